@@ -1,0 +1,629 @@
+/* bench_store.c - what the store costs over the least that could do the same.
+ *
+ *   bench-store [--quick] [--dir DIRECTORY]
+ *
+ * Machines are noisy and disks more so. Therefore both sides of a comparison run in one process, in
+ * short slices that alternate (A B A B ...), and what is printed is the median of the slices' own
+ * ratios. Ratios compare between machines; the rates beside them don't.
+ *
+ * The raw side works on a copy of the store's own file, with the same tables, indexes, settings and
+ * row sizes, and commits as many messages at once as the store's group commit did. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/memory.h"
+#include "bench_raw.h"
+#include "palaver/palaver.h"
+
+#define CALLERS_MAX 64
+#define HOT_SESSIONS 64
+#define HOT_PERCENT 80
+#define TAIL 50
+#define TURN_MESSAGES 3
+#define TEXT_LEN 624
+#define FILL_MESSAGES 10000 /* in one commit while a store is filled */
+#define ROUNDS_MAX 64
+
+/* How much; the second column is --quick. */
+typedef struct scale {
+    size_t rounds;
+    int64_t slice_us;
+    size_t sessions;      /* of the mixed turn */
+    size_t long_session;  /* messages */
+    size_t open_sessions; /* of the store that is opened */
+} scale;
+
+static const scale full_scale = {15, 250000, 100000, 1000000, 1000000};
+static const scale quick_scale = {3, 30000, 2000, 20000, 20000};
+
+static scale size;
+static char directory[512] = ".";
+static char store_path[600], raw_path[600], file_path[600];
+static char text[TEXT_LEN];
+static const pal_str tenant = {"bench", 5};
+
+static void must(pal_status status, const pal_error *error)
+{
+    if (status == PAL_OK)
+        return;
+    fprintf(stderr, "bench-store: %s: %s\n", pal_status_name(status), error->message);
+    exit(1);
+}
+
+/* ---- Numbers ---- */
+
+static uint64_t hash(uint64_t x)
+{
+    x = (x + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *values, size_t len)
+{
+    qsort(values, len, sizeof(*values), compare_doubles);
+    return len % 2 ? values[len / 2] : (values[len / 2 - 1] + values[len / 2]) / 2;
+}
+
+/* The slices of one comparison. */
+typedef struct pairs {
+    double ours[ROUNDS_MAX], theirs[ROUNDS_MAX], ratios[ROUNDS_MAX];
+    size_t len;
+} pairs;
+
+static void pairs_add(pairs *p, double ours, double theirs)
+{
+    p->ours[p->len] = ours;
+    p->theirs[p->len] = theirs;
+    p->ratios[p->len++] = ours / theirs;
+}
+
+static void print_head(const char *title, const char *ours, const char *theirs)
+{
+    printf("\n%s\n  %-46s %12s %12s %7s  %s\n", title, "", ours, theirs, "ratio", "goal");
+}
+
+static void print_pairs(const char *what, pairs *p, const char *goal)
+{
+    double ratio = median(p->ratios, p->len);
+
+    printf("  %-46s %12.1f %12.1f %7.2f  %s\n", what, median(p->ours, p->len),
+            median(p->theirs, p->len), ratio, goal);
+    fflush(stdout);
+}
+
+/* ---- Files ---- */
+
+static void path_set(char out_path[600], const char *name)
+{
+    snprintf(out_path, 600, "%s/bench-store-%d-%s", directory, (int)getpid(), name);
+}
+
+static void remove_database(const char *path)
+{
+    static const char *const tails[] = {"", "-wal", "-shm"};
+    char name[620];
+
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "%s%s", path, tails[i]);
+        unlink(name);
+    }
+}
+
+static void remove_all(void)
+{
+    remove_database(store_path);
+    remove_database(raw_path);
+    unlink(file_path);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    static char block[1 << 20];
+    int in = open(from, O_RDONLY | O_CLOEXEC);
+    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    ssize_t len = -1;
+
+    while (in >= 0 && out >= 0 && (len = read(in, block, sizeof(block))) > 0)
+        if (write(out, block, (size_t)len) != len)
+            len = -1;
+    if (len != 0 || fsync(out) != 0) {
+        perror(to);
+        exit(1);
+    }
+    close(in);
+    close(out);
+}
+
+static pal_store *store_open(void)
+{
+    pal_store *store = NULL;
+    pal_error error = {0};
+
+    must(pal_store_open(store_path, NULL, &store, &error), &error);
+    return store;
+}
+
+static pal_store_stats store_stats(pal_store *store)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_store_stats stats = {0};
+    pal_error error = {0};
+
+    must(pal_store_stat(store, arena, &stats, &error), &error);
+    pal_arena_free(arena);
+    return stats;
+}
+
+/* ---- Filling ---- */
+
+static pal_id session_id(size_t index)
+{
+    pal_id id;
+    uint64_t high = hash(index * 2), low = hash(index * 2 + 1);
+
+    memcpy(id.bytes, &high, 8);
+    memcpy(id.bytes + 8, &low, 8);
+    id.bytes[0] |= 1;
+    return id;
+}
+
+static void ops_run(pal_store *store, pal_op *ops, size_t len)
+{
+    pal_error error = {0};
+
+    must(pal_store_apply(store, ops, len, &error), &error);
+    for (size_t i = 0; i < len; i++)
+        must(ops[i].status, &ops[i].error);
+}
+
+static void create_sessions(pal_store *store, size_t from, size_t count)
+{
+    static pal_op ops[FILL_MESSAGES];
+    static pal_session sessions[FILL_MESSAGES];
+
+    for (size_t done = 0, len; done < count; done += len) {
+        len = count - done < FILL_MESSAGES ? count - done : FILL_MESSAGES;
+        for (size_t i = 0; i < len; i++) {
+            sessions[i] = (pal_session){.id = session_id(from + done + i), .tenant = tenant};
+            ops[i] = (pal_op){.kind = PAL_OP_CREATE, .tenant = tenant};
+            ops[i].u.create.session = &sessions[i];
+        }
+        ops_run(store, ops, len);
+    }
+}
+
+static pal_message message_make(pal_part *part, size_t text_len)
+{
+    pal_message message = {.role = PAL_ROLE_USER, .parts = part, .parts_len = 1};
+
+    *part = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_make(text, text_len)};
+    return message;
+}
+
+/* `each` messages into each of the sessions, many of them in one commit. */
+static void fill(pal_store *store, size_t from, size_t count, size_t each, size_t text_len)
+{
+    static pal_op ops[FILL_MESSAGES];
+    static pal_message messages[FILL_MESSAGES];
+    static pal_part part;
+    size_t per_commit = FILL_MESSAGES / each;
+
+    for (size_t done = 0, len; done < count; done += len) {
+        len = count - done < per_commit ? count - done : per_commit;
+        for (size_t i = 0; i < len * each; i++)
+            messages[i] = message_make(&part, text_len);
+        for (size_t i = 0; i < len; i++) {
+            ops[i] = (pal_op){.kind = PAL_OP_APPEND, .tenant = tenant};
+            ops[i].session = session_id(from + done + i);
+            ops[i].u.append.messages = messages + i * each;
+            ops[i].u.append.messages_len = each;
+            ops[i].u.append.expected_seq = PAL_SEQ_ANY;
+        }
+        ops_run(store, ops, len);
+    }
+}
+
+/* ---- Slices ---- */
+
+typedef struct worker worker;
+struct worker {
+    pthread_t thread;
+    void (*once)(worker *w);
+    pal_store *store;
+    pal_arena *arena;
+    raw *raw;
+    const int64_t *handles;
+    size_t index;      /* which of the callers */
+    size_t session;    /* if the work is about one */
+    size_t batch;      /* messages per commit */
+    size_t units;      /* that one call of `once` counts */
+    int64_t until_us;
+    uint64_t done, random;
+};
+
+static void *worker_run(void *user)
+{
+    worker *w = user;
+
+    do {
+        w->once(w);
+        w->done += w->units;
+    } while (pal_clock_monotonic_us() < w->until_us);
+    return NULL;
+}
+
+/* Units a second. */
+static double slice(worker *workers, size_t callers)
+{
+    int64_t start = pal_clock_monotonic_us();
+    uint64_t done = 0;
+
+    for (size_t i = 0; i < callers; i++) {
+        workers[i].until_us = start + size.slice_us;
+        workers[i].done = 0;
+        if (callers == 1)
+            worker_run(&workers[i]);
+        else if (pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]) != 0)
+            exit(1);
+    }
+    for (size_t i = 0; i < callers; i++) {
+        if (callers > 1)
+            pthread_join(workers[i].thread, NULL);
+        done += workers[i].done;
+    }
+    return (double)done * 1e6 / (double)(pal_clock_monotonic_us() - start);
+}
+
+static void workers_init(worker *workers, size_t count, void (*once)(worker *w))
+{
+    memset(workers, 0, count * sizeof(*workers));
+    for (size_t i = 0; i < count; i++) {
+        workers[i].once = once;
+        workers[i].index = i;
+        workers[i].units = 1;
+        workers[i].session = i;
+        workers[i].random = i;
+    }
+}
+
+static void store_append(worker *w, size_t session, size_t count)
+{
+    pal_message messages[TURN_MESSAGES];
+    pal_part part;
+    pal_error error = {0};
+
+    for (size_t i = 0; i < count; i++)
+        messages[i] = message_make(&part, TEXT_LEN);
+    must(pal_store_append(
+                 w->store, tenant, session_id(session), messages, count, PAL_SEQ_ANY, &error),
+            &error);
+}
+
+/* ---- Durable appends ---- */
+
+static void append_ours(worker *w)
+{
+    store_append(w, w->session, 1);
+}
+
+static void append_raw(worker *w)
+{
+    w->units = w->batch;
+    raw_append(w->raw, w->handles, CALLERS_MAX, w->batch, 1);
+}
+
+static int plain_file;
+
+static void append_file(worker *w)
+{
+    raw_file_append(plain_file, w->batch);
+}
+
+/* Messages per commit since `before`. */
+static size_t batch_size(const pal_store_stats *before, const pal_store_stats *after)
+{
+    uint64_t commits = after->commits - before->commits;
+
+    return commits ? (size_t)((after->ops - before->ops + commits / 2) / commits) : 1;
+}
+
+static void appends_at(size_t callers, pal_store *store, raw *beside, const int64_t *handles,
+        size_t body_len)
+{
+    static worker ours[CALLERS_MAX], theirs, file;
+    static pairs against_raw, against_file;
+    size_t batch = 1;
+    char what[80];
+
+    against_raw.len = against_file.len = 0;
+    workers_init(ours, callers, append_ours);
+    workers_init(&theirs, 1, append_raw);
+    workers_init(&file, 1, append_file);
+    for (size_t i = 0; i < callers; i++)
+        ours[i].store = store;
+    theirs.raw = beside;
+    theirs.handles = handles;
+    file.batch = body_len;
+    for (size_t i = 0; i < size.rounds; i++) {
+        pal_store_stats before = store_stats(store), after;
+        double rate = slice(ours, callers);
+        after = store_stats(store);
+        batch = theirs.batch = batch_size(&before, &after);
+        pairs_add(&against_raw, rate, slice(&theirs, 1));
+        pairs_add(&against_file, rate, slice(&file, 1));
+    }
+    snprintf(what, sizeof(what), "%zu callers / raw SQLite, %zu a commit", callers, batch);
+    print_pairs(what, &against_raw, "");
+    snprintf(what, sizeof(what), "%zu callers / file, one fdatasync a message", callers);
+    print_pairs(what, &against_file, "");
+}
+
+static void bench_appends(void)
+{
+    static int64_t handles[CALLERS_MAX];
+    pal_store *store = store_open();
+    pal_store_stats stats;
+    size_t body_len;
+    raw *beside;
+
+    print_head("Durable appends of 624 bytes, messages a second: more is better (ratio: times as"
+               " many)", "palaver", "other");
+    create_sessions(store, 0, CALLERS_MAX);
+    fill(store, 0, CALLERS_MAX, 10, TEXT_LEN);
+    stats = store_stats(store);
+    body_len = (size_t)(stats.content_bytes / stats.messages);
+    pal_store_close(store);
+    copy_file(store_path, raw_path);
+    store = store_open();
+    beside = raw_open(raw_path, body_len);
+    raw_handles(beside, handles, CALLERS_MAX);
+    plain_file = raw_file_open(file_path);
+    appends_at(1, store, beside, handles, body_len);
+    appends_at(8, store, beside, handles, body_len);
+    appends_at(64, store, beside, handles, body_len);
+    close(plain_file);
+    raw_close(beside);
+    pal_store_close(store);
+    remove_all();
+}
+
+/* ---- The mixed turn ---- */
+
+/* Most turns happen in few sessions. */
+static size_t turn_session(worker *w)
+{
+    uint64_t dice = hash(w->random += 1000003);
+
+    if (dice % 100 < HOT_PERCENT)
+        return (dice >> 8) % HOT_SESSIONS;
+    return (dice >> 8) % size.sessions;
+}
+
+static void tail_ours(worker *w, size_t session, uint32_t limit)
+{
+    pal_load load = {.limit = limit, .from_end = true};
+    pal_messages messages;
+    pal_error error = {0};
+
+    pal_arena_reset(w->arena);
+    must(pal_store_load(w->store, tenant, session_id(session), &load, w->arena, &messages, &error),
+            &error);
+}
+
+static void turn_ours(worker *w)
+{
+    size_t session = turn_session(w);
+
+    tail_ours(w, session, TAIL);
+    store_append(w, session, TURN_MESSAGES);
+}
+
+static void turn_raw(worker *w)
+{
+    int64_t handle = w->handles[turn_session(w)];
+
+    raw_tail(w->raw, handle, TAIL);
+    raw_append(w->raw, &handle, 1, TURN_MESSAGES, TURN_MESSAGES);
+}
+
+static void turns_at(size_t callers, pal_store *store, const int64_t *handles, size_t body_len)
+{
+    static worker ours[CALLERS_MAX], theirs[CALLERS_MAX];
+    static pairs p;
+    char what[80];
+
+    p.len = 0;
+    workers_init(ours, callers, turn_ours);
+    workers_init(theirs, callers, turn_raw);
+    for (size_t i = 0; i < callers; i++) {
+        ours[i].store = store;
+        ours[i].arena = pal_arena_new(0);
+        theirs[i].raw = raw_open(raw_path, body_len);
+        theirs[i].handles = handles;
+    }
+    for (size_t i = 0; i < size.rounds; i++) {
+        double rate = slice(ours, callers);
+        pairs_add(&p, rate, slice(theirs, callers));
+    }
+    for (size_t i = 0; i < callers; i++) {
+        pal_arena_free(ours[i].arena);
+        raw_close(theirs[i].raw);
+    }
+    snprintf(what, sizeof(what), "%zu caller%s / raw SQLite, a connection each", callers,
+            callers > 1 ? "s" : "");
+    print_pairs(what, &p, "");
+}
+
+static void print_disk(const pal_store_stats *stats)
+{
+    struct stat info;
+
+    if (stat(store_path, &info) != 0)
+        return;
+    printf("\nDisk, after close: less is better\n");
+    printf("  %-46s %12.1f %12.1f %7.2f  <= 1.4\n", "MB on disk / MB of stored messages",
+            (double)info.st_size / 1e6, (double)stats->content_bytes / 1e6,
+            (double)info.st_size / (double)stats->content_bytes);
+    printf("  %-46s %12.1f %12.1f %7.2f  <= 1.4\n", "MB on disk / MB of their texts",
+            (double)info.st_size / 1e6, (double)(stats->messages * TEXT_LEN) / 1e6,
+            (double)info.st_size / (double)(stats->messages * TEXT_LEN));
+}
+
+static void bench_turns(void)
+{
+    pal_store *store = store_open();
+    int64_t *handles = pal_calloc(size.sessions, sizeof(*handles));
+    pal_store_stats stats;
+    size_t body_len;
+    raw *beside;
+
+    if (!handles)
+        exit(1);
+    create_sessions(store, 0, size.sessions);
+    fill(store, 0, size.sessions, 4, TEXT_LEN);
+    fill(store, 0, HOT_SESSIONS, TAIL, TEXT_LEN);
+    stats = store_stats(store);
+    body_len = (size_t)(stats.content_bytes / stats.messages);
+    pal_store_close(store);
+    print_disk(&stats);
+    copy_file(store_path, raw_path);
+    print_head("Mixed turns a second: read the newest 50, append 3 of 624 bytes: more is better",
+            "palaver", "raw");
+    printf("  (%zu sessions; %d %% of the turns in %d of them)\n", size.sessions, HOT_PERCENT,
+            HOT_SESSIONS);
+    store = store_open();
+    beside = raw_open(raw_path, body_len);
+    raw_handles(beside, handles, size.sessions);
+    raw_close(beside);
+    turns_at(1, store, handles, body_len);
+    turns_at(8, store, handles, body_len);
+    pal_store_close(store);
+    pal_free(handles);
+    remove_all();
+}
+
+/* ---- A long session ---- */
+
+static void tail_once(worker *w)
+{
+    tail_ours(w, w->session, TAIL);
+}
+
+/* Many messages in one commit, so that the disk's own time hides nothing. */
+static void append_many(worker *w)
+{
+    w->units = 100;
+    fill(w->store, w->session, 1, 100, 100);
+}
+
+static void compare_sessions(pal_store *store, const char *what, void (*once)(worker *w))
+{
+    static worker shorter, longer;
+    static pairs p;
+
+    p.len = 0;
+    workers_init(&shorter, 1, once);
+    workers_init(&longer, 1, once);
+    longer.session = 1;
+    shorter.store = longer.store = store;
+    shorter.arena = longer.arena = pal_arena_new(0);
+    for (size_t i = 0; i < size.rounds; i++) {
+        double in_short = 1e6 / slice(&shorter, 1);
+        pairs_add(&p, 1e6 / slice(&longer, 1), in_short);
+    }
+    pal_arena_free(shorter.arena);
+    print_pairs(what, &p, "<= 1.3");
+}
+
+static void bench_long_session(void)
+{
+    pal_store *store = store_open();
+    char title[100];
+
+    create_sessions(store, 0, 2);
+    fill(store, 0, 1, 1000, 100);
+    for (size_t done = 0; done < size.long_session; done += FILL_MESSAGES)
+        fill(store, 1, 1, FILL_MESSAGES, 100);
+    snprintf(title, sizeof(title), "A session of %zu messages, microseconds: less is better",
+            size.long_session);
+    print_head(title, "long", "of 1,000");
+    compare_sessions(store, "load the newest 50", tail_once);
+    compare_sessions(store, "append one, durably", append_ours);
+    compare_sessions(store, "append one of 100 in a commit", append_many);
+    pal_store_close(store);
+    remove_all();
+}
+
+/* ---- Opening ---- */
+
+static void bench_open(void)
+{
+    double open_ms[ROUNDS_MAX], find_ms[ROUNDS_MAX];
+    pal_store *store = store_open();
+    worker w = {.arena = pal_arena_new(0)};
+
+    create_sessions(store, 0, size.open_sessions);
+    pal_store_close(store);
+    for (size_t i = 0; i < size.rounds; i++) {
+        int64_t start = pal_clock_monotonic_us(), opened;
+        w.store = store_open();
+        opened = pal_clock_monotonic_us();
+        tail_ours(&w, hash(i) % size.open_sessions, TAIL);
+        find_ms[i] = (double)(pal_clock_monotonic_us() - start) / 1000;
+        open_ms[i] = (double)(opened - start) / 1000;
+        pal_store_close(w.store);
+    }
+    pal_arena_free(w.arena);
+    printf("\nOpening a store of %zu sessions, milliseconds\n", size.open_sessions);
+    printf("  %-46s %12.2f %12s %7s  < 50\n", "open", median(open_ms, size.rounds), "", "");
+    printf("  %-46s %12.2f %12s %7s  < 50\n", "open, and load one session",
+            median(find_ms, size.rounds), "", "");
+    remove_all();
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: bench-store [--quick] [--dir DIRECTORY]\n");
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    size = full_scale;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--quick") == 0)
+            size = quick_scale;
+        else if (strcmp(argv[i], "--dir") == 0 && i + 1 < argc)
+            snprintf(directory, sizeof(directory), "%s", argv[++i]);
+        else
+            return usage();
+    }
+    path_set(store_path, "ours.db");
+    path_set(raw_path, "raw.db");
+    path_set(file_path, "file");
+    for (size_t i = 0; i < sizeof(text); i++)
+        text[i] = (char)('a' + hash(i) % 26);
+    remove_all();
+    printf("palaver's store beside the least that could do the same; medians of %zu alternating"
+           " slices of %d ms\n", size.rounds, (int)(size.slice_us / 1000));
+    bench_appends();
+    bench_turns();
+    bench_long_session();
+    bench_open();
+    return 0;
+}

@@ -1,0 +1,20 @@
+/* api.h - what every public header needs: visibility, checked results, the version. */
+#ifndef PALAVER_API_H
+#define PALAVER_API_H
+
+#define PAL_VERSION "0.1.0"
+#define PAL_VERSION_MAJOR 0
+#define PAL_VERSION_MINOR 1
+#define PAL_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define PAL_API __attribute__((visibility("default")))
+#define PAL_CHECKED __attribute__((warn_unused_result))
+#define PAL_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
+#else
+#define PAL_API
+#define PAL_CHECKED
+#define PAL_PRINTF(format_at, args_at)
+#endif
+
+#endif

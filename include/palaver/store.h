@@ -1,0 +1,423 @@
+/* store.h - keeps conversations durably, whatever the backend.
+ *
+ * A store may be used by many threads at once. Every call names the tenant, and no call sees
+ * another tenant's data. What a call acknowledges with PAL_OK survives a crash of the process and
+ * of the machine (memory: excepted); what it refuses has changed nothing. */
+#ifndef PALAVER_STORE_H
+#define PALAVER_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "palaver/arena.h"
+#include "palaver/error.h"
+#include "palaver/id.h"
+#include "palaver/limits.h"
+#include "palaver/message.h"
+#include "palaver/session.h"
+#include "palaver/str.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pal_store pal_store;
+
+/* One call of the backend, told after it ended. `ops` counts operations for "apply". */
+typedef void (*pal_store_trace)(const char *call, size_t ops, int64_t duration_us,
+        pal_status status, void *user);
+
+/* Every field may stay zero; zero means the default named beside it. */
+typedef struct pal_store_options {
+    uint64_t message_bytes_max; /* 16 MiB, of a message's stored form */
+    uint64_t blob_bytes_max;    /* 64 MiB */
+    uint32_t busy_timeout_ms;   /* 30000: how long to wait for another process's writes */
+    uint32_t readers_max;       /* 8: read calls that run at once; more of them wait */
+    bool read_only;             /* writing calls answer PAL_DENIED; nothing is created */
+    bool network_fs;            /* open the file even on a network file system, at your risk */
+    pal_store_trace trace;      /* NULL */
+    void *trace_user;
+} pal_store_options;
+
+/* Opens the store named by `url`: "sqlite:PATH" (or just a path) or "memory:". Creates it if it
+ * is missing. On success *out_store belongs to the caller; release it with pal_store_close().
+ * On failure *out_store is untouched. `options` and `err` may be NULL. */
+PAL_API PAL_CHECKED pal_status pal_store_open(const char *url, const pal_store_options *options,
+        pal_store **out_store, pal_error *err);
+
+/* Accepts NULL. No call may be running. What was acknowledged is durable without this call. */
+PAL_API void pal_store_close(pal_store *store);
+
+/* ---- Sessions ---- */
+
+/* Creates a session from `session`: its key, aliases, title, project, agent, scope, metadata,
+ * expires_at and, if set, id and created_at are taken; the rest is the store's. An empty tenant is
+ * "default" here and everywhere. A key that an active session has already gives PAL_CONFLICT. */
+PAL_API PAL_CHECKED pal_status pal_store_create(
+        pal_store *store, const pal_session *session, pal_id *out_id, pal_error *err);
+
+typedef enum pal_find_by {
+    PAL_FIND_ANY = 0, /* id, then key, then alias */
+    PAL_FIND_ID = 1,
+    PAL_FIND_KEY = 2,
+    PAL_FIND_ALIAS = 3,
+} pal_find_by;
+
+/* Finds a session; it lies in the arena. By id, sessions in the trash are found too; by key and
+ * alias only active ones. An expired session is found in the state PAL_SESSION_TRASH. */
+PAL_API PAL_CHECKED pal_status pal_store_find(pal_store *store, pal_str tenant, pal_find_by by,
+        pal_str name, pal_arena *arena, pal_session *out_session, pal_error *err);
+
+typedef struct pal_session_query {
+    pal_str tenant;
+    pal_session_state state; /* NONE: active */
+    pal_str project;         /* empty: any */
+    pal_str agent;           /* empty: any */
+    int64_t updated_from;    /* milliseconds since 1970, inclusive; 0: any */
+    int64_t updated_to;      /* exclusive; 0: any */
+    uint32_t limit;          /* 0: 50; at most PAL_SESSION_PAGE_MAX */
+    pal_str cursor;          /* empty: the first page; else the last page's out_cursor */
+} pal_session_query;
+
+typedef struct pal_session_page {
+    pal_session *sessions; /* newest update first; in the arena */
+    size_t sessions_len;
+    pal_str cursor; /* empty on the last page; in the arena */
+} pal_session_page;
+
+PAL_API PAL_CHECKED pal_status pal_store_list(pal_store *store, const pal_session_query *query,
+        pal_arena *arena, pal_session_page *out_page, pal_error *err);
+
+/* What pal_store_update() sets; a bit each. */
+typedef enum pal_session_field {
+    PAL_FIELD_TITLE = 1 << 0,
+    PAL_FIELD_PROJECT = 1 << 1,
+    PAL_FIELD_AGENT = 1 << 2,
+    PAL_FIELD_METADATA = 1 << 3,
+    PAL_FIELD_SCOPE = 1 << 4,
+    PAL_FIELD_EXPIRES_AT = 1 << 5,
+    PAL_FIELD_KEY = 1 << 6,
+    PAL_FIELD_ALIASES = 1 << 7, /* replaces the list; an alias of another session: PAL_CONFLICT */
+} pal_session_field;
+
+/* Sets the named fields of the session `session->id` of `session->tenant`. */
+PAL_API PAL_CHECKED pal_status pal_store_update(
+        pal_store *store, const pal_session *session, uint32_t fields, pal_error *err);
+
+/* ---- Messages ---- */
+
+#define PAL_SEQ_ANY UINT64_MAX
+
+/* Appends messages, all or none; returns only after they will survive a crash. Each message's id,
+ * seq, created_at and tokens are set. `expected_seq` is the session's last_seq as the caller knows
+ * it, or PAL_SEQ_ANY; another one gives PAL_CONFLICT. Messages whose client_id the session has
+ * already are not appended again: their first id and seq are set and PAL_OK is returned, unless
+ * their content differs or only some of the batch are known (PAL_CONFLICT). */
+PAL_API PAL_CHECKED pal_status pal_store_append(pal_store *store, pal_str tenant, pal_id session,
+        pal_message *messages, size_t messages_len, uint64_t expected_seq, pal_error *err);
+
+typedef struct pal_load {
+    uint64_t after_seq;  /* only messages with a larger seq */
+    uint64_t before_seq; /* only messages with a smaller seq; 0: up to the newest */
+    uint32_t limit;      /* at most so many; 0: no bound */
+    uint64_t tokens_max; /* stop before the sum of tokens passes this; 0: no bound */
+    uint64_t bytes_max;  /* likewise, of stored bytes */
+    bool from_end;       /* the newest ones that fit, rather than the oldest */
+    bool hidden;         /* also those that a rewind or a reset took out of sight */
+} pal_load;
+
+typedef struct pal_messages {
+    pal_message *items; /* ascending by seq, whichever end they were taken from; in the arena */
+    size_t len;
+    bool has_more; /* something was left out for a bound */
+} pal_messages;
+
+/* Loads messages of the session, a fork's parents included. NULL `load` means all of them. */
+PAL_API PAL_CHECKED pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session,
+        const pal_load *load, pal_arena *arena, pal_messages *out_messages, pal_error *err);
+
+/* Finds one message by its id, and the session that it was appended to. */
+PAL_API PAL_CHECKED pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id,
+        pal_arena *arena, pal_message *out_message, pal_id *out_session, pal_error *err);
+
+/* ---- Forks, rewinds, marks ---- */
+
+/* Makes a session that begins with the messages of `parent` up to `at_seq` (PAL_SEQ_ANY: all),
+ * without copying them. `session` names the new one's fields as in pal_store_create(), and the
+ * parent's tenant. A message that is out of sight in the parent may be the fork's last. */
+PAL_API PAL_CHECKED pal_status pal_store_fork(pal_store *store, const pal_session *session,
+        pal_id parent, uint64_t at_seq, pal_id *out_id, pal_error *err);
+
+typedef enum pal_mark_kind {
+    PAL_MARK_NONE = 0,
+    PAL_MARK_REWIND = 1,     /* messages after `seq` are out of sight, up to the newest then */
+    PAL_MARK_RESET = 2,      /* likewise; `seq` is the last one kept, 0 for none */
+    PAL_MARK_CHECKPOINT = 3, /* the result of a compaction: `body` stands for all up to `seq` */
+    PAL_MARK_PRUNE = 4,      /* `body` lists what is not sent any more, up to `seq` */
+    PAL_MARK_PIN = 5,        /* the message `seq` is kept in every context */
+    PAL_MARK_UNPIN = 6,
+    PAL_MARK_UNDO = 7, /* the mark number `target` counts no longer */
+} pal_mark_kind;
+
+/* A mark is a row beside the messages. None is ever changed or removed: undoing adds one. */
+typedef struct pal_mark {
+    uint64_t number; /* from 1 in each session; the store gives it */
+    pal_mark_kind kind;
+    uint64_t seq;
+    uint64_t through_seq; /* the session's last_seq when it was made; the store gives it */
+    uint64_t target;      /* undo only; 0: the newest mark that counts and is not an undo */
+    bool undone;
+    bool inherited; /* from a parent: it can't be undone here, only there */
+    pal_str body;   /* JSON, or empty */
+    int64_t created_at;
+} pal_mark;
+
+/* Adds a mark. `mark` gives kind, seq, target and body; number, through_seq, target and created_at
+ * are set on success. */
+PAL_API PAL_CHECKED pal_status pal_store_mark(
+        pal_store *store, pal_str tenant, pal_id session, pal_mark *mark, pal_error *err);
+
+/* Everything goes out of sight, but with `keep_system` a leading system message. */
+PAL_API PAL_CHECKED pal_status pal_store_reset(pal_store *store, pal_str tenant, pal_id session,
+        bool keep_system, pal_mark *out_mark, pal_error *err);
+
+/* All marks that bear on the session, oldest first, inherited ones before its own. */
+PAL_API PAL_CHECKED pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session,
+        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
+
+/* ---- Trash and erasure ---- */
+
+/* Moves the session to the trash: its key and aliases are free again, its messages stay. */
+PAL_API PAL_CHECKED pal_status pal_store_delete(
+        pal_store *store, pal_str tenant, pal_id session, pal_error *err);
+
+/* Back from the trash. PAL_CONFLICT when its key was taken meanwhile; aliases that were taken are
+ * dropped from it. An expiry that has passed is cleared. */
+PAL_API PAL_CHECKED pal_status pal_store_restore(
+        pal_store *store, pal_str tenant, pal_id session, pal_error *err);
+
+typedef struct pal_erasure {
+    uint64_t messages; /* erased for good */
+    uint64_t shared;   /* kept, because forks still show them; erased with the last fork */
+    uint64_t marks;
+    uint64_t blobs;
+    uint64_t aliases;
+    uint64_t inbox;
+    uint64_t ledger; /* rows that lost their session and texts, and kept their numbers */
+} pal_erasure;
+
+/* Erases the session, in whatever state, with all that was derived from it. Can't be undone. */
+PAL_API PAL_CHECKED pal_status pal_store_erase(pal_store *store, pal_str tenant, pal_id session,
+        pal_erasure *out_erasure, pal_error *err);
+
+typedef struct pal_sweep {
+    uint64_t trashed; /* had expired */
+    uint64_t erased;  /* had been in the trash for longer than asked */
+    bool has_more;    /* the limit was reached */
+} pal_sweep;
+
+/* Moves expired sessions of all tenants to the trash, and erases those that have been in it for
+ * more than `trash_ms` (negative: none). At most `limit` sessions a call. */
+PAL_API PAL_CHECKED pal_status pal_store_sweep(pal_store *store, int64_t trash_ms, uint32_t limit,
+        pal_sweep *out_sweep, pal_error *err);
+
+/* ---- Inbox, leases, ledger, blobs ---- */
+
+/* What was said while a turn runs. */
+typedef struct pal_inbox_item {
+    pal_id id;         /* the store gives it */
+    pal_str client_id; /* idempotent, as for messages; may be empty */
+    pal_str delivery;  /* "queue", "steer": the turn's word, kept as it is */
+    pal_str body;      /* JSON */
+    int64_t created_at;
+} pal_inbox_item;
+
+/* Adds an item; id and created_at are set, to the first one's where client_id is known already. */
+PAL_API PAL_CHECKED pal_status pal_store_inbox_add(pal_store *store, pal_str tenant, pal_id session,
+        pal_inbox_item *item, pal_error *err);
+/* The items that wait, oldest first; in the arena. */
+PAL_API PAL_CHECKED pal_status pal_store_inbox_list(pal_store *store, pal_str tenant,
+        pal_id session, pal_arena *arena, pal_inbox_item **out_items, size_t *out_len,
+        pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_inbox_drop(
+        pal_store *store, pal_str tenant, pal_id session, pal_id item, pal_error *err);
+
+/* The right to run a turn. `fence` grows with every new owner, and a write that carries an older
+ * one is refused with PAL_DENIED: a node that was thought dead can't write late. */
+typedef struct pal_lease {
+    pal_str owner;
+    uint64_t fence;
+    int64_t expires_at; /* by the store's clock */
+} pal_lease;
+
+/* Takes the lease, or renews it when `owner` has it already; PAL_BUSY while another has it. */
+PAL_API PAL_CHECKED pal_status pal_store_lease_take(pal_store *store, pal_str tenant,
+        pal_id session, pal_str owner, int64_t ttl_ms, uint64_t *out_fence, pal_error *err);
+/* Gives it back. A lease that is not held under that number is no error: it was lost before. */
+PAL_API PAL_CHECKED pal_status pal_store_lease_release(
+        pal_store *store, pal_str tenant, pal_id session, uint64_t fence, pal_error *err);
+/* PAL_NOT_FOUND while nobody holds it. */
+PAL_API PAL_CHECKED pal_status pal_store_lease_find(pal_store *store, pal_str tenant,
+        pal_id session, pal_arena *arena, pal_lease *out_lease, pal_error *err);
+
+/* One model call. */
+typedef struct pal_ledger_row {
+    pal_str request_id; /* unique in the tenant: the same one again is the same call */
+    pal_str turn_id;
+    pal_str purpose; /* "turn", "compaction", ... */
+    pal_str provider;
+    pal_str model;
+    pal_str price_version;
+    pal_usage usage;
+    int64_t cost_micros; /* millionths of the price list's currency */
+    int64_t created_at;
+} pal_ledger_row;
+
+PAL_API PAL_CHECKED pal_status pal_store_ledger_add(pal_store *store, pal_str tenant,
+        pal_id session, const pal_ledger_row *row, pal_error *err);
+
+typedef struct pal_ledger_sum {
+    uint64_t calls;
+    pal_usage usage;
+    int64_t cost_micros;
+} pal_ledger_sum;
+
+/* Sums over the tenant, or one session of it when `session` is not none. */
+PAL_API PAL_CHECKED pal_status pal_store_ledger_sum(pal_store *store, pal_str tenant,
+        pal_id session, int64_t from, int64_t to, pal_ledger_sum *out_sum, pal_error *err);
+
+#define PAL_BLOB_NAME_SIZE 72 /* "sha256:", 64 hex digits, NUL */
+
+/* Keeps bytes under the hash of their content; the same ones again cost nothing. A blob that no
+ * message refers to is erased by the sweep after a day. */
+PAL_API PAL_CHECKED pal_status pal_store_blob_put(pal_store *store, pal_str tenant,
+        pal_str media_type, pal_str data, char out_name[PAL_BLOB_NAME_SIZE], pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_blob_get(pal_store *store, pal_str tenant, pal_str name,
+        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err);
+
+/* ---- Batches: what all writing calls above are made of ---- */
+
+typedef enum pal_op_kind {
+    PAL_OP_NONE = 0,
+    PAL_OP_CREATE = 1,
+    PAL_OP_UPDATE = 2,
+    PAL_OP_APPEND = 3,
+    PAL_OP_FORK = 4,
+    PAL_OP_MARK = 5,
+    PAL_OP_DELETE = 6,
+    PAL_OP_RESTORE = 7,
+    PAL_OP_ERASE = 8,
+    PAL_OP_INBOX_ADD = 9,
+    PAL_OP_INBOX_DROP = 10,
+    PAL_OP_LEASE_TAKE = 11,
+    PAL_OP_LEASE_RELEASE = 12,
+    PAL_OP_LEDGER_ADD = 13,
+    PAL_OP_BLOB_PUT = 14,
+    PAL_OP_SWEEP = 15,
+} pal_op_kind;
+
+/* One operation. Fill kind, tenant, session, fence and the members of its own kind; `status`,
+ * `error` and what is marked "set" come back. */
+typedef struct pal_op {
+    pal_op_kind kind;
+    pal_str tenant;
+    pal_id session; /* create, fork: may be none; set to the new session's id */
+    uint64_t fence; /* not 0: PAL_DENIED unless the session's lease has this number */
+    union {
+        struct {
+            const pal_session *session;
+            bool or_find;  /* an active session with that key is found instead */
+            bool existing; /* set: it was */
+        } create;
+        struct {
+            const pal_session *session;
+            uint32_t fields; /* pal_session_field */
+        } update;
+        struct {
+            pal_message *messages; /* id, seq, created_at, tokens: set */
+            size_t messages_len;
+            uint64_t expected_seq;
+            const pal_id *inbox_ids; /* items that leave the inbox with this append */
+            size_t inbox_ids_len;
+            const pal_ledger_row *ledger; /* rows that are written with it */
+            size_t ledger_len;
+            bool replayed; /* set: these client ids were known */
+        } append;
+        struct {
+            const pal_session *session;
+            pal_id parent;
+            uint64_t at_seq;
+        } fork;
+        pal_mark *mark;
+        pal_erasure *erasure; /* set */
+        pal_inbox_item *inbox_item;
+        pal_id inbox_id;
+        struct {
+            pal_str owner;
+            int64_t ttl_ms;
+            uint64_t fence; /* take: set; release: the number to give back */
+        } lease;
+        const pal_ledger_row *ledger_row;
+        struct {
+            pal_str media_type;
+            pal_str data;
+            char name[PAL_BLOB_NAME_SIZE]; /* set */
+        } blob;
+        struct {
+            int64_t trash_ms;
+            uint32_t limit;
+            pal_sweep result; /* set */
+        } sweep;
+    } u;
+    pal_status status;
+    pal_error error;
+} pal_op;
+
+/* Applies operations of any number of sessions in one durable commit, in their order. Each fails
+ * alone and says so in its `status`; the call itself fails only when nothing was applied. Calls
+ * from several threads share commits. */
+PAL_API PAL_CHECKED pal_status pal_store_apply(
+        pal_store *store, pal_op *ops, size_t ops_len, pal_error *err);
+
+/* ---- Looking after it ---- */
+
+typedef struct pal_store_stats {
+    pal_str backend; /* "sqlite"; in the arena */
+    uint64_t sessions_active;
+    uint64_t sessions_trash;
+    uint64_t sessions_quarantined;
+    uint64_t messages;
+    uint64_t content_bytes; /* of the stored form of all messages */
+    uint64_t blobs;
+    uint64_t blob_bytes;
+    uint64_t disk_bytes;
+    uint64_t tenants;
+    uint64_t commits; /* by this handle */
+    uint64_t ops;     /* in them */
+} pal_store_stats;
+
+/* Counts over all tenants. */
+PAL_API PAL_CHECKED pal_status pal_store_stat(
+        pal_store *store, pal_arena *arena, pal_store_stats *out_stats, pal_error *err);
+
+/* One thing that fsck found. `session` is none where it concerns the whole store. */
+typedef struct pal_finding {
+    pal_id session;
+    bool repaired;
+    char text[PAL_ERROR_MESSAGE_MAX];
+} pal_finding;
+
+typedef void (*pal_finding_sink)(const pal_finding *finding, void *user);
+
+/* Told now and then while a check runs; `total` may be 0 while it isn't known. */
+typedef void (*pal_progress)(uint64_t done, uint64_t total, void *user);
+
+/* Checks everything that is stored. With `repair`, rebuilds what can be derived, and quarantines
+ * the sessions with damage, each alone. Tells each finding; PAL_OK means that the check ran. */
+PAL_API PAL_CHECKED pal_status pal_store_check(pal_store *store, bool repair, pal_finding_sink sink,
+        pal_progress progress, void *user, uint64_t *out_findings, pal_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

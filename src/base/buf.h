@@ -1,0 +1,44 @@
+/* buf.h - bytes that grow up to a stated maximum. Failure sticks: later appends do nothing, so
+ * callers check `failure` once at the end. */
+#ifndef PAL_BASE_BUF_H
+#define PAL_BASE_BUF_H
+
+#include <stdint.h>
+#include "palaver/error.h"
+#include "palaver/str.h"
+
+typedef struct pal_buf {
+    char *data; /* never terminated; see pal_buf_str() */
+    size_t len;
+    size_t cap;
+    size_t len_max;
+    pal_status failure; /* PAL_OK, PAL_NO_MEMORY or PAL_LIMIT */
+} pal_buf;
+
+void pal_buf_init(pal_buf *buf, size_t len_max);
+void pal_buf_done(pal_buf *buf);  /* releases; the buf may be initialised again */
+void pal_buf_clear(pal_buf *buf); /* keeps the memory, clears the failure */
+
+void pal_buf_append(pal_buf *buf, const void *data, size_t len);
+void pal_buf_append_str(pal_buf *buf, pal_str text);
+void pal_buf_append_text(pal_buf *buf, const char *text); /* terminated */
+void pal_buf_append_char(pal_buf *buf, char c);
+void pal_buf_append_u64(pal_buf *buf, uint64_t number); /* in decimal */
+void pal_buf_append_i64(pal_buf *buf, int64_t number);
+void pal_buf_format(pal_buf *buf, const char *format, ...) PAL_PRINTF(2, 3);
+
+/* Room for `len` more bytes: a place to write them, then pal_buf_commit() what was written.
+ * NULL on failure. */
+char *pal_buf_reserve(pal_buf *buf, size_t len);
+void pal_buf_commit(pal_buf *buf, size_t len);
+
+/* Removes the first `len` bytes. */
+void pal_buf_consume(pal_buf *buf, size_t len);
+
+/* Borrowed until the next change. */
+static inline pal_str pal_buf_str(const pal_buf *buf)
+{
+    return pal_str_make(buf->data, buf->len);
+}
+
+#endif

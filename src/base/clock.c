@@ -1,0 +1,194 @@
+/* clock.c - the wall clock, which tests may stop, and times as text.
+ *
+ * Dates are the proleptic Gregorian calendar, counted in days from 1970-01-01; a year is taken to
+ * begin in March, so that the leap day is its last. Any thread may call any of these. */
+#include "base/clock.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+
+#define DAY_MS INT64_C(86400000)
+#define TIME_MIN_MS INT64_C(-62167219200000) /* 0000-01-01T00:00:00.000Z */
+#define TIME_MAX_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
+
+static atomic_int_least64_t stopped_at_ms; /* 0 while the real clock is in use */
+
+int64_t pal_clock_now_ms(void)
+{
+    int64_t stopped = atomic_load_explicit(&stopped_at_ms, memory_order_relaxed);
+    if (stopped)
+        return stopped;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int64_t pal_clock_monotonic_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+void pal_clock_set_ms(int64_t now_ms)
+{
+    atomic_store(&stopped_at_ms, now_ms);
+}
+
+static int64_t days_from_date(int64_t year, int month, int day)
+{
+    year -= month <= 2;
+    int64_t era = (year >= 0 ? year : year - 399) / 400;
+    int64_t year_of_era = year - era * 400;
+    int64_t day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
+    int64_t day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    return era * 146097 + day_of_era - 719468;
+}
+
+static void date_from_days(int64_t days, int *out_year, int *out_month, int *out_day)
+{
+    days += 719468;
+    int64_t era = (days >= 0 ? days : days - 146096) / 146097;
+    int64_t day_of_era = days - era * 146097;
+    int64_t year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+    int64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    int64_t month = (5 * day_of_year + 2) / 153;
+    *out_day = (int)(day_of_year - (153 * month + 2) / 5 + 1);
+    *out_month = (int)(month < 10 ? month + 3 : month - 9);
+    *out_year = (int)(year_of_era + era * 400 + (*out_month <= 2));
+}
+
+static char *put_digits(char *p, int64_t number, int count)
+{
+    for (int i = count - 1; i >= 0; i--) {
+        p[i] = (char)('0' + number % 10);
+        number /= 10;
+    }
+    return p + count;
+}
+
+size_t pal_time_to_text(int64_t ms, char out_text[PAL_TIME_TEXT_SIZE])
+{
+    /* RFC 3339 has no other years. */
+    ms = ms < TIME_MIN_MS ? TIME_MIN_MS : ms > TIME_MAX_MS ? TIME_MAX_MS : ms;
+    int64_t days = (ms >= 0 ? ms : ms - (DAY_MS - 1)) / DAY_MS;
+    int64_t in_day = ms - days * DAY_MS;
+    int year, month, day;
+    date_from_days(days, &year, &month, &day);
+
+    const struct {
+        int64_t number;
+        int digits;
+        char after;
+    } fields[] = {
+        {year, 4, '-'}, {month, 2, '-'}, {day, 2, 'T'},
+        {in_day / 3600000, 2, ':'}, {in_day / 60000 % 60, 2, ':'},
+        {in_day / 1000 % 60, 2, '.'}, {in_day % 1000, 3, 'Z'},
+    };
+    char *p = out_text;
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        p = put_digits(p, fields[i].number, fields[i].digits);
+        *p++ = fields[i].after;
+    }
+    *p = '\0';
+    return (size_t)(p - out_text);
+}
+
+/* Takes exactly `count` digits off the front. */
+static bool take_digits(pal_str *text, int count, int *out_number)
+{
+    if (text->len < (size_t)count)
+        return false;
+    int number = 0;
+    for (int i = 0; i < count; i++) {
+        char c = text->data[i];
+        if (c < '0' || c > '9')
+            return false;
+        number = number * 10 + (c - '0');
+    }
+    *out_number = number;
+    *text = pal_str_make(text->data + count, text->len - (size_t)count);
+    return true;
+}
+
+/* Takes one of the two characters off the front. */
+static bool take_char(pal_str *text, char this_one, char or_this)
+{
+    if (text->len == 0 || (text->data[0] != this_one && text->data[0] != or_this))
+        return false;
+    *text = pal_str_make(text->data + 1, text->len - 1);
+    return true;
+}
+
+static int days_in_month(int year, int month)
+{
+    static const char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    return month == 2 && leap ? 29 : days[month - 1];
+}
+
+static bool take_date(pal_str *text, int64_t *out_ms)
+{
+    int year, month, day;
+    if (!take_digits(text, 4, &year) || !take_char(text, '-', '-') ||
+            !take_digits(text, 2, &month) || !take_char(text, '-', '-') ||
+            !take_digits(text, 2, &day))
+        return false;
+    if (month < 1 || month > 12 || day < 1 || day > days_in_month(year, month))
+        return false;
+    *out_ms = days_from_date(year, month, day) * DAY_MS;
+    return true;
+}
+
+/* A leap second (":60") reads as the second after it. */
+static bool take_time(pal_str *text, int64_t *out_ms)
+{
+    int hour, minute, second;
+    if (!take_digits(text, 2, &hour) || !take_char(text, ':', ':') ||
+            !take_digits(text, 2, &minute) || !take_char(text, ':', ':') ||
+            !take_digits(text, 2, &second))
+        return false;
+    if (hour > 23 || minute > 59 || second > 60)
+        return false;
+    *out_ms = ((hour * INT64_C(60) + minute) * 60 + second) * 1000;
+    if (!take_char(text, '.', '.'))
+        return true;
+
+    int digit, scale = 100;
+    if (!take_digits(text, 1, &digit))
+        return false;
+    do {
+        *out_ms += digit * scale;
+        scale /= 10;
+    } while (take_digits(text, 1, &digit));
+    return true;
+}
+
+static bool take_offset(pal_str *text, int64_t *out_ms)
+{
+    *out_ms = 0;
+    if (take_char(text, 'Z', 'z'))
+        return true;
+    bool west = text->len && text->data[0] == '-';
+    int hour, minute;
+    if (!take_char(text, '+', '-') || !take_digits(text, 2, &hour) ||
+            !take_char(text, ':', ':') || !take_digits(text, 2, &minute))
+        return false;
+    if (hour > 23 || minute > 59)
+        return false;
+    *out_ms = (hour * INT64_C(60) + minute) * 60000 * (west ? -1 : 1);
+    return true;
+}
+
+bool pal_time_from_text(pal_str text, int64_t *out_ms)
+{
+    int64_t date_ms, time_ms, offset_ms;
+    if (!take_date(&text, &date_ms) || !take_char(&text, 'T', 't') ||
+            !take_time(&text, &time_ms) || !take_offset(&text, &offset_ms) || text.len)
+        return false;
+    *out_ms = date_ms + time_ms - offset_ms;
+    return true;
+}

@@ -1,0 +1,43 @@
+/* digest.c - SHA-256 by OpenSSL, and hex digits. Any thread may call these. */
+#include "base/digest.h"
+
+#include <openssl/evp.h>
+
+pal_status pal_sha256(pal_str data, uint8_t out_digest[PAL_SHA256_SIZE])
+{
+    /* With a built-in algorithm and valid pointers only an allocation can fail. */
+    if (!EVP_Digest(data.data, data.len, out_digest, NULL, EVP_sha256(), NULL))
+        return PAL_NO_MEMORY;
+    return PAL_OK;
+}
+
+void pal_hex(const uint8_t *data, size_t len, char *out_text)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < len; i++) {
+        out_text[2 * i] = digits[data[i] >> 4];
+        out_text[2 * i + 1] = digits[data[i] & 15];
+    }
+    out_text[2 * len] = '\0';
+}
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    char lower = (char)(c | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+bool pal_unhex(pal_str text, uint8_t *out_data, size_t len)
+{
+    if (text.len / 2 != len || text.len % 2)
+        return false;
+    for (size_t i = 0; i < text.len; i++) {
+        if (hex_value(text.data[i]) < 0)
+            return false;
+    }
+    for (size_t i = 0; i < len; i++)
+        out_data[i] = (uint8_t)(hex_value(text.data[2 * i]) << 4 | hex_value(text.data[2 * i + 1]));
+    return true;
+}

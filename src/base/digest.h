@@ -1,0 +1,19 @@
+/* digest.h - SHA-256, by OpenSSL. */
+#ifndef PAL_BASE_DIGEST_H
+#define PAL_BASE_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "palaver/error.h"
+#include "palaver/str.h"
+
+#define PAL_SHA256_SIZE 32
+
+PAL_CHECKED pal_status pal_sha256(pal_str data, uint8_t out_digest[PAL_SHA256_SIZE]);
+
+/* Lower-case hex digits of `data` and a NUL: 2 * len + 1 bytes. */
+void pal_hex(const uint8_t *data, size_t len, char *out_text);
+/* Reads exactly 2 * len hex digits of either case. */
+_Bool pal_unhex(pal_str text, uint8_t *out_data, size_t len);
+
+#endif

@@ -1,0 +1,70 @@
+/* json_scan.h - finds the next byte of a string that needs a look: a quote, a backslash, a control
+ * character, or the start of a character that is not ASCII. Only for json_read.c and json_write.c.
+ *
+ * Never reads at or behind `end`, so texts need no padding. */
+#ifndef PAL_BASE_JSON_SCAN_H
+#define PAL_BASE_JSON_SCAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+static inline bool json_is_plain(char c)
+{
+    unsigned char byte = (unsigned char)c;
+    return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\';
+}
+
+/* Whether none of eight bytes needs a look. The high bit of (x - 0x01..) & ~x marks zero bytes, and
+ * may mark bytes above one too, but never without a true one: that is enough for a yes or no. */
+static inline bool json_is_plain_word(uint64_t word)
+{
+    const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
+    uint64_t quote = word ^ (ones * '"');
+    uint64_t backslash = word ^ (ones * '\\');
+    uint64_t found = (word - ones * 0x20) & ~word;
+    found |= (quote - ones) & ~quote;
+    found |= (backslash - ones) & ~backslash;
+    return ((found | word) & highs) == 0;
+}
+
+static inline const char *json_scan_portable(const char *p, const char *end)
+{
+    uint64_t word;
+    while ((size_t)(end - p) >= sizeof word) {
+        memcpy(&word, p, sizeof word);
+        if (!json_is_plain_word(word))
+            break;
+        p += sizeof word;
+    }
+    while (p < end && json_is_plain(*p))
+        p++;
+    return p;
+}
+
+#if defined(__SSE2__)
+static inline const char *json_scan(const char *p, const char *end)
+{
+    const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
+    const __m128i space = _mm_set1_epi8(' ');
+    while (end - p >= 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+        /* Signed: bytes from 0x80 on are below a space too. */
+        __m128i found = _mm_cmplt_epi8(bytes, space);
+        found = _mm_or_si128(found, _mm_cmpeq_epi8(bytes, quote));
+        found = _mm_or_si128(found, _mm_cmpeq_epi8(bytes, backslash));
+        int mask = _mm_movemask_epi8(found);
+        if (mask)
+            return p + __builtin_ctz((unsigned)mask);
+        p += 16;
+    }
+    return json_scan_portable(p, end);
+}
+#else
+#define json_scan json_scan_portable
+#endif
+
+#endif

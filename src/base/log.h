@@ -1,0 +1,21 @@
+/* log.h - lines for operators. The library never logs; the command and the server do. */
+#ifndef PAL_BASE_LOG_H
+#define PAL_BASE_LOG_H
+
+#include <stdio.h>
+#include "palaver/api.h"
+
+typedef enum pal_log_level {
+    PAL_LOG_ERROR = 0,
+    PAL_LOG_WARN = 1,
+    PAL_LOG_INFO = 2,
+    PAL_LOG_DEBUG = 3,
+} pal_log_level;
+
+/* Lines up to `level` go to `file` (stderr until set), as text, or as one JSON object a line. */
+void pal_log_setup(FILE *file, pal_log_level level, int as_json);
+
+/* One line, written whole, from any thread. Control characters are escaped. */
+void pal_log(pal_log_level level, const char *format, ...) PAL_PRINTF(2, 3);
+
+#endif

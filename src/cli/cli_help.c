@@ -1,0 +1,118 @@
+/* cli_help.c - what `palaver`, --help and `palaver help` print, from the same tables that the
+ * command line is read by. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+#define HELP_WIDTH 80
+
+static void put(pal_cli *cli, const char *text)
+{
+    pal_buf_append_text(&cli->out, text);
+}
+
+static void put_padded(pal_cli *cli, const char *text, size_t width)
+{
+    put(cli, text);
+    for (size_t len = strlen(text); len < width; len++)
+        put(cli, " ");
+}
+
+static void put_head(pal_cli *cli, const char *text)
+{
+    pal_cli_style(cli, 1);
+    put(cli, text);
+    pal_cli_style(cli, 0);
+    put(cli, "\n");
+}
+
+/* The commands of a group ("" for those of none), one a line. */
+static void put_commands(pal_cli *cli, const char *group)
+{
+    size_t group_len = strlen(group);
+    for (size_t i = 0; pal_cli_commands[i]; i++) {
+        const pal_cli_command *command = pal_cli_commands[i];
+        const char *space = strchr(command->name, ' ');
+        size_t len = space ? (size_t)(space - command->name) : 0;
+        if (len != group_len || strncmp(command->name, group, group_len) != 0)
+            continue;
+        put(cli, "  ");
+        put_padded(cli, space ? space + 1 : command->name, 10);
+        put(cli, command->summary);
+        put(cli, "\n");
+    }
+}
+
+void pal_cli_help_main(pal_cli *cli)
+{
+    put(cli, "Palaver keeps conversations with language models: every message in order, safe\n"
+             "on disk before it is acknowledged, and yours to fork, rewind, export or erase.\n\n");
+    put_head(cli, "Try it:");
+    put(cli, "  palaver session new --key demo --title \"First steps\"\n"
+             "  palaver session append demo \"Hello, is anybody there?\"\n"
+             "  palaver session show demo\n\n");
+    put_head(cli, "Conversations (palaver session ...):");
+    put_commands(cli, "session");
+    put(cli, "\n");
+    put_head(cli, "The store:");
+    put_commands(cli, "");
+    put(cli, "\n");
+    put(cli, "Everything is kept in ./palaver-data, unless --store or PALAVER_STORE says\n"
+             "otherwise. 'palaver COMMAND --help' explains a command and shows examples.\n");
+}
+
+void pal_cli_help_group(pal_cli *cli, const char *group)
+{
+    pal_buf_format(&cli->out, "Usage: palaver %s COMMAND [OPTION]...\n\n", group);
+    put(cli, "Works on conversations. SESSION is an id or an unambiguous beginning of one, a key,\n"
+             "an alias, or @last for the one that was updated last.\n\n");
+    put_head(cli, "Commands:");
+    put_commands(cli, group);
+    pal_buf_format(&cli->out, "\n'palaver %s COMMAND --help' explains a command.\n", group);
+}
+
+static void put_options(pal_cli *cli, const pal_cli_option *options)
+{
+    for (const pal_cli_option *o = options; o && o->name; o++) {
+        char left[64];
+        char letter[5] = "";
+        if (o->letter)
+            snprintf(letter, sizeof letter, "-%c, ", o->letter);
+        snprintf(left, sizeof left, "%s--%s%s%s", letter, o->name, o->value_name ? " " : "",
+                o->value_name ? o->value_name : "");
+        put(cli, "  ");
+        put_padded(cli, left, 20);
+        put(cli, strlen(left) < 20 ? " " : "\n                       ");
+        put(cli, o->help);
+        put(cli, "\n");
+    }
+}
+
+static void put_examples(pal_cli *cli, const char *examples)
+{
+    put_head(cli, "Examples:");
+    while (*examples) {
+        size_t len = strcspn(examples, "\n");
+        put(cli, "  ");
+        pal_buf_append(&cli->out, examples, len);
+        put(cli, "\n");
+        examples += len + (examples[len] == '\n');
+    }
+}
+
+void pal_cli_help_command(pal_cli *cli, const pal_cli_command *command)
+{
+    pal_buf_format(&cli->out, "Usage: palaver %s%s%s%s\n\n", command->name,
+            *command->usage ? " " : "", command->usage, command->options ? " [OPTION]..." : "");
+    pal_cli_wrap(&cli->out, pal_str_of(command->about), 0, HELP_WIDTH);
+    put(cli, "\n");
+    if (command->options) {
+        put_head(cli, "Options:");
+        put_options(cli, command->options);
+        put(cli, "\n");
+    }
+    put_head(cli, "Options of every command:");
+    put_options(cli, pal_cli_globals);
+    put(cli, "\n");
+    put_examples(cli, command->examples);
+}

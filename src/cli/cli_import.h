@@ -1,0 +1,51 @@
+/* cli_import.h - writes imported sessions into the store, many in one commit, and each only once:
+ * sessions that are here already are found again by their key or id, messages by their id or
+ * client id, so that an import can be repeated, also over a file that has grown. */
+#ifndef PAL_CLI_IMPORT_H
+#define PAL_CLI_IMPORT_H
+
+#include "cli/cli.h"
+
+typedef struct pal_import pal_import;
+
+typedef struct pal_import_counts {
+    uint64_t sessions;       /* made */
+    uint64_t sessions_known; /* were here already */
+    uint64_t messages;
+    uint64_t messages_known;
+    uint64_t marks;
+    uint64_t failed; /* messages that the store refused */
+} pal_import_counts;
+
+/* Something that was left out or changed; `line` is where, 0 for the whole session. */
+typedef void (*pal_import_problem)(uint64_t line, const char *text, void *user);
+
+/* NULL when there is no memory. */
+pal_import *pal_import_new(pal_cli *cli, pal_import_problem problem, void *user);
+/* Accepts NULL. Drops what was not flushed. */
+void pal_import_free(pal_import *import);
+
+/* For all that is handed in below. pal_import_settle() empties it when nothing of it waits. */
+pal_arena *pal_import_arena(pal_import *import);
+
+/* Messages from here on belong to this session. `is_native`: its id and its messages' ids are ours
+ * and are kept where they are free; otherwise it is known by its key. */
+PAL_CHECKED pal_status pal_import_begin(
+        pal_import *import, const pal_session *session, bool is_native);
+bool pal_import_has_session(const pal_import *import);
+
+PAL_CHECKED pal_status pal_import_message(
+        pal_import *import, const pal_message *message, uint64_t line);
+/* `mark->seq` counts the messages that were handed in since pal_import_begin(). */
+PAL_CHECKED pal_status pal_import_mark(pal_import *import, const pal_mark *mark, uint64_t line);
+/* Gives the session its title, if it has none. */
+PAL_CHECKED pal_status pal_import_title(pal_import *import, pal_str title);
+
+/* Call it between lines: writes what waits once that is enough for a commit. */
+PAL_CHECKED pal_status pal_import_settle(pal_import *import, size_t line_len);
+/* Writes all that waits. */
+PAL_CHECKED pal_status pal_import_flush(pal_import *import);
+
+pal_import_counts pal_import_count(const pal_import *import);
+
+#endif

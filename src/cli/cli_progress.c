@@ -1,0 +1,42 @@
+/* cli_progress.c - one line on a terminal's stderr that says how far long work has come. In a pipe
+ * there is none, and short work shows none either. */
+#include "cli/cli.h"
+
+#include <unistd.h>
+#include "base/clock.h"
+
+#define SHOW_EVERY_US 100000
+#define SHOW_AFTER_US 300000
+
+void pal_cli_progress_start(pal_cli_progress *progress, const char *what)
+{
+    progress->what = what;
+    progress->enabled = isatty(STDERR_FILENO);
+    progress->visible = false;
+    progress->shown_us = pal_clock_monotonic_us() + SHOW_AFTER_US - SHOW_EVERY_US;
+}
+
+void pal_cli_progress_set(pal_cli_progress *progress, uint64_t done, uint64_t total)
+{
+    if (!progress->enabled)
+        return;
+    int64_t now = pal_clock_monotonic_us();
+    if (now - progress->shown_us < SHOW_EVERY_US)
+        return;
+    progress->shown_us = now;
+    progress->visible = true;
+    if (total)
+        fprintf(stderr, "\r\033[K%s: %llu of %llu (%d %%)", progress->what,
+                (unsigned long long)done, (unsigned long long)total,
+                (int)((double)done * 100 / (double)total));
+    else
+        fprintf(stderr, "\r\033[K%s: %llu", progress->what, (unsigned long long)done);
+    fflush(stderr);
+}
+
+void pal_cli_progress_end(pal_cli_progress *progress)
+{
+    if (progress->visible)
+        fputs("\r\033[K", stderr);
+    progress->visible = false;
+}

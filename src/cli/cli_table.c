@@ -1,0 +1,119 @@
+/* cli_table.c - aligned tables for people. Cells are made harmless when they are added; widths are
+ * columns, not bytes. On a terminal one column may be cut so that no row wraps. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+#define GAP 2
+
+void pal_cli_table_cell(pal_cli *cli, pal_cli_table *table, pal_str text)
+{
+    pal_buf clean;
+    if (table->cells_len == table->cells_cap) {
+        size_t cap = table->cells_cap ? table->cells_cap * 2 : 64;
+        pal_str *cells = pal_arena_array(cli->arena, cap, sizeof *cells);
+        if (!cells)
+            return;
+        if (table->cells_len)
+            memcpy(cells, table->cells, table->cells_len * sizeof *cells);
+        table->cells = cells;
+        table->cells_cap = cap;
+    }
+    pal_buf_init(&clean, PAL_CLI_OUT_MAX);
+    pal_cli_clean(&clean, text, false);
+    table->cells[table->cells_len++] = pal_arena_copy(cli->arena, pal_buf_str(&clean));
+    pal_buf_done(&clean);
+}
+
+void pal_cli_table_cell_u64(pal_cli *cli, pal_cli_table *table, uint64_t number)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)number);
+    pal_cli_table_cell(cli, table, pal_str_of(text));
+}
+
+/* Widths of all columns; 0 for those without any content. */
+static void measure(const pal_cli_table *table, size_t *widths)
+{
+    memset(widths, 0, table->columns * sizeof *widths);
+    for (size_t i = 0; i < table->cells_len; i++) {
+        size_t width = pal_cli_columns(table->cells[i]);
+        if (width > widths[i % table->columns])
+            widths[i % table->columns] = width;
+    }
+    for (size_t i = 0; i < table->columns; i++) {
+        size_t head = pal_cli_columns(pal_str_of(table->heads[i]));
+        if (widths[i] && head > widths[i])
+            widths[i] = head;
+    }
+}
+
+static void shrink(const pal_cli *cli, const pal_cli_table *table, size_t *widths)
+{
+    size_t total = 0;
+    if (!cli->is_terminal || table->shrink < 0)
+        return;
+    for (size_t i = 0; i < table->columns; i++)
+        total += widths[i] ? widths[i] + GAP : 0;
+    size_t room = (size_t)cli->width + GAP;
+    size_t *column = &widths[table->shrink];
+    if (total > room && *column > 12)
+        *column = *column - (total - room) > 12 && total - room < *column ? *column - (total - room)
+                                                                          : 12;
+}
+
+static void put_spaces(pal_buf *buf, size_t count)
+{
+    pal_buf_format(buf, "%*s", (int)count, "");
+}
+
+static void put_cell(pal_buf *buf, pal_str text, size_t width, bool right, bool last)
+{
+    size_t columns = pal_cli_columns(text);
+    if (columns > width) {
+        size_t cut = pal_cli_columns_cut(text, width - 1);
+        pal_buf_append(buf, text.data, cut);
+        pal_buf_append_text(buf, "\xe2\x80\xa6");
+        columns = pal_cli_columns(pal_str_make(text.data, cut)) + 1;
+    } else if (!right) {
+        pal_buf_append_str(buf, text);
+    }
+    put_spaces(buf, last && !right ? 0 : width - columns);
+    if (right && columns <= width)
+        pal_buf_append_str(buf, text);
+}
+
+static void put_row(pal_cli *cli, const pal_cli_table *table, const pal_str *cells,
+        const size_t *widths)
+{
+    size_t last = 0;
+    bool first = true;
+    for (size_t i = 0; i < table->columns; i++) {
+        if (widths[i])
+            last = i;
+    }
+    for (size_t i = 0; i < table->columns; i++) {
+        if (!widths[i])
+            continue;
+        if (!first)
+            put_spaces(&cli->out, GAP);
+        first = false;
+        put_cell(&cli->out, cells[i], widths[i], table->right[i], i == last);
+    }
+    pal_buf_append_char(&cli->out, '\n');
+}
+
+void pal_cli_table_print(pal_cli *cli, const pal_cli_table *table)
+{
+    size_t widths[PAL_CLI_COLUMNS_MAX];
+    pal_str heads[PAL_CLI_COLUMNS_MAX];
+    measure(table, widths);
+    shrink(cli, table, widths);
+    for (size_t i = 0; i < table->columns; i++)
+        heads[i] = pal_str_of(table->heads[i]);
+    pal_cli_style(cli, 1);
+    put_row(cli, table, heads, widths);
+    pal_cli_style(cli, 0);
+    for (size_t i = 0; i + table->columns <= table->cells_len; i += table->columns)
+        put_row(cli, table, table->cells + i, widths);
+}

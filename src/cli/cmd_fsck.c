@@ -1,0 +1,125 @@
+/* cmd_fsck.c - `palaver fsck`: checks everything that is stored, and repairs what can be. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+typedef struct fsck_values {
+    bool repair;
+} fsck_values;
+
+typedef struct fsck {
+    pal_cli *cli;
+    pal_cli_progress progress;
+    pal_json_writer writer;
+    uint64_t found;
+    uint64_t repaired;
+} fsck;
+
+static pal_cli_access access_for(const void *values)
+{
+    return ((const fsck_values *)values)->repair ? PAL_CLI_WRITE : PAL_CLI_READ;
+}
+
+static void put_finding_json(fsck *check, const pal_finding *finding)
+{
+    pal_json_writer *writer = &check->writer;
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "session");
+    if (pal_id_is_none(finding->session))
+        pal_json_put_null(writer);
+    else
+        pal_json_put_str(writer, pal_cli_id(check->cli, finding->session));
+    pal_json_name(writer, "repaired");
+    pal_json_put_bool(writer, finding->repaired);
+    pal_json_name(writer, "text");
+    pal_json_put_text(writer, finding->text);
+    pal_json_end_object(writer);
+}
+
+static void on_finding(const pal_finding *finding, void *user)
+{
+    fsck *check = user;
+    pal_buf *out = &check->cli->out;
+    check->found++;
+    check->repaired += finding->repaired;
+    if (check->cli->json) {
+        put_finding_json(check, finding);
+        return;
+    }
+    if (!pal_id_is_none(finding->session))
+        pal_buf_format(out, "session %s: ", pal_cli_id(check->cli, finding->session).data);
+    pal_cli_clean(out, pal_str_of(finding->text), false);
+    pal_buf_append_text(out, finding->repaired ? " (repaired)\n" : "\n");
+}
+
+static void on_progress(uint64_t done, uint64_t total, void *user)
+{
+    fsck *check = user;
+    pal_cli_progress_set(&check->progress, done, total);
+}
+
+static pal_status conclude(fsck *check, bool repair)
+{
+    pal_cli *cli = check->cli;
+    uint64_t left = check->found - check->repaired;
+    if (cli->json) {
+        pal_json_end_array(&check->writer);
+        pal_json_name(&check->writer, "found");
+        pal_json_put_u64(&check->writer, check->found);
+        pal_json_name(&check->writer, "repaired");
+        pal_json_put_u64(&check->writer, check->repaired);
+        pal_json_end_object(&check->writer);
+        pal_buf_append_char(&cli->out, '\n');
+    } else if (!check->found) {
+        pal_buf_append_text(&cli->out, "Everything is in order.\n");
+    } else if (!left) {
+        pal_buf_append_text(&cli->out, "All of it was repaired.\n");
+    }
+    /* The findings are the output, whatever the exit code. */
+    pal_status status = pal_cli_flush(cli);
+    if (status != PAL_OK || !left)
+        return status;
+    if (!repair)
+        snprintf(cli->hint, sizeof cli->hint, "'palaver fsck --repair' repairs what can be, and "
+                "sets damaged sessions aside");
+    return pal_error_set(&cli->err, PAL_CORRUPT, "%llu %s found%s", (unsigned long long)left,
+            left == 1 ? "problem" : "problems", repair ? " that could not be repaired" : "");
+}
+
+static pal_status run_fsck(pal_cli *cli, void *values)
+{
+    const fsck_values *given = values;
+    fsck check = {.cli = cli, .writer = pal_json_writer_make(&cli->out)};
+    uint64_t findings = 0;
+    if (cli->json) {
+        pal_json_begin_object(&check.writer);
+        pal_json_name(&check.writer, "findings");
+        pal_json_begin_array(&check.writer);
+    }
+    pal_cli_progress_start(&check.progress, "checking");
+    pal_status status = pal_store_check(
+            cli->store, given->repair, on_finding, on_progress, &check, &findings, &cli->err);
+    pal_cli_progress_end(&check.progress);
+    return status == PAL_OK ? conclude(&check, given->repair) : status;
+}
+
+static const pal_cli_option options[] = {
+    {"repair", 0, PAL_CLI_FLAG, offsetof(fsck_values, repair), NULL,
+            "repair what can be; set damaged sessions aside"},
+    {0},
+};
+
+const pal_cli_command pal_cmd_fsck = {
+    .name = "fsck",
+    .summary = "check the store, and repair it",
+    .usage = "",
+    .about = "Checks files, indexes and every session. With --repair it rebuilds what can be "
+             "derived and quarantines damaged sessions, each alone: they stay readable as far as "
+             "they go. Exit code 1 when something is left that was not repaired.",
+    .examples = "palaver fsck\n"
+                "palaver fsck --repair --json",
+    .options = options,
+    .values_size = sizeof(fsck_values),
+    .access_for = access_for,
+    .run = run_fsck,
+};

@@ -1,0 +1,515 @@
+/* cmd_session_import.c - `palaver session import`: finds the files, feeds their lines to the
+ * transcript reader, and reports what came of it. cli_import.c writes into the store.
+ *
+ * One bad line costs that line, one bad file that file; only a store that fails ends the import.
+ * What was committed until then stays, and the import can be repeated. */
+#include "cli/cli_import.h"
+
+#include <errno.h>
+#include <fts.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/digest.h"
+#include "dialect/dialect_transcript.h"
+
+#define PROBLEMS_SHOWN 5
+
+typedef struct import_values {
+    const char *format;
+    const char *key;
+    const char *project;
+} import_values;
+
+typedef struct source {
+    const char *path;
+    uint64_t size;
+    bool is_named; /* on the command line, not found in a directory */
+} source;
+
+typedef struct problem {
+    const char *file;
+    uint64_t line;
+    const char *text;
+} problem;
+
+typedef struct importer {
+    pal_cli *cli;
+    const import_values *given;
+    pal_transcript_kind kind;
+    pal_import *store;
+    source *sources; /* in cli->arena */
+    size_t sources_len;
+    size_t sources_cap;
+    uint64_t bytes_total;
+    uint64_t bytes_done;
+    pal_cli_progress progress;
+    problem problems[PROBLEMS_SHOWN];
+    uint64_t problems_len; /* all, not only those that are kept */
+    size_t files;
+    size_t files_failed;
+
+    /* The file that is being read. */
+    const char *file;
+    pal_transcript *transcript;
+    size_t sessions_in_file;
+    bool key_used;
+} importer;
+
+/* ---- What is reported ---- */
+
+static void on_problem(uint64_t line, const char *text, void *user)
+{
+    importer *im = user;
+    if (im->problems_len++ < PROBLEMS_SHOWN)
+        im->problems[im->problems_len - 1] = (problem){
+            .file = im->file,
+            .line = line,
+            .text = pal_arena_copy(im->cli->arena, pal_str_of(text)).data,
+        };
+}
+
+static void print_problems(importer *im)
+{
+    pal_buf *out = &im->cli->out;
+    size_t shown = im->problems_len < PROBLEMS_SHOWN ? (size_t)im->problems_len : PROBLEMS_SHOWN;
+    if (!shown)
+        return;
+    pal_cli_count(out, im->problems_len, "problem");
+    pal_buf_append_text(out, ":\n");
+    for (size_t i = 0; i < shown; i++) {
+        pal_buf_append_text(out, "  ");
+        pal_cli_clean(out, pal_str_of(im->problems[i].file), false);
+        if (im->problems[i].line)
+            pal_buf_format(out, ":%llu", (unsigned long long)im->problems[i].line);
+        pal_buf_append_text(out, ": ");
+        pal_cli_clean(out, pal_str_of(im->problems[i].text), false);
+        pal_buf_append_char(out, '\n');
+    }
+    if (im->problems_len > shown)
+        pal_buf_format(out, "  ... and %llu more\n",
+                (unsigned long long)(im->problems_len - shown));
+}
+
+static void print_text(importer *im)
+{
+    pal_buf *out = &im->cli->out;
+    pal_import_counts counts = pal_import_count(im->store);
+    pal_buf_append_text(out, "Imported ");
+    pal_cli_count(out, counts.sessions, "session");
+    pal_buf_append_text(out, ", ");
+    pal_cli_count(out, counts.messages, "message");
+    pal_buf_append_text(out, ".\n");
+    if (counts.sessions_known || counts.messages_known) {
+        pal_buf_append_text(out, "Here already: ");
+        pal_cli_count(out, counts.sessions_known, "session");
+        pal_buf_append_text(out, ", ");
+        pal_cli_count(out, counts.messages_known, "message");
+        pal_buf_append_text(out, ".\n");
+    }
+    if (counts.failed) {
+        pal_buf_append_text(out, "Left out: ");
+        pal_cli_count(out, counts.failed, "message");
+        pal_buf_append_text(out, ".\n");
+    }
+    print_problems(im);
+}
+
+static void put_u64(pal_json_writer *writer, const char *name, uint64_t value)
+{
+    pal_json_name(writer, name);
+    pal_json_put_u64(writer, value);
+}
+
+static void print_json(importer *im)
+{
+    pal_import_counts counts = pal_import_count(im->store);
+    pal_json_writer writer = pal_json_writer_make(&im->cli->out);
+    pal_json_begin_object(&writer);
+    put_u64(&writer, "files", im->files);
+    put_u64(&writer, "files_failed", im->files_failed);
+    put_u64(&writer, "sessions", counts.sessions);
+    put_u64(&writer, "sessions_known", counts.sessions_known);
+    put_u64(&writer, "messages", counts.messages);
+    put_u64(&writer, "messages_known", counts.messages_known);
+    put_u64(&writer, "messages_failed", counts.failed);
+    put_u64(&writer, "marks", counts.marks);
+    put_u64(&writer, "problems_total", im->problems_len);
+    pal_json_name(&writer, "problems");
+    pal_json_begin_array(&writer);
+    for (size_t i = 0; i < im->problems_len && i < PROBLEMS_SHOWN; i++) {
+        pal_json_begin_object(&writer);
+        pal_json_name(&writer, "file");
+        pal_json_put_text(&writer, im->problems[i].file);
+        put_u64(&writer, "line", im->problems[i].line);
+        pal_json_name(&writer, "text");
+        pal_json_put_text(&writer, im->problems[i].text);
+        pal_json_end_object(&writer);
+    }
+    pal_json_end_array(&writer);
+    pal_json_end_object(&writer);
+    pal_buf_append_char(&im->cli->out, '\n');
+}
+
+/* ---- From a file's items to the store ---- */
+
+/* A key for conversations that come without one: the file's place, so that the same file again is
+ * the same session, also when it has grown. Nothing for stdin, which has no place. */
+static pal_status key_of_file(importer *im, pal_str *out_key)
+{
+    char path[PATH_MAX];
+    char hex[2 * PAL_SHA256_SIZE + 1];
+    char key[64];
+    uint8_t digest[PAL_SHA256_SIZE];
+    if (strcmp(im->file, "-") == 0 || !realpath(im->file, path))
+        return PAL_OK;
+    if (pal_sha256(pal_str_of(path), digest) != PAL_OK)
+        return pal_cli_no_memory(im->cli);
+    pal_hex(digest, sizeof digest, hex);
+    if (im->sessions_in_file > 1)
+        snprintf(key, sizeof key, "file:%.16s:%zu", hex, im->sessions_in_file);
+    else
+        snprintf(key, sizeof key, "file:%.16s", hex);
+    *out_key = pal_arena_copy(pal_import_arena(im->store), pal_str_of(key));
+    return PAL_OK;
+}
+
+static pal_status begin_session(importer *im, const pal_transcript_facts *facts)
+{
+    pal_session session = facts ? facts->session : (pal_session){0};
+    bool is_native = pal_transcript_kind_of(im->transcript) == PAL_TRANSCRIPT_NATIVE
+            && !pal_id_is_none(session.id);
+    pal_status status = PAL_OK;
+    im->sessions_in_file++;
+    if (im->given->key && im->key_used)
+        return pal_cli_usage(im->cli, "leave --key away: every session then keeps its own name",
+                "--key can name one session, and '%.100s' brings another", im->file);
+    if (im->given->key) {
+        session.key = pal_str_of(im->given->key);
+        session.id = session.parent_id = (pal_id){{0}};
+        is_native = false;
+        im->key_used = true;
+    }
+    if (im->given->project)
+        session.project = pal_str_of(im->given->project);
+    if (!is_native && !session.key.len)
+        status = key_of_file(im, &session.key);
+    return status == PAL_OK ? pal_import_begin(im->store, &session, is_native) : status;
+}
+
+/* With --key a native message is known by a client id: its id may be another session's. */
+static pal_status take_message(importer *im, const pal_message *message, uint64_t line)
+{
+    pal_message copy = *message;
+    char id[PAL_ID_TEXT_SIZE];
+    pal_status status = PAL_OK;
+    if (im->sessions_in_file == 0)
+        status = begin_session(im, NULL);
+    if (im->given->key && !pal_id_is_none(copy.id)) {
+        pal_id_to_text(copy.id, id);
+        if (!copy.client_id.len)
+            copy.client_id = pal_arena_copy(pal_import_arena(im->store), pal_str_of(id));
+        copy.id = (pal_id){{0}};
+    }
+    return status == PAL_OK ? pal_import_message(im->store, &copy, line) : status;
+}
+
+static pal_status take_items(importer *im, const pal_transcript_items *items)
+{
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < items->len; i++) {
+        const pal_transcript_item *item = &items->items[i];
+        switch (item->kind) {
+        case PAL_ITEM_SESSION:
+            status = begin_session(im, item->u.facts);
+            break;
+        case PAL_ITEM_MESSAGE:
+            status = take_message(im, &item->u.message, item->line);
+            break;
+        case PAL_ITEM_MARK:
+            status = pal_import_mark(im->store, &item->u.mark, item->line);
+            break;
+        case PAL_ITEM_WARNING:
+            on_problem(item->line, item->u.warning, im);
+            break;
+        case PAL_ITEM_NONE:
+            break;
+        }
+    }
+    return status;
+}
+
+static pal_status feed(importer *im, pal_str line)
+{
+    pal_transcript_items items = {0};
+    pal_status status = pal_transcript_feed(
+            im->transcript, line, pal_import_arena(im->store), &items, &im->cli->err);
+    if (status == PAL_OK)
+        status = take_items(im, &items);
+    return status == PAL_OK ? pal_import_settle(im->store, line.len) : status;
+}
+
+static pal_status finish_file(importer *im)
+{
+    pal_transcript_items items = {0};
+    pal_status status = pal_transcript_finish(
+            im->transcript, pal_import_arena(im->store), &items, &im->cli->err);
+    if (status == PAL_OK)
+        status = take_items(im, &items);
+    const pal_transcript_facts *facts = pal_transcript_session(im->transcript);
+    if (status == PAL_OK && facts && im->sessions_in_file)
+        status = pal_import_title(im->store, facts->session.title);
+    return status == PAL_OK ? pal_import_settle(im->store, 0) : status;
+}
+
+/* ---- Files ---- */
+
+/* A file may be one JSON value over many lines, or an array of messages. Then its elements, or the
+ * value, are fed as lines. *out_done is false for a file of lines. */
+static pal_status feed_whole(importer *im, pal_cli_input *input, bool *out_done)
+{
+    pal_json value, element;
+    pal_str text;
+    pal_error why;
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena)
+        return pal_cli_no_memory(im->cli);
+    *out_done = false;
+    pal_status status = pal_cli_input_all(im->cli, input, &text);
+    if (status == PAL_OK && pal_json_parse(arena, text, NULL, &value, &why) == PAL_OK) {
+        pal_json_iter iter = pal_json_each(value);
+        *out_done = true;
+        if (pal_json_type_of(value) != PAL_JSON_ARRAY)
+            status = feed(im, text);
+        else
+            while (status == PAL_OK && pal_json_next(&iter, NULL, &element))
+                status = feed(im, pal_json_raw(element));
+    }
+    pal_arena_free(arena);
+    return status;
+}
+
+/* Whether a first line can't be the line of a file of lines: an array, or the start of something
+ * longer. */
+static bool starts_whole(pal_str line)
+{
+    size_t at = 0;
+    while (at < line.len && strchr(" \t", line.data[at]) && line.data[at])
+        at++;
+    if (at == line.len || line.data[at] == '[')
+        return at < line.len;
+    while (line.len > 0 && strchr(" \t,", line.data[line.len - 1]) && line.data[line.len - 1])
+        line.len--;
+    return line.data[at] == '{' && line.data[line.len - 1] != '}';
+}
+
+static pal_status feed_lines(importer *im, pal_cli_input *input)
+{
+    pal_cli_line line;
+    bool has, is_first = true, done = false;
+    pal_status status = pal_cli_input_line(im->cli, input, &line, &has);
+    if (status == PAL_OK && has && !line.too_long && starts_whole(line.text)) {
+        input->at = 0;
+        input->bytes = 0;
+        status = feed_whole(im, input, &done);
+        if (status == PAL_OK && !done)
+            status = pal_cli_input_line(im->cli, input, &line, &has);
+    }
+    while (status == PAL_OK && has && !done) {
+        /* Some editors put a byte order mark in front. */
+        if (is_first && line.text.len >= 3 && memcmp(line.text.data, "\xef\xbb\xbf", 3) == 0)
+            line.text = pal_str_make(line.text.data + 3, line.text.len - 3);
+        is_first = false;
+        if (line.too_long)
+            on_problem(0, "a line is over 256 MiB: skipped", im);
+        status = feed(im, line.too_long ? pal_str_of("") : line.text);
+        pal_cli_progress_set(&im->progress, im->bytes_done + input->bytes, im->bytes_total);
+        if (status == PAL_OK)
+            status = pal_cli_input_line(im->cli, input, &line, &has);
+    }
+    return status;
+}
+
+/* Sets *out_used to false, and the error, when the file itself was no use; anything else that
+ * fails is the store's. */
+static pal_status import_file(importer *im, const source *from, bool *out_used)
+{
+    pal_cli_input input;
+    *out_used = false;
+    if (pal_cli_input_open(im->cli, from->path, &input) != PAL_OK)
+        return PAL_OK;
+    im->sessions_in_file = 0;
+    im->transcript = pal_transcript_open(im->kind);
+    pal_status status = im->transcript ? PAL_OK : pal_cli_no_memory(im->cli);
+    if (status == PAL_OK)
+        status = feed_lines(im, &input);
+    if (status == PAL_OK)
+        status = finish_file(im);
+    if (status == PAL_OK) {
+        *out_used = pal_transcript_kind_of(im->transcript) != PAL_TRANSCRIPT_AUTO;
+        if (!*out_used) {
+            pal_error_set(&im->cli->err, PAL_INVALID,
+                    "'%.160s' is not a conversation in a format that we know", from->path);
+            snprintf(im->cli->hint, sizeof im->cli->hint,
+                    "--format native, openai, claude-code or codex says what it is");
+        }
+    }
+    pal_transcript_close(im->transcript);
+    im->transcript = NULL;
+    pal_cli_input_close(&input);
+    return status;
+}
+
+static pal_status add_source(importer *im, const char *path, uint64_t size, bool is_named)
+{
+    if (im->sources_len == im->sources_cap) {
+        size_t cap = im->sources_cap ? im->sources_cap * 2 : 64;
+        source *sources = pal_arena_array(im->cli->arena, cap, sizeof *sources);
+        if (!sources)
+            return pal_cli_no_memory(im->cli);
+        if (im->sources_len)
+            memcpy(sources, im->sources, im->sources_len * sizeof *sources);
+        im->sources = sources;
+        im->sources_cap = cap;
+    }
+    pal_str copy = pal_arena_copy(im->cli->arena, pal_str_of(path));
+    if (!copy.data)
+        return pal_cli_no_memory(im->cli);
+    im->sources[im->sources_len++] = (source){copy.data, size, is_named};
+    im->bytes_total += size;
+    return PAL_OK;
+}
+
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t text_len = strlen(text), end_len = strlen(end);
+    return text_len >= end_len && strcmp(text + text_len - end_len, end) == 0;
+}
+
+static pal_status add_directory(importer *im, const char *path)
+{
+    char *paths[] = {(char *)path, NULL};
+    pal_status status = PAL_OK;
+    FTS *tree = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+    if (!tree)
+        return pal_error_set(
+                &im->cli->err, PAL_IO, "can't read '%.160s': %s", path, strerror(errno));
+    for (FTSENT *entry; status == PAL_OK && (entry = fts_read(tree));) {
+        if (entry->fts_info == FTS_F
+                && (ends_with(entry->fts_name, ".jsonl") || ends_with(entry->fts_name, ".json")))
+            status = add_source(im, entry->fts_path, (uint64_t)entry->fts_statp->st_size, false);
+    }
+    fts_close(tree);
+    return status;
+}
+
+static pal_status add_argument(importer *im, const char *path)
+{
+    struct stat info;
+    bool is_known = strcmp(path, "-") != 0 && stat(path, &info) == 0;
+    if (is_known && S_ISDIR(info.st_mode))
+        return add_directory(im, path);
+    return add_source(im, path, is_known ? (uint64_t)info.st_size : 0, true);
+}
+
+/* Files of a directory that are something else are passed over; a file that was named is an
+ * error. */
+static void file_failed(importer *im, const source *from)
+{
+    im->files_failed += from->is_named;
+    on_problem(0, im->cli->err.message, im);
+}
+
+static pal_status import_all(importer *im)
+{
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < im->sources_len; i++) {
+        bool used;
+        im->file = im->sources[i].path;
+        status = import_file(im, &im->sources[i], &used);
+        im->files += used;
+        if (status == PAL_OK && !used)
+            file_failed(im, &im->sources[i]);
+        im->bytes_done += im->sources[i].size;
+    }
+    return status == PAL_OK ? pal_import_flush(im->store) : status;
+}
+
+static pal_status conclude(importer *im)
+{
+    pal_cli *cli = im->cli;
+    if (im->files == 0 && im->files_failed == 1)
+        return cli->err.status;
+    cli->hint[0] = '\0';
+    if (im->files == 0)
+        return pal_error_set(&cli->err, PAL_NOT_FOUND, "there was no conversation to import");
+    if (cli->json)
+        print_json(im);
+    else
+        print_text(im);
+    if (!im->files_failed)
+        return PAL_OK;
+    pal_status status = pal_cli_flush(cli);
+    if (status != PAL_OK)
+        return status;
+    return pal_error_set(&cli->err, PAL_INVALID, "%zu of %zu files could not be imported",
+            im->files_failed, im->files_failed + im->files);
+}
+
+static pal_status session_import(pal_cli *cli, void *values)
+{
+    importer im = {.cli = cli, .given = values};
+    const char *format = im.given->format ? im.given->format : "auto";
+    pal_status status = PAL_OK;
+    if (!pal_transcript_kind_from_name(pal_str_of(format), &im.kind))
+        return pal_cli_usage(cli, NULL,
+                "--format is auto, native, openai, claude-code or codex; not '%.60s'", format);
+    for (size_t i = 0; status == PAL_OK && i < cli->args_len; i++)
+        status = add_argument(&im, cli->args[i]);
+    if (status != PAL_OK)
+        return status;
+    im.store = pal_import_new(cli, on_problem, &im);
+    if (!im.store)
+        return pal_cli_no_memory(cli);
+    pal_cli_progress_start(&im.progress, "importing, bytes");
+    status = import_all(&im);
+    pal_cli_progress_end(&im.progress);
+    if (status == PAL_OK)
+        status = conclude(&im);
+    pal_import_free(im.store);
+    return status;
+}
+
+static const pal_cli_option options[] = {
+    {"format", 0, PAL_CLI_TEXT, offsetof(import_values, format), "FORMAT",
+            "auto, native, openai, claude-code or codex"},
+    {"key", 0, PAL_CLI_TEXT, offsetof(import_values, key), "KEY",
+            "the key of the session, if there is just one"},
+    {"project", 0, PAL_CLI_TEXT, offsetof(import_values, project), "NAME",
+            "the project of all sessions"},
+    {0},
+};
+
+const pal_cli_command pal_cmd_session_import = {
+    .name = "session import",
+    .summary = "read conversations from files",
+    .usage = "FILE|DIR|-...",
+    .about = "Imports conversations: our own exports, OpenAI messages, and the transcripts that "
+             "Claude Code and Codex keep. A directory is searched for .jsonl and .json files. It "
+             "can be repeated: what is here already is not imported again, what was added is. "
+             "Lines that can't be used are skipped and told.",
+    .examples = "palaver session import ~/.claude/projects\n"
+                "palaver session import --format openai --key demo chat.json",
+    .options = options,
+    .values_size = sizeof(import_values),
+    .args_min = 1,
+    .args_max = SIZE_MAX,
+    .access = PAL_CLI_CREATE,
+    .run = session_import,
+};

@@ -1,0 +1,166 @@
+/* cmd_session_trash.c - delete (to the trash), restore (from it), erase (for good). */
+#include "cli/cli.h"
+
+#include <string.h>
+#include "dialect/dialect_native.h"
+
+typedef struct erase_values {
+    bool yes;
+} erase_values;
+
+/* Says what became of the session, or with --json prints its record as it is now. */
+static pal_status print_result(
+        pal_cli *cli, const pal_session *before, const char *head, const char *tail)
+{
+    pal_session session;
+    pal_str id = pal_cli_id(cli, before->id);
+    if (!cli->json) {
+        pal_buf_format(&cli->out, "%s%.*s%s\n", head, PAL_STR_ARG(id), tail);
+        return PAL_OK;
+    }
+    pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ID, id,
+            cli->arena, &session, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer writer = pal_json_writer_make(&cli->out);
+    status = pal_native_session_put(&writer, &session, &cli->err);
+    pal_buf_append_char(&cli->out, '\n');
+    return status;
+}
+
+static pal_status session_delete(pal_cli *cli, void *values)
+{
+    pal_session session;
+    pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
+    if (status == PAL_OK)
+        status = pal_store_delete(cli->store, pal_cli_tenant(cli), session.id, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    return print_result(cli, &session,
+            "Moved to the trash. 'palaver session restore ", "' brings it back.");
+}
+
+static pal_status session_restore(pal_cli *cli, void *values)
+{
+    pal_session session;
+    pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_TRASH, &session);
+    if (status == PAL_OK)
+        status = pal_store_restore(cli->store, pal_cli_tenant(cli), session.id, &cli->err);
+    return status == PAL_OK ? print_result(cli, &session, "Restored ", ".") : status;
+}
+
+static pal_status ask_for_yes(pal_cli *cli, const pal_session *session)
+{
+    char text[64];
+    pal_str name = session->title.len ? session->title : session->key;
+    pal_id_to_text(session->id, text);
+    if (!name.len)
+        name = pal_str_of(text);
+    return pal_cli_usage(cli, "'palaver session delete' moves it to the trash instead",
+            "erasing '%.*s' (%llu messages) can't be undone: add --yes to do it",
+            (int)pal_cli_columns_cut(name, 40), name.data,
+            (unsigned long long)session->last_seq);
+}
+
+typedef struct erased_count {
+    const char *name;
+    const char *text;
+    uint64_t count;
+} erased_count;
+
+static void print_erasure(pal_cli *cli, pal_str id, const pal_erasure *erasure)
+{
+    const erased_count counts[] = {
+        {"messages", "messages erased", erasure->messages},
+        {"shared", "messages kept, because forks still show them", erasure->shared},
+        {"marks", "marks erased", erasure->marks},
+        {"blobs", "blobs erased", erasure->blobs},
+        {"aliases", "aliases erased", erasure->aliases},
+        {"inbox", "waiting items erased", erasure->inbox},
+        {"ledger", "ledger rows that keep only their numbers", erasure->ledger},
+    };
+    size_t counts_len = sizeof counts / sizeof *counts;
+    if (!cli->json) {
+        pal_buf_format(&cli->out, "Erased %.*s.\n", PAL_STR_ARG(id));
+        for (size_t i = 0; i < counts_len; i++)
+            pal_buf_format(&cli->out, "%8llu %s\n", (unsigned long long)counts[i].count,
+                    counts[i].text);
+        return;
+    }
+    pal_json_writer writer = pal_json_writer_make(&cli->out);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "id");
+    pal_json_put_str(&writer, id);
+    for (size_t i = 0; i < counts_len; i++) {
+        pal_json_name(&writer, counts[i].name);
+        pal_json_put_u64(&writer, counts[i].count);
+    }
+    pal_json_end_object(&writer);
+    pal_buf_append_char(&cli->out, '\n');
+}
+
+static pal_status session_erase(pal_cli *cli, void *values)
+{
+    const erase_values *given = values;
+    pal_session session;
+    pal_erasure erasure;
+    pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
+    if (status == PAL_OK && !given->yes)
+        return ask_for_yes(cli, &session);
+    if (status == PAL_OK)
+        status = pal_store_erase(
+                cli->store, pal_cli_tenant(cli), session.id, &erasure, &cli->err);
+    if (status == PAL_OK)
+        print_erasure(cli, pal_cli_id(cli, session.id), &erasure);
+    return status;
+}
+
+const pal_cli_command pal_cmd_session_delete = {
+    .name = "session delete",
+    .summary = "move to the trash",
+    .usage = "SESSION",
+    .about = "Moves the session to the trash. Its key and aliases are free again; its messages "
+             "stay, and 'session restore' brings it back.",
+    .examples = "palaver session delete demo\n"
+                "palaver session list --state trash",
+    .args_min = 1,
+    .args_max = 1,
+    .access = PAL_CLI_WRITE,
+    .run = session_delete,
+};
+
+const pal_cli_command pal_cmd_session_restore = {
+    .name = "session restore",
+    .summary = "bring back from the trash",
+    .usage = "SESSION",
+    .about = "Brings a session back from the trash, by its id or by the key it had. If its key was "
+             "taken meanwhile this fails and changes nothing.",
+    .examples = "palaver session restore demo\n"
+                "palaver session restore 019a8c21-7b3e",
+    .args_min = 1,
+    .args_max = 1,
+    .access = PAL_CLI_WRITE,
+    .run = session_restore,
+};
+
+static const pal_cli_option erase_options[] = {
+    {"yes", 0, PAL_CLI_FLAG, offsetof(erase_values, yes), NULL, "yes, for good"},
+    {0},
+};
+
+const pal_cli_command pal_cmd_session_erase = {
+    .name = "session erase",
+    .summary = "remove for good, with a report",
+    .usage = "SESSION --yes",
+    .about = "Erases a session with everything that was derived from it: messages, marks, blobs, "
+             "names, waiting items. It can't be undone. Messages that a fork still shows are kept "
+             "until the last such fork is erased. Prints what was erased.",
+    .examples = "palaver session erase demo --yes\n"
+                "palaver session erase 019a8c21-7b3e --yes --json",
+    .options = erase_options,
+    .values_size = sizeof(erase_values),
+    .args_min = 1,
+    .args_max = 1,
+    .access = PAL_CLI_WRITE,
+    .run = session_erase,
+};

@@ -1,0 +1,75 @@
+/* cmd_stats.c - `palaver stats`: how much is kept. */
+#include "cli/cli.h"
+
+typedef struct stat_row {
+    const char *name; /* in JSON */
+    const char *text; /* for people */
+    uint64_t value;
+    bool is_size;
+} stat_row;
+
+static void print_text(pal_cli *cli, pal_str backend, const stat_row *rows, size_t rows_len)
+{
+    pal_buf_format(&cli->out, "%-22s%.*s\n", "store", PAL_STR_ARG(pal_str_of(cli->store_url)));
+    pal_buf_format(&cli->out, "%-22s%.*s\n", "backend", PAL_STR_ARG(backend));
+    for (size_t i = 0; i < rows_len; i++) {
+        pal_buf_format(&cli->out, "%-22s", rows[i].text);
+        if (rows[i].is_size) {
+            char size[PAL_CLI_SIZE_SIZE];
+            pal_cli_size(rows[i].value, size);
+            pal_buf_append_text(&cli->out, size);
+        } else {
+            pal_cli_number_text(&cli->out, rows[i].value);
+        }
+        pal_buf_append_char(&cli->out, '\n');
+    }
+}
+
+static void print_json(pal_cli *cli, pal_str backend, const stat_row *rows, size_t rows_len)
+{
+    pal_json_writer writer = pal_json_writer_make(&cli->out);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "backend");
+    pal_json_put_str(&writer, backend);
+    for (size_t i = 0; i < rows_len; i++) {
+        pal_json_name(&writer, rows[i].name);
+        pal_json_put_u64(&writer, rows[i].value);
+    }
+    pal_json_end_object(&writer);
+    pal_buf_append_char(&cli->out, '\n');
+}
+
+static pal_status stats(pal_cli *cli, void *values)
+{
+    pal_store_stats s;
+    pal_status status = pal_store_stat(cli->store, cli->arena, &s, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    const stat_row rows[] = {
+        {"tenants", "tenants", s.tenants, false},
+        {"sessions_active", "active sessions", s.sessions_active, false},
+        {"sessions_trash", "in the trash", s.sessions_trash, false},
+        {"sessions_quarantined", "quarantined", s.sessions_quarantined, false},
+        {"messages", "messages", s.messages, false},
+        {"content_bytes", "their size", s.content_bytes, true},
+        {"blobs", "images and files", s.blobs, false},
+        {"blob_bytes", "their size", s.blob_bytes, true},
+        {"disk_bytes", "on disk", s.disk_bytes, true},
+    };
+    if (cli->json)
+        print_json(cli, s.backend, rows, sizeof rows / sizeof *rows);
+    else
+        print_text(cli, s.backend, rows, sizeof rows / sizeof *rows);
+    return PAL_OK;
+}
+
+const pal_cli_command pal_cmd_stats = {
+    .name = "stats",
+    .summary = "count what is kept",
+    .usage = "",
+    .about = "Counts sessions, messages and bytes of the whole store, all tenants together.",
+    .examples = "palaver stats\n"
+                "palaver stats --json --store sqlite:/var/lib/palaver/palaver.db",
+    .access = PAL_CLI_READ,
+    .run = stats,
+};

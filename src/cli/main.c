@@ -1,0 +1,108 @@
+/* main.c - the `palaver` command: the table of commands, one command's life from the command line
+ * to its exit code, and the only place where errors are printed.
+ *
+ * Exit codes: 0 done, 1 failed, 2 the command line is wrong. */
+#include "cli/cli.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+const pal_cli_command *const pal_cli_commands[] = {
+    &pal_cmd_session_new,
+    &pal_cmd_session_list,
+    &pal_cmd_session_show,
+    &pal_cmd_session_append,
+    &pal_cmd_session_fork,
+    &pal_cmd_session_rewind,
+    &pal_cmd_session_undo,
+    &pal_cmd_session_reset,
+    &pal_cmd_session_delete,
+    &pal_cmd_session_restore,
+    &pal_cmd_session_erase,
+    &pal_cmd_session_export,
+    &pal_cmd_session_import,
+    &pal_cmd_stats,
+    &pal_cmd_fsck,
+    &pal_cmd_bench,
+    &pal_cmd_version,
+    &pal_cmd_help,
+    NULL,
+};
+
+static int terminal_width(void)
+{
+    struct winsize size;
+    const char *columns = getenv("COLUMNS");
+    int width = columns ? atoi(columns) : 0;
+    if (width <= 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
+        width = size.ws_col;
+    return width >= 20 && width <= 1000 ? width : 80;
+}
+
+static void set_defaults(pal_cli *cli)
+{
+    const char *url = getenv("PALAVER_STORE");
+    cli->store_url = url && *url ? url : PAL_CLI_STORE_DEFAULT;
+    cli->is_terminal = isatty(STDOUT_FILENO);
+    cli->width = cli->is_terminal ? terminal_width() : 80;
+    pal_buf_init(&cli->out, PAL_CLI_OUT_MAX);
+    cli->out_fd = STDOUT_FILENO;
+}
+
+static pal_status run_command(pal_cli *cli, void *values)
+{
+    const pal_cli_command *command = cli->command;
+    pal_cli_access access =
+            command->access_for ? command->access_for(values) : command->access;
+    pal_status status = PAL_OK;
+    if (access != PAL_CLI_NO_STORE)
+        status = pal_cli_store_open(cli, access);
+    if (status == PAL_OK)
+        status = command->run(cli, values);
+    pal_store_close(cli->store);
+    cli->store = NULL;
+    return status;
+}
+
+static pal_status run(pal_cli *cli, int argc, char **argv)
+{
+    void *values = NULL;
+    cli->arena = pal_arena_new(0);
+    if (!cli->arena)
+        return pal_cli_no_memory(cli);
+    pal_status status = pal_cli_parse(cli, argc, argv, &values);
+    if (status != PAL_OK)
+        return status;
+    if (cli->version)
+        return pal_cmd_version.run(cli, NULL);
+    if (cli->command && cli->help)
+        pal_cli_help_command(cli, cli->command);
+    else if (cli->command)
+        return run_command(cli, values);
+    else if (cli->group)
+        pal_cli_help_group(cli, cli->group);
+    else
+        pal_cli_help_main(cli);
+    return PAL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    pal_cli cli = {0};
+    int code = 0;
+    /* A reader that leaves early, as `head` does, ends us without a word. */
+    signal(SIGPIPE, SIG_DFL);
+    set_defaults(&cli);
+    pal_status status = run(&cli, argc, argv);
+    if (status == PAL_OK)
+        status = pal_cli_flush(&cli);
+    if (status != PAL_OK) {
+        pal_cli_print_error(cli.err.message, cli.hint);
+        code = cli.is_usage ? 2 : 1;
+    }
+    pal_buf_done(&cli.out);
+    pal_arena_free(cli.arena);
+    return code;
+}

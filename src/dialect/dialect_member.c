@@ -1,0 +1,360 @@
+/* dialect_member.c - reads and writes JSON objects by tables of members. */
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "dialect/dialect_base64.h"
+#include "dialect/dialect_member.h"
+#include "palaver/id.h"
+
+#define SHOWN_MAX 48 /* bytes of a wrong value that an error shows */
+
+/* The years 1 to 9999, which RFC 3339 can say; times beyond are written as integers. */
+#define TIME_TEXT_MIN INT64_C(-62135596800000)
+#define TIME_TEXT_MAX INT64_C(253402300799999)
+
+static const pal_member *find_member(const pal_member_table *table, uint32_t form, pal_json name)
+{
+    for (size_t i = 0; i < table->members_len; i++) {
+        const pal_member *member = &table->members[i];
+        if ((member->forms & form) && pal_json_string_is(name, member->name))
+            return member;
+    }
+    return NULL;
+}
+
+/* ---- Errors ---- */
+
+pal_status pal_member_wrong(pal_error *err, const char *name, pal_json value, const char *expected)
+{
+    pal_json_type type = pal_json_type_of(value);
+    pal_str raw = pal_json_raw(value);
+    if (type == PAL_JSON_NONE)
+        return pal_error_set(err, PAL_INVALID, "member '%s' is missing; expected %s", name,
+                expected);
+    if (type == PAL_JSON_OBJECT || type == PAL_JSON_ARRAY)
+        return pal_error_set(err, PAL_INVALID, "member '%s' is an %s; expected %s", name,
+                pal_json_type_name(type), expected);
+    if (type == PAL_JSON_STRING)
+        raw = pal_str_make(raw.data + 1, raw.len - 2);
+    int shown = (int)pal_utf8_cut(raw, raw.len < SHOWN_MAX ? raw.len : SHOWN_MAX);
+    const char *quote = type == PAL_JSON_STRING ? "'" : "";
+    return pal_error_set(err, PAL_INVALID, "member '%s' is %s%.*s%s%s; expected %s", name, quote,
+            shown, raw.data, (size_t)shown < raw.len ? "..." : "", quote, expected);
+}
+
+pal_status pal_member_within(pal_error *err, pal_status status, const char *where, size_t index)
+{
+    if (status == PAL_OK || !err)
+        return status;
+    pal_error inner = *err;
+    return pal_error_set(err, status, "%s[%zu]: %s", where, index, inner.message);
+}
+
+pal_status pal_arena_checked(const pal_arena *arena, pal_error *err)
+{
+    pal_status status = pal_arena_failure(arena);
+    if (status == PAL_OK)
+        return PAL_OK;
+    return pal_error_set(err, status,
+            status == PAL_LIMIT ? "the arena's limit was reached" : "out of memory");
+}
+
+/* ---- Reading ---- */
+
+static const char *type_expected(pal_member_type type)
+{
+    switch (type) {
+    case PAL_MEMBER_VERBATIM:
+        return "a string, an object or an array";
+    case PAL_MEMBER_BASE64:
+        return "a base64 string";
+    case PAL_MEMBER_OBJECT:
+        return "an object";
+    case PAL_MEMBER_U64:
+        return "an integer from 0";
+    case PAL_MEMBER_U32:
+        return "an integer from 0 to 4294967295";
+    case PAL_MEMBER_BOOL:
+        return "true or false";
+    case PAL_MEMBER_TIME:
+        return "an RFC 3339 time or an integer of milliseconds";
+    case PAL_MEMBER_ID:
+        return "a UUID";
+    default:
+        return "a string";
+    }
+}
+
+static bool read_view(pal_member_type type, pal_json value, pal_arena *arena, pal_str *out)
+{
+    pal_json_type found = pal_json_type_of(value);
+    if (type == PAL_MEMBER_JSON || (type == PAL_MEMBER_OBJECT && found == PAL_JSON_OBJECT) ||
+            (type == PAL_MEMBER_VERBATIM &&
+                    (found == PAL_JSON_OBJECT || found == PAL_JSON_ARRAY))) {
+        *out = pal_json_raw(value);
+        return true;
+    }
+    if (found != PAL_JSON_STRING || type == PAL_MEMBER_OBJECT)
+        return false;
+    pal_str text = pal_json_string(value, arena);
+    if (type == PAL_MEMBER_BASE64)
+        return pal_base64_decode(text, arena, out);
+    *out = text;
+    return true;
+}
+
+static bool read_time(pal_json value, pal_arena *arena, int64_t *out)
+{
+    if (pal_json_type_of(value) == PAL_JSON_STRING)
+        return pal_time_from_text(pal_json_string(value, arena), out);
+    return pal_json_i64(value, out);
+}
+
+static bool read_u32(pal_json value, uint32_t *out)
+{
+    uint64_t number;
+    if (!pal_json_u64(value, &number) || number > UINT32_MAX)
+        return false;
+    *out = (uint32_t)number;
+    return true;
+}
+
+static bool read_field(pal_member_type type, pal_json value, pal_arena *arena, void *field)
+{
+    switch (type) {
+    case PAL_MEMBER_U64:
+        return pal_json_u64(value, field);
+    case PAL_MEMBER_U32:
+        return read_u32(value, field);
+    case PAL_MEMBER_BOOL:
+        return pal_json_bool(value, field);
+    case PAL_MEMBER_TIME:
+        return read_time(value, arena, field);
+    case PAL_MEMBER_ID:
+        return pal_json_type_of(value) == PAL_JSON_STRING &&
+                pal_id_from_text(pal_json_string(value, arena), field);
+    default:
+        return read_view(type, value, arena, field);
+    }
+}
+
+static pal_status read_member(const pal_member_table *table, const pal_member *member,
+        pal_json value, pal_arena *arena, void *record, pal_error *err)
+{
+    if (member->type == PAL_MEMBER_OTHER)
+        return table->read(member, value, arena, record, err);
+    if (read_field(member->type, value, arena, (char *)record + member->offset))
+        return PAL_OK;
+    /* Decoding may have failed for want of memory rather than for the value. */
+    pal_status status = pal_arena_checked(arena, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_member_wrong(err, member->name, value, type_expected(member->type));
+}
+
+/* Gathers the members that the form does not have; `len` is the room for them. */
+static pal_str gather_extra(const pal_member_table *table, uint32_t form, pal_json object,
+        size_t len, pal_arena *arena)
+{
+    char *data = pal_arena_alloc(arena, len + 2);
+    if (!data)
+        return pal_str_make(NULL, 0);
+    size_t at = 0;
+    pal_json name, value;
+    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
+        if (find_member(table, form, name))
+            continue;
+        pal_str name_raw = pal_json_raw(name), value_raw = pal_json_raw(value);
+        data[at] = at ? ',' : '{';
+        memcpy(data + at + 1, name_raw.data, name_raw.len);
+        at += 1 + name_raw.len;
+        data[at++] = ':';
+        memcpy(data + at, value_raw.data, value_raw.len);
+        at += value_raw.len;
+    }
+    data[at++] = '}';
+    return pal_str_make(data, at);
+}
+
+pal_status pal_members_read(const pal_member_table *table, uint32_t form, pal_json object,
+        pal_arena *arena, void *record, pal_str *out_extra, pal_error *err)
+{
+    size_t extra_len = 0;
+    pal_json name, value;
+    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
+        const pal_member *member = find_member(table, form, name);
+        if (!member) {
+            extra_len += pal_json_raw(name).len + pal_json_raw(value).len + 2;
+        } else if (pal_json_type_of(value) != PAL_JSON_NULL) {
+            pal_status status = read_member(table, member, value, arena, record, err);
+            if (status != PAL_OK)
+                return status;
+        }
+    }
+    pal_str extra = pal_str_make(NULL, 0);
+    if (extra_len)
+        extra = gather_extra(table, form, object, extra_len, arena);
+    *out_extra = extra;
+    return pal_arena_checked(arena, err);
+}
+
+pal_status pal_member_parse(pal_str json, const pal_json_limits *limits, pal_arena *arena,
+        pal_json *out_value, pal_error *err)
+{
+    pal_str kept = pal_arena_copy(arena, json);
+    pal_status status = pal_arena_checked(arena, err);
+    if (status == PAL_OK)
+        status = pal_json_parse(arena, kept, limits, out_value, err);
+    return status;
+}
+
+pal_str pal_member_string(pal_json object, const char *name, pal_arena *arena)
+{
+    return pal_json_string(pal_json_find(object, name), arena);
+}
+
+/* ---- Writing ---- */
+
+void pal_json_put_base64(pal_json_writer *writer, pal_str prefix, pal_str data)
+{
+    /* The writer places the comma with the opening quote; base64 needs no escapes. */
+    pal_json_put_raw(writer, pal_str_make("\"", 1));
+    pal_buf_append_str(writer->buf, prefix);
+    pal_base64_encode(writer->buf, data);
+    pal_buf_append_char(writer->buf, '"');
+}
+
+static void put_time(pal_json_writer *writer, int64_t ms)
+{
+    char text[PAL_TIME_TEXT_SIZE];
+    if (ms < TIME_TEXT_MIN || ms > TIME_TEXT_MAX)
+        pal_json_put_i64(writer, ms);
+    else
+        pal_json_put_str(writer, pal_str_make(text, pal_time_to_text(ms, text)));
+}
+
+static void put_id(pal_json_writer *writer, pal_id id)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    pal_id_to_text(id, text);
+    pal_json_put_str(writer, pal_str_make(text, PAL_ID_TEXT_LEN));
+}
+
+static bool is_absent(const pal_member *member, const void *field)
+{
+    switch (member->type) {
+    case PAL_MEMBER_TEXT:
+        return false;
+    case PAL_MEMBER_U64:
+        return *(const uint64_t *)field == 0;
+    case PAL_MEMBER_U32:
+        return *(const uint32_t *)field == 0;
+    case PAL_MEMBER_BOOL:
+        return !*(const bool *)field;
+    case PAL_MEMBER_TIME:
+        return *(const int64_t *)field == 0;
+    case PAL_MEMBER_ID:
+        return pal_id_is_none(*(const pal_id *)field);
+    default:
+        return ((const pal_str *)field)->len == 0;
+    }
+}
+
+static void put_field(pal_json_writer *writer, pal_member_type type, const void *field)
+{
+    switch (type) {
+    case PAL_MEMBER_U64:
+        pal_json_put_u64(writer, *(const uint64_t *)field);
+        break;
+    case PAL_MEMBER_U32:
+        pal_json_put_u64(writer, *(const uint32_t *)field);
+        break;
+    case PAL_MEMBER_BOOL:
+        pal_json_put_bool(writer, *(const bool *)field);
+        break;
+    case PAL_MEMBER_TIME:
+        put_time(writer, *(const int64_t *)field);
+        break;
+    case PAL_MEMBER_ID:
+        put_id(writer, *(const pal_id *)field);
+        break;
+    case PAL_MEMBER_BASE64:
+        pal_json_put_base64(writer, pal_str_make(NULL, 0), *(const pal_str *)field);
+        break;
+    case PAL_MEMBER_OBJECT:
+    case PAL_MEMBER_JSON:
+        pal_json_put_raw(writer, *(const pal_str *)field);
+        break;
+    default:
+        pal_json_put_str(writer, *(const pal_str *)field);
+        break;
+    }
+}
+
+void pal_members_write(const pal_member_table *table, uint32_t form, pal_json_writer *writer,
+        const void *record)
+{
+    for (size_t i = 0; i < table->members_len; i++) {
+        const pal_member *member = &table->members[i];
+        const void *field = (const char *)record + member->offset;
+        if (!(member->forms & form))
+            continue;
+        if (member->type == PAL_MEMBER_OTHER) {
+            table->write(member, writer, record);
+        } else if (!is_absent(member, field)) {
+            pal_json_name(writer, member->name);
+            put_field(writer, member->type, field);
+        }
+    }
+}
+
+pal_status pal_member_keep(
+        const pal_buf *buf, pal_arena *arena, pal_str *out_json, pal_error *err)
+{
+    if (buf->failure)
+        return pal_error_set(err, buf->failure,
+                buf->failure == PAL_LIMIT ? "the JSON text is over its limit" : "out of memory");
+    pal_str json = pal_arena_copy(arena, pal_buf_str(buf));
+    pal_status status = pal_arena_checked(arena, err);
+    if (status == PAL_OK)
+        *out_json = json;
+    return status;
+}
+
+/* ---- Checking ---- */
+
+static pal_status check_object(const pal_member_table *table, uint32_t form, const char *name,
+        pal_json value, pal_error *err)
+{
+    if (!table)
+        return PAL_OK;
+    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return pal_member_wrong(err, name, value, "an object");
+    pal_json key, unused;
+    for (pal_json_iter iter = pal_json_each(value); pal_json_next(&iter, &key, &unused);) {
+        const pal_member *member = find_member(table, form, key);
+        if (member)
+            return pal_error_set(err, PAL_INVALID,
+                    "'%s' has a member '%s', which belongs outside of it", name, member->name);
+    }
+    return PAL_OK;
+}
+
+pal_status pal_members_check(const pal_member_table *table, uint32_t form, const char *name,
+        pal_str extra, pal_error *err)
+{
+    if (extra.len == 0)
+        return PAL_OK;
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    const pal_json_limits limits = {.depth_max = PAL_EXTRA_DEPTH_MAX};
+    pal_json value;
+    pal_error inner = {0};
+    pal_status status = pal_json_parse(arena, extra, &limits, &value, &inner);
+    if (status == PAL_OK)
+        status = check_object(table, form, name, value, err);
+    else
+        (void)pal_error_set(err, status, "'%s' is not JSON: %s", name, inner.message);
+    pal_arena_free(arena);
+    return status;
+}

@@ -1,0 +1,451 @@
+/* dialect_openai_chat_write.c - writes messages as OpenAI's chat completions take them. What
+ * reading kept in `extra` under "openai" goes back to its place; see dialect_openai_chat.c. */
+#include "base/buf.h"
+#include "dialect/dialect_member.h"
+#include "dialect/dialect_openai_chat.h"
+
+typedef struct chat_writer {
+    pal_json_writer *json;
+    pal_arena *scratch; /* for what must be parsed again; its failure is checked at the end */
+} chat_writer;
+
+/* What was kept of an object; PAL_JSON_NONE where nothing was. */
+static pal_json kept_of(chat_writer *out, pal_str extra)
+{
+    pal_json value = {0};
+    if (extra.len == 0 || pal_json_parse(out->scratch, extra, NULL, &value, NULL) != PAL_OK)
+        return (pal_json){0};
+    value = pal_json_find(value, "openai");
+    return pal_json_type_of(value) == PAL_JSON_OBJECT ? value : (pal_json){0};
+}
+
+static bool is_one_of(pal_json name, const char *const *names)
+{
+    for (; *names; names++) {
+        if (pal_json_string_is(name, *names))
+            return true;
+    }
+    return false;
+}
+
+/* The members of `object` but those in `without`, which ends with NULL. */
+static void put_others(chat_writer *out, pal_json object, const char *const *without)
+{
+    pal_json name, value;
+    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
+        if (is_one_of(name, without))
+            continue;
+        pal_json_name_str(out->json, pal_json_string(name, out->scratch));
+        pal_json_put_raw(out->json, pal_json_raw(value));
+    }
+}
+
+static void put_member(chat_writer *out, const char *name, pal_str text)
+{
+    pal_json_name(out->json, name);
+    pal_json_put_str(out->json, text);
+}
+
+/* ---- Content ---- */
+
+static void put_text(chat_writer *out, pal_str text, pal_json kept)
+{
+    static const char *const own[] = {"type", "text", "refusal", NULL};
+    bool refusal = pal_json_string_is(pal_json_find(kept, "type"), "refusal");
+    const char *name = refusal ? "refusal" : "text";
+    pal_json_begin_object(out->json);
+    put_member(out, "type", pal_str_of(name));
+    put_member(out, name, text);
+    put_others(out, kept, own);
+    pal_json_end_object(out->json);
+}
+
+/* The data: URL of the part's bytes. */
+static void put_data_url(chat_writer *out, const pal_part *part)
+{
+    pal_buf prefix;
+    pal_buf_init(&prefix, 1000 + part->media_type.len);
+    pal_buf_append_text(&prefix, "data:");
+    pal_buf_append_str(&prefix, part->media_type);
+    pal_buf_append_text(&prefix, ";base64,");
+    if (prefix.failure)
+        out->json->buf->failure = prefix.failure;
+    pal_json_put_base64(out->json, pal_buf_str(&prefix), part->data);
+    pal_buf_done(&prefix);
+}
+
+static void put_image_url(chat_writer *out, const pal_part *part)
+{
+    if (part->url.len)
+        pal_json_put_str(out->json, part->url);
+    else
+        put_data_url(out, part);
+}
+
+static void put_image(chat_writer *out, const pal_part *part, pal_json kept)
+{
+    static const char *const own[] = {"type", "image_url", NULL};
+    static const char *const inner_own[] = {"url", NULL};
+    pal_json inner = pal_json_find(kept, "image_url");
+    pal_json_begin_object(out->json);
+    put_member(out, "type", pal_str_of("image_url"));
+    pal_json_name(out->json, "image_url");
+    if (pal_json_type_of(inner) == PAL_JSON_STRING) {
+        put_image_url(out, part);
+    } else {
+        pal_json_begin_object(out->json);
+        pal_json_name(out->json, "url");
+        put_image_url(out, part);
+        put_others(out, inner, inner_own);
+        pal_json_end_object(out->json);
+    }
+    put_others(out, kept, own);
+    pal_json_end_object(out->json);
+}
+
+#define AUDIO "audio/"
+
+static bool is_audio(const pal_part *part)
+{
+    size_t len = sizeof(AUDIO) - 1;
+    return part->name.len == 0 && part->data.len && part->media_type.len >= len &&
+            memcmp(part->media_type.data, AUDIO, len) == 0;
+}
+
+static void put_audio(chat_writer *out, const pal_part *part, pal_json kept)
+{
+    static const char *const own[] = {"type", "input_audio", NULL};
+    static const char *const inner_own[] = {"data", "format", NULL};
+    size_t skipped = sizeof(AUDIO) - 1;
+    pal_json_begin_object(out->json);
+    put_member(out, "type", pal_str_of("input_audio"));
+    pal_json_name(out->json, "input_audio");
+    pal_json_begin_object(out->json);
+    pal_json_name(out->json, "data");
+    pal_json_put_base64(out->json, pal_str_make(NULL, 0), part->data);
+    put_member(out, "format",
+            pal_str_make(part->media_type.data + skipped, part->media_type.len - skipped));
+    put_others(out, pal_json_find(kept, "input_audio"), inner_own);
+    pal_json_end_object(out->json);
+    put_others(out, kept, own);
+    pal_json_end_object(out->json);
+}
+
+static void put_file(chat_writer *out, const pal_part *part, pal_json kept)
+{
+    static const char *const own[] = {"type", "file", NULL};
+    static const char *const names[] = {"filename", NULL};
+    static const char *const names_and_data[] = {"filename", "file_data", NULL};
+    pal_json_begin_object(out->json);
+    put_member(out, "type", pal_str_of("file"));
+    pal_json_name(out->json, "file");
+    pal_json_begin_object(out->json);
+    if (part->name.len)
+        put_member(out, "filename", part->name);
+    if (part->data.len) {
+        pal_json_name(out->json, "file_data");
+        put_data_url(out, part);
+    }
+    put_others(out, pal_json_find(kept, "file"), part->data.len ? names_and_data : names);
+    pal_json_end_object(out->json);
+    put_others(out, kept, own);
+    pal_json_end_object(out->json);
+}
+
+/* A line that names what can't be sent. */
+static void put_placeholder(chat_writer *out, const pal_part *part)
+{
+    const pal_str words[] = {pal_str_of(pal_part_kind_name(part->kind)), part->media_type,
+            part->name, part->url.len ? part->url : part->blob};
+    pal_buf text;
+    pal_buf_init(&text, PAL_JSON_BYTES_MAX);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (words[i].len)
+            pal_buf_append_char(&text, i ? ' ' : '[');
+        pal_buf_append_str(&text, words[i]);
+    }
+    pal_buf_append_char(&text, ']');
+    if (text.failure)
+        out->json->buf->failure = text.failure;
+    put_text(out, pal_buf_str(&text), (pal_json){0});
+    pal_buf_done(&text);
+}
+
+static void put_media(chat_writer *out, const pal_part *part, pal_json kept)
+{
+    bool is_file = part->kind == PAL_PART_FILE;
+    if (is_file && pal_json_type_of(pal_json_find(kept, "type")) == PAL_JSON_STRING)
+        pal_json_put_raw(out->json, pal_json_raw(kept)); /* of a type that we don't know */
+    else if (!is_file && (part->url.len || part->data.len))
+        put_image(out, part, kept);
+    else if (is_file && is_audio(part))
+        put_audio(out, part, kept);
+    else if (is_file &&
+            (part->data.len || pal_json_type_of(pal_json_find(kept, "file")) != PAL_JSON_NONE))
+        put_file(out, part, kept);
+    else
+        put_placeholder(out, part);
+}
+
+static void put_content_part(chat_writer *out, const pal_part *part, pal_json kept)
+{
+    if (part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE)
+        put_media(out, part, kept);
+    else
+        put_text(out, part->text, kept);
+}
+
+/* ---- Tool calls and results ---- */
+
+static void put_call_inner(
+        chat_writer *out, const pal_part *part, const char *arguments_name, pal_json inner)
+{
+    static const char *const own[] = {"name", "arguments", "input", NULL};
+    pal_json_begin_object(out->json);
+    put_member(out, "name", part->name);
+    put_member(out, arguments_name, part->arguments);
+    put_others(out, inner, own);
+    pal_json_end_object(out->json);
+}
+
+static void put_tool_call(chat_writer *out, const pal_part *part, pal_json kept)
+{
+    static const char *const own[] = {"id", "type", "function", "custom", NULL};
+    pal_json type = pal_json_find(kept, "type");
+    bool custom = pal_json_string_is(type, "custom");
+    if (!custom && pal_json_type_of(type) == PAL_JSON_STRING) {
+        pal_json_put_raw(out->json, pal_json_raw(kept)); /* of a type that we don't know */
+        return;
+    }
+    const char *name = custom ? "custom" : "function";
+    pal_json_begin_object(out->json);
+    put_member(out, "id", part->call_id);
+    put_member(out, "type", pal_str_of(name));
+    pal_json_name(out->json, name);
+    put_call_inner(out, part, custom ? "input" : "arguments", pal_json_find(kept, name));
+    put_others(out, kept, own);
+    pal_json_end_object(out->json);
+}
+
+static void put_result_content(chat_writer *out, const pal_part *result)
+{
+    pal_json_name(out->json, "content");
+    if (result->parts_len == 0) {
+        pal_json_put_str(out->json, result->text);
+        return;
+    }
+    pal_json_begin_array(out->json);
+    if (result->text.len)
+        put_text(out, result->text, (pal_json){0});
+    for (size_t i = 0; i < result->parts_len; i++)
+        put_content_part(out, &result->parts[i], kept_of(out, result->parts[i].extra));
+    pal_json_end_array(out->json);
+}
+
+static void put_result(chat_writer *out, const pal_part *result, pal_json kept)
+{
+    static const char *const own[] = {"role", "content", "tool_call_id", "name", NULL};
+    bool legacy = pal_json_string_is(pal_json_find(kept, "role"), "function");
+    pal_json_begin_object(out->json);
+    put_member(out, "role", pal_str_of(legacy ? "function" : "tool"));
+    if (!legacy)
+        put_member(out, "tool_call_id", result->call_id);
+    if (result->name.len)
+        put_member(out, "name", result->name);
+    put_result_content(out, result);
+    put_others(out, kept, own);
+    pal_json_end_object(out->json);
+}
+
+/* ---- Messages ---- */
+
+/* Where a part of a message goes. */
+typedef enum place { CONTENT, REASONING, REFUSAL, TOOL_CALL, FUNCTION_CALL, RESULT } place;
+
+#define PLACES (RESULT + 1)
+
+/* A message with its parts sorted out. */
+typedef struct sorted {
+    const pal_message *message;
+    pal_json kept;             /* of the message */
+    pal_json *part_kept;       /* of each part */
+    place *places;             /* of each part */
+    size_t counts[PLACES];     /* parts in each place */
+    const pal_part *first[PLACES];
+} sorted;
+
+static place place_of(const pal_part *part, pal_json kept)
+{
+    pal_json type = pal_json_find(kept, "type");
+    switch (part->kind) {
+    case PAL_PART_REASONING:
+        return REASONING;
+    case PAL_PART_TOOL_RESULT:
+        return RESULT;
+    case PAL_PART_TOOL_CALL:
+        return pal_json_string_is(type, "function_call") ? FUNCTION_CALL : TOOL_CALL;
+    default:
+        return pal_json_string_is(type, "message_refusal") ? REFUSAL : CONTENT;
+    }
+}
+
+/* False when the scratch arena failed. */
+static bool sort_parts(chat_writer *out, const pal_message *message, sorted *in)
+{
+    size_t len = message->parts_len;
+    in->message = message;
+    in->kept = kept_of(out, message->extra);
+    in->part_kept = pal_arena_array(out->scratch, len + 1, sizeof(*in->part_kept));
+    in->places = pal_arena_array(out->scratch, len + 1, sizeof(*in->places));
+    if (!in->part_kept || !in->places)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        const pal_part *part = &message->parts[i];
+        in->part_kept[i] = kept_of(out, part->extra);
+        in->places[i] = place_of(part, in->part_kept[i]);
+        if (in->counts[in->places[i]]++ == 0)
+            in->first[in->places[i]] = part;
+    }
+    return true;
+}
+
+/* One text of which nothing else is to be said goes as a plain string. */
+static bool is_plain_content(const sorted *in, chat_writer *out)
+{
+    const pal_part *first = in->first[CONTENT];
+    return in->counts[CONTENT] == 1 && first->kind != PAL_PART_IMAGE &&
+            first->kind != PAL_PART_FILE &&
+            pal_json_type_of(kept_of(out, first->extra)) == PAL_JSON_NONE;
+}
+
+static void put_content(chat_writer *out, const sorted *in)
+{
+    const pal_message *message = in->message;
+    pal_json_name(out->json, "content");
+    if (is_plain_content(in, out)) {
+        pal_json_put_str(out->json, in->first[CONTENT]->text);
+    } else if (in->counts[CONTENT]) {
+        pal_json_begin_array(out->json);
+        for (size_t i = 0; i < message->parts_len; i++) {
+            if (in->places[i] == CONTENT)
+                put_content_part(out, &message->parts[i], in->part_kept[i]);
+        }
+        pal_json_end_array(out->json);
+    } else if (message->role == PAL_ROLE_ASSISTANT && message->parts_len) {
+        pal_json_put_null(out->json);
+    } else {
+        pal_json_put_text(out->json, "");
+    }
+}
+
+/* Several texts of one place become one: the form has room for one only. */
+static void put_joined(chat_writer *out, const sorted *in, place where, const char *name)
+{
+    const pal_message *message = in->message;
+    pal_buf text;
+    pal_buf_init(&text, PAL_JSON_BYTES_MAX);
+    for (size_t i = 0; i < message->parts_len; i++) {
+        if (in->places[i] != where || message->parts[i].text.len == 0)
+            continue;
+        if (text.len)
+            pal_buf_append_char(&text, '\n');
+        pal_buf_append_str(&text, message->parts[i].text);
+    }
+    if (text.failure)
+        out->json->buf->failure = text.failure;
+    if (text.len)
+        put_member(out, name, pal_buf_str(&text));
+    pal_buf_done(&text);
+}
+
+static void put_calls(chat_writer *out, const sorted *in)
+{
+    const pal_message *message = in->message;
+    const pal_part *legacy = in->first[FUNCTION_CALL];
+    if (in->counts[TOOL_CALL]) {
+        pal_json_name(out->json, "tool_calls");
+        pal_json_begin_array(out->json);
+        for (size_t i = 0; i < message->parts_len; i++) {
+            if (in->places[i] == TOOL_CALL)
+                put_tool_call(out, &message->parts[i], in->part_kept[i]);
+        }
+        pal_json_end_array(out->json);
+    }
+    if (legacy) {
+        pal_json_name(out->json, "function_call");
+        put_call_inner(out, legacy, "arguments",
+                pal_json_find(kept_of(out, legacy->extra), "function"));
+    }
+}
+
+/* A tool's message without a result is no message that the form knows; it is said by the user. */
+static const char *role_of(const pal_message *message, pal_json kept)
+{
+    if (message->role == PAL_ROLE_SYSTEM &&
+            pal_json_string_is(pal_json_find(kept, "role"), "developer"))
+        return "developer";
+    return message->role == PAL_ROLE_TOOL ? "user" : pal_role_name(message->role);
+}
+
+static void put_main(chat_writer *out, const sorted *in, pal_json kept)
+{
+    static const char *const own[] = {"role", "content", NULL};
+    pal_json_begin_object(out->json);
+    put_member(out, "role", pal_str_of(role_of(in->message, kept)));
+    put_content(out, in);
+    if (in->message->role == PAL_ROLE_ASSISTANT) {
+        put_joined(out, in, REASONING, "reasoning_content");
+        put_joined(out, in, REFUSAL, "refusal");
+        put_calls(out, in);
+    }
+    put_others(out, kept, own);
+    pal_json_end_object(out->json);
+}
+
+static void put_message(chat_writer *out, const pal_message *message)
+{
+    sorted in = {0};
+    size_t results = 0;
+    if (!sort_parts(out, message, &in))
+        return;
+    for (size_t i = 0; i < message->parts_len; i++) {
+        if (in.places[i] == RESULT)
+            put_result(out, &message->parts[i], results++ ? (pal_json){0} : in.kept);
+    }
+    bool has_more = in.counts[CONTENT] ||
+            (message->role == PAL_ROLE_ASSISTANT && results < message->parts_len);
+    if (results == 0 || has_more)
+        put_main(out, &in, results ? (pal_json){0} : in.kept);
+}
+
+pal_status pal_openai_chat_put(
+        pal_json_writer *writer, const pal_message *message, pal_error *err)
+{
+    if (message->role <= PAL_ROLE_NONE || message->role > PAL_ROLE_TOOL)
+        return pal_error_set(err, PAL_INVALID, "a message has no role");
+    chat_writer out = {writer, pal_arena_new(0)};
+    if (!out.scratch)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    put_message(&out, message);
+    pal_status status = pal_arena_checked(out.scratch, err);
+    pal_arena_free(out.scratch);
+    return status;
+}
+
+pal_status pal_openai_chat_write(const pal_message *messages, size_t messages_len,
+        pal_arena *arena, pal_str *out_json, pal_error *err)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_status status = PAL_OK;
+    pal_json_begin_array(&writer);
+    for (size_t i = 0; i < messages_len && status == PAL_OK; i++)
+        status = pal_member_within(err, pal_openai_chat_put(&writer, &messages[i], err), "messages",
+                i);
+    pal_json_end_array(&writer);
+    if (status == PAL_OK)
+        status = pal_member_keep(&buf, arena, out_json, err);
+    pal_buf_done(&buf);
+    return status;
+}

@@ -1,0 +1,158 @@
+/* dialect_transcript_native.c - lines of our own export and of OpenAI's form, and the writing of
+ * the former.
+ *
+ * The export: {"palaver":"session","version":1,"session":{...}}, then a message a line, then
+ * {"palaver":"mark","mark":{...}} a mark. A file may hold several sessions, one after the other. */
+#include <stdio.h>
+#include "dialect/dialect_member.h"
+#include "dialect/dialect_native.h"
+#include "dialect/dialect_openai_chat.h"
+#include "dialect/dialect_transcript_reader.h"
+
+/* ---- Reading ---- */
+
+static void read_session(pal_transcript *in, pal_json line)
+{
+    uint64_t version = 0;
+    pal_session session;
+    pal_error error;
+    pal_json value = pal_json_find(line, "session");
+    if (pal_json_u64(pal_json_find(line, "version"), &version) && version > PAL_TRANSCRIPT_VERSION)
+        pal_transcript_warn(in, "written in version %llu of the form; this reads version %d",
+                (unsigned long long)version, PAL_TRANSCRIPT_VERSION);
+    pal_transcript_start_session(in);
+    /* Read from a copy of its own, for it outlives the line. */
+    pal_status status = pal_session_from_json(pal_json_raw(value), in->kept, &session, &error);
+    if (status == PAL_OK)
+        in->facts.session = session;
+    else if (status != PAL_NO_MEMORY)
+        pal_transcript_warn(in, "the session is skipped: %s", error.message);
+}
+
+static void read_mark(pal_transcript *in, pal_json line)
+{
+    pal_mark mark;
+    pal_error error;
+    pal_status status =
+            pal_native_mark_read(pal_json_find(line, "mark"), in->line_arena, &mark, &error);
+    if (status == PAL_OK)
+        pal_transcript_emit_mark(in, &mark);
+    else if (status != PAL_NO_MEMORY)
+        pal_transcript_warn(in, "skipped: %s", error.message);
+}
+
+static void read_message(pal_transcript *in, pal_json line)
+{
+    pal_message message;
+    pal_error error;
+    pal_status status = pal_native_message_read(line, in->line_arena, &message, &error);
+    if (status == PAL_OK)
+        pal_transcript_emit(in, &message);
+    else if (status != PAL_NO_MEMORY)
+        pal_transcript_warn(in, "skipped: %s", error.message);
+}
+
+void pal_native_line_read(pal_transcript *in, pal_json line)
+{
+    pal_json type = pal_json_find(line, "palaver");
+    if (pal_json_type_of(type) == PAL_JSON_NONE)
+        read_message(in, line);
+    else if (pal_json_string_is(type, "session"))
+        read_session(in, line);
+    else if (pal_json_string_is(type, "mark"))
+        read_mark(in, line);
+    else
+        pal_transcript_warn(in, "skipped: a record of an unknown type");
+}
+
+/* The form has no ids: the line's number, and the message's in it, stand for one. */
+static void identify(pal_transcript *in, pal_message *message, size_t index, size_t len)
+{
+    message->client_id = pal_transcript_number_id(in->line_arena, "line", in->line);
+    if (len < 2)
+        return;
+    char text[64];
+    snprintf(text, sizeof(text), "%s.%zu", message->client_id.data ? message->client_id.data : "",
+            index + 1);
+    message->client_id = pal_arena_copy(in->line_arena, pal_str_of(text));
+}
+
+void pal_openai_line_read(pal_transcript *in, pal_json line)
+{
+    pal_message *messages;
+    size_t len;
+    pal_error error;
+    pal_status status =
+            pal_openai_chat_read_value(line, in->line_arena, &messages, &len, &error);
+    if (status != PAL_OK) {
+        if (status != PAL_NO_MEMORY)
+            pal_transcript_warn(in, "skipped: %s", error.message);
+        return;
+    }
+    if (pal_json_type_of(pal_json_find(line, "messages")) != PAL_JSON_NONE)
+        pal_transcript_start_session(in);
+    for (size_t i = 0; i < len; i++) {
+        identify(in, &messages[i], i, len);
+        pal_transcript_emit(in, &messages[i]);
+    }
+}
+
+/* ---- Writing ---- */
+
+/* Members that were kept byte for byte may hold line breaks between their tokens (inside of
+ * strings JSON has none); a line must not. */
+static pal_status end_line(pal_buf *buf, size_t start, pal_status status, pal_error *err)
+{
+    if (status != PAL_OK || buf->failure) {
+        if (buf->len > start)
+            buf->len = start; /* half a line would spoil the next one */
+        return status != PAL_OK ? status
+                                : pal_error_set(err, buf->failure, "the line did not fit");
+    }
+    for (size_t i = start; i < buf->len; i++) {
+        if (buf->data[i] == '\n' || buf->data[i] == '\r')
+            buf->data[i] = ' ';
+    }
+    pal_buf_append_char(buf, '\n');
+    return buf->failure ? pal_error_set(err, buf->failure, "the line did not fit") : PAL_OK;
+}
+
+pal_status pal_transcript_write_session(
+        pal_buf *buf, const pal_session *session, pal_error *err)
+{
+    size_t start = buf->len;
+    pal_json_writer writer = pal_json_writer_make(buf);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "palaver");
+    pal_json_put_text(&writer, "session");
+    pal_json_name(&writer, "version");
+    pal_json_put_u64(&writer, PAL_TRANSCRIPT_VERSION);
+    pal_json_name(&writer, "session");
+    pal_status status = pal_native_session_put(&writer, session, err);
+    if (status == PAL_OK)
+        pal_json_end_object(&writer);
+    return end_line(buf, start, status, err);
+}
+
+pal_status pal_transcript_write_message(
+        pal_buf *buf, const pal_message *message, pal_error *err)
+{
+    size_t start = buf->len;
+    pal_json_writer writer = pal_json_writer_make(buf);
+    pal_status status = pal_native_message_put(&writer, message, err);
+    return end_line(buf, start, status, err);
+}
+
+pal_status pal_transcript_write_mark(pal_buf *buf, const pal_mark *mark, pal_error *err)
+{
+    size_t start = buf->len;
+    pal_json_writer writer = pal_json_writer_make(buf);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "palaver");
+    pal_json_put_text(&writer, "mark");
+    pal_json_name(&writer, "mark");
+    pal_status status = pal_native_mark_put(&writer, mark, err);
+    if (status == PAL_OK)
+        pal_json_end_object(&writer);
+    return end_line(buf, start, status, err);
+}

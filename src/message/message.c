@@ -1,0 +1,54 @@
+/* message.c - the names of roles and of kinds of parts, and the shortest way to a message. Plain
+ * data: any thread. */
+#include "palaver/message.h"
+
+static const char *const role_names[] = {"none", "system", "user", "assistant", "tool"};
+
+static const char *const kind_names[] = {
+        "none", "text", "reasoning", "tool_call", "tool_result", "image", "file", "compaction"};
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* The names' positions are the enums' values; 0, the name of nothing, is never found. */
+static unsigned find_name(const char *const *names, unsigned names_len, pal_str name)
+{
+    for (unsigned i = 1; i < names_len; i++) {
+        if (pal_str_is(name, names[i]))
+            return i;
+    }
+    return 0;
+}
+
+const char *pal_role_name(pal_role role)
+{
+    return role_names[(unsigned)role < COUNT_OF(role_names) ? role : PAL_ROLE_NONE];
+}
+
+pal_role pal_role_from_name(pal_str name)
+{
+    return (pal_role)find_name(role_names, COUNT_OF(role_names), name);
+}
+
+const char *pal_part_kind_name(pal_part_kind kind)
+{
+    return kind_names[(unsigned)kind < COUNT_OF(kind_names) ? kind : PAL_PART_NONE];
+}
+
+pal_part_kind pal_part_kind_from_name(pal_str name)
+{
+    return (pal_part_kind)find_name(kind_names, COUNT_OF(kind_names), name);
+}
+
+pal_message pal_message_text(pal_arena *arena, pal_role role, pal_str text)
+{
+    pal_message message = {0};
+    pal_part *part = pal_arena_alloc(arena, sizeof(*part));
+    if (!part)
+        return message;
+    part->kind = PAL_PART_TEXT;
+    part->text = text;
+    message.role = role;
+    message.parts = part;
+    message.parts_len = 1;
+    return message;
+}

@@ -1,0 +1,129 @@
+/* message_check.c - whether a message may be kept. What is stored must be able to go to a model
+ * later, so text that no provider would take is refused when it comes in. */
+#include "message/message_check.h"
+
+#include <stdio.h>
+
+#include "base/json.h"
+#include "base/utf8.h"
+#include "palaver/limits.h"
+
+pal_status pal_text_check(
+        pal_str text, const char *what, size_t len_max, bool no_nul, pal_error *err)
+{
+    size_t valid;
+
+    if (text.len > len_max)
+        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes is over the limit of %zu", what,
+                text.len, len_max);
+    valid = pal_utf8_valid_len(text);
+    if (valid < text.len)
+        return pal_error_set(err, PAL_INVALID, "'%s' is not valid UTF-8 at byte %zu", what, valid);
+    if (no_nul && text.len > 0 && memchr(text.data, 0, text.len))
+        return pal_error_set(err, PAL_INVALID, "'%s' contains a NUL", what);
+    return PAL_OK;
+}
+
+pal_status pal_object_check(pal_str json, const char *what, size_t len_max, pal_error *err)
+{
+    pal_arena *arena;
+    pal_json value;
+    pal_error inner;
+    pal_status status;
+
+    if (json.len == 0)
+        return PAL_OK;
+    if (json.len > len_max)
+        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes is over the limit of %zu", what,
+                json.len, len_max);
+    arena = pal_arena_new(0);
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to check '%s'", what);
+    status = pal_json_parse(arena, json, NULL, &value, &inner);
+    if (status != PAL_OK)
+        pal_error_set(err, status, "'%s' is not valid JSON: %s", what, inner.message);
+    else if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+        status = pal_error_set(err, PAL_INVALID, "'%s' is not a JSON object", what);
+    pal_arena_free(arena);
+    return status;
+}
+
+static pal_status check_blob_name(pal_str name, size_t number, pal_error *err)
+{
+    bool good = name.len == PAL_BLOB_NAME_LEN && memcmp(name.data, "sha256:", 7) == 0;
+
+    for (size_t i = 7; good && i < name.len; i++)
+        good = (name.data[i] >= '0' && name.data[i] <= '9') ||
+                (name.data[i] >= 'a' && name.data[i] <= 'f');
+    if (!good)
+        return pal_error_set(err, PAL_INVALID,
+                "part %zu: 'blob' is not 'sha256:' and 64 lower-case hex digits", number);
+    return PAL_OK;
+}
+
+static pal_status check_texts(const pal_part *part, size_t number, pal_error *err)
+{
+    const struct {
+        const char *name;
+        pal_str text;
+    } members[] = {
+        {"text", part->text},
+        {"call_id", part->call_id},
+        {"name", part->name},
+        {"arguments", part->arguments},
+        {"signature", part->signature},
+        {"family", part->family},
+        {"media_type", part->media_type},
+        {"url", part->url},
+    };
+
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        char what[48];
+        pal_status status;
+
+        if (members[i].text.len == 0)
+            continue;
+        snprintf(what, sizeof(what), "%s' of part '%zu", members[i].name, number);
+        status = pal_text_check(members[i].text, what, SIZE_MAX, false, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    return PAL_OK;
+}
+
+static pal_status check_part(const pal_part *part, size_t number, pal_error *err)
+{
+    bool is_media = part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
+    bool is_call = part->kind == PAL_PART_TOOL_CALL;
+    pal_status status;
+
+    if (part->parts_len > 0 && part->kind != PAL_PART_TOOL_RESULT)
+        return pal_error_set(err, PAL_INVALID, "part %zu: only a tool result has parts", number);
+    if ((is_call || part->kind == PAL_PART_TOOL_RESULT) && part->call_id.len == 0)
+        return pal_error_set(err, PAL_INVALID, "part %zu: 'call_id' is missing", number);
+    if (is_call && part->name.len == 0)
+        return pal_error_set(err, PAL_INVALID, "part %zu: 'name' is missing", number);
+    if ((part->data.len > 0 || part->blob.len > 0) && !is_media)
+        return pal_error_set(
+                err, PAL_INVALID, "part %zu: only images and files hold data", number);
+    if (part->blob.len > 0 && part->data.len == 0) {
+        status = check_blob_name(part->blob, number, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    status = check_texts(part, number, err);
+    for (size_t i = 0; status == PAL_OK && i < part->parts_len; i++)
+        status = check_part(&part->parts[i], number, err);
+    return status;
+}
+
+pal_status pal_message_check(const pal_message *message, pal_error *err)
+{
+    pal_status status = pal_text_check(message->model, "model", PAL_MODEL_LEN_MAX, false, err);
+
+    if (status == PAL_OK)
+        status = pal_text_check(message->client_id, "client_id", PAL_CLIENT_ID_LEN_MAX, true, err);
+    for (size_t i = 0; status == PAL_OK && i < message->parts_len; i++)
+        status = check_part(&message->parts[i], i + 1, err);
+    return status;
+}

@@ -1,0 +1,442 @@
+/* store.c - the front of every store: opens by URL, checks, fills in defaults, dispatches.
+ *
+ * Every writing call is a batch of one operation; batches of all threads meet in the writer. Reads
+ * run on the caller's thread. Backends start from valid input, because everything passes here. */
+#include "palaver/store.h"
+
+#include "base/memory.h"
+#include "dialect/dialect_native.h"
+#include "palaver/limits.h"
+#include "store/store_front.h"
+#include "store/store_prepare.h"
+#include "store/store_view.h"
+
+/* A new backend is one file and one line here. */
+static const pal_store_backend *const backends[] = {
+        &pal_store_sqlite,
+        &pal_store_memory,
+};
+
+/* ---- Opening ---- */
+
+static const pal_store_backend *backend_of_url(const char *url, const char **out_location)
+{
+    for (size_t i = 0; i < sizeof(backends) / sizeof(backends[0]); i++) {
+        size_t len = strlen(backends[i]->scheme);
+
+        if (strncmp(url, backends[i]->scheme, len) == 0 && url[len] == ':') {
+            *out_location = url + len + 1;
+            return backends[i];
+        }
+    }
+    return NULL;
+}
+
+/* "name:..." with a name of letters only; "C:\x" is not seen on the systems that we build for. */
+static bool has_scheme(const char *url)
+{
+    size_t len = strspn(url, "abcdefghijklmnopqrstuvwxyz");
+
+    return len > 0 && url[len] == ':';
+}
+
+static pal_status resolve_url(const char *url, const pal_store_backend **out_backend,
+        const char **out_location, pal_error *err)
+{
+    const pal_store_backend *backend;
+
+    if (!url || !*url)
+        return pal_error_set(err, PAL_INVALID, "no store is named; try sqlite:PATH or memory:");
+    backend = backend_of_url(url, out_location);
+    if (!backend && has_scheme(url))
+        return pal_error_set(err, PAL_INVALID,
+                "no backend for store '%.160s'; try sqlite:PATH or memory:", url);
+    if (!backend) {
+        backend = &pal_store_sqlite;
+        *out_location = url;
+    }
+    *out_backend = backend;
+    return PAL_OK;
+}
+
+static pal_store_options options_with_defaults(const pal_store_options *options)
+{
+    pal_store_options filled = options ? *options : (pal_store_options){0};
+
+    if (filled.message_bytes_max == 0)
+        filled.message_bytes_max = PAL_MESSAGE_BYTES_MAX;
+    if (filled.blob_bytes_max == 0)
+        filled.blob_bytes_max = PAL_BLOB_BYTES_MAX;
+    if (filled.busy_timeout_ms == 0)
+        filled.busy_timeout_ms = PAL_BUSY_TIMEOUT_MS;
+    if (filled.readers_max == 0)
+        filled.readers_max = PAL_READERS_MAX;
+    return filled;
+}
+
+pal_status pal_store_open(const char *url, const pal_store_options *options, pal_store **out_store,
+        pal_error *err)
+{
+    const pal_store_backend *backend = NULL;
+    const char *location = NULL;
+    pal_store *store;
+    pal_status status = resolve_url(url, &backend, &location, err);
+
+    if (status != PAL_OK)
+        return status;
+    store = pal_calloc(1, sizeof(*store));
+    if (!store)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a store");
+    store->options = options_with_defaults(options);
+    status = backend->open(location, &store->options, &store->engine, err);
+    if (status == PAL_OK && store->options.trace)
+        status = pal_store_trace_open(store->engine, &store->options, &store->engine, err);
+    if (status == PAL_OK)
+        status = pal_writer_open(&store->engine, &store->writer, err);
+    if (status != PAL_OK) {
+        pal_store_close(store);
+        return status;
+    }
+    *out_store = store;
+    return PAL_OK;
+}
+
+void pal_store_close(pal_store *store)
+{
+    if (!store)
+        return;
+    pal_writer_close(store->writer);
+    if (store->engine)
+        store->engine->backend->close(store->engine);
+    pal_free(store);
+}
+
+pal_engine **pal_store_engine(pal_store *store)
+{
+    return &store->engine;
+}
+
+/* ---- Writing ---- */
+
+/* Forks are resolved here, against what is stored now; rows never change, so it stays right. */
+static void resolve_forks(pal_store *store, pal_prepared *prepared)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < prepared->works_len; i++) {
+        pal_work *work = &prepared->works[i];
+
+        if (work->op->kind == PAL_OP_FORK)
+            work->op->status =
+                    pal_view_fork(store->engine, work, prepared->arena, &work->op->error);
+        if (work->op->status == PAL_OK)
+            prepared->works[kept++] = *work;
+    }
+    prepared->works_len = kept;
+}
+
+pal_status pal_store_apply(pal_store *store, pal_op *ops, size_t ops_len, pal_error *err)
+{
+    pal_prepared prepared;
+    pal_status status;
+
+    if (store->options.read_only)
+        return pal_error_set(err, PAL_DENIED, "the store was opened for reading only");
+    if (ops_len > PAL_BATCH_OPS_MAX)
+        return pal_error_set(err, PAL_LIMIT, "%zu operations in one batch are over the limit of %d",
+                ops_len, PAL_BATCH_OPS_MAX);
+    if (ops_len == 0)
+        return PAL_OK;
+    status = pal_prepare(&store->options, ops, ops_len, &prepared, err);
+    if (status == PAL_OK) {
+        resolve_forks(store, &prepared);
+        pal_writer_run(store->writer, prepared.works, prepared.works_len);
+        pal_prepared_publish(&prepared);
+    }
+    pal_prepared_done(&prepared);
+    return status;
+}
+
+static pal_status apply_one(pal_store *store, pal_op *op, pal_error *err)
+{
+    pal_status status = pal_store_apply(store, op, 1, err);
+
+    if (status == PAL_OK && op->status != PAL_OK)
+        status = pal_error_set(err, op->status, "%s", op->error.message);
+    return status;
+}
+
+pal_status pal_store_create(
+        pal_store *store, const pal_session *session, pal_id *out_id, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_CREATE,
+            .tenant = session->tenant,
+            .session = session->id,
+            .u.create = {.session = session}};
+    pal_status status = apply_one(store, &op, err);
+
+    if (status == PAL_OK && out_id)
+        *out_id = op.session;
+    return status;
+}
+
+pal_status pal_store_update(
+        pal_store *store, const pal_session *session, uint32_t fields, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_UPDATE,
+            .tenant = session->tenant,
+            .session = session->id,
+            .u.update = {.session = session, .fields = fields}};
+
+    return apply_one(store, &op, err);
+}
+
+pal_status pal_store_append(pal_store *store, pal_str tenant, pal_id session,
+        pal_message *messages, size_t messages_len, uint64_t expected_seq, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_APPEND,
+            .tenant = tenant,
+            .session = session,
+            .u.append = {.messages = messages,
+                    .messages_len = messages_len,
+                    .expected_seq = expected_seq}};
+
+    return apply_one(store, &op, err);
+}
+
+pal_status pal_store_fork(pal_store *store, const pal_session *session, pal_id parent,
+        uint64_t at_seq, pal_id *out_id, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_FORK,
+            .tenant = session->tenant,
+            .session = session->id,
+            .u.fork = {.session = session, .parent = parent, .at_seq = at_seq}};
+    pal_status status = apply_one(store, &op, err);
+
+    if (status == PAL_OK && out_id)
+        *out_id = op.session;
+    return status;
+}
+
+pal_status pal_store_mark(
+        pal_store *store, pal_str tenant, pal_id session, pal_mark *mark, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_MARK, .tenant = tenant, .session = session, .u.mark = mark};
+
+    return apply_one(store, &op, err);
+}
+
+/* The seq of a leading system message in sight, or 0. */
+static pal_status leading_system_seq(
+        pal_store *store, pal_str tenant, pal_id session, uint64_t *out_seq, pal_error *err)
+{
+    pal_load load = {.limit = 1};
+    pal_messages messages;
+    pal_arena *arena = pal_arena_new(0);
+    pal_status status;
+
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to reset a session");
+    status = pal_store_load(store, tenant, session, &load, arena, &messages, err);
+    if (status == PAL_OK) {
+        bool leads = messages.len > 0 && messages.items[0].role == PAL_ROLE_SYSTEM;
+
+        *out_seq = leads ? messages.items[0].seq : 0;
+    }
+    pal_arena_free(arena);
+    return status;
+}
+
+pal_status pal_store_reset(pal_store *store, pal_str tenant, pal_id session, bool keep_system,
+        pal_mark *out_mark, pal_error *err)
+{
+    pal_mark mark = {.kind = PAL_MARK_RESET};
+    pal_status status = PAL_OK;
+
+    if (keep_system)
+        status = leading_system_seq(store, tenant, session, &mark.seq, err);
+    if (status == PAL_OK)
+        status = pal_store_mark(store, tenant, session, &mark, err);
+    if (status == PAL_OK && out_mark)
+        *out_mark = mark;
+    return status;
+}
+
+pal_status pal_store_delete(pal_store *store, pal_str tenant, pal_id session, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_DELETE, .tenant = tenant, .session = session};
+
+    return apply_one(store, &op, err);
+}
+
+pal_status pal_store_restore(pal_store *store, pal_str tenant, pal_id session, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_RESTORE, .tenant = tenant, .session = session};
+
+    return apply_one(store, &op, err);
+}
+
+pal_status pal_store_erase(pal_store *store, pal_str tenant, pal_id session,
+        pal_erasure *out_erasure, pal_error *err)
+{
+    pal_erasure erasure = {0};
+    pal_op op = {
+            .kind = PAL_OP_ERASE, .tenant = tenant, .session = session, .u.erasure = &erasure};
+    pal_status status = apply_one(store, &op, err);
+
+    if (status == PAL_OK && out_erasure)
+        *out_erasure = erasure;
+    return status;
+}
+
+pal_status pal_store_sweep(
+        pal_store *store, int64_t trash_ms, uint32_t limit, pal_sweep *out_sweep, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_SWEEP, .u.sweep = {.trash_ms = trash_ms, .limit = limit}};
+    pal_status status = apply_one(store, &op, err);
+
+    if (status == PAL_OK && out_sweep)
+        *out_sweep = op.u.sweep.result;
+    return status;
+}
+
+pal_status pal_store_inbox_add(
+        pal_store *store, pal_str tenant, pal_id session, pal_inbox_item *item, pal_error *err)
+{
+    pal_op op = {
+            .kind = PAL_OP_INBOX_ADD, .tenant = tenant, .session = session, .u.inbox_item = item};
+
+    return apply_one(store, &op, err);
+}
+
+pal_status pal_store_inbox_drop(
+        pal_store *store, pal_str tenant, pal_id session, pal_id item, pal_error *err)
+{
+    pal_op op = {
+            .kind = PAL_OP_INBOX_DROP, .tenant = tenant, .session = session, .u.inbox_id = item};
+
+    return apply_one(store, &op, err);
+}
+
+pal_status pal_store_lease_take(pal_store *store, pal_str tenant, pal_id session, pal_str owner,
+        int64_t ttl_ms, uint64_t *out_fence, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_LEASE_TAKE,
+            .tenant = tenant,
+            .session = session,
+            .u.lease = {.owner = owner, .ttl_ms = ttl_ms}};
+    pal_status status = apply_one(store, &op, err);
+
+    if (status == PAL_OK && out_fence)
+        *out_fence = op.u.lease.fence;
+    return status;
+}
+
+pal_status pal_store_lease_release(
+        pal_store *store, pal_str tenant, pal_id session, uint64_t fence, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_LEASE_RELEASE,
+            .tenant = tenant,
+            .session = session,
+            .u.lease = {.fence = fence}};
+
+    return apply_one(store, &op, err);
+}
+
+pal_status pal_store_ledger_add(pal_store *store, pal_str tenant, pal_id session,
+        const pal_ledger_row *row, pal_error *err)
+{
+    pal_op op = {
+            .kind = PAL_OP_LEDGER_ADD, .tenant = tenant, .session = session, .u.ledger_row = row};
+
+    return apply_one(store, &op, err);
+}
+
+pal_status pal_store_blob_put(pal_store *store, pal_str tenant, pal_str media_type, pal_str data,
+        char out_name[PAL_BLOB_NAME_SIZE], pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_BLOB_PUT,
+            .tenant = tenant,
+            .u.blob = {.media_type = media_type, .data = data}};
+    pal_status status = apply_one(store, &op, err);
+
+    if (status == PAL_OK && out_name)
+        memcpy(out_name, op.u.blob.name, PAL_BLOB_NAME_SIZE);
+    return status;
+}
+
+/* ---- Looking after it ---- */
+
+pal_status pal_store_stat(
+        pal_store *store, pal_arena *arena, pal_store_stats *out_stats, pal_error *err)
+{
+    pal_writer_counts counts = pal_writer_count(store->writer);
+    pal_store_stats stats = {0};
+    pal_status status = store->engine->backend->stat(store->engine, &stats, err);
+
+    if (status != PAL_OK)
+        return status;
+    stats.backend = pal_arena_copy(arena, pal_str_of(store->engine->backend->scheme));
+    stats.commits = counts.commits;
+    stats.ops = counts.ops;
+    *out_stats = stats;
+    return PAL_OK;
+}
+
+/* Told every finding on its way to the caller. */
+typedef struct counting {
+    pal_finding_sink sink;
+    pal_progress progress;
+    void *user;
+    uint64_t count;
+} counting;
+
+static void count_finding(const pal_finding *finding, void *user)
+{
+    counting *state = user;
+
+    state->count++;
+    if (state->sink)
+        state->sink(finding, state->user);
+}
+
+static void pass_progress(uint64_t done, uint64_t total, void *user)
+{
+    counting *state = user;
+
+    if (state->progress)
+        state->progress(done, total, state->user);
+}
+
+static pal_status check_row(const pal_row *row, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_message message = {0};
+    pal_status status;
+
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to check a message");
+    if (row->role <= PAL_ROLE_NONE || row->role > PAL_ROLE_TOOL)
+        status = pal_error_set(err, PAL_CORRUPT, "role %d is not known", (int)row->role);
+    else
+        status = pal_native_body_read(row->body, arena, &message, err);
+    pal_arena_free(arena);
+    return status;
+}
+
+pal_status pal_store_check(pal_store *store, bool repair, pal_finding_sink sink,
+        pal_progress progress, void *user, uint64_t *out_findings, pal_error *err)
+{
+    counting state = {.sink = sink, .progress = progress, .user = user};
+    const pal_store_backend *backend = store->engine->backend;
+    pal_status status = PAL_OK;
+
+    if (repair && store->options.read_only)
+        return pal_error_set(err, PAL_DENIED, "the store was opened for reading only");
+    if (backend->check)
+        status = backend->check(store->engine, repair, check_row, count_finding, pass_progress,
+                &state, err);
+    if (status == PAL_OK && out_findings)
+        *out_findings = state.count;
+    return status;
+}

@@ -1,0 +1,143 @@
+/* store_backend.h - what a backend is. The front (store.c) checks arguments, fills in defaults,
+ * encodes messages and composes forks and rewinds; a backend keeps rows and commits batches.
+ *
+ * Threads: apply() is called by one thread at a time (the writer's); all reading callbacks may
+ * be called from any thread, several at once, and while apply() runs.
+ *
+ * Nothing here knows of JSON forms: a row's body is bytes. */
+#ifndef PAL_STORE_BACKEND_H
+#define PAL_STORE_BACKEND_H
+
+#include "palaver/store.h"
+
+/* One stored message. */
+typedef struct pal_row {
+    uint64_t seq;
+    pal_id id;
+    pal_role role;
+    uint32_t flags;
+    uint32_t tokens;
+    int64_t created_at;
+    pal_str client_id;
+    pal_str body; /* the native JSON form without id, seq, role, flags, tokens, times, client id */
+} pal_row;
+
+/* A session with what only the store needs of it. */
+typedef struct pal_session_row {
+    pal_session session;
+    uint64_t handle;      /* the backend's own number for it */
+    uint64_t mark_number; /* of its newest mark; 0: none */
+    uint64_t fork_mark;   /* the parent's mark_number when it was forked */
+} pal_session_row;
+
+/* A blob that an operation refers to. */
+typedef struct pal_work_blob {
+    uint8_t hash[32];
+    bool is_new;        /* it comes with the operation; else it must be there (PAL_NOT_FOUND) */
+    pal_str media_type; /* of a new one */
+    pal_str data;       /* of a new one */
+} pal_work_blob;
+
+/* One operation with what the front prepared for it. The backend sets op->status and op->error and
+ * the op's results; it leaves an operation that it refuses without any trace. */
+typedef struct pal_work {
+    pal_op *op;
+    pal_str tenant; /* never empty */
+    int64_t now_ms;
+    pal_id new_id;   /* create, fork, inbox_add: the id to give */
+    pal_row *rows;   /* append: one per message, seq still 0; on success the backend fills in seq,
+                        and for replayed messages id, created_at and tokens */
+    size_t rows_len;
+    pal_work_blob *blobs; /* append: all that its rows refer to; blob_put: the one */
+    size_t blobs_len;
+    uint64_t fork_seq;  /* fork: resolved against the parent, which owns that row */
+    uint64_t fork_mark; /* fork */
+    pal_id fork_parent; /* fork: the session that owns fork_seq; none where fork_seq is 0 */
+} pal_work;
+
+/* False stops the scan. `row` and what it points to are borrowed for the call. */
+typedef bool (*pal_row_sink)(const pal_row *row, void *user);
+
+/* PAL_OK when the front can decode the row; the error says why not. */
+typedef pal_status (*pal_row_check)(const pal_row *row, pal_error *err);
+
+typedef struct pal_row_scan {
+    uint64_t handle;
+    uint64_t first_seq; /* inclusive */
+    uint64_t last_seq;  /* inclusive */
+    bool descending;
+} pal_row_scan;
+
+typedef struct pal_engine pal_engine;
+
+typedef struct pal_store_backend {
+    const char *scheme; /* "sqlite" answers urls that begin with "sqlite:" */
+    bool direct;        /* apply() never waits: callers run it themselves, one at a time */
+
+    /* `location` is the url after its scheme. */
+    pal_status (*open)(const char *location, const pal_store_options *options,
+            pal_engine **out_engine, pal_error *err);
+    void (*close)(pal_engine *engine);
+
+    /* Commits the batch in its order. Each work that fails, fails alone. Returns only after what
+     * it reports as PAL_OK is durable. */
+    void (*apply)(pal_engine *engine, pal_work *works, size_t works_len);
+
+    /* By PAL_FIND_ID (16 bytes in `name`) in any state, by key and alias among active sessions.
+     * PAL_NOT_FOUND without a message. */
+    pal_status (*session_find)(pal_engine *engine, pal_str tenant, pal_find_by by, pal_str name,
+            pal_arena *arena, pal_session_row *out_row, pal_error *err);
+
+    /* Newest update first. `after_ms`/`after_handle` are those of the last session before this
+     * page, 0/0 for the first page. Asks for one more than the page to see whether it is last. */
+    pal_status (*session_list)(pal_engine *engine, const pal_session_query *query,
+            int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+            size_t rows_max, size_t *out_len, pal_error *err);
+
+    /* Own rows of one session, in order. */
+    pal_status (*row_scan)(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
+            void *user, pal_error *err);
+    /* One row by its message's id, and its session. */
+    pal_status (*row_find)(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
+            pal_row *out_row, pal_id *out_session, pal_error *err);
+
+    /* Own marks of one session with a number up to `number_max`, oldest first; `undone` unset. */
+    pal_status (*mark_list)(pal_engine *engine, uint64_t handle, uint64_t number_max,
+            pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
+
+    pal_status (*inbox_list)(pal_engine *engine, uint64_t handle, pal_arena *arena,
+            pal_inbox_item **out_items, size_t *out_len, pal_error *err);
+    /* PAL_NOT_FOUND where nobody ever held it; else whatever was recorded last. */
+    pal_status (*lease_find)(pal_engine *engine, uint64_t handle, pal_arena *arena,
+            pal_lease *out_lease, pal_error *err);
+    /* `handle` 0 means the whole tenant. */
+    pal_status (*ledger_sum)(pal_engine *engine, pal_str tenant, uint64_t handle, int64_t from,
+            int64_t to, pal_ledger_sum *out_sum, pal_error *err);
+    pal_status (*blob_get)(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+            pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err);
+
+    pal_status (*stat)(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
+
+    /* Optional. Checks the files, the indexes and every session: seqs without a gap, rows that
+     * `row_check` takes, counts that agree. With `repair`, rebuilds what can be derived and
+     * quarantines damaged sessions. */
+    pal_status (*check)(pal_engine *engine, bool repair, pal_row_check row_check,
+            pal_finding_sink sink, pal_progress progress, void *user, pal_error *err);
+} pal_store_backend;
+
+/* Every backend's own struct begins with this one. */
+struct pal_engine {
+    const pal_store_backend *backend;
+};
+
+extern const pal_store_backend pal_store_sqlite;
+extern const pal_store_backend pal_store_memory;
+
+/* Wraps `inner` (which it closes) and reports every call to options->trace. */
+pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *options,
+        pal_engine **out_engine, pal_error *err);
+
+/* The engine behind a store, so that tests can put another in its place (store_fault). */
+pal_engine **pal_store_engine(pal_store *store);
+
+#endif

@@ -1,0 +1,80 @@
+/* store_marks.c - which marks count, and what they hide.
+ *
+ * Marks are only ever added. Whether one counts follows from those after it, so the walk goes from
+ * the newest to the oldest: an undo that counts itself takes its target out, and a target is always
+ * older than its undo. */
+#include "store/store_marks.h"
+
+#include <stdlib.h>
+
+static pal_mark *mark_by_number(pal_mark *marks, size_t len, uint64_t number)
+{
+    size_t low = 0, high = len;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (marks[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < len && marks[low].number == number ? &marks[low] : NULL;
+}
+
+void pal_marks_resolve(pal_mark *marks, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        marks[i].undone = false;
+    for (size_t i = len; i-- > 0;) {
+        pal_mark *target;
+
+        if (marks[i].kind != PAL_MARK_UNDO || marks[i].undone)
+            continue;
+        target = mark_by_number(marks, i, marks[i].target);
+        if (target)
+            target->undone = true;
+    }
+}
+
+size_t pal_marks_hidden(const pal_mark *marks, size_t len, uint64_t below_seq, pal_span *out_spans)
+{
+    size_t spans = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        const pal_mark *mark = &marks[i];
+
+        if (mark->undone || (mark->kind != PAL_MARK_REWIND && mark->kind != PAL_MARK_RESET))
+            continue;
+        if (mark->seq >= mark->through_seq || mark->through_seq >= below_seq)
+            continue;
+        out_spans[spans].first = mark->seq + 1;
+        out_spans[spans].last = mark->through_seq;
+        spans++;
+    }
+    return spans;
+}
+
+static int compare_spans(const void *left, const void *right)
+{
+    const pal_span *a = left, *b = right;
+
+    return (a->first > b->first) - (a->first < b->first);
+}
+
+size_t pal_spans_merge(pal_span *spans, size_t len)
+{
+    size_t kept = 0;
+
+    if (len == 0)
+        return 0;
+    qsort(spans, len, sizeof(*spans), compare_spans);
+    for (size_t i = 1; i < len; i++) {
+        if (spans[i].first <= spans[kept].last + 1) {
+            if (spans[i].last > spans[kept].last)
+                spans[kept].last = spans[i].last;
+        } else {
+            spans[++kept] = spans[i];
+        }
+    }
+    return kept + 1;
+}

@@ -1,0 +1,24 @@
+/* store_marks.h - which marks count, and what they hide. Pure functions over plain data. */
+#ifndef PAL_STORE_MARKS_H
+#define PAL_STORE_MARKS_H
+
+#include "palaver/store.h"
+
+/* Sets `undone` on all marks of one session, which are sorted by number. An undo can be undone. */
+void pal_marks_resolve(pal_mark *marks, size_t len);
+
+/* A run of seqs that is out of sight: first..last, inclusive. */
+typedef struct pal_span {
+    uint64_t first;
+    uint64_t last;
+} pal_span;
+
+/* Writes what the resolved marks hide into `out_spans` (room for len), and returns how many. Only
+ * marks that were made before the message `below_seq` was appended bear on it: a fork at that
+ * message sees the history as it was when the message was said. */
+size_t pal_marks_hidden(const pal_mark *marks, size_t len, uint64_t below_seq, pal_span *out_spans);
+
+/* Sorts the spans by their first seq and joins those that touch; returns how many are left. */
+size_t pal_spans_merge(pal_span *spans, size_t len);
+
+#endif

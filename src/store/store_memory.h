@@ -1,0 +1,220 @@
+/* store_memory.h - the structures behind "memory:", shared by the store_memory*.c files only.
+ *
+ * A tenant owns sessions, blobs and ledger entries; a session owns its rows, marks and inbox. Every
+ * object is one allocation with its texts behind it, and hangs on lists that run through the
+ * objects themselves, so that removing never needs memory.
+ *
+ * Invariants: a session's rows are contiguous and end at its last_seq. `parent` is never dangling:
+ * a session that has children stays as a shell in the state PAL_SESSION_ERASED. A name is in
+ * `keys` or `aliases` exactly while its session is in the state PAL_SESSION_ACTIVE.
+ *
+ * Threads: whoever changes anything holds the engine's lock for writing (apply), whoever looks
+ * holds it for reading. The functions declared here expect it to be held. */
+#ifndef PAL_STORE_MEMORY_H
+#define PAL_STORE_MEMORY_H
+
+#include <pthread.h>
+#include "base/map.h"
+#include "store/store_backend.h"
+
+typedef struct mem_session mem_session;
+typedef struct mem_tenant mem_tenant;
+
+typedef struct mem_row {
+    pal_row row;
+    mem_session *session;
+} mem_row;
+
+typedef struct mem_blob {
+    uint8_t hash[32];
+    uint64_t refs; /* entries in sessions' `refs` */
+    int64_t put_at;
+    pal_str media_type;
+    pal_str data;
+    struct mem_blob *next, *prev;
+} mem_blob;
+
+/* The rows of one append and a blob that one of them refers to. */
+typedef struct mem_ref {
+    mem_blob *blob;
+    uint64_t first_seq;
+    uint64_t last_seq;
+} mem_ref;
+
+typedef struct mem_item {
+    pal_inbox_item item;
+    struct mem_item *next;
+} mem_item;
+
+typedef struct mem_entry {
+    pal_ledger_row row;
+    mem_session *session;           /* NULL: of the tenant alone, or its session was erased */
+    struct mem_entry *next;         /* in the tenant */
+    struct mem_entry *next_session; /* in the session */
+} mem_entry;
+
+/* A key or an alias that leads to a session. */
+typedef struct mem_name {
+    mem_session *session;
+    pal_str text;
+} mem_name;
+
+/* A session's record with its texts behind it; replaced as a whole when one changes. */
+typedef struct mem_info {
+    pal_session record;
+    size_t text_len;
+    char *text;
+} mem_info;
+
+struct mem_session {
+    pal_id id;
+    uint64_t handle;
+    mem_tenant *tenant;
+    mem_session *prev, *next; /* in the tenant, by handle */
+    mem_info *info;
+    uint64_t mark_number;
+    uint64_t fork_mark;
+
+    mem_session *parent;
+    mem_session *children; /* joined by next_child */
+    mem_session *next_child;
+
+    mem_row **rows; /* rows[rows_skip] is the first; those before it fell to the cap */
+    size_t rows_skip, rows_len, rows_cap;
+    pal_map client_ids; /* of mem_row */
+    mem_ref *refs;
+    size_t refs_len, refs_cap;
+    pal_mark *marks; /* by number; bodies are allocations of their own */
+    size_t marks_len, marks_cap;
+    mem_item *inbox; /* oldest first */
+    mem_entry *ledger;
+
+    char *lease_owner; /* allocated */
+    size_t lease_owner_len;
+    uint64_t lease_fence; /* 0: nobody ever held it */
+    int64_t lease_expires_at;
+};
+
+struct mem_tenant {
+    mem_tenant *next;
+    pal_str name;
+    mem_session *sessions, *sessions_last;
+    pal_map keys;    /* of mem_name */
+    pal_map aliases; /* of mem_name */
+    pal_map blobs;   /* of mem_blob, by hash */
+    mem_blob *blob_list;
+    pal_map requests; /* of mem_entry, by request_id */
+    mem_entry *ledger;
+};
+
+typedef struct mem_engine {
+    pal_engine base;
+    pthread_rwlock_t lock;
+    size_t cap; /* messages kept in each session; 0: all */
+    uint64_t handle_last;
+    mem_tenant *tenant_list;
+    pal_map tenants;  /* of mem_tenant, by name */
+    pal_map sessions; /* of mem_session, by id */
+    pal_map handles;  /* of mem_session, by handle */
+    pal_map rows;     /* of mem_row, by message id */
+} mem_engine;
+
+/* ---- store_memory_session.c ---- */
+
+static inline pal_str mem_id_key(const pal_id *id)
+{
+    return pal_str_make((const char *)id->bytes, sizeof id->bytes);
+}
+
+/* NULL where there is none. */
+mem_tenant *pal_mem_tenant_find(mem_engine *engine, pal_str name);
+/* Makes it where there is none; NULL when there is no memory. */
+mem_tenant *pal_mem_tenant_get(mem_engine *engine, pal_str name);
+mem_session *pal_mem_session_find(mem_engine *engine, pal_str tenant, pal_id id);
+mem_session *pal_mem_session_by_handle(mem_engine *engine, uint64_t handle);
+bool pal_mem_session_expired(const mem_session *session, int64_t now_ms);
+
+/* What the state of a session must not stand in the way of. */
+enum {
+    MEM_ALLOW_EXPIRED = 1,
+    MEM_ALLOW_TRASH = 2,
+};
+
+/* The session of the work, if its state and the fence let it be written; else sets the op's
+ * error and returns its status. */
+pal_status pal_mem_session_for(
+        mem_engine *engine, pal_work *work, unsigned allow, mem_session **out_session);
+/* The state's half of it, for another session than the op's own. */
+pal_status pal_mem_session_check(
+        mem_engine *engine, pal_work *work, pal_id id, unsigned allow, mem_session **out_session);
+
+pal_status pal_mem_create(mem_engine *engine, pal_work *work);
+pal_status pal_mem_fork(mem_engine *engine, pal_work *work);
+pal_status pal_mem_update(mem_engine *engine, pal_work *work);
+pal_status pal_mem_delete(mem_engine *engine, pal_work *work);
+pal_status pal_mem_restore(mem_engine *engine, pal_work *work);
+
+/* ---- store_memory_name.c ---- */
+
+/* The session that a key or an alias leads to, expired or not; NULL where it is free. */
+mem_session *pal_mem_name_find(const pal_map *names, pal_str text);
+/* Refuses names that a session other than `self` (may be NULL) holds and has not expired. */
+pal_status pal_mem_names_check(
+        mem_tenant *tenant, pal_work *work, const pal_session *record, const mem_session *self);
+/* Takes the names of `record` for `self`, from expired holders too, which go to the trash: the
+ * sweep would have put them there. Names that `self` has already stay; PAL_NO_MEMORY leaves it
+ * with those of `before` (may be NULL) only. */
+pal_status pal_mem_names_take(mem_session *self, const pal_session *record,
+        const pal_session *before, int64_t now_ms);
+/* Gives up all names of `record` that `keep` (may be NULL) has not. */
+void pal_mem_names_drop(mem_session *self, const pal_session *record, const pal_session *keep);
+void pal_mem_session_trash(mem_session *session, int64_t now_ms);
+
+/* ---- store_memory_append.c ---- */
+
+pal_status pal_mem_append(mem_engine *engine, pal_work *work);
+pal_status pal_mem_ledger_add(mem_engine *engine, pal_work *work);
+pal_status pal_mem_blob_put(mem_engine *engine, pal_work *work);
+
+/* ---- store_memory_turn.c ---- */
+
+pal_status pal_mem_mark(mem_engine *engine, pal_work *work);
+pal_status pal_mem_inbox_add(mem_engine *engine, pal_work *work);
+pal_status pal_mem_inbox_drop(mem_engine *engine, pal_work *work);
+/* False where the session has no such item. */
+bool pal_mem_inbox_remove(mem_session *session, pal_id id);
+pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work);
+pal_status pal_mem_lease_release(mem_engine *engine, pal_work *work);
+
+/* ---- store_memory_erase.c ---- */
+
+pal_status pal_mem_erase(mem_engine *engine, pal_work *work);
+pal_status pal_mem_sweep(mem_engine *engine, pal_work *work);
+/* Removes rows from the front until `rows_len` are left. */
+void pal_mem_rows_cut(mem_engine *engine, mem_session *session, size_t rows_len);
+/* Frees everything, but for the engine itself. */
+void pal_mem_engine_clear(mem_engine *engine);
+
+/* ---- store_memory_list.c ---- */
+
+/* An expired session counts as in the trash until the sweep puts it there. */
+pal_session_state pal_mem_state(const mem_session *session, int64_t now_ms);
+/* Two callbacks of the table; they take the lock themselves. */
+pal_status pal_mem_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
+        pal_arena *arena, pal_session_row *out_row, pal_error *err);
+pal_status pal_mem_list(pal_engine *base, const pal_session_query *query, int64_t after_ms,
+        uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,
+        size_t *out_len, pal_error *err);
+
+/* ---- store_memory.c ---- */
+
+/* `size` bytes for a struct and `text_len` more behind it, which *out_text points to; zeroed. */
+void *pal_mem_alloc(size_t size, size_t text_len, char **out_text);
+/* Copies `text` to *cursor, moves that on, and returns the copy. */
+pal_str pal_mem_put(char **cursor, pal_str text);
+/* Room for `more` elements in an array of `element_size`; false when there is no memory. */
+bool pal_mem_reserve(void **array, size_t *cap, size_t len, size_t more, size_t element_size);
+/* PAL_OK, or why the arena could not hold the result. */
+pal_status pal_mem_arena_status(pal_arena *arena, pal_error *err);
+
+#endif

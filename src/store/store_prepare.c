@@ -1,0 +1,411 @@
+/* store_prepare.c - operations made ready for a backend: checked, with defaults, encoded.
+ *
+ * All of this happens on the caller's thread, before the writer sees the operation: the write lock
+ * is held only for the rows themselves. */
+#include "store/store_prepare.h"
+
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/utf8.h"
+#include "dialect/dialect_native.h"
+#include "message/message_check.h"
+#include "palaver/limits.h"
+#include "tokens/tokens_estimate.h"
+
+pal_str pal_tenant_or_default(pal_str tenant)
+{
+    return tenant.len > 0 ? tenant : pal_str_of("default");
+}
+
+pal_status pal_tenant_check(pal_str tenant, pal_error *err)
+{
+    return pal_text_check(tenant, "tenant", PAL_TENANT_LEN_MAX, true, err);
+}
+
+/* ---- Sessions ---- */
+
+static pal_status check_session_names(const pal_session *session, pal_error *err)
+{
+    pal_status status = pal_text_check(session->key, "key", PAL_KEY_LEN_MAX, true, err);
+
+    if (status == PAL_OK)
+        status = pal_text_check(session->title, "title", PAL_TITLE_LEN_MAX, false, err);
+    if (status == PAL_OK)
+        status = pal_text_check(session->project, "project", PAL_NAME_LEN_MAX, true, err);
+    if (status == PAL_OK)
+        status = pal_text_check(session->agent, "agent", PAL_NAME_LEN_MAX, true, err);
+    return status;
+}
+
+static pal_status check_aliases(const pal_session *session, pal_error *err)
+{
+    if (session->aliases_len > PAL_ALIASES_MAX)
+        return pal_error_set(err, PAL_LIMIT, "%zu aliases are over the limit of %d",
+                session->aliases_len, PAL_ALIASES_MAX);
+    for (size_t i = 0; i < session->aliases_len; i++) {
+        pal_status status =
+                pal_text_check(session->aliases[i], "alias", PAL_KEY_LEN_MAX, true, err);
+
+        if (status != PAL_OK)
+            return status;
+        if (session->aliases[i].len == 0)
+            return pal_error_set(err, PAL_INVALID, "alias %zu is empty", i + 1);
+        for (size_t j = 0; j < i; j++)
+            if (pal_str_equal(session->aliases[i], session->aliases[j]))
+                return pal_error_set(err, PAL_INVALID, "alias '%.*s' is given twice",
+                        PAL_STR_ARG(session->aliases[i]));
+    }
+    return PAL_OK;
+}
+
+static pal_status check_session(const pal_session *session, pal_error *err)
+{
+    pal_status status;
+
+    if (!session)
+        return pal_error_set(err, PAL_INVALID, "the operation names no session record");
+    status = check_session_names(session, err);
+    if (status == PAL_OK)
+        status = check_aliases(session, err);
+    if (status == PAL_OK)
+        status = pal_object_check(session->metadata, "metadata", PAL_METADATA_LEN_MAX, err);
+    if (status == PAL_OK)
+        status = pal_object_check(session->scope, "scope", PAL_SCOPE_LEN_MAX, err);
+    if (status == PAL_OK)
+        status = pal_object_check(session->extra, "extra", PAL_METADATA_LEN_MAX, err);
+    if (status == PAL_OK && session->expires_at < 0)
+        status = pal_error_set(err, PAL_INVALID, "'expires_at' is before 1970");
+    return status;
+}
+
+/* ---- Messages ---- */
+
+static size_t count_media(const pal_part *parts, size_t len)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        count += parts[i].data.len > 0 || parts[i].blob.len > 0;
+        count += count_media(parts[i].parts, parts[i].parts_len);
+    }
+    return count;
+}
+
+static pal_status collect_blob(const pal_store_options *options, pal_arena *arena, pal_part *part,
+        pal_work *work, pal_error *err)
+{
+    pal_work_blob *blob = &work->blobs[work->blobs_len];
+    char name[PAL_BLOB_NAME_SIZE] = "sha256:";
+
+    if (part->data.len > options->blob_bytes_max)
+        return pal_error_set(err, PAL_LIMIT, "a blob of %zu bytes is over the limit of %llu",
+                part->data.len, (unsigned long long)options->blob_bytes_max);
+    if (part->data.len > 0) {
+        if (pal_sha256(part->data, blob->hash) != PAL_OK)
+            return pal_error_set(err, PAL_NO_MEMORY, "no memory to hash a blob");
+        pal_hex(blob->hash, sizeof(blob->hash), name + 7);
+        part->blob = pal_arena_copy(arena, pal_str_of(name));
+        blob->is_new = true;
+        blob->media_type = part->media_type;
+        blob->data = part->data;
+    } else if (!pal_unhex(pal_str_make(part->blob.data + 7, 64), blob->hash, 32)) {
+        return pal_error_set(err, PAL_INVALID, "'%.*s' names no blob", PAL_STR_ARG(part->blob));
+    }
+    work->blobs_len++;
+    return PAL_OK;
+}
+
+/* A copy of the parts whose media name their blobs: the caller's own stay as they are. */
+static pal_status copy_parts(const pal_store_options *options, pal_arena *arena,
+        const pal_part *parts, size_t len, pal_work *work, pal_part **out_parts, pal_error *err)
+{
+    pal_part *copy = pal_arena_array(arena, len, sizeof(*copy));
+    pal_status status = PAL_OK;
+
+    if (!copy)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a message");
+    memcpy(copy, parts, len * sizeof(*copy));
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        if (copy[i].data.len > 0 || copy[i].blob.len > 0)
+            status = collect_blob(options, arena, &copy[i], work, err);
+        else if (copy[i].parts_len > 0)
+            status = copy_parts(options, arena, copy[i].parts, copy[i].parts_len, work,
+                    &copy[i].parts, err);
+    }
+    *out_parts = copy;
+    return status;
+}
+
+/* Writes the row's body behind the others. Its address is settled when all are written. */
+static pal_status encode_row(const pal_store_options *options, pal_prepared *prepared,
+        const pal_message *message, pal_row *row, pal_error *err)
+{
+    size_t before = prepared->bodies.len;
+
+    pal_native_body_write(&prepared->bodies, message);
+    row->body.len = prepared->bodies.len - before;
+    if (prepared->bodies.failure)
+        return pal_error_set(err, prepared->bodies.failure, "the messages did not fit");
+    if (row->body.len <= options->message_bytes_max)
+        return PAL_OK;
+    prepared->bodies.len = before;
+    return pal_error_set(err, PAL_LIMIT, "a message of %zu bytes is over the limit of %llu",
+            row->body.len, (unsigned long long)options->message_bytes_max);
+}
+
+static pal_status prepare_row(const pal_store_options *options, pal_prepared *prepared,
+        pal_work *work, const pal_message *message, pal_row *row, pal_error *err)
+{
+    pal_message copy = *message;
+    pal_status status = pal_native_message_check(message, err);
+
+    if (status == PAL_OK)
+        status = pal_message_check(message, err);
+    if (status == PAL_OK && work->blobs)
+        status = copy_parts(options, prepared->arena, message->parts, message->parts_len, work,
+                &copy.parts, err);
+    if (status != PAL_OK)
+        return status;
+    row->id = pal_id_is_none(message->id) ? pal_id_new() : message->id;
+    row->role = message->role;
+    row->flags = message->flags;
+    row->tokens = message->tokens ? message->tokens : pal_tokens_estimate_message(message);
+    row->created_at = message->created_at ? message->created_at : work->now_ms;
+    row->client_id = message->client_id;
+    return encode_row(options, prepared, &copy, row, err);
+}
+
+static pal_status check_client_ids(const pal_row *rows, size_t len, pal_error *err)
+{
+    for (size_t i = 0; i < len; i++)
+        for (size_t j = 0; rows[i].client_id.len > 0 && j < i; j++)
+            if (pal_str_equal(rows[i].client_id, rows[j].client_id))
+                return pal_error_set(err, PAL_INVALID, "client id '%.*s' is given twice",
+                        PAL_STR_ARG(rows[i].client_id));
+    return PAL_OK;
+}
+
+static pal_status check_ledger_row(const pal_ledger_row *row, pal_error *err)
+{
+    const pal_str texts[] = {row->request_id, row->turn_id, row->purpose, row->provider, row->model,
+            row->price_version};
+    const char *const names[] = {
+            "request_id", "turn_id", "purpose", "provider", "model", "price_version"};
+
+    if (row->request_id.len == 0)
+        return pal_error_set(err, PAL_INVALID, "a ledger row needs a 'request_id'");
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        pal_status status = pal_text_check(texts[i], names[i], PAL_LABEL_LEN_MAX, true, err);
+
+        if (status != PAL_OK)
+            return status;
+    }
+    return PAL_OK;
+}
+
+static pal_status prepare_append(const pal_store_options *options, pal_prepared *prepared,
+        pal_op *op, pal_work *work, pal_error *err)
+{
+    size_t bodies_before = prepared->bodies.len, media = 0;
+    size_t len = op->u.append.messages_len;
+    pal_status status = PAL_OK;
+
+    if (len == 0)
+        return pal_error_set(err, PAL_INVALID, "there is no message to append");
+    if (len > PAL_APPEND_MESSAGES_MAX)
+        return pal_error_set(err, PAL_LIMIT, "%zu messages in one append are over the limit of %d",
+                len, PAL_APPEND_MESSAGES_MAX);
+    for (size_t i = 0; i < len; i++)
+        media += count_media(op->u.append.messages[i].parts, op->u.append.messages[i].parts_len);
+    work->rows = pal_arena_array(prepared->arena, len, sizeof(*work->rows));
+    if (media > 0)
+        work->blobs = pal_arena_array(prepared->arena, media, sizeof(*work->blobs));
+    if (!work->rows || (media > 0 && !work->blobs))
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu messages", len);
+    work->rows_len = len;
+    for (size_t i = 0; status == PAL_OK && i < len; i++)
+        status = prepare_row(
+                options, prepared, work, &op->u.append.messages[i], &work->rows[i], err);
+    if (status == PAL_OK)
+        status = check_client_ids(work->rows, len, err);
+    for (size_t i = 0; status == PAL_OK && i < op->u.append.ledger_len; i++)
+        status = check_ledger_row(&op->u.append.ledger[i], err);
+    if (status != PAL_OK && !prepared->bodies.failure)
+        prepared->bodies.len = bodies_before;
+    return status;
+}
+
+/* ---- The rest ---- */
+
+static pal_status prepare_mark(pal_op *op, pal_error *err)
+{
+    const pal_mark *mark = op->u.mark;
+
+    if (!mark || mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_UNDO)
+        return pal_error_set(err, PAL_INVALID, "the mark has no known kind");
+    if ((mark->kind == PAL_MARK_PIN || mark->kind == PAL_MARK_UNPIN) && mark->seq == 0)
+        return pal_error_set(err, PAL_INVALID, "a pin needs the 'seq' of a message");
+    return pal_text_check(mark->body, "body", PAL_MARK_BODY_LEN_MAX, false, err);
+}
+
+static pal_status prepare_inbox_item(
+        const pal_store_options *options, pal_op *op, pal_work *work, pal_error *err)
+{
+    const pal_inbox_item *item = op->u.inbox_item;
+    pal_status status;
+
+    if (!item || item->body.len == 0)
+        return pal_error_set(err, PAL_INVALID, "an inbox item needs a body");
+    work->new_id = pal_id_new();
+    status = pal_text_check(item->body, "body", options->message_bytes_max, false, err);
+    if (status == PAL_OK)
+        status = pal_text_check(item->client_id, "client_id", PAL_CLIENT_ID_LEN_MAX, true, err);
+    if (status == PAL_OK)
+        status = pal_text_check(item->delivery, "delivery", PAL_LABEL_LEN_MAX, true, err);
+    return status;
+}
+
+static pal_status prepare_lease(pal_op *op, pal_error *err)
+{
+    if (op->u.lease.owner.len == 0)
+        return pal_error_set(err, PAL_INVALID, "a lease needs an owner");
+    if (op->u.lease.ttl_ms <= 0 || op->u.lease.ttl_ms > PAL_LEASE_TTL_MS_MAX)
+        return pal_error_set(err, PAL_INVALID, "a lease lasts from 1 to %d ms, not %lld",
+                PAL_LEASE_TTL_MS_MAX, (long long)op->u.lease.ttl_ms);
+    return pal_text_check(op->u.lease.owner, "owner", PAL_LABEL_LEN_MAX, true, err);
+}
+
+static pal_status prepare_blob(const pal_store_options *options, pal_prepared *prepared, pal_op *op,
+        pal_work *work, pal_error *err)
+{
+    pal_work_blob *blob;
+
+    if (op->u.blob.data.len > options->blob_bytes_max)
+        return pal_error_set(err, PAL_LIMIT, "a blob of %zu bytes is over the limit of %llu",
+                op->u.blob.data.len, (unsigned long long)options->blob_bytes_max);
+    blob = pal_arena_alloc(prepared->arena, sizeof(*blob));
+    if (!blob || pal_sha256(op->u.blob.data, blob->hash) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a blob");
+    blob->is_new = true;
+    blob->media_type = op->u.blob.media_type;
+    blob->data = op->u.blob.data;
+    work->blobs = blob;
+    work->blobs_len = 1;
+    memcpy(op->u.blob.name, "sha256:", 7);
+    pal_hex(blob->hash, sizeof(blob->hash), op->u.blob.name + 7);
+    return pal_text_check(blob->media_type, "media_type", PAL_LABEL_LEN_MAX, true, err);
+}
+
+static bool needs_session(pal_op_kind kind)
+{
+    return kind != PAL_OP_CREATE && kind != PAL_OP_FORK && kind != PAL_OP_LEDGER_ADD &&
+            kind != PAL_OP_BLOB_PUT && kind != PAL_OP_SWEEP;
+}
+
+static pal_status prepare_op(const pal_store_options *options, pal_prepared *prepared, pal_op *op,
+        pal_work *work, pal_error *err)
+{
+    if (needs_session(op->kind) && pal_id_is_none(op->session))
+        return pal_error_set(err, PAL_INVALID, "the operation names no session");
+    switch (op->kind) {
+    case PAL_OP_CREATE:
+        work->new_id = pal_id_new();
+        return check_session(op->u.create.session, err);
+    case PAL_OP_FORK:
+        work->new_id = pal_id_new();
+        return check_session(op->u.fork.session, err);
+    case PAL_OP_UPDATE:
+        return check_session(op->u.update.session, err);
+    case PAL_OP_APPEND:
+        return prepare_append(options, prepared, op, work, err);
+    case PAL_OP_MARK:
+        return prepare_mark(op, err);
+    case PAL_OP_INBOX_ADD:
+        return prepare_inbox_item(options, op, work, err);
+    case PAL_OP_LEASE_TAKE:
+        return prepare_lease(op, err);
+    case PAL_OP_LEDGER_ADD:
+        return check_ledger_row(op->u.ledger_row, err);
+    case PAL_OP_BLOB_PUT:
+        return prepare_blob(options, prepared, op, work, err);
+    case PAL_OP_DELETE:
+    case PAL_OP_RESTORE:
+    case PAL_OP_ERASE:
+    case PAL_OP_INBOX_DROP:
+    case PAL_OP_LEASE_RELEASE:
+    case PAL_OP_SWEEP:
+        return PAL_OK;
+    case PAL_OP_NONE:
+        break;
+    }
+    return pal_error_set(err, PAL_INVALID, "operation %d is not known", (int)op->kind);
+}
+
+/* The bodies have stopped moving: gives every row the address of its own. */
+static void settle_bodies(pal_prepared *prepared)
+{
+    const char *at = prepared->bodies.data;
+
+    for (size_t i = 0; i < prepared->works_len; i++) {
+        for (size_t j = 0; j < prepared->works[i].rows_len; j++) {
+            prepared->works[i].rows[j].body.data = at;
+            at += prepared->works[i].rows[j].body.len;
+        }
+    }
+}
+
+pal_status pal_prepare(const pal_store_options *options, pal_op *ops, size_t ops_len,
+        pal_prepared *out_prepared, pal_error *err)
+{
+    pal_prepared *prepared = out_prepared;
+    int64_t now_ms = pal_clock_now_ms();
+
+    memset(prepared, 0, sizeof(*prepared));
+    pal_buf_init(&prepared->bodies, PAL_BATCH_BYTES_MAX);
+    prepared->arena = pal_arena_new(0);
+    if (prepared->arena)
+        prepared->works = pal_arena_array(prepared->arena, ops_len, sizeof(pal_work));
+    if (!prepared->works)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu operations", ops_len);
+    for (size_t i = 0; i < ops_len; i++) {
+        pal_work *work = &prepared->works[prepared->works_len];
+
+        memset(work, 0, sizeof(*work));
+        work->op = &ops[i];
+        work->tenant = pal_tenant_or_default(ops[i].tenant);
+        work->now_ms = now_ms;
+        ops[i].status = pal_tenant_check(work->tenant, &ops[i].error);
+        if (ops[i].status == PAL_OK)
+            ops[i].status = prepare_op(options, prepared, &ops[i], work, &ops[i].error);
+        if (prepared->bodies.failure)
+            return pal_error_set(err, prepared->bodies.failure, "the batch is too large to hold");
+        if (ops[i].status == PAL_OK)
+            prepared->works_len++;
+    }
+    settle_bodies(prepared);
+    return PAL_OK;
+}
+
+void pal_prepared_done(pal_prepared *prepared)
+{
+    pal_buf_done(&prepared->bodies);
+    pal_arena_free(prepared->arena);
+}
+
+void pal_prepared_publish(pal_prepared *prepared)
+{
+    for (size_t i = 0; i < prepared->works_len; i++) {
+        pal_work *work = &prepared->works[i];
+
+        if (work->op->kind != PAL_OP_APPEND || work->op->status != PAL_OK)
+            continue;
+        for (size_t j = 0; j < work->rows_len; j++) {
+            pal_message *message = &work->op->u.append.messages[j];
+
+            message->id = work->rows[j].id;
+            message->seq = work->rows[j].seq;
+            message->created_at = work->rows[j].created_at;
+            message->tokens = work->rows[j].tokens;
+        }
+    }
+}

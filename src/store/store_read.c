@@ -1,0 +1,280 @@
+/* store_read.c - the reading half of the front. Runs on the caller's thread. */
+#include "palaver/store.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/digest.h"
+#include "message/message_check.h"
+#include "palaver/limits.h"
+#include "store/store_front.h"
+#include "store/store_prepare.h"
+#include "store/store_view.h"
+
+static pal_status checked_tenant(pal_str tenant, pal_str *out_tenant, pal_error *err)
+{
+    *out_tenant = pal_tenant_or_default(tenant);
+    return pal_tenant_check(*out_tenant, err);
+}
+
+static pal_status find_session(pal_store *store, pal_str tenant, pal_id id, pal_arena *arena,
+        pal_session_row *out_row, pal_error *err)
+{
+    pal_str checked;
+    pal_status status = checked_tenant(tenant, &checked, err);
+
+    if (status == PAL_OK)
+        status = pal_view_session(store->engine, checked, id, arena, out_row, err);
+    return status;
+}
+
+static bool has_expired(const pal_session *session)
+{
+    return session->expires_at != 0 && pal_clock_now_ms() > session->expires_at;
+}
+
+static pal_status find_by_name(pal_store *store, pal_str tenant, pal_find_by by, pal_str name,
+        pal_arena *arena, pal_session *out_session, pal_error *err)
+{
+    pal_session_row row;
+    pal_status status = store->engine->backend->session_find(
+            store->engine, tenant, by, name, arena, &row, err);
+
+    if (status == PAL_OK && has_expired(&row.session))
+        status = PAL_NOT_FOUND;
+    if (status == PAL_OK)
+        *out_session = row.session;
+    return status;
+}
+
+pal_status pal_store_find(pal_store *store, pal_str tenant, pal_find_by by, pal_str name,
+        pal_arena *arena, pal_session *out_session, pal_error *err)
+{
+    pal_status status = checked_tenant(tenant, &tenant, err);
+    pal_session_row row;
+    pal_id id;
+
+    if (status != PAL_OK)
+        return status;
+    if (name.len == 0 || name.len > PAL_KEY_LEN_MAX)
+        return pal_error_set(err, PAL_INVALID, "a session's name has 1 to %d bytes, not %zu",
+                PAL_KEY_LEN_MAX, name.len);
+    status = PAL_NOT_FOUND;
+    if ((by == PAL_FIND_ID || by == PAL_FIND_ANY) && pal_id_from_text(name, &id)) {
+        status = pal_view_session(store->engine, tenant, id, arena, &row, err);
+        if (status == PAL_OK)
+            *out_session = row.session;
+    }
+    if (status == PAL_NOT_FOUND && (by == PAL_FIND_KEY || by == PAL_FIND_ANY))
+        status = find_by_name(store, tenant, PAL_FIND_KEY, name, arena, out_session, err);
+    if (status == PAL_NOT_FOUND && (by == PAL_FIND_ALIAS || by == PAL_FIND_ANY))
+        status = find_by_name(store, tenant, PAL_FIND_ALIAS, name, arena, out_session, err);
+    if (status == PAL_NOT_FOUND)
+        pal_error_set(err, PAL_NOT_FOUND, "no session '%.*s'",
+                (int)(name.len < 160 ? name.len : 160), name.data);
+    return status;
+}
+
+/* ---- Pages of sessions ---- */
+
+/* A cursor is "<updated_at>-<handle>" of the last session on the page before. */
+static pal_status read_cursor(
+        pal_str cursor, int64_t *out_ms, uint64_t *out_handle, pal_error *err)
+{
+    char text[48];
+    long long ms;
+    unsigned long long handle;
+    int end = 0;
+
+    *out_ms = 0;
+    *out_handle = 0;
+    if (cursor.len == 0)
+        return PAL_OK;
+    if (cursor.len < sizeof(text)) {
+        memcpy(text, cursor.data, cursor.len);
+        text[cursor.len] = 0;
+        if (sscanf(text, "%lld-%llu%n", &ms, &handle, &end) == 2 && (size_t)end == cursor.len &&
+                handle > 0) {
+            *out_ms = ms;
+            *out_handle = handle;
+            return PAL_OK;
+        }
+    }
+    return pal_error_set(err, PAL_INVALID, "'cursor' is not one that a list returned");
+}
+
+static pal_str write_cursor(const pal_session_row *last, pal_arena *arena)
+{
+    char text[48];
+    int len = snprintf(text, sizeof(text), "%lld-%llu", (long long)last->session.updated_at,
+            (unsigned long long)last->handle);
+
+    return pal_arena_copy(arena, pal_str_make(text, (size_t)len));
+}
+
+static pal_status check_query(pal_session_query *query, pal_error *err)
+{
+    if (query->state == PAL_SESSION_NONE)
+        query->state = PAL_SESSION_ACTIVE;
+    if (query->state > PAL_SESSION_QUARANTINED)
+        return pal_error_set(err, PAL_INVALID, "'state' is none that sessions are listed by");
+    if (query->limit == 0)
+        query->limit = PAL_SESSION_PAGE_DEFAULT;
+    if (query->limit > PAL_SESSION_PAGE_MAX)
+        return pal_error_set(err, PAL_LIMIT, "a page of %u sessions is over the limit of %d",
+                query->limit, PAL_SESSION_PAGE_MAX);
+    return checked_tenant(query->tenant, &query->tenant, err);
+}
+
+pal_status pal_store_list(pal_store *store, const pal_session_query *query, pal_arena *arena,
+        pal_session_page *out_page, pal_error *err)
+{
+    pal_session_query checked = *query;
+    pal_session_page page = {0};
+    pal_session_row *rows;
+    uint64_t after_handle;
+    int64_t after_ms;
+    size_t len;
+    pal_status status = check_query(&checked, err);
+
+    if (status == PAL_OK)
+        status = read_cursor(query->cursor, &after_ms, &after_handle, err);
+    if (status != PAL_OK)
+        return status;
+    rows = pal_arena_array(arena, checked.limit + 1, sizeof(*rows));
+    page.sessions = pal_arena_array(arena, checked.limit, sizeof(*page.sessions));
+    if (!rows || !page.sessions)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a page of sessions");
+    status = store->engine->backend->session_list(store->engine, &checked, after_ms, after_handle,
+            arena, rows, checked.limit + 1, &len, err);
+    if (status != PAL_OK)
+        return status;
+    page.sessions_len = len < checked.limit ? len : checked.limit;
+    for (size_t i = 0; i < page.sessions_len; i++)
+        page.sessions[i] = rows[i].session;
+    if (len > checked.limit)
+        page.cursor = write_cursor(&rows[checked.limit - 1], arena);
+    *out_page = page;
+    return PAL_OK;
+}
+
+/* ---- Messages and what stands beside them ---- */
+
+pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session, const pal_load *load,
+        pal_arena *arena, pal_messages *out_messages, pal_error *err)
+{
+    static const pal_load everything = {0};
+    pal_session_row row;
+    pal_status status = find_session(store, tenant, session, arena, &row, err);
+
+    if (status == PAL_OK)
+        status = pal_view_load(
+                store->engine, &row, load ? load : &everything, arena, out_messages, err);
+    return status;
+}
+
+pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id, pal_arena *arena,
+        pal_message *out_message, pal_id *out_session, pal_error *err)
+{
+    pal_row row;
+    pal_id session;
+    pal_str checked;
+    pal_status status = checked_tenant(tenant, &checked, err);
+
+    if (status == PAL_OK)
+        status = store->engine->backend->row_find(
+                store->engine, checked, id, arena, &row, &session, err);
+    if (status == PAL_NOT_FOUND) {
+        char text[PAL_ID_TEXT_SIZE];
+
+        pal_id_to_text(id, text);
+        return pal_error_set(err, PAL_NOT_FOUND, "no message '%s'", text);
+    }
+    if (status == PAL_OK)
+        status = pal_view_decode(&row, arena, out_message, err);
+    if (status == PAL_OK && out_session)
+        *out_session = session;
+    return status;
+}
+
+pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    pal_session_row row;
+    pal_status status = find_session(store, tenant, session, arena, &row, err);
+
+    if (status == PAL_OK)
+        status = pal_view_marks(store->engine, &row, arena, out_marks, out_len, err);
+    return status;
+}
+
+pal_status pal_store_inbox_list(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
+        pal_inbox_item **out_items, size_t *out_len, pal_error *err)
+{
+    pal_session_row row;
+    pal_status status = find_session(store, tenant, session, arena, &row, err);
+
+    if (status == PAL_OK)
+        status = store->engine->backend->inbox_list(
+                store->engine, row.handle, arena, out_items, out_len, err);
+    return status;
+}
+
+pal_status pal_store_lease_find(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
+        pal_lease *out_lease, pal_error *err)
+{
+    pal_session_row row;
+    pal_lease lease;
+    pal_status status = find_session(store, tenant, session, arena, &row, err);
+
+    if (status != PAL_OK)
+        return status;
+    status = store->engine->backend->lease_find(store->engine, row.handle, arena, &lease, err);
+    if (status == PAL_OK && (lease.owner.len == 0 || lease.expires_at <= pal_clock_now_ms()))
+        status = PAL_NOT_FOUND;
+    if (status == PAL_NOT_FOUND)
+        return pal_error_set(err, PAL_NOT_FOUND, "nobody holds the session's lease");
+    if (status == PAL_OK)
+        *out_lease = lease;
+    return status;
+}
+
+pal_status pal_store_ledger_sum(pal_store *store, pal_str tenant, pal_id session, int64_t from,
+        int64_t to, pal_ledger_sum *out_sum, pal_error *err)
+{
+    pal_session_row row = {0};
+    pal_arena *arena = pal_arena_new(0);
+    pal_str checked;
+    pal_status status;
+
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to sum the ledger");
+    status = checked_tenant(tenant, &checked, err);
+    if (status == PAL_OK && !pal_id_is_none(session))
+        status = find_session(store, tenant, session, arena, &row, err);
+    if (status == PAL_OK)
+        status = store->engine->backend->ledger_sum(store->engine, checked, row.handle, from,
+                to == 0 ? INT64_MAX : to, out_sum, err);
+    pal_arena_free(arena);
+    return status;
+}
+
+pal_status pal_store_blob_get(pal_store *store, pal_str tenant, pal_str name, pal_arena *arena,
+        pal_str *out_media_type, pal_str *out_data, pal_error *err)
+{
+    uint8_t hash[PAL_SHA256_SIZE];
+    pal_str checked;
+    pal_status status = checked_tenant(tenant, &checked, err);
+
+    if (status != PAL_OK)
+        return status;
+    if (name.len != PAL_BLOB_NAME_LEN || memcmp(name.data, "sha256:", 7) != 0 ||
+            !pal_unhex(pal_str_make(name.data + 7, 64), hash, sizeof(hash)))
+        return pal_error_set(
+                err, PAL_INVALID, "a blob's name is 'sha256:' and 64 hex digits");
+    status = store->engine->backend->blob_get(
+            store->engine, checked, hash, arena, out_media_type, out_data, err);
+    if (status == PAL_NOT_FOUND)
+        pal_error_set(err, PAL_NOT_FOUND, "no blob '%.*s'", PAL_STR_ARG(name));
+    return status;
+}

@@ -1,0 +1,215 @@
+/* store_sqlite.c - the SQLite backend: opening, closing, the pool of readers, the callbacks.
+ *
+ * Crash argument: the file is in WAL mode with synchronous=FULL. A transaction is frames appended
+ * to the WAL, made durable by one fsync before COMMIT returns, and only then do we acknowledge. A
+ * crash before that leaves frames without a valid commit record, which recovery ignores; a crash
+ * while frames are copied into the file (checkpoint) leaves the WAL, which is copied again. A
+ * failed fsync fails the COMMIT, and the next one writes its frames anew.
+ *
+ * Readers have connections of their own and never wait for the writer. Several processes may use
+ * one file: the write lock is taken with BEGIN IMMEDIATE before anything is read that a write
+ * depends on. */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "store/store_sqlite.h"
+
+#define WAL_PAGES_MAX 8000 /* 32 MiB: beyond it a commit copies the WAL into the file */
+#define MMAP_BYTES_MAX (1ll << 30)
+#define READER_CACHE_KIB 8192
+#define WRITER_CACHE_KIB 65536
+
+/* ---- Connections ---- */
+
+static pal_status configure(pal_sql_conn *conn, bool read_only, pal_error *err)
+{
+    char pragmas[256];
+
+    sqlite3_snprintf(sizeof(pragmas), pragmas,
+            "PRAGMA mmap_size = %lld; PRAGMA cache_size = -%d; PRAGMA temp_store = MEMORY;"
+            "%s",
+            MMAP_BYTES_MAX, read_only ? READER_CACHE_KIB : WRITER_CACHE_KIB,
+            read_only ? "PRAGMA query_only = ON" : "");
+    return pal_sql_exec(conn, pragmas, err);
+}
+
+static pal_status configure_writer(pal_sql_conn *conn, pal_error *err)
+{
+    char pragmas[256];
+
+    sqlite3_snprintf(sizeof(pragmas), pragmas,
+            "PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA journal_size_limit = %d;"
+            "PRAGMA wal_autocheckpoint = %d",
+            WAL_PAGES_MAX * 4096, WAL_PAGES_MAX);
+    return pal_sql_exec(conn, pragmas, err);
+}
+
+pal_status pal_sqlite_connect(
+        pal_sqlite *self, bool read_only, pal_sql_conn *out_conn, pal_error *err)
+{
+    int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
+            (self->options.read_only ? SQLITE_OPEN_READONLY
+                                     : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    int code;
+
+    memset(out_conn, 0, sizeof(*out_conn));
+    out_conn->path = self->path;
+    code = sqlite3_open_v2(self->path, &out_conn->db, flags, NULL);
+    if (code != SQLITE_OK) {
+        const char *why = errno ? strerror(errno) : sqlite3_errstr(code);
+
+        return pal_error_set(err, code == SQLITE_NOMEM ? PAL_NO_MEMORY : PAL_IO,
+                "can't open '%.160s': %s", self->path, why);
+    }
+    pal_sql_set_busy_handler(out_conn, self->options.busy_timeout_ms);
+    return configure(out_conn, read_only, err);
+}
+
+pal_status pal_sqlite_reader_take(pal_sqlite *self, pal_sql_conn **out_conn, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    uint32_t i;
+
+    pthread_mutex_lock(&self->readers_lock);
+    for (;;) {
+        for (i = 0; i < self->options.readers_max && self->reader_taken[i]; i++)
+            continue;
+        if (i < self->options.readers_max)
+            break;
+        pthread_cond_wait(&self->reader_idle, &self->readers_lock);
+    }
+    self->reader_taken[i] = true;
+    pthread_mutex_unlock(&self->readers_lock);
+    if (!self->readers[i].db)
+        status = pal_sqlite_connect(self, true, &self->readers[i], err);
+    if (status == PAL_OK) {
+        *out_conn = &self->readers[i];
+        return PAL_OK;
+    }
+    pal_sql_close(&self->readers[i]);
+    pal_sqlite_reader_give(self, &self->readers[i]);
+    return status;
+}
+
+void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn)
+{
+    pthread_mutex_lock(&self->readers_lock);
+    self->reader_taken[conn - self->readers] = false;
+    pthread_cond_signal(&self->reader_idle);
+    pthread_mutex_unlock(&self->readers_lock);
+}
+
+/* ---- Opening ---- */
+
+/* Switching to WAL needs the file alone for a moment, and SQLite does not call the busy handler
+ * for that; a file that is in WAL mode already has nothing to switch. */
+static pal_status switch_to_wal(pal_sql_conn *conn, pal_error *err)
+{
+    const char *text = "PRAGMA journal_mode = WAL";
+    int code = sqlite3_exec(conn->db, text, NULL, NULL, NULL);
+
+    for (int tries = 0; (code & 0xff) == SQLITE_BUSY && tries < 1000; tries++) {
+        sqlite3_sleep(5);
+        code = sqlite3_exec(conn->db, text, NULL, NULL, NULL);
+    }
+    return code == SQLITE_OK ? PAL_OK : pal_sql_failed(conn, code, err);
+}
+
+/* The tables come first, under the rollback journal: see store_sqlite_schema.c. */
+static pal_status open_writer(pal_sqlite *self, bool is_new, pal_error *err)
+{
+    pal_sql_conn *conn = &self->writer;
+    pal_status status = pal_sqlite_connect(self, false, conn, err);
+
+    if (status == PAL_OK && !self->options.read_only)
+        status = configure_writer(conn, err);
+    if (status == PAL_OK && is_new)
+        status = pal_sql_exec(conn, "PRAGMA auto_vacuum = INCREMENTAL", err);
+    if (status == PAL_OK)
+        status = pal_sqlite_migrate(conn, err);
+    if (status == PAL_OK && !self->options.read_only)
+        status = switch_to_wal(conn, err);
+    return status;
+}
+
+static void sqlite_close(pal_engine *engine)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+
+    for (uint32_t i = 0; self->readers && i < self->options.readers_max; i++)
+        pal_sql_close(&self->readers[i]);
+    /* Last, so that it is the one that copies the WAL into the file and removes it. */
+    pal_sql_close(&self->writer);
+    pthread_cond_destroy(&self->reader_idle);
+    pthread_mutex_destroy(&self->readers_lock);
+    pal_free(self->readers);
+    pal_free(self->reader_taken);
+    pal_free(self->path);
+    pal_free(self);
+}
+
+static pal_sqlite *sqlite_new(const char *location, const pal_store_options *options)
+{
+    pal_sqlite *self = pal_calloc(1, sizeof(*self));
+    size_t len = strlen(location);
+
+    if (!self)
+        return NULL;
+    self->options = *options;
+    pthread_mutex_init(&self->readers_lock, NULL);
+    pthread_cond_init(&self->reader_idle, NULL);
+    self->path = pal_malloc(len + 1);
+    self->readers = pal_calloc(options->readers_max, sizeof(*self->readers));
+    self->reader_taken = pal_calloc(options->readers_max, sizeof(*self->reader_taken));
+    if (!self->path || !self->readers || !self->reader_taken) {
+        sqlite_close(&self->engine);
+        return NULL;
+    }
+    memcpy(self->path, location, len + 1);
+    return self;
+}
+
+static pal_status sqlite_open(const char *location, const pal_store_options *options,
+        pal_engine **out_engine, pal_error *err)
+{
+    pal_sqlite *self;
+    pal_status status;
+    bool is_new;
+
+    if (!*location || strlen(location) > 4000)
+        return pal_error_set(err, PAL_INVALID, "sqlite: needs the path of a file");
+    status = pal_sqlite_file_check(location, options, &is_new, err);
+    if (status != PAL_OK)
+        return status;
+    self = sqlite_new(location, options);
+    if (!self)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a store");
+    self->engine.backend = &pal_store_sqlite;
+    status = open_writer(self, is_new, err);
+    if (status != PAL_OK) {
+        sqlite_close(&self->engine);
+        return status;
+    }
+    *out_engine = &self->engine;
+    return PAL_OK;
+}
+
+const pal_store_backend pal_store_sqlite = {
+        .scheme = "sqlite",
+        .open = sqlite_open,
+        .close = sqlite_close,
+        .apply = pal_sqlite_apply,
+        .session_find = pal_sqlite_session_find,
+        .session_list = pal_sqlite_session_list,
+        .row_scan = pal_sqlite_row_scan,
+        .row_find = pal_sqlite_row_find,
+        .mark_list = pal_sqlite_mark_list,
+        .inbox_list = pal_sqlite_inbox_list,
+        .lease_find = pal_sqlite_lease_find,
+        .ledger_sum = pal_sqlite_ledger_sum,
+        .blob_get = pal_sqlite_blob_get,
+        .stat = pal_sqlite_stat,
+        .check = pal_sqlite_check,
+};

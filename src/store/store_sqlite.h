@@ -1,0 +1,151 @@
+/* store_sqlite.h - what the files of the SQLite backend share.
+ *
+ * store_sqlite.c         opens and closes; the table of callbacks
+ * store_sqlite_schema.c  the tables, and the steps from one version to the next
+ * store_sqlite_sql.c     connections and prepared statements
+ * store_sqlite_apply.c   a batch: one transaction, whatever its operations are
+ * store_sqlite_session.c operations on sessions
+ * store_sqlite_erase.c   erasure and the sweep
+ * store_sqlite_append.c  operations on what a session holds: messages, marks, blobs
+ * store_sqlite_turn.c    operations for turns: inbox, lease, ledger
+ * store_sqlite_read.c    reads
+ * store_sqlite_check.c   fsck */
+#ifndef PAL_STORE_SQLITE_H
+#define PAL_STORE_SQLITE_H
+
+#include <pthread.h>
+#include <sqlite3.h>
+
+#include "palaver/limits.h"
+#include "store/store_backend.h"
+#include "store/store_sqlite_sql.h"
+
+#define PAL_SQLITE_APPLICATION_ID 0x506c7672 /* "Plvr" */
+
+typedef struct pal_sqlite {
+    pal_engine engine;
+    char *path;
+    pal_store_options options;
+    pal_sql_conn writer; /* only the writer's thread uses it */
+    pthread_mutex_t readers_lock;
+    pthread_cond_t reader_idle;
+    pal_sql_conn *readers; /* options.readers_max of them; opened when first needed */
+    bool *reader_taken;
+} pal_sqlite;
+
+/* ---- store_sqlite_schema.c ---- */
+
+/* Whether the file may be opened: PAL_OK also where there is none yet. Looks at its first bytes
+ * only, so a file that isn't ours stays as it is. */
+PAL_CHECKED pal_status pal_sqlite_file_check(
+        const char *path, const pal_store_options *options, bool *out_is_new, pal_error *err);
+/* Creates the tables, or brings those of an older version up to date. */
+PAL_CHECKED pal_status pal_sqlite_migrate(pal_sql_conn *conn, pal_error *err);
+
+/* ---- Operations: each checks first, then writes; status and error go into the op ---- */
+
+/* What most operations need of their session. */
+typedef struct pal_sqlite_head {
+    int64_t handle;
+    int64_t tenant;
+    pal_session_state state;
+    uint64_t last_seq;
+    uint64_t mark_number;
+    int64_t expires_at;
+    int64_t parent;
+    uint64_t fork_seq;
+} pal_sqlite_head;
+
+typedef enum pal_head_need {
+    PAL_NEED_WRITABLE, /* active, not expired, and the op's fence is the lease's */
+    PAL_NEED_EXISTING, /* in any state but erased */
+} pal_head_need;
+
+/* Finds the op's session, and answers as every operation must where it can't be used. */
+PAL_CHECKED pal_status pal_sqlite_head_get(
+        pal_sql_conn *conn, const pal_work *work, pal_head_need need, pal_sqlite_head *out_head);
+/* Likewise by its number and without any check; handle 0 in *out_head where there is none. */
+PAL_CHECKED pal_status pal_sqlite_head_by_handle(
+        pal_sql_conn *conn, int64_t handle, pal_sqlite_head *out_head, pal_error *err);
+/* The session has changed now. */
+PAL_CHECKED pal_status pal_sqlite_touch(pal_sql_conn *conn, const pal_work *work, int64_t handle);
+
+pal_status pal_sqlite_create(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_fork(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_delete(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_restore(pal_sql_conn *conn, pal_work *work);
+PAL_CHECKED pal_status pal_sqlite_trash(
+        pal_sql_conn *conn, int64_t handle, int64_t now_ms, pal_error *err);
+
+pal_status pal_sqlite_erase(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_sweep(pal_sql_conn *conn, pal_work *work);
+
+pal_status pal_sqlite_append(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_mark(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_blob_put(pal_sql_conn *conn, pal_work *work);
+
+pal_status pal_sqlite_inbox_add(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_inbox_drop(pal_sql_conn *conn, pal_work *work);
+PAL_CHECKED pal_status pal_sqlite_inbox_remove(
+        pal_sql_conn *conn, int64_t handle, pal_id item, bool *out_found, pal_error *err);
+pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_lease_release(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_ledger_add(pal_sql_conn *conn, pal_work *work);
+PAL_CHECKED pal_status pal_sqlite_ledger_insert(pal_sql_conn *conn, int64_t tenant, int64_t handle,
+        const pal_ledger_row *row, int64_t now_ms, pal_error *err);
+
+/* The tenant's number; 0 in *out_tenant where it has none and `create` is false. */
+PAL_CHECKED pal_status pal_sqlite_tenant(
+        pal_sql_conn *conn, pal_str name, bool create, int64_t *out_tenant, pal_error *err);
+
+/* Stores a blob of the tenant unless it is there; its number either way, 0 where it is not there
+ * and not new. */
+PAL_CHECKED pal_status pal_sqlite_blob_keep(pal_sql_conn *conn, int64_t tenant,
+        const pal_work_blob *blob, int64_t now_ms, int64_t *out_blob, pal_error *err);
+
+/* ---- The callbacks ---- */
+
+void pal_sqlite_apply(pal_engine *engine, pal_work *works, size_t works_len);
+
+pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_find_by by, pal_str name,
+        pal_arena *arena, pal_session_row *out_row, pal_error *err);
+pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *query,
+        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        size_t rows_max, size_t *out_len, pal_error *err);
+pal_status pal_sqlite_row_scan(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
+        void *user, pal_error *err);
+pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
+        pal_row *out_row, pal_id *out_session, pal_error *err);
+pal_status pal_sqlite_mark_list(pal_engine *engine, uint64_t handle, uint64_t number_max,
+        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
+pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
+        pal_inbox_item **out_items, size_t *out_len, pal_error *err);
+pal_status pal_sqlite_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
+        pal_lease *out_lease, pal_error *err);
+pal_status pal_sqlite_ledger_sum(pal_engine *engine, pal_str tenant, uint64_t handle, int64_t from,
+        int64_t to, pal_ledger_sum *out_sum, pal_error *err);
+pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err);
+pal_status pal_sqlite_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
+pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,
+        pal_finding_sink sink, pal_progress progress, void *user, pal_error *err);
+
+/* Opens a connection to the engine's file with all its settings. Close it also after a failure. */
+PAL_CHECKED pal_status pal_sqlite_connect(
+        pal_sqlite *self, bool read_only, pal_sql_conn *out_conn, pal_error *err);
+
+/* A connection for one read, and back. Waits while all are taken. */
+PAL_CHECKED pal_status pal_sqlite_reader_take(
+        pal_sqlite *self, pal_sql_conn **out_conn, pal_error *err);
+void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn);
+
+/* Own marks of one session, in the arena. */
+PAL_CHECKED pal_status pal_sqlite_marks_read(pal_sql_conn *conn, int64_t handle,
+        uint64_t number_max, pal_arena *arena, pal_mark **out_marks, size_t *out_len,
+        pal_error *err);
+
+/* The row under a statement that selects PAL_SQL_ROW_COLUMNS; texts are borrowed. */
+void pal_sqlite_row_read(pal_sql *sql, pal_row *out_row);
+
+#endif

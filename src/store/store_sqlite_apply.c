@@ -1,0 +1,133 @@
+/* store_sqlite_apply.c - a batch: one transaction, whatever its operations are.
+ *
+ * Every operation checks before it writes, so one that is refused leaves nothing behind and the
+ * others go on in the same transaction. When SQLite itself fails in the middle of one (a full disk,
+ * no memory, a constraint that no check foresaw), the whole batch is rolled back and its operations
+ * are run again one by one, so that only those that really can't be done fail. */
+#include <string.h>
+
+#include "store/store_sqlite.h"
+
+#define VACUUM_PAGES_MAX "2000"
+
+static pal_status run_op(pal_sql_conn *conn, pal_work *work)
+{
+    switch (work->op->kind) {
+    case PAL_OP_CREATE:
+        return pal_sqlite_create(conn, work);
+    case PAL_OP_UPDATE:
+        return pal_sqlite_update(conn, work);
+    case PAL_OP_APPEND:
+        return pal_sqlite_append(conn, work);
+    case PAL_OP_FORK:
+        return pal_sqlite_fork(conn, work);
+    case PAL_OP_MARK:
+        return pal_sqlite_mark(conn, work);
+    case PAL_OP_DELETE:
+        return pal_sqlite_delete(conn, work);
+    case PAL_OP_RESTORE:
+        return pal_sqlite_restore(conn, work);
+    case PAL_OP_ERASE:
+        return pal_sqlite_erase(conn, work);
+    case PAL_OP_INBOX_ADD:
+        return pal_sqlite_inbox_add(conn, work);
+    case PAL_OP_INBOX_DROP:
+        return pal_sqlite_inbox_drop(conn, work);
+    case PAL_OP_LEASE_TAKE:
+        return pal_sqlite_lease_take(conn, work);
+    case PAL_OP_LEASE_RELEASE:
+        return pal_sqlite_lease_release(conn, work);
+    case PAL_OP_LEDGER_ADD:
+        return pal_sqlite_ledger_add(conn, work);
+    case PAL_OP_BLOB_PUT:
+        return pal_sqlite_blob_put(conn, work);
+    case PAL_OP_SWEEP:
+        return pal_sqlite_sweep(conn, work);
+    case PAL_OP_NONE:
+        break;
+    }
+    return pal_error_set(&work->op->error, PAL_INVALID, "the operation is not known");
+}
+
+static void roll_back(pal_sql_conn *conn)
+{
+    pal_sql sql;
+    pal_error ignored;
+
+    /* SQLite may have rolled back by itself. */
+    if (sqlite3_get_autocommit(conn->db))
+        return;
+    sql = pal_sql_start(conn, PAL_SQL_ROLLBACK);
+    if (pal_sql_run(&sql, &ignored) != PAL_OK)
+        sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+/* Those that had succeeded in a transaction that is void now. */
+static void fail_all(pal_work *works, size_t works_len, const pal_error *why)
+{
+    for (size_t i = 0; i < works_len; i++) {
+        if (works[i].op->status != PAL_OK)
+            continue;
+        works[i].op->status = why->status;
+        works[i].op->error = *why;
+    }
+}
+
+/* False when the batch was rolled back for the sake of some of its operations. */
+static bool run_batch(pal_sql_conn *conn, pal_work *works, size_t works_len)
+{
+    pal_error err = {0};
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_BEGIN);
+
+    conn->failed = false;
+    if (pal_sql_run(&sql, &err) != PAL_OK) {
+        fail_all(works, works_len, &err);
+        return true;
+    }
+    for (size_t i = 0; i < works_len && !conn->failed; i++)
+        works[i].op->status = run_op(conn, &works[i]);
+    if (!conn->failed) {
+        sql = pal_sql_start(conn, PAL_SQL_COMMIT);
+        if (pal_sql_run(&sql, &err) == PAL_OK)
+            return true;
+        if (works_len == 1)
+            fail_all(works, works_len, &err);
+    }
+    roll_back(conn);
+    return works_len == 1;
+}
+
+/* What was erased must not live on in the WAL or in free pages. Best effort: a reader that is in
+ * the middle of something can hold it up until the next time. */
+static void tidy(pal_sql_conn *conn)
+{
+    sqlite3_exec(conn->db, "PRAGMA incremental_vacuum(" VACUUM_PAGES_MAX ")", NULL, NULL, NULL);
+    sqlite3_wal_checkpoint_v2(conn->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+}
+
+static bool has_erased(const pal_work *works, size_t works_len)
+{
+    for (size_t i = 0; i < works_len; i++) {
+        const pal_op *op = works[i].op;
+
+        if (op->status != PAL_OK)
+            continue;
+        if (op->kind == PAL_OP_ERASE || (op->kind == PAL_OP_SWEEP && op->u.sweep.result.erased > 0))
+            return true;
+    }
+    return false;
+}
+
+void pal_sqlite_apply(pal_engine *engine, pal_work *works, size_t works_len)
+{
+    pal_sql_conn *conn = &((pal_sqlite *)engine)->writer;
+
+    if (!run_batch(conn, works, works_len)) {
+        for (size_t i = 0; i < works_len; i++) {
+            works[i].op->status = PAL_OK;
+            run_batch(conn, &works[i], 1);
+        }
+    }
+    if (has_erased(works, works_len))
+        tidy(conn);
+}

@@ -1,0 +1,359 @@
+/* store_sqlite_check.c - fsck.
+ *
+ * First the file and its indexes, by SQLite's own check; an index can be built anew from its table.
+ * Then every session by itself: its rows follow one another without a gap, each can be decoded, and
+ * its counts agree. Counts are derived and are corrected; a session whose rows are damaged is
+ * quarantined, so that what is left of it can be read but nothing is built on it. No message is
+ * ever removed.
+ *
+ * Works on a connection of its own, and takes the write lock only for single corrections. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "store/store_sqlite.h"
+
+enum { LINES_MAX = 20 };
+
+typedef struct checking {
+    pal_sql_conn conn;
+    bool repair;
+    pal_row_check row_check;
+    pal_finding_sink sink;
+    pal_progress progress;
+    void *user;
+} checking;
+
+static void tell(checking *check, pal_id session, bool repaired, const char *text)
+{
+    pal_finding finding = {.session = session, .repaired = repaired};
+
+    snprintf(finding.text, sizeof(finding.text), "%.*s", (int)sizeof(finding.text) - 1, text);
+    check->sink(&finding, check->user);
+}
+
+/* ---- The file ---- */
+
+static int integrity_lines(
+        checking *check, char lines[LINES_MAX][PAL_ERROR_MESSAGE_MAX], pal_status *out_status,
+        pal_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    int len = 0;
+    int code = sqlite3_prepare_v2(
+            check->conn.db, "PRAGMA integrity_check(20)", -1, &stmt, NULL);
+
+    while (code == SQLITE_OK || code == SQLITE_ROW) {
+        const char *text;
+
+        code = sqlite3_step(stmt);
+        if (code != SQLITE_ROW)
+            break;
+        text = (const char *)sqlite3_column_text(stmt, 0);
+        if (text && strcmp(text, "ok") != 0 && len < LINES_MAX)
+            snprintf(lines[len++], PAL_ERROR_MESSAGE_MAX, "%s", text);
+    }
+    sqlite3_finalize(stmt);
+    if (code == SQLITE_CORRUPT || code == SQLITE_DONE)
+        *out_status = PAL_OK;
+    else
+        *out_status = pal_sql_failed(&check->conn, code, err);
+    if (code == SQLITE_CORRUPT && len < LINES_MAX)
+        snprintf(lines[len++], PAL_ERROR_MESSAGE_MAX, "the file is damaged");
+    return len;
+}
+
+static pal_status check_file(checking *check, pal_error *err)
+{
+    char lines[LINES_MAX][PAL_ERROR_MESSAGE_MAX];
+    pal_status status;
+    bool repaired = false;
+    int len = integrity_lines(check, lines, &status, err);
+
+    if (status != PAL_OK)
+        return status;
+    if (len > 0 && check->repair &&
+            sqlite3_exec(check->conn.db, "REINDEX", NULL, NULL, NULL) == SQLITE_OK) {
+        char again[LINES_MAX][PAL_ERROR_MESSAGE_MAX];
+
+        repaired = integrity_lines(check, again, &status, err) == 0 && status == PAL_OK;
+    }
+    for (int i = 0; i < len; i++)
+        tell(check, (pal_id){{0}}, repaired, lines[i]);
+    return status;
+}
+
+/* ---- One session ---- */
+
+typedef struct tally {
+    uint64_t last_seq;
+    uint64_t tokens;
+    uint64_t bytes;
+    char damage[PAL_ERROR_MESSAGE_MAX]; /* empty: none */
+} tally;
+
+static void check_row(checking *check, const pal_row *row, tally *sum)
+{
+    pal_error why;
+
+    if (row->seq != sum->last_seq + 1)
+        snprintf(sum->damage, sizeof(sum->damage), "messages %llu to %llu are missing",
+                (unsigned long long)sum->last_seq + 1, (unsigned long long)row->seq - 1);
+    else if (check->row_check(row, &why) != PAL_OK)
+        snprintf(sum->damage, sizeof(sum->damage), "message %llu is damaged: %.180s",
+                (unsigned long long)row->seq, why.message);
+    sum->last_seq = row->seq;
+    sum->tokens += row->tokens;
+    sum->bytes += row->body.len;
+}
+
+/* Goes through all rows, remembering the first damage. PAL_CORRUPT is damage, not failure. */
+static pal_status tally_rows(
+        checking *check, const pal_sqlite_head *head, tally *out_sum, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_MESSAGE_UP);
+    pal_status status;
+
+    memset(out_sum, 0, sizeof(*out_sum));
+    out_sum->last_seq = head->fork_seq;
+    pal_sql_bind_int(&sql, head->handle);
+    pal_sql_bind_int(&sql, 0);
+    pal_sql_bind_int(&sql, INT64_MAX);
+    while (!out_sum->damage[0] && pal_sql_row(&sql)) {
+        pal_row row;
+
+        pal_sqlite_row_read(&sql, &row);
+        if (sql.code == SQLITE_OK)
+            check_row(check, &row, out_sum);
+    }
+    status = pal_sql_end(&sql, err);
+    if (status != PAL_CORRUPT)
+        return status;
+    snprintf(out_sum->damage, sizeof(out_sum->damage), "what follows message %llu can't be read",
+            (unsigned long long)out_sum->last_seq);
+    return PAL_OK;
+}
+
+static pal_status read_pair(pal_sql_conn *conn, pal_sql_id id, int64_t handle,
+        uint64_t *out_first, uint64_t *out_second, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, id);
+
+    *out_first = *out_second = 0;
+    pal_sql_bind_int(&sql, handle);
+    if (pal_sql_row(&sql)) {
+        *out_first = (uint64_t)pal_sql_int(&sql, 0);
+        *out_second = (uint64_t)pal_sql_int(&sql, 1);
+    }
+    return pal_sql_end(&sql, err);
+}
+
+static bool quarantine(checking *check, int64_t handle)
+{
+    pal_error ignored;
+
+    return check->repair &&
+            pal_sql_run_int(&check->conn, PAL_SQL_CHECK_QUARANTINE, handle, &ignored) == PAL_OK;
+}
+
+static bool correct_counts(checking *check, int64_t handle, const tally *sum)
+{
+    pal_sql sql;
+    pal_error ignored;
+
+    if (!check->repair)
+        return false;
+    sql = pal_sql_start(&check->conn, PAL_SQL_CHECK_FIX_HEAD);
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, (int64_t)sum->last_seq);
+    pal_sql_bind_int(&sql, (int64_t)sum->tokens);
+    pal_sql_bind_int(&sql, (int64_t)sum->bytes);
+    return pal_sql_run(&sql, &ignored) == PAL_OK;
+}
+
+static pal_status check_parent(
+        checking *check, const pal_sqlite_head *head, tally *sum, pal_error *err)
+{
+    pal_sqlite_head parent = {0};
+    pal_status status = PAL_OK;
+
+    if (head->parent != 0)
+        status = pal_sqlite_head_by_handle(&check->conn, head->parent, &parent, err);
+    if (status == PAL_OK && head->parent != 0 && parent.last_seq < head->fork_seq)
+        snprintf(sum->damage, sizeof(sum->damage), "the messages that it shares are missing");
+    return status;
+}
+
+static pal_status check_counts(
+        checking *check, const pal_sqlite_head *head, pal_id id, tally *sum, pal_error *err)
+{
+    uint64_t tokens, bytes, newest_mark, marks;
+    pal_status status =
+            read_pair(&check->conn, PAL_SQL_CHECK_COUNTS, head->handle, &tokens, &bytes, err);
+
+    if (status == PAL_OK)
+        status = read_pair(
+                &check->conn, PAL_SQL_CHECK_MARKS, head->handle, &newest_mark, &marks, err);
+    if (status != PAL_OK || head->state == PAL_SESSION_ERASED)
+        return status;
+    if (newest_mark != marks)
+        tell(check, id, quarantine(check, head->handle), "marks are missing");
+    else if (tokens != sum->tokens || bytes != sum->bytes || head->last_seq != sum->last_seq ||
+            head->mark_number != newest_mark)
+        tell(check, id, correct_counts(check, head->handle, sum), "its counts were wrong");
+    return PAL_OK;
+}
+
+static pal_status check_session(checking *check, int64_t handle, pal_id id, pal_error *err)
+{
+    pal_sqlite_head head;
+    tally sum;
+    pal_status status = pal_sqlite_head_by_handle(&check->conn, handle, &head, err);
+
+    if (status == PAL_OK && head.handle == 0) {
+        pal_error ignored;
+        bool repaired = check->repair &&
+                pal_sql_run_int(&check->conn, PAL_SQL_CHECK_ADD_HEAD, handle, &ignored) == PAL_OK;
+
+        tell(check, id, repaired, "its state was missing");
+        status = pal_sqlite_head_by_handle(&check->conn, handle, &head, err);
+        if (status == PAL_OK && head.handle == 0)
+            return PAL_OK;
+    }
+    if (status == PAL_OK)
+        status = tally_rows(check, &head, &sum, err);
+    if (status == PAL_OK && !sum.damage[0])
+        status = check_parent(check, &head, &sum, err);
+    if (status != PAL_OK)
+        return status;
+    if (!sum.damage[0] && sum.last_seq < head.last_seq)
+        snprintf(sum.damage, sizeof(sum.damage), "messages %llu to %llu are missing",
+                (unsigned long long)sum.last_seq + 1, (unsigned long long)head.last_seq);
+    if (!sum.damage[0])
+        return check_counts(check, &head, id, &sum, err);
+    if (head.state != PAL_SESSION_QUARANTINED)
+        tell(check, id, quarantine(check, handle), sum.damage);
+    return PAL_OK;
+}
+
+/* ---- All of them ---- */
+
+/* The next session's number after *handle; 0 at the end. */
+static pal_status next_session(
+        checking *check, int64_t *handle, pal_id *out_id, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_CHECK_SESSIONS);
+
+    pal_sql_bind_int(&sql, *handle);
+    *handle = 0;
+    if (pal_sql_row(&sql)) {
+        *handle = pal_sql_int(&sql, 0);
+        *out_id = pal_sql_uuid(&sql, 1);
+    }
+    return pal_sql_end(&sql, err);
+}
+
+static pal_status check_sessions(checking *check, pal_error *err)
+{
+    uint64_t done = 0;
+    int64_t handle = 0, total = 0;
+    pal_id id;
+    pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_CHECK_TOTAL);
+    pal_status status;
+
+    if (pal_sql_row(&sql))
+        total = pal_sql_int(&sql, 0);
+    status = pal_sql_end(&sql, err);
+    if (status == PAL_OK)
+        status = next_session(check, &handle, &id, err);
+    while (status == PAL_OK && handle != 0) {
+        pal_error why;
+        pal_status one = check_session(check, handle, id, &why);
+
+        if (one == PAL_CORRUPT)
+            tell(check, id, quarantine(check, handle), "its records are damaged");
+        else if (one != PAL_OK)
+            return pal_error_set(err, one, "%s", why.message);
+        check->progress(++done, (uint64_t)total, check->user);
+        status = next_session(check, &handle, &id, err);
+    }
+    return status;
+}
+
+static pal_status check_orphans(checking *check, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_CHECK_ORPHANS);
+    int64_t count = 0;
+    char text[96];
+    pal_status status;
+
+    if (pal_sql_row(&sql))
+        count = pal_sql_int(&sql, 0);
+    status = pal_sql_end(&sql, err);
+    if (status == PAL_OK && count > 0) {
+        snprintf(text, sizeof(text), "%lld messages belong to no session", (long long)count);
+        tell(check, (pal_id){{0}}, false, text);
+    }
+    return status == PAL_CORRUPT ? PAL_OK : status;
+}
+
+static void check_blob(checking *check, pal_str hash, pal_str data)
+{
+    uint8_t digest[PAL_SHA256_SIZE];
+    char name[PAL_SHA256_SIZE * 2 + 1], text[PAL_ERROR_MESSAGE_MAX];
+
+    if (pal_sha256(data, digest) != PAL_OK)
+        return;
+    if (pal_str_equal(hash, pal_str_make((const char *)digest, sizeof(digest))))
+        return;
+    pal_hex((const uint8_t *)hash.data, hash.len < sizeof(digest) ? hash.len : sizeof(digest),
+            name);
+    snprintf(text, sizeof(text), "blob 'sha256:%s' is damaged", name);
+    tell(check, (pal_id){{0}}, false, text);
+}
+
+static pal_status check_blobs(checking *check, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    int64_t blob = 0;
+    bool found = true;
+
+    while (status == PAL_OK && found) {
+        pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_CHECK_BLOBS);
+
+        pal_sql_bind_int(&sql, blob);
+        found = pal_sql_row(&sql);
+        if (found) {
+            blob = pal_sql_int(&sql, 0);
+            check_blob(check, pal_sql_text(&sql, 1), pal_sql_text(&sql, 2));
+        }
+        status = pal_sql_end(&sql, err);
+    }
+    if (status != PAL_CORRUPT)
+        return status;
+    tell(check, (pal_id){{0}}, false, "the table of blobs is damaged");
+    return PAL_OK;
+}
+
+pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,
+        pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
+{
+    checking check = {.repair = repair,
+            .row_check = row_check,
+            .sink = sink,
+            .progress = progress,
+            .user = user};
+    pal_status status =
+            pal_sqlite_connect((pal_sqlite *)engine, !repair, &check.conn, err);
+
+    if (status == PAL_OK)
+        status = check_file(&check, err);
+    if (status == PAL_OK)
+        status = check_sessions(&check, err);
+    if (status == PAL_OK)
+        status = check_orphans(&check, err);
+    if (status == PAL_OK)
+        status = check_blobs(&check, err);
+    pal_sql_close(&check.conn);
+    return status;
+}

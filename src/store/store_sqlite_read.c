@@ -1,0 +1,528 @@
+/* store_sqlite_read.c - reads. Each takes a connection from the pool for as long as it runs, and
+ * sees what was committed when it began. From any thread. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "store/store_sqlite.h"
+
+/* ---- Sessions ---- */
+
+static pal_str copy_text(pal_sql *sql, int column, pal_arena *arena)
+{
+    pal_str text = pal_sql_text(sql, column);
+
+    return text.len > 0 ? pal_arena_copy(arena, text) : pal_str_make(NULL, 0);
+}
+
+/* Aliases stand in one column, each with a NUL behind it. */
+static void aliases_split(pal_str joined, pal_arena *arena, pal_session *session)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < joined.len; i++)
+        count += joined.data[i] == 0;
+    if (count == 0)
+        return;
+    session->aliases = pal_arena_array(arena, count, sizeof(*session->aliases));
+    if (!session->aliases)
+        return;
+    while (session->aliases_len < count) {
+        size_t len = strlen(joined.data);
+
+        session->aliases[session->aliases_len++] = pal_str_make(joined.data, len);
+        joined.data += len + 1;
+    }
+}
+
+static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_row)
+{
+    pal_session *session = &out_row->session;
+
+    memset(out_row, 0, sizeof(*out_row));
+    out_row->handle = (uint64_t)pal_sql_int(sql, 0);
+    session->id = pal_sql_uuid(sql, 1);
+    session->state = (pal_session_state)pal_sql_int(sql, 2);
+    session->key = copy_text(sql, 3, arena);
+    aliases_split(copy_text(sql, 4, arena), arena, session);
+    session->title = copy_text(sql, 5, arena);
+    session->project = copy_text(sql, 6, arena);
+    session->agent = copy_text(sql, 7, arena);
+    session->scope = copy_text(sql, 8, arena);
+    session->metadata = copy_text(sql, 9, arena);
+    session->extra = copy_text(sql, 10, arena);
+    session->parent_id = pal_sql_uuid(sql, 11);
+    session->fork_seq = (uint64_t)pal_sql_int(sql, 12);
+    out_row->fork_mark = (uint64_t)pal_sql_int(sql, 13);
+    session->last_seq = (uint64_t)pal_sql_int(sql, 14);
+    out_row->mark_number = (uint64_t)pal_sql_int(sql, 15);
+    session->tokens = (uint64_t)pal_sql_int(sql, 16);
+    session->bytes = (uint64_t)pal_sql_int(sql, 17);
+    session->created_at = pal_sql_int(sql, 18);
+    session->updated_at = pal_sql_int(sql, 19);
+    session->expires_at = pal_sql_int(sql, 20);
+    session->deleted_at = pal_sql_int(sql, 21);
+    session->tenant = copy_text(sql, 22, arena);
+}
+
+/* Ends a statement whose results went into the arena. */
+static pal_status end_with_arena(pal_sql *sql, pal_arena *arena, pal_error *err)
+{
+    pal_status status = pal_sql_end(sql, err);
+
+    if (status == PAL_OK && pal_arena_failure(arena))
+        status = pal_error_set(err, pal_arena_failure(arena), "no room for what was read");
+    return status;
+}
+
+static pal_sql find_statement(pal_sql_conn *conn, pal_find_by by, pal_str name)
+{
+    pal_sql sql = pal_sql_start(conn,
+            by == PAL_FIND_ID         ? PAL_SQL_SESSION_BY_ID
+                    : by == PAL_FIND_KEY ? PAL_SQL_SESSION_BY_KEY
+                                         : PAL_SQL_SESSION_BY_ALIAS);
+
+    if (by == PAL_FIND_ID)
+        pal_sql_bind_blob(&sql, name);
+    else
+        pal_sql_bind_text(&sql, name);
+    return sql;
+}
+
+pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_find_by by, pal_str name,
+        pal_arena *arena, pal_session_row *out_row, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_session_row row;
+    pal_sql_conn *conn;
+    bool found;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = find_statement(conn, by, name);
+    pal_sql_bind_text(&sql, tenant);
+    found = pal_sql_row(&sql);
+    if (found)
+        session_read(&sql, arena, &row);
+    status = end_with_arena(&sql, arena, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK && !found)
+        return PAL_NOT_FOUND;
+    if (status == PAL_OK)
+        *out_row = row;
+    return status;
+}
+
+/* One session by its number; *out_found is false where it is gone or damaged. A damaged record must
+ * not hide the others of its page: fsck tells about it. */
+static pal_status session_by_handle(pal_sql_conn *conn, int64_t handle, pal_arena *arena,
+        pal_session_row *out_row, bool *out_found, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_SESSION_BY_HANDLE);
+    pal_status status;
+
+    pal_sql_bind_int(&sql, handle);
+    *out_found = pal_sql_row(&sql);
+    if (*out_found)
+        session_read(&sql, arena, out_row);
+    status = end_with_arena(&sql, arena, err);
+    if (status == PAL_CORRUPT) {
+        *out_found = false;
+        return PAL_OK;
+    }
+    return status;
+}
+
+static pal_status name_find(pal_sql_conn *conn, pal_sql_id id, pal_str text, int64_t *out_number,
+        pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, id);
+
+    pal_sql_bind_text(&sql, text);
+    *out_number = pal_sql_row(&sql) ? pal_sql_int(&sql, 0) : 0;
+    return pal_sql_end(&sql, err);
+}
+
+static bool session_matches(const pal_session_query *query, const pal_session *session)
+{
+    if (query->project.len > 0 && !pal_str_equal(query->project, session->project))
+        return false;
+    if (query->agent.len > 0 && !pal_str_equal(query->agent, session->agent))
+        return false;
+    return query->state != PAL_SESSION_ACTIVE || session->expires_at == 0 ||
+            pal_clock_now_ms() <= session->expires_at;
+}
+
+/* Which index to walk, and the number of the name that it needs; 0 in *out_name where that name was
+ * never used, and so nothing can match. */
+static pal_status list_statement(pal_sql_conn *conn, const pal_session_query *query,
+        pal_sql_id *out_id, int64_t *out_name, pal_error *err)
+{
+    *out_name = -1;
+    *out_id = PAL_SQL_LIST_RECENT;
+    if (query->project.len > 0) {
+        *out_id = PAL_SQL_LIST_PROJECT;
+        return name_find(conn, PAL_SQL_NAME_FIND, query->project, out_name, err);
+    }
+    if (query->agent.len > 0) {
+        *out_id = PAL_SQL_LIST_AGENT;
+        return name_find(conn, PAL_SQL_NAME_FIND, query->agent, out_name, err);
+    }
+    return PAL_OK;
+}
+
+/* A cursor is the place behind its session; without one, the first time that is too late. */
+static void bind_place(
+        pal_sql *sql, const pal_session_query *query, int64_t after_ms, uint64_t after_handle)
+{
+    if (after_handle > 0) {
+        pal_sql_bind_int(sql, after_ms);
+        pal_sql_bind_int(sql, (int64_t)after_handle);
+    } else {
+        pal_sql_bind_int(sql, query->updated_to > 0 ? query->updated_to : INT64_MAX);
+        pal_sql_bind_int(sql, 0);
+    }
+    pal_sql_bind_int(sql, query->updated_from);
+}
+
+static pal_status list_with(pal_sql_conn *conn, const pal_session_query *query, int64_t after_ms,
+        uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,
+        size_t *out_len, pal_error *err)
+{
+    int64_t tenant = 0, name = 0;
+    pal_sql_id id;
+    pal_sql sql;
+    pal_status status = name_find(conn, PAL_SQL_TENANT_FIND, query->tenant, &tenant, err);
+    pal_status ended;
+
+    *out_len = 0;
+    if (status == PAL_OK)
+        status = list_statement(conn, query, &id, &name, err);
+    if (status != PAL_OK || tenant == 0 || name == 0)
+        return status;
+    sql = pal_sql_start(conn, id);
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_int(&sql, query->state);
+    bind_place(&sql, query, after_ms, after_handle);
+    if (name > 0)
+        pal_sql_bind_int(&sql, name);
+    while (status == PAL_OK && *out_len < rows_max && pal_sql_row(&sql)) {
+        bool found;
+
+        status = session_by_handle(
+                conn, pal_sql_int(&sql, 0), arena, &out_rows[*out_len], &found, err);
+        if (status == PAL_OK && found && session_matches(query, &out_rows[*out_len].session))
+            (*out_len)++;
+    }
+    ended = pal_sql_end(&sql, status == PAL_OK ? err : NULL);
+    return status == PAL_OK ? ended : status;
+}
+
+pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *query,
+        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        size_t rows_max, size_t *out_len, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn;
+    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    status = list_with(
+            conn, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err);
+    pal_sqlite_reader_give(self, conn);
+    return status;
+}
+
+/* ---- Messages ---- */
+
+pal_status pal_sqlite_row_scan(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
+        void *user, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn;
+    bool wanted = true;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, scan->descending ? PAL_SQL_MESSAGE_DOWN : PAL_SQL_MESSAGE_UP);
+    pal_sql_bind_int(&sql, (int64_t)scan->handle);
+    pal_sql_bind_int(&sql, (int64_t)scan->first_seq);
+    pal_sql_bind_int(&sql, (int64_t)scan->last_seq);
+    while (wanted && pal_sql_row(&sql)) {
+        pal_row row;
+
+        pal_sqlite_row_read(&sql, &row);
+        wanted = sql.code == SQLITE_OK && sink(&row, user);
+    }
+    status = pal_sql_end(&sql, err);
+    pal_sqlite_reader_give(self, conn);
+    return status;
+}
+
+pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
+        pal_row *out_row, pal_id *out_session, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn;
+    pal_id session;
+    bool found;
+    pal_row row;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_MESSAGE_BY_ID);
+    pal_sql_bind_id(&sql, id);
+    pal_sql_bind_text(&sql, tenant);
+    found = pal_sql_row(&sql);
+    if (found) {
+        pal_sqlite_row_read(&sql, &row);
+        row.client_id = copy_text(&sql, 6, arena);
+        row.body = copy_text(&sql, 7, arena);
+        session = pal_sql_uuid(&sql, 8);
+    }
+    status = end_with_arena(&sql, arena, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK && !found)
+        return PAL_NOT_FOUND;
+    if (status == PAL_OK) {
+        *out_row = row;
+        *out_session = session;
+    }
+    return status;
+}
+
+pal_status pal_sqlite_mark_list(pal_engine *engine, uint64_t handle, uint64_t number_max,
+        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn;
+    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_marks_read(
+            conn, (int64_t)handle, number_max, arena, out_marks, out_len, err);
+    pal_sqlite_reader_give(self, conn);
+    return status;
+}
+
+pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_str media_type = {0}, data = {0};
+    pal_sql_conn *conn;
+    bool found;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_BLOB_GET);
+    pal_sql_bind_text(&sql, tenant);
+    pal_sql_bind_blob(&sql, pal_str_make((const char *)hash, 32));
+    found = pal_sql_row(&sql);
+    if (found) {
+        media_type = copy_text(&sql, 0, arena);
+        data = copy_text(&sql, 1, arena);
+    }
+    status = end_with_arena(&sql, arena, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK && !found)
+        return PAL_NOT_FOUND;
+    if (status == PAL_OK) {
+        *out_media_type = media_type;
+        *out_data = data;
+    }
+    return status;
+}
+
+/* ---- Inbox, lease, ledger ---- */
+
+static pal_status list_inbox(pal_sql_conn *conn, int64_t handle, pal_arena *arena,
+        pal_inbox_item **out_items, size_t *out_len, pal_error *err)
+{
+    pal_inbox_item *items = pal_arena_array(arena, PAL_INBOX_ITEMS_MAX, sizeof(*items));
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_INBOX_LIST);
+    size_t len = 0;
+    pal_status status;
+
+    pal_sql_bind_int(&sql, handle);
+    while (items && len < PAL_INBOX_ITEMS_MAX && pal_sql_row(&sql)) {
+        items[len].id = pal_sql_uuid(&sql, 0);
+        items[len].client_id = copy_text(&sql, 1, arena);
+        items[len].delivery = copy_text(&sql, 2, arena);
+        items[len].body = copy_text(&sql, 3, arena);
+        items[len++].created_at = pal_sql_int(&sql, 4);
+    }
+    status = end_with_arena(&sql, arena, err);
+    if (status != PAL_OK)
+        return status;
+    *out_items = items;
+    *out_len = len;
+    return PAL_OK;
+}
+
+pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
+        pal_inbox_item **out_items, size_t *out_len, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn;
+    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    status = list_inbox(conn, (int64_t)handle, arena, out_items, out_len, err);
+    pal_sqlite_reader_give(self, conn);
+    return status;
+}
+
+pal_status pal_sqlite_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
+        pal_lease *out_lease, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn;
+    pal_lease lease;
+    bool found;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_LEASE_GET);
+    pal_sql_bind_int(&sql, (int64_t)handle);
+    found = pal_sql_row(&sql);
+    if (found) {
+        lease.owner = copy_text(&sql, 0, arena);
+        lease.fence = (uint64_t)pal_sql_int(&sql, 1);
+        lease.expires_at = pal_sql_int(&sql, 2);
+    }
+    status = end_with_arena(&sql, arena, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK && !found)
+        return PAL_NOT_FOUND;
+    if (status == PAL_OK)
+        *out_lease = lease;
+    return status;
+}
+
+pal_status pal_sqlite_ledger_sum(pal_engine *engine, pal_str tenant, uint64_t handle, int64_t from,
+        int64_t to, pal_ledger_sum *out_sum, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_ledger_sum sum = {0};
+    pal_sql_conn *conn;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, handle ? PAL_SQL_LEDGER_SUM_SESSION : PAL_SQL_LEDGER_SUM);
+    pal_sql_bind_text(&sql, tenant);
+    pal_sql_bind_int(&sql, from);
+    pal_sql_bind_int(&sql, to);
+    if (handle)
+        pal_sql_bind_int(&sql, (int64_t)handle);
+    if (pal_sql_row(&sql)) {
+        sum.calls = (uint64_t)pal_sql_int(&sql, 0);
+        sum.usage.input = (uint64_t)pal_sql_int(&sql, 1);
+        sum.usage.cache_read = (uint64_t)pal_sql_int(&sql, 2);
+        sum.usage.cache_write = (uint64_t)pal_sql_int(&sql, 3);
+        sum.usage.output = (uint64_t)pal_sql_int(&sql, 4);
+        sum.usage.reasoning = (uint64_t)pal_sql_int(&sql, 5);
+        sum.cost_micros = pal_sql_int(&sql, 6);
+    }
+    status = pal_sql_end(&sql, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK)
+        *out_sum = sum;
+    return status;
+}
+
+/* ---- Statistics ---- */
+
+static void count_state(pal_sql *sql, pal_store_stats *stats)
+{
+    uint64_t count = (uint64_t)pal_sql_int(sql, 1);
+
+    switch ((pal_session_state)pal_sql_int(sql, 0)) {
+    case PAL_SESSION_ACTIVE:
+        stats->sessions_active = count;
+        break;
+    case PAL_SESSION_TRASH:
+        stats->sessions_trash = count;
+        break;
+    case PAL_SESSION_QUARANTINED:
+        stats->sessions_quarantined = count;
+        break;
+    case PAL_SESSION_NONE:
+    case PAL_SESSION_ERASED:
+        break;
+    }
+    stats->content_bytes += (uint64_t)pal_sql_int(sql, 2);
+}
+
+/* One row of up to two numbers. */
+static pal_status read_numbers(
+        pal_sql_conn *conn, pal_sql_id id, uint64_t *out_first, uint64_t *out_second, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, id);
+
+    if (pal_sql_row(&sql)) {
+        *out_first = (uint64_t)pal_sql_int(&sql, 0);
+        if (out_second)
+            *out_second = (uint64_t)pal_sql_int(&sql, 1);
+    }
+    return pal_sql_end(&sql, err);
+}
+
+static uint64_t disk_bytes(const char *path)
+{
+    static const char *const suffixes[] = {"", "-wal"};
+    uint64_t bytes = 0;
+    char name[4096];
+
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+        struct stat info;
+
+        snprintf(name, sizeof(name), "%s%s", path, suffixes[i]);
+        if (stat(name, &info) == 0)
+            bytes += (uint64_t)info.st_size;
+    }
+    return bytes;
+}
+
+pal_status pal_sqlite_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_store_stats stats = {0};
+    pal_sql_conn *conn;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_STAT_STATES);
+    while (pal_sql_row(&sql))
+        count_state(&sql, &stats);
+    status = pal_sql_end(&sql, err);
+    if (status == PAL_OK)
+        status = read_numbers(conn, PAL_SQL_STAT_MESSAGES, &stats.messages, NULL, err);
+    if (status == PAL_OK)
+        status = read_numbers(conn, PAL_SQL_STAT_BLOBS, &stats.blobs, &stats.blob_bytes, err);
+    if (status == PAL_OK)
+        status = read_numbers(conn, PAL_SQL_STAT_TENANTS, &stats.tenants, NULL, err);
+    pal_sqlite_reader_give(self, conn);
+    stats.disk_bytes = disk_bytes(self->path);
+    if (status == PAL_OK)
+        *out_stats = stats;
+    return status;
+}

@@ -1,0 +1,284 @@
+/* store_sqlite_schema.c - the tables, the steps from one version to the next, and the look at a
+ * file before SQLite may touch it. docs/store-format.md describes the tables in prose.
+ *
+ * Messages are rows in the order of their arrival (`pos`), found through the index (session, seq):
+ * see docs/decisions/002-sqlite-layout.md for what was measured. What changes with every append
+ * stands in the narrow table `head`, so that long titles and metadata are not written again.
+ *
+ * Crash argument: the tables are made in one transaction under a rollback journal, before the file
+ * is switched to WAL. A crash before that transaction's commit leaves an empty file, which is made
+ * anew; a crash after it leaves a whole one. Every later step is one transaction as well. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "store/store_sqlite.h"
+
+/* The step at [n] leads from version n to n + 1. Appended, never edited. */
+static const char *const steps[] = {
+        "CREATE TABLE tenant(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
+        "CREATE TABLE name(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);"
+
+        "CREATE TABLE session("
+        " id INTEGER PRIMARY KEY, uuid BLOB NOT NULL UNIQUE, tenant INTEGER NOT NULL,"
+        " expires_at INTEGER, deleted_at INTEGER, parent INTEGER,"
+        " fork_seq INTEGER NOT NULL, fork_mark INTEGER NOT NULL, created_at INTEGER NOT NULL,"
+        " parent_uuid BLOB, key TEXT, kept_key TEXT, title TEXT, aliases BLOB, scope TEXT,"
+        " metadata TEXT, extra TEXT);"
+        "CREATE UNIQUE INDEX session_key ON session(tenant, key) WHERE key IS NOT NULL;"
+        "CREATE INDEX session_parent ON session(parent, fork_seq) WHERE parent IS NOT NULL;"
+        "CREATE INDEX session_expiry ON session(expires_at) WHERE expires_at IS NOT NULL;"
+        "CREATE INDEX session_trash ON session(deleted_at) WHERE deleted_at IS NOT NULL;"
+
+        "CREATE TABLE head("
+        " session INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, state INTEGER NOT NULL,"
+        " project INTEGER, agent INTEGER, last_seq INTEGER NOT NULL, mark_number INTEGER NOT NULL,"
+        " tokens INTEGER NOT NULL, bytes INTEGER NOT NULL, updated_at INTEGER NOT NULL);"
+        "CREATE INDEX head_recent ON head(tenant, state, updated_at, session);"
+        "CREATE INDEX head_project ON head(tenant, state, project, updated_at, session)"
+        " WHERE project IS NOT NULL;"
+        "CREATE INDEX head_agent ON head(tenant, state, agent, updated_at, session)"
+        " WHERE agent IS NOT NULL;"
+
+        "CREATE TABLE alias("
+        " tenant INTEGER NOT NULL, alias TEXT NOT NULL, session INTEGER NOT NULL,"
+        " PRIMARY KEY (tenant, alias)) WITHOUT ROWID;"
+        "CREATE INDEX alias_session ON alias(session);"
+
+        "CREATE TABLE message("
+        " pos INTEGER PRIMARY KEY, session INTEGER NOT NULL, seq INTEGER NOT NULL,"
+        " id BLOB NOT NULL, role INTEGER NOT NULL, flags INTEGER NOT NULL,"
+        " tokens INTEGER NOT NULL, created_at INTEGER NOT NULL, client_id TEXT,"
+        " body BLOB NOT NULL);"
+        "CREATE UNIQUE INDEX message_at ON message(session, seq);"
+        "CREATE UNIQUE INDEX message_id ON message(id);"
+        "CREATE UNIQUE INDEX message_client ON message(session, client_id)"
+        " WHERE client_id IS NOT NULL;"
+
+        "CREATE TABLE mark("
+        " session INTEGER NOT NULL, number INTEGER NOT NULL, kind INTEGER NOT NULL,"
+        " seq INTEGER NOT NULL, through_seq INTEGER NOT NULL, target INTEGER NOT NULL,"
+        " created_at INTEGER NOT NULL, body TEXT,"
+        " PRIMARY KEY (session, number)) WITHOUT ROWID;"
+
+        "CREATE TABLE blob("
+        " id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, hash BLOB NOT NULL, media_type TEXT,"
+        " size INTEGER NOT NULL, created_at INTEGER NOT NULL, UNIQUE (tenant, hash));"
+        "CREATE TABLE blob_data(blob INTEGER PRIMARY KEY, data BLOB NOT NULL);"
+        "CREATE TABLE blob_ref("
+        " blob INTEGER NOT NULL, session INTEGER NOT NULL, seq INTEGER NOT NULL,"
+        " PRIMARY KEY (blob, session, seq)) WITHOUT ROWID;"
+        "CREATE INDEX blob_ref_session ON blob_ref(session, seq);"
+
+        "CREATE TABLE inbox("
+        " id INTEGER PRIMARY KEY, uuid BLOB NOT NULL UNIQUE, session INTEGER NOT NULL,"
+        " created_at INTEGER NOT NULL, client_id TEXT, delivery TEXT, body TEXT NOT NULL);"
+        "CREATE INDEX inbox_session ON inbox(session, id);"
+        "CREATE UNIQUE INDEX inbox_client ON inbox(session, client_id)"
+        " WHERE client_id IS NOT NULL;"
+
+        "CREATE TABLE lease("
+        " session INTEGER PRIMARY KEY, owner TEXT, fence INTEGER NOT NULL,"
+        " expires_at INTEGER NOT NULL);"
+
+        "CREATE TABLE ledger("
+        " id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, session INTEGER,"
+        " created_at INTEGER NOT NULL, input INTEGER NOT NULL, cache_read INTEGER NOT NULL,"
+        " cache_write INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,"
+        " cost_micros INTEGER NOT NULL, request_id TEXT, turn_id TEXT, purpose TEXT,"
+        " provider TEXT, model TEXT, price_version TEXT);"
+        "CREATE UNIQUE INDEX ledger_request ON ledger(tenant, request_id)"
+        " WHERE request_id IS NOT NULL;"
+        "CREATE INDEX ledger_session ON ledger(session) WHERE session IS NOT NULL;"
+        "CREATE INDEX ledger_time ON ledger(tenant, created_at);",
+};
+
+enum { SCHEMA_VERSION = sizeof(steps) / sizeof(steps[0]) };
+
+/* ---- The file, before SQLite sees it ---- */
+
+enum { HEADER_SIZE = 100 };
+
+static uint32_t big_endian(const unsigned char *bytes)
+{
+    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+static off_t size_of(const char *path, const char *suffix)
+{
+    char name[4096];
+    struct stat info;
+
+    snprintf(name, sizeof(name), "%s%s", path, suffix);
+    return stat(name, &info) == 0 ? info.st_size : 0;
+}
+
+static pal_status check_header(
+        const char *path, const unsigned char *header, off_t size, pal_error *err)
+{
+    uint32_t page_size = (uint32_t)header[16] << 8 | header[17];
+    uint64_t pages = big_endian(header + 28);
+    uint32_t version = big_endian(header + 60);
+
+    if (memcmp(header, "SQLite format 3", 16) != 0)
+        return pal_error_set(err, PAL_INVALID, "'%.160s' is not a palaver store", path);
+    if (big_endian(header + 68) != PAL_SQLITE_APPLICATION_ID)
+        return pal_error_set(err, PAL_INVALID,
+                "'%.120s' is an SQLite database of another program, not a palaver store", path);
+    if (version > SCHEMA_VERSION)
+        return pal_error_set(err, PAL_INVALID,
+                "'%.120s' has schema version %u and this palaver knows %d: use a newer palaver",
+                path, version, SCHEMA_VERSION);
+    if (page_size == 1)
+        page_size = 65536;
+    /* With frames in the WAL the file may lawfully be shorter than its header says. */
+    if (pages * page_size > (uint64_t)size && size_of(path, "-wal") == 0)
+        return pal_error_set(err, PAL_CORRUPT,
+                "'%.100s' is cut short: %lld bytes of %llu are left; restore it from a backup",
+                path, (long long)size, (unsigned long long)(pages * page_size));
+    return PAL_OK;
+}
+
+/* WAL needs memory that all its processes share, which these file systems do not give. */
+static pal_status check_file_system(const char *path, pal_error *err)
+{
+    static const struct {
+        unsigned long magic;
+        const char *name;
+    } unsafe[] = {
+            {0x6969, "NFS"},
+            {0x517b, "SMB"},
+            {0xff534d42, "CIFS"},
+            {0xfe534d42, "SMB2"},
+            {0x01021997, "9p"},
+            {0x5346414f, "AFS"},
+            {0x00c36400, "Ceph"},
+            {0x65735546, "FUSE"},
+    };
+    char directory[4096];
+    struct statfs info;
+    char *slash;
+
+    snprintf(directory, sizeof(directory), "%s", path);
+    slash = strrchr(directory, '/');
+    if (slash)
+        slash[slash == directory] = 0;
+    if (statfs(slash ? directory : ".", &info) != 0)
+        return PAL_OK; /* opening will say what is wrong */
+    for (size_t i = 0; i < sizeof(unsafe) / sizeof(unsafe[0]); i++)
+        if ((unsigned long)info.f_type == unsafe[i].magic)
+            return pal_error_set(err, PAL_DENIED,
+                    "'%.100s' is on %s, where SQLite can lose data; use a local disk", path,
+                    unsafe[i].name);
+    return PAL_OK;
+}
+
+static pal_status open_error(const char *path, pal_error *err)
+{
+    return pal_error_set(err, errno == EACCES || errno == EPERM ? PAL_DENIED : PAL_IO,
+            "can't open '%.160s': %s", path, strerror(errno));
+}
+
+static pal_status check_existing(const char *path, int fd, bool *out_is_new, pal_error *err)
+{
+    unsigned char header[HEADER_SIZE];
+    struct stat info;
+    ssize_t len;
+
+    if (fstat(fd, &info) != 0)
+        return open_error(path, err);
+    if (!S_ISREG(info.st_mode))
+        return pal_error_set(err, PAL_INVALID, "'%.160s' is not a file", path);
+    *out_is_new = info.st_size == 0;
+    if (info.st_size == 0)
+        return PAL_OK;
+    len = pread(fd, header, sizeof(header), 0);
+    if (len < 0)
+        return open_error(path, err);
+    if (len < HEADER_SIZE)
+        memset(header + len, 0, HEADER_SIZE - (size_t)len);
+    return check_header(path, header, info.st_size, err);
+}
+
+pal_status pal_sqlite_file_check(
+        const char *path, const pal_store_options *options, bool *out_is_new, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    int fd;
+
+    *out_is_new = true;
+    if (!options->network_fs)
+        status = check_file_system(path, err);
+    if (status != PAL_OK)
+        return status;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && !options->read_only)
+        return PAL_OK;
+    if (fd < 0 && errno == ENOENT)
+        return pal_error_set(err, PAL_NOT_FOUND, "there is no store '%.160s'", path);
+    if (fd < 0)
+        return open_error(path, err);
+    status = check_existing(path, fd, out_is_new, err);
+    close(fd);
+    return status;
+}
+
+/* ---- The tables ---- */
+
+static pal_status read_version(pal_sql_conn *conn, int *out_version, pal_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    int code = sqlite3_prepare_v2(conn->db, "PRAGMA user_version", -1, &stmt, NULL);
+
+    if (code == SQLITE_OK)
+        code = sqlite3_step(stmt);
+    if (code == SQLITE_ROW)
+        *out_version = sqlite3_column_int(stmt, 0);
+    sqlite3_finalize(stmt);
+    return code == SQLITE_ROW ? PAL_OK : pal_sql_failed(conn, code, err);
+}
+
+/* Inside a transaction, so that of two processes only one takes a step. */
+static pal_status take_steps(pal_sql_conn *conn, pal_error *err)
+{
+    char pragma[96];
+    int version;
+    pal_status status = read_version(conn, &version, err);
+
+    if (status == PAL_OK && version > SCHEMA_VERSION)
+        status = pal_error_set(err, PAL_INVALID,
+                "'%.120s' has schema version %d and this palaver knows %d: use a newer palaver",
+                conn->path, version, SCHEMA_VERSION);
+    for (int i = status == PAL_OK ? version : SCHEMA_VERSION; i < SCHEMA_VERSION; i++) {
+        status = pal_sql_exec(conn, steps[i], err);
+        if (status != PAL_OK)
+            return status;
+    }
+    if (status != PAL_OK || version == SCHEMA_VERSION)
+        return status;
+    snprintf(pragma, sizeof(pragma), "PRAGMA application_id = %d; PRAGMA user_version = %d",
+            PAL_SQLITE_APPLICATION_ID, SCHEMA_VERSION);
+    return pal_sql_exec(conn, pragma, err);
+}
+
+pal_status pal_sqlite_migrate(pal_sql_conn *conn, pal_error *err)
+{
+    int version = 0;
+    pal_status status = read_version(conn, &version, err);
+
+    if (status != PAL_OK || version == SCHEMA_VERSION)
+        return status;
+    status = pal_sql_exec(conn, "BEGIN IMMEDIATE", err);
+    if (status != PAL_OK)
+        return status;
+    status = take_steps(conn, err);
+    if (status == PAL_OK)
+        status = pal_sql_exec(conn, "COMMIT", err);
+    if (status != PAL_OK && !sqlite3_get_autocommit(conn->db))
+        sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL);
+    return status;
+}

@@ -1,0 +1,672 @@
+/* store_sqlite_session.c - operations on sessions: create, fork, update, delete, restore. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/store_sqlite.h"
+
+/* ---- Tenants and other names ---- */
+
+pal_status pal_sqlite_tenant(
+        pal_sql_conn *conn, pal_str name, bool create, int64_t *out_tenant, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_TENANT_FIND);
+    int64_t tenant = 0;
+    pal_status status;
+
+    pal_sql_bind_text(&sql, name);
+    if (pal_sql_row(&sql))
+        tenant = pal_sql_int(&sql, 0);
+    status = pal_sql_end(&sql, err);
+    if (status == PAL_OK && tenant == 0 && create) {
+        sql = pal_sql_start(conn, PAL_SQL_TENANT_ADD);
+        pal_sql_bind_text(&sql, name);
+        status = pal_sql_run(&sql, err);
+        tenant = sqlite3_last_insert_rowid(conn->db);
+    }
+    if (status == PAL_OK)
+        *out_tenant = tenant;
+    return status;
+}
+
+/* The number of a project's or agent's name; 0 for the empty one. */
+static pal_status name_number(
+        pal_sql_conn *conn, pal_str text, int64_t *out_number, pal_error *err)
+{
+    pal_sql sql;
+    pal_status status;
+
+    *out_number = 0;
+    if (text.len == 0)
+        return PAL_OK;
+    sql = pal_sql_start(conn, PAL_SQL_NAME_FIND);
+    pal_sql_bind_text(&sql, text);
+    if (pal_sql_row(&sql))
+        *out_number = pal_sql_int(&sql, 0);
+    status = pal_sql_end(&sql, err);
+    if (status != PAL_OK || *out_number != 0)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_NAME_ADD);
+    pal_sql_bind_text(&sql, text);
+    status = pal_sql_run(&sql, err);
+    *out_number = sqlite3_last_insert_rowid(conn->db);
+    return status;
+}
+
+/* ---- The session that an operation is about ---- */
+
+static pal_status check_fence(pal_sql_conn *conn, const pal_work *work, int64_t handle)
+{
+    uint64_t fence = 0;
+    pal_sql sql;
+    pal_status status;
+
+    if (work->op->fence == 0)
+        return PAL_OK;
+    sql = pal_sql_start(conn, PAL_SQL_LEASE_GET);
+    pal_sql_bind_int(&sql, handle);
+    if (pal_sql_row(&sql))
+        fence = (uint64_t)pal_sql_int(&sql, 1);
+    status = pal_sql_end(&sql, &work->op->error);
+    if (status == PAL_OK && fence != work->op->fence)
+        status = pal_error_set(&work->op->error, PAL_DENIED,
+                "the lease has passed on: fence %llu is stale, %llu is current",
+                (unsigned long long)work->op->fence, (unsigned long long)fence);
+    return status;
+}
+
+static pal_status check_state(const pal_work *work, const pal_sqlite_head *head, const char *id)
+{
+    pal_error *err = &work->op->error;
+
+    if (head->state == PAL_SESSION_TRASH)
+        return pal_error_set(
+                err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", id);
+    if (head->state == PAL_SESSION_QUARANTINED)
+        return pal_error_set(
+                err, PAL_CORRUPT, "session '%s' is quarantined: see palaver fsck", id);
+    if (head->expires_at != 0 && work->now_ms > head->expires_at)
+        return pal_error_set(err, PAL_CONFLICT, "session '%s' has expired", id);
+    return PAL_OK;
+}
+
+static void head_read(pal_sql *sql, pal_sqlite_head *out_head)
+{
+    out_head->handle = pal_sql_int(sql, 0);
+    out_head->tenant = pal_sql_int(sql, 1);
+    out_head->state = (pal_session_state)pal_sql_int(sql, 2);
+    out_head->last_seq = (uint64_t)pal_sql_int(sql, 3);
+    out_head->mark_number = (uint64_t)pal_sql_int(sql, 4);
+    out_head->expires_at = pal_sql_int(sql, 5);
+    out_head->parent = pal_sql_int(sql, 6);
+    out_head->fork_seq = (uint64_t)pal_sql_int(sql, 7);
+}
+
+pal_status pal_sqlite_head_by_handle(
+        pal_sql_conn *conn, int64_t handle, pal_sqlite_head *out_head, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_GET_BY_HANDLE);
+    pal_sqlite_head head = {0};
+    pal_status status;
+
+    pal_sql_bind_int(&sql, handle);
+    if (pal_sql_row(&sql))
+        head_read(&sql, &head);
+    status = pal_sql_end(&sql, err);
+    if (status == PAL_OK)
+        *out_head = head;
+    return status;
+}
+
+static pal_status head_find(pal_sql_conn *conn, pal_id id, pal_str tenant,
+        pal_sqlite_head *out_head, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_GET);
+    pal_status status;
+
+    memset(out_head, 0, sizeof(*out_head));
+    pal_sql_bind_id(&sql, id);
+    pal_sql_bind_text(&sql, tenant);
+    if (pal_sql_row(&sql))
+        head_read(&sql, out_head);
+    status = pal_sql_end(&sql, err);
+    return status;
+}
+
+pal_status pal_sqlite_head_get(
+        pal_sql_conn *conn, const pal_work *work, pal_head_need need, pal_sqlite_head *out_head)
+{
+    pal_error *err = &work->op->error;
+    char id[PAL_ID_TEXT_SIZE];
+    pal_sqlite_head head;
+    pal_status status = head_find(conn, work->op->session, work->tenant, &head, err);
+
+    if (status != PAL_OK)
+        return status;
+    pal_id_to_text(work->op->session, id);
+    if (head.handle == 0 || head.state == PAL_SESSION_ERASED)
+        return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", id);
+    if (need == PAL_NEED_WRITABLE)
+        status = check_state(work, &head, id);
+    if (status == PAL_OK)
+        status = check_fence(conn, work, head.handle);
+    if (status == PAL_OK)
+        *out_head = head;
+    return status;
+}
+
+pal_status pal_sqlite_touch(pal_sql_conn *conn, const pal_work *work, int64_t handle)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_TOUCH);
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, work->now_ms);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+/* ---- Keys and aliases ---- */
+
+/* Aliases are kept in one column, each with a NUL behind it: no alias contains one. */
+static size_t aliases_size(const pal_session *session)
+{
+    size_t size = 0;
+
+    for (size_t i = 0; i < session->aliases_len; i++)
+        size += session->aliases[i].len + 1;
+    return size;
+}
+
+static pal_str aliases_join(const pal_session *session, char *out_bytes)
+{
+    char *at = out_bytes;
+
+    for (size_t i = 0; i < session->aliases_len; i++) {
+        memcpy(at, session->aliases[i].data, session->aliases[i].len);
+        at += session->aliases[i].len;
+        *at++ = 0;
+    }
+    return pal_str_make(out_bytes, (size_t)(at - out_bytes));
+}
+
+/* The active session that has a key or an alias; an expired one is moved to the trash first, and
+ * has it no longer. 0 in *out_holder where it is free. */
+static pal_status holder_of(pal_sql_conn *conn, const pal_work *work, pal_sql_id statement,
+        int64_t tenant, pal_str name, int64_t *out_holder, pal_id *out_id)
+{
+    pal_sql sql = pal_sql_start(conn, statement);
+    int64_t expires_at = 0;
+    pal_status status;
+
+    *out_holder = 0;
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_text(&sql, name);
+    if (pal_sql_row(&sql)) {
+        *out_holder = pal_sql_int(&sql, 0);
+        expires_at = pal_sql_int(&sql, 1);
+        *out_id = pal_sql_uuid(&sql, 2);
+    }
+    status = pal_sql_end(&sql, &work->op->error);
+    if (status != PAL_OK || expires_at == 0 || work->now_ms <= expires_at)
+        return status;
+    status = pal_sqlite_trash(conn, *out_holder, work->now_ms, &work->op->error);
+    *out_holder = 0;
+    return status;
+}
+
+static pal_status check_aliases_free(pal_sql_conn *conn, const pal_work *work, int64_t tenant,
+        const pal_session *session, int64_t own_handle)
+{
+    for (size_t i = 0; i < session->aliases_len; i++) {
+        int64_t holder;
+        pal_id id;
+        pal_status status = holder_of(conn, work, PAL_SQL_ALIAS_HOLDER, tenant,
+                session->aliases[i], &holder, &id);
+
+        if (status != PAL_OK)
+            return status;
+        if (holder != 0 && holder != own_handle)
+            return pal_error_set(&work->op->error, PAL_CONFLICT,
+                    "alias '%.*s' belongs to another session",
+                    (int)(session->aliases[i].len < 160 ? session->aliases[i].len : 160),
+                    session->aliases[i].data);
+    }
+    return PAL_OK;
+}
+
+static pal_status add_aliases(pal_sql_conn *conn, int64_t tenant, const pal_session *session,
+        int64_t handle, pal_error *err)
+{
+    for (size_t i = 0; i < session->aliases_len; i++) {
+        pal_sql sql = pal_sql_start(conn, PAL_SQL_ALIAS_ADD);
+        pal_status status;
+
+        pal_sql_bind_int(&sql, tenant);
+        pal_sql_bind_text(&sql, session->aliases[i]);
+        pal_sql_bind_int(&sql, handle);
+        status = pal_sql_run(&sql, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    return PAL_OK;
+}
+
+static pal_status key_conflict(const pal_work *work, pal_str key)
+{
+    return pal_error_set(&work->op->error, PAL_CONFLICT, "key '%.*s' belongs to another session",
+            (int)(key.len < 160 ? key.len : 160), key.data);
+}
+
+/* ---- Creating and forking ---- */
+
+static pal_status insert_session(pal_sql_conn *conn, pal_work *work, const pal_session *session,
+        pal_id id, int64_t tenant, int64_t parent, int64_t *out_handle)
+{
+    char aliases[PAL_ALIASES_MAX * 8];
+    size_t size = aliases_size(session);
+    char *bytes = size <= sizeof(aliases) ? aliases : pal_malloc(size);
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_SESSION_ADD);
+    pal_status status;
+
+    if (!bytes)
+        return pal_sql_failed(conn, SQLITE_NOMEM, &work->op->error);
+    pal_sql_bind_id(&sql, id);
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_int_or_null(&sql, session->expires_at);
+    pal_sql_bind_int_or_null(&sql, parent);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_mark);
+    pal_sql_bind_int(&sql, session->created_at ? session->created_at : work->now_ms);
+    pal_sql_bind_id(&sql, work->fork_parent);
+    pal_sql_bind_text(&sql, session->key);
+    pal_sql_bind_text(&sql, session->title);
+    pal_sql_bind_text(&sql, aliases_join(session, bytes));
+    pal_sql_bind_text(&sql, session->scope);
+    pal_sql_bind_text(&sql, session->metadata);
+    pal_sql_bind_text(&sql, session->extra);
+    status = pal_sql_run(&sql, &work->op->error);
+    *out_handle = sqlite3_last_insert_rowid(conn->db);
+    if (bytes != aliases)
+        pal_free(bytes);
+    return status;
+}
+
+static pal_status insert_head(pal_sql_conn *conn, pal_work *work, const pal_session *session,
+        int64_t tenant, int64_t handle)
+{
+    int64_t project, agent;
+    pal_status status = name_number(conn, session->project, &project, &work->op->error);
+    pal_sql sql;
+
+    if (status == PAL_OK)
+        status = name_number(conn, session->agent, &agent, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_HEAD_ADD);
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_int(&sql, PAL_SESSION_ACTIVE);
+    pal_sql_bind_int_or_null(&sql, project);
+    pal_sql_bind_int_or_null(&sql, agent);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
+    pal_sql_bind_int(&sql, work->now_ms);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+static pal_status check_id_free(pal_sql_conn *conn, const pal_work *work)
+{
+    pal_sql sql;
+    bool taken;
+    pal_status status;
+
+    if (pal_id_is_none(work->op->session))
+        return PAL_OK;
+    sql = pal_sql_start(conn, PAL_SQL_SESSION_UUID_TAKEN);
+    pal_sql_bind_id(&sql, work->op->session);
+    taken = pal_sql_row(&sql);
+    status = pal_sql_end(&sql, &work->op->error);
+    if (status == PAL_OK && taken)
+        status = pal_error_set(&work->op->error, PAL_CONFLICT, "that session id exists already");
+    return status;
+}
+
+static pal_status add_session(
+        pal_sql_conn *conn, pal_work *work, const pal_session *session, int64_t parent)
+{
+    pal_id id = pal_id_is_none(work->op->session) ? work->new_id : work->op->session;
+    int64_t tenant, handle, holder;
+    pal_id holder_id;
+    pal_status status = check_id_free(conn, work);
+
+    if (status == PAL_OK)
+        status = pal_sqlite_tenant(conn, work->tenant, false, &tenant, &work->op->error);
+    if (status == PAL_OK && tenant != 0 && session->key.len > 0) {
+        status = holder_of(conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, session->key, &holder,
+                &holder_id);
+        if (status == PAL_OK && holder != 0)
+            status = key_conflict(work, session->key);
+    }
+    if (status == PAL_OK && tenant != 0)
+        status = check_aliases_free(conn, work, tenant, session, 0);
+    if (status == PAL_OK && tenant == 0)
+        status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
+    if (status == PAL_OK)
+        status = insert_session(conn, work, session, id, tenant, parent, &handle);
+    if (status == PAL_OK)
+        status = insert_head(conn, work, session, tenant, handle);
+    if (status == PAL_OK)
+        status = add_aliases(conn, tenant, session, handle, &work->op->error);
+    if (status == PAL_OK)
+        work->op->session = id;
+    return status;
+}
+
+/* The active session that has the key already, for or_find. */
+static pal_status find_existing(pal_sql_conn *conn, pal_work *work, bool *out_found)
+{
+    pal_str key = work->op->u.create.session->key;
+    int64_t tenant, holder = 0;
+    pal_id id;
+    pal_status status = pal_sqlite_tenant(conn, work->tenant, false, &tenant, &work->op->error);
+
+    *out_found = false;
+    if (status != PAL_OK || tenant == 0 || key.len == 0)
+        return status;
+    status = holder_of(conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, key, &holder, &id);
+    if (status == PAL_OK && holder != 0) {
+        work->op->session = id;
+        *out_found = true;
+    }
+    return status;
+}
+
+pal_status pal_sqlite_create(pal_sql_conn *conn, pal_work *work)
+{
+    pal_op *op = work->op;
+    pal_status status = PAL_OK;
+
+    op->u.create.existing = false;
+    if (op->u.create.or_find)
+        status = find_existing(conn, work, &op->u.create.existing);
+    if (status == PAL_OK && !op->u.create.existing)
+        status = add_session(conn, work, op->u.create.session, 0);
+    return status;
+}
+
+pal_status pal_sqlite_fork(pal_sql_conn *conn, pal_work *work)
+{
+    pal_sqlite_head parent = {0};
+    pal_status status = PAL_OK;
+
+    if (!pal_id_is_none(work->fork_parent))
+        status = head_find(conn, work->fork_parent, work->tenant, &parent, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    /* An erased parent still serves the rows that its forks share. */
+    if (parent.last_seq < work->fork_seq)
+        return pal_error_set(&work->op->error, PAL_NOT_FOUND, "the session to fork is gone");
+    return add_session(conn, work, work->op->u.fork.session, parent.handle);
+}
+
+/* ---- Updating ---- */
+
+static pal_status set_text(
+        pal_sql_conn *conn, pal_work *work, pal_sql_id id, int64_t handle, pal_str text)
+{
+    pal_sql sql = pal_sql_start(conn, id);
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_text(&sql, text);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+static pal_status set_number(
+        pal_sql_conn *conn, pal_work *work, pal_sql_id id, int64_t handle, int64_t number)
+{
+    pal_sql sql = pal_sql_start(conn, id);
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int_or_null(&sql, number);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+static pal_status set_name(
+        pal_sql_conn *conn, pal_work *work, pal_sql_id id, int64_t handle, pal_str text)
+{
+    int64_t number;
+    pal_status status = name_number(conn, text, &number, &work->op->error);
+
+    return status == PAL_OK ? set_number(conn, work, id, handle, number) : status;
+}
+
+static pal_status set_aliases(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head,
+        const pal_session *session)
+{
+    size_t size = aliases_size(session);
+    char *bytes = pal_malloc(size + 1);
+    pal_status status;
+
+    if (!bytes)
+        return pal_sql_failed(conn, SQLITE_NOMEM, &work->op->error);
+    status = pal_sql_run_int(conn, PAL_SQL_ALIAS_CLEAR, head->handle, &work->op->error);
+    if (status == PAL_OK)
+        status = add_aliases(conn, head->tenant, session, head->handle, &work->op->error);
+    if (status == PAL_OK)
+        status = set_text(conn, work, PAL_SQL_SESSION_SET_ALIASES, head->handle,
+                aliases_join(session, bytes));
+    pal_free(bytes);
+    return status;
+}
+
+static pal_status check_update(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head)
+{
+    const pal_session *session = work->op->u.update.session;
+    uint32_t fields = work->op->u.update.fields;
+    pal_status status = PAL_OK;
+    int64_t holder;
+    pal_id id;
+
+    if ((fields & PAL_FIELD_KEY) && session->key.len > 0) {
+        status = holder_of(conn, work, PAL_SQL_SESSION_KEY_HOLDER, head->tenant, session->key,
+                &holder, &id);
+        if (status == PAL_OK && holder != 0 && holder != head->handle)
+            status = key_conflict(work, session->key);
+    }
+    if (status == PAL_OK && (fields & PAL_FIELD_ALIASES))
+        status = check_aliases_free(conn, work, head->tenant, session, head->handle);
+    return status;
+}
+
+static pal_status write_update(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head)
+{
+    const pal_session *session = work->op->u.update.session;
+    uint32_t fields = work->op->u.update.fields;
+    int64_t handle = head->handle;
+    pal_status status = PAL_OK;
+
+    if (fields & PAL_FIELD_TITLE)
+        status = set_text(conn, work, PAL_SQL_SESSION_SET_TITLE, handle, session->title);
+    if (status == PAL_OK && (fields & PAL_FIELD_METADATA))
+        status = set_text(conn, work, PAL_SQL_SESSION_SET_METADATA, handle, session->metadata);
+    if (status == PAL_OK && (fields & PAL_FIELD_SCOPE))
+        status = set_text(conn, work, PAL_SQL_SESSION_SET_SCOPE, handle, session->scope);
+    if (status == PAL_OK && (fields & PAL_FIELD_KEY))
+        status = set_text(conn, work, PAL_SQL_SESSION_SET_KEY, handle, session->key);
+    if (status == PAL_OK && (fields & PAL_FIELD_EXPIRES_AT))
+        status = set_number(conn, work, PAL_SQL_SESSION_SET_EXPIRY, handle, session->expires_at);
+    if (status == PAL_OK && (fields & PAL_FIELD_PROJECT))
+        status = set_name(conn, work, PAL_SQL_HEAD_PROJECT, handle, session->project);
+    if (status == PAL_OK && (fields & PAL_FIELD_AGENT))
+        status = set_name(conn, work, PAL_SQL_HEAD_AGENT, handle, session->agent);
+    if (status == PAL_OK && (fields & PAL_FIELD_ALIASES))
+        status = set_aliases(conn, work, head, session);
+    return status == PAL_OK ? pal_sqlite_touch(conn, work, handle) : status;
+}
+
+pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work)
+{
+    bool renews = (work->op->u.update.fields & PAL_FIELD_EXPIRES_AT) != 0;
+    char id[PAL_ID_TEXT_SIZE];
+    pal_sqlite_head head;
+    pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
+
+    if (status != PAL_OK)
+        return status;
+    /* An expired session can be given more time, until the sweep has moved it. */
+    if (renews)
+        head.expires_at = 0;
+    pal_id_to_text(work->op->session, id);
+    status = check_state(work, &head, id);
+    if (status == PAL_OK)
+        status = check_update(conn, work, &head);
+    if (status == PAL_OK)
+        status = write_update(conn, work, &head);
+    return status;
+}
+
+/* ---- Trash ---- */
+
+pal_status pal_sqlite_trash(pal_sql_conn *conn, int64_t handle, int64_t now_ms, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_STATE);
+    pal_status status;
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, PAL_SESSION_TRASH);
+    pal_sql_bind_int(&sql, now_ms);
+    status = pal_sql_run(&sql, err);
+    if (status == PAL_OK) {
+        sql = pal_sql_start(conn, PAL_SQL_SESSION_TRASH);
+        pal_sql_bind_int(&sql, handle);
+        pal_sql_bind_int(&sql, now_ms);
+        status = pal_sql_run(&sql, err);
+    }
+    if (status == PAL_OK)
+        status = pal_sql_run_int(conn, PAL_SQL_ALIAS_CLEAR, handle, err);
+    return status;
+}
+
+pal_status pal_sqlite_delete(pal_sql_conn *conn, pal_work *work)
+{
+    pal_sqlite_head head;
+    pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
+
+    if (status != PAL_OK)
+        return status;
+    if (head.state == PAL_SESSION_TRASH)
+        return pal_error_set(&work->op->error, PAL_CONFLICT, "the session is in the trash already");
+    return pal_sqlite_trash(conn, head.handle, work->now_ms, &work->op->error);
+}
+
+/* The next alias of a joined list; false at its end. */
+static bool next_alias(pal_str *joined, pal_str *out_alias)
+{
+    const char *end;
+
+    if (joined->len == 0 || !(end = memchr(joined->data, 0, joined->len)))
+        return false;
+    *out_alias = pal_str_make(joined->data, (size_t)(end - joined->data));
+    joined->data = end + 1;
+    joined->len -= out_alias->len + 1;
+    return true;
+}
+
+/* Keeps those aliases that are still free, and enters them into the index again. */
+static pal_status restore_aliases(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head,
+        pal_str joined, char *kept, size_t *out_kept_len)
+{
+    pal_str alias;
+
+    *out_kept_len = 0;
+    while (next_alias(&joined, &alias)) {
+        pal_session one = {.aliases = &alias, .aliases_len = 1};
+        int64_t holder;
+        pal_id id;
+        pal_status status = holder_of(
+                conn, work, PAL_SQL_ALIAS_HOLDER, head->tenant, alias, &holder, &id);
+
+        if (status == PAL_OK && holder != 0)
+            continue;
+        if (status == PAL_OK)
+            status = add_aliases(conn, head->tenant, &one, head->handle, &work->op->error);
+        if (status != PAL_OK)
+            return status;
+        *out_kept_len += aliases_join(&one, kept + *out_kept_len).len;
+    }
+    return PAL_OK;
+}
+
+static pal_status write_restore(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head,
+        pal_str joined, char *kept)
+{
+    bool expired = head->expires_at != 0 && work->now_ms > head->expires_at;
+    size_t kept_len;
+    pal_sql sql;
+    pal_status status = pal_sql_run_int(
+            conn, PAL_SQL_ALIAS_CLEAR, head->handle, &work->op->error);
+
+    if (status == PAL_OK)
+        status = restore_aliases(conn, work, head, joined, kept, &kept_len);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_SESSION_RESTORE);
+    pal_sql_bind_int(&sql, head->handle);
+    pal_sql_bind_text(&sql, pal_str_make(kept, kept_len));
+    pal_sql_bind_int_or_null(&sql, expired ? 0 : head->expires_at);
+    status = pal_sql_run(&sql, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_HEAD_STATE);
+    pal_sql_bind_int(&sql, head->handle);
+    pal_sql_bind_int(&sql, PAL_SESSION_ACTIVE);
+    pal_sql_bind_int(&sql, work->now_ms);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+static bool can_restore(const pal_work *work, const pal_sqlite_head *head)
+{
+    bool expired = head->expires_at != 0 && work->now_ms > head->expires_at;
+
+    return head->state == PAL_SESSION_TRASH || (head->state == PAL_SESSION_ACTIVE && expired);
+}
+
+pal_status pal_sqlite_restore(pal_sql_conn *conn, pal_work *work)
+{
+    char *copy = NULL;
+    int64_t holder = 0;
+    size_t key_len = 0, len = 0;
+    pal_sqlite_head head;
+    pal_sql sql;
+    pal_id id;
+    pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
+
+    if (status != PAL_OK)
+        return status;
+    if (!can_restore(work, &head))
+        return pal_error_set(&work->op->error, PAL_CONFLICT, "the session is not in the trash");
+    sql = pal_sql_start(conn, PAL_SQL_SESSION_NAMES);
+    pal_sql_bind_int(&sql, head.handle);
+    if (pal_sql_row(&sql)) {
+        pal_str key = pal_sql_text(&sql, 0), joined = pal_sql_text(&sql, 1);
+
+        key_len = key.len;
+        len = joined.len;
+        /* Key, aliases, and room for the aliases that are kept. */
+        copy = pal_malloc(key_len + 2 * len + 1);
+        if (copy && key_len > 0)
+            memcpy(copy, key.data, key_len);
+        if (copy && len > 0)
+            memcpy(copy + key_len, joined.data, len);
+    }
+    status = pal_sql_end(&sql, &work->op->error);
+    if (status == PAL_OK && !copy)
+        status = pal_sql_failed(conn, SQLITE_NOMEM, &work->op->error);
+    if (status == PAL_OK && key_len > 0)
+        status = holder_of(conn, work, PAL_SQL_SESSION_KEY_HOLDER, head.tenant,
+                pal_str_make(copy, key_len), &holder, &id);
+    if (status == PAL_OK && holder != 0 && holder != head.handle)
+        status = key_conflict(work, pal_str_make(copy, key_len));
+    if (status == PAL_OK)
+        status = write_restore(conn, work, &head, pal_str_make(copy + key_len, len),
+                copy + key_len + len);
+    pal_free(copy);
+    return status;
+}

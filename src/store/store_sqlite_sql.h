@@ -1,0 +1,295 @@
+/* store_sqlite_sql.h - connections and prepared statements.
+ *
+ * A statement is used like this; every step may fail, and only the end is checked:
+ *
+ *     pal_sql sql = pal_sql_start(conn, PAL_SQL_TENANT_FIND);
+ *     pal_sql_bind_text(&sql, name);
+ *     if (pal_sql_row(&sql))
+ *         id = pal_sql_int(&sql, 0);
+ *     return pal_sql_end(&sql, err); */
+#ifndef PAL_STORE_SQLITE_SQL_H
+#define PAL_STORE_SQLITE_SQL_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "palaver/error.h"
+#include "palaver/id.h"
+#include "palaver/str.h"
+
+#define PAL_SQL_ROW_COLUMNS "m.seq, m.id, m.role, m.flags, m.tokens, m.created_at, m.client_id, m.body"
+
+#define PAL_SQL_SESSION_COLUMNS                                                                    \
+    "s.id, s.uuid, h.state, coalesce(s.key, s.kept_key), s.aliases, s.title, p.text, a.text, "     \
+    "s.scope, s.metadata, s.extra, s.parent_uuid, s.fork_seq, s.fork_mark, h.last_seq, "           \
+    "h.mark_number, h.tokens, h.bytes, s.created_at, h.updated_at, s.expires_at, s.deleted_at, "   \
+    "t.name"
+
+#define PAL_SQL_SESSION_JOINS                                                                      \
+    " JOIN head h ON h.session = s.id JOIN tenant t ON t.id = s.tenant"                            \
+    " LEFT JOIN name p ON p.id = h.project LEFT JOIN name a ON a.id = h.agent "
+
+#define PAL_SQL_HEAD_COLUMNS                                                                       \
+    "s.id, s.tenant, h.state, h.last_seq, h.mark_number, s.expires_at, s.parent, s.fork_seq"
+
+#define PAL_SQL_MARK_COLUMNS "number, kind, seq, through_seq, target, created_at, body"
+
+/* Every statement, by name. */
+#define PAL_SQL_STATEMENTS(X)                                                                      \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
+    X(COMMIT, "COMMIT")                                                                            \
+    X(ROLLBACK, "ROLLBACK")                                                                        \
+    X(TENANT_FIND, "SELECT id FROM tenant WHERE name = ?1")                                        \
+    X(TENANT_ADD, "INSERT INTO tenant(name) VALUES (?1)")                                          \
+    X(NAME_FIND, "SELECT id FROM name WHERE text = ?1")                                            \
+    X(NAME_ADD, "INSERT INTO name(text) VALUES (?1)")                                              \
+    /* Sessions. */                                                                                \
+    X(HEAD_GET,                                                                                    \
+            "SELECT " PAL_SQL_HEAD_COLUMNS " FROM session s JOIN head h ON h.session = s.id"       \
+            " JOIN tenant t ON t.id = s.tenant WHERE s.uuid = ?1 AND t.name = ?2")                 \
+    X(HEAD_GET_BY_HANDLE,                                                                          \
+            "SELECT " PAL_SQL_HEAD_COLUMNS " FROM session s JOIN head h ON h.session = s.id"       \
+            " WHERE s.id = ?1")                                                                    \
+    X(HEAD_ADD,                                                                                    \
+            "INSERT INTO head(session, tenant, state, project, agent, last_seq, mark_number,"      \
+            " tokens, bytes, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, 0, ?7)")            \
+    X(HEAD_TOUCH, "UPDATE head SET updated_at = ?2 WHERE session = ?1")                            \
+    X(HEAD_STATE, "UPDATE head SET state = ?2, updated_at = ?3 WHERE session = ?1")                \
+    X(HEAD_APPENDED,                                                                               \
+            "UPDATE head SET last_seq = ?2, tokens = tokens + ?3, bytes = bytes + ?4,"             \
+            " updated_at = ?5 WHERE session = ?1")                                                 \
+    X(HEAD_MARKED, "UPDATE head SET mark_number = ?2, updated_at = ?3 WHERE session = ?1")         \
+    X(HEAD_PROJECT, "UPDATE head SET project = ?2 WHERE session = ?1")                             \
+    X(HEAD_AGENT, "UPDATE head SET agent = ?2 WHERE session = ?1")                                 \
+    X(HEAD_ERASED,                                                                                 \
+            "UPDATE head SET state = 4, project = NULL, agent = NULL, last_seq = ?2, tokens = 0,"  \
+            " bytes = 0 WHERE session = ?1")                                                       \
+    X(HEAD_DROP, "DELETE FROM head WHERE session = ?1")                                            \
+    X(SESSION_ADD,                                                                                 \
+            "INSERT INTO session(uuid, tenant, expires_at, parent, fork_seq, fork_mark,"           \
+            " created_at, parent_uuid, key, title, aliases, scope, metadata, extra)"               \
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")               \
+    X(SESSION_UUID_TAKEN, "SELECT 1 FROM session WHERE uuid = ?1")                                 \
+    X(SESSION_BY_ID,                                                                               \
+            "SELECT " PAL_SQL_SESSION_COLUMNS " FROM session s" PAL_SQL_SESSION_JOINS              \
+            "WHERE s.uuid = ?1 AND t.name = ?2")                                                   \
+    X(SESSION_BY_KEY,                                                                              \
+            "SELECT " PAL_SQL_SESSION_COLUMNS " FROM session s" PAL_SQL_SESSION_JOINS              \
+            "WHERE s.key = ?1 AND s.tenant = (SELECT id FROM tenant WHERE name = ?2)")             \
+    X(SESSION_BY_ALIAS,                                                                            \
+            "SELECT " PAL_SQL_SESSION_COLUMNS                                                      \
+            " FROM alias l JOIN session s ON s.id = l.session" PAL_SQL_SESSION_JOINS               \
+            "WHERE l.alias = ?1 AND l.tenant = (SELECT id FROM tenant WHERE name = ?2)")           \
+    X(SESSION_BY_HANDLE,                                                                           \
+            "SELECT " PAL_SQL_SESSION_COLUMNS " FROM session s" PAL_SQL_SESSION_JOINS              \
+            "WHERE s.id = ?1")                                                                     \
+    X(SESSION_KEY_HOLDER,                                                                          \
+            "SELECT id, expires_at, uuid FROM session WHERE tenant = ?1 AND key = ?2")             \
+    X(SESSION_TRASH,                                                                               \
+            "UPDATE session SET deleted_at = ?2, kept_key = key, key = NULL WHERE id = ?1")        \
+    X(SESSION_RESTORE,                                                                             \
+            "UPDATE session SET deleted_at = NULL, key = coalesce(key, kept_key),"                 \
+            " kept_key = NULL, aliases = ?2, expires_at = ?3 WHERE id = ?1")                       \
+    X(SESSION_NAMES, "SELECT coalesce(key, kept_key), aliases FROM session WHERE id = ?1")         \
+    X(SESSION_ERASED,                                                                              \
+            "UPDATE session SET key = NULL, kept_key = NULL, title = NULL, aliases = NULL,"        \
+            " scope = NULL, metadata = NULL, extra = NULL, expires_at = NULL, deleted_at = NULL"   \
+            " WHERE id = ?1")                                                                      \
+    X(SESSION_DROP, "DELETE FROM session WHERE id = ?1")                                           \
+    X(SESSION_SET_TITLE, "UPDATE session SET title = ?2 WHERE id = ?1")                            \
+    X(SESSION_SET_METADATA, "UPDATE session SET metadata = ?2 WHERE id = ?1")                      \
+    X(SESSION_SET_SCOPE, "UPDATE session SET scope = ?2 WHERE id = ?1")                            \
+    X(SESSION_SET_KEY, "UPDATE session SET key = ?2 WHERE id = ?1")                                \
+    X(SESSION_SET_ALIASES, "UPDATE session SET aliases = ?2 WHERE id = ?1")                        \
+    X(SESSION_SET_EXPIRY, "UPDATE session SET expires_at = ?2 WHERE id = ?1")                      \
+    X(SESSION_SHARED, "SELECT max(fork_seq) FROM session WHERE parent = ?1")                       \
+    X(SESSION_EXPIRED,                                                                             \
+            "SELECT s.id FROM session s JOIN head h ON h.session = s.id"                           \
+            " WHERE s.expires_at < ?1 AND h.state = 1 ORDER BY s.expires_at LIMIT 1")              \
+    X(SESSION_STALE,                                                                               \
+            "SELECT s.id FROM session s JOIN head h ON h.session = s.id"                           \
+            " WHERE s.deleted_at < ?1 AND h.state = 2 ORDER BY s.deleted_at LIMIT 1")              \
+    X(LIST_RECENT,                                                                                 \
+            "SELECT session FROM head WHERE tenant = ?1 AND state = ?2"                            \
+            " AND (updated_at, session) < (?3, ?4) AND updated_at >= ?5"                           \
+            " ORDER BY updated_at DESC, session DESC")                                             \
+    X(LIST_PROJECT,                                                                                \
+            "SELECT session FROM head WHERE tenant = ?1 AND state = ?2 AND project = ?6"           \
+            " AND (updated_at, session) < (?3, ?4) AND updated_at >= ?5"                           \
+            " ORDER BY updated_at DESC, session DESC")                                             \
+    X(LIST_AGENT,                                                                                  \
+            "SELECT session FROM head WHERE tenant = ?1 AND state = ?2 AND agent = ?6"             \
+            " AND (updated_at, session) < (?3, ?4) AND updated_at >= ?5"                           \
+            " ORDER BY updated_at DESC, session DESC")                                             \
+    X(ALIAS_HOLDER,                                                                                \
+            "SELECT s.id, s.expires_at, s.uuid FROM alias l JOIN session s ON s.id = l.session"    \
+            " WHERE l.tenant = ?1 AND l.alias = ?2")                                               \
+    X(ALIAS_ADD, "INSERT INTO alias(tenant, alias, session) VALUES (?1, ?2, ?3)")                  \
+    X(ALIAS_CLEAR, "DELETE FROM alias WHERE session = ?1")                                         \
+    /* What a session holds. */                                                                    \
+    X(MESSAGE_ADD,                                                                                 \
+            "INSERT INTO message(session, seq, id, role, flags, tokens, created_at, client_id,"    \
+            " body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")                                  \
+    X(MESSAGE_BY_CLIENT,                                                                           \
+            "SELECT " PAL_SQL_ROW_COLUMNS " FROM message m WHERE m.session = ?1"                   \
+            " AND m.client_id = ?2")                                                               \
+    X(MESSAGE_BY_ID,                                                                               \
+            "SELECT " PAL_SQL_ROW_COLUMNS ", s.uuid FROM message m"                                \
+            " JOIN session s ON s.id = m.session JOIN head h ON h.session = s.id"                  \
+            " JOIN tenant t ON t.id = s.tenant"                                                    \
+            " WHERE m.id = ?1 AND t.name = ?2 AND h.state != 4")                                   \
+    X(MESSAGE_UP,                                                                                  \
+            "SELECT " PAL_SQL_ROW_COLUMNS " FROM message m WHERE m.session = ?1"                   \
+            " AND m.seq BETWEEN ?2 AND ?3 ORDER BY m.seq")                                         \
+    X(MESSAGE_DOWN,                                                                                \
+            "SELECT " PAL_SQL_ROW_COLUMNS " FROM message m WHERE m.session = ?1"                   \
+            " AND m.seq BETWEEN ?2 AND ?3 ORDER BY m.seq DESC")                                    \
+    X(MESSAGE_DROP, "DELETE FROM message WHERE session = ?1 AND seq > ?2")                         \
+    X(MARK_ADD,                                                                                    \
+            "INSERT INTO mark(session, number, kind, seq, through_seq, target, created_at, body)"  \
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                            \
+    X(MARK_LIST,                                                                                   \
+            "SELECT " PAL_SQL_MARK_COLUMNS " FROM mark WHERE session = ?1 AND number <= ?2"        \
+            " ORDER BY number")                                                                    \
+    X(MARK_DROP,                                                                                   \
+            "DELETE FROM mark WHERE session = ?1"                                                  \
+            " AND (seq > ?2 OR ?2 = 0 OR (kind IN (1, 2) AND through_seq >= ?2))")                 \
+    X(BLOB_FIND, "SELECT id FROM blob WHERE tenant = ?1 AND hash = ?2")                            \
+    X(BLOB_ADD,                                                                                    \
+            "INSERT INTO blob(tenant, hash, media_type, size, created_at)"                         \
+            " VALUES (?1, ?2, ?3, ?4, ?5)")                                                        \
+    X(BLOB_DATA_ADD, "INSERT INTO blob_data(blob, data) VALUES (?1, ?2)")                          \
+    X(BLOB_REF_ADD, "INSERT OR IGNORE INTO blob_ref(blob, session, seq) VALUES (?1, ?2, ?3)")      \
+    X(BLOB_GET,                                                                                    \
+            "SELECT b.media_type, d.data FROM blob b JOIN blob_data d ON d.blob = b.id"            \
+            " WHERE b.tenant = (SELECT id FROM tenant WHERE name = ?1) AND b.hash = ?2")           \
+    X(BLOB_DROP_SESSION,                                                                           \
+            "DELETE FROM blob WHERE id IN"                                                         \
+            " (SELECT blob FROM blob_ref WHERE session = ?1 AND seq > ?2)"                         \
+            " AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.blob = blob.id"                     \
+            " AND NOT (r.session = ?1 AND r.seq > ?2))")                                           \
+    X(BLOB_REF_DROP, "DELETE FROM blob_ref WHERE session = ?1 AND seq > ?2")                       \
+    X(BLOB_DROP_UNUSED,                                                                            \
+            "DELETE FROM blob WHERE created_at < ?1"                                               \
+            " AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.blob = blob.id)")                   \
+    X(BLOB_DATA_DROP, "DELETE FROM blob_data WHERE blob NOT IN (SELECT id FROM blob)")             \
+    /* What turns need. */                                                                         \
+    X(INBOX_BY_CLIENT,                                                                             \
+            "SELECT uuid, delivery, body, created_at FROM inbox"                                   \
+            " WHERE session = ?1 AND client_id = ?2")                                              \
+    X(INBOX_COUNT, "SELECT count(*) FROM inbox WHERE session = ?1")                                \
+    X(INBOX_ADD,                                                                                   \
+            "INSERT INTO inbox(uuid, session, created_at, client_id, delivery, body)"              \
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                                    \
+    X(INBOX_LIST,                                                                                  \
+            "SELECT uuid, client_id, delivery, body, created_at FROM inbox"                        \
+            " WHERE session = ?1 ORDER BY id")                                                     \
+    X(INBOX_DROP, "DELETE FROM inbox WHERE session = ?1 AND uuid = ?2")                            \
+    X(INBOX_CLEAR, "DELETE FROM inbox WHERE session = ?1")                                         \
+    X(LEASE_GET, "SELECT owner, fence, expires_at FROM lease WHERE session = ?1")                  \
+    X(LEASE_SET,                                                                                   \
+            "INSERT INTO lease(session, owner, fence, expires_at) VALUES (?1, ?2, ?3, ?4)"         \
+            " ON CONFLICT(session) DO UPDATE SET owner = excluded.owner,"                          \
+            " fence = excluded.fence, expires_at = excluded.expires_at")                           \
+    X(LEASE_CLEAR, "DELETE FROM lease WHERE session = ?1")                                         \
+    X(LEDGER_FIND, "SELECT 1 FROM ledger WHERE tenant = ?1 AND request_id = ?2")                   \
+    X(LEDGER_ADD,                                                                                  \
+            "INSERT INTO ledger(tenant, session, created_at, input, cache_read, cache_write,"      \
+            " output, reasoning, cost_micros, request_id, turn_id, purpose, provider, model,"      \
+            " price_version)"                                                                      \
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)")          \
+    X(LEDGER_SUM,                                                                                  \
+            "SELECT count(*), sum(input), sum(cache_read), sum(cache_write), sum(output),"         \
+            " sum(reasoning), sum(cost_micros) FROM ledger"                                        \
+            " WHERE tenant = (SELECT id FROM tenant WHERE name = ?1)"                              \
+            " AND created_at >= ?2 AND created_at < ?3")                                           \
+    X(LEDGER_SUM_SESSION,                                                                          \
+            "SELECT count(*), sum(input), sum(cache_read), sum(cache_write), sum(output),"         \
+            " sum(reasoning), sum(cost_micros) FROM ledger"                                        \
+            " WHERE session = ?4 AND tenant = (SELECT id FROM tenant WHERE name = ?1)"             \
+            " AND created_at >= ?2 AND created_at < ?3")                                           \
+    X(LEDGER_ERASE,                                                                                \
+            "UPDATE ledger SET session = NULL, turn_id = NULL, request_id = NULL"                  \
+            " WHERE session = ?1")                                                                 \
+    /* Looking after it. */                                                                        \
+    X(STAT_STATES, "SELECT state, count(*), sum(bytes) FROM head GROUP BY state")                  \
+    X(STAT_MESSAGES, "SELECT count(*) FROM message")                                               \
+    X(STAT_BLOBS, "SELECT count(*), sum(size) FROM blob")                                          \
+    X(STAT_TENANTS, "SELECT count(*) FROM tenant")                                                 \
+    X(CHECK_SESSIONS, "SELECT id, uuid FROM session WHERE id > ?1 ORDER BY id LIMIT 1")            \
+    X(CHECK_TOTAL, "SELECT max(id) FROM session")                                                  \
+    X(CHECK_COUNTS, "SELECT tokens, bytes FROM head WHERE session = ?1")                           \
+    X(CHECK_ORPHANS,                                                                               \
+            "SELECT count(*) FROM message m"                                                       \
+            " WHERE NOT EXISTS (SELECT 1 FROM session s WHERE s.id = m.session)")                  \
+    X(CHECK_ADD_HEAD,                                                                              \
+            "INSERT INTO head SELECT id, tenant, 3, NULL, NULL, 0, 0, 0, 0, created_at"            \
+            " FROM session WHERE id = ?1")                                                         \
+    X(CHECK_BLOBS, "SELECT b.id, b.hash, d.data FROM blob b LEFT JOIN blob_data d"                 \
+            " ON d.blob = b.id WHERE b.id > ?1 ORDER BY b.id LIMIT 1")                             \
+    X(CHECK_FIX_HEAD,                                                                              \
+            "UPDATE head SET last_seq = ?2, tokens = ?3, bytes = ?4, mark_number ="                \
+            " (SELECT coalesce(max(number), 0) FROM mark WHERE session = ?1) WHERE session = ?1")  \
+    X(CHECK_MARKS, "SELECT coalesce(max(number), 0), count(*) FROM mark WHERE session = ?1")       \
+    X(CHECK_QUARANTINE, "UPDATE head SET state = 3 WHERE session = ?1")
+
+typedef enum pal_sql_id {
+#define PAL_SQL_ENUM(name, text) PAL_SQL_##name,
+    PAL_SQL_STATEMENTS(PAL_SQL_ENUM)
+#undef PAL_SQL_ENUM
+    PAL_SQL_COUNT
+} pal_sql_id;
+
+typedef struct pal_sql_conn {
+    sqlite3 *db;
+    sqlite3_stmt *statements[PAL_SQL_COUNT]; /* prepared when first used */
+    const char *path;                        /* for messages; borrowed */
+    uint32_t busy_timeout_ms;
+    int64_t busy_since_us;
+    bool failed; /* SQLite itself failed since this was last cleared: what was written is void */
+} pal_sql_conn;
+
+typedef struct pal_sql {
+    pal_sql_conn *conn;
+    sqlite3_stmt *stmt;
+    int next; /* number of the next parameter */
+    int code; /* of the last call that failed, else SQLITE_OK */
+} pal_sql;
+
+/* Finalises the statements and closes. Accepts one that never opened. */
+void pal_sql_close(pal_sql_conn *conn);
+
+/* Waits for other processes with growing, random pauses, up to busy_timeout_ms. */
+void pal_sql_set_busy_handler(pal_sql_conn *conn, uint32_t busy_timeout_ms);
+
+pal_sql pal_sql_start(pal_sql_conn *conn, pal_sql_id id);
+void pal_sql_bind_int(pal_sql *sql, int64_t number);
+void pal_sql_bind_int_or_null(pal_sql *sql, int64_t number); /* NULL for 0 */
+void pal_sql_bind_text(pal_sql *sql, pal_str text);          /* NULL for the empty one */
+void pal_sql_bind_blob(pal_sql *sql, pal_str data);
+void pal_sql_bind_id(pal_sql *sql, pal_id id); /* NULL for none */
+
+/* True when there is a row to look at. */
+bool pal_sql_row(pal_sql *sql);
+int64_t pal_sql_int(pal_sql *sql, int column);
+/* Text or blob, borrowed until the next row. No memory shows in sql->code at once. */
+pal_str pal_sql_text(pal_sql *sql, int column);
+pal_id pal_sql_uuid(pal_sql *sql, int column);
+
+/* Releases the statement; the failure of any step before, or PAL_OK. */
+PAL_CHECKED pal_status pal_sql_end(pal_sql *sql, pal_error *err);
+/* Runs a statement that returns nothing, and ends it. */
+PAL_CHECKED pal_status pal_sql_run(pal_sql *sql, pal_error *err);
+
+/* A statement with one integer parameter that returns nothing. */
+PAL_CHECKED pal_status pal_sql_run_int(
+        pal_sql_conn *conn, pal_sql_id id, int64_t number, pal_error *err);
+
+/* Runs plain SQL text that is not worth preparing. */
+PAL_CHECKED pal_status pal_sql_exec(pal_sql_conn *conn, const char *text, pal_error *err);
+
+/* Says what SQLite's code means to a caller. */
+pal_status pal_sql_failed(pal_sql_conn *conn, int code, pal_error *err);
+
+#endif

@@ -1,0 +1,157 @@
+/* store_trace.c - a backend that wraps any other and tells what was called, how long it took and
+ * how it ended. For operators who want to know where the time goes, and for tests. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "store/store_backend.h"
+
+typedef struct tracer {
+    pal_engine engine;
+    pal_engine *inner;
+    pal_store_trace trace;
+    void *user;
+    pal_store_backend table; /* ours, with the inner one's scheme */
+} tracer;
+
+static pal_engine *inner_of(pal_engine *engine)
+{
+    return ((tracer *)engine)->inner;
+}
+
+static pal_status told(
+        pal_engine *engine, const char *call, size_t ops, int64_t started_us, pal_status status)
+{
+    tracer *self = (tracer *)engine;
+
+    self->trace(call, ops, pal_clock_monotonic_us() - started_us, status, self->user);
+    return status;
+}
+
+/* One call of the inner backend, told under the callback's own name. */
+#define TRACED(call, ...)                                                                          \
+    int64_t started_us = pal_clock_monotonic_us();                                                 \
+    pal_engine *inner = inner_of(engine);                                                          \
+    return told(engine, #call, 0, started_us, inner->backend->call(inner, __VA_ARGS__))
+
+static void trace_close(pal_engine *engine)
+{
+    pal_engine *inner = inner_of(engine);
+    int64_t started_us = pal_clock_monotonic_us();
+
+    inner->backend->close(inner);
+    told(engine, "close", 0, started_us, PAL_OK);
+    pal_free(engine);
+}
+
+static void trace_apply(pal_engine *engine, pal_work *works, size_t works_len)
+{
+    pal_engine *inner = inner_of(engine);
+    int64_t started_us = pal_clock_monotonic_us();
+    pal_status first_failure = PAL_OK;
+
+    inner->backend->apply(inner, works, works_len);
+    for (size_t i = 0; i < works_len && first_failure == PAL_OK; i++)
+        first_failure = works[i].op->status;
+    told(engine, "apply", works_len, started_us, first_failure);
+}
+
+static pal_status trace_session_find(pal_engine *engine, pal_str tenant, pal_find_by by,
+        pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err)
+{
+    TRACED(session_find, tenant, by, name, arena, out_row, err);
+}
+
+static pal_status trace_session_list(pal_engine *engine, const pal_session_query *query,
+        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        size_t rows_max, size_t *out_len, pal_error *err)
+{
+    TRACED(session_list, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err);
+}
+
+static pal_status trace_row_scan(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
+        void *user, pal_error *err)
+{
+    TRACED(row_scan, scan, sink, user, err);
+}
+
+static pal_status trace_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
+        pal_row *out_row, pal_id *out_session, pal_error *err)
+{
+    TRACED(row_find, tenant, id, arena, out_row, out_session, err);
+}
+
+static pal_status trace_mark_list(pal_engine *engine, uint64_t handle, uint64_t number_max,
+        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    TRACED(mark_list, handle, number_max, arena, out_marks, out_len, err);
+}
+
+static pal_status trace_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
+        pal_inbox_item **out_items, size_t *out_len, pal_error *err)
+{
+    TRACED(inbox_list, handle, arena, out_items, out_len, err);
+}
+
+static pal_status trace_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
+        pal_lease *out_lease, pal_error *err)
+{
+    TRACED(lease_find, handle, arena, out_lease, err);
+}
+
+static pal_status trace_ledger_sum(pal_engine *engine, pal_str tenant, uint64_t handle,
+        int64_t from, int64_t to, pal_ledger_sum *out_sum, pal_error *err)
+{
+    TRACED(ledger_sum, tenant, handle, from, to, out_sum, err);
+}
+
+static pal_status trace_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
+{
+    TRACED(blob_get, tenant, hash, arena, out_media_type, out_data, err);
+}
+
+static pal_status trace_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)
+{
+    TRACED(stat, out_stats, err);
+}
+
+static pal_status trace_check(pal_engine *engine, bool repair, pal_row_check row_check,
+        pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
+{
+    TRACED(check, repair, row_check, sink, progress, user, err);
+}
+
+static const pal_store_backend trace_table = {
+        .close = trace_close,
+        .apply = trace_apply,
+        .session_find = trace_session_find,
+        .session_list = trace_session_list,
+        .row_scan = trace_row_scan,
+        .row_find = trace_row_find,
+        .mark_list = trace_mark_list,
+        .inbox_list = trace_inbox_list,
+        .lease_find = trace_lease_find,
+        .ledger_sum = trace_ledger_sum,
+        .blob_get = trace_blob_get,
+        .stat = trace_stat,
+        .check = trace_check,
+};
+
+pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *options,
+        pal_engine **out_engine, pal_error *err)
+{
+    tracer *self = pal_calloc(1, sizeof(*self));
+
+    if (!self)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to trace the store");
+    self->table = trace_table;
+    self->table.scheme = inner->backend->scheme;
+    self->table.direct = inner->backend->direct;
+    if (!inner->backend->check)
+        self->table.check = NULL;
+    self->engine.backend = &self->table;
+    self->inner = inner;
+    self->trace = options->trace;
+    self->user = options->trace_user;
+    *out_engine = &self->engine;
+    return PAL_OK;
+}

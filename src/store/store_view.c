@@ -1,0 +1,530 @@
+/* store_view.c - what a session shows.
+ *
+ * A session's seqs run through all of its ancestry: rows 1..fork_seq are the parent's (or its
+ * parent's), rows fork_seq+1.. its own. A rewind or reset hides the seqs from its own `seq` + 1 to
+ * the newest at that time, and may reach down into shared rows. So a view is: the chain of owners,
+ * each for a range of seqs, less the hidden spans gathered on the way up.
+ *
+ * What a fork sees of its parent is frozen: rows never change, and of the parent's marks only those
+ * count that it had when the fork was made (fork_mark) and that are older than the row at which it
+ * was made.
+ *
+ * The pieces are read one after the other, not in one snapshot. That is safe because rows and marks
+ * are only added: whatever comes after the session's own record was read has larger numbers. */
+#include "store/store_view.h"
+
+#include "base/clock.h"
+#include "dialect/dialect_native.h"
+#include "palaver/limits.h"
+#include "store/store_marks.h"
+
+pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
+        pal_session_row *out_row, pal_error *err)
+{
+    pal_str name = pal_str_make((const char *)id.bytes, sizeof(id.bytes));
+    pal_session_row row;
+    pal_status status = engine->backend->session_find(
+            engine, tenant, PAL_FIND_ID, name, arena, &row, err);
+
+    if (status == PAL_NOT_FOUND || (status == PAL_OK && row.session.state == PAL_SESSION_ERASED)) {
+        char text[PAL_ID_TEXT_SIZE];
+
+        pal_id_to_text(id, text);
+        return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", text);
+    }
+    if (status != PAL_OK)
+        return status;
+    if (row.session.state == PAL_SESSION_ACTIVE && row.session.expires_at != 0 &&
+            pal_clock_now_ms() > row.session.expires_at)
+        row.session.state = PAL_SESSION_TRASH;
+    *out_row = row;
+    return PAL_OK;
+}
+
+/* ---- The chain of owners ---- */
+
+/* Where a walk up the ancestry stands: `row` owns the seqs row.fork_seq + 1 to `last_seq`. */
+typedef struct level {
+    pal_session_row row;
+    uint64_t last_seq;   /* of its rows that are seen from below */
+    uint64_t below_seq;  /* marks made before this row was appended count */
+    uint64_t number_max; /* marks up to this one count */
+} level;
+
+static level level_start(const pal_session_row *session)
+{
+    level start = {.row = *session,
+            .last_seq = session->session.last_seq,
+            .below_seq = UINT64_MAX,
+            .number_max = UINT64_MAX};
+    return start;
+}
+
+/* Moves to the parent; only where there is one. */
+static pal_status level_up(pal_engine *engine, level *at, pal_arena *arena, pal_error *err)
+{
+    pal_id parent = at->row.session.parent_id;
+    level up = {.last_seq = at->row.session.fork_seq,
+            .below_seq = at->row.session.fork_seq,
+            .number_max = at->row.fork_mark};
+    pal_str name = pal_str_make((const char *)parent.bytes, sizeof(parent.bytes));
+    pal_status status = engine->backend->session_find(
+            engine, at->row.session.tenant, PAL_FIND_ID, name, arena, &up.row, err);
+
+    if (status == PAL_NOT_FOUND) {
+        char text[PAL_ID_TEXT_SIZE];
+
+        pal_id_to_text(at->row.session.id, text);
+        return pal_error_set(err, PAL_CORRUPT, "the parent of session '%s' is missing", text);
+    }
+    if (status != PAL_OK)
+        return status;
+    if (at->last_seq < up.last_seq)
+        up.last_seq = at->last_seq;
+    *at = up;
+    return PAL_OK;
+}
+
+static bool level_is_root(const level *at)
+{
+    return pal_id_is_none(at->row.session.parent_id);
+}
+
+/* ---- Hidden spans ---- */
+
+typedef struct spans {
+    pal_span *items;
+    size_t len;
+} spans;
+
+/* Adds what the level's own marks hide. */
+static pal_status spans_add(
+        pal_engine *engine, const level *at, pal_arena *arena, spans *hidden, pal_error *err)
+{
+    pal_mark *marks;
+    pal_span *grown;
+    size_t len;
+    pal_status status;
+
+    if (at->row.mark_number == 0 || at->number_max == 0)
+        return PAL_OK;
+    status = engine->backend->mark_list(
+            engine, at->row.handle, at->number_max, arena, &marks, &len, err);
+    if (status != PAL_OK || len == 0)
+        return status;
+    pal_marks_resolve(marks, len);
+    grown = pal_arena_array(arena, hidden->len + len, sizeof(*grown));
+    if (!grown)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu marks", len);
+    if (hidden->len > 0)
+        memcpy(grown, hidden->items, hidden->len * sizeof(*grown));
+    hidden->len += pal_marks_hidden(marks, len, at->below_seq, grown + hidden->len);
+    hidden->len = pal_spans_merge(grown, hidden->len);
+    hidden->items = grown;
+    return PAL_OK;
+}
+
+/* ---- Loading ---- */
+
+typedef struct loading {
+    const pal_load *load;
+    pal_arena *arena;
+    pal_message *items;
+    size_t len;
+    size_t cap;
+    uint64_t tokens;
+    uint64_t bytes;
+    bool has_more; /* a bound was reached, and a row stood behind it */
+    pal_status status;
+    pal_error *err;
+} loading;
+
+static bool over_bound(const loading *state, const pal_row *row)
+{
+    const pal_load *load = state->load;
+
+    if (load->limit > 0 && state->len >= load->limit)
+        return true;
+    if (load->tokens_max > 0 && state->tokens + row->tokens > load->tokens_max)
+        return true;
+    return load->bytes_max > 0 && state->bytes + row->body.len > load->bytes_max;
+}
+
+static bool grow(loading *state)
+{
+    size_t cap = state->cap ? state->cap * 2 : 16;
+    pal_message *items;
+
+    if (state->len < state->cap)
+        return true;
+    items = pal_arena_array(state->arena, cap, sizeof(*items));
+    if (!items) {
+        state->status = pal_error_set(state->err, PAL_NO_MEMORY, "no memory for the messages");
+        return false;
+    }
+    if (state->len > 0)
+        memcpy(items, state->items, state->len * sizeof(*items));
+    state->items = items;
+    state->cap = cap;
+    return true;
+}
+
+pal_status pal_view_decode(
+        const pal_row *row, pal_arena *arena, pal_message *out_message, pal_error *err)
+{
+    pal_error inner;
+    pal_status status;
+
+    memset(out_message, 0, sizeof(*out_message));
+    out_message->id = row->id;
+    out_message->seq = row->seq;
+    out_message->role = row->role;
+    out_message->flags = row->flags;
+    out_message->tokens = row->tokens;
+    out_message->created_at = row->created_at;
+    out_message->client_id = pal_arena_copy(arena, row->client_id);
+    status = pal_native_body_read(row->body, arena, out_message, &inner);
+    if (status == PAL_OK && pal_arena_failure(arena))
+        return pal_error_set(err, pal_arena_failure(arena), "no room for the messages");
+    if (status == PAL_OK)
+        return PAL_OK;
+    if (status == PAL_NO_MEMORY)
+        return pal_error_set(err, status, "%s", inner.message);
+    return pal_error_set(err, PAL_CORRUPT, "message %llu is damaged: %s; run palaver fsck",
+            (unsigned long long)row->seq, inner.message);
+}
+
+static bool load_row(const pal_row *row, void *user)
+{
+    loading *state = user;
+
+    if (over_bound(state, row)) {
+        state->has_more = true;
+        return false;
+    }
+    if (!grow(state))
+        return false;
+    state->status = pal_view_decode(row, state->arena, &state->items[state->len], state->err);
+    if (state->status != PAL_OK)
+        return false;
+    state->len++;
+    state->tokens += row->tokens;
+    state->bytes += row->body.len;
+    return true;
+}
+
+static bool loading_stopped(const loading *state)
+{
+    return state->has_more || state->status != PAL_OK;
+}
+
+static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
+        loading *state, pal_error *err)
+{
+    pal_row_scan scan = {.handle = handle,
+            .first_seq = first,
+            .last_seq = last,
+            .descending = state->load->from_end};
+    pal_status status = engine->backend->row_scan(engine, &scan, load_row, state, err);
+
+    return status != PAL_OK ? status : state->status;
+}
+
+/* The visible rows of first..last, newest piece first. */
+static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
+        const spans *hidden, loading *state, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    size_t i = hidden->len;
+
+    while (status == PAL_OK && !loading_stopped(state) && first <= last) {
+        uint64_t from = first;
+
+        while (i > 0 && hidden->items[i - 1].first > last)
+            i--;
+        if (i > 0 && hidden->items[i - 1].last >= last) {
+            last = hidden->items[--i].first - 1;
+            continue;
+        }
+        if (i > 0 && hidden->items[i - 1].last >= first)
+            from = hidden->items[i - 1].last + 1;
+        status = scan_piece(engine, handle, from, last, state, err);
+        if (from == first)
+            break;
+        last = from - 1;
+    }
+    return status;
+}
+
+/* The visible rows of first..last, oldest piece first. */
+static pal_status scan_up(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
+        const spans *hidden, loading *state, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    size_t i = 0;
+
+    while (status == PAL_OK && !loading_stopped(state) && first <= last) {
+        uint64_t to = last;
+
+        while (i < hidden->len && hidden->items[i].last < first)
+            i++;
+        if (i < hidden->len && hidden->items[i].first <= first) {
+            first = hidden->items[i++].last + 1;
+            continue;
+        }
+        if (i < hidden->len && hidden->items[i].first <= last)
+            to = hidden->items[i].first - 1;
+        status = scan_piece(engine, handle, first, to, state, err);
+        first = to + 1;
+    }
+    return status;
+}
+
+static uint64_t own_first(const level *at, const pal_load *load)
+{
+    uint64_t fork_seq = at->row.session.fork_seq;
+
+    return (fork_seq > load->after_seq ? fork_seq : load->after_seq) + 1;
+}
+
+static uint64_t own_last(const level *at, const pal_load *load)
+{
+    if (load->before_seq > 0 && load->before_seq - 1 < at->last_seq)
+        return load->before_seq - 1;
+    return at->last_seq;
+}
+
+/* From the newest row up the ancestry, only as far as the bounds let it. */
+static pal_status load_from_end(pal_engine *engine, const pal_session_row *session,
+        loading *state, pal_arena *scratch, pal_error *err)
+{
+    level at = level_start(session);
+    spans hidden = {0};
+    pal_status status = PAL_OK;
+
+    for (size_t depth = 0; depth < PAL_FORK_DEPTH_MAX; depth++) {
+        if (!state->load->hidden)
+            status = spans_add(engine, &at, scratch, &hidden, err);
+        if (status == PAL_OK)
+            status = scan_down(engine, at.row.handle, own_first(&at, state->load),
+                    own_last(&at, state->load), &hidden, state, err);
+        if (status != PAL_OK || loading_stopped(state) || level_is_root(&at) ||
+                at.row.session.fork_seq <= state->load->after_seq)
+            return status;
+        status = level_up(engine, &at, scratch, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    return pal_error_set(err, PAL_CORRUPT, "the chain of forks has no end");
+}
+
+typedef struct chain {
+    level *levels; /* the session first, its oldest needed ancestor last */
+    size_t len;
+    size_t cap;
+} chain;
+
+static pal_status chain_push(chain *owners, const level *at, pal_arena *scratch, pal_error *err)
+{
+    if (owners->len == owners->cap) {
+        size_t cap = owners->cap ? owners->cap * 2 : 4;
+        level *levels = pal_arena_array(scratch, cap, sizeof(*levels));
+
+        if (!levels)
+            return pal_error_set(err, PAL_NO_MEMORY, "no memory for a chain of forks");
+        if (owners->len > 0)
+            memcpy(levels, owners->levels, owners->len * sizeof(*levels));
+        owners->levels = levels;
+        owners->cap = cap;
+    }
+    owners->levels[owners->len++] = *at;
+    return PAL_OK;
+}
+
+/* All owners down to `after_seq`, and everything that their marks hide. */
+static pal_status chain_collect(pal_engine *engine, const pal_session_row *session,
+        uint64_t after_seq, bool with_spans, pal_arena *scratch, chain *owners, spans *hidden,
+        pal_error *err)
+{
+    level at = level_start(session);
+    pal_status status = PAL_OK;
+
+    while (owners->len < PAL_FORK_DEPTH_MAX) {
+        if (with_spans)
+            status = spans_add(engine, &at, scratch, hidden, err);
+        if (status == PAL_OK)
+            status = chain_push(owners, &at, scratch, err);
+        if (status != PAL_OK || level_is_root(&at) || at.row.session.fork_seq <= after_seq)
+            return status;
+        status = level_up(engine, &at, scratch, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    return pal_error_set(err, PAL_CORRUPT, "the chain of forks has no end");
+}
+
+static pal_status load_from_start(pal_engine *engine, const pal_session_row *session,
+        loading *state, pal_arena *scratch, pal_error *err)
+{
+    chain owners = {0};
+    spans hidden = {0};
+    pal_status status = chain_collect(engine, session, state->load->after_seq,
+            !state->load->hidden, scratch, &owners, &hidden, err);
+
+    for (size_t i = owners.len; status == PAL_OK && !loading_stopped(state) && i-- > 0;) {
+        const level *at = &owners.levels[i];
+
+        status = scan_up(engine, at->row.handle, own_first(at, state->load),
+                own_last(at, state->load), &hidden, state, err);
+    }
+    return status;
+}
+
+static void reverse(pal_message *items, size_t len)
+{
+    for (size_t i = 0; i < len / 2; i++) {
+        pal_message swap = items[i];
+
+        items[i] = items[len - 1 - i];
+        items[len - 1 - i] = swap;
+    }
+}
+
+pal_status pal_view_load(pal_engine *engine, const pal_session_row *session, const pal_load *load,
+        pal_arena *arena, pal_messages *out_messages, pal_error *err)
+{
+    loading state = {.load = load, .arena = arena, .err = err};
+    pal_arena *scratch = pal_arena_new(0);
+    pal_status status;
+
+    if (!scratch)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to load messages");
+    if (load->from_end)
+        status = load_from_end(engine, session, &state, scratch, err);
+    else
+        status = load_from_start(engine, session, &state, scratch, err);
+    pal_arena_free(scratch);
+    if (status != PAL_OK)
+        return status;
+    if (load->from_end)
+        reverse(state.items, state.len);
+    out_messages->items = state.items;
+    out_messages->len = state.len;
+    out_messages->has_more = state.has_more;
+    return PAL_OK;
+}
+
+/* ---- Marks ---- */
+
+/* Whether a mark of an ancestor bears on what the level below shares with it. */
+static bool mark_is_seen(const pal_mark *mark, const level *at)
+{
+    if (at->below_seq == UINT64_MAX)
+        return true;
+    if (mark->kind == PAL_MARK_REWIND || mark->kind == PAL_MARK_RESET)
+        return mark->through_seq < at->below_seq;
+    return mark->kind != PAL_MARK_UNDO && mark->seq <= at->below_seq;
+}
+
+static pal_status marks_of_level(pal_engine *engine, const level *at, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    pal_status status;
+    size_t kept = 0;
+
+    *out_marks = NULL;
+    *out_len = 0;
+    if (at->row.mark_number == 0 || at->number_max == 0)
+        return PAL_OK;
+    status = engine->backend->mark_list(
+            engine, at->row.handle, at->number_max, arena, out_marks, out_len, err);
+    if (status != PAL_OK)
+        return status;
+    pal_marks_resolve(*out_marks, *out_len);
+    for (size_t i = 0; i < *out_len; i++) {
+        if (!mark_is_seen(&(*out_marks)[i], at))
+            continue;
+        (*out_marks)[kept] = (*out_marks)[i];
+        (*out_marks)[kept++].inherited = at->below_seq != UINT64_MAX;
+    }
+    *out_len = kept;
+    return PAL_OK;
+}
+
+pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    chain owners = {0};
+    spans unused = {0};
+    pal_mark *all = NULL;
+    size_t all_len = 0;
+    pal_status status =
+            chain_collect(engine, session, 0, false, arena, &owners, &unused, err);
+
+    for (size_t i = owners.len; status == PAL_OK && i-- > 0;) {
+        pal_mark *marks, *joined;
+        size_t len;
+
+        status = marks_of_level(engine, &owners.levels[i], arena, &marks, &len, err);
+        if (status != PAL_OK || len == 0)
+            continue;
+        joined = pal_arena_array(arena, all_len + len, sizeof(*joined));
+        if (!joined)
+            return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu marks", len);
+        if (all_len > 0)
+            memcpy(joined, all, all_len * sizeof(*joined));
+        memcpy(joined + all_len, marks, len * sizeof(*joined));
+        all = joined;
+        all_len += len;
+    }
+    if (status != PAL_OK)
+        return status;
+    *out_marks = all;
+    *out_len = all_len;
+    return PAL_OK;
+}
+
+/* ---- Forking ---- */
+
+/* The newest message in sight; 0 where there is none. */
+static pal_status newest_seq(pal_engine *engine, const pal_session_row *session, pal_arena *arena,
+        uint64_t *out_seq, pal_error *err)
+{
+    pal_load load = {.limit = 1, .from_end = true};
+    pal_messages messages;
+    pal_status status = pal_view_load(engine, session, &load, arena, &messages, err);
+
+    if (status == PAL_OK)
+        *out_seq = messages.len > 0 ? messages.items[0].seq : 0;
+    return status;
+}
+
+pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_arena *arena, pal_error *err)
+{
+    uint64_t seq = work->op->u.fork.at_seq;
+    pal_session_row parent;
+    level at;
+    pal_status status = pal_view_session(
+            engine, work->tenant, work->op->u.fork.parent, arena, &parent, err);
+
+    if (status == PAL_OK && seq == PAL_SEQ_ANY)
+        status = newest_seq(engine, &parent, arena, &seq, err);
+    if (status != PAL_OK)
+        return status;
+    if (seq > parent.session.last_seq)
+        return pal_error_set(err, PAL_INVALID, "the session has %llu messages; it can't fork at %llu",
+                (unsigned long long)parent.session.last_seq, (unsigned long long)seq);
+    if (seq == 0)
+        return PAL_OK;
+    at = level_start(&parent);
+    at.number_max = parent.mark_number;
+    while (seq <= at.row.session.fork_seq) {
+        status = level_up(engine, &at, arena, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    work->fork_parent = at.row.session.id;
+    work->fork_seq = seq;
+    work->fork_mark = at.number_max;
+    return PAL_OK;
+}

@@ -1,0 +1,177 @@
+/* store_writer.c - the one thread that commits, and the queue in front of it.
+ *
+ * Group commit needs no timer: while one batch is being made durable, the calls of other threads
+ * gather in the queue, and the next batch takes them all. A single caller never waits for company.
+ * Batches keep the order of the queue, and so of each caller.
+ *
+ * Waking a sleeping thread costs the writer a few microseconds, which at sixty callers a commit is
+ * as much as the commit. So it wakes only the first; each woken caller wakes the next one, on the
+ * other cores, while the writer is at the next batch. */
+#include "store/store_writer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/queue.h"
+
+/* Lives on the stack of the caller that waits for it. */
+typedef struct request {
+    pal_work *works;
+    size_t works_len;
+    struct request *wake_next; /* valid once `done` is posted */
+    sem_t done;
+} request;
+
+struct pal_writer {
+    pal_engine **engine;
+    pal_queue *queue;
+    pthread_t thread;
+    pthread_mutex_t direct_lock; /* for backends whose callers run apply() themselves */
+    bool threaded;
+    atomic_uint_fast64_t commits;
+    atomic_uint_fast64_t ops;
+    pal_work works[PAL_COMMIT_WORKS_MAX]; /* the batch being gathered; only the thread's */
+    request *batch[PAL_COMMIT_WORKS_MAX];
+};
+
+static void apply(pal_writer *writer, pal_work *works, size_t works_len)
+{
+    pal_engine *engine = *writer->engine;
+
+    engine->backend->apply(engine, works, works_len);
+    atomic_fetch_add_explicit(&writer->commits, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&writer->ops, works_len, memory_order_relaxed);
+}
+
+static void wake_batch(request **batch, size_t len)
+{
+    if (len == 0)
+        return;
+    for (size_t i = 0; i + 1 < len; i++)
+        batch[i]->wake_next = batch[i + 1];
+    batch[len - 1]->wake_next = NULL;
+    sem_post(&batch[0]->done);
+}
+
+/* Applies the requests in as few commits as fit into writer->works. Results travel through the
+ * pointers inside a work, so the copies need not be copied back. */
+static void apply_requests(pal_writer *writer, request **requests, size_t len)
+{
+    size_t works_len = 0, first = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        size_t wanted = requests[i]->works_len;
+
+        if (works_len + wanted > PAL_COMMIT_WORKS_MAX && works_len > 0) {
+            apply(writer, writer->works, works_len);
+            wake_batch(requests + first, i - first);
+            works_len = 0;
+            first = i;
+        }
+        if (wanted > PAL_COMMIT_WORKS_MAX) {
+            apply(writer, requests[i]->works, wanted);
+            wake_batch(requests + first, 1);
+            first = i + 1;
+            continue;
+        }
+        memcpy(writer->works + works_len, requests[i]->works, wanted * sizeof(pal_work));
+        works_len += wanted;
+    }
+    if (works_len > 0) {
+        apply(writer, writer->works, works_len);
+        wake_batch(requests + first, len - first);
+    }
+}
+
+static void *writer_main(void *user)
+{
+    pal_writer *writer = user;
+    size_t len;
+
+    while ((len = pal_queue_take(writer->queue, (void **)writer->batch, PAL_COMMIT_WORKS_MAX)) > 0)
+        apply_requests(writer, writer->batch, len);
+    return NULL;
+}
+
+pal_status pal_writer_open(pal_engine **engine, pal_writer **out_writer, pal_error *err)
+{
+    pal_writer *writer = pal_calloc(1, sizeof(*writer));
+    int error;
+
+    if (!writer)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the store's writer");
+    writer->engine = engine;
+    pthread_mutex_init(&writer->direct_lock, NULL);
+    writer->threaded = !(*engine)->backend->direct;
+    if (!writer->threaded) {
+        *out_writer = writer;
+        return PAL_OK;
+    }
+    writer->queue = pal_queue_new(PAL_COMMIT_QUEUE_MAX);
+    error = writer->queue ? pthread_create(&writer->thread, NULL, writer_main, writer) : ENOMEM;
+    if (error) {
+        writer->threaded = false;
+        pal_writer_close(writer);
+        return pal_error_set(
+                err, PAL_NO_MEMORY, "the store's writer did not start: %s", strerror(error));
+    }
+    *out_writer = writer;
+    return PAL_OK;
+}
+
+void pal_writer_close(pal_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->threaded) {
+        pal_queue_close(writer->queue);
+        pthread_join(writer->thread, NULL);
+    }
+    pal_queue_free(writer->queue);
+    pthread_mutex_destroy(&writer->direct_lock);
+    pal_free(writer);
+}
+
+static void run_queued(pal_writer *writer, pal_work *works, size_t works_len)
+{
+    request own = {.works = works, .works_len = works_len};
+
+    sem_init(&own.done, 0, 0);
+    if (pal_queue_push(writer->queue, &own) == PAL_OK) {
+        while (sem_wait(&own.done) != 0)
+            continue; /* EINTR: a signal handler ran */
+        if (own.wake_next)
+            sem_post(&own.wake_next->done);
+    } else {
+        for (size_t i = 0; i < works_len; i++)
+            works[i].op->status = pal_error_set(
+                    &works[i].op->error, PAL_CANCELED, "the store is being closed");
+    }
+    sem_destroy(&own.done);
+}
+
+void pal_writer_run(pal_writer *writer, pal_work *works, size_t works_len)
+{
+    if (works_len == 0)
+        return;
+    if (writer->threaded) {
+        run_queued(writer, works, works_len);
+        return;
+    }
+    pthread_mutex_lock(&writer->direct_lock);
+    apply(writer, works, works_len);
+    pthread_mutex_unlock(&writer->direct_lock);
+}
+
+pal_writer_counts pal_writer_count(pal_writer *writer)
+{
+    pal_writer_counts counts = {
+        .commits = atomic_load_explicit(&writer->commits, memory_order_relaxed),
+        .ops = atomic_load_explicit(&writer->ops, memory_order_relaxed),
+    };
+    return counts;
+}

@@ -1,0 +1,25 @@
+/* store_writer.h - the one thread that commits, and the queue in front of it. */
+#ifndef PAL_STORE_WRITER_H
+#define PAL_STORE_WRITER_H
+
+#include "store/store_backend.h"
+
+typedef struct pal_writer pal_writer;
+
+typedef struct pal_writer_counts {
+    uint64_t commits;
+    uint64_t ops;
+} pal_writer_counts;
+
+/* `engine` is read before every commit, so that a test can put a wrapper in its place. */
+PAL_CHECKED pal_status pal_writer_open(
+        pal_engine **engine, pal_writer **out_writer, pal_error *err);
+/* Accepts NULL. Finishes what is queued. */
+void pal_writer_close(pal_writer *writer);
+
+/* Hands the works to the writer and waits until they are applied. From any thread. */
+void pal_writer_run(pal_writer *writer, pal_work *works, size_t works_len);
+
+pal_writer_counts pal_writer_count(pal_writer *writer);
+
+#endif

@@ -1,0 +1,104 @@
+// The command line itself: help, versions, and what is said about wrong ones.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { palaver, workspace, assertFails, assertGolden } from './support.mjs';
+
+const commands = [
+    'session new', 'session list', 'session show', 'session append', 'session fork',
+    'session rewind', 'session undo', 'session reset', 'session delete', 'session restore',
+    'session erase', 'session export', 'session import', 'stats', 'fsck', 'bench', 'version',
+    'help',
+];
+
+test('the bare command prints a short help', (t) => {
+    const bare = palaver([]);
+    assert.equal(bare.code, 0);
+    assert.equal(bare.err, '');
+    assertGolden('help-main.txt', bare.out);
+    assert.ok(bare.out.split('\n').length <= 40, 'fits on a screen');
+    assert.equal(palaver(['--help']).out, bare.out);
+    assert.equal(palaver(['-h']).out, bare.out);
+    assert.equal(palaver(['help']).out, bare.out);
+});
+
+test('a group prints its commands', () => {
+    const group = palaver(['session']);
+    assert.equal(group.code, 0);
+    assertGolden('help-session.txt', group.out);
+    assert.equal(palaver(['session', '--help']).out, group.out);
+    assert.equal(palaver(['help', 'session']).out, group.out);
+});
+
+test('every command explains itself with examples', () => {
+    let all = '';
+    for (const command of commands) {
+        const words = command.split(' ');
+        const help = palaver([...words, '--help']);
+        assert.equal(help.code, 0, command);
+        assert.match(help.out, new RegExp(`^Usage: palaver ${command}`));
+        const examples = help.out.split('Examples:\n')[1].trimEnd().split('\n');
+        assert.equal(examples.length, 2, `${command}: two examples`);
+        for (const line of help.out.split('\n')) assert.ok(line.length <= 82, line);
+        assert.equal(palaver(['help', ...words]).out, help.out);
+        all += `$ palaver ${command} --help\n${help.out}\n`;
+    }
+    assertGolden('help-commands.txt', all);
+});
+
+test('the examples in the help are understood', (t) => {
+    for (const command of commands) {
+        const help = palaver([...command.split(' '), '--help']).out;
+        const examples = help.split('Examples:\n')[1].trimEnd().split('\n');
+        for (const example of examples) {
+            const words = example.replace(/^.*\| /, '').trim()
+                .match(/"[^"]*"|\S+/g).map((word) => word.replace(/"/g, ''));
+            assert.equal(words.shift(), 'palaver', example);
+            // With --help nothing is done, but every option must be known.
+            assert.equal(palaver([...words, '--help']).code, 0, example);
+        }
+    }
+});
+
+test('the version', () => {
+    assert.match(palaver(['--version']).out, /^palaver \d+\.\d+\.\d+\n$/);
+    assert.equal(palaver(['version']).out, palaver(['--version']).out);
+    assert.match(JSON.parse(palaver(['version', '--json']).out).version, /^\d+\.\d+\.\d+$/);
+});
+
+test('wrong command lines exit with 2, say what is wrong and suggest', () => {
+    const cases = [
+        [['sesion'], /unknown command 'sesion'\nhint: did you mean 'palaver session'\?/],
+        [['list'], /unknown command 'list'\nhint: did you mean 'palaver session list'\?/],
+        [['frobnicate'], /unknown command 'frobnicate'\nhint: palaver --help/],
+        [['session', 'shwo', 'x'], /unknown command 'session shwo'\nhint: did you mean 'palaver session show'\?/],
+        [['session', 'new', '--titel', 'x'], /unknown option '--titel' for 'session new'\nhint: did you mean --title\?/],
+        [['session', 'new', '--titel=x'], /unknown option '--titel' for/],
+        [['--stor', 'x', 'stats'], /unknown option '--stor'\nhint: did you mean --store\?/],
+        [['session', 'list', '-x'], /unknown option '-x' for 'session list'/],
+        [['session', 'new', '--key'], /--key wants a value: KEY/],
+        [['session', 'list', '--all=yes'], /--all takes no value/],
+        [['session', 'list', '--limit', 'many'], /--limit wants a number from 0 up, not 'many'/],
+        [['session', 'list', '--limit', '-1'], /--limit wants a number/],
+        [['session', 'list', '--limit', '99999999999999999999999'], /--limit wants a number/],
+        [['session', 'show'], /'session show' wants a session/],
+        [['session', 'show', 'a', 'b'], /does not know what to do with 'b'/],
+        [['help', 'nothing'], /there is no command 'nothing'/],
+        [['bench', 'disk'], /there is no benchmark 'disk'/],
+    ];
+    for (const [args, pattern] of cases) assertFails(palaver(args), 2, pattern);
+});
+
+test('a wrong command line makes no store', (t) => {
+    const w = workspace(t);
+    assertFails(w.run('session', 'new', '--what'), 2, /unknown option/);
+    assert.deepEqual(fs.readdirSync(w.dir), []);
+});
+
+test('options may stand anywhere, and end at --', (t) => {
+    const w = workspace(t);
+    w.ok('--store=sqlite:a.db', 'session', 'new', '--key=k');
+    w.ok('session', '--store', 'sqlite:a.db', 'append', 'k', '--', '--not-an-option');
+    const shown = w.json('session', 'show', '--store', 'sqlite:a.db', 'k');
+    assert.equal(shown.messages[0].parts[0].text, '--not-an-option');
+});

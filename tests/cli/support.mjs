@@ -1,0 +1,96 @@
+// Runs the built command, each test in a directory of its own.
+import { spawnSync } from 'node:child_process';
+import assert from 'node:assert/strict';
+import crypto from 'node:crypto';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const binary = process.env.PALAVER_BIN;
+export const here = path.dirname(fileURLToPath(import.meta.url));
+
+assert.ok(binary, 'PALAVER_BIN names the command to test');
+
+// A fresh directory that is removed with the test.
+export function workspace(t) {
+    const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-cli-'));
+    t.after(() => fs.rmSync(dir, { recursive: true, force: true }));
+    const run = (...args) => {
+        const last = args[args.length - 1];
+        const options = typeof last === 'object' ? args.pop() : {};
+        return palaver(args, { cwd: dir, ...options });
+    };
+    return {
+        dir,
+        file: (name) => path.join(dir, name),
+        write: (name, text) => {
+            fs.mkdirSync(path.dirname(path.join(dir, name)), { recursive: true });
+            fs.writeFileSync(path.join(dir, name), text);
+        },
+        run,
+        // Succeeds, or the test fails with what was printed.
+        ok: (...args) => {
+            const result = run(...args);
+            assert.equal(result.code, 0, `palaver ${args.join(' ')}: ${result.err}`);
+            return result.out;
+        },
+        json: (...args) => {
+            const options = typeof args[args.length - 1] === 'object' ? [args.pop()] : [];
+            const result = run(...args, '--json', ...options);
+            assert.equal(result.code, 0, `palaver ${args.join(' ')}: ${result.err}`);
+            return JSON.parse(result.out);
+        },
+    };
+}
+
+export function palaver(args, options = {}) {
+    const env = { ...process.env, TZ: 'UTC', ...options.env };
+    if (!options.env || !('PALAVER_STORE' in options.env)) delete env.PALAVER_STORE;
+    delete env.COLUMNS;
+    const result = spawnSync(binary, args, {
+        cwd: options.cwd,
+        env,
+        input: options.input ?? '',
+        uid: options.uid,
+        gid: options.gid,
+        maxBuffer: 1 << 28,
+        timeout: 120000,
+    });
+    if (result.error) throw result.error;
+    return {
+        code: result.status,
+        signal: result.signal,
+        out: result.stdout.toString(),
+        err: result.stderr.toString(),
+        outBytes: result.stdout,
+    };
+}
+
+// One line that says what is wrong, perhaps one that says what to do, and nothing on stdout.
+export function assertFails(result, code, pattern) {
+    assert.equal(result.out, '', 'nothing on stdout');
+    assert.match(result.err, /^palaver: [^\n]+\n(hint: [^\n]+\n)?$/);
+    assert.match(result.err, pattern);
+    assert.equal(result.code, code);
+}
+
+// Ids and times differ from run to run.
+export function stable(text) {
+    return text
+        .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, '<id>')
+        .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, '<time>');
+}
+
+// Compares with golden/NAME; GOLDEN_UPDATE=1 writes it instead.
+export function assertGolden(name, text) {
+    const file = path.join(here, 'golden', name);
+    if (process.env.GOLDEN_UPDATE) fs.writeFileSync(file, text);
+    assert.equal(text, fs.readFileSync(file, 'utf8'), `differs from golden/${name}`);
+}
+
+export function digest(file) {
+    return crypto.createHash('sha256').update(fs.readFileSync(file)).digest('hex');
+}
+
+export const idPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;

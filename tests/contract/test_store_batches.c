@@ -1,0 +1,107 @@
+/* test_store_batches.c - operations of many sessions in one commit. */
+#include "contract.h"
+
+static void a_batch_keeps_its_order(void)
+{
+    pal_session given = {.key = S("k")};
+    pal_message messages[] = {text_of(PAL_ROLE_USER, "a"), text_of(PAL_ROLE_USER, "b")};
+    pal_mark mark = {.kind = PAL_MARK_REWIND, .seq = 1};
+    pal_id id = pal_id_new();
+    pal_op ops[] = {
+        {.kind = PAL_OP_CREATE, .session = id, .u.create = {.session = &given}},
+        {.kind = PAL_OP_APPEND, .session = id,
+                .u.append = {.messages = &messages[0], .messages_len = 1, .expected_seq = 0}},
+        {.kind = PAL_OP_APPEND, .session = id,
+                .u.append = {.messages = &messages[1], .messages_len = 1, .expected_seq = 1}},
+        {.kind = PAL_OP_MARK, .session = id, .u.mark = &mark},
+    };
+
+    OK(pal_store_apply(store, ops, 4, &err));
+    for (size_t i = 0; i < 4; i++)
+        CHECK(ops[i].status == PAL_OK);
+    CHECK(messages[0].seq == 1 && messages[1].seq == 2 && mark.number == 1);
+    CHECK(mark.through_seq == 2 && shows(id, "a"));
+}
+
+static void each_operation_fails_alone(void)
+{
+    pal_id a = new_session(), b = new_session();
+    pal_session taken = {.key = S("k")}, bad = {.metadata = S("[]")};
+    pal_message messages[5];
+    pal_op ops[8] = {{0}};
+    size_t len = 0;
+
+    new_session_with_key("k");
+    for (size_t i = 0; i < 5; i++)
+        messages[i] = text_of(i == 2 ? PAL_ROLE_NONE : PAL_ROLE_USER, "x");
+    ops[len++] = (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = &taken}};
+    for (size_t i = 0; i < 5; i++)
+        ops[len++] = (pal_op){.kind = PAL_OP_APPEND,
+                .session = i == 1 ? pal_id_new() : i < 4 ? a : b,
+                .u.append = {.messages = &messages[i], .messages_len = 1,
+                        .expected_seq = i == 3 ? 9 : PAL_SEQ_ANY}};
+    ops[len++] = (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = &bad}};
+    ops[len++] = (pal_op){.kind = PAL_OP_NONE};
+    OK(pal_store_apply(store, ops, len, &err));
+    CHECK(ops[0].status == PAL_CONFLICT && ops[1].status == PAL_OK);
+    CHECK(ops[2].status == PAL_NOT_FOUND && ops[3].status == PAL_INVALID);
+    CHECK(ops[4].status == PAL_CONFLICT && ops[5].status == PAL_OK);
+    CHECK(ops[6].status == PAL_INVALID && ops[7].status == PAL_INVALID);
+    for (size_t i = 0; i < len; i++)
+        CHECK((ops[i].status == PAL_OK) == (ops[i].error.message[0] == '\0'));
+    CHECK(shows(a, "x") && shows(b, "x"));
+}
+
+static void a_batch_over_the_limit_is_refused(void)
+{
+    pal_op *ops = pal_arena_array(arena, PAL_BATCH_OPS_MAX + 1, sizeof *ops);
+
+    GIVES(PAL_LIMIT, pal_store_apply(store, ops, PAL_BATCH_OPS_MAX + 1, &err));
+    OK(pal_store_apply(store, ops, 0, &err));
+}
+
+static void a_batch_spans_sessions_and_tenants(void)
+{
+    enum { LEN = 600 };
+    pal_op *ops = pal_arena_array(arena, LEN, sizeof *ops);
+    pal_message *messages = pal_arena_array(arena, LEN, sizeof *messages);
+    pal_session other = {.tenant = S("other")};
+    pal_id ids[3] = {new_session(), new_session()};
+    pal_store_stats before, after;
+
+    OK(pal_store_create(store, &other, &ids[2], &err));
+    for (size_t i = 0; i < LEN; i++) {
+        messages[i] = text_of(PAL_ROLE_USER, "x");
+        ops[i] = (pal_op){.kind = PAL_OP_APPEND,
+                .session = ids[i % 3],
+                .tenant = i % 3 == 2 ? S("other") : no_tenant(),
+                .u.append = {.messages = &messages[i], .messages_len = 1,
+                        .expected_seq = i / 3}};
+    }
+    OK(pal_store_stat(store, arena, &before, &err));
+    OK(pal_store_apply(store, ops, LEN, &err));
+    OK(pal_store_stat(store, arena, &after, &err));
+    for (size_t i = 0; i < LEN; i++)
+        if (!CHECK(ops[i].status == PAL_OK && messages[i].seq == i / 3 + 1))
+            break;
+    CHECK(after.ops - before.ops == LEN && after.commits - before.commits == 1);
+}
+
+static void an_operation_names_its_session(void)
+{
+    pal_message message = text_of(PAL_ROLE_USER, "x");
+    pal_op op = {.kind = PAL_OP_APPEND,
+            .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}};
+
+    OK(pal_store_apply(store, &op, 1, &err));
+    CHECK(op.status == PAL_INVALID);
+}
+
+void contract_batches(void)
+{
+    RUN(a_batch_keeps_its_order);
+    RUN(each_operation_fails_alone);
+    RUN(a_batch_over_the_limit_is_refused);
+    RUN(a_batch_spans_sessions_and_tenants);
+    RUN(an_operation_names_its_session);
+}

@@ -1,0 +1,331 @@
+/* test_store_forks.c - forks, rewinds, resets and other marks. */
+#include "contract.h"
+
+static pal_id of_words(const char *words)
+{
+    pal_id session = new_session();
+
+    say_words(session, words);
+    return session;
+}
+
+static pal_status mark(pal_id session, pal_mark *given)
+{
+    return pal_store_mark(store, no_tenant(), session, given, &err);
+}
+
+/* ---- Rewinds ---- */
+
+static void a_rewind_hides_and_undo_shows(void)
+{
+    pal_id session = of_words("a b c d");
+    pal_load all = {.hidden = true};
+    uint64_t first;
+
+    first = rewind_to(session, 2);
+    CHECK(shows(session, "a b"));
+    CHECK(get_session(session).last_seq == 4);
+    CHECK(strcmp(shown(session, &all), "a b c d") == 0);
+    CHECK(say(session, "e") == 5);
+    CHECK(shows(session, "a b e"));
+    OK(undo(session, first));
+    CHECK(shows(session, "a b c d e"));
+    rewind_to(session, 0);
+    CHECK(shows(session, ""));
+    OK(undo(session, 0));
+    CHECK(shows(session, "a b c d e"));
+}
+
+static void an_undo_can_be_undone(void)
+{
+    pal_id session = of_words("a b c");
+
+    rewind_to(session, 1); /* 1 */
+    OK(undo(session, 1));  /* 2 */
+    CHECK(shows(session, "a b c"));
+    OK(undo(session, 2)); /* 3: redo */
+    CHECK(shows(session, "a"));
+    OK(undo(session, 3)); /* 4: undone again */
+    CHECK(shows(session, "a b c"));
+    GIVES(PAL_CONFLICT, undo(session, 1));
+    GIVES(PAL_CONFLICT, undo(session, 3));
+    GIVES(PAL_NOT_FOUND, undo(session, 9));
+    GIVES(PAL_NOT_FOUND, undo(session, 0));
+    CHECK(strstr(err.message, "nothing to undo") != NULL);
+}
+
+static void undo_takes_the_newest_that_counts(void)
+{
+    pal_id session = of_words("a b c d");
+
+    rewind_to(session, 3);
+    rewind_to(session, 2);
+    rewind_to(session, 1);
+    CHECK(shows(session, "a"));
+    OK(undo(session, 0));
+    CHECK(shows(session, "a b"));
+    OK(undo(session, 0));
+    CHECK(shows(session, "a b c"));
+    OK(undo(session, 0));
+    CHECK(shows(session, "a b c d"));
+    GIVES(PAL_NOT_FOUND, undo(session, 0));
+}
+
+static void undo_says_what_it_undid(void)
+{
+    pal_id session = of_words("a b");
+    pal_mark given = {.kind = PAL_MARK_UNDO};
+
+    rewind_to(session, 1);
+    rewind_to(session, 0);
+    pal_clock_set_ms(NOW + 3);
+    OK(mark(session, &given));
+    CHECK(given.number == 3 && given.target == 2 && given.created_at == NOW + 3);
+    CHECK(get_session(session).updated_at == NOW + 3);
+}
+
+static void a_reset_may_keep_the_system_message(void)
+{
+    pal_message system = text_of(PAL_ROLE_SYSTEM, "sys");
+    pal_id session = new_session();
+    pal_mark made = {0};
+
+    OK(pal_store_append(store, no_tenant(), session, &system, 1, 0, &err));
+    say_words(session, "a b");
+    OK(pal_store_reset(store, no_tenant(), session, true, &made, &err));
+    CHECK(made.kind == PAL_MARK_RESET && made.seq == 1 && made.through_seq == 3);
+    CHECK(shows(session, "sys"));
+    say(session, "c");
+    CHECK(shows(session, "sys c"));
+    OK(pal_store_reset(store, no_tenant(), session, false, NULL, &err));
+    CHECK(shows(session, ""));
+    OK(undo(session, 0));
+    OK(undo(session, 0));
+    CHECK(shows(session, "sys a b c"));
+    session = of_words("a b");
+    OK(pal_store_reset(store, no_tenant(), session, true, &made, &err));
+    CHECK(made.seq == 0 && shows(session, ""));
+}
+
+/* ---- Marks ---- */
+
+static void marks_are_numbered_and_kept(void)
+{
+    pal_id session = of_words("a b c");
+    pal_mark checkpoint = {.kind = PAL_MARK_CHECKPOINT, .seq = 2, .body = S("{\"s\":\"sum\"}")};
+    pal_mark prune = {.kind = PAL_MARK_PRUNE, .seq = 3, .body = S("[1]")};
+    pal_mark pin = {.kind = PAL_MARK_PIN, .seq = 1};
+    pal_mark *marks;
+    size_t len;
+
+    OK(mark(session, &checkpoint));
+    say(session, "d");
+    OK(mark(session, &prune));
+    pal_clock_set_ms(NOW + 7);
+    OK(mark(session, &pin));
+    OK(undo(session, 2));
+    CHECK(checkpoint.number == 1 && checkpoint.through_seq == 3);
+    CHECK(prune.number == 2 && prune.through_seq == 4 && pin.created_at == NOW + 7);
+    OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
+    if (!CHECK(len == 4))
+        return;
+    CHECK(marks[0].kind == PAL_MARK_CHECKPOINT && marks[0].seq == 2 && !marks[0].undone);
+    CHECK(pal_str_is(marks[0].body, "{\"s\":\"sum\"}") && marks[0].created_at == NOW);
+    CHECK(marks[1].kind == PAL_MARK_PRUNE && marks[1].undone && marks[1].number == 2);
+    CHECK(marks[2].kind == PAL_MARK_PIN && marks[2].seq == 1 && marks[2].body.len == 0);
+    CHECK(marks[3].kind == PAL_MARK_UNDO && marks[3].target == 2 && !marks[3].inherited);
+    CHECK(shows(session, "a b c d"));
+}
+
+static void bad_marks_are_refused(void)
+{
+    pal_id session = of_words("a b");
+    pal_mark beyond = {.kind = PAL_MARK_REWIND, .seq = 3}, nothing = {.kind = PAL_MARK_NONE};
+    pal_mark no_pin = {.kind = PAL_MARK_PIN}, no_unpin = {.kind = PAL_MARK_UNPIN};
+    pal_mark *marks;
+    size_t len;
+
+    GIVES(PAL_INVALID, mark(session, &beyond));
+    GIVES(PAL_INVALID, mark(session, &nothing));
+    GIVES(PAL_INVALID, mark(session, &no_pin));
+    GIVES(PAL_INVALID, mark(session, &no_unpin));
+    GIVES(PAL_NOT_FOUND, mark(pal_id_new(), &(pal_mark){.kind = PAL_MARK_REWIND}));
+    OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
+    CHECK(len == 0);
+}
+
+/* ---- Forks ---- */
+
+static void a_fork_shares_its_beginning(void)
+{
+    pal_id parent = of_words("a b c d"), child = fork_at(parent, 2);
+    pal_session found = get_session(child);
+
+    CHECK(pal_id_equal(found.parent_id, parent) && found.fork_seq == 2 && found.last_seq == 2);
+    CHECK(found.tokens == 0 && found.bytes == 0);
+    CHECK(shows(child, "a b"));
+    CHECK(say(child, "x") == 3 && say(parent, "e") == 5);
+    CHECK(shows(child, "a b x"));
+    CHECK(shows(parent, "a b c d e"));
+    CHECK(count_messages() == 6);
+}
+
+static void a_fork_has_fields_of_its_own(void)
+{
+    pal_str alias = S("other");
+    pal_session given = {.id = pal_id_new(), .key = S("k"), .aliases = &alias, .aliases_len = 1,
+            .title = S("t"), .metadata = S("{\"a\":1}")};
+    pal_id parent = of_words("a"), id;
+    pal_session found;
+
+    OK(pal_store_fork(store, &given, parent, PAL_SEQ_ANY, &id, &err));
+    CHECK(pal_id_equal(id, given.id));
+    found = get_session(id);
+    CHECK(pal_str_is(found.key, "k") && pal_str_is(found.title, "t") && found.aliases_len == 1);
+    CHECK(leads_to(PAL_FIND_KEY, "k", id) && leads_to(PAL_FIND_ALIAS, "other", id));
+    given.id = pal_id_new();
+    GIVES(PAL_CONFLICT, pal_store_fork(store, &given, parent, PAL_SEQ_ANY, &id, &err));
+    GIVES(PAL_NOT_FOUND, find_id_status(given.id));
+}
+
+static void a_fork_may_begin_anywhere(void)
+{
+    pal_id parent = of_words("a b c");
+
+    CHECK(shows(fork_at(parent, 0), ""));
+    CHECK(pal_id_is_none(get_session(fork_at(parent, 0)).parent_id));
+    CHECK(shows(fork_at(parent, 3), "a b c"));
+    CHECK(shows(fork_at(parent, PAL_SEQ_ANY), "a b c"));
+    CHECK(shows(fork_at(new_session(), PAL_SEQ_ANY), ""));
+    GIVES(PAL_INVALID, fork_status(parent, 4));
+    GIVES(PAL_NOT_FOUND, fork_status(pal_id_new(), 1));
+}
+
+static void forks_of_forks_share_all_the_way(void)
+{
+    pal_id a = of_words("1 2 3 4"), b = fork_at(a, 3), c, d, e;
+
+    say_words(b, "b4 b5 b6");
+    c = fork_at(b, 5);
+    say_words(c, "c6");
+    d = fork_at(c, 2); /* in the grandparent */
+    say_words(d, "d3");
+    e = fork_at(c, 4); /* in the parent */
+    CHECK(shows(b, "1 2 3 b4 b5 b6") && shows(c, "1 2 3 b4 b5 c6"));
+    CHECK(shows(d, "1 2 d3") && pal_id_equal(get_session(d).parent_id, a));
+    CHECK(shows(e, "1 2 3 b4") && pal_id_equal(get_session(e).parent_id, b));
+    CHECK(count_messages() == 9);
+}
+
+static void a_deep_chain_of_forks_loads(void)
+{
+    pal_id session = new_session();
+    pal_load tail = {.limit = 3, .from_end = true};
+    pal_messages loaded;
+    char text[16];
+
+    for (int i = 0; i < 100; i++) {
+        snprintf(text, sizeof text, "%d", i);
+        say(session, pal_arena_copy(arena, S(text)).data);
+        session = fork_at(session, PAL_SEQ_ANY);
+    }
+    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
+    CHECK(loaded.len == 100);
+    CHECK(strcmp(shown(session, &tail), "97 98 99") == 0);
+}
+
+static void a_fork_sees_what_was_in_sight(void)
+{
+    pal_id parent = of_words("a b c"), child;
+
+    rewind_to(parent, 1);
+    say_words(parent, "d e");
+    child = fork_at(parent, PAL_SEQ_ANY);
+    CHECK(shows(child, "a d e"));
+    OK(undo(parent, 0)); /* later than the fork: it does not move */
+    CHECK(shows(parent, "a b c d e") && shows(child, "a d e"));
+    rewind_to(parent, 0);
+    CHECK(shows(parent, "") && shows(child, "a d e"));
+    say(child, "f");
+    CHECK(shows(child, "a d e f"));
+}
+
+static void a_fork_may_end_out_of_sight(void)
+{
+    pal_id parent = of_words("a b c d");
+
+    rewind_to(parent, 1);
+    say(parent, "e");
+    CHECK(shows(parent, "a e"));
+    CHECK(shows(fork_at(parent, 3), "a b c"));
+    CHECK(shows(fork_at(parent, 5), "a e"));
+    CHECK(shows(fork_at(parent, PAL_SEQ_ANY), "a e"));
+    rewind_to(parent, 1);
+    CHECK(shows(fork_at(parent, PAL_SEQ_ANY), "a"));
+}
+
+static void a_fork_rewinds_into_what_it_shares(void)
+{
+    pal_id parent = of_words("a b c"), child = fork_at(parent, 3), grandchild;
+
+    say_words(child, "x y");
+    rewind_to(child, 1);
+    CHECK(shows(child, "a") && shows(parent, "a b c"));
+    say(child, "z");
+    grandchild = fork_at(child, PAL_SEQ_ANY);
+    CHECK(shows(grandchild, "a z"));
+    OK(undo(child, 0));
+    CHECK(shows(child, "a b c x y z") && shows(grandchild, "a z"));
+    GIVES(PAL_NOT_FOUND, undo(grandchild, 0));
+}
+
+static void inherited_marks_are_told_apart(void)
+{
+    pal_id parent = of_words("a b c"), child;
+    pal_mark pin = {.kind = PAL_MARK_PIN, .seq = 2}, *marks;
+    size_t len;
+
+    OK(mark(parent, &pin));
+    child = fork_at(parent, 3);
+    OK(mark(child, &(pal_mark){.kind = PAL_MARK_PIN, .seq = 1}));
+    OK(pal_store_marks(store, no_tenant(), child, arena, &marks, &len, &err));
+    if (!CHECK(len == 2))
+        return;
+    CHECK(marks[0].inherited && marks[0].seq == 2 && marks[0].number == 1);
+    CHECK(!marks[1].inherited && marks[1].seq == 1 && marks[1].number == 1);
+    OK(undo(child, 1));
+    OK(pal_store_marks(store, no_tenant(), child, arena, &marks, &len, &err));
+    CHECK(len == 3 && !marks[0].undone && marks[1].undone);
+}
+
+static void a_message_is_found_where_it_was_said(void)
+{
+    pal_id parent = of_words("a b"), child = fork_at(parent, 2), owner;
+    pal_messages loaded;
+    pal_message found;
+
+    OK(pal_store_load(store, no_tenant(), child, NULL, arena, &loaded, &err));
+    OK(pal_store_message(store, no_tenant(), loaded.items[0].id, arena, &found, &owner, &err));
+    CHECK(pal_id_equal(owner, parent) && found.seq == 1);
+}
+
+void contract_forks(void)
+{
+    RUN(a_rewind_hides_and_undo_shows);
+    RUN(an_undo_can_be_undone);
+    RUN(undo_takes_the_newest_that_counts);
+    RUN(undo_says_what_it_undid);
+    RUN(a_reset_may_keep_the_system_message);
+    RUN(marks_are_numbered_and_kept);
+    RUN(bad_marks_are_refused);
+    RUN(a_fork_shares_its_beginning);
+    RUN(a_fork_has_fields_of_its_own);
+    RUN(a_fork_may_begin_anywhere);
+    RUN(forks_of_forks_share_all_the_way);
+    RUN(a_deep_chain_of_forks_loads);
+    RUN(a_fork_sees_what_was_in_sight);
+    RUN(a_fork_may_end_out_of_sight);
+    RUN(a_fork_rewinds_into_what_it_shares);
+    RUN(inherited_marks_are_told_apart);
+    RUN(a_message_is_found_where_it_was_said);
+}

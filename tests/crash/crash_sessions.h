@@ -1,0 +1,24 @@
+/* crash_sessions.h - the sessions that the script works on; their ids are known beforehand. */
+#ifndef PAL_TESTS_CRASH_SESSIONS_H
+#define PAL_TESTS_CRASH_SESSIONS_H
+
+#include "crash_pattern.h"
+
+typedef enum script_session {
+    SCRIPT_A = 0,
+    SCRIPT_B,
+    SCRIPT_B_AGAIN,
+    SCRIPT_C,
+    SCRIPT_FORK,
+    SCRIPT_LAST,
+    SCRIPT_SESSIONS,
+} script_session;
+
+#define SCRIPT_BLOB_TEXT "a blob that no message refers to"
+
+static inline pal_id script_session_id(script_session session)
+{
+    return pattern_id(1000, session);
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* crash_work.h - what crash_writer does, as a function of who does it and of how many things it has
+ * done, so that the verifier can work it out again; and how it tells what was acknowledged. */
+#ifndef PAL_TESTS_CRASH_WORK_H
+#define PAL_TESTS_CRASH_WORK_H
+
+#include "crash_pattern.h"
+
+#define WORK_SESSIONS 6 /* that all writers append to */
+#define WORK_TENANT "crash"
+
+typedef enum work_kind {
+    WORK_APPEND_ONE = 1,
+    WORK_APPEND_THREE = 3,
+    WORK_LIFE = 4, /* a session of its own goes through its stages */
+} work_kind;
+
+/* The stages of such a session, each acknowledged alone. */
+typedef enum work_stage {
+    STAGE_NONE = 0,
+    STAGE_CREATED,
+    STAGE_FILLED, /* three messages in one append */
+    STAGE_FORKED, /* at the second one */
+    STAGE_REWOUND,
+    STAGE_FORK_DELETED,
+    STAGE_ERASED, /* what the fork shares stays */
+    STAGE_FORK_ERASED,
+} work_stage;
+
+static inline work_kind work_kind_of(uint32_t writer, uint64_t counter)
+{
+    uint64_t hash = pattern_hash(writer, counter) % 24;
+
+    if (hash == 0)
+        return WORK_LIFE;
+    return hash < 5 ? WORK_APPEND_THREE : WORK_APPEND_ONE;
+}
+
+static inline uint32_t work_session_of(uint32_t writer, uint64_t counter)
+{
+    return (uint32_t)((pattern_hash(writer, counter) >> 8) % WORK_SESSIONS);
+}
+
+static inline pal_id work_session_id(uint32_t session)
+{
+    return pattern_id(2000, session);
+}
+
+static inline pal_id work_life_id(uint32_t writer, uint64_t counter, bool is_fork)
+{
+    return pattern_id(3000 + writer, counter * 2 + is_fork);
+}
+
+typedef enum ack_kind {
+    ACK_APPENDED = 1,
+    ACK_STAGE = 2,   /* `seq` is the stage */
+    ACK_SKIPPED = 3, /* a life that an earlier process left behind */
+    ACK_FAILED = 4,  /* `seq` is the status: nothing here may ever fail */
+} ack_kind;
+
+/* One write(2) to a file opened with O_APPEND: whole or absent, whatever happens to the writer. */
+typedef struct ack {
+    uint32_t kind;
+    uint32_t writer;
+    uint64_t counter;
+    uint64_t seq; /* of the last message */
+    uint64_t hash; /* of the rest: a torn record would be the harness's fault, not the store's */
+} ack;
+
+static inline uint64_t ack_hash(const ack *a)
+{
+    return pattern_hash(a->kind + a->writer * 16ull, a->counter * 1048576 + a->seq);
+}
+
+#endif

@@ -1,0 +1,77 @@
+"""test_install.py - after `meson install`, a stranger finds the library by pkg-config alone.
+
+    test_install.py SOURCE_ROOT BUILD_ROOT
+"""
+import glob
+import os
+import sys
+import tempfile
+
+import tap
+
+SOURCE, BUILD = sys.argv[1:3]
+EMBED = os.path.join(SOURCE, 'examples', 'embed.c')
+SAID = ' 1 user: Where is my parcel?\n 2 assistant: It comes on Friday.\n'
+
+
+def find(pattern):
+    found = glob.glob(os.path.join(stage, '**', pattern), recursive=True)
+    tap.check(found, "'%s' was not installed" % pattern)
+    return found[0]
+
+
+def pkg_config(*options):
+    env = dict(os.environ, PKG_CONFIG_SYSROOT_DIR=stage,
+               PKG_CONFIG_PATH=os.path.dirname(find('palaver.pc')))
+    return tap.run('pkg-config', *options, 'palaver', env=env).split()
+
+
+def installs():
+    tap.run('meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', '--destdir', stage)
+    for name in ('libpalaver.so', 'libpalaver.a', 'palaver.pc', 'palaver/palaver.h',
+                 'bin/palaver', 'palaver.1'):
+        find(name)
+
+
+def headers_are_all_there():
+    installed = os.listdir(os.path.dirname(find('palaver/palaver.h')))
+    kept = [name for name in os.listdir(os.path.join(SOURCE, 'include', 'palaver'))
+            if name.endswith('.h')]
+    tap.check(sorted(installed) == sorted(kept), 'installed: %s' % sorted(installed))
+
+
+def builds_and_runs(*flags):
+    program = os.path.join(stage, 'embed')
+    tap.run('gcc', '-Wall', '-Wextra', '-Werror', EMBED, '-o', program, *flags)
+    env = dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(find('libpalaver.so')))
+    store = tempfile.mkdtemp(dir=stage)
+    said = tap.run(program, env=env, cwd=store)
+    tap.check(said == SAID, said)
+    said = tap.run(program, env=env, cwd=store)
+    tap.check(said.startswith(SAID) and ' 4 assistant' in said, said)
+
+
+def embeds_shared():
+    builds_and_runs(*pkg_config('--cflags', '--libs'))
+
+
+def embeds_static():
+    flags = [find('libpalaver.a') if flag == '-lpalaver' else flag
+             for flag in pkg_config('--cflags', '--libs', '--static')]
+    builds_and_runs(*flags)
+
+
+def command_runs():
+    said = tap.run(find('bin/palaver'), '--version')
+    version = pkg_config('--modversion')[0]
+    tap.check(version in said, "'%s' is not in: %s" % (version, said))
+
+
+with tempfile.TemporaryDirectory() as stage:
+    tap.main([
+        ('installs library, headers, command and manual', installs),
+        ('all public headers are installed', headers_are_all_there),
+        ('a program builds against the shared library', embeds_shared),
+        ('a program builds against the static library', embeds_static),
+        ('the installed command runs', command_runs),
+    ])

@@ -1,0 +1,125 @@
+"""test_readme.py - what the documents show is what happens.
+
+    test_readme.py SOURCE_ROOT BUILD_ROOT
+
+Every ```console block of README.md and docs/ is run, command by command, in an empty directory
+per document where build/ is the build and the examples lie; its output must be the one shown,
+but for ids, times and durations. README.md shows examples/embed.c as it is, ARCHITECTURE.md every
+limit of limits.h with its value, and links lead to files.
+"""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import tap
+
+SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
+BLOCK = re.compile(r'^```(\w+)\n(.*?)^```$', re.M | re.S)
+# Both sides lose what no two runs have in common.
+VARYING = [
+    (re.compile(r'\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b'), 'ID'),
+    (re.compile(r'\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?'), 'TIME'),
+    (re.compile(r'\b(?:just now|now|\d+ (?:s|min|h) ago)\b'), 'AGO'),
+    (re.compile(r'"(\w+_at|id|updated)":\d+'), r'"\1":0'),
+    (re.compile(r'\b\d+(\.\d+)? (ms|s)\b'), 'DURATION'),
+    (re.compile(r'\b\d+(\.\d+)? (bytes|KB|MB|KiB|MiB)\b'), 'SIZE'),
+    (re.compile(r' +'), ' '),
+]
+
+
+def plain(text):
+    for pattern, word in VARYING:
+        text = pattern.sub(word, text)
+    return [line.rstrip() for line in text.rstrip('\n').split('\n')]
+
+
+def steps(block):
+    """(command, expected output) pairs; a command goes on after a backslash."""
+    found = []
+    lines = iter(block.rstrip('\n').split('\n'))
+    for line in lines:
+        if not line.startswith('$ '):
+            tap.check(found, "a console block begins with '%s'" % line)
+            found[-1][1].append(line)
+            continue
+        command = line[2:]
+        while command.endswith('\\'):
+            command += '\n' + next(lines)
+        found.append((command, []))
+    return found
+
+
+def environment():
+    return dict(os.environ, LD_LIBRARY_PATH=os.path.join(BUILD, 'src'), LC_ALL='C.UTF-8',
+                PKG_CONFIG_PATH=os.path.join(BUILD, 'meson-uninstalled'), TZ='UTC')
+
+
+def play(blocks):
+    with tempfile.TemporaryDirectory() as place:
+        os.symlink(BUILD, os.path.join(place, 'build'))
+        for path in glob.glob(os.path.join(SOURCE, 'examples', '*.c')):
+            shutil.copy(path, place)
+        for command, expected in (step for block in blocks for step in steps(block)):
+            done = subprocess.run(['bash', '-c', command], cwd=place, env=environment(),
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, universal_newlines=True, timeout=60)
+            shown = '\n'.join(expected)
+            tap.check(plain(done.stdout) == plain(shown),
+                      '$ %s\n(exit %d)\n%s--- shown as\n%s'
+                      % (command, done.returncode, done.stdout, shown))
+
+
+def console_test(path):
+    return lambda: play([text for kind, text in BLOCK.findall(tap.read(path))
+                         if kind == 'console'])
+
+
+def readme_shows_the_example():
+    shown = [text for kind, text in BLOCK.findall(tap.read(SOURCE, 'README.md')) if kind == 'c']
+    tap.check(tap.read(SOURCE, 'examples', 'embed.c') in shown,
+              'no ```c block of README.md is examples/embed.c')
+
+
+def in_words(name, value):
+    """As the table shows it: 16 MiB, 24 h, 10,000."""
+    if '_MS' in name:
+        return '%d h' % (value // 3600000) if value >= 3600000 else '%d s' % (value // 1000)
+    for unit, size in ('GiB', 1 << 30), ('MiB', 1 << 20), ('KiB', 1 << 10):
+        if re.search('_(BYTES|LEN)_', name) and value >= size:
+            return '%d %s' % (value // size, unit)
+    return format(value, ',')
+
+
+def architecture_has_the_limits():
+    shown = dict(re.findall(r'^\| `(PAL_\w+)` \| ([^|]+?) \|',
+                            tap.read(SOURCE, 'ARCHITECTURE.md'), re.M))
+    header = tap.read(SOURCE, 'include', 'palaver', 'limits.h')
+    limits = re.findall(r'^#define (PAL_\w+) ([^/\n]+)', header, re.M)
+    for name, expression in limits:
+        value = in_words(name, eval(expression.replace('u', '')))
+        tap.check(shown.pop(name, None) == value, "'%s' is not shown as '%s'" % (name, value))
+    tap.check(not shown, 'shown, but no limit: %s' % ', '.join(shown))
+
+
+def links_lead_somewhere(path):
+    def test():
+        for target in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', tap.read(path)):
+            tap.check(os.path.exists(os.path.join(os.path.dirname(path), target)),
+                      "'%s' is not there" % target)
+    return test
+
+
+documents = sorted(glob.glob(SOURCE + '/*.md') + glob.glob(SOURCE + '/docs/**/*.md',
+                                                           recursive=True))
+tests = [('README.md shows examples/embed.c', readme_shows_the_example),
+         ('ARCHITECTURE.md shows the limits', architecture_has_the_limits)]
+for document in documents:
+    name = os.path.relpath(document, SOURCE)
+    tests.append(('the links of %s' % name, links_lead_somewhere(document)))
+    if '```console' in tap.read(document):
+        tests.append(('the commands of %s' % name, console_test(document)))
+tap.main(tests)

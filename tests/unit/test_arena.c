@@ -1,0 +1,273 @@
+/* test_arena.c - the arena, and the memory door under it. */
+#include <stdint.h>
+#include <stdlib.h>
+#include "base/arena_grow.h"
+#include "base/memory.h"
+#include "palaver/alloc.h"
+#include "palaver/arena.h"
+#include "support/tap.h"
+
+static bool is_filled(const void *memory, int byte, size_t len)
+{
+    const unsigned char *p = memory;
+    for (size_t i = 0; i < len; i++) {
+        if (p[i] != byte)
+            return false;
+    }
+    return true;
+}
+
+static void memory_is_zeroed_and_aligned(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    for (int round = 0; round < 2; round++) {
+        for (size_t size = 0; size < 3000; size += 7) {
+            char *memory = pal_arena_alloc(arena, size);
+            if (!CHECK(memory && (uintptr_t)memory % 16 == 0 && is_filled(memory, 0, size)))
+                break;
+            memset(memory, 0xaa, size);
+        }
+        pal_arena_reset(arena);
+    }
+    pal_arena_free(arena);
+    pal_arena_free(NULL);
+}
+
+static void allocations_do_not_overlap(void)
+{
+    enum { COUNT = 400 };
+    pal_arena *arena = pal_arena_new(0);
+    unsigned char *memory[COUNT];
+    size_t sizes[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        sizes[i] = i % 50 == 0 ? 20000 + (size_t)i * 100 : (size_t)(i * 37 % 500);
+        memory[i] = pal_arena_alloc(arena, sizes[i]);
+        if (!CHECK(memory[i]))
+            return;
+        memset(memory[i], i & 0xff, sizes[i]);
+    }
+    for (int i = 0; i < COUNT; i++)
+        CHECK(is_filled(memory[i], i & 0xff, sizes[i]));
+    pal_arena_free(arena);
+}
+
+static void large_blocks_stand_alone(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    char *small = pal_arena_alloc(arena, 16);
+    char *large = pal_arena_alloc(arena, 10 << 20);
+    char *next = pal_arena_alloc(arena, 16);
+    CHECK(large && is_filled(large, 0, 10 << 20));
+    /* The block being filled stays in use. */
+    CHECK(next == small + 16);
+    pal_arena_free(arena);
+}
+
+static void a_bound_is_kept_and_sticks(void)
+{
+    pal_arena *arena = pal_arena_new(1000);
+    CHECK(pal_arena_alloc(arena, 600));
+    CHECK(pal_arena_failure(arena) == PAL_OK);
+    CHECK(!pal_arena_alloc(arena, 600));
+    CHECK(pal_arena_failure(arena) == PAL_LIMIT);
+    CHECK(!pal_arena_alloc(arena, 1));
+    pal_arena_reset(arena);
+    CHECK(pal_arena_failure(arena) == PAL_OK);
+    CHECK(pal_arena_alloc(arena, 900));
+    pal_arena_free(arena);
+}
+
+static void sizes_that_overflow_fail(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    CHECK(!pal_arena_array(arena, SIZE_MAX / 2, 3));
+    CHECK(pal_arena_failure(arena) == PAL_NO_MEMORY);
+    pal_arena_reset(arena);
+    CHECK(!pal_arena_alloc(arena, SIZE_MAX));
+    CHECK(pal_arena_failure(arena) == PAL_NO_MEMORY);
+    pal_arena_reset(arena);
+    int *numbers = pal_arena_array(arena, 10, sizeof *numbers);
+    CHECK(numbers && is_filled(numbers, 0, 10 * sizeof *numbers));
+    pal_arena_free(arena);
+}
+
+static void copies_end_with_a_nul(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_str copy = pal_arena_copy(arena, pal_str_make("a\0b", 3));
+    CHECK(copy.len == 3 && memcmp(copy.data, "a\0b", 4) == 0);
+    copy = pal_arena_copy(arena, pal_str_make(NULL, 0));
+    CHECK(copy.len == 0 && copy.data && copy.data[0] == '\0');
+    pal_arena_free(arena);
+
+    arena = pal_arena_new(8);
+    copy = pal_arena_copy(arena, pal_str_of("longer than eight"));
+    CHECK(copy.data == NULL && copy.len == 0);
+    pal_arena_free(arena);
+}
+
+static void arrays_grow_in_place_and_give_back(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    char *array = pal_arena_grow(arena, NULL, 0, 32);
+    CHECK(pal_arena_grow(arena, array, 32, 512) == array);
+    CHECK(pal_arena_grow(arena, array, 512, 16) == array);
+    char *behind = pal_arena_alloc(arena, 16);
+    CHECK(behind == array + 16);
+
+    /* Something stands behind it now: it has to move, and keeps its bytes. */
+    memset(array, 7, 16);
+    char *moved = pal_arena_grow(arena, array, 16, 64);
+    CHECK(moved && moved != array && is_filled(moved, 7, 16));
+    pal_arena_free(arena);
+}
+
+static void arrays_grow_beyond_blocks(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    size_t size = 16;
+    unsigned char *array = pal_arena_grow(arena, NULL, 0, size);
+    memset(array, 1, size);
+    while (array && size < (4u << 20)) {
+        array = pal_arena_grow(arena, array, size, size * 2);
+        if (!CHECK(array && is_filled(array, 1, size)))
+            break;
+        memset(array + size, 1, size);
+        size *= 2;
+    }
+    array = pal_arena_grow(arena, array, size, 100);
+    CHECK(array && is_filled(array, 1, 100));
+    CHECK(pal_arena_alloc(arena, 100));
+    pal_arena_free(arena);
+}
+
+static void growing_respects_the_bound(void)
+{
+    pal_arena *arena = pal_arena_new(1000);
+    void *array = pal_arena_grow(arena, NULL, 0, 500);
+    CHECK(array && !pal_arena_grow(arena, array, 500, 2000));
+    CHECK(pal_arena_failure(arena) == PAL_LIMIT);
+    pal_arena_free(arena);
+
+    arena = pal_arena_new(100000);
+    array = pal_arena_grow(arena, NULL, 0, 50000);
+    CHECK(array && !pal_arena_grow(arena, array, 50000, 200000));
+    CHECK(pal_arena_failure(arena) == PAL_LIMIT);
+    pal_arena_free(arena);
+}
+
+static bool fill_arena(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena)
+        return false;
+    void *array = pal_arena_grow(arena, NULL, 0, 100);
+    for (int i = 0; i < 50; i++)
+        pal_arena_alloc(arena, (size_t)i * 100);
+    array = pal_arena_grow(arena, array, 100, 100000);
+    pal_arena_grow(arena, array, 100000, 300000);
+    pal_status failure = pal_arena_failure(arena);
+    CHECK(failure == PAL_OK || failure == PAL_NO_MEMORY);
+    pal_arena_free(arena);
+    return failure == PAL_OK;
+}
+
+static void every_lack_of_memory_is_reported(void)
+{
+    for (int once = 0; once < 2; once++) {
+        uint64_t nth = 1;
+        for (;; nth++) {
+            pal_memory_fail_at(nth, once);
+            bool filled = fill_arena();
+            bool failed = pal_memory_failed();
+            pal_memory_fail_at(0, 0);
+            CHECK(filled == !failed);
+            if (!failed || nth > 1000)
+                break;
+        }
+        CHECK(nth > 5 && nth < 1000);
+    }
+}
+
+static void the_countdown_counts(void)
+{
+    pal_memory_fail_at(2, 1);
+    void *first = pal_malloc(1), *second = pal_calloc(1, 1), *third = pal_realloc(NULL, 1);
+    CHECK(first && !second && third && pal_memory_failed());
+    pal_free(first);
+    pal_free(third);
+
+    pal_memory_fail_at(2, 0);
+    CHECK(!pal_memory_failed());
+    first = pal_malloc(1), second = pal_malloc(1), third = pal_malloc(1);
+    CHECK(first && !second && !third && pal_memory_failed());
+    pal_memory_fail_at(0, 0);
+    pal_free(first);
+    CHECK(!pal_memory_failed());
+}
+
+static void memory_edge_cases_hold(void)
+{
+    void *nothing = pal_malloc(0), *no_items = pal_calloc(0, 8);
+    CHECK(nothing && no_items);
+    nothing = pal_realloc(nothing, 0);
+    CHECK(nothing);
+    pal_free(nothing);
+    pal_free(no_items);
+    pal_free(NULL);
+    /* The compiler must not see the overflow. */
+    volatile size_t huge = SIZE_MAX;
+    CHECK(!pal_calloc(huge, 2));
+}
+
+static void *count_alloc(size_t size, void *user)
+{
+    ++*(int *)user;
+    return malloc(size);
+}
+
+static void *count_resize(void *memory, size_t size, void *user)
+{
+    *(int *)user += memory == NULL;
+    return realloc(memory, size);
+}
+
+static void count_release(void *memory, void *user)
+{
+    --*(int *)user;
+    free(memory);
+}
+
+static void an_embedders_allocator_is_used(void)
+{
+    int live = 0;
+    pal_allocator allocator = {count_alloc, count_resize, count_release, &live};
+    pal_allocator_set(&allocator);
+    void *memory = pal_realloc(pal_malloc(10), 20);
+    unsigned char *zeroed = pal_calloc(4, 4);
+    CHECK(live == 2 && is_filled(zeroed, 0, 16));
+    pal_free(memory);
+    pal_free(zeroed);
+    CHECK(live == 0);
+    pal_allocator_set(NULL);
+    pal_free(pal_malloc(1));
+    CHECK(live == 0);
+}
+
+int main(void)
+{
+    RUN(memory_is_zeroed_and_aligned);
+    RUN(allocations_do_not_overlap);
+    RUN(large_blocks_stand_alone);
+    RUN(a_bound_is_kept_and_sticks);
+    RUN(sizes_that_overflow_fail);
+    RUN(copies_end_with_a_nul);
+    RUN(arrays_grow_in_place_and_give_back);
+    RUN(arrays_grow_beyond_blocks);
+    RUN(growing_respects_the_bound);
+    RUN(every_lack_of_memory_is_reported);
+    RUN(the_countdown_counts);
+    RUN(memory_edge_cases_hold);
+    RUN(an_embedders_allocator_is_used);
+    return tap_done();
+}

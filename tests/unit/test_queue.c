@@ -1,0 +1,168 @@
+/* test_queue.c - the queue between threads. */
+#include <pthread.h>
+#include <stdint.h>
+#include "base/memory.h"
+#include "base/queue.h"
+#include "support/tap.h"
+
+#define PUSHERS 4
+#define ITEMS 5000 /* of each pusher */
+
+static void order_is_kept(void)
+{
+    int items[5];
+    void *taken[8];
+    pal_queue *queue = pal_queue_new(4);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 4; i++)
+            CHECK(pal_queue_push(queue, &items[i]) == PAL_OK);
+        CHECK(pal_queue_try_push(queue, &items[4]) == PAL_LIMIT);
+        CHECK(pal_queue_take(queue, taken, 1) == 1 && taken[0] == &items[0]);
+        CHECK(pal_queue_try_push(queue, &items[4]) == PAL_OK);
+        CHECK(pal_queue_take(queue, taken, 8) == 4);
+        for (int i = 0; i < 4; i++)
+            CHECK(taken[i] == &items[i + 1]);
+    }
+    pal_queue_free(queue);
+    pal_queue_free(NULL);
+}
+
+static void a_closed_queue_is_emptied_first(void)
+{
+    int item;
+    void *taken[2];
+    pal_queue *queue = pal_queue_new(2);
+    CHECK(pal_queue_push(queue, &item) == PAL_OK);
+    pal_queue_close(queue);
+    CHECK(pal_queue_push(queue, &item) == PAL_CANCELED);
+    CHECK(pal_queue_try_push(queue, &item) == PAL_CANCELED);
+    CHECK(pal_queue_take(queue, taken, 2) == 1 && taken[0] == &item);
+    CHECK(pal_queue_take(queue, taken, 2) == 0);
+    pal_queue_free(queue);
+}
+
+typedef struct job {
+    pal_queue *queue;
+    int number;
+    bool ok;
+} job;
+
+/* Items carry their pusher and a number that grows. */
+static void *push_all(void *user)
+{
+    job *self = user;
+    self->ok = true;
+    for (uintptr_t i = 1; i <= ITEMS; i++) {
+        void *item = (void *)((uintptr_t)self->number << 32 | i);
+        self->ok = self->ok && pal_queue_push(self->queue, item) == PAL_OK;
+    }
+    return NULL;
+}
+
+static void nothing_is_lost_between_threads(void)
+{
+    pal_queue *queue = pal_queue_new(7);
+    pthread_t threads[PUSHERS];
+    job jobs[PUSHERS];
+    for (int i = 0; i < PUSHERS; i++) {
+        jobs[i] = (job){queue, i, false};
+        CHECK(pthread_create(&threads[i], NULL, push_all, &jobs[i]) == 0);
+    }
+    uintptr_t last[PUSHERS] = {0};
+    for (int left = PUSHERS * ITEMS; left > 0;) {
+        void *items[5];
+        size_t count = pal_queue_take(queue, items, 5);
+        CHECK(count >= 1 && count <= 5);
+        for (size_t i = 0; i < count; i++) {
+            uintptr_t pusher = (uintptr_t)items[i] >> 32, number = (uintptr_t)items[i] & 0xffffffff;
+            CHECK(number == last[pusher] + 1);
+            last[pusher] = number;
+        }
+        left -= (int)count;
+    }
+    for (int i = 0; i < PUSHERS; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(jobs[i].ok && last[i] == ITEMS);
+    }
+    CHECK(pal_queue_try_push(queue, queue) == PAL_OK);
+    pal_queue_free(queue);
+}
+
+static void *take_all(void *user)
+{
+    job *self = user;
+    void *item;
+    while (pal_queue_take(self->queue, &item, 1))
+        self->number++;
+    return NULL;
+}
+
+static void several_takers_share_the_items(void)
+{
+    pal_queue *queue = pal_queue_new(16);
+    pthread_t threads[3];
+    job jobs[3];
+    for (int i = 0; i < 3; i++) {
+        jobs[i] = (job){queue, 0, false};
+        CHECK(pthread_create(&threads[i], NULL, take_all, &jobs[i]) == 0);
+    }
+    for (int i = 0; i < ITEMS; i++)
+        CHECK(pal_queue_push(queue, queue) == PAL_OK);
+    pal_queue_close(queue);
+    int taken = 0;
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        taken += jobs[i].number;
+    }
+    CHECK(taken == ITEMS);
+    pal_queue_free(queue);
+}
+
+static void *push_until_closed(void *user)
+{
+    job *self = user;
+    pal_status status;
+    do
+        status = pal_queue_push(self->queue, self);
+    while (status == PAL_OK);
+    self->ok = status == PAL_CANCELED;
+    return NULL;
+}
+
+static void closing_wakes_those_who_wait(void)
+{
+    pal_queue *queue = pal_queue_new(1);
+    pthread_t threads[3];
+    job jobs[3];
+    for (int i = 0; i < 3; i++) {
+        jobs[i] = (job){queue, i, false};
+        CHECK(pthread_create(&threads[i], NULL, push_until_closed, &jobs[i]) == 0);
+    }
+    void *item;
+    CHECK(pal_queue_take(queue, &item, 1) == 1);
+    pal_queue_close(queue);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(jobs[i].ok);
+    }
+    pal_queue_free(queue);
+}
+
+static void no_memory_means_no_queue(void)
+{
+    pal_memory_fail_at(1, 1);
+    CHECK(!pal_queue_new(10));
+    pal_memory_fail_at(0, 0);
+    CHECK(!pal_queue_new(SIZE_MAX));
+}
+
+int main(void)
+{
+    RUN(order_is_kept);
+    RUN(a_closed_queue_is_emptied_first);
+    RUN(nothing_is_lost_between_threads);
+    RUN(several_takers_share_the_items);
+    RUN(closing_wakes_those_who_wait);
+    RUN(no_memory_means_no_queue);
+    return tap_done();
+}

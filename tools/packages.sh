@@ -1,0 +1,78 @@
+# shellcheck shell=bash
+# packages.sh - sourced by ./run and ./test: finds what is missing and installs it, saying so first.
+# On Debian and its relatives packages are looked up and installed; elsewhere only commands and
+# libraries are looked up, and what is missing is named.
+
+build_packages=(gcc libc6-dev meson ninja-build pkg-config libsqlite3-dev libssl-dev)
+build_commands=(cc meson ninja pkg-config)
+build_libraries=('sqlite3 >= 3.40' 'libcrypto >= 3.0')
+
+fail()
+{
+    echo "$0: $*" >&2
+    exit 1
+}
+
+# Prints the packages of "$@" that are not installed.
+packages_missing()
+{
+    local have name
+    # It fails when it does not know one of them.
+    have=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "$@" 2>/dev/null || true)
+    have=$(sed -n 's/^ii *//p' <<<"$have")
+    for name in "$@"; do
+        grep -qxF "$name" <<<"$have" || echo "$name"
+    done
+}
+
+as_root()
+{
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+packages_install()
+{
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        echo "packages are missing, and this is neither root nor is there sudo. As root, run:" >&2
+        echo "    apt-get update && apt-get install -y --no-install-recommends $*" >&2
+        exit 1
+    fi
+    echo "installing with apt-get: $*"
+    as_root apt-get update -qq </dev/null || echo "apt-get update failed; going on without" >&2
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
+            </dev/null >/dev/null || fail "apt-get could not install: $*"
+}
+
+# Makes sure that the Debian packages "$@" are there.
+packages_need()
+{
+    local missing
+    mapfile -t missing < <(packages_missing "$@")
+    [ ${#missing[@]} = 0 ] || packages_install "${missing[@]}"
+}
+
+is_debian()
+{
+    command -v dpkg-query >/dev/null && command -v apt-get >/dev/null
+}
+
+# Elsewhere: goes on if the commands "$@" and the libraries are there, else names what isn't.
+commands_need()
+{
+    local missing=() name
+    for name in "$@"; do
+        command -v "$name" >/dev/null || missing+=("$name")
+    done
+    for name in "${build_libraries[@]}"; do
+        pkg-config --exists "$name" 2>/dev/null || missing+=("$name (library and headers)")
+    done
+    [ ${#missing[@]} = 0 ] && return
+    echo "this is not a Debian system, so nothing is installed for you. Still needed:" >&2
+    printf '    %s\n' "${missing[@]}" >&2
+    echo "On Debian they are the packages: ${build_packages[*]}" >&2
+    exit 1
+}
