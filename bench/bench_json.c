@@ -66,6 +66,20 @@ static const char prose[] =
         "acknowledged. When the process is killed in the middle of an append, the next open finds "
         "either the whole message or none of it. ";
 
+static const char wide_prose[] = "会話の記録は順序どおりに保存されます。"
+                                 "Größe und Maß. Сообщение сохранено. 🙂 ";
+
+/* `text` as often as fits into `len_max` bytes. */
+static void put_repeated(pal_json_writer *w, const char *text, size_t len_max)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, len_max);
+    while (!buf.failure)
+        pal_buf_append_text(&buf, text);
+    pal_json_put_str(w, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+}
+
 /* A chat message of about 1 KB, with the members that providers send around the text. */
 static void make_message(pal_buf *buf)
 {
@@ -83,15 +97,13 @@ static void make_message(pal_buf *buf)
     pal_json_name(&w, "type");
     pal_json_put_text(&w, "text");
     pal_json_name(&w, "text");
-    char text[800] = "";
-    while (strlen(text) + sizeof prose < sizeof text)
-        strcat(strcat(text, prose), "\n");
-    pal_json_put_text(&w, text);
+    put_repeated(&w, prose, 900);
     pal_json_end_object(&w);
     pal_json_end_array(&w);
     pal_json_name(&w, "usage");
-    pal_json_put_raw(&w, pal_str_of("{\"input_tokens\":412,\"output_tokens\":131,"
-                                    "\"cache_read_tokens\":0,\"cost\":0.00213,\"cached\":false}"));
+    pal_json_put_raw(&w,
+            pal_str_of("{\"input_tokens\":412,\"output_tokens\":131,"
+                       "\"cache_read_tokens\":0,\"cost\":0.00213,\"cached\":false}"));
     pal_json_end_object(&w);
 }
 
@@ -107,8 +119,9 @@ static void put_tool_call(pal_json_writer *w, int number)
     pal_json_name(w, "name");
     pal_json_put_text(w, "read_file");
     pal_json_name(w, "arguments");
-    pal_json_put_raw(w, pal_str_of("{\"path\": \"src/base/arena.c\", \"offset\": 120, \"limit\": 40, "
-                                   "\"flags\": [true, false, null], \"ratio\": 0.125}"));
+    pal_json_put_raw(w,
+            pal_str_of("{\"path\": \"src/base/arena.c\", \"offset\": 120, \"limit\": 40, "
+                       "\"flags\": [true, false, null], \"ratio\": 0.125}"));
     pal_json_name(w, "output");
     pal_json_put_text(w, "static void *take(arena *a)\n{\n\tif (!a)\n\t\treturn \"none\";\n}\n");
     pal_json_name(w, "duration_ms");
@@ -137,10 +150,7 @@ static void make_wide_message(pal_buf *buf)
     pal_json_writer w = pal_json_writer_make(buf);
     pal_json_begin_object(&w);
     pal_json_name(&w, "text");
-    char text[3000] = "";
-    while (strlen(text) + 200 < sizeof text)
-        strcat(text, "会話の記録は順序どおりに保存されます。Größe und Maß. Сообщение сохранено. 🙂 ");
-    pal_json_put_text(&w, text);
+    put_repeated(&w, wide_prose, 3000);
     pal_json_end_object(&w);
 }
 

@@ -27,7 +27,7 @@ struct pal_arena {
     size_t block_size; /* of the next ordinary block */
     size_t bytes;      /* handed out, alignment included */
     size_t bytes_max;
-    block *large; /* the last allocation, when it has a block of its own; else NULL */
+    block *large; /* the newest block, when it belongs to one allocation; else NULL */
     pal_status failure;
 };
 
@@ -137,7 +137,6 @@ static inline void *take(pal_arena *arena, size_t wanted)
     void *memory = arena->next;
     arena->next += size;
     arena->bytes += size;
-    arena->large = NULL;
     return memory;
 }
 
@@ -183,11 +182,6 @@ static void *resize_large(pal_arena *arena, size_t old_size, size_t new_size)
     return resized + 1;
 }
 
-static bool is_last_of_block(const pal_arena *arena, const char *memory, size_t size)
-{
-    return !arena->large && memory + size == arena->next;
-}
-
 void *pal_arena_grow(pal_arena *arena, void *old, size_t old_size, size_t new_size)
 {
     if (arena->failure)
@@ -202,7 +196,8 @@ void *pal_arena_grow(pal_arena *arena, void *old, size_t old_size, size_t new_si
         return fail(arena, PAL_LIMIT);
     if (arena->large && old == arena->large + 1)
         return resize_large(arena, from, to);
-    if (is_last_of_block(arena, old, from) && to <= (size_t)(arena->end - (char *)old)) {
+    bool is_last = (char *)old + from == arena->next;
+    if (is_last && to <= (size_t)(arena->end - (char *)old)) {
         arena->next = (char *)old + to;
         arena->bytes = arena->bytes - from + to;
         return old;

@@ -7,8 +7,9 @@
 #include "palaver/arena.h"
 
 /* Makes the arena's memory `old` (NULL for none) of `old_size` bytes `new_size` long, and returns
- * where it is now. In place where it was the arena's last allocation, so that shrinking it gives
- * the rest back. New bytes are NOT zeroed. NULL on failure, which sticks; `old` stays valid. */
+ * where it is now. In place where it was the arena's last allocation and fits, so that shrinking
+ * it gives the rest back. New bytes are NOT zeroed. NULL on failure, which sticks; `old` stays
+ * valid. */
 void *pal_arena_grow(pal_arena *arena, void *old, size_t old_size, size_t new_size);
 
 #endif

@@ -84,9 +84,13 @@ size_t pal_time_to_text(int64_t ms, char out_text[PAL_TIME_TEXT_SIZE])
         int digits;
         char after;
     } fields[] = {
-        {year, 4, '-'}, {month, 2, '-'}, {day, 2, 'T'},
-        {in_day / 3600000, 2, ':'}, {in_day / 60000 % 60, 2, ':'},
-        {in_day / 1000 % 60, 2, '.'}, {in_day % 1000, 3, 'Z'},
+            {year, 4, '-'},
+            {month, 2, '-'},
+            {day, 2, 'T'},
+            {in_day / 3600000, 2, ':'},
+            {in_day / 60000 % 60, 2, ':'},
+            {in_day / 1000 % 60, 2, '.'},
+            {in_day % 1000, 3, 'Z'},
     };
     char *p = out_text;
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
@@ -174,8 +178,8 @@ static bool take_offset(pal_str *text, int64_t *out_ms)
         return true;
     bool west = text->len && text->data[0] == '-';
     int hour, minute;
-    if (!take_char(text, '+', '-') || !take_digits(text, 2, &hour) ||
-            !take_char(text, ':', ':') || !take_digits(text, 2, &minute))
+    if (!take_char(text, '+', '-') || !take_digits(text, 2, &hour) || !take_char(text, ':', ':') ||
+            !take_digits(text, 2, &minute))
         return false;
     if (hour > 23 || minute > 59)
         return false;
@@ -186,8 +190,8 @@ static bool take_offset(pal_str *text, int64_t *out_ms)
 bool pal_time_from_text(pal_str text, int64_t *out_ms)
 {
     int64_t date_ms, time_ms, offset_ms;
-    if (!take_date(&text, &date_ms) || !take_char(&text, 'T', 't') ||
-            !take_time(&text, &time_ms) || !take_offset(&text, &offset_ms) || text.len)
+    if (!take_date(&text, &date_ms) || !take_char(&text, 'T', 't') || !take_time(&text, &time_ms) ||
+            !take_offset(&text, &offset_ms) || text.len)
         return false;
     *out_ms = date_ms + time_ms - offset_ms;
     return true;

@@ -9,19 +9,19 @@
 #include "base/utf8.h"
 
 static const char *const status_names[] = {
-    [PAL_OK] = "ok",
-    [PAL_INVALID] = "invalid",
-    [PAL_NOT_FOUND] = "not_found",
-    [PAL_CONFLICT] = "conflict",
-    [PAL_LIMIT] = "limit",
-    [PAL_NO_MEMORY] = "no_memory",
-    [PAL_IO] = "io",
-    [PAL_CORRUPT] = "corrupt",
-    [PAL_BUSY] = "busy",
-    [PAL_TIMEOUT] = "timeout",
-    [PAL_CANCELED] = "canceled",
-    [PAL_DENIED] = "denied",
-    [PAL_PROVIDER] = "provider",
+        [PAL_OK] = "ok",
+        [PAL_INVALID] = "invalid",
+        [PAL_NOT_FOUND] = "not_found",
+        [PAL_CONFLICT] = "conflict",
+        [PAL_LIMIT] = "limit",
+        [PAL_NO_MEMORY] = "no_memory",
+        [PAL_IO] = "io",
+        [PAL_CORRUPT] = "corrupt",
+        [PAL_BUSY] = "busy",
+        [PAL_TIMEOUT] = "timeout",
+        [PAL_CANCELED] = "canceled",
+        [PAL_DENIED] = "denied",
+        [PAL_PROVIDER] = "provider",
 };
 
 const char *pal_status_name(pal_status status)

@@ -148,7 +148,7 @@ static double double_of_text(const char *text)
 static bool double_is_quick(const decimal *d, double *out_number)
 {
     static const double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
-        1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+            1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     int64_t power = d->first < d->last ? last_power(d) : 0;
     if (d->last - d->first > 15 || power < -22 || power > 22)
         return false;

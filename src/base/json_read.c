@@ -40,8 +40,8 @@ static const char *fail(reader *r, const char *at, const char *what)
 static pal_status arena_failed(reader *r)
 {
     r->status = pal_arena_failure(r->arena);
-    return pal_error_set(r->err, r->status, "no room for a JSON text of %zu bytes",
-            (size_t)(r->end - r->text));
+    return pal_error_set(
+            r->err, r->status, "no room for a JSON text of %zu bytes", (size_t)(r->end - r->text));
 }
 
 static bool resize_tape(reader *r, size_t cap)
@@ -68,17 +68,17 @@ static __attribute__((noinline)) bool grow_tape(reader *r, const char *at)
 }
 
 /* `count` is as in json_node.h; the other fields are those of a value without values in it. */
-static inline bool add_node(reader *r, pal_json_type type, const char *from, const char *to,
-        uint32_t count)
+static inline bool add_node(
+        reader *r, pal_json_type type, const char *from, const char *to, uint32_t count)
 {
     if (__builtin_expect(r->len == r->cap, 0) && !grow_tape(r, to))
         return false;
     r->nodes[r->len++] = (pal_json_node){
-        .start = (uint32_t)(from - r->text),
-        .len = (uint32_t)(to - from),
-        .skip = 1,
-        .type = type,
-        .count = count,
+            .start = (uint32_t)(from - r->text),
+            .len = (uint32_t)(to - from),
+            .skip = 1,
+            .type = type,
+            .count = count,
     };
     return true;
 }
@@ -117,8 +117,14 @@ static bool is_hex(char c)
 static inline bool is_letter_escape(char c)
 {
     static const bool letters[256] = {
-        ['"'] = true, ['\\'] = true, ['/'] = true, ['b'] = true,
-        ['f'] = true, ['n'] = true, ['r'] = true, ['t'] = true,
+            ['"'] = true,
+            ['\\'] = true,
+            ['/'] = true,
+            ['b'] = true,
+            ['f'] = true,
+            ['n'] = true,
+            ['r'] = true,
+            ['t'] = true,
     };
     return letters[(unsigned char)c];
 }
@@ -349,12 +355,12 @@ pal_status pal_json_parse(pal_arena *arena, pal_str text, const pal_json_limits 
 
     const char *start = text.len ? text.data : "";
     reader r = {
-        .text = start,
-        .end = start + text.len,
-        .parent = NO_PARENT,
-        .depth_max = depth_max < PAL_JSON_DEPTH_MAX ? depth_max : PAL_JSON_DEPTH_MAX,
-        .arena = arena,
-        .err = err,
+            .text = start,
+            .end = start + text.len,
+            .parent = NO_PARENT,
+            .depth_max = depth_max < PAL_JSON_DEPTH_MAX ? depth_max : PAL_JSON_DEPTH_MAX,
+            .arena = arena,
+            .err = err,
     };
     if (!resize_tape(&r, text.len / 32 + 16))
         return r.status;

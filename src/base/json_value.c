@@ -15,7 +15,14 @@ pal_json_type pal_json_type_of(pal_json value)
 const char *pal_json_type_name(pal_json_type type)
 {
     static const char *const names[] = {
-        "nothing", "null", "boolean", "boolean", "number", "string", "array", "object",
+            "nothing",
+            "null",
+            "boolean",
+            "boolean",
+            "number",
+            "string",
+            "array",
+            "object",
     };
     return (size_t)type < sizeof names / sizeof names[0] ? names[type] : "nothing";
 }

@@ -156,8 +156,13 @@ void pal_json_put_members(pal_json_writer *writer, pal_str json)
 static void append_escape(pal_buf *buf, unsigned char c)
 {
     static const char letters[] = {
-        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r',
-        ['"'] = '"', ['\\'] = '\\',
+            ['\b'] = 'b',
+            ['\t'] = 't',
+            ['\n'] = 'n',
+            ['\f'] = 'f',
+            ['\r'] = 'r',
+            ['"'] = '"',
+            ['\\'] = '\\',
     };
     static const char digits[] = "0123456789abcdef";
     if (letters[c]) {
@@ -175,7 +180,8 @@ static const char *append_wide_chars(pal_buf *buf, const char *p, const char *en
     pal_str rest = pal_str_make(p, (size_t)(end - p));
     size_t valid = 0;
     while (valid < rest.len && (unsigned char)p[valid] >= 0x80) {
-        size_t len = pal_utf8_char_len((const unsigned char *)p + valid, (const unsigned char *)end);
+        size_t len =
+                pal_utf8_char_len((const unsigned char *)p + valid, (const unsigned char *)end);
         if (len == 0)
             break;
         valid += len;

@@ -17,6 +17,7 @@
 
 #define MESSAGE_MAX 2048
 #define ESCAPE_MAX 6 /* \u00XX */
+#define JSON_HEAD "{\"time\":\"%s\",\"level\":\"%s\",\"message\":\""
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -43,7 +44,7 @@ static size_t escape(pal_str message, bool as_json, char *out)
         uint32_t c;
         size_t len = pal_utf8_decode(message, &c);
         if (c < 0x20 || (c >= 0x7f && c < 0xa0)) {
-            p += sprintf(p, "\\u%04x", (unsigned)c);
+            p += snprintf(p, ESCAPE_MAX + 1, "\\u%04x", (unsigned)c);
         } else {
             if (as_json && (c == '"' || c == '\\'))
                 *p++ = '\\';
@@ -61,11 +62,12 @@ static void write_line(pal_log_level level, pal_str message)
 
     pthread_mutex_lock(&log_lock);
     const char *name = level_names[level];
-    size_t len = (size_t)(log_as_json
-            ? sprintf(line, "{\"time\":\"%s\",\"level\":\"%s\",\"message\":\"", now, name)
-            : sprintf(line, "%s %s ", now, name));
+    size_t len = (size_t)(log_as_json ? snprintf(line, sizeof line, JSON_HEAD, now, name)
+                                      : snprintf(line, sizeof line, "%s %s ", now, name));
     len += escape(message, log_as_json, line + len);
-    len += (size_t)sprintf(line + len, "%s", log_as_json ? "\"}\n" : "\n");
+    pal_str tail = pal_str_of(log_as_json ? "\"}\n" : "\n");
+    memcpy(line + len, tail.data, tail.len);
+    len += tail.len;
     FILE *file = log_file ? log_file : stderr;
     fwrite(line, 1, len, file);
     fflush(file);

@@ -68,8 +68,8 @@ size_t pal_utf8_decode(pal_str text, uint32_t *out_char)
         *out_char = (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
         return 3;
     case 4:
-        *out_char = (p[0] & 0x07u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 |
-                (p[3] & 0x3fu);
+        *out_char =
+                (p[0] & 0x07u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
         return 4;
     default:
         *out_char = REPLACEMENT;

@@ -59,11 +59,11 @@ typedef enum pal_cli_access {
 typedef struct pal_cli pal_cli;
 
 typedef struct pal_cli_command {
-    const char *name;    /* "session new" */
-    const char *summary; /* one line, for lists of commands */
-    const char *usage;   /* what follows the name: "SESSION [TEXT]" */
-    const char *about;   /* one paragraph, not wrapped */
-    const char *examples; /* lines */
+    const char *name;              /* "session new" */
+    const char *summary;           /* one line, for lists of commands */
+    const char *usage;             /* what follows the name: "SESSION [TEXT]" */
+    const char *about;             /* one paragraph, not wrapped */
+    const char *examples;          /* lines */
     const pal_cli_option *options; /* NULL: none of its own */
     size_t values_size;
     size_t args_min;
@@ -84,14 +84,14 @@ struct pal_cli {
     const char **args; /* what is neither an option nor the command's name; in the arena */
     size_t args_len;
     const pal_cli_command *command;
-    const char *group;     /* "session" when no command of it was named */
-    pal_store *store;      /* NULL for PAL_CLI_NO_STORE */
-    pal_arena *arena;      /* lives as long as the command */
+    const char *group; /* "session" when no command of it was named */
+    pal_store *store;  /* NULL for PAL_CLI_NO_STORE */
+    pal_arena *arena;  /* lives as long as the command */
     pal_buf out;
-    int out_fd;            /* where it goes: stdout, or the file of an export */
-    int width;             /* columns of the terminal; 80 in a pipe */
-    bool is_terminal;      /* stdout is one */
-    bool is_usage;         /* the failure is the command line's: exit code 2 */
+    int out_fd;       /* where it goes: stdout, or the file of an export */
+    int width;        /* columns of the terminal; 80 in a pipe */
+    bool is_terminal; /* stdout is one */
+    bool is_usage;    /* the failure is the command line's: exit code 2 */
     pal_error err;
     char hint[PAL_ERROR_MESSAGE_MAX];
 };
@@ -271,6 +271,7 @@ typedef struct pal_cli_naming {
 } pal_cli_naming;
 
 /* The options' rows for a command's table; `values` has a member `naming`. */
+/* clang-format off */
 #define PAL_CLI_NAMING_OPTIONS(values) \
     {"key", 0, PAL_CLI_TEXT, offsetof(values, naming.key), "KEY", \
             "a name that no other active session has"}, \
@@ -284,6 +285,7 @@ typedef struct pal_cli_naming {
             "an object that is kept with it"}, \
     {"expires", 0, PAL_CLI_TEXT, offsetof(values, naming.expires), "WHEN", \
             "24h, 7d, or a time: then it goes to the trash"}
+/* clang-format on */
 
 /* Fills `session` with what was given; what wasn't stays as it is. */
 PAL_CHECKED pal_status pal_cli_name_session(

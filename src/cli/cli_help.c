@@ -45,27 +45,31 @@ static void put_commands(pal_cli *cli, const char *group)
 
 void pal_cli_help_main(pal_cli *cli)
 {
-    put(cli, "Palaver keeps conversations with language models: every message in order, safe\n"
-             "on disk before it is acknowledged, and yours to fork, rewind, export or erase.\n\n");
+    put(cli,
+            "Palaver keeps conversations with language models: every message in order, safe\n"
+            "on disk before it is acknowledged, and yours to fork, rewind, export or erase.\n\n");
     put_head(cli, "Try it:");
-    put(cli, "  palaver session new --key demo --title \"First steps\"\n"
-             "  palaver session append demo \"Hello, is anybody there?\"\n"
-             "  palaver session show demo\n\n");
+    put(cli,
+            "  palaver session new --key demo --title \"First steps\"\n"
+            "  palaver session append demo \"Hello, is anybody there?\"\n"
+            "  palaver session show demo\n\n");
     put_head(cli, "Conversations (palaver session ...):");
     put_commands(cli, "session");
     put(cli, "\n");
-    put_head(cli, "The store:");
+    put_head(cli, "Other commands:");
     put_commands(cli, "");
     put(cli, "\n");
-    put(cli, "Everything is kept in ./palaver-data, unless --store or PALAVER_STORE says\n"
-             "otherwise. 'palaver COMMAND --help' explains a command and shows examples.\n");
+    put(cli,
+            "Everything is kept in ./palaver-data, unless --store or PALAVER_STORE says\n"
+            "otherwise. 'palaver COMMAND --help' explains a command and shows examples.\n");
 }
 
 void pal_cli_help_group(pal_cli *cli, const char *group)
 {
     pal_buf_format(&cli->out, "Usage: palaver %s COMMAND [OPTION]...\n\n", group);
-    put(cli, "Works on conversations. SESSION is an id or an unambiguous beginning of one, a key,\n"
-             "an alias, or @last for the one that was updated last.\n\n");
+    put(cli,
+            "Works on conversations. SESSION is an id or an unambiguous beginning of one, a key,\n"
+            "an alias, or @last for the one that was updated last.\n\n");
     put_head(cli, "Commands:");
     put_commands(cli, group);
     pal_buf_format(&cli->out, "\n'palaver %s COMMAND --help' explains a command.\n", group);

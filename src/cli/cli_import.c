@@ -126,8 +126,8 @@ static void tell(pal_import *import, uint64_t line, const char *text)
 /* Whether a refusal concerns what was refused alone, and the import can go on. */
 static bool is_about_input(pal_status status)
 {
-    return status == PAL_INVALID || status == PAL_LIMIT || status == PAL_CONFLICT
-            || status == PAL_NOT_FOUND;
+    return status == PAL_INVALID || status == PAL_LIMIT || status == PAL_CONFLICT ||
+            status == PAL_NOT_FOUND;
 }
 
 /* ---- Flushing ---- */
@@ -226,8 +226,8 @@ pal_status pal_import_settle(pal_import *import, size_t line_len)
 {
     pal_status status = PAL_OK;
     import->bytes_waiting += line_len;
-    if (import->messages_waiting >= MESSAGES_FLUSH_AT || import->bytes_waiting >= BYTES_FLUSH_AT
-            || import->ops_len > OPS_MAX / 2)
+    if (import->messages_waiting >= MESSAGES_FLUSH_AT || import->bytes_waiting >= BYTES_FLUSH_AT ||
+            import->ops_len > OPS_MAX / 2)
         status = pal_import_flush(import);
     if (status == PAL_OK && import->ops_len == 0)
         pal_arena_reset(import->arena);
@@ -244,8 +244,7 @@ static pal_status add_op(pal_import *import, pal_op_kind kind, pal_op **out_op)
         return status;
     import->waits[import->ops_len] = (waiting){.generation = import->generation};
     *out_op = &import->ops[import->ops_len++];
-    **out_op = (pal_op){
-        .kind = kind, .tenant = pal_cli_tenant(import->cli), .session = import->id};
+    **out_op = (pal_op){.kind = kind, .tenant = pal_cli_tenant(import->cli), .session = import->id};
     return PAL_OK;
 }
 
@@ -253,8 +252,8 @@ static pal_status add_op(pal_import *import, pal_op_kind kind, pal_op **out_op)
 
 static pal_status find(pal_import *import, pal_find_by by, pal_str name, pal_session *out_session)
 {
-    return pal_store_find(import->cli->store, pal_cli_tenant(import->cli), by, name,
-            import->arena, out_session, &import->cli->err);
+    return pal_store_find(import->cli->store, pal_cli_tenant(import->cli), by, name, import->arena,
+            out_session, &import->cli->err);
 }
 
 static pal_status find_id(pal_import *import, pal_id id, pal_session *out_session)
@@ -271,9 +270,9 @@ static bool must_flush(const pal_import *import, const pal_session *session)
         return true;
     for (size_t i = 0; i < import->ops_len; i++) {
         const pal_op *op = &import->ops[i];
-        if (op->kind == PAL_OP_CREATE
-                && ((session->key.len && pal_str_equal(op->u.create.session->key, session->key))
-                        || pal_id_equal(op->session, session->id)))
+        if (op->kind == PAL_OP_CREATE &&
+                ((session->key.len && pal_str_equal(op->u.create.session->key, session->key)) ||
+                        pal_id_equal(op->session, session->id)))
             return true;
     }
     return false;
@@ -285,9 +284,9 @@ static pal_status add_known(pal_import *import, const pal_message *message)
     pal_str id = pal_arena_copy(import->known_arena,
             pal_str_make((const char *)message->id.bytes, sizeof message->id.bytes));
     pal_str client_id = pal_arena_copy(import->known_arena, message->client_id);
-    if (pal_arena_failure(import->known_arena) != PAL_OK
-            || pal_map_set(&import->known, id, seq) != PAL_OK
-            || (client_id.len && pal_map_set(&import->known, client_id, seq) != PAL_OK))
+    if (pal_arena_failure(import->known_arena) != PAL_OK ||
+            pal_map_set(&import->known, id, seq) != PAL_OK ||
+            (client_id.len && pal_map_set(&import->known, client_id, seq) != PAL_OK))
         return pal_cli_no_memory(import->cli);
     return PAL_OK;
 }
@@ -319,8 +318,8 @@ static pal_status count_known_marks(pal_import *import)
     pal_cli *cli = import->cli;
     pal_mark *marks;
     size_t len;
-    pal_status status = pal_store_marks(cli->store, pal_cli_tenant(cli), import->id,
-            import->arena, &marks, &len, &cli->err);
+    pal_status status = pal_store_marks(
+            cli->store, pal_cli_tenant(cli), import->id, import->arena, &marks, &len, &cli->err);
     for (size_t i = 0; status == PAL_OK && i < len; i++)
         import->marks_known += !marks[i].inherited;
     return status;

@@ -12,14 +12,14 @@
 #define WORDS_MAX 64
 
 const pal_cli_option pal_cli_globals[] = {
-    {"store", 0, PAL_CLI_TEXT, offsetof(pal_cli, store_url), "URL",
-            "where conversations are kept: sqlite:PATH or memory:"},
-    {"tenant", 0, PAL_CLI_TEXT, offsetof(pal_cli, tenant), "NAME",
-            "whose conversations: other tenants see none of them"},
-    {"json", 0, PAL_CLI_FLAG, offsetof(pal_cli, json), NULL, "print JSON, for programs"},
-    {"help", 'h', PAL_CLI_FLAG, offsetof(pal_cli, help), NULL, "explain the command"},
-    {"version", 0, PAL_CLI_FLAG, offsetof(pal_cli, version), NULL, "print the version"},
-    {0},
+        {"store", 0, PAL_CLI_TEXT, offsetof(pal_cli, store_url), "URL",
+                "where conversations are kept: sqlite:PATH or memory:"},
+        {"tenant", 0, PAL_CLI_TEXT, offsetof(pal_cli, tenant), "NAME",
+                "whose conversations: other tenants see none of them"},
+        {"json", 0, PAL_CLI_FLAG, offsetof(pal_cli, json), NULL, "print JSON, for programs"},
+        {"help", 'h', PAL_CLI_FLAG, offsetof(pal_cli, help), NULL, "explain the command"},
+        {"version", 0, PAL_CLI_FLAG, offsetof(pal_cli, version), NULL, "print the version"},
+        {0},
 };
 
 typedef struct parser {
@@ -115,8 +115,8 @@ static const pal_cli_option *find_option(
         const pal_cli_option *options, const char *text, size_t name_len)
 {
     for (const pal_cli_option *o = options; o && o->name; o++) {
-        if (text[1] == '-' && strlen(o->name) == name_len
-                && memcmp(o->name, text + 2, name_len) == 0)
+        if (text[1] == '-' && strlen(o->name) == name_len &&
+                memcmp(o->name, text + 2, name_len) == 0)
             return o;
         if (text[1] != '-' && name_len == 1 && o->letter == text[1])
             return o;
@@ -227,8 +227,8 @@ static pal_status unknown_command(pal_cli *cli, const char *group, const char *w
     if (!nearest)
         snprintf(hint, sizeof hint, "palaver %s%s--help lists the commands", group ? group : "",
                 group ? " " : "");
-    return pal_cli_usage(cli, hint, "unknown command '%s%s%.60s'", group ? group : "",
-            group ? " " : "", word);
+    return pal_cli_usage(
+            cli, hint, "unknown command '%s%s%.60s'", group ? group : "", group ? " " : "", word);
 }
 
 /* Takes a word as the next one of the command's name. */
@@ -248,8 +248,8 @@ static pal_status parse_command_word(parser *p, const char *word)
             p->values = pal_arena_alloc(cli->arena, command->values_size + 1);
             return p->values ? PAL_OK : pal_cli_no_memory(cli);
         }
-        if (!group && space && strlen(word) == (size_t)(space - name)
-                && strncmp(name, word, strlen(word)) == 0) {
+        if (!group && space && strlen(word) == (size_t)(space - name) &&
+                strncmp(name, word, strlen(word)) == 0) {
             cli->group = word;
             return PAL_OK;
         }
@@ -269,8 +269,8 @@ static pal_status check_args(pal_cli *cli)
                 session ? "a session: an id, a key, an alias or @last" : "more arguments");
     }
     if (cli->args_len > command->args_max)
-        return pal_cli_usage(cli, hint, "'%s' does not know what to do with '%.60s'",
-                command->name, cli->args[command->args_max]);
+        return pal_cli_usage(cli, hint, "'%s' does not know what to do with '%.60s'", command->name,
+                cli->args[command->args_max]);
     return PAL_OK;
 }
 

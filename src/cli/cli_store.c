@@ -22,11 +22,12 @@ const char *pal_cli_store_path(const char *url)
     return url[scheme] == ':' ? NULL : url;
 }
 
-static pal_status missing_store(pal_cli *cli, const char *path)
+static pal_status missing_store(pal_cli *cli, const char *path, bool is_empty)
 {
     snprintf(cli->hint, sizeof cli->hint,
             "'palaver session new' starts one there; --store URL or PALAVER_STORE names another");
-    return pal_error_set(&cli->err, PAL_NOT_FOUND, "there is no store at '%s'", path);
+    return pal_error_set(&cli->err, PAL_NOT_FOUND, "there is no store at '%.160s'%s", path,
+            is_empty ? ": the file is empty" : "");
 }
 
 /* Only the default store's own directory: elsewhere a missing one is more likely a typing error. */
@@ -44,7 +45,7 @@ static void hint_for_open(pal_cli *cli, pal_status status)
 {
     const char *hint = "";
     if (status == PAL_CORRUPT)
-        hint = "'palaver fsck' tells more; nothing was changed";
+        hint = "the file was left as it is";
     else if (status == PAL_DENIED)
         hint = "check who may write to the file and its directory";
     else if (status == PAL_BUSY)
@@ -58,9 +59,12 @@ pal_status pal_cli_store_open(pal_cli *cli, pal_cli_access access)
     pal_store_options options = {.read_only = access == PAL_CLI_READ};
     const char *path = pal_cli_store_path(cli->store_url);
     pal_status status = PAL_OK;
-    if (path && access != PAL_CLI_CREATE && stat(path, &info) != 0
-            && (errno == ENOENT || errno == ENOTDIR))
-        return missing_store(cli, path);
+    if (path && access != PAL_CLI_CREATE) {
+        bool found = stat(path, &info) == 0;
+        if (found ? S_ISREG(info.st_mode) && info.st_size == 0
+                  : errno == ENOENT || errno == ENOTDIR)
+            return missing_store(cli, path, found);
+    }
     if (access == PAL_CLI_CREATE)
         status = make_default_directory(cli);
     if (status != PAL_OK)
@@ -75,7 +79,7 @@ pal_status pal_cli_each_session(pal_cli *cli, pal_session_state state,
         void (*sink)(const pal_session *session, void *user), void *user)
 {
     pal_session_query query = {
-        .tenant = pal_cli_tenant(cli), .state = state, .limit = PAL_SESSION_PAGE_MAX};
+            .tenant = pal_cli_tenant(cli), .state = state, .limit = PAL_SESSION_PAGE_MAX};
     pal_buf cursor;
     pal_status status;
     pal_arena *arena = pal_arena_new(0);
@@ -173,8 +177,8 @@ static pal_status find_by_scan(
     if (search.matches > 1) {
         snprintf(cli->hint, sizeof cli->hint,
                 "give more of the id; ids that begin alike were made at about the same time");
-        return pal_error_set(&cli->err, PAL_CONFLICT, "'%.160s' means %zu sessions", name,
-                search.matches);
+        return pal_error_set(
+                &cli->err, PAL_CONFLICT, "'%.160s' means %zu sessions", name, search.matches);
     }
     return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ID, pal_str_of(search.id),
             cli->arena, out_session, &cli->err);
@@ -205,8 +209,8 @@ pal_status pal_cli_find(
     if (!*name)
         return pal_cli_usage(cli, NULL, "the session's name is empty");
     pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli),
-            among == PAL_CLI_AMONG_TRASH ? PAL_FIND_ID : PAL_FIND_ANY, pal_str_of(name),
-            cli->arena, out_session, &cli->err);
+            among == PAL_CLI_AMONG_TRASH ? PAL_FIND_ID : PAL_FIND_ANY, pal_str_of(name), cli->arena,
+            out_session, &cli->err);
     if (status == PAL_NOT_FOUND || (status == PAL_INVALID && among == PAL_CLI_AMONG_TRASH))
         status = find_by_scan(cli, name, among, out_session);
     return status;

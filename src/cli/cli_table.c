@@ -83,8 +83,8 @@ static void put_cell(pal_buf *buf, pal_str text, size_t width, bool right, bool 
         pal_buf_append_str(buf, text);
 }
 
-static void put_row(pal_cli *cli, const pal_cli_table *table, const pal_str *cells,
-        const size_t *widths)
+static void put_row(
+        pal_cli *cli, const pal_cli_table *table, const pal_str *cells, const size_t *widths)
 {
     size_t last = 0;
     bool first = true;
@@ -100,6 +100,8 @@ static void put_row(pal_cli *cli, const pal_cli_table *table, const pal_str *cel
         first = false;
         put_cell(&cli->out, cells[i], widths[i], table->right[i], i == last);
     }
+    while (cli->out.len > 0 && cli->out.data[cli->out.len - 1] == ' ')
+        cli->out.len--;
     pal_buf_append_char(&cli->out, '\n');
 }
 

@@ -15,11 +15,11 @@ typedef struct unit {
 
 /* Smallest first. */
 static const unit units[] = {
-    {"s", "s", 1000},
-    {"m", "min", 60 * 1000},
-    {"h", "h", 3600 * 1000},
-    {"d", "d", 24 * 3600 * 1000LL},
-    {"w", "wk", 7 * 24 * 3600 * 1000LL},
+        {"s", "s", 1000},
+        {"m", "min", 60 * 1000},
+        {"h", "h", 3600 * 1000},
+        {"d", "d", 24 * 3600 * 1000LL},
+        {"w", "wk", 7 * 24 * 3600 * 1000LL},
 };
 
 #define UNITS_LEN (sizeof units / sizeof *units)

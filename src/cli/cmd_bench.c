@@ -44,7 +44,7 @@ typedef struct result {
 typedef struct bench {
     pal_cli *cli;
     int64_t run_us;
-    char dir[PATH_SIZE];  /* of the store's file; empty for memory: */
+    char dir[PATH_SIZE];       /* of the store's file; empty for memory: */
     char temporary[PATH_SIZE]; /* empty: the store is the user's */
     char text[TEXT_BYTES];
     pal_id sessions[THREADS_MAX];
@@ -101,8 +101,7 @@ static result *new_result(bench *b, const char *name)
 
 static pal_status write_failed(bench *b, const char *path)
 {
-    return pal_error_set(
-            &b->cli->err, PAL_IO, "can't write '%.160s': %s", path, strerror(errno));
+    return pal_error_set(&b->cli->err, PAL_IO, "can't write '%.160s': %s", path, strerror(errno));
 }
 
 static pal_status measure_floor(bench *b)
@@ -149,8 +148,8 @@ static void *append_until(void *user)
         if (began >= w->until_us)
             break;
         pal_arena_reset(arena);
-        pal_message message = pal_message_text(
-                arena, PAL_ROLE_USER, pal_str_make(w->b->text, sizeof w->b->text));
+        pal_message message =
+                pal_message_text(arena, PAL_ROLE_USER, pal_str_make(w->b->text, sizeof w->b->text));
         w->status = pal_store_append(w->b->cli->store, pal_str_of(TENANT), w->session, &message, 1,
                 PAL_SEQ_ANY, &w->err);
         if (w->status == PAL_OK)
@@ -179,8 +178,8 @@ static pal_status measure_appends(bench *b, size_t threads)
     result *r = new_result(b, name);
     int64_t start = pal_clock_monotonic_us();
     for (; status == PAL_OK && started < threads; started++) {
-        workers[started] = (worker){
-            .b = b, .session = b->sessions[started], .until_us = start + b->run_us};
+        workers[started] =
+                (worker){.b = b, .session = b->sessions[started], .until_us = start + b->run_us};
         if (pthread_create(&workers[started].thread, NULL, append_until, &workers[started]) != 0) {
             status = pal_error_set(&b->cli->err, PAL_IO, "can't start %zu threads", threads);
             break;
@@ -207,8 +206,7 @@ static pal_status fill_history(bench *b, pal_arena *arena)
     if (!messages)
         return pal_cli_no_memory(b->cli);
     for (size_t i = 0; i < TAIL_HISTORY; i++)
-        messages[i] = pal_message_text(
-                arena, PAL_ROLE_USER, pal_str_make(b->text, sizeof b->text));
+        messages[i] = pal_message_text(arena, PAL_ROLE_USER, pal_str_make(b->text, sizeof b->text));
     return pal_store_append(b->cli->store, pal_str_of(TENANT), b->sessions[0], messages,
             TAIL_HISTORY, PAL_SEQ_ANY, &b->cli->err);
 }
@@ -229,8 +227,8 @@ static pal_status measure_loads(bench *b)
         int64_t began = pal_clock_monotonic_us();
         pal_messages messages;
         pal_arena_reset(arena);
-        status = pal_store_load(cli->store, pal_str_of(TENANT), b->sessions[0], &load, arena,
-                &messages, &cli->err);
+        status = pal_store_load(
+                cli->store, pal_str_of(TENANT), b->sessions[0], &load, arena, &messages, &cli->err);
         count_one(r, began);
     }
     r->duration_us = pal_clock_monotonic_us() - start;
@@ -306,8 +304,8 @@ static void erase_sessions(bench *b)
     for (size_t i = 0; i < b->sessions_len; i++) {
         pal_erasure erasure;
         pal_error ignored;
-        if (pal_store_erase(b->cli->store, pal_str_of(TENANT), b->sessions[i], &erasure, &ignored)
-                != PAL_OK)
+        if (pal_store_erase(b->cli->store, pal_str_of(TENANT), b->sessions[i], &erasure,
+                    &ignored) != PAL_OK)
             fprintf(stderr, "palaver: a session of tenant '" TENANT "' is left: %s\n",
                     ignored.message);
     }
@@ -350,10 +348,10 @@ static void print_text(bench *b)
 {
     pal_cli *cli = b->cli;
     pal_cli_table table = {
-        .columns = 5,
-        .heads = {"WHAT", "PER SECOND", "RATIO", "MEDIAN", "99 %"},
-        .right = {false, true, true, true, true},
-        .shrink = -1,
+            .columns = 5,
+            .heads = {"WHAT", "PER SECOND", "RATIO", "MEDIAN", "99 %"},
+            .right = {false, true, true, true, true},
+            .shrink = -1,
     };
     for (size_t i = 0; i < b->results_len; i++) {
         const result *r = &b->results[i];
@@ -372,8 +370,8 @@ static void print_text(bench *b)
     pal_buf_format(&cli->out, "\nMessages of %d bytes; each append is %s before it counts.\n",
             TEXT_BYTES, *b->dir ? "safe on disk" : "in memory");
     if (*b->dir)
-        pal_buf_append_text(
-                &cli->out, "RATIO: to a plain write of as many bytes with fdatasync, same place.\n");
+        pal_buf_append_text(&cli->out,
+                "RATIO: to a plain write of as many bytes with fdatasync, same place.\n");
 }
 
 static void print_json(bench *b)
@@ -411,8 +409,8 @@ static pal_status run_bench(pal_cli *cli, void *values)
 {
     const bench_values *given = values;
     if (strcmp(cli->args[0], "store") != 0)
-        return pal_cli_usage(cli, "palaver bench store", "there is no benchmark '%.60s'",
-                cli->args[0]);
+        return pal_cli_usage(
+                cli, "palaver bench store", "there is no benchmark '%.60s'", cli->args[0]);
     if (given->ms.given && (given->ms.value < 1 || given->ms.value > 600000))
         return pal_cli_usage(cli, NULL, "--ms is from 1 to 600000");
     bench *b = pal_arena_alloc(cli->arena, sizeof *b);
@@ -435,26 +433,29 @@ static pal_status run_bench(pal_cli *cli, void *values)
 }
 
 static const pal_cli_option options[] = {
-    {"dir", 0, PAL_CLI_TEXT, offsetof(bench_values, dir), "DIR",
-            "where the temporary store is made (here)"},
-    {"ms", 0, PAL_CLI_NUMBER, offsetof(bench_values, ms), "N",
-            "how long each measurement runs, in milliseconds (1000)"},
-    {0},
+        {"dir", 0, PAL_CLI_TEXT, offsetof(bench_values, dir), "DIR",
+                "where the temporary store is made (here)"},
+        {"ms", 0, PAL_CLI_NUMBER, offsetof(bench_values, ms), "N",
+                "how long each measurement runs, in milliseconds (1000)"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_bench = {
-    .name = "bench",
-    .summary = "measure how fast the store is here",
-    .usage = "store",
-    .about = "Measures durable appends from 1, 8 and 64 threads and loads of the newest messages, "
-             "beside a plain write with fdatasync in the same directory: that is what the disk can "
-             "do. Uses a temporary store in the current directory, or the one that --store names; "
-             "there it erases what it made.",
-    .examples = "palaver bench store\n"
-                "palaver bench store --dir /var/lib/palaver --ms 5000",
-    .options = options,
-    .values_size = sizeof(bench_values),
-    .args_min = 1,
-    .args_max = 1,
-    .run = run_bench,
+        .name = "bench",
+        .summary = "measure how fast the store is here",
+        .usage = "store",
+        .about = "Measures durable appends from 1, 8 and 64 threads and loads of the newest "
+                 "messages, "
+                 "beside a plain write with fdatasync in the same directory: that is what the disk "
+                 "can "
+                 "do. Uses a temporary store in the current directory, or the one that --store "
+                 "names; "
+                 "there it erases what it made.",
+        .examples = "palaver bench store\n"
+                    "palaver bench store --dir /var/lib/palaver --ms 5000",
+        .options = options,
+        .values_size = sizeof(bench_values),
+        .args_min = 1,
+        .args_max = 1,
+        .run = run_bench,
 };

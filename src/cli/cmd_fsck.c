@@ -80,7 +80,8 @@ static pal_status conclude(fsck *check, bool repair)
     if (status != PAL_OK || !left)
         return status;
     if (!repair)
-        snprintf(cli->hint, sizeof cli->hint, "'palaver fsck --repair' repairs what can be, and "
+        snprintf(cli->hint, sizeof cli->hint,
+                "'palaver fsck --repair' repairs what can be, and "
                 "sets damaged sessions aside");
     return pal_error_set(&cli->err, PAL_CORRUPT, "%llu %s found%s", (unsigned long long)left,
             left == 1 ? "problem" : "problems", repair ? " that could not be repaired" : "");
@@ -104,22 +105,23 @@ static pal_status run_fsck(pal_cli *cli, void *values)
 }
 
 static const pal_cli_option options[] = {
-    {"repair", 0, PAL_CLI_FLAG, offsetof(fsck_values, repair), NULL,
-            "repair what can be; set damaged sessions aside"},
-    {0},
+        {"repair", 0, PAL_CLI_FLAG, offsetof(fsck_values, repair), NULL,
+                "repair what can be; set damaged sessions aside"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_fsck = {
-    .name = "fsck",
-    .summary = "check the store, and repair it",
-    .usage = "",
-    .about = "Checks files, indexes and every session. With --repair it rebuilds what can be "
-             "derived and quarantines damaged sessions, each alone: they stay readable as far as "
-             "they go. Exit code 1 when something is left that was not repaired.",
-    .examples = "palaver fsck\n"
-                "palaver fsck --repair --json",
-    .options = options,
-    .values_size = sizeof(fsck_values),
-    .access_for = access_for,
-    .run = run_fsck,
+        .name = "fsck",
+        .summary = "check the store, and repair it",
+        .usage = "",
+        .about = "Checks files, indexes and every session. With --repair it rebuilds what can be "
+                 "derived and quarantines damaged sessions, each alone: they stay readable as far "
+                 "as "
+                 "they go. Exit code 1 when something is left that was not repaired.",
+        .examples = "palaver fsck\n"
+                    "palaver fsck --repair --json",
+        .options = options,
+        .values_size = sizeof(fsck_values),
+        .access_for = access_for,
+        .run = run_fsck,
 };

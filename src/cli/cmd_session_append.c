@@ -91,8 +91,8 @@ static pal_status lines_batch(pal_cli *cli, pal_str text, batch *out_batch)
     for (size_t i = 0; i < text.len; i++)
         lines += text.data[i] == '\n';
     if (lines > LINES_MAX)
-        return pal_error_set(&cli->err, PAL_LIMIT, "the input has %zu lines, over %d", lines,
-                LINES_MAX);
+        return pal_error_set(
+                &cli->err, PAL_LIMIT, "the input has %zu lines, over %d", lines, LINES_MAX);
     out_batch->messages = pal_arena_array(cli->arena, lines, sizeof *out_batch->messages);
     if (!out_batch->messages)
         return pal_cli_no_memory(cli);
@@ -105,11 +105,11 @@ static pal_status lines_batch(pal_cli *cli, pal_str text, batch *out_batch)
         text = pal_str_make(text.data + len + (end ? 1 : 0), text.len - len - (end ? 1 : 0));
         if (strspn(line.data, " \t\r\n") >= line.len)
             continue;
-        pal_status status = pal_message_from_json(
-                line, cli->arena, &out_batch->messages[out_batch->len], &why);
+        pal_status status =
+                pal_message_from_json(line, cli->arena, &out_batch->messages[out_batch->len], &why);
         if (status != PAL_OK)
-            return pal_error_set(&cli->err, status, "line %zu of the input: %.200s", number,
-                    why.message);
+            return pal_error_set(
+                    &cli->err, status, "line %zu of the input: %.200s", number, why.message);
         out_batch->len++;
     }
     return PAL_OK;
@@ -166,8 +166,8 @@ static pal_status make_batch(pal_cli *cli, const append_values *given, batch *ou
 static pal_status find_or_create(pal_cli *cli, const char *name, pal_session *out_session)
 {
     pal_str key = pal_str_of(name);
-    pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ANY, key,
-            cli->arena, out_session, &cli->err);
+    pal_status status = pal_store_find(
+            cli->store, pal_cli_tenant(cli), PAL_FIND_ANY, key, cli->arena, out_session, &cli->err);
     if (status != PAL_NOT_FOUND)
         return status;
     pal_session session = {.tenant = pal_cli_tenant(cli), .key = key};
@@ -217,6 +217,8 @@ static pal_status session_append(pal_cli *cli, void *values)
     pal_session session = {0};
     uint64_t expected = given->expect_seq.given ? given->expect_seq.value : PAL_SEQ_ANY;
     pal_status status = make_batch(cli, given, &input);
+    if (status == PAL_OK && pal_arena_failure(cli->arena) != PAL_OK)
+        status = pal_cli_no_memory(cli);
     if (status == PAL_OK && given->create)
         status = find_or_create(cli, cli->args[0], &session);
     else if (status == PAL_OK)
@@ -231,32 +233,33 @@ static pal_status session_append(pal_cli *cli, void *values)
 }
 
 static const pal_cli_option options[] = {
-    {"role", 0, PAL_CLI_TEXT, offsetof(append_values, role), "ROLE",
-            "system, user (the default), assistant or tool"},
-    {"client-id", 0, PAL_CLI_TEXT, offsetof(append_values, client_id), "ID",
-            "your own id: the same one again is not added again"},
-    {"expect-seq", 0, PAL_CLI_NUMBER, offsetof(append_values, expect_seq), "N",
-            "fail unless the session's newest message is N"},
-    {"json-input", 0, PAL_CLI_FLAG, offsetof(append_values, json_input), NULL,
-            "native JSON messages: an array, or one a line"},
-    {"create", 0, PAL_CLI_FLAG, offsetof(append_values, create), NULL,
-            "make the session, with SESSION as its key, if needed"},
-    {0},
+        {"role", 0, PAL_CLI_TEXT, offsetof(append_values, role), "ROLE",
+                "system, user (the default), assistant or tool"},
+        {"client-id", 0, PAL_CLI_TEXT, offsetof(append_values, client_id), "ID",
+                "your own id: the same one again is not added again"},
+        {"expect-seq", 0, PAL_CLI_NUMBER, offsetof(append_values, expect_seq), "N",
+                "fail unless the session's newest message is N"},
+        {"json-input", 0, PAL_CLI_FLAG, offsetof(append_values, json_input), NULL,
+                "native JSON messages: an array, or one a line"},
+        {"create", 0, PAL_CLI_FLAG, offsetof(append_values, create), NULL,
+                "make the session, with SESSION as its key, if needed"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_append = {
-    .name = "session append",
-    .summary = "add messages",
-    .usage = "SESSION [TEXT]",
-    .about = "Adds a message, or several with --json-input, and prints the place (seq) and id of "
-             "each once they are safe on disk. Without TEXT, or when it is -, the text is read "
-             "from stdin, less its last line end.",
-    .examples = "palaver session append demo \"Hello, is anybody there?\"\n"
-                "git diff | palaver session append review --create --client-id diff-1",
-    .options = options,
-    .values_size = sizeof(append_values),
-    .args_min = 1,
-    .args_max = 2,
-    .access_for = access_for,
-    .run = session_append,
+        .name = "session append",
+        .summary = "add messages",
+        .usage = "SESSION [TEXT]",
+        .about = "Adds a message, or several with --json-input, and prints the place (seq) and id "
+                 "of "
+                 "each once they are safe on disk. Without TEXT, or when it is -, the text is read "
+                 "from stdin, less its last line end.",
+        .examples = "palaver session append demo \"Hello, is anybody there?\"\n"
+                    "git diff | palaver session append review --create --client-id diff-1",
+        .options = options,
+        .values_size = sizeof(append_values),
+        .args_min = 1,
+        .args_max = 2,
+        .access_for = access_for,
+        .run = session_append,
 };

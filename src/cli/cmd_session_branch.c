@@ -32,8 +32,7 @@ static pal_status session_fork(pal_cli *cli, void *values)
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &parent);
     if (status != PAL_OK)
         return status;
-    pal_session session = {
-        .title = parent.title, .project = parent.project, .agent = parent.agent};
+    pal_session session = {.title = parent.title, .project = parent.project, .agent = parent.agent};
     status = pal_cli_name_session(cli, &given->naming, &session);
     if (status == PAL_OK)
         status = pal_store_fork(cli->store, &session, parent.id,
@@ -42,28 +41,31 @@ static pal_status session_fork(pal_cli *cli, void *values)
 }
 
 static const pal_cli_option fork_options[] = {
-    {"at", 0, PAL_CLI_NUMBER, offsetof(fork_values, at), "SEQ",
-            "the last message that both share (the newest)"},
-    PAL_CLI_NAMING_OPTIONS(fork_values),
-    {0},
+        {"at", 0, PAL_CLI_NUMBER, offsetof(fork_values, at), "SEQ",
+                "the last message that both share (the newest)"},
+        PAL_CLI_NAMING_OPTIONS(fork_values),
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_fork = {
-    .name = "session fork",
-    .summary = "go another way from some message on",
-    .usage = "SESSION",
-    .about = "Makes a new session that begins with the messages of SESSION up to --at, and prints "
-             "its id. Nothing is copied, so it costs the same however long the conversation is; "
-             "from there on the two know nothing of each other. Title, project and agent are the "
-             "parent's unless given.",
-    .examples = "palaver session fork demo --at 4 --key demo-2\n"
-                "palaver session fork @last --title \"What if?\"",
-    .options = fork_options,
-    .values_size = sizeof(fork_values),
-    .args_min = 1,
-    .args_max = 1,
-    .access = PAL_CLI_WRITE,
-    .run = session_fork,
+        .name = "session fork",
+        .summary = "go another way from some message on",
+        .usage = "SESSION",
+        .about =
+                "Makes a new session that begins with the messages of SESSION up to --at, and "
+                "prints "
+                "its id. Nothing is copied, so it costs the same however long the conversation is; "
+                "from there on the two know nothing of each other. Title, project and agent are "
+                "the "
+                "parent's unless given.",
+        .examples = "palaver session fork demo --at 4 --key demo-2\n"
+                    "palaver session fork @last --title \"What if?\"",
+        .options = fork_options,
+        .values_size = sizeof(fork_values),
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_WRITE,
+        .run = session_fork,
 };
 
 /* ---- rewind, reset, undo ---- */
@@ -114,7 +116,8 @@ static pal_status session_undo(pal_cli *cli, void *values)
     pal_mark mark = {.kind = PAL_MARK_UNDO, .target = given->mark.value};
     status = pal_store_mark(cli->store, pal_cli_tenant(cli), session.id, &mark, &cli->err);
     if (status != PAL_OK) {
-        snprintf(cli->hint, sizeof cli->hint, "'palaver session show SESSION --marks' lists what "
+        snprintf(cli->hint, sizeof cli->hint,
+                "'palaver session show SESSION --marks' lists what "
                 "there is to undo");
         return status;
     }
@@ -134,74 +137,77 @@ static pal_status session_reset(pal_cli *cli, void *values)
                 !given->no_keep_system, &mark, &cli->err);
     if (status != PAL_OK)
         return status;
-    snprintf(text, sizeof text,
-            "Reset%s (mark %llu). 'palaver session undo' takes that back.\n",
+    snprintf(text, sizeof text, "Reset%s (mark %llu). 'palaver session undo' takes that back.\n",
             mark.seq ? ", but for the system message" : "", (unsigned long long)mark.number);
     return print_mark(cli, &mark, text);
 }
 
 static const pal_cli_option rewind_options[] = {
-    {"to", 0, PAL_CLI_NUMBER, offsetof(rewind_values, to), "SEQ",
-            "the last message that stays in sight; 0 for none"},
-    {0},
+        {"to", 0, PAL_CLI_NUMBER, offsetof(rewind_values, to), "SEQ",
+                "the last message that stays in sight; 0 for none"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_rewind = {
-    .name = "session rewind",
-    .summary = "take the last messages out of sight",
-    .usage = "SESSION --to SEQ",
-    .about = "Takes the messages after SEQ out of sight: they are kept, but no longer part of the "
-             "conversation. 'session undo' brings them back, 'session show --hidden' shows them.",
-    .examples = "palaver session rewind demo --to 4\n"
-                "palaver session show demo --hidden --marks",
-    .options = rewind_options,
-    .values_size = sizeof(rewind_values),
-    .args_min = 1,
-    .args_max = 1,
-    .access = PAL_CLI_WRITE,
-    .run = session_rewind,
+        .name = "session rewind",
+        .summary = "take the last messages out of sight",
+        .usage = "SESSION --to SEQ",
+        .about = "Takes the messages after SEQ out of sight: they are kept, but no longer part of "
+                 "the "
+                 "conversation. 'session undo' brings them back, 'session show --hidden' shows "
+                 "them.",
+        .examples = "palaver session rewind demo --to 4\n"
+                    "palaver session show demo --hidden --marks",
+        .options = rewind_options,
+        .values_size = sizeof(rewind_values),
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_WRITE,
+        .run = session_rewind,
 };
 
 static const pal_cli_option undo_options[] = {
-    {"mark", 0, PAL_CLI_NUMBER, offsetof(undo_values, mark), "N",
-            "this mark, rather than the newest"},
-    {0},
+        {"mark", 0, PAL_CLI_NUMBER, offsetof(undo_values, mark), "N",
+                "this mark, rather than the newest"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_undo = {
-    .name = "session undo",
-    .summary = "take back a rewind, a reset or another mark",
-    .usage = "SESSION",
-    .about = "Undoes the newest mark of the session (a rewind, a reset, a checkpoint, a pin) or the "
-             "one named by --mark. The undoing is kept as a mark too: nothing is ever removed.",
-    .examples = "palaver session undo demo\n"
-                "palaver session undo demo --mark 2",
-    .options = undo_options,
-    .values_size = sizeof(undo_values),
-    .args_min = 1,
-    .args_max = 1,
-    .access = PAL_CLI_WRITE,
-    .run = session_undo,
+        .name = "session undo",
+        .summary = "take back a rewind, a reset or another mark",
+        .usage = "SESSION",
+        .about = "Undoes the newest mark of the session (a rewind, a reset, a checkpoint, a pin) "
+                 "or the "
+                 "one named by --mark. The undoing is kept as a mark too: nothing is ever removed.",
+        .examples = "palaver session undo demo\n"
+                    "palaver session undo demo --mark 2",
+        .options = undo_options,
+        .values_size = sizeof(undo_values),
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_WRITE,
+        .run = session_undo,
 };
 
 static const pal_cli_option reset_options[] = {
-    {"no-keep-system", 0, PAL_CLI_FLAG, offsetof(reset_values, no_keep_system), NULL,
-            "a leading system message goes out of sight too"},
-    {0},
+        {"no-keep-system", 0, PAL_CLI_FLAG, offsetof(reset_values, no_keep_system), NULL,
+                "a leading system message goes out of sight too"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_reset = {
-    .name = "session reset",
-    .summary = "start afresh in the same session",
-    .usage = "SESSION",
-    .about = "Takes all messages out of sight, but for a leading system message. They are kept: "
-             "'session undo' brings them back.",
-    .examples = "palaver session reset demo\n"
-                "palaver session reset demo --no-keep-system",
-    .options = reset_options,
-    .values_size = sizeof(reset_values),
-    .args_min = 1,
-    .args_max = 1,
-    .access = PAL_CLI_WRITE,
-    .run = session_reset,
+        .name = "session reset",
+        .summary = "start afresh in the same session",
+        .usage = "SESSION",
+        .about =
+                "Takes all messages out of sight, but for a leading system message. They are kept: "
+                "'session undo' brings them back.",
+        .examples = "palaver session reset demo\n"
+                    "palaver session reset demo --no-keep-system",
+        .options = reset_options,
+        .values_size = sizeof(reset_values),
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_WRITE,
+        .run = session_reset,
 };

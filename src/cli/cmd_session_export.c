@@ -122,8 +122,8 @@ static pal_status export_native(exporter *e, const pal_session *session, pal_are
 {
     pal_cli *cli = e->cli;
     pal_mark *marks;
-    pal_status status = pal_store_marks(cli->store, pal_cli_tenant(cli), session->id,
-            session_arena, &marks, &e->marks_len, &cli->err);
+    pal_status status = pal_store_marks(cli->store, pal_cli_tenant(cli), session->id, session_arena,
+            &marks, &e->marks_len, &cli->err);
     if (status != PAL_OK)
         return status;
     e->marks = marks;
@@ -246,8 +246,7 @@ static pal_status target_open(pal_cli *cli, const char *path, target *out)
 
 static pal_status target_finish(pal_cli *cli, const char *path, target *t, pal_status status)
 {
-    if (status == PAL_OK && t->temporary
-            && (fsync(t->fd) != 0 || rename(t->temporary, path) != 0))
+    if (status == PAL_OK && t->temporary && (fsync(t->fd) != 0 || rename(t->temporary, path) != 0))
         status = target_failed(cli, path);
     if (status != PAL_OK && t->temporary)
         unlink(t->temporary);
@@ -318,29 +317,29 @@ static pal_status session_export(pal_cli *cli, void *values)
 }
 
 static const pal_cli_option options[] = {
-    {"all", 0, PAL_CLI_FLAG, offsetof(export_values, all), NULL,
-            "every session of the tenant that is not in the trash"},
-    {"format", 0, PAL_CLI_TEXT, offsetof(export_values, format), "FORMAT",
-            "native (complete, the default) or openai"},
-    {"output", 'o', PAL_CLI_TEXT, offsetof(export_values, output), "FILE",
-            "write to a file, whole or not at all"},
-    {"with-blobs", 0, PAL_CLI_FLAG, offsetof(export_values, with_blobs), NULL,
-            "include images and files, as base64"},
-    {0},
+        {"all", 0, PAL_CLI_FLAG, offsetof(export_values, all), NULL,
+                "every session of the tenant that is not in the trash"},
+        {"format", 0, PAL_CLI_TEXT, offsetof(export_values, format), "FORMAT",
+                "native (complete, the default) or openai"},
+        {"output", 'o', PAL_CLI_TEXT, offsetof(export_values, output), "FILE",
+                "write to a file, whole or not at all"},
+        {"with-blobs", 0, PAL_CLI_FLAG, offsetof(export_values, with_blobs), NULL,
+                "include images and files, as base64"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_export = {
-    .name = "session export",
-    .summary = "write conversations to a file",
-    .usage = "SESSION|--all",
-    .about = "Writes one session, or all, as lines of JSON. The native format is complete, and "
-             "'session import' makes the same sessions of it; openai is what a model would be "
-             "sent, {\"messages\":[...]} a line.",
-    .examples = "palaver session export --all --with-blobs -o backup.jsonl\n"
-                "palaver session export demo --format openai",
-    .options = options,
-    .values_size = sizeof(export_values),
-    .args_max = 1,
-    .access = PAL_CLI_READ,
-    .run = session_export,
+        .name = "session export",
+        .summary = "write conversations to a file",
+        .usage = "SESSION|--all",
+        .about = "Writes one session, or all, as lines of JSON. The native format is complete, and "
+                 "'session import' makes the same sessions of it; openai is what a model would be "
+                 "sent, {\"messages\":[...]} a line.",
+        .examples = "palaver session export --all --with-blobs -o backup.jsonl\n"
+                    "palaver session export demo --format openai",
+        .options = options,
+        .values_size = sizeof(export_values),
+        .args_max = 1,
+        .access = PAL_CLI_READ,
+        .run = session_export,
 };

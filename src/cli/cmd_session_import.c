@@ -31,7 +31,7 @@ typedef struct source {
 typedef struct problem {
     const char *file;
     uint64_t line;
-    const char *text;
+    pal_str text; /* in the arena */
 } problem;
 
 typedef struct importer {
@@ -64,9 +64,9 @@ static void on_problem(uint64_t line, const char *text, void *user)
     importer *im = user;
     if (im->problems_len++ < PROBLEMS_SHOWN)
         im->problems[im->problems_len - 1] = (problem){
-            .file = im->file,
-            .line = line,
-            .text = pal_arena_copy(im->cli->arena, pal_str_of(text)).data,
+                .file = im->file,
+                .line = line,
+                .text = pal_arena_copy(im->cli->arena, pal_str_of(text)),
         };
 }
 
@@ -84,12 +84,12 @@ static void print_problems(importer *im)
         if (im->problems[i].line)
             pal_buf_format(out, ":%llu", (unsigned long long)im->problems[i].line);
         pal_buf_append_text(out, ": ");
-        pal_cli_clean(out, pal_str_of(im->problems[i].text), false);
+        pal_cli_clean(out, im->problems[i].text, false);
         pal_buf_append_char(out, '\n');
     }
     if (im->problems_len > shown)
-        pal_buf_format(out, "  ... and %llu more\n",
-                (unsigned long long)(im->problems_len - shown));
+        pal_buf_format(
+                out, "  ... and %llu more\n", (unsigned long long)(im->problems_len - shown));
 }
 
 static void print_text(importer *im)
@@ -144,7 +144,7 @@ static void print_json(importer *im)
         pal_json_put_text(&writer, im->problems[i].file);
         put_u64(&writer, "line", im->problems[i].line);
         pal_json_name(&writer, "text");
-        pal_json_put_text(&writer, im->problems[i].text);
+        pal_json_put_str(&writer, im->problems[i].text);
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);
@@ -178,8 +178,8 @@ static pal_status key_of_file(importer *im, pal_str *out_key)
 static pal_status begin_session(importer *im, const pal_transcript_facts *facts)
 {
     pal_session session = facts ? facts->session : (pal_session){0};
-    bool is_native = pal_transcript_kind_of(im->transcript) == PAL_TRANSCRIPT_NATIVE
-            && !pal_id_is_none(session.id);
+    bool is_native = pal_transcript_kind_of(im->transcript) == PAL_TRANSCRIPT_NATIVE &&
+            !pal_id_is_none(session.id);
     pal_status status = PAL_OK;
     im->sessions_in_file++;
     if (im->given->key && im->key_used)
@@ -401,8 +401,8 @@ static pal_status add_directory(importer *im, const char *path)
         return pal_error_set(
                 &im->cli->err, PAL_IO, "can't read '%.160s': %s", path, strerror(errno));
     for (FTSENT *entry; status == PAL_OK && (entry = fts_read(tree));) {
-        if (entry->fts_info == FTS_F
-                && (ends_with(entry->fts_name, ".jsonl") || ends_with(entry->fts_name, ".json")))
+        if (entry->fts_info == FTS_F &&
+                (ends_with(entry->fts_name, ".jsonl") || ends_with(entry->fts_name, ".json")))
             status = add_source(im, entry->fts_path, (uint64_t)entry->fts_statp->st_size, false);
     }
     fts_close(tree);
@@ -487,29 +487,31 @@ static pal_status session_import(pal_cli *cli, void *values)
 }
 
 static const pal_cli_option options[] = {
-    {"format", 0, PAL_CLI_TEXT, offsetof(import_values, format), "FORMAT",
-            "auto, native, openai, claude-code or codex"},
-    {"key", 0, PAL_CLI_TEXT, offsetof(import_values, key), "KEY",
-            "the key of the session, if there is just one"},
-    {"project", 0, PAL_CLI_TEXT, offsetof(import_values, project), "NAME",
-            "the project of all sessions"},
-    {0},
+        {"format", 0, PAL_CLI_TEXT, offsetof(import_values, format), "FORMAT",
+                "auto, native, openai, claude-code or codex"},
+        {"key", 0, PAL_CLI_TEXT, offsetof(import_values, key), "KEY",
+                "the key of the session, if there is just one"},
+        {"project", 0, PAL_CLI_TEXT, offsetof(import_values, project), "NAME",
+                "the project of all sessions"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_import = {
-    .name = "session import",
-    .summary = "read conversations from files",
-    .usage = "FILE|DIR|-...",
-    .about = "Imports conversations: our own exports, OpenAI messages, and the transcripts that "
-             "Claude Code and Codex keep. A directory is searched for .jsonl and .json files. It "
-             "can be repeated: what is here already is not imported again, what was added is. "
-             "Lines that can't be used are skipped and told.",
-    .examples = "palaver session import ~/.claude/projects\n"
-                "palaver session import --format openai --key demo chat.json",
-    .options = options,
-    .values_size = sizeof(import_values),
-    .args_min = 1,
-    .args_max = SIZE_MAX,
-    .access = PAL_CLI_CREATE,
-    .run = session_import,
+        .name = "session import",
+        .summary = "read conversations from files",
+        .usage = "FILE|DIR|-...",
+        .about =
+                "Imports conversations: our own exports, OpenAI messages, and the transcripts that "
+                "Claude Code and Codex keep. A directory is searched for .jsonl and .json files. "
+                "It "
+                "can be repeated: what is here already is not imported again, what was added is. "
+                "Lines that can't be used are skipped and told.",
+        .examples = "palaver session import ~/.claude/projects\n"
+                    "palaver session import --format openai --key demo chat.json",
+        .options = options,
+        .values_size = sizeof(import_values),
+        .args_min = 1,
+        .args_max = SIZE_MAX,
+        .access = PAL_CLI_CREATE,
+        .run = session_import,
 };

@@ -31,8 +31,8 @@ static pal_status make_query(pal_cli *cli, const list_values *given, pal_session
                     "--state is one of active, trash, quarantined; not '%.60s'", given->state);
     }
     if (given->limit.given && (given->limit.value < 1 || given->limit.value > PAL_SESSION_PAGE_MAX))
-        return pal_cli_usage(cli, "--all lists everything", "--limit is from 1 to %d",
-                PAL_SESSION_PAGE_MAX);
+        return pal_cli_usage(
+                cli, "--all lists everything", "--limit is from 1 to %d", PAL_SESSION_PAGE_MAX);
     query->limit = (uint32_t)given->limit.value;
     if (given->all && !given->limit.given)
         query->limit = PAL_SESSION_PAGE_MAX;
@@ -81,10 +81,10 @@ static void add_row(pal_cli *cli, pal_cli_table *table, const pal_session *sessi
 static pal_status list_table(pal_cli *cli, pal_session_query *query, bool all)
 {
     pal_cli_table table = {
-        .columns = 5,
-        .heads = {"ID", "KEY", "TITLE", "MESSAGES", "UPDATED"},
-        .right = {false, false, false, true, false},
-        .shrink = 2,
+            .columns = 5,
+            .heads = {"ID", "KEY", "TITLE", "MESSAGES", "UPDATED"},
+            .right = {false, false, false, true, false},
+            .shrink = 2,
     };
     pal_session_page page;
     pal_status status;
@@ -159,28 +159,30 @@ static pal_status session_list(pal_cli *cli, void *values)
 }
 
 static const pal_cli_option options[] = {
-    {"state", 0, PAL_CLI_TEXT, offsetof(list_values, state), "STATE",
-            "active (the default), trash or quarantined"},
-    {"project", 0, PAL_CLI_TEXT, offsetof(list_values, project), "NAME", "only those of a project"},
-    {"agent", 0, PAL_CLI_TEXT, offsetof(list_values, agent), "NAME", "only those of an agent"},
-    {"since", 0, PAL_CLI_TEXT, offsetof(list_values, since), "WHEN",
-            "only those updated since: 2h, 7d, or a time"},
-    {"limit", 0, PAL_CLI_NUMBER, offsetof(list_values, limit), "N", "at most so many (50)"},
-    {"cursor", 0, PAL_CLI_TEXT, offsetof(list_values, cursor), "C", "go on where a list ended"},
-    {"all", 0, PAL_CLI_FLAG, offsetof(list_values, all), NULL, "page after page, to the end"},
-    {0},
+        {"state", 0, PAL_CLI_TEXT, offsetof(list_values, state), "STATE",
+                "active (the default), trash or quarantined"},
+        {"project", 0, PAL_CLI_TEXT, offsetof(list_values, project), "NAME",
+                "only those of a project"},
+        {"agent", 0, PAL_CLI_TEXT, offsetof(list_values, agent), "NAME", "only those of an agent"},
+        {"since", 0, PAL_CLI_TEXT, offsetof(list_values, since), "WHEN",
+                "only those updated since: 2h, 7d, or a time"},
+        {"limit", 0, PAL_CLI_NUMBER, offsetof(list_values, limit), "N", "at most so many (50)"},
+        {"cursor", 0, PAL_CLI_TEXT, offsetof(list_values, cursor), "C", "go on where a list ended"},
+        {"all", 0, PAL_CLI_FLAG, offsetof(list_values, all), NULL, "page after page, to the end"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_list = {
-    .name = "session list",
-    .summary = "show what there is, newest first",
-    .usage = "",
-    .about = "Lists sessions, the one that was updated last first. On a terminal ids are shortened "
-             "to what tells them apart; any such beginning is good as a SESSION.",
-    .examples = "palaver session list --since 7d\n"
-                "palaver session list --state trash --all --json",
-    .options = options,
-    .values_size = sizeof(list_values),
-    .access = PAL_CLI_READ,
-    .run = session_list,
+        .name = "session list",
+        .summary = "show what there is, newest first",
+        .usage = "",
+        .about = "Lists sessions, the one that was updated last first. On a terminal ids are "
+                 "shortened "
+                 "to what tells them apart; any such beginning is good as a SESSION.",
+        .examples = "palaver session list --since 7d\n"
+                    "palaver session list --state trash --all --json",
+        .options = options,
+        .values_size = sizeof(list_values),
+        .access = PAL_CLI_READ,
+        .run = session_list,
 };

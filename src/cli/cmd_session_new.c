@@ -67,8 +67,8 @@ pal_status pal_cli_print_new(pal_cli *cli, pal_id id)
         pal_buf_format(&cli->out, "%.*s\n", PAL_STR_ARG(text));
         return PAL_OK;
     }
-    pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ID, text,
-            cli->arena, &session, &cli->err);
+    pal_status status = pal_store_find(
+            cli->store, pal_cli_tenant(cli), PAL_FIND_ID, text, cli->arena, &session, &cli->err);
     if (status != PAL_OK)
         return status;
     pal_json_writer writer = pal_json_writer_make(&cli->out);
@@ -86,26 +86,29 @@ static pal_status session_new(pal_cli *cli, void *values)
     if (status == PAL_OK)
         status = pal_store_create(cli->store, &session, &id, &cli->err);
     if (status == PAL_CONFLICT && given->naming.key)
-        snprintf(cli->hint, sizeof cli->hint, "'palaver session show %.100s' shows the one with "
-                "that key", given->naming.key);
+        snprintf(cli->hint, sizeof cli->hint,
+                "'palaver session show %.100s' shows the one with "
+                "that key",
+                given->naming.key);
     return status == PAL_OK ? pal_cli_print_new(cli, id) : status;
 }
 
 static const pal_cli_option options[] = {
-    PAL_CLI_NAMING_OPTIONS(new_values),
-    {0},
+        PAL_CLI_NAMING_OPTIONS(new_values),
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_new = {
-    .name = "session new",
-    .summary = "start a conversation",
-    .usage = "",
-    .about = "Starts a session and prints its id. Give it a key to have a name of your own for it; "
-             "everything else can stay away. The store is made when there is none yet.",
-    .examples = "palaver session new --key demo --title \"First steps\"\n"
-                "palaver session new --project support --expires 30d --json",
-    .options = options,
-    .values_size = sizeof(new_values),
-    .access = PAL_CLI_CREATE,
-    .run = session_new,
+        .name = "session new",
+        .summary = "start a conversation",
+        .usage = "",
+        .about = "Starts a session and prints its id. Give it a key to have a name of your own for "
+                 "it; "
+                 "everything else can stay away. The store is made when there is none yet.",
+        .examples = "palaver session new --key demo --title \"First steps\"\n"
+                    "palaver session new --project support --expires 30d --json",
+        .options = options,
+        .values_size = sizeof(new_values),
+        .access = PAL_CLI_CREATE,
+        .run = session_new,
 };

@@ -215,8 +215,8 @@ static void put_message(show *s, const pal_message *message)
     pal_cli *cli = s->cli;
     pal_buf_append_char(&cli->out, '\n');
     pal_cli_style(cli, 1);
-    pal_buf_format(&cli->out, "%llu  %s", (unsigned long long)message->seq,
-            pal_role_name(message->role));
+    pal_buf_format(
+            &cli->out, "%llu  %s", (unsigned long long)message->seq, pal_role_name(message->role));
     pal_cli_style(cli, 0);
     pal_cli_style(cli, 2);
     if (message->model.len) {
@@ -236,10 +236,10 @@ static void put_marks(show *s)
 {
     pal_cli *cli = s->cli;
     pal_cli_table table = {
-        .columns = 5,
-        .heads = {"MARK", "KIND", "SEQ", "UNDOES", "NOTE"},
-        .right = {true, false, true, true, false},
-        .shrink = -1,
+            .columns = 5,
+            .heads = {"MARK", "KIND", "SEQ", "UNDOES", "NOTE"},
+            .right = {true, false, true, true, false},
+            .shrink = -1,
     };
     for (size_t i = 0; i < s->marks_len; i++) {
         const pal_mark *mark = &s->marks[i];
@@ -254,7 +254,9 @@ static void put_marks(show *s)
             pal_cli_table_cell(cli, &table, pal_str_of(""));
         }
         pal_cli_table_cell(cli, &table,
-                pal_str_of(mark->undone ? "undone" : mark->inherited ? "inherited" : ""));
+                pal_str_of(mark->undone           ? "undone"
+                                : mark->inherited ? "inherited"
+                                                  : ""));
     }
     pal_buf_append_char(&cli->out, '\n');
     if (s->marks_len)
@@ -294,8 +296,8 @@ static pal_status put_messages(show *s)
     load.limit = !bounded ? PAGE : given->last.value > UINT32_MAX ? 0 : (uint32_t)given->last.value;
     do {
         pal_arena_reset(arena);
-        status = pal_store_load(cli->store, pal_cli_tenant(cli), s->session.id, &load, arena, &page,
-                &cli->err);
+        status = pal_store_load(
+                cli->store, pal_cli_tenant(cli), s->session.id, &load, arena, &page, &cli->err);
         if (status == PAL_OK && page.len)
             load.after_seq = page.items[page.len - 1].seq;
         if (status == PAL_OK)
@@ -345,8 +347,8 @@ static pal_status show_json(show *s)
 static pal_status session_show(pal_cli *cli, void *values)
 {
     show s = {.cli = cli, .given = values};
-    if ((s.given->last.given && !s.given->last.value)
-            || (s.given->tokens.given && !s.given->tokens.value))
+    if ((s.given->last.given && !s.given->last.value) ||
+            (s.given->tokens.given && !s.given->tokens.value))
         return pal_cli_usage(cli, NULL, "--last and --tokens want a number from 1 up");
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &s.session);
     if (status == PAL_OK && s.given->marks)
@@ -358,31 +360,33 @@ static pal_status session_show(pal_cli *cli, void *values)
 }
 
 static const pal_cli_option options[] = {
-    {"last", 0, PAL_CLI_NUMBER, offsetof(show_values, last), "N", "only the newest N messages"},
-    {"tokens", 0, PAL_CLI_NUMBER, offsetof(show_values, tokens), "N",
-            "only the newest that fit into N tokens"},
-    {"after", 0, PAL_CLI_NUMBER, offsetof(show_values, after), "SEQ",
-            "only messages after this one"},
-    {"hidden", 0, PAL_CLI_FLAG, offsetof(show_values, hidden), NULL,
-            "also what a rewind or a reset hides"},
-    {"marks", 0, PAL_CLI_FLAG, offsetof(show_values, marks), NULL, "also rewinds, resets, pins"},
-    {"full", 0, PAL_CLI_FLAG, offsetof(show_values, full), NULL,
-            "tool calls and outputs at full length"},
-    {0},
+        {"last", 0, PAL_CLI_NUMBER, offsetof(show_values, last), "N", "only the newest N messages"},
+        {"tokens", 0, PAL_CLI_NUMBER, offsetof(show_values, tokens), "N",
+                "only the newest that fit into N tokens"},
+        {"after", 0, PAL_CLI_NUMBER, offsetof(show_values, after), "SEQ",
+                "only messages after this one"},
+        {"hidden", 0, PAL_CLI_FLAG, offsetof(show_values, hidden), NULL,
+                "also what a rewind or a reset hides"},
+        {"marks", 0, PAL_CLI_FLAG, offsetof(show_values, marks), NULL,
+                "also rewinds, resets, pins"},
+        {"full", 0, PAL_CLI_FLAG, offsetof(show_values, full), NULL,
+                "tool calls and outputs at full length"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_show = {
-    .name = "session show",
-    .summary = "read a conversation",
-    .usage = "SESSION",
-    .about = "Shows a session and its messages, oldest first. SESSION is an id or the beginning of "
-             "one, a key, an alias, or @last.",
-    .examples = "palaver session show demo --last 10\n"
-                "palaver session show @last --json",
-    .options = options,
-    .values_size = sizeof(show_values),
-    .args_min = 1,
-    .args_max = 1,
-    .access = PAL_CLI_READ,
-    .run = session_show,
+        .name = "session show",
+        .summary = "read a conversation",
+        .usage = "SESSION",
+        .about = "Shows a session and its messages, oldest first. SESSION is an id or the "
+                 "beginning of "
+                 "one, a key, an alias, or @last.",
+        .examples = "palaver session show demo --last 10\n"
+                    "palaver session show @last --json",
+        .options = options,
+        .values_size = sizeof(show_values),
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_READ,
+        .run = session_show,
 };

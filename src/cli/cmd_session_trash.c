@@ -18,8 +18,8 @@ static pal_status print_result(
         pal_buf_format(&cli->out, "%s%.*s%s\n", head, PAL_STR_ARG(id), tail);
         return PAL_OK;
     }
-    pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ID, id,
-            cli->arena, &session, &cli->err);
+    pal_status status = pal_store_find(
+            cli->store, pal_cli_tenant(cli), PAL_FIND_ID, id, cli->arena, &session, &cli->err);
     if (status != PAL_OK)
         return status;
     pal_json_writer writer = pal_json_writer_make(&cli->out);
@@ -36,8 +36,8 @@ static pal_status session_delete(pal_cli *cli, void *values)
         status = pal_store_delete(cli->store, pal_cli_tenant(cli), session.id, &cli->err);
     if (status != PAL_OK)
         return status;
-    return print_result(cli, &session,
-            "Moved to the trash. 'palaver session restore ", "' brings it back.");
+    return print_result(
+            cli, &session, "Moved to the trash. 'palaver session restore ", "' brings it back.");
 }
 
 static pal_status session_restore(pal_cli *cli, void *values)
@@ -57,9 +57,9 @@ static pal_status ask_for_yes(pal_cli *cli, const pal_session *session)
     if (!name.len)
         name = pal_str_of(text);
     return pal_cli_usage(cli, "'palaver session delete' moves it to the trash instead",
-            "erasing '%.*s' (%llu messages) can't be undone: add --yes to do it",
-            (int)pal_cli_columns_cut(name, 40), name.data,
-            (unsigned long long)session->last_seq);
+            "erasing '%.*s' (%llu message%s) can't be undone: add --yes to do it",
+            (int)pal_cli_columns_cut(name, 40), name.data, (unsigned long long)session->last_seq,
+            session->last_seq == 1 ? "" : "s");
 }
 
 typedef struct erased_count {
@@ -71,20 +71,20 @@ typedef struct erased_count {
 static void print_erasure(pal_cli *cli, pal_str id, const pal_erasure *erasure)
 {
     const erased_count counts[] = {
-        {"messages", "messages erased", erasure->messages},
-        {"shared", "messages kept, because forks still show them", erasure->shared},
-        {"marks", "marks erased", erasure->marks},
-        {"blobs", "blobs erased", erasure->blobs},
-        {"aliases", "aliases erased", erasure->aliases},
-        {"inbox", "waiting items erased", erasure->inbox},
-        {"ledger", "ledger rows that keep only their numbers", erasure->ledger},
+            {"messages", "messages erased", erasure->messages},
+            {"shared", "messages kept, because forks still show them", erasure->shared},
+            {"marks", "marks erased", erasure->marks},
+            {"blobs", "blobs erased", erasure->blobs},
+            {"aliases", "aliases erased", erasure->aliases},
+            {"inbox", "waiting items erased", erasure->inbox},
+            {"ledger", "ledger rows that keep only their numbers", erasure->ledger},
     };
     size_t counts_len = sizeof counts / sizeof *counts;
     if (!cli->json) {
         pal_buf_format(&cli->out, "Erased %.*s.\n", PAL_STR_ARG(id));
         for (size_t i = 0; i < counts_len; i++)
-            pal_buf_format(&cli->out, "%8llu %s\n", (unsigned long long)counts[i].count,
-                    counts[i].text);
+            pal_buf_format(
+                    &cli->out, "%8llu %s\n", (unsigned long long)counts[i].count, counts[i].text);
         return;
     }
     pal_json_writer writer = pal_json_writer_make(&cli->out);
@@ -108,59 +108,61 @@ static pal_status session_erase(pal_cli *cli, void *values)
     if (status == PAL_OK && !given->yes)
         return ask_for_yes(cli, &session);
     if (status == PAL_OK)
-        status = pal_store_erase(
-                cli->store, pal_cli_tenant(cli), session.id, &erasure, &cli->err);
+        status = pal_store_erase(cli->store, pal_cli_tenant(cli), session.id, &erasure, &cli->err);
     if (status == PAL_OK)
         print_erasure(cli, pal_cli_id(cli, session.id), &erasure);
     return status;
 }
 
 const pal_cli_command pal_cmd_session_delete = {
-    .name = "session delete",
-    .summary = "move to the trash",
-    .usage = "SESSION",
-    .about = "Moves the session to the trash. Its key and aliases are free again; its messages "
-             "stay, and 'session restore' brings it back.",
-    .examples = "palaver session delete demo\n"
-                "palaver session list --state trash",
-    .args_min = 1,
-    .args_max = 1,
-    .access = PAL_CLI_WRITE,
-    .run = session_delete,
+        .name = "session delete",
+        .summary = "move to the trash",
+        .usage = "SESSION",
+        .about = "Moves the session to the trash. Its key and aliases are free again; its messages "
+                 "stay, and 'session restore' brings it back.",
+        .examples = "palaver session delete demo\n"
+                    "palaver session list --state trash",
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_WRITE,
+        .run = session_delete,
 };
 
 const pal_cli_command pal_cmd_session_restore = {
-    .name = "session restore",
-    .summary = "bring back from the trash",
-    .usage = "SESSION",
-    .about = "Brings a session back from the trash, by its id or by the key it had. If its key was "
-             "taken meanwhile this fails and changes nothing.",
-    .examples = "palaver session restore demo\n"
-                "palaver session restore 019a8c21-7b3e",
-    .args_min = 1,
-    .args_max = 1,
-    .access = PAL_CLI_WRITE,
-    .run = session_restore,
+        .name = "session restore",
+        .summary = "bring back from the trash",
+        .usage = "SESSION",
+        .about = "Brings a session back from the trash, by its id or by the key it had. If its key "
+                 "was "
+                 "taken meanwhile this fails and changes nothing.",
+        .examples = "palaver session restore demo\n"
+                    "palaver session restore 019a8c21-7b3e",
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_WRITE,
+        .run = session_restore,
 };
 
 static const pal_cli_option erase_options[] = {
-    {"yes", 0, PAL_CLI_FLAG, offsetof(erase_values, yes), NULL, "yes, for good"},
-    {0},
+        {"yes", 0, PAL_CLI_FLAG, offsetof(erase_values, yes), NULL, "yes, for good"},
+        {0},
 };
 
 const pal_cli_command pal_cmd_session_erase = {
-    .name = "session erase",
-    .summary = "remove for good, with a report",
-    .usage = "SESSION --yes",
-    .about = "Erases a session with everything that was derived from it: messages, marks, blobs, "
-             "names, waiting items. It can't be undone. Messages that a fork still shows are kept "
-             "until the last such fork is erased. Prints what was erased.",
-    .examples = "palaver session erase demo --yes\n"
-                "palaver session erase 019a8c21-7b3e --yes --json",
-    .options = erase_options,
-    .values_size = sizeof(erase_values),
-    .args_min = 1,
-    .args_max = 1,
-    .access = PAL_CLI_WRITE,
-    .run = session_erase,
+        .name = "session erase",
+        .summary = "remove for good, with a report",
+        .usage = "SESSION --yes",
+        .about = "Erases a session with everything that was derived from it: messages, marks, "
+                 "blobs, "
+                 "names, waiting items. It can't be undone. Messages that a fork still shows are "
+                 "kept "
+                 "until the last such fork is erased. Prints what was erased.",
+        .examples = "palaver session erase demo --yes\n"
+                    "palaver session erase 019a8c21-7b3e --yes --json",
+        .options = erase_options,
+        .values_size = sizeof(erase_values),
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_WRITE,
+        .run = session_erase,
 };

@@ -46,15 +46,15 @@ static pal_status stats(pal_cli *cli, void *values)
     if (status != PAL_OK)
         return status;
     const stat_row rows[] = {
-        {"tenants", "tenants", s.tenants, false},
-        {"sessions_active", "active sessions", s.sessions_active, false},
-        {"sessions_trash", "in the trash", s.sessions_trash, false},
-        {"sessions_quarantined", "quarantined", s.sessions_quarantined, false},
-        {"messages", "messages", s.messages, false},
-        {"content_bytes", "their size", s.content_bytes, true},
-        {"blobs", "images and files", s.blobs, false},
-        {"blob_bytes", "their size", s.blob_bytes, true},
-        {"disk_bytes", "on disk", s.disk_bytes, true},
+            {"tenants", "tenants", s.tenants, false},
+            {"sessions_active", "active sessions", s.sessions_active, false},
+            {"sessions_trash", "in the trash", s.sessions_trash, false},
+            {"sessions_quarantined", "quarantined", s.sessions_quarantined, false},
+            {"messages", "messages", s.messages, false},
+            {"content_bytes", "their size", s.content_bytes, true},
+            {"blobs", "images and files", s.blobs, false},
+            {"blob_bytes", "their size", s.blob_bytes, true},
+            {"disk_bytes", "on disk", s.disk_bytes, true},
     };
     if (cli->json)
         print_json(cli, s.backend, rows, sizeof rows / sizeof *rows);
@@ -64,12 +64,12 @@ static pal_status stats(pal_cli *cli, void *values)
 }
 
 const pal_cli_command pal_cmd_stats = {
-    .name = "stats",
-    .summary = "count what is kept",
-    .usage = "",
-    .about = "Counts sessions, messages and bytes of the whole store, all tenants together.",
-    .examples = "palaver stats\n"
-                "palaver stats --json --store sqlite:/var/lib/palaver/palaver.db",
-    .access = PAL_CLI_READ,
-    .run = stats,
+        .name = "stats",
+        .summary = "count what is kept",
+        .usage = "",
+        .about = "Counts sessions, messages and bytes of the whole store, all tenants together.",
+        .examples = "palaver stats\n"
+                    "palaver stats --json --store sqlite:/var/lib/palaver/palaver.db",
+        .access = PAL_CLI_READ,
+        .run = stats,
 };

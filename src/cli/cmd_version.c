@@ -42,22 +42,22 @@ static pal_status help(pal_cli *cli, void *values)
 }
 
 const pal_cli_command pal_cmd_version = {
-    .name = "version",
-    .summary = "print the version",
-    .usage = "",
-    .about = "Prints the version of this command and of the library in it.",
-    .examples = "palaver version\n"
-                "palaver --version",
-    .run = version,
+        .name = "version",
+        .summary = "print the version",
+        .usage = "",
+        .about = "Prints the version of this command and of the library in it.",
+        .examples = "palaver version\n"
+                    "palaver --version",
+        .run = version,
 };
 
 const pal_cli_command pal_cmd_help = {
-    .name = "help",
-    .summary = "explain a command",
-    .usage = "[COMMAND]...",
-    .about = "Explains Palaver, or the command that is named.",
-    .examples = "palaver help\n"
-                "palaver help session append",
-    .args_max = 3,
-    .run = help,
+        .name = "help",
+        .summary = "explain a command",
+        .usage = "[COMMAND]...",
+        .about = "Explains Palaver, or the command that is named.",
+        .examples = "palaver help\n"
+                    "palaver help session append",
+        .args_max = 3,
+        .run = help,
 };

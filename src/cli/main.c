@@ -10,35 +10,35 @@
 #include <unistd.h>
 
 const pal_cli_command *const pal_cli_commands[] = {
-    &pal_cmd_session_new,
-    &pal_cmd_session_list,
-    &pal_cmd_session_show,
-    &pal_cmd_session_append,
-    &pal_cmd_session_fork,
-    &pal_cmd_session_rewind,
-    &pal_cmd_session_undo,
-    &pal_cmd_session_reset,
-    &pal_cmd_session_delete,
-    &pal_cmd_session_restore,
-    &pal_cmd_session_erase,
-    &pal_cmd_session_export,
-    &pal_cmd_session_import,
-    &pal_cmd_stats,
-    &pal_cmd_fsck,
-    &pal_cmd_bench,
-    &pal_cmd_version,
-    &pal_cmd_help,
-    NULL,
+        &pal_cmd_session_new,
+        &pal_cmd_session_list,
+        &pal_cmd_session_show,
+        &pal_cmd_session_append,
+        &pal_cmd_session_fork,
+        &pal_cmd_session_rewind,
+        &pal_cmd_session_undo,
+        &pal_cmd_session_reset,
+        &pal_cmd_session_delete,
+        &pal_cmd_session_restore,
+        &pal_cmd_session_erase,
+        &pal_cmd_session_export,
+        &pal_cmd_session_import,
+        &pal_cmd_stats,
+        &pal_cmd_fsck,
+        &pal_cmd_bench,
+        &pal_cmd_version,
+        &pal_cmd_help,
+        NULL,
 };
 
 static int terminal_width(void)
 {
     struct winsize size;
     const char *columns = getenv("COLUMNS");
-    int width = columns ? atoi(columns) : 0;
+    long width = columns ? strtol(columns, NULL, 10) : 0;
     if (width <= 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
         width = size.ws_col;
-    return width >= 20 && width <= 1000 ? width : 80;
+    return width >= 20 && width <= 1000 ? (int)width : 80;
 }
 
 static void set_defaults(pal_cli *cli)
@@ -54,8 +54,7 @@ static void set_defaults(pal_cli *cli)
 static pal_status run_command(pal_cli *cli, void *values)
 {
     const pal_cli_command *command = cli->command;
-    pal_cli_access access =
-            command->access_for ? command->access_for(values) : command->access;
+    pal_cli_access access = command->access_for ? command->access_for(values) : command->access;
     pal_status status = PAL_OK;
     if (access != PAL_CLI_NO_STORE)
         status = pal_cli_store_open(cli, access);

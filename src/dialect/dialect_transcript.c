@@ -136,8 +136,7 @@ static pal_transcript_facts copy_facts(pal_arena *arena, const pal_transcript_fa
     return copy;
 }
 
-/* The session is told before the first thing in it. */
-static void tell_session(pal_transcript *in)
+void pal_transcript_tell_session(pal_transcript *in)
 {
     if (in->session_told)
         return;
@@ -180,15 +179,21 @@ pal_message pal_transcript_copy(pal_arena *arena, const pal_message *message)
     return copy;
 }
 
-static void give_out(pal_transcript *in, const pal_message *message, uint64_t line)
+/* What could not be stored is not given out, nor counted. */
+static bool is_keepable(pal_transcript *in, const pal_message *message)
 {
     pal_error error;
     pal_status status = pal_native_message_check(message, &error);
-    if (status != PAL_OK && status != PAL_NO_MEMORY)
-        pal_transcript_warn(in, "a message can't be kept: %s", error.message);
-    if (status != PAL_OK)
-        return;
-    tell_session(in);
+    if (status == PAL_NO_MEMORY)
+        in->failure = status;
+    else if (status != PAL_OK)
+        pal_transcript_warn(in, "skipped: %s", error.message);
+    return status == PAL_OK;
+}
+
+static void give_out(pal_transcript *in, const pal_message *message, uint64_t line)
+{
+    pal_transcript_tell_session(in);
     pal_transcript_item *item = add_item(in, PAL_ITEM_MESSAGE, line);
     if (!item)
         return;
@@ -199,6 +204,8 @@ static void give_out(pal_transcript *in, const pal_message *message, uint64_t li
 void pal_transcript_emit(pal_transcript *in, const pal_message *message)
 {
     pal_transcript_flush(in);
+    if (!is_keepable(in, message))
+        return;
     in->position++;
     give_out(in, message, in->line);
 }
@@ -206,7 +213,7 @@ void pal_transcript_emit(pal_transcript *in, const pal_message *message)
 void pal_transcript_emit_mark(pal_transcript *in, const pal_mark *mark)
 {
     pal_transcript_flush(in);
-    tell_session(in);
+    pal_transcript_tell_session(in);
     pal_transcript_item *item = add_item(in, PAL_ITEM_MARK, in->line);
     if (!item)
         return;
@@ -228,6 +235,8 @@ void pal_transcript_start_session(pal_transcript *in)
 
 void pal_transcript_hold(pal_transcript *in, const pal_message *message, pal_str key)
 {
+    if (!is_keepable(in, message))
+        return;
     if (in->held_len == PAL_TRANSCRIPT_HELD_MAX)
         pal_transcript_flush(in);
     if (in->held_len == 0)
@@ -244,6 +253,8 @@ bool pal_transcript_extend(pal_transcript *in, const pal_message *piece)
     size_t len = in->held_len ? first->parts_len + piece->parts_len : 0;
     if (in->held_len == 0 || len > PAL_MESSAGE_PARTS_MAX)
         return false;
+    if (!is_keepable(in, piece))
+        return true; /* nothing of it is worth holding */
     pal_message copy = pal_transcript_copy(in->held_arena, piece);
     pal_part *parts = pal_arena_array(in->held_arena, len ? len : 1, sizeof(*parts));
     if (!parts)
@@ -313,7 +324,9 @@ void pal_transcript_settle_facts(pal_transcript *in, const char *agent)
     put_fact(&writer, "original_id", facts->original_id);
     put_fact(&writer, "branch", facts->branch);
     pal_json_end_object(&writer);
-    if (!text.failure)
+    if (text.failure)
+        in->failure = text.failure;
+    else
         pal_transcript_relearn(in, &facts->session.metadata, pal_buf_str(&text));
     pal_buf_done(&text);
 }
@@ -364,6 +377,18 @@ pal_str pal_transcript_number_id(pal_arena *arena, const char *prefix, uint64_t 
     return pal_arena_copy(arena, pal_str_of(text));
 }
 
+pal_str pal_transcript_suffix(pal_arena *arena, pal_str text, const char *suffix)
+{
+    size_t suffix_len = strlen(suffix);
+    char *data = pal_arena_alloc(arena, text.len + suffix_len + 1);
+    if (!data)
+        return pal_str_make(NULL, 0);
+    if (text.len)
+        memcpy(data, text.data, text.len);
+    memcpy(data + text.len, suffix, suffix_len);
+    return pal_str_make(data, text.len + suffix_len);
+}
+
 bool pal_transcript_is_one_of(pal_json value, const char *const *names, size_t names_len)
 {
     for (size_t i = 0; i < names_len; i++) {
@@ -391,7 +416,7 @@ static pal_transcript_kind detect_typed(pal_json line)
     pal_json type = pal_json_find(line, "type");
     if (has(line, "payload"))
         return PAL_TRANSCRIPT_CODEX;
-    if (has(line, "uuid") || has(line, "sessionId") || has(line, "leafUuid") ||
+    if (has(line, "uuid") || has(line, "sessionId") || has(line, "message") ||
             pal_transcript_is_one_of(type, claude_records, COUNT_OF(claude_records)))
         return PAL_TRANSCRIPT_CLAUDE_CODE;
     if (pal_transcript_is_one_of(type, codex_items, COUNT_OF(codex_items)))
@@ -408,8 +433,9 @@ static pal_transcript_kind detect(pal_json line)
     if (has(line, "type"))
         return detect_typed(line);
     if (has(line, "role"))
-        return has(line, "parts") || has(line, "seq") ? PAL_TRANSCRIPT_NATIVE
-                                                      : PAL_TRANSCRIPT_OPENAI_CHAT;
+        return has(line, "parts") || has(line, "seq") || has(line, "client_id")
+                ? PAL_TRANSCRIPT_NATIVE
+                : PAL_TRANSCRIPT_OPENAI_CHAT;
     /* The first line of older Codex files: bare facts. */
     if (has(line, "record_type") || (has(line, "id") && has(line, "timestamp")))
         return PAL_TRANSCRIPT_CODEX;
@@ -483,6 +509,8 @@ static pal_status end_call(pal_transcript *in, pal_transcript_items *out_items, 
         if (status != PAL_OK)
             return status;
     }
+    if (in->failure != PAL_OK)
+        return pal_error_set(err, in->failure, "out of memory");
     out_items->items = in->items;
     out_items->len = in->items_len;
     return PAL_OK;

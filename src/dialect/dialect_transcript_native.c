@@ -26,7 +26,8 @@ static void read_session(pal_transcript *in, pal_json line)
     if (status == PAL_OK)
         in->facts.session = session;
     else if (status != PAL_NO_MEMORY)
-        pal_transcript_warn(in, "the session is skipped: %s", error.message);
+        pal_transcript_warn(in, "the session's facts are skipped: %s", error.message);
+    pal_transcript_tell_session(in);
 }
 
 static void read_mark(pal_transcript *in, pal_json line)
@@ -55,7 +56,9 @@ static void read_message(pal_transcript *in, pal_json line)
 void pal_native_line_read(pal_transcript *in, pal_json line)
 {
     pal_json type = pal_json_find(line, "palaver");
-    if (pal_json_type_of(type) == PAL_JSON_NONE)
+    /* A message may have a member "palaver" among its extra ones; it always has a role. */
+    if (pal_json_type_of(type) == PAL_JSON_NONE ||
+            pal_json_type_of(pal_json_find(line, "role")) != PAL_JSON_NONE)
         read_message(in, line);
     else if (pal_json_string_is(type, "session"))
         read_session(in, line);
@@ -71,10 +74,9 @@ static void identify(pal_transcript *in, pal_message *message, size_t index, siz
     message->client_id = pal_transcript_number_id(in->line_arena, "line", in->line);
     if (len < 2)
         return;
-    char text[64];
-    snprintf(text, sizeof(text), "%s.%zu", message->client_id.data ? message->client_id.data : "",
-            index + 1);
-    message->client_id = pal_arena_copy(in->line_arena, pal_str_of(text));
+    char place[32];
+    snprintf(place, sizeof(place), ".%zu", index + 1);
+    message->client_id = pal_transcript_suffix(in->line_arena, message->client_id, place);
 }
 
 void pal_openai_line_read(pal_transcript *in, pal_json line)

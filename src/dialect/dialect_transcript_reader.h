@@ -23,6 +23,7 @@ struct pal_transcript {
     pal_transcript_kind kind;
     pal_transcript_counts counts;
     uint64_t line; /* the current one */
+    pal_status failure; /* of memory outside of the arenas; sticks */
     bool session_told;
     pal_transcript_facts facts; /* in `kept` */
     uint64_t position;          /* messages of this session so far, held ones included */
@@ -65,6 +66,9 @@ void pal_transcript_warn(pal_transcript *in, const char *format, ...) PAL_PRINTF
 void pal_transcript_emit(pal_transcript *in, const pal_message *message);
 void pal_transcript_emit_mark(pal_transcript *in, const pal_mark *mark);
 
+/* The session is told before the first thing in it; this tells it now. */
+void pal_transcript_tell_session(pal_transcript *in);
+
 /* Starts another session: what follows is counted from 1 again. */
 void pal_transcript_start_session(pal_transcript *in);
 
@@ -96,6 +100,9 @@ pal_str pal_transcript_texts(pal_arena *arena, pal_json array);
 
 /* A number made into a text, such as "codex:17". */
 pal_str pal_transcript_number_id(pal_arena *arena, const char *prefix, uint64_t number);
+
+/* Two texts as one. */
+pal_str pal_transcript_suffix(pal_arena *arena, pal_str text, const char *suffix);
 
 bool pal_transcript_is_one_of(pal_json value, const char *const *names, size_t names_len);
 

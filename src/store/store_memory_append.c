@@ -392,8 +392,10 @@ pal_status pal_mem_ledger_add(mem_engine *engine, pal_work *work)
     mem_plan plan = {.engine = engine, .work = work};
     pal_status status = PAL_OK;
 
+    /* A call that was made is recorded, wherever its session has gone meanwhile. */
     if (!pal_id_is_none(work->op->session))
-        status = pal_mem_session_for(engine, work, 0, &plan.session);
+        status = pal_mem_session_for(
+                engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &plan.session);
     if (status != PAL_OK)
         return status;
     plan.tenant = pal_mem_tenant_get(engine, work->tenant);

@@ -203,7 +203,8 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
 pal_status pal_mem_lease_release(mem_engine *engine, pal_work *work)
 {
     mem_session *session = NULL;
-    pal_status status = pal_mem_session_for(engine, work, 0, &session);
+    pal_status status = pal_mem_session_for(
+            engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &session);
 
     if (status == PAL_OK && work->op->u.lease.fence == session->lease_fence) {
         session->lease_owner_len = 0;

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
-#include "base/utf8.h"
+#include "base/map.h"
 #include "dialect/dialect_native.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
@@ -175,14 +175,23 @@ static pal_status prepare_row(const pal_store_options *options, pal_prepared *pr
     return encode_row(options, prepared, &copy, row, err);
 }
 
-static pal_status check_client_ids(const pal_row *rows, size_t len, pal_error *err)
+static pal_status check_client_ids(pal_row *rows, size_t len, pal_error *err)
 {
-    for (size_t i = 0; i < len; i++)
-        for (size_t j = 0; rows[i].client_id.len > 0 && j < i; j++)
-            if (pal_str_equal(rows[i].client_id, rows[j].client_id))
-                return pal_error_set(err, PAL_INVALID, "client id '%.*s' is given twice",
-                        PAL_STR_ARG(rows[i].client_id));
-    return PAL_OK;
+    pal_status status = PAL_OK;
+    pal_map seen;
+
+    pal_map_init(&seen);
+    for (size_t i = 0; len > 1 && status == PAL_OK && i < len; i++) {
+        if (rows[i].client_id.len == 0)
+            continue;
+        if (pal_map_find(&seen, rows[i].client_id))
+            status = pal_error_set(err, PAL_INVALID, "client id '%.*s' is given twice",
+                    PAL_STR_ARG(rows[i].client_id));
+        else if (pal_map_set(&seen, rows[i].client_id, &rows[i]) != PAL_OK)
+            status = pal_error_set(err, PAL_NO_MEMORY, "no memory to compare client ids");
+    }
+    pal_map_done(&seen);
+    return status;
 }
 
 static pal_status check_ledger_row(const pal_ledger_row *row, pal_error *err)

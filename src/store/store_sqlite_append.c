@@ -18,14 +18,26 @@ static pal_status blob_find(pal_sql_conn *conn, int64_t tenant, const uint8_t ha
     return pal_sql_end(&sql, err);
 }
 
+/* An unused blob that is put again has its day anew. */
+static pal_status blob_touch(pal_sql_conn *conn, int64_t blob, int64_t now_ms, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_BLOB_TOUCH);
+
+    pal_sql_bind_int(&sql, blob);
+    pal_sql_bind_int(&sql, now_ms);
+    return pal_sql_run(&sql, err);
+}
+
 pal_status pal_sqlite_blob_keep(pal_sql_conn *conn, int64_t tenant, const pal_work_blob *blob,
         int64_t now_ms, int64_t *out_blob, pal_error *err)
 {
     pal_sql sql;
     pal_status status = blob_find(conn, tenant, blob->hash, out_blob, err);
 
-    if (status != PAL_OK || *out_blob != 0 || !blob->is_new)
+    if (status != PAL_OK || !blob->is_new)
         return status;
+    if (*out_blob != 0)
+        return blob_touch(conn, *out_blob, now_ms, err);
     sql = pal_sql_start(conn, PAL_SQL_BLOB_ADD);
     pal_sql_bind_int(&sql, tenant);
     pal_sql_bind_blob(&sql, pal_str_make((const char *)blob->hash, sizeof(blob->hash)));

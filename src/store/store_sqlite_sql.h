@@ -156,6 +156,7 @@
             "DELETE FROM mark WHERE session = ?1"                                                  \
             " AND (seq > ?2 OR ?2 = 0 OR (kind IN (1, 2) AND through_seq >= ?2))")                 \
     X(BLOB_FIND, "SELECT id FROM blob WHERE tenant = ?1 AND hash = ?2")                            \
+    X(BLOB_TOUCH, "UPDATE blob SET created_at = ?2 WHERE id = ?1")                                 \
     X(BLOB_ADD,                                                                                    \
             "INSERT INTO blob(tenant, hash, media_type, size, created_at)"                         \
             " VALUES (?1, ?2, ?3, ?4, ?5)")                                                        \

@@ -499,6 +499,20 @@ static pal_status newest_seq(pal_engine *engine, const pal_session_row *session,
     return status;
 }
 
+static pal_status check_forkable(const pal_session *parent, pal_error *err)
+{
+    char text[PAL_ID_TEXT_SIZE];
+
+    pal_id_to_text(parent->id, text);
+    if (parent->state == PAL_SESSION_TRASH)
+        return pal_error_set(
+                err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", text);
+    if (parent->state == PAL_SESSION_QUARANTINED)
+        return pal_error_set(
+                err, PAL_CORRUPT, "session '%s' is quarantined: see palaver fsck", text);
+    return PAL_OK;
+}
+
 pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_arena *arena, pal_error *err)
 {
     uint64_t seq = work->op->u.fork.at_seq;
@@ -507,6 +521,8 @@ pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_arena *arena, p
     pal_status status = pal_view_session(
             engine, work->tenant, work->op->u.fork.parent, arena, &parent, err);
 
+    if (status == PAL_OK)
+        status = check_forkable(&parent.session, err);
     if (status == PAL_OK && seq == PAL_SEQ_ANY)
         status = newest_seq(engine, &parent, arena, &seq, err);
     if (status != PAL_OK)

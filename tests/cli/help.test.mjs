@@ -2,7 +2,7 @@
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import { palaver, workspace, assertFails, assertGolden } from './support.mjs';
+import { palaver, workspace, assertFails, assertGolden, textOf } from './support.mjs';
 
 const commands = [
     'session new', 'session list', 'session show', 'session append', 'session fork',
@@ -100,5 +100,5 @@ test('options may stand anywhere, and end at --', (t) => {
     w.ok('--store=sqlite:a.db', 'session', 'new', '--key=k');
     w.ok('session', '--store', 'sqlite:a.db', 'append', 'k', '--', '--not-an-option');
     const shown = w.json('session', 'show', '--store', 'sqlite:a.db', 'k');
-    assert.equal(shown.messages[0].parts[0].text, '--not-an-option');
+    assert.equal(textOf(shown.messages[0]), '--not-an-option');
 });

@@ -3,11 +3,8 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { spawnSync } from 'node:child_process';
-import { binary, workspace, assertFails, assertGolden, stable, idPattern } from './support.mjs';
-
-function texts(shown) {
-    return shown.messages.map((m) => m.parts.map((p) => p.text).join(''));
-}
+import { binary, workspace, assertFails, assertGolden, stable, idPattern, message,
+    textsOf as texts } from './support.mjs';
 
 test('the first minute: new, append, show, list', (t) => {
     const w = workspace(t);
@@ -145,23 +142,16 @@ test('append --create makes the store and the session, once', (t) => {
 
 test('append --json-input: an array, lines, one object', (t) => {
     const w = workspace(t);
-    const message = (text, more) => ({ role: 'user', parts: [{ kind: 'text', text }], ...more });
     const append = (input) => w.json('session', 'append', 'k', '--json-input', '--create', { input });
-    // The native form is asked of the command itself, so that this test follows it.
-    w.ok('session', 'append', 'sample', 'sample', '--create');
-    const sample = w.json('session', 'show', 'sample').messages[0];
-    const part = { ...sample.parts[0] };
-    const make = (text, more) => ({ role: 'user', parts: [{ ...part, text }], ...more });
-    assert.ok(message);
-    assert.deepEqual(append(JSON.stringify([make('a'), make('b')])).messages.map((m) => m.seq),
+    assert.deepEqual(append(JSON.stringify([message('a'), message('b')])).messages.map((m) => m.seq),
         [1, 2]);
-    append(`${JSON.stringify(make('c'))}\n\n${JSON.stringify(make('d', { client_id: 'x' }))}\n`);
-    append(JSON.stringify(make('e'), null, 2));
+    append(`${JSON.stringify(message('c'))}\n\n${JSON.stringify(message('d', { client_id: 'x' }))}\n`);
+    append(JSON.stringify(message('e'), null, 2));
     assert.deepEqual(texts(w.json('session', 'show', 'k')), ['a', 'b', 'c', 'd', 'e']);
     const refused = (input, pattern) => assertFails(
         w.run('session', 'append', 'k', '--json-input', { input }), 1, pattern);
-    refused(`${JSON.stringify(make('f'))}\n{"role":`, /line 2 of the input/);
-    refused(JSON.stringify([make('f'), { role: 'king' }]), /message 2 of the input/);
+    refused(`${JSON.stringify(message('f'))}\n{"role":`, /line 2 of the input/);
+    refused(JSON.stringify([message('f'), { role: 'king' }]), /message 2 of the input/);
     refused('[]', /no messages/);
     refused('', /no messages/);
     assertFails(w.run('session', 'append', 'k', '--json-input', '--role', 'user', { input: '[]' }), 2,
@@ -186,10 +176,7 @@ test('show: bounds', (t) => {
 
 test('show: long conversations are read page by page', (t) => {
     const w = workspace(t);
-    w.ok('session', 'append', 'sample', 'sample', '--create');
-    const sample = w.json('session', 'show', 'sample').messages[0];
-    const input = JSON.stringify(Array.from({ length: 1234 }, (_, i) => (
-        { role: 'user', parts: [{ ...sample.parts[0], text: `n${i}` }] })));
+    const input = JSON.stringify(Array.from({ length: 1234 }, (_, i) => message(`n${i}`)));
     w.ok('session', 'append', 'k', '--json-input', '--create', { input });
     const shown = w.json('session', 'show', 'k');
     assert.equal(shown.messages.length, 1234);
@@ -203,7 +190,7 @@ test('show: what others wrote cannot command the terminal', (t) => {
     const shown = w.ok('session', 'show', 'k');
     assert.match(shown, /red \\x1b\[31m bell \\x07 \\u202e c1 \\x9b ok/);
     assert.doesNotMatch(w.ok('session', 'list') + shown, /[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]/);
-    assertFails(w.run('session', 'show', 'a\x1b[2J'), 1, /'a\\x1b\[2J'/);
+    assertFails(w.run('session', 'show', 'a\x1b[2J'), 1, /no session 'a.{1,4}\[2J'\n/);
 });
 
 test('show: wrapped text, wide characters, tools', (t) => {
@@ -294,7 +281,7 @@ test('PALAVER_STORE names the store, --store overrules it', (t) => {
 
 test('a reader that leaves ends the command quietly', (t) => {
     const w = workspace(t);
-    w.ok('session', 'append', 'k', 'x'.repeat(3000000), '--create');
+    w.ok('session', 'append', 'k', '--create', { input: 'x'.repeat(3000000) });
     const piped = spawnSync('sh', ['-c', `"${binary}" session show k --json | head -c 10`],
         { cwd: w.dir });
     assert.equal(piped.stderr.toString(), '');

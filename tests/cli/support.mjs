@@ -94,3 +94,14 @@ export function digest(file) {
 }
 
 export const idPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+// What a message in the native form says.
+export function textOf(message) {
+    if (typeof message.content === 'string') return message.content;
+    return message.content.map((part) => part.text ?? '').join('');
+}
+
+export const textsOf = (shown) => shown.messages.map(textOf);
+
+// Messages in the native form.
+export const message = (content, more) => ({ role: 'user', content, ...more });

@@ -1,12 +1,11 @@
 /* contract.c - the store under test, and shorthand for its tests. See contract.h. */
-#include "contract.h"
-
 #include <stdlib.h>
 #include <unistd.h>
 #include "support/tap.h"
 
 #undef CHECK
-#define CHECK(condition) contract_check((condition), #condition, __FILE__, __LINE__)
+#undef RUN
+#include "contract.h"
 
 pal_store *store;
 pal_arena *arena;

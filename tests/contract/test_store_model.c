@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#define NEVER UINT64_MAX
+
 enum { SESSIONS_MAX = 30, MESSAGES_MAX = 300, MARKS_MAX = 300 };
 
 typedef struct model_mark {
@@ -20,7 +22,7 @@ typedef struct model {
     bool trashed;
     pal_id id;
     uint32_t messages[MESSAGES_MAX + 1]; /* what was said at each seq */
-    bool frozen[MESSAGES_MAX + 1];       /* hidden when it was forked */
+    uint64_t frozen[MESSAGES_MAX + 1];   /* the first mark before the fork that hid it */
     uint64_t last_seq;
     model_mark marks[MARKS_MAX + 1]; /* by number */
     uint64_t marks_len;
@@ -55,26 +57,31 @@ static bool mark_counts(const model *of, uint64_t number)
     return true;
 }
 
-/* Whether a mark hides the message; `below_seq` leaves out those that were made since. */
-static bool is_hidden(const model *of, uint64_t seq, uint64_t below_seq)
+/* The through_seq of the first mark that hides the message; NEVER where none does. */
+static uint64_t hidden_since(const model *of, uint64_t seq)
 {
-    if (of->frozen[seq])
-        return true;
+    uint64_t since = of->frozen[seq];
+
     for (uint64_t number = 1; number <= of->marks_len; number++) {
         const model_mark *mark = &of->marks[number];
         bool hides = mark->kind == PAL_MARK_REWIND || mark->kind == PAL_MARK_RESET;
 
-        if (hides && mark->seq < seq && seq <= mark->through_seq &&
-                mark->through_seq < below_seq && mark_counts(of, number))
-            return true;
+        if (hides && mark->seq < seq && seq <= mark->through_seq && mark->through_seq < since &&
+                mark_counts(of, number))
+            since = mark->through_seq;
     }
-    return false;
+    return since;
+}
+
+static bool is_hidden(const model *of, uint64_t seq)
+{
+    return hidden_since(of, seq) != NEVER;
 }
 
 static uint64_t first_shown(const model *of)
 {
     for (uint64_t seq = 1; seq <= of->last_seq; seq++)
-        if (!is_hidden(of, seq, UINT64_MAX))
+        if (!is_hidden(of, seq))
             return seq;
     return 0;
 }
@@ -82,11 +89,12 @@ static uint64_t first_shown(const model *of)
 static uint64_t last_shown(const model *of)
 {
     for (uint64_t seq = of->last_seq; seq > 0; seq--)
-        if (!is_hidden(of, seq, UINT64_MAX))
+        if (!is_hidden(of, seq))
             return seq;
     return 0;
 }
 
+/* The messages as they were when the last of them was said: what hid them later does not count. */
 static void model_fork(const model *from, uint64_t at_seq, model *out_model)
 {
     out_model->exists = true;
@@ -95,7 +103,9 @@ static void model_fork(const model *from, uint64_t at_seq, model *out_model)
     out_model->last_seq = at_seq;
     for (uint64_t seq = 1; seq <= at_seq; seq++) {
         out_model->messages[seq] = from->messages[seq];
-        out_model->frozen[seq] = is_hidden(from, seq, at_seq);
+        out_model->frozen[seq] = hidden_since(from, seq);
+        if (out_model->frozen[seq] >= at_seq)
+            out_model->frozen[seq] = NEVER;
     }
 }
 
@@ -130,7 +140,7 @@ static bool same_as_model(const model *of, const pal_load *load)
     if (!OK(pal_store_load(store, no_tenant(), of->id, load, arena, &loaded, &err)))
         return false;
     for (uint64_t seq = 1; seq <= of->last_seq; seq++) {
-        if (seq <= load->after_seq || (!load->hidden && is_hidden(of, seq, UINT64_MAX)))
+        if (seq <= load->after_seq || (!load->hidden && is_hidden(of, seq)))
             continue;
         snprintf(text, sizeof text, "%u", of->messages[seq]);
         if (at >= loaded.len || loaded.items[at].seq != seq ||
@@ -150,12 +160,12 @@ static bool same_tail(const model *of, uint32_t limit)
     if (!OK(pal_store_load(store, no_tenant(), of->id, &load, arena, &loaded, &err)))
         return false;
     for (size_t i = loaded.len; i-- > 0; seq--) {
-        while (seq > 0 && is_hidden(of, seq, UINT64_MAX))
+        while (seq > 0 && is_hidden(of, seq))
             seq--;
         if (seq == 0 || loaded.items[i].seq != seq)
             return false;
     }
-    while (seq > 0 && is_hidden(of, seq, UINT64_MAX))
+    while (seq > 0 && is_hidden(of, seq))
         seq--;
     return seq == 0 ? !loaded.has_more : loaded.has_more && loaded.len == limit;
 }
@@ -241,7 +251,7 @@ static void step_append(model *of)
         snprintf(text, sizeof text, "%u", said);
         messages[i] = text_of(role_of(said), pal_arena_copy(arena, S(text)).data);
         of->messages[of->last_seq + 1 + i] = said;
-        of->frozen[of->last_seq + 1 + i] = false;
+        of->frozen[of->last_seq + 1 + i] = NEVER;
     }
     OK(pal_store_append(store, no_tenant(), of->id, messages, len, of->last_seq, &err));
     of->last_seq += len;

@@ -37,7 +37,6 @@ static void no_call_writes(pal_id id, pal_status wanted)
     pal_session change = {.id = id, .title = S("t")};
     pal_mark mark = {.kind = PAL_MARK_REWIND};
     pal_inbox_item item = {.body = S("{}"), .delivery = S("queue")};
-    pal_ledger_row row = {.request_id = S("r")};
     uint64_t fence;
 
     GIVES(wanted, pal_store_append(store, no_tenant(), id, &message, 1, PAL_SEQ_ANY, &err));
@@ -47,8 +46,25 @@ static void no_call_writes(pal_id id, pal_status wanted)
     GIVES(wanted, fork_status(id, 1));
     GIVES(wanted, pal_store_inbox_add(store, no_tenant(), id, &item, &err));
     GIVES(wanted, pal_store_lease_take(store, no_tenant(), id, S("me"), 1000, &fence, &err));
-    GIVES(wanted, pal_store_ledger_add(store, no_tenant(), id, &row, &err));
     CHECK(get_session(id).title.len == 0);
+}
+
+/* A turn may end after its session went: what it did is recorded, and its lease given back. */
+static void a_turn_ends_in_the_trash(void)
+{
+    pal_ledger_row row = {.request_id = S("r")};
+    pal_id id = new_session();
+    pal_ledger_sum sum = {0};
+    pal_lease lease;
+    uint64_t fence = 0;
+
+    OK(pal_store_lease_take(store, no_tenant(), id, S("me"), 1000, &fence, &err));
+    OK(pal_store_delete(store, no_tenant(), id, &err));
+    OK(pal_store_ledger_add(store, no_tenant(), id, &row, &err));
+    OK(pal_store_lease_release(store, no_tenant(), id, fence, &err));
+    OK(pal_store_ledger_sum(store, no_tenant(), id, 0, 0, &sum, &err));
+    CHECK(sum.calls == 1);
+    GIVES(PAL_NOT_FOUND, pal_store_lease_find(store, no_tenant(), id, arena, &lease, &err));
 }
 
 static void the_trash_frees_names_and_keeps_messages(void)
@@ -260,6 +276,7 @@ void contract_trash(void)
     RUN(the_trash_frees_names_and_keeps_messages);
     RUN(a_taken_key_can_not_be_restored);
     RUN(taken_aliases_are_dropped_on_restore);
+    RUN(a_turn_ends_in_the_trash);
     RUN(an_expired_session_counts_as_in_the_trash);
     RUN(an_expiry_can_be_moved);
     RUN(restoring_clears_an_expiry_that_passed);

@@ -143,7 +143,8 @@ static input piece(void)
 
 static void mutate(input *in)
 {
-    static const uint8_t bytes[] = "\0\x01\n\r \"'\\/,:;=-+.0159eEntfu{}[]<>&%\x7f\x80\xbf\xc0\xe2\xf0\xff";
+    static const uint8_t bytes[] =
+            "\0\x01\n\r \"'\\/,:;=-+.0159eEntfu{}[]<>&%\x7f\x80\xbf\xc0\xe2\xf0\xff";
     size_t at = roll(in->len + 1), left = in->len - at;
     uint8_t byte = bytes[roll(sizeof bytes - 1)];
     input other = piece();

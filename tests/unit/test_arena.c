@@ -135,7 +135,11 @@ static void arrays_grow_beyond_blocks(void)
         memset(array + size, 1, size);
         size *= 2;
     }
-    array = pal_arena_grow(arena, array, size, 100);
+    /* A block of its own grows where it is, whatever was put into others meanwhile. */
+    CHECK(pal_arena_alloc(arena, 100));
+    array = pal_arena_grow(arena, array, size, 2 * size);
+    CHECK(array && is_filled(array, 1, size));
+    array = pal_arena_grow(arena, array, 2 * size, 100);
     CHECK(array && is_filled(array, 1, 100));
     CHECK(pal_arena_alloc(arena, 100));
     pal_arena_free(arena);

@@ -182,7 +182,8 @@ static void hex_reads_back(void)
     CHECK(!pal_unhex(pal_str_of("ab0"), bytes, 2));
     CHECK(!pal_unhex(pal_str_of("ab0f1"), bytes, 2));
     CHECK(!pal_unhex(pal_str_of("ag00"), bytes, 2));
-    CHECK(!pal_unhex(pal_str_of("@@@@"), bytes, 2) && !pal_unhex(pal_str_of("\x10\x10``"), bytes, 2));
+    CHECK(!pal_unhex(pal_str_of("@@@@"), bytes, 2) &&
+            !pal_unhex(pal_str_of("\x10\x10``"), bytes, 2));
     CHECK(bytes[0] == 0xab);
     CHECK(pal_unhex(pal_str_make(NULL, 0), bytes, 0));
 }

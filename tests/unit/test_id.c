@@ -131,7 +131,8 @@ static void texts_read_back(void)
 {
     char text[PAL_ID_TEXT_SIZE];
     pal_id id = {{0x01, 0x9a, 0x8b, 0x3c, 0x7d, 0x2e, 0x7f, 0x10, 0x8a, 0x41, 0x5b, 0x6c, 0x7d,
-            0x8e, 0x9f, 0xff}}, read = {{0}};
+                   0x8e, 0x9f, 0xff}},
+           read = {{0}};
     pal_id_to_text(id, text);
     CHECK(strcmp(text, "019a8b3c-7d2e-7f10-8a41-5b6c7d8e9fff") == 0);
     CHECK(pal_id_from_text(pal_str_of(text), &read) && pal_id_equal(id, read));
@@ -144,10 +145,14 @@ static void texts_read_back(void)
 static void other_texts_are_refused(void)
 {
     static const char *const bad[] = {
-        "", "019a8b3c-7d2e-7f10-8a41-5b6c7d8e9ff", "019a8b3c-7d2e-7f10-8a41-5b6c7d8e9fff0",
-        "019a8b3c7d2e7f108a415b6c7d8e9fff0000", "019a8b3c-7d2e-7f10-8a41-5b6c7d8e9ffg",
-        "019a8b3c_7d2e_7f10_8a41_5b6c7d8e9fff", "{019a8b3c-7d2e-7f10-8a41-5b6c7d8e9f}",
-        "00000000-0000-0000-0000-000000000000",
+            "",
+            "019a8b3c-7d2e-7f10-8a41-5b6c7d8e9ff",
+            "019a8b3c-7d2e-7f10-8a41-5b6c7d8e9fff0",
+            "019a8b3c7d2e7f108a415b6c7d8e9fff0000",
+            "019a8b3c-7d2e-7f10-8a41-5b6c7d8e9ffg",
+            "019a8b3c_7d2e_7f10_8a41_5b6c7d8e9fff",
+            "{019a8b3c-7d2e-7f10-8a41-5b6c7d8e9f}",
+            "00000000-0000-0000-0000-000000000000",
     };
     pal_id untouched = {{1, 2, 3}}, id = untouched;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)

@@ -47,9 +47,10 @@ static void make_space(pal_buf *buf)
 
 static void make_string(pal_buf *buf)
 {
-    static const char *const pieces[] = {"a", "bc", "\\n", "\\\"", "\\\\", "\\/", "\\u0041", "\\u00e9",
-        "\\ud83d\\ude42", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x99\x82", " ", "{", "]", ",", ":",
-        "a run of plain text that is longer than a vector", "\\t", "\\b\\f\\r", "\x7f", "\\uFFFF"};
+    static const char *const pieces[] = {"a", "bc", "\\n", "\\\"", "\\\\", "\\/", "\\u0041",
+            "\\u00e9", "\\ud83d\\ude42", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x99\x82", " ", "{",
+            "]", ",", ":", "a run of plain text that is longer than a vector", "\\t", "\\b\\f\\r",
+            "\x7f", "\\uFFFF"};
     pal_buf_append_char(buf, '"');
     for (uint32_t left = roll(5); left; left--)
         pal_buf_append_text(buf, PICK(pieces));
@@ -58,9 +59,10 @@ static void make_string(pal_buf *buf)
 
 static void make_scalar(pal_buf *buf)
 {
-    static const char *const scalars[] = {"null", "true", "false", "0", "-1", "1.5", "-0.25e2", "1e5",
-        "1E-3", "9223372036854775807", "-9223372036854775808", "18446744073709551615", "0.1", "123456",
-        "2.2250738585072014e-308", "1.7976931348623157e308", "3.141592653589793238462643", "1e-400"};
+    static const char *const scalars[] = {"null", "true", "false", "0", "-1", "1.5", "-0.25e2",
+            "1e5", "1E-3", "9223372036854775807", "-9223372036854775808", "18446744073709551615",
+            "0.1", "123456", "2.2250738585072014e-308", "1.7976931348623157e308",
+            "3.141592653589793238462643", "1e-400"};
     if (roll(2))
         make_string(buf);
     else
@@ -177,8 +179,8 @@ static bool same(pal_json ours, json_object *theirs)
     case json_type_int:
         return pal_json_type_of(ours) == PAL_JSON_NUMBER && same_integer(ours, theirs);
     case json_type_string:
-        return same_string(ours, json_object_get_string(theirs),
-                (size_t)json_object_get_string_len(theirs));
+        return same_string(
+                ours, json_object_get_string(theirs), (size_t)json_object_get_string_len(theirs));
     case json_type_array:
         return same_array(ours, theirs);
     default:
@@ -229,9 +231,11 @@ static bool compare(pal_buf *buf)
     pal_arena_reset(arena);
     bool we = pal_json_parse(arena, pal_buf_str(buf), NULL, &ours, &err) == PAL_OK;
     bool they = read_theirs(buf, &theirs);
-    bool agreed = we == they ? !we || same(ours, theirs) : they && is_excused(&err, pal_buf_str(buf));
+    bool agreed =
+            we == they ? !we || same(ours, theirs) : they && is_excused(&err, pal_buf_str(buf));
     if (!CHECK(agreed))
-        printf("# ours %d (%s), theirs %d: %.*s\n", we, err.message, they, PAL_STR_ARG(pal_buf_str(buf)));
+        printf("# ours %d (%s), theirs %d: %.*s\n", we, err.message, they,
+                PAL_STR_ARG(pal_buf_str(buf)));
     json_object_put(theirs);
     return we && they;
 }
@@ -240,7 +244,8 @@ static bool compare(pal_buf *buf)
 static void the_listed_differences_are_refused(void)
 {
     static const char *const texts[] = {"\"\x01\"", "\"\n\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"",
-        "1.", "[1.]", "1.e1", "[-.5]", "-01", "00", "[00.5]", "NaN", "[Infinity]", "-Infinity", "{'a':1}"};
+            "1.", "[1.]", "1.e1", "[-.5]", "-01", "00", "[00.5]", "NaN", "[Infinity]", "-Infinity",
+            "{'a':1}"};
     pal_buf buf;
     pal_buf_init(&buf, 100);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {

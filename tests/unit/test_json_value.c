@@ -1,11 +1,8 @@
-/* test_json_value.c - what parsed values say, and what the writer writes. */
+/* test_json_value.c - what parsed values say of themselves and of each other. */
 #include <float.h>
-#include <locale.h>
-#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include "base/json.h"
-#include "base/memory.h"
 #include "support/tap.h"
 
 static pal_arena *arena;
@@ -33,8 +30,8 @@ static bool string_is_bytes(const char *json, const char *bytes, size_t len)
 static void types_are_told(void)
 {
     static const char *const texts[] = {"null", "false", "true", "1", "\"\"", "[]", "{}"};
-    static const char *const names[] = {"null", "boolean", "boolean", "number", "string", "array",
-        "object"};
+    static const char *const names[] = {
+            "null", "boolean", "boolean", "number", "string", "array", "object"};
     for (int i = 0; i < 7; i++) {
         pal_json value = parse(texts[i]);
         CHECK(pal_json_type_of(value) == (pal_json_type)(i + 1));
@@ -72,7 +69,8 @@ static void raw_bytes_are_kept(void)
     for (int i = 0; i < 3; i++)
         CHECK(pal_json_next(&iter, NULL, &element) && raw_is(element, numbers[i]));
     CHECK(!pal_json_next(&iter, NULL, &element));
-    const char *digits = "123456789012345678901234567890.123456789012345678901234567890e-1234567890";
+    const char *digits =
+            "123456789012345678901234567890.123456789012345678901234567890e-1234567890";
     CHECK(raw_is(parse(digits), digits));
 }
 
@@ -82,10 +80,12 @@ static void strings_are_unescaped(void)
     CHECK(string_is_bytes("\"plain\"", "plain", 5));
     CHECK(string_is_bytes("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\\/\b\f\n\r\t", 8));
     CHECK(string_is_bytes("\"a\\u0000b\"", "a\0b", 3));
-    CHECK(string_is_bytes("\"\\u0041\\u00e9\\u20AC\\uD83D\\uDE42\"", "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82", 10));
+    CHECK(string_is_bytes("\"\\u0041\\u00e9\\u20AC\\uD83D\\uDE42\"",
+            "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82", 10));
     CHECK(string_is_bytes("\"x\xe2\x82\xac\\ny\"", "x\xe2\x82\xac\ny", 6));
     CHECK(string_is_bytes("\"\\\\u0041\"", "\\u0041", 6));
-    CHECK(pal_json_string(parse("1"), arena).len == 0 && pal_json_string(parse("[]"), arena).len == 0);
+    CHECK(pal_json_string(parse("1"), arena).len == 0 &&
+            pal_json_string(parse("[]"), arena).len == 0);
 }
 
 static void lone_surrogates_become_replacements(void)
@@ -94,7 +94,10 @@ static void lone_surrogates_become_replacements(void)
     CHECK(string_is_bytes("\"\\udfff!\"", "\xef\xbf\xbd!", 4));
     CHECK(string_is_bytes("\"\\ud800\\ud83d\\ude42\"", "\xef\xbf\xbd\xf0\x9f\x99\x82", 7));
     CHECK(string_is_bytes("\"\\ude42\\ud83d\"", "\xef\xbf\xbd\xef\xbf\xbd", 6));
-    CHECK(string_is_bytes("\"\\ud800\\u0041\"", "\xef\xbf\xbd" "A", 4));
+    CHECK(string_is_bytes("\"\\ud800\\u0041\"",
+            "\xef\xbf\xbd"
+            "A",
+            4));
     CHECK(string_is_bytes("\"\\ud83d\\n\"", "\xef\xbf\xbd\n", 4));
     CHECK(string_is_bytes("\"\\ud83d\\\\ude42\"", "\xef\xbf\xbd\\ude42", 9));
 }
@@ -102,7 +105,7 @@ static void lone_surrogates_become_replacements(void)
 static void plain_strings_are_borrowed(void)
 {
     const char *text = "[\"plain\",\"esc\\n\"]";
-    pal_json array = parse(text), plain, escaped;
+    pal_json array = parse(text), plain = {0}, escaped = {0};
     pal_json_iter iter = pal_json_each(array);
     CHECK(pal_json_next(&iter, NULL, &plain) && pal_json_next(&iter, NULL, &escaped));
     CHECK(pal_json_string(plain, NULL).data == text + 2);
@@ -115,7 +118,8 @@ static void plain_strings_are_borrowed(void)
 
 static void strings_are_compared_without_memory(void)
 {
-    CHECK(pal_json_string_is(parse("\"abc\""), "abc") && !pal_json_string_is(parse("\"abc\""), "abd"));
+    CHECK(pal_json_string_is(parse("\"abc\""), "abc") &&
+            !pal_json_string_is(parse("\"abc\""), "abd"));
     CHECK(pal_json_string_is(parse("\"\\u0061b\\u0063\""), "abc"));
     CHECK(!pal_json_string_is(parse("\"\\u0061b\""), "abc"));
     CHECK(!pal_json_string_is(parse("\"\\u0061bcd\""), "abc"));
@@ -140,7 +144,8 @@ static void members_are_found(void)
 static void escaped_names_are_found(void)
 {
     pal_json object = parse("{\"\\u0061\\\"\":1,\"\\u00e9\":2,\"x\\u0000\":3}");
-    CHECK(raw_is(pal_json_find(object, "a\""), "1") && raw_is(pal_json_find(object, "\xc3\xa9"), "2"));
+    CHECK(raw_is(pal_json_find(object, "a\""), "1") &&
+            raw_is(pal_json_find(object, "\xc3\xa9"), "2"));
     CHECK(pal_json_type_of(pal_json_find(object, "x")) == PAL_JSON_NONE);
 }
 
@@ -153,7 +158,8 @@ static void the_last_of_duplicates_is_found(void)
 
 static void walks_keep_the_order(void)
 {
-    pal_json object = parse("{\"z\":[1,[2]],\"a\":{},\"m\":{\"x\":{\"y\":[]}},\"z\":null}"), name, value;
+    pal_json object = parse("{\"z\":[1,[2]],\"a\":{},\"m\":{\"x\":{\"y\":[]}},\"z\":null}"), name,
+             value;
     static const char *const names[] = {"z", "a", "m", "z"};
     static const char *const values[] = {"[1,[2]]", "{}", "{\"x\":{\"y\":[]}}", "null"};
     pal_json_iter iter = pal_json_each(object);
@@ -184,11 +190,13 @@ static bool no_i64(const char *text)
 static void integers_are_exact_or_refused(void)
 {
     CHECK(reads_i64("0", 0) && reads_i64("-0", 0) && reads_i64("7", 7) && reads_i64("-7", -7));
-    CHECK(reads_i64("9223372036854775807", INT64_MAX) && reads_i64("-9223372036854775808", INT64_MIN));
+    CHECK(reads_i64("9223372036854775807", INT64_MAX) &&
+            reads_i64("-9223372036854775808", INT64_MIN));
     CHECK(no_i64("9223372036854775808") && no_i64("-9223372036854775809"));
     CHECK(reads_i64("1.0", 1) && reads_i64("1e3", 1000) && reads_i64("1.50e1", 15));
     CHECK(reads_i64("1200e-2", 12) && reads_i64("0.000e99999999999999", 0) && reads_i64("0e-5", 0));
-    CHECK(reads_i64("9223372036854775807.000", INT64_MAX) && reads_i64("9.223372036854775807e18", INT64_MAX));
+    CHECK(reads_i64("9223372036854775807.000", INT64_MAX) &&
+            reads_i64("9.223372036854775807e18", INT64_MAX));
     CHECK(reads_i64("10000000000000000000000000e-20", 100000));
     CHECK(no_i64("1.5") && no_i64("1e-1") && no_i64("1e19") && no_i64("1e99999999999999999999"));
     CHECK(no_i64("1e-99999999999999999999") && no_i64("123456789012345678901234567890"));
@@ -199,41 +207,67 @@ static void integers_are_exact_or_refused(void)
     CHECK(pal_json_u64(parse("-0"), &number) && number == 0);
     CHECK(pal_json_u64(parse("1.8446744073709551615e19"), &number) && number == UINT64_MAX);
     number = 42;
-    CHECK(!pal_json_u64(parse("18446744073709551616"), &number) && !pal_json_u64(parse("-1"), &number));
+    CHECK(!pal_json_u64(parse("18446744073709551616"), &number) &&
+            !pal_json_u64(parse("-1"), &number));
     CHECK(!pal_json_u64(parse("20000000000000000000"), &number) && number == 42);
 }
 
 static void doubles_match_the_c_library(void)
 {
     static const char *const texts[] = {
-        "0", "-0", "-0.0", "1", "0.1", "-0.1", "3.141592653589793", "1e22", "1e23", "1e-22", "123456789.125",
-        "9007199254740993", "9007199254740992.5", "1.7976931348623157e308", "2.2250738585072014e-308",
-        "4.9e-324", "2.4703282292062327e-324", "2.4703282292062328e-324", "1e-400", "0.30000000000000004",
-        "179769313486231570814527423731704356798070e267", "1.0000000000000002220446049250313080847263336181",
-        "1000000000000000000000000000000000000000000000000000000000000000000000000e-72", "0e999999999",
-        "2.2250738585072011e-308", "8.5", "1e15", "999999999999999e22", "1234567890123456789012345678e-22",
+            "0",
+            "-0",
+            "-0.0",
+            "1",
+            "0.1",
+            "-0.1",
+            "3.141592653589793",
+            "1e22",
+            "1e23",
+            "1e-22",
+            "123456789.125",
+            "9007199254740993",
+            "9007199254740992.5",
+            "1.7976931348623157e308",
+            "2.2250738585072014e-308",
+            "4.9e-324",
+            "2.4703282292062327e-324",
+            "2.4703282292062328e-324",
+            "1e-400",
+            "0.30000000000000004",
+            "179769313486231570814527423731704356798070e267",
+            "1.0000000000000002220446049250313080847263336181",
+            "1000000000000000000000000000000000000000000000000000000000000000000000000e-72",
+            "0e999999999",
+            "2.2250738585072011e-308",
+            "8.5",
+            "1e15",
+            "999999999999999e22",
+            "1234567890123456789012345678e-22",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         double number = 42, expected = strtod(texts[i], NULL);
-        if (!CHECK(pal_json_f64(parse(texts[i]), &number) && memcmp(&number, &expected, sizeof number) == 0))
+        if (!CHECK(pal_json_f64(parse(texts[i]), &number) &&
+                    memcmp(&number, &expected, sizeof number) == 0))
             printf("# %s is %.17g\n", texts[i], number);
     }
     double number = 42;
-    CHECK(!pal_json_f64(parse("1e309"), &number) && !pal_json_f64(parse("-1e99999999999"), &number));
+    CHECK(!pal_json_f64(parse("1e309"), &number) &&
+            !pal_json_f64(parse("-1e99999999999"), &number));
     CHECK(!pal_json_f64(parse("\"1\""), &number) && number == 42);
 }
 
 /* Just above the middle between 1 and the next double: the very last digit decides. */
 static void thousands_of_digits_are_read_exactly(void)
 {
+    static const char middle[] = "1.00000000000000011102230246251565404236316680908203125";
     char text[3000];
-    strcpy(text, "1.00000000000000011102230246251565404236316680908203125");
-    size_t len = strlen(text);
-    memset(text + len, '0', 2500);
-    text[len + 2500] = '\0';
+    memset(text, '0', sizeof text - 1);
+    memcpy(text, middle, sizeof middle - 1);
+    text[sizeof text - 1] = '\0';
     double number;
     CHECK(pal_json_f64(parse(text), &number) && number == 1.0);
-    text[len + 2499] = '1';
+    text[sizeof text - 2] = '1';
     CHECK(pal_json_f64(parse(text), &number) && number == 1.0 + DBL_EPSILON);
 }
 
@@ -248,207 +282,58 @@ static void equality_is_of_values(void)
 {
     CHECK(equal("null", "null") && !equal("null", "false") && !equal("true", "false"));
     CHECK(equal("1", "1.0") && equal("100", "1e2") && equal("0.5", "5e-1") && equal("-0", "0"));
-    CHECK(!equal("1", "2") && !equal("1", "\"1\"") && !equal("9007199254740993", "9007199254740992"));
+    CHECK(!equal("1", "2") && !equal("1", "\"1\"") &&
+            !equal("9007199254740993", "9007199254740992"));
     CHECK(equal("18446744073709551615", "1.8446744073709551615e19"));
     CHECK(!equal("18446744073709551615", "18446744073709551614"));
     CHECK(equal("1e999", "1e999") && !equal("1e999", "10e998") && !equal("1e999", "-1e999"));
-    CHECK(equal("\"a\"", "\"\\u0061\"") && !equal("\"a\"", "\"b\"") && !equal("\"\\n\"", "\"\\n\\n\""));
-    CHECK(equal("\"\\u00e9\\n\"", "\"\xc3\xa9\\u000a\"") && !equal("\"\\u00e9\\n\"", "\"\xc3\xa8\\n\""));
-    CHECK(equal("[1,[2,3]]", "[ 1, [2.0, 3] ]") && !equal("[1,2]", "[2,1]") && !equal("[1]", "[1,2]"));
+    CHECK(equal("\"a\"", "\"\\u0061\"") && !equal("\"a\"", "\"b\"") &&
+            !equal("\"\\n\"", "\"\\n\\n\""));
+    CHECK(equal("\"\\u00e9\\n\"", "\"\xc3\xa9\\u000a\"") &&
+            !equal("\"\\u00e9\\n\"", "\"\xc3\xa8\\n\""));
+    CHECK(equal("[1,[2,3]]", "[ 1, [2.0, 3] ]") && !equal("[1,2]", "[2,1]") &&
+            !equal("[1]", "[1,2]"));
     CHECK(!equal("[]", "{}"));
 }
 
 static void objects_are_equal_in_any_order(void)
 {
-    CHECK(equal("{\"a\":1,\"b\":[2]}", "{\"b\":[2],\"a\":1}") && equal("{\"a\":1}", "{\"\\u0061\":1}"));
+    CHECK(equal("{\"a\":1,\"b\":[2]}", "{\"b\":[2],\"a\":1}") &&
+            equal("{\"a\":1}", "{\"\\u0061\":1}"));
     CHECK(!equal("{\"a\":1,\"b\":2}", "{\"a\":2,\"b\":1}") && !equal("{\"a\":1}", "{\"b\":1}"));
     CHECK(!equal("{\"a\":1}", "{\"a\":1,\"b\":2}") && !equal("{}", "{\"a\":null}"));
     CHECK(equal("{\"a\":1,\"a\":2}", "{\"a\":2}") && !equal("{\"a\":1,\"a\":2}", "{\"a\":1}"));
-    CHECK(equal("{\"a\":1,\"a\":2}", "{\"a\":3,\"a\":2}") && !equal("{\"a\":1,\"a\":2}", "{\"a\":1,\"a\":3}"));
-    CHECK(!equal("{\"a\":1,\"b\":1}", "{\"a\":1,\"c\":1}") && !equal("{\"a\":1,\"a\":1}", "{\"a\":1,\"b\":1}"));
+    CHECK(equal("{\"a\":1,\"a\":2}", "{\"a\":3,\"a\":2}") &&
+            !equal("{\"a\":1,\"a\":2}", "{\"a\":1,\"a\":3}"));
+    CHECK(!equal("{\"a\":1,\"b\":1}", "{\"a\":1,\"c\":1}") &&
+            !equal("{\"a\":1,\"a\":1}", "{\"a\":1,\"b\":1}"));
     CHECK(equal("{\"b\":0,\"a\":1,\"a\":2}", "{\"a\":2,\"b\":0}"));
 }
 
-/* A pair of deep objects whose only difference is at the bottom: no step may be done twice. */
+/* Deep objects, with other names at every second level when `others`. */
+static pal_json nested(pal_buf *buf, bool others, char bottom)
+{
+    pal_json value = {0};
+    pal_buf_init(buf, 10000);
+    for (int i = 0; i < 500; i++)
+        pal_buf_append_text(buf, others && i % 2 ? "{\"z\":" : "{\"x\":0,\"y\":");
+    pal_buf_append_char(buf, bottom);
+    for (int i = 0; i < 500; i++)
+        pal_buf_append_char(buf, '}');
+    CHECK(pal_json_parse(arena, pal_buf_str(buf), NULL, &value, NULL) == PAL_OK);
+    return value;
+}
+
+/* The only difference is at the bottom: were anything compared twice on the way, this would not
+ * end. */
 static void deep_inequality_is_quick(void)
 {
-    static char a[8000], b[8000], same[8000], tail[501];
-    char *p_a = a, *p_b = b;
-    for (int i = 0; i < 500; i++) {
-        p_a = stpcpy(p_a, "{\"x\":0,\"y\":");
-        p_b = stpcpy(p_b, i % 2 ? "{\"x\":0,\"y\":" : "{\"z\":");
-    }
-    memset(tail, '}', 500);
-    strcat(strcat(strcpy(same, a), "2"), tail);
-    strcat(strcat(a, "1"), tail);
-    strcat(strcat(b, "1"), tail);
-    CHECK(!equal(a, same) && !equal(a, b));
-}
-
-/* ---- Writer ---- */
-
-static bool buf_is(pal_buf *buf, const char *text)
-{
-    bool same = !buf->failure && pal_str_is(pal_buf_str(buf), text);
-    if (!same)
-        printf("# wrote: %.*s\n", PAL_STR_ARG(pal_buf_str(buf)));
-    pal_buf_clear(buf);
-    return same;
-}
-
-static void commas_go_where_they_belong(void)
-{
-    pal_buf buf;
-    pal_buf_init(&buf, 10000);
-    pal_json_writer w = pal_json_writer_make(&buf);
-    pal_json_begin_object(&w);
-    pal_json_name(&w, "a");
-    pal_json_put_i64(&w, -1);
-    pal_json_name_str(&w, pal_str_make("b\0", 2));
-    pal_json_begin_array(&w);
-    pal_json_end_array(&w);
-    pal_json_name(&w, "c");
-    pal_json_begin_array(&w);
-    pal_json_put_u64(&w, UINT64_MAX);
-    pal_json_put_bool(&w, true);
-    pal_json_begin_object(&w);
-    pal_json_end_object(&w);
-    pal_json_put_bool(&w, false);
-    pal_json_put_null(&w);
-    pal_json_put_text(&w, "t");
-    pal_json_put_str(&w, pal_str_make(NULL, 0));
-    pal_json_put_raw(&w, pal_str_of("{\"r\": 1.50}"));
-    pal_json_end_array(&w);
-    pal_json_end_object(&w);
-    CHECK(w.depth == 0);
-    CHECK(buf_is(&buf, "{\"a\":-1,\"b\\u0000\":[],\"c\":[18446744073709551615,true,{},false,null,\"t\",\"\","
-                       "{\"r\": 1.50}]}"));
-    pal_buf_done(&buf);
-}
-
-static void members_of_objects_are_taken_over(void)
-{
-    pal_buf buf;
-    pal_buf_init(&buf, 10000);
-    pal_json_writer w = pal_json_writer_make(&buf);
-    pal_json_begin_object(&w);
-    pal_json_put_members(&w, pal_str_of(""));
-    pal_json_put_members(&w, pal_str_of("{ }"));
-    pal_json_put_members(&w, pal_str_of(" {\"a\": 1, \"b\":2 }\n"));
-    pal_json_name(&w, "c");
-    pal_json_put_i64(&w, 3);
-    pal_json_put_members(&w, pal_str_of("{\"d\":4}"));
-    pal_json_put_members(&w, pal_str_of("{}"));
-    pal_json_end_object(&w);
-    CHECK(buf_is(&buf, "{\"a\": 1, \"b\":2,\"c\":3,\"d\":4}"));
-    pal_buf_done(&buf);
-}
-
-static void only_what_must_be_is_escaped(void)
-{
-    pal_buf buf;
-    pal_buf_init(&buf, 10000);
-    pal_json_quote(&buf, pal_str_make("a/\"\\\b\f\n\r\t\0\x1f\x7f'\xc3\xa9\xf0\x9f\x99\x82z", 20));
-    CHECK(buf_is(&buf, "\"a/\\\"\\\\\\b\\f\\n\\r\\t\\u0000\\u001f\x7f'\xc3\xa9\xf0\x9f\x99\x82z\""));
-    pal_json_quote(&buf, pal_str_make(NULL, 0));
-    CHECK(buf_is(&buf, "\"\""));
-    pal_json_quote(&buf, pal_str_of("\xff" "a\xe2\x82" "b\xc3\xa9\xed\xa0\x80\xf0\x9f\x99"));
-    CHECK(buf_is(&buf, "\"\xef\xbf\xbd" "a\xef\xbf\xbd" "b\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
-                       "\xef\xbf\xbd\""));
-    pal_buf_done(&buf);
-}
-
-static void every_byte_reads_back(void)
-{
-    pal_buf buf;
-    pal_buf_init(&buf, 10000);
-    for (uint32_t c = 0; c < 0x80; c++) {
-        char text[40];
-        memset(text, 'x', sizeof text);
-        for (size_t at = 0; at < sizeof text; at += 13) {
-            text[at] = (char)c;
-            pal_json value;
-            pal_buf_clear(&buf);
-            pal_json_quote(&buf, pal_str_make(text, sizeof text));
-            CHECK(pal_json_parse(arena, pal_buf_str(&buf), NULL, &value, NULL) == PAL_OK);
-            CHECK(pal_str_equal(pal_json_string(value, arena), pal_str_make(text, sizeof text)));
-        }
-    }
-    pal_buf_done(&buf);
-}
-
-static bool writes_f64(double number, const char *text)
-{
-    pal_buf buf;
-    pal_buf_init(&buf, 100);
-    pal_json_writer w = pal_json_writer_make(&buf);
-    pal_json_put_f64(&w, number);
-    bool same = buf_is(&buf, text);
-    pal_buf_done(&buf);
-    return same;
-}
-
-static void doubles_are_short_and_read_back(void)
-{
-    CHECK(writes_f64(0.1, "0.1") && writes_f64(1, "1") && writes_f64(-0.0, "-0") && writes_f64(1e300, "1e+300"));
-    CHECK(writes_f64(0.1 + 0.2, "0.30000000000000004") && writes_f64(5e-324, "4.94065645841247e-324"));
-    CHECK(writes_f64(NAN, "null") && writes_f64(INFINITY, "null") && writes_f64(-INFINITY, "null"));
-
-    uint64_t random = 1;
-    pal_buf buf;
-    pal_buf_init(&buf, 100);
-    for (int i = 0; i < 20000; i++) {
-        double number, read;
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        uint64_t bits = random ^ random >> 29;
-        memcpy(&number, &bits, sizeof number);
-        if (!isfinite(number))
-            continue;
-        pal_json_writer w = pal_json_writer_make(&buf);
-        pal_json_put_f64(&w, number);
-        pal_json value = {0};
-        pal_arena_reset(arena);
-        CHECK(pal_json_parse(arena, pal_buf_str(&buf), NULL, &value, NULL) == PAL_OK);
-        CHECK(pal_json_f64(value, &read) && memcmp(&read, &number, sizeof read) == 0);
-        pal_buf_clear(&buf);
-    }
-    pal_buf_done(&buf);
-}
-
-/* Only where a locale with a decimal comma is installed does this test say anything. */
-static void the_locale_changes_nothing(void)
-{
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (setlocale(LC_ALL, names[i]))
-            break;
-    }
-    double number;
-    CHECK(writes_f64(1.5, "1.5"));
-    CHECK(pal_json_f64(parse("0.12345678901234567"), &number) && number > 0.12 && number < 0.13);
-    setlocale(LC_ALL, "C");
-}
-
-static void a_full_buf_is_the_only_failure(void)
-{
-    pal_buf buf;
-    pal_buf_init(&buf, 20);
-    pal_json_writer w = pal_json_writer_make(&buf);
-    pal_json_begin_array(&w);
-    for (int i = 0; i < 100; i++) {
-        pal_json_put_text(&w, "0123456789\n\xc3\xa9\xff");
-        pal_json_put_f64(&w, 0.5);
-    }
-    pal_json_end_array(&w);
-    CHECK(buf.failure == PAL_LIMIT && buf.len <= 20);
-    pal_buf_done(&buf);
-
-    pal_buf_init(&buf, 1000);
-    pal_memory_fail_at(1, 1);
-    pal_json_quote(&buf, pal_str_of("text"));
-    pal_memory_fail_at(0, 0);
-    CHECK(buf.failure == PAL_NO_MEMORY);
-    pal_buf_done(&buf);
+    pal_buf bufs[3];
+    pal_json a = nested(&bufs[0], false, '1'), b = nested(&bufs[1], false, '2');
+    pal_json other = nested(&bufs[2], true, '1');
+    CHECK(!pal_json_equal(a, b) && !pal_json_equal(a, other) && pal_json_equal(a, a));
+    for (int i = 0; i < 3; i++)
+        pal_buf_done(&bufs[i]);
 }
 
 int main(void)
@@ -471,13 +356,6 @@ int main(void)
     RUN(equality_is_of_values);
     RUN(objects_are_equal_in_any_order);
     RUN(deep_inequality_is_quick);
-    RUN(commas_go_where_they_belong);
-    RUN(members_of_objects_are_taken_over);
-    RUN(only_what_must_be_is_escaped);
-    RUN(every_byte_reads_back);
-    RUN(doubles_are_short_and_read_back);
-    RUN(the_locale_changes_nothing);
-    RUN(a_full_buf_is_the_only_failure);
     pal_arena_free(arena);
     return tap_done();
 }

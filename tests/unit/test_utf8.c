@@ -5,8 +5,11 @@
 /* All that RFC 3629 allows, the long way round. */
 static size_t slow_len(const unsigned char *p, size_t len)
 {
-    size_t wanted = p[0] < 0x80 ? 1 : p[0] >= 0xc0 && p[0] < 0xe0 ? 2 : p[0] >= 0xe0 && p[0] < 0xf0
-            ? 3 : p[0] >= 0xf0 && p[0] < 0xf8 ? 4 : 0;
+    size_t wanted = p[0] < 0x80           ? 1
+            : p[0] >= 0xc0 && p[0] < 0xe0 ? 2
+            : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
+            : p[0] >= 0xf0 && p[0] < 0xf8 ? 4
+                                          : 0;
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     if (wanted == 0 || wanted > len)
         return 0;
@@ -39,12 +42,13 @@ static void every_character_reads_back(void)
 
 static void every_short_sequence_is_judged_right(void)
 {
-    static const unsigned char tails[] = {0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff};
+    static const unsigned char tails[] = {
+            0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff};
     for (unsigned lead = 0; lead < 256; lead++) {
         for (unsigned second = 0; second < 256; second++) {
             for (size_t i = 0; i < 100; i++) {
-                unsigned char bytes[4] = {(unsigned char)lead, (unsigned char)second, tails[i / 10],
-                    tails[i % 10]};
+                unsigned char bytes[4] = {
+                        (unsigned char)lead, (unsigned char)second, tails[i / 10], tails[i % 10]};
                 for (size_t len = 1; len <= 4; len++) {
                     if (!CHECK(pal_utf8_char_len(bytes, bytes + len) == slow_len(bytes, len)))
                         return;
@@ -61,11 +65,24 @@ static void broken_text_is_taken_in_the_longest_parts(void)
         const char *bytes;
         size_t len, taken;
     } cases[] = {
-        {"\x80", 1, 1}, {"\xff", 1, 1}, {"\xc2", 1, 1}, {"\xc0\x80", 2, 1}, {"\xc2\x41", 2, 1},
-        {"\xe1\x80", 2, 2}, {"\xe1\x80\x41", 3, 2}, {"\xe0\x80\x80", 3, 1}, {"\xed\xa0\x80", 3, 1},
-        {"\xf0\x9f", 2, 2}, {"\xf0\x9f\x99", 3, 3}, {"\xf0\x9f\x99\x41", 4, 3},
-        {"\xf0\x80\x80\x80", 4, 1}, {"\xf4\x90\x80\x80", 4, 1}, {"\xf5\x80\x80\x80", 4, 1},
-        {"\xf1\x80\x41\x41", 4, 2}, {"\xe1", 1, 1}, {"\xf0", 1, 1},
+            {"\x80", 1, 1},
+            {"\xff", 1, 1},
+            {"\xc2", 1, 1},
+            {"\xc0\x80", 2, 1},
+            {"\xc2\x41", 2, 1},
+            {"\xe1\x80", 2, 2},
+            {"\xe1\x80\x41", 3, 2},
+            {"\xe0\x80\x80", 3, 1},
+            {"\xed\xa0\x80", 3, 1},
+            {"\xf0\x9f", 2, 2},
+            {"\xf0\x9f\x99", 3, 3},
+            {"\xf0\x9f\x99\x41", 4, 3},
+            {"\xf0\x80\x80\x80", 4, 1},
+            {"\xf4\x90\x80\x80", 4, 1},
+            {"\xf5\x80\x80\x80", 4, 1},
+            {"\xf1\x80\x41\x41", 4, 2},
+            {"\xe1", 1, 1},
+            {"\xf0", 1, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t c = 0;
@@ -77,7 +94,8 @@ static void broken_text_is_taken_in_the_longest_parts(void)
 
 static void the_valid_beginning_is_found(void)
 {
-    static const char text[] = "plain ascii that is long enough, \xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82 end";
+    static const char text[] =
+            "plain ascii that is long enough, \xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82 end";
     size_t len = sizeof text - 1;
     CHECK(pal_utf8_is_valid(pal_str_make(text, len)));
     CHECK(pal_utf8_is_valid(pal_str_make(NULL, 0)));

@@ -1,0 +1,419 @@
+/* dialect_claude_code.c - the transcripts of Claude Code, one record a line.
+ *
+ * An answer comes in several records with one message id, a block each, and the results of its
+ * first tools may stand between them: the answer is held until something else is said. Records name
+ * their parents; a prompt whose parent is an earlier message than the newest is where the user went
+ * back, and gives a rewind mark. Records of sub-agents in a main file are left out; a file that
+ * holds nothing else is a session of its own.
+ *
+ * What a record says beyond our fields is kept in extra under "claude_code", and that of a block
+ * under "anthropic"; what it repeats on every line (directory, version) or a second time for the
+ * screen ("toolUseResult") is not. */
+#include "base/clock.h"
+#include "dialect/dialect_base64.h"
+#include "dialect/dialect_member.h"
+#include "dialect/dialect_transcript_reader.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define AGENT "claude-code"
+#define FAMILY "anthropic"
+
+static pal_status read_value(const pal_member *member, pal_json value, pal_arena *arena,
+        void *record, pal_error *err)
+{
+    (void)arena;
+    (void)err;
+    *(pal_json *)((char *)record + member->offset) = value;
+    return PAL_OK;
+}
+
+/* ---- Blocks ---- */
+
+enum {
+    OF_TEXT = 1 << 0,
+    OF_THINKING = 1 << 1,
+    OF_TOOL_USE = 1 << 2,
+    OF_TOOL_RESULT = 1 << 3,
+    OF_SOURCE = 1 << 4,
+    OF_REDACTED = 1 << 5,
+    OF_EVERY = 63,
+};
+
+typedef struct block_record {
+    pal_part part;
+    pal_json type;
+    pal_json content;
+    pal_json source;
+} block_record;
+
+static const pal_member block_members[] = {
+        {"type", PAL_MEMBER_OTHER, OF_EVERY & ~OF_REDACTED, offsetof(block_record, type)},
+        {"text", PAL_MEMBER_STRING, OF_TEXT, offsetof(block_record, part.text)},
+        {"thinking", PAL_MEMBER_STRING, OF_THINKING, offsetof(block_record, part.text)},
+        {"signature", PAL_MEMBER_STRING, OF_THINKING, offsetof(block_record, part.signature)},
+        {"data", PAL_MEMBER_STRING, OF_REDACTED, offsetof(block_record, part.signature)},
+        {"id", PAL_MEMBER_STRING, OF_TOOL_USE, offsetof(block_record, part.call_id)},
+        {"name", PAL_MEMBER_STRING, OF_TOOL_USE, offsetof(block_record, part.name)},
+        {"input", PAL_MEMBER_VERBATIM, OF_TOOL_USE, offsetof(block_record, part.arguments)},
+        {"tool_use_id", PAL_MEMBER_STRING, OF_TOOL_RESULT, offsetof(block_record, part.call_id)},
+        {"content", PAL_MEMBER_OTHER, OF_TOOL_RESULT, offsetof(block_record, content)},
+        {"is_error", PAL_MEMBER_BOOL, OF_TOOL_RESULT, offsetof(block_record, part.is_error)},
+        {"source", PAL_MEMBER_OTHER, OF_SOURCE, offsetof(block_record, source)},
+        {"title", PAL_MEMBER_STRING, OF_SOURCE, offsetof(block_record, part.name)},
+};
+static const pal_member_table block_table = {
+        block_members, COUNT_OF(block_members), read_value, NULL};
+
+static const struct {
+    const char *type;
+    uint32_t form;
+    pal_part_kind kind;
+} block_types[] = {
+        {"text", OF_TEXT, PAL_PART_TEXT},
+        {"thinking", OF_THINKING, PAL_PART_REASONING},
+        {"redacted_thinking", OF_REDACTED, PAL_PART_REASONING},
+        {"tool_use", OF_TOOL_USE, PAL_PART_TOOL_CALL},
+        {"tool_result", OF_TOOL_RESULT, PAL_PART_TOOL_RESULT},
+        {"image", OF_SOURCE, PAL_PART_IMAGE},
+        {"document", OF_SOURCE, PAL_PART_FILE},
+};
+
+static size_t read_blocks(
+        pal_transcript *in, pal_json content, bool nested, pal_part **out_parts);
+
+/* {"type":"base64","media_type","data"} or {"type":"url","url"}; others are kept as they are. */
+static bool read_source(pal_transcript *in, pal_json source, pal_part *part)
+{
+    pal_json type = pal_json_find(source, "type");
+    if (pal_json_string_is(type, "url")) {
+        part->url = pal_member_string(source, "url", in->line_arena);
+        return true;
+    }
+    part->media_type = pal_member_string(source, "media_type", in->line_arena);
+    return pal_json_string_is(type, "base64") &&
+            pal_base64_decode(pal_member_string(source, "data", in->line_arena), in->line_arena,
+                    &part->data);
+}
+
+static void read_result(pal_transcript *in, pal_json content, pal_part *part)
+{
+    if (pal_json_type_of(content) == PAL_JSON_STRING)
+        part->text = pal_json_string(content, in->line_arena);
+    else
+        part->parts_len = read_blocks(in, content, true, &part->parts);
+}
+
+/* A block that we have no kind for survives as a file that holds nothing but its extra. */
+static pal_part unknown_block(pal_transcript *in, pal_json block)
+{
+    return (pal_part){.kind = PAL_PART_FILE,
+            .extra = pal_transcript_wrap(in->line_arena, FAMILY, pal_json_raw(block))};
+}
+
+static pal_part read_block(pal_transcript *in, pal_json block, bool nested)
+{
+    pal_json type = pal_json_find(block, "type");
+    pal_str unknown;
+    block_record record = {0};
+    size_t i = 0;
+    while (i < COUNT_OF(block_types) && !pal_json_string_is(type, block_types[i].type))
+        i++;
+    if (i == COUNT_OF(block_types) || (nested && block_types[i].form == OF_TOOL_RESULT) ||
+            pal_members_read(&block_table, block_types[i].form, block, in->line_arena, &record,
+                    &unknown, NULL) != PAL_OK)
+        return unknown_block(in, block);
+    record.part.kind = block_types[i].kind;
+    record.part.extra = pal_transcript_wrap(in->line_arena, FAMILY, unknown);
+    if (record.part.kind == PAL_PART_REASONING)
+        record.part.family = pal_str_of(FAMILY);
+    if (block_types[i].form == OF_TOOL_RESULT)
+        read_result(in, record.content, &record.part);
+    if (block_types[i].form == OF_SOURCE && !read_source(in, record.source, &record.part))
+        return unknown_block(in, block);
+    return record.part;
+}
+
+static size_t read_blocks(pal_transcript *in, pal_json content, bool nested, pal_part **out_parts)
+{
+    size_t len = pal_json_type_of(content) == PAL_JSON_ARRAY ? pal_json_count(content) : 0;
+    pal_part *parts = len ? pal_arena_array(in->line_arena, len, sizeof(*parts)) : NULL;
+    size_t used = 0;
+    pal_json block;
+    if (!parts)
+        return 0;
+    for (pal_json_iter iter = pal_json_each(content); pal_json_next(&iter, NULL, &block);) {
+        if (pal_json_type_of(block) == PAL_JSON_OBJECT)
+            parts[used++] = read_block(in, block, nested);
+    }
+    *out_parts = parts;
+    return used;
+}
+
+/* ---- Records ---- */
+
+typedef struct claude_record {
+    pal_str uuid;
+    pal_str parent;
+    pal_str session_id;
+    pal_str timestamp;
+    pal_str cwd;
+    pal_str branch;
+    pal_json message;
+    pal_json dropped;
+    bool is_sidechain;
+    bool is_meta;
+    bool is_summary;
+    bool is_error;
+    pal_str extra;
+} claude_record;
+
+static const pal_member record_members[] = {
+        {"uuid", PAL_MEMBER_STRING, 1, offsetof(claude_record, uuid)},
+        {"parentUuid", PAL_MEMBER_STRING, 1, offsetof(claude_record, parent)},
+        {"sessionId", PAL_MEMBER_STRING, 1, offsetof(claude_record, session_id)},
+        {"timestamp", PAL_MEMBER_STRING, 1, offsetof(claude_record, timestamp)},
+        {"cwd", PAL_MEMBER_STRING, 1, offsetof(claude_record, cwd)},
+        {"gitBranch", PAL_MEMBER_STRING, 1, offsetof(claude_record, branch)},
+        {"message", PAL_MEMBER_OTHER, 1, offsetof(claude_record, message)},
+        {"isSidechain", PAL_MEMBER_BOOL, 1, offsetof(claude_record, is_sidechain)},
+        {"isMeta", PAL_MEMBER_BOOL, 1, offsetof(claude_record, is_meta)},
+        {"isCompactSummary", PAL_MEMBER_BOOL, 1, offsetof(claude_record, is_summary)},
+        {"isApiErrorMessage", PAL_MEMBER_BOOL, 1, offsetof(claude_record, is_error)},
+        {"type", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
+        {"toolUseResult", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
+        {"userType", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
+        {"entrypoint", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
+        {"version", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
+        {"slug", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
+};
+static const pal_member_table record_table = {
+        record_members, COUNT_OF(record_members), read_value, NULL};
+
+static uint32_t flags_of(const claude_record *record, bool synthetic_model)
+{
+    return (record->is_summary ? PAL_FLAG_SUMMARY : 0) | (record->is_error ? PAL_FLAG_ERROR : 0) |
+            (record->is_meta || synthetic_model ? PAL_FLAG_SYNTHETIC : 0);
+}
+
+static void read_usage(pal_json usage, pal_message *message)
+{
+    if (pal_json_type_of(usage) != PAL_JSON_OBJECT)
+        return;
+    message->has_usage = true;
+    pal_json_u64(pal_json_find(usage, "input_tokens"), &message->usage.input);
+    pal_json_u64(pal_json_find(usage, "cache_read_input_tokens"), &message->usage.cache_read);
+    pal_json_u64(pal_json_find(usage, "cache_creation_input_tokens"), &message->usage.cache_write);
+    pal_json_u64(pal_json_find(usage, "output_tokens"), &message->usage.output);
+}
+
+static void read_content(pal_transcript *in, pal_json content, pal_message *message)
+{
+    if (pal_json_type_of(content) == PAL_JSON_STRING) {
+        pal_message text = pal_message_text(in->line_arena, PAL_ROLE_USER,
+                pal_json_string(content, in->line_arena));
+        message->parts = text.parts;
+        message->parts_len = text.parts_len;
+    } else {
+        message->parts_len = read_blocks(in, content, false, &message->parts);
+    }
+}
+
+static pal_message make_message(pal_transcript *in, const claude_record *record, pal_role role)
+{
+    pal_message message = {.role = role, .client_id = record->uuid};
+    pal_str model = pal_member_string(record->message, "model", in->line_arena);
+    bool synthetic = pal_str_is(model, "<synthetic>");
+    message.model = synthetic ? pal_str_make(NULL, 0) : model;
+    message.flags = flags_of(record, synthetic);
+    message.extra = pal_transcript_wrap(in->line_arena, "claude_code", record->extra);
+    pal_time_from_text(record->timestamp, &message.created_at);
+    read_usage(pal_json_find(record->message, "usage"), &message);
+    read_content(in, pal_json_find(record->message, "content"), &message);
+    for (size_t i = 0; record->is_summary && i < message.parts_len; i++) {
+        if (message.parts[i].kind == PAL_PART_TEXT)
+            message.parts[i].kind = PAL_PART_COMPACTION;
+    }
+    return message;
+}
+
+/* ---- The tree of records ---- */
+
+/* The position of the record's message, or of the nearest one before it. Where that is unknown (the
+ * first record, one after a compaction) the conversation goes on from its end. */
+static uint64_t position_of(const pal_transcript *in, pal_str uuid)
+{
+    void *found = uuid.len ? pal_map_find(&in->positions, uuid) : NULL;
+    return found ? (uint64_t)((uintptr_t)found - 1) : in->position;
+}
+
+static void place(pal_transcript *in, pal_str uuid, uint64_t position)
+{
+    if (uuid.len == 0)
+        return;
+    pal_str key = pal_arena_copy(in->kept, uuid);
+    if (key.len && pal_map_set(&in->positions, key, (void *)(uintptr_t)(position + 1)) != PAL_OK)
+        in->failure = PAL_NO_MEMORY;
+}
+
+/* A prompt that follows an earlier message than the newest one. Tools' results behind that don't
+ * count: those of calls that ran side by side stand beside each other in the tree. */
+static void rewind_to_parent(pal_transcript *in, const claude_record *record)
+{
+    uint64_t position = position_of(in, record->parent);
+    if (position >= in->spoken_position)
+        return;
+    pal_mark mark = {.kind = PAL_MARK_REWIND, .seq = position};
+    pal_time_from_text(record->timestamp, &mark.created_at);
+    pal_transcript_emit_mark(in, &mark);
+}
+
+/* ---- Messages ---- */
+
+static void read_assistant(pal_transcript *in, const claude_record *record)
+{
+    pal_message message = make_message(in, record, PAL_ROLE_ASSISTANT);
+    pal_str id = pal_member_string(record->message, "id", in->line_arena);
+    bool is_piece = in->held_len && id.len && pal_str_equal(id, in->held_key);
+    if (is_piece && pal_transcript_extend(in, &message)) {
+        place(in, record->uuid, in->spoken_position);
+        return;
+    }
+    pal_transcript_flush(in);
+    pal_transcript_hold(in, &message, id);
+    in->spoken_position = in->position;
+    place(in, record->uuid, in->position);
+}
+
+/* Splits off the tools' results, which are another's words than the user's. */
+static size_t take_results(pal_arena *arena, pal_message *message, pal_part **out_results)
+{
+    size_t results = 0, others = 0;
+    *out_results = pal_arena_array(arena, message->parts_len + 1, sizeof(pal_part));
+    if (!*out_results)
+        return 0;
+    for (size_t i = 0; i < message->parts_len; i++) {
+        if (message->parts[i].kind == PAL_PART_TOOL_RESULT)
+            (*out_results)[results++] = message->parts[i];
+        else
+            message->parts[others++] = message->parts[i];
+    }
+    message->parts_len = others;
+    return results;
+}
+
+static void read_user(pal_transcript *in, const claude_record *record)
+{
+    pal_message message = make_message(in, record, PAL_ROLE_USER);
+    pal_message tool = message;
+    tool.parts_len = take_results(in->line_arena, &message, &tool.parts);
+    if (tool.parts_len) {
+        tool.role = PAL_ROLE_TOOL;
+        if (in->held_len)
+            pal_transcript_hold(in, &tool, pal_str_make(NULL, 0));
+        else
+            pal_transcript_emit(in, &tool);
+        place(in, record->uuid, in->position);
+        if (message.parts_len == 0)
+            return;
+        message.client_id = pal_transcript_suffix(in->line_arena, record->uuid, ":said");
+    } else if (!record->is_meta && !record->is_summary) {
+        rewind_to_parent(in, record);
+    }
+    pal_transcript_emit(in, &message);
+    in->spoken_position = in->position;
+    place(in, record->uuid, in->position);
+}
+
+/* False for a sub-agent's record in a file that is not a sub-agent's. */
+static bool belongs(pal_transcript *in, const claude_record *record)
+{
+    if (!in->seen_message) {
+        in->seen_message = true;
+        in->is_sidechain = record->is_sidechain;
+    }
+    if (record->is_sidechain == in->is_sidechain || !record->is_sidechain)
+        return true;
+    in->counts.ignored++;
+    if (!in->sidechain_told)
+        pal_transcript_warn(in, "records of sub-agents are left out, from this one on");
+    in->sidechain_told = true;
+    return false;
+}
+
+static void learn_facts(pal_transcript *in, const claude_record *record)
+{
+    int64_t created_at;
+    pal_transcript_learn(in, &in->facts.original_id, record->session_id);
+    pal_transcript_learn(in, &in->facts.cwd, record->cwd);
+    pal_transcript_learn(in, &in->facts.branch, record->branch);
+    if (in->facts.session.created_at == 0 && pal_time_from_text(record->timestamp, &created_at))
+        in->facts.session.created_at = created_at;
+    pal_transcript_settle_facts(in, AGENT);
+}
+
+/* ---- Other records ---- */
+
+/* A title that the user gave stands; the others replace each other. */
+static bool read_title(pal_transcript *in, pal_json line, pal_json type)
+{
+    bool own = pal_json_string_is(type, "custom-title");
+    const char *member = own                    ? "customTitle"
+            : pal_json_string_is(type, "ai-title") ? "aiTitle"
+            : pal_json_string_is(type, "summary")  ? "summary"
+                                                   : NULL;
+    if (!member)
+        return false;
+    in->counts.ignored++;
+    if (own || !in->has_own_title)
+        pal_transcript_relearn(in, &in->facts.session.title,
+                pal_member_string(line, member, in->line_arena));
+    in->has_own_title |= own;
+    return true;
+}
+
+static void read_other(pal_transcript *in, pal_json line, pal_json type)
+{
+    static const char *const silent[] = {"system", "progress", "attachment",
+            "file-history-snapshot", "queue-operation", "last-prompt", "mode", "permission-mode",
+            "pr-link", "tag", "agent-name", "agent-color", "agent-setting"};
+    if (read_title(in, line, type))
+        return;
+    if (pal_transcript_is_one_of(type, silent, COUNT_OF(silent))) {
+        in->counts.ignored++;
+        return;
+    }
+    pal_str name = pal_json_string(type, in->line_arena);
+    pal_transcript_warn(in, "skipped: a record of the unknown type '%.*s'",
+            name.len < 64 ? (int)name.len : 64, name.data ? name.data : "");
+}
+
+void pal_claude_code_line_read(pal_transcript *in, pal_json line)
+{
+    pal_json type = pal_json_find(line, "type");
+    bool is_user = pal_json_string_is(type, "user");
+    claude_record record = {0};
+    pal_error error;
+    pal_status status = pal_members_read(
+            &record_table, 1, line, in->line_arena, &record, &record.extra, &error);
+    if (status != PAL_OK) {
+        if (status != PAL_NO_MEMORY)
+            pal_transcript_warn(in, "skipped: %s", error.message);
+        return;
+    }
+    if (!is_user && !pal_json_string_is(type, "assistant")) {
+        place(in, record.uuid, position_of(in, record.parent));
+        read_other(in, line, type);
+        return;
+    }
+    if (pal_json_type_of(record.message) != PAL_JSON_OBJECT) {
+        pal_transcript_warn(in, "skipped: a record without its message");
+        return;
+    }
+    if (!belongs(in, &record))
+        return;
+    learn_facts(in, &record);
+    if (is_user)
+        read_user(in, &record);
+    else
+        read_assistant(in, &record);
+}

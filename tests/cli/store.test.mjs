@@ -1,0 +1,60 @@
+// stats, fsck and bench on a sound store.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { workspace, assertFails } from './support.mjs';
+
+test('stats', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'append', 'a', 'one', '--create');
+    w.ok('session', 'append', 'b', 'two', '--create', '--tenant', 'other');
+    w.ok('session', 'delete', 'a');
+    const stats = w.json('stats');
+    assert.equal(stats.backend, 'sqlite');
+    assert.equal(stats.sessions_active, 1);
+    assert.equal(stats.sessions_trash, 1);
+    assert.equal(stats.sessions_quarantined, 0);
+    assert.equal(stats.messages, 2);
+    assert.equal(stats.tenants, 2);
+    assert.ok(stats.disk_bytes > 0);
+    const text = w.ok('stats');
+    assert.match(text, /^store {17}sqlite:palaver-data\/palaver\.db$/m);
+    assert.match(text, /^active sessions {7}1$/m);
+    assert.match(text, /^on disk {15}[\d.]+ kB$/m);
+});
+
+test('fsck of a sound store', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'append', 'a', 'one', '--create');
+    assert.equal(w.ok('fsck'), 'Everything is in order.\n');
+    assert.equal(w.ok('fsck', '--repair'), 'Everything is in order.\n');
+    assert.deepEqual(w.json('fsck', '--repair'), { findings: [], found: 0, repaired: 0 });
+});
+
+test('bench: a temporary store, which is removed', (t) => {
+    const w = workspace(t);
+    const text = w.ok('bench', 'store', '--ms', '50');
+    assert.match(text, /^WHAT +PER SECOND +RATIO +MEDIAN +99 %$/m);
+    assert.match(text, /^write \+ fdatasync +\d+ +1\.00 /m);
+    for (const threads of ['1 thread', '8 threads', '64 threads'])
+        assert.match(text, new RegExp(`^append, ${threads} +\\d+ +\\d+\\.\\d\\d `, 'm'));
+    assert.match(text, /^load newest 50 messages +\d+ /m);
+    assert.deepEqual(fs.readdirSync(w.dir), []);
+});
+
+test('bench: a store that is named keeps nothing of it', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'append', 'a', 'one', '--create');
+    const { results } = w.json('bench', 'store', '--ms', '20', '--store',
+        'sqlite:palaver-data/palaver.db');
+    assert.equal(results.length, 5);
+    assert.ok(results.every((r) => r.per_second > 0));
+    assert.equal(results[0].ratio, 1);
+    const stats = w.json('stats');
+    assert.equal(stats.sessions_active, 1);
+    assert.equal(stats.messages, 1);
+    const memory = w.json('bench', 'store', '--ms', '20', '--store', 'memory:').results;
+    assert.equal(memory.length, 4);
+    assertFails(w.run('bench', 'store', '--ms', '0'), 2, /--ms is from 1/);
+    assertFails(w.run('bench', 'store', '--dir', 'nowhere'), 1, /nowhere/);
+});

@@ -1,0 +1,183 @@
+/* test_torture.c - the tour with allocation 1, 2, 3... failing, until it passes. Every run ends
+ * clean (the sanitizers watch), says that memory was short, has left nothing half done, and what
+ * it acknowledged is there. SQLite's own allocations are counted too.
+ *
+ * PAL_TORTURE_FROM and PAL_TORTURE_TO choose a part, to look at one failure alone. */
+#include <sqlite3.h>
+#include <stdlib.h>
+#include "base/memory.h"
+#include "contract_tour.h"
+
+#define EVERY_ONE_MAX 2000 /* up to here every allocation fails once, then every STRIDE-th */
+#define STRIDE 23
+
+/* ---- SQLite's memory from the same door ---- */
+
+#define HEADER 16 /* keeps the size, and the alignment */
+
+static void *count_malloc(int size)
+{
+    char *memory = pal_malloc((size_t)size + HEADER);
+
+    if (!memory)
+        return NULL;
+    *(int *)memory = size;
+    return memory + HEADER;
+}
+
+static void count_free(void *memory)
+{
+    if (memory)
+        pal_free((char *)memory - HEADER);
+}
+
+static void *count_realloc(void *memory, int size)
+{
+    char *grown = pal_realloc((char *)memory - HEADER, (size_t)size + HEADER);
+
+    if (!grown)
+        return NULL;
+    *(int *)grown = size;
+    return grown + HEADER;
+}
+
+static int count_size(void *memory)
+{
+    return memory ? *(int *)((char *)memory - HEADER) : 0;
+}
+
+static int count_roundup(int size)
+{
+    return (size + 7) & ~7;
+}
+
+static int count_init(void *user)
+{
+    (void)user;
+    return SQLITE_OK;
+}
+
+static void count_shutdown(void *user)
+{
+    (void)user;
+}
+
+static bool count_sqlite(void)
+{
+    static const sqlite3_mem_methods methods = {count_malloc, count_free, count_realloc,
+            count_size, count_roundup, count_init, count_shutdown, NULL};
+
+    return sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) == SQLITE_OK &&
+            sqlite3_initialize() == SQLITE_OK;
+}
+
+/* ---- Runs ---- */
+
+static void complain(uint64_t nth, const char *what, const char *step, pal_status status)
+{
+    printf("# allocation %llu: %s: '%s' gave %s\n", (unsigned long long)nth, what, step,
+            pal_status_name(status));
+}
+
+static bool steps_are_whole(uint64_t nth, const pal_status *statuses)
+{
+    bool whole = true;
+
+    for (size_t i = 0; i < tour_len; i++) {
+        tour_sight wanted = statuses[i] == PAL_OK ? TOUR_ALL : TOUR_NONE;
+
+        if (!tour[i].seen || (statuses[i] != PAL_OK && tour[i].seen_if_ok_only) ||
+                tour_seen(i) == wanted)
+            continue;
+        complain(nth, "not what is there", tour[i].name, statuses[i]);
+        whole = false;
+    }
+    return whole;
+}
+
+/* The first step that failed says why; later ones may fail because of it. */
+static bool says_no_memory(uint64_t nth, const pal_status *statuses)
+{
+    for (size_t i = 0; i < tour_len; i++) {
+        if (statuses[i] == PAL_OK)
+            continue;
+        if (statuses[i] != PAL_NO_MEMORY)
+            complain(nth, "not for want of memory", tour[i].name, statuses[i]);
+        return statuses[i] == PAL_NO_MEMORY;
+    }
+    return true; /* done without, as SQLite's caches can */
+}
+
+/* One tour under the countdown; false once it has not fired. */
+static bool fail_at(uint64_t nth, bool once)
+{
+    pal_status statuses[TOUR_STEPS_MAX], opened;
+    bool fired;
+
+    contract_clear();
+    store = NULL;
+    pal_memory_fail_at(nth, once);
+    opened = pal_store_open(contract_url, NULL, &store, &err);
+    if (opened == PAL_OK)
+        tour_run(statuses);
+    fired = pal_memory_failed();
+    pal_memory_fail_at(0, 0);
+    if (opened == PAL_OK) {
+        CHECK(says_no_memory(nth, statuses));
+        CHECK(steps_are_whole(nth, statuses));
+    } else if (!CHECK(opened == PAL_NO_MEMORY && err.message[0] != '\0')) {
+        complain(nth, "opening", err.message, opened);
+    }
+    if (contract_is_durable()) {
+        contract_reopen_store(); /* also where opening failed: it must not be in the way */
+        if (opened == PAL_OK)
+            CHECK(steps_are_whole(nth, statuses));
+    }
+    pal_store_close(store);
+    store = NULL;
+    return fired;
+}
+
+static uint64_t number_from(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void give_back_fixture(void)
+{
+    pal_store_close(store);
+    store = NULL;
+    pal_arena_free(arena);
+    arena = NULL;
+}
+
+static void every_allocation_may_fail_alone(void)
+{
+    uint64_t nth = number_from("PAL_TORTURE_FROM", 1);
+    uint64_t to = number_from("PAL_TORTURE_TO", UINT64_MAX);
+
+    give_back_fixture();
+    while (nth <= to && fail_at(nth, true))
+        nth += nth < EVERY_ONE_MAX ? 1 : STRIDE;
+    printf("# about %llu allocations\n", (unsigned long long)nth);
+}
+
+static void all_allocations_may_fail_from_one_on(void)
+{
+    uint64_t nth = 1;
+
+    give_back_fixture();
+    while (fail_at(nth, false))
+        nth += 1 + nth / 8;
+}
+
+int main(int argc, char **argv)
+{
+    if (!count_sqlite() || !contract_begin(argc, argv))
+        return 1;
+    RUN(every_allocation_may_fail_alone);
+    RUN(all_allocations_may_fail_from_one_on);
+    return contract_end();
+}

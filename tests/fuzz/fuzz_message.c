@@ -1,0 +1,135 @@
+/* fuzz_message.c - any bytes at all, as a message, as chat completions and as a transcript: nothing
+ * crashes, what is accepted can be stored, and it reads back as the same. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/buf.h"
+#include "dialect/dialect_native.h"
+#include "dialect/dialect_openai_chat.h"
+#include "dialect/dialect_transcript.h"
+#include "support/message_random.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define REQUIRE(condition) require((condition), #condition, __LINE__)
+
+static void require(bool held, const char *text, int line)
+{
+    if (held)
+        return;
+    fprintf(stderr, "fuzz_message.c:%d: %s\n", line, text);
+    abort();
+}
+
+static pal_arena *arena;
+
+/* What nests just below the reader's limit may be over that of what is stored. */
+static bool is_too_deep(const pal_message *message)
+{
+    return pal_native_message_check(message, NULL) == PAL_LIMIT;
+}
+
+static void clear_data(pal_part *parts, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        parts[i].data = pal_str_make(NULL, 0);
+        clear_data(parts[i].parts, parts[i].parts_len);
+    }
+}
+
+static void check_stored(pal_message message)
+{
+    pal_message again = {0};
+    pal_buf buf;
+    pal_buf_init(&buf, SIZE_MAX / 2);
+    pal_native_body_write(&buf, &message);
+    REQUIRE(!buf.failure);
+    REQUIRE(pal_native_body_read(pal_buf_str(&buf), arena, &again, NULL) == PAL_OK);
+    clear_data(message.parts, message.parts_len);
+    REQUIRE(message_content_same(&message, &again));
+    pal_buf_done(&buf);
+}
+
+static void check_message(const pal_message *message)
+{
+    pal_str json;
+    pal_message again = {0};
+    if (is_too_deep(message))
+        return;
+    REQUIRE(pal_message_to_json(message, arena, &json, NULL) == PAL_OK);
+    REQUIRE(pal_message_from_json(json, arena, &again, NULL) == PAL_OK);
+    REQUIRE(message_same(message, &again));
+    check_stored(again);
+}
+
+static void try_native(pal_str text)
+{
+    pal_message message;
+    pal_session session;
+    pal_str json;
+    pal_error err = {PAL_OK, ""};
+    pal_status status = pal_message_from_json(text, arena, &message, &err);
+    if (status == PAL_OK)
+        check_message(&message);
+    else
+        REQUIRE(err.status == status && err.message[0]);
+    if (pal_session_from_json(text, arena, &session, NULL) == PAL_OK &&
+            pal_session_to_json(&session, arena, &json, NULL) == PAL_OK)
+        REQUIRE(pal_session_from_json(json, arena, &session, NULL) == PAL_OK);
+}
+
+/* What is written once is written the same again. */
+static void try_openai(pal_str text)
+{
+    pal_message *messages, *again;
+    size_t len, again_len;
+    pal_str first, second;
+    pal_json left, right;
+    if (pal_openai_chat_read(text, arena, &messages, &len, NULL) != PAL_OK)
+        return;
+    REQUIRE(pal_openai_chat_write(messages, len, arena, &first, NULL) == PAL_OK);
+    REQUIRE(pal_openai_chat_read(first, arena, &again, &again_len, NULL) == PAL_OK);
+    REQUIRE(pal_openai_chat_write(again, again_len, arena, &second, NULL) == PAL_OK);
+    REQUIRE(pal_json_parse(arena, first, NULL, &left, NULL) == PAL_OK);
+    REQUIRE(pal_json_parse(arena, second, NULL, &right, NULL) == PAL_OK);
+    REQUIRE(pal_json_equal(left, right));
+    for (size_t i = 0; i < len; i++)
+        check_message(&messages[i]);
+}
+
+static void check_items(pal_status status, const pal_transcript_items *items)
+{
+    REQUIRE(status == PAL_OK);
+    for (size_t i = 0; i < items->len; i++) {
+        if (items->items[i].kind == PAL_ITEM_MESSAGE)
+            check_message(&items->items[i].u.message);
+    }
+}
+
+static void try_transcript(pal_str text)
+{
+    pal_transcript_items items;
+    pal_transcript *transcript = pal_transcript_open(PAL_TRANSCRIPT_AUTO);
+    REQUIRE(transcript != NULL);
+    for (size_t at = 0; at < text.len;) {
+        const char *end = memchr(text.data + at, '\n', text.len - at);
+        size_t len = end ? (size_t)(end - text.data) + 1 - at : text.len - at;
+        pal_str line = pal_str_make(text.data + at, len);
+        check_items(pal_transcript_feed(transcript, line, arena, &items, NULL), &items);
+        at += len;
+    }
+    check_items(pal_transcript_finish(transcript, arena, &items, NULL), &items);
+    pal_transcript_close(transcript);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    pal_str text = pal_str_make((const char *)data, size);
+    if (!arena)
+        REQUIRE((arena = pal_arena_new(0)) != NULL);
+    pal_arena_reset(arena);
+    try_native(text);
+    try_openai(text);
+    try_transcript(text);
+    return 0;
+}

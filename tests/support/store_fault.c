@@ -1,0 +1,178 @@
+/* store_fault.c - a wrapper engine that fails or ends the process at the Nth call.
+ *
+ * Its table is a copy per wrapper, because scheme and traits are those of the engine inside.
+ * Threads: as the engine inside; the count of calls is atomic, so exactly one call is hit. */
+#include "support/store_fault.h"
+
+#include <stdatomic.h>
+#include <unistd.h>
+#include "base/memory.h"
+#include "store/store_backend.h"
+
+typedef struct fault_engine {
+    pal_engine base;
+    pal_store_backend table;
+    pal_engine *inner;
+    store_fault fault;
+    atomic_uint_fast64_t calls;
+} fault_engine;
+
+/* Counts the call. True where it is the one, and has to be left out. */
+static bool is_hit(fault_engine *self, bool *out_after)
+{
+    bool hit = atomic_fetch_add(&self->calls, 1) + 1 == self->fault.call;
+
+    if (hit && !self->fault.after && self->fault.status == PAL_OK)
+        _exit(STORE_FAULT_EXIT);
+    *out_after = hit && self->fault.after;
+    return hit && !self->fault.after;
+}
+
+/* Takes away the answer of the call that was hit. */
+static pal_status answer(fault_engine *self, pal_error *err)
+{
+    if (self->fault.status == PAL_OK)
+        _exit(STORE_FAULT_EXIT);
+    return pal_error_set(err, self->fault.status, "a fault was put here");
+}
+
+/* Calls the engine inside unless this call is the one that fails. */
+#define PASS(call)                                                                                 \
+    do {                                                                                           \
+        fault_engine *self = (fault_engine *)engine;                                               \
+        pal_status status;                                                                         \
+        bool after;                                                                                \
+                                                                                                   \
+        if (is_hit(self, &after))                                                                  \
+            return answer(self, err);                                                              \
+        status = self->inner->backend->call;                                                       \
+        return after ? answer(self, err) : status;                                                 \
+    } while (0)
+
+static void fault_close(pal_engine *engine)
+{
+    fault_engine *self = (fault_engine *)engine;
+
+    self->inner->backend->close(self->inner);
+    pal_free(self);
+}
+
+static void fault_apply(pal_engine *engine, pal_work *works, size_t works_len)
+{
+    fault_engine *self = (fault_engine *)engine;
+    bool after, hit = is_hit(self, &after);
+
+    if (!hit)
+        self->inner->backend->apply(self->inner, works, works_len);
+    if (!hit && !after)
+        return;
+    for (size_t i = 0; i < works_len; i++)
+        works[i].op->status = answer(self, &works[i].op->error);
+}
+
+static pal_status fault_session_find(pal_engine *engine, pal_str tenant, pal_find_by by,
+        pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err)
+{
+    PASS(session_find(self->inner, tenant, by, name, arena, out_row, err));
+}
+
+static pal_status fault_session_list(pal_engine *engine, const pal_session_query *query,
+        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        size_t rows_max, size_t *out_len, pal_error *err)
+{
+    PASS(session_list(self->inner, query, after_ms, after_handle, arena, out_rows, rows_max,
+            out_len, err));
+}
+
+static pal_status fault_row_scan(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
+        void *user, pal_error *err)
+{
+    PASS(row_scan(self->inner, scan, sink, user, err));
+}
+
+static pal_status fault_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
+        pal_row *out_row, pal_id *out_session, pal_error *err)
+{
+    PASS(row_find(self->inner, tenant, id, arena, out_row, out_session, err));
+}
+
+static pal_status fault_mark_list(pal_engine *engine, uint64_t handle, uint64_t number_max,
+        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    PASS(mark_list(self->inner, handle, number_max, arena, out_marks, out_len, err));
+}
+
+static pal_status fault_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
+        pal_inbox_item **out_items, size_t *out_len, pal_error *err)
+{
+    PASS(inbox_list(self->inner, handle, arena, out_items, out_len, err));
+}
+
+static pal_status fault_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
+        pal_lease *out_lease, pal_error *err)
+{
+    PASS(lease_find(self->inner, handle, arena, out_lease, err));
+}
+
+static pal_status fault_ledger_sum(pal_engine *engine, pal_str tenant, uint64_t handle,
+        int64_t from, int64_t to, pal_ledger_sum *out_sum, pal_error *err)
+{
+    PASS(ledger_sum(self->inner, tenant, handle, from, to, out_sum, err));
+}
+
+static pal_status fault_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
+{
+    PASS(blob_get(self->inner, tenant, hash, arena, out_media_type, out_data, err));
+}
+
+static pal_status fault_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)
+{
+    PASS(stat(self->inner, out_stats, err));
+}
+
+static pal_status fault_check(pal_engine *engine, bool repair, pal_row_check row_check,
+        pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
+{
+    PASS(check(self->inner, repair, row_check, sink, progress, user, err));
+}
+
+pal_status store_fault_install(pal_store *store, const store_fault *fault)
+{
+    pal_engine **engine = pal_store_engine(store);
+    fault_engine *self = pal_calloc(1, sizeof *self);
+
+    if (!self)
+        return PAL_NO_MEMORY;
+    self->inner = *engine;
+    self->fault = *fault;
+    self->table = (pal_store_backend){
+        .scheme = self->inner->backend->scheme,
+        .direct = self->inner->backend->direct,
+        .close = fault_close,
+        .apply = fault_apply,
+        .session_find = fault_session_find,
+        .session_list = fault_session_list,
+        .row_scan = fault_row_scan,
+        .row_find = fault_row_find,
+        .mark_list = fault_mark_list,
+        .inbox_list = fault_inbox_list,
+        .lease_find = fault_lease_find,
+        .ledger_sum = fault_ledger_sum,
+        .blob_get = fault_blob_get,
+        .stat = fault_stat,
+        .check = self->inner->backend->check ? fault_check : NULL,
+    };
+    self->base.backend = &self->table;
+    *engine = &self->base;
+    return PAL_OK;
+}
+
+bool store_fault_disarm(pal_store *store)
+{
+    fault_engine *self = (fault_engine *)*pal_store_engine(store);
+    bool fired = self->fault.call > 0 && atomic_load(&self->calls) >= self->fault.call;
+
+    self->fault.call = 0;
+    return fired;
+}

@@ -1,0 +1,199 @@
+/* test_json_write.c - what the writer writes, and that it reads back. */
+#include <locale.h>
+#include <math.h>
+#include <stdint.h>
+#include "base/json.h"
+#include "base/memory.h"
+#include "support/tap.h"
+
+static pal_arena *arena;
+
+static bool buf_is(pal_buf *buf, const char *text)
+{
+    bool same = !buf->failure && pal_str_is(pal_buf_str(buf), text);
+    if (!same)
+        printf("# wrote: %.*s\n", PAL_STR_ARG(pal_buf_str(buf)));
+    pal_buf_clear(buf);
+    return same;
+}
+
+static void commas_go_where_they_belong(void)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, 10000);
+    pal_json_writer w = pal_json_writer_make(&buf);
+    pal_json_begin_object(&w);
+    pal_json_name(&w, "a");
+    pal_json_put_i64(&w, -1);
+    pal_json_name_str(&w, pal_str_make("b\0", 2));
+    pal_json_begin_array(&w);
+    pal_json_end_array(&w);
+    pal_json_name(&w, "c");
+    pal_json_begin_array(&w);
+    pal_json_put_u64(&w, UINT64_MAX);
+    pal_json_put_bool(&w, true);
+    pal_json_begin_object(&w);
+    pal_json_end_object(&w);
+    pal_json_put_bool(&w, false);
+    pal_json_put_null(&w);
+    pal_json_put_text(&w, "t");
+    pal_json_put_str(&w, pal_str_make(NULL, 0));
+    pal_json_put_raw(&w, pal_str_of("{\"r\": 1.50}"));
+    pal_json_end_array(&w);
+    pal_json_end_object(&w);
+    CHECK(w.depth == 0);
+    CHECK(buf_is(&buf,
+            "{\"a\":-1,\"b\\u0000\":[],\"c\":[18446744073709551615,true,{},false,null,\"t\",\"\","
+            "{\"r\": 1.50}]}"));
+    pal_buf_done(&buf);
+}
+
+static void members_of_objects_are_taken_over(void)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, 10000);
+    pal_json_writer w = pal_json_writer_make(&buf);
+    pal_json_begin_object(&w);
+    pal_json_put_members(&w, pal_str_of(""));
+    pal_json_put_members(&w, pal_str_of("{ }"));
+    pal_json_put_members(&w, pal_str_of(" {\"a\": 1, \"b\":2 }\n"));
+    pal_json_name(&w, "c");
+    pal_json_put_i64(&w, 3);
+    pal_json_put_members(&w, pal_str_of("{\"d\":4}"));
+    pal_json_put_members(&w, pal_str_of("{}"));
+    pal_json_end_object(&w);
+    CHECK(buf_is(&buf, "{\"a\": 1, \"b\":2,\"c\":3,\"d\":4}"));
+    pal_buf_done(&buf);
+}
+
+static void only_what_must_be_is_escaped(void)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, 10000);
+    pal_json_quote(&buf, pal_str_make("a/\"\\\b\f\n\r\t\0\x1f\x7f'\xc3\xa9\xf0\x9f\x99\x82z", 20));
+    CHECK(buf_is(
+            &buf, "\"a/\\\"\\\\\\b\\f\\n\\r\\t\\u0000\\u001f\x7f'\xc3\xa9\xf0\x9f\x99\x82z\""));
+    pal_json_quote(&buf, pal_str_make(NULL, 0));
+    CHECK(buf_is(&buf, "\"\""));
+    pal_json_quote(&buf,
+            pal_str_of("\xff"
+                       "a\xe2\x82"
+                       "b\xc3\xa9\xed\xa0\x80\xf0\x9f\x99"));
+    CHECK(buf_is(&buf,
+            "\"\xef\xbf\xbd"
+            "a\xef\xbf\xbd"
+            "b\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+            "\xef\xbf\xbd\""));
+    pal_buf_done(&buf);
+}
+
+static void every_byte_reads_back(void)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, 10000);
+    for (uint32_t c = 0; c < 0x80; c++) {
+        char text[40];
+        memset(text, 'x', sizeof text);
+        for (size_t at = 0; at < sizeof text; at += 13) {
+            text[at] = (char)c;
+            pal_json value;
+            pal_buf_clear(&buf);
+            pal_json_quote(&buf, pal_str_make(text, sizeof text));
+            CHECK(pal_json_parse(arena, pal_buf_str(&buf), NULL, &value, NULL) == PAL_OK);
+            CHECK(pal_str_equal(pal_json_string(value, arena), pal_str_make(text, sizeof text)));
+        }
+    }
+    pal_buf_done(&buf);
+}
+
+static bool writes_f64(double number, const char *text)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, 100);
+    pal_json_writer w = pal_json_writer_make(&buf);
+    pal_json_put_f64(&w, number);
+    bool same = buf_is(&buf, text);
+    pal_buf_done(&buf);
+    return same;
+}
+
+static void doubles_are_short_and_read_back(void)
+{
+    CHECK(writes_f64(0.1, "0.1") && writes_f64(1, "1") && writes_f64(-0.0, "-0") &&
+            writes_f64(1e300, "1e+300"));
+    CHECK(writes_f64(0.1 + 0.2, "0.30000000000000004") &&
+            writes_f64(5e-324, "4.94065645841247e-324"));
+    CHECK(writes_f64(NAN, "null") && writes_f64(INFINITY, "null") && writes_f64(-INFINITY, "null"));
+
+    uint64_t random = 1;
+    pal_buf buf;
+    pal_buf_init(&buf, 100);
+    for (int i = 0; i < 20000; i++) {
+        double number, read;
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint64_t bits = random ^ random >> 29;
+        memcpy(&number, &bits, sizeof number);
+        if (!isfinite(number))
+            continue;
+        pal_json_writer w = pal_json_writer_make(&buf);
+        pal_json_put_f64(&w, number);
+        pal_json value = {0};
+        pal_arena_reset(arena);
+        CHECK(pal_json_parse(arena, pal_buf_str(&buf), NULL, &value, NULL) == PAL_OK);
+        CHECK(pal_json_f64(value, &read) && memcmp(&read, &number, sizeof read) == 0);
+        pal_buf_clear(&buf);
+    }
+    pal_buf_done(&buf);
+}
+
+/* Only where a locale with a decimal comma is installed does this test say anything. */
+static void the_locale_changes_nothing(void)
+{
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (setlocale(LC_ALL, names[i]))
+            break;
+    }
+    pal_json value;
+    double number;
+    pal_str text = pal_str_of("0.12345678901234567");
+    CHECK(writes_f64(1.5, "1.5") && pal_json_parse(arena, text, NULL, &value, NULL) == PAL_OK);
+    CHECK(pal_json_f64(value, &number) && number > 0.12 && number < 0.13);
+    setlocale(LC_ALL, "C");
+}
+
+static void a_full_buf_is_the_only_failure(void)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, 20);
+    pal_json_writer w = pal_json_writer_make(&buf);
+    pal_json_begin_array(&w);
+    for (int i = 0; i < 100; i++) {
+        pal_json_put_text(&w, "0123456789\n\xc3\xa9\xff");
+        pal_json_put_f64(&w, 0.5);
+    }
+    pal_json_end_array(&w);
+    CHECK(buf.failure == PAL_LIMIT && buf.len <= 20);
+    pal_buf_done(&buf);
+
+    pal_buf_init(&buf, 1000);
+    pal_memory_fail_at(1, 1);
+    pal_json_quote(&buf, pal_str_of("text"));
+    pal_memory_fail_at(0, 0);
+    CHECK(buf.failure == PAL_NO_MEMORY);
+    pal_buf_done(&buf);
+}
+
+int main(void)
+{
+    arena = pal_arena_new(0);
+    RUN(commas_go_where_they_belong);
+    RUN(members_of_objects_are_taken_over);
+    RUN(only_what_must_be_is_escaped);
+    RUN(every_byte_reads_back);
+    RUN(doubles_are_short_and_read_back);
+    RUN(the_locale_changes_nothing);
+    RUN(a_full_buf_is_the_only_failure);
+    pal_arena_free(arena);
+    return tap_done();
+}
