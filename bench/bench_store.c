@@ -199,8 +199,9 @@ static void create_sessions(pal_store *store, size_t from, size_t count)
     for (size_t done = 0, len; done < count; done += len) {
         len = count - done < FILL_MESSAGES ? count - done : FILL_MESSAGES;
         for (size_t i = 0; i < len; i++) {
-            sessions[i] = (pal_session){.id = session_id(from + done + i), .tenant = tenant};
+            sessions[i] = (pal_session){.tenant = tenant};
             ops[i] = (pal_op){.kind = PAL_OP_CREATE, .tenant = tenant};
+            ops[i].session = session_id(from + done + i);
             ops[i].u.create.session = &sessions[i];
         }
         ops_run(store, ops, len);

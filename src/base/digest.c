@@ -37,7 +37,10 @@ bool pal_unhex(pal_str text, uint8_t *out_data, size_t len)
         if (hex_value(text.data[i]) < 0)
             return false;
     }
-    for (size_t i = 0; i < len; i++)
-        out_data[i] = (uint8_t)(hex_value(text.data[2 * i]) << 4 | hex_value(text.data[2 * i + 1]));
+    for (size_t i = 0; i < len; i++) {
+        unsigned high = (unsigned)hex_value(text.data[2 * i]);
+        unsigned low = (unsigned)hex_value(text.data[2 * i + 1]);
+        out_data[i] = (uint8_t)(high << 4 | low);
+    }
     return true;
 }

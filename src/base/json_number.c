@@ -58,6 +58,7 @@ static decimal split(pal_str text)
     d.negative = *p == '-';
     p += d.negative;
     d.whole = take_digits(&p, end);
+    d.fraction = pal_str_make(p, 0);
     if (p < end && *p == '.') {
         p++;
         d.fraction = take_digits(&p, end);

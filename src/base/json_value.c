@@ -2,6 +2,7 @@
  * may read one at once. */
 #include "base/json.h"
 
+#include <assert.h>
 #include <string.h>
 #include "base/arena_grow.h"
 #include "base/json_node.h"
@@ -48,11 +49,13 @@ bool pal_json_bool(pal_json value, bool *out_bool)
 /* What stands between the quotes, escapes and all. */
 static pal_str inner(pal_json string)
 {
+    assert(string.node && string.node->type == PAL_JSON_STRING);
     return pal_str_make(string.text + string.node->start + 1, string.node->len - 2);
 }
 
 static bool has_escapes(pal_json string)
 {
+    assert(string.node && string.node->type == PAL_JSON_STRING);
     return string.node->count != 0;
 }
 

@@ -5,6 +5,7 @@
  * that the store refuses is tried again message by message: one bad message costs only itself. */
 #include "cli/cli_import.h"
 
+#include <assert.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/map.h"
@@ -536,6 +537,7 @@ static pal_status grow_append(pal_import *import, pal_op *op, waiting *wait)
     if (!messages || !lines || !indexes)
         return pal_cli_no_memory(import->cli);
     if (len) {
+        assert(wait->lines && wait->indexes);
         memcpy(messages, op->u.append.messages, len * sizeof *messages);
         memcpy(lines, wait->lines, len * sizeof *lines);
         memcpy(indexes, wait->indexes, len * sizeof *indexes);
@@ -565,6 +567,7 @@ static pal_status wait_message(
         status = grow_append(import, op, wait);
     if (status != PAL_OK)
         return status;
+    assert(wait->lines && wait->indexes);
     size_t at = op->u.append.messages_len++;
     op->u.append.messages[at] = *message;
     wait->lines[at] = line;

@@ -3,6 +3,7 @@
  * everything is an argument. */
 #include "cli/cli.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -182,6 +183,7 @@ static pal_status parse_option(parser *p)
         option = find_option(p->cli->command->options, text, name_len);
         base = p->values;
     }
+    assert(base);
     if (!option)
         return unknown_option(p, text, name_len);
 

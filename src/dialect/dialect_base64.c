@@ -90,8 +90,7 @@ bool pal_data_url_decode(pal_str url, pal_arena *arena, pal_str *out_media_type,
         return false;
     const char *comma = memchr(url.data, ',', url.len);
     size_t head_len = comma ? (size_t)(comma - url.data) : 0;
-    if (head_len < start_len + coding_len ||
-            memcmp(comma - coding_len, coding, coding_len) != 0)
+    if (head_len < start_len + coding_len || memcmp(comma - coding_len, coding, coding_len) != 0)
         return false;
     pal_str text = pal_str_make(comma + 1, url.len - head_len - 1);
     if (!pal_base64_decode(text, arena, out_data))

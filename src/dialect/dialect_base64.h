@@ -16,7 +16,6 @@ bool pal_base64_decode(pal_str text, pal_arena *arena, pal_str *out_data);
 
 /* Splits "data:image/png;base64,..." and decodes it. False leaves the outputs untouched: the URL
  * is then one to keep as it is. */
-bool pal_data_url_decode(
-        pal_str url, pal_arena *arena, pal_str *out_media_type, pal_str *out_data);
+bool pal_data_url_decode(pal_str url, pal_arena *arena, pal_str *out_media_type, pal_str *out_data);
 
 #endif

@@ -18,8 +18,8 @@
 #define AGENT "claude-code"
 #define FAMILY "anthropic"
 
-static pal_status read_value(const pal_member *member, pal_json value, pal_arena *arena,
-        void *record, pal_error *err)
+static pal_status read_value(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
     (void)arena;
     (void)err;
@@ -78,8 +78,7 @@ static const struct {
         {"document", OF_SOURCE, PAL_PART_FILE},
 };
 
-static size_t read_blocks(
-        pal_transcript *in, pal_json content, bool nested, pal_part **out_parts);
+static size_t read_blocks(pal_transcript *in, pal_json content, bool nested, pal_part **out_parts);
 
 /* {"type":"base64","media_type","data"} or {"type":"url","url"}; others are kept as they are. */
 static bool read_source(pal_transcript *in, pal_json source, pal_part *part)
@@ -91,8 +90,8 @@ static bool read_source(pal_transcript *in, pal_json source, pal_part *part)
     }
     part->media_type = pal_member_string(source, "media_type", in->line_arena);
     return pal_json_string_is(type, "base64") &&
-            pal_base64_decode(pal_member_string(source, "data", in->line_arena), in->line_arena,
-                    &part->data);
+            pal_base64_decode(
+                    pal_member_string(source, "data", in->line_arena), in->line_arena, &part->data);
 }
 
 static void read_result(pal_transcript *in, pal_json content, pal_part *part)
@@ -209,8 +208,8 @@ static void read_usage(pal_json usage, pal_message *message)
 static void read_content(pal_transcript *in, pal_json content, pal_message *message)
 {
     if (pal_json_type_of(content) == PAL_JSON_STRING) {
-        pal_message text = pal_message_text(in->line_arena, PAL_ROLE_USER,
-                pal_json_string(content, in->line_arena));
+        pal_message text = pal_message_text(
+                in->line_arena, PAL_ROLE_USER, pal_json_string(content, in->line_arena));
         message->parts = text.parts;
         message->parts_len = text.parts_len;
     } else {
@@ -221,6 +220,8 @@ static void read_content(pal_transcript *in, pal_json content, pal_message *mess
 static pal_message make_message(pal_transcript *in, const claude_record *record, pal_role role)
 {
     pal_message message = {.role = role, .client_id = record->uuid};
+    if (message.client_id.len == 0)
+        message.client_id = pal_transcript_number_id(in->line_arena, AGENT, in->line);
     pal_str model = pal_member_string(record->message, "model", in->line_arena);
     bool synthetic = pal_str_is(model, "<synthetic>");
     message.model = synthetic ? pal_str_make(NULL, 0) : model;
@@ -315,7 +316,7 @@ static void read_user(pal_transcript *in, const claude_record *record)
         place(in, record->uuid, in->position);
         if (message.parts_len == 0)
             return;
-        message.client_id = pal_transcript_suffix(in->line_arena, record->uuid, ":said");
+        message.client_id = pal_transcript_suffix(in->line_arena, tool.client_id, ":said");
     } else if (!record->is_meta && !record->is_summary) {
         rewind_to_parent(in, record);
     }
@@ -357,7 +358,7 @@ static void learn_facts(pal_transcript *in, const claude_record *record)
 static bool read_title(pal_transcript *in, pal_json line, pal_json type)
 {
     bool own = pal_json_string_is(type, "custom-title");
-    const char *member = own                    ? "customTitle"
+    const char *member = own                       ? "customTitle"
             : pal_json_string_is(type, "ai-title") ? "aiTitle"
             : pal_json_string_is(type, "summary")  ? "summary"
                                                    : NULL;
@@ -365,8 +366,8 @@ static bool read_title(pal_transcript *in, pal_json line, pal_json type)
         return false;
     in->counts.ignored++;
     if (own || !in->has_own_title)
-        pal_transcript_relearn(in, &in->facts.session.title,
-                pal_member_string(line, member, in->line_arena));
+        pal_transcript_relearn(
+                in, &in->facts.session.title, pal_member_string(line, member, in->line_arena));
     in->has_own_title |= own;
     return true;
 }
@@ -411,6 +412,10 @@ void pal_claude_code_line_read(pal_transcript *in, pal_json line)
     }
     if (!belongs(in, &record))
         return;
+    if (record.uuid.len && pal_map_find(&in->positions, record.uuid)) {
+        in->counts.ignored++; /* a resumed session repeats what it took over */
+        return;
+    }
     learn_facts(in, &record);
     if (is_user)
         read_user(in, &record);

@@ -2,9 +2,9 @@
  *
  * A record is {"timestamp","type","payload"}; older files have the items without that envelope,
  * and a first line of bare facts. An answer is the items that the model made one after the other
- * (reasoning, texts, calls): it is held until something else comes, so that the count of its tokens,
- * which follows it, finds it. Items have no ids that last: the line's number stands for one, which
- * a file that only grows keeps.
+ * (reasoning, texts, calls): it is held until something else comes, so that the count of its
+ * tokens, which follows it, finds it. Items have no ids that last: the line's number stands for
+ * one, which a file that only grows keeps.
  *
  * What an item says beyond our fields is kept in extra under "codex". */
 #include "base/clock.h"
@@ -17,8 +17,8 @@
 #define FAMILY "openai"
 #define PIECES "answer" /* the key of a held answer that may get more pieces */
 
-static pal_status read_value(const pal_member *member, pal_json value, pal_arena *arena,
-        void *record, pal_error *err)
+static pal_status read_value(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
     (void)arena;
     (void)err;
@@ -62,8 +62,7 @@ static const pal_member item_members[] = {
                 offsetof(item_record, part.call_id)},
         {"output", PAL_MEMBER_OTHER, OF_OUTPUT, offsetof(item_record, output)},
 };
-static const pal_member_table item_table = {
-        item_members, COUNT_OF(item_members), read_value, NULL};
+static const pal_member_table item_table = {item_members, COUNT_OF(item_members), read_value, NULL};
 
 /* {"type":"input_text"|"output_text","text"} or {"type":"input_image","image_url"}. */
 static pal_part read_content_part(pal_transcript *in, pal_json item)
@@ -94,8 +93,8 @@ static size_t read_content(pal_transcript *in, pal_json content, pal_part **out_
     if (!parts)
         return 0;
     if (is_text)
-        parts[used++] = (pal_part){
-                .kind = PAL_PART_TEXT, .text = pal_json_string(content, in->line_arena)};
+        parts[used++] =
+                (pal_part){.kind = PAL_PART_TEXT, .text = pal_json_string(content, in->line_arena)};
     for (pal_json_iter iter = pal_json_each(content); pal_json_next(&iter, NULL, &item);) {
         if (pal_json_type_of(item) == PAL_JSON_OBJECT)
             parts[used++] = read_content_part(in, item);
@@ -108,8 +107,8 @@ static size_t read_content(pal_transcript *in, pal_json content, pal_part **out_
 
 static pal_message make_message(pal_transcript *in, pal_role role, pal_str timestamp)
 {
-    pal_message message = {.role = role,
-            .client_id = pal_transcript_number_id(in->line_arena, AGENT, in->line)};
+    pal_message message = {
+            .role = role, .client_id = pal_transcript_number_id(in->line_arena, AGENT, in->line)};
     pal_time_from_text(timestamp, &message.created_at);
     return message;
 }
@@ -197,8 +196,8 @@ static void read_reasoning(pal_transcript *in, item_record *record)
 {
     record->part.kind = PAL_PART_REASONING;
     record->part.family = pal_str_of(FAMILY);
-    record->part.text = pal_transcript_texts(in->line_arena,
-            pal_json_count(record->content) ? record->content : record->summary);
+    record->part.text = pal_transcript_texts(
+            in->line_arena, pal_json_count(record->content) ? record->content : record->summary);
 }
 
 static void read_output(pal_transcript *in, item_record *record)
@@ -234,6 +233,19 @@ static const struct {
         {"custom_tool_call_output", OF_OUTPUT, NULL},
 };
 
+/* Calls that the provider itself answers have no call id: another one stands for it, as the store
+ * asks for one. */
+static void read_call(pal_transcript *in, const char *tool, pal_part *part, pal_json item)
+{
+    part->kind = PAL_PART_TOOL_CALL;
+    if (tool)
+        part->name = pal_str_of(tool);
+    if (part->call_id.len == 0)
+        part->call_id = pal_member_string(item, "id", in->line_arena);
+    if (part->call_id.len == 0)
+        part->call_id = pal_transcript_number_id(in->line_arena, AGENT, in->line);
+}
+
 static void read_part_item(pal_transcript *in, size_t type, item_record *record, pal_json item,
         pal_str timestamp, pal_str unknown)
 {
@@ -246,11 +258,7 @@ static void read_part_item(pal_transcript *in, size_t type, item_record *record,
     } else if (item_types[type].form == OF_REASONING) {
         read_reasoning(in, record);
     } else {
-        part->kind = PAL_PART_TOOL_CALL;
-        if (item_types[type].tool)
-            part->name = pal_str_of(item_types[type].tool);
-        if (part->call_id.len == 0)
-            part->call_id = pal_member_string(item, "id", in->line_arena);
+        read_call(in, item_types[type].tool, part, item);
     }
     part->extra = pal_transcript_wrap(in->line_arena, AGENT, unknown);
     message.parts = part;
@@ -263,8 +271,8 @@ static void read_part_item(pal_transcript *in, size_t type, item_record *record,
 
 static void read_item(pal_transcript *in, pal_json item, pal_str timestamp)
 {
-    static const char *const silent[] = {"ghost_snapshot", "compaction", "compaction_summary",
-            "context_compaction", "other"};
+    static const char *const silent[] = {
+            "ghost_snapshot", "compaction", "compaction_summary", "context_compaction", "other"};
     pal_json type = pal_json_find(item, "type");
     item_record record = {0};
     pal_str unknown;

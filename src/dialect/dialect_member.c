@@ -28,8 +28,8 @@ pal_status pal_member_wrong(pal_error *err, const char *name, pal_json value, co
     pal_json_type type = pal_json_type_of(value);
     pal_str raw = pal_json_raw(value);
     if (type == PAL_JSON_NONE)
-        return pal_error_set(err, PAL_INVALID, "member '%s' is missing; expected %s", name,
-                expected);
+        return pal_error_set(
+                err, PAL_INVALID, "member '%s' is missing; expected %s", name, expected);
     if (type == PAL_JSON_OBJECT || type == PAL_JSON_ARRAY)
         return pal_error_set(err, PAL_INVALID, "member '%s' is an %s; expected %s", name,
                 pal_json_type_name(type), expected);
@@ -54,8 +54,8 @@ pal_status pal_arena_checked(const pal_arena *arena, pal_error *err)
     pal_status status = pal_arena_failure(arena);
     if (status == PAL_OK)
         return PAL_OK;
-    return pal_error_set(err, status,
-            status == PAL_LIMIT ? "the arena's limit was reached" : "out of memory");
+    return pal_error_set(
+            err, status, status == PAL_LIMIT ? "the arena's limit was reached" : "out of memory");
 }
 
 /* ---- Reading ---- */
@@ -152,8 +152,8 @@ static pal_status read_member(const pal_member_table *table, const pal_member *m
 }
 
 /* Gathers the members that the form does not have; `len` is the room for them. */
-static pal_str gather_extra(const pal_member_table *table, uint32_t form, pal_json object,
-        size_t len, pal_arena *arena)
+static pal_str gather_extra(
+        const pal_member_table *table, uint32_t form, pal_json object, size_t len, pal_arena *arena)
 {
     char *data = pal_arena_alloc(arena, len + 2);
     if (!data)
@@ -290,8 +290,8 @@ static void put_field(pal_json_writer *writer, pal_member_type type, const void 
     }
 }
 
-void pal_members_write(const pal_member_table *table, uint32_t form, pal_json_writer *writer,
-        const void *record)
+void pal_members_write(
+        const pal_member_table *table, uint32_t form, pal_json_writer *writer, const void *record)
 {
     for (size_t i = 0; i < table->members_len; i++) {
         const pal_member *member = &table->members[i];
@@ -307,8 +307,7 @@ void pal_members_write(const pal_member_table *table, uint32_t form, pal_json_wr
     }
 }
 
-pal_status pal_member_keep(
-        const pal_buf *buf, pal_arena *arena, pal_str *out_json, pal_error *err)
+pal_status pal_member_keep(const pal_buf *buf, pal_arena *arena, pal_str *out_json, pal_error *err)
 {
     if (buf->failure)
         return pal_error_set(err, buf->failure,

@@ -52,8 +52,8 @@ PAL_CHECKED pal_status pal_members_read(const pal_member_table *table, uint32_t 
         pal_json object, pal_arena *arena, void *record, pal_str *out_extra, pal_error *err);
 
 /* Writes the members of an object that has been begun; zero fields are left out. */
-void pal_members_write(const pal_member_table *table, uint32_t form, pal_json_writer *writer,
-        const void *record);
+void pal_members_write(
+        const pal_member_table *table, uint32_t form, pal_json_writer *writer, const void *record);
 
 /* PAL_OK when `extra` is empty or a JSON object of which `form` has no member; else it says which.
  * NULL `table`: any JSON will do. `name` is what the error calls it. */
@@ -61,8 +61,7 @@ PAL_CHECKED pal_status pal_members_check(const pal_member_table *table, uint32_t
         const char *name, pal_str extra, pal_error *err);
 
 /* PAL_INVALID: "member 'NAME' is VALUE; expected EXPECTED". */
-pal_status pal_member_wrong(
-        pal_error *err, const char *name, pal_json value, const char *expected);
+pal_status pal_member_wrong(pal_error *err, const char *name, pal_json value, const char *expected);
 
 /* Puts "WHERE[INDEX]: " before the message that a failed call left; returns `status`. */
 pal_status pal_member_within(pal_error *err, pal_status status, const char *where, size_t index);

@@ -33,8 +33,8 @@ static const pal_member_table usage_table = {usage_members, COUNT_OF(usage_membe
 #define CALLS (KIND(TOOL_CALL) | KIND(TOOL_RESULT))
 #define TEXTS (KIND(TEXT) | KIND(REASONING) | KIND(COMPACTION))
 
-static pal_status read_part_other(const pal_member *member, pal_json value, pal_arena *arena,
-        void *record, pal_error *err);
+static pal_status read_part_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err);
 static void write_part_other(const pal_member *member, pal_json_writer *writer, const void *record);
 static void write_body_part_other(
         const pal_member *member, pal_json_writer *writer, const void *record);
@@ -66,8 +66,8 @@ static const pal_member_table body_part_table = {
 static pal_status read_parts(pal_json value, pal_arena *arena, bool nested, pal_part **out_parts,
         size_t *out_len, pal_error *err);
 
-static pal_status read_part_other(const pal_member *member, pal_json value, pal_arena *arena,
-        void *record, pal_error *err)
+static pal_status read_part_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
     pal_part *part = record;
     if (member->offset == offsetof(pal_part, kind))
@@ -214,8 +214,8 @@ typedef struct message_record {
     bool has_parts;
 } message_record;
 
-static pal_status read_message_other(const pal_member *member, pal_json value, pal_arena *arena,
-        void *record, pal_error *err);
+static pal_status read_message_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err);
 static void write_message_other(
         const pal_member *member, pal_json_writer *writer, const void *record);
 static void write_body_other(const pal_member *member, pal_json_writer *writer, const void *record);
@@ -276,8 +276,8 @@ static pal_status read_usage(
             &usage_table, BOTH, value, arena, &record->message.usage, &record->usage_extra, err);
 }
 
-static pal_status read_message_other(const pal_member *member, pal_json value, pal_arena *arena,
-        void *record, pal_error *err)
+static pal_status read_message_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
     message_record *reading = record;
     pal_message *message = &reading->message;
@@ -324,8 +324,8 @@ static pal_status keep_usage_extra(
     return PAL_OK;
 }
 
-static pal_status read_message(uint32_t form, pal_json value, pal_arena *arena,
-        message_record *record, pal_error *err)
+static pal_status read_message(
+        uint32_t form, pal_json value, pal_arena *arena, message_record *record, pal_error *err)
 {
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
         return pal_error_set(err, PAL_INVALID, "a message is of type %s; expected an object",
@@ -335,8 +335,8 @@ static pal_status read_message(uint32_t form, pal_json value, pal_arena *arena,
     if (status != PAL_OK)
         return status;
     if (record->has_content && record->has_parts)
-        return pal_error_set(err, PAL_INVALID,
-                "a message has both 'content' and 'parts'; expected one of them");
+        return pal_error_set(
+                err, PAL_INVALID, "a message has both 'content' and 'parts'; expected one of them");
     if (record->usage_extra.len)
         return keep_usage_extra(value, arena, record, err);
     return PAL_OK;
@@ -404,8 +404,7 @@ static void write_body_other(const pal_member *member, pal_json_writer *writer, 
 
 static pal_status check_part(const pal_part *part, bool nested, pal_error *err);
 
-static pal_status check_parts(
-        const pal_part *parts, size_t parts_len, bool nested, pal_error *err)
+static pal_status check_parts(const pal_part *parts, size_t parts_len, bool nested, pal_error *err)
 {
     if (parts_len > PAL_MESSAGE_PARTS_MAX)
         return pal_error_set(err, PAL_LIMIT, "%zu parts are too many; at most %d are allowed",
@@ -424,8 +423,7 @@ static pal_status check_part(const pal_part *part, bool nested, pal_error *err)
         return pal_error_set(err, PAL_INVALID, "a part has the unknown kind %d", (int)part->kind);
     if (part->kind == PAL_PART_TOOL_RESULT && nested)
         return pal_error_set(err, PAL_INVALID, "a tool_result lies inside a tool_result");
-    pal_status status =
-            pal_members_check(&part_table, 1u << part->kind, "extra", part->extra, err);
+    pal_status status = pal_members_check(&part_table, 1u << part->kind, "extra", part->extra, err);
     if (status == PAL_OK && part->kind == PAL_PART_TOOL_RESULT)
         status = check_parts(part->parts, part->parts_len, true, err);
     return status;
@@ -489,8 +487,8 @@ static void write_extra_split(pal_json_writer *writer, pal_json extra, pal_arena
     }
 }
 
-static void write_message(pal_json_writer *writer, message_record *record, pal_json extra,
-        pal_arena *arena)
+static void write_message(
+        pal_json_writer *writer, message_record *record, pal_json extra, pal_arena *arena)
 {
     pal_json kept = pal_json_find(extra, USAGE_EXTRA);
     bool split = pal_json_type_of(kept) == PAL_JSON_OBJECT;

@@ -11,8 +11,8 @@
 
 #define STATES_EXPECTED "one of active, trash, quarantined, erased"
 
-static pal_status read_session_other(const pal_member *member, pal_json value, pal_arena *arena,
-        void *record, pal_error *err);
+static pal_status read_session_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err);
 static void write_session_other(
         const pal_member *member, pal_json_writer *writer, const void *record);
 
@@ -62,8 +62,8 @@ static pal_status read_aliases(
     return PAL_OK;
 }
 
-static pal_status read_session_other(const pal_member *member, pal_json value, pal_arena *arena,
-        void *record, pal_error *err)
+static pal_status read_session_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
     pal_session *session = record;
     if (member->offset == offsetof(pal_session, aliases))
@@ -124,8 +124,8 @@ pal_status pal_native_session_read(
         return pal_error_set(err, PAL_INVALID, "a session is of type %s; expected an object",
                 pal_json_type_name(pal_json_type_of(value)));
     pal_session session = {0};
-    pal_status status = pal_members_read(
-            &session_table, FULL, value, arena, &session, &session.extra, err);
+    pal_status status =
+            pal_members_read(&session_table, FULL, value, arena, &session, &session.extra, err);
     if (status == PAL_OK)
         *out_session = session;
     return status;
@@ -162,8 +162,8 @@ static const char *const mark_names[] = {
 
 #define MARKS_EXPECTED "one of rewind, reset, checkpoint, prune, pin, unpin, undo"
 
-static pal_status read_mark_kind(const pal_member *member, pal_json value, pal_arena *arena,
-        void *record, pal_error *err);
+static pal_status read_mark_kind(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err);
 static void write_mark_kind(const pal_member *member, pal_json_writer *writer, const void *record);
 
 static const pal_member mark_members[] = {
@@ -195,8 +195,8 @@ pal_mark_kind pal_mark_kind_from_name(pal_str name)
     return PAL_MARK_NONE;
 }
 
-static pal_status read_mark_kind(const pal_member *member, pal_json value, pal_arena *arena,
-        void *record, pal_error *err)
+static pal_status read_mark_kind(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
     pal_mark_kind kind = pal_mark_kind_from_name(pal_json_string(value, arena));
     if (kind == PAL_MARK_NONE)
@@ -233,8 +233,7 @@ pal_status pal_native_mark_read(
                 pal_json_type_name(pal_json_type_of(value)));
     pal_mark mark = {0};
     pal_str ignored;
-    pal_status status =
-            pal_members_read(&mark_table, FULL, value, arena, &mark, &ignored, err);
+    pal_status status = pal_members_read(&mark_table, FULL, value, arena, &mark, &ignored, err);
     if (status != PAL_OK)
         return status;
     if (mark.kind == PAL_MARK_NONE)

@@ -267,10 +267,10 @@ typedef enum place { CONTENT, REASONING, REFUSAL, TOOL_CALL, FUNCTION_CALL, RESU
 /* A message with its parts sorted out. */
 typedef struct sorted {
     const pal_message *message;
-    pal_json kept;             /* of the message */
-    pal_json *part_kept;       /* of each part */
-    place *places;             /* of each part */
-    size_t counts[PLACES];     /* parts in each place */
+    pal_json kept;         /* of the message */
+    pal_json *part_kept;   /* of each part */
+    place *places;         /* of each part */
+    size_t counts[PLACES]; /* parts in each place */
     const pal_part *first[PLACES];
 } sorted;
 
@@ -373,8 +373,8 @@ static void put_calls(chat_writer *out, const sorted *in)
     }
     if (legacy) {
         pal_json_name(out->json, "function_call");
-        put_call_inner(out, legacy, "arguments",
-                pal_json_find(kept_of(out, legacy->extra), "function"));
+        put_call_inner(
+                out, legacy, "arguments", pal_json_find(kept_of(out, legacy->extra), "function"));
     }
 }
 
@@ -418,8 +418,7 @@ static void put_message(chat_writer *out, const pal_message *message)
         put_main(out, &in, results ? (pal_json){0} : in.kept);
 }
 
-pal_status pal_openai_chat_put(
-        pal_json_writer *writer, const pal_message *message, pal_error *err)
+pal_status pal_openai_chat_put(pal_json_writer *writer, const pal_message *message, pal_error *err)
 {
     if (message->role <= PAL_ROLE_NONE || message->role > PAL_ROLE_TOOL)
         return pal_error_set(err, PAL_INVALID, "a message has no role");
@@ -432,8 +431,8 @@ pal_status pal_openai_chat_put(
     return status;
 }
 
-pal_status pal_openai_chat_write(const pal_message *messages, size_t messages_len,
-        pal_arena *arena, pal_str *out_json, pal_error *err)
+pal_status pal_openai_chat_write(const pal_message *messages, size_t messages_len, pal_arena *arena,
+        pal_str *out_json, pal_error *err)
 {
     pal_buf buf;
     pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
@@ -441,8 +440,8 @@ pal_status pal_openai_chat_write(const pal_message *messages, size_t messages_le
     pal_status status = PAL_OK;
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < messages_len && status == PAL_OK; i++)
-        status = pal_member_within(err, pal_openai_chat_put(&writer, &messages[i], err), "messages",
-                i);
+        status = pal_member_within(
+                err, pal_openai_chat_put(&writer, &messages[i], err), "messages", i);
     pal_json_end_array(&writer);
     if (status == PAL_OK)
         status = pal_member_keep(&buf, arena, out_json, err);

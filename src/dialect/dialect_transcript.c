@@ -7,6 +7,7 @@
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_native.h"
 #include "dialect/dialect_transcript_reader.h"
+#include "message/message_check.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -184,6 +185,8 @@ static bool is_keepable(pal_transcript *in, const pal_message *message)
 {
     pal_error error;
     pal_status status = pal_native_message_check(message, &error);
+    if (status == PAL_OK)
+        status = pal_message_check(message, &error);
     if (status == PAL_NO_MEMORY)
         in->failure = status;
     else if (status != PAL_OK)
@@ -527,8 +530,8 @@ pal_status pal_transcript_feed(pal_transcript *in, pal_str line, pal_arena *aren
     return end_call(in, out_items, err);
 }
 
-pal_status pal_transcript_finish(pal_transcript *in, pal_arena *arena,
-        pal_transcript_items *out_items, pal_error *err)
+pal_status pal_transcript_finish(
+        pal_transcript *in, pal_arena *arena, pal_transcript_items *out_items, pal_error *err)
 {
     begin_call(in, arena);
     pal_transcript_flush(in);

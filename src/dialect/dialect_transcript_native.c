@@ -84,8 +84,7 @@ void pal_openai_line_read(pal_transcript *in, pal_json line)
     pal_message *messages;
     size_t len;
     pal_error error;
-    pal_status status =
-            pal_openai_chat_read_value(line, in->line_arena, &messages, &len, &error);
+    pal_status status = pal_openai_chat_read_value(line, in->line_arena, &messages, &len, &error);
     if (status != PAL_OK) {
         if (status != PAL_NO_MEMORY)
             pal_transcript_warn(in, "skipped: %s", error.message);
@@ -108,8 +107,7 @@ static pal_status end_line(pal_buf *buf, size_t start, pal_status status, pal_er
     if (status != PAL_OK || buf->failure) {
         if (buf->len > start)
             buf->len = start; /* half a line would spoil the next one */
-        return status != PAL_OK ? status
-                                : pal_error_set(err, buf->failure, "the line did not fit");
+        return status != PAL_OK ? status : pal_error_set(err, buf->failure, "the line did not fit");
     }
     for (size_t i = start; i < buf->len; i++) {
         if (buf->data[i] == '\n' || buf->data[i] == '\r')
@@ -119,8 +117,7 @@ static pal_status end_line(pal_buf *buf, size_t start, pal_status status, pal_er
     return buf->failure ? pal_error_set(err, buf->failure, "the line did not fit") : PAL_OK;
 }
 
-pal_status pal_transcript_write_session(
-        pal_buf *buf, const pal_session *session, pal_error *err)
+pal_status pal_transcript_write_session(pal_buf *buf, const pal_session *session, pal_error *err)
 {
     size_t start = buf->len;
     pal_json_writer writer = pal_json_writer_make(buf);
@@ -136,8 +133,7 @@ pal_status pal_transcript_write_session(
     return end_line(buf, start, status, err);
 }
 
-pal_status pal_transcript_write_message(
-        pal_buf *buf, const pal_message *message, pal_error *err)
+pal_status pal_transcript_write_message(pal_buf *buf, const pal_message *message, pal_error *err)
 {
     size_t start = buf->len;
     pal_json_writer writer = pal_json_writer_make(buf);

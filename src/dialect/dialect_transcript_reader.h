@@ -11,7 +11,9 @@
 #include "base/map.h"
 #include "dialect/dialect_transcript.h"
 
-#define PAL_TRANSCRIPT_HELD_MAX 512 /* messages that wait; more of them are given out as they are */
+#define PAL_TRANSCRIPT_HELD_MAX                                                                    \
+    512 /* messages that wait; more of them are given out as they are                              \
+         */
 
 typedef struct pal_held {
     pal_message message;
@@ -22,7 +24,7 @@ typedef struct pal_held {
 struct pal_transcript {
     pal_transcript_kind kind;
     pal_transcript_counts counts;
-    uint64_t line; /* the current one */
+    uint64_t line;      /* the current one */
     pal_status failure; /* of memory outside of the arenas; sticks */
     bool session_told;
     pal_transcript_facts facts; /* in `kept` */
@@ -62,7 +64,8 @@ struct pal_transcript {
 
 void pal_transcript_warn(pal_transcript *in, const char *format, ...) PAL_PRINTF(2, 3);
 
-/* Gives the message out now, behind whatever is held. It is copied. */
+/* Gives the message out now, behind whatever is held. It is copied. One that the store would refuse
+ * is skipped with a warning, here and below. */
 void pal_transcript_emit(pal_transcript *in, const pal_message *message);
 void pal_transcript_emit_mark(pal_transcript *in, const pal_mark *mark);
 

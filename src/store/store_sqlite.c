@@ -118,15 +118,13 @@ static pal_status switch_to_wal(pal_sql_conn *conn, pal_error *err)
 }
 
 /* The tables come first, under the rollback journal: see store_sqlite_schema.c. */
-static pal_status open_writer(pal_sqlite *self, bool is_new, pal_error *err)
+static pal_status open_writer(pal_sqlite *self, pal_error *err)
 {
     pal_sql_conn *conn = &self->writer;
     pal_status status = pal_sqlite_connect(self, false, conn, err);
 
     if (status == PAL_OK && !self->options.read_only)
         status = configure_writer(conn, err);
-    if (status == PAL_OK && is_new)
-        status = pal_sql_exec(conn, "PRAGMA auto_vacuum = INCREMENTAL", err);
     if (status == PAL_OK)
         status = pal_sqlite_migrate(conn, err);
     if (status == PAL_OK && !self->options.read_only)
@@ -176,18 +174,17 @@ static pal_status sqlite_open(const char *location, const pal_store_options *opt
 {
     pal_sqlite *self;
     pal_status status;
-    bool is_new;
 
     if (!*location || strlen(location) > 4000)
         return pal_error_set(err, PAL_INVALID, "sqlite: needs the path of a file");
-    status = pal_sqlite_file_check(location, options, &is_new, err);
+    status = pal_sqlite_file_check(location, options, err);
     if (status != PAL_OK)
         return status;
     self = sqlite_new(location, options);
     if (!self)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for a store");
     self->engine.backend = &pal_store_sqlite;
-    status = open_writer(self, is_new, err);
+    status = open_writer(self, err);
     if (status != PAL_OK) {
         sqlite_close(&self->engine);
         return status;

@@ -38,7 +38,7 @@ typedef struct pal_sqlite {
 /* Whether the file may be opened: PAL_OK also where there is none yet. Looks at its first bytes
  * only, so a file that isn't ours stays as it is. */
 PAL_CHECKED pal_status pal_sqlite_file_check(
-        const char *path, const pal_store_options *options, bool *out_is_new, pal_error *err);
+        const char *path, const pal_store_options *options, pal_error *err);
 /* Creates the tables, or brings those of an older version up to date. */
 PAL_CHECKED pal_status pal_sqlite_migrate(pal_sql_conn *conn, pal_error *err);
 

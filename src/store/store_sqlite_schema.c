@@ -126,7 +126,8 @@ static pal_status check_header(
 
     if (memcmp(header, "SQLite format 3", 16) != 0)
         return pal_error_set(err, PAL_INVALID, "'%.160s' is not a palaver store", path);
-    if (big_endian(header + 68) != PAL_SQLITE_APPLICATION_ID)
+    /* A schema cookie of 0: no table was ever made, as after a creation that was cut off. */
+    if (big_endian(header + 68) != PAL_SQLITE_APPLICATION_ID && big_endian(header + 40) != 0)
         return pal_error_set(err, PAL_INVALID,
                 "'%.120s' is an SQLite database of another program, not a palaver store", path);
     if (version > SCHEMA_VERSION)
@@ -183,34 +184,40 @@ static pal_status open_error(const char *path, pal_error *err)
             "can't open '%.160s': %s", path, strerror(errno));
 }
 
-static pal_status check_existing(const char *path, int fd, bool *out_is_new, pal_error *err)
+static pal_status check_existing(const char *path, int fd, pal_error *err)
 {
-    unsigned char header[HEADER_SIZE];
+    unsigned char header[HEADER_SIZE] = {0};
     struct stat info;
-    ssize_t len;
 
     if (fstat(fd, &info) != 0)
         return open_error(path, err);
     if (!S_ISREG(info.st_mode))
         return pal_error_set(err, PAL_INVALID, "'%.160s' is not a file", path);
-    *out_is_new = info.st_size == 0;
     if (info.st_size == 0)
         return PAL_OK;
-    len = pread(fd, header, sizeof(header), 0);
-    if (len < 0)
+    if (pread(fd, header, sizeof(header), 0) < 0)
         return open_error(path, err);
-    if (len < HEADER_SIZE)
-        memset(header + len, 0, HEADER_SIZE - (size_t)len);
     return check_header(path, header, info.st_size, err);
 }
 
+/* A file that is being created, or whose creation was cut off, has a journal beside it and may look
+ * like anything. SQLite brings it to a whole state; what it is then, pal_sqlite_migrate() sees. The
+ * second look is for a creation that ended between the first and the look for its journal. */
+static pal_status check_settled(const char *path, int fd, pal_error *err)
+{
+    pal_status status = check_existing(path, fd, err);
+
+    if (status != PAL_OK && size_of(path, "-journal") > 0)
+        return PAL_OK;
+    return status == PAL_OK ? PAL_OK : check_existing(path, fd, err);
+}
+
 pal_status pal_sqlite_file_check(
-        const char *path, const pal_store_options *options, bool *out_is_new, pal_error *err)
+        const char *path, const pal_store_options *options, pal_error *err)
 {
     pal_status status = PAL_OK;
     int fd;
 
-    *out_is_new = true;
     if (!options->network_fs)
         status = check_file_system(path, err);
     if (status != PAL_OK)
@@ -222,24 +229,42 @@ pal_status pal_sqlite_file_check(
         return pal_error_set(err, PAL_NOT_FOUND, "there is no store '%.160s'", path);
     if (fd < 0)
         return open_error(path, err);
-    status = check_existing(path, fd, out_is_new, err);
+    status = check_settled(path, fd, err);
     close(fd);
     return status;
 }
 
 /* ---- The tables ---- */
 
-static pal_status read_version(pal_sql_conn *conn, int *out_version, pal_error *err)
+static pal_status read_number(
+        pal_sql_conn *conn, const char *text, int *out_number, pal_error *err)
 {
     sqlite3_stmt *stmt = NULL;
-    int code = sqlite3_prepare_v2(conn->db, "PRAGMA user_version", -1, &stmt, NULL);
+    int code = sqlite3_prepare_v2(conn->db, text, -1, &stmt, NULL);
 
     if (code == SQLITE_OK)
         code = sqlite3_step(stmt);
     if (code == SQLITE_ROW)
-        *out_version = sqlite3_column_int(stmt, 0);
+        *out_number = sqlite3_column_int(stmt, 0);
     sqlite3_finalize(stmt);
     return code == SQLITE_ROW ? PAL_OK : pal_sql_failed(conn, code, err);
+}
+
+static pal_status read_version(pal_sql_conn *conn, int *out_version, pal_error *err)
+{
+    return read_number(conn, "PRAGMA user_version", out_version, err);
+}
+
+static pal_status check_empty(pal_sql_conn *conn, pal_error *err)
+{
+    int tables;
+    pal_status status = read_number(conn, "SELECT count(*) FROM sqlite_schema", &tables, err);
+
+    if (status == PAL_OK && tables > 0)
+        status = pal_error_set(err, PAL_INVALID,
+                "'%.120s' is an SQLite database of another program, not a palaver store",
+                conn->path);
+    return status;
 }
 
 /* Inside a transaction, so that of two processes only one takes a step. */
@@ -249,6 +274,8 @@ static pal_status take_steps(pal_sql_conn *conn, pal_error *err)
     int version;
     pal_status status = read_version(conn, &version, err);
 
+    if (status == PAL_OK && version == 0)
+        status = check_empty(conn, err);
     if (status == PAL_OK && version > SCHEMA_VERSION)
         status = pal_error_set(err, PAL_INVALID,
                 "'%.120s' has schema version %d and this palaver knows %d: use a newer palaver",
@@ -272,7 +299,8 @@ pal_status pal_sqlite_migrate(pal_sql_conn *conn, pal_error *err)
 
     if (status != PAL_OK || version == SCHEMA_VERSION)
         return status;
-    status = pal_sql_exec(conn, "BEGIN IMMEDIATE", err);
+    /* Only heeded while there is no table, and not inside a transaction. */
+    status = pal_sql_exec(conn, "PRAGMA auto_vacuum = INCREMENTAL; BEGIN IMMEDIATE", err);
     if (status != PAL_OK)
         return status;
     status = take_steps(conn, err);

@@ -531,7 +531,6 @@ pal_status pal_sqlite_trash(pal_sql_conn *conn, int64_t handle, int64_t now_ms, 
 
     pal_sql_bind_int(&sql, handle);
     pal_sql_bind_int(&sql, PAL_SESSION_TRASH);
-    pal_sql_bind_int(&sql, now_ms);
     status = pal_sql_run(&sql, err);
     if (status == PAL_OK) {
         sql = pal_sql_start(conn, PAL_SQL_SESSION_TRASH);
@@ -617,7 +616,6 @@ static pal_status write_restore(pal_sql_conn *conn, pal_work *work, const pal_sq
     sql = pal_sql_start(conn, PAL_SQL_HEAD_STATE);
     pal_sql_bind_int(&sql, head->handle);
     pal_sql_bind_int(&sql, PAL_SESSION_ACTIVE);
-    pal_sql_bind_int(&sql, work->now_ms);
     return pal_sql_run(&sql, &work->op->error);
 }
 

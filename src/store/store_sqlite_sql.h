@@ -55,7 +55,7 @@
             "INSERT INTO head(session, tenant, state, project, agent, last_seq, mark_number,"      \
             " tokens, bytes, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, 0, ?7)")            \
     X(HEAD_TOUCH, "UPDATE head SET updated_at = ?2 WHERE session = ?1")                            \
-    X(HEAD_STATE, "UPDATE head SET state = ?2, updated_at = ?3 WHERE session = ?1")                \
+    X(HEAD_STATE, "UPDATE head SET state = ?2 WHERE session = ?1")                                 \
     X(HEAD_APPENDED,                                                                               \
             "UPDATE head SET last_seq = ?2, tokens = tokens + ?3, bytes = bytes + ?4,"             \
             " updated_at = ?5 WHERE session = ?1")                                                 \
@@ -63,8 +63,9 @@
     X(HEAD_PROJECT, "UPDATE head SET project = ?2 WHERE session = ?1")                             \
     X(HEAD_AGENT, "UPDATE head SET agent = ?2 WHERE session = ?1")                                 \
     X(HEAD_ERASED,                                                                                 \
-            "UPDATE head SET state = 4, project = NULL, agent = NULL, last_seq = ?2, tokens = 0,"  \
-            " bytes = 0 WHERE session = ?1")                                                       \
+            "UPDATE head SET state = 4, project = NULL, agent = NULL, last_seq = ?2,"              \
+            " (tokens, bytes) = (SELECT coalesce(sum(tokens), 0), coalesce(sum(length(body)), 0)"  \
+            " FROM message WHERE session = ?1) WHERE session = ?1")                                \
     X(HEAD_DROP, "DELETE FROM head WHERE session = ?1")                                            \
     X(SESSION_ADD,                                                                                 \
             "INSERT INTO session(uuid, tenant, expires_at, parent, fork_seq, fork_mark,"           \

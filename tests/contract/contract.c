@@ -13,7 +13,7 @@ pal_error err;
 const char *contract_dir;
 char contract_url[512];
 
-static char dir[] = "/tmp/palaver-contract-XXXXXX";
+static char dir[256];
 static const char *scheme;
 
 bool contract_check(bool held, const char *text, const char *file, int line)
@@ -41,12 +41,22 @@ bool contract_is_durable(void)
     return strcmp(scheme, "memory") != 0;
 }
 
-bool contract_begin(int argc, char **argv)
+static const char *place(bool many_stores)
+{
+    const char *chosen = getenv("TMPDIR");
+
+    if (chosen && *chosen && strlen(chosen) < sizeof dir / 2)
+        return chosen;
+    return many_stores && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+}
+
+bool contract_begin(int argc, char **argv, bool many_stores)
 {
     static char name[32];
     const char *url = argc > 1 ? argv[1] : "memory:";
     size_t len = strcspn(url, ":");
 
+    snprintf(dir, sizeof dir, "%s/palaver-contract-XXXXXX", place(many_stores));
     if (len >= sizeof name || !mkdtemp(dir)) {
         printf("Bail out! no place for '%s'\n", url);
         return false;
@@ -65,7 +75,7 @@ void contract_clear(void)
 {
     char command[sizeof dir + 16];
 
-    snprintf(command, sizeof command, "rm -rf %s/*", dir);
+    snprintf(command, sizeof command, "rm -rf '%s'/*", dir);
     if (system(command) != 0)
         printf("# could not empty %s\n", dir);
 }

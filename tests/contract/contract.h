@@ -56,7 +56,9 @@ extern const char *contract_dir;
 /* The URL for the store of the running test. */
 extern char contract_url[512];
 
-bool contract_begin(int argc, char **argv);
+/* `many_stores`: thousands of them are made, and nothing depends on the disk, so they may lie in
+ * memory where the system offers such a place. */
+bool contract_begin(int argc, char **argv, bool many_stores);
 /* Ends the TAP output; returns the exit code. */
 int contract_end(void);
 /* Removes what the last test left, so that contract_url names a store that does not exist. */

@@ -185,7 +185,7 @@ static void a_crash_takes_nothing_back(void)
 
 int main(int argc, char **argv)
 {
-    if (!contract_begin(argc, argv))
+    if (!contract_begin(argc, argv, true))
         return 1;
     RUN(the_tour_passes_untouched);
     RUN(a_call_that_fails_changes_nothing);

@@ -30,7 +30,7 @@ static const chapter chapters[] = {
 
 int main(int argc, char **argv)
 {
-    if (!contract_begin(argc, argv))
+    if (!contract_begin(argc, argv, false))
         return 1;
     /* A second argument names one chapter to run alone. */
     for (size_t i = 0; i < sizeof chapters / sizeof chapters[0]; i++)

@@ -8,8 +8,10 @@
 #include "base/memory.h"
 #include "contract_tour.h"
 
-#define EVERY_ONE_MAX 2000 /* up to here every allocation fails once, then every STRIDE-th */
+/* Up to here every allocation fails once, then every STRIDE-th. */
+#define EVERY_ONE_MAX 2000
 #define STRIDE 23
+#define CREATE_STRIDE 11 /* SQLite makes thousands while it reads the schema's text */
 
 /* ---- SQLite's memory from the same door ---- */
 
@@ -108,14 +110,32 @@ static bool says_no_memory(uint64_t nth, const pal_status *statuses)
     return true; /* done without, as SQLite's caches can */
 }
 
+/* Opens the store again. Where opening failed before (no statuses), that must not be in the way. */
+static void look_again(uint64_t nth, const pal_status *statuses)
+{
+    pal_status opened;
+
+    pal_store_close(store);
+    store = NULL;
+    opened = pal_store_open(contract_url, NULL, &store, &err);
+    if (!CHECK(opened == PAL_OK))
+        complain(nth, "opening again", err.message, opened);
+    else if (statuses)
+        CHECK(steps_are_whole(nth, statuses));
+}
+
 /* One tour under the countdown; false once it has not fired. */
 static bool fail_at(uint64_t nth, bool once)
 {
     pal_status statuses[TOUR_STEPS_MAX], opened;
     bool fired;
 
-    contract_clear();
-    store = NULL;
+    if (contract_is_durable()) {
+        contract_clear();
+        contract_open_with(NULL);
+        pal_store_close(store);
+        store = NULL;
+    }
     pal_memory_fail_at(nth, once);
     opened = pal_store_open(contract_url, NULL, &store, &err);
     if (opened == PAL_OK)
@@ -128,11 +148,27 @@ static bool fail_at(uint64_t nth, bool once)
     } else if (!CHECK(opened == PAL_NO_MEMORY && err.message[0] != '\0')) {
         complain(nth, "opening", err.message, opened);
     }
-    if (contract_is_durable()) {
-        contract_reopen_store(); /* also where opening failed: it must not be in the way */
-        if (opened == PAL_OK)
-            CHECK(steps_are_whole(nth, statuses));
-    }
+    if (contract_is_durable())
+        look_again(nth, opened == PAL_OK ? statuses : NULL);
+    pal_store_close(store);
+    store = NULL;
+    return fired;
+}
+
+/* Creates a store under the countdown; false once it has not fired. */
+static bool fail_to_create_at(uint64_t nth)
+{
+    pal_status opened;
+    bool fired;
+
+    contract_clear();
+    pal_memory_fail_at(nth, true);
+    opened = pal_store_open(contract_url, NULL, &store, &err);
+    fired = pal_memory_failed();
+    pal_memory_fail_at(0, 0);
+    if (!CHECK(opened == PAL_OK || opened == PAL_NO_MEMORY))
+        complain(nth, "creating", err.message, opened);
+    look_again(nth, NULL);
     pal_store_close(store);
     store = NULL;
     return fired;
@@ -170,14 +206,25 @@ static void all_allocations_may_fail_from_one_on(void)
 
     give_back_fixture();
     while (fail_at(nth, false))
-        nth += 1 + nth / 8;
+        nth += 1 + nth / 16;
+}
+
+static void creating_may_fail(void)
+{
+    uint64_t nth = 1;
+
+    give_back_fixture();
+    while (fail_to_create_at(nth))
+        nth += nth < 100 ? 1 : CREATE_STRIDE;
+    printf("# about %llu allocations\n", (unsigned long long)nth);
 }
 
 int main(int argc, char **argv)
 {
-    if (!count_sqlite() || !contract_begin(argc, argv))
+    if (!count_sqlite() || !contract_begin(argc, argv, true))
         return 1;
     RUN(every_allocation_may_fail_alone);
     RUN(all_allocations_may_fail_from_one_on);
+    RUN(creating_may_fail);
     return contract_end();
 }

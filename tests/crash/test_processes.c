@@ -77,8 +77,8 @@ static bool create_sessions(size_t count)
     bool held;
 
     for (size_t i = 0; i < count; i++) {
-        sessions[i] = (pal_session){.id = session_id(i), .tenant = tenant};
-        ops[i] = (pal_op){.kind = PAL_OP_CREATE, .tenant = tenant};
+        sessions[i] = (pal_session){.tenant = tenant};
+        ops[i] = (pal_op){.kind = PAL_OP_CREATE, .tenant = tenant, .session = session_id(i)};
         ops[i].u.create.session = &sessions[i];
     }
     held = store && worked(pal_store_apply(store, ops, count, &error), &error);

@@ -49,7 +49,7 @@ CASES = [
     ('sprintf is banned', 'src/base/x.c', 'sprintf(a, "x");\n', 'sprintf() is banned'),
     ('long lines are refused', 'src/base/x.c', '/* %s */\n' % ('x' * 100), 'columns'),
     ('a long line of a test is an outlier', 'tests/unit/test_x.c', '/* %s */\n' % ('x' * 100),
-     'look again: tests/unit/test_x.c:2: 106 columns'),
+     'look again: tests/unit/test_x.c: 1 lines over 100 columns'),
     ('tabs are refused', 'src/base/x.c', '\tint x;\n', 'a tab'),
     ('blanks at the end are refused', 'src/base/x.c', 'int x; \n', 'blanks at the end'),
     ('a last line without end is refused', 'src/base/x.c', 'int x;', 'the last line has no end'),

@@ -1,5 +1,5 @@
-/* message_random.h - random messages from a seed, and whether two messages are the same: for
- * tests that a form loses nothing. */
+/* message_random.h - random messages, such as a store takes, from a seed, and whether two messages
+ * are the same: for tests that a form loses nothing. */
 #ifndef PAL_TESTS_MESSAGE_RANDOM_H
 #define PAL_TESTS_MESSAGE_RANDOM_H
 
@@ -94,7 +94,7 @@ static inline void random_media(message_random *random, pal_part *part)
 
 static inline void random_result(message_random *random, pal_part *part)
 {
-    part->call_id = random_text(random);
+    part->call_id = random_filled_text(random);
     part->name = random_text(random);
     part->is_error = random_below(random, 2);
     if (random_below(random, 2))
@@ -109,8 +109,8 @@ static inline pal_part random_part(message_random *random, bool nested)
     if (nested && part.kind == PAL_PART_TOOL_RESULT)
         part.kind = PAL_PART_TEXT;
     if (part.kind == PAL_PART_TOOL_CALL) {
-        part.call_id = random_text(random);
-        part.name = random_text(random);
+        part.call_id = random_filled_text(random);
+        part.name = random_filled_text(random);
         part.arguments = random_text(random);
     } else if (part.kind == PAL_PART_TOOL_RESULT) {
         random_result(random, &part);
@@ -158,6 +158,8 @@ static inline pal_message random_message(message_random *random)
     message.flags = (uint32_t)random_below(random, 32);
     message.tokens = (uint32_t)random_below(random, 3);
     message.client_id = random_text(random);
+    if (memchr(message.client_id.data, 0, message.client_id.len))
+        message.client_id.len--; /* it is the last character, and no name may hold it */
     message.extra = random_extra(random);
     return message;
 }

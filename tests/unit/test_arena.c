@@ -160,6 +160,18 @@ static void growing_respects_the_bound(void)
     pal_arena_free(arena);
 }
 
+/* An array that grows is counted once, not once for every place it was in. */
+static void growing_gives_the_old_place_back(void)
+{
+    pal_arena *arena = pal_arena_new(300000);
+    void *array = pal_arena_grow(arena, NULL, 0, 50000);
+    for (size_t size = 50000; array && size < 250000; size += 50000)
+        array = pal_arena_grow(arena, array, size, size + 50000);
+    CHECK(array && pal_arena_failure(arena) == PAL_OK);
+    CHECK(pal_arena_alloc(arena, 40000) && !pal_arena_alloc(arena, 40000));
+    pal_arena_free(arena);
+}
+
 static bool fill_arena(void)
 {
     pal_arena *arena = pal_arena_new(0);
@@ -269,6 +281,7 @@ int main(void)
     RUN(arrays_grow_in_place_and_give_back);
     RUN(arrays_grow_beyond_blocks);
     RUN(growing_respects_the_bound);
+    RUN(growing_gives_the_old_place_back);
     RUN(every_lack_of_memory_is_reported);
     RUN(the_countdown_counts);
     RUN(memory_edge_cases_hold);

@@ -85,24 +85,68 @@ static void one_text_is_content(void)
 
 static void every_member_is_kept(void)
 {
-    CHECK(rewrites("{\"id\":\"01890000-0000-7000-8000-000000000001\",\"seq\":7,"
-                   "\"role\":\"assistant\",\"parts\":["
-                   "{\"type\":\"reasoning\",\"text\":\"hm\",\"signature\":\"s+/=\",\"family\":\"f\"},"
-                   "{\"type\":\"tool_call\",\"call_id\":\"c\",\"name\":\"n\",\"arguments\":\"{ bad\"},"
-                   "{\"type\":\"tool_result\",\"call_id\":\"c\",\"name\":\"n\",\"output\":\"o\","
-                   "\"error\":true},"
-                   "{\"type\":\"tool_result\",\"call_id\":\"d\",\"parts\":["
-                   "{\"type\":\"text\",\"text\":\"t\"},{\"type\":\"image\",\"url\":\"u\"}]},"
-                   "{\"type\":\"file\",\"name\":\"n\",\"media_type\":\"m\",\"blob\":\"b\"},"
-                   "{\"type\":\"compaction\",\"text\":\"t\",\"kept\":[ 1 ]}],"
-                   "\"parent_id\":\"01890000-0000-7000-8000-000000000002\","
-                   "\"created_at\":\"2026-11-15T20:47:48.123Z\",\"model\":\"m\","
-                   "\"usage\":{\"input_tokens\":1,\"cache_read_tokens\":2,"
-                   "\"cache_write_tokens\":3,\"output_tokens\":4,\"reasoning_tokens\":5,"
-                   "\"unknown\":[6]},"
-                   "\"flags\":[\"summary\",\"error\"],\"tokens\":9,\"client_id\":\"x\","
-                   "\"mine\":{\"deep\":[1.50]},\"other\":\"\\u0041\"}",
+    CHECK(rewrites(
+            "{\"id\":\"01890000-0000-7000-8000-000000000001\",\"seq\":7,"
+            "\"role\":\"assistant\",\"parts\":["
+            "{\"type\":\"reasoning\",\"text\":\"hm\",\"signature\":\"s+/=\",\"family\":\"f\"},"
+            "{\"type\":\"tool_call\",\"call_id\":\"c\",\"name\":\"n\",\"arguments\":\"{ bad\"},"
+            "{\"type\":\"tool_result\",\"call_id\":\"c\",\"name\":\"n\",\"output\":\"o\","
+            "\"error\":true},"
+            "{\"type\":\"tool_result\",\"call_id\":\"d\",\"parts\":["
+            "{\"type\":\"text\",\"text\":\"t\"},{\"type\":\"image\",\"url\":\"u\"}]},"
+            "{\"type\":\"file\",\"name\":\"n\",\"media_type\":\"m\",\"blob\":\"b\"},"
+            "{\"type\":\"compaction\",\"text\":\"t\",\"kept\":[ 1 ]}],"
+            "\"parent_id\":\"01890000-0000-7000-8000-000000000002\","
+            "\"created_at\":\"2026-11-15T20:47:48.123Z\",\"model\":\"m\","
+            "\"usage\":{\"input_tokens\":1,\"cache_read_tokens\":2,"
+            "\"cache_write_tokens\":3,\"output_tokens\":4,\"reasoning_tokens\":5,"
+            "\"unknown\":[6]},"
+            "\"flags\":[\"summary\",\"error\"],\"tokens\":9,\"client_id\":\"x\","
+            "\"mine\":{\"deep\":[1.50]},\"other\":\"\\u0041\"}",
             NULL));
+}
+
+static void members_fill_their_fields(void)
+{
+    pal_message message;
+    CHECK(read_text("{\"seq\":7,\"role\":\"tool\",\"parts\":["
+                    "{\"type\":\"reasoning\",\"text\":\"a\",\"signature\":\"b\",\"family\":\"c\"},"
+                    "{\"type\":\"tool_call\",\"call_id\":\"a\",\"name\":\"b\",\"arguments\":\"c\"},"
+                    "{\"type\":\"tool_result\",\"call_id\":\"a\",\"name\":\"b\",\"output\":\"c\","
+                    "\"error\":true},"
+                    "{\"type\":\"file\",\"media_type\":\"a\",\"url\":\"b\",\"blob\":\"c\","
+                    "\"name\":\"d\"}],\"created_at\":5,\"model\":\"m\",\"usage\":{"
+                    "\"input_tokens\":1,\"cache_read_tokens\":2,\"cache_write_tokens\":3,"
+                    "\"output_tokens\":4,\"reasoning_tokens\":5},\"tokens\":6,\"client_id\":\"i\","
+                    "\"flags\":[\"pinned\"]}",
+                  &message) == PAL_OK);
+    const pal_part expected[] = {
+            {.kind = PAL_PART_REASONING,
+                    .text = pal_str_of("a"),
+                    .signature = pal_str_of("b"),
+                    .family = pal_str_of("c")},
+            {.kind = PAL_PART_TOOL_CALL,
+                    .call_id = pal_str_of("a"),
+                    .name = pal_str_of("b"),
+                    .arguments = pal_str_of("c")},
+            {.kind = PAL_PART_TOOL_RESULT,
+                    .call_id = pal_str_of("a"),
+                    .name = pal_str_of("b"),
+                    .text = pal_str_of("c"),
+                    .is_error = true},
+            {.kind = PAL_PART_FILE,
+                    .media_type = pal_str_of("a"),
+                    .url = pal_str_of("b"),
+                    .blob = pal_str_of("c"),
+                    .name = pal_str_of("d")},
+    };
+    CHECK(message_parts_same(message.parts, message.parts_len, expected, 4));
+    CHECK(message.seq == 7 && message.role == PAL_ROLE_TOOL && message.created_at == 5);
+    CHECK(message.usage.input == 1 && message.usage.cache_read == 2);
+    CHECK(message.usage.cache_write == 3 && message.usage.output == 4);
+    CHECK(message.usage.reasoning == 5 && message.has_usage && message.tokens == 6);
+    CHECK(pal_str_is(message.model, "m") && pal_str_is(message.client_id, "i"));
+    CHECK(message.flags == PAL_FLAG_PINNED && message.extra.len == 0);
 }
 
 static void unknown_usage_lies_in_extra(void)
@@ -151,7 +195,8 @@ static void errors_name_the_member(void)
     CHECK(refused("{\"role\":\"user\",\"content\":[]}", PAL_INVALID,
             "member 'content' is an array; expected a string"));
     CHECK(refused("{\"role\":\"user\",\"id\":\"1\"}", PAL_INVALID, "'id' is '1'; expected a UUID"));
-    CHECK(refused("{\"role\":\"user\",\"seq\":-1}", PAL_INVALID, "'seq' is -1; expected an integer"));
+    CHECK(refused(
+            "{\"role\":\"user\",\"seq\":-1}", PAL_INVALID, "'seq' is -1; expected an integer"));
     CHECK(refused("{\"role\":\"user\",\"tokens\":4294967296}", PAL_INVALID, "'tokens'"));
     CHECK(refused("{\"role\":\"user\",\"created_at\":\"yesterday\"}", PAL_INVALID, "RFC 3339"));
     CHECK(refused("{\"role\":\"user\",\"flags\":[\"shiny\"]}", PAL_INVALID, "'shiny'"));
@@ -161,8 +206,8 @@ static void errors_name_the_member(void)
             "both 'content' and 'parts'"));
     CHECK(refused("{\"role\":\"user\",\"parts\":[{\"type\":\"text\"},{\"type\":\"video\"}]}",
             PAL_INVALID, "parts[1]: member 'type' is 'video'; expected one of text,"));
-    CHECK(refused("{\"role\":\"user\",\"parts\":[{\"type\":\"image\",\"data\":\"AAE\"}]}", PAL_INVALID,
-            "base64"));
+    CHECK(refused("{\"role\":\"user\",\"parts\":[{\"type\":\"image\",\"data\":\"AAE\"}]}",
+            PAL_INVALID, "base64"));
     CHECK(refused("{\"role\":\"user\",\"parts\":[{\"type\":\"tool_result\",\"parts\":"
                   "[{\"type\":\"tool_result\"}]}]}",
             PAL_INVALID, "no tool_result inside a tool_result"));
@@ -225,8 +270,8 @@ static void bad_messages_are_not_written(void)
 static void broken_utf8_is_replaced(void)
 {
     pal_message message = pal_message_text(arena, PAL_ROLE_USER, pal_str_make("a\xff\0b", 4));
-    CHECK(pal_str_is(written(&message),
-            "{\"role\":\"user\",\"content\":\"a\xef\xbf\xbd\\u0000b\"}"));
+    CHECK(pal_str_is(
+            written(&message), "{\"role\":\"user\",\"content\":\"a\xef\xbf\xbd\\u0000b\"}"));
 }
 
 static void bodies_are_short(void)
@@ -303,7 +348,8 @@ static void sessions_are_kept(void)
             "\"project\":\"p\",\"agent\":\"g\",\"scope\":{\"a\": 1},\"metadata\":{},"
             "\"parent_id\":\"01890000-0000-7000-8000-000000000002\",\"fork_seq\":1,\"last_seq\":2,"
             "\"tokens\":3,\"bytes\":4,\"created_at\":\"2026-11-15T20:47:48.123Z\","
-            "\"updated_at\":\"2026-11-15T20:47:48.124Z\",\"expires_at\":\"2026-11-15T20:47:48.125Z\","
+            "\"updated_at\":\"2026-11-15T20:47:48.124Z\",\"expires_at\":\"2026-11-15T20:47:48."
+            "125Z\","
             "\"deleted_at\":\"2026-11-15T20:47:48.126Z\",\"more\":[1]}"));
     pal_session session;
     CHECK(pal_session_from_json(pal_str_of("{\"state\":\"gone\"}"), arena, &session, &error) ==
@@ -351,6 +397,7 @@ int main(void)
     RUN(names_go_both_ways);
     RUN(one_text_is_content);
     RUN(every_member_is_kept);
+    RUN(members_fill_their_fields);
     RUN(unknown_usage_lies_in_extra);
     RUN(other_spellings_are_taken);
     RUN(errors_name_the_member);

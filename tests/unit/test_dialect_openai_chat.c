@@ -63,7 +63,8 @@ static bool refused(const char *json, const char *text)
 static void three_shapes_are_taken(void)
 {
     CHECK(reads("{\"role\":\"user\",\"content\":\"a\"}") && messages_len == 1);
-    CHECK(reads("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]"));
+    CHECK(reads(
+            "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]"));
     CHECK(messages_len == 2 && messages[1].role == PAL_ROLE_ASSISTANT);
     CHECK(reads("{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"a\"}]}"));
     CHECK(messages_len == 1 && messages[0].role == PAL_ROLE_SYSTEM);
@@ -86,20 +87,22 @@ static void roles_and_names_survive(void)
 
 static void tool_calls_survive(void)
 {
-    CHECK(rewrites("{\"role\":\"assistant\",\"content\":null,\"tool_calls\":["
-                   "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
-                   "\"arguments\":\"{\\\"a\\\": 1}\",\"strict\":true},\"index\":0},"
-                   "{\"id\":\"c2\",\"type\":\"custom\",\"custom\":{\"name\":\"g\",\"input\":\"free\","
-                   "\"more\":1},\"index\":1},"
-                   "{\"id\":\"c3\",\"type\":\"strange\",\"strange\":{\"x\":1}}]}",
+    CHECK(rewrites(
+            "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":["
+            "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+            "\"arguments\":\"{\\\"a\\\": 1}\",\"strict\":true},\"index\":0},"
+            "{\"id\":\"c2\",\"type\":\"custom\",\"custom\":{\"name\":\"g\",\"input\":\"free\","
+            "\"more\":1},\"index\":1},"
+            "{\"id\":\"c3\",\"type\":\"strange\",\"strange\":{\"x\":1}}]}",
             NULL));
     CHECK(messages[0].parts_len == 3);
     CHECK(pal_str_is(messages[0].parts[0].arguments, "{\"a\": 1}"));
     CHECK(pal_str_is(messages[0].parts[1].name, "g"));
     CHECK(pal_str_is(messages[0].parts[2].call_id, "c3"));
-    CHECK(rewrites("{\"role\":\"assistant\",\"content\":\"so\",\"reasoning_content\":\"hm\","
-                   "\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","
-                   "\"arguments\":\"not json\"}}],\"annotations\":[],\"audio\":null}",
+    CHECK(rewrites(
+            "{\"role\":\"assistant\",\"content\":\"so\",\"reasoning_content\":\"hm\","
+            "\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+            "\"arguments\":\"not json\"}}],\"annotations\":[],\"audio\":null}",
             NULL));
     CHECK(messages[0].parts[0].kind == PAL_PART_REASONING);
     CHECK(rewrites("{\"role\":\"assistant\",\"content\":null,"
@@ -112,8 +115,9 @@ static void results_survive(void)
 {
     CHECK(rewrites("{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"42\"}", NULL));
     CHECK(messages[0].parts_len == 1 && messages[0].parts[0].kind == PAL_PART_TOOL_RESULT);
-    CHECK(rewrites("{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"name\":\"f\",\"content\":["
-                   "{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}],\"x\":1}",
+    CHECK(rewrites(
+            "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"name\":\"f\",\"content\":["
+            "{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}],\"x\":1}",
             NULL));
     CHECK(messages[0].parts[0].parts_len == 2);
     CHECK(rewrites("{\"role\":\"function\",\"name\":\"f\",\"content\":\"42\"}", NULL));
@@ -124,7 +128,8 @@ static void refusals_survive(void)
 {
     CHECK(rewrites("{\"role\":\"assistant\",\"content\":null,\"refusal\":\"no\"}", NULL));
     CHECK(messages[0].parts_len == 1 && pal_str_is(messages[0].parts[0].text, "no"));
-    CHECK(rewrites("{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}",
+    CHECK(rewrites(
+            "{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}",
             NULL));
     CHECK(rewrites("{\"role\":\"assistant\",\"content\":\"a\",\"refusal\":null}",
             "{\"role\":\"assistant\",\"content\":\"a\"}"));
@@ -132,18 +137,19 @@ static void refusals_survive(void)
 
 static void media_survive(void)
 {
-    CHECK(rewrites("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"see\","
-                   "\"cache_control\":{\"type\":\"ephemeral\"}},"
-                   "{\"type\":\"image_url\",\"image_url\":{\"url\":\"https://example.org/a.png\","
-                   "\"detail\":\"low\"}},"
-                   "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,AAEC\"}},"
-                   "{\"type\":\"image_url\",\"image_url\":\"https://example.org/b.png\",\"x\":1},"
-                   "{\"type\":\"input_audio\",\"input_audio\":{\"data\":\"AAEC\",\"format\":\"wav\"}},"
-                   "{\"type\":\"file\",\"file\":{\"filename\":\"a.pdf\","
-                   "\"file_data\":\"data:application/pdf;base64,AAE=\"}},"
-                   "{\"type\":\"file\",\"file\":{\"file_id\":\"file-1\"}},"
-                   "{\"type\":\"file\",\"file\":{\"file_data\":\"not a url\"}},"
-                   "{\"type\":\"video_url\",\"video_url\":{\"url\":\"u\"}}]}",
+    CHECK(rewrites(
+            "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"see\","
+            "\"cache_control\":{\"type\":\"ephemeral\"}},"
+            "{\"type\":\"image_url\",\"image_url\":{\"url\":\"https://example.org/a.png\","
+            "\"detail\":\"low\"}},"
+            "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,AAEC\"}},"
+            "{\"type\":\"image_url\",\"image_url\":\"https://example.org/b.png\",\"x\":1},"
+            "{\"type\":\"input_audio\",\"input_audio\":{\"data\":\"AAEC\",\"format\":\"wav\"}},"
+            "{\"type\":\"file\",\"file\":{\"filename\":\"a.pdf\","
+            "\"file_data\":\"data:application/pdf;base64,AAE=\"}},"
+            "{\"type\":\"file\",\"file\":{\"file_id\":\"file-1\"}},"
+            "{\"type\":\"file\",\"file\":{\"file_data\":\"not a url\"}},"
+            "{\"type\":\"video_url\",\"video_url\":{\"url\":\"u\"}}]}",
             NULL));
     CHECK(messages[0].parts_len == 9);
     CHECK(pal_str_equal(messages[0].parts[2].data, pal_str_make("\0\1\2", 3)));
@@ -202,11 +208,13 @@ static void foreign_parts_are_written_as_they_can_be(void)
 
 static void errors_name_the_place(void)
 {
-    CHECK(refused("{\"role\":\"usr\",\"content\":\"a\"}", "member 'role' is 'usr'; expected one of"));
+    CHECK(refused(
+            "{\"role\":\"usr\",\"content\":\"a\"}", "member 'role' is 'usr'; expected one of"));
     CHECK(refused("[{\"role\":\"user\",\"content\":\"a\"},{\"content\":\"a\"}]",
             "messages[1]: member 'role' is missing"));
     CHECK(refused("{\"role\":\"user\",\"content\":7}", "member 'content' is 7; expected a string"));
-    CHECK(refused("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"text\":1}]}",
+    CHECK(refused(
+            "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"text\":1}]}",
             "content[1]: member 'type' is missing"));
     CHECK(refused("{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}", "'text' is missing"));
     CHECK(refused("{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}",
@@ -221,7 +229,8 @@ static void errors_name_the_place(void)
 
 static pal_str any_kept(message_random *random)
 {
-    static const char *const kept[] = {"", "", "{\"openai\":{\"x\":[1]}}", "{\"openai\":{\"y\":{}}}"};
+    static const char *const kept[] = {
+            "", "", "{\"openai\":{\"x\":[1]}}", "{\"openai\":{\"y\":{}}}"};
     return pal_str_of(kept[random_below(random, 4)]);
 }
 
@@ -241,9 +250,8 @@ static pal_part expressible_content(message_random *random)
     case 2:
         part.kind = PAL_PART_FILE;
         part.media_type = pal_str_of(random_below(random, 2) ? "audio/mp3" : "text/plain");
-        part.name = pal_str_equal(part.media_type, pal_str_of("audio/mp3"))
-                ? pal_str_of("")
-                : random_text(random);
+        part.name = pal_str_equal(part.media_type, pal_str_of("audio/mp3")) ? pal_str_of("")
+                                                                            : random_text(random);
         part.data = random_bytes(random);
         break;
     default:

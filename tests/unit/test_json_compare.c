@@ -155,10 +155,11 @@ static bool same_object(pal_json ours, json_object *theirs)
     if (pal_json_type_of(ours) != PAL_JSON_OBJECT)
         return false;
     size_t count = 0;
-    json_object_object_foreach(theirs, name, value)
+    struct json_object_iter iter;
+    json_object_object_foreachC(theirs, iter)
     {
         count++;
-        if (!same(pal_json_find(ours, name), value))
+        if (!same(pal_json_find(ours, iter.key), iter.val))
             return false;
     }
     return count <= pal_json_count(ours) && (count > 0) == (pal_json_count(ours) > 0);

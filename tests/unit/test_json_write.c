@@ -154,7 +154,7 @@ static void the_locale_changes_nothing(void)
         if (setlocale(LC_ALL, names[i]))
             break;
     }
-    pal_json value;
+    pal_json value = {0};
     double number;
     pal_str text = pal_str_of("0.12345678901234567");
     CHECK(writes_f64(1.5, "1.5") && pal_json_parse(arena, text, NULL, &value, NULL) == PAL_OK);
