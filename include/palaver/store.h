@@ -70,7 +70,7 @@ PAL_API PAL_CHECKED pal_status pal_store_find(pal_store *store, pal_str tenant, 
 
 typedef struct pal_session_query {
     pal_str tenant;
-    pal_session_state state; /* NONE: active */
+    pal_session_state state; /* NONE: active. Expired ones are in no list until they are swept */
     pal_str project;         /* empty: any */
     pal_str agent;           /* empty: any */
     int64_t updated_from;    /* milliseconds since 1970, inclusive; 0: any */

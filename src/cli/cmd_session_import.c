@@ -307,7 +307,7 @@ static bool starts_whole(pal_str line)
 static pal_status feed_lines(importer *im, pal_cli_input *input)
 {
     pal_cli_line line;
-    bool has, is_first = true, done = false;
+    bool has, done = false;
     pal_status status = pal_cli_input_line(im->cli, input, &line, &has);
     if (status == PAL_OK && has && !line.too_long && starts_whole(line.text)) {
         input->at = 0;
@@ -317,10 +317,6 @@ static pal_status feed_lines(importer *im, pal_cli_input *input)
             status = pal_cli_input_line(im->cli, input, &line, &has);
     }
     while (status == PAL_OK && has && !done) {
-        /* Some editors put a byte order mark in front. */
-        if (is_first && line.text.len >= 3 && memcmp(line.text.data, "\xef\xbb\xbf", 3) == 0)
-            line.text = pal_str_make(line.text.data + 3, line.text.len - 3);
-        is_first = false;
         if (line.too_long)
             on_problem(0, "a line is over 256 MiB: skipped", im);
         status = feed(im, line.too_long ? pal_str_of("") : line.text);

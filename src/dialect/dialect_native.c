@@ -442,6 +442,12 @@ pal_status pal_native_message_check(const pal_message *message, pal_error *err)
 
 /* ---- The store's form ---- */
 
+bool pal_native_is_plain(const pal_message *message)
+{
+    return is_plain_text(message) && pal_id_is_none(message->parent_id) &&
+            message->model.len == 0 && !message->has_usage && message->extra.len == 0;
+}
+
 void pal_native_body_write(pal_buf *buf, const pal_message *message)
 {
     message_record record = {.message = *message};

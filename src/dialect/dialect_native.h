@@ -26,6 +26,10 @@
  * would spoil the whole body. Costs next to nothing where nothing is extra. */
 PAL_CHECKED pal_status pal_native_message_check(const pal_message *message, pal_error *err);
 
+/* Whether the message is one part of plain text and nothing else that a body would say: then the
+ * store keeps the text itself. */
+bool pal_native_is_plain(const pal_message *message);
+
 /* The stored form: the JSON object without id, seq, role, flags, tokens, created_at, client_id and
  * the bytes of images and files. */
 void pal_native_body_write(pal_buf *buf, const pal_message *message);

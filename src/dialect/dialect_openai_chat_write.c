@@ -309,21 +309,23 @@ static bool sort_parts(chat_writer *out, const pal_message *message, sorted *in)
     return true;
 }
 
-/* One text of which nothing else is to be said goes as a plain string. */
-static bool is_plain_content(const sorted *in, chat_writer *out)
+/* One text of which nothing else is to be said goes as a plain string; NULL where it is not so. */
+static const pal_part *plain_content(const sorted *in, chat_writer *out)
 {
     const pal_part *first = in->first[CONTENT];
-    return in->counts[CONTENT] == 1 && first->kind != PAL_PART_IMAGE &&
-            first->kind != PAL_PART_FILE &&
-            pal_json_type_of(kept_of(out, first->extra)) == PAL_JSON_NONE;
+    if (!first || in->counts[CONTENT] > 1 || first->kind == PAL_PART_IMAGE ||
+            first->kind == PAL_PART_FILE)
+        return NULL;
+    return pal_json_type_of(kept_of(out, first->extra)) == PAL_JSON_NONE ? first : NULL;
 }
 
 static void put_content(chat_writer *out, const sorted *in)
 {
     const pal_message *message = in->message;
+    const pal_part *plain = plain_content(in, out);
     pal_json_name(out->json, "content");
-    if (is_plain_content(in, out)) {
-        pal_json_put_str(out->json, in->first[CONTENT]->text);
+    if (plain) {
+        pal_json_put_str(out->json, plain->text);
     } else if (in->counts[CONTENT]) {
         pal_json_begin_array(out->json);
         for (size_t i = 0; i < message->parts_len; i++) {

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "dialect/dialect_native.h"
+#include "message/message_check.h"
 #include "palaver/limits.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
@@ -418,6 +419,8 @@ static pal_status check_row(const pal_row *row, pal_error *err)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory to check a message");
     if (row->role <= PAL_ROLE_NONE || row->role > PAL_ROLE_TOOL)
         status = pal_error_set(err, PAL_CORRUPT, "role %d is not known", (int)row->role);
+    else if (row->is_text)
+        status = pal_text_check(row->body, "text", SIZE_MAX, false, err);
     else
         status = pal_native_body_read(row->body, arena, &message, err);
     pal_arena_free(arena);

@@ -19,7 +19,8 @@ typedef struct pal_row {
     uint32_t tokens;
     int64_t created_at;
     pal_str client_id;
-    pal_str body; /* the native JSON form without id, seq, role, flags, tokens, times, client id */
+    bool is_text; /* the body is just the text of the message's only part, as most are */
+    pal_str body; /* else the native JSON form without what stands above */
 } pal_row;
 
 /* A session with what only the store needs of it. */

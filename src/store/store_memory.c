@@ -72,8 +72,8 @@ static pal_status parse_cap(const char *location, size_t *out_cap, pal_error *er
     if (strncmp(location, prefix, sizeof prefix - 1) == 0)
         cap = strtoul(location + sizeof prefix - 1, &end, 10);
     if (!end || *end != '\0' || cap == 0 || location[sizeof prefix - 1] == '-')
-        return pal_error_set(err, PAL_INVALID,
-                "'memory:%s' is not 'memory:' or 'memory:?cap=N'", location);
+        return pal_error_set(
+                err, PAL_INVALID, "'memory:%s' is not 'memory:' or 'memory:?cap=N'", location);
     *out_cap = cap;
     return PAL_OK;
 }
@@ -127,21 +127,21 @@ static void memory_close(pal_engine *base)
 static pal_status apply_one(mem_engine *engine, pal_work *work)
 {
     static pal_status (*const apply[])(mem_engine *, pal_work *) = {
-        [PAL_OP_CREATE] = pal_mem_create,
-        [PAL_OP_UPDATE] = pal_mem_update,
-        [PAL_OP_APPEND] = pal_mem_append,
-        [PAL_OP_FORK] = pal_mem_fork,
-        [PAL_OP_MARK] = pal_mem_mark,
-        [PAL_OP_DELETE] = pal_mem_delete,
-        [PAL_OP_RESTORE] = pal_mem_restore,
-        [PAL_OP_ERASE] = pal_mem_erase,
-        [PAL_OP_INBOX_ADD] = pal_mem_inbox_add,
-        [PAL_OP_INBOX_DROP] = pal_mem_inbox_drop,
-        [PAL_OP_LEASE_TAKE] = pal_mem_lease_take,
-        [PAL_OP_LEASE_RELEASE] = pal_mem_lease_release,
-        [PAL_OP_LEDGER_ADD] = pal_mem_ledger_add,
-        [PAL_OP_BLOB_PUT] = pal_mem_blob_put,
-        [PAL_OP_SWEEP] = pal_mem_sweep,
+            [PAL_OP_CREATE] = pal_mem_create,
+            [PAL_OP_UPDATE] = pal_mem_update,
+            [PAL_OP_APPEND] = pal_mem_append,
+            [PAL_OP_FORK] = pal_mem_fork,
+            [PAL_OP_MARK] = pal_mem_mark,
+            [PAL_OP_DELETE] = pal_mem_delete,
+            [PAL_OP_RESTORE] = pal_mem_restore,
+            [PAL_OP_ERASE] = pal_mem_erase,
+            [PAL_OP_INBOX_ADD] = pal_mem_inbox_add,
+            [PAL_OP_INBOX_DROP] = pal_mem_inbox_drop,
+            [PAL_OP_LEASE_TAKE] = pal_mem_lease_take,
+            [PAL_OP_LEASE_RELEASE] = pal_mem_lease_release,
+            [PAL_OP_LEDGER_ADD] = pal_mem_ledger_add,
+            [PAL_OP_BLOB_PUT] = pal_mem_blob_put,
+            [PAL_OP_SWEEP] = pal_mem_sweep,
     };
 
     return apply[work->op->kind](engine, work);
@@ -175,8 +175,8 @@ static void scan_rows(
     }
 }
 
-static pal_status memory_row_scan(pal_engine *base, const pal_row_scan *scan, pal_row_sink sink,
-        void *user, pal_error *err)
+static pal_status memory_row_scan(
+        pal_engine *base, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
 {
     mem_engine *engine = (mem_engine *)base;
     const mem_session *session;
@@ -278,8 +278,8 @@ static pal_status memory_inbox_list(pal_engine *base, uint64_t handle, pal_arena
     return status;
 }
 
-static pal_status memory_lease_find(pal_engine *base, uint64_t handle, pal_arena *arena,
-        pal_lease *out_lease, pal_error *err)
+static pal_status memory_lease_find(
+        pal_engine *base, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
 {
     mem_engine *engine = (mem_engine *)base;
     pal_status status = PAL_NOT_FOUND;
@@ -289,8 +289,8 @@ static pal_status memory_lease_find(pal_engine *base, uint64_t handle, pal_arena
     pthread_rwlock_rdlock(&engine->lock);
     session = pal_mem_session_by_handle(engine, handle);
     if (session && session->lease_fence > 0) {
-        lease.owner = pal_arena_copy(
-                arena, pal_str_make(session->lease_owner, session->lease_owner_len));
+        lease.owner =
+                pal_arena_copy(arena, pal_str_make(session->lease_owner, session->lease_owner_len));
         lease.fence = session->lease_fence;
         lease.expires_at = session->lease_expires_at;
         status = pal_mem_arena_status(arena, err);
@@ -323,8 +323,7 @@ static pal_status memory_ledger_sum(pal_engine *base, pal_str tenant_name, uint6
     pthread_rwlock_rdlock(&engine->lock);
     tenant = pal_mem_tenant_find(engine, tenant_name);
     for (const mem_entry *entry = tenant ? tenant->ledger : NULL; entry; entry = entry->next) {
-        bool is_wanted =
-                handle == 0 || (entry->session && entry->session->handle == handle);
+        bool is_wanted = handle == 0 || (entry->session && entry->session->handle == handle);
 
         if (is_wanted && entry->row.created_at >= from && entry->row.created_at < to)
             sum_add(&sum, &entry->row);
@@ -398,19 +397,19 @@ static pal_status memory_stat(pal_engine *base, pal_store_stats *out_stats, pal_
 }
 
 const pal_store_backend pal_store_memory = {
-    .scheme = "memory",
-    .direct = true,
-    .open = memory_open,
-    .close = memory_close,
-    .apply = memory_apply,
-    .session_find = pal_mem_find,
-    .session_list = pal_mem_list,
-    .row_scan = memory_row_scan,
-    .row_find = memory_row_find,
-    .mark_list = memory_mark_list,
-    .inbox_list = memory_inbox_list,
-    .lease_find = memory_lease_find,
-    .ledger_sum = memory_ledger_sum,
-    .blob_get = memory_blob_get,
-    .stat = memory_stat,
+        .scheme = "memory",
+        .direct = true,
+        .open = memory_open,
+        .close = memory_close,
+        .apply = memory_apply,
+        .session_find = pal_mem_find,
+        .session_list = pal_mem_list,
+        .row_scan = memory_row_scan,
+        .row_find = memory_row_find,
+        .mark_list = memory_mark_list,
+        .inbox_list = memory_inbox_list,
+        .lease_find = memory_lease_find,
+        .ledger_sum = memory_ledger_sum,
+        .blob_get = memory_blob_get,
+        .stat = memory_stat,
 };

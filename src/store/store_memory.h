@@ -164,8 +164,8 @@ pal_status pal_mem_names_check(
 /* Takes the names of `record` for `self`, from expired holders too, which go to the trash: the
  * sweep would have put them there. Names that `self` has already stay; PAL_NO_MEMORY leaves it
  * with those of `before` (may be NULL) only. */
-pal_status pal_mem_names_take(mem_session *self, const pal_session *record,
-        const pal_session *before, int64_t now_ms);
+pal_status pal_mem_names_take(
+        mem_session *self, const pal_session *record, const pal_session *before, int64_t now_ms);
 /* Gives up all names of `record` that `keep` (may be NULL) has not. */
 void pal_mem_names_drop(mem_session *self, const pal_session *record, const pal_session *keep);
 void pal_mem_session_trash(mem_session *session, int64_t now_ms);

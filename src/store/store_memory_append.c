@@ -34,8 +34,7 @@ static pal_str hash_key(const uint8_t hash[32])
 static pal_status plan_new_blob(mem_plan *plan, const pal_work_blob *given, mem_blob **out_blob)
 {
     char *cursor;
-    mem_blob *blob =
-            pal_mem_alloc(sizeof *blob, given->media_type.len + given->data.len, &cursor);
+    mem_blob *blob = pal_mem_alloc(sizeof *blob, given->media_type.len + given->data.len, &cursor);
 
     if (!blob)
         return no_memory(plan, "blob");
@@ -62,8 +61,7 @@ static pal_status plan_blob(mem_plan *plan, const pal_work_blob *given, mem_blob
         return plan_new_blob(plan, given, out_blob);
     if (!blob) {
         pal_hex(given->hash, sizeof given->hash, hex);
-        return pal_error_set(
-                &plan->work->op->error, PAL_NOT_FOUND, "no blob 'sha256:%s'", hex);
+        return pal_error_set(&plan->work->op->error, PAL_NOT_FOUND, "no blob 'sha256:%s'", hex);
     }
     *out_blob = blob;
     return PAL_OK;
@@ -125,8 +123,7 @@ static pal_status plan_entry(mem_plan *plan, const pal_ledger_row *given)
     entry = entry_new(given, plan->work->now_ms);
     if (!entry)
         return no_memory(plan, "ledger");
-    if (has_id &&
-            pal_map_set(&plan->tenant->requests, entry->row.request_id, entry) != PAL_OK) {
+    if (has_id && pal_map_set(&plan->tenant->requests, entry->row.request_id, entry) != PAL_OK) {
         pal_free(entry);
         return no_memory(plan, "ledger");
     }
@@ -200,8 +197,7 @@ static pal_status plan_rows(mem_plan *plan)
     pal_status status = PAL_OK;
 
     if (!pal_mem_reserve((void **)&session->rows, &session->rows_cap,
-                session->rows_skip + session->rows_len, plan->work->rows_len,
-                sizeof(mem_row *)))
+                session->rows_skip + session->rows_len, plan->work->rows_len, sizeof(mem_row *)))
         return no_memory(plan, "message");
     for (size_t i = 0; status == PAL_OK && i < plan->work->rows_len; i++)
         status = plan_row(plan, &plan->work->rows[i]);
@@ -215,8 +211,7 @@ static void plan_abort(mem_plan *plan)
     mem_session *session = plan->session;
 
     while (plan->rows_len > 0) {
-        mem_row *row =
-                session->rows[session->rows_skip + session->rows_len + --plan->rows_len];
+        mem_row *row = session->rows[session->rows_skip + session->rows_len + --plan->rows_len];
 
         pal_map_remove(&plan->engine->rows, mem_id_key(&row->row.id));
         if (row->row.client_id.len > 0)
@@ -324,7 +319,8 @@ static pal_status check_replay(const mem_session *session, pal_work *work)
         if (!known)
             return pal_error_set(&work->op->error, PAL_CONFLICT,
                     "only some of these messages are known already");
-        if (known->row.role != given->role || !pal_str_equal(known->row.body, given->body))
+        if (known->row.role != given->role || known->row.is_text != given->is_text ||
+                !pal_str_equal(known->row.body, given->body))
             return pal_error_set(&work->op->error, PAL_CONFLICT,
                     "client id '%.*s' is known with another content",
                     PAL_STR_ARG(given->client_id));
@@ -354,9 +350,8 @@ static pal_status plan_append(mem_plan *plan)
     if (work->op->u.append.replayed)
         return check_replay(plan->session, work);
     if (expected_seq != PAL_SEQ_ANY && expected_seq != last_seq)
-        return pal_error_set(&work->op->error, PAL_CONFLICT,
-                "the last seq is %llu, not %llu", (unsigned long long)last_seq,
-                (unsigned long long)expected_seq);
+        return pal_error_set(&work->op->error, PAL_CONFLICT, "the last seq is %llu, not %llu",
+                (unsigned long long)last_seq, (unsigned long long)expected_seq);
     status = plan_refs(plan);
     return status == PAL_OK ? plan_rows(plan) : status;
 }

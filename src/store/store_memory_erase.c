@@ -192,8 +192,8 @@ static void session_free(mem_engine *engine, mem_session *session)
     else
         tenant->sessions_last = session->prev;
     pal_map_remove(&engine->sessions, mem_id_key(&session->id));
-    pal_map_remove(&engine->handles,
-            pal_str_make((const char *)&session->handle, sizeof session->handle));
+    pal_map_remove(
+            &engine->handles, pal_str_make((const char *)&session->handle, sizeof session->handle));
     pal_map_done(&session->client_ids);
     pal_free(session->rows);
     pal_free(session->refs);
@@ -232,8 +232,7 @@ static void session_erase(mem_engine *engine, mem_session *session, pal_erasure 
     session_empty(engine, session, erasure);
     erasure->shared += session->rows_len;
     info_blank(session->info);
-    while (session && !session->children &&
-            session->info->record.state == PAL_SESSION_ERASED) {
+    while (session && !session->children && session->info->record.state == PAL_SESSION_ERASED) {
         mem_session *parent = session->parent;
 
         session_empty(engine, session, erasure);
@@ -246,8 +245,8 @@ pal_status pal_mem_erase(mem_engine *engine, pal_work *work)
 {
     pal_erasure erasure = {0};
     mem_session *session = NULL;
-    pal_status status = pal_mem_session_for(
-            engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &session);
+    pal_status status =
+            pal_mem_session_for(engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &session);
 
     if (status != PAL_OK)
         return status;

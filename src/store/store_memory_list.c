@@ -18,9 +18,8 @@ static void copy_session(const mem_session *session, pal_arena *arena, pal_sessi
     to->scope = pal_arena_copy(arena, from->scope);
     to->metadata = pal_arena_copy(arena, from->metadata);
     to->extra = pal_arena_copy(arena, from->extra);
-    to->aliases = from->aliases_len
-            ? pal_arena_array(arena, from->aliases_len, sizeof *to->aliases)
-            : NULL;
+    to->aliases = from->aliases_len ? pal_arena_array(arena, from->aliases_len, sizeof *to->aliases)
+                                    : NULL;
     for (size_t i = 0; to->aliases && i < from->aliases_len; i++)
         to->aliases[i] = pal_arena_copy(arena, from->aliases[i]);
     out_row->handle = session->handle;
@@ -44,8 +43,8 @@ static mem_session *find_by(mem_engine *engine, pal_str tenant_name, pal_find_by
     return session && !pal_mem_session_expired(session, pal_clock_now_ms()) ? session : NULL;
 }
 
-pal_status pal_mem_find(pal_engine *base, pal_str tenant, pal_find_by by,
-        pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err)
+pal_status pal_mem_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
+        pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
     mem_engine *engine = (mem_engine *)base;
     pal_status status = PAL_NOT_FOUND;
@@ -73,10 +72,11 @@ pal_session_state pal_mem_state(const mem_session *session, int64_t now_ms)
 static bool matches(const mem_session *session, const pal_session_query *query, int64_t now_ms)
 {
     const pal_session *record = &session->info->record;
-    pal_session_state wanted =
-            query->state == PAL_SESSION_NONE ? PAL_SESSION_ACTIVE : query->state;
+    pal_session_state wanted = query->state == PAL_SESSION_NONE ? PAL_SESSION_ACTIVE : query->state;
 
-    if (pal_mem_state(session, now_ms) != wanted || wanted == PAL_SESSION_ERASED)
+    if (record->state != wanted || wanted == PAL_SESSION_ERASED)
+        return false;
+    if (pal_mem_session_expired(session, now_ms))
         return false;
     if (query->project.len > 0 && !pal_str_equal(query->project, record->project))
         return false;
@@ -114,11 +114,9 @@ static mem_session **gather(const mem_tenant *tenant, const pal_session_query *q
         count++;
     found = pal_calloc(count, sizeof(mem_session *));
     *out_len = 0;
-    for (mem_session *session = found ? tenant->sessions : NULL; session;
-            session = session->next) {
+    for (mem_session *session = found ? tenant->sessions : NULL; session; session = session->next) {
         bool is_after = after_handle == 0 ||
-                (session->handle != after_handle &&
-                        !comes_before(session, after_ms, after_handle));
+                (session->handle != after_handle && !comes_before(session, after_ms, after_handle));
 
         if (is_after && matches(session, query, now_ms))
             found[(*out_len)++] = session;
@@ -145,9 +143,9 @@ static pal_status list_tenant(const mem_tenant *tenant, const pal_session_query 
     return pal_mem_arena_status(arena, err);
 }
 
-pal_status pal_mem_list(pal_engine *base, const pal_session_query *query,
-        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
-        size_t rows_max, size_t *out_len, pal_error *err)
+pal_status pal_mem_list(pal_engine *base, const pal_session_query *query, int64_t after_ms,
+        uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,
+        size_t *out_len, pal_error *err)
 {
     mem_engine *engine = (mem_engine *)base;
     pal_status status = PAL_OK;

@@ -69,8 +69,8 @@ pal_status pal_mem_names_check(
         mem_tenant *tenant, pal_work *work, const pal_session *record, const mem_session *self)
 {
     if (is_held(pal_mem_name_find(&tenant->keys, record->key), self, work->now_ms))
-        return pal_error_set(&work->op->error, PAL_CONFLICT, "key '%.*s' is taken",
-                PAL_STR_ARG(record->key));
+        return pal_error_set(
+                &work->op->error, PAL_CONFLICT, "key '%.*s' is taken", PAL_STR_ARG(record->key));
     for (size_t i = 0; i < record->aliases_len; i++)
         if (is_held(pal_mem_name_find(&tenant->aliases, record->aliases[i]), self, work->now_ms))
             return pal_error_set(&work->op->error, PAL_CONFLICT, "alias '%.*s' is taken",
@@ -78,8 +78,8 @@ pal_status pal_mem_names_check(
     return PAL_OK;
 }
 
-static void trash_expired(const pal_map *names, pal_str text, const mem_session *self,
-        int64_t now_ms)
+static void trash_expired(
+        const pal_map *names, pal_str text, const mem_session *self, int64_t now_ms)
 {
     mem_session *holder = pal_mem_name_find(names, text);
 
@@ -87,8 +87,8 @@ static void trash_expired(const pal_map *names, pal_str text, const mem_session 
         pal_mem_session_trash(holder, now_ms);
 }
 
-pal_status pal_mem_names_take(mem_session *self, const pal_session *record,
-        const pal_session *before, int64_t now_ms)
+pal_status pal_mem_names_take(
+        mem_session *self, const pal_session *record, const pal_session *before, int64_t now_ms)
 {
     mem_tenant *tenant = self->tenant;
     bool taken;

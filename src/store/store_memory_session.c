@@ -303,8 +303,8 @@ pal_status pal_mem_update(mem_engine *engine, pal_work *work)
     mem_session *session = NULL;
     pal_session record, *before;
     mem_info *info;
-    pal_status status = pal_mem_session_for(
-            engine, work, sets_expiry ? MEM_ALLOW_EXPIRED : 0, &session);
+    pal_status status =
+            pal_mem_session_for(engine, work, sets_expiry ? MEM_ALLOW_EXPIRED : 0, &session);
 
     if (status != PAL_OK)
         return status;
@@ -353,8 +353,8 @@ pal_status pal_mem_restore(mem_engine *engine, pal_work *work)
     mem_session *session = NULL, *holder;
     pal_session *record;
     char text[PAL_ID_TEXT_SIZE];
-    pal_status status = pal_mem_session_for(
-            engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &session);
+    pal_status status =
+            pal_mem_session_for(engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &session);
 
     if (status != PAL_OK)
         return status;
@@ -366,8 +366,8 @@ pal_status pal_mem_restore(mem_engine *engine, pal_work *work)
     }
     holder = pal_mem_name_find(&session->tenant->keys, record->key);
     if (holder && holder != session && !pal_mem_session_expired(holder, work->now_ms))
-        return pal_error_set(&work->op->error, PAL_CONFLICT, "key '%.*s' is taken",
-                PAL_STR_ARG(record->key));
+        return pal_error_set(
+                &work->op->error, PAL_CONFLICT, "key '%.*s' is taken", PAL_STR_ARG(record->key));
     if (pal_mem_names_take(session, record, record->state == PAL_SESSION_ACTIVE ? record : NULL,
                 work->now_ms) != PAL_OK)
         return no_memory(work);

@@ -40,9 +40,8 @@ static pal_status mark_check(mem_session *session, pal_work *work, pal_mark *mar
     bool is_pin = mark->kind == PAL_MARK_PIN || mark->kind == PAL_MARK_UNPIN;
 
     if (mark->seq > last_seq)
-        return pal_error_set(&work->op->error, PAL_INVALID,
-                "seq %llu is beyond the last one, %llu", (unsigned long long)mark->seq,
-                (unsigned long long)last_seq);
+        return pal_error_set(&work->op->error, PAL_INVALID, "seq %llu is beyond the last one, %llu",
+                (unsigned long long)mark->seq, (unsigned long long)last_seq);
     if (is_pin && mark->seq == 0)
         return pal_error_set(&work->op->error, PAL_INVALID, "a pin needs a message");
     if (mark->kind == PAL_MARK_UNDO)
@@ -61,8 +60,8 @@ pal_status pal_mem_mark(mem_engine *engine, pal_work *work)
         status = mark_check(session, work, &mark);
     if (status != PAL_OK)
         return status;
-    if (!pal_mem_reserve((void **)&session->marks, &session->marks_cap, session->marks_len, 1,
-                sizeof mark))
+    if (!pal_mem_reserve(
+                (void **)&session->marks, &session->marks_cap, session->marks_len, 1, sizeof mark))
         return no_memory(work, "mark");
     body = pal_malloc(mark.body.len);
     if (!body)
@@ -117,8 +116,9 @@ pal_status pal_mem_inbox_add(mem_engine *engine, pal_work *work)
     if (status != PAL_OK)
         return status;
     item = item_find(session, given->client_id);
-    if (item && (!pal_str_equal(item->item.body, given->body) ||
-                        !pal_str_equal(item->item.delivery, given->delivery)))
+    if (item &&
+            (!pal_str_equal(item->item.body, given->body) ||
+                    !pal_str_equal(item->item.delivery, given->delivery)))
         return pal_error_set(&work->op->error, PAL_CONFLICT,
                 "client id '%.*s' is known with another content", PAL_STR_ARG(given->client_id));
     if (!item) {
@@ -183,8 +183,8 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
     is_held = session->lease_owner_len > 0 && session->lease_expires_at > work->now_ms;
     is_mine = is_held && pal_str_equal(lease_owner(session), wanted);
     if (is_held && !is_mine)
-        return pal_error_set(&op->error, PAL_BUSY, "'%.*s' holds the lease",
-                PAL_STR_ARG(lease_owner(session)));
+        return pal_error_set(
+                &op->error, PAL_BUSY, "'%.*s' holds the lease", PAL_STR_ARG(lease_owner(session)));
     if (!is_mine) {
         owner = pal_malloc(wanted.len);
         if (!owner)
@@ -203,8 +203,8 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
 pal_status pal_mem_lease_release(mem_engine *engine, pal_work *work)
 {
     mem_session *session = NULL;
-    pal_status status = pal_mem_session_for(
-            engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &session);
+    pal_status status =
+            pal_mem_session_for(engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &session);
 
     if (status == PAL_OK && work->op->u.lease.fence == session->lease_fence) {
         session->lease_owner_len = 0;

@@ -142,7 +142,11 @@ static pal_status encode_row(const pal_store_options *options, pal_prepared *pre
 {
     size_t before = prepared->bodies.len;
 
-    pal_native_body_write(&prepared->bodies, message);
+    row->is_text = pal_native_is_plain(message);
+    if (row->is_text)
+        pal_buf_append_str(&prepared->bodies, message->parts[0].text);
+    else
+        pal_native_body_write(&prepared->bodies, message);
     row->body.len = prepared->bodies.len - before;
     if (prepared->bodies.failure)
         return pal_error_set(err, prepared->bodies.failure, "the messages did not fit");

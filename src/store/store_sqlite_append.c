@@ -119,6 +119,7 @@ void pal_sqlite_row_read(pal_sql *sql, pal_row *out_row)
     out_row->tokens = (uint32_t)pal_sql_int(sql, 4);
     out_row->created_at = pal_sql_int(sql, 5);
     out_row->client_id = pal_sql_text(sql, 6);
+    out_row->is_text = pal_sql_is_text(sql, 7);
     out_row->body = pal_sql_text(sql, 7);
 }
 
@@ -135,7 +136,8 @@ static pal_status find_replay(pal_sql_conn *conn, const pal_work *work, int64_t 
     if (pal_sql_row(&sql)) {
         pal_sqlite_row_read(&sql, &stored);
         *out_known = true;
-        *out_equal = stored.role == row->role && pal_str_equal(stored.body, row->body);
+        *out_equal = stored.role == row->role && stored.is_text == row->is_text &&
+                pal_str_equal(stored.body, row->body);
         if (*out_equal) {
             row->seq = stored.seq;
             row->id = stored.id;
@@ -200,7 +202,7 @@ static pal_status insert_rows(
         pal_sql_bind_int(&sql, row->tokens);
         pal_sql_bind_int(&sql, row->created_at);
         pal_sql_bind_text(&sql, row->client_id);
-        pal_sql_bind_blob(&sql, row->body);
+        pal_sql_bind_body(&sql, row->body, row->is_text);
         status = pal_sql_run(&sql, &work->op->error);
         if (status == PAL_CONFLICT)
             return pal_error_set(&work->op->error, status, "a message id exists already");

@@ -53,7 +53,7 @@ static const char *const steps[] = {
         " pos INTEGER PRIMARY KEY, session INTEGER NOT NULL, seq INTEGER NOT NULL,"
         " id BLOB NOT NULL, role INTEGER NOT NULL, flags INTEGER NOT NULL,"
         " tokens INTEGER NOT NULL, created_at INTEGER NOT NULL, client_id TEXT,"
-        " body BLOB NOT NULL);"
+        " body NOT NULL);"
         "CREATE UNIQUE INDEX message_at ON message(session, seq);"
         "CREATE UNIQUE INDEX message_id ON message(id);"
         "CREATE UNIQUE INDEX message_client ON message(session, client_id)"

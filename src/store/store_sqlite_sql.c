@@ -152,6 +152,15 @@ void pal_sql_bind_blob(pal_sql *sql, pal_str data)
                           data.len, SQLITE_STATIC));
 }
 
+void pal_sql_bind_body(pal_sql *sql, pal_str body, bool is_text)
+{
+    if (!is_text)
+        pal_sql_bind_blob(sql, body);
+    else if (sql->code == SQLITE_OK)
+        note(sql, sqlite3_bind_text64(sql->stmt, sql->next++, body.data ? body.data : "", body.len,
+                          SQLITE_STATIC, SQLITE_UTF8));
+}
+
 void pal_sql_bind_id(pal_sql *sql, pal_id id)
 {
     if (pal_id_is_none(id))
@@ -185,6 +194,11 @@ pal_str pal_sql_text(pal_sql *sql, int column)
     if (!data && sqlite3_errcode(sql->conn->db) == SQLITE_NOMEM)
         note(sql, SQLITE_NOMEM);
     return pal_str_make(data, data ? (size_t)sqlite3_column_bytes(sql->stmt, column) : 0);
+}
+
+bool pal_sql_is_text(pal_sql *sql, int column)
+{
+    return sqlite3_column_type(sql->stmt, column) == SQLITE_TEXT;
 }
 
 pal_id pal_sql_uuid(pal_sql *sql, int column)

@@ -64,7 +64,8 @@
     X(HEAD_AGENT, "UPDATE head SET agent = ?2 WHERE session = ?1")                                 \
     X(HEAD_ERASED,                                                                                 \
             "UPDATE head SET state = 4, project = NULL, agent = NULL, last_seq = ?2,"              \
-            " (tokens, bytes) = (SELECT coalesce(sum(tokens), 0), coalesce(sum(length(body)), 0)"  \
+            " (tokens, bytes) = (SELECT coalesce(sum(tokens), 0), "                              \
+            " coalesce(sum(length(CAST(body AS BLOB))), 0)"                                        \
             " FROM message WHERE session = ?1) WHERE session = ?1")                                \
     X(HEAD_DROP, "DELETE FROM head WHERE session = ?1")                                            \
     X(SESSION_ADD,                                                                                 \
@@ -270,6 +271,8 @@ void pal_sql_bind_int(pal_sql *sql, int64_t number);
 void pal_sql_bind_int_or_null(pal_sql *sql, int64_t number); /* NULL for 0 */
 void pal_sql_bind_text(pal_sql *sql, pal_str text);          /* NULL for the empty one */
 void pal_sql_bind_blob(pal_sql *sql, pal_str data);
+/* A TEXT value, also when it is empty, or a BLOB: that tells a plain text from JSON. */
+void pal_sql_bind_body(pal_sql *sql, pal_str body, bool is_text);
 void pal_sql_bind_id(pal_sql *sql, pal_id id); /* NULL for none */
 
 /* True when there is a row to look at. */
@@ -277,6 +280,7 @@ bool pal_sql_row(pal_sql *sql);
 int64_t pal_sql_int(pal_sql *sql, int column);
 /* Text or blob, borrowed until the next row. No memory shows in sql->code at once. */
 pal_str pal_sql_text(pal_sql *sql, int column);
+bool pal_sql_is_text(pal_sql *sql, int column);
 pal_id pal_sql_uuid(pal_sql *sql, int column);
 
 /* Releases the statement; the failure of any step before, or PAL_OK. */

@@ -169,6 +169,19 @@ static bool grow(loading *state)
     return true;
 }
 
+/* A message of one text part. */
+static pal_status decode_text(
+        pal_str text, pal_arena *arena, pal_message *message, pal_error *err)
+{
+    message->parts = pal_arena_alloc(arena, sizeof(*message->parts));
+    if (!message->parts)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a message");
+    message->parts_len = 1;
+    message->parts[0].kind = PAL_PART_TEXT;
+    message->parts[0].text = pal_arena_copy(arena, text);
+    return PAL_OK;
+}
+
 pal_status pal_view_decode(
         const pal_row *row, pal_arena *arena, pal_message *out_message, pal_error *err)
 {
@@ -183,7 +196,10 @@ pal_status pal_view_decode(
     out_message->tokens = row->tokens;
     out_message->created_at = row->created_at;
     out_message->client_id = pal_arena_copy(arena, row->client_id);
-    status = pal_native_body_read(row->body, arena, out_message, &inner);
+    if (row->is_text)
+        status = decode_text(row->body, arena, out_message, &inner);
+    else
+        status = pal_native_body_read(row->body, arena, out_message, &inner);
     if (status == PAL_OK && pal_arena_failure(arena))
         return pal_error_set(err, pal_arena_failure(arena), "no room for the messages");
     if (status == PAL_OK)

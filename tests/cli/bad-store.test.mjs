@@ -172,6 +172,11 @@ test('a file that may only be read', (t) => {
         assertFails(w.run(...command, nobody), 1, /palaver\.db|read-only|permission|denied/i);
         assert.equal(digest(file), before);
     }
+    // Where files may be made beside it, it can be read.
+    fs.chmodSync(w.file('palaver-data'), 0o777);
+    for (const command of reading)
+        assert.equal(w.run(...command, nobody).code, 0, command.join(' '));
+    assert.equal(digest(file), before);
     fs.chmodSync(w.file('palaver-data'), 0o755);
 });
 

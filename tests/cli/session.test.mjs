@@ -187,6 +187,8 @@ test('show: what others wrote cannot command the terminal', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', '--create', { input: 'red \x1b[31m bell \x07 \u202e c1 \u009b ok' });
     w.ok('session', 'new', '--title', 'a\x1b]0;pwned\x07b');
+    w.ok('session', 'new', '--title', 'two\nlines\tand a tab');
+    assert.match(w.ok('session', 'list'), /two lines and a tab/);
     const shown = w.ok('session', 'show', 'k');
     assert.match(shown, /red \\x1b\[31m bell \\x07 \\u202e c1 \\x9b ok/);
     assert.doesNotMatch(w.ok('session', 'list') + shown, /[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]/);
@@ -258,6 +260,9 @@ test('delete, restore, erase', (t) => {
     assert.match(w.ok('session', 'restore', 'k'), /^Restored /);
     assert.equal(w.json('session', 'delete', 'k').state, 'trash');
     assert.equal(w.json('session', 'restore', id.slice(0, 13)).state, 'active');
+    w.ok('session', 'delete', 'k');
+    w.ok('session', 'new', '--key', 'other');
+    assert.equal(w.json('session', 'restore', '@last').id, id);
     w.ok('session', 'delete', 'k');
     w.ok('session', 'new', '--key', 'k');
     assertFails(w.run('session', 'restore', id), 1, /k/);

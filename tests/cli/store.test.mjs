@@ -9,9 +9,10 @@ test('stats', (t) => {
     w.ok('session', 'append', 'a', 'one', '--create');
     w.ok('session', 'append', 'b', 'two', '--create', '--tenant', 'other');
     w.ok('session', 'delete', 'a');
+    w.ok('session', 'new');
     const stats = w.json('stats');
     assert.equal(stats.backend, 'sqlite');
-    assert.equal(stats.sessions_active, 1);
+    assert.equal(stats.sessions_active, 2);
     assert.equal(stats.sessions_trash, 1);
     assert.equal(stats.sessions_quarantined, 0);
     assert.equal(stats.messages, 2);
@@ -19,7 +20,7 @@ test('stats', (t) => {
     assert.ok(stats.disk_bytes > 0);
     const text = w.ok('stats');
     assert.match(text, /^store {17}sqlite:palaver-data\/palaver\.db$/m);
-    assert.match(text, /^active sessions {7}1$/m);
+    assert.match(text, /^active sessions {7}2$/m);
     assert.match(text, /^on disk {15}[\d.]+ kB$/m);
 });
 

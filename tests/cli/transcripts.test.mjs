@@ -57,6 +57,29 @@ test('native: a round trip loses nothing, and can be repeated', (t) => {
     assert.deepEqual(contents(w, 'b.db', 'k'), contents(w, 'a.db', 'k'));
 });
 
+test('native: an undo undoes the same mark there', (t) => {
+    const w = workspace(t);
+    conversation({ ok: (...args) => w.ok(...args, '--store', 'a.db') });
+    w.ok('session', 'rewind', 'k', '--to', '2', '--store', 'a.db');
+    w.ok('session', 'undo', 'k', '--mark', '1', '--store', 'a.db');
+    w.ok('session', 'export', 'k', '-o', 'k.jsonl', '--store', 'a.db');
+    w.ok('session', 'import', 'k.jsonl', '--store', 'b.db');
+    assert.deepEqual(contents(w, 'b.db', 'k'), contents(w, 'a.db', 'k'));
+});
+
+test('a message that the store refuses costs only itself', (t) => {
+    const w = workspace(t);
+    const big = { role: 'user', content: 'x'.repeat(17 << 20) };
+    w.write('chat.jsonl', lines([chat[0], chat[1], big, chat[4]]));
+    const report = w.json('session', 'import', 'chat.jsonl', '--key', 'k');
+    assert.deepEqual([report.messages, report.messages_failed], [3, 1]);
+    assert.equal(report.problems[0].line, 3);
+    assert.match(report.problems[0].text, /over the limit/);
+    assert.deepEqual(textsOf(w.json('session', 'show', 'k')), ['Be brief.', 'Weather in Lisbon?', 'Sunny.']);
+    const again = w.json('session', 'import', 'chat.jsonl', '--key', 'k');
+    assert.deepEqual([again.messages, again.messages_known, again.messages_failed], [0, 3, 1]);
+});
+
 test('native: --all keeps forks as forks', (t) => {
     const w = workspace(t);
     conversation({ ok: (...args) => w.ok(...args, '--store', 'a.db') });
@@ -64,10 +87,11 @@ test('native: --all keeps forks as forks', (t) => {
     w.ok('session', 'append', 'f', 'fork goes on', '--store', 'a.db');
     w.ok('session', 'rewind', 'f', '--to', '2', '--store', 'a.db');
     w.ok('session', 'new', '--key', 'empty', '--store', 'a.db');
-    // The parent is the one that was updated last: it must come first all the same.
     w.ok('session', 'append', 'k', 'parent goes on', '--store', 'a.db');
+    // The fork is the one that was updated last: its parent must come first all the same.
+    w.ok('session', 'append', 'f', 'and on', '--store', 'a.db');
     assert.match(w.ok('session', 'export', '--all', '-o', 'all.jsonl', '--store', 'a.db'),
-        /^Exported 3 sessions, 10 messages\.\n$/);
+        /^Exported 3 sessions, 11 messages\.\n$/);
     for (let i = 0; i < 2; i++) {
         w.ok('session', 'import', 'all.jsonl', '--store', 'b.db');
         for (const key of ['k', 'f', 'empty'])
@@ -209,12 +233,29 @@ test('claude-code: a directory, again, and after it has grown', (t) => {
     assert.equal(textsOf(shown)[0], 'Fix it');
     assert.equal(shown.messages[1].model, 'claude-x');
     assert.equal(w.json('session', 'import', 'projects').messages, 0);
+    w.ok('session', 'import', 'projects', '--project', 'mine', '--store', 'other.db');
+    assert.equal(w.json('session', 'show', 'claude-code:s-1', '--store', 'other.db').session.project,
+        'mine');
     fs.appendFileSync(w.file('projects/-home-me-thing/s-1.jsonl'), lines([
         { type: 'user', uuid: 'u3', parentUuid: 'u2', sessionId: 's-1', cwd: '/home/me/thing',
             timestamp: '2026-01-02T03:05:00.000Z', message: { role: 'user', content: 'Thanks' } }]));
     const grown = w.json('session', 'import', 'projects', '--project', 'other');
     assert.deepEqual([grown.sessions, grown.messages], [0, 1]);
     assert.equal(w.json('session', 'show', 'claude-code:s-1').messages.length, 3);
+});
+
+test('claude-code: a title that comes after the messages', (t) => {
+    const w = workspace(t);
+    const title = (text) => lines([{ type: 'custom-title', customTitle: text, sessionId: 's-1' }]);
+    w.write('s.jsonl', lines(claude(1).slice(1)));
+    w.ok('session', 'import', 's.jsonl');
+    assert.equal(w.json('session', 'show', 'claude-code:s-1').session.title ?? '', '');
+    fs.appendFileSync(w.file('s.jsonl'), title('Mine'));
+    w.ok('session', 'import', 's.jsonl');
+    assert.equal(w.json('session', 'show', 'claude-code:s-1').session.title, 'Mine');
+    fs.appendFileSync(w.file('s.jsonl'), title('Later'));
+    w.ok('session', 'import', 's.jsonl');
+    assert.equal(w.json('session', 'show', 'claude-code:s-1').session.title, 'Mine', 'kept as it is');
 });
 
 test('bad lines are skipped and told, with their place', (t) => {

@@ -8,7 +8,7 @@
 
 /* Sessions: `main` has everything, `fork` shares with it, the others go to the trash and beyond. */
 static const pal_id main_id = {{1}}, fork_id = {{2}}, trash_id = {{3}}, back_id = {{4}},
-        gone_id = {{5}}, batch_id = {{6}};
+                    gone_id = {{5}}, batch_id = {{6}};
 static const pal_id none_id = {{0}};
 
 static pal_id id_of(uint8_t number)
@@ -22,8 +22,8 @@ static pal_message text_message(uint8_t number, const char *text)
     static pal_part parts[16];
 
     parts[number] = (pal_part){.kind = PAL_PART_TEXT, .text = S(text)};
-    return (pal_message){.id = id_of(number), .role = PAL_ROLE_USER, .parts = &parts[number],
-            .parts_len = 1};
+    return (pal_message){
+            .id = id_of(number), .role = PAL_ROLE_USER, .parts = &parts[number], .parts_len = 1};
 }
 
 static bool find(pal_find_by by, const char *name, pal_session *out_session)
@@ -73,8 +73,14 @@ static tour_sight seen_message(uint8_t number)
 static pal_status create_main(void)
 {
     pal_str aliases[] = {S("alias-1"), S("alias-2")};
-    pal_session session = {.id = main_id, .key = S("key"), .aliases = aliases, .aliases_len = 2,
-            .title = S("title"), .project = S("p"), .agent = S("a"), .scope = S("{\"s\":1}"),
+    pal_session session = {.id = main_id,
+            .key = S("key"),
+            .aliases = aliases,
+            .aliases_len = 2,
+            .title = S("title"),
+            .project = S("p"),
+            .agent = S("a"),
+            .scope = S("{\"s\":1}"),
             .metadata = S("{\"m\":[1,2,3]}")};
 
     return pal_store_create(store, &session, NULL, NULL);
@@ -191,13 +197,22 @@ static pal_status append_main(void)
 {
     static pal_part file = {.kind = PAL_PART_FILE, .media_type = {"t/x", 3}, .data = {"file", 4}};
     pal_message messages[] = {text_message(1, "one"), text_message(2, "two"),
-            {.id = id_of(3), .role = PAL_ROLE_ASSISTANT, .parts = &file, .parts_len = 1,
-                    .client_id = S("c3"), .extra = S("{\"x\":1}")}};
+            {.id = id_of(3),
+                    .role = PAL_ROLE_ASSISTANT,
+                    .parts = &file,
+                    .parts_len = 1,
+                    .client_id = S("c3"),
+                    .extra = S("{\"x\":1}")}};
     pal_ledger_row rows[] = {{.request_id = S("r1"), .created_at = 1000},
             {.request_id = S("r2"), .created_at = 1001}};
-    pal_op op = {.kind = PAL_OP_APPEND, .session = main_id,
-            .u.append = {.messages = messages, .messages_len = 3, .expected_seq = 0,
-                    .inbox_ids = &goes_id, .inbox_ids_len = 1, .ledger = rows,
+    pal_op op = {.kind = PAL_OP_APPEND,
+            .session = main_id,
+            .u.append = {.messages = messages,
+                    .messages_len = 3,
+                    .expected_seq = 0,
+                    .inbox_ids = &goes_id,
+                    .inbox_ids_len = 1,
+                    .ledger = rows,
                     .ledger_len = 2}};
     pal_status status;
 
@@ -225,8 +240,8 @@ static tour_sight seen_append(void)
     pal_load all = {.hidden = true};
     int seen = 0;
 
-    if (!find_id(main_id, &session) || pal_store_load(store, no_tenant(), main_id, &all, arena,
-                                               &loaded, NULL) != PAL_OK)
+    if (!find_id(main_id, &session) ||
+            pal_store_load(store, no_tenant(), main_id, &all, arena, &loaded, NULL) != PAL_OK)
         return TOUR_NONE;
     if (pal_store_ledger_sum(store, no_tenant(), main_id, 1000, 1002, &sum, NULL) != PAL_OK)
         return TOUR_HALF;
@@ -251,12 +266,10 @@ static pal_status read_messages(void)
     pal_messages loaded;
     pal_message message;
     pal_id owner;
-    pal_status status =
-            pal_store_load(store, no_tenant(), main_id, &load, arena, &loaded, NULL);
+    pal_status status = pal_store_load(store, no_tenant(), main_id, &load, arena, &loaded, NULL);
 
     if (status == PAL_OK)
-        status = pal_store_message(
-                store, no_tenant(), id_of(1), arena, &message, &owner, NULL);
+        status = pal_store_message(store, no_tenant(), id_of(1), arena, &message, &owner, NULL);
     return status;
 }
 
@@ -471,9 +484,10 @@ static pal_status apply_batch(void)
     pal_session session = {.key = S("batch key")};
     pal_message message = text_message(6, "batch");
     pal_op ops[] = {
-        {.kind = PAL_OP_CREATE, .session = batch_id, .u.create = {.session = &session}},
-        {.kind = PAL_OP_APPEND, .session = batch_id,
-                .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}},
+            {.kind = PAL_OP_CREATE, .session = batch_id, .u.create = {.session = &session}},
+            {.kind = PAL_OP_APPEND,
+                    .session = batch_id,
+                    .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}},
     };
     pal_status status = pal_store_apply(store, ops, 2, NULL);
 
@@ -506,33 +520,33 @@ static pal_status look_after(void)
 }
 
 const tour_step tour[] = {
-    {"create", create_main, seen_main, false},
-    {"read sessions", read_sessions, NULL, false},
-    {"put a blob", put_blob, seen_blob, false},
-    {"get a blob", get_blob, NULL, false},
-    {"add to the inbox", add_item_that_stays, seen_item_that_stays, false},
-    {"add to the inbox again", add_item_that_goes, seen_item_that_goes, true},
-    {"append", append_main, seen_append, false},
-    {"read messages", read_messages, NULL, false},
-    {"json", write_and_read_json, NULL, false},
-    {"update", update_main, seen_update, false},
-    {"fork", fork_main, seen_fork, false},
-    {"append to the fork", append_fork, seen_append_fork, false},
-    {"rewind", rewind_main, seen_rewind, false},
-    {"undo", undo_main, seen_undo, false},
-    {"reset", reset_fork, NULL, false},
-    {"read marks", read_marks, NULL, false},
-    {"take the lease", take_lease, seen_lease, false},
-    {"find the lease", find_lease, NULL, false},
-    {"pass the lease", pass_lease, NULL, false},
-    {"ledger", add_ledger, seen_ledger, false},
-    {"drop from the inbox", drop_item, NULL, false},
-    {"trash", trash_one, seen_trash, false},
-    {"restore", bring_one_back, seen_back, true},
-    {"erase", erase_one, seen_erasure, true},
-    {"batch", apply_batch, seen_batch, false},
-    {"sweep", sweep, NULL, false},
-    {"look after", look_after, NULL, false},
+        {"create", create_main, seen_main, false},
+        {"read sessions", read_sessions, NULL, false},
+        {"put a blob", put_blob, seen_blob, false},
+        {"get a blob", get_blob, NULL, false},
+        {"add to the inbox", add_item_that_stays, seen_item_that_stays, false},
+        {"add to the inbox again", add_item_that_goes, seen_item_that_goes, true},
+        {"append", append_main, seen_append, false},
+        {"read messages", read_messages, NULL, false},
+        {"json", write_and_read_json, NULL, false},
+        {"update", update_main, seen_update, false},
+        {"fork", fork_main, seen_fork, false},
+        {"append to the fork", append_fork, seen_append_fork, false},
+        {"rewind", rewind_main, seen_rewind, false},
+        {"undo", undo_main, seen_undo, false},
+        {"reset", reset_fork, NULL, false},
+        {"read marks", read_marks, NULL, false},
+        {"take the lease", take_lease, seen_lease, false},
+        {"find the lease", find_lease, NULL, false},
+        {"pass the lease", pass_lease, NULL, false},
+        {"ledger", add_ledger, seen_ledger, false},
+        {"drop from the inbox", drop_item, NULL, false},
+        {"trash", trash_one, seen_trash, false},
+        {"restore", bring_one_back, seen_back, true},
+        {"erase", erase_one, seen_erasure, true},
+        {"batch", apply_batch, seen_batch, false},
+        {"sweep", sweep, NULL, false},
+        {"look after", look_after, NULL, false},
 };
 const size_t tour_len = sizeof tour / sizeof tour[0];
 static_assert(sizeof tour / sizeof tour[0] <= TOUR_STEPS_MAX, "room for all statuses");

@@ -11,21 +11,21 @@ typedef struct chapter {
 } chapter;
 
 static const chapter chapters[] = {
-    {"sessions", contract_sessions},
-    {"lists", contract_lists},
-    {"messages", contract_messages},
-    {"loads", contract_loads},
-    {"forks", contract_forks},
-    {"model", contract_model},
-    {"trash", contract_trash},
-    {"erasure", contract_erasure},
-    {"turns", contract_turns},
-    {"blobs", contract_blobs},
-    {"batches", contract_batches},
-    {"tenants", contract_tenants},
-    {"threads", contract_threads},
-    {"reopen", contract_reopen},
-    {"upkeep", contract_upkeep},
+        {"sessions", contract_sessions},
+        {"lists", contract_lists},
+        {"messages", contract_messages},
+        {"loads", contract_loads},
+        {"forks", contract_forks},
+        {"model", contract_model},
+        {"trash", contract_trash},
+        {"erasure", contract_erasure},
+        {"turns", contract_turns},
+        {"blobs", contract_blobs},
+        {"batches", contract_batches},
+        {"tenants", contract_tenants},
+        {"threads", contract_threads},
+        {"reopen", contract_reopen},
+        {"upkeep", contract_upkeep},
 };
 
 int main(int argc, char **argv)

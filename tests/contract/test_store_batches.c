@@ -8,12 +8,14 @@ static void a_batch_keeps_its_order(void)
     pal_mark mark = {.kind = PAL_MARK_REWIND, .seq = 1};
     pal_id id = pal_id_new();
     pal_op ops[] = {
-        {.kind = PAL_OP_CREATE, .session = id, .u.create = {.session = &given}},
-        {.kind = PAL_OP_APPEND, .session = id,
-                .u.append = {.messages = &messages[0], .messages_len = 1, .expected_seq = 0}},
-        {.kind = PAL_OP_APPEND, .session = id,
-                .u.append = {.messages = &messages[1], .messages_len = 1, .expected_seq = 1}},
-        {.kind = PAL_OP_MARK, .session = id, .u.mark = &mark},
+            {.kind = PAL_OP_CREATE, .session = id, .u.create = {.session = &given}},
+            {.kind = PAL_OP_APPEND,
+                    .session = id,
+                    .u.append = {.messages = &messages[0], .messages_len = 1, .expected_seq = 0}},
+            {.kind = PAL_OP_APPEND,
+                    .session = id,
+                    .u.append = {.messages = &messages[1], .messages_len = 1, .expected_seq = 1}},
+            {.kind = PAL_OP_MARK, .session = id, .u.mark = &mark},
     };
 
     OK(pal_store_apply(store, ops, 4, &err));
@@ -37,8 +39,11 @@ static void each_operation_fails_alone(void)
     ops[len++] = (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = &taken}};
     for (size_t i = 0; i < 5; i++)
         ops[len++] = (pal_op){.kind = PAL_OP_APPEND,
-                .session = i == 1 ? pal_id_new() : i < 4 ? a : b,
-                .u.append = {.messages = &messages[i], .messages_len = 1,
+                .session = i == 1 ? pal_id_new()
+                        : i < 4   ? a
+                                  : b,
+                .u.append = {.messages = &messages[i],
+                        .messages_len = 1,
                         .expected_seq = i == 3 ? 9 : PAL_SEQ_ANY}};
     ops[len++] = (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = &bad}};
     ops[len++] = (pal_op){.kind = PAL_OP_NONE};
@@ -75,8 +80,7 @@ static void a_batch_spans_sessions_and_tenants(void)
         ops[i] = (pal_op){.kind = PAL_OP_APPEND,
                 .session = ids[i % 3],
                 .tenant = i % 3 == 2 ? S("other") : no_tenant(),
-                .u.append = {.messages = &messages[i], .messages_len = 1,
-                        .expected_seq = i / 3}};
+                .u.append = {.messages = &messages[i], .messages_len = 1, .expected_seq = i / 3}};
     }
     OK(pal_store_stat(store, arena, &before, &err));
     OK(pal_store_apply(store, ops, LEN, &err));

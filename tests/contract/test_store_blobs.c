@@ -6,8 +6,7 @@ static const char hello_name[] =
 
 static pal_status get(const char *name, pal_str *out_media_type, pal_str *out_data)
 {
-    return pal_store_blob_get(
-            store, no_tenant(), S(name), arena, out_media_type, out_data, &err);
+    return pal_store_blob_get(store, no_tenant(), S(name), arena, out_media_type, out_data, &err);
 }
 
 static pal_status get_status(const char *name)
@@ -30,8 +29,8 @@ static pal_message file_message(const char *blob, pal_str data)
     pal_part *part = pal_arena_array(arena, 1, sizeof *part);
     pal_message message = {.role = PAL_ROLE_USER, .parts = part, .parts_len = 1};
 
-    *part = (pal_part){.kind = PAL_PART_FILE, .media_type = S("text/plain"), .blob = S(blob),
-            .data = data};
+    *part = (pal_part){
+            .kind = PAL_PART_FILE, .media_type = S("text/plain"), .blob = S(blob), .data = data};
     return message;
 }
 

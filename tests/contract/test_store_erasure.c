@@ -137,7 +137,7 @@ static void erased_sessions_are_not_listed(void)
 static void a_chain_is_erased_in_any_order(void)
 {
     static const int orders[6][3] = {
-        {0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+            {0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
     for (int i = 0; i < 6; i++) {
         const char *texts[] = {"1 2 3", "1 2 b c", "1 2 b d"};

@@ -173,8 +173,12 @@ static void a_fork_shares_its_beginning(void)
 static void a_fork_has_fields_of_its_own(void)
 {
     pal_str alias = S("other");
-    pal_session given = {.id = pal_id_new(), .key = S("k"), .aliases = &alias, .aliases_len = 1,
-            .title = S("t"), .metadata = S("{\"a\":1}")};
+    pal_session given = {.id = pal_id_new(),
+            .key = S("k"),
+            .aliases = &alias,
+            .aliases_len = 1,
+            .title = S("t"),
+            .metadata = S("{\"a\":1}")};
     pal_id parent = of_words("a"), id;
     pal_session found;
 

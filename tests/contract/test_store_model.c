@@ -181,8 +181,7 @@ static bool same_marks(const model *of)
         if (marks[i].inherited)
             continue;
         if (++own > of->marks_len || marks[i].number != own ||
-                marks[i].kind != of->marks[own].kind ||
-                marks[i].undone == mark_counts(of, own) ||
+                marks[i].kind != of->marks[own].kind || marks[i].undone == mark_counts(of, own) ||
                 marks[i].through_seq != of->marks[own].through_seq)
             return false;
     }

@@ -4,8 +4,14 @@
 static void everything_is_there_after_opening_again(void)
 {
     pal_str alias = S("alias"), media_type, data;
-    pal_session given = {.key = S("key"), .aliases = &alias, .aliases_len = 1, .title = S("t"),
-            .project = S("p"), .agent = S("a"), .metadata = S("{\"m\":1}"), .scope = S("{\"s\":1}")};
+    pal_session given = {.key = S("key"),
+            .aliases = &alias,
+            .aliases_len = 1,
+            .title = S("t"),
+            .project = S("p"),
+            .agent = S("a"),
+            .metadata = S("{\"m\":1}"),
+            .scope = S("{\"s\":1}")};
     pal_inbox_item item = {.body = S("{}"), .delivery = S("queue")}, *items;
     pal_ledger_row row = {.request_id = S("r"), .usage = {.input = 3}};
     pal_message again = text_of(PAL_ROLE_USER, "again");

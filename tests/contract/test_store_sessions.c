@@ -6,15 +6,15 @@ static pal_str aliases_ab[] = {{"alias-a", 7}, {"alias-b", 7}};
 static pal_session full_session(void)
 {
     pal_session session = {
-        .key = S("key-1"),
-        .aliases = aliases_ab,
-        .aliases_len = 2,
-        .title = S("A title with \xc3\xa9"),
-        .project = S("project"),
-        .agent = S("agent"),
-        .scope = S("{\"room\":\"!x:y\"}"),
-        .metadata = S("{\"n\":1.50,\"deep\":{\"a\":[1,2]}}"),
-        .expires_at = NOW + DAY,
+            .key = S("key-1"),
+            .aliases = aliases_ab,
+            .aliases_len = 2,
+            .title = S("A title with \xc3\xa9"),
+            .project = S("project"),
+            .agent = S("agent"),
+            .scope = S("{\"room\":\"!x:y\"}"),
+            .metadata = S("{\"n\":1.50,\"deep\":{\"a\":[1,2]}}"),
+            .expires_at = NOW + DAY,
     };
     return session;
 }
@@ -161,9 +161,16 @@ static void an_update_sets_the_named_fields_only(void)
 
     OK(pal_store_create(store, &want, &id, &err));
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        change = (pal_session){.id = id, .title = S("t2"), .project = S("p2"), .agent = S("a2"),
-                .metadata = S("{\"m\":2}"), .scope = S("{\"s\":2}"), .expires_at = NOW + 2 * DAY,
-                .key = S("key-2"), .aliases = &alias, .aliases_len = 1};
+        change = (pal_session){.id = id,
+                .title = S("t2"),
+                .project = S("p2"),
+                .agent = S("a2"),
+                .metadata = S("{\"m\":2}"),
+                .scope = S("{\"s\":2}"),
+                .expires_at = NOW + 2 * DAY,
+                .key = S("key-2"),
+                .aliases = &alias,
+                .aliases_len = 1};
         pal_clock_set_ms(NOW + 1 + (int64_t)i);
         OK(pal_store_update(store, &change, fields[i], &err));
         want.title = fields[i] == PAL_FIELD_TITLE ? change.title : want.title;
@@ -213,8 +220,9 @@ static void an_update_that_conflicts_changes_nothing(void)
 
     OK(pal_store_create(store, &given, &first, &err));
     change.id = new_session_with_key("key-2");
-    GIVES(PAL_CONFLICT, pal_store_update(store, &change,
-            PAL_FIELD_TITLE | PAL_FIELD_KEY | PAL_FIELD_ALIASES, &err));
+    GIVES(PAL_CONFLICT,
+            pal_store_update(
+                    store, &change, PAL_FIELD_TITLE | PAL_FIELD_KEY | PAL_FIELD_ALIASES, &err));
     CHECK(strstr(err.message, "alias-a") != NULL);
     change.key = S("key-1");
     GIVES(PAL_CONFLICT, pal_store_update(store, &change, PAL_FIELD_TITLE | PAL_FIELD_KEY, &err));

@@ -22,8 +22,7 @@ static pal_str guest(void)
 static void prepare(void)
 {
     pal_str alias = S("alias");
-    pal_session session = {
-            .tenant = owner(), .key = S("key"), .aliases = &alias, .aliases_len = 1};
+    pal_session session = {.tenant = owner(), .key = S("key"), .aliases = &alias, .aliases_len = 1};
     pal_session fork = {.tenant = owner()};
     pal_message messages[] = {text_of(PAL_ROLE_USER, "a"), text_of(PAL_ROLE_USER, "b")};
     pal_mark mark = {.kind = PAL_MARK_PIN, .seq = 1};
@@ -97,8 +96,7 @@ static void a_guest_reads_nothing(void)
     pal_id_to_text(owned, text);
     GIVES(PAL_NOT_FOUND,
             pal_store_find(store, guest(), PAL_FIND_ANY, S(text), arena, &found, &err));
-    GIVES(PAL_NOT_FOUND,
-            pal_store_find(store, guest(), PAL_FIND_ID, S(text), arena, &found, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_find(store, guest(), PAL_FIND_ID, S(text), arena, &found, &err));
     GIVES(PAL_NOT_FOUND,
             pal_store_find(store, guest(), PAL_FIND_KEY, S("key"), arena, &found, &err));
     GIVES(PAL_NOT_FOUND,
@@ -107,8 +105,7 @@ static void a_guest_reads_nothing(void)
     CHECK(page.sessions_len == 0);
     GIVES(PAL_NOT_FOUND, pal_store_load(store, guest(), owned, NULL, arena, &loaded, &err));
     GIVES(PAL_NOT_FOUND, pal_store_load(store, guest(), child, NULL, arena, &loaded, &err));
-    GIVES(PAL_NOT_FOUND,
-            pal_store_message(store, guest(), message_id, arena, &message, &id, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_message(store, guest(), message_id, arena, &message, &id, &err));
     GIVES(PAL_NOT_FOUND, pal_store_marks(store, guest(), owned, arena, &marks, &len, &err));
     GIVES(PAL_NOT_FOUND, pal_store_inbox_list(store, guest(), owned, arena, &items, &len, &err));
     GIVES(PAL_NOT_FOUND, pal_store_lease_find(store, guest(), owned, arena, &lease, &err));
@@ -132,8 +129,7 @@ static void a_guest_writes_nothing(void)
 
     prepare();
     change.id = owned;
-    GIVES(PAL_NOT_FOUND,
-            pal_store_append(store, guest(), owned, &message, 1, PAL_SEQ_ANY, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_append(store, guest(), owned, &message, 1, PAL_SEQ_ANY, &err));
     GIVES(PAL_NOT_FOUND, pal_store_update(store, &change, PAL_FIELD_TITLE, &err));
     GIVES(PAL_NOT_FOUND, pal_store_fork(store, &record, owned, 1, &id, &err));
     GIVES(PAL_NOT_FOUND, pal_store_fork(store, &record, owned, 0, &id, &err));
@@ -146,8 +142,7 @@ static void a_guest_writes_nothing(void)
     GIVES(PAL_NOT_FOUND, pal_store_erase(store, guest(), owned, NULL, &err));
     GIVES(PAL_NOT_FOUND, pal_store_inbox_add(store, guest(), owned, &item, &err));
     GIVES(PAL_NOT_FOUND, pal_store_inbox_drop(store, guest(), owned, item_id, &err));
-    GIVES(PAL_NOT_FOUND,
-            pal_store_lease_take(store, guest(), owned, S("me"), 1000, &got, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_lease_take(store, guest(), owned, S("me"), 1000, &got, &err));
     GIVES(PAL_NOT_FOUND, pal_store_lease_release(store, guest(), owned, fence, &err));
     GIVES(PAL_NOT_FOUND, pal_store_ledger_add(store, guest(), owned, &row, &err));
     owner_has_everything();
@@ -169,8 +164,7 @@ static void a_guest_restores_nothing(void)
 static void a_guest_may_use_the_same_names(void)
 {
     pal_str alias = S("alias");
-    pal_session session = {
-            .tenant = guest(), .key = S("key"), .aliases = &alias, .aliases_len = 1};
+    pal_session session = {.tenant = guest(), .key = S("key"), .aliases = &alias, .aliases_len = 1};
     pal_message message = text_of(PAL_ROLE_USER, "mine");
     pal_inbox_item item = {.body = S("{\"mine\":1}"), .client_id = S("c")};
     pal_ledger_row row = {.request_id = S("r"), .usage = {.input = 7}};
@@ -227,8 +221,8 @@ static void bad_tenants_are_refused(void)
     too_long.tenant = S(long_name);
     GIVES(PAL_INVALID, pal_store_create(store, &bad, &id, &err));
     GIVES(PAL_LIMIT, pal_store_create(store, &too_long, &id, &err));
-    GIVES(PAL_INVALID, pal_store_list(
-            store, &(pal_session_query){.tenant = S("\xff")}, arena, &page, &err));
+    GIVES(PAL_INVALID,
+            pal_store_list(store, &(pal_session_query){.tenant = S("\xff")}, arena, &page, &err));
 }
 
 void contract_tenants(void)

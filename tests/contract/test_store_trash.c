@@ -20,7 +20,7 @@ static pal_id expiring(const char *key, int64_t expires_at)
     return id;
 }
 
-static pal_status delete(pal_id id)
+static pal_status delete (pal_id id)
 {
     return pal_store_delete(store, no_tenant(), id, &err);
 }
@@ -74,14 +74,14 @@ static void the_trash_frees_names_and_keeps_messages(void)
 
     say_words(id, "x y");
     pal_clock_set_ms(NOW + 9);
-    OK(delete(id));
+    OK(delete (id));
     found = get_session(id);
     CHECK(found.state == PAL_SESSION_TRASH && found.deleted_at == NOW + 9);
     CHECK(pal_str_is(found.key, "k") && found.aliases_len == 1);
     GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_KEY, "k"));
     GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "a"));
     CHECK(shows(id, "x y"));
-    GIVES(PAL_CONFLICT, delete(id));
+    GIVES(PAL_CONFLICT, delete (id));
     no_call_writes(id, PAL_CONFLICT);
     OK(restore(id));
     found = get_session(id);
@@ -95,12 +95,12 @@ static void a_taken_key_can_not_be_restored(void)
 {
     pal_id old = named("k", NULL), new_one;
 
-    OK(delete(old));
+    OK(delete (old));
     new_one = named("k", NULL);
     GIVES(PAL_CONFLICT, restore(old));
     CHECK(get_session(old).state == PAL_SESSION_TRASH);
     CHECK(leads_to(PAL_FIND_KEY, "k", new_one));
-    OK(delete(new_one));
+    OK(delete (new_one));
     OK(restore(old));
     CHECK(leads_to(PAL_FIND_KEY, "k", old));
 }
@@ -112,14 +112,14 @@ static void taken_aliases_are_dropped_on_restore(void)
     pal_id id, other;
 
     OK(pal_store_create(store, &session, &id, &err));
-    OK(delete(id));
+    OK(delete (id));
     other = named("o", "b");
     OK(restore(id));
     session = get_session(id);
     CHECK(session.aliases_len == 2 && pal_str_is(session.aliases[0], "a") &&
             pal_str_is(session.aliases[1], "c"));
     CHECK(leads_to(PAL_FIND_ALIAS, "b", other) && leads_to(PAL_FIND_ALIAS, "c", id));
-    OK(delete(other));
+    OK(delete (other));
     GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "b"));
 }
 
@@ -158,7 +158,7 @@ static void restoring_clears_an_expiry_that_passed(void)
 {
     pal_id id = expiring("k", NOW + 10), later = expiring("l", NOW + 100);
 
-    OK(delete(later));
+    OK(delete (later));
     pal_clock_set_ms(NOW + 20);
     OK(restore(id));
     CHECK(get_session(id).expires_at == 0 && get_session(id).state == PAL_SESSION_ACTIVE);
@@ -201,7 +201,7 @@ static void an_expired_session_can_be_deleted(void)
     pal_id id = expiring("k", NOW + 10);
 
     pal_clock_set_ms(NOW + 20);
-    OK(delete(id));
+    OK(delete (id));
     CHECK(get_session(id).state == PAL_SESSION_TRASH && get_session(id).deleted_at == NOW + 20);
     OK(restore(id));
     CHECK(get_session(id).expires_at == 0);

@@ -76,8 +76,7 @@ static void the_inbox_has_a_limit(void)
 
     for (size_t i = 0; i < PAL_INBOX_ITEMS_MAX; i++) {
         items[i] = item;
-        ops[i] = (pal_op){
-                .kind = PAL_OP_INBOX_ADD, .session = session, .u.inbox_item = &items[i]};
+        ops[i] = (pal_op){.kind = PAL_OP_INBOX_ADD, .session = session, .u.inbox_item = &items[i]};
     }
     OK(pal_store_apply(store, ops, PAL_INBOX_ITEMS_MAX, &err));
     CHECK(ops[PAL_INBOX_ITEMS_MAX - 1].status == PAL_OK);
@@ -193,8 +192,8 @@ static size_t fenced_ops(pal_id session, pal_id item, pal_op *ops)
     change = (pal_session){.title = S("fenced")};
     added = (pal_inbox_item){.body = S("{}")};
     row = (pal_ledger_row){.request_id = S("fenced")};
-    ops[len++] = (pal_op){.kind = PAL_OP_APPEND, .u.append = {.messages = &message,
-            .messages_len = 1, .expected_seq = PAL_SEQ_ANY}};
+    ops[len++] = (pal_op){.kind = PAL_OP_APPEND,
+            .u.append = {.messages = &message, .messages_len = 1, .expected_seq = PAL_SEQ_ANY}};
     ops[len++] = (pal_op){.kind = PAL_OP_MARK, .u.mark = &mark};
     ops[len++] = (pal_op){
             .kind = PAL_OP_UPDATE, .u.update = {.session = &change, .fields = PAL_FIELD_TITLE}};
@@ -244,7 +243,9 @@ static void a_stale_fence_writes_nothing(void)
 static void a_fence_without_a_lease_is_denied(void)
 {
     pal_message message = text_of(PAL_ROLE_USER, "x");
-    pal_op op = {.kind = PAL_OP_APPEND, .session = new_session(), .fence = 1,
+    pal_op op = {.kind = PAL_OP_APPEND,
+            .session = new_session(),
+            .fence = 1,
             .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}};
 
     OK(pal_store_apply(store, &op, 1, &err));
@@ -255,11 +256,19 @@ static void a_fence_without_a_lease_is_denied(void)
 
 static pal_ledger_row ledger_row(const char *request_id, uint64_t input, int64_t created_at)
 {
-    return (pal_ledger_row){.request_id = S(request_id), .turn_id = S("turn"),
-            .purpose = S("turn"), .provider = S("p"), .model = S("m"), .price_version = S("1"),
-            .usage = {.input = input, .cache_read = 2, .cache_write = 3, .output = 4,
+    return (pal_ledger_row){.request_id = S(request_id),
+            .turn_id = S("turn"),
+            .purpose = S("turn"),
+            .provider = S("p"),
+            .model = S("m"),
+            .price_version = S("1"),
+            .usage = {.input = input,
+                    .cache_read = 2,
+                    .cache_write = 3,
+                    .output = 4,
                     .reasoning = 1},
-            .cost_micros = 10, .created_at = created_at};
+            .cost_micros = 10,
+            .created_at = created_at};
 }
 
 static pal_ledger_sum sum_of(pal_id session, int64_t from, int64_t to)
@@ -312,9 +321,13 @@ static void an_append_writes_its_ledger_rows(void)
 {
     pal_message message = text_of(PAL_ROLE_USER, "x");
     pal_ledger_row rows[] = {ledger_row("r1", 1, NOW), ledger_row("r2", 2, NOW)};
-    pal_op op = {.kind = PAL_OP_APPEND, .session = new_session(),
-            .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 5,
-                    .ledger = rows, .ledger_len = 2}};
+    pal_op op = {.kind = PAL_OP_APPEND,
+            .session = new_session(),
+            .u.append = {.messages = &message,
+                    .messages_len = 1,
+                    .expected_seq = 5,
+                    .ledger = rows,
+                    .ledger_len = 2}};
 
     message.client_id = S("c");
     OK(pal_store_apply(store, &op, 1, &err));

@@ -9,9 +9,9 @@
 #include "contract_tour.h"
 
 /* Up to here every allocation fails once, then every STRIDE-th. */
-#define EVERY_ONE_MAX 2000
-#define STRIDE 23
-#define CREATE_STRIDE 11 /* SQLite makes thousands while it reads the schema's text */
+#define EVERY_ONE_MAX 1500
+#define STRIDE 37
+#define CREATE_STRIDE 29 /* SQLite makes thousands while it reads the schema's text */
 
 /* ---- SQLite's memory from the same door ---- */
 
@@ -66,8 +66,8 @@ static void count_shutdown(void *user)
 
 static bool count_sqlite(void)
 {
-    static const sqlite3_mem_methods methods = {count_malloc, count_free, count_realloc,
-            count_size, count_roundup, count_init, count_shutdown, NULL};
+    static const sqlite3_mem_methods methods = {count_malloc, count_free, count_realloc, count_size,
+            count_roundup, count_init, count_shutdown, NULL};
 
     return sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) == SQLITE_OK &&
             sqlite3_initialize() == SQLITE_OK;

@@ -80,12 +80,12 @@ static pal_status fault_session_list(pal_engine *engine, const pal_session_query
         int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
         size_t rows_max, size_t *out_len, pal_error *err)
 {
-    PASS(session_list(self->inner, query, after_ms, after_handle, arena, out_rows, rows_max,
-            out_len, err));
+    PASS(session_list(
+            self->inner, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err));
 }
 
-static pal_status fault_row_scan(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
-        void *user, pal_error *err)
+static pal_status fault_row_scan(
+        pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
 {
     PASS(row_scan(self->inner, scan, sink, user, err));
 }
@@ -108,8 +108,8 @@ static pal_status fault_inbox_list(pal_engine *engine, uint64_t handle, pal_aren
     PASS(inbox_list(self->inner, handle, arena, out_items, out_len, err));
 }
 
-static pal_status fault_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
-        pal_lease *out_lease, pal_error *err)
+static pal_status fault_lease_find(
+        pal_engine *engine, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
 {
     PASS(lease_find(self->inner, handle, arena, out_lease, err));
 }
@@ -147,21 +147,21 @@ pal_status store_fault_install(pal_store *store, const store_fault *fault)
     self->inner = *engine;
     self->fault = *fault;
     self->table = (pal_store_backend){
-        .scheme = self->inner->backend->scheme,
-        .direct = self->inner->backend->direct,
-        .close = fault_close,
-        .apply = fault_apply,
-        .session_find = fault_session_find,
-        .session_list = fault_session_list,
-        .row_scan = fault_row_scan,
-        .row_find = fault_row_find,
-        .mark_list = fault_mark_list,
-        .inbox_list = fault_inbox_list,
-        .lease_find = fault_lease_find,
-        .ledger_sum = fault_ledger_sum,
-        .blob_get = fault_blob_get,
-        .stat = fault_stat,
-        .check = self->inner->backend->check ? fault_check : NULL,
+            .scheme = self->inner->backend->scheme,
+            .direct = self->inner->backend->direct,
+            .close = fault_close,
+            .apply = fault_apply,
+            .session_find = fault_session_find,
+            .session_list = fault_session_list,
+            .row_scan = fault_row_scan,
+            .row_find = fault_row_find,
+            .mark_list = fault_mark_list,
+            .inbox_list = fault_inbox_list,
+            .lease_find = fault_lease_find,
+            .ledger_sum = fault_ledger_sum,
+            .blob_get = fault_blob_get,
+            .stat = fault_stat,
+            .check = self->inner->backend->check ? fault_check : NULL,
     };
     self->base.backend = &self->table;
     *engine = &self->base;
