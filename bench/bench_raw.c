@@ -34,8 +34,8 @@ static sqlite3_stmt *prepare(raw *self, const char *sql)
 {
     sqlite3_stmt *statement = NULL;
 
-    must(sqlite3_prepare_v3(self->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, NULL)
-                    == SQLITE_OK,
+    must(sqlite3_prepare_v3(self->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, NULL) ==
+                    SQLITE_OK,
             self->db, sql);
     return statement;
 }
@@ -50,8 +50,7 @@ raw *raw_open(const char *path, size_t body_len)
     must(sqlite3_exec(self->db,
                  "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-65536;"
                  "PRAGMA mmap_size=1073741824; PRAGMA wal_autocheckpoint=8000",
-                 NULL, NULL, NULL)
-                    == SQLITE_OK,
+                 NULL, NULL, NULL) == SQLITE_OK,
             self->db, "pragma");
     self->body_len = body_len;
     memset(self->body, 'x', sizeof(self->body));
@@ -64,9 +63,9 @@ raw *raw_open(const char *path, size_t body_len)
     self->update = prepare(self,
             "UPDATE head SET last_seq = ?2, tokens = tokens + ?3, bytes = bytes + ?4,"
             " updated_at = ?5 WHERE session = ?1");
-    self->tail = prepare(
-            self, "SELECT seq, id, role, tokens, created_at, body FROM message"
-                  " WHERE session = ?1 ORDER BY seq DESC LIMIT ?2");
+    self->tail = prepare(self,
+            "SELECT seq, id, role, tokens, created_at, body FROM message"
+            " WHERE session = ?1 ORDER BY seq DESC LIMIT ?2");
     return self;
 }
 
@@ -113,8 +112,7 @@ static void append_one(raw *self, int64_t handle, size_t count)
         sqlite3_bind_blob(self->insert, 3, id.bytes, sizeof(id.bytes), SQLITE_TRANSIENT);
         sqlite3_bind_int64(self->insert, 4, tokens);
         sqlite3_bind_int64(self->insert, 5, now);
-        sqlite3_bind_blob(
-                self->insert, 6, self->body, (int)self->body_len, SQLITE_STATIC);
+        sqlite3_bind_blob(self->insert, 6, self->body, (int)self->body_len, SQLITE_STATIC);
         run(self, self->insert);
     }
     sqlite3_bind_int64(self->update, 1, handle);

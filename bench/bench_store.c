@@ -8,9 +8,7 @@
  *
  * The raw side works on a copy of the store's own file, with the same tables, indexes, settings and
  * row sizes, and commits as many messages at once as the store's group commit did. */
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +17,8 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/memory.h"
+#include "bench_fill.h"
+#include "bench_pairs.h"
 #include "bench_raw.h"
 #include "palaver/palaver.h"
 
@@ -28,8 +28,6 @@
 #define TAIL 50
 #define TURN_MESSAGES 3
 #define TEXT_LEN 624
-#define FILL_MESSAGES 10000 /* in one commit while a store is filled */
-#define ROUNDS_MAX 64
 
 typedef struct scale {
     size_t rounds;
@@ -45,71 +43,6 @@ static const scale quick_scale = {3, 40000, 2000, 20000, 20000}; /* to see that 
 static scale size;
 static char directory[512] = ".";
 static char store_path[600], raw_path[600], file_path[600];
-static char text[TEXT_LEN];
-static const pal_str tenant = {"bench", 5};
-
-static void must(pal_status status, const pal_error *error)
-{
-    if (status == PAL_OK)
-        return;
-    fprintf(stderr, "bench-store: %s: %s\n", pal_status_name(status), error->message);
-    exit(1);
-}
-
-/* ---- Numbers ---- */
-
-static uint64_t hash(uint64_t x)
-{
-    x = (x + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *values, size_t len)
-{
-    qsort(values, len, sizeof(*values), compare_doubles);
-    return len % 2 ? values[len / 2] : (values[len / 2 - 1] + values[len / 2]) / 2;
-}
-
-/* The slices of one comparison. */
-typedef struct pairs {
-    double ours[ROUNDS_MAX], theirs[ROUNDS_MAX], ratios[ROUNDS_MAX];
-    size_t len;
-    bool is_warm;
-} pairs;
-
-/* The first pair only warms up: caches are cold then and files grow. */
-static void pairs_add(pairs *p, double ours, double theirs)
-{
-    if (!p->is_warm) {
-        p->is_warm = true;
-        return;
-    }
-    p->ours[p->len] = ours;
-    p->theirs[p->len] = theirs;
-    p->ratios[p->len++] = ours / theirs;
-}
-
-static void print_head(const char *title, const char *ours, const char *theirs)
-{
-    printf("\n%s\n  %-46s %12s %12s %7s  %s\n", title, "", ours, theirs, "ratio", "goal");
-}
-
-static void print_pairs(const char *what, pairs *p, const char *goal)
-{
-    double ratio = median(p->ratios, p->len);
-
-    printf("  %-46s %12.1f %12.1f %7.2f  %s\n", what, median(p->ours, p->len),
-            median(p->theirs, p->len), ratio, goal);
-    fflush(stdout);
-}
 
 /* ---- Files ---- */
 
@@ -145,7 +78,7 @@ static void copy_file(const char *from, const char *to)
 
     while (in >= 0 && out >= 0 && (len = read(in, block, sizeof(block))) > 0)
         if (write(out, block, (size_t)len) != len)
-            len = -1;
+            break;
     if (len != 0 || fsync(out) != 0) {
         perror(to);
         exit(1);
@@ -159,7 +92,7 @@ static pal_store *store_open(void)
     pal_store *store = NULL;
     pal_error error = {0};
 
-    must(pal_store_open(store_path, NULL, &store, &error), &error);
+    fill_must(pal_store_open(store_path, NULL, &store, &error), &error);
     return store;
 }
 
@@ -169,79 +102,9 @@ static pal_store_stats store_stats(pal_store *store)
     pal_store_stats stats = {0};
     pal_error error = {0};
 
-    must(pal_store_stat(store, arena, &stats, &error), &error);
+    fill_must(pal_store_stat(store, arena, &stats, &error), &error);
     pal_arena_free(arena);
     return stats;
-}
-
-/* ---- Filling ---- */
-
-static pal_id session_id(size_t index)
-{
-    pal_id id;
-    uint64_t high = hash(index * 2), low = hash(index * 2 + 1);
-
-    memcpy(id.bytes, &high, 8);
-    memcpy(id.bytes + 8, &low, 8);
-    id.bytes[0] |= 1;
-    return id;
-}
-
-static void ops_run(pal_store *store, pal_op *ops, size_t len)
-{
-    pal_error error = {0};
-
-    must(pal_store_apply(store, ops, len, &error), &error);
-    for (size_t i = 0; i < len; i++)
-        must(ops[i].status, &ops[i].error);
-}
-
-static void create_sessions(pal_store *store, size_t from, size_t count)
-{
-    static pal_op ops[FILL_MESSAGES];
-    static pal_session sessions[FILL_MESSAGES];
-
-    for (size_t done = 0, len; done < count; done += len) {
-        len = count - done < FILL_MESSAGES ? count - done : FILL_MESSAGES;
-        for (size_t i = 0; i < len; i++) {
-            sessions[i] = (pal_session){.tenant = tenant};
-            ops[i] = (pal_op){.kind = PAL_OP_CREATE, .tenant = tenant};
-            ops[i].session = session_id(from + done + i);
-            ops[i].u.create.session = &sessions[i];
-        }
-        ops_run(store, ops, len);
-    }
-}
-
-static pal_message message_make(pal_part *part, size_t text_len)
-{
-    pal_message message = {.role = PAL_ROLE_USER, .parts = part, .parts_len = 1};
-
-    *part = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_make(text, text_len)};
-    return message;
-}
-
-/* `each` messages into each of the sessions, many of them in one commit. */
-static void fill(pal_store *store, size_t from, size_t count, size_t each, size_t text_len)
-{
-    static pal_op ops[FILL_MESSAGES];
-    static pal_message messages[FILL_MESSAGES];
-    static pal_part part;
-    size_t per_commit = FILL_MESSAGES / each;
-
-    for (size_t done = 0, len; done < count; done += len) {
-        len = count - done < per_commit ? count - done : per_commit;
-        for (size_t i = 0; i < len * each; i++)
-            messages[i] = message_make(&part, text_len);
-        for (size_t i = 0; i < len; i++) {
-            ops[i] = (pal_op){.kind = PAL_OP_APPEND, .tenant = tenant};
-            ops[i].session = session_id(from + done + i);
-            ops[i].u.append.messages = messages + i * each;
-            ops[i].u.append.messages_len = each;
-            ops[i].u.append.expected_seq = PAL_SEQ_ANY;
-        }
-        ops_run(store, ops, len);
-    }
 }
 
 /* ---- Slices ---- */
@@ -254,10 +117,10 @@ struct worker {
     pal_arena *arena;
     raw *raw;
     const int64_t *handles;
-    size_t index;      /* which of the callers */
-    size_t session;    /* if the work is about one */
-    size_t batch;      /* messages per commit */
-    size_t units;      /* that one call of `once` counts */
+    size_t index;   /* which of the callers */
+    size_t session; /* if the work is about one */
+    size_t batch;   /* messages per commit */
+    size_t units;   /* that one call of `once` counts */
     int64_t until_us;
     uint64_t done, random;
 };
@@ -314,9 +177,9 @@ static void store_append(worker *w, size_t session, size_t count)
     pal_error error = {0};
 
     for (size_t i = 0; i < count; i++)
-        messages[i] = message_make(&part, TEXT_LEN);
-    must(pal_store_append(
-                 w->store, tenant, session_id(session), messages, count, PAL_SEQ_ANY, &error),
+        messages[i] = fill_message(&part, TEXT_LEN);
+    fill_must(pal_store_append(w->store, fill_tenant, fill_session_id(session), messages, count,
+                      PAL_SEQ_ANY, &error),
             &error);
 }
 
@@ -348,8 +211,8 @@ static size_t batch_size(const pal_store_stats *before, const pal_store_stats *a
     return commits ? (size_t)((after->ops - before->ops + commits / 2) / commits) : 1;
 }
 
-static void appends_at(size_t callers, pal_store *store, raw *beside, const int64_t *handles,
-        size_t body_len)
+static void appends_at(
+        size_t callers, pal_store *store, raw *beside, const int64_t *handles, size_t body_len)
 {
     static worker ours[CALLERS_MAX], theirs, file;
     static pairs against_raw, against_file;
@@ -374,9 +237,9 @@ static void appends_at(size_t callers, pal_store *store, raw *beside, const int6
         pairs_add(&against_file, rate, slice(&file, 1));
     }
     snprintf(what, sizeof(what), "callers: %zu / raw SQLite, %zu a commit", callers, batch);
-    print_pairs(what, &against_raw, "");
+    pairs_print(what, &against_raw, "");
     snprintf(what, sizeof(what), "callers: %zu / file, an fdatasync a message", callers);
-    print_pairs(what, &against_file, "");
+    pairs_print(what, &against_file, "");
 }
 
 static void bench_appends(void)
@@ -387,10 +250,12 @@ static void bench_appends(void)
     size_t body_len;
     raw *beside;
 
-    print_head("Durable appends of 624 bytes, messages a second: more is better (ratio: times as"
-               " many)", "palaver", "other");
-    create_sessions(store, 0, CALLERS_MAX);
-    fill(store, 0, CALLERS_MAX, 10, TEXT_LEN);
+    pairs_print_head(
+            "Durable appends of 624 bytes, messages a second: more is better (ratio: times as"
+            " many)",
+            "palaver", "other");
+    fill_sessions(store, 0, CALLERS_MAX);
+    fill_messages(store, 0, CALLERS_MAX, 10, TEXT_LEN);
     stats = store_stats(store);
     body_len = (size_t)(stats.content_bytes / stats.messages);
     pal_store_close(store);
@@ -413,7 +278,7 @@ static void bench_appends(void)
 /* Most turns happen in few sessions. */
 static size_t turn_session(worker *w)
 {
-    uint64_t dice = hash(w->random += 1000003);
+    uint64_t dice = fill_hash(w->random += 1000003);
 
     if (dice % 100 < HOT_PERCENT)
         return (dice >> 8) % HOT_SESSIONS;
@@ -427,7 +292,8 @@ static void tail_ours(worker *w, size_t session, uint32_t limit)
     pal_error error = {0};
 
     pal_arena_reset(w->arena);
-    must(pal_store_load(w->store, tenant, session_id(session), &load, w->arena, &messages, &error),
+    fill_must(pal_store_load(w->store, fill_tenant, fill_session_id(session), &load, w->arena,
+                      &messages, &error),
             &error);
 }
 
@@ -471,7 +337,7 @@ static void turns_at(size_t callers, pal_store *store, const int64_t *handles, s
         raw_close(theirs[i].raw);
     }
     snprintf(what, sizeof(what), "callers: %zu / raw SQLite, a connection each", callers);
-    print_pairs(what, &p, "");
+    pairs_print(what, &p, "");
 }
 
 static void print_disk(const pal_store_stats *stats)
@@ -480,13 +346,11 @@ static void print_disk(const pal_store_stats *stats)
 
     if (stat(store_path, &info) != 0)
         return;
-    printf("\nDisk, after close: less is better\n");
-    printf("  %-46s %12.1f %12.1f %7.2f  <= 1.4\n", "MB on disk / MB of stored messages",
-            (double)info.st_size / 1e6, (double)stats->content_bytes / 1e6,
-            (double)info.st_size / (double)stats->content_bytes);
-    printf("  %-46s %12.1f %12.1f %7.2f  <= 1.4\n", "MB on disk / MB of their texts",
-            (double)info.st_size / 1e6, (double)(stats->messages * TEXT_LEN) / 1e6,
-            (double)info.st_size / (double)(stats->messages * TEXT_LEN));
+    pairs_print_head("Disk, MB after close: less is better", "on disk", "content");
+    pairs_print_line("file / stored form of the messages", (double)info.st_size / 1e6,
+            (double)stats->content_bytes / 1e6, "<= 1.4");
+    pairs_print_line("file / their texts alone", (double)info.st_size / 1e6,
+            (double)(stats->messages * TEXT_LEN) / 1e6, "");
 }
 
 static void bench_turns(void)
@@ -499,15 +363,16 @@ static void bench_turns(void)
 
     if (!handles)
         exit(1);
-    create_sessions(store, 0, size.sessions);
-    fill(store, 0, size.sessions, 4, TEXT_LEN);
-    fill(store, 0, HOT_SESSIONS, TAIL, TEXT_LEN);
+    fill_sessions(store, 0, size.sessions);
+    fill_messages(store, 0, size.sessions, 4, TEXT_LEN);
+    fill_messages(store, 0, HOT_SESSIONS, TAIL, TEXT_LEN);
     stats = store_stats(store);
     body_len = (size_t)(stats.content_bytes / stats.messages);
     pal_store_close(store);
     print_disk(&stats);
     copy_file(store_path, raw_path);
-    print_head("Mixed turns a second: read the newest 50, append 3 of 624 bytes: more is better",
+    pairs_print_head(
+            "Mixed turns a second: read the newest 50, append 3 of 624 bytes: more is better",
             "palaver", "raw");
     printf("  (%zu sessions; %d %% of the turns in %d of them)\n", size.sessions, HOT_PERCENT,
             HOT_SESSIONS);
@@ -533,7 +398,7 @@ static void tail_once(worker *w)
 static void append_many(worker *w)
 {
     w->units = 100;
-    fill(w->store, w->session, 1, 100, 100);
+    fill_messages(w->store, w->session, 1, 100, 100);
 }
 
 static void compare_sessions(pal_store *store, const char *what, void (*once)(worker *w))
@@ -552,7 +417,7 @@ static void compare_sessions(pal_store *store, const char *what, void (*once)(wo
         pairs_add(&p, 1e6 / slice(&longer, 1), in_short);
     }
     pal_arena_free(shorter.arena);
-    print_pairs(what, &p, "<= 1.3");
+    pairs_print(what, &p, "<= 1.3");
 }
 
 static void bench_long_session(void)
@@ -560,13 +425,13 @@ static void bench_long_session(void)
     pal_store *store = store_open();
     char title[100];
 
-    create_sessions(store, 0, 2);
-    fill(store, 0, 1, 1000, 100);
+    fill_sessions(store, 0, 2);
+    fill_messages(store, 0, 1, 1000, 100);
     for (size_t done = 0; done < size.long_session; done += FILL_MESSAGES)
-        fill(store, 1, 1, FILL_MESSAGES, 100);
+        fill_messages(store, 1, 1, FILL_MESSAGES, 100);
     snprintf(title, sizeof(title), "A session of %zu messages, microseconds: less is better",
             size.long_session);
-    print_head(title, "long", "of 1,000");
+    pairs_print_head(title, "long", "of 1,000");
     compare_sessions(store, "load the newest 50", tail_once);
     compare_sessions(store, "append one, durably", append_ours);
     compare_sessions(store, "append one of 100 in a commit", append_many);
@@ -578,26 +443,26 @@ static void bench_long_session(void)
 
 static void bench_open(void)
 {
-    double open_ms[ROUNDS_MAX], find_ms[ROUNDS_MAX];
+    double open_ms[PAIRS_MAX], find_ms[PAIRS_MAX];
     pal_store *store = store_open();
     worker w = {.arena = pal_arena_new(0)};
 
-    create_sessions(store, 0, size.open_sessions);
+    fill_sessions(store, 0, size.open_sessions);
     pal_store_close(store);
     for (size_t i = 0; i < size.rounds; i++) {
         int64_t start = pal_clock_monotonic_us(), opened;
         w.store = store_open();
         opened = pal_clock_monotonic_us();
-        tail_ours(&w, hash(i) % size.open_sessions, TAIL);
+        tail_ours(&w, fill_hash(i) % size.open_sessions, TAIL);
         find_ms[i] = (double)(pal_clock_monotonic_us() - start) / 1000;
         open_ms[i] = (double)(opened - start) / 1000;
         pal_store_close(w.store);
     }
     pal_arena_free(w.arena);
     printf("\nOpening a store of %zu sessions, milliseconds\n", size.open_sessions);
-    printf("  %-46s %12.2f %12s %7s  < 50\n", "open", median(open_ms, size.rounds), "", "");
+    printf("  %-46s %12.2f %12s %7s  < 50\n", "open", pairs_median(open_ms, size.rounds), "", "");
     printf("  %-46s %12.2f %12s %7s  < 50\n", "open, and load one session",
-            median(find_ms, size.rounds), "", "");
+            pairs_median(find_ms, size.rounds), "", "");
     remove_all();
 }
 
@@ -621,11 +486,10 @@ int main(int argc, char **argv)
     path_set(store_path, "ours.db");
     path_set(raw_path, "raw.db");
     path_set(file_path, "file");
-    for (size_t i = 0; i < sizeof(text); i++)
-        text[i] = (char)('a' + hash(i) % 26);
     remove_all();
     printf("palaver's store beside the least that could do the same; medians of %zu alternating"
-           " slices of %d ms\n", size.rounds, (int)(size.slice_us / 1000));
+           " slices of %d ms\n",
+            size.rounds, (int)(size.slice_us / 1000));
     bench_appends();
     bench_turns();
     bench_long_session();

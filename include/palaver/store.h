@@ -373,9 +373,9 @@ typedef struct pal_op {
     pal_error error;
 } pal_op;
 
-/* Applies operations of any number of sessions in one durable commit, in their order. Each fails
- * alone and says so in its `status`; the call itself fails only when nothing was applied. Calls
- * from several threads share commits. */
+/* Applies operations of any number of sessions in one durable commit, in their order; only a fork
+ * is taken from what was stored before the batch. Each fails alone and says so in its `status`; the
+ * call itself fails only when nothing was applied. Calls from several threads share commits. */
 PAL_API PAL_CHECKED pal_status pal_store_apply(
         pal_store *store, pal_op *ops, size_t ops_len, pal_error *err);
 

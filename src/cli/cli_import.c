@@ -15,6 +15,7 @@
 #define MESSAGES_FLUSH_AT 2000
 #define BYTES_FLUSH_AT ((size_t)8 << 20)
 #define KNOWN_PAGE 1000
+#define MEDIA_TYPE_SHOWN 60
 #define SESSION_MESSAGES_MAX ((size_t)1 << 30)
 
 /* An operation with where its messages came from. */
@@ -143,14 +144,53 @@ static void remember_seqs(pal_import *import, const pal_op *op, const waiting *w
     }
 }
 
+/* Bytes that neither the file nor the store has: a line of text takes their place, so that the
+ * rest of the message is not lost with them. False when there is nothing to replace. */
+static bool replace_blobs(pal_import *import, pal_part *parts, size_t parts_len)
+{
+    pal_cli *cli = import->cli;
+    bool replaced = false;
+    for (size_t i = 0; i < parts_len; i++) {
+        pal_str media_type, data;
+        pal_error why;
+        char text[256];
+        pal_part *part = &parts[i];
+        if (part->parts_len && replace_blobs(import, part->parts, part->parts_len))
+            replaced = true;
+        if (!part->blob.len || part->data.len ||
+                pal_store_blob_get(cli->store, pal_cli_tenant(cli), part->blob, import->arena,
+                        &media_type, &data, &why) != PAL_NOT_FOUND)
+            continue;
+        snprintf(text, sizeof text, "[%s %.*s %.*s was not in the import]",
+                pal_part_kind_name(part->kind),
+                (int)pal_cli_columns_cut(part->media_type, MEDIA_TYPE_SHOWN),
+                part->media_type.len ? part->media_type.data : "", PAL_STR_ARG(part->blob));
+        *part = (pal_part){
+                .kind = PAL_PART_TEXT, .text = pal_arena_copy(import->arena, pal_str_of(text))};
+        replaced = true;
+    }
+    return replaced;
+}
+
+static pal_status append_one(
+        pal_import *import, const pal_op *op, pal_message *message, uint64_t line, pal_error *err)
+{
+    pal_store *store = import->cli->store;
+    pal_status status =
+            pal_store_append(store, op->tenant, op->session, message, 1, PAL_SEQ_ANY, err);
+    if (status != PAL_NOT_FOUND || !replace_blobs(import, message->parts, message->parts_len))
+        return status;
+    tell(import, line, "an image or file is not in the export: a note stands in its place");
+    return pal_store_append(store, op->tenant, op->session, message, 1, PAL_SEQ_ANY, err);
+}
+
 static pal_status append_singly(pal_import *import, pal_op *op, const waiting *wait)
 {
     pal_cli *cli = import->cli;
     for (size_t i = 0; i < op->u.append.messages_len; i++) {
         pal_error why;
         pal_message *message = &op->u.append.messages[i];
-        pal_status status = pal_store_append(
-                cli->store, op->tenant, op->session, message, 1, PAL_SEQ_ANY, &why);
+        pal_status status = append_one(import, op, message, wait->lines[i], &why);
         if (status == PAL_OK) {
             import->counts.messages++;
             continue;

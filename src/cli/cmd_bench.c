@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,6 +53,19 @@ typedef struct bench {
     result results[RESULTS_MAX];
     size_t results_len;
 } bench;
+
+/* An interrupt ends the measuring, so that what was made is still removed. */
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    interrupted = 1;
+}
+
+static bool is_running(int64_t start_us, int64_t run_us)
+{
+    return !interrupted && pal_clock_monotonic_us() - start_us < run_us;
+}
 
 /* ---- Measuring ---- */
 
@@ -115,7 +129,7 @@ static pal_status measure_floor(bench *b)
     unlink(path);
     result *r = new_result(b, "write + fdatasync");
     int64_t start = pal_clock_monotonic_us();
-    while (status == PAL_OK && pal_clock_monotonic_us() - start < b->run_us) {
+    while (status == PAL_OK && is_running(start, b->run_us)) {
         int64_t began = pal_clock_monotonic_us();
         if (write(fd, b->text, sizeof b->text) != (ssize_t)sizeof b->text || fdatasync(fd) != 0)
             status = write_failed(b, path);
@@ -145,7 +159,7 @@ static void *append_until(void *user)
     w->status = arena ? PAL_OK : pal_error_set(&w->err, PAL_NO_MEMORY, "out of memory");
     while (w->status == PAL_OK) {
         int64_t began = pal_clock_monotonic_us();
-        if (began >= w->until_us)
+        if (began >= w->until_us || interrupted)
             break;
         pal_arena_reset(arena);
         pal_message message =
@@ -223,7 +237,7 @@ static pal_status measure_loads(bench *b)
     snprintf(name, sizeof name, "load newest %d messages", TAIL_LEN);
     result *r = new_result(b, name);
     int64_t start = pal_clock_monotonic_us();
-    while (status == PAL_OK && pal_clock_monotonic_us() - start < b->run_us) {
+    while (status == PAL_OK && is_running(start, b->run_us)) {
         int64_t began = pal_clock_monotonic_us();
         pal_messages messages;
         pal_arena_reset(arena);
@@ -326,6 +340,8 @@ static pal_status measure(bench *b)
     pal_cli_progress_set(&progress, 4, 5);
     if (status == PAL_OK)
         status = measure_loads(b);
+    if (status == PAL_OK && interrupted)
+        status = pal_error_set(&b->cli->err, PAL_CANCELED, "interrupted");
     if (!*b->temporary)
         erase_sessions(b);
     pal_cli_progress_end(&progress);
@@ -419,6 +435,8 @@ static pal_status run_bench(pal_cli *cli, void *values)
     b->cli = cli;
     b->run_us = (int64_t)(given->ms.given ? given->ms.value : RUN_MS) * 1000;
     memset(b->text, 'p', sizeof b->text);
+    signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
     pal_status status = open_store(b, given);
     if (status == PAL_OK)
         status = measure(b);

@@ -39,6 +39,7 @@ typedef struct exporter {
     uint64_t fork_seq;
     uint64_t sessions;
     uint64_t messages;
+    uint64_t blobs_left; /* that would have come along with --with-blobs */
     pal_cli_progress progress;
 } exporter;
 
@@ -50,7 +51,9 @@ static pal_status fill_blobs(exporter *e, pal_part *parts, size_t parts_len)
     pal_status status = PAL_OK;
     for (size_t i = 0; status == PAL_OK && i < parts_len; i++) {
         pal_str media_type;
-        if (parts[i].blob.len)
+        if (parts[i].blob.len && !e->given->with_blobs)
+            e->blobs_left++;
+        else if (parts[i].blob.len)
             status = pal_store_blob_get(cli->store, pal_cli_tenant(cli), parts[i].blob, e->arena,
                     &media_type, &parts[i].data, &cli->err);
         if (status == PAL_OK && parts[i].parts_len)
@@ -77,9 +80,7 @@ static pal_status put_marks_before(exporter *e, uint64_t seq)
 
 static pal_status put_message(exporter *e, pal_message *message)
 {
-    pal_status status = PAL_OK;
-    if (e->given->with_blobs)
-        status = fill_blobs(e, message->parts, message->parts_len);
+    pal_status status = fill_blobs(e, message->parts, message->parts_len);
     if (status == PAL_OK && e->openai)
         status = pal_openai_chat_put(&e->writer, message, &e->cli->err);
     else if (status == PAL_OK) {
@@ -312,6 +313,9 @@ static pal_status session_export(pal_cli *cli, void *values)
     else
         status = e.given->all ? export_all(&e) : export_named(&e);
     pal_cli_progress_end(&e.progress);
+    if (status == PAL_OK && e.blobs_left)
+        fprintf(stderr, "Images and files are left out (%llu): --with-blobs includes them.\n",
+                (unsigned long long)e.blobs_left);
     pal_arena_free(e.arena);
     return status;
 }

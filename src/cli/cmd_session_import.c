@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/digest.h"
+#include "base/utf8.h"
 #include "dialect/dialect_transcript.h"
 
 #define PROBLEMS_SHOWN 5
@@ -154,24 +155,28 @@ static void print_json(importer *im)
 
 /* ---- From a file's items to the store ---- */
 
-/* A key for conversations that come without one: the file's place, so that the same file again is
- * the same session, also when it has grown. Nothing for stdin, which has no place. */
-static pal_status key_of_file(importer *im, pal_str *out_key)
+/* Names a conversation that comes without a name by its file. The key is made of the file's place,
+ * so that the same file again is the same session, also when it has grown. Stdin has no place. */
+static pal_status name_by_file(importer *im, pal_session *session)
 {
     char path[PATH_MAX];
     char hex[2 * PAL_SHA256_SIZE + 1];
-    char key[64];
+    char number[24] = "";
+    char text[PATH_MAX];
     uint8_t digest[PAL_SHA256_SIZE];
+    pal_arena *arena = pal_import_arena(im->store);
     if (strcmp(im->file, "-") == 0 || !realpath(im->file, path))
         return PAL_OK;
     if (pal_sha256(pal_str_of(path), digest) != PAL_OK)
         return pal_cli_no_memory(im->cli);
     pal_hex(digest, sizeof digest, hex);
     if (im->sessions_in_file > 1)
-        snprintf(key, sizeof key, "file:%.16s:%zu", hex, im->sessions_in_file);
-    else
-        snprintf(key, sizeof key, "file:%.16s", hex);
-    *out_key = pal_arena_copy(pal_import_arena(im->store), pal_str_of(key));
+        snprintf(number, sizeof number, ":%zu", im->sessions_in_file);
+    snprintf(text, sizeof text, "file:%.16s%s", hex, number);
+    session->key = pal_arena_copy(arena, pal_str_of(text));
+    snprintf(text, sizeof text, "%.200s%s", strrchr(path, '/') + 1, number);
+    if (!session->title.len && pal_utf8_is_valid(pal_str_of(text)))
+        session->title = pal_arena_copy(arena, pal_str_of(text));
     return PAL_OK;
 }
 
@@ -194,7 +199,7 @@ static pal_status begin_session(importer *im, const pal_transcript_facts *facts)
     if (im->given->project)
         session.project = pal_str_of(im->given->project);
     if (!is_native && !session.key.len)
-        status = key_of_file(im, &session.key);
+        status = name_by_file(im, &session);
     return status == PAL_OK ? pal_import_begin(im->store, &session, is_native) : status;
 }
 

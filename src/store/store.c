@@ -378,6 +378,8 @@ pal_status pal_store_stat(
     if (status != PAL_OK)
         return status;
     stats.backend = pal_arena_copy(arena, pal_str_of(store->engine->backend->scheme));
+    if (pal_arena_failure(arena))
+        return pal_error_set(err, pal_arena_failure(arena), "no room for the statistics");
     stats.commits = counts.commits;
     stats.ops = counts.ops;
     *out_stats = stats;

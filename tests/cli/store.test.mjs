@@ -2,7 +2,8 @@
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import { workspace, assertFails } from './support.mjs';
+import { spawn } from 'node:child_process';
+import { binary, workspace, assertFails } from './support.mjs';
 
 test('stats', (t) => {
     const w = workspace(t);
@@ -40,6 +41,20 @@ test('bench: a temporary store, which is removed', (t) => {
     for (const threads of ['1 thread', '8 threads', '64 threads'])
         assert.match(text, new RegExp(`^append, ${threads} +\\d+ +\\d+\\.\\d\\d `, 'm'));
     assert.match(text, /^load newest 50 messages +\d+ /m);
+    assert.deepEqual(fs.readdirSync(w.dir), []);
+});
+
+test('bench: an interrupt leaves nothing behind', async (t) => {
+    const w = workspace(t);
+    const child = spawn(binary, ['bench', 'store', '--ms', '60000'], { cwd: w.dir });
+    let err = '';
+    child.stderr.on('data', (data) => { err += data; });
+    const ended = new Promise((resolve) => { child.on('close', resolve); });
+    while (!fs.readdirSync(w.dir).some((name) => fs.existsSync(w.file(`${name}/palaver.db`))))
+        await new Promise((resolve) => { setTimeout(resolve, 5); });
+    child.kill('SIGINT');
+    assert.equal(await ended, 1);
+    assert.equal(err, 'palaver: interrupted\n');
     assert.deepEqual(fs.readdirSync(w.dir), []);
 });
 

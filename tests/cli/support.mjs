@@ -98,7 +98,7 @@ export const idPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a
 // What a message in the native form says.
 export function textOf(message) {
     if (typeof message.content === 'string') return message.content;
-    return message.content.map((part) => part.text ?? '').join('');
+    return message.parts.map((part) => part.text ?? '').join('');
 }
 
 export const textsOf = (shown) => shown.messages.map(textOf);

@@ -149,8 +149,14 @@ test('blobs travel with --with-blobs', (t) => {
         { type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } }] }]));
     w.ok('session', 'import', 'image.json', '--key', 'k', '--store', 'a.db');
     assert.equal(w.json('stats', '--store', 'a.db').blobs, 1);
-    const bare = w.ok('session', 'export', 'k', '--store', 'a.db');
-    assert.ok(!bare.includes(data));
+    const bare = w.run('session', 'export', 'k', '--store', 'a.db');
+    assert.ok(!bare.out.includes(data));
+    assert.match(bare.err, /^Images and files are left out \(1\): --with-blobs includes them\.\n$/);
+    // Without them the rest of the message still arrives.
+    const report = w.json('session', 'import', '-', '--store', 'c.db', { input: bare.out });
+    assert.deepEqual([report.messages, report.problems_total], [1, 1]);
+    assert.match(JSON.stringify(w.json('session', 'show', 'k', '--store', 'c.db').messages[0]),
+        /look.*image\/png sha256:[0-9a-f]{64} was not in the import/);
     w.ok('session', 'export', 'k', '--with-blobs', '-o', 'k.jsonl', '--store', 'a.db');
     w.ok('session', 'import', 'k.jsonl', '--store', 'b.db');
     assert.equal(w.json('stats', '--store', 'b.db').blobs, 1);
@@ -204,6 +210,9 @@ test('openai: export, import, export is the same', (t) => {
     assertFails(w.run('session', 'import', 'all.jsonl', '--key', 'x'), 2, /--key can name one/);
     assert.equal(w.json('session', 'import', 'all.jsonl').sessions, 2);
     assert.equal(w.json('session', 'import', 'all.jsonl').sessions, 0);
+    // What has no name of its own is named by its file.
+    assert.deepEqual(w.json('session', 'list', '--limit', '2').sessions.map((s) => s.title),
+        ['all.jsonl:2', 'all.jsonl']);
 });
 
 const claude = (n, extra = []) => [

@@ -187,6 +187,9 @@ static void a_client_id_with_another_content_conflicts(void)
     message = with_client_id("a", "1");
     message.role = PAL_ROLE_ASSISTANT;
     GIVES(PAL_CONFLICT, append(session, &message, 1, PAL_SEQ_ANY));
+    message = with_client_id("a", "1");
+    message.parts[0].kind = PAL_PART_REASONING;
+    GIVES(PAL_CONFLICT, append(session, &message, 1, PAL_SEQ_ANY));
     GIVES(PAL_CONFLICT, append(session, mixed, 2, PAL_SEQ_ANY));
     GIVES(PAL_CONFLICT, append(session, partly, 2, PAL_SEQ_ANY));
     CHECK(shows(session, "a"));

@@ -64,8 +64,8 @@ static void account_session(account *a, const pal_session *session)
 
 static void account_message(account *a, const pal_message *message)
 {
-    pal_buf_format(a->out, "    %llu %s", (unsigned long long)message->seq,
-            pal_role_name(message->role));
+    pal_buf_format(
+            a->out, "    %llu %s", (unsigned long long)message->seq, pal_role_name(message->role));
     account_text(a, "client", message->client_id);
     account_number(a, "tokens", message->tokens);
     account_number(a, "created", (uint64_t)message->created_at);
@@ -118,8 +118,8 @@ static void account_marks(account *a, pal_id id)
     size_t len;
     pal_error error;
 
-    if (!answered(a, "marks",
-                pal_store_marks(a->store, tenant, id, a->arena, &marks, &len, &error), &error))
+    if (!answered(a, "marks", pal_store_marks(a->store, tenant, id, a->arena, &marks, &len, &error),
+                &error))
         return;
     for (size_t i = 0; i < len; i++) {
         pal_buf_format(a->out, "    mark %d", (int)marks[i].kind);
@@ -141,8 +141,7 @@ static void account_inbox(account *a, pal_id id)
     pal_error error;
 
     if (!answered(a, "inbox",
-                pal_store_inbox_list(a->store, tenant, id, a->arena, &items, &len, &error),
-                &error))
+                pal_store_inbox_list(a->store, tenant, id, a->arena, &items, &len, &error), &error))
         return;
     for (size_t i = 0; i < len; i++) {
         pal_buf_append_text(a->out, "    inbox");
@@ -158,8 +157,8 @@ static void account_lease(account *a, pal_id id)
     pal_lease lease;
     pal_error error;
 
-    if (!answered(a, "lease",
-                pal_store_lease_find(a->store, tenant, id, a->arena, &lease, &error), &error))
+    if (!answered(a, "lease", pal_store_lease_find(a->store, tenant, id, a->arena, &lease, &error),
+                &error))
         return;
     pal_buf_append_text(a->out, "  lease");
     account_text(a, "owner", lease.owner);
@@ -215,8 +214,7 @@ static void account_name(account *a, pal_find_by by, const char *name)
 
     pal_buf_format(a->out, "name %s\n", name);
     if (!answered(a, "name",
-                pal_store_find(
-                        a->store, tenant, by, pal_str_of(name), a->arena, &session, &error),
+                pal_store_find(a->store, tenant, by, pal_str_of(name), a->arena, &session, &error),
                 &error))
         return;
     for (int i = 0; i < SCRIPT_SESSIONS; i++)
@@ -253,8 +251,8 @@ static void account_loose_blob(account *a)
         a->failed = true;
     pal_hex(hash, sizeof(hash), name + sizeof("sha256:") - 1);
     if (answered(a, "loose blob",
-                pal_store_blob_get(a->store, tenant, pal_str_of(name), a->arena, &media_type,
-                        &data, &error),
+                pal_store_blob_get(
+                        a->store, tenant, pal_str_of(name), a->arena, &media_type, &data, &error),
                 &error))
         account_text(a, "loose blob", data);
     pal_buf_append_text(a->out, "\n");

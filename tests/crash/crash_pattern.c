@@ -63,11 +63,10 @@ bool pattern_read(const pal_message *message, pattern *out_what)
     stored = message->parts[0].text;
     snprintf(head, sizeof(head), "%.*s", (int)(stored.len < 100 ? stored.len : 100), stored.data);
     if (sscanf(head, "writer %" SCNu32 " says %" SCNu64 ", %" SCNu32 " of %" SCNu32 ": ",
-                &out_what->writer, &out_what->counter, &out_what->part, &out_what->parts)
-            != 4)
+                &out_what->writer, &out_what->counter, &out_what->part, &out_what->parts) != 4)
         return false;
-    return pal_str_equal(stored, pal_str_make(text, pattern_text(out_what, text)))
-            && pal_str_equal(message->client_id,
+    return pal_str_equal(stored, pal_str_make(text, pattern_text(out_what, text))) &&
+            pal_str_equal(message->client_id,
                     pal_str_make(client_id, pattern_client_id(out_what, client_id)));
 }
 

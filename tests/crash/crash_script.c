@@ -38,7 +38,7 @@ static const pal_str tenant = {"crash", 5};
 
 /* ---- Sessions ---- */
 
-static pal_session session_fields(pal_id id, char key[2], pal_str *aliases, size_t aliases_len)
+static pal_session session_fields(pal_id id, const char *key, pal_str *aliases, size_t aliases_len)
 {
     pal_session session = {0};
 
@@ -79,11 +79,10 @@ static pal_status do_update(call *c)
 
 static pal_status do_fork(call *c)
 {
-    pal_session session = session_fields(c->session, (char[2]){0}, NULL, 0);
+    pal_session session = session_fields(c->session, NULL, NULL, 0);
     pal_id id;
 
-    return pal_store_fork(
-            c->store, &session, script_session_id(SCRIPT_A), c->n, &id, &c->error);
+    return pal_store_fork(c->store, &session, script_session_id(SCRIPT_A), c->n, &id, &c->error);
 }
 
 static pal_status do_delete(call *c)
@@ -126,8 +125,7 @@ static pal_status do_append(call *c)
         pattern_message_init(&rooms[i], &what);
         messages[i] = rooms[i].message;
     }
-    status = pal_store_append(
-            c->store, tenant, c->session, messages, c->n, PAL_SEQ_ANY, &c->error);
+    status = pal_store_append(c->store, tenant, c->session, messages, c->n, PAL_SEQ_ANY, &c->error);
     if (!status)
         c->result->seq = messages[c->n - 1].seq;
     return status;
@@ -147,8 +145,7 @@ static pal_status do_append_large(call *c)
     parts[0].text = pal_str_make(large, sizeof(large) / 3);
     parts[1].media_type = text("image/png");
     parts[1].data = pal_str_make(large, sizeof(large));
-    status = pal_store_append(
-            c->store, tenant, c->session, &message, 1, PAL_SEQ_ANY, &c->error);
+    status = pal_store_append(c->store, tenant, c->session, &message, 1, PAL_SEQ_ANY, &c->error);
     if (!status)
         c->result->seq = message.seq;
     return status;
@@ -192,8 +189,8 @@ static pal_id inbox_first(call *c)
     size_t len;
     pal_id id = {{0}};
 
-    if (!pal_store_inbox_list(c->store, tenant, c->session, arena, &items, &len, &c->error)
-            && len > 0)
+    if (!pal_store_inbox_list(c->store, tenant, c->session, arena, &items, &len, &c->error) &&
+            len > 0)
         id = items[0].id;
     pal_arena_free(arena);
     return id;
@@ -250,8 +247,8 @@ static pal_status do_blob_put(call *c)
 {
     char name[PAL_BLOB_NAME_SIZE];
 
-    return pal_store_blob_put(c->store, tenant, text("text/plain"), text(SCRIPT_BLOB_TEXT), name,
-            &c->error);
+    return pal_store_blob_put(
+            c->store, tenant, text("text/plain"), text(SCRIPT_BLOB_TEXT), name, &c->error);
 }
 
 /* An append as a turn makes it: under its lease, with the inbox item that it answers and the
@@ -295,7 +292,7 @@ typedef struct batch_rooms {
 static void batch_fill(pal_op ops[BATCH_LEN], batch_rooms *rooms, uint32_t writer)
 {
     static const pal_op_kind kinds[BATCH_LEN] = {
-        PAL_OP_CREATE, PAL_OP_APPEND, PAL_OP_APPEND, PAL_OP_MARK, PAL_OP_LEDGER_ADD};
+            PAL_OP_CREATE, PAL_OP_APPEND, PAL_OP_APPEND, PAL_OP_MARK, PAL_OP_LEDGER_ADD};
     pattern first = {.writer = writer, .parts = 1, .counter = 1};
     pattern second = {.writer = writer, .parts = 1, .counter = 2};
 
@@ -306,7 +303,7 @@ static void batch_fill(pal_op ops[BATCH_LEN], batch_rooms *rooms, uint32_t write
     rooms->row = ledger_row("request-3");
     for (size_t i = 0; i < BATCH_LEN; i++)
         ops[i] = (pal_op){
-            .kind = kinds[i], .tenant = tenant, .session = script_session_id(SCRIPT_C)};
+                .kind = kinds[i], .tenant = tenant, .session = script_session_id(SCRIPT_C)};
     ops[0].u.create.session = &rooms->session;
     ops[1].u.append.messages = &rooms->append.message;
     ops[1].u.append.messages_len = 1;
@@ -345,41 +342,41 @@ static pal_status do_batch(call *c)
 /* ---- The list ---- */
 
 static const step steps[] = {
-    {"create a", do_create, SCRIPT_A, 'a'},
-    {"append 1 to a", do_append, SCRIPT_A, 1},
-    {"append 3 to a", do_append, SCRIPT_A, 3},
-    {"create b", do_create, SCRIPT_B, 'b'},
-    {"append a large one to b", do_append_large, SCRIPT_B, 1},
-    {"fork a at 2", do_fork, SCRIPT_FORK, 2},
-    {"append 2 to the fork", do_append, SCRIPT_FORK, 2},
-    {"rewind a to 2", do_mark, SCRIPT_A, PAL_MARK_REWIND * 100 + 2},
-    {"append 1 to a", do_append, SCRIPT_A, 1},
-    {"undo the rewind", do_mark, SCRIPT_A, PAL_MARK_UNDO * 100},
-    {"checkpoint a at 3", do_mark, SCRIPT_A, PAL_MARK_CHECKPOINT * 100 + 3},
-    {"add to a's inbox", do_inbox_add, SCRIPT_A, 1},
-    {"add to a's inbox", do_inbox_add, SCRIPT_A, 2},
-    {"drop from a's inbox", do_inbox_drop, SCRIPT_A, 0},
-    {"take a's lease", do_lease_take, SCRIPT_A, 0},
-    {"a turn on a", do_turn, SCRIPT_A, 1},
-    {"add to the ledger", do_ledger_add, SCRIPT_A, 0},
-    {"put a blob", do_blob_put, SCRIPT_A, 0},
-    {"append an image to b", do_append_large, SCRIPT_B, 2},
-    {"close and open", NULL, SCRIPT_A, 0},
-    {"update a", do_update, SCRIPT_A, 0},
-    {"reset b", do_reset, SCRIPT_B, 0},
-    {"delete b", do_delete, SCRIPT_B, 0},
-    {"create another b", do_create, SCRIPT_B_AGAIN, 'b'},
-    {"restore the first b: conflict", do_restore, SCRIPT_B, 0},
-    {"a batch", do_batch, SCRIPT_C, 0},
-    {"erase a, whose rows the fork shares", do_erase, SCRIPT_A, 0},
-    {"append 1 to the fork", do_append, SCRIPT_FORK, 1},
-    {"erase the fork", do_erase, SCRIPT_FORK, 0},
-    {"sweep b out of the trash", do_sweep, SCRIPT_B, 0},
-    {"append 4 to c", do_append, SCRIPT_C, 4},
-    {"delete c", do_delete, SCRIPT_C, 0},
-    {"restore c", do_restore, SCRIPT_C, 0},
-    {"release a lease that is gone", do_lease_release, SCRIPT_C, 1},
-    {"create the last", do_create, SCRIPT_LAST, 'z'},
+        {"create a", do_create, SCRIPT_A, 'a'},
+        {"append 1 to a", do_append, SCRIPT_A, 1},
+        {"append 3 to a", do_append, SCRIPT_A, 3},
+        {"create b", do_create, SCRIPT_B, 'b'},
+        {"append a large one to b", do_append_large, SCRIPT_B, 1},
+        {"fork a at 2", do_fork, SCRIPT_FORK, 2},
+        {"append 2 to the fork", do_append, SCRIPT_FORK, 2},
+        {"rewind a to 2", do_mark, SCRIPT_A, PAL_MARK_REWIND * 100 + 2},
+        {"append 1 to a", do_append, SCRIPT_A, 1},
+        {"undo the rewind", do_mark, SCRIPT_A, PAL_MARK_UNDO * 100},
+        {"checkpoint a at 3", do_mark, SCRIPT_A, PAL_MARK_CHECKPOINT * 100 + 3},
+        {"add to a's inbox", do_inbox_add, SCRIPT_A, 1},
+        {"add to a's inbox", do_inbox_add, SCRIPT_A, 2},
+        {"drop from a's inbox", do_inbox_drop, SCRIPT_A, 0},
+        {"take a's lease", do_lease_take, SCRIPT_A, 0},
+        {"a turn on a", do_turn, SCRIPT_A, 1},
+        {"add to the ledger", do_ledger_add, SCRIPT_A, 0},
+        {"put a blob", do_blob_put, SCRIPT_A, 0},
+        {"append an image to b", do_append_large, SCRIPT_B, 2},
+        {"close and open", NULL, SCRIPT_A, 0},
+        {"update a", do_update, SCRIPT_A, 0},
+        {"reset b", do_reset, SCRIPT_B, 0},
+        {"delete b", do_delete, SCRIPT_B, 0},
+        {"create another b", do_create, SCRIPT_B_AGAIN, 'b'},
+        {"restore the first b: conflict", do_restore, SCRIPT_B, 0},
+        {"a batch", do_batch, SCRIPT_C, 0},
+        {"erase a, whose rows the fork shares", do_erase, SCRIPT_A, 0},
+        {"append 1 to the fork", do_append, SCRIPT_FORK, 1},
+        {"erase the fork", do_erase, SCRIPT_FORK, 0},
+        {"sweep b out of the trash", do_sweep, SCRIPT_B, 0},
+        {"append 4 to c", do_append, SCRIPT_C, 4},
+        {"delete c", do_delete, SCRIPT_C, 0},
+        {"restore c", do_restore, SCRIPT_C, 0},
+        {"release a lease that is gone", do_lease_release, SCRIPT_C, 1},
+        {"create the last", do_create, SCRIPT_LAST, 'z'},
 };
 
 #define STEPS_LEN (sizeof(steps) / sizeof(*steps))

@@ -32,8 +32,8 @@ typedef struct life {
 } life;
 
 typedef struct known {
-    uint64_t next;  /* counter */
-    uint64_t seen;  /* the largest counter read back */
+    uint64_t next; /* counter */
+    uint64_t seen; /* the largest counter read back */
     uint64_t last[WORK_SESSIONS];
     bool is_living; /* in the middle of a life, which is the last of the list of its own */
     size_t life;
@@ -128,8 +128,8 @@ static bool entry_follows(const entry *before, const entry *e)
 {
     if (e->part == 0)
         return !before || before->part + 1 == before->parts;
-    return before && before->writer == e->writer && before->counter == e->counter
-            && before->part + 1 == e->part && before->parts == e->parts;
+    return before && before->writer == e->writer && before->counter == e->counter &&
+            before->part + 1 == e->part && before->parts == e->parts;
 }
 
 /* The message at the end of what is known of the session. */
@@ -145,18 +145,19 @@ static bool entry_add(uint32_t session, const pal_message *message)
         return wrong("a gap: session, seq, expected", session, message->seq, l->len + 1);
     if (!pattern_read(message, &what) || what.writer > VERIFY_WRITERS_MAX)
         return wrong("a damaged message: session, seq", session, message->seq, 0);
-    e = (entry){.writer = what.writer, .counter = what.counter, .part = (uint8_t)what.part,
-        .parts = (uint8_t)what.parts};
+    e = (entry){.writer = what.writer,
+            .counter = what.counter,
+            .part = (uint8_t)what.part,
+            .parts = (uint8_t)what.parts};
     k = &writers[e.writer];
     if (!entry_follows(before, &e))
         return wrong("half an append: session, seq, writer", session, message->seq, e.writer);
     if (work_session_of(e.writer, e.counter) != session)
-        return wrong("in the wrong session: session, seq, writer", session, message->seq,
-                e.writer);
+        return wrong("in the wrong session: session, seq, writer", session, message->seq, e.writer);
     /* With one session per counter, growing counters also mean that none is there twice. */
     if (e.part == 0 && e.counter <= k->last[session])
-        return wrong("out of order or twice: session, seq, counter", session, message->seq,
-                e.counter);
+        return wrong(
+                "out of order or twice: session, seq, counter", session, message->seq, e.counter);
     k->last[session] = e.counter;
     if (e.counter > k->seen)
         k->seen = e.counter;
@@ -171,8 +172,8 @@ static bool entry_again(uint32_t session, const pal_message *message)
     entry *e = (entry *)l->items + message->seq - 1;
     pattern what;
 
-    if (!pattern_read(message, &what) || what.writer != e->writer || what.counter != e->counter
-            || what.part != e->part)
+    if (!pattern_read(message, &what) || what.writer != e->writer || what.counter != e->counter ||
+            what.part != e->part)
         return wrong("a message changed: session, seq", session, message->seq, 0);
     return true;
 }
@@ -189,8 +190,8 @@ static bool read_session(pal_store *store, uint32_t session, uint64_t after)
 
     while (held && messages.has_more) {
         pal_arena_reset(arena);
-        if (pal_store_load(store, tenant, work_session_id(session), &load, arena, &messages,
-                    &error)) {
+        if (pal_store_load(
+                    store, tenant, work_session_id(session), &load, arena, &messages, &error)) {
             printf("# load: %s\n", error.message);
             held = false;
         }
@@ -250,8 +251,8 @@ static bool life_messages_whole(const life *it, const pal_messages *messages, bo
         return messages->len == 0 && !is_fork;
     for (size_t i = 0; i < messages->len; i++) {
         pattern what;
-        if (!pattern_read(&messages->items[i], &what) || what.writer != it->writer
-                || what.counter != it->counter || what.part != i || what.parts != 3)
+        if (!pattern_read(&messages->items[i], &what) || what.writer != it->writer ||
+                what.counter != it->counter || what.part != i || what.parts != 3)
             return false;
     }
     return true;
@@ -273,9 +274,9 @@ static sight look(pal_store *store, const life *it, bool is_fork, pal_arena *are
     s.is_there = true;
     s.state = session.state;
     s.last_seq = session.last_seq;
-    s.is_whole = !pal_store_load(store, tenant, id, &load, arena, &messages, NULL)
-            && life_messages_whole(it, &messages, is_fork) && messages.len == s.last_seq
-            && !pal_store_marks(store, tenant, id, arena, &marks, &s.marks, NULL);
+    s.is_whole = !pal_store_load(store, tenant, id, &load, arena, &messages, NULL) &&
+            life_messages_whole(it, &messages, is_fork) && messages.len == s.last_seq &&
+            !pal_store_marks(store, tenant, id, arena, &marks, &s.marks, NULL);
     return s;
 }
 
@@ -306,8 +307,8 @@ static bool life_judge(pal_store *store, const life *it)
     /* Before and after everything there is nothing. */
     if (stage == STAGE_FORK_ERASED && it->stage == STAGE_NONE)
         stage = STAGE_NONE;
-    held = own.is_whole && fork.is_whole
-            && (stage == (int)it->stage || stage == (int)it->stage + 1);
+    held = own.is_whole && fork.is_whole &&
+            (stage == (int)it->stage || stage == (int)it->stage + 1);
     if (!held)
         printf("# writer %" PRIu32 ", life %" PRIu64 ": acknowledged stage %d, is at %d, %s\n",
                 it->writer, it->counter, it->stage, stage,
@@ -367,8 +368,8 @@ bool verify_all(pal_store *store)
 
     for (uint32_t i = 0; held && i < WORK_SESSIONS; i++)
         held = read_session(store, i, 0);
-    held = held && pending_settle() && lives_judge(store, UINT32_MAX, true)
-            && nothing_invented(UINT32_MAX);
+    held = held && pending_settle() && lives_judge(store, UINT32_MAX, true) &&
+            nothing_invented(UINT32_MAX);
     if (pal_store_check(store, false, finding_print, NULL, NULL, &findings, &error)) {
         printf("# check: %s\n", error.message);
         held = false;

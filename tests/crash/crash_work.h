@@ -62,7 +62,7 @@ typedef struct ack {
     uint32_t kind;
     uint32_t writer;
     uint64_t counter;
-    uint64_t seq; /* of the last message */
+    uint64_t seq;  /* of the last message */
     uint64_t hash; /* of the rest: a torn record would be the harness's fault, not the store's */
 } ack;
 

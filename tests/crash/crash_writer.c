@@ -58,8 +58,7 @@ static uint64_t append(writer *w, pal_id session, uint32_t count)
         pattern_message_init(&w->rooms[i], &what);
         messages[i] = w->rooms[i].message;
     }
-    must(w, pal_store_append(store, tenant, session, messages, count, PAL_SEQ_ANY, &error),
-            &error);
+    must(w, pal_store_append(store, tenant, session, messages, count, PAL_SEQ_ANY, &error), &error);
     return messages[count - 1].seq;
 }
 
@@ -140,8 +139,8 @@ int main(int argc, char **argv)
     acks = open(argv[2], O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     for (int i = 0; i < count; i++) {
         writers[i].is_first = true;
-        if (sscanf(argv[4 + i], "%" SCNu32 ":%" SCNu64, &writers[i].number, &writers[i].counter)
-                != 2)
+        if (sscanf(argv[4 + i], "%" SCNu32 ":%" SCNu64, &writers[i].number, &writers[i].counter) !=
+                2)
             return 2;
     }
     must(&writers[0], pal_store_open(argv[1], NULL, &store, &error), &error);

@@ -67,8 +67,8 @@ static bool process_start(size_t index)
 {
     process *p = &processes[index];
     char numbers[THREADS][32];
-    char *argv[4 + THREADS + 1] = {(char *)writer_program, path, p->acks_path,
-        chance(2) ? (char *)"1" : (char *)"0"};
+    char *argv[4 + THREADS + 1] = {
+            (char *)writer_program, path, p->acks_path, chance(2) ? (char *)"1" : (char *)"0"};
 
     for (size_t i = 0; i < THREADS; i++) {
         uint32_t writer = writer_number(index, i);

@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "support/scratch.h"
 #include "support/tap.h"
 
 #define INSERTS 8
 #define STEPS_MAX 2000
 
-static char directory[] = "/tmp/palaver-fault-XXXXXX";
-static char path[64];
+static char directory[SCRATCH_PATH_MAX];
+static char path[SCRATCH_PATH_MAX + 16];
 
 typedef struct run {
     int acknowledged; /* inserts that were reported as done */
@@ -90,8 +91,8 @@ static int query_int(sqlite3 *db, const char *sql)
     sqlite3_stmt *query = NULL;
     int number = -1;
 
-    if (sqlite3_prepare_v2(db, sql, -1, &query, NULL) == SQLITE_OK
-            && sqlite3_step(query) == SQLITE_ROW)
+    if (sqlite3_prepare_v2(db, sql, -1, &query, NULL) == SQLITE_OK &&
+            sqlite3_step(query) == SQLITE_ROW)
         number = sqlite3_column_int(query, 0);
     sqlite3_finalize(query);
     return number;
@@ -103,8 +104,9 @@ static int rows_kept(void)
     sqlite3 *db = open_file("full");
     int count, sound;
 
-    sound = query_int(db, "select count(*) = 1 from pragma_integrity_check"
-                          " where integrity_check = 'ok'");
+    sound = query_int(db,
+            "select count(*) = 1 from pragma_integrity_check"
+            " where integrity_check = 'ok'");
     count = query_int(db, "select count(*) from t where n <= (select count(*) from t)");
     if (count < 0)
         count = 0; /* the table was not made */
@@ -112,17 +114,6 @@ static int rows_kept(void)
         count = -1;
     sqlite3_close(db);
     return count;
-}
-
-static void remove_files(void)
-{
-    char name[80];
-    static const char *const tails[] = {"", "-wal", "-shm", "-journal"};
-
-    for (size_t i = 0; i < 4; i++) {
-        snprintf(name, sizeof(name), "%s%s", path, tails[i]);
-        unlink(name);
-    }
 }
 
 /* Returns how many steps lost or invented a row. */
@@ -135,7 +126,7 @@ static int sweep(fault_kind kind, uint64_t seed, const char *synchronous, uint64
         run result;
         int kept;
 
-        remove_files();
+        scratch_clear(directory, false);
         result = run_child(kind, at, seed, synchronous);
         if (!result.fired)
             break;
@@ -150,7 +141,7 @@ static int sweep(fault_kind kind, uint64_t seed, const char *synchronous, uint64
 static void faults_and_kills_are_survived(void)
 {
     static const fault_kind kinds[] = {FAULT_IO, FAULT_READ, FAULT_SHORT_WRITE, FAULT_SYNC,
-        FAULT_FULL, FAULT_FULL_ONCE, FAULT_KILL_BEFORE, FAULT_KILL_AFTER, FAULT_KILL_MIDDLE};
+            FAULT_FULL, FAULT_FULL_ONCE, FAULT_KILL_BEFORE, FAULT_KILL_AFTER, FAULT_KILL_MIDDLE};
     uint64_t steps;
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
@@ -180,13 +171,11 @@ static void power_cuts_are_fatal_without_syncs(void)
 
 int main(void)
 {
-    if (!mkdtemp(directory))
-        return 1;
+    scratch_make(true, directory);
     snprintf(path, sizeof(path), "%s/t.db", directory);
     RUN(faults_and_kills_are_survived);
     RUN(power_cuts_are_survived);
     RUN(power_cuts_are_fatal_without_syncs);
-    remove_files();
-    rmdir(directory);
+    scratch_clear(directory, true);
     return tap_done();
 }

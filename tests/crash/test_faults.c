@@ -132,8 +132,8 @@ static void child_run(int fd, const fault *f)
 /* A status that is no answer about the data but a failure to give one. */
 static bool is_failure(pal_status status)
 {
-    return status == PAL_IO || status == PAL_CORRUPT || status == PAL_BUSY
-            || status == PAL_NO_MEMORY || status == PAL_LIMIT || status == PAL_TIMEOUT;
+    return status == PAL_IO || status == PAL_CORRUPT || status == PAL_BUSY ||
+            status == PAL_NO_MEMORY || status == PAL_LIMIT || status == PAL_TIMEOUT;
 }
 
 static void complain(outcome *o, const record *r, const char *what)
@@ -265,8 +265,8 @@ static bool store_account(pal_buf *account)
     uint64_t findings = 0;
     bool held = false;
 
-    if (pal_store_open(url, NULL, &store, &error)
-            || pal_store_check(store, false, finding_print, NULL, NULL, &findings, &error))
+    if (pal_store_open(url, NULL, &store, &error) ||
+            pal_store_check(store, false, finding_print, NULL, NULL, &findings, &error))
         printf("#   open or check: %s\n", error.message);
     else
         held = script_account(store, account) && findings == 0;
@@ -292,8 +292,8 @@ static bool account_agrees(const outcome *o, const pal_buf *account)
         return true;
     for (size_t i = 0; i < o->maybe_len; i++) {
         expected = oracle_find(o->done | o->maybe[i]);
-        if (expected->is_sound
-                && pal_str_equal(pal_buf_str(&expected->account), pal_buf_str(account)))
+        if (expected->is_sound &&
+                pal_str_equal(pal_buf_str(&expected->account), pal_buf_str(account)))
             return true;
     }
     return false;
@@ -301,12 +301,11 @@ static bool account_agrees(const outcome *o, const pal_buf *account)
 
 static void print_line(const char *what, const pal_buf *account, size_t from)
 {
-    const char *end = from < account->len
-            ? memchr(account->data + from, '\n', account->len - from) : NULL;
+    const char *end =
+            from < account->len ? memchr(account->data + from, '\n', account->len - from) : NULL;
     size_t len = end ? (size_t)(end - account->data) - from : 0;
 
-    printf("#   %s: %.*s\n", what, (int)(len < 300 ? len : 300),
-            len ? account->data + from : "");
+    printf("#   %s: %.*s\n", what, (int)(len < 300 ? len : 300), len ? account->data + from : "");
 }
 
 /* Prints the first line in which the two differ. */
@@ -374,8 +373,8 @@ static void sweep_share(fault f, const char *name, uint64_t first, uint64_t step
     _exit(wrong > 0 || tried < 2);
 }
 
-/* Tries the fault at every step, or every `thinning`th; true when the rules held each time. Two jobs
- * share the work. */
+/* Tries the fault at every step, or every `thinning`th; true when the rules held each time. The
+ * work is shared by two jobs. */
 static bool sweep(fault f, uint64_t thinning)
 {
     uint64_t step = stride * thinning;
@@ -428,8 +427,8 @@ static void a_failed_sync_acknowledges_nothing(void)
 static void a_failed_sync_is_not_forgotten(void)
 {
     for (uint64_t seed = 0; seed < 4; seed++)
-        CHECK(sweep((fault){.kind = FAULT_SYNC, .seed = seed, .is_tracked = true,
-                            .cut_at_end = true},
+        CHECK(sweep(
+                (fault){.kind = FAULT_SYNC, .seed = seed, .is_tracked = true, .cut_at_end = true},
                 1));
 }
 

@@ -21,16 +21,16 @@ typedef enum step {
 } step;
 
 static const int kind_steps[] = {
-    [FAULT_IO] = STEP_CHANGES & ~STEP_SYNC,
-    [FAULT_READ] = STEP_READ,
-    [FAULT_SHORT_WRITE] = STEP_WRITE,
-    [FAULT_SYNC] = STEP_SYNC,
-    [FAULT_FULL] = STEP_WRITE,
-    [FAULT_FULL_ONCE] = STEP_WRITE,
-    [FAULT_KILL_BEFORE] = STEP_CHANGES,
-    [FAULT_KILL_AFTER] = STEP_CHANGES,
-    [FAULT_KILL_MIDDLE] = STEP_WRITE,
-    [FAULT_POWER_CUT] = STEP_CHANGES,
+        [FAULT_IO] = STEP_CHANGES & ~STEP_SYNC,
+        [FAULT_READ] = STEP_READ,
+        [FAULT_SHORT_WRITE] = STEP_WRITE,
+        [FAULT_SYNC] = STEP_SYNC,
+        [FAULT_FULL] = STEP_WRITE,
+        [FAULT_FULL_ONCE] = STEP_WRITE,
+        [FAULT_KILL_BEFORE] = STEP_CHANGES,
+        [FAULT_KILL_AFTER] = STEP_CHANGES,
+        [FAULT_KILL_MIDDLE] = STEP_WRITE,
+        [FAULT_POWER_CUT] = STEP_CHANGES,
 };
 
 typedef struct fault_file {
@@ -39,7 +39,7 @@ typedef struct fault_file {
     sqlite3_file *inner; /* lies behind this struct */
 } fault_file;
 
-/* Recursive, because opening and closing a file may do I/O through us again. */
+/* Recursive, because a power cut may come from within a step. */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static fault_kind armed;
 static uint64_t armed_at, steps;
@@ -276,23 +276,23 @@ static int file_shm_unmap(sqlite3_file *file, int is_delete)
 }
 
 static const sqlite3_io_methods methods = {
-    .iVersion = 2,
-    .xClose = file_close,
-    .xRead = file_read,
-    .xWrite = file_write,
-    .xTruncate = file_truncate,
-    .xSync = file_sync,
-    .xFileSize = file_size,
-    .xLock = file_lock,
-    .xUnlock = file_unlock,
-    .xCheckReservedLock = file_check_lock,
-    .xFileControl = file_control,
-    .xSectorSize = file_sector_size,
-    .xDeviceCharacteristics = file_characteristics,
-    .xShmMap = file_shm_map,
-    .xShmLock = file_shm_lock,
-    .xShmBarrier = file_shm_barrier,
-    .xShmUnmap = file_shm_unmap,
+        .iVersion = 2,
+        .xClose = file_close,
+        .xRead = file_read,
+        .xWrite = file_write,
+        .xTruncate = file_truncate,
+        .xSync = file_sync,
+        .xFileSize = file_size,
+        .xLock = file_lock,
+        .xUnlock = file_unlock,
+        .xCheckReservedLock = file_check_lock,
+        .xFileControl = file_control,
+        .xSectorSize = file_sector_size,
+        .xDeviceCharacteristics = file_characteristics,
+        .xShmMap = file_shm_map,
+        .xShmLock = file_shm_lock,
+        .xShmBarrier = file_shm_barrier,
+        .xShmUnmap = file_shm_unmap,
 };
 
 /* ---- VFS methods ---- */
