@@ -321,7 +321,7 @@ typedef enum pal_op_kind {
 typedef struct pal_op {
     pal_op_kind kind;
     pal_str tenant;
-    pal_id session; /* create, fork: may be none; set to the new session's id */
+    pal_id session; /* create, fork: the new session's id, or none; set to the one it got */
     uint64_t fence; /* not 0: PAL_DENIED unless the session's lease has this number */
     union {
         struct {

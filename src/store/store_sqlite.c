@@ -9,7 +9,6 @@
  * Readers have connections of their own and never wait for the writer. Several processes may use
  * one file: the write lock is taken with BEGIN IMMEDIATE before anything is read that a write
  * depends on. */
-#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -58,7 +57,8 @@ pal_status pal_sqlite_connect(
     out_conn->path = self->path;
     code = sqlite3_open_v2(self->path, &out_conn->db, flags, NULL);
     if (code != SQLITE_OK) {
-        const char *why = errno ? strerror(errno) : sqlite3_errstr(code);
+        int system_errno = out_conn->db ? sqlite3_system_errno(out_conn->db) : 0;
+        const char *why = system_errno ? strerror(system_errno) : sqlite3_errstr(code);
 
         return pal_error_set(err, code == SQLITE_NOMEM ? PAL_NO_MEMORY : PAL_IO,
                 "can't open '%.160s': %s", self->path, why);

@@ -9,6 +9,7 @@
 #include "store/store_sqlite.h"
 
 #define VACUUM_PAGES_MAX "2000"
+#define TIDY_WAIT_MS_MAX 50
 
 static pal_status run_op(pal_sql_conn *conn, pal_work *work)
 {
@@ -98,11 +99,15 @@ static bool run_batch(pal_sql_conn *conn, pal_work *works, size_t works_len)
 }
 
 /* What was erased must not live on in the WAL or in free pages. Best effort: a reader that is in
- * the middle of something can hold it up until the next time. */
+ * the middle of something can hold it up until the next time, but never the writer for long. */
 static void tidy(pal_sql_conn *conn)
 {
+    uint32_t busy_timeout_ms = conn->busy_timeout_ms;
+
+    conn->busy_timeout_ms = TIDY_WAIT_MS_MAX;
     sqlite3_exec(conn->db, "PRAGMA incremental_vacuum(" VACUUM_PAGES_MAX ")", NULL, NULL, NULL);
     sqlite3_wal_checkpoint_v2(conn->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    conn->busy_timeout_ms = busy_timeout_ms;
 }
 
 static bool has_erased(const pal_work *works, size_t works_len)
