@@ -67,14 +67,14 @@ static pal_status check_texts(const pal_part *part, size_t number, pal_error *er
         const char *name;
         pal_str text;
     } members[] = {
-        {"text", part->text},
-        {"call_id", part->call_id},
-        {"name", part->name},
-        {"arguments", part->arguments},
-        {"signature", part->signature},
-        {"family", part->family},
-        {"media_type", part->media_type},
-        {"url", part->url},
+            {"text", part->text},
+            {"call_id", part->call_id},
+            {"name", part->name},
+            {"arguments", part->arguments},
+            {"signature", part->signature},
+            {"family", part->family},
+            {"media_type", part->media_type},
+            {"url", part->url},
     };
 
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
@@ -104,8 +104,7 @@ static pal_status check_part(const pal_part *part, size_t number, pal_error *err
     if (is_call && part->name.len == 0)
         return pal_error_set(err, PAL_INVALID, "part %zu: 'name' is missing", number);
     if ((part->data.len > 0 || part->blob.len > 0) && !is_media)
-        return pal_error_set(
-                err, PAL_INVALID, "part %zu: only images and files hold data", number);
+        return pal_error_set(err, PAL_INVALID, "part %zu: only images and files hold data", number);
     if (part->blob.len > 0 && part->data.len == 0) {
         status = check_blob_name(part->blob, number, err);
         if (status != PAL_OK)

@@ -50,8 +50,8 @@ static pal_status resolve_url(const char *url, const pal_store_backend **out_bac
         return pal_error_set(err, PAL_INVALID, "no store is named; try sqlite:PATH or memory:");
     backend = backend_of_url(url, out_location);
     if (!backend && has_scheme(url))
-        return pal_error_set(err, PAL_INVALID,
-                "no backend for store '%.160s'; try sqlite:PATH or memory:", url);
+        return pal_error_set(
+                err, PAL_INVALID, "no backend for store '%.160s'; try sqlite:PATH or memory:", url);
     if (!backend) {
         backend = &pal_store_sqlite;
         *out_location = url;
@@ -75,8 +75,8 @@ static pal_store_options options_with_defaults(const pal_store_options *options)
     return filled;
 }
 
-pal_status pal_store_open(const char *url, const pal_store_options *options, pal_store **out_store,
-        pal_error *err)
+pal_status pal_store_open(
+        const char *url, const pal_store_options *options, pal_store **out_store, pal_error *err)
 {
     const pal_store_backend *backend = NULL;
     const char *location = NULL;
@@ -192,8 +192,8 @@ pal_status pal_store_update(
     return apply_one(store, &op, err);
 }
 
-pal_status pal_store_append(pal_store *store, pal_str tenant, pal_id session,
-        pal_message *messages, size_t messages_len, uint64_t expected_seq, pal_error *err)
+pal_status pal_store_append(pal_store *store, pal_str tenant, pal_id session, pal_message *messages,
+        size_t messages_len, uint64_t expected_seq, pal_error *err)
 {
     pal_op op = {.kind = PAL_OP_APPEND,
             .tenant = tenant,
@@ -277,12 +277,11 @@ pal_status pal_store_restore(pal_store *store, pal_str tenant, pal_id session, p
     return apply_one(store, &op, err);
 }
 
-pal_status pal_store_erase(pal_store *store, pal_str tenant, pal_id session,
-        pal_erasure *out_erasure, pal_error *err)
+pal_status pal_store_erase(
+        pal_store *store, pal_str tenant, pal_id session, pal_erasure *out_erasure, pal_error *err)
 {
     pal_erasure erasure = {0};
-    pal_op op = {
-            .kind = PAL_OP_ERASE, .tenant = tenant, .session = session, .u.erasure = &erasure};
+    pal_op op = {.kind = PAL_OP_ERASE, .tenant = tenant, .session = session, .u.erasure = &erasure};
     pal_status status = apply_one(store, &op, err);
 
     if (status == PAL_OK && out_erasure)
@@ -344,8 +343,8 @@ pal_status pal_store_lease_release(
     return apply_one(store, &op, err);
 }
 
-pal_status pal_store_ledger_add(pal_store *store, pal_str tenant, pal_id session,
-        const pal_ledger_row *row, pal_error *err)
+pal_status pal_store_ledger_add(
+        pal_store *store, pal_str tenant, pal_id session, const pal_ledger_row *row, pal_error *err)
 {
     pal_op op = {
             .kind = PAL_OP_LEDGER_ADD, .tenant = tenant, .session = session, .u.ledger_row = row};
@@ -439,8 +438,8 @@ pal_status pal_store_check(pal_store *store, bool repair, pal_finding_sink sink,
     if (repair && store->options.read_only)
         return pal_error_set(err, PAL_DENIED, "the store was opened for reading only");
     if (backend->check)
-        status = backend->check(store->engine, repair, check_row, count_finding, pass_progress,
-                &state, err);
+        status = backend->check(
+                store->engine, repair, check_row, count_finding, pass_progress, &state, err);
     if (status == PAL_OK && out_findings)
         *out_findings = state.count;
     return status;

@@ -129,8 +129,8 @@ static pal_status copy_parts(const pal_store_options *options, pal_arena *arena,
         if (copy[i].data.len > 0 || copy[i].blob.len > 0)
             status = collect_blob(options, arena, &copy[i], work, err);
         else if (copy[i].parts_len > 0)
-            status = copy_parts(options, arena, copy[i].parts, copy[i].parts_len, work,
-                    &copy[i].parts, err);
+            status = copy_parts(
+                    options, arena, copy[i].parts, copy[i].parts_len, work, &copy[i].parts, err);
     }
     *out_parts = copy;
     return status;

@@ -37,8 +37,8 @@ static pal_status find_by_name(pal_store *store, pal_str tenant, pal_find_by by,
         pal_arena *arena, pal_session *out_session, pal_error *err)
 {
     pal_session_row row;
-    pal_status status = store->engine->backend->session_find(
-            store->engine, tenant, by, name, arena, &row, err);
+    pal_status status =
+            store->engine->backend->session_find(store->engine, tenant, by, name, arena, &row, err);
 
     if (status == PAL_OK && has_expired(&row.session))
         status = PAL_NOT_FOUND;
@@ -78,8 +78,7 @@ pal_status pal_store_find(pal_store *store, pal_str tenant, pal_find_by by, pal_
 /* ---- Pages of sessions ---- */
 
 /* A cursor is "<updated_at>-<handle>" of the last session on the page before. */
-static pal_status read_cursor(
-        pal_str cursor, int64_t *out_ms, uint64_t *out_handle, pal_error *err)
+static pal_status read_cursor(pal_str cursor, int64_t *out_ms, uint64_t *out_handle, pal_error *err)
 {
     char text[48];
     long long ms;
@@ -253,8 +252,8 @@ pal_status pal_store_ledger_sum(pal_store *store, pal_str tenant, pal_id session
     if (status == PAL_OK && !pal_id_is_none(session))
         status = find_session(store, tenant, session, arena, &row, err);
     if (status == PAL_OK)
-        status = store->engine->backend->ledger_sum(store->engine, checked, row.handle, from,
-                to == 0 ? INT64_MAX : to, out_sum, err);
+        status = store->engine->backend->ledger_sum(
+                store->engine, checked, row.handle, from, to == 0 ? INT64_MAX : to, out_sum, err);
     pal_arena_free(arena);
     return status;
 }
@@ -270,8 +269,7 @@ pal_status pal_store_blob_get(pal_store *store, pal_str tenant, pal_str name, pa
         return status;
     if (name.len != PAL_BLOB_NAME_LEN || memcmp(name.data, "sha256:", 7) != 0 ||
             !pal_unhex(pal_str_make(name.data + 7, 64), hash, sizeof(hash)))
-        return pal_error_set(
-                err, PAL_INVALID, "a blob's name is 'sha256:' and 64 hex digits");
+        return pal_error_set(err, PAL_INVALID, "a blob's name is 'sha256:' and 64 hex digits");
     status = store->engine->backend->blob_get(
             store->engine, checked, hash, arena, out_media_type, out_data, err);
     if (status == PAL_NOT_FOUND)

@@ -92,8 +92,8 @@ static pal_status write_blobs(
     for (size_t i = 0; i < work->blobs_len; i++) {
         pal_sql sql;
         int64_t blob;
-        pal_status status = pal_sqlite_blob_keep(conn, head->tenant, &work->blobs[i],
-                work->now_ms, &blob, &work->op->error);
+        pal_status status = pal_sqlite_blob_keep(
+                conn, head->tenant, &work->blobs[i], work->now_ms, &blob, &work->op->error);
 
         if (status != PAL_OK)
             return status;
@@ -241,8 +241,8 @@ static pal_status write_companions(
         status = pal_sqlite_inbox_remove(
                 conn, head->handle, op->u.append.inbox_ids[i], &found, &work->op->error);
     for (size_t i = 0; status == PAL_OK && i < op->u.append.ledger_len; i++)
-        status = pal_sqlite_ledger_insert(conn, head->tenant, head->handle,
-                &op->u.append.ledger[i], work->now_ms, &work->op->error);
+        status = pal_sqlite_ledger_insert(conn, head->tenant, head->handle, &op->u.append.ledger[i],
+                work->now_ms, &work->op->error);
     return status;
 }
 
@@ -367,8 +367,7 @@ static pal_status undo_target(
 
     if (!arena)
         return pal_error_set(&work->op->error, PAL_NO_MEMORY, "no memory to undo a mark");
-    status = pal_sqlite_marks_read(
-            conn, handle, UINT64_MAX, arena, &marks, &len, &work->op->error);
+    status = pal_sqlite_marks_read(conn, handle, UINT64_MAX, arena, &marks, &len, &work->op->error);
     if (status == PAL_OK) {
         pal_marks_resolve(marks, len);
         status = pick_undo_target(

@@ -34,14 +34,12 @@ static void tell(checking *check, pal_id session, bool repaired, const char *tex
 
 /* ---- The file ---- */
 
-static int integrity_lines(
-        checking *check, char lines[LINES_MAX][PAL_ERROR_MESSAGE_MAX], pal_status *out_status,
-        pal_error *err)
+static int integrity_lines(checking *check, char lines[LINES_MAX][PAL_ERROR_MESSAGE_MAX],
+        pal_status *out_status, pal_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     int len = 0;
-    int code = sqlite3_prepare_v2(
-            check->conn.db, "PRAGMA integrity_check(20)", -1, &stmt, NULL);
+    int code = sqlite3_prepare_v2(check->conn.db, "PRAGMA integrity_check(20)", -1, &stmt, NULL);
 
     while (code == SQLITE_OK || code == SQLITE_ROW) {
         const char *text;
@@ -134,8 +132,8 @@ static pal_status tally_rows(
     return PAL_OK;
 }
 
-static pal_status read_pair(pal_sql_conn *conn, pal_sql_id id, int64_t handle,
-        uint64_t *out_first, uint64_t *out_second, pal_error *err)
+static pal_status read_pair(pal_sql_conn *conn, pal_sql_id id, int64_t handle, uint64_t *out_first,
+        uint64_t *out_second, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, id);
 
@@ -240,8 +238,7 @@ static pal_status check_session(checking *check, int64_t handle, pal_id id, pal_
 /* ---- All of them ---- */
 
 /* The next session's number after *handle; 0 at the end. */
-static pal_status next_session(
-        checking *check, int64_t *handle, pal_id *out_id, pal_error *err)
+static pal_status next_session(checking *check, int64_t *handle, pal_id *out_id, pal_error *err)
 {
     pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_CHECK_SESSIONS);
 
@@ -344,8 +341,7 @@ pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_c
             .sink = sink,
             .progress = progress,
             .user = user};
-    pal_status status =
-            pal_sqlite_connect((pal_sqlite *)engine, !repair, &check.conn, err);
+    pal_status status = pal_sqlite_connect((pal_sqlite *)engine, !repair, &check.conn, err);
 
     if (status == PAL_OK)
         status = check_file(&check, err);

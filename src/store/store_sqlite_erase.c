@@ -33,8 +33,7 @@ static pal_status drop_all(
 }
 
 /* The highest seq that a fork shares; 0 where nothing is shared. */
-static pal_status shared_seq(
-        pal_sql_conn *conn, int64_t handle, uint64_t *out_seq, pal_error *err)
+static pal_status shared_seq(pal_sql_conn *conn, int64_t handle, uint64_t *out_seq, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_SESSION_SHARED);
 
@@ -43,8 +42,8 @@ static pal_status shared_seq(
     return pal_sql_end(&sql, err);
 }
 
-static pal_status drop_blobs(pal_sql_conn *conn, int64_t handle, uint64_t kept_seq,
-        pal_erasure *erasure, pal_error *err)
+static pal_status drop_blobs(
+        pal_sql_conn *conn, int64_t handle, uint64_t kept_seq, pal_erasure *erasure, pal_error *err)
 {
     uint64_t dropped = 0, unused = 0;
     pal_status status =
@@ -95,8 +94,8 @@ static pal_status strip_or_drop(
     return status;
 }
 
-static pal_status erase_one(pal_sql_conn *conn, const pal_sqlite_head *head,
-        pal_erasure *erasure, pal_error *err)
+static pal_status erase_one(
+        pal_sql_conn *conn, const pal_sqlite_head *head, pal_erasure *erasure, pal_error *err)
 {
     uint64_t kept_seq;
     pal_status status = shared_seq(conn, head->handle, &kept_seq, err);
@@ -153,8 +152,8 @@ pal_status pal_sqlite_erase(pal_sql_conn *conn, pal_work *work)
 /* ---- The sweep ---- */
 
 /* The first session that `id` finds older than `before_ms`; 0 where there is none. */
-static pal_status find_due(pal_sql_conn *conn, pal_sql_id id, int64_t before_ms,
-        int64_t *out_handle, pal_error *err)
+static pal_status find_due(
+        pal_sql_conn *conn, pal_sql_id id, int64_t before_ms, int64_t *out_handle, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, id);
 

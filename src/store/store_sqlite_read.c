@@ -79,7 +79,7 @@ static pal_status end_with_arena(pal_sql *sql, pal_arena *arena, pal_error *err)
 static pal_sql find_statement(pal_sql_conn *conn, pal_find_by by, pal_str name)
 {
     pal_sql sql = pal_sql_start(conn,
-            by == PAL_FIND_ID         ? PAL_SQL_SESSION_BY_ID
+            by == PAL_FIND_ID            ? PAL_SQL_SESSION_BY_ID
                     : by == PAL_FIND_KEY ? PAL_SQL_SESSION_BY_KEY
                                          : PAL_SQL_SESSION_BY_ALIAS);
 
@@ -136,8 +136,8 @@ static pal_status session_by_handle(pal_sql_conn *conn, int64_t handle, pal_aren
     return status;
 }
 
-static pal_status name_find(pal_sql_conn *conn, pal_sql_id id, pal_str text, int64_t *out_number,
-        pal_error *err)
+static pal_status name_find(
+        pal_sql_conn *conn, pal_sql_id id, pal_str text, int64_t *out_number, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, id);
 
@@ -231,16 +231,16 @@ pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *
 
     if (status != PAL_OK)
         return status;
-    status = list_with(
-            conn, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err);
+    status =
+            list_with(conn, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err);
     pal_sqlite_reader_give(self, conn);
     return status;
 }
 
 /* ---- Messages ---- */
 
-pal_status pal_sqlite_row_scan(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
-        void *user, pal_error *err)
+pal_status pal_sqlite_row_scan(
+        pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_sql_conn *conn;
@@ -385,8 +385,8 @@ pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena 
     return status;
 }
 
-pal_status pal_sqlite_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
-        pal_lease *out_lease, pal_error *err)
+pal_status pal_sqlite_lease_find(
+        pal_engine *engine, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_sql_conn *conn;
@@ -471,8 +471,8 @@ static void count_state(pal_sql *sql, pal_store_stats *stats)
 }
 
 /* One row of up to two numbers. */
-static pal_status read_numbers(
-        pal_sql_conn *conn, pal_sql_id id, uint64_t *out_first, uint64_t *out_second, pal_error *err)
+static pal_status read_numbers(pal_sql_conn *conn, pal_sql_id id, uint64_t *out_first,
+        uint64_t *out_second, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, id);
 

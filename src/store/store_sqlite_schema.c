@@ -212,8 +212,7 @@ static pal_status check_settled(const char *path, int fd, pal_error *err)
     return status == PAL_OK ? PAL_OK : check_existing(path, fd, err);
 }
 
-pal_status pal_sqlite_file_check(
-        const char *path, const pal_store_options *options, pal_error *err)
+pal_status pal_sqlite_file_check(const char *path, const pal_store_options *options, pal_error *err)
 {
     pal_status status = PAL_OK;
     int fd;
@@ -236,8 +235,7 @@ pal_status pal_sqlite_file_check(
 
 /* ---- The tables ---- */
 
-static pal_status read_number(
-        pal_sql_conn *conn, const char *text, int *out_number, pal_error *err)
+static pal_status read_number(pal_sql_conn *conn, const char *text, int *out_number, pal_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     int code = sqlite3_prepare_v2(conn->db, text, -1, &stmt, NULL);

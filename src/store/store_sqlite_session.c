@@ -29,8 +29,7 @@ pal_status pal_sqlite_tenant(
 }
 
 /* The number of a project's or agent's name; 0 for the empty one. */
-static pal_status name_number(
-        pal_sql_conn *conn, pal_str text, int64_t *out_number, pal_error *err)
+static pal_status name_number(pal_sql_conn *conn, pal_str text, int64_t *out_number, pal_error *err)
 {
     pal_sql sql;
     pal_status status;
@@ -82,8 +81,7 @@ static pal_status check_state(const pal_work *work, const pal_sqlite_head *head,
         return pal_error_set(
                 err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", id);
     if (head->state == PAL_SESSION_QUARANTINED)
-        return pal_error_set(
-                err, PAL_CORRUPT, "session '%s' is quarantined: see palaver fsck", id);
+        return pal_error_set(err, PAL_CORRUPT, "session '%s' is quarantined: see palaver fsck", id);
     if (head->expires_at != 0 && work->now_ms > head->expires_at)
         return pal_error_set(err, PAL_CONFLICT, "session '%s' has expired", id);
     return PAL_OK;
@@ -117,8 +115,8 @@ pal_status pal_sqlite_head_by_handle(
     return status;
 }
 
-static pal_status head_find(pal_sql_conn *conn, pal_id id, pal_str tenant,
-        pal_sqlite_head *out_head, pal_error *err)
+static pal_status head_find(
+        pal_sql_conn *conn, pal_id id, pal_str tenant, pal_sqlite_head *out_head, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_GET);
     pal_status status;
@@ -218,8 +216,8 @@ static pal_status check_aliases_free(pal_sql_conn *conn, const pal_work *work, i
     for (size_t i = 0; i < session->aliases_len; i++) {
         int64_t holder;
         pal_id id;
-        pal_status status = holder_of(conn, work, PAL_SQL_ALIAS_HOLDER, tenant,
-                session->aliases[i], &holder, &id);
+        pal_status status = holder_of(
+                conn, work, PAL_SQL_ALIAS_HOLDER, tenant, session->aliases[i], &holder, &id);
 
         if (status != PAL_OK)
             return status;
@@ -339,8 +337,8 @@ static pal_status add_session(
     if (status == PAL_OK)
         status = pal_sqlite_tenant(conn, work->tenant, false, &tenant, &work->op->error);
     if (status == PAL_OK && tenant != 0 && session->key.len > 0) {
-        status = holder_of(conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, session->key, &holder,
-                &holder_id);
+        status = holder_of(
+                conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, session->key, &holder, &holder_id);
         if (status == PAL_OK && holder != 0)
             status = key_conflict(work, session->key);
     }
@@ -437,8 +435,8 @@ static pal_status set_name(
     return status == PAL_OK ? set_number(conn, work, id, handle, number) : status;
 }
 
-static pal_status set_aliases(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head,
-        const pal_session *session)
+static pal_status set_aliases(
+        pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head, const pal_session *session)
 {
     size_t size = aliases_size(session);
     char *bytes = pal_malloc(size + 1);
@@ -465,8 +463,8 @@ static pal_status check_update(pal_sql_conn *conn, pal_work *work, const pal_sql
     pal_id id;
 
     if ((fields & PAL_FIELD_KEY) && session->key.len > 0) {
-        status = holder_of(conn, work, PAL_SQL_SESSION_KEY_HOLDER, head->tenant, session->key,
-                &holder, &id);
+        status = holder_of(
+                conn, work, PAL_SQL_SESSION_KEY_HOLDER, head->tenant, session->key, &holder, &id);
         if (status == PAL_OK && holder != 0 && holder != head->handle)
             status = key_conflict(work, session->key);
     }
@@ -579,8 +577,8 @@ static pal_status restore_aliases(pal_sql_conn *conn, pal_work *work, const pal_
         pal_session one = {.aliases = &alias, .aliases_len = 1};
         int64_t holder;
         pal_id id;
-        pal_status status = holder_of(
-                conn, work, PAL_SQL_ALIAS_HOLDER, head->tenant, alias, &holder, &id);
+        pal_status status =
+                holder_of(conn, work, PAL_SQL_ALIAS_HOLDER, head->tenant, alias, &holder, &id);
 
         if (status == PAL_OK && holder != 0)
             continue;
@@ -593,14 +591,13 @@ static pal_status restore_aliases(pal_sql_conn *conn, pal_work *work, const pal_
     return PAL_OK;
 }
 
-static pal_status write_restore(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head,
-        pal_str joined, char *kept)
+static pal_status write_restore(
+        pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head, pal_str joined, char *kept)
 {
     bool expired = head->expires_at != 0 && work->now_ms > head->expires_at;
     size_t kept_len;
     pal_sql sql;
-    pal_status status = pal_sql_run_int(
-            conn, PAL_SQL_ALIAS_CLEAR, head->handle, &work->op->error);
+    pal_status status = pal_sql_run_int(conn, PAL_SQL_ALIAS_CLEAR, head->handle, &work->op->error);
 
     if (status == PAL_OK)
         status = restore_aliases(conn, work, head, joined, kept, &kept_len);
@@ -663,8 +660,8 @@ pal_status pal_sqlite_restore(pal_sql_conn *conn, pal_work *work)
     if (status == PAL_OK && holder != 0 && holder != head.handle)
         status = key_conflict(work, pal_str_make(copy, key_len));
     if (status == PAL_OK)
-        status = write_restore(conn, work, &head, pal_str_make(copy + key_len, len),
-                copy + key_len + len);
+        status = write_restore(
+                conn, work, &head, pal_str_make(copy + key_len, len), copy + key_len + len);
     pal_free(copy);
     return status;
 }

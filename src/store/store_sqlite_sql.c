@@ -98,8 +98,8 @@ pal_status pal_sql_failed(pal_sql_conn *conn, int code, pal_error *err)
         return pal_error_set(
                 err, status, "'%.120s' is damaged; palaver fsck tells where", conn->path);
     default:
-        return pal_error_set(err, status, "'%.120s': %s (SQLite %d)", conn->path,
-                sqlite3_errstr(code), code);
+        return pal_error_set(
+                err, status, "'%.120s': %s (SQLite %d)", conn->path, sqlite3_errstr(code), code);
     }
 }
 
@@ -110,8 +110,8 @@ pal_sql pal_sql_start(pal_sql_conn *conn, pal_sql_id id)
     pal_sql sql = {.conn = conn, .next = 1};
 
     if (!conn->statements[id])
-        sql.code = sqlite3_prepare_v3(conn->db, texts[id], -1, SQLITE_PREPARE_PERSISTENT,
-                &conn->statements[id], NULL);
+        sql.code = sqlite3_prepare_v3(
+                conn->db, texts[id], -1, SQLITE_PREPARE_PERSISTENT, &conn->statements[id], NULL);
     sql.stmt = conn->statements[id];
     return sql;
 }
@@ -141,15 +141,17 @@ void pal_sql_bind_text(pal_sql *sql, pal_str text)
     if (text.len == 0)
         pal_sql_bind_int_or_null(sql, 0);
     else if (sql->code == SQLITE_OK)
-        note(sql, sqlite3_bind_text64(sql->stmt, sql->next++, text.data, text.len, SQLITE_STATIC,
-                          SQLITE_UTF8));
+        note(sql,
+                sqlite3_bind_text64(
+                        sql->stmt, sql->next++, text.data, text.len, SQLITE_STATIC, SQLITE_UTF8));
 }
 
 void pal_sql_bind_blob(pal_sql *sql, pal_str data)
 {
     if (sql->code == SQLITE_OK)
-        note(sql, sqlite3_bind_blob64(sql->stmt, sql->next++, data.data ? data.data : "",
-                          data.len, SQLITE_STATIC));
+        note(sql,
+                sqlite3_bind_blob64(sql->stmt, sql->next++, data.data ? data.data : "", data.len,
+                        SQLITE_STATIC));
 }
 
 void pal_sql_bind_body(pal_sql *sql, pal_str body, bool is_text)
@@ -157,8 +159,9 @@ void pal_sql_bind_body(pal_sql *sql, pal_str body, bool is_text)
     if (!is_text)
         pal_sql_bind_blob(sql, body);
     else if (sql->code == SQLITE_OK)
-        note(sql, sqlite3_bind_text64(sql->stmt, sql->next++, body.data ? body.data : "", body.len,
-                          SQLITE_STATIC, SQLITE_UTF8));
+        note(sql,
+                sqlite3_bind_text64(sql->stmt, sql->next++, body.data ? body.data : "", body.len,
+                        SQLITE_STATIC, SQLITE_UTF8));
 }
 
 void pal_sql_bind_id(pal_sql *sql, pal_id id)
@@ -166,8 +169,9 @@ void pal_sql_bind_id(pal_sql *sql, pal_id id)
     if (pal_id_is_none(id))
         pal_sql_bind_int_or_null(sql, 0);
     else if (sql->code == SQLITE_OK)
-        note(sql, sqlite3_bind_blob64(sql->stmt, sql->next++, id.bytes, sizeof(id.bytes),
-                          SQLITE_TRANSIENT));
+        note(sql,
+                sqlite3_bind_blob64(
+                        sql->stmt, sql->next++, id.bytes, sizeof(id.bytes), SQLITE_TRANSIENT));
 }
 
 bool pal_sql_row(pal_sql *sql)

@@ -18,7 +18,8 @@
 #include "palaver/id.h"
 #include "palaver/str.h"
 
-#define PAL_SQL_ROW_COLUMNS "m.seq, m.id, m.role, m.flags, m.tokens, m.created_at, m.client_id, m.body"
+#define PAL_SQL_ROW_COLUMNS                                                                        \
+    "m.seq, m.id, m.role, m.flags, m.tokens, m.created_at, m.client_id, m.body"
 
 #define PAL_SQL_SESSION_COLUMNS                                                                    \
     "s.id, s.uuid, h.state, coalesce(s.key, s.kept_key), s.aliases, s.title, p.text, a.text, "     \

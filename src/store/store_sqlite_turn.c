@@ -194,8 +194,8 @@ pal_status pal_sqlite_lease_release(pal_sql_conn *conn, pal_work *work)
 
 /* ---- Ledger ---- */
 
-static pal_status ledger_known(pal_sql_conn *conn, int64_t tenant, pal_str request_id,
-        bool *out_known, pal_error *err)
+static pal_status ledger_known(
+        pal_sql_conn *conn, int64_t tenant, pal_str request_id, bool *out_known, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_LEDGER_FIND);
 
@@ -243,7 +243,7 @@ pal_status pal_sqlite_ledger_add(pal_sql_conn *conn, pal_work *work)
     else
         status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
     if (status == PAL_OK)
-        status = pal_sqlite_ledger_insert(conn, head.tenant, head.handle,
-                work->op->u.ledger_row, work->now_ms, &work->op->error);
+        status = pal_sqlite_ledger_insert(conn, head.tenant, head.handle, work->op->u.ledger_row,
+                work->now_ms, &work->op->error);
     return status;
 }

@@ -67,8 +67,8 @@ static pal_status trace_session_list(pal_engine *engine, const pal_session_query
     TRACED(session_list, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err);
 }
 
-static pal_status trace_row_scan(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
-        void *user, pal_error *err)
+static pal_status trace_row_scan(
+        pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
 {
     TRACED(row_scan, scan, sink, user, err);
 }
@@ -91,8 +91,8 @@ static pal_status trace_inbox_list(pal_engine *engine, uint64_t handle, pal_aren
     TRACED(inbox_list, handle, arena, out_items, out_len, err);
 }
 
-static pal_status trace_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
-        pal_lease *out_lease, pal_error *err)
+static pal_status trace_lease_find(
+        pal_engine *engine, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
 {
     TRACED(lease_find, handle, arena, out_lease, err);
 }

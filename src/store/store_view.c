@@ -23,8 +23,8 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
 {
     pal_str name = pal_str_make((const char *)id.bytes, sizeof(id.bytes));
     pal_session_row row;
-    pal_status status = engine->backend->session_find(
-            engine, tenant, PAL_FIND_ID, name, arena, &row, err);
+    pal_status status =
+            engine->backend->session_find(engine, tenant, PAL_FIND_ID, name, arena, &row, err);
 
     if (status == PAL_NOT_FOUND || (status == PAL_OK && row.session.state == PAL_SESSION_ERASED)) {
         char text[PAL_ID_TEXT_SIZE];
@@ -170,8 +170,7 @@ static bool grow(loading *state)
 }
 
 /* A message of one text part. */
-static pal_status decode_text(
-        pal_str text, pal_arena *arena, pal_message *message, pal_error *err)
+static pal_status decode_text(pal_str text, pal_arena *arena, pal_message *message, pal_error *err)
 {
     message->parts = pal_arena_alloc(arena, sizeof(*message->parts));
     if (!message->parts)
@@ -311,8 +310,8 @@ static uint64_t own_last(const level *at, const pal_load *load)
 }
 
 /* From the newest row up the ancestry, only as far as the bounds let it. */
-static pal_status load_from_end(pal_engine *engine, const pal_session_row *session,
-        loading *state, pal_arena *scratch, pal_error *err)
+static pal_status load_from_end(pal_engine *engine, const pal_session_row *session, loading *state,
+        pal_arena *scratch, pal_error *err)
 {
     level at = level_start(session);
     spans hidden = {0};
@@ -384,8 +383,8 @@ static pal_status load_from_start(pal_engine *engine, const pal_session_row *ses
 {
     chain owners = {0};
     spans hidden = {0};
-    pal_status status = chain_collect(engine, session, state->load->after_seq,
-            !state->load->hidden, scratch, &owners, &hidden, err);
+    pal_status status = chain_collect(engine, session, state->load->after_seq, !state->load->hidden,
+            scratch, &owners, &hidden, err);
 
     for (size_t i = owners.len; status == PAL_OK && !loading_stopped(state) && i-- > 0;) {
         const level *at = &owners.levels[i];
@@ -474,8 +473,7 @@ pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session, pa
     spans unused = {0};
     pal_mark *all = NULL;
     size_t all_len = 0;
-    pal_status status =
-            chain_collect(engine, session, 0, false, arena, &owners, &unused, err);
+    pal_status status = chain_collect(engine, session, 0, false, arena, &owners, &unused, err);
 
     for (size_t i = owners.len; status == PAL_OK && i-- > 0;) {
         pal_mark *marks, *joined;
@@ -534,8 +532,8 @@ pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_arena *arena, p
     uint64_t seq = work->op->u.fork.at_seq;
     pal_session_row parent;
     level at;
-    pal_status status = pal_view_session(
-            engine, work->tenant, work->op->u.fork.parent, arena, &parent, err);
+    pal_status status =
+            pal_view_session(engine, work->tenant, work->op->u.fork.parent, arena, &parent, err);
 
     if (status == PAL_OK)
         status = check_forkable(&parent.session, err);
@@ -544,7 +542,8 @@ pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_arena *arena, p
     if (status != PAL_OK)
         return status;
     if (seq > parent.session.last_seq)
-        return pal_error_set(err, PAL_INVALID, "the session has %llu messages; it can't fork at %llu",
+        return pal_error_set(err, PAL_INVALID,
+                "the session has %llu messages; it can't fork at %llu",
                 (unsigned long long)parent.session.last_seq, (unsigned long long)seq);
     if (seq == 0)
         return PAL_OK;

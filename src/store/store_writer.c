@@ -148,8 +148,8 @@ static void run_queued(pal_writer *writer, pal_work *works, size_t works_len)
             sem_post(&own.wake_next->done);
     } else {
         for (size_t i = 0; i < works_len; i++)
-            works[i].op->status = pal_error_set(
-                    &works[i].op->error, PAL_CANCELED, "the store is being closed");
+            works[i].op->status =
+                    pal_error_set(&works[i].op->error, PAL_CANCELED, "the store is being closed");
     }
     sem_destroy(&own.done);
 }
@@ -170,8 +170,8 @@ void pal_writer_run(pal_writer *writer, pal_work *works, size_t works_len)
 pal_writer_counts pal_writer_count(pal_writer *writer)
 {
     pal_writer_counts counts = {
-        .commits = atomic_load_explicit(&writer->commits, memory_order_relaxed),
-        .ops = atomic_load_explicit(&writer->ops, memory_order_relaxed),
+            .commits = atomic_load_explicit(&writer->commits, memory_order_relaxed),
+            .ops = atomic_load_explicit(&writer->ops, memory_order_relaxed),
     };
     return counts;
 }
