@@ -9,7 +9,8 @@
  * store_sqlite_append.c  operations on what a session holds: messages, marks, blobs
  * store_sqlite_turn.c    operations for turns: inbox, lease, ledger
  * store_sqlite_read.c    reads
- * store_sqlite_check.c   fsck */
+ * store_sqlite_check.c   fsck
+ * store_sqlite_reindex.c what fsck does to damaged indexes */
 #ifndef PAL_STORE_SQLITE_H
 #define PAL_STORE_SQLITE_H
 
@@ -144,6 +145,9 @@ void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn);
 PAL_CHECKED pal_status pal_sqlite_marks_read(pal_sql_conn *conn, int64_t handle,
         uint64_t number_max, pal_arena *arena, pal_mark **out_marks, size_t *out_len,
         pal_error *err);
+
+/* Builds all indexes anew from their tables, however damaged they are. */
+bool pal_sqlite_reindex(pal_sql_conn *conn);
 
 /* The row under a statement that selects PAL_SQL_ROW_COLUMNS; texts are borrowed. */
 void pal_sqlite_row_read(pal_sql *sql, pal_row *out_row);

@@ -70,8 +70,7 @@ static pal_status check_file(checking *check, pal_error *err)
 
     if (status != PAL_OK)
         return status;
-    if (len > 0 && check->repair &&
-            sqlite3_exec(check->conn.db, "REINDEX", NULL, NULL, NULL) == SQLITE_OK) {
+    if (len > 0 && check->repair && pal_sqlite_reindex(&check->conn)) {
         char again[LINES_MAX][PAL_ERROR_MESSAGE_MAX];
 
         repaired = integrity_lines(check, again, &status, err) == 0 && status == PAL_OK;

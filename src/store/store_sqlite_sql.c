@@ -94,6 +94,10 @@ pal_status pal_sql_failed(pal_sql_conn *conn, int code, pal_error *err)
     case SQLITE_BUSY:
         return pal_error_set(err, status, "'%.120s': another process has kept it for %u ms",
                 conn->path, conn->busy_timeout_ms);
+    case SQLITE_READONLY:
+        return pal_error_set(err, status,
+                "no permission to write '%.120s' or its directory, which SQLite needs to read too",
+                conn->path);
     case SQLITE_CORRUPT:
         return pal_error_set(
                 err, status, "'%.120s' is damaged; palaver fsck tells where", conn->path);

@@ -1,0 +1,306 @@
+/* test_damage.c - files that were damaged behind the store's back: fsck finds what is damaged,
+ * repairs what can be derived, quarantines the rest session by session, and touches nothing else. */
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "palaver/palaver.h"
+#include "support/scratch.h"
+#include "support/tap.h"
+
+enum { SESSIONS = 12, MESSAGES = 40, PAGE_SIZE = 4096 };
+
+static char directory[SCRATCH_PATH_MAX];
+static char path[512], url[520];
+static pal_store *store;
+static pal_arena *arena;
+static pal_error err;
+static pal_id ids[SESSIONS];
+static const pal_str nobody = {NULL, 0};
+
+/* ---- A store with known content ---- */
+
+static bool fine(pal_status status)
+{
+    if (status != PAL_OK)
+        printf("# %s: %s\n", pal_status_name(status), err.message);
+    return status == PAL_OK;
+}
+
+static void open_store(void)
+{
+    CHECK(fine(pal_store_open(url, NULL, &store, &err)));
+}
+
+static void close_store(void)
+{
+    pal_store_close(store);
+    store = NULL;
+}
+
+static void text_at(int session, int message, char out_text[700])
+{
+    int len = snprintf(out_text, 64, "session %d message %d ", session, message);
+
+    memset(out_text + len, 'a' + session, 600);
+    out_text[len + 600] = 0;
+}
+
+/* Sessions take turns, so that every page of messages holds several of them. */
+static void fill(void)
+{
+    scratch_clear(directory, false);
+    open_store();
+    for (int i = 0; i < SESSIONS; i++) {
+        pal_session session = {0};
+
+        CHECK(fine(pal_store_create(store, &session, &ids[i], &err)));
+    }
+    for (int message = 0; message < MESSAGES; message++) {
+        for (int i = 0; i < SESSIONS; i++) {
+            char text[700];
+            pal_message said;
+
+            text_at(i, message, text);
+            said = pal_message_text(arena, PAL_ROLE_USER, pal_str_of(text));
+            CHECK(fine(pal_store_append(store, nobody, ids[i], &said, 1, PAL_SEQ_ANY, &err)));
+        }
+    }
+    pal_arena_reset(arena);
+    close_store();
+}
+
+static bool is_whole(int session)
+{
+    pal_messages shown = {0};
+    bool whole;
+
+    if (pal_store_load(store, nobody, ids[session], NULL, arena, &shown, &err) != PAL_OK)
+        return false;
+    whole = shown.len == MESSAGES;
+    for (size_t i = 0; whole && i < shown.len; i++) {
+        char text[700];
+
+        text_at(session, (int)i, text);
+        whole = pal_str_is(shown.items[i].parts[0].text, text);
+    }
+    pal_arena_reset(arena);
+    return whole;
+}
+
+static pal_session_state state_of(int session)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    pal_session found = {0};
+
+    pal_id_to_text(ids[session], text);
+    CHECK(fine(pal_store_find(
+            store, nobody, PAL_FIND_ID, pal_str_of(text), arena, &found, &err)));
+    return found.state;
+}
+
+static void run_sql(const char *text)
+{
+    sqlite3 *db;
+
+    CHECK(sqlite3_open(path, &db) == SQLITE_OK);
+    if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
+        printf("# %s: %s\n", text, sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+/* A page of the table or index, counted from its first leaf. */
+static int page_of(const char *name, int which)
+{
+    sqlite3_stmt *stmt;
+    sqlite3 *db;
+    int page = 0;
+
+    sqlite3_open(path, &db);
+    sqlite3_prepare_v2(db,
+            "SELECT pageno FROM dbstat WHERE name = ?1 AND pagetype = 'leaf' LIMIT 1 OFFSET ?2", -1,
+            &stmt, NULL);
+    sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
+    sqlite3_bind_int(stmt, 2, which);
+    if (CHECK(sqlite3_step(stmt) == SQLITE_ROW))
+        page = sqlite3_column_int(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return page;
+}
+
+static void scribble(int page)
+{
+    unsigned char bytes[PAGE_SIZE];
+    int fd = open(path, O_WRONLY);
+
+    memset(bytes, 0xa5, sizeof(bytes));
+    CHECK(pwrite(fd, bytes, sizeof(bytes), (off_t)(page - 1) * PAGE_SIZE) == PAGE_SIZE);
+    close(fd);
+}
+
+/* ---- What fsck says ---- */
+
+typedef struct findings {
+    int len;
+    int repaired;
+    bool about[SESSIONS];
+} findings;
+
+static void note(const pal_finding *finding, void *user)
+{
+    findings *found = user;
+
+    found->len++;
+    found->repaired += finding->repaired;
+    for (int i = 0; i < SESSIONS; i++)
+        if (pal_id_equal(finding->session, ids[i]))
+            found->about[i] = true;
+}
+
+static findings check(bool repair)
+{
+    findings found = {0};
+    uint64_t count;
+
+    CHECK(fine(pal_store_check(store, repair, note, NULL, &found, &count, &err)));
+    CHECK(count == (uint64_t)found.len);
+    return found;
+}
+
+/* ---- Tests ---- */
+
+static void a_sound_store_has_no_findings(void)
+{
+    fill();
+    open_store();
+    CHECK(check(false).len == 0 && check(true).len == 0);
+    close_store();
+}
+
+static void wrong_counts_are_corrected(void)
+{
+    findings found;
+
+    fill();
+    run_sql("UPDATE head SET tokens = 1, last_seq = last_seq - 1 WHERE session = 3");
+    open_store();
+    found = check(false);
+    CHECK(found.len == 1 && found.repaired == 0 && found.about[2]);
+    found = check(true);
+    CHECK(found.len == 1 && found.repaired == 1);
+    CHECK(check(false).len == 0 && state_of(2) == PAL_SESSION_ACTIVE && is_whole(2));
+    close_store();
+}
+
+static void a_missing_message_quarantines_its_session(void)
+{
+    pal_message said;
+
+    fill();
+    run_sql("DELETE FROM message WHERE session = 5 AND seq = 20");
+    open_store();
+    CHECK(check(false).about[4] && state_of(4) == PAL_SESSION_ACTIVE);
+    CHECK(check(true).repaired == 1 && state_of(4) == PAL_SESSION_QUARANTINED);
+    CHECK(check(true).len == 0);
+    said = pal_message_text(arena, PAL_ROLE_USER, pal_str_of("more"));
+    CHECK(pal_store_append(store, nobody, ids[4], &said, 1, PAL_SEQ_ANY, &err) == PAL_CORRUPT);
+    for (int i = 0; i < SESSIONS; i++)
+        CHECK(i == 4 || (state_of(i) == PAL_SESSION_ACTIVE && is_whole(i)));
+    close_store();
+}
+
+static void a_body_that_is_no_message_quarantines_its_session(void)
+{
+    fill();
+    run_sql("UPDATE message SET body = x'7b226e6f' WHERE session = 2 AND seq = 7");
+    open_store();
+    CHECK(!is_whole(1) && is_whole(0));
+    CHECK(check(true).about[1] && state_of(1) == PAL_SESSION_QUARANTINED);
+    CHECK(state_of(0) == PAL_SESSION_ACTIVE);
+    close_store();
+}
+
+static void a_damaged_page_costs_only_its_own_sessions(void)
+{
+    findings found;
+    int damaged = 0;
+
+    fill();
+    scribble(page_of("message", 20));
+    open_store();
+    for (int i = 0; i < SESSIONS; i++)
+        damaged += !is_whole(i);
+    CHECK(damaged > 0 && damaged < SESSIONS);
+    found = check(true);
+    CHECK(found.len > damaged);
+    for (int i = 0; i < SESSIONS; i++) {
+        bool quarantined = state_of(i) == PAL_SESSION_QUARANTINED;
+
+        CHECK(found.about[i] == quarantined);
+        CHECK(quarantined || is_whole(i));
+    }
+    close_store();
+}
+
+static void a_damaged_index_is_built_again(void)
+{
+    findings found;
+
+    fill();
+    scribble(page_of("message_id", 1));
+    open_store();
+    found = check(true);
+    CHECK(found.len > 0 && found.repaired == found.len);
+    CHECK(check(false).len == 0);
+    for (int i = 0; i < SESSIONS; i++)
+        CHECK(is_whole(i) && state_of(i) == PAL_SESSION_ACTIVE);
+    close_store();
+}
+
+static void a_session_without_its_state_is_found_again(void)
+{
+    fill();
+    run_sql("DELETE FROM head WHERE session = 8");
+    open_store();
+    CHECK(check(true).about[7] && state_of(7) == PAL_SESSION_QUARANTINED && is_whole(7));
+    close_store();
+}
+
+static void a_damaged_blob_is_told(void)
+{
+    char name[PAL_BLOB_NAME_SIZE];
+
+    fill();
+    open_store();
+    CHECK(fine(pal_store_blob_put(
+            store, nobody, pal_str_of("text/plain"), pal_str_of("hello"), name, &err)));
+    CHECK(check(false).len == 0);
+    close_store();
+    run_sql("UPDATE blob_data SET data = x'00'");
+    open_store();
+    CHECK(check(true).len == 1);
+    close_store();
+}
+
+int main(void)
+{
+    scratch_make(true, directory);
+    arena = pal_arena_new(0);
+    snprintf(path, sizeof(path), "%s/store.db", directory);
+    snprintf(url, sizeof(url), "sqlite:%s", path);
+    RUN(a_sound_store_has_no_findings);
+    RUN(wrong_counts_are_corrected);
+    RUN(a_missing_message_quarantines_its_session);
+    RUN(a_body_that_is_no_message_quarantines_its_session);
+    RUN(a_damaged_page_costs_only_its_own_sessions);
+    RUN(a_damaged_index_is_built_again);
+    RUN(a_session_without_its_state_is_found_again);
+    RUN(a_damaged_blob_is_told);
+    pal_arena_free(arena);
+    scratch_clear(directory, true);
+    return tap_done();
+}
