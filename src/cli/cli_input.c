@@ -78,7 +78,10 @@ pal_status pal_cli_input_line(
     size_t searched = 0;
     bool too_long = false;
     for (;;) {
-        pal_str rest = pal_str_make(input->buf.data + input->at, input->buf.len - input->at);
+        pal_str rest = {0};
+
+        if (input->buf.data) /* nothing was read yet: no address to add to */
+            rest = pal_str_make(input->buf.data + input->at, input->buf.len - input->at);
         const char *end = rest.len > searched
                 ? memchr(rest.data + searched, '\n', rest.len - searched)
                 : NULL;

@@ -132,7 +132,8 @@ void pal_cli_clean(pal_buf *buf, pal_str text, bool lines)
         at += len;
         plain = at;
     }
-    pal_buf_append(buf, text.data + plain, at - plain);
+    if (at > plain)
+        pal_buf_append(buf, text.data + plain, at - plain);
 }
 
 /* How much of the line fits: up to the last space inside `columns`, else a hard cut. */

@@ -405,7 +405,7 @@ pal_status pal_mem_ledger_add(mem_engine *engine, pal_work *work)
 pal_status pal_mem_blob_put(mem_engine *engine, pal_work *work)
 {
     mem_plan plan = {.engine = engine, .work = work};
-    mem_blob *blob;
+    mem_blob *blob = NULL;
     pal_status status;
 
     assert(work->blobs_len == 1);

@@ -255,7 +255,7 @@ static pal_status read_version(pal_sql_conn *conn, int *out_version, pal_error *
 
 static pal_status check_empty(pal_sql_conn *conn, pal_error *err)
 {
-    int tables;
+    int tables = 0;
     pal_status status = read_number(conn, "SELECT count(*) FROM sqlite_schema", &tables, err);
 
     if (status == PAL_OK && tables > 0)
@@ -269,7 +269,7 @@ static pal_status check_empty(pal_sql_conn *conn, pal_error *err)
 static pal_status take_steps(pal_sql_conn *conn, pal_error *err)
 {
     char pragma[96];
-    int version;
+    int version = 0;
     pal_status status = read_version(conn, &version, err);
 
     if (status == PAL_OK && version == 0)
