@@ -81,7 +81,7 @@ static pal_status check_texts(const pal_part *part, size_t number, pal_error *er
         char what[48];
         pal_status status;
 
-        if (members[i].text.len == 0)
+        if (pal_utf8_is_valid(members[i].text))
             continue;
         snprintf(what, sizeof(what), "%s' of part '%zu", members[i].name, number);
         status = pal_text_check(members[i].text, what, SIZE_MAX, false, err);

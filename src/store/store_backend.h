@@ -56,7 +56,8 @@ typedef struct pal_work {
     pal_id fork_parent; /* fork: the session that owns fork_seq; none where fork_seq is 0 */
 } pal_work;
 
-/* False stops the scan. `row` and what it points to are borrowed for the call. */
+/* False stops the scan. `row` and what it points to are borrowed for the call. It must not call the
+ * engine. */
 typedef bool (*pal_row_sink)(const pal_row *row, void *user);
 
 /* PAL_OK when the front can decode the row; the error says why not. */

@@ -16,6 +16,8 @@
 #include "store/store_sqlite.h"
 
 #define WAL_PAGES_MAX 8000 /* 32 MiB: beyond it a commit copies the WAL into the file */
+/* Only for the writer: a connection drops its mapping whenever another one has committed, and
+ * mapping it again costs more than reading the pages. */
 #define MMAP_BYTES_MAX (1ll << 30)
 #define READER_CACHE_KIB 8192
 #define WRITER_CACHE_KIB 65536
@@ -29,7 +31,7 @@ static pal_status configure(pal_sql_conn *conn, bool read_only, pal_error *err)
     sqlite3_snprintf(sizeof(pragmas), pragmas,
             "PRAGMA mmap_size = %lld; PRAGMA cache_size = -%d; PRAGMA temp_store = MEMORY;"
             "%s",
-            MMAP_BYTES_MAX, read_only ? READER_CACHE_KIB : WRITER_CACHE_KIB,
+            read_only ? 0 : MMAP_BYTES_MAX, read_only ? READER_CACHE_KIB : WRITER_CACHE_KIB,
             read_only ? "PRAGMA query_only = ON" : "");
     return pal_sql_exec(conn, pragmas, err);
 }
@@ -67,11 +69,21 @@ pal_status pal_sqlite_connect(
     return configure(out_conn, read_only, err);
 }
 
-pal_status pal_sqlite_reader_take(pal_sqlite *self, pal_sql_conn **out_conn, pal_error *err)
+static bool borrow_writer(pal_sqlite *self)
+{
+    return !atomic_load(&self->writer_wanted) && pthread_mutex_trylock(&self->writer_lock) == 0;
+}
+
+pal_status pal_sqlite_reader_take(
+        pal_sqlite *self, pal_read_kind kind, pal_sql_conn **out_conn, pal_error *err)
 {
     pal_status status = PAL_OK;
     uint32_t i;
 
+    if (kind == PAL_READ_SHORT && borrow_writer(self)) {
+        *out_conn = &self->writer;
+        return PAL_OK;
+    }
     pthread_mutex_lock(&self->readers_lock);
     for (;;) {
         for (i = 0; i < self->options.readers_max && self->reader_taken[i]; i++)
@@ -95,6 +107,10 @@ pal_status pal_sqlite_reader_take(pal_sqlite *self, pal_sql_conn **out_conn, pal
 
 void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn)
 {
+    if (conn == &self->writer) {
+        pthread_mutex_unlock(&self->writer_lock);
+        return;
+    }
     pthread_mutex_lock(&self->readers_lock);
     self->reader_taken[conn - self->readers] = false;
     pthread_cond_signal(&self->reader_idle);
@@ -140,6 +156,7 @@ static void sqlite_close(pal_engine *engine)
         pal_sql_close(&self->readers[i]);
     /* Last, so that it is the one that copies the WAL into the file and removes it. */
     pal_sql_close(&self->writer);
+    pthread_mutex_destroy(&self->writer_lock);
     pthread_cond_destroy(&self->reader_idle);
     pthread_mutex_destroy(&self->readers_lock);
     pal_free(self->readers);
@@ -156,6 +173,7 @@ static pal_sqlite *sqlite_new(const char *location, const pal_store_options *opt
     if (!self)
         return NULL;
     self->options = *options;
+    pthread_mutex_init(&self->writer_lock, NULL);
     pthread_mutex_init(&self->readers_lock, NULL);
     pthread_cond_init(&self->reader_idle, NULL);
     self->path = pal_malloc(len + 1);

@@ -16,6 +16,7 @@
 
 #include <pthread.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 
 #include "palaver/limits.h"
 #include "store/store_backend.h"
@@ -27,7 +28,9 @@ typedef struct pal_sqlite {
     pal_engine engine;
     char *path;
     pal_store_options options;
-    pal_sql_conn writer; /* only the writer's thread uses it */
+    pal_sql_conn writer;
+    pthread_mutex_t writer_lock; /* whoever uses `writer` */
+    atomic_bool writer_wanted;   /* a batch waits for it: reads stay away */
     pthread_mutex_t readers_lock;
     pthread_cond_t reader_idle;
     pal_sql_conn *readers; /* options.readers_max of them; opened when first needed */
@@ -136,9 +139,16 @@ pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_c
 PAL_CHECKED pal_status pal_sqlite_connect(
         pal_sqlite *self, bool read_only, pal_sql_conn *out_conn, pal_error *err);
 
-/* A connection for one read, and back. Waits while all are taken. */
+/* A connection for one read, and back. Waits while all are taken. A short read may get the writer's
+ * while that is idle: its pages are in memory, where others must read them anew after every commit.
+ * A long one must not, for it would hold up the next batch. */
+typedef enum pal_read_kind {
+    PAL_READ_SHORT,
+    PAL_READ_LONG,
+} pal_read_kind;
+
 PAL_CHECKED pal_status pal_sqlite_reader_take(
-        pal_sqlite *self, pal_sql_conn **out_conn, pal_error *err);
+        pal_sqlite *self, pal_read_kind kind, pal_sql_conn **out_conn, pal_error *err);
 void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn);
 
 /* Own marks of one session, in the arena. */

@@ -260,7 +260,7 @@ static pal_status check_expected(const pal_work *work, const pal_sqlite_head *he
 pal_status pal_sqlite_append(pal_sql_conn *conn, pal_work *work)
 {
     bool replayed = false;
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
     if (status == PAL_OK)
@@ -404,7 +404,7 @@ static pal_status write_mark(
 pal_status pal_sqlite_mark(pal_sql_conn *conn, pal_work *work)
 {
     pal_mark mark = *work->op->u.mark;
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
     if (status == PAL_OK && mark.seq > head.last_seq)

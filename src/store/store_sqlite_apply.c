@@ -55,6 +55,7 @@ static void roll_back(pal_sql_conn *conn)
     pal_sql sql;
     pal_error ignored;
 
+    conn->tenant = 0; /* it may have been made in this transaction */
     /* SQLite may have rolled back by itself. */
     if (sqlite3_get_autocommit(conn->db))
         return;
@@ -125,8 +126,12 @@ static bool has_erased(const pal_work *works, size_t works_len)
 
 void pal_sqlite_apply(pal_engine *engine, pal_work *works, size_t works_len)
 {
-    pal_sql_conn *conn = &((pal_sqlite *)engine)->writer;
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn = &self->writer;
 
+    atomic_store(&self->writer_wanted, true);
+    pthread_mutex_lock(&self->writer_lock);
+    atomic_store(&self->writer_wanted, false);
     if (!run_batch(conn, works, works_len)) {
         for (size_t i = 0; i < works_len; i++) {
             works[i].op->status = PAL_OK;
@@ -135,4 +140,5 @@ void pal_sqlite_apply(pal_engine *engine, pal_work *works, size_t works_len)
     }
     if (has_erased(works, works_len))
         tidy(conn);
+    pthread_mutex_unlock(&self->writer_lock);
 }

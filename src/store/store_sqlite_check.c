@@ -204,7 +204,7 @@ static pal_status check_counts(
 
 static pal_status check_session(checking *check, int64_t handle, pal_id id, pal_error *err)
 {
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     tally sum;
     pal_status status = pal_sqlite_head_by_handle(&check->conn, handle, &head, err);
 

@@ -139,7 +139,7 @@ static pal_status erase_upwards(
 pal_status pal_sqlite_erase(pal_sql_conn *conn, pal_work *work)
 {
     pal_erasure erasure = {0};
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
 
     if (status == PAL_OK)
@@ -189,7 +189,7 @@ static pal_status erase_stale(pal_sql_conn *conn, pal_work *work, uint32_t *left
 
     for (; status == PAL_OK && handle != 0 && *left > 0; (*left)--) {
         pal_erasure ignored = {0};
-        pal_sqlite_head head;
+        pal_sqlite_head head = {0};
 
         status = pal_sqlite_head_by_handle(conn, handle, &head, err);
         if (status == PAL_OK)

@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "store/store_sqlite.h"
 
+#define SHORT_SCAN_ROWS_MAX 256
+
 /* ---- Sessions ---- */
 
 static pal_str copy_text(pal_sql *sql, int column, pal_arena *arena)
@@ -98,7 +100,7 @@ pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_find_
     pal_sql_conn *conn;
     bool found;
     pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
 
     if (status != PAL_OK)
         return status;
@@ -227,7 +229,7 @@ pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *
 {
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_sql_conn *conn;
-    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
 
     if (status != PAL_OK)
         return status;
@@ -239,30 +241,65 @@ pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *
 
 /* ---- Messages ---- */
 
+/* Scans up to `rows_max` rows; false in *out_wanted once the sink has had enough. */
+static pal_status scan_with(pal_sql_conn *conn, const pal_row_scan *scan, size_t rows_max,
+        pal_row_sink sink, void *user, uint64_t *out_seq, bool *out_wanted, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, scan->descending ? PAL_SQL_MESSAGE_DOWN : PAL_SQL_MESSAGE_UP);
+    size_t rows = 0;
+
+    pal_sql_bind_int(&sql, (int64_t)scan->handle);
+    pal_sql_bind_int(&sql, (int64_t)scan->first_seq);
+    pal_sql_bind_int(&sql, (int64_t)scan->last_seq);
+    for (*out_wanted = true; *out_wanted && rows < rows_max; rows++) {
+        pal_row row;
+
+        *out_wanted = pal_sql_row(&sql);
+        if (!*out_wanted)
+            break;
+        pal_sqlite_row_read(&sql, &row);
+        *out_seq = row.seq;
+        *out_wanted = sql.code == SQLITE_OK && sink(&row, user);
+    }
+    return pal_sql_end(&sql, err);
+}
+
+/* The part of the scan behind `seq`; false where that is nothing. */
+static bool scan_behind(pal_row_scan *scan, uint64_t seq)
+{
+    if (scan->descending)
+        scan->last_seq = seq - 1;
+    else
+        scan->first_seq = seq + 1;
+    return scan->first_seq <= scan->last_seq;
+}
+
+/* Begins as a short read, and goes on as a long one: rows don't change, so the two fit together. */
 pal_status pal_sqlite_row_scan(
         pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
-    pal_sql_conn *conn;
+    pal_row_scan left = *scan;
+    pal_read_kind kind = PAL_READ_SHORT;
     bool wanted = true;
-    pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, &conn, err);
 
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, scan->descending ? PAL_SQL_MESSAGE_DOWN : PAL_SQL_MESSAGE_UP);
-    pal_sql_bind_int(&sql, (int64_t)scan->handle);
-    pal_sql_bind_int(&sql, (int64_t)scan->first_seq);
-    pal_sql_bind_int(&sql, (int64_t)scan->last_seq);
-    while (wanted && pal_sql_row(&sql)) {
-        pal_row row;
+    while (wanted) {
+        pal_sql_conn *conn;
+        size_t rows_max;
+        uint64_t seq = 0;
+        pal_status status = pal_sqlite_reader_take(self, kind, &conn, err);
 
-        pal_sqlite_row_read(&sql, &row);
-        wanted = sql.code == SQLITE_OK && sink(&row, user);
+        if (status != PAL_OK)
+            return status;
+        rows_max = conn == &self->writer ? SHORT_SCAN_ROWS_MAX : SIZE_MAX;
+        status = scan_with(conn, &left, rows_max, sink, user, &seq, &wanted, err);
+        pal_sqlite_reader_give(self, conn);
+        if (status != PAL_OK)
+            return status;
+        wanted = wanted && scan_behind(&left, seq);
+        kind = PAL_READ_LONG;
     }
-    status = pal_sql_end(&sql, err);
-    pal_sqlite_reader_give(self, conn);
-    return status;
+    return PAL_OK;
 }
 
 pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
@@ -274,7 +311,7 @@ pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pa
     bool found;
     pal_row row;
     pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
 
     if (status != PAL_OK)
         return status;
@@ -304,7 +341,7 @@ pal_status pal_sqlite_mark_list(pal_engine *engine, uint64_t handle, uint64_t nu
 {
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_sql_conn *conn;
-    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
 
     if (status != PAL_OK)
         return status;
@@ -322,7 +359,7 @@ pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t
     pal_sql_conn *conn;
     bool found;
     pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
 
     if (status != PAL_OK)
         return status;
@@ -376,7 +413,7 @@ pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena 
 {
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_sql_conn *conn;
-    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
 
     if (status != PAL_OK)
         return status;
@@ -393,7 +430,7 @@ pal_status pal_sqlite_lease_find(
     pal_lease lease;
     bool found;
     pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
 
     if (status != PAL_OK)
         return status;
@@ -421,7 +458,7 @@ pal_status pal_sqlite_ledger_sum(pal_engine *engine, pal_str tenant, uint64_t ha
     pal_ledger_sum sum = {0};
     pal_sql_conn *conn;
     pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
 
     if (status != PAL_OK)
         return status;
@@ -506,7 +543,7 @@ pal_status pal_sqlite_stat(pal_engine *engine, pal_store_stats *out_stats, pal_e
     pal_store_stats stats = {0};
     pal_sql_conn *conn;
     pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, &conn, err);
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
 
     if (status != PAL_OK)
         return status;

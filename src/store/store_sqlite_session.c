@@ -6,13 +6,34 @@
 
 /* ---- Tenants and other names ---- */
 
+/* Tenants are never renamed or removed, and most batches have one. */
+static bool tenant_is_known(const pal_sql_conn *conn, pal_str name)
+{
+    return conn->tenant != 0 &&
+            pal_str_equal(name, pal_str_make(conn->tenant_name, conn->tenant_len));
+}
+
+static void tenant_remember(pal_sql_conn *conn, pal_str name, int64_t tenant)
+{
+    if (tenant == 0 || name.len > sizeof(conn->tenant_name))
+        return;
+    memcpy(conn->tenant_name, name.data, name.len);
+    conn->tenant_len = name.len;
+    conn->tenant = tenant;
+}
+
 pal_status pal_sqlite_tenant(
         pal_sql_conn *conn, pal_str name, bool create, int64_t *out_tenant, pal_error *err)
 {
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_TENANT_FIND);
+    pal_sql sql;
     int64_t tenant = 0;
     pal_status status;
 
+    if (tenant_is_known(conn, name)) {
+        *out_tenant = conn->tenant;
+        return PAL_OK;
+    }
+    sql = pal_sql_start(conn, PAL_SQL_TENANT_FIND);
     pal_sql_bind_text(&sql, name);
     if (pal_sql_row(&sql))
         tenant = pal_sql_int(&sql, 0);
@@ -23,9 +44,11 @@ pal_status pal_sqlite_tenant(
         status = pal_sql_run(&sql, err);
         tenant = sqlite3_last_insert_rowid(conn->db);
     }
-    if (status == PAL_OK)
-        *out_tenant = tenant;
-    return status;
+    if (status != PAL_OK)
+        return status;
+    tenant_remember(conn, name, tenant);
+    *out_tenant = tenant;
+    return PAL_OK;
 }
 
 /* The number of a project's or agent's name; 0 for the empty one. */
@@ -73,18 +96,21 @@ static pal_status check_fence(pal_sql_conn *conn, const pal_work *work, int64_t 
     return status;
 }
 
-static pal_status check_state(const pal_work *work, const pal_sqlite_head *head, const char *id)
+static pal_status check_state(const pal_work *work, const pal_sqlite_head *head)
 {
+    bool has_expired = head->expires_at != 0 && work->now_ms > head->expires_at;
     pal_error *err = &work->op->error;
+    char id[PAL_ID_TEXT_SIZE];
 
+    if (head->state == PAL_SESSION_ACTIVE && !has_expired)
+        return PAL_OK;
+    pal_id_to_text(work->op->session, id);
     if (head->state == PAL_SESSION_TRASH)
         return pal_error_set(
                 err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", id);
     if (head->state == PAL_SESSION_QUARANTINED)
         return pal_error_set(err, PAL_CORRUPT, "session '%s' is quarantined: see palaver fsck", id);
-    if (head->expires_at != 0 && work->now_ms > head->expires_at)
-        return pal_error_set(err, PAL_CONFLICT, "session '%s' has expired", id);
-    return PAL_OK;
+    return pal_error_set(err, PAL_CONFLICT, "session '%s' has expired", id);
 }
 
 static void head_read(pal_sql *sql, pal_sqlite_head *out_head)
@@ -115,36 +141,41 @@ pal_status pal_sqlite_head_by_handle(
     return status;
 }
 
-static pal_status head_find(
-        pal_sql_conn *conn, pal_id id, pal_str tenant, pal_sqlite_head *out_head, pal_error *err)
+static pal_status head_find(pal_sql_conn *conn, pal_id id, pal_str tenant_name,
+        pal_sqlite_head *out_head, pal_error *err)
 {
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_GET);
-    pal_status status;
+    int64_t tenant;
+    pal_sql sql;
+    pal_status status = pal_sqlite_tenant(conn, tenant_name, false, &tenant, err);
 
     memset(out_head, 0, sizeof(*out_head));
+    if (status != PAL_OK || tenant == 0)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_HEAD_GET);
     pal_sql_bind_id(&sql, id);
-    pal_sql_bind_text(&sql, tenant);
+    pal_sql_bind_int(&sql, tenant);
     if (pal_sql_row(&sql))
         head_read(&sql, out_head);
-    status = pal_sql_end(&sql, err);
-    return status;
+    return pal_sql_end(&sql, err);
 }
 
 pal_status pal_sqlite_head_get(
         pal_sql_conn *conn, const pal_work *work, pal_head_need need, pal_sqlite_head *out_head)
 {
     pal_error *err = &work->op->error;
-    char id[PAL_ID_TEXT_SIZE];
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     pal_status status = head_find(conn, work->op->session, work->tenant, &head, err);
 
     if (status != PAL_OK)
         return status;
-    pal_id_to_text(work->op->session, id);
-    if (head.handle == 0 || head.state == PAL_SESSION_ERASED)
+    if (head.handle == 0 || head.state == PAL_SESSION_ERASED) {
+        char id[PAL_ID_TEXT_SIZE];
+
+        pal_id_to_text(work->op->session, id);
         return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", id);
+    }
     if (need == PAL_NEED_WRITABLE)
-        status = check_state(work, &head, id);
+        status = check_state(work, &head);
     if (status == PAL_OK)
         status = check_fence(conn, work, head.handle);
     if (status == PAL_OK)
@@ -502,8 +533,7 @@ static pal_status write_update(pal_sql_conn *conn, pal_work *work, const pal_sql
 pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work)
 {
     bool renews = (work->op->u.update.fields & PAL_FIELD_EXPIRES_AT) != 0;
-    char id[PAL_ID_TEXT_SIZE];
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
 
     if (status != PAL_OK)
@@ -511,8 +541,7 @@ pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work)
     /* An expired session can be given more time, until the sweep has moved it. */
     if (renews)
         head.expires_at = 0;
-    pal_id_to_text(work->op->session, id);
-    status = check_state(work, &head, id);
+    status = check_state(work, &head);
     if (status == PAL_OK)
         status = check_update(conn, work, &head);
     if (status == PAL_OK)
@@ -543,7 +572,7 @@ pal_status pal_sqlite_trash(pal_sql_conn *conn, int64_t handle, int64_t now_ms, 
 
 pal_status pal_sqlite_delete(pal_sql_conn *conn, pal_work *work)
 {
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
 
     if (status != PAL_OK)
@@ -628,7 +657,7 @@ pal_status pal_sqlite_restore(pal_sql_conn *conn, pal_work *work)
     char *copy = NULL;
     int64_t holder = 0;
     size_t key_len = 0, len = 0;
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     pal_sql sql;
     pal_id id;
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);

@@ -16,6 +16,7 @@
 
 #include "palaver/error.h"
 #include "palaver/id.h"
+#include "palaver/limits.h"
 #include "palaver/str.h"
 
 #define PAL_SQL_ROW_COLUMNS                                                                        \
@@ -48,7 +49,7 @@
     /* Sessions. */                                                                                \
     X(HEAD_GET,                                                                                    \
             "SELECT " PAL_SQL_HEAD_COLUMNS " FROM session s JOIN head h ON h.session = s.id"       \
-            " JOIN tenant t ON t.id = s.tenant WHERE s.uuid = ?1 AND t.name = ?2")                 \
+            " WHERE s.uuid = ?1 AND s.tenant = ?2")                                                \
     X(HEAD_GET_BY_HANDLE,                                                                          \
             "SELECT " PAL_SQL_HEAD_COLUMNS " FROM session s JOIN head h ON h.session = s.id"       \
             " WHERE s.id = ?1")                                                                    \
@@ -252,6 +253,9 @@ typedef struct pal_sql_conn {
     uint32_t busy_timeout_ms;
     int64_t busy_since_us;
     bool failed; /* SQLite itself failed since this was last cleared: what was written is void */
+    int64_t tenant; /* the number of the tenant looked up last; 0 after a rollback */
+    size_t tenant_len;
+    char tenant_name[PAL_TENANT_LEN_MAX];
 } pal_sql_conn;
 
 typedef struct pal_sql {

@@ -65,7 +65,7 @@ pal_status pal_sqlite_inbox_add(pal_sql_conn *conn, pal_work *work)
 {
     pal_inbox_item *item = work->op->u.inbox_item;
     int match = 0;
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
     if (status == PAL_OK)
@@ -102,7 +102,7 @@ pal_status pal_sqlite_inbox_remove(
 pal_status pal_sqlite_inbox_drop(pal_sql_conn *conn, pal_work *work)
 {
     bool found = true;
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
     if (status == PAL_OK)
@@ -158,7 +158,7 @@ pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
 {
     pal_op *op = work->op;
     lease_state lease;
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     bool held;
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
@@ -182,7 +182,7 @@ pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
 pal_status pal_sqlite_lease_release(pal_sql_conn *conn, pal_work *work)
 {
     lease_state lease;
-    pal_sqlite_head head;
+    pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
 
     if (status == PAL_OK)

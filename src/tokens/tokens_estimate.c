@@ -25,8 +25,16 @@ static unsigned char_weight(uint32_t character)
 
 static size_t ascii_run(pal_str text)
 {
+    const uint64_t high_bits = 0x8080808080808080;
     size_t len = 0;
+    uint64_t eight;
 
+    while (len + sizeof(eight) <= text.len) {
+        memcpy(&eight, text.data + len, sizeof(eight));
+        if (eight & high_bits)
+            break;
+        len += sizeof(eight);
+    }
     while (len < text.len && (unsigned char)text.data[len] < 0x80)
         len++;
     return len;
