@@ -28,6 +28,9 @@ typedef struct pal_session {
     pal_str key;       /* unique among the tenant's active sessions; may be empty */
     pal_str *aliases;  /* other names, in the order given */
     size_t aliases_len;
+    bool is_routed;      /* the list stays as it was given, and its aliases lead here where they are
+                            free; otherwise an alias that another session has is a conflict */
+    pal_str alias_apart; /* routed: one of the aliases that never leads here (the main alias) */
     pal_str title;
     pal_str project;
     pal_str agent;

@@ -97,12 +97,34 @@ typedef enum pal_session_field {
     PAL_FIELD_SCOPE = 1 << 4,
     PAL_FIELD_EXPIRES_AT = 1 << 5,
     PAL_FIELD_KEY = 1 << 6,
-    PAL_FIELD_ALIASES = 1 << 7, /* replaces the list; an alias of another session: PAL_CONFLICT */
+    PAL_FIELD_ALIASES = 1 << 7, /* replaces the list, with is_routed and alias_apart */
 } pal_session_field;
 
 /* Sets the named fields of the session `session->id` of `session->tenant`. */
 PAL_API PAL_CHECKED pal_status pal_store_update(
         pal_store *store, const pal_session *session, uint32_t fields, pal_error *err);
+
+/* ---- Resolution ---- */
+
+/* Which session a routed message belongs to. */
+typedef struct pal_resolve {
+    const pal_session *session; /* tenant, key, aliases, scope, agent, ... as routing gave them */
+    pal_str main_alias;         /* leads to the agent's main session only */
+    bool is_main;               /* this is that session */
+    bool is_explicit;           /* the sender named the key: it may be an alias too */
+} pal_resolve;
+
+typedef struct pal_resolution {
+    pal_id session;
+    bool created;
+    bool adopted; /* what was said under one of its aliases became its own, without copying */
+} pal_resolution;
+
+/* Finds the session, or creates it. A session that is still empty adopts the history of the first
+ * of its aliases, the main one excepted, that is another session's key or alias and has one; that
+ * other session stays as it is. */
+PAL_API PAL_CHECKED pal_status pal_store_resolve(pal_store *store, const pal_resolve *resolve,
+        pal_resolution *out_resolution, pal_error *err);
 
 /* ---- Messages ---- */
 
@@ -314,6 +336,7 @@ typedef enum pal_op_kind {
     PAL_OP_LEDGER_ADD = 13,
     PAL_OP_BLOB_PUT = 14,
     PAL_OP_SWEEP = 15,
+    PAL_OP_ADOPT = 16,
 } pal_op_kind;
 
 /* One operation. Fill kind, tenant, session, fence and the members of its own kind; `status`,
@@ -348,6 +371,10 @@ typedef struct pal_op {
             pal_id parent;
             uint64_t at_seq;
         } fork;
+        struct {
+            pal_id from;
+            bool adopted; /* set: its messages are this session's now */
+        } adopt;
         pal_mark *mark;
         pal_erasure *erasure; /* set */
         pal_inbox_item *inbox_item;

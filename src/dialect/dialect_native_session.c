@@ -22,6 +22,8 @@ static const pal_member session_members[] = {
         {"tenant", PAL_MEMBER_STRING, FULL, offsetof(pal_session, tenant)},
         {"key", PAL_MEMBER_STRING, FULL, offsetof(pal_session, key)},
         {"aliases", PAL_MEMBER_OTHER, FULL, offsetof(pal_session, aliases)},
+        {"routed", PAL_MEMBER_BOOL, FULL, offsetof(pal_session, is_routed)},
+        {"alias_apart", PAL_MEMBER_STRING, FULL, offsetof(pal_session, alias_apart)},
         {"title", PAL_MEMBER_STRING, FULL, offsetof(pal_session, title)},
         {"project", PAL_MEMBER_STRING, FULL, offsetof(pal_session, project)},
         {"agent", PAL_MEMBER_STRING, FULL, offsetof(pal_session, agent)},

@@ -119,20 +119,32 @@ pal_engine **pal_store_engine(pal_store *store)
 
 /* ---- Writing ---- */
 
-/* Forks are resolved here, against what is stored now; rows never change, so it stays right. */
+/* Forks are resolved here, against what is stored now; rows never change, so it stays right. False
+ * where nothing is left to do. */
+static bool resolve_fork(pal_store *store, pal_work *work, pal_arena *arena)
+{
+    pal_op *op = work->op;
+
+    if (op->kind == PAL_OP_FORK)
+        op->status = pal_view_fork(
+                store->engine, work, op->u.fork.parent, op->u.fork.at_seq, arena, &op->error);
+    if (op->kind == PAL_OP_ADOPT) {
+        op->u.adopt.adopted = false;
+        op->status = pal_view_fork(
+                store->engine, work, op->u.adopt.from, PAL_SEQ_ANY, arena, &op->error);
+        if (work->fork_seq == 0)
+            return false;
+    }
+    return op->status == PAL_OK;
+}
+
 static void resolve_forks(pal_store *store, pal_prepared *prepared)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < prepared->works_len; i++) {
-        pal_work *work = &prepared->works[i];
-
-        if (work->op->kind == PAL_OP_FORK)
-            work->op->status =
-                    pal_view_fork(store->engine, work, prepared->arena, &work->op->error);
-        if (work->op->status == PAL_OK)
-            prepared->works[kept++] = *work;
-    }
+    for (size_t i = 0; i < prepared->works_len; i++)
+        if (resolve_fork(store, &prepared->works[i], prepared->arena))
+            prepared->works[kept++] = prepared->works[i];
     prepared->works_len = kept;
 }
 

@@ -51,9 +51,9 @@ typedef struct pal_work {
     size_t rows_len;
     pal_work_blob *blobs; /* append: all that its rows refer to; blob_put: the one */
     size_t blobs_len;
-    uint64_t fork_seq;  /* fork: resolved against the parent, which owns that row */
-    uint64_t fork_mark; /* fork */
-    pal_id fork_parent; /* fork: the session that owns fork_seq; none where fork_seq is 0 */
+    uint64_t fork_seq;  /* fork, adopt: resolved against the parent, which owns that row */
+    uint64_t fork_mark; /* fork, adopt */
+    pal_id fork_parent; /* fork, adopt: the session that owns fork_seq; none where that is 0 */
 } pal_work;
 
 /* False stops the scan. `row` and what it points to are borrowed for the call. It must not call the

@@ -131,6 +131,7 @@ static pal_status apply_one(mem_engine *engine, pal_work *work)
             [PAL_OP_UPDATE] = pal_mem_update,
             [PAL_OP_APPEND] = pal_mem_append,
             [PAL_OP_FORK] = pal_mem_fork,
+            [PAL_OP_ADOPT] = pal_mem_adopt,
             [PAL_OP_MARK] = pal_mem_mark,
             [PAL_OP_DELETE] = pal_mem_delete,
             [PAL_OP_RESTORE] = pal_mem_restore,

@@ -150,6 +150,7 @@ pal_status pal_mem_session_check(
 
 pal_status pal_mem_create(mem_engine *engine, pal_work *work);
 pal_status pal_mem_fork(mem_engine *engine, pal_work *work);
+pal_status pal_mem_adopt(mem_engine *engine, pal_work *work);
 pal_status pal_mem_update(mem_engine *engine, pal_work *work);
 pal_status pal_mem_delete(mem_engine *engine, pal_work *work);
 pal_status pal_mem_restore(mem_engine *engine, pal_work *work);

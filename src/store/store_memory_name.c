@@ -44,12 +44,17 @@ static bool has_alias(const pal_session *record, pal_str alias)
     return false;
 }
 
+static bool is_apart(const pal_session *record, pal_str alias)
+{
+    return record->alias_apart.len > 0 && pal_str_equal(record->alias_apart, alias);
+}
+
 void pal_mem_names_drop(mem_session *self, const pal_session *record, const pal_session *keep)
 {
     if (!keep || !pal_str_equal(keep->key, record->key))
         name_drop(&self->tenant->keys, record->key, self);
     for (size_t i = 0; i < record->aliases_len; i++)
-        if (!has_alias(keep, record->aliases[i]))
+        if (!has_alias(keep, record->aliases[i]) || is_apart(keep, record->aliases[i]))
             name_drop(&self->tenant->aliases, record->aliases[i], self);
 }
 
@@ -71,7 +76,7 @@ pal_status pal_mem_names_check(
     if (is_held(pal_mem_name_find(&tenant->keys, record->key), self, work->now_ms))
         return pal_error_set(
                 &work->op->error, PAL_CONFLICT, "key '%.*s' is taken", PAL_STR_ARG(record->key));
-    for (size_t i = 0; i < record->aliases_len; i++)
+    for (size_t i = 0; !record->is_routed && i < record->aliases_len; i++)
         if (is_held(pal_mem_name_find(&tenant->aliases, record->aliases[i]), self, work->now_ms))
             return pal_error_set(&work->op->error, PAL_CONFLICT, "alias '%.*s' is taken",
                     PAL_STR_ARG(record->aliases[i]));
@@ -98,7 +103,8 @@ pal_status pal_mem_names_take(
         trash_expired(&tenant->aliases, record->aliases[i], self, now_ms);
     taken = name_take(&tenant->keys, record->key, self);
     for (size_t i = 0; taken && i < record->aliases_len; i++)
-        taken = name_take(&tenant->aliases, record->aliases[i], self);
+        taken = is_apart(record, record->aliases[i]) ||
+                name_take(&tenant->aliases, record->aliases[i], self);
     if (taken)
         return PAL_OK;
     pal_mem_names_drop(self, record, before);

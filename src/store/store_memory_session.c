@@ -92,7 +92,7 @@ static pal_status no_memory(pal_work *work)
 static size_t record_text_len(const pal_session *record)
 {
     size_t len = record->key.len + record->title.len + record->project.len + record->agent.len +
-            record->scope.len + record->metadata.len + record->extra.len;
+            record->scope.len + record->metadata.len + record->extra.len + record->alias_apart.len;
 
     for (size_t i = 0; i < record->aliases_len; i++)
         len += record->aliases[i].len;
@@ -124,6 +124,7 @@ static mem_info *info_new(const pal_session *record, const mem_tenant *tenant)
     copy->scope = pal_mem_put(&cursor, record->scope);
     copy->metadata = pal_mem_put(&cursor, record->metadata);
     copy->extra = pal_mem_put(&cursor, record->extra);
+    copy->alias_apart = pal_mem_put(&cursor, record->alias_apart);
     for (size_t i = 0; i < record->aliases_len; i++)
         copy->aliases[i] = pal_mem_put(&cursor, record->aliases[i]);
     return info;
@@ -269,6 +270,34 @@ pal_status pal_mem_fork(mem_engine *engine, pal_work *work)
     return session_create(engine, work, &record, parent);
 }
 
+/* A session becomes the child of another while it is still as empty as on its first day. */
+pal_status pal_mem_adopt(mem_engine *engine, pal_work *work)
+{
+    mem_session *session = NULL, *parent;
+    pal_session *record;
+    pal_status status = pal_mem_session_for(engine, work, 0, &session);
+
+    if (status != PAL_OK)
+        return status;
+    parent = pal_mem_session_find(engine, work->tenant, work->fork_parent);
+    if (!parent || parent->info->record.last_seq < work->fork_seq)
+        return pal_error_set(&work->op->error, PAL_NOT_FOUND, "the session to adopt is gone");
+    record = &session->info->record;
+    work->op->u.adopt.adopted =
+            record->last_seq == 0 && session->mark_number == 0 && parent != session;
+    if (!work->op->u.adopt.adopted)
+        return PAL_OK;
+    session->parent = parent;
+    session->next_child = parent->children;
+    parent->children = session;
+    session->fork_mark = work->fork_mark;
+    record->parent_id = work->fork_parent;
+    record->fork_seq = work->fork_seq;
+    record->last_seq = work->fork_seq;
+    record->updated_at = work->now_ms;
+    return PAL_OK;
+}
+
 static pal_session record_updated(const mem_session *session, const pal_work *work)
 {
     const pal_session *given = work->op->u.update.session;
@@ -292,6 +321,8 @@ static pal_session record_updated(const mem_session *session, const pal_work *wo
     if (fields & PAL_FIELD_ALIASES) {
         record.aliases = given->aliases;
         record.aliases_len = given->aliases_len;
+        record.is_routed = given->is_routed;
+        record.alias_apart = given->alias_apart;
     }
     record.updated_at = work->now_ms;
     return record;
@@ -342,6 +373,8 @@ static void aliases_filter(mem_session *session)
     pal_session *record = &session->info->record;
     size_t kept = 0;
 
+    if (record->is_routed)
+        return;
     for (size_t i = 0; i < record->aliases_len; i++)
         if (pal_mem_name_find(&session->tenant->aliases, record->aliases[i]) == session)
             record->aliases[kept++] = record->aliases[i];

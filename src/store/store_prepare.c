@@ -39,6 +39,9 @@ static pal_status check_session_names(const pal_session *session, pal_error *err
 
 static pal_status check_aliases(const pal_session *session, pal_error *err)
 {
+    if (session->alias_apart.len > PAL_KEY_LEN_MAX)
+        return pal_error_set(err, PAL_LIMIT, "'alias_apart' of %zu bytes is over the limit of %d",
+                session->alias_apart.len, PAL_KEY_LEN_MAX);
     if (session->aliases_len > PAL_ALIASES_MAX)
         return pal_error_set(err, PAL_LIMIT, "%zu aliases are over the limit of %d",
                 session->aliases_len, PAL_ALIASES_MAX);
@@ -341,6 +344,7 @@ static pal_status prepare_op(const pal_store_options *options, pal_prepared *pre
         return check_ledger_row(op->u.ledger_row, err);
     case PAL_OP_BLOB_PUT:
         return prepare_blob(options, prepared, op, work, err);
+    case PAL_OP_ADOPT:
     case PAL_OP_DELETE:
     case PAL_OP_RESTORE:
     case PAL_OP_ERASE:

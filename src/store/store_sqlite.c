@@ -71,7 +71,13 @@ pal_status pal_sqlite_connect(
 
 static bool borrow_writer(pal_sqlite *self)
 {
-    return !atomic_load(&self->writer_wanted) && pthread_mutex_trylock(&self->writer_lock) == 0;
+    if (atomic_load(&self->writer_wanted) || pthread_mutex_trylock(&self->writer_lock) != 0)
+        return false;
+    if (sqlite3_get_autocommit(self->writer.db))
+        return true;
+    /* A rollback that failed for want of memory: inside, one would see what isn't committed. */
+    pthread_mutex_unlock(&self->writer_lock);
+    return false;
 }
 
 pal_status pal_sqlite_reader_take(
@@ -145,6 +151,9 @@ static pal_status open_writer(pal_sqlite *self, pal_error *err)
         status = pal_sqlite_migrate(conn, err);
     if (status == PAL_OK && !self->options.read_only)
         status = switch_to_wal(conn, err);
+    /* Ready beforehand: taking back a transaction must not need memory. */
+    if (status == PAL_OK)
+        status = pal_sql_prepare(conn, PAL_SQL_ROLLBACK, err);
     return status;
 }
 

@@ -5,6 +5,8 @@
  * store_sqlite_sql.c     connections and prepared statements
  * store_sqlite_apply.c   a batch: one transaction, whatever its operations are
  * store_sqlite_session.c operations on sessions
+ * store_sqlite_names.c   keys and aliases
+ * store_sqlite_trash.c   delete and restore
  * store_sqlite_erase.c   erasure and the sweep
  * store_sqlite_append.c  operations on what a session holds: messages, marks, blobs
  * store_sqlite_turn.c    operations for turns: inbox, lease, ledger
@@ -18,6 +20,7 @@
 #include <sqlite3.h>
 #include <stdatomic.h>
 
+#include "base/buf.h"
 #include "palaver/limits.h"
 #include "store/store_backend.h"
 #include "store/store_sqlite_sql.h"
@@ -74,8 +77,26 @@ PAL_CHECKED pal_status pal_sqlite_head_by_handle(
 /* The session has changed now. */
 PAL_CHECKED pal_status pal_sqlite_touch(pal_sql_conn *conn, const pal_work *work, int64_t handle);
 
+/* Aliases are kept in one column, each with a NUL behind it: no alias contains one. */
+#define PAL_ALIASES_LEN_MAX (PAL_ALIASES_MAX * (PAL_KEY_LEN_MAX + 1))
+void pal_sqlite_aliases_join(pal_buf *buf, const pal_session *session);
+/* Sets the session's list from such a column, which is in the arena and ends with a NUL. */
+void pal_sqlite_aliases_split(pal_str joined, pal_arena *arena, pal_session *session);
+/* PAL_CONFLICT when another session than `own_handle` has one of them, unless it is routed. */
+PAL_CHECKED pal_status pal_sqlite_aliases_check(pal_sql_conn *conn, const pal_work *work,
+        int64_t tenant, const pal_session *session, int64_t own_handle);
+/* Enters into the index what isn't there: checks have passed, so what is there may stay. */
+PAL_CHECKED pal_status pal_sqlite_aliases_add(pal_sql_conn *conn, int64_t tenant,
+        const pal_session *session, int64_t handle, pal_error *err);
+/* The active session that has a key or an alias; 0 in *out_holder where it is free. One that has
+ * expired is moved to the trash first, and has it no longer. */
+PAL_CHECKED pal_status pal_sqlite_holder(pal_sql_conn *conn, const pal_work *work,
+        pal_sql_id statement, int64_t tenant, pal_str name, int64_t *out_holder, pal_id *out_id);
+pal_status pal_sqlite_key_conflict(const pal_work *work, pal_str key);
+
 pal_status pal_sqlite_create(pal_sql_conn *conn, pal_work *work);
 pal_status pal_sqlite_fork(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work);
 pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work);
 pal_status pal_sqlite_delete(pal_sql_conn *conn, pal_work *work);
 pal_status pal_sqlite_restore(pal_sql_conn *conn, pal_work *work);

@@ -22,6 +22,8 @@ static pal_status run_op(pal_sql_conn *conn, pal_work *work)
         return pal_sqlite_append(conn, work);
     case PAL_OP_FORK:
         return pal_sqlite_fork(conn, work);
+    case PAL_OP_ADOPT:
+        return pal_sqlite_adopt(conn, work);
     case PAL_OP_MARK:
         return pal_sqlite_mark(conn, work);
     case PAL_OP_DELETE:
@@ -54,14 +56,14 @@ static void roll_back(pal_sql_conn *conn)
 {
     pal_sql sql;
     pal_error ignored;
+    pal_status status;
 
-    conn->tenant = 0; /* it may have been made in this transaction */
     /* SQLite may have rolled back by itself. */
     if (sqlite3_get_autocommit(conn->db))
         return;
     sql = pal_sql_start(conn, PAL_SQL_ROLLBACK);
-    if (pal_sql_run(&sql, &ignored) != PAL_OK)
-        sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL);
+    status = pal_sql_run(&sql, &ignored);
+    (void)status; /* whether it worked, the connection itself tells */
 }
 
 /* Those that had succeeded in a transaction that is void now. */
@@ -79,8 +81,10 @@ static void fail_all(pal_work *works, size_t works_len, const pal_error *why)
 static bool run_batch(pal_sql_conn *conn, pal_work *works, size_t works_len)
 {
     pal_error err = {0};
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_BEGIN);
+    pal_sql sql;
 
+    roll_back(conn); /* in case that this failed the last time */
+    sql = pal_sql_start(conn, PAL_SQL_BEGIN);
     conn->failed = false;
     if (pal_sql_run(&sql, &err) != PAL_OK) {
         fail_all(works, works_len, &err);
@@ -95,6 +99,7 @@ static bool run_batch(pal_sql_conn *conn, pal_work *works, size_t works_len)
         if (works_len == 1)
             fail_all(works, works_len, &err);
     }
+    conn->tenant = 0; /* it may have been made in this transaction */
     roll_back(conn);
     return works_len == 1;
 }

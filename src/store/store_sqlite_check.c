@@ -34,6 +34,14 @@ static void tell(checking *check, pal_id session, bool repaired, const char *tex
 
 /* ---- The file ---- */
 
+/* SQLite reports a page that it had no memory for as if that were damage. */
+static bool is_want_of_memory(const char *line)
+{
+    const char *code = strstr(line, "error code=7");
+
+    return code && (code[12] < '0' || code[12] > '9');
+}
+
 static int integrity_lines(checking *check, char lines[LINES_MAX][PAL_ERROR_MESSAGE_MAX],
         pal_status *out_status, pal_error *err)
 {
@@ -50,6 +58,8 @@ static int integrity_lines(checking *check, char lines[LINES_MAX][PAL_ERROR_MESS
         text = (const char *)sqlite3_column_text(stmt, 0);
         if (text && strcmp(text, "ok") != 0 && len < LINES_MAX)
             snprintf(lines[len++], PAL_ERROR_MESSAGE_MAX, "%s", text);
+        if (text && is_want_of_memory(text))
+            code = SQLITE_NOMEM;
     }
     sqlite3_finalize(stmt);
     if (code == SQLITE_CORRUPT || code == SQLITE_DONE)
@@ -89,19 +99,24 @@ typedef struct tally {
     char damage[PAL_ERROR_MESSAGE_MAX]; /* empty: none */
 } tally;
 
-static void check_row(checking *check, const pal_row *row, tally *sum)
+/* PAL_OK also for damage, which the tally tells: anything else ends the check. */
+static pal_status check_row(checking *check, const pal_row *row, tally *sum, pal_error *err)
 {
     pal_error why;
+    pal_status status = check->row_check(row, &why);
 
+    if (status == PAL_NO_MEMORY)
+        return pal_error_set(err, status, "%s", why.message);
     if (row->seq != sum->last_seq + 1)
         snprintf(sum->damage, sizeof(sum->damage), "messages %llu to %llu are missing",
                 (unsigned long long)sum->last_seq + 1, (unsigned long long)row->seq - 1);
-    else if (check->row_check(row, &why) != PAL_OK)
+    else if (status != PAL_OK)
         snprintf(sum->damage, sizeof(sum->damage), "message %llu is damaged: %.180s",
                 (unsigned long long)row->seq, why.message);
     sum->last_seq = row->seq;
     sum->tokens += row->tokens;
     sum->bytes += row->body.len;
+    return PAL_OK;
 }
 
 /* Goes through all rows, remembering the first damage. PAL_CORRUPT is damage, not failure. */
@@ -109,23 +124,23 @@ static pal_status tally_rows(
         checking *check, const pal_sqlite_head *head, tally *out_sum, pal_error *err)
 {
     pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_MESSAGE_UP);
-    pal_status status;
+    pal_status status = PAL_OK, ended;
 
     memset(out_sum, 0, sizeof(*out_sum));
     out_sum->last_seq = head->fork_seq;
     pal_sql_bind_int(&sql, head->handle);
     pal_sql_bind_int(&sql, 0);
     pal_sql_bind_int(&sql, INT64_MAX);
-    while (!out_sum->damage[0] && pal_sql_row(&sql)) {
+    while (status == PAL_OK && !out_sum->damage[0] && pal_sql_row(&sql)) {
         pal_row row;
 
         pal_sqlite_row_read(&sql, &row);
         if (sql.code == SQLITE_OK)
-            check_row(check, &row, out_sum);
+            status = check_row(check, &row, out_sum, err);
     }
-    status = pal_sql_end(&sql, err);
-    if (status != PAL_CORRUPT)
-        return status;
+    ended = pal_sql_end(&sql, status == PAL_OK ? err : NULL);
+    if (status != PAL_OK || ended != PAL_CORRUPT)
+        return status != PAL_OK ? status : ended;
     snprintf(out_sum->damage, sizeof(out_sum->damage), "what follows message %llu can't be read",
             (unsigned long long)out_sum->last_seq);
     return PAL_OK;

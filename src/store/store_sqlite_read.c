@@ -18,26 +18,6 @@ static pal_str copy_text(pal_sql *sql, int column, pal_arena *arena)
     return text.len > 0 ? pal_arena_copy(arena, text) : pal_str_make(NULL, 0);
 }
 
-/* Aliases stand in one column, each with a NUL behind it. */
-static void aliases_split(pal_str joined, pal_arena *arena, pal_session *session)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < joined.len; i++)
-        count += joined.data[i] == 0;
-    if (count == 0)
-        return;
-    session->aliases = pal_arena_array(arena, count, sizeof(*session->aliases));
-    if (!session->aliases)
-        return;
-    while (session->aliases_len < count) {
-        size_t len = strlen(joined.data);
-
-        session->aliases[session->aliases_len++] = pal_str_make(joined.data, len);
-        joined.data += len + 1;
-    }
-}
-
 static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_row)
 {
     pal_session *session = &out_row->session;
@@ -47,7 +27,7 @@ static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_ro
     session->id = pal_sql_uuid(sql, 1);
     session->state = (pal_session_state)pal_sql_int(sql, 2);
     session->key = copy_text(sql, 3, arena);
-    aliases_split(copy_text(sql, 4, arena), arena, session);
+    pal_sqlite_aliases_split(copy_text(sql, 4, arena), arena, session);
     session->title = copy_text(sql, 5, arena);
     session->project = copy_text(sql, 6, arena);
     session->agent = copy_text(sql, 7, arena);
@@ -66,6 +46,8 @@ static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_ro
     session->expires_at = pal_sql_int(sql, 20);
     session->deleted_at = pal_sql_int(sql, 21);
     session->tenant = copy_text(sql, 22, arena);
+    session->is_routed = pal_sql_int(sql, 23) != 0;
+    session->alias_apart = copy_text(sql, 24, arena);
 }
 
 /* Ends a statement whose results went into the arena. */

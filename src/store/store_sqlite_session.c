@@ -1,7 +1,6 @@
-/* store_sqlite_session.c - operations on sessions: create, fork, update, delete, restore. */
+/* store_sqlite_session.c - operations on sessions: create, fork, adopt, update. */
 #include <string.h>
 
-#include "base/memory.h"
 #include "store/store_sqlite.h"
 
 /* ---- Tenants and other names ---- */
@@ -192,111 +191,17 @@ pal_status pal_sqlite_touch(pal_sql_conn *conn, const pal_work *work, int64_t ha
     return pal_sql_run(&sql, &work->op->error);
 }
 
-/* ---- Keys and aliases ---- */
-
-/* Aliases are kept in one column, each with a NUL behind it: no alias contains one. */
-static size_t aliases_size(const pal_session *session)
-{
-    size_t size = 0;
-
-    for (size_t i = 0; i < session->aliases_len; i++)
-        size += session->aliases[i].len + 1;
-    return size;
-}
-
-static pal_str aliases_join(const pal_session *session, char *out_bytes)
-{
-    char *at = out_bytes;
-
-    for (size_t i = 0; i < session->aliases_len; i++) {
-        memcpy(at, session->aliases[i].data, session->aliases[i].len);
-        at += session->aliases[i].len;
-        *at++ = 0;
-    }
-    return pal_str_make(out_bytes, (size_t)(at - out_bytes));
-}
-
-/* The active session that has a key or an alias; an expired one is moved to the trash first, and
- * has it no longer. 0 in *out_holder where it is free. */
-static pal_status holder_of(pal_sql_conn *conn, const pal_work *work, pal_sql_id statement,
-        int64_t tenant, pal_str name, int64_t *out_holder, pal_id *out_id)
-{
-    pal_sql sql = pal_sql_start(conn, statement);
-    int64_t expires_at = 0;
-    pal_status status;
-
-    *out_holder = 0;
-    pal_sql_bind_int(&sql, tenant);
-    pal_sql_bind_text(&sql, name);
-    if (pal_sql_row(&sql)) {
-        *out_holder = pal_sql_int(&sql, 0);
-        expires_at = pal_sql_int(&sql, 1);
-        *out_id = pal_sql_uuid(&sql, 2);
-    }
-    status = pal_sql_end(&sql, &work->op->error);
-    if (status != PAL_OK || expires_at == 0 || work->now_ms <= expires_at)
-        return status;
-    status = pal_sqlite_trash(conn, *out_holder, work->now_ms, &work->op->error);
-    *out_holder = 0;
-    return status;
-}
-
-static pal_status check_aliases_free(pal_sql_conn *conn, const pal_work *work, int64_t tenant,
-        const pal_session *session, int64_t own_handle)
-{
-    for (size_t i = 0; i < session->aliases_len; i++) {
-        int64_t holder;
-        pal_id id;
-        pal_status status = holder_of(
-                conn, work, PAL_SQL_ALIAS_HOLDER, tenant, session->aliases[i], &holder, &id);
-
-        if (status != PAL_OK)
-            return status;
-        if (holder != 0 && holder != own_handle)
-            return pal_error_set(&work->op->error, PAL_CONFLICT,
-                    "alias '%.*s' belongs to another session",
-                    (int)(session->aliases[i].len < 160 ? session->aliases[i].len : 160),
-                    session->aliases[i].data);
-    }
-    return PAL_OK;
-}
-
-static pal_status add_aliases(pal_sql_conn *conn, int64_t tenant, const pal_session *session,
-        int64_t handle, pal_error *err)
-{
-    for (size_t i = 0; i < session->aliases_len; i++) {
-        pal_sql sql = pal_sql_start(conn, PAL_SQL_ALIAS_ADD);
-        pal_status status;
-
-        pal_sql_bind_int(&sql, tenant);
-        pal_sql_bind_text(&sql, session->aliases[i]);
-        pal_sql_bind_int(&sql, handle);
-        status = pal_sql_run(&sql, err);
-        if (status != PAL_OK)
-            return status;
-    }
-    return PAL_OK;
-}
-
-static pal_status key_conflict(const pal_work *work, pal_str key)
-{
-    return pal_error_set(&work->op->error, PAL_CONFLICT, "key '%.*s' belongs to another session",
-            (int)(key.len < 160 ? key.len : 160), key.data);
-}
-
 /* ---- Creating and forking ---- */
 
 static pal_status insert_session(pal_sql_conn *conn, pal_work *work, const pal_session *session,
         pal_id id, int64_t tenant, int64_t parent, int64_t *out_handle)
 {
-    char aliases[PAL_ALIASES_MAX * 8];
-    size_t size = aliases_size(session);
-    char *bytes = size <= sizeof(aliases) ? aliases : pal_malloc(size);
+    pal_buf aliases;
     pal_sql sql = pal_sql_start(conn, PAL_SQL_SESSION_ADD);
     pal_status status;
 
-    if (!bytes)
-        return pal_sql_failed(conn, SQLITE_NOMEM, &work->op->error);
+    pal_buf_init(&aliases, PAL_ALIASES_LEN_MAX);
+    pal_sqlite_aliases_join(&aliases, session);
     pal_sql_bind_id(&sql, id);
     pal_sql_bind_int(&sql, tenant);
     pal_sql_bind_int_or_null(&sql, session->expires_at);
@@ -304,17 +209,20 @@ static pal_status insert_session(pal_sql_conn *conn, pal_work *work, const pal_s
     pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
     pal_sql_bind_int(&sql, (int64_t)work->fork_mark);
     pal_sql_bind_int(&sql, session->created_at ? session->created_at : work->now_ms);
+    pal_sql_bind_int(&sql, session->is_routed);
     pal_sql_bind_id(&sql, work->fork_parent);
     pal_sql_bind_text(&sql, session->key);
     pal_sql_bind_text(&sql, session->title);
-    pal_sql_bind_text(&sql, aliases_join(session, bytes));
+    pal_sql_bind_text(&sql, pal_buf_str(&aliases));
+    pal_sql_bind_text(&sql, session->alias_apart);
     pal_sql_bind_text(&sql, session->scope);
     pal_sql_bind_text(&sql, session->metadata);
     pal_sql_bind_text(&sql, session->extra);
+    if (aliases.failure)
+        sql.code = SQLITE_NOMEM;
     status = pal_sql_run(&sql, &work->op->error);
     *out_handle = sqlite3_last_insert_rowid(conn->db);
-    if (bytes != aliases)
-        pal_free(bytes);
+    pal_buf_done(&aliases);
     return status;
 }
 
@@ -368,13 +276,13 @@ static pal_status add_session(
     if (status == PAL_OK)
         status = pal_sqlite_tenant(conn, work->tenant, false, &tenant, &work->op->error);
     if (status == PAL_OK && tenant != 0 && session->key.len > 0) {
-        status = holder_of(
+        status = pal_sqlite_holder(
                 conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, session->key, &holder, &holder_id);
         if (status == PAL_OK && holder != 0)
-            status = key_conflict(work, session->key);
+            status = pal_sqlite_key_conflict(work, session->key);
     }
     if (status == PAL_OK && tenant != 0)
-        status = check_aliases_free(conn, work, tenant, session, 0);
+        status = pal_sqlite_aliases_check(conn, work, tenant, session, 0);
     if (status == PAL_OK && tenant == 0)
         status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
     if (status == PAL_OK)
@@ -382,7 +290,7 @@ static pal_status add_session(
     if (status == PAL_OK)
         status = insert_head(conn, work, session, tenant, handle);
     if (status == PAL_OK)
-        status = add_aliases(conn, tenant, session, handle, &work->op->error);
+        status = pal_sqlite_aliases_add(conn, tenant, session, handle, &work->op->error);
     if (status == PAL_OK)
         work->op->session = id;
     return status;
@@ -399,7 +307,7 @@ static pal_status find_existing(pal_sql_conn *conn, pal_work *work, bool *out_fo
     *out_found = false;
     if (status != PAL_OK || tenant == 0 || key.len == 0)
         return status;
-    status = holder_of(conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, key, &holder, &id);
+    status = pal_sqlite_holder(conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, key, &holder, &id);
     if (status == PAL_OK && holder != 0) {
         work->op->session = id;
         *out_found = true;
@@ -433,6 +341,41 @@ pal_status pal_sqlite_fork(pal_sql_conn *conn, pal_work *work)
     if (parent.last_seq < work->fork_seq)
         return pal_error_set(&work->op->error, PAL_NOT_FOUND, "the session to fork is gone");
     return add_session(conn, work, work->op->u.fork.session, parent.handle);
+}
+
+/* A session becomes the child of another while it is still as empty as on its first day. */
+pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work)
+{
+    pal_sqlite_head head = {0}, parent = {0};
+    pal_sql sql;
+    pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
+
+    if (status == PAL_OK)
+        status = head_find(conn, work->fork_parent, work->tenant, &parent, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    if (parent.last_seq < work->fork_seq)
+        return pal_error_set(&work->op->error, PAL_NOT_FOUND, "the session to adopt is gone");
+    work->op->u.adopt.adopted =
+            head.last_seq == 0 && head.mark_number == 0 && parent.handle != head.handle;
+    if (!work->op->u.adopt.adopted)
+        return PAL_OK;
+    sql = pal_sql_start(conn, PAL_SQL_SESSION_ADOPT);
+    pal_sql_bind_int(&sql, head.handle);
+    pal_sql_bind_int(&sql, parent.handle);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_mark);
+    pal_sql_bind_id(&sql, work->fork_parent);
+    status = pal_sql_run(&sql, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_HEAD_APPENDED);
+    pal_sql_bind_int(&sql, head.handle);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
+    pal_sql_bind_int(&sql, 0);
+    pal_sql_bind_int(&sql, 0);
+    pal_sql_bind_int(&sql, work->now_ms);
+    return pal_sql_run(&sql, &work->op->error);
 }
 
 /* ---- Updating ---- */
@@ -469,19 +412,26 @@ static pal_status set_name(
 static pal_status set_aliases(
         pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head, const pal_session *session)
 {
-    size_t size = aliases_size(session);
-    char *bytes = pal_malloc(size + 1);
-    pal_status status;
+    pal_buf aliases;
+    pal_sql sql;
+    pal_status status = pal_sql_run_int(conn, PAL_SQL_ALIAS_CLEAR, head->handle, &work->op->error);
 
-    if (!bytes)
-        return pal_sql_failed(conn, SQLITE_NOMEM, &work->op->error);
-    status = pal_sql_run_int(conn, PAL_SQL_ALIAS_CLEAR, head->handle, &work->op->error);
     if (status == PAL_OK)
-        status = add_aliases(conn, head->tenant, session, head->handle, &work->op->error);
-    if (status == PAL_OK)
-        status = set_text(conn, work, PAL_SQL_SESSION_SET_ALIASES, head->handle,
-                aliases_join(session, bytes));
-    pal_free(bytes);
+        status =
+                pal_sqlite_aliases_add(conn, head->tenant, session, head->handle, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    pal_buf_init(&aliases, PAL_ALIASES_LEN_MAX);
+    pal_sqlite_aliases_join(&aliases, session);
+    sql = pal_sql_start(conn, PAL_SQL_SESSION_SET_ALIASES);
+    pal_sql_bind_int(&sql, head->handle);
+    pal_sql_bind_text(&sql, pal_buf_str(&aliases));
+    pal_sql_bind_int(&sql, session->is_routed);
+    pal_sql_bind_text(&sql, session->alias_apart);
+    if (aliases.failure)
+        sql.code = SQLITE_NOMEM;
+    status = pal_sql_run(&sql, &work->op->error);
+    pal_buf_done(&aliases);
     return status;
 }
 
@@ -494,13 +444,13 @@ static pal_status check_update(pal_sql_conn *conn, pal_work *work, const pal_sql
     pal_id id;
 
     if ((fields & PAL_FIELD_KEY) && session->key.len > 0) {
-        status = holder_of(
+        status = pal_sqlite_holder(
                 conn, work, PAL_SQL_SESSION_KEY_HOLDER, head->tenant, session->key, &holder, &id);
         if (status == PAL_OK && holder != 0 && holder != head->handle)
-            status = key_conflict(work, session->key);
+            status = pal_sqlite_key_conflict(work, session->key);
     }
     if (status == PAL_OK && (fields & PAL_FIELD_ALIASES))
-        status = check_aliases_free(conn, work, head->tenant, session, head->handle);
+        status = pal_sqlite_aliases_check(conn, work, head->tenant, session, head->handle);
     return status;
 }
 
@@ -546,151 +496,5 @@ pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work)
         status = check_update(conn, work, &head);
     if (status == PAL_OK)
         status = write_update(conn, work, &head);
-    return status;
-}
-
-/* ---- Trash ---- */
-
-pal_status pal_sqlite_trash(pal_sql_conn *conn, int64_t handle, int64_t now_ms, pal_error *err)
-{
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_STATE);
-    pal_status status;
-
-    pal_sql_bind_int(&sql, handle);
-    pal_sql_bind_int(&sql, PAL_SESSION_TRASH);
-    status = pal_sql_run(&sql, err);
-    if (status == PAL_OK) {
-        sql = pal_sql_start(conn, PAL_SQL_SESSION_TRASH);
-        pal_sql_bind_int(&sql, handle);
-        pal_sql_bind_int(&sql, now_ms);
-        status = pal_sql_run(&sql, err);
-    }
-    if (status == PAL_OK)
-        status = pal_sql_run_int(conn, PAL_SQL_ALIAS_CLEAR, handle, err);
-    return status;
-}
-
-pal_status pal_sqlite_delete(pal_sql_conn *conn, pal_work *work)
-{
-    pal_sqlite_head head = {0};
-    pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
-
-    if (status != PAL_OK)
-        return status;
-    if (head.state == PAL_SESSION_TRASH)
-        return pal_error_set(&work->op->error, PAL_CONFLICT, "the session is in the trash already");
-    return pal_sqlite_trash(conn, head.handle, work->now_ms, &work->op->error);
-}
-
-/* The next alias of a joined list; false at its end. */
-static bool next_alias(pal_str *joined, pal_str *out_alias)
-{
-    const char *end;
-
-    if (joined->len == 0 || !(end = memchr(joined->data, 0, joined->len)))
-        return false;
-    *out_alias = pal_str_make(joined->data, (size_t)(end - joined->data));
-    joined->data = end + 1;
-    joined->len -= out_alias->len + 1;
-    return true;
-}
-
-/* Keeps those aliases that are still free, and enters them into the index again. */
-static pal_status restore_aliases(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head,
-        pal_str joined, char *kept, size_t *out_kept_len)
-{
-    pal_str alias;
-
-    *out_kept_len = 0;
-    while (next_alias(&joined, &alias)) {
-        pal_session one = {.aliases = &alias, .aliases_len = 1};
-        int64_t holder;
-        pal_id id;
-        pal_status status =
-                holder_of(conn, work, PAL_SQL_ALIAS_HOLDER, head->tenant, alias, &holder, &id);
-
-        if (status == PAL_OK && holder != 0)
-            continue;
-        if (status == PAL_OK)
-            status = add_aliases(conn, head->tenant, &one, head->handle, &work->op->error);
-        if (status != PAL_OK)
-            return status;
-        *out_kept_len += aliases_join(&one, kept + *out_kept_len).len;
-    }
-    return PAL_OK;
-}
-
-static pal_status write_restore(
-        pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head, pal_str joined, char *kept)
-{
-    bool expired = head->expires_at != 0 && work->now_ms > head->expires_at;
-    size_t kept_len;
-    pal_sql sql;
-    pal_status status = pal_sql_run_int(conn, PAL_SQL_ALIAS_CLEAR, head->handle, &work->op->error);
-
-    if (status == PAL_OK)
-        status = restore_aliases(conn, work, head, joined, kept, &kept_len);
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_SESSION_RESTORE);
-    pal_sql_bind_int(&sql, head->handle);
-    pal_sql_bind_text(&sql, pal_str_make(kept, kept_len));
-    pal_sql_bind_int_or_null(&sql, expired ? 0 : head->expires_at);
-    status = pal_sql_run(&sql, &work->op->error);
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_HEAD_STATE);
-    pal_sql_bind_int(&sql, head->handle);
-    pal_sql_bind_int(&sql, PAL_SESSION_ACTIVE);
-    return pal_sql_run(&sql, &work->op->error);
-}
-
-static bool can_restore(const pal_work *work, const pal_sqlite_head *head)
-{
-    bool expired = head->expires_at != 0 && work->now_ms > head->expires_at;
-
-    return head->state == PAL_SESSION_TRASH || (head->state == PAL_SESSION_ACTIVE && expired);
-}
-
-pal_status pal_sqlite_restore(pal_sql_conn *conn, pal_work *work)
-{
-    char *copy = NULL;
-    int64_t holder = 0;
-    size_t key_len = 0, len = 0;
-    pal_sqlite_head head = {0};
-    pal_sql sql;
-    pal_id id;
-    pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
-
-    if (status != PAL_OK)
-        return status;
-    if (!can_restore(work, &head))
-        return pal_error_set(&work->op->error, PAL_CONFLICT, "the session is not in the trash");
-    sql = pal_sql_start(conn, PAL_SQL_SESSION_NAMES);
-    pal_sql_bind_int(&sql, head.handle);
-    if (pal_sql_row(&sql)) {
-        pal_str key = pal_sql_text(&sql, 0), joined = pal_sql_text(&sql, 1);
-
-        key_len = key.len;
-        len = joined.len;
-        /* Key, aliases, and room for the aliases that are kept. */
-        copy = pal_malloc(key_len + 2 * len + 1);
-        if (copy && key_len > 0)
-            memcpy(copy, key.data, key_len);
-        if (copy && len > 0)
-            memcpy(copy + key_len, joined.data, len);
-    }
-    status = pal_sql_end(&sql, &work->op->error);
-    if (status == PAL_OK && !copy)
-        status = pal_sql_failed(conn, SQLITE_NOMEM, &work->op->error);
-    if (status == PAL_OK && key_len > 0)
-        status = holder_of(conn, work, PAL_SQL_SESSION_KEY_HOLDER, head.tenant,
-                pal_str_make(copy, key_len), &holder, &id);
-    if (status == PAL_OK && holder != 0 && holder != head.handle)
-        status = key_conflict(work, pal_str_make(copy, key_len));
-    if (status == PAL_OK)
-        status = write_restore(
-                conn, work, &head, pal_str_make(copy + key_len, len), copy + key_len + len);
-    pal_free(copy);
     return status;
 }

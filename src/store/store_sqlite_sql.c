@@ -120,6 +120,13 @@ pal_sql pal_sql_start(pal_sql_conn *conn, pal_sql_id id)
     return sql;
 }
 
+pal_status pal_sql_prepare(pal_sql_conn *conn, pal_sql_id id, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, id);
+
+    return pal_sql_end(&sql, err);
+}
+
 static void note(pal_sql *sql, int code)
 {
     if (code != SQLITE_OK && sql->code == SQLITE_OK)

@@ -26,7 +26,7 @@
     "s.id, s.uuid, h.state, coalesce(s.key, s.kept_key), s.aliases, s.title, p.text, a.text, "     \
     "s.scope, s.metadata, s.extra, s.parent_uuid, s.fork_seq, s.fork_mark, h.last_seq, "           \
     "h.mark_number, h.tokens, h.bytes, s.created_at, h.updated_at, s.expires_at, s.deleted_at, "   \
-    "t.name"
+    "t.name, s.is_routed, s.alias_apart"
 
 #define PAL_SQL_SESSION_JOINS                                                                      \
     " JOIN head h ON h.session = s.id JOIN tenant t ON t.id = s.tenant"                            \
@@ -72,8 +72,9 @@
     X(HEAD_DROP, "DELETE FROM head WHERE session = ?1")                                            \
     X(SESSION_ADD,                                                                                 \
             "INSERT INTO session(uuid, tenant, expires_at, parent, fork_seq, fork_mark,"           \
-            " created_at, parent_uuid, key, title, aliases, scope, metadata, extra)"               \
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")               \
+            " created_at, is_routed, parent_uuid, key, title, aliases, alias_apart, scope,"        \
+            " metadata, extra) VALUES"                                                             \
+            " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)")            \
     X(SESSION_UUID_TAKEN, "SELECT 1 FROM session WHERE uuid = ?1")                                 \
     X(SESSION_BY_ID,                                                                               \
             "SELECT " PAL_SQL_SESSION_COLUMNS " FROM session s" PAL_SQL_SESSION_JOINS              \
@@ -95,17 +96,24 @@
     X(SESSION_RESTORE,                                                                             \
             "UPDATE session SET deleted_at = NULL, key = coalesce(key, kept_key),"                 \
             " kept_key = NULL, aliases = ?2, expires_at = ?3 WHERE id = ?1")                       \
-    X(SESSION_NAMES, "SELECT coalesce(key, kept_key), aliases FROM session WHERE id = ?1")         \
+    X(SESSION_NAMES,                                                                               \
+            "SELECT coalesce(key, kept_key), aliases, is_routed, alias_apart"                      \
+            " FROM session WHERE id = ?1")                                                         \
+    X(SESSION_ADOPT,                                                                               \
+            "UPDATE session SET parent = ?2, fork_seq = ?3, fork_mark = ?4, parent_uuid = ?5"      \
+            " WHERE id = ?1")                                                                      \
     X(SESSION_ERASED,                                                                              \
             "UPDATE session SET key = NULL, kept_key = NULL, title = NULL, aliases = NULL,"        \
-            " scope = NULL, metadata = NULL, extra = NULL, expires_at = NULL, deleted_at = NULL"   \
+            " alias_apart = NULL, scope = NULL, metadata = NULL, extra = NULL,"                    \
+            " expires_at = NULL, deleted_at = NULL"                                                \
             " WHERE id = ?1")                                                                      \
     X(SESSION_DROP, "DELETE FROM session WHERE id = ?1")                                           \
     X(SESSION_SET_TITLE, "UPDATE session SET title = ?2 WHERE id = ?1")                            \
     X(SESSION_SET_METADATA, "UPDATE session SET metadata = ?2 WHERE id = ?1")                      \
     X(SESSION_SET_SCOPE, "UPDATE session SET scope = ?2 WHERE id = ?1")                            \
     X(SESSION_SET_KEY, "UPDATE session SET key = ?2 WHERE id = ?1")                                \
-    X(SESSION_SET_ALIASES, "UPDATE session SET aliases = ?2 WHERE id = ?1")                        \
+    X(SESSION_SET_ALIASES,                                                                         \
+            "UPDATE session SET aliases = ?2, is_routed = ?3, alias_apart = ?4 WHERE id = ?1")     \
     X(SESSION_SET_EXPIRY, "UPDATE session SET expires_at = ?2 WHERE id = ?1")                      \
     X(SESSION_SHARED, "SELECT max(fork_seq) FROM session WHERE parent = ?1")                       \
     X(SESSION_EXPIRED,                                                                             \
@@ -129,7 +137,7 @@
     X(ALIAS_HOLDER,                                                                                \
             "SELECT s.id, s.expires_at, s.uuid FROM alias l JOIN session s ON s.id = l.session"    \
             " WHERE l.tenant = ?1 AND l.alias = ?2")                                               \
-    X(ALIAS_ADD, "INSERT INTO alias(tenant, alias, session) VALUES (?1, ?2, ?3)")                  \
+    X(ALIAS_ADD, "INSERT OR IGNORE INTO alias(tenant, alias, session) VALUES (?1, ?2, ?3)")        \
     X(ALIAS_CLEAR, "DELETE FROM alias WHERE session = ?1")                                         \
     /* What a session holds. */                                                                    \
     X(MESSAGE_ADD,                                                                                 \
@@ -270,6 +278,9 @@ void pal_sql_close(pal_sql_conn *conn);
 
 /* Waits for other processes with growing, random pauses, up to busy_timeout_ms. */
 void pal_sql_set_busy_handler(pal_sql_conn *conn, uint32_t busy_timeout_ms);
+
+/* Prepares a statement before it is needed. */
+PAL_CHECKED pal_status pal_sql_prepare(pal_sql_conn *conn, pal_sql_id id, pal_error *err);
 
 pal_sql pal_sql_start(pal_sql_conn *conn, pal_sql_id id);
 void pal_sql_bind_int(pal_sql *sql, int64_t number);

@@ -527,35 +527,34 @@ static pal_status check_forkable(const pal_session *parent, pal_error *err)
     return PAL_OK;
 }
 
-pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_arena *arena, pal_error *err)
+pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent, uint64_t at_seq,
+        pal_arena *arena, pal_error *err)
 {
-    uint64_t seq = work->op->u.fork.at_seq;
-    pal_session_row parent;
+    pal_session_row row;
     level at;
-    pal_status status =
-            pal_view_session(engine, work->tenant, work->op->u.fork.parent, arena, &parent, err);
+    pal_status status = pal_view_session(engine, work->tenant, parent, arena, &row, err);
 
     if (status == PAL_OK)
-        status = check_forkable(&parent.session, err);
-    if (status == PAL_OK && seq == PAL_SEQ_ANY)
-        status = newest_seq(engine, &parent, arena, &seq, err);
+        status = check_forkable(&row.session, err);
+    if (status == PAL_OK && at_seq == PAL_SEQ_ANY)
+        status = newest_seq(engine, &row, arena, &at_seq, err);
     if (status != PAL_OK)
         return status;
-    if (seq > parent.session.last_seq)
+    if (at_seq > row.session.last_seq)
         return pal_error_set(err, PAL_INVALID,
                 "the session has %llu messages; it can't fork at %llu",
-                (unsigned long long)parent.session.last_seq, (unsigned long long)seq);
-    if (seq == 0)
+                (unsigned long long)row.session.last_seq, (unsigned long long)at_seq);
+    if (at_seq == 0)
         return PAL_OK;
-    at = level_start(&parent);
-    at.number_max = parent.mark_number;
-    while (seq <= at.row.session.fork_seq) {
+    at = level_start(&row);
+    at.number_max = row.mark_number;
+    while (at_seq <= at.row.session.fork_seq) {
         status = level_up(engine, &at, arena, err);
         if (status != PAL_OK)
             return status;
     }
     work->fork_parent = at.row.session.id;
-    work->fork_seq = seq;
+    work->fork_seq = at_seq;
     work->fork_mark = at.number_max;
     return PAL_OK;
 }

@@ -21,9 +21,9 @@ PAL_CHECKED pal_status pal_view_load(pal_engine *engine, const pal_session_row *
 PAL_CHECKED pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session,
         pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
 
-/* Fills in the work's fork_parent, fork_seq and fork_mark: the session that owns the row at which
- * it forks, which may be an ancestor of the one that was named. */
-PAL_CHECKED pal_status pal_view_fork(
-        pal_engine *engine, pal_work *work, pal_arena *arena, pal_error *err);
+/* Fills in the work's fork_parent, fork_seq and fork_mark: the session that owns the row `at_seq`
+ * of `parent`, which may be an ancestor of it. */
+PAL_CHECKED pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent,
+        uint64_t at_seq, pal_arena *arena, pal_error *err);
 
 #endif

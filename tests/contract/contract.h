@@ -34,6 +34,7 @@ void contract_run(const char *name, void (*test)(void));
 
 /* One function per file: runs its tests. */
 void contract_sessions(void);
+void contract_resolve(void);
 void contract_lists(void);
 void contract_messages(void);
 void contract_loads(void);

@@ -12,6 +12,7 @@ typedef struct chapter {
 
 static const chapter chapters[] = {
         {"sessions", contract_sessions},
+        {"resolve", contract_resolve},
         {"lists", contract_lists},
         {"messages", contract_messages},
         {"loads", contract_loads},

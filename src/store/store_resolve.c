@@ -1,0 +1,184 @@
+/* store_resolve.c - from what routing says to the session that a message belongs to.
+ *
+ * Nearly always the session exists and its record is as routing says: then it is one look-up by
+ * key. Otherwise each step is an operation that may be repeated: two processes that resolve the
+ * same message at once come to the same session, and a crash in between leaves a session that the
+ * next call finishes. */
+#include "palaver/store.h"
+
+static pal_status find(pal_store *store, const pal_session *wanted, pal_find_by by, pal_str name,
+        pal_arena *arena, pal_session *out_session, bool *out_found, pal_error *err)
+{
+    pal_status status =
+            pal_store_find(store, wanted->tenant, by, name, arena, out_session, err);
+
+    *out_found = status == PAL_OK;
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+/* The record as it is to be stored. */
+static pal_session routed_record(const pal_resolve *resolve)
+{
+    pal_session record = *resolve->session;
+
+    record.is_routed = true;
+    record.alias_apart = resolve->is_main ? pal_str_make(NULL, 0) : resolve->main_alias;
+    return record;
+}
+
+static bool same_aliases(const pal_session *a, const pal_session *b)
+{
+    if (a->aliases_len != b->aliases_len || a->is_routed != b->is_routed ||
+            !pal_str_equal(a->alias_apart, b->alias_apart))
+        return false;
+    for (size_t i = 0; i < a->aliases_len; i++)
+        if (!pal_str_equal(a->aliases[i], b->aliases[i]))
+            return false;
+    return true;
+}
+
+static pal_status create(pal_store *store, const pal_session *record, pal_id *out_id,
+        bool *out_created, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_CREATE,
+            .tenant = record->tenant,
+            .u.create = {.session = record, .or_find = true}};
+    pal_status status = pal_store_apply(store, &op, 1, err);
+
+    if (status == PAL_OK && op.status != PAL_OK)
+        status = pal_error_set(err, op.status, "%s", op.error.message);
+    if (status == PAL_OK) {
+        *out_id = op.session;
+        *out_created = !op.u.create.existing;
+    }
+    return status;
+}
+
+/* Routing's word replaces what was stored before. */
+static pal_status update(pal_store *store, const pal_session *stored, const pal_session *record,
+        pal_error *err)
+{
+    pal_session changed = *record;
+    uint32_t fields = 0;
+
+    changed.id = stored->id;
+    if (!same_aliases(stored, record))
+        fields |= PAL_FIELD_ALIASES;
+    if (!pal_str_equal(stored->scope, record->scope))
+        fields |= PAL_FIELD_SCOPE;
+    return fields ? pal_store_update(store, &changed, fields, err) : PAL_OK;
+}
+
+/* ---- Adoption ---- */
+
+static pal_status adopt_from(pal_store *store, const pal_session *record, pal_id session,
+        pal_id from, bool *out_adopted, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_ADOPT,
+            .tenant = record->tenant,
+            .session = session,
+            .u.adopt = {.from = from}};
+    pal_status status;
+
+    *out_adopted = false;
+    if (pal_id_equal(session, from))
+        return PAL_OK;
+    status = pal_store_apply(store, &op, 1, err);
+    if (status == PAL_OK && op.status != PAL_OK)
+        status = pal_error_set(err, op.status, "%s", op.error.message);
+    if (status == PAL_OK)
+        *out_adopted = op.u.adopt.adopted;
+    return status;
+}
+
+/* From the session that has the alias as its key, or else as an alias. */
+static pal_status adopt_alias(pal_store *store, const pal_session *record, pal_id session,
+        pal_str alias, pal_arena *arena, bool *out_adopted, pal_error *err)
+{
+    static const pal_find_by ways[] = {PAL_FIND_KEY, PAL_FIND_ALIAS};
+    pal_status status = PAL_OK;
+
+    *out_adopted = false;
+    for (size_t i = 0; status == PAL_OK && !*out_adopted && i < 2; i++) {
+        pal_session holder;
+        bool found;
+
+        status = find(store, record, ways[i], alias, arena, &holder, &found, err);
+        if (status == PAL_OK && found)
+            status = adopt_from(store, record, session, holder.id, out_adopted, err);
+    }
+    return status;
+}
+
+static pal_status adopt_history(pal_store *store, const pal_resolve *resolve,
+        const pal_session *record, pal_arena *arena, pal_resolution *resolution, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && !resolution->adopted && i < record->aliases_len; i++)
+        if (!pal_str_equal(record->aliases[i], resolve->main_alias))
+            status = adopt_alias(store, record, resolution->session, record->aliases[i], arena,
+                    &resolution->adopted, err);
+    return status;
+}
+
+/* ---- Resolving ---- */
+
+static pal_status resolve_routed(pal_store *store, const pal_resolve *resolve, pal_arena *arena,
+        pal_resolution *resolution, pal_error *err)
+{
+    pal_session record = routed_record(resolve), stored = {0};
+    bool found;
+    pal_status status =
+            find(store, &record, PAL_FIND_KEY, record.key, arena, &stored, &found, err);
+
+    if (status == PAL_OK && found) {
+        resolution->session = stored.id;
+        status = update(store, &stored, &record, err);
+    } else if (status == PAL_OK) {
+        status = create(store, &record, &resolution->session, &resolution->created, err);
+    }
+    if (status == PAL_OK && stored.last_seq == 0)
+        status = adopt_history(store, resolve, &record, arena, resolution, err);
+    return status;
+}
+
+/* An alias goes before a key: what was said under a legacy key may live under its canonical one. */
+static pal_status resolve_explicit(pal_store *store, const pal_session *wanted, pal_arena *arena,
+        pal_resolution *resolution, pal_error *err)
+{
+    pal_session stored = {0}, record = {.tenant = wanted->tenant, .key = wanted->key};
+    bool found;
+    pal_status status =
+            find(store, wanted, PAL_FIND_ALIAS, wanted->key, arena, &stored, &found, err);
+
+    if (status == PAL_OK && !found)
+        status = find(store, wanted, PAL_FIND_KEY, wanted->key, arena, &stored, &found, err);
+    resolution->session = stored.id;
+    record.agent = wanted->agent;
+    if (status == PAL_OK && !found)
+        status = create(store, &record, &resolution->session, &resolution->created, err);
+    return status;
+}
+
+pal_status pal_store_resolve(pal_store *store, const pal_resolve *resolve,
+        pal_resolution *out_resolution, pal_error *err)
+{
+    pal_resolution resolution = {0};
+    pal_arena *arena;
+    pal_status status;
+
+    if (!resolve->session || resolve->session->key.len == 0)
+        return pal_error_set(err, PAL_INVALID, "there is no key to resolve");
+    arena = pal_arena_new(0);
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to resolve a session");
+    if (resolve->is_explicit)
+        status = resolve_explicit(store, resolve->session, arena, &resolution, err);
+    else
+        status = resolve_routed(store, resolve, arena, &resolution, err);
+    pal_arena_free(arena);
+    if (status == PAL_OK)
+        *out_resolution = resolution;
+    return status;
+}

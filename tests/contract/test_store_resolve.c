@@ -1,0 +1,231 @@
+/* test_store_resolve.c - from what routing says to the session that a message belongs to. */
+#include "contract.h"
+
+#include <string.h>
+
+#define MAIN_ALIAS "agent:main:main"
+
+static pal_resolution resolution;
+
+/* Resolves a routed key with a list of aliases, separated by spaces; the main alias is `MAIN_ALIAS`. */
+static pal_status resolve_status(const char *key, const char *aliases, bool is_main)
+{
+    pal_str list[16];
+    pal_session wanted = {.key = S(key), .aliases = list, .scope = S("{\"version\":1}")};
+    pal_resolve resolve = {
+            .session = &wanted, .main_alias = S(MAIN_ALIAS), .is_main = is_main};
+
+    while (*aliases) {
+        size_t len = strcspn(aliases, " ");
+
+        list[wanted.aliases_len++] = pal_str_make(aliases, len);
+        aliases += len + (aliases[len] == ' ');
+    }
+    memset(&resolution, 0, sizeof resolution);
+    return pal_store_resolve(store, &resolve, &resolution, &err);
+}
+
+static pal_id resolve(const char *key, const char *aliases)
+{
+    OK(resolve_status(key, aliases, false));
+    return resolution.session;
+}
+
+static pal_id resolve_explicit(const char *key)
+{
+    pal_session wanted = {.key = S(key)};
+    pal_resolve explicit = {
+            .session = &wanted, .main_alias = S(MAIN_ALIAS), .is_explicit = true};
+
+    memset(&resolution, 0, sizeof resolution);
+    OK(pal_store_resolve(store, &explicit, &resolution, &err));
+    return resolution.session;
+}
+
+static void a_key_is_created_once_and_then_found(void)
+{
+    pal_id id = resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1");
+
+    CHECK(resolution.created && !resolution.adopted);
+    CHECK(pal_id_equal(resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1"), id));
+    CHECK(!resolution.created);
+    CHECK(leads_to(PAL_FIND_KEY, "sk_v1_a", id));
+    CHECK(leads_to(PAL_FIND_ALIAS, "agent:main:direct:u1", id));
+}
+
+static void the_list_is_kept_and_the_main_alias_leads_to_the_main_session(void)
+{
+    pal_id chat = resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1");
+    pal_id other = resolve("sk_v1_b", MAIN_ALIAS);
+
+    CHECK(get_session(chat).aliases_len == 2);
+    CHECK(pal_str_is(get_session(chat).aliases[0], MAIN_ALIAS));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, MAIN_ALIAS));
+    OK(resolve_status("sk_v1_main", MAIN_ALIAS, true));
+    CHECK(leads_to(PAL_FIND_ALIAS, MAIN_ALIAS, resolution.session));
+    CHECK(!pal_id_equal(resolution.session, chat) && !pal_id_equal(chat, other));
+}
+
+static void an_alias_that_another_has_is_no_conflict(void)
+{
+    pal_id first = resolve("sk_v1_a", "shared own:a");
+    pal_id second = resolve("sk_v1_b", "shared own:b");
+
+    CHECK(leads_to(PAL_FIND_ALIAS, "shared", first));
+    CHECK(leads_to(PAL_FIND_ALIAS, "own:b", second));
+    CHECK(get_session(second).aliases_len == 2);
+    OK(pal_store_delete(store, no_tenant(), second, &err));
+    OK(pal_store_restore(store, no_tenant(), second, &err));
+    CHECK(get_session(second).aliases_len == 2);
+    CHECK(leads_to(PAL_FIND_ALIAS, "shared", first));
+    CHECK(leads_to(PAL_FIND_ALIAS, "own:b", second));
+}
+
+static void the_trash_keeps_the_main_alias_apart(void)
+{
+    pal_id chat = resolve("sk_v1_a", MAIN_ALIAS " own:a");
+
+    OK(pal_store_delete(store, no_tenant(), chat, &err));
+    OK(pal_store_restore(store, no_tenant(), chat, &err));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, MAIN_ALIAS));
+    CHECK(get_session(chat).aliases_len == 2 && leads_to(PAL_FIND_ALIAS, "own:a", chat));
+}
+
+static void a_changed_list_replaces_the_old_one(void)
+{
+    pal_id id = resolve("sk_v1_a", "one two");
+
+    CHECK(pal_id_equal(resolve("sk_v1_a", "two three"), id));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "one"));
+    CHECK(leads_to(PAL_FIND_ALIAS, "two", id) && leads_to(PAL_FIND_ALIAS, "three", id));
+    CHECK(pal_str_is(get_session(id).scope, "{\"version\":1}"));
+}
+
+static void legacy_history_is_adopted(void)
+{
+    pal_id legacy = new_session_with_key("agent:main:direct:u1");
+    pal_id canonical;
+
+    say_words(legacy, "a b c");
+    canonical = resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1");
+    CHECK(resolution.created && resolution.adopted);
+    CHECK(shows(canonical, "a b c"));
+    CHECK(say(canonical, "d") == 4);
+    CHECK(shows(canonical, "a b c d") && shows(legacy, "a b c"));
+    resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1");
+    CHECK(!resolution.adopted && shows(canonical, "a b c d"));
+}
+
+static void hidden_legacy_messages_stay_hidden(void)
+{
+    pal_id legacy = new_session_with_key("old");
+    pal_id canonical;
+
+    say_words(legacy, "a b c");
+    rewind_to(legacy, 2);
+    canonical = resolve("sk_v1_a", "old");
+    CHECK(resolution.adopted && shows(canonical, "a b"));
+    OK(pal_store_erase(store, no_tenant(), legacy, NULL, &err));
+    CHECK(shows(canonical, "a b"));
+}
+
+static void a_session_with_history_adopts_nothing(void)
+{
+    pal_id canonical = resolve("sk_v1_a", "old");
+    pal_id legacy;
+
+    say_words(canonical, "mine");
+    legacy = new_session_with_key("old");
+    say_words(legacy, "a b");
+    resolve("sk_v1_a", "old");
+    CHECK(!resolution.adopted && shows(canonical, "mine") && shows(legacy, "a b"));
+}
+
+static void a_session_with_a_checkpoint_adopts_nothing(void)
+{
+    pal_id canonical = resolve("sk_v1_a", "old");
+    pal_mark mark = {.kind = PAL_MARK_CHECKPOINT, .body = S("{\"summary\":\"s\"}")};
+
+    OK(pal_store_mark(store, no_tenant(), canonical, &mark, &err));
+    say_words(new_session_with_key("old"), "a b");
+    resolve("sk_v1_a", "old");
+    CHECK(!resolution.adopted && shows(canonical, ""));
+}
+
+static void the_main_alias_is_never_adopted_from(void)
+{
+    say_words(new_session_with_key(MAIN_ALIAS), "a b");
+    CHECK(shows(resolve("sk_v1_a", MAIN_ALIAS), "") && !resolution.adopted);
+}
+
+static void the_first_alias_with_history_wins(void)
+{
+    new_session_with_key("empty");
+    say_words(new_session_with_key("first"), "1");
+    say_words(new_session_with_key("second"), "2");
+    CHECK(shows(resolve("sk_v1_a", "empty missing first second"), "1"));
+}
+
+static void an_empty_session_adopts_later(void)
+{
+    pal_id canonical = resolve("sk_v1_a", "old");
+
+    say_words(new_session_with_key("old"), "a b");
+    resolve("sk_v1_a", "old");
+    CHECK(resolution.adopted && !resolution.created && shows(canonical, "a b"));
+}
+
+static void an_explicit_key_may_be_an_alias(void)
+{
+    pal_id legacy = new_session_with_key("agent:main:direct:u1");
+    pal_id canonical;
+
+    CHECK(pal_id_equal(resolve_explicit("agent:main:direct:u1"), legacy));
+    say_words(legacy, "a");
+    canonical = resolve("sk_v1_a", "agent:main:direct:u1");
+    CHECK(pal_id_equal(resolve_explicit("agent:main:direct:u1"), canonical));
+    CHECK(pal_id_equal(resolve_explicit("sk_v1_a"), canonical));
+    resolve_explicit("agent:new");
+    CHECK(resolution.created && leads_to(PAL_FIND_KEY, "agent:new", resolution.session));
+}
+
+static void no_tenant_resolves_into_another(void)
+{
+    pal_session wanted = {.tenant = S("other"), .key = S("sk_v1_a")};
+    pal_str alias = S("old");
+    pal_resolve there = {.session = &wanted};
+    pal_id here = resolve("sk_v1_a", "old");
+
+    say_words(new_session_with_key("old"), "secret");
+    wanted.aliases = &alias;
+    wanted.aliases_len = 1;
+    memset(&resolution, 0, sizeof resolution);
+    OK(pal_store_resolve(store, &there, &resolution, &err));
+    CHECK(resolution.created && !resolution.adopted);
+    CHECK(!pal_id_equal(resolution.session, here));
+    CHECK(find_id_status(resolution.session) == PAL_NOT_FOUND);
+}
+
+static void an_empty_key_is_refused(void)
+{
+    GIVES(PAL_INVALID, resolve_status("", "", false));
+}
+
+void contract_resolve(void)
+{
+    RUN(a_key_is_created_once_and_then_found);
+    RUN(the_list_is_kept_and_the_main_alias_leads_to_the_main_session);
+    RUN(an_alias_that_another_has_is_no_conflict);
+    RUN(the_trash_keeps_the_main_alias_apart);
+    RUN(a_changed_list_replaces_the_old_one);
+    RUN(legacy_history_is_adopted);
+    RUN(hidden_legacy_messages_stay_hidden);
+    RUN(a_session_with_history_adopts_nothing);
+    RUN(a_session_with_a_checkpoint_adopts_nothing);
+    RUN(the_main_alias_is_never_adopted_from);
+    RUN(the_first_alias_with_history_wins);
+    RUN(an_empty_session_adopts_later);
+    RUN(an_explicit_key_may_be_an_alias);
+    RUN(no_tenant_resolves_into_another);
+    RUN(an_empty_key_is_refused);
+}
