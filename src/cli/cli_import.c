@@ -62,7 +62,7 @@ struct pal_import {
     uint64_t marks_known;
     uint64_t marks_seen;
     pal_arena *known_arena;
-    pal_map known; /* id or client id -> seq, of what the session had before */
+    pal_map known; /* id or client id -> known_make(), of what the session had before */
 };
 
 pal_import *pal_import_new(pal_cli *cli, pal_import_problem problem, void *user)
@@ -319,9 +319,27 @@ static bool must_flush(const pal_import *import, const pal_session *session)
     return false;
 }
 
+/* What is remembered of a message: its seq, and of how many parts it was, in one word. */
+#define KNOWN_PARTS_BITS 13 /* more than a message may have */
+
+static void *known_make(const pal_message *message)
+{
+    return (void *)(uintptr_t)(message->seq << KNOWN_PARTS_BITS | message->parts_len);
+}
+
+static uint64_t known_seq_of(const void *known)
+{
+    return (uint64_t)(uintptr_t)known >> KNOWN_PARTS_BITS;
+}
+
+static size_t known_parts_of(const void *known)
+{
+    return (uintptr_t)known & (((uintptr_t)1 << KNOWN_PARTS_BITS) - 1);
+}
+
 static pal_status add_known(pal_import *import, const pal_message *message)
 {
-    void *seq = (void *)(uintptr_t)message->seq;
+    void *seq = known_make(message);
     pal_str id = pal_arena_copy(import->known_arena,
             pal_str_make((const char *)message->id.bytes, sizeof message->id.bytes));
     pal_str client_id = pal_arena_copy(import->known_arena, message->client_id);
@@ -556,15 +574,37 @@ static void name_message(pal_import *import, pal_message *message, uint64_t inde
     }
 }
 
-static uint64_t known_seq(const pal_import *import, const pal_message *message)
+static const void *known_find(const pal_import *import, const pal_message *message)
 {
-    const void *seq = NULL;
+    const void *known = NULL;
     if (!pal_id_is_none(message->id))
-        seq = pal_map_find(&import->known,
+        known = pal_map_find(&import->known,
                 pal_str_make((const char *)message->id.bytes, sizeof message->id.bytes));
-    if (!seq && message->client_id.len)
-        seq = pal_map_find(&import->known, message->client_id);
-    return (uint64_t)(uintptr_t)seq;
+    if (!known && message->client_id.len)
+        known = pal_map_find(&import->known, message->client_id);
+    return known;
+}
+
+/* The seq of a message that is here already; 0 where there is something to append. A transcript may
+ * have been read while its last answer was still being written: the parts that came later are then
+ * a message of their own, "<client id>#<parts before>", and so on. */
+static uint64_t known_seq(pal_import *import, pal_message *message)
+{
+    const void *known = known_find(import, message);
+    char text[PAL_CLIENT_ID_LEN_MAX];
+
+    while (known && message->client_id.len && known_parts_of(known) < message->parts_len) {
+        size_t before = known_parts_of(known);
+        int len = snprintf(text, sizeof text, "%.*s#%zu", PAL_STR_ARG(message->client_id), before);
+        if (before == 0 || len < 0 || (size_t)len >= sizeof text)
+            break;
+        message->id = (pal_id){{0}};
+        message->client_id = pal_arena_copy(import->arena, pal_str_make(text, (size_t)len));
+        message->parts += before;
+        message->parts_len -= before;
+        known = known_find(import, message);
+    }
+    return known_seq_of(known);
 }
 
 static pal_status grow_append(pal_import *import, pal_op *op, waiting *wait)

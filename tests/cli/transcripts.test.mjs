@@ -253,6 +253,26 @@ test('claude-code: a directory, again, and after it has grown', (t) => {
     assert.equal(w.json('session', 'show', 'claude-code:s-1').messages.length, 3);
 });
 
+test('claude-code: an answer that grew after it was imported loses nothing', (t) => {
+    const w = workspace(t);
+    const record = (uuid, block) => JSON.stringify({ type: 'assistant', uuid, sessionId: 's',
+        timestamp: '2026-03-01T10:00:00Z',
+        message: { id: 'msg_1', role: 'assistant', model: 'm', content: [block] } });
+    const question = JSON.stringify({ type: 'user', uuid: 'u1', sessionId: 's',
+        timestamp: '2026-03-01T09:59:00Z', message: { role: 'user', content: 'Go.' } });
+    const blocks = [{ type: 'text', text: 'First.' }, { type: 'text', text: 'Second.' },
+        { type: 'tool_use', id: 'call_1', name: 'ls', input: {} }];
+    const records = [question, ...blocks.map((block, i) => record(`a${i}`, block))];
+    for (const upTo of [2, 3, 4, 4]) {
+        w.write('s.jsonl', `${records.slice(0, upTo).join('\n')}\n`);
+        w.ok('session', 'import', '--format', 'claude-code', 's.jsonl');
+    }
+    const shown = w.json('session', 'show', 'claude-code:s');
+    assert.deepEqual(textsOf(shown).slice(0, 3), ['Go.', 'First.', 'Second.']);
+    assert.equal(shown.messages.length, 4);
+    assert.equal(shown.messages[3].parts[0].call_id, 'call_1');
+});
+
 test('claude-code: a title that comes after the messages', (t) => {
     const w = workspace(t);
     const title = (text) => lines([{ type: 'custom-title', customTitle: text, sessionId: 's-1' }]);
