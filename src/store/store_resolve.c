@@ -16,14 +16,25 @@ static pal_status find(pal_store *store, const pal_session *wanted, pal_find_by 
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-/* The record as it is to be stored. */
-static pal_session routed_record(const pal_resolve *resolve)
+/* The record as it is to be stored. An alias that is too long for a name was never one, and must
+ * not keep a message out. */
+static pal_status routed_record(
+        const pal_resolve *resolve, pal_arena *arena, pal_session *out_record, pal_error *err)
 {
-    pal_session record = *resolve->session;
+    const pal_session *given = resolve->session;
+    pal_session record = *given;
 
     record.is_routed = true;
     record.alias_apart = resolve->is_main ? pal_str_make(NULL, 0) : resolve->main_alias;
-    return record;
+    record.aliases = pal_arena_array(arena, given->aliases_len, sizeof(*record.aliases));
+    record.aliases_len = 0;
+    if (given->aliases_len > 0 && !record.aliases)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the aliases");
+    for (size_t i = 0; i < given->aliases_len; i++)
+        if (given->aliases[i].len <= PAL_KEY_LEN_MAX)
+            record.aliases[record.aliases_len++] = given->aliases[i];
+    *out_record = record;
+    return PAL_OK;
 }
 
 static bool same_aliases(const pal_session *a, const pal_session *b)
@@ -127,11 +138,12 @@ static pal_status adopt_history(pal_store *store, const pal_resolve *resolve,
 static pal_status resolve_routed(pal_store *store, const pal_resolve *resolve, pal_arena *arena,
         pal_resolution *resolution, pal_error *err)
 {
-    pal_session record = routed_record(resolve), stored = {0};
-    bool found;
-    pal_status status =
-            find(store, &record, PAL_FIND_KEY, record.key, arena, &stored, &found, err);
+    pal_session record, stored = {0};
+    bool found = false;
+    pal_status status = routed_record(resolve, arena, &record, err);
 
+    if (status == PAL_OK)
+        status = find(store, &record, PAL_FIND_KEY, record.key, arena, &stored, &found, err);
     if (status == PAL_OK && found) {
         resolution->session = stored.id;
         status = update(store, &stored, &record, err);

@@ -206,6 +206,17 @@ static void no_tenant_resolves_into_another(void)
     CHECK(find_id_status(resolution.session) == PAL_NOT_FOUND);
 }
 
+static void an_alias_that_is_too_long_is_left_out(void)
+{
+    char aliases[PAL_KEY_LEN_MAX + 16];
+
+    memset(aliases, 'x', sizeof aliases);
+    memcpy(aliases, "short ", 6);
+    aliases[sizeof aliases - 1] = '\0';
+    CHECK(get_session(resolve("sk_v1_a", aliases)).aliases_len == 1);
+    CHECK(leads_to(PAL_FIND_ALIAS, "short", resolution.session));
+}
+
 static void an_empty_key_is_refused(void)
 {
     GIVES(PAL_INVALID, resolve_status("", "", false));
@@ -227,5 +238,6 @@ void contract_resolve(void)
     RUN(an_empty_session_adopts_later);
     RUN(an_explicit_key_may_be_an_alias);
     RUN(no_tenant_resolves_into_another);
+    RUN(an_alias_that_is_too_long_is_left_out);
     RUN(an_empty_key_is_refused);
 }
