@@ -3,9 +3,10 @@
 # On Debian and its relatives packages are looked up and installed; elsewhere only commands and
 # libraries are looked up, and what is missing is named.
 
-build_packages=(gcc libc6-dev meson ninja-build pkg-config libsqlite3-dev libssl-dev)
+build_packages=(gcc libc6-dev meson ninja-build pkg-config libsqlite3-dev libssl-dev
+        libutf8proc-dev)
 build_commands=(cc meson ninja pkg-config)
-build_libraries=('sqlite3 >= 3.40' 'libcrypto >= 3.0')
+build_libraries=('sqlite3 >= 3.40' 'libcrypto >= 3.0' 'libutf8proc >= 2.5')
 
 fail()
 {

@@ -30,4 +30,9 @@
 #define PAL_COMMIT_QUEUE_MAX 4096 /* calls that wait for the writer; more of them block */
 #define PAL_COMMIT_WORKS_MAX 512  /* operations of several calls in one commit */
 
+#define PAL_ROUTE_ID_LEN_MAX 4096 /* of every text of an inbound context or of route settings */
+#define PAL_ROUTE_AGENTS_MAX 10000
+#define PAL_ROUTE_RULES_MAX 10000
+#define PAL_ROUTE_LINK_IDS_MAX 1000000 /* ids of all identity links together */
+
 #endif

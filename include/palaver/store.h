@@ -39,9 +39,9 @@ typedef struct pal_store_options {
     void *trace_user;
 } pal_store_options;
 
-/* Opens the store named by `url`: "sqlite:PATH" (or just a path) or "memory:". Creates it if it
- * is missing. On success *out_store belongs to the caller; release it with pal_store_close().
- * On failure *out_store is untouched. `options` and `err` may be NULL. */
+/* Opens the store named by `url`: "sqlite:PATH" (or just a path), "jsonl:DIR" or "memory:". Creates
+ * it if it is missing. On success *out_store belongs to the caller; release it with
+ * pal_store_close(). On failure *out_store is untouched. `options` and `err` may be NULL. */
 PAL_API PAL_CHECKED pal_status pal_store_open(const char *url, const pal_store_options *options,
         pal_store **out_store, pal_error *err);
 

@@ -309,6 +309,7 @@ extern const pal_cli_command pal_cmd_session_restore;
 extern const pal_cli_command pal_cmd_session_erase;
 extern const pal_cli_command pal_cmd_session_export;
 extern const pal_cli_command pal_cmd_session_import;
+extern const pal_cli_command pal_cmd_route;
 extern const pal_cli_command pal_cmd_stats;
 extern const pal_cli_command pal_cmd_fsck;
 extern const pal_cli_command pal_cmd_bench;

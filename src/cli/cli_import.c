@@ -115,6 +115,11 @@ bool pal_import_has_session(const pal_import *import)
     return import->generation > 0;
 }
 
+pal_id pal_import_session(const pal_import *import)
+{
+    return import->is_broken ? (pal_id){{0}} : import->id;
+}
+
 pal_import_counts pal_import_count(const pal_import *import)
 {
     return import->counts;
@@ -708,18 +713,11 @@ static uint64_t mark_here(const pal_import *import, const pal_mark *undo)
     return 0;
 }
 
-pal_status pal_import_mark(pal_import *import, const pal_mark *given, uint64_t line)
+static pal_status add_mark(
+        pal_import *import, const pal_mark *given, uint64_t line, mark_pair pair)
 {
     pal_cli *cli = import->cli;
     pal_error why;
-    mark_pair pair = {.theirs = given->number, .inherited = given->inherited};
-    if (import->is_broken || (given->inherited && import->is_fork))
-        return PAL_OK;
-    if (++import->marks_seen <= import->marks_known) {
-        pair.ours = import->marks_seen;
-        pal_buf_append(&import->marks, &pair, sizeof pair);
-        return PAL_OK;
-    }
     pal_status status = pal_import_flush(import);
     if (status != PAL_OK || import->is_broken)
         return status;
@@ -740,4 +738,23 @@ pal_status pal_import_mark(pal_import *import, const pal_mark *given, uint64_t l
         cli->err = why;
     }
     return status;
+}
+
+pal_status pal_import_mark(pal_import *import, const pal_mark *given, uint64_t line)
+{
+    mark_pair pair = {.theirs = given->number, .inherited = given->inherited};
+    if (import->is_broken || (given->inherited && import->is_fork))
+        return PAL_OK;
+    if (++import->marks_seen <= import->marks_known) {
+        pair.ours = import->marks_seen;
+        pal_buf_append(&import->marks, &pair, sizeof pair);
+        return PAL_OK;
+    }
+    return add_mark(import, given, line, pair);
+}
+
+pal_status pal_import_mark_anew(pal_import *import, const pal_mark *given, uint64_t line)
+{
+    mark_pair pair = {.theirs = given->number, .inherited = given->inherited};
+    return import->is_broken ? PAL_OK : add_mark(import, given, line, pair);
 }

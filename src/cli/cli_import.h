@@ -38,6 +38,12 @@ PAL_CHECKED pal_status pal_import_message(
         pal_import *import, const pal_message *message, uint64_t line);
 /* `mark->seq` counts the messages that were handed in since pal_import_begin(). */
 PAL_CHECKED pal_status pal_import_mark(pal_import *import, const pal_mark *mark, uint64_t line);
+/* Likewise, whatever marks the session has already. */
+PAL_CHECKED pal_status pal_import_mark_anew(
+        pal_import *import, const pal_mark *mark, uint64_t line);
+/* The session that is being imported; nothing of it may be stored before a flush. None when the
+ * store would not take it. */
+pal_id pal_import_session(const pal_import *import);
 /* Gives the session its title, if it has none. */
 PAL_CHECKED pal_status pal_import_title(pal_import *import, pal_str title);
 

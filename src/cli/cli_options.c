@@ -14,7 +14,7 @@
 
 const pal_cli_option pal_cli_globals[] = {
         {"store", 0, PAL_CLI_TEXT, offsetof(pal_cli, store_url), "URL",
-                "where conversations are kept: sqlite:PATH or memory:"},
+                "where they are kept: sqlite:PATH, jsonl:DIR or memory:"},
         {"tenant", 0, PAL_CLI_TEXT, offsetof(pal_cli, tenant), "NAME",
                 "whose conversations: other tenants see none of them"},
         {"json", 0, PAL_CLI_FLAG, offsetof(pal_cli, json), NULL, "print JSON, for programs"},

@@ -134,7 +134,8 @@ static bool session_matches(const lookup *search, const pal_session *session, co
     if (pal_str_equal(session->key, search->name))
         return true;
     for (size_t i = 0; i < session->aliases_len; i++) {
-        if (pal_str_equal(session->aliases[i], search->name))
+        if (pal_str_equal(session->aliases[i], search->name) &&
+                !pal_str_equal(session->alias_apart, search->name))
             return true;
     }
     return false;

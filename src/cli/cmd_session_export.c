@@ -6,6 +6,7 @@
  *
  * A file that is named by -o appears whole or not at all. */
 #include "cli/cli.h"
+#include "cli/cli_picoclaw.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include "dialect/dialect_transcript.h"
 
 #define PAGE 500
+#define PICOCLAW "picoclaw:" /* before a directory */
 #define PAGE_BYTES ((uint64_t)32 << 20)
 
 typedef struct export_values {
@@ -25,12 +27,17 @@ typedef struct export_values {
     const char *format;
     const char *output;
     bool with_blobs;
+    bool force;
 } export_values;
 
 typedef struct exporter {
     pal_cli *cli;
     const export_values *given;
     bool openai;
+    pal_picoclaw_export *picoclaw; /* NULL: not there */
+    const char *name;              /* of the one session; NULL: all */
+    pal_error left_out;            /* why the first of those that could not be exported wasn't */
+    uint64_t left_out_len;
     pal_arena *arena; /* of one page */
     pal_json_writer writer;
     const pal_mark *marks;
@@ -150,6 +157,17 @@ static pal_status export_openai(exporter *e, const pal_session *session)
     return status;
 }
 
+/* Of many sessions, one that has no place in the directory costs only itself. */
+static pal_status leave_out(exporter *e, pal_status status)
+{
+    bool is_its_own = status == PAL_CONFLICT || status == PAL_LIMIT;
+    if (e->name || !is_its_own)
+        return status;
+    if (e->left_out_len++ == 0)
+        e->left_out = e->cli->err;
+    return PAL_OK;
+}
+
 static pal_status export_session(exporter *e, pal_id id)
 {
     pal_cli *cli = e->cli;
@@ -161,7 +179,9 @@ static pal_status export_session(exporter *e, pal_id id)
     pal_id_to_text(id, text);
     pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ID,
             pal_str_of(text), arena, &session, &cli->err);
-    if (status == PAL_OK)
+    if (status == PAL_OK && e->picoclaw)
+        status = leave_out(e, pal_cli_picoclaw_export(e->picoclaw, &session));
+    else if (status == PAL_OK)
         status = e->openai ? export_openai(e, &session) : export_native(e, &session, arena);
     e->sessions++;
     pal_arena_free(arena);
@@ -204,7 +224,7 @@ static pal_status export_all(exporter *e)
 static pal_status export_named(exporter *e)
 {
     pal_session session;
-    pal_status status = pal_cli_find(e->cli, e->cli->args[0], PAL_CLI_AMONG_LIVE, &session);
+    pal_status status = pal_cli_find(e->cli, e->name, PAL_CLI_AMONG_LIVE, &session);
     return status == PAL_OK ? export_session(e, session.id) : status;
 }
 
@@ -290,25 +310,73 @@ static pal_status export_to_file(exporter *e)
     return status;
 }
 
+static pal_status export_to_picoclaw(exporter *e, const char *dir)
+{
+    pal_picoclaw_export there = {
+            .cli = e->cli, .dir = dir, .force = e->given->force, .progress = &e->progress};
+    e->picoclaw = &there;
+    pal_status status = pal_cli_picoclaw_prepare(&there);
+    if (status == PAL_OK)
+        status = e->given->all ? export_all(e) : export_named(e);
+    e->sessions = there.sessions;
+    e->messages = there.messages;
+    if (status != PAL_OK)
+        return status;
+    print_summary(e);
+    if (!e->left_out_len)
+        return PAL_OK;
+    status = pal_cli_flush(e->cli);
+    if (status == PAL_OK)
+        status = pal_error_set(&e->cli->err, e->left_out.status, "%llu left out: %s",
+                (unsigned long long)e->left_out_len, e->left_out.message);
+    return status;
+}
+
+/* The directory of "picoclaw:DIR", if that is the first argument. */
+static const char *picoclaw_dir(const pal_cli *cli)
+{
+    size_t len = sizeof(PICOCLAW) - 1;
+    if (cli->args_len == 0 || strncmp(cli->args[0], PICOCLAW, len) != 0)
+        return NULL;
+    return cli->args[0] + len;
+}
+
+static pal_status check_picoclaw(pal_cli *cli, const export_values *given, const char *dir)
+{
+    if (!*dir)
+        return pal_cli_usage(cli, "palaver session export picoclaw:DIR SESSION",
+                "'" PICOCLAW "' wants a directory behind it");
+    if (given->format || given->output || given->with_blobs)
+        return pal_cli_usage(cli, NULL, "--format, -o and --with-blobs are not for '" PICOCLAW "'");
+    return PAL_OK;
+}
+
 static pal_status session_export(pal_cli *cli, void *values)
 {
     exporter e = {.cli = cli, .given = values};
+    const char *dir = picoclaw_dir(cli);
+    size_t names = cli->args_len - (dir != NULL);
     const char *format = e.given->format ? e.given->format : "native";
     bool to_file = e.given->output && strcmp(e.given->output, "-") != 0;
     e.openai = strcmp(format, "openai") == 0;
     if (!e.openai && strcmp(format, "native") != 0)
         return pal_cli_usage(cli, NULL, "--format is native or openai; not '%.60s'", format);
-    if (e.given->all == (cli->args_len > 0))
+    if (e.given->all == (names > 0) || names > 1)
         return pal_cli_usage(cli, "palaver session export SESSION, or --all",
                 "'session export' wants either a session or --all");
+    if (dir && check_picoclaw(cli, e.given, dir) != PAL_OK)
+        return cli->err.status;
+    e.name = names ? cli->args[cli->args_len - 1] : NULL;
     e.arena = pal_arena_new(0);
     if (!e.arena)
         return pal_cli_no_memory(cli);
     pal_cli_progress_start(&e.progress, "messages exported");
     /* A terminal that shows the output is progress enough. */
-    e.progress.enabled = e.progress.enabled && (to_file || !cli->is_terminal);
+    e.progress.enabled = e.progress.enabled && (to_file || dir || !cli->is_terminal);
     pal_status status;
-    if (to_file)
+    if (dir)
+        status = export_to_picoclaw(&e, dir);
+    else if (to_file)
         status = export_to_file(&e);
     else
         status = e.given->all ? export_all(&e) : export_named(&e);
@@ -329,21 +397,24 @@ static const pal_cli_option options[] = {
                 "write to a file, whole or not at all"},
         {"with-blobs", 0, PAL_CLI_FLAG, offsetof(export_values, with_blobs), NULL,
                 "include images and files, as base64"},
+        {"force", 0, PAL_CLI_FLAG, offsetof(export_values, force), NULL,
+                "replace files in a PicoClaw directory"},
         {0},
 };
 
 const pal_cli_command pal_cmd_session_export = {
         .name = "session export",
         .summary = "write conversations to a file",
-        .usage = "SESSION|--all",
+        .usage = "[picoclaw:DIR] SESSION|--all",
         .about = "Writes one session, or all, as lines of JSON. The native format is complete, and "
                  "'session import' makes the same sessions of it; openai is what a model would be "
-                 "sent, {\"messages\":[...]} a line.",
+                 "sent, {\"messages\":[...]} a line. With picoclaw:DIR the messages in sight are "
+                 "written to that directory as PicoClaw keeps them.",
         .examples = "palaver session export --all --with-blobs -o backup.jsonl\n"
-                    "palaver session export demo --format openai",
+                    "palaver session export picoclaw:sessions demo",
         .options = options,
         .values_size = sizeof(export_values),
-        .args_max = 1,
+        .args_max = 2,
         .access = PAL_CLI_READ,
         .run = session_export,
 };

@@ -4,6 +4,7 @@
  * One bad line costs that line, one bad file that file; only a store that fails ends the import.
  * What was committed until then stays, and the import can be repeated. */
 #include "cli/cli_import.h"
+#include "cli/cli_picoclaw.h"
 
 #include <errno.h>
 #include <fts.h>
@@ -16,6 +17,7 @@
 #include "dialect/dialect_transcript.h"
 
 #define PROBLEMS_SHOWN 5
+#define PICOCLAW "picoclaw:" /* before a directory */
 
 typedef struct import_values {
     const char *format;
@@ -26,7 +28,8 @@ typedef struct import_values {
 typedef struct source {
     const char *path;
     uint64_t size;
-    bool is_named; /* on the command line, not found in a directory */
+    bool is_named;    /* on the command line, not found in a directory */
+    bool is_picoclaw; /* a directory of PicoClaw's */
 } source;
 
 typedef struct problem {
@@ -50,6 +53,8 @@ typedef struct importer {
     uint64_t problems_len; /* all, not only those that are kept */
     size_t files;
     size_t files_failed;
+    uint64_t verified_sessions;
+    uint64_t verified_messages;
 
     /* The file that is being read. */
     const char *file;
@@ -114,6 +119,13 @@ static void print_text(importer *im)
         pal_cli_count(out, counts.failed, "message");
         pal_buf_append_text(out, ".\n");
     }
+    if (im->verified_sessions) {
+        pal_buf_append_text(out, "Verified: ");
+        pal_cli_count(out, im->verified_sessions, "session");
+        pal_buf_append_text(out, ", ");
+        pal_cli_count(out, im->verified_messages, "message");
+        pal_buf_append_text(out, " are the same here as there.\n");
+    }
     print_problems(im);
 }
 
@@ -136,6 +148,10 @@ static void print_json(importer *im)
     put_u64(&writer, "messages_known", counts.messages_known);
     put_u64(&writer, "messages_failed", counts.failed);
     put_u64(&writer, "marks", counts.marks);
+    if (im->verified_sessions) {
+        put_u64(&writer, "sessions_verified", im->verified_sessions);
+        put_u64(&writer, "messages_verified", im->verified_messages);
+    }
     put_u64(&writer, "problems_total", im->problems_len);
     pal_json_name(&writer, "problems");
     pal_json_begin_array(&writer);
@@ -332,12 +348,76 @@ static pal_status feed_lines(importer *im, pal_cli_input *input)
     return status;
 }
 
+static pal_status import_picoclaw(importer *im, const source *from, bool *out_used)
+{
+    pal_picoclaw_import import = {.cli = im->cli,
+            .store = im->store,
+            .problem = on_problem,
+            .user = im,
+            .file = &im->file,
+            .progress = &im->progress,
+            .project = im->given->project};
+    *out_used = false;
+    if (im->given->key)
+        return pal_cli_usage(im->cli, "leave --key away: every session keeps its own",
+                "--key can't name the sessions of a directory");
+    pal_status status = pal_cli_picoclaw_import(&import, from->path);
+    im->verified_sessions += import.verified_sessions;
+    im->verified_messages += import.verified_messages;
+    *out_used = status == PAL_OK;
+    return status;
+}
+
+/* ---- Databases ---- */
+
+static bool is_sqlite(const char *path)
+{
+    static const char magic[] = "SQLite format 3";
+    char head[sizeof magic];
+    FILE *file = strcmp(path, "-") == 0 ? NULL : fopen(path, "rb");
+    bool is = file && fread(head, 1, sizeof head, file) == sizeof head &&
+            memcmp(head, magic, sizeof head) == 0;
+    if (file)
+        fclose(file);
+    return is;
+}
+
+static pal_status feed_row(pal_str row, void *user)
+{
+    return feed(user, row);
+}
+
+/* A database that can't be read is the file's fault, not the store's. */
+static pal_status import_database(importer *im, const source *from, bool *out_used)
+{
+    *out_used = false;
+    im->sessions_in_file = 0;
+    im->transcript = pal_transcript_open(PAL_TRANSCRIPT_LOOM);
+    if (!im->transcript)
+        return pal_cli_no_memory(im->cli);
+    pal_error why = {PAL_OK, ""};
+    pal_status status = pal_foreign_loom_each(from->path, feed_row, im, &why);
+    *out_used = status == PAL_OK;
+    if (why.status != PAL_OK) {
+        im->cli->err = why;
+        status = PAL_OK;
+    }
+    if (status == PAL_OK && *out_used)
+        status = finish_file(im);
+    pal_transcript_close(im->transcript);
+    im->transcript = NULL;
+    return status;
+}
+
 /* Sets *out_used to false, and the error, when the file itself was no use; anything else that
  * fails is the store's. */
 static pal_status import_file(importer *im, const source *from, bool *out_used)
 {
     pal_cli_input input;
     *out_used = false;
+    if ((im->kind == PAL_TRANSCRIPT_AUTO || im->kind == PAL_TRANSCRIPT_LOOM) &&
+            is_sqlite(from->path))
+        return import_database(im, from, out_used);
     if (pal_cli_input_open(im->cli, from->path, &input) != PAL_OK)
         return PAL_OK;
     im->sessions_in_file = 0;
@@ -353,7 +433,8 @@ static pal_status import_file(importer *im, const source *from, bool *out_used)
             pal_error_set(&im->cli->err, PAL_INVALID,
                     "'%.160s' is not a conversation in a format that we know", from->path);
             snprintf(im->cli->hint, sizeof im->cli->hint,
-                    "--format native, openai, claude-code or codex says what it is");
+                    "--format native, openai, claude-code, codex, skillian or loom says what it "
+                    "is");
         }
     }
     pal_transcript_close(im->transcript);
@@ -362,7 +443,7 @@ static pal_status import_file(importer *im, const source *from, bool *out_used)
     return status;
 }
 
-static pal_status add_source(importer *im, const char *path, uint64_t size, bool is_named)
+static pal_status add_source(importer *im, const char *path, source what)
 {
     if (im->sources_len == im->sources_cap) {
         size_t cap = im->sources_cap ? im->sources_cap * 2 : 64;
@@ -377,8 +458,9 @@ static pal_status add_source(importer *im, const char *path, uint64_t size, bool
     pal_str copy = pal_arena_copy(im->cli->arena, pal_str_of(path));
     if (!copy.data)
         return pal_cli_no_memory(im->cli);
-    im->sources[im->sources_len++] = (source){copy.data, size, is_named};
-    im->bytes_total += size;
+    what.path = copy.data;
+    im->sources[im->sources_len++] = what;
+    im->bytes_total += what.size;
     return PAL_OK;
 }
 
@@ -404,7 +486,8 @@ static pal_status add_directory(importer *im, const char *path)
     for (FTSENT *entry; status == PAL_OK && (entry = fts_read(tree));) {
         if (entry->fts_info == FTS_F &&
                 (ends_with(entry->fts_name, ".jsonl") || ends_with(entry->fts_name, ".json")))
-            status = add_source(im, entry->fts_path, (uint64_t)entry->fts_statp->st_size, false);
+            status = add_source(
+                    im, entry->fts_path, (source){.size = (uint64_t)entry->fts_statp->st_size});
     }
     fts_close(tree);
     return status;
@@ -413,10 +496,14 @@ static pal_status add_directory(importer *im, const char *path)
 static pal_status add_argument(importer *im, const char *path)
 {
     struct stat info;
+    size_t prefix = sizeof(PICOCLAW) - 1;
+    if (strncmp(path, PICOCLAW, prefix) == 0)
+        return add_source(im, path + prefix, (source){.is_named = true, .is_picoclaw = true});
     bool is_known = strcmp(path, "-") != 0 && stat(path, &info) == 0;
     if (is_known && S_ISDIR(info.st_mode))
         return add_directory(im, path);
-    return add_source(im, path, is_known ? (uint64_t)info.st_size : 0, true);
+    return add_source(
+            im, path, (source){.size = is_known ? (uint64_t)info.st_size : 0, .is_named = true});
 }
 
 /* Files of a directory that are something else are passed over; a file that was named is an
@@ -433,7 +520,8 @@ static pal_status import_all(importer *im)
     for (size_t i = 0; status == PAL_OK && i < im->sources_len; i++) {
         bool used;
         im->file = im->sources[i].path;
-        status = import_file(im, &im->sources[i], &used);
+        status = im->sources[i].is_picoclaw ? import_picoclaw(im, &im->sources[i], &used)
+                                            : import_file(im, &im->sources[i], &used);
         im->files += used;
         if (status == PAL_OK && !used)
             file_failed(im, &im->sources[i]);
@@ -470,7 +558,9 @@ static pal_status session_import(pal_cli *cli, void *values)
     pal_status status = PAL_OK;
     if (!pal_transcript_kind_from_name(pal_str_of(format), &im.kind))
         return pal_cli_usage(cli, NULL,
-                "--format is auto, native, openai, claude-code or codex; not '%.60s'", format);
+                "--format is auto, native, openai, claude-code, codex, skillian or loom; not "
+                "'%.60s'",
+                format);
     for (size_t i = 0; status == PAL_OK && i < cli->args_len; i++)
         status = add_argument(&im, cli->args[i]);
     if (status != PAL_OK)
@@ -489,7 +579,7 @@ static pal_status session_import(pal_cli *cli, void *values)
 
 static const pal_cli_option options[] = {
         {"format", 0, PAL_CLI_TEXT, offsetof(import_values, format), "FORMAT",
-                "auto, native, openai, claude-code or codex"},
+                "auto, native, openai, claude-code, codex, skillian or loom"},
         {"key", 0, PAL_CLI_TEXT, offsetof(import_values, key), "KEY",
                 "the key of the session, if there is just one"},
         {"project", 0, PAL_CLI_TEXT, offsetof(import_values, project), "NAME",
@@ -500,15 +590,15 @@ static const pal_cli_option options[] = {
 const pal_cli_command pal_cmd_session_import = {
         .name = "session import",
         .summary = "read conversations from files",
-        .usage = "FILE|DIR|-...",
-        .about =
-                "Imports conversations: our own exports, OpenAI messages, and the transcripts that "
-                "Claude Code and Codex keep. A directory is searched for .jsonl and .json files. "
-                "It "
-                "can be repeated: what is here already is not imported again, what was added is. "
-                "Lines that can't be used are skipped and told.",
+        .usage = "FILE|DIR|picoclaw:DIR|-...",
+        .about = "Imports conversations: our own exports, OpenAI messages, the transcripts that "
+                 "Claude Code and Codex keep, rows of Skillian's and Loom's tables, Loom's SQLite "
+                 "file. A directory is searched for .jsonl and .json files; picoclaw:DIR is one of "
+                 "PicoClaw's sessions, which is compared with the store afterwards. It can be "
+                 "repeated: what is here already is not imported again, what was added is. Lines "
+                 "that can't be used are skipped and told.",
         .examples = "palaver session import ~/.claude/projects\n"
-                    "palaver session import --format openai --key demo chat.json",
+                    "palaver session import picoclaw:sessions",
         .options = options,
         .values_size = sizeof(import_values),
         .args_min = 1,

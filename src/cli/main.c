@@ -23,6 +23,7 @@ const pal_cli_command *const pal_cli_commands[] = {
         &pal_cmd_session_erase,
         &pal_cmd_session_export,
         &pal_cmd_session_import,
+        &pal_cmd_route,
         &pal_cmd_stats,
         &pal_cmd_fsck,
         &pal_cmd_bench,

@@ -216,9 +216,10 @@ pal_str pal_member_string(pal_json object, const char *name, pal_arena *arena)
 
 void pal_json_put_base64(pal_json_writer *writer, pal_str prefix, pal_str data)
 {
-    /* The writer places the comma with the opening quote; base64 needs no escapes. */
-    pal_json_put_raw(writer, pal_str_make("\"", 1));
-    pal_buf_append_str(writer->buf, prefix);
+    /* The string of the prefix is opened again at its end; base64 needs no escapes. */
+    pal_json_put_str(writer, prefix);
+    if (!writer->buf->failure)
+        writer->buf->len--;
     pal_base64_encode(writer->buf, data);
     pal_buf_append_char(writer->buf, '"');
 }

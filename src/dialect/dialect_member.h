@@ -80,7 +80,7 @@ PAL_CHECKED pal_status pal_member_keep(
 /* A member's text where it is a string, else the empty view. */
 pal_str pal_member_string(pal_json object, const char *name, pal_arena *arena);
 
-/* A quoted base64 string, as a value, behind `prefix` (plain ASCII). */
+/* A quoted base64 string, as a value, behind `prefix`. */
 void pal_json_put_base64(pal_json_writer *writer, pal_str prefix, pal_str data);
 
 #endif

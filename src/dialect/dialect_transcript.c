@@ -11,7 +11,8 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-static const char *const kind_names[] = {"auto", "native", "openai", "claude-code", "codex"};
+static const char *const kind_names[] = {
+        "auto", "native", "openai", "claude-code", "codex", "skillian", "loom"};
 
 const char *pal_transcript_kind_name(pal_transcript_kind kind)
 {
@@ -429,6 +430,11 @@ static pal_transcript_kind detect_typed(pal_json line)
 
 static pal_transcript_kind detect(pal_json line)
 {
+    if (has(line, "conversation_data"))
+        return PAL_TRANSCRIPT_SKILLIAN;
+    if (has(line, "session_id") && has(line, "messages") &&
+            (has(line, "bead_id") || has(line, "project_id") || has(line, "expires_at")))
+        return PAL_TRANSCRIPT_LOOM;
     if (pal_json_type_of(line) == PAL_JSON_ARRAY || has(line, "messages"))
         return PAL_TRANSCRIPT_OPENAI_CHAT;
     if (has(line, "palaver"))
@@ -476,6 +482,12 @@ static void read_line(pal_transcript *in, pal_json line)
         break;
     case PAL_TRANSCRIPT_CODEX:
         pal_codex_line_read(in, line);
+        break;
+    case PAL_TRANSCRIPT_SKILLIAN:
+        pal_skillian_line_read(in, line);
+        break;
+    case PAL_TRANSCRIPT_LOOM:
+        pal_loom_line_read(in, line);
         break;
     default:
         pal_transcript_warn(in, "not a line of a transcript that we know");

@@ -30,10 +30,13 @@ typedef enum pal_transcript_kind {
     PAL_TRANSCRIPT_OPENAI_CHAT = 2, /* a message a line, or {"messages":[...]}: a session a line */
     PAL_TRANSCRIPT_CLAUDE_CODE = 3, /* ~/.claude/projects/.../SESSION.jsonl */
     PAL_TRANSCRIPT_CODEX = 4,       /* ~/.codex/sessions/.../rollout-....jsonl */
+    PAL_TRANSCRIPT_SKILLIAN = 5,    /* rows of its table of sessions, one a line */
+    PAL_TRANSCRIPT_LOOM = 6,        /* rows of conversation_contexts, one a line */
 } pal_transcript_kind;
 
 const char *pal_transcript_kind_name(pal_transcript_kind kind); /* "claude-code"; "auto" */
-/* "auto", "native", "openai", "claude-code", "codex"; false leaves *out_kind untouched. */
+/* "auto", "native", "openai", "claude-code", "codex", "skillian", "loom"; false leaves *out_kind
+ * untouched. */
 bool pal_transcript_kind_from_name(pal_str name, pal_transcript_kind *out_kind);
 
 #define PAL_TRANSCRIPT_LINE_MAX (256u << 20) /* longer lines are skipped */

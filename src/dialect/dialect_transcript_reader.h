@@ -115,5 +115,7 @@ void pal_native_line_read(pal_transcript *in, pal_json line);
 void pal_openai_line_read(pal_transcript *in, pal_json line);
 void pal_claude_code_line_read(pal_transcript *in, pal_json line);
 void pal_codex_line_read(pal_transcript *in, pal_json line);
+void pal_skillian_line_read(pal_transcript *in, pal_json line);
+void pal_loom_line_read(pal_transcript *in, pal_json line);
 
 #endif

@@ -16,6 +16,7 @@
 static const pal_store_backend *const backends[] = {
         &pal_store_sqlite,
         &pal_store_memory,
+        &pal_store_jsonl,
 };
 
 /* ---- Opening ---- */
@@ -47,11 +48,12 @@ static pal_status resolve_url(const char *url, const pal_store_backend **out_bac
     const pal_store_backend *backend;
 
     if (!url || !*url)
-        return pal_error_set(err, PAL_INVALID, "no store is named; try sqlite:PATH or memory:");
+        return pal_error_set(
+                err, PAL_INVALID, "no store is named; try sqlite:PATH, jsonl:DIR or memory:");
     backend = backend_of_url(url, out_location);
     if (!backend && has_scheme(url))
-        return pal_error_set(
-                err, PAL_INVALID, "no backend for store '%.160s'; try sqlite:PATH or memory:", url);
+        return pal_error_set(err, PAL_INVALID,
+                "no backend for store '%.160s'; try sqlite:PATH, jsonl:DIR or memory:", url);
     if (!backend) {
         backend = &pal_store_sqlite;
         *out_location = url;

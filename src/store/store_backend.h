@@ -134,6 +134,7 @@ struct pal_engine {
 
 extern const pal_store_backend pal_store_sqlite;
 extern const pal_store_backend pal_store_memory;
+extern const pal_store_backend pal_store_jsonl;
 
 /* Wraps `inner` (which it closes) and reports every call to options->trace. */
 pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *options,

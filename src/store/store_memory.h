@@ -133,6 +133,10 @@ mem_tenant *pal_mem_tenant_get(mem_engine *engine, pal_str name);
 mem_session *pal_mem_session_find(mem_engine *engine, pal_str tenant, pal_id id);
 mem_session *pal_mem_session_by_handle(mem_engine *engine, uint64_t handle);
 bool pal_mem_session_expired(const mem_session *session, int64_t now_ms);
+/* A copy of the record and its texts in one allocation; NULL when there is no memory. */
+mem_info *pal_mem_info_new(const pal_session *record, const mem_tenant *tenant);
+/* Puts the session at the end of the tenant's list and, where there is one, under its parent. */
+void pal_mem_session_link(mem_tenant *tenant, mem_session *session, mem_session *parent);
 
 /* What the state of a session must not stand in the way of. */
 enum {

@@ -100,7 +100,7 @@ static size_t record_text_len(const pal_session *record)
 }
 
 /* A copy of the record and its texts in one allocation; NULL when there is no memory. */
-static mem_info *info_new(const pal_session *record, const mem_tenant *tenant)
+mem_info *pal_mem_info_new(const pal_session *record, const mem_tenant *tenant)
 {
     size_t aliases_size = record->aliases_len * sizeof(pal_str);
     size_t text_len = record_text_len(record);
@@ -151,7 +151,7 @@ static pal_status session_index(mem_engine *engine, mem_session *session, int64_
     return PAL_NO_MEMORY;
 }
 
-static void session_link(mem_tenant *tenant, mem_session *session, mem_session *parent)
+void pal_mem_session_link(mem_tenant *tenant, mem_session *session, mem_session *parent)
 {
     session->prev = tenant->sessions_last;
     if (session->prev)
@@ -179,7 +179,7 @@ static pal_status session_add(mem_engine *engine, pal_work *work, const pal_sess
     session->tenant = tenant;
     session->handle = engine->handle_last + 1;
     session->fork_mark = parent ? work->fork_mark : 0;
-    session->info = info_new(record, tenant);
+    session->info = pal_mem_info_new(record, tenant);
     if (session->info)
         status = session_index(engine, session, work->now_ms);
     if (status != PAL_OK) {
@@ -188,7 +188,7 @@ static pal_status session_add(mem_engine *engine, pal_work *work, const pal_sess
         return no_memory(work);
     }
     engine->handle_last = session->handle;
-    session_link(tenant, session, parent);
+    pal_mem_session_link(tenant, session, parent);
     work->op->session = record->id;
     return PAL_OK;
 }
@@ -344,7 +344,7 @@ pal_status pal_mem_update(mem_engine *engine, pal_work *work)
     status = pal_mem_names_check(session->tenant, work, &record, session);
     if (status != PAL_OK)
         return status;
-    info = info_new(&record, session->tenant);
+    info = pal_mem_info_new(&record, session->tenant);
     if (!info)
         return no_memory(work);
     if (pal_mem_names_take(session, &record, before, work->now_ms) != PAL_OK) {

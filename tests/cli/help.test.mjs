@@ -7,8 +7,8 @@ import { palaver, workspace, assertFails, assertGolden, textOf } from './support
 const commands = [
     'session new', 'session list', 'session show', 'session append', 'session fork',
     'session rewind', 'session undo', 'session reset', 'session delete', 'session restore',
-    'session erase', 'session export', 'session import', 'stats', 'fsck', 'bench', 'version',
-    'help',
+    'session erase', 'session export', 'session import', 'route', 'stats', 'fsck', 'bench',
+    'version', 'help',
 ];
 
 test('the bare command prints a short help', (t) => {

@@ -1,7 +1,7 @@
 /* test_crash.c - kills writing processes at random moments, hundreds of times, over one store that
  * grows all the while.
  *
- *   test_crash CRASH_WRITER
+ *   test_crash CRASH_WRITER [SCHEME]
  *
  * Three processes with three writing threads each work on one file. A round starts those that are
  * dead, waits until they acknowledge (or, in some rounds, doesn't, so that the kill falls into
@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,8 +39,8 @@ extern char **environ;
 
 static process processes[PROCESSES];
 static char directory[SCRATCH_PATH_MAX];
-static char path[SCRATCH_PATH_MAX + 16];
-static const char *writer_program;
+static char path[SCRATCH_PATH_MAX + 32];
+static const char *writer_program, *scheme = "sqlite";
 static uint64_t random_counter, random_seed, kills_asked = 500;
 static uint64_t kills, kills_opening, openings;
 
@@ -68,7 +69,8 @@ static bool process_start(size_t index)
     process *p = &processes[index];
     char numbers[THREADS][32];
     char *argv[4 + THREADS + 1] = {
-            (char *)writer_program, path, p->acks_path, chance(2) ? (char *)"1" : (char *)"0"};
+            (char *)writer_program, path, p->acks_path,
+            strcmp(scheme, "sqlite") == 0 && chance(2) ? (char *)"1" : (char *)"0"};
 
     for (size_t i = 0; i < THREADS; i++) {
         uint32_t writer = writer_number(index, i);
@@ -252,15 +254,18 @@ int main(int argc, char **argv)
 {
     const char *asked = getenv("CRASH_KILLS"), *seed = getenv("CRASH_SEED");
 
-    if (argc != 2)
+    if (argc != 2 && argc != 3)
         return 2;
     writer_program = argv[1];
+    if (argc == 3)
+        scheme = argv[2];
     if (asked && atoi(asked) > 0)
         kills_asked = (uint64_t)atoi(asked);
     random_seed = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
     printf("# CRASH_SEED=%" PRIu64 "\n", random_seed);
     scratch_make(false, directory);
-    snprintf(path, sizeof(path), "%s/store.db", directory);
+    snprintf(path, sizeof(path), "%s%s%s/store.db", strcmp(scheme, "sqlite") ? scheme : "",
+            strcmp(scheme, "sqlite") ? ":" : "", directory);
     RUN(killed_writers_lose_nothing);
     if (!tap_failures)
         scratch_clear(directory, true);

@@ -35,6 +35,8 @@ CASES = [
      "may include only palaver/, not 'base/buf.h'"),
     ('sqlite is the store\'s', 'src/cli/cmd_x.c', '#include <sqlite3.h>\n',
      "only store/ includes 'sqlite3.h'"),
+    ('utf8proc is base\'s', 'src/route/route_x.c', '#include <utf8proc.h>\n',
+     "only base/ includes 'utf8proc.h'"),
     ('files begin with their folder\'s noun', 'src/store/helper.c', '', 'begins with none of'),
     ('// comments are refused', 'src/base/x.c', 'int x; // why\n', 'a // comment'),
     ('the heap has one door', 'src/base/x.c', 'p = malloc(3);\n',

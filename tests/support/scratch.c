@@ -1,8 +1,8 @@
 /* scratch.c - see scratch.h. */
 #include "support/scratch.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,17 +21,16 @@ void scratch_make(bool in_memory, char out_path[SCRATCH_PATH_MAX])
     }
 }
 
+static int remove_one(const char *path, const struct stat *facts, int kind, struct FTW *walk)
+{
+    (void)facts;
+    (void)kind;
+    return walk->level > 0 ? remove(path) : 0;
+}
+
 void scratch_clear(const char *path, bool itself)
 {
-    DIR *directory = opendir(path);
-    struct dirent *entry;
-
-    if (!directory)
-        return;
-    while ((entry = readdir(directory)) != NULL)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            unlinkat(dirfd(directory), entry->d_name, 0);
-    closedir(directory);
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     if (itself)
         rmdir(path);
 }

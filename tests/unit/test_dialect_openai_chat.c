@@ -163,6 +163,10 @@ static void media_survive(void)
                    "{\"url\":\"data:image/png;base64,AAF=\"}}]}",
             NULL));
     CHECK(messages[0].parts[0].data.len == 0);
+    /* A media type is anybody's text. */
+    CHECK(rewrites("{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
+                   "{\"url\":\"data:a\\n\\\"b;base64,AAEC\"}}]}",
+            NULL));
 }
 
 static pal_str write_one(const pal_message *message)

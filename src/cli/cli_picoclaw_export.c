@@ -1,0 +1,338 @@
+/* cli_picoclaw_export.c - writes sessions as PicoClaw's files: what is in sight, one line a
+ * message, and a meta file beside it. Each file appears whole or not at all, the lines first: a
+ * meta without its lines would be a session that has lost them.
+ *
+ * PicoClaw gives each tool result a message of its own, so a message of several becomes several
+ * lines. */
+#include "cli/cli_picoclaw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/utf8.h"
+
+#define PAGE 500
+#define PAGE_BYTES ((uint64_t)32 << 20)
+#define NAME_SHOWN 100
+#define LINES ".jsonl"
+#define META ".meta.json"
+
+/* A file that gets its name when it is complete. */
+typedef struct target {
+    char path[PATH_MAX];
+    char temporary[PATH_MAX];
+    int fd;
+    pal_buf buf;
+} target;
+
+typedef struct job {
+    pal_picoclaw_export *export;
+    const pal_session *session;
+    pal_str key;
+    pal_arena *arena;
+    target file;
+    uint64_t lines;
+} job;
+
+static void show_name(pal_str name, char out_text[NAME_SHOWN + 1])
+{
+    snprintf(out_text, NAME_SHOWN + 1, "%.*s", (int)pal_utf8_cut(name, NAME_SHOWN),
+            name.len ? name.data : "");
+}
+
+/* ---- Files ---- */
+
+static pal_status file_failed(pal_cli *cli, const char *path)
+{
+    return pal_error_set(&cli->err, errno == EACCES || errno == EROFS ? PAL_DENIED : PAL_IO,
+            "can't write '%.160s': %s", path, strerror(errno));
+}
+
+static pal_status path_of(const job *j, const char *end, char out_path[PATH_MAX])
+{
+    pal_str base = pal_picoclaw_base(j->key, j->arena);
+    char name[NAME_SHOWN + 1];
+    show_name(j->key, name);
+    if (base.len + strlen(META) > NAME_MAX || memchr(base.data, 0, base.len))
+        return pal_error_set(
+                &j->export->cli->err, PAL_LIMIT, "the key '%s' can't be the name of a file", name);
+    int len = snprintf(out_path, PATH_MAX, "%s/%.*s%s", j->export->dir, PAL_STR_ARG(base), end);
+    if (len >= PATH_MAX)
+        return pal_error_set(
+                &j->export->cli->err, PAL_LIMIT, "the path for '%s' is too long", name);
+    return PAL_OK;
+}
+
+static pal_status target_open(job *j, const char *end)
+{
+    target *file = &j->file;
+    int len = snprintf(file->temporary, PATH_MAX, "%s/.tmp-XXXXXX", j->export->dir);
+    pal_status status = path_of(j, end, file->path);
+    if (status != PAL_OK || len >= PATH_MAX)
+        return status;
+    file->fd = mkostemp(file->temporary, O_CLOEXEC);
+    return file->fd < 0 ? file_failed(j->export->cli, file->path) : PAL_OK;
+}
+
+static pal_status target_write(job *j)
+{
+    pal_buf *buf = &j->file.buf;
+    size_t at = 0;
+    if (buf->failure)
+        return pal_error_set(&j->export->cli->err, buf->failure, "'%.160s' does not fit in memory",
+                j->file.path);
+    while (at < buf->len) {
+        ssize_t written = write(j->file.fd, buf->data + at, buf->len - at);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return file_failed(j->export->cli, j->file.path);
+        at += (size_t)written;
+    }
+    pal_buf_clear(buf);
+    return PAL_OK;
+}
+
+static pal_status target_finish(job *j, pal_status status)
+{
+    target *file = &j->file;
+    if (status == PAL_OK)
+        status = target_write(j);
+    if (status == PAL_OK &&
+            (fchmod(file->fd, 0644) != 0 || fsync(file->fd) != 0 ||
+                    rename(file->temporary, file->path) != 0))
+        status = file_failed(j->export->cli, file->path);
+    if (file->fd >= 0) {
+        close(file->fd);
+        if (status != PAL_OK)
+            unlink(file->temporary);
+    }
+    file->fd = -1;
+    pal_buf_clear(&file->buf);
+    return status;
+}
+
+/* A rename lasts once its directory does. */
+static void sync_directory(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+/* ---- Lines ---- */
+
+/* Messages out of sight are left out, so the others have other places there. */
+static pal_status put_line(job *j, const pal_message *message)
+{
+    pal_buf *buf = &j->file.buf;
+    size_t start = buf->len;
+    pal_message placed = *message;
+    placed.seq = 0;
+    pal_picoclaw_line_write(buf, &placed);
+    pal_buf_append_char(buf, '\n');
+    if (buf->len - start > PAL_PICOCLAW_LINE_MAX) {
+        char name[NAME_SHOWN + 1];
+        show_name(j->key, name);
+        return pal_error_set(&j->export->cli->err, PAL_LIMIT,
+                "message %llu of '%s' has %zu bytes; PicoClaw reads no line over %u",
+                (unsigned long long)message->seq, name, buf->len - start, PAL_PICOCLAW_LINE_MAX);
+    }
+    j->lines++;
+    return buf->failure || buf->len >= PAL_CLI_FLUSH_AT ? target_write(j) : PAL_OK;
+}
+
+static bool is_result(const pal_part *part)
+{
+    return part->kind == PAL_PART_TOOL_RESULT;
+}
+
+/* What comes behind a result goes with it. The pieces are no longer the message they were. */
+static pal_status put_message(job *j, const pal_message *message)
+{
+    pal_status status = PAL_OK;
+    size_t start = 0;
+    pal_message piece = *message;
+    for (size_t i = 1; status == PAL_OK && i < message->parts_len; i++) {
+        if (!is_result(&message->parts[i]) || !is_result(&message->parts[start]))
+            continue;
+        piece = (pal_message){.role = message->role,
+                .seq = message->seq,
+                .created_at = message->created_at,
+                .model = message->model,
+                .parts = message->parts + start,
+                .parts_len = i - start};
+        status = put_line(j, &piece);
+        start = i;
+    }
+    piece.parts = start ? message->parts + start : message->parts;
+    piece.parts_len = message->parts_len - start;
+    return status == PAL_OK ? put_line(j, &piece) : status;
+}
+
+static pal_status put_messages(job *j)
+{
+    pal_picoclaw_export *export = j->export;
+    pal_cli *cli = export->cli;
+    pal_load load = {.limit = PAGE, .bytes_max = PAGE_BYTES};
+    pal_messages page;
+    pal_status status;
+    do {
+        pal_arena_reset(j->arena);
+        status = pal_store_load(
+                cli->store, pal_cli_tenant(cli), j->session->id, &load, j->arena, &page, &cli->err);
+        for (size_t i = 0; status == PAL_OK && i < page.len; i++) {
+            load.after_seq = page.items[i].seq;
+            status = put_message(j, &page.items[i]);
+            pal_cli_progress_set(export->progress, ++export->messages, 0);
+        }
+        /* One message alone may be over the page's bytes: then it is asked for by itself. */
+        bool is_big = status == PAL_OK && page.has_more && page.len == 0;
+        load.bytes_max = is_big ? 0 : PAGE_BYTES;
+        load.limit = is_big ? 1 : PAGE;
+    } while (status == PAL_OK && page.has_more);
+    return status;
+}
+
+/* ---- Meta ---- */
+
+static pal_status find_summary(job *j, pal_str *out_summary)
+{
+    pal_cli *cli = j->export->cli;
+    pal_mark *marks;
+    size_t len;
+    pal_json body;
+    pal_status status = pal_store_marks(
+            cli->store, pal_cli_tenant(cli), j->session->id, j->arena, &marks, &len, &cli->err);
+    while (status == PAL_OK && len > 0 &&
+            (marks[len - 1].kind != PAL_MARK_CHECKPOINT || marks[len - 1].undone))
+        len--;
+    if (status == PAL_OK && len > 0 && marks[len - 1].body.len &&
+            pal_json_parse(j->arena, marks[len - 1].body, NULL, &body, NULL) == PAL_OK)
+        *out_summary = pal_json_string(pal_json_find(body, "summary"), j->arena);
+    return status;
+}
+
+/* What an import found in the meta beyond our fields. */
+static pal_str kept_members(job *j)
+{
+    pal_json metadata;
+    pal_str text = j->session->metadata;
+    if (!text.len || pal_json_parse(j->arena, text, NULL, &metadata, NULL) != PAL_OK ||
+            !pal_json_string_is(pal_json_find(metadata, "source"), "picoclaw"))
+        return pal_str_make(NULL, 0);
+    pal_json kept = pal_json_find(metadata, "picoclaw");
+    return pal_json_type_of(kept) == PAL_JSON_OBJECT ? pal_json_raw(kept) : pal_str_make(NULL, 0);
+}
+
+static pal_status put_meta(job *j)
+{
+    const pal_session *session = j->session;
+    pal_picoclaw_meta meta = {.key = j->key,
+            .count = j->lines,
+            .created_at_ms = session->created_at,
+            .updated_at_ms = session->updated_at,
+            .scope = session->scope,
+            .aliases = session->aliases,
+            .aliases_len = session->aliases_len};
+    pal_arena_reset(j->arena);
+    pal_status status = find_summary(j, &meta.summary);
+    meta.extra = kept_members(j);
+    if (status == PAL_OK)
+        status = target_open(j, META);
+    if (status == PAL_OK)
+        pal_picoclaw_meta_write(&j->file.buf, &meta);
+    return target_finish(j, status);
+}
+
+/* ---- Sessions ---- */
+
+/* Two keys may have one file name. A file of another session is never replaced. */
+static pal_status check_owner(job *j, const char *path)
+{
+    pal_cli *cli = j->export->cli;
+    pal_picoclaw_meta meta;
+    pal_cli_input input;
+    pal_str text;
+    char ours[NAME_SHOWN + 1], theirs[NAME_SHOWN + 1];
+    pal_status status = PAL_OK;
+    if (access(path, F_OK) != 0)
+        return PAL_OK;
+    status = pal_cli_input_open(cli, path, &input);
+    if (status != PAL_OK)
+        return status;
+    status = pal_cli_input_all(cli, &input, &text);
+    if (status == PAL_OK && pal_picoclaw_meta_read(text, j->arena, &meta, NULL) == PAL_OK &&
+            meta.key.len && !pal_str_equal(meta.key, j->key)) {
+        show_name(j->key, ours);
+        show_name(meta.key, theirs);
+        status = pal_error_set(&cli->err, PAL_CONFLICT,
+                "'%s' would have the same file as '%s', which is there already", ours, theirs);
+    }
+    pal_cli_input_close(&input);
+    return status;
+}
+
+static pal_status check_free(job *j)
+{
+    pal_cli *cli = j->export->cli;
+    char meta[PATH_MAX], lines[PATH_MAX];
+    pal_status status = path_of(j, META, meta);
+    if (status == PAL_OK)
+        status = path_of(j, LINES, lines);
+    if (status == PAL_OK)
+        status = check_owner(j, meta);
+    if (status != PAL_OK || j->export->force)
+        return status;
+    const char *taken = access(meta, F_OK) == 0 ? meta : access(lines, F_OK) == 0 ? lines : NULL;
+    if (!taken)
+        return PAL_OK;
+    snprintf(cli->hint, sizeof cli->hint, "--force replaces it");
+    return pal_error_set(&cli->err, PAL_CONFLICT, "'%.200s' is there already", taken);
+}
+
+pal_status pal_cli_picoclaw_export(pal_picoclaw_export *export, const pal_session *session)
+{
+    char id[PAL_ID_TEXT_SIZE];
+    job j = {.export = export, .session = session, .key = session->key, .file = {.fd = -1}};
+    pal_id_to_text(session->id, id);
+    if (!j.key.len)
+        j.key = pal_str_of(id);
+    j.arena = pal_arena_new(0);
+    if (!j.arena)
+        return pal_cli_no_memory(export->cli);
+    pal_buf_init(&j.file.buf, PAL_CLI_OUT_MAX);
+    pal_status status = check_free(&j);
+    if (status == PAL_OK) {
+        status = target_open(&j, LINES);
+        if (status == PAL_OK)
+            status = put_messages(&j);
+        status = target_finish(&j, status);
+    }
+    if (status == PAL_OK)
+        status = put_meta(&j);
+    if (status == PAL_OK) {
+        sync_directory(export->dir);
+        export->sessions++;
+    }
+    pal_buf_done(&j.file.buf);
+    pal_arena_free(j.arena);
+    return status;
+}
+
+pal_status pal_cli_picoclaw_prepare(pal_picoclaw_export *export)
+{
+    struct stat info;
+    pal_cli *cli = export->cli;
+    if (mkdir(export->dir, 0755) != 0 && errno != EEXIST)
+        return file_failed(cli, export->dir);
+    if (stat(export->dir, &info) == 0 && !S_ISDIR(info.st_mode))
+        return pal_error_set(&cli->err, PAL_INVALID, "'%.160s' is not a directory", export->dir);
+    return pal_cli_picoclaw_check(cli, export->dir);
+}

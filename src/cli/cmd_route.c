@@ -1,0 +1,179 @@
+/* cmd_route.c - `palaver route`: says which session inbound messages belong to. */
+#include "cli/cli.h"
+#include "cli/cli_route.h"
+
+typedef struct route_values {
+    bool keep_going;
+} route_values;
+
+static const pal_cli_option options[] = {
+        {"keep-going", 0, PAL_CLI_FLAG, offsetof(route_values, keep_going), NULL,
+                "report a wrong line and go on with the next one"},
+        {0},
+};
+
+static void put_member(pal_json_writer *writer, const char *name, pal_str text)
+{
+    pal_json_name(writer, name);
+    pal_json_put_str(writer, text);
+}
+
+static void put_texts(pal_json_writer *writer, const char *name, const pal_str *texts, size_t len)
+{
+    pal_json_name(writer, name);
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < len; i++)
+        pal_json_put_str(writer, texts[i]);
+    pal_json_end_array(writer);
+}
+
+static void print_route(pal_cli *cli, const pal_route *route)
+{
+    pal_json_writer writer = pal_json_writer_make(&cli->out);
+    pal_json_begin_object(&writer);
+    put_texts(&writer, "main_aliases", &route->main_alias, 1);
+    put_member(&writer, "main_session_key", route->main_key);
+    pal_json_name(&writer, "scope");
+    pal_json_put_raw(&writer, route->scope);
+    put_texts(&writer, "session_aliases", route->aliases, route->aliases_len);
+    put_member(&writer, "session_key", route->key);
+    put_member(&writer, "signature", route->signature);
+    put_member(&writer, "matched_by", route->matched_by);
+    if (route->is_explicit) {
+        pal_json_name(&writer, "explicit");
+        pal_json_put_bool(&writer, true);
+    }
+    pal_json_end_object(&writer);
+    pal_buf_append_char(&cli->out, '\n');
+}
+
+static pal_status route_value(pal_cli *cli, pal_arena *arena, pal_json value)
+{
+    pal_cli_route_input input;
+    pal_route_settings *settings = NULL;
+    pal_route route;
+    pal_status status = pal_cli_route_read(value, arena, &input, &cli->err);
+    if (status == PAL_OK)
+        status = pal_route_settings_new(&input.config, &settings, &cli->err);
+    if (status == PAL_OK)
+        status = pal_route_decide(settings, &input.context, arena, &route, &cli->err);
+    if (status == PAL_OK)
+        print_route(cli, &route);
+    pal_route_settings_free(settings);
+    return status;
+}
+
+/* Puts the line's number in front of a failure. */
+static pal_status at_line(pal_cli *cli, pal_status status, uint64_t number)
+{
+    pal_error cause = cli->err;
+    if (status == PAL_OK)
+        return PAL_OK;
+    return pal_error_set(
+            &cli->err, status, "line %llu: %s", (unsigned long long)number, cause.message);
+}
+
+static pal_status route_line(pal_cli *cli, pal_arena *arena, pal_str line, uint64_t number)
+{
+    pal_json value;
+    pal_arena_reset(arena);
+    pal_status status = pal_json_parse(arena, line, NULL, &value, &cli->err);
+    if (status == PAL_OK)
+        status = route_value(cli, arena, value);
+    return at_line(cli, status, number);
+}
+
+static bool is_blank(pal_str line)
+{
+    for (size_t i = 0; i < line.len; i++) {
+        if (!memchr(" \t\r\n", line.data[i], 4))
+            return false;
+    }
+    return true;
+}
+
+static pal_status route_lines(pal_cli *cli, pal_arena *arena, pal_str text, bool keep_going)
+{
+    uint64_t number = 0, wrong = 0;
+    while (text.len) {
+        const char *end = memchr(text.data, '\n', text.len);
+        size_t len = end ? (size_t)(end - text.data) : text.len;
+        pal_str line = pal_str_make(text.data, len);
+        number++;
+        text = pal_str_make(text.data + len + (end != NULL), text.len - len - (end != NULL));
+        if (is_blank(line))
+            continue;
+        pal_status status = route_line(cli, arena, line, number);
+        if (status != PAL_OK && !keep_going)
+            return status;
+        if (status != PAL_OK) {
+            pal_cli_print_error(cli->err.message, NULL);
+            wrong++;
+        }
+        status = pal_cli_flush_some(cli);
+        if (status != PAL_OK)
+            return status;
+    }
+    if (wrong == 0)
+        return PAL_OK;
+    pal_status status = pal_cli_flush(cli);
+    return status != PAL_OK ? status
+                            : pal_error_set(&cli->err, PAL_INVALID, "%llu of the lines %s wrong",
+                                      (unsigned long long)wrong, wrong == 1 ? "is" : "are");
+}
+
+/* Where the first object begins. */
+static uint64_t first_line(pal_str text)
+{
+    uint64_t number = 1;
+    for (size_t i = 0; i < text.len && text.data[i] != '{'; i++)
+        number += text.data[i] == '\n';
+    return number;
+}
+
+/* One object over any number of lines, or one a line. */
+static pal_status route_text(pal_cli *cli, pal_arena *arena, pal_str text, bool keep_going)
+{
+    pal_json value;
+    pal_error ignored;
+    if (pal_json_parse(arena, text, NULL, &value, &ignored) == PAL_OK)
+        return at_line(cli, route_value(cli, arena, value), first_line(text));
+    if (is_blank(text))
+        return pal_error_set(&cli->err, PAL_INVALID, "the input is empty");
+    return route_lines(cli, arena, text, keep_going);
+}
+
+static pal_status route(pal_cli *cli, void *values)
+{
+    const route_values *v = values;
+    pal_cli_input input;
+    pal_str text;
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena)
+        return pal_cli_no_memory(cli);
+    pal_status status = pal_cli_input_open(cli, cli->args_len ? cli->args[0] : "-", &input);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_cli_input_all(cli, &input, &text);
+    if (status == PAL_OK)
+        status = route_text(cli, arena, text, v->keep_going);
+    pal_cli_input_close(&input);
+out:
+    pal_arena_free(arena);
+    return status;
+}
+
+const pal_cli_command pal_cmd_route = {
+        .name = "route",
+        .summary = "say which session a message belongs to",
+        .usage = "[FILE]",
+        .about = "Reads inbound messages with their settings, one JSON object or one a line, and "
+                 "prints for each the session's key, scope and aliases, the main session, and the "
+                 "rule that matched. Nothing is stored. docs/routing.md has all members.",
+        .examples = "palaver route inbound.json\n"
+                    "tail -n 5 inbound.jsonl | palaver route --keep-going",
+        .options = options,
+        .values_size = sizeof(route_values),
+        .args_max = 1,
+        .run = route,
+};

@@ -1,0 +1,189 @@
+/* route_scope.c - builds the scope of a session.
+ *
+ * The signature is the identity of a scope: fields "name=value" joined by '|', in a fixed order, of
+ * values in which '|' and '%' are escaped. So two scopes have one signature only if they are equal:
+ *
+ *   v=1|agent=A|channel=C|account=N|DIMENSION=VALUE...   a chat; PicoClaw's, byte for byte
+ *   v=1|agent=A|sender=NAME                              a linked person on all channels
+ *   v=1|kind=K|agent=A|NAME=VALUE...                     what is no chat
+ *
+ * The third field of the first form is always a channel and never a dimension; the second field of
+ * the third form is never an agent: none of them can be another one. */
+#include "route/route_scope.h"
+
+#include "route/route_key.h"
+#include "route/route_text.h"
+
+#define PARTS_MAX (10 + 8 * PAL_ROUTE_VALUES_MAX)
+
+static void add_value(pal_route *route, const char *dimension, pal_str value)
+{
+    if (value.len == 0)
+        return;
+    route->values[route->values_len].dimension = pal_str_of(dimension);
+    route->values[route->values_len].value = value;
+    route->values_len++;
+}
+
+/* With Telegram, a topic is a part of its chat unless it is told apart by itself. */
+static bool topic_is_in_chat(const pal_route_view *view, const pal_route_dimensions *dimensions)
+{
+    return view->is_telegram && view->topic_id.len &&
+            !pal_route_dimensions_has(dimensions, PAL_DIMENSION_TOPIC);
+}
+
+static pal_str value_of(const pal_route_view *view, const pal_route_dimensions *dimensions,
+        pal_route_dimension dimension, pal_arena *arena)
+{
+    switch (dimension) {
+    case PAL_DIMENSION_SPACE:
+        return view->space;
+    case PAL_DIMENSION_TOPIC:
+        return view->topic;
+    case PAL_DIMENSION_SENDER:
+        return view->person;
+    case PAL_DIMENSION_CHAT:
+        break;
+    }
+    if (view->chat.len && topic_is_in_chat(view, dimensions))
+        return pal_route_join(arena, view->chat, PAL_LITERAL("/"), view->topic_id);
+    return view->chat;
+}
+
+/* Whether the scope is about nothing but the sender: no place is told apart, or only the direct
+ * chat with this very person. */
+static bool is_personal(const pal_route_view *view, const pal_route_dimensions *dimensions)
+{
+    bool has_sender = pal_route_dimensions_has(dimensions, PAL_DIMENSION_SENDER);
+    bool has_chat = pal_route_dimensions_has(dimensions, PAL_DIMENSION_CHAT) && view->chat.len > 0;
+    if (pal_route_dimensions_has(dimensions, PAL_DIMENSION_SPACE) && view->space.len)
+        return false;
+    if (pal_route_dimensions_has(dimensions, PAL_DIMENSION_TOPIC) && view->topic.len)
+        return false;
+    if (has_chat)
+        return view->is_direct && !topic_is_in_chat(view, dimensions);
+    return has_sender;
+}
+
+void pal_route_scope_set(const pal_route_settings *settings, const pal_route_view *view,
+        const pal_route_dimensions *dimensions, pal_arena *arena, pal_route *route)
+{
+    route->is_linked = view->is_linked;
+    if (settings->link_across_channels && view->is_linked && is_personal(view, dimensions)) {
+        add_value(route, pal_route_dimension_name(PAL_DIMENSION_SENDER), view->person);
+        return;
+    }
+    route->channel = view->channel.len ? view->channel : PAL_LITERAL("unknown");
+    route->account = view->account;
+    for (size_t i = 0; i < dimensions->len; i++) {
+        pal_route_dimension dimension = (pal_route_dimension)dimensions->items[i];
+        add_value(route, pal_route_dimension_name(dimension),
+                value_of(view, dimensions, dimension, arena));
+    }
+}
+
+static pal_str make_signature(pal_str kind, pal_arena *arena, const pal_route *route)
+{
+    pal_str parts[PARTS_MAX];
+    size_t len = 0;
+    if (kind.len) {
+        parts[len++] = PAL_LITERAL("v=1|kind=");
+        parts[len++] = kind;
+        parts[len++] = PAL_LITERAL("|agent=");
+    } else {
+        parts[len++] = PAL_LITERAL("v=1|agent=");
+    }
+    parts[len++] = route->agent;
+    if (route->channel.len) {
+        parts[len++] = PAL_LITERAL("|channel=");
+        parts[len++] = pal_route_escape(arena, route->channel);
+        parts[len++] = PAL_LITERAL("|account=");
+        parts[len++] = route->account;
+    }
+    for (size_t i = 0; i < route->values_len; i++) {
+        parts[len++] = PAL_LITERAL("|");
+        parts[len++] = route->values[i].dimension;
+        parts[len++] = PAL_LITERAL("=");
+        parts[len++] = pal_route_escape(arena, route->values[i].value);
+    }
+    return pal_route_join_parts(arena, parts, len);
+}
+
+/* The key of a chat is made from the lower case, which changes the signature only within escapes.
+ * Paths and ids of other kinds are told apart by case. */
+static pal_str make_key(pal_str kind, pal_arena *arena, pal_str signature)
+{
+    bool has_escapes = signature.len && memchr(signature.data, '%', signature.len);
+    if (kind.len == 0 && has_escapes)
+        signature = pal_route_lower(arena, signature);
+    return pal_route_key_hash(arena, signature);
+}
+
+/* By name, as PicoClaw's JSON has them. */
+static void sort_values(pal_route_value *values, size_t len)
+{
+    for (size_t i = 1; i < len; i++) {
+        for (size_t j = i; j > 0; j--) {
+            pal_str a = values[j - 1].dimension, b = values[j].dimension;
+            int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
+            if (order < 0 || (order == 0 && a.len <= b.len))
+                break;
+            pal_route_value held = values[j];
+            values[j] = values[j - 1];
+            values[j - 1] = held;
+        }
+    }
+}
+
+/* Names need no quoting; values do. Returns how many parts were added. */
+static size_t add_members(const pal_route *route, pal_arena *arena, pal_str *parts)
+{
+    pal_route_value sorted[PAL_ROUTE_VALUES_MAX];
+    size_t len = 0;
+    if (route->values_len == 0) {
+        parts[len++] = PAL_LITERAL(",\"dimensions\":null,\"values\":null}");
+        return len;
+    }
+    for (size_t i = 0; i < route->values_len; i++) {
+        sorted[i] = route->values[i];
+        parts[len++] = i ? PAL_LITERAL("\",\"") : PAL_LITERAL(",\"dimensions\":[\"");
+        parts[len++] = route->values[i].dimension;
+    }
+    sort_values(sorted, route->values_len);
+    for (size_t i = 0; i < route->values_len; i++) {
+        parts[len++] = i ? PAL_LITERAL(",\"") : PAL_LITERAL("\"],\"values\":{\"");
+        parts[len++] = sorted[i].dimension;
+        parts[len++] = PAL_LITERAL("\":");
+        parts[len++] = pal_route_quote(arena, sorted[i].value);
+    }
+    parts[len++] = PAL_LITERAL("}}");
+    return len;
+}
+
+static pal_str make_json(pal_str kind, pal_arena *arena, const pal_route *route)
+{
+    pal_str parts[PARTS_MAX];
+    size_t len = 0;
+    parts[len++] = PAL_LITERAL("{\"version\":1");
+    if (kind.len) {
+        parts[len++] = PAL_LITERAL(",\"kind\":\"");
+        parts[len++] = kind;
+        parts[len++] = PAL_LITERAL("\"");
+    }
+    parts[len++] = PAL_LITERAL(",\"agent_id\":\"");
+    parts[len++] = route->agent;
+    parts[len++] = PAL_LITERAL("\",\"channel\":");
+    parts[len++] = pal_route_quote(arena, route->channel);
+    parts[len++] = PAL_LITERAL(",\"account\":\"");
+    parts[len++] = route->account;
+    parts[len++] = PAL_LITERAL("\"");
+    len += add_members(route, arena, parts + len);
+    return pal_route_join_parts(arena, parts, len);
+}
+
+void pal_route_scope_finish(pal_str kind, pal_arena *arena, pal_route *route)
+{
+    route->signature = make_signature(kind, arena, route);
+    route->scope_key = make_key(kind, arena, route->signature);
+    route->scope = make_json(kind, arena, route);
+}

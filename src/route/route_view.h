@@ -1,0 +1,33 @@
+/* route_view.h - an inbound message as the rules see it: every text checked, trimmed, lower-cased,
+ * the sender under the canonical name. */
+#ifndef PAL_ROUTE_VIEW_H
+#define PAL_ROUTE_VIEW_H
+
+#include "route/route_settings.h"
+
+typedef struct pal_route_view {
+    pal_str channel; /* may be empty */
+    pal_str account; /* an id, never empty */
+    pal_str chat_type;
+    pal_str chat_id;
+    pal_str topic_id;
+    pal_str sender_id;
+    pal_str space; /* "guild:g1", empty without an id, as the next three are */
+    pal_str chat;
+    pal_str topic;
+    pal_str person; /* the canonical name of a linked sender, else sender_id */
+    bool is_linked;
+    bool is_direct;   /* said to be so: an empty chat type is not */
+    bool is_telegram; /* whose forum topics are part of the chat */
+    bool mentioned;
+} pal_route_view;
+
+PAL_CHECKED pal_status pal_route_view_make(const pal_route_settings *settings,
+        const pal_route_context *context, pal_arena *arena, pal_route_view *out_view,
+        pal_error *err);
+
+/* The first rule that matches, or NULL. */
+const pal_route_case *pal_route_case_find(
+        const pal_route_settings *settings, const pal_route_view *view);
+
+#endif

@@ -1,0 +1,456 @@
+/* store_jsonl.c - the backend "jsonl:DIR": PicoClaw's directory of sessions, which PicoClaw may go
+ * on using.
+ *
+ *   DIR/BASE.jsonl, DIR/BASE.meta.json   a session of the tenant "default", as PicoClaw has it
+ *   DIR/.palaver/tenants/NAME/...        the same of another tenant
+ *   DIR/.palaver/rows/ID                 lines of sessions in the trash, or kept for their forks
+ *   DIR/.palaver/blobs/TENANT/SHA256     images and files
+ *   DIR/.palaver/log                     everything that the format can't say
+ *   DIR/.palaver/lock                    held by whoever writes, or reads what others wrote
+ *
+ * The state is a "memory:" engine that is built from log and lines when the store is opened; all
+ * reading is done there. A batch is done in memory first, under the lock that readers need too,
+ * then written:
+ *
+ *   1. blobs, under the hash of their content, fsync
+ *   2. the log: one append for the whole batch, its new lines included, fsync
+ *   3. the lines, each to its file, fsync
+ *   4. files that move, meta files, files that go; then it is acknowledged
+ *
+ * The batch has happened when 2 is complete: its last frame ends it, and a batch without its end
+ * is passed over. Whoever reads the log next finds the last batch in it and does 3 and 4 again
+ * where they are missing, so a crash between leaves it there wholly; everything before it was
+ * finished before it began. A torn line can thus only be PicoClaw's: it gets a line end before the
+ * next line and costs nothing but itself. Where 2 or 3 fails, both are taken back, the operations
+ * are reported as failed, and the state is read anew.
+ *
+ * Threads: apply() and catching up hold `lock` for writing, then the directory's lock; readers hold
+ * `lock` for reading and look first whether the log or the directory has changed. There is one lock
+ * for all sessions, so there is no order of locks to get wrong. */
+#include "store/store_jsonl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/memory.h"
+
+#define LOG_LARGE_BYTES (1u << 20)
+#define LOCK_WAIT_US 500
+
+/* ---- The directory's lock ---- */
+
+static pal_status lock_take(jl_engine *engine, pal_error *err)
+{
+    int64_t until = pal_clock_monotonic_us() + (int64_t)engine->options.busy_timeout_ms * 1000;
+    int how = (engine->options.read_only ? LOCK_SH : LOCK_EX) | LOCK_NB;
+    struct timespec wait = {.tv_nsec = LOCK_WAIT_US * 1000};
+
+    if (engine->lock_fd < 0)
+        return PAL_OK;
+    while (flock(engine->lock_fd, how) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return pal_jl_io(err, "could not lock", JL_SIDE "/lock");
+        if (pal_clock_monotonic_us() > until)
+            return pal_error_set(err, PAL_BUSY, "another process holds the lock of the directory");
+        nanosleep(&wait, NULL);
+    }
+    return PAL_OK;
+}
+
+static void lock_give(jl_engine *engine)
+{
+    if (engine->lock_fd >= 0)
+        flock(engine->lock_fd, LOCK_UN);
+}
+
+/* Our own meta files have changed the directory: that is not to be looked at again. */
+static void note_directory(jl_engine *engine)
+{
+    struct stat facts;
+
+    if (fstat(engine->dir_fd, &facts) == 0)
+        engine->scanned = facts.st_mtim;
+}
+
+/* ---- Opening and closing ---- */
+
+static void engine_free(jl_engine *engine)
+{
+    pal_jl_files_clear(engine);
+    if (engine->memory)
+        pal_store_memory.close(engine->memory);
+    if (engine->log_fd >= 0)
+        close(engine->log_fd);
+    if (engine->lock_fd >= 0)
+        close(engine->lock_fd);
+    if (engine->dir_fd >= 0)
+        close(engine->dir_fd);
+    pthread_rwlock_destroy(&engine->lock);
+    pal_free(engine);
+}
+
+static pal_status open_directory(jl_engine *engine, const char *location, pal_error *err)
+{
+    bool may_write = !engine->options.read_only;
+
+    if (*location == '\0')
+        return pal_error_set(err, PAL_INVALID, "'jsonl:' needs a directory: jsonl:DIR");
+    if (may_write && mkdir(location, 0755) != 0 && errno != EEXIST)
+        return pal_jl_io(err, "could not make", location);
+    engine->dir_fd = open(location, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (engine->dir_fd < 0)
+        return pal_jl_io(err, "could not open", location);
+    if (may_write && mkdirat(engine->dir_fd, JL_SIDE, 0755) != 0 && errno != EEXIST)
+        return pal_jl_io(err, "could not make", JL_SIDE);
+    engine->lock_fd = openat(engine->dir_fd, JL_SIDE "/lock",
+            (may_write ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC, 0644);
+    if (engine->lock_fd < 0 && (may_write || errno != ENOENT))
+        return pal_jl_io(err, "could not open", JL_SIDE "/lock");
+    return PAL_OK;
+}
+
+static pal_status load_first(jl_engine *engine, pal_error *err)
+{
+    pal_status status = lock_take(engine, err);
+
+    if (status != PAL_OK)
+        return status;
+    status = pal_jl_load(engine, err);
+    if (status == PAL_OK && !engine->options.read_only && engine->log_len > LOG_LARGE_BYTES)
+        engine->is_stale = pal_jl_compact(engine, NULL) != PAL_OK;
+    lock_give(engine);
+    return status;
+}
+
+/* A stream of readers must not keep the writer out for ever. */
+static int lock_init(pthread_rwlock_t *lock)
+{
+    pthread_rwlockattr_t attr;
+    int failed = pthread_rwlockattr_init(&attr);
+
+    if (failed)
+        return failed;
+    pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    failed = pthread_rwlock_init(lock, &attr);
+    pthread_rwlockattr_destroy(&attr);
+    return failed;
+}
+
+static pal_status jsonl_open(const char *location, const pal_store_options *options,
+        pal_engine **out_engine, pal_error *err)
+{
+    jl_engine *engine = pal_calloc(1, sizeof *engine);
+    pal_status status;
+
+    if (!engine || lock_init(&engine->lock) != 0) {
+        pal_free(engine);
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the store");
+    }
+    engine->base.backend = &pal_store_jsonl;
+    engine->options = *options;
+    engine->dir_fd = engine->lock_fd = engine->log_fd = -1;
+    status = pal_store_memory.open("", options, &engine->memory, err);
+    engine->mem = (mem_engine *)engine->memory;
+    if (status == PAL_OK)
+        status = open_directory(engine, location, err);
+    if (status == PAL_OK)
+        status = load_first(engine, err);
+    if (status != PAL_OK) {
+        engine_free(engine);
+        return status;
+    }
+    *out_engine = &engine->base;
+    return PAL_OK;
+}
+
+static void jsonl_close(pal_engine *base)
+{
+    engine_free((jl_engine *)base);
+}
+
+/* ---- Writing ---- */
+
+static void fail_all(pal_work *works, size_t works_len, pal_status status, const pal_error *err)
+{
+    for (size_t i = 0; i < works_len; i++)
+        if (works[i].op->status == PAL_OK)
+            works[i].op->status = pal_error_set(&works[i].op->error, status, "%s", err->message);
+}
+
+/* PicoClaw does not know our lock: it may have written to a file that is to be written now. */
+static bool is_overtaken(jl_engine *engine, const pal_work *works, size_t works_len)
+{
+    for (size_t i = 0; i < works_len; i++) {
+        const jl_file *file = pal_jl_file_find(engine, works[i].op->session);
+
+        if (file && pal_jl_file_changed(engine, file))
+            return true;
+    }
+    return false;
+}
+
+static pal_status apply_batch(jl_engine *engine, pal_work *works, size_t works_len, pal_error *err)
+{
+    jl_batch batch;
+    pal_status status = pal_jl_catch_up(engine, err);
+
+    if (status == PAL_OK && is_overtaken(engine, works, works_len))
+        status = pal_jl_load(engine, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_jl_batch_init(&batch, engine);
+    if (status != PAL_OK)
+        pal_error_set(err, status, "no memory for the batch");
+    for (size_t i = 0; status == PAL_OK && i < works_len; i++)
+        pal_jl_apply_one(&batch, &works[i]);
+    if (status == PAL_OK)
+        status = pal_jl_commit(&batch, works, works_len, err);
+    if (status != PAL_OK)
+        engine->is_stale = true;
+    pal_jl_batch_done(&batch);
+    note_directory(engine);
+    return status;
+}
+
+static void jsonl_apply(pal_engine *base, pal_work *works, size_t works_len)
+{
+    jl_engine *engine = (jl_engine *)base;
+    pal_error err = {0};
+    pal_status status;
+
+    pthread_rwlock_wrlock(&engine->lock);
+    status = lock_take(engine, &err);
+    if (status == PAL_OK) {
+        status = apply_batch(engine, works, works_len, &err);
+        lock_give(engine);
+    }
+    pthread_rwlock_unlock(&engine->lock);
+    if (status != PAL_OK)
+        fail_all(works, works_len, status, &err);
+}
+
+/* ---- Reading ---- */
+
+static pal_status refresh(jl_engine *engine, pal_error *err)
+{
+    pal_status status;
+
+    pthread_rwlock_wrlock(&engine->lock);
+    status = lock_take(engine, err);
+    if (status == PAL_OK) {
+        status = pal_jl_catch_up(engine, err);
+        lock_give(engine);
+    }
+    pthread_rwlock_unlock(&engine->lock);
+    return status;
+}
+
+/* Holds the lock for reading, over a state that is as new as the disk. */
+static pal_status read_begin(pal_engine *base, pal_error *err)
+{
+    jl_engine *engine = (jl_engine *)base;
+    pal_status status = PAL_OK;
+
+    pthread_rwlock_rdlock(&engine->lock);
+    if (!pal_jl_is_behind(engine))
+        return PAL_OK;
+    pthread_rwlock_unlock(&engine->lock);
+    status = refresh(engine, err);
+    if (status == PAL_OK)
+        pthread_rwlock_rdlock(&engine->lock);
+    return status;
+}
+
+static pal_engine *memory_of(pal_engine *base)
+{
+    return ((jl_engine *)base)->memory;
+}
+
+static pal_status read_end(pal_engine *base, pal_status status)
+{
+    pthread_rwlock_unlock(&((jl_engine *)base)->lock);
+    return status;
+}
+
+static pal_status jsonl_session_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
+        pal_arena *arena, pal_session_row *out_row, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.session_find(memory_of(base), tenant, by, name, arena, out_row, err));
+}
+
+static pal_status jsonl_session_list(pal_engine *base, const pal_session_query *query,
+        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        size_t rows_max, size_t *out_len, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.session_list(memory_of(base), query, after_ms, after_handle, arena,
+                    out_rows, rows_max, out_len, err));
+}
+
+static pal_status jsonl_row_scan(
+        pal_engine *base, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base, pal_store_memory.row_scan(memory_of(base), scan, sink, user, err));
+}
+
+static pal_status jsonl_row_find(pal_engine *base, pal_str tenant, pal_id id, pal_arena *arena,
+        pal_row *out_row, pal_id *out_session, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.row_find(
+                    memory_of(base), tenant, id, arena, out_row, out_session, err));
+}
+
+static pal_status jsonl_mark_list(pal_engine *base, uint64_t handle, uint64_t number_max,
+        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.mark_list(
+                    memory_of(base), handle, number_max, arena, out_marks, out_len, err));
+}
+
+static pal_status jsonl_inbox_list(pal_engine *base, uint64_t handle, pal_arena *arena,
+        pal_inbox_item **out_items, size_t *out_len, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.inbox_list(memory_of(base), handle, arena, out_items, out_len, err));
+}
+
+static pal_status jsonl_lease_find(
+        pal_engine *base, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(
+            base, pal_store_memory.lease_find(memory_of(base), handle, arena, out_lease, err));
+}
+
+static pal_status jsonl_ledger_sum(pal_engine *base, pal_str tenant, uint64_t handle, int64_t from,
+        int64_t to, pal_ledger_sum *out_sum, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.ledger_sum(memory_of(base), tenant, handle, from, to, out_sum, err));
+}
+
+static pal_status jsonl_blob_get(pal_engine *base, pal_str tenant, const uint8_t hash[32],
+        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.blob_get(
+                    memory_of(base), tenant, hash, arena, out_media_type, out_data, err));
+}
+
+/* ---- Looking after it ---- */
+
+static pal_status jsonl_stat(pal_engine *base, pal_store_stats *out_stats, pal_error *err)
+{
+    jl_engine *engine = (jl_engine *)base;
+    pal_status status = read_begin(base, err);
+    size_t position = 0;
+    pal_str key;
+    void *file;
+
+    if (status != PAL_OK)
+        return status;
+    status = pal_store_memory.stat(engine->memory, out_stats, err);
+    if (status == PAL_OK) {
+        out_stats->disk_bytes = engine->log_len + out_stats->blob_bytes;
+        while (pal_map_next(&engine->files, &position, &key, &file))
+            out_stats->disk_bytes += ((jl_file *)file)->size + ((jl_file *)file)->meta_len;
+    }
+    return read_end(base, status);
+}
+
+/* What is damaged was passed over when it was read: it is told here. Nothing needs repair, because
+ * whatever can be derived is made again on the way. */
+static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_check,
+        pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
+{
+    jl_engine *engine = (jl_engine *)base;
+    pal_status status = read_begin(base, err);
+    size_t position = 0;
+    pal_str key;
+    void *value;
+
+    (void)repair;
+    (void)row_check;
+    if (status != PAL_OK)
+        return status;
+    if (engine->log_gaps > 0) {
+        pal_finding finding = {.repaired = false};
+
+        snprintf(finding.text, sizeof finding.text, "the log has %llu damaged places",
+                (unsigned long long)engine->log_gaps);
+        sink(&finding, user);
+    }
+    while (pal_map_next(&engine->files, &position, &key, &value)) {
+        const jl_file *file = value;
+        pal_finding finding = {.session = file->id};
+
+        for (size_t i = 0; i < file->bad_len; i++) {
+            snprintf(finding.text, sizeof finding.text, "line %llu of '%.160s.jsonl' is no message",
+                    (unsigned long long)file->bad[i], file->path);
+            sink(&finding, user);
+        }
+        if (progress)
+            progress(position, engine->files.cap, user);
+    }
+    return read_end(base, PAL_OK);
+}
+
+const pal_store_backend pal_store_jsonl = {
+        .scheme = "jsonl",
+        .open = jsonl_open,
+        .close = jsonl_close,
+        .apply = jsonl_apply,
+        .session_find = jsonl_session_find,
+        .session_list = jsonl_session_list,
+        .row_scan = jsonl_row_scan,
+        .row_find = jsonl_row_find,
+        .mark_list = jsonl_mark_list,
+        .inbox_list = jsonl_inbox_list,
+        .lease_find = jsonl_lease_find,
+        .ledger_sum = jsonl_ledger_sum,
+        .blob_get = jsonl_blob_get,
+        .stat = jsonl_stat,
+        .check = jsonl_check,
+};

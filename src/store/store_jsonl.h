@@ -1,0 +1,251 @@
+/* store_jsonl.h - the structures behind "jsonl:DIR", shared by the store_jsonl*.c files only.
+ *
+ * The state of the store is a "memory:" engine; here is what joins it to the files. See
+ * store_jsonl.c for what lies where and why a crash takes nothing back.
+ *
+ * Threads: whoever changes anything holds jl_engine.lock for writing and, while files are read or
+ * written, the lock of the directory. */
+#ifndef PAL_STORE_JSONL_H
+#define PAL_STORE_JSONL_H
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include "base/buf.h"
+#include "base/json.h"
+#include "store/store_memory.h"
+
+#define JL_SIDE ".palaver"
+#define JL_LOG JL_SIDE "/log"
+#define JL_PATH_MAX 1024
+
+/* The file of one session's lines. */
+typedef struct jl_file {
+    pal_id id;
+    char *path;     /* without its ending, relative to the directory; allocated */
+    uint64_t size;  /* bytes that are known here */
+    uint64_t lines; /* that are not empty, whether they can be read or not */
+    uint64_t *bad;  /* numbers, from 1, of those that can't */
+    size_t bad_len, bad_cap;
+    bool is_open_ended;   /* the last line has no end */
+    bool is_logged;       /* the log has the session's record */
+    uint64_t mark_logged; /* and its marks up to this number */
+    bool is_touched;      /* by the batch */
+    char *moved_from;     /* where it is until the batch is written; allocated */
+    ino_t inode;          /* 0: there is no file yet */
+    bool is_unmarked;     /* its marks mean nothing any more, which the log does not say yet */
+    bool is_followed;     /* another process wrote to it */
+    ino_t meta_inode;     /* 0: there is no meta file yet */
+    struct timespec meta_time;
+    char *meta; /* text of the meta file as it was seen or written last; allocated */
+    size_t meta_len;
+    struct jl_file *next_touched;
+} jl_file;
+
+/* One record of the log, while it is read. */
+typedef struct jl_record {
+    pal_json json;
+    pal_str tail; /* bytes that come with it: lines, a body */
+} jl_record;
+
+/* Lines that the batch appends. */
+typedef struct jl_append {
+    jl_file *file;
+    uint64_t at; /* where in the file */
+    size_t from; /* where in jl_batch.lines */
+    size_t len;
+    uint64_t lines;
+} jl_append;
+
+typedef struct jl_engine {
+    pal_engine base;
+    pal_store_options options;
+    pthread_rwlock_t lock;
+    pal_engine *memory;
+    mem_engine *mem; /* the same */
+    bool is_stale;   /* what is in memory is not what is on disk: load it again */
+    int dir_fd;
+    int lock_fd;
+    int log_fd; /* -1: there is none (read only) */
+    dev_t log_dev;
+    ino_t log_inode;
+    uint64_t log_len;
+    uint64_t log_kept;       /* its length when it was written anew */
+    uint64_t log_gaps;       /* damaged places in it */
+    uint64_t batch;          /* number of the last one */
+    struct timespec scanned; /* the directory's time of change when it was looked through */
+    jl_file *followed;       /* joined by next_touched, while others' batches are read */
+    pal_map files;           /* of jl_file, by session id */
+    pal_map paths;           /* of jl_file, by path */
+} jl_engine;
+
+/* What one apply() writes. */
+typedef struct jl_batch {
+    jl_engine *engine;
+    pal_arena *arena;
+    pal_buf log;
+    pal_buf lines;
+    size_t last_frame; /* where in `log`; it gets the mark that ends the batch */
+    jl_append *appends;
+    size_t appends_len, appends_cap;
+    jl_file *touched;
+    bool is_erasing;
+    bool has_frames;
+    bool has_moves;
+} jl_batch;
+
+/* ---- store_jsonl_line.c ---- */
+
+/* Appends the row's line and its end. PAL_LIMIT where PicoClaw could not read it. */
+PAL_CHECKED pal_status pal_jl_line_write(
+        pal_buf *buf, const pal_row *row, pal_arena *arena, pal_error *err);
+/* The row of a line. A message without an id gets one that depends on session and position only.
+ * PAL_INVALID for a line that is none; then it is to be passed over. */
+PAL_CHECKED pal_status pal_jl_line_read(pal_str line, pal_id session, uint64_t seq,
+        int64_t otherwise_ms, pal_arena *arena, pal_row *out_row, pal_error *err);
+/* The row that the store would have for this message. */
+PAL_CHECKED pal_status pal_jl_row_of(
+        const pal_message *message, pal_arena *arena, pal_row *out_row, pal_error *err);
+/* An id that anyone works out again from the same text. */
+PAL_CHECKED pal_status pal_jl_id_of(const char *kind, pal_str text, pal_id *out_id, pal_error *err);
+
+/* ---- store_jsonl_file.c ---- */
+
+jl_file *pal_jl_file_find(jl_engine *engine, pal_id id);
+/* Makes it where there is none; NULL when there is no memory. */
+jl_file *pal_jl_file_get(jl_engine *engine, pal_id id);
+void pal_jl_file_drop(jl_engine *engine, jl_file *file);
+void pal_jl_files_clear(jl_engine *engine);
+PAL_CHECKED pal_status pal_jl_file_set_path(
+        jl_engine *engine, jl_file *file, const char *path, pal_error *err);
+/* Where the session's lines belong, as its state and key are now. */
+PAL_CHECKED pal_status pal_jl_place(jl_engine *engine, const mem_session *session,
+        const jl_file *file, pal_arena *arena, char out_path[JL_PATH_MAX], pal_error *err);
+/* Moves the files there. */
+PAL_CHECKED pal_status pal_jl_move(
+        jl_engine *engine, jl_file *file, const char *path, pal_error *err);
+/* Removes them. */
+void pal_jl_file_unlink(jl_engine *engine, const jl_file *file);
+/* Gives the lines to the session in memory. */
+PAL_CHECKED pal_status pal_jl_rows_add(jl_engine *engine, mem_session *session, jl_file *file,
+        pal_str lines, pal_arena *arena, pal_error *err);
+/* Reads the file from the beginning. */
+PAL_CHECKED pal_status pal_jl_rows_load(
+        jl_engine *engine, mem_session *session, jl_file *file, pal_error *err);
+/* Writes the file anew with the rows that the session has. */
+PAL_CHECKED pal_status pal_jl_rows_save(
+        jl_engine *engine, mem_session *session, jl_file *file, pal_error *err);
+/* Whether somebody else has changed the file since. */
+bool pal_jl_file_changed(jl_engine *engine, const jl_file *file);
+void pal_jl_file_path(const jl_file *file, const char *ending, char out_path[JL_PATH_MAX]);
+
+/* ---- store_jsonl_disk.c ---- */
+
+/* PAL_IO, with what the system says. */
+pal_status pal_jl_io(pal_error *err, const char *what, const char *path);
+PAL_CHECKED pal_status pal_jl_write_at(
+        int fd, pal_str data, uint64_t at, const char *path, pal_error *err);
+/* The whole file. PAL_NOT_FOUND where there is none, without a message. */
+PAL_CHECKED pal_status pal_jl_read_file(jl_engine *engine, const char *path, size_t bytes_max,
+        pal_buf *out_text, struct stat *out_stat, pal_error *err);
+/* Puts a file in the place of another, whole or not at all. */
+PAL_CHECKED pal_status pal_jl_replace(
+        jl_engine *engine, const char *path, pal_str text, pal_error *err);
+PAL_CHECKED pal_status pal_jl_make_dirs(jl_engine *engine, const char *path, pal_error *err);
+void pal_jl_sync_dir(jl_engine *engine, const char *path);
+/* The directory of a tenant's sessions: "" or ".palaver/tenants/NAME/". */
+PAL_CHECKED pal_status pal_jl_tenant_dir(
+        pal_str tenant, const char *under, char out_path[JL_PATH_MAX], pal_error *err);
+/* False where the name of a tenant's directory says nothing. */
+bool pal_jl_tenant_of(const char *name, char *out_tenant, size_t *out_len);
+
+/* ---- store_jsonl_meta.c ---- */
+
+/* Writes the meta file; what PicoClaw alone knows in it stays. */
+PAL_CHECKED pal_status pal_jl_meta_save(
+        jl_engine *engine, mem_session *session, jl_file *file, pal_error *err);
+/* The body of a checkpoint that PicoClaw has as its summary. */
+void pal_jl_summary_write(pal_buf *body, pal_str summary);
+/* Notes which meta file it is that was read or written last. */
+void pal_jl_meta_note(jl_engine *engine, jl_file *file);
+/* Reads it and takes over what PicoClaw has done: lines that it skips, a summary. */
+PAL_CHECKED pal_status pal_jl_meta_load(
+        jl_engine *engine, mem_session *session, jl_file *file, pal_error *err);
+
+/* ---- store_jsonl_scan.c ---- */
+
+/* Looks for sessions that nobody told us of. */
+PAL_CHECKED pal_status pal_jl_scan(jl_engine *engine, pal_error *err);
+/* Takes over PicoClaw's older files, one session each, and renames them. */
+PAL_CHECKED pal_status pal_jl_migrate(jl_engine *engine, pal_error *err);
+
+/* ---- store_jsonl_log.c ---- */
+
+PAL_CHECKED pal_status pal_jl_batch_init(jl_batch *batch, jl_engine *engine);
+void pal_jl_batch_done(jl_batch *batch);
+/* Its files are no longer part of it. */
+void pal_jl_batch_untouch(jl_batch *batch);
+/* One record: the JSON object that was written to `json`, and its tail. */
+void pal_jl_log_put(jl_batch *batch, pal_str json, pal_str tail);
+/* Sets the mark that ends the batch, and its checksum. */
+void pal_jl_log_finish(jl_batch *batch);
+
+/* Called for each record of each complete batch. `is_last` says that it is of the last one. */
+typedef pal_status (*jl_record_sink)(
+        jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err);
+/* Reads records from `text` and moves *in_out_len on, behind the last complete batch. */
+PAL_CHECKED pal_status pal_jl_log_each(
+        jl_engine *engine, pal_str text, jl_record_sink sink, size_t *out_len, pal_error *err);
+
+/* ---- store_jsonl_record.c: the state as records ---- */
+
+void pal_jl_put_session(jl_batch *batch, mem_session *session);
+void pal_jl_put_erase(jl_batch *batch, pal_str tenant, pal_id id);
+void pal_jl_put_append(jl_batch *batch, const jl_append *append, int64_t now_ms);
+void pal_jl_put_mark(jl_batch *batch, pal_id session, const pal_mark *mark);
+void pal_jl_put_unmark(jl_batch *batch, pal_id session);
+void pal_jl_put_inbox(jl_batch *batch, pal_id session, const pal_inbox_item *item);
+void pal_jl_put_inbox_drop(jl_batch *batch, pal_id session, pal_id item);
+void pal_jl_put_lease(jl_batch *batch, const mem_session *session);
+void pal_jl_put_ledger(jl_batch *batch, pal_str tenant, pal_id session, const pal_ledger_row *row);
+void pal_jl_put_blob(jl_batch *batch, pal_str tenant, const mem_blob *blob);
+/* Everything that there is, as after a long history. */
+void pal_jl_put_all(jl_batch *batch);
+
+/* ---- store_jsonl_state.c: records into the state ---- */
+
+/* `is_last`: of the last batch, whose writer may have died before it had moved the files. */
+PAL_CHECKED pal_status pal_jl_state_apply(
+        jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err);
+uint64_t pal_jl_record_u64(const jl_record *record, const char *name);
+pal_id pal_jl_record_session(const jl_record *record, pal_arena *arena);
+/* All of them go: the messages that they speak of are others now. */
+void pal_jl_state_unmark(mem_session *session);
+/* Adds a mark as it is. */
+PAL_CHECKED pal_status pal_jl_state_mark(
+        mem_session *session, const pal_mark *mark, pal_error *err);
+/* Makes the session or gives it another record. Handle 0: the next one. */
+PAL_CHECKED pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record,
+        uint64_t handle, uint64_t fork_mark, mem_session **out_session, pal_error *err);
+mem_session *pal_jl_session(jl_engine *engine, pal_id id);
+
+/* ---- store_jsonl_load.c ---- */
+
+/* Reads everything anew. */
+PAL_CHECKED pal_status pal_jl_load(jl_engine *engine, pal_error *err);
+/* Reads what others have written since. The directory's lock is held. */
+PAL_CHECKED pal_status pal_jl_catch_up(jl_engine *engine, pal_error *err);
+/* Whether there is anything to catch up with; cheap. */
+bool pal_jl_is_behind(jl_engine *engine);
+/* Writes the log anew, without what is past. */
+PAL_CHECKED pal_status pal_jl_compact(jl_engine *engine, pal_error *err);
+
+/* ---- store_jsonl_commit.c ---- */
+
+/* Does one operation in memory and gathers what is to be written for it. */
+void pal_jl_apply_one(jl_batch *batch, pal_work *work);
+/* Writes it. On failure nothing of the batch is on disk, and memory is stale. */
+PAL_CHECKED pal_status pal_jl_commit(
+        jl_batch *batch, const pal_work *works, size_t works_len, pal_error *err);
+bool pal_jl_touch(jl_batch *batch, jl_file *file);
+
+#endif

@@ -1,0 +1,191 @@
+/* store_jsonl_disk.c - files and directories of "jsonl:DIR". All paths are relative to DIR. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "base/digest.h"
+#include "store/store_jsonl.h"
+
+#define NAME_LEN_MAX 200 /* of what we choose, well below what file systems take */
+
+pal_status pal_jl_io(pal_error *err, const char *what, const char *path)
+{
+    int error = errno;
+
+    return pal_error_set(err, error == EACCES || error == EPERM ? PAL_DENIED : PAL_IO,
+            "%s '%.120s': %s", what, path, strerror(error));
+}
+
+pal_status pal_jl_write_at(int fd, pal_str data, uint64_t at, const char *path, pal_error *err)
+{
+    size_t done = 0;
+
+    while (done < data.len) {
+        ssize_t len = pwrite(fd, data.data + done, data.len - done, (off_t)(at + done));
+
+        if (len < 0 && errno == EINTR)
+            continue;
+        if (len <= 0)
+            return pal_jl_io(err, "could not write", path);
+        done += (size_t)len;
+    }
+    return PAL_OK;
+}
+
+static pal_status read_all(int fd, const char *path, pal_buf *text, pal_error *err)
+{
+    for (;;) {
+        char *room = pal_buf_reserve(text, 65536);
+        ssize_t len;
+
+        if (!room)
+            return pal_error_set(err, text->failure, "'%.120s' did not fit into memory", path);
+        len = pread(fd, room, 65536, (off_t)text->len);
+        if (len < 0 && errno == EINTR)
+            continue;
+        if (len < 0)
+            return pal_jl_io(err, "could not read", path);
+        if (len == 0)
+            return PAL_OK;
+        pal_buf_commit(text, (size_t)len);
+    }
+}
+
+pal_status pal_jl_read_file(jl_engine *engine, const char *path, size_t bytes_max,
+        pal_buf *out_text, struct stat *out_stat, pal_error *err)
+{
+    int fd = openat(engine->dir_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    pal_status status = PAL_OK;
+    struct stat facts;
+
+    if (fd < 0 && errno == ENOENT)
+        return PAL_NOT_FOUND;
+    if (fd < 0)
+        return pal_jl_io(err, "could not open", path);
+    if (fstat(fd, &facts) != 0)
+        status = pal_jl_io(err, "could not look at", path);
+    else if (!S_ISREG(facts.st_mode))
+        status = pal_error_set(err, PAL_IO, "'%.120s' is not a file", path);
+    else if ((uint64_t)facts.st_size > bytes_max)
+        status = pal_error_set(err, PAL_LIMIT, "'%.120s' is too large", path);
+    else
+        status = read_all(fd, path, out_text, err);
+    close(fd);
+    if (status == PAL_OK && out_stat)
+        *out_stat = facts;
+    return status;
+}
+
+pal_status pal_jl_replace(jl_engine *engine, const char *path, pal_str text, pal_error *err)
+{
+    char temporary[64];
+    pal_status status = PAL_OK;
+    int fd;
+
+    /* The directory's lock is held: nobody else writes this one. */
+    snprintf(temporary, sizeof temporary, JL_SIDE "/new-%ld", (long)getpid());
+    fd = openat(engine->dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return pal_jl_io(err, "could not write", path);
+    status = pal_jl_write_at(fd, text, 0, path, err);
+    if (status == PAL_OK && fsync(fd) != 0)
+        status = pal_jl_io(err, "could not sync", path);
+    close(fd);
+    if (status == PAL_OK && renameat(engine->dir_fd, temporary, engine->dir_fd, path) != 0)
+        status = pal_jl_io(err, "could not replace", path);
+    if (status != PAL_OK)
+        unlinkat(engine->dir_fd, temporary, 0);
+    return status;
+}
+
+pal_status pal_jl_make_dirs(jl_engine *engine, const char *path, pal_error *err)
+{
+    char part[JL_PATH_MAX];
+
+    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
+        if (mkdirat(engine->dir_fd, part, 0755) != 0 && errno != EEXIST)
+            return pal_jl_io(err, "could not make", part);
+    }
+    return PAL_OK;
+}
+
+void pal_jl_sync_dir(jl_engine *engine, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char directory[JL_PATH_MAX] = ".";
+    int fd;
+
+    if (slash)
+        snprintf(directory, sizeof directory, "%.*s", (int)(slash - path), path);
+    fd = openat(engine->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+}
+
+/* ---- Tenants ---- */
+
+static bool is_plain(unsigned char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+            c == '_';
+}
+
+static pal_status hashed_name(pal_str tenant, char *out_name, pal_error *err)
+{
+    uint8_t digest[PAL_SHA256_SIZE];
+
+    if (pal_sha256(tenant, digest) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to hash a name");
+    out_name[0] = '=';
+    pal_hex(digest, sizeof digest, out_name + 1);
+    return PAL_OK;
+}
+
+pal_status pal_jl_tenant_dir(
+        pal_str tenant, const char *under, char out_path[JL_PATH_MAX], pal_error *err)
+{
+    char name[PAL_TENANT_LEN_MAX * 3 + 1];
+    size_t len = 0;
+
+    for (size_t i = 0; i < tenant.len && len + 3 < sizeof name; i++) {
+        unsigned char c = (unsigned char)tenant.data[i];
+
+        if (is_plain(c))
+            name[len++] = (char)c;
+        else
+            len += (size_t)snprintf(name + len, 4, "%%%02x", c);
+    }
+    name[len] = '\0';
+    if (len > NAME_LEN_MAX) {
+        pal_status status = hashed_name(tenant, name, err);
+
+        if (status != PAL_OK)
+            return status;
+    }
+    snprintf(out_path, JL_PATH_MAX, JL_SIDE "/%s/%s/", under, name);
+    return PAL_OK;
+}
+
+bool pal_jl_tenant_of(const char *name, char *out_tenant, size_t *out_len)
+{
+    size_t len = 0;
+    uint8_t byte;
+
+    for (; *name && len < PAL_TENANT_LEN_MAX; name++) {
+        if (is_plain((unsigned char)*name)) {
+            out_tenant[len++] = *name;
+        } else if (*name == '%' &&
+                pal_unhex(pal_str_make(name + 1, strnlen(name + 1, 2)), &byte, 1)) {
+            out_tenant[len++] = (char)byte;
+            name += 2;
+        } else {
+            return false;
+        }
+    }
+    *out_len = len;
+    return len > 0 && *name == '\0';
+}

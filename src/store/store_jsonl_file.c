@@ -1,0 +1,405 @@
+/* store_jsonl_file.c - which file a session's lines are in, and its lines as rows.
+ *
+ * Lines of an active session are where PicoClaw looks for them; those of all others are in
+ * .palaver/rows under the session's id, where it doesn't see them and where they stand in nobody's
+ * way when the key is used again. Where the name that PicoClaw would take is another session's, a
+ * hash of the key is put behind it; the meta file's key says whose file it is. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "base/digest.h"
+#include "base/memory.h"
+#include "dialect/dialect_picoclaw.h"
+#include "store/store_jsonl.h"
+#include "store/store_view.h"
+
+#define BASE_LEN_MAX 180
+#define FILE_BYTES_MAX (SIZE_MAX / 4)
+
+/* ---- The files by session and by path ---- */
+
+jl_file *pal_jl_file_find(jl_engine *engine, pal_id id)
+{
+    return pal_map_find(&engine->files, mem_id_key(&id));
+}
+
+jl_file *pal_jl_file_get(jl_engine *engine, pal_id id)
+{
+    jl_file *file = pal_jl_file_find(engine, id);
+
+    if (file)
+        return file;
+    file = pal_calloc(1, sizeof *file);
+    if (!file)
+        return NULL;
+    file->id = id;
+    if (pal_map_set(&engine->files, mem_id_key(&file->id), file) != PAL_OK) {
+        pal_free(file);
+        return NULL;
+    }
+    return file;
+}
+
+static void file_free(jl_file *file)
+{
+    pal_free(file->path);
+    pal_free(file->moved_from);
+    pal_free(file->bad);
+    pal_free(file->meta);
+    pal_free(file);
+}
+
+void pal_jl_file_drop(jl_engine *engine, jl_file *file)
+{
+    if (file->path && pal_map_find(&engine->paths, pal_str_of(file->path)) == file)
+        pal_map_remove(&engine->paths, pal_str_of(file->path));
+    pal_map_remove(&engine->files, mem_id_key(&file->id));
+    file_free(file);
+}
+
+void pal_jl_files_clear(jl_engine *engine)
+{
+    size_t position = 0;
+    pal_str key;
+    void *file;
+
+    while (pal_map_next(&engine->files, &position, &key, &file))
+        file_free(file);
+    pal_map_done(&engine->files);
+    pal_map_done(&engine->paths);
+}
+
+pal_status pal_jl_file_set_path(jl_engine *engine, jl_file *file, const char *path, pal_error *err)
+{
+    size_t size = strlen(path) + 1;
+    char *copy = pal_malloc(size);
+
+    if (!copy)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a file's name");
+    memcpy(copy, path, size);
+    if (pal_map_set(&engine->paths, pal_str_of(copy), file) != PAL_OK) {
+        pal_free(copy);
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a file's name");
+    }
+    if (file->path && strcmp(file->path, path) != 0 &&
+            pal_map_find(&engine->paths, pal_str_of(file->path)) == file)
+        pal_map_remove(&engine->paths, pal_str_of(file->path));
+    pal_free(file->path);
+    file->path = copy;
+    return PAL_OK;
+}
+
+void pal_jl_file_path(const jl_file *file, const char *ending, char out_path[JL_PATH_MAX])
+{
+    /* What PicoClaw is not to see has no ending that it knows. */
+    bool is_side = strncmp(file->path, JL_SIDE "/rows/", sizeof JL_SIDE "/rows/" - 1) == 0;
+
+    snprintf(out_path, JL_PATH_MAX, "%s%s", file->path, is_side ? "" : ending);
+}
+
+/* ---- Where they belong ---- */
+
+/* Whether the path is nobody's, or the session's own. The directory was looked through before. */
+static bool is_free(jl_engine *engine, const char *path, const jl_file *file)
+{
+    const jl_file *holder = pal_map_find(&engine->paths, pal_str_of(path));
+
+    return !holder || holder == file;
+}
+
+static pal_status place_active(jl_engine *engine, const mem_session *session, const jl_file *file,
+        pal_arena *arena, char out_path[JL_PATH_MAX], pal_error *err)
+{
+    const pal_session *record = &session->info->record;
+    char id[PAL_ID_TEXT_SIZE], directory[JL_PATH_MAX / 2] = "", hex[2 * PAL_SHA256_SIZE + 1];
+    char found[JL_PATH_MAX];
+    uint8_t digest[PAL_SHA256_SIZE];
+    pal_str key = record->key, base;
+    pal_status status;
+
+    pal_id_to_text(session->id, id);
+    if (key.len == 0)
+        key = pal_str_of(id);
+    if (!pal_str_is(session->tenant->name, "default")) {
+        status = pal_jl_tenant_dir(session->tenant->name, "tenants", found, err);
+        if (status != PAL_OK)
+            return status;
+        snprintf(directory, sizeof directory, "%.400s", found);
+    }
+    base = pal_picoclaw_base(key, arena);
+    if (pal_arena_failure(arena) != PAL_OK || pal_sha256(key, digest) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a file's name");
+    snprintf(out_path, JL_PATH_MAX, "%s%.*s", directory, PAL_STR_ARG(base));
+    if (base.len <= BASE_LEN_MAX && is_free(engine, out_path, file))
+        return PAL_OK;
+    pal_hex(digest, 8, hex);
+    if (base.len > BASE_LEN_MAX)
+        base.len = BASE_LEN_MAX;
+    snprintf(out_path, JL_PATH_MAX, "%s%.*s-%s", directory, PAL_STR_ARG(base), hex);
+    if (!is_free(engine, out_path, file))
+        snprintf(out_path, JL_PATH_MAX, "%s%.*s-%s-%s", directory,
+                (int)(base.len > 100 ? 100 : base.len), base.data, hex, id);
+    return PAL_OK;
+}
+
+pal_status pal_jl_place(jl_engine *engine, const mem_session *session, const jl_file *file,
+        pal_arena *arena, char out_path[JL_PATH_MAX], pal_error *err)
+{
+    pal_session_state state = session->info->record.state;
+    char id[PAL_ID_TEXT_SIZE];
+
+    if (state == PAL_SESSION_ACTIVE || state == PAL_SESSION_QUARANTINED)
+        return place_active(engine, session, file, arena, out_path, err);
+    pal_id_to_text(session->id, id);
+    snprintf(out_path, JL_PATH_MAX, JL_SIDE "/rows/%s", id);
+    return PAL_OK;
+}
+
+pal_status pal_jl_move(jl_engine *engine, jl_file *file, const char *path, pal_error *err)
+{
+    char from[JL_PATH_MAX], meta[JL_PATH_MAX], to[JL_PATH_MAX], old_meta[JL_PATH_MAX];
+    bool had_path = file->path != NULL;
+    pal_status status;
+
+    if (had_path && strcmp(file->path, path) == 0)
+        return PAL_OK;
+    if (had_path) {
+        pal_jl_file_path(file, ".jsonl", from);
+        pal_jl_file_path(file, ".meta.json", old_meta);
+    }
+    status = pal_jl_file_set_path(engine, file, path, err);
+    if (status == PAL_OK)
+        status = pal_jl_make_dirs(engine, path, err);
+    if (status != PAL_OK || !had_path)
+        return status;
+    pal_jl_file_path(file, ".jsonl", to);
+    pal_jl_file_path(file, ".meta.json", meta);
+    if (renameat(engine->dir_fd, from, engine->dir_fd, to) != 0 && errno != ENOENT)
+        return pal_jl_io(err, "could not move", from);
+    if (strcmp(old_meta, from) != 0)
+        unlinkat(engine->dir_fd, old_meta, 0);
+    pal_jl_sync_dir(engine, from);
+    pal_jl_sync_dir(engine, to);
+    return PAL_OK;
+}
+
+void pal_jl_file_unlink(jl_engine *engine, const jl_file *file)
+{
+    char path[JL_PATH_MAX];
+
+    if (!file->path)
+        return;
+    pal_jl_file_path(file, ".jsonl", path);
+    unlinkat(engine->dir_fd, path, 0);
+    pal_jl_file_path(file, ".meta.json", path);
+    unlinkat(engine->dir_fd, path, 0);
+    pal_jl_sync_dir(engine, path);
+}
+
+/* ---- Lines as rows ---- */
+
+/* Blobs that the row's message refers to and that are there: one that is lost must not make the
+ * session unreadable. */
+static pal_status row_blobs(const pal_row *row, const mem_tenant *tenant, pal_arena *arena,
+        pal_work *work, pal_error *err);
+
+static size_t collect(
+        const pal_part *parts, size_t len, const mem_tenant *tenant, pal_work_blob *out_blobs)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        pal_work_blob blob = {.is_new = false};
+
+        if (parts[i].blob.len == 71 &&
+                pal_unhex(pal_str_make(parts[i].blob.data + 7, 64), blob.hash, 32) &&
+                pal_map_find(&tenant->blobs, pal_str_make((char *)blob.hash, 32))) {
+            if (out_blobs)
+                out_blobs[count] = blob;
+            count++;
+        }
+        count += collect(
+                parts[i].parts, parts[i].parts_len, tenant, out_blobs ? out_blobs + count : NULL);
+    }
+    return count;
+}
+
+static pal_status row_blobs(const pal_row *row, const mem_tenant *tenant, pal_arena *arena,
+        pal_work *work, pal_error *err)
+{
+    pal_message message;
+    pal_status status;
+
+    if (row->is_text || tenant->blobs.len == 0)
+        return PAL_OK;
+    status = pal_view_decode(row, arena, &message, err);
+    if (status != PAL_OK)
+        return status;
+    work->blobs_len = collect(message.parts, message.parts_len, tenant, NULL);
+    if (work->blobs_len == 0)
+        return PAL_OK;
+    work->blobs = pal_arena_array(arena, work->blobs_len, sizeof *work->blobs);
+    if (!work->blobs)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a message");
+    collect(message.parts, message.parts_len, tenant, work->blobs);
+    return PAL_OK;
+}
+
+/* As it stands in the file, whatever the session's state says about writing. */
+static pal_status row_add(
+        jl_engine *engine, mem_session *session, pal_row *row, pal_arena *arena, pal_error *err)
+{
+    pal_session *record = &session->info->record, before = *record;
+    pal_op op = {.kind = PAL_OP_APPEND, .session = session->id};
+    pal_work work = {.op = &op, .tenant = session->tenant->name, .rows = row, .rows_len = 1};
+    pal_status status = row_blobs(row, session->tenant, arena, &work, err);
+
+    if (status != PAL_OK)
+        return status;
+    op.u.append.expected_seq = PAL_SEQ_ANY;
+    record->state = PAL_SESSION_ACTIVE;
+    record->expires_at = 0;
+    status = pal_mem_append(engine->mem, &work);
+    record->state = before.state;
+    record->expires_at = before.expires_at;
+    record->updated_at = before.updated_at;
+    if (status != PAL_OK && err)
+        *err = op.error;
+    return status;
+}
+
+static pal_status line_is_bad(jl_file *file, pal_error *err)
+{
+    if (!pal_mem_reserve((void **)&file->bad, &file->bad_cap, file->bad_len, 1, sizeof *file->bad))
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a message");
+    file->bad[file->bad_len++] = file->lines;
+    return PAL_OK;
+}
+
+/* A line twice, as after a copy by hand, is the same message once. */
+static pal_status line_add(jl_engine *engine, mem_session *session, jl_file *file, pal_str line,
+        pal_arena *arena, pal_error *err)
+{
+    const pal_session *record = &session->info->record;
+    pal_row row;
+    pal_status status = pal_jl_line_read(
+            line, session->id, record->last_seq + 1, record->created_at, arena, &row, err);
+
+    if (status == PAL_OK)
+        status = row_add(engine, session, &row, arena, err);
+    file->lines++;
+    if (status == PAL_OK || status == PAL_NO_MEMORY)
+        return status;
+    return line_is_bad(file, err);
+}
+
+static bool is_blank(pal_str line)
+{
+    for (size_t i = 0; i < line.len; i++)
+        if (line.data[i] != ' ' && line.data[i] != '\t' && line.data[i] != '\r')
+            return false;
+    return true;
+}
+
+pal_status pal_jl_rows_add(jl_engine *engine, mem_session *session, jl_file *file, pal_str lines,
+        pal_arena *arena, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    size_t at = 0;
+
+    while (status == PAL_OK && at < lines.len) {
+        const char *end = memchr(lines.data + at, '\n', lines.len - at);
+        size_t len = end ? (size_t)(end - lines.data) - at : lines.len - at;
+        pal_str line = pal_str_make(lines.data + at, len);
+
+        file->is_open_ended = end == NULL;
+        if (!is_blank(line))
+            status = line_add(engine, session, file, line, arena, err);
+        pal_arena_reset(arena);
+        at += len + 1;
+    }
+    file->size += lines.len;
+    return status;
+}
+
+pal_status pal_jl_rows_load(jl_engine *engine, mem_session *session, jl_file *file, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    char path[JL_PATH_MAX];
+    struct stat facts;
+    pal_buf text;
+    pal_status status;
+
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+    pal_buf_init(&text, FILE_BYTES_MAX);
+    pal_jl_file_path(file, ".jsonl", path);
+    file->size = file->lines = file->bad_len = file->inode = 0;
+    file->is_open_ended = false;
+    status = pal_jl_read_file(engine, path, FILE_BYTES_MAX, &text, &facts, err);
+    if (status == PAL_OK) {
+        file->inode = facts.st_ino;
+        status = pal_jl_rows_add(engine, session, file, pal_buf_str(&text), arena, err);
+    } else if (status == PAL_NOT_FOUND) {
+        status = PAL_OK;
+    }
+    pal_buf_done(&text);
+    pal_arena_free(arena);
+    return status;
+}
+
+pal_status pal_jl_rows_save(jl_engine *engine, mem_session *session, jl_file *file, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    char path[JL_PATH_MAX];
+    pal_status status = PAL_OK;
+    pal_buf text;
+
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+    pal_buf_init(&text, FILE_BYTES_MAX);
+    pal_jl_file_path(file, ".jsonl", path);
+    for (size_t i = 0; status == PAL_OK && i < session->rows_len; i++) {
+        status = pal_jl_line_write(&text, &session->rows[session->rows_skip + i]->row, arena, err);
+        pal_arena_reset(arena);
+    }
+    if (status == PAL_OK)
+        status = pal_jl_replace(engine, path, pal_buf_str(&text), err);
+    if (status == PAL_OK) {
+        struct stat facts;
+
+        file->size = text.len;
+        file->lines = session->rows_len;
+        file->bad_len = 0;
+        file->is_open_ended = false;
+        file->inode = fstatat(engine->dir_fd, path, &facts, 0) == 0 ? facts.st_ino : 0;
+        pal_jl_sync_dir(engine, path);
+    }
+    pal_buf_done(&text);
+    pal_arena_free(arena);
+    return status;
+}
+
+bool pal_jl_file_changed(jl_engine *engine, const jl_file *file)
+{
+    char path[JL_PATH_MAX], meta[JL_PATH_MAX];
+    struct stat facts;
+
+    if (!file->path)
+        return false;
+    pal_jl_file_path(file, ".jsonl", path);
+    if (fstatat(engine->dir_fd, path, &facts, 0) != 0)
+        facts.st_ino = 0;
+    else if ((uint64_t)facts.st_size != file->size)
+        return true;
+    if (facts.st_ino != file->inode)
+        return true;
+    pal_jl_file_path(file, ".meta.json", meta);
+    if (strcmp(path, meta) == 0)
+        return false;
+    if (fstatat(engine->dir_fd, meta, &facts, 0) != 0)
+        return false; /* it is made again with the next write */
+    return facts.st_ino != file->meta_inode || facts.st_mtim.tv_sec != file->meta_time.tv_sec ||
+            facts.st_mtim.tv_nsec != file->meta_time.tv_nsec;
+}

@@ -1,0 +1,201 @@
+/* store_jsonl_log.c - the log's frames.
+ *
+ * A frame is a head of 32 bytes, a JSON object and a tail of raw bytes:
+ *
+ *   "PLVJ" | json_len | tail_len | is_end | batch (8) | checksum (8)      little-endian, 4 each
+ *
+ * The checksum is FNV-1a, 64 bits, over the head before it, the JSON and the tail. The last frame
+ * of a batch has is_end 1. What follows the last such frame that is intact never happened: it is
+ * passed over, and written over by the next batch. Damage before it costs the frames that it hit
+ * and no others: reading goes on with the next intact one. */
+#include "base/memory.h"
+#include "store/store_jsonl.h"
+
+#define HEAD_LEN 32
+#define SUM_AT 24
+#define LOG_BYTES_MAX (SIZE_MAX / 4)
+
+static void put_number(char *at, uint64_t number, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = (char)(number >> (8 * i));
+}
+
+static uint64_t get_number(const char *at, size_t bytes)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < bytes; i++)
+        number |= (uint64_t)(unsigned char)at[i] << (8 * i);
+    return number;
+}
+
+static uint64_t checksum(const char *frame, size_t len)
+{
+    uint64_t sum = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < len; i++)
+        if (i < SUM_AT || i >= HEAD_LEN)
+            sum = (sum ^ (unsigned char)frame[i]) * 0x100000001b3u;
+    return sum;
+}
+
+/* ---- Writing ---- */
+
+pal_status pal_jl_batch_init(jl_batch *batch, jl_engine *engine)
+{
+    memset(batch, 0, sizeof *batch);
+    batch->engine = engine;
+    pal_buf_init(&batch->log, LOG_BYTES_MAX);
+    pal_buf_init(&batch->lines, LOG_BYTES_MAX);
+    batch->arena = pal_arena_new(0);
+    return batch->arena ? PAL_OK : PAL_NO_MEMORY;
+}
+
+void pal_jl_batch_untouch(jl_batch *batch)
+{
+    while (batch->touched) {
+        batch->touched->is_touched = false;
+        pal_free(batch->touched->moved_from);
+        batch->touched->moved_from = NULL;
+        batch->touched = batch->touched->next_touched;
+    }
+}
+
+void pal_jl_batch_done(jl_batch *batch)
+{
+    pal_jl_batch_untouch(batch);
+    pal_buf_done(&batch->log);
+    pal_buf_done(&batch->lines);
+    pal_free(batch->appends);
+    pal_arena_free(batch->arena);
+}
+
+static size_t frame_len(const char *frame)
+{
+    return HEAD_LEN + (size_t)get_number(frame + 4, 4) + (size_t)get_number(frame + 8, 4);
+}
+
+void pal_jl_log_put(jl_batch *batch, pal_str json, pal_str tail)
+{
+    size_t at = batch->log.len;
+    char head[HEAD_LEN] = "PLVJ";
+
+    if (json.len > UINT32_MAX || tail.len > UINT32_MAX) {
+        batch->log.failure = PAL_LIMIT;
+        return;
+    }
+    put_number(head + 4, json.len, 4);
+    put_number(head + 8, tail.len, 4);
+    put_number(head + 16, batch->engine->batch + 1, 8);
+    pal_buf_append(&batch->log, head, sizeof head);
+    pal_buf_append_str(&batch->log, json);
+    pal_buf_append_str(&batch->log, tail);
+    if (batch->log.failure)
+        return;
+    put_number(
+            batch->log.data + at + SUM_AT, checksum(batch->log.data + at, batch->log.len - at), 8);
+    batch->last_frame = at;
+    batch->has_frames = true;
+}
+
+void pal_jl_log_finish(jl_batch *batch)
+{
+    char *frame;
+
+    if (!batch->has_frames || batch->log.failure)
+        return;
+    frame = batch->log.data + batch->last_frame;
+    put_number(frame + 12, 1, 4);
+    put_number(frame + SUM_AT, checksum(frame, frame_len(frame)), 8);
+}
+
+/* ---- Reading ---- */
+
+/* The length of the intact frame at `at`; 0 where there is none. */
+static size_t intact_frame(pal_str text, size_t at)
+{
+    size_t len;
+
+    if (text.len - at < HEAD_LEN || memcmp(text.data + at, "PLVJ", 4) != 0)
+        return 0;
+    len = frame_len(text.data + at);
+    if (len > text.len - at)
+        return 0;
+    return checksum(text.data + at, len) == get_number(text.data + at + SUM_AT, 8) ? len : 0;
+}
+
+/* Moves *in_out_at to the next intact frame, over whatever is damaged before it; 0 at the end. */
+static size_t next_frame(pal_str text, size_t *in_out_at)
+{
+    size_t at = *in_out_at, len = intact_frame(text, at);
+    const char *found;
+
+    while (len == 0 && at < text.len) {
+        found = memmem(text.data + at + 1, text.len - at - 1, "PLVJ", 4);
+        if (!found)
+            return 0;
+        at = (size_t)(found - text.data);
+        len = intact_frame(text, at);
+    }
+    if (len > 0)
+        *in_out_at = at;
+    return len;
+}
+
+static pal_status tell(jl_engine *engine, const char *frame, jl_record_sink sink, pal_arena *arena,
+        bool is_last, pal_error *err)
+{
+    size_t json_len = (size_t)get_number(frame + 4, 4);
+    jl_record record = {
+            .tail = pal_str_make(frame + HEAD_LEN + json_len, (size_t)get_number(frame + 8, 4))};
+    pal_status status = pal_json_parse(
+            arena, pal_str_make(frame + HEAD_LEN, json_len), NULL, &record.json, err);
+
+    if (status == PAL_INVALID)
+        return pal_error_set(err, PAL_CORRUPT, "the log has a record that can't be read");
+    if (status == PAL_OK)
+        status = sink(engine, &record, arena, is_last, err);
+    pal_arena_reset(arena);
+    return status;
+}
+
+/* Finds the end of the last complete batch and where that begins. */
+static size_t complete_len(pal_str text, size_t *out_last)
+{
+    size_t at = 0, end = 0, start = 0, last = 0, len;
+
+    while ((len = next_frame(text, &at)) > 0) {
+        at += len;
+        if (get_number(text.data + at - len + 12, 4) == 1) {
+            last = start;
+            start = end = at;
+        }
+    }
+    *out_last = last;
+    return end;
+}
+
+pal_status pal_jl_log_each(
+        jl_engine *engine, pal_str text, jl_record_sink sink, size_t *out_len, pal_error *err)
+{
+    size_t last, at = 0, end = complete_len(text, &last);
+    pal_arena *arena = pal_arena_new(0);
+    pal_status status = PAL_OK;
+
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the log");
+    while (status == PAL_OK && at < end) {
+        size_t before = at, len = next_frame(text, &at);
+        const char *frame = text.data + at;
+
+        engine->log_gaps += at > before;
+        engine->batch = get_number(frame + 16, 8);
+        status = tell(engine, frame, sink, arena, at >= last, err);
+        at += len;
+    }
+    pal_arena_free(arena);
+    if (status == PAL_OK)
+        *out_len = end;
+    return status;
+}

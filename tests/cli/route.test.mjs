@@ -1,0 +1,165 @@
+// `palaver route`: PicoClaw's answers through the command, ways to hand it input, wrong input.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { palaver, assertFails, here } from './support.mjs';
+
+const vectors = (name) =>
+    JSON.parse(fs.readFileSync(path.join(here, '..', 'data', 'vectors', name), 'utf8'));
+const cases = vectors('picoclaw_allocations.json').cases;
+
+const route = (input, ...args) =>
+    palaver(['route', ...args], { input: typeof input === 'string' ? input : JSON.stringify(input) });
+
+function routed(input) {
+    const result = route(input);
+    assert.equal(result.code, 0, result.err);
+    assert.equal(result.err, '');
+    return JSON.parse(result.out);
+}
+
+const lines = (out) => out.trimEnd().split('\n').map((line) => JSON.parse(line));
+
+// PicoClaw does not escape, so where a value holds a '|' its signature and key are not ours.
+const isOurs = (row) => !Object.values(row.input.context).some((text) => /[|%]/.test(text));
+
+test('every vector, alone and all of them line by line', () => {
+    let compared = 0;
+    for (const row of cases) {
+        const { matched_by: matchedBy, ...answer } = routed(row.input);
+        assert.equal(matchedBy, 'default');
+        if (isOurs(row)) {
+            assert.deepEqual(answer, row.expect, row.note);
+            compared++;
+        } else {
+            const { signature, session_key: key, ...rest } = answer;
+            const { signature: theirs, session_key: theirKey, ...theirRest } = row.expect;
+            assert.deepEqual(rest, theirRest, row.note);
+            assert.notEqual(signature, theirs);
+            assert.notEqual(key, theirKey);
+        }
+    }
+    assert.ok(compared >= 13);
+
+    const all = cases.map((row) => JSON.stringify(row.input)).join('\n');
+    const answers = lines(route(all).out);
+    assert.deepEqual(answers.map((answer) => answer.signature),
+        cases.map((row) => routed(row.input).signature));
+});
+
+test('whole rows, many lines, other line ends and a file will do', (t) => {
+    const row = cases[0];
+    const wanted = routed(row.input);
+    assert.deepEqual(routed(row), wanted);
+    assert.deepEqual(routed(JSON.stringify(row.input, null, 2)), wanted);
+    const line = JSON.stringify(row.input);
+    assert.deepEqual(lines(route(`\n${line}\r\n\n  \n${line}`).out), [wanted, wanted]);
+    const file = path.join(fs.mkdtempSync('/tmp/palaver-route-'), 'in.jsonl');
+    t.after(() => fs.rmSync(path.dirname(file), { recursive: true }));
+    fs.writeFileSync(file, `${line}\n`);
+    assert.deepEqual(lines(palaver(['route', file]).out), [wanted]);
+});
+
+test('rules, agents and dm_scope as PicoClaw has them', () => {
+    const { dispatch_rules: rules, dm_scope_to_dimensions: scopes } = vectors('picoclaw_misc.json');
+    for (const row of rules) {
+        const answer = routed({ context: row.inbound, rules: row.rules, agents: row.agents });
+        assert.equal(answer.scope.agent_id, row.agent, row.note);
+        if (row.matched_by) assert.equal(answer.matched_by, row.matched_by);
+        if (row.dimensions) assert.deepEqual(answer.scope.dimensions, row.dimensions);
+        assert.deepEqual(routed({ inbound: row.inbound, dispatch_rules: row.rules,
+            agents: row.agents.map((id) => ({ id: id.replace('*', ''), default: id.endsWith('*') })) }),
+        answer);
+    }
+    const context = { channel: 'x', chat_id: 'c', sender_id: 's' };
+    for (const row of scopes) {
+        const answer = routed({ context, dm_scope: row.dm_scope, dimensions: row.explicit_dimensions });
+        assert.deepEqual(answer.scope.dimensions, row.dimensions);
+    }
+});
+
+test('an explicit key is used as it came', () => {
+    for (const row of vectors('picoclaw_misc.json').resolve_scope_key) {
+        const answer = routed({ session_key: row.msg });
+        const isOwn = row.out === row.msg;
+        assert.equal(answer.explicit, isOwn ? true : undefined);
+        assert.equal(answer.session_key, isOwn ? row.out : routed({}).session_key);
+    }
+});
+
+test('one person, one session on every channel', () => {
+    const at = (channel, sender, more) => routed({
+        context: { channel, sender_id: sender, chat_id: `dm-${channel}`, chat_type: 'direct' },
+        dimensions: ['sender'], identity_links: { John: ['telegram:123', 'U-SLACK'] }, ...more,
+    }).session_key;
+    assert.notEqual(at('telegram', '123'), at('slack', 'u-slack'));
+    const on = { link_across_channels: true };
+    assert.equal(at('telegram', '123', on), at('slack', 'u-slack', on));
+    assert.equal(at('telegram', '123', on), at('slack', 'u-slack', { ...on, dimensions: ['chat'] }));
+    assert.notEqual(at('telegram', '9', on), at('slack', '9', on));
+});
+
+test('rooms, work items and code', () => {
+    assert.equal(routed({ matrix_room: '!r:s' }).signature,
+        'v=1|agent=main|channel=matrix|account=default|chat=group:!r:s');
+    assert.equal(routed({ matrix_room: '!r:s', context: { chat_type: 'direct' } }).signature,
+        'v=1|agent=main|channel=matrix|account=default|chat=direct:!r:s');
+    assert.equal(routed({ project_id: 'p', bead_id: 'b' }).signature,
+        'v=1|kind=work_item|agent=main|project_id=p|bead_id=b');
+    assert.equal(routed({ context: { project_path: '/a/', branch: 'x|y' } }).signature,
+        'v=1|kind=code|agent=main|project_path=/a|branch=x%7Cy');
+});
+
+test('wrong input is named, and nothing is printed', () => {
+    const wrong = [
+        ['', /the input is empty/],
+        [' \n', /the input is empty/],
+        ['[]', /not an object but array/],
+        ['{"agent_id":1}', /'agent_id' is not of type string but number/],
+        ['{"context":[]}', /'context' is not of type object but array/],
+        ['{"context":{"mentioned":"yes"}}', /'mentioned' is not of type boolean but string/],
+        ['{"dimensions":"chat"}', /'dimensions' is not of type array/],
+        ['{"dimensions":["chat",null]}', /'dimensions\[1\]' is not of type string/],
+        ['{"dimensions":["chanel"]}', /'dimensions' has the unknown dimension 'chanel'/],
+        ['{"dm_scope":"per-moon"}', /unknown dm_scope 'per-moon'/],
+        ['{"dimension":["chat"]}', /unknown member 'dimension'/],
+        ['{"identity_links":{"a":"b"}}', /'identity_links\.a' is not of type array/],
+        ['{"rules":[{"when":{"chanel":"x"}}]}', /unknown member 'chanel' of rules\[0\]\.when/],
+        ['{"rules":[{"agnet":"x"}]}', /unknown member 'agnet' of rules\[0\]/],
+        ['{"rules":[{"when":{"mentioned":1}}]}', /'rules\[0\]\.when\.mentioned'/],
+        ['{"agents":[7]}', /'agents\[0\]' is not of type string but number/],
+        ['{"agents":["*"]}', /'agents\[0\]' has no id/],
+        ['{"context":{"chat_id":"a\\u0000b"}}', /'chat_id' contains a control character/],
+        ['{"context":{"sender_id":"a\\nb"}}', /'sender_id' contains a control character/],
+        [{ context: { chat_id: 'x'.repeat(1 << 20) } }, /'chat_id' of 1048576 bytes is over the limit/],
+        [{ session_key: `agent:${'x'.repeat(2000)}` }, /'session_key' of 2006 bytes/],
+        ['{"matrix_room":"#r:s"}', /'matrix_room' is not like '!id:server'/],
+        ['{"project_id":"p"}', /'bead_id' is empty/],
+        ['{"project_id":"p","bead_id":"b","branch":"x"}', /only one of/],
+        ['{"agent_id":', /line 1: /],
+    ];
+    for (const [input, pattern] of wrong) assertFails(route(input), 1, pattern);
+    assertFails(route('\n\n{"agent_id":\n1}'), 1, /^palaver: line 3: 'agent_id'/);
+    const invalid = Buffer.from('{"context":{"chat_id":"\xff"}}', 'latin1');
+    assertFails(palaver(['route'], { input: invalid }), 1, /UTF-8/);
+    assertFails(palaver(['route', '/nowhere/in.json']), 1, /can't read '\/nowhere\/in.json'/);
+    assertFails(palaver(['route', '/']), 1, /can't read '\/'/);
+    assertFails(palaver(['route', 'a', 'b']), 2, /does not know what to do with 'b'/);
+});
+
+test('a wrong line stops, unless told to keep going', () => {
+    const input = '{"agent_id":"a"}\n{"agent_id":2}\nnonsense\n{"agent_id":"b"}\n';
+    assertFails(route(input), 1, /^palaver: line 2: 'agent_id' is not of type string/);
+    const result = route(input, '--keep-going');
+    assert.equal(result.code, 1);
+    assert.deepEqual(lines(result.out).map((answer) => answer.scope.agent_id), ['a', 'b']);
+    assert.match(result.err, /^palaver: line 2: [^\n]+\npalaver: line 3: [^\n]+\npalaver: 2 of the lines are wrong\n$/);
+});
+
+test('no store is touched', (t) => {
+    const dir = fs.mkdtempSync('/tmp/palaver-route-');
+    t.after(() => fs.rmSync(dir, { recursive: true }));
+    palaver(['route'], { cwd: dir, input: '{}' });
+    assert.deepEqual(fs.readdirSync(dir), []);
+});
