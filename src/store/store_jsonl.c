@@ -126,27 +126,13 @@ static pal_status load_first(jl_engine *engine, pal_error *err)
     return status;
 }
 
-/* A stream of readers must not keep the writer out for ever. */
-static int lock_init(pthread_rwlock_t *lock)
-{
-    pthread_rwlockattr_t attr;
-    int failed = pthread_rwlockattr_init(&attr);
-
-    if (failed)
-        return failed;
-    pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    failed = pthread_rwlock_init(lock, &attr);
-    pthread_rwlockattr_destroy(&attr);
-    return failed;
-}
-
 static pal_status jsonl_open(const char *location, const pal_store_options *options,
         pal_engine **out_engine, pal_error *err)
 {
     jl_engine *engine = pal_calloc(1, sizeof *engine);
     pal_status status;
 
-    if (!engine || lock_init(&engine->lock) != 0) {
+    if (!engine || pal_mem_lock_init(&engine->lock) != 0) {
         pal_free(engine);
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for the store");
     }

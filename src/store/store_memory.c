@@ -78,8 +78,7 @@ static pal_status parse_cap(const char *location, size_t *out_cap, pal_error *er
     return PAL_OK;
 }
 
-/* A stream of readers must not keep the writer out for ever. */
-static int lock_init(pthread_rwlock_t *lock)
+int pal_mem_lock_init(pthread_rwlock_t *lock)
 {
     pthread_rwlockattr_t attr;
     int failed = pthread_rwlockattr_init(&attr);
@@ -103,7 +102,7 @@ static pal_status memory_open(const char *location, const pal_store_options *opt
     if (status != PAL_OK)
         return status;
     engine = pal_calloc(1, sizeof *engine);
-    if (!engine || lock_init(&engine->lock) != 0) {
+    if (!engine || pal_mem_lock_init(&engine->lock) != 0) {
         pal_free(engine);
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for the store");
     }

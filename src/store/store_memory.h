@@ -119,6 +119,9 @@ typedef struct mem_engine {
     pal_map rows;     /* of mem_row, by message id */
 } mem_engine;
 
+/* A lock under which a stream of readers can't keep the writer out for ever; not 0 on failure. */
+int pal_mem_lock_init(pthread_rwlock_t *lock);
+
 /* ---- store_memory_session.c ---- */
 
 static inline pal_str mem_id_key(const pal_id *id)
