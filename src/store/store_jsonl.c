@@ -14,15 +14,23 @@
  *
  *   1. blobs, under the hash of their content, fsync
  *   2. the log: one append for the whole batch, its new lines included, fsync
- *   3. the lines, each to its file, fsync
- *   4. files that move, meta files, files that go; then it is acknowledged
+ *   3. the lines, all of a file at its end, one fsync for each file
+ *   4. files that move, meta files, files that go
+ *   5. the record "done" to the log, without fsync; then it is acknowledged
  *
- * The batch has happened when 2 is complete: its last frame ends it, and a batch without its end
- * is passed over. Whoever reads the log next finds the last batch in it and does 3 and 4 again
- * where they are missing, so a crash between leaves it there wholly; everything before it was
- * finished before it began. A torn line can thus only be PicoClaw's: it gets a line end before the
- * next line and costs nothing but itself. Where 2 or 3 fails, both are taken back, the operations
- * are reported as failed, and the state is read anew.
+ * The batch has happened when 2 is complete: its last frame ends it, and a last batch without its
+ * end, or without some other frame, is passed over. Whoever reads the log next and finds no "done"
+ * behind the last batch does 3 and 4 again where they are missing, so a crash between leaves it
+ * there wholly; everything before it was finished before it began. A torn line can thus only be
+ * PicoClaw's: it gets a line end before the next line and costs nothing but itself. Where 2 or 3
+ * fails, both are taken back, the operations are reported as failed, and the state is read anew.
+ *
+ * PicoClaw may have worked on the files between a crash and that: what it appended stays, behind
+ * the lines; a file that it has written anew stays as it is. "done" makes that the rare case: what
+ * was finished is never compared with what PicoClaw has made of it since.
+ *
+ * A session whose files can't be used (a directory in their place, no permission) keeps its place
+ * in the state with the reason, which whoever asks for it is told; others are not touched by it.
  *
  * Threads: apply() and catching up hold `lock` for writing, then the directory's lock; readers hold
  * `lock` for reading and look first whether the log or the directory has changed. There is one lock
@@ -96,20 +104,26 @@ static void engine_free(jl_engine *engine)
 static pal_status open_directory(jl_engine *engine, const char *location, pal_error *err)
 {
     bool may_write = !engine->options.read_only;
+    struct stat facts;
 
+    snprintf(engine->location, sizeof engine->location, "%s", location);
     if (*location == '\0')
         return pal_error_set(err, PAL_INVALID, "'jsonl:' needs a directory: jsonl:DIR");
     if (may_write && mkdir(location, 0755) != 0 && errno != EEXIST)
         return pal_jl_io(err, "could not make", location);
     engine->dir_fd = open(location, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (engine->dir_fd < 0)
-        return pal_jl_io(err, "could not open", location);
+        return pal_jl_refused(engine, err, "");
     if (may_write && mkdirat(engine->dir_fd, JL_SIDE, 0755) != 0 && errno != EEXIST)
-        return pal_jl_io(err, "could not make", JL_SIDE);
+        return pal_jl_refused(engine, err, JL_SIDE);
+    if (fstatat(engine->dir_fd, JL_SIDE, &facts, 0) == 0 && !S_ISDIR(facts.st_mode)) {
+        errno = ENOTDIR;
+        return pal_jl_refused(engine, err, JL_SIDE);
+    }
     engine->lock_fd = openat(engine->dir_fd, JL_SIDE "/lock",
             (may_write ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC, 0644);
     if (engine->lock_fd < 0 && (may_write || errno != ENOENT))
-        return pal_jl_io(err, "could not open", JL_SIDE "/lock");
+        return pal_jl_refused(engine, err, JL_SIDE "/lock");
     return PAL_OK;
 }
 
@@ -221,14 +235,14 @@ static void jsonl_apply(pal_engine *base, pal_work *works, size_t works_len)
 
 /* ---- Reading ---- */
 
-static pal_status refresh(jl_engine *engine, pal_error *err)
+static pal_status refresh(jl_engine *engine, bool all, pal_error *err)
 {
     pal_status status;
 
     pthread_rwlock_wrlock(&engine->lock);
     status = lock_take(engine, err);
     if (status == PAL_OK) {
-        status = pal_jl_catch_up(engine, err);
+        status = all ? pal_jl_load(engine, err) : pal_jl_catch_up(engine, err);
         lock_give(engine);
     }
     pthread_rwlock_unlock(&engine->lock);
@@ -245,10 +259,19 @@ static pal_status read_begin(pal_engine *base, pal_error *err)
     if (!pal_jl_is_behind(engine))
         return PAL_OK;
     pthread_rwlock_unlock(&engine->lock);
-    status = refresh(engine, err);
+    status = refresh(engine, false, err);
     if (status == PAL_OK)
         pthread_rwlock_rdlock(&engine->lock);
     return status;
+}
+
+/* Why the session's lines can't be read; NULL where they can. */
+static const pal_error *trouble_of(jl_engine *engine, uint64_t handle)
+{
+    const mem_session *session = pal_mem_session_by_handle(engine->mem, handle);
+    const jl_file *file = session ? pal_jl_file_find(engine, session->id) : NULL;
+
+    return file && file->is_unreadable ? file->trouble : NULL;
 }
 
 static pal_engine *memory_of(pal_engine *base)
@@ -262,15 +285,41 @@ static pal_status read_end(pal_engine *base, pal_status status)
     return status;
 }
 
+static pal_status find_readable(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
+        pal_arena *arena, pal_session_row *out_row, pal_error *err)
+{
+    pal_session_row row;
+    const pal_error *trouble;
+    pal_status status =
+            pal_store_memory.session_find(memory_of(base), tenant, by, name, arena, &row, err);
+
+    if (status != PAL_OK)
+        return status;
+    trouble = trouble_of((jl_engine *)base, row.handle);
+    if (trouble)
+        return pal_error_set(err, trouble->status, "%s", trouble->message);
+    *out_row = row;
+    return PAL_OK;
+}
+
+/* A session whose lines can't be read is not to be taken for an empty one: whoever asks for it is
+ * told. What is in their way may have gone since, and nothing but trying tells. */
 static pal_status jsonl_session_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
         pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
+    jl_engine *engine = (jl_engine *)base;
     pal_status status = read_begin(base, err);
 
     if (status != PAL_OK)
         return status;
-    return read_end(base,
-            pal_store_memory.session_find(memory_of(base), tenant, by, name, arena, out_row, err));
+    status = read_end(base, find_readable(base, tenant, by, name, arena, out_row, err));
+    if (status != PAL_IO && status != PAL_DENIED)
+        return status;
+    status = refresh(engine, true, err);
+    if (status != PAL_OK)
+        return status;
+    pthread_rwlock_rdlock(&engine->lock);
+    return read_end(base, find_readable(base, tenant, by, name, arena, out_row, err));
 }
 
 static pal_status jsonl_session_list(pal_engine *base, const pal_session_query *query,
@@ -290,10 +339,16 @@ static pal_status jsonl_row_scan(
         pal_engine *base, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
 {
     pal_status status = read_begin(base, err);
+    const pal_error *trouble;
 
     if (status != PAL_OK)
         return status;
-    return read_end(base, pal_store_memory.row_scan(memory_of(base), scan, sink, user, err));
+    trouble = trouble_of((jl_engine *)base, scan->handle);
+    if (trouble)
+        status = pal_error_set(err, trouble->status, "%s", trouble->message);
+    else
+        status = pal_store_memory.row_scan(memory_of(base), scan, sink, user, err);
+    return read_end(base, status);
 }
 
 static pal_status jsonl_row_find(pal_engine *base, pal_str tenant, pal_id id, pal_arena *arena,
@@ -401,6 +456,12 @@ static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_c
     (void)row_check;
     if (status != PAL_OK)
         return status;
+    if (engine->passed_over.status != PAL_OK) {
+        pal_finding finding = {.repaired = false};
+
+        snprintf(finding.text, sizeof finding.text, "%s", engine->passed_over.message);
+        sink(&finding, user);
+    }
     if (engine->log_gaps > 0) {
         pal_finding finding = {.repaired = false};
 
@@ -412,6 +473,10 @@ static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_c
         const jl_file *file = value;
         pal_finding finding = {.session = file->id};
 
+        if (file->trouble) {
+            snprintf(finding.text, sizeof finding.text, "%s", file->trouble->message);
+            sink(&finding, user);
+        }
         for (size_t i = 0; i < file->bad_len; i++) {
             snprintf(finding.text, sizeof finding.text, "line %llu of '%.160s.jsonl' is no message",
                     (unsigned long long)file->bad[i], file->path);

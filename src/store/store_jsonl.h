@@ -34,6 +34,10 @@ typedef struct jl_file {
     ino_t inode;          /* 0: there is no file yet */
     bool is_unmarked;     /* its marks mean nothing any more, which the log does not say yet */
     bool is_followed;     /* another process wrote to it */
+    bool is_unreadable;   /* there are lines, but they can't be had: see `trouble` */
+    pal_error *trouble;   /* why it can't be written, or NULL; allocated */
+    size_t append_last;   /* of the batch's appends, from 1; 0: none */
+    uint64_t anew_batch;  /* when this batch was redone, the file was another one already */
     ino_t meta_inode;     /* 0: there is no meta file yet */
     struct timespec meta_time;
     char *meta; /* text of the meta file as it was seen or written last; allocated */
@@ -54,6 +58,9 @@ typedef struct jl_append {
     size_t from; /* where in jl_batch.lines */
     size_t len;
     uint64_t lines;
+    size_t next;      /* of the same file, from 1; 0: none */
+    bool is_follower; /* there is one before it of the same file */
+    bool is_begun;    /* something of it may be in the file */
 } jl_append;
 
 typedef struct jl_engine {
@@ -61,8 +68,9 @@ typedef struct jl_engine {
     pal_store_options options;
     pthread_rwlock_t lock;
     pal_engine *memory;
-    mem_engine *mem; /* the same */
-    bool is_stale;   /* what is in memory is not what is on disk: load it again */
+    mem_engine *mem;            /* the same */
+    bool is_stale;              /* what is in memory is not what is on disk: load it again */
+    char location[JL_PATH_MAX]; /* of the directory, for messages */
     int dir_fd;
     int lock_fd;
     int log_fd; /* -1: there is none (read only) */
@@ -71,6 +79,7 @@ typedef struct jl_engine {
     uint64_t log_len;
     uint64_t log_kept;       /* its length when it was written anew */
     uint64_t log_gaps;       /* damaged places in it */
+    pal_error passed_over;   /* what could not be looked at last */
     uint64_t batch;          /* number of the last one */
     struct timespec scanned; /* the directory's time of change when it was looked through */
     jl_file *followed;       /* joined by next_touched, while others' batches are read */
@@ -89,7 +98,7 @@ typedef struct jl_batch {
     size_t appends_len, appends_cap;
     jl_file *touched;
     bool is_erasing;
-    bool has_frames;
+    uint32_t frames;
     bool has_moves;
 } jl_batch;
 
@@ -134,7 +143,9 @@ PAL_CHECKED pal_status pal_jl_rows_load(
 /* Writes the file anew with the rows that the session has. */
 PAL_CHECKED pal_status pal_jl_rows_save(
         jl_engine *engine, mem_session *session, jl_file *file, pal_error *err);
-/* Whether somebody else has changed the file since. */
+/* Notes why the file can't be used; the session stays, and says so when it is. */
+PAL_CHECKED pal_status pal_jl_file_fault(jl_file *file, const pal_error *why, pal_error *err);
+/* Whether somebody else has changed the file since, or it could not be used then. */
 bool pal_jl_file_changed(jl_engine *engine, const jl_file *file);
 void pal_jl_file_path(const jl_file *file, const char *ending, char out_path[JL_PATH_MAX]);
 
@@ -142,6 +153,11 @@ void pal_jl_file_path(const jl_file *file, const char *ending, char out_path[JL_
 
 /* PAL_IO, with what the system says. */
 pal_status pal_jl_io(pal_error *err, const char *what, const char *path);
+/* The same of something that is not as it should be, with where it is and what to do. */
+pal_status pal_jl_refused(jl_engine *engine, pal_error *err, const char *path);
+/* Writes at the end, which must be `at`: PAL_BUSY where somebody else was faster. */
+PAL_CHECKED pal_status pal_jl_append_at(
+        int fd, pal_str data, uint64_t at, const char *path, pal_error *err);
 PAL_CHECKED pal_status pal_jl_write_at(
         int fd, pal_str data, uint64_t at, const char *path, pal_error *err);
 /* The whole file. PAL_NOT_FOUND where there is none, without a message. */
@@ -239,13 +255,15 @@ bool pal_jl_is_behind(jl_engine *engine);
 /* Writes the log anew, without what is past. */
 PAL_CHECKED pal_status pal_jl_compact(jl_engine *engine, pal_error *err);
 
-/* ---- store_jsonl_commit.c ---- */
+/* ---- store_jsonl_gather.c ---- */
 
 /* Does one operation in memory and gathers what is to be written for it. */
 void pal_jl_apply_one(jl_batch *batch, pal_work *work);
+
+/* ---- store_jsonl_commit.c ---- */
+
 /* Writes it. On failure nothing of the batch is on disk, and memory is stale. */
 PAL_CHECKED pal_status pal_jl_commit(
         jl_batch *batch, const pal_work *works, size_t works_len, pal_error *err);
-bool pal_jl_touch(jl_batch *batch, jl_file *file);
 
 #endif

@@ -17,6 +17,57 @@ pal_status pal_jl_io(pal_error *err, const char *what, const char *path)
             "%s '%.120s': %s", what, path, strerror(error));
 }
 
+/* What is wrong, so that it can be put right. */
+static const char *reason_of(int error)
+{
+    if (error == EISDIR)
+        return "it is a directory where a file should be; move it away";
+    if (error == ENOTDIR)
+        return "it is a file where a directory should be; move it away or give another path";
+    if (error == EACCES || error == EPERM)
+        return "permission denied; this user needs to be given access to it";
+    return strerror(error);
+}
+
+pal_status pal_jl_refused(jl_engine *engine, pal_error *err, const char *path)
+{
+    int error = errno;
+    const char *reason = reason_of(error);
+    pal_status status = error == EACCES || error == EPERM ? PAL_DENIED : PAL_IO;
+
+    if (*path == '\0')
+        return pal_error_set(err, status, "can't use '%.120s': %s", engine->location, reason);
+    return pal_error_set(
+            err, status, "can't use '%.80s/%.80s': %s", engine->location, path, reason);
+}
+
+pal_status pal_jl_append_at(int fd, pal_str data, uint64_t at, const char *path, pal_error *err)
+{
+    struct stat facts;
+    size_t done = 0;
+    off_t end;
+
+    if (fstat(fd, &facts) != 0)
+        return pal_jl_io(err, "could not look at", path);
+    while ((uint64_t)facts.st_size == at && done < data.len) {
+        ssize_t len = write(fd, data.data + done, data.len - done);
+
+        if (len < 0 && errno == EINTR)
+            continue;
+        if (len <= 0)
+            return pal_jl_io(err, "could not write", path);
+        done += (size_t)len;
+    }
+    end = lseek(fd, 0, SEEK_CUR);
+    if (done == data.len && (uint64_t)end == at + data.len)
+        return PAL_OK;
+    /* The file is open to append, so that nothing was written over: ours came behind the other's,
+     * and goes again unless there is more behind it by now. */
+    if (done > 0 && fstat(fd, &facts) == 0 && facts.st_size == end)
+        (void)!ftruncate(fd, end - (off_t)done);
+    return pal_error_set(err, PAL_BUSY, "'%.120s' was changed by another program", path);
+}
+
 pal_status pal_jl_write_at(int fd, pal_str data, uint64_t at, const char *path, pal_error *err)
 {
     size_t done = 0;
@@ -62,15 +113,20 @@ pal_status pal_jl_read_file(jl_engine *engine, const char *path, size_t bytes_ma
     if (fd < 0 && errno == ENOENT)
         return PAL_NOT_FOUND;
     if (fd < 0)
-        return pal_jl_io(err, "could not open", path);
-    if (fstat(fd, &facts) != 0)
-        status = pal_jl_io(err, "could not look at", path);
-    else if (!S_ISREG(facts.st_mode))
-        status = pal_error_set(err, PAL_IO, "'%.120s' is not a file", path);
-    else if ((uint64_t)facts.st_size > bytes_max)
+        return pal_jl_refused(engine, err, path);
+    if (fstat(fd, &facts) != 0) {
+        status = pal_jl_refused(engine, err, path);
+    } else if (S_ISDIR(facts.st_mode)) {
+        errno = EISDIR;
+        status = pal_jl_refused(engine, err, path);
+    } else if (!S_ISREG(facts.st_mode)) {
+        status = pal_error_set(err, PAL_IO, "can't use '%.80s/%.80s': it is no file; move it away",
+                engine->location, path);
+    } else if ((uint64_t)facts.st_size > bytes_max) {
         status = pal_error_set(err, PAL_LIMIT, "'%.120s' is too large", path);
-    else
+    } else {
         status = read_all(fd, path, out_text, err);
+    }
     close(fd);
     if (status == PAL_OK && out_stat)
         *out_stat = facts;

@@ -47,6 +47,7 @@ static void file_free(jl_file *file)
     pal_free(file->moved_from);
     pal_free(file->bad);
     pal_free(file->meta);
+    pal_free(file->trouble);
     pal_free(file);
 }
 
@@ -96,6 +97,16 @@ void pal_jl_file_path(const jl_file *file, const char *ending, char out_path[JL_
     bool is_side = strncmp(file->path, JL_SIDE "/rows/", sizeof JL_SIDE "/rows/" - 1) == 0;
 
     snprintf(out_path, JL_PATH_MAX, "%s%s", file->path, is_side ? "" : ending);
+}
+
+pal_status pal_jl_file_fault(jl_file *file, const pal_error *why, pal_error *err)
+{
+    if (!file->trouble)
+        file->trouble = pal_malloc(sizeof *file->trouble);
+    if (!file->trouble)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+    *file->trouble = *why;
+    return PAL_OK;
 }
 
 /* ---- Where they belong ---- */
@@ -327,6 +338,7 @@ pal_status pal_jl_rows_load(jl_engine *engine, mem_session *session, jl_file *fi
 {
     pal_arena *arena = pal_arena_new(0);
     char path[JL_PATH_MAX];
+    pal_error why = {0};
     struct stat facts;
     pal_buf text;
     pal_status status;
@@ -337,12 +349,17 @@ pal_status pal_jl_rows_load(jl_engine *engine, mem_session *session, jl_file *fi
     pal_jl_file_path(file, ".jsonl", path);
     file->size = file->lines = file->bad_len = file->inode = 0;
     file->is_open_ended = false;
-    status = pal_jl_read_file(engine, path, FILE_BYTES_MAX, &text, &facts, err);
+    status = pal_jl_read_file(engine, path, FILE_BYTES_MAX, &text, &facts, &why);
+    file->is_unreadable = status != PAL_OK && status != PAL_NOT_FOUND && status != PAL_NO_MEMORY;
     if (status == PAL_OK) {
         file->inode = facts.st_ino;
         status = pal_jl_rows_add(engine, session, file, pal_buf_str(&text), arena, err);
     } else if (status == PAL_NOT_FOUND) {
         status = PAL_OK;
+    } else if (file->is_unreadable) {
+        status = pal_jl_file_fault(file, &why, err);
+    } else {
+        pal_error_set(err, status, "%s", why.message);
     }
     pal_buf_done(&text);
     pal_arena_free(arena);
@@ -386,6 +403,8 @@ bool pal_jl_file_changed(jl_engine *engine, const jl_file *file)
     char path[JL_PATH_MAX], meta[JL_PATH_MAX];
     struct stat facts;
 
+    if (file->trouble)
+        return true;
     if (!file->path)
         return false;
     pal_jl_file_path(file, ".jsonl", path);

@@ -33,13 +33,40 @@ static pal_status fetch(jl_engine *engine, jl_file *file, pal_error *err)
     return PAL_OK;
 }
 
-static size_t common_len(pal_str a, pal_str b)
+static bool is_object(pal_str text, size_t at)
 {
-    size_t len = 0;
+    const char *end = memchr(text.data + at, '\n', text.len - at);
+    size_t len = end ? (size_t)(end - text.data) - at : text.len - at;
+    pal_arena *arena = text.data[at] == '{' ? pal_arena_new(0) : NULL;
+    pal_json line;
+    bool is_one = arena &&
+            pal_json_parse(arena, pal_str_make(text.data + at, len), NULL, &line, NULL) == PAL_OK;
 
-    while (len < a.len && len < b.len && a.data[len] == b.data[len])
-        len++;
-    return len;
+    pal_arena_free(arena);
+    return is_one;
+}
+
+/* All of it, perhaps behind what another program wrote at the same time. */
+static bool is_there(pal_str lines, pal_str behind)
+{
+    return behind.len >= lines.len &&
+            memmem(behind.data, behind.len, lines.data, lines.len) != NULL;
+}
+
+/* How much of the lines is there. Lines begin alike, so that PicoClaw's, which came behind a torn
+ * one of ours, may look like more of it: its line begins where an object does. */
+static size_t len_there(pal_str lines, pal_str behind)
+{
+    size_t common = 0, len;
+
+    while (common < lines.len && common < behind.len && lines.data[common] == behind.data[common])
+        common++;
+    if (common == lines.len || common == behind.len)
+        return common;
+    for (len = common + 1; len-- > 0;)
+        if (is_object(behind, len))
+            return len;
+    return common;
 }
 
 /* Puts the lines behind what the file has, in place of as much of them as is there already. */
@@ -70,7 +97,7 @@ static pal_status read_behind(jl_engine *engine, const char *path, uint64_t at, 
     if (fd < 0 && errno == ENOENT)
         return PAL_NOT_FOUND;
     if (fd < 0 || fstat(fd, out_facts) != 0)
-        status = pal_jl_io(err, "could not open", path);
+        status = pal_jl_refused(engine, err, path);
     else if ((uint64_t)out_facts->st_size < at)
         status = PAL_NOT_FOUND;
     while (status == PAL_OK && at + out_text->len < (uint64_t)out_facts->st_size) {
@@ -80,7 +107,7 @@ static pal_status read_behind(jl_engine *engine, const char *path, uint64_t at, 
         if (!room)
             status = pal_error_set(err, out_text->failure, "no memory for the log");
         else if (len < 0)
-            status = pal_jl_io(err, "could not read", path);
+            status = pal_jl_refused(engine, err, path);
         else if (len == 0)
             break;
         else
@@ -91,50 +118,63 @@ static pal_status read_behind(jl_engine *engine, const char *path, uint64_t at, 
     return status;
 }
 
-/* What was behind a torn line of ours comes behind the whole one. A file that is another one by now
- * was written anew, and had the lines. */
+/* What was behind a torn line of ours comes behind the whole one. */
 static pal_status redo_text(jl_engine *engine, const char *path, pal_str lines, uint64_t at,
-        uint64_t inode, pal_error *err)
+        pal_str behind, pal_error *err)
 {
-    struct stat facts;
-    pal_buf behind;
+    size_t there = len_there(lines, behind);
     pal_status status;
-    size_t common;
+    pal_buf whole;
 
-    pal_buf_init(&behind, LOG_BYTES_MAX);
-    status = read_behind(engine, path, at, &behind, &facts, err);
-    if (status == PAL_NOT_FOUND) {
-        status = at == 0 ? write_rest(engine, path, lines, 0, err) : PAL_OK;
-    } else if (status == PAL_OK && (inode == 0 || inode == facts.st_ino || behind.len == 0)) {
-        common = common_len(lines, pal_buf_str(&behind));
-        if (common < lines.len) {
-            pal_buf whole;
-
-            pal_buf_init(&whole, LOG_BYTES_MAX);
-            pal_buf_append_str(&whole, lines);
-            if (behind.len > common)
-                pal_buf_append(&whole, behind.data + common, behind.len - common);
-            status = whole.failure ? pal_error_set(err, whole.failure, "no memory for the log")
-                                   : write_rest(engine, path, pal_buf_str(&whole), at, err);
-            pal_buf_done(&whole);
-        }
-    }
-    pal_buf_done(&behind);
+    if (there == lines.len)
+        return PAL_OK;
+    pal_buf_init(&whole, LOG_BYTES_MAX);
+    pal_buf_append_str(&whole, lines);
+    if (behind.len > there)
+        pal_buf_append(&whole, behind.data + there, behind.len - there);
+    status = whole.failure ? pal_error_set(err, whole.failure, "no memory for the log")
+                           : write_rest(engine, path, pal_buf_str(&whole), at, err);
+    pal_buf_done(&whole);
     return status;
+}
+
+/* A file that is another one by now was written anew by PicoClaw after it had the lines, or they
+ * were never acknowledged: it stays as it is. One that the batch was the first to write to is
+ * known by its beginning. */
+static bool is_anew(const jl_record *record, const struct stat *facts, pal_str behind)
+{
+    uint64_t inode = pal_jl_record_u64(record, "inode");
+
+    if (behind.len == 0)
+        return false;
+    if (inode != 0)
+        return inode != facts->st_ino;
+    return pal_jl_record_u64(record, "at") == 0 && len_there(record->tail, behind) == 0;
 }
 
 static pal_status redo(jl_engine *engine, const jl_record *record, jl_file *file, pal_error *err)
 {
+    uint64_t at = pal_jl_record_u64(record, "at");
     char path[JL_PATH_MAX];
+    struct stat facts;
+    pal_buf behind;
     pal_status status = fetch(engine, file, err);
 
     if (status == PAL_OK)
         status = pal_jl_make_dirs(engine, file->path, err);
-    if (status != PAL_OK)
+    if (status != PAL_OK || file->anew_batch == engine->batch)
         return status;
     pal_jl_file_path(file, ".jsonl", path);
-    return redo_text(engine, path, record->tail, pal_jl_record_u64(record, "at"),
-            pal_jl_record_u64(record, "inode"), err);
+    pal_buf_init(&behind, LOG_BYTES_MAX);
+    status = read_behind(engine, path, at, &behind, &facts, err);
+    if (status == PAL_NOT_FOUND && at == 0)
+        status = write_rest(engine, path, record->tail, 0, err);
+    else if (status == PAL_NOT_FOUND || is_anew(record, &facts, pal_buf_str(&behind)))
+        file->anew_batch = engine->batch;
+    else if (status == PAL_OK && !is_there(record->tail, pal_buf_str(&behind)))
+        status = redo_text(engine, path, record->tail, at, pal_buf_str(&behind), err);
+    pal_buf_done(&behind);
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
 static bool is_append(const jl_record *record)
@@ -178,9 +218,11 @@ static pal_status load_session(jl_engine *engine, mem_session *session, pal_erro
     status = fetch(engine, file, err);
     if (status == PAL_OK)
         status = pal_jl_rows_load(engine, session, file, err);
-    if (status == PAL_OK && state != PAL_SESSION_ERASED)
+    if (status != PAL_OK || file->is_unreadable)
+        return status;
+    if (state != PAL_SESSION_ERASED)
         drop_marks(session, file);
-    if (status == PAL_OK && (state == PAL_SESSION_ACTIVE || state == PAL_SESSION_QUARANTINED))
+    if (state == PAL_SESSION_ACTIVE || state == PAL_SESSION_QUARANTINED)
         status = pal_jl_meta_load(engine, session, file, err);
     return status;
 }
@@ -210,7 +252,7 @@ static pal_status open_log(jl_engine *engine, pal_error *err)
     if (engine->log_fd < 0 && errno == ENOENT && engine->options.read_only)
         return PAL_OK;
     if (engine->log_fd < 0 || fstat(engine->log_fd, &facts) != 0)
-        return pal_jl_io(err, "could not open", JL_LOG);
+        return pal_jl_refused(engine, err, JL_LOG);
     engine->log_dev = facts.st_dev;
     engine->log_inode = facts.st_ino;
     return PAL_OK;
@@ -241,6 +283,7 @@ static void clear(jl_engine *engine)
     engine->followed = NULL;
     pal_jl_files_clear(engine);
     engine->batch = engine->log_gaps = 0;
+    engine->passed_over.status = PAL_OK;
 }
 
 pal_status pal_jl_load(jl_engine *engine, pal_error *err)
@@ -285,7 +328,7 @@ static pal_status load_followed(jl_engine *engine, pal_error *err)
         mem_session *session = pal_jl_session(engine, file->id);
 
         file->is_followed = false;
-        if (status == PAL_OK && file->path && session &&
+        if (status == PAL_OK && file->path && session && !file->is_unreadable &&
                 session->info->record.state == PAL_SESSION_ACTIVE)
             status = pal_jl_meta_load(engine, session, file, err);
     }

@@ -2,12 +2,14 @@
  *
  * A frame is a head of 32 bytes, a JSON object and a tail of raw bytes:
  *
- *   "PLVJ" | json_len | tail_len | is_end | batch (8) | checksum (8)      little-endian, 4 each
+ *   "PLVJ" | json_len | tail_len | frames | batch (8) | checksum (8)      little-endian, 4 each
  *
  * The checksum is FNV-1a, 64 bits, over the head before it, the JSON and the tail. The last frame
- * of a batch has is_end 1. What follows the last such frame that is intact never happened: it is
- * passed over, and written over by the next batch. Damage before it costs the frames that it hit
- * and no others: reading goes on with the next intact one. */
+ * of a batch says how many frames the batch has, the others 0. What follows the last such frame
+ * that is intact never happened: it is passed over, and cut off by the next batch. The same goes
+ * for the last batch where frames of it are missing, as after a power cut that wrote its end
+ * first. Damage before that costs the frames that it hit and no others: reading goes on with the
+ * next intact one. */
 #include "base/memory.h"
 #include "store/store_jsonl.h"
 
@@ -58,6 +60,7 @@ void pal_jl_batch_untouch(jl_batch *batch)
         batch->touched->is_touched = false;
         pal_free(batch->touched->moved_from);
         batch->touched->moved_from = NULL;
+        batch->touched->append_last = 0;
         batch->touched = batch->touched->next_touched;
     }
 }
@@ -96,17 +99,17 @@ void pal_jl_log_put(jl_batch *batch, pal_str json, pal_str tail)
     put_number(
             batch->log.data + at + SUM_AT, checksum(batch->log.data + at, batch->log.len - at), 8);
     batch->last_frame = at;
-    batch->has_frames = true;
+    batch->frames++;
 }
 
 void pal_jl_log_finish(jl_batch *batch)
 {
     char *frame;
 
-    if (!batch->has_frames || batch->log.failure)
+    if (batch->frames == 0 || batch->log.failure)
         return;
     frame = batch->log.data + batch->last_frame;
-    put_number(frame + 12, 1, 4);
+    put_number(frame + 12, batch->frames, 4);
     put_number(frame + SUM_AT, checksum(frame, frame_len(frame)), 8);
 }
 
@@ -163,17 +166,28 @@ static pal_status tell(jl_engine *engine, const char *frame, jl_record_sink sink
 /* Finds the end of the last complete batch and where that begins. */
 static size_t complete_len(pal_str text, size_t *out_last)
 {
-    size_t at = 0, end = 0, start = 0, last = 0, len;
+    size_t at = 0, start = 0, last = 0, before = 0, len;
+    uint64_t batch = 0, frames = 0;
+    bool is_torn = false;
 
     while ((len = next_frame(text, &at)) > 0) {
+        const char *frame = text.data + at;
+        uint64_t wanted = get_number(frame + 12, 4);
+
+        if (get_number(frame + 16, 8) != batch)
+            frames = 0;
+        batch = get_number(frame + 16, 8);
+        frames++;
         at += len;
-        if (get_number(text.data + at - len + 12, 4) == 1) {
+        if (wanted > 0) {
+            is_torn = frames < wanted;
+            before = last;
             last = start;
-            start = end = at;
+            start = at;
         }
     }
-    *out_last = last;
-    return end;
+    *out_last = is_torn ? before : last;
+    return is_torn ? last : start;
 }
 
 pal_status pal_jl_log_each(

@@ -298,6 +298,7 @@ pal_status pal_jl_meta_load(jl_engine *engine, mem_session *session, jl_file *fi
 {
     pal_arena *arena = pal_arena_new(0);
     char path[JL_PATH_MAX];
+    pal_error why = {0};
     pal_status status;
     pal_buf text;
 
@@ -306,13 +307,20 @@ pal_status pal_jl_meta_load(jl_engine *engine, mem_session *session, jl_file *fi
     pal_buf_init(&text, PAL_PICOCLAW_META_MAX);
     pal_jl_file_path(file, ".meta.json", path);
     pal_jl_meta_note(engine, file);
-    status = pal_jl_read_file(engine, path, PAL_PICOCLAW_META_MAX, &text, NULL, err);
-    if (status == PAL_OK)
+    status = pal_jl_read_file(engine, path, PAL_PICOCLAW_META_MAX, &text, NULL, &why);
+    if (status == PAL_OK) {
         status = compare(engine, session, file, pal_buf_str(&text), arena, err);
-    else if (status == PAL_NOT_FOUND && file->is_logged && !engine->options.read_only)
-        (void)!pal_jl_meta_save(engine, session, file, NULL);
-    if (status != PAL_NO_MEMORY)
+        if (status != PAL_NO_MEMORY)
+            status = PAL_OK;
+    } else if (status == PAL_NOT_FOUND) {
         status = PAL_OK;
+        if (file->is_logged && !engine->options.read_only)
+            (void)!pal_jl_meta_save(engine, session, file, NULL);
+    } else if (status == PAL_NO_MEMORY) {
+        pal_error_set(err, status, "%s", why.message);
+    } else {
+        status = pal_jl_file_fault(file, &why, err);
+    }
     pal_buf_done(&text);
     pal_arena_free(arena);
     return status;

@@ -4,6 +4,7 @@
  * id, so that every process knows it by the same ones before anybody has written them down. The
  * log gets its record with the first thing that we write to it. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -102,7 +103,7 @@ static pal_status adopt(jl_engine *engine, pal_str tenant, const char *path, pal
         status = pal_jl_file_set_path(engine, file, path, err);
     if (status == PAL_OK)
         status = pal_jl_rows_load(engine, session, file, err);
-    if (status == PAL_OK)
+    if (status == PAL_OK && !file->is_unreadable)
         status = pal_jl_meta_load(engine, session, file, err);
     return status;
 }
@@ -152,6 +153,8 @@ static pal_status each_name(
     pal_status status = PAL_OK;
     struct dirent *entry;
 
+    if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
+        pal_jl_refused(engine, &engine->passed_over, directory);
     if (fd >= 0 && !entries)
         close(fd);
     while (status == PAL_OK && entries && (entry = readdir(entries)) != NULL)
@@ -301,6 +304,7 @@ static pal_status migrate_one(
 {
     char path[JL_PATH_MAX], migrated[JL_PATH_MAX];
     size_t base_len, ignored;
+    pal_error why = {0};
     pal_arena *arena;
     pal_status status;
     pal_buf text;
@@ -313,15 +317,22 @@ static pal_status migrate_one(
     pal_buf_init(&text, LEGACY_BYTES_MAX);
     snprintf(path, sizeof path, "%.500s%.300s", directory, name);
     snprintf(migrated, sizeof migrated, "%.900s.migrated", path);
-    status = pal_jl_read_file(engine, path, LEGACY_BYTES_MAX, &text, NULL, err);
-    if (status == PAL_OK)
+    status = pal_jl_read_file(engine, path, LEGACY_BYTES_MAX, &text, NULL, &why);
+    if (status == PAL_OK) {
         status = migrate_text(
                 engine, tenant, pal_str_make(name, base_len), pal_buf_str(&text), arena, err);
-    if (status == PAL_OK && renameat(engine->dir_fd, path, engine->dir_fd, migrated) == 0)
-        pal_jl_sync_dir(engine, path);
+        if (status == PAL_OK && renameat(engine->dir_fd, path, engine->dir_fd, migrated) == 0)
+            pal_jl_sync_dir(engine, path);
+    } else if (status == PAL_NO_MEMORY) {
+        pal_error_set(err, status, "%s", why.message);
+    } else {
+        if (status != PAL_NOT_FOUND)
+            engine->passed_over = why;
+        status = PAL_OK;
+    }
     pal_buf_done(&text);
     pal_arena_free(arena);
-    /* One that can't be read stays as it is. */
+    /* One whose content can't be read stays as it is. */
     return status == PAL_NO_MEMORY || status == PAL_IO ? status : PAL_OK;
 }
 

@@ -245,10 +245,10 @@ typedef struct sight {
     bool is_whole; /* its messages are those that belong there */
 } sight;
 
-static bool life_messages_whole(const life *it, const pal_messages *messages, bool is_fork)
+static bool life_messages_whole(const life *it, const pal_messages *messages, work_part part)
 {
-    if (messages->len != (is_fork ? 2 : 3))
-        return messages->len == 0 && !is_fork;
+    if (messages->len != (part == PART_FORK ? 2 : 3))
+        return messages->len == 0 && part != PART_FORK;
     for (size_t i = 0; i < messages->len; i++) {
         pattern what;
         if (!pattern_read(&messages->items[i], &what) || what.writer != it->writer ||
@@ -258,61 +258,79 @@ static bool life_messages_whole(const life *it, const pal_messages *messages, bo
     return true;
 }
 
-static sight look(pal_store *store, const life *it, bool is_fork, pal_arena *arena)
+static sight look(pal_store *store, const life *it, work_part part, pal_arena *arena)
 {
-    pal_id id = work_life_id(it->writer, it->counter, is_fork);
-    char name[PAL_ID_TEXT_SIZE];
+    pal_id id = work_life_id(it->writer, it->counter, part);
+    pal_find_by by = part == PART_HEIR ? PAL_FIND_KEY : PAL_FIND_ID;
+    char name[WORK_KEY_MAX];
     pal_session session;
     pal_messages messages = {0};
     pal_mark *marks;
     pal_load load = {.hidden = true};
     sight s = {.is_whole = true};
 
-    pal_id_to_text(id, name);
-    if (pal_store_find(store, tenant, PAL_FIND_ID, pal_str_of(name), arena, &session, NULL))
+    if (part == PART_HEIR)
+        work_life_key(it->writer, it->counter, part, name);
+    else
+        pal_id_to_text(id, name);
+    if (pal_store_find(store, tenant, by, pal_str_of(name), arena, &session, NULL))
         return s;
+    id = session.id;
     s.is_there = true;
     s.state = session.state;
     s.last_seq = session.last_seq;
     s.is_whole = !pal_store_load(store, tenant, id, &load, arena, &messages, NULL) &&
-            life_messages_whole(it, &messages, is_fork) && messages.len == s.last_seq &&
+            life_messages_whole(it, &messages, part) && messages.len == s.last_seq &&
             !pal_store_marks(store, tenant, id, arena, &marks, &s.marks, NULL);
     return s;
 }
 
-/* The stage that the two sessions are in; -1 when they fit none. */
-static int stage_of(const sight *own, const sight *fork)
+/* The stage while there is no fork. The heir is made before it adopts. */
+static int stage_before_fork(const sight *own, const sight *heir)
 {
+    if (own->last_seq != 3)
+        return heir->is_there ? -1 : STAGE_CREATED;
+    return heir->last_seq == 3 ? STAGE_ADOPTED : STAGE_FILLED;
+}
+
+/* The stage that the sessions are in; -1 when they fit none. */
+static int stage_of(const sight *own, const sight *fork, const sight *heir)
+{
+    bool has_heir = heir->is_there && heir->last_seq == 3;
+
+    if (!own->is_there && heir->is_there)
+        return -1;
     if (!own->is_there && !fork->is_there)
         return STAGE_FORK_ERASED;
     if (!own->is_there)
         return fork->state == PAL_SESSION_TRASH ? STAGE_ERASED : -1;
     if (!fork->is_there && own->marks == 0)
-        return own->last_seq == 3 ? STAGE_FILLED : STAGE_CREATED;
+        return stage_before_fork(own, heir);
     if (!fork->is_there || own->last_seq != 3)
         return -1;
     if (own->marks == 0)
-        return fork->state == PAL_SESSION_ACTIVE ? STAGE_FORKED : -1;
-    return fork->state == PAL_SESSION_TRASH ? STAGE_FORK_DELETED : STAGE_REWOUND;
+        return fork->state == PAL_SESSION_ACTIVE && has_heir ? STAGE_FORKED : -1;
+    if (fork->state == PAL_SESSION_TRASH)
+        return has_heir ? STAGE_FORK_DELETED : STAGE_HEIR_ERASED;
+    return has_heir ? STAGE_REWOUND : -1;
 }
 
 static bool life_judge(pal_store *store, const life *it)
 {
     pal_arena *arena = pal_arena_new(0);
-    sight own = look(store, it, false, arena);
-    sight fork = look(store, it, true, arena);
-    int stage = stage_of(&own, &fork);
-    bool held;
+    sight own = look(store, it, PART_OWN, arena);
+    sight fork = look(store, it, PART_FORK, arena);
+    sight heir = look(store, it, PART_HEIR, arena);
+    int stage = stage_of(&own, &fork, &heir);
+    bool is_whole = own.is_whole && fork.is_whole && heir.is_whole, held;
 
     /* Before and after everything there is nothing. */
     if (stage == STAGE_FORK_ERASED && it->stage == STAGE_NONE)
         stage = STAGE_NONE;
-    held = own.is_whole && fork.is_whole &&
-            (stage == (int)it->stage || stage == (int)it->stage + 1);
+    held = is_whole && (stage == (int)it->stage || stage == (int)it->stage + 1);
     if (!held)
         printf("# writer %" PRIu32 ", life %" PRIu64 ": acknowledged stage %d, is at %d, %s\n",
-                it->writer, it->counter, it->stage, stage,
-                own.is_whole && fork.is_whole ? "whole" : "not whole");
+                it->writer, it->counter, it->stage, stage, is_whole ? "whole" : "not whole");
     pal_arena_free(arena);
     return held;
 }

@@ -3,6 +3,7 @@
 #ifndef PAL_TESTS_CRASH_WORK_H
 #define PAL_TESTS_CRASH_WORK_H
 
+#include <stdio.h>
 #include "crash_pattern.h"
 
 #define WORK_SESSIONS 6 /* that all writers append to */
@@ -18,13 +19,22 @@ typedef enum work_kind {
 typedef enum work_stage {
     STAGE_NONE = 0,
     STAGE_CREATED,
-    STAGE_FILLED, /* three messages in one append */
-    STAGE_FORKED, /* at the second one */
+    STAGE_FILLED,  /* three messages in one append */
+    STAGE_ADOPTED, /* by the session that a message was routed to, with this one as its alias */
+    STAGE_FORKED,  /* at the second one */
     STAGE_REWOUND,
     STAGE_FORK_DELETED,
+    STAGE_HEIR_ERASED,
     STAGE_ERASED, /* what the fork shares stays */
     STAGE_FORK_ERASED,
 } work_stage;
+
+/* The sessions of a life. */
+typedef enum work_part {
+    PART_OWN = 0,
+    PART_FORK = 1,
+    PART_HEIR = 2, /* has adopted the own one's messages; only its key is known beforehand */
+} work_part;
 
 static inline work_kind work_kind_of(uint32_t writer, uint64_t counter)
 {
@@ -45,9 +55,19 @@ static inline pal_id work_session_id(uint32_t session)
     return pattern_id(2000, session);
 }
 
-static inline pal_id work_life_id(uint32_t writer, uint64_t counter, bool is_fork)
+static inline pal_id work_life_id(uint32_t writer, uint64_t counter, work_part part)
 {
-    return pattern_id(3000 + writer, counter * 2 + is_fork);
+    return pattern_id(3000 + writer, counter * 3 + part);
+}
+
+#define WORK_KEY_MAX 64
+
+static inline pal_str work_life_key(
+        uint32_t writer, uint64_t counter, work_part part, char out_key[WORK_KEY_MAX])
+{
+    snprintf(out_key, WORK_KEY_MAX, "life:%d:%lu:%llu", (int)part, (unsigned long)writer,
+            (unsigned long long)counter);
+    return pal_str_of(out_key);
 }
 
 typedef enum ack_kind {

@@ -64,16 +64,38 @@ static uint64_t append(writer *w, pal_id session, uint32_t count)
 
 static void create(writer *w, pal_id id)
 {
+    char key[WORK_KEY_MAX];
     pal_session session = {.id = id, .tenant = tenant};
     pal_error error = {0};
 
+    session.key = work_life_key(w->number, w->counter, PART_OWN, key);
     must(w, pal_store_create(store, &session, &id, &error), &error);
+}
+
+/* A message comes for a session whose alias is the key under which the history is. */
+static pal_id adopt(writer *w)
+{
+    char key[WORK_KEY_MAX], alias[WORK_KEY_MAX];
+    pal_session session = {.tenant = tenant};
+    pal_resolve resolve = {.session = &session};
+    pal_str aliases[1] = {work_life_key(w->number, w->counter, PART_OWN, alias)};
+    pal_resolution resolution;
+    pal_error error = {0};
+
+    session.key = work_life_key(w->number, w->counter, PART_HEIR, key);
+    session.aliases = aliases;
+    session.aliases_len = 1;
+    must(w, pal_store_resolve(store, &resolve, &resolution, &error), &error);
+    if (!resolution.adopted)
+        must(w, pal_error_set(&error, PAL_CONFLICT, "nothing was adopted"), &error);
+    return resolution.session;
 }
 
 static void live(writer *w)
 {
-    pal_id id = work_life_id(w->number, w->counter, false);
-    pal_id fork_id = work_life_id(w->number, w->counter, true);
+    pal_id id = work_life_id(w->number, w->counter, PART_OWN);
+    pal_id fork_id = work_life_id(w->number, w->counter, PART_FORK);
+    pal_id heir_id;
     pal_session fork = {.id = fork_id, .tenant = tenant};
     pal_mark mark = {.kind = PAL_MARK_REWIND, .seq = 1};
     pal_erasure erasure;
@@ -83,12 +105,16 @@ static void live(writer *w)
     tell(w, ACK_STAGE, STAGE_CREATED);
     append(w, id, 3);
     tell(w, ACK_STAGE, STAGE_FILLED);
+    heir_id = adopt(w);
+    tell(w, ACK_STAGE, STAGE_ADOPTED);
     must(w, pal_store_fork(store, &fork, id, 2, &fork_id, &error), &error);
     tell(w, ACK_STAGE, STAGE_FORKED);
     must(w, pal_store_mark(store, tenant, id, &mark, &error), &error);
     tell(w, ACK_STAGE, STAGE_REWOUND);
     must(w, pal_store_delete(store, tenant, fork_id, &error), &error);
     tell(w, ACK_STAGE, STAGE_FORK_DELETED);
+    must(w, pal_store_erase(store, tenant, heir_id, &erasure, &error), &error);
+    tell(w, ACK_STAGE, STAGE_HEIR_ERASED);
     must(w, pal_store_erase(store, tenant, id, &erasure, &error), &error);
     tell(w, ACK_STAGE, STAGE_ERASED);
     must(w, pal_store_erase(store, tenant, fork_id, &erasure, &error), &error);

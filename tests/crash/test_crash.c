@@ -9,7 +9,7 @@
  * everything new compared with what was acknowledged; sometimes only after the next writers have
  * started, so that it is they who recover.
  *
- * Environment: CRASH_KILLS (500), CRASH_SEED. */
+ * Environment: CRASH_KILLS (500, of "jsonl" 200), CRASH_SEED. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -259,6 +259,8 @@ int main(int argc, char **argv)
     writer_program = argv[1];
     if (argc == 3)
         scheme = argv[2];
+    if (strcmp(scheme, "jsonl") == 0)
+        kills_asked = 200;
     if (asked && atoi(asked) > 0)
         kills_asked = (uint64_t)atoi(asked);
     random_seed = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);

@@ -1,5 +1,7 @@
-/* test_processes.c - many processes and threads on one file, none of them killed: no order is
+/* test_processes.c - many processes and threads on one store, none of them killed: no order is
  * broken, no message lost, and no caller ever hears of a lock.
+ *
+ *   test_processes [SCHEME]
  *
  * Environment: PROCESSES_APPENDS (messages per thread, 60). */
 #include <inttypes.h>
@@ -43,7 +45,7 @@ typedef struct job {
 
 static shared *common;
 static char directory[SCRATCH_PATH_MAX];
-static char path[SCRATCH_PATH_MAX + 16];
+static char path[SCRATCH_PATH_MAX + 32];
 static uint32_t appends = 60;
 static const pal_str tenant = {"processes", 9};
 
@@ -420,7 +422,7 @@ static void a_dead_owners_lease_expires(void)
     lease_passes_on(true);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const char *asked = getenv("PROCESSES_APPENDS");
 
@@ -430,7 +432,7 @@ int main(void)
     if (common == MAP_FAILED)
         return 1;
     scratch_make(false, directory);
-    snprintf(path, sizeof(path), "%s/store.db", directory);
+    snprintf(path, sizeof(path), "%s:%s/store", argc > 1 ? argv[1] : "sqlite", directory);
     RUN(four_processes_append_to_one_session);
     RUN(four_processes_append_to_a_thousand_sessions);
     RUN(many_threads_append_to_one_session);

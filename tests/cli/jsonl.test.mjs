@@ -1,0 +1,88 @@
+// A directory of PicoClaw's as the store, where something is in the place of a file or can't be
+// read: one clear line that says what and where, and everything else goes on.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { workspace, assertFails } from './support.mjs';
+
+const isRoot = process.getuid() === 0;
+const nobody = isRoot ? { uid: 65534, gid: 65534 } : {};
+const store = ['--store', 'jsonl:dir'];
+
+function filled(t) {
+    const w = workspace(t);
+    w.ok('session', 'append', 'x', 'hello', '--create', ...store);
+    w.ok('session', 'append', 'y', 'hello', '--create', ...store);
+    return w;
+}
+
+// Those of "y" work, whatever "x" has.
+function assertOthersWork(w, options = {}) {
+    const before = w.json('session', 'show', 'y', ...store, options).messages.length;
+    w.ok('session', 'append', 'y', 'more', ...store, options);
+    assert.equal(w.json('session', 'show', 'y', ...store, options).messages.length, before + 1);
+    assert.equal(w.json('session', 'list', ...store, options).sessions.length, 2);
+}
+
+test('a directory in the place of the lines', (t) => {
+    const w = filled(t);
+    fs.renameSync(w.file('dir/x.jsonl'), w.file('aside'));
+    fs.mkdirSync(w.file('dir/x.jsonl'));
+    for (const command of [['session', 'show', 'x'], ['session', 'append', 'x', 'more'],
+        ['session', 'delete', 'x'], ['session', 'fork', 'x'], ['session', 'export', 'x']])
+        assertFails(w.run(...command, ...store), 1,
+            /'dir\/x\.jsonl': it is a directory where a file should be; move it away/);
+    assertOthersWork(w);
+    const found = w.run('fsck', ...store);
+    assert.equal(found.code, 1);
+    assert.match(found.out, /x\.jsonl': it is a directory/);
+    fs.rmdirSync(w.file('dir/x.jsonl'));
+    fs.renameSync(w.file('aside'), w.file('dir/x.jsonl'));
+    assert.equal(w.json('session', 'show', 'x', ...store).messages.length, 1);
+    assert.equal(w.run('fsck', ...store).code, 0);
+});
+
+test('a directory in the place of a meta file', (t) => {
+    const w = filled(t);
+    fs.rmSync(w.file('dir/x.meta.json'));
+    fs.mkdirSync(w.file('dir/x.meta.json'));
+    assertFails(w.run('session', 'append', 'x', 'more', ...store), 1,
+        /'dir\/x\.meta\.json': it is a directory where a file should be; move it away/);
+    assert.equal(w.json('session', 'show', 'x', ...store).messages.length, 1);
+    assertOthersWork(w);
+});
+
+test('a directory in the place of the log, a file in that of a directory', (t) => {
+    const w = filled(t);
+    fs.renameSync(w.file('dir/.palaver/log'), w.file('aside'));
+    fs.mkdirSync(w.file('dir/.palaver/log'));
+    for (const command of [['session', 'list'], ['session', 'append', 'x', 'more']])
+        assertFails(w.run(...command, ...store), 1,
+            /'dir\/\.palaver\/log': it is a directory where a file should be; move it away/);
+    w.write('file', 'x');
+    for (const command of [['session', 'list'], ['session', 'new']])
+        assertFails(w.run(...command, '--store', 'jsonl:file'), 1,
+            /'file': it is a file where a directory should be; move it away or give another path/);
+    assert.equal(fs.readFileSync(w.file('file'), 'utf8'), 'x');
+});
+
+test('files that may not be read', (t) => {
+    const w = filled(t);
+    fs.chmodSync(w.dir, 0o755);
+    for (const name of ['dir', ...fs.readdirSync(w.file('dir'), { recursive: true })
+        .map((each) => `dir/${each}`)])
+        if (isRoot) fs.chownSync(w.file(name), nobody.uid, nobody.gid);
+    fs.chmodSync(w.file('dir/x.jsonl'), 0);
+    assertFails(w.run('session', 'show', 'x', ...store, nobody), 1,
+        /'dir\/x\.jsonl': permission denied; this user needs to be given access/);
+    assertOthersWork(w, nobody);
+    fs.chmodSync(w.file('dir/x.jsonl'), 0o644);
+    fs.chmodSync(w.file('dir/.palaver/log'), 0);
+    assertFails(w.run('session', 'list', ...store, nobody), 1,
+        /'dir\/\.palaver\/log': permission denied/);
+    fs.chmodSync(w.file('dir/.palaver/log'), 0o644);
+    fs.chmodSync(w.file('dir'), 0);
+    assertFails(w.run('session', 'list', ...store, nobody), 1, /'dir': permission denied/);
+    fs.chmodSync(w.file('dir'), 0o755);
+    assert.equal(w.json('session', 'show', 'x', ...store).messages.length, 1);
+});
