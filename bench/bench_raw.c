@@ -49,7 +49,7 @@ raw *raw_open(const char *path, size_t body_len)
     sqlite3_busy_timeout(self->db, 30000);
     must(sqlite3_exec(self->db,
                  "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-65536;"
-                 "PRAGMA mmap_size=1073741824; PRAGMA wal_autocheckpoint=8000",
+                 "PRAGMA mmap_size=0; PRAGMA wal_autocheckpoint=8000",
                  NULL, NULL, NULL) == SQLITE_OK,
             self->db, "pragma");
     self->body_len = body_len;

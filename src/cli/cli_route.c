@@ -40,10 +40,45 @@ static bool expect(reader *r, const char *name, pal_json value, pal_json_type ty
     return false;
 }
 
+/* The code of the escape "\uXXXX" at that place, -1 where there is none. */
+static int32_t escape_at(pal_str raw, size_t at)
+{
+    int32_t code = 0;
+    if (at + 6 > raw.len || raw.data[at] != '\\' || raw.data[at + 1] != 'u')
+        return -1;
+    for (size_t i = at + 2; i < at + 6; i++) {
+        char c = raw.data[i];
+        code = code * 16 + (c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+    }
+    return code;
+}
+
+/* Half of a pair reads as U+FFFD: different ids would become one. */
+static bool has_lone_surrogate(pal_str raw)
+{
+    for (size_t i = 0; i < raw.len; i++) {
+        int32_t code, low;
+        if (raw.data[i] != '\\')
+            continue;
+        code = escape_at(raw, i);
+        low = escape_at(raw, i + 6);
+        i += code < 0 ? 1 : 5;
+        if (code < 0xd800 || code > 0xdfff)
+            continue;
+        if (code > 0xdbff || low < 0xdc00 || low > 0xdfff)
+            return true;
+        i += 6;
+    }
+    return false;
+}
+
 static pal_str read_text(reader *r, const char *name, pal_json value)
 {
     if (!expect(r, name, value, PAL_JSON_STRING))
         return pal_str_make(NULL, 0);
+    if (has_lone_surrogate(pal_json_raw(value)))
+        r->status = pal_error_set(
+                r->err, PAL_INVALID, "'%s' is not valid Unicode: it has half of a pair", name);
     return pal_json_string(value, r->arena);
 }
 
@@ -173,7 +208,9 @@ static void read_agent(reader *r, size_t index, pal_json value, pal_route_agent 
     snprintf(at, sizeof at, "agents[%zu]", index);
     if (pal_json_type_of(value) == PAL_JSON_OBJECT) {
         check_names(r, at, value, names);
+        snprintf(at, sizeof at, "agents[%zu].id", index);
         agent->id = read_text(r, at, pal_json_find(value, "id"));
+        snprintf(at, sizeof at, "agents[%zu].default", index);
         agent->is_default = read_bool(r, at, pal_json_find(value, "default"));
         return;
     }

@@ -1,5 +1,8 @@
 /* dialect_openai_chat_write.c - writes messages as OpenAI's chat completions take them. What
- * reading kept in `extra` under "openai" goes back to its place; see dialect_openai_chat.c. */
+ * reading kept in `extra` under "openai" goes back to its place; see dialect_openai_chat.c.
+ *
+ * Whatever the message, what is written can be read, and is then written the same again. An extra
+ * may be anybody's; therefore nothing kept goes where a member that the reader knows stands. */
 #include "base/buf.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_openai_chat.h"
@@ -40,6 +43,16 @@ static void put_others(chat_writer *out, pal_json object, const char *const *wit
     }
 }
 
+static bool has_others(pal_json object, const char *const *without)
+{
+    pal_json name, value;
+    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
+        if (!is_one_of(name, without))
+            return true;
+    }
+    return false;
+}
+
 static void put_member(chat_writer *out, const char *name, pal_str text)
 {
     pal_json_name(out->json, name);
@@ -48,15 +61,17 @@ static void put_member(chat_writer *out, const char *name, pal_str text)
 
 /* ---- Content ---- */
 
+static const char *const text_own[] = {"type", "text", NULL};
+
 static void put_text(chat_writer *out, pal_str text, pal_json kept)
 {
-    static const char *const own[] = {"type", "text", "refusal", NULL};
+    static const char *const refusal_own[] = {"type", "refusal", NULL};
     bool refusal = pal_json_string_is(pal_json_find(kept, "type"), "refusal");
     const char *name = refusal ? "refusal" : "text";
     pal_json_begin_object(out->json);
     put_member(out, "type", pal_str_of(name));
     put_member(out, name, text);
-    put_others(out, kept, own);
+    put_others(out, kept, refusal ? refusal_own : text_own);
     pal_json_end_object(out->json);
 }
 
@@ -131,10 +146,11 @@ static void put_audio(chat_writer *out, const pal_part *part, pal_json kept)
     pal_json_end_object(out->json);
 }
 
+static const char *const file_names[] = {"filename", NULL};
+
 static void put_file(chat_writer *out, const pal_part *part, pal_json kept)
 {
     static const char *const own[] = {"type", "file", NULL};
-    static const char *const names[] = {"filename", NULL};
     static const char *const names_and_data[] = {"filename", "file_data", NULL};
     pal_json_begin_object(out->json);
     put_member(out, "type", pal_str_of("file"));
@@ -146,17 +162,18 @@ static void put_file(chat_writer *out, const pal_part *part, pal_json kept)
         pal_json_name(out->json, "file_data");
         put_data_url(out, part);
     }
-    put_others(out, pal_json_find(kept, "file"), part->data.len ? names_and_data : names);
+    put_others(out, pal_json_find(kept, "file"), part->data.len ? names_and_data : file_names);
     pal_json_end_object(out->json);
     put_others(out, kept, own);
     pal_json_end_object(out->json);
 }
 
 /* A line that names what can't be sent. */
-static void put_placeholder(chat_writer *out, const pal_part *part)
+static pal_str placeholder_of(chat_writer *out, const pal_part *part)
 {
     const pal_str words[] = {pal_str_of(pal_part_kind_name(part->kind)), part->media_type,
             part->name, part->url.len ? part->url : part->blob};
+    pal_str line = {0};
     pal_buf text;
     pal_buf_init(&text, PAL_JSON_BYTES_MAX);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
@@ -167,29 +184,59 @@ static void put_placeholder(chat_writer *out, const pal_part *part)
     pal_buf_append_char(&text, ']');
     if (text.failure)
         out->json->buf->failure = text.failure;
-    put_text(out, pal_buf_str(&text), (pal_json){0});
+    else
+        line = pal_arena_copy(out->scratch, pal_buf_str(&text));
     pal_buf_done(&text);
+    return line;
+}
+
+static bool is_media(const pal_part *part)
+{
+    return part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
+}
+
+/* How a part of media is sent; NOTHING where it has nothing that could be. */
+typedef enum media_form { NOTHING, IMAGE, AUDIO_DATA, FILE_DATA, UNKNOWN } media_form;
+
+static media_form media_form_of(const pal_part *part, pal_json kept)
+{
+    static const char *const known[] = {
+            "text", "refusal", "image_url", "input_audio", "file", NULL};
+    pal_json type = pal_json_find(kept, "type");
+    if (part->kind == PAL_PART_IMAGE)
+        return part->url.len || part->data.len ? IMAGE : NOTHING;
+    if (pal_json_type_of(type) == PAL_JSON_STRING && !is_one_of(type, known))
+        return UNKNOWN;
+    if (is_audio(part))
+        return AUDIO_DATA;
+    return part->data.len || has_others(pal_json_find(kept, "file"), file_names) ? FILE_DATA
+                                                                                 : NOTHING;
 }
 
 static void put_media(chat_writer *out, const pal_part *part, pal_json kept)
 {
-    bool is_file = part->kind == PAL_PART_FILE;
-    if (is_file && pal_json_type_of(pal_json_find(kept, "type")) == PAL_JSON_STRING)
-        pal_json_put_raw(out->json, pal_json_raw(kept)); /* of a type that we don't know */
-    else if (!is_file && (part->url.len || part->data.len))
+    switch (media_form_of(part, kept)) {
+    case IMAGE:
         put_image(out, part, kept);
-    else if (is_file && is_audio(part))
+        break;
+    case AUDIO_DATA:
         put_audio(out, part, kept);
-    else if (is_file &&
-            (part->data.len || pal_json_type_of(pal_json_find(kept, "file")) != PAL_JSON_NONE))
+        break;
+    case FILE_DATA:
         put_file(out, part, kept);
-    else
-        put_placeholder(out, part);
+        break;
+    case UNKNOWN: /* the whole of it was kept */
+        pal_json_put_raw(out->json, pal_json_raw(kept));
+        break;
+    case NOTHING:
+        put_text(out, placeholder_of(out, part), (pal_json){0});
+        break;
+    }
 }
 
 static void put_content_part(chat_writer *out, const pal_part *part, pal_json kept)
 {
-    if (part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE)
+    if (is_media(part))
         put_media(out, part, kept);
     else
         put_text(out, part->text, kept);
@@ -200,7 +247,7 @@ static void put_content_part(chat_writer *out, const pal_part *part, pal_json ke
 static void put_call_inner(
         chat_writer *out, const pal_part *part, const char *arguments_name, pal_json inner)
 {
-    static const char *const own[] = {"name", "arguments", "input", NULL};
+    const char *const own[] = {"name", arguments_name, NULL};
     pal_json_begin_object(out->json);
     put_member(out, "name", part->name);
     put_member(out, arguments_name, part->arguments);
@@ -210,14 +257,16 @@ static void put_call_inner(
 
 static void put_tool_call(chat_writer *out, const pal_part *part, pal_json kept)
 {
-    static const char *const own[] = {"id", "type", "function", "custom", NULL};
+    static const char *const known[] = {"function", "custom", NULL};
     pal_json type = pal_json_find(kept, "type");
     bool custom = pal_json_string_is(type, "custom");
-    if (!custom && pal_json_type_of(type) == PAL_JSON_STRING) {
-        pal_json_put_raw(out->json, pal_json_raw(kept)); /* of a type that we don't know */
+    const char *name = custom ? "custom" : "function";
+    const char *const own[] = {"id", "type", name, NULL};
+    if (pal_json_type_of(type) == PAL_JSON_STRING && !is_one_of(type, known) &&
+            pal_json_type_of(pal_json_find(kept, "function")) == PAL_JSON_NONE) {
+        pal_json_put_raw(out->json, pal_json_raw(kept)); /* the whole of it was kept */
         return;
     }
-    const char *name = custom ? "custom" : "function";
     pal_json_begin_object(out->json);
     put_member(out, "id", part->call_id);
     put_member(out, "type", pal_str_of(name));
@@ -284,8 +333,10 @@ static place place_of(const pal_part *part, pal_json kept)
         return RESULT;
     case PAL_PART_TOOL_CALL:
         return pal_json_string_is(type, "function_call") ? FUNCTION_CALL : TOOL_CALL;
-    default:
+    case PAL_PART_TEXT:
         return pal_json_string_is(type, "message_refusal") ? REFUSAL : CONTENT;
+    default:
+        return CONTENT;
     }
 }
 
@@ -309,34 +360,61 @@ static bool sort_parts(chat_writer *out, const pal_message *message, sorted *in)
     return true;
 }
 
-/* One text of which nothing else is to be said goes as a plain string; NULL where it is not so. */
-static const pal_part *plain_content(const sorted *in, chat_writer *out)
+/* Whether the content is one text of which nothing else is to be said: that is a plain string. No
+ * content at all is the empty one. */
+static bool is_plain_content(chat_writer *out, const sorted *in, pal_str *out_text)
 {
     const pal_part *first = in->first[CONTENT];
-    if (!first || in->counts[CONTENT] > 1 || first->kind == PAL_PART_IMAGE ||
-            first->kind == PAL_PART_FILE)
-        return NULL;
-    return pal_json_type_of(kept_of(out, first->extra)) == PAL_JSON_NONE ? first : NULL;
+    *out_text = pal_str_make(NULL, 0);
+    if (!first)
+        return true;
+    if (in->counts[CONTENT] > 1)
+        return false;
+    pal_json kept = kept_of(out, first->extra);
+    if (is_media(first)) {
+        if (media_form_of(first, kept) != NOTHING)
+            return false;
+        *out_text = placeholder_of(out, first);
+        return true;
+    }
+    *out_text = first->text;
+    return !pal_json_string_is(pal_json_find(kept, "type"), "refusal") &&
+            !has_others(kept, text_own);
+}
+
+static bool has_text(const sorted *in, place where)
+{
+    for (size_t i = 0; i < in->message->parts_len; i++) {
+        if (in->places[i] == where && in->message->parts[i].text.len)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the message says something that is no content. */
+static bool says_other(const sorted *in)
+{
+    return in->message->role == PAL_ROLE_ASSISTANT &&
+            (in->counts[TOOL_CALL] || in->counts[FUNCTION_CALL] || has_text(in, REASONING) ||
+                    has_text(in, REFUSAL));
 }
 
 static void put_content(chat_writer *out, const sorted *in)
 {
     const pal_message *message = in->message;
-    const pal_part *plain = plain_content(in, out);
+    pal_str text;
     pal_json_name(out->json, "content");
-    if (plain) {
-        pal_json_put_str(out->json, plain->text);
-    } else if (in->counts[CONTENT]) {
+    if (!is_plain_content(out, in, &text)) {
         pal_json_begin_array(out->json);
         for (size_t i = 0; i < message->parts_len; i++) {
             if (in->places[i] == CONTENT)
                 put_content_part(out, &message->parts[i], in->part_kept[i]);
         }
         pal_json_end_array(out->json);
-    } else if (message->role == PAL_ROLE_ASSISTANT && message->parts_len) {
+    } else if (text.len == 0 && says_other(in)) {
         pal_json_put_null(out->json);
     } else {
-        pal_json_put_text(out->json, "");
+        pal_json_put_str(out->json, text);
     }
 }
 
@@ -392,15 +470,18 @@ static const char *role_of(const pal_message *message, pal_json kept)
 static void put_main(chat_writer *out, const sorted *in, pal_json kept)
 {
     static const char *const own[] = {"role", "content", NULL};
+    static const char *const assistant_own[] = {"role", "content", "reasoning_content", "refusal",
+            "tool_calls", "function_call", NULL};
+    bool is_assistant = in->message->role == PAL_ROLE_ASSISTANT;
     pal_json_begin_object(out->json);
     put_member(out, "role", pal_str_of(role_of(in->message, kept)));
     put_content(out, in);
-    if (in->message->role == PAL_ROLE_ASSISTANT) {
+    if (is_assistant) {
         put_joined(out, in, REASONING, "reasoning_content");
         put_joined(out, in, REFUSAL, "refusal");
         put_calls(out, in);
     }
-    put_others(out, kept, own);
+    put_others(out, kept, is_assistant ? assistant_own : own);
     pal_json_end_object(out->json);
 }
 

@@ -86,13 +86,21 @@ static pal_status decide_chat(const pal_route_settings *settings, const pal_rout
     return finish(context, pal_str_make(NULL, 0), &view, arena, route, err);
 }
 
+static pal_status check_given(const char *name, pal_str text, pal_str *out_text, pal_error *err)
+{
+    pal_status status = pal_route_check(name, text, out_text, err);
+    if (status == PAL_OK && out_text->len == 0)
+        return pal_error_set(err, PAL_INVALID, "'%s' is empty", name);
+    return status;
+}
+
 static pal_status decide_room(const pal_route_settings *settings, const pal_route_context *context,
         pal_arena *arena, pal_route *route, pal_error *err)
 {
     static const pal_route_dimensions chat_only = {{PAL_DIMENSION_CHAT}, 1};
     pal_route_context chat = *context;
     pal_str room, type;
-    pal_status status = pal_route_check("matrix_room", context->matrix_room, &room, err);
+    pal_status status = check_given("matrix_room", context->matrix_room, &room, err);
     if (status == PAL_OK)
         status = pal_route_check("chat_type", context->chat_type, &type, err);
     if (status != PAL_OK)
@@ -114,14 +122,6 @@ static void add_value(pal_route *route, pal_str name, pal_str value, pal_arena *
     route->values[route->values_len].dimension = name;
     route->values[route->values_len].value = pal_arena_copy(arena, value);
     route->values_len++;
-}
-
-static pal_status check_given(const char *name, pal_str text, pal_str *out_text, pal_error *err)
-{
-    pal_status status = pal_route_check(name, text, out_text, err);
-    if (status == PAL_OK && out_text->len == 0)
-        return pal_error_set(err, PAL_INVALID, "'%s' is empty", name);
-    return status;
 }
 
 static pal_status decide_work_item(const pal_route_settings *settings,

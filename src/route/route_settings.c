@@ -47,8 +47,10 @@ static pal_status read_dimensions(const char *name, const pal_str *list, size_t 
 {
     pal_str unknown;
     for (size_t i = 0; i < len; i++) {
+        char at[NAME_SIZE];
         pal_str trimmed;
-        pal_status status = pal_route_check(name, list[i], &trimmed, err);
+        snprintf(at, sizeof at, "%s[%zu]", name, i);
+        pal_status status = pal_route_check(at, list[i], &trimmed, err);
         if (status != PAL_OK)
             return status;
     }

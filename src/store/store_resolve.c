@@ -6,6 +6,9 @@
  * next call finishes. */
 #include "palaver/store.h"
 
+#include "message/message_check.h"
+#include "palaver/limits.h"
+
 static pal_status find(pal_store *store, const pal_session *wanted, pal_find_by by, pal_str name,
         pal_arena *arena, pal_session *out_session, bool *out_found, pal_error *err)
 {
@@ -173,15 +176,28 @@ static pal_status resolve_explicit(pal_store *store, const pal_session *wanted, 
     return status;
 }
 
+/* What the operations below would refuse too, but by the names of their own fields. */
+static pal_status check_names(const pal_resolve *resolve, pal_error *err)
+{
+    pal_status status;
+
+    if (!resolve->session || resolve->session->key.len == 0)
+        return pal_error_set(err, PAL_INVALID, "there is no key to resolve");
+    status = pal_text_check(resolve->session->key, "key", PAL_KEY_LEN_MAX, true, err);
+    if (status == PAL_OK)
+        status = pal_text_check(resolve->main_alias, "main_alias", PAL_KEY_LEN_MAX, true, err);
+    return status;
+}
+
 pal_status pal_store_resolve(pal_store *store, const pal_resolve *resolve,
         pal_resolution *out_resolution, pal_error *err)
 {
     pal_resolution resolution = {0};
     pal_arena *arena;
-    pal_status status;
+    pal_status status = check_names(resolve, err);
 
-    if (!resolve->session || resolve->session->key.len == 0)
-        return pal_error_set(err, PAL_INVALID, "there is no key to resolve");
+    if (status != PAL_OK)
+        return status;
     arena = pal_arena_new(0);
     if (!arena)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory to resolve a session");

@@ -28,9 +28,11 @@
     "h.mark_number, h.tokens, h.bytes, s.created_at, h.updated_at, s.expires_at, s.deleted_at, "   \
     "t.name, s.is_routed, s.alias_apart"
 
-#define PAL_SQL_SESSION_JOINS                                                                      \
-    " JOIN head h ON h.session = s.id JOIN tenant t ON t.id = s.tenant"                            \
+#define PAL_SQL_HEAD_JOINS                                                                         \
+    " JOIN head h ON h.session = s.id"                                                             \
     " LEFT JOIN name p ON p.id = h.project LEFT JOIN name a ON a.id = h.agent "
+
+#define PAL_SQL_SESSION_JOINS " JOIN tenant t ON t.id = s.tenant" PAL_SQL_HEAD_JOINS
 
 #define PAL_SQL_HEAD_COLUMNS                                                                       \
     "s.id, s.tenant, h.state, h.last_seq, h.mark_number, s.expires_at, s.parent, s.fork_seq"
@@ -80,12 +82,14 @@
             "SELECT " PAL_SQL_SESSION_COLUMNS " FROM session s" PAL_SQL_SESSION_JOINS              \
             "WHERE s.uuid = ?1 AND t.name = ?2")                                                   \
     X(SESSION_BY_KEY,                                                                              \
-            "SELECT " PAL_SQL_SESSION_COLUMNS " FROM session s" PAL_SQL_SESSION_JOINS              \
-            "WHERE s.key = ?1 AND s.tenant = (SELECT id FROM tenant WHERE name = ?2)")             \
+            "SELECT " PAL_SQL_SESSION_COLUMNS                                                      \
+            " FROM tenant t JOIN session s ON s.tenant = t.id" PAL_SQL_HEAD_JOINS                  \
+            "WHERE s.key = ?1 AND t.name = ?2")                                                    \
     X(SESSION_BY_ALIAS,                                                                            \
             "SELECT " PAL_SQL_SESSION_COLUMNS                                                      \
-            " FROM alias l JOIN session s ON s.id = l.session" PAL_SQL_SESSION_JOINS               \
-            "WHERE l.alias = ?1 AND l.tenant = (SELECT id FROM tenant WHERE name = ?2)")           \
+            " FROM tenant t JOIN alias l ON l.tenant = t.id"                                       \
+            " JOIN session s ON s.id = l.session" PAL_SQL_HEAD_JOINS                               \
+            "WHERE l.alias = ?1 AND t.name = ?2")                                                  \
     X(SESSION_BY_HANDLE,                                                                           \
             "SELECT " PAL_SQL_SESSION_COLUMNS " FROM session s" PAL_SQL_SESSION_JOINS              \
             "WHERE s.id = ?1")                                                                     \

@@ -134,6 +134,13 @@ test('wrong input is named, and nothing is printed', () => {
         ['{"context":{"sender_id":"a\\nb"}}', /'sender_id' contains a control character/],
         [{ context: { chat_id: 'x'.repeat(1 << 20) } }, /'chat_id' of 1048576 bytes is over the limit/],
         [{ session_key: `agent:${'x'.repeat(2000)}` }, /'session_key' of 2006 bytes/],
+        ['{"agents":[{"id":"a","default":7}]}', /'agents\[0\]\.default' is not of type boolean/],
+        ['{"agents":[{"id":7}]}', /'agents\[0\]\.id' is not of type string but number/],
+        ['{"dimensions":["chat","\\u001b"]}', /'dimensions\[1\]' contains a control character/],
+        ['{"a\\nb":1}', /unknown member 'a b'/],
+        ['{"matrix_room":" "}', /'matrix_room' is empty/],
+        ['{"project_id":" ","bead_id":"b"}', /'project_id' is empty/],
+        ['{"project_path":""}', /'project_path' is empty/],
         ['{"matrix_room":"#r:s"}', /'matrix_room' is not like '!id:server'/],
         ['{"project_id":"p"}', /'bead_id' is empty/],
         ['{"project_id":"p","bead_id":"b","branch":"x"}', /only one of/],
@@ -146,6 +153,43 @@ test('wrong input is named, and nothing is printed', () => {
     assertFails(palaver(['route', '/nowhere/in.json']), 1, /can't read '\/nowhere\/in.json'/);
     assertFails(palaver(['route', '/']), 1, /can't read '\/'/);
     assertFails(palaver(['route', 'a', 'b']), 2, /does not know what to do with 'b'/);
+});
+
+test('wrong text in any field is named, with the limit', () => {
+    const inside = ['channel', 'account', 'space_id', 'space_type', 'chat_id', 'chat_type',
+        'topic_id', 'sender_id'];
+    const inputs = [
+        ...inside.map((name) => [name, (text) => ({ context: { [name]: text } })]),
+        ...['agent_id', 'session_key', 'matrix_room', 'project_path'].map((name) =>
+            [name, (text) => ({ [name]: text })]),
+        ['project_id', (text) => ({ project_id: text, bead_id: 'b' })],
+        ['bead_id', (text) => ({ project_id: 'p', bead_id: text })],
+        ['branch', (text) => ({ project_path: '/p', branch: text })],
+        ['dm_scope', (text) => ({ dm_scope: text })],
+        ['rules[0].agent', (text) => ({ rules: [{ agent: text, when: { channel: 'x' } }] })],
+        ['rules[0].when.sender', (text) => ({ rules: [{ when: { sender: text } }] })],
+        ['agents[0]', (text) => ({ agents: [text] })],
+        ['identity_links[0][0]', (text) => ({ identity_links: { john: [text] } })],
+    ];
+    const wrong = [
+        ['x'.repeat(1 << 20), 'of 1048576 bytes is over the limit of 4096'],
+        ['!a\0b', 'contains a control character'],
+        ['!a\u001bb', 'contains a control character'],
+        ['!a\u009fb', 'contains a control character'],
+    ];
+    for (const [name, make] of inputs) {
+        const all = wrong.map(([text]) => JSON.stringify(make(text))).join('\n');
+        const result = route(all, '--keep-going');
+        assert.equal(result.code, 1);
+        assert.equal(result.out, '');
+        const expected = wrong.map(([, words], i) => `palaver: line ${i + 1}: '${name}' ${words}`);
+        assert.deepEqual(result.err.trimEnd().split('\n').slice(0, -1), expected);
+        for (const half of ['\\ud800', 'a\\udc00b', '\\ud83d\\ud83d\\ude00'])
+            assertFails(route(JSON.stringify(make('HALF')).replace('HALF', half)), 1,
+                /^palaver: line 1: '[^']+' is not valid Unicode/);
+    }
+    const smile = routed('{"context":{"chat_id":"\\\\ud800 \\ud83d\\ude00"}}');
+    assert.ok(smile.session_aliases[1].endsWith(':\\ud800 \u{1f600}'));
 });
 
 test('a wrong line stops, unless told to keep going', () => {

@@ -222,6 +222,82 @@ static void an_empty_key_is_refused(void)
     GIVES(PAL_INVALID, resolve_status("", "", false));
 }
 
+static uint64_t count_sessions(void)
+{
+    pal_store_stats stats = {0};
+
+    OK(pal_store_stat(store, arena, &stats, &err));
+    return stats.sessions_active;
+}
+
+/* Resolves what has `wrong` in the named field; nothing may change. */
+static void refuse(const char *key, const char *field, pal_str wrong, pal_status wanted)
+{
+    pal_str aliases[] = {S(MAIN_ALIAS), S("own:a")};
+    pal_session session = {.key = S(key),
+            .aliases = aliases,
+            .aliases_len = 2,
+            .scope = S("{\"version\":1}")};
+    pal_resolve resolve = {.session = &session, .main_alias = S(MAIN_ALIAS)};
+    pal_resolution untouched = {.adopted = true};
+    uint64_t before = count_sessions();
+    pal_str *const fields[] = {&session.tenant, &session.key, &session.scope, &aliases[1],
+            &resolve.main_alias};
+    static const char *const names[] = {"tenant", "key", "scope", "alias", "main_alias"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(field, names[i]) == 0)
+            *fields[i] = wrong;
+    memset(&err, 0, sizeof err);
+    GIVES(wanted, pal_store_resolve(store, &resolve, &untouched, &err));
+    if (!CHECK(err.status == wanted && strstr(err.message, field)))
+        printf("# '%s' does not name '%s'\n", err.message, field);
+    CHECK(untouched.adopted && pal_id_is_none(untouched.session));
+    CHECK(count_sessions() == before);
+}
+
+static void wrong_names_are_refused_and_nothing_changes(void)
+{
+    static char long_text[1 << 20];
+    static const char *const fields[] = {"tenant", "key", "scope", "alias", "main_alias"};
+    pal_id id = resolve("sk_v1_a", MAIN_ALIAS " own:a");
+
+    memset(long_text, 'x', sizeof long_text);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        /* A session that is there, and one that would be made. */
+        for (int is_new = 0; is_new < 2; is_new++) {
+            const char *key = is_new ? "sk_v1_new" : "sk_v1_a";
+
+            refuse(key, fields[i], S("a\xff\xfe"), PAL_INVALID);
+            refuse(key, fields[i], S("\xed\xa0\x80"), PAL_INVALID);
+            refuse(key, fields[i], pal_str_make("a\0b", 3), PAL_INVALID);
+            /* Such an alias was never a name, and is left out: another test has that. */
+            if (strcmp(fields[i], "alias") != 0)
+                refuse(key, fields[i], pal_str_make(long_text, sizeof long_text), PAL_LIMIT);
+        }
+    }
+    refuse("sk_v1_a", "alias", S(""), PAL_INVALID);
+    refuse("sk_v1_a", "scope", S("[]"), PAL_INVALID);
+    CHECK(get_session(id).aliases_len == 2);
+    CHECK(pal_str_is(get_session(id).scope, "{\"version\":1}"));
+    CHECK(leads_to(PAL_FIND_ALIAS, "own:a", id));
+}
+
+static void a_wrong_explicit_key_is_refused(void)
+{
+    static char long_key[PAL_KEY_LEN_MAX + 1];
+    pal_session wanted = {.key = pal_str_make(long_key, sizeof long_key)};
+    pal_resolve explicit = {.session = &wanted, .is_explicit = true};
+
+    memset(long_key, 'x', sizeof long_key);
+    GIVES(PAL_LIMIT, pal_store_resolve(store, &explicit, &resolution, &err));
+    CHECK(strstr(err.message, "'key' of 1025 bytes is over the limit of 1024"));
+    wanted.key = S("agent:\xff");
+    GIVES(PAL_INVALID, pal_store_resolve(store, &explicit, &resolution, &err));
+    CHECK(strstr(err.message, "'key' is not valid UTF-8"));
+    CHECK(count_sessions() == 0);
+}
+
 void contract_resolve(void)
 {
     RUN(a_key_is_created_once_and_then_found);
@@ -240,4 +316,6 @@ void contract_resolve(void)
     RUN(no_tenant_resolves_into_another);
     RUN(an_alias_that_is_too_long_is_left_out);
     RUN(an_empty_key_is_refused);
+    RUN(wrong_names_are_refused_and_nothing_changes);
+    RUN(a_wrong_explicit_key_is_refused);
 }

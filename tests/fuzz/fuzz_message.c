@@ -62,6 +62,21 @@ static void check_message(const pal_message *message)
     check_stored(again);
 }
 
+/* What is written once is written the same again. */
+static void check_openai(const pal_message *messages, size_t len)
+{
+    pal_message *again;
+    size_t again_len;
+    pal_str first, second;
+    REQUIRE(pal_openai_chat_write(messages, len, arena, &first, NULL) == PAL_OK);
+    pal_status status = pal_openai_chat_read(first, arena, &again, &again_len, NULL);
+    if (status == PAL_LIMIT)
+        return; /* what is kept of a message may nest deeper once it is inside of another */
+    REQUIRE(status == PAL_OK);
+    REQUIRE(pal_openai_chat_write(again, again_len, arena, &second, NULL) == PAL_OK);
+    REQUIRE(pal_str_equal(first, second));
+}
+
 static void try_native(pal_str text)
 {
     pal_message message;
@@ -69,6 +84,8 @@ static void try_native(pal_str text)
     pal_str json;
     pal_error err = {PAL_OK, ""};
     pal_status status = pal_message_from_json(text, arena, &message, &err);
+    if (status == PAL_OK && message.role != PAL_ROLE_NONE)
+        check_openai(&message, 1);
     if (status == PAL_OK)
         check_message(&message);
     else
@@ -78,21 +95,13 @@ static void try_native(pal_str text)
         REQUIRE(pal_session_from_json(json, arena, &session, NULL) == PAL_OK);
 }
 
-/* What is written once is written the same again. */
 static void try_openai(pal_str text)
 {
-    pal_message *messages, *again;
-    size_t len, again_len;
-    pal_str first, second;
-    pal_json left, right;
+    pal_message *messages;
+    size_t len;
     if (pal_openai_chat_read(text, arena, &messages, &len, NULL) != PAL_OK)
         return;
-    REQUIRE(pal_openai_chat_write(messages, len, arena, &first, NULL) == PAL_OK);
-    REQUIRE(pal_openai_chat_read(first, arena, &again, &again_len, NULL) == PAL_OK);
-    REQUIRE(pal_openai_chat_write(again, again_len, arena, &second, NULL) == PAL_OK);
-    REQUIRE(pal_json_parse(arena, first, NULL, &left, NULL) == PAL_OK);
-    REQUIRE(pal_json_parse(arena, second, NULL, &right, NULL) == PAL_OK);
-    REQUIRE(pal_json_equal(left, right));
+    check_openai(messages, len);
     for (size_t i = 0; i < len; i++)
         check_message(&messages[i]);
 }

@@ -318,6 +318,92 @@ static void random_messages_survive(void)
     }
 }
 
+/* ---- What is written reads back, and is written the same again ---- */
+
+static bool settles(const pal_message *message)
+{
+    pal_str first = write_one(message), second = {0};
+    memset(&error, 0, sizeof(error));
+    if (pal_openai_chat_read(first, arena, &messages, &messages_len, &error) == PAL_OK &&
+            pal_openai_chat_write(messages, messages_len, arena, &second, &error) == PAL_OK &&
+            pal_str_equal(first, second))
+        return true;
+    printf("# first  %.*s\n# second %.*s %s\n", PAL_STR_ARG(first), PAL_STR_ARG(second),
+            error.message);
+    return false;
+}
+
+static void a_lone_part_without_content_is_a_string(void)
+{
+    pal_part part = {.kind = PAL_PART_FILE, .name = pal_str_of("a.pdf")};
+    pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+    CHECK(same_json(write_one(&message), "[{\"role\":\"user\",\"content\":\"[file a.pdf]\"}]"));
+    CHECK(settles(&message));
+    part = (pal_part){.kind = PAL_PART_IMAGE, .media_type = pal_str_of("image/png")};
+    message.role = PAL_ROLE_ASSISTANT;
+    CHECK(same_json(write_one(&message),
+            "[{\"role\":\"assistant\",\"content\":\"[image image/png]\"}]"));
+    CHECK(settles(&message));
+}
+
+static void what_says_nothing_is_no_content(void)
+{
+    pal_part parts[] = {{.kind = PAL_PART_REASONING, .text = pal_str_of("x")},
+            {.kind = PAL_PART_TEXT}};
+    pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 2};
+    CHECK(same_json(write_one(&message),
+            "[{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"x\"}]"));
+    CHECK(settles(&message));
+    parts[0].text.len = 0;
+    CHECK(same_json(write_one(&message), "[{\"role\":\"assistant\",\"content\":\"\"}]"));
+    CHECK(settles(&message));
+}
+
+/* What was kept may be anybody's: a message comes with any extra. */
+static pal_str any_extra(message_random *random)
+{
+    static const char *const extras[] = {"", "", "", "{\"x\":1}", "{\"openai\":{\"x\":[1]}}",
+            "{\"openai\":7}", "{\"openai\":{\"type\":\"text\",\"text\":1}}",
+            "{\"openai\":{\"type\":\"function\"}}", "{\"openai\":{\"type\":\"custom\"}}",
+            "{\"openai\":{\"type\":\"refusal\"}}", "{\"openai\":{\"type\":\"other\",\"y\":2}}",
+            "{\"openai\":{\"type\":\"message_refusal\",\"x\":1}}",
+            "{\"openai\":{\"type\":\"function_call\",\"function\":{\"name\":1,\"z\":2}}}",
+            "{\"openai\":{\"type\":\"file\",\"file\":1}}",
+            "{\"openai\":{\"file\":{\"file_id\":\"f\",\"filename\":2}}}",
+            "{\"openai\":{\"file\":1,\"image_url\":2,\"input_audio\":3}}",
+            "{\"openai\":{\"image_url\":\"\",\"function\":\"\",\"custom\":[]}}",
+            "{\"openai\":{\"role\":\"function\",\"tool_calls\":[],\"refusal\":\"no\"}}",
+            "{\"openai\":{\"role\":\"developer\",\"tool_calls\":7,\"name\":8}}",
+            "{\"openai\":{\"reasoning_content\":\"r\",\"function_call\":{\"name\":\"f\"}}}",
+            "{\"openai\":{\"content\":\"c\",\"tool_call_id\":\"i\",\"messages\":[]}}"};
+    return pal_str_of(extras[random_below(random, sizeof(extras) / sizeof(extras[0]))]);
+}
+
+static void set_any_extras(message_random *random, pal_part *parts, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        parts[i].extra = any_extra(random);
+        if (random_below(random, 3) == 0)
+            parts[i].text = parts[i].name = pal_str_make(NULL, 0);
+        set_any_extras(random, parts[i].parts, parts[i].parts_len);
+    }
+}
+
+static void any_message_settles(void)
+{
+    for (uint64_t seed = 1; seed <= 20000; seed++) {
+        message_random random = {seed * UINT64_C(0x9e3779b97f4a7c15), arena};
+        pal_message message = random_message(&random);
+        message.extra = any_extra(&random);
+        set_any_extras(&random, message.parts, message.parts_len);
+        if (!CHECK(settles(&message))) {
+            printf("# seed %d\n", (int)seed);
+            break;
+        }
+        pal_arena_reset(arena);
+    }
+}
+
 static void want_of_memory_is_reported(void)
 {
     static const char json[] =
@@ -356,6 +442,9 @@ int main(void)
     RUN(foreign_parts_are_written_as_they_can_be);
     RUN(errors_name_the_place);
     RUN(random_messages_survive);
+    RUN(a_lone_part_without_content_is_a_string);
+    RUN(what_says_nothing_is_no_content);
+    RUN(any_message_settles);
     RUN(want_of_memory_is_reported);
     pal_arena_free(arena);
     return tap_done();

@@ -777,40 +777,104 @@ static void wrong_settings_are_named(void)
     fails(&many, &context, PAL_LIMIT, "10001 rules are over the limit");
 }
 
+static char long_id[1 << 20];
+
+static const struct wrong_text {
+    pal_str text;
+    pal_status status;
+    const char *words;
+} wrong_texts[] = {
+        {{long_id, sizeof long_id}, PAL_LIMIT, "'%s' of 1048576 bytes is over the limit of 4096"},
+        {{"!a\0b", 4}, PAL_INVALID, "'%s' contains a control character"},
+        {{"!a\x1f-", 4}, PAL_INVALID, "'%s' contains a control character"},
+        {{"!a\x7f-", 4}, PAL_INVALID, "'%s' contains a control character"},
+        {{"!a\xc2\x90-", 5}, PAL_INVALID, "'%s' contains a control character"},
+        {{"!a\xc0\x80", 4}, PAL_INVALID, "'%s' is not valid UTF-8"},
+        {{"\xed\xa0\x80", 3}, PAL_INVALID, "'%s' is not valid UTF-8"},
+};
+
+/* Every wrong text in the field at that place of a context that is right otherwise. */
+static void refuses_in(pal_route_kind kind, const char *name, size_t offset)
+{
+    for (size_t i = 0; i < sizeof wrong_texts / sizeof *wrong_texts; i++) {
+        const struct wrong_text *wrong = &wrong_texts[i];
+        pal_route_context context = {.kind = kind,
+                .matrix_room = str("!r:s"),
+                .project_id = str("p"),
+                .bead_id = str("b"),
+                .project_path = str("/p")};
+        char words[96];
+        snprintf(words, sizeof words, wrong->words, name);
+        memcpy((char *)&context + offset, &wrong->text, sizeof wrong->text);
+        fails(NULL, &context, wrong->status, words);
+    }
+}
+
+#define REFUSES_IN(kind, name) refuses_in(kind, #name, offsetof(pal_route_context, name))
+
 static void wrong_fields_are_named(void)
 {
-    static char long_id[1 << 20];
     memset(long_id, 'x', sizeof long_id);
-    static const struct {
-        const char *name;
-        size_t offset;
-    } fields[] = {
-#define FIELD(name) {#name, offsetof(pal_route_context, name)}
-            FIELD(agent_id), FIELD(channel), FIELD(account), FIELD(space_id), FIELD(space_type),
-            FIELD(chat_id), FIELD(chat_type), FIELD(topic_id), FIELD(sender_id),
-            FIELD(session_key)};
-    const pal_str wrong[] = {pal_str_make(long_id, sizeof long_id), pal_str_make("a\0b", 3),
-            str("a\x1f"
-                "b"),
-            str("a\x7f"
-                "b"),
-            str("a\xc2\x90"
-                "b"),
-            str("a\xc0\x80"), str("\xed\xa0\x80")};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        for (size_t j = 0; j < sizeof wrong / sizeof *wrong; j++) {
-            pal_route_context context = {0};
-            char words[64];
-            snprintf(words, sizeof words, "'%s'", fields[i].name);
-            memcpy((char *)&context + fields[i].offset, &wrong[j], sizeof wrong[j]);
-            fails(NULL, &context, j == 0 ? PAL_LIMIT : PAL_INVALID, words);
-        }
+    for (int kind = PAL_ROUTE_CHAT; kind <= PAL_ROUTE_CODE; kind++) {
+        REFUSES_IN((pal_route_kind)kind, agent_id);
+        REFUSES_IN((pal_route_kind)kind, session_key);
     }
+    for (int kind = PAL_ROUTE_CHAT; kind <= PAL_ROUTE_MATRIX_ROOM; kind++) {
+        REFUSES_IN((pal_route_kind)kind, account);
+        REFUSES_IN((pal_route_kind)kind, space_id);
+        REFUSES_IN((pal_route_kind)kind, space_type);
+        REFUSES_IN((pal_route_kind)kind, chat_type);
+        REFUSES_IN((pal_route_kind)kind, topic_id);
+        REFUSES_IN((pal_route_kind)kind, sender_id);
+    }
+    REFUSES_IN(PAL_ROUTE_CHAT, channel);
+    REFUSES_IN(PAL_ROUTE_CHAT, chat_id);
+    REFUSES_IN(PAL_ROUTE_MATRIX_ROOM, matrix_room);
+    REFUSES_IN(PAL_ROUTE_WORK_ITEM, project_id);
+    REFUSES_IN(PAL_ROUTE_WORK_ITEM, bead_id);
+    REFUSES_IN(PAL_ROUTE_CODE, project_path);
+    REFUSES_IN(PAL_ROUTE_CODE, branch);
     pal_route_context longest = {.chat_id = pal_str_make(long_id, PAL_ROUTE_ID_LEN_MAX)};
     CHECK(routed(NULL, &longest).aliases_len == 2);
     memcpy(long_id, "agent:", 6);
     pal_route_context key = {.session_key = pal_str_make(long_id, PAL_KEY_LEN_MAX + 1)};
-    fails(NULL, &key, PAL_LIMIT, "'session_key'");
+    fails(NULL, &key, PAL_LIMIT, "'session_key' of 1025 bytes is over the limit of 1024");
+}
+
+static void empty_ids_are_named_where_they_matter(void)
+{
+    const pal_str blanks[] = {str(""), str(" \t"), str("\xc2\xa0")};
+    for (size_t i = 0; i < sizeof blanks / sizeof *blanks; i++) {
+        pal_route_context item = {
+                .kind = PAL_ROUTE_WORK_ITEM, .project_id = blanks[i], .bead_id = str("b")};
+        fails(NULL, &item, PAL_INVALID, "'project_id' is empty");
+        pal_route_context code = {.kind = PAL_ROUTE_CODE, .project_path = blanks[i]};
+        fails(NULL, &code, PAL_INVALID, "'project_path' is empty");
+        pal_route_context room = {.kind = PAL_ROUTE_MATRIX_ROOM, .matrix_room = blanks[i]};
+        fails(NULL, &room, PAL_INVALID, "'matrix_room' is empty");
+        /* A chat's fields may all be empty. */
+        pal_str names[] = {blanks[i], str("sender")};
+        pal_route_config config = {.dimensions = names, .dimensions_len = 2};
+        pal_route_context chat = {.chat_id = blanks[i], .sender_id = blanks[i]};
+        CHECK(routed(&config, &chat).values_len == 0);
+    }
+}
+
+static void wrong_dimensions_are_named_by_place(void)
+{
+    pal_route_context context = {0};
+    pal_str names[] = {str("chat"), str("a\x1b-")};
+    pal_route_config config = {.dimensions = names, .dimensions_len = 2};
+    fails(&config, &context, PAL_INVALID, "'dimensions[1]' contains a control character");
+    names[1] = str("\xff");
+    fails(&config, &context, PAL_INVALID, "'dimensions[1]' is not valid UTF-8");
+    names[1] = pal_str_make(long_id, sizeof long_id);
+    fails(&config, &context, PAL_LIMIT,
+            "'dimensions[1]' of 1048576 bytes is over the limit of 4096");
+    pal_route_rule rule = {
+            .when = {.channel = str("x")}, .dimensions = names, .dimensions_len = 2};
+    pal_route_config in_rule = {.rules = &rule, .rules_len = 1};
+    fails(&in_rule, &context, PAL_LIMIT, "'rules[0].session_dimensions[1]' of 1048576 bytes");
 }
 
 static void wrong_kinds_are_named(void)
@@ -946,6 +1010,8 @@ int main(void)
     RUN(rules_see_the_canonical_sender);
     RUN(wrong_settings_are_named);
     RUN(wrong_fields_are_named);
+    RUN(empty_ids_are_named_where_they_matter);
+    RUN(wrong_dimensions_are_named_by_place);
     RUN(wrong_kinds_are_named);
     RUN(running_out_of_memory_is_reported);
     RUN(threads_share_settings);
