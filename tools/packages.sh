@@ -4,9 +4,13 @@
 # libraries are looked up, and what is missing is named.
 
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libsqlite3-dev libssl-dev
-        libutf8proc-dev)
+        libutf8proc-dev libyaml-dev libuv1-dev libcurl4-openssl-dev)
 build_commands=(cc meson ninja pkg-config)
-build_libraries=('sqlite3 >= 3.40' 'libcrypto >= 3.0' 'libutf8proc >= 2.5')
+build_libraries=('sqlite3 >= 3.40' 'libcrypto >= 3.0' 'libutf8proc >= 2.5' 'yaml-0.1 >= 0.2'
+        'libuv >= 1.40' 'libcurl >= 7.87')
+
+# Bring the vocabularies. Without them the build goes on, and tokens are only estimated.
+vocab_packages=(nodejs npm)
 
 fail()
 {
@@ -54,6 +58,20 @@ packages_need()
     local missing
     mapfile -t missing < <(packages_missing "$@")
     [ ${#missing[@]} = 0 ] || packages_install "${missing[@]}"
+}
+
+node_is_there()
+{
+    command -v node >/dev/null && command -v npm >/dev/null &&
+            [ "$(node -p 'process.versions.node.split(".")[0] >= 18')" = true ]
+}
+
+# Installs Node and npm if they are missing and can be had. Fails if they are still missing.
+node_want()
+{
+    if node_is_there; then return; fi
+    if is_debian; then (packages_need "${vocab_packages[@]}"); fi
+    node_is_there
 }
 
 is_debian()

@@ -25,14 +25,39 @@
 #define PAL_BATCH_BYTES_MAX (1u << 30) /* of all messages in it */
 #define PAL_SESSION_PAGE_MAX 1000
 #define PAL_SESSION_PAGE_DEFAULT 50
+#define PAL_SEARCH_HITS_MAX 1000
+#define PAL_SEARCH_HITS_DEFAULT 20
+#define PAL_SEARCH_TEXT_LEN_MAX 4096 /* of what is searched for */
+#define PAL_SEARCH_WORDS_MAX 64      /* likewise, phrases counting as one */
 #define PAL_FORK_DEPTH_MAX 1000000 /* a chain that is longer than this is a damaged one */
 #define PAL_BLOB_UNUSED_MS_MAX (24 * 3600 * 1000)
 #define PAL_COMMIT_QUEUE_MAX 4096 /* calls that wait for the writer; more of them block */
 #define PAL_COMMIT_WORKS_MAX 512  /* operations of several calls in one commit */
 
+#define PAL_CONFIG_BYTES_MAX (1u << 20) /* of a configuration file */
+#define PAL_CONFIG_DEPTH_MAX 16         /* of lists and maps in one another in it */
+
 #define PAL_ROUTE_ID_LEN_MAX 4096 /* of every text of an inbound context or of route settings */
 #define PAL_ROUTE_AGENTS_MAX 10000
 #define PAL_ROUTE_RULES_MAX 10000
 #define PAL_ROUTE_LINK_IDS_MAX 1000000 /* ids of all identity links together */
+
+#define PAL_TOKENS_IMAGE 1500 /* what an image counts, whatever its size */
+#define PAL_TOKENS_FILE 1000  /* likewise a file */
+#define PAL_MODEL_RULES_MAX 10000
+#define PAL_CALIBRATION_TOKENS_MIN 100 /* smaller reports tell nothing */
+#define PAL_CALIBRATION_MIN 0.5        /* of the ratio, and of each report's */
+#define PAL_CALIBRATION_MAX 6.0
+
+#define PAL_CONTEXT_TOKENS_DEFAULT 32768 /* of a model whose limits nobody knows */
+#define PAL_SUMMARY_TOKENS_MAX 4096      /* pal_context_settings.summary_tokens_max */
+#define PAL_SPILL_LINES_MAX 2000         /* of a tool's output; more is kept beside the message */
+#define PAL_SPILL_BYTES_MAX (50u << 10)  /* likewise */
+
+#define PAL_PROVIDER_REQUEST_BYTES_MAX (256u << 20) /* to a model's service */
+#define PAL_PROVIDER_ANSWER_BYTES_MAX (256u << 20)  /* of all of its answer */
+#define PAL_PROVIDER_BODY_BYTES_MAX (64u << 20)     /* likewise of one that is no stream */
+#define PAL_PROVIDER_EVENT_BYTES_MAX (16u << 20)    /* of one event of a stream */
+#define PAL_ANSWER_CALLS_MAX 1024                   /* tool calls in one answer */
 
 #endif

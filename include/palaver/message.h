@@ -53,8 +53,9 @@ struct pal_part {
     pal_str family;     /* reasoning: the model family that made it, the only one to see it again */
     pal_str media_type; /* image, file */
     pal_str url;        /* image, file: where it is, when it is not kept here */
-    pal_str blob;       /* image, file: "sha256:" + 64 hex digits, when it is kept here */
-    pal_str data;       /* image, file: the bytes, on append only: they become the blob */
+    pal_str blob;       /* image, file: "sha256:" + 64 hex digits, when it is kept here;
+                           tool_result: the whole output, where `text` is only some of it */
+    pal_str data;       /* the bytes, on append only: they become the blob */
     pal_part *parts;    /* tool_result: its output where that is more than plain text */
     size_t parts_len;
     bool is_error; /* tool_result: the tool failed */

@@ -5,6 +5,8 @@
 #include "palaver/alloc.h"
 #include "palaver/api.h"
 #include "palaver/arena.h"
+#include "palaver/config.h"
+#include "palaver/context.h"
 #include "palaver/error.h"
 #include "palaver/foreign.h"
 #include "palaver/id.h"
@@ -14,5 +16,8 @@
 #include "palaver/session.h"
 #include "palaver/store.h"
 #include "palaver/str.h"
+#include "palaver/tokens.h"
+#include "palaver/turn.h"
+#include "palaver/window.h"
 
 #endif

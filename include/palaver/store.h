@@ -16,6 +16,7 @@
 #include "palaver/message.h"
 #include "palaver/session.h"
 #include "palaver/str.h"
+#include "palaver/tokens.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +38,9 @@ typedef struct pal_store_options {
     bool network_fs;            /* open the file even on a network file system, at your risk */
     pal_store_trace trace;      /* NULL */
     void *trace_user;
+    const pal_encoding *encoding; /* by which messages are counted: o200k_base, where this build
+                                     has it, else estimates */
+    bool estimate;                /* estimates in any case: appends cost less */
 } pal_store_options;
 
 /* Opens the store named by `url`: "sqlite:PATH" (or just a path), "jsonl:DIR" or "memory:". Creates
@@ -44,6 +48,9 @@ typedef struct pal_store_options {
  * pal_store_close(). On failure *out_store is untouched. `options` and `err` may be NULL. */
 PAL_API PAL_CHECKED pal_status pal_store_open(const char *url, const pal_store_options *options,
         pal_store **out_store, pal_error *err);
+
+/* By which messages are counted; NULL: they are estimated. */
+PAL_API const pal_encoding *pal_store_encoding(const pal_store *store);
 
 /* Accepts NULL. No call may be running. What was acknowledged is durable without this call. */
 PAL_API void pal_store_close(pal_store *store);
@@ -178,7 +185,8 @@ typedef enum pal_mark_kind {
     PAL_MARK_PRUNE = 4,      /* `body` lists what is not sent any more, up to `seq` */
     PAL_MARK_PIN = 5,        /* the message `seq` is kept in every context */
     PAL_MARK_UNPIN = 6,
-    PAL_MARK_UNDO = 7, /* the mark number `target` counts no longer */
+    PAL_MARK_UNDO = 7,  /* the mark number `target` counts no longer */
+    PAL_MARK_EPOCH = 8, /* `body` is the system text and tools that every request begins with */
 } pal_mark_kind;
 
 /* A mark is a row beside the messages. None is ever changed or removed: undoing adds one. */
@@ -206,6 +214,61 @@ PAL_API PAL_CHECKED pal_status pal_store_reset(pal_store *store, pal_str tenant,
 /* All marks that bear on the session, oldest first, inherited ones before its own. */
 PAL_API PAL_CHECKED pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session,
         pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
+
+/* What of the marks counts now, for a context. A checkpoint, a prune or an epoch counts until it is
+ * undone, or until a rewind or a reset takes messages out of sight that it is about. A checkpoint
+ * does not count either while messages up to it are back in sight that were not when it was made:
+ * it would hide what it does not know. It ends the prunes and epochs before it. */
+typedef struct pal_standing {
+    pal_mark checkpoint; /* the newest; number 0: none */
+    pal_mark epoch;      /* the newest after it; number 0: none */
+    pal_mark *prunes;    /* after the checkpoint, oldest first */
+    size_t prunes_len;
+    uint64_t *pins; /* seqs of messages that are pinned and in sight, ascending */
+    size_t pins_len;
+} pal_standing;
+
+/* Costs what it returns and the number of marks, never the number of messages; bodies are read only
+ * of the marks that are returned. */
+PAL_API PAL_CHECKED pal_status pal_store_standing(pal_store *store, pal_str tenant, pal_id session,
+        pal_arena *arena, pal_standing *out_standing, pal_error *err);
+
+/* ---- Search ---- */
+
+typedef struct pal_search {
+    pal_str tenant;
+    pal_id session;      /* none: all of the tenant's active sessions */
+    pal_str text;        /* words that must all occur; "a phrase" in quotes; a word* may go on */
+    pal_role role;       /* NONE: any */
+    uint64_t after_seq;  /* with a session: only messages with a larger seq */
+    uint64_t before_seq; /* likewise, smaller; 0: up to the newest */
+    int64_t from;        /* created in this time, milliseconds since 1970; 0: any */
+    int64_t to;          /* exclusive */
+    uint32_t limit;      /* 0: 20; at most PAL_SEARCH_HITS_MAX */
+    pal_str cursor;      /* empty: the first page */
+} pal_search;
+
+typedef struct pal_hit {
+    pal_id session; /* the one that was searched, where the message is an ancestor's */
+    uint64_t seq;
+    pal_id message;
+    pal_role role;
+    int64_t created_at;
+    pal_str snippet; /* some words around the first match, in the arena */
+} pal_hit;
+
+typedef struct pal_hits {
+    pal_hit *items; /* newest first; in the arena */
+    size_t len;
+    pal_str cursor; /* empty on the last page */
+} pal_hits;
+
+/* Finds messages by their texts, tool outputs and arguments, in any script. Only what the session
+ * shows is found: its own branch, with what it shares with its parents, and nothing that a rewind
+ * or a reset took out of sight. Everything that was acknowledged before the call is searched,
+ * though the index is built behind the appends. */
+PAL_API PAL_CHECKED pal_status pal_store_search(pal_store *store, const pal_search *search,
+        pal_arena *arena, pal_hits *out_hits, pal_error *err);
 
 /* ---- Trash and erasure ---- */
 
@@ -346,6 +409,7 @@ typedef struct pal_op {
     pal_str tenant;
     pal_id session; /* create, fork: the new session's id, or none; set to the one it got */
     uint64_t fence; /* not 0: PAL_DENIED unless the session's lease has this number */
+    bool with_previous; /* PAL_CANCELED unless the one before it in the list succeeded */
     union {
         struct {
             const pal_session *session;

@@ -15,7 +15,6 @@
 #include "base/json.h"
 #include "palaver/palaver.h"
 
-#define PAL_CLI_STORE_DEFAULT "sqlite:palaver-data/palaver.db"
 #define PAL_CLI_OUT_MAX ((size_t)1 << 30) /* of output that waits to be written */
 #define PAL_CLI_FLUSH_AT ((size_t)1 << 20)
 
@@ -71,12 +70,14 @@ typedef struct pal_cli_command {
     pal_cli_access access;
     /* Optional: the access that these values ask for, where it is not always the same. */
     pal_cli_access (*access_for)(const void *values);
+    bool no_config; /* runs without the configuration, and so whatever is wrong with it */
     pal_status (*run)(pal_cli *cli, void *values);
 } pal_cli_command;
 
 struct pal_cli {
-    const char *store_url;
-    bool store_given; /* on the command line */
+    const char *config_file; /* as given on the command line */
+    const char *store_url;   /* the effective one, once the configuration is there */
+    bool store_given;        /* on the command line */
     const char *tenant;
     bool json;
     bool help;
@@ -84,9 +85,10 @@ struct pal_cli {
     const char **args; /* what is neither an option nor the command's name; in the arena */
     size_t args_len;
     const pal_cli_command *command;
-    const char *group; /* "session" when no command of it was named */
-    pal_store *store;  /* NULL for PAL_CLI_NO_STORE */
-    pal_arena *arena;  /* lives as long as the command */
+    const char *group;  /* "session" when no command of it was named */
+    pal_config *config; /* NULL for commands without */
+    pal_store *store;   /* NULL for PAL_CLI_NO_STORE */
+    pal_arena *arena;   /* lives as long as the command */
     pal_buf out;
     int out_fd;       /* where it goes: stdout, or the file of an export */
     int width;        /* columns of the terminal; 80 in a pipe */
@@ -95,6 +97,16 @@ struct pal_cli {
     pal_error err;
     char hint[PAL_ERROR_MESSAGE_MAX];
 };
+
+/* Commands whose names begin with the same word. */
+typedef struct pal_cli_group {
+    const char *name;
+    const char *summary; /* one line, for the list of commands; NULL: its commands are listed */
+    const char *about;   /* lines */
+} pal_cli_group;
+
+/* All groups, a zeroed one at the end (cli_help.c). */
+extern const pal_cli_group pal_cli_groups[];
 
 /* All commands, NULL at the end (main.c). */
 extern const pal_cli_command *const pal_cli_commands[];
@@ -116,6 +128,12 @@ const char *pal_cli_nearest(const char *text, const char *const *words);
 void pal_cli_help_main(pal_cli *cli);
 void pal_cli_help_group(pal_cli *cli, const char *group);
 void pal_cli_help_command(pal_cli *cli, const pal_cli_command *command);
+
+/* ---- The configuration (cli_config.c) ---- */
+
+/* Reads the file that is named, or the first of those that there may be, and what the environment
+ * and the command line say instead; sets cli->config and cli->store_url. */
+PAL_CHECKED pal_status pal_cli_config_load(pal_cli *cli);
 
 /* ---- The store (cli_store.c) ---- */
 
@@ -212,6 +230,24 @@ PAL_CHECKED pal_status pal_cli_input_all(pal_cli *cli, pal_cli_input *input, pal
 PAL_CHECKED pal_status pal_cli_input_line(
         pal_cli *cli, pal_cli_input *input, pal_cli_line *out_line, bool *out_has);
 
+/* The next piece, borrowed until the one after it; empty at the end. For files of any size: not
+ * together with lines. */
+PAL_CHECKED pal_status pal_cli_input_piece(pal_cli *cli, pal_cli_input *input, pal_str *out_text);
+
+/* ---- Files that are written (cli_target.c) ---- */
+
+typedef struct pal_cli_target {
+    const char *path;
+    char *temporary; /* NULL: written in place */
+    int fd;          /* for cli->out_fd */
+} pal_cli_target;
+
+PAL_CHECKED pal_status pal_cli_target_open(
+        pal_cli *cli, const char *path, pal_cli_target *out_target);
+/* Gives the file its name if `status` is PAL_OK, removes it otherwise; returns how that went. */
+PAL_CHECKED pal_status pal_cli_target_finish(
+        pal_cli *cli, pal_cli_target *target, pal_status status);
+
 /* ---- Times (cli_time.c) ---- */
 
 /* "3 min ago"; "in 2 h" for times to come. */
@@ -294,25 +330,69 @@ PAL_CHECKED pal_status pal_cli_name_session(
 /* Prints a new session: its id, or with --json its record. */
 PAL_CHECKED pal_status pal_cli_print_new(pal_cli *cli, pal_id id);
 
+/* ---- A session's window, for `context` and `compact` (cli_window.c) ---- */
+
+typedef struct pal_cli_window_values {
+    const char *model;
+    const char *strategy;
+    const char *profile;
+    pal_cli_number max_tokens;
+} pal_cli_window_values;
+
+/* The options' rows; `at` leads from the command's values to these, with its dot. */
+/* clang-format off */
+#define PAL_CLI_WINDOW_OPTIONS(values, at) \
+    {"model", 0, PAL_CLI_TEXT, offsetof(values, at model), "M", \
+            "whose limits and vocabulary count (who answered last)"}, \
+    {"strategy", 0, PAL_CLI_TEXT, offsetof(values, at strategy), "S", \
+            "compact, summarization, sliding_window, reset or none"}, \
+    {"profile", 0, PAL_CLI_TEXT, offsetof(values, at profile), "P", \
+            "whose rules count: openai_chat, anthropic, mistral, ..."}, \
+    {"max-tokens", 0, PAL_CLI_NUMBER, offsetof(values, at max_tokens), "N", \
+            "most that is sent, whatever the model takes"}
+/* clang-format on */
+
+typedef struct pal_cli_window {
+    pal_window window;
+    pal_models *models;
+} pal_cli_window;
+
+/* Close it also where this fails. */
+PAL_CHECKED pal_status pal_cli_window_open(pal_cli *cli, const pal_session *session,
+        const pal_cli_window_values *given, pal_cli_window *out_window);
+void pal_cli_window_close(pal_cli_window *window);
+
 /* ---- The commands ---- */
 
 extern const pal_cli_command pal_cmd_session_new;
 extern const pal_cli_command pal_cmd_session_list;
 extern const pal_cli_command pal_cmd_session_show;
+extern const pal_cli_command pal_cmd_session_search;
 extern const pal_cli_command pal_cmd_session_append;
 extern const pal_cli_command pal_cmd_session_fork;
 extern const pal_cli_command pal_cmd_session_rewind;
 extern const pal_cli_command pal_cmd_session_undo;
 extern const pal_cli_command pal_cmd_session_reset;
+extern const pal_cli_command pal_cmd_session_compact;
+extern const pal_cli_command pal_cmd_session_pin;
+extern const pal_cli_command pal_cmd_session_unpin;
 extern const pal_cli_command pal_cmd_session_delete;
 extern const pal_cli_command pal_cmd_session_restore;
 extern const pal_cli_command pal_cmd_session_erase;
 extern const pal_cli_command pal_cmd_session_export;
 extern const pal_cli_command pal_cmd_session_import;
+extern const pal_cli_command pal_cmd_context;
 extern const pal_cli_command pal_cmd_route;
+extern const pal_cli_command pal_cmd_config_show;
+extern const pal_cli_command pal_cmd_config_check;
+extern const pal_cli_command pal_cmd_config_example;
+extern const pal_cli_command pal_cmd_tokens;
+extern const pal_cli_command pal_cmd_tokens_list;
+extern const pal_cli_command pal_cmd_tokens_compile;
 extern const pal_cli_command pal_cmd_stats;
 extern const pal_cli_command pal_cmd_fsck;
 extern const pal_cli_command pal_cmd_bench;
+extern const pal_cli_command pal_cmd_bench_cache;
 extern const pal_cli_command pal_cmd_version;
 extern const pal_cli_command pal_cmd_help;
 

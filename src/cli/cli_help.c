@@ -6,6 +6,16 @@
 
 #define HELP_WIDTH 80
 
+const pal_cli_group pal_cli_groups[] = {
+        {"session", NULL,
+                "Works on conversations. SESSION is an id or an unambiguous beginning of one, a "
+                "key,\nan alias, or @last for the one that was updated last.\n"},
+        {"config", "show, check or begin the configuration",
+                "Works on the configuration: --config FILE, else PALAVER_CONFIG, else palaver.yaml "
+                "here,\nelse palaver/palaver.yaml in $XDG_CONFIG_HOME or ~/.config.\n"},
+        {0},
+};
+
 static void put(pal_cli *cli, const char *text)
 {
     pal_buf_append_text(&cli->out, text);
@@ -26,6 +36,14 @@ static void put_head(pal_cli *cli, const char *text)
     put(cli, "\n");
 }
 
+static void put_line(pal_cli *cli, const char *name, const char *summary)
+{
+    put(cli, "  ");
+    put_padded(cli, name, 10);
+    put(cli, summary);
+    put(cli, "\n");
+}
+
 /* The commands of a group ("" for those of none), one a line. */
 static void put_commands(pal_cli *cli, const char *group)
 {
@@ -36,10 +54,7 @@ static void put_commands(pal_cli *cli, const char *group)
         size_t len = space ? (size_t)(space - command->name) : 0;
         if (len != group_len || strncmp(command->name, group, group_len) != 0)
             continue;
-        put(cli, "  ");
-        put_padded(cli, space ? space + 1 : command->name, 10);
-        put(cli, command->summary);
-        put(cli, "\n");
+        put_line(cli, space ? space + 1 : command->name, command->summary);
     }
 }
 
@@ -58,6 +73,10 @@ void pal_cli_help_main(pal_cli *cli)
     put(cli, "\n");
     put_head(cli, "Other commands:");
     put_commands(cli, "");
+    for (const pal_cli_group *group = pal_cli_groups; group->name; group++) {
+        if (group->summary)
+            put_line(cli, group->name, group->summary);
+    }
     put(cli, "\n");
     put(cli,
             "Everything is kept in ./palaver-data, unless --store or PALAVER_STORE says\n"
@@ -67,9 +86,11 @@ void pal_cli_help_main(pal_cli *cli)
 void pal_cli_help_group(pal_cli *cli, const char *group)
 {
     pal_buf_format(&cli->out, "Usage: palaver %s COMMAND [OPTION]...\n\n", group);
-    put(cli,
-            "Works on conversations. SESSION is an id or an unambiguous beginning of one, a key,\n"
-            "an alias, or @last for the one that was updated last.\n\n");
+    for (const pal_cli_group *g = pal_cli_groups; g->name; g++) {
+        if (strcmp(g->name, group) == 0)
+            put(cli, g->about);
+    }
+    put(cli, "\n");
     put_head(cli, "Commands:");
     put_commands(cli, group);
     pal_buf_format(&cli->out, "\n'palaver %s COMMAND --help' explains a command.\n", group);

@@ -62,6 +62,17 @@ pal_status pal_cli_input_all(pal_cli *cli, pal_cli_input *input, pal_str *out_te
     return status;
 }
 
+pal_status pal_cli_input_piece(pal_cli *cli, pal_cli_input *input, pal_str *out_text)
+{
+    pal_buf_clear(&input->buf);
+    pal_status status = fill(cli, input);
+    if (status != PAL_OK)
+        return status;
+    input->bytes += input->buf.len;
+    *out_text = pal_buf_str(&input->buf);
+    return PAL_OK;
+}
+
 /* Gives out the line that ends at `len` bytes from the current place. */
 static void take(pal_cli_input *input, size_t len, bool with_end, pal_cli_line *out_line)
 {

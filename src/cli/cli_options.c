@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/nearest.h"
 
 #define NEAREST_LEN_MAX 48
 #define WORDS_MAX 64
@@ -15,6 +16,8 @@
 const pal_cli_option pal_cli_globals[] = {
         {"store", 0, PAL_CLI_TEXT, offsetof(pal_cli, store_url), "URL",
                 "where they are kept: sqlite:PATH, jsonl:DIR or memory:"},
+        {"config", 0, PAL_CLI_TEXT, offsetof(pal_cli, config_file), "FILE",
+                "the configuration, instead of palaver.yaml"},
         {"tenant", 0, PAL_CLI_TEXT, offsetof(pal_cli, tenant), "NAME",
                 "whose conversations: other tenants see none of them"},
         {"json", 0, PAL_CLI_FLAG, offsetof(pal_cli, json), NULL, "print JSON, for programs"},
@@ -29,7 +32,8 @@ typedef struct parser {
     int argc;
     int at;
     void *values;
-    bool only_args; /* "--" was seen */
+    bool only_args;   /* "--" was seen */
+    bool has_options; /* of the command */
 } parser;
 
 pal_status pal_cli_usage(pal_cli *cli, const char *hint, const char *format, ...)
@@ -45,43 +49,13 @@ pal_status pal_cli_usage(pal_cli *cli, const char *hint, const char *format, ...
     return PAL_INVALID;
 }
 
-/* Edits (insert, remove, replace) that make `b` of `a`; large when either is too long. */
-static size_t edit_distance(const char *a, const char *b)
-{
-    size_t a_len = strlen(a), b_len = strlen(b);
-    size_t row[NEAREST_LEN_MAX + 1];
-    if (a_len > NEAREST_LEN_MAX || b_len > NEAREST_LEN_MAX)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= b_len; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a_len; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_len; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[b_len];
-}
-
 const char *pal_cli_nearest(const char *text, const char *const *words)
 {
     const char *best = NULL;
-    size_t best_distance = 1 + strlen(text) / 3;
-    if (best_distance > 3)
-        best_distance = 3;
+    pal_nearest nearest = pal_nearest_make(pal_str_of(text));
     for (; *words; words++) {
-        size_t distance = edit_distance(text, *words);
-        if (distance <= best_distance && (!best || distance < best_distance)) {
+        if (pal_nearest_try(&nearest, pal_str_of(*words)))
             best = *words;
-            best_distance = distance;
-        }
     }
     return best;
 }
@@ -182,6 +156,7 @@ static pal_status parse_option(parser *p)
     if (!option && p->cli->command) {
         option = find_option(p->cli->command->options, text, name_len);
         base = p->values;
+        p->has_options = true;
     }
     assert(base);
     if (!option)
@@ -201,6 +176,12 @@ static pal_status parse_option(parser *p)
     return set_value(p->cli, option, value, (char *)base + option->offset);
 }
 
+static bool in_group(const char *command, const char *group)
+{
+    size_t len = strlen(group);
+    return strncmp(command, group, len) == 0 && command[len] == ' ';
+}
+
 static pal_status unknown_command(pal_cli *cli, const char *group, const char *word)
 {
     const char *words[WORDS_MAX + 1];
@@ -211,14 +192,14 @@ static pal_status unknown_command(pal_cli *cli, const char *group, const char *w
     for (size_t i = 0; pal_cli_commands[i] && len + 1 < WORDS_MAX; i++) {
         const char *name = pal_cli_commands[i]->name;
         const char *space = strchr(name, ' ');
-        if (group && !space)
+        if (group && !in_group(name, group))
             continue;
         words[len] = space ? space + 1 : name;
         names[len++] = name;
     }
-    if (!group) {
-        words[len] = "session";
-        names[len++] = "session";
+    for (const pal_cli_group *g = pal_cli_groups; !group && g->name && len < WORDS_MAX; g++) {
+        words[len] = g->name;
+        names[len++] = g->name;
     }
     words[len] = NULL;
     const char *nearest = pal_cli_nearest(word, words);
@@ -233,23 +214,26 @@ static pal_status unknown_command(pal_cli *cli, const char *group, const char *w
             cli, hint, "unknown command '%s%s%.60s'", group ? group : "", group ? " " : "", word);
 }
 
+static pal_status choose_command(parser *p, const pal_cli_command *command)
+{
+    p->cli->command = command;
+    p->values = pal_arena_alloc(p->cli->arena, command->values_size + 1);
+    return p->values ? PAL_OK : pal_cli_no_memory(p->cli);
+}
+
 /* Takes a word as the next one of the command's name. */
 static pal_status parse_command_word(parser *p, const char *word)
 {
     pal_cli *cli = p->cli;
     const char *group = cli->group;
-    size_t group_len = group ? strlen(group) : 0;
     for (size_t i = 0; pal_cli_commands[i]; i++) {
         const pal_cli_command *command = pal_cli_commands[i];
         const char *space = strchr(command->name, ' ');
-        if (group && (!space || strncmp(command->name, group, group_len) != 0))
+        if (group && !in_group(command->name, group))
             continue;
         const char *name = group ? space + 1 : command->name;
-        if (strcmp(name, word) == 0) {
-            cli->command = command;
-            p->values = pal_arena_alloc(cli->arena, command->values_size + 1);
-            return p->values ? PAL_OK : pal_cli_no_memory(cli);
-        }
+        if (strcmp(name, word) == 0)
+            return choose_command(p, command);
         if (!group && space && strlen(word) == (size_t)(space - name) &&
                 strncmp(name, word, strlen(word)) == 0) {
             cli->group = word;
@@ -257,6 +241,21 @@ static pal_status parse_command_word(parser *p, const char *word)
         }
     }
     return unknown_command(cli, group, word);
+}
+
+/* `tokens` is a command, and so is `tokens list`: the second word, if nothing was between them, may
+ * be a part of the name. A file of that name is still "./list". */
+static pal_status parse_arg(parser *p, const char *word)
+{
+    pal_cli *cli = p->cli;
+    bool may_be_name = cli->args_len == 0 && !p->has_options && !p->only_args;
+    for (size_t i = 0; may_be_name && pal_cli_commands[i]; i++) {
+        const char *name = pal_cli_commands[i]->name;
+        if (in_group(name, cli->command->name) && strcmp(strrchr(name, ' ') + 1, word) == 0)
+            return choose_command(p, pal_cli_commands[i]);
+    }
+    cli->args[cli->args_len++] = word;
+    return PAL_OK;
 }
 
 static pal_status check_args(pal_cli *cli)
@@ -292,10 +291,7 @@ pal_status pal_cli_parse(pal_cli *cli, int argc, char **argv, void **out_values)
             status = parse_option(&p);
         } else {
             p.at++;
-            if (cli->command)
-                cli->args[cli->args_len++] = text;
-            else
-                status = parse_command_word(&p, text);
+            status = cli->command ? parse_arg(&p, text) : parse_command_word(&p, text);
         }
     }
     if (status == PAL_OK && cli->command && !cli->help && !cli->version)

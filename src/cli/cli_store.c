@@ -33,7 +33,7 @@ static pal_status missing_store(pal_cli *cli, const char *path, bool is_empty)
 /* Only the default store's own directory: elsewhere a missing one is more likely a typing error. */
 static pal_status make_default_directory(pal_cli *cli)
 {
-    if (strcmp(cli->store_url, PAL_CLI_STORE_DEFAULT) != 0)
+    if (strcmp(cli->store_url, PAL_CONFIG_STORE_DEFAULT) != 0)
         return PAL_OK;
     if (mkdir("palaver-data", 0700) != 0 && errno != EEXIST)
         return pal_error_set(&cli->err, errno == EACCES || errno == EROFS ? PAL_DENIED : PAL_IO,

@@ -468,7 +468,8 @@ const pal_cli_command pal_cmd_bench = {
                  "can "
                  "do. Uses a temporary store in the current directory, or the one that --store "
                  "names; "
-                 "there it erases what it made.",
+                 "there it erases what it made. 'palaver bench cache' compares strategies of the "
+                 "context instead.",
         .examples = "palaver bench store\n"
                     "palaver bench store --dir /var/lib/palaver --ms 5000",
         .options = options,

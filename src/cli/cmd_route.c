@@ -47,12 +47,52 @@ static void print_route(pal_cli *cli, const pal_route *route)
     pal_buf_append_char(&cli->out, '\n');
 }
 
+/* Whether the configuration says anything of it: its defaults are no answer here. */
+static bool is_configured(const pal_cli *cli, const char *key)
+{
+    return pal_config_source_of(cli->config, key) != PAL_CONFIG_DEFAULT;
+}
+
+/* What the input leaves out comes from the configuration, where that has it. Dimensions and
+ * dm_scope say the same thing in two ways, so one of them in the input is enough for both. */
+static void fill_settings(const pal_cli *cli, pal_json value, pal_route_config *settings)
+{
+    const pal_route_config *ours = &pal_config_get(cli->config)->session;
+    pal_json inner = pal_json_find(value, "input");
+    if (pal_json_type_of(inner) == PAL_JSON_OBJECT)
+        value = inner;
+    pal_json_type across = pal_json_type_of(pal_json_find(value, "link_across_channels"));
+    bool has_dimensions = settings->dimensions || settings->dm_scope.data;
+    if (!has_dimensions && is_configured(cli, "session.dimensions")) {
+        settings->dimensions = ours->dimensions;
+        settings->dimensions_len = ours->dimensions_len;
+    }
+    if (!has_dimensions && is_configured(cli, "session.dm_scope"))
+        settings->dm_scope = ours->dm_scope;
+    if (!settings->links) {
+        settings->links = ours->links;
+        settings->links_len = ours->links_len;
+    }
+    if (!settings->rules) {
+        settings->rules = ours->rules;
+        settings->rules_len = ours->rules_len;
+    }
+    if (!settings->agents) {
+        settings->agents = ours->agents;
+        settings->agents_len = ours->agents_len;
+    }
+    if (across == PAL_JSON_NONE || across == PAL_JSON_NULL)
+        settings->link_across_channels = ours->link_across_channels;
+}
+
 static pal_status route_value(pal_cli *cli, pal_arena *arena, pal_json value)
 {
     pal_cli_route_input input;
     pal_route_settings *settings = NULL;
     pal_route route;
     pal_status status = pal_cli_route_read(value, arena, &input, &cli->err);
+    if (status == PAL_OK)
+        fill_settings(cli, value, &input.config);
     if (status == PAL_OK)
         status = pal_route_settings_new(&input.config, &settings, &cli->err);
     if (status == PAL_OK)
@@ -169,7 +209,8 @@ const pal_cli_command pal_cmd_route = {
         .usage = "[FILE]",
         .about = "Reads inbound messages with their settings, one JSON object or one a line, and "
                  "prints for each the session's key, scope and aliases, the main session, and the "
-                 "rule that matched. Nothing is stored. docs/routing.md has all members.",
+                 "rule that matched. Settings that are left out come from the configuration. "
+                 "Nothing is stored. docs/routing.md has all members.",
         .examples = "palaver route inbound.json\n"
                     "tail -n 5 inbound.jsonl | palaver route --keep-going",
         .options = options,

@@ -230,52 +230,6 @@ static pal_status export_named(exporter *e)
 
 /* ---- The file ---- */
 
-typedef struct target {
-    char *temporary; /* NULL: written in place, for a device or a pipe */
-    int fd;
-} target;
-
-static pal_status target_failed(pal_cli *cli, const char *path)
-{
-    return pal_error_set(&cli->err, errno == EACCES || errno == EROFS ? PAL_DENIED : PAL_IO,
-            "can't write '%.160s': %s", path, strerror(errno));
-}
-
-static pal_status target_open(pal_cli *cli, const char *path, target *out)
-{
-    struct stat info;
-    bool in_place = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-    size_t size = strlen(path) + 8;
-    out->temporary = NULL;
-    if (in_place) {
-        out->fd = open(path, O_WRONLY | O_CLOEXEC);
-        return out->fd < 0 ? target_failed(cli, path) : PAL_OK;
-    }
-    char *name = pal_malloc(size);
-    if (!name)
-        return pal_cli_no_memory(cli);
-    snprintf(name, size, "%s.XXXXXX", path);
-    out->fd = mkostemp(name, O_CLOEXEC);
-    if (out->fd < 0) {
-        pal_status status = target_failed(cli, path);
-        pal_free(name);
-        return status;
-    }
-    out->temporary = name;
-    return PAL_OK;
-}
-
-static pal_status target_finish(pal_cli *cli, const char *path, target *t, pal_status status)
-{
-    if (status == PAL_OK && t->temporary && (fsync(t->fd) != 0 || rename(t->temporary, path) != 0))
-        status = target_failed(cli, path);
-    if (status != PAL_OK && t->temporary)
-        unlink(t->temporary);
-    close(t->fd);
-    pal_free(t->temporary);
-    return status;
-}
-
 static void print_summary(exporter *e)
 {
     pal_buf *out = &e->cli->out;
@@ -295,8 +249,8 @@ static pal_status export_to_file(exporter *e)
 {
     pal_cli *cli = e->cli;
     const char *path = e->given->output;
-    target file = {.fd = -1};
-    pal_status status = target_open(cli, path, &file);
+    pal_cli_target file;
+    pal_status status = pal_cli_target_open(cli, path, &file);
     if (status != PAL_OK)
         return status;
     cli->out_fd = file.fd;
@@ -304,7 +258,7 @@ static pal_status export_to_file(exporter *e)
     if (status == PAL_OK)
         status = pal_cli_flush(cli);
     cli->out_fd = STDOUT_FILENO;
-    status = target_finish(cli, path, &file, status);
+    status = pal_cli_target_finish(cli, &file, status);
     if (status == PAL_OK)
         print_summary(e);
     return status;

@@ -242,19 +242,19 @@ static pal_status take_items(importer *im, const pal_transcript_items *items)
     for (size_t i = 0; status == PAL_OK && i < items->len; i++) {
         const pal_transcript_item *item = &items->items[i];
         switch (item->kind) {
-        case PAL_ITEM_SESSION:
+        case PAL_ENTRY_SESSION:
             status = begin_session(im, item->u.facts);
             break;
-        case PAL_ITEM_MESSAGE:
+        case PAL_ENTRY_MESSAGE:
             status = take_message(im, &item->u.message, item->line);
             break;
-        case PAL_ITEM_MARK:
+        case PAL_ENTRY_MARK:
             status = pal_import_mark(im->store, &item->u.mark, item->line);
             break;
-        case PAL_ITEM_WARNING:
+        case PAL_ENTRY_WARNING:
             on_problem(item->line, item->u.warning, im);
             break;
-        case PAL_ITEM_NONE:
+        case PAL_ENTRY_NONE:
             break;
         }
     }

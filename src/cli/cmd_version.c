@@ -48,6 +48,7 @@ const pal_cli_command pal_cmd_version = {
         .about = "Prints the version of this command and of the library in it.",
         .examples = "palaver version\n"
                     "palaver --version",
+        .no_config = true,
         .run = version,
 };
 
@@ -59,5 +60,6 @@ const pal_cli_command pal_cmd_help = {
         .examples = "palaver help\n"
                     "palaver help session append",
         .args_max = 3,
+        .no_config = true,
         .run = help,
 };

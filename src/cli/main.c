@@ -13,20 +13,32 @@ const pal_cli_command *const pal_cli_commands[] = {
         &pal_cmd_session_new,
         &pal_cmd_session_list,
         &pal_cmd_session_show,
+        &pal_cmd_session_search,
         &pal_cmd_session_append,
         &pal_cmd_session_fork,
         &pal_cmd_session_rewind,
         &pal_cmd_session_undo,
         &pal_cmd_session_reset,
+        &pal_cmd_session_compact,
+        &pal_cmd_session_pin,
+        &pal_cmd_session_unpin,
         &pal_cmd_session_delete,
         &pal_cmd_session_restore,
         &pal_cmd_session_erase,
         &pal_cmd_session_export,
         &pal_cmd_session_import,
+        &pal_cmd_context,
         &pal_cmd_route,
+        &pal_cmd_tokens,
+        &pal_cmd_tokens_list,
+        &pal_cmd_tokens_compile,
+        &pal_cmd_config_show,
+        &pal_cmd_config_check,
+        &pal_cmd_config_example,
         &pal_cmd_stats,
         &pal_cmd_fsck,
         &pal_cmd_bench,
+        &pal_cmd_bench_cache,
         &pal_cmd_version,
         &pal_cmd_help,
         NULL,
@@ -44,8 +56,6 @@ static int terminal_width(void)
 
 static void set_defaults(pal_cli *cli)
 {
-    const char *url = getenv("PALAVER_STORE");
-    cli->store_url = url && *url ? url : PAL_CLI_STORE_DEFAULT;
     cli->is_terminal = isatty(STDOUT_FILENO);
     cli->width = cli->is_terminal ? terminal_width() : 80;
     pal_buf_init(&cli->out, PAL_CLI_OUT_MAX);
@@ -56,13 +66,15 @@ static pal_status run_command(pal_cli *cli, void *values)
 {
     const pal_cli_command *command = cli->command;
     pal_cli_access access = command->access_for ? command->access_for(values) : command->access;
-    pal_status status = PAL_OK;
-    if (access != PAL_CLI_NO_STORE)
+    pal_status status = command->no_config ? PAL_OK : pal_cli_config_load(cli);
+    if (status == PAL_OK && access != PAL_CLI_NO_STORE)
         status = pal_cli_store_open(cli, access);
     if (status == PAL_OK)
         status = command->run(cli, values);
     pal_store_close(cli->store);
+    pal_config_free(cli->config);
     cli->store = NULL;
+    cli->config = NULL;
     return status;
 }
 

@@ -52,7 +52,7 @@ static const pal_member part_members[] = {
         {"error", PAL_MEMBER_BOOL, KIND(TOOL_RESULT), offsetof(pal_part, is_error)},
         {"media_type", PAL_MEMBER_STRING, MEDIA, offsetof(pal_part, media_type)},
         {"url", PAL_MEMBER_STRING, MEDIA, offsetof(pal_part, url)},
-        {"blob", PAL_MEMBER_STRING, MEDIA, offsetof(pal_part, blob)},
+        {"blob", PAL_MEMBER_STRING, MEDIA | KIND(TOOL_RESULT), offsetof(pal_part, blob)},
         {"data", PAL_MEMBER_BASE64, MEDIA, offsetof(pal_part, data)}, /* the last: see below */
 };
 

@@ -104,7 +104,7 @@ void pal_transcript_warn(pal_transcript *in, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    pal_transcript_item *item = add_item(in, PAL_ITEM_WARNING, in->line);
+    pal_transcript_item *item = add_item(in, PAL_ENTRY_WARNING, in->line);
     if (!item)
         return;
     /* Never NULL, so that a reader of the item needs no check. */
@@ -144,7 +144,7 @@ void pal_transcript_tell_session(pal_transcript *in)
         return;
     in->session_told = true;
     in->counts.sessions++;
-    pal_transcript_item *item = add_item(in, PAL_ITEM_SESSION, in->line);
+    pal_transcript_item *item = add_item(in, PAL_ENTRY_SESSION, in->line);
     pal_transcript_facts *facts = pal_arena_alloc(in->out_arena, sizeof(*facts));
     if (!item || !facts)
         return;
@@ -198,7 +198,7 @@ static bool is_keepable(pal_transcript *in, const pal_message *message)
 static void give_out(pal_transcript *in, const pal_message *message, uint64_t line)
 {
     pal_transcript_tell_session(in);
-    pal_transcript_item *item = add_item(in, PAL_ITEM_MESSAGE, line);
+    pal_transcript_item *item = add_item(in, PAL_ENTRY_MESSAGE, line);
     if (!item)
         return;
     item->u.message = pal_transcript_copy(in->out_arena, message);
@@ -218,7 +218,7 @@ void pal_transcript_emit_mark(pal_transcript *in, const pal_mark *mark)
 {
     pal_transcript_flush(in);
     pal_transcript_tell_session(in);
-    pal_transcript_item *item = add_item(in, PAL_ITEM_MARK, in->line);
+    pal_transcript_item *item = add_item(in, PAL_ENTRY_MARK, in->line);
     if (!item)
         return;
     item->u.mark = *mark;

@@ -42,11 +42,11 @@ bool pal_transcript_kind_from_name(pal_str name, pal_transcript_kind *out_kind);
 #define PAL_TRANSCRIPT_LINE_MAX (256u << 20) /* longer lines are skipped */
 
 typedef enum pal_transcript_item_kind {
-    PAL_ITEM_NONE = 0,
-    PAL_ITEM_SESSION = 1, /* messages after this one belong to `session`, as far as it is known */
-    PAL_ITEM_MESSAGE = 2,
-    PAL_ITEM_MARK = 3,    /* mark.seq counts this session's messages here, from 1 */
-    PAL_ITEM_WARNING = 4, /* the line was skipped, wholly or in part */
+    PAL_ENTRY_NONE = 0,
+    PAL_ENTRY_SESSION = 1, /* messages after this one belong to `session`, as far as it is known */
+    PAL_ENTRY_MESSAGE = 2,
+    PAL_ENTRY_MARK = 3,    /* mark.seq counts this session's messages here, from 1 */
+    PAL_ENTRY_WARNING = 4, /* the line was skipped, wholly or in part */
 } pal_transcript_item_kind;
 
 /* What the transcript says of a session.

@@ -103,8 +103,10 @@ static pal_status check_part(const pal_part *part, size_t number, pal_error *err
         return pal_error_set(err, PAL_INVALID, "part %zu: 'call_id' is missing", number);
     if (is_call && part->name.len == 0)
         return pal_error_set(err, PAL_INVALID, "part %zu: 'name' is missing", number);
-    if ((part->data.len > 0 || part->blob.len > 0) && !is_media)
-        return pal_error_set(err, PAL_INVALID, "part %zu: only images and files hold data", number);
+    if ((part->data.len > 0 || part->blob.len > 0) && !is_media &&
+            part->kind != PAL_PART_TOOL_RESULT)
+        return pal_error_set(err, PAL_INVALID,
+                "part %zu: only images, files and outputs of tools hold data", number);
     if (part->blob.len > 0 && part->data.len == 0) {
         status = check_blob_name(part->blob, number, err);
         if (status != PAL_OK)

@@ -74,6 +74,10 @@ static pal_store_options options_with_defaults(const pal_store_options *options)
         filled.busy_timeout_ms = PAL_BUSY_TIMEOUT_MS;
     if (filled.readers_max == 0)
         filled.readers_max = PAL_READERS_MAX;
+    if (!filled.encoding && !filled.estimate)
+        filled.encoding = pal_encoding_find(pal_str_of("o200k_base"));
+    if (filled.estimate)
+        filled.encoding = NULL;
     return filled;
 }
 
@@ -102,6 +106,11 @@ pal_status pal_store_open(
     }
     *out_store = store;
     return PAL_OK;
+}
+
+const pal_encoding *pal_store_encoding(const pal_store *store)
+{
+    return store->options.encoding;
 }
 
 void pal_store_close(pal_store *store)

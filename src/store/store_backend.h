@@ -9,6 +9,7 @@
 #define PAL_STORE_BACKEND_H
 
 #include "palaver/store.h"
+#include "store/store_words.h"
 
 /* One stored message. */
 typedef struct pal_row {
@@ -39,6 +40,9 @@ typedef struct pal_work_blob {
     pal_str data;       /* of a new one */
 } pal_work_blob;
 
+/* A part of the search index; only its backend knows what is in it. */
+typedef struct pal_index_part pal_index_part;
+
 /* One operation with what the front prepared for it. The backend sets op->status and op->error and
  * the op's results; it leaves an operation that it refuses without any trace. */
 typedef struct pal_work {
@@ -54,7 +58,28 @@ typedef struct pal_work {
     uint64_t fork_seq;  /* fork, adopt: resolved against the parent, which owns that row */
     uint64_t fork_mark; /* fork, adopt */
     pal_id fork_parent; /* fork, adopt: the session that owns fork_seq; none where that is 0 */
+    const pal_index_part *index; /* with PAL_OP_NONE: what index_build() gave, to be kept */
 } pal_work;
+
+/* Whether it may run: not where it goes with the operation before it and that one failed. */
+static inline bool pal_work_may_run(pal_work *work)
+{
+    pal_op *op = work->op;
+
+    if (!op->with_previous || op[-1].status == PAL_OK)
+        return true;
+    op->status = pal_error_set(
+            &op->error, PAL_CANCELED, "the operation that it goes with failed: %s",
+            op[-1].error.message);
+    return false;
+}
+
+/* Own rows of one session that are in sight: first..last, inclusive. */
+typedef struct pal_piece {
+    uint64_t handle;
+    uint64_t first;
+    uint64_t last;
+} pal_piece;
 
 /* False stops the scan. `row` and what it points to are borrowed for the call. It must not call the
  * engine. */
@@ -69,6 +94,39 @@ typedef struct pal_row_scan {
     uint64_t last_seq;  /* inclusive */
     bool descending;
 } pal_row_scan;
+
+/* Which rows may be hits. */
+typedef struct pal_row_search {
+    pal_str tenant;
+    const pal_query *query;
+    pal_role role;          /* NONE: any */
+    const pal_piece *pieces; /* NULL: of any session of the tenant; else newest first */
+    size_t pieces_len;
+    uint64_t below_pos; /* only rows that came before this one; 0: any */
+} pal_row_search;
+
+typedef struct pal_found_row {
+    const pal_row *row;
+    uint64_t pos; /* the order of arrival over all sessions, from 1 */
+    uint64_t handle;
+    pal_id session;
+} pal_found_row;
+
+/* As pal_row_sink. */
+typedef bool (*pal_found_sink)(const pal_found_row *found, void *user);
+
+typedef enum pal_marks_wanted {
+    PAL_MARKS_HIDING, /* rewinds, resets and undos, without bodies: all that a view needs */
+    PAL_MARKS_BRIEF,  /* every kind, without bodies */
+    PAL_MARKS_WHOLE,  /* every kind */
+} pal_marks_wanted;
+
+typedef struct pal_mark_scan {
+    uint64_t handle;
+    uint64_t first; /* number, inclusive */
+    uint64_t last;  /* inclusive */
+    pal_marks_wanted wanted;
+} pal_mark_scan;
 
 typedef struct pal_engine pal_engine;
 
@@ -103,9 +161,23 @@ typedef struct pal_store_backend {
     pal_status (*row_find)(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
             pal_row *out_row, pal_id *out_session, pal_error *err);
 
-    /* Own marks of one session with a number up to `number_max`, oldest first; `undone` unset. */
-    pal_status (*mark_list)(pal_engine *engine, uint64_t handle, uint64_t number_max,
-            pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
+    /* Rows of the tenant from the newest arrival to the oldest: all that match, and maybe others,
+     * which the front sorts out. */
+    pal_status (*row_search)(pal_engine *engine, const pal_row_search *search, pal_found_sink sink,
+            void *user, pal_error *err);
+    /* The ids of sessions that were forked from this one at the message `min_seq` or a later one,
+     * in whatever state. */
+    pal_status (*fork_list)(pal_engine *engine, uint64_t handle, uint64_t min_seq, pal_arena *arena,
+            pal_id **out_ids, size_t *out_len, pal_error *err);
+    /* Optional: NULL where row_search() has no index. Makes a part of it that is missing, without
+     * writing anything: apply() does that. NULL in *out_part where nothing is missing. */
+    pal_status (*index_build)(pal_engine *engine, pal_arena *arena,
+            const pal_index_part **out_part, pal_error *err);
+
+    /* Own marks of one session, oldest first; `undone` unset. Costs what it returns: bodies may be
+     * long, and most marks hide nothing. */
+    pal_status (*mark_list)(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
+            pal_mark **out_marks, size_t *out_len, pal_error *err);
 
     pal_status (*inbox_list)(pal_engine *engine, uint64_t handle, pal_arena *arena,
             pal_inbox_item **out_items, size_t *out_len, pal_error *err);

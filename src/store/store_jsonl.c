@@ -206,7 +206,8 @@ static pal_status apply_batch(jl_engine *engine, pal_work *works, size_t works_l
     if (status != PAL_OK)
         pal_error_set(err, status, "no memory for the batch");
     for (size_t i = 0; status == PAL_OK && i < works_len; i++)
-        pal_jl_apply_one(&batch, &works[i]);
+        if (pal_work_may_run(&works[i]))
+            pal_jl_apply_one(&batch, &works[i]);
     if (status == PAL_OK)
         status = pal_jl_commit(&batch, works, works_len, err);
     if (status != PAL_OK)
@@ -363,16 +364,38 @@ static pal_status jsonl_row_find(pal_engine *base, pal_str tenant, pal_id id, pa
                     memory_of(base), tenant, id, arena, out_row, out_session, err));
 }
 
-static pal_status jsonl_mark_list(pal_engine *base, uint64_t handle, uint64_t number_max,
-        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+static pal_status jsonl_row_search(pal_engine *base, const pal_row_search *search,
+        pal_found_sink sink, void *user, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(
+            base, pal_store_memory.row_search(memory_of(base), search, sink, user, err));
+}
+
+static pal_status jsonl_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq,
+        pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
     pal_status status = read_begin(base, err);
 
     if (status != PAL_OK)
         return status;
     return read_end(base,
-            pal_store_memory.mark_list(
-                    memory_of(base), handle, number_max, arena, out_marks, out_len, err));
+            pal_store_memory.fork_list(
+                    memory_of(base), handle, min_seq, arena, out_ids, out_len, err));
+}
+
+static pal_status jsonl_mark_list(pal_engine *base, const pal_mark_scan *scan, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.mark_list(memory_of(base), scan, arena, out_marks, out_len, err));
 }
 
 static pal_status jsonl_inbox_list(pal_engine *base, uint64_t handle, pal_arena *arena,
@@ -497,6 +520,8 @@ const pal_store_backend pal_store_jsonl = {
         .session_list = jsonl_session_list,
         .row_scan = jsonl_row_scan,
         .row_find = jsonl_row_find,
+        .row_search = jsonl_row_search,
+        .fork_list = jsonl_fork_list,
         .mark_list = jsonl_mark_list,
         .inbox_list = jsonl_inbox_list,
         .lease_find = jsonl_lease_find,

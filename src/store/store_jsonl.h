@@ -109,11 +109,12 @@ PAL_CHECKED pal_status pal_jl_line_write(
         pal_buf *buf, const pal_row *row, pal_arena *arena, pal_error *err);
 /* The row of a line. A message without an id gets one that depends on session and position only.
  * PAL_INVALID for a line that is none; then it is to be passed over. */
-PAL_CHECKED pal_status pal_jl_line_read(pal_str line, pal_id session, uint64_t seq,
-        int64_t otherwise_ms, pal_arena *arena, pal_row *out_row, pal_error *err);
+PAL_CHECKED pal_status pal_jl_line_read(const pal_store_options *options, pal_str line,
+        pal_id session, uint64_t seq, int64_t otherwise_ms, pal_arena *arena, pal_row *out_row,
+        pal_error *err);
 /* The row that the store would have for this message. */
-PAL_CHECKED pal_status pal_jl_row_of(
-        const pal_message *message, pal_arena *arena, pal_row *out_row, pal_error *err);
+PAL_CHECKED pal_status pal_jl_row_of(const pal_store_options *options, const pal_message *message,
+        pal_arena *arena, pal_row *out_row, pal_error *err);
 /* An id that anyone works out again from the same text. */
 PAL_CHECKED pal_status pal_jl_id_of(const char *kind, pal_str text, pal_id *out_id, pal_error *err);
 

@@ -294,8 +294,8 @@ static pal_status line_add(jl_engine *engine, mem_session *session, jl_file *fil
 {
     const pal_session *record = &session->info->record;
     pal_row row;
-    pal_status status = pal_jl_line_read(
-            line, session->id, record->last_seq + 1, record->created_at, arena, &row, err);
+    pal_status status = pal_jl_line_read(&engine->options, line, session->id,
+            record->last_seq + 1, record->created_at, arena, &row, err);
 
     if (status == PAL_OK)
         status = row_add(engine, session, &row, arena, err);

@@ -7,8 +7,8 @@
 #include "dialect/dialect_native.h"
 #include "dialect/dialect_picoclaw.h"
 #include "store/store_jsonl.h"
+#include "store/store_prepare.h"
 #include "store/store_view.h"
-#include "tokens/tokens_estimate.h"
 
 pal_status pal_jl_line_write(pal_buf *buf, const pal_row *row, pal_arena *arena, pal_error *err)
 {
@@ -32,19 +32,20 @@ pal_status pal_jl_line_write(pal_buf *buf, const pal_row *row, pal_arena *arena,
     return status;
 }
 
-pal_status pal_jl_row_of(
-        const pal_message *message, pal_arena *arena, pal_row *out_row, pal_error *err)
+pal_status pal_jl_row_of(const pal_store_options *options, const pal_message *message,
+        pal_arena *arena, pal_row *out_row, pal_error *err)
 {
     pal_row row = {.id = message->id,
             .role = message->role,
             .flags = message->flags,
-            .tokens = message->tokens ? message->tokens : pal_tokens_estimate_message(message),
             .created_at = message->created_at,
             .client_id = message->client_id,
             .is_text = pal_native_is_plain(message)};
-    pal_status status = PAL_OK;
+    pal_status status = pal_row_count(options, message, &row.tokens, err);
     pal_buf body;
 
+    if (status != PAL_OK)
+        return status;
     pal_buf_init(&body, PAL_BATCH_BYTES_MAX);
     if (row.is_text && message->parts) {
         row.body = message->parts[0].text;
@@ -96,8 +97,8 @@ static pal_status foreign_id(pal_str line, pal_id session, uint64_t seq, pal_are
     return pal_jl_id_of("line", pal_str_make(text, len), out_id, err);
 }
 
-pal_status pal_jl_line_read(pal_str line, pal_id session, uint64_t seq, int64_t otherwise_ms,
-        pal_arena *arena, pal_row *out_row, pal_error *err)
+pal_status pal_jl_line_read(const pal_store_options *options, pal_str line, pal_id session,
+        uint64_t seq, int64_t otherwise_ms, pal_arena *arena, pal_row *out_row, pal_error *err)
 {
     pal_message message = {0};
     pal_status status = line.len > PAL_PICOCLAW_LINE_MAX
@@ -111,6 +112,6 @@ pal_status pal_jl_line_read(pal_str line, pal_id session, uint64_t seq, int64_t 
     if (pal_id_is_none(message.id))
         status = foreign_id(line, session, seq, arena, &message.id, err);
     if (status == PAL_OK)
-        status = pal_jl_row_of(&message, arena, out_row, err);
+        status = pal_jl_row_of(options, &message, arena, out_row, err);
     return status;
 }

@@ -199,8 +199,8 @@ pal_status pal_jl_scan(jl_engine *engine, pal_error *err)
 
 /* ---- Older files ---- */
 
-static pal_status legacy_rows(const pal_picoclaw_legacy *legacy, int64_t now_ms, pal_arena *arena,
-        pal_work *work, pal_error *err)
+static pal_status legacy_rows(const pal_store_options *options, const pal_picoclaw_legacy *legacy,
+        int64_t now_ms, pal_arena *arena, pal_work *work, pal_error *err)
 {
     int64_t otherwise_ms = legacy->updated_at_ms ? legacy->updated_at_ms : now_ms;
     pal_status status = PAL_OK;
@@ -217,7 +217,7 @@ static pal_status legacy_rows(const pal_picoclaw_legacy *legacy, int64_t now_ms,
             message.id = pal_id_new();
         if (message.created_at == 0)
             message.created_at = otherwise_ms;
-        status = pal_jl_row_of(&message, arena, &work->rows[work->rows_len++], err);
+        status = pal_jl_row_of(options, &message, arena, &work->rows[work->rows_len++], err);
     }
     return status;
 }
@@ -254,7 +254,7 @@ static pal_status import(jl_engine *engine, pal_str tenant, const pal_picoclaw_l
     pal_op append = {.kind = PAL_OP_APPEND, .u.append = {.expected_seq = PAL_SEQ_ANY}};
     pal_op checkpoint = {.kind = PAL_OP_MARK, .u.mark = &mark};
     pal_work works[3] = {{.op = &create}}, rows = {.op = &append};
-    pal_status status = legacy_rows(legacy, now_ms, arena, &rows, err);
+    pal_status status = legacy_rows(&engine->options, legacy, now_ms, arena, &rows, err);
     size_t works_len = 1;
     pal_buf body;
 

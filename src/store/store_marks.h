@@ -7,6 +7,12 @@
 /* Sets `undone` on all marks of one session, which are sorted by number. An undo can be undone. */
 void pal_marks_resolve(pal_mark *marks, size_t len);
 
+/* Whether marks of that kind decide what is in sight. */
+static inline bool pal_mark_bears_on_view(pal_mark_kind kind)
+{
+    return kind == PAL_MARK_REWIND || kind == PAL_MARK_RESET || kind == PAL_MARK_UNDO;
+}
+
 /* A run of seqs that is out of sight: first..last, inclusive. */
 typedef struct pal_span {
     uint64_t first;

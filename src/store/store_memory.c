@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/memory.h"
+#include "store/store_marks.h"
 
 /* ---- For the other files ---- */
 
@@ -153,7 +154,8 @@ static void memory_apply(pal_engine *base, pal_work *works, size_t works_len)
 
     pthread_rwlock_wrlock(&engine->lock);
     for (size_t i = 0; i < works_len; i++)
-        works[i].op->status = apply_one(engine, &works[i]);
+        if (pal_work_may_run(&works[i]))
+            works[i].op->status = apply_one(engine, &works[i]);
     pthread_rwlock_unlock(&engine->lock);
 }
 
@@ -218,25 +220,37 @@ static pal_status memory_row_find(pal_engine *base, pal_str tenant, pal_id id, p
 
 /* ---- Reading: the rest ---- */
 
-static pal_status memory_mark_list(pal_engine *base, uint64_t handle, uint64_t number_max,
-        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+static bool mark_is_wanted(const pal_mark *mark, const pal_mark_scan *scan)
+{
+    if (mark->number < scan->first || mark->number > scan->last)
+        return false;
+    return scan->wanted != PAL_MARKS_HIDING || pal_mark_bears_on_view(mark->kind);
+}
+
+static pal_status memory_mark_list(pal_engine *base, const pal_mark_scan *scan, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
 {
     mem_engine *engine = (mem_engine *)base;
     const mem_session *session;
     pal_mark *marks = NULL;
-    size_t len = 0;
+    size_t len = 0, at = 0;
     pal_status status;
 
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_mem_session_by_handle(engine, handle);
-    while (session && len < session->marks_len && session->marks[len].number <= number_max)
-        len++;
+    session = pal_mem_session_by_handle(engine, scan->handle);
+    for (size_t i = 0; session && i < session->marks_len; i++)
+        len += mark_is_wanted(&session->marks[i], scan);
     if (len > 0)
         marks = pal_arena_array(arena, len, sizeof *marks);
-    for (size_t i = 0; marks && i < len; i++) {
-        marks[i] = session->marks[i];
-        marks[i].undone = false;
-        marks[i].body = pal_arena_copy(arena, marks[i].body);
+    for (size_t i = 0; marks && at < len; i++) {
+        if (!mark_is_wanted(&session->marks[i], scan))
+            continue;
+        marks[at] = session->marks[i];
+        marks[at].undone = false;
+        marks[at].body = scan->wanted == PAL_MARKS_WHOLE
+                ? pal_arena_copy(arena, session->marks[i].body)
+                : pal_str_make(NULL, 0);
+        at++;
     }
     pthread_rwlock_unlock(&engine->lock);
     status = pal_mem_arena_status(arena, err);
@@ -406,6 +420,8 @@ const pal_store_backend pal_store_memory = {
         .session_list = pal_mem_list,
         .row_scan = memory_row_scan,
         .row_find = memory_row_find,
+        .row_search = pal_mem_row_search,
+        .fork_list = pal_mem_fork_list,
         .mark_list = memory_mark_list,
         .inbox_list = memory_inbox_list,
         .lease_find = memory_lease_find,

@@ -23,6 +23,8 @@ typedef struct mem_tenant mem_tenant;
 typedef struct mem_row {
     pal_row row;
     mem_session *session;
+    uint64_t pos; /* the order of arrival over all sessions */
+    struct mem_row *older, *newer;
 } mem_row;
 
 typedef struct mem_blob {
@@ -117,6 +119,8 @@ typedef struct mem_engine {
     pal_map sessions; /* of mem_session, by id */
     pal_map handles;  /* of mem_session, by handle */
     pal_map rows;     /* of mem_row, by message id */
+    mem_row *newest;  /* of all rows, joined by `older` */
+    uint64_t pos_last;
 } mem_engine;
 
 /* A lock under which a stream of readers can't keep the writer out for ever; not 0 on failure. */
@@ -213,6 +217,17 @@ pal_status pal_mem_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_st
 pal_status pal_mem_list(pal_engine *base, const pal_session_query *query, int64_t after_ms,
         uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,
         size_t *out_len, pal_error *err);
+
+/* ---- store_memory_search.c ---- */
+
+/* Puts the row at the newest end of the list of all rows, and takes it out again. */
+void pal_mem_arrival_link(mem_engine *engine, mem_row *row);
+void pal_mem_arrival_unlink(mem_engine *engine, mem_row *row);
+/* Two more callbacks of the table. */
+pal_status pal_mem_row_search(pal_engine *base, const pal_row_search *search, pal_found_sink sink,
+        void *user, pal_error *err);
+pal_status pal_mem_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq, pal_arena *arena,
+        pal_id **out_ids, size_t *out_len, pal_error *err);
 
 /* ---- store_memory.c ---- */
 

@@ -270,11 +270,12 @@ static void commit_rows(mem_plan *plan)
     pal_session *record = &session->info->record;
 
     for (size_t i = 0; i < plan->rows_len; i++) {
-        const pal_row *row = &session->rows[session->rows_skip + session->rows_len + i]->row;
+        mem_row *row = session->rows[session->rows_skip + session->rows_len + i];
 
-        plan->work->rows[i].seq = row->seq;
-        record->tokens += row->tokens;
-        record->bytes += row->body.len;
+        pal_mem_arrival_link(plan->engine, row);
+        plan->work->rows[i].seq = row->row.seq;
+        record->tokens += row->row.tokens;
+        record->bytes += row->row.body.len;
     }
     session->rows_len += plan->rows_len;
     record->last_seq += plan->rows_len;

@@ -50,6 +50,7 @@ static void row_free(mem_engine *engine, mem_row *row)
 {
     pal_session *record = &row->session->info->record;
 
+    pal_mem_arrival_unlink(engine, row);
     record->tokens -= row->row.tokens;
     record->bytes -= row->row.body.len;
     pal_map_remove(&engine->rows, mem_id_key(&row->row.id));

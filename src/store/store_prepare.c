@@ -10,7 +10,6 @@
 #include "dialect/dialect_native.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
-#include "tokens/tokens_estimate.h"
 
 pal_str pal_tenant_or_default(pal_str tenant)
 {
@@ -131,7 +130,7 @@ static pal_status copy_parts(const pal_store_options *options, pal_arena *arena,
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         if (copy[i].data.len > 0 || copy[i].blob.len > 0)
             status = collect_blob(options, arena, &copy[i], work, err);
-        else if (copy[i].parts_len > 0)
+        if (status == PAL_OK && copy[i].parts_len > 0)
             status = copy_parts(
                     options, arena, copy[i].parts, copy[i].parts_len, work, &copy[i].parts, err);
     }
@@ -160,6 +159,19 @@ static pal_status encode_row(const pal_store_options *options, pal_prepared *pre
             row->body.len, (unsigned long long)options->message_bytes_max);
 }
 
+pal_status pal_row_count(const pal_store_options *options, const pal_message *message,
+        uint32_t *out_tokens, pal_error *err)
+{
+    uint64_t tokens = message->tokens;
+    pal_status status = PAL_OK;
+
+    if (tokens == 0)
+        status = pal_tokens_message(options->encoding, message, &tokens, err);
+    if (status == PAL_OK)
+        *out_tokens = tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
+    return status;
+}
+
 static pal_status prepare_row(const pal_store_options *options, pal_prepared *prepared,
         pal_work *work, const pal_message *message, pal_row *row, pal_error *err)
 {
@@ -176,10 +188,10 @@ static pal_status prepare_row(const pal_store_options *options, pal_prepared *pr
     row->id = pal_id_is_none(message->id) ? pal_id_new() : message->id;
     row->role = message->role;
     row->flags = message->flags;
-    row->tokens = message->tokens ? message->tokens : pal_tokens_estimate_message(message);
     row->created_at = message->created_at ? message->created_at : work->now_ms;
     row->client_id = message->client_id;
-    return encode_row(options, prepared, &copy, row, err);
+    status = pal_row_count(options, message, &row->tokens, err);
+    return status == PAL_OK ? encode_row(options, prepared, &copy, row, err) : status;
 }
 
 static pal_status check_client_ids(pal_row *rows, size_t len, pal_error *err)
@@ -257,10 +269,12 @@ static pal_status prepare_mark(pal_op *op, pal_error *err)
 {
     const pal_mark *mark = op->u.mark;
 
-    if (!mark || mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_UNDO)
+    if (!mark || mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_EPOCH)
         return pal_error_set(err, PAL_INVALID, "the mark has no known kind");
     if ((mark->kind == PAL_MARK_PIN || mark->kind == PAL_MARK_UNPIN) && mark->seq == 0)
         return pal_error_set(err, PAL_INVALID, "a pin needs the 'seq' of a message");
+    if (mark->kind == PAL_MARK_EPOCH && mark->body.len == 0)
+        return pal_error_set(err, PAL_INVALID, "an epoch needs a body");
     return pal_text_check(mark->body, "body", PAL_MARK_BODY_LEN_MAX, false, err);
 }
 
@@ -392,6 +406,9 @@ pal_status pal_prepare(const pal_store_options *options, pal_op *ops, size_t ops
         work->tenant = pal_tenant_or_default(ops[i].tenant);
         work->now_ms = now_ms;
         ops[i].status = pal_tenant_check(work->tenant, &ops[i].error);
+        if (i == 0 && ops[i].with_previous)
+            ops[i].status = pal_error_set(
+                    &ops[i].error, PAL_INVALID, "the first operation has none to go with");
         if (ops[i].status == PAL_OK)
             ops[i].status = prepare_op(options, prepared, &ops[i], work, &ops[i].error);
         if (prepared->bodies.failure)

@@ -22,6 +22,10 @@ PAL_CHECKED pal_status pal_prepare(const pal_store_options *options, pal_op *ops
         pal_prepared *out_prepared, pal_error *err);
 void pal_prepared_done(pal_prepared *prepared);
 
+/* What the message counts, by what was given or by the store's encoding. */
+PAL_CHECKED pal_status pal_row_count(const pal_store_options *options, const pal_message *message,
+        uint32_t *out_tokens, pal_error *err);
+
 /* Tells the callers' messages what the backend gave to their rows. */
 void pal_prepared_publish(pal_prepared *prepared);
 

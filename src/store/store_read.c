@@ -9,6 +9,7 @@
 #include "palaver/limits.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
+#include "store/store_standing.h"
 #include "store/store_view.h"
 
 static pal_status checked_tenant(pal_str tenant, pal_str *out_tenant, pal_error *err)
@@ -204,6 +205,17 @@ pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session, pal
 
     if (status == PAL_OK)
         status = pal_view_marks(store->engine, &row, arena, out_marks, out_len, err);
+    return status;
+}
+
+pal_status pal_store_standing(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
+        pal_standing *out_standing, pal_error *err)
+{
+    pal_session_row row;
+    pal_status status = find_session(store, tenant, session, arena, &row, err);
+
+    if (status == PAL_OK)
+        status = pal_standing_read(store->engine, &row, arena, out_standing, err);
     return status;
 }
 

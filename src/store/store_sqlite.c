@@ -142,12 +142,14 @@ static pal_status switch_to_wal(pal_sql_conn *conn, pal_error *err)
 static pal_status open_writer(pal_sqlite *self, pal_error *err)
 {
     pal_sql_conn *conn = &self->writer;
+    int version = 0;
     pal_status status = pal_sqlite_connect(self, false, conn, err);
 
     if (status == PAL_OK && !self->options.read_only)
         status = configure_writer(conn, err);
     if (status == PAL_OK)
-        status = pal_sqlite_migrate(conn, err);
+        status = pal_sqlite_migrate(conn, self->options.read_only, &version, err);
+    self->has_search = version >= PAL_SQLITE_VERSION_SEARCH;
     if (status == PAL_OK && !self->options.read_only)
         status = switch_to_wal(conn, err);
     /* Ready beforehand: taking back a transaction must not need memory. */
@@ -228,6 +230,9 @@ const pal_store_backend pal_store_sqlite = {
         .session_list = pal_sqlite_session_list,
         .row_scan = pal_sqlite_row_scan,
         .row_find = pal_sqlite_row_find,
+        .row_search = pal_sqlite_row_search,
+        .fork_list = pal_sqlite_fork_list,
+        .index_build = pal_sqlite_index_build,
         .mark_list = pal_sqlite_mark_list,
         .inbox_list = pal_sqlite_inbox_list,
         .lease_find = pal_sqlite_lease_find,

@@ -11,6 +11,8 @@
  * store_sqlite_append.c  operations on what a session holds: messages, marks, blobs
  * store_sqlite_turn.c    operations for turns: inbox, lease, ledger
  * store_sqlite_read.c    reads
+ * store_sqlite_search.c  finds rows by their words
+ * store_sqlite_index.c   the index for that
  * store_sqlite_check.c   fsck
  * store_sqlite_reindex.c what fsck does to damaged indexes */
 #ifndef PAL_STORE_SQLITE_H
@@ -23,9 +25,11 @@
 #include "base/buf.h"
 #include "palaver/limits.h"
 #include "store/store_backend.h"
+#include "store/store_block.h"
 #include "store/store_sqlite_sql.h"
 
 #define PAL_SQLITE_APPLICATION_ID 0x506c7672 /* "Plvr" */
+#define PAL_SQLITE_VERSION_SEARCH 2          /* of the schema, since there is a search index */
 
 typedef struct pal_sqlite {
     pal_engine engine;
@@ -38,6 +42,7 @@ typedef struct pal_sqlite {
     pthread_cond_t reader_idle;
     pal_sql_conn *readers; /* options.readers_max of them; opened when first needed */
     bool *reader_taken;
+    bool has_search; /* not so in a file of version 1 that may not be changed */
 } pal_sqlite;
 
 /* ---- store_sqlite_schema.c ---- */
@@ -46,8 +51,10 @@ typedef struct pal_sqlite {
  * only, so a file that isn't ours stays as it is. */
 PAL_CHECKED pal_status pal_sqlite_file_check(
         const char *path, const pal_store_options *options, pal_error *err);
-/* Creates the tables, or brings those of an older version up to date. */
-PAL_CHECKED pal_status pal_sqlite_migrate(pal_sql_conn *conn, pal_error *err);
+/* Creates the tables, or brings those of an older version up to date; with `read_only` they stay as
+ * they are. Tells which version they have then. */
+PAL_CHECKED pal_status pal_sqlite_migrate(
+        pal_sql_conn *conn, bool read_only, int *out_version, pal_error *err);
 
 /* ---- Operations: each checks first, then writes; status and error go into the op ---- */
 
@@ -129,6 +136,36 @@ PAL_CHECKED pal_status pal_sqlite_tenant(
 PAL_CHECKED pal_status pal_sqlite_blob_keep(pal_sql_conn *conn, int64_t tenant,
         const pal_work_blob *blob, int64_t now_ms, int64_t *out_blob, pal_error *err);
 
+/* ---- store_sqlite_index.c ---- */
+
+#define PAL_SQLITE_TERM_SIZE 24
+
+/* The block of the index that a message's position belongs to. */
+int64_t pal_sqlite_block_of(int64_t pos);
+/* A term of the index that is no word: of a role 'r', a session 's', a tenant 't'. */
+pal_str pal_sqlite_term(char out[PAL_SQLITE_TERM_SIZE], char kind, int64_t number);
+
+/* Keeps a part that pal_sqlite_index_build() made, unless that was overtaken by something. */
+pal_status pal_sqlite_index_write(pal_sql_conn *conn, pal_work *work);
+/* Throws away all blocks with messages of the session behind `kept_seq`: they will be erased. */
+PAL_CHECKED pal_status pal_sqlite_index_forget(
+        pal_sql_conn *conn, int64_t handle, uint64_t kept_seq, pal_error *err);
+/* To be called in every transaction that has erased messages. */
+PAL_CHECKED pal_status pal_sqlite_index_erased(pal_sql_conn *conn, pal_error *err);
+
+/* Looks for a block from *block down that does not say what its messages do; -1 where there is
+ * none. */
+PAL_CHECKED pal_status pal_sqlite_index_check(pal_sql_conn *conn, int64_t *block, pal_error *err);
+/* Likewise for one that is not in the list of blocks. */
+PAL_CHECKED pal_status pal_sqlite_index_stray(
+        pal_sql_conn *conn, int64_t *out_block, pal_error *err);
+/* Throws the block away: it is built anew by the next search. */
+PAL_CHECKED pal_status pal_sqlite_index_repair(pal_sql_conn *conn, int64_t block, pal_error *err);
+
+/* Several reads that see the same state. */
+PAL_CHECKED pal_status pal_sqlite_snapshot_begin(pal_sql_conn *conn, pal_error *err);
+void pal_sqlite_snapshot_end(pal_sql_conn *conn);
+
 /* ---- The callbacks ---- */
 
 void pal_sqlite_apply(pal_engine *engine, pal_work *works, size_t works_len);
@@ -142,8 +179,14 @@ pal_status pal_sqlite_row_scan(pal_engine *engine, const pal_row_scan *scan, pal
         void *user, pal_error *err);
 pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
         pal_row *out_row, pal_id *out_session, pal_error *err);
-pal_status pal_sqlite_mark_list(pal_engine *engine, uint64_t handle, uint64_t number_max,
-        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
+pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *search,
+        pal_found_sink sink, void *user, pal_error *err);
+pal_status pal_sqlite_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,
+        pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err);
+pal_status pal_sqlite_index_build(
+        pal_engine *engine, pal_arena *arena, const pal_index_part **out_part, pal_error *err);
+pal_status pal_sqlite_mark_list(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err);
 pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err);
 pal_status pal_sqlite_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
@@ -173,12 +216,13 @@ PAL_CHECKED pal_status pal_sqlite_reader_take(
 void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn);
 
 /* Own marks of one session, in the arena. */
-PAL_CHECKED pal_status pal_sqlite_marks_read(pal_sql_conn *conn, int64_t handle,
-        uint64_t number_max, pal_arena *arena, pal_mark **out_marks, size_t *out_len,
-        pal_error *err);
+PAL_CHECKED pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan,
+        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
 
 /* Builds all indexes anew from their tables, however damaged they are. */
 bool pal_sqlite_reindex(pal_sql_conn *conn);
+/* Makes the tables of the search index anew and empty, however damaged they are. */
+bool pal_sqlite_search_replace(pal_sql_conn *conn);
 
 /* The row under a statement that selects PAL_SQL_ROW_COLUMNS; texts are borrowed. */
 void pal_sqlite_row_read(pal_sql *sql, pal_row *out_row);

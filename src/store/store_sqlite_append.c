@@ -294,16 +294,25 @@ static void mark_read(pal_sql *sql, pal_mark *out_mark)
     out_mark->created_at = pal_sql_int(sql, 5);
 }
 
-pal_status pal_sqlite_marks_read(pal_sql_conn *conn, int64_t handle, uint64_t number_max,
-        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+static int64_t clamped(uint64_t number)
 {
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_MARK_LIST);
+    return number > INT64_MAX ? INT64_MAX : (int64_t)number;
+}
+
+pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    static const pal_sql_id statements[] = {[PAL_MARKS_HIDING] = PAL_SQL_MARK_LIST_HIDING,
+            [PAL_MARKS_BRIEF] = PAL_SQL_MARK_LIST_BRIEF,
+            [PAL_MARKS_WHOLE] = PAL_SQL_MARK_LIST};
+    pal_sql sql = pal_sql_start(conn, statements[scan->wanted]);
     size_t len = 0, cap = 0;
     pal_mark *marks = NULL;
     pal_status status;
 
-    pal_sql_bind_int(&sql, handle);
-    pal_sql_bind_int(&sql, number_max > INT64_MAX ? INT64_MAX : (int64_t)number_max);
+    pal_sql_bind_int(&sql, (int64_t)scan->handle);
+    pal_sql_bind_int(&sql, clamped(scan->first));
+    pal_sql_bind_int(&sql, clamped(scan->last));
     while (pal_sql_row(&sql)) {
         if (len == cap) {
             pal_mark *grown = pal_arena_array(arena, cap ? cap * 2 : 8, sizeof(*grown));
@@ -316,7 +325,9 @@ pal_status pal_sqlite_marks_read(pal_sql_conn *conn, int64_t handle, uint64_t nu
             cap = cap ? cap * 2 : 8;
         }
         mark_read(&sql, &marks[len]);
-        marks[len++].body = pal_arena_copy(arena, pal_sql_text(&sql, 6));
+        if (scan->wanted == PAL_MARKS_WHOLE)
+            marks[len].body = pal_arena_copy(arena, pal_sql_text(&sql, 6));
+        len++;
     }
     status = pal_sql_end(&sql, err);
     if (status == PAL_OK && pal_arena_failure(arena))
@@ -360,6 +371,8 @@ static pal_status pick_undo_target(
 static pal_status undo_target(
         pal_sql_conn *conn, pal_work *work, int64_t handle, uint64_t *out_target)
 {
+    pal_mark_scan scan = {
+            .handle = (uint64_t)handle, .last = UINT64_MAX, .wanted = PAL_MARKS_BRIEF};
     pal_arena *arena = pal_arena_new(0);
     pal_mark *marks = NULL;
     size_t len = 0;
@@ -367,7 +380,7 @@ static pal_status undo_target(
 
     if (!arena)
         return pal_error_set(&work->op->error, PAL_NO_MEMORY, "no memory to undo a mark");
-    status = pal_sqlite_marks_read(conn, handle, UINT64_MAX, arena, &marks, &len, &work->op->error);
+    status = pal_sqlite_marks_read(conn, &scan, arena, &marks, &len, &work->op->error);
     if (status == PAL_OK) {
         pal_marks_resolve(marks, len);
         status = pick_undo_target(

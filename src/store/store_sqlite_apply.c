@@ -47,6 +47,8 @@ static pal_status run_op(pal_sql_conn *conn, pal_work *work)
     case PAL_OP_SWEEP:
         return pal_sqlite_sweep(conn, work);
     case PAL_OP_NONE:
+        if (work->index)
+            return pal_sqlite_index_write(conn, work);
         break;
     }
     return pal_error_set(&work->op->error, PAL_INVALID, "the operation is not known");
@@ -91,7 +93,8 @@ static bool run_batch(pal_sql_conn *conn, pal_work *works, size_t works_len)
         return true;
     }
     for (size_t i = 0; i < works_len && !conn->failed; i++)
-        works[i].op->status = run_op(conn, &works[i]);
+        if (pal_work_may_run(&works[i]))
+            works[i].op->status = run_op(conn, &works[i]);
     if (!conn->failed) {
         sql = pal_sql_start(conn, PAL_SQL_COMMIT);
         if (pal_sql_run(&sql, &err) == PAL_OK)

@@ -84,6 +84,8 @@ static pal_status check_file(checking *check, pal_error *err)
         char again[LINES_MAX][PAL_ERROR_MESSAGE_MAX];
 
         repaired = integrity_lines(check, again, &status, err) == 0 && status == PAL_OK;
+        if (status == PAL_OK && !repaired && pal_sqlite_search_replace(&check->conn))
+            repaired = integrity_lines(check, again, &status, err) == 0 && status == PAL_OK;
     }
     for (int i = 0; i < len; i++)
         tell(check, (pal_id){{0}}, repaired, lines[i]);
@@ -347,6 +349,36 @@ static pal_status check_blobs(checking *check, pal_error *err)
     return PAL_OK;
 }
 
+/* ---- The search index ---- */
+
+/* False where it could not be repaired. */
+static bool tell_block(checking *check, int64_t block)
+{
+    pal_error ignored;
+    bool repaired = check->repair &&
+            pal_sqlite_index_repair(&check->conn, block, &ignored) == PAL_OK;
+
+    tell(check, (pal_id){{0}}, repaired, "a part of the search index is damaged");
+    return repaired;
+}
+
+static pal_status check_index(checking *check, pal_error *err)
+{
+    int64_t block = INT64_MAX;
+    pal_status status = pal_sqlite_index_check(&check->conn, &block, err);
+
+    while (status == PAL_OK && block >= 0) {
+        tell_block(check, block--);
+        status = pal_sqlite_index_check(&check->conn, &block, err);
+    }
+    do {
+        if (status == PAL_OK)
+            status = pal_sqlite_index_stray(&check->conn, &block, err);
+    } while (status == PAL_OK && block >= 0 && tell_block(check, block));
+    /* What can't be read was told with the file. */
+    return status == PAL_CORRUPT ? PAL_OK : status;
+}
+
 pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,
         pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
 {
@@ -365,6 +397,8 @@ pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_c
         status = check_orphans(&check, err);
     if (status == PAL_OK)
         status = check_blobs(&check, err);
+    if (status == PAL_OK && ((pal_sqlite *)engine)->has_search)
+        status = check_index(&check, err);
     pal_sql_close(&check.conn);
     return status;
 }

@@ -103,6 +103,8 @@ static pal_status erase_one(
     if (status == PAL_OK)
         status = drop_blobs(conn, head->handle, kept_seq, erasure, err);
     if (status == PAL_OK)
+        status = pal_sqlite_index_forget(conn, head->handle, kept_seq, err);
+    if (status == PAL_OK)
         status = drop_after(
                 conn, PAL_SQL_MESSAGE_DROP, head->handle, kept_seq, &erasure->messages, err);
     if (status == PAL_OK)
@@ -133,6 +135,8 @@ static pal_status erase_upwards(
         erasure->marks += ignored.marks;
         erasure->blobs += ignored.blobs;
     }
+    if (status == PAL_OK)
+        status = pal_sqlite_index_erased(conn, err);
     return status;
 }
 

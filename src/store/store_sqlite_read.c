@@ -318,8 +318,8 @@ pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pa
     return status;
 }
 
-pal_status pal_sqlite_mark_list(pal_engine *engine, uint64_t handle, uint64_t number_max,
-        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+pal_status pal_sqlite_mark_list(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_sql_conn *conn;
@@ -327,8 +327,7 @@ pal_status pal_sqlite_mark_list(pal_engine *engine, uint64_t handle, uint64_t nu
 
     if (status != PAL_OK)
         return status;
-    status = pal_sqlite_marks_read(
-            conn, (int64_t)handle, number_max, arena, out_marks, out_len, err);
+    status = pal_sqlite_marks_read(conn, scan, arena, out_marks, out_len, err);
     pal_sqlite_reader_give(self, conn);
     return status;
 }

@@ -2,7 +2,8 @@
  *
  * REINDEX first empties the old index, and fails when that is too damaged to be walked. Then the
  * index is taken out of the schema without being walked, made again from its own text, and VACUUM
- * gives back the pages that nobody owns any more.
+ * gives back the pages that nobody owns any more. The tables of the search index are treated
+ * likewise, and stay empty: what is missing there is built by the next search.
  *
  * Crash argument: an index is replaced in one transaction, and VACUUM is another; between them
  * there are at worst pages that nobody uses. */
@@ -86,4 +87,25 @@ bool pal_sqlite_reindex(pal_sql_conn *conn)
     if (replaced && done)
         done = run(conn->db, "VACUUM");
     return done;
+}
+
+bool pal_sqlite_search_replace(pal_sql_conn *conn)
+{
+    static const char *const names[] = {"search", "search_block"};
+    bool done = true;
+
+    for (size_t i = 0; done && i < sizeof(names) / sizeof(names[0]); i++) {
+        index_text table = {.name = (char *)names[i]};
+        sqlite3_stmt *stmt = NULL;
+
+        sqlite3_prepare_v2(
+                conn->db, "SELECT sql FROM sqlite_schema WHERE name = ?1", -1, &stmt, NULL);
+        sqlite3_bind_text(stmt, 1, names[i], -1, SQLITE_STATIC);
+        if (sqlite3_step(stmt) == SQLITE_ROW)
+            table.text = sqlite3_mprintf("%s", sqlite3_column_text(stmt, 0));
+        sqlite3_finalize(stmt);
+        done = table.text && replace_one(conn->db, &table);
+        sqlite3_free(table.text);
+    }
+    return done && run(conn->db, "VACUUM");
 }

@@ -95,6 +95,16 @@ static const char *const steps[] = {
         " WHERE request_id IS NOT NULL;"
         "CREATE INDEX ledger_session ON ledger(session) WHERE session IS NOT NULL;"
         "CREATE INDEX ledger_time ON ledger(tenant, created_at);",
+
+        /* What a view needs of the marks, without their bodies; and the search. */
+        "CREATE INDEX mark_kind ON"
+        " mark(session, kind, number, seq, through_seq, target, created_at);"
+        "CREATE TABLE search("
+        " block INTEGER NOT NULL, term BLOB NOT NULL, chunk BLOB NOT NULL,"
+        " PRIMARY KEY (block, term)) WITHOUT ROWID;"
+        "CREATE TABLE search_block(block INTEGER PRIMARY KEY, wide BLOB);"
+        "CREATE TABLE search_state(id INTEGER PRIMARY KEY, erasures INTEGER NOT NULL);"
+        "INSERT INTO search_state(id, erasures) VALUES (1, 0);",
 };
 
 enum { SCHEMA_VERSION = sizeof(steps) / sizeof(steps[0]) };
@@ -290,13 +300,17 @@ static pal_status take_steps(pal_sql_conn *conn, pal_error *err)
     return pal_sql_exec(conn, pragma, err);
 }
 
-pal_status pal_sqlite_migrate(pal_sql_conn *conn, pal_error *err)
+pal_status pal_sqlite_migrate(
+        pal_sql_conn *conn, bool read_only, int *out_version, pal_error *err)
 {
     int version = 0;
     pal_status status = read_version(conn, &version, err);
 
+    *out_version = version;
     if (status != PAL_OK || version == SCHEMA_VERSION)
         return status;
+    if (read_only && version > 0 && version < SCHEMA_VERSION)
+        return PAL_OK;
     /* Only heeded while there is no table, and not inside a transaction. */
     status = pal_sql_exec(conn, "PRAGMA auto_vacuum = INCREMENTAL; BEGIN IMMEDIATE", err);
     if (status != PAL_OK)
@@ -306,5 +320,7 @@ pal_status pal_sqlite_migrate(pal_sql_conn *conn, pal_error *err)
         status = pal_sql_exec(conn, "COMMIT", err);
     if (status != PAL_OK && !sqlite3_get_autocommit(conn->db))
         sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL);
+    if (status == PAL_OK)
+        *out_version = SCHEMA_VERSION;
     return status;
 }

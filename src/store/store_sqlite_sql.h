@@ -37,7 +37,7 @@
 #define PAL_SQL_HEAD_COLUMNS                                                                       \
     "s.id, s.tenant, h.state, h.last_seq, h.mark_number, s.expires_at, s.parent, s.fork_seq"
 
-#define PAL_SQL_MARK_COLUMNS "number, kind, seq, through_seq, target, created_at, body"
+#define PAL_SQL_MARK_COLUMNS "number, kind, seq, through_seq, target, created_at"
 
 /* Every statement, by name. */
 #define PAL_SQL_STATEMENTS(X)                                                                      \
@@ -166,11 +166,16 @@
             "INSERT INTO mark(session, number, kind, seq, through_seq, target, created_at, body)"  \
             " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                            \
     X(MARK_LIST,                                                                                   \
-            "SELECT " PAL_SQL_MARK_COLUMNS " FROM mark WHERE session = ?1 AND number <= ?2"        \
-            " ORDER BY number")                                                                    \
-    X(MARK_DROP,                                                                                   \
-            "DELETE FROM mark WHERE session = ?1"                                                  \
-            " AND (seq > ?2 OR ?2 = 0 OR (kind IN (1, 2) AND through_seq >= ?2))")                 \
+            "SELECT " PAL_SQL_MARK_COLUMNS ", body FROM mark"                                      \
+            " WHERE session = ?1 AND number BETWEEN ?2 AND ?3 ORDER BY number")                    \
+    /* The plus signs lead to the index mark_kind, which has no bodies between the rows. */        \
+    X(MARK_LIST_BRIEF,                                                                             \
+            "SELECT " PAL_SQL_MARK_COLUMNS " FROM mark WHERE session = ?1"                         \
+            " AND kind >= 0 AND +number BETWEEN ?2 AND ?3 ORDER BY +number")                       \
+    X(MARK_LIST_HIDING,                                                                            \
+            "SELECT " PAL_SQL_MARK_COLUMNS " FROM mark WHERE session = ?1"                         \
+            " AND kind IN (1, 2, 7) AND +number BETWEEN ?2 AND ?3 ORDER BY +number")               \
+    X(MARK_DROP, "DELETE FROM mark WHERE session = ?1 AND (seq > ?2 OR ?2 = 0)")                   \
     X(BLOB_FIND, "SELECT id FROM blob WHERE tenant = ?1 AND hash = ?2")                            \
     X(BLOB_TOUCH, "UPDATE blob SET created_at = ?2 WHERE id = ?1")                                 \
     X(BLOB_ADD,                                                                                    \
@@ -229,6 +234,38 @@
     X(LEDGER_ERASE,                                                                                \
             "UPDATE ledger SET session = NULL, turn_id = NULL, request_id = NULL"                  \
             " WHERE session = ?1")                                                                 \
+    /* The search. */                                                                              \
+    X(MESSAGE_NEWEST, "SELECT max(pos) FROM message")                                              \
+    X(MESSAGE_POSITION, "SELECT pos FROM message WHERE session = ?1 AND seq = ?2")                 \
+    X(SESSION_FORKS, "SELECT uuid FROM session WHERE parent = ?1 AND fork_seq >= ?2")              \
+    X(SEARCH_ROWS,                                                                                 \
+            "SELECT " PAL_SQL_ROW_COLUMNS ", m.pos, m.session, s.uuid"                             \
+            " FROM message m CROSS JOIN session s ON s.id = m.session"                             \
+            " WHERE m.pos BETWEEN ?1 AND ?2 AND s.tenant = ?3 ORDER BY m.pos DESC")                \
+    /* From the chunk that a term would be in on. */                                               \
+    X(SEARCH_TERM,                                                                                 \
+            "SELECT chunk FROM search WHERE block = ?1 AND term >= (SELECT term FROM search"       \
+            " WHERE block = ?1 AND term <= ?2 ORDER BY term DESC LIMIT 1) ORDER BY term")          \
+    X(INDEX_ROWS,                                                                                  \
+            "SELECT " PAL_SQL_ROW_COLUMNS ", m.pos, m.session, s.tenant"                           \
+            " FROM message m LEFT JOIN session s ON s.id = m.session"                              \
+            " WHERE m.pos BETWEEN ?1 AND ?2 ORDER BY m.pos")                                       \
+    X(INDEX_POSITIONS,                                                                             \
+            "SELECT pos FROM message WHERE session = ?1 AND seq > ?2 ORDER BY seq")                \
+    X(INDEX_LIST, "SELECT block FROM search_block ORDER BY block")                                 \
+    X(INDEX_BLOCKS,                                                                                \
+            "SELECT block, wide FROM search_block WHERE block <= ?1 ORDER BY block DESC")          \
+    X(INDEX_BLOCK, "SELECT block, wide FROM search_block WHERE block = ?1")                        \
+    X(INDEX_BLOCK_ADD, "INSERT INTO search_block(block, wide) VALUES (?1, ?2)")                    \
+    X(INDEX_BLOCK_DROP, "DELETE FROM search_block WHERE block = ?1")                               \
+    X(INDEX_CHUNKS, "SELECT term, chunk FROM search WHERE block = ?1 ORDER BY term")               \
+    X(INDEX_ADD, "INSERT INTO search(block, term, chunk) VALUES (?1, ?2, ?3)")                     \
+    X(INDEX_DROP, "DELETE FROM search WHERE block = ?1")                                           \
+    X(INDEX_STRAY,                                                                                 \
+            "SELECT block FROM search WHERE block NOT IN (SELECT block FROM search_block)"         \
+            " LIMIT 1")                                                                            \
+    X(INDEX_ERASURES, "SELECT erasures FROM search_state WHERE id = 1")                            \
+    X(INDEX_ERASED, "UPDATE search_state SET erasures = erasures + 1 WHERE id = 1")                \
     /* Looking after it. */                                                                        \
     X(STAT_STATES, "SELECT state, count(*), sum(bytes) FROM head GROUP BY state")                  \
     X(STAT_MESSAGES, "SELECT count(*) FROM message")                                               \

@@ -79,10 +79,28 @@ static pal_status trace_row_find(pal_engine *engine, pal_str tenant, pal_id id, 
     TRACED(row_find, tenant, id, arena, out_row, out_session, err);
 }
 
-static pal_status trace_mark_list(pal_engine *engine, uint64_t handle, uint64_t number_max,
-        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+static pal_status trace_row_search(pal_engine *engine, const pal_row_search *search,
+        pal_found_sink sink, void *user, pal_error *err)
 {
-    TRACED(mark_list, handle, number_max, arena, out_marks, out_len, err);
+    TRACED(row_search, search, sink, user, err);
+}
+
+static pal_status trace_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,
+        pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
+{
+    TRACED(fork_list, handle, min_seq, arena, out_ids, out_len, err);
+}
+
+static pal_status trace_index_build(
+        pal_engine *engine, pal_arena *arena, const pal_index_part **out_part, pal_error *err)
+{
+    TRACED(index_build, arena, out_part, err);
+}
+
+static pal_status trace_mark_list(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    TRACED(mark_list, scan, arena, out_marks, out_len, err);
 }
 
 static pal_status trace_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
@@ -127,6 +145,9 @@ static const pal_store_backend trace_table = {
         .session_list = trace_session_list,
         .row_scan = trace_row_scan,
         .row_find = trace_row_find,
+        .row_search = trace_row_search,
+        .fork_list = trace_fork_list,
+        .index_build = trace_index_build,
         .mark_list = trace_mark_list,
         .inbox_list = trace_inbox_list,
         .lease_find = trace_lease_find,
@@ -148,6 +169,8 @@ pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *opti
     self->table.direct = inner->backend->direct;
     if (!inner->backend->check)
         self->table.check = NULL;
+    if (!inner->backend->index_build)
+        self->table.index_build = NULL;
     self->engine.backend = &self->table;
     self->inner = inner;
     self->trace = options->trace;

@@ -1,13 +1,8 @@
 /* store_view.c - what a session shows.
  *
- * A session's seqs run through all of its ancestry: rows 1..fork_seq are the parent's (or its
- * parent's), rows fork_seq+1.. its own. A rewind or reset hides the seqs from its own `seq` + 1 to
- * the newest at that time, and may reach down into shared rows. So a view is: the chain of owners,
- * each for a range of seqs, less the hidden spans gathered on the way up.
- *
- * What a fork sees of its parent is frozen: rows never change, and of the parent's marks only those
- * count that it had when the fork was made (fork_mark) and that are older than the row at which it
- * was made.
+ * A rewind or reset hides the seqs from its own `seq` + 1 to the newest at that time, and may reach
+ * down into shared rows. So a view is: the chain of owners (store_chain.h), each for a range of
+ * seqs, less the hidden spans gathered on the way up.
  *
  * The pieces are read one after the other, not in one snapshot. That is safe because rows and marks
  * are only added: whatever comes after the session's own record was read has larger numbers. */
@@ -16,7 +11,7 @@
 #include "base/clock.h"
 #include "dialect/dialect_native.h"
 #include "palaver/limits.h"
-#include "store/store_marks.h"
+#include "store/store_chain.h"
 
 pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
         pal_session_row *out_row, pal_error *err)
@@ -38,89 +33,6 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
             pal_clock_now_ms() > row.session.expires_at)
         row.session.state = PAL_SESSION_TRASH;
     *out_row = row;
-    return PAL_OK;
-}
-
-/* ---- The chain of owners ---- */
-
-/* Where a walk up the ancestry stands: `row` owns the seqs row.fork_seq + 1 to `last_seq`. */
-typedef struct level {
-    pal_session_row row;
-    uint64_t last_seq;   /* of its rows that are seen from below */
-    uint64_t below_seq;  /* marks made before this row was appended count */
-    uint64_t number_max; /* marks up to this one count */
-} level;
-
-static level level_start(const pal_session_row *session)
-{
-    level start = {.row = *session,
-            .last_seq = session->session.last_seq,
-            .below_seq = UINT64_MAX,
-            .number_max = UINT64_MAX};
-    return start;
-}
-
-/* Moves to the parent; only where there is one. */
-static pal_status level_up(pal_engine *engine, level *at, pal_arena *arena, pal_error *err)
-{
-    pal_id parent = at->row.session.parent_id;
-    level up = {.last_seq = at->row.session.fork_seq,
-            .below_seq = at->row.session.fork_seq,
-            .number_max = at->row.fork_mark};
-    pal_str name = pal_str_make((const char *)parent.bytes, sizeof(parent.bytes));
-    pal_status status = engine->backend->session_find(
-            engine, at->row.session.tenant, PAL_FIND_ID, name, arena, &up.row, err);
-
-    if (status == PAL_NOT_FOUND) {
-        char text[PAL_ID_TEXT_SIZE];
-
-        pal_id_to_text(at->row.session.id, text);
-        return pal_error_set(err, PAL_CORRUPT, "the parent of session '%s' is missing", text);
-    }
-    if (status != PAL_OK)
-        return status;
-    if (at->last_seq < up.last_seq)
-        up.last_seq = at->last_seq;
-    *at = up;
-    return PAL_OK;
-}
-
-static bool level_is_root(const level *at)
-{
-    return pal_id_is_none(at->row.session.parent_id);
-}
-
-/* ---- Hidden spans ---- */
-
-typedef struct spans {
-    pal_span *items;
-    size_t len;
-} spans;
-
-/* Adds what the level's own marks hide. */
-static pal_status spans_add(
-        pal_engine *engine, const level *at, pal_arena *arena, spans *hidden, pal_error *err)
-{
-    pal_mark *marks;
-    pal_span *grown;
-    size_t len;
-    pal_status status;
-
-    if (at->row.mark_number == 0 || at->number_max == 0)
-        return PAL_OK;
-    status = engine->backend->mark_list(
-            engine, at->row.handle, at->number_max, arena, &marks, &len, err);
-    if (status != PAL_OK || len == 0)
-        return status;
-    pal_marks_resolve(marks, len);
-    grown = pal_arena_array(arena, hidden->len + len, sizeof(*grown));
-    if (!grown)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu marks", len);
-    if (hidden->len > 0)
-        memcpy(grown, hidden->items, hidden->len * sizeof(*grown));
-    hidden->len += pal_marks_hidden(marks, len, at->below_seq, grown + hidden->len);
-    hidden->len = pal_spans_merge(grown, hidden->len);
-    hidden->items = grown;
     return PAL_OK;
 }
 
@@ -247,7 +159,7 @@ static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first
 
 /* The visible rows of first..last, newest piece first. */
 static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
-        const spans *hidden, loading *state, pal_error *err)
+        const pal_spans *hidden, loading *state, pal_error *err)
 {
     pal_status status = PAL_OK;
     size_t i = hidden->len;
@@ -273,7 +185,7 @@ static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first,
 
 /* The visible rows of first..last, oldest piece first. */
 static pal_status scan_up(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
-        const spans *hidden, loading *state, pal_error *err)
+        const pal_spans *hidden, loading *state, pal_error *err)
 {
     pal_status status = PAL_OK;
     size_t i = 0;
@@ -295,14 +207,14 @@ static pal_status scan_up(pal_engine *engine, uint64_t handle, uint64_t first, u
     return status;
 }
 
-static uint64_t own_first(const level *at, const pal_load *load)
+static uint64_t own_first(const pal_chain_level *at, const pal_load *load)
 {
     uint64_t fork_seq = at->row.session.fork_seq;
 
     return (fork_seq > load->after_seq ? fork_seq : load->after_seq) + 1;
 }
 
-static uint64_t own_last(const level *at, const pal_load *load)
+static uint64_t own_last(const pal_chain_level *at, const pal_load *load)
 {
     if (load->before_seq > 0 && load->before_seq - 1 < at->last_seq)
         return load->before_seq - 1;
@@ -313,65 +225,20 @@ static uint64_t own_last(const level *at, const pal_load *load)
 static pal_status load_from_end(pal_engine *engine, const pal_session_row *session, loading *state,
         pal_arena *scratch, pal_error *err)
 {
-    level at = level_start(session);
-    spans hidden = {0};
+    pal_chain_level at = pal_chain_start(session);
+    pal_spans hidden = {0};
     pal_status status = PAL_OK;
 
     for (size_t depth = 0; depth < PAL_FORK_DEPTH_MAX; depth++) {
         if (!state->load->hidden)
-            status = spans_add(engine, &at, scratch, &hidden, err);
+            status = pal_chain_hide(engine, &at, scratch, &hidden, err);
         if (status == PAL_OK)
             status = scan_down(engine, at.row.handle, own_first(&at, state->load),
                     own_last(&at, state->load), &hidden, state, err);
-        if (status != PAL_OK || loading_stopped(state) || level_is_root(&at) ||
+        if (status != PAL_OK || loading_stopped(state) || pal_chain_is_root(&at) ||
                 at.row.session.fork_seq <= state->load->after_seq)
             return status;
-        status = level_up(engine, &at, scratch, err);
-        if (status != PAL_OK)
-            return status;
-    }
-    return pal_error_set(err, PAL_CORRUPT, "the chain of forks has no end");
-}
-
-typedef struct chain {
-    level *levels; /* the session first, its oldest needed ancestor last */
-    size_t len;
-    size_t cap;
-} chain;
-
-static pal_status chain_push(chain *owners, const level *at, pal_arena *scratch, pal_error *err)
-{
-    if (owners->len == owners->cap) {
-        size_t cap = owners->cap ? owners->cap * 2 : 4;
-        level *levels = pal_arena_array(scratch, cap, sizeof(*levels));
-
-        if (!levels)
-            return pal_error_set(err, PAL_NO_MEMORY, "no memory for a chain of forks");
-        if (owners->len > 0)
-            memcpy(levels, owners->levels, owners->len * sizeof(*levels));
-        owners->levels = levels;
-        owners->cap = cap;
-    }
-    owners->levels[owners->len++] = *at;
-    return PAL_OK;
-}
-
-/* All owners down to `after_seq`, and everything that their marks hide. */
-static pal_status chain_collect(pal_engine *engine, const pal_session_row *session,
-        uint64_t after_seq, bool with_spans, pal_arena *scratch, chain *owners, spans *hidden,
-        pal_error *err)
-{
-    level at = level_start(session);
-    pal_status status = PAL_OK;
-
-    while (owners->len < PAL_FORK_DEPTH_MAX) {
-        if (with_spans)
-            status = spans_add(engine, &at, scratch, hidden, err);
-        if (status == PAL_OK)
-            status = chain_push(owners, &at, scratch, err);
-        if (status != PAL_OK || level_is_root(&at) || at.row.session.fork_seq <= after_seq)
-            return status;
-        status = level_up(engine, &at, scratch, err);
+        status = pal_chain_up(engine, &at, scratch, err);
         if (status != PAL_OK)
             return status;
     }
@@ -381,13 +248,13 @@ static pal_status chain_collect(pal_engine *engine, const pal_session_row *sessi
 static pal_status load_from_start(pal_engine *engine, const pal_session_row *session,
         loading *state, pal_arena *scratch, pal_error *err)
 {
-    chain owners = {0};
-    spans hidden = {0};
-    pal_status status = chain_collect(engine, session, state->load->after_seq, !state->load->hidden,
-            scratch, &owners, &hidden, err);
+    pal_chain owners = {0};
+    pal_spans hidden = {0};
+    pal_status status = pal_chain_collect(engine, session, state->load->after_seq, scratch,
+            &owners, state->load->hidden ? NULL : &hidden, err);
 
     for (size_t i = owners.len; status == PAL_OK && !loading_stopped(state) && i-- > 0;) {
-        const level *at = &owners.levels[i];
+        const pal_chain_level *at = &owners.levels[i];
 
         status = scan_up(engine, at->row.handle, own_first(at, state->load),
                 own_last(at, state->load), &hidden, state, err);
@@ -432,7 +299,7 @@ pal_status pal_view_load(pal_engine *engine, const pal_session_row *session, con
 /* ---- Marks ---- */
 
 /* Whether a mark of an ancestor bears on what the level below shares with it. */
-static bool mark_is_seen(const pal_mark *mark, const level *at)
+static bool mark_is_seen(const pal_mark *mark, const pal_chain_level *at)
 {
     if (at->below_seq == UINT64_MAX)
         return true;
@@ -441,18 +308,13 @@ static bool mark_is_seen(const pal_mark *mark, const level *at)
     return mark->kind != PAL_MARK_UNDO && mark->seq <= at->below_seq;
 }
 
-static pal_status marks_of_level(pal_engine *engine, const level *at, pal_arena *arena,
+static pal_status marks_of_level(pal_engine *engine, const pal_chain_level *at, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err)
 {
-    pal_status status;
     size_t kept = 0;
+    pal_status status =
+            pal_chain_marks(engine, at, PAL_MARKS_WHOLE, arena, out_marks, out_len, err);
 
-    *out_marks = NULL;
-    *out_len = 0;
-    if (at->row.mark_number == 0 || at->number_max == 0)
-        return PAL_OK;
-    status = engine->backend->mark_list(
-            engine, at->row.handle, at->number_max, arena, out_marks, out_len, err);
     if (status != PAL_OK)
         return status;
     pal_marks_resolve(*out_marks, *out_len);
@@ -469,11 +331,10 @@ static pal_status marks_of_level(pal_engine *engine, const level *at, pal_arena 
 pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err)
 {
-    chain owners = {0};
-    spans unused = {0};
+    pal_chain owners = {0};
     pal_mark *all = NULL;
     size_t all_len = 0;
-    pal_status status = chain_collect(engine, session, 0, false, arena, &owners, &unused, err);
+    pal_status status = pal_chain_collect(engine, session, 0, arena, &owners, NULL, err);
 
     for (size_t i = owners.len; status == PAL_OK && i-- > 0;) {
         pal_mark *marks, *joined;
@@ -531,7 +392,7 @@ pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent, uint
         pal_arena *arena, pal_error *err)
 {
     pal_session_row row;
-    level at;
+    pal_chain_level at;
     pal_status status = pal_view_session(engine, work->tenant, parent, arena, &row, err);
 
     if (status == PAL_OK)
@@ -546,10 +407,10 @@ pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent, uint
                 (unsigned long long)row.session.last_seq, (unsigned long long)at_seq);
     if (at_seq == 0)
         return PAL_OK;
-    at = level_start(&row);
+    at = pal_chain_start(&row);
     at.number_max = row.mark_number;
     while (at_seq <= at.row.session.fork_seq) {
-        status = level_up(engine, &at, arena, err);
+        status = pal_chain_up(engine, &at, arena, err);
         if (status != PAL_OK)
             return status;
     }

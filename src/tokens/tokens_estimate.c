@@ -1,26 +1,94 @@
 /* tokens_estimate.c - how many tokens a text will be, roughly, where no vocabulary is known.
  *
- * Bytes / 4 holds for English and code. It is far too low where one character is a word or half of
- * one, so characters are weighed by their script, in twelfths of a token. */
+ * Four bytes are a token in English and in code, and ASCII is counted so wherever it stands. That
+ * is far too low where one character is a word or half of one, and too high where an alphabet takes
+ * two bytes a letter; so every other character weighs what characters of its script cost in
+ * o200k_base on average, in hundredths of a token. What the ASCII between them, mostly spaces,
+ * counts too much is taken off the letters. Letters that only some languages have carry what those
+ * languages cost more than English: most of their text is plain ASCII. A byte that is no valid
+ * UTF-8 is a token. */
 #include "tokens/tokens_estimate.h"
 
 #include "base/utf8.h"
+#include "palaver/tokens.h"
 
-enum { TWELFTHS = 12 };
+enum { TOKEN = 100, ASCII = 25, INVALID = 100, CUT_MAX = 3 };
 
-static unsigned char_weight(uint32_t character)
+typedef struct weight_range {
+    uint32_t end; /* the first character behind it */
+    uint16_t weight;
+} weight_range;
+
+static const weight_range ranges[] = {
+        {0x80, ASCII},
+        {0xc0, 40},   /* Latin-1 signs */
+        {0x100, 20},  /* Western European letters */
+        {0x102, 125}, /* Central European and Turkish ones, but for those that Vietnamese has */
+        {0x104, 72},
+        {0x110, 125},
+        {0x112, 72},
+        {0x180, 125},
+        {0x250, 72},  /* Vietnamese */
+        {0x300, 200}, /* phonetic signs */
+        {0x370, 150}, /* combining marks */
+        {0x400, 39},  /* Greek */
+        {0x450, 30},  /* Cyrillic: Russian letters */
+        {0x460, 90},  /* those of its neighbours */
+        {0x530, 60},
+        {0x590, 28},   /* Armenian */
+        {0x600, 40},   /* Hebrew */
+        {0x780, 34},   /* Arabic */
+        {0x900, 200},  /* Thaana and others */
+        {0x980, 33},   /* Devanagari */
+        {0xe00, 40},   /* Bengali to Sinhala */
+        {0xe80, 40},   /* Thai */
+        {0x1000, 175}, /* Lao, Tibetan */
+        {0x10a0, 60},  /* Burmese */
+        {0x1100, 30},  /* Georgian */
+        {0x1200, 70},  /* Hangul letters */
+        {0x1780, 250}, /* Ethiopic, Cherokee and others */
+        {0x1800, 60},  /* Khmer */
+        {0x1e00, 250},
+        {0x1f00, 72},  /* Vietnamese */
+        {0x2000, 100}, /* ancient Greek */
+        {0x2070, 25},  /* dashes and quotation marks */
+        {0x2500, 150}, /* numbers, arrows, mathematics */
+        {0x2580, 40},  /* lines of boxes, which come in runs */
+        {0x2e80, 130}, /* other signs */
+        {0x3040, 40},  /* Chinese and Japanese punctuation */
+        {0x3100, 77},  /* kana */
+        {0x3200, 75},
+        {0x4e00, 150},
+        {0xa000, 93}, /* Chinese characters */
+        {0xac00, 250},
+        {0xd7b0, 73},  /* Hangul */
+        {0xf900, 200}, /* for private use */
+        {0xff00, 150},
+        {0xff61, 50}, /* full width */
+        {0x10000, 190},
+        {0x1f000, 300},
+        {0x20000, 170}, /* emoji */
+        {0x110000, 350},
+};
+
+/* Letters whose languages, Czech and Hungarian, cost much more than their neighbours. */
+static bool is_costly(uint32_t character)
 {
-    if (character < 0x80)
-        return 3;
-    if (character < 0x800)
-        return 5; /* Latin with accents, Greek, Cyrillic, Hebrew, Arabic */
-    if (character >= 0x2e80 && character < 0xa4d0)
-        return 9; /* CJK ideographs and kana */
-    if (character >= 0xac00 && character < 0xd7b0)
-        return 9; /* Hangul syllables */
-    if (character < 0x10000)
-        return 6;
-    return 24; /* emoji and rare scripts: several byte tokens each */
+    return character == 0x11b || character == 0x159 || character == 0x16f || character == 0x151 ||
+            character == 0x171;
+}
+
+static uint64_t char_weight(uint32_t character, const weight_range **range)
+{
+    const weight_range *r = *range;
+
+    /* The next character is mostly of the same range. */
+    if (character >= r->end || (r > ranges && character < r[-1].end)) {
+        for (r = ranges; character >= r->end;)
+            r++;
+        *range = r;
+    }
+    return is_costly(character) ? 300 : r->weight;
 }
 
 static size_t ascii_run(pal_str text)
@@ -40,52 +108,88 @@ static size_t ascii_run(pal_str text)
     return len;
 }
 
-uint32_t pal_tokens_estimate(pal_str text)
+/* Whether more bytes could still make a character of these. */
+static bool is_beginning(pal_str text)
 {
-    uint64_t weight = 0;
+    static const char *const ends[] = {"\x80\x80\x80", "\xbf\xbf\xbf"};
+    unsigned char whole[4];
+
+    if (text.len == 0 || text.len > CUT_MAX)
+        return false;
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        memcpy(whole, text.data, text.len);
+        memcpy(whole + text.len, ends[i], sizeof(whole) - text.len);
+        if (pal_utf8_char_len(whole, whole + sizeof(whole)) > text.len)
+            return true;
+    }
+    return false;
+}
+
+/* Weighs whole characters and broken ones; returns how many bytes are left that may go on. */
+static size_t weigh(pal_str text, uint64_t *weight)
+{
+    const weight_range *range = ranges;
 
     while (text.len > 0) {
+        const unsigned char *p = (const unsigned char *)text.data;
         size_t len = ascii_run(text);
+        uint32_t character;
 
         if (len > 0) {
-            weight += 3 * (uint64_t)len;
-        } else {
-            uint32_t character;
-
+            *weight += ASCII * (uint64_t)len;
+        } else if (pal_utf8_char_len(p, p + text.len) > 0) {
             len = pal_utf8_decode(text, &character);
-            weight += char_weight(character);
+            *weight += char_weight(character, &range);
+        } else if (is_beginning(text)) {
+            return text.len;
+        } else {
+            len = 1;
+            *weight += INVALID;
         }
         text.data += len;
         text.len -= len;
     }
-    weight = (weight + TWELFTHS - 1) / TWELFTHS;
-    return weight > UINT32_MAX ? UINT32_MAX : (uint32_t)weight;
+    return 0;
 }
 
-static uint64_t estimate_parts(const pal_part *parts, size_t len)
+/* Completes the character that an earlier piece began; returns how many bytes that took. */
+static size_t feed_cut(pal_estimate *estimate, pal_str text)
 {
-    uint64_t tokens = 0;
+    size_t taken = 0;
 
-    for (size_t i = 0; i < len; i++) {
-        tokens += pal_tokens_estimate(parts[i].text);
-        tokens += pal_tokens_estimate(parts[i].arguments);
-        if (parts[i].kind == PAL_PART_TOOL_CALL)
-            tokens += pal_tokens_estimate(parts[i].name);
-        if (parts[i].kind == PAL_PART_IMAGE)
-            tokens += PAL_TOKENS_IMAGE;
-        if (parts[i].kind == PAL_PART_FILE)
-            tokens += PAL_TOKENS_FILE;
-        if (parts[i].parts_len > 0) /* the output of a tool: one level deep, as checked */
-            tokens += estimate_parts(parts[i].parts, parts[i].parts_len);
+    while (estimate->cut_len > 0 && taken < text.len) {
+        size_t left;
+
+        estimate->cut[estimate->cut_len++] = text.data[taken++];
+        left = weigh(pal_str_make(estimate->cut, estimate->cut_len), &estimate->weight);
+        memmove(estimate->cut, estimate->cut + estimate->cut_len - left, left);
+        estimate->cut_len = (uint8_t)left;
     }
-    return tokens;
+    return taken;
 }
 
-uint32_t pal_tokens_estimate_message(const pal_message *message)
+void pal_estimate_feed(pal_estimate *estimate, pal_str text)
 {
-    uint64_t tokens = estimate_parts(message->parts, message->parts_len);
+    size_t taken = feed_cut(estimate, text);
+    size_t left;
 
-    if (tokens == 0)
-        return 1;
-    return tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
+    if (taken == text.len)
+        return;
+    text = pal_str_make(text.data + taken, text.len - taken);
+    left = weigh(text, &estimate->weight);
+    memcpy(estimate->cut, text.data + text.len - left, left);
+    estimate->cut_len = (uint8_t)left;
+}
+
+uint64_t pal_estimate_tokens(const pal_estimate *estimate)
+{
+    return (estimate->weight + INVALID * (uint64_t)estimate->cut_len + TOKEN - 1) / TOKEN;
+}
+
+uint64_t pal_tokens_estimate(pal_str text)
+{
+    pal_estimate estimate = {0};
+
+    pal_estimate_feed(&estimate, text);
+    return pal_estimate_tokens(&estimate);
 }

@@ -1,17 +1,22 @@
-/* tokens_estimate.h - how many tokens a text will be, roughly, where no vocabulary is known. */
+/* tokens_estimate.h - how many tokens a text will be, roughly, where no vocabulary is known.
+ *
+ * Every character weighs something, whatever stands beside it, so that a text may come in pieces:
+ * feed them all, cut anywhere, then ask. Zero is a fresh estimate. */
 #ifndef PAL_TOKENS_ESTIMATE_H
 #define PAL_TOKENS_ESTIMATE_H
 
 #include <stdint.h>
-#include "palaver/message.h"
+#include "palaver/str.h"
 
-#define PAL_TOKENS_IMAGE 1500
-#define PAL_TOKENS_FILE 1000
+typedef struct pal_estimate {
+    uint64_t weight; /* in hundredths of a token */
+    char cut[4];     /* the beginning of a character whose end did not come yet */
+    uint8_t cut_len;
+} pal_estimate;
 
-/* ceil(bytes / 4) on ASCII; by script elsewhere. 0 for the empty text. */
-uint32_t pal_tokens_estimate(pal_str text);
+void pal_estimate_feed(pal_estimate *estimate, pal_str text);
 
-/* All parts of the message; at least 1, so that "not counted" stays 0. */
-uint32_t pal_tokens_estimate_message(const pal_message *message);
+/* As if the text ended here; more may be fed. Rounded up; 0 for the empty text. */
+uint64_t pal_estimate_tokens(const pal_estimate *estimate);
 
 #endif

@@ -40,6 +40,8 @@ void contract_messages(void);
 void contract_loads(void);
 void contract_forks(void);
 void contract_model(void);
+void contract_standing(void);
+void contract_search(void);
 void contract_trash(void);
 void contract_erasure(void);
 void contract_turns(void);

@@ -365,6 +365,25 @@ static pal_status read_marks(void)
     return pal_store_marks(store, no_tenant(), fork_id, arena, &marks, &len, NULL);
 }
 
+static pal_status read_standing(void)
+{
+    pal_standing standing;
+
+    return pal_store_standing(store, no_tenant(), fork_id, arena, &standing, NULL);
+}
+
+static pal_status search_all(void)
+{
+    pal_search search = {.text = S("a* \"b c\"")};
+    pal_hits hits;
+    pal_status status = pal_store_search(store, &search, arena, &hits, NULL);
+
+    search.session = fork_id;
+    if (status == PAL_OK)
+        status = pal_store_search(store, &search, arena, &hits, NULL);
+    return status;
+}
+
 /* ---- Turns ---- */
 
 static pal_status take_lease(void)
@@ -536,6 +555,8 @@ const tour_step tour[] = {
         {"undo", undo_main, seen_undo, false},
         {"reset", reset_fork, NULL, false},
         {"read marks", read_marks, NULL, false},
+        {"read what stands", read_standing, NULL, false},
+        {"search", search_all, NULL, false},
         {"take the lease", take_lease, seen_lease, false},
         {"find the lease", find_lease, NULL, false},
         {"pass the lease", pass_lease, NULL, false},

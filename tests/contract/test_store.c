@@ -18,6 +18,8 @@ static const chapter chapters[] = {
         {"loads", contract_loads},
         {"forks", contract_forks},
         {"model", contract_model},
+        {"standing", contract_standing},
+        {"search", contract_search},
         {"trash", contract_trash},
         {"erasure", contract_erasure},
         {"turns", contract_turns},

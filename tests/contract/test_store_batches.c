@@ -57,6 +57,35 @@ static void each_operation_fails_alone(void)
     CHECK(shows(a, "x") && shows(b, "x"));
 }
 
+static void an_operation_can_go_with_the_one_before_it(void)
+{
+    pal_id id = new_session();
+    pal_message first = text_of(PAL_ROLE_USER, "a"), second = text_of(PAL_ROLE_USER, "b");
+    pal_op append = {.kind = PAL_OP_APPEND, .session = id, .with_previous = true};
+    pal_op ops[3] = {{.kind = PAL_OP_LEASE_TAKE,
+            .session = id,
+            .u.lease = {.owner = S("one"), .ttl_ms = 60000}}};
+
+    ops[1] = append;
+    ops[1].u.append.messages = &first;
+    ops[1].u.append.messages_len = 1;
+    ops[1].u.append.expected_seq = PAL_SEQ_ANY;
+    OK(pal_store_apply(store, ops, 2, &err));
+    CHECK(ops[0].status == PAL_OK && ops[1].status == PAL_OK && ops[0].u.lease.fence == 1);
+    ops[0].u.lease.owner = S("another");
+    ops[1].u.append.messages = &second;
+    ops[2] = ops[1];
+    ops[2].with_previous = false;
+    OK(pal_store_apply(store, ops, 3, &err));
+    CHECK(ops[0].status == PAL_BUSY && ops[1].status == PAL_CANCELED && ops[2].status == PAL_OK);
+    CHECK(shows(id, "a b"));
+    ops[0].u.lease.owner = (pal_str){0}; /* refused before it comes to the backend */
+    OK(pal_store_apply(store, ops, 2, &err));
+    CHECK(ops[0].status == PAL_INVALID && ops[1].status == PAL_CANCELED && shows(id, "a b"));
+    OK(pal_store_apply(store, &ops[1], 1, &err));
+    CHECK(ops[1].status == PAL_INVALID && shows(id, "a b"));
+}
+
 static void a_batch_over_the_limit_is_refused(void)
 {
     pal_op *ops = pal_arena_array(arena, PAL_BATCH_OPS_MAX + 1, sizeof *ops);
@@ -105,6 +134,7 @@ void contract_batches(void)
 {
     RUN(a_batch_keeps_its_order);
     RUN(each_operation_fails_alone);
+    RUN(an_operation_can_go_with_the_one_before_it);
     RUN(a_batch_over_the_limit_is_refused);
     RUN(a_batch_spans_sessions_and_tenants);
     RUN(an_operation_names_its_session);

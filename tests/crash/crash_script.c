@@ -1,6 +1,7 @@
 /* crash_script.c - the steps; see crash_script.h. crash_account.c has the account. */
 #include "crash_script.h"
 
+#include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
 #include "crash_pattern.h"
@@ -11,6 +12,7 @@
 #define BATCH_LEN 5
 #define BATCH_REFUSED 2
 #define MESSAGES_MAX 4
+#define MANY 1024
 
 typedef struct call {
     pal_store *store;
@@ -148,6 +150,39 @@ static pal_status do_append_large(call *c)
     status = pal_store_append(c->store, tenant, c->session, &message, 1, PAL_SEQ_ANY, &c->error);
     if (!status)
         c->result->seq = message.seq;
+    return status;
+}
+
+/* So many that a part of the search index is whole. */
+static pal_status do_append_many(call *c)
+{
+    static char texts[MANY][8];
+    static pal_part parts[MANY];
+    static pal_message messages[MANY];
+    pal_status status;
+
+    for (size_t i = 0; i < MANY; i++) {
+        snprintf(texts[i], sizeof(texts[i]), "n%zu", i % 10);
+        parts[i] = (pal_part){.kind = PAL_PART_TEXT, .text = text(texts[i])};
+        messages[i] = (pal_message){.role = PAL_ROLE_USER, .parts = &parts[i], .parts_len = 1};
+    }
+    status = pal_store_append(c->store, tenant, c->session, messages, MANY, PAL_SEQ_ANY, &c->error);
+    if (!status)
+        c->result->seq = messages[MANY - 1].seq;
+    return status;
+}
+
+/* Writes what the index lacks, and must find the same whether it could or not. */
+static pal_status do_search(call *c)
+{
+    pal_search search = {.tenant = tenant, .text = text("n7"), .limit = PAL_SEARCH_HITS_MAX};
+    pal_arena *arena = pal_arena_new(0);
+    pal_hits hits = {0};
+    pal_status status = pal_store_search(c->store, &search, arena, &hits, &c->error);
+
+    if (!status)
+        c->result->seq = hits.len;
+    pal_arena_free(arena);
     return status;
 }
 
@@ -361,6 +396,8 @@ static const step steps[] = {
         {"add to the ledger", do_ledger_add, SCRIPT_A, 0},
         {"put a blob", do_blob_put, SCRIPT_A, 0},
         {"append an image to b", do_append_large, SCRIPT_B, 2},
+        {"append many to b", do_append_many, SCRIPT_B, 0},
+        {"search", do_search, SCRIPT_A, 0},
         {"close and open", NULL, SCRIPT_A, 0},
         {"update a", do_update, SCRIPT_A, 0},
         {"reset b", do_reset, SCRIPT_B, 0},
@@ -370,6 +407,7 @@ static const step steps[] = {
         {"a batch", do_batch, SCRIPT_C, 0},
         {"erase a, whose rows the fork shares", do_erase, SCRIPT_A, 0},
         {"append 1 to the fork", do_append, SCRIPT_FORK, 1},
+        {"search", do_search, SCRIPT_A, 0},
         {"erase the fork", do_erase, SCRIPT_FORK, 0},
         {"sweep b out of the trash", do_sweep, SCRIPT_B, 0},
         {"append 4 to c", do_append, SCRIPT_C, 4},

@@ -110,7 +110,7 @@ static void check_items(pal_status status, const pal_transcript_items *items)
 {
     REQUIRE(status == PAL_OK);
     for (size_t i = 0; i < items->len; i++) {
-        if (items->items[i].kind == PAL_ITEM_MESSAGE)
+        if (items->items[i].kind == PAL_ENTRY_MESSAGE)
             check_message(&items->items[i].u.message);
     }
 }

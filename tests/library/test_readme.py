@@ -4,7 +4,7 @@
 
 Every ```console block of README.md and docs/ is run, command by command, in an empty directory
 per document where build/ is the build and the examples lie; its output must be the one shown,
-but for ids, times and durations. README.md shows examples/embed.c as it is, ARCHITECTURE.md every
+but for ids, times, durations and counts of tokens. README.md shows examples/embed.c as it is, ARCHITECTURE.md every
 limit of limits.h with its value, and links lead to files.
 """
 import glob
@@ -27,6 +27,7 @@ VARYING = [
     (re.compile(r'"(\w+_at|id|updated)":\d+'), r'"\1":0'),
     (re.compile(r'\b\d+(\.\d+)? (ms|s)\b'), 'DURATION'),
     (re.compile(r'\b\d+(\.\d+)? (bytes|KB|MB|KiB|MiB)\b'), 'SIZE'),
+    (re.compile(r'\b\d[\d,]* tokens\b'), 'N tokens'),  # builds without vocabularies estimate
     (re.compile(r' +'), ' '),
 ]
 
@@ -55,7 +56,8 @@ def steps(block):
 
 def environment():
     return dict(os.environ, LD_LIBRARY_PATH=os.path.join(BUILD, 'src'), LC_ALL='C.UTF-8',
-                PKG_CONFIG_PATH=os.path.join(BUILD, 'meson-uninstalled'), TZ='UTC')
+                PKG_CONFIG_PATH=os.path.join(BUILD, 'meson-uninstalled'), TZ='UTC',
+                XDG_CONFIG_HOME='/nonexistent')
 
 
 def play(blocks):

@@ -96,10 +96,28 @@ static pal_status fault_row_find(pal_engine *engine, pal_str tenant, pal_id id, 
     PASS(row_find(self->inner, tenant, id, arena, out_row, out_session, err));
 }
 
-static pal_status fault_mark_list(pal_engine *engine, uint64_t handle, uint64_t number_max,
-        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+static pal_status fault_row_search(pal_engine *engine, const pal_row_search *search,
+        pal_found_sink sink, void *user, pal_error *err)
 {
-    PASS(mark_list(self->inner, handle, number_max, arena, out_marks, out_len, err));
+    PASS(row_search(self->inner, search, sink, user, err));
+}
+
+static pal_status fault_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,
+        pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
+{
+    PASS(fork_list(self->inner, handle, min_seq, arena, out_ids, out_len, err));
+}
+
+static pal_status fault_index_build(
+        pal_engine *engine, pal_arena *arena, const pal_index_part **out_part, pal_error *err)
+{
+    PASS(index_build(self->inner, arena, out_part, err));
+}
+
+static pal_status fault_mark_list(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    PASS(mark_list(self->inner, scan, arena, out_marks, out_len, err));
 }
 
 static pal_status fault_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
@@ -155,6 +173,9 @@ pal_status store_fault_install(pal_store *store, const store_fault *fault)
             .session_list = fault_session_list,
             .row_scan = fault_row_scan,
             .row_find = fault_row_find,
+            .row_search = fault_row_search,
+            .fork_list = fault_fork_list,
+            .index_build = self->inner->backend->index_build ? fault_index_build : NULL,
             .mark_list = fault_mark_list,
             .inbox_list = fault_inbox_list,
             .lease_find = fault_lease_find,

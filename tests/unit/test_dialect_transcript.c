@@ -73,7 +73,7 @@ static const pal_transcript_item *nth(pal_transcript_item_kind kind, size_t n)
 
 static const pal_message *message(size_t n)
 {
-    return &nth(PAL_ITEM_MESSAGE, n)->u.message;
+    return &nth(PAL_ENTRY_MESSAGE, n)->u.message;
 }
 
 static size_t count(pal_transcript_item_kind kind)
@@ -93,7 +93,7 @@ static bool text_is(const pal_message *m, size_t part, pal_part_kind kind, const
 static bool warned(uint64_t line, const char *text)
 {
     for (size_t i = 0; i < items_len; i++) {
-        if (items[i].kind == PAL_ITEM_WARNING && items[i].line == line &&
+        if (items[i].kind == PAL_ENTRY_WARNING && items[i].line == line &&
                 strstr(items[i].u.warning, text))
             return true;
     }
@@ -103,7 +103,7 @@ static bool warned(uint64_t line, const char *text)
 static void show_warnings(void)
 {
     for (size_t i = 0; i < items_len; i++) {
-        if (items[i].kind == PAL_ITEM_WARNING)
+        if (items[i].kind == PAL_ENTRY_WARNING)
             printf("# warning, line %d: %s\n", (int)items[i].line, items[i].u.warning);
     }
 }
@@ -126,9 +126,9 @@ static void claude_code_facts_are_found(void)
             "{\"source\":\"claude-code\",\"original_id\":"
             "\"11111111-2222-4333-8444-555555555555\",\"branch\":\"main\"}"));
     CHECK(facts->session.created_at == INT64_C(1772359200000));
-    CHECK(items[0].kind == PAL_ITEM_SESSION);
+    CHECK(items[0].kind == PAL_ENTRY_SESSION);
     CHECK(pal_str_is(items[0].u.facts->session.title, "Older title"));
-    CHECK(count(PAL_ITEM_SESSION) == 1 && count(PAL_ITEM_MESSAGE) == 12);
+    CHECK(count(PAL_ENTRY_SESSION) == 1 && count(PAL_ENTRY_MESSAGE) == 12);
     pal_transcript_counts counts = pal_transcript_count(transcript);
     CHECK(counts.lines == 23 && counts.messages == 12 && counts.marks == 1 && counts.sessions == 1);
     CHECK(counts.ignored == 5);
@@ -150,7 +150,7 @@ static void pieces_of_an_answer_become_one(void)
     CHECK(answer->usage.cache_read == 3000 && answer->usage.output == 77);
     CHECK(pal_str_is(answer->extra, "{\"claude_code\":{\"requestId\":\"req_1\"}}"));
     CHECK(answer->created_at == INT64_C(1772359201000));
-    CHECK(nth(PAL_ITEM_MESSAGE, 1)->line == 3);
+    CHECK(nth(PAL_ENTRY_MESSAGE, 1)->line == 3);
 }
 
 static void results_follow_their_calls(void)
@@ -185,17 +185,17 @@ static void odd_records_are_told(void)
     CHECK(warned(13, "skipped"));
     CHECK(warned(14, "from-the-future"));
     CHECK(warned(23, "skipped"));
-    CHECK(count(PAL_ITEM_WARNING) == 4);
+    CHECK(count(PAL_ENTRY_WARNING) == 4);
 }
 
 static void going_back_is_a_rewind(void)
 {
-    CHECK(count(PAL_ITEM_MARK) == 1);
-    const pal_mark *mark = &nth(PAL_ITEM_MARK, 0)->u.mark;
+    CHECK(count(PAL_ENTRY_MARK) == 1);
+    const pal_mark *mark = &nth(PAL_ENTRY_MARK, 0)->u.mark;
     CHECK(mark->kind == PAL_MARK_REWIND && mark->seq == 5);
-    CHECK(nth(PAL_ITEM_MARK, 0)->line == 17);
+    CHECK(nth(PAL_ENTRY_MARK, 0)->line == 17);
     CHECK(text_is(message(7), 0, PAL_PART_TEXT, "No: count them."));
-    CHECK(nth(PAL_ITEM_MESSAGE, 7) == nth(PAL_ITEM_MARK, 0) + 1);
+    CHECK(nth(PAL_ENTRY_MESSAGE, 7) == nth(PAL_ENTRY_MARK, 0) + 1);
 }
 
 static void a_sub_agents_file_is_a_session(void)
@@ -204,7 +204,7 @@ static void a_sub_agents_file_is_a_session(void)
     feed(pal_str_of("{\"type\":\"user\",\"uuid\":\"a\",\"isSidechain\":true,\"sessionId\":\"s\","
                     "\"message\":{\"role\":\"user\",\"content\":\"x\"}}"));
     finish();
-    CHECK(count(PAL_ITEM_MESSAGE) == 1 && count(PAL_ITEM_WARNING) == 0);
+    CHECK(count(PAL_ENTRY_MESSAGE) == 1 && count(PAL_ENTRY_WARNING) == 0);
 }
 
 /* Calls that ran side by side have results side by side; a prompt follows one of them. */
@@ -225,7 +225,7 @@ static void results_side_by_side_are_no_way_back(void)
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         feed(pal_str_of(lines[i]));
     finish();
-    CHECK(count(PAL_ITEM_MESSAGE) == 5 && count(PAL_ITEM_MARK) == 0);
+    CHECK(count(PAL_ENTRY_MESSAGE) == 5 && count(PAL_ENTRY_MARK) == 0);
 }
 
 static void what_can_not_be_stored_is_told(void)
@@ -239,7 +239,7 @@ static void what_can_not_be_stored_is_told(void)
     feed(pal_str_of("{\"type\":\"user\",\"uuid\":\"b\",\"message\":{\"content\":"
                     "[{\"type\":\"tool_result\",\"content\":\"x\"}]}}"));
     finish();
-    CHECK(count(PAL_ITEM_MESSAGE) == 2 && count(PAL_ITEM_WARNING) == 1);
+    CHECK(count(PAL_ENTRY_MESSAGE) == 2 && count(PAL_ENTRY_WARNING) == 1);
     CHECK(pal_str_is(message(1)->client_id, "claude-code:3"));
     CHECK(warned(4, "'call_id' is missing"));
     CHECK(pal_transcript_count(transcript).ignored == 1);
@@ -257,13 +257,13 @@ static void codex_is_read(void)
     CHECK(pal_str_is(facts->session.project, "/home/ada/engine"));
     CHECK(pal_str_is(facts->branch, "topic") && pal_str_is(facts->session.title, "The cat"));
     CHECK(facts->session.created_at == INT64_C(1775030400000));
-    CHECK(count(PAL_ITEM_MESSAGE) == 11);
+    CHECK(count(PAL_ENTRY_MESSAGE) == 11);
     CHECK(message(0)->role == PAL_ROLE_SYSTEM);
     CHECK(pal_str_is(message(0)->extra, "{\"openai\":{\"role\":\"developer\"}}"));
     CHECK(pal_str_is(message(0)->client_id, "codex:2"));
     CHECK(message(1)->flags == PAL_FLAG_SYNTHETIC && message(2)->flags == 0);
     CHECK(message(2)->parts_len == 2 && message(2)->parts[1].data.len == 8);
-    CHECK(warned(19, "unknown type") && count(PAL_ITEM_WARNING) == 1);
+    CHECK(warned(19, "unknown type") && count(PAL_ENTRY_WARNING) == 1);
 }
 
 static void codex_answers_are_gathered(void)
@@ -291,9 +291,9 @@ static void codex_answers_are_gathered(void)
 
 static void codex_rollbacks_are_rewinds(void)
 {
-    CHECK(count(PAL_ITEM_MARK) == 1);
-    CHECK(nth(PAL_ITEM_MARK, 0)->u.mark.kind == PAL_MARK_REWIND);
-    CHECK(nth(PAL_ITEM_MARK, 0)->u.mark.seq == 9);
+    CHECK(count(PAL_ENTRY_MARK) == 1);
+    CHECK(nth(PAL_ENTRY_MARK, 0)->u.mark.kind == PAL_MARK_REWIND);
+    CHECK(nth(PAL_ENTRY_MARK, 0)->u.mark.seq == 9);
     CHECK(text_is(message(10), 0, PAL_PART_COMPACTION, "A picture of a cat was seen."));
     CHECK(message(10)->flags == (PAL_FLAG_SUMMARY | PAL_FLAG_SYNTHETIC));
 }
@@ -309,7 +309,7 @@ static void counted_tokens_end_an_answer(void)
                     "{\"last_token_usage\":{\"input_tokens\":3,\"output_tokens\":1}}}}"));
     feed(pal_str_of(said));
     finish();
-    CHECK(count(PAL_ITEM_MESSAGE) == 2);
+    CHECK(count(PAL_ENTRY_MESSAGE) == 2);
     CHECK(message(0)->parts_len == 2 && message(0)->usage.input == 3);
     CHECK(message(1)->parts_len == 1 && !message(1)->has_usage);
 }
@@ -320,7 +320,7 @@ static void old_codex_is_read(void)
     feed_file("codex_old.jsonl");
     CHECK(pal_transcript_kind_of(transcript) == PAL_TRANSCRIPT_CODEX);
     CHECK(pal_str_is(pal_transcript_session(transcript)->branch, "main"));
-    CHECK(count(PAL_ITEM_MESSAGE) == 2 && count(PAL_ITEM_WARNING) == 0);
+    CHECK(count(PAL_ENTRY_MESSAGE) == 2 && count(PAL_ENTRY_WARNING) == 0);
     CHECK(text_is(message(1), 1, PAL_PART_TEXT, "hi"));
 }
 
@@ -331,15 +331,15 @@ static void openai_lines_are_sessions(void)
     begin(PAL_TRANSCRIPT_AUTO);
     feed_file("openai.jsonl");
     CHECK(pal_transcript_kind_of(transcript) == PAL_TRANSCRIPT_OPENAI_CHAT);
-    CHECK(count(PAL_ITEM_SESSION) == 2 && count(PAL_ITEM_MESSAGE) == 5);
-    CHECK(items[4].kind == PAL_ITEM_SESSION && items[4].line == 2);
+    CHECK(count(PAL_ENTRY_SESSION) == 2 && count(PAL_ENTRY_MESSAGE) == 5);
+    CHECK(items[4].kind == PAL_ENTRY_SESSION && items[4].line == 2);
     CHECK(pal_str_is(message(4)->client_id, "line:2.2"));
     CHECK(warned(3, "messages[0]: member 'role' is 'nobody'"));
     begin(PAL_TRANSCRIPT_AUTO);
     feed(pal_str_of("{\"role\":\"user\",\"content\":\"a\"}\n"));
     feed(pal_str_of("{\"role\":\"assistant\",\"content\":\"b\"}\n"));
     finish();
-    CHECK(count(PAL_ITEM_SESSION) == 1 && count(PAL_ITEM_MESSAGE) == 2);
+    CHECK(count(PAL_ENTRY_SESSION) == 1 && count(PAL_ENTRY_MESSAGE) == 2);
     CHECK(pal_str_is(message(1)->client_id, "line:2"));
 }
 
@@ -348,12 +348,12 @@ static void own_exports_are_read(void)
     begin(PAL_TRANSCRIPT_AUTO);
     feed_file("native.jsonl");
     CHECK(pal_transcript_kind_of(transcript) == PAL_TRANSCRIPT_NATIVE);
-    CHECK(count(PAL_ITEM_SESSION) == 2 && count(PAL_ITEM_MESSAGE) == 4);
+    CHECK(count(PAL_ENTRY_SESSION) == 2 && count(PAL_ENTRY_MESSAGE) == 4);
     CHECK(pal_str_is(items[0].u.facts->session.title, "Small talk"));
     CHECK(!pal_id_is_none(items[0].u.facts->session.id));
     CHECK(message(0)->seq == 1 && pal_str_is(message(0)->client_id, "c1"));
     CHECK(pal_str_is(message(1)->extra, "{\"palaver\":\"not a record\"}"));
-    CHECK(nth(PAL_ITEM_MARK, 0)->u.mark.through_seq == 3);
+    CHECK(nth(PAL_ENTRY_MARK, 0)->u.mark.through_seq == 3);
     CHECK(warned(6, "unknown type") && warned(7, "version 2"));
     CHECK(pal_str_is(pal_transcript_session(transcript)->session.title, "Another"));
 }
@@ -409,11 +409,11 @@ static void what_is_written_is_read(void)
     begin(PAL_TRANSCRIPT_AUTO);
     feed_lines(&buf);
     finish();
-    CHECK(count(PAL_ITEM_SESSION) == 1 && count(PAL_ITEM_MESSAGE) == counted);
+    CHECK(count(PAL_ENTRY_SESSION) == 1 && count(PAL_ENTRY_MESSAGE) == counted);
     CHECK(pal_str_is(items[0].u.facts->session.metadata, "{\"a\": 1}"));
     for (size_t i = 0; i < counted; i++)
         CHECK(message_same(&written[i], message(i)));
-    CHECK(mark_same(&mark, &nth(PAL_ITEM_MARK, 0)->u.mark));
+    CHECK(mark_same(&mark, &nth(PAL_ENTRY_MARK, 0)->u.mark));
     show_warnings();
     pal_buf_done(&buf);
 }
@@ -479,7 +479,7 @@ static void a_byte_order_mark_is_no_harm(void)
     begin(PAL_TRANSCRIPT_AUTO);
     feed(pal_str_of("\xef\xbb\xbf{\"role\":\"user\",\"content\":\"a\"}\r\n"));
     finish();
-    CHECK(count(PAL_ITEM_MESSAGE) == 1 && count(PAL_ITEM_WARNING) == 0);
+    CHECK(count(PAL_ENTRY_MESSAGE) == 1 && count(PAL_ENTRY_WARNING) == 0);
 }
 
 static void kinds_have_names(void)

@@ -1,0 +1,277 @@
+/* turn.h - runs turns: admits a message durably, builds the context, calls the model, streams, runs
+ * the tools, records, answers; whatever happens.
+ *
+ * One runtime has one event loop on a thread of its own and runs any number of turns on it. All
+ * functions here may be called from any thread, but for callbacks of the same runtime; callbacks
+ * run on the loop and must not block. docs/turns.md tells the life of a turn. */
+#ifndef PALAVER_TURN_H
+#define PALAVER_TURN_H
+
+#include "palaver/context.h"
+#include "palaver/store.h"
+#include "palaver/window.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pal_runtime pal_runtime;
+
+/* ---- What a runtime is made of ---- */
+
+typedef struct pal_header {
+    pal_str name;
+    pal_str value;
+} pal_header;
+
+/* Where a model is. */
+typedef struct pal_endpoint {
+    pal_str name; /* the user's word for it; unique; empty: the kind's */
+    pal_str kind; /* "openai", "anthropic", "mistral", "mistral_conversations", "echo", "script" */
+    pal_str url;  /* empty: the kind's own */
+    pal_str api_key;           /* may be empty */
+    const pal_header *headers; /* sent with every request */
+    size_t headers_len;
+    pal_str path;  /* script: the recorded answers */
+    pal_str model; /* the one to use where none is named */
+} pal_endpoint;
+
+/* An MCP server: a program, or a URL. */
+typedef struct pal_tool_server {
+    pal_str name; /* its tools are shown as NAME__TOOL */
+    const pal_str *command;
+    size_t command_len;
+    const pal_str *environment; /* "NAME=value" */
+    size_t environment_len;
+    pal_str url;
+    const pal_header *headers;
+    size_t headers_len;
+    int64_t call_ms; /* 0: 120000 */
+} pal_tool_server;
+
+/* Prices in millionths of the currency for a million tokens; `pattern` as in pal_model_rule. */
+typedef struct pal_price {
+    pal_str pattern;
+    uint64_t input;
+    uint64_t cache_read;
+    uint64_t cache_write;
+    uint64_t output;
+} pal_price;
+
+/* Everything is copied, but for `store` and `models`, which must outlive the runtime. Zero means
+ * the default named beside it. */
+typedef struct pal_runtime_options {
+    pal_store *store;
+    const pal_models *models;      /* NULL: the built-in table */
+    const pal_endpoint *endpoints; /* the first one is used where none is named */
+    size_t endpoints_len;          /* 0: "echo", which is no model and says so */
+    const pal_tool_server *tool_servers;
+    size_t tool_servers_len;
+    const pal_price *prices;
+    size_t prices_len;
+    pal_str price_version;
+    pal_str system; /* instructions for every session; may be empty */
+    pal_context_settings context;
+    uint32_t max_tool_iterations; /* 10 */
+    uint32_t retries_max;         /* 5 */
+    int64_t turn_ms;              /* 0: no bound */
+    int64_t lease_ms;             /* 30000: how long a dead process blocks a session */
+    uint32_t turns_max;           /* 100000: that run or wait at once */
+    uint32_t events_max;          /* 10000: of one turn that are kept to be read again */
+    uint64_t events_bytes_max;    /* 4 MiB, likewise */
+    bool builtin_tools_off;       /* no read_output, search_output, recall */
+} pal_runtime_options;
+
+PAL_API PAL_CHECKED pal_status pal_runtime_open(
+        const pal_runtime_options *options, pal_runtime **out_runtime, pal_error *err);
+
+/* No new turns; those that run may end within `drain_ms`, then they are interrupted, durably.
+ * Accepts NULL. */
+PAL_API void pal_runtime_close(pal_runtime *runtime, int64_t drain_ms);
+
+/* The endpoint and model that a request without any would get; in the arena. */
+PAL_API PAL_CHECKED pal_status pal_runtime_default(pal_runtime *runtime, pal_arena *arena,
+        pal_str *out_endpoint, pal_str *out_model, pal_error *err);
+
+/* ---- Starting one ---- */
+
+/* What to do where a turn runs in the session already. */
+typedef enum pal_lane {
+    PAL_LANE_REJECT = 0,    /* PAL_BUSY: "session is busy" */
+    PAL_LANE_QUEUE = 1,     /* after it, in order */
+    PAL_LANE_STEER = 2,     /* into it, at the next safe point */
+    PAL_LANE_INTERRUPT = 3, /* stop it, then begin */
+} pal_lane;
+
+/* A budget stops a turn before the call that would begin over it; 0: none. */
+typedef struct pal_budget {
+    uint64_t session_tokens;
+    int64_t session_cost_micros;
+    uint64_t tenant_tokens;
+    int64_t tenant_cost_micros;
+    int64_t since; /* counted from then, milliseconds since 1970 */
+} pal_budget;
+
+typedef struct pal_turn_request {
+    pal_str tenant;
+    pal_id session;
+    pal_message *messages; /* what is said; its id, seq and so on are set. None: go on from where
+                              the session stands, as after tool results */
+    size_t messages_len;
+    pal_lane lane;
+    pal_str endpoint; /* empty: the default, or the one that has the model */
+    pal_str model;    /* empty: the endpoint's */
+    pal_str system;   /* instead of the runtime's */
+    bool has_system;
+    const pal_tool *tools; /* that the caller runs: the turn pauses for them */
+    size_t tools_len;
+    bool no_server_tools; /* only the caller's */
+    pal_str tool_choice;  /* JSON as OpenAI writes it; empty: auto */
+    pal_str parameters;   /* a JSON object with members for the provider's request */
+    uint64_t output_max;
+    bool has_context;
+    pal_context_settings context; /* instead of the runtime's */
+    uint32_t max_tool_iterations; /* 0: the runtime's */
+    bool whole; /* all or nothing: a turn that fails is no part of the conversation */
+    pal_budget budget;
+    pal_str label; /* kept with the turn; may be empty */
+} pal_turn_request;
+
+typedef enum pal_turn_state {
+    PAL_TURN_NONE = 0,
+    PAL_TURN_QUEUED = 1,
+    PAL_TURN_RUNNING = 2,
+    PAL_TURN_RETRYING = 3, /* waits to ask the model again */
+    PAL_TURN_PAUSED = 4,   /* its result is tool calls for the caller */
+    PAL_TURN_ASKING = 5,   /* waits for allow or deny */
+    PAL_TURN_DONE = 6,
+    PAL_TURN_FAILED = 7,
+    PAL_TURN_CANCELED = 8,
+} pal_turn_state;
+
+PAL_API const char *pal_turn_state_name(pal_turn_state state); /* "retrying" */
+
+typedef struct pal_turn_info {
+    pal_id turn;
+    pal_id session;
+    pal_turn_state state;
+    bool replayed; /* the client ids were known: this is the turn of the first time, if it is still
+                      remembered; else `turn` is none, and the session has the messages */
+    bool steered;  /* the messages went into that running turn */
+    uint64_t events;                    /* number of the newest */
+    uint32_t attempt;                   /* RETRYING: of the next try, from 2 */
+    int64_t retry_at;                   /* RETRYING: milliseconds since 1970 */
+    char reason[PAL_ERROR_MESSAGE_MAX]; /* RETRYING, FAILED, ASKING, CANCELED: why */
+    pal_status status;                  /* FAILED: what it failed with */
+} pal_turn_info;
+
+/* Waits until the messages are durable, and no longer. */
+PAL_API PAL_CHECKED pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
+        pal_turn_info *out_info, pal_error *err);
+
+/* Likewise without waiting: everything is copied, and `started` is told once, on the loop. */
+typedef void (*pal_turn_started)(const pal_turn_info *info, const pal_error *err, void *user);
+PAL_API PAL_CHECKED pal_status pal_turn_start_async(pal_runtime *runtime,
+        const pal_turn_request *request, pal_turn_started started, void *user, pal_error *err);
+
+/* ---- While it runs ---- */
+
+typedef enum pal_event_kind {
+    PAL_EVENT_NONE = 0,
+    PAL_EVENT_STARTED = 1,      /* the turn runs */
+    PAL_EVENT_STEP = 2,         /* a model call begins; `count`: its number, from 1 */
+    PAL_EVENT_TEXT = 3,         /* `text`: more of the answer */
+    PAL_EVENT_REASONING = 4,    /* `text` */
+    PAL_EVENT_CALL = 5,         /* `call_id`, `name`: the model begins a tool call */
+    PAL_EVENT_ARGUMENTS = 6,    /* `call_id`, `text`: more of its arguments */
+    PAL_EVENT_MESSAGE = 7,      /* `message`, `seq`: an answer is recorded, with `usage` */
+    PAL_EVENT_TOOL_STARTED = 8, /* `call_id`, `name`, `text`: the arguments */
+    PAL_EVENT_TOOL_ENDED = 9,   /* `call_id`, `name`, `text`: the result; `status` */
+    PAL_EVENT_RETRYING = 10,    /* `count`: attempt, `at`: when, `text`: why */
+    PAL_EVENT_COMPACTED = 11,   /* `text`: what was done, `count`: tokens that went */
+    PAL_EVENT_STEERED = 12,     /* `message`, `seq`: something was said into it */
+    PAL_EVENT_PAUSED = 13,      /* `text`: the calls for the caller, a JSON array */
+    PAL_EVENT_ASKING = 14,      /* `call_id`, `name`, `text`: what is asked */
+    PAL_EVENT_ENDED = 15, /* the last one: `state`, `status`, `text`: the reason; `usage`: of the
+                             whole turn */
+} pal_event_kind;
+
+PAL_API const char *pal_event_kind_name(pal_event_kind kind); /* "tool_started" */
+
+/* Valid during the callback only. */
+typedef struct pal_event {
+    uint64_t number; /* from 1 in each turn, without a gap */
+    pal_event_kind kind;
+    pal_id turn;
+    pal_str text;
+    pal_str call_id;
+    pal_str name;
+    pal_id message;
+    uint64_t seq;
+    uint64_t count;
+    int64_t at;
+    pal_usage usage;
+    pal_turn_state state;
+    pal_status status;
+    bool finish_length; /* MESSAGE: it was cut off by the limit of the output */
+} pal_event;
+
+/* False ends the watching. */
+typedef bool (*pal_watch)(const pal_event *event, void *user);
+
+/* Tells the events after number `after`, those that are past first, then each as it comes, until
+ * ENDED (told to everyone). Numbers that are no longer kept are left out: the first one told is
+ * then larger than after + 1. `gone` is told once when no more will come, whatever the reason; may
+ * be NULL. PAL_NOT_FOUND for a turn that nobody remembers: the session has its messages. */
+PAL_API PAL_CHECKED pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn,
+        uint64_t after, pal_watch watch, void (*gone)(void *user), void *user, pal_error *err);
+/* No callback comes after it returned. */
+PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
+
+PAL_API PAL_CHECKED pal_status pal_turn_find(
+        pal_runtime *runtime, pal_str tenant, pal_id turn, pal_turn_info *out_info, pal_error *err);
+/* The turn that runs, waits for the caller or is first in the queue of a session. PAL_NOT_FOUND:
+ * it is idle. */
+PAL_API PAL_CHECKED pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant,
+        pal_id session, pal_turn_info *out_info, pal_error *err);
+
+/* Stops it; what was said so far is kept and marked as interrupted. Waits until that is durable. */
+PAL_API PAL_CHECKED pal_status pal_turn_cancel(
+        pal_runtime *runtime, pal_str tenant, pal_id turn, pal_error *err);
+
+/* PAUSED: the results of the calls, one TOOL_RESULT part each in messages of role tool; the turn
+ * goes on when all have come. Also after a restart: by session, with `turn` none. */
+PAL_API PAL_CHECKED pal_status pal_turn_results(pal_runtime *runtime, pal_str tenant,
+        pal_id session, pal_id turn, pal_message *messages, size_t messages_len,
+        pal_turn_info *out_info, pal_error *err);
+
+/* ASKING: goes on, or gives the call an error as its result. */
+PAL_API PAL_CHECKED pal_status pal_turn_allow(
+        pal_runtime *runtime, pal_str tenant, pal_id turn, bool allow, pal_error *err);
+
+/* Waits for the end, a pause or a question; PAL_TIMEOUT after `timeout_ms` (negative: never). The
+ * newest answer's text lies in the arena. */
+PAL_API PAL_CHECKED pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn,
+        int64_t timeout_ms, pal_arena *arena, pal_turn_info *out_info, pal_str *out_text,
+        pal_error *err);
+
+/* ---- Looking at it ---- */
+
+typedef struct pal_runtime_stats {
+    uint64_t turns_running;
+    uint64_t turns_queued;
+    uint64_t turns_waiting; /* paused or asking */
+    uint64_t turns_ended;
+    uint64_t turns_failed;
+    uint64_t model_calls;
+    uint64_t model_retries;
+    uint64_t tool_calls;
+    uint64_t watchers;
+} pal_runtime_stats;
+
+PAL_API void pal_runtime_stat(pal_runtime *runtime, pal_runtime_stats *out_stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

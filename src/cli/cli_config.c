@@ -1,0 +1,54 @@
+/* cli_config.c - which configuration file is read, and what the environment and the command line
+ * say instead. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_NAME "palaver.yaml"
+
+/* The user's own file, in the arena; NULL where there is no home to have it in. */
+static const char *user_file(pal_cli *cli)
+{
+    const char *dir = getenv("XDG_CONFIG_HOME");
+    const char *home = getenv("HOME");
+    char *path;
+    /* A relative one counts as not set, says the specification of these directories. */
+    bool has_dir = dir && *dir == '/';
+    if (!has_dir && (!home || *home != '/'))
+        return NULL;
+    const char *base = has_dir ? dir : home;
+    const char *rest = has_dir ? "/palaver/" FILE_NAME : "/.config/palaver/" FILE_NAME;
+    size_t size = strlen(base) + strlen(rest) + 1;
+    path = pal_arena_alloc(cli->arena, size);
+    if (path)
+        snprintf(path, size, "%s%s", base, rest);
+    return path;
+}
+
+/* The file to read, NULL for none. One that is named must be there; of the others, the first that
+ * is there counts. */
+static const char *choose_file(pal_cli *cli)
+{
+    const char *named = cli->config_file ? cli->config_file : getenv("PALAVER_CONFIG");
+    if (named && (*named || cli->config_file))
+        return named;
+    if (access(FILE_NAME, F_OK) == 0)
+        return FILE_NAME;
+    const char *own = user_file(cli);
+    return own && access(own, F_OK) == 0 ? own : NULL;
+}
+
+pal_status pal_cli_config_load(pal_cli *cli)
+{
+    pal_status status = pal_config_load(choose_file(cli), &cli->config, &cli->err);
+    if (status == PAL_OK)
+        status = pal_config_read_environment(cli->config, &cli->err);
+    if (status == PAL_OK && cli->store_given)
+        status = pal_config_set(
+                cli->config, "store", pal_str_of(cli->store_url), PAL_CONFIG_FLAG, &cli->err);
+    if (status == PAL_OK)
+        cli->store_url = pal_config_get(cli->config)->store.data;
+    return status;
+}

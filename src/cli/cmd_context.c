@@ -1,0 +1,260 @@
+/* cmd_context.c - `palaver context`: what the model would get to see of a session now, what not,
+ * and why. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+#define WIDTH 80
+
+/* What the bar tells apart. */
+typedef enum share {
+    SHARE_SYSTEM,
+    SHARE_TOOLS,
+    SHARE_SUMMARY, /* and notices */
+    SHARE_KEPT,
+    SHARE_MESSAGES,
+    SHARES,
+} share;
+
+static const char letters[SHARES] = {'s', 't', '=', 'p', '#'};
+static const char *const share_names[SHARES] = {"system", "tools", "summary", "pinned", "messages"};
+
+/* ---- The bar ---- */
+
+static share share_of(const pal_plan_item *item)
+{
+    switch (item->kind) {
+    case PAL_ITEM_SYSTEM:
+        return SHARE_SYSTEM;
+    case PAL_ITEM_TOOLS:
+        return SHARE_TOOLS;
+    case PAL_ITEM_SUMMARY:
+    case PAL_ITEM_NOTICE:
+        return SHARE_SUMMARY;
+    default:
+        return item->is_pinned ? SHARE_KEPT : SHARE_MESSAGES;
+    }
+}
+
+static void put_bar(pal_cli *cli, const uint64_t *tokens, uint64_t sent, uint64_t whole)
+{
+    uint64_t seen = 0;
+    size_t at = 0;
+    pal_buf_append_char(&cli->out, '[');
+    for (size_t i = 0; i < SHARES; i++) {
+        seen += tokens[i];
+        /* The counts are plain, the whole is calibrated: both ends of the bar are right. */
+        double end = sent ? (double)seen / (double)sent : 0;
+        end = end * (double)(sent < whole ? sent : whole) / (double)whole * (WIDTH - 2);
+        size_t until = (size_t)(end + 0.5);
+        if (tokens[i] && until <= at)
+            until = at + 1; /* what is there can be seen */
+        for (; at < until && at < WIDTH - 2; at++)
+            pal_buf_append_char(&cli->out, letters[i]);
+    }
+    for (; at < WIDTH - 2; at++)
+        pal_buf_append_char(&cli->out, '.');
+    pal_buf_append_text(&cli->out, "]\n");
+}
+
+static void put_legend(pal_cli *cli, const uint64_t *tokens, const pal_plan *plan)
+{
+    for (size_t i = 0; i < SHARES; i++) {
+        if (tokens[i] == 0)
+            continue;
+        pal_buf_format(&cli->out, "%c %s ", letters[i], share_names[i]);
+        pal_cli_number_text(&cli->out, tokens[i]);
+        pal_buf_append_text(&cli->out, "  ");
+    }
+    if (plan->usable > plan->tokens) {
+        pal_buf_append_text(&cli->out, ". free ");
+        pal_cli_number_text(&cli->out, plan->usable - plan->tokens);
+    }
+    while (cli->out.len > 0 && cli->out.data[cli->out.len - 1] == ' ')
+        cli->out.len--;
+    pal_buf_append_char(&cli->out, '\n');
+}
+
+static void put_window(pal_cli *cli, const pal_plan *plan)
+{
+    uint64_t tokens[SHARES] = {0}, sum = 0;
+    for (size_t i = 0; i < plan->items_len; i++) {
+        if (plan->items[i].hash == 0)
+            continue;
+        tokens[share_of(&plan->items[i])] += plan->items[i].tokens;
+        sum += plan->items[i].tokens;
+    }
+    pal_buf_append_text(&cli->out, plan->is_estimate ? "About " : "");
+    pal_cli_number_text(&cli->out, plan->tokens);
+    if (plan->usable) {
+        pal_buf_append_text(&cli->out, " of ");
+        pal_cli_number_text(&cli->out, plan->usable);
+    }
+    pal_buf_append_text(&cli->out, " tokens");
+    if (plan->usable)
+        pal_buf_format(&cli->out, ", %.0f %%", 100 * (double)plan->tokens / (double)plan->usable);
+    if (plan->tokens != plan->tokens_plain) {
+        pal_buf_append_text(&cli->out, " (counted ");
+        pal_cli_number_text(&cli->out, plan->tokens_plain);
+        pal_buf_append_text(&cli->out, ", the provider reports more or less)");
+    }
+    pal_buf_append_text(&cli->out, ":\n");
+    uint64_t whole = plan->usable > sum ? plan->usable : sum;
+    put_bar(cli, tokens, sum, whole ? whole : 1);
+    put_legend(cli, tokens, plan);
+}
+
+/* ---- The items ---- */
+
+static bool is_same_line(const pal_plan_item *a, const pal_plan_item *b)
+{
+    return a->kind == b->kind && a->disposition == b->disposition &&
+            (a->hash == 0) == (b->hash == 0) && a->is_pinned == b->is_pinned &&
+            b->kind != PAL_ITEM_RANGE && pal_str_equal(a->reason, b->reason) &&
+            (a->seq != 0) == (b->seq != 0);
+}
+
+static pal_str messages_text(pal_cli *cli, const pal_plan_item *first, const pal_plan_item *last)
+{
+    static const char *const names[] = {"", "system", "tools", "summary", "notice", "made here"};
+    char text[64];
+    if (first->seq == 0 && first->kind < PAL_ITEM_RANGE)
+        return pal_str_of(names[first->kind]);
+    if (first->first_seq == last->seq)
+        snprintf(text, sizeof text, "%llu", (unsigned long long)last->seq);
+    else
+        snprintf(text, sizeof text, "%llu-%llu", (unsigned long long)first->first_seq,
+                (unsigned long long)last->seq);
+    return pal_arena_copy(cli->arena, pal_str_of(text));
+}
+
+/* It may quote what somebody else wrote: the id of a call, the name of a file. */
+static pal_str clean_reason(pal_cli *cli, pal_str reason)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_CLI_OUT_MAX);
+    pal_cli_clean(&buf, reason, false);
+    pal_str clean = pal_arena_copy(cli->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return clean;
+}
+
+/* Neighbours of which the same is to be said are one line. */
+static void put_items(pal_cli *cli, const pal_plan *plan)
+{
+    pal_cli_table table = {.columns = 5,
+            .heads = {"MESSAGES", "COUNT", "TOKENS", "WHAT", "WHY"},
+            .right = {false, true, true, false, false},
+            .shrink = 4};
+    for (size_t i = 0; i < plan->items_len; i++) {
+        const pal_plan_item *first = &plan->items[i];
+        uint64_t count = 0, tokens = 0;
+        size_t last = i;
+        while (last + 1 < plan->items_len && is_same_line(first, &plan->items[last + 1]))
+            last++;
+        for (size_t j = i; j <= last; j++) {
+            count += plan->items[j].count;
+            tokens += plan->items[j].tokens;
+        }
+        pal_cli_table_cell(cli, &table, messages_text(cli, first, &plan->items[last]));
+        pal_cli_table_cell_u64(cli, &table, count);
+        pal_cli_table_cell_u64(cli, &table, tokens);
+        pal_cli_table_cell(cli, &table, pal_str_of(pal_disposition_name(first->disposition)));
+        pal_cli_table_cell(cli, &table, clean_reason(cli, first->reason));
+        i = last;
+    }
+    if (plan->items_len == 0)
+        return;
+    pal_buf_append_char(&cli->out, '\n');
+    pal_cli_table_print(cli, &table);
+}
+
+static void put_next(pal_cli *cli, const pal_plan *plan)
+{
+    pal_buf text;
+    pal_buf_init(&text, 4096);
+    pal_buf_format(&text, "Next: %s, strategy %s: %.*s.", pal_action_name(plan->action),
+            pal_strategy_name(plan->strategy), PAL_STR_ARG(plan->reason));
+    if (plan->action == PAL_ACTION_COMPACT)
+        pal_buf_format(&text, " A summary would stand for the messages up to %llu, %llu tokens.",
+                (unsigned long long)plan->cut_seq, (unsigned long long)plan->cut_tokens);
+    if (plan->action == PAL_ACTION_PRUNE)
+        pal_buf_format(&text, " Clearing %zu old outputs frees %llu tokens.", plan->prune_len,
+                (unsigned long long)plan->prune_tokens);
+    if (plan->action == PAL_ACTION_REFUSE)
+        pal_buf_format(&text, " In words: %s.", plan->refusal.message);
+    if (plan->repairs)
+        pal_buf_format(&text, " %u %s made so that the provider takes it.", plan->repairs,
+                plan->repairs == 1 ? "change is" : "changes are");
+    pal_buf_append_char(&cli->out, '\n');
+    pal_cli_wrap(&cli->out, pal_buf_str(&text), 0, WIDTH);
+    if (text.failure)
+        cli->out.failure = text.failure;
+    pal_buf_done(&text);
+}
+
+/* ---- The command ---- */
+
+static pal_status print_plan(pal_cli *cli, const pal_window *window, const pal_plan *plan)
+{
+    pal_str json;
+    if (cli->json) {
+        pal_status status = pal_plan_to_json(plan, cli->arena, &json, &cli->err);
+        if (status == PAL_OK) {
+            pal_buf_append_str(&cli->out, json);
+            pal_buf_append_char(&cli->out, '\n');
+        }
+        return status;
+    }
+    if (window->model.len) {
+        pal_buf_append_text(&cli->out, "Model ");
+        pal_cli_clean(&cli->out, window->model, false);
+        pal_buf_format(&cli->out, ", profile %s. ", pal_profile_name(window->profile));
+    }
+    put_window(cli, plan);
+    put_items(cli, plan);
+    put_next(cli, plan);
+    return PAL_OK;
+}
+
+static pal_status context(pal_cli *cli, void *values)
+{
+    const pal_cli_window_values *given = values;
+    pal_cli_window window = {0};
+    pal_session session;
+    pal_plan plan;
+    pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
+    if (status == PAL_OK)
+        status = pal_cli_window_open(cli, &session, given, &window);
+    if (status == PAL_OK)
+        status = pal_window_plan(cli->store, &window.window, cli->arena, &plan, &cli->err);
+    if (status == PAL_OK)
+        status = print_plan(cli, &window.window, &plan);
+    pal_cli_window_close(&window);
+    return status;
+}
+
+static const pal_cli_option options[] = {
+        PAL_CLI_WINDOW_OPTIONS(pal_cli_window_values, ),
+        {0},
+};
+
+const pal_cli_command pal_cmd_context = {
+        .name = "context",
+        .summary = "show what the model would get to see, and why",
+        .usage = "SESSION",
+        .about = "Prints the plan of the next request: how full the window is, what is in it, what "
+                 "is not and why, and what has to happen first (prune, compact), if anything. "
+                 "Nothing is changed. The settings are those of the options, of the session's "
+                 "metadata ({\"context\": {\"token_strategy\": ...}}) and of the configuration, in "
+                 "that order; the model is the one that answered last, unless --model names one. "
+                 "With --json the plan is printed as docs/context.md describes it.",
+        .examples = "palaver context demo --model gpt-4.1\n"
+                    "palaver context demo --strategy sliding_window --max-tokens 4000 --json",
+        .options = options,
+        .values_size = sizeof(pal_cli_window_values),
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_READ,
+        .run = context,
+};

@@ -1,0 +1,315 @@
+/* cmd_session_compact.c - `palaver session compact`: a summary takes the place of the older part of
+ * a conversation; it can be taken back, made again, and compared. Nothing is deleted. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct compact_values {
+    pal_cli_window_values window;
+    const char *prompt;
+    const char *summary;
+    bool undo;
+    bool redo;
+    bool diff;
+    bool dry_run;
+} compact_values;
+
+typedef struct compacter {
+    pal_cli *cli;
+    const compact_values *given;
+    pal_session session;
+    pal_cli_window window;
+    pal_str summary; /* that the user wrote */
+} compacter;
+
+static pal_status read_number(pal_cli *cli, const char *text, uint64_t *out_number)
+{
+    char *end;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || number == 0)
+        return pal_cli_usage(cli, "'palaver session show SESSION --marks' lists the checkpoints",
+                "'%.60s' is not the number of a checkpoint", text);
+    *out_number = number;
+    return PAL_OK;
+}
+
+/* ---- Undo, diff ---- */
+
+static pal_status undo(compacter *c)
+{
+    pal_cli *cli = c->cli;
+    uint64_t number = 0;
+    pal_status status =
+            cli->args_len > 1 ? read_number(cli, cli->args[1], &number) : PAL_OK;
+    if (status == PAL_OK)
+        status = pal_window_uncompact(
+                cli->store, pal_cli_tenant(cli), c->session.id, number, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    if (cli->json)
+        pal_buf_append_text(&cli->out, "{\"undone\":true}\n");
+    else
+        pal_buf_append_text(&cli->out, "Undone: what the checkpoint stood for is back.\n");
+    return PAL_OK;
+}
+
+static pal_status diff(compacter *c)
+{
+    pal_cli *cli = c->cli;
+    uint64_t numbers[2] = {0};
+    pal_str text;
+    if (cli->args_len != 3)
+        return pal_cli_usage(
+                cli, "palaver session compact SESSION --diff 1 3", "--diff wants two checkpoints");
+    pal_status status = read_number(cli, cli->args[1], &numbers[0]);
+    if (status == PAL_OK)
+        status = read_number(cli, cli->args[2], &numbers[1]);
+    if (status == PAL_OK)
+        status = pal_window_diff(cli->store, pal_cli_tenant(cli), c->session.id, numbers[0],
+                numbers[1], cli->arena, &text, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    if (cli->json) {
+        pal_json_writer writer = pal_json_writer_make(&cli->out);
+        pal_json_begin_object(&writer);
+        pal_json_name(&writer, "diff");
+        pal_json_put_str(&writer, text);
+        pal_json_end_object(&writer);
+        pal_buf_append_char(&cli->out, '\n');
+    } else {
+        pal_cli_clean(&cli->out, text, true);
+    }
+    return PAL_OK;
+}
+
+/* ---- Compaction ---- */
+
+/* The user is the model. */
+static pal_status answer(const pal_summary_request *request, pal_arena *arena,
+        pal_summary_answer *out_answer, void *user, pal_error *err)
+{
+    const compacter *c = user;
+    (void)request;
+    (void)arena;
+    (void)err;
+    out_answer->text = c->summary;
+    out_answer->model = pal_str_of("user");
+    return PAL_OK;
+}
+
+static pal_status read_summary(compacter *c)
+{
+    pal_cli *cli = c->cli;
+    pal_cli_input input;
+    pal_str text;
+    if (strcmp(c->given->summary, "-") != 0) {
+        c->summary = pal_str_of(c->given->summary);
+        return PAL_OK;
+    }
+    pal_status status = pal_cli_input_open(cli, "-", &input);
+    if (status != PAL_OK)
+        return status;
+    status = pal_cli_input_all(cli, &input, &text);
+    if (status == PAL_OK) {
+        c->summary = pal_arena_copy(cli->arena, text);
+        status = pal_arena_failure(cli->arena) == PAL_OK ? PAL_OK : pal_cli_no_memory(cli);
+    }
+    pal_cli_input_close(&input);
+    return status;
+}
+
+static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
+{
+    pal_json_name(writer, name);
+    pal_json_put_u64(writer, number);
+}
+
+static void put_text(pal_json_writer *writer, const char *name, pal_str text)
+{
+    pal_json_name(writer, name);
+    pal_json_put_str(writer, text);
+}
+
+static void print_json(pal_cli *cli, const pal_compacted *made)
+{
+    pal_json_writer writer = pal_json_writer_make(&cli->out);
+    pal_json_begin_object(&writer);
+    put_number(&writer, "number", made->number);
+    put_number(&writer, "seq", made->seq);
+    pal_json_name(&writer, "fallback");
+    pal_json_put_bool(&writer, made->is_fallback);
+    put_number(&writer, "messages", made->messages);
+    put_number(&writer, "tokens_before", made->tokens_before);
+    put_number(&writer, "tokens_after", made->tokens_after);
+    put_text(&writer, "summary", made->summary);
+    put_text(&writer, "note", made->note);
+    pal_json_end_object(&writer);
+    pal_buf_append_char(&cli->out, '\n');
+}
+
+static void print_text(pal_cli *cli, const pal_compacted *made)
+{
+    if (made->number == 0) {
+        pal_buf_format(&cli->out, "Nothing was done: %.*s.\n", PAL_STR_ARG(made->note));
+        return;
+    }
+    if (made->is_fallback)
+        pal_buf_format(&cli->out, "No summary was made: %.*s.\n", PAL_STR_ARG(made->note));
+    pal_buf_format(&cli->out, "Checkpoint %llu: %s ", (unsigned long long)made->number,
+            made->is_fallback ? "left out" : "a summary stands for");
+    pal_cli_count(&cli->out, made->messages, "message");
+    pal_buf_format(&cli->out, " up to %llu, ", (unsigned long long)made->seq);
+    pal_cli_number_text(&cli->out, made->tokens_before);
+    pal_buf_append_text(&cli->out, " tokens became ");
+    pal_cli_number_text(&cli->out, made->tokens_after);
+    pal_buf_append_text(&cli->out,
+            ".\nEverything is still there: 'palaver session compact SESSION --undo' takes it "
+            "back.\n");
+}
+
+static pal_status compact(compacter *c)
+{
+    pal_cli *cli = c->cli;
+    const pal_config_values *config = pal_config_get(cli->config);
+    pal_compaction compaction = {.user = c,
+            .prompt = c->given->prompt ? pal_str_of(c->given->prompt) : config->compaction_prompt,
+            .reason = pal_str_of("manual")};
+    pal_compacted made;
+    pal_status status = PAL_OK;
+    if (c->given->redo && cli->args_len > 1)
+        status = read_number(cli, cli->args[1], &compaction.redo);
+    else if (c->given->redo)
+        status = pal_cli_usage(cli, NULL, "--redo wants the number of a checkpoint");
+    if (status == PAL_OK && c->given->summary) {
+        compaction.summarise = answer;
+        status = read_summary(c);
+    }
+    if (status == PAL_OK)
+        status = pal_window_compact(
+                cli->store, &c->window.window, &compaction, cli->arena, &made, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    if (cli->json)
+        print_json(cli, &made);
+    else
+        print_text(cli, &made);
+    return PAL_OK;
+}
+
+/* A plan as a compaction would make it. */
+static pal_status dry_run(compacter *c)
+{
+    pal_cli *cli = c->cli;
+    pal_window window = c->window.window;
+    pal_compacted made = {.note = pal_str_of("nothing to compact")};
+    pal_plan plan;
+    window.after_overflow = true;
+    window.settings.auto_off = false;
+    window.settings.prune_off = true;
+    if (window.settings.strategy == PAL_STRATEGY_SLIDING_WINDOW ||
+            window.settings.strategy == PAL_STRATEGY_NONE)
+        window.settings.strategy = PAL_STRATEGY_COMPACT;
+    pal_status status = pal_window_plan(cli->store, &window, cli->arena, &plan, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    bool is_some = plan.action == PAL_ACTION_COMPACT;
+    if (is_some) {
+        made.seq = plan.cut_seq;
+        made.tokens_before = plan.tokens;
+        made.tokens_after = plan.tokens - plan.cut_tokens;
+        made.note = pal_str_of("nothing was done: a dry run");
+    }
+    if (cli->json) {
+        print_json(cli, &made);
+    } else if (is_some) {
+        pal_buf_format(&cli->out, "A summary would stand for the messages up to %llu: ",
+                (unsigned long long)plan.cut_seq);
+        pal_cli_number_text(&cli->out, plan.cut_tokens);
+        pal_buf_append_text(&cli->out, " of ");
+        pal_cli_number_text(&cli->out, plan.tokens);
+        pal_buf_append_text(&cli->out, " tokens.\n");
+    } else {
+        print_text(cli, &made);
+    }
+    return PAL_OK;
+}
+
+/* ---- The command ---- */
+
+static pal_status check_options(pal_cli *cli, const compact_values *given)
+{
+    int ways = given->undo + given->redo + given->diff + given->dry_run;
+    if (ways > 1)
+        return pal_cli_usage(cli, NULL, "--undo, --redo, --diff and --dry-run exclude each other");
+    if ((given->undo || given->diff || given->dry_run) && (given->summary || given->prompt))
+        return pal_cli_usage(cli, NULL, "--summary and --prompt are for making a checkpoint");
+    if (cli->args_len > 1 && !given->undo && !given->redo && !given->diff)
+        return pal_cli_usage(cli, NULL, "'%.60s' is one argument too many", cli->args[1]);
+    if (cli->args_len > 2 && !given->diff)
+        return pal_cli_usage(cli, NULL, "'%.60s' is one argument too many", cli->args[2]);
+    return PAL_OK;
+}
+
+static pal_status session_compact(pal_cli *cli, void *values)
+{
+    compacter c = {.cli = cli, .given = values};
+    pal_status status = check_options(cli, c.given);
+    if (status == PAL_OK)
+        status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &c.session);
+    if (status != PAL_OK)
+        return status;
+    if (c.given->undo)
+        return undo(&c);
+    if (c.given->diff)
+        return diff(&c);
+    status = pal_cli_window_open(cli, &c.session, &c.given->window, &c.window);
+    if (status == PAL_OK)
+        status = c.given->dry_run ? dry_run(&c) : compact(&c);
+    pal_cli_window_close(&c.window);
+    return status;
+}
+
+static pal_cli_access access_for(const void *values)
+{
+    const compact_values *given = values;
+    return given->diff || given->dry_run ? PAL_CLI_READ : PAL_CLI_WRITE;
+}
+
+static const pal_cli_option options[] = {
+        {"summary", 0, PAL_CLI_TEXT, offsetof(compact_values, summary), "TEXT",
+                "the summary; '-' reads it from the input"},
+        {"prompt", 0, PAL_CLI_TEXT, offsetof(compact_values, prompt), "TEXT",
+                "what a model is asked, instead of the built-in question"},
+        {"undo", 0, PAL_CLI_FLAG, offsetof(compact_values, undo), NULL,
+                "take back the newest checkpoint, or that NUMBER"},
+        {"redo", 0, PAL_CLI_FLAG, offsetof(compact_values, redo), NULL,
+                "make the checkpoint again that has this NUMBER"},
+        {"diff", 0, PAL_CLI_FLAG, offsetof(compact_values, diff), NULL,
+                "compare two checkpoints by their NUMBERs"},
+        {"dry-run", 0, PAL_CLI_FLAG, offsetof(compact_values, dry_run), NULL,
+                "only say what would be summarised"},
+        PAL_CLI_WINDOW_OPTIONS(compact_values, window.),
+        {0},
+};
+
+const pal_cli_command pal_cmd_session_compact = {
+        .name = "session compact",
+        .summary = "let a summary stand for the older part",
+        .usage = "SESSION [NUMBER]...",
+        .about = "Makes a checkpoint: a summary, that --summary gives, stands for the older part "
+                 "of the conversation in what a model gets to see. Without a summary the oldest "
+                 "turns are left out instead, and it is said so. Pinned messages, the last "
+                 "user's message and running calls are kept. No message is removed or changed, and "
+                 "all of it can be undone. An earlier summary should be part of the new one: it "
+                 "replaces it.",
+        .examples = "palaver session compact demo --summary \"We chose blue.\"\n"
+                    "palaver session compact demo --undo",
+        .options = options,
+        .values_size = sizeof(compact_values),
+        .args_min = 1,
+        .args_max = 3,
+        .access = PAL_CLI_WRITE,
+        .access_for = access_for,
+        .run = session_compact,
+};

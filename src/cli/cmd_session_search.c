@@ -1,0 +1,169 @@
+/* cmd_session_search.c - `palaver session search`: finds messages by their words.
+ *
+ * The store is opened for writing where it has an index, so that this can be brought up to date;
+ * where that is not allowed the search only takes longer. */
+#include "cli/cli.h"
+
+#include <string.h>
+#include "base/clock.h"
+
+typedef struct search_values {
+    const char *role;
+    const char *since;
+    pal_cli_number limit;
+    const char *cursor;
+} search_values;
+
+static pal_status open_store(pal_cli *cli)
+{
+    bool has_index = pal_cli_store_path(cli->store_url) != NULL;
+    pal_status status = pal_cli_store_open(cli, has_index ? PAL_CLI_WRITE : PAL_CLI_READ);
+    if (has_index && (status == PAL_DENIED || status == PAL_IO)) {
+        cli->hint[0] = 0;
+        status = pal_cli_store_open(cli, PAL_CLI_READ);
+    }
+    return status;
+}
+
+static pal_status make_search(pal_cli *cli, const search_values *given, pal_search *search)
+{
+    pal_session session;
+    search->tenant = pal_cli_tenant(cli);
+    search->text = pal_str_of(cli->args[cli->args_len - 1]);
+    search->cursor = pal_str_of(given->cursor);
+    if (given->role) {
+        search->role = pal_role_from_name(pal_str_of(given->role));
+        if (search->role == PAL_ROLE_NONE)
+            return pal_cli_usage(cli, NULL,
+                    "--role is one of system, user, assistant, tool; not '%.60s'", given->role);
+    }
+    if (given->limit.given && (given->limit.value < 1 || given->limit.value > PAL_SEARCH_HITS_MAX))
+        return pal_cli_usage(cli, NULL, "--limit is from 1 to %d", PAL_SEARCH_HITS_MAX);
+    search->limit = (uint32_t)given->limit.value;
+    pal_status status = PAL_OK;
+    if (given->since)
+        status = pal_cli_time_option(cli, "since", given->since, -1, &search->from);
+    if (status == PAL_OK)
+        status = open_store(cli);
+    if (status == PAL_OK && cli->args_len == 2) {
+        status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
+        if (status == PAL_OK)
+            search->session = session.id;
+    }
+    return status;
+}
+
+static void add_row(pal_cli *cli, pal_cli_table *table, const pal_hit *hit)
+{
+    pal_buf when;
+    pal_buf_init(&when, 256);
+    if (cli->is_terminal)
+        pal_cli_time_relative(&when, hit->created_at, pal_clock_now_ms());
+    else
+        pal_cli_time(cli, &when, hit->created_at);
+    pal_cli_table_cell(cli, table, pal_cli_id(cli, hit->session));
+    pal_cli_table_cell_u64(cli, table, hit->seq);
+    pal_cli_table_cell(cli, table, pal_str_of(pal_role_name(hit->role)));
+    pal_cli_table_cell(cli, table, pal_buf_str(&when));
+    pal_cli_table_cell(cli, table, hit->snippet);
+    pal_buf_done(&when);
+}
+
+static pal_status print_table(pal_cli *cli, const pal_hits *hits)
+{
+    pal_cli_table table = {
+            .columns = 5,
+            .heads = {"SESSION", "SEQ", "ROLE", "WHEN", "TEXT"},
+            .right = {false, true, false, false, false},
+            .shrink = 4,
+    };
+    for (size_t i = 0; i < hits->len; i++)
+        add_row(cli, &table, &hits->items[i]);
+    if (hits->len)
+        pal_cli_table_print(cli, &table);
+    pal_status status = pal_cli_flush(cli);
+    if (status == PAL_OK && !hits->len)
+        fprintf(stderr, "Nothing was found.\n");
+    else if (status == PAL_OK && hits->cursor.len)
+        fprintf(stderr, "There are more: --limit, or --cursor %.*s\n", PAL_STR_ARG(hits->cursor));
+    return status;
+}
+
+static void print_json(pal_cli *cli, const pal_hits *hits)
+{
+    pal_json_writer writer = pal_json_writer_make(&cli->out);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "hits");
+    pal_json_begin_array(&writer);
+    for (size_t i = 0; i < hits->len; i++) {
+        const pal_hit *hit = &hits->items[i];
+        char when[PAL_TIME_TEXT_SIZE];
+        size_t when_len = pal_time_to_text(hit->created_at, when);
+        pal_json_begin_object(&writer);
+        pal_json_name(&writer, "session");
+        pal_json_put_str(&writer, pal_cli_id(cli, hit->session));
+        pal_json_name(&writer, "seq");
+        pal_json_put_u64(&writer, hit->seq);
+        pal_json_name(&writer, "message");
+        pal_json_put_str(&writer, pal_cli_id(cli, hit->message));
+        pal_json_name(&writer, "role");
+        pal_json_put_text(&writer, pal_role_name(hit->role));
+        pal_json_name(&writer, "created_at");
+        pal_json_put_str(&writer, pal_str_make(when, when_len));
+        pal_json_name(&writer, "snippet");
+        pal_json_put_str(&writer, hit->snippet);
+        pal_json_end_object(&writer);
+    }
+    pal_json_end_array(&writer);
+    pal_json_name(&writer, "cursor");
+    if (hits->cursor.len)
+        pal_json_put_str(&writer, hits->cursor);
+    else
+        pal_json_put_null(&writer);
+    pal_json_end_object(&writer);
+    pal_buf_append_char(&cli->out, '\n');
+}
+
+static pal_status session_search(pal_cli *cli, void *values)
+{
+    pal_search search = {0};
+    pal_hits hits;
+    pal_status status = make_search(cli, values, &search);
+    if (status == PAL_OK)
+        status = pal_store_search(cli->store, &search, cli->arena, &hits, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    if (!cli->json)
+        return print_table(cli, &hits);
+    print_json(cli, &hits);
+    return PAL_OK;
+}
+
+static const pal_cli_option options[] = {
+        {"role", 0, PAL_CLI_TEXT, offsetof(search_values, role), "ROLE",
+                "only what was said by: system, user, assistant, tool"},
+        {"since", 0, PAL_CLI_TEXT, offsetof(search_values, since), "WHEN",
+                "only what was said since: 2h, 7d, or a time"},
+        {"limit", 0, PAL_CLI_NUMBER, offsetof(search_values, limit), "N", "at most so many (20)"},
+        {"cursor", 0, PAL_CLI_TEXT, offsetof(search_values, cursor), "C",
+                "go on where a search ended"},
+        {0},
+};
+
+const pal_cli_command pal_cmd_session_search = {
+        .name = "session search",
+        .summary = "find messages by their words",
+        .usage = "[SESSION] TEXT",
+        .about = "Finds messages that have all the words of TEXT, in any script and whatever their "
+                 "case, the newest first: in one session, with what it shares with its parents, or "
+                 "in all of them. \"a phrase\" in quotes is found as it stands, and a word* may go "
+                 "on. Tool calls and their outputs are searched too; what is out of sight is not.",
+        .examples = "palaver session search \"connection refused\" --role tool\n"
+                    "palaver session search @last 'parser \"off by one\" test*' --json",
+        .options = options,
+        .values_size = sizeof(search_values),
+        .args_min = 1,
+        .args_max = 2,
+        .access = PAL_CLI_NO_STORE,
+        .run = session_search,
+};

@@ -1,0 +1,196 @@
+/* config.c - a configuration's life: read from a file, overridden, looked at, released. All of it
+ * lies in one arena. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/utf8.h"
+#include "config/config_row.h"
+#include "palaver/limits.h"
+
+#define READ_SIZE (64u << 10)
+
+static pal_status no_memory(pal_error *err)
+{
+    return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+}
+
+/* ---- Life cycle ---- */
+
+static pal_status fill(pal_config *config, pal_str text, const char *name, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    if (name) {
+        config->name = pal_arena_copy(config->arena, pal_str_of(name)).data;
+        if (!config->name)
+            return no_memory(err);
+        status = pal_config_node_parse(config->arena, text, config->name, &config->root, err);
+    }
+    if (status != PAL_OK)
+        return status;
+    return pal_config_state_read(
+            config->root, name ? name : "defaults", config->arena, &config->state, err);
+}
+
+static pal_status make(pal_str text, const char *name, pal_config **out_config, pal_error *err)
+{
+    pal_status status = PAL_NO_MEMORY;
+    pal_arena *arena = pal_arena_new(0);
+    pal_config *config = arena ? pal_arena_alloc(arena, sizeof *config) : NULL;
+    if (config) {
+        config->arena = arena;
+        status = fill(config, text, name, err);
+    } else {
+        no_memory(err);
+    }
+    if (status == PAL_OK)
+        *out_config = config;
+    else
+        pal_arena_free(arena);
+    return status;
+}
+
+pal_status pal_config_parse(pal_str text, const char *name, pal_config **out_config, pal_error *err)
+{
+    return make(text, name && *name ? name : "configuration", out_config, err);
+}
+
+static pal_status fail_read(const char *path, int number, pal_error *err)
+{
+    pal_status status = PAL_IO;
+    if (number == ENOENT || number == ENOTDIR)
+        status = PAL_NOT_FOUND;
+    else if (number == EACCES || number == EPERM)
+        status = PAL_DENIED;
+    return pal_config_fail(err, status, path, 0, "can't read it: %s", strerror(number));
+}
+
+/* One byte over the limit is enough to be refused by it. */
+static pal_status read_file(const char *path, int fd, pal_buf *buf, pal_error *err)
+{
+    ssize_t got;
+    do {
+        char *room = pal_buf_reserve(buf, READ_SIZE);
+        if (!room)
+            return no_memory(err);
+        got = read(fd, room, READ_SIZE);
+        if (got > 0)
+            pal_buf_commit(buf, (size_t)got);
+    } while ((got > 0 && buf->len <= PAL_CONFIG_BYTES_MAX) || (got < 0 && errno == EINTR));
+    return got < 0 ? fail_read(path, errno, err) : PAL_OK;
+}
+
+pal_status pal_config_load(const char *path, pal_config **out_config, pal_error *err)
+{
+    pal_buf buf;
+    if (!path)
+        return make(pal_str_make(NULL, 0), NULL, out_config, err);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_read(path, errno, err);
+    pal_buf_init(&buf, PAL_CONFIG_BYTES_MAX + 2 * READ_SIZE);
+    pal_status status = read_file(path, fd, &buf, err);
+    if (status == PAL_OK)
+        status = make(pal_buf_str(&buf), path, out_config, err);
+    pal_buf_done(&buf);
+    close(fd);
+    return status;
+}
+
+void pal_config_free(pal_config *config)
+{
+    if (config)
+        pal_arena_free(config->arena);
+}
+
+const pal_config_values *pal_config_get(const pal_config *config)
+{
+    return &config->state.values;
+}
+
+const char *pal_config_path(const pal_config *config)
+{
+    return config->name;
+}
+
+/* ---- Overriding it ---- */
+
+const char *pal_config_source_name(pal_config_source source)
+{
+    static const char *const names[] = {"default", "file", "environment", "flag"};
+    return (size_t)source < sizeof names / sizeof *names ? names[source] : "unknown";
+}
+
+/* `name` stands for the key in errors. */
+static pal_status override(pal_config *config, const char *key, const char *name, pal_str value,
+        pal_config_source source, pal_error *err)
+{
+    size_t base;
+    char wants[160];
+    const pal_config_row *row = pal_config_row_find(key, &base);
+    if (!row || !pal_config_row_is_scalar(row))
+        return pal_config_fail(err, PAL_INVALID, name, 0, "there is no such single key");
+    pal_config_override *entry = pal_arena_alloc(config->arena, sizeof *entry);
+    pal_str text = pal_arena_copy(config->arena, value);
+    if (!entry || !text.data)
+        return no_memory(err);
+    char *field = (char *)&config->state + base + row->offset;
+    pal_config_wants(row, wants, sizeof wants);
+    if (memchr(text.data, '\0', text.len) || !pal_utf8_is_valid(text) ||
+            !pal_config_value_read(row, text, true, config->arena, field))
+        return pal_arena_failure(config->arena)
+                ? no_memory(err)
+                : pal_config_fail(err, PAL_INVALID, name, 0, "wants %s", wants);
+    *entry = (pal_config_override){row, source, config->overrides};
+    config->overrides = entry;
+    return PAL_OK;
+}
+
+pal_status pal_config_set(pal_config *config, const char *key, pal_str value,
+        pal_config_source source, pal_error *err)
+{
+    return override(config, key, key, value, source, err);
+}
+
+pal_status pal_config_read_environment(pal_config *config, pal_error *err)
+{
+    pal_config_key key;
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && pal_config_key_at(i, &key); i++) {
+        const char *value = key.environment[0] ? getenv(key.environment) : NULL;
+        if (value && *value)
+            status = override(config, key.path, key.environment, pal_str_of(value),
+                    PAL_CONFIG_ENVIRONMENT, err);
+    }
+    return status;
+}
+
+/* ---- Where a value comes from ---- */
+
+pal_config_source pal_config_row_source(
+        const pal_config *config, const pal_config_row *row, const pal_config_node *node)
+{
+    for (const pal_config_override *o = config->overrides; o; o = o->next) {
+        if (o->row == row)
+            return o->source;
+    }
+    return pal_config_node_is_null(node) ? PAL_CONFIG_DEFAULT : PAL_CONFIG_FILE;
+}
+
+pal_config_source pal_config_source_of(const pal_config *config, const char *key)
+{
+    size_t base;
+    const pal_config_row *row = pal_config_row_find(key, &base);
+    const pal_config_node *node = config->root;
+    if (!row)
+        return PAL_CONFIG_DEFAULT;
+    while (node && *key) {
+        char name[PAL_CONFIG_KEY_SIZE];
+        size_t len = strcspn(key, ".");
+        snprintf(name, sizeof name, "%.*s", (int)len, key);
+        node = pal_config_node_find(node, name);
+        key += len + (key[len] == '.');
+    }
+    return pal_config_row_source(config, row, node);
+}

@@ -1,0 +1,324 @@
+/* config_read.c - from the tree of a file to the values, by the table of keys. What is wrong is
+ * reported with its line and its key's whole path; the first mistake ends the reading. */
+#include "config/config_row.h"
+
+#include <stdio.h>
+#include "base/nearest.h"
+#include "base/utf8.h"
+#include "palaver/limits.h"
+
+#define PATH_SIZE 128
+#define SHOWN_MAX 40 /* bytes of a wrong value */
+
+typedef struct reader {
+    const char *name;
+    pal_arena *arena;
+    pal_error *err;
+    pal_status status;    /* failure sticks */
+    char path[PATH_SIZE]; /* of what is being read: "models[0].price" */
+    size_t path_len;
+} reader;
+
+/* ---- The path ---- */
+
+/* Returns the length to go back to with leave(). */
+static size_t enter(reader *r, pal_str name)
+{
+    size_t before = r->path_len;
+    size_t len = pal_utf8_cut(name, SHOWN_MAX);
+    int added = snprintf(
+            r->path + before, PATH_SIZE - before, "%s%.*s", before ? "." : "", (int)len, name.data);
+    r->path_len = before + (size_t)added < PATH_SIZE ? before + (size_t)added : PATH_SIZE - 1;
+    return before;
+}
+
+static size_t enter_element(reader *r, size_t index)
+{
+    size_t before = r->path_len;
+    int added = snprintf(r->path + before, PATH_SIZE - before, "[%zu]", index);
+    r->path_len = before + (size_t)added < PATH_SIZE ? before + (size_t)added : PATH_SIZE - 1;
+    return before;
+}
+
+static void leave(reader *r, size_t before)
+{
+    r->path_len = before;
+    r->path[before] = '\0';
+}
+
+/* ---- What is wrong ---- */
+
+static void fail_no_memory(reader *r)
+{
+    if (r->status == PAL_OK)
+        r->status = pal_config_fail(r->err, PAL_NO_MEMORY, r->name, 0, "out of memory");
+}
+
+/* "'context.max_tokens' wants a whole number from 0 to 9, not 'many'". */
+static void fail_wants(reader *r, const pal_config_row *row, const pal_config_node *node)
+{
+    char wants[160];
+    if (r->status != PAL_OK)
+        return;
+    if (pal_arena_failure(r->arena)) {
+        fail_no_memory(r);
+        return;
+    }
+    pal_config_wants(row, wants, sizeof wants);
+    if (node->kind != PAL_CONFIG_NODE_SCALAR)
+        r->status =
+                pal_config_fail(r->err, PAL_INVALID, r->name, node->line, "'%s' wants %s, not %s",
+                        r->path, wants, node->kind == PAL_CONFIG_NODE_LIST ? "a list" : "keys");
+    else if (row->kind == PAL_CONFIG_URL)
+        r->status = pal_config_fail(
+                r->err, PAL_INVALID, r->name, node->line, "'%s' wants %s", r->path, wants);
+    else
+        r->status = pal_config_fail(r->err, PAL_INVALID, r->name, node->line,
+                "'%s' wants %s, not '%.*s%s'", r->path, wants,
+                (int)pal_utf8_cut(node->text, SHOWN_MAX), node->text.data,
+                node->text.len > SHOWN_MAX ? "..." : "");
+}
+
+/* Tries every key that is in no list; writes the nearest one's path. */
+static void nearest_path(pal_nearest *nearest, const pal_config_row *rows, const char *before,
+        char out_path[PATH_SIZE])
+{
+    for (const pal_config_row *row = rows; row->name; row++) {
+        char path[PATH_SIZE];
+        snprintf(path, sizeof path, "%s%s%s", before, *before ? "." : "", row->name);
+        if (pal_nearest_try(nearest, pal_str_of(row->name)))
+            snprintf(out_path, PATH_SIZE, "%s", path);
+        if (row->kind == PAL_CONFIG_SECTION)
+            nearest_path(nearest, row->rows, path, out_path);
+    }
+}
+
+static void fail_unknown(reader *r, const pal_config_row *rows, const pal_config_node *node)
+{
+    char meant[PATH_SIZE] = "";
+    pal_nearest nearest = pal_nearest_make(node->key);
+    for (const pal_config_row *row = rows; row->name; row++) {
+        if (pal_nearest_try(&nearest, pal_str_of(row->name)))
+            snprintf(meant, sizeof meant, "%s", row->name);
+    }
+    if (!nearest.found)
+        nearest_path(&nearest, pal_config_rows, "", meant);
+    bool is_top = r->path_len == 0;
+    r->status = pal_config_fail(r->err, PAL_INVALID, r->name, node->line,
+            "unknown key '%.*s'%s%s%s%s%s%s", (int)pal_utf8_cut(node->key, SHOWN_MAX),
+            node->key.data, is_top ? "" : " in '", r->path, is_top ? "" : "'",
+            *meant ? "; did you mean '" : "", meant, *meant ? "'?" : "");
+}
+
+/* ---- Reading ---- */
+
+static void read_rows(reader *r, const pal_config_row *rows, const pal_config_node *map,
+        uint32_t line, char *base);
+
+static void check_keys(reader *r, const pal_config_row *rows, const pal_config_node *map)
+{
+    for (const pal_config_node *node = map->first; node && r->status == PAL_OK; node = node->next) {
+        const pal_config_row *row = rows;
+        while (row->name && !pal_str_is(node->key, row->name))
+            row++;
+        if (!row->name)
+            fail_unknown(r, rows, node);
+    }
+}
+
+/* Room for as many structs, or texts, as the node has elements. */
+static char *new_elements(
+        reader *r, const pal_config_row *row, const pal_config_node *node, size_t size)
+{
+    if (node->len > row->max) {
+        r->status = pal_config_fail(r->err, PAL_LIMIT, r->name, node->line,
+                "'%s' has %zu elements, more than %llu", r->path, node->len,
+                (unsigned long long)row->max);
+        return NULL;
+    }
+    char *elements = pal_arena_array(r->arena, node->len + 1, size);
+    if (!elements)
+        fail_no_memory(r);
+    return elements;
+}
+
+/* Points the row's field to the elements. */
+static void set_elements(const pal_config_row *row, char *base, const void *elements, size_t len)
+{
+    *(const void **)(base + row->offset) = elements;
+    *(size_t *)(base + row->len_offset) = len;
+}
+
+static void read_texts(
+        reader *r, const pal_config_row *row, const pal_config_node *node, char *base)
+{
+    if (node->kind != PAL_CONFIG_NODE_LIST) {
+        fail_wants(r, row, node);
+        return;
+    }
+    pal_str *texts = (pal_str *)(void *)new_elements(r, row, node, sizeof *texts);
+    size_t len = 0;
+    for (const pal_config_node *n = node->first; n && r->status == PAL_OK; n = n->next) {
+        if (n->kind != PAL_CONFIG_NODE_SCALAR || pal_config_node_is_null(n) ||
+                !pal_config_word_is(row, n->text)) {
+            fail_wants(r, row, n);
+            return;
+        }
+        texts[len++] = n->text;
+    }
+    if (r->status == PAL_OK)
+        set_elements(row, base, texts, len);
+}
+
+static void read_list(reader *r, const pal_config_row *row, const pal_config_node *node, char *base)
+{
+    if (node->kind != PAL_CONFIG_NODE_LIST) {
+        fail_wants(r, row, node);
+        return;
+    }
+    char *elements = new_elements(r, row, node, row->size);
+    size_t len = 0;
+    for (const pal_config_node *n = node->first; n && r->status == PAL_OK; n = n->next) {
+        size_t before = enter_element(r, len);
+        if (n->kind == PAL_CONFIG_NODE_MAP || pal_config_node_is_null(n))
+            read_rows(r, row->rows, n, n->line, elements + len++ * row->size);
+        else
+            r->status = pal_config_fail(r->err, PAL_INVALID, r->name, n->line,
+                    "'%s' wants keys, such as '%s: %s'", r->path, row->rows->name,
+                    row->rows->sample);
+        leave(r, before);
+    }
+    if (r->status == PAL_OK)
+        set_elements(row, base, elements, len);
+}
+
+static void read_row(reader *r, const pal_config_row *row, const pal_config_node *node,
+        uint32_t line, char *base);
+
+/* The first of the two rows is for the name, the second for what it stands for. */
+static void read_map(reader *r, const pal_config_row *row, const pal_config_node *node, char *base)
+{
+    if (node->kind != PAL_CONFIG_NODE_MAP) {
+        fail_wants(r, row, node);
+        return;
+    }
+    char *elements = new_elements(r, row, node, row->size);
+    size_t len = 0;
+    for (const pal_config_node *n = node->first; n && r->status == PAL_OK; n = n->next) {
+        char *element = elements + len++ * row->size;
+        size_t before = enter(r, n->key);
+        *(pal_str *)(void *)(element + row->rows[0].offset) = n->key;
+        if (n->key.len > row->rows[0].max)
+            r->status = pal_config_fail(
+                    r->err, PAL_INVALID, r->name, n->line, "a name in '%s' is too long", row->name);
+        else
+            read_row(r, &row->rows[1], n, n->line, element);
+        leave(r, before);
+    }
+    if (r->status == PAL_OK)
+        set_elements(row, base, elements, len);
+}
+
+static void read_scalar(
+        reader *r, const pal_config_row *row, const pal_config_node *node, char *base)
+{
+    if (node->kind != PAL_CONFIG_NODE_SCALAR ||
+            !pal_config_value_read(row, node->text, node->is_plain, r->arena, base + row->offset))
+        fail_wants(r, row, node);
+}
+
+static void read_default(reader *r, const pal_config_row *row, uint32_t line, char *base)
+{
+    if (row->is_required)
+        r->status = pal_config_fail(r->err, PAL_INVALID, r->name, line, "'%s' is missing", r->path);
+    else if (!pal_config_row_is_scalar(row) || !row->value)
+        pal_config_value_clear(row, base + row->offset);
+    else if (!pal_config_value_read(
+                     row, pal_str_of(row->value), true, r->arena, base + row->offset))
+        fail_no_memory(r); /* defaults are what their rows want */
+}
+
+/* `line` is where it would stand if it were there. */
+static void read_row(reader *r, const pal_config_row *row, const pal_config_node *node,
+        uint32_t line, char *base)
+{
+    if (row->kind == PAL_CONFIG_SECTION)
+        read_rows(r, row->rows, node, node ? node->line : line, base + row->offset);
+    else if (pal_config_node_is_null(node))
+        read_default(r, row, line, base);
+    else if (row->kind == PAL_CONFIG_TEXTS)
+        read_texts(r, row, node, base);
+    else if (row->kind == PAL_CONFIG_LIST)
+        read_list(r, row, node, base);
+    else if (row->kind == PAL_CONFIG_MAP)
+        read_map(r, row, node, base);
+    else
+        read_scalar(r, row, node, base);
+}
+
+static void read_rows(reader *r, const pal_config_row *rows, const pal_config_node *map,
+        uint32_t line, char *base)
+{
+    if (pal_config_node_is_null(map))
+        map = NULL;
+    if (map && map->kind != PAL_CONFIG_NODE_MAP && r->status == PAL_OK)
+        r->status = pal_config_fail(r->err, PAL_INVALID, r->name, map->line,
+                r->path_len ? "'%s' wants keys of its own" : "there are no keys in it%s", r->path);
+    if (map && r->status == PAL_OK)
+        check_keys(r, rows, map);
+    for (const pal_config_row *row = rows; row->name && r->status == PAL_OK; row++) {
+        size_t before = enter(r, pal_str_of(row->name));
+        read_row(r, row, pal_config_node_find(map, row->name), line, base);
+        leave(r, before);
+    }
+}
+
+/* ---- What no single key can tell ---- */
+
+/* A '*' anywhere but at the end would match nothing, and be missed by nobody. */
+static void check_models(reader *r, const pal_config_node *root, pal_config_values *values)
+{
+    const pal_config_node *node = pal_config_node_find(root, "models");
+    pal_model_rule *rules = pal_arena_array(r->arena, values->models_len + 1, sizeof *rules);
+    if (!rules) {
+        fail_no_memory(r);
+        return;
+    }
+    node = node ? node->first : NULL;
+    for (size_t i = 0; i < values->models_len; i++, node = node->next) {
+        rules[i] = values->models[i].rule;
+        pal_str pattern = rules[i].pattern;
+        const char *star = pattern.len ? memchr(pattern.data, '*', pattern.len) : NULL;
+        if (!pattern.len || (star && star != pattern.data + pattern.len - 1)) {
+            r->status = pal_config_fail(r->err, PAL_INVALID, r->name,
+                    pal_config_node_find(node, "name")->line,
+                    "'models[%zu].name' wants a name with a '*' at its end at most", i);
+            return;
+        }
+    }
+    values->model_rules = rules;
+}
+
+/* Control characters and the like, as routing itself sees them. */
+static void check_session(reader *r, const pal_config_values *values)
+{
+    pal_route_settings *settings = NULL;
+    pal_error cause = {PAL_OK, ""};
+    pal_status status = pal_route_settings_new(&values->session, &settings, &cause);
+    if (status != PAL_OK)
+        r->status = pal_config_fail(r->err, status, r->name, 0, "session: %s", cause.message);
+    pal_route_settings_free(settings);
+}
+
+pal_status pal_config_state_read(const pal_config_node *root, const char *name, pal_arena *arena,
+        pal_config_state *out_state, pal_error *err)
+{
+    reader r = {.name = name, .arena = arena, .err = err, .status = PAL_OK};
+    *out_state = (pal_config_state){.values.context = &out_state->context};
+    read_rows(&r, pal_config_rows, root, 1, (char *)out_state);
+    if (r.status == PAL_OK)
+        check_models(&r, root, &out_state->values);
+    if (r.status == PAL_OK)
+        check_session(&r, &out_state->values);
+    return r.status;
+}

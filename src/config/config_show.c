@@ -1,0 +1,277 @@
+/* config_show.c - the effective values with their sources, and the table of keys itself: walks over
+ * the same rows that files are read by. */
+#include "config/config_row.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+#define PATH_LEN_MAX (16u << 10)
+#define VALUE_LEN_MAX (64u << 20)
+
+/* ---- Effective values ---- */
+
+typedef struct walk {
+    const pal_config *config;
+    pal_arena *arena;
+    pal_config_entry *entries; /* NULL while they are counted */
+    size_t len;
+    pal_buf path;
+    pal_buf value;
+    bool failed; /* of any value so far */
+} walk;
+
+static void add(walk *w, const pal_config_row *row, const pal_config_node *node, const char *base)
+{
+    pal_config_entry *entry = w->entries ? &w->entries[w->len] : NULL;
+    w->len++;
+    if (!entry)
+        return;
+    pal_buf_clear(&w->value);
+    pal_config_value_write(row, base + row->offset, &w->value);
+    w->failed |= w->value.failure != PAL_OK;
+    entry->key = pal_arena_copy(w->arena, pal_buf_str(&w->path));
+    entry->value = pal_arena_copy(w->arena, pal_buf_str(&w->value));
+    entry->source = pal_config_row_source(w->config, row, node);
+    entry->line = entry->source == PAL_CONFIG_FILE ? node->line : 0;
+}
+
+static void walk_rows(
+        walk *w, const pal_config_row *rows, const pal_config_node *map, const char *base);
+
+static void walk_row(
+        walk *w, const pal_config_row *row, const pal_config_node *node, const char *base);
+
+/* The elements of a list or a map stand in the order of their nodes. */
+static void walk_elements(
+        walk *w, const pal_config_row *row, const pal_config_node *node, const char *base)
+{
+    const char *element = *(const char *const *)(base + row->offset);
+    size_t len = *(const size_t *)(base + row->len_offset);
+    size_t path_len = w->path.len;
+    if (len == 0) {
+        add(w, row, node, base);
+        return;
+    }
+    const pal_config_node *child = node->first;
+    for (size_t i = 0; i < len; i++, child = child->next, element += row->size) {
+        if (row->kind == PAL_CONFIG_LIST) {
+            pal_buf_format(&w->path, "[%zu]", i);
+            walk_rows(w, row->rows, child, element);
+        } else {
+            pal_buf_append_char(&w->path, '.');
+            pal_buf_append_str(&w->path, child->key);
+            walk_row(w, &row->rows[1], child, element);
+        }
+        w->path.len = path_len;
+    }
+}
+
+static void walk_row(
+        walk *w, const pal_config_row *row, const pal_config_node *node, const char *base)
+{
+    if (row->kind == PAL_CONFIG_SECTION)
+        walk_rows(w, row->rows, node, base + row->offset);
+    else if (row->kind == PAL_CONFIG_LIST || row->kind == PAL_CONFIG_MAP)
+        walk_elements(w, row, node, base);
+    else
+        add(w, row, node, base);
+}
+
+static void walk_rows(
+        walk *w, const pal_config_row *rows, const pal_config_node *map, const char *base)
+{
+    size_t path_len = w->path.len;
+    for (const pal_config_row *row = rows; row->name; row++) {
+        pal_buf_append_text(&w->path, path_len ? "." : "");
+        pal_buf_append_text(&w->path, row->name);
+        walk_row(w, row, pal_config_node_find(map, row->name), base);
+        w->path.len = path_len;
+    }
+}
+
+pal_status pal_config_list(const pal_config *config, pal_arena *arena,
+        pal_config_entry **out_entries, size_t *out_len, pal_error *err)
+{
+    walk w = {.config = config, .arena = arena};
+    pal_buf_init(&w.path, PATH_LEN_MAX);
+    pal_buf_init(&w.value, VALUE_LEN_MAX);
+    walk_rows(&w, pal_config_rows, config->root, (const char *)&config->state);
+    pal_config_entry *entries = pal_arena_array(arena, w.len, sizeof *entries);
+    w.entries = entries;
+    w.len = 0;
+    if (entries)
+        walk_rows(&w, pal_config_rows, config->root, (const char *)&config->state);
+    bool failed = w.failed || w.path.failure || pal_arena_failure(arena);
+    pal_buf_done(&w.path);
+    pal_buf_done(&w.value);
+    if (failed)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    *out_entries = entries;
+    *out_len = w.len;
+    return PAL_OK;
+}
+
+/* ---- Keys ---- */
+
+static void fill_key(const pal_config_row *row, bool is_listed, pal_config_key *key)
+{
+    static const char prefix[] = "PALAVER_";
+    pal_config_wants(row, key->wants, sizeof key->wants);
+    key->value = row->value;
+    key->help = row->help;
+    key->is_required = row->is_required;
+    key->is_group = row->rows != NULL;
+    if (is_listed || !pal_config_row_is_scalar(row))
+        return;
+    memcpy(key->environment, prefix, sizeof prefix);
+    for (size_t i = 0; key->path[i] && i + sizeof prefix < sizeof key->environment; i++) {
+        char c = key->path[i];
+        key->environment[i + sizeof prefix - 1] = c == '.' ? '_' : (char)toupper((unsigned char)c);
+    }
+}
+
+/* Counts *left down; true when it found the key. */
+static bool find_key(const pal_config_row *rows, const char *before, bool is_listed, size_t *left,
+        pal_config_key *key)
+{
+    for (const pal_config_row *row = rows; row->name; row++) {
+        char path[PAL_CONFIG_KEY_SIZE - 8];
+        snprintf(path, sizeof path, "%s%s", before, row->name);
+        if ((*left)-- == 0) {
+            snprintf(key->path, sizeof key->path, "%s", path);
+            fill_key(row, is_listed, key);
+            return true;
+        }
+        if (row->kind == PAL_CONFIG_MAP && (*left)-- == 0) {
+            snprintf(key->path, sizeof key->path, "%s.*", path);
+            fill_key(&row->rows[1], true, key);
+            return true;
+        }
+        if (row->kind != PAL_CONFIG_SECTION && row->kind != PAL_CONFIG_LIST)
+            continue;
+        bool is_list = row->kind == PAL_CONFIG_LIST;
+        size_t len = strlen(path);
+        snprintf(path + len, sizeof path - len, "%s", is_list ? "[]." : ".");
+        if (find_key(row->rows, path, is_listed || is_list, left, key))
+            return true;
+    }
+    return false;
+}
+
+bool pal_config_key_at(size_t index, pal_config_key *out_key)
+{
+    pal_config_key key = {.value = NULL};
+    if (!find_key(pal_config_rows, "", false, &index, &key))
+        return false;
+    *out_key = key;
+    return true;
+}
+
+/* ---- Example ---- */
+
+static void put_indent(pal_buf *buf, int indent)
+{
+    for (int i = 0; i < indent; i++)
+        pal_buf_append_char(buf, ' ');
+}
+
+static void put_value(pal_buf *buf, const pal_config_row *row, const char *value)
+{
+    bool is_empty = !*value;
+    pal_buf_format(buf, "%s: %s", row->name, is_empty ? "\"\"" : value);
+}
+
+static void put_comment(pal_buf *buf, const pal_config_row *row, int indent)
+{
+    put_indent(buf, indent);
+    pal_buf_format(buf, "# %c%s\n", toupper((unsigned char)row->help[0]), row->help + 1);
+    if (!row->words)
+        return;
+    put_indent(buf, indent);
+    pal_buf_append_text(buf, "# Of:");
+    for (size_t i = 0; row->words[i]; i++)
+        pal_buf_format(buf, "%s %s", i ? "," : "", row->words[i]);
+    pal_buf_append_char(buf, '\n');
+}
+
+/* One line of what is commented out: whoever removes the '#' at its beginning has it. */
+static void put_sample_line(
+        pal_buf *buf, const pal_config_row *row, int indent, const char *dash, const char *value)
+{
+    pal_buf_append_char(buf, '#');
+    size_t start = buf->len;
+    put_indent(buf, indent);
+    pal_buf_append_text(buf, dash);
+    if (value)
+        put_value(buf, row, value);
+    else
+        pal_buf_format(buf, "%s:", row->name);
+    if (row->help && *dash != '\0') {
+        while (buf->len - start < 40 && !buf->failure)
+            pal_buf_append_char(buf, ' ');
+        pal_buf_format(buf, "  # %s", row->help);
+    }
+    pal_buf_append_char(buf, '\n');
+}
+
+/* An element: the first of its keys after a dash. */
+static void put_sample(pal_buf *buf, const pal_config_row *rows, int indent, bool is_element)
+{
+    for (const pal_config_row *row = rows; row->name; row++) {
+        const char *value = row->sample ? row->sample : row->value;
+        const char *dash = is_element && row == rows ? "- " : "  ";
+        put_sample_line(buf, row, indent, dash, row->rows ? NULL : value ? value : "");
+        if (row->rows)
+            put_sample(buf, row->rows, indent + 2, false);
+    }
+}
+
+static void put_list(pal_buf *buf, const pal_config_row *row, int indent)
+{
+    put_sample_line(buf, row, indent, "", NULL);
+    if (row->kind == PAL_CONFIG_LIST) {
+        put_sample(buf, row->rows, indent + 2, true);
+    } else {
+        pal_buf_append_char(buf, '#');
+        put_indent(buf, indent + 2);
+        pal_buf_format(buf, "%s: %s\n", row->rows[0].sample, row->rows[1].sample);
+    }
+}
+
+static void put_rows(pal_buf *buf, const pal_config_row *rows, int indent)
+{
+    for (const pal_config_row *row = rows; row->name; row++) {
+        if (indent == 0)
+            pal_buf_append_char(buf, '\n');
+        put_comment(buf, row, indent);
+        if (row->kind == PAL_CONFIG_LIST || row->kind == PAL_CONFIG_MAP) {
+            put_list(buf, row, indent);
+            continue;
+        }
+        put_indent(buf, indent);
+        if (row->kind == PAL_CONFIG_SECTION) {
+            pal_buf_format(buf, "%s:\n", row->name);
+            put_rows(buf, row->rows, indent + 2);
+        } else {
+            put_value(buf, row, row->value);
+            pal_buf_append_char(buf, '\n');
+        }
+    }
+}
+
+pal_status pal_config_example(pal_arena *arena, pal_str *out_text, pal_error *err)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, VALUE_LEN_MAX);
+    pal_buf_append_text(&buf,
+            "# palaver.yaml - every key at its default; all of them may be left out. Lists are\n"
+            "# shown as comments: remove the '#' in the first column.\n");
+    put_rows(&buf, pal_config_rows, 0);
+    pal_str text = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_status failure = buf.failure ? buf.failure : pal_arena_failure(arena);
+    pal_buf_done(&buf);
+    if (failure)
+        return pal_error_set(err, failure, "out of memory");
+    *out_text = text;
+    return PAL_OK;
+}

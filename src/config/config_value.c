@@ -1,0 +1,352 @@
+/* config_value.c - single values: from what stands in a file, and back to what is shown. */
+#include "config/config_row.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include "base/json.h"
+
+static const struct {
+    const char *name;
+    int64_t ms;
+} units[] = {
+        {"w", 7 * 24 * 3600 * 1000ll},
+        {"d", 24 * 3600 * 1000ll},
+        {"h", 3600 * 1000ll},
+        {"m", 60 * 1000ll},
+        {"s", 1000},
+        {"ms", 1},
+};
+#define UNITS_LEN (sizeof units / sizeof *units)
+#define HIDDEN "***"
+
+/* ---- Durations ---- */
+
+/* The unit's name is what stands up to the next digit. */
+static int64_t unit_of(pal_str text, size_t *out_len)
+{
+    size_t len = 0;
+    while (len < text.len && (text.data[len] < '0' || text.data[len] > '9'))
+        len++;
+    *out_len = len;
+    for (size_t i = 0; i < UNITS_LEN; i++) {
+        if (pal_str_is(pal_str_make(text.data, len), units[i].name))
+            return units[i].ms;
+    }
+    return 0;
+}
+
+/* "90s", "1h30m". */
+static bool duration_from_text(pal_str text, int64_t *out_ms)
+{
+    int64_t total = 0;
+    size_t at = 0;
+    while (at < text.len) {
+        int64_t number = 0;
+        size_t start = at, unit_len;
+        for (; at < text.len && text.data[at] >= '0' && text.data[at] <= '9'; at++) {
+            if (number > INT32_MAX)
+                return false;
+            number = 10 * number + (text.data[at] - '0');
+        }
+        int64_t unit = unit_of(pal_str_make(text.data + at, text.len - at), &unit_len);
+        if (at == start || unit == 0 || number > (INT64_MAX - total) / unit)
+            return false;
+        total += number * unit;
+        at += unit_len;
+    }
+    *out_ms = total;
+    return text.len > 0;
+}
+
+/* In the largest unit that says it exactly, 90m rather than 1h30m. */
+static void duration_write(pal_buf *buf, int64_t ms)
+{
+    size_t unit = 0;
+    while (ms % units[unit].ms != 0)
+        unit++;
+    if (ms == 0)
+        unit = UNITS_LEN - 2;
+    /* 24h and 48h say more than days do where it is about so few of them. */
+    if (units[unit].ms == units[1].ms && ms <= 2 * units[1].ms)
+        unit = 2;
+    pal_buf_append_i64(buf, ms / units[unit].ms);
+    pal_buf_append_text(buf, units[unit].name);
+}
+
+/* ---- What a row wants ---- */
+
+static void list_words(const pal_config_row *row, const char *before, char *out, size_t size)
+{
+    size_t len = (size_t)snprintf(out, size, "%s", before);
+    for (size_t i = 0; row->words[i] && len < size; i++)
+        len += (size_t)snprintf(out + len, size - len, "%s%s", i ? ", " : "", row->words[i]);
+}
+
+static void range_of_durations(const pal_config_row *row, char *out, size_t size)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, size);
+    duration_write(&buf, (int64_t)row->min);
+    pal_buf_append_text(&buf, " to ");
+    duration_write(&buf, (int64_t)row->max);
+    snprintf(out, size, "a duration such as 90s, 15m or 24h, from %.*s",
+            PAL_STR_ARG(pal_buf_str(&buf)));
+    pal_buf_done(&buf);
+}
+
+void pal_config_wants(const pal_config_row *row, char *out_text, size_t size)
+{
+    switch (row->kind) {
+    case PAL_CONFIG_BOOL:
+    case PAL_CONFIG_BOOL_OFF:
+        snprintf(out_text, size, "true or false");
+        break;
+    case PAL_CONFIG_TEXT:
+    case PAL_CONFIG_URL:
+        if (row->words)
+            list_words(row, "one of ", out_text, size);
+        else
+            snprintf(out_text, size, "a text of at most %" PRIu64 " bytes", row->max);
+        break;
+    case PAL_CONFIG_COUNT:
+    case PAL_CONFIG_COUNT32:
+        snprintf(out_text, size, "a whole number from %" PRIu64 " to %" PRIu64, row->min, row->max);
+        break;
+    case PAL_CONFIG_DURATION:
+        range_of_durations(row, out_text, size);
+        break;
+    case PAL_CONFIG_PRICE:
+        snprintf(out_text, size, "a number from 0 to %" PRIu64, row->max);
+        break;
+    case PAL_CONFIG_WORD:
+        list_words(row, "one of ", out_text, size);
+        break;
+    case PAL_CONFIG_TEXTS:
+        if (row->words)
+            list_words(row, "a list of ", out_text, size);
+        else
+            snprintf(out_text, size, "a list of texts");
+        break;
+    case PAL_CONFIG_SECTION:
+        snprintf(out_text, size, "keys");
+        break;
+    case PAL_CONFIG_LIST:
+        snprintf(out_text, size, "a list");
+        break;
+    case PAL_CONFIG_MAP:
+        snprintf(out_text, size, "names with their values");
+        break;
+    }
+}
+
+/* ---- Reading ---- */
+
+static bool read_bool(pal_str text, bool is_plain, bool is_inverted, bool *field)
+{
+    bool is_true = pal_str_is(text, "true");
+    if (!is_plain || (!is_true && !pal_str_is(text, "false")))
+        return false;
+    *field = is_true != is_inverted;
+    return true;
+}
+
+/* Numbers are JSON's: the same in every locale. */
+static bool read_number(
+        pal_str text, bool is_plain, pal_arena *scratch, uint64_t *out_count, double *out_number)
+{
+    pal_json value;
+    if (!is_plain || pal_json_parse(scratch, text, NULL, &value, NULL) != PAL_OK)
+        return false;
+    return out_count ? pal_json_u64(value, out_count) : pal_json_f64(value, out_number);
+}
+
+static bool word_find(const pal_config_row *row, pal_str text, int *out_place)
+{
+    for (int i = 0; row->words[i]; i++) {
+        if (pal_str_is(text, row->words[i])) {
+            *out_place = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool pal_config_word_is(const pal_config_row *row, pal_str text)
+{
+    int ignored;
+    return !row->words || word_find(row, text, &ignored);
+}
+
+bool pal_config_value_read(
+        const pal_config_row *row, pal_str text, bool is_plain, pal_arena *scratch, void *field)
+{
+    uint64_t count;
+    int64_t ms;
+    double number;
+    switch (row->kind) {
+    case PAL_CONFIG_BOOL:
+    case PAL_CONFIG_BOOL_OFF:
+        return read_bool(text, is_plain, row->kind == PAL_CONFIG_BOOL_OFF, field);
+    case PAL_CONFIG_TEXT:
+    case PAL_CONFIG_URL:
+        if (row->words ? !pal_config_word_is(row, text) : text.len > row->max)
+            return false;
+        *(pal_str *)field = text;
+        return true;
+    case PAL_CONFIG_COUNT:
+    case PAL_CONFIG_COUNT32:
+        if (!read_number(text, is_plain, scratch, &count, NULL) || count < row->min ||
+                count > row->max)
+            return false;
+        if (row->kind == PAL_CONFIG_COUNT)
+            *(uint64_t *)field = count;
+        else
+            *(uint32_t *)field = (uint32_t)count;
+        return true;
+    case PAL_CONFIG_DURATION:
+        if (!duration_from_text(text, &ms) || ms < (int64_t)row->min || ms > (int64_t)row->max)
+            return false;
+        *(int64_t *)field = ms;
+        return true;
+    case PAL_CONFIG_PRICE:
+        if (!read_number(text, is_plain, scratch, NULL, &number) || number < 0 ||
+                number > (double)row->max)
+            return false;
+        *(double *)field = number;
+        return true;
+    case PAL_CONFIG_WORD:
+        return word_find(row, text, field);
+    default:
+        return false;
+    }
+}
+
+void pal_config_value_clear(const pal_config_row *row, void *field)
+{
+    if (row->kind == PAL_CONFIG_PRICE)
+        *(double *)field = -1;
+}
+
+/* ---- Showing ---- */
+
+/* The text with "***" for what stands from `from` to `to`; as it is where `from` is 0. */
+static void hide(pal_buf *buf, pal_str text, size_t from, size_t to)
+{
+    if (!from) {
+        pal_buf_append_str(buf, text);
+        return;
+    }
+    pal_buf_append(buf, text.data, from);
+    pal_buf_append_text(buf, HIDDEN);
+    pal_buf_append(buf, text.data + to, text.len - to);
+}
+
+/* Where "password=" is the name of a parameter, the place of its value; else 0. */
+static size_t password_parameter(pal_str url, size_t *out_end)
+{
+    static const char name[] = "password=";
+    size_t name_len = sizeof name - 1;
+    for (size_t at = 1; at + name_len <= url.len; at++) {
+        bool begins = url.data[at - 1] == '?' || url.data[at - 1] == '&';
+        if (!begins || strncasecmp(url.data + at, name, name_len) != 0)
+            continue;
+        size_t end = at + name_len;
+        while (end < url.len && url.data[end] != '&')
+            end++;
+        *out_end = end;
+        return at + name_len;
+    }
+    return 0;
+}
+
+/* In "scheme://user:password@host" the place of the password; else 0. A password may hold what it
+ * should have escaped, so it ends at the last '@' there is. */
+static size_t password_of_user(pal_str url, size_t *out_end)
+{
+    const char *slashes = url.len ? memmem(url.data, url.len, "://", 3) : NULL;
+    const char *at = slashes ? memrchr(url.data, '@', url.len) : NULL;
+    const char *colon =
+            at && at > slashes + 3 ? memchr(slashes + 3, ':', (size_t)(at - slashes - 3)) : NULL;
+    if (!colon)
+        return 0;
+    *out_end = (size_t)(at - url.data);
+    return (size_t)(colon + 1 - url.data);
+}
+
+static void write_url(pal_json_writer *writer, pal_str url)
+{
+    pal_buf user, shown;
+    size_t from, end = 0;
+    pal_buf_init(&user, url.len + sizeof HIDDEN);
+    pal_buf_init(&shown, url.len + 2 * sizeof HIDDEN);
+    from = password_of_user(url, &end);
+    hide(&user, url, from, end);
+    from = password_parameter(pal_buf_str(&user), &end);
+    hide(&shown, pal_buf_str(&user), from, end);
+    pal_json_put_str(writer, pal_buf_str(&shown));
+    if (user.failure || shown.failure)
+        writer->buf->failure = PAL_NO_MEMORY;
+    pal_buf_done(&user);
+    pal_buf_done(&shown);
+}
+
+static void write_texts(pal_json_writer *writer, const pal_str *texts, size_t len)
+{
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < len; i++)
+        pal_json_put_str(writer, texts[i]);
+    pal_json_end_array(writer);
+}
+
+static void write_duration(pal_buf *buf, int64_t ms)
+{
+    pal_buf_append_char(buf, '"');
+    duration_write(buf, ms);
+    pal_buf_append_char(buf, '"');
+}
+
+void pal_config_value_write(const pal_config_row *row, const void *field, pal_buf *buf)
+{
+    pal_json_writer writer = pal_json_writer_make(buf);
+    switch (row->kind) {
+    case PAL_CONFIG_BOOL:
+    case PAL_CONFIG_BOOL_OFF:
+        pal_json_put_bool(&writer, *(const bool *)field != (row->kind == PAL_CONFIG_BOOL_OFF));
+        break;
+    case PAL_CONFIG_TEXT:
+        pal_json_put_str(&writer, *(const pal_str *)field);
+        break;
+    case PAL_CONFIG_URL:
+        write_url(&writer, *(const pal_str *)field);
+        break;
+    case PAL_CONFIG_COUNT:
+        pal_json_put_u64(&writer, *(const uint64_t *)field);
+        break;
+    case PAL_CONFIG_COUNT32:
+        pal_json_put_u64(&writer, *(const uint32_t *)field);
+        break;
+    case PAL_CONFIG_DURATION:
+        write_duration(buf, *(const int64_t *)field);
+        break;
+    case PAL_CONFIG_PRICE:
+        if (*(const double *)field < 0)
+            pal_json_put_null(&writer);
+        else
+            pal_json_put_f64(&writer, *(const double *)field);
+        break;
+    case PAL_CONFIG_WORD:
+        pal_json_put_text(&writer, row->words[*(const int *)field]);
+        break;
+    case PAL_CONFIG_TEXTS:
+        write_texts(&writer, *(const pal_str *const *)field,
+                *(const size_t *)((const char *)field + row->len_offset - row->offset));
+        break;
+    case PAL_CONFIG_LIST:
+        pal_buf_append_text(buf, "[]");
+        break;
+    case PAL_CONFIG_SECTION:
+    case PAL_CONFIG_MAP:
+        pal_buf_append_text(buf, "{}");
+        break;
+    }
+}

@@ -1,0 +1,144 @@
+/* context_budget.c - how much there is, and how much may be sent: tokens, bytes and images at once.
+ * Pure: any thread.
+ *
+ * Tokens of stored messages were counted when they were stored and are never counted again here;
+ * sums are made of plain counts, and calibrated when they meet a limit. Bytes are those of the JSON
+ * that will hold the text, so that escapes count; what a format writes around a part is taken at
+ * its most. */
+#include "context/context_draft.h"
+
+#define MESSAGE_BYTES 48 /* {"role":"assistant","content":[]}, and a comma */
+#define PART_BYTES 128   /* member names of the widest form of a part, a tool call's */
+#define TOOL_BYTES 96
+#define TOOLS_TOKENS 12 /* where there are any */
+
+uint64_t pal_context_usable(const pal_context_limits *limits)
+{
+    uint64_t reserve = limits->output;
+    if (limits->input)
+        return limits->input;
+    if (reserve == 0 || reserve > PAL_CONTEXT_OUTPUT_MAX)
+        reserve = PAL_CONTEXT_OUTPUT_MAX;
+    if (limits->context > reserve)
+        return limits->context - reserve;
+    /* A small model: question and answer share what there is. Not 0, which would be no limit. */
+    return limits->context - limits->context / 2;
+}
+
+bool pal_context_overflow(const pal_context_limits *limits, const pal_usage *usage)
+{
+    uint64_t usable = pal_context_usable(limits);
+    uint64_t used = usage->input;
+    if (__builtin_add_overflow(used, usage->cache_read, &used) ||
+            __builtin_add_overflow(used, usage->cache_write, &used) ||
+            __builtin_add_overflow(used, usage->output, &used))
+        used = UINT64_MAX;
+    return usable && used > usable;
+}
+
+uint64_t pal_percent_of(uint64_t number, uint32_t percent)
+{
+    return number / 100 * percent + number % 100 * percent / 100;
+}
+
+static uint64_t lower(uint64_t limit, uint64_t other)
+{
+    return limit && (!other || limit < other) ? limit : other;
+}
+
+/* `summarization` and `sliding_window` leave the answer what the threshold leaves free; only where
+ * the model says how long an answer can be does that bound them too. */
+static void threshold_limits(pal_draft *draft)
+{
+    const pal_context_limits *limits = &draft->input->limits;
+    bool is_known = limits->output || limits->input;
+    draft->hard = is_known ? pal_context_usable(limits) : limits->context;
+    draft->soft = pal_percent_of(limits->context, draft->settings.threshold_percent);
+    if (limits->context && draft->soft == 0)
+        draft->soft = 1;
+}
+
+void pal_draft_limits(pal_draft *draft)
+{
+    const pal_context_settings *settings = &draft->settings;
+    bool has_threshold = settings->strategy == PAL_STRATEGY_SUMMARIZATION ||
+            settings->strategy == PAL_STRATEGY_SLIDING_WINDOW;
+    draft->hard = pal_context_usable(&draft->input->limits);
+    draft->soft = 0;
+    if (has_threshold)
+        threshold_limits(draft);
+    if (has_threshold && settings->max_tokens)
+        draft->soft = settings->max_tokens;
+    draft->hard = lower(settings->max_tokens, draft->hard);
+    draft->soft = lower(draft->soft, draft->hard);
+}
+
+/* How many bytes JSON adds to each byte: an escape of two, or \u00XX. */
+static const uint8_t escapes[256] = {5, 5, 5, 5, 5, 5, 5, 5, 1, 1, 1, 5, 1, 1, 5, 5, 5, 5, 5, 5, 5,
+        5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, ['"'] = 1, ['\\'] = 1};
+
+static uint64_t json_len(pal_str text)
+{
+    uint64_t len = text.len;
+    for (size_t i = 0; i < text.len; i++)
+        len += escapes[(unsigned char)text.data[i]];
+    return len;
+}
+
+static void measure_parts(const pal_part *parts, size_t len, pal_size *size)
+{
+    for (size_t i = 0; i < len; i++) {
+        const pal_part *part = &parts[i];
+        size->bytes += PART_BYTES + json_len(part->text) + json_len(part->arguments) +
+                json_len(part->call_id) + json_len(part->name) + json_len(part->signature) +
+                json_len(part->url) + part->media_type.len + part->extra.len +
+                (part->data.len + 2) / 3 * 4;
+        size->images += part->kind == PAL_PART_IMAGE;
+        measure_parts(part->parts, part->parts_len, size);
+    }
+}
+
+void pal_message_measure(const pal_message *message, pal_size *size)
+{
+    size->bytes = MESSAGE_BYTES;
+    size->images = 0;
+    measure_parts(message->parts, message->parts_len, size);
+}
+
+pal_status pal_message_count(const pal_context_input *input, const pal_message *message,
+        uint64_t *out_tokens, pal_error *err)
+{
+    if (message->tokens) {
+        *out_tokens = message->tokens;
+        return PAL_OK;
+    }
+    return pal_tokens_message(input->encoding, message, out_tokens, err);
+}
+
+pal_status pal_tools_measure(const pal_context_input *input, pal_size *out_size, pal_error *err)
+{
+    pal_size size = {.tokens = TOOLS_TOKENS};
+    for (size_t i = 0; i < input->tools_len; i++) {
+        const pal_tool *tool = &input->tools[i];
+        uint64_t tokens = tool->tokens;
+        pal_status status = PAL_OK;
+        if (!tokens)
+            status = pal_tokens_tool(
+                    input->encoding, tool->name, tool->description, tool->schema, &tokens, err);
+        if (status != PAL_OK)
+            return status;
+        size.tokens += tokens;
+        size.bytes +=
+                TOOL_BYTES + json_len(tool->name) + json_len(tool->description) + tool->schema.len;
+    }
+    *out_size = size;
+    return PAL_OK;
+}
+
+bool pal_size_fits(const pal_draft *draft, uint64_t tokens, uint64_t bytes, uint64_t tokens_max)
+{
+    const pal_context_input *input = draft->input;
+    if (input->limits.bytes && bytes > input->limits.bytes)
+        return false;
+    return !tokens_max || pal_calibration_apply(&input->calibration, tokens) <= tokens_max;
+}

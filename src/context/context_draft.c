@@ -1,0 +1,263 @@
+/* context_draft.c - lays out what could be sent, line by line, in the order that never changes.
+ *
+ * Parts that were pruned are shown as placeholders already, so that everything behind this file
+ * counts and hashes what would really go out. */
+#include "context/context_draft.h"
+
+#include "context/context_text.h"
+
+/* Lines that are there beside messages: system, head, tools, what the checkpoint hides, two that
+ * stand for it, what was not loaded, the notice. */
+#define LINES_BEFORE_MAX 8
+
+pal_status pal_draft_failure(const pal_draft *draft, pal_error *err)
+{
+    pal_status status = pal_arena_failure(draft->arena);
+    if (status == PAL_OK)
+        return PAL_OK;
+    return pal_error_set(err, status, "no memory for the plan");
+}
+
+static pal_line *add_line(pal_draft *draft, pal_item_kind kind)
+{
+    pal_line *line = &draft->lines[draft->len++];
+    line->kind = kind;
+    line->count = 1;
+    return line;
+}
+
+static pal_status measure_line(pal_draft *draft, pal_line *line, pal_error *err)
+{
+    pal_message_measure(line->message, &line->size);
+    pal_status status = pal_message_count(draft->input, line->message, &line->size.tokens, err);
+    line->cost = line->size;
+    return status;
+}
+
+static pal_status add_message(pal_draft *draft, pal_item_kind kind, const pal_message *message,
+        pal_str reason, pal_error *err)
+{
+    pal_line *line = add_line(draft, kind);
+    line->message = message;
+    line->seq = message->seq;
+    line->first_seq = message->seq;
+    line->reason = reason;
+    return measure_line(draft, line, err);
+}
+
+/* A message that no one wrote: a text of ours. `tokens` 0: counted. */
+static pal_status add_made(pal_draft *draft, pal_item_kind kind, pal_role role, pal_str text,
+        uint64_t tokens, pal_str reason, pal_error *err)
+{
+    pal_message *made = pal_arena_alloc(draft->arena, sizeof(*made));
+    if (!made)
+        return pal_draft_failure(draft, err);
+    *made = pal_message_text(draft->arena, role, text);
+    made->flags = PAL_FLAG_SYNTHETIC;
+    made->tokens = tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
+    pal_status status = pal_draft_failure(draft, err);
+    if (status == PAL_OK)
+        status = add_message(draft, kind, made, reason, err);
+    draft->lines[draft->len - 1].disposition =
+            kind == PAL_ITEM_SYSTEM ? PAL_SENT : PAL_SENT_SYNTHESISED;
+    return status;
+}
+
+static pal_status add_top(pal_draft *draft, pal_error *err)
+{
+    const pal_context_input *input = draft->input;
+    pal_status status = PAL_OK;
+    if (input->system.len)
+        status = add_made(draft, PAL_ITEM_SYSTEM, PAL_ROLE_SYSTEM, input->system, 0,
+                PAL_TEXT("system text"), err);
+    if (status == PAL_OK && input->head)
+        status = add_message(
+                draft, PAL_ITEM_SYSTEM, input->head, PAL_TEXT("the session's system message"), err);
+    if (status != PAL_OK || input->tools_len == 0)
+        return status;
+    pal_line *line = add_line(draft, PAL_ITEM_TOOLS);
+    line->count = input->tools_len;
+    line->hash = pal_tools_hash(input->tools, input->tools_len);
+    line->reason = PAL_TEXT("tools");
+    return pal_tools_measure(input, &line->size, err);
+}
+
+/* Messages that only their numbers are known of. */
+static void add_range(pal_draft *draft, uint64_t first_seq, uint64_t seq, uint64_t count,
+        uint64_t tokens, bool is_summarised)
+{
+    pal_line *line = add_line(draft, PAL_ITEM_RANGE);
+    line->first_seq = first_seq;
+    line->seq = seq;
+    line->count = count;
+    line->size.tokens = tokens;
+    line->disposition = is_summarised ? PAL_SUMMARISED : PAL_DROPPED;
+    line->reason =
+            is_summarised ? PAL_TEXT("the summary stands for them") : PAL_TEXT("left out for room");
+}
+
+static pal_status add_summary(pal_draft *draft, pal_error *err)
+{
+    const pal_checkpoint *checkpoint = &draft->input->checkpoint;
+    pal_str reason = PAL_TEXT("stands for what the checkpoint hides");
+    if (checkpoint->strategy == PAL_STRATEGY_SUMMARIZATION) {
+        pal_str text = pal_text_join(
+                draft->arena, PAL_TEXT(PAL_TEXT_SUMMARY), checkpoint->summary, PAL_TEXT(""));
+        return add_made(
+                draft, PAL_ITEM_SUMMARY, PAL_ROLE_SYSTEM, text, checkpoint->tokens, reason, err);
+    }
+    pal_status status = add_made(
+            draft, PAL_ITEM_SUMMARY, PAL_ROLE_USER, PAL_TEXT(PAL_TEXT_QUESTION), 0, reason, err);
+    if (status == PAL_OK)
+        status = add_made(draft, PAL_ITEM_SUMMARY, PAL_ROLE_ASSISTANT, checkpoint->summary,
+                checkpoint->tokens, reason, err);
+    return status;
+}
+
+static uint64_t count_hidden(const pal_context_input *input)
+{
+    uint64_t count = input->checkpoint.seq;
+    uint64_t shown = input->head && input->head->seq && input->head->seq <= count;
+    for (size_t i = 0; i < input->kept_len; i++)
+        shown += input->kept[i].seq <= count;
+    return count > shown ? count - shown : 0;
+}
+
+static pal_status add_checkpoint(pal_draft *draft, pal_error *err)
+{
+    const pal_checkpoint *checkpoint = &draft->input->checkpoint;
+    if (checkpoint->number == 0)
+        return PAL_OK;
+    uint64_t count = count_hidden(draft->input);
+    if (count)
+        add_range(draft, 1, checkpoint->seq, count, 0, checkpoint->summary.len > 0);
+    if (checkpoint->strategy == PAL_STRATEGY_RESET && checkpoint->hint.len)
+        return add_made(draft, PAL_ITEM_SUMMARY, PAL_ROLE_SYSTEM, checkpoint->hint,
+                checkpoint->tokens, PAL_TEXT("hint for the fresh start"), err);
+    return checkpoint->summary.len ? add_summary(draft, err) : PAL_OK;
+}
+
+static void add_older(pal_draft *draft)
+{
+    const pal_context_input *input = draft->input;
+    uint64_t first = (input->checkpoint.number ? input->checkpoint.seq : 0) + 1;
+    if (input->older_messages == 0)
+        return;
+    uint64_t last =
+            input->messages_len ? input->messages[0].seq - 1 : first + input->older_messages - 1;
+    add_range(draft, first, last, input->older_messages, input->older_tokens, false);
+}
+
+pal_status pal_line_show(pal_draft *draft, pal_line *line, const pal_message *message,
+        pal_str reason, pal_error *err)
+{
+    if (!message)
+        return pal_draft_failure(draft, err);
+    line->message = message;
+    line->disposition = PAL_SENT_PRUNED;
+    line->reason = reason;
+    return measure_line(draft, line, err);
+}
+
+/* The first of `pruned`, which are sorted, that is of this message or a later one. */
+static size_t find_pruned(const pal_context_input *input, uint64_t seq)
+{
+    size_t low = 0, high = input->pruned_len;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (input->pruned[middle].seq < seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* `pruned` that name a part the message does not have are passed over. */
+static pal_status show_pruned(pal_draft *draft, pal_line *line, pal_error *err)
+{
+    const pal_context_input *input = draft->input;
+    const pal_message *message = line->message;
+    size_t first = find_pruned(input, line->seq), len = 0;
+    while (first + len < input->pruned_len && input->pruned[first + len].seq == line->seq)
+        len++;
+    if (len == 0)
+        return PAL_OK;
+    pal_removal *removals = pal_arena_array(draft->arena, len, sizeof(*removals));
+    size_t removals_len = 0;
+    for (size_t i = 0; removals && i < len; i++) {
+        if (input->pruned[first + i].part < message->parts_len)
+            removals[removals_len++] = (pal_removal){input->pruned[first + i].part, -1};
+    }
+    if (removals && removals_len == 0)
+        return PAL_OK;
+    return pal_line_show(draft, line,
+            removals ? pal_message_without(draft->arena, message, removals, removals_len) : NULL,
+            PAL_TEXT("old content cleared"), err);
+}
+
+static pal_status add_stored(
+        pal_draft *draft, const pal_message *messages, size_t len, pal_str reason, pal_error *err)
+{
+    const pal_message *head = draft->input->head;
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        if (head && messages[i].seq == head->seq)
+            continue; /* it is sent already */
+        bool is_pinned = messages[i].flags & PAL_FLAG_PINNED;
+        status = add_message(draft, PAL_ITEM_MESSAGE, &messages[i],
+                is_pinned ? PAL_TEXT("pinned") : reason, err);
+        if (status == PAL_OK && draft->input->pruned_len)
+            status = show_pruned(draft, &draft->lines[draft->len - 1], err);
+    }
+    return status;
+}
+
+static bool has_calls(const pal_message *message)
+{
+    for (size_t i = 0; i < message->parts_len; i++) {
+        if (message->parts[i].kind == PAL_PART_TOOL_CALL)
+            return true;
+    }
+    return false;
+}
+
+static void look_at_tail(pal_draft *draft)
+{
+    size_t len = draft->len - draft->tail;
+    draft->tail_len = len;
+    draft->last_user = len;
+    for (size_t i = len; i > 0 && draft->last_user == len; i--) {
+        if (pal_draft_tail(draft, i - 1)->message->role == PAL_ROLE_USER)
+            draft->last_user = i - 1;
+    }
+    if (len > 0) {
+        const pal_message *newest = pal_draft_tail(draft, len - 1)->message;
+        draft->is_open = newest->role != PAL_ROLE_ASSISTANT || has_calls(newest);
+    }
+}
+
+pal_status pal_draft_make(pal_draft *draft, pal_error *err)
+{
+    const pal_context_input *input = draft->input;
+    size_t lines_max = LINES_BEFORE_MAX + input->kept_len + input->messages_len;
+    draft->lines = pal_arena_array(draft->arena, lines_max, sizeof(*draft->lines));
+    if (!draft->lines)
+        return pal_draft_failure(draft, err);
+
+    pal_status status = add_top(draft, err);
+    if (status == PAL_OK)
+        status = add_checkpoint(draft, err);
+    if (status != PAL_OK)
+        return status;
+    add_older(draft);
+    draft->notice = draft->len;
+    add_line(draft, (pal_item_kind)0);
+    status = add_stored(draft, input->kept, input->kept_len, PAL_TEXT("kept"), err);
+    draft->tail = draft->len;
+    if (status == PAL_OK)
+        status = add_stored(draft, input->messages, input->messages_len, PAL_TEXT(""), err);
+    if (status == PAL_OK)
+        look_at_tail(draft);
+    return status;
+}

@@ -1,0 +1,171 @@
+/* context_json.c - a plan as JSON, for programs and for the page:
+ *
+ *   {"action": "compact", "reason": "...", "strategy": "compact",
+ *    "tokens": 70120, "tokens_plain": 68000, "usable": 68000, "bytes": 281000, "images": 0,
+ *    "is_estimate": false, "repairs": 1,
+ *    "prefix": {"items": 3, "tokens": 900, "break": "the summary is another one"},
+ *    "refusal": "...",                                             with "refuse"
+ *    "prune": {"tokens": 30000, "parts": [{"seq": 4, "part": 0}]},   with "prune"
+ *    "cut": {"seq": 40, "tokens": 50000, "keep": [2, 38]},           with "compact"
+ *    "first_seq": 41,
+ *    "items": [{"kind": "message", "disposition": "sent", "role": "user", "seq": 41, "tokens": 12,
+ *               "bytes": 80, "images": 0, "pinned": true, "hash": "00ff...", "reason": "fits"}]}
+ *
+ * A range has "first_seq" and "count" too, tools have "count"; "pinned" is there where it is true,
+ * "hash", 16 hex digits, where the item is sent, "seq" where it is a stored message. */
+#include <inttypes.h>
+#include <stdio.h>
+#include "base/json.h"
+#include "palaver/context.h"
+
+#define PLAN_BYTES_MAX ((size_t)256 << 20)
+
+static const char *kind_name(pal_item_kind kind)
+{
+    static const char *const names[] = {
+            "none", "system", "tools", "summary", "notice", "message", "range"};
+    return (unsigned)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : names[0];
+}
+
+static void put_text(pal_json_writer *writer, const char *name, const char *text)
+{
+    pal_json_name(writer, name);
+    pal_json_put_text(writer, text);
+}
+
+static void put_str(pal_json_writer *writer, const char *name, pal_str text)
+{
+    pal_json_name(writer, name);
+    pal_json_put_str(writer, text);
+}
+
+static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
+{
+    pal_json_name(writer, name);
+    pal_json_put_u64(writer, number);
+}
+
+static void put_hash(pal_json_writer *writer, uint64_t hash)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    put_text(writer, "hash", text);
+}
+
+static void put_item(pal_json_writer *writer, const pal_plan_item *item)
+{
+    pal_json_begin_object(writer);
+    put_text(writer, "kind", kind_name(item->kind));
+    put_text(writer, "disposition", pal_disposition_name(item->disposition));
+    if (item->message)
+        put_text(writer, "role", pal_role_name(item->message->role));
+    if (item->kind == PAL_ITEM_RANGE)
+        put_number(writer, "first_seq", item->first_seq);
+    if (item->seq)
+        put_number(writer, "seq", item->seq);
+    if (item->kind == PAL_ITEM_RANGE || item->kind == PAL_ITEM_TOOLS)
+        put_number(writer, "count", item->count);
+    put_number(writer, "tokens", item->tokens);
+    put_number(writer, "bytes", item->bytes);
+    put_number(writer, "images", item->images);
+    if (item->is_pinned) {
+        pal_json_name(writer, "pinned");
+        pal_json_put_bool(writer, true);
+    }
+    if (item->hash)
+        put_hash(writer, item->hash);
+    put_str(writer, "reason", item->reason);
+    pal_json_end_object(writer);
+}
+
+static void put_prune(pal_json_writer *writer, const pal_plan *plan)
+{
+    pal_json_name(writer, "prune");
+    pal_json_begin_object(writer);
+    put_number(writer, "tokens", plan->prune_tokens);
+    pal_json_name(writer, "parts");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < plan->prune_len; i++) {
+        pal_json_begin_object(writer);
+        put_number(writer, "seq", plan->prune[i].seq);
+        put_number(writer, "part", plan->prune[i].part);
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+}
+
+static void put_cut(pal_json_writer *writer, const pal_plan *plan)
+{
+    pal_json_name(writer, "cut");
+    pal_json_begin_object(writer);
+    put_number(writer, "seq", plan->cut_seq);
+    put_number(writer, "tokens", plan->cut_tokens);
+    pal_json_name(writer, "keep");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < plan->keep_len; i++)
+        pal_json_put_u64(writer, plan->keep_seqs[i]);
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+}
+
+static void put_action(pal_json_writer *writer, const pal_plan *plan)
+{
+    put_text(writer, "action", pal_action_name(plan->action));
+    put_str(writer, "reason", plan->reason);
+    put_text(writer, "strategy", pal_strategy_name(plan->strategy));
+    if (plan->action == PAL_ACTION_REFUSE)
+        put_text(writer, "refusal", plan->refusal.message);
+    if (plan->action == PAL_ACTION_PRUNE)
+        put_prune(writer, plan);
+    if (plan->action == PAL_ACTION_COMPACT)
+        put_cut(writer, plan);
+}
+
+static void put_totals(pal_json_writer *writer, const pal_plan *plan)
+{
+    put_number(writer, "tokens", plan->tokens);
+    put_number(writer, "tokens_plain", plan->tokens_plain);
+    put_number(writer, "usable", plan->usable);
+    put_number(writer, "bytes", plan->bytes);
+    put_number(writer, "images", plan->images);
+    pal_json_name(writer, "is_estimate");
+    pal_json_put_bool(writer, plan->is_estimate);
+    put_number(writer, "repairs", plan->repairs);
+    put_number(writer, "first_seq", plan->first_seq);
+    pal_json_name(writer, "prefix");
+    pal_json_begin_object(writer);
+    put_number(writer, "items", plan->prefix_items);
+    put_number(writer, "tokens", plan->prefix_tokens);
+    put_str(writer, "break", plan->prefix_break);
+    pal_json_end_object(writer);
+}
+
+pal_status pal_plan_to_json(
+        const pal_plan *plan, pal_arena *arena, pal_str *out_json, pal_error *err)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PLAN_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    put_action(&writer, plan);
+    put_totals(&writer, plan);
+    pal_json_name(&writer, "items");
+    pal_json_begin_array(&writer);
+    for (size_t i = 0; i < plan->items_len; i++)
+        put_item(&writer, &plan->items[i]);
+    pal_json_end_array(&writer);
+    pal_json_end_object(&writer);
+
+    pal_status status = buf.failure;
+    pal_str json = {0};
+    if (status == PAL_OK)
+        json = pal_arena_copy(arena, pal_buf_str(&buf));
+    if (status == PAL_OK)
+        status = pal_arena_failure(arena);
+    pal_buf_done(&buf);
+    if (status != PAL_OK)
+        return pal_error_set(err, status, "no memory for the plan as JSON");
+    *out_json = json;
+    return PAL_OK;
+}

@@ -1,0 +1,50 @@
+/* context_plan.c - the one decision: what the model gets to see.
+ *
+ * What could be sent is laid out in lines (context_draft.c), bounded in images and bytes
+ * (context_media.c), and the strategy decides (context_strategy.c); whatever is sent went through
+ * the repair last (context_compose.c). Time and memory are those of the lines, never of the
+ * history behind them. The same input gives the same plan; any thread. */
+#include "context/context_draft.h"
+
+#include "context/context_text.h"
+
+pal_status pal_context_plan(
+        const pal_context_input *input, pal_arena *arena, pal_plan *out_plan, pal_error *err)
+{
+    pal_plan plan = {.strategy = input->settings.strategy, .is_estimate = !input->encoding};
+    pal_draft draft = {.input = input, .arena = arena};
+    pal_status status = pal_context_input_check(input, err);
+    if (status != PAL_OK)
+        return status;
+    draft.settings = pal_context_settings_filled(&input->settings);
+    pal_draft_limits(&draft);
+    plan.usable = draft.hard;
+    status = pal_draft_make(&draft, err);
+    if (status == PAL_OK)
+        status = pal_draft_limit_media(&draft, err);
+    if (status == PAL_OK)
+        status = pal_draft_decide(&draft, &plan, err);
+    if (status == PAL_OK && input->last)
+        pal_plan_compare(&plan, input->last, arena);
+    if (status == PAL_OK)
+        status = pal_draft_failure(&draft, err);
+    if (status == PAL_OK)
+        *out_plan = plan;
+    return status;
+}
+
+pal_status pal_plan_messages(const pal_plan *plan, pal_arena *arena, pal_message **out_messages,
+        size_t *out_len, pal_error *err)
+{
+    pal_message *messages = pal_arena_array(arena, plan->items_len, sizeof(*messages));
+    size_t len = 0;
+    if (!messages)
+        return pal_error_set(err, pal_arena_failure(arena), "no memory for the messages");
+    for (size_t i = 0; i < plan->items_len; i++) {
+        if (plan->items[i].message)
+            messages[len++] = *plan->items[i].message;
+    }
+    *out_messages = messages;
+    *out_len = len;
+    return PAL_OK;
+}

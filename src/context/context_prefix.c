@@ -1,0 +1,134 @@
+/* context_prefix.c - how long a request is the same as the last one: that much of it is in the
+ * provider's cache.
+ *
+ * A hash stands for an item. It is the same in every process, so that a request can be compared
+ * with one that another process sent; nothing but an explanation depends on it, so it is made to
+ * be fast and not to withstand anyone. Pure: any thread. */
+#include "context/context_draft.h"
+
+#include <inttypes.h>
+#include "context/context_text.h"
+
+#define SEED UINT64_C(0x9e3779b97f4a7c15)
+#define FACTOR UINT64_C(0xd6e8feb86659fd93)
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * FACTOR;
+    return hash ^ hash >> 32;
+}
+
+static uint64_t mix_text(uint64_t hash, pal_str text)
+{
+    uint64_t word;
+    size_t at = 0;
+    hash = mix(hash, text.len);
+    for (; text.len - at >= sizeof(word); at += sizeof(word)) {
+        memcpy(&word, text.data + at, sizeof(word));
+        hash = mix(hash, word);
+    }
+    word = 0;
+    if (at < text.len) {
+        memcpy(&word, text.data + at, text.len - at);
+        hash = mix(hash, word);
+    }
+    return hash;
+}
+
+static uint64_t mix_parts(uint64_t hash, const pal_part *parts, size_t len)
+{
+    hash = mix(hash, len);
+    for (size_t i = 0; i < len; i++) {
+        const pal_part *part = &parts[i];
+        const pal_str texts[] = {part->text, part->call_id, part->name, part->arguments,
+                part->signature, part->family, part->media_type, part->url, part->blob, part->data,
+                part->extra};
+        hash = mix(hash, (uint64_t)part->kind << 1 | part->is_error);
+        for (size_t j = 0; j < sizeof(texts) / sizeof(texts[0]); j++)
+            hash = mix_text(hash, texts[j]);
+        hash = mix_parts(hash, part->parts, part->parts_len);
+    }
+    return hash;
+}
+
+/* 0 is the hash of what is not sent. */
+static uint64_t not_zero(uint64_t hash)
+{
+    hash = mix(hash, SEED);
+    return hash ? hash : 1;
+}
+
+uint64_t pal_message_hash(const pal_message *message)
+{
+    uint64_t hash = mix(SEED, (uint64_t)message->role);
+    hash = mix_parts(hash, message->parts, message->parts_len);
+    return not_zero(mix_text(hash, message->extra));
+}
+
+uint64_t pal_tools_hash(const pal_tool *tools, size_t tools_len)
+{
+    uint64_t hash = mix(SEED, tools_len);
+    for (size_t i = 0; i < tools_len; i++) {
+        hash = mix_text(hash, tools[i].name);
+        hash = mix_text(hash, tools[i].description);
+        hash = mix_text(hash, tools[i].schema);
+    }
+    return not_zero(hash);
+}
+
+/* ---- Comparison ---- */
+
+static pal_str break_text(const pal_plan_item *item, pal_arena *arena)
+{
+    switch (item->kind) {
+    case PAL_ITEM_SYSTEM:
+        return item->seq ? PAL_TEXT("the session's system message changed")
+                         : PAL_TEXT("the system text changed");
+    case PAL_ITEM_TOOLS:
+        return PAL_TEXT("the tools changed");
+    case PAL_ITEM_SUMMARY:
+        return PAL_TEXT("the summary is another one");
+    case PAL_ITEM_NOTICE:
+        return PAL_TEXT("older messages were left out");
+    default:
+        break;
+    }
+    if (item->seq == 0)
+        return PAL_TEXT("a message that was made here is another one");
+    return pal_text_format(arena, "message %" PRIu64 " %s", item->seq,
+            item->disposition == PAL_SENT_PRUNED ? "is shown without old content"
+                                                 : "was not at this place, or differs");
+}
+
+/* Entries of 0, for what was not sent, may be among the last request's. */
+static size_t next_sent(const pal_context_last *last, size_t at)
+{
+    while (at < last->len && last->hashes[at] == 0)
+        at++;
+    return at;
+}
+
+void pal_plan_compare(pal_plan *plan, const pal_context_last *last, pal_arena *arena)
+{
+    size_t at = next_sent(last, 0);
+    const pal_plan_item *newest = NULL;
+    for (size_t i = 0; i < plan->items_len; i++) {
+        const pal_plan_item *item = &plan->items[i];
+        if (item->hash == 0)
+            continue;
+        if (at == last->len)
+            return;
+        if (item->hash != last->hashes[at]) {
+            plan->prefix_break = break_text(item, arena);
+            return;
+        }
+        newest = item;
+        plan->prefix_items++;
+        plan->prefix_tokens += item->tokens;
+        at = next_sent(last, at + 1);
+    }
+    if (at < last->len)
+        plan->prefix_break = pal_text_format(arena,
+                "the last request went on where this one ends, after message %" PRIu64,
+                newest ? newest->seq : 0);
+}

@@ -1,0 +1,210 @@
+/* context_repair.h - what the files of the repair share. Only for context_repair*.c.
+ *
+ * A list of messages is taken apart into units: a message that is not a tool's, with the results of
+ * its calls. Results hang on their calls, so that writing the units out in order puts everything
+ * where it belongs. Parts are cleaned on the way in (context_repair_part.c), calls are named and
+ * results are paired as they come (context_repair_round.c), and roles are set right on the way out
+ * (context_repair_out.c). Each message is looked at once; a part that stays as it is, is not
+ * copied. */
+#ifndef PAL_CONTEXT_REPAIR_H
+#define PAL_CONTEXT_REPAIR_H
+
+#include "base/json.h"
+#include "base/map.h"
+#include "palaver/context.h"
+
+/* What the model reads in place of what can't be sent. */
+#define PAL_TEXT_INTERRUPTED "[Tool execution was interrupted]"
+#define PAL_TEXT_RUNNING "[Tool is still running]"
+#define PAL_TEXT_FAILED "[The tool failed without output]"
+#define PAL_TEXT_IMAGE "[Image removed from context]"
+#define PAL_TEXT_FILE "[File removed from context]"
+#define PAL_TEXT_COMPACTION "What did we do so far?"
+#define PAL_TEXT_MEDIA "Attached media from tool result:"
+#define PAL_TEXT_MEDIA_BELOW "[The output is attached below]"
+#define PAL_TEXT_SYSTEM "[System message]\n"
+#define PAL_TEXT_CONTINUES "[The conversation continues.]"
+#define PAL_TEXT_DONE "Done."
+
+#define PAL_CALL_ID_MISTRAL 9
+#define PAL_CALL_ID_OPENAI_CHAT 40
+#define PAL_CALL_ID_MAX 64
+#define PAL_TOOL_NAME_MAX 64
+
+typedef enum pal_id_charset {
+    PAL_ID_ANY = 0,      /* valid UTF-8 without control characters */
+    PAL_ID_WORD = 1,     /* letters, digits, '_' and '-' */
+    PAL_ID_ALPHANUM = 2, /* letters and digits */
+} pal_id_charset;
+
+/* What a provider insists on. */
+typedef struct pal_repair_rules {
+    const char *name;
+    pal_id_charset id_charset;
+    size_t id_len_min;
+    size_t id_len_max;
+    bool unique_ids;       /* of calls, in all of the request, not just in one message */
+    bool object_arguments; /* they are JSON objects, not texts */
+    bool system_leads;     /* no system message behind another one */
+    bool user_first;
+    bool user_last;           /* or a tool */
+    bool merge_assistants;    /* none follows another directly */
+    bool bridge_tool_to_user; /* an assistant's message stands between the two */
+    bool blank_is_empty;      /* a text of white space alone is refused like none */
+    bool signed_reasoning;
+    bool reasoning_not_last; /* in a message */
+    bool result_media;       /* a tool's result may hold images and files */
+    bool error_text_only;    /* but not where the tool failed, and that needs a text */
+    bool openai_forms;       /* what is kept in `extra` under "openai" is sent */
+    bool drops;              /* PicoClaw: nothing is mended */
+} pal_repair_rules;
+
+/* Kinds of changes to parts: each gives one line for a message, however often it was made. */
+typedef enum pal_repair_change {
+    PAL_CHANGE_TEXT = 1 << 0,
+    PAL_CHANGE_EMPTY = 1 << 1,
+    PAL_CHANGE_REASONING = 1 << 2,
+    PAL_CHANGE_UNSIGNED = 1 << 3,
+    PAL_CHANGE_LAST_REASONING = 1 << 4,
+    PAL_CHANGE_IMAGE_TYPE = 1 << 5,
+    PAL_CHANGE_IMAGE_SIZE = 1 << 6,
+    PAL_CHANGE_NO_DATA = 1 << 7,
+    PAL_CHANGE_MEDIA_ROLE = 1 << 8,
+    PAL_CHANGE_MEDIA_TYPE = 1 << 9,
+    PAL_CHANGE_MEDIA_MOVED = 1 << 10,
+    PAL_CHANGE_COMPACTION = 1 << 11,
+    PAL_CHANGE_MISPLACED = 1 << 12,
+    PAL_CHANGE_FORM = 1 << 13,
+    PAL_CHANGE_SYSTEM = 1 << 14,
+    PAL_CHANGE_TOOL_ROLE = 1 << 15,
+    PAL_CHANGE_SPLIT = 1 << 16,
+    PAL_CHANGE_FAILED = 1 << 17,
+    PAL_CHANGE_NAME = 1 << 18,
+    PAL_CHANGE_ARGUMENTS = 1 << 19,
+    PAL_CHANGE_MOVED = 1 << 20,
+    PAL_CHANGE_RESULT_ID = 1 << 21,
+    PAL_CHANGE_APART = 1 << 22,
+} pal_repair_change;
+
+#define PAL_REPAIR_CHANGES 23
+
+typedef struct pal_repair_unit pal_repair_unit;
+typedef struct pal_repair_call pal_repair_call;
+typedef struct pal_repair_piece pal_repair_piece;
+
+struct pal_repair_call {
+    pal_repair_unit *unit;
+    pal_repair_call *next; /* in the unit */
+    size_t index;          /* in the unit */
+    pal_str stored_id;
+    pal_str sent_id;
+    pal_str sent_name;
+    pal_str stored_name; /* these two tell the same call from another one of its id */
+    pal_str stored_arguments;
+    /* Calls of one stored id in one unit are a chain; these two are those of its first. */
+    pal_repair_call *chain_last;
+    pal_repair_call *chain_open; /* the first without a result */
+    pal_repair_call *chain_next;
+    const pal_part *result;    /* NULL: none came */
+    const pal_message *source; /* of the result */
+};
+
+/* A stored message in a unit: more than one where messages are merged. */
+struct pal_repair_piece {
+    const pal_message *source;
+    pal_role role;
+    const pal_part *parts;
+    size_t parts_len;
+    pal_part *own; /* `parts`, where they were copied and may be changed */
+    pal_repair_piece *next;
+};
+
+struct pal_repair_unit {
+    pal_role role;
+    pal_repair_piece *first;
+    pal_repair_piece *last;
+    pal_repair_call *calls;
+    pal_repair_call *calls_last;
+    size_t calls_len;
+    size_t results_len;
+    size_t result_index; /* of the call that was answered last */
+    pal_part *media;     /* taken out of the results; in the arena */
+    size_t media_len;
+    size_t media_cap;
+    pal_repair_unit *next;
+};
+
+typedef struct pal_repair_work {
+    const pal_context_input *input;
+    const pal_repair_rules *rules;
+    pal_arena *arena;   /* of what comes out */
+    pal_arena *scratch; /* of everything else; sticky failures of both are checked at the end */
+    pal_status failure; /* of a map */
+
+    pal_repair_unit *units;
+    pal_repair_unit *units_last;
+    bool has_turn; /* a unit that is not of the system is there */
+
+    pal_map calls;   /* stored id -> the first of the newest chain */
+    pal_map ids;     /* sent id -> its unit */
+    pal_map pending; /* stored id -> itself */
+
+    pal_message *messages; /* in the scratch arena until the end */
+    size_t messages_len;
+    size_t messages_cap;
+    pal_repair *lines;
+    size_t lines_len;
+    size_t lines_cap;
+} pal_repair_work;
+
+/* ---- context_repair.c ---- */
+
+/* One line of what was done; ids in the text are shortened. */
+void pal_repair_line(pal_repair_work *work, uint64_t seq, const char *format, ...) PAL_PRINTF(3, 4);
+/* A line for each bit of pal_repair_change. */
+void pal_repair_line_changes(pal_repair_work *work, uint64_t seq, unsigned changes);
+/* An id that may be anything, fit to be read in a line. */
+const char *pal_repair_label(pal_repair_work *work, pal_str id);
+/* Makes room for one element more in an array of the arena; false on its failure. */
+bool pal_repair_room(pal_arena *arena, void **array, size_t len, size_t *cap, size_t size);
+/* pal_map_set() whose failure sticks. */
+void pal_repair_map(pal_repair_work *work, pal_map *map, pal_str key, void *value);
+
+/* ---- context_repair_part.c ---- */
+
+/* The text as valid UTF-8 without U+0000: itself where it is so. */
+pal_str pal_repair_text(pal_repair_work *work, pal_str text, unsigned *changes);
+/* Fills the piece with the parts of its source that are no results, cleaned. Its role is the one
+ * that it will have. */
+void pal_repair_clean(pal_repair_work *work, pal_repair_piece *piece, unsigned *changes);
+/* Cleans a result, whose media go to the unit where the provider wants that. Returns the part
+ * itself where nothing had to change. */
+const pal_part *pal_repair_clean_result(
+        pal_repair_work *work, const pal_part *result, pal_repair_unit *unit, unsigned *changes);
+/* What the OpenAI forms kept of a part or message; PAL_JSON_NONE where there is nothing. */
+pal_json pal_repair_kept(pal_repair_work *work, pal_str extra);
+
+/* ---- context_repair_call.c ---- */
+
+/* The id under which a call is sent: unique where it must be, and of the provider's form. */
+pal_str pal_repair_call_id(pal_repair_work *work, const pal_repair_call *call, uint64_t seq);
+/* Sets the name, and the arguments, of a call right; true where something changed in *part. */
+bool pal_repair_call_form(pal_repair_work *work, pal_part *part, unsigned *changes);
+pal_str pal_repair_tool_name(pal_repair_work *work, pal_str name, unsigned *changes);
+
+/* ---- context_repair_round.c ---- */
+
+/* Takes the next message of the list. */
+void pal_repair_take(pal_repair_work *work, const pal_message *message);
+
+/* ---- context_repair_out.c ---- */
+
+void pal_repair_put(pal_repair_work *work, const pal_message *message);
+/* Writes all units out, with what the roles need around them. */
+void pal_repair_put_units(pal_repair_work *work);
+
+/* ---- context_repair_picoclaw.c ---- */
+
+void pal_repair_picoclaw(pal_repair_work *work, const pal_message *messages, size_t messages_len);
+
+#endif

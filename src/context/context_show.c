@@ -1,0 +1,59 @@
+/* context_show.c - a message as it is shown once parts of it are not sent any more. What is stored
+ * stays as it is: copies lie in the arena, and share all that did not change. Any thread. */
+#include "context/context_draft.h"
+
+#include "context/context_text.h"
+
+static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t len)
+{
+    pal_part *copy = pal_arena_array(arena, len, sizeof(*copy));
+    if (copy && len)
+        memcpy(copy, parts, len * sizeof(*copy));
+    return copy;
+}
+
+/* A result stays one, so that its call keeps it; anything else becomes a text. */
+static pal_part placeholder_of(pal_arena *arena, const pal_part *part)
+{
+    pal_part shown = {.kind = PAL_PART_TEXT, .text = pal_text_placeholder(arena, part)};
+    if (part->kind == PAL_PART_TOOL_RESULT) {
+        shown.kind = PAL_PART_TOOL_RESULT;
+        shown.call_id = part->call_id;
+        shown.name = part->name;
+        shown.is_error = part->is_error;
+    }
+    return shown;
+}
+
+/* The parts within results are copied once, where the first of them is replaced. */
+static bool remove_part(
+        pal_arena *arena, const pal_message *original, pal_message *copy, pal_removal removal)
+{
+    pal_part *part = &copy->parts[removal.part];
+    if (removal.nested < 0) {
+        *part = placeholder_of(arena, &original->parts[removal.part]);
+        return true;
+    }
+    if (part->parts == original->parts[removal.part].parts)
+        part->parts = copy_parts(arena, part->parts, part->parts_len);
+    if (!part->parts)
+        return false;
+    pal_part *nested = &part->parts[removal.nested];
+    *nested = placeholder_of(arena, nested);
+    return true;
+}
+
+const pal_message *pal_message_without(pal_arena *arena, const pal_message *message,
+        const pal_removal *removals, size_t removals_len)
+{
+    pal_message *copy = pal_arena_alloc(arena, sizeof(*copy));
+    if (!copy)
+        return NULL;
+    *copy = *message;
+    copy->tokens = 0;
+    copy->parts = copy_parts(arena, message->parts, message->parts_len);
+    bool done = copy->parts != NULL;
+    for (size_t i = 0; done && i < removals_len; i++)
+        done = remove_part(arena, message, copy, removals[i]);
+    return done ? copy : NULL;
+}

@@ -1,0 +1,156 @@
+/* dialect_mistral_entries.c - writes our messages as entries of Mistral's Conversations.
+ *
+ * An entry says one thing, so a message becomes several: runs of text and media one, each call and
+ * each result one of its own, in their order. */
+#include "dialect/dialect_mistral_entries.h"
+#include "dialect/dialect_member.h"
+
+static void put_member(pal_json_writer *writer, const char *name, pal_str text)
+{
+    pal_json_name(writer, name);
+    pal_json_put_str(writer, text);
+}
+
+static void begin_entry(pal_json_writer *writer, const char *type)
+{
+    pal_json_begin_object(writer);
+    put_member(writer, "object", pal_str_of("entry"));
+    put_member(writer, "type", pal_str_of(type));
+}
+
+/* ---- Content ---- */
+
+static bool is_media(const pal_part *part)
+{
+    return part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
+}
+
+static bool is_content(const pal_part *part)
+{
+    return is_media(part) || part->kind == PAL_PART_TEXT || part->kind == PAL_PART_COMPACTION;
+}
+
+static void put_url(pal_json_writer *writer, const pal_part *part)
+{
+    pal_buf prefix;
+    if (part->data.len == 0) {
+        pal_json_put_str(writer, part->url);
+        return;
+    }
+    pal_buf_init(&prefix, 1000 + part->media_type.len);
+    pal_buf_append_text(&prefix, "data:");
+    pal_buf_append_str(&prefix, part->media_type);
+    pal_buf_append_text(&prefix, ";base64,");
+    if (prefix.failure)
+        writer->buf->failure = prefix.failure;
+    pal_json_put_base64(writer, pal_buf_str(&prefix), part->data);
+    pal_buf_done(&prefix);
+}
+
+static void put_chunk(pal_json_writer *writer, const pal_part *part)
+{
+    bool is_image = part->kind == PAL_PART_IMAGE;
+    bool can_be_sent = is_media(part) && (part->url.len || part->data.len);
+    const char *type = !can_be_sent ? "text" : is_image ? "image_url" : "document_url";
+    pal_json_begin_object(writer);
+    put_member(writer, "type", pal_str_of(type));
+    if (can_be_sent) {
+        pal_json_name(writer, type);
+        put_url(writer, part);
+    } else if (is_media(part)) {
+        put_member(writer, "text", pal_str_of(is_image ? "[image]" : "[file]"));
+    } else {
+        put_member(writer, "text", part->text);
+    }
+    if (can_be_sent && !is_image && part->name.len)
+        put_member(writer, "document_name", part->name);
+    pal_json_end_object(writer);
+}
+
+static void put_content(pal_json_writer *writer, const pal_part *parts, size_t len)
+{
+    pal_json_name(writer, "content");
+    if (len == 1 && !is_media(parts)) {
+        pal_json_put_str(writer, parts->text);
+        return;
+    }
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < len; i++)
+        put_chunk(writer, &parts[i]);
+    pal_json_end_array(writer);
+}
+
+static void put_said(pal_json_writer *writer, pal_role role, const pal_part *parts, size_t len)
+{
+    bool is_assistant = role == PAL_ROLE_ASSISTANT;
+    begin_entry(writer, is_assistant ? "message.output" : "message.input");
+    put_member(writer, "role", pal_str_of(is_assistant ? "assistant" : "user"));
+    put_content(writer, parts, len);
+    pal_json_end_object(writer);
+}
+
+/* ---- Tools ---- */
+
+static void put_call(pal_json_writer *writer, const pal_part *part)
+{
+    begin_entry(writer, "function.call");
+    put_member(writer, "tool_call_id", part->call_id);
+    put_member(writer, "name", part->name);
+    put_member(writer, "arguments", part->arguments.len ? part->arguments : pal_str_of("{}"));
+    pal_json_end_object(writer);
+}
+
+/* A result is one text: the texts in it, a line for what is none. */
+static void put_result(pal_json_writer *writer, const pal_part *part)
+{
+    pal_buf text;
+    pal_buf_init(&text, PAL_JSON_BYTES_MAX);
+    pal_buf_append_str(&text, part->text);
+    for (size_t i = 0; i < part->parts_len; i++) {
+        const pal_part *inner = &part->parts[i];
+        if (text.len)
+            pal_buf_append_char(&text, '\n');
+        if (is_media(inner))
+            pal_buf_append_text(&text, inner->kind == PAL_PART_IMAGE ? "[image]" : "[file]");
+        else
+            pal_buf_append_str(&text, inner->text);
+    }
+    if (text.failure)
+        writer->buf->failure = text.failure;
+    begin_entry(writer, "function.result");
+    put_member(writer, "tool_call_id", part->call_id);
+    put_member(writer, "result", pal_buf_str(&text));
+    pal_json_end_object(writer);
+    pal_buf_done(&text);
+}
+
+void pal_mistral_entries_put(pal_json_writer *writer, const pal_message *message)
+{
+    const pal_part *parts = message->parts;
+    if (message->role == PAL_ROLE_SYSTEM)
+        return;
+    for (size_t i = 0; i < message->parts_len;) {
+        size_t run = 0;
+        while (i + run < message->parts_len && is_content(&parts[i + run]))
+            run++;
+        if (run)
+            put_said(writer, message->role, parts + i, run);
+        else if (parts[i].kind == PAL_PART_TOOL_CALL)
+            put_call(writer, &parts[i]);
+        else if (parts[i].kind == PAL_PART_TOOL_RESULT)
+            put_result(writer, &parts[i]);
+        i += run ? run : 1;
+    }
+}
+
+void pal_mistral_instructions(pal_buf *out, const pal_message *messages, size_t messages_len)
+{
+    for (size_t i = 0; i < messages_len && messages[i].role == PAL_ROLE_SYSTEM; i++) {
+        for (size_t at = 0; at < messages[i].parts_len; at++) {
+            pal_str text = messages[i].parts[at].text;
+            if (text.len && out->len)
+                pal_buf_append_text(out, "\n\n");
+            pal_buf_append_str(out, text);
+        }
+    }
+}

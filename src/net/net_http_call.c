@@ -1,0 +1,443 @@
+/* net_http_call.c - the libcurl side of one request: its options, what comes back, how it ended.
+ *
+ * Made to be small: thousands of them stream at once. The body of the request is given back once
+ * the server has it and answers; the head of the response once it was told. */
+#include <ctype.h>
+#include <errno.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include "base/memory.h"
+#include "net/net_http_inside.h"
+
+#define RECEIVE_BYTES 2048L /* a buffer of each call: pieces of a stream are smaller than this */
+#define UPLOAD_BYTES 16384L /* the least that libcurl takes */
+#define HEAD_BYTES_MAX (256u << 10)
+#define HEADER_BYTES_MAX (64u << 10) /* of a request */
+#define REDIRECTS_MAX 5L
+
+/* ---- What comes back ---- */
+
+static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    pal_http_call *call = user;
+    (void)purpose;
+    pal_http_found(call);
+    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    call->open_errno = fd < 0 ? errno : 0;
+    return fd;
+}
+
+static int before_sending(void *user, char *ip, char *local_ip, int port, int local_port)
+{
+    pal_http_call *call = user;
+    pal_http_sent(call);
+    return call->doomed ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static pal_str trim(pal_str text)
+{
+    while (text.len &&
+            (is_blank(text.data[text.len - 1]) || text.data[text.len - 1] == '\r' ||
+                    text.data[text.len - 1] == '\n'))
+        text.len--;
+    while (text.len && is_blank(*text.data)) {
+        text.data++;
+        text.len--;
+    }
+    return text;
+}
+
+/* "HTTP/1.1 200 OK" or "HTTP/2 200". */
+static void begin_head(pal_http_call *call, pal_str line)
+{
+    const char *space = memchr(line.data, ' ', line.len);
+    size_t at = space ? (size_t)(space - line.data) + 1 : line.len;
+    pal_buf_clear(&call->head);
+    call->redirected = false;
+    call->code = 0;
+    for (size_t i = at; i < line.len && i < at + 3 && isdigit((unsigned char)line.data[i]); i++)
+        call->code = call->code * 10 + (line.data[i] - '0');
+}
+
+static void add_header(pal_http_call *call, pal_str line)
+{
+    const char *colon = memchr(line.data, ':', line.len);
+    if (!colon || is_blank(*line.data))
+        return;
+    pal_str name = trim(pal_str_make(line.data, (size_t)(colon - line.data)));
+    size_t value_at = (size_t)(colon - line.data) + 1;
+    size_t start = call->head.len;
+    pal_buf_append_str(&call->head, name);
+    for (size_t i = start; i < call->head.len; i++)
+        call->head.data[i] = (char)tolower((unsigned char)call->head.data[i]);
+    if (!call->head.failure && call->follows && call->code / 100 == 3 &&
+            pal_str_is(pal_str_make(call->head.data + start, name.len), "location"))
+        call->redirected = true;
+    pal_buf_append_char(&call->head, ':');
+    pal_buf_append_str(&call->head, trim(pal_str_make(line.data + value_at, line.len - value_at)));
+    pal_buf_append_char(&call->head, '\n');
+}
+
+/* The request's body is not needed again: what was answered is not sent anew. */
+static void release_body(pal_http_call *call)
+{
+    curl_off_t sent = 0;
+    curl_easy_getinfo(call->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+    if (!call->body || (size_t)sent < call->body_len)
+        return;
+    /* Also gives libcurl's buffer for it back. */
+    curl_easy_setopt(call->easy, CURLOPT_UPLOAD_BUFFERSIZE, UPLOAD_BYTES);
+    pal_free(call->body);
+    call->body = NULL;
+}
+
+/* Lines can't hold a newline, nor names a colon. */
+static void tell_head(pal_http_call *call)
+{
+    pal_str left = pal_buf_str(&call->head);
+    while (call->events.header && left.len && !call->doomed) {
+        const char *end = memchr(left.data, '\n', left.len);
+        const char *colon = memchr(left.data, ':', left.len);
+        call->events.header(call->user, pal_str_make(left.data, (size_t)(colon - left.data)),
+                pal_str_make(colon + 1, (size_t)(end - colon) - 1));
+        left = pal_str_make(end + 1, left.len - (size_t)(end + 1 - left.data));
+    }
+    pal_buf_done(&call->head);
+    if (call->events.head && !call->doomed)
+        call->events.head(call->user, call->code);
+}
+
+static void end_head(pal_http_call *call)
+{
+    if (call->code < 200 || call->redirected)
+        return;
+    if (call->head.failure) {
+        pal_http_doom(call, call->head.failure);
+        return;
+    }
+    call->headed = true;
+    release_body(call);
+    tell_head(call);
+}
+
+static size_t take_header(char *data, size_t one, size_t len, void *user)
+{
+    pal_http_call *call = user;
+    pal_str line = pal_str_make(data, len);
+    call->heard_ms = pal_loop_now_ms(call->http->loop);
+    /* What comes after the head are trailers. */
+    if (!call->headed && !call->doomed) {
+        if (len >= 5 && memcmp(data, "HTTP/", 5) == 0)
+            begin_head(call, trim(line));
+        else if (trim(line).len)
+            add_header(call, line);
+        else
+            end_head(call);
+    }
+    return call->doomed ? 0 : len;
+}
+
+static size_t take_body(char *data, size_t one, size_t len, void *user)
+{
+    pal_http_call *call = user;
+    call->heard_ms = pal_loop_now_ms(call->http->loop);
+    /* That of a redirect. */
+    if (!call->headed)
+        return call->doomed ? 0 : len;
+    if (len > call->bytes_max - call->bytes)
+        pal_http_doom(call, PAL_LIMIT);
+    call->bytes += len;
+    if (len && !call->doomed)
+        call->events.body(call->user, pal_str_make(data, len));
+    return call->doomed ? 0 : len;
+}
+
+/* ---- What is asked ---- */
+
+static pal_status no_memory(pal_error *err)
+{
+    return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+}
+
+pal_status pal_http_url_host(pal_str url, pal_buf *out_name, pal_error *err)
+{
+    char *scheme = NULL, *host = NULL, *port = NULL, *text = NULL;
+    pal_status status = PAL_NO_MEMORY;
+    CURLU *parsed = curl_url();
+    text = pal_malloc(url.len + 1);
+    if (!parsed || !text) {
+        (void)no_memory(err);
+        goto out;
+    }
+    if (url.len)
+        memcpy(text, url.data, url.len);
+    text[url.len] = '\0';
+    if (strlen(text) != url.len || curl_url_set(parsed, CURLUPART_URL, text, 0) ||
+            curl_url_get(parsed, CURLUPART_SCHEME, &scheme, 0) ||
+            curl_url_get(parsed, CURLUPART_HOST, &host, 0) ||
+            curl_url_get(parsed, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) ||
+            (strcmp(scheme, "http") && strcmp(scheme, "https"))) {
+        status = pal_error_set(err, PAL_INVALID, "'%s' is no http or https address", text);
+        goto out;
+    }
+    pal_buf_format(out_name, "%s://%s:%s", scheme, host, port);
+    status = out_name->failure;
+    if (status)
+        (void)pal_error_set(err, status, "the address is too long");
+out:
+    curl_free(port);
+    curl_free(host);
+    curl_free(scheme);
+    curl_url_cleanup(parsed);
+    pal_free(text);
+    return status;
+}
+
+static bool has_control(pal_str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        if ((c < ' ' && c != '\t') || c == 0x7f)
+            return true;
+    }
+    return false;
+}
+
+static bool is_token(pal_str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        if (!isalnum(c) && (c == 0 || !strchr("!#$%&'*+-.^_`|~", c)))
+            return false;
+    }
+    return text.len > 0;
+}
+
+static bool add_line(pal_http_call *call, const char *line)
+{
+    struct curl_slist *list = curl_slist_append(call->headers, line);
+    if (list)
+        call->headers = list;
+    return list != NULL;
+}
+
+static pal_status add_request_header(
+        pal_http_call *call, const pal_http_header *header, pal_error *err)
+{
+    if (!is_token(header->name) || has_control(header->value))
+        return pal_error_set(err, PAL_INVALID, "'%.*s' is no header", PAL_STR_ARG(header->name));
+    pal_buf line;
+    pal_buf_init(&line, HEADER_BYTES_MAX);
+    pal_buf_append_str(&line, header->name);
+    /* To libcurl "name:" means: don't send it. */
+    pal_buf_append_text(&line, header->value.len ? ": " : ";");
+    pal_buf_append_str(&line, header->value);
+    pal_buf_append_char(&line, '\0');
+    pal_status status = line.failure;
+    if (status == PAL_OK && !add_line(call, line.data))
+        status = PAL_NO_MEMORY;
+    pal_buf_done(&line);
+    if (status == PAL_LIMIT)
+        return pal_error_set(err, status, "header '%.*s' is too long", PAL_STR_ARG(header->name));
+    return status ? no_memory(err) : PAL_OK;
+}
+
+static bool is_named(const pal_http_header *header, const char *name)
+{
+    return header->name.len == strlen(name) &&
+            strncasecmp(header->name.data, name, header->name.len) == 0;
+}
+
+static pal_status set_headers(pal_http_call *call, const pal_http_request *request, pal_error *err)
+{
+    bool has_type = false;
+    for (size_t i = 0; i < request->headers_len; i++) {
+        const pal_http_header *header = &request->headers[i];
+        pal_status status = add_request_header(call, header, err);
+        if (status)
+            return status;
+        has_type = has_type || is_named(header, "content-type");
+    }
+    /* What libcurl would add by itself: a wait for "100 Continue", and the type of a form. */
+    if (!add_line(call, "Expect:") || (!has_type && !add_line(call, "Content-Type:")))
+        return no_memory(err);
+    return curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->headers) ? no_memory(err)
+                                                                           : PAL_OK;
+}
+
+static pal_status set_body(pal_http_call *call, const pal_http_request *request, pal_error *err)
+{
+    bool is_head = strcmp(request->method, "HEAD") == 0;
+    call->follows = (is_head || strcmp(request->method, "GET") == 0) && request->body.len == 0;
+    curl_easy_setopt(call->easy, CURLOPT_FOLLOWLOCATION, call->follows ? 1L : 0L);
+    if (is_head)
+        curl_easy_setopt(call->easy, CURLOPT_NOBODY, 1L);
+    if (call->follows)
+        return PAL_OK;
+    call->body_len = request->body.len;
+    call->body = pal_malloc(request->body.len);
+    if (!call->body)
+        return no_memory(err);
+    if (request->body.len)
+        memcpy(call->body, request->body.data, request->body.len);
+    curl_easy_setopt(call->easy, CURLOPT_POST, 1L);
+    curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, call->body);
+    curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body_len);
+    if (curl_easy_setopt(call->easy, CURLOPT_CUSTOMREQUEST, request->method))
+        return no_memory(err);
+    return PAL_OK;
+}
+
+/* Copied by libcurl; no NUL is in it, which pal_http_url_host() has seen to. */
+static bool set_url(pal_http_call *call, pal_str url)
+{
+    char *text = pal_malloc(url.len + 1);
+    if (!text)
+        return false;
+    if (url.len)
+        memcpy(text, url.data, url.len);
+    text[url.len] = '\0';
+    CURLcode rc = curl_easy_setopt(call->easy, CURLOPT_URL, text);
+    pal_free(text);
+    return rc == CURLE_OK;
+}
+
+static void set_callbacks(pal_http_call *call)
+{
+    CURL *easy = call->easy;
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->error);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, call);
+    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, before_sending);
+    curl_easy_setopt(easy, CURLOPT_PREREQDATA, call);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, call);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
+}
+
+static bool set_options(pal_http_call *call)
+{
+    CURL *easy = call->easy;
+    curl_easy_setopt(easy, CURLOPT_SHARE, call->http->share);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    /* To cancel must not wait for the thread that looks up a name. */
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
+    curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, UPLOAD_BYTES);
+    curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
+    /* Of HTTP/2, libcurl 7.88 tells the server that a stream was canceled only with the next frame
+     * that it sends, which may be never. */
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)call->connect_ms);
+    curl_easy_setopt(easy, CURLOPT_MAXREDIRS, REDIRECTS_MAX);
+    curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
+    /* A file of certificates is read once and kept, a directory for each connection anew. */
+    return curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK &&
+            (!call->http->ca_file ||
+                    curl_easy_setopt(easy, CURLOPT_CAINFO, call->http->ca_file) == CURLE_OK) &&
+            curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+            curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+            curl_easy_setopt(easy, CURLOPT_USERAGENT, "palaver/" PAL_VERSION) == CURLE_OK;
+}
+
+pal_status pal_http_call_setup(pal_http_call *call, const pal_http_request *request, pal_error *err)
+{
+    pal_buf_init(&call->head, HEAD_BYTES_MAX);
+    if (!is_token(pal_str_of(request->method)))
+        return pal_error_set(
+                err, PAL_INVALID, "'%s' is no method", request->method ? request->method : "");
+    call->easy = curl_easy_init();
+    if (!call->easy || !set_options(call) || !set_url(call, request->url))
+        return no_memory(err);
+    set_callbacks(call);
+    pal_status status = set_headers(call, request, err);
+    return status ? status : set_body(call, request, err);
+}
+
+void pal_http_call_free(pal_http_call *call)
+{
+    if (call->easy)
+        curl_easy_cleanup(call->easy);
+    curl_slist_free_all(call->headers);
+    pal_buf_done(&call->head);
+    pal_free(call->body);
+    pal_free(call);
+}
+
+/* ---- How it ended ---- */
+
+static pal_status status_of(const pal_http_call *call, CURLcode result)
+{
+    if (call->failure)
+        return call->failure;
+    switch (result) {
+    case CURLE_OK:
+        return PAL_OK;
+    case CURLE_OUT_OF_MEMORY:
+        return PAL_NO_MEMORY;
+    case CURLE_OPERATION_TIMEDOUT:
+        return PAL_TIMEOUT;
+    default:
+        return PAL_IO;
+    }
+}
+
+static void describe_timeout(const pal_http_call *call, pal_error *out_text)
+{
+    int64_t now = pal_loop_now_ms(call->http->loop);
+    const char *host = call->host->name;
+    if (now - call->started_ms >= call->total_ms)
+        (void)pal_error_set(out_text, PAL_TIMEOUT, "no whole answer from '%s' within %lld ms", host,
+                (long long)call->total_ms);
+    else if (call->stage == PAL_HTTP_SENT)
+        (void)pal_error_set(out_text, PAL_TIMEOUT, "'%s' was silent for %lld ms", host,
+                (long long)call->idle_ms);
+    else
+        (void)pal_error_set(out_text, PAL_TIMEOUT, "could not connect to '%s' within %lld ms", host,
+                (long long)call->connect_ms);
+}
+
+static void describe_curl(const pal_http_call *call, CURLcode result, pal_error *out_text)
+{
+    const char *text = call->error[0] ? call->error : curl_easy_strerror(result);
+    long os_errno = 0;
+    curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &os_errno);
+    if (call->open_errno)
+        os_errno = call->open_errno;
+    if (result == CURLE_COULDNT_CONNECT && os_errno)
+        text = strerror((int)os_errno);
+    (void)pal_error_set(out_text, PAL_IO,
+            call->stage == PAL_HTTP_SENT ? "the call to '%s' failed: %s"
+                                         : "could not connect to '%s': %s",
+            call->host->name, text);
+}
+
+void pal_http_call_describe(const pal_http_call *call, CURLcode result, pal_http_end *out_end)
+{
+    pal_error text = {PAL_OK, ""};
+    pal_http_end end = {.status = status_of(call, result)};
+    end.code = call->headed ? call->code : 0;
+    end.sent = call->stage == PAL_HTTP_SENT;
+    if (end.status == PAL_TIMEOUT)
+        describe_timeout(call, &text);
+    else if (end.status == PAL_LIMIT)
+        (void)pal_error_set(
+                &text, PAL_LIMIT, "the answer of '%s' is over the limit", call->host->name);
+    else if (end.status == PAL_NO_MEMORY)
+        (void)no_memory(&text);
+    else if (end.status)
+        describe_curl(call, result, &text);
+    _Static_assert(sizeof text.message <= sizeof end.error, "it fits");
+    memcpy(end.error, text.message, sizeof text.message);
+    *out_end = end;
+}

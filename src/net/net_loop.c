@@ -1,0 +1,220 @@
+/* net_loop.c - the loop's thread: what other threads post, and how it ends.
+ *
+ * Posts lie in a list under a lock; the loop is woken by the first of them only, takes the whole
+ * list and runs it. What is posted meanwhile waits for the next round, so that sockets and timers
+ * have their turn in between.
+ *
+ * The `wake` handle keeps the loop alive. Once it closes and nothing is held any more, the handle
+ * stops counting, and the loop ends when the last socket and child is gone. */
+#include "net/net_loop.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/net_loop_inside.h"
+
+int pal_thread_start(pthread_t *out_thread, size_t stack_bytes, void *(*run)(void *), void *user)
+{
+    /* A fault in our own code still reaches the program's handlers. */
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+    sigset_t mask, before;
+    pthread_attr_t attr;
+    int rc = pthread_attr_init(&attr);
+    if (rc)
+        return rc;
+    if (stack_bytes)
+        rc = pthread_attr_setstacksize(&attr, stack_bytes);
+    sigfillset(&mask);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&mask, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &mask, &before);
+    if (!rc)
+        rc = pthread_create(out_thread, &attr, run, user);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return rc;
+}
+
+static void settle(pal_loop *loop)
+{
+    uv_handle_t *wake = (uv_handle_t *)&loop->wake;
+    if (loop->ending && loop->holds == 0)
+        uv_unref(wake);
+    else
+        uv_ref(wake);
+}
+
+void pal_loop_hold(pal_loop *loop)
+{
+    loop->holds++;
+    settle(loop);
+}
+
+void pal_loop_release(pal_loop *loop)
+{
+    assert(loop->holds);
+    loop->holds--;
+    settle(loop);
+}
+
+static void run_tasks(pal_task *task)
+{
+    for (pal_task *next; task; task = next) {
+        next = task->next;
+        task->run(task);
+    }
+}
+
+static void run_done(pal_loop *loop, pal_work_item *item)
+{
+    for (pal_work_item *next; item; item = next) {
+        next = item->next;
+        item->done(item);
+        pal_loop_release(loop);
+    }
+}
+
+/* False when there was nothing. */
+static bool run_posted(pal_loop *loop)
+{
+    pthread_mutex_lock(&loop->lock);
+    pal_task *tasks = loop->posted;
+    pal_work_item *done = loop->done;
+    loop->posted = loop->posted_last = NULL;
+    loop->done = loop->done_last = NULL;
+    loop->wanted = false;
+    loop->ending = loop->closing;
+    pthread_mutex_unlock(&loop->lock);
+    run_tasks(tasks);
+    run_done(loop, done);
+    settle(loop);
+    return tasks || done;
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    run_posted(wake->data);
+}
+
+static void *run_loop(void *user)
+{
+    pal_loop *loop = user;
+    do
+        uv_run(&loop->uv, UV_RUN_DEFAULT);
+    while (run_posted(loop) || loop->holds);
+    return NULL;
+}
+
+/* The lock is held. */
+static void want(pal_loop *loop)
+{
+    if (!loop->wanted)
+        uv_async_send(&loop->wake);
+    loop->wanted = true;
+}
+
+void pal_loop_post(pal_loop *loop, pal_task *task)
+{
+    task->next = NULL;
+    pthread_mutex_lock(&loop->lock);
+    if (loop->posted_last)
+        loop->posted_last->next = task;
+    else
+        loop->posted = task;
+    loop->posted_last = task;
+    want(loop);
+    pthread_mutex_unlock(&loop->lock);
+}
+
+void pal_loop_tell_done(pal_loop *loop, pal_work_item *item)
+{
+    item->next = NULL;
+    pthread_mutex_lock(&loop->lock);
+    if (loop->done_last)
+        loop->done_last->next = item;
+    else
+        loop->done = item;
+    loop->done_last = item;
+    want(loop);
+    pthread_mutex_unlock(&loop->lock);
+}
+
+bool pal_loop_is_on(const pal_loop *loop)
+{
+    return pthread_equal(pthread_self(), loop->thread);
+}
+
+int64_t pal_loop_now_ms(const pal_loop *loop)
+{
+    (void)loop;
+    return pal_clock_monotonic_us() / 1000;
+}
+
+static pal_status open_uv(pal_loop *loop, pal_error *err)
+{
+    int rc = uv_loop_init(&loop->uv);
+    if (rc == 0 && (rc = uv_async_init(&loop->uv, &loop->wake, on_wake)) != 0)
+        uv_loop_close(&loop->uv);
+    if (rc)
+        return pal_error_set(err, rc == UV_ENOMEM ? PAL_NO_MEMORY : PAL_IO,
+                "could not make an event loop: %s", uv_strerror(rc));
+    loop->wake.data = loop;
+    pal_timers_open(loop);
+    return PAL_OK;
+}
+
+/* Nobody runs it any more. */
+static void close_uv(pal_loop *loop)
+{
+    uv_close((uv_handle_t *)&loop->wake, NULL);
+    pal_timers_close(loop);
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    int rc = uv_loop_close(&loop->uv);
+    assert(rc == 0);
+    (void)rc;
+}
+
+pal_status pal_loop_open(uint32_t workers, pal_loop **out_loop, pal_error *err)
+{
+    pal_loop *loop = pal_calloc(1, sizeof *loop);
+    if (!loop)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pthread_mutex_init(&loop->lock, NULL);
+    pal_status status = open_uv(loop, err);
+    if (status)
+        goto no_uv;
+    status = pal_workers_open(loop, workers ? workers : 4, err);
+    if (status)
+        goto no_workers;
+    int rc = pal_thread_start(&loop->thread, 0, run_loop, loop);
+    if (rc == 0) {
+        *out_loop = loop;
+        return PAL_OK;
+    }
+    status = pal_error_set(err, PAL_IO, "could not start a thread: %s", strerror(rc));
+    pal_workers_close(loop);
+no_workers:
+    close_uv(loop);
+no_uv:
+    pthread_mutex_destroy(&loop->lock);
+    pal_free(loop);
+    return status;
+}
+
+void pal_loop_close(pal_loop *loop)
+{
+    if (!loop)
+        return;
+    assert(!pal_loop_is_on(loop));
+    pthread_mutex_lock(&loop->lock);
+    loop->closing = true;
+    want(loop);
+    pthread_mutex_unlock(&loop->lock);
+    pthread_join(loop->thread, NULL);
+    pal_workers_close(loop);
+    close_uv(loop);
+    pthread_mutex_destroy(&loop->lock);
+    pal_free(loop);
+}

@@ -1,0 +1,136 @@
+/* net_timer.c - a loop's timers: a binary heap by time, and one clock of libuv that rings for the
+ * first of them.
+ *
+ * Stopping the first leaves the clock as it is: it rings once for nothing, which is cheaper than to
+ * set it anew for each call that ends in time. Timers count by the real clock and libuv by one that
+ * stands still within a round, so a ring may come early; then it is set again. */
+#include <assert.h>
+#include "base/memory.h"
+#include "net/net_loop_inside.h"
+
+#define FIRST_CAP 16
+#define DELAY_MS_MAX ((int64_t)1 << 52) /* so that sums don't overflow */
+
+static void put(pal_timers *timers, size_t position, pal_timer *timer)
+{
+    timers->heap[position - 1] = timer;
+    timer->position = position;
+}
+
+static void sift_up(pal_timers *timers, pal_timer *timer)
+{
+    size_t at = timer->position;
+    for (; at > 1; at /= 2) {
+        pal_timer *parent = timers->heap[at / 2 - 1];
+        if (parent->at_ms <= timer->at_ms)
+            break;
+        put(timers, at, parent);
+    }
+    put(timers, at, timer);
+}
+
+static void sift_down(pal_timers *timers, pal_timer *timer)
+{
+    size_t at = timer->position;
+    for (size_t child; (child = at * 2) <= timers->len; at = child) {
+        if (child < timers->len && timers->heap[child]->at_ms < timers->heap[child - 1]->at_ms)
+            child++;
+        if (timers->heap[child - 1]->at_ms >= timer->at_ms)
+            break;
+        put(timers, at, timers->heap[child - 1]);
+    }
+    put(timers, at, timer);
+}
+
+static void remove_timer(pal_timers *timers, pal_timer *timer)
+{
+    assert(timers->heap[timer->position - 1] == timer);
+    pal_timer *last = timers->heap[--timers->len];
+    if (last != timer) {
+        put(timers, timer->position, last);
+        sift_up(timers, last);
+        sift_down(timers, last);
+    }
+    timer->position = 0;
+}
+
+static void on_ring(uv_timer_t *clock);
+
+static void arm(pal_loop *loop, int64_t least_ms)
+{
+    pal_timers *timers = &loop->timers;
+    if (timers->len == 0 || timers->heap[0]->at_ms >= timers->armed_ms)
+        return;
+    timers->armed_ms = timers->heap[0]->at_ms;
+    int64_t delay = timers->armed_ms - pal_loop_now_ms(loop);
+    uv_timer_start(&timers->clock, on_ring, (uint64_t)(delay > least_ms ? delay : least_ms), 0);
+}
+
+/* At most as many as there were, and then a pause, because libuv rings again at once for a clock
+ * that is set to no delay meanwhile: a timer that starts itself anew must not keep the loop. */
+static void on_ring(uv_timer_t *clock)
+{
+    pal_loop *loop = clock->data;
+    pal_timers *timers = &loop->timers;
+    int64_t now = pal_loop_now_ms(loop);
+    timers->armed_ms = INT64_MAX;
+    timers->ringing = true;
+    for (size_t left = timers->len; left && timers->len && timers->heap[0]->at_ms <= now; left--) {
+        pal_timer *timer = timers->heap[0];
+        remove_timer(timers, timer);
+        timer->fire(timer);
+    }
+    timers->ringing = false;
+    arm(loop, 1);
+}
+
+static bool reserve(pal_timers *timers)
+{
+    if (timers->len < timers->cap)
+        return true;
+    size_t cap = timers->cap ? timers->cap * 2 : FIRST_CAP;
+    pal_timer **heap = pal_realloc(timers->heap, cap * sizeof *heap);
+    if (!heap)
+        return false;
+    timers->heap = heap;
+    timers->cap = cap;
+    return true;
+}
+
+bool pal_timer_start(pal_loop *loop, pal_timer *timer, int64_t delay_ms, pal_timer_fire fire)
+{
+    pal_timers *timers = &loop->timers;
+    assert(pal_loop_is_on(loop));
+    if (!timer->position && !reserve(timers))
+        return false;
+    delay_ms = delay_ms < 0 ? 0 : delay_ms < DELAY_MS_MAX ? delay_ms : DELAY_MS_MAX;
+    timer->fire = fire;
+    timer->at_ms = pal_loop_now_ms(loop) + delay_ms;
+    if (!timer->position)
+        put(timers, ++timers->len, timer);
+    sift_up(timers, timer);
+    sift_down(timers, timer);
+    if (!timers->ringing)
+        arm(loop, 0);
+    return true;
+}
+
+void pal_timer_stop(pal_loop *loop, pal_timer *timer)
+{
+    if (timer->position)
+        remove_timer(&loop->timers, timer);
+}
+
+void pal_timers_open(pal_loop *loop)
+{
+    uv_timer_init(&loop->uv, &loop->timers.clock);
+    uv_unref((uv_handle_t *)&loop->timers.clock);
+    loop->timers.clock.data = loop;
+    loop->timers.armed_ms = INT64_MAX;
+}
+
+void pal_timers_close(pal_loop *loop)
+{
+    uv_close((uv_handle_t *)&loop->timers.clock, NULL);
+    pal_free(loop->timers.heap);
+}

@@ -1,0 +1,84 @@
+/* net_worker.c - the threads beside a loop that run what blocks. Their own and not libuv's pool, so
+ * that how many there are is the owner's choice and nothing of others waits behind a slow disk. */
+#include <assert.h>
+#include <string.h>
+#include "base/memory.h"
+#include "net/net_loop_inside.h"
+
+void pal_loop_work(pal_loop *loop, pal_work_item *item)
+{
+    pal_workers *workers = &loop->workers;
+    assert(pal_loop_is_on(loop));
+    pal_loop_hold(loop);
+    item->next = NULL;
+    pthread_mutex_lock(&workers->lock);
+    if (workers->last)
+        workers->last->next = item;
+    else
+        workers->first = item;
+    workers->last = item;
+    pthread_cond_signal(&workers->more);
+    pthread_mutex_unlock(&workers->lock);
+}
+
+/* NULL at the end. */
+static pal_work_item *take(pal_workers *workers)
+{
+    pthread_mutex_lock(&workers->lock);
+    while (!workers->first && !workers->closing)
+        pthread_cond_wait(&workers->more, &workers->lock);
+    pal_work_item *item = workers->first;
+    if (item) {
+        workers->first = item->next;
+        if (!workers->first)
+            workers->last = NULL;
+    }
+    pthread_mutex_unlock(&workers->lock);
+    return item;
+}
+
+static void *run_worker(void *user)
+{
+    pal_loop *loop = user;
+    for (pal_work_item *item; (item = take(&loop->workers)) != NULL;) {
+        item->work(item);
+        pal_loop_tell_done(loop, item);
+    }
+    return NULL;
+}
+
+pal_status pal_workers_open(pal_loop *loop, uint32_t len, pal_error *err)
+{
+    pal_workers *workers = &loop->workers;
+    pthread_mutex_init(&workers->lock, NULL);
+    pthread_cond_init(&workers->more, NULL);
+    int rc = 0;
+    workers->threads = pal_calloc(len, sizeof *workers->threads);
+    if (!workers->threads) {
+        pal_workers_close(loop);
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    }
+    while (workers->threads_len < len && rc == 0) {
+        rc = pal_thread_start(&workers->threads[workers->threads_len], 0, run_worker, loop);
+        workers->threads_len += rc == 0;
+    }
+    if (rc) {
+        pal_workers_close(loop);
+        return pal_error_set(err, PAL_IO, "could not start a thread: %s", strerror(rc));
+    }
+    return PAL_OK;
+}
+
+void pal_workers_close(pal_loop *loop)
+{
+    pal_workers *workers = &loop->workers;
+    pthread_mutex_lock(&workers->lock);
+    workers->closing = true;
+    pthread_cond_broadcast(&workers->more);
+    pthread_mutex_unlock(&workers->lock);
+    for (uint32_t i = 0; i < workers->threads_len; i++)
+        pthread_join(workers->threads[i], NULL);
+    pal_free(workers->threads);
+    pthread_cond_destroy(&workers->more);
+    pthread_mutex_destroy(&workers->lock);
+}

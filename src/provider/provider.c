@@ -1,0 +1,306 @@
+/* provider.c - the front of all providers: opens them by kind, checks what they are given, and
+ * keeps count of their calls. On the loop. */
+#include "provider/provider.h"
+
+#include <assert.h>
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "palaver/limits.h"
+#include "provider/provider_kind.h"
+
+static const pal_provider_kind *const kinds[] = {
+        &pal_provider_openai,
+        &pal_provider_mistral,
+        &pal_provider_anthropic,
+        &pal_provider_mistral_conversations,
+        &pal_provider_echo,
+        &pal_provider_script,
+};
+
+#define KINDS_LEN (sizeof(kinds) / sizeof(kinds[0]))
+#define HEADERS_OWN_MAX 4 /* beside the configured ones */
+#define SECRET_LEN_MIN 8  /* shorter values are words, not secrets */
+#define ANTHROPIC_VERSION "2023-06-01"
+
+/* ---- Configuration ---- */
+
+static const pal_provider_kind *find_kind(pal_str name)
+{
+    for (size_t i = 0; i < KINDS_LEN; i++) {
+        if (pal_str_is(name, kinds[i]->name))
+            return kinds[i];
+    }
+    return NULL;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Keys that were read from a file bring its line end along. */
+static pal_str trimmed(pal_str text)
+{
+    while (text.len && is_blank(text.data[0]))
+        text = pal_str_make(text.data + 1, text.len - 1);
+    while (text.len && is_blank(text.data[text.len - 1]))
+        text.len--;
+    return text;
+}
+
+static bool has_control(pal_str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        if (c < 0x20 || c == 0x7f)
+            return true;
+    }
+    return false;
+}
+
+static bool begins(pal_str text, const char *start)
+{
+    size_t len = strlen(start);
+    return text.len > len && memcmp(text.data, start, len) == 0;
+}
+
+/* A URL without a path means the usual one. */
+static pal_str join_url(pal_arena *arena, pal_str url)
+{
+    static const char version[] = "/v1";
+    while (url.len && url.data[url.len - 1] == '/')
+        url.len--;
+    size_t host = begins(url, "https://") ? 8 : 7;
+    if (url.len > host && memchr(url.data + host, '/', url.len - host))
+        return pal_arena_copy(arena, url);
+    char *data = pal_arena_alloc(arena, url.len + sizeof version);
+    if (!data)
+        return pal_str_make(NULL, 0);
+    memcpy(data, url.data, url.len);
+    memcpy(data + url.len, version, sizeof version - 1);
+    return pal_str_make(data, url.len + sizeof version - 1);
+}
+
+static pal_status take_url(pal_provider *provider, pal_str url, pal_error *err)
+{
+    url = url.len ? trimmed(url) : pal_str_of(provider->kind->url);
+    if ((!begins(url, "http://") && !begins(url, "https://")) || has_control(url))
+        return pal_error_set(err, PAL_INVALID,
+                "the url of provider '%.*s' does not begin with http:// or https://",
+                PAL_STR_ARG(provider->name));
+    provider->url = join_url(provider->kept, url);
+    return PAL_OK;
+}
+
+/* ---- Headers ---- */
+
+static bool is_same_name(pal_str a, pal_str b)
+{
+    if (a.len != b.len)
+        return false;
+    for (size_t i = 0; i < a.len; i++) {
+        if ((a.data[i] | 0x20) != (b.data[i] | 0x20))
+            return false;
+    }
+    return true;
+}
+
+static void add_header(pal_provider *provider, pal_str name, pal_str prefix, pal_str value)
+{
+    for (size_t i = 0; i < provider->headers_len; i++) {
+        if (is_same_name(provider->headers[i].name, name))
+            return; /* what was configured goes before what is usual */
+    }
+    char *data = pal_arena_alloc(provider->kept, prefix.len + value.len + 1);
+    if (!data)
+        return;
+    memcpy(data, prefix.data ? prefix.data : "", prefix.len);
+    memcpy(data + prefix.len, value.data ? value.data : "", value.len);
+    provider->headers[provider->headers_len++] = (pal_http_header){
+            pal_arena_copy(provider->kept, name), pal_str_make(data, prefix.len + value.len)};
+}
+
+static void add_secret(pal_provider *provider, pal_str value)
+{
+    if (value.len >= SECRET_LEN_MIN)
+        provider->secrets[provider->secrets_len++] = pal_arena_copy(provider->kept, value);
+    const char *blank = value.len ? memchr(value.data, ' ', value.len) : NULL;
+    size_t skipped = blank ? (size_t)(blank - value.data) + 1 : value.len;
+    if (value.len - skipped >= SECRET_LEN_MIN)
+        provider->secrets[provider->secrets_len++] = pal_arena_copy(
+                provider->kept, pal_str_make(value.data + skipped, value.len - skipped));
+}
+
+static void add_usual_headers(pal_provider *provider, pal_str key)
+{
+    pal_str none = {0};
+    bool is_anthropic = provider->kind->auth == PAL_AUTH_ANTHROPIC;
+    if (key.len && is_anthropic)
+        add_header(provider, pal_str_of("x-api-key"), none, key);
+    else if (key.len)
+        add_header(provider, pal_str_of("authorization"), pal_str_of("Bearer "), key);
+    if (is_anthropic)
+        add_header(provider, pal_str_of("anthropic-version"), none, pal_str_of(ANTHROPIC_VERSION));
+    add_header(provider, pal_str_of("content-type"), none, pal_str_of("application/json"));
+    add_header(provider, pal_str_of("accept"), none,
+            pal_str_of("application/json, text/event-stream"));
+}
+
+static pal_status check_header(
+        const pal_provider *provider, const pal_http_header *header, pal_error *err)
+{
+    if (header->name.len == 0 || has_control(header->name) || has_control(header->value) ||
+            memchr(header->name.data, ':', header->name.len))
+        return pal_error_set(err, PAL_INVALID, "a header of provider '%.*s' is no header",
+                PAL_STR_ARG(provider->name));
+    return PAL_OK;
+}
+
+static pal_status take_headers(
+        pal_provider *provider, const pal_provider_config *config, pal_error *err)
+{
+    size_t len = config->headers_len + HEADERS_OWN_MAX;
+    pal_str key = trimmed(config->api_key);
+    provider->headers = pal_arena_array(provider->kept, len, sizeof(*provider->headers));
+    provider->secrets = pal_arena_array(provider->kept, 2 * len, sizeof(*provider->secrets));
+    if (!provider->headers || !provider->secrets)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    if (has_control(key))
+        return pal_error_set(err, PAL_INVALID, "the key of provider '%.*s' is no key",
+                PAL_STR_ARG(provider->name));
+    add_secret(provider, key);
+    for (size_t i = 0; i < config->headers_len; i++) {
+        const pal_http_header *header = &config->headers[i];
+        pal_status status = check_header(provider, header, err);
+        if (status != PAL_OK)
+            return status;
+        add_header(provider, header->name, pal_str_make(NULL, 0), header->value);
+        add_secret(provider, header->value);
+    }
+    add_usual_headers(provider, key);
+    return PAL_OK;
+}
+
+/* ---- Life ---- */
+
+static pal_status set_up(pal_provider *provider, const pal_provider_config *config, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    provider->kept = pal_arena_new(0);
+    provider->scratch = pal_arena_new(0);
+    if (!provider->kept || !provider->scratch)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    provider->name = pal_arena_copy(provider->kept, config->name);
+    provider->connect_ms = config->connect_ms;
+    provider->idle_ms = config->idle_ms;
+    if (provider->kind->url)
+        status = take_url(provider, config->url, err);
+    if (status == PAL_OK && provider->kind->url)
+        status = take_headers(provider, config, err);
+    if (status == PAL_OK && provider->kind->open)
+        status = provider->kind->open(provider, config, err);
+    if (status == PAL_OK && pal_arena_failure(provider->kept))
+        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    return status;
+}
+
+pal_status pal_provider_open(pal_http *http, pal_loop *loop, const pal_provider_config *config,
+        pal_provider **out_provider, pal_error *err)
+{
+    const pal_provider_kind *kind = find_kind(config->kind);
+    if (!kind)
+        return pal_error_set(err, PAL_INVALID,
+                "there is no kind of provider '%.*s'; there are openai, anthropic, mistral, "
+                "mistral_conversations, echo and script",
+                PAL_STR_ARG(config->kind));
+    pal_provider *provider = pal_calloc(1, sizeof(*provider));
+    if (!provider)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    provider->kind = kind;
+    provider->http = http;
+    provider->loop = loop;
+    pal_status status = set_up(provider, config, err);
+    if (status == PAL_OK)
+        *out_provider = provider;
+    else
+        pal_provider_close(provider);
+    return status;
+}
+
+void pal_provider_close(pal_provider *provider)
+{
+    if (!provider)
+        return;
+    assert(!provider->calls);
+    pal_models_query_cancel_all(provider);
+    pal_arena_free(provider->scratch);
+    pal_arena_free(provider->kept);
+    pal_free(provider);
+}
+
+pal_str pal_provider_name(const pal_provider *provider)
+{
+    return provider->name;
+}
+
+pal_profile pal_provider_profile(const pal_provider *provider)
+{
+    return provider->kind->profile;
+}
+
+pal_str pal_provider_family(const pal_provider *provider, pal_str model)
+{
+    (void)model; /* so far a service's models take back each other's */
+    return pal_str_of(provider->kind->family);
+}
+
+/* ---- Calls ---- */
+
+void pal_model_call_list(pal_provider *provider, pal_model_call *call)
+{
+    call->next = provider->calls;
+    if (provider->calls)
+        provider->calls->previous = call;
+    provider->calls = call;
+}
+
+void pal_model_call_unlist(pal_model_call *call)
+{
+    if (call->previous)
+        call->previous->next = call->next;
+    else
+        call->provider->calls = call->next;
+    if (call->next)
+        call->next->previous = call->previous;
+}
+
+static pal_status check_request(
+        const pal_provider *provider, const pal_model_request *request, pal_error *err)
+{
+    if (provider->kind->url && request->model.len == 0)
+        return pal_error_set(err, PAL_INVALID, "no model is named for provider '%.*s'",
+                PAL_STR_ARG(provider->name));
+    if (request->messages_len == 0)
+        return pal_error_set(err, PAL_INVALID, "there are no messages to send");
+    for (size_t i = 0; i < request->tools_len; i++) {
+        if (request->tools[i].name.len == 0)
+            return pal_error_set(err, PAL_INVALID, "tools[%zu] has no name", i);
+    }
+    return PAL_OK;
+}
+
+pal_status pal_provider_start(pal_provider *provider, const pal_model_request *request,
+        const pal_model_sink *sink, void *user, pal_model_call **out_call, pal_error *err)
+{
+    pal_status status = check_request(provider, request, err);
+    if (status != PAL_OK)
+        return status;
+    if (provider->kind->start)
+        return provider->kind->start(provider, request, sink, user, out_call, err);
+    return pal_provider_http_start(provider, request, sink, user, out_call, err);
+}
+
+void pal_model_call_cancel(pal_model_call *call)
+{
+    call->cancel(call);
+}

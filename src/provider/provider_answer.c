@@ -1,0 +1,338 @@
+/* provider_answer.c - what is the same of every service's answer.
+ *
+ * Tool calls come in pieces that name their call by number, by id, by both or by nothing, and some
+ * services use one number for several calls. A call is told to the sink once its name is known;
+ * arguments that come earlier wait for it. Everything on the loop. */
+#include "provider/provider_answer.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/utf8.h"
+#include "palaver/limits.h"
+
+#define FACT_LEN_MAX 1024
+#define ERROR_LEN_MAX 2048
+
+void pal_answer_init(pal_answer *answer, const pal_model_sink *sink, void *user)
+{
+    *answer = (pal_answer){.sink = *sink, .user = user};
+    answer->end.retry_after_ms = -1;
+    pal_buf_init(&answer->model, FACT_LEN_MAX);
+    pal_buf_init(&answer->request_id, FACT_LEN_MAX);
+    pal_buf_init(&answer->conversation, FACT_LEN_MAX);
+    pal_buf_init(&answer->error, ERROR_LEN_MAX);
+    pal_buf_init(&answer->error_code, FACT_LEN_MAX);
+}
+
+void pal_answer_done(pal_answer *answer)
+{
+    for (size_t i = 0; i < answer->calls_len; i++) {
+        pal_buf_done(&answer->calls[i].id);
+        pal_buf_done(&answer->calls[i].held);
+    }
+    pal_free(answer->calls);
+    pal_buf_done(&answer->model);
+    pal_buf_done(&answer->request_id);
+    pal_buf_done(&answer->conversation);
+    pal_buf_done(&answer->error);
+    pal_buf_done(&answer->error_code);
+}
+
+static bool listens(const pal_answer *answer)
+{
+    return !answer->is_silent && !pal_answer_failed(answer);
+}
+
+/* ---- Texts ---- */
+
+void pal_answer_text(pal_answer *answer, pal_str delta)
+{
+    if (delta.len && listens(answer))
+        answer->sink.text(answer->user, delta);
+}
+
+void pal_answer_reasoning(pal_answer *answer, pal_str delta)
+{
+    if (delta.len && listens(answer))
+        answer->sink.reasoning(answer->user, delta);
+}
+
+void pal_answer_signature(pal_answer *answer, pal_str signature, pal_str family)
+{
+    if (signature.len && listens(answer))
+        answer->sink.signature(answer->user, signature, family);
+}
+
+/* ---- Tool calls ---- */
+
+/* Mistral's word for an id that was given before. */
+static bool says_nothing(pal_str id)
+{
+    return id.len == 0 || pal_str_is(id, "null");
+}
+
+static uint32_t find_key(const pal_answer *answer, int64_t key)
+{
+    for (size_t i = answer->calls_len; i > 0; i--) {
+        if (answer->calls[i - 1].key == key)
+            return (uint32_t)(i - 1);
+    }
+    return PAL_ANSWER_NO_CALL;
+}
+
+static uint32_t find_id(const pal_answer *answer, pal_str id)
+{
+    for (size_t i = answer->calls_len; i > 0; i--) {
+        if (pal_str_equal(pal_buf_str(&answer->calls[i - 1].id), id))
+            return (uint32_t)(i - 1);
+    }
+    return PAL_ANSWER_NO_CALL;
+}
+
+/* Where only the name tells: a second one is a second call. */
+static uint32_t find_last(const pal_answer *answer, pal_str name)
+{
+    if (answer->calls_len == 0)
+        return PAL_ANSWER_NO_CALL;
+    const pal_answer_call *last = &answer->calls[answer->calls_len - 1];
+    return name.len && last->is_named ? PAL_ANSWER_NO_CALL : (uint32_t)(answer->calls_len - 1);
+}
+
+static uint32_t find_call(const pal_answer *answer, int64_t key, pal_str id, pal_str name)
+{
+    if (key < 0)
+        return says_nothing(id) ? find_last(answer, name) : find_id(answer, id);
+    uint32_t index = find_key(answer, key);
+    if (index == PAL_ANSWER_NO_CALL || says_nothing(id))
+        return index;
+    /* One number for all calls of an answer: the ids tell them apart. */
+    pal_str known = pal_buf_str(&answer->calls[index].id);
+    return known.len == 0 || pal_str_equal(known, id) ? index : find_id(answer, id);
+}
+
+static bool make_room(pal_answer *answer)
+{
+    if (answer->calls_len < answer->calls_cap)
+        return true;
+    size_t cap = answer->calls_cap ? answer->calls_cap * 2 : 4;
+    pal_answer_call *calls = pal_realloc(answer->calls, cap * sizeof(*calls));
+    if (!calls) {
+        pal_answer_fail(answer, PAL_NO_MEMORY, "out of memory");
+        return false;
+    }
+    answer->calls = calls;
+    answer->calls_cap = cap;
+    return true;
+}
+
+static uint32_t add_call(pal_answer *answer, int64_t key)
+{
+    if (answer->calls_len >= PAL_ANSWER_CALLS_MAX) {
+        pal_answer_fail(answer, PAL_PROVIDER, "the answer has more than %d tool calls",
+                PAL_ANSWER_CALLS_MAX);
+        return PAL_ANSWER_NO_CALL;
+    }
+    if (!make_room(answer))
+        return PAL_ANSWER_NO_CALL;
+    pal_answer_call *call = &answer->calls[answer->calls_len];
+    *call = (pal_answer_call){.key = key};
+    pal_buf_init(&call->id, FACT_LEN_MAX);
+    pal_buf_init(&call->held, PAL_PROVIDER_EVENT_BYTES_MAX);
+    return (uint32_t)answer->calls_len++;
+}
+
+/* For services that give none: their calls still have to be told from one another later. */
+static void make_id(pal_buf *id)
+{
+    unsigned char bytes[12];
+    pal_random_bytes(bytes, sizeof bytes);
+    pal_buf_append_text(id, "call_");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        pal_buf_format(id, "%02x", bytes[i]);
+}
+
+static bool name_call(pal_answer *answer, uint32_t index, pal_str name)
+{
+    pal_answer_call *call = &answer->calls[index];
+    if (call->id.len == 0)
+        make_id(&call->id);
+    if (call->id.failure) {
+        pal_answer_fail(answer, call->id.failure == PAL_LIMIT ? PAL_PROVIDER : PAL_NO_MEMORY,
+                "the id of a tool call can't be kept");
+        return false;
+    }
+    call->is_named = true;
+    answer->sink.call(answer->user, index, pal_buf_str(&call->id), name);
+    if (call->held.len && listens(answer))
+        answer->sink.arguments(answer->user, index, pal_buf_str(&call->held));
+    pal_buf_done(&answer->calls[index].held);
+    pal_buf_init(&answer->calls[index].held, 0);
+    return true;
+}
+
+uint32_t pal_answer_call_of(pal_answer *answer, int64_t key, pal_str id, pal_str name)
+{
+    if (!listens(answer))
+        return PAL_ANSWER_NO_CALL;
+    uint32_t index = find_call(answer, key, id, name);
+    if (index == PAL_ANSWER_NO_CALL)
+        index = add_call(answer, key);
+    if (index == PAL_ANSWER_NO_CALL)
+        return index;
+    pal_answer_call *call = &answer->calls[index];
+    if (call->id.len == 0 && !says_nothing(id))
+        pal_buf_append_str(&call->id, id);
+    if (!call->is_named && name.len && !name_call(answer, index, name))
+        return PAL_ANSWER_NO_CALL;
+    return index;
+}
+
+void pal_answer_arguments(pal_answer *answer, uint32_t index, pal_str delta)
+{
+    if (index == PAL_ANSWER_NO_CALL || delta.len == 0 || !listens(answer))
+        return;
+    assert(index < answer->calls_len);
+    pal_answer_call *call = &answer->calls[index];
+    call->has_arguments = true;
+    if (call->is_named) {
+        answer->sink.arguments(answer->user, index, delta);
+        return;
+    }
+    pal_buf_append_str(&call->held, delta);
+    if (call->held.failure)
+        pal_answer_fail(answer, call->held.failure == PAL_LIMIT ? PAL_PROVIDER : PAL_NO_MEMORY,
+                "the arguments of a tool call can't be kept");
+}
+
+/* ---- Facts ---- */
+
+static const struct {
+    const char *reason;
+    pal_finish finish;
+} finishes[] = {
+        {"stop", PAL_FINISH_STOP},
+        {"length", PAL_FINISH_LENGTH},
+        {"model_length", PAL_FINISH_LENGTH},
+        {"max_tokens", PAL_FINISH_LENGTH},
+        {"max_output_tokens", PAL_FINISH_LENGTH},
+        {"model_context_window_exceeded", PAL_FINISH_LENGTH},
+        {"tool_calls", PAL_FINISH_TOOL_CALLS},
+        {"function_call", PAL_FINISH_TOOL_CALLS},
+        {"tool_use", PAL_FINISH_TOOL_CALLS},
+        {"content_filter", PAL_FINISH_FILTERED},
+        {"refusal", PAL_FINISH_FILTERED},
+        {"safety", PAL_FINISH_FILTERED},
+};
+
+void pal_answer_finish(pal_answer *answer, pal_str reason)
+{
+    if (reason.len == 0)
+        return;
+    answer->has_finish = true;
+    answer->end.finish = PAL_FINISH_STOP; /* whatever else it may be called */
+    for (size_t i = 0; i < sizeof(finishes) / sizeof(finishes[0]); i++) {
+        if (pal_str_is(reason, finishes[i].reason))
+            answer->end.finish = finishes[i].finish;
+    }
+}
+
+void pal_answer_fail(pal_answer *answer, pal_status status, const char *format, ...)
+{
+    char text[ERROR_LEN_MAX];
+    va_list args;
+    if (pal_answer_failed(answer))
+        return;
+    va_start(args, format);
+    int len = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    answer->end.status = status;
+    if (len <= 0)
+        return;
+    pal_str all = pal_str_make(text, (size_t)len < sizeof text ? (size_t)len : sizeof text - 1);
+    pal_buf_clear(&answer->error);
+    pal_buf_append(&answer->error, text, pal_utf8_valid_len(all));
+}
+
+void pal_answer_learn(pal_buf *fact, pal_str value)
+{
+    if (fact->len == 0 && value.len <= fact->len_max)
+        pal_buf_append_str(fact, value);
+}
+
+static bool read_text_number(pal_json value, uint64_t *out_number)
+{
+    pal_str raw = pal_json_raw(value);
+    uint64_t number = 0;
+    if (raw.len < 3 || raw.len > 2 + 18)
+        return false;
+    for (size_t i = 1; i + 1 < raw.len; i++) {
+        if (raw.data[i] < '0' || raw.data[i] > '9')
+            return false;
+        number = number * 10 + (uint64_t)(raw.data[i] - '0');
+    }
+    *out_number = number;
+    return true;
+}
+
+bool pal_answer_number(pal_json value, uint64_t *out_number)
+{
+    double number;
+    if (pal_json_u64(value, out_number))
+        return true;
+    if (pal_json_type_of(value) == PAL_JSON_STRING)
+        return read_text_number(value, out_number);
+    if (!pal_json_f64(value, &number) || !(number >= 0) || number > 1e15)
+        return false;
+    *out_number = (uint64_t)number;
+    return true;
+}
+
+/* ---- The end ---- */
+
+static void settle_calls(pal_answer *answer)
+{
+    for (uint32_t i = 0; i < answer->calls_len; i++) {
+        if (!answer->calls[i].is_named)
+            pal_answer_fail(answer, PAL_PROVIDER, "a tool call without a name");
+        else if (!answer->calls[i].has_arguments)
+            pal_answer_arguments(answer, i, pal_str_of("{}"));
+    }
+}
+
+/* Some say "stop" behind a call, some "tool_calls" behind none. */
+static void settle_finish(pal_answer *answer)
+{
+    pal_finish *finish = &answer->end.finish;
+    bool has_calls = answer->calls_len > 0;
+    if (*finish == PAL_FINISH_NONE || *finish == PAL_FINISH_STOP ||
+            *finish == PAL_FINISH_TOOL_CALLS)
+        *finish = has_calls           ? PAL_FINISH_TOOL_CALLS
+                : answer->has_refusal ? PAL_FINISH_FILTERED
+                                      : PAL_FINISH_STOP;
+}
+
+void pal_answer_settle(pal_answer *answer)
+{
+    pal_model_end *end = &answer->end;
+    if (!pal_answer_failed(answer))
+        settle_calls(answer);
+    if (!pal_answer_failed(answer))
+        settle_finish(answer);
+    else
+        end->finish = PAL_FINISH_NONE;
+    end->model = pal_buf_str(&answer->model);
+    end->request_id = pal_buf_str(&answer->request_id);
+    end->conversation = pal_buf_str(&answer->conversation);
+    end->error = pal_buf_str(&answer->error);
+    end->error_code = pal_buf_str(&answer->error_code);
+    if (end->status == PAL_PROVIDER) {
+        end->is_overflow = pal_error_is_overflow(end->code, end->error_code, end->error);
+        end->is_retryable =
+                end->is_retryable || pal_error_is_retryable(end->code, end->error_code, end->error);
+    } else if (end->status == PAL_IO || end->status == PAL_TIMEOUT) {
+        end->is_retryable = true;
+    }
+}

@@ -1,0 +1,223 @@
+/* provider_anthropic.c - requests for Anthropic's Messages.
+ *
+ * Up to four marks tell the service what requests to come will share: the end of the tools, the end
+ * of the system field, the stable beginning of the conversation, and all of it. Pure functions;
+ * provider_anthropic_read.c reads the answers. */
+#include "dialect/dialect_anthropic.h"
+#include "dialect/dialect_member.h"
+#include "provider/provider_kind.h"
+
+#define OUTPUT_MAX 32000    /* where nobody says how much */
+#define OUTPUT_MAX_3_5 8192 /* of models that give less */
+#define OUTPUT_MAX_3 4096
+
+/* What a request says itself, or has another word for, and what only chat completions know. */
+static const char *const own_names[] = {"model", "messages", "system", "stream", "tools",
+        "tool_choice", "max_tokens", "max_completion_tokens", "stop", "user", "parallel_tool_calls",
+        "n", "seed", "stream_options", "logprobs", "top_logprobs", "logit_bias", "response_format",
+        "frequency_penalty", "presence_penalty", "reasoning_effort", "prompt_cache_key",
+        "verbosity", "store", NULL};
+
+static bool begins(pal_str text, const char *start)
+{
+    size_t len = strlen(start);
+    return text.len >= len && memcmp(text.data, start, len) == 0;
+}
+
+static uint64_t default_max(pal_str model)
+{
+    if (begins(model, "claude-3-5"))
+        return OUTPUT_MAX_3_5;
+    if (begins(model, "claude-3-opus") || begins(model, "claude-3-sonnet") ||
+            begins(model, "claude-3-haiku"))
+        return OUTPUT_MAX_3;
+    return OUTPUT_MAX;
+}
+
+/* The service insists on a number, and on one above what thinking may take. */
+static uint64_t max_tokens(const pal_model_request *request, pal_arena *arena)
+{
+    uint64_t max = request->output_max, budget = 0;
+    if (max == 0 && !pal_json_u64(pal_request_parameter(request, "max_tokens", arena), &max) &&
+            !pal_json_u64(pal_request_parameter(request, "max_completion_tokens", arena), &max))
+        max = default_max(request->model);
+    pal_json thinking = pal_request_parameter(request, "thinking", arena);
+    if (pal_json_u64(pal_json_find(thinking, "budget_tokens"), &budget) && budget >= max)
+        max = budget + default_max(request->model);
+    return max;
+}
+
+/* ---- Tools ---- */
+
+static pal_status put_tool(
+        pal_json_writer *writer, const pal_tool *tool, bool is_marked, pal_error *err)
+{
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "name");
+    pal_json_put_str(writer, tool->name);
+    if (tool->description.len) {
+        pal_json_name(writer, "description");
+        pal_json_put_str(writer, tool->description);
+    }
+    pal_json_name(writer, "input_schema");
+    pal_status status = pal_request_put_schema(writer, tool, err);
+    if (status != PAL_OK)
+        return status;
+    if (is_marked) {
+        pal_json_name(writer, "cache_control");
+        pal_json_put_raw(writer, pal_str_of("{\"type\":\"ephemeral\"}"));
+    }
+    pal_json_end_object(writer);
+    return PAL_OK;
+}
+
+/* OpenAI's words for it are "auto", "none", "required" and an object that names a function. */
+static const char *choice_type(pal_json choice)
+{
+    if (pal_json_string_is(choice, "none"))
+        return "none";
+    if (pal_json_string_is(choice, "required") || pal_json_string_is(choice, "any"))
+        return "any";
+    return pal_json_type_of(choice) == PAL_JSON_OBJECT ? "tool" : "auto";
+}
+
+static pal_status put_choice(
+        pal_json_writer *writer, const pal_model_request *request, pal_arena *arena, pal_error *err)
+{
+    pal_json choice = {0};
+    bool is_parallel = true;
+    pal_json_bool(pal_request_parameter(request, "parallel_tool_calls", arena), &is_parallel);
+    if (request->tool_choice.len) {
+        pal_status status = pal_json_parse(arena, request->tool_choice, NULL, &choice, NULL);
+        if (status != PAL_OK)
+            return pal_error_set(err, status, "'tool_choice' is not JSON");
+    } else if (is_parallel) {
+        return PAL_OK;
+    }
+    pal_json function = pal_json_find(choice, "function");
+    pal_json_name(writer, "tool_choice");
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "type");
+    pal_json_put_text(writer, choice_type(choice));
+    if (pal_json_type_of(choice) == PAL_JSON_OBJECT) {
+        bool is_flat = pal_json_type_of(function) == PAL_JSON_NONE;
+        pal_json_name(writer, "name");
+        pal_json_put_str(writer, pal_member_string(is_flat ? choice : function, "name", arena));
+    }
+    if (!is_parallel) {
+        pal_json_name(writer, "disable_parallel_tool_use");
+        pal_json_put_bool(writer, true);
+    }
+    pal_json_end_object(writer);
+    return PAL_OK;
+}
+
+static pal_status put_tools(
+        pal_json_writer *writer, const pal_model_request *request, pal_arena *arena, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    if (request->tools_len == 0)
+        return PAL_OK;
+    pal_json_name(writer, "tools");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < request->tools_len && status == PAL_OK; i++)
+        status = pal_member_within(err,
+                put_tool(writer, &request->tools[i], i + 1 == request->tools_len, err), "tools", i);
+    if (status != PAL_OK)
+        return status;
+    pal_json_end_array(writer);
+    return put_choice(writer, request, arena, err);
+}
+
+/* ---- The rest ---- */
+
+static pal_status put_messages(
+        pal_json_writer *writer, const pal_model_request *request, pal_error *err)
+{
+    const pal_anthropic_marks marks = {
+            .system = true, .stable_len = request->stable_len, .last = true};
+    pal_status status = PAL_OK;
+    if (pal_anthropic_has_system(request->messages, request->messages_len)) {
+        pal_json_name(writer, "system");
+        status = pal_anthropic_put_system(
+                writer, request->messages, request->messages_len, &marks, err);
+    }
+    if (status != PAL_OK)
+        return status;
+    pal_json_name(writer, "messages");
+    return pal_anthropic_put_messages(
+            writer, request->messages, request->messages_len, &marks, err);
+}
+
+static void put_translated(
+        pal_json_writer *writer, const pal_model_request *request, pal_arena *arena)
+{
+    pal_json stop = pal_request_parameter(request, "stop", arena);
+    pal_json user = pal_request_parameter(request, "user", arena);
+    if (pal_json_type_of(stop) == PAL_JSON_STRING) {
+        pal_json_name(writer, "stop_sequences");
+        pal_json_begin_array(writer);
+        pal_json_put_raw(writer, pal_json_raw(stop));
+        pal_json_end_array(writer);
+    } else if (pal_json_type_of(stop) == PAL_JSON_ARRAY) {
+        pal_json_name(writer, "stop_sequences");
+        pal_json_put_raw(writer, pal_json_raw(stop));
+    }
+    if (pal_json_type_of(user) == PAL_JSON_STRING &&
+            pal_json_type_of(pal_request_parameter(request, "metadata", arena)) == PAL_JSON_NONE) {
+        pal_json_name(writer, "metadata");
+        pal_json_begin_object(writer);
+        pal_json_name(writer, "user_id");
+        pal_json_put_raw(writer, pal_json_raw(user));
+        pal_json_end_object(writer);
+    }
+}
+
+static pal_status put_all(
+        pal_json_writer *writer, const pal_model_request *request, pal_arena *arena, pal_error *err)
+{
+    pal_json_name(writer, "model");
+    pal_json_put_str(writer, request->model);
+    pal_json_name(writer, "max_tokens");
+    pal_json_put_u64(writer, max_tokens(request, arena));
+    pal_status status = put_tools(writer, request, arena, err);
+    if (status == PAL_OK)
+        status = put_messages(writer, request, err);
+    if (status != PAL_OK)
+        return status;
+    if (request->stream) {
+        pal_json_name(writer, "stream");
+        pal_json_put_bool(writer, true);
+    }
+    put_translated(writer, request, arena);
+    return pal_request_put_parameters(writer, request, own_names, err);
+}
+
+static pal_status write_messages(const pal_provider *provider, const pal_model_request *request,
+        pal_buf *out_path, pal_buf *out_body, pal_error *err)
+{
+    (void)provider;
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_json_writer writer = pal_json_writer_make(out_body);
+    pal_buf_append_text(out_path, "/messages");
+    pal_json_begin_object(&writer);
+    pal_status status = put_all(&writer, request, arena, err);
+    if (status == PAL_OK)
+        status = pal_arena_checked(arena, err);
+    if (status == PAL_OK)
+        pal_json_end_object(&writer);
+    pal_arena_free(arena);
+    return status;
+}
+
+const pal_provider_kind pal_provider_anthropic = {
+        .name = "anthropic",
+        .url = "https://api.anthropic.com/v1",
+        .profile = PAL_PROFILE_ANTHROPIC,
+        .family = PAL_ANTHROPIC_FAMILY,
+        .auth = PAL_AUTH_ANTHROPIC,
+        .write = write_messages,
+        .reader = &pal_reader_anthropic,
+};

@@ -1,0 +1,157 @@
+/* provider_anthropic_read.c - the answers of Anthropic's Messages.
+ *
+ * A stream is a message that starts, blocks that start, grow and stop, and what changed of the
+ * message; counts of tokens are cumulative, so the last ones replace the others. The signature of a
+ * block of thinking is told when the block is complete; a block that is opaque as a whole is told
+ * in its place, as the JSON that it is, to be sent back byte for byte. On the loop. */
+#include "dialect/dialect_anthropic.h"
+#include "provider/provider_reader.h"
+
+static pal_str family(void)
+{
+    return pal_str_of(PAL_ANTHROPIC_FAMILY);
+}
+
+/* ---- Facts ---- */
+
+static void replace(pal_json usage, const char *name, uint64_t *out)
+{
+    pal_answer_number(pal_json_find(usage, name), out);
+}
+
+static void read_usage(pal_reader *reader, pal_json usage)
+{
+    pal_usage *out = &reader->answer.end.usage;
+    if (pal_json_type_of(usage) != PAL_JSON_OBJECT)
+        return;
+    reader->answer.end.has_usage = true;
+    replace(usage, "input_tokens", &out->input);
+    replace(usage, "cache_read_input_tokens", &out->cache_read);
+    replace(usage, "cache_creation_input_tokens", &out->cache_write);
+    replace(usage, "output_tokens", &out->output);
+    replace(pal_json_find(usage, "output_tokens_details"), "thinking_tokens", &out->reasoning);
+}
+
+static void read_facts(pal_reader *reader, pal_json message)
+{
+    pal_answer_learn(&reader->answer.request_id, pal_reader_string(reader, message, "id"));
+    pal_answer_learn(&reader->answer.model, pal_reader_string(reader, message, "model"));
+    read_usage(reader, pal_json_find(message, "usage"));
+}
+
+/* ---- Blocks ---- */
+
+static bool is_type(pal_json object, const char *type)
+{
+    return pal_json_string_is(pal_json_find(object, "type"), type);
+}
+
+static int64_t key_of(pal_json value)
+{
+    uint64_t number;
+    bool has_number = pal_answer_number(pal_json_find(value, "index"), &number);
+    return has_number && number <= INT32_MAX ? (int64_t)number : -1;
+}
+
+/* Streams begin a call with {} and send what it is in pieces. */
+static void start_call(pal_reader *reader, int64_t key, pal_json block, bool is_whole)
+{
+    pal_json input = pal_json_find(block, "input");
+    uint32_t index = pal_answer_call_of(&reader->answer, key,
+            pal_reader_string(reader, block, "id"), pal_reader_string(reader, block, "name"));
+    if (pal_json_type_of(input) == PAL_JSON_OBJECT && (is_whole || pal_json_count(input)))
+        pal_answer_arguments(&reader->answer, index, pal_json_raw(input));
+}
+
+static void start_block(pal_reader *reader, int64_t key, pal_json block, bool is_whole)
+{
+    pal_buf_clear(&reader->signature);
+    if (is_type(block, "text")) {
+        pal_answer_text(&reader->answer, pal_reader_string(reader, block, "text"));
+    } else if (is_type(block, "thinking")) {
+        pal_answer_reasoning(&reader->answer, pal_reader_string(reader, block, "thinking"));
+        pal_buf_append_str(&reader->signature, pal_reader_string(reader, block, "signature"));
+    } else if (is_type(block, "redacted_thinking")) {
+        pal_answer_signature(&reader->answer, pal_json_raw(block), family());
+    } else if (is_type(block, "tool_use")) {
+        start_call(reader, key, block, is_whole);
+    }
+}
+
+static void grow_block(pal_reader *reader, int64_t key, pal_json delta)
+{
+    if (is_type(delta, "text_delta")) {
+        pal_answer_text(&reader->answer, pal_reader_string(reader, delta, "text"));
+    } else if (is_type(delta, "thinking_delta")) {
+        pal_answer_reasoning(&reader->answer, pal_reader_string(reader, delta, "thinking"));
+    } else if (is_type(delta, "signature_delta")) {
+        pal_buf_append_str(&reader->signature, pal_reader_string(reader, delta, "signature"));
+    } else if (is_type(delta, "input_json_delta")) {
+        pal_str none = {0};
+        uint32_t index = pal_answer_call_of(&reader->answer, key, none, none);
+        pal_answer_arguments(
+                &reader->answer, index, pal_reader_string(reader, delta, "partial_json"));
+    }
+}
+
+static void stop_block(pal_reader *reader)
+{
+    if (reader->signature.failure)
+        pal_answer_fail(&reader->answer,
+                reader->signature.failure == PAL_LIMIT ? PAL_PROVIDER : PAL_NO_MEMORY,
+                "the signature of some reasoning can't be kept");
+    pal_answer_signature(&reader->answer, pal_buf_str(&reader->signature), family());
+    pal_buf_clear(&reader->signature);
+}
+
+/* ---- Events ---- */
+
+static bool read_error(pal_reader *reader, pal_json value)
+{
+    if (!is_type(value, "error"))
+        return false;
+    pal_answer_fail_value(&reader->answer, value, reader->scratch);
+    return true;
+}
+
+static void anthropic_event(pal_reader *reader, pal_str name, pal_json value)
+{
+    (void)name; /* the data says it too */
+    if (read_error(reader, value))
+        return;
+    if (is_type(value, "message_start")) {
+        read_facts(reader, pal_json_find(value, "message"));
+    } else if (is_type(value, "content_block_start")) {
+        start_block(reader, key_of(value), pal_json_find(value, "content_block"), false);
+    } else if (is_type(value, "content_block_delta")) {
+        grow_block(reader, key_of(value), pal_json_find(value, "delta"));
+    } else if (is_type(value, "content_block_stop")) {
+        stop_block(reader);
+    } else if (is_type(value, "message_delta")) {
+        pal_json delta = pal_json_find(value, "delta");
+        read_usage(reader, pal_json_find(value, "usage"));
+        pal_answer_finish(&reader->answer, pal_reader_string(reader, delta, "stop_reason"));
+    } else if (is_type(value, "message_stop")) {
+        reader->answer.is_done = true;
+    }
+}
+
+static void anthropic_whole(pal_reader *reader, pal_json value)
+{
+    pal_json block, content = pal_json_find(value, "content");
+    if (read_error(reader, value))
+        return;
+    if (pal_json_type_of(content) != PAL_JSON_ARRAY) {
+        pal_answer_fail(&reader->answer, PAL_PROVIDER, "the answer has no 'content'");
+        return;
+    }
+    int64_t key = 0;
+    read_facts(reader, value);
+    for (pal_json_iter iter = pal_json_each(content); pal_json_next(&iter, NULL, &block); key++) {
+        start_block(reader, key, block, true);
+        stop_block(reader);
+    }
+    pal_answer_finish(&reader->answer, pal_reader_string(reader, value, "stop_reason"));
+}
+
+const pal_reader_kind pal_reader_anthropic = {.event = anthropic_event, .whole = anthropic_whole};

@@ -1,0 +1,279 @@
+/* provider_discover.c - finds a model's service when none is configured.
+ *
+ * A key in the environment is a wish, so whoever has one is taken without being asked. Servers on
+ * this machine are asked for their models, one after the other: one that is there answers at once,
+ * and none has longer than PAL_DISCOVER_MS. On the loop; pal_discover_list() is pure. */
+#include "provider/provider_discover.h"
+
+#include "base/memory.h"
+#include "palaver/limits.h"
+#include "provider/provider_kind.h"
+
+#define OLLAMA_HOST "127.0.0.1:11434"
+#define LLAMA_CPP_URL "http://127.0.0.1:8080/v1"
+
+/* ---- What may be there ---- */
+
+static pal_str joined(pal_arena *arena, pal_str a, pal_str b, pal_str c)
+{
+    const pal_str pieces[] = {a, b, c};
+    size_t len = 0;
+    char *data = pal_arena_alloc(arena, a.len + b.len + c.len + 1);
+    if (!data)
+        return pal_str_make(NULL, 0);
+    for (size_t i = 0; i < 3; i++) {
+        if (pieces[i].len)
+            memcpy(data + len, pieces[i].data, pieces[i].len);
+        len += pieces[i].len;
+    }
+    return pal_str_make(data, len);
+}
+
+static bool begins(pal_str text, const char *start)
+{
+    size_t len = strlen(start);
+    return text.len >= len && memcmp(text.data, start, len) == 0;
+}
+
+/* Ollama's variable says where it listens: "0.0.0.0", ":11434", "host:port" or a URL. */
+static pal_str ollama_url(pal_str host, pal_arena *arena)
+{
+    static const char any[] = "0.0.0.0";
+    const size_t any_len = sizeof any - 1;
+    pal_str http = pal_str_of("http://"), port = {0}, here = {0};
+    if (begins(host, "http://") || begins(host, "https://"))
+        return host;
+    if (host.len == 0)
+        host = pal_str_of(OLLAMA_HOST);
+    if (begins(host, any)) {
+        here = pal_str_of("127.0.0.1");
+        host = pal_str_make(host.data + any_len, host.len - any_len);
+    } else if (host.data[0] == ':') {
+        here = pal_str_of("127.0.0.1");
+    }
+    if (host.len == 0 || !memchr(host.data, ':', host.len))
+        port = pal_str_of(":11434");
+    return joined(arena, http, joined(arena, here, host, port), pal_str_make(NULL, 0));
+}
+
+static pal_discovered candidate(
+        const char *name, const char *kind, pal_str url, pal_str key, const char *model)
+{
+    return (pal_discovered){
+            .config = {.name = pal_str_of(name),
+                    .kind = pal_str_of(kind),
+                    .url = url,
+                    .api_key = key},
+            .model = pal_str_of(model),
+    };
+}
+
+static pal_discovered local(const char *name, pal_str url)
+{
+    pal_discovered found = candidate(name, "openai", url, pal_str_make(NULL, 0), NULL);
+    found.is_local = true;
+    return found;
+}
+
+size_t pal_discover_list(
+        const pal_discover_env *env, pal_arena *arena, pal_discovered out_list[PAL_DISCOVERED_MAX])
+{
+    size_t len = 0;
+    pal_str none = {0};
+    if (env->openai_api_key.len)
+        out_list[len++] = candidate("openai", "openai", env->openai_base_url, env->openai_api_key,
+                env->openai_base_url.len ? NULL : "gpt-5-mini");
+    if (env->anthropic_api_key.len)
+        out_list[len++] = candidate("anthropic", "anthropic", env->anthropic_base_url,
+                env->anthropic_api_key, "claude-sonnet-4-5");
+    if (env->mistral_api_key.len)
+        out_list[len++] = candidate(
+                "mistral", "mistral", none, env->mistral_api_key, "mistral-medium-latest");
+    if (env->openrouter_api_key.len)
+        out_list[len++] =
+                candidate("openrouter", "openai", pal_str_of("https://openrouter.ai/api/v1"),
+                        env->openrouter_api_key, "openrouter/auto");
+    if (env->groq_api_key.len)
+        out_list[len++] = candidate("groq", "openai", pal_str_of("https://api.groq.com/openai/v1"),
+                env->groq_api_key, "llama-3.3-70b-versatile");
+    if (env->openai_base_url.len && env->openai_api_key.len == 0)
+        out_list[len++] = local("openai", env->openai_base_url);
+    out_list[len++] = local("ollama", ollama_url(env->ollama_host, arena));
+    out_list[len++] = local("llama.cpp", pal_str_of(LLAMA_CPP_URL));
+    out_list[len++] = candidate("echo", "echo", none, none, "echo");
+    return len;
+}
+
+/* ---- Asking ---- */
+
+struct pal_discover {
+    pal_http *http;
+    pal_loop *loop;
+    pal_arena *kept;
+    pal_arena *scratch;
+    pal_discovered list[PAL_DISCOVERED_MAX];
+    size_t len;
+    size_t next; /* the one that is being asked */
+    pal_provider *provider;
+    pal_http_call *call;
+    pal_timer timer;
+    pal_buf body;
+    pal_discover_told told;
+    void *user;
+};
+
+static void free_discover(pal_discover *discover)
+{
+    pal_timer_stop(discover->loop, &discover->timer);
+    if (discover->call)
+        pal_http_cancel(discover->call);
+    pal_provider_close(discover->provider);
+    pal_buf_done(&discover->body);
+    pal_arena_free(discover->scratch);
+    pal_arena_free(discover->kept);
+    pal_free(discover);
+}
+
+void pal_discover_cancel(pal_discover *discover)
+{
+    free_discover(discover);
+}
+
+static void tell(pal_discover *discover)
+{
+    discover->told(discover->user, &discover->list[discover->next]);
+    free_discover(discover);
+}
+
+static void ask(pal_discover *discover);
+
+static void go_on(pal_discover *discover)
+{
+    pal_provider_close(discover->provider);
+    discover->provider = NULL;
+    discover->next++;
+    ask(discover);
+}
+
+/* Takes the first name of the list; false where there is none. */
+static bool take_model(pal_discover *discover)
+{
+    pal_buf names;
+    pal_json list, name;
+    bool has_name = false;
+    pal_buf_init(&names, PAL_PROVIDER_BODY_BYTES_MAX);
+    if (pal_models_read(pal_buf_str(&discover->body), discover->scratch, &names) &&
+            pal_json_parse(discover->scratch, pal_buf_str(&names), NULL, &list, NULL) == PAL_OK) {
+        pal_json_iter iter = pal_json_each(list);
+        has_name = pal_json_next(&iter, NULL, &name);
+        if (has_name)
+            discover->list[discover->next].model =
+                    pal_arena_copy(discover->kept, pal_json_string(name, discover->scratch));
+    }
+    pal_buf_done(&names);
+    return has_name;
+}
+
+static void on_body(void *user, pal_str bytes)
+{
+    pal_discover *discover = user;
+    pal_buf_append_str(&discover->body, bytes);
+}
+
+static void on_end(void *user, const pal_http_end *end)
+{
+    pal_discover *discover = user;
+    const pal_discovered *asked = &discover->list[discover->next];
+    discover->call = NULL;
+    bool is_there = end->status == PAL_OK && end->code == 200 && !discover->body.failure &&
+            take_model(discover);
+    if (is_there || !asked->is_local)
+        tell(discover);
+    else
+        go_on(discover);
+}
+
+static const pal_http_events http_events = {.body = on_body, .end = on_end};
+
+static bool send(pal_discover *discover, const pal_discovered *found)
+{
+    pal_buf url;
+    if (pal_provider_open(discover->http, discover->loop, &found->config, &discover->provider,
+                NULL) != PAL_OK)
+        return false;
+    const pal_provider *provider = discover->provider;
+    pal_buf_init(&url, provider->url.len + 16);
+    pal_buf_append_str(&url, provider->url);
+    pal_buf_append_text(&url, "/models");
+    pal_buf_clear(&discover->body);
+    int64_t total_ms = found->is_local ? PAL_DISCOVER_MS : 20 * PAL_DISCOVER_MS;
+    const pal_http_request request = {
+            .method = "GET",
+            .url = pal_buf_str(&url),
+            .headers = provider->headers,
+            .headers_len = provider->headers_len,
+            .total_ms = total_ms,
+            .response_bytes_max = PAL_PROVIDER_BODY_BYTES_MAX,
+    };
+    bool sent = !url.failure &&
+            pal_http_start(discover->http, &request, &http_events, discover, &discover->call,
+                    NULL) == PAL_OK;
+    pal_buf_done(&url);
+    return sent;
+}
+
+/* Tells at once who needs not be asked; the last one never does. */
+static void ask(pal_discover *discover)
+{
+    while (discover->list[discover->next].model.len == 0) {
+        if (send(discover, &discover->list[discover->next]))
+            return;
+        pal_provider_close(discover->provider);
+        discover->provider = NULL;
+        discover->next++;
+    }
+    tell(discover);
+}
+
+static void on_timer(pal_timer *timer)
+{
+    ask((pal_discover *)((char *)timer - offsetof(pal_discover, timer)));
+}
+
+static void keep(pal_discover *discover, pal_str *text)
+{
+    *text = pal_arena_copy(discover->kept, *text);
+}
+
+static pal_status set_up(pal_discover *discover, const pal_discover_env *env)
+{
+    discover->kept = pal_arena_new(0);
+    discover->scratch = pal_arena_new(0);
+    if (!discover->kept || !discover->scratch)
+        return PAL_NO_MEMORY;
+    discover->len = pal_discover_list(env, discover->kept, discover->list);
+    for (size_t i = 0; i < discover->len; i++) {
+        keep(discover, &discover->list[i].config.url);
+        keep(discover, &discover->list[i].config.api_key);
+    }
+    if (pal_arena_failure(discover->kept) ||
+            !pal_timer_start(discover->loop, &discover->timer, 0, on_timer))
+        return PAL_NO_MEMORY;
+    return PAL_OK;
+}
+
+pal_status pal_discover_start(pal_http *http, pal_loop *loop, const pal_discover_env *env,
+        pal_discover_told told, void *user, pal_discover **out_discover, pal_error *err)
+{
+    pal_discover *discover = pal_calloc(1, sizeof(*discover));
+    if (!discover)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    *discover = (pal_discover){.http = http, .loop = loop, .told = told, .user = user};
+    pal_buf_init(&discover->body, PAL_PROVIDER_BODY_BYTES_MAX);
+    if (set_up(discover, env) != PAL_OK) {
+        free_discover(discover);
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    }
+    *out_discover = discover;
+    return PAL_OK;
+}

@@ -1,0 +1,186 @@
+/* provider_http.c - a model's call over HTTP: the request goes out, what comes back goes through
+ * the kind's reader to the sink.
+ *
+ * The sink may cancel the call from any of its callbacks: then nothing more is told, and the call
+ * goes away when it is off the stack. A failure that we see ourselves ends the call at once; a
+ * service that has said everything gets a moment to end its answer properly, so that the connection
+ * can be used again. On the loop. */
+#include "base/memory.h"
+#include "palaver/limits.h"
+#include "provider/provider_kind.h"
+
+#define PATH_LEN_MAX 4096
+#define GRACE_MS 1000
+
+typedef struct http_call {
+    pal_model_call base;
+    pal_http_call *http; /* NULL: it has ended */
+    pal_reader reader;
+    pal_timer grace;
+    bool has_conversation; /* the request went on with one that the service keeps */
+    bool is_busy;          /* on the stack */
+    bool is_canceled;
+} http_call;
+
+/* From here on the provider may be closed. */
+static void detach(http_call *call)
+{
+    pal_timer_stop(call->base.provider->loop, &call->grace);
+    pal_model_call_unlist(&call->base);
+}
+
+static void free_detached(http_call *call)
+{
+    pal_reader_done(&call->reader);
+    pal_free(call);
+}
+
+static void free_call(http_call *call)
+{
+    detach(call);
+    free_detached(call);
+}
+
+/* ---- The end ---- */
+
+static void judge(http_call *call)
+{
+    const pal_provider *provider = call->base.provider;
+    pal_answer *answer = &call->reader.answer;
+    pal_model_end *end = &answer->end;
+    for (size_t i = 0; i < provider->secrets_len; i++)
+        pal_answer_redact(&answer->error, provider->secrets[i]);
+    end->error = pal_buf_str(&answer->error);
+    end->is_stale = end->status != PAL_OK && call->has_conversation && provider->kind->is_stale &&
+            provider->kind->is_stale(end);
+}
+
+/* `http` is NULL where we ended it. */
+static void finish(http_call *call, const pal_http_end *http)
+{
+    pal_answer *answer = &call->reader.answer;
+    call->is_busy = true;
+    pal_reader_finish(&call->reader, http);
+    judge(call);
+    detach(call);
+    if (!call->is_canceled)
+        answer->sink.end(answer->user, &answer->end);
+    free_detached(call);
+}
+
+static void stop(http_call *call)
+{
+    pal_http_cancel(call->http);
+    call->http = NULL;
+    finish(call, NULL);
+}
+
+static void on_grace(pal_timer *timer)
+{
+    stop((http_call *)((char *)timer - offsetof(http_call, grace)));
+}
+
+static void cancel_http(pal_model_call *base)
+{
+    http_call *call = (http_call *)base;
+    call->is_canceled = true;
+    call->reader.answer.is_silent = true;
+    if (call->http)
+        pal_http_cancel(call->http);
+    call->http = NULL;
+    if (!call->is_busy)
+        free_call(call);
+}
+
+/* ---- What comes ---- */
+
+static void on_head(void *user, long code)
+{
+    http_call *call = user;
+    pal_reader_code(&call->reader, code);
+}
+
+static void on_header(void *user, pal_str name, pal_str value)
+{
+    http_call *call = user;
+    pal_reader_header(&call->reader, name, value);
+}
+
+static void on_body(void *user, pal_str bytes)
+{
+    http_call *call = user;
+    call->is_busy = true;
+    pal_reader_feed(&call->reader, bytes);
+    call->is_busy = false;
+    if (call->is_canceled)
+        free_call(call);
+    else if (pal_answer_failed(&call->reader.answer))
+        stop(call);
+    else if (call->reader.answer.is_done && call->grace.position == 0 &&
+            !pal_timer_start(call->base.provider->loop, &call->grace, GRACE_MS, on_grace))
+        stop(call);
+}
+
+static void on_end(void *user, const pal_http_end *end)
+{
+    http_call *call = user;
+    call->http = NULL;
+    if (end->code)
+        pal_reader_code(&call->reader, end->code);
+    finish(call, end);
+}
+
+static const pal_http_events http_events = {on_head, on_header, on_body, on_end};
+
+/* ---- The request ---- */
+
+static pal_status send(http_call *call, const pal_model_request *request, pal_str url, pal_str body,
+        pal_error *err)
+{
+    const pal_provider *provider = call->base.provider;
+    const pal_http_request http = {
+            .method = "POST",
+            .url = url,
+            .headers = provider->headers,
+            .headers_len = provider->headers_len,
+            .body = body,
+            .connect_ms = provider->connect_ms,
+            .idle_ms = provider->idle_ms,
+            .total_ms = request->timeout_ms,
+            .response_bytes_max = PAL_PROVIDER_ANSWER_BYTES_MAX,
+    };
+    return pal_http_start(provider->http, &http, &http_events, call, &call->http, err);
+}
+
+pal_status pal_provider_http_start(pal_provider *provider, const pal_model_request *request,
+        const pal_model_sink *sink, void *user, pal_model_call **out_call, pal_error *err)
+{
+    pal_buf url, body;
+    pal_status status = PAL_NO_MEMORY;
+    http_call *call = pal_calloc(1, sizeof(*call));
+    pal_buf_init(&url, provider->url.len + PATH_LEN_MAX);
+    pal_buf_init(&body, PAL_PROVIDER_REQUEST_BYTES_MAX);
+    if (!call) {
+        (void)pal_error_set(err, status, "out of memory");
+        goto out;
+    }
+    call->base = (pal_model_call){.provider = provider, .cancel = cancel_http};
+    call->has_conversation = request->conversation.len > 0;
+    pal_model_call_list(provider, &call->base);
+    pal_reader_init(&call->reader, provider->kind->reader, provider->scratch, sink, user);
+    pal_buf_append_str(&url, provider->url);
+    status = provider->kind->write(provider, request, &url, &body, err);
+    if (status == PAL_OK && (url.failure || body.failure))
+        status = pal_error_set(err, url.failure ? url.failure : body.failure,
+                "the request to '%.*s' can't be kept in memory", PAL_STR_ARG(provider->name));
+    if (status == PAL_OK)
+        status = send(call, request, pal_buf_str(&url), pal_buf_str(&body), err);
+    if (status == PAL_OK)
+        *out_call = &call->base;
+    else
+        free_call(call);
+out:
+    pal_buf_done(&url);
+    pal_buf_done(&body);
+    return status;
+}

@@ -1,0 +1,152 @@
+/* provider_openai_read.c - the answers of chat completions, as OpenAI and all who speak like it
+ * write them: vLLM, llama.cpp, Ollama, Mistral, OpenRouter, Groq, DeepSeek and others.
+ *
+ * A piece of a stream ("delta") and a whole answer ("message") have the same members. Reasoning has
+ * three names; a service that writes two of them writes the same twice. On the loop. */
+#include "provider/provider_reader.h"
+
+static bool is_given(pal_json value)
+{
+    return pal_json_type_of(value) > PAL_JSON_NULL;
+}
+
+/* Errors come in the middle of a stream too, or as a whole answer with code 200. */
+static bool read_error(pal_reader *reader, pal_str name, pal_json value)
+{
+    if (!is_given(pal_json_find(value, "error")) &&
+            !pal_json_string_is(pal_json_find(value, "object"), "error") &&
+            !pal_str_is(name, "error"))
+        return false;
+    pal_answer_fail_value(&reader->answer, value, reader->scratch);
+    return true;
+}
+
+/* ---- Reasoning ---- */
+
+static void read_details(pal_reader *reader, pal_json details)
+{
+    pal_json detail;
+    if (pal_json_type_of(details) != PAL_JSON_ARRAY)
+        return;
+    for (pal_json_iter iter = pal_json_each(details); pal_json_next(&iter, NULL, &detail);) {
+        pal_answer_reasoning(&reader->answer, pal_reader_string(reader, detail, "text"));
+        pal_answer_reasoning(&reader->answer, pal_reader_string(reader, detail, "summary"));
+    }
+}
+
+static void read_reasoning(pal_reader *reader, pal_json delta)
+{
+    pal_str text = pal_reader_string(reader, delta, "reasoning_content");
+    if (text.len == 0)
+        text = pal_reader_string(reader, delta, "reasoning");
+    if (text.len)
+        pal_answer_reasoning(&reader->answer, text);
+    else
+        read_details(reader, pal_json_find(delta, "reasoning_details"));
+}
+
+/* ---- Tool calls ---- */
+
+/* A piece of text, or the whole of them as the JSON that they are. */
+static pal_str arguments_of(pal_reader *reader, pal_json function)
+{
+    pal_json arguments = pal_json_find(function, "arguments");
+    pal_json_type type = pal_json_type_of(arguments);
+    if (type == PAL_JSON_OBJECT || type == PAL_JSON_ARRAY)
+        return pal_json_raw(arguments);
+    return pal_json_string(arguments, reader->scratch);
+}
+
+static void read_call(pal_reader *reader, pal_json call)
+{
+    pal_json function = pal_json_find(call, "function");
+    uint64_t number;
+    int64_t key = -1;
+    if (pal_answer_number(pal_json_find(call, "index"), &number) && number <= INT32_MAX)
+        key = (int64_t)number;
+    if (!is_given(function))
+        function = pal_json_find(call, "custom");
+    uint32_t index = pal_answer_call_of(&reader->answer, key, pal_reader_string(reader, call, "id"),
+            pal_reader_string(reader, function, "name"));
+    pal_answer_arguments(&reader->answer, index, arguments_of(reader, function));
+    pal_answer_arguments(&reader->answer, index, pal_reader_string(reader, function, "input"));
+}
+
+static void read_calls(pal_reader *reader, pal_json delta)
+{
+    pal_json call, calls = pal_json_find(delta, "tool_calls");
+    pal_json legacy = pal_json_find(delta, "function_call");
+    if (pal_json_type_of(calls) == PAL_JSON_ARRAY) {
+        for (pal_json_iter iter = pal_json_each(calls); pal_json_next(&iter, NULL, &call);)
+            read_call(reader, call);
+    }
+    if (pal_json_type_of(legacy) == PAL_JSON_OBJECT) {
+        uint32_t index = pal_answer_call_of(&reader->answer, 0, pal_str_make(NULL, 0),
+                pal_reader_string(reader, legacy, "name"));
+        pal_answer_arguments(&reader->answer, index, arguments_of(reader, legacy));
+    }
+}
+
+/* ---- Choices ---- */
+
+static void read_delta(pal_reader *reader, pal_json delta)
+{
+    pal_str refusal = pal_reader_string(reader, delta, "refusal");
+    read_reasoning(reader, delta);
+    pal_reader_content(reader, pal_json_find(delta, "content"));
+    reader->answer.has_refusal |= refusal.len > 0;
+    pal_answer_text(&reader->answer, refusal);
+    read_calls(reader, delta);
+}
+
+static void read_choice(pal_reader *reader, pal_json choice)
+{
+    uint64_t number = 0;
+    pal_json delta = pal_json_find(choice, "delta");
+    pal_str reason = pal_reader_string(reader, choice, "finish_reason");
+    pal_answer_number(pal_json_find(choice, "index"), &number);
+    if (number != 0)
+        return;
+    read_delta(reader, is_given(delta) ? delta : pal_json_find(choice, "message"));
+    if (pal_str_is(reason, "error"))
+        pal_answer_fail_value(&reader->answer, choice, reader->scratch);
+    else
+        pal_answer_finish(&reader->answer, reason);
+}
+
+static void read_facts(pal_reader *reader, pal_json value)
+{
+    pal_answer_learn(&reader->answer.request_id, pal_reader_string(reader, value, "id"));
+    pal_answer_learn(&reader->answer.model, pal_reader_string(reader, value, "model"));
+    pal_reader_usage(reader, pal_json_find(pal_json_find(value, "x_groq"), "usage"));
+    pal_reader_usage(reader, pal_json_find(value, "usage"));
+}
+
+static size_t read_choices(pal_reader *reader, pal_json value)
+{
+    pal_json choice, choices = pal_json_find(value, "choices");
+    if (pal_json_type_of(choices) != PAL_JSON_ARRAY)
+        return 0;
+    for (pal_json_iter iter = pal_json_each(choices); pal_json_next(&iter, NULL, &choice);)
+        read_choice(reader, choice);
+    return pal_json_count(choices);
+}
+
+static void openai_event(pal_reader *reader, pal_str name, pal_json value)
+{
+    if (read_error(reader, name, value))
+        return;
+    read_facts(reader, value);
+    read_choices(reader, value);
+}
+
+static void openai_whole(pal_reader *reader, pal_json value)
+{
+    if (read_error(reader, pal_str_make(NULL, 0), value))
+        return;
+    read_facts(reader, value);
+    if (read_choices(reader, value) == 0)
+        pal_answer_fail(&reader->answer, PAL_PROVIDER, "the answer has no 'choices'");
+}
+
+const pal_reader_kind pal_reader_openai = {.event = openai_event, .whole = openai_whole};

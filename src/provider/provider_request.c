@@ -1,0 +1,126 @@
+/* provider_request.c - what requests to several services have in common. Pure functions. */
+#include "dialect/dialect_member.h"
+#include "provider/provider_kind.h"
+
+static bool is_one_of(pal_json name, const char *const *names)
+{
+    for (; *names; names++) {
+        if (pal_json_string_is(name, *names))
+            return true;
+    }
+    return false;
+}
+
+static pal_status parse_parameters(
+        const pal_model_request *request, pal_arena *arena, pal_json *out_value, pal_error *err)
+{
+    pal_error inner = {0};
+    pal_status status = pal_json_parse(arena, request->parameters, NULL, out_value, &inner);
+    if (status != PAL_OK)
+        return pal_error_set(err, status, "'parameters' is not JSON: %s", inner.message);
+    if (pal_json_type_of(*out_value) != PAL_JSON_OBJECT)
+        return pal_error_set(err, PAL_INVALID, "'parameters' is no JSON object");
+    return PAL_OK;
+}
+
+pal_status pal_request_put_parameters(pal_json_writer *writer, const pal_model_request *request,
+        const char *const *own, pal_error *err)
+{
+    if (request->parameters.len == 0)
+        return PAL_OK;
+    pal_arena *arena = pal_arena_new(0);
+    pal_json object = {0}, name, value;
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_status status = parse_parameters(request, arena, &object, err);
+    for (pal_json_iter iter = pal_json_each(object);
+            status == PAL_OK && pal_json_next(&iter, &name, &value);) {
+        if (is_one_of(name, own))
+            continue;
+        pal_json_name_str(writer, pal_json_string(name, arena));
+        pal_json_put_raw(writer, pal_json_raw(value));
+    }
+    if (status == PAL_OK)
+        status = pal_arena_checked(arena, err);
+    pal_arena_free(arena);
+    return status;
+}
+
+pal_json pal_request_parameter(const pal_model_request *request, const char *name, pal_arena *arena)
+{
+    pal_json object;
+    if (request->parameters.len == 0 || parse_parameters(request, arena, &object, NULL) != PAL_OK)
+        return (pal_json){0};
+    return pal_json_find(object, name);
+}
+
+pal_status pal_request_check_json(pal_str json, const char *what, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_json value;
+    pal_error inner = {0};
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_status status = pal_json_parse(arena, json, NULL, &value, &inner);
+    pal_arena_free(arena);
+    if (status != PAL_OK)
+        return pal_error_set(err, status, "%s is not JSON: %s", what, inner.message);
+    return PAL_OK;
+}
+
+pal_status pal_request_put_schema(pal_json_writer *writer, const pal_tool *tool, pal_error *err)
+{
+    if (tool->schema.len == 0) {
+        pal_json_put_raw(writer, pal_str_of("{\"type\":\"object\",\"properties\":{}}"));
+        return PAL_OK;
+    }
+    pal_status status = pal_request_check_json(tool->schema, "a tool's schema", err);
+    if (status == PAL_OK)
+        pal_json_put_raw(writer, tool->schema);
+    return status;
+}
+
+static pal_status put_tool(pal_json_writer *writer, const pal_tool *tool, pal_error *err)
+{
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "type");
+    pal_json_put_text(writer, "function");
+    pal_json_name(writer, "function");
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "name");
+    pal_json_put_str(writer, tool->name);
+    if (tool->description.len) {
+        pal_json_name(writer, "description");
+        pal_json_put_str(writer, tool->description);
+    }
+    pal_json_name(writer, "parameters");
+    pal_status status = pal_request_put_schema(writer, tool, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_end_object(writer);
+    pal_json_end_object(writer);
+    return PAL_OK;
+}
+
+pal_status pal_request_put_tools(
+        pal_json_writer *writer, const pal_model_request *request, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    if (request->tools_len == 0)
+        return PAL_OK;
+    pal_json_name(writer, "tools");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < request->tools_len && status == PAL_OK; i++)
+        status = pal_member_within(err, put_tool(writer, &request->tools[i], err), "tools", i);
+    if (status != PAL_OK)
+        return status;
+    pal_json_end_array(writer);
+    if (request->tool_choice.len == 0)
+        return PAL_OK;
+    status = pal_request_check_json(request->tool_choice, "'tool_choice'", err);
+    if (status == PAL_OK) {
+        pal_json_name(writer, "tool_choice");
+        pal_json_put_raw(writer, request->tool_choice);
+    }
+    return status;
+}

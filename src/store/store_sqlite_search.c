@@ -1,0 +1,323 @@
+/* store_sqlite_search.c - finds the rows that may match, from the newest to the oldest.
+ *
+ * Goes through the blocks of the index, the newest first. In each the rows of all terms are joined
+ * as bitmaps, and only those that are left are read. A block that is not indexed, or whose index is
+ * damaged, is walked through. All of it in one read transaction. Any thread. */
+#include <string.h>
+
+#include "store/store_sqlite.h"
+
+/* Ancestors beyond that are not told apart by the index. */
+enum { HANDLES_MAX = 32, TERMS_MAX = 256 };
+
+typedef struct looking {
+    pal_sqlite *self;
+    pal_sql_conn *conn;
+    const pal_row_search *search;
+    int64_t tenant;
+    pal_term terms[TERMS_MAX]; /* all of them are needed */
+    size_t terms_len;
+    int64_t handles[HANDLES_MAX]; /* one of them; none: any */
+    size_t handles_len;
+    pal_found_sink sink;
+    void *user;
+    bool wanted; /* the sink wants more */
+} looking;
+
+pal_status pal_sqlite_snapshot_begin(pal_sql_conn *conn, pal_error *err)
+{
+    return pal_sql_exec(conn, "BEGIN", err);
+}
+
+void pal_sqlite_snapshot_end(pal_sql_conn *conn)
+{
+    if (!sqlite3_get_autocommit(conn->db))
+        sqlite3_exec(conn->db, "COMMIT", NULL, NULL, NULL);
+}
+
+/* ---- Rows ---- */
+
+/* Tells the rows of a range of positions, the newest first. */
+static pal_status tell_rows(looking *state, int64_t first, int64_t last, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(state->conn, PAL_SQL_SEARCH_ROWS);
+
+    pal_sql_bind_int(&sql, first);
+    pal_sql_bind_int(&sql, last);
+    pal_sql_bind_int(&sql, state->tenant);
+    while (state->wanted && pal_sql_row(&sql)) {
+        pal_row row;
+        pal_found_row found = {.row = &row};
+
+        pal_sqlite_row_read(&sql, &row);
+        found.pos = (uint64_t)pal_sql_int(&sql, 8);
+        found.handle = (uint64_t)pal_sql_int(&sql, 9);
+        found.session = pal_sql_uuid(&sql, 10);
+        if (sql.code != SQLITE_OK)
+            break;
+        state->wanted = state->sink(&found, state->user);
+    }
+    return pal_sql_end(&sql, err);
+}
+
+static pal_status tell_bitmap(
+        looking *state, int64_t first, int64_t last, const pal_bitmap *rows, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    int64_t block_first = first - first % PAL_BLOCK_ROWS;
+
+    for (int64_t pos = last; status == PAL_OK && state->wanted && pos >= first; pos--)
+        if (pal_bitmap_has(rows, (size_t)(pos - block_first)))
+            status = tell_rows(state, pos, pos, err);
+    return status;
+}
+
+/* ---- Blocks ---- */
+
+/* Adds the rows of a term; false in *out_sound where the index is damaged. */
+static pal_status find_term(looking *state, int64_t block, pal_term term, pal_bitmap *rows,
+        bool *out_sound, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(state->conn, PAL_SQL_SEARCH_TERM);
+    bool more = true;
+
+    pal_sql_bind_int(&sql, block);
+    pal_sql_bind_blob(&sql, term.text);
+    *out_sound = false;
+    while (more && pal_sql_row(&sql)) {
+        *out_sound = pal_chunk_find(pal_sql_text(&sql, 0), term, rows, &more);
+        more = more && *out_sound;
+    }
+    return pal_sql_end(&sql, err);
+}
+
+/* Of `rows`, those that have one of the handles. */
+static pal_status keep_handles(
+        looking *state, int64_t block, pal_bitmap *rows, bool *out_sound, pal_error *err)
+{
+    pal_bitmap any = {{0}};
+    pal_status status = PAL_OK;
+
+    *out_sound = true;
+    for (size_t i = 0; status == PAL_OK && *out_sound && i < state->handles_len; i++) {
+        char text[PAL_SQLITE_TERM_SIZE];
+        pal_term term = {.text = pal_sqlite_term(text, 's', state->handles[i])};
+
+        status = find_term(state, block, term, &any, out_sound, err);
+    }
+    if (state->handles_len > 0)
+        pal_bitmap_and(rows, &any);
+    return status;
+}
+
+static pal_status keep_number(looking *state, int64_t block, char kind, int64_t number,
+        pal_bitmap *rows, bool *out_sound, pal_error *err)
+{
+    char text[PAL_SQLITE_TERM_SIZE];
+    pal_term term = {.text = pal_sqlite_term(text, kind, number)};
+    pal_bitmap own = {{0}};
+    pal_status status = find_term(state, block, term, &own, out_sound, err);
+
+    pal_bitmap_and(rows, &own);
+    return status;
+}
+
+/* The rows of the block that have all that is asked for; `rows` comes with the wide ones. */
+static pal_status join_terms(
+        looking *state, int64_t block, pal_bitmap *rows, bool *out_sound, pal_error *err)
+{
+    pal_bitmap wide = *rows;
+    pal_status status = PAL_OK;
+
+    memset(rows, 0xff, sizeof(*rows));
+    *out_sound = true;
+    for (size_t i = 0; status == PAL_OK && *out_sound && i < state->terms_len; i++) {
+        pal_bitmap own = wide;
+
+        status = find_term(state, block, state->terms[i], &own, out_sound, err);
+        pal_bitmap_and(rows, &own);
+        if (pal_bitmap_is_empty(rows))
+            return status;
+    }
+    if (status == PAL_OK && *out_sound)
+        status = keep_number(state, block, 't', state->tenant, rows, out_sound, err);
+    if (status == PAL_OK && *out_sound && state->search->role != PAL_ROLE_NONE)
+        status = keep_number(state, block, 'r', state->search->role, rows, out_sound, err);
+    if (status == PAL_OK && *out_sound && !pal_bitmap_is_empty(rows))
+        status = keep_handles(state, block, rows, out_sound, err);
+    return status;
+}
+
+/* Whether the block is indexed, and its wide rows. */
+static pal_status find_block(
+        looking *state, int64_t block, pal_bitmap *out_wide, bool *out_found, pal_error *err)
+{
+    pal_sql sql;
+
+    *out_found = false;
+    memset(out_wide, 0, sizeof(*out_wide));
+    if (!state->self->has_search)
+        return PAL_OK;
+    sql = pal_sql_start(state->conn, PAL_SQL_INDEX_BLOCK);
+    pal_sql_bind_int(&sql, block);
+    if (pal_sql_row(&sql)) {
+        pal_str wide = pal_sql_text(&sql, 1);
+
+        *out_found = wide.len == 0 || pal_bitmap_read(wide, out_wide);
+    }
+    return pal_sql_end(&sql, err);
+}
+
+static pal_status look_into_block(looking *state, int64_t first, int64_t last, pal_error *err)
+{
+    int64_t block = pal_sqlite_block_of(first);
+    bool sound = false;
+    pal_bitmap rows;
+    pal_status status = find_block(state, block, &rows, &sound, err);
+
+    if (status == PAL_OK && sound)
+        status = join_terms(state, block, &rows, &sound, err);
+    if (status == PAL_CORRUPT) {
+        sound = false;
+        status = PAL_OK;
+    }
+    if (status != PAL_OK)
+        return status;
+    return sound ? tell_bitmap(state, first, last, &rows, err) : tell_rows(state, first, last, err);
+}
+
+/* ---- The search ---- */
+
+static bool add_term(pal_term term, void *user)
+{
+    looking *state = user;
+
+    state->terms[state->terms_len++] = term;
+    return state->terms_len < TERMS_MAX;
+}
+
+static void add_handles(looking *state)
+{
+    for (size_t i = 0; i < state->search->pieces_len; i++) {
+        int64_t handle = (int64_t)state->search->pieces[i].handle;
+
+        if (state->handles_len > 0 && state->handles[state->handles_len - 1] == handle)
+            continue;
+        if (state->handles_len == HANDLES_MAX) {
+            state->handles_len = 0;
+            return;
+        }
+        state->handles[state->handles_len++] = handle;
+    }
+}
+
+/* The position of a row; `otherwise` where it is not there. */
+static pal_status position_of(pal_sql_conn *conn, uint64_t handle, uint64_t seq, int64_t otherwise,
+        int64_t *out_pos, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_MESSAGE_POSITION);
+
+    pal_sql_bind_int(&sql, (int64_t)handle);
+    pal_sql_bind_int(&sql, (int64_t)seq);
+    *out_pos = pal_sql_row(&sql) ? pal_sql_int(&sql, 0) : otherwise;
+    return pal_sql_end(&sql, err);
+}
+
+/* Which positions to look at. A session's rows came in the order of their seqs, its parents' before
+ * its own. */
+static pal_status find_range(looking *state, int64_t *out_first, int64_t *out_last, pal_error *err)
+{
+    const pal_row_search *search = state->search;
+    pal_sql sql = pal_sql_start(state->conn, PAL_SQL_MESSAGE_NEWEST);
+    pal_status status;
+
+    *out_first = 0;
+    *out_last = pal_sql_row(&sql) ? pal_sql_int(&sql, 0) : -1;
+    status = pal_sql_end(&sql, err);
+    if (search->below_pos > 0 && (int64_t)search->below_pos <= *out_last)
+        *out_last = (int64_t)search->below_pos - 1;
+    if (status == PAL_OK && search->pieces_len > 0) {
+        const pal_piece *newest = &search->pieces[0];
+        const pal_piece *oldest = &search->pieces[search->pieces_len - 1];
+
+        status = position_of(state->conn, newest->handle, newest->last, *out_last, out_last, err);
+        if (status == PAL_OK)
+            status = position_of(state->conn, oldest->handle, oldest->first, 0, out_first, err);
+    }
+    return status;
+}
+
+static pal_status look(looking *state, pal_error *err)
+{
+    int64_t first = 0, last = -1;
+    pal_status status =
+            pal_sqlite_tenant(state->conn, state->search->tenant, false, &state->tenant, err);
+
+    if (status == PAL_OK && state->tenant != 0)
+        status = find_range(state, &first, &last, err);
+    while (status == PAL_OK && state->wanted && state->tenant != 0 && first <= last) {
+        int64_t from = last - last % PAL_BLOCK_ROWS;
+
+        status = look_into_block(state, from > first ? from : first, last, err);
+        last = from - 1;
+    }
+    return status;
+}
+
+pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *search,
+        pal_found_sink sink, void *user, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    looking state = {.self = self, .search = search, .sink = sink, .user = user, .wanted = true};
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &state.conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    pal_query_terms(search->query, add_term, &state);
+    add_handles(&state);
+    status = pal_sqlite_snapshot_begin(state.conn, err);
+    if (status == PAL_OK)
+        status = look(&state, err);
+    pal_sqlite_snapshot_end(state.conn);
+    pal_sqlite_reader_give(self, state.conn);
+    return status;
+}
+
+pal_status pal_sqlite_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,
+        pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    size_t len = 0, cap = 0;
+    pal_id *ids = NULL;
+    pal_sql_conn *conn;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_SESSION_FORKS);
+    pal_sql_bind_int(&sql, (int64_t)handle);
+    pal_sql_bind_int(&sql, (int64_t)min_seq);
+    while (pal_sql_row(&sql)) {
+        if (len == cap) {
+            pal_id *grown = pal_arena_array(arena, cap ? cap * 2 : 8, sizeof(*grown));
+
+            if (!grown)
+                break;
+            if (len > 0)
+                memcpy(grown, ids, len * sizeof(*grown));
+            ids = grown;
+            cap = cap ? cap * 2 : 8;
+        }
+        ids[len++] = pal_sql_uuid(&sql, 0);
+    }
+    status = pal_sql_end(&sql, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK && pal_arena_failure(arena))
+        status = pal_error_set(err, pal_arena_failure(arena), "no room for the forks");
+    if (status == PAL_OK) {
+        *out_ids = ids;
+        *out_len = len;
+    }
+    return status;
+}

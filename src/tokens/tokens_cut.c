@@ -1,0 +1,165 @@
+/* tokens_cut.c - the longest beginning of a text that is so many tokens by itself.
+ *
+ * A beginning is not split like the whole: its last pieces end otherwise. But a piece is decided
+ * when two more have ended behind it, so for the beginnings that end later all before it counts
+ * the same. It is enough to know some pieces around the place where the whole has too many tokens,
+ * and to count there beginning by beginning. Where pieces are too long for that, they are halved:
+ * then the result fits, but a longer one might. */
+#include "base/utf8.h"
+#include "tokens/tokens_walk.h"
+
+/* Pieces that are remembered, and how many of these have to follow one that is decided. */
+#define KEPT 8
+#define DECIDED 3
+
+#define NEAR 256  /* bytes whose beginnings are all counted */
+#define HALVED 16 /* likewise, after halving */
+
+struct cut {
+    const pal_encoding *encoding;
+    const unsigned char *text;
+    size_t len;
+    uint64_t tokens_max;
+    pal_status failure;
+    /* A piece before which all is decided for beginnings that end at `from` or later. */
+    size_t start;
+    uint64_t count; /* until there */
+    size_t from;
+};
+
+/* Whether the beginning of this length fits. */
+static bool fits(struct cut *cut, size_t len)
+{
+    bool is_near = len >= cut->from;
+    size_t start = is_near ? cut->start : 0;
+    struct pal_walk walk;
+    bool is_good;
+
+    pal_walk_init(&walk, cut->encoding, NULL, NULL);
+    walk.count = is_near ? cut->count : 0;
+    if (len > start)
+        pal_walk_text(&walk, cut->text + start, len - start, true);
+    if (walk.failure != PAL_OK)
+        cut->failure = walk.failure;
+    is_good = walk.count <= cut->tokens_max;
+    pal_walk_done(&walk);
+    return is_good;
+}
+
+/* Goes through the pieces until there are too many tokens, and some pieces more; returns how long
+ * a beginning can be at most, and remembers where to count from. */
+static size_t find_bound(struct cut *cut)
+{
+    struct {
+        size_t start;
+        uint64_t count;
+    } kept[KEPT];
+    const unsigned char *end = cut->text + cut->len;
+    struct pal_walk walk;
+    size_t pieces = 0;
+    size_t more = DECIDED + 1;
+    size_t at = 0;
+
+    pal_walk_init(&walk, cut->encoding, NULL, NULL);
+    while (at < cut->len && more > 0 && walk.failure == PAL_OK) {
+        size_t len = pal_split_next(walk.table.split, cut->text + at, end, true);
+
+        kept[pieces % KEPT].start = at;
+        kept[pieces % KEPT].count = walk.count;
+        pieces++;
+        pal_walk_piece(&walk, cut->text + at, len);
+        at += len;
+        more -= walk.count > cut->tokens_max;
+    }
+    cut->failure = walk.failure;
+    if (pieces >= KEPT) {
+        cut->start = kept[pieces % KEPT].start;
+        cut->count = kept[pieces % KEPT].count;
+        cut->from = kept[(pieces + DECIDED) % KEPT].start;
+    }
+    pal_walk_done(&walk);
+    return at;
+}
+
+static size_t char_before(const struct cut *cut, size_t at)
+{
+    return pal_utf8_cut(pal_str_make((const char *)cut->text, cut->len), at - 1);
+}
+
+/* The longest that fits of those that end after `low`, else `low`. */
+static size_t find_one_by_one(struct cut *cut, size_t low, size_t high)
+{
+    while (high > low && cut->failure == PAL_OK && !fits(cut, high))
+        high = char_before(cut, high);
+    return high > low ? high : low;
+}
+
+/* One that fits; `low` does. */
+static size_t find_by_halves(struct cut *cut, size_t low, size_t high)
+{
+    while (high - low > HALVED && cut->failure == PAL_OK) {
+        size_t middle = char_before(cut, low + (high - low) / 2);
+
+        if (fits(cut, middle))
+            low = middle;
+        else
+            high = middle;
+    }
+    return find_one_by_one(cut, low, high);
+}
+
+static size_t find_longest(struct cut *cut)
+{
+    size_t high = find_bound(cut);
+    size_t found;
+
+    if (cut->failure != PAL_OK || fits(cut, high))
+        return high;
+    if (high - cut->from <= NEAR) {
+        found = find_one_by_one(cut, cut->from, high);
+        if (found > cut->from)
+            return found;
+    }
+    if (fits(cut, cut->from))
+        return high - cut->from <= NEAR ? cut->from : find_by_halves(cut, cut->from, high);
+    return find_by_halves(cut, 0, cut->from);
+}
+
+/* The estimate grows with the text, so halving is exact. */
+static size_t find_estimate(pal_str text, uint64_t tokens_max)
+{
+    size_t low = 0;
+    size_t high = text.len + 1; /* does not fit */
+
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+
+        if (pal_tokens_estimate(pal_str_make(text.data, pal_utf8_cut(text, middle))) <= tokens_max)
+            low = middle;
+        else
+            high = middle;
+    }
+    return pal_utf8_cut(text, low);
+}
+
+pal_status pal_tokens_cut(const pal_encoding *encoding, pal_str text, uint64_t tokens_max,
+        size_t *out_len, pal_error *err)
+{
+    struct cut cut = {
+            .encoding = encoding,
+            .text = (const unsigned char *)text.data,
+            .len = text.len,
+            .tokens_max = tokens_max,
+    };
+    size_t len;
+
+    if (!encoding) {
+        *out_len = find_estimate(text, tokens_max);
+        return PAL_OK;
+    }
+    len = text.len > 0 ? find_longest(&cut) : 0;
+    if (cut.failure != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for tokens");
+    *out_len = len;
+    return PAL_OK;
+}

@@ -1,0 +1,260 @@
+/* tokens_split_window.c - where pieces begin in up to 64 bytes of ASCII, all at once.
+ *
+ * A class of characters is a word with a bit for each byte; "the one before is a letter" is a
+ * shift. Nothing before the window matters, since a piece begins there. What follows it matters to
+ * white space and to contractions that touch the end: from there on nothing is said. The rules
+ * are those of tokens_split.c, which see. */
+#include "tokens/tokens_class.h"
+#include "tokens/tokens_split.h"
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+struct masks {
+    uint64_t upper;
+    uint64_t lower;
+    uint64_t digit;
+    uint64_t space; /* all white space but line ends */
+    uint64_t blank; /* ' ' alone */
+    uint64_t newline;
+    uint64_t slash;
+    uint64_t quote;
+    uint64_t wide; /* not ASCII */
+};
+
+#ifdef __SSE2__
+/* Bytes from `low` on, `count` of them: by moving them to the lowest signed values. */
+static inline uint64_t in_range(__m128i bytes, char low, int count)
+{
+    __m128i moved = _mm_add_epi8(bytes, _mm_set1_epi8((char)(-128 - low)));
+
+    return (uint64_t)(unsigned)_mm_movemask_epi8(
+            _mm_cmplt_epi8(moved, _mm_set1_epi8((char)(-128 + count))));
+}
+
+static inline uint64_t equal_to(__m128i bytes, char value)
+{
+    return (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(value)));
+}
+
+static inline void classify(const unsigned char *p, struct masks *out)
+{
+    struct masks m = {0};
+
+    for (int i = 0; i < PAL_SPLIT_WINDOW; i += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(p + i));
+        uint64_t newline = equal_to(bytes, '\n') | equal_to(bytes, '\r');
+        uint64_t blank = equal_to(bytes, ' ');
+
+        m.upper |= in_range(bytes, 'A', 26) << i;
+        m.lower |= in_range(bytes, 'a', 26) << i;
+        m.digit |= in_range(bytes, '0', 10) << i;
+        m.space |= ((in_range(bytes, '\t', 5) & ~newline) | blank) << i;
+        m.blank |= blank << i;
+        m.newline |= newline << i;
+        m.slash |= equal_to(bytes, '/') << i;
+        m.quote |= equal_to(bytes, '\'') << i;
+        m.wide |= (uint64_t)(unsigned)_mm_movemask_epi8(bytes) << i;
+    }
+    *out = m;
+}
+#else
+static inline void classify(const unsigned char *p, struct masks *out)
+{
+    struct masks m = {0};
+
+    for (int i = 0; i < PAL_SPLIT_WINDOW; i++) {
+        uint64_t bit = (uint64_t)1 << i;
+        enum pal_class class = p[i] < 0x80 ? (enum pal_class)pal_class_ascii[p[i]] : PAL_CLASS_NONE;
+
+        m.wide |= class == PAL_CLASS_NONE ? bit : 0;
+        m.upper |= class == PAL_CLASS_UPPER ? bit : 0;
+        m.lower |= class == PAL_CLASS_LOWER ? bit : 0;
+        m.digit |= class == PAL_CLASS_NUMBER ? bit : 0;
+        m.space |= class == PAL_CLASS_SPACE ? bit : 0;
+        m.newline |= class == PAL_CLASS_NEWLINE ? bit : 0;
+        m.blank |= p[i] == ' ' ? bit : 0;
+        m.slash |= p[i] == '/' ? bit : 0;
+        m.quote |= p[i] == '\'' ? bit : 0;
+    }
+    *out = m;
+}
+#endif
+
+/* `bits` and all of `through` that follows them without a gap. */
+static inline uint64_t fill_up(uint64_t bits, uint64_t through)
+{
+    for (int shift = 1; shift < 64; shift *= 2) {
+        bits |= through & (bits << shift);
+        through &= through << shift;
+    }
+    return bits;
+}
+
+static inline uint64_t fill_down(uint64_t bits, uint64_t through)
+{
+    for (int shift = 1; shift < 64; shift *= 2) {
+        bits |= through & (bits >> shift);
+        through &= through >> shift;
+    }
+    return bits;
+}
+
+static inline uint64_t below(size_t bit)
+{
+    return bit < 64 ? ((uint64_t)1 << bit) - 1 : UINT64_MAX;
+}
+
+/* The length of a contraction whose quote is at `p`; 0 when there is none; 9 when it would need
+ * more than `left` bytes to tell. */
+static size_t contraction(const struct pal_split *split, const unsigned char *p, size_t left)
+{
+    unsigned char fold = split->is_any_case ? 0x20 : 0;
+    unsigned char first;
+
+    if (left < 3)
+        return 9;
+    first = p[1] | fold;
+    if (first == 's' || first == 't' || first == 'm' || first == 'd')
+        return 2;
+    if (first == 'r' || first == 'v' || first == 'l')
+        return (p[2] | fold) == (first == 'l' ? 'l' : 'e') ? 3 : 0;
+    return 0;
+}
+
+/* The bytes of all contractions. `quotes` are where one can begin; where `needs_letter` is set, not
+ * behind a letter that belongs to one. *valid loses what is not decided. */
+static uint64_t contractions(const struct pal_split *split, const unsigned char *p, size_t len,
+        uint64_t quotes, bool needs_letter, uint64_t *valid)
+{
+    uint64_t taken = 0;
+
+    for (; quotes; quotes &= quotes - 1) {
+        size_t at = (size_t)__builtin_ctzll(quotes);
+        size_t got;
+
+        if (needs_letter && (taken >> (at - 1) & 1))
+            continue;
+        got = contraction(split, p + at, len - at);
+        if (got == 9) {
+            *valid &= below(at);
+            break;
+        }
+        taken |= below(got) << at;
+    }
+    return taken;
+}
+
+/* Where pieces of digits begin. */
+static inline uint64_t digit_starts(uint64_t digit, unsigned digits_max)
+{
+    uint64_t at = digit & ~(digit << 1);
+    uint64_t starts = at;
+    uint64_t whole = digit & digit << 1 & digit << 2 & digit << 3;
+
+    if (digits_max == 1)
+        return digit;
+    if (digits_max == 3)
+        while ((at = at << 3 & whole) != 0)
+            starts |= at;
+    return starts;
+}
+
+/* Where pieces of white space begin. `space` and `newline` are what no other piece has taken; the
+ * last one of a run begins a piece, whether alone or with what follows it. */
+static inline uint64_t space_starts(uint64_t space, uint64_t newline)
+{
+    uint64_t all = space | newline;
+    uint64_t tail = space & ~fill_down(newline, space);
+
+    return (all & ~(all << 1)) | (tail & ~(tail << 1)) | (tail & ~(tail >> 1));
+}
+
+/* White space that touches the end may go on; it begins a piece all the same. */
+static inline uint64_t space_valid(uint64_t spaces, size_t len)
+{
+    uint64_t rest;
+
+    if (!(spaces >> (len - 1) & 1))
+        return UINT64_MAX;
+    rest = ~spaces & below(len);
+    return rest ? below(65 - (size_t)__builtin_clzll(rest)) : 1;
+}
+
+/* The families o200k and cl100k, which differ in where a word and a contraction begin. */
+static uint64_t word_starts(
+        const struct pal_split *split, const unsigned char *p, size_t len, const struct masks *m)
+{
+    bool is_cased = split->family == PAL_SPLIT_CASED;
+    uint64_t letter = m->upper | m->lower;
+    uint64_t sign = below(len) & ~(letter | m->digit | m->space | m->newline);
+    uint64_t tail = m->newline | (split->takes_slashes ? m->slash : 0);
+    uint64_t taken = fill_up(m->newline & sign << 1, tail);
+    uint64_t newline = m->newline & ~taken;
+    uint64_t valid = space_valid(m->space | newline, len);
+    uint64_t starts = space_starts(m->space, newline) | digit_starts(m->digit, split->digits_max);
+    uint64_t sign_starts;
+    uint64_t quotes;
+    uint64_t word;
+
+    sign &= ~taken;
+    sign_starts = sign & ~(sign << 1) & ~(m->blank << 1);
+    quotes = split->has_contractions ? m->quote & (is_cased ? letter << 1 : sign_starts) : 0;
+    if (quotes) {
+        taken = contractions(split, p, len, quotes, is_cased, &valid);
+        starts |= is_cased ? 0 : taken & quotes;
+        sign_starts &= ~taken;
+        letter &= ~taken;
+    }
+    word = letter & ~(letter << 1) & ~((m->space | sign_starts) << 1);
+    if (is_cased)
+        word |= m->upper & letter & (m->lower & letter) << 1;
+    return (starts | sign_starts | word) & valid;
+}
+
+static uint64_t gpt2_starts(
+        const struct pal_split *split, const unsigned char *p, size_t len, const struct masks *m)
+{
+    uint64_t letter = m->upper | m->lower;
+    uint64_t spaces = m->space | m->newline;
+    uint64_t sign = below(len) & ~(letter | m->digit | spaces);
+    uint64_t valid = space_valid(spaces, len);
+    uint64_t single = ~(m->blank << 1);
+    uint64_t sign_starts = sign & ~(sign << 1) & single;
+    uint64_t starts = space_starts(spaces, 0);
+    uint64_t quotes = split->has_contractions ? m->quote & sign_starts : 0;
+
+    if (quotes) {
+        uint64_t taken = contractions(split, p, len, quotes, false, &valid);
+
+        starts |= taken & quotes;
+        letter &= ~taken;
+    }
+    starts |= letter & ~(letter << 1) & single;
+    starts |= m->digit & ~(m->digit << 1) & single;
+    return (starts | sign_starts) & valid;
+}
+
+uint64_t pal_split_window(const struct pal_split *split, const unsigned char *p, size_t len)
+{
+    struct masks m;
+
+    if (split->family == PAL_SPLIT_DEEPSEEK)
+        return 1;
+    classify(p, &m);
+    if (m.wide & below(len))
+        len = (size_t)__builtin_ctzll(m.wide);
+    if (len == 0)
+        return 1;
+    m.upper &= below(len);
+    m.lower &= below(len);
+    m.digit &= below(len);
+    m.space &= below(len);
+    m.blank &= below(len);
+    m.newline &= below(len);
+    m.slash &= below(len);
+    m.quote &= below(len);
+    if (split->family == PAL_SPLIT_GPT2)
+        return gpt2_starts(split, p, len, &m) | 1;
+    return word_starts(split, p, len, &m) | 1;
+}

@@ -1,0 +1,345 @@
+/* tokens_table.h - a vocabulary as it is mapped: read-only, without pointers, ready for use.
+ *
+ * A table is a header (struct pal_encoding, which is the handle itself) and sections at offsets
+ * from it, each aligned to 64 bytes, all numbers in the byte order of the machine.
+ *
+ * Tokens have numbers of their own: a single byte is its value, the others follow from 256 on in
+ * the order in which they merge, so that comparing numbers is comparing ranks. The ids that the
+ * world knows are `byte_ids` for bytes, and for the others the number plus `id_shift`, or what the
+ * section of ids says where they have gaps.
+ *
+ * Words are found by a perfect hash: the key's hash picks a bucket, the bucket's displacement
+ * and the hash pick the slot, and the slot has the key in it, so that one look decides. */
+#ifndef PAL_TOKENS_TABLE_H
+#define PAL_TOKENS_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include "palaver/error.h"
+#include "palaver/tokens.h"
+#include "tokens/tokens_split.h"
+
+#define PAL_TABLE_MAGIC "PALTOKEN"
+#define PAL_TABLE_VERSION 1u
+#define PAL_TABLE_ORDER 0x01020304u /* reads otherwise where bytes go the other way round */
+#define PAL_TABLE_NAME_MAX 63
+#define PAL_TABLE_ALIGN 64
+
+#define PAL_TOKENS_MAX (1u << 21)
+#define PAL_TOKEN_LEN_MAX 1024
+#define PAL_TOKEN_NONE UINT32_MAX
+#define PAL_TOKEN_FIRST 256u /* that is not a byte */
+
+enum pal_table_section {
+    PAL_TABLE_SLOTS,         /* struct pal_slot[slots_len] */
+    PAL_TABLE_DISPLACEMENTS, /* uint16_t[1 << bucket_bits] */
+    PAL_TABLE_TOKENS,        /* struct pal_token[tokens_len + 1]; the last one ends the bytes */
+    PAL_TABLE_HALVES,        /* struct pal_halves[tokens_len] */
+    PAL_TABLE_PAIRS,         /* uint32_t[1 << pair_bits]: a token by the two that make it */
+    PAL_TABLE_FILTER,        /* uint8_t[1 << pair_bits]: eight bits for each of those places */
+    PAL_TABLE_BYTE_PAIRS,    /* uint32_t[256][256]: what two bytes make, or 0; these are no pairs */
+    PAL_TABLE_TRIE,          /* uint32_t[trie_len] */
+    PAL_TABLE_BYTES,         /* of all tokens */
+    PAL_TABLE_IDS,           /* uint32_t[tokens_len - 256], or nothing */
+    PAL_TABLE_SPECIALS,      /* struct pal_special[specials_len], by their ids */
+    PAL_TABLE_SPECIAL_BYTES,
+    PAL_TABLE_SECTIONS,
+};
+
+/* A word and its token. A word of up to 12 bytes is in `low` and the lower half of `high`, zeros
+ * behind it, its length in the next four bits. Of a longer one there is a hash, and PAL_SLOT_LONG
+ * instead of the length. Above that is the token. A slot without a word has the length 0. */
+struct pal_slot {
+    uint64_t low;
+    uint64_t high;
+};
+
+#define PAL_SLOT_LEN_MAX 12
+#define PAL_SLOT_LONG 15u
+#define PAL_SLOT_NONE 14u
+#define PAL_SLOT_LEN_SHIFT 32
+#define PAL_SLOT_TOKEN_SHIFT 36
+#define PAL_SLOT_KEY (((uint64_t)1 << PAL_SLOT_TOKEN_SHIFT) - 1)
+
+struct pal_token {
+    uint32_t prefix; /* the longest other token that it begins with, or PAL_TOKEN_NONE */
+    uint32_t start;  /* of its bytes */
+};
+
+/* The two tokens that merge into one; itself, twice, when nothing does. */
+struct pal_halves {
+    uint32_t left;
+    uint32_t right;
+};
+
+struct pal_special {
+    uint32_t id;
+    uint32_t start;
+    uint32_t len;
+};
+
+struct pal_encoding {
+    char magic[8];
+    uint32_t version;
+    uint32_t order;
+    uint64_t size; /* of the whole table */
+    char name[PAL_TABLE_NAME_MAX + 1];
+    uint32_t name_len;
+    uint32_t pattern; /* index of pal_splits */
+    uint32_t ids_end;
+    uint32_t tokens_len;
+    uint32_t token_len_max;
+    uint32_t id_shift;
+    uint32_t has_ids;
+    uint32_t slots_len;
+    uint32_t bucket_bits;
+    uint32_t pair_bits;
+    uint32_t trie_len;
+    uint32_t trie_root;
+    uint32_t trie_tokens; /* how many tokens the trie has: those that merging can make */
+    uint32_t bytes_len;
+    uint32_t specials_len;
+    uint32_t special_bytes_len;
+    uint64_t seed;
+    uint32_t byte_ids[256];
+    uint64_t offsets[PAL_TABLE_SECTIONS];
+};
+
+/* The sections, found once for a call. */
+struct pal_table {
+    const struct pal_encoding *head;
+    const struct pal_split *split;
+    const struct pal_slot *slots;
+    const uint16_t *displacements;
+    const struct pal_token *tokens;
+    const struct pal_halves *halves;
+    const uint32_t *pairs;
+    const uint8_t *filter;
+    const uint32_t *byte_pairs;
+    const uint32_t *trie;
+    const unsigned char *bytes;
+    const uint32_t *ids;
+    const struct pal_special *specials;
+    const unsigned char *special_bytes;
+    uint64_t seed;
+    uint32_t slots_len;
+    uint32_t token_len_max;
+    unsigned bucket_shift;
+    unsigned pair_shift;
+};
+
+/* How long the sections of a table are that says of itself what this one says. */
+void pal_table_sizes(const struct pal_encoding *head, uint64_t out_sizes[PAL_TABLE_SECTIONS]);
+
+void pal_table_view(const struct pal_encoding *encoding, struct pal_table *out_table);
+
+/* Everything that the code relies on, for tables that come from outside: afterwards no text can
+ * lead out of it, nor into a loop. PAL_CORRUPT says what is wrong. `data` is aligned to 8. */
+pal_status pal_table_check(const unsigned char *data, size_t len, pal_error *err);
+
+/* ---- Hashing ---- */
+
+static inline uint64_t pal_table_mix(uint64_t a, uint64_t b)
+{
+    __extension__ typedef unsigned __int128 wide;
+    wide product = (wide)a * b;
+
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static inline uint64_t pal_table_hash(uint64_t seed, struct pal_slot key)
+{
+    return pal_table_mix(key.low ^ seed, key.high ^ 0x9e3779b97f4a7c15u);
+}
+
+/* The slot of a hash, once its bucket's displacement is known. */
+static inline uint32_t pal_table_place(uint64_t hash, uint32_t displacement, uint32_t slots_len)
+{
+    uint64_t moved = (hash ^ displacement * 0xd6e8feb86659fd93u) * 0xa0761d6478bd642fu;
+
+    return (uint32_t)((moved >> 32) * slots_len >> 32);
+}
+
+static inline uint64_t pal_table_word(const unsigned char *p)
+{
+    uint64_t word;
+
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+/* What of a word's first and second eight bytes is in the key of a word of so many bytes, and its
+ * length there. Words that are too long give a key that no slot has. */
+struct pal_key_mask {
+    uint64_t low;
+    uint64_t high;
+    uint64_t len;
+    uint64_t unused;
+};
+
+extern const struct pal_key_mask pal_key_masks[PAL_SPLIT_WINDOW + 1];
+
+/* The key of a word of 1 to PAL_SPLIT_WINDOW bytes, of which 16 can be read. */
+static inline struct pal_slot pal_table_key(const unsigned char *p, size_t len)
+{
+    const struct pal_key_mask *mask = &pal_key_masks[len];
+    struct pal_slot key;
+
+    key.low = pal_table_word(p) & mask->low;
+    key.high = (pal_table_word(p + 8) & mask->high) | mask->len;
+    return key;
+}
+
+/* The key of a word of any length of at least 1; reads only that. */
+struct pal_slot pal_table_key_any(const unsigned char *p, size_t len);
+
+/* ---- Looking up ---- */
+
+/* The slot where a key is if it is anywhere. */
+static inline const struct pal_slot *pal_table_slot(
+        const struct pal_table *table, struct pal_slot key)
+{
+    uint64_t hash = pal_table_hash(table->seed, key);
+
+    return &table->slots[pal_table_place(
+            hash, table->displacements[hash >> table->bucket_shift], table->slots_len)];
+}
+
+static inline bool pal_slot_has(const struct pal_slot *slot, struct pal_slot key)
+{
+    return ((slot->low ^ key.low) | ((slot->high ^ key.high) & PAL_SLOT_KEY)) == 0;
+}
+
+static inline uint32_t pal_slot_token(const struct pal_slot *slot)
+{
+    return (uint32_t)(slot->high >> PAL_SLOT_TOKEN_SHIFT);
+}
+
+/* The token that is this word, or PAL_TOKEN_NONE. */
+uint32_t pal_table_find(const struct pal_table *table, const unsigned char *p, size_t len);
+
+static inline size_t pal_table_len(const struct pal_table *table, uint32_t token)
+{
+    return table->tokens[token + 1].start - table->tokens[token].start;
+}
+
+static inline uint32_t pal_table_id(const struct pal_table *table, uint32_t token)
+{
+    if (token < PAL_TOKEN_FIRST)
+        return table->head->byte_ids[token];
+    return table->ids ? table->ids[token - PAL_TOKEN_FIRST] : token + table->head->id_shift;
+}
+
+/* The bytes of an id, a special one's name too. False when there is no such id. */
+bool pal_table_text(const struct pal_table *table, uint32_t id, pal_str *out_text);
+
+/* ---- Pairs ---- */
+
+/* An entry of the pairs is a token and, above it, bits of the pair's hash; 0 is free. */
+#define PAL_PAIR_TOKEN_BITS 21
+#define PAL_PAIR_TOKEN_MASK ((1u << PAL_PAIR_TOKEN_BITS) - 1)
+
+static inline uint64_t pal_pair_hash(uint32_t left, uint32_t right)
+{
+    uint64_t hash = ((uint64_t)left << 32 | right) * 0x9e3779b97f4a7c15u;
+
+    return hash ^ hash >> 32;
+}
+
+static inline uint32_t pal_pair_entry(uint64_t hash, uint32_t token)
+{
+    return (uint32_t)(hash >> 8) << PAL_PAIR_TOKEN_BITS | token;
+}
+
+/* Most pairs are none; a bit that is not set says so without a look at the pairs. */
+static inline bool pal_pair_filter(const struct pal_table *table, uint64_t hash)
+{
+    return table->filter[hash >> table->pair_shift] >> (hash & 7) & 1;
+}
+
+/* The token that two bytes make, or PAL_TOKEN_NONE. */
+static inline uint32_t pal_pair_bytes(const struct pal_table *table, uint32_t left, uint32_t right)
+{
+    uint32_t token = table->byte_pairs[left << 8 | right];
+
+    return token != 0 ? token : PAL_TOKEN_NONE;
+}
+
+/* Whether the two, of which one at least is no byte, make a token below `limit`. */
+static inline bool pal_pair_is_below(
+        const struct pal_table *table, uint32_t left, uint32_t right, uint32_t limit)
+{
+    uint64_t hash = pal_pair_hash(left, right);
+    uint32_t mask = (uint32_t)(UINT64_MAX >> table->pair_shift);
+    uint32_t tag = pal_pair_entry(hash, 0);
+    uint32_t at = (uint32_t)(hash >> table->pair_shift);
+    uint32_t entry;
+
+    if (!pal_pair_filter(table, hash))
+        return false;
+    while ((entry = table->pairs[at]) != 0) {
+        uint32_t token = entry & PAL_PAIR_TOKEN_MASK;
+
+        if (entry - token == tag && table->halves[token].left == left &&
+                table->halves[token].right == right)
+            return token < limit;
+        at = (at + 1) & mask;
+    }
+    return false;
+}
+
+/* ---- The trie ---- */
+
+/* A double array: a node has a base, and its child by byte c, if any, is at base + c and bears
+ * the label c. No two nodes have the same base, so the label decides. A node that is a token and
+ * has children has that token as its child PAL_TRIE_END; a leaf has it instead of a base. Free
+ * places bear PAL_TRIE_FREE. A place has two flags, 21 bits of base or token, and 9 of label. */
+#define PAL_TRIE_LEAF (1u << 31)
+#define PAL_TRIE_TOKEN (1u << 30) /* has a child PAL_TRIE_END */
+#define PAL_TRIE_VALUE_BITS 21
+#define PAL_TRIE_END 256u
+#define PAL_TRIE_FREE 511u
+
+static inline uint32_t pal_trie_value(uint32_t place)
+{
+    return place >> 9 & ((1u << PAL_TRIE_VALUE_BITS) - 1);
+}
+
+static inline uint32_t pal_trie_label(uint32_t place)
+{
+    return place & 511u;
+}
+
+/* The longest token that the text, which is not empty, begins with, and its length. There is one,
+ * since every byte is a token. */
+static inline uint32_t pal_trie_longest(const struct pal_table *table, const unsigned char *p,
+        const unsigned char *end, size_t *out_len)
+{
+    const uint32_t *trie = table->trie;
+    const unsigned char *q = p;
+    uint32_t base = table->head->trie_root;
+    uint32_t found = 0;
+
+    *out_len = 1;
+    while (q < end) {
+        uint32_t place = trie[base + *q];
+
+        if (pal_trie_label(place) != *q)
+            break;
+        q++;
+        base = pal_trie_value(place);
+        if (place & PAL_TRIE_LEAF) {
+            *out_len = (size_t)(q - p);
+            return base;
+        }
+        if (place & PAL_TRIE_TOKEN) {
+            found = base + PAL_TRIE_END;
+            *out_len = (size_t)(q - p);
+        }
+    }
+    return pal_trie_value(trie[found]);
+}
+
+#endif

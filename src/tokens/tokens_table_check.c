@@ -1,0 +1,211 @@
+/* tokens_table_check.c - distrusts a table. What the code walks by is checked: sizes and places,
+ * tokens that are made of lower ones, prefixes that are shorter, the trie token by token, and free
+ * places where searches end. What a wrong table then can do is to count wrongly. */
+#include "base/memory.h"
+#include "tokens/tokens_table.h"
+
+static pal_status corrupt(pal_error *err, const char *what)
+{
+    return pal_error_set(err, PAL_CORRUPT, "the table of the vocabulary is damaged: %s", what);
+}
+
+static bool head_is_good(const struct pal_encoding *head, size_t len)
+{
+    return memcmp(head->magic, PAL_TABLE_MAGIC, sizeof head->magic) == 0 &&
+            head->version == PAL_TABLE_VERSION && head->order == PAL_TABLE_ORDER &&
+            head->size == len && head->name_len > 0 && head->name_len <= PAL_TABLE_NAME_MAX &&
+            head->pattern < pal_splits_len && head->tokens_len >= PAL_TOKEN_FIRST &&
+            head->tokens_len <= PAL_TOKENS_MAX && head->token_len_max > 0 &&
+            head->token_len_max <= PAL_TOKEN_LEN_MAX && head->has_ids <= 1 && head->slots_len > 0 &&
+            head->bucket_bits > 0 && head->bucket_bits <= 24 && head->pair_bits > 0 &&
+            head->pair_bits <= 24 && head->trie_len > PAL_TRIE_END &&
+            head->trie_root + PAL_TRIE_END < head->trie_len &&
+            head->trie_root < 1u << PAL_TRIE_VALUE_BITS;
+}
+
+static bool sections_are_good(const struct pal_encoding *head)
+{
+    uint64_t sizes[PAL_TABLE_SECTIONS];
+
+    pal_table_sizes(head, sizes);
+    for (int i = 0; i < PAL_TABLE_SECTIONS; i++)
+        if (head->offsets[i] % PAL_TABLE_ALIGN != 0 || head->offsets[i] < sizeof *head ||
+                head->offsets[i] > head->size || sizes[i] > head->size - head->offsets[i])
+            return false;
+    return true;
+}
+
+/* Whether merging can make the token, of lower ones. Undoing that ends with bytes. */
+static bool is_made(const struct pal_table *table, uint32_t token)
+{
+    return token < PAL_TOKEN_FIRST ||
+            (table->halves[token].left < token && table->halves[token].right < token);
+}
+
+static bool tokens_are_good(const struct pal_table *table)
+{
+    uint32_t len = table->head->tokens_len;
+
+    if (table->tokens[0].start != 0 || table->tokens[len].start != table->head->bytes_len)
+        return false;
+    for (uint32_t i = 0; i < len; i++) {
+        const struct pal_token *token = &table->tokens[i];
+        uint32_t bytes = table->tokens[i + 1].start - token->start;
+
+        if (table->tokens[i + 1].start < token->start || bytes == 0 ||
+                bytes > table->token_len_max || table->tokens[i + 1].start > table->head->bytes_len)
+            return false;
+        if (i < PAL_TOKEN_FIRST && (bytes != 1 || table->bytes[token->start] != i))
+            return false;
+    }
+    return true;
+}
+
+/* Prefixes become shorter, so that following them ends; they are walked by like the trie's own. */
+static bool prefixes_are_good(const struct pal_table *table)
+{
+    for (uint32_t i = 0; i < table->head->tokens_len; i++) {
+        uint32_t prefix = table->tokens[i].prefix;
+
+        if (prefix != PAL_TOKEN_NONE &&
+                (prefix >= table->head->tokens_len || !is_made(table, prefix) ||
+                        pal_table_len(table, prefix) >= pal_table_len(table, i)))
+            return false;
+    }
+    return true;
+}
+
+static bool slots_are_good(const struct pal_table *table)
+{
+    for (uint32_t i = 0; i < table->slots_len; i++)
+        if (pal_slot_token(&table->slots[i]) >= table->head->tokens_len)
+            return false;
+    return true;
+}
+
+static bool byte_pairs_are_good(const struct pal_table *table)
+{
+    for (size_t i = 0; i < 256 * 256; i++)
+        if (table->byte_pairs[i] >= table->head->tokens_len)
+            return false;
+    return true;
+}
+
+/* The search for any pair ends. */
+static bool pairs_are_good(const struct pal_table *table)
+{
+    size_t len = (size_t)1 << table->head->pair_bits;
+    bool has_free = false;
+
+    for (size_t i = 0; i < len; i++) {
+        uint32_t token = table->pairs[i] & PAL_PAIR_TOKEN_MASK;
+
+        if (table->pairs[i] == 0)
+            has_free = true;
+        else if (token >= table->head->tokens_len)
+            return false;
+    }
+    return has_free;
+}
+
+/* Whether a token's bytes lead to a place that says this token. */
+static bool trie_follow(const struct pal_table *table, uint32_t token)
+{
+    const unsigned char *p = table->bytes + table->tokens[token].start;
+    size_t len = pal_table_len(table, token);
+    uint32_t base = table->head->trie_root;
+    uint32_t place = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        if (place & PAL_TRIE_LEAF)
+            return false;
+        place = table->trie[base + p[i]];
+        if (pal_trie_label(place) != p[i])
+            return false;
+        base = pal_trie_value(place);
+    }
+    if (place & PAL_TRIE_LEAF)
+        return base == token;
+    return (place & PAL_TRIE_TOKEN) && pal_trie_value(table->trie[base + PAL_TRIE_END]) == token;
+}
+
+/* All bases lead to places, and no two to the same ones: it is a tree. */
+static bool bases_are_good(const struct pal_table *table, uint64_t *seen)
+{
+    uint32_t root = table->head->trie_root;
+
+    seen[root / 64] |= (uint64_t)1 << root % 64;
+    for (uint32_t i = 0; i < table->head->trie_len; i++) {
+        uint32_t place = table->trie[i];
+        uint32_t value = pal_trie_value(place);
+
+        if (pal_trie_label(place) >= PAL_TRIE_END || (place & PAL_TRIE_LEAF))
+            continue;
+        if (value + PAL_TRIE_END >= table->head->trie_len || (seen[value / 64] >> value % 64 & 1))
+            return false;
+        seen[value / 64] |= (uint64_t)1 << value % 64;
+    }
+    return true;
+}
+
+/* Each place that says a token is where that token's bytes lead to; so a token that the trie finds
+ * is always as long as the way to it. */
+static bool ends_are_good(const struct pal_table *table)
+{
+    uint32_t ends = 0;
+
+    for (uint32_t i = 0; i < table->head->tokens_len; i++) {
+        bool is_found = trie_follow(table, i);
+
+        if (is_found ? !is_made(table, i) : i < PAL_TOKEN_FIRST)
+            return false;
+        ends += is_found;
+    }
+    for (uint32_t i = 0; i < table->head->trie_len; i++) {
+        uint32_t place = table->trie[i];
+
+        if (pal_trie_label(place) < PAL_TRIE_END && (place & (PAL_TRIE_LEAF | PAL_TRIE_TOKEN)))
+            ends--;
+    }
+    return ends == 0;
+}
+
+static pal_status trie_check(const struct pal_table *table, pal_error *err)
+{
+    uint64_t *seen = pal_calloc(table->head->trie_len / 64 + 1, sizeof *seen);
+    bool is_good;
+
+    if (!seen)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    is_good = bases_are_good(table, seen) && ends_are_good(table);
+    pal_free(seen);
+    return is_good ? PAL_OK : corrupt(err, "its trie does not fit its tokens");
+}
+
+static bool specials_are_good(const struct pal_table *table)
+{
+    for (uint32_t i = 0; i < table->head->specials_len; i++) {
+        const struct pal_special *special = &table->specials[i];
+
+        if (special->start > table->head->special_bytes_len ||
+                special->len > table->head->special_bytes_len - special->start)
+            return false;
+    }
+    return true;
+}
+
+pal_status pal_table_check(const unsigned char *data, size_t len, pal_error *err)
+{
+    const struct pal_encoding *head = (const struct pal_encoding *)(const void *)data;
+    struct pal_table table;
+
+    if (len < sizeof *head || !head_is_good(head, len) || !sections_are_good(head))
+        return corrupt(err, "its head is not that of a table of this version");
+    pal_table_view(head, &table);
+    if (!tokens_are_good(&table) || !prefixes_are_good(&table))
+        return corrupt(err, "its tokens are not in order");
+    if (!slots_are_good(&table) || !pairs_are_good(&table) || !byte_pairs_are_good(&table) ||
+            !specials_are_good(&table))
+        return corrupt(err, "it names tokens that it does not have");
+    return trie_check(&table, err);
+}

@@ -1,0 +1,122 @@
+/* tokens_text.c - texts that are there as a whole. */
+#include "base/memory.h"
+#include "tokens/tokens_walk.h"
+
+static pal_status walk_status(const struct pal_walk *walk, pal_error *err)
+{
+    return walk->failure == PAL_OK ? PAL_OK
+                                   : pal_error_set(err, PAL_NO_MEMORY, "out of memory for tokens");
+}
+
+static const unsigned char *bytes_of(pal_str text)
+{
+    return (const unsigned char *)text.data;
+}
+
+pal_status pal_tokens_count(
+        const pal_encoding *encoding, pal_str text, uint64_t *out_tokens, pal_error *err)
+{
+    struct pal_walk walk;
+    pal_status status;
+
+    if (!encoding) {
+        *out_tokens = pal_tokens_estimate(text);
+        return PAL_OK;
+    }
+    pal_walk_init(&walk, encoding, NULL, NULL);
+    if (text.len > 0)
+        pal_walk_text(&walk, bytes_of(text), text.len, true);
+    status = walk_status(&walk, err);
+    if (status == PAL_OK)
+        *out_tokens = walk.count;
+    pal_walk_done(&walk);
+    return status;
+}
+
+/* Ids as they are told. */
+struct ids {
+    uint32_t *list;
+    size_t len;
+    size_t room;
+};
+
+static bool ids_append(const uint32_t *ids, size_t len, void *user)
+{
+    struct ids *to = user;
+
+    if (to->room - to->len < len) {
+        size_t room = (to->room + len) * 2;
+        uint32_t *list = pal_realloc(to->list, room * sizeof list[0]);
+
+        if (!list)
+            return false;
+        to->list = list;
+        to->room = room;
+    }
+    memcpy(to->list + to->len, ids, len * sizeof ids[0]);
+    to->len += len;
+    return true;
+}
+
+pal_status pal_tokens_encode(const pal_encoding *encoding, pal_str text, pal_arena *arena,
+        pal_token_ids *out_ids, pal_error *err)
+{
+    struct pal_walk walk;
+    struct ids ids = {0};
+    pal_token_ids result = {0};
+    pal_status status;
+
+    if (!encoding)
+        return pal_error_set(err, PAL_INVALID, "an estimate has no ids");
+    pal_walk_init(&walk, encoding, ids_append, &ids);
+    if (text.len > 0) {
+        pal_walk_text(&walk, bytes_of(text), text.len, true);
+        pal_walk_flush(&walk);
+    }
+    status = walk_status(&walk, err);
+    if (status == PAL_OK) {
+        result.len = ids.len;
+        result.ids = pal_arena_array(arena, ids.len, sizeof result.ids[0]);
+        if (!result.ids)
+            status = pal_error_set(err, PAL_NO_MEMORY, "out of memory for tokens");
+        else if (ids.len > 0)
+            memcpy(result.ids, ids.list, ids.len * sizeof ids.list[0]);
+    }
+    if (status == PAL_OK)
+        *out_ids = result;
+    pal_free(ids.list);
+    pal_walk_done(&walk);
+    return status;
+}
+
+pal_status pal_tokens_decode(const pal_encoding *encoding, const uint32_t *ids, size_t ids_len,
+        pal_arena *arena, pal_str *out_text, pal_error *err)
+{
+    struct pal_table table;
+    pal_str part;
+    size_t len = 0;
+    char *text;
+
+    if (!encoding)
+        return pal_error_set(err, PAL_INVALID, "an estimate has no ids");
+    pal_table_view(encoding, &table);
+    for (size_t i = 0; i < ids_len; i++) {
+        if (!pal_table_text(&table, ids[i], &part)) {
+            return pal_error_set(err, PAL_INVALID, "'%.*s' has no token %u",
+                    PAL_STR_ARG(pal_encoding_name(encoding)), ids[i]);
+        }
+        len += part.len;
+    }
+    text = pal_arena_alloc(arena, len + 1);
+    if (!text)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for the text");
+    len = 0;
+    for (size_t i = 0; i < ids_len; i++) {
+        if (pal_table_text(&table, ids[i], &part)) {
+            memcpy(text + len, part.data, part.len);
+            len += part.len;
+        }
+    }
+    *out_text = pal_str_make(text, len);
+    return PAL_OK;
+}

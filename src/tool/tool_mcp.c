@@ -1,0 +1,303 @@
+/* tool_mcp.c - the life of an MCP server as we see it: it is started, says hello, lists its tools,
+ * and is started again when it dies, after pauses that grow. On the loop. */
+#include "tool/tool_mcp.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "tool/tool_mcp_inside.h"
+
+#define START_MS 30000
+#define CALL_MS 120000
+#define RESTARTS 5
+#define PAUSE_MS 500 /* before the first restart; twice as much before each further one */
+#define PAUSE_MS_MAX 30000
+#define STEADY_MS 60000 /* it ran so long: what was before is forgotten */
+
+void pal_mcp_enter(pal_mcp *mcp)
+{
+    mcp->busy++;
+}
+
+static void free_mcp(pal_mcp *mcp)
+{
+    pal_mcp_toolbox_done(&mcp->tools);
+    pal_mcp_toolbox_done(&mcp->draft);
+    pal_map_done(&mcp->by_id);
+    pal_free(mcp->cursor);
+    pal_arena_free(mcp->scratch);
+    pal_arena_free(mcp->arena);
+    pal_free(mcp);
+}
+
+void pal_mcp_leave(pal_mcp *mcp)
+{
+    if (--mcp->busy == 0 && mcp->closed)
+        free_mcp(mcp);
+}
+
+void pal_mcp_set_failure(pal_mcp *mcp, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(mcp->failure, sizeof(mcp->failure), format, arguments);
+    va_end(arguments);
+    mcp->failure[pal_utf8_valid_len(pal_str_of(mcp->failure))] = '\0';
+}
+
+static void tell_changed(pal_mcp *mcp)
+{
+    if (!mcp->closed && mcp->changed)
+        mcp->changed(mcp, mcp->user);
+}
+
+/* ---- Start and restart ---- */
+
+static void start(pal_mcp *mcp)
+{
+    pal_error err;
+    mcp->state = PAL_MCP_STARTING;
+    pal_status status = mcp->transport->open(mcp, &err);
+    if (status == PAL_OK)
+        pal_mcp_hello(mcp);
+    else
+        pal_mcp_broke(mcp, status == PAL_NOT_FOUND || status == PAL_DENIED || status == PAL_INVALID,
+                "%s", err.message);
+}
+
+static void on_start(pal_timer *timer)
+{
+    pal_mcp *mcp = (pal_mcp *)((char *)timer - offsetof(pal_mcp, timer));
+    pal_mcp_enter(mcp);
+    bool is_first = mcp->failures == 0;
+    start(mcp);
+    if (!is_first && mcp->state == PAL_MCP_STARTING)
+        tell_changed(mcp);
+    pal_mcp_leave(mcp);
+}
+
+static int64_t pause_ms(uint32_t failures)
+{
+    int64_t pause = PAUSE_MS;
+    for (uint32_t i = 1; i < failures && pause < PAUSE_MS_MAX; i++)
+        pause *= 2;
+    return pause < PAUSE_MS_MAX ? pause : PAUSE_MS_MAX;
+}
+
+/* Ends all that we wait for ourselves. */
+static void stop_own_requests(pal_mcp *mcp)
+{
+    pal_mcp_drop(&mcp->discover, false);
+    pal_mcp_drop(&mcp->initialize, false);
+    pal_mcp_drop(&mcp->initialized, false);
+    pal_mcp_list_stop(mcp);
+    pal_mcp_listen_stop(mcp);
+}
+
+static void give_up(pal_mcp *mcp)
+{
+    mcp->state = PAL_MCP_FAILED;
+    pal_mcp_toolbox_done(&mcp->tools);
+    tell_changed(mcp);
+    if (!mcp->closed)
+        pal_mcp_calls_fail_waiting(mcp, pal_str_of(mcp->failure));
+}
+
+void pal_mcp_broke(pal_mcp *mcp, bool for_good, const char *format, ...)
+{
+    char why[PAL_ERROR_MESSAGE_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why, sizeof(why), format, arguments);
+    va_end(arguments);
+    pal_mcp_set_failure(mcp, "%s", why);
+    /* There are old servers that die of a question they don't know. */
+    if (mcp->state == PAL_MCP_STARTING)
+        mcp->last_era =
+                mcp->discover.id || mcp->probe_was_late ? PAL_MCP_ERA_OLD : PAL_MCP_ERA_UNKNOWN;
+    stop_own_requests(mcp);
+    if (mcp->state == PAL_MCP_READY && pal_loop_now_ms(mcp->loop) - mcp->ready_ms >= STEADY_MS)
+        mcp->failures = 0;
+    mcp->failures++;
+    /* Before anybody hears of it: calls that are made now have to wait. */
+    mcp->state = PAL_MCP_WAITING;
+    pal_mcp_calls_fail_sent(mcp, pal_str_of(why));
+    if (mcp->closed)
+        return;
+    mcp->transport->close(mcp);
+    if (for_good || mcp->failures > mcp->config.restarts_max ||
+            !pal_timer_start(mcp->loop, &mcp->timer, pause_ms(mcp->failures), on_start))
+        give_up(mcp);
+    else
+        tell_changed(mcp);
+}
+
+bool pal_mcp_is_lost(const pal_mcp *mcp, const pal_mcp_answer *answer)
+{
+    if (mcp->era != PAL_MCP_ERA_OLD || mcp->sessions == 0)
+        return false;
+    /* Not by the book, but said by many: "Bad Request: No valid session ID provided". */
+    return answer->http_code == 404 ||
+            (answer->http_code == 400 && answer->error.len &&
+                    memmem(answer->error.data, answer->error.len, "ession", 6));
+}
+
+void pal_mcp_renew(pal_mcp *mcp)
+{
+    if (mcp->state != PAL_MCP_READY)
+        return;
+    mcp->session[0] = '\0';
+    stop_own_requests(mcp);
+    mcp->state = PAL_MCP_STARTING;
+    tell_changed(mcp);
+    if (!mcp->closed)
+        pal_mcp_hello(mcp);
+}
+
+/* ---- Ready ---- */
+
+void pal_mcp_said_hello(pal_mcp *mcp)
+{
+    if (mcp->has_tools) {
+        pal_mcp_list_start(mcp);
+        return;
+    }
+    pal_mcp_toolbox_done(&mcp->tools);
+    pal_mcp_listed(mcp, false);
+}
+
+void pal_mcp_listed(pal_mcp *mcp, bool has_changed)
+{
+    bool is_new = mcp->state != PAL_MCP_READY;
+    if (is_new) {
+        mcp->state = PAL_MCP_READY;
+        mcp->last_era = mcp->era;
+        mcp->ready_ms = pal_loop_now_ms(mcp->loop);
+        mcp->failure[0] = '\0';
+        pal_mcp_listen_start(mcp);
+    }
+    if (is_new || has_changed)
+        tell_changed(mcp);
+    if (!mcp->closed && mcp->state == PAL_MCP_READY)
+        pal_mcp_calls_send(mcp);
+}
+
+/* ---- Open and close ---- */
+
+static pal_str *copy_texts(
+        pal_arena *arena, const pal_str *from, size_t len, const char ***out_plain)
+{
+    pal_str *to = pal_arena_array(arena, len + 1, sizeof(*to));
+    const char **plain = pal_arena_array(arena, len + 1, sizeof(*plain));
+    for (size_t i = 0; to && plain && i < len; i++) {
+        to[i] = pal_arena_copy(arena, from[i]);
+        plain[i] = to[i].data;
+    }
+    *out_plain = plain;
+    return to;
+}
+
+static void copy_config(pal_mcp *mcp, const pal_mcp_config *from)
+{
+    pal_arena *arena = mcp->arena;
+    pal_mcp_config *to = &mcp->config;
+    pal_http_header *headers = pal_arena_array(arena, from->headers_len + 1, sizeof(*headers));
+    *to = *from;
+    to->name = pal_arena_copy(arena, from->name);
+    to->url = pal_arena_copy(arena, from->url);
+    to->command = copy_texts(arena, from->command, from->command_len, &mcp->arguments);
+    to->environment =
+            copy_texts(arena, from->environment, from->environment_len, &mcp->environment);
+    for (size_t i = 0; headers && i < from->headers_len; i++) {
+        headers[i].name = pal_arena_copy(arena, from->headers[i].name);
+        headers[i].value = pal_arena_copy(arena, from->headers[i].value);
+    }
+    to->headers = headers;
+    to->start_ms = from->start_ms ? from->start_ms : START_MS;
+    to->call_ms = from->call_ms ? from->call_ms : CALL_MS;
+    to->restarts_max = from->restarts_max ? from->restarts_max : RESTARTS;
+}
+
+static pal_status check_config(const pal_mcp_config *config, pal_http *http, pal_error *err)
+{
+    if (config->name.len == 0)
+        return pal_error_set(err, PAL_INVALID, "an MCP server without a name");
+    if (config->command_len == 0 && config->url.len == 0)
+        return pal_error_set(err, PAL_INVALID, "MCP server '%.*s' has neither a command nor a url",
+                PAL_STR_ARG(config->name));
+    if (config->command_len && config->url.len)
+        return pal_error_set(err, PAL_INVALID, "MCP server '%.*s' has a command and a url",
+                PAL_STR_ARG(config->name));
+    if (config->command_len == 0 && !http)
+        return pal_error_set(
+                err, PAL_INVALID, "MCP server '%.*s' needs HTTP", PAL_STR_ARG(config->name));
+    return PAL_OK;
+}
+
+pal_status pal_mcp_open(pal_loop *loop, pal_http *http, const pal_mcp_config *config,
+        pal_mcp_changed changed, void *user, pal_mcp **out_mcp, pal_error *err)
+{
+    assert(pal_loop_is_on(loop));
+    pal_status status = check_config(config, http, err);
+    if (status)
+        return status;
+    pal_mcp *mcp = pal_calloc(1, sizeof(*mcp));
+    if (!mcp)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    mcp->loop = loop;
+    mcp->client = http;
+    mcp->changed = changed;
+    mcp->user = user;
+    mcp->arena = pal_arena_new(0);
+    mcp->scratch = pal_arena_new(0);
+    mcp->transport = config->command_len ? &pal_mcp_stdio : &pal_mcp_http;
+    if (mcp->arena)
+        copy_config(mcp, config);
+    if (!mcp->arena || !mcp->scratch || pal_arena_failure(mcp->arena) ||
+            !pal_timer_start(loop, &mcp->timer, 0, on_start)) {
+        free_mcp(mcp);
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    }
+    *out_mcp = mcp;
+    return PAL_OK;
+}
+
+void pal_mcp_close(pal_mcp *mcp)
+{
+    if (!mcp)
+        return;
+    assert(pal_loop_is_on(mcp->loop) && !mcp->closed);
+    pal_mcp_enter(mcp);
+    mcp->closed = true;
+    pal_timer_stop(mcp->loop, &mcp->timer);
+    stop_own_requests(mcp);
+    pal_mcp_calls_drop(mcp);
+    mcp->transport->close(mcp);
+    pal_mcp_leave(mcp);
+}
+
+/* ---- What it is ---- */
+
+pal_str pal_mcp_name(const pal_mcp *mcp)
+{
+    return mcp->config.name;
+}
+
+pal_mcp_state pal_mcp_state_of(const pal_mcp *mcp)
+{
+    return mcp->state;
+}
+
+pal_str pal_mcp_failure(const pal_mcp *mcp)
+{
+    return pal_str_of(mcp->failure);
+}
+
+const pal_tool *pal_mcp_tools(const pal_mcp *mcp, size_t *out_len)
+{
+    *out_len = mcp->tools.len;
+    return mcp->tools.tools;
+}

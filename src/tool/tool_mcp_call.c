@@ -1,0 +1,375 @@
+/* tool_mcp_call.c - calls of a server's tools. A call waits while its server is being started; once
+ * it was sent it is never sent again, unless the server said that it did not take it.
+ * On the loop. */
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "tool/tool_mcp_inside.h"
+
+#define PROGRESS_FACTOR 30 /* so many times as long, at most, while it reports progress */
+#define ROUNDS_MAX 8       /* of a server that wants to be asked again */
+#define REFUSALS_MAX 2     /* sessions that it lost, lists that had changed */
+
+struct pal_mcp_call {
+    pal_mcp *mcp;
+    pal_mcp_calls *list; /* that it is in */
+    pal_mcp_call *previous, *next;
+    pal_mcp_request request;
+    pal_timer timer;
+    int64_t until_ms; /* whatever progress it makes */
+    pal_arena *arena; /* of the next lines */
+    pal_str tool;     /* the server's own name */
+    pal_str arguments;
+    pal_arena *round_arena; /* of the request that runs */
+    pal_tool_told told;
+    void *user;
+    uint32_t rounds, refusals;
+    uint32_t sessions; /* the server's, when it was sent */
+};
+
+/* ---- Lists ---- */
+
+static void remove_call(pal_mcp_call *call)
+{
+    pal_mcp_calls *list = call->list;
+    if (!list)
+        return;
+    if (call->previous)
+        call->previous->next = call->next;
+    else
+        list->first = call->next;
+    if (call->next)
+        call->next->previous = call->previous;
+    else
+        list->last = call->previous;
+    list->len--;
+    call->list = NULL;
+}
+
+static void add_call(pal_mcp_calls *list, pal_mcp_call *call)
+{
+    remove_call(call);
+    call->list = list;
+    call->next = NULL;
+    call->previous = list->last;
+    if (list->last)
+        list->last->next = call;
+    else
+        list->first = call;
+    list->last = call;
+    list->len++;
+}
+
+/* ---- Ends ---- */
+
+static void free_call(pal_mcp_call *call)
+{
+    pal_timer_stop(call->mcp->loop, &call->timer);
+    remove_call(call);
+    pal_arena_free(call->round_arena);
+    pal_arena_free(call->arena);
+    pal_free(call);
+}
+
+static void end_call(pal_mcp_call *call, const pal_tool_outcome *outcome)
+{
+    pal_tool_told told = call->told;
+    void *user = call->user;
+    pal_mcp_drop(&call->request, false);
+    free_call(call);
+    told(user, outcome);
+}
+
+static void fail_call(pal_mcp_call *call, const char *format, ...) PAL_PRINTF(2, 3);
+
+static void fail_call(pal_mcp_call *call, const char *format, ...)
+{
+    char small[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int len = vsnprintf(small, sizeof(small), format, arguments);
+    va_end(arguments);
+    if (len < 0)
+        len = 0;
+    if ((size_t)len >= sizeof(small))
+        len = (int)sizeof(small) - 1;
+    pal_str text = pal_str_make(small, (size_t)len);
+    text.len = pal_utf8_valid_len(text);
+    const pal_part part = {.kind = PAL_PART_TEXT, .text = text};
+    const pal_tool_outcome outcome = {.is_error = true, .parts = &part, .parts_len = 1};
+    end_call(call, &outcome);
+}
+
+/* What a server says, as it said it. */
+static void fail_with_text(pal_mcp_call *call, pal_str text)
+{
+    const pal_part part = {.kind = PAL_PART_TEXT, .text = text};
+    const pal_tool_outcome outcome = {.is_error = true, .parts = &part, .parts_len = 1};
+    end_call(call, &outcome);
+}
+
+static void on_late(pal_timer *timer)
+{
+    pal_mcp_call *call = (pal_mcp_call *)((char *)timer - offsetof(pal_mcp_call, timer));
+    pal_mcp *mcp = call->mcp;
+    pal_mcp_enter(mcp);
+    pal_mcp_drop(&call->request, true);
+    fail_call(call, "the tool did not answer within %lld ms", (long long)mcp->config.call_ms);
+    pal_mcp_leave(mcp);
+}
+
+static void on_progress(pal_mcp_request *request)
+{
+    pal_mcp_call *call = (pal_mcp_call *)((char *)request - offsetof(pal_mcp_call, request));
+    int64_t left = call->until_ms - pal_loop_now_ms(call->mcp->loop);
+    int64_t wait = call->mcp->config.call_ms;
+    /* Moving a timer that runs takes no memory. */
+    (void)!pal_timer_start(
+            call->mcp->loop, &call->timer, left < wait ? (left > 0 ? left : 0) : wait, on_late);
+}
+
+/* ---- Sending ---- */
+
+static bool send_call(pal_mcp_call *call, pal_str state, pal_error *err);
+
+/* False: it must wait no more, and was told. */
+static bool wait_again(pal_mcp_call *call)
+{
+    if (call->refusals++ >= REFUSALS_MAX)
+        return false;
+    add_call(&call->mcp->waiting, call);
+    return true;
+}
+
+/* More of the server's own state is all that it may ask for: we offer nothing else. */
+static void ask_again(pal_mcp_call *call, pal_json result)
+{
+    pal_error err;
+    pal_json state = pal_json_find(result, "requestState");
+    if (pal_json_count(pal_json_find(result, "inputRequests")) ||
+            pal_json_type_of(state) != PAL_JSON_STRING || call->rounds++ >= ROUNDS_MAX)
+        fail_call(call, "the tool asks for something that only a person could answer");
+    else if (!send_call(call, pal_json_raw(state), &err))
+        fail_call(call, "%s", err.message);
+}
+
+static void take_result(pal_mcp_call *call, pal_json result)
+{
+    pal_mcp *mcp = call->mcp;
+    pal_tool_outcome outcome;
+    pal_json type = pal_json_find(result, "resultType");
+    mcp->failures = 0;
+    if (pal_json_string_is(type, "input_required")) {
+        ask_again(call, result);
+    } else if (pal_json_type_of(type) != PAL_JSON_NONE && !pal_json_string_is(type, "complete")) {
+        fail_call(call, "the tool answered in a way that is not known here");
+    } else {
+        pal_mcp_read_result(result, mcp->scratch, &outcome);
+        if (pal_arena_failure(mcp->scratch))
+            fail_call(call, "there is no memory for what the tool answered");
+        else
+            end_call(call, &outcome);
+    }
+}
+
+static void on_answer(pal_mcp_request *request, const pal_mcp_answer *answer)
+{
+    pal_mcp_call *call = (pal_mcp_call *)((char *)request - offsetof(pal_mcp_call, request));
+    pal_mcp *mcp = call->mcp;
+    if (answer->status == PAL_OK) {
+        take_result(call, answer->result);
+    } else if (pal_mcp_is_lost(mcp, answer) && wait_again(call)) {
+        /* Perhaps another call has found out before. */
+        if (call->sessions == mcp->sessions)
+            pal_mcp_renew(mcp);
+        else
+            pal_mcp_calls_send(mcp);
+    } else if (answer->code == PAL_MCP_HEADER_MISMATCH && mcp->state == PAL_MCP_READY &&
+            wait_again(call)) {
+        pal_mcp_list_start(mcp);
+    } else if (answer->status == PAL_PROVIDER) {
+        fail_with_text(call, answer->error);
+    } else {
+        fail_call(call, "the tool's server failed: %.*s", PAL_STR_ARG(answer->error));
+    }
+}
+
+static void write_params(pal_buf *out, const pal_mcp_call *call, pal_str state)
+{
+    pal_json_writer json = pal_json_writer_make(out);
+    pal_json_begin_object(&json);
+    pal_json_name(&json, "name");
+    pal_json_put_str(&json, call->tool);
+    pal_json_name(&json, "arguments");
+    pal_json_put_raw(&json, call->arguments);
+    if (state.len) {
+        pal_json_name(&json, "requestState");
+        pal_json_put_raw(&json, state);
+    }
+    pal_json_end_object(&json);
+}
+
+/* `state` is JSON, or empty. */
+static bool send_call(pal_mcp_call *call, pal_str state, pal_error *err)
+{
+    pal_mcp *mcp = call->mcp;
+    pal_buf params;
+    pal_http_header *headers = NULL;
+    size_t headers_len = 0;
+    const pal_tool *tool = pal_mcp_toolbox_find(&mcp->tools, call->tool);
+    pal_arena_reset(call->round_arena);
+    if (tool && mcp->era == PAL_MCP_ERA_NEW && mcp->transport == &pal_mcp_http)
+        pal_mcp_headers_make(
+                tool->schema, call->arguments, call->round_arena, &headers, &headers_len);
+    call->request = (pal_mcp_request){.method = "tools/call",
+            .answered = on_answer,
+            .progressed = on_progress,
+            .tool = call->tool,
+            .headers = headers,
+            .headers_len = headers_len};
+    pal_buf_init(&params, PAL_MCP_MESSAGE_BYTES_MAX);
+    write_params(&params, call, state);
+    pal_status status = params.failure ? params.failure : pal_arena_failure(call->round_arena);
+    if (status)
+        (void)pal_error_set(err, status, "the arguments are too long, or there is no memory");
+    else
+        status = pal_mcp_send(mcp, &call->request, pal_buf_str(&params), 0, err);
+    pal_buf_done(&params);
+    call->sessions = mcp->sessions;
+    if (status == PAL_OK)
+        add_call(&mcp->sent, call);
+    return status == PAL_OK;
+}
+
+void pal_mcp_calls_send(pal_mcp *mcp)
+{
+    pal_error err;
+    while (!mcp->closed && mcp->state == PAL_MCP_READY && mcp->waiting.first) {
+        pal_mcp_call *call = mcp->waiting.first;
+        if (!send_call(call, (pal_str){0}, &err))
+            fail_call(call, "%s", err.message);
+    }
+}
+
+static void fail_all(pal_mcp *mcp, pal_mcp_calls *list, const char *what, pal_str why)
+{
+    /* Not those that are made meanwhile. */
+    for (size_t left = list->len; left && !mcp->closed && list->first; left--)
+        fail_call(list->first, "%s: %.*s", what, PAL_STR_ARG(why));
+}
+
+void pal_mcp_calls_fail_sent(pal_mcp *mcp, pal_str why)
+{
+    fail_all(mcp, &mcp->sent, "the tool's server failed while the tool ran", why);
+}
+
+void pal_mcp_calls_fail_waiting(pal_mcp *mcp, pal_str why)
+{
+    fail_all(mcp, &mcp->waiting, "the tool's server failed", why);
+}
+
+void pal_mcp_calls_drop(pal_mcp *mcp)
+{
+    while (mcp->waiting.first)
+        free_call(mcp->waiting.first);
+    while (mcp->sent.first) {
+        pal_mcp_drop(&mcp->sent.first->request, true);
+        free_call(mcp->sent.first);
+    }
+}
+
+/* ---- From outside ---- */
+
+static pal_status check_arguments(pal_str arguments, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_json value;
+    pal_status status = PAL_NO_MEMORY;
+    if (arena)
+        status = pal_json_parse(arena, arguments, NULL, &value, NULL);
+    if (status == PAL_OK && pal_json_type_of(value) != PAL_JSON_OBJECT)
+        status = PAL_INVALID;
+    pal_arena_free(arena);
+    if (status == PAL_NO_MEMORY)
+        return pal_error_set(err, status, "out of memory");
+    return status ? pal_error_set(err, PAL_INVALID, "the arguments are not a JSON object") : PAL_OK;
+}
+
+static const pal_str *find_shown(const pal_mcp *mcp, pal_str name)
+{
+    for (size_t i = 0; i < mcp->tools.len; i++) {
+        if (pal_str_equal(mcp->tools.tools[i].name, name))
+            return &mcp->tools.names[i];
+    }
+    return NULL;
+}
+
+static pal_status check_start(const pal_mcp *mcp, pal_str name, pal_str arguments, pal_error *err)
+{
+    if (mcp->state == PAL_MCP_FAILED)
+        return pal_error_set(err, PAL_IO, "the tool's server failed: %s", mcp->failure);
+    if (!find_shown(mcp, name))
+        return pal_error_set(err, PAL_NOT_FOUND, "there is no tool '%.*s'", PAL_STR_ARG(name));
+    if (mcp->waiting.len + mcp->sent.len >= PAL_MCP_CALLS_MAX)
+        return pal_error_set(err, PAL_LIMIT, "%d calls run on '%.*s' already", PAL_MCP_CALLS_MAX,
+                PAL_STR_ARG(mcp->config.name));
+    return check_arguments(arguments, err);
+}
+
+static pal_mcp_call *new_call(pal_mcp *mcp, pal_str tool, pal_str arguments)
+{
+    pal_mcp_call *call = pal_calloc(1, sizeof(*call));
+    if (!call)
+        return NULL;
+    call->mcp = mcp;
+    call->arena = pal_arena_new(0);
+    call->round_arena = pal_arena_new(0);
+    if (call->arena) {
+        call->tool = pal_arena_copy(call->arena, tool);
+        call->arguments = pal_arena_copy(call->arena, arguments);
+    }
+    call->until_ms = pal_loop_now_ms(mcp->loop) + PROGRESS_FACTOR * mcp->config.call_ms;
+    if (!call->arena || !call->round_arena || pal_arena_failure(call->arena) ||
+            !pal_timer_start(mcp->loop, &call->timer, mcp->config.call_ms, on_late)) {
+        free_call(call);
+        return NULL;
+    }
+    return call;
+}
+
+pal_status pal_mcp_start(pal_mcp *mcp, pal_str name, pal_str arguments, pal_tool_told told,
+        void *user, pal_mcp_call **out_call, pal_error *err)
+{
+    assert(pal_loop_is_on(mcp->loop) && !mcp->closed);
+    pal_error why = {PAL_OK, ""};
+    pal_str text = arguments.len ? arguments : pal_str_of("{}");
+    pal_status status = check_start(mcp, name, text, err);
+    if (status)
+        return status;
+    pal_mcp_call *call = new_call(mcp, *find_shown(mcp, name), text);
+    if (!call)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    call->told = told;
+    call->user = user;
+    bool is_sent = mcp->state == PAL_MCP_READY && send_call(call, (pal_str){0}, &why);
+    /* A child that takes nothing any more is about to die, and to be started again. */
+    if (!is_sent &&
+            (why.status == PAL_OK || (why.status == PAL_IO && mcp->transport->is_ordered))) {
+        add_call(&mcp->waiting, call);
+    } else if (!is_sent) {
+        free_call(call);
+        return pal_error_set(err, why.status, "%s", why.message);
+    }
+    *out_call = call;
+    return PAL_OK;
+}
+
+void pal_mcp_cancel(pal_mcp_call *call)
+{
+    assert(pal_loop_is_on(call->mcp->loop));
+    pal_mcp_drop(&call->request, true);
+    free_call(call);
+}

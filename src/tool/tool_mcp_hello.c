@@ -1,0 +1,173 @@
+/* tool_mcp_hello.c - finds out what a server speaks, and greets it so.
+ *
+ * `server/discover` first, which only servers of the new era know. Anything but an answer to it or
+ * one of the new era's own errors means the old era, and so does silence: then comes `initialize`.
+ * A server that was only slow to start, and is of the new era alone, refuses that; it is asked to
+ * discover itself once more. What was found out is remembered over restarts. On the loop. */
+#include "tool/tool_mcp_inside.h"
+
+#define PROBE_MS 5000
+
+/* Of the old era, newest first. */
+static const char *const old_versions[] = {
+        PAL_MCP_OLD_VERSION, "2025-06-18", "2025-03-26", "2024-11-05"};
+
+bool pal_mcp_knows_version(pal_str version, const char **out_version)
+{
+    for (size_t i = 0; i < sizeof(old_versions) / sizeof(*old_versions); i++) {
+        if (pal_str_is(version, old_versions[i])) {
+            *out_version = old_versions[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static void read_capabilities(pal_mcp *mcp, pal_json result)
+{
+    pal_json tools = pal_json_find(pal_json_find(result, "capabilities"), "tools");
+    mcp->has_tools = pal_json_type_of(tools) == PAL_JSON_OBJECT;
+    mcp->tells_changes = false;
+    (void)pal_json_bool(pal_json_find(tools, "listChanged"), &mcp->tells_changes);
+}
+
+static void broke_at_hello(pal_mcp *mcp, const pal_mcp_answer *answer)
+{
+    pal_mcp_broke(mcp, false, "'%.*s' did not say hello: %.*s", PAL_STR_ARG(mcp->config.name),
+            PAL_STR_ARG(answer->error));
+}
+
+static void broke_unsent(pal_mcp *mcp, const pal_error *err)
+{
+    const pal_mcp_answer answer = {.status = err->status, .error = pal_str_of(err->message)};
+    broke_at_hello(mcp, &answer);
+}
+
+static void discover(pal_mcp *mcp, int64_t wait_ms);
+
+/* ---- The old era ---- */
+
+static void on_initialized(pal_mcp_request *request, const pal_mcp_answer *answer)
+{
+    if (answer->status == PAL_OK)
+        pal_mcp_said_hello(request->mcp);
+    else
+        broke_at_hello(request->mcp, answer);
+}
+
+static void on_initialize(pal_mcp_request *request, const pal_mcp_answer *answer)
+{
+    pal_mcp *mcp = request->mcp;
+    pal_error err;
+    if (answer->status == PAL_PROVIDER && mcp->probe_was_late) {
+        mcp->probe_was_late = false;
+        discover(mcp, mcp->config.start_ms);
+        return;
+    }
+    if (answer->status) {
+        broke_at_hello(mcp, answer);
+        return;
+    }
+    pal_str version =
+            pal_json_string(pal_json_find(answer->result, "protocolVersion"), mcp->scratch);
+    if (!pal_mcp_knows_version(version, &mcp->version)) {
+        pal_mcp_broke(mcp, true, "'%.*s' speaks revision '%.*s', which nobody here does",
+                PAL_STR_ARG(mcp->config.name), PAL_STR_ARG(version));
+        return;
+    }
+    read_capabilities(mcp, answer->result);
+    mcp->initialized = (pal_mcp_request){.method = "notifications/initialized",
+            .answered = on_initialized,
+            .is_notification = true};
+    if (pal_mcp_send(mcp, &mcp->initialized, (pal_str){0}, mcp->config.start_ms, &err))
+        broke_unsent(mcp, &err);
+    else if (mcp->transport->is_ordered)
+        pal_mcp_answer_request(&mcp->initialized, &(pal_mcp_answer){.status = PAL_OK});
+}
+
+static void initialize(pal_mcp *mcp, const char *version)
+{
+    pal_error err;
+    pal_buf params;
+    mcp->era = PAL_MCP_ERA_OLD;
+    mcp->version = version;
+    pal_buf_init(&params, 512);
+    pal_buf_format(&params,
+            "{\"protocolVersion\":\"%s\",\"capabilities\":{},"
+            "\"clientInfo\":{\"name\":\"palaver\",\"version\":\"" PAL_VERSION "\"}}",
+            version);
+    mcp->initialize = (pal_mcp_request){.method = "initialize", .answered = on_initialize};
+    pal_status status = params.failure
+            ? pal_error_set(&err, params.failure, "out of memory")
+            : pal_mcp_send(mcp, &mcp->initialize, pal_buf_str(&params), mcp->config.start_ms, &err);
+    pal_buf_done(&params);
+    if (status)
+        broke_unsent(mcp, &err);
+}
+
+/* ---- The new era ---- */
+
+/* Goes on with the best of the versions that both speak. */
+static void choose(pal_mcp *mcp, pal_json versions)
+{
+    pal_json_iter each = pal_json_each(versions);
+    const char *old = NULL, *known;
+    pal_json one;
+    while (pal_json_type_of(versions) == PAL_JSON_ARRAY && pal_json_next(&each, NULL, &one)) {
+        if (pal_json_string_is(one, PAL_MCP_NEW_VERSION)) {
+            pal_mcp_said_hello(mcp);
+            return;
+        }
+        /* They are dates: the later one is the greater one. */
+        if (pal_mcp_knows_version(pal_json_string(one, mcp->scratch), &known) &&
+                (!old || strcmp(known, old) > 0))
+            old = known;
+    }
+    if (old)
+        initialize(mcp, old);
+    else
+        pal_mcp_broke(mcp, true, "'%.*s' speaks only revisions that nobody here does: %.*s",
+                PAL_STR_ARG(mcp->config.name), PAL_STR_ARG(pal_json_raw(versions)));
+}
+
+static void on_discover(pal_mcp_request *request, const pal_mcp_answer *answer)
+{
+    pal_mcp *mcp = request->mcp;
+    pal_json versions = pal_json_find(answer->result, "supportedVersions");
+    if (answer->status == PAL_OK && pal_json_type_of(versions) == PAL_JSON_ARRAY) {
+        read_capabilities(mcp, answer->result);
+        choose(mcp, versions);
+    } else if (answer->code == PAL_MCP_WRONG_VERSION) {
+        choose(mcp, pal_json_find(answer->data, "supported"));
+    } else if (answer->code == PAL_MCP_HEADER_MISMATCH ||
+            answer->code == PAL_MCP_LACKS_CAPABILITY) {
+        broke_at_hello(mcp, answer);
+    } else if (answer->status == PAL_OK || answer->status == PAL_PROVIDER) {
+        initialize(mcp, PAL_MCP_OLD_VERSION);
+    } else if (answer->status == PAL_TIMEOUT) {
+        mcp->probe_was_late = true;
+        initialize(mcp, PAL_MCP_OLD_VERSION);
+    } else {
+        broke_at_hello(mcp, answer);
+    }
+}
+
+static void discover(pal_mcp *mcp, int64_t wait_ms)
+{
+    pal_error err;
+    mcp->era = PAL_MCP_ERA_NEW;
+    mcp->version = PAL_MCP_NEW_VERSION;
+    mcp->discover = (pal_mcp_request){.method = "server/discover", .answered = on_discover};
+    if (pal_mcp_send(mcp, &mcp->discover, (pal_str){0}, wait_ms, &err))
+        broke_unsent(mcp, &err);
+}
+
+void pal_mcp_hello(pal_mcp *mcp)
+{
+    int64_t wait_ms = mcp->config.start_ms / 3 < PROBE_MS ? mcp->config.start_ms / 3 : PROBE_MS;
+    mcp->probe_was_late = false;
+    if (mcp->last_era == PAL_MCP_ERA_OLD)
+        initialize(mcp, PAL_MCP_OLD_VERSION);
+    else
+        discover(mcp, wait_ms + 1);
+}

@@ -1,0 +1,452 @@
+/* tool_mcp_http.c - a server on the network, by streamable HTTP: every message is a POST, answered
+ * by one message or by a stream of them. In the old era there is a session besides, a GET brings
+ * what comes unasked, and a stream that broke off can be taken up again where it ended.
+ *
+ * An exchange is one of these requests. It ends with its HTTP call, or when its answer is not
+ * wanted any more; in one of its own callbacks it is only marked, and goes away at the callback's
+ * end. On the loop. */
+#include <stdio.h>
+#include <strings.h>
+
+#include "base/memory.h"
+#include "net/net_sse.h"
+#include "tool/tool_mcp_inside.h"
+
+#define EVENT_ID_LEN_MAX 255
+#define LINGER_MS 1000 /* for a stream to end by itself after its answer */
+#define PLAIN_MS 30000 /* for what has no answer */
+#define PAUSE_MS 1000
+#define PAUSE_MS_MAX 60000
+#define RESUMES_MAX 20 /* of a request's stream */
+#define HEADERS_MAX 8  /* of our own */
+
+struct pal_mcp_exchange {
+    pal_mcp *mcp;
+    pal_mcp_request *request; /* NULL: there is none, or it was answered */
+    pal_http_call *http;      /* NULL: it has ended */
+    pal_mcp_exchange *previous, *next;
+    pal_timer timer; /* to linger, or until it is taken up again */
+    pal_buf body;
+    pal_sse sse;
+    long code;
+    char event_id[EVENT_ID_LEN_MAX + 1];
+    uint32_t resumes; /* in a row, of short ones */
+    int64_t started_ms;
+    bool is_listener; /* for what comes unasked */
+    bool is_stream;
+    bool is_busy; /* in one of its callbacks */
+    bool is_dead;
+};
+
+/* ---- Life ---- */
+
+static void free_exchange(pal_mcp_exchange *x)
+{
+    pal_buf_done(&x->body);
+    pal_sse_done(&x->sse);
+    pal_free(x);
+}
+
+static void end_exchange(pal_mcp_exchange *x)
+{
+    if (x->is_dead)
+        return;
+    if (x->http)
+        pal_http_cancel(x->http);
+    x->http = NULL;
+    pal_timer_stop(x->mcp->loop, &x->timer);
+    if (x->request)
+        x->request->exchange = NULL;
+    x->request = NULL;
+    if (x->previous)
+        x->previous->next = x->next;
+    else
+        x->mcp->exchanges = x->next;
+    if (x->next)
+        x->next->previous = x->previous;
+    x->is_dead = true;
+    if (!x->is_busy)
+        free_exchange(x);
+}
+
+static void begin_callback(pal_mcp_exchange *x)
+{
+    pal_mcp_enter(x->mcp);
+    x->is_busy = true;
+}
+
+static void end_callback(pal_mcp_exchange *x)
+{
+    pal_mcp *mcp = x->mcp;
+    x->is_busy = false;
+    if (x->is_dead)
+        free_exchange(x);
+    pal_mcp_leave(mcp);
+}
+
+static pal_mcp_exchange *new_exchange(pal_mcp *mcp, pal_mcp_request *request)
+{
+    pal_mcp_exchange *x = pal_calloc(1, sizeof(*x));
+    if (!x)
+        return NULL;
+    x->mcp = mcp;
+    x->request = request;
+    if (request)
+        request->exchange = x;
+    pal_buf_init(&x->body, PAL_MCP_MESSAGE_BYTES_MAX);
+    pal_sse_init(&x->sse, PAL_MCP_MESSAGE_BYTES_MAX);
+    x->next = mcp->exchanges;
+    if (x->next)
+        x->next->previous = x;
+    mcp->exchanges = x;
+    return x;
+}
+
+/* ---- What is sent ---- */
+
+static void add_header(pal_http_header *headers, size_t *len, const char *name, pal_str value)
+{
+    if (value.len)
+        headers[(*len)++] = (pal_http_header){pal_str_of(name), value};
+}
+
+/* All headers, in the arena. */
+static pal_http_header *make_headers(
+        const pal_mcp_exchange *x, bool is_get, pal_arena *arena, size_t *out_len)
+{
+    const pal_mcp *mcp = x->mcp;
+    const pal_mcp_request *request = x->request;
+    size_t more = request ? request->headers_len : 0, len = 0;
+    bool is_new = mcp->era == PAL_MCP_ERA_NEW;
+    pal_http_header *headers =
+            pal_arena_array(arena, HEADERS_MAX + more + mcp->config.headers_len, sizeof(*headers));
+    if (!headers)
+        return NULL;
+    add_header(headers, &len, "Accept",
+            pal_str_of(is_get ? "text/event-stream" : "application/json, text/event-stream"));
+    if (!is_get)
+        add_header(headers, &len, "Content-Type", pal_str_of("application/json"));
+    if (request != &mcp->initialize || is_new)
+        add_header(headers, &len, "MCP-Protocol-Version", pal_str_of(mcp->version));
+    add_header(headers, &len, "Mcp-Session-Id", pal_str_of(mcp->session));
+    if (is_get)
+        add_header(headers, &len, "Last-Event-ID", pal_str_of(x->event_id));
+    if (request && is_new) {
+        add_header(headers, &len, "Mcp-Method", pal_str_of(request->method));
+        add_header(headers, &len, "Mcp-Name", pal_mcp_header_value(request->tool, arena));
+    }
+    for (size_t i = 0; i < more && is_new; i++)
+        headers[len++] = request->headers[i];
+    for (size_t i = 0; i < mcp->config.headers_len; i++)
+        headers[len++] = mcp->config.headers[i];
+    *out_len = len;
+    return headers;
+}
+
+static const pal_http_events exchange_events;
+
+static pal_status start_http(pal_mcp_exchange *x, bool is_get, pal_str body, pal_error *err)
+{
+    pal_mcp *mcp = x->mcp;
+    bool is_endless = x->is_listener || (x->request && x->request->is_endless);
+    pal_arena *arena = pal_arena_new(0);
+    pal_status status = PAL_NO_MEMORY;
+    pal_http_request http = {
+            .method = is_get ? "GET" : "POST",
+            .url = mcp->config.url,
+            .body = body,
+            .idle_ms = -1,
+            .total_ms = x->request || x->is_listener ? 0 : PLAIN_MS,
+            .response_bytes_max = is_endless ? 0 : PAL_MCP_STREAM_BYTES_MAX,
+    };
+    if (arena)
+        http.headers = make_headers(x, is_get, arena, &http.headers_len);
+    pal_sse_done(&x->sse);
+    pal_sse_init(&x->sse, PAL_MCP_MESSAGE_BYTES_MAX);
+    pal_buf_clear(&x->body);
+    x->is_stream = false;
+    x->code = 0;
+    x->started_ms = pal_loop_now_ms(mcp->loop);
+    if (!http.headers || pal_arena_failure(arena))
+        (void)pal_error_set(err, status, "out of memory");
+    else
+        status = pal_http_start(mcp->client, &http, &exchange_events, x, &x->http, err);
+    pal_arena_free(arena);
+    return status;
+}
+
+static pal_status send_http(pal_mcp *mcp, pal_mcp_request *request, pal_str message, pal_error *err)
+{
+    pal_mcp_exchange *x = new_exchange(mcp, request);
+    if (!x)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_status status = start_http(x, false, message, err);
+    if (status)
+        end_exchange(x);
+    return status;
+}
+
+/* ---- Taking up again ---- */
+
+static void on_resume(pal_timer *timer)
+{
+    pal_mcp_exchange *x = (pal_mcp_exchange *)((char *)timer - offsetof(pal_mcp_exchange, timer));
+    pal_error err;
+    begin_callback(x);
+    /* What came unasked while nobody listened is lost, unless the server keeps it. */
+    if (x->is_listener && x->event_id[0] == '\0')
+        pal_mcp_list_soon(x->mcp);
+    if (start_http(x, true, (pal_str){0}, &err)) {
+        pal_mcp_request *request = x->request;
+        end_exchange(x);
+        if (request)
+            pal_mcp_fail_request(request, err.status, "%s", err.message);
+    }
+    end_callback(x);
+}
+
+/* False: it can't be. */
+static bool resume(pal_mcp_exchange *x)
+{
+    int64_t pause = PAUSE_MS;
+    if (x->mcp->era != PAL_MCP_ERA_OLD ||
+            (!x->is_listener && (x->event_id[0] == '\0' || x->resumes >= RESUMES_MAX)))
+        return false;
+    if (x->is_listener && pal_loop_now_ms(x->mcp->loop) - x->started_ms > PAUSE_MS_MAX)
+        x->resumes = 0;
+    for (uint32_t i = 0; i < x->resumes && pause < PAUSE_MS_MAX && x->is_listener; i++)
+        pause *= 2;
+    if (x->sse.retry_ms >= 0)
+        pause = x->sse.retry_ms;
+    x->resumes++;
+    return pal_timer_start(
+            x->mcp->loop, &x->timer, pause < PAUSE_MS_MAX ? pause : PAUSE_MS_MAX, on_resume);
+}
+
+static void listen_http(pal_mcp *mcp)
+{
+    /* One of a session that was lost may still be there. */
+    for (pal_mcp_exchange *old = mcp->exchanges, *next; old; old = next) {
+        next = old->next;
+        if (old->is_listener)
+            end_exchange(old);
+    }
+    pal_mcp_exchange *x = new_exchange(mcp, NULL);
+    if (!x)
+        return;
+    x->is_listener = true;
+    if (start_http(x, true, (pal_str){0}, NULL))
+        end_exchange(x);
+}
+
+/* ---- What comes ---- */
+
+static void on_linger(pal_timer *timer)
+{
+    end_exchange((pal_mcp_exchange *)((char *)timer - offsetof(pal_mcp_exchange, timer)));
+}
+
+/* In its own callback the answer was just read: what is left of the stream may end in peace, so
+ * that the connection can be used again. */
+static void forget_http(pal_mcp_request *request)
+{
+    pal_mcp_exchange *x = request->exchange;
+    if (!x)
+        return;
+    request->exchange = NULL;
+    x->request = NULL;
+    if (!x->is_busy || !x->http || !pal_timer_start(x->mcp->loop, &x->timer, LINGER_MS, on_linger))
+        end_exchange(x);
+}
+
+static void fail_exchange(pal_mcp_exchange *x, pal_status status, const char *why)
+{
+    pal_mcp_request *request = x->request;
+    end_exchange(x);
+    if (request)
+        pal_mcp_fail_request(request, status, "%s", why);
+}
+
+static void on_header(void *user, pal_str name, pal_str value)
+{
+    static const char stream[] = "text/event-stream";
+    pal_mcp_exchange *x = user;
+    pal_mcp *mcp = x->mcp;
+    if (pal_str_is(name, "content-type"))
+        x->is_stream = value.len >= sizeof(stream) - 1 &&
+                strncasecmp(value.data, stream, sizeof(stream) - 1) == 0;
+    if (!pal_str_is(name, "mcp-session-id") || x->request != &mcp->initialize ||
+            value.len > PAL_MCP_SESSION_LEN_MAX)
+        return;
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.data[i] <= ' ' || value.data[i] > '~')
+            return;
+    }
+    memcpy(mcp->session, value.data, value.len);
+    mcp->session[value.len] = '\0';
+    mcp->sessions++;
+}
+
+static void on_head(void *user, long code)
+{
+    pal_mcp_exchange *x = user;
+    x->code = code;
+    x->is_stream &= code >= 200 && code < 300;
+}
+
+static bool on_event(const pal_sse_event *event, void *user)
+{
+    pal_mcp_exchange *x = user;
+    if (event->data.len)
+        (void)pal_mcp_take(x->mcp, event->data);
+    return !x->is_dead;
+}
+
+/* Kept from one connection to the next. */
+static void keep_event_id(pal_mcp_exchange *x)
+{
+    pal_str id = pal_buf_str(&x->sse.id);
+    if (id.len == 0 || id.len > EVENT_ID_LEN_MAX || memchr(id.data, 0, id.len))
+        return;
+    memcpy(x->event_id, id.data, id.len);
+    x->event_id[id.len] = '\0';
+}
+
+static void on_body(void *user, pal_str bytes)
+{
+    pal_mcp_exchange *x = user;
+    pal_status status = PAL_OK;
+    begin_callback(x);
+    if (x->is_stream) {
+        status = pal_sse_feed(&x->sse, bytes, on_event, x, NULL);
+        keep_event_id(x);
+    } else {
+        pal_buf_append_str(&x->body, bytes);
+        status = x->body.failure;
+    }
+    if (status && !x->is_dead)
+        fail_exchange(x, status, "it said more than 16 MiB at once, or there is no memory");
+    end_callback(x);
+}
+
+/* It said no, with a code of HTTP, and perhaps with an error of JSON-RPC. */
+static void refuse(pal_mcp_exchange *x)
+{
+    pal_mcp *mcp = x->mcp;
+    pal_mcp_request *request = x->request;
+    pal_mcp_answer answer = {0};
+    pal_json message;
+    char text[64];
+    snprintf(text, sizeof(text), "it answered with code %ld of HTTP", x->code);
+    if (!pal_mcp_parse(mcp, pal_buf_str(&x->body), &message) ||
+            !pal_mcp_read_answer(mcp, message, &answer) || answer.status != PAL_PROVIDER)
+        answer = (pal_mcp_answer){.error = pal_str_of(text)};
+    answer.status = PAL_PROVIDER;
+    answer.http_code = x->code;
+    end_exchange(x);
+    pal_mcp_answer_request(request, &answer);
+}
+
+static void end_listener(pal_mcp_exchange *x, const pal_http_end *end)
+{
+    pal_mcp *mcp = x->mcp;
+    bool is_lost = end->code == 404 && mcp->session[0];
+    if ((end->code == 0 || (end->code >= 200 && end->code < 300)) && resume(x))
+        return;
+    end_exchange(x);
+    if (is_lost)
+        pal_mcp_renew(mcp);
+}
+
+static void end_request(pal_mcp_exchange *x, const pal_http_end *end)
+{
+    pal_mcp_request *request = x->request;
+    bool is_good = end->code >= 200 && end->code < 300;
+    if (end->code && !is_good) {
+        refuse(x);
+    } else if (is_good && request->is_notification) {
+        end_exchange(x);
+        pal_mcp_answer_request(request, &(pal_mcp_answer){.status = PAL_OK});
+    } else if (end->status == PAL_OK && !x->is_stream) {
+        (void)pal_mcp_take(x->mcp, pal_buf_str(&x->body));
+        if (x->request)
+            fail_exchange(x, PAL_IO, "what it answered is no answer");
+    } else if (!resume(x)) {
+        fail_exchange(x, end->status ? end->status : PAL_IO,
+                end->status ? end->error : "it ended the stream before its answer");
+    }
+}
+
+static void on_end(void *user, const pal_http_end *end)
+{
+    pal_mcp_exchange *x = user;
+    x->http = NULL;
+    begin_callback(x);
+    if (x->is_listener)
+        end_listener(x, end);
+    else if (x->request)
+        end_request(x, end);
+    if (!x->timer.position || (!x->request && !x->is_listener))
+        end_exchange(x);
+    end_callback(x);
+}
+
+static const pal_http_events exchange_events = {on_head, on_header, on_body, on_end};
+
+/* ---- The end ---- */
+
+static void on_ignored_body(void *user, pal_str bytes)
+{
+    (void)user;
+    (void)bytes;
+}
+
+static void on_ignored_end(void *user, const pal_http_end *end)
+{
+    (void)user;
+    (void)end;
+}
+
+/* Nobody waits for it: it goes out if the client lives long enough. */
+static void delete_session(pal_mcp *mcp)
+{
+    static const pal_http_events nobody = {NULL, NULL, on_ignored_body, on_ignored_end};
+    pal_arena *arena = pal_arena_new(0);
+    pal_mcp_exchange plain = {.mcp = mcp};
+    pal_http_call *call;
+    pal_http_request http = {
+            .method = "DELETE",
+            .url = mcp->config.url,
+            .total_ms = PLAIN_MS,
+            .response_bytes_max = PAL_MCP_MESSAGE_BYTES_MAX,
+    };
+    if (arena)
+        http.headers = make_headers(&plain, true, arena, &http.headers_len);
+    if (http.headers)
+        (void)!pal_http_start(mcp->client, &http, &nobody, NULL, &call, NULL);
+    pal_arena_free(arena);
+}
+
+static void close_http(pal_mcp *mcp)
+{
+    if (mcp->closed && mcp->session[0])
+        delete_session(mcp);
+    mcp->session[0] = '\0';
+    while (mcp->exchanges)
+        end_exchange(mcp->exchanges);
+}
+
+static pal_status open_http(pal_mcp *mcp, pal_error *err)
+{
+    (void)err;
+    mcp->session[0] = '\0';
+    return PAL_OK;
+}
+
+const pal_mcp_transport pal_mcp_http = {
+        .open = open_http,
+        .send = send_http,
+        .forget = forget_http,
+        .listen = listen_http,
+        .close = close_http,
+};

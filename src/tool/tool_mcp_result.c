@@ -1,0 +1,120 @@
+/* tool_mcp_result.c - makes parts of a tool's result. What a model can't be shown as it is, a link
+ * or a kind of content that nobody knows, becomes text. Pure. */
+#include "base/buf.h"
+#include "dialect/dialect_base64.h"
+#include "tool/tool_mcp_inside.h"
+
+static pal_str member(pal_json object, const char *name, pal_arena *arena)
+{
+    return pal_json_string(pal_json_find(object, name), arena);
+}
+
+static pal_part text_part(pal_str text)
+{
+    return (pal_part){.kind = PAL_PART_TEXT, .text = text};
+}
+
+static bool begins_with(pal_str text, const char *start)
+{
+    return text.len >= strlen(start) && memcmp(text.data, start, strlen(start)) == 0;
+}
+
+static pal_str join(pal_arena *arena, const pal_str *texts, size_t len)
+{
+    size_t all = 0, at = 0;
+    for (size_t i = 0; i < len; i++)
+        all += texts[i].len;
+    char *out = pal_arena_alloc(arena, all + 1);
+    for (size_t i = 0; out && i < len; i++) {
+        if (texts[i].len)
+            memcpy(out + at, texts[i].data, texts[i].len);
+        at += texts[i].len;
+    }
+    return pal_str_make(out, out ? all : 0);
+}
+
+/* Bytes in base64; some servers break its lines. */
+static bool decode(pal_str text, pal_arena *arena, pal_str *out_data)
+{
+    if (pal_base64_decode(text, arena, out_data))
+        return true;
+    char *plain = pal_arena_alloc(arena, text.len + 1);
+    size_t len = 0;
+    for (size_t i = 0; plain && i < text.len; i++) {
+        if (!strchr(" \t\r\n", text.data[i]) || text.data[i] == '\0')
+            plain[len++] = text.data[i];
+    }
+    return plain && pal_base64_decode(pal_str_make(plain, len), arena, out_data);
+}
+
+static pal_part bytes_part(pal_str base64, pal_str media_type, pal_str name, pal_arena *arena)
+{
+    pal_part part = {.kind = begins_with(media_type, "image/") ? PAL_PART_IMAGE : PAL_PART_FILE,
+            .media_type = media_type,
+            .name = name};
+    if (part.media_type.len == 0)
+        part.media_type = pal_str_of("application/octet-stream");
+    if (decode(base64, arena, &part.data))
+        return part;
+    const pal_str texts[] = {
+            pal_str_of("[bytes of type "), part.media_type, pal_str_of(" that could not be read]")};
+    return text_part(join(arena, texts, 3));
+}
+
+/* Something that the server has, with what is in it. */
+static pal_part resource_part(pal_json resource, pal_arena *arena)
+{
+    pal_str uri = member(resource, "uri", arena);
+    pal_json blob = pal_json_find(resource, "blob");
+    if (pal_json_type_of(blob) == PAL_JSON_STRING)
+        return bytes_part(
+                pal_json_string(blob, arena), member(resource, "mimeType", arena), uri, arena);
+    const pal_str texts[] = {
+            pal_str_of("["), uri, pal_str_of("]\n"), member(resource, "text", arena)};
+    return text_part(uri.len ? join(arena, texts, 4) : texts[3]);
+}
+
+static pal_part link_part(pal_json link, pal_arena *arena)
+{
+    pal_str title = member(link, "title", arena), about = member(link, "description", arena);
+    const pal_str texts[] = {pal_str_of("["), title.len ? title : member(link, "name", arena),
+            pal_str_of("]("), member(link, "uri", arena), pal_str_of(")"),
+            pal_str_of(about.len ? ": " : ""), about};
+    return text_part(join(arena, texts, sizeof(texts) / sizeof(*texts)));
+}
+
+static pal_part content_part(pal_json content, pal_arena *arena)
+{
+    pal_json type = pal_json_find(content, "type");
+    if (pal_json_string_is(type, "text"))
+        return text_part(member(content, "text", arena));
+    if (pal_json_string_is(type, "image") || pal_json_string_is(type, "audio"))
+        return bytes_part(member(content, "data", arena), member(content, "mimeType", arena),
+                (pal_str){0}, arena);
+    if (pal_json_string_is(type, "resource"))
+        return resource_part(pal_json_find(content, "resource"), arena);
+    if (pal_json_string_is(type, "resource_link"))
+        return link_part(content, arena);
+    return text_part(pal_json_raw(content));
+}
+
+void pal_mcp_read_result(pal_json result, pal_arena *arena, pal_tool_outcome *out_outcome)
+{
+    pal_json content = pal_json_find(result, "content"), one;
+    pal_json structured = pal_json_find(result, "structuredContent");
+    bool is_list = pal_json_type_of(content) == PAL_JSON_ARRAY, has_text = false;
+    pal_json_iter each = pal_json_each(content);
+    size_t len = 0;
+    pal_part *parts =
+            pal_arena_array(arena, (is_list ? pal_json_count(content) : 0) + 1, sizeof(*parts));
+    *out_outcome = (pal_tool_outcome){.parts = parts};
+    (void)pal_json_bool(pal_json_find(result, "isError"), &out_outcome->is_error);
+    while (parts && is_list && pal_json_next(&each, NULL, &one)) {
+        parts[len] = content_part(one, arena);
+        has_text |= parts[len++].kind == PAL_PART_TEXT;
+    }
+    /* Servers send it as text too, for those who don't know it. */
+    if (parts && pal_json_type_of(structured) != PAL_JSON_NONE && !has_text)
+        parts[len++] = text_part(pal_json_raw(structured));
+    out_outcome->parts_len = len;
+}

@@ -1,0 +1,324 @@
+/* tool_mcp_rpc.c - JSON-RPC with a server: requests that wait for an answer, and what comes from it
+ * unasked. An answer to a request that nobody waits for (any more) is ignored, so one that answers
+ * twice does no harm. On the loop. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/utf8.h"
+#include "tool/tool_mcp_inside.h"
+
+#define META "io.modelcontextprotocol/"
+#define CLIENT "{\"name\":\"palaver\",\"version\":\"" PAL_VERSION "\"}"
+
+/* ---- Requests ---- */
+
+static pal_str key_of(const pal_mcp_request *request)
+{
+    return pal_str_make((const char *)&request->id, sizeof(request->id));
+}
+
+static void unlist(pal_mcp_request *request)
+{
+    pal_mcp *mcp = request->mcp;
+    (void)pal_map_remove(&mcp->by_id, key_of(request));
+    if (request->previous)
+        request->previous->next = request->next;
+    else
+        mcp->requests = request->next;
+    if (request->next)
+        request->next->previous = request->previous;
+    pal_timer_stop(mcp->loop, &request->timer);
+    request->previous = request->next = NULL;
+    request->id = 0;
+}
+
+static pal_status enlist(pal_mcp_request *request)
+{
+    pal_mcp *mcp = request->mcp;
+    request->id = ++mcp->last_id;
+    pal_status status = pal_map_set(&mcp->by_id, key_of(request), request);
+    if (status) {
+        request->id = 0;
+        return status;
+    }
+    request->previous = NULL;
+    request->next = mcp->requests;
+    if (request->next)
+        request->next->previous = request;
+    mcp->requests = request;
+    return PAL_OK;
+}
+
+static void on_late(pal_timer *timer)
+{
+    pal_mcp_request *request =
+            (pal_mcp_request *)((char *)timer - offsetof(pal_mcp_request, timer));
+    pal_mcp *mcp = request->mcp;
+    pal_mcp_enter(mcp);
+    const pal_mcp_answer answer = {.status = PAL_TIMEOUT, .error = pal_str_of("no answer in time")};
+    pal_mcp_drop(request, true);
+    request->answered(request, &answer);
+    pal_mcp_leave(mcp);
+}
+
+static void write_meta(pal_json_writer *json, const pal_mcp_request *request)
+{
+    pal_json_name(json, "_meta");
+    pal_json_begin_object(json);
+    if (request->progressed) {
+        pal_json_name(json, "progressToken");
+        pal_json_put_u64(json, request->id);
+    }
+    if (request->mcp->era == PAL_MCP_ERA_NEW) {
+        pal_json_name(json, META "protocolVersion");
+        pal_json_put_text(json, request->mcp->version);
+        pal_json_name(json, META "clientInfo");
+        pal_json_put_raw(json, pal_str_of(CLIENT));
+        pal_json_name(json, META "clientCapabilities");
+        pal_json_put_raw(json, pal_str_of("{}"));
+    }
+    pal_json_end_object(json);
+}
+
+static void write_request(pal_buf *out, const pal_mcp_request *request, pal_str params)
+{
+    pal_json_writer json = pal_json_writer_make(out);
+    bool has_meta = request->progressed || request->mcp->era == PAL_MCP_ERA_NEW;
+    pal_json_begin_object(&json);
+    pal_json_name(&json, "jsonrpc");
+    pal_json_put_text(&json, "2.0");
+    if (!request->is_notification) {
+        pal_json_name(&json, "id");
+        pal_json_put_u64(&json, request->id);
+    }
+    pal_json_name(&json, "method");
+    pal_json_put_text(&json, request->method);
+    if (params.len || has_meta) {
+        pal_json_name(&json, "params");
+        pal_json_begin_object(&json);
+        pal_json_put_members(&json, params);
+        if (has_meta)
+            write_meta(&json, request);
+        pal_json_end_object(&json);
+    }
+    pal_json_end_object(&json);
+}
+
+/* In valid JSON a line's end is white space wherever it stands. */
+static void remove_line_ends(pal_buf *message)
+{
+    for (size_t i = 0; i < message->len; i++) {
+        if (message->data[i] == '\n' || message->data[i] == '\r')
+            message->data[i] = ' ';
+    }
+}
+
+pal_status pal_mcp_send(
+        pal_mcp *mcp, pal_mcp_request *request, pal_str params, int64_t wait_ms, pal_error *err)
+{
+    pal_buf message;
+    request->mcp = mcp;
+    if (enlist(request))
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_buf_init(&message, PAL_MCP_MESSAGE_BYTES_MAX);
+    write_request(&message, request, params);
+    remove_line_ends(&message);
+    pal_status status = message.failure;
+    if (status)
+        (void)pal_error_set(err, status, "a message to '%.*s' is too long, or there is no memory",
+                PAL_STR_ARG(mcp->config.name));
+    if (status == PAL_OK && wait_ms &&
+            !pal_timer_start(mcp->loop, &request->timer, wait_ms, on_late))
+        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    if (status == PAL_OK)
+        status = mcp->transport->send(mcp, request, pal_buf_str(&message), err);
+    if (status)
+        unlist(request);
+    pal_buf_done(&message);
+    return status;
+}
+
+static void send_plain(pal_mcp *mcp, pal_buf *message)
+{
+    /* Nobody waits for these: one that is lost is lost. */
+    if (!message->failure)
+        (void)!mcp->transport->send(mcp, NULL, pal_buf_str(message), NULL);
+}
+
+static void tell_canceled(pal_mcp_request *request)
+{
+    pal_mcp *mcp = request->mcp;
+    pal_buf message;
+    /* In the new era the end of an HTTP request says it; a hello is never canceled. */
+    if (request->is_notification || request == &mcp->initialize || request == &mcp->discover ||
+            (mcp->era == PAL_MCP_ERA_NEW && mcp->transport == &pal_mcp_http))
+        return;
+    pal_buf_init(&message, 256);
+    pal_buf_format(&message,
+            "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\","
+            "\"params\":{\"requestId\":%llu}}",
+            (unsigned long long)request->id);
+    send_plain(mcp, &message);
+    pal_buf_done(&message);
+}
+
+void pal_mcp_drop(pal_mcp_request *request, bool tell)
+{
+    if (request->id == 0)
+        return;
+    if (tell)
+        tell_canceled(request);
+    request->mcp->transport->forget(request);
+    unlist(request);
+}
+
+void pal_mcp_answer_request(pal_mcp_request *request, const pal_mcp_answer *answer)
+{
+    unlist(request);
+    request->answered(request, answer);
+}
+
+void pal_mcp_fail_request(pal_mcp_request *request, pal_status status, const char *format, ...)
+{
+    char text[PAL_ERROR_MESSAGE_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    const pal_mcp_answer answer = {.status = status, .error = pal_str_of(text)};
+    pal_mcp_answer_request(request, &answer);
+}
+
+/* ---- What comes ---- */
+
+static void append_valid(pal_buf *out, pal_str text)
+{
+    char bytes[4];
+    uint32_t c;
+    while (text.len) {
+        size_t len = pal_utf8_decode(text, &c);
+        pal_buf_append(out, bytes, pal_utf8_encode(c, bytes));
+        text = pal_str_make(text.data + len, text.len - len);
+    }
+}
+
+bool pal_mcp_parse(pal_mcp *mcp, pal_str text, pal_json *out_value)
+{
+    pal_arena_reset(mcp->scratch);
+    if (pal_utf8_is_valid(text))
+        return pal_json_parse(mcp->scratch, text, NULL, out_value, NULL) == PAL_OK;
+    pal_buf valid;
+    pal_buf_init(&valid, 3 * (size_t)PAL_MCP_MESSAGE_BYTES_MAX);
+    append_valid(&valid, text);
+    pal_str copy = pal_arena_copy(mcp->scratch, pal_buf_str(&valid));
+    pal_buf_done(&valid);
+    return copy.len && pal_json_parse(mcp->scratch, copy, NULL, out_value, NULL) == PAL_OK;
+}
+
+bool pal_mcp_read_answer(pal_mcp *mcp, pal_json message, pal_mcp_answer *out_answer)
+{
+    pal_json result = pal_json_find(message, "result");
+    pal_json error = pal_json_find(message, "error");
+    *out_answer = (pal_mcp_answer){.status = PAL_OK, .result = result};
+    if (pal_json_type_of(result) == PAL_JSON_OBJECT)
+        return true;
+    out_answer->status = PAL_PROVIDER;
+    if (pal_json_type_of(error) == PAL_JSON_STRING) {
+        out_answer->error = pal_json_string(error, mcp->scratch);
+        return true;
+    }
+    (void)pal_json_i64(pal_json_find(error, "code"), &out_answer->code);
+    out_answer->data = pal_json_find(error, "data");
+    out_answer->error = pal_json_string(pal_json_find(error, "message"), mcp->scratch);
+    if (out_answer->error.len == 0)
+        out_answer->error = pal_str_of("the server gave an error without a word");
+    return pal_json_type_of(error) == PAL_JSON_OBJECT;
+}
+
+static pal_mcp_request *find_request(pal_mcp *mcp, pal_json id)
+{
+    uint64_t number;
+    if (!pal_json_u64(id, &number))
+        return NULL;
+    return pal_map_find(&mcp->by_id, pal_str_make((const char *)&number, sizeof(number)));
+}
+
+static void take_answer(pal_mcp *mcp, pal_json message)
+{
+    pal_mcp_request *request = find_request(mcp, pal_json_find(message, "id"));
+    pal_mcp_answer answer;
+    if (!request || request->is_notification)
+        return;
+    if (!pal_mcp_read_answer(mcp, message, &answer)) {
+        answer.status = PAL_IO;
+        answer.error = pal_str_of("an answer with neither a result nor an error");
+    }
+    mcp->transport->forget(request);
+    pal_mcp_answer_request(request, &answer);
+}
+
+/* In the new era a client sends no answers. */
+static void take_request(pal_mcp *mcp, pal_json method, pal_json id)
+{
+    pal_buf message;
+    if (mcp->era == PAL_MCP_ERA_NEW)
+        return;
+    pal_buf_init(&message, 65536);
+    pal_buf_append_text(&message, "{\"jsonrpc\":\"2.0\",\"id\":");
+    pal_buf_append_str(&message, pal_json_raw(id));
+    if (pal_json_string_is(method, "ping"))
+        pal_buf_append_text(&message, ",\"result\":{}}");
+    else
+        pal_buf_format(&message, ",\"error\":{\"code\":%d,\"message\":\"Method not found\"}}",
+                PAL_MCP_METHOD_NOT_FOUND);
+    send_plain(mcp, &message);
+    pal_buf_done(&message);
+}
+
+static void take_notification(pal_mcp *mcp, pal_json method, pal_json params)
+{
+    if (pal_json_string_is(method, "notifications/tools/list_changed")) {
+        pal_mcp_list_soon(mcp);
+    } else if (pal_json_string_is(method, "notifications/progress")) {
+        pal_mcp_request *request = find_request(mcp, pal_json_find(params, "progressToken"));
+        if (request && request->progressed)
+            request->progressed(request);
+    } else if (pal_json_string_is(method, "notifications/cancelled")) {
+        pal_mcp_request *request = find_request(mcp, pal_json_find(params, "requestId"));
+        if (request && request->is_endless) {
+            mcp->transport->forget(request);
+            pal_mcp_fail_request(request, PAL_IO, "the server ended it");
+        }
+    }
+}
+
+static bool take_one(pal_mcp *mcp, pal_json message)
+{
+    pal_json method = pal_json_find(message, "method");
+    pal_json id = pal_json_find(message, "id");
+    bool has_id =
+            pal_json_type_of(id) == PAL_JSON_NUMBER || pal_json_type_of(id) == PAL_JSON_STRING;
+    if (pal_json_type_of(message) != PAL_JSON_OBJECT)
+        return false;
+    if (pal_json_type_of(method) != PAL_JSON_STRING)
+        take_answer(mcp, message);
+    else if (has_id)
+        take_request(mcp, method, id);
+    else
+        take_notification(mcp, method, pal_json_find(message, "params"));
+    return true;
+}
+
+/* A list of messages was possible in 2025-03-26. */
+bool pal_mcp_take(pal_mcp *mcp, pal_str text)
+{
+    pal_json message, one;
+    if (!pal_mcp_parse(mcp, text, &message))
+        return false;
+    if (pal_json_type_of(message) != PAL_JSON_ARRAY)
+        return take_one(mcp, message);
+    pal_json_iter each = pal_json_each(message);
+    while (!mcp->closed && pal_json_next(&each, NULL, &one))
+        (void)take_one(mcp, one);
+    return true;
+}

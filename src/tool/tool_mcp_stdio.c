@@ -1,0 +1,127 @@
+/* tool_mcp_stdio.c - a server that is our child: a message a line, both ways. What it prints on its
+ * standard output that is no message is ignored; the last line of its standard error says why it
+ * died. A child outlives its server when that is closed, until it is dead. On the loop. */
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "tool/tool_mcp_inside.h"
+
+#define GRACE_MS 2000
+#define WORD_LEN_MAX 120
+
+typedef struct pal_mcp_child {
+    pal_mcp *mcp; /* NULL: nobody is interested any more */
+    pal_process *process;
+    char word[WORD_LEN_MAX + 1]; /* the last thing that it said to people */
+} pal_mcp_child;
+
+static void on_line(void *user, pal_str line)
+{
+    pal_mcp_child *child = user;
+    pal_mcp *mcp = child->mcp;
+    if (!mcp || line.len == 0)
+        return;
+    pal_mcp_enter(mcp);
+    if (!pal_mcp_take(mcp, line) && mcp->state != PAL_MCP_READY)
+        pal_mcp_set_failure(mcp, "'%.*s' said what is no message: %.*s",
+                PAL_STR_ARG(mcp->config.name), (int)pal_utf8_cut(line, WORD_LEN_MAX), line.data);
+    pal_mcp_leave(mcp);
+}
+
+static void on_error_line(void *user, pal_str line)
+{
+    pal_mcp_child *child = user;
+    size_t len = pal_utf8_cut(line, WORD_LEN_MAX);
+    if (len == 0)
+        return;
+    memcpy(child->word, line.data, len);
+    child->word[len] = '\0';
+}
+
+static void on_exit(void *user, int code)
+{
+    pal_mcp_child *child = user;
+    pal_mcp *mcp = child->mcp;
+    char how[64];
+    if (code == PAL_PROCESS_LINE_TOO_LONG)
+        snprintf(
+                how, sizeof(how), "said more than %u MiB at once", PAL_MCP_MESSAGE_BYTES_MAX >> 20);
+    else if (code < 0)
+        snprintf(how, sizeof(how), "was ended by signal %d", -code);
+    else
+        snprintf(how, sizeof(how), "ended with code %d", code);
+    if (mcp) {
+        pal_mcp_enter(mcp);
+        mcp->child = NULL;
+        pal_mcp_broke(mcp, false, "'%.*s' %s%s%s", PAL_STR_ARG(mcp->config.name), how,
+                child->word[0] ? ": " : "", child->word);
+        pal_mcp_leave(mcp);
+    }
+    pal_free(child);
+}
+
+static const pal_process_events events = {on_line, on_error_line, on_exit};
+
+static pal_status open_stdio(pal_mcp *mcp, pal_error *err)
+{
+    const pal_process_spec spec = {.arguments = mcp->arguments,
+            .environment = mcp->environment,
+            .line_bytes_max = PAL_MCP_MESSAGE_BYTES_MAX};
+    pal_mcp_child *child = pal_calloc(1, sizeof(*child));
+    if (!child)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    child->mcp = mcp;
+    pal_status status = pal_process_start(mcp->loop, &spec, &events, child, &child->process, err);
+    if (status)
+        pal_free(child);
+    else
+        mcp->child = child;
+    return status;
+}
+
+static pal_status send_stdio(
+        pal_mcp *mcp, pal_mcp_request *request, pal_str message, pal_error *err)
+{
+    pal_buf line;
+    if (!mcp->child)
+        return pal_error_set(err, PAL_IO, "the server does not run");
+    pal_buf_init(&line, message.len + 1);
+    pal_buf_append_str(&line, message);
+    pal_buf_append_char(&line, '\n');
+    pal_status status = line.failure
+            ? pal_error_set(err, line.failure, "out of memory")
+            : pal_process_write(mcp->child->process, pal_buf_str(&line), err);
+    pal_buf_done(&line);
+    return status;
+}
+
+static void forget_stdio(pal_mcp_request *request)
+{
+    (void)request;
+}
+
+/* All that comes unasked comes the same way. */
+static void listen_stdio(pal_mcp *mcp)
+{
+    (void)mcp;
+}
+
+static void close_stdio(pal_mcp *mcp)
+{
+    pal_mcp_child *child = mcp->child;
+    if (!child)
+        return;
+    mcp->child = NULL;
+    child->mcp = NULL;
+    pal_process_stop(child->process, GRACE_MS);
+}
+
+const pal_mcp_transport pal_mcp_stdio = {
+        .is_ordered = true,
+        .open = open_stdio,
+        .send = send_stdio,
+        .forget = forget_stdio,
+        .listen = listen_stdio,
+        .close = close_stdio,
+};

@@ -1,0 +1,176 @@
+/* tool_mcp_toolbox.c - the tools of one server, under the names that a model sees.
+ *
+ * A shown name is SERVER__TOOL in the letters that every provider takes, 64 at most. One that is
+ * too long, or that two tools would share, ends in a hash of the tool's own name: so it does not
+ * depend on the order of the list. A tool whose name had to be changed gives way to one whose name
+ * had not. On the loop. */
+#include <stdio.h>
+
+#include "tool/tool_mcp_inside.h"
+
+#define NAME_LEN_MAX 64
+#define HASH_LEN 9 /* "_" and eight digits */
+
+void pal_mcp_toolbox_done(pal_mcp_toolbox *tools)
+{
+    pal_arena_free(tools->arena);
+    *tools = (pal_mcp_toolbox){0};
+}
+
+/* ---- Adding ---- */
+
+static bool has_name(const pal_mcp_toolbox *tools, pal_str name)
+{
+    for (size_t i = 0; i < tools->len; i++) {
+        if (pal_str_equal(tools->names[i], name))
+            return true;
+    }
+    return false;
+}
+
+/* One that must be run as a task, which we don't do, can't be called. */
+static bool can_be_called(pal_mcp *mcp, pal_json tool)
+{
+    pal_json support = pal_json_find(pal_json_find(tool, "execution"), "taskSupport");
+    if (mcp->era == PAL_MCP_ERA_OLD)
+        return !pal_json_string_is(support, "required");
+    return mcp->transport != &pal_mcp_http ||
+            pal_mcp_headers_valid(pal_json_find(tool, "inputSchema"), mcp->scratch);
+}
+
+static bool grow(pal_mcp_toolbox *tools)
+{
+    size_t cap = tools->cap ? 2 * tools->cap : 16;
+    pal_tool *list = pal_arena_array(tools->arena, cap, sizeof(*list));
+    pal_str *names = pal_arena_array(tools->arena, cap, sizeof(*names));
+    if (!list || !names)
+        return false;
+    if (tools->len) {
+        memcpy(list, tools->tools, tools->len * sizeof(*list));
+        memcpy(names, tools->names, tools->len * sizeof(*names));
+    }
+    tools->tools = list;
+    tools->names = names;
+    tools->cap = cap;
+    return true;
+}
+
+bool pal_mcp_toolbox_add(pal_mcp *mcp, pal_mcp_toolbox *tools, pal_json tool)
+{
+    pal_str name = pal_json_string(pal_json_find(tool, "name"), mcp->scratch);
+    pal_json text = pal_json_find(tool, "description");
+    pal_json schema = pal_json_find(tool, "inputSchema");
+    if (name.len == 0 || has_name(tools, name) || !can_be_called(mcp, tool))
+        return true;
+    if (tools->len >= PAL_MCP_TOOLS_MAX || (tools->len == tools->cap && !grow(tools)))
+        return false;
+    if (pal_json_type_of(text) != PAL_JSON_STRING)
+        text = pal_json_find(tool, "title");
+    tools->names[tools->len] = pal_arena_copy(tools->arena, name);
+    tools->tools[tools->len++] = (pal_tool){
+            .description = pal_arena_copy(tools->arena, pal_json_string(text, mcp->scratch)),
+            .schema = pal_json_type_of(schema) == PAL_JSON_OBJECT
+                    ? pal_arena_copy(tools->arena, pal_json_raw(schema))
+                    : (pal_str){0},
+    };
+    return pal_arena_failure(tools->arena) == PAL_OK;
+}
+
+/* ---- Naming ---- */
+
+static bool is_plain(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+            c == '-';
+}
+
+/* As many `_` as characters, not bytes, take the place of what is not plain. */
+static void append_plain(pal_buf *out, pal_str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (is_plain(text.data[i]))
+            pal_buf_append_char(out, text.data[i]);
+        else if (((unsigned char)text.data[i] & 0xc0) != 0x80)
+            pal_buf_append_char(out, '_');
+    }
+}
+
+static uint32_t hash(pal_str text)
+{
+    uint32_t value = 2166136261u;
+    for (size_t i = 0; i < text.len; i++)
+        value = (value ^ (unsigned char)text.data[i]) * 16777619u;
+    return value;
+}
+
+/* `salt` 0: without a hash, if it can be. */
+static pal_str make_name(pal_arena *arena, pal_str server, pal_str tool, uint32_t salt)
+{
+    char end[HASH_LEN + 1] = "";
+    pal_buf name;
+    pal_buf_init(&name, 2 + server.len + tool.len + HASH_LEN);
+    append_plain(&name, server);
+    pal_buf_append_text(&name, "__");
+    append_plain(&name, tool);
+    if (salt || name.len > NAME_LEN_MAX)
+        snprintf(end, sizeof(end), "_%08x", (unsigned)(hash(tool) + salt));
+    if (name.len > NAME_LEN_MAX - strlen(end))
+        name.len = NAME_LEN_MAX - strlen(end);
+    pal_buf_append_text(&name, end);
+    pal_str copy = name.failure ? (pal_str){0} : pal_arena_copy(arena, pal_buf_str(&name));
+    pal_buf_done(&name);
+    return copy;
+}
+
+static bool is_plain_name(pal_str name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        if (!is_plain(name.data[i]))
+            return false;
+    }
+    return true;
+}
+
+bool pal_mcp_toolbox_name(pal_mcp_toolbox *tools, pal_str server)
+{
+    pal_map taken;
+    pal_map_init(&taken);
+    bool has_memory = true;
+    /* Those that keep their names first, then the others. */
+    for (size_t i = 0; has_memory && i < 2 * tools->len; i++) {
+        size_t at = i % tools->len;
+        pal_tool *tool = &tools->tools[at];
+        if (is_plain_name(tools->names[at]) != (i < tools->len))
+            continue;
+        tool->name = make_name(tools->arena, server, tools->names[at], 0);
+        for (uint32_t salt = 1; tool->name.len && pal_map_find(&taken, tool->name); salt++)
+            tool->name = make_name(tools->arena, server, tools->names[at], salt);
+        has_memory = tool->name.len && pal_map_set(&taken, tool->name, tool) == PAL_OK;
+    }
+    pal_map_done(&taken);
+    return has_memory;
+}
+
+/* ---- Looking ---- */
+
+bool pal_mcp_toolbox_equal(const pal_mcp_toolbox *a, const pal_mcp_toolbox *b)
+{
+    if (a->len != b->len)
+        return false;
+    for (size_t i = 0; i < a->len; i++) {
+        if (!pal_str_equal(a->names[i], b->names[i]) ||
+                !pal_str_equal(a->tools[i].description, b->tools[i].description) ||
+                !pal_str_equal(a->tools[i].schema, b->tools[i].schema))
+            return false;
+    }
+    return true;
+}
+
+const pal_tool *pal_mcp_toolbox_find(const pal_mcp_toolbox *tools, pal_str name)
+{
+    for (size_t i = 0; i < tools->len; i++) {
+        if (pal_str_equal(tools->names[i], name))
+            return &tools->tools[i];
+    }
+    return NULL;
+}

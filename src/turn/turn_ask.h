@@ -1,0 +1,30 @@
+/* turn_ask.h - lets another thread have something done on the loop, and waits for it. */
+#ifndef PAL_TURN_ASK_H
+#define PAL_TURN_ASK_H
+
+#include <pthread.h>
+
+#include "net/net_loop.h"
+
+/* The first member of what the caller has on its stack. */
+typedef struct pal_ask pal_ask;
+struct pal_ask {
+    void (*run)(pal_ask *ask); /* on the loop */
+    pal_task task;
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool is_done;
+};
+
+/* Not from the loop itself. */
+void pal_ask_loop(pal_loop *loop, pal_ask *ask);
+
+/* For an answer that comes later than `run` returns: begin, hand it over, wait; end from the loop.
+ */
+void pal_ask_begin(pal_ask *ask);
+void pal_ask_wait(pal_ask *ask);
+/* False: the time is over. The ask must not go away before pal_ask_end() came all the same. */
+bool pal_ask_wait_for(pal_ask *ask, int64_t timeout_ms);
+void pal_ask_end(pal_ask *ask);
+
+#endif

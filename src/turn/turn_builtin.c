@@ -1,0 +1,402 @@
+/* turn_builtin.c - the tools that every session has: they read what was cut out of long outputs,
+ * and find what a compaction moved out of sight. They only read, and what they answer is bounded,
+ * so that looking something up never fills the window again. */
+#include <ctype.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "palaver/limits.h"
+#include "palaver/window.h"
+#include "turn/turn_prompt.h"
+
+enum {
+    LINES_DEFAULT = 200,
+    LINES_MAX = 1000,
+    MATCHES_DEFAULT = 20,
+    MATCHES_MAX = 100,
+    CONTEXT_MAX = 10,
+    LINE_LEN_MAX = 2000,
+    RECALL_DEFAULT = 10,
+    RECALL_MAX = 50,
+    EXCERPT_LEN_MAX = 1500,
+    CALL_DISTANCE_MAX = 50, /* messages between a result and its call */
+};
+
+#define ANSWER_BYTES_MAX (PAL_SPILL_BYTES_MAX - 1024u) /* so that it is never cut itself */
+
+typedef struct run {
+    pal_store *store;
+    pal_str tenant;
+    pal_id session;
+    pal_json arguments;
+    pal_arena *arena;
+    pal_buf out;
+} run;
+
+static const char read_schema[] =
+        "{\"type\":\"object\",\"properties\":{"
+        "\"handle\":{\"type\":\"string\",\"description\":\"as the shortened output names it\"},"
+        "\"first_line\":{\"type\":\"integer\",\"minimum\":1},"
+        "\"lines\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}},"
+        "\"required\":[\"handle\"],\"additionalProperties\":false}";
+static const char search_schema[] =
+        "{\"type\":\"object\",\"properties\":{"
+        "\"handle\":{\"type\":\"string\",\"description\":\"as the shortened output names it\"},"
+        "\"text\":{\"type\":\"string\",\"minLength\":1},"
+        "\"context\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":10},"
+        "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100}},"
+        "\"required\":[\"handle\",\"text\"],\"additionalProperties\":false}";
+static const char recall_schema[] =
+        "{\"type\":\"object\",\"properties\":{"
+        "\"text\":{\"type\":\"string\",\"minLength\":1},"
+        "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":50}},"
+        "\"required\":[\"text\"],\"additionalProperties\":false}";
+
+#define TEXT(literal)                                                                              \
+    {                                                                                              \
+        literal, sizeof(literal) - 1                                                               \
+    }
+
+static const pal_tool tools[] = {
+        {.name = TEXT("read_output"),
+                .description = TEXT("Reads lines of a tool's output that was too long to be shown "
+                                    "whole."),
+                .schema = TEXT(read_schema)},
+        {.name = TEXT("search_output"),
+                .description = TEXT("Finds lines with a text, upper or lower case, in a tool's "
+                                    "output that was too long to be shown whole."),
+                .schema = TEXT(search_schema)},
+        {.name = TEXT("recall"),
+                .description = TEXT("Searches the earlier part of this conversation that is no "
+                                    "longer shown. All words of the text must occur in a message."),
+                .schema = TEXT(recall_schema)},
+};
+
+const pal_tool *pal_builtin_tools(size_t *out_len)
+{
+    *out_len = sizeof(tools) / sizeof(tools[0]);
+    return tools;
+}
+
+bool pal_builtin_has(pal_str name)
+{
+    for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++)
+        if (pal_str_equal(tools[i].name, name))
+            return true;
+    return false;
+}
+
+/* Kept within what the schema says, for models that don't. */
+static uint64_t argument(
+        const run *r, const char *name, uint64_t fallback, uint64_t min, uint64_t max)
+{
+    uint64_t number = fallback;
+
+    pal_json_u64(pal_json_find(r->arguments, name), &number);
+    number = number < min ? min : number;
+    return number > max ? max : number;
+}
+
+static pal_str text_argument(const run *r, const char *name)
+{
+    return pal_json_string(pal_json_find(r->arguments, name), r->arena);
+}
+
+static pal_status load_output(const run *r, pal_str *out_text, pal_error *err)
+{
+    pal_str media_type;
+    pal_str handle = text_argument(r, "handle");
+    pal_status status =
+            pal_store_blob_get(r->store, r->tenant, handle, r->arena, &media_type, out_text, err);
+
+    if (status == PAL_NOT_FOUND || status == PAL_INVALID)
+        return pal_error_set(err, status, "there is no output with the handle '%.*s'",
+                (int)(handle.len < 80 ? handle.len : 80), handle.data ? handle.data : "");
+    return status;
+}
+
+/* ---- Lines ---- */
+
+/* The next line of *text, without its newline; false at the end. */
+static bool next_line(pal_str *text, pal_str *out_line)
+{
+    const char *end;
+    size_t len;
+
+    if (text->len == 0)
+        return false;
+    end = memchr(text->data, '\n', text->len);
+    len = end ? (size_t)(end - text->data) : text->len;
+    *out_line = pal_str_make(text->data, len);
+    len += end != NULL;
+    *text = pal_str_make(text->data + len, text->len - len);
+    return true;
+}
+
+static bool put_line(run *r, uint64_t number, pal_str line)
+{
+    if (r->out.len + LINE_LEN_MAX + 32 > ANSWER_BYTES_MAX)
+        return false;
+    pal_buf_append_u64(&r->out, number);
+    pal_buf_append_text(&r->out, ": ");
+    pal_buf_append_str(&r->out, pal_prompt_excerpt(line, LINE_LEN_MAX));
+    pal_buf_append_text(&r->out, line.len > LINE_LEN_MAX ? " [...]\n" : "\n");
+    return true;
+}
+
+static pal_status run_read(run *r, pal_error *err)
+{
+    uint64_t first = argument(r, "first_line", 1, 1, UINT64_MAX);
+    uint64_t lines = argument(r, "lines", LINES_DEFAULT, 1, LINES_MAX);
+    uint64_t number = 0, shown = 0;
+    bool is_full = false;
+    pal_str text, line;
+    pal_status status = load_output(r, &text, err);
+
+    if (status != PAL_OK)
+        return status;
+    while (next_line(&text, &line)) {
+        number++;
+        if (number < first || number - first >= lines || is_full)
+            continue;
+        is_full = !put_line(r, number, line);
+        shown += !is_full;
+    }
+    if (shown == 0)
+        pal_buf_format(&r->out, "[There is no line %llu: the output has %llu lines.]",
+                (unsigned long long)first, (unsigned long long)number);
+    else if (first + shown <= number)
+        pal_buf_format(
+                &r->out, "[%llu lines follow.]", (unsigned long long)(number + 1 - first - shown));
+    return PAL_OK;
+}
+
+static bool contains(pal_str line, pal_str wanted)
+{
+    for (size_t i = 0; i + wanted.len <= line.len; i++) {
+        size_t same = 0;
+
+        while (same < wanted.len &&
+                tolower((unsigned char)line.data[i + same]) ==
+                        tolower((unsigned char)wanted.data[same]))
+            same++;
+        if (same == wanted.len)
+            return true;
+    }
+    return false;
+}
+
+/* Lines around a match are held back in a ring until one comes. */
+typedef struct ring {
+    pal_str lines[CONTEXT_MAX];
+    size_t len;
+} ring;
+
+static void ring_add(ring *before, size_t cap, pal_str line)
+{
+    if (cap == 0)
+        return;
+    if (before->len == cap) {
+        memmove(before->lines, before->lines + 1, (cap - 1) * sizeof(before->lines[0]));
+        before->len--;
+    }
+    before->lines[before->len++] = line;
+}
+
+/* A match with the lines held back before it; false where it didn't fit. */
+static bool put_match(run *r, uint64_t number, pal_str line, ring *before)
+{
+    for (size_t i = 0; i < before->len; i++)
+        put_line(r, number - before->len + i, before->lines[i]);
+    before->len = 0;
+    return put_line(r, number, line);
+}
+
+static pal_status run_search(run *r, pal_error *err)
+{
+    uint64_t limit = argument(r, "limit", MATCHES_DEFAULT, 1, MATCHES_MAX);
+    size_t context = (size_t)argument(r, "context", 2, 0, CONTEXT_MAX);
+    uint64_t number = 0, matches = 0, shown = 0, after = 0;
+    pal_str wanted = text_argument(r, "text"), text, line;
+    ring before = {.len = 0};
+    pal_status status;
+
+    if (wanted.len == 0)
+        return pal_error_set(err, PAL_INVALID, "'text' says what to look for");
+    status = load_output(r, &text, err);
+    if (status != PAL_OK)
+        return status;
+    while (next_line(&text, &line)) {
+        bool is_match = contains(line, wanted);
+
+        number++;
+        matches += is_match;
+        if (is_match && shown < limit && shown + 1 == matches) {
+            shown += put_match(r, number, line, &before);
+            after = context;
+        } else if (after > 0) {
+            put_line(r, number, line);
+            after--;
+        } else {
+            ring_add(&before, context, line);
+        }
+    }
+    pal_buf_format(&r->out, "[%llu of %llu lines have the text", (unsigned long long)matches,
+            (unsigned long long)number);
+    if (shown < matches)
+        pal_buf_format(&r->out, "; the first %llu are shown", (unsigned long long)shown);
+    pal_buf_append_text(&r->out, ".]");
+    return PAL_OK;
+}
+
+/* ---- Recall ---- */
+
+static void put_parts(run *r, const pal_message *message)
+{
+    for (size_t i = 0; i < message->parts_len; i++) {
+        const pal_part *part = &message->parts[i];
+        pal_str text = part->kind == PAL_PART_TOOL_CALL ? part->arguments : part->text;
+
+        if (part->kind == PAL_PART_REASONING || text.len == 0)
+            continue;
+        if (r->out.len + 2 * EXCERPT_LEN_MAX > ANSWER_BYTES_MAX)
+            return;
+        if (part->kind == PAL_PART_TOOL_CALL)
+            pal_buf_format(&r->out, "called %.*s: ", PAL_STR_ARG(part->name));
+        pal_buf_append_str(&r->out, pal_prompt_excerpt(text, EXCERPT_LEN_MAX));
+        pal_buf_append_text(&r->out, text.len > EXCERPT_LEN_MAX ? " [...]\n" : "\n");
+    }
+}
+
+static void put_message(run *r, const pal_message *message)
+{
+    char time[PAL_TIME_TEXT_SIZE];
+
+    pal_time_to_text(message->created_at, time);
+    pal_buf_format(&r->out, "--- message %llu, %s, %.16s\n", (unsigned long long)message->seq,
+            pal_role_name(message->role), time);
+    put_parts(r, message);
+}
+
+static bool has_call(const pal_message *message, pal_str call_id)
+{
+    for (size_t i = 0; i < message->parts_len; i++)
+        if (message->parts[i].kind == PAL_PART_TOOL_CALL &&
+                pal_str_equal(message->parts[i].call_id, call_id))
+            return true;
+    return false;
+}
+
+static pal_str result_id(const pal_message *message)
+{
+    for (size_t i = 0; i < message->parts_len; i++)
+        if (message->parts[i].kind == PAL_PART_TOOL_RESULT)
+            return message->parts[i].call_id;
+    return (pal_str){0};
+}
+
+/* A result says little without its call: the call is shown before it. */
+static pal_status put_call_of(run *r, const pal_message *result, pal_error *err)
+{
+    pal_load load = {.before_seq = result->seq, .limit = CALL_DISTANCE_MAX, .from_end = true};
+    pal_str call_id = result_id(result);
+    pal_messages before;
+    pal_status status;
+
+    if (call_id.len == 0)
+        return PAL_OK;
+    status = pal_store_load(r->store, r->tenant, r->session, &load, r->arena, &before, err);
+    for (size_t i = status == PAL_OK ? before.len : 0; i-- > 0;) {
+        if (has_call(&before.items[i], call_id)) {
+            put_message(r, &before.items[i]);
+            break;
+        }
+    }
+    return status;
+}
+
+static pal_status put_hit(run *r, const pal_hit *hit, pal_error *err)
+{
+    pal_load load = {.after_seq = hit->seq - 1, .before_seq = hit->seq + 1, .limit = 1};
+    pal_messages found;
+    pal_status status =
+            pal_store_load(r->store, r->tenant, r->session, &load, r->arena, &found, err);
+
+    if (status != PAL_OK || found.len == 0)
+        return status;
+    status = put_call_of(r, &found.items[0], err);
+    if (status == PAL_OK)
+        put_message(r, &found.items[0]);
+    return status;
+}
+
+static pal_status run_recall(run *r, pal_error *err)
+{
+    pal_search search = {
+            .tenant = r->tenant,
+            .session = r->session,
+            .text = text_argument(r, "text"),
+            .limit = (uint32_t)argument(r, "limit", RECALL_DEFAULT, 1, RECALL_MAX),
+    };
+    pal_standing standing;
+    pal_hits hits = {0};
+    size_t shown = 0;
+    pal_status status =
+            pal_store_standing(r->store, r->tenant, r->session, r->arena, &standing, err);
+
+    if (status == PAL_OK && standing.checkpoint.number)
+        search.before_seq = standing.checkpoint.seq + 1;
+    if (status == PAL_OK)
+        status = pal_store_search(r->store, &search, r->arena, &hits, err);
+    while (status == PAL_OK && shown < hits.len &&
+            r->out.len + 4 * EXCERPT_LEN_MAX < ANSWER_BYTES_MAX)
+        status = put_hit(r, &hits.items[shown++], err);
+    if (status == PAL_OK && hits.len == 0)
+        pal_buf_append_text(&r->out, "[Nothing was found.]");
+    else if (status == PAL_OK && (shown < hits.len || hits.cursor.len > 0))
+        pal_buf_append_text(&r->out, "[More was found: use other words to narrow it down.]");
+    return status;
+}
+
+/* ---- All of them ---- */
+
+static pal_status parse_arguments(run *r, pal_str arguments, pal_error *err)
+{
+    pal_error inner;
+
+    if (arguments.len == 0)
+        arguments = pal_str_of("{}");
+    if (pal_json_parse(r->arena, arguments, NULL, &r->arguments, &inner) != PAL_OK)
+        return pal_error_set(err, PAL_INVALID, "the arguments are no JSON: %s", inner.message);
+    if (pal_json_type_of(r->arguments) != PAL_JSON_OBJECT)
+        return pal_error_set(err, PAL_INVALID, "the arguments are no JSON object");
+    return PAL_OK;
+}
+
+pal_status pal_builtin_run(pal_store *store, pal_str tenant, pal_id session, pal_str name,
+        pal_str arguments, pal_arena *arena, pal_str *out_text, pal_error *err)
+{
+    run r = {.store = store, .tenant = tenant, .session = session, .arena = arena};
+    pal_status status = parse_arguments(&r, arguments, err);
+
+    if (status != PAL_OK)
+        return status;
+    pal_buf_init(&r.out, PAL_MESSAGE_BYTES_MAX);
+    if (pal_str_is(name, "read_output"))
+        status = run_read(&r, err);
+    else if (pal_str_is(name, "search_output"))
+        status = run_search(&r, err);
+    else if (pal_str_is(name, "recall"))
+        status = run_recall(&r, err);
+    else
+        status = pal_error_set(err, PAL_NOT_FOUND, "there is no built-in tool '%.*s'",
+                (int)(name.len < 80 ? name.len : 80), name.data ? name.data : "");
+    if (status == PAL_OK)
+        *out_text = pal_arena_copy(arena, pal_buf_str(&r.out));
+    if (status == PAL_OK && (r.out.failure != PAL_OK || pal_arena_failure(arena) != PAL_OK))
+        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_buf_done(&r.out);
+    return status;
+}

@@ -1,0 +1,412 @@
+/* turn_call.c - what other threads call: each call is carried out on the loop. */
+#include "turn/turn_ask.h"
+#include "turn/turn_copy.h"
+#include "turn/turn_event.h"
+#include "turn/turn_machine.h"
+
+#include "base/memory.h"
+
+/* ---- Names ---- */
+
+const char *pal_turn_state_name(pal_turn_state state)
+{
+    static const char *const names[] = {"none", "queued", "running", "retrying", "paused", "asking",
+            "done", "failed", "canceled"};
+
+    return (size_t)state < sizeof(names) / sizeof(names[0]) ? names[state] : "none";
+}
+
+const char *pal_event_kind_name(pal_event_kind kind)
+{
+    static const char *const names[] = {"none", "started", "step", "text", "reasoning", "call",
+            "arguments", "message", "tool_started", "tool_ended", "retrying", "compacted",
+            "steered", "paused", "asking", "ended"};
+
+    return (size_t)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "none";
+}
+
+/* ---- Starting ---- */
+
+typedef struct start {
+    pal_task task;
+    pal_runtime *runtime;
+    pal_arena *arena;
+    pal_turn_request request;
+    pal_turn_started started;
+    void *user;
+} start;
+
+static void start_on_loop(pal_task *task)
+{
+    start *s = (start *)((char *)task - offsetof(start, task));
+    pal_runtime *runtime = s->runtime;
+    pal_error err = {0};
+    pal_turn *turn = NULL;
+
+    if (runtime->is_closing)
+        pal_error_set(&err, PAL_CANCELED, "the runtime is being closed");
+    else if (runtime->turns_len >= runtime->options.turns_max)
+        pal_error_set(&err, PAL_LIMIT, "%zu turns run or wait already: try again later",
+                runtime->turns_len);
+    else
+        turn = pal_turn_make(runtime, s->arena, &s->request, &err);
+    if (!turn) {
+        s->started(NULL, &err, s->user);
+        pal_arena_free(s->arena);
+        pal_free(s);
+        return;
+    }
+    turn->started = s->started;
+    turn->started_user = s->user;
+    pal_free(s);
+    pal_lane_enter(turn);
+}
+
+static pal_str tenant_of(pal_str tenant)
+{
+    return tenant.len ? tenant : pal_str_of("default");
+}
+
+pal_status pal_turn_start_async(pal_runtime *runtime, const pal_turn_request *request,
+        pal_turn_started started, void *user, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    start *s = pal_calloc(1, sizeof(*s));
+
+    if (s && arena) {
+        s->runtime = runtime;
+        s->arena = arena;
+        s->request = pal_copy_request(arena, request);
+        s->request.tenant = tenant_of(s->request.tenant);
+        s->started = started;
+        s->user = user;
+        s->task.run = start_on_loop;
+    }
+    if (!s || !arena || pal_arena_failure(arena) != PAL_OK) {
+        pal_arena_free(arena);
+        pal_free(s);
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    }
+    pal_loop_post(runtime->loop, &s->task);
+    return PAL_OK;
+}
+
+typedef struct starting {
+    pal_ask ask;
+    pal_turn_info info;
+    pal_error err;
+    bool is_started;
+} starting;
+
+static void started_here(const pal_turn_info *info, const pal_error *err, void *user)
+{
+    starting *s = user;
+
+    s->is_started = info != NULL;
+    if (info)
+        s->info = *info;
+    else
+        s->err = *err;
+    pal_ask_end(&s->ask);
+}
+
+pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
+        pal_turn_info *out_info, pal_error *err)
+{
+    starting s = {.is_started = false};
+    pal_status status;
+
+    pal_ask_begin(&s.ask);
+    status = pal_turn_start_async(runtime, request, started_here, &s, err);
+    if (status != PAL_OK)
+        return status;
+    pal_ask_wait(&s.ask);
+    if (!s.is_started)
+        return pal_error_set(err, s.err.status, "%s", s.err.message);
+    *out_info = s.info;
+    return PAL_OK;
+}
+
+/* ---- Looking and acting ---- */
+
+typedef struct question {
+    pal_ask ask;
+    pal_runtime *runtime;
+    pal_str tenant;
+    pal_id turn, session;
+    pal_turn_info *out_info;
+    const pal_message *messages;
+    size_t messages_len;
+    uint64_t after;
+    pal_watch watch;
+    void (*gone)(void *user);
+    void *user;
+    bool allow;
+    pal_arena *arena;
+    pal_str *out_text;
+    pal_error *err;
+    pal_status status;
+} question;
+
+static pal_turn *find_turn(question *q)
+{
+    pal_turn *turn = pal_map_find(
+            &q->runtime->turns, pal_str_make((const char *)q->turn.bytes, sizeof(q->turn.bytes)));
+
+    if (turn && pal_str_equal(turn->request.tenant, tenant_of(q->tenant)))
+        return turn;
+    q->status = pal_error_set(q->err, PAL_NOT_FOUND, "there is no such turn, or it was long ago");
+    return NULL;
+}
+
+static void fill_info(pal_turn *turn, pal_turn_info *out_info)
+{
+    *out_info = turn->info;
+    out_info->events = turn->events.newest;
+}
+
+static pal_status ask(pal_runtime *runtime, question *q, void (*run)(pal_ask *ask))
+{
+    q->runtime = runtime;
+    q->ask.run = run;
+    pal_ask_loop(runtime->loop, &q->ask);
+    return q->status;
+}
+
+static void watch_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = find_turn(q);
+
+    if (turn)
+        q->status = pal_event_watch(turn, q->after, q->watch, q->gone, q->user, q->err);
+}
+
+pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn, uint64_t after,
+        pal_watch watch, void (*gone)(void *user), void *user, pal_error *err)
+{
+    question q = {.tenant = tenant,
+            .turn = turn,
+            .after = after,
+            .watch = watch,
+            .gone = gone,
+            .user = user,
+            .err = err};
+
+    return ask(runtime, &q, watch_on_loop);
+}
+
+static void unwatch_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = pal_map_find(
+            &q->runtime->turns, pal_str_make((const char *)q->turn.bytes, sizeof(q->turn.bytes)));
+
+    if (turn)
+        pal_event_unwatch(turn, q->user);
+}
+
+void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user)
+{
+    question q = {.turn = turn, .user = user};
+
+    ask(runtime, &q, unwatch_on_loop);
+}
+
+static void find_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = find_turn(q);
+
+    if (turn)
+        fill_info(turn, q->out_info);
+}
+
+pal_status pal_turn_find(
+        pal_runtime *runtime, pal_str tenant, pal_id turn, pal_turn_info *out_info, pal_error *err)
+{
+    question q = {.tenant = tenant, .turn = turn, .out_info = out_info, .err = err};
+
+    return ask(runtime, &q, find_on_loop);
+}
+
+static pal_turn *turn_of_lane(question *q)
+{
+    pal_lane_state *lane = pal_lane_find(q->runtime, tenant_of(q->tenant), q->session);
+
+    if (lane && lane->running)
+        return lane->running;
+    if (lane && lane->first)
+        return lane->first;
+    q->status = pal_error_set(q->err, PAL_NOT_FOUND, "no turn runs in the session");
+    return NULL;
+}
+
+static void session_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = turn_of_lane(q);
+
+    if (turn)
+        fill_info(turn, q->out_info);
+}
+
+pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant, pal_id session,
+        pal_turn_info *out_info, pal_error *err)
+{
+    question q = {.tenant = tenant, .session = session, .out_info = out_info, .err = err};
+
+    return ask(runtime, &q, session_on_loop);
+}
+
+static void cancel_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = find_turn(q);
+
+    if (turn)
+        pal_turn_stop(turn, "canceled");
+}
+
+pal_status pal_turn_cancel(pal_runtime *runtime, pal_str tenant, pal_id turn, pal_error *err)
+{
+    question q = {.tenant = tenant, .turn = turn, .err = err};
+    pal_turn_info info;
+    pal_status status = ask(runtime, &q, cancel_on_loop);
+    pal_arena *arena;
+    pal_str text;
+
+    if (status != PAL_OK)
+        return status;
+    arena = pal_arena_new(0);
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    status = pal_turn_wait(runtime, tenant, turn, 10000, arena, &info, &text, err);
+    pal_arena_free(arena);
+    return status;
+}
+
+static void results_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = pal_id_is_none(q->turn) ? turn_of_lane(q) : find_turn(q);
+
+    if (!turn)
+        return;
+    if (turn->phase != PAL_PHASE_PAUSED) {
+        q->status = pal_error_set(q->err, PAL_CONFLICT, "the turn waits for no results: it is %s",
+                pal_turn_state_name(turn->state));
+        return;
+    }
+    q->status = pal_tools_results(turn, q->messages, q->messages_len, q->err);
+    fill_info(turn, q->out_info);
+}
+
+/* After a restart nobody waits: the results are messages like any, and a turn goes on with them. */
+static pal_status results_after_restart(pal_runtime *runtime, const question *q, pal_error *err)
+{
+    pal_turn_request request = {
+            .tenant = q->tenant,
+            .session = q->session,
+            .messages = (pal_message *)q->messages,
+            .messages_len = q->messages_len,
+    };
+
+    return pal_turn_start(runtime, &request, q->out_info, err);
+}
+
+pal_status pal_turn_results(pal_runtime *runtime, pal_str tenant, pal_id session, pal_id turn,
+        pal_message *messages, size_t messages_len, pal_turn_info *out_info, pal_error *err)
+{
+    question q = {.tenant = tenant,
+            .session = session,
+            .turn = turn,
+            .messages = messages,
+            .messages_len = messages_len,
+            .out_info = out_info,
+            .err = err};
+    pal_status status = ask(runtime, &q, results_on_loop);
+
+    if (status == PAL_NOT_FOUND && !pal_id_is_none(session))
+        status = results_after_restart(runtime, &q, err);
+    return status;
+}
+
+static void allow_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = find_turn(q);
+
+    if (!turn)
+        return;
+    if (turn->phase == PAL_PHASE_ASKING)
+        pal_tools_allow(turn, q->allow);
+    else
+        q->status = pal_error_set(q->err, PAL_CONFLICT, "the turn asks nothing: it is %s",
+                pal_turn_state_name(turn->state));
+}
+
+pal_status pal_turn_allow(
+        pal_runtime *runtime, pal_str tenant, pal_id turn, bool allow, pal_error *err)
+{
+    question q = {.tenant = tenant, .turn = turn, .allow = allow, .err = err};
+
+    return ask(runtime, &q, allow_on_loop);
+}
+
+/* ---- Waiting ---- */
+
+static bool wait_event(const pal_event *event, void *user)
+{
+    return event->kind != PAL_EVENT_ENDED && event->kind != PAL_EVENT_PAUSED &&
+            event->kind != PAL_EVENT_ASKING;
+}
+
+static void wait_gone(void *user)
+{
+    pal_ask_end(user);
+}
+
+static bool is_still(pal_turn_state state)
+{
+    return state == PAL_TURN_PAUSED || state == PAL_TURN_ASKING || state >= PAL_TURN_DONE;
+}
+
+static void text_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = find_turn(q);
+
+    if (!turn)
+        return;
+    fill_info(turn, q->out_info);
+    *q->out_text = pal_arena_copy(q->arena, turn->text);
+}
+
+pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn, int64_t timeout_ms,
+        pal_arena *arena, pal_turn_info *out_info, pal_str *out_text, pal_error *err)
+{
+    pal_ask waiting;
+    question q = {.tenant = tenant,
+            .turn = turn,
+            .arena = arena,
+            .out_info = out_info,
+            .out_text = out_text,
+            .err = err};
+    pal_status status = ask(runtime, &q, text_on_loop);
+
+    if (status != PAL_OK || is_still(out_info->state))
+        return status;
+    pal_ask_begin(&waiting);
+    status = pal_turn_watch(
+            runtime, tenant, turn, out_info->events, wait_event, wait_gone, &waiting, err);
+    if (status != PAL_OK)
+        return status;
+    if (timeout_ms >= 0 && !pal_ask_wait_for(&waiting, timeout_ms))
+        pal_turn_unwatch(runtime, turn, &waiting); /* which tells that it is gone */
+    pal_ask_wait(&waiting);
+    status = ask(runtime, &q, text_on_loop);
+    if (status == PAL_OK && !is_still(out_info->state))
+        return pal_error_set(err, PAL_TIMEOUT, "the turn runs on");
+    return status;
+}

@@ -1,0 +1,156 @@
+/* turn_copy.c - deep copies of messages, requests and options into an arena. */
+#include "turn/turn_copy.h"
+
+static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t len)
+{
+    pal_part *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++) {
+        pal_str *const texts[] = {&copy[i].text, &copy[i].call_id, &copy[i].name,
+                &copy[i].arguments, &copy[i].signature, &copy[i].family, &copy[i].media_type,
+                &copy[i].url, &copy[i].blob, &copy[i].data, &copy[i].extra};
+
+        copy[i] = parts[i];
+        for (size_t j = 0; j < sizeof(texts) / sizeof(texts[0]); j++)
+            *texts[j] = pal_arena_copy(arena, *texts[j]);
+        if (parts[i].parts_len > 0) /* one level, as checked */
+            copy[i].parts = copy_parts(arena, parts[i].parts, parts[i].parts_len);
+    }
+    return copy;
+}
+
+pal_message *pal_copy_messages(pal_arena *arena, const pal_message *messages, size_t len)
+{
+    pal_message *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++) {
+        copy[i] = messages[i];
+        copy[i].parts = copy_parts(arena, messages[i].parts, messages[i].parts_len);
+        copy[i].model = pal_arena_copy(arena, messages[i].model);
+        copy[i].client_id = pal_arena_copy(arena, messages[i].client_id);
+        copy[i].extra = pal_arena_copy(arena, messages[i].extra);
+    }
+    return copy;
+}
+
+pal_tool *pal_copy_tools(pal_arena *arena, const pal_tool *tools, size_t len)
+{
+    pal_tool *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++) {
+        copy[i] = tools[i];
+        copy[i].name = pal_arena_copy(arena, tools[i].name);
+        copy[i].description = pal_arena_copy(arena, tools[i].description);
+        copy[i].schema = pal_arena_copy(arena, tools[i].schema);
+    }
+    return copy;
+}
+
+pal_turn_request pal_copy_request(pal_arena *arena, const pal_turn_request *request)
+{
+    pal_turn_request copy = *request;
+
+    copy.tenant = pal_arena_copy(arena, request->tenant);
+    copy.messages = pal_copy_messages(arena, request->messages, request->messages_len);
+    copy.endpoint = pal_arena_copy(arena, request->endpoint);
+    copy.model = pal_arena_copy(arena, request->model);
+    copy.system = pal_arena_copy(arena, request->system);
+    copy.tools = pal_copy_tools(arena, request->tools, request->tools_len);
+    copy.tool_choice = pal_arena_copy(arena, request->tool_choice);
+    copy.parameters = pal_arena_copy(arena, request->parameters);
+    copy.label = pal_arena_copy(arena, request->label);
+    return copy;
+}
+
+/* ---- Options ---- */
+
+static pal_str *copy_texts(pal_arena *arena, const pal_str *texts, size_t len)
+{
+    pal_str *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++)
+        copy[i] = pal_arena_copy(arena, texts[i]);
+    return copy;
+}
+
+static pal_header *copy_headers(pal_arena *arena, const pal_header *headers, size_t len)
+{
+    pal_header *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++) {
+        copy[i].name = pal_arena_copy(arena, headers[i].name);
+        copy[i].value = pal_arena_copy(arena, headers[i].value);
+    }
+    return copy;
+}
+
+static pal_endpoint *copy_endpoints(pal_arena *arena, const pal_endpoint *endpoints, size_t len)
+{
+    pal_endpoint *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++) {
+        const pal_endpoint *from = &endpoints[i];
+
+        copy[i] = (pal_endpoint){
+                .name = pal_arena_copy(arena, from->name.len ? from->name : from->kind),
+                .kind = pal_arena_copy(arena, from->kind),
+                .url = pal_arena_copy(arena, from->url),
+                .api_key = pal_arena_copy(arena, from->api_key),
+                .headers = copy_headers(arena, from->headers, from->headers_len),
+                .headers_len = from->headers_len,
+                .path = pal_arena_copy(arena, from->path),
+                .model = pal_arena_copy(arena, from->model),
+        };
+    }
+    return copy;
+}
+
+static pal_tool_server *copy_servers(pal_arena *arena, const pal_tool_server *servers, size_t len)
+{
+    pal_tool_server *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++) {
+        copy[i] = servers[i];
+        copy[i].name = pal_arena_copy(arena, servers[i].name);
+        copy[i].command = copy_texts(arena, servers[i].command, servers[i].command_len);
+        copy[i].environment = copy_texts(arena, servers[i].environment, servers[i].environment_len);
+        copy[i].url = pal_arena_copy(arena, servers[i].url);
+        copy[i].headers = copy_headers(arena, servers[i].headers, servers[i].headers_len);
+    }
+    return copy;
+}
+
+static pal_price *copy_prices(pal_arena *arena, const pal_price *prices, size_t len)
+{
+    pal_price *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++) {
+        copy[i] = prices[i];
+        copy[i].pattern = pal_arena_copy(arena, prices[i].pattern);
+    }
+    return copy;
+}
+
+pal_runtime_options pal_copy_options(pal_arena *arena, const pal_runtime_options *options)
+{
+    pal_runtime_options copy = *options;
+
+    copy.endpoints = copy_endpoints(arena, options->endpoints, options->endpoints_len);
+    copy.tool_servers = copy_servers(arena, options->tool_servers, options->tool_servers_len);
+    copy.prices = copy_prices(arena, options->prices, options->prices_len);
+    copy.price_version = pal_arena_copy(arena, options->price_version);
+    copy.system = pal_arena_copy(arena, options->system);
+    if (copy.max_tool_iterations == 0)
+        copy.max_tool_iterations = 10;
+    if (copy.retries_max == 0)
+        copy.retries_max = 5;
+    if (copy.lease_ms == 0)
+        copy.lease_ms = 30000;
+    if (copy.turns_max == 0)
+        copy.turns_max = 100000;
+    if (copy.events_max == 0)
+        copy.events_max = 10000;
+    if (copy.events_bytes_max == 0)
+        copy.events_bytes_max = 4u << 20;
+    return copy;
+}

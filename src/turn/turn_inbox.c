@@ -1,0 +1,102 @@
+/* turn_inbox.c - writes and reads a request that waits in the inbox. Tools of the caller don't
+ * wait: whoever would run them is gone after a restart. Pure functions. */
+#include "turn/turn_inbox.h"
+
+#include "base/buf.h"
+#include "base/json.h"
+
+static void put_text(pal_json_writer *writer, const char *name, pal_str text)
+{
+    if (text.len == 0)
+        return;
+    pal_json_name(writer, name);
+    pal_json_put_str(writer, text);
+}
+
+static pal_status put_messages(
+        pal_json_writer *writer, const pal_turn_request *request, pal_arena *arena, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    pal_json_name(writer, "messages");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; status == PAL_OK && i < request->messages_len; i++) {
+        pal_str json = {0};
+
+        status = pal_message_to_json(&request->messages[i], arena, &json, err);
+        if (status == PAL_OK)
+            pal_json_put_raw(writer, json);
+    }
+    pal_json_end_array(writer);
+    return status;
+}
+
+pal_status pal_inbox_write(const pal_turn_request *request, const char *delivery, pal_arena *arena,
+        pal_inbox_item *out_item, pal_error *err)
+{
+    pal_buf buf;
+    pal_json_writer writer;
+    pal_status status;
+
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    put_text(&writer, "endpoint", request->endpoint);
+    put_text(&writer, "model", request->model);
+    if (request->has_system) {
+        pal_json_name(&writer, "system");
+        pal_json_put_str(&writer, request->system);
+    }
+    put_text(&writer, "parameters", request->parameters);
+    put_text(&writer, "label", request->label);
+    status = put_messages(&writer, request, arena, err);
+    pal_json_end_object(&writer);
+    if (status == PAL_OK && buf.failure != PAL_OK)
+        status = pal_error_set(err, buf.failure, "the messages are too large to wait");
+    if (status == PAL_OK)
+        *out_item = (pal_inbox_item){
+                .client_id = request->messages_len ? request->messages[0].client_id : (pal_str){0},
+                .delivery = pal_str_of(delivery),
+                .body = pal_arena_copy(arena, pal_buf_str(&buf)),
+        };
+    pal_buf_done(&buf);
+    if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
+        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    return status;
+}
+
+static pal_status read_messages(
+        pal_json list, pal_arena *arena, pal_turn_request *request, pal_error *err)
+{
+    pal_json_iter each = pal_json_each(list);
+    pal_status status = PAL_OK;
+    pal_json value;
+
+    request->messages =
+            pal_arena_array(arena, pal_json_count(list) + 1, sizeof(*request->messages));
+    request->messages_len = 0;
+    if (!request->messages)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    while (status == PAL_OK && pal_json_next(&each, NULL, &value))
+        status = pal_message_from_json(
+                pal_json_raw(value), arena, &request->messages[request->messages_len++], err);
+    return status;
+}
+
+pal_status pal_inbox_read(
+        const pal_inbox_item *item, pal_arena *arena, pal_turn_request *request, pal_error *err)
+{
+    pal_json body, system;
+    pal_status status = pal_json_parse(arena, item->body, NULL, &body, err);
+
+    if (status != PAL_OK)
+        return status;
+    request->endpoint = pal_json_string(pal_json_find(body, "endpoint"), arena);
+    request->model = pal_json_string(pal_json_find(body, "model"), arena);
+    system = pal_json_find(body, "system");
+    request->has_system = pal_json_type_of(system) == PAL_JSON_STRING;
+    request->system = pal_json_string(system, arena);
+    request->parameters = pal_json_string(pal_json_find(body, "parameters"), arena);
+    request->label = pal_json_string(pal_json_find(body, "label"), arena);
+    return read_messages(pal_json_find(body, "messages"), arena, request, err);
+}

@@ -1,0 +1,129 @@
+/* turn_journal.c - commits what turns write. The loop never waits for the disk: while one commit
+ * runs on a worker, the writes of all turns gather, and the next commit takes them all. */
+#include "turn/turn_runtime.h"
+
+#include "base/memory.h"
+
+enum { OPS_PER_COMMIT_MAX = 512 };
+
+static void start_commit(pal_journal *journal);
+
+void pal_journal_init(pal_journal *journal, pal_runtime *runtime)
+{
+    *journal = (pal_journal){.runtime = runtime};
+    journal->last = &journal->first;
+}
+
+void pal_journal_done(pal_journal *journal)
+{
+    pal_free(journal->ops);
+}
+
+/* On a worker. */
+static void commit(pal_work_item *item)
+{
+    pal_journal *journal = (pal_journal *)((char *)item - offsetof(pal_journal, item));
+    size_t len = 0;
+    pal_error err = {0};
+
+    for (pal_write *write = journal->running; write; write = write->next)
+        len += write->ops_len;
+    if (pal_store_apply(journal->runtime->store, journal->ops, len, &err) == PAL_OK)
+        return;
+    for (pal_write *write = journal->running; write; write = write->next)
+        write->failure = err;
+}
+
+static void commit_done(pal_work_item *item)
+{
+    pal_journal *journal = (pal_journal *)((char *)item - offsetof(pal_journal, item));
+    pal_write *write = journal->running;
+    const pal_op *from = journal->ops;
+
+    /* The results first: what is told may write again, into the same room. */
+    for (pal_write *each = write; each; each = each->next) {
+        memcpy(each->ops, from, each->ops_len * sizeof(*from));
+        from += each->ops_len;
+    }
+    journal->running = NULL;
+    journal->busy = false;
+    while (write) {
+        pal_write *next = write->next;
+
+        write->done(write);
+        write = next;
+    }
+    start_commit(journal);
+}
+
+static bool make_room(pal_journal *journal, size_t len)
+{
+    pal_op *ops;
+
+    if (len <= journal->ops_cap)
+        return true;
+    ops = pal_realloc(journal->ops, len * sizeof(*ops));
+    if (!ops)
+        return false;
+    journal->ops = ops;
+    journal->ops_cap = len;
+    return true;
+}
+
+/* As many waiting writes as go into one commit. */
+static size_t take(pal_journal *journal)
+{
+    pal_write **end = &journal->first;
+    size_t len = 0;
+
+    while (*end && (len == 0 || len + (*end)->ops_len <= OPS_PER_COMMIT_MAX)) {
+        len += (*end)->ops_len;
+        end = &(*end)->next;
+    }
+    journal->running = journal->first;
+    journal->first = *end;
+    *end = NULL;
+    if (!journal->first)
+        journal->last = &journal->first;
+    return len;
+}
+
+static void start_commit(pal_journal *journal)
+{
+    size_t len;
+    pal_op *to;
+
+    if (journal->busy || !journal->first)
+        return;
+    journal->busy = true;
+    len = take(journal);
+    journal->item.work = commit;
+    journal->item.done = commit_done;
+    if (!make_room(journal, len)) {
+        for (pal_write *write = journal->running; write; write = write->next)
+            pal_error_set(&write->failure, PAL_NO_MEMORY, "out of memory");
+        /* Nothing was copied, so nothing is copied back. */
+        journal->busy = false;
+        for (pal_write *write = journal->running, *next; write; write = next) {
+            next = write->next;
+            write->done(write);
+        }
+        journal->running = NULL;
+        return;
+    }
+    to = journal->ops;
+    for (pal_write *write = journal->running; write; write = write->next) {
+        memcpy(to, write->ops, write->ops_len * sizeof(*to));
+        to += write->ops_len;
+    }
+    pal_loop_work(journal->runtime->loop, &journal->item);
+}
+
+void pal_journal_write(pal_journal *journal, pal_write *write)
+{
+    write->next = NULL;
+    write->failure = (pal_error){0};
+    *journal->last = write;
+    journal->last = &write->next;
+    start_commit(journal);
+}

@@ -1,0 +1,359 @@
+/* turn_lane.c - one turn at a time in each session: who runs, who waits, who joins. The lease says
+ * so to other processes, too; it is taken with a turn's first write and given back when nobody
+ * waits. */
+#include "turn/turn_machine.h"
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "turn/turn_event.h"
+#include "turn/turn_inbox.h"
+
+/* ---- Finding ---- */
+
+static size_t lane_key(pal_str tenant, pal_id session, char *out_key)
+{
+    memcpy(out_key, session.bytes, sizeof(session.bytes));
+    if (tenant.len > 0)
+        memcpy(out_key + sizeof(session.bytes), tenant.data, tenant.len);
+    return sizeof(session.bytes) + tenant.len;
+}
+
+pal_lane_state *pal_lane_find(pal_runtime *runtime, pal_str tenant, pal_id session)
+{
+    char key[sizeof(pal_id) + PAL_TENANT_LEN_MAX];
+
+    if (tenant.len > PAL_TENANT_LEN_MAX)
+        return NULL;
+    return pal_map_find(&runtime->lanes, pal_str_make(key, lane_key(tenant, session, key)));
+}
+
+pal_lane_state *pal_lane_of(pal_runtime *runtime, pal_str tenant, pal_id session)
+{
+    pal_lane_state *lane = pal_lane_find(runtime, tenant, session);
+
+    if (lane || tenant.len > PAL_TENANT_LEN_MAX)
+        return lane;
+    lane = pal_calloc(1, sizeof(*lane));
+    if (!lane)
+        return NULL;
+    lane->key = pal_malloc(sizeof(pal_id) + tenant.len);
+    if (!lane->key) {
+        pal_free(lane);
+        return NULL;
+    }
+    lane->runtime = runtime;
+    lane->key_len = lane_key(tenant, session, lane->key);
+    lane->tenant = pal_str_make(lane->key + sizeof(pal_id), tenant.len);
+    lane->session = session;
+    lane->last = &lane->first;
+    lane->steers_last = &lane->steers;
+    if (pal_map_set(&runtime->lanes, pal_str_make(lane->key, lane->key_len), lane) != PAL_OK) {
+        pal_free(lane->key);
+        pal_free(lane);
+        return NULL;
+    }
+    return lane;
+}
+
+static void free_lane(pal_lane_state *lane)
+{
+    pal_map_remove(&lane->runtime->lanes, pal_str_make(lane->key, lane->key_len));
+    pal_timer_stop(lane->runtime->loop, &lane->renew);
+    pal_free(lane->key);
+    pal_free(lane);
+}
+
+static void free_if_idle(pal_lane_state *lane)
+{
+    if (!lane->running && !lane->first && !lane->steers && lane->holds == 0)
+        free_lane(lane);
+}
+
+/* ---- The lease ---- */
+
+static void renew_later(pal_lane_state *lane);
+
+static void renewed(pal_write *write)
+{
+    pal_lane_state *lane = (pal_lane_state *)((char *)write - offsetof(pal_lane_state, write));
+    pal_turn *turn = lane->running;
+    pal_status status = write->failure.status ? write->failure.status : lane->op.status;
+
+    lane->holds--;
+    if (!turn) {
+        free_if_idle(lane);
+    } else if (status == PAL_BUSY || status == PAL_DENIED) {
+        pal_turn_fail(turn, PAL_DENIED, "another process took the session over");
+    } else {
+        renew_later(lane); /* where it failed for the moment, it is tried again in time */
+    }
+}
+
+static void renew(pal_timer *timer)
+{
+    pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, renew));
+
+    if (!lane->running || !lane->fence)
+        return;
+    lane->op = (pal_op){.kind = PAL_OP_LEASE_TAKE,
+            .tenant = lane->tenant,
+            .session = lane->session,
+            .u.lease = {.owner = pal_str_of(lane->runtime->owner),
+                    .ttl_ms = lane->runtime->options.lease_ms}};
+    lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = renewed};
+    lane->holds++;
+    pal_journal_write(&lane->runtime->journal, &lane->write);
+}
+
+static void renew_later(pal_lane_state *lane)
+{
+    int64_t delay = lane->runtime->options.lease_ms / 3;
+
+    if (!pal_timer_start(lane->runtime->loop, &lane->renew, delay, renew) && lane->running)
+        pal_turn_fail(lane->running, PAL_NO_MEMORY, "out of memory");
+}
+
+void pal_lane_leased(pal_lane_state *lane, uint64_t fence)
+{
+    lane->fence = fence;
+    renew_later(lane);
+}
+
+static void released(pal_write *write)
+{
+    pal_lane_state *lane = (pal_lane_state *)((char *)write - offsetof(pal_lane_state, write));
+
+    lane->holds--;
+    free_if_idle(lane);
+}
+
+/* The commit queue keeps order: whoever takes it next, takes it after this. */
+static void release_lease(pal_lane_state *lane)
+{
+    pal_timer_stop(lane->runtime->loop, &lane->renew);
+    if (!lane->fence || lane->holds > 0)
+        return; /* a renewal is under way: the lease runs out by itself */
+    lane->op = (pal_op){.kind = PAL_OP_LEASE_RELEASE,
+            .tenant = lane->tenant,
+            .session = lane->session,
+            .u.lease.fence = lane->fence};
+    lane->fence = 0;
+    lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = released};
+    lane->holds++;
+    pal_journal_write(&lane->runtime->journal, &lane->write);
+}
+
+/* ---- Waiting ---- */
+
+static void count_turns(pal_runtime *runtime, int running, int queued)
+{
+    pthread_mutex_lock(&runtime->lock);
+    runtime->stats.turns_running += (uint64_t)(int64_t)running;
+    runtime->stats.turns_queued += (uint64_t)(int64_t)queued;
+    pthread_mutex_unlock(&runtime->lock);
+}
+
+static void begin(pal_lane_state *lane, pal_turn *turn)
+{
+    lane->running = turn;
+    count_turns(lane->runtime, 1, 0);
+    pal_turn_begin(turn);
+}
+
+static void begin_next(pal_lane_state *lane)
+{
+    pal_turn *turn = lane->first;
+
+    if (!turn || lane->running)
+        return;
+    lane->first = turn->next;
+    if (!lane->first)
+        lane->last = &lane->first;
+    turn->next = NULL;
+    count_turns(lane->runtime, 0, -1);
+    begin(lane, turn);
+}
+
+static void tell(pal_turn *turn, const pal_error *err)
+{
+    pal_turn_started started = turn->started;
+
+    turn->started = NULL;
+    if (started)
+        started(err ? NULL : &turn->info, err, turn->started_user);
+}
+
+static void refuse(pal_turn *turn, pal_status status, const char *text)
+{
+    pal_error err;
+
+    pal_error_set(&err, status, "%s", text);
+    tell(turn, &err);
+    turn->phase = PAL_PHASE_ENDED;
+    pal_turn_set_state(turn, PAL_TURN_FAILED);
+    turn->info.status = status;
+    pal_lane_leave(turn);
+}
+
+/* The messages wait in the inbox, and the turn in the queue. */
+static void queued(pal_write *write)
+{
+    pal_turn *turn = (pal_turn *)((char *)write - offsetof(pal_turn, write));
+    pal_lane_state *lane = turn->lane;
+    pal_error err = {0};
+
+    turn->holds--;
+    lane->holds--;
+    if (pal_turn_write_status(turn, &err) != PAL_OK) {
+        refuse(turn, err.status, err.message);
+        return;
+    }
+    turn->inbox_ids[0] = turn->ops[0].u.inbox_item->id;
+    turn->inbox_len = 1;
+    pal_turn_set_state(turn, PAL_TURN_QUEUED);
+    if (turn->request.lane == PAL_LANE_INTERRUPT) {
+        turn->next = lane->first;
+        lane->first = turn;
+        if (!turn->next)
+            lane->last = &turn->next;
+    } else {
+        *lane->last = turn;
+        lane->last = &turn->next;
+    }
+    count_turns(lane->runtime, 0, 1);
+    tell(turn, NULL);
+    if (turn->request.lane == PAL_LANE_INTERRUPT && lane->running)
+        pal_turn_stop(lane->running, "interrupted by a new message");
+    begin_next(lane);
+}
+
+static void joined(pal_write *write)
+{
+    pal_turn *turn = (pal_turn *)((char *)write - offsetof(pal_turn, write));
+    pal_lane_state *lane = turn->lane;
+    pal_error err = {0};
+    pal_steer *steer;
+
+    turn->holds--;
+    lane->holds--;
+    if (pal_turn_write_status(turn, &err) != PAL_OK) {
+        refuse(turn, err.status, err.message);
+        return;
+    }
+    if (!lane->running) {
+        /* It ended meanwhile: this is a turn of its own. */
+        turn->inbox_ids[0] = turn->ops[0].u.inbox_item->id;
+        turn->inbox_len = 1;
+        begin(lane, turn);
+        return;
+    }
+    steer = pal_calloc(1, sizeof(*steer));
+    if (!steer) {
+        refuse(turn, PAL_NO_MEMORY, "out of memory");
+        return;
+    }
+    steer->arena = turn->arena;
+    steer->messages = turn->request.messages;
+    steer->messages_len = turn->request.messages_len;
+    steer->inbox_id = turn->ops[0].u.inbox_item->id;
+    turn->arena = NULL; /* the steer's now */
+    *lane->steers_last = steer;
+    lane->steers_last = &steer->next;
+    turn->info.turn = lane->running->id;
+    turn->info.state = lane->running->state;
+    turn->info.steered = true;
+    tell(turn, NULL);
+    turn->phase = PAL_PHASE_ENDED;
+    pal_lane_leave(turn);
+}
+
+static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal_write *write))
+{
+    pal_error err = {0};
+    pal_inbox_item *item = pal_arena_alloc(turn->arena, sizeof(*item));
+    pal_status status = PAL_NO_MEMORY;
+
+    turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
+    if (item && turn->inbox_ids)
+        status = pal_inbox_write(&turn->request, delivery, turn->arena, item, &err);
+    if (status != PAL_OK) {
+        refuse(turn, status, err.message[0] ? err.message : "out of memory");
+        return;
+    }
+    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_ADD,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .u.inbox_item = item};
+    turn->write = (pal_write){.ops = turn->ops, .ops_len = 1, .done = done};
+    turn->holds++;
+    turn->lane->holds++;
+    pal_journal_write(&turn->runtime->journal, &turn->write);
+}
+
+void pal_lane_enter(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+
+    if (!lane->running && !lane->first) {
+        begin(lane, turn);
+        return;
+    }
+    if (turn->request.messages_len == 0) {
+        refuse(turn, PAL_BUSY, "session is busy");
+        return;
+    }
+    switch (turn->request.lane) {
+    case PAL_LANE_QUEUE:
+    case PAL_LANE_INTERRUPT:
+        wait_in_inbox(turn, "queue", queued);
+        break;
+    case PAL_LANE_STEER:
+        wait_in_inbox(turn, "steer", joined);
+        break;
+    default:
+        refuse(turn, PAL_BUSY, "session is busy");
+        break;
+    }
+}
+
+pal_steer *pal_lane_steer(pal_lane_state *lane)
+{
+    pal_steer *steer = lane->steers;
+
+    if (!steer)
+        return NULL;
+    lane->steers = steer->next;
+    if (!lane->steers)
+        lane->steers_last = &lane->steers;
+    steer->next = NULL;
+    return steer;
+}
+
+void pal_steer_free(pal_steer *steer)
+{
+    pal_arena_free(steer->arena);
+    pal_free(steer);
+}
+
+void pal_lane_leave(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    bool was_running = lane->running == turn;
+
+    turn->lane = NULL;
+    if (was_running) {
+        lane->running = NULL;
+        count_turns(lane->runtime, -1, 0);
+    }
+    pal_runtime_ended(turn, was_running);
+    if (!was_running) {
+        free_if_idle(lane);
+        return;
+    }
+    begin_next(lane);
+    if (!lane->running) {
+        release_lease(lane);
+        free_if_idle(lane);
+    }
+}

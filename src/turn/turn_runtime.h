@@ -1,0 +1,237 @@
+/* turn_runtime.h - the inside of a runtime. Everything here lives on the loop and is touched only
+ * there, but for what says otherwise. */
+#ifndef PAL_TURN_RUNTIME_H
+#define PAL_TURN_RUNTIME_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "net/net_http.h"
+#include "net/net_loop.h"
+#include "palaver/turn.h"
+#include "provider/provider.h"
+#include "tool/tool_loop.h"
+#include "tool/tool_mcp.h"
+#include "turn/turn_compact.h"
+
+typedef struct pal_turn pal_turn;
+typedef struct pal_lane_state pal_lane_state;
+typedef struct pal_steer pal_steer;
+
+/* ---- Writes (turn_journal.c) ---- */
+
+typedef struct pal_write pal_write;
+
+/* A list of operations, with what they point to, that is committed together with those of other
+ * turns. It lies in its owner and is told once, on the loop. */
+struct pal_write {
+    pal_op *ops;
+    size_t ops_len;
+    void (*done)(pal_write *write); /* each op has its status; `failure` where none was applied */
+    pal_error failure;
+    pal_write *next;
+};
+
+typedef struct pal_journal {
+    pal_runtime *runtime;
+    pal_write *first, **last; /* waiting */
+    pal_write *running;       /* in the commit that runs now */
+    pal_work_item item;
+    pal_op *ops; /* of that commit, copied together */
+    size_t ops_cap;
+    bool busy;
+} pal_journal;
+
+void pal_journal_init(pal_journal *journal, pal_runtime *runtime);
+void pal_journal_done(pal_journal *journal);
+void pal_journal_write(pal_journal *journal, pal_write *write);
+
+/* ---- Events (turn_event.c) ---- */
+
+typedef struct pal_event_entry pal_event_entry;
+typedef struct pal_watcher pal_watcher;
+
+typedef struct pal_event_log {
+    pal_event_entry **entries; /* a ring */
+    size_t cap, first, len;
+    uint64_t newest; /* number of the newest */
+    uint64_t bytes;
+    pal_watcher *watchers;
+} pal_event_log;
+
+/* ---- One turn ---- */
+
+/* What the model is saying. */
+typedef struct pal_speech_call {
+    pal_buf id, name, arguments;
+} pal_speech_call;
+
+typedef struct pal_speech {
+    pal_buf text, reasoning, signature, family;
+    pal_speech_call *calls;
+    size_t calls_len, calls_cap;
+    bool out_of_memory;
+} pal_speech;
+
+typedef enum pal_tool_state {
+    PAL_TOOL_WAITING = 0,
+    PAL_TOOL_RUNNING = 1,
+    PAL_TOOL_ENDED = 2,
+    PAL_TOOL_RECORDED = 3,
+} pal_tool_state;
+
+typedef struct pal_tool_run {
+    pal_turn *turn;
+    pal_tool_state state;
+    bool is_callers;             /* the caller runs it */
+    bool is_allowed;             /* a person said so */
+    pal_str id, name, arguments; /* in the step's arena */
+    pal_mcp_call *call;
+    pal_work_item item; /* a built-in, on a worker */
+    pal_arena *arena;   /* of its result */
+    pal_message result; /* role tool */
+    bool is_error;
+} pal_tool_run;
+
+typedef enum pal_phase {
+    PAL_PHASE_NEW = 0,
+    PAL_PHASE_ADMIT,
+    PAL_PHASE_PLAN,
+    PAL_PHASE_SUMMARY, /* asks the model for a summary */
+    PAL_PHASE_CALL,
+    PAL_PHASE_WAIT, /* for the next try */
+    PAL_PHASE_RECORD,
+    PAL_PHASE_TOOLS,
+    PAL_PHASE_PAUSED,
+    PAL_PHASE_ASKING,
+    PAL_PHASE_STEER,
+    PAL_PHASE_CLOSE,
+    PAL_PHASE_ENDED,
+} pal_phase;
+
+struct pal_turn {
+    pal_runtime *runtime;
+    pal_lane_state *lane;
+    pal_turn *next; /* in the lane's queue, or in the list of those that ended */
+    pal_id id;
+    uint32_t holds;   /* works, writes and calls in flight; freed at 0 when it has ended */
+    pal_arena *arena; /* of the request */
+    pal_turn_request request;
+    pal_id *inbox_ids; /* of its messages, where they wait in the inbox */
+    size_t inbox_len;
+    pal_phase phase;
+    pal_turn_state state;
+    pal_turn_info info;
+    pal_event_log events;
+
+    pal_turn_started started;
+    void *started_user;
+
+    pal_provider *provider;
+    pal_model_call *call;
+    pal_arena *step_arena; /* of the plan and of what the model said */
+    pal_plan plan;
+    pal_message *request_messages;
+    size_t request_len;
+    const pal_tool *tools; /* all that the model is shown */
+    size_t tools_len;
+    pal_speech answer;
+    uint32_t step;    /* model calls, from 1 */
+    uint32_t rounds;  /* of tools */
+    uint32_t attempt; /* of this call, from 1 */
+    bool output_seen; /* readers have seen some of this call's answer */
+    bool after_overflow, after_compaction;
+    bool last_call; /* without tools: there were too many rounds */
+    bool is_cancelled;
+    bool is_interrupted; /* by another turn */
+    uint64_t first_seq;  /* of its first message */
+    pal_tool_loop doom;
+    pal_usage usage;
+    int64_t cost_micros;
+    pal_timer timer;
+    pal_timer deadline;
+
+    pal_compact_job *job;
+    pal_arena *job_arena;
+    pal_buf summary;
+    struct pal_summary_end *summary_end; /* how the question for it ended */
+    pal_steer *steer;                    /* that is being recorded */
+
+    pal_tool_run *runs;
+    size_t runs_len;
+    pal_message *messages; /* of the write that runs */
+    size_t messages_len;
+
+    pal_work_item work;
+    pal_error work_error;
+    pal_status work_status;
+    pal_write write;
+    pal_op ops[4];
+    pal_ledger_row ledger;
+    pal_mark mark;
+    pal_write epoch_write; /* beside the call */
+    pal_op epoch_op;
+    pal_mark epoch_mark;
+    char *epoch_body;
+
+    pal_str text; /* the newest answer, for pal_turn_wait() */
+    pal_arena *text_arena;
+};
+
+/* ---- One session's lane (turn_lane.c) ---- */
+
+struct pal_steer {
+    pal_steer *next;
+    pal_arena *arena;
+    pal_message *messages;
+    size_t messages_len;
+    pal_id inbox_id;
+};
+
+struct pal_lane_state {
+    pal_runtime *runtime;
+    char *key; /* tenant and session, of the map */
+    size_t key_len;
+    pal_str tenant;
+    pal_id session;
+    pal_turn *running;
+    pal_turn *first, **last; /* waiting */
+    pal_steer *steers, **steers_last;
+    uint64_t fence;      /* 0: the lease is not held */
+    int64_t lease_until; /* by the loop's clock */
+    bool is_recovered;   /* what a dead process left open is settled */
+    pal_timer renew;
+    pal_write write;
+    pal_op op;
+    uint32_t holds;
+};
+
+struct pal_runtime {
+    pal_runtime_options options; /* in `arena` */
+    pal_arena *arena;
+    pal_store *store;
+    pal_loop *loop;
+    pal_http *http;
+    pal_provider **providers;
+    pal_str *provider_models;
+    size_t providers_len;
+    pal_mcp **servers;
+    size_t servers_len;
+    pal_journal journal;
+    pal_map lanes; /* by tenant and session */
+    pal_map turns; /* by id; all that are remembered */
+    pal_turn *ended_first, **ended_last;
+    size_t ended_len;
+    size_t turns_len; /* that run or wait */
+    char owner[64];   /* of leases */
+    bool is_closing;
+    uint64_t lane_count;
+
+    pthread_mutex_t lock; /* stats, and waiting for the last turn */
+    pthread_cond_t changed;
+    pal_runtime_stats stats;
+};
+
+#endif

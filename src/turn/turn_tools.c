@@ -1,0 +1,480 @@
+/* turn_tools.c - runs the calls of an answer: built-ins on a worker, those of MCP servers on the
+ * loop, in parallel; the caller's pause the turn. Results are recorded in the order of the calls,
+ * as soon as all before them have ended. What goes wrong is a result, not a failure of the turn. */
+#include "turn/turn_machine.h"
+
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "tool/tool_schema.h"
+#include "turn/turn_event.h"
+
+enum { PARALLEL_MAX = 16 };
+
+static const char skipped_text[] = "Skipped due to queued user message.";
+
+static void go_on(pal_turn *turn);
+
+/* ---- Results ---- */
+
+/* One text part is a plain output; anything else is kept as parts. */
+static void set_result(pal_tool_run *run, const pal_part *parts, size_t len, bool is_error)
+{
+    pal_part *part = pal_arena_alloc(run->arena, sizeof(*part));
+    pal_error ignored;
+    uint32_t spilled;
+
+    if (!part)
+        return;
+    *part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
+            .call_id = run->id,
+            .name = run->name,
+            .is_error = is_error};
+    if (len == 1 && parts[0].kind == PAL_PART_TEXT) {
+        part->text = pal_arena_copy(run->arena, parts[0].text);
+    } else if (len > 0) {
+        part->parts = pal_arena_array(run->arena, len, sizeof(*part->parts));
+        for (size_t i = 0; part->parts && i < len; i++) {
+            part->parts[i] = parts[i];
+            part->parts[i].text = pal_arena_copy(run->arena, parts[i].text);
+            part->parts[i].data = pal_arena_copy(run->arena, parts[i].data);
+            part->parts[i].name = pal_arena_copy(run->arena, parts[i].name);
+            part->parts[i].url = pal_arena_copy(run->arena, parts[i].url);
+            part->parts[i].media_type = pal_arena_copy(run->arena, parts[i].media_type);
+        }
+        part->parts_len = part->parts ? len : 0;
+    }
+    run->result = (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
+    run->is_error = is_error;
+    if (pal_context_spill(&run->result, run->arena, &spilled, &ignored) != PAL_OK)
+        run->result.parts_len = 0;
+}
+
+static void set_text(pal_tool_run *run, pal_str text, bool is_error)
+{
+    pal_part part = {.kind = PAL_PART_TEXT, .text = text};
+
+    set_result(run, &part, 1, is_error);
+}
+
+static void tell_ended(const pal_tool_run *run)
+{
+    pal_str text = run->result.parts_len ? run->result.parts[0].text : (pal_str){0};
+
+    pal_event_tell(run->turn,
+            (pal_event){.kind = PAL_EVENT_TOOL_ENDED,
+                    .call_id = run->id,
+                    .name = run->name,
+                    .text = text,
+                    .status = run->is_error ? PAL_INVALID : PAL_OK});
+}
+
+static void end_run(pal_tool_run *run)
+{
+    run->state = PAL_TOOL_ENDED;
+    tell_ended(run);
+}
+
+static void end_with(pal_tool_run *run, const char *text, bool is_error)
+{
+    set_text(run, pal_str_of(text), is_error);
+    end_run(run);
+}
+
+/* ---- Running one ---- */
+
+static void mcp_told(void *user, const pal_tool_outcome *outcome)
+{
+    pal_tool_run *run = user;
+    pal_turn *turn = run->turn;
+
+    run->call = NULL;
+    turn->holds--;
+    set_result(run, outcome->parts, outcome->parts_len, outcome->is_error);
+    end_run(run);
+    go_on(turn);
+}
+
+/* On a worker. */
+static void run_builtin(pal_work_item *item)
+{
+    pal_tool_run *run = (pal_tool_run *)((char *)item - offsetof(pal_tool_run, item));
+    const pal_turn *turn = run->turn;
+    pal_error err = {0};
+    pal_str text = {0};
+    pal_status status = pal_builtin_run(turn->runtime->store, turn->request.tenant,
+            turn->request.session, run->name, run->arguments, run->arena, &text, &err);
+
+    set_text(run, status == PAL_OK ? text : pal_str_of(err.message), status != PAL_OK);
+}
+
+static void builtin_done(pal_work_item *item)
+{
+    pal_tool_run *run = (pal_tool_run *)((char *)item - offsetof(pal_tool_run, item));
+    pal_turn *turn = run->turn;
+
+    turn->holds--;
+    end_run(run);
+    go_on(turn);
+}
+
+static pal_mcp *server_of(const pal_runtime *runtime, pal_str name)
+{
+    for (size_t i = 0; i < runtime->servers_len; i++) {
+        size_t len;
+        const pal_tool *tools = pal_mcp_tools(runtime->servers[i], &len);
+
+        for (size_t j = 0; j < len; j++)
+            if (pal_str_equal(tools[j].name, name))
+                return runtime->servers[i];
+    }
+    return NULL;
+}
+
+static const pal_tool *tool_named(const pal_turn *turn, pal_str name)
+{
+    for (size_t i = 0; i < turn->tools_len; i++)
+        if (pal_str_equal(turn->tools[i].name, name))
+            return &turn->tools[i];
+    return NULL;
+}
+
+/* False: it has ended, with an error as its result. */
+static bool check(pal_tool_run *run, const pal_tool *tool)
+{
+    char text[PAL_ERROR_MESSAGE_MAX + 80];
+    pal_error err = {0};
+
+    if (!tool) {
+        snprintf(text, sizeof(text), "There is no tool '%.120s'.",
+                pal_arena_copy(run->arena, run->name).data);
+        end_with(run, text, true);
+        return false;
+    }
+    if (pal_tool_check(tool->schema, run->arguments, run->arena, &err) == PAL_OK)
+        return true;
+    snprintf(text, sizeof(text), "The arguments do not fit the tool's schema: %s", err.message);
+    end_with(run, text, true);
+    return false;
+}
+
+static void start_run(pal_tool_run *run)
+{
+    pal_turn *turn = run->turn;
+    pal_mcp *server;
+    pal_error err = {0};
+
+    if (!check(run, tool_named(turn, run->name)))
+        return;
+    run->state = PAL_TOOL_RUNNING;
+    pal_event_tell(turn,
+            (pal_event){.kind = PAL_EVENT_TOOL_STARTED,
+                    .call_id = run->id,
+                    .name = run->name,
+                    .text = run->arguments});
+    pthread_mutex_lock(&turn->runtime->lock);
+    turn->runtime->stats.tool_calls++;
+    pthread_mutex_unlock(&turn->runtime->lock);
+    if (pal_builtin_has(run->name)) {
+        run->item.work = run_builtin;
+        run->item.done = builtin_done;
+        turn->holds++;
+        pal_loop_work(turn->runtime->loop, &run->item);
+        return;
+    }
+    server = server_of(turn->runtime, run->name);
+    if (!server) {
+        end_with(run, "The tool's server is gone.", true);
+        return;
+    }
+    if (pal_mcp_start(server, run->name, run->arguments, mcp_told, run, &run->call, &err) == PAL_OK)
+        turn->holds++;
+    else
+        end_with(run, err.message, true);
+}
+
+/* ---- All of them ---- */
+
+static bool is_callers_tool(const pal_turn *turn, pal_str name)
+{
+    for (size_t i = 0; i < turn->request.tools_len; i++)
+        if (pal_str_equal(turn->request.tools[i].name, name))
+            return true;
+    return false;
+}
+
+static size_t count_state(const pal_turn *turn, pal_tool_state state)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < turn->runs_len; i++)
+        count += turn->runs[i].state == state;
+    return count;
+}
+
+static void results_recorded(pal_write *write)
+{
+    pal_turn *turn = (pal_turn *)((char *)write - offsetof(pal_turn, write));
+    pal_error err = {0};
+
+    turn->holds--;
+    turn->messages = NULL;
+    if (pal_turn_write_status(turn, &err) != PAL_OK) {
+        pal_turn_fail(turn, err.status, "results could not be recorded: %.180s", err.message);
+        return;
+    }
+    go_on(turn);
+}
+
+/* Those that have ended, up to the first that hasn't. */
+static bool record_ended(pal_turn *turn)
+{
+    size_t first = 0, len = 0;
+
+    while (first < turn->runs_len && turn->runs[first].state == PAL_TOOL_RECORDED)
+        first++;
+    while (first + len < turn->runs_len && turn->runs[first + len].state == PAL_TOOL_ENDED)
+        len++;
+    if (len == 0)
+        return false;
+    turn->messages = pal_arena_array(turn->step_arena, len, sizeof(*turn->messages));
+    if (!turn->messages) {
+        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+        return true;
+    }
+    for (size_t i = 0; i < len; i++) {
+        turn->messages[i] = turn->runs[first + i].result;
+        turn->runs[first + i].state = PAL_TOOL_RECORDED;
+    }
+    turn->messages_len = len;
+    turn->write.ops_len = 0;
+    pal_turn_write_append(turn,
+            &(pal_turn_append){
+                    .messages = turn->messages, .messages_len = len, .done = results_recorded});
+    return true;
+}
+
+/* The calls that the caller is to run, as OpenAI writes them. */
+static void tell_paused(pal_turn *turn)
+{
+    pal_buf buf;
+    pal_json_writer writer;
+
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    writer = pal_json_writer_make(&buf);
+    pal_json_begin_array(&writer);
+    for (size_t i = 0; i < turn->runs_len; i++) {
+        const pal_tool_run *run = &turn->runs[i];
+
+        if (!run->is_callers || run->state != PAL_TOOL_WAITING)
+            continue;
+        pal_json_begin_object(&writer);
+        pal_json_name(&writer, "call_id");
+        pal_json_put_str(&writer, run->id);
+        pal_json_name(&writer, "name");
+        pal_json_put_str(&writer, run->name);
+        pal_json_name(&writer, "arguments");
+        pal_json_put_str(&writer, run->arguments);
+        pal_json_end_object(&writer);
+    }
+    pal_json_end_array(&writer);
+    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_PAUSED, .text = pal_buf_str(&buf)});
+    pal_buf_done(&buf);
+}
+
+static void all_recorded(pal_turn *turn)
+{
+    uint32_t rounds_max = turn->request.max_tool_iterations
+            ? turn->request.max_tool_iterations
+            : turn->runtime->options.max_tool_iterations;
+
+    pal_tools_done(turn);
+    turn->rounds++;
+    turn->last_call = turn->rounds >= rounds_max;
+    pal_turn_set_state(turn, PAL_TURN_RUNNING);
+    if (turn->is_cancelled)
+        pal_turn_fail(turn, PAL_CANCELED, "%s", turn->info.reason);
+    else
+        pal_turn_next_step(turn);
+}
+
+/* Third equal call in a row: somebody has to say whether that makes sense. */
+static bool asks(pal_turn *turn, pal_tool_run *run)
+{
+    if (run->is_allowed || !pal_tool_loop_add(&turn->doom, run->name, run->arguments))
+        return false;
+    turn->phase = PAL_PHASE_ASKING;
+    pal_turn_set_state(turn, PAL_TURN_ASKING);
+    snprintf(turn->info.reason, sizeof(turn->info.reason),
+            "the model called '%.80s' three times in a row with the same arguments",
+            pal_arena_copy(turn->step_arena, run->name).data);
+    pal_event_tell(turn,
+            (pal_event){.kind = PAL_EVENT_ASKING,
+                    .call_id = run->id,
+                    .name = run->name,
+                    .text = pal_str_of(turn->info.reason)});
+    return true;
+}
+
+static void go_on(pal_turn *turn)
+{
+    size_t waiting_callers = 0;
+    bool is_steered;
+
+    if (turn->phase != PAL_PHASE_TOOLS && turn->phase != PAL_PHASE_PAUSED)
+        return;
+    is_steered = turn->lane->steers != NULL;
+    for (size_t i = 0; i < turn->runs_len; i++) {
+        pal_tool_run *run = &turn->runs[i];
+
+        if (run->state != PAL_TOOL_WAITING)
+            continue;
+        if (run->is_callers) {
+            waiting_callers++;
+            continue;
+        }
+        if (turn->is_cancelled || is_steered) {
+            end_with(run, skipped_text, true);
+            continue;
+        }
+        if (count_state(turn, PAL_TOOL_RUNNING) >= PARALLEL_MAX)
+            break;
+        if (asks(turn, run))
+            return;
+        start_run(run);
+    }
+    if (turn->messages) /* a record is under way, and comes back here */
+        return;
+    if (record_ended(turn))
+        return;
+    if (count_state(turn, PAL_TOOL_RECORDED) == turn->runs_len) {
+        all_recorded(turn);
+    } else if (waiting_callers > 0 && count_state(turn, PAL_TOOL_RUNNING) == 0 &&
+            turn->phase != PAL_PHASE_PAUSED) {
+        turn->phase = PAL_PHASE_PAUSED;
+        pal_turn_set_state(turn, PAL_TURN_PAUSED);
+        tell_paused(turn);
+    }
+}
+
+void pal_tools_begin(pal_turn *turn, const pal_message *answer)
+{
+    turn->phase = PAL_PHASE_TOOLS;
+    turn->messages = NULL;
+    turn->runs = pal_calloc(answer->parts_len, sizeof(*turn->runs));
+    turn->runs_len = 0;
+    for (size_t i = 0; turn->runs && i < answer->parts_len; i++) {
+        const pal_part *part = &answer->parts[i];
+        pal_tool_run *run = &turn->runs[turn->runs_len];
+
+        if (part->kind != PAL_PART_TOOL_CALL)
+            continue;
+        run->turn = turn;
+        run->id = part->call_id;
+        run->name = part->name;
+        run->arguments = part->arguments;
+        run->is_callers = is_callers_tool(turn, part->name);
+        run->arena = pal_arena_new(0);
+        turn->runs_len++;
+        if (!run->arena) {
+            pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+            return;
+        }
+    }
+    if (!turn->runs) {
+        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+        return;
+    }
+    go_on(turn);
+}
+
+void pal_tools_stop(pal_turn *turn, const char *text)
+{
+    turn->phase = PAL_PHASE_TOOLS;
+    for (size_t i = 0; i < turn->runs_len; i++) {
+        pal_tool_run *run = &turn->runs[i];
+
+        if (run->call) {
+            pal_mcp_cancel(run->call);
+            run->call = NULL;
+            turn->holds--;
+            end_with(run, text, true);
+        } else if (run->state == PAL_TOOL_WAITING) {
+            end_with(run, text, true);
+        }
+    }
+    go_on(turn);
+}
+
+static pal_tool_run *waiting_run(const pal_turn *turn, pal_str call_id)
+{
+    for (size_t i = 0; i < turn->runs_len; i++)
+        if (turn->runs[i].is_callers && turn->runs[i].state == PAL_TOOL_WAITING &&
+                pal_str_equal(turn->runs[i].id, call_id))
+            return &turn->runs[i];
+    return NULL;
+}
+
+pal_status pal_tools_results(
+        pal_turn *turn, const pal_message *messages, size_t len, pal_error *err)
+{
+    for (size_t i = 0; i < len; i++)
+        for (size_t j = 0; j < messages[i].parts_len; j++)
+            if (messages[i].parts[j].kind != PAL_PART_TOOL_RESULT ||
+                    !waiting_run(turn, messages[i].parts[j].call_id))
+                return pal_error_set(err, PAL_INVALID,
+                        "message %zu: there is no call '%.*s' that waits for a result", i,
+                        (int)(messages[i].parts[j].call_id.len < 80
+                                        ? messages[i].parts[j].call_id.len
+                                        : 80),
+                        messages[i].parts[j].call_id.data ? messages[i].parts[j].call_id.data : "");
+    for (size_t i = 0; i < len; i++) {
+        for (size_t j = 0; j < messages[i].parts_len; j++) {
+            const pal_part *part = &messages[i].parts[j];
+            pal_tool_run *run = waiting_run(turn, part->call_id);
+
+            if (!run)
+                continue; /* twice in one list: the first counts */
+            if (part->parts_len > 0)
+                set_result(run, part->parts, part->parts_len, part->is_error);
+            else
+                set_text(run, part->text, part->is_error);
+            end_run(run);
+        }
+    }
+    turn->phase = PAL_PHASE_TOOLS;
+    pal_turn_set_state(turn, PAL_TURN_RUNNING);
+    go_on(turn);
+    return PAL_OK;
+}
+
+void pal_tools_allow(pal_turn *turn, bool allow)
+{
+    pal_tool_loop_reset(&turn->doom);
+    turn->phase = PAL_PHASE_TOOLS;
+    turn->info.reason[0] = '\0';
+    pal_turn_set_state(turn, PAL_TURN_RUNNING);
+    for (size_t i = 0; i < turn->runs_len; i++) {
+        pal_tool_run *run = &turn->runs[i];
+
+        if (run->state != PAL_TOOL_WAITING || run->is_callers)
+            continue;
+        if (allow)
+            run->is_allowed = true;
+        else
+            end_with(run, "The user did not allow this call: it was the same one again.", true);
+        break;
+    }
+    go_on(turn);
+}
+
+void pal_tools_done(pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->runs_len; i++)
+        pal_arena_free(turn->runs[i].arena);
+    pal_free(turn->runs);
+    turn->runs = NULL;
+    turn->runs_len = 0;
+}

@@ -1,0 +1,33 @@
+/* turn_window.h - what was loaded for a plan, for those in turn/ that plan more than once. */
+#ifndef PAL_TURN_WINDOW_H
+#define PAL_TURN_WINDOW_H
+
+#include "turn/turn_record.h"
+
+typedef struct pal_window_view {
+    pal_context_input input; /* everything it points to lies in the arena */
+    pal_standing standing;
+    pal_checkpoint_record record; /* of the standing checkpoint; number 0: none */
+    pal_model model;
+} pal_window_view;
+
+/* Loads everything that a plan needs. */
+PAL_CHECKED pal_status pal_window_load(pal_store *store, const pal_window *window,
+        pal_arena *arena, pal_window_view *out_view, pal_error *err);
+
+/* The mark that pal_window_epoch() would add, and whether it is needed. */
+PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window,
+        const pal_standing *standing, pal_arena *arena, pal_mark *out_mark, bool *out_needed,
+        pal_error *err);
+
+/* The visible message `seq`; PAL_NOT_FOUND when it is out of sight. */
+PAL_CHECKED pal_status pal_window_message(pal_store *store, const pal_window *window, uint64_t seq,
+        pal_arena *arena, pal_message *out_message, pal_error *err);
+
+/* Loads what is kept before `tail_seq`: pins, and `keep_seqs`; ascending. */
+PAL_CHECKED pal_status pal_window_kept(pal_store *store, const pal_window *window,
+        const pal_standing *standing, const uint64_t *keep_seqs, size_t keep_len,
+        uint64_t tail_seq, pal_arena *arena, pal_message **out_kept, size_t *out_len,
+        pal_error *err);
+
+#endif

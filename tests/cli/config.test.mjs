@@ -1,0 +1,173 @@
+// `palaver config`: which file is read, what overrides what, what is shown and what is wrong.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { palaver, workspace, assertFails } from './support.mjs';
+
+const shown = (w, key, ...args) => {
+    const all = w.json('config', 'show', ...args);
+    const { key: _, ...rest } = all.values.find((entry) => entry.key === key);
+    return { file: all.file, ...rest };
+};
+
+test('without a file everything is at its default', (t) => {
+    const w = workspace(t);
+    const { file, values } = w.json('config', 'show');
+    assert.equal(file, null);
+    for (const entry of values) assert.equal(entry.source, 'default', entry.key);
+    assert.match(w.ok('config', 'show'), /^no file was read\n\nKEY +VALUE +SOURCE\nstore +"sqlite:/);
+});
+
+test('the first file that is there counts, and only that one', (t) => {
+    const w = workspace(t);
+    const env = { XDG_CONFIG_HOME: w.file('xdg') };
+    const strategy = (...args) => shown(w, 'context.token_strategy', ...args);
+    w.write('xdg/palaver/palaver.yaml', 'context: {token_strategy: reset, max_tokens: 9}\n');
+    assert.deepEqual(strategy({ env }),
+        { file: w.file('xdg/palaver/palaver.yaml'), value: 'reset', source: 'file', line: 1 });
+    w.write('palaver.yaml', '\ncontext:\n  token_strategy: none\n');
+    assert.deepEqual(strategy({ env }),
+        { file: 'palaver.yaml', value: 'none', source: 'file', line: 3 });
+    assert.equal(shown(w, 'context.max_tokens', { env }).source, 'default');
+    w.write('named.yaml', 'context: {token_strategy: summarization}\n');
+    const named = { ...env, PALAVER_CONFIG: 'named.yaml' };
+    assert.equal(strategy({ env: named }).value, 'summarization');
+    w.write('given.yaml', 'context: {token_strategy: sliding_window}\n');
+    assert.equal(strategy('--config', 'given.yaml', { env: named }).value, 'sliding_window');
+    assert.equal(strategy({ env: { ...env, PALAVER_CONFIG: '' } }).value, 'none');
+    assert.deepEqual(strategy('--config', '/dev/null', { env }),
+        { file: '/dev/null', value: 'compact', source: 'default' });
+});
+
+test('the user has a file without XDG_CONFIG_HOME too', (t) => {
+    const w = workspace(t);
+    w.write('.config/palaver/palaver.yaml', 'context: {max_tokens: 7}\n');
+    for (const xdg of ['', 'relative']) {
+        const env = { XDG_CONFIG_HOME: xdg, HOME: w.dir };
+        assert.equal(shown(w, 'context.max_tokens', { env }).value, 7);
+    }
+});
+
+test('a file that is named must be there', (t) => {
+    const w = workspace(t);
+    const missing = /missing\.yaml: can't read it: No such file/;
+    assertFails(w.run('config', 'show', '--config', 'missing.yaml'), 1, missing);
+    assertFails(w.run('config', 'show', { env: { PALAVER_CONFIG: 'missing.yaml' } }), 1, missing);
+    assertFails(w.run('config', 'show', '--config', ''), 1, /can't read it/);
+    assertFails(w.run('config', 'check', 'missing.yaml'), 1, missing);
+    assertFails(w.run('config', 'check', '.'), 1, /\.: can't read it: Is a directory/);
+});
+
+test('environment over file, flag over environment', (t) => {
+    const w = workspace(t);
+    w.write('palaver.yaml', 'store: sqlite:file.db\n');
+    const env = { PALAVER_STORE: 'sqlite:env.db' };
+    const store = (...args) => { const { file, ...rest } = shown(w, 'store', ...args); return rest; };
+    assert.deepEqual(store(), { value: 'sqlite:file.db', source: 'file', line: 1 });
+    assert.deepEqual(store({ env }), { value: 'sqlite:env.db', source: 'environment' });
+    assert.deepEqual(store('--store', 'sqlite:flag.db', { env }),
+        { value: 'sqlite:flag.db', source: 'flag' });
+    w.ok('session', 'new');
+    w.ok('session', 'new', { env });
+    w.ok('session', 'new', '--store', 'sqlite:flag.db', { env });
+    const made = fs.readdirSync(w.dir).filter((name) => name.endsWith('.db')).sort();
+    assert.deepEqual(made, ['env.db', 'file.db', 'flag.db']);
+});
+
+test('any single key has a variable', (t) => {
+    const w = workspace(t);
+    const env = { PALAVER_CONTEXT_COMPACTION_PRUNE_MINIMUM: '77', PALAVER_EXPIRY_CLEANUP_INTERVAL: '90s' };
+    assert.equal(shown(w, 'context.compaction.prune_minimum', { env }).value, 77);
+    assert.equal(shown(w, 'expiry.cleanup_interval', { env }).value, '90s');
+    assertFails(w.run('stats', { env: { PALAVER_CONTEXT_MAX_TOKENS: 'x' } }), 1,
+        /PALAVER_CONTEXT_MAX_TOKENS: wants a whole number/);
+});
+
+test('a wrong file stops every command that would use it, before it does anything', (t) => {
+    const w = workspace(t);
+    w.write('palaver.yaml', 'store: sqlite:a.db\n\ncontxt:\n  max_tokens: 5\n');
+    const wrong = /^palaver: palaver\.yaml:3: unknown key 'contxt'; did you mean 'context'\?\n$/;
+    for (const args of [['session', 'new'], ['stats'], ['route'], ['config', 'show']])
+        assertFails(w.run(...args), 1, wrong);
+    assertFails(w.run('config', 'check', 'palaver.yaml'), 1, wrong);
+    assert.deepEqual(fs.readdirSync(w.dir), ['palaver.yaml']);
+    for (const args of [['version'], ['help'], ['config', 'example'], ['session', 'new', '--help']])
+        w.ok(...args);
+});
+
+test('check says what is right', (t) => {
+    const w = workspace(t);
+    w.write('a.yaml', 'store: "memory:"\n');
+    assert.equal(w.ok('config', 'check', 'a.yaml'), 'a.yaml: ok\n');
+    assert.deepEqual(w.json('config', 'check', 'a.yaml'), { ok: true });
+    w.write('empty.yaml', '');
+    w.ok('config', 'check', 'empty.yaml');
+    assertFails(w.run('config', 'check'), 2, /'config check' wants more arguments/);
+});
+
+test('the example is a file with all defaults', (t) => {
+    const w = workspace(t);
+    w.write('palaver.yaml', w.ok('config', 'example'));
+    const read = w.json('config', 'show').values;
+    const defaults = w.json('config', 'show', '--config', '/dev/null').values;
+    const plain = (list) => list.map(({ key, value }) => ({ key, value }));
+    assert.deepEqual(plain(read), plain(defaults));
+    assert.ok(read.some((entry) => entry.source === 'file'));
+});
+
+test('passwords are not shown', (t) => {
+    const w = workspace(t);
+    w.write('palaver.yaml', 'store: postgres://me:s3cret@db/x?password=s3cret\n');
+    for (const args of [[], ['--json']]) {
+        const out = w.ok('config', 'show', ...args);
+        assert.ok(!out.includes('s3cret'));
+        assert.ok(out.includes('postgres://me:***@db/x?password=***'));
+    }
+});
+
+test('what somebody else wrote cannot command the terminal', (t) => {
+    const w = workspace(t);
+    w.write('a\x1b[31m.yaml', 'context: {compaction: {model: "\\e[31mred"}}\n');
+    const out = w.ok('config', 'show', '--config', 'a\x1b[31m.yaml');
+    assert.ok(!out.includes('\x1b'));
+});
+
+test('route takes from the configuration what its input leaves out', (t) => {
+    const w = workspace(t);
+    const route = (input) => JSON.parse(w.ok('route', { input: JSON.stringify(input) }));
+    const context = { channel: 'telegram', chat_id: '5', sender_id: '123' };
+    const bare = route({ context });
+    assert.equal(bare.signature, 'v=1|agent=main|channel=telegram|account=default');
+    w.write('palaver.yaml', 'store: x\n');
+    assert.deepEqual(route({ context }), bare, 'defaults do not count');
+    w.write('palaver.yaml', `
+session:
+  dimensions: [sender]
+  identity_links: {john: ["telegram:123"]}
+  dispatch_rules:
+    - {agent: helper, when: {channel: telegram}}
+`);
+    assert.equal(route({ context }).signature,
+        'v=1|agent=helper|channel=telegram|account=default|sender=john');
+    assert.equal(route({ input: { context } }).matched_by, 'dispatch.rule');
+    assert.equal(route({ context, rules: [], dimensions: ['chat'] }).signature,
+        'v=1|agent=main|channel=telegram|account=default|chat=direct:5');
+    assert.equal(route({ context, rules: [], dm_scope: 'global' }).signature,
+        'v=1|agent=main|channel=telegram|account=default');
+    assert.equal(route({ context, rules: [], identity_links: {} }).signature,
+        'v=1|agent=main|channel=telegram|account=default|sender=123');
+    w.write('palaver.yaml', `
+session: {dm_scope: per-peer, link_across_channels: true, identity_links: {john: ["123"]}}
+agents: [{id: other}]
+`);
+    assert.equal(route({ context }).signature, 'v=1|agent=other|sender=john');
+    assert.equal(route({ context, link_across_channels: false, agents: [] }).signature,
+        'v=1|agent=main|channel=telegram|account=default|sender=john');
+});
+
+test('the group explains itself', () => {
+    assert.match(palaver(['config']).out, /^Usage: palaver config COMMAND/);
+    assertFails(palaver(['config', 'shwo']), 2, /unknown command 'config shwo'\nhint: did you mean 'palaver config show'\?/);
+    assertFails(palaver(['confg']), 2, /did you mean 'palaver config'\?/);
+    assertFails(palaver(['config', 'append']), 2, /palaver config --help lists/);
+});

@@ -1,0 +1,169 @@
+// What a model gets to see: plans for people and programs, compactions, pins, and their settings.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import { workspace, assertFails, assertGolden } from './support.mjs';
+
+// Turns of 100 and 300 tokens; the counts are given, so that every build has the same.
+function turns(count, from = 1) {
+    const lines = [];
+    for (let i = from; i < from + count; i++) {
+        lines.push({ role: 'user', content: `question ${i}`, tokens: 100 });
+        lines.push({ role: 'assistant', content: `answer ${i}`, tokens: 300, model: 'script-1' });
+    }
+    return lines.map((line) => JSON.stringify(line)).join('\n') + '\n';
+}
+
+function demo(t, count = 12, ...options) {
+    const w = workspace(t);
+    w.ok('session', 'new', '--key', 'demo', ...options);
+    w.json('session', 'append', 'demo', '--json-input', { input: turns(count) });
+    return w;
+}
+
+const sent = (plan) => plan.items.filter((item) => item.hash && item.seq).map((item) => item.seq);
+const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+
+test('context: a bar, what is in it, and what is next', (t) => {
+    const w = demo(t);
+    let text = w.ok('context', 'demo');
+    text += '\n' + w.ok('context', 'demo', '--max-tokens', '4000');
+    text += '\n' + w.ok('context', 'demo', '--max-tokens', '90');
+    w.ok('session', 'pin', 'demo', '3');
+    w.ok('session', 'compact', 'demo', '--max-tokens', '4000', '--summary', 'We asked.');
+    text += '\n' + w.ok('context', 'demo', '--max-tokens', '4000');
+    for (const line of text.split('\n')) assert.ok(line.length <= 80, line);
+    // The summary itself is counted by what this build has.
+    assertGolden('context.txt', text.replace(/\b(summary|system) \d+/g, '$1 <n>')
+        .replace(/(summary +2 +)\d+/g, '$1<n>').replace(/[\d,]+ of 4,000 tokens, \d+/g,
+            '<n> of 4,000 tokens, <n>').replace(/free [\d,]+/g, 'free <n>'));
+});
+
+test('context --json is the plan', (t) => {
+    const w = demo(t);
+    const plan = w.json('context', 'demo');
+    assert.deepEqual([plan.action, plan.strategy, plan.tokens], ['send', 'compact', 4800]);
+    assert.deepEqual(sent(plan), range(1, 24));
+    assert.match(plan.items[0].hash, /^[0-9a-f]{16}$/);
+    const slid = w.json('context', 'demo', '--strategy', 'sliding_window', '--max-tokens', '3000');
+    assert.equal(slid.action, 'send');
+    assert.deepEqual(sent(slid), range(11, 24));
+    assert.equal(slid.items[0].kind, 'notice');
+    const full = w.json('context', 'demo', '--strategy', 'none', '--max-tokens', '3000');
+    assert.equal(full.action, 'refuse');
+    assert.match(full.refusal, /4800 tokens are 1800 over the limit of 3000/);
+    assert.equal(w.json('context', 'demo', '--model', 'gpt-4o').usable, 128000 - 16384);
+});
+
+test('settings: options, then the session, then the configuration', (t) => {
+    const w = demo(t, 12, '--metadata',
+        '{"context":{"token_strategy":"sliding_window","max_tokens":3000,"else":1}}');
+    w.write('palaver.yaml', 'context: {token_strategy: reset, max_tokens: 2000}\n' +
+        'models:\n  - {name: script-*, context: 9000, output: 1000}\n');
+    let plan = w.json('context', 'demo');
+    assert.deepEqual([plan.strategy, plan.usable], ['sliding_window', 3000]);
+    plan = w.json('context', 'demo', '--strategy', 'none', '--max-tokens', '0');
+    assert.deepEqual([plan.strategy, plan.usable], ['none', 8000]);
+    w.ok('session', 'new', '--key', 'plain');
+    plan = w.json('context', 'plain');
+    assert.deepEqual([plan.strategy, plan.usable], ['reset', 2000]);
+    w.ok('session', 'new', '--key', 'bad', '--metadata', '{"context":{"max_tokens":"many"}}');
+    assertFails(w.run('context', 'bad'), 1, /'max_tokens' in "context" is a whole number/);
+});
+
+test('context: what is wrong', (t) => {
+    const w = demo(t, 1);
+    assertFails(w.run('context', 'nobody'), 1, /nobody/);
+    assertFails(w.run('context', 'demo', '--strategy', 'compct'), 2, /did you mean 'compact'/);
+    assertFails(w.run('context', 'demo', '--profile', 'xyz'), 2, /one of openai_chat, /);
+    assertFails(w.run('context'), 2, /SESSION/);
+});
+
+test('reasons quote nothing that could command the terminal', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'new', '--key', 'demo');
+    const lines = [{ role: 'user', content: 'hi' }, { role: 'tool',
+        parts: [{ type: 'tool_result', call_id: 'a\u001b[2Jb', text: 'x' }] }];
+    w.json('session', 'append', 'demo', '--json-input', { input: JSON.stringify(lines) });
+    const shown = w.ok('context', 'demo');
+    assert.ok(!shown.includes('\u001b'));
+    assert.match(shown, /dropped/);
+});
+
+test('compact: a summary by hand, taken back, made again, compared', (t) => {
+    const w = demo(t);
+    const before = w.ok('session', 'export', 'demo', '--format', 'openai');
+    const dry = w.json('session', 'compact', 'demo', '--dry-run');
+    assert.deepEqual([dry.number, dry.seq], [0, 12]);
+    assert.deepEqual(w.json('session', 'show', 'demo', '--marks').marks, []);
+    const made = w.json('session', 'compact', 'demo', '--summary', 'We asked.');
+    assert.deepEqual([made.number, made.seq, made.fallback, made.messages, made.summary],
+        [1, 12, false, 12, 'We asked.']);
+    assert.equal(made.tokens_before, 4800);
+    let plan = w.json('context', 'demo');
+    assert.deepEqual(sent(plan), range(13, 24));
+    assert.equal(plan.tokens, made.tokens_after);
+    const again = w.json('session', 'compact', 'demo', '--redo', '1', '--summary', '-',
+        { input: 'We asked.\nThey answered.\n' });
+    assert.deepEqual([again.number, again.seq], [3, 12]);
+    assert.equal(w.ok('session', 'compact', 'demo', '--diff', '1', '3'),
+        ' We asked.\n+They answered.\n');
+    assert.match(w.ok('session', 'compact', 'demo', '--undo'), /^Undone/);
+    plan = w.json('context', 'demo');
+    assert.deepEqual(sent(plan), range(1, 24));
+    assert.equal(w.ok('session', 'export', 'demo', '--format', 'openai'), before);
+    assertFails(w.run('session', 'compact', 'demo', '--undo'), 1, /no checkpoint to undo/);
+    assertFails(w.run('session', 'compact', 'demo', '--undo', '9'), 1, /no checkpoint 9/);
+});
+
+test('compact: without a summary turns are left out, and it is said so', (t) => {
+    const w = demo(t);
+    const text = w.ok('session', 'compact', 'demo', '--max-tokens', '4000');
+    assert.match(text, /^No summary was made: there is no model to ask\.\nCheckpoint 1: left out /);
+    const plan = w.json('context', 'demo');
+    assert.equal(plan.items[0].disposition, 'dropped');
+    assert.equal(plan.items[1].kind, 'notice');
+    w.ok('session', 'new', '--key', 'short');
+    w.ok('session', 'append', 'short', 'Hello');
+    assert.match(w.ok('session', 'compact', 'short'), /^Nothing was done: nothing to compact/);
+});
+
+test('compact: options that exclude each other, and wrong numbers', (t) => {
+    const w = demo(t, 2);
+    const compact = (...args) => w.run('session', 'compact', 'demo', ...args);
+    assertFails(compact('--undo', '--diff', '1', '2'), 2, /exclude/);
+    assertFails(compact('--diff', '1'), 2, /two checkpoints/);
+    assertFails(compact('--redo'), 2, /wants the number/);
+    assertFails(compact('--undo', 'x'), 2, /not the number of a checkpoint/);
+    assertFails(compact('--undo', '--summary', 'x'), 2, /--summary/);
+    assertFails(compact('3'), 2, /too many/);
+    assertFails(compact('--redo', '7', '--summary', 'x'), 1, /checkpoint 7/);
+});
+
+test('pin and unpin', (t) => {
+    const w = demo(t);
+    assert.equal(w.ok('session', 'pin', 'demo', '3'), 'Message 3 is pinned.\n');
+    w.ok('session', 'compact', 'demo', '--summary', 'We asked.');
+    assert.deepEqual(sent(w.json('context', 'demo')), [3, ...range(13, 24)]);
+    assert.equal(w.json('context', 'demo').items.find((item) => item.seq === 3).pinned, true);
+    assert.equal(w.json('session', 'unpin', 'demo', '3').kind, 'unpin');
+    assert.deepEqual(sent(w.json('context', 'demo')), range(13, 24));
+    assertFails(w.run('session', 'pin', 'demo', '0'), 2, /not the number of a message/);
+    assertFails(w.run('session', 'pin', 'demo', '99'), 1, /99/);
+});
+
+test('bench cache: the default is cheap, and nothing moves between cuts', (t) => {
+    const w = workspace(t);
+    const rows = w.json('bench', 'cache', '--turns', '300');
+    assert.equal(rows.length, 14);
+    const of = (conversation, strategy) => rows.find(
+        (row) => row.conversation === conversation && row.strategy === strategy);
+    for (const conversation of ['chat', 'tools'])
+        for (const strategy of ['compact', 'summarization', 'sliding_window'])
+            assert.ok(of(conversation, strategy).hit_between_cuts >= 0.95, strategy);
+    assert.ok(of('tools', 'compact').ratio <= 0.6);
+    assert.ok(of('tools', 'compact').cuts > 5);
+    assert.equal(of('tools', 'none').refused, true);
+    assert.match(w.ok('bench', 'cache', '--turns', '10', '--price-input', '1'), /naive window/);
+    assertFails(w.run('bench', 'cache', '--price-input', 'x'), 2, /price/);
+    assertFails(w.run('bench', 'cache', '--turns', '0'), 2, /--turns/);
+});

@@ -1,0 +1,75 @@
+// palaver session search: as text and as JSON, in one session and in all.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { workspace, assertFails } from './support.mjs';
+
+function filled(t) {
+    const w = workspace(t);
+    w.ok('session', 'new', '--key', 'a');
+    w.ok('session', 'new', '--key', 'b');
+    w.ok('session', 'append', 'a', 'Where is the connection pool?');
+    w.ok('session', 'append', 'a', '--role', 'assistant', 'In src/net/pool_open.c.');
+    w.ok('session', 'append', 'b', '東京タワーは connection がない');
+    return w;
+}
+
+test('search: one session and all of them', (t) => {
+    const w = filled(t);
+    const seqs = (...args) => w.json('session', 'search', ...args).hits.map((h) => h.seq);
+    assert.deepEqual(seqs('CONNECTION'), [1, 1]);
+    assert.deepEqual(seqs('a', 'pool'), [2, 1]);
+    assert.deepEqual(seqs('b', 'pool'), []);
+    assert.deepEqual(seqs('"the connection"'), [1]);
+    assert.deepEqual(seqs('pool_op*'), [2]);
+    assert.deepEqual(seqs('東'), [1]);
+    assert.deepEqual(seqs('a', 'pool', '--role', 'assistant'), [2]);
+    w.ok('session', 'rewind', 'a', '--to', '1');
+    assert.deepEqual(seqs('a', 'pool'), [1]);
+    assert.deepEqual(seqs('pool', '--tenant', 'other'), []);
+});
+
+test('search: what a hit says', (t) => {
+    const w = filled(t);
+    const { hits, cursor } = w.json('session', 'search', 'a', 'pool', '--limit', '1');
+    assert.equal(hits.length, 1);
+    assert.equal(hits[0].role, 'assistant');
+    assert.equal(hits[0].snippet, 'In src/net/pool_open.c.');
+    assert.equal(hits[0].session, w.json('session', 'show', 'a').session.id);
+    assert.ok(Math.abs(Date.parse(hits[0].created_at) - Date.now()) < 60e3);
+    const rest = w.json('session', 'search', 'a', 'pool', '--cursor', cursor);
+    assert.deepEqual(rest.hits.map((h) => h.seq), [1]);
+    assert.equal(rest.cursor, null);
+    const lines = w.ok('session', 'search', 'pool').trimEnd().split('\n');
+    assert.match(lines[0], /^SESSION +SEQ +ROLE +WHEN +TEXT$/);
+    assert.match(lines[1], /^[0-9a-f-]{36} +2 +assistant +\S+ +In src\/net\/pool_open\.c\.$/);
+    const more = w.run('session', 'search', 'pool', '--limit', '1');
+    assert.match(more.err, /There are more: --limit, or --cursor \S+\n/);
+    const none = w.run('session', 'search', 'nowhere');
+    assert.equal(none.code, 0);
+    assert.equal(none.out, '');
+    assert.match(none.err, /Nothing was found/);
+});
+
+test('search: what is wrong with it', (t) => {
+    const w = filled(t);
+    assertFails(w.run('session', 'search'), 2, /TEXT/);
+    assertFails(w.run('session', 'search', '...'), 1, /there is no word to search for/);
+    assertFails(w.run('session', 'search', 'x', '--role', 'cat'), 2, /--role is one of/);
+    assertFails(w.run('session', 'search', 'x', '--limit', '0'), 2, /--limit is from 1/);
+    assertFails(w.run('session', 'search', 'nobody', 'x'), 1, /there is no session 'nobody'/);
+    assertFails(w.run('session', 'search', 'x', '--cursor', 'p'), 1, /cursor/);
+    assertFails(w.run('session', 'search', 'x', '--store', 'missing.db'), 1, /missing\.db/);
+});
+
+test('search: a store that may only be read', { skip: process.getuid() !== 0 && 'needs root' },
+    (t) => {
+        const w = filled(t);
+        fs.chmodSync(w.dir, 0o777);
+        const db = w.file('palaver-data/palaver.db');
+        fs.chmodSync(db, 0o444);
+        const found = w.run('session', 'search', 'pool', '--json', { uid: 65534, gid: 65534 });
+        // SQLite itself may need to write beside the file; if it can, the hits are there.
+        if (found.code === 0) assert.equal(JSON.parse(found.out).hits.length, 2);
+        else assert.match(found.err, /no permission|can't open/);
+    });

@@ -1,0 +1,451 @@
+/* test_search_file.c - the search index in a SQLite file: no word outlives its message, an older
+ * file is searched and brought up to date, damage is found and repaired, several processes build it
+ * at once. */
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "palaver/palaver.h"
+#include "store/store_backend.h"
+#include "support/scratch.h"
+#include "support/tap.h"
+
+enum { MANY = 3000, BATCH = 500 };
+
+static char directory[SCRATCH_PATH_MAX];
+static char path[512], url[520];
+static pal_store *store;
+static pal_arena *arena;
+static pal_error err;
+static const pal_str nobody = {NULL, 0};
+
+static bool fine(pal_status status)
+{
+    if (status != PAL_OK)
+        printf("# %s: %s\n", pal_status_name(status), err.message);
+    return status == PAL_OK;
+}
+
+static void open_store(bool read_only)
+{
+    pal_store_options options = {.read_only = read_only};
+
+    CHECK(fine(pal_store_open(url, &options, &store, &err)));
+}
+
+static void close_store(void)
+{
+    pal_store_close(store);
+    store = NULL;
+}
+
+static pal_id new_session(void)
+{
+    pal_id id = {{0}};
+
+    CHECK(fine(pal_store_create(store, &(pal_session){0}, &id, &err)));
+    return id;
+}
+
+/* Messages "n<i> common" of the session. */
+static void say_many(pal_id session, int first, int count, const char *word)
+{
+    static char texts[BATCH][64];
+    static pal_part parts[BATCH];
+    pal_message messages[BATCH];
+
+    for (int done = 0; done < count;) {
+        int len = 0;
+
+        for (; len < BATCH && done < count; len++, done++) {
+            snprintf(texts[len], sizeof texts[len], "n%d %s", first + done, word);
+            parts[len] = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of(texts[len])};
+            messages[len] =
+                    (pal_message){.role = PAL_ROLE_USER, .parts = &parts[len], .parts_len = 1};
+        }
+        CHECK(fine(pal_store_append(
+                store, nobody, session, messages, (size_t)len, PAL_SEQ_ANY, &err)));
+    }
+}
+
+static size_t count_of(const char *text)
+{
+    pal_search search = {.text = pal_str_of(text), .limit = PAL_SEARCH_HITS_MAX};
+    pal_hits hits = {0};
+
+    CHECK(fine(pal_store_search(store, &search, arena, &hits, &err)));
+    return hits.len;
+}
+
+static void begin(void)
+{
+    scratch_clear(directory, false);
+    pal_arena_reset(arena);
+    open_store(false);
+}
+
+/* The number that a statement gives, by a connection of our own; -1 where it fails. */
+static long ask(const char *text)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    long number = -1;
+
+    sqlite3_open(path, &db);
+    sqlite3_busy_timeout(db, 5000);
+    if (sqlite3_prepare_v2(db, text, -1, &stmt, NULL) == SQLITE_OK) {
+        int code = sqlite3_step(stmt);
+
+        number = code == SQLITE_ROW   ? (long)sqlite3_column_int64(stmt, 0)
+                : code == SQLITE_DONE ? 0
+                                      : -1;
+    }
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return number;
+}
+
+static bool file_has(const char *suffix, const char *word)
+{
+    char name[540];
+    char *bytes;
+    bool found;
+    long len;
+    FILE *file;
+
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    file = fopen(name, "rb");
+    if (!file)
+        return false;
+    fseek(file, 0, SEEK_END);
+    len = ftell(file);
+    rewind(file);
+    bytes = malloc((size_t)len + 1);
+    len = (long)fread(bytes, 1, (size_t)len, file);
+    found = memmem(bytes, (size_t)len, word, strlen(word)) != NULL;
+    free(bytes);
+    fclose(file);
+    return found;
+}
+
+/* In the file or in its log of changes. */
+static bool is_on_disk(const char *word)
+{
+    return file_has("", word) || file_has("-wal", word);
+}
+
+/* ---- Erasure ---- */
+
+static void no_word_outlives_its_message(void)
+{
+    pal_id kept, gone;
+
+    begin();
+    kept = new_session();
+    gone = new_session();
+    say_many(kept, 1, 700, "zzkeptword");
+    say_many(gone, 1, 700, "zzgoneword");
+    say_many(kept, 1001, 1500, "zzkeptword");
+    CHECK(count_of("zzgoneword") == 700);
+    CHECK(ask("SELECT count(*) FROM search_block") == 2);
+    CHECK(ask("SELECT count(*) FROM search WHERE instr(chunk, CAST('zzgoneword' AS BLOB))") > 0);
+    CHECK(fine(pal_store_erase(store, nobody, gone, NULL, &err)));
+    CHECK(ask("SELECT count(*) FROM search_block") == 0);
+    CHECK(!is_on_disk("zzgoneword") && is_on_disk("zzkeptword"));
+    CHECK(count_of("zzgoneword") == 0 && count_of("zzkeptword n1500") == 1);
+    CHECK(ask("SELECT count(*) FROM search_block") == 2);
+    close_store();
+    CHECK(!is_on_disk("zzgoneword"));
+    CHECK(!is_on_disk("oneword") || !is_on_disk("zzgone"));
+}
+
+static void a_sweep_erases_words_too(void)
+{
+    pal_id kept, gone;
+    pal_sweep sweep;
+
+    begin();
+    kept = new_session();
+    gone = new_session();
+    say_many(gone, 1, 500, "zzgoneword");
+    say_many(kept, 1, 1500, "zzkeptword");
+    CHECK(count_of("zzgoneword") == 500);
+    CHECK(fine(pal_store_delete(store, nobody, gone, &err)));
+    usleep(2000);
+    CHECK(fine(pal_store_sweep(store, 0, 100, &sweep, &err)) && sweep.erased == 1);
+    CHECK(!is_on_disk("zzgoneword"));
+    close_store();
+}
+
+/* A part that was read before an erasure and written after it would bring words back. */
+static void an_overtaken_part_is_not_written(void)
+{
+    const pal_index_part *part = NULL;
+    pal_engine *engine;
+    pal_id kept, gone;
+    pal_op op = {.status = PAL_OK};
+    pal_work work = {.op = &op};
+
+    begin();
+    engine = *pal_store_engine(store);
+    kept = new_session();
+    gone = new_session();
+    say_many(gone, 1, 100, "zzgoneword");
+    say_many(kept, 1, 1500, "zzkeptword");
+    CHECK(fine(engine->backend->index_build(engine, arena, &part, &err)) && part);
+    CHECK(fine(pal_store_erase(store, nobody, gone, NULL, &err)));
+    work.index = part;
+    engine->backend->apply(engine, &work, 1);
+    CHECK(op.status == PAL_OK && ask("SELECT count(*) FROM search_block") == 0);
+    CHECK(!is_on_disk("zzgoneword"));
+    CHECK(fine(engine->backend->index_build(engine, arena, &part, &err)) && part);
+    work.index = part;
+    engine->backend->apply(engine, &work, 1);
+    engine->backend->apply(engine, &work, 1); /* as another process might */
+    CHECK(op.status == PAL_OK && ask("SELECT count(*) FROM search_block") == 1);
+    CHECK(fine(engine->backend->index_build(engine, arena, &part, &err)) && !part);
+    close_store();
+}
+
+/* ---- Older files ---- */
+
+static void make_version_1(void)
+{
+    CHECK(ask("DROP INDEX mark_kind") == 0 && ask("DROP TABLE search") == 0);
+    CHECK(ask("DROP TABLE search_block") == 0 && ask("DROP TABLE search_state") == 0);
+    CHECK(ask("PRAGMA user_version = 1") == 0 && ask("PRAGMA user_version") == 1);
+}
+
+static void an_older_file_is_searched_as_it_is(void)
+{
+    pal_mark pin = {.kind = PAL_MARK_PIN, .seq = 1};
+    uint64_t findings = 9;
+    pal_standing standing;
+    pal_id session;
+
+    begin();
+    session = new_session();
+    say_many(session, 1, MANY, "common");
+    CHECK(fine(pal_store_mark(store, nobody, session, &pin, &err)));
+    close_store();
+    make_version_1();
+    open_store(true);
+    CHECK(count_of("n777") == 1 && count_of("common") == PAL_SEARCH_HITS_MAX);
+    CHECK(fine(pal_store_standing(store, nobody, session, arena, &standing, &err)));
+    CHECK(standing.pins_len == 1);
+    CHECK(fine(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err)) && findings == 0);
+    close_store();
+    CHECK(ask("PRAGMA user_version") == 1);
+    open_store(false);
+    CHECK(ask("PRAGMA user_version") == 2 && count_of("n777") == 1);
+    CHECK(ask("SELECT count(*) FROM search_block") == MANY / 1024);
+    CHECK(fine(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err)) && findings == 0);
+    close_store();
+}
+
+static void marks_are_listed_without_their_bodies(void)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    const char *plan = "";
+
+    begin();
+    close_store();
+    sqlite3_open(path, &db);
+    sqlite3_prepare_v2(db,
+            "EXPLAIN QUERY PLAN SELECT number, kind, seq, through_seq, target, created_at FROM mark"
+            " WHERE session = 1 AND kind IN (1, 2, 7) AND +number BETWEEN 0 AND 9 ORDER BY +number",
+            -1, &stmt, NULL);
+    if (sqlite3_step(stmt) == SQLITE_ROW)
+        plan = (const char *)sqlite3_column_text(stmt, 3);
+    CHECK(strstr(plan, "COVERING INDEX mark_kind") != NULL);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+
+/* ---- Damage ---- */
+
+static uint64_t check(bool repair)
+{
+    uint64_t findings = 99;
+
+    CHECK(fine(pal_store_check(store, repair, NULL, NULL, NULL, &findings, &err)));
+    return findings;
+}
+
+static void damage_is_found_and_repaired(void)
+{
+    static const char *const damages[] = {
+            "UPDATE search SET chunk = x'ff' WHERE block = 1 AND term = x''",
+            "UPDATE search SET chunk = x'' WHERE block = 0",
+            "DELETE FROM search WHERE block = 1 AND term > 'n1'",
+            "DELETE FROM search_block WHERE block = 1",
+            "UPDATE search_block SET wide = x'01'",
+            "INSERT INTO search(block, term, chunk) VALUES (77, x'', x'')",
+    };
+    pal_id session;
+
+    begin();
+    session = new_session();
+    say_many(session, 1, MANY, "common");
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        CHECK(count_of("n1500") == 1 && check(false) == 0);
+        CHECK(ask(damages[i]) == 0);
+        CHECK(check(false) > 0 && check(true) > 0);
+        CHECK(check(false) == 0);
+        CHECK(count_of("n1500") == 1 && count_of("n100") == 1 && count_of("n2999") == 1);
+    }
+    close_store();
+}
+
+/* What can't be decoded is walked through: nothing is missed. */
+static void a_damaged_index_hides_nothing(void)
+{
+    pal_id session;
+
+    begin();
+    session = new_session();
+    say_many(session, 1, MANY, "common");
+    CHECK(count_of("n500") == 1);
+    CHECK(ask("UPDATE search SET chunk = x'ffffffffff'") == 0);
+    CHECK(count_of("n500") == 1 && count_of("n1500") == 1 && count_of("common n2500") == 1);
+    CHECK(ask("UPDATE search_block SET wide = x'00'") == 0);
+    CHECK(count_of("n500") == 1);
+    close_store();
+}
+
+static void torn_pages_of_the_index_are_made_anew(void)
+{
+    long page, size;
+    char junk[4096];
+    pal_id session;
+    FILE *file;
+
+    begin();
+    session = new_session();
+    say_many(session, 1, MANY, "common");
+    CHECK(count_of("n500") == 1);
+    close_store();
+    page = ask("SELECT rootpage FROM sqlite_schema WHERE name = 'search'");
+    size = ask("PRAGMA page_size");
+    memset(junk, 0x5a, sizeof junk);
+    file = fopen(path, "r+b");
+    CHECK(file && fseek(file, (page - 1) * size, SEEK_SET) == 0);
+    CHECK(fwrite(junk, 1, sizeof junk, file) == sizeof junk);
+    fclose(file);
+    open_store(false);
+    CHECK(count_of("n500") == 1 && count_of("n1500") == 1); /* by walking */
+    CHECK(check(true) > 0);
+    CHECK(check(false) == 0);
+    CHECK(count_of("n500") == 1 && ask("SELECT count(*) FROM search_block") == MANY / 1024);
+    close_store();
+}
+
+/* ---- Large texts ---- */
+
+static void long_texts_are_found(void)
+{
+    enum { LEN = 400 << 10 };
+    char *text = malloc(LEN + 1);
+    pal_part part = {.kind = PAL_PART_TEXT};
+    pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+    pal_id session;
+
+    begin();
+    session = new_session();
+    memset(text, 'x', LEN);
+    text[LEN] = 0;
+    memcpy(text + LEN - 20, " zzneedle ", 10);
+    part.text = pal_str_of(text);
+    CHECK(fine(pal_store_append(store, nobody, session, &message, 1, PAL_SEQ_ANY, &err)));
+    say_many(session, 1, MANY, "common");
+    CHECK(count_of("zzneedle") == 1 && count_of("zznothing") == 0 && count_of("n77") == 1);
+    CHECK(ask("SELECT count(*) FROM search_block WHERE wide IS NOT NULL") == 1);
+    CHECK(check(false) == 0);
+    close_store();
+    free(text);
+}
+
+/* ---- Several processes ---- */
+
+static int search_and_append(int number)
+{
+    pal_error why;
+    pal_store *own = NULL;
+    pal_arena *room = pal_arena_new(0);
+    pal_id session;
+    int bad = 0;
+
+    if (pal_store_open(url, NULL, &own, &why) != PAL_OK)
+        return 100;
+    if (pal_store_create(own, &(pal_session){0}, &session, &why) != PAL_OK)
+        return 101;
+    for (int i = 0; i < 60; i++) {
+        char text[64];
+        pal_part part = {.kind = PAL_PART_TEXT};
+        pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+        pal_search search = {.session = i % 2 ? session : (pal_id){{0}}};
+        pal_hits hits = {0};
+
+        snprintf(text, sizeof text, "own%dx%d", number, i);
+        part.text = search.text = pal_str_of(text);
+        bad += pal_store_append(own, nobody, session, &message, 1, PAL_SEQ_ANY, &why) != PAL_OK;
+        bad += pal_store_search(own, &search, room, &hits, &why) != PAL_OK || hits.len != 1;
+        pal_arena_reset(room);
+    }
+    pal_store_close(own);
+    pal_arena_free(room);
+    return bad;
+}
+
+static void processes_search_at_once(void)
+{
+    enum { PROCESSES = 3 };
+    pid_t children[PROCESSES];
+    pal_id session;
+
+    begin();
+    session = new_session();
+    say_many(session, 1, 8000, "common");
+    close_store();
+    fflush(stdout);
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        if (children[i] == 0)
+            _exit(search_and_append(i));
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int status = -1;
+
+        CHECK(waitpid(children[i], &status, 0) == children[i]);
+        if (!CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+            printf("# process %d: %d\n", i, status);
+    }
+    open_store(false);
+    CHECK(count_of("own1x59") == 1 && count_of("n7777") == 1 && check(false) == 0);
+    close_store();
+}
+
+int main(void)
+{
+    scratch_make(false, directory);
+    snprintf(path, sizeof path, "%s/x.db", directory);
+    snprintf(url, sizeof url, "sqlite:%s", path);
+    arena = pal_arena_new(0);
+    RUN(no_word_outlives_its_message);
+    RUN(a_sweep_erases_words_too);
+    RUN(an_overtaken_part_is_not_written);
+    RUN(an_older_file_is_searched_as_it_is);
+    RUN(marks_are_listed_without_their_bodies);
+    RUN(damage_is_found_and_repaired);
+    RUN(a_damaged_index_hides_nothing);
+    RUN(torn_pages_of_the_index_are_made_anew);
+    RUN(long_texts_are_found);
+    RUN(processes_search_at_once);
+    pal_arena_free(arena);
+    scratch_clear(directory, true);
+    return tap_done();
+}

@@ -1,0 +1,318 @@
+/* test_window.c - the window's suite: what is loaded and planned for a session, over any backend. */
+#include "contract_window.h"
+
+/* ---- Shared ---- */
+
+pal_window window_of(pal_id session)
+{
+    return (pal_window){.session = session,
+            .limits = {.context = 10000, .output = 2000},
+            .settings = {.summary_tokens_max = 500}};
+}
+
+static uint64_t append(pal_id session, pal_message *message, uint32_t tokens)
+{
+    message->tokens = tokens;
+    OK(pal_store_append(store, no_tenant(), session, message, 1, PAL_SEQ_ANY, &err));
+    return message->seq;
+}
+
+uint64_t say_as(pal_id session, pal_role role, const char *text, uint32_t tokens)
+{
+    pal_message message = text_of(role, text);
+
+    return append(session, &message, tokens);
+}
+
+void say_turns(pal_id session, size_t turns, uint32_t tokens)
+{
+    uint64_t seq = get_session(session).last_seq;
+    pal_message *messages = pal_arena_array(arena, 2 * turns, sizeof *messages);
+
+    for (size_t i = 0; i < turns; i++, seq += 2) {
+        char text[32];
+
+        snprintf(text, sizeof text, "q%llu", (unsigned long long)seq + 1);
+        messages[2 * i] = text_of(PAL_ROLE_USER, pal_arena_copy(arena, S(text)).data);
+        text[0] = 'a';
+        messages[2 * i + 1] = text_of(PAL_ROLE_ASSISTANT, pal_arena_copy(arena, S(text)).data);
+        messages[2 * i].tokens = messages[2 * i + 1].tokens = tokens;
+    }
+    OK(pal_store_append(store, no_tenant(), session, messages, 2 * turns, PAL_SEQ_ANY, &err));
+}
+
+uint64_t say_call(pal_id session, const char *id, uint32_t tokens)
+{
+    pal_part part = {.kind = PAL_PART_TOOL_CALL,
+            .call_id = S(id),
+            .name = S("read"),
+            .arguments = S("{}")};
+    pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = &part, .parts_len = 1};
+
+    return append(session, &message, tokens);
+}
+
+uint64_t say_result(pal_id session, const char *id, const char *text, uint32_t tokens)
+{
+    pal_part part = {.kind = PAL_PART_TOOL_RESULT,
+            .call_id = S(id),
+            .name = S("read"),
+            .text = S(text)};
+    pal_message message = {.role = PAL_ROLE_TOOL, .parts = &part, .parts_len = 1};
+
+    return append(session, &message, tokens);
+}
+
+uint64_t pin(pal_id session, uint64_t seq)
+{
+    pal_mark mark = {.kind = PAL_MARK_PIN, .seq = seq};
+
+    OK(pal_store_mark(store, no_tenant(), session, &mark, &err));
+    return mark.number;
+}
+
+pal_plan plan_of(const pal_window *window)
+{
+    pal_plan plan = {0};
+
+    OK(pal_window_plan(store, window, arena, &plan, &err));
+    return plan;
+}
+
+static size_t put_item(char *text, size_t size, const pal_plan *plan, size_t *at)
+{
+    static const char *const names[] = {"", "sys", "tools", "sum", "note", "made"};
+    const pal_plan_item *items = plan->items;
+    size_t first = *at, last = first;
+
+    if (items[first].seq == 0)
+        return (size_t)snprintf(text, size, "%s ", names[items[first].kind]);
+    while (last + 1 < plan->items_len && items[last + 1].hash &&
+            items[last + 1].kind == items[last].kind &&
+            items[last + 1].seq == items[last].seq + 1)
+        last++;
+    *at = last;
+    if (items[first].kind == PAL_ITEM_SYSTEM)
+        return (size_t)snprintf(text, size, "sys ");
+    if (first == last)
+        return (size_t)snprintf(text, size, "%llu ", (unsigned long long)items[first].seq);
+    return (size_t)snprintf(text, size, "%llu-%llu ", (unsigned long long)items[first].seq,
+            (unsigned long long)items[last].seq);
+}
+
+const char *sent_text(const pal_plan *plan)
+{
+    size_t size = plan->items_len * 32 + 1, len = 0;
+    char *text = pal_arena_alloc(arena, size);
+
+    for (size_t i = 0; i < plan->items_len; i++)
+        if (plan->items[i].hash)
+            len += put_item(text + len, size - len, plan, &i);
+    if (len > 0)
+        text[len - 1] = '\0';
+    return text;
+}
+
+bool sends(const pal_plan *plan, const char *wanted)
+{
+    const char *text = sent_text(plan);
+
+    if (strcmp(text, wanted) == 0)
+        return true;
+    printf("# sends '%s', not '%s'\n", text, wanted);
+    return false;
+}
+
+const char *plan_json(const pal_window *window)
+{
+    pal_plan plan = plan_of(window);
+    pal_str json = {0};
+
+    OK(pal_plan_to_json(&plan, arena, &json, &err));
+    return json.data;
+}
+
+/* ---- Plans ---- */
+
+static void a_short_session_is_sent_whole(void)
+{
+    pal_id session = new_session();
+    pal_tool tool = {.name = S("read"), .description = S("Reads a file.")};
+    pal_window window = window_of(session);
+    pal_plan plan;
+
+    say_as(session, PAL_ROLE_SYSTEM, "You are kind.", 5);
+    say_turns(session, 3, 10);
+    window.system = S("Be brief.");
+    window.tools = &tool;
+    window.tools_len = 1;
+    plan = plan_of(&window);
+    CHECK(sends(&plan, "sys sys tools 2-7"));
+    CHECK(plan.action == PAL_ACTION_SEND && plan.usable == 8000 && plan.first_seq == 2);
+    CHECK(plan.tokens > 65 && plan.tokens < 150);
+}
+
+static void an_empty_session_has_a_plan(void)
+{
+    pal_window window = window_of(new_session());
+    pal_plan plan = plan_of(&window);
+
+    CHECK(sends(&plan, "") && plan.action == PAL_ACTION_SEND && plan.tokens == 0);
+    window.session = pal_id_new();
+    GIVES(PAL_NOT_FOUND, pal_window_plan(store, &window, arena, &plan, &err));
+}
+
+static void only_the_window_is_loaded(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_plan plan;
+
+    say_as(session, PAL_ROLE_SYSTEM, "You are kind.", 5);
+    say_turns(session, 1000, 100);
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq > 1900);
+    CHECK(plan.items_len < 200); /* two windows of 80 messages each */
+    CHECK(plan.items[0].kind == PAL_ITEM_SYSTEM && plan.items[0].seq == 1);
+    CHECK(plan.items[1].kind == PAL_ITEM_RANGE && plan.items[1].count > 1800);
+    window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 8000 && plan.tokens > 7000);
+    CHECK(plan.items[plan.items_len - 1].seq == 2001);
+    window.settings.strategy = PAL_STRATEGY_NONE;
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
+}
+
+/* One turn of many steps: its question is before what is loaded. */
+static void the_question_is_found_before_the_tail(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_plan plan;
+
+    say_turns(session, 1, 10);
+    say_as(session, PAL_ROLE_USER, "Read them all.", 10);
+    for (int i = 0; i < 60; i++) {
+        char id[16];
+
+        snprintf(id, sizeof id, "c%d", i);
+        say_call(session, id, 50);
+        say_result(session, id, "text", 450);
+    }
+    window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 8000);
+    CHECK(strncmp(sent_text(&plan), "note 3 ", 7) == 0);
+}
+
+static void the_newest_message_alone_can_be_too_long(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_plan plan;
+
+    say_turns(session, 5, 100);
+    say_as(session, PAL_ROLE_USER, "a book", 50000);
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
+    CHECK(strstr(plan.refusal.message, "50000 tokens, 42000 over the limit of 8000"));
+}
+
+static void settings_and_limits_are_obeyed(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_plan plan;
+
+    say_turns(session, 20, 100);
+    window.settings.max_tokens = 1000;
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.usable == 1000);
+    window.settings.auto_off = true;
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_REFUSE);
+    window = window_of(session);
+    window.limits = (pal_context_limits){0};
+    plan = plan_of(&window);
+    CHECK(plan.usable == PAL_CONTEXT_TOKENS_DEFAULT / 4 * 3);
+    window.model = S("gpt-4o");
+    plan = plan_of(&window);
+    CHECK(plan.usable == 128000 - 16384 && plan.action == PAL_ACTION_SEND);
+}
+
+static void a_model_of_another_vocabulary_is_counted_by_its_own(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_model model = pal_models_find(NULL, S("gpt-4"));
+    pal_message message = text_of(PAL_ROLE_USER, "naïve Straßenbahnhaltestelle 東京都庁舎");
+    uint64_t wanted = 0;
+    pal_plan plan;
+
+    OK(pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err));
+    window.model = S("gpt-4");
+    plan = plan_of(&window);
+    if (!model.encoding || !model.is_exact) {
+        CHECK(plan.is_estimate); /* built without vocabularies */
+        return;
+    }
+    OK(pal_tokens_message(model.encoding, &message, &wanted, &err));
+    CHECK(plan.tokens_plain == wanted && wanted != message.tokens && !plan.is_estimate);
+}
+
+/* ---- Calibration ---- */
+
+static void say_reported(pal_id session, uint64_t input, const char *model)
+{
+    pal_message message = text_of(PAL_ROLE_ASSISTANT, "yes");
+
+    message.has_usage = true;
+    message.usage = (pal_usage){.input = input / 4, .cache_read = input - input / 4, .output = 5};
+    message.model = S(model);
+    append(session, &message, 100);
+}
+
+static void what_the_provider_reports_calibrates(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_plan plan;
+
+    say_turns(session, 10, 100);
+    say_as(session, PAL_ROLE_USER, "?", 100);
+    plan = plan_of(&window);
+    CHECK(plan.tokens == 2100 && plan.tokens_plain == 2100);
+    say_reported(session, 4200, "m"); /* twice as many as we count */
+    say_as(session, PAL_ROLE_USER, "?", 100);
+    plan = plan_of(&window);
+    CHECK(plan.tokens_plain == 2300 && plan.tokens == 4600);
+    /* Before a prune the provider saw something else. */
+    pal_mark prune = {.kind = PAL_MARK_PRUNE, .seq = 2, .body = S("{\"pruned\":[]}")};
+    OK(pal_store_mark(store, no_tenant(), session, &prune, &err));
+    plan = plan_of(&window);
+    CHECK(plan.tokens == plan.tokens_plain);
+}
+
+void window_plans(void)
+{
+    RUN(a_short_session_is_sent_whole);
+    RUN(an_empty_session_has_a_plan);
+    RUN(only_the_window_is_loaded);
+    RUN(the_question_is_found_before_the_tail);
+    RUN(the_newest_message_alone_can_be_too_long);
+    RUN(settings_and_limits_are_obeyed);
+    RUN(a_model_of_another_vocabulary_is_counted_by_its_own);
+    RUN(what_the_provider_reports_calibrates);
+}
+
+int main(int argc, char **argv)
+{
+    if (!contract_begin(argc, argv, false))
+        return 1;
+    window_plans();
+    window_marks();
+    window_compactions();
+    window_tools();
+    return contract_end();
+}

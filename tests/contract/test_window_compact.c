@@ -1,0 +1,477 @@
+/* test_window_compact.c - compactions by a scripted model: what it is asked, what is kept of its
+ * answer, and how all of it is taken back. */
+#include "base/memory.h"
+#include "contract_window.h"
+
+/* ---- The script ---- */
+
+static const pal_message *copy_messages(const pal_summary_request *request)
+{
+    pal_message *copy = pal_arena_array(arena, request->messages_len, sizeof *copy);
+
+    memcpy(copy, request->messages, request->messages_len * sizeof *copy);
+    return copy;
+}
+
+pal_status script_run(const pal_summary_request *request, pal_arena *answers,
+        pal_summary_answer *out_answer, void *user, pal_error *error)
+{
+    script *s = user;
+
+    s->calls++;
+    s->request = *request;
+    s->request.messages = copy_messages(request);
+    if (!s->answer)
+        return pal_error_set(error, PAL_PROVIDER, "the model is asleep");
+    out_answer->text = pal_arena_copy(answers, S(s->answer));
+    out_answer->model = request->model;
+    if (s->cost_input) {
+        out_answer->has_usage = true;
+        out_answer->usage = (pal_usage){.input = s->cost_input, .output = 7};
+        out_answer->cost_micros = 12;
+        out_answer->provider = S("script");
+    }
+    return PAL_OK;
+}
+
+pal_compacted compact(const pal_window *window, script *s)
+{
+    pal_compaction compaction = {.summarise = script_run, .user = s, .reason = S("manual")};
+    pal_compacted compacted = {0};
+
+    OK(pal_window_compact(store, window, &compaction, arena, &compacted, &err));
+    return compacted;
+}
+
+static bool has_text(const pal_message *message, const char *text)
+{
+    for (size_t i = 0; i < message->parts_len; i++)
+        if (pal_str_is(message->parts[i].text, text))
+            return true;
+    return false;
+}
+
+bool asks_with(const script *s, const char *text)
+{
+    for (size_t i = 0; i < s->request.messages_len; i++)
+        if (has_text(&s->request.messages[i], text))
+            return true;
+    return false;
+}
+
+/* ---- What is asked, and what is kept ---- */
+
+static bool same_message(const pal_message *a, const pal_message *b)
+{
+    return a->role == b->role && a->seq == b->seq && a->parts_len == b->parts_len &&
+            pal_str_equal(a->parts[0].text, b->parts[0].text);
+}
+
+static void the_question_goes_behind_the_conversations_own_prefix(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "  We counted to ten.\n"};
+    pal_tool tool = {.name = S("read")};
+    pal_message *before;
+    size_t len;
+    pal_plan plan;
+    pal_compacted made;
+
+    window.system = S("Be brief.");
+    window.tools = &tool;
+    window.tools_len = 1;
+    window.model = S("m1");
+    say_turns(session, 14, 300);
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_COMPACT);
+    OK(pal_plan_messages(&plan, arena, &before, &len, &err));
+    made = compact(&window, &s);
+    CHECK(made.number == 1 && !made.is_fallback && made.seq == plan.cut_seq);
+    CHECK(made.messages == made.seq && made.tokens_after < made.tokens_before);
+    CHECK(pal_str_is(made.summary, "We counted to ten."));
+    CHECK(s.calls == 1 && s.request.messages_len == made.seq + 2);
+    for (size_t i = 0; i + 1 < s.request.messages_len; i++)
+        CHECK(same_message(&s.request.messages[i], &before[i]));
+    CHECK(s.request.messages[s.request.messages_len - 1].role == PAL_ROLE_USER);
+    CHECK(s.request.tools_len == 1 && s.request.output_max == 500);
+    CHECK(pal_str_is(s.request.model, "m1"));
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens == made.tokens_after);
+    CHECK(strncmp(sent_text(&plan), "sys tools sum sum ", 18) == 0);
+    CHECK(plan.items[plan.items_len - 1].seq == 28);
+}
+
+static void the_second_summary_takes_the_first_in(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We began."};
+    pal_compacted first, second;
+    pal_plan plan;
+
+    say_turns(session, 10, 300);
+    first = compact(&window, &s);
+    CHECK(!asks_with(&s, "We began.") && asks_with(&s, "q1"));
+    say_turns(session, 10, 300);
+    s.answer = "We began, and went on.";
+    second = compact(&window, &s);
+    CHECK(second.number > first.number && second.seq > first.seq);
+    CHECK(asks_with(&s, "We began.") && !asks_with(&s, "q1"));
+    CHECK(second.messages == second.seq - first.seq);
+    plan = plan_of(&window);
+    CHECK(pal_str_is(plan.items[2].message->parts[0].text, "We began, and went on."));
+    CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].disposition == PAL_SUMMARISED);
+}
+
+static void pins_question_and_pending_calls_stay(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_str pending[] = {S("p1")};
+    script s = {.answer = "We read."};
+    uint64_t question, call;
+    pal_compacted made;
+    pal_plan plan;
+
+    say_turns(session, 5, 300);
+    pin(session, 2);
+    question = say_as(session, PAL_ROLE_USER, "Read them.", 100);
+    for (int i = 0; i < 10; i++) {
+        char id[16];
+
+        snprintf(id, sizeof id, "c%d", i);
+        say_call(session, id, 50);
+        say_result(session, id, "text", 350);
+    }
+    call = say_call(session, "p1", 50);
+    for (int i = 10; i < 12; i++) {
+        char id[16];
+
+        snprintf(id, sizeof id, "c%d", i);
+        say_call(session, id, 50);
+        say_result(session, id, "text", 2350);
+    }
+    window.pending = pending;
+    window.pending_len = 1;
+    made = compact(&window, &s);
+    CHECK(made.number > 0 && made.seq > question && made.seq < call);
+    plan = plan_of(&window);
+    CHECK(strncmp(sent_text(&plan), "sum sum 2 11 ", 13) == 0);
+    CHECK(plan.items[plan.items_len - 1].seq == call + 4);
+}
+
+static void a_cut_that_is_asked_for_goes_to_a_turn(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We began."};
+    pal_compaction compaction = {.summarise = script_run, .user = &s, .cut_seq = 5};
+    pal_compacted made = {0};
+
+    say_turns(session, 10, 300);
+    OK(pal_window_compact(store, &window, &compaction, arena, &made, &err));
+    CHECK(made.number > 0 && made.seq == 4);
+    compaction.cut_seq = 1000;
+    OK(pal_window_compact(store, &window, &compaction, arena, &made, &err));
+    CHECK(made.number > 0 && made.seq == 18);
+}
+
+/* ---- Undo, redo, diff ---- */
+
+static void undo_brings_everything_back(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We began."};
+    pal_compacted first, second;
+    const char *before, *between;
+    uint64_t pinned;
+
+    say_turns(session, 10, 300);
+    before = plan_json(&window);
+    first = compact(&window, &s);
+    between = plan_json(&window);
+    s.answer = "We began again.";
+    second = compact(&window, &s);
+    CHECK(second.number > 0);
+    OK(pal_window_uncompact(store, no_tenant(), session, 0, &err));
+    CHECK(strcmp(plan_json(&window), between) == 0);
+    OK(pal_window_uncompact(store, no_tenant(), session, first.number, &err));
+    CHECK(strcmp(plan_json(&window), before) == 0);
+    GIVES(PAL_NOT_FOUND, pal_window_uncompact(store, no_tenant(), session, 0, &err));
+    CHECK(pal_window_uncompact(store, no_tenant(), session, first.number, &err) != PAL_OK);
+    pinned = pin(session, 1);
+    GIVES(PAL_NOT_FOUND, pal_window_uncompact(store, no_tenant(), session, pinned, &err));
+}
+
+static void redo_asks_about_the_same_messages(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "Zero."};
+    pal_compaction again = {
+            .summarise = script_run, .user = &s, .prompt = S("In verse!"), .model = S("poet")};
+    pal_compacted first, redone = {0};
+    pal_str diff = {0};
+    pal_plan plan;
+
+    say_turns(session, 8, 300);
+    compact(&window, &s);
+    say_turns(session, 8, 300);
+    pin(session, 3);
+    pin(session, 13);
+    s.answer = "One\ntwo\nthree";
+    first = compact(&window, &s);
+    say_turns(session, 1, 300);
+    again.redo = first.number;
+    s.answer = "One\n2\nthree\nfour";
+    OK(pal_window_compact(store, &window, &again, arena, &redone, &err));
+    CHECK(redone.number > first.number && redone.seq == first.seq && !redone.is_fallback);
+    CHECK(redone.messages == first.messages);
+    CHECK(asks_with(&s, "In verse!") && asks_with(&s, "Zero.") && !asks_with(&s, "q1"));
+    CHECK(asks_with(&s, "q3") && pal_str_is(s.request.model, "poet"));
+    plan = plan_of(&window);
+    CHECK(plan.tokens == redone.tokens_after);
+    CHECK(strncmp(sent_text(&plan), "sum sum 3 13 ", 13) == 0);
+    OK(pal_window_diff(store, no_tenant(), session, first.number, redone.number, arena, &diff,
+            &err));
+    CHECK(pal_str_is(diff, " One\n-two\n+2\n three\n+four\n"));
+    /* What it was made of stands again, once that is undone as well. */
+    OK(pal_window_uncompact(store, no_tenant(), session, 0, &err));
+    plan = plan_of(&window);
+    CHECK(has_text(plan.items[2].message, "Zero."));
+    GIVES(PAL_CONFLICT, pal_window_compact(store, &window, &again, arena, &redone, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_window_diff(store, no_tenant(), session, 1, 99, arena, &diff, &err));
+}
+
+static char *export_of(pal_id session)
+{
+    pal_load load = {.hidden = true};
+    pal_session record = get_session(session);
+    pal_messages messages = {0};
+    pal_str json = {0};
+    size_t len = 0, size;
+    char *text;
+
+    OK(pal_store_load(store, no_tenant(), session, &load, arena, &messages, &err));
+    size = messages.len * 400 + 2000;
+    text = pal_arena_alloc(arena, size);
+    OK(pal_session_to_json(&record, arena, &json, &err));
+    len = (size_t)snprintf(text, size, "%s\n", json.data);
+    for (size_t i = 0; i < messages.len; i++) {
+        OK(pal_message_to_json(&messages.items[i], arena, &json, &err));
+        len += (size_t)snprintf(text + len, size - len, "%s\n", json.data);
+    }
+    return text;
+}
+
+static void ten_compactions_undone_leave_no_trace(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_strategy strategies[] = {
+            PAL_STRATEGY_COMPACT, PAL_STRATEGY_SUMMARIZATION, PAL_STRATEGY_RESET};
+    script s = {.answer = "We began."};
+    char *session_before;
+    const char *plan_before;
+
+    say_as(session, PAL_ROLE_SYSTEM, "You are kind.", 5);
+    say_turns(session, 20, 100);
+    session_before = export_of(session);
+    plan_before = plan_json(&window);
+    for (int i = 0; i < 10; i++) {
+        pal_compacted made;
+
+        window.settings.strategy = strategies[i % 3];
+        s.answer = i % 4 == 3 ? NULL : "We began.";
+        made = compact(&window, &s);
+        CHECK(made.number > 0);
+        CHECK(strcmp(plan_json(&window), plan_before) != 0);
+        OK(pal_window_uncompact(store, no_tenant(), session, made.number, &err));
+        window.settings.strategy = PAL_STRATEGY_COMPACT;
+        CHECK(strcmp(export_of(session), session_before) == 0);
+        CHECK(strcmp(plan_json(&window), plan_before) == 0);
+    }
+}
+
+/* ---- Models that are of no help ---- */
+
+static void falls_back(const char *answer, const char *note)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "Before."};
+    pal_compacted made;
+    pal_plan plan;
+
+    say_turns(session, 10, 300);
+    CHECK(compact(&window, &s).number > 0);
+    say_turns(session, 12, 300);
+    s.answer = answer;
+    made = compact(&window, &s);
+    CHECK(made.number > 0 && made.is_fallback && made.tokens_after < made.tokens_before);
+    if (!CHECK(strncmp(made.note.data, note, strlen(note)) == 0))
+        printf("# %.*s\n", PAL_STR_ARG(made.note));
+    plan = plan_of(&window);
+    /* The summary of before stays one; what went is told in a notice, which is no summary. */
+    CHECK(plan.action == PAL_ACTION_SEND && has_text(plan.items[2].message, "Before."));
+    CHECK(plan.items[3].kind == PAL_ITEM_NOTICE);
+    CHECK(plan.items[4].message && plan.items[4].message->role == PAL_ROLE_USER);
+    CHECK(pal_str_is(made.summary, "Before."));
+    /* The next summary takes over from the last one. */
+    s.answer = "After.";
+    say_turns(session, 10, 300);
+    CHECK(!compact(&window, &s).is_fallback && asks_with(&s, "Before."));
+}
+
+static void a_model_that_fails_is_said_so(void)
+{
+    falls_back(NULL, "the model is asleep");
+}
+
+static void a_model_that_says_nothing_is_said_so(void)
+{
+    falls_back(" \n", "the model answered nothing");
+}
+
+static void a_model_that_shortens_nothing_is_said_so(void)
+{
+    char *text = pal_arena_alloc(arena, 200001);
+
+    memset(text, ' ', 200000);
+    for (size_t i = 0; i < 200000; i += 3)
+        text[i] = (char)('a' + i % 26);
+    falls_back(text, "the summary is no shorter");
+}
+
+static void without_a_model_turns_are_left_out(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_compaction compaction = {.reason = S("manual")};
+    pal_compacted made = {0};
+    pal_plan plan;
+
+    say_turns(session, 20, 300);
+    OK(pal_window_compact(store, &window, &compaction, arena, &made, &err));
+    CHECK(made.number > 0 && made.is_fallback && made.summary.len == 0);
+    CHECK(pal_str_is(made.note, "there is no model to ask"));
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 4100 && plan.tokens > 3000);
+    CHECK(plan.items[0].disposition == PAL_DROPPED);
+    CHECK(pal_str_is(plan.items[1].message->parts[0].text,
+            "[Note: 28 older messages truncated to stay within token limit]"));
+}
+
+static void there_may_be_nothing_to_compact(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We began."};
+    pal_compacted made = compact(&window, &s);
+
+    CHECK(made.number == 0 && made.note.len > 0 && s.calls == 0);
+    say_as(session, PAL_ROLE_USER, "Hello", 100);
+    made = compact(&window, &s);
+    CHECK(made.number == 0 && made.note.len > 0 && s.calls == 0);
+    say_as(session, PAL_ROLE_USER, "a book", 50000);
+    made = compact(&window, &s);
+    CHECK(made.number == 0 && pal_str_is(made.note, "not even the newest message fits"));
+}
+
+static void what_it_cost_is_in_the_ledger(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We began.", .cost_input = 900};
+    pal_ledger_sum sum = {0};
+    pal_mark *marks = NULL;
+    size_t len = 0;
+
+    say_turns(session, 10, 300);
+    compact(&window, &s);
+    OK(pal_store_ledger_sum(store, no_tenant(), session, 0, 0, &sum, &err));
+    CHECK(sum.calls == 1 && sum.usage.input == 900 && sum.cost_micros == 12);
+    OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
+    CHECK(len == 1 && strstr(marks[0].body.data, "\"cost_micros\":12"));
+    CHECK(strstr(marks[0].body.data, "\"tokens_before\":6000"));
+    /* An answer of no use was paid for all the same. */
+    s.answer = "";
+    compact(&window, &s);
+    OK(pal_store_ledger_sum(store, no_tenant(), session, 0, 0, &sum, &err));
+    CHECK(sum.calls == 2);
+}
+
+static void a_fresh_start_is_told_what_was_last(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "never asked"};
+    pal_compacted made;
+    pal_plan plan;
+
+    window.settings.strategy = PAL_STRATEGY_RESET;
+    window.settings.compaction_threshold = 1000;
+    say_turns(session, 4, 200);
+    say_as(session, PAL_ROLE_USER, "Go on.", 100);
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_COMPACT);
+    made = compact(&window, &s);
+    CHECK(made.number > 0 && made.seq == 8 && s.calls == 0);
+    plan = plan_of(&window);
+    CHECK(sends(&plan, "sum 9"));
+    CHECK(strstr(plan.items[1].message->parts[0].text.data, "assistant: a7"));
+}
+
+/* ---- Out of memory ---- */
+
+static void every_allocation_may_fail(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_status status = PAL_NO_MEMORY;
+
+    say_turns(session, 10, 300);
+    for (uint64_t nth = 1; status != PAL_OK && nth < 5000; nth++) {
+        script s = {.answer = "We began."};
+        pal_compaction compaction = {.summarise = script_run, .user = &s};
+        pal_compacted made = {0};
+        pal_arena *small = pal_arena_new(0);
+        bool fired;
+
+        pal_memory_fail_at(nth, 1);
+        status = pal_window_compact(store, &window, &compaction, small, &made, &err);
+        fired = pal_memory_failed();
+        pal_memory_fail_at(0, 0);
+        pal_arena_free(small);
+        if (!CHECK(status == PAL_OK || (fired && status == PAL_NO_MEMORY)))
+            printf("# allocation %llu: %s\n", (unsigned long long)nth, err.message);
+        if (status != PAL_OK) {
+            pal_plan plan = plan_of(&window);
+
+            CHECK(sends(&plan, "1-20")); /* nothing was kept */
+        }
+    }
+    CHECK(status == PAL_OK);
+}
+
+void window_compactions(void)
+{
+    RUN(the_question_goes_behind_the_conversations_own_prefix);
+    RUN(the_second_summary_takes_the_first_in);
+    RUN(pins_question_and_pending_calls_stay);
+    RUN(a_cut_that_is_asked_for_goes_to_a_turn);
+    RUN(undo_brings_everything_back);
+    RUN(redo_asks_about_the_same_messages);
+    RUN(ten_compactions_undone_leave_no_trace);
+    RUN(a_model_that_fails_is_said_so);
+    RUN(a_model_that_says_nothing_is_said_so);
+    RUN(a_model_that_shortens_nothing_is_said_so);
+    RUN(without_a_model_turns_are_left_out);
+    RUN(there_may_be_nothing_to_compact);
+    RUN(what_it_cost_is_in_the_ledger);
+    RUN(a_fresh_start_is_told_what_was_last);
+    RUN(every_allocation_may_fail);
+}

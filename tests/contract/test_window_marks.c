@@ -1,0 +1,287 @@
+/* test_window_marks.c - what marks do to a plan: pins, prunes, epochs; and rewinds, resets and
+ * forks of a session that was compacted. */
+#include "contract_window.h"
+
+/* ---- Pins ---- */
+
+static void pins_are_kept_before_a_checkpoint(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "All was said."};
+    pal_mark unpin = {.kind = PAL_MARK_UNPIN, .seq = 3};
+    pal_plan plan;
+
+    say_turns(session, 10, 300);
+    pin(session, 3);
+    plan = plan_of(&window);
+    CHECK(sends(&plan, "1-20") && plan.items[2].is_pinned && !plan.items[3].is_pinned);
+    CHECK(compact(&window, &s).number > 0);
+    plan = plan_of(&window);
+    CHECK(strncmp(sent_text(&plan), "sum sum 3 ", 10) == 0);
+    OK(pal_store_mark(store, no_tenant(), session, &unpin, &err));
+    plan = plan_of(&window);
+    CHECK(!strstr(sent_text(&plan), " 3 "));
+    pin(session, 4); /* also what was out of sight already */
+    plan = plan_of(&window);
+    CHECK(strncmp(sent_text(&plan), "sum sum 4 ", 10) == 0);
+}
+
+static void a_pin_keeps_the_other_half_of_its_pair(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "All was said."};
+    uint64_t call, result;
+    char wanted[64];
+    pal_plan plan;
+
+    say_turns(session, 2, 300);
+    call = say_call(session, "c1", 20);
+    result = say_result(session, "c1", "text", 20);
+    say_turns(session, 10, 300);
+    CHECK(compact(&window, &s).seq > result);
+    pin(session, result);
+    plan = plan_of(&window);
+    snprintf(wanted, sizeof wanted, "sum sum %llu-%llu ", (unsigned long long)call,
+            (unsigned long long)result);
+    CHECK(strncmp(sent_text(&plan), wanted, strlen(wanted)) == 0 && plan.repairs == 0);
+    OK(undo(session, 0));
+    pin(session, call);
+    plan = plan_of(&window);
+    CHECK(strncmp(sent_text(&plan), wanted, strlen(wanted)) == 0 && plan.repairs == 0);
+}
+
+/* ---- Prunes ---- */
+
+static uint64_t say_tool_turns(pal_id session, int turns, uint32_t tokens)
+{
+    uint64_t seq = 0;
+
+    for (int i = 0; i < turns; i++) {
+        char id[16];
+
+        snprintf(id, sizeof id, "call%d", i);
+        say_as(session, PAL_ROLE_USER, "Next.", 10);
+        say_call(session, id, 10);
+        say_result(session, id, "a long text", tokens);
+        seq = say_as(session, PAL_ROLE_ASSISTANT, "Done.", 10);
+    }
+    return seq;
+}
+
+static void a_prune_is_kept_as_a_mark(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_plan plan;
+    const char *before;
+
+    say_tool_turns(session, 9, 1000);
+    window.settings.prune_protect_tokens = 2000;
+    window.settings.prune_minimum_tokens = 1000;
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_PRUNE && plan.prune_len == 5);
+    OK(pal_window_prune(store, &window, &plan, arena, &err));
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens < 5000);
+    CHECK(plan.items[2].disposition == PAL_SENT_PRUNED);
+    CHECK(plan.items[34].disposition == PAL_SENT);
+    /* Nothing but the next turn's messages is different then. */
+    before = plan_json(&window);
+    say_as(session, PAL_ROLE_USER, "More.", 10);
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.items[2].disposition == PAL_SENT_PRUNED);
+    rewind_to(session, 36);
+    CHECK(strcmp(plan_json(&window), before) == 0);
+    OK(undo(session, 1));
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_PRUNE);
+}
+
+/* ---- Epochs ---- */
+
+static const char schema[] = "{ \"type\":\"object\",\n  \"properties\":{\"b\":{},\"a\":{}}\t}";
+
+static void an_epoch_is_replayed_byte_for_byte(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_tool tool = {.name = S("read"), .description = S("Reads \"it\".\n"), .schema = S(schema)};
+    pal_tool other = {.name = S("write")};
+    pal_mark *marks;
+    pal_plan plan;
+    uint64_t hash;
+    size_t len;
+
+    window.system = S("It is Monday, 09:00.\n");
+    window.tools = &tool;
+    window.tools_len = 1;
+    plan = plan_of(&window);
+    hash = plan.items[1].hash;
+    OK(pal_window_epoch(store, &window, arena, &err));
+    say_turns(session, 2, 10);
+    window.system = S("It is Monday, 09:05.\n");
+    /* The same tool, written in another way by another program. */
+    tool.schema = S("{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}}}");
+    OK(pal_window_epoch(store, &window, arena, &err));
+    OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
+    CHECK(len == 1);
+    plan = plan_of(&window);
+    CHECK(pal_str_is(plan.items[0].message->parts[0].text, "It is Monday, 09:00.\n"));
+    CHECK(plan.items[1].hash == hash); /* of every byte of the tools */
+    window.system_exact = true;
+    plan = plan_of(&window);
+    CHECK(pal_str_is(plan.items[0].message->parts[0].text, "It is Monday, 09:05.\n"));
+    window.system_exact = false;
+    /* New tools break the cache anyway. */
+    window.tools = &other;
+    OK(pal_window_epoch(store, &window, arena, &err));
+    plan = plan_of(&window);
+    CHECK(pal_str_is(plan.items[0].message->parts[0].text, "It is Monday, 09:05.\n"));
+}
+
+static void a_compaction_ends_the_epoch(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We counted."};
+    pal_plan plan;
+
+    window.system = S("old");
+    OK(pal_window_epoch(store, &window, arena, &err));
+    say_turns(session, 10, 300);
+    window.system = S("new");
+    CHECK(compact(&window, &s).number > 0);
+    CHECK(pal_str_is(s.request.messages[0].parts[0].text, "old"));
+    plan = plan_of(&window);
+    CHECK(pal_str_is(plan.items[0].message->parts[0].text, "new"));
+}
+
+static void a_lost_lease_writes_no_mark(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We counted."};
+    pal_compaction compaction = {.summarise = script_run, .user = &s};
+    pal_compacted compacted;
+    uint64_t fence = 0;
+
+    say_turns(session, 10, 300);
+    OK(pal_store_lease_take(store, no_tenant(), session, S("me"), 1000, &fence, &err));
+    window.system = S("text");
+    window.fence = fence + 1;
+    GIVES(PAL_DENIED, pal_window_epoch(store, &window, arena, &err));
+    GIVES(PAL_DENIED,
+            pal_window_compact(store, &window, &compaction, arena, &compacted, &err));
+    window.fence = fence;
+    OK(pal_window_epoch(store, &window, arena, &err));
+    OK(pal_window_compact(store, &window, &compaction, arena, &compacted, &err));
+}
+
+/* ---- Other ways through a compacted session ---- */
+
+static void a_rewind_behind_the_cut_leaves_the_checkpoint(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "First part."};
+    const char *before;
+    pal_compacted made;
+    pal_plan plan;
+
+    say_turns(session, 10, 300);
+    before = plan_json(&window);
+    made = compact(&window, &s);
+    CHECK(made.seq > 2 && made.seq < 20);
+    say_turns(session, 2, 300);
+    rewind_to(session, 22);
+    plan = plan_of(&window);
+    CHECK(strncmp(sent_text(&plan), "sum sum ", 8) == 0);
+    CHECK(plan.items[plan.items_len - 1].seq == 22);
+    /* Before the cut: the summary would tell what is out of sight now. */
+    rewind_to(session, 2);
+    plan = plan_of(&window);
+    CHECK(sends(&plan, "1-2"));
+    OK(undo(session, 0));
+    OK(undo(session, 0));
+    OK(pal_window_uncompact(store, no_tenant(), session, made.number, &err));
+    rewind_to(session, 20);
+    CHECK(strcmp(plan_json(&window), before) == 0);
+}
+
+static void a_reset_begins_anew(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "First part."};
+    pal_mark mark;
+    pal_plan plan;
+
+    say_as(session, PAL_ROLE_SYSTEM, "You are kind.", 5);
+    say_turns(session, 10, 300);
+    CHECK(compact(&window, &s).number > 0);
+    OK(pal_store_reset(store, no_tenant(), session, true, &mark, &err));
+    plan = plan_of(&window);
+    CHECK(sends(&plan, "sys") && plan.items_len == 1);
+    say_turns(session, 1, 300);
+    plan = plan_of(&window);
+    CHECK(sends(&plan, "sys 22-23"));
+    OK(undo(session, mark.number));
+    plan = plan_of(&window);
+    CHECK(strncmp(sent_text(&plan), "sys sum sum ", 12) == 0);
+}
+
+static void a_fork_has_its_parents_checkpoint(void)
+{
+    pal_id session = new_session(), fork, early;
+    pal_window window = window_of(session);
+    script s = {.answer = "First part."};
+    pal_compacted made;
+    pal_plan plan;
+
+    say_turns(session, 10, 300);
+    made = compact(&window, &s);
+    fork = fork_at(session, 20);
+    early = fork_at(session, 4);
+    window.session = fork;
+    plan = plan_of(&window);
+    CHECK(strncmp(sent_text(&plan), "sum sum ", 8) == 0);
+    say_turns(fork, 5, 300);
+    s.answer = "First part, and more.";
+    CHECK(compact(&window, &s).number > 0);
+    CHECK(asks_with(&s, "First part.") && !asks_with(&s, "q1"));
+    /* Again: the fork's own goes, and then the parent's stands. */
+    OK(pal_window_uncompact(store, no_tenant(), fork, 0, &err));
+    plan = plan_of(&window);
+    CHECK(pal_str_is(plan.items[2].message->parts[0].text, "First part."));
+    CHECK(pal_window_uncompact(store, no_tenant(), fork, 0, &err) != PAL_OK);
+    /* A parent's can be made again for the fork alone. */
+    pal_compaction again = {
+            .summarise = script_run, .user = &s, .redo = made.number, .reason = S("manual")};
+    pal_compacted redone = {0};
+    s.answer = "Another first part.";
+    OK(pal_window_compact(store, &window, &again, arena, &redone, &err));
+    CHECK(redone.number > 0 && redone.seq == made.seq);
+    plan = plan_of(&window);
+    CHECK(pal_str_is(plan.items[2].message->parts[0].text, "Another first part."));
+    window.session = session;
+    plan = plan_of(&window);
+    CHECK(pal_str_is(plan.items[2].message->parts[0].text, "First part."));
+    window.session = early;
+    plan = plan_of(&window);
+    CHECK(sends(&plan, "1-4"));
+}
+
+void window_marks(void)
+{
+    RUN(pins_are_kept_before_a_checkpoint);
+    RUN(a_pin_keeps_the_other_half_of_its_pair);
+    RUN(a_prune_is_kept_as_a_mark);
+    RUN(an_epoch_is_replayed_byte_for_byte);
+    RUN(a_compaction_ends_the_epoch);
+    RUN(a_lost_lease_writes_no_mark);
+    RUN(a_rewind_behind_the_cut_leaves_the_checkpoint);
+    RUN(a_reset_begins_anew);
+    RUN(a_fork_has_its_parents_checkpoint);
+}

@@ -1,0 +1,146 @@
+/* test_window_tools.c - the built-in tools: what was cut out of an output is read back, what was
+ * compacted is found again. */
+#include "contract_window.h"
+
+static const char *run_tool(pal_id session, const char *name, const char *arguments)
+{
+    pal_str text = {0};
+
+    OK(pal_builtin_run(store, no_tenant(), session, S(name), S(arguments), arena, &text, &err));
+    return text.data;
+}
+
+/* 3,000 lines "line N", of which 2,000 stay; the handle, in the arena. */
+static const char *spilled(pal_id session)
+{
+    size_t size = 3000 * 16, len = 0;
+    char *text = pal_arena_alloc(arena, size);
+    pal_part part = {.kind = PAL_PART_TOOL_RESULT, .call_id = S("c1"), .name = S("read")};
+    pal_message message = {.role = PAL_ROLE_TOOL, .parts = &part, .parts_len = 1};
+    pal_messages loaded = {0};
+    uint32_t count = 0;
+
+    for (int i = 1; i <= 3000; i++)
+        len += (size_t)snprintf(text + len, size - len, "line %d\n", i);
+    part.text = pal_str_make(text, len);
+    say_as(session, PAL_ROLE_USER, "Read it.", 10);
+    say_call(session, "c1", 10);
+    OK(pal_context_spill(&message, arena, &count, &err));
+    CHECK(count == 1 && part.data.len == len && part.text.len < len);
+    OK(pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err));
+    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
+    CHECK(loaded.items[2].parts[0].blob.len == PAL_BLOB_NAME_SIZE - 1);
+    return pal_arena_copy(arena, loaded.items[2].parts[0].blob).data;
+}
+
+static const char *with_handle(const char *handle, const char *rest)
+{
+    char text[256];
+
+    snprintf(text, sizeof text, "{\"handle\":\"%s\"%s}", handle, rest);
+    return pal_arena_copy(arena, S(text)).data;
+}
+
+static void long_outputs_are_read_back(void)
+{
+    pal_id session = new_session();
+    const char *handle = spilled(session), *text;
+    pal_messages loaded = {0};
+
+    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
+    CHECK(strstr(pal_arena_copy(arena, loaded.items[2].parts[0].text).data, handle));
+    text = run_tool(session, "read_output",
+            with_handle(handle, ",\"first_line\":1500,\"lines\":2"));
+    CHECK(strcmp(text, "1500: line 1500\n1501: line 1501\n[1499 lines follow.]") == 0);
+    text = run_tool(session, "read_output", with_handle(handle, ",\"first_line\":3000"));
+    CHECK(strcmp(text, "3000: line 3000\n") == 0);
+    text = run_tool(session, "read_output", with_handle(handle, ",\"first_line\":0,\"lines\":0"));
+    CHECK(strcmp(text, "1: line 1\n[2999 lines follow.]") == 0);
+    text = run_tool(session, "read_output", with_handle(handle, ",\"first_line\":4000"));
+    CHECK(strcmp(text, "[There is no line 4000: the output has 3000 lines.]") == 0);
+}
+
+static void long_outputs_are_searched(void)
+{
+    pal_id session = new_session();
+    const char *handle = spilled(session), *text;
+    pal_str out;
+
+    text = run_tool(
+            session, "search_output", with_handle(handle, ",\"text\":\"LINE 17\",\"context\":0,\"limit\":2"));
+    CHECK(strcmp(text, "17: line 17\n170: line 170\n"
+                       "[111 of 3000 lines have the text; the first 2 are shown.]") == 0);
+    text = run_tool(session, "search_output",
+            with_handle(handle, ",\"text\":\"line 1500\",\"context\":1"));
+    CHECK(strcmp(text, "1499: line 1499\n1500: line 1500\n1501: line 1501\n"
+                       "[1 of 3000 lines have the text.]") == 0);
+    GIVES(PAL_INVALID, pal_builtin_run(store, no_tenant(), session, S("search_output"),
+                               S(with_handle(handle, "")), arena, &out, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_builtin_run(store, S("other"), session, S("search_output"),
+                    S(with_handle(handle, ",\"text\":\"x\"")), arena, &out, &err));
+    GIVES(PAL_INVALID, pal_builtin_run(store, no_tenant(), session, S("read_output"),
+                               S("{\"handle\":\"x\"}"), arena, &out, &err));
+    GIVES(PAL_INVALID, pal_builtin_run(store, no_tenant(), session, S("read_output"), S("{"), arena,
+                               &out, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_builtin_run(store, no_tenant(), session, S("nothing"), S("{}"), arena, &out, &err));
+}
+
+static void recall_finds_what_is_out_of_sight(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We talked."};
+    const char *text;
+
+    say_as(session, PAL_ROLE_USER, "The password is swordfish.", 300);
+    say_as(session, PAL_ROLE_ASSISTANT, "Noted.", 300);
+    say_call(session, "c1", 300);
+    say_result(session, "c1", "swordfish are large; 旗魚很大", 300);
+    say_turns(session, 8, 300);
+    say_as(session, PAL_ROLE_USER, "Which swordfish?", 30);
+    CHECK(compact(&window, &s).seq > 4);
+    text = run_tool(session, "recall", "{\"text\":\"swordfish\"}");
+    /* The call is shown with its result; what is in sight is not. */
+    CHECK(strstr(text, "The password is swordfish.") && strstr(text, "called read: {}"));
+    CHECK(strstr(text, "--- message 3, assistant") && !strstr(text, "Which swordfish?"));
+    CHECK(strstr(run_tool(session, "recall", "{\"text\":\"很大\"}"), "旗魚很大"));
+    CHECK(strcmp(run_tool(session, "recall", "{\"text\":\"tuna\"}"), "[Nothing was found.]") == 0);
+    /* On this branch only. */
+    pal_id fork = fork_at(session, 2);
+    CHECK(!strstr(run_tool(fork, "recall", "{\"text\":\"swordfish\"}"), "large"));
+    pal_str out;
+    GIVES(PAL_INVALID,
+            pal_builtin_run(store, no_tenant(), session, S("recall"), S("{}"), arena, &out, &err));
+}
+
+static void what_a_tool_answers_is_bounded(void)
+{
+    pal_id session = new_session();
+    size_t size = 3000000;
+    char *text = pal_arena_alloc(arena, size + 1), name[PAL_BLOB_NAME_SIZE];
+    const char *answer;
+
+    memset(text, 'x', size);
+    for (size_t i = 1999; i < size; i += 2000)
+        text[i] = '\n';
+    OK(pal_store_blob_put(store, no_tenant(), S("text/plain"), pal_str_make(text, size), name, &err));
+    answer = run_tool(session, "read_output", with_handle(name, ",\"lines\":1000"));
+    CHECK(strlen(answer) <= PAL_SPILL_BYTES_MAX && strlen(answer) > 40000);
+    answer = run_tool(session, "search_output", with_handle(name, ",\"text\":\"xx\",\"limit\":100"));
+    CHECK(strlen(answer) <= PAL_SPILL_BYTES_MAX);
+    CHECK(strstr(answer, "[1500 of 1500 lines have the text; the first 2"));
+    memset(text, 'y', size);
+    OK(pal_store_blob_put(store, no_tenant(), S("text/plain"), pal_str_make(text, size), name, &err));
+    answer = run_tool(session, "read_output", with_handle(name, ""));
+    CHECK(strlen(answer) < 2100 && strstr(answer, "[...]"));
+}
+
+void window_tools(void)
+{
+    RUN(long_outputs_are_read_back);
+    RUN(long_outputs_are_searched);
+    RUN(recall_finds_what_is_out_of_sight);
+    RUN(what_a_tool_answers_is_bounded);
+}

@@ -1,0 +1,77 @@
+/* fuzz_config.c - any bytes at all as a configuration file: nothing crashes, what is refused says
+ * why and where, and what is read has values within the bounds and can be shown. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/json.h"
+#include "palaver/config.h"
+#include "palaver/context.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define REQUIRE(condition) require((condition), #condition, __LINE__)
+
+static void require(bool held, const char *text, int line)
+{
+    if (held)
+        return;
+    fprintf(stderr, "fuzz_config.c:%d: %s\n", line, text);
+    abort();
+}
+
+static pal_arena *arena;
+
+static void check_values(const pal_config_values *v)
+{
+    pal_route_settings *settings = NULL;
+    REQUIRE(v->store.data && strlen(v->store.data) == v->store.len);
+    REQUIRE(v->context->strategy <= PAL_STRATEGY_NONE);
+    REQUIRE(v->context->threshold_percent >= 1 && v->context->threshold_percent <= 100);
+    REQUIRE(v->context->keep_recent_messages >= 1 && v->context->compaction_threshold >= 1);
+    REQUIRE(v->expiry.cleanup_interval >= 1000 && v->expiry.session_expiration >= 0);
+    for (size_t i = 0; i < v->models_len; i++) {
+        REQUIRE(v->models[i].rule.pattern.len > 0);
+        REQUIRE(pal_str_equal(v->models[i].rule.pattern, v->model_rules[i].pattern));
+        REQUIRE(v->models[i].price.input >= -1 && v->models[i].price.input <= 1000000);
+    }
+    REQUIRE(pal_route_settings_new(&v->session, &settings, NULL) == PAL_OK);
+    pal_route_settings_free(settings);
+}
+
+static void check_entries(const pal_config *config, size_t lines)
+{
+    pal_config_entry *entries;
+    size_t len;
+    REQUIRE(pal_config_list(config, arena, &entries, &len, NULL) == PAL_OK);
+    for (size_t i = 0; i < len; i++) {
+        pal_json value;
+        REQUIRE(entries[i].key.len > 0);
+        REQUIRE(pal_json_parse(arena, entries[i].value, NULL, &value, NULL) == PAL_OK);
+        REQUIRE((entries[i].line > 0) == (entries[i].source == PAL_CONFIG_FILE));
+        REQUIRE(entries[i].line <= lines);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    pal_str text = pal_str_make((const char *)data, size);
+    pal_config *config = NULL;
+    pal_error err = {PAL_OK, ""};
+    size_t lines = 1;
+    if (!arena)
+        REQUIRE((arena = pal_arena_new(0)) != NULL);
+    /* YAML ends lines with CR and with three characters of Unicode too. */
+    for (size_t i = 0; i < size; i++)
+        lines += data[i] == '\n' || data[i] == '\r' || data[i] >= 0x80;
+    pal_status status = pal_config_parse(text, "f", &config, &err);
+    if (status == PAL_OK) {
+        check_values(pal_config_get(config));
+        check_entries(config, lines);
+    } else {
+        REQUIRE(status == PAL_INVALID || status == PAL_LIMIT);
+        REQUIRE(err.status == status && err.message[0] == 'f' && err.message[1] == ':');
+    }
+    pal_config_free(config);
+    pal_arena_reset(arena);
+    return 0;
+}

@@ -1,0 +1,71 @@
+// What the tests of providers share: a process that makes calls, and a server that says what it is
+// told to.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { createInterface } from 'node:readline';
+
+const program = process.env.PROVIDER_CALL;
+
+// A provider in a process of its own; ask() resolves to what one call told.
+export class Caller {
+    constructor(kind, url, { key = '', headers = [], idleMs = 0 } = {}) {
+        this.child = spawn(program, [kind, url, ...headers], {
+            env: { ...process.env, PROVIDER_KEY: key, PROVIDER_IDLE_MS: String(idleMs) },
+            stdio: ['pipe', 'pipe', 'inherit'],
+        });
+        this.lines = createInterface({ input: this.child.stdout })[Symbol.asyncIterator]();
+    }
+
+    async ask(request, lines = 1) {
+        this.child.stdin.write(`${JSON.stringify(request)}\n`);
+        const told = [];
+        while (told.length < lines) told.push((await this.lines.next()).value);
+        return lines === 1 ? told[0] : told;
+    }
+
+    say(text, more = {}) {
+        return this.ask({ messages: [{ role: 'user', content: text }], ...more });
+    }
+
+    // Resolves to the exit code, which is not 0 where a sanitizer found something.
+    async close() {
+        this.child.stdin.end();
+        if (this.child.exitCode === null) await once(this.child, 'exit');
+        return this.child.exitCode;
+    }
+}
+
+// Answers each request with what `replies` gives for it, a function of (request, response, body).
+export async function serve(reply) {
+    const requests = [];
+    const server = createServer(async (request, response) => {
+        const chunks = [];
+        for await (const chunk of request) chunks.push(chunk);
+        const text = Buffer.concat(chunks).toString();
+        const body = text ? JSON.parse(text) : null;
+        requests.push({ url: request.url, headers: request.headers, body });
+        reply(request, response, body);
+    });
+    await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+    return {
+        requests,
+        url: `http://127.0.0.1:${server.address().port}`,
+        close() {
+            server.closeAllConnections();
+            return new Promise((resolve) => { server.close(resolve); });
+        },
+    };
+}
+
+export function sendEvents(response, events) {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    for (const event of events) {
+        response.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
+    }
+}
+
+export function sendJson(response, status, body, headers = {}) {
+    response.writeHead(status, { 'content-type': 'application/json', ...headers });
+    response.end(typeof body === 'string' ? body : JSON.stringify(body));
+}

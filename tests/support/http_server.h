@@ -1,0 +1,44 @@
+/* http_server.h - a small HTTP server on loopback that behaves well or badly, as the path says.
+ *
+ *   /echo         the request's body, with its length; the connection is kept
+ *   /head         the request's own head as the body
+ *   /events       three events, in chunks
+ *   /bytes/N      N bytes, in chunks
+ *   /slow         "slow" byte by byte, a millisecond apart
+ *   /trickle      a hundred bytes, 8 milliseconds apart
+ *   /code/N       status N and a short body
+ *   /continue     "100 Continue" and "103 Early Hints" first
+ *   /redirect     to /echo
+ *   /trailer      chunks with a trailer
+ *   /until-close  no length: the end of the connection is the end
+ *   /once         like /echo, then the connection is closed without a word
+ *   /refuse       closes without a byte
+ *   /reset        head and some bytes, then a reset
+ *   /short        fewer bytes than promised
+ *   /cut          ends within a chunk
+ *   /bad-chunk    a chunk's size is no number
+ *   /garbage      no HTTP at all
+ *   /long-head    headers without end
+ *   /hang         never answers
+ *   /stall        head and one byte, then nothing
+ *   /flood        bytes without end, as fast as they are taken
+ */
+#ifndef PAL_TESTS_HTTP_SERVER_H
+#define PAL_TESTS_HTTP_SERVER_H
+
+#include <stdint.h>
+
+typedef struct http_server http_server;
+
+http_server *http_server_start(void);
+void http_server_stop(http_server *server);
+int http_server_port(const http_server *server);
+
+int http_server_connections(http_server *server); /* so far */
+/* Waits until `count` clients have gone away in the middle of an answer; when the last one did, by
+ * pal_clock_monotonic_us(). */
+int64_t http_server_wait_gone(http_server *server, int count);
+/* Waits until `count` answers of /hang, /stall and /flood have begun. */
+void http_server_wait_begun(http_server *server, int count);
+
+#endif

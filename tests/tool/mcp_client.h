@@ -1,0 +1,212 @@
+/* mcp_client.h - an MCP server as a test wants to use it: from its own thread, one thing after the
+ * other. Outcomes are texts: {"parts":[{"kind":"text","text":"..."}],"is_error":false}. */
+#ifndef PAL_TESTS_MCP_CLIENT_H
+#define PAL_TESTS_MCP_CLIENT_H
+
+#include <stdlib.h>
+#include "base/json.h"
+#include "support/on_loop.h"
+#include "tool/tool_mcp.h"
+
+typedef struct mcp_client {
+    pal_loop *loop;
+    pal_http *http;
+    pal_mcp *mcp;
+    const pal_mcp_config *config;
+    pal_status status;
+    pal_error err;
+    bell changed;
+    int changes; /* on the loop */
+} mcp_client;
+
+/* One call. Zeroed but for the first three. */
+typedef struct mcp_client_call {
+    mcp_client *client;
+    const char *name;
+    const char *arguments;
+    pal_mcp_call *call;
+    pal_status status; /* of the start */
+    pal_error err;
+    pal_buf outcome;
+    int told;
+    bell ended;
+} mcp_client_call;
+
+static inline void mcp_client_on_changed(pal_mcp *mcp, void *user)
+{
+    mcp_client *client = user;
+    client->changes++;
+    bell_ring(&client->changed);
+}
+
+static inline void mcp_client_open_run(void *user)
+{
+    mcp_client *client = user;
+    if (!client->http)
+        client->status = pal_http_open(client->loop, NULL, &client->http, &client->err);
+    if (client->status == PAL_OK)
+        client->status = pal_mcp_open(client->loop, client->http, client->config,
+                mcp_client_on_changed, client, &client->mcp, &client->err);
+}
+
+static inline bool mcp_client_open(mcp_client *client, const pal_mcp_config *config)
+{
+    *client = (mcp_client){.config = config, .changed = BELL_INIT};
+    client->status = pal_loop_open(1, &client->loop, &client->err);
+    if (client->status == PAL_OK)
+        on_loop(client->loop, mcp_client_open_run, client);
+    return client->status == PAL_OK;
+}
+
+static inline void mcp_client_close_mcp_run(void *user)
+{
+    mcp_client *client = user;
+    pal_mcp_close(client->mcp);
+    client->mcp = NULL;
+}
+
+static inline void mcp_client_close_run(void *user)
+{
+    mcp_client *client = user;
+    pal_mcp_close(client->mcp);
+    pal_http_close(client->http);
+}
+
+static inline void mcp_client_close(mcp_client *client)
+{
+    on_loop(client->loop, mcp_client_close_run, client);
+    pal_loop_close(client->loop);
+}
+
+typedef struct mcp_client_look {
+    mcp_client *client;
+    pal_mcp_state state;
+    size_t tools;
+    int changes;
+    char failure[256];
+    const char *name; /* of a tool */
+    bool has_name;
+} mcp_client_look;
+
+static inline void mcp_client_look_run(void *user)
+{
+    mcp_client_look *look = user;
+    const pal_mcp *mcp = look->client->mcp;
+    const pal_tool *tools = pal_mcp_tools(mcp, &look->tools);
+    look->state = pal_mcp_state_of(mcp);
+    look->changes = look->client->changes;
+    snprintf(look->failure, sizeof(look->failure), "%.*s", PAL_STR_ARG(pal_mcp_failure(mcp)));
+    for (size_t i = 0; look->name && i < look->tools; i++)
+        look->has_name |= pal_str_is(tools[i].name, look->name);
+}
+
+static inline mcp_client_look mcp_client_see(mcp_client *client, const char *tool)
+{
+    mcp_client_look look = {.client = client, .name = tool};
+    on_loop(client->loop, mcp_client_look_run, &look);
+    return look;
+}
+
+/* Waits until it is in that state, and has the tool, if one is named. */
+static inline bool mcp_client_wait(mcp_client *client, pal_mcp_state state, const char *tool)
+{
+    for (;;) {
+        mcp_client_look look = mcp_client_see(client, tool);
+        if (look.state == state && (!tool || look.has_name))
+            return true;
+        if ((look.state == PAL_MCP_FAILED && state != PAL_MCP_FAILED) ||
+                !bell_wait(&client->changed, 1))
+            return false;
+    }
+}
+
+static inline void mcp_client_write_part(pal_json_writer *json, const pal_part *part)
+{
+    pal_json_begin_object(json);
+    pal_json_name(json, "kind");
+    pal_json_put_text(json, pal_part_kind_name(part->kind));
+    if (part->kind == PAL_PART_TEXT) {
+        pal_json_name(json, "text");
+        pal_json_put_str(json, part->text);
+    } else {
+        pal_json_name(json, "media_type");
+        pal_json_put_str(json, part->media_type);
+        pal_json_name(json, "bytes");
+        pal_json_put_u64(json, part->data.len);
+        if (part->name.len) {
+            pal_json_name(json, "name");
+            pal_json_put_str(json, part->name);
+        }
+    }
+    pal_json_end_object(json);
+}
+
+static inline void mcp_client_on_told(void *user, const pal_tool_outcome *outcome)
+{
+    mcp_client_call *call = user;
+    call->told++;
+    call->call = NULL;
+    pal_buf_clear(&call->outcome);
+    pal_json_writer json = pal_json_writer_make(&call->outcome);
+    pal_json_begin_object(&json);
+    pal_json_name(&json, "parts");
+    pal_json_begin_array(&json);
+    for (size_t i = 0; i < outcome->parts_len; i++)
+        mcp_client_write_part(&json, &outcome->parts[i]);
+    pal_json_end_array(&json);
+    pal_json_name(&json, "is_error");
+    pal_json_put_bool(&json, outcome->is_error);
+    pal_json_end_object(&json);
+    pal_buf_append_char(&call->outcome, '\0');
+    bell_ring(&call->ended);
+}
+
+static inline void mcp_client_start_run(void *user)
+{
+    mcp_client_call *call = user;
+    call->status = pal_mcp_start(call->client->mcp, pal_str_of(call->name),
+            pal_str_of(call->arguments), mcp_client_on_told, call, &call->call, &call->err);
+}
+
+static inline bool mcp_client_start(
+        mcp_client_call *call, mcp_client *client, const char *name, const char *arguments)
+{
+    *call = (mcp_client_call){
+            .client = client, .name = name, .arguments = arguments, .ended = BELL_INIT};
+    pal_buf_init(&call->outcome, SIZE_MAX / 2);
+    on_loop(client->loop, mcp_client_start_run, call);
+    return call->status == PAL_OK;
+}
+
+static inline void mcp_client_cancel_run(void *user)
+{
+    mcp_client_call *call = user;
+    if (call->call)
+        pal_mcp_cancel(call->call);
+    call->call = NULL;
+}
+
+/* What it ended with, or the error of its start; free it. */
+static inline char *mcp_client_finish(mcp_client_call *call)
+{
+    if (call->status)
+        pal_buf_format(
+                &call->outcome, "%s: %s%c", pal_status_name(call->status), call->err.message, 0);
+    else if (!bell_wait(&call->ended, 1))
+        pal_buf_format(&call->outcome, "no word%c", 0);
+    char *copy = malloc(call->outcome.len + 1);
+    memcpy(copy, call->outcome.data ? call->outcome.data : "", call->outcome.len);
+    copy[call->outcome.len] = '\0';
+    pal_buf_done(&call->outcome);
+    return copy;
+}
+
+static inline char *mcp_client_call_tool(
+        mcp_client *client, const char *name, const char *arguments)
+{
+    mcp_client_call call;
+    (void)mcp_client_start(&call, client, name, arguments);
+    return mcp_client_finish(&call);
+}
+
+#endif

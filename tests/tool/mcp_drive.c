@@ -1,0 +1,119 @@
+/* mcp_drive.c - lets a script use an MCP server through the library.
+ *
+ *   mcp_drive COMMAND [ARGUMENT]...
+ *   mcp_drive --url URL
+ *
+ * Starts the server, prints a line about it, {"state":"ready","tools":[...]}, and one for each line
+ * that it reads: {"call":NAME,"arguments":{...}} or {"tools":true} or {"wait":NAME}. Ends with its
+ * input. */
+#include <signal.h>
+#include <stdio.h>
+#include "tool/mcp_client.h"
+
+#define LINE_MAX_BYTES (1 << 20)
+
+static const char *state_name(pal_mcp_state state)
+{
+    static const char *const names[] = {"starting", "ready", "waiting", "failed"};
+    return names[state];
+}
+
+typedef struct report {
+    mcp_client *client;
+    pal_buf out;
+} report;
+
+static void write_report(void *user)
+{
+    report *r = user;
+    size_t len;
+    const pal_tool *tools = pal_mcp_tools(r->client->mcp, &len);
+    pal_json_writer json = pal_json_writer_make(&r->out);
+    pal_json_begin_object(&json);
+    pal_json_name(&json, "state");
+    pal_json_put_text(&json, state_name(pal_mcp_state_of(r->client->mcp)));
+    pal_json_name(&json, "failure");
+    pal_json_put_str(&json, pal_mcp_failure(r->client->mcp));
+    pal_json_name(&json, "tools");
+    pal_json_begin_array(&json);
+    for (size_t i = 0; i < len; i++) {
+        pal_json_begin_object(&json);
+        pal_json_name(&json, "name");
+        pal_json_put_str(&json, tools[i].name);
+        pal_json_name(&json, "description");
+        pal_json_put_str(&json, tools[i].description);
+        pal_json_name(&json, "schema");
+        pal_json_put_raw(&json, tools[i].schema.len ? tools[i].schema : pal_str_of("null"));
+        pal_json_end_object(&json);
+    }
+    pal_json_end_array(&json);
+    pal_json_end_object(&json);
+}
+
+static void print_line(pal_str text)
+{
+    /* A schema is shown as the server wrote it, with its lines. */
+    for (size_t i = 0; i < text.len; i++)
+        putchar(text.data[i] == '\n' || text.data[i] == '\r' ? ' ' : text.data[i]);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static void print_report(mcp_client *client)
+{
+    report r = {.client = client};
+    pal_buf_init(&r.out, SIZE_MAX / 2);
+    on_loop(client->loop, write_report, &r);
+    print_line(pal_buf_str(&r.out));
+    pal_buf_done(&r.out);
+}
+
+static void run_call(mcp_client *client, pal_json line, pal_arena *arena)
+{
+    pal_str name = pal_arena_copy(arena, pal_json_string(pal_json_find(line, "call"), arena));
+    pal_str arguments = pal_arena_copy(arena, pal_json_raw(pal_json_find(line, "arguments")));
+    char *outcome = mcp_client_call_tool(client, name.data, arguments.data);
+    print_line(pal_str_of(outcome));
+    free(outcome);
+}
+
+static void run_line(mcp_client *client, pal_str text)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_json line;
+    if (pal_json_parse(arena, text, NULL, &line, NULL) == PAL_OK) {
+        pal_json wait = pal_json_find(line, "wait");
+        if (pal_json_type_of(pal_json_find(line, "call")) == PAL_JSON_STRING) {
+            run_call(client, line, arena);
+        } else {
+            if (pal_json_type_of(wait) == PAL_JSON_STRING)
+                (void)mcp_client_wait(client, PAL_MCP_READY,
+                        pal_arena_copy(arena, pal_json_string(wait, arena)).data);
+            print_report(client);
+        }
+    }
+    pal_arena_free(arena);
+}
+
+int main(int argc, char **argv)
+{
+    static char line[LINE_MAX_BYTES];
+    pal_str command[32];
+    pal_mcp_config config = {.name = pal_str_of("srv"), .command = command};
+    mcp_client client;
+    signal(SIGPIPE, SIG_IGN);
+    if (argc == 3 && strcmp(argv[1], "--url") == 0)
+        config.url = pal_str_of(argv[2]);
+    for (int i = 1; i < argc && i < 32 && !config.url.len; i++)
+        command[config.command_len++] = pal_str_of(argv[i]);
+    if (!mcp_client_open(&client, &config)) {
+        fprintf(stderr, "mcp_drive: %s\n", client.err.message);
+        return 1;
+    }
+    (void)mcp_client_wait(&client, PAL_MCP_READY, NULL);
+    print_report(&client);
+    while (fgets(line, sizeof(line), stdin))
+        run_line(&client, pal_str_of(line));
+    mcp_client_close(&client);
+    return 0;
+}

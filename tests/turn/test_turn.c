@@ -1,0 +1,596 @@
+/* test_turn.c - turns on a memory store with scripted answers: what is recorded, told, and in which
+ * order; lanes; tools; what happens when something fails. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "palaver/turn.h"
+#include "support/tap.h"
+
+#define S(text) pal_str_of(text)
+
+static pal_store *store;
+static pal_runtime *runtime;
+static pal_arena *arena;
+static pal_error err;
+static char script_path[64];
+
+static void add_text(char *to, size_t size, const char *text)
+{
+    size_t len = strlen(to);
+
+    snprintf(to + len, size - len, "%s", text);
+}
+
+static bool ok(pal_status status)
+{
+    if (status != PAL_OK)
+        fprintf(stderr, "# %s\n", err.message);
+    return status == PAL_OK;
+}
+
+static void write_script(const char *text)
+{
+    FILE *file;
+
+    snprintf(script_path, sizeof(script_path), "/tmp/palaver-turn-%ld.jsonl", (long)getpid());
+    file = fopen(script_path, "w");
+    if (file) {
+        fputs(text, file);
+        fclose(file);
+    }
+}
+
+/* A fresh store and a runtime whose model says what the script has; NULL: the echo. */
+static void begin(const char *script)
+{
+    pal_endpoint endpoint = {.kind = S("script"), .model = S("scripted")};
+    pal_runtime_options options = {.max_tool_iterations = 3};
+
+    if (!arena)
+        arena = pal_arena_new(0);
+    CHECK(ok(pal_store_open("memory:", NULL, &store, &err)));
+    options.store = store;
+    if (script) {
+        write_script(script);
+        endpoint.path = S(script_path);
+        options.endpoints = &endpoint;
+        options.endpoints_len = 1;
+    }
+    CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
+}
+
+static void end(void)
+{
+    pal_runtime_close(runtime, 0);
+    pal_store_close(store);
+    pal_arena_reset(arena);
+    if (script_path[0])
+        unlink(script_path);
+    script_path[0] = '\0';
+}
+
+static pal_id new_session(void)
+{
+    pal_id id = {{0}};
+
+    CHECK(ok(pal_store_create(store, &(pal_session){0}, &id, &err)));
+    return id;
+}
+
+static pal_turn_request said(pal_id session, const char *text)
+{
+    pal_message *message = pal_arena_alloc(arena, sizeof(*message));
+
+    *message = pal_message_text(arena, PAL_ROLE_USER, S(text));
+    return (pal_turn_request){.session = session, .messages = message, .messages_len = 1};
+}
+
+static pal_turn_state wait_for(pal_id turn, pal_turn_info *out_info, pal_str *out_text)
+{
+    pal_turn_info info = {0};
+    pal_str text = {0};
+
+    CHECK(ok(pal_turn_wait(runtime, S(""), turn, 20000, arena, &info, &text, &err)));
+    if (out_info)
+        *out_info = info;
+    if (out_text)
+        *out_text = text;
+    return info.state;
+}
+
+static pal_messages all_of(pal_id session)
+{
+    pal_messages list = {0};
+
+    CHECK(ok(pal_store_load(store, S(""), session, NULL, arena, &list, &err)));
+    return list;
+}
+
+static pal_str part_text(const pal_message *message, size_t part)
+{
+    return part < message->parts_len ? message->parts[part].text : (pal_str){0};
+}
+
+static void an_echo_is_recorded(void)
+{
+    pal_turn_info info;
+    pal_turn_request request;
+    pal_messages list;
+    pal_str text;
+
+    begin(NULL);
+    request = said(new_session(), "hello there");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(!pal_id_is_none(info.turn));
+    CHECK(wait_for(info.turn, &info, &text) == PAL_TURN_DONE);
+    CHECK(pal_str_is(text, "echo: hello there"));
+    list = all_of(request.session);
+    CHECK(list.len == 2 && list.items[1].role == PAL_ROLE_ASSISTANT);
+    CHECK(list.len == 2 && pal_str_is(part_text(&list.items[1], 0), "echo: hello there"));
+    CHECK(list.len == 2 && list.items[1].has_usage);
+    end();
+}
+
+/* ---- Events ---- */
+
+typedef struct heard {
+    char kinds[4096];
+    char text[4096];
+    uint64_t numbers;
+    bool in_order;
+    bool gone;
+} heard;
+
+static bool hear(const pal_event *event, void *user)
+{
+    heard *h = user;
+    size_t len = strlen(h->text);
+
+    h->in_order = h->in_order && event->number == h->numbers + 1;
+    h->numbers = event->number;
+    add_text(h->kinds, sizeof(h->kinds), pal_event_kind_name(event->kind));
+    add_text(h->kinds, sizeof(h->kinds), " ");
+    if (event->kind == PAL_EVENT_TEXT && len + event->text.len < sizeof(h->text))
+        memcpy(h->text + len, event->text.data, event->text.len);
+    return true;
+}
+
+static void gone(void *user)
+{
+    ((heard *)user)->gone = true;
+}
+
+static void events_are_told_late_and_again(void)
+{
+    heard late = {.in_order = true}, half = {.in_order = true, .numbers = 2};
+    pal_turn_info info;
+    pal_turn_request request;
+
+    begin("{\"text\":\"Hel\"}\n{\"text\":\"lo\"}\n{\"usage\":{\"input\":5,\"output\":2}}\n");
+    request = said(new_session(), "hi");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &late, &err)));
+    CHECK(late.in_order && late.gone && strcmp(late.text, "Hello") == 0);
+    CHECK(strcmp(late.kinds, "started step text text message ended ") == 0);
+    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 2, hear, gone, &half, &err)));
+    CHECK(half.in_order && strcmp(half.kinds, "text text message ended ") == 0);
+    CHECK(pal_turn_watch(runtime, S("other"), info.turn, 0, hear, gone, &half, &err) ==
+            PAL_NOT_FOUND);
+    end();
+}
+
+/* ---- Tools ---- */
+
+static const pal_tool weather = {
+        .name = {"weather", 7}, .schema = {"{\"type\":\"object\",\"required\":[\"city\"]}", 37}};
+
+static const char call_script[] =
+        "{\"call\":{\"id\":\"c1\",\"name\":\"weather\",\"arguments\":{\"city\":\"Rome\"}}}\n"
+        "{\"next\":true}\n"
+        "{\"text\":\"It is warm.\"}\n";
+
+static pal_message result_of(const char *call_id, const char *text)
+{
+    pal_part *part = pal_arena_alloc(arena, sizeof(*part));
+
+    *part = (pal_part){.kind = PAL_PART_TOOL_RESULT, .call_id = S(call_id), .text = S(text)};
+    return (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
+}
+
+static void the_callers_tools_pause_the_turn(void)
+{
+    pal_turn_info info;
+    pal_turn_request request;
+    pal_message result, wrong;
+    pal_messages list;
+    pal_str text;
+
+    begin(call_script);
+    request = said(new_session(), "weather?");
+    request.tools = &weather;
+    request.tools_len = 1;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_PAUSED);
+    wrong = result_of("c9", "x");
+    CHECK(pal_turn_results(runtime, S(""), request.session, info.turn, &wrong, 1, &info, &err) ==
+            PAL_INVALID);
+    result = result_of("c1", "31 degrees");
+    CHECK(ok(
+            pal_turn_results(runtime, S(""), request.session, info.turn, &result, 1, &info, &err)));
+    CHECK(wait_for(info.turn, &info, &text) == PAL_TURN_DONE && pal_str_is(text, "It is warm."));
+    list = all_of(request.session);
+    CHECK(list.len == 4 && list.items[2].role == PAL_ROLE_TOOL);
+    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[2], 0), "31 degrees"));
+    end();
+}
+
+static void results_come_after_a_restart(void)
+{
+    pal_endpoint endpoint = {.kind = S("script"), .model = S("scripted")};
+    pal_runtime_options options = {0};
+    pal_turn_info info;
+    pal_turn_request request;
+    pal_message result;
+    pal_messages list;
+
+    begin(call_script);
+    request = said(new_session(), "weather?");
+    request.tools = &weather;
+    request.tools_len = 1;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_PAUSED);
+    /* Another runtime on the same store, as after a crash; the first one's lease is in the way
+     * until it gives it back or it runs out. */
+    CHECK(ok(pal_store_lease_release(store, S(""), request.session, 1, &err)));
+    pal_runtime *dead = runtime;
+    write_script("{\"text\":\"Thanks.\"}\n");
+    endpoint.path = S(script_path);
+    options.store = store;
+    options.endpoints = &endpoint;
+    options.endpoints_len = 1;
+    CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
+    result = result_of("c1", "31 degrees");
+    CHECK(ok(
+            pal_turn_results(runtime, S(""), request.session, info.turn, &result, 1, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(request.session);
+    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[3], 0), "Thanks."));
+    pal_runtime_close(dead, 0);
+    end();
+}
+
+static void a_wrong_call_is_a_result(void)
+{
+    pal_turn_info info;
+    pal_turn_request request;
+    pal_messages list;
+
+    begin("{\"call\":{\"id\":\"c1\",\"name\":\"nothing\",\"arguments\":{}}}\n"
+          "{\"call\":{\"id\":\"c2\",\"name\":\"recall\",\"arguments\":{\"text\":5}}}\n"
+          "{\"call\":{\"id\":\"c3\",\"name\":\"recall\",\"arguments\":{\"text\":\"apples\"}}}\n"
+          "{\"next\":true}\n{\"text\":\"Done.\"}\n");
+    request = said(new_session(), "find apples");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(request.session);
+    if (CHECK(list.len == 6)) {
+        CHECK(list.items[2].parts[0].is_error && list.items[3].parts[0].is_error);
+        CHECK(strstr(list.items[2].parts[0].text.data, "no tool 'nothing'") != NULL);
+        CHECK(strstr(list.items[3].parts[0].text.data, "schema") != NULL);
+        CHECK(!list.items[4].parts[0].is_error);
+        CHECK(strstr(list.items[4].parts[0].text.data, "find apples") != NULL);
+    }
+    end();
+}
+
+static void rounds_of_tools_have_an_end(void)
+{
+    static const char again[] =
+            "{\"call\":{\"id\":\"%d\",\"name\":\"recall\",\"arguments\":{\"text\":\"%d\"}}}\n"
+            "{\"next\":true}\n";
+    char script[1024] = "", line[256];
+    pal_turn_info info;
+    pal_turn_request request;
+    pal_str text;
+
+    for (int i = 1; i <= 3; i++) {
+        snprintf(line, sizeof(line), again, i, i);
+        add_text(script, sizeof(script), line);
+    }
+    add_text(script, sizeof(script), "{\"text\":\"Enough.\"}\n");
+    begin(script);
+    request = said(new_session(), "go");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "Enough."));
+    CHECK(all_of(request.session).len == 8);
+    end();
+}
+
+static void a_doom_loop_asks(void)
+{
+    static const char same[] =
+            "{\"call\":{\"id\":\"x%d\",\"name\":\"recall\",\"arguments\":%s}}\n{\"next\":true}\n";
+    char script[1024] = "", line[256];
+    pal_turn_info info;
+    pal_turn_request request;
+
+    for (int i = 1; i <= 3; i++) {
+        snprintf(line, sizeof(line), same, i,
+                i == 2 ? "{\"limit\":2, \"text\":\"a\"}" : "{\"text\":\"a\",\"limit\":2}");
+        add_text(script, sizeof(script), line);
+    }
+    add_text(script, sizeof(script), "{\"text\":\"Sorry.\"}\n");
+    begin(script);
+    request = said(new_session(), "go");
+    request.max_tool_iterations = 9;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_ASKING);
+    CHECK(strstr(info.reason, "three times") != NULL);
+    CHECK(ok(pal_turn_allow(runtime, S(""), info.turn, false, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(all_of(request.session).len == 8);
+    end();
+}
+
+/* ---- Lanes ---- */
+
+static const char slow_script[] =
+        "{\"text\":\"one\"}\n{\"delay_ms\":300}\n{\"text\":\" more\"}\n{\"next\":true}\n"
+        "{\"text\":\"two\"}\n{\"next\":true}\n{\"text\":\"three\"}\n";
+
+static void a_busy_session_refuses_or_queues(void)
+{
+    pal_turn_info first, second, third;
+    pal_turn_request request, other;
+    pal_messages list;
+    pal_id session;
+
+    begin(slow_script);
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    other = said(session, "b");
+    CHECK(pal_turn_start(runtime, &other, &second, &err) == PAL_BUSY);
+    CHECK(strcmp(err.message, "session is busy") == 0);
+    other.lane = PAL_LANE_QUEUE;
+    CHECK(ok(pal_turn_start(runtime, &other, &second, &err)));
+    CHECK(second.state == PAL_TURN_QUEUED);
+    other = said(session, "c");
+    other.lane = PAL_LANE_QUEUE;
+    CHECK(ok(pal_turn_start(runtime, &other, &third, &err)));
+    CHECK(wait_for(third.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    if (CHECK(list.len == 6)) {
+        CHECK(pal_str_is(part_text(&list.items[1], 0), "one more"));
+        CHECK(pal_str_is(part_text(&list.items[2], 0), "b"));
+        CHECK(pal_str_is(part_text(&list.items[5], 0), "three"));
+    }
+    end();
+}
+
+static void one_can_speak_into_a_turn(void)
+{
+    pal_turn_info first, second;
+    pal_turn_request request, other;
+    pal_messages list;
+    pal_id session;
+
+    begin(slow_script);
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    other = said(session, "b");
+    other.lane = PAL_LANE_STEER;
+    CHECK(ok(pal_turn_start(runtime, &other, &second, &err)));
+    CHECK(second.steered && pal_id_equal(second.turn, first.turn));
+    CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[2], 0), "b"));
+    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[3], 0), "two"));
+    end();
+}
+
+static void one_can_interrupt_a_turn(void)
+{
+    pal_turn_info first, second;
+    pal_turn_request request, other;
+    pal_messages list;
+    pal_id session;
+
+    begin("{\"text\":\"one\"}\n{\"delay_ms\":60000}\n{\"text\":\" more\"}\n{\"next\":true}\n"
+          "{\"text\":\"two\"}\n");
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    usleep(100000);
+    other = said(session, "b");
+    other.lane = PAL_LANE_INTERRUPT;
+    CHECK(ok(pal_turn_start(runtime, &other, &second, &err)));
+    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(wait_for(first.turn, &first, NULL) == PAL_TURN_CANCELED);
+    list = all_of(session);
+    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[1], 0), "one"));
+    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[3], 0), "two"));
+    end();
+}
+
+/* ---- Failure ---- */
+
+static void a_cancel_keeps_what_was_said(void)
+{
+    pal_turn_info info;
+    pal_turn_request request;
+    pal_messages list;
+
+    begin("{\"text\":\"so far\"}\n{\"delay_ms\":60000}\n{\"text\":\" more\"}\n");
+    request = said(new_session(), "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    usleep(100000);
+    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
+    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_CANCELED);
+    list = all_of(request.session);
+    CHECK(list.len == 2 && pal_str_is(part_text(&list.items[1], 0), "so far"));
+    CHECK(list.len == 2 && strstr(list.items[1].extra.data, "interrupted") != NULL);
+    end();
+}
+
+static void a_failure_leaves_the_question_and_the_reason(void)
+{
+    pal_turn_info info;
+    pal_turn_request request;
+    pal_messages list;
+
+    begin("{\"error\":{\"message\":\"no such model\",\"code\":404}}\n{\"next\":true}\n"
+          "{\"text\":\"fine\"}\n");
+    request = said(new_session(), "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_FAILED);
+    CHECK(strstr(info.reason, "no such model") != NULL);
+    list = all_of(request.session);
+    CHECK(list.len == 2 && (list.items[1].flags & PAL_FLAG_ERROR));
+    request = said(request.session, "b");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    end();
+}
+
+static void all_or_nothing(void)
+{
+    pal_turn_info info;
+    pal_turn_request request;
+
+    begin("{\"error\":{\"message\":\"no such model\",\"code\":404}}\n");
+    request = said(new_session(), "a");
+    request.whole = true;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_FAILED);
+    CHECK(all_of(request.session).len == 0);
+    end();
+}
+
+static void the_same_message_again_is_the_same_turn(void)
+{
+    pal_turn_info info;
+    pal_turn_request request;
+
+    begin(NULL);
+    request = said(new_session(), "a");
+    request.messages[0].client_id = S("m1");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && !info.replayed);
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.replayed);
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(all_of(request.session).len == 2);
+    end();
+}
+
+static void a_retry_is_told(void)
+{
+    heard h = {.in_order = true};
+    pal_turn_info info;
+    pal_turn_request request;
+
+    begin("{\"error\":{\"message\":\"overloaded\",\"code\":529,\"retry_after_ms\":50}}\n"
+          "{\"next\":true}\n{\"text\":\"fine\"}\n");
+    request = said(new_session(), "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
+    CHECK(strcmp(h.kinds, "started step retrying text message ended ") == 0);
+    end();
+}
+
+static void a_wrong_request_is_refused(void)
+{
+    pal_turn_info info;
+    pal_turn_request request;
+
+    begin(NULL);
+    request = said(pal_id_new(), "a");
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_NOT_FOUND);
+    request = said(new_session(), "a");
+    request.endpoint = S("nowhere");
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_NOT_FOUND);
+    CHECK(strstr(err.message, "nowhere") != NULL);
+    request.endpoint = (pal_str){0};
+    request.tools = &(pal_tool){.name = S("t"), .schema = S("{\"type\":")};
+    request.tools_len = 1;
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    CHECK(strstr(err.message, "tool 0") != NULL);
+    request.tools_len = 0;
+    request.messages[0].role = PAL_ROLE_NONE;
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    CHECK(all_of(request.session).len == 0);
+    request.messages[0].role = PAL_ROLE_USER;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    end();
+}
+
+static void a_budget_stops_a_turn(void)
+{
+    pal_turn_info info;
+    pal_turn_request request;
+
+    begin("{\"text\":\"a\"}\n{\"usage\":{\"input\":90,\"output\":20}}\n{\"next\":true}\n"
+          "{\"text\":\"b\"}\n");
+    request = said(new_session(), "a");
+    request.budget.session_tokens = 100;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_LIMIT);
+    CHECK(strstr(info.reason, "110 of 100 tokens") != NULL);
+    end();
+}
+
+static void many_turns_run_at_once(void)
+{
+    enum { TURNS = 500 };
+    static pal_id turns[TURNS];
+    pal_runtime_stats stats;
+
+    begin(NULL);
+    for (int i = 0; i < TURNS; i++) {
+        pal_turn_request request = said(new_session(), "hello");
+        pal_turn_info info = {0};
+
+        if (!CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+            break;
+        turns[i] = info.turn;
+    }
+    for (int i = 0; i < TURNS; i++)
+        if (!CHECK(wait_for(turns[i], NULL, NULL) == PAL_TURN_DONE))
+            break;
+    pal_runtime_stat(runtime, &stats);
+    CHECK(stats.turns_ended == TURNS && stats.turns_running == 0 && stats.turns_failed == 0);
+    end();
+}
+
+int main(void)
+{
+    RUN(an_echo_is_recorded);
+    RUN(events_are_told_late_and_again);
+    RUN(the_callers_tools_pause_the_turn);
+    RUN(results_come_after_a_restart);
+    RUN(a_wrong_call_is_a_result);
+    RUN(rounds_of_tools_have_an_end);
+    RUN(a_doom_loop_asks);
+    RUN(a_busy_session_refuses_or_queues);
+    RUN(one_can_speak_into_a_turn);
+    RUN(one_can_interrupt_a_turn);
+    RUN(a_cancel_keeps_what_was_said);
+    RUN(a_failure_leaves_the_question_and_the_reason);
+    RUN(all_or_nothing);
+    RUN(the_same_message_again_is_the_same_turn);
+    RUN(a_retry_is_told);
+    RUN(a_wrong_request_is_refused);
+    RUN(a_budget_stops_a_turn);
+    RUN(many_turns_run_at_once);
+    pal_arena_free(arena);
+    return tap_done();
+}

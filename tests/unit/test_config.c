@@ -1,0 +1,617 @@
+/* test_config.c - the configuration: defaults, every kind of value, every kind of mistake with its
+ * line, overriding, and that table, example and documentation say the same. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/memory.h"
+#include "palaver/config.h"
+#include "palaver/context.h"
+#include "palaver/limits.h"
+#include "support/tap.h"
+
+#define NAMES 40000
+
+static pal_arena *arena;
+
+static pal_config *parse(const char *text)
+{
+    pal_config *config = NULL;
+    pal_error err = {PAL_OK, ""};
+    if (pal_config_parse(pal_str_of(text), "palaver.yaml", &config, &err) != PAL_OK)
+        printf("# %s\n", err.message);
+    return config;
+}
+
+/* The text is refused with exactly this line, and nothing is put out. */
+static bool refuses(pal_str text, pal_status status, const char *message)
+{
+    pal_config *config = NULL;
+    pal_error err = {PAL_OK, ""};
+    pal_status got = pal_config_parse(text, "palaver.yaml", &config, &err);
+    if (got == status && err.status == status && !config && strcmp(err.message, message) == 0)
+        return true;
+    printf("# %s: %s\n# wanted: %s\n", pal_status_name(got), err.message, message);
+    pal_config_free(config);
+    return false;
+}
+
+static bool is_wrong(const char *text, const char *message)
+{
+    return refuses(pal_str_of(text), PAL_INVALID, message);
+}
+
+static pal_config_entry entry_of(const pal_config *config, const char *key)
+{
+    pal_config_entry *entries = NULL;
+    size_t len = 0;
+    CHECK(pal_config_list(config, arena, &entries, &len, NULL) == PAL_OK);
+    for (size_t i = 0; i < len; i++) {
+        if (pal_str_is(entries[i].key, key))
+            return entries[i];
+    }
+    return (pal_config_entry){.key = {NULL, 0}};
+}
+
+static bool shows(const pal_config *config, const char *key, const char *value,
+        pal_config_source source, uint32_t line)
+{
+    pal_config_entry entry = entry_of(config, key);
+    bool same = pal_str_is(entry.value, value) && entry.source == source && entry.line == line;
+    if (!same)
+        printf("# %s: %.*s, %s, line %u\n", key, PAL_STR_ARG(entry.value),
+                pal_config_source_name(entry.source), (unsigned)entry.line);
+    return same;
+}
+
+/* ---- Values ---- */
+
+static void check_defaults(const pal_config *config)
+{
+    const pal_config_values *v = pal_config_get(config);
+    CHECK(pal_str_is(v->store, PAL_CONFIG_STORE_DEFAULT));
+    CHECK(v->models_len == 0 && v->session.agents_len == 0 && v->session.links_len == 0);
+    CHECK(v->session.dimensions_len == 0 && pal_str_is(v->session.dm_scope, "per-channel"));
+    CHECK(v->context->strategy == PAL_STRATEGY_COMPACT && v->context->max_tokens == 0);
+    CHECK(!v->context->auto_off && !v->context->prune_off);
+    CHECK(v->context->threshold_percent == 80 && v->context->keep_recent_messages == 10);
+    CHECK(v->context->compaction_threshold == 118000 && v->context->low_water_percent == 50);
+    CHECK(v->context->prune_protect_tokens == 40000 && v->context->prune_protect_turns == 2);
+    CHECK(v->context->prune_minimum_tokens == 20000 && v->context->summary_tokens_max == 4096);
+    CHECK(v->expiry.session_expiration == 24 * 3600 * 1000);
+    CHECK(v->expiry.cleanup_interval == 3600 * 1000);
+    CHECK(v->expiry.trash_retention == 30ll * 24 * 3600 * 1000);
+}
+
+static void nothing_is_all_defaults(void)
+{
+    static const char *const texts[] = {"", "\n\n", "# only a comment\n", "---\n", "---\n...\n",
+            "{}", "~", "null\n", "store:\nmodels:\nsession:\ncontext: ~\nexpiry: null\n",
+            "\xef\xbb\xbf", "context:\n  max_tokens:\n  compaction:\n"};
+    pal_config *config = NULL;
+    CHECK(pal_config_load(NULL, &config, NULL) == PAL_OK);
+    check_defaults(config);
+    CHECK(!pal_config_path(config));
+    pal_config_free(config);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        config = parse(texts[i]);
+        if (CHECK(config))
+            check_defaults(config);
+        pal_config_free(config);
+    }
+    pal_config_free(NULL);
+}
+
+static void every_kind_of_value_is_read(void)
+{
+    pal_config *config = parse("\xef\xbb\xbfstore: 'memory:'\n"
+                               "models:\n"
+                               "  - name: gpt-x*\n"
+                               "    encoding: o200k_base\n"
+                               "    exact: true\n"
+                               "    context: 128000\n"
+                               "    price: {input: 2.5, output: 10}\n"
+                               "  - {name: other, output: 1e3}\n"
+                               "context:\n"
+                               "  token_strategy: sliding_window\n"
+                               "  threshold_percent: 100\n"
+                               "  compaction: {auto: false, prune: true, prompt: \"a\\nb\"}\n"
+                               "expiry: {session_expiration: 1h30m, cleanup_interval: 1500ms}\n");
+    if (!CHECK(config))
+        return;
+    const pal_config_values *v = pal_config_get(config);
+    CHECK(pal_config_source_of(config, "store") == PAL_CONFIG_FILE);
+    CHECK(pal_str_is(v->store, "memory:") && v->store.data[v->store.len] == '\0');
+    CHECK(v->models_len == 2);
+    CHECK(pal_str_is(v->models[0].rule.pattern, "gpt-x*") && v->models[0].rule.is_exact);
+    CHECK(pal_str_is(v->model_rules[0].encoding, "o200k_base"));
+    CHECK(v->model_rules[0].context == 128000 && v->model_rules[0].output == 0);
+    CHECK(v->models[0].price.input == 2.5 && v->models[0].price.output == 10);
+    CHECK(v->models[0].price.cache_read < 0 && v->models[1].price.input < 0);
+    CHECK(pal_str_is(v->model_rules[1].pattern, "other") && v->model_rules[1].output == 1000);
+    CHECK(v->context->strategy == PAL_STRATEGY_SLIDING_WINDOW);
+    CHECK(v->context->threshold_percent == 100);
+    CHECK(v->context->auto_off && !v->context->prune_off);
+    CHECK(pal_str_is(v->compaction_prompt, "a\nb"));
+    CHECK(v->expiry.session_expiration == 90 * 60 * 1000 && v->expiry.cleanup_interval == 1500);
+    pal_config_free(config);
+}
+
+static void session_settings_are_routes(void)
+{
+    pal_config *config = parse("session:\n"
+                               "  dimensions: [chat, sender]\n"
+                               "  link_across_channels: true\n"
+                               "  identity_links:\n"
+                               "    john: [123, 'slack:U1']\n"
+                               "    jane: []\n"
+                               "  dispatch_rules:\n"
+                               "    - agent: support\n"
+                               "      when: {channel: telegram, mentioned: false}\n"
+                               "      session_dimensions: [topic]\n"
+                               "agents:\n"
+                               "  - id: main\n"
+                               "  - {id: support, default: true}\n");
+    pal_route_settings *settings = NULL;
+    pal_route_context context = {.channel = pal_str_of("telegram"), .topic_id = pal_str_of("7")};
+    pal_route route;
+    if (!CHECK(config))
+        return;
+    const pal_route_config *s = &pal_config_get(config)->session;
+    CHECK(s->dimensions_len == 2 && pal_str_is(s->dimensions[1], "sender"));
+    CHECK(s->links_len == 2 && pal_str_is(s->links[0].name, "john") && s->links[0].ids_len == 2);
+    CHECK(pal_str_is(s->links[0].ids[0], "123") && s->links[1].ids_len == 0);
+    CHECK(s->agents_len == 2 && !s->agents[0].is_default && s->agents[1].is_default);
+    CHECK(s->rules_len == 1 && s->rules[0].when.mentioned == PAL_ROUTE_MENTION_NO);
+    CHECK(s->link_across_channels);
+    CHECK(pal_route_settings_new(s, &settings, NULL) == PAL_OK);
+    CHECK(pal_route_decide(settings, &context, arena, &route, NULL) == PAL_OK);
+    CHECK(pal_str_is(route.agent, "support") && pal_str_is(route.matched_by, "dispatch.rule"));
+    CHECK(pal_str_is(route.values[0].value, "topic:7"));
+    pal_route_settings_free(settings);
+    pal_config_free(config);
+}
+
+/* ---- Mistakes ---- */
+
+static void unknown_keys_name_the_line(void)
+{
+    CHECK(is_wrong("# a\nsesion:\n  x: 1\n",
+            "palaver.yaml:2: unknown key 'sesion'; did you mean 'session'?"));
+    CHECK(is_wrong("store: x\nsession:\n  dm_scope: global\n  contxt: 1\n",
+            "palaver.yaml:4: unknown key 'contxt' in 'session'; did you mean 'context'?"));
+    CHECK(is_wrong("session: {token_strategy: compact}\n",
+            "palaver.yaml:1: unknown key 'token_strategy' in 'session'; did you mean "
+            "'context.token_strategy'?"));
+    CHECK(is_wrong("models:\n  - name: x\n    price:\n      inputs: 1\n",
+            "palaver.yaml:4: unknown key 'inputs' in 'models[0].price'; did you mean 'input'?"));
+    CHECK(is_wrong("frobnicate: 1\n", "palaver.yaml:1: unknown key 'frobnicate'"));
+    CHECK(is_wrong("? [a]\n: b\n", "palaver.yaml:1: a key that is not a text"));
+    CHECK(is_wrong("context:\n  max_tokens: 1\n\n  max_tokens: 2\n",
+            "palaver.yaml:4: duplicate key 'max_tokens', first on line 2"));
+}
+
+static void wrong_types_name_what_is_wanted(void)
+{
+    CHECK(is_wrong("context:\n  max_tokens: many\n",
+            "palaver.yaml:2: 'context.max_tokens' wants a whole number from 0 to 1000000000, not "
+            "'many'"));
+    CHECK(is_wrong("context:\n  max_tokens: '5'\n",
+            "palaver.yaml:2: 'context.max_tokens' wants a whole number from 0 to 1000000000, not "
+            "'5'"));
+    CHECK(is_wrong("context: {max_tokens: [1]}\n",
+            "palaver.yaml:1: 'context.max_tokens' wants a whole number from 0 to 1000000000, not a "
+            "list"));
+    CHECK(is_wrong("context: 5\n", "palaver.yaml:1: 'context' wants keys of its own"));
+    CHECK(is_wrong("- 5\n", "palaver.yaml:1: there are no keys in it"));
+    CHECK(is_wrong("hello\n", "palaver.yaml:1: there are no keys in it"));
+    CHECK(is_wrong("models: {name: x}\n", "palaver.yaml:1: 'models' wants a list, not keys"));
+    CHECK(is_wrong(
+            "models: [x]\n", "palaver.yaml:1: 'models[0]' wants keys, such as 'name: my-model*'"));
+    CHECK(is_wrong("models:\n - name: a\n - exact: true\n",
+            "palaver.yaml:3: 'models[1].name' is missing"));
+    CHECK(is_wrong("models:\n - name: a\n -\n", "palaver.yaml:3: 'models[1].name' is missing"));
+    CHECK(is_wrong("models:\n - {name: a, exact: yes}\n",
+            "palaver.yaml:2: 'models[0].exact' wants true or false, not 'yes'"));
+    CHECK(is_wrong("session: {identity_links: [a]}\n",
+            "palaver.yaml:1: 'session.identity_links' wants names with their values, not a list"));
+    CHECK(is_wrong("session:\n  identity_links:\n    a: b\n",
+            "palaver.yaml:3: 'session.identity_links.a' wants a list of texts, not 'b'"));
+    CHECK(is_wrong("session:\n  dimensions: [chat,\n    chats]\n",
+            "palaver.yaml:3: 'session.dimensions' wants a list of space, chat, topic, sender, not "
+            "'chats'"));
+    CHECK(is_wrong("session: {dimensions: [~]}\n",
+            "palaver.yaml:1: 'session.dimensions' wants a list of space, chat, topic, sender, not "
+            "'~'"));
+    CHECK(is_wrong("session: {dm_scope: everything}\n",
+            "palaver.yaml:1: 'session.dm_scope' wants one of per-channel-peer, per-channel, "
+            "per-peer, global, not 'everything'"));
+    CHECK(is_wrong("context: {token_strategy: magic}\n",
+            "palaver.yaml:1: 'context.token_strategy' wants one of compact, summarization, "
+            "sliding_window, reset, none, not 'magic'"));
+    CHECK(is_wrong("expiry: {cleanup_interval: 60}\n",
+            "palaver.yaml:1: 'expiry.cleanup_interval' wants a duration such as 90s, 15m or 24h, "
+            "from 1s to 3650d, not '60'"));
+}
+
+static void numbers_have_bounds(void)
+{
+    CHECK(is_wrong("context: {threshold_percent: 0}\n",
+            "palaver.yaml:1: 'context.threshold_percent' wants a whole number from 1 to 100, not "
+            "'0'"));
+    CHECK(is_wrong("context: {threshold_percent: 101}\n",
+            "palaver.yaml:1: 'context.threshold_percent' wants a whole number from 1 to 100, not "
+            "'101'"));
+    CHECK(is_wrong("context: {low_water_percent: 4294967297}\n",
+            "palaver.yaml:1: 'context.low_water_percent' wants a whole number from 1 to 100, not "
+            "'4294967297'"));
+    CHECK(is_wrong("context: {max_tokens: -1}\n",
+            "palaver.yaml:1: 'context.max_tokens' wants a whole number from 0 to 1000000000, not "
+            "'-1'"));
+    CHECK(is_wrong("context: {max_tokens: 99999999999999999999999}\n",
+            "palaver.yaml:1: 'context.max_tokens' wants a whole number from 0 to 1000000000, not "
+            "'99999999999999999999999'"));
+    CHECK(is_wrong("models: [{name: a, price: {input: -0.5}}]\n",
+            "palaver.yaml:1: 'models[0].price.input' wants a number from 0 to 1000000, not "
+            "'-0.5'"));
+    CHECK(is_wrong("models: [{name: a, price: {input: .nan}}]\n",
+            "palaver.yaml:1: 'models[0].price.input' wants a number from 0 to 1000000, not "
+            "'.nan'"));
+    CHECK(is_wrong("expiry: {cleanup_interval: 0s}\n",
+            "palaver.yaml:1: 'expiry.cleanup_interval' wants a duration such as 90s, 15m or 24h, "
+            "from 1s to 3650d, not '0s'"));
+    CHECK(is_wrong("expiry: {trash_retention: 99999999999999999999w}\n",
+            "palaver.yaml:1: 'expiry.trash_retention' wants a duration such as 90s, 15m or 24h, "
+            "from 0s to 3650d, not '99999999999999999999w'"));
+    CHECK(is_wrong("expiry: {trash_retention: 3650d1ms}\n",
+            "palaver.yaml:1: 'expiry.trash_retention' wants a duration such as 90s, 15m or 24h, "
+            "from 0s to 3650d, not '3650d1ms'"));
+    CHECK(is_wrong("expiry: {trash_retention: 18446744073709551616ms}\n",
+            "palaver.yaml:1: 'expiry.trash_retention' wants a duration such as 90s, 15m or 24h, "
+            "from 0s to 3650d, not '18446744073709551616ms'"));
+    CHECK(refuses(pal_str_of("session: {dimensions: [chat, chat, chat, chat, chat]}\n"), PAL_LIMIT,
+            "palaver.yaml:1: 'session.dimensions' has 5 elements, more than 4"));
+    CHECK(is_wrong("models:\n - name: a*b\n",
+            "palaver.yaml:2: 'models[0].name' wants a name with a '*' at its end at most"));
+    CHECK(is_wrong("models:\n - name: ''\n",
+            "palaver.yaml:2: 'models[0].name' wants a name with a '*' at its end at most"));
+    CHECK(is_wrong("session: {identity_links: {a: [\"b\\x07c\"]}}\n",
+            "palaver.yaml: session: 'identity_links[0][0]' contains a control character"));
+}
+
+static void what_yaml_can_hide_is_refused(void)
+{
+    CHECK(is_wrong("store: x\ncontext:\n\tmax_tokens: 5\n",
+            "palaver.yaml:3: a tab at the beginning of a line; indent with spaces"));
+    CHECK(refuses(pal_str_of("store: x\ncontext: \xff\n"), PAL_INVALID,
+            "palaver.yaml:2: this is not UTF-8"));
+    CHECK(refuses(pal_str_make("store: x\n\0\n", 11), PAL_INVALID,
+            "palaver.yaml:2: control characters are not allowed"));
+    CHECK(is_wrong("store: \"a\\0b\"\n", "palaver.yaml:1: a text with a NUL in it"));
+    CHECK(is_wrong("a: &x 1\nb: *x\n", "palaver.yaml:1: anchors and aliases are not taken"));
+    CHECK(is_wrong("a: [1,\n *x]\n", "palaver.yaml:2: anchors and aliases are not taken"));
+    CHECK(is_wrong("a: &x [b]\n", "palaver.yaml:1: anchors and aliases are not taken"));
+    CHECK(is_wrong("*x : 1\n", "palaver.yaml:1: anchors and aliases are not taken"));
+    CHECK(is_wrong("store: !!str 5\n", "palaver.yaml:1: tags are not taken"));
+    CHECK(is_wrong("store: x\n---\nstore: y\n", "palaver.yaml:2: a second document"));
+    CHECK(is_wrong("store: 'x\n", "palaver.yaml:2: found unexpected end of stream"));
+    CHECK(is_wrong("store: x\n  store: y\n",
+            "palaver.yaml:2: a ':' where none can be; look at the indentation, or put the text in "
+            "quotes"));
+    CHECK(is_wrong("store: memory:\n",
+            "palaver.yaml:1: a ':' where none can be; look at the indentation, or put the text in "
+            "quotes"));
+}
+
+/* "Billion laughs" and its relatives cost nothing. */
+static void size_and_depth_are_bounded(void)
+{
+    static char text[PAL_CONFIG_BYTES_MAX + 2];
+    memset(text, '\n', sizeof text);
+    CHECK(refuses(pal_str_make(text, PAL_CONFIG_BYTES_MAX + 1), PAL_LIMIT,
+            "palaver.yaml: more than 1048576 bytes"));
+    pal_config *config = NULL;
+    CHECK(pal_config_parse(pal_str_make(text, PAL_CONFIG_BYTES_MAX), "x", &config, NULL) == PAL_OK);
+    pal_config_free(config);
+    memset(text, '[', 100000);
+    CHECK(refuses(pal_str_make(text, 100000), PAL_LIMIT, "palaver.yaml:1: nested too deeply"));
+    /* Many names are no more work than few. */
+    size_t len = (size_t)snprintf(text, sizeof text, "session:\n  identity_links:\n");
+    for (int i = 0; i < NAMES; i++)
+        len += (size_t)snprintf(text + len, sizeof text - len, "    n%d: [%d]\n", i, i);
+    CHECK(pal_config_parse(pal_str_make(text, len), "x", &config, NULL) == PAL_OK);
+    CHECK(pal_config_get(config)->session.links_len == NAMES);
+    pal_config_free(config);
+}
+
+/* ---- Files ---- */
+
+static void files_that_cannot_be_read_say_why(void)
+{
+    pal_config *config = NULL;
+    pal_error err;
+    CHECK(pal_config_load("/nonexistent/palaver.yaml", &config, &err) == PAL_NOT_FOUND);
+    CHECK(strcmp(err.message,
+                  "/nonexistent/palaver.yaml: can't read it: No such file or directory") == 0);
+    CHECK(pal_config_load("/", &config, &err) == PAL_IO);
+    CHECK(strcmp(err.message, "/: can't read it: Is a directory") == 0);
+    CHECK(pal_config_load("/dev/zero", &config, &err) == PAL_LIMIT && !config);
+    CHECK(pal_config_load("/dev/null", &config, &err) == PAL_OK);
+    check_defaults(config);
+    CHECK(strcmp(pal_config_path(config), "/dev/null") == 0);
+    pal_config_free(config);
+}
+
+static void long_paths_leave_room_for_the_mistake(void)
+{
+    char name[300];
+    pal_config *config = NULL;
+    pal_error err;
+    memset(name, 'd', sizeof name);
+    snprintf(name + 200, sizeof name - 200, "/palaver.yaml");
+    CHECK(pal_config_parse(pal_str_of("x: 1"), name, &config, &err) == PAL_INVALID);
+    CHECK(strcmp(err.message, "palaver.yaml:1: unknown key 'x'") == 0);
+}
+
+/* ---- Overriding ---- */
+
+static void later_sources_win(void)
+{
+    pal_config *config = parse("store: 'memory:'\ncontext:\n  max_tokens: 7\n");
+    pal_error err;
+    if (!CHECK(config))
+        return;
+    setenv("PALAVER_CONTEXT_MAX_TOKENS", "8", 1);
+    setenv("PALAVER_CONTEXT_COMPACTION_AUTO", "false", 1);
+    setenv("PALAVER_CONTEXT_TOKEN_STRATEGY", "", 1);
+    CHECK(shows(config, "context.max_tokens", "7", PAL_CONFIG_FILE, 3));
+    CHECK(pal_config_read_environment(config, &err) == PAL_OK);
+    CHECK(shows(config, "context.max_tokens", "8", PAL_CONFIG_ENVIRONMENT, 0));
+    CHECK(shows(config, "context.compaction.auto", "false", PAL_CONFIG_ENVIRONMENT, 0));
+    CHECK(shows(config, "context.token_strategy", "\"compact\"", PAL_CONFIG_DEFAULT, 0));
+    CHECK(pal_config_set(config, "context.max_tokens", pal_str_of("9"), PAL_CONFIG_FLAG, &err) ==
+            PAL_OK);
+    CHECK(shows(config, "context.max_tokens", "9", PAL_CONFIG_FLAG, 0));
+    CHECK(pal_config_get(config)->context->max_tokens == 9);
+    CHECK(pal_config_get(config)->context->auto_off);
+
+    setenv("PALAVER_CONTEXT_MAX_TOKENS", "lots", 1);
+    CHECK(pal_config_read_environment(config, &err) == PAL_INVALID);
+    CHECK(strcmp(err.message,
+                  "PALAVER_CONTEXT_MAX_TOKENS: wants a whole number from 0 to 1000000000") == 0);
+    CHECK(shows(config, "context.max_tokens", "9", PAL_CONFIG_FLAG, 0));
+    unsetenv("PALAVER_CONTEXT_MAX_TOKENS");
+    unsetenv("PALAVER_CONTEXT_COMPACTION_AUTO");
+    unsetenv("PALAVER_CONTEXT_TOKEN_STRATEGY");
+    pal_config_free(config);
+}
+
+static void only_single_keys_can_be_set(void)
+{
+    static const char *const keys[] = {"", "x", "models", "session", "session.dimensions",
+            "session.identity_links", "models[0].name", "context.", ".store", "store.x",
+            "context.compaction"};
+    pal_config *config = NULL;
+    CHECK(pal_config_load(NULL, &config, NULL) == PAL_OK);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        CHECK(pal_config_set(config, keys[i], pal_str_of("1"), PAL_CONFIG_FLAG, NULL) ==
+                PAL_INVALID);
+        CHECK(pal_config_source_of(config, keys[i]) == PAL_CONFIG_DEFAULT);
+    }
+    CHECK(pal_config_set(config, "store", pal_str_of("\xff"), PAL_CONFIG_FLAG, NULL) ==
+            PAL_INVALID);
+    CHECK(pal_config_set(config, "store", pal_str_make("a\0b", 3), PAL_CONFIG_FLAG, NULL) ==
+            PAL_INVALID);
+    check_defaults(config);
+    pal_config_free(config);
+}
+
+/* ---- Looking at it ---- */
+
+static void entries_have_lines(void)
+{
+    pal_config *config = parse("session:\n"
+                               "  identity_links:\n"
+                               "    john: [a, b]\n"
+                               "models:\n"
+                               "  - name: x\n"
+                               "    price:\n"
+                               "      input: 0.1\n"
+                               "expiry: {session_expiration: 90m}\n");
+    if (!CHECK(config))
+        return;
+    CHECK(shows(config, "session.identity_links.john", "[\"a\",\"b\"]", PAL_CONFIG_FILE, 3));
+    CHECK(shows(config, "models[0].name", "\"x\"", PAL_CONFIG_FILE, 5));
+    CHECK(shows(config, "models[0].price.input", "0.1", PAL_CONFIG_FILE, 7));
+    CHECK(shows(config, "models[0].price.output", "null", PAL_CONFIG_DEFAULT, 0));
+    CHECK(shows(config, "expiry.session_expiration", "\"90m\"", PAL_CONFIG_FILE, 8));
+    CHECK(shows(config, "agents", "[]", PAL_CONFIG_DEFAULT, 0));
+    CHECK(pal_config_source_of(config, "models") == PAL_CONFIG_FILE);
+    CHECK(pal_config_source_of(config, "session.identity_links") == PAL_CONFIG_FILE);
+    CHECK(pal_config_source_of(config, "session.dimensions") == PAL_CONFIG_DEFAULT);
+    pal_config_free(config);
+}
+
+static void passwords_are_not_shown(void)
+{
+    static const char *const cases[][2] = {
+            {"postgres://me:s3cret@db/x", "\"postgres://me:***@db/x\""},
+            {"postgres://me:s3/c@r@t@db/x", "\"postgres://me:***@db/x\""},
+            {"postgres://me@db/x", "\"postgres://me@db/x\""},
+            {"postgres://db/x?user=me&password=s3cret&z=1",
+                    "\"postgres://db/x?user=me&password=***&z=1\""},
+            {"postgres://a:b@db/x?PASSWORD=s", "\"postgres://a:***@db/x?PASSWORD=***\""},
+            {"sqlite:a:b@c.db", "\"sqlite:a:b@c.db\""},
+            {"", "\"\""},
+    };
+    pal_config *config = NULL;
+    CHECK(pal_config_load(NULL, &config, NULL) == PAL_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(pal_config_set(config, "store", pal_str_of(cases[i][0]), PAL_CONFIG_FLAG, NULL) ==
+                PAL_OK);
+        CHECK(shows(config, "store", cases[i][1], PAL_CONFIG_FLAG, 0));
+    }
+    pal_config_free(config);
+}
+
+/* ---- The table ---- */
+
+/* Removes the '#' of what the example has as comments only. */
+static char *uncomment(pal_str text)
+{
+    char *out = pal_arena_alloc(arena, text.len + 1);
+    size_t len = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        bool at_start = i == 0 || text.data[i - 1] == '\n';
+        bool is_prose = i + 2 < text.len && text.data[i + 1] == ' ' && text.data[i + 2] != ' ';
+        if (!at_start || text.data[i] != '#' || is_prose)
+            out[len++] = text.data[i];
+    }
+    return out;
+}
+
+static void the_example_is_the_defaults(void)
+{
+    pal_config *config = NULL;
+    pal_str text;
+    pal_error err = {PAL_OK, ""};
+    CHECK(pal_config_example(arena, &text, &err) == PAL_OK);
+    CHECK(pal_config_parse(text, "example", &config, &err) == PAL_OK);
+    if (CHECK(!err.message[0]))
+        check_defaults(config);
+    CHECK(pal_config_source_of(config, "context.compaction.prompt") == PAL_CONFIG_FILE);
+    pal_config_free(config);
+
+    config = parse(uncomment(text));
+    if (!CHECK(config))
+        return;
+    CHECK(pal_config_get(config)->models_len == 1);
+    CHECK(pal_config_get(config)->session.rules_len == 1);
+    CHECK(pal_config_get(config)->session.links_len == 1);
+    CHECK(pal_config_get(config)->session.agents_len == 1);
+    pal_config_free(config);
+}
+
+static void keys_are_in_order(void)
+{
+    pal_config_key key;
+    size_t len = 0;
+    for (; pal_config_key_at(len, &key); len++) {
+        CHECK(key.help && *key.help && key.wants[0]);
+        if (strcmp(key.path, "context.max_tokens") == 0)
+            CHECK(strcmp(key.environment, "PALAVER_CONTEXT_MAX_TOKENS") == 0 &&
+                    strcmp(key.value, "0") == 0 && !key.is_group);
+        if (strcmp(key.path, "models[].price.input") == 0)
+            CHECK(!key.environment[0] && !key.value);
+        if (strcmp(key.path, "models[].price") == 0)
+            CHECK(key.is_group);
+    }
+    CHECK(len > 40 && !pal_config_key_at(len, &key) && !pal_config_key_at(SIZE_MAX, &key));
+}
+
+/* The row that docs/configuration.md has for a key. */
+static void doc_row(const pal_config_key *key, char *out, size_t size)
+{
+    char value[128] = "";
+    if (key->is_required)
+        snprintf(value, sizeof value, "required");
+    else if (key->value)
+        snprintf(value, sizeof value, "`%s`", *key->value ? key->value : "\"\"");
+    snprintf(out, size, "| `%s` | %s | %s | %s |\n", key->path, key->wants, value, key->help);
+}
+
+static void the_documentation_has_the_same_keys(void)
+{
+    char *text = pal_arena_alloc(arena, 1 << 20);
+    FILE *file = fopen(DOCS "/configuration.md", "r");
+    pal_config_key key;
+    char row[512];
+    bool same = true;
+    if (!CHECK(file))
+        return;
+    CHECK(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    const char *at = strstr(text, "| `store` |");
+    for (size_t i = 0; at && same && pal_config_key_at(i, &key); i++) {
+        doc_row(&key, row, sizeof row);
+        same = strncmp(at, row, strlen(row)) == 0;
+        at += strlen(row);
+    }
+    CHECK(at && same && at[0] == '\n');
+    if (at && same && at[0] == '\n')
+        return;
+    printf("# docs/configuration.md should have these rows, and no others:\n");
+    for (size_t i = 0; pal_config_key_at(i, &key); i++) {
+        doc_row(&key, row, sizeof row);
+        printf("# %s", row);
+    }
+}
+
+/* ---- Memory ---- */
+
+static pal_status everything(void)
+{
+    static const char text[] = "store: 'memory:'\nmodels: [{name: a, price: {input: 1}}]\n"
+                               "session: {identity_links: {a: [b, c]}, dimensions: [chat]}\n"
+                               "expiry: {session_expiration: 1h}\n";
+    pal_config *config = NULL;
+    pal_config_entry *entries;
+    size_t len;
+    pal_str example;
+    pal_error err;
+    pal_arena *own = pal_arena_new(0);
+    pal_status status = own ? PAL_OK : PAL_NO_MEMORY;
+    if (status == PAL_OK)
+        status = pal_config_parse(pal_str_of(text), "x", &config, &err);
+    if (status == PAL_OK)
+        status = pal_config_set(
+                config, "context.max_tokens", pal_str_of("5"), PAL_CONFIG_FLAG, &err);
+    if (status == PAL_OK)
+        status = pal_config_list(config, own, &entries, &len, &err);
+    if (status == PAL_OK)
+        status = pal_config_example(own, &example, &err);
+    pal_config_free(config);
+    pal_arena_free(own);
+    return status;
+}
+
+static void running_out_of_memory_is_reported(void)
+{
+    pal_status status = PAL_NO_MEMORY;
+    for (int once = 0; once < 2; once++) {
+        for (uint64_t nth = 1; nth < 1000; nth++) {
+            pal_memory_fail_at(nth, once);
+            status = everything();
+            if (!pal_memory_failed())
+                break;
+            if (!CHECK(status == PAL_NO_MEMORY))
+                printf("# allocation %llu: %s\n", (unsigned long long)nth, pal_status_name(status));
+        }
+        pal_memory_fail_at(0, 0);
+        CHECK(status == PAL_OK);
+    }
+}
+
+int main(void)
+{
+    arena = pal_arena_new(0);
+    RUN(nothing_is_all_defaults);
+    RUN(every_kind_of_value_is_read);
+    RUN(session_settings_are_routes);
+    RUN(unknown_keys_name_the_line);
+    RUN(wrong_types_name_what_is_wanted);
+    RUN(numbers_have_bounds);
+    RUN(what_yaml_can_hide_is_refused);
+    RUN(size_and_depth_are_bounded);
+    RUN(files_that_cannot_be_read_say_why);
+    RUN(long_paths_leave_room_for_the_mistake);
+    RUN(later_sources_win);
+    RUN(only_single_keys_can_be_set);
+    RUN(entries_have_lines);
+    RUN(passwords_are_not_shown);
+    RUN(the_example_is_the_defaults);
+    RUN(keys_are_in_order);
+    RUN(the_documentation_has_the_same_keys);
+    RUN(running_out_of_memory_is_reported);
+    pal_arena_free(arena);
+    return tap_done();
+}

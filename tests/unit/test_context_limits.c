@@ -1,0 +1,380 @@
+/* test_context_limits.c - what bounds a plan beside tokens, the prefix that it shares with the last
+ * request, what is wrong with its input, and its output. */
+#include "base/json.h"
+#include "base/memory.h"
+#include "context/context_draft.h"
+#include "support/context_history.h"
+
+static pal_arena *arena;
+static history h;
+
+static void begin(void)
+{
+    pal_arena_reset(arena);
+    h.len = 0;
+    h.arena = arena;
+}
+
+/* ---- Limits beside tokens ---- */
+
+static void the_oldest_images_over_the_number_go(void)
+{
+    begin();
+    for (size_t i = 0; i < 6; i++)
+        history_image(&h, 30);
+    h.messages[0].flags |= PAL_FLAG_PINNED;
+    pal_context_input input = history_input(&h);
+    input.limits.images = 3;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.images == 3);
+    CHECK(plan_item(&plan, 1)->images == 1 && plan_item(&plan, 2)->images == 0);
+    CHECK(plan_item(&plan, 4)->images == 0 && plan_item(&plan, 5)->images == 1);
+    CHECK(plan_item(&plan, 2)->disposition == PAL_SENT_PRUNED);
+    CHECK(text_has(plan_item(&plan, 2)->reason, "more than the provider takes"));
+
+    /* In quarters of a larger limit, so that the prefix stays for some turns. */
+    begin();
+    for (size_t i = 0; i < 23; i++)
+        history_image(&h, 30);
+    input = history_input(&h);
+    input.limits.images = 20;
+    plan = history_plan(&h, &input);
+    CHECK(plan.images == 18);
+    input.messages_len = 21;
+    plan = history_plan(&h, &input);
+    CHECK(plan.images == 16);
+
+    /* Images within results count as well. */
+    begin();
+    history_call_turns(&h, 2, 10);
+    pal_part nested[2] = {
+            {.kind = PAL_PART_TEXT, .text = pal_str_of("seen")}, {.kind = PAL_PART_IMAGE}};
+    nested[1].media_type = pal_str_of("image/png");
+    nested[1].url = pal_str_of("https://example.org/a.png");
+    for (size_t i = 2; i < 8; i += 4) {
+        h.messages[i].parts[0].parts = nested;
+        h.messages[i].parts[0].parts_len = 2;
+        h.messages[i].parts[0].text = pal_str_make(NULL, 0);
+    }
+    input = history_input(&h);
+    input.limits.images = 1;
+    input.profile = PAL_PROFILE_ANTHROPIC;
+    plan = history_plan(&h, &input);
+    CHECK(plan.images == 1 && plan_item(&plan, 3)->images == 0);
+    CHECK(pal_str_is(
+            plan_item(&plan, 3)->message->parts[0].parts[1].text, "[Image removed from context]"));
+    CHECK(nested[1].kind == PAL_PART_IMAGE);
+}
+
+static void large_old_outputs_go_when_bytes_are_over(void)
+{
+    begin();
+    history_call_turns(&h, 1, 3000);
+    history_call_turns(&h, 1, 30000);
+    history_call_turns(&h, 1, 3000);
+    history_call_turns(&h, 1, 30000);
+    pal_context_input input = history_input(&h);
+    input.limits.bytes = 64000;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.bytes <= 64000);
+    CHECK(plan_item(&plan, 7)->disposition == PAL_SENT_PRUNED);
+    CHECK(plan_item(&plan, 3)->disposition == PAL_SENT);
+    CHECK(plan_item(&plan, 15)->disposition == PAL_SENT); /* of the newest turn */
+    input.limits.bytes = 20000;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT);
+    input.after_compaction = true;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.bytes <= 20000);
+    CHECK(plan_sends(&plan, "note 13 16")); /* the call went with its result */
+    input.limits.bytes = 300;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_REFUSE);
+    CHECK(strstr(plan.refusal.message, "over the limit of 300"));
+}
+
+static void bytes_are_those_of_json(void)
+{
+    begin();
+    history_say(&h, PAL_ROLE_USER, 100, 0);
+    pal_context_input input = history_input(&h);
+    uint64_t plain = history_plan(&h, &input).bytes;
+    char *text = (char *)h.messages[0].parts[0].text.data;
+    memset(text, '\n', 10);
+    memset(text + 10, '\1', 10);
+    memset(text + 20, '"', 10);
+    memset(text + 30, '\\', 10);
+    CHECK(history_plan(&h, &input).bytes == plain + 10 + 50 + 10 + 10);
+}
+
+static void reports_of_the_provider_calibrate(void)
+{
+    begin();
+    history_turns(&h, 10, 100);
+    pal_context_input input = history_input(&h);
+    input.limits.input = 2000;
+    input.calibration = (pal_calibration){.ratio = 1.5, .reports = 1};
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.tokens == 3000 && plan.tokens_plain == 2000);
+    input.after_compaction = true;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 1000 && plan.tokens > 700);
+}
+
+static void most_that_is_sent_can_be_set(void)
+{
+    begin();
+    history_turns(&h, 10, 100);
+    pal_context_input input = history_input(&h);
+    input.settings.max_tokens = 1999;
+    CHECK(history_plan(&h, &input).action == PAL_ACTION_COMPACT);
+    input.settings.max_tokens = 2000;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.usable == 2000);
+    input.limits.input = 1000;
+    CHECK(history_plan(&h, &input).usable == 1000);
+}
+
+/* ---- The prefix ---- */
+
+static void the_prefix_says_what_broke_it(void)
+{
+    begin();
+    history_call_turns(&h, 2, 100);
+    pal_tool tools[] = {{.name = pal_str_of("read")}};
+    pal_context_input input = history_input(&h);
+    input.system = pal_str_of("Be brief.");
+    input.tools = tools;
+    input.tools_len = 1;
+    pal_plan plan = history_plan(&h, &input);
+    pal_context_last last = history_last(&h, &plan);
+    CHECK(plan.prefix_items == 0 && last.len == 10);
+    input.last = &last;
+
+    history_say(&h, PAL_ROLE_USER, 8, 10);
+    input.messages_len = h.len;
+    plan = history_plan(&h, &input);
+    CHECK(plan.prefix_items == 10 && plan.prefix_break.len == 0);
+    CHECK(plan.prefix_tokens == plan.tokens - 10);
+    /* Entries of what was not sent do not matter. */
+    uint64_t hashes[12] = {0, last.hashes[0], 0};
+    memcpy(hashes + 3, last.hashes + 1, 9 * sizeof(*hashes));
+    pal_context_last gaps = {.hashes = hashes, .tokens = hashes, .len = 12};
+    input.last = &gaps;
+    CHECK(history_plan(&h, &input).prefix_items == 10);
+    input.last = &last;
+
+    input.system = pal_str_of("Be very brief.");
+    plan = history_plan(&h, &input);
+    CHECK(plan.prefix_items == 0 && pal_str_is(plan.prefix_break, "the system text changed"));
+    input.system = pal_str_of("Be brief.");
+    tools[0].description = pal_str_of("Reads.");
+    plan = history_plan(&h, &input);
+    CHECK(plan.prefix_items == 1 && pal_str_is(plan.prefix_break, "the tools changed"));
+    tools[0].description = pal_str_make(NULL, 0);
+
+    pal_pruned pruned = {3, 0};
+    input.pruned = &pruned;
+    input.pruned_len = 1;
+    plan = history_plan(&h, &input);
+    CHECK(plan.prefix_items == 4 && text_has(plan.prefix_break, "message 3 is shown without"));
+    input.pruned_len = 0;
+
+    input.messages_len = 4;
+    plan = history_plan(&h, &input);
+    CHECK(plan.prefix_items == 6 && text_has(plan.prefix_break, "went on"));
+}
+
+static void a_hash_sees_every_part(void)
+{
+    begin();
+    history_call(&h, "a");
+    history_result(&h, "a", 20);
+    pal_context_input input = history_input(&h);
+    uint64_t hash = history_plan(&h, &input).items[0].hash;
+    pal_part *part = &h.messages[0].parts[0];
+    part->arguments = pal_str_of("{ }");
+    CHECK(history_plan(&h, &input).items[0].hash != hash);
+    part->arguments = pal_str_of("{}");
+    CHECK(history_plan(&h, &input).items[0].hash == hash);
+    part->name = pal_str_of("rea");
+    part->arguments = pal_str_of("d{}");
+    CHECK(history_plan(&h, &input).items[0].hash != hash);
+    pal_tool named = {.name = pal_str_of("a")}, described = {.description = pal_str_of("a")};
+    CHECK(pal_tools_hash(&named, 1) != pal_tools_hash(&described, 1));
+}
+
+/* ---- Input and output ---- */
+
+static bool is_invalid(const pal_context_input *input, const char *text)
+{
+    pal_plan plan = {.items_len = 77};
+    pal_error err = {PAL_OK, ""};
+    pal_status status = pal_context_plan(input, arena, &plan, &err);
+    if (status == PAL_INVALID && plan.items_len == 77 && strstr(err.message, text))
+        return true;
+    printf("# %d: %s\n", status, err.message);
+    return false;
+}
+
+static void wrong_input_is_named(void)
+{
+    begin();
+    history_turns(&h, 2, 10);
+    pal_context_input input = history_input(&h);
+    input.settings.threshold_percent = 101;
+    CHECK(is_invalid(&input, "threshold_percent"));
+    input = history_input(&h);
+    input.settings.low_water_percent = 101;
+    CHECK(is_invalid(&input, "low_water_percent"));
+    input = history_input(&h);
+    input.settings.strategy = (pal_strategy)9;
+    CHECK(is_invalid(&input, "strategy 9"));
+    input = history_input(&h);
+    input.profile = (pal_profile)9;
+    CHECK(is_invalid(&input, "profile 9"));
+    input = history_input(&h);
+    input.checkpoint = (pal_checkpoint){.number = 1, .seq = 1};
+    CHECK(is_invalid(&input, "'messages' are not ascending: seq 1"));
+    input = history_input(&h);
+    input.kept = h.messages + 1;
+    input.kept_len = 1;
+    CHECK(is_invalid(&input, "seq 1 comes after 2"));
+    pal_pruned pruned[] = {{2, 0}, {2, 0}};
+    input = history_input(&h);
+    input.pruned = pruned;
+    input.pruned_len = 2;
+    CHECK(is_invalid(&input, "'pruned' is not sorted"));
+}
+
+static void names_are_found_again(void)
+{
+    pal_strategy strategy = PAL_STRATEGY_NONE;
+    CHECK(strcmp(pal_strategy_name(PAL_STRATEGY_SLIDING_WINDOW), "sliding_window") == 0);
+    CHECK(pal_strategy_from_name(pal_str_of("summarization"), &strategy));
+    CHECK(strategy == PAL_STRATEGY_SUMMARIZATION);
+    CHECK(!pal_strategy_from_name(pal_str_of("magic"), &strategy));
+    CHECK(strcmp(pal_disposition_name(PAL_SUMMARISED), "summarised") == 0);
+    CHECK(strcmp(pal_action_name(PAL_ACTION_REFUSE), "refuse") == 0);
+    CHECK(strcmp(pal_action_name((pal_action)9), "unknown") == 0);
+}
+
+static void small_models_share_what_they_have(void)
+{
+    pal_context_limits limits = {.context = 8192};
+    CHECK(pal_context_usable(&limits) == 4096);
+    limits.output = 1024;
+    CHECK(pal_context_usable(&limits) == 7168);
+    limits = (pal_context_limits){.context = 1};
+    CHECK(pal_context_usable(&limits) == 1);
+    limits = (pal_context_limits){.output = 4096};
+    CHECK(pal_context_usable(&limits) == 0);
+}
+
+static void a_plan_is_readable_json(void)
+{
+    begin();
+    history_turns(&h, 50, 500);
+    h.messages[3].flags = PAL_FLAG_PINNED;
+    pal_context_input input = history_input(&h);
+    input.limits.input = 40000;
+    pal_plan plan = history_plan(&h, &input);
+    pal_str text = {0};
+    pal_json json = {0}, item = {0};
+    uint64_t number = 0;
+    CHECK(pal_plan_to_json(&plan, arena, &text, NULL) == PAL_OK);
+    CHECK(pal_json_parse(arena, text, NULL, &json, NULL) == PAL_OK);
+    CHECK(pal_json_string_is(pal_json_find(json, "action"), "compact"));
+    CHECK(pal_json_u64(pal_json_find(pal_json_find(json, "cut"), "seq"), &number));
+    CHECK(number == plan.cut_seq);
+    CHECK(pal_json_count(pal_json_find(pal_json_find(json, "cut"), "keep")) == 1);
+    CHECK(pal_json_count(pal_json_find(json, "items")) == 100);
+    pal_json_iter iter = pal_json_each(pal_json_find(json, "items"));
+    for (size_t i = 0; i < 4; i++)
+        pal_json_next(&iter, NULL, &item);
+    CHECK(pal_json_string_is(pal_json_find(item, "disposition"), "sent"));
+    CHECK(pal_json_string_is(pal_json_find(item, "role"), "assistant"));
+    CHECK(pal_json_type_of(pal_json_find(item, "pinned")) == PAL_JSON_TRUE);
+    CHECK(pal_json_raw(pal_json_find(item, "hash")).len == 18);
+    plan.action = PAL_ACTION_REFUSE;
+    pal_error_set(&plan.refusal, PAL_LIMIT, "too \"much\"");
+    CHECK(pal_plan_to_json(&plan, arena, &text, NULL) == PAL_OK);
+    CHECK(pal_json_parse(arena, text, NULL, &json, NULL) == PAL_OK);
+    CHECK(pal_json_string_is(pal_json_find(json, "refusal"), "too \"much\""));
+}
+
+/* ---- Without memory ---- */
+
+static pal_status plan_once(const pal_context_input *input, pal_plan *out_plan)
+{
+    pal_arena *own = pal_arena_new(0);
+    pal_str json;
+    pal_message *messages;
+    size_t len;
+    pal_status status = own ? pal_context_plan(input, own, out_plan, NULL) : PAL_NO_MEMORY;
+    if (status == PAL_OK)
+        status = pal_plan_to_json(out_plan, own, &json, NULL);
+    if (status == PAL_OK)
+        status = pal_plan_messages(out_plan, own, &messages, &len, NULL);
+    pal_arena_free(own);
+    return status;
+}
+
+static void torture(const pal_context_input *input, pal_action wanted)
+{
+    pal_plan plan = {0};
+    uint64_t nth = 1;
+    for (;; nth++) {
+        pal_memory_fail_at(nth, 1);
+        pal_status status = plan_once(input, &plan);
+        bool failed = pal_memory_failed();
+        pal_memory_fail_at(0, 0);
+        if (!failed) {
+            CHECK(status == PAL_OK && plan.action == wanted);
+            break;
+        }
+        if (!CHECK(status == PAL_NO_MEMORY))
+            break;
+    }
+    CHECK(nth > 3);
+}
+
+static void running_out_of_memory_is_reported(void)
+{
+    begin();
+    history_call_turns(&h, 30, 20000);
+    history_image(&h, 3000);
+    history_image(&h, 3000);
+    pal_str pending = pal_str_of("nobody");
+    pal_context_input input = history_input(&h);
+    input.limits = (pal_context_limits){.input = 120000, .images = 1, .bytes = 700000};
+    input.pending = &pending;
+    input.pending_len = 1;
+    input.system = pal_str_of("Be brief.");
+    torture(&input, PAL_ACTION_PRUNE);
+    input.settings.prune_off = true;
+    torture(&input, PAL_ACTION_COMPACT);
+    input.after_compaction = true;
+    torture(&input, PAL_ACTION_SEND);
+    input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+    torture(&input, PAL_ACTION_SEND);
+}
+
+int main(void)
+{
+    arena = pal_arena_new(0);
+    RUN(the_oldest_images_over_the_number_go);
+    RUN(large_old_outputs_go_when_bytes_are_over);
+    RUN(bytes_are_those_of_json);
+    RUN(reports_of_the_provider_calibrate);
+    RUN(most_that_is_sent_can_be_set);
+    RUN(the_prefix_says_what_broke_it);
+    RUN(a_hash_sees_every_part);
+    RUN(wrong_input_is_named);
+    RUN(names_are_found_again);
+    RUN(small_models_share_what_they_have);
+    RUN(a_plan_is_readable_json);
+    RUN(running_out_of_memory_is_reported);
+    pal_arena_free(arena);
+    return tap_done();
+}

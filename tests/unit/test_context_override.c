@@ -1,0 +1,65 @@
+/* test_context_override.c - settings of one session, from its metadata. */
+#include "palaver/context.h"
+#include "support/tap.h"
+
+static pal_context_settings settings;
+static pal_error err;
+
+static pal_status override(const char *metadata)
+{
+    settings = (pal_context_settings){.max_tokens = 7, .keep_recent_messages = 3};
+    return pal_context_override(pal_str_of(metadata), &settings, &err);
+}
+
+static void nothing_said_changes_nothing(void)
+{
+    static const char *const texts[] = {"", "{}", "{\"context\":{}}", "{\"context\":null}",
+            "{\"context\":5}", "{\"token_strategy\":\"reset\"}", "{\"context\":{\"other\":[1]}}"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        CHECK(override(texts[i]) == PAL_OK);
+        CHECK(settings.strategy == PAL_STRATEGY_COMPACT && settings.max_tokens == 7);
+    }
+}
+
+static void every_key_is_read(void)
+{
+    CHECK(override("{\"context\":{\"token_strategy\":\"reset\",\"max_tokens\":1,"
+                   "\"threshold_percent\":2,\"keep_recent_messages\":3,"
+                   "\"compaction_threshold\":4,\"low_water_percent\":5,\"compaction\":{"
+                   "\"auto\":false,\"prune\":false,\"prune_protect\":6,"
+                   "\"prune_protect_turns\":7,\"prune_minimum\":8,"
+                   "\"preserve_recent_tokens\":9,\"max_output_tokens\":10}}}") == PAL_OK);
+    CHECK(settings.strategy == PAL_STRATEGY_RESET && settings.max_tokens == 1);
+    CHECK(settings.threshold_percent == 2 && settings.keep_recent_messages == 3);
+    CHECK(settings.compaction_threshold == 4 && settings.low_water_percent == 5);
+    CHECK(settings.auto_off && settings.prune_off && settings.prune_protect_tokens == 6);
+    CHECK(settings.prune_protect_turns == 7 && settings.prune_minimum_tokens == 8);
+    CHECK(settings.preserve_recent_tokens == 9 && settings.summary_tokens_max == 10);
+    CHECK(override("{\"context\":{\"compaction\":{\"auto\":true}}}") == PAL_OK);
+    CHECK(!settings.auto_off && settings.keep_recent_messages == 3);
+}
+
+static void mistakes_are_named_and_change_nothing(void)
+{
+    static const char *const texts[][2] = {
+            {"{\"context\":{\"max_tokens\":1,\"token_strategy\":\"fold\"}}", "'fold'"},
+            {"{\"context\":{\"max_tokens\":1,\"threshold_percent\":101}}", "'threshold_percent'"},
+            {"{\"context\":{\"max_tokens\":-1}}", "'max_tokens'"},
+            {"{\"context\":{\"max_tokens\":\"1\"}}", "'max_tokens'"},
+            {"{\"context\":{\"max_tokens\":1,\"compaction\":{\"auto\":1}}}", "'auto'"},
+            {"{\"context\":{\"token_strategy\":3}}", "token_strategy"}};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        CHECK(override(texts[i][0]) == PAL_INVALID);
+        CHECK(strstr(err.message, texts[i][1]) != NULL);
+        CHECK(settings.strategy == PAL_STRATEGY_COMPACT && settings.max_tokens == 7);
+    }
+    CHECK(override("{") == PAL_INVALID);
+}
+
+int main(void)
+{
+    RUN(nothing_said_changes_nothing);
+    RUN(every_key_is_read);
+    RUN(mistakes_are_named_and_change_nothing);
+    return tap_done();
+}

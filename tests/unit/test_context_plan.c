@@ -1,0 +1,587 @@
+/* test_context_plan.c - what a plan sends and what it does instead, rule by rule. */
+#include "support/context_history.h"
+
+static pal_arena *arena;
+static history h;
+
+static void begin(void)
+{
+    pal_arena_reset(arena);
+    h.len = 0;
+    h.arena = arena;
+}
+
+/* ---- Sending ---- */
+
+static void the_order_is_always_the_same(void)
+{
+    begin();
+    pal_message head = {.role = PAL_ROLE_SYSTEM, .seq = 1, .parts_len = 1};
+    history_say(&h, PAL_ROLE_SYSTEM, 8, 5);
+    head = h.messages[0];
+    history_turns(&h, 3, 10);
+    pal_tool tools[] = {{.name = pal_str_of("read"), .description = pal_str_of("Reads a file.")}};
+    pal_context_input input = {.system = pal_str_of("Be brief."),
+            .head = &head,
+            .messages = h.messages + 5,
+            .messages_len = 2,
+            .kept = h.messages + 1,
+            .kept_len = 1,
+            .checkpoint = {.number = 3, .seq = 5, .summary = pal_str_of("We read a file.")},
+            .tools = tools,
+            .tools_len = 1};
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan_sends(&plan, "sys sys tools sum sum 2 6 7"));
+    CHECK(plan.action == PAL_ACTION_SEND && plan.first_seq == 6);
+    CHECK(pal_str_is(plan_text(&plan.items[4]), "What did we do so far?"));
+    CHECK(pal_str_is(plan_text(&plan.items[5]), "We read a file."));
+    CHECK(plan.items[4].message->role == PAL_ROLE_USER);
+    CHECK(plan.items[5].message->role == PAL_ROLE_ASSISTANT);
+    CHECK(pal_id_equal(plan.items[5].message->id, (pal_id){{0}}));
+    /* 1 to 5 without the head and the kept one. */
+    const pal_plan_item *range = &plan.items[3];
+    CHECK(range->kind == PAL_ITEM_RANGE && range->disposition == PAL_SUMMARISED);
+    CHECK(range->first_seq == 1 && range->seq == 5 && range->count == 3 && range->hash == 0);
+    uint64_t tokens = 0, bytes = 0;
+    for (size_t i = 0; i < plan.items_len; i++) {
+        tokens += plan.items[i].hash ? plan.items[i].tokens : 0;
+        bytes += plan.items[i].hash ? plan.items[i].bytes : 0;
+    }
+    CHECK(plan.tokens == tokens && plan.bytes == bytes && tokens > 30);
+
+    pal_message *messages = NULL;
+    size_t len = 0;
+    CHECK(pal_plan_messages(&plan, arena, &messages, &len, NULL) == PAL_OK && len == 7);
+    CHECK(messages[0].role == PAL_ROLE_SYSTEM && messages[6].seq == 7);
+}
+
+static void every_profile_gets_the_system_text(void)
+{
+    begin();
+    history_turns(&h, 1, 10);
+    pal_context_input input = history_input(&h);
+    input.system = pal_str_of("Be brief.");
+    input.messages_len = 1;
+    for (int profile = 0; profile <= PAL_PROFILE_PICOCLAW; profile++) {
+        input.profile = (pal_profile)profile;
+        pal_plan plan = history_plan(&h, &input);
+        CHECK(plan_sends(&plan, "sys 1"));
+    }
+}
+
+static void a_head_within_the_messages_is_sent_once(void)
+{
+    begin();
+    history_say(&h, PAL_ROLE_SYSTEM, 8, 5);
+    history_turns(&h, 1, 10);
+    pal_message head = h.messages[0];
+    pal_context_input input = history_input(&h);
+    input.head = &head;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan_sends(&plan, "sys 2 3"));
+}
+
+static void checkpoints_show_as_their_strategy_has_it(void)
+{
+    begin();
+    history_turns(&h, 2, 10);
+    pal_context_input input = history_input(&h);
+    input.messages += 2;
+    input.messages_len = 2;
+    input.checkpoint = (pal_checkpoint){.number = 1,
+            .seq = 2,
+            .strategy = PAL_STRATEGY_SUMMARIZATION,
+            .summary = pal_str_of("all well")};
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan_sends(&plan, "sum 3 4"));
+    CHECK(pal_str_is(plan_text(&plan.items[1]), "Previous conversation summary: all well"));
+    CHECK(plan.items[1].message->role == PAL_ROLE_SYSTEM);
+    input.checkpoint.summary = pal_str_make("a\0b", 3);
+    pal_str text = plan_text(&history_plan(&h, &input).items[1]);
+    CHECK(text.len > 33 && text.data[text.len - 1] == 'b');
+
+    input.checkpoint = (pal_checkpoint){.number = 1,
+            .seq = 2,
+            .strategy = PAL_STRATEGY_RESET,
+            .hint = pal_str_of("you spoke of boats")};
+    plan = history_plan(&h, &input);
+    CHECK(plan_sends(&plan, "sum 3 4"));
+    CHECK(pal_str_is(plan_text(&plan.items[1]), "you spoke of boats"));
+
+    input.checkpoint = (pal_checkpoint){.number = 1, .seq = 2, .dropped = 2};
+    plan = history_plan(&h, &input);
+    CHECK(plan_sends(&plan, "note 3 4"));
+    CHECK(plan.items[0].disposition == PAL_DROPPED);
+    CHECK(pal_str_is(plan_text(&plan.items[1]),
+            "[Note: 2 older messages truncated to stay within token limit]"));
+}
+
+static void pruned_parts_are_placeholders(void)
+{
+    begin();
+    history_call_turns(&h, 1, 4000);
+    pal_message *image = history_image(&h, 30);
+    pal_message *file = history_add(&h, PAL_ROLE_USER, 2);
+    file->parts[0] = (pal_part){.kind = PAL_PART_FILE, .name = pal_str_of("a.pdf")};
+    file->parts[1] = (pal_part){.kind = PAL_PART_FILE};
+    pal_pruned pruned[] = {{3, 0}, {3, 9}, {image->seq, 1}, {file->seq, 0}, {file->seq, 1}};
+    pal_context_input input = history_input(&h);
+    pal_plan before = history_plan(&h, &input);
+    input.pruned = pruned;
+    input.pruned_len = 5;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan_item(&plan, 3)->disposition == PAL_SENT_PRUNED);
+    CHECK(pal_str_is(plan_text(plan_item(&plan, 3)), "[Old tool result content cleared]"));
+    CHECK(plan_item(&plan, 3)->message->parts[0].kind == PAL_PART_TOOL_RESULT);
+    CHECK(plan_item(&plan, 3)->tokens < 20 && plan_item(&before, 3)->tokens > 1000);
+    const pal_message *shown = plan_item(&plan, image->seq)->message;
+    CHECK(pal_str_is(shown->parts[1].text, "[Image removed from context]"));
+    CHECK(shown->parts[1].kind == PAL_PART_TEXT && plan.images == 0 && before.images == 1);
+    shown = plan_item(&plan, file->seq)->message;
+    CHECK(pal_str_is(shown->parts[0].text, "[File a.pdf removed from context]"));
+    CHECK(pal_str_is(shown->parts[1].text, "[File removed from context]"));
+    CHECK(h.messages[2].parts[0].text.len == 4000);
+}
+
+static void repairs_show_in_the_plan(void)
+{
+    begin();
+    history_say(&h, PAL_ROLE_USER, 8, 5);
+    history_call(&h, "lost");
+    history_say(&h, PAL_ROLE_USER, 8, 5);
+    history_result(&h, "nobody", 8);
+    history_say(&h, PAL_ROLE_USER, 0, 1);
+    pal_context_input input = history_input(&h);
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan_sends(&plan, "1 2 made 3"));
+    CHECK(plan.repairs >= 3);
+    CHECK(plan.items[2].disposition == PAL_SENT_SYNTHESISED && plan.items[2].tokens > 0);
+    CHECK(text_has(plan.items[2].reason, "lost"));
+    CHECK(plan_item(&plan, 4)->disposition == PAL_DROPPED);
+    CHECK(text_has(plan_item(&plan, 4)->reason, "no call 'nobody'"));
+    CHECK(plan_item(&plan, 5)->disposition == PAL_DROPPED);
+}
+
+static void what_is_merged_counts_once(void)
+{
+    begin();
+    history_say(&h, PAL_ROLE_USER, 8, 10);
+    history_say(&h, PAL_ROLE_ASSISTANT, 40, 20);
+    history_say(&h, PAL_ROLE_ASSISTANT, 40, 20);
+    history_say(&h, PAL_ROLE_USER, 8, 10);
+    pal_context_input input = history_input(&h);
+    input.profile = PAL_PROFILE_MISTRAL;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan_sends(&plan, "1 2 4"));
+    CHECK(plan_item(&plan, 2)->disposition == PAL_SENT_REPAIRED);
+    CHECK(plan_item(&plan, 2)->message->parts_len == 2 && plan_item(&plan, 2)->tokens > 20);
+    CHECK(plan_item(&plan, 3)->disposition == PAL_SENT_REPAIRED);
+    CHECK(plan_item(&plan, 3)->tokens == 0 && plan_item(&plan, 3)->hash == 0);
+}
+
+/* ---- Compacting ---- */
+
+static void old_outputs_go_first(void)
+{
+    begin();
+    history_call_turns(&h, 12, 40000); /* 10,000 tokens each */
+    pal_context_input input = history_input(&h);
+    input.limits.input = 100000;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_PRUNE && plan.tokens > 120000);
+    CHECK(text_has(plan.reason, "over the limit of 100000"));
+    /* The last two turns are protected, and 40,000 tokens before them. */
+    CHECK(plan.prune_len == 6 && plan.prune_tokens == 60000);
+    CHECK(plan.prune[0].seq == 3 && plan.prune[5].seq == 23 && plan.prune[0].part == 0);
+
+    input.pruned = plan.prune;
+    input.pruned_len = plan.prune_len;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens < 75000);
+    CHECK(plan_item(&plan, 23)->disposition == PAL_SENT_PRUNED);
+    CHECK(plan_item(&plan, 27)->disposition == PAL_SENT);
+
+    /* Later ones are added to those. */
+    history_call_turns(&h, 5, 40000);
+    input.messages_len = h.len;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_PRUNE && plan.prune_len == 11 && plan.prune_tokens == 50000);
+    CHECK(plan.prune[5].seq == 23 && plan.prune[6].seq == 27);
+}
+
+static void a_prune_ends_where_the_last_one_was(void)
+{
+    begin();
+    history_call_turns(&h, 12, 40000);
+    pal_context_input input = history_input(&h);
+    pal_pruned *pruned = NULL, before = {23, 0};
+    size_t len = 0;
+    uint64_t tokens = 0;
+    CHECK(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL) == PAL_OK && len == 6);
+    h.messages[2].flags = PAL_FLAG_PINNED;
+    CHECK(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL) == PAL_OK && len == 5);
+    CHECK(tokens == 50000 && pruned[0].seq == 7);
+    input.pruned = &before;
+    input.pruned_len = 1;
+    CHECK(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL) == PAL_OK && len == 0);
+}
+
+static void a_prune_that_leaves_little_room_is_not_made(void)
+{
+    begin();
+    history_turns(&h, 10, 1000);
+    history_call_turns(&h, 20, 24000); /* 72,000 of 140,000 tokens can go */
+    pal_context_input input = history_input(&h);
+    input.limits.input = 88000;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.prune_len == 0);
+    input.settings.prune_off = true;
+    input.limits.input = 100000;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT);
+    input.settings.prune_off = false;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_PRUNE);
+}
+
+static void a_compaction_keeps_whole_newest_turns(void)
+{
+    begin();
+    history_turns(&h, 50, 500); /* 1,000 tokens a turn */
+    pal_context_input input = history_input(&h);
+    input.limits.input = 40000;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.keep_len == 0);
+    /* A quarter of the limit: ten turns. */
+    CHECK(plan.cut_seq == 80 && plan.cut_tokens == 40000);
+    CHECK(plan.items_len == 100 && plan.tokens == 50000); /* as if nothing were done */
+    input.settings.preserve_recent_tokens = 3500;
+    plan = history_plan(&h, &input);
+    CHECK(plan.cut_seq == 94);
+
+    /* Half of a small window, of which the summary takes a quarter of the whole. */
+    begin();
+    history_turns(&h, 30, 50);
+    input = history_input(&h);
+    input.limits.input = 2000;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 50);
+}
+
+static void pins_and_the_last_question_stay(void)
+{
+    begin();
+    history_call_turns(&h, 1, 40);
+    h.messages[2].flags |= PAL_FLAG_PINNED; /* a result: its call stays with it */
+    history_turns(&h, 20, 100);
+    history_say(&h, PAL_ROLE_USER, 8, 10);
+    uint64_t question = h.len;
+    char ids[40][8];
+    for (size_t i = 0; i < 40; i++) {
+        snprintf(ids[i], sizeof ids[i], "x%zu", i);
+        history_call(&h, ids[i]);
+        history_result(&h, ids[i], 1200);
+    }
+    pal_context_input input = history_input(&h);
+    input.limits.input = 10000;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.keep_len == 3);
+    CHECK(plan.keep_seqs[0] == 2 && plan.keep_seqs[1] == 3 && plan.keep_seqs[2] == question);
+    /* The cut is within the turn, before a call. */
+    CHECK(plan.cut_seq > question && (plan.cut_seq - question) % 2 == 0);
+
+    /* Where a call waits for its approval, everything from it on stays. */
+    pal_str pending = pal_str_of("x3");
+    input.pending = &pending;
+    input.pending_len = 1;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == question + 6);
+
+    /* Kept ones that are pinned stay; another last question takes the place of the old one. */
+    input.kept = h.messages;
+    input.kept_len = 3;
+    input.messages += 3;
+    input.messages_len -= 3;
+    plan = history_plan(&h, &input);
+    CHECK(plan.keep_len == 2 && plan.keep_seqs[0] == 3 && plan.keep_seqs[1] == question);
+}
+
+static void what_a_summary_cannot_help_is_refused_at_once(void)
+{
+    begin();
+    history_turns(&h, 20, 100);
+    history_say(&h, PAL_ROLE_USER, 8, 900);
+    pal_context_input input = history_input(&h);
+    input.limits.input = 1000;
+    input.system = history_text(&h, 's', 796);
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
+    CHECK(strstr(plan.refusal.message, "over the limit of 1000"));
+    CHECK(strstr(plan.refusal.message, "newest 900"));
+    uint64_t system = plan.items[0].tokens;
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "%" PRIu64 " tokens, %" PRIu64 " over", system + 900,
+            system - 100);
+    CHECK(strstr(plan.refusal.message, wanted));
+    CHECK(plan.items_len == 42); /* as if nothing were done */
+}
+
+static void a_second_compaction_is_never_asked_for(void)
+{
+    begin();
+    history_turns(&h, 50, 500);
+    pal_context_input input = history_input(&h);
+    input.limits.input = 40000;
+    input.after_compaction = true;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 20000);
+    CHECK(plan.items[0].kind == PAL_ITEM_NOTICE);
+    CHECK(plan.first_seq == 63 && plan.items_len == 101);
+    CHECK(plan.items[1].disposition == PAL_DROPPED && plan.items[1].seq == 1);
+    CHECK(pal_str_is(plan.items[1].reason, "oldest turns left out for room"));
+    CHECK(pal_str_is(plan_text(&plan.items[0]),
+            "[Note: 62 older messages truncated to stay within token limit]"));
+    /* Refused by the provider all the same: only what is over low water goes. */
+    input.after_overflow = true;
+    input.limits.input = 200000;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.first_seq == 1);
+}
+
+static void results_that_alone_are_too_long_are_cleared(void)
+{
+    begin();
+    history_turns(&h, 3, 100);
+    history_say(&h, PAL_ROLE_USER, 8, 50);
+    history_call(&h, "a");
+    history_result(&h, "a", 40000);
+    pal_context_input input = history_input(&h);
+    input.limits.input = 2000;
+    input.after_compaction = true;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 2000);
+    CHECK(plan_sends(&plan, "note 7 8 9"));
+    CHECK(pal_str_is(plan_text(plan_item(&plan, 9)), "[Old tool result content cleared]"));
+    CHECK(plan_item(&plan, 9)->disposition == PAL_SENT_PRUNED);
+}
+
+static void a_question_is_asked_again_without_what_was_too_long(void)
+{
+    begin();
+    history_turns(&h, 3, 100);
+    history_say(&h, PAL_ROLE_USER, 8, 50);
+    history_call(&h, "a")->parts[0].arguments = history_text(&h, 'x', 40000);
+    history_result(&h, "a", 40);
+    pal_context_input input = history_input(&h);
+    input.limits.input = 2000;
+    input.after_compaction = true;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan_sends(&plan, "note 7"));
+    CHECK(plan.first_seq == 0);
+}
+
+static void what_repairs_add_is_left_room_for(void)
+{
+    begin();
+    char ids[40][8];
+    history_say(&h, PAL_ROLE_USER, 8, 10);
+    for (size_t i = 0; i < 40; i++) {
+        snprintf(ids[i], sizeof ids[i], "x%zu", i);
+        history_call(&h, ids[i])->tokens = 10;
+        history_say(&h, PAL_ROLE_USER, 8, 10);
+    }
+    pal_context_input input = history_input(&h);
+    input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+    input.settings.max_tokens = 400;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 400 && plan.tokens > 300);
+    CHECK(plan.repairs > 5);
+}
+
+static void a_refusal_by_the_provider_is_taken_as_over(void)
+{
+    begin();
+    history_turns(&h, 10, 100);
+    pal_context_input input = history_input(&h);
+    input.after_overflow = true;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 10);
+    begin();
+    history_say(&h, PAL_ROLE_USER, 8, 10);
+    input = history_input(&h);
+    input.after_overflow = true;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_REFUSE);
+    CHECK(strstr(plan.refusal.message, "the provider refused"));
+}
+
+static void nothing_happens_by_itself_where_that_is_off(void)
+{
+    begin();
+    history_turns(&h, 50, 500);
+    pal_context_input input = history_input(&h);
+    input.limits.input = 40000;
+    input.settings.auto_off = true;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_REFUSE);
+    CHECK(strstr(plan.refusal.message, "50000 tokens are 10000 over the limit of 40000"));
+    input.settings.auto_off = false;
+    input.settings.strategy = PAL_STRATEGY_NONE;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_REFUSE && strstr(plan.refusal.message, "'none'"));
+    input.limits.input = 50000;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.items_len == 100);
+}
+
+static void messages_that_were_not_loaded_are_one_line(void)
+{
+    begin();
+    history_turns(&h, 4, 10);
+    pal_context_input input = history_input(&h);
+    input.messages += 4;
+    input.messages_len = 4;
+    input.older_messages = 4;
+    input.older_tokens = 40;
+    input.limits.input = 1000;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq >= 4 && plan.cut_tokens >= 40);
+    const pal_plan_item *range = &plan.items[0];
+    CHECK(range->kind == PAL_ITEM_RANGE && range->disposition == PAL_DROPPED);
+    CHECK(range->first_seq == 1 && range->seq == 4 && range->count == 4 && range->tokens == 40);
+    input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan_sends(&plan, "note 5 6 7 8"));
+    CHECK(text_has(plan_text(&plan.items[1]), "Note: 4 older"));
+}
+
+/* ---- The other strategies ---- */
+
+static void a_summary_leaves_the_newest_messages(void)
+{
+    begin();
+    history_turns(&h, 50, 50);
+    pal_context_input input = history_input(&h);
+    input.settings.strategy = PAL_STRATEGY_SUMMARIZATION;
+    input.limits.context = 6250; /* 80 percent are 5,000 */
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens == 5000);
+    history_say(&h, PAL_ROLE_USER, 8, 1);
+    input.messages_len = h.len;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 90); /* 91 begins a turn */
+    input.settings.keep_recent_messages = 4;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 96);
+}
+
+static void a_reset_begins_anew_with_the_open_turn(void)
+{
+    begin();
+    history_turns(&h, 59, 1000);
+    pal_message *question = history_say(&h, PAL_ROLE_USER, 8, 0);
+    pal_context_input input = history_input(&h);
+    input.settings.strategy = PAL_STRATEGY_RESET;
+    question->tokens = 1;
+    input.settings.compaction_threshold = 118002;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens == 118001);
+    input.settings.compaction_threshold = 118001;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 118 && plan.keep_len == 0);
+    input.settings.compaction_threshold = 0;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_COMPACT);
+    /* What is over the threshold even then is sent, as long as it fits. */
+    input.after_compaction = true;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.first_seq == 1);
+    input.after_compaction = false;
+    input.messages += 118;
+    input.messages_len -= 118;
+    question->tokens = 120000;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan_sends(&plan, "119"));
+}
+
+static void a_window_slides_to_low_water_and_stays(void)
+{
+    begin();
+    pal_context_last last = {0};
+    size_t moves = 0, hits = 0;
+    uint64_t first_seq = 1;
+    for (size_t turn = 0; turn < 200; turn++) {
+        history_say(&h, PAL_ROLE_USER, 8, 20);
+        pal_context_input input = history_input(&h);
+        input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+        input.limits.context = 2500; /* 80 percent are 2,000: fifty turns */
+        input.last = turn ? &last : NULL;
+        pal_plan plan = history_plan(&h, &input);
+        CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 2000 + 30);
+        bool has_moved = plan.first_seq != first_seq;
+        if (has_moved)
+            CHECK(plan.tokens <= 1000 + 30 && plan.tokens > 900);
+        else
+            hits += plan.prefix_items == last.len && plan.prefix_break.len == 0;
+        moves += has_moved;
+        first_seq = plan.first_seq;
+        last = history_last(&h, &plan);
+        history_say(&h, PAL_ROLE_ASSISTANT, 8, 20);
+    }
+    CHECK(moves >= 5 && moves <= 7);
+    CHECK(hits == 200 - moves);
+}
+
+static void a_window_keeps_the_question_of_a_long_turn(void)
+{
+    begin();
+    char ids[30][8];
+    history_turns(&h, 2, 10);
+    history_say(&h, PAL_ROLE_USER, 8, 10);
+    for (size_t i = 0; i < 30; i++) {
+        snprintf(ids[i], sizeof ids[i], "x%zu", i);
+        history_call(&h, ids[i])->tokens = 10;
+        history_result(&h, ids[i], 8)->tokens = 10;
+    }
+    pal_context_input input = history_input(&h);
+    input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+    input.settings.threshold_percent = 50;
+    input.limits.context = 220; /* 110: the question and five calls with their results */
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan_sends(&plan, "note 5 56 57 58 59 60 61 62 63 64 65"));
+    input.limits.context = 236; /* eight more do not hold a pair */
+    plan = history_plan(&h, &input);
+    CHECK(plan_sends(&plan, "note 5 56 57 58 59 60 61 62 63 64 65"));
+    CHECK(pal_str_is(plan_item(&plan, 55)->reason, "older than the newest that fit"));
+}
+
+int main(void)
+{
+    arena = pal_arena_new(0);
+    RUN(the_order_is_always_the_same);
+    RUN(every_profile_gets_the_system_text);
+    RUN(a_head_within_the_messages_is_sent_once);
+    RUN(checkpoints_show_as_their_strategy_has_it);
+    RUN(pruned_parts_are_placeholders);
+    RUN(repairs_show_in_the_plan);
+    RUN(what_is_merged_counts_once);
+    RUN(old_outputs_go_first);
+    RUN(a_prune_ends_where_the_last_one_was);
+    RUN(a_prune_that_leaves_little_room_is_not_made);
+    RUN(a_compaction_keeps_whole_newest_turns);
+    RUN(pins_and_the_last_question_stay);
+    RUN(what_a_summary_cannot_help_is_refused_at_once);
+    RUN(a_second_compaction_is_never_asked_for);
+    RUN(results_that_alone_are_too_long_are_cleared);
+    RUN(a_question_is_asked_again_without_what_was_too_long);
+    RUN(what_repairs_add_is_left_room_for);
+    RUN(a_refusal_by_the_provider_is_taken_as_over);
+    RUN(nothing_happens_by_itself_where_that_is_off);
+    RUN(messages_that_were_not_loaded_are_one_line);
+    RUN(a_summary_leaves_the_newest_messages);
+    RUN(a_reset_begins_anew_with_the_open_turn);
+    RUN(a_window_slides_to_low_water_and_stays);
+    RUN(a_window_keeps_the_question_of_a_long_turn);
+    pal_arena_free(arena);
+    return tap_done();
+}

@@ -1,0 +1,256 @@
+/* test_dialect_anthropic.c - Anthropic's Messages to our messages and back. */
+#include "base/json.h"
+#include "base/memory.h"
+#include "dialect/dialect_anthropic.h"
+#include "support/message_random.h"
+#include "support/tap.h"
+
+static pal_arena *arena;
+static pal_error error;
+static pal_message *messages;
+static size_t messages_len;
+
+static bool reads(const char *json)
+{
+    memset(&error, 0, sizeof error);
+    pal_status status =
+            pal_anthropic_read(pal_str_of(json), arena, &messages, &messages_len, &error);
+    if (status != PAL_OK)
+        printf("# %s: %s\n", json, error.message);
+    return status == PAL_OK;
+}
+
+static bool same_json(pal_str a, const char *b)
+{
+    pal_json left, right;
+    if (pal_json_parse(arena, a, NULL, &left, &error) == PAL_OK &&
+            pal_json_parse(arena, pal_str_of(b), NULL, &right, &error) == PAL_OK &&
+            pal_json_equal(left, right))
+        return true;
+    printf("# expected %s\n# found    %.*s\n", b, PAL_STR_ARG(a));
+    return false;
+}
+
+/* Reads, goes through the native form as a store would, and writes: the same, or `expected`. */
+static bool rewrites(const char *json, const char *expected)
+{
+    pal_str native, text = {0};
+    if (!reads(json))
+        return false;
+    for (size_t i = 0; i < messages_len; i++) {
+        if (pal_message_to_json(&messages[i], arena, &native, &error) != PAL_OK ||
+                pal_message_from_json(native, arena, &messages[i], &error) != PAL_OK) {
+            printf("# %s\n", error.message);
+            return false;
+        }
+    }
+    if (pal_anthropic_write(messages, messages_len, arena, &text, &error) != PAL_OK)
+        printf("# %s\n", error.message);
+    return same_json(text, expected ? expected : json);
+}
+
+static bool refused(const char *json, const char *text)
+{
+    pal_status status =
+            pal_anthropic_read(pal_str_of(json), arena, &messages, &messages_len, &error);
+    if (status == PAL_INVALID && strstr(error.message, text))
+        return true;
+    printf("# %s: %s '%s'\n", json, pal_status_name(status), error.message);
+    return false;
+}
+
+#define ONE(role, blocks) "{\"messages\":[{\"role\":\"" role "\",\"content\":[" blocks "]}]}"
+
+static void system_is_a_message(void)
+{
+    CHECK(rewrites("{\"system\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":"
+                   "\"b\"}],\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\","
+                   "\"text\":\"c\"}]}]}",
+            NULL));
+    CHECK(messages_len == 2 && messages[0].role == PAL_ROLE_SYSTEM && messages[0].parts_len == 2);
+    CHECK(rewrites("{\"system\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"c\"}]}",
+            "{\"system\":[{\"type\":\"text\",\"text\":\"a\"}],\"messages\":[{\"role\":\"user\","
+            "\"content\":[{\"type\":\"text\",\"text\":\"c\"}]}]}"));
+}
+
+static void shapes_are_taken(void)
+{
+    CHECK(reads("{\"role\":\"user\",\"content\":\"a\"}") && messages_len == 1);
+    CHECK(reads("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":[]}]"));
+    CHECK(messages_len == 2 && messages[1].parts_len == 0);
+    CHECK(refused("[{\"role\":\"system\",\"content\":\"a\"}]", "role"));
+    CHECK(refused("[{\"role\":\"user\",\"content\":7}]", "messages[0]: member 'content'"));
+    CHECK(refused("[{\"role\":\"user\",\"content\":[{\"text\":\"a\"}]}]", "type"));
+    CHECK(refused("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":1}]}]", "text"));
+    CHECK(refused("7", "expected a message"));
+    CHECK(refused("[7]", "messages"));
+    CHECK(refused("{", "JSON") || error.message[0]);
+}
+
+static void thinking_survives_byte_for_byte(void)
+{
+    CHECK(rewrites(ONE("assistant",
+                           "{\"type\":\"thinking\",\"thinking\":\"a \\u0001\",\"signature\":"
+                           "\"Eq/+==\"},{\"type\":\"redacted_thinking\",\"data\":\"Em+/\"},"
+                           "{\"type\":\"text\",\"text\":\"b\",\"citations\":[{\"x\":1}]}"),
+            NULL));
+    const pal_part *parts = messages[0].parts;
+    CHECK(parts[0].kind == PAL_PART_REASONING && pal_str_is(parts[0].family, "anthropic"));
+    CHECK(parts[1].kind == PAL_PART_REASONING && pal_str_is(parts[1].signature, "Em+/"));
+    CHECK(parts[1].text.len == 0);
+}
+
+/* As a provider tells it: the whole block is the signature. */
+static void an_opaque_block_goes_back_as_it_came(void)
+{
+    static const char block[] = "{\"type\":\"redacted_thinking\", \"data\":\"E\\u006d\"}";
+    pal_part part = {.kind = PAL_PART_REASONING,
+            .signature = pal_str_of(block),
+            .family = pal_str_of("anthropic")};
+    const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = &part, .parts_len = 1};
+    pal_str json;
+    CHECK(pal_anthropic_write(&message, 1, arena, &json, &error) == PAL_OK);
+    CHECK(memmem(json.data, json.len, block, sizeof block - 1) != NULL);
+}
+
+static void tools_survive(void)
+{
+    CHECK(rewrites(
+            "{\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":"
+            "\"t1\",\"name\":\"f\",\"input\":{\"a\":[1,2.50]}},{\"type\":\"tool_use\",\"id\":"
+            "\"t2\","
+            "\"name\":\"g\",\"input\":{}}]},{\"role\":\"user\",\"content\":[{\"type\":"
+            "\"tool_result\",\"tool_use_id\":\"t1\",\"content\":\"42\"},{\"type\":\"tool_result\","
+            "\"tool_use_id\":\"t2\",\"content\":[{\"type\":\"text\",\"text\":\"x\"},{\"type\":"
+            "\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":"
+            "\"UE5H\"}}],\"is_error\":true},{\"type\":\"text\",\"text\":\"go on\"}]}]}",
+            NULL));
+    CHECK(messages_len == 3 && messages[1].role == PAL_ROLE_TOOL && messages[1].parts_len == 2);
+    CHECK(messages[2].role == PAL_ROLE_USER && messages[2].parts_len == 1);
+    CHECK(pal_str_is(messages[0].parts[0].arguments, "{\"a\":[1,2.50]}"));
+}
+
+static void media_survive(void)
+{
+    CHECK(rewrites(
+            ONE("user",
+                    "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"https://x\"}},"
+                    "{\"type\":\"document\",\"title\":\"a.pdf\",\"source\":{\"type\":"
+                    "\"base64\",\"media_type\":\"application/pdf\",\"data\":\"UERG\"}},"
+                    "{\"type\":\"document\",\"source\":{\"type\":\"text\",\"media_type\":"
+                    "\"text/plain\",\"data\":\"hi\"},\"citations\":{\"enabled\":true}},"
+                    "{\"type\":\"document\",\"source\":{\"type\":\"file\",\"file_id\":\"f\"}}"),
+            NULL));
+    CHECK(messages[0].parts[0].kind == PAL_PART_IMAGE);
+    CHECK(pal_str_is(messages[0].parts[1].data, "PDF"));
+}
+
+static void unknown_blocks_survive(void)
+{
+    CHECK(rewrites(ONE("assistant",
+                           "{\"type\":\"server_tool_use\",\"id\":\"s\",\"name\":\"web_search\","
+                           "\"input\":{\"query\":\"x\"}},{\"type\":\"web_search_tool_result\","
+                           "\"tool_use_id\":\"s\",\"content\":[]}"),
+            NULL));
+}
+
+static void marks_are_not_kept(void)
+{
+    CHECK(rewrites(ONE("user",
+                           "{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{\"type\":"
+                           "\"ephemeral\"}},{\"type\":\"new\",\"x\":1,\"cache_control\":{}}"),
+            ONE("user", "{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"new\",\"x\":1}")));
+}
+
+static void neighbours_of_one_role_are_one(void)
+{
+    CHECK(rewrites("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\"}]",
+            ONE("user", "{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}")));
+}
+
+static void what_has_no_place_is_named(void)
+{
+    pal_part parts[] = {
+            {.kind = PAL_PART_FILE,
+                    .name = pal_str_of("a.zip"),
+                    .media_type = pal_str_of("application/zip"),
+                    .data = pal_str_of("PK")},
+            {.kind = PAL_PART_TOOL_CALL,
+                    .call_id = pal_str_of("c"),
+                    .name = pal_str_of("f"),
+                    .arguments = pal_str_of("not json")},
+            {.kind = PAL_PART_COMPACTION, .text = pal_str_of("so far")},
+    };
+    const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 3};
+    pal_str json;
+    CHECK(pal_anthropic_write(&message, 1, arena, &json, &error) == PAL_OK);
+    CHECK(same_json(json,
+            ONE("assistant",
+                    "{\"type\":\"text\",\"text\":\"[file application/zip a.zip]\"},"
+                    "{\"type\":\"tool_use\",\"id\":\"c\",\"name\":\"f\",\"input\":"
+                    "{\"arguments\":\"not json\"}},{\"type\":\"text\",\"text\":\"so far\"}")));
+}
+
+/* Whatever is written can be read, and is then written the same. */
+static void anything_is_written_stably(void)
+{
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        pal_str first, second;
+        pal_arena_reset(arena);
+        message_random random = {seed * UINT64_C(0x9e3779b97f4a7c15), arena};
+        pal_message message = random_message(&random);
+        CHECK(pal_anthropic_write(&message, 1, arena, &first, &error) == PAL_OK);
+        pal_status status = pal_anthropic_read(first, arena, &messages, &messages_len, &error);
+        if (!CHECK(status == PAL_OK)) {
+            printf("# seed %d: %s\n# %.*s\n", (int)seed, error.message, PAL_STR_ARG(first));
+            continue;
+        }
+        CHECK(pal_anthropic_write(messages, messages_len, arena, &second, &error) == PAL_OK);
+        if (!CHECK(pal_str_equal(first, second)))
+            printf("# seed %d\n# %.*s\n# %.*s\n", (int)seed, PAL_STR_ARG(first),
+                    PAL_STR_ARG(second));
+    }
+}
+
+static void memory_may_run_out(void)
+{
+    static const char json[] =
+            "{\"system\":\"s\",\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":"
+            "\"tool_use\",\"id\":\"t\",\"name\":\"f\",\"input\":{\"a\":1},\"x\":\"\\u0041\"}]},"
+            "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\","
+            "\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}]}]}";
+    pal_status status = PAL_NO_MEMORY;
+    for (uint64_t nth = 1; status != PAL_OK && nth < 500; nth++) {
+        pal_str text;
+        pal_memory_fail_at(nth, 0);
+        pal_arena *small = pal_arena_new(0);
+        status = PAL_NO_MEMORY;
+        if (small)
+            status = pal_anthropic_read(pal_str_of(json), small, &messages, &messages_len, NULL);
+        if (status == PAL_OK)
+            status = pal_anthropic_write(messages, messages_len, small, &text, NULL);
+        pal_memory_fail_at(0, 0);
+        CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
+        pal_arena_free(small);
+    }
+    CHECK(status == PAL_OK);
+}
+
+int main(void)
+{
+    arena = pal_arena_new(0);
+    RUN(system_is_a_message);
+    RUN(shapes_are_taken);
+    RUN(thinking_survives_byte_for_byte);
+    RUN(an_opaque_block_goes_back_as_it_came);
+    RUN(tools_survive);
+    RUN(media_survive);
+    RUN(unknown_blocks_survive);
+    RUN(marks_are_not_kept);
+    RUN(neighbours_of_one_role_are_one);
+    RUN(what_has_no_place_is_named);
+    RUN(anything_is_written_stably);
+    RUN(memory_may_run_out);
+    pal_arena_free(arena);
+    return tap_done();
+}

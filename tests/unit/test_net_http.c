@@ -1,0 +1,639 @@
+/* test_net_http.c - HTTP calls against a server that behaves well and badly. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/net_http.h"
+#include "support/http_server.h"
+#include "support/on_loop.h"
+#include "support/tap.h"
+
+static http_server *server;
+static pal_loop *loop;
+static pal_http *http;
+
+/* One call, and all that was told about it. */
+typedef struct talk {
+    pal_http_request request;
+    char url[128];
+    pal_http_call *call;
+    pal_status started;
+    pal_error err;
+    pal_buf headers, body;
+    long code;
+    int heads, ends, pieces;
+    bool order_right;   /* headers, head, body, end */
+    int cancel_at;      /* piece; 0: never */
+    struct talk *other; /* is canceled instead */
+    const char *then;   /* is started in the callback of the first piece */
+    struct talk *next;
+    int64_t canceled_us;
+    pal_http_end end;
+    bell told;
+} talk;
+
+static void begin(void *user);
+
+static void take_header(void *user, pal_str name, pal_str value)
+{
+    talk *t = user;
+    t->order_right = t->order_right && !t->heads && !t->ends;
+    pal_buf_append_str(&t->headers, name);
+    pal_buf_append_char(&t->headers, '=');
+    pal_buf_append_str(&t->headers, value);
+    pal_buf_append_char(&t->headers, '\n');
+}
+
+static void take_head(void *user, long code)
+{
+    talk *t = user;
+    t->order_right = t->order_right && !t->heads && !t->ends && !t->pieces;
+    t->heads++;
+    t->code = code;
+}
+
+static void cancel(talk *t)
+{
+    t->canceled_us = pal_clock_monotonic_us();
+    pal_http_cancel(t->call);
+    t->call = NULL;
+    bell_ring(&t->told);
+}
+
+static void take_body(void *user, pal_str bytes)
+{
+    talk *t = user;
+    t->order_right = t->order_right && t->heads == 1 && !t->ends && t->call && bytes.len;
+    t->pieces++;
+    pal_buf_append_str(&t->body, bytes); /* of a flood, the beginning */
+    if (t->pieces == 1 && t->next)
+        begin(t->next);
+    if (t->pieces == t->cancel_at)
+        cancel(t->other ? t->other : t);
+}
+
+static void take_end(void *user, const pal_http_end *end)
+{
+    talk *t = user;
+    t->order_right = t->order_right && !t->ends;
+    t->ends++;
+    t->end = *end;
+    t->call = NULL;
+    bell_ring(&t->told);
+}
+
+static const pal_http_events events = {take_head, take_header, take_body, take_end};
+
+static void begin(void *user)
+{
+    talk *t = user;
+    t->started = pal_http_start(http, &t->request, &events, t, &t->call, &t->err);
+    if (t->started)
+        bell_ring(&t->told);
+}
+
+static talk make_talk(const char *method, const char *path, const char *body)
+{
+    talk t = {.told = BELL_INIT, .order_right = true};
+    pal_buf_init(&t.headers, 1u << 20);
+    pal_buf_init(&t.body, 4u << 20);
+    snprintf(t.url, sizeof t.url, "http://127.0.0.1:%d%s", http_server_port(server), path);
+    t.request.method = method;
+    t.request.body = pal_str_of(body);
+    return t;
+}
+
+/* Starts it without waiting. The talk must not move any more. */
+static void send_talk(talk *t)
+{
+    t->request.url = pal_str_of(t->url);
+    on_loop(loop, begin, t);
+}
+
+static void finish_talk(talk *t)
+{
+    CHECK(bell_wait(&t->told, 1));
+}
+
+static void done_talk(talk *t)
+{
+    CHECK(t->order_right);
+    pal_buf_done(&t->headers);
+    pal_buf_done(&t->body);
+}
+
+static void cancel_job(void *user)
+{
+    cancel(user);
+}
+
+static bool body_is(const talk *t, const char *text)
+{
+    return pal_str_is(pal_buf_str(&t->body), text);
+}
+
+static bool has(const pal_buf *buf, const char *text)
+{
+    return buf->len && memmem(buf->data, buf->len, text, strlen(text));
+}
+
+#define TALK(name, method, path, sent)                                                             \
+    talk name = make_talk(method, path, sent);                                                     \
+    send_talk(&name);                                                                              \
+    finish_talk(&name)
+
+/* ---- Well ---- */
+
+static void an_answer_is_told_whole(void)
+{
+    TALK(t, "POST", "/echo", "hello");
+    CHECK(t.end.status == PAL_OK && t.end.code == 200 && t.end.sent && !t.end.error[0]);
+    CHECK(t.code == 200 && t.heads == 1 && body_is(&t, "hello"));
+    CHECK(has(&t.headers, "content-length=5\n") && has(&t.headers, "x-mark=a b\n"));
+    done_talk(&t);
+}
+
+static void what_is_sent_is_what_was_asked(void)
+{
+    const pal_http_header headers[] = {
+            {pal_str_of("Authorization"), pal_str_of("Bearer key")},
+            {pal_str_of("X-Empty"), pal_str_of("")},
+            {pal_str_of("content-type"), pal_str_of("application/json")},
+    };
+    talk t = make_talk("POST", "/head?a=b", "{}");
+    t.request.headers = headers;
+    t.request.headers_len = 3;
+    send_talk(&t);
+    finish_talk(&t);
+    CHECK(has(&t.body, "POST /head?a=b HTTP/1.1\r\n") && has(&t.body, "\r\nContent-Length: 2\r\n"));
+    CHECK(has(&t.body, "\r\nAuthorization: Bearer key\r\n") && has(&t.body, "\r\nX-Empty:"));
+    CHECK(has(&t.body, "\r\ncontent-type: application/json\r\n"));
+    CHECK(has(&t.body, "\r\nUser-Agent: palaver/"));
+    CHECK(!has(&t.body, "Accept-Encoding") && !has(&t.body, "Expect") &&
+            !has(&t.body, "urlencoded"));
+    done_talk(&t);
+}
+
+static void every_method_is_sent(void)
+{
+    static const char *const methods[] = {"GET", "DELETE", "PUT", "PATCH", "POST"};
+    for (size_t i = 0; i < 5; i++) {
+        TALK(t, methods[i], "/head", i < 2 ? "" : "body");
+        CHECK(t.end.status == PAL_OK && body_is(&t, "") == false);
+        CHECK(strncmp(t.body.data, methods[i], strlen(methods[i])) == 0);
+        done_talk(&t);
+    }
+}
+
+static void large_bodies_go_both_ways(void)
+{
+    size_t len = 3u << 20;
+    char *text = malloc(len + 1);
+    for (size_t i = 0; i < len; i++)
+        text[i] = (char)('a' + i % 23);
+    text[len] = '\0';
+    talk t = make_talk("POST", "/echo", text), h = make_talk("POST", "/head", text);
+    send_talk(&t);
+    send_talk(&h);
+    free(text); /* it was copied */
+    finish_talk(&t);
+    finish_talk(&h);
+    CHECK(has(&h.body, "Content-Length: 3145728") && !has(&h.body, "Expect"));
+    done_talk(&h);
+    CHECK(t.end.status == PAL_OK && t.end.code == 200);
+    CHECK(t.pieces > 100);
+    done_talk(&t);
+    TALK(u, "POST", "/bytes/100000", "");
+    CHECK(u.end.status == PAL_OK && u.body.len == 100000);
+    done_talk(&u);
+}
+
+static void codes_are_no_failures(void)
+{
+    TALK(t, "POST", "/code/429", "");
+    CHECK(t.end.status == PAL_OK && t.end.code == 429 && t.code == 429 && body_is(&t, "code"));
+    done_talk(&t);
+    TALK(u, "POST", "/code/500", "");
+    CHECK(u.end.status == PAL_OK && u.end.code == 500);
+    done_talk(&u);
+}
+
+static void only_the_final_response_is_told(void)
+{
+    TALK(t, "POST", "/continue", "x");
+    CHECK(t.end.status == PAL_OK && t.code == 200 && t.heads == 1 && body_is(&t, "x"));
+    CHECK(!has(&t.headers, "x-early"));
+    done_talk(&t);
+    TALK(u, "GET", "/redirect", "");
+    CHECK(u.end.status == PAL_OK && u.code == 200 && u.heads == 1 && u.body.len == 0);
+    CHECK(!has(&u.headers, "x-first"));
+    done_talk(&u);
+    TALK(v, "POST", "/redirect", "x");
+    CHECK(v.end.status == PAL_OK && v.code == 302 && v.heads == 1 && body_is(&v, "moved"));
+    CHECK(has(&v.headers, "location=/echo\n"));
+    done_talk(&v);
+    TALK(w, "POST", "/trailer", "x");
+    CHECK(w.end.status == PAL_OK && body_is(&w, "body") && !has(&w.headers, "x-trailer"));
+    done_talk(&w);
+}
+
+static void slow_answers_arrive(void)
+{
+    TALK(t, "POST", "/slow", "");
+    CHECK(t.end.status == PAL_OK && body_is(&t, "slow"));
+    done_talk(&t);
+    TALK(u, "POST", "/until-close", "");
+    CHECK(u.end.status == PAL_OK && body_is(&u, "all of it"));
+    done_talk(&u);
+    TALK(v, "POST", "/events", "");
+    CHECK(body_is(&v, "data: one\n\ndata: two\n\ndata: three\n\n"));
+    done_talk(&v);
+}
+
+static void connections_are_kept(void)
+{
+    TALK(first, "POST", "/echo", "a");
+    done_talk(&first);
+    int before = http_server_connections(server);
+    for (int i = 0; i < 20; i++) {
+        TALK(t, "POST", "/echo", "b");
+        CHECK(t.end.status == PAL_OK);
+        done_talk(&t);
+    }
+    CHECK(http_server_connections(server) == before);
+}
+
+static void a_kept_connection_that_died_is_replaced(void)
+{
+    for (int i = 0; i < 5; i++) {
+        TALK(t, "POST", "/once", "a");
+        CHECK(t.end.status == PAL_OK && body_is(&t, "a"));
+        done_talk(&t);
+    }
+}
+
+/* ---- Badly ---- */
+
+static void broken_answers_are_told(void)
+{
+    static const struct {
+        const char *path;
+        long code;
+        const char *body;
+        pal_status status;
+    } cases[] = {
+            {"/reset", 200, "some", PAL_IO},
+            {"/short", 200, "some", PAL_IO},
+            {"/cut", 200, "half", PAL_IO},
+            {"/bad-chunk", 200, "", PAL_IO},
+            {"/garbage", 0, "", PAL_IO},
+            {"/refuse", 0, "", PAL_IO},
+            {"/long-head", 0, "", PAL_LIMIT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        TALK(t, "POST", cases[i].path, "x");
+        bool right = t.end.status == cases[i].status ||
+                (cases[i].status == PAL_LIMIT && t.end.status == PAL_IO);
+        if (!CHECK(right && t.end.code == cases[i].code && t.end.sent && t.end.error[0]))
+            printf("# %s: %d %ld '%s'\n", cases[i].path, t.end.status, t.end.code, t.end.error);
+        /* A reset may take back what had not been read. */
+        CHECK(body_is(&t, cases[i].body) || (i == 0 && body_is(&t, "")));
+        done_talk(&t);
+    }
+}
+
+static void a_closed_port_is_told(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t len = sizeof address;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(fd, (struct sockaddr *)&address, len) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&address, &len) == 0);
+    talk t = make_talk("POST", "/", "x");
+    snprintf(t.url, sizeof t.url, "http://127.0.0.1:%d/", ntohs(address.sin_port));
+    send_talk(&t);
+    finish_talk(&t);
+    CHECK(t.end.status == PAL_IO && t.end.code == 0 && !t.end.sent);
+    CHECK(strstr(t.end.error, "could not connect to 'http://127.0.0.1:") == t.end.error);
+    CHECK(strstr(t.end.error, strerror(ECONNREFUSED)) != NULL);
+    done_talk(&t);
+    close(fd);
+}
+
+/* No name has a part of over 63 letters, so nobody is asked. */
+static void an_unknown_name_is_told(void)
+{
+    talk t = make_talk("POST", "/", "x");
+    snprintf(t.url, sizeof t.url, "http://%070d/", 0);
+    t.url[7] = 'x';
+    send_talk(&t);
+    finish_talk(&t);
+    CHECK(t.end.status == PAL_IO && !t.end.sent);
+    CHECK(strstr(t.end.error, "could not connect to 'http://x000000") == t.end.error);
+    done_talk(&t);
+}
+
+static void refuses(const char *method, const char *url, const char *name, const char *value)
+{
+    const pal_http_header header = {pal_str_of(name), pal_str_of(value)};
+    talk t = make_talk(method, "/", "");
+    t.request.headers = &header;
+    t.request.headers_len = name ? 1 : 0;
+    snprintf(t.url, sizeof t.url, "%s", url);
+    send_talk(&t);
+    finish_talk(&t);
+    CHECK(t.started == PAL_INVALID && t.err.status == PAL_INVALID && t.err.message[0]);
+    CHECK(!t.call && !t.ends);
+    done_talk(&t);
+}
+
+static void wrong_requests_are_refused(void)
+{
+    refuses("GET", "", NULL, NULL);
+    refuses("GET", "no address", NULL, NULL);
+    refuses("GET", "file:///etc/passwd", NULL, NULL);
+    refuses("GET", "ftp://127.0.0.1/", NULL, NULL);
+    refuses("GET", "http://", NULL, NULL);
+    refuses("GET /x\r\n", "http://127.0.0.1/", NULL, NULL);
+    refuses("", "http://127.0.0.1/", NULL, NULL);
+    refuses("GET", "http://127.0.0.1/", "X", "a\r\nY: b");
+    refuses("GET", "http://127.0.0.1/", "X: a\r\nY", "b");
+    refuses("GET", "http://127.0.0.1/", "", "b");
+}
+
+static void too_much_is_refused(void)
+{
+    talk t = make_talk("POST", "/flood", "");
+    t.request.response_bytes_max = 10000;
+    send_talk(&t);
+    finish_talk(&t);
+    CHECK(t.end.status == PAL_LIMIT && t.end.code == 200 && t.body.len <= 10000);
+    CHECK(http_server_wait_gone(server, 1) != INT64_MAX);
+    done_talk(&t);
+    talk u = make_talk("POST", "/bytes/10000", "");
+    u.request.response_bytes_max = 10000;
+    send_talk(&u);
+    finish_talk(&u);
+    CHECK(u.end.status == PAL_OK && u.body.len == 10000);
+    done_talk(&u);
+}
+
+/* ---- Time ---- */
+
+static void limits_in_time_hold(void)
+{
+    static const struct {
+        const char *path;
+        int64_t idle_ms, total_ms;
+        long code;
+        const char *text;
+    } cases[] = {
+            {"/hang", 30, 0, 0, "was silent for 30 ms"},
+            {"/stall", 30, 0, 200, "was silent for 30 ms"},
+            {"/stall", 10000, 40, 200, "within 40 ms"},
+            {"/hang", -1, 40, 0, "within 40 ms"},
+            {"/flood", 10000, 40, 200, "within 40 ms"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talk t = make_talk("POST", cases[i].path, "x");
+        t.request.idle_ms = cases[i].idle_ms;
+        t.request.total_ms = cases[i].total_ms;
+        int64_t start_us = pal_clock_monotonic_us();
+        send_talk(&t);
+        finish_talk(&t);
+        if (!CHECK(t.end.status == PAL_TIMEOUT && t.end.sent && strstr(t.end.error, cases[i].text)))
+            printf("# %s: %d '%s'\n", cases[i].path, t.end.status, t.end.error);
+        CHECK(t.end.code == cases[i].code);
+        int64_t took_us = pal_clock_monotonic_us() - start_us;
+        CHECK(took_us >= 30000 && took_us < 5000000);
+        CHECK(http_server_wait_gone(server, 1) != INT64_MAX);
+        done_talk(&t);
+    }
+}
+
+static void bytes_that_trickle_are_not_silence(void)
+{
+    talk t = make_talk("POST", "/trickle", "x"); /* 800 ms in all */
+    t.request.idle_ms = 500;
+    send_talk(&t);
+    finish_talk(&t);
+    CHECK(t.end.status == PAL_OK && t.body.len == 100);
+    done_talk(&t);
+}
+
+/* A socket that listens and whose queue is full lets nobody in. */
+static void connecting_has_a_limit(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t len = sizeof address;
+    int fds[4], fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(bind(fd, (struct sockaddr *)&address, len) == 0 && listen(fd, 0) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&address, &len) == 0);
+    for (int i = 0; i < 4; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)!connect(fds[i], (struct sockaddr *)&address, len);
+    }
+    talk t = make_talk("POST", "/", "x");
+    snprintf(t.url, sizeof t.url, "http://127.0.0.1:%d/", ntohs(address.sin_port));
+    t.request.connect_ms = 50;
+    send_talk(&t);
+    finish_talk(&t);
+    CHECK(t.end.status == PAL_TIMEOUT && !t.end.sent);
+    CHECK(strstr(t.end.error, "could not connect to") == t.end.error);
+    done_talk(&t);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    close(fd);
+}
+
+/* ---- Cancel ---- */
+
+static void gone_in_time(int64_t canceled_us)
+{
+    int64_t gone_us = http_server_wait_gone(server, 1);
+    if (!CHECK(gone_us - canceled_us < 100000))
+        printf("# the server noticed after %lld us\n", (long long)(gone_us - canceled_us));
+}
+
+static void a_cancel_closes_the_connection_at_once(void)
+{
+    static const char *const paths[] = {"/hang", "/stall", "/flood"};
+    http_server_wait_begun(server, 0);
+    for (size_t i = 0; i < 3; i++) {
+        talk t = make_talk("POST", paths[i], "x");
+        t.cancel_at = 0;
+        send_talk(&t);
+        on_loop(loop, cancel_job, &t);
+        finish_talk(&t);
+        CHECK(t.ends == 0);
+        done_talk(&t);
+    }
+    TALK(after, "POST", "/echo", "x");
+    CHECK(after.end.status == PAL_OK);
+    done_talk(&after);
+}
+
+static void a_cancel_while_streaming_is_noticed(void)
+{
+    talk t = make_talk("POST", "/flood", "x");
+    t.cancel_at = 50;
+    send_talk(&t);
+    finish_talk(&t);
+    gone_in_time(t.canceled_us);
+    CHECK(t.ends == 0 && t.pieces == 50);
+    done_talk(&t);
+    talk u = make_talk("POST", "/stall", "x");
+    u.cancel_at = 1;
+    send_talk(&u);
+    finish_talk(&u);
+    gone_in_time(u.canceled_us);
+    CHECK(u.ends == 0);
+    done_talk(&u);
+}
+
+static void another_call_may_be_canceled_from_a_callback(void)
+{
+    talk victim = make_talk("POST", "/hang", "x"), t = make_talk("POST", "/events", "x");
+    send_talk(&victim);
+    t.cancel_at = 1;
+    t.other = &victim;
+    send_talk(&t);
+    finish_talk(&victim);
+    finish_talk(&t);
+    CHECK(victim.ends == 0 && t.end.status == PAL_OK);
+    done_talk(&victim);
+    done_talk(&t);
+}
+
+static void a_call_may_be_started_from_a_callback(void)
+{
+    talk next = make_talk("POST", "/echo", "next"), t = make_talk("POST", "/events", "x");
+    next.request.url = pal_str_of(next.url);
+    t.next = &next;
+    send_talk(&t);
+    finish_talk(&t);
+    finish_talk(&next);
+    CHECK(t.end.status == PAL_OK && next.end.status == PAL_OK && body_is(&next, "next"));
+    done_talk(&t);
+    done_talk(&next);
+}
+
+/* ---- The client ---- */
+
+static void reopen(void *user)
+{
+    pal_error err = {PAL_OK, ""};
+    pal_http_close(http);
+    http = NULL;
+    if (!CHECK(pal_http_open(loop, user, &http, &err) == PAL_OK))
+        printf("# %s\n", err.message);
+}
+
+static void connections_have_a_bound(void)
+{
+    static talk talks[12];
+    pal_http_options options = {.connections_max = 2};
+    on_loop(loop, reopen, &options);
+    int before = http_server_connections(server);
+    for (int i = 0; i < 12; i++) {
+        talks[i] = make_talk("POST", "/slow", "x");
+        send_talk(&talks[i]);
+    }
+    for (int i = 0; i < 12; i++) {
+        finish_talk(&talks[i]);
+        CHECK(talks[i].end.status == PAL_OK);
+        done_talk(&talks[i]);
+    }
+    CHECK(http_server_connections(server) - before <= 2);
+    on_loop(loop, reopen, NULL);
+}
+
+static void closing_cancels_what_is_left(void)
+{
+    talk a = make_talk("POST", "/hang", "x"), b = make_talk("POST", "/flood", "x");
+    send_talk(&a);
+    send_talk(&b);
+    on_loop(loop, reopen, NULL);
+    CHECK(a.ends == 0 && b.ends == 0);
+    done_talk(&a);
+    done_talk(&b);
+}
+
+static void begin_without_memory(void *user)
+{
+    talk *t = user;
+    static uint64_t nth;
+    pal_memory_fail_at(++nth, 1);
+    begin(t);
+    if (!pal_memory_failed())
+        nth = 0;
+    pal_memory_fail_at(0, 0);
+}
+
+/* Each allocation of a start fails once; in the end one succeeds. */
+static void no_memory_is_told(void)
+{
+    bool succeeded = false;
+    int failures = 0;
+    for (int i = 0; i < 50 && !succeeded; i++) {
+        talk t = make_talk("POST", "/echo", "x");
+        t.request.url = pal_str_of(t.url);
+        on_loop(loop, begin_without_memory, &t);
+        finish_talk(&t);
+        succeeded = t.started == PAL_OK && t.end.status == PAL_OK;
+        failures += t.started == PAL_NO_MEMORY;
+        CHECK(t.started == PAL_OK || (t.started == PAL_NO_MEMORY && t.err.message[0]));
+        done_talk(&t);
+    }
+    CHECK(succeeded && failures > 2);
+}
+
+static void close_client(void *user)
+{
+    (void)user;
+    pal_http_close(http);
+}
+
+int main(void)
+{
+    /* Of the outside, whatever the environment says. */
+    setenv("no_proxy", "*", 1);
+    setenv("NO_PROXY", "*", 1);
+    server = http_server_start();
+    CHECK(pal_loop_open(1, &loop, NULL) == PAL_OK);
+    on_loop(loop, reopen, NULL);
+    RUN(an_answer_is_told_whole);
+    RUN(what_is_sent_is_what_was_asked);
+    RUN(every_method_is_sent);
+    RUN(large_bodies_go_both_ways);
+    RUN(codes_are_no_failures);
+    RUN(only_the_final_response_is_told);
+    RUN(slow_answers_arrive);
+    RUN(connections_are_kept);
+    RUN(a_kept_connection_that_died_is_replaced);
+    RUN(broken_answers_are_told);
+    RUN(a_closed_port_is_told);
+    RUN(an_unknown_name_is_told);
+    RUN(wrong_requests_are_refused);
+    RUN(too_much_is_refused);
+    RUN(limits_in_time_hold);
+    RUN(bytes_that_trickle_are_not_silence);
+    RUN(connecting_has_a_limit);
+    RUN(a_cancel_while_streaming_is_noticed);
+    RUN(a_cancel_closes_the_connection_at_once);
+    RUN(another_call_may_be_canceled_from_a_callback);
+    RUN(a_call_may_be_started_from_a_callback);
+    RUN(connections_have_a_bound);
+    RUN(closing_cancels_what_is_left);
+    RUN(no_memory_is_told);
+    on_loop(loop, close_client, NULL);
+    pal_loop_close(loop);
+    http_server_stop(server);
+    return tap_done();
+}

@@ -1,0 +1,216 @@
+/* test_net_sse.c - server-sent events, whole and cut anywhere. */
+#include "base/memory.h"
+#include "net/net_sse.h"
+#include "support/tap.h"
+
+#define EVENT_MAX 4096
+
+/* All events as one text: "name|id|retry|data" and a line of dashes each. */
+static bool gather(const pal_sse_event *event, void *user)
+{
+    pal_buf *all = user;
+    pal_buf_append_str(all, event->name);
+    pal_buf_append_char(all, '|');
+    pal_buf_append_str(all, event->id);
+    pal_buf_format(all, "|%lld|", (long long)event->retry_ms);
+    pal_buf_append_str(all, event->data);
+    pal_buf_append_char(all, '\n');
+    return true;
+}
+
+/* Fed in pieces that end at `a` and `b`. */
+static pal_status read_cut(pal_str text, size_t a, size_t b, size_t max, pal_buf *all)
+{
+    pal_sse sse;
+    const size_t ends[] = {a, b, text.len};
+    size_t at = 0;
+    pal_status status = PAL_OK;
+    pal_sse_init(&sse, max);
+    pal_buf_clear(all);
+    for (size_t i = 0; i < 3 && status == PAL_OK; at = ends[i++])
+        status = pal_sse_feed(&sse, pal_str_make(text.data + at, ends[i] - at), gather, all, NULL);
+    pal_sse_done(&sse);
+    return status;
+}
+
+/* However it is cut, the same comes out. */
+static void reads(pal_str text, const char *expected)
+{
+    pal_buf all;
+    pal_buf_init(&all, 1u << 20);
+    size_t wrong = 0;
+    for (size_t a = 0; a <= text.len; a++) {
+        for (size_t b = a; b <= text.len; b++) {
+            if (read_cut(text, a, b, EVENT_MAX, &all) || !pal_str_is(pal_buf_str(&all), expected))
+                wrong++;
+        }
+    }
+    if (!CHECK(wrong == 0))
+        printf("# %zu wrong, for example '%.*s' for '%s'\n", wrong, PAL_STR_ARG(pal_buf_str(&all)),
+                expected);
+    pal_buf_done(&all);
+}
+
+#define READS(text, expected) reads(pal_str_make(text, sizeof(text) - 1), expected)
+
+static void events_are_read(void)
+{
+    READS("data: one\n\ndata: two\n\n", "message||-1|one\nmessage||-1|two\n");
+    READS("event: delta\ndata: {\"a\":1}\nid: 7\n\n", "delta|7|-1|{\"a\":1}\n");
+    READS("data: a\ndata: b\ndata\ndata:\n\n", "message||-1|a\nb\n\n\n");
+    READS("data:no space\n\ndata:  two\n\n", "message||-1|no space\nmessage||-1| two\n");
+    READS("data\n\n", "message||-1|\n");
+    READS("data: [DONE]\n\n", "message||-1|[DONE]\n");
+    READS("data: a:b: c\n\n", "message||-1|a:b: c\n");
+}
+
+static void every_end_of_line_is_one(void)
+{
+    READS("data: a\rdata: b\r\rdata: c\r\r", "message||-1|a\nb\nmessage||-1|c\n");
+    READS("data: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", "message||-1|a\nb\nmessage||-1|c\n");
+    READS("data: a\r\n\rdata: b\n\r\n", "message||-1|a\nmessage||-1|b\n");
+    READS("data: a\n\r\n\r\n\r", "message||-1|a\n");
+}
+
+static void a_mark_at_the_start_is_skipped_once(void)
+{
+    READS("\xef\xbb\xbf"
+          "data: a\n\n\xef\xbb\xbf"
+          "data: b\n\n",
+            "message||-1|a\n");
+    READS("\xef\xbb"
+          "data: a\n\n",
+            "");
+    READS("\n\xef\xbb\xbf"
+          "data: a\n\n",
+            "");
+}
+
+static void comments_and_strange_fields_are_left_out(void)
+{
+    READS(": OPENROUTER PROCESSING\n\n:\n\ndata: a\n:x\n\n", "message||-1|a\n");
+    READS("Data: x\ndat: x\ndatas: x\n data: x\n\n", "");
+    READS("event: x\n\ndata: y\n\n", "message||-1|y\n");
+    READS("event: x\nevent:\ndata: y\n\n", "message||-1|y\n");
+}
+
+static void id_and_retry_stay(void)
+{
+    READS("id: 1\ndata: a\n\ndata: b\n\nid\ndata: c\n\n",
+            "message|1|-1|a\nmessage|1|-1|b\nmessage||-1|c\n");
+    READS("id: 1\nid: 2\0003\ndata: a\n\n", "message|1|-1|a\n");
+    READS("retry: 250\n\ndata: a\n\nretry: 1x\nretry:\nretry: -1\ndata: b\n\n",
+            "message||250|a\nmessage||250|b\n");
+    READS("retry: 99999999999999999999\ndata: a\n\n", "message||-1|a\n");
+}
+
+static void an_unfinished_event_is_none(void)
+{
+    READS("data: a\n\ndata: b\n", "message||-1|a\n");
+    READS("data: a", "");
+    READS("", "");
+}
+
+static bool data_is_nul(const pal_sse_event *event, void *user)
+{
+    *(bool *)user = event->data.len == 3 && memcmp(event->data.data, "a\0b", 3) == 0;
+    return true;
+}
+
+static void data_may_hold_anything(void)
+{
+    pal_sse sse;
+    bool right = false;
+    pal_sse_init(&sse, 100);
+    CHECK(pal_sse_feed(&sse, pal_str_make("data: a\0b\n\n", 11), data_is_nul, &right, NULL) ==
+            PAL_OK);
+    CHECK(right);
+    pal_sse_done(&sse);
+}
+
+/* A limit holds wherever the stream is cut, and exactly. */
+static void a_long_event_is_refused(void)
+{
+    pal_buf all;
+    pal_buf_init(&all, 1u << 20);
+    const pal_str fits = pal_str_of("data: 1234\ndata: 678\n\n"),
+                  over = pal_str_of("data: 123456789\n\n");
+    const pal_str lines = pal_str_of("data: 12\ndata: 34\ndata: 56\n\n");
+    const pal_str endless = pal_str_of(": 0123456789012345678901234567890123456789\n");
+    for (size_t a = 0; a <= fits.len; a++) {
+        CHECK(read_cut(fits, a, fits.len, 8, &all) == PAL_OK);
+        CHECK(pal_str_is(pal_buf_str(&all), "message||-1|1234\n678\n"));
+    }
+    for (size_t a = 0; a <= over.len; a++)
+        CHECK(read_cut(over, a, over.len, 8, &all) == PAL_LIMIT && all.len == 0);
+    for (size_t a = 0; a <= lines.len; a++)
+        CHECK(read_cut(lines, a, lines.len, 7, &all) == PAL_LIMIT && all.len == 0);
+    for (size_t a = 0; a <= endless.len; a++)
+        CHECK(read_cut(endless, a, endless.len, 8, &all) == PAL_LIMIT);
+    pal_buf_done(&all);
+}
+
+static void a_failure_stays(void)
+{
+    pal_sse sse;
+    pal_error err = {PAL_OK, ""};
+    pal_buf all;
+    pal_buf_init(&all, 1000);
+    pal_sse_init(&sse, 4);
+    CHECK(pal_sse_feed(&sse, pal_str_of("data: 12345\n\n"), gather, &all, &err) == PAL_LIMIT);
+    CHECK(err.status == PAL_LIMIT && err.message[0]);
+    CHECK(pal_sse_feed(&sse, pal_str_of("data: 1\n\n"), gather, &all, NULL) == PAL_LIMIT);
+    CHECK(all.len == 0);
+    pal_sse_done(&sse);
+    pal_buf_done(&all);
+}
+
+static bool stop_at_second(const pal_sse_event *event, void *user)
+{
+    (void)event;
+    return ++*(int *)user < 2;
+}
+
+static void the_sink_can_stop_it(void)
+{
+    pal_sse sse;
+    int count = 0;
+    pal_sse_init(&sse, 100);
+    pal_str text = pal_str_of("data: 1\n\ndata: 2\n\ndata: 3\n\n");
+    CHECK(pal_sse_feed(&sse, text, stop_at_second, &count, NULL) == PAL_CANCELED && count == 2);
+    CHECK(pal_sse_feed(&sse, text, stop_at_second, &count, NULL) == PAL_CANCELED && count == 2);
+    pal_sse_done(&sse);
+}
+
+static void no_memory_is_told(void)
+{
+    pal_str text = pal_str_of("event: e\nid: i\ndata: d\n\n");
+    pal_buf all;
+    pal_buf_init(&all, 1000);
+    pal_status status = PAL_NO_MEMORY;
+    uint64_t nth = 1;
+    for (; status == PAL_NO_MEMORY && nth < 50; nth++) {
+        pal_buf_done(&all);
+        pal_memory_fail_at(nth, 1);
+        status = read_cut(text, 3, 11, EVENT_MAX, &all);
+        pal_memory_fail_at(0, 0);
+    }
+    CHECK(status == PAL_OK && nth > 3);
+    pal_buf_done(&all);
+}
+
+int main(void)
+{
+    RUN(events_are_read);
+    RUN(every_end_of_line_is_one);
+    RUN(a_mark_at_the_start_is_skipped_once);
+    RUN(comments_and_strange_fields_are_left_out);
+    RUN(id_and_retry_stay);
+    RUN(an_unfinished_event_is_none);
+    RUN(data_may_hold_anything);
+    RUN(a_long_event_is_refused);
+    RUN(a_failure_stays);
+    RUN(the_sink_can_stop_it);
+    RUN(no_memory_is_told);
+    return tap_done();
+}

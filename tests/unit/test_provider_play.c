@@ -1,0 +1,531 @@
+/* test_provider_play.c - the providers that need no network, how providers are opened, and how one
+ * is found. */
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/memory.h"
+#include "provider/provider_discover.h"
+#include "provider/provider_kind.h"
+#include "support/answer_log.h"
+#include "support/on_loop.h"
+#include "support/tap.h"
+
+static pal_loop *loop;
+static pal_http *http;
+static pal_provider *provider;
+static pal_error error;
+static bell told_bell = BELL_INIT;
+
+/* Runs it on the loop, and waits until somebody there rings. */
+static void run_and_wait(void (*run)(void *user), void *user)
+{
+    on_loop(loop, run, user);
+    CHECK(bell_wait(&told_bell, 1));
+}
+
+/* ---- Opening ---- */
+
+static pal_provider_config config;
+static pal_status opened;
+
+static void open_on_loop(void *user)
+{
+    (void)user;
+    opened = pal_provider_open(http, loop, &config, &provider, &error);
+    bell_ring(&told_bell);
+}
+
+static void close_on_loop(void *user)
+{
+    (void)user;
+    pal_provider_close(provider);
+    provider = NULL;
+    bell_ring(&told_bell);
+}
+
+static pal_status opens(pal_provider_config wanted)
+{
+    config = wanted;
+    memset(&error, 0, sizeof error);
+    run_and_wait(open_on_loop, NULL);
+    return opened;
+}
+
+static void closes(void)
+{
+    run_and_wait(close_on_loop, NULL);
+}
+
+static pal_str header(const char *name)
+{
+    for (size_t i = 0; i < provider->headers_len; i++) {
+        if (pal_str_is(provider->headers[i].name, name))
+            return provider->headers[i].value;
+    }
+    return pal_str_make(NULL, 0);
+}
+
+static void configurations_are_checked(void)
+{
+    CHECK(opens((pal_provider_config){.kind = pal_str_of("gpt")}) == PAL_INVALID);
+    CHECK(strstr(error.message, "'gpt'") && strstr(error.message, "mistral_conversations"));
+    CHECK(opens((pal_provider_config){.name = pal_str_of("p"),
+                  .kind = pal_str_of("openai"),
+                  .url = pal_str_of("ftp://x")}) == PAL_INVALID);
+    CHECK(strstr(error.message, "'p'"));
+    CHECK(opens((pal_provider_config){.kind = pal_str_of("openai"),
+                  .api_key = pal_str_of("secret\nkey")}) == PAL_INVALID);
+    CHECK(!strstr(error.message, "secret"));
+    const pal_http_header bad = {pal_str_of("a:b"), pal_str_of("c")};
+    CHECK(opens((pal_provider_config){
+                  .kind = pal_str_of("openai"), .headers = &bad, .headers_len = 1}) == PAL_INVALID);
+    CHECK(opens((pal_provider_config){.kind = pal_str_of("script")}) == PAL_INVALID);
+    CHECK(opens((pal_provider_config){
+                  .kind = pal_str_of("script"), .path = pal_str_of("/nowhere/script")}) == PAL_IO);
+}
+
+static bool url_becomes(const char *kind, const char *url, const char *expected)
+{
+    CHECK(opens((pal_provider_config){.kind = pal_str_of(kind), .url = pal_str_of(url)}) == PAL_OK);
+    bool same = pal_str_is(provider->url, expected);
+    closes();
+    return same;
+}
+
+static void urls_are_completed(void)
+{
+    CHECK(url_becomes("openai", "", "https://api.openai.com/v1"));
+    CHECK(url_becomes("anthropic", "", "https://api.anthropic.com/v1"));
+    CHECK(url_becomes("mistral_conversations", "", "https://api.mistral.ai/v1"));
+    CHECK(url_becomes("anthropic", "https://proxy", "https://proxy/v1"));
+    CHECK(url_becomes("openai", "http://127.0.0.1:11434/", "http://127.0.0.1:11434/v1"));
+    CHECK(url_becomes("openai", " https://x/openai/v1/ ", "https://x/openai/v1"));
+}
+
+static void keys_go_where_they_belong(void)
+{
+    CHECK(opens((pal_provider_config){.kind = pal_str_of("anthropic"),
+                  .api_key = pal_str_of(" sk-ant-123456\n")}) == PAL_OK);
+    CHECK(pal_str_is(header("x-api-key"), "sk-ant-123456"));
+    CHECK(pal_str_is(header("anthropic-version"), "2023-06-01"));
+    CHECK(header("authorization").len == 0);
+    CHECK(pal_str_is(pal_provider_family(provider, pal_str_of("m")), "anthropic"));
+    CHECK(pal_provider_profile(provider) == PAL_PROFILE_ANTHROPIC);
+    closes();
+    const pal_http_header own = {pal_str_of("Authorization"), pal_str_of("Basic abcdefghij")};
+    CHECK(opens((pal_provider_config){.kind = pal_str_of("openai"),
+                  .api_key = pal_str_of("sk-123456"),
+                  .headers = &own,
+                  .headers_len = 1}) == PAL_OK);
+    CHECK(pal_str_is(header("Authorization"), "Basic abcdefghij"));
+    CHECK(header("authorization").len == 0);
+    CHECK(provider->secrets_len == 3);
+    CHECK(pal_provider_family(provider, pal_str_of("m")).len == 0);
+    closes();
+}
+
+static void secrets_are_not_shown(void)
+{
+    pal_buf text;
+    pal_buf_init(&text, 1000);
+    pal_buf_append_text(&text, "bad key sk-12345678, sk-12345678!");
+    pal_answer_redact(&text, pal_str_of("sk-12345678"));
+    CHECK(pal_str_is(pal_buf_str(&text), "bad key ***, ***!"));
+    pal_answer_redact(&text, pal_str_of(""));
+    CHECK(pal_str_is(pal_buf_str(&text), "bad key ***, ***!"));
+    pal_buf_done(&text);
+}
+
+/* ---- Calls ---- */
+
+static answer_log told;
+static pal_model_request request;
+static pal_model_call *call;
+static pal_status started;
+static int cancel_at; /* which piece of text; 0: none */
+static int pieces;
+
+static void on_text(void *user, pal_str delta)
+{
+    log_text(user, delta);
+    if (++pieces == cancel_at) {
+        pal_model_call_cancel(call);
+        bell_ring(&told_bell);
+    }
+}
+
+static void on_end(void *user, const pal_model_end *end)
+{
+    log_end(user, end);
+    bell_ring(&told_bell);
+}
+
+static void start_on_loop(void *user)
+{
+    (void)user;
+    pal_model_sink sink = log_sink;
+    sink.text = on_text;
+    sink.end = on_end;
+    started = pal_provider_start(provider, &request, &sink, &told, &call, &error);
+    CHECK(!told.ended);
+    if (started != PAL_OK)
+        bell_ring(&told_bell);
+}
+
+static void asks(void)
+{
+    log_done(&told);
+    log_init(&told);
+    pieces = 0;
+    run_and_wait(start_on_loop, NULL);
+}
+
+static bool tells(const char *expected)
+{
+    asks();
+    bool same = pal_str_is(pal_buf_str(&told.text), expected);
+    if (!same)
+        printf("# expected %s\n# found    %.*s %s\n", expected,
+                PAL_STR_ARG(pal_buf_str(&told.text)), error.message);
+    return same;
+}
+
+static pal_message said(pal_part *part, pal_role role, const char *text)
+{
+    *part = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of(text)};
+    return (pal_message){.role = role, .parts = part, .parts_len = 1};
+}
+
+static void echo_says_what_was_said(void)
+{
+    pal_part parts[3];
+    pal_message messages[3] = {said(&parts[0], PAL_ROLE_SYSTEM, "Be brief."),
+            said(&parts[1], PAL_ROLE_USER, "first"), said(&parts[2], PAL_ROLE_USER, "hi there")};
+    CHECK(opens((pal_provider_config){.kind = pal_str_of("echo")}) == PAL_OK);
+    request = (pal_model_request){.messages = messages, .messages_len = 3};
+    asks();
+    CHECK(told.end.status == PAL_OK && told.end.finish == PAL_FINISH_STOP);
+    CHECK(told.end.has_usage && told.end.usage.input > 0 && told.end.usage.output == 4);
+    pal_str text = pal_buf_str(&told.text);
+    CHECK(memmem(text.data, text.len, "text(echo: hi there) end(ok stop ", 33) != NULL);
+    CHECK(memmem(text.data, text.len, "model=echo", 10) != NULL);
+    /* The same again, and in more pieces where it is long. */
+    char before[512];
+    size_t len = text.len;
+    memcpy(before, text.data, len);
+    asks();
+    CHECK(pal_str_equal(pal_buf_str(&told.text), pal_str_make(before, len)));
+    CHECK(pieces == 1);
+    messages[2] = said(&parts[2], PAL_ROLE_USER,
+            "\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2"
+            "\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2");
+    asks();
+    CHECK(pieces > 2 && pieces <= 8);
+    request.output_max = 2;
+    asks();
+    CHECK(told.end.finish == PAL_FINISH_LENGTH && told.end.usage.output <= 2);
+    closes();
+}
+
+static void requests_are_checked(void)
+{
+    pal_part part;
+    pal_message message = said(&part, PAL_ROLE_USER, "hi");
+    const pal_tool nameless = {0};
+    CHECK(opens((pal_provider_config){.kind = pal_str_of("openai")}) == PAL_OK);
+    request = (pal_model_request){.messages = &message, .messages_len = 1};
+    asks();
+    CHECK(started == PAL_INVALID && strstr(error.message, "model"));
+    request.model = pal_str_of("m");
+    request.messages_len = 0;
+    asks();
+    CHECK(started == PAL_INVALID && strstr(error.message, "messages"));
+    request.messages_len = 1;
+    request.tools = &nameless;
+    request.tools_len = 1;
+    asks();
+    CHECK(started == PAL_INVALID && strstr(error.message, "tools[0]"));
+    closes();
+}
+
+static char script_path[] = "/tmp/palaver-script-XXXXXX";
+
+static pal_status opens_script(const char *text)
+{
+    FILE *file = fopen(script_path, "wb");
+    CHECK(file && fputs(text, file) >= 0);
+    fclose(file);
+    return opens(
+            (pal_provider_config){.kind = pal_str_of("script"), .path = pal_str_of(script_path)});
+}
+
+static void scripts_are_replayed(void)
+{
+    pal_part part;
+    pal_message message = said(&part, PAL_ROLE_USER, "hi");
+    request = (pal_model_request){.messages = &message, .messages_len = 1};
+    CHECK(opens_script(
+                  "{\"reasoning\":\"hm\"}\n{\"signature\":\"S\",\"family\":\"anthropic\"}\n\n"
+                  "{\"text\":\"a\"}\n{\"delay_ms\":2}\n{\"text\":\"b\"}\n"
+                  "{\"call\":{\"id\":\"c1\",\"name\":\"f\",\"arguments\":{\"x\":1}}}\n"
+                  "{\"call\":{\"name\":\"g\",\"arguments\":\"{}\"}}\n"
+                  "{\"usage\":{\"input\":3,\"cache_read\":1,\"output\":2}}\n{\"next\":true}\n"
+                  "{\"text\":\"c\"}\r\n{\"finish\":\"length\"}\n{\"next\":true}\n"
+                  "{\"text\":\"d\"}\n{\"error\":{\"message\":\"busy\",\"code\":529,"
+                  "\"error_code\":\"overloaded_error\",\"retry_after_ms\":7}}\n{\"next\":true}\n"
+                  "{\"error\":{\"message\":\"slow\",\"status\":\"timeout\"}}") == PAL_OK);
+    CHECK(tells("think(hm) sign(S,anthropic) text(ab) call0(c1,f) args0({\"x\":1}) call1(*,g) "
+                "args1({}) end(ok tool_calls 3+1+0>2/0 model=script)"));
+    CHECK(tells("text(c) end(ok length model=script)"));
+    CHECK(tells("text(d) end(provider model=script HTTP=529 code=overloaded_error retryable "
+                "after=7: busy)"));
+    CHECK(tells("end(timeout model=script retryable: slow)"));
+    CHECK(tells("end(provider model=script: no more recorded responses)"));
+    closes();
+    CHECK(opens_script("{\"text\":\"a\"}\n{\"tex\":1}\n") == PAL_INVALID);
+    CHECK(strstr(error.message, "line 2"));
+    CHECK(opens_script("{\"text\":\"a\"\n") == PAL_INVALID && strstr(error.message, "line 1"));
+}
+
+static void a_call_is_canceled_from_inside(void)
+{
+    CHECK(opens_script("{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"}\n") == PAL_OK);
+    cancel_at = 2;
+    asks();
+    cancel_at = 0;
+    closes(); /* asserts that no call is left */
+    CHECK(pal_str_is(pal_buf_str(&told.text), "text(ab") && !told.ended);
+}
+
+static void a_call_has_a_time(void)
+{
+    CHECK(opens_script("{\"text\":\"a\"}\n{\"delay_ms\":60000}\n{\"text\":\"b\"}\n") == PAL_OK);
+    request.timeout_ms = 30;
+    CHECK(tells("text(a) end(timeout model=script retryable: the model took too long)"));
+    request.timeout_ms = 0;
+    closes();
+}
+
+/* ---- Models ---- */
+
+static char models[256];
+
+static void on_models(void *user, pal_str json, const pal_error *err)
+{
+    (void)user;
+    snprintf(models, sizeof models, "%.*s%s", PAL_STR_ARG(json), err ? err->message : "");
+    bell_ring(&told_bell);
+}
+
+static void models_on_loop(void *user)
+{
+    (void)user;
+    CHECK(pal_provider_models(provider, on_models, NULL, &error) == PAL_OK);
+}
+
+static void echo_lists_itself(void)
+{
+    CHECK(opens((pal_provider_config){.kind = pal_str_of("echo")}) == PAL_OK);
+    run_and_wait(models_on_loop, NULL);
+    CHECK(strcmp(models, "[\"echo\"]") == 0);
+    closes();
+}
+
+static bool lists(const char *body, const char *expected)
+{
+    pal_arena *scratch = pal_arena_new(0);
+    pal_buf json;
+    pal_buf_init(&json, 1000);
+    bool read = pal_models_read(pal_str_of(body), scratch, &json);
+    bool same = expected ? read && pal_str_is(pal_buf_str(&json), expected) : !read;
+    pal_buf_done(&json);
+    pal_arena_free(scratch);
+    return same;
+}
+
+static void lists_of_models_are_read(void)
+{
+    CHECK(lists("{\"data\":[{\"id\":\"a\"},{\"id\":\"b/c\"},{\"x\":1}]}", "[\"a\",\"b/c\"]"));
+    CHECK(lists("{\"models\":[{\"name\":\"a\"}],\"data\":null}", "[\"a\"]"));
+    CHECK(lists("[\"a\",{\"model\":\"b\"}]", "[\"a\",\"b\"]"));
+    CHECK(lists("{\"data\":[]}", "[]"));
+    CHECK(lists("{}", NULL) && lists("<html>", NULL) && lists("7", NULL));
+}
+
+/* ---- Finding one ---- */
+
+static void candidates_have_an_order(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_discovered list[PAL_DISCOVERED_MAX];
+    const pal_discover_env all = {pal_str_of("k1"), pal_str_of(""), pal_str_of("k2"),
+            pal_str_of(""), pal_str_of("k3"), pal_str_of("k4"), pal_str_of("k5"), pal_str_of("")};
+    static const char *const names[] = {
+            "openai", "anthropic", "mistral", "openrouter", "groq", "ollama", "llama.cpp", "echo"};
+    CHECK(pal_discover_list(&all, arena, list) == 8);
+    for (size_t i = 0; i < 8; i++)
+        CHECK(pal_str_is(list[i].config.name, names[i]) && list[i].is_local == (i == 5 || i == 6));
+    CHECK(pal_str_is(list[5].config.url, "http://127.0.0.1:11434"));
+    const pal_discover_env nothing = {0};
+    CHECK(pal_discover_list(&nothing, arena, list) == 3 && pal_str_is(list[2].model, "echo"));
+    const pal_discover_env proxy = {.openai_base_url = pal_str_of("http://p/v1")};
+    CHECK(pal_discover_list(&proxy, arena, list) == 4 && list[0].is_local);
+    pal_arena_free(arena);
+}
+
+static bool ollama_is(const char *host, const char *url)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_discovered list[PAL_DISCOVERED_MAX];
+    const pal_discover_env env = {.ollama_host = pal_str_of(host)};
+    pal_discover_list(&env, arena, list);
+    bool same = pal_str_is(list[0].config.url, url);
+    pal_arena_free(arena);
+    return same;
+}
+
+static void ollama_has_many_addresses(void)
+{
+    CHECK(ollama_is("0.0.0.0", "http://127.0.0.1:11434"));
+    CHECK(ollama_is("0.0.0.0:99", "http://127.0.0.1:99"));
+    CHECK(ollama_is(":99", "http://127.0.0.1:99"));
+    CHECK(ollama_is("box", "http://box:11434"));
+    CHECK(ollama_is("box:99", "http://box:99"));
+    CHECK(ollama_is("https://box", "https://box"));
+}
+
+static char found[256];
+
+static void on_found(void *user, const pal_discovered *discovered)
+{
+    (void)user;
+    snprintf(found, sizeof found, "%.*s %.*s", PAL_STR_ARG(discovered->config.name),
+            PAL_STR_ARG(discovered->model));
+    bell_ring(&told_bell);
+}
+
+static void discover_on_loop(void *user)
+{
+    pal_discover *discover;
+    found[0] = '\0';
+    CHECK(pal_discover_start(http, loop, user, on_found, NULL, &discover, &error) == PAL_OK);
+    CHECK(found[0] == '\0');
+}
+
+static void a_key_is_taken_unasked(void)
+{
+    pal_discover_env env = {.mistral_api_key = pal_str_of("k")};
+    run_and_wait(discover_on_loop, &env);
+    CHECK(strcmp(found, "mistral mistral-medium-latest") == 0);
+}
+
+static void cancel_discover_on_loop(void *user)
+{
+    pal_discover *discover;
+    const pal_discover_env env = {.ollama_host = pal_str_of("127.0.0.1:1")};
+    (void)user;
+    CHECK(pal_discover_start(http, loop, &env, on_found, NULL, &discover, &error) == PAL_OK);
+    pal_discover_cancel(discover);
+    bell_ring(&told_bell);
+}
+
+static void finding_can_be_stopped(void)
+{
+    run_and_wait(cancel_discover_on_loop, NULL);
+}
+
+/* ---- Without memory ---- */
+
+static uint64_t fail_at;
+
+static void starve_on_loop(void *user)
+{
+    pal_model_sink sink = log_sink;
+    (void)user;
+    sink.end = on_end;
+    call = NULL;
+    pal_memory_fail_at(fail_at, 0);
+    pal_status status = pal_provider_open(http, loop, &config, &provider, NULL);
+    if (status == PAL_OK)
+        status = pal_provider_start(provider, &request, &sink, &told, &call, NULL);
+    if (status == PAL_OK && pal_memory_failed())
+        status = PAL_NO_MEMORY; /* it was refused where it could do without */
+    pal_memory_fail_at(0, 0);
+    CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
+    started = status;
+    if (call)
+        pal_model_call_cancel(call);
+    pal_provider_close(provider);
+    provider = NULL;
+    bell_ring(&told_bell);
+}
+
+static void memory_may_run_out(void)
+{
+    static const char *const kinds[] = {"echo", "script", "openai", "anthropic"};
+    const pal_http_header own = {pal_str_of("x-a"), pal_str_of("b")};
+    pal_part part;
+    pal_message message = said(&part, PAL_ROLE_USER, "hi");
+    CHECK(opens_script("{\"text\":\"a\"}\n") == PAL_OK);
+    closes();
+    request =
+            (pal_model_request){.model = pal_str_of("m"), .messages = &message, .messages_len = 1};
+    for (size_t i = 0; i < 4; i++) {
+        config = (pal_provider_config){.kind = pal_str_of(kinds[i]),
+                .url = pal_str_of("http://127.0.0.1:9"),
+                .api_key = pal_str_of("0123456789"),
+                .path = pal_str_of(script_path),
+                .headers = &own,
+                .headers_len = 1};
+        started = PAL_NO_MEMORY;
+        for (fail_at = 1; started != PAL_OK && fail_at < 300; fail_at++)
+            run_and_wait(starve_on_loop, NULL);
+        CHECK(started == PAL_OK && fail_at > 3);
+    }
+}
+
+/* ---- All of it ---- */
+
+static void open_http(void *user)
+{
+    (void)user;
+    CHECK(pal_http_open(loop, NULL, &http, &error) == PAL_OK);
+    bell_ring(&told_bell);
+}
+
+static void close_http(void *user)
+{
+    (void)user;
+    pal_http_close(http);
+    bell_ring(&told_bell);
+}
+
+int main(void)
+{
+    int fd = mkstemp(script_path);
+    if (fd < 0 || pal_loop_open(0, &loop, &error) != PAL_OK)
+        return 1;
+    close(fd);
+    log_init(&told);
+    run_and_wait(open_http, NULL);
+    RUN(configurations_are_checked);
+    RUN(urls_are_completed);
+    RUN(keys_go_where_they_belong);
+    RUN(secrets_are_not_shown);
+    RUN(echo_says_what_was_said);
+    RUN(requests_are_checked);
+    RUN(scripts_are_replayed);
+    RUN(a_call_is_canceled_from_inside);
+    RUN(a_call_has_a_time);
+    RUN(echo_lists_itself);
+    RUN(lists_of_models_are_read);
+    RUN(candidates_have_an_order);
+    RUN(ollama_has_many_addresses);
+    RUN(a_key_is_taken_unasked);
+    RUN(finding_can_be_stopped);
+    RUN(memory_may_run_out);
+    run_and_wait(close_http, NULL);
+    pal_loop_close(loop);
+    log_done(&told);
+    unlink(script_path);
+    return tap_done();
+}

@@ -1,0 +1,260 @@
+/* test_store_words.c - words: normal forms, terms, queries, snippets, and blocks of the index. */
+#include "store/store_words.h"
+
+#include <stdlib.h>
+
+#include "base/unicode.h"
+#include "palaver/limits.h"
+#include "store/store_block.h"
+#include "support/tap.h"
+
+static pal_arena *arena;
+
+static pal_str S(const char *text)
+{
+    return pal_str_of(text);
+}
+
+static bool is_normal(const char *text, const char *wanted)
+{
+    pal_buf out;
+    bool same;
+
+    pal_buf_init(&out, 1 << 20);
+    pal_words_normal(S(text), &out);
+    same = pal_str_is(pal_buf_str(&out), wanted);
+    if (!same)
+        printf("# '%s' gives '%.*s'\n", text, (int)out.len, out.data);
+    pal_buf_done(&out);
+    return same;
+}
+
+static char joined[4096];
+
+static bool join_term(pal_term term, void *user)
+{
+    size_t len = strlen(joined);
+
+    (void)user;
+    snprintf(joined + len, sizeof joined - len, "%s%.*s%s", len ? " " : "", (int)term.text.len,
+            term.text.data, term.is_prefix ? "*" : "");
+    return true;
+}
+
+static bool has_terms(const char *normal, const char *wanted)
+{
+    joined[0] = 0;
+    pal_words_terms(S(normal), join_term, NULL);
+    return strcmp(joined, wanted) == 0;
+}
+
+static bool asks_for(const char *text, const char *wanted)
+{
+    pal_query query;
+
+    joined[0] = 0;
+    if (pal_query_read(S(text), arena, &query, NULL) != PAL_OK)
+        return false;
+    pal_query_terms(&query, join_term, NULL);
+    return strcmp(joined, wanted) == 0;
+}
+
+static void characters_have_kinds(void)
+{
+    CHECK(pal_unicode_kind_of('a') == PAL_UNICODE_WORD);
+    CHECK(pal_unicode_kind_of('_') == PAL_UNICODE_GAP);
+    CHECK(pal_unicode_kind_of(0x416) == PAL_UNICODE_WORD);
+    CHECK(pal_unicode_kind_of(0x301) == PAL_UNICODE_WORD);
+    CHECK(pal_unicode_kind_of(0x4e2d) == PAL_UNICODE_UNSPACED);
+    CHECK(pal_unicode_kind_of(0xe01) == PAL_UNICODE_UNSPACED);
+    CHECK(pal_unicode_kind_of(0xac00) == PAL_UNICODE_UNSPACED);
+    CHECK(pal_unicode_kind_of(0x3001) == PAL_UNICODE_GAP);
+    CHECK(pal_unicode_kind_of(0x20000) == PAL_UNICODE_UNSPACED);
+    CHECK(pal_unicode_kind_of(0xfffd) == PAL_UNICODE_GAP);
+    CHECK(pal_unicode_kind_of(0x10ffff) == PAL_UNICODE_GAP);
+}
+
+static void texts_have_normal_forms(void)
+{
+    CHECK(is_normal("", "") && is_normal(" ,;\n", ""));
+    CHECK(is_normal("Hello, World!", "hello world"));
+    CHECK(is_normal("foo_bar(x1)", "foo bar x1"));
+    CHECK(is_normal("ЖЁ Straße ΣΑΣ", "жё strasse σασ"));
+    CHECK(is_normal("ＡＢ１", "ab1"));
+    CHECK(is_normal("iPhone手机、坏了ok", "iphone 手机 坏了 ok"));
+    CHECK(is_normal("a\xff\xfe"
+                    "b\xe4\xb8",
+            "a b"));
+}
+
+static void places_are_traced_back(void)
+{
+    pal_str text = S("  ÄB, 手机 cd");
+
+    CHECK(pal_words_origin(text, 0) == 2); /* of "äb 手机 cd" */
+    CHECK(pal_words_origin(text, 2) == 4);
+    CHECK(pal_words_origin(text, 4) == 7);
+    CHECK(pal_words_origin(text, 11) == 14);
+    CHECK(pal_words_origin(S(""), 0) == 0);
+}
+
+static void terms_narrow_down(void)
+{
+    CHECK(has_terms("ab cd ab", "ab cd ab"));
+    CHECK(has_terms("東京都 x", "東京 京都 都 x") && has_terms("東", "東") && has_terms("", ""));
+    CHECK(has_terms("abcdefghijklmnopqrstuvwxyz0123456789", "abcdefghijklmnopqrstuvwxyz012345"));
+    CHECK(asks_for("foo_ba* x", "foo ba* x") && asks_for("東", "東*") && asks_for("東京", "東京"));
+    CHECK(asks_for("\"東京都 a\"", "東京 京都 a") && asks_for("\"a b\"*", "a b*"));
+    CHECK(asks_for("abcdefghijklmnopqrstuvwxyz0123456789*", "abcdefghijklmnopqrstuvwxyz012345"));
+    CHECK(!asks_for("", "") && !asks_for("\"-\" *", ""));
+}
+
+static void snippets_are_cut_between_characters(void)
+{
+    char text[1200] = "";
+    pal_str snippet;
+
+    CHECK(pal_str_is(pal_words_snippet(S("a \n\t b"), 0, arena), "a b"));
+    CHECK(pal_str_is(pal_words_snippet(S(""), 0, arena), ""));
+    for (int i = 0; i < 300; i++)
+        memcpy(text + 3 * i, "語", 3);
+    snippet = pal_words_snippet(pal_str_make(text, 900), 450, arena);
+    CHECK(snippet.len == 3 * 122);
+    CHECK(memcmp(snippet.data, "…語", 6) == 0 && memcmp(snippet.data + 363, "…", 3) == 0);
+}
+
+/* ---- Blocks ---- */
+
+typedef struct built {
+    pal_chunk *chunks;
+    size_t len;
+} built;
+
+static pal_bitmap look_up(const built *of, const char *text, bool is_prefix)
+{
+    pal_term term = {.text = S(text), .is_prefix = is_prefix};
+    pal_bitmap rows = {{0}};
+    bool more = true;
+    size_t at = 0;
+
+    while (at + 1 < of->len) {
+        pal_str next = of->chunks[at + 1].term;
+        size_t len = next.len < term.text.len ? next.len : term.text.len;
+        int order = memcmp(next.data, term.text.data, len);
+
+        if (order > 0 || (order == 0 && next.len > term.text.len))
+            break;
+        at++;
+    }
+    for (; more && at < of->len; at++)
+        CHECK(pal_chunk_find(of->chunks[at].data, term, &rows, &more));
+    return rows;
+}
+
+static size_t count_rows(pal_bitmap rows)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < PAL_BLOCK_ROWS; i++)
+        count += pal_bitmap_has(&rows, i);
+    return count;
+}
+
+static void blocks_say_who_has_what(void)
+{
+    pal_block_builder *builder = pal_block_new();
+    char text[32];
+    pal_bitmap rows;
+    built of;
+
+    for (size_t row = 0; row < PAL_BLOCK_ROWS; row++) {
+        pal_block_add(builder, row, S("all"));
+        pal_block_add(builder, row, S("all"));
+        if (row % 2)
+            pal_block_add(builder, row, S("odd"));
+        if (row % 50 == 7)
+            pal_block_add(builder, row, S("some"));
+        snprintf(text, sizeof text, "n%zu", row);
+        pal_block_add(builder, row, S(text));
+    }
+    CHECK(pal_block_finish(builder, arena, &of.chunks, &of.len, NULL) == PAL_OK);
+    CHECK(of.len > 5 && of.chunks[0].term.len == 0);
+    CHECK(count_rows(look_up(&of, "all", false)) == 1024);
+    CHECK(count_rows(look_up(&of, "odd", false)) == 512);
+    rows = look_up(&of, "some", false);
+    CHECK(count_rows(rows) == 21 && pal_bitmap_has(&rows, 7) && pal_bitmap_has(&rows, 1007));
+    for (size_t row = 0; row < PAL_BLOCK_ROWS; row++) {
+        snprintf(text, sizeof text, "n%zu", row);
+        rows = look_up(&of, text, false);
+        CHECK(count_rows(rows) == 1 && pal_bitmap_has(&rows, row));
+    }
+    CHECK(count_rows(look_up(&of, "n", true)) == 1024);
+    CHECK(count_rows(look_up(&of, "n10", true)) == 1 + 10 + 24);
+    CHECK(count_rows(look_up(&of, "n1024", false)) == 0);
+    CHECK(count_rows(look_up(&of, "a", false)) == 0 && count_rows(look_up(&of, "z", true)) == 0);
+    pal_block_free(builder);
+}
+
+static void an_empty_block_is_a_block(void)
+{
+    pal_block_builder *builder = pal_block_new();
+    built of;
+
+    CHECK(pal_block_finish(builder, arena, &of.chunks, &of.len, NULL) == PAL_OK);
+    CHECK(of.len == 1 && of.chunks[0].data.len == 0);
+    CHECK(count_rows(look_up(&of, "x", true)) == 0);
+    pal_block_free(builder);
+}
+
+static void bitmaps_are_written_and_read(void)
+{
+    pal_bitmap bitmap = {{0}}, again;
+    pal_str bytes;
+
+    pal_bitmap_set(&bitmap, 0);
+    pal_bitmap_set(&bitmap, 1023);
+    bytes = pal_bitmap_write(&bitmap, arena);
+    CHECK(bytes.len == 128 && (unsigned char)bytes.data[127] == 0x80 && bytes.data[0] == 1);
+    CHECK(pal_bitmap_read(bytes, &again) && memcmp(&bitmap, &again, sizeof again) == 0);
+    CHECK(!pal_bitmap_read(pal_str_make(bytes.data, 127), &again));
+}
+
+static void damaged_chunks_are_told(void)
+{
+    static const char *const damaged[] = {"\x01",
+            "\x00\x05"
+            "ab",
+            "\x01\x01"
+            "a\x01\x00",
+            "\x00\x01"
+            "a",
+            "\x00\x01"
+            "a\x01\xff\x7f",
+            "\x00\x01"
+            "a\x64"
+            "x",
+            "\xff\xff\xff\xff"};
+    static const size_t lens[] = {1, 4, 5, 3, 6, 5, 4};
+    pal_bitmap rows;
+    bool more;
+
+    for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++)
+        CHECK(!pal_chunk_find(
+                pal_str_make(damaged[i], lens[i]), (pal_term){.text = S("zzz")}, &rows, &more));
+}
+
+int main(void)
+{
+    arena = pal_arena_new(0);
+    RUN(characters_have_kinds);
+    RUN(texts_have_normal_forms);
+    RUN(places_are_traced_back);
+    RUN(terms_narrow_down);
+    RUN(snippets_are_cut_between_characters);
+    RUN(blocks_say_who_has_what);
+    RUN(an_empty_block_is_a_block);
+    RUN(bitmaps_are_written_and_read);
+    RUN(damaged_chunks_are_told);
+    pal_arena_free(arena);
+    return tap_done();
+}

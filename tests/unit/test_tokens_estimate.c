@@ -1,0 +1,170 @@
+/* test_tokens_estimate.c - the estimate: four bytes on ASCII, near o200k_base elsewhere, and the
+ * same in pieces. */
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/json.h"
+#include "palaver/tokens.h"
+#include "support/tap.h"
+#include "tokens/tokens_estimate.h"
+
+#define FILE_MAX (1 << 20)
+#define ERROR_MAX 0.15
+
+static pal_arena *arena;
+
+static pal_str load(const char *folder, const char *name)
+{
+    char path[1024];
+    char *data = pal_arena_alloc(arena, FILE_MAX);
+    FILE *file;
+    size_t len;
+
+    snprintf(path, sizeof(path), "%s/%s/%s", TEST_DATA, folder, name);
+    file = fopen(path, "rb");
+    if (!CHECK(file && data))
+        exit(1);
+    len = fread(data, 1, FILE_MAX, file);
+    fclose(file);
+    return pal_str_make(data, len);
+}
+
+static pal_json load_json(const char *folder, const char *name)
+{
+    pal_json value = {0};
+    pal_error err;
+
+    if (!CHECK(pal_json_parse(arena, load(folder, name), NULL, &value, &err) == PAL_OK))
+        exit(1);
+    return value;
+}
+
+static uint64_t estimate(const char *text)
+{
+    return pal_tokens_estimate(pal_str_of(text));
+}
+
+static void ascii_is_four_bytes_a_token(void)
+{
+    pal_json_iter iter =
+            pal_json_each(pal_json_find(load_json("vectors", "token_estimates.json"), "cases"));
+    pal_json row;
+    size_t compared = 0;
+
+    while (pal_json_next(&iter, NULL, &row)) {
+        uint64_t len, wanted;
+        char *text;
+
+        if (!pal_json_u64(pal_json_find(row, "len"), &len))
+            continue;
+        CHECK(pal_json_u64(pal_json_find(row, "sol_ceil_bytes"), &wanted));
+        text = pal_arena_alloc(arena, len + 1);
+        for (size_t i = 0; i < len; i++)
+            text[i] = (char)(i * 7 % 128);
+        CHECK(pal_tokens_estimate(pal_str_make(text, len)) == wanted);
+        compared++;
+    }
+    CHECK(compared >= 12);
+}
+
+static double error_of(uint64_t estimated, uint64_t counted)
+{
+    return (double)estimated / (double)counted - 1;
+}
+
+static void samples_are_near(void)
+{
+    const pal_encoding *o200k = pal_encoding_find(pal_str_of("o200k_base"));
+    pal_json_iter iter = pal_json_each(load_json("tokens", "counts.json"));
+    pal_json name, value;
+    size_t compared = 0;
+
+    printf("# o200k_base is %s\n", o200k ? "built in" : "not built in: recorded counts only");
+    while (pal_json_next(&iter, &name, &value)) {
+        pal_str file = pal_json_string(name, arena);
+        pal_str text = load("tokens", pal_arena_copy(arena, file).data);
+        uint64_t recorded = 0, counted = 0, estimated = pal_tokens_estimate(text);
+        pal_error err;
+
+        CHECK(pal_json_u64(value, &recorded) && recorded > 300);
+        if (o200k && CHECK(pal_tokens_count(o200k, text, &counted, &err) == PAL_OK))
+            CHECK(counted == recorded);
+        printf("# %-18.*s %5d is %5d %+5.1f %%\n", PAL_STR_ARG(file), (int)recorded, (int)estimated,
+                100 * error_of(estimated, recorded));
+        CHECK(error_of(estimated, recorded) < ERROR_MAX);
+        CHECK(error_of(estimated, recorded) > -ERROR_MAX);
+        compared++;
+    }
+    CHECK(compared >= 18);
+}
+
+static void scripts_differ(void)
+{
+    CHECK(estimate("") == 0);
+    CHECK(estimate("\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e") == 3); /* three characters of Chinese */
+    CHECK(estimate("\xd0\xbf\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82") == 2);
+    CHECK(estimate("\xf0\x9f\x98\x80\xf0\x9f\x98\x80\xf0\x9f\x98\x80") == 6);
+    CHECK(estimate("\xf4\x8f\xbf\xbf") == 4); /* the last character there is */
+}
+
+static void invalid_bytes_are_tokens(void)
+{
+    CHECK(estimate("\xff\xfe\xfd") == 3);
+    CHECK(estimate("\xe6\x97") == 2);
+    CHECK(estimate("\xe6\x97 \xe6") == 4);
+    CHECK(estimate("\xed\xa0\x80") == 3); /* a surrogate */
+    CHECK(estimate("\xc0\xaf\x80") == 3); /* a long form */
+    CHECK(estimate("\xf0\x9f\x98") == 3);
+}
+
+/* Every length of pieces, over bytes that are broken in many ways. */
+static void pieces_make_the_whole(void)
+{
+    static const char mixed[] = "a\xc3\xa9\xe6\x97\xa5\xf0\x9f\x98\x80 \xe6\x97\xff\xf0\x9f\x98"
+                                "b\xe0\x80\xc3\xc3\xa9\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82";
+    char random[512];
+    uint32_t state = 7;
+
+    for (size_t i = 0; i < sizeof(random); i++) {
+        state = state * 1664525 + 1013904223;
+        random[i] = i < sizeof(mixed) ? mixed[i] : (char)(state >> 24 | (state >> 8 & 0x80));
+    }
+    for (size_t len = 0; len < sizeof(random); len += 1 + len / 32) {
+        uint64_t whole = pal_tokens_estimate(pal_str_make(random, len));
+
+        for (size_t step = 1; step <= 9; step++) {
+            pal_estimate e = {0};
+
+            for (size_t at = 0; at < len; at += step)
+                pal_estimate_feed(&e, pal_str_make(random + at, len - at < step ? len - at : step));
+            CHECK(pal_estimate_tokens(&e) == whole);
+        }
+    }
+}
+
+static void asking_does_not_end_it(void)
+{
+    pal_estimate e = {0};
+
+    pal_estimate_feed(&e, pal_str_of("\xe6"));
+    CHECK(pal_estimate_tokens(&e) == 1);
+    pal_estimate_feed(&e, (pal_str){0});
+    pal_estimate_feed(&e, pal_str_of("\x97\xa5"));
+    CHECK(pal_estimate_tokens(&e) == 1);
+    pal_estimate_feed(&e, pal_str_of("1234"));
+    CHECK(pal_estimate_tokens(&e) == 2);
+}
+
+int main(void)
+{
+    arena = pal_arena_new(0);
+    if (!arena)
+        return 1;
+    RUN(ascii_is_four_bytes_a_token);
+    RUN(samples_are_near);
+    RUN(scripts_differ);
+    RUN(invalid_bytes_are_tokens);
+    RUN(pieces_make_the_whole);
+    RUN(asking_does_not_end_it);
+    pal_arena_free(arena);
+    return tap_done();
+}

@@ -1,0 +1,242 @@
+/* test_tokens_table.c - vocabularies become tables, bad ones are refused with their line, and a
+ * table from outside can do no harm, whatever bytes it has. */
+#include <unistd.h>
+#include "base/memory.h"
+#include "support/tap.h"
+#include "support/vocab_random.h"
+#include "tokens/tokens_builtin.h"
+#include "tokens/tokens_table.h"
+
+static pal_arena *arena;
+
+static pal_status compile(
+        const char *pattern, pal_str tokens, const char *special, pal_str *out, pal_error *err)
+{
+    pal_vocabulary vocabulary = {
+            pal_str_of("mine"), pal_str_of(pattern), tokens, pal_str_of(special)};
+
+    return pal_encoding_compile(&vocabulary, arena, out, err);
+}
+
+static void write_table(const char *path, pal_str table)
+{
+    FILE *file = fopen(path, "wb");
+
+    if (CHECK(file)) {
+        fwrite(table.data, 1, table.len, file);
+        fclose(file);
+    }
+}
+
+static void ids_are_those_of_the_vocabulary(void)
+{
+    vocab *v = vocab_new(1, "abc", 50);
+    pal_str table = {0};
+    const pal_encoding *encoding;
+    pal_token_ids ids = {0};
+    pal_str text = {0};
+    pal_error err;
+
+    CHECK(compile("gpt2", vocab_text(v, 3, 1000, arena), "<|end|> 7\n<a b> 90000\r\n", &table,
+                  &err) == PAL_OK);
+    encoding = (const pal_encoding *)(const void *)table.data;
+    CHECK(pal_str_is(pal_encoding_name(encoding), "mine"));
+    CHECK(pal_encoding_size(encoding) == 90001);
+    CHECK(pal_tokens_encode(encoding, pal_str_of("z"), arena, &ids, &err) == PAL_OK);
+    CHECK(ids.len == 1 && ids.ids[0] == 1000 + 3 * 'z');
+    for (unsigned i = 0; i < v->len; i++) {
+        uint32_t id = 1000 + 3 * i;
+
+        CHECK(pal_tokens_decode(encoding, &id, 1, arena, &text, &err) == PAL_OK);
+        CHECK(pal_str_equal(text, pal_str_make((const char *)v->bytes[i], v->lens[i])));
+        id++;
+        CHECK(pal_tokens_decode(encoding, &id, 1, arena, &text, &err) == PAL_INVALID);
+    }
+    CHECK(strstr(err.message, "'mine'"));
+    CHECK(pal_tokens_decode(encoding, (uint32_t[]){7, 90000}, 2, arena, &text, &err) == PAL_OK);
+    CHECK(pal_str_is(text, "<|end|><a b>"));
+    CHECK(pal_tokens_encode(encoding, pal_str_of("<|end|>"), arena, &ids, &err) == PAL_OK);
+    CHECK(ids.len > 1);
+    free(v);
+}
+
+/* Whether a vocabulary with these lines behind good ones is refused, and says why: a '#' stands for
+ * the first of these lines, or the second one with '@'. */
+static bool is_refused(const char *tokens, const char *special, const char *why)
+{
+    vocab *v = vocab_new(1, "ab", 7);
+    pal_str good = vocab_text(v, 1, 0, arena);
+    char *text = pal_arena_alloc(arena, good.len + strlen(tokens) + 1);
+    char want[40];
+    pal_str table;
+    pal_error err = {0};
+    pal_status status;
+
+    memcpy(text, good.data, good.len);
+    memcpy(text + good.len, tokens, strlen(tokens));
+    status = compile("gpt2", pal_str_make(text, good.len + strlen(tokens)), special, &table, &err);
+    if (*why == '#' || *why == '@')
+        snprintf(want, sizeof(want), "line %u:", v->len + 1 + (*why == '@'));
+    else
+        snprintf(want, sizeof(want), "%s", why);
+    free(v);
+    if (status == PAL_INVALID && strstr(err.message, want))
+        return true;
+    printf("# %d %s\n", status, err.message);
+    return false;
+}
+
+static void bad_vocabularies_are_refused(void)
+{
+    pal_str table;
+    pal_error err;
+    vocab *v = vocab_new(1, "ab", 7);
+
+    CHECK(is_refused("!!! 900\n", "", "#"));
+    CHECK(is_refused("YWFhYWFh\n", "", "#"));
+    CHECK(is_refused("YWFhYWFh -1\n", "", "#"));
+    CHECK(is_refused("YWFhYWFh 99999999999\n", "", "#"));
+    CHECK(is_refused("enp6eno= 257\n", "", "twice"));
+    CHECK(is_refused("enp6eno= 300\nenp6eno= 301\n", "", "@"));
+    CHECK(is_refused("YQ== 500\n", "", "twice"));
+    CHECK(is_refused("", "<|end|>\n", "line 1:"));
+    CHECK(is_refused("", "a 1\n <|end|>5\n", "line 2:"));
+    /* "wxyz" before "yz": what it is made of comes later. */
+    CHECK(is_refused("d3g= 300\nd3h5eg== 301\neXo= 302\n", "", "@"));
+    CHECK(compile("gpt3", vocab_text(v, 1, 0, arena), "", &table, &err) == PAL_INVALID);
+    CHECK(strstr(err.message, "'gpt3'"));
+    CHECK(compile("gpt2", pal_str_of("YQ== 1\n"), "", &table, &err) == PAL_INVALID);
+    CHECK(strstr(err.message, "byte"));
+    CHECK(compile("gpt2", pal_str_of(""), "", &table, &err) == PAL_INVALID);
+    free(v);
+}
+
+static void use(const pal_encoding *encoding)
+{
+    static const char text[] =
+            "abab cabba  \n\n aaaaaaaabbbbbbb 123 \xe4\xb8\xad'sA \xff\x80 bcbcbc";
+    pal_token_ids ids = {0};
+    pal_str back;
+    uint64_t count;
+    size_t len;
+    pal_arena *mine = pal_arena_new(0);
+
+    CHECK(pal_tokens_count(encoding, pal_str_of(text), &count, NULL) == PAL_OK);
+    CHECK(pal_tokens_encode(encoding, pal_str_of(text), mine, &ids, NULL) == PAL_OK);
+    (void)!pal_tokens_decode(encoding, ids.ids, ids.len, mine, &back, NULL);
+    CHECK(pal_tokens_cut(encoding, pal_str_of(text), 9, &len, NULL) == PAL_OK);
+    pal_arena_free(mine);
+}
+
+static void a_table_is_mapped(void)
+{
+    const char *path = "test_tokens_table.tmp";
+    vocab *v = vocab_new(5, "abc", 100);
+    pal_str table = {0};
+    pal_encoding *encoding = NULL;
+    pal_error err;
+
+    CHECK(compile("o200k", vocab_text(v, 1, 0, arena), "", &table, &err) == PAL_OK);
+    write_table(path, table);
+    if (CHECK(pal_encoding_open(path, &encoding, &err) == PAL_OK)) {
+        CHECK(pal_str_is(pal_encoding_name(encoding), "mine"));
+        use(encoding);
+        pal_encoding_close(encoding);
+    }
+    pal_encoding_close(NULL);
+    write_table(path, pal_str_make(table.data, table.len - 1));
+    CHECK(pal_encoding_open(path, &encoding, &err) == PAL_CORRUPT);
+    write_table(path, pal_str_of("hello"));
+    CHECK(pal_encoding_open(path, &encoding, &err) == PAL_CORRUPT);
+    write_table(path, pal_str_of(""));
+    CHECK(pal_encoding_open(path, &encoding, &err) == PAL_INVALID);
+    unlink(path);
+    CHECK(pal_encoding_open(path, &encoding, &err) == PAL_NOT_FOUND);
+    CHECK(pal_encoding_open("/", &encoding, &err) == PAL_INVALID);
+    free(v);
+}
+
+/* Changed anywhere, a table is refused or harmless; the sanitizers watch. */
+static void a_damaged_table_does_no_harm(void)
+{
+    vocab *v = vocab_new(5, "abc", 60);
+    pal_str table = {0};
+    uint64_t seed = 17;
+    unsigned refused = 0;
+    unsigned char *copy;
+
+    CHECK(compile("o200k", vocab_text(v, 2, 0, arena), "<s> 4\n", &table, NULL) == PAL_OK);
+    copy = pal_arena_alloc(arena, table.len);
+    for (int i = 0; i < 6000; i++) {
+        size_t at = i % 3 == 0 ? vocab_next(&seed) % sizeof(struct pal_encoding)
+                               : vocab_next(&seed) % table.len;
+
+        memcpy(copy, table.data, table.len);
+        copy[at] = i % 2 ? (unsigned char)vocab_next(&seed)
+                         : (unsigned char)(copy[at] ^ 1u << vocab_next(&seed) % 8);
+        if (i % 5 == 0)
+            copy[vocab_next(&seed) % table.len] = 0xff;
+        if (pal_table_check(copy, table.len, NULL) == PAL_OK)
+            use((const pal_encoding *)(void *)copy);
+        else
+            refused++;
+    }
+    CHECK(refused > 1000);
+    for (size_t len = 0; len < table.len; len += 1 + len / 20)
+        CHECK(pal_table_check((const unsigned char *)table.data, len, NULL) == PAL_CORRUPT);
+    free(v);
+}
+
+static void built_in_ones_are_found_by_name(void)
+{
+    CHECK(!pal_encoding_find(pal_str_of("nonsense")));
+    CHECK(!pal_encoding_at(pal_builtins_len));
+    for (size_t i = 0; i < pal_builtins_len; i++) {
+        const struct pal_builtin *builtin = &pal_builtins[i];
+        const pal_encoding *encoding = pal_encoding_at(i);
+
+        CHECK(pal_encoding_find(pal_str_of(builtin->name)) == encoding);
+        CHECK(pal_str_is(pal_encoding_name(encoding), builtin->name));
+        CHECK(pal_table_check(builtin->data, (size_t)(builtin->end - builtin->data), NULL) ==
+                PAL_OK);
+        use(encoding);
+    }
+}
+
+static void running_out_of_memory_is_reported(void)
+{
+    vocab *v = vocab_new(5, "abc", 30);
+    pal_str tokens = vocab_text(v, 1, 0, arena);
+    bool was_fine = false;
+
+    for (uint64_t nth = 1; nth < 200 && !was_fine; nth++) {
+        pal_vocabulary vocabulary = {pal_str_of("mine"), pal_str_of("gpt2"), tokens, {NULL, 0}};
+        pal_arena *mine = pal_arena_new(0);
+        pal_str table;
+        pal_status status;
+
+        pal_memory_fail_at(nth, 0);
+        status = pal_encoding_compile(&vocabulary, mine, &table, NULL);
+        if (status == PAL_OK)
+            status = pal_table_check((const unsigned char *)table.data, table.len, NULL);
+        was_fine = !pal_memory_failed();
+        CHECK(status == (was_fine ? PAL_OK : PAL_NO_MEMORY));
+        pal_memory_fail_at(0, 0);
+        pal_arena_free(mine);
+    }
+    CHECK(was_fine);
+    free(v);
+}
+
+int main(void)
+{
+    arena = pal_arena_new(0);
+    RUN(ids_are_those_of_the_vocabulary);
+    RUN(bad_vocabularies_are_refused);
+    RUN(a_table_is_mapped);
+    RUN(a_damaged_table_does_no_harm);
+    RUN(built_in_ones_are_found_by_name);
+    RUN(running_out_of_memory_is_reported);
+    pal_arena_free(arena);
+    return tap_done();
+}

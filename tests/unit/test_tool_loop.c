@@ -1,0 +1,119 @@
+/* test_tool_loop.c - the third equal call in a row is seen: the cases of a program whose rule is ours but
+ * for how it compares arguments, and what equal means here. */
+#include <stdlib.h>
+#include "base/json.h"
+#include "support/tap.h"
+#include "tool/tool_loop.h"
+
+#define VECTORS TEST_DATA "/vectors/doom_loop.json"
+
+static pal_str read_file(pal_arena *arena, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char *bytes = pal_arena_alloc(arena, 1 << 20);
+    size_t len = file ? fread(bytes, 1, 1 << 20, file) : 0;
+    if (file)
+        fclose(file);
+    return pal_str_make(bytes, len);
+}
+
+static bool add_call(pal_tool_loop *loop, pal_json call, pal_arena *arena)
+{
+    pal_json_iter each = pal_json_each(call);
+    pal_json name = {0}, arguments = {0};
+    CHECK(pal_json_next(&each, NULL, &name) && pal_json_next(&each, NULL, &arguments));
+    return pal_tool_loop_add(loop, pal_json_string(name, arena), pal_json_string(arguments, arena));
+}
+
+static void run_case(pal_json one, pal_arena *arena)
+{
+    pal_tool_loop loop = {0};
+    pal_json_iter calls = pal_json_each(pal_json_find(one, "calls"));
+    pal_json_iter answers = pal_json_each(pal_json_find(one, "detected"));
+    pal_json call, answer;
+    uint64_t reset_after = 0, at = 0;
+    (void)pal_json_u64(pal_json_find(one, "reset_after"), &reset_after);
+    /* There arguments are compared as bytes; here as values. */
+    pal_str note = pal_json_string(pal_json_find(one, "note"), arena);
+    bool by_bytes = note.len >= 4 && memcmp(note.data, "byte", 4) == 0;
+    while (pal_json_next(&calls, NULL, &call) && pal_json_next(&answers, NULL, &answer)) {
+        bool found = add_call(&loop, call, arena), expected = false;
+        CHECK(pal_json_bool(answer, &expected));
+        at++;
+        if (by_bytes && at == 3)
+            expected = true;
+        if (!CHECK(found == expected))
+            printf("# %.*s: call %d\n", PAL_STR_ARG(note), (int)at);
+        if (at == reset_after)
+            pal_tool_loop_reset(&loop);
+    }
+}
+
+static void upstream_cases_hold(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_json root, one;
+    size_t cases = 0;
+    if (CHECK(pal_json_parse(arena, read_file(arena, VECTORS), NULL, &root, NULL) == PAL_OK)) {
+        pal_json_iter each = pal_json_each(pal_json_find(root, "cases"));
+        for (; pal_json_next(&each, NULL, &one); cases++)
+            run_case(one, arena);
+    }
+    CHECK(cases >= 6);
+    pal_arena_free(arena);
+}
+
+/* Whether three calls with these arguments are a loop. */
+static bool is_loop(const char *a, const char *b, const char *c)
+{
+    pal_tool_loop loop = {0};
+    const char *texts[] = {a, b, c};
+    bool found = false;
+    for (int i = 0; i < 3; i++)
+        found = pal_tool_loop_add(&loop, pal_str_of("t"), pal_str_of(texts[i]));
+    return found;
+}
+
+static void arguments_are_equal_as_values(void)
+{
+    CHECK(is_loop("{\"a\":1,\"b\":[1,2]}", "{\"b\":[1, 2],\"a\":1}", " {\"a\":1.0,\"b\":[1,2e0]}"));
+    CHECK(is_loop("{\"a\":\"\\u0041\"}", "{\"a\":\"A\"}", "{\"\\u0061\":\"A\"}"));
+    CHECK(!is_loop("{\"a\":[1,2]}", "{\"a\":[2,1]}", "{\"a\":[1,2]}"));
+    CHECK(!is_loop("{\"a\":1}", "{\"a\":\"1\"}", "{\"a\":1}"));
+    CHECK(!is_loop("{\"a\":1,\"b\":2}", "{\"a\":2,\"b\":1}", "{\"a\":1,\"b\":2}"));
+    CHECK(!is_loop("{\"a\":{}}", "{\"a\":[]}", "{\"a\":{}}"));
+    CHECK(!is_loop("{\"a\":null}", "{}", "{\"a\":null}"));
+    CHECK(is_loop("{\"a\":0.1}", "{\"a\":1e-1}", "{\"a\":0.10}"));
+}
+
+static void what_is_no_json_is_equal_as_bytes(void)
+{
+    CHECK(is_loop("{\"a\":", "{\"a\":", "{\"a\":"));
+    CHECK(!is_loop("{\"a\":", "{\"a\": ", "{\"a\":"));
+    CHECK(is_loop("", "", ""));
+    CHECK(!is_loop("", "{}", ""));
+}
+
+static void another_tool_begins_anew(void)
+{
+    pal_tool_loop loop = {0};
+    pal_str none = pal_str_of("{}");
+    CHECK(!pal_tool_loop_add(&loop, pal_str_of("a"), none));
+    CHECK(!pal_tool_loop_add(&loop, pal_str_of("a"), none));
+    CHECK(!pal_tool_loop_add(&loop, pal_str_of("b"), none));
+    CHECK(!pal_tool_loop_add(&loop, pal_str_of("a"), none));
+    CHECK(!pal_tool_loop_add(&loop, pal_str_of("a"), none));
+    CHECK(pal_tool_loop_add(&loop, pal_str_of("a"), none));
+    CHECK(pal_tool_loop_add(&loop, pal_str_of("a"), none));
+    pal_tool_loop_reset(&loop);
+    CHECK(!pal_tool_loop_add(&loop, pal_str_of("a"), none));
+}
+
+int main(void)
+{
+    RUN(upstream_cases_hold);
+    RUN(arguments_are_equal_as_values);
+    RUN(what_is_no_json_is_equal_as_bytes);
+    RUN(another_tool_begins_anew);
+    return tap_done();
+}

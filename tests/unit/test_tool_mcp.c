@@ -1,0 +1,633 @@
+/* test_tool_mcp.c - a scripted MCP server, as a child and over HTTP, of both eras of the protocol: what it
+ * answers reaches the caller, and whatever it does instead of answering is an outcome too. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "support/tap.h"
+#include "tool/mcp_client.h"
+
+#define Y52 "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"
+
+/* ---- Servers ---- */
+
+typedef struct child_config {
+    pal_str command[12];
+    pal_mcp_config config;
+} child_config;
+
+static pal_mcp_config *child(child_config *c, const char *first, ...)
+{
+    va_list more;
+    size_t len = 2;
+    *c = (child_config){.command = {pal_str_of(PYTHON), pal_str_of(FAKE_MCP)}};
+    va_start(more, first);
+    for (const char *one = first; one; one = va_arg(more, const char *))
+        c->command[len++] = pal_str_of(one);
+    va_end(more);
+    c->config = (pal_mcp_config){
+            .name = pal_str_of("s"), .command = c->command, .command_len = len, .restarts_max = 2};
+    return &c->config;
+}
+
+/* One that listens on the network. */
+typedef struct http_child {
+    pid_t pid;
+    int input;
+    char url[64];
+    pal_mcp_config config;
+} http_child;
+
+static bool http_child_start(http_child *c, const char *first, const char *second, const char *third)
+{
+    int to[2], from[2];
+    char port[16] = "";
+    *c = (http_child){0};
+    if (pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
+        return false;
+    c->pid = fork();
+    if (c->pid == 0) {
+        dup2(to[0], 0);
+        dup2(from[1], 1);
+        execlp(PYTHON, PYTHON, FAKE_MCP, "--http", first, second, third, (char *)NULL);
+        _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    c->input = to[1];
+    for (size_t len = 0; len < sizeof(port) - 1 && !strchr(port, '\n'); len++) {
+        if (read(from[0], port + len, 1) != 1)
+            break;
+    }
+    close(from[0]);
+    snprintf(c->url, sizeof(c->url), "http://127.0.0.1:%d/mcp", atoi(port));
+    c->config = (pal_mcp_config){
+            .name = pal_str_of("s"), .url = pal_str_of(c->url), .restarts_max = 2};
+    return atoi(port) > 0;
+}
+
+static void http_child_stop(http_child *c)
+{
+    close(c->input);
+    kill(c->pid, SIGKILL);
+    waitpid(c->pid, NULL, 0);
+}
+
+/* ---- Checks ---- */
+
+static bool answers(mcp_client *client, const char *name, const char *arguments, const char *expected)
+{
+    char *outcome = mcp_client_call_tool(client, name, arguments);
+    bool held = strstr(outcome, expected) != NULL;
+    if (!held)
+        printf("# %s: %.300s\n", name, outcome);
+    free(outcome);
+    return held;
+}
+
+static bool lacks(mcp_client *client, const char *name, const char *arguments, const char *text)
+{
+    char *outcome = mcp_client_call_tool(client, name, arguments);
+    bool held = strstr(outcome, "\"is_error\":false") && !strstr(outcome, text);
+    free(outcome);
+    return held;
+}
+
+/* Asks until the answer is the expected one: what it tells of comes by another way. */
+static bool answers_in_time(
+        mcp_client *client, const char *name, const char *arguments, const char *expected)
+{
+    bool held = false;
+    for (int i = 0; i < 100 && !held; i++) {
+        char *outcome = mcp_client_call_tool(client, name, arguments);
+        held = strstr(outcome, expected) != NULL;
+        if (!held && i == 99)
+            printf("# %s: %.300s\n", name, outcome);
+        free(outcome);
+        if (!held)
+            usleep(20000);
+    }
+    return held;
+}
+
+#define TEXT(text) "{\"parts\":[{\"kind\":\"text\",\"text\":\"" text "\"}],\"is_error\":false}"
+#define FAILED(text) "{\"parts\":[{\"kind\":\"text\",\"text\":\"" text
+
+/* What holds however a server is spoken to. */
+static void check_plain(mcp_client *client)
+{
+    CHECK(answers(client, "s__echo", "{\"a\":\n[1,\r\n\"x\\ny\"]}",
+            TEXT("{\\\"a\\\": [1, \\\"x\\\\ny\\\"]}")));
+    CHECK(answers(client, "s__echo", "", TEXT("{}")));
+    CHECK(answers(client, "s__fails", "{}", FAILED("it is broken\"}],\"is_error\":true}")));
+    CHECK(answers(client, "s__error", "{}", FAILED("no such thing\"}],\"is_error\":true}")));
+    CHECK(answers(client, "s__structured", "{}", TEXT("{\\\"n\\\": 1}")));
+    CHECK(answers(client, "s__kinds", "{}", "{\"parts\":[{\"kind\":\"text\",\"text\":\"one\"},"
+            "{\"kind\":\"image\",\"media_type\":\"image/png\",\"bytes\":4},"
+            "{\"kind\":\"file\",\"media_type\":\"audio/wav\",\"bytes\":4},"
+            "{\"kind\":\"text\",\"text\":\"[file:///a]\\ntwo\"},"
+            "{\"kind\":\"file\",\"media_type\":\"application/octet-stream\",\"bytes\":3,"
+            "\"name\":\"file:///b\"},"
+            "{\"kind\":\"text\",\"text\":\"[c](file:///c): the third\"},"
+            "{\"kind\":\"text\",\"text\":\"[bytes of type image/png that could not be read]\"},"
+            "{\"kind\":\"text\",\"text\":\"{\\\"type\\\": \\\"hologram\\\", \\\"depth\\\": 3}\"}],"
+            "\"is_error\":false}"));
+    CHECK(answers(client, "s__twice", "{}", TEXT("first")));
+    CHECK(answers(client, "s__nonsense", "{}", "\"is_error\":true"));
+    CHECK(answers(client, "s__nothing", "{}", "not_found: there is no tool 's__nothing'"));
+    CHECK(answers(client, "s__echo", "[1]", "invalid: the arguments are not a JSON object"));
+    CHECK(answers(client, "s__echo", "{", "invalid: the arguments are not a JSON object"));
+}
+
+/* Every name is one that all providers take, and no other tool has it. */
+static void look_at_names(void *user)
+{
+    mcp_client *client = user;
+    size_t len, longest = 0;
+    const pal_tool *tools = pal_mcp_tools(client->mcp, &len);
+    for (size_t i = 0; i < len; i++) {
+        pal_str name = tools[i].name;
+        longest = name.len > longest ? name.len : longest;
+        for (size_t at = 0; at < name.len; at++)
+            CHECK(name.data[at] && strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_-", name.data[at]));
+        for (size_t other = 0; other < i; other++)
+            CHECK(!pal_str_equal(name, tools[other].name));
+        CHECK(name.len >= 3 && memcmp(name.data, "s__", 3) == 0);
+    }
+    CHECK(longest == 64 && len > 20);
+}
+
+static void check_names(mcp_client *client)
+{
+    on_loop(client->loop, look_at_names, client);
+    CHECK(answers(client, "s__get_user", "{}", TEXT("get_user")));
+    CHECK(answers(client, "s__get_user_404fa159", "{}", TEXT("get.user")));
+    /* Neither of two that are too long depends on the other. */
+    CHECK(answers(client, "s__" Y52 "_fc83744c", "{}", TEXT(Y52 "yyyyyyyyyyyyyyyyyyyyyyyyyyyy1")));
+    CHECK(answers(client, "s__" Y52 "_ff837905", "{}", TEXT(Y52 "yyyyyyyyyyyyyyyyyyyyyyyyyyyy2")));
+    CHECK(!mcp_client_see(client, "s__task").has_name);
+    CHECK(mcp_client_see(client, "s__region").has_name);
+}
+
+static void check_change(mcp_client *client)
+{
+    CHECK(!mcp_client_see(client, "s__new").has_name);
+    CHECK(answers(client, "s__change", "{}", TEXT("changed")));
+    CHECK(mcp_client_wait(client, PAL_MCP_READY, "s__new"));
+    CHECK(answers(client, "s__new", "{}", TEXT("new")));
+}
+
+/* ---- A child ---- */
+
+static void a_child_of_the_old_era_works(void)
+{
+    child_config c;
+    mcp_client client;
+    if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    check_plain(&client);
+    check_names(&client);
+    CHECK(answers(&client, "s__stranger", "{}", TEXT("yours")));
+    CHECK(answers(&client, "s__ask", "{}", TEXT("asked")));
+    CHECK(answers_in_time(&client, "s__facts", "{}",
+            "\\\"answers\\\": {\\\"p1\\\": \\\"result\\\", \\\"r1\\\": -32601}"));
+    CHECK(answers(&client, "s__bytes", "{}", TEXT("a\xef\xbf\xbd\xef\xbf\xbd" "b")));
+    CHECK(answers(&client, "s__mute", "{}", "neither a result nor an error"));
+    check_change(&client);
+    mcp_client_close(&client);
+}
+
+static void a_child_of_the_new_era_works(void)
+{
+    child_config c;
+    mcp_client client;
+    if (!CHECK(mcp_client_open(&client, child(&c, "--era", "new", NULL))))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    check_plain(&client);
+    CHECK(answers(&client, "s__state", "{}", TEXT("after two rounds")));
+    CHECK(answers(&client, "s__input", "{}", FAILED("the tool asks for something that only a person")));
+    /* No answers are sent in this era. */
+    CHECK(answers(&client, "s__ask", "{}", TEXT("asked")));
+    CHECK(answers(&client, "s__facts", "{}", "\\\"answers\\\": {}"));
+    check_change(&client);
+    mcp_client_close(&client);
+}
+
+static void becomes_ready(const char *first, const char *second, const char *third)
+{
+    child_config c;
+    mcp_client client;
+    pal_mcp_config *config = child(&c, first, second, third, NULL);
+    config->start_ms = 6000;
+    if (!CHECK(mcp_client_open(&client, config)))
+        return;
+    if (!CHECK(mcp_client_wait(&client, PAL_MCP_READY, "s__echo")))
+        printf("# %s %s %s: %s\n", first, second ? second : "", third ? third : "",
+                mcp_client_see(&client, NULL).failure);
+    CHECK(answers(&client, "s__echo", "{}", TEXT("{}")));
+    mcp_client_close(&client);
+}
+
+static void versions_are_negotiated(void)
+{
+    becomes_ready("--version", "2025-06-18", NULL);
+    becomes_ready("--version", "2025-03-26", NULL);
+    becomes_ready("--version", "2024-11-05", NULL);
+    becomes_ready("--era", "both", NULL);
+    becomes_ready("--silent", NULL, NULL);  /* says nothing to what it does not know */
+    becomes_ready("--fatal", NULL, NULL);   /* dies of it */
+    becomes_ready("--garbage", NULL, NULL); /* says more than messages */
+}
+
+static void fails(pal_mcp_config *config, const char *why)
+{
+    mcp_client client;
+    if (!CHECK(mcp_client_open(&client, config)))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_FAILED, NULL));
+    mcp_client_look look = mcp_client_see(&client, NULL);
+    if (!CHECK(strstr(look.failure, why) && look.tools == 0))
+        printf("# %s\n", look.failure);
+    CHECK(answers(&client, "s__echo", "{}", "io: the tool's server failed"));
+    mcp_client_close(&client);
+}
+
+static void servers_of_no_use_fail(void)
+{
+    child_config c;
+    fails(child(&c, "--version", "1999-01-01", NULL), "revision '1999-01-01'");
+    fails(child(&c, "--era", "new", "--version", "2999-01-01", NULL), "2999-01-01");
+    pal_str nothing = pal_str_of("/nonexistent/server");
+    pal_mcp_config config = {.name = pal_str_of("s"), .command = &nothing, .command_len = 1};
+    fails(&config, "/nonexistent/server");
+    pal_str command[] = {pal_str_of("sh"), pal_str_of("-c"), pal_str_of("echo why >&2; exit 4")};
+    pal_mcp_config dies = {
+            .name = pal_str_of("s"), .command = command, .command_len = 3, .restarts_max = 1};
+    fails(&dies, "ended with code 4: why");
+    pal_mcp_config refused = {.name = pal_str_of("s"), .url = pal_str_of("http://127.0.0.1:9/"),
+            .restarts_max = 1};
+    fails(&refused, "could not connect");
+}
+
+static void configurations_are_checked(void)
+{
+    mcp_client client;
+    pal_str command = pal_str_of("true");
+    const pal_mcp_config wrong[] = {
+            {.name = pal_str_of(""), .command = &command, .command_len = 1},
+            {.name = pal_str_of("s")},
+            {.name = pal_str_of("s"), .command = &command, .command_len = 1, .url = pal_str_of("u")},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        CHECK(!mcp_client_open(&client, &wrong[i]) && client.status == PAL_INVALID);
+        mcp_client_close(&client);
+    }
+}
+
+/* ---- Trouble ---- */
+
+static void a_child_that_dies_is_started_again(void)
+{
+    child_config c;
+    mcp_client client;
+    mcp_client_call hanging, waiting;
+    if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_start(&hanging, &client, "s__hang", "{}"));
+    CHECK(answers(&client, "s__die", "{}",
+            FAILED("the tool's server failed while the tool ran: 's' ended with code 3: out of cheese")));
+    char *outcome = mcp_client_finish(&hanging);
+    CHECK(strstr(outcome, "ended with code 3") != NULL);
+    free(outcome);
+    CHECK(mcp_client_see(&client, "s__echo").has_name);
+    /* It waits for the new one, and the dead calls are not made again. */
+    CHECK(mcp_client_start(&waiting, &client, "s__facts", "{}"));
+    outcome = mcp_client_finish(&waiting);
+    if (!CHECK(strstr(outcome, "\\\"calls\\\": 1,") != NULL))
+        printf("# %s\n", outcome);
+    free(outcome);
+    mcp_client_close(&client);
+}
+
+static void starts_that_fail_are_tried_again(void)
+{
+    char path[] = "/tmp/test_tool_mcp.XXXXXX";
+    child_config c;
+    mcp_client client;
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, "1\n2\n", 4) == 4);
+    close(fd);
+    if (CHECK(mcp_client_open(&client, child(&c, "--die-at-start", path, NULL)))) {
+        CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+        CHECK(mcp_client_see(&client, NULL).failure[0] == '\0');
+        mcp_client_close(&client);
+    }
+    fd = open(path, O_WRONLY | O_TRUNC);
+    CHECK(fd >= 0 && write(fd, "1\n2\n3\n4\n", 8) == 8);
+    close(fd);
+    pal_mcp_config *config = child(&c, "--die-at-start", path, NULL);
+    fails(config, "not today");
+    unlink(path);
+}
+
+static void a_flood_ends_the_child_only(void)
+{
+    child_config c;
+    mcp_client client;
+    if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(answers(&client, "s__huge", "{}", "said more than 16 MiB at once"));
+    CHECK(answers(&client, "s__echo", "{}", TEXT("{}")));
+    mcp_client_close(&client);
+}
+
+static void late_calls_fail_and_progress_helps(void)
+{
+    child_config c;
+    mcp_client client;
+    pal_mcp_config *config = child(&c, NULL);
+    config->call_ms = 1000;
+    if (!CHECK(mcp_client_open(&client, config)))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(answers(&client, "s__hang", "{}", FAILED("the tool did not answer within 1000 ms")));
+    CHECK(answers_in_time(&client, "s__facts", "{}", "\\\"canceled\\\": ["));
+    CHECK(lacks(&client, "s__facts", "{}", "\\\"canceled\\\": []"));
+    CHECK(answers(&client, "s__progress", "{\"steps\":8,\"ms\":250}", TEXT("done")));
+    CHECK(answers(&client, "s__progress", "{\"steps\":1,\"ms\":3000}", "did not answer"));
+    mcp_client_close(&client);
+}
+
+static void cancel_is_silent_and_told(void)
+{
+    child_config c;
+    mcp_client client;
+    mcp_client_call call;
+    if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_start(&call, &client, "s__hang", "{}"));
+    on_loop(client.loop, mcp_client_cancel_run, &call);
+    CHECK(lacks(&client, "s__facts", "{}", "\\\"canceled\\\": []"));
+    CHECK(call.told == 0);
+    pal_buf_done(&call.outcome);
+    mcp_client_close(&client);
+}
+
+static void close_ends_calls_without_a_word(void)
+{
+    child_config c;
+    mcp_client client;
+    mcp_client_call sent, waiting;
+    if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_start(&sent, &client, "s__hang", "{}"));
+    CHECK(answers(&client, "s__die", "{}", "\"is_error\":true"));
+    CHECK(mcp_client_start(&waiting, &client, "s__echo", "{}"));
+    CHECK(sent.told == 1 && waiting.told == 0);
+    mcp_client_close(&client);
+    CHECK(waiting.told == 0);
+    pal_buf_done(&sent.outcome);
+    pal_buf_done(&waiting.outcome);
+}
+
+static void close_at_once(void *user)
+{
+    mcp_client *client = user;
+    pal_mcp_close(client->mcp);
+    client->mcp = NULL;
+}
+
+static void told_and_close(void *user, const pal_tool_outcome *outcome)
+{
+    mcp_client_call *call = user;
+    call->told++;
+    close_at_once(call->client);
+    bell_ring(&call->ended);
+}
+
+static void start_to_close(void *user)
+{
+    mcp_client_call *call = user;
+    call->status = pal_mcp_start(call->client->mcp, pal_str_of(call->name), pal_str_of("{}"),
+            told_and_close, call, &call->call, &call->err);
+}
+
+static void closes_when_told(const pal_mcp_config *config, const char *tool)
+{
+    mcp_client client;
+    if (!CHECK(mcp_client_open(&client, config)))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    mcp_client_call call = {.client = &client, .name = tool, .ended = BELL_INIT}, other;
+    CHECK(mcp_client_start(&other, &client, "s__hang", "{}"));
+    on_loop(client.loop, start_to_close, &call);
+    CHECK(call.status == PAL_OK && bell_wait(&call.ended, 1));
+    CHECK(call.told == 1 && other.told == 0 && !client.mcp);
+    mcp_client_close(&client);
+    pal_buf_done(&other.outcome);
+}
+
+static void a_listener_may_close_it(void)
+{
+    child_config c;
+    http_child h;
+    closes_when_told(child(&c, NULL), "s__echo");
+    closes_when_told(child(&c, "--era", "new", NULL), "s__change");
+    closes_when_told(child(&c, "--garbage", NULL), "s__error");
+    if (CHECK(http_child_start(&h, "--era", "old", NULL))) {
+        closes_when_told(&h.config, "s__echo");
+        closes_when_told(&h.config, "s__stream");
+        http_child_stop(&h);
+    }
+}
+
+static void it_can_be_closed_at_any_time(void)
+{
+    child_config c;
+    mcp_client client;
+    static const int delays_ms[] = {0, 20, 60, 120};
+    for (size_t i = 0; i < sizeof(delays_ms) / sizeof(*delays_ms); i++) {
+        if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
+            return;
+        usleep((useconds_t)delays_ms[i] * 1000);
+        mcp_client_close(&client);
+    }
+}
+
+static void many_calls_at_once(void)
+{
+    enum { CALLS = 200 };
+    static mcp_client_call calls[CALLS];
+    static char arguments[CALLS][32];
+    child_config c;
+    mcp_client client;
+    if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    for (int i = 0; i < CALLS; i++) {
+        snprintf(arguments[i], sizeof(arguments[i]), "{\"n\":%d}", i);
+        CHECK(mcp_client_start(&calls[i], &client, "s__echo", arguments[i]));
+    }
+    for (int i = 0; i < CALLS; i++) {
+        char expected[32], *outcome = mcp_client_finish(&calls[i]);
+        snprintf(expected, sizeof(expected), "\\\"n\\\": %d}", i);
+        CHECK(strstr(outcome, expected) != NULL);
+        free(outcome);
+    }
+    mcp_client_close(&client);
+}
+
+/* ---- HTTP ---- */
+
+/* Several calls find out at once; all are made, each once. */
+static void check_lost_session(mcp_client *client)
+{
+    mcp_client_call calls[5];
+    CHECK(answers(client, "s__forget", "{}", TEXT("who are you?")));
+    for (int i = 0; i < 5; i++)
+        CHECK(mcp_client_start(&calls[i], client, "s__echo", "{\"b\":2}"));
+    for (int i = 0; i < 5; i++) {
+        char *outcome = mcp_client_finish(&calls[i]);
+        if (!CHECK(strcmp(outcome, TEXT("{\\\"b\\\": 2}")) == 0))
+            printf("# %s\n", outcome);
+        free(outcome);
+    }
+}
+
+static void http_of_the_old_era_works(void)
+{
+    http_child h;
+    mcp_client client;
+    if (!CHECK(http_child_start(&h, "--era", "old", NULL)))
+        return;
+    CHECK(mcp_client_open(&client, &h.config) && mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    check_plain(&client);
+    check_names(&client);
+    CHECK(answers(&client, "s__stream", "{}", TEXT("streamed")));
+    CHECK(answers(&client, "s__broken", "{}", TEXT("mended")));
+    CHECK(answers(&client, "s__ask", "{}", TEXT("asked")));
+    CHECK(answers_in_time(&client, "s__facts", "{}",
+            "\\\"answers\\\": {\\\"p1\\\": \\\"result\\\", \\\"r1\\\": -32601}"));
+    check_change(&client);
+    /* Two sessions: the server forgets them all, and the second call finds out. */
+    CHECK(answers(&client, "s__forget", "{}", TEXT("who are you?")));
+    CHECK(answers(&client, "s__echo", "{\"a\":1}", TEXT("{\\\"a\\\": 1}")));
+    CHECK(answers(&client, "s__facts", "{}", "\\\"deleted\\\": 0, \\\"forgotten\\\": 1"));
+    check_lost_session(&client);
+    on_loop(client.loop, mcp_client_close_mcp_run, &client);
+    on_loop(client.loop, mcp_client_open_run, &client);
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(answers_in_time(&client, "s__facts", "{}", "\\\"deleted\\\": 1"));
+    mcp_client_close(&client);
+    http_child_stop(&h);
+}
+
+static void http_of_the_new_era_works(void)
+{
+    http_child h;
+    mcp_client client;
+    if (!CHECK(http_child_start(&h, "--era", "new", NULL)))
+        return;
+    const pal_http_header header = {pal_str_of("Mcp-Test"), pal_str_of("mine")};
+    h.config.headers = &header;
+    h.config.headers_len = 1;
+    CHECK(mcp_client_open(&client, &h.config) && mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    check_plain(&client);
+    CHECK(!mcp_client_see(&client, "s__wrong").has_name);
+    CHECK(answers(&client, "s__region", "{\"region\":\"us west\",\"place\":{\"floor\":7.0}}",
+            TEXT("{\\\"mcp-method\\\": \\\"tools/call\\\", \\\"mcp-name\\\": \\\"region\\\", "
+                 "\\\"mcp-param-floor\\\": \\\"7\\\", \\\"mcp-param-region\\\": \\\"us west\\\", "
+                 "\\\"mcp-protocol-version\\\": \\\"2026-07-28\\\", \\\"mcp-test\\\": \\\"mine\\\"}")));
+    CHECK(answers(&client, "s__region", "{\"region\":\"Hello, \xe4\xb8\x96\xe7\x95\x8c\"}",
+            "\\\"mcp-param-region\\\": \\\"=?base64?SGVsbG8sIOS4lueVjA==?=\\\""));
+    CHECK(answers(&client, "s__region", "{\"region\":\" padded \"}", "=?base64?IHBhZGRlZCA=?="));
+    CHECK(answers(&client, "s__region", "{\"region\":\"=?base64?literal?=\"}",
+            "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="));
+    CHECK(lacks(&client, "s__region", "{\"region\":null}", "mcp-param"));
+    CHECK(answers(&client, "s__state", "{}", TEXT("after two rounds")));
+    check_change(&client);
+    mcp_client_close(&client);
+    http_child_stop(&h);
+}
+
+static void a_network_server_that_dies_is_missed(void)
+{
+    http_child h;
+    mcp_client client;
+    mcp_client_call call;
+    if (!CHECK(http_child_start(&h, "--era", "old", "--no-changes")))
+        return;
+    CHECK(mcp_client_open(&client, &h.config) && mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(answers(&client, "s__huge", "{}", "\"is_error\":true"));
+    CHECK(mcp_client_start(&call, &client, "s__die", "{}"));
+    char *outcome = mcp_client_finish(&call);
+    if (!CHECK(strstr(outcome, "the tool's server failed: ") != NULL))
+        printf("# %s\n", outcome);
+    free(outcome);
+    CHECK(answers(&client, "s__echo", "{}", "the tool's server failed: "));
+    mcp_client_close(&client);
+    http_child_stop(&h);
+}
+
+/* ---- Memory ---- */
+
+/* Whatever allocation fails: it becomes ready or fails, and nothing is lost. */
+static void no_memory_is_survived(void)
+{
+    child_config c;
+    mcp_client client;
+    for (uint64_t nth = 1; nth < 400; nth += 1 + nth / 3) {
+        pal_mcp_config *config = child(&c, "--no-changes", NULL);
+        if (!CHECK(pal_loop_open(1, &client.loop, NULL) == PAL_OK))
+            return;
+        pal_loop *loop = client.loop;
+        client = (mcp_client){.loop = loop, .config = config, .changed = BELL_INIT};
+        pal_memory_fail_at(nth, 1);
+        on_loop(client.loop, mcp_client_open_run, &client);
+        if (client.mcp) {
+            while (mcp_client_see(&client, NULL).state == PAL_MCP_STARTING &&
+                    bell_wait(&client.changed, 1))
+                continue;
+            free(mcp_client_call_tool(&client, "s__kinds", "{}"));
+        } else {
+            CHECK(client.status == PAL_NO_MEMORY);
+        }
+        pal_memory_fail_at(0, 0);
+        mcp_client_close(&client);
+    }
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    RUN(a_child_of_the_old_era_works);
+    RUN(a_child_of_the_new_era_works);
+    RUN(versions_are_negotiated);
+    RUN(servers_of_no_use_fail);
+    RUN(configurations_are_checked);
+    RUN(a_child_that_dies_is_started_again);
+    RUN(starts_that_fail_are_tried_again);
+    RUN(a_flood_ends_the_child_only);
+    RUN(late_calls_fail_and_progress_helps);
+    RUN(cancel_is_silent_and_told);
+    RUN(close_ends_calls_without_a_word);
+    RUN(a_listener_may_close_it);
+    RUN(it_can_be_closed_at_any_time);
+    RUN(many_calls_at_once);
+    RUN(http_of_the_old_era_works);
+    RUN(http_of_the_new_era_works);
+    RUN(a_network_server_that_dies_is_missed);
+    RUN(no_memory_is_survived);
+    return tap_done();
+}
