@@ -247,7 +247,7 @@ static pal_status read_system(block_reader *in, pal_json system, pal_message *ou
 static pal_status read_list(block_reader *in, pal_json system, pal_json list,
         pal_message **out_messages, size_t *out_len)
 {
-    size_t len = pal_json_count(list), at = 0, count = 0, added;
+    size_t len = pal_json_count(list), at = 0, count = 0, added = 0;
     pal_status status = PAL_OK;
     pal_json item;
     if (len > PAL_ANTHROPIC_MESSAGES_MAX)

@@ -5,6 +5,7 @@
  * and none has longer than PAL_DISCOVER_MS. On the loop; pal_discover_list() is pure. */
 #include "provider/provider_discover.h"
 
+#include <assert.h>
 #include "base/memory.h"
 #include "palaver/limits.h"
 #include "provider/provider_kind.h"
@@ -202,6 +203,7 @@ static bool send(pal_discover *discover, const pal_discovered *found)
                 NULL) != PAL_OK)
         return false;
     const pal_provider *provider = discover->provider;
+    assert(provider);
     pal_buf_init(&url, provider->url.len + 16);
     pal_buf_append_str(&url, provider->url);
     pal_buf_append_text(&url, "/models");

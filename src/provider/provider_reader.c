@@ -84,7 +84,7 @@ static bool is_good(long code)
 /* The text with U+FFFD for what is no UTF-8; in the scratch arena where something is. */
 static pal_str mended(pal_reader *reader, pal_str text)
 {
-    pal_str good = text;
+    pal_str good;
     size_t valid = pal_utf8_valid_len(text);
     pal_buf out;
     if (valid == text.len)

@@ -19,12 +19,15 @@ static void text_comes_in_pieces(void)
             "data: {\"id\":\"chatcmpl-1\",\"model\":\"m-1\",\"choices\":[{\"index\":0,\"delta\":"
             "{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}}],\"usage\":null}"
             "\n\n" DELTA("{\"content\":\"Hel\"}") DELTA("{\"content\":\"lo \\u00e9 "
-                                                        "\\ud83d\\ude00\"}") FINISH(
-                    "stop") "data: "
-                            "{\"choices\":[],\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":"
-                            "7,"
-                            "\"total_tokens\":27,\"prompt_tokens_details\":{\"cached_tokens\":8},"
-                            "\"completion_tokens_details\":{\"reasoning_tokens\":3}}}\n\n" DONE,
+                                                        "\\ud83d\\ude00\"}")
+                    FINISH("stop") "data: "
+                                   "{\"choices\":[],\"usage\":{\"prompt_tokens\":20,\"completion_"
+                                   "tokens\":"
+                                   "7,"
+                                   "\"total_tokens\":27,\"prompt_tokens_details\":{\"cached_"
+                                   "tokens\":8},"
+                                   "\"completion_tokens_details\":{\"reasoning_tokens\":3}}}"
+                                   "\n\n" DONE,
             "text(Hello \xc3\xa9 \xf0\x9f\x98\x80) "
             "end(ok stop 12+8+0>7/3 model=m-1 id=chatcmpl-1)"));
 }
@@ -92,10 +95,11 @@ static void calls_come_in_deltas(void)
                   "{\"name\":\"f\",\"arguments\":\"\"}}]}")
                     DELTA("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{"
                           "\\\"a\\\"\"}}]}") DELTA("{\"tool_calls\":[{\"index\":1,\"id\":\"c2\","
-                                                   "\"function\":{\"name\":\"g\"}}]}") DELTA(
-                            "{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\":1}\"}}]}")
-                            DELTA("{\"tool_calls\":[{\"index\":1,\"function\":{\"arguments\":\"{}"
-                                  "\"}}]}") FINISH("tool_calls") DONE,
+                                                   "\"function\":{\"name\":\"g\"}}]}")
+                            DELTA("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\":1}"
+                                  "\"}}]}") DELTA(
+                                    "{\"tool_calls\":[{\"index\":1,\"function\":{\"arguments\":\"{}"
+                                    "\"}}]}") FINISH("tool_calls") DONE,
             "call0(c1,f) args0({\"a\") call1(c2,g) args0(:1}) args1({}) end(ok tool_calls)"));
 }
 
