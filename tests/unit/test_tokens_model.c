@@ -120,9 +120,9 @@ static void providers_names_are_found(void)
     for (size_t i = 0; i < sizeof(expectations) / sizeof(expectations[0]); i++) {
         const expectation *wanted = &expectations[i];
         pal_model model = pal_models_find(NULL, str(wanted->name));
-        bool held = CHECK(model.is_known) & CHECK(pal_str_is(model.name, wanted->name)) &
-                CHECK((llama3 && strstr(wanted->name, "lama")) || is_encoding(&model, wanted)) &
-                CHECK(model.context == wanted->context) & CHECK(model.output == wanted->output);
+        bool held = CHECK(model.is_known) && CHECK(pal_str_is(model.name, wanted->name)) &&
+                CHECK((llama3 && strstr(wanted->name, "lama")) || is_encoding(&model, wanted)) &&
+                CHECK(model.context == wanted->context) && CHECK(model.output == wanted->output);
 
         if (!held)
             printf("# '%s': %llu %llu %s\n", wanted->name, (unsigned long long)model.context,
