@@ -227,9 +227,11 @@ static bool is_cut_safe(const pal_plan *plan, const pal_context_input *input)
 /* A question that waits for its answer is sent, whatever else is not. */
 static bool has_question(const pal_plan *plan, const pal_context_input *input)
 {
+    if (input->messages_len == 0)
+        return true;
     const pal_message *newest = &input->messages[input->messages_len - 1];
-    if (input->messages_len == 0 || newest->role != PAL_ROLE_USER ||
-            newest->parts[0].text.len == 0 || input->profile == PAL_PROFILE_PICOCLAW)
+    if (newest->role != PAL_ROLE_USER || newest->parts[0].text.len == 0 ||
+            input->profile == PAL_PROFILE_PICOCLAW)
         return true;
     const pal_plan_item *item = plan_item(plan, newest->seq);
     return item && item->hash;
