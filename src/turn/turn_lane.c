@@ -336,6 +336,32 @@ void pal_steer_free(pal_steer *steer)
     pal_free(steer);
 }
 
+/* What was said into a turn that ended before it could take it is a turn of its own. */
+static void begin_from_steer(pal_lane_state *lane)
+{
+    pal_turn_request request = {.tenant = lane->tenant, .session = lane->session};
+    pal_steer *steer = pal_lane_steer(lane);
+    pal_error err;
+    pal_turn *turn;
+
+    if (!steer)
+        return;
+    request.messages = steer->messages;
+    request.messages_len = steer->messages_len;
+    request.tenant = pal_arena_copy(steer->arena, lane->tenant);
+    turn = pal_turn_make(lane->runtime, steer->arena, &request, &err);
+    if (!turn) {
+        pal_steer_free(steer); /* it waits in the inbox, durably */
+        return;
+    }
+    turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
+    turn->inbox_len = turn->inbox_ids != NULL;
+    if (turn->inbox_ids)
+        turn->inbox_ids[0] = steer->inbox_id;
+    pal_free(steer);
+    begin(lane, turn);
+}
+
 void pal_lane_leave(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
@@ -351,7 +377,11 @@ void pal_lane_leave(pal_turn *turn)
         free_if_idle(lane);
         return;
     }
+    if (turn->state != PAL_TURN_DONE)
+        lane->is_recovered = false; /* calls may be left without a result */
     begin_next(lane);
+    if (!lane->running)
+        begin_from_steer(lane);
     if (!lane->running) {
         release_lease(lane);
         free_if_idle(lane);

@@ -394,6 +394,30 @@ static void one_can_speak_into_a_turn(void)
     end();
 }
 
+static void what_is_said_into_a_turn_that_fails_is_answered(void)
+{
+    pal_turn_info first, second;
+    pal_turn_request request, other;
+    pal_messages list;
+    pal_id session;
+
+    begin("{\"delay_ms\":300}\n{\"error\":{\"message\":\"gone\",\"code\":404}}\n{\"next\":true}\n"
+          "{\"text\":\"two\"}\n");
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    other = said(session, "b");
+    other.lane = PAL_LANE_STEER;
+    CHECK(ok(pal_turn_start(runtime, &other, &second, &err)) && second.steered);
+    CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_FAILED);
+    while (pal_turn_of_session(runtime, S(""), session, &second, &err) == PAL_OK)
+        wait_for(second.turn, NULL, NULL);
+    list = all_of(session);
+    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[2], 0), "b"));
+    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[3], 0), "two"));
+    end();
+}
+
 static void one_can_interrupt_a_turn(void)
 {
     pal_turn_info first, second;
@@ -582,6 +606,7 @@ int main(void)
     RUN(a_doom_loop_asks);
     RUN(a_busy_session_refuses_or_queues);
     RUN(one_can_speak_into_a_turn);
+    RUN(what_is_said_into_a_turn_that_fails_is_answered);
     RUN(one_can_interrupt_a_turn);
     RUN(a_cancel_keeps_what_was_said);
     RUN(a_failure_leaves_the_question_and_the_reason);
