@@ -199,7 +199,7 @@ static void refuse(pal_turn *turn, pal_status status, const char *text)
 /* The messages wait in the inbox, and the turn in the queue. */
 static void queued(pal_write *write)
 {
-    pal_turn *turn = (pal_turn *)((char *)write - offsetof(pal_turn, write));
+    pal_turn *turn = pal_turn_of_write(write);
     pal_lane_state *lane = turn->lane;
     pal_error err = {0};
 
@@ -230,7 +230,7 @@ static void queued(pal_write *write)
 
 static void joined(pal_write *write)
 {
-    pal_turn *turn = (pal_turn *)((char *)write - offsetof(pal_turn, write));
+    pal_turn *turn = pal_turn_of_write(write);
     pal_lane_state *lane = turn->lane;
     pal_error err = {0};
     pal_steer *steer;

@@ -17,29 +17,14 @@
 #include "turn/turn_speech.h"
 #include "turn/turn_event.h"
 
-enum { RECOVER_MESSAGES = 64 };
-
-static const char interrupted_text[] = "[Tool execution was interrupted]";
-
 static void call_model(pal_turn *turn);
-static void finish(pal_turn *turn, pal_turn_state state);
-
-static pal_turn *turn_of_work(pal_work_item *item)
-{
-    return (pal_turn *)((char *)item - offsetof(pal_turn, work));
-}
-
-static pal_turn *turn_of_write(pal_write *write)
-{
-    return (pal_turn *)((char *)write - offsetof(pal_turn, write));
-}
 
 void pal_turn_set_state(pal_turn *turn, pal_turn_state state)
 {
     turn->state = turn->info.state = state;
 }
 
-static void set_reason(pal_turn *turn, const char *reason)
+void pal_turn_set_reason(pal_turn *turn, const char *reason)
 {
     snprintf(turn->info.reason, sizeof(turn->info.reason), "%s", reason);
 }
@@ -84,229 +69,6 @@ pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error)
     return PAL_OK;
 }
 
-/* ---- Admission ---- */
-
-static void tell_started(pal_turn *turn, const pal_error *err)
-{
-    pal_turn_started started = turn->started;
-
-    turn->started = NULL;
-    if (started)
-        started(err ? NULL : &turn->info, err, turn->started_user);
-}
-
-static void admitted(pal_write *write)
-{
-    pal_turn *turn = turn_of_write(write);
-    pal_error err = {0};
-    pal_status status = pal_turn_write_status(turn, &err);
-    bool is_replay = false;
-
-    turn->holds--;
-    for (size_t i = 0; i < write->ops_len; i++) {
-        if (turn->ops[i].kind == PAL_OP_LEASE_TAKE && turn->ops[i].status == PAL_OK)
-            pal_lane_leased(turn->lane, turn->ops[i].u.lease.fence);
-        if (turn->ops[i].kind == PAL_OP_APPEND && turn->ops[i].status == PAL_OK)
-            is_replay = turn->ops[i].u.append.replayed;
-    }
-    if (status != PAL_OK) {
-        if (status == PAL_BUSY)
-            pal_error_set(&err, PAL_BUSY, "session is busy: another process runs a turn in it");
-        turn->info.status = status;
-        set_reason(turn, err.message);
-        tell_started(turn, &err);
-        finish(turn, PAL_TURN_FAILED);
-        return;
-    }
-    for (size_t i = 0; i < turn->request.messages_len; i++)
-        if (turn->first_seq == 0)
-            turn->first_seq = turn->request.messages[i].seq;
-    turn->info.replayed = is_replay;
-    if (is_replay) {
-        /* It was admitted before; what came of it is in the session. */
-        tell_started(turn, NULL);
-        finish(turn, PAL_TURN_DONE);
-        return;
-    }
-    turn->lane->is_recovered = true;
-    pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    tell_started(turn, NULL);
-    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED});
-    pal_turn_next_step(turn);
-}
-
-static void admit(pal_turn *turn)
-{
-    pal_lane_state *lane = turn->lane;
-    bool has_messages = turn->messages_len > 0;
-
-    turn->phase = PAL_PHASE_ADMIT;
-    turn->write.ops_len = 0;
-    if (!lane->fence)
-        turn->ops[turn->write.ops_len++] = (pal_op){.kind = PAL_OP_LEASE_TAKE,
-                .tenant = turn->request.tenant,
-                .session = turn->request.session,
-                .u.lease = {.owner = pal_str_of(turn->runtime->owner),
-                        .ttl_ms = turn->runtime->options.lease_ms}};
-    if (has_messages) {
-        pal_turn_write_append(turn,
-                &(pal_turn_append){.messages = turn->messages,
-                        .messages_len = turn->messages_len,
-                        .inbox_ids = turn->inbox_ids,
-                        .inbox_len = turn->inbox_len,
-                        .done = admitted});
-        return;
-    }
-    turn->write.ops = turn->ops;
-    turn->write.done = admitted;
-    turn->holds++;
-    if (turn->write.ops_len > 0) {
-        pal_journal_write(&turn->runtime->journal, &turn->write);
-        return;
-    }
-    turn->write.failure = (pal_error){0};
-    admitted(&turn->write);
-}
-
-static bool is_waiting(const pal_message *answer, pal_str call_id, pal_arena *arena)
-{
-    pal_json extra, value;
-    pal_json_iter each;
-
-    if (answer->extra.len == 0 ||
-            pal_json_parse(arena, answer->extra, NULL, &extra, NULL) != PAL_OK)
-        return false;
-    each = pal_json_each(pal_json_find(extra, "waits"));
-    while (pal_json_next(&each, NULL, &value))
-        if (pal_str_equal(pal_json_string(value, arena), call_id))
-            return true;
-    return false;
-}
-
-static bool has_result(const pal_messages *list, size_t from, pal_str call_id)
-{
-    for (size_t i = from; i < list->len; i++)
-        for (size_t j = 0; j < list->items[i].parts_len; j++)
-            if (list->items[i].parts[j].kind == PAL_PART_TOOL_RESULT &&
-                    pal_str_equal(list->items[i].parts[j].call_id, call_id))
-                return true;
-    return false;
-}
-
-/* Calls of the newest answer that a dead process left without a result, unless the caller is to
- * give it. */
-static size_t settle(const pal_messages *list, pal_arena *arena, pal_message *out_messages)
-{
-    size_t at = list->len, len = 0;
-
-    while (at > 0 && list->items[at - 1].role == PAL_ROLE_TOOL)
-        at--;
-    if (at == 0 || list->items[at - 1].role != PAL_ROLE_ASSISTANT)
-        return 0;
-    for (size_t i = 0; i < list->items[at - 1].parts_len; i++) {
-        const pal_part *call = &list->items[at - 1].parts[i];
-        pal_part *part;
-
-        if (call->kind != PAL_PART_TOOL_CALL || has_result(list, at, call->call_id) ||
-                is_waiting(&list->items[at - 1], call->call_id, arena))
-            continue;
-        part = pal_arena_alloc(arena, sizeof(*part));
-        if (!part)
-            return 0;
-        *part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
-                .call_id = call->call_id,
-                .name = call->name,
-                .text = pal_str_of(interrupted_text),
-                .is_error = true};
-        out_messages[len++] = (pal_message){
-                .role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1, .flags = PAL_FLAG_SYNTHETIC};
-    }
-    return len;
-}
-
-static size_t calls_max(const pal_messages *list)
-{
-    size_t most = 0;
-
-    for (size_t i = 0; i < list->len; i++)
-        if (list->items[i].parts_len > most)
-            most = list->items[i].parts_len;
-    return most;
-}
-
-/* On a worker: what comes before the user's messages. */
-static void recover(pal_work_item *item)
-{
-    pal_turn *turn = turn_of_work(item);
-    pal_load load = {.limit = RECOVER_MESSAGES, .from_end = true};
-    pal_messages list;
-    pal_message *messages;
-    size_t len;
-
-    turn->work_error = (pal_error){0};
-    turn->work_status = pal_store_load(turn->runtime->store, turn->request.tenant,
-            turn->request.session, &load, turn->arena, &list, &turn->work_error);
-    if (turn->work_status != PAL_OK)
-        return;
-    messages = pal_arena_array(
-            turn->arena, calls_max(&list) + turn->request.messages_len + 1, sizeof(*messages));
-    if (!messages) {
-        turn->work_status = pal_error_set(&turn->work_error, PAL_NO_MEMORY, "out of memory");
-        return;
-    }
-    len = turn->request.messages_len > 0 ? settle(&list, turn->arena, messages) : 0;
-    memcpy(messages + len, turn->request.messages, turn->request.messages_len * sizeof(*messages));
-    turn->messages = messages;
-    turn->messages_len = len + turn->request.messages_len;
-    turn->request.messages = messages + len;
-}
-
-static void recovered(pal_work_item *item)
-{
-    pal_turn *turn = turn_of_work(item);
-
-    turn->holds--;
-    if (turn->work_status != PAL_OK) {
-        turn->info.status = turn->work_status;
-        set_reason(turn, turn->work_error.message);
-        tell_started(turn, &turn->work_error);
-        finish(turn, PAL_TURN_FAILED);
-        return;
-    }
-    admit(turn);
-}
-
-static void too_late(pal_timer *timer)
-{
-    pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, deadline));
-
-    turn->info.status = PAL_TIMEOUT;
-    pal_turn_stop(turn, "the turn took longer than it may");
-}
-
-void pal_turn_begin(pal_turn *turn)
-{
-    int64_t turn_ms = turn->runtime->options.turn_ms;
-
-    if (turn_ms > 0 && !pal_timer_start(turn->runtime->loop, &turn->deadline, turn_ms, too_late)) {
-        turn->info.status = PAL_NO_MEMORY;
-        tell_started(turn, &(pal_error){PAL_NO_MEMORY, "out of memory"});
-        finish(turn, PAL_TURN_FAILED);
-        return;
-    }
-    turn->messages = turn->request.messages;
-    turn->messages_len = turn->request.messages_len;
-    if (turn->lane->is_recovered) {
-        admit(turn);
-        return;
-    }
-    turn->phase = PAL_PHASE_ADMIT;
-    turn->work.work = recover;
-    turn->work.done = recovered;
-    turn->holds++;
-    pal_loop_work(turn->runtime->loop, &turn->work);
-}
-
 /* ---- Planning ---- */
 
 static void new_step_arena(pal_turn *turn)
@@ -317,19 +79,17 @@ static void new_step_arena(pal_turn *turn)
         turn->step_arena = pal_arena_new(0);
 }
 
-static void ask_for_summary(pal_turn *turn);
-
 static void planned(pal_work_item *item)
 {
-    pal_turn *turn = turn_of_work(item);
+    pal_turn *turn = pal_turn_of_work(item);
 
     turn->holds--;
     if (turn->is_cancelled) {
-        finish(turn, PAL_TURN_CANCELED);
+        pal_turn_finish(turn, PAL_TURN_CANCELED);
     } else if (turn->work_status != PAL_OK) {
         pal_turn_fail(turn, turn->work_status, "%s", turn->work_error.message);
     } else if (turn->job) {
-        ask_for_summary(turn);
+        pal_summary_ask(turn);
     } else {
         call_model(turn);
     }
@@ -338,7 +98,7 @@ static void planned(pal_work_item *item)
 void pal_turn_next_step(pal_turn *turn)
 {
     if (turn->is_cancelled) {
-        finish(turn, PAL_TURN_CANCELED);
+        pal_turn_finish(turn, PAL_TURN_CANCELED);
         return;
     }
     new_step_arena(turn);
@@ -351,152 +111,6 @@ void pal_turn_next_step(pal_turn *turn)
     turn->work.done = planned;
     turn->holds++;
     pal_loop_work(turn->runtime->loop, &turn->work);
-}
-
-/* ---- Compaction ---- */
-
-static void drop_job(pal_turn *turn)
-{
-    pal_arena_free(turn->job_arena);
-    turn->job_arena = NULL;
-    turn->job = NULL;
-    pal_buf_done(&turn->summary);
-}
-
-typedef struct pal_summary_end {
-    pal_summary_answer answer;
-    bool is_answered;
-    pal_str failure;
-    pal_compacted compacted;
-} summary_end;
-
-/* On a worker. */
-static void keep_summary(pal_work_item *item)
-{
-    pal_turn *turn = turn_of_work(item);
-    summary_end *end = turn->summary_end;
-
-    turn->work_error = (pal_error){0};
-    turn->work_status =
-            pal_compact_end(turn->runtime->store, turn->job, end->is_answered ? &end->answer : NULL,
-                    end->failure, turn->job_arena, &end->compacted, &turn->work_error);
-}
-
-static void summary_kept(pal_work_item *item)
-{
-    pal_turn *turn = turn_of_work(item);
-    const pal_compacted *compacted = &turn->summary_end->compacted;
-
-    turn->holds--;
-    if (turn->is_cancelled) {
-        drop_job(turn);
-        finish(turn, PAL_TURN_CANCELED);
-        return;
-    }
-    if (turn->work_status != PAL_OK) {
-        drop_job(turn);
-        pal_turn_fail(turn, turn->work_status, "%s", turn->work_error.message);
-        return;
-    }
-    pal_event_tell(turn,
-            (pal_event){.kind = PAL_EVENT_COMPACTED,
-                    .text = compacted->note.len ? compacted->note
-                                                : pal_str_of("older messages were summarised"),
-                    .count = compacted->tokens_before > compacted->tokens_after
-                            ? compacted->tokens_before - compacted->tokens_after
-                            : 0});
-    drop_job(turn);
-    turn->after_compaction = true;
-    turn->after_overflow = false;
-    pal_turn_next_step(turn);
-}
-
-static void end_summary(pal_turn *turn)
-{
-    turn->work.work = keep_summary;
-    turn->work.done = summary_kept;
-    turn->holds++;
-    pal_loop_work(turn->runtime->loop, &turn->work);
-}
-
-static void summary_text(void *user, pal_str delta)
-{
-    pal_turn *turn = user;
-
-    pal_buf_append_str(&turn->summary, delta);
-}
-
-static void ignore_text(void *user, pal_str delta)
-{
-}
-
-static void ignore_signature(void *user, pal_str signature, pal_str family)
-{
-}
-
-static void ignore_call(void *user, uint32_t index, pal_str id, pal_str name)
-{
-}
-
-static void ignore_arguments(void *user, uint32_t index, pal_str delta)
-{
-}
-
-static void summary_ended(void *user, const pal_model_end *model_end)
-{
-    pal_turn *turn = user;
-    summary_end *end = turn->summary_end;
-
-    turn->holds--;
-    turn->call = NULL;
-    *end = (summary_end){.is_answered = model_end->status == PAL_OK};
-    end->failure = pal_arena_copy(turn->job_arena, model_end->error);
-    end->answer = (pal_summary_answer){
-            .text = pal_arena_copy(turn->job_arena, pal_buf_str(&turn->summary)),
-            .model = pal_arena_copy(turn->job_arena, model_end->model),
-            .has_usage = model_end->has_usage,
-            .usage = model_end->usage,
-            .provider = pal_provider_name(turn->provider),
-            .price_version = turn->runtime->options.price_version,
-            .cost_micros = pal_price_of(turn->runtime, turn->request.model, &model_end->usage),
-    };
-    end_summary(turn);
-}
-
-static void ask_for_summary(pal_turn *turn)
-{
-    static const pal_model_sink sink = {summary_text, ignore_text, ignore_signature, ignore_call,
-            ignore_arguments, summary_ended};
-    const pal_summary_request *asked = &turn->job->request;
-    pal_model_request request = {
-            .model = turn->request.model,
-            .messages = asked->messages,
-            .messages_len = asked->messages_len,
-            .stable_len = asked->messages_len > 0 ? asked->messages_len - 1 : 0,
-            .tools = asked->tools,
-            .tools_len = asked->tools_len,
-            .tool_choice = asked->tools_len ? pal_str_of("\"none\"") : (pal_str){0},
-            .output_max = asked->output_max,
-            .stream = true,
-    };
-    pal_error err = {0};
-
-    turn->phase = PAL_PHASE_SUMMARY;
-    pal_buf_init(&turn->summary, PAL_MESSAGE_BYTES_MAX);
-    turn->summary_end = pal_arena_alloc(turn->job_arena, sizeof(*turn->summary_end));
-    if (!turn->summary_end) {
-        drop_job(turn);
-        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
-        return;
-    }
-    if (turn->job->record.checkpoint.strategy != PAL_STRATEGY_RESET &&
-            pal_provider_start(turn->provider, &request, &sink, turn, &turn->call, &err) ==
-                    PAL_OK) {
-        turn->holds++;
-        return;
-    }
-    turn->summary_end->failure = pal_arena_copy(turn->job_arena, pal_str_of(err.message));
-    end_summary(turn);
 }
 
 /* ---- The call ---- */
@@ -725,7 +339,7 @@ static void after_answer(pal_turn *turn);
 
 static void steered(pal_write *write)
 {
-    pal_turn *turn = turn_of_write(write);
+    pal_turn *turn = pal_turn_of_write(write);
     pal_steer *steer = turn->steer;
     pal_error err = {0};
 
@@ -768,7 +382,7 @@ static bool take_steer(pal_turn *turn)
 
 static void recorded(pal_write *write)
 {
-    pal_turn *turn = turn_of_write(write);
+    pal_turn *turn = pal_turn_of_write(write);
     pal_message *message = turn->messages;
     pal_error err = {0};
 
@@ -786,7 +400,7 @@ static void recorded(pal_write *write)
     turn->attempt = 0;
     turn->after_overflow = turn->after_compaction = false;
     if (turn->is_cancelled && !has_calls(message))
-        finish(turn, PAL_TURN_CANCELED);
+        pal_turn_finish(turn, PAL_TURN_CANCELED);
     else if (has_calls(message))
         pal_tools_begin(turn, message);
     else
@@ -796,7 +410,7 @@ static void recorded(pal_write *write)
 static void after_answer(pal_turn *turn)
 {
     if (!take_steer(turn))
-        finish(turn, PAL_TURN_DONE);
+        pal_turn_finish(turn, PAL_TURN_DONE);
 }
 
 /* Which calls the caller is to run: so that a restart does not settle them. */
@@ -888,10 +502,10 @@ static void record_answer(pal_turn *turn, const pal_model_end *end)
 
 static void closed(pal_write *write)
 {
-    pal_turn *turn = turn_of_write(write);
+    pal_turn *turn = pal_turn_of_write(write);
 
     turn->holds--;
-    finish(turn, turn->is_cancelled ? PAL_TURN_CANCELED : PAL_TURN_FAILED);
+    pal_turn_finish(turn, turn->is_cancelled ? PAL_TURN_CANCELED : PAL_TURN_FAILED);
 }
 
 /* What was said so far, and why it ended; or, where all or nothing was asked for, a mark that takes
@@ -921,7 +535,7 @@ static void close_with_record(pal_turn *turn)
     }
     if (!message || turn->first_seq == 0 ||
             pal_speech_message(&turn->answer, arena, message, &ignored) != PAL_OK) {
-        finish(turn, turn->is_cancelled ? PAL_TURN_CANCELED : PAL_TURN_FAILED);
+        pal_turn_finish(turn, turn->is_cancelled ? PAL_TURN_CANCELED : PAL_TURN_FAILED);
         return;
     }
     for (size_t i = 0; i < message->parts_len; i++)
@@ -953,7 +567,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     va_end(list);
     turn->info.status = status;
     if (status == PAL_DENIED || status == PAL_IO || status == PAL_NO_MEMORY) {
-        finish(turn, PAL_TURN_FAILED); /* nothing more can be written */
+        pal_turn_finish(turn, PAL_TURN_FAILED); /* nothing more can be written */
         return;
     }
     close_with_record(turn);
@@ -964,7 +578,7 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
     if (turn->is_cancelled || turn->phase == PAL_PHASE_ENDED)
         return;
     turn->is_cancelled = true;
-    set_reason(turn, reason);
+    pal_turn_set_reason(turn, reason);
     switch (turn->phase) {
     case PAL_PHASE_CALL:
     case PAL_PHASE_SUMMARY:
@@ -974,9 +588,8 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
             turn->holds--;
         }
         if (turn->phase == PAL_PHASE_SUMMARY) {
-            if (turn->work.done != summary_kept)
-                drop_job(turn);
-            finish(turn, PAL_TURN_CANCELED);
+            pal_summary_stop(turn);
+            pal_turn_finish(turn, PAL_TURN_CANCELED);
         } else {
             close_with_record(turn);
         }
@@ -989,14 +602,14 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
     case PAL_PHASE_TOOLS:
     case PAL_PHASE_PAUSED:
     case PAL_PHASE_ASKING:
-        pal_tools_stop(turn, interrupted_text);
+        pal_tools_stop(turn, PAL_INTERRUPTED_TEXT);
         break;
     default:
         break; /* what is in flight sees the flag when it comes back */
     }
 }
 
-static void finish(pal_turn *turn, pal_turn_state state)
+void pal_turn_finish(pal_turn *turn, pal_turn_state state)
 {
     if (turn->phase == PAL_PHASE_ENDED)
         return;

@@ -4,9 +4,6 @@
 
 #include "turn/turn_runtime.h"
 
-/* The session is its own now: admits its messages and runs. */
-void pal_turn_begin(pal_turn *turn);
-
 /* Plans and calls the model. */
 void pal_turn_next_step(pal_turn *turn);
 
@@ -15,6 +12,21 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...) P
 void pal_turn_stop(pal_turn *turn, const char *reason);
 
 void pal_turn_set_state(pal_turn *turn, pal_turn_state state);
+void pal_turn_set_reason(pal_turn *turn, const char *reason);
+/* Tells that it is over, and lets the next one begin. */
+void pal_turn_finish(pal_turn *turn, pal_turn_state state);
+
+#define PAL_INTERRUPTED_TEXT "[Tool execution was interrupted]"
+
+static inline pal_turn *pal_turn_of_work(pal_work_item *item)
+{
+    return (pal_turn *)((char *)item - offsetof(pal_turn, work));
+}
+
+static inline pal_turn *pal_turn_of_write(pal_write *write)
+{
+    return (pal_turn *)((char *)write - offsetof(pal_turn, write));
+}
 
 /* Appends messages, after the operations that turn->write has already; what is in the inbox under
  * `inbox_ids` leaves it with them, and `ledger` (or NULL) is kept beside them. `done` is told when
@@ -30,6 +42,17 @@ typedef struct pal_turn_append {
 void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append);
 /* What turn->write failed with; PAL_OK: it didn't. */
 pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error);
+
+/* ---- turn_admit.c ---- */
+
+/* The session is its own now: admits its messages and runs. */
+void pal_turn_begin(pal_turn *turn);
+
+/* ---- turn_summary.c ---- */
+
+/* Asks the model for what turn->job needs, keeps it, and goes on with the next step. */
+void pal_summary_ask(pal_turn *turn);
+void pal_summary_stop(pal_turn *turn);
 
 /* ---- turn_tools.c ---- */
 

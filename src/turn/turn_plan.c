@@ -142,7 +142,7 @@ static pal_status plan(pal_turn *turn, pal_error *err)
 
 void pal_plan_work(pal_work_item *item)
 {
-    pal_turn *turn = (pal_turn *)((char *)item - offsetof(pal_turn, work));
+    pal_turn *turn = pal_turn_of_work(item);
 
     turn->work_error = (pal_error){0};
     turn->work_status = plan(turn, &turn->work_error);

@@ -216,7 +216,7 @@ static size_t count_state(const pal_turn *turn, pal_tool_state state)
 
 static void results_recorded(pal_write *write)
 {
-    pal_turn *turn = (pal_turn *)((char *)write - offsetof(pal_turn, write));
+    pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
 
     turn->holds--;
