@@ -13,38 +13,17 @@ typedef struct block_writer {
     bool marks_next;    /* the block that is written next is the one to mark */
 } block_writer;
 
-static const char *const no_names[] = {NULL};
-
 /* What was kept of a block; PAL_JSON_NONE where nothing was. */
 static pal_json kept_of(block_writer *out, pal_str extra)
 {
-    pal_json value = {0};
-    if (extra.len == 0 || pal_json_parse(out->scratch, extra, NULL, &value, NULL) != PAL_OK)
-        return (pal_json){0};
-    value = pal_json_find(value, PAL_ANTHROPIC_FAMILY);
-    return pal_json_type_of(value) == PAL_JSON_OBJECT ? value : (pal_json){0};
-}
-
-static bool is_one_of(pal_json name, const char *const *names)
-{
-    for (; *names; names++) {
-        if (pal_json_string_is(name, *names))
-            return true;
-    }
-    return false;
+    return pal_member_kept(extra, PAL_ANTHROPIC_FAMILY, out->scratch);
 }
 
 /* The members that were kept but those in `own`, which the block has itself. */
 static void put_others(block_writer *out, pal_json object, const char *const *own)
 {
-    pal_json name, value;
-    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
-        if (pal_json_string_is(name, "type") || pal_json_string_is(name, "cache_control") ||
-                is_one_of(name, own))
-            continue;
-        pal_json_name_str(out->json, pal_json_string(name, out->scratch));
-        pal_json_put_raw(out->json, pal_json_raw(value));
-    }
+    static const char *const never[] = {"type", "cache_control", NULL};
+    pal_member_put_others(out->json, object, own, never, out->scratch);
 }
 
 static void put_member(block_writer *out, const char *name, pal_str text)
@@ -190,7 +169,7 @@ static void put_unknown(block_writer *out, pal_json kept)
     pal_json_begin_object(out->json);
     pal_json_name(out->json, "type");
     pal_json_put_raw(out->json, pal_json_raw(pal_json_find(kept, "type")));
-    put_others(out, kept, no_names);
+    put_others(out, kept, NULL);
     end_block(out);
 }
 

@@ -358,3 +358,33 @@ pal_status pal_members_check(const pal_member_table *table, uint32_t form, const
     pal_arena_free(arena);
     return status;
 }
+
+bool pal_member_is_one_of(pal_json value, const char *const *names)
+{
+    for (; names && *names; names++) {
+        if (pal_json_string_is(value, *names))
+            return true;
+    }
+    return false;
+}
+
+pal_json pal_member_kept(pal_str extra, const char *family, pal_arena *arena)
+{
+    pal_json value = {0};
+    if (extra.len == 0 || pal_json_parse(arena, extra, NULL, &value, NULL) != PAL_OK)
+        return (pal_json){0};
+    value = pal_json_find(value, family);
+    return pal_json_type_of(value) == PAL_JSON_OBJECT ? value : (pal_json){0};
+}
+
+void pal_member_put_others(pal_json_writer *writer, pal_json object, const char *const *own,
+        const char *const *never, pal_arena *arena)
+{
+    pal_json name, value;
+    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
+        if (pal_member_is_one_of(name, own) || pal_member_is_one_of(name, never))
+            continue;
+        pal_json_name_str(writer, pal_json_string(name, arena));
+        pal_json_put_raw(writer, pal_json_raw(value));
+    }
+}

@@ -80,6 +80,17 @@ PAL_CHECKED pal_status pal_member_keep(
 /* A member's text where it is a string, else the empty view. */
 pal_str pal_member_string(pal_json object, const char *name, pal_arena *arena);
 
+/* Whether the string value is one of the names; the list ends with NULL. */
+bool pal_member_is_one_of(pal_json value, const char *const *names);
+
+/* The object that `extra` keeps for a dialect, {"FAMILY":{...}}; PAL_JSON_NONE where there is none.
+ */
+pal_json pal_member_kept(pal_str extra, const char *family, pal_arena *arena);
+
+/* Writes the members of a kept object but those of the two lists, either of which may be NULL. */
+void pal_member_put_others(pal_json_writer *writer, pal_json object, const char *const *own,
+        const char *const *never, pal_arena *arena);
+
 /* A quoted base64 string, as a value, behind `prefix`. */
 void pal_json_put_base64(pal_json_writer *writer, pal_str prefix, pal_str data);
 

@@ -15,39 +15,20 @@ typedef struct chat_writer {
 /* What was kept of an object; PAL_JSON_NONE where nothing was. */
 static pal_json kept_of(chat_writer *out, pal_str extra)
 {
-    pal_json value = {0};
-    if (extra.len == 0 || pal_json_parse(out->scratch, extra, NULL, &value, NULL) != PAL_OK)
-        return (pal_json){0};
-    value = pal_json_find(value, "openai");
-    return pal_json_type_of(value) == PAL_JSON_OBJECT ? value : (pal_json){0};
-}
-
-static bool is_one_of(pal_json name, const char *const *names)
-{
-    for (; *names; names++) {
-        if (pal_json_string_is(name, *names))
-            return true;
-    }
-    return false;
+    return pal_member_kept(extra, "openai", out->scratch);
 }
 
 /* The members of `object` but those in `without`, which ends with NULL. */
 static void put_others(chat_writer *out, pal_json object, const char *const *without)
 {
-    pal_json name, value;
-    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
-        if (is_one_of(name, without))
-            continue;
-        pal_json_name_str(out->json, pal_json_string(name, out->scratch));
-        pal_json_put_raw(out->json, pal_json_raw(value));
-    }
+    pal_member_put_others(out->json, object, without, NULL, out->scratch);
 }
 
 static bool has_others(pal_json object, const char *const *without)
 {
     pal_json name, value;
     for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
-        if (!is_one_of(name, without))
+        if (!pal_member_is_one_of(name, without))
             return true;
     }
     return false;
@@ -205,7 +186,7 @@ static media_form media_form_of(const pal_part *part, pal_json kept)
     pal_json type = pal_json_find(kept, "type");
     if (part->kind == PAL_PART_IMAGE)
         return part->url.len || part->data.len ? IMAGE : NOTHING;
-    if (pal_json_type_of(type) == PAL_JSON_STRING && !is_one_of(type, known))
+    if (pal_json_type_of(type) == PAL_JSON_STRING && !pal_member_is_one_of(type, known))
         return UNKNOWN;
     if (is_audio(part))
         return AUDIO_DATA;
@@ -262,7 +243,7 @@ static void put_tool_call(chat_writer *out, const pal_part *part, pal_json kept)
     bool custom = pal_json_string_is(type, "custom");
     const char *name = custom ? "custom" : "function";
     const char *const own[] = {"id", "type", name, NULL};
-    if (pal_json_type_of(type) == PAL_JSON_STRING && !is_one_of(type, known) &&
+    if (pal_json_type_of(type) == PAL_JSON_STRING && !pal_member_is_one_of(type, known) &&
             pal_json_type_of(pal_json_find(kept, "function")) == PAL_JSON_NONE) {
         pal_json_put_raw(out->json, pal_json_raw(kept)); /* the whole of it was kept */
         return;
@@ -470,8 +451,8 @@ static const char *role_of(const pal_message *message, pal_json kept)
 static void put_main(chat_writer *out, const sorted *in, pal_json kept)
 {
     static const char *const own[] = {"role", "content", NULL};
-    static const char *const assistant_own[] = {"role", "content", "reasoning_content", "refusal",
-            "tool_calls", "function_call", NULL};
+    static const char *const assistant_own[] = {
+            "role", "content", "reasoning_content", "refusal", "tool_calls", "function_call", NULL};
     bool is_assistant = in->message->role == PAL_ROLE_ASSISTANT;
     pal_json_begin_object(out->json);
     put_member(out, "role", pal_str_of(role_of(in->message, kept)));
