@@ -4,10 +4,12 @@
 # libraries are looked up, and what is missing is named.
 
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libsqlite3-dev libssl-dev
-        libutf8proc-dev libyaml-dev libuv1-dev libcurl4-openssl-dev)
+        libutf8proc-dev libyaml-dev libuv1-dev libcurl4-openssl-dev libedit-dev
+        libmicrohttpd-dev libgnutls28-dev)
 build_commands=(cc meson ninja pkg-config)
 build_libraries=('sqlite3 >= 3.40' 'libcrypto >= 3.0' 'libutf8proc >= 2.5' 'yaml-0.1 >= 0.2'
-        'libuv >= 1.40' 'libcurl >= 7.87')
+        'libuv >= 1.40' 'libcurl >= 7.87' 'libedit >= 3.1' 'libmicrohttpd >= 0.9.75'
+        'gnutls >= 3.6')
 
 # Bring the vocabularies. Without them the build goes on, and tokens are only estimated.
 vocab_packages=(nodejs npm)

@@ -46,7 +46,35 @@ typedef struct pal_config_expiry {
     int64_t trash_retention;
 } pal_config_expiry;
 
+/* `palaver serve`. 0 means "no bound" only where a key's help says so. */
+typedef struct pal_config_server {
+    pal_str listen;          /* "127.0.0.1:7077", "[::1]:7077" */
+    pal_str tls_certificate; /* files; both or none */
+    pal_str tls_key;
+    const pal_str *trusted_proxies; /* addresses whose forwarded headers are believed */
+    size_t trusted_proxies_len;
+    const pal_str *cors_origins; /* "*": any */
+    size_t cors_origins_len;
+    uint64_t body_bytes_max;
+    uint32_t header_bytes_max;
+    uint32_t url_bytes_max;
+    uint32_t connections_max;
+    uint32_t streams_max;         /* readers of events at once */
+    uint64_t stream_bytes_max;    /* that wait for one slow reader; then it is let go */
+    uint32_t requests_per_minute; /* of one key, or one address without keys; 0: no bound */
+    int64_t idle_ms;              /* a connection without a request */
+    int64_t request_ms;           /* for a request to arrive as a whole */
+    int64_t heartbeat_ms;         /* between comments in a quiet stream */
+    int64_t drain_ms;             /* that turns have to end after SIGTERM */
+    int64_t idempotency_ms;       /* how long an answer is remembered by its key */
+    uint32_t threads;             /* 0: one a core, at most 8 */
+    pal_str log_level;            /* "debug", "info", "warn", "error" */
+    bool log_text;                /* texts of messages may be in the log */
+    pal_str otlp_url;             /* traces go there; empty: none are made */
+} pal_config_server;
+
 struct pal_context_settings; /* context.h */
+struct pal_runtime_options;  /* turn.h */
 
 /* Texts have a NUL behind them. Everything is the configuration's own. */
 typedef struct pal_config_values {
@@ -56,9 +84,11 @@ typedef struct pal_config_values {
     const pal_model_rule *model_rules; /* of the same models, for pal_models_new() */
     pal_route_config session;          /* with the agents, for pal_route_settings_new() */
     const struct pal_context_settings *context;
-    pal_str compaction_model;  /* for pal_compaction.model */
-    pal_str compaction_prompt; /* for pal_compaction.prompt */
     pal_config_expiry expiry;
+    const struct pal_runtime_options *runtime; /* endpoints, prices, agents, ...: all but the store,
+                                                  the models, and whatever may hold a secret;
+                                                  pal_config_runtime() has that */
+    pal_config_server server;
 } pal_config_values;
 
 /* ---- Life cycle ---- */
@@ -104,6 +134,15 @@ PAL_API PAL_CHECKED pal_status pal_config_set(pal_config *config, const char *ke
  * that is empty counts for nothing. */
 PAL_API PAL_CHECKED pal_status pal_config_read_environment(pal_config *config, pal_error *err);
 
+/* ---- Using it ---- */
+
+/* Gives what pal_runtime_open() takes, all but the store and the models: providers and tool servers
+ * with the secrets that they name in the environment, the provider and model that are chosen first.
+ * It lies in the arena and in the configuration, and must not outlive either. PAL_NOT_FOUND names
+ * the variable that is not set. */
+PAL_API PAL_CHECKED pal_status pal_config_runtime(const pal_config *config, pal_arena *arena,
+        struct pal_runtime_options *out_options, pal_error *err);
+
 /* ---- Looking at it ---- */
 
 /* PAL_CONFIG_DEFAULT also for a key that there isn't. Of lists, where the list comes from. */
@@ -112,7 +151,7 @@ PAL_API pal_config_source pal_config_source_of(const pal_config *config, const c
 /* One effective value. */
 typedef struct pal_config_entry {
     pal_str key;   /* "models[0].price.input" */
-    pal_str value; /* as JSON; passwords in URLs are left out */
+    pal_str value; /* as JSON, without secrets */
     pal_config_source source;
     uint32_t line; /* in the file; 0 elsewhere */
 } pal_config_entry;

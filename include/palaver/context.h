@@ -70,6 +70,12 @@ typedef struct pal_context_settings {
 PAL_API PAL_CHECKED pal_status pal_context_override(
         pal_str metadata, pal_context_settings *settings, pal_error *err);
 
+/* What holds for a session: what its metadata says of its own, over its agent's settings, over the
+ * configuration's. The agent's are whole, made from the configuration's; NULL: it has none. */
+PAL_API PAL_CHECKED pal_status pal_context_settings_merge(const pal_context_settings *configured,
+        const pal_context_settings *agent, pal_str metadata, pal_context_settings *out_settings,
+        pal_error *err);
+
 /* Of the model and the provider; 0 means that there is none. */
 typedef struct pal_context_limits {
     uint64_t context; /* tokens, of input and output together */
@@ -80,12 +86,19 @@ typedef struct pal_context_limits {
     uint64_t image_bytes; /* of one image */
 } pal_context_limits;
 
+/* Fills in what is 0 of bytes, images and image_bytes: what the provider of that profile takes, as
+ * far as it says so. */
+PAL_API void pal_profile_limits(pal_profile profile, pal_context_limits *limits);
+
 #define PAL_CONTEXT_OUTPUT_MAX 32000 /* tokens that are left free for the answer, at most */
 
 /* limits.input, or context - min(output, 32000), or half of a context that is not larger than that;
  * 0 where nothing is known: then nothing is over. */
 PAL_API uint64_t pal_context_usable(const pal_context_limits *limits);
-/* Whether what a provider reported is more than that: input, cache read, cache write and output. */
+/* Whether a provider reported more than there is room for: input, cache read, cache write and
+ * output over limits.input, or over context - min(output, 32000). The rule of Sol and opencode, to
+ * the letter: a context that nobody knows is never full, and one that is not larger than what the
+ * answer may take always is. */
 PAL_API bool pal_context_overflow(const pal_context_limits *limits, const pal_usage *usage);
 
 /* ---- What goes in ---- */
@@ -105,7 +118,8 @@ typedef struct pal_checkpoint {
     pal_str summary;   /* empty: nothing was summarised, whole turns were left out */
     pal_str hint;      /* `reset`: what the fresh start is told */
     uint64_t dropped;  /* messages that are in no summary */
-    uint64_t tokens;   /* of summary or hint; 0: counted */
+    uint64_t tokens;   /* of the message that stands for them; 0: counted */
+    uint64_t messages; /* how many of those up to `seq` are in sight; 0: all of them */
 } pal_checkpoint;
 
 /* A part that is not sent any more. */
@@ -127,7 +141,8 @@ typedef struct pal_context_input {
     const pal_message *head;       /* a leading system message of the session; NULL: none */
     const pal_message *messages;   /* the tail, ascending, all of it after the checkpoint */
     size_t messages_len;
-    uint64_t older_messages;       /* between the checkpoint and the tail, left out for room */
+    uint64_t older_messages;       /* between the checkpoint and the tail, and neither head nor
+                                      kept: left out for room */
     uint64_t older_tokens;
     const pal_message *kept;       /* before the tail: pins, and the last user's message */
     size_t kept_len;

@@ -31,11 +31,19 @@
 #define PAL_SEARCH_WORDS_MAX 64      /* likewise, phrases counting as one */
 #define PAL_FORK_DEPTH_MAX 1000000 /* a chain that is longer than this is a damaged one */
 #define PAL_BLOB_UNUSED_MS_MAX (24 * 3600 * 1000)
+#define PAL_RECORD_KIND_LEN_MAX 64
+#define PAL_RECORD_NAME_LEN_MAX 512
+#define PAL_RECORD_BODY_LEN_MAX (16u << 20)
+#define PAL_RECORD_PAGE_MAX 1000
+#define PAL_RECORD_PAGE_DEFAULT 50
+#define PAL_INBOX_OWNERS_MAX 1000 /* sessions in one page */
 #define PAL_COMMIT_QUEUE_MAX 4096 /* calls that wait for the writer; more of them block */
 #define PAL_COMMIT_WORKS_MAX 512  /* operations of several calls in one commit */
 
 #define PAL_CONFIG_BYTES_MAX (1u << 20) /* of a configuration file */
 #define PAL_CONFIG_DEPTH_MAX 16         /* of lists and maps in one another in it */
+#define PAL_CONFIG_LIST_MAX 1000 /* providers, tool servers, headers, words of a command, ... */
+#define PAL_SYSTEM_LEN_MAX (256u << 10) /* of instructions in it */
 
 #define PAL_ROUTE_ID_LEN_MAX 4096 /* of every text of an inbound context or of route settings */
 #define PAL_ROUTE_AGENTS_MAX 10000

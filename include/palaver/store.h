@@ -25,8 +25,8 @@ extern "C" {
 typedef struct pal_store pal_store;
 
 /* One call of the backend, told after it ended. `ops` counts operations for "apply". */
-typedef void (*pal_store_trace)(const char *call, size_t ops, int64_t duration_us,
-        pal_status status, void *user);
+typedef void (*pal_store_trace)(
+        const char *call, size_t ops, int64_t duration_us, pal_status status, void *user);
 
 /* Every field may stay zero; zero means the default named beside it. */
 typedef struct pal_store_options {
@@ -46,8 +46,8 @@ typedef struct pal_store_options {
 /* Opens the store named by `url`: "sqlite:PATH" (or just a path), "jsonl:DIR" or "memory:". Creates
  * it if it is missing. On success *out_store belongs to the caller; release it with
  * pal_store_close(). On failure *out_store is untouched. `options` and `err` may be NULL. */
-PAL_API PAL_CHECKED pal_status pal_store_open(const char *url, const pal_store_options *options,
-        pal_store **out_store, pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_open(
+        const char *url, const pal_store_options *options, pal_store **out_store, pal_error *err);
 
 /* By which messages are counted; NULL: they are estimated. */
 PAL_API const pal_encoding *pal_store_encoding(const pal_store *store);
@@ -165,6 +165,11 @@ typedef struct pal_messages {
 PAL_API PAL_CHECKED pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session,
         const pal_load *load, pal_arena *arena, pal_messages *out_messages, pal_error *err);
 
+/* How many messages the session shows between the two, both exclusive (before_seq 0: up to the
+ * newest). Costs the number of marks and parents, never the number of messages. */
+PAL_API PAL_CHECKED pal_status pal_store_count(pal_store *store, pal_str tenant, pal_id session,
+        uint64_t after_seq, uint64_t before_seq, uint64_t *out_count, pal_error *err);
+
 /* Finds one message by its id, and the session that it was appended to. */
 PAL_API PAL_CHECKED pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id,
         pal_arena *arena, pal_message *out_message, pal_id *out_session, pal_error *err);
@@ -187,6 +192,8 @@ typedef enum pal_mark_kind {
     PAL_MARK_UNPIN = 6,
     PAL_MARK_UNDO = 7,  /* the mark number `target` counts no longer */
     PAL_MARK_EPOCH = 8, /* `body` is the system text and tools that every request begins with */
+    PAL_MARK_HIDE = 9,  /* the message `seq` is out of sight; with a `target`, only its part of that
+                           number, from 1 */
 } pal_mark_kind;
 
 /* A mark is a row beside the messages. None is ever changed or removed: undoing adds one. */
@@ -195,7 +202,8 @@ typedef struct pal_mark {
     pal_mark_kind kind;
     uint64_t seq;
     uint64_t through_seq; /* the session's last_seq when it was made; the store gives it */
-    uint64_t target;      /* undo only; 0: the newest mark that counts and is not an undo */
+    uint64_t target;      /* undo: the mark's number; 0: the newest mark that counts and is not an
+                             undo. hide: the part's number; 0: all of the message */
     bool undone;
     bool inherited; /* from a parent: it can't be undone here, only there */
     pal_str body;   /* JSON, or empty */
@@ -265,8 +273,8 @@ typedef struct pal_hits {
 
 /* Finds messages by their texts, tool outputs and arguments, in any script. Only what the session
  * shows is found: its own branch, with what it shares with its parents, and nothing that a rewind
- * or a reset took out of sight. Everything that was acknowledged before the call is searched,
- * though the index is built behind the appends. */
+ * or a reset took out of sight; nor a message of which a part is hidden. Everything that was
+ * acknowledged before the call is searched, though the index is built behind the appends. */
 PAL_API PAL_CHECKED pal_status pal_store_search(pal_store *store, const pal_search *search,
         pal_arena *arena, pal_hits *out_hits, pal_error *err);
 
@@ -289,11 +297,12 @@ typedef struct pal_erasure {
     uint64_t aliases;
     uint64_t inbox;
     uint64_t ledger; /* rows that lost their session and texts, and kept their numbers */
+    uint64_t records;
 } pal_erasure;
 
 /* Erases the session, in whatever state, with all that was derived from it. Can't be undone. */
-PAL_API PAL_CHECKED pal_status pal_store_erase(pal_store *store, pal_str tenant, pal_id session,
-        pal_erasure *out_erasure, pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_erase(
+        pal_store *store, pal_str tenant, pal_id session, pal_erasure *out_erasure, pal_error *err);
 
 typedef struct pal_sweep {
     uint64_t trashed; /* had expired */
@@ -302,9 +311,10 @@ typedef struct pal_sweep {
 } pal_sweep;
 
 /* Moves expired sessions of all tenants to the trash, and erases those that have been in it for
- * more than `trash_ms` (negative: none). At most `limit` sessions a call. */
-PAL_API PAL_CHECKED pal_status pal_store_sweep(pal_store *store, int64_t trash_ms, uint32_t limit,
-        pal_sweep *out_sweep, pal_error *err);
+ * more than `trash_ms` (negative: none); removes expired records. At most `limit` sessions a call,
+ * and as many records. */
+PAL_API PAL_CHECKED pal_status pal_store_sweep(
+        pal_store *store, int64_t trash_ms, uint32_t limit, pal_sweep *out_sweep, pal_error *err);
 
 /* ---- Inbox, leases, ledger, blobs ---- */
 
@@ -318,14 +328,26 @@ typedef struct pal_inbox_item {
 } pal_inbox_item;
 
 /* Adds an item; id and created_at are set, to the first one's where client_id is known already. */
-PAL_API PAL_CHECKED pal_status pal_store_inbox_add(pal_store *store, pal_str tenant, pal_id session,
-        pal_inbox_item *item, pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_inbox_add(
+        pal_store *store, pal_str tenant, pal_id session, pal_inbox_item *item, pal_error *err);
 /* The items that wait, oldest first; in the arena. */
 PAL_API PAL_CHECKED pal_status pal_store_inbox_list(pal_store *store, pal_str tenant,
         pal_id session, pal_arena *arena, pal_inbox_item **out_items, size_t *out_len,
         pal_error *err);
 PAL_API PAL_CHECKED pal_status pal_store_inbox_drop(
         pal_store *store, pal_str tenant, pal_id session, pal_id item, pal_error *err);
+
+typedef struct pal_inbox_owner {
+    pal_str tenant; /* in the arena */
+    pal_id session;
+} pal_inbox_owner;
+
+/* The active sessions of all tenants whose inbox has something in it, in the order of their ids,
+ * from behind `after` (none: from the first) on; at most `limit`. For whoever runs turns, after a
+ * restart. */
+PAL_API PAL_CHECKED pal_status pal_store_inbox_owners(pal_store *store, pal_id after,
+        uint32_t limit, pal_arena *arena, pal_inbox_owner **out_owners, size_t *out_len,
+        pal_error *err);
 
 /* The right to run a turn. `fence` grows with every new owner, and a write that carries an older
  * one is refused with PAL_DENIED: a node that was thought dead can't write late. */
@@ -349,6 +371,7 @@ PAL_API PAL_CHECKED pal_status pal_store_lease_find(pal_store *store, pal_str te
 typedef struct pal_ledger_row {
     pal_str request_id; /* unique in the tenant: the same one again is the same call */
     pal_str turn_id;
+    pal_str agent;   /* that the turn was run for; may be empty */
     pal_str purpose; /* "turn", "compaction", ... */
     pal_str provider;
     pal_str model;
@@ -367,9 +390,17 @@ typedef struct pal_ledger_sum {
     int64_t cost_micros;
 } pal_ledger_sum;
 
-/* Sums over the tenant, or one session of it when `session` is not none. */
-PAL_API PAL_CHECKED pal_status pal_store_ledger_sum(pal_store *store, pal_str tenant,
-        pal_id session, int64_t from, int64_t to, pal_ledger_sum *out_sum, pal_error *err);
+typedef struct pal_ledger_query {
+    pal_str tenant;
+    pal_id session;  /* none: all of the tenant's */
+    pal_str turn_id; /* empty: any */
+    pal_str agent;   /* empty: any */
+    int64_t from;    /* created in this time, milliseconds since 1970; 0: any */
+    int64_t to;      /* exclusive; 0: any */
+} pal_ledger_query;
+
+PAL_API PAL_CHECKED pal_status pal_store_ledger_sum(
+        pal_store *store, const pal_ledger_query *query, pal_ledger_sum *out_sum, pal_error *err);
 
 #define PAL_BLOB_NAME_SIZE 72 /* "sha256:", 64 hex digits, NUL */
 
@@ -379,6 +410,54 @@ PAL_API PAL_CHECKED pal_status pal_store_blob_put(pal_store *store, pal_str tena
         pal_str media_type, pal_str data, char out_name[PAL_BLOB_NAME_SIZE], pal_error *err);
 PAL_API PAL_CHECKED pal_status pal_store_blob_get(pal_store *store, pal_str tenant, pal_str name,
         pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err);
+/* How many bytes it has; they are not read. */
+PAL_API PAL_CHECKED pal_status pal_store_blob_size(
+        pal_store *store, pal_str tenant, pal_str name, uint64_t *out_bytes, pal_error *err);
+
+/* ---- Records: small named things beside the conversations ---- */
+
+/* Keys, agents, answered requests: JSON that whoever uses the store keeps under a kind and a name.
+ */
+typedef struct pal_record {
+    pal_str kind;       /* "key" */
+    pal_str name;       /* unique in its tenant and kind */
+    pal_id session;     /* that it belongs to, and is erased with; may be none */
+    pal_str body;       /* JSON */
+    uint64_t version;   /* from 1, one more with every write; the store gives it */
+    int64_t created_at; /* the store gives it, and updated_at */
+    int64_t updated_at;
+    int64_t expires_at; /* 0: never. It is not found any more from then on, and swept */
+} pal_record;
+
+#define PAL_VERSION_ANY UINT64_MAX
+
+/* Writes a record; version and times are set. `expected_version` is the one that it has, 0 where
+ * there must be none yet, or PAL_VERSION_ANY; else PAL_CONFLICT. */
+PAL_API PAL_CHECKED pal_status pal_store_record_put(pal_store *store, pal_str tenant,
+        pal_record *record, uint64_t expected_version, pal_error *err);
+/* PAL_NOT_FOUND where there is none. */
+PAL_API PAL_CHECKED pal_status pal_store_record_drop(
+        pal_store *store, pal_str tenant, pal_str kind, pal_str name, pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_record_find(pal_store *store, pal_str tenant, pal_str kind,
+        pal_str name, pal_arena *arena, pal_record *out_record, pal_error *err);
+
+typedef struct pal_record_query {
+    pal_str tenant;
+    pal_str kind;
+    pal_id session;  /* none: any */
+    pal_str after;   /* names behind this one, in the order asked for; empty: from the first */
+    bool descending; /* by name, bytewise */
+    uint32_t limit;  /* 0: 50; at most PAL_RECORD_PAGE_MAX */
+} pal_record_query;
+
+typedef struct pal_records {
+    pal_record *items; /* in the arena */
+    size_t len;
+    bool has_more;
+} pal_records;
+
+PAL_API PAL_CHECKED pal_status pal_store_record_list(pal_store *store,
+        const pal_record_query *query, pal_arena *arena, pal_records *out_records, pal_error *err);
 
 /* ---- Batches: what all writing calls above are made of ---- */
 
@@ -400,6 +479,8 @@ typedef enum pal_op_kind {
     PAL_OP_BLOB_PUT = 14,
     PAL_OP_SWEEP = 15,
     PAL_OP_ADOPT = 16,
+    PAL_OP_RECORD_PUT = 17,
+    PAL_OP_RECORD_DROP = 18,
 } pal_op_kind;
 
 /* One operation. Fill kind, tenant, session, fence and the members of its own kind; `status`,
@@ -407,8 +488,8 @@ typedef enum pal_op_kind {
 typedef struct pal_op {
     pal_op_kind kind;
     pal_str tenant;
-    pal_id session; /* create, fork: the new session's id, or none; set to the one it got */
-    uint64_t fence; /* not 0: PAL_DENIED unless the session's lease has this number */
+    pal_id session;     /* create, fork: the new session's id, or none; set to the one it got */
+    uint64_t fence;     /* not 0: PAL_DENIED unless the session's lease has this number */
     bool with_previous; /* PAL_CANCELED unless the one before it in the list succeeded */
     union {
         struct {
@@ -459,6 +540,10 @@ typedef struct pal_op {
             uint32_t limit;
             pal_sweep result; /* set */
         } sweep;
+        struct {
+            pal_record *record; /* put: version and times are set; drop: kind and name are used */
+            uint64_t expected_version;
+        } record;
     } u;
     pal_status status;
     pal_error error;
@@ -469,6 +554,18 @@ typedef struct pal_op {
  * call itself fails only when nothing was applied. Calls from several threads share commits. */
 PAL_API PAL_CHECKED pal_status pal_store_apply(
         pal_store *store, pal_op *ops, size_t ops_len, pal_error *err);
+
+/* Told once. `status` is what pal_store_apply() would have returned. It must neither block nor
+ * write to the store. */
+typedef void (*pal_applied)(
+        pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user);
+
+/* Likewise without waiting for the commit: `ops` and all that they point to are the store's until
+ * `applied` is told, on the writer's thread, or on the caller's before this returns where the
+ * backend has no writer. PAL_LIMIT where PAL_COMMIT_QUEUE_MAX calls wait already: it never blocks
+ * for room. Nothing will be told where it returns anything but PAL_OK. */
+PAL_API PAL_CHECKED pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len,
+        pal_applied applied, void *user, pal_error *err);
 
 /* ---- Looking after it ---- */
 

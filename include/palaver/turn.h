@@ -58,13 +58,30 @@ typedef struct pal_price {
     uint64_t output;
 } pal_price;
 
+/* What the sessions of one agent get where neither the request nor the session's metadata says
+ * otherwise. What is empty, NULL or 0 is the runtime's. docs/turns.md has the order. */
+typedef struct pal_agent_settings {
+    pal_str name;     /* pal_session.agent */
+    pal_str system;   /* instead of the runtime's */
+    pal_str endpoint; /* one of the runtime's */
+    pal_str model;
+    const pal_context_settings *context; /* as a whole; start from the runtime's */
+    const pal_str *tools; /* of servers and built in, the only ones it is offered: names, or
+                             beginnings of them with a '*' behind, as "files__*" */
+    size_t tools_len;
+    bool has_tools; /* `tools` counts, even with none in it */
+    uint32_t max_tool_iterations;
+} pal_agent_settings;
+
 /* Everything is copied, but for `store` and `models`, which must outlive the runtime. Zero means
  * the default named beside it. */
 typedef struct pal_runtime_options {
     pal_store *store;
     const pal_models *models;      /* NULL: the built-in table */
     const pal_endpoint *endpoints; /* the first one is used where none is named */
-    size_t endpoints_len;          /* 0: "echo", which is no model and says so */
+    size_t endpoints_len;          /* 0: those that are found by themselves: by keys in the usual
+                                      variables of the environment, then what answers on this
+                                      machine; else "echo", which is no model and says so */
     const pal_tool_server *tool_servers;
     size_t tool_servers_len;
     const pal_price *prices;
@@ -80,25 +97,39 @@ typedef struct pal_runtime_options {
     uint32_t events_max;          /* 10000: of one turn that are kept to be read again */
     uint64_t events_bytes_max;    /* 4 MiB, likewise */
     bool builtin_tools_off;       /* no read_output, search_output, recall */
+    const pal_agent_settings *agents;
+    size_t agents_len;
+    pal_str compaction_model;  /* for summaries; empty: the turn's */
+    pal_str compaction_prompt; /* instead of the built-in one; may be empty */
+    bool leave_inbox; /* what waits in inboxes since before is left to another runtime; otherwise it
+                         is run, in the background. For programs that end soon */
+    pal_str model; /* the one to use where none is named: of the endpoint whose own it is, or of the
+                      first; empty: the first endpoint's */
 } pal_runtime_options;
 
 PAL_API PAL_CHECKED pal_status pal_runtime_open(
         const pal_runtime_options *options, pal_runtime **out_runtime, pal_error *err);
 
-/* No new turns; those that run may end within `drain_ms`, then they are interrupted, durably.
- * Accepts NULL. */
+/* No new turns; those that run may end within `drain_ms`, then they are interrupted, durably. Those
+ * that wait end as canceled: their messages stay in the inbox. Everything else may still be asked.
+ */
+PAL_API void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms);
+
+/* Drains it, and closes it. Accepts NULL. */
 PAL_API void pal_runtime_close(pal_runtime *runtime, int64_t drain_ms);
 
-/* The endpoint and model that a request without any would get; in the arena. */
+/* The endpoint and model that a request without any would get; in the arena. `out_is_stopgap` (may
+ * be NULL): nothing was configured and nothing was found, so "echo" answers, which is no model. */
 PAL_API PAL_CHECKED pal_status pal_runtime_default(pal_runtime *runtime, pal_arena *arena,
-        pal_str *out_endpoint, pal_str *out_model, pal_error *err);
+        pal_str *out_endpoint, pal_str *out_model, bool *out_is_stopgap, pal_error *err);
 
 /* ---- Starting one ---- */
 
 /* What to do where a turn runs in the session already. */
 typedef enum pal_lane {
     PAL_LANE_REJECT = 0,    /* PAL_BUSY: "session is busy" */
-    PAL_LANE_QUEUE = 1,     /* after it, in order */
+    PAL_LANE_QUEUE = 1,     /* after it, in order; those of a group that wait become one turn, as
+                               docs/turns.md says */
     PAL_LANE_STEER = 2,     /* into it, at the next safe point */
     PAL_LANE_INTERRUPT = 3, /* stop it, then begin */
 } pal_lane;
@@ -134,7 +165,8 @@ typedef struct pal_turn_request {
     uint32_t max_tool_iterations; /* 0: the runtime's */
     bool whole; /* all or nothing: a turn that fails is no part of the conversation */
     pal_budget budget;
-    pal_str label; /* kept with the turn; may be empty */
+    pal_str label; /* the caller's word for it, told with STARTED; may be empty */
+    bool no_retries; /* a model call that failed is not made again: the caller does that */
 } pal_turn_request;
 
 typedef enum pal_turn_state {
@@ -163,6 +195,8 @@ typedef struct pal_turn_info {
     int64_t retry_at;                   /* RETRYING: milliseconds since 1970 */
     char reason[PAL_ERROR_MESSAGE_MAX]; /* RETRYING, FAILED, ASKING, CANCELED: why */
     pal_status status;                  /* FAILED: what it failed with */
+    long code;              /* FAILED: of HTTP, by the model's service; 0: none */
+    int64_t retry_after_ms; /* FAILED: when it wants to be asked again; 0: not said */
 } pal_turn_info;
 
 /* Waits until the messages are durable, and no longer. */
@@ -178,8 +212,9 @@ PAL_API PAL_CHECKED pal_status pal_turn_start_async(pal_runtime *runtime,
 
 typedef enum pal_event_kind {
     PAL_EVENT_NONE = 0,
-    PAL_EVENT_STARTED = 1,      /* the turn runs */
-    PAL_EVENT_STEP = 2,         /* a model call begins; `count`: its number, from 1 */
+    PAL_EVENT_STARTED = 1,      /* the turn runs; `text`: the request's label */
+    PAL_EVENT_STEP = 2,         /* a model call begins; `count`: its number, from 1; `message`: the
+                                   id that its answer will have */
     PAL_EVENT_TEXT = 3,         /* `text`: more of the answer */
     PAL_EVENT_REASONING = 4,    /* `text` */
     PAL_EVENT_CALL = 5,         /* `call_id`, `name`: the model begins a tool call */
@@ -214,6 +249,8 @@ typedef struct pal_event {
     pal_turn_state state;
     pal_status status;
     bool finish_length; /* MESSAGE: it was cut off by the limit of the output */
+    long code;              /* ENDED: as in pal_turn_info */
+    int64_t retry_after_ms; /* ENDED: likewise */
 } pal_event;
 
 /* False ends the watching. */
@@ -235,7 +272,8 @@ PAL_API PAL_CHECKED pal_status pal_turn_find(
 PAL_API PAL_CHECKED pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant,
         pal_id session, pal_turn_info *out_info, pal_error *err);
 
-/* Stops it; what was said so far is kept and marked as interrupted. Waits until that is durable. */
+/* Stops it; what was said so far is kept and marked as interrupted. One that waits in the queue is
+ * taken out of it, with its messages. Waits until that is durable. */
 PAL_API PAL_CHECKED pal_status pal_turn_cancel(
         pal_runtime *runtime, pal_str tenant, pal_id turn, pal_error *err);
 
@@ -255,6 +293,33 @@ PAL_API PAL_CHECKED pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenan
         int64_t timeout_ms, pal_arena *arena, pal_turn_info *out_info, pal_str *out_text,
         pal_error *err);
 
+/* Compacts a session by the runtime's model, as a turn would; `compaction` gives prompt, model,
+ * reason, cut_seq and redo. Waits for it. PAL_BUSY while a turn runs there. */
+PAL_API PAL_CHECKED pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant,
+        pal_id session, const pal_compaction *compaction, pal_arena *arena,
+        pal_compacted *out_compacted, pal_error *err);
+
+/* The plan of what the model would be sent now, by the runtime's settings; in the arena. `request`
+ * gives tenant, session and whatever else bears on it; its messages, if any, are planned as if they
+ * had been said. */
+PAL_API PAL_CHECKED pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request,
+        pal_arena *arena, pal_plan *out_plan, pal_error *err);
+
+/* A model that can be asked for, and where it is. */
+typedef struct pal_served_model {
+    pal_str endpoint;
+    pal_str model;
+} pal_served_model;
+
+/* What the endpoints list, each one's own first; endpoints that don't answer within `timeout_ms`
+ * are left out. Waits. In the arena. */
+PAL_API PAL_CHECKED pal_status pal_runtime_models(pal_runtime *runtime, int64_t timeout_ms,
+        pal_arena *arena, pal_served_model **out_models, size_t *out_len, pal_error *err);
+
+/* The tools that a turn would offer beside the caller's own; in the arena. */
+PAL_API PAL_CHECKED pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena,
+        pal_tool **out_tools, size_t *out_len, pal_error *err);
+
 /* ---- Looking at it ---- */
 
 typedef struct pal_runtime_stats {
@@ -267,6 +332,8 @@ typedef struct pal_runtime_stats {
     uint64_t model_retries;
     uint64_t tool_calls;
     uint64_t watchers;
+    pal_usage usage; /* of all model calls that ended */
+    int64_t cost_micros;
 } pal_runtime_stats;
 
 PAL_API void pal_runtime_stat(pal_runtime *runtime, pal_runtime_stats *out_stats);

@@ -22,8 +22,8 @@ typedef struct pal_window {
     bool system_exact;        /* sent as they are now, whatever was sent before */
     const pal_tool *tools;
     size_t tools_len;
-    pal_context_limits limits; /* what is 0 is the model's; an answer that nobody knows the length
-                                  of may take a quarter of the context */
+    pal_context_limits limits; /* what is 0 is the model's or the profile's; an answer that nobody
+                                  knows the length of may take a quarter of the context */
     pal_context_settings settings;
     pal_profile profile;
     pal_str family;         /* of the model: whose reasoning may be replayed; empty: none */
@@ -70,6 +70,8 @@ typedef struct pal_summary_answer {
     int64_t cost_micros; /* millionths of the price list's currency */
     pal_str provider;
     pal_str price_version;
+    pal_str turn_id; /* for the ledger, if it was made in a turn */
+    pal_str agent;
 } pal_summary_answer;
 
 /* Asks the model; anything but PAL_OK, and an empty text, count as a failure. */

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 
 #define ALIGNMENT 16
-#define FIRST_BLOCK_SIZE 4096
+#define FIRST_BLOCK_SIZE 2048
 #define BLOCK_SIZE_MAX ((size_t)256 * 1024)
 
 typedef struct block {

@@ -3,6 +3,8 @@
  *   2026-11-15T20:47:48.123Z warn disk is nearly full
  *   {"time":"2026-11-15T20:47:48.123Z","level":"warn","message":"disk is nearly full"}
  *
+ * Fields follow the message as name=value, in quotes where the value needs them, or as members.
+ *
  * Lines are built on the stack and written under one lock: they come out whole from any thread,
  * and a lack of memory can be logged too. What is longer than MESSAGE_MAX is cut. */
 #include "base/log.h"
@@ -16,6 +18,8 @@
 #include "base/utf8.h"
 
 #define MESSAGE_MAX 2048
+#define FIELD_MAX 128 /* of a field's text; the rest is cut */
+#define FIELD_SIZE (FIELD_MAX * ESCAPE_MAX + 64)
 #define ESCAPE_MAX 6 /* \u00XX */
 #define JSON_HEAD "{\"time\":\"%s\",\"level\":\"%s\",\"message\":\""
 
@@ -55,9 +59,31 @@ static size_t escape(pal_str message, bool as_json, char *out)
     return (size_t)(p - out);
 }
 
-static void write_line(pal_log_level level, pal_str message)
+/* Texts are in quotes where a reader could otherwise not tell their end. */
+static size_t write_field(const pal_log_field *field, bool as_json, char out[FIELD_SIZE])
 {
-    char line[MESSAGE_MAX * ESCAPE_MAX + 128], now[PAL_TIME_TEXT_SIZE];
+    pal_str text = field->text;
+    text.len = text.len > FIELD_MAX ? pal_utf8_cut(text, FIELD_MAX) : text.len;
+    if (!field->is_number && text.len == 0)
+        return 0;
+    char *p = out;
+    p += snprintf(p, 40, as_json ? ",\"%.32s\":" : " %.32s=", field->name);
+    if (field->is_number)
+        return (size_t)(p - out) + (size_t)snprintf(p, 24, "%lld", (long long)field->number);
+    bool quoted = as_json || memchr(text.data, ' ', text.len) || memchr(text.data, '"', text.len);
+    if (quoted)
+        *p++ = '"';
+    p += escape(text, quoted, p);
+    if (quoted)
+        *p++ = '"';
+    return (size_t)(p - out);
+}
+
+static void write_line(
+        pal_log_level level, pal_str message, const pal_log_field *fields, size_t fields_len)
+{
+    char line[MESSAGE_MAX * ESCAPE_MAX + PAL_LOG_FIELDS_MAX * FIELD_SIZE + 128];
+    char now[PAL_TIME_TEXT_SIZE];
     pal_time_to_text(pal_clock_now_ms(), now);
 
     pthread_mutex_lock(&log_lock);
@@ -65,7 +91,11 @@ static void write_line(pal_log_level level, pal_str message)
     size_t len = (size_t)(log_as_json ? snprintf(line, sizeof line, JSON_HEAD, now, name)
                                       : snprintf(line, sizeof line, "%s %s ", now, name));
     len += escape(message, log_as_json, line + len);
-    pal_str tail = pal_str_of(log_as_json ? "\"}\n" : "\n");
+    if (log_as_json)
+        line[len++] = '"';
+    for (size_t i = 0; i < fields_len && i < PAL_LOG_FIELDS_MAX; i++)
+        len += write_field(&fields[i], log_as_json, line + len);
+    pal_str tail = pal_str_of(log_as_json ? "}\n" : "\n");
     memcpy(line + len, tail.data, tail.len);
     len += tail.len;
     FILE *file = log_file ? log_file : stderr;
@@ -74,9 +104,21 @@ static void write_line(pal_log_level level, pal_str message)
     pthread_mutex_unlock(&log_lock);
 }
 
+static bool is_logged(pal_log_level level)
+{
+    return (int)level <= atomic_load_explicit(&log_level, memory_order_relaxed);
+}
+
+void pal_log_event(
+        pal_log_level level, const char *message, const pal_log_field *fields, size_t fields_len)
+{
+    if (is_logged(level))
+        write_line(level, pal_str_of(message), fields, fields_len);
+}
+
 void pal_log(pal_log_level level, const char *format, ...)
 {
-    if ((int)level > atomic_load_explicit(&log_level, memory_order_relaxed))
+    if (!is_logged(level))
         return;
     char message[MESSAGE_MAX];
     va_list args;
@@ -86,5 +128,5 @@ void pal_log(pal_log_level level, const char *format, ...)
     if (len < 0)
         return;
     size_t kept = (size_t)len < sizeof message ? (size_t)len : sizeof message - 1;
-    write_line(level, pal_str_make(message, kept));
+    write_line(level, pal_str_make(message, kept), NULL, 0);
 }

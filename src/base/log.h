@@ -2,8 +2,11 @@
 #ifndef PAL_BASE_LOG_H
 #define PAL_BASE_LOG_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include "palaver/api.h"
+#include "palaver/str.h"
 
 typedef enum pal_log_level {
     PAL_LOG_ERROR = 0,
@@ -17,5 +20,19 @@ void pal_log_setup(FILE *file, pal_log_level level, int as_json);
 
 /* One line, written whole, from any thread. Control characters are escaped. */
 void pal_log(pal_log_level level, const char *format, ...) PAL_PRINTF(2, 3);
+
+/* Something that goes with a line: name=value, or a member of its JSON object. */
+typedef struct pal_log_field {
+    const char *name;
+    pal_str text;
+    int64_t number;
+    bool is_number;
+} pal_log_field;
+
+#define PAL_LOG_FIELDS_MAX 16
+
+/* Likewise, with fields behind the message; texts that are empty are left out. */
+void pal_log_event(
+        pal_log_level level, const char *message, const pal_log_field *fields, size_t fields_len);
 
 #endif

@@ -30,6 +30,15 @@ static inline bool pal_utf8_is_valid(pal_str text)
     return pal_utf8_valid_len(text) == text.len;
 }
 
+/* How many characters valid text has. */
+static inline size_t pal_utf8_count(pal_str text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += ((unsigned char)text.data[i] & 0xc0) != 0x80;
+    return count;
+}
+
 /* Reads one character; returns its length. Invalid bytes give U+FFFD and the length of the longest
  * valid beginning, at least 1. `text` is not empty. */
 size_t pal_utf8_decode(pal_str text, uint32_t *out_char);

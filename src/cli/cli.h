@@ -88,6 +88,8 @@ struct pal_cli {
     const char *group;  /* "session" when no command of it was named */
     pal_config *config; /* NULL for commands without */
     pal_store *store;   /* NULL for PAL_CLI_NO_STORE */
+    pal_store_trace store_trace; /* of the store once it is opened; NULL: none */
+    void *store_trace_user;
     pal_arena *arena;   /* lives as long as the command */
     pal_buf out;
     int out_fd;       /* where it goes: stdout, or the file of an export */
@@ -179,8 +181,12 @@ void pal_cli_wrap(pal_buf *buf, pal_str text, int indent, int width);
 size_t pal_cli_columns(pal_str text);
 /* The longest beginning that takes at most `columns`. */
 size_t pal_cli_columns_cut(pal_str text, size_t columns);
+/* How much of a line fits: up to the last space inside `columns`, else a hard cut. */
+size_t pal_cli_columns_fit(pal_str line, size_t columns);
 
-/* Emphasis, on a terminal only: 1 bold, 2 faint, 0 back to plain. */
+/* Whether stdout is a terminal that wants them: NO_COLOR is not set. */
+bool pal_cli_has_styles(const pal_cli *cli);
+/* Emphasis, where there are styles: 1 bold, 2 faint, 0 back to plain. */
 void pal_cli_style(pal_cli *cli, int style);
 
 /* "palaver: ..." and "hint: ..." on stderr. */
@@ -355,12 +361,56 @@ typedef struct pal_cli_window_values {
 typedef struct pal_cli_window {
     pal_window window;
     pal_models *models;
+    pal_str kind; /* of the provider that would answer; empty: whatever is found by itself */
 } pal_cli_window;
 
 /* Close it also where this fails. */
 PAL_CHECKED pal_status pal_cli_window_open(pal_cli *cli, const pal_session *session,
         const pal_cli_window_values *given, pal_cli_window *out_window);
 void pal_cli_window_close(pal_cli_window *window);
+
+/* How full the window is, what is in it and what not, and what comes next (cmd_context.c). */
+void pal_cli_print_plan(pal_cli *cli, const pal_plan *plan);
+
+/* ---- A runtime, for `chat`, `serve` and `session compact` (cli_runtime.c) ---- */
+
+typedef struct pal_cli_runtime_values {
+    const char *model;
+    const char *provider;
+    const char *provider_url;
+} pal_cli_runtime_values;
+
+/* The options' rows; `at` leads from the command's values to these, with its dot. */
+/* clang-format off */
+#define PAL_CLI_RUNTIME_OPTIONS(values, at) \
+    {"model", 0, PAL_CLI_TEXT, offsetof(values, at model), "NAME", "which model answers"}, \
+    PAL_CLI_PROVIDER_OPTIONS(values, at)
+#define PAL_CLI_PROVIDER_OPTIONS(values, at) \
+    {"provider", 0, PAL_CLI_TEXT, offsetof(values, at provider), "NAME", \
+            "openai, anthropic, mistral, echo, ..., or one of your own"}, \
+    {"provider-url", 0, PAL_CLI_TEXT, offsetof(values, at provider_url), "URL", \
+            "where it is, instead of its usual place"}
+/* clang-format on */
+
+typedef struct pal_cli_runtime {
+    pal_runtime *runtime;
+    pal_models *models;
+    pal_str endpoint; /* what a request without any gets; in cli->arena */
+    pal_str model;
+    bool is_echo;    /* which is no model */
+    bool is_stopgap; /* because none is configured and none was found */
+} pal_cli_runtime;
+
+/* Takes the options into the configuration, for whoever looks at that before a runtime is there. */
+PAL_CHECKED pal_status pal_cli_runtime_choose(pal_cli *cli, const pal_cli_runtime_values *given);
+
+/* Opens a runtime on cli->store by the configuration, with what the environment and the options say
+ * instead. Without any provider it is the one that is found by itself. Close it also where this
+ * fails. */
+PAL_CHECKED pal_status pal_cli_runtime_open(
+        pal_cli *cli, const pal_cli_runtime_values *given, pal_cli_runtime *out_runtime);
+/* Turns that run may end within `drain_ms`. */
+void pal_cli_runtime_close(pal_cli_runtime *runtime, int64_t drain_ms);
 
 /* ---- The commands ---- */
 
@@ -381,6 +431,7 @@ extern const pal_cli_command pal_cmd_session_restore;
 extern const pal_cli_command pal_cmd_session_erase;
 extern const pal_cli_command pal_cmd_session_export;
 extern const pal_cli_command pal_cmd_session_import;
+extern const pal_cli_command pal_cmd_chat;
 extern const pal_cli_command pal_cmd_context;
 extern const pal_cli_command pal_cmd_route;
 extern const pal_cli_command pal_cmd_config_show;
@@ -389,6 +440,10 @@ extern const pal_cli_command pal_cmd_config_example;
 extern const pal_cli_command pal_cmd_tokens;
 extern const pal_cli_command pal_cmd_tokens_list;
 extern const pal_cli_command pal_cmd_tokens_compile;
+extern const pal_cli_command pal_cmd_serve;
+extern const pal_cli_command pal_cmd_key_create;
+extern const pal_cli_command pal_cmd_key_list;
+extern const pal_cli_command pal_cmd_key_revoke;
 extern const pal_cli_command pal_cmd_stats;
 extern const pal_cli_command pal_cmd_fsck;
 extern const pal_cli_command pal_cmd_bench;

@@ -13,6 +13,9 @@ const pal_cli_group pal_cli_groups[] = {
         {"config", "show, check or begin the configuration",
                 "Works on the configuration: --config FILE, else PALAVER_CONFIG, else palaver.yaml "
                 "here,\nelse palaver/palaver.yaml in $XDG_CONFIG_HOME or ~/.config.\n"},
+        {"key", "make, list or revoke keys of the API",
+                "Works on the keys by which 'palaver serve' knows who asks. A server without any "
+                "key\nanswers this machine only.\n"},
         {0},
 };
 

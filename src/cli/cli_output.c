@@ -18,6 +18,39 @@ typedef struct char_range {
 
 static const char_range wide_ranges[] = {
         {0x1100, 0x115f},
+        {0x231a, 0x231b},
+        {0x23e9, 0x23ec},
+        {0x23f0, 0x23f0},
+        {0x23f3, 0x23f3},
+        {0x25fd, 0x25fe},
+        {0x2614, 0x2615},
+        {0x2648, 0x2653},
+        {0x267f, 0x267f},
+        {0x2693, 0x2693},
+        {0x26a1, 0x26a1},
+        {0x26aa, 0x26ab},
+        {0x26bd, 0x26be},
+        {0x26c4, 0x26c5},
+        {0x26ce, 0x26ce},
+        {0x26d4, 0x26d4},
+        {0x26ea, 0x26ea},
+        {0x26f2, 0x26f3},
+        {0x26f5, 0x26f5},
+        {0x26fa, 0x26fa},
+        {0x26fd, 0x26fd},
+        {0x2705, 0x2705},
+        {0x270a, 0x270b},
+        {0x2728, 0x2728},
+        {0x274c, 0x274c},
+        {0x274e, 0x274e},
+        {0x2753, 0x2755},
+        {0x2757, 0x2757},
+        {0x2795, 0x2797},
+        {0x27b0, 0x27b0},
+        {0x27bf, 0x27bf},
+        {0x2b1b, 0x2b1c},
+        {0x2b50, 0x2b50},
+        {0x2b55, 0x2b55},
         {0x2e80, 0x303e},
         {0x3041, 0x33ff},
         {0x3400, 0x4dbf},
@@ -31,6 +64,7 @@ static const char_range wide_ranges[] = {
         {0xffe0, 0xffe6},
         {0x1f300, 0x1f64f},
         {0x1f680, 0x1f6ff},
+        {0x1f7e0, 0x1f7eb},
         {0x1f900, 0x1f9ff},
         {0x1fa70, 0x1faff},
         {0x20000, 0x3fffd},
@@ -136,8 +170,7 @@ void pal_cli_clean(pal_buf *buf, pal_str text, bool lines)
         pal_buf_append(buf, text.data + plain, at - plain);
 }
 
-/* How much of the line fits: up to the last space inside `columns`, else a hard cut. */
-static size_t fitting(pal_str line, size_t columns)
+size_t pal_cli_columns_fit(pal_str line, size_t columns)
 {
     size_t fit = pal_cli_columns_cut(line, columns);
     if (fit == line.len)
@@ -154,7 +187,7 @@ static size_t fitting(pal_str line, size_t columns)
 static void wrap_line(pal_buf *buf, pal_str line, int indent, size_t columns)
 {
     do {
-        size_t fit = fitting(line, columns);
+        size_t fit = pal_cli_columns_fit(line, columns);
         size_t shown = fit;
         while (shown > 0 && line.data[shown - 1] == ' ')
             shown--;
@@ -212,11 +245,16 @@ pal_status pal_cli_flush_some(pal_cli *cli)
     return enough ? pal_cli_flush(cli) : PAL_OK;
 }
 
-void pal_cli_style(pal_cli *cli, int style)
+bool pal_cli_has_styles(const pal_cli *cli)
 {
     const char *plain = getenv("NO_COLOR");
     const char *term = getenv("TERM");
-    if (cli->is_terminal && !(plain && *plain) && term && strcmp(term, "dumb") != 0)
+    return cli->is_terminal && !(plain && *plain) && term && strcmp(term, "dumb") != 0;
+}
+
+void pal_cli_style(pal_cli *cli, int style)
+{
+    if (pal_cli_has_styles(cli))
         pal_buf_format(&cli->out, "\033[%dm", style);
 }
 

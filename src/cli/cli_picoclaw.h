@@ -3,8 +3,8 @@
 #define PAL_CLI_PICOCLAW_H
 
 #include "cli/cli.h"
-#include "cli/cli_import.h"
 #include "dialect/dialect_picoclaw.h"
+#include "server/server_import.h"
 
 /* What an import reports to, and what came of it. */
 typedef struct pal_picoclaw_import {

@@ -56,7 +56,11 @@ static void hint_for_open(pal_cli *cli, pal_status status)
 pal_status pal_cli_store_open(pal_cli *cli, pal_cli_access access)
 {
     struct stat info;
-    pal_store_options options = {.read_only = access == PAL_CLI_READ};
+    pal_store_options options = {
+            .read_only = access == PAL_CLI_READ,
+            .trace = cli->store_trace,
+            .trace_user = cli->store_trace_user,
+    };
     const char *path = pal_cli_store_path(cli->store_url);
     pal_status status = PAL_OK;
     if (path && access != PAL_CLI_CREATE) {

@@ -1,10 +1,85 @@
-/* cli_window.c - a session's window as the command line, the session and the configuration say it:
- * in that order. */
+/* cli_window.c - a session's window as the command line, the session, its agent and the
+ * configuration say it, in that order: as a turn would see it, but without the tools. */
 #include "cli/cli.h"
 
 #include <string.h>
 
 #define MODEL_MESSAGES 20 /* the newest ones that are asked who answered */
+
+/* ---- Who would answer ---- */
+
+static const pal_agent_settings *find_agent(const pal_runtime_options *options, pal_str name)
+{
+    for (size_t i = 0; i < options->agents_len; i++) {
+        if (pal_str_equal(options->agents[i].name, name))
+            return &options->agents[i];
+    }
+    return NULL;
+}
+
+static const pal_endpoint *find_endpoint(const pal_runtime_options *options, pal_str name)
+{
+    for (size_t i = 0; i < options->endpoints_len; i++) {
+        if (pal_str_equal(options->endpoints[i].name, name))
+            return &options->endpoints[i];
+    }
+    return NULL;
+}
+
+static pal_profile profile_of(pal_str kind)
+{
+    if (pal_str_is(kind, "anthropic"))
+        return PAL_PROFILE_ANTHROPIC;
+    if (pal_str_is(kind, "mistral") || pal_str_is(kind, "mistral_conversations"))
+        return PAL_PROFILE_MISTRAL;
+    return PAL_PROFILE_OPENAI_CHAT;
+}
+
+/* What the session itself says, in its metadata: {"turn": {"model": ...}}. */
+static pal_agent_settings own_settings(pal_cli *cli, const pal_session *session)
+{
+    pal_agent_settings own = {0};
+    pal_json root;
+    if (session->metadata.len == 0 ||
+            pal_json_parse(cli->arena, session->metadata, NULL, &root, NULL) != PAL_OK)
+        return own;
+    pal_json turn = pal_json_find(root, "turn");
+    own.endpoint = pal_json_string(pal_json_find(turn, "endpoint"), cli->arena);
+    own.model = pal_json_string(pal_json_find(turn, "model"), cli->arena);
+    own.system = pal_json_string(pal_json_find(turn, "system"), cli->arena);
+    return own;
+}
+
+/* The session's word over its agent's, over the configuration's. Whoever names an endpoint means
+ * its model, unless they name another. */
+static void choose_answerer(pal_cli *cli, const pal_session *session,
+        const pal_runtime_options *options, pal_cli_window *out_window)
+{
+    pal_window *window = &out_window->window;
+    const pal_agent_settings own = own_settings(cli, session);
+    const pal_agent_settings *agent = find_agent(options, session->agent);
+    const pal_agent_settings *levels[] = {&own, agent};
+    const pal_endpoint *endpoint = NULL;
+    window->system = options->system;
+    if (agent && agent->system.len)
+        window->system = agent->system;
+    if (own.system.len)
+        window->system = own.system;
+    for (size_t i = 0; i < 2 && !endpoint; i++) {
+        if (levels[i] && window->model.len == 0)
+            window->model = levels[i]->model;
+        if (levels[i] && levels[i]->endpoint.len)
+            endpoint = find_endpoint(options, levels[i]->endpoint);
+    }
+    if (!endpoint && options->endpoints_len)
+        endpoint = &options->endpoints[0];
+    if (endpoint) {
+        out_window->kind = endpoint->kind;
+        window->profile = profile_of(endpoint->kind);
+    }
+    if (window->model.len == 0)
+        window->model = endpoint && endpoint->model.len ? endpoint->model : options->model;
+}
 
 /* Who answered last, where nobody says which model is meant. */
 static pal_status find_model(pal_cli *cli, pal_id session, pal_str *out_model)
@@ -30,8 +105,8 @@ static pal_status unknown_name(
     if (near)
         snprintf(hint, sizeof hint, "did you mean '%s'?", near);
     for (size_t i = 0; !near && names[i]; i++)
-        len += (size_t)snprintf(hint + len, sizeof hint - len, "%s%s",
-                i == 0 ? "it is one of " : ", ", names[i]);
+        len += (size_t)snprintf(
+                hint + len, sizeof hint - len, "%s%s", i == 0 ? "it is one of " : ", ", names[i]);
     return pal_cli_usage(cli, hint, "there is no %s '%.60s'", what, name);
 }
 
@@ -49,6 +124,33 @@ static pal_status read_names(pal_cli *cli, const pal_cli_window_values *given, p
     return PAL_OK;
 }
 
+/* Without the keys that it would need to ask anybody, if need be. */
+static void read_options(pal_cli *cli, pal_runtime_options *out_options)
+{
+    if (pal_config_runtime(cli->config, cli->arena, out_options, NULL) != PAL_OK)
+        *out_options = *pal_config_get(cli->config)->runtime;
+}
+
+static pal_status read_settings(pal_cli *cli, const pal_session *session,
+        const pal_cli_window_values *given, pal_cli_window *out_window)
+{
+    pal_window *window = &out_window->window;
+    pal_runtime_options options;
+    read_options(cli, &options);
+    const pal_agent_settings *agent = find_agent(&options, session->agent);
+    pal_status status = pal_context_settings_merge(&options.context, agent ? agent->context : NULL,
+            session->metadata, &window->settings, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    choose_answerer(cli, session, &options, out_window);
+    status = read_names(cli, given, window);
+    if (status == PAL_OK && given->max_tokens.given)
+        window->settings.max_tokens = given->max_tokens.value;
+    if (status == PAL_OK && window->model.len == 0)
+        status = find_model(cli, session->id, &window->model);
+    return status;
+}
+
 pal_status pal_cli_window_open(pal_cli *cli, const pal_session *session,
         const pal_cli_window_values *given, pal_cli_window *out_window)
 {
@@ -56,15 +158,8 @@ pal_status pal_cli_window_open(pal_cli *cli, const pal_session *session,
     pal_window *window = &out_window->window;
     *out_window = (pal_cli_window){.window = {.tenant = pal_cli_tenant(cli),
                                            .session = session->id,
-                                           .model = pal_str_of(given->model),
-                                           .settings = *config->context}};
-    pal_status status = pal_context_override(session->metadata, &window->settings, &cli->err);
-    if (status == PAL_OK)
-        status = read_names(cli, given, window);
-    if (status == PAL_OK && given->max_tokens.given)
-        window->settings.max_tokens = given->max_tokens.value;
-    if (status == PAL_OK && !given->model)
-        status = find_model(cli, session->id, &window->model);
+                                           .model = pal_str_of(given->model)}};
+    pal_status status = read_settings(cli, session, given, out_window);
     if (status == PAL_OK)
         status = pal_models_new(
                 config->model_rules, config->models_len, &out_window->models, &cli->err);

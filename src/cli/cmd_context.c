@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define WIDTH 80
+#define WIDTH_MAX 80
 
 /* What the bar tells apart. */
 typedef enum share {
@@ -18,6 +18,11 @@ typedef enum share {
 
 static const char letters[SHARES] = {'s', 't', '=', 'p', '#'};
 static const char *const share_names[SHARES] = {"system", "tools", "summary", "pinned", "messages"};
+
+static size_t width_of(const pal_cli *cli)
+{
+    return cli->width < WIDTH_MAX ? (size_t)cli->width : WIDTH_MAX;
+}
 
 /* ---- The bar ---- */
 
@@ -39,20 +44,20 @@ static share share_of(const pal_plan_item *item)
 static void put_bar(pal_cli *cli, const uint64_t *tokens, uint64_t sent, uint64_t whole)
 {
     uint64_t seen = 0;
-    size_t at = 0;
+    size_t at = 0, cells = width_of(cli) - 2;
     pal_buf_append_char(&cli->out, '[');
     for (size_t i = 0; i < SHARES; i++) {
         seen += tokens[i];
         /* The counts are plain, the whole is calibrated: both ends of the bar are right. */
         double end = sent ? (double)seen / (double)sent : 0;
-        end = end * (double)(sent < whole ? sent : whole) / (double)whole * (WIDTH - 2);
+        end = end * (double)(sent < whole ? sent : whole) / (double)whole * (double)cells;
         size_t until = (size_t)(end + 0.5);
         if (tokens[i] && until <= at)
             until = at + 1; /* what is there can be seen */
-        for (; at < until && at < WIDTH - 2; at++)
+        for (; at < until && at < cells; at++)
             pal_buf_append_char(&cli->out, letters[i]);
     }
-    for (; at < WIDTH - 2; at++)
+    for (; at < cells; at++)
         pal_buf_append_char(&cli->out, '.');
     pal_buf_append_text(&cli->out, "]\n");
 }
@@ -173,24 +178,32 @@ static void put_next(pal_cli *cli, const pal_plan *plan)
 {
     pal_buf text;
     pal_buf_init(&text, 4096);
-    pal_buf_format(&text, "Next: %s, strategy %s: %.*s.", pal_action_name(plan->action),
+    pal_buf_format(&text, "Next: %s, strategy %s: %.*s", pal_action_name(plan->action),
             pal_strategy_name(plan->strategy), PAL_STR_ARG(plan->reason));
+    if (plan->action == PAL_ACTION_REFUSE)
+        pal_buf_format(&text, "; %s", plan->refusal.message);
+    pal_buf_append_char(&text, '.');
     if (plan->action == PAL_ACTION_COMPACT)
         pal_buf_format(&text, " A summary would stand for the messages up to %llu, %llu tokens.",
                 (unsigned long long)plan->cut_seq, (unsigned long long)plan->cut_tokens);
     if (plan->action == PAL_ACTION_PRUNE)
         pal_buf_format(&text, " Clearing %zu old outputs frees %llu tokens.", plan->prune_len,
                 (unsigned long long)plan->prune_tokens);
-    if (plan->action == PAL_ACTION_REFUSE)
-        pal_buf_format(&text, " In words: %s.", plan->refusal.message);
     if (plan->repairs)
         pal_buf_format(&text, " %u %s made so that the provider takes it.", plan->repairs,
                 plan->repairs == 1 ? "change is" : "changes are");
     pal_buf_append_char(&cli->out, '\n');
-    pal_cli_wrap(&cli->out, pal_buf_str(&text), 0, WIDTH);
+    pal_cli_wrap(&cli->out, pal_buf_str(&text), 0, (int)width_of(cli));
     if (text.failure)
         cli->out.failure = text.failure;
     pal_buf_done(&text);
+}
+
+void pal_cli_print_plan(pal_cli *cli, const pal_plan *plan)
+{
+    put_window(cli, plan);
+    put_items(cli, plan);
+    put_next(cli, plan);
 }
 
 /* ---- The command ---- */
@@ -211,9 +224,7 @@ static pal_status print_plan(pal_cli *cli, const pal_window *window, const pal_p
         pal_cli_clean(&cli->out, window->model, false);
         pal_buf_format(&cli->out, ", profile %s. ", pal_profile_name(window->profile));
     }
-    put_window(cli, plan);
-    put_items(cli, plan);
-    put_next(cli, plan);
+    pal_cli_print_plan(cli, plan);
     return PAL_OK;
 }
 
@@ -246,8 +257,9 @@ const pal_cli_command pal_cmd_context = {
         .about = "Prints the plan of the next request: how full the window is, what is in it, what "
                  "is not and why, and what has to happen first (prune, compact), if anything. "
                  "Nothing is changed. The settings are those of the options, of the session's "
-                 "metadata ({\"context\": {\"token_strategy\": ...}}) and of the configuration, in "
-                 "that order; the model is the one that answered last, unless --model names one. "
+                 "metadata ({\"context\": {\"token_strategy\": ...}}), of its agent and of the "
+                 "configuration, in that order, and so is the model; where none of them names one "
+                 "it is the one that answered last. Tools are left out of the count. "
                  "With --json the plan is printed as docs/context.md describes it.",
         .examples = "palaver context demo --model gpt-4.1\n"
                     "palaver context demo --strategy sliding_window --max-tokens 4000 --json",

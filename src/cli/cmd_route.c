@@ -1,6 +1,6 @@
 /* cmd_route.c - `palaver route`: says which session inbound messages belong to. */
 #include "cli/cli.h"
-#include "cli/cli_route.h"
+#include "dialect/dialect_route.h"
 
 typedef struct route_values {
     bool keep_going;
@@ -87,10 +87,10 @@ static void fill_settings(const pal_cli *cli, pal_json value, pal_route_config *
 
 static pal_status route_value(pal_cli *cli, pal_arena *arena, pal_json value)
 {
-    pal_cli_route_input input;
+    pal_route_input input;
     pal_route_settings *settings = NULL;
     pal_route route;
-    pal_status status = pal_cli_route_read(value, arena, &input, &cli->err);
+    pal_status status = pal_route_input_read(value, arena, &input, &cli->err);
     if (status == PAL_OK)
         fill_settings(cli, value, &input.config);
     if (status == PAL_OK)

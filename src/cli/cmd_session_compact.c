@@ -7,6 +7,7 @@
 
 typedef struct compact_values {
     pal_cli_window_values window;
+    pal_cli_runtime_values runtime; /* whose model is the window's */
     const char *prompt;
     const char *summary;
     bool undo;
@@ -40,8 +41,7 @@ static pal_status undo(compacter *c)
 {
     pal_cli *cli = c->cli;
     uint64_t number = 0;
-    pal_status status =
-            cli->args_len > 1 ? read_number(cli, cli->args[1], &number) : PAL_OK;
+    pal_status status = cli->args_len > 1 ? read_number(cli, cli->args[1], &number) : PAL_OK;
     if (status == PAL_OK)
         status = pal_window_uncompact(
                 cli->store, pal_cli_tenant(cli), c->session.id, number, &cli->err);
@@ -168,26 +168,97 @@ static void print_text(pal_cli *cli, const pal_compacted *made)
             "back.\n");
 }
 
+/* A plan as a compaction would make it; its action is PAL_ACTION_COMPACT where there is something
+ * to be done. */
+static pal_status plan_cut(compacter *c, pal_plan *out_plan)
+{
+    pal_cli *cli = c->cli;
+    pal_window window = c->window.window;
+    window.after_overflow = true;
+    window.settings.auto_off = false;
+    window.settings.prune_off = true;
+    if (window.settings.strategy == PAL_STRATEGY_SLIDING_WINDOW ||
+            window.settings.strategy == PAL_STRATEGY_NONE)
+        window.settings.strategy = PAL_STRATEGY_COMPACT;
+    return pal_window_plan(cli->store, &window, cli->arena, out_plan, &cli->err);
+}
+
+/* A runtime has its own settings, so that those of the command line are told as the place to cut.
+ */
+static pal_status place_cut(compacter *c, pal_compaction *compaction, bool *out_is_some)
+{
+    pal_plan plan;
+    *out_is_some = true;
+    if (compaction->redo || (!c->given->window.strategy && !c->given->window.max_tokens.given))
+        return PAL_OK;
+    pal_status status = plan_cut(c, &plan);
+    if (status != PAL_OK)
+        return status;
+    *out_is_some = plan.action == PAL_ACTION_COMPACT;
+    compaction->cut_seq = plan.cut_seq;
+    return PAL_OK;
+}
+
+/* By the model that is configured or found; echo is none, and then whole turns are left out. */
+static pal_status compact_by_model(
+        compacter *c, pal_compaction *compaction, pal_compacted *out_made)
+{
+    pal_cli *cli = c->cli;
+    pal_cli_runtime runtime;
+    bool is_some = true;
+    pal_cli_runtime_values values = c->given->runtime;
+    values.model = c->given->window.model;
+    pal_status status = pal_cli_runtime_open(cli, &values, &runtime);
+    bool is_echo = c->window.kind.len ? pal_str_is(c->window.kind, "echo") : runtime.is_echo;
+    bool is_stopgap = runtime.is_stopgap;
+    if (status == PAL_OK && !is_echo)
+        status = place_cut(c, compaction, &is_some);
+    if (status == PAL_OK && !is_some)
+        *out_made = (pal_compacted){.note = pal_str_of("nothing to compact")};
+    else if (status == PAL_OK && !is_echo)
+        status = pal_turn_compact(runtime.runtime, pal_cli_tenant(cli), c->session.id, compaction,
+                cli->arena, out_made, &cli->err);
+    pal_cli_runtime_close(&runtime, 0);
+    if (status != PAL_OK || !is_echo)
+        return status;
+    status = pal_window_compact(
+            cli->store, &c->window.window, compaction, cli->arena, out_made, &cli->err);
+    if (status == PAL_OK && out_made->is_fallback)
+        out_made->note = pal_str_of(
+                is_stopgap ? "no model is configured, and none was found" : "echo is no model");
+    return status;
+}
+
+static pal_status compact_by_hand(compacter *c, pal_compaction *compaction, pal_compacted *out_made)
+{
+    pal_cli *cli = c->cli;
+    pal_status status = read_summary(c);
+    compaction->summarise = answer;
+    if (status != PAL_OK)
+        return status;
+    return pal_window_compact(
+            cli->store, &c->window.window, compaction, cli->arena, out_made, &cli->err);
+}
+
 static pal_status compact(compacter *c)
 {
     pal_cli *cli = c->cli;
-    const pal_config_values *config = pal_config_get(cli->config);
+    const compact_values *given = c->given;
+    const pal_runtime_options *options = pal_config_get(cli->config)->runtime;
     pal_compaction compaction = {.user = c,
-            .prompt = c->given->prompt ? pal_str_of(c->given->prompt) : config->compaction_prompt,
+            .prompt = given->prompt ? pal_str_of(given->prompt) : options->compaction_prompt,
+            .model = given->window.model ? pal_str_of(given->window.model)
+                                         : options->compaction_model,
             .reason = pal_str_of("manual")};
     pal_compacted made;
     pal_status status = PAL_OK;
-    if (c->given->redo && cli->args_len > 1)
+    if (given->redo && cli->args_len > 1)
         status = read_number(cli, cli->args[1], &compaction.redo);
-    else if (c->given->redo)
+    else if (given->redo)
         status = pal_cli_usage(cli, NULL, "--redo wants the number of a checkpoint");
-    if (status == PAL_OK && c->given->summary) {
-        compaction.summarise = answer;
-        status = read_summary(c);
-    }
     if (status == PAL_OK)
-        status = pal_window_compact(
-                cli->store, &c->window.window, &compaction, cli->arena, &made, &cli->err);
+        status = given->summary ? compact_by_hand(c, &compaction, &made)
+                                : compact_by_model(c, &compaction, &made);
     if (status != PAL_OK)
         return status;
     if (cli->json)
@@ -197,20 +268,12 @@ static pal_status compact(compacter *c)
     return PAL_OK;
 }
 
-/* A plan as a compaction would make it. */
 static pal_status dry_run(compacter *c)
 {
     pal_cli *cli = c->cli;
-    pal_window window = c->window.window;
     pal_compacted made = {.note = pal_str_of("nothing to compact")};
     pal_plan plan;
-    window.after_overflow = true;
-    window.settings.auto_off = false;
-    window.settings.prune_off = true;
-    if (window.settings.strategy == PAL_STRATEGY_SLIDING_WINDOW ||
-            window.settings.strategy == PAL_STRATEGY_NONE)
-        window.settings.strategy = PAL_STRATEGY_COMPACT;
-    pal_status status = pal_window_plan(cli->store, &window, cli->arena, &plan, &cli->err);
+    pal_status status = plan_cut(c, &plan);
     if (status != PAL_OK)
         return status;
     bool is_some = plan.action == PAL_ACTION_COMPACT;
@@ -263,7 +326,9 @@ static pal_status session_compact(pal_cli *cli, void *values)
         return undo(&c);
     if (c.given->diff)
         return diff(&c);
-    status = pal_cli_window_open(cli, &c.session, &c.given->window, &c.window);
+    status = pal_cli_runtime_choose(cli, &c.given->runtime);
+    if (status == PAL_OK)
+        status = pal_cli_window_open(cli, &c.session, &c.given->window, &c.window);
     if (status == PAL_OK)
         status = c.given->dry_run ? dry_run(&c) : compact(&c);
     pal_cli_window_close(&c.window);
@@ -290,6 +355,7 @@ static const pal_cli_option options[] = {
         {"dry-run", 0, PAL_CLI_FLAG, offsetof(compact_values, dry_run), NULL,
                 "only say what would be summarised"},
         PAL_CLI_WINDOW_OPTIONS(compact_values, window.),
+        PAL_CLI_PROVIDER_OPTIONS(compact_values, runtime.),
         {0},
 };
 
@@ -297,9 +363,11 @@ const pal_cli_command pal_cmd_session_compact = {
         .name = "session compact",
         .summary = "let a summary stand for the older part",
         .usage = "SESSION [NUMBER]...",
-        .about = "Makes a checkpoint: a summary, that --summary gives, stands for the older part "
-                 "of the conversation in what a model gets to see. Without a summary the oldest "
-                 "turns are left out instead, and it is said so. Pinned messages, the last "
+        .about = "Makes a checkpoint: a summary stands for the older part of the conversation in "
+                 "what a model gets to see. --summary gives it; otherwise the model writes it that "
+                 "is configured or found, or that --provider and --model name. Without any model "
+                 "the oldest turns are left out instead, and it is said so. Pinned messages, the "
+                 "last "
                  "user's message and running calls are kept. No message is removed or changed, and "
                  "all of it can be undone. An earlier summary should be part of the new one: it "
                  "replaces it.",

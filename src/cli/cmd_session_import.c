@@ -1,9 +1,9 @@
 /* cmd_session_import.c - `palaver session import`: finds the files, feeds their lines to the
- * transcript reader, and reports what came of it. cli_import.c writes into the store.
+ * transcript reader, and reports what came of it. server_import.c writes into the store.
  *
  * One bad line costs that line, one bad file that file; only a store that fails ends the import.
  * What was committed until then stays, and the import can be repeated. */
-#include "cli/cli_import.h"
+#include "cli/cli.h"
 #include "cli/cli_picoclaw.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include "base/digest.h"
 #include "base/utf8.h"
-#include "dialect/dialect_transcript.h"
+#include "server/server_import_reader.h"
 
 #define PROBLEMS_SHOWN 5
 #define PICOCLAW "picoclaw:" /* before a directory */
@@ -58,8 +58,7 @@ typedef struct importer {
 
     /* The file that is being read. */
     const char *file;
-    pal_transcript *transcript;
-    size_t sessions_in_file;
+    pal_import_reader reader;
     bool key_used;
 } importer;
 
@@ -173,7 +172,7 @@ static void print_json(importer *im)
 
 /* Names a conversation that comes without a name by its file. The key is made of the file's place,
  * so that the same file again is the same session, also when it has grown. Stdin has no place. */
-static pal_status name_by_file(importer *im, pal_session *session)
+static pal_status name_by_file(importer *im, pal_session *session, size_t count)
 {
     char path[PATH_MAX];
     char hex[2 * PAL_SHA256_SIZE + 1];
@@ -186,8 +185,8 @@ static pal_status name_by_file(importer *im, pal_session *session)
     if (pal_sha256(pal_str_of(path), digest) != PAL_OK)
         return pal_cli_no_memory(im->cli);
     pal_hex(digest, sizeof digest, hex);
-    if (im->sessions_in_file > 1)
-        snprintf(number, sizeof number, ":%zu", im->sessions_in_file);
+    if (count > 1)
+        snprintf(number, sizeof number, ":%zu", count);
     snprintf(text, sizeof text, "file:%.16s%s", hex, number);
     session->key = pal_arena_copy(arena, pal_str_of(text));
     snprintf(text, sizeof text, "%.200s%s", strrchr(path, '/') + 1, number);
@@ -196,133 +195,47 @@ static pal_status name_by_file(importer *im, pal_session *session)
     return PAL_OK;
 }
 
-static pal_status begin_session(importer *im, const pal_transcript_facts *facts)
+/* Tells the reader how a session is to be named. */
+static pal_status on_begin(pal_import_begun *begun, void *user)
 {
-    pal_session session = facts ? facts->session : (pal_session){0};
-    bool is_native = pal_transcript_kind_of(im->transcript) == PAL_TRANSCRIPT_NATIVE &&
-            !pal_id_is_none(session.id);
-    pal_status status = PAL_OK;
-    im->sessions_in_file++;
+    importer *im = user;
+    pal_session *session = &begun->session;
     if (im->given->key && im->key_used)
         return pal_cli_usage(im->cli, "leave --key away: every session then keeps its own name",
                 "--key can name one session, and '%.100s' brings another", im->file);
     if (im->given->key) {
-        session.key = pal_str_of(im->given->key);
-        session.id = session.parent_id = (pal_id){{0}};
-        is_native = false;
+        session->key = pal_str_of(im->given->key);
+        session->id = session->parent_id = (pal_id){{0}};
+        begun->is_native = false;
         im->key_used = true;
     }
+    begun->is_renamed = im->given->key != NULL;
     if (im->given->project)
-        session.project = pal_str_of(im->given->project);
-    if (!is_native && !session.key.len)
-        status = name_by_file(im, &session);
-    return status == PAL_OK ? pal_import_begin(im->store, &session, is_native) : status;
+        session->project = pal_str_of(im->given->project);
+    if (!begun->is_native && !session->key.len)
+        return name_by_file(im, session, begun->number);
+    return PAL_OK;
 }
 
-/* With --key a native message is known by a client id: its id may be another session's. */
-static pal_status take_message(importer *im, const pal_message *message, uint64_t line)
+static pal_status open_reader(importer *im, pal_transcript_kind kind)
 {
-    pal_message copy = *message;
-    char id[PAL_ID_TEXT_SIZE];
-    pal_status status = PAL_OK;
-    if (im->sessions_in_file == 0)
-        status = begin_session(im, NULL);
-    if (im->given->key && !pal_id_is_none(copy.id)) {
-        pal_id_to_text(copy.id, id);
-        if (!copy.client_id.len)
-            copy.client_id = pal_arena_copy(pal_import_arena(im->store), pal_str_of(id));
-        copy.id = (pal_id){{0}};
-    }
-    return status == PAL_OK ? pal_import_message(im->store, &copy, line) : status;
-}
-
-static pal_status take_items(importer *im, const pal_transcript_items *items)
-{
-    pal_status status = PAL_OK;
-    for (size_t i = 0; status == PAL_OK && i < items->len; i++) {
-        const pal_transcript_item *item = &items->items[i];
-        switch (item->kind) {
-        case PAL_ENTRY_SESSION:
-            status = begin_session(im, item->u.facts);
-            break;
-        case PAL_ENTRY_MESSAGE:
-            status = take_message(im, &item->u.message, item->line);
-            break;
-        case PAL_ENTRY_MARK:
-            status = pal_import_mark(im->store, &item->u.mark, item->line);
-            break;
-        case PAL_ENTRY_WARNING:
-            on_problem(item->line, item->u.warning, im);
-            break;
-        case PAL_ENTRY_NONE:
-            break;
-        }
-    }
-    return status;
-}
-
-static pal_status feed(importer *im, pal_str line)
-{
-    pal_transcript_items items = {0};
-    pal_status status = pal_transcript_feed(
-            im->transcript, line, pal_import_arena(im->store), &items, &im->cli->err);
-    if (status == PAL_OK)
-        status = take_items(im, &items);
-    return status == PAL_OK ? pal_import_settle(im->store, line.len) : status;
-}
-
-static pal_status finish_file(importer *im)
-{
-    pal_transcript_items items = {0};
-    pal_status status = pal_transcript_finish(
-            im->transcript, pal_import_arena(im->store), &items, &im->cli->err);
-    if (status == PAL_OK)
-        status = take_items(im, &items);
-    const pal_transcript_facts *facts = pal_transcript_session(im->transcript);
-    if (status == PAL_OK && facts && im->sessions_in_file)
-        status = pal_import_title(im->store, facts->session.title);
-    return status == PAL_OK ? pal_import_settle(im->store, 0) : status;
+    im->reader = (pal_import_reader){.import = im->store,
+            .begins = on_begin,
+            .problem = on_problem,
+            .user = im,
+            .err = &im->cli->err};
+    return pal_import_reader_open(&im->reader, kind);
 }
 
 /* ---- Files ---- */
 
-/* A file may be one JSON value over many lines, or an array of messages. Then its elements, or the
- * value, are fed as lines. *out_done is false for a file of lines. */
-static pal_status feed_whole(importer *im, pal_cli_input *input, bool *out_done)
+/* A file may be one JSON value over many lines, or an array of messages. *out_done is false for a
+ * file of lines. */
+static pal_status feed_value(importer *im, pal_cli_input *input, bool *out_done)
 {
-    pal_json value, element;
     pal_str text;
-    pal_error why;
-    pal_arena *arena = pal_arena_new(0);
-    if (!arena)
-        return pal_cli_no_memory(im->cli);
-    *out_done = false;
     pal_status status = pal_cli_input_all(im->cli, input, &text);
-    if (status == PAL_OK && pal_json_parse(arena, text, NULL, &value, &why) == PAL_OK) {
-        pal_json_iter iter = pal_json_each(value);
-        *out_done = true;
-        if (pal_json_type_of(value) != PAL_JSON_ARRAY)
-            status = feed(im, text);
-        else
-            while (status == PAL_OK && pal_json_next(&iter, NULL, &element))
-                status = feed(im, pal_json_raw(element));
-    }
-    pal_arena_free(arena);
-    return status;
-}
-
-/* Whether a first line can't be the line of a file of lines: an array, or the start of something
- * longer. */
-static bool starts_whole(pal_str line)
-{
-    size_t at = 0;
-    while (at < line.len && strchr(" \t", line.data[at]) && line.data[at])
-        at++;
-    if (at == line.len || line.data[at] == '[')
-        return at < line.len;
-    while (line.len > 0 && strchr(" \t,", line.data[line.len - 1]) && line.data[line.len - 1])
-        line.len--;
-    return line.data[at] == '{' && line.data[line.len - 1] != '}';
+    return status == PAL_OK ? pal_import_reader_value(&im->reader, text, out_done) : status;
 }
 
 static pal_status feed_lines(importer *im, pal_cli_input *input)
@@ -330,17 +243,18 @@ static pal_status feed_lines(importer *im, pal_cli_input *input)
     pal_cli_line line;
     bool has, done = false;
     pal_status status = pal_cli_input_line(im->cli, input, &line, &has);
-    if (status == PAL_OK && has && !line.too_long && starts_whole(line.text)) {
+    if (status == PAL_OK && has && !line.too_long && pal_import_starts_value(line.text)) {
         input->at = 0;
         input->bytes = 0;
-        status = feed_whole(im, input, &done);
+        status = feed_value(im, input, &done);
         if (status == PAL_OK && !done)
             status = pal_cli_input_line(im->cli, input, &line, &has);
     }
     while (status == PAL_OK && has && !done) {
         if (line.too_long)
             on_problem(0, "a line is over 256 MiB: skipped", im);
-        status = feed(im, line.too_long ? pal_str_of("") : line.text);
+        status = pal_import_reader_line(
+                &im->reader, line.too_long ? pal_str_of("") : line.text);
         pal_cli_progress_set(&im->progress, im->bytes_done + input->bytes, im->bytes_total);
         if (status == PAL_OK)
             status = pal_cli_input_line(im->cli, input, &line, &has);
@@ -384,28 +298,27 @@ static bool is_sqlite(const char *path)
 
 static pal_status feed_row(pal_str row, void *user)
 {
-    return feed(user, row);
+    importer *im = user;
+    return pal_import_reader_line(&im->reader, row);
 }
 
 /* A database that can't be read is the file's fault, not the store's. */
 static pal_status import_database(importer *im, const source *from, bool *out_used)
 {
     *out_used = false;
-    im->sessions_in_file = 0;
-    im->transcript = pal_transcript_open(PAL_TRANSCRIPT_LOOM);
-    if (!im->transcript)
-        return pal_cli_no_memory(im->cli);
     pal_error why = {PAL_OK, ""};
-    pal_status status = pal_foreign_loom_each(from->path, feed_row, im, &why);
+    pal_status status = open_reader(im, PAL_TRANSCRIPT_LOOM);
+    if (status != PAL_OK)
+        return status;
+    status = pal_foreign_loom_each(from->path, feed_row, im, &why);
     *out_used = status == PAL_OK;
     if (why.status != PAL_OK) {
         im->cli->err = why;
         status = PAL_OK;
     }
     if (status == PAL_OK && *out_used)
-        status = finish_file(im);
-    pal_transcript_close(im->transcript);
-    im->transcript = NULL;
+        status = pal_import_reader_finish(&im->reader);
+    pal_import_reader_close(&im->reader);
     return status;
 }
 
@@ -420,15 +333,13 @@ static pal_status import_file(importer *im, const source *from, bool *out_used)
         return import_database(im, from, out_used);
     if (pal_cli_input_open(im->cli, from->path, &input) != PAL_OK)
         return PAL_OK;
-    im->sessions_in_file = 0;
-    im->transcript = pal_transcript_open(im->kind);
-    pal_status status = im->transcript ? PAL_OK : pal_cli_no_memory(im->cli);
+    pal_status status = open_reader(im, im->kind);
     if (status == PAL_OK)
         status = feed_lines(im, &input);
     if (status == PAL_OK)
-        status = finish_file(im);
+        status = pal_import_reader_finish(&im->reader);
     if (status == PAL_OK) {
-        *out_used = pal_transcript_kind_of(im->transcript) != PAL_TRANSCRIPT_AUTO;
+        *out_used = pal_import_reader_kind(&im->reader) != PAL_TRANSCRIPT_AUTO;
         if (!*out_used) {
             pal_error_set(&im->cli->err, PAL_INVALID,
                     "'%.160s' is not a conversation in a format that we know", from->path);
@@ -437,8 +348,7 @@ static pal_status import_file(importer *im, const source *from, bool *out_used)
                     "is");
         }
     }
-    pal_transcript_close(im->transcript);
-    im->transcript = NULL;
+    pal_import_reader_close(&im->reader);
     pal_cli_input_close(&input);
     return status;
 }
@@ -565,7 +475,7 @@ static pal_status session_import(pal_cli *cli, void *values)
         status = add_argument(&im, cli->args[i]);
     if (status != PAL_OK)
         return status;
-    im.store = pal_import_new(cli, on_problem, &im);
+    im.store = pal_import_new(cli->store, pal_cli_tenant(cli), on_problem, &im, &cli->err);
     if (!im.store)
         return pal_cli_no_memory(cli);
     pal_cli_progress_start(&im.progress, "importing, bytes");

@@ -150,7 +150,9 @@ static pal_status override(pal_config *config, const char *key, const char *name
 pal_status pal_config_set(pal_config *config, const char *key, pal_str value,
         pal_config_source source, pal_error *err)
 {
-    return override(config, key, key, value, source, err);
+    pal_status status = override(config, key, key, value, source, err);
+    pal_config_state_refresh(config->root, &config->state);
+    return status;
 }
 
 pal_status pal_config_read_environment(pal_config *config, pal_error *err)
@@ -163,6 +165,7 @@ pal_status pal_config_read_environment(pal_config *config, pal_error *err)
             status = override(config, key.path, key.environment, pal_str_of(value),
                     PAL_CONFIG_ENVIRONMENT, err);
     }
+    pal_config_state_refresh(config->root, &config->state);
     return status;
 }
 

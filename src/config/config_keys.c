@@ -62,7 +62,7 @@ static const pal_config_row model_rows[] = {
         {0},
 };
 
-/* ---- session, agents ---- */
+/* ---- session ---- */
 
 #define ROUTE_TEXT(struct_name, field) PAL_CONFIG_TEXT, offsetof(struct_name, field), "", \
         .max = PAL_ROUTE_ID_LEN_MAX
@@ -106,15 +106,6 @@ static const pal_config_row rule_rows[] = {
         {0},
 };
 
-static const pal_config_row agent_rows[] = {
-        {"id", PAL_CONFIG_TEXT, offsetof(pal_route_agent, id), .max = PAL_ROUTE_ID_LEN_MAX,
-                .is_required = true, .help = "letters, digits, '_' and '-'", .sample = "main"},
-        {"default", PAL_CONFIG_BOOL, offsetof(pal_route_agent, is_default), "false",
-                .help = "answers where no other does; without any the first one does",
-                .sample = "true"},
-        {0},
-};
-
 static const pal_config_row session_rows[] = {
         {"dimensions", PAL_CONFIG_TEXTS, offsetof(pal_route_config, dimensions), "[]",
                 .max = PAL_ROUTE_VALUES_MAX, .words = dimension_words,
@@ -137,49 +128,88 @@ static const pal_config_row session_rows[] = {
 };
 
 /* ---- context: zero in the struct means the default, so that no key may be zero but where that
- * says the same ---- */
+ * says the same. An agent has the same keys but for those of the summary's model ---- */
 
-#define CONTEXT(field) offsetof(pal_config_state, context.field)
+#define CONTEXT(field) offsetof(pal_context_settings, field)
+/* From the settings to what lies behind them in the same options. */
+#define BEHIND_CONTEXT(field) \
+        (offsetof(pal_runtime_options, field) - offsetof(pal_runtime_options, context))
+
+#define COMPACTION_ROWS \
+        {"auto", PAL_CONFIG_BOOL_OFF, CONTEXT(auto_off), "true", \
+                .help = "prune and compact without being asked; otherwise too much is refused"}, \
+        {"prune", PAL_CONFIG_BOOL_OFF, CONTEXT(prune_off), "true", \
+                .help = "compact clears old tool outputs before it summarises"}, \
+        {"prune_protect", PAL_CONFIG_COUNT, CONTEXT(prune_protect_tokens), "40000", .min = 1, \
+                .max = TOKENS_MAX, .help = "tokens of the newest tool outputs that stay"}, \
+        {"prune_protect_turns", PAL_CONFIG_COUNT32, CONTEXT(prune_protect_turns), "2", .min = 1, \
+                .max = COUNT_MAX, .help = "the newest turns that stay as they are"}, \
+        {"prune_minimum", PAL_CONFIG_COUNT, CONTEXT(prune_minimum_tokens), "20000", .min = 1, \
+                .max = TOKENS_MAX, .help = "tokens of outputs that clearing must be worth"}, \
+        {"preserve_recent_tokens", PAL_CONFIG_COUNT, CONTEXT(preserve_recent_tokens), "0", \
+                .max = TOKENS_MAX, \
+                .help = "tokens of the newest turns that stay; 0: a quarter, 2000 to 15000"}, \
+        {"max_output_tokens", PAL_CONFIG_COUNT, CONTEXT(summary_tokens_max), "4096", .min = 1, \
+                .max = TOKENS_MAX, .help = "tokens that a summary may have"}
+
+#define CONTEXT_ROWS(own_compaction_rows) \
+        {"token_strategy", PAL_CONFIG_WORD, CONTEXT(strategy), "compact", \
+                .words = strategy_words, \
+                .help = "what is done when a conversation gets too long"}, \
+        {"max_tokens", PAL_CONFIG_COUNT, CONTEXT(max_tokens), "0", .max = TOKENS_MAX, \
+                .help = "most that is sent, whatever the model takes; 0: the model's limits"}, \
+        {"threshold_percent", PAL_CONFIG_COUNT32, CONTEXT(threshold_percent), "80", .min = 1, \
+                .max = 100, \
+                .help = "how much of the model's context summarization and sliding_window fill"}, \
+        {"keep_recent_messages", PAL_CONFIG_COUNT32, CONTEXT(keep_recent_messages), "10", \
+                .min = 1, .max = COUNT_MAX, \
+                .help = "newest messages that summarization leaves as they are"}, \
+        {"compaction_threshold", PAL_CONFIG_COUNT, CONTEXT(compaction_threshold), "118000", \
+                .min = 1, .max = TOKENS_MAX, .help = "tokens at which reset begins anew"}, \
+        {"low_water_percent", PAL_CONFIG_COUNT32, CONTEXT(low_water_percent), "50", .min = 1, \
+                .max = 100, .help = "how far a cut goes, of what may be sent"}, \
+        {"compaction", PAL_CONFIG_SECTION, 0, .rows = own_compaction_rows, \
+                .help = "how compact makes room"}
 
 static const pal_config_row compaction_rows[] = {
-        {"auto", PAL_CONFIG_BOOL_OFF, CONTEXT(auto_off), "true",
-                .help = "prune and compact without being asked; otherwise too much is refused"},
-        {"prune", PAL_CONFIG_BOOL_OFF, CONTEXT(prune_off), "true",
-                .help = "compact clears old tool outputs before it summarises"},
-        {"prune_protect", PAL_CONFIG_COUNT, CONTEXT(prune_protect_tokens), "40000", .min = 1,
-                .max = TOKENS_MAX, .help = "tokens of the newest tool outputs that stay"},
-        {"prune_protect_turns", PAL_CONFIG_COUNT32, CONTEXT(prune_protect_turns), "2", .min = 1,
-                .max = COUNT_MAX, .help = "the newest turns that stay as they are"},
-        {"prune_minimum", PAL_CONFIG_COUNT, CONTEXT(prune_minimum_tokens), "20000", .min = 1,
-                .max = TOKENS_MAX, .help = "tokens of outputs that clearing must be worth"},
-        {"preserve_recent_tokens", PAL_CONFIG_COUNT, CONTEXT(preserve_recent_tokens), "0",
-                .max = TOKENS_MAX,
-                .help = "tokens of the newest turns that stay; 0: a quarter, 2000 to 15000"},
-        {"max_output_tokens", PAL_CONFIG_COUNT, CONTEXT(summary_tokens_max), "4096", .min = 1,
-                .max = TOKENS_MAX, .help = "tokens that a summary may have"},
-        {"model", PAL_CONFIG_TEXT, offsetof(pal_config_state, values.compaction_model), "",
-                .max = PAL_MODEL_LEN_MAX, .help = "who summarises; empty: the session's model"},
-        {"prompt", PAL_CONFIG_TEXT, offsetof(pal_config_state, values.compaction_prompt), "",
-                .max = PROMPT_LEN_MAX, .help = "how it is asked to; empty: with the built-in text"},
+        COMPACTION_ROWS,
+        {"model", PAL_CONFIG_TEXT, BEHIND_CONTEXT(compaction_model), "", .max = PAL_MODEL_LEN_MAX,
+                .help = "who summarises; empty: the session's model"},
+        {"prompt", PAL_CONFIG_TEXT, BEHIND_CONTEXT(compaction_prompt), "", .max = PROMPT_LEN_MAX,
+                .help = "how it is asked to; empty: with the built-in text"},
         {0},
 };
+static const pal_config_row context_rows[] = {CONTEXT_ROWS(compaction_rows), {0}};
 
-static const pal_config_row context_rows[] = {
-        {"token_strategy", PAL_CONFIG_WORD, CONTEXT(strategy), "compact", .words = strategy_words,
-                .help = "what is done when a conversation gets too long"},
-        {"max_tokens", PAL_CONFIG_COUNT, CONTEXT(max_tokens), "0", .max = TOKENS_MAX,
-                .help = "most that is sent, whatever the model takes; 0: the model's limits"},
-        {"threshold_percent", PAL_CONFIG_COUNT32, CONTEXT(threshold_percent), "80", .min = 1,
-                .max = 100,
-                .help = "how much of the model's context summarization and sliding_window fill"},
-        {"keep_recent_messages", PAL_CONFIG_COUNT32, CONTEXT(keep_recent_messages), "10", .min = 1,
-                .max = COUNT_MAX, .help = "newest messages that summarization leaves as they are"},
-        {"compaction_threshold", PAL_CONFIG_COUNT, CONTEXT(compaction_threshold), "118000",
-                .min = 1, .max = TOKENS_MAX, .help = "tokens at which reset begins anew"},
-        {"low_water_percent", PAL_CONFIG_COUNT32, CONTEXT(low_water_percent), "50", .min = 1,
-                .max = 100, .help = "how far a cut goes, of what may be sent"},
-        {"compaction", PAL_CONFIG_SECTION, 0, .rows = compaction_rows,
-                .help = "how compact makes room"},
+static const pal_config_row agent_compaction_rows[] = {COMPACTION_ROWS, {0}};
+const pal_config_row pal_config_agent_context_rows[] = {CONTEXT_ROWS(agent_compaction_rows), {0}};
+
+/* ---- agents ---- */
+
+#define AGENT(field) offsetof(pal_config_agent, field)
+
+static const pal_config_row agent_rows[] = {
+        {"id", PAL_CONFIG_TEXT, AGENT(route.id), .max = PAL_ROUTE_ID_LEN_MAX,
+                .is_required = true, .help = "letters, digits, '_' and '-'", .sample = "main"},
+        {"default", PAL_CONFIG_BOOL, AGENT(route.is_default), "false",
+                .help = "answers where no other does; without any the first one does",
+                .sample = "true"},
+        {"system", PAL_CONFIG_TEXT, AGENT(settings.system), "", .max = PAL_SYSTEM_LEN_MAX,
+                .help = "its instructions; empty: turn.system",
+                .sample = "\"You answer in one sentence.\""},
+        {"provider", PAL_CONFIG_TEXT, AGENT(settings.endpoint), "", .max = PAL_LABEL_LEN_MAX,
+                .help = "the name of one of providers; empty: the first"},
+        {"model", PAL_CONFIG_TEXT, AGENT(settings.model), "", .max = PAL_MODEL_LEN_MAX,
+                .help = "who answers for it; empty: the provider's model"},
+        {"max_tool_iterations", PAL_CONFIG_COUNT32, AGENT(settings.max_tool_iterations), "0",
+                .max = COUNT_MAX, .help = "rounds of tool calls in one turn; 0: as in turn"},
+        {"tools", PAL_CONFIG_TEXTS, AGENT(settings.tools), .len_offset = AGENT(settings.tools_len),
+                .max = PAL_CONFIG_LIST_MAX,
+                .help = "the only ones it is offered, such as files__*; not given: all",
+                .sample = "[\"files__*\", recall]"},
+        {"context", PAL_CONFIG_SECTION, AGENT(context), .rows = pal_config_agent_context_rows,
+                .is_overlay = true, .help = "what is different from context, by the same keys",
+                .sample = "{max_tokens: 32000}"},
         {0},
 };
 
@@ -200,26 +230,46 @@ static const pal_config_row expiry_rows[] = {
 
 /* ---- The top ---- */
 
-#define TOP(field) offsetof(pal_config_state, values.field)
+#define TOP(field) offsetof(pal_config_state, field)
 
 const pal_config_row pal_config_rows[] = {
-        {"store", PAL_CONFIG_URL, TOP(store), PAL_CONFIG_STORE_DEFAULT,
+        {"store", PAL_CONFIG_URL, TOP(values.store), PAL_CONFIG_STORE_DEFAULT,
                 .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "where conversations are kept: sqlite:PATH, jsonl:DIR or memory:"},
-        {"models", PAL_CONFIG_LIST, TOP(models), "[]",
-                .len_offset = TOP(models_len), .rows = model_rows,
+        {"provider", PAL_CONFIG_TEXT, TOP(provider), "", .max = PAL_LABEL_LEN_MAX,
+                .help = "who is asked: the name of one of providers, or a kind; empty: the first"},
+        {"provider_url", PAL_CONFIG_HTTP_URL, TOP(provider_url), "", .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "where that one is, instead of its own place"},
+        {"model", PAL_CONFIG_TEXT, TOP(runtime.model), "", .max = PAL_MODEL_LEN_MAX,
+                .help = "the one to use where none is named; empty: the provider's"},
+        {"providers", PAL_CONFIG_LIST, TOP(providers), "[]", .len_offset = TOP(providers_len),
+                .rows = pal_config_provider_rows, .size = sizeof(pal_config_provider),
+                .max = PAL_CONFIG_LIST_MAX,
+                .help = "models' services; none: what is found by itself"},
+        {"models", PAL_CONFIG_LIST, TOP(values.models), "[]",
+                .len_offset = TOP(values.models_len), .rows = model_rows,
                 .size = sizeof(pal_config_model), .max = MODELS_MAX,
                 .help = "what is known of models, before what is built in"},
-        {"session", PAL_CONFIG_SECTION, TOP(session), .rows = session_rows,
+        {"price_version", PAL_CONFIG_TEXT, TOP(runtime.price_version), "",
+                .max = PAL_LABEL_LEN_MAX,
+                .help = "kept with every cost, to tell price lists apart; empty: a hash of them"},
+        {"session", PAL_CONFIG_SECTION, TOP(values.session), .rows = session_rows,
                 .help = "which session a message belongs to"},
-        {"agents", PAL_CONFIG_LIST, TOP(session.agents), "[]",
-                .len_offset = TOP(session.agents_len), .rows = agent_rows,
-                .size = sizeof(pal_route_agent), .max = PAL_ROUTE_AGENTS_MAX,
+        {"agents", PAL_CONFIG_LIST, TOP(agents), "[]", .len_offset = TOP(agents_len),
+                .rows = agent_rows, .size = sizeof(pal_config_agent), .max = PAL_ROUTE_AGENTS_MAX,
                 .help = "who answers; where there are any, no other does"},
-        {"context", PAL_CONFIG_SECTION, 0, .rows = context_rows,
+        {"context", PAL_CONFIG_SECTION, TOP(runtime.context), .rows = context_rows,
                 .help = "what the model gets to see"},
-        {"expiry", PAL_CONFIG_SECTION, TOP(expiry), .rows = expiry_rows,
+        {"turn", PAL_CONFIG_SECTION, TOP(runtime), .rows = pal_config_turn_rows,
+                .help = "how an exchange with a model runs"},
+        {"mcp_servers", PAL_CONFIG_LIST, TOP(tool_servers), "[]",
+                .len_offset = TOP(tool_servers_len), .rows = pal_config_tool_server_rows,
+                .size = sizeof(pal_config_tool_server), .max = PAL_CONFIG_LIST_MAX,
+                .help = "whose tools the model may call"},
+        {"expiry", PAL_CONFIG_SECTION, TOP(values.expiry), .rows = expiry_rows,
                 .help = "when sessions end by themselves"},
+        {"server", PAL_CONFIG_SECTION, TOP(values.server), .rows = pal_config_server_rows,
+                .help = "palaver serve"},
         {0},
 };
 

@@ -60,6 +60,15 @@ const pal_config_node *pal_config_node_find(const pal_config_node *map, const ch
     return NULL;
 }
 
+const pal_config_node *pal_config_list_at(const pal_config_node *map, const char *key, size_t index)
+{
+    const pal_config_node *list = pal_config_node_find(map, key);
+    const pal_config_node *node = list ? list->first : NULL;
+    while (node && index-- > 0)
+        node = node->next;
+    return node;
+}
+
 /* ---- What is wrong ---- */
 
 static uint32_t line_of(pal_str text, size_t offset)

@@ -33,6 +33,10 @@ bool pal_config_node_is_null(const pal_config_node *node);
 /* The member of a map; NULL where there is none, or `map` is none. */
 const pal_config_node *pal_config_node_find(const pal_config_node *map, const char *key);
 
+/* The element of a list that is a member of the map; NULL where there is none. */
+const pal_config_node *pal_config_list_at(
+        const pal_config_node *map, const char *key, size_t index);
+
 /* Reads one document. *out_root is NULL when there is nothing in it. Tags, anchors, aliases and
  * keys that are there twice are refused. */
 PAL_CHECKED pal_status pal_config_node_parse(pal_arena *arena, pal_str text, const char *name,

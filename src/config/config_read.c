@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include "base/nearest.h"
 #include "base/utf8.h"
-#include "palaver/limits.h"
 
 #define PATH_SIZE 128
 #define SHOWN_MAX 40 /* bytes of a wrong value */
@@ -17,6 +16,7 @@ typedef struct reader {
     pal_status status;    /* failure sticks */
     char path[PATH_SIZE]; /* of what is being read: "models[0].price" */
     size_t path_len;
+    bool is_overlay; /* what is not given has no default */
 } reader;
 
 /* ---- The path ---- */
@@ -54,6 +54,13 @@ static void fail_no_memory(reader *r)
         r->status = pal_config_fail(r->err, PAL_NO_MEMORY, r->name, 0, "out of memory");
 }
 
+/* Then errors don't repeat it. */
+static bool may_be_secret(const pal_config_row *row)
+{
+    return row->kind == PAL_CONFIG_URL || row->kind == PAL_CONFIG_HTTP_URL ||
+            row->kind == PAL_CONFIG_VARIABLE || row->kind == PAL_CONFIG_REFERENCE;
+}
+
 /* "'context.max_tokens' wants a whole number from 0 to 9, not 'many'". */
 static void fail_wants(reader *r, const pal_config_row *row, const pal_config_node *node)
 {
@@ -69,7 +76,7 @@ static void fail_wants(reader *r, const pal_config_row *row, const pal_config_no
         r->status =
                 pal_config_fail(r->err, PAL_INVALID, r->name, node->line, "'%s' wants %s, not %s",
                         r->path, wants, node->kind == PAL_CONFIG_NODE_LIST ? "a list" : "keys");
-    else if (row->kind == PAL_CONFIG_URL)
+    else if (may_be_secret(row))
         r->status = pal_config_fail(
                 r->err, PAL_INVALID, r->name, node->line, "'%s' wants %s", r->path, wants);
     else
@@ -93,6 +100,25 @@ static void nearest_path(pal_nearest *nearest, const pal_config_row *rows, const
     }
 }
 
+/* A secret itself where the name of its variable belongs. */
+static const pal_config_row *find_secret(const pal_config_row *rows, const pal_config_node *node)
+{
+    for (const pal_config_row *row = rows; row->name; row++) {
+        if (row->secret && pal_str_is(node->key, row->secret))
+            return row;
+    }
+    return NULL;
+}
+
+/* What r->path leads to is one. */
+static void fail_secret(reader *r, uint32_t line, const char *what_to_do, const char *key)
+{
+    r->status = pal_config_fail(r->err, PAL_INVALID, r->name, line,
+            "'%s' is a secret, and none belongs into a file: put it into a variable of the "
+            "environment, and %s%s",
+            r->path, what_to_do, key);
+}
+
 static void fail_unknown(reader *r, const pal_config_row *rows, const pal_config_node *node)
 {
     char meant[PATH_SIZE] = "";
@@ -104,10 +130,11 @@ static void fail_unknown(reader *r, const pal_config_row *rows, const pal_config
     if (!nearest.found)
         nearest_path(&nearest, pal_config_rows, "", meant);
     bool is_top = r->path_len == 0;
+    const char *end = pal_str_is(node->key, meant) ? "' at the top?" : "'?";
     r->status = pal_config_fail(r->err, PAL_INVALID, r->name, node->line,
             "unknown key '%.*s'%s%s%s%s%s%s", (int)pal_utf8_cut(node->key, SHOWN_MAX),
             node->key.data, is_top ? "" : " in '", r->path, is_top ? "" : "'",
-            *meant ? "; did you mean '" : "", meant, *meant ? "'?" : "");
+            *meant ? "; did you mean '" : "", meant, *meant ? end : "");
 }
 
 /* ---- Reading ---- */
@@ -115,15 +142,27 @@ static void fail_unknown(reader *r, const pal_config_row *rows, const pal_config
 static void read_rows(reader *r, const pal_config_row *rows, const pal_config_node *map,
         uint32_t line, char *base);
 
+static void check_key(reader *r, const pal_config_row *rows, const pal_config_node *node)
+{
+    const pal_config_row *row = rows;
+    while (row->name && !pal_str_is(node->key, row->name))
+        row++;
+    if (row->name)
+        return;
+    row = find_secret(rows, node);
+    if (!row) {
+        fail_unknown(r, rows, node);
+        return;
+    }
+    size_t before = enter(r, node->key);
+    fail_secret(r, node->line, "give that one's name to ", row->name);
+    leave(r, before);
+}
+
 static void check_keys(reader *r, const pal_config_row *rows, const pal_config_node *map)
 {
-    for (const pal_config_node *node = map->first; node && r->status == PAL_OK; node = node->next) {
-        const pal_config_row *row = rows;
-        while (row->name && !pal_str_is(node->key, row->name))
-            row++;
-        if (!row->name)
-            fail_unknown(r, rows, node);
-    }
+    for (const pal_config_node *node = map->first; node && r->status == PAL_OK; node = node->next)
+        check_key(r, rows, node);
 }
 
 /* Room for as many structs, or texts, as the node has elements. */
@@ -213,6 +252,9 @@ static void read_map(reader *r, const pal_config_row *row, const pal_config_node
                     r->err, PAL_INVALID, r->name, n->line, "a name in '%s' is too long", row->name);
         else
             read_row(r, &row->rows[1], n, n->line, element);
+        if (r->status == PAL_OK && row->rows[1].kind == PAL_CONFIG_REFERENCE &&
+                pal_config_secret_is_clear(n->key, n->text))
+            fail_secret(r, n->line, "write ${NAME} here", "");
         leave(r, before);
     }
     if (r->status == PAL_OK)
@@ -229,6 +271,8 @@ static void read_scalar(
 
 static void read_default(reader *r, const pal_config_row *row, uint32_t line, char *base)
 {
+    if (r->is_overlay)
+        return;
     if (row->is_required)
         r->status = pal_config_fail(r->err, PAL_INVALID, r->name, line, "'%s' is missing", r->path);
     else if (!pal_config_row_is_scalar(row) || !row->value)
@@ -238,12 +282,21 @@ static void read_default(reader *r, const pal_config_row *row, uint32_t line, ch
         fail_no_memory(r); /* defaults are what their rows want */
 }
 
+static void read_section(reader *r, const pal_config_row *row, const pal_config_node *node,
+        uint32_t line, char *base)
+{
+    bool before = r->is_overlay;
+    r->is_overlay |= row->is_overlay;
+    read_rows(r, row->rows, node, line, base + row->offset);
+    r->is_overlay = before;
+}
+
 /* `line` is where it would stand if it were there. */
 static void read_row(reader *r, const pal_config_row *row, const pal_config_node *node,
         uint32_t line, char *base)
 {
     if (row->kind == PAL_CONFIG_SECTION)
-        read_rows(r, row->rows, node, node ? node->line : line, base + row->offset);
+        read_section(r, row, node, node ? node->line : line, base);
     else if (pal_config_node_is_null(node))
         read_default(r, row, line, base);
     else if (row->kind == PAL_CONFIG_TEXTS)
@@ -273,52 +326,14 @@ static void read_rows(reader *r, const pal_config_row *rows, const pal_config_no
     }
 }
 
-/* ---- What no single key can tell ---- */
-
-/* A '*' anywhere but at the end would match nothing, and be missed by nobody. */
-static void check_models(reader *r, const pal_config_node *root, pal_config_values *values)
-{
-    const pal_config_node *node = pal_config_node_find(root, "models");
-    pal_model_rule *rules = pal_arena_array(r->arena, values->models_len + 1, sizeof *rules);
-    if (!rules) {
-        fail_no_memory(r);
-        return;
-    }
-    node = node ? node->first : NULL;
-    for (size_t i = 0; i < values->models_len; i++, node = node->next) {
-        rules[i] = values->models[i].rule;
-        pal_str pattern = rules[i].pattern;
-        const char *star = pattern.len ? memchr(pattern.data, '*', pattern.len) : NULL;
-        if (!pattern.len || (star && star != pattern.data + pattern.len - 1)) {
-            r->status = pal_config_fail(r->err, PAL_INVALID, r->name,
-                    pal_config_node_find(node, "name")->line,
-                    "'models[%zu].name' wants a name with a '*' at its end at most", i);
-            return;
-        }
-    }
-    values->model_rules = rules;
-}
-
-/* Control characters and the like, as routing itself sees them. */
-static void check_session(reader *r, const pal_config_values *values)
-{
-    pal_route_settings *settings = NULL;
-    pal_error cause = {PAL_OK, ""};
-    pal_status status = pal_route_settings_new(&values->session, &settings, &cause);
-    if (status != PAL_OK)
-        r->status = pal_config_fail(r->err, status, r->name, 0, "session: %s", cause.message);
-    pal_route_settings_free(settings);
-}
-
 pal_status pal_config_state_read(const pal_config_node *root, const char *name, pal_arena *arena,
         pal_config_state *out_state, pal_error *err)
 {
     reader r = {.name = name, .arena = arena, .err = err, .status = PAL_OK};
-    *out_state = (pal_config_state){.values.context = &out_state->context};
+    *out_state = (pal_config_state){
+            .values = {.context = &out_state->runtime.context, .runtime = &out_state->runtime}};
     read_rows(&r, pal_config_rows, root, 1, (char *)out_state);
-    if (r.status == PAL_OK)
-        check_models(&r, root, &out_state->values);
-    if (r.status == PAL_OK)
-        check_session(&r, &out_state->values);
-    return r.status;
+    if (r.status != PAL_OK)
+        return r.status;
+    return pal_config_state_check(root, name, arena, out_state, err);
 }

@@ -17,11 +17,14 @@ typedef struct walk {
     size_t len;
     pal_buf path;
     pal_buf value;
-    bool failed; /* of any value so far */
+    bool is_overlay; /* what is not given is not shown */
+    bool failed;     /* of any value so far */
 } walk;
 
 static void add(walk *w, const pal_config_row *row, const pal_config_node *node, const char *base)
 {
+    if (w->is_overlay && pal_config_node_is_null(node))
+        return;
     pal_config_entry *entry = w->entries ? &w->entries[w->len] : NULL;
     w->len++;
     if (!entry)
@@ -69,12 +72,15 @@ static void walk_elements(
 static void walk_row(
         walk *w, const pal_config_row *row, const pal_config_node *node, const char *base)
 {
+    bool was_overlay = w->is_overlay;
+    w->is_overlay |= row->is_overlay;
     if (row->kind == PAL_CONFIG_SECTION)
         walk_rows(w, row->rows, node, base + row->offset);
     else if (row->kind == PAL_CONFIG_LIST || row->kind == PAL_CONFIG_MAP)
         walk_elements(w, row, node, base);
     else
         add(w, row, node, base);
+    w->is_overlay = was_overlay;
 }
 
 static void walk_rows(
@@ -113,15 +119,21 @@ pal_status pal_config_list(const pal_config *config, pal_arena *arena,
 
 /* ---- Keys ---- */
 
-static void fill_key(const pal_config_row *row, bool is_listed, pal_config_key *key)
+/* Where a key is. */
+typedef struct place {
+    bool is_listed;  /* in a list or map: no variable overrides it */
+    bool is_overlay; /* without a default */
+} place;
+
+static void fill_key(const pal_config_row *row, place at, pal_config_key *key)
 {
     static const char prefix[] = "PALAVER_";
     pal_config_wants(row, key->wants, sizeof key->wants);
-    key->value = row->value;
+    key->value = at.is_overlay ? NULL : row->value;
     key->help = row->help;
     key->is_required = row->is_required;
     key->is_group = row->rows != NULL;
-    if (is_listed || !pal_config_row_is_scalar(row))
+    if (at.is_listed || !pal_config_row_is_scalar(row))
         return;
     memcpy(key->environment, prefix, sizeof prefix);
     for (size_t i = 0; key->path[i] && i + sizeof prefix < sizeof key->environment; i++) {
@@ -131,20 +143,20 @@ static void fill_key(const pal_config_row *row, bool is_listed, pal_config_key *
 }
 
 /* Counts *left down; true when it found the key. */
-static bool find_key(const pal_config_row *rows, const char *before, bool is_listed, size_t *left,
-        pal_config_key *key)
+static bool find_key(
+        const pal_config_row *rows, const char *before, place at, size_t *left, pal_config_key *key)
 {
     for (const pal_config_row *row = rows; row->name; row++) {
         char path[PAL_CONFIG_KEY_SIZE - 8];
         snprintf(path, sizeof path, "%s%s", before, row->name);
         if ((*left)-- == 0) {
             snprintf(key->path, sizeof key->path, "%s", path);
-            fill_key(row, is_listed, key);
+            fill_key(row, at, key);
             return true;
         }
         if (row->kind == PAL_CONFIG_MAP && (*left)-- == 0) {
             snprintf(key->path, sizeof key->path, "%s.*", path);
-            fill_key(&row->rows[1], true, key);
+            fill_key(&row->rows[1], (place){.is_listed = true}, key);
             return true;
         }
         if (row->kind != PAL_CONFIG_SECTION && row->kind != PAL_CONFIG_LIST)
@@ -152,7 +164,8 @@ static bool find_key(const pal_config_row *rows, const char *before, bool is_lis
         bool is_list = row->kind == PAL_CONFIG_LIST;
         size_t len = strlen(path);
         snprintf(path + len, sizeof path - len, "%s", is_list ? "[]." : ".");
-        if (find_key(row->rows, path, is_listed || is_list, left, key))
+        place inside = {at.is_listed || is_list, at.is_overlay || row->is_overlay};
+        if (find_key(row->rows, path, inside, left, key))
             return true;
     }
     return false;
@@ -161,7 +174,7 @@ static bool find_key(const pal_config_row *rows, const char *before, bool is_lis
 bool pal_config_key_at(size_t index, pal_config_key *out_key)
 {
     pal_config_key key = {.value = NULL};
-    if (!find_key(pal_config_rows, "", false, &index, &key))
+    if (!find_key(pal_config_rows, "", (place){false, false}, &index, &key))
         return false;
     *out_key = key;
     return true;
@@ -214,14 +227,15 @@ static void put_sample_line(
     pal_buf_append_char(buf, '\n');
 }
 
-/* An element: the first of its keys after a dash. */
+/* An element: the first of its keys after a dash. Only sections have their keys below them. */
 static void put_sample(pal_buf *buf, const pal_config_row *rows, int indent, bool is_element)
 {
     for (const pal_config_row *row = rows; row->name; row++) {
         const char *value = row->sample ? row->sample : row->value;
         const char *dash = is_element && row == rows ? "- " : "  ";
-        put_sample_line(buf, row, indent, dash, row->rows ? NULL : value ? value : "");
-        if (row->rows)
+        bool is_open = row->kind == PAL_CONFIG_SECTION && !row->sample;
+        put_sample_line(buf, row, indent, dash, is_open ? NULL : value ? value : "");
+        if (is_open)
             put_sample(buf, row->rows, indent + 2, false);
     }
 }

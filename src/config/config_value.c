@@ -17,7 +17,6 @@ static const struct {
         {"ms", 1},
 };
 #define UNITS_LEN (sizeof units / sizeof *units)
-#define HIDDEN "***"
 
 /* ---- Durations ---- */
 
@@ -108,6 +107,19 @@ void pal_config_wants(const pal_config_row *row, char *out_text, size_t size)
         else
             snprintf(out_text, size, "a text of at most %" PRIu64 " bytes", row->max);
         break;
+    case PAL_CONFIG_HTTP_URL:
+        snprintf(out_text, size, "a URL that begins with http:// or https://");
+        break;
+    case PAL_CONFIG_ADDRESS:
+        snprintf(out_text, size, "an address and a port, such as 127.0.0.1:7077 or [::1]:7077");
+        break;
+    case PAL_CONFIG_VARIABLE:
+        snprintf(out_text, size, "the name of a variable, of capitals, digits and '_'");
+        break;
+    case PAL_CONFIG_REFERENCE:
+        snprintf(out_text, size,
+                "a text of at most %" PRIu64 " bytes, in which ${NAME} is a variable", row->max);
+        break;
     case PAL_CONFIG_COUNT:
     case PAL_CONFIG_COUNT32:
         snprintf(out_text, size, "a whole number from %" PRIu64 " to %" PRIu64, row->min, row->max);
@@ -160,6 +172,49 @@ static bool read_number(
     return out_count ? pal_json_u64(value, out_count) : pal_json_f64(value, out_number);
 }
 
+static bool begins(pal_str text, const char *start)
+{
+    size_t len = strlen(start);
+    return text.len > len && memcmp(text.data, start, len) == 0;
+}
+
+/* "HOST:PORT", or "[ADDRESS]:PORT" where the address itself has colons. */
+static bool is_address(pal_str text)
+{
+    const char *colon = text.len ? memrchr(text.data, ':', text.len) : NULL;
+    size_t host_len = colon ? (size_t)(colon - text.data) : 0;
+    unsigned port = 0;
+    size_t digits = text.len - host_len;
+    if (host_len == 0 || digits < 2 || digits > 6 || memchr(text.data, ' ', host_len))
+        return false;
+    for (size_t i = host_len + 1; i < text.len; i++) {
+        if (text.data[i] < '0' || text.data[i] > '9')
+            return false;
+        port = 10 * port + (unsigned)(text.data[i] - '0');
+    }
+    bool is_host = text.data[0] == '[' ? text.data[host_len - 1] == ']' && host_len > 2
+                                       : !memchr(text.data, ':', host_len);
+    return port <= UINT16_MAX && is_host;
+}
+
+static bool text_fits(const pal_config_row *row, pal_str text)
+{
+    if (row->words ? !pal_config_word_is(row, text) : text.len > row->max)
+        return false;
+    switch (row->kind) {
+    case PAL_CONFIG_HTTP_URL:
+        return text.len == 0 || begins(text, "http://") || begins(text, "https://");
+    case PAL_CONFIG_ADDRESS:
+        return is_address(text);
+    case PAL_CONFIG_VARIABLE:
+        return text.len == 0 || pal_config_variable_is_name(text);
+    case PAL_CONFIG_REFERENCE:
+        return pal_config_reference_is_valid(text);
+    default:
+        return true;
+    }
+}
+
 static bool word_find(const pal_config_row *row, pal_str text, int *out_place)
 {
     for (int i = 0; row->words[i]; i++) {
@@ -189,7 +244,11 @@ bool pal_config_value_read(
         return read_bool(text, is_plain, row->kind == PAL_CONFIG_BOOL_OFF, field);
     case PAL_CONFIG_TEXT:
     case PAL_CONFIG_URL:
-        if (row->words ? !pal_config_word_is(row, text) : text.len > row->max)
+    case PAL_CONFIG_HTTP_URL:
+    case PAL_CONFIG_ADDRESS:
+    case PAL_CONFIG_VARIABLE:
+    case PAL_CONFIG_REFERENCE:
+        if (!text_fits(row, text))
             return false;
         *(pal_str *)field = text;
         return true;
@@ -229,67 +288,6 @@ void pal_config_value_clear(const pal_config_row *row, void *field)
 
 /* ---- Showing ---- */
 
-/* The text with "***" for what stands from `from` to `to`; as it is where `from` is 0. */
-static void hide(pal_buf *buf, pal_str text, size_t from, size_t to)
-{
-    if (!from) {
-        pal_buf_append_str(buf, text);
-        return;
-    }
-    pal_buf_append(buf, text.data, from);
-    pal_buf_append_text(buf, HIDDEN);
-    pal_buf_append(buf, text.data + to, text.len - to);
-}
-
-/* Where "password=" is the name of a parameter, the place of its value; else 0. */
-static size_t password_parameter(pal_str url, size_t *out_end)
-{
-    static const char name[] = "password=";
-    size_t name_len = sizeof name - 1;
-    for (size_t at = 1; at + name_len <= url.len; at++) {
-        bool begins = url.data[at - 1] == '?' || url.data[at - 1] == '&';
-        if (!begins || strncasecmp(url.data + at, name, name_len) != 0)
-            continue;
-        size_t end = at + name_len;
-        while (end < url.len && url.data[end] != '&')
-            end++;
-        *out_end = end;
-        return at + name_len;
-    }
-    return 0;
-}
-
-/* In "scheme://user:password@host" the place of the password; else 0. A password may hold what it
- * should have escaped, so it ends at the last '@' there is. */
-static size_t password_of_user(pal_str url, size_t *out_end)
-{
-    const char *slashes = url.len ? memmem(url.data, url.len, "://", 3) : NULL;
-    const char *at = slashes ? memrchr(url.data, '@', url.len) : NULL;
-    const char *colon =
-            at && at > slashes + 3 ? memchr(slashes + 3, ':', (size_t)(at - slashes - 3)) : NULL;
-    if (!colon)
-        return 0;
-    *out_end = (size_t)(at - url.data);
-    return (size_t)(colon + 1 - url.data);
-}
-
-static void write_url(pal_json_writer *writer, pal_str url)
-{
-    pal_buf user, shown;
-    size_t from, end = 0;
-    pal_buf_init(&user, url.len + sizeof HIDDEN);
-    pal_buf_init(&shown, url.len + 2 * sizeof HIDDEN);
-    from = password_of_user(url, &end);
-    hide(&user, url, from, end);
-    from = password_parameter(pal_buf_str(&user), &end);
-    hide(&shown, pal_buf_str(&user), from, end);
-    pal_json_put_str(writer, pal_buf_str(&shown));
-    if (user.failure || shown.failure)
-        writer->buf->failure = PAL_NO_MEMORY;
-    pal_buf_done(&user);
-    pal_buf_done(&shown);
-}
-
 static void write_texts(pal_json_writer *writer, const pal_str *texts, size_t len)
 {
     pal_json_begin_array(writer);
@@ -314,10 +312,16 @@ void pal_config_value_write(const pal_config_row *row, const void *field, pal_bu
         pal_json_put_bool(&writer, *(const bool *)field != (row->kind == PAL_CONFIG_BOOL_OFF));
         break;
     case PAL_CONFIG_TEXT:
+    case PAL_CONFIG_ADDRESS:
+    case PAL_CONFIG_VARIABLE:
         pal_json_put_str(&writer, *(const pal_str *)field);
         break;
     case PAL_CONFIG_URL:
-        write_url(&writer, *(const pal_str *)field);
+    case PAL_CONFIG_HTTP_URL:
+        pal_config_url_write(&writer, *(const pal_str *)field);
+        break;
+    case PAL_CONFIG_REFERENCE:
+        pal_config_reference_write(&writer, *(const pal_str *)field);
         break;
     case PAL_CONFIG_COUNT:
         pal_json_put_u64(&writer, *(const uint64_t *)field);

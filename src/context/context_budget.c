@@ -12,13 +12,38 @@
 #define TOOL_BYTES 96
 #define TOOLS_TOKENS 12 /* where there are any */
 
+/* As the providers document them. Anthropic's 5 MiB of an image are those of its base64. */
+static const pal_context_limits profile_limits[] = {
+        [PAL_PROFILE_OPENAI_CHAT] = {.bytes = 50000000, .images = 500},
+        [PAL_PROFILE_OPENAI_RESPONSES] = {.bytes = 50000000, .images = 500},
+        [PAL_PROFILE_ANTHROPIC] = {.bytes = 32000000, .images = 100, .image_bytes = 3932160},
+        [PAL_PROFILE_MISTRAL] = {.images = 8, .image_bytes = 10000000},
+};
+
+void pal_profile_limits(pal_profile profile, pal_context_limits *limits)
+{
+    if ((size_t)profile >= sizeof(profile_limits) / sizeof(profile_limits[0]))
+        return; /* PicoClaw's are those of whomever it speaks to */
+    const pal_context_limits *known = &profile_limits[profile];
+    if (!limits->bytes)
+        limits->bytes = known->bytes;
+    if (!limits->images)
+        limits->images = known->images;
+    if (!limits->image_bytes)
+        limits->image_bytes = known->image_bytes;
+}
+
+static uint64_t answer_tokens(const pal_context_limits *limits)
+{
+    bool is_known = limits->output && limits->output < PAL_CONTEXT_OUTPUT_MAX;
+    return is_known ? limits->output : PAL_CONTEXT_OUTPUT_MAX;
+}
+
 uint64_t pal_context_usable(const pal_context_limits *limits)
 {
-    uint64_t reserve = limits->output;
+    uint64_t reserve = answer_tokens(limits);
     if (limits->input)
         return limits->input;
-    if (reserve == 0 || reserve > PAL_CONTEXT_OUTPUT_MAX)
-        reserve = PAL_CONTEXT_OUTPUT_MAX;
     if (limits->context > reserve)
         return limits->context - reserve;
     /* A small model: question and answer share what there is. Not 0, which would be no limit. */
@@ -27,13 +52,16 @@ uint64_t pal_context_usable(const pal_context_limits *limits)
 
 bool pal_context_overflow(const pal_context_limits *limits, const pal_usage *usage)
 {
-    uint64_t usable = pal_context_usable(limits);
-    uint64_t used = usage->input;
+    uint64_t used = usage->input, reserve = answer_tokens(limits);
     if (__builtin_add_overflow(used, usage->cache_read, &used) ||
             __builtin_add_overflow(used, usage->cache_write, &used) ||
             __builtin_add_overflow(used, usage->output, &used))
         used = UINT64_MAX;
-    return usable && used > usable;
+    if (limits->context == 0)
+        return false;
+    if (limits->input)
+        return used > limits->input;
+    return limits->context < reserve || used > limits->context - reserve;
 }
 
 uint64_t pal_percent_of(uint64_t number, uint32_t percent)
@@ -85,6 +113,18 @@ static uint64_t json_len(pal_str text)
     return len;
 }
 
+uint64_t pal_part_data_bytes(const pal_part *part)
+{
+    if (part->kind != PAL_PART_IMAGE && part->kind != PAL_PART_FILE)
+        return 0; /* the whole of an output that was cut is kept, but not sent */
+    return part->data.len ? part->data.len : part->bytes;
+}
+
+uint64_t pal_part_base64_bytes(const pal_part *part)
+{
+    return (pal_part_data_bytes(part) + 2) / 3 * 4;
+}
+
 static void measure_parts(const pal_part *parts, size_t len, pal_size *size)
 {
     for (size_t i = 0; i < len; i++) {
@@ -92,7 +132,7 @@ static void measure_parts(const pal_part *parts, size_t len, pal_size *size)
         size->bytes += PART_BYTES + json_len(part->text) + json_len(part->arguments) +
                 json_len(part->call_id) + json_len(part->name) + json_len(part->signature) +
                 json_len(part->url) + part->media_type.len + part->extra.len +
-                (part->data.len + 2) / 3 * 4;
+                pal_part_base64_bytes(part);
         size->images += part->kind == PAL_PART_IMAGE;
         measure_parts(part->parts, part->parts_len, size);
     }

@@ -4,6 +4,7 @@
  * counts and hashes what would really go out. */
 #include "context/context_draft.h"
 
+#include "context/context_checkpoint.h"
 #include "context/context_text.h"
 
 /* Lines that are there beside messages: system, head, tools, what the checkpoint hides, two that
@@ -100,26 +101,23 @@ static pal_status add_summary(pal_draft *draft, pal_error *err)
 {
     const pal_checkpoint *checkpoint = &draft->input->checkpoint;
     pal_str reason = PAL_TEXT("stands for what the checkpoint hides");
-    if (checkpoint->strategy == PAL_STRATEGY_SUMMARIZATION) {
-        pal_str text = pal_text_join(
-                draft->arena, PAL_TEXT(PAL_TEXT_SUMMARY), checkpoint->summary, PAL_TEXT(""));
-        return add_made(
-                draft, PAL_ITEM_SUMMARY, PAL_ROLE_SYSTEM, text, checkpoint->tokens, reason, err);
-    }
-    pal_status status = add_made(
-            draft, PAL_ITEM_SUMMARY, PAL_ROLE_USER, PAL_TEXT(PAL_TEXT_QUESTION), 0, reason, err);
+    pal_status status = PAL_OK;
+    if (pal_checkpoint_role(checkpoint) == PAL_ROLE_ASSISTANT)
+        status = add_made(draft, PAL_ITEM_SUMMARY, PAL_ROLE_USER, PAL_TEXT(PAL_TEXT_QUESTION), 0,
+                reason, err);
     if (status == PAL_OK)
-        status = add_made(draft, PAL_ITEM_SUMMARY, PAL_ROLE_ASSISTANT, checkpoint->summary,
-                checkpoint->tokens, reason, err);
+        status = add_made(draft, PAL_ITEM_SUMMARY, pal_checkpoint_role(checkpoint),
+                pal_checkpoint_text(checkpoint, draft->arena), checkpoint->tokens, reason, err);
     return status;
 }
 
 static uint64_t count_hidden(const pal_context_input *input)
 {
-    uint64_t count = input->checkpoint.seq;
-    uint64_t shown = input->head && input->head->seq && input->head->seq <= count;
+    const pal_checkpoint *checkpoint = &input->checkpoint;
+    uint64_t count = checkpoint->messages ? checkpoint->messages : checkpoint->seq;
+    uint64_t shown = input->head && input->head->seq && input->head->seq <= checkpoint->seq;
     for (size_t i = 0; i < input->kept_len; i++)
-        shown += input->kept[i].seq <= count;
+        shown += input->kept[i].seq <= checkpoint->seq;
     return count > shown ? count - shown : 0;
 }
 

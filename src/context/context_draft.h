@@ -72,6 +72,10 @@ PAL_CHECKED pal_status pal_context_input_check(const pal_context_input *input, p
 /* The strategy's two limits. */
 void pal_draft_limits(pal_draft *draft);
 uint64_t pal_percent_of(uint64_t number, uint32_t percent);
+/* Of an image or a file: the bytes at hand, or those of its blob. */
+uint64_t pal_part_data_bytes(const pal_part *part);
+/* How many bytes those are in base64. */
+uint64_t pal_part_base64_bytes(const pal_part *part);
 /* Bytes as JSON takes them, and images; tokens are left alone. */
 void pal_message_measure(const pal_message *message, pal_size *size);
 PAL_CHECKED pal_status pal_message_count(const pal_context_input *input, const pal_message *message,

@@ -88,7 +88,7 @@ static pal_status limit_images(pal_draft *draft, pal_error *err)
 /* As they are on the way: base64 for data. Texts are taken plain, which is never too much. */
 static uint64_t part_bytes(const pal_part *part)
 {
-    uint64_t bytes = part->text.len + (part->data.len + 2) / 3 * 4 + part->url.len;
+    uint64_t bytes = part->text.len + pal_part_base64_bytes(part) + part->url.len;
     for (size_t i = 0; i < part->parts_len; i++)
         bytes += part_bytes(&part->parts[i]);
     return bytes;

@@ -96,6 +96,17 @@ static pal_status read_strategy(
     return PAL_OK;
 }
 
+pal_status pal_context_settings_merge(const pal_context_settings *configured,
+        const pal_context_settings *agent, pal_str metadata, pal_context_settings *out_settings,
+        pal_error *err)
+{
+    pal_context_settings merged = agent ? *agent : *configured;
+    pal_status status = pal_context_override(metadata, &merged, err);
+    if (status == PAL_OK)
+        *out_settings = merged;
+    return status;
+}
+
 pal_status pal_context_override(pal_str metadata, pal_context_settings *settings, pal_error *err)
 {
     pal_context_settings changed = *settings;

@@ -4,6 +4,7 @@
 
 #include "base/unicode.h"
 #include "base/utf8.h"
+#include "context/context_draft.h"
 
 /* What becomes of a part. */
 typedef enum fate { STAYS, CHANGES, GOES } fate;
@@ -150,16 +151,26 @@ static const char *image_type(pal_str type)
     return NULL;
 }
 
-#define DATA_URL "data:"
+/* What "data:image/png;base64,AAAA" holds; 0 for the address of something elsewhere. */
+static uint64_t data_url_bytes(pal_str url)
+{
+    static const char start[] = "data:", coding[] = ";base64";
+    size_t start_len = sizeof(start) - 1, coding_len = sizeof(coding) - 1;
+    const char *comma = url.len ? memchr(url.data, ',', url.len) : NULL;
+    if (!comma || url.len < start_len || !is_same_word(pal_str_make(url.data, start_len), start))
+        return 0;
+    uint64_t head_len = (uint64_t)(comma - url.data), len = url.len - head_len - 1;
+    bool is_base64 = head_len >= coding_len &&
+            is_same_word(pal_str_make(comma - coding_len, coding_len), coding);
+    while (is_base64 && len && comma[len] == '=')
+        len--;
+    return is_base64 ? len / 4 * 3 + len % 4 * 3 / 4 : len;
+}
 
-/* As far as it is known here: a blob's size is not. */
 static uint64_t image_size(const pal_part *part)
 {
-    size_t prefix = sizeof(DATA_URL) - 1;
-    if (part->data.len == 0 && part->url.len > prefix &&
-            memcmp(part->url.data, DATA_URL, prefix) == 0)
-        return (uint64_t)part->url.len / 4 * 3;
-    return part->data.len;
+    uint64_t bytes = pal_part_data_bytes(part);
+    return bytes ? bytes : data_url_bytes(part->url);
 }
 
 static bool has_source(const pal_part *part)

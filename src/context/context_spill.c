@@ -1,6 +1,8 @@
 /* context_spill.c - cuts long outputs of tools to head and tail before they are stored. What is cut
  * out is not lost: it becomes a blob in the same commit as the message, and a handle leads to it.
- */
+ *
+ * An output may be several texts, with images between them: they count as one, and are cut as one.
+ * Pure but for the parts that are given to it: any thread. */
 #include <stdio.h>
 
 #include "base/digest.h"
@@ -17,7 +19,7 @@ enum {
 static size_t count_lines(pal_str text)
 {
     size_t lines = 0;
-    const char *at = text.data, *end = text.data + text.len;
+    const char *at = text.data, *end = text.len ? text.data + text.len : at;
 
     while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
         lines++;
@@ -70,32 +72,157 @@ static size_t tail_start(pal_str text, size_t from)
     return start;
 }
 
-static pal_status spill_part(pal_part *part, pal_arena *arena, pal_error *err)
-{
-    pal_str text = part->text, cut;
-    size_t head = head_len(text), tail = tail_start(text, head), note_len;
-    uint8_t digest[PAL_SHA256_SIZE];
-    char hex[2 * PAL_SHA256_SIZE + 1], note[NOTE_SIZE];
-    char *joined;
+/* ---- An output, wherever its texts are ---- */
 
-    if (pal_sha256(text, digest) != PAL_OK)
+/* The text of the result itself, or of a part within it. */
+typedef struct piece {
+    pal_part *part;
+    size_t start;  /* its place in the whole */
+    pal_str shown; /* what stays of it */
+} piece;
+
+typedef struct output {
+    piece *pieces;
+    size_t len;
+    pal_str whole; /* all of them; each begins a line */
+} output;
+
+static void add_piece(output *out, pal_part *part)
+{
+    if (part->text.len > 0)
+        out->pieces[out->len++] = (piece){.part = part};
+}
+
+static bool ends_line(pal_str text)
+{
+    return text.data[text.len - 1] == '\n';
+}
+
+/* Where each piece begins; how long all of them are. */
+static size_t lay_out(output *out)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < out->len; i++) {
+        out->pieces[i].start = len;
+        len += out->pieces[i].part->text.len;
+        len += i + 1 < out->len && !ends_line(out->pieces[i].part->text);
+    }
+    return len;
+}
+
+/* False on failure of the arena. */
+static bool read_output(pal_part *result, pal_arena *arena, output *out)
+{
+    char *whole;
+    size_t len;
+
+    *out = (output){.pieces = pal_arena_array(arena, result->parts_len + 1, sizeof(*out->pieces))};
+    if (!out->pieces)
+        return false;
+    add_piece(out, result);
+    for (size_t i = 0; i < result->parts_len; i++)
+        if (result->parts[i].kind == PAL_PART_TEXT)
+            add_piece(out, &result->parts[i]);
+    if (out->len == 1)
+        out->whole = out->pieces[0].part->text;
+    if (out->len <= 1)
+        return true;
+    len = lay_out(out);
+    whole = pal_arena_alloc(arena, len);
+    if (!whole)
+        return false;
+    memset(whole, '\n', len);
+    for (size_t i = 0; i < out->len; i++)
+        memcpy(whole + out->pieces[i].start, out->pieces[i].part->text.data,
+                out->pieces[i].part->text.len);
+    out->whole = pal_str_make(whole, len);
+    return true;
+}
+
+static size_t within(size_t at, const piece *p)
+{
+    size_t len = p->part->text.len;
+
+    return at <= p->start ? 0 : at - p->start < len ? at - p->start : len;
+}
+
+/* What stays of a piece, with the note where the cut is. False on failure of the arena. */
+static bool show_piece(piece *p, size_t head, size_t tail, pal_str note, pal_arena *arena)
+{
+    pal_str text = p->part->text;
+    size_t front = within(head, p), back = within(tail, p), at = front;
+    char *shown;
+
+    p->shown = text;
+    if (front == back && note.len == 0)
+        return true;
+    shown = pal_arena_alloc(arena, front + 1 + note.len + text.len - back);
+    if (!shown)
+        return false;
+    memcpy(shown, text.data, front);
+    if (note.len > 0 && front > 0 && text.data[front - 1] != '\n')
+        shown[at++] = '\n';
+    memcpy(shown + at, note.data, note.len);
+    memcpy(shown + at + note.len, text.data + back, text.len - back);
+    p->shown = pal_str_make(shown, at + note.len + text.len - back);
+    return true;
+}
+
+static pal_status write_note(
+        pal_str whole, pal_str cut, char note[NOTE_SIZE], size_t *out_len, pal_error *err)
+{
+    uint8_t digest[PAL_SHA256_SIZE];
+    char hex[2 * PAL_SHA256_SIZE + 1];
+
+    if (pal_sha256(whole, digest) != PAL_OK)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory to hash an output");
     pal_hex(digest, sizeof(digest), hex);
-    cut = pal_str_make(text.data + head, tail - head);
-    note_len = (size_t)snprintf(note, sizeof(note),
-            "%s[%zu lines, %zu bytes are left out here. The whole output has %zu lines and is "
-            "kept: "
+    *out_len = (size_t)snprintf(note, NOTE_SIZE,
+            "[%zu lines, %zu bytes are left out here. The whole output has %zu lines and is kept: "
             "use read_output or search_output with the handle \"sha256:%s\".]\n",
-            head && text.data[head - 1] != '\n' ? "\n" : "", count_lines(cut), cut.len,
-            count_lines(text), hex);
-    joined = pal_arena_alloc(arena, head + note_len + text.len - tail + 1);
-    if (!joined)
+            count_lines(cut), cut.len, count_lines(whole), hex);
+    return PAL_OK;
+}
+
+/* Parts of which nothing stays go; media keep their places among the others. */
+static void take_over(pal_part *result, const output *out)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < out->len; i++)
+        out->pieces[i].part->text = out->pieces[i].shown;
+    for (size_t i = 0; i < result->parts_len; i++) {
+        const pal_part *part = &result->parts[i];
+
+        if (part->kind != PAL_PART_TEXT || part->text.len > 0)
+            result->parts[len++] = *part;
+    }
+    result->parts_len = len;
+    result->data = out->whole;
+}
+
+static pal_status spill_result(pal_part *result, output *out, pal_arena *arena, pal_error *err)
+{
+    pal_str whole = out->whole;
+    size_t head = head_len(whole), tail = tail_start(whole, head), note_len = 0;
+    bool is_noted = false, done = true;
+    char note[NOTE_SIZE];
+    pal_status status =
+            write_note(whole, pal_str_make(whole.data + head, tail - head), note, &note_len, err);
+
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = 0; done && i < out->len; i++) {
+        piece *p = &out->pieces[i];
+        bool is_here = !is_noted && head <= p->start + p->part->text.len;
+
+        done = show_piece(p, head, tail, pal_str_make(note, is_here ? note_len : 0), arena);
+        is_noted |= is_here;
+    }
+    if (!done)
         return pal_error_set(err, pal_arena_failure(arena), "out of memory");
-    memcpy(joined, text.data, head);
-    memcpy(joined + head, note, note_len);
-    memcpy(joined + head + note_len, text.data + tail, text.len - tail);
-    part->data = text;
-    part->text = pal_str_make(joined, head + note_len + text.len - tail);
+    take_over(result, out);
     return PAL_OK;
 }
 
@@ -107,12 +234,15 @@ pal_status pal_context_spill(
     *out_spilled = 0;
     for (size_t i = 0; status == PAL_OK && i < message->parts_len; i++) {
         pal_part *part = &message->parts[i];
+        output out;
 
         if (part->kind != PAL_PART_TOOL_RESULT || part->data.len > 0 || part->blob.len > 0)
             continue;
-        if (part->text.len <= PAL_SPILL_BYTES_MAX && count_lines(part->text) <= PAL_SPILL_LINES_MAX)
+        if (!read_output(part, arena, &out))
+            return pal_error_set(err, pal_arena_failure(arena), "out of memory");
+        if (out.whole.len <= PAL_SPILL_BYTES_MAX && count_lines(out.whole) <= PAL_SPILL_LINES_MAX)
             continue;
-        status = spill_part(part, arena, err);
+        status = spill_result(part, &out, arena, err);
         *out_spilled += status == PAL_OK;
     }
     return status;

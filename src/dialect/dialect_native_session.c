@@ -160,9 +160,9 @@ pal_status pal_session_from_json(
 /* ---- Marks ---- */
 
 static const char *const mark_names[] = {
-        "none", "rewind", "reset", "checkpoint", "prune", "pin", "unpin", "undo", "epoch"};
+        "none", "rewind", "reset", "checkpoint", "prune", "pin", "unpin", "undo", "epoch", "hide"};
 
-#define MARKS_EXPECTED "one of rewind, reset, checkpoint, prune, pin, unpin, undo, epoch"
+#define MARKS_EXPECTED "one of rewind, reset, checkpoint, prune, pin, unpin, undo, epoch, hide"
 
 static pal_status read_mark_kind(
         const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err);
@@ -215,7 +215,7 @@ static void write_mark_kind(const pal_member *member, pal_json_writer *writer, c
 
 pal_status pal_native_mark_put(pal_json_writer *writer, const pal_mark *mark, pal_error *err)
 {
-    if (mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_EPOCH)
+    if (mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_HIDE)
         return pal_error_set(err, PAL_INVALID, "a mark has the unknown kind %d", (int)mark->kind);
     pal_status status = pal_members_check(NULL, 0, "body", mark->body, err);
     if (status != PAL_OK)

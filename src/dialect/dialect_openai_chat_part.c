@@ -8,7 +8,7 @@
 
 /* ---- What is kept in extra ---- */
 
-static pal_str join(pal_arena *arena, const pal_str *pieces, size_t pieces_len)
+pal_str pal_chat_join(pal_arena *arena, const pal_str *pieces, size_t pieces_len)
 {
     size_t len = 0;
     for (size_t i = 0; i < pieces_len; i++)
@@ -54,7 +54,7 @@ pal_str pal_chat_keep(pal_arena *arena, pal_chat_kept what)
             rest,
             pal_str_of("}}"),
     };
-    return join(arena, pieces, COUNT_OF(pieces));
+    return pal_chat_join(arena, pieces, COUNT_OF(pieces));
 }
 
 pal_status pal_chat_read_value(
@@ -200,7 +200,7 @@ static pal_status read_audio_part(content_reader *in)
         return status;
     const pal_str pieces[] = {pal_str_of("audio/"), record.format};
     in->part->kind = PAL_PART_FILE;
-    in->part->media_type = join(in->arena, pieces, COUNT_OF(pieces));
+    in->part->media_type = pal_chat_join(in->arena, pieces, COUNT_OF(pieces));
     in->part->data = record.data;
     return pal_arena_checked(in->arena, in->err);
 }

@@ -1,5 +1,5 @@
 /* dialect_openai_chat_part.h - the inner pieces of chat completions' messages. Only for the
- * dialect_openai_chat*.c files. */
+ * dialect_openai_*.c files. */
 #ifndef PAL_DIALECT_OPENAI_CHAT_PART_H
 #define PAL_DIALECT_OPENAI_CHAT_PART_H
 
@@ -14,6 +14,9 @@ typedef struct pal_chat_kept {
     pal_str inner;          /* JSON, or empty */
     pal_str unknown;        /* an object of members that nobody knows, or empty */
 } pal_chat_kept;
+
+/* The pieces as one text, in the arena. */
+pal_str pal_chat_join(pal_arena *arena, const pal_str *pieces, size_t pieces_len);
 
 /* The extra that keeps it: {"openai":{...}}, or empty where nothing is kept. */
 pal_str pal_chat_keep(pal_arena *arena, pal_chat_kept what);

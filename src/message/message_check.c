@@ -24,15 +24,14 @@ pal_status pal_text_check(
     return PAL_OK;
 }
 
-pal_status pal_object_check(pal_str json, const char *what, size_t len_max, pal_error *err)
+static pal_status check_json(
+        pal_str json, const char *what, size_t len_max, bool is_object, pal_error *err)
 {
     pal_arena *arena;
     pal_json value;
     pal_error inner;
     pal_status status;
 
-    if (json.len == 0)
-        return PAL_OK;
     if (json.len > len_max)
         return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes is over the limit of %zu", what,
                 json.len, len_max);
@@ -42,10 +41,20 @@ pal_status pal_object_check(pal_str json, const char *what, size_t len_max, pal_
     status = pal_json_parse(arena, json, NULL, &value, &inner);
     if (status != PAL_OK)
         pal_error_set(err, status, "'%s' is not valid JSON: %s", what, inner.message);
-    else if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+    else if (is_object && pal_json_type_of(value) != PAL_JSON_OBJECT)
         status = pal_error_set(err, PAL_INVALID, "'%s' is not a JSON object", what);
     pal_arena_free(arena);
     return status;
+}
+
+pal_status pal_object_check(pal_str json, const char *what, size_t len_max, pal_error *err)
+{
+    return json.len == 0 ? PAL_OK : check_json(json, what, len_max, true, err);
+}
+
+pal_status pal_value_check(pal_str json, const char *what, size_t len_max, pal_error *err)
+{
+    return check_json(json, what, len_max, false, err);
 }
 
 static pal_status check_blob_name(pal_str name, size_t number, pal_error *err)

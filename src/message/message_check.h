@@ -19,4 +19,8 @@ PAL_CHECKED pal_status pal_text_check(
 PAL_CHECKED pal_status pal_object_check(
         pal_str json, const char *what, size_t len_max, pal_error *err);
 
+/* Any JSON value. */
+PAL_CHECKED pal_status pal_value_check(
+        pal_str json, const char *what, size_t len_max, pal_error *err);
+
 #endif

@@ -185,8 +185,24 @@ static void end_doomed(pal_http *http)
 void pal_http_settle(pal_http *http)
 {
     end_doomed(http);
-    if (http->dirty)
+    if (http->dirty || http->has_paused)
         post_soon(http);
+}
+
+/* Those that took more than their share go on, after all that was ready meanwhile. */
+static void resume_paused(pal_http *http)
+{
+    http->has_paused = false;
+    http->lap++;
+    http->in_curl = true;
+    for (pal_http_call *call = http->calls; call; call = call->next) {
+        if (!call->paused || call->doomed)
+            continue;
+        call->paused = false;
+        curl_easy_pause(call->easy, CURLPAUSE_CONT);
+    }
+    http->in_curl = false;
+    pal_http_settle(http);
 }
 
 static void run_task(pal_task *task)
@@ -198,6 +214,8 @@ static void run_task(pal_task *task)
         return;
     }
     look_at_hosts(http);
+    if (http->has_paused)
+        resume_paused(http);
 }
 
 static void unlist(pal_http_call *call)

@@ -10,6 +10,7 @@
 #include "net/net_http_inside.h"
 
 #define RECEIVE_BYTES 2048L /* a buffer of each call: pieces of a stream are smaller than this */
+#define LAP_BYTES_MAX 65536 /* of one call, before the others have their turn */
 #define UPLOAD_BYTES 16384L /* the least that libcurl takes */
 #define HEAD_BYTES_MAX (256u << 10)
 #define HEADER_BYTES_MAX (64u << 10) /* of a request */
@@ -142,9 +143,26 @@ static size_t take_header(char *data, size_t one, size_t len, void *user)
     return call->doomed ? 0 : len;
 }
 
+/* libcurl reads on as long as bytes come, and a service that never stops would be the only one that
+ * is heard. */
+static bool has_its_share(pal_http_call *call, size_t len)
+{
+    pal_http *http = call->http;
+    if (call->lap != http->lap)
+        call->lap_bytes = 0;
+    call->lap = http->lap;
+    call->lap_bytes += len;
+    if (call->lap_bytes <= LAP_BYTES_MAX)
+        return false;
+    call->paused = http->has_paused = true;
+    return true;
+}
+
 static size_t take_body(char *data, size_t one, size_t len, void *user)
 {
     pal_http_call *call = user;
+    if (!call->doomed && has_its_share(call, len))
+        return CURL_WRITEFUNC_PAUSE;
     call->heard_ms = pal_loop_now_ms(call->http->loop);
     /* That of a redirect. */
     if (!call->headed)

@@ -40,6 +40,8 @@ struct pal_http_call {
     int64_t started_ms, given_ms;          /* to us, and to libcurl */
     int64_t heard_ms; /* the last byte from the server, or the sending of the request */
     uint64_t bytes, bytes_max;
+    uint64_t lap;     /* the client's when the last bytes came */
+    size_t lap_bytes; /* that came in it */
 
     pal_buf head; /* lines of the response that is coming: names in lower case, and values */
     long code;
@@ -51,6 +53,7 @@ struct pal_http_call {
     bool headed;        /* the final response's head was told */
     bool doomed;        /* nobody listens any more, or `failure` is set */
     bool silent;        /* canceled */
+    bool paused;        /* the others have their turn */
     char error[CURL_ERROR_SIZE];
 };
 
@@ -80,6 +83,8 @@ struct pal_http {
     pal_task task;
     bool posted;  /* the task is on its way */
     bool in_curl; /* on the stack: nothing may be given to it or taken from it */
+    bool has_paused;
+    uint64_t lap; /* how often libcurl was entered */
     bool closed;
 };
 

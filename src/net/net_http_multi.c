@@ -48,6 +48,7 @@ static void drive(pal_http_multi *multi, curl_socket_t fd, int events)
     int running;
     assert(!http->in_curl);
     http->in_curl = true;
+    http->lap++;
     curl_multi_socket_action(multi->curl, fd, events, &running);
     http->in_curl = false;
     pal_http_settle(http);

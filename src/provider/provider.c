@@ -254,6 +254,11 @@ pal_str pal_provider_family(const pal_provider *provider, pal_str model)
     return pal_str_of(provider->kind->family);
 }
 
+bool pal_provider_keeps(const pal_provider *provider)
+{
+    return provider->kind->is_stale != NULL;
+}
+
 /* ---- Calls ---- */
 
 void pal_model_call_list(pal_provider *provider, pal_model_call *call)

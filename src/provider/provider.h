@@ -91,6 +91,9 @@ pal_profile pal_provider_profile(const pal_provider *provider);
 /* Whose reasoning blocks this model takes back; empty: nobody's. */
 pal_str pal_provider_family(const pal_provider *provider, pal_str model);
 
+/* Whether the service keeps conversations by itself, and takes only what is new. */
+bool pal_provider_keeps(const pal_provider *provider);
+
 /* `end` is never called before this returns. On failure nothing will be told. */
 PAL_CHECKED pal_status pal_provider_start(pal_provider *provider, const pal_model_request *request,
         const pal_model_sink *sink, void *user, pal_model_call **out_call, pal_error *err);

@@ -1,8 +1,9 @@
-/* provider_discover.c - finds a model's service when none is configured.
+/* provider_discover.c - finds models' services when none is configured.
  *
- * A key in the environment is a wish, so whoever has one is taken without being asked. Servers on
- * this machine are asked for their models, one after the other: one that is there answers at once,
- * and none has longer than PAL_DISCOVER_MS. On the loop; pal_discover_list() is pure. */
+ * A key in the environment is a wish, so all that have one are taken without being asked. Only
+ * where there is none, servers on this machine are asked for their models, all at once: one that is
+ * there answers at once, and none has longer than PAL_DISCOVER_MS. On the loop; pal_discover_list()
+ * is pure. */
 #include "provider/provider_discover.h"
 
 #include <assert.h>
@@ -107,6 +108,15 @@ size_t pal_discover_list(
 
 /* ---- Asking ---- */
 
+/* One that may be there. */
+typedef struct probe {
+    pal_discover *discover;
+    pal_discovered *asked;
+    pal_provider *provider;
+    pal_http_call *call; /* NULL: it has ended */
+    pal_buf body;
+} probe;
+
 struct pal_discover {
     pal_http *http;
     pal_loop *loop;
@@ -114,11 +124,10 @@ struct pal_discover {
     pal_arena *scratch;
     pal_discovered list[PAL_DISCOVERED_MAX];
     size_t len;
-    size_t next; /* the one that is being asked */
-    pal_provider *provider;
-    pal_http_call *call;
+    probe probes[PAL_DISCOVERED_MAX];
+    size_t probes_len;
+    size_t waiting; /* of the probes */
     pal_timer timer;
-    pal_buf body;
     pal_discover_told told;
     void *user;
 };
@@ -126,10 +135,14 @@ struct pal_discover {
 static void free_discover(pal_discover *discover)
 {
     pal_timer_stop(discover->loop, &discover->timer);
-    if (discover->call)
-        pal_http_cancel(discover->call);
-    pal_provider_close(discover->provider);
-    pal_buf_done(&discover->body);
+    for (size_t i = 0; i < discover->probes_len; i++) {
+        probe *each = &discover->probes[i];
+
+        if (each->call)
+            pal_http_cancel(each->call);
+        pal_provider_close(each->provider);
+        pal_buf_done(&each->body);
+    }
     pal_arena_free(discover->scratch);
     pal_arena_free(discover->kept);
     pal_free(discover);
@@ -140,106 +153,139 @@ void pal_discover_cancel(pal_discover *discover)
     free_discover(discover);
 }
 
-static void tell(pal_discover *discover)
+static bool has_key(const pal_discovered *found)
 {
-    discover->told(discover->user, &discover->list[discover->next]);
+    return found->config.api_key.len > 0;
+}
+
+static bool is_there(const pal_discovered *found)
+{
+    return found->is_local && found->model.len > 0;
+}
+
+/* Moves those to the front; returns how many. */
+static size_t keep_if(pal_discover *discover, bool (*is_kept)(const pal_discovered *found))
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < discover->len; i++)
+        if (is_kept(&discover->list[i]))
+            discover->list[kept++] = discover->list[i];
+    return kept;
+}
+
+static void tell(pal_discover *discover, const pal_discovered *found, size_t len)
+{
+    discover->told(discover->user, found, len);
     free_discover(discover);
 }
 
-static void ask(pal_discover *discover);
-
-static void go_on(pal_discover *discover)
+/* The last of the list is echo, which is always there. */
+static void tell_local(pal_discover *discover)
 {
-    pal_provider_close(discover->provider);
-    discover->provider = NULL;
-    discover->next++;
-    ask(discover);
+    pal_discovered echo = discover->list[discover->len - 1];
+    size_t kept = keep_if(discover, is_there);
+
+    if (kept > 0)
+        tell(discover, discover->list, kept);
+    else
+        tell(discover, &echo, 1);
 }
 
-/* Takes the first name of the list; false where there is none. */
-static bool take_model(pal_discover *discover)
+/* Takes the first name of the list. */
+static void take_model(probe *asking)
 {
+    pal_discover *discover = asking->discover;
     pal_buf names;
     pal_json list, name;
-    bool has_name = false;
+
     pal_buf_init(&names, PAL_PROVIDER_BODY_BYTES_MAX);
-    if (pal_models_read(pal_buf_str(&discover->body), discover->scratch, &names) &&
+    if (pal_models_read(pal_buf_str(&asking->body), discover->scratch, &names) &&
             pal_json_parse(discover->scratch, pal_buf_str(&names), NULL, &list, NULL) == PAL_OK) {
         pal_json_iter iter = pal_json_each(list);
-        has_name = pal_json_next(&iter, NULL, &name);
-        if (has_name)
-            discover->list[discover->next].model =
+
+        if (pal_json_next(&iter, NULL, &name))
+            asking->asked->model =
                     pal_arena_copy(discover->kept, pal_json_string(name, discover->scratch));
     }
     pal_buf_done(&names);
-    return has_name;
 }
 
 static void on_body(void *user, pal_str bytes)
 {
-    pal_discover *discover = user;
-    pal_buf_append_str(&discover->body, bytes);
+    probe *asking = user;
+    pal_buf_append_str(&asking->body, bytes);
 }
 
 static void on_end(void *user, const pal_http_end *end)
 {
-    pal_discover *discover = user;
-    const pal_discovered *asked = &discover->list[discover->next];
-    discover->call = NULL;
-    bool is_there = end->status == PAL_OK && end->code == 200 && !discover->body.failure &&
-            take_model(discover);
-    if (is_there || !asked->is_local)
-        tell(discover);
-    else
-        go_on(discover);
+    probe *asking = user;
+    pal_discover *discover = asking->discover;
+
+    asking->call = NULL;
+    if (end->status == PAL_OK && end->code == 200 && !asking->body.failure)
+        take_model(asking);
+    if (--discover->waiting == 0)
+        tell_local(discover);
 }
 
 static const pal_http_events http_events = {.body = on_body, .end = on_end};
 
-static bool send(pal_discover *discover, const pal_discovered *found)
+static bool send(probe *asking)
 {
+    pal_discover *discover = asking->discover;
     pal_buf url;
-    if (pal_provider_open(discover->http, discover->loop, &found->config, &discover->provider,
+
+    if (pal_provider_open(discover->http, discover->loop, &asking->asked->config, &asking->provider,
                 NULL) != PAL_OK)
         return false;
-    const pal_provider *provider = discover->provider;
+    const pal_provider *provider = asking->provider;
     assert(provider);
     pal_buf_init(&url, provider->url.len + 16);
     pal_buf_append_str(&url, provider->url);
     pal_buf_append_text(&url, "/models");
-    pal_buf_clear(&discover->body);
-    int64_t total_ms = found->is_local ? PAL_DISCOVER_MS : 20 * PAL_DISCOVER_MS;
     const pal_http_request request = {
             .method = "GET",
             .url = pal_buf_str(&url),
             .headers = provider->headers,
             .headers_len = provider->headers_len,
-            .total_ms = total_ms,
+            .total_ms = PAL_DISCOVER_MS,
             .response_bytes_max = PAL_PROVIDER_BODY_BYTES_MAX,
     };
     bool sent = !url.failure &&
-            pal_http_start(discover->http, &request, &http_events, discover, &discover->call,
-                    NULL) == PAL_OK;
+            pal_http_start(discover->http, &request, &http_events, asking, &asking->call, NULL) ==
+                    PAL_OK;
     pal_buf_done(&url);
     return sent;
 }
 
-/* Tells at once who needs not be asked; the last one never does. */
-static void ask(pal_discover *discover)
+static void ask_local(pal_discover *discover)
 {
-    while (discover->list[discover->next].model.len == 0) {
-        if (send(discover, &discover->list[discover->next]))
-            return;
-        pal_provider_close(discover->provider);
-        discover->provider = NULL;
-        discover->next++;
+    for (size_t i = 0; i < discover->len; i++) {
+        probe *asking = &discover->probes[discover->probes_len];
+
+        if (!discover->list[i].is_local)
+            continue;
+        *asking = (probe){.discover = discover, .asked = &discover->list[i]};
+        pal_buf_init(&asking->body, PAL_PROVIDER_BODY_BYTES_MAX);
+        discover->probes_len++;
+        discover->waiting += send(asking);
     }
-    tell(discover);
+    if (discover->waiting == 0)
+        tell_local(discover);
 }
 
 static void on_timer(pal_timer *timer)
 {
-    ask((pal_discover *)((char *)timer - offsetof(pal_discover, timer)));
+    pal_discover *discover = (pal_discover *)((char *)timer - offsetof(pal_discover, timer));
+    size_t keyed = 0;
+
+    for (size_t i = 0; i < discover->len; i++)
+        keyed += has_key(&discover->list[i]);
+    if (keyed > 0)
+        tell(discover, discover->list, keep_if(discover, has_key));
+    else
+        ask_local(discover);
 }
 
 static void keep(pal_discover *discover, pal_str *text)
@@ -271,7 +317,6 @@ pal_status pal_discover_start(pal_http *http, pal_loop *loop, const pal_discover
     if (!discover)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     *discover = (pal_discover){.http = http, .loop = loop, .told = told, .user = user};
-    pal_buf_init(&discover->body, PAL_PROVIDER_BODY_BYTES_MAX);
     if (set_up(discover, env) != PAL_OK) {
         free_discover(discover);
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");

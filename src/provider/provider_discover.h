@@ -1,4 +1,4 @@
-/* provider_discover.h - finds a model's service when none is configured: by keys in the usual
+/* provider_discover.h - finds models' services when none is configured: by keys in the usual
  * variables of the environment, then by asking what may run on this machine, else echo. */
 #ifndef PAL_PROVIDER_DISCOVER_H
 #define PAL_PROVIDER_DISCOVER_H
@@ -19,7 +19,7 @@ typedef struct pal_discover_env {
 
 typedef struct pal_discovered {
     pal_provider_config config;
-    pal_str model; /* to begin with; empty: the first that the service lists */
+    pal_str model; /* to begin with; empty: the first that the service lists, to be asked for */
     bool is_local; /* it may not be there: it has to be asked */
 } pal_discovered;
 
@@ -31,13 +31,13 @@ typedef struct pal_discovered {
 size_t pal_discover_list(
         const pal_discover_env *env, pal_arena *arena, pal_discovered out_list[PAL_DISCOVERED_MAX]);
 
-/* Told once; views are valid during the call only. */
-typedef void (*pal_discover_told)(void *user, const pal_discovered *found);
+/* Told once, the best first, at least one; views are valid during the call only. */
+typedef void (*pal_discover_told)(void *user, const pal_discovered *found, size_t len);
 
 typedef struct pal_discover pal_discover;
 
-/* Finds the first that is there, and its first model where it has no usual one. On the loop; never
- * tells before it returns. */
+/* Finds all that have a key; where none has, all on this machine that answer, with their first
+ * models; where none does, echo. On the loop; never tells before it returns. */
 PAL_CHECKED pal_status pal_discover_start(pal_http *http, pal_loop *loop,
         const pal_discover_env *env, pal_discover_told told, void *user,
         pal_discover **out_discover, pal_error *err);

@@ -253,11 +253,13 @@ static void conversations_whole(pal_reader *reader, pal_json value)
 const pal_reader_kind pal_reader_mistral_conversations = {
         .event = conversations_event, .whole = conversations_whole};
 
-/* Gone, or in a state that takes no more: a call whose answer was never sent leaves one. */
+/* Gone, or in a state that takes no more: a call whose answer was never sent leaves one. Where it
+ * was the request that is wrong, a conversation that is begun with it says so again. */
 static bool is_stale(const pal_model_end *end)
 {
     static const char words[] = "unction calls and responses";
-    if (end->code == 404 || end->code == 422)
+    if (end->code == 400 || end->code == 404 || end->code == 409 || end->code == 410 ||
+            end->code == 422)
         return true;
     return end->error.len &&
             memmem(end->error.data, end->error.len, words, sizeof words - 1) != NULL;

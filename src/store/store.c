@@ -9,8 +9,6 @@
 #include "message/message_check.h"
 #include "palaver/limits.h"
 #include "store/store_front.h"
-#include "store/store_prepare.h"
-#include "store/store_view.h"
 
 /* A new backend is one file and one line here. */
 static const pal_store_backend *const backends[] = {
@@ -130,66 +128,6 @@ pal_engine **pal_store_engine(pal_store *store)
 
 /* ---- Writing ---- */
 
-/* Forks are resolved here, against what is stored now; rows never change, so it stays right. False
- * where nothing is left to do. */
-static bool resolve_fork(pal_store *store, pal_work *work, pal_arena *arena)
-{
-    pal_op *op = work->op;
-
-    if (op->kind == PAL_OP_FORK)
-        op->status = pal_view_fork(
-                store->engine, work, op->u.fork.parent, op->u.fork.at_seq, arena, &op->error);
-    if (op->kind == PAL_OP_ADOPT) {
-        op->u.adopt.adopted = false;
-        op->status = pal_view_fork(
-                store->engine, work, op->u.adopt.from, PAL_SEQ_ANY, arena, &op->error);
-        if (work->fork_seq == 0)
-            return false;
-    }
-    return op->status == PAL_OK;
-}
-
-static void resolve_forks(pal_store *store, pal_prepared *prepared)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < prepared->works_len; i++)
-        if (resolve_fork(store, &prepared->works[i], prepared->arena))
-            prepared->works[kept++] = prepared->works[i];
-    prepared->works_len = kept;
-}
-
-pal_status pal_store_apply(pal_store *store, pal_op *ops, size_t ops_len, pal_error *err)
-{
-    pal_prepared prepared;
-    pal_status status;
-
-    if (store->options.read_only)
-        return pal_error_set(err, PAL_DENIED, "the store was opened for reading only");
-    if (ops_len > PAL_BATCH_OPS_MAX)
-        return pal_error_set(err, PAL_LIMIT, "%zu operations in one batch are over the limit of %d",
-                ops_len, PAL_BATCH_OPS_MAX);
-    if (ops_len == 0)
-        return PAL_OK;
-    status = pal_prepare(&store->options, ops, ops_len, &prepared, err);
-    if (status == PAL_OK) {
-        resolve_forks(store, &prepared);
-        pal_writer_run(store->writer, prepared.works, prepared.works_len);
-        pal_prepared_publish(&prepared);
-    }
-    pal_prepared_done(&prepared);
-    return status;
-}
-
-static pal_status apply_one(pal_store *store, pal_op *op, pal_error *err)
-{
-    pal_status status = pal_store_apply(store, op, 1, err);
-
-    if (status == PAL_OK && op->status != PAL_OK)
-        status = pal_error_set(err, op->status, "%s", op->error.message);
-    return status;
-}
-
 pal_status pal_store_create(
         pal_store *store, const pal_session *session, pal_id *out_id, pal_error *err)
 {
@@ -197,7 +135,7 @@ pal_status pal_store_create(
             .tenant = session->tenant,
             .session = session->id,
             .u.create = {.session = session}};
-    pal_status status = apply_one(store, &op, err);
+    pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_id)
         *out_id = op.session;
@@ -212,7 +150,7 @@ pal_status pal_store_update(
             .session = session->id,
             .u.update = {.session = session, .fields = fields}};
 
-    return apply_one(store, &op, err);
+    return pal_store_apply_one(store, &op, err);
 }
 
 pal_status pal_store_append(pal_store *store, pal_str tenant, pal_id session, pal_message *messages,
@@ -225,7 +163,7 @@ pal_status pal_store_append(pal_store *store, pal_str tenant, pal_id session, pa
                     .messages_len = messages_len,
                     .expected_seq = expected_seq}};
 
-    return apply_one(store, &op, err);
+    return pal_store_apply_one(store, &op, err);
 }
 
 pal_status pal_store_fork(pal_store *store, const pal_session *session, pal_id parent,
@@ -235,7 +173,7 @@ pal_status pal_store_fork(pal_store *store, const pal_session *session, pal_id p
             .tenant = session->tenant,
             .session = session->id,
             .u.fork = {.session = session, .parent = parent, .at_seq = at_seq}};
-    pal_status status = apply_one(store, &op, err);
+    pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_id)
         *out_id = op.session;
@@ -247,7 +185,7 @@ pal_status pal_store_mark(
 {
     pal_op op = {.kind = PAL_OP_MARK, .tenant = tenant, .session = session, .u.mark = mark};
 
-    return apply_one(store, &op, err);
+    return pal_store_apply_one(store, &op, err);
 }
 
 /* The seq of a leading system message in sight, or 0. */
@@ -290,14 +228,14 @@ pal_status pal_store_delete(pal_store *store, pal_str tenant, pal_id session, pa
 {
     pal_op op = {.kind = PAL_OP_DELETE, .tenant = tenant, .session = session};
 
-    return apply_one(store, &op, err);
+    return pal_store_apply_one(store, &op, err);
 }
 
 pal_status pal_store_restore(pal_store *store, pal_str tenant, pal_id session, pal_error *err)
 {
     pal_op op = {.kind = PAL_OP_RESTORE, .tenant = tenant, .session = session};
 
-    return apply_one(store, &op, err);
+    return pal_store_apply_one(store, &op, err);
 }
 
 pal_status pal_store_erase(
@@ -305,7 +243,7 @@ pal_status pal_store_erase(
 {
     pal_erasure erasure = {0};
     pal_op op = {.kind = PAL_OP_ERASE, .tenant = tenant, .session = session, .u.erasure = &erasure};
-    pal_status status = apply_one(store, &op, err);
+    pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_erasure)
         *out_erasure = erasure;
@@ -316,7 +254,7 @@ pal_status pal_store_sweep(
         pal_store *store, int64_t trash_ms, uint32_t limit, pal_sweep *out_sweep, pal_error *err)
 {
     pal_op op = {.kind = PAL_OP_SWEEP, .u.sweep = {.trash_ms = trash_ms, .limit = limit}};
-    pal_status status = apply_one(store, &op, err);
+    pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_sweep)
         *out_sweep = op.u.sweep.result;
@@ -329,7 +267,7 @@ pal_status pal_store_inbox_add(
     pal_op op = {
             .kind = PAL_OP_INBOX_ADD, .tenant = tenant, .session = session, .u.inbox_item = item};
 
-    return apply_one(store, &op, err);
+    return pal_store_apply_one(store, &op, err);
 }
 
 pal_status pal_store_inbox_drop(
@@ -338,7 +276,7 @@ pal_status pal_store_inbox_drop(
     pal_op op = {
             .kind = PAL_OP_INBOX_DROP, .tenant = tenant, .session = session, .u.inbox_id = item};
 
-    return apply_one(store, &op, err);
+    return pal_store_apply_one(store, &op, err);
 }
 
 pal_status pal_store_lease_take(pal_store *store, pal_str tenant, pal_id session, pal_str owner,
@@ -348,7 +286,7 @@ pal_status pal_store_lease_take(pal_store *store, pal_str tenant, pal_id session
             .tenant = tenant,
             .session = session,
             .u.lease = {.owner = owner, .ttl_ms = ttl_ms}};
-    pal_status status = apply_one(store, &op, err);
+    pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_fence)
         *out_fence = op.u.lease.fence;
@@ -363,7 +301,7 @@ pal_status pal_store_lease_release(
             .session = session,
             .u.lease = {.fence = fence}};
 
-    return apply_one(store, &op, err);
+    return pal_store_apply_one(store, &op, err);
 }
 
 pal_status pal_store_ledger_add(
@@ -372,7 +310,7 @@ pal_status pal_store_ledger_add(
     pal_op op = {
             .kind = PAL_OP_LEDGER_ADD, .tenant = tenant, .session = session, .u.ledger_row = row};
 
-    return apply_one(store, &op, err);
+    return pal_store_apply_one(store, &op, err);
 }
 
 pal_status pal_store_blob_put(pal_store *store, pal_str tenant, pal_str media_type, pal_str data,
@@ -381,7 +319,7 @@ pal_status pal_store_blob_put(pal_store *store, pal_str tenant, pal_str media_ty
     pal_op op = {.kind = PAL_OP_BLOB_PUT,
             .tenant = tenant,
             .u.blob = {.media_type = media_type, .data = data}};
-    pal_status status = apply_one(store, &op, err);
+    pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_name)
         memcpy(out_name, op.u.blob.name, PAL_BLOB_NAME_SIZE);

@@ -74,6 +74,21 @@ static inline bool pal_work_may_run(pal_work *work)
     return false;
 }
 
+/* The ledger's sums are kept by the hour as well, so that nobody has to add up all rows. */
+#define PAL_LEDGER_HOUR_MS ((int64_t)3600 * 1000)
+
+/* Whether the record counts as not there. */
+static inline bool pal_record_expired(const pal_record *record, int64_t now_ms)
+{
+    return record->expires_at != 0 && now_ms >= record->expires_at;
+}
+
+/* What every backend answers when a record is written: PAL_OK, or the conflict between the version
+ * that there is (0: none) and the one that is expected. */
+PAL_CHECKED pal_status pal_record_check_version(pal_work *work, uint64_t version);
+/* Likewise where the record that is to be dropped is not there. */
+pal_status pal_record_missing(pal_work *work);
+
 /* Own rows of one session that are in sight: first..last, inclusive. */
 typedef struct pal_piece {
     uint64_t handle;
@@ -181,14 +196,32 @@ typedef struct pal_store_backend {
 
     pal_status (*inbox_list)(pal_engine *engine, uint64_t handle, pal_arena *arena,
             pal_inbox_item **out_items, size_t *out_len, pal_error *err);
+    /* Sessions that are active and not expired at `now_ms` and have something in their inbox, of
+     * all tenants, by their ids' bytes, from behind `after` on. Costs what waits in inboxes, not
+     * how many sessions there are. */
+    pal_status (*inbox_owners)(pal_engine *engine, pal_id after, int64_t now_ms, pal_arena *arena,
+            pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len, pal_error *err);
     /* PAL_NOT_FOUND where nobody ever held it; else whatever was recorded last. */
     pal_status (*lease_find)(pal_engine *engine, uint64_t handle, pal_arena *arena,
             pal_lease *out_lease, pal_error *err);
-    /* `handle` 0 means the whole tenant. */
-    pal_status (*ledger_sum)(pal_engine *engine, pal_str tenant, uint64_t handle, int64_t from,
-            int64_t to, pal_ledger_sum *out_sum, pal_error *err);
+    /* Of the query's session if `handle` is not 0; `from` is 0 or more, and `to` is set. Budgets
+     * ask for it before every model call: the sum of a session or a turn costs its own rows, and
+     * that of a tenant or an agent must not cost all of theirs. */
+    pal_status (*ledger_sum)(pal_engine *engine, const pal_ledger_query *query, uint64_t handle,
+            pal_ledger_sum *out_sum, pal_error *err);
+    /* PAL_NOT_FOUND without a message; one that has expired may still be found. */
+    pal_status (*record_find)(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,
+            pal_arena *arena, pal_record *out_record, pal_error *err);
+    /* Of the query's session if `handle` is not 0; none that has expired at `now_ms`. At most
+     * `records_max`, which is one more than the page. */
+    pal_status (*record_list)(pal_engine *engine, const pal_record_query *query, uint64_t handle,
+            int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max,
+            size_t *out_len, pal_error *err);
     pal_status (*blob_get)(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
             pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err);
+    /* Its length alone, without reading it. */
+    pal_status (*blob_size)(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+            uint64_t *out_bytes, pal_error *err);
 
     pal_status (*stat)(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
 

@@ -60,6 +60,20 @@ pal_status pal_chain_marks(pal_engine *engine, const pal_chain_level *at, pal_ma
     return engine->backend->mark_list(engine, &scan, arena, out_marks, out_len, err);
 }
 
+static pal_status add_parts(const pal_mark *marks, size_t len, uint64_t below_seq, pal_arena *arena,
+        pal_spans *hidden, pal_error *err)
+{
+    pal_hidden_part *grown = pal_arena_array(arena, hidden->parts_len + len, sizeof(*grown));
+
+    if (!grown)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu marks", len);
+    if (hidden->parts_len > 0)
+        memcpy(grown, hidden->parts, hidden->parts_len * sizeof(*grown));
+    hidden->parts_len += pal_marks_hidden_parts(marks, len, below_seq, grown + hidden->parts_len);
+    hidden->parts = grown;
+    return PAL_OK;
+}
+
 pal_status pal_chain_hide(pal_engine *engine, const pal_chain_level *at, pal_arena *arena,
         pal_spans *hidden, pal_error *err)
 {
@@ -76,10 +90,10 @@ pal_status pal_chain_hide(pal_engine *engine, const pal_chain_level *at, pal_are
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu marks", len);
     if (hidden->len > 0)
         memcpy(grown, hidden->items, hidden->len * sizeof(*grown));
-    hidden->len += pal_marks_hidden(marks, len, at->below_seq, grown + hidden->len);
+    hidden->len += pal_marks_hidden(marks, len, at->below_seq, hidden->partly, grown + hidden->len);
     hidden->len = pal_spans_merge(grown, hidden->len);
     hidden->items = grown;
-    return PAL_OK;
+    return hidden->partly ? PAL_OK : add_parts(marks, len, at->below_seq, arena, hidden, err);
 }
 
 /* ---- All of it ---- */
@@ -153,11 +167,11 @@ static void cut_level(cutting *state, uint64_t handle, uint64_t first, uint64_t 
 }
 
 pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session, uint64_t after_seq,
-        uint64_t before_seq, pal_arena *arena, pal_piece **out_pieces, size_t *out_len,
+        uint64_t before_seq, bool whole, pal_arena *arena, pal_piece **out_pieces, size_t *out_len,
         pal_error *err)
 {
     pal_chain owners = {0};
-    pal_spans hidden = {0};
+    pal_spans hidden = {.partly = whole};
     cutting state = {.hidden = &hidden};
     pal_status status = pal_chain_collect(engine, session, after_seq, arena, &owners, &hidden, err);
 

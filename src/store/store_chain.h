@@ -20,10 +20,13 @@ typedef struct pal_chain {
     size_t cap;
 } pal_chain;
 
-/* Merged, so that no two touch. */
+/* What is out of sight. */
 typedef struct pal_spans {
-    pal_span *items;
+    pal_span *items; /* merged, so that no two touch */
     size_t len;
+    bool partly;            /* asked: messages of which only parts are hidden are out of sight */
+    pal_hidden_part *parts; /* else: those parts */
+    size_t parts_len;
 } pal_spans;
 
 pal_chain_level pal_chain_start(const pal_session_row *session);
@@ -46,9 +49,9 @@ PAL_CHECKED pal_status pal_chain_marks(pal_engine *engine, const pal_chain_level
         pal_error *err);
 
 /* What the session shows of the rows between the two, both exclusive (before_seq 0: no bound),
- * newest first; in the arena. */
+ * newest first; in the arena. `whole`: only messages of which no part is hidden. */
 PAL_CHECKED pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session,
-        uint64_t after_seq, uint64_t before_seq, pal_arena *arena, pal_piece **out_pieces,
-        size_t *out_len, pal_error *err);
+        uint64_t after_seq, uint64_t before_seq, bool whole, pal_arena *arena,
+        pal_piece **out_pieces, size_t *out_len, pal_error *err);
 
 #endif

@@ -11,4 +11,11 @@ struct pal_store {
     pal_store_options options; /* defaults already filled in */
 };
 
+/* A batch of one operation, whose failure is the call's. */
+PAL_CHECKED pal_status pal_store_apply_one(pal_store *store, pal_op *op, pal_error *err);
+
+/* The session of a tenant that is checked already, or of all where `id` is none: handle 0. */
+PAL_CHECKED pal_status pal_store_handle(
+        pal_store *store, pal_str tenant, pal_id id, uint64_t *out_handle, pal_error *err);
+
 #endif

@@ -371,8 +371,7 @@ static pal_status jsonl_row_search(pal_engine *base, const pal_row_search *searc
 
     if (status != PAL_OK)
         return status;
-    return read_end(
-            base, pal_store_memory.row_search(memory_of(base), search, sink, user, err));
+    return read_end(base, pal_store_memory.row_search(memory_of(base), search, sink, user, err));
 }
 
 static pal_status jsonl_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq,
@@ -420,15 +419,53 @@ static pal_status jsonl_lease_find(
             base, pal_store_memory.lease_find(memory_of(base), handle, arena, out_lease, err));
 }
 
-static pal_status jsonl_ledger_sum(pal_engine *base, pal_str tenant, uint64_t handle, int64_t from,
-        int64_t to, pal_ledger_sum *out_sum, pal_error *err)
+static pal_status jsonl_inbox_owners(pal_engine *base, pal_id after, int64_t now_ms,
+        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
+        pal_error *err)
 {
     pal_status status = read_begin(base, err);
 
     if (status != PAL_OK)
         return status;
     return read_end(base,
-            pal_store_memory.ledger_sum(memory_of(base), tenant, handle, from, to, out_sum, err));
+            pal_store_memory.inbox_owners(
+                    memory_of(base), after, now_ms, arena, out_owners, owners_max, out_len, err));
+}
+
+static pal_status jsonl_ledger_sum(pal_engine *base, const pal_ledger_query *query, uint64_t handle,
+        pal_ledger_sum *out_sum, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(
+            base, pal_store_memory.ledger_sum(memory_of(base), query, handle, out_sum, err));
+}
+
+static pal_status jsonl_record_find(pal_engine *base, pal_str tenant, pal_str kind, pal_str name,
+        pal_arena *arena, pal_record *out_record, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.record_find(
+                    memory_of(base), tenant, kind, name, arena, out_record, err));
+}
+
+static pal_status jsonl_record_list(pal_engine *base, const pal_record_query *query,
+        uint64_t handle, int64_t now_ms, pal_arena *arena, pal_record *out_records,
+        size_t records_max, size_t *out_len, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.record_list(memory_of(base), query, handle, now_ms, arena, out_records,
+                    records_max, out_len, err));
 }
 
 static pal_status jsonl_blob_get(pal_engine *base, pal_str tenant, const uint8_t hash[32],
@@ -441,6 +478,17 @@ static pal_status jsonl_blob_get(pal_engine *base, pal_str tenant, const uint8_t
     return read_end(base,
             pal_store_memory.blob_get(
                     memory_of(base), tenant, hash, arena, out_media_type, out_data, err));
+}
+
+static pal_status jsonl_blob_size(pal_engine *base, pal_str tenant, const uint8_t hash[32],
+        uint64_t *out_bytes, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(
+            base, pal_store_memory.blob_size(memory_of(base), tenant, hash, out_bytes, err));
 }
 
 /* ---- Looking after it ---- */
@@ -525,8 +573,12 @@ const pal_store_backend pal_store_jsonl = {
         .mark_list = jsonl_mark_list,
         .inbox_list = jsonl_inbox_list,
         .lease_find = jsonl_lease_find,
+        .inbox_owners = jsonl_inbox_owners,
         .ledger_sum = jsonl_ledger_sum,
+        .record_find = jsonl_record_find,
+        .record_list = jsonl_record_list,
         .blob_get = jsonl_blob_get,
+        .blob_size = jsonl_blob_size,
         .stat = jsonl_stat,
         .check = jsonl_check,
 };

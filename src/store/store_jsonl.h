@@ -224,6 +224,8 @@ void pal_jl_put_inbox(jl_batch *batch, pal_id session, const pal_inbox_item *ite
 void pal_jl_put_inbox_drop(jl_batch *batch, pal_id session, pal_id item);
 void pal_jl_put_lease(jl_batch *batch, const mem_session *session);
 void pal_jl_put_ledger(jl_batch *batch, pal_str tenant, pal_id session, const pal_ledger_row *row);
+void pal_jl_put_record(jl_batch *batch, pal_str tenant, const pal_record *record);
+void pal_jl_put_record_drop(jl_batch *batch, pal_str tenant, pal_str kind, pal_str name);
 void pal_jl_put_blob(jl_batch *batch, pal_str tenant, const mem_blob *blob);
 /* Everything that there is, as after a long history. */
 void pal_jl_put_all(jl_batch *batch);

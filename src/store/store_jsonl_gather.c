@@ -197,6 +197,22 @@ static void gather_holders(jl_batch *batch, const holders *before)
             touch_session(batch, before->items[i]->id, true);
 }
 
+/* A record of a session that the log does not know yet would be lost with the next reading. One
+ * that it knows needs nothing: its files have no part in records. */
+static void gather_record(jl_batch *batch, const pal_work *work)
+{
+    const pal_record *record = work->op->u.record.record;
+    const jl_file *file = pal_jl_file_find(batch->engine, record->session);
+
+    if (work->op->kind == PAL_OP_RECORD_DROP) {
+        pal_jl_put_record_drop(batch, work->tenant, record->kind, record->name);
+        return;
+    }
+    if (!pal_id_is_none(record->session) && (!file || !file->is_logged))
+        touch_session(batch, record->session, false);
+    pal_jl_put_record(batch, work->tenant, record);
+}
+
 static void gather(jl_batch *batch, pal_work *work, jl_append *append)
 {
     pal_op *op = work->op;
@@ -248,6 +264,10 @@ static void gather(jl_batch *batch, pal_work *work, jl_append *append)
         pal_jl_put_erase(batch, work->tenant, op->session);
         touch_session(batch, op->session, true); /* there still, where forks share its rows */
         break;
+    case PAL_OP_RECORD_PUT:
+    case PAL_OP_RECORD_DROP:
+        gather_record(batch, work);
+        break;
     case PAL_OP_SWEEP:
     case PAL_OP_NONE:
         break;
@@ -291,18 +311,63 @@ static void gather_sweep(jl_batch *batch, const sight *sights, size_t len)
     batch->is_erasing = true;
 }
 
+/* A record that the sweep may take. */
+typedef struct due {
+    const mem_tenant *tenant;
+    pal_str kind;
+    pal_str name;
+    struct due *next;
+} due;
+
+static due *look_kind(
+        jl_batch *batch, const mem_tenant *tenant, const mem_kind *kind, int64_t now_ms, due *list)
+{
+    for (size_t i = 0; i < kind->len; i++) {
+        const pal_record *record = &kind->items[i]->record;
+        due *one;
+
+        if (!pal_record_expired(record, now_ms))
+            continue;
+        one = pal_arena_alloc(batch->arena, sizeof *one);
+        if (!one)
+            return list;
+        *one = (due){tenant, kind->name, pal_arena_copy(batch->arena, record->name), list};
+        list = one;
+    }
+    return list;
+}
+
+static due *look_due(jl_batch *batch, int64_t now_ms)
+{
+    due *list = NULL;
+
+    for (mem_tenant *tenant = batch->engine->mem->tenant_list; tenant; tenant = tenant->next)
+        for (mem_kind *kind = tenant->kind_list; kind; kind = kind->next)
+            list = look_kind(batch, tenant, kind, now_ms, list);
+    return list;
+}
+
+static void gather_due(jl_batch *batch, const due *list)
+{
+    for (; list; list = list->next)
+        if (!pal_mem_record_get(list->tenant, list->kind, list->name))
+            pal_jl_put_record_drop(batch, list->tenant->name, list->kind, list->name);
+}
+
 static void apply_sweep(jl_batch *batch, pal_work *work)
 {
     size_t len = look(batch->engine, NULL);
     sight *sights = pal_arena_array(batch->arena, len + 1, sizeof *sights);
+    due *records = look_due(batch, work->now_ms);
 
-    if (!sights) {
+    if (pal_arena_failure(batch->arena)) {
         work->op->status = pal_error_set(&work->op->error, PAL_NO_MEMORY, "no memory to sweep");
         return;
     }
     look(batch->engine, sights);
     pal_store_memory.apply(batch->engine->memory, work, 1);
     gather_sweep(batch, sights, len);
+    gather_due(batch, records);
 }
 
 /* Nothing is written to a session whose files can't be used. */

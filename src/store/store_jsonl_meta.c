@@ -50,7 +50,7 @@ static pal_status hidden_rows(
     if (!spans)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session's marks");
     pal_marks_resolve(session->marks, session->marks_len);
-    len = pal_marks_hidden(session->marks, session->marks_len, UINT64_MAX, spans);
+    len = pal_marks_hidden(session->marks, session->marks_len, UINT64_MAX, false, spans);
     len = pal_spans_merge(spans, len);
     for (size_t i = 0; i < len; i++)
         if (spans[i].first <= first && spans[i].last >= first)

@@ -184,6 +184,7 @@ void pal_jl_put_ledger(jl_batch *batch, pal_str tenant, pal_id session, const pa
     put_id(&r, "session", session);
     put_str(&r, "request_id", row->request_id);
     put_str(&r, "turn_id", row->turn_id);
+    put_str(&r, "agent", row->agent);
     put_str(&r, "purpose", row->purpose);
     put_str(&r, "provider", row->provider);
     put_str(&r, "model", row->model);
@@ -195,6 +196,33 @@ void pal_jl_put_ledger(jl_batch *batch, pal_str tenant, pal_id session, const pa
     put_u64(&r, "reasoning", row->usage.reasoning);
     put_i64(&r, "cost_micros", row->cost_micros);
     put_i64(&r, "created_at", row->created_at);
+    end(&r, pal_str_make(NULL, 0));
+}
+
+void pal_jl_put_record(jl_batch *batch, pal_str tenant, const pal_record *given)
+{
+    record r;
+
+    begin(&r, batch, "record");
+    put_str(&r, "tenant", tenant);
+    put_str(&r, "kind", given->kind);
+    put_str(&r, "name", given->name);
+    put_id(&r, "session", given->session);
+    put_u64(&r, "version", given->version);
+    put_i64(&r, "created_at", given->created_at);
+    put_i64(&r, "updated_at", given->updated_at);
+    put_i64(&r, "expires_at", given->expires_at);
+    end(&r, given->body);
+}
+
+void pal_jl_put_record_drop(jl_batch *batch, pal_str tenant, pal_str kind, pal_str name)
+{
+    record r;
+
+    begin(&r, batch, "record_drop");
+    put_str(&r, "tenant", tenant);
+    put_str(&r, "kind", kind);
+    put_str(&r, "name", name);
     end(&r, pal_str_make(NULL, 0));
 }
 
@@ -244,6 +272,9 @@ static void put_tenant(jl_batch *batch, const mem_tenant *tenant)
     for (const mem_entry *entry = tenant->ledger; entry; entry = entry->next)
         pal_jl_put_ledger(batch, tenant->name, entry->session ? entry->session->id : (pal_id){{0}},
                 &entry->row);
+    for (const mem_kind *kind = tenant->kind_list; kind; kind = kind->next)
+        for (size_t i = 0; i < kind->len; i++)
+            pal_jl_put_record(batch, tenant->name, &kind->items[i]->record);
 }
 
 void pal_jl_put_all(jl_batch *batch)

@@ -312,6 +312,7 @@ static pal_status apply_ledger(
 {
     pal_ledger_row row = {.request_id = get_str(record, "request_id", arena),
             .turn_id = get_str(record, "turn_id", arena),
+            .agent = get_str(record, "agent", arena),
             .purpose = get_str(record, "purpose", arena),
             .provider = get_str(record, "provider", arena),
             .model = get_str(record, "model", arena),
@@ -331,6 +332,40 @@ static pal_status apply_ledger(
         op.session = (pal_id){{0}};
     status = pal_mem_ledger_add(engine->mem, &work);
     return status == PAL_OK ? PAL_OK : no_memory(err);
+}
+
+/* One that belonged to a session which is gone went with it. */
+static pal_status apply_record(
+        jl_engine *engine, const jl_record *record, pal_arena *arena, pal_error *err)
+{
+    mem_tenant *tenant = pal_mem_tenant_get(engine->mem, get_str(record, "tenant", arena));
+    pal_record given = {.kind = get_str(record, "kind", arena),
+            .name = get_str(record, "name", arena),
+            .session = get_id(record, "session", arena),
+            .body = record->tail,
+            .version = get_u64(record, "version"),
+            .created_at = get_i64(record, "created_at"),
+            .updated_at = get_i64(record, "updated_at"),
+            .expires_at = get_i64(record, "expires_at")};
+    mem_session *owner = pal_jl_session(engine, given.session);
+
+    if (!tenant)
+        return no_memory(err);
+    if (!owner && !pal_id_is_none(given.session))
+        return PAL_OK;
+    return pal_mem_record_keep(tenant, owner, &given) == PAL_OK ? PAL_OK : no_memory(err);
+}
+
+static void apply_record_drop(jl_engine *engine, const jl_record *record, pal_arena *arena)
+{
+    mem_tenant *tenant = pal_mem_tenant_find(engine->mem, get_str(record, "tenant", arena));
+    mem_record *found = NULL;
+
+    if (tenant)
+        found = pal_mem_record_get(
+                tenant, get_str(record, "kind", arena), get_str(record, "name", arena));
+    if (found)
+        pal_mem_record_remove(found);
 }
 
 static pal_status apply_blob(
@@ -387,6 +422,10 @@ pal_status pal_jl_state_apply(
         return apply_erase(engine, record, arena, err);
     if (strcmp(kind, "ledger") == 0)
         return apply_ledger(engine, record, arena, err);
+    if (strcmp(kind, "record") == 0)
+        return apply_record(engine, record, arena, err);
+    if (strcmp(kind, "record_drop") == 0)
+        apply_record_drop(engine, record, arena);
     if (strcmp(kind, "blob") == 0)
         return apply_blob(engine, record, arena, err);
     if (strcmp(kind, "tenant") == 0)

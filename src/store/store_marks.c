@@ -36,22 +36,42 @@ void pal_marks_resolve(pal_mark *marks, size_t len)
     }
 }
 
-size_t pal_marks_hidden(const pal_mark *marks, size_t len, uint64_t below_seq, pal_span *out_spans)
+static bool hides_one(const pal_mark *mark, uint64_t below_seq)
+{
+    return mark->kind == PAL_MARK_HIDE && !mark->undone && mark->seq > 0 && mark->seq < below_seq;
+}
+
+static bool hides_the_rest(const pal_mark *mark, uint64_t below_seq)
+{
+    return (mark->kind == PAL_MARK_REWIND || mark->kind == PAL_MARK_RESET) && !mark->undone &&
+            mark->seq < mark->through_seq && mark->through_seq < below_seq;
+}
+
+size_t pal_marks_hidden(
+        const pal_mark *marks, size_t len, uint64_t below_seq, bool partly, pal_span *out_spans)
 {
     size_t spans = 0;
 
     for (size_t i = 0; i < len; i++) {
         const pal_mark *mark = &marks[i];
 
-        if (mark->undone || (mark->kind != PAL_MARK_REWIND && mark->kind != PAL_MARK_RESET))
-            continue;
-        if (mark->seq >= mark->through_seq || mark->through_seq >= below_seq)
-            continue;
-        out_spans[spans].first = mark->seq + 1;
-        out_spans[spans].last = mark->through_seq;
-        spans++;
+        if (hides_the_rest(mark, below_seq))
+            out_spans[spans++] = (pal_span){mark->seq + 1, mark->through_seq};
+        else if (hides_one(mark, below_seq) && (partly || mark->target == 0))
+            out_spans[spans++] = (pal_span){mark->seq, mark->seq};
     }
     return spans;
+}
+
+size_t pal_marks_hidden_parts(
+        const pal_mark *marks, size_t len, uint64_t below_seq, pal_hidden_part *out_parts)
+{
+    size_t parts = 0;
+
+    for (size_t i = 0; i < len; i++)
+        if (hides_one(&marks[i], below_seq) && marks[i].target > 0)
+            out_parts[parts++] = (pal_hidden_part){marks[i].seq, marks[i].target};
+    return parts;
 }
 
 static int compare_spans(const void *left, const void *right)

@@ -10,7 +10,8 @@ void pal_marks_resolve(pal_mark *marks, size_t len);
 /* Whether marks of that kind decide what is in sight. */
 static inline bool pal_mark_bears_on_view(pal_mark_kind kind)
 {
-    return kind == PAL_MARK_REWIND || kind == PAL_MARK_RESET || kind == PAL_MARK_UNDO;
+    return kind == PAL_MARK_REWIND || kind == PAL_MARK_RESET || kind == PAL_MARK_UNDO ||
+            kind == PAL_MARK_HIDE;
 }
 
 /* A run of seqs that is out of sight: first..last, inclusive. */
@@ -19,10 +20,22 @@ typedef struct pal_span {
     uint64_t last;
 } pal_span;
 
-/* Writes what the resolved marks hide into `out_spans` (room for len), and returns how many. Only
- * marks that were made before the message `below_seq` was appended bear on it: a fork at that
- * message sees the history as it was when the message was said. */
-size_t pal_marks_hidden(const pal_mark *marks, size_t len, uint64_t below_seq, pal_span *out_spans);
+/* One part of a message that is out of sight, though the message is not. */
+typedef struct pal_hidden_part {
+    uint64_t seq;
+    uint64_t part; /* from 1 */
+} pal_hidden_part;
+
+/* Writes what the resolved marks hide into `out_spans` (room for len), and returns how many. Of
+ * rewinds and resets only those that were made before the message `below_seq` was appended bear on
+ * it: a fork at that message sees the history as it was when the message was said. What was hidden
+ * by itself before the fork stays so. `partly`: messages of which only parts are hidden count too.
+ */
+size_t pal_marks_hidden(const pal_mark *marks, size_t len, uint64_t below_seq, bool partly,
+        pal_span *out_spans);
+/* Likewise the single parts. */
+size_t pal_marks_hidden_parts(
+        const pal_mark *marks, size_t len, uint64_t below_seq, pal_hidden_part *out_parts);
 
 /* Sorts the spans by their first seq and joins those that touch; returns how many are left. */
 size_t pal_spans_merge(pal_span *spans, size_t len);

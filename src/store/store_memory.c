@@ -143,6 +143,8 @@ static pal_status apply_one(mem_engine *engine, pal_work *work)
             [PAL_OP_LEDGER_ADD] = pal_mem_ledger_add,
             [PAL_OP_BLOB_PUT] = pal_mem_blob_put,
             [PAL_OP_SWEEP] = pal_mem_sweep,
+            [PAL_OP_RECORD_PUT] = pal_mem_record_put,
+            [PAL_OP_RECORD_DROP] = pal_mem_record_drop,
     };
 
     return apply[work->op->kind](engine, work);
@@ -315,36 +317,22 @@ static pal_status memory_lease_find(
     return status;
 }
 
-static void sum_add(pal_ledger_sum *sum, const pal_ledger_row *row)
-{
-    sum->calls++;
-    sum->usage.input += row->usage.input;
-    sum->usage.cache_read += row->usage.cache_read;
-    sum->usage.cache_write += row->usage.cache_write;
-    sum->usage.output += row->usage.output;
-    sum->usage.reasoning += row->usage.reasoning;
-    sum->cost_micros += row->cost_micros;
-}
-
-static pal_status memory_ledger_sum(pal_engine *base, pal_str tenant_name, uint64_t handle,
-        int64_t from, int64_t to, pal_ledger_sum *out_sum, pal_error *err)
+static pal_status memory_blob_size(pal_engine *base, pal_str tenant_name, const uint8_t hash[32],
+        uint64_t *out_bytes, pal_error *err)
 {
     mem_engine *engine = (mem_engine *)base;
     const mem_tenant *tenant;
-    pal_ledger_sum sum = {0};
+    const mem_blob *blob = NULL;
 
     (void)err;
     pthread_rwlock_rdlock(&engine->lock);
     tenant = pal_mem_tenant_find(engine, tenant_name);
-    for (const mem_entry *entry = tenant ? tenant->ledger : NULL; entry; entry = entry->next) {
-        bool is_wanted = handle == 0 || (entry->session && entry->session->handle == handle);
-
-        if (is_wanted && entry->row.created_at >= from && entry->row.created_at < to)
-            sum_add(&sum, &entry->row);
-    }
+    if (tenant)
+        blob = pal_map_find(&tenant->blobs, pal_str_make((const char *)hash, 32));
+    if (blob)
+        *out_bytes = blob->data.len;
     pthread_rwlock_unlock(&engine->lock);
-    *out_sum = sum;
-    return PAL_OK;
+    return blob ? PAL_OK : PAL_NOT_FOUND;
 }
 
 static pal_status memory_blob_get(pal_engine *base, pal_str tenant_name, const uint8_t hash[32],
@@ -377,7 +365,7 @@ static pal_status memory_blob_get(pal_engine *base, pal_str tenant_name, const u
 
 static void stat_tenant(const mem_tenant *tenant, int64_t now_ms, pal_store_stats *stats)
 {
-    bool has_any = tenant->blob_list || tenant->ledger;
+    bool has_any = tenant->blob_list || tenant->ledger || tenant->kind_list;
 
     for (const mem_session *session = tenant->sessions; session; session = session->next) {
         pal_session_state state = pal_mem_state(session, now_ms);
@@ -425,7 +413,11 @@ const pal_store_backend pal_store_memory = {
         .mark_list = memory_mark_list,
         .inbox_list = memory_inbox_list,
         .lease_find = memory_lease_find,
-        .ledger_sum = memory_ledger_sum,
+        .inbox_owners = pal_mem_inbox_owners,
+        .ledger_sum = pal_mem_ledger_sum,
+        .record_find = pal_mem_record_find,
+        .record_list = pal_mem_record_list,
         .blob_get = memory_blob_get,
+        .blob_size = memory_blob_size,
         .stat = memory_stat,
 };

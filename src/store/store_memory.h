@@ -1,6 +1,7 @@
 /* store_memory.h - the structures behind "memory:", shared by the store_memory*.c files only.
  *
- * A tenant owns sessions, blobs and ledger entries; a session owns its rows, marks and inbox. Every
+ * A tenant owns sessions, blobs, ledger entries and records; a session owns its rows, marks and
+ * inbox, and the records that belong to it go with it. Every
  * object is one allocation with its texts behind it, and hangs on lists that run through the
  * objects themselves, so that removing never needs memory.
  *
@@ -48,12 +49,55 @@ typedef struct mem_item {
     struct mem_item *next;
 } mem_item;
 
-typedef struct mem_entry {
+typedef struct mem_entry mem_entry;
+
+/* Where the entries of one hour are: with those of all the tenant, and of the agent alone. */
+enum { MEM_BOOK_ALL, MEM_BOOK_AGENT, MEM_BOOKS };
+
+typedef struct mem_hour {
+    int64_t hour; /* since 1970 */
+    pal_ledger_sum sum;
+    mem_entry *entries; /* joined by next_hour */
+} mem_hour;
+
+/* The hours of the tenant, or of one of its agents. */
+typedef struct mem_book {
+    pal_str agent;
+    pal_map hours; /* of mem_hour, by hour */
+} mem_book;
+
+typedef struct mem_turn {
+    pal_str id;
+    mem_entry *entries; /* joined by next_turn */
+} mem_turn;
+
+struct mem_entry {
     pal_ledger_row row;
-    mem_session *session;           /* NULL: of the tenant alone, or its session was erased */
-    struct mem_entry *next;         /* in the tenant */
-    struct mem_entry *next_session; /* in the session */
-} mem_entry;
+    mem_session *session;       /* NULL: of the tenant alone, or its session was erased */
+    mem_turn *turn;             /* NULL: of none, or its session was erased */
+    mem_hour *hours[MEM_BOOKS]; /* the agent's may be NULL */
+    mem_entry *next;            /* in the tenant */
+    mem_entry *next_session;    /* in the session */
+    mem_entry *next_turn;
+    mem_entry *next_hour[MEM_BOOKS];
+};
+
+typedef struct mem_kind mem_kind;
+
+typedef struct mem_record {
+    pal_record record;
+    mem_kind *kind;
+    mem_session *owner;             /* NULL: none */
+    struct mem_record *next, *prev; /* of the same owner */
+} mem_record;
+
+/* A tenant's records of one kind. */
+struct mem_kind {
+    pal_str name;
+    mem_record **items; /* by their names' bytes */
+    size_t len, cap;
+    mem_kind *next;
+};
 
 /* A key or an alias that leads to a session. */
 typedef struct mem_name {
@@ -90,6 +134,7 @@ struct mem_session {
     size_t marks_len, marks_cap;
     mem_item *inbox; /* oldest first */
     mem_entry *ledger;
+    mem_record *records;
 
     char *lease_owner; /* allocated */
     size_t lease_owner_len;
@@ -107,6 +152,11 @@ struct mem_tenant {
     mem_blob *blob_list;
     pal_map requests; /* of mem_entry, by request_id */
     mem_entry *ledger;
+    mem_book book;  /* of all its entries */
+    pal_map agents; /* of mem_book, by agent */
+    pal_map turns;  /* of mem_turn, by id */
+    pal_map kinds;  /* of mem_kind, by name */
+    mem_kind *kind_list;
 };
 
 typedef struct mem_engine {
@@ -188,6 +238,44 @@ pal_status pal_mem_append(mem_engine *engine, pal_work *work);
 pal_status pal_mem_ledger_add(mem_engine *engine, pal_work *work);
 pal_status pal_mem_blob_put(mem_engine *engine, pal_work *work);
 
+/* ---- store_memory_ledger.c ---- */
+
+/* A copy of the row with its places in the books made ready; NULL when there is no memory. */
+mem_entry *pal_mem_entry_new(mem_tenant *tenant, const pal_ledger_row *row, int64_t now_ms);
+/* For one that was never linked. */
+void pal_mem_entry_free(mem_tenant *tenant, mem_entry *entry);
+/* Enters it everywhere; can't fail. */
+void pal_mem_entry_link(mem_tenant *tenant, mem_entry *entry);
+/* Its session is erased: whatever could tell of that goes, the numbers and the agent stay. */
+void pal_mem_entry_forget(mem_tenant *tenant, mem_entry *entry);
+void pal_mem_ledger_clear(mem_tenant *tenant);
+/* A callback of the table. */
+pal_status pal_mem_ledger_sum(pal_engine *base, const pal_ledger_query *query, uint64_t handle,
+        pal_ledger_sum *out_sum, pal_error *err);
+
+/* ---- store_memory_record.c ---- */
+
+pal_status pal_mem_record_put(mem_engine *engine, pal_work *work);
+pal_status pal_mem_record_drop(mem_engine *engine, pal_work *work);
+/* NULL where there is none. One that has expired is there until it is swept. */
+mem_record *pal_mem_record_get(const mem_tenant *tenant, pal_str kind, pal_str name);
+/* Keeps the record as it is, in the place of one that has its name. */
+PAL_CHECKED pal_status pal_mem_record_keep(
+        mem_tenant *tenant, mem_session *owner, const pal_record *record);
+void pal_mem_record_remove(mem_record *record);
+/* All that belong to the session; returns how many. */
+uint64_t pal_mem_records_erase(mem_session *session);
+/* Removes up to *left of the tenant's records that have expired, and counts *left down. True where
+ * some stay. */
+bool pal_mem_records_sweep(mem_tenant *tenant, int64_t now_ms, uint32_t *left);
+void pal_mem_records_clear(mem_tenant *tenant);
+/* Two callbacks of the table. */
+pal_status pal_mem_record_find(pal_engine *base, pal_str tenant, pal_str kind, pal_str name,
+        pal_arena *arena, pal_record *out_record, pal_error *err);
+pal_status pal_mem_record_list(pal_engine *base, const pal_record_query *query, uint64_t handle,
+        int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max,
+        size_t *out_len, pal_error *err);
+
 /* ---- store_memory_turn.c ---- */
 
 pal_status pal_mem_mark(mem_engine *engine, pal_work *work);
@@ -211,7 +299,9 @@ void pal_mem_engine_clear(mem_engine *engine);
 
 /* An expired session counts as in the trash until the sweep puts it there. */
 pal_session_state pal_mem_state(const mem_session *session, int64_t now_ms);
-/* Two callbacks of the table; they take the lock themselves. */
+/* Three callbacks of the table; they take the lock themselves. */
+pal_status pal_mem_inbox_owners(pal_engine *base, pal_id after, int64_t now_ms, pal_arena *arena,
+        pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len, pal_error *err);
 pal_status pal_mem_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
         pal_arena *arena, pal_session_row *out_row, pal_error *err);
 pal_status pal_mem_list(pal_engine *base, const pal_session_query *query, int64_t after_ms,

@@ -91,27 +91,6 @@ static pal_status plan_refs(mem_plan *plan)
 
 /* ---- Ledger ---- */
 
-static mem_entry *entry_new(const pal_ledger_row *given, int64_t now_ms)
-{
-    size_t text_len = given->request_id.len + given->turn_id.len + given->purpose.len +
-            given->provider.len + given->model.len + given->price_version.len;
-    char *cursor;
-    mem_entry *entry = pal_mem_alloc(sizeof *entry, text_len, &cursor);
-
-    if (!entry)
-        return NULL;
-    entry->row = *given;
-    entry->row.request_id = pal_mem_put(&cursor, given->request_id);
-    entry->row.turn_id = pal_mem_put(&cursor, given->turn_id);
-    entry->row.purpose = pal_mem_put(&cursor, given->purpose);
-    entry->row.provider = pal_mem_put(&cursor, given->provider);
-    entry->row.model = pal_mem_put(&cursor, given->model);
-    entry->row.price_version = pal_mem_put(&cursor, given->price_version);
-    if (entry->row.created_at == 0)
-        entry->row.created_at = now_ms;
-    return entry;
-}
-
 /* A call that is known already is not added again. */
 static pal_status plan_entry(mem_plan *plan, const pal_ledger_row *given)
 {
@@ -120,11 +99,11 @@ static pal_status plan_entry(mem_plan *plan, const pal_ledger_row *given)
 
     if (has_id && pal_map_find(&plan->tenant->requests, given->request_id))
         return PAL_OK;
-    entry = entry_new(given, plan->work->now_ms);
+    entry = pal_mem_entry_new(plan->tenant, given, plan->work->now_ms);
     if (!entry)
         return no_memory(plan, "ledger");
     if (has_id && pal_map_set(&plan->tenant->requests, entry->row.request_id, entry) != PAL_OK) {
-        pal_free(entry);
+        pal_mem_entry_free(plan->tenant, entry);
         return no_memory(plan, "ledger");
     }
     entry->session = plan->session;
@@ -231,7 +210,7 @@ static void plan_abort(mem_plan *plan)
         plan->entries = entry->next;
         if (entry->row.request_id.len > 0)
             pal_map_remove(&plan->tenant->requests, entry->row.request_id);
-        pal_free(entry);
+        pal_mem_entry_free(plan->tenant, entry);
     }
 }
 
@@ -255,12 +234,7 @@ static void commit_entries(mem_plan *plan)
         mem_entry *entry = plan->entries;
 
         plan->entries = entry->next;
-        entry->next = plan->tenant->ledger;
-        plan->tenant->ledger = entry;
-        if (entry->session) {
-            entry->next_session = entry->session->ledger;
-            entry->session->ledger = entry;
-        }
+        pal_mem_entry_link(plan->tenant, entry);
     }
 }
 

@@ -125,19 +125,9 @@ static uint64_t ledger_forget(mem_session *session)
 
     while (session->ledger) {
         mem_entry *entry = session->ledger;
-        pal_ledger_row *row = &entry->row;
 
         session->ledger = entry->next_session;
-        if (row->request_id.len > 0) {
-            pal_map_remove(&session->tenant->requests, row->request_id);
-            memset((char *)row->request_id.data, 0, row->request_id.len);
-        }
-        if (row->turn_id.len > 0)
-            memset((char *)row->turn_id.data, 0, row->turn_id.len);
-        row->request_id.len = 0;
-        row->turn_id.len = 0;
-        entry->next_session = NULL;
-        entry->session = NULL;
+        pal_mem_entry_forget(session->tenant, entry);
         count++;
     }
     return count;
@@ -229,6 +219,7 @@ static void session_erase(mem_engine *engine, mem_session *session, pal_erasure 
     erasure->aliases += session->info->record.aliases_len;
     erasure->inbox += inbox_clear(session);
     erasure->ledger += ledger_forget(session);
+    erasure->records += pal_mem_records_erase(session);
     lease_clear(session);
     session_empty(engine, session, erasure);
     erasure->shared += session->rows_len;
@@ -299,10 +290,15 @@ static void sweep_tenant(
 
 pal_status pal_mem_sweep(mem_engine *engine, pal_work *work)
 {
+    uint32_t records_left = work->op->u.sweep.limit;
     pal_sweep result = {0};
+    bool has_more = false;
 
-    for (mem_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next)
+    for (mem_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next) {
         sweep_tenant(engine, tenant, work, &result);
+        has_more = pal_mem_records_sweep(tenant, work->now_ms, &records_left) || has_more;
+    }
+    result.has_more = result.has_more || has_more;
     work->op->u.sweep.result = result;
     return PAL_OK;
 }
@@ -332,20 +328,15 @@ static void session_clear(mem_engine *engine, mem_session *session)
 
 static void tenant_clear(mem_engine *engine, mem_tenant *tenant)
 {
+    pal_mem_records_clear(tenant);
     while (tenant->sessions)
         session_clear(engine, tenant->sessions);
     while (tenant->blob_list)
         blob_free(tenant, tenant->blob_list);
-    while (tenant->ledger) {
-        mem_entry *entry = tenant->ledger;
-
-        tenant->ledger = entry->next;
-        pal_free(entry);
-    }
+    pal_mem_ledger_clear(tenant);
     names_clear(&tenant->keys);
     names_clear(&tenant->aliases);
     pal_map_done(&tenant->blobs);
-    pal_map_done(&tenant->requests);
     pal_free(tenant);
 }
 

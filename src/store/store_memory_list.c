@@ -1,4 +1,5 @@
-/* store_memory_list.c - how sessions of "memory:" are read: by a name, and page by page. */
+/* store_memory_list.c - how sessions of "memory:" are read: by a name, page by page, and those that
+ * somebody has to see to. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/memory.h"
@@ -157,6 +158,74 @@ pal_status pal_mem_list(pal_engine *base, const pal_session_query *query, int64_
     if (tenant)
         status = list_tenant(
                 tenant, query, after_ms, after_handle, arena, out_rows, rows_max, &len, err);
+    pthread_rwlock_unlock(&engine->lock);
+    if (status == PAL_OK)
+        *out_len = len;
+    return status;
+}
+
+/* ---- Those with something in their inbox ---- */
+
+static bool is_owner(const mem_session *session, pal_id after, int64_t now_ms)
+{
+    return session->inbox && pal_mem_state(session, now_ms) == PAL_SESSION_ACTIVE &&
+            memcmp(session->id.bytes, after.bytes, sizeof after.bytes) > 0;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const mem_session *left = *(mem_session *const *)a, *right = *(mem_session *const *)b;
+
+    return memcmp(left->id.bytes, right->id.bytes, sizeof left->id.bytes);
+}
+
+/* Fills in what there is room for, and tells how many there are. */
+static size_t find_owners(
+        const mem_engine *engine, pal_id after, int64_t now_ms, mem_session **out_owners)
+{
+    size_t len = 0;
+
+    for (const mem_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next)
+        for (mem_session *session = tenant->sessions; session; session = session->next)
+            if (is_owner(session, after, now_ms)) {
+                if (out_owners)
+                    out_owners[len] = session;
+                len++;
+            }
+    return len;
+}
+
+static pal_status list_owners(const mem_engine *engine, pal_id after, int64_t now_ms,
+        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
+        pal_error *err)
+{
+    size_t len = find_owners(engine, after, now_ms, NULL);
+    mem_session **found = pal_calloc(len + 1, sizeof(mem_session *));
+
+    if (!found)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to list sessions");
+    find_owners(engine, after, now_ms, found);
+    qsort(found, len, sizeof(mem_session *), compare_ids);
+    if (len > owners_max)
+        len = owners_max;
+    for (size_t i = 0; i < len; i++) {
+        out_owners[i].tenant = pal_arena_copy(arena, found[i]->tenant->name);
+        out_owners[i].session = found[i]->id;
+    }
+    pal_free(found);
+    *out_len = len;
+    return pal_mem_arena_status(arena, err);
+}
+
+pal_status pal_mem_inbox_owners(pal_engine *base, pal_id after, int64_t now_ms, pal_arena *arena,
+        pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len, pal_error *err)
+{
+    mem_engine *engine = (mem_engine *)base;
+    size_t len = 0;
+    pal_status status;
+
+    pthread_rwlock_rdlock(&engine->lock);
+    status = list_owners(engine, after, now_ms, arena, out_owners, owners_max, &len, err);
     pthread_rwlock_unlock(&engine->lock);
     if (status == PAL_OK)
         *out_len = len;

@@ -222,13 +222,15 @@ static pal_status check_ledger_row(const pal_ledger_row *row, pal_error *err)
 
     if (row->request_id.len == 0)
         return pal_error_set(err, PAL_INVALID, "a ledger row needs a 'request_id'");
+    if (row->created_at < 0)
+        return pal_error_set(err, PAL_INVALID, "'created_at' is before 1970");
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         pal_status status = pal_text_check(texts[i], names[i], PAL_LABEL_LEN_MAX, true, err);
 
         if (status != PAL_OK)
             return status;
     }
-    return PAL_OK;
+    return pal_text_check(row->agent, "agent", PAL_NAME_LEN_MAX, true, err);
 }
 
 static pal_status prepare_append(const pal_store_options *options, pal_prepared *prepared,
@@ -269,10 +271,12 @@ static pal_status prepare_mark(pal_op *op, pal_error *err)
 {
     const pal_mark *mark = op->u.mark;
 
-    if (!mark || mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_EPOCH)
+    if (!mark || mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_HIDE)
         return pal_error_set(err, PAL_INVALID, "the mark has no known kind");
     if ((mark->kind == PAL_MARK_PIN || mark->kind == PAL_MARK_UNPIN) && mark->seq == 0)
         return pal_error_set(err, PAL_INVALID, "a pin needs the 'seq' of a message");
+    if (mark->kind == PAL_MARK_HIDE && mark->seq == 0)
+        return pal_error_set(err, PAL_INVALID, "hiding needs the 'seq' of a message");
     if (mark->kind == PAL_MARK_EPOCH && mark->body.len == 0)
         return pal_error_set(err, PAL_INVALID, "an epoch needs a body");
     return pal_text_check(mark->body, "body", PAL_MARK_BODY_LEN_MAX, false, err);
@@ -329,7 +333,8 @@ static pal_status prepare_blob(const pal_store_options *options, pal_prepared *p
 static bool needs_session(pal_op_kind kind)
 {
     return kind != PAL_OP_CREATE && kind != PAL_OP_FORK && kind != PAL_OP_LEDGER_ADD &&
-            kind != PAL_OP_BLOB_PUT && kind != PAL_OP_SWEEP;
+            kind != PAL_OP_BLOB_PUT && kind != PAL_OP_SWEEP && kind != PAL_OP_RECORD_PUT &&
+            kind != PAL_OP_RECORD_DROP;
 }
 
 static pal_status prepare_op(const pal_store_options *options, pal_prepared *prepared, pal_op *op,
@@ -358,6 +363,9 @@ static pal_status prepare_op(const pal_store_options *options, pal_prepared *pre
         return check_ledger_row(op->u.ledger_row, err);
     case PAL_OP_BLOB_PUT:
         return prepare_blob(options, prepared, op, work, err);
+    case PAL_OP_RECORD_PUT:
+    case PAL_OP_RECORD_DROP:
+        return pal_record_check(op, err);
     case PAL_OP_ADOPT:
     case PAL_OP_DELETE:
     case PAL_OP_RESTORE:

@@ -22,6 +22,9 @@ PAL_CHECKED pal_status pal_prepare(const pal_store_options *options, pal_op *ops
         pal_prepared *out_prepared, pal_error *err);
 void pal_prepared_done(pal_prepared *prepared);
 
+/* Of RECORD_PUT and RECORD_DROP. */
+PAL_CHECKED pal_status pal_record_check(const pal_op *op, pal_error *err);
+
 /* What the message counts, by what was given or by the store's encoding. */
 PAL_CHECKED pal_status pal_row_count(const pal_store_options *options, const pal_message *message,
         uint32_t *out_tokens, pal_error *err);

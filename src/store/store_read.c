@@ -7,6 +7,7 @@
 #include "base/digest.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
+#include "store/store_chain.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
 #include "store/store_standing.h"
@@ -26,6 +27,26 @@ static pal_status find_session(pal_store *store, pal_str tenant, pal_id id, pal_
 
     if (status == PAL_OK)
         status = pal_view_session(store->engine, checked, id, arena, out_row, err);
+    return status;
+}
+
+pal_status pal_store_handle(
+        pal_store *store, pal_str tenant, pal_id id, uint64_t *out_handle, pal_error *err)
+{
+    pal_session_row row = {0};
+    pal_arena *arena;
+    pal_status status;
+
+    *out_handle = 0;
+    if (pal_id_is_none(id))
+        return PAL_OK;
+    arena = pal_arena_new(0);
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to find a session");
+    status = pal_view_session(store->engine, tenant, id, arena, &row, err);
+    if (status == PAL_OK)
+        *out_handle = row.handle;
+    pal_arena_free(arena);
     return status;
 }
 
@@ -173,6 +194,30 @@ pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session, cons
     return status;
 }
 
+pal_status pal_store_count(pal_store *store, pal_str tenant, pal_id session, uint64_t after_seq,
+        uint64_t before_seq, uint64_t *out_count, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    uint64_t count = 0;
+    pal_session_row row;
+    pal_piece *pieces;
+    size_t len;
+    pal_status status;
+
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to count messages");
+    status = find_session(store, tenant, session, arena, &row, err);
+    if (status == PAL_OK)
+        status = pal_chain_pieces(
+                store->engine, &row, after_seq, before_seq, false, arena, &pieces, &len, err);
+    for (size_t i = 0; status == PAL_OK && i < len; i++)
+        count += pieces[i].last - pieces[i].first + 1;
+    if (status == PAL_OK)
+        *out_count = count;
+    pal_arena_free(arena);
+    return status;
+}
+
 pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id, pal_arena *arena,
         pal_message *out_message, pal_id *out_session, pal_error *err)
 {
@@ -250,23 +295,59 @@ pal_status pal_store_lease_find(pal_store *store, pal_str tenant, pal_id session
     return status;
 }
 
-pal_status pal_store_ledger_sum(pal_store *store, pal_str tenant, pal_id session, int64_t from,
-        int64_t to, pal_ledger_sum *out_sum, pal_error *err)
+pal_status pal_store_inbox_owners(pal_store *store, pal_id after, uint32_t limit, pal_arena *arena,
+        pal_inbox_owner **out_owners, size_t *out_len, pal_error *err)
 {
-    pal_session_row row = {0};
-    pal_arena *arena = pal_arena_new(0);
-    pal_str checked;
+    pal_inbox_owner *owners;
     pal_status status;
 
-    if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to sum the ledger");
-    status = checked_tenant(tenant, &checked, err);
-    if (status == PAL_OK && !pal_id_is_none(session))
-        status = find_session(store, tenant, session, arena, &row, err);
+    if (limit > PAL_INBOX_OWNERS_MAX)
+        return pal_error_set(err, PAL_LIMIT, "a page of %u sessions is over the limit of %d", limit,
+                PAL_INBOX_OWNERS_MAX);
+    if (limit == 0)
+        limit = PAL_INBOX_OWNERS_MAX;
+    owners = pal_arena_array(arena, limit, sizeof(*owners));
+    if (!owners)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a page of sessions");
+    status = store->engine->backend->inbox_owners(
+            store->engine, after, pal_clock_now_ms(), arena, owners, limit, out_len, err);
     if (status == PAL_OK)
-        status = store->engine->backend->ledger_sum(
-                store->engine, checked, row.handle, from, to == 0 ? INT64_MAX : to, out_sum, err);
-    pal_arena_free(arena);
+        *out_owners = owners;
+    return status;
+}
+
+pal_status pal_store_ledger_sum(
+        pal_store *store, const pal_ledger_query *query, pal_ledger_sum *out_sum, pal_error *err)
+{
+    pal_ledger_query checked = *query;
+    uint64_t handle = 0;
+    pal_status status = checked_tenant(query->tenant, &checked.tenant, err);
+
+    if (status == PAL_OK)
+        status = pal_store_handle(store, checked.tenant, query->session, &handle, err);
+    if (status != PAL_OK)
+        return status;
+    if (checked.from < 0)
+        checked.from = 0;
+    if (checked.to == 0)
+        checked.to = INT64_MAX;
+    if (checked.to < checked.from)
+        checked.to = checked.from;
+    return store->engine->backend->ledger_sum(store->engine, &checked, handle, out_sum, err);
+}
+
+static pal_status blob_hash(pal_str name, uint8_t out_hash[PAL_SHA256_SIZE], pal_error *err)
+{
+    if (name.len != PAL_BLOB_NAME_LEN || memcmp(name.data, "sha256:", 7) != 0 ||
+            !pal_unhex(pal_str_make(name.data + 7, 64), out_hash, PAL_SHA256_SIZE))
+        return pal_error_set(err, PAL_INVALID, "a blob's name is 'sha256:' and 64 hex digits");
+    return PAL_OK;
+}
+
+static pal_status blob_found(pal_status status, pal_str name, pal_error *err)
+{
+    if (status == PAL_NOT_FOUND)
+        pal_error_set(err, PAL_NOT_FOUND, "no blob '%.*s'", PAL_STR_ARG(name));
     return status;
 }
 
@@ -277,14 +358,26 @@ pal_status pal_store_blob_get(pal_store *store, pal_str tenant, pal_str name, pa
     pal_str checked;
     pal_status status = checked_tenant(tenant, &checked, err);
 
+    if (status == PAL_OK)
+        status = blob_hash(name, hash, err);
     if (status != PAL_OK)
         return status;
-    if (name.len != PAL_BLOB_NAME_LEN || memcmp(name.data, "sha256:", 7) != 0 ||
-            !pal_unhex(pal_str_make(name.data + 7, 64), hash, sizeof(hash)))
-        return pal_error_set(err, PAL_INVALID, "a blob's name is 'sha256:' and 64 hex digits");
     status = store->engine->backend->blob_get(
             store->engine, checked, hash, arena, out_media_type, out_data, err);
-    if (status == PAL_NOT_FOUND)
-        pal_error_set(err, PAL_NOT_FOUND, "no blob '%.*s'", PAL_STR_ARG(name));
-    return status;
+    return blob_found(status, name, err);
+}
+
+pal_status pal_store_blob_size(
+        pal_store *store, pal_str tenant, pal_str name, uint64_t *out_bytes, pal_error *err)
+{
+    uint8_t hash[PAL_SHA256_SIZE];
+    pal_str checked;
+    pal_status status = checked_tenant(tenant, &checked, err);
+
+    if (status == PAL_OK)
+        status = blob_hash(name, hash, err);
+    if (status != PAL_OK)
+        return status;
+    status = store->engine->backend->blob_size(store->engine, checked, hash, out_bytes, err);
+    return blob_found(status, name, err);
 }

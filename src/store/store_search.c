@@ -210,7 +210,7 @@ static pal_status search_session(
     if (below_seq != 0 && (before_seq == 0 || below_seq < before_seq))
         before_seq = below_seq;
     if (status == PAL_OK)
-        status = pal_chain_pieces(store->engine, &row, search->after_seq, before_seq, scratch,
+        status = pal_chain_pieces(store->engine, &row, search->after_seq, before_seq, true, scratch,
                 &pieces, &state->pieces_len, err);
     if (status != PAL_OK || state->pieces_len == 0)
         return status;

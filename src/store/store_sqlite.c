@@ -150,6 +150,7 @@ static pal_status open_writer(pal_sqlite *self, pal_error *err)
     if (status == PAL_OK)
         status = pal_sqlite_migrate(conn, self->options.read_only, &version, err);
     self->has_search = version >= PAL_SQLITE_VERSION_SEARCH;
+    self->has_records = version >= PAL_SQLITE_VERSION_RECORDS;
     if (status == PAL_OK && !self->options.read_only)
         status = switch_to_wal(conn, err);
     /* Ready beforehand: taking back a transaction must not need memory. */
@@ -236,8 +237,12 @@ const pal_store_backend pal_store_sqlite = {
         .mark_list = pal_sqlite_mark_list,
         .inbox_list = pal_sqlite_inbox_list,
         .lease_find = pal_sqlite_lease_find,
+        .inbox_owners = pal_sqlite_inbox_owners,
         .ledger_sum = pal_sqlite_ledger_sum,
+        .record_find = pal_sqlite_record_find,
+        .record_list = pal_sqlite_record_list,
         .blob_get = pal_sqlite_blob_get,
+        .blob_size = pal_sqlite_blob_size,
         .stat = pal_sqlite_stat,
         .check = pal_sqlite_check,
 };

@@ -9,7 +9,9 @@
  * store_sqlite_trash.c   delete and restore
  * store_sqlite_erase.c   erasure and the sweep
  * store_sqlite_append.c  operations on what a session holds: messages, marks, blobs
- * store_sqlite_turn.c    operations for turns: inbox, lease, ledger
+ * store_sqlite_turn.c    operations for turns: inbox, lease
+ * store_sqlite_ledger.c  the ledger, and its sums
+ * store_sqlite_record.c  records
  * store_sqlite_read.c    reads
  * store_sqlite_search.c  finds rows by their words
  * store_sqlite_index.c   the index for that
@@ -30,6 +32,7 @@
 
 #define PAL_SQLITE_APPLICATION_ID 0x506c7672 /* "Plvr" */
 #define PAL_SQLITE_VERSION_SEARCH 2          /* of the schema, since there is a search index */
+#define PAL_SQLITE_VERSION_RECORDS 3 /* likewise records, and sums of the ledger by the hour */
 
 typedef struct pal_sqlite {
     pal_engine engine;
@@ -42,7 +45,8 @@ typedef struct pal_sqlite {
     pthread_cond_t reader_idle;
     pal_sql_conn *readers; /* options.readers_max of them; opened when first needed */
     bool *reader_taken;
-    bool has_search; /* not so in a file of version 1 that may not be changed */
+    bool has_search;  /* not so in a file of version 1 that may not be changed */
+    bool has_records; /* likewise of version 2 */
 } pal_sqlite;
 
 /* ---- store_sqlite_schema.c ---- */
@@ -78,6 +82,9 @@ typedef enum pal_head_need {
 /* Finds the op's session, and answers as every operation must where it can't be used. */
 PAL_CHECKED pal_status pal_sqlite_head_get(
         pal_sql_conn *conn, const pal_work *work, pal_head_need need, pal_sqlite_head *out_head);
+/* Likewise another session of the op's tenant, in any state but erased, whatever the fence. */
+PAL_CHECKED pal_status pal_sqlite_head_existing(
+        pal_sql_conn *conn, const pal_work *work, pal_id id, pal_sqlite_head *out_head);
 /* Likewise by its number and without any check; handle 0 in *out_head where there is none. */
 PAL_CHECKED pal_status pal_sqlite_head_by_handle(
         pal_sql_conn *conn, int64_t handle, pal_sqlite_head *out_head, pal_error *err);
@@ -130,6 +137,16 @@ PAL_CHECKED pal_status pal_sqlite_ledger_insert(pal_sql_conn *conn, int64_t tena
 /* The tenant's number; 0 in *out_tenant where it has none and `create` is false. */
 PAL_CHECKED pal_status pal_sqlite_tenant(
         pal_sql_conn *conn, pal_str name, bool create, int64_t *out_tenant, pal_error *err);
+
+/* The number of a project's or agent's name, which is given one where it has none; 0 for the empty
+ * one. */
+PAL_CHECKED pal_status pal_sqlite_name_number(
+        pal_sql_conn *conn, pal_str text, int64_t *out_number, pal_error *err);
+
+pal_status pal_sqlite_record_put(pal_sql_conn *conn, pal_work *work);
+pal_status pal_sqlite_record_drop(pal_sql_conn *conn, pal_work *work);
+/* The sweep's part: as many expired ones as its limit says. */
+PAL_CHECKED pal_status pal_sqlite_records_sweep(pal_sql_conn *conn, pal_work *work);
 
 /* Stores a blob of the tenant unless it is there; its number either way, 0 where it is not there
  * and not new. */
@@ -191,10 +208,20 @@ pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena 
         pal_inbox_item **out_items, size_t *out_len, pal_error *err);
 pal_status pal_sqlite_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
         pal_lease *out_lease, pal_error *err);
-pal_status pal_sqlite_ledger_sum(pal_engine *engine, pal_str tenant, uint64_t handle, int64_t from,
-        int64_t to, pal_ledger_sum *out_sum, pal_error *err);
+pal_status pal_sqlite_inbox_owners(pal_engine *engine, pal_id after, int64_t now_ms,
+        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
+        pal_error *err);
+pal_status pal_sqlite_ledger_sum(pal_engine *engine, const pal_ledger_query *query, uint64_t handle,
+        pal_ledger_sum *out_sum, pal_error *err);
+pal_status pal_sqlite_record_find(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,
+        pal_arena *arena, pal_record *out_record, pal_error *err);
+pal_status pal_sqlite_record_list(pal_engine *engine, const pal_record_query *query,
+        uint64_t handle, int64_t now_ms, pal_arena *arena, pal_record *out_records,
+        size_t records_max, size_t *out_len, pal_error *err);
 pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
         pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err);
+pal_status pal_sqlite_blob_size(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+        uint64_t *out_bytes, pal_error *err);
 pal_status pal_sqlite_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
 pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,
         pal_finding_sink sink, pal_progress progress, void *user, pal_error *err);

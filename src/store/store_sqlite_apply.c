@@ -3,7 +3,8 @@
  * Every operation checks before it writes, so one that is refused leaves nothing behind and the
  * others go on in the same transaction. When SQLite itself fails in the middle of one (a full disk,
  * no memory, a constraint that no check foresaw), the whole batch is rolled back and its operations
- * are run again one by one, so that only those that really can't be done fail. */
+ * are run again one by one, so that only those that really can't be done fail. Operations that go
+ * with one another stay in one transaction then, too. */
 #include <string.h>
 
 #include "store/store_sqlite.h"
@@ -46,6 +47,10 @@ static pal_status run_op(pal_sql_conn *conn, pal_work *work)
         return pal_sqlite_blob_put(conn, work);
     case PAL_OP_SWEEP:
         return pal_sqlite_sweep(conn, work);
+    case PAL_OP_RECORD_PUT:
+        return pal_sqlite_record_put(conn, work);
+    case PAL_OP_RECORD_DROP:
+        return pal_sqlite_record_drop(conn, work);
     case PAL_OP_NONE:
         if (work->index)
             return pal_sqlite_index_write(conn, work);
@@ -79,9 +84,42 @@ static void fail_all(pal_work *works, size_t works_len, const pal_error *why)
     }
 }
 
-/* False when the batch was rolled back for the sake of some of its operations. */
-static bool run_batch(pal_sql_conn *conn, pal_work *works, size_t works_len)
+/* An operation that SQLite can't do is taken back alone, as long as there is a transaction. Then
+ * conn->failed is unset again. */
+static pal_status run_apart(pal_sql_conn *conn, pal_work *work)
 {
+    pal_status status = pal_sql_exec(conn, "SAVEPOINT one", &work->op->error);
+
+    if (status == PAL_OK)
+        status = run_op(conn, work);
+    if (conn->failed && !sqlite3_get_autocommit(conn->db)) {
+        conn->tenant = 0; /* it may have been made since */
+        if (sqlite3_exec(conn->db, "ROLLBACK TO one; RELEASE one", NULL, NULL, NULL) == SQLITE_OK)
+            conn->failed = false;
+    } else if (!conn->failed && status == PAL_OK) {
+        status = pal_sql_exec(conn, "RELEASE one", &work->op->error);
+    }
+    return status;
+}
+
+/* Why those fail that had succeeded: what the commit said or, where it never came to that, the last
+ * that ran. */
+static const pal_error *failure_of(
+        const pal_work *works, size_t works_len, const pal_error *of_commit)
+{
+    const pal_error *why = of_commit;
+
+    for (size_t i = 0; of_commit->status == PAL_OK && i < works_len; i++)
+        if (works[i].op->status != PAL_OK)
+            why = &works[i].op->error;
+    return why;
+}
+
+/* False when the batch was rolled back for the sake of some of its operations. That is never so of
+ * a group, whose operations are taken back apart. */
+static bool run_batch(pal_sql_conn *conn, pal_work *works, size_t works_len, bool is_group)
+{
+    bool is_apart = is_group && works_len > 1;
     pal_error err = {0};
     pal_sql sql;
 
@@ -94,17 +132,40 @@ static bool run_batch(pal_sql_conn *conn, pal_work *works, size_t works_len)
     }
     for (size_t i = 0; i < works_len && !conn->failed; i++)
         if (pal_work_may_run(&works[i]))
-            works[i].op->status = run_op(conn, &works[i]);
+            works[i].op->status = is_apart ? run_apart(conn, &works[i]) : run_op(conn, &works[i]);
     if (!conn->failed) {
         sql = pal_sql_start(conn, PAL_SQL_COMMIT);
         if (pal_sql_run(&sql, &err) == PAL_OK)
             return true;
-        if (works_len == 1)
-            fail_all(works, works_len, &err);
     }
+    if (is_group)
+        fail_all(works, works_len, failure_of(works, works_len, &err));
     conn->tenant = 0; /* it may have been made in this transaction */
     roll_back(conn);
-    return works_len == 1;
+    return is_group;
+}
+
+/* How many operations go with the first. */
+static size_t group_len(const pal_work *works, size_t works_len)
+{
+    size_t len = 1;
+
+    while (len < works_len && works[len].op->with_previous &&
+            works[len].op == works[len - 1].op + 1)
+        len++;
+    return len;
+}
+
+static void run_groups(pal_sql_conn *conn, pal_work *works, size_t works_len)
+{
+    size_t len;
+
+    for (size_t i = 0; i < works_len; i += len) {
+        len = group_len(works + i, works_len - i);
+        for (size_t j = i; j < i + len; j++)
+            works[j].op->status = PAL_OK;
+        run_batch(conn, works + i, len, true);
+    }
 }
 
 /* What was erased must not live on in the WAL or in free pages. Best effort: a reader that is in
@@ -140,12 +201,8 @@ void pal_sqlite_apply(pal_engine *engine, pal_work *works, size_t works_len)
     atomic_store(&self->writer_wanted, true);
     pthread_mutex_lock(&self->writer_lock);
     atomic_store(&self->writer_wanted, false);
-    if (!run_batch(conn, works, works_len)) {
-        for (size_t i = 0; i < works_len; i++) {
-            works[i].op->status = PAL_OK;
-            run_batch(conn, &works[i], 1);
-        }
-    }
+    if (!run_batch(conn, works, works_len, works_len == 1))
+        run_groups(conn, works, works_len);
     if (has_erased(works, works_len))
         tidy(conn);
     pthread_mutex_unlock(&self->writer_lock);

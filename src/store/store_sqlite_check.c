@@ -2,9 +2,9 @@
  *
  * First the file and its indexes, by SQLite's own check; an index can be built anew from its table.
  * Then every session by itself: its rows follow one another without a gap, each can be decoded, and
- * its counts agree. Counts are derived and are corrected; a session whose rows are damaged is
- * quarantined, so that what is left of it can be read but nothing is built on it. No message is
- * ever removed.
+ * its counts agree. Counts are derived and are corrected, and so are the ledger's sums; a session
+ * whose rows are damaged is quarantined, so that what is left of it can be read but nothing is
+ * built on it. No message is ever removed; records are whose session is gone.
  *
  * Works on a connection of its own, and takes the write lock only for single corrections. */
 #include <stdio.h>
@@ -349,6 +349,61 @@ static pal_status check_blobs(checking *check, pal_error *err)
     return PAL_OK;
 }
 
+/* ---- Records and the ledger ---- */
+
+static pal_status read_one(checking *check, pal_sql_id id, int64_t *out_number, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(&check->conn, id);
+
+    *out_number = pal_sql_row(&sql) ? pal_sql_int(&sql, 0) : 0;
+    return pal_sql_end(&sql, err);
+}
+
+static bool run_one(checking *check, pal_sql_id id)
+{
+    pal_sql sql = pal_sql_start(&check->conn, id);
+    pal_error ignored;
+
+    return pal_sql_run(&sql, &ignored) == PAL_OK;
+}
+
+/* Those of a session that is gone should have gone with it. */
+static pal_status check_records(checking *check, pal_error *err)
+{
+    char text[96];
+    int64_t count;
+    pal_status status = read_one(check, PAL_SQL_CHECK_RECORDS, &count, err);
+
+    if (status == PAL_OK && count > 0) {
+        snprintf(text, sizeof(text), "%lld records belong to a session that is gone",
+                (long long)count);
+        tell(check, (pal_id){{0}}, check->repair && run_one(check, PAL_SQL_CHECK_DROP_RECORDS),
+                text);
+    }
+    return status == PAL_CORRUPT ? PAL_OK : status;
+}
+
+static bool rebuild_hours(checking *check)
+{
+    bool done = run_one(check, PAL_SQL_BEGIN) && run_one(check, PAL_SQL_CHECK_CLEAR_HOURS) &&
+            run_one(check, PAL_SQL_CHECK_FILL_HOURS) && run_one(check, PAL_SQL_COMMIT);
+
+    if (!done && !sqlite3_get_autocommit(check->conn.db))
+        run_one(check, PAL_SQL_ROLLBACK);
+    return done;
+}
+
+static pal_status check_ledger(checking *check, pal_error *err)
+{
+    int64_t differs;
+    pal_status status = read_one(check, PAL_SQL_CHECK_LEDGER, &differs, err);
+
+    if (status == PAL_OK && differs)
+        tell(check, (pal_id){{0}}, check->repair && rebuild_hours(check),
+                "the sums of the ledger were wrong");
+    return status == PAL_CORRUPT ? PAL_OK : status;
+}
+
 /* ---- The search index ---- */
 
 /* False where it could not be repaired. */
@@ -397,6 +452,10 @@ pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_c
         status = check_orphans(&check, err);
     if (status == PAL_OK)
         status = check_blobs(&check, err);
+    if (status == PAL_OK && ((pal_sqlite *)engine)->has_records)
+        status = check_records(&check, err);
+    if (status == PAL_OK && ((pal_sqlite *)engine)->has_records)
+        status = check_ledger(&check, err);
     if (status == PAL_OK && ((pal_sqlite *)engine)->has_search)
         status = check_index(&check, err);
     pal_sql_close(&check.conn);

@@ -73,6 +73,8 @@ static pal_status drop_belongings(
         status = drop_all(conn, PAL_SQL_LEASE_CLEAR, handle, &unused, err);
     if (status == PAL_OK)
         status = drop_all(conn, PAL_SQL_LEDGER_ERASE, handle, &erasure->ledger, err);
+    if (status == PAL_OK)
+        status = drop_all(conn, PAL_SQL_RECORD_CLEAR, handle, &erasure->records, err);
     return status;
 }
 
@@ -231,5 +233,7 @@ pal_status pal_sqlite_sweep(pal_sql_conn *conn, pal_work *work)
         status = erase_stale(conn, work, &left);
     if (status == PAL_OK)
         status = drop_unused_blobs(conn, work);
+    if (status == PAL_OK)
+        status = pal_sqlite_records_sweep(conn, work);
     return status;
 }

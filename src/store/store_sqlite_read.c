@@ -11,13 +11,6 @@
 
 /* ---- Sessions ---- */
 
-static pal_str copy_text(pal_sql *sql, int column, pal_arena *arena)
-{
-    pal_str text = pal_sql_text(sql, column);
-
-    return text.len > 0 ? pal_arena_copy(arena, text) : pal_str_make(NULL, 0);
-}
-
 static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_row)
 {
     pal_session *session = &out_row->session;
@@ -26,14 +19,14 @@ static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_ro
     out_row->handle = (uint64_t)pal_sql_int(sql, 0);
     session->id = pal_sql_uuid(sql, 1);
     session->state = (pal_session_state)pal_sql_int(sql, 2);
-    session->key = copy_text(sql, 3, arena);
-    pal_sqlite_aliases_split(copy_text(sql, 4, arena), arena, session);
-    session->title = copy_text(sql, 5, arena);
-    session->project = copy_text(sql, 6, arena);
-    session->agent = copy_text(sql, 7, arena);
-    session->scope = copy_text(sql, 8, arena);
-    session->metadata = copy_text(sql, 9, arena);
-    session->extra = copy_text(sql, 10, arena);
+    session->key = pal_sql_copy(sql, 3, arena);
+    pal_sqlite_aliases_split(pal_sql_copy(sql, 4, arena), arena, session);
+    session->title = pal_sql_copy(sql, 5, arena);
+    session->project = pal_sql_copy(sql, 6, arena);
+    session->agent = pal_sql_copy(sql, 7, arena);
+    session->scope = pal_sql_copy(sql, 8, arena);
+    session->metadata = pal_sql_copy(sql, 9, arena);
+    session->extra = pal_sql_copy(sql, 10, arena);
     session->parent_id = pal_sql_uuid(sql, 11);
     session->fork_seq = (uint64_t)pal_sql_int(sql, 12);
     out_row->fork_mark = (uint64_t)pal_sql_int(sql, 13);
@@ -45,19 +38,9 @@ static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_ro
     session->updated_at = pal_sql_int(sql, 19);
     session->expires_at = pal_sql_int(sql, 20);
     session->deleted_at = pal_sql_int(sql, 21);
-    session->tenant = copy_text(sql, 22, arena);
+    session->tenant = pal_sql_copy(sql, 22, arena);
     session->is_routed = pal_sql_int(sql, 23) != 0;
-    session->alias_apart = copy_text(sql, 24, arena);
-}
-
-/* Ends a statement whose results went into the arena. */
-static pal_status end_with_arena(pal_sql *sql, pal_arena *arena, pal_error *err)
-{
-    pal_status status = pal_sql_end(sql, err);
-
-    if (status == PAL_OK && pal_arena_failure(arena))
-        status = pal_error_set(err, pal_arena_failure(arena), "no room for what was read");
-    return status;
+    session->alias_apart = pal_sql_copy(sql, 24, arena);
 }
 
 static pal_sql find_statement(pal_sql_conn *conn, pal_find_by by, pal_str name)
@@ -91,7 +74,7 @@ pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_find_
     found = pal_sql_row(&sql);
     if (found)
         session_read(&sql, arena, &row);
-    status = end_with_arena(&sql, arena, err);
+    status = pal_sql_end_copied(&sql, arena, err);
     pal_sqlite_reader_give(self, conn);
     if (status == PAL_OK && !found)
         return PAL_NOT_FOUND;
@@ -112,7 +95,7 @@ static pal_status session_by_handle(pal_sql_conn *conn, int64_t handle, pal_aren
     *out_found = pal_sql_row(&sql);
     if (*out_found)
         session_read(&sql, arena, out_row);
-    status = end_with_arena(&sql, arena, err);
+    status = pal_sql_end_copied(&sql, arena, err);
     if (status == PAL_CORRUPT) {
         *out_found = false;
         return PAL_OK;
@@ -303,11 +286,11 @@ pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pa
     found = pal_sql_row(&sql);
     if (found) {
         pal_sqlite_row_read(&sql, &row);
-        row.client_id = copy_text(&sql, 6, arena);
-        row.body = copy_text(&sql, 7, arena);
+        row.client_id = pal_sql_copy(&sql, 6, arena);
+        row.body = pal_sql_copy(&sql, 7, arena);
         session = pal_sql_uuid(&sql, 8);
     }
-    status = end_with_arena(&sql, arena, err);
+    status = pal_sql_end_copied(&sql, arena, err);
     pal_sqlite_reader_give(self, conn);
     if (status == PAL_OK && !found)
         return PAL_NOT_FOUND;
@@ -349,10 +332,10 @@ pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t
     pal_sql_bind_blob(&sql, pal_str_make((const char *)hash, 32));
     found = pal_sql_row(&sql);
     if (found) {
-        media_type = copy_text(&sql, 0, arena);
-        data = copy_text(&sql, 1, arena);
+        media_type = pal_sql_copy(&sql, 0, arena);
+        data = pal_sql_copy(&sql, 1, arena);
     }
-    status = end_with_arena(&sql, arena, err);
+    status = pal_sql_end_copied(&sql, arena, err);
     pal_sqlite_reader_give(self, conn);
     if (status == PAL_OK && !found)
         return PAL_NOT_FOUND;
@@ -363,7 +346,34 @@ pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t
     return status;
 }
 
-/* ---- Inbox, lease, ledger ---- */
+pal_status pal_sqlite_blob_size(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+        uint64_t *out_bytes, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    uint64_t bytes = 0;
+    pal_sql_conn *conn;
+    bool found;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_BLOB_SIZE);
+    pal_sql_bind_text(&sql, tenant);
+    pal_sql_bind_blob(&sql, pal_str_make((const char *)hash, 32));
+    found = pal_sql_row(&sql);
+    if (found)
+        bytes = (uint64_t)pal_sql_int(&sql, 0);
+    status = pal_sql_end(&sql, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK && !found)
+        return PAL_NOT_FOUND;
+    if (status == PAL_OK)
+        *out_bytes = bytes;
+    return status;
+}
+
+/* ---- Inbox, lease ---- */
 
 static pal_status list_inbox(pal_sql_conn *conn, int64_t handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
@@ -376,12 +386,12 @@ static pal_status list_inbox(pal_sql_conn *conn, int64_t handle, pal_arena *aren
     pal_sql_bind_int(&sql, handle);
     while (items && len < PAL_INBOX_ITEMS_MAX && pal_sql_row(&sql)) {
         items[len].id = pal_sql_uuid(&sql, 0);
-        items[len].client_id = copy_text(&sql, 1, arena);
-        items[len].delivery = copy_text(&sql, 2, arena);
-        items[len].body = copy_text(&sql, 3, arena);
+        items[len].client_id = pal_sql_copy(&sql, 1, arena);
+        items[len].delivery = pal_sql_copy(&sql, 2, arena);
+        items[len].body = pal_sql_copy(&sql, 3, arena);
         items[len++].created_at = pal_sql_int(&sql, 4);
     }
-    status = end_with_arena(&sql, arena, err);
+    status = pal_sql_end_copied(&sql, arena, err);
     if (status != PAL_OK)
         return status;
     *out_items = items;
@@ -403,6 +413,33 @@ pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena 
     return status;
 }
 
+pal_status pal_sqlite_inbox_owners(pal_engine *engine, pal_id after, int64_t now_ms,
+        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
+        pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn;
+    size_t len = 0;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_INBOX_OWNERS);
+    pal_sql_bind_blob(&sql, pal_str_make((const char *)after.bytes, sizeof(after.bytes)));
+    pal_sql_bind_int(&sql, now_ms);
+    pal_sql_bind_int(&sql, (int64_t)owners_max);
+    while (len < owners_max && pal_sql_row(&sql)) {
+        out_owners[len].tenant = pal_sql_copy(&sql, 0, arena);
+        out_owners[len++].session = pal_sql_uuid(&sql, 1);
+    }
+    status = pal_sql_end_copied(&sql, arena, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK)
+        *out_len = len;
+    return status;
+}
+
 pal_status pal_sqlite_lease_find(
         pal_engine *engine, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
 {
@@ -419,49 +456,16 @@ pal_status pal_sqlite_lease_find(
     pal_sql_bind_int(&sql, (int64_t)handle);
     found = pal_sql_row(&sql);
     if (found) {
-        lease.owner = copy_text(&sql, 0, arena);
+        lease.owner = pal_sql_copy(&sql, 0, arena);
         lease.fence = (uint64_t)pal_sql_int(&sql, 1);
         lease.expires_at = pal_sql_int(&sql, 2);
     }
-    status = end_with_arena(&sql, arena, err);
+    status = pal_sql_end_copied(&sql, arena, err);
     pal_sqlite_reader_give(self, conn);
     if (status == PAL_OK && !found)
         return PAL_NOT_FOUND;
     if (status == PAL_OK)
         *out_lease = lease;
-    return status;
-}
-
-pal_status pal_sqlite_ledger_sum(pal_engine *engine, pal_str tenant, uint64_t handle, int64_t from,
-        int64_t to, pal_ledger_sum *out_sum, pal_error *err)
-{
-    pal_sqlite *self = (pal_sqlite *)engine;
-    pal_ledger_sum sum = {0};
-    pal_sql_conn *conn;
-    pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
-
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, handle ? PAL_SQL_LEDGER_SUM_SESSION : PAL_SQL_LEDGER_SUM);
-    pal_sql_bind_text(&sql, tenant);
-    pal_sql_bind_int(&sql, from);
-    pal_sql_bind_int(&sql, to);
-    if (handle)
-        pal_sql_bind_int(&sql, (int64_t)handle);
-    if (pal_sql_row(&sql)) {
-        sum.calls = (uint64_t)pal_sql_int(&sql, 0);
-        sum.usage.input = (uint64_t)pal_sql_int(&sql, 1);
-        sum.usage.cache_read = (uint64_t)pal_sql_int(&sql, 2);
-        sum.usage.cache_write = (uint64_t)pal_sql_int(&sql, 3);
-        sum.usage.output = (uint64_t)pal_sql_int(&sql, 4);
-        sum.usage.reasoning = (uint64_t)pal_sql_int(&sql, 5);
-        sum.cost_micros = pal_sql_int(&sql, 6);
-    }
-    status = pal_sql_end(&sql, err);
-    pal_sqlite_reader_give(self, conn);
-    if (status == PAL_OK)
-        *out_sum = sum;
     return status;
 }
 

@@ -105,6 +105,25 @@ static const char *const steps[] = {
         "CREATE TABLE search_block(block INTEGER PRIMARY KEY, wide BLOB);"
         "CREATE TABLE search_state(id INTEGER PRIMARY KEY, erasures INTEGER NOT NULL);"
         "INSERT INTO search_state(id, erasures) VALUES (1, 0);",
+
+        /* Records; and sums of the ledger that don't need all its rows. */
+        "CREATE TABLE record("
+        " id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, session INTEGER,"
+        " version INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,"
+        " expires_at INTEGER, kind TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL);"
+        "CREATE UNIQUE INDEX record_name ON record(tenant, kind, name);"
+        "CREATE INDEX record_session ON record(session, kind, name) WHERE session IS NOT NULL;"
+        "CREATE INDEX record_expiry ON record(expires_at) WHERE expires_at IS NOT NULL;"
+        "ALTER TABLE ledger ADD COLUMN agent INTEGER;"
+        "CREATE INDEX ledger_turn ON ledger(tenant, turn_id) WHERE turn_id IS NOT NULL;"
+        "CREATE TABLE ledger_hour("
+        " tenant INTEGER NOT NULL, agent INTEGER NOT NULL, hour INTEGER NOT NULL,"
+        " calls INTEGER NOT NULL, input INTEGER NOT NULL, cache_read INTEGER NOT NULL,"
+        " cache_write INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,"
+        " cost_micros INTEGER NOT NULL, PRIMARY KEY (tenant, agent, hour)) WITHOUT ROWID;"
+        "INSERT INTO ledger_hour SELECT tenant, 0, created_at / 3600000, count(*), sum(input),"
+        " sum(cache_read), sum(cache_write), sum(output), sum(reasoning), sum(cost_micros)"
+        " FROM ledger GROUP BY tenant, created_at / 3600000;",
 };
 
 enum { SCHEMA_VERSION = sizeof(steps) / sizeof(steps[0]) };

@@ -50,8 +50,8 @@ pal_status pal_sqlite_tenant(
     return PAL_OK;
 }
 
-/* The number of a project's or agent's name; 0 for the empty one. */
-static pal_status name_number(pal_sql_conn *conn, pal_str text, int64_t *out_number, pal_error *err)
+pal_status pal_sqlite_name_number(
+        pal_sql_conn *conn, pal_str text, int64_t *out_number, pal_error *err)
 {
     pal_sql sql;
     pal_status status;
@@ -158,22 +158,28 @@ static pal_status head_find(pal_sql_conn *conn, pal_id id, pal_str tenant_name,
     return pal_sql_end(&sql, err);
 }
 
-pal_status pal_sqlite_head_get(
-        pal_sql_conn *conn, const pal_work *work, pal_head_need need, pal_sqlite_head *out_head)
+pal_status pal_sqlite_head_existing(
+        pal_sql_conn *conn, const pal_work *work, pal_id id, pal_sqlite_head *out_head)
 {
     pal_error *err = &work->op->error;
-    pal_sqlite_head head = {0};
-    pal_status status = head_find(conn, work->op->session, work->tenant, &head, err);
+    char text[PAL_ID_TEXT_SIZE];
+    pal_status status = head_find(conn, id, work->tenant, out_head, err);
 
     if (status != PAL_OK)
         return status;
-    if (head.handle == 0 || head.state == PAL_SESSION_ERASED) {
-        char id[PAL_ID_TEXT_SIZE];
+    if (out_head->handle != 0 && out_head->state != PAL_SESSION_ERASED)
+        return PAL_OK;
+    pal_id_to_text(id, text);
+    return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", text);
+}
 
-        pal_id_to_text(work->op->session, id);
-        return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", id);
-    }
-    if (need == PAL_NEED_WRITABLE)
+pal_status pal_sqlite_head_get(
+        pal_sql_conn *conn, const pal_work *work, pal_head_need need, pal_sqlite_head *out_head)
+{
+    pal_sqlite_head head = {0};
+    pal_status status = pal_sqlite_head_existing(conn, work, work->op->session, &head);
+
+    if (status == PAL_OK && need == PAL_NEED_WRITABLE)
         status = check_state(work, &head);
     if (status == PAL_OK)
         status = check_fence(conn, work, head.handle);
@@ -230,11 +236,11 @@ static pal_status insert_head(pal_sql_conn *conn, pal_work *work, const pal_sess
         int64_t tenant, int64_t handle)
 {
     int64_t project, agent;
-    pal_status status = name_number(conn, session->project, &project, &work->op->error);
+    pal_status status = pal_sqlite_name_number(conn, session->project, &project, &work->op->error);
     pal_sql sql;
 
     if (status == PAL_OK)
-        status = name_number(conn, session->agent, &agent, &work->op->error);
+        status = pal_sqlite_name_number(conn, session->agent, &agent, &work->op->error);
     if (status != PAL_OK)
         return status;
     sql = pal_sql_start(conn, PAL_SQL_HEAD_ADD);
@@ -404,7 +410,7 @@ static pal_status set_name(
         pal_sql_conn *conn, pal_work *work, pal_sql_id id, int64_t handle, pal_str text)
 {
     int64_t number;
-    pal_status status = name_number(conn, text, &number, &work->op->error);
+    pal_status status = pal_sqlite_name_number(conn, text, &number, &work->op->error);
 
     return status == PAL_OK ? set_number(conn, work, id, handle, number) : status;
 }

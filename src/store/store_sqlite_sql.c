@@ -235,6 +235,22 @@ pal_status pal_sql_end(pal_sql *sql, pal_error *err)
     return pal_sql_failed(sql->conn, sql->code, err);
 }
 
+pal_str pal_sql_copy(pal_sql *sql, int column, pal_arena *arena)
+{
+    pal_str text = pal_sql_text(sql, column);
+
+    return text.len > 0 ? pal_arena_copy(arena, text) : pal_str_make(NULL, 0);
+}
+
+pal_status pal_sql_end_copied(pal_sql *sql, pal_arena *arena, pal_error *err)
+{
+    pal_status status = pal_sql_end(sql, err);
+
+    if (status == PAL_OK && pal_arena_failure(arena))
+        status = pal_error_set(err, pal_arena_failure(arena), "no room for what was read");
+    return status;
+}
+
 pal_status pal_sql_run(pal_sql *sql, pal_error *err)
 {
     while (pal_sql_row(sql))

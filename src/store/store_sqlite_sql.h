@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "palaver/arena.h"
 #include "palaver/error.h"
 #include "palaver/id.h"
 #include "palaver/limits.h"
@@ -38,6 +39,32 @@
     "s.id, s.tenant, h.state, h.last_seq, h.mark_number, s.expires_at, s.parent, s.fork_seq"
 
 #define PAL_SQL_MARK_COLUMNS "number, kind, seq, through_seq, target, created_at"
+
+#define PAL_SQL_LEDGER_NUMBERS                                                                     \
+    "input, cache_read, cache_write, output, reasoning, cost_micros"
+
+#define PAL_SQL_LEDGER_SUMS                                                                        \
+    "sum(input), sum(cache_read), sum(cache_write), sum(output), sum(reasoning), sum(cost_micros)"
+
+/* The table ledger_hour as it should be. */
+#define PAL_SQL_LEDGER_HOURS                                                                       \
+    "SELECT tenant, 0, created_at / 3600000 AS hour, count(*), " PAL_SQL_LEDGER_SUMS               \
+    " FROM ledger GROUP BY tenant, hour"                                                           \
+    " UNION ALL SELECT tenant, agent, created_at / 3600000 AS hour, count(*), "                    \
+    PAL_SQL_LEDGER_SUMS " FROM ledger WHERE agent IS NOT NULL GROUP BY tenant, agent, hour"
+
+#define PAL_SQL_RECORD_SELECT                                                                      \
+    "SELECT r.kind, r.name, s.uuid, r.body, r.version, r.created_at, r.updated_at, r.expires_at"   \
+    " FROM record r LEFT JOIN session s ON s.id = r.session"
+
+/* Names are TEXT and every BLOB is larger: an empty one as the upper bound is none. */
+#define PAL_SQL_RECORD_PAGE(order, owner, sign)                                                    \
+    PAL_SQL_RECORD_SELECT " WHERE " owner " AND r.kind = ?2 AND r.name " sign " ?3"                \
+    " AND (r.expires_at IS NULL OR r.expires_at > ?4) ORDER BY r.name " order " LIMIT ?5"
+
+#define PAL_SQL_RECORD_IS_STRAY                                                                    \
+    "session IS NOT NULL AND NOT EXISTS"                                                           \
+    " (SELECT 1 FROM head h WHERE h.session = record.session AND h.state != 4)"
 
 /* Every statement, by name. */
 #define PAL_SQL_STATEMENTS(X)                                                                      \
@@ -174,7 +201,7 @@
             " AND kind >= 0 AND +number BETWEEN ?2 AND ?3 ORDER BY +number")                       \
     X(MARK_LIST_HIDING,                                                                            \
             "SELECT " PAL_SQL_MARK_COLUMNS " FROM mark WHERE session = ?1"                         \
-            " AND kind IN (1, 2, 7) AND +number BETWEEN ?2 AND ?3 ORDER BY +number")               \
+            " AND kind IN (1, 2, 7, 9) AND +number BETWEEN ?2 AND ?3 ORDER BY +number")               \
     X(MARK_DROP, "DELETE FROM mark WHERE session = ?1 AND (seq > ?2 OR ?2 = 0)")                   \
     X(BLOB_FIND, "SELECT id FROM blob WHERE tenant = ?1 AND hash = ?2")                            \
     X(BLOB_TOUCH, "UPDATE blob SET created_at = ?2 WHERE id = ?1")                                 \
@@ -186,6 +213,9 @@
     X(BLOB_GET,                                                                                    \
             "SELECT b.media_type, d.data FROM blob b JOIN blob_data d ON d.blob = b.id"            \
             " WHERE b.tenant = (SELECT id FROM tenant WHERE name = ?1) AND b.hash = ?2")           \
+    X(BLOB_SIZE,                                                                                   \
+            "SELECT size FROM blob"                                                                \
+            " WHERE tenant = (SELECT id FROM tenant WHERE name = ?1) AND hash = ?2")               \
     X(BLOB_DROP_SESSION,                                                                           \
             "DELETE FROM blob WHERE id IN"                                                         \
             " (SELECT blob FROM blob_ref WHERE session = ?1 AND seq > ?2)"                         \
@@ -219,21 +249,74 @@
     X(LEDGER_ADD,                                                                                  \
             "INSERT INTO ledger(tenant, session, created_at, input, cache_read, cache_write,"      \
             " output, reasoning, cost_micros, request_id, turn_id, purpose, provider, model,"      \
-            " price_version)"                                                                      \
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)")          \
+            " price_version, agent)"                                                               \
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)")     \
+    X(LEDGER_HOUR_ADD,                                                                             \
+            "INSERT INTO ledger_hour(tenant, agent, hour, calls, input, cache_read, cache_write,"  \
+            " output, reasoning, cost_micros) VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, ?9)"      \
+            " ON CONFLICT(tenant, agent, hour) DO UPDATE SET calls = calls + 1,"                   \
+            " input = input + excluded.input, cache_read = cache_read + excluded.cache_read,"      \
+            " cache_write = cache_write + excluded.cache_write,"                                   \
+            " output = output + excluded.output, reasoning = reasoning + excluded.reasoning,"      \
+            " cost_micros = cost_micros + excluded.cost_micros")                                   \
+    /* Whole hours, and rows on either side of them. */                                            \
     X(LEDGER_SUM,                                                                                  \
-            "SELECT count(*), sum(input), sum(cache_read), sum(cache_write), sum(output),"         \
-            " sum(reasoning), sum(cost_micros) FROM ledger"                                        \
-            " WHERE tenant = (SELECT id FROM tenant WHERE name = ?1)"                              \
-            " AND created_at >= ?2 AND created_at < ?3")                                           \
+            "SELECT sum(calls), " PAL_SQL_LEDGER_SUMS " FROM"                                      \
+            " (SELECT calls, " PAL_SQL_LEDGER_NUMBERS " FROM ledger_hour"                          \
+            "  WHERE tenant = ?1 AND agent = ?2 AND hour >= ?3 AND hour < ?4"                      \
+            "  UNION ALL SELECT 1, " PAL_SQL_LEDGER_NUMBERS " FROM ledger"                         \
+            "  WHERE tenant = ?1 AND (?2 = 0 OR agent = ?2)"                                       \
+            "  AND created_at >= ?5 AND created_at < ?6"                                           \
+            "  UNION ALL SELECT 1, " PAL_SQL_LEDGER_NUMBERS " FROM ledger"                         \
+            "  WHERE tenant = ?1 AND (?2 = 0 OR agent = ?2)"                                       \
+            "  AND created_at >= ?7 AND created_at < ?8)")                                         \
     X(LEDGER_SUM_SESSION,                                                                          \
-            "SELECT count(*), sum(input), sum(cache_read), sum(cache_write), sum(output),"         \
-            " sum(reasoning), sum(cost_micros) FROM ledger"                                        \
-            " WHERE session = ?4 AND tenant = (SELECT id FROM tenant WHERE name = ?1)"             \
-            " AND created_at >= ?2 AND created_at < ?3")                                           \
+            "SELECT count(*), " PAL_SQL_LEDGER_SUMS " FROM ledger"                                 \
+            " WHERE session = ?6 AND +tenant = ?1 AND (?2 = 0 OR agent = ?2)"                      \
+            " AND +created_at >= ?3 AND +created_at < ?4 AND (?5 IS NULL OR +turn_id = ?5)")       \
+    X(LEDGER_SUM_TURN,                                                                             \
+            "SELECT count(*), " PAL_SQL_LEDGER_SUMS " FROM ledger"                                 \
+            " WHERE tenant = ?1 AND turn_id = ?5 AND (?2 = 0 OR agent = ?2)"                       \
+            " AND +created_at >= ?3 AND +created_at < ?4 AND (?6 = 0 OR +session = ?6)")           \
+    /* In a file of before version 3 that may not be changed. */                                   \
+    X(LEDGER_SUM_OLD,                                                                              \
+            "SELECT count(*), " PAL_SQL_LEDGER_SUMS " FROM ledger"                                 \
+            " WHERE tenant = ?1 AND ?2 = 0 AND created_at >= ?3 AND created_at < ?4"               \
+            " AND (?5 IS NULL OR turn_id = ?5) AND (?6 = 0 OR session = ?6)")                      \
     X(LEDGER_ERASE,                                                                                \
             "UPDATE ledger SET session = NULL, turn_id = NULL, request_id = NULL"                  \
             " WHERE session = ?1")                                                                 \
+    X(INBOX_OWNERS,                                                                                \
+            "SELECT t.name, s.uuid FROM (SELECT DISTINCT session FROM inbox) i"                    \
+            " CROSS JOIN session s ON s.id = i.session JOIN head h ON h.session = s.id"            \
+            " JOIN tenant t ON t.id = s.tenant WHERE s.uuid > ?1 AND h.state = 1"                  \
+            " AND (s.expires_at IS NULL OR s.expires_at >= ?2) ORDER BY s.uuid LIMIT ?3")          \
+    /* Records. */                                                                                 \
+    X(RECORD_GET,                                                                                  \
+            "SELECT id, version, created_at, expires_at FROM record"                               \
+            " WHERE tenant = ?1 AND kind = ?2 AND name = ?3")                                      \
+    X(RECORD_SET,                                                                                  \
+            "INSERT INTO record(tenant, kind, name, session, version, created_at, updated_at,"     \
+            " expires_at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"                       \
+            " ON CONFLICT(tenant, kind, name) DO UPDATE SET session = excluded.session,"           \
+            " version = excluded.version, created_at = excluded.created_at,"                       \
+            " updated_at = excluded.updated_at, expires_at = excluded.expires_at,"                 \
+            " body = excluded.body")                                                               \
+    X(RECORD_DROP, "DELETE FROM record WHERE id = ?1")                                             \
+    X(RECORD_CLEAR, "DELETE FROM record WHERE session = ?1")                                       \
+    X(RECORD_SWEEP,                                                                                \
+            "DELETE FROM record WHERE id IN"                                                       \
+            " (SELECT id FROM record WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)")        \
+    X(RECORD_DUE, "SELECT 1 FROM record WHERE expires_at <= ?1 LIMIT 1")                           \
+    X(RECORD_FIND,                                                                                 \
+            PAL_SQL_RECORD_SELECT " WHERE r.tenant = (SELECT id FROM tenant WHERE name = ?1)"      \
+            " AND r.kind = ?2 AND r.name = ?3")                                                    \
+    X(RECORD_UP,                                                                                   \
+            PAL_SQL_RECORD_PAGE("", "r.tenant = (SELECT id FROM tenant WHERE name = ?1)", ">"))    \
+    X(RECORD_DOWN,                                                                                 \
+            PAL_SQL_RECORD_PAGE("DESC", "r.tenant = (SELECT id FROM tenant WHERE name = ?1)", "<"))\
+    X(RECORD_SESSION_UP, PAL_SQL_RECORD_PAGE("", "r.session = ?1", ">"))                           \
+    X(RECORD_SESSION_DOWN, PAL_SQL_RECORD_PAGE("DESC", "r.session = ?1", "<"))                     \
     /* The search. */                                                                              \
     X(MESSAGE_NEWEST, "SELECT max(pos) FROM message")                                              \
     X(MESSAGE_POSITION, "SELECT pos FROM message WHERE session = ?1 AND seq = ?2")                 \
@@ -277,6 +360,15 @@
     X(CHECK_ORPHANS,                                                                               \
             "SELECT count(*) FROM message m"                                                       \
             " WHERE NOT EXISTS (SELECT 1 FROM session s WHERE s.id = m.session)")                  \
+    X(CHECK_RECORDS, "SELECT count(*) FROM record WHERE " PAL_SQL_RECORD_IS_STRAY)                 \
+    X(CHECK_DROP_RECORDS, "DELETE FROM record WHERE " PAL_SQL_RECORD_IS_STRAY)                     \
+    X(CHECK_LEDGER,                                                                                \
+            "SELECT EXISTS (SELECT * FROM (" PAL_SQL_LEDGER_HOURS ")"                              \
+            "  EXCEPT SELECT * FROM ledger_hour)"                                                  \
+            " OR EXISTS (SELECT * FROM ledger_hour EXCEPT"                                         \
+            "  SELECT * FROM (" PAL_SQL_LEDGER_HOURS "))")                                         \
+    X(CHECK_CLEAR_HOURS, "DELETE FROM ledger_hour")                                                \
+    X(CHECK_FILL_HOURS, "INSERT INTO ledger_hour " PAL_SQL_LEDGER_HOURS)                           \
     X(CHECK_ADD_HEAD,                                                                              \
             "INSERT INTO head SELECT id, tenant, 3, NULL, NULL, 0, 0, 0, 0, created_at"            \
             " FROM session WHERE id = ?1")                                                         \
@@ -342,6 +434,10 @@ pal_id pal_sql_uuid(pal_sql *sql, int column);
 
 /* Releases the statement; the failure of any step before, or PAL_OK. */
 PAL_CHECKED pal_status pal_sql_end(pal_sql *sql, pal_error *err);
+/* A copy of the text in the arena. */
+pal_str pal_sql_copy(pal_sql *sql, int column, pal_arena *arena);
+/* Ends a statement whose results went into the arena. */
+PAL_CHECKED pal_status pal_sql_end_copied(pal_sql *sql, pal_arena *arena, pal_error *err);
 /* Runs a statement that returns nothing, and ends it. */
 PAL_CHECKED pal_status pal_sql_run(pal_sql *sql, pal_error *err);
 

@@ -1,4 +1,4 @@
-/* store_sqlite_turn.c - operations for turns: inbox, lease, ledger. */
+/* store_sqlite_turn.c - operations for turns: inbox and lease. */
 #include <string.h>
 
 #include "store/store_sqlite.h"
@@ -189,61 +189,5 @@ pal_status pal_sqlite_lease_release(pal_sql_conn *conn, pal_work *work)
         status = lease_get(conn, work, head.handle, &lease);
     if (status == PAL_OK && lease.fence == work->op->u.lease.fence && lease.fence != 0)
         status = lease_set(conn, work, head.handle, pal_str_make(NULL, 0), lease.fence, 0);
-    return status;
-}
-
-/* ---- Ledger ---- */
-
-static pal_status ledger_known(
-        pal_sql_conn *conn, int64_t tenant, pal_str request_id, bool *out_known, pal_error *err)
-{
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_LEDGER_FIND);
-
-    pal_sql_bind_int(&sql, tenant);
-    pal_sql_bind_text(&sql, request_id);
-    *out_known = pal_sql_row(&sql);
-    return pal_sql_end(&sql, err);
-}
-
-pal_status pal_sqlite_ledger_insert(pal_sql_conn *conn, int64_t tenant, int64_t handle,
-        const pal_ledger_row *row, int64_t now_ms, pal_error *err)
-{
-    bool known;
-    pal_sql sql;
-    pal_status status = ledger_known(conn, tenant, row->request_id, &known, err);
-
-    if (status != PAL_OK || known)
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_LEDGER_ADD);
-    pal_sql_bind_int(&sql, tenant);
-    pal_sql_bind_int_or_null(&sql, handle);
-    pal_sql_bind_int(&sql, row->created_at ? row->created_at : now_ms);
-    pal_sql_bind_int(&sql, (int64_t)row->usage.input);
-    pal_sql_bind_int(&sql, (int64_t)row->usage.cache_read);
-    pal_sql_bind_int(&sql, (int64_t)row->usage.cache_write);
-    pal_sql_bind_int(&sql, (int64_t)row->usage.output);
-    pal_sql_bind_int(&sql, (int64_t)row->usage.reasoning);
-    pal_sql_bind_int(&sql, row->cost_micros);
-    pal_sql_bind_text(&sql, row->request_id);
-    pal_sql_bind_text(&sql, row->turn_id);
-    pal_sql_bind_text(&sql, row->purpose);
-    pal_sql_bind_text(&sql, row->provider);
-    pal_sql_bind_text(&sql, row->model);
-    pal_sql_bind_text(&sql, row->price_version);
-    return pal_sql_run(&sql, err);
-}
-
-pal_status pal_sqlite_ledger_add(pal_sql_conn *conn, pal_work *work)
-{
-    pal_sqlite_head head = {0};
-    pal_status status;
-
-    if (pal_id_is_none(work->op->session))
-        status = pal_sqlite_tenant(conn, work->tenant, true, &head.tenant, &work->op->error);
-    else
-        status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
-    if (status == PAL_OK)
-        status = pal_sqlite_ledger_insert(conn, head.tenant, head.handle, work->op->u.ledger_row,
-                work->now_ms, &work->op->error);
     return status;
 }

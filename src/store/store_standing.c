@@ -59,7 +59,7 @@ static size_t hidden_above(const deciding *state, size_t levels_len, pal_span *o
     for (size_t i = 0; i < levels_len; i++) {
         const pal_standing_level *level = &state->levels[i];
 
-        len += pal_marks_hidden(level->marks, level->len, level->below_seq, out_spans + len);
+        len += pal_marks_hidden(level->marks, level->len, level->below_seq, true, out_spans + len);
     }
     return len;
 }
@@ -77,8 +77,8 @@ static const pal_spans *hidden_then(deciding *state, size_t level, size_t index)
             state->scratch[len++] = of->marks[i];
     pal_marks_resolve(state->scratch, len);
     state->then.len = hidden_above(state, level, state->then.items);
-    state->then.len +=
-            pal_marks_hidden(state->scratch, len, UINT64_MAX, state->then.items + state->then.len);
+    state->then.len += pal_marks_hidden(
+            state->scratch, len, UINT64_MAX, true, state->then.items + state->then.len);
     state->then.len = pal_spans_merge(state->then.items, state->then.len);
     state->then_level = level;
     state->then_end = end;

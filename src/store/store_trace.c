@@ -115,16 +115,42 @@ static pal_status trace_lease_find(
     TRACED(lease_find, handle, arena, out_lease, err);
 }
 
-static pal_status trace_ledger_sum(pal_engine *engine, pal_str tenant, uint64_t handle,
-        int64_t from, int64_t to, pal_ledger_sum *out_sum, pal_error *err)
+static pal_status trace_inbox_owners(pal_engine *engine, pal_id after, int64_t now_ms,
+        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
+        pal_error *err)
 {
-    TRACED(ledger_sum, tenant, handle, from, to, out_sum, err);
+    TRACED(inbox_owners, after, now_ms, arena, out_owners, owners_max, out_len, err);
+}
+
+static pal_status trace_ledger_sum(pal_engine *engine, const pal_ledger_query *query,
+        uint64_t handle, pal_ledger_sum *out_sum, pal_error *err)
+{
+    TRACED(ledger_sum, query, handle, out_sum, err);
+}
+
+static pal_status trace_record_find(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,
+        pal_arena *arena, pal_record *out_record, pal_error *err)
+{
+    TRACED(record_find, tenant, kind, name, arena, out_record, err);
+}
+
+static pal_status trace_record_list(pal_engine *engine, const pal_record_query *query,
+        uint64_t handle, int64_t now_ms, pal_arena *arena, pal_record *out_records,
+        size_t records_max, size_t *out_len, pal_error *err)
+{
+    TRACED(record_list, query, handle, now_ms, arena, out_records, records_max, out_len, err);
 }
 
 static pal_status trace_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
         pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
 {
     TRACED(blob_get, tenant, hash, arena, out_media_type, out_data, err);
+}
+
+static pal_status trace_blob_size(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+        uint64_t *out_bytes, pal_error *err)
+{
+    TRACED(blob_size, tenant, hash, out_bytes, err);
 }
 
 static pal_status trace_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)
@@ -151,8 +177,12 @@ static const pal_store_backend trace_table = {
         .mark_list = trace_mark_list,
         .inbox_list = trace_inbox_list,
         .lease_find = trace_lease_find,
+        .inbox_owners = trace_inbox_owners,
         .ledger_sum = trace_ledger_sum,
+        .record_find = trace_record_find,
+        .record_list = trace_record_list,
         .blob_get = trace_blob_get,
+        .blob_size = trace_blob_size,
         .stat = trace_stat,
         .check = trace_check,
 };

@@ -1,8 +1,9 @@
 /* store_view.c - what a session shows.
  *
  * A rewind or reset hides the seqs from its own `seq` + 1 to the newest at that time, and may reach
- * down into shared rows. So a view is: the chain of owners (store_chain.h), each for a range of
- * seqs, less the hidden spans gathered on the way up.
+ * down into shared rows; a hide takes one message away, or one part of it. So a view is: the chain
+ * of owners (store_chain.h), each for a range of seqs, less the hidden spans gathered on the way
+ * up.
  *
  * The pieces are read one after the other, not in one snapshot. That is safe because rows and marks
  * are only added: whatever comes after the session's own record was read has larger numbers. */
@@ -40,6 +41,7 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
 
 typedef struct loading {
     const pal_load *load;
+    const pal_spans *hidden; /* whose parts are left out of their messages */
     pal_arena *arena;
     pal_message *items;
     size_t len;
@@ -121,6 +123,28 @@ pal_status pal_view_decode(
             (unsigned long long)row->seq, inner.message);
 }
 
+static bool part_is_hidden(const pal_spans *hidden, uint64_t seq, size_t part)
+{
+    for (size_t i = 0; i < hidden->parts_len; i++)
+        if (hidden->parts[i].seq == seq && hidden->parts[i].part == part)
+            return true;
+    return false;
+}
+
+/* False where nothing is left of it. */
+static bool drop_hidden_parts(const pal_spans *hidden, pal_message *message)
+{
+    size_t kept = 0;
+
+    if (hidden->parts_len == 0 || message->parts_len == 0)
+        return true;
+    for (size_t i = 0; i < message->parts_len; i++)
+        if (!part_is_hidden(hidden, message->seq, i + 1))
+            message->parts[kept++] = message->parts[i];
+    message->parts_len = kept;
+    return kept > 0;
+}
+
 static bool load_row(const pal_row *row, void *user)
 {
     loading *state = user;
@@ -134,6 +158,8 @@ static bool load_row(const pal_row *row, void *user)
     state->status = pal_view_decode(row, state->arena, &state->items[state->len], state->err);
     if (state->status != PAL_OK)
         return false;
+    if (!drop_hidden_parts(state->hidden, &state->items[state->len]))
+        return true;
     state->len++;
     state->tokens += row->tokens;
     state->bytes += row->body.len;
@@ -229,6 +255,7 @@ static pal_status load_from_end(pal_engine *engine, const pal_session_row *sessi
     pal_spans hidden = {0};
     pal_status status = PAL_OK;
 
+    state->hidden = &hidden;
     for (size_t depth = 0; depth < PAL_FORK_DEPTH_MAX; depth++) {
         if (!state->load->hidden)
             status = pal_chain_hide(engine, &at, scratch, &hidden, err);
@@ -250,9 +277,10 @@ static pal_status load_from_start(pal_engine *engine, const pal_session_row *ses
 {
     pal_chain owners = {0};
     pal_spans hidden = {0};
-    pal_status status = pal_chain_collect(engine, session, state->load->after_seq, scratch,
-            &owners, state->load->hidden ? NULL : &hidden, err);
+    pal_status status = pal_chain_collect(engine, session, state->load->after_seq, scratch, &owners,
+            state->load->hidden ? NULL : &hidden, err);
 
+    state->hidden = &hidden;
     for (size_t i = owners.len; status == PAL_OK && !loading_stopped(state) && i-- > 0;) {
         const pal_chain_level *at = &owners.levels[i];
 

@@ -7,6 +7,9 @@
  * A caller that is alone commits by itself: handing one operation to another thread and back costs
  * as much as a sixth of the commit. `lock` makes sure that there is still one writer at a time.
  *
+ * A task is a request that nobody waits for, from an event loop, say. It never commits on the
+ * thread that handed it over, alone or not; otherwise it is a request like any other.
+ *
  * Waking a sleeping thread costs the writer a few microseconds, which at sixty callers a commit is
  * as much as the commit. So it wakes only the first; each woken caller wakes the next one, on the
  * other cores, while the writer is at the next batch. */
@@ -21,10 +24,9 @@
 #include "base/memory.h"
 #include "base/queue.h"
 
-/* Lives on the stack of the caller that waits for it. */
+/* A task that a caller waits for, on whose stack it lives; it has no `done`. */
 typedef struct request {
-    pal_work *works;
-    size_t works_len;
+    pal_writer_task task;
     struct request *wake_next; /* valid once `done` is posted */
     sem_t done;
 } request;
@@ -34,12 +36,12 @@ struct pal_writer {
     pal_queue *queue;
     pthread_t thread;
     pthread_mutex_t lock;         /* held while apply() runs */
-    atomic_uint_fast32_t callers; /* in pal_writer_run() now */
+    atomic_uint_fast32_t callers; /* in pal_writer_run() now, and tasks that are not applied yet */
     bool threaded;
     atomic_uint_fast64_t commits;
     atomic_uint_fast64_t ops;
     pal_work works[PAL_COMMIT_WORKS_MAX]; /* the batch being gathered; only the thread's */
-    request *batch[PAL_COMMIT_WORKS_MAX];
+    pal_writer_task *batch[PAL_COMMIT_WORKS_MAX];
 };
 
 static void apply(pal_writer *writer, pal_work *works, size_t works_len)
@@ -53,44 +55,63 @@ static void apply(pal_writer *writer, pal_work *works, size_t works_len)
     atomic_fetch_add_explicit(&writer->ops, works_len, memory_order_relaxed);
 }
 
-static void wake_batch(request **batch, size_t len)
+/* Wakes those who wait, and tells the others. A request may be gone once the first is woken, so all
+ * are looked at before that. */
+static void end_tasks(pal_writer *writer, pal_writer_task **tasks, size_t len)
 {
-    if (len == 0)
-        return;
-    for (size_t i = 0; i + 1 < len; i++)
-        batch[i]->wake_next = batch[i + 1];
-    batch[len - 1]->wake_next = NULL;
-    sem_post(&batch[0]->done);
+    request *first = NULL, **link = &first;
+    pal_writer_task *told = NULL, **end = &told;
+
+    for (size_t i = 0; i < len; i++) {
+        if (tasks[i]->done) {
+            *end = tasks[i];
+            end = &tasks[i]->next;
+        } else {
+            *link = (request *)tasks[i];
+            link = &(*link)->wake_next;
+        }
+    }
+    *link = NULL;
+    *end = NULL;
+    if (first)
+        sem_post(&first->done);
+    while (told) {
+        pal_writer_task *task = told;
+
+        told = task->next;
+        atomic_fetch_sub(&writer->callers, 1);
+        task->done(task);
+    }
 }
 
-/* Applies the requests in as few commits as fit into writer->works. Results travel through the
+/* Applies the tasks in as few commits as fit into writer->works. Results travel through the
  * pointers inside a work, so the copies need not be copied back. */
-static void apply_requests(pal_writer *writer, request **requests, size_t len)
+static void apply_tasks(pal_writer *writer, pal_writer_task **tasks, size_t len)
 {
     size_t works_len = 0, first = 0;
 
     for (size_t i = 0; i < len; i++) {
-        size_t wanted = requests[i]->works_len;
+        size_t wanted = tasks[i]->works_len;
 
         if (works_len + wanted > PAL_COMMIT_WORKS_MAX && works_len > 0) {
             apply(writer, writer->works, works_len);
-            wake_batch(requests + first, i - first);
+            end_tasks(writer, tasks + first, i - first);
             works_len = 0;
             first = i;
         }
         if (wanted > PAL_COMMIT_WORKS_MAX) {
-            apply(writer, requests[i]->works, wanted);
-            wake_batch(requests + first, 1);
+            apply(writer, tasks[i]->works, wanted);
+            end_tasks(writer, tasks + first, i + 1 - first);
             first = i + 1;
             continue;
         }
-        memcpy(writer->works + works_len, requests[i]->works, wanted * sizeof(pal_work));
+        if (wanted > 0)
+            memcpy(writer->works + works_len, tasks[i]->works, wanted * sizeof(pal_work));
         works_len += wanted;
     }
-    if (works_len > 0) {
+    if (works_len > 0)
         apply(writer, writer->works, works_len);
-        wake_batch(requests + first, len - first);
-    }
+    end_tasks(writer, tasks + first, len - first);
 }
 
 static void *writer_main(void *user)
@@ -99,7 +120,7 @@ static void *writer_main(void *user)
     size_t len;
 
     while ((len = pal_queue_take(writer->queue, (void **)writer->batch, PAL_COMMIT_WORKS_MAX)) > 0)
-        apply_requests(writer, writer->batch, len);
+        apply_tasks(writer, writer->batch, len);
     return NULL;
 }
 
@@ -144,10 +165,10 @@ void pal_writer_close(pal_writer *writer)
 
 static void run_queued(pal_writer *writer, pal_work *works, size_t works_len)
 {
-    request own = {.works = works, .works_len = works_len};
+    request own = {.task = {.works = works, .works_len = works_len}};
 
     sem_init(&own.done, 0, 0);
-    if (pal_queue_push(writer->queue, &own) == PAL_OK) {
+    if (pal_queue_push(writer->queue, &own.task) == PAL_OK) {
         while (sem_wait(&own.done) != 0)
             continue; /* EINTR: a signal handler ran */
         if (own.wake_next)
@@ -173,6 +194,28 @@ void pal_writer_run(pal_writer *writer, pal_work *works, size_t works_len)
     else
         run_queued(writer, works, works_len);
     atomic_fetch_sub(&writer->callers, 1);
+}
+
+pal_status pal_writer_hand(pal_writer *writer, pal_writer_task *task, pal_error *err)
+{
+    pal_status status;
+
+    if (!writer->threaded) {
+        if (task->works_len > 0)
+            apply(writer, task->works, task->works_len);
+        task->done(task);
+        return PAL_OK;
+    }
+    /* Counted before it can be applied, so that nobody who comes later overtakes it. */
+    atomic_fetch_add(&writer->callers, 1);
+    status = pal_queue_try_push(writer->queue, task);
+    if (status == PAL_OK)
+        return PAL_OK;
+    atomic_fetch_sub(&writer->callers, 1);
+    if (status == PAL_LIMIT)
+        return pal_error_set(err, status, "%d calls wait for the store already; try again later",
+                PAL_COMMIT_QUEUE_MAX);
+    return pal_error_set(err, status, "the store is being closed");
 }
 
 pal_writer_counts pal_writer_count(pal_writer *writer)

@@ -4,7 +4,9 @@
 #include "turn/turn_machine.h"
 
 #include "base/json.h"
+#include "turn/turn_backlog.h"
 #include "turn/turn_event.h"
+#include "turn/turn_sender.h"
 
 enum { RECOVER_MESSAGES = 64 };
 
@@ -32,6 +34,8 @@ static void admitted(pal_write *write)
             is_replay = turn->ops[i].u.append.replayed;
     }
     if (status != PAL_OK) {
+        if (turn->is_backlog)
+            pal_backlog_again(turn->runtime);
         if (status == PAL_BUSY)
             pal_error_set(&err, PAL_BUSY, "session is busy: another process runs a turn in it");
         turn->info.status = status;
@@ -43,17 +47,22 @@ static void admitted(pal_write *write)
     for (size_t i = 0; i < turn->request.messages_len; i++)
         if (turn->first_seq == 0)
             turn->first_seq = turn->request.messages[i].seq;
+    turn->conversation.fresh_seq = turn->first_seq;
+    turn->lane->has_backlog |= turn->has_more;
     turn->info.replayed = is_replay;
     if (is_replay) {
-        /* It was admitted before; what came of it is in the session. */
+        /* It was admitted before, by a turn that nobody remembers; what came of it is in the
+         * session. */
+        turn->info.turn = (pal_id){{0}};
         tell_started(turn, NULL);
         pal_turn_finish(turn, PAL_TURN_DONE);
         return;
     }
+    pal_runtime_know(turn);
     turn->lane->is_recovered = true;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     tell_started(turn, NULL);
-    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED});
+    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
     pal_turn_next_step(turn);
 }
 
@@ -166,10 +175,16 @@ static void recover(pal_work_item *item)
     size_t len;
 
     turn->work_error = (pal_error){0};
+    turn->work_status = PAL_OK;
+    if (turn->is_backlog)
+        turn->work_status = pal_backlog_take(turn, &turn->work_error);
+    if (turn->work_status != PAL_OK || (turn->is_backlog && turn->request.messages_len == 0))
+        return;
     turn->work_status = pal_store_load(turn->runtime->store, turn->request.tenant,
             turn->request.session, &load, turn->arena, &list, &turn->work_error);
     if (turn->work_status != PAL_OK)
         return;
+    pal_sender_show(turn->request.messages, turn->request.messages_len, turn->arena);
     messages = pal_arena_array(
             turn->arena, calls_max(&list) + turn->request.messages_len + 1, sizeof(*messages));
     if (!messages) {
@@ -188,6 +203,12 @@ static void recovered(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
 
     turn->holds--;
+    if (turn->is_backlog && turn->request.messages_len == 0) {
+        if (turn->work_status != PAL_OK)
+            pal_backlog_again(turn->runtime);
+        pal_turn_finish(turn, PAL_TURN_DONE);
+        return;
+    }
     if (turn->work_status != PAL_OK) {
         turn->info.status = turn->work_status;
         pal_turn_set_reason(turn, turn->work_error.message);
@@ -218,7 +239,8 @@ void pal_turn_begin(pal_turn *turn)
     }
     turn->messages = turn->request.messages;
     turn->messages_len = turn->request.messages_len;
-    if (turn->lane->is_recovered) {
+    if (turn->lane->is_recovered && !turn->is_backlog) {
+        pal_sender_show(turn->messages, turn->messages_len, turn->arena);
         admit(turn);
         return;
     }

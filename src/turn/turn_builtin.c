@@ -18,6 +18,8 @@ enum {
     MATCHES_MAX = 100,
     CONTEXT_MAX = 10,
     LINE_LEN_MAX = 2000,
+    LINE_NOTE_LEN = 128,
+    BEFORE_MATCH_LEN = 200, /* of a long line, so much is shown before what was found in it */
     RECALL_DEFAULT = 10,
     RECALL_MAX = 50,
     EXCERPT_LEN_MAX = 1500,
@@ -39,7 +41,9 @@ static const char read_schema[] =
         "{\"type\":\"object\",\"properties\":{"
         "\"handle\":{\"type\":\"string\",\"description\":\"as the shortened output names it\"},"
         "\"first_line\":{\"type\":\"integer\",\"minimum\":1},"
-        "\"lines\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}},"
+        "\"lines\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000},"
+        "\"first_byte\":{\"type\":\"integer\",\"minimum\":1,\"description\":"
+        "\"of the first line: where to go on in a long one\"}},"
         "\"required\":[\"handle\"],\"additionalProperties\":false}";
 static const char search_schema[] =
         "{\"type\":\"object\",\"properties\":{"
@@ -135,21 +139,39 @@ static bool next_line(pal_str *text, pal_str *out_line)
     return true;
 }
 
-static bool put_line(run *r, uint64_t number, pal_str line)
+/* From the byte `from` on, as much as there is room for; it is said where a line goes on. False
+ * where there is no room for a line of the usual length. */
+static bool put_line_from(run *r, uint64_t number, pal_str line, size_t from, size_t len_max)
 {
-    if (r->out.len + LINE_LEN_MAX + 32 > ANSWER_BYTES_MAX)
+    size_t start = from < line.len ? pal_prompt_excerpt(line, from).len : line.len;
+    pal_str shown = pal_prompt_excerpt(pal_str_make(line.data + start, line.len - start), len_max);
+    size_t end = start + shown.len;
+
+    if (r->out.len + LINE_LEN_MAX + LINE_NOTE_LEN > ANSWER_BYTES_MAX)
         return false;
     pal_buf_append_u64(&r->out, number);
+    if (start > 0)
+        pal_buf_format(&r->out, ", from byte %zu", start + 1);
     pal_buf_append_text(&r->out, ": ");
-    pal_buf_append_str(&r->out, pal_prompt_excerpt(line, LINE_LEN_MAX));
-    pal_buf_append_text(&r->out, line.len > LINE_LEN_MAX ? " [...]\n" : "\n");
+    pal_buf_append_str(&r->out, shown);
+    if (end < line.len)
+        pal_buf_format(&r->out, " [... %zu bytes more: first_line %llu, lines 1, first_byte %zu]",
+                line.len - end, (unsigned long long)number, end + 1);
+    pal_buf_append_char(&r->out, '\n');
     return true;
+}
+
+static bool put_line(run *r, uint64_t number, pal_str line)
+{
+    return put_line_from(r, number, line, 0, LINE_LEN_MAX);
 }
 
 static pal_status run_read(run *r, pal_error *err)
 {
     uint64_t first = argument(r, "first_line", 1, 1, UINT64_MAX);
     uint64_t lines = argument(r, "lines", LINES_DEFAULT, 1, LINES_MAX);
+    uint64_t first_byte = argument(r, "first_byte", 1, 1, PAL_BLOB_BYTES_MAX);
+    size_t len_max = lines == 1 ? ANSWER_BYTES_MAX - 2 * LINE_NOTE_LEN : LINE_LEN_MAX;
     uint64_t number = 0, shown = 0;
     bool is_full = false;
     pal_str text, line;
@@ -161,7 +183,8 @@ static pal_status run_read(run *r, pal_error *err)
         number++;
         if (number < first || number - first >= lines || is_full)
             continue;
-        is_full = !put_line(r, number, line);
+        is_full = !put_line_from(
+                r, number, line, number == first ? (size_t)first_byte - 1 : 0, len_max);
         shown += !is_full;
     }
     if (shown == 0)
@@ -173,7 +196,7 @@ static pal_status run_read(run *r, pal_error *err)
     return PAL_OK;
 }
 
-static bool contains(pal_str line, pal_str wanted)
+static bool find_text(pal_str line, pal_str wanted, size_t *out_at)
 {
     for (size_t i = 0; i + wanted.len <= line.len; i++) {
         size_t same = 0;
@@ -182,8 +205,10 @@ static bool contains(pal_str line, pal_str wanted)
                 tolower((unsigned char)line.data[i + same]) ==
                         tolower((unsigned char)wanted.data[same]))
             same++;
-        if (same == wanted.len)
+        if (same == wanted.len) {
+            *out_at = i;
             return true;
+        }
     }
     return false;
 }
@@ -205,13 +230,16 @@ static void ring_add(ring *before, size_t cap, pal_str line)
     before->lines[before->len++] = line;
 }
 
-/* A match with the lines held back before it; false where it didn't fit. */
-static bool put_match(run *r, uint64_t number, pal_str line, ring *before)
+/* A match with the lines held back before it; false where it didn't fit. Of a long line the place
+ * is shown where the text is. */
+static bool put_match(run *r, uint64_t number, pal_str line, size_t at, ring *before)
 {
+    size_t from = at > LINE_LEN_MAX / 2 && line.len > LINE_LEN_MAX ? at - BEFORE_MATCH_LEN : 0;
+
     for (size_t i = 0; i < before->len; i++)
         put_line(r, number - before->len + i, before->lines[i]);
     before->len = 0;
-    return put_line(r, number, line);
+    return put_line_from(r, number, line, from, LINE_LEN_MAX);
 }
 
 static pal_status run_search(run *r, pal_error *err)
@@ -229,12 +257,13 @@ static pal_status run_search(run *r, pal_error *err)
     if (status != PAL_OK)
         return status;
     while (next_line(&text, &line)) {
-        bool is_match = contains(line, wanted);
+        size_t at = 0;
+        bool is_match = find_text(line, wanted, &at);
 
         number++;
         matches += is_match;
         if (is_match && shown < limit && shown + 1 == matches) {
-            shown += put_match(r, number, line, &before);
+            shown += put_match(r, number, line, at, &before);
             after = context;
         } else if (after > 0) {
             put_line(r, number, line);
@@ -253,12 +282,13 @@ static pal_status run_search(run *r, pal_error *err)
 
 /* ---- Recall ---- */
 
-static void put_parts(run *r, const pal_message *message)
+static void put_parts(run *r, const pal_part *parts, size_t len)
 {
-    for (size_t i = 0; i < message->parts_len; i++) {
-        const pal_part *part = &message->parts[i];
+    for (size_t i = 0; i < len; i++) {
+        const pal_part *part = &parts[i];
         pal_str text = part->kind == PAL_PART_TOOL_CALL ? part->arguments : part->text;
 
+        put_parts(r, part->parts, part->parts_len);
         if (part->kind == PAL_PART_REASONING || text.len == 0)
             continue;
         if (r->out.len + 2 * EXCERPT_LEN_MAX > ANSWER_BYTES_MAX)
@@ -277,7 +307,7 @@ static void put_message(run *r, const pal_message *message)
     pal_time_to_text(message->created_at, time);
     pal_buf_format(&r->out, "--- message %llu, %s, %.16s\n", (unsigned long long)message->seq,
             pal_role_name(message->role), time);
-    put_parts(r, message);
+    put_parts(r, message->parts, message->parts_len);
 }
 
 static bool has_call(const pal_message *message, pal_str call_id)
@@ -332,6 +362,20 @@ static pal_status put_hit(run *r, const pal_hit *hit, pal_error *err)
     return status;
 }
 
+/* Behind it everything is in sight: what stands for messages hides those up to the checkpoint, and
+ * what was pruned since is shown without its content. 0 where nobody knows. */
+static uint64_t hidden_through(const pal_standing *standing)
+{
+    uint64_t seq = standing->checkpoint.seq;
+
+    if (standing->checkpoint.number == 0)
+        return 0;
+    for (size_t i = 0; i < standing->prunes_len; i++)
+        if (standing->prunes[i].seq > seq)
+            seq = standing->prunes[i].seq;
+    return seq;
+}
+
 static pal_status run_recall(run *r, pal_error *err)
 {
     pal_search search = {
@@ -346,8 +390,8 @@ static pal_status run_recall(run *r, pal_error *err)
     pal_status status =
             pal_store_standing(r->store, r->tenant, r->session, r->arena, &standing, err);
 
-    if (status == PAL_OK && standing.checkpoint.number)
-        search.before_seq = standing.checkpoint.seq + 1;
+    if (status == PAL_OK && hidden_through(&standing) > 0)
+        search.before_seq = hidden_through(&standing) + 1;
     if (status == PAL_OK)
         status = pal_store_search(r->store, &search, r->arena, &hits, err);
     while (status == PAL_OK && shown < hits.len &&

@@ -30,11 +30,41 @@ const char *pal_event_kind_name(pal_event_kind kind)
 typedef struct start {
     pal_task task;
     pal_runtime *runtime;
+    pal_compact_wait *compact; /* NULL: it is a turn like any */
     pal_arena *arena;
     pal_turn_request request;
     pal_turn_started started;
     void *user;
 } start;
+
+/* Who acts for it: a turn that was merged into another is run by that. */
+static pal_turn *acting(pal_turn *turn)
+{
+    return turn && turn->leader ? turn->leader : turn;
+}
+
+static void fill_info(pal_turn *turn, pal_turn_info *out_info)
+{
+    *out_info = acting(turn)->info;
+    out_info->turn = turn->id;
+    out_info->events = turn->events.newest;
+}
+
+/* True: the request came before, and whoever asks is told what became of it. */
+static bool tell_known(start *s)
+{
+    pal_turn *known = pal_runtime_known(s->runtime, &s->request, s->arena);
+    pal_turn_info info;
+
+    if (!known)
+        return false;
+    fill_info(known, &info);
+    info.replayed = true;
+    s->started(&info, NULL, s->user);
+    pal_arena_free(s->arena);
+    pal_free(s);
+    return true;
+}
 
 static void start_on_loop(pal_task *task)
 {
@@ -43,6 +73,8 @@ static void start_on_loop(pal_task *task)
     pal_error err = {0};
     pal_turn *turn = NULL;
 
+    if (tell_known(s))
+        return;
     if (runtime->is_closing)
         pal_error_set(&err, PAL_CANCELED, "the runtime is being closed");
     else if (runtime->turns_len >= runtime->options.turns_max)
@@ -51,33 +83,33 @@ static void start_on_loop(pal_task *task)
     else
         turn = pal_turn_make(runtime, s->arena, &s->request, &err);
     if (!turn) {
-        s->started(NULL, &err, s->user);
+        if (s->started)
+            s->started(NULL, &err, s->user);
+        if (s->compact)
+            pal_compact_refuse(s->compact, &err);
         pal_arena_free(s->arena);
         pal_free(s);
         return;
     }
     turn->started = s->started;
     turn->started_user = s->user;
+    turn->compact = s->compact;
     pal_free(s);
     pal_lane_enter(turn);
 }
 
-static pal_str tenant_of(pal_str tenant)
-{
-    return tenant.len ? tenant : pal_str_of("default");
-}
-
-pal_status pal_turn_start_async(pal_runtime *runtime, const pal_turn_request *request,
-        pal_turn_started started, void *user, pal_error *err)
+static pal_status post_start(pal_runtime *runtime, const pal_turn_request *request,
+        pal_turn_started started, void *user, pal_compact_wait *compact, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
     start *s = pal_calloc(1, sizeof(*s));
 
     if (s && arena) {
+        s->compact = compact;
         s->runtime = runtime;
         s->arena = arena;
         s->request = pal_copy_request(arena, request);
-        s->request.tenant = tenant_of(s->request.tenant);
+        s->request.tenant = pal_turn_tenant(s->request.tenant);
         s->started = started;
         s->user = user;
         s->task.run = start_on_loop;
@@ -89,6 +121,32 @@ pal_status pal_turn_start_async(pal_runtime *runtime, const pal_turn_request *re
     }
     pal_loop_post(runtime->loop, &s->task);
     return PAL_OK;
+}
+
+pal_status pal_turn_start_async(pal_runtime *runtime, const pal_turn_request *request,
+        pal_turn_started started, void *user, pal_error *err)
+{
+    return post_start(runtime, request, started, user, NULL, err);
+}
+
+pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant, pal_id session,
+        const pal_compaction *compaction, pal_arena *arena, pal_compacted *out_compacted,
+        pal_error *err)
+{
+    pal_turn_request request = {.tenant = tenant, .session = session};
+    pal_compacted compacted = {0};
+    pal_compact_wait wait = {
+            .compaction = compaction, .arena = arena, .out_compacted = &compacted, .err = err};
+    pal_status status;
+
+    pal_ask_begin(&wait.ask);
+    status = post_start(runtime, &request, NULL, NULL, &wait, err);
+    if (status != PAL_OK)
+        return status;
+    pal_ask_wait(&wait.ask);
+    if (wait.status == PAL_OK)
+        *out_compacted = compacted;
+    return wait.status;
 }
 
 typedef struct starting {
@@ -153,16 +211,10 @@ static pal_turn *find_turn(question *q)
     pal_turn *turn = pal_map_find(
             &q->runtime->turns, pal_str_make((const char *)q->turn.bytes, sizeof(q->turn.bytes)));
 
-    if (turn && pal_str_equal(turn->request.tenant, tenant_of(q->tenant)))
+    if (turn && pal_str_equal(turn->request.tenant, pal_turn_tenant(q->tenant)))
         return turn;
     q->status = pal_error_set(q->err, PAL_NOT_FOUND, "there is no such turn, or it was long ago");
     return NULL;
-}
-
-static void fill_info(pal_turn *turn, pal_turn_info *out_info)
-{
-    *out_info = turn->info;
-    out_info->events = turn->events.newest;
 }
 
 static pal_status ask(pal_runtime *runtime, question *q, void (*run)(pal_ask *ask))
@@ -232,7 +284,7 @@ pal_status pal_turn_find(
 
 static pal_turn *turn_of_lane(question *q)
 {
-    pal_lane_state *lane = pal_lane_find(q->runtime, tenant_of(q->tenant), q->session);
+    pal_lane_state *lane = pal_lane_find(q->runtime, pal_turn_tenant(q->tenant), q->session);
 
     if (lane && lane->running)
         return lane->running;
@@ -335,7 +387,7 @@ pal_status pal_turn_results(pal_runtime *runtime, pal_str tenant, pal_id session
 static void allow_on_loop(pal_ask *asked)
 {
     question *q = (question *)asked;
-    pal_turn *turn = find_turn(q);
+    pal_turn *turn = acting(find_turn(q));
 
     if (!turn)
         return;
@@ -380,7 +432,7 @@ static void text_on_loop(pal_ask *asked)
     if (!turn)
         return;
     fill_info(turn, q->out_info);
-    *q->out_text = pal_arena_copy(q->arena, turn->text);
+    *q->out_text = pal_arena_copy(q->arena, acting(turn)->text);
 }
 
 pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn, int64_t timeout_ms,

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "context/context_checkpoint.h"
 #include "turn/turn_prompt.h"
 
 enum { HINT_MESSAGES = 6, HINT_TEXT_LEN_MAX = 1000, LOW_WATER_PERCENT = 50 };
@@ -61,6 +62,16 @@ static size_t count_through(const pal_context_input *input, uint64_t seq, uint64
     return count;
 }
 
+static uint64_t summary_tokens(const pal_plan *plan)
+{
+    uint64_t tokens = 0;
+
+    for (size_t i = 0; i < plan->items_len; i++)
+        if (plan->items[i].kind == PAL_ITEM_SUMMARY)
+            tokens += plan->items[i].tokens;
+    return tokens;
+}
+
 static void set_cut(pal_compact_job *job, uint64_t cut_seq)
 {
     pal_checkpoint_record *record = &job->record;
@@ -69,7 +80,7 @@ static void set_cut(pal_compact_job *job, uint64_t cut_seq)
     record->checkpoint.seq = cut_seq;
     record->messages = count_through(&job->view.input, cut_seq, &job->replaced_tokens);
     record->checkpoint.dropped = before->dropped + job->view.input.older_messages;
-    job->replaced_tokens += before->tokens;
+    job->replaced_tokens += summary_tokens(&job->plan);
 }
 
 /* ---- The question ---- */
@@ -98,8 +109,8 @@ static uint64_t request_budget(const pal_compact_job *job)
 /* What was sent last time, up to the cut, and the question behind it: all but the question comes
  * from the provider's cache. Only where that is more than the model takes, the oldest messages
  * after the summary are left out of the question. */
-static pal_status build_request(pal_compact_job *job, const pal_compaction *compaction,
-        pal_arena *arena, pal_error *err)
+static pal_status build_request(
+        pal_compact_job *job, const pal_compaction *compaction, pal_arena *arena, pal_error *err)
 {
     const pal_plan *plan = &job->plan;
     uint64_t cut_seq = job->record.checkpoint.seq, tokens = 0, budget;
@@ -211,12 +222,13 @@ static pal_status read_previous(pal_store *store, pal_compact_job *job,
 }
 
 /* The window as it was when the checkpoint was made, and what was said since. */
-static pal_status load_again(pal_store *store, pal_compact_job *job, pal_arena *arena,
-        pal_error *err)
+static pal_status load_again(
+        pal_store *store, pal_compact_job *job, pal_arena *arena, pal_error *err)
 {
     pal_window_view *view = &job->view;
     pal_context_input *input = &view->input;
-    pal_load load = {.after_seq = view->record.checkpoint.seq, .bytes_max = AGAIN_BYTES_MAX,
+    pal_load load = {.after_seq = view->record.checkpoint.seq,
+            .bytes_max = AGAIN_BYTES_MAX,
             .from_end = true};
     pal_messages messages;
     pal_message *kept;
@@ -231,14 +243,19 @@ static pal_status load_again(pal_store *store, pal_compact_job *job, pal_arena *
         return status;
     input->messages = messages.items;
     input->messages_len = messages.len;
-    input->older_messages = messages.has_more && messages.len
-            ? messages.items[0].seq - load.after_seq - 1
-            : 0;
+    input->older_messages = 0;
+    if (messages.has_more && messages.len)
+        status = pal_store_count(store, job->window.tenant, job->window.session, load.after_seq,
+                messages.items[0].seq, &input->older_messages, err);
+    if (status != PAL_OK)
+        return status;
     status = pal_window_kept(store, &job->window, &view->standing, view->record.keep_seqs,
             view->record.keep_len, messages.len ? messages.items[0].seq : UINT64_MAX, arena, &kept,
             &input->kept_len, err);
+    if (status != PAL_OK)
+        return status;
     input->kept = kept;
-    return status;
+    return pal_window_finish(store, &job->window, view, err);
 }
 
 static pal_status begin_again(pal_store *store, const pal_compaction *compaction,
@@ -325,9 +342,8 @@ static bool cut_where(pal_compact_job *job, uint64_t cut_seq)
     return true;
 }
 
-static pal_status begin_new(
-        const pal_compaction *compaction, pal_compact_job *job, pal_arena *arena, bool *out_ready,
-        pal_error *err)
+static pal_status begin_new(const pal_compaction *compaction, pal_compact_job *job,
+        pal_arena *arena, bool *out_ready, pal_error *err)
 {
     pal_status status = plan_cut(job, arena, err);
 
@@ -388,6 +404,8 @@ static pal_status plan_after(pal_store *store, const pal_compact_job *job, pal_a
 
     input.checkpoint = job->record.checkpoint;
     input.checkpoint.number = UINT64_MAX; /* it has none yet, and stands all the same */
+    if (job->view.is_recounted)
+        input.checkpoint.tokens = 0;
     input.messages += skip;
     input.messages_len -= skip;
     input.older_messages = 0;
@@ -427,7 +445,33 @@ static void cut_turns(pal_compact_job *job)
     set_cut(job, cut_seq);
 }
 
-static void fall_back(pal_compact_job *job, pal_str why)
+/* As messages are counted when they are stored: a model with another vocabulary counts anew. */
+static pal_status count_summary(
+        pal_store *store, pal_checkpoint *checkpoint, pal_arena *arena, pal_error *err)
+{
+    return pal_checkpoint_count(
+            checkpoint, pal_store_encoding(store), arena, &checkpoint->tokens, err);
+}
+
+/* Of the messages before the cut those that are not sent all the same. */
+static uint64_t count_dropped(const pal_compact_job *job)
+{
+    const pal_context_input *input = &job->view.input;
+    const pal_checkpoint_record *record = &job->record;
+    uint64_t dropped = 0;
+
+    for (size_t i = 0; i < record->messages; i++) {
+        bool is_sent = input->messages[i].flags & PAL_FLAG_PINNED;
+
+        for (size_t j = 0; j < record->keep_len; j++)
+            is_sent |= input->messages[i].seq == record->keep_seqs[j];
+        dropped += !is_sent;
+    }
+    return dropped;
+}
+
+static pal_status fall_back(
+        pal_store *store, pal_compact_job *job, pal_str why, pal_arena *arena, pal_error *err)
 {
     pal_checkpoint_record *record = &job->record;
 
@@ -436,8 +480,8 @@ static void fall_back(pal_compact_job *job, pal_str why)
     record->is_fallback = true;
     record->note = why;
     record->checkpoint.summary = job->view.input.checkpoint.summary;
-    record->checkpoint.tokens = job->view.input.checkpoint.tokens;
-    record->checkpoint.dropped += record->messages;
+    record->checkpoint.dropped += count_dropped(job);
+    return count_summary(store, &record->checkpoint, arena, err);
 }
 
 static pal_str trimmed(pal_str text)
@@ -450,28 +494,26 @@ static pal_str trimmed(pal_str text)
 }
 
 /* Takes the summary if it is one; otherwise says why it isn't. */
-static pal_status take_answer(pal_compact_job *job, const pal_summary_answer *answer,
-        pal_str *out_failure, pal_error *err)
+static pal_status take_answer(pal_store *store, pal_compact_job *job,
+        const pal_summary_answer *answer, pal_arena *arena, pal_str *out_failure, pal_error *err)
 {
-    pal_checkpoint *checkpoint = &job->record.checkpoint;
-    pal_str summary = trimmed(answer->text);
-    uint64_t tokens = 0;
-    pal_status status = pal_tokens_count(job->view.input.encoding, summary, &tokens, err);
+    pal_checkpoint taken = job->record.checkpoint;
+    pal_status status;
 
+    taken.summary = trimmed(answer->text);
     job->record.model = answer->model.len ? answer->model : job->request.model;
     job->record.has_usage = answer->has_usage;
     job->record.usage = answer->usage;
     job->record.cost_micros = answer->cost_micros;
+    status = count_summary(store, &taken, arena, err);
     if (status != PAL_OK)
         return status;
-    if (summary.len == 0) {
+    if (taken.summary.len == 0)
         *out_failure = pal_str_of("the model answered nothing");
-    } else if (tokens >= job->replaced_tokens) {
+    else if (taken.tokens >= job->replaced_tokens)
         *out_failure = pal_str_of("the summary is no shorter than what it stands for");
-    } else {
-        checkpoint->summary = summary;
-        checkpoint->tokens = tokens;
-    }
+    else
+        job->record.checkpoint = taken;
     return PAL_OK;
 }
 
@@ -488,6 +530,8 @@ static pal_ledger_row ledger_row(
 {
     pal_id_to_text(pal_id_new(), request_id);
     return (pal_ledger_row){.request_id = pal_str_of(request_id),
+            .turn_id = answer->turn_id,
+            .agent = answer->agent,
             .purpose = pal_str_of("compaction"),
             .provider = answer->provider,
             .model = job->record.model,
@@ -542,15 +586,18 @@ static pal_status settle(pal_store *store, pal_compact_job *job, pal_str failure
     pal_checkpoint_record *record = &job->record;
     bool is_reset = record->checkpoint.strategy == PAL_STRATEGY_RESET;
     pal_plan after;
-    pal_status status;
+    pal_status status = PAL_OK;
 
     if (!is_reset && record->checkpoint.summary.len == 0)
-        fall_back(job, failure);
-    status = plan_after(store, job, arena, &after, err);
+        status = fall_back(store, job, failure, arena, err);
+    if (status == PAL_OK)
+        status = plan_after(store, job, arena, &after, err);
     if (status == PAL_OK && after.tokens >= record->tokens_before && !is_reset &&
             !record->is_fallback && !job->is_again) {
-        fall_back(job, pal_str_of("with the summary the window would not get smaller"));
-        status = plan_after(store, job, arena, &after, err);
+        status = fall_back(store, job,
+                pal_str_of("with the summary the window would not get smaller"), arena, err);
+        if (status == PAL_OK)
+            status = plan_after(store, job, arena, &after, err);
     }
     if (status != PAL_OK)
         return status;
@@ -559,9 +606,8 @@ static pal_status settle(pal_store *store, pal_compact_job *job, pal_str failure
     return PAL_OK;
 }
 
-pal_status pal_compact_end(pal_store *store, pal_compact_job *job,
-        const pal_summary_answer *answer, pal_str failure, pal_arena *arena,
-        pal_compacted *out_compacted, pal_error *err)
+pal_status pal_compact_end(pal_store *store, pal_compact_job *job, const pal_summary_answer *answer,
+        pal_str failure, pal_arena *arena, pal_compacted *out_compacted, pal_error *err)
 {
     const pal_checkpoint_record *record = &job->record;
     bool is_smaller = false;
@@ -569,7 +615,7 @@ pal_status pal_compact_end(pal_store *store, pal_compact_job *job,
     pal_status status = PAL_OK;
 
     if (answer && record->checkpoint.strategy != PAL_STRATEGY_RESET)
-        status = take_answer(job, answer, &failure, err);
+        status = take_answer(store, job, answer, arena, &failure, err);
     if (status == PAL_OK)
         status = settle(store, job, failure, arena, &is_smaller, err);
     if (status == PAL_OK)
@@ -597,16 +643,15 @@ pal_status pal_window_compact(pal_store *store, const pal_window *window,
     pal_error failure = {0};
     bool ready = false, answered = false;
     pal_str why = pal_str_of("there is no model to ask");
-    pal_status status = pal_compact_begin(
-            store, window, compaction, arena, &job, &ready, out_compacted, err);
+    pal_status status =
+            pal_compact_begin(store, window, compaction, arena, &job, &ready, out_compacted, err);
 
     if (status != PAL_OK || !ready)
         return status;
     if (job.needs_model) {
-        answered = compaction->summarise(&job.request, arena, &answer, compaction->user,
-                           &failure) == PAL_OK;
+        answered = compaction->summarise(
+                           &job.request, arena, &answer, compaction->user, &failure) == PAL_OK;
         why = pal_arena_copy(arena, pal_str_of(failure.message));
     }
-    return pal_compact_end(
-            store, &job, answered ? &answer : NULL, why, arena, out_compacted, err);
+    return pal_compact_end(store, &job, answered ? &answer : NULL, why, arena, out_compacted, err);
 }

@@ -84,6 +84,14 @@ static pal_header *copy_headers(pal_arena *arena, const pal_header *headers, siz
     return copy;
 }
 
+/* A kind without a network has one model, of its own name. */
+static pal_str own_model(const pal_endpoint *endpoint)
+{
+    bool is_alone = pal_str_is(endpoint->kind, "echo") || pal_str_is(endpoint->kind, "script");
+
+    return endpoint->model.len == 0 && is_alone ? endpoint->kind : endpoint->model;
+}
+
 static pal_endpoint *copy_endpoints(pal_arena *arena, const pal_endpoint *endpoints, size_t len)
 {
     pal_endpoint *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
@@ -99,10 +107,40 @@ static pal_endpoint *copy_endpoints(pal_arena *arena, const pal_endpoint *endpoi
                 .headers = copy_headers(arena, from->headers, from->headers_len),
                 .headers_len = from->headers_len,
                 .path = pal_arena_copy(arena, from->path),
-                .model = pal_arena_copy(arena, from->model),
+                .model = pal_arena_copy(arena, own_model(from)),
         };
     }
     return copy;
+}
+
+/* "claude-opus-4" and "claude-sonnet-4-5": alike up to the first dash. */
+static bool is_same_family(pal_str a, pal_str b)
+{
+    const char *dash = a.len ? memchr(a.data, '-', a.len) : NULL;
+    size_t len = dash ? (size_t)(dash - a.data) + 1 : 0;
+
+    return len > 0 && b.len >= len && memcmp(a.data, b.data, len) == 0;
+}
+
+/* The endpoint goes first whose own model this is, or else one with a model of its family; or else
+ * the first one gets it. */
+static void prefer_model(pal_endpoint *endpoints, size_t len, pal_str model)
+{
+    size_t chosen = 0;
+    pal_endpoint first;
+
+    while (chosen < len && !pal_str_equal(endpoints[chosen].model, model))
+        chosen++;
+    for (size_t i = 0; chosen == len && i < len; i++)
+        if (is_same_family(model, endpoints[i].model))
+            chosen = i;
+    if (chosen == len)
+        chosen = 0;
+    first = endpoints[chosen];
+    memmove(endpoints + 1, endpoints, chosen * sizeof(*endpoints));
+    if (!pal_str_is(first.kind, "echo"))
+        first.model = model;
+    endpoints[0] = first;
 }
 
 static pal_tool_server *copy_servers(pal_arena *arena, const pal_tool_server *servers, size_t len)
@@ -131,15 +169,49 @@ static pal_price *copy_prices(pal_arena *arena, const pal_price *prices, size_t 
     return copy;
 }
 
+static const pal_context_settings *copy_context(
+        pal_arena *arena, const pal_context_settings *settings)
+{
+    pal_context_settings *copy = settings ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
+
+    if (copy)
+        *copy = *settings;
+    return copy;
+}
+
+static pal_agent_settings *copy_agents(
+        pal_arena *arena, const pal_agent_settings *agents, size_t len)
+{
+    pal_agent_settings *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++) {
+        copy[i] = agents[i];
+        copy[i].name = pal_arena_copy(arena, agents[i].name);
+        copy[i].system = pal_arena_copy(arena, agents[i].system);
+        copy[i].endpoint = pal_arena_copy(arena, agents[i].endpoint);
+        copy[i].model = pal_arena_copy(arena, agents[i].model);
+        copy[i].context = copy_context(arena, agents[i].context);
+        copy[i].tools = copy_texts(arena, agents[i].tools, agents[i].tools_len);
+    }
+    return copy;
+}
+
 pal_runtime_options pal_copy_options(pal_arena *arena, const pal_runtime_options *options)
 {
     pal_runtime_options copy = *options;
+    pal_endpoint *endpoints = copy_endpoints(arena, options->endpoints, options->endpoints_len);
 
-    copy.endpoints = copy_endpoints(arena, options->endpoints, options->endpoints_len);
+    copy.model = pal_arena_copy(arena, options->model);
+    if (endpoints && options->endpoints_len > 0 && copy.model.len > 0)
+        prefer_model(endpoints, options->endpoints_len, copy.model);
+    copy.endpoints = endpoints;
     copy.tool_servers = copy_servers(arena, options->tool_servers, options->tool_servers_len);
     copy.prices = copy_prices(arena, options->prices, options->prices_len);
     copy.price_version = pal_arena_copy(arena, options->price_version);
     copy.system = pal_arena_copy(arena, options->system);
+    copy.agents = copy_agents(arena, options->agents, options->agents_len);
+    copy.compaction_model = pal_arena_copy(arena, options->compaction_model);
+    copy.compaction_prompt = pal_arena_copy(arena, options->compaction_prompt);
     if (copy.max_tool_iterations == 0)
         copy.max_tool_iterations = 10;
     if (copy.retries_max == 0)

@@ -126,8 +126,11 @@ static void sweep(pal_turn *turn)
     }
 }
 
-void pal_event_tell(pal_turn *turn, pal_event event)
+static void tell_one(pal_turn *turn, pal_event event)
 {
+    if (turn->events.is_over)
+        return; /* something comes back to a turn that has ended */
+    turn->events.is_over = event.kind == PAL_EVENT_ENDED;
     event.number = ++turn->events.newest;
     event.turn = turn->id;
     keep(turn, &event);
@@ -135,6 +138,13 @@ void pal_event_tell(pal_turn *turn, pal_event event)
         if (!watcher->is_over && !watcher->watch(&event, watcher->user))
             watcher->is_over = true;
     sweep(turn);
+}
+
+void pal_event_tell(pal_turn *turn, pal_event event)
+{
+    tell_one(turn, event);
+    for (pal_turn *each = turn->followers; each; each = each->next_follower)
+        tell_one(each, event);
 }
 
 pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_watch watch,

@@ -1,5 +1,6 @@
-/* turn_inbox.c - writes and reads a request that waits in the inbox. Tools of the caller don't
- * wait: whoever would run them is gone after a restart. Pure functions. */
+/* turn_inbox.c - writes and reads a request that waits in the inbox. Tools and context settings of
+ * the caller don't wait: after a restart, whoever would run the tools is gone, and the session's
+ * own settings hold. Pure functions. */
 #include "turn/turn_inbox.h"
 
 #include "base/buf.h"
@@ -11,6 +12,26 @@ static void put_text(pal_json_writer *writer, const char *name, pal_str text)
         return;
     pal_json_name(writer, name);
     pal_json_put_str(writer, text);
+}
+
+static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
+{
+    if (number == 0)
+        return;
+    pal_json_name(writer, name);
+    pal_json_put_u64(writer, number);
+}
+
+static void put_budget(pal_json_writer *writer, const pal_budget *budget)
+{
+    pal_json_name(writer, "budget");
+    pal_json_begin_object(writer);
+    put_number(writer, "session_tokens", budget->session_tokens);
+    put_number(writer, "session_cost_micros", (uint64_t)budget->session_cost_micros);
+    put_number(writer, "tenant_tokens", budget->tenant_tokens);
+    put_number(writer, "tenant_cost_micros", (uint64_t)budget->tenant_cost_micros);
+    put_number(writer, "since", (uint64_t)budget->since);
+    pal_json_end_object(writer);
 }
 
 static pal_status put_messages(
@@ -47,8 +68,14 @@ pal_status pal_inbox_write(const pal_turn_request *request, const char *delivery
         pal_json_name(&writer, "system");
         pal_json_put_str(&writer, request->system);
     }
+    put_text(&writer, "tool_choice", request->tool_choice);
     put_text(&writer, "parameters", request->parameters);
     put_text(&writer, "label", request->label);
+    put_number(&writer, "output_max", request->output_max);
+    put_number(&writer, "max_tool_iterations", request->max_tool_iterations);
+    put_number(&writer, "whole", request->whole);
+    put_number(&writer, "no_server_tools", request->no_server_tools);
+    put_budget(&writer, &request->budget);
     status = put_messages(&writer, request, arena, err);
     pal_json_end_object(&writer);
     if (status == PAL_OK && buf.failure != PAL_OK)
@@ -83,6 +110,25 @@ static pal_status read_messages(
     return status;
 }
 
+static uint64_t number_of(pal_json object, const char *name)
+{
+    uint64_t number = 0;
+
+    pal_json_u64(pal_json_find(object, name), &number);
+    return number;
+}
+
+static pal_budget read_budget(pal_json budget)
+{
+    return (pal_budget){
+            .session_tokens = number_of(budget, "session_tokens"),
+            .session_cost_micros = (int64_t)number_of(budget, "session_cost_micros"),
+            .tenant_tokens = number_of(budget, "tenant_tokens"),
+            .tenant_cost_micros = (int64_t)number_of(budget, "tenant_cost_micros"),
+            .since = (int64_t)number_of(budget, "since"),
+    };
+}
+
 pal_status pal_inbox_read(
         const pal_inbox_item *item, pal_arena *arena, pal_turn_request *request, pal_error *err)
 {
@@ -96,7 +142,13 @@ pal_status pal_inbox_read(
     system = pal_json_find(body, "system");
     request->has_system = pal_json_type_of(system) == PAL_JSON_STRING;
     request->system = pal_json_string(system, arena);
+    request->tool_choice = pal_json_string(pal_json_find(body, "tool_choice"), arena);
     request->parameters = pal_json_string(pal_json_find(body, "parameters"), arena);
     request->label = pal_json_string(pal_json_find(body, "label"), arena);
+    request->output_max = number_of(body, "output_max");
+    request->max_tool_iterations = (uint32_t)number_of(body, "max_tool_iterations");
+    request->whole = number_of(body, "whole") != 0;
+    request->no_server_tools = number_of(body, "no_server_tools") != 0;
+    request->budget = read_budget(pal_json_find(body, "budget"));
     return read_messages(pal_json_find(body, "messages"), arena, request, err);
 }

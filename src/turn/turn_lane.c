@@ -6,8 +6,10 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "turn/turn_backlog.h"
 #include "turn/turn_event.h"
 #include "turn/turn_inbox.h"
+#include "turn/turn_sender.h"
 
 /* ---- Finding ---- */
 
@@ -66,8 +68,21 @@ static void free_lane(pal_lane_state *lane)
 
 static void free_if_idle(pal_lane_state *lane)
 {
-    if (!lane->running && !lane->first && !lane->steers && lane->holds == 0)
+    if (!lane->running && !lane->first && !lane->steers && !lane->has_backlog && lane->holds == 0 &&
+            lane->guards == 0)
         free_lane(lane);
+}
+
+static void begin_from_backlog(pal_lane_state *lane);
+
+/* Nobody runs in it, as far as is known. */
+static void rest(pal_lane_state *lane)
+{
+    lane->guards++;
+    if (lane->has_backlog && !lane->running && !lane->first && lane->holds == 0)
+        begin_from_backlog(lane);
+    lane->guards--;
+    free_if_idle(lane);
 }
 
 /* ---- The lease ---- */
@@ -82,9 +97,11 @@ static void renewed(pal_write *write)
 
     lane->holds--;
     if (!turn) {
-        free_if_idle(lane);
+        rest(lane);
     } else if (status == PAL_BUSY || status == PAL_DENIED) {
-        pal_turn_fail(turn, PAL_DENIED, "another process took the session over");
+        /* Whatever it writes from now on is refused. */
+        turn->info.status = PAL_DENIED;
+        pal_turn_stop(turn, "another process took the session over");
     } else {
         renew_later(lane); /* where it failed for the moment, it is tried again in time */
     }
@@ -110,8 +127,10 @@ static void renew_later(pal_lane_state *lane)
 {
     int64_t delay = lane->runtime->options.lease_ms / 3;
 
-    if (!pal_timer_start(lane->runtime->loop, &lane->renew, delay, renew) && lane->running)
-        pal_turn_fail(lane->running, PAL_NO_MEMORY, "out of memory");
+    if (!pal_timer_start(lane->runtime->loop, &lane->renew, delay, renew) && lane->running) {
+        lane->running->info.status = PAL_NO_MEMORY;
+        pal_turn_stop(lane->running, "out of memory");
+    }
 }
 
 void pal_lane_leased(pal_lane_state *lane, uint64_t fence)
@@ -125,7 +144,7 @@ static void released(pal_write *write)
     pal_lane_state *lane = (pal_lane_state *)((char *)write - offsetof(pal_lane_state, write));
 
     lane->holds--;
-    free_if_idle(lane);
+    rest(lane);
 }
 
 /* The commit queue keeps order: whoever takes it next, takes it after this. */
@@ -161,18 +180,104 @@ static void begin(pal_lane_state *lane, pal_turn *turn)
     pal_turn_begin(turn);
 }
 
+static void unqueue(pal_lane_state *lane, pal_turn **at)
+{
+    pal_turn *turn = *at;
+
+    *at = turn->next;
+    if (!*at)
+        lane->last = at;
+    turn->next = NULL;
+    count_turns(lane->runtime, 0, -1);
+}
+
+/* Takes the next one that waits into this one; false: they can't be one. */
+static bool merge_next(pal_lane_state *lane, pal_turn *turn)
+{
+    pal_turn *next = lane->first;
+    pal_id *inbox_ids;
+    pal_message *messages;
+    size_t len;
+
+    if (!next || !pal_sender_can_merge(&turn->request, &next->request, turn->arena))
+        return false;
+    inbox_ids =
+            pal_arena_array(turn->arena, turn->inbox_len + next->inbox_len + 1, sizeof(*inbox_ids));
+    messages = pal_sender_merge(&turn->request, &next->request, turn->arena, &len);
+    if (!inbox_ids || !messages)
+        return false;
+    for (size_t i = 0; i < turn->inbox_len; i++)
+        inbox_ids[i] = turn->inbox_ids[i];
+    for (size_t i = 0; i < next->inbox_len; i++)
+        inbox_ids[turn->inbox_len + i] = next->inbox_ids[i];
+    turn->inbox_ids = inbox_ids;
+    turn->inbox_len += next->inbox_len;
+    turn->request.messages = messages;
+    turn->request.messages_len = len;
+    unqueue(lane, &lane->first);
+    next->leader = turn;
+    next->next_follower = turn->followers;
+    turn->followers = next;
+    return true;
+}
+
+/* Those that wait begin when nobody stops the runtime; in the inbox they wait for the next start.
+ */
 static void begin_next(pal_lane_state *lane)
 {
     pal_turn *turn = lane->first;
 
-    if (!turn || lane->running)
+    if (!turn || lane->running || lane->runtime->is_closing)
         return;
-    lane->first = turn->next;
-    if (!lane->first)
-        lane->last = &lane->first;
-    turn->next = NULL;
-    count_turns(lane->runtime, 0, -1);
+    unqueue(lane, &lane->first);
+    while (merge_next(lane, turn))
+        ;
     begin(lane, turn);
+}
+
+void pal_lane_end_followers(pal_turn *turn)
+{
+    for (pal_turn *each = turn->followers; each; each = each->next_follower) {
+        pal_id id = each->id;
+
+        each->info = turn->info;
+        each->info.turn = id;
+        each->state = turn->state;
+        each->usage = turn->usage;
+        each->text = pal_arena_copy(each->arena, turn->text);
+        each->phase = PAL_PHASE_ENDED;
+        each->leader = NULL;
+    }
+}
+
+static void withdrawn(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+
+    turn->holds--;
+    turn->lane->holds--;
+    pal_runtime_unknow(turn);
+    pal_turn_finish(turn, PAL_TURN_CANCELED);
+}
+
+void pal_lane_withdraw(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    pal_turn **at = &lane->first;
+
+    while (*at && *at != turn)
+        at = &(*at)->next;
+    if (!*at)
+        return;
+    unqueue(lane, at);
+    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_DROP,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .u.inbox_id = turn->inbox_ids[0]};
+    turn->write = (pal_write){.ops = turn->ops, .ops_len = 1, .done = withdrawn};
+    turn->holds++;
+    lane->holds++;
+    pal_journal_write(&turn->runtime->journal, &turn->write);
 }
 
 static void tell(pal_turn *turn, const pal_error *err)
@@ -192,7 +297,9 @@ static void refuse(pal_turn *turn, pal_status status, const char *text)
     tell(turn, &err);
     turn->phase = PAL_PHASE_ENDED;
     pal_turn_set_state(turn, PAL_TURN_FAILED);
+    pal_turn_set_reason(turn, text);
     turn->info.status = status;
+    pal_compact_tell(turn);
     pal_lane_leave(turn);
 }
 
@@ -209,6 +316,10 @@ static void queued(pal_write *write)
         refuse(turn, err.status, err.message);
         return;
     }
+    if (lane->runtime->is_closing) {
+        refuse(turn, PAL_CANCELED, "the runtime is being closed; the message waits in the inbox");
+        return;
+    }
     turn->inbox_ids[0] = turn->ops[0].u.inbox_item->id;
     turn->inbox_len = 1;
     pal_turn_set_state(turn, PAL_TURN_QUEUED);
@@ -222,6 +333,7 @@ static void queued(pal_write *write)
         lane->last = &turn->next;
     }
     count_turns(lane->runtime, 0, 1);
+    pal_runtime_know(turn);
     tell(turn, NULL);
     if (turn->request.lane == PAL_LANE_INTERRUPT && lane->running)
         pal_turn_stop(lane->running, "interrupted by a new message");
@@ -241,11 +353,15 @@ static void joined(pal_write *write)
         refuse(turn, err.status, err.message);
         return;
     }
-    if (!lane->running) {
+    if (!lane->running && !lane->runtime->is_closing) {
         /* It ended meanwhile: this is a turn of its own. */
         turn->inbox_ids[0] = turn->ops[0].u.inbox_item->id;
         turn->inbox_len = 1;
         begin(lane, turn);
+        return;
+    }
+    if (!lane->running) {
+        refuse(turn, PAL_CANCELED, "the runtime is being closed; the message waits in the inbox");
         return;
     }
     steer = pal_calloc(1, sizeof(*steer));
@@ -309,7 +425,10 @@ void pal_lane_enter(pal_turn *turn)
         wait_in_inbox(turn, "queue", queued);
         break;
     case PAL_LANE_STEER:
-        wait_in_inbox(turn, "steer", joined);
+        if (lane->running && lane->running->compact)
+            wait_in_inbox(turn, "queue", queued); /* nobody is spoken to there */
+        else
+            wait_in_inbox(turn, "steer", joined);
         break;
     default:
         refuse(turn, PAL_BUSY, "session is busy");
@@ -346,6 +465,10 @@ static void begin_from_steer(pal_lane_state *lane)
 
     if (!steer)
         return;
+    if (lane->runtime->is_closing) {
+        pal_steer_free(steer); /* it waits in the inbox, durably */
+        return;
+    }
     request.messages = steer->messages;
     request.messages_len = steer->messages_len;
     request.tenant = pal_arena_copy(steer->arena, lane->tenant);
@@ -362,6 +485,89 @@ static void begin_from_steer(pal_lane_state *lane)
     begin(lane, turn);
 }
 
+static void begin_from_backlog(pal_lane_state *lane)
+{
+    pal_turn_request request = {.session = lane->session, .lane = PAL_LANE_QUEUE};
+    pal_arena *arena = lane->runtime->is_closing ? NULL : pal_arena_new(0);
+    pal_turn *turn = NULL;
+
+    lane->has_backlog = false;
+    if (arena) {
+        request.tenant = pal_arena_copy(arena, lane->tenant);
+        turn = pal_turn_make(lane->runtime, arena, &request, NULL);
+    }
+    if (!turn) {
+        pal_arena_free(arena);
+        pal_backlog_again(lane->runtime);
+        return;
+    }
+    turn->is_backlog = true;
+    begin(lane, turn);
+}
+
+bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session)
+{
+    pal_lane_state *lane = pal_lane_of(runtime, tenant, session);
+
+    if (!lane)
+        return false;
+    lane->has_backlog = true;
+    rest(lane);
+    return true;
+}
+
+void pal_lane_empty(pal_lane_state *lane)
+{
+    while (lane->first) {
+        pal_turn *turn = lane->first;
+
+        unqueue(lane, &lane->first);
+        turn->phase = PAL_PHASE_ENDED;
+        pal_turn_set_state(turn, PAL_TURN_CANCELED);
+        pal_turn_set_reason(turn, "the runtime was closed; the message waits in the inbox");
+        pal_event_tell(turn,
+                (pal_event){.kind = PAL_EVENT_ENDED,
+                        .state = PAL_TURN_CANCELED,
+                        .text = pal_str_of(turn->info.reason)});
+        turn->lane = NULL;
+        pal_runtime_ended(turn, false);
+    }
+    while (lane->steers)
+        pal_steer_free(pal_lane_steer(lane));
+    lane->has_backlog = false;
+    pal_timer_stop(lane->runtime->loop, &lane->renew);
+}
+
+void pal_lanes_done(pal_runtime *runtime)
+{
+    size_t position = 0;
+    pal_str key;
+    void *value;
+
+    while (pal_map_next(&runtime->lanes, &position, &key, &value)) {
+        pal_lane_state *lane = value;
+
+        pal_free(lane->key);
+        pal_free(lane);
+    }
+    pal_map_done(&runtime->lanes);
+}
+
+static void leave_followers(pal_turn *turn)
+{
+    pal_turn *each = turn->followers;
+
+    turn->followers = NULL;
+    while (each) {
+        pal_turn *next = each->next_follower;
+
+        each->next_follower = NULL;
+        each->lane = NULL;
+        pal_runtime_ended(each, false);
+        each = next;
+    }
+}
+
 void pal_lane_leave(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
@@ -372,18 +578,22 @@ void pal_lane_leave(pal_turn *turn)
         lane->running = NULL;
         count_turns(lane->runtime, -1, 0);
     }
+    leave_followers(turn);
     pal_runtime_ended(turn, was_running);
     if (!was_running) {
-        free_if_idle(lane);
+        rest(lane);
         return;
     }
+    lane->guards++;
     if (turn->state != PAL_TURN_DONE)
         lane->is_recovered = false; /* calls may be left without a result */
+    if (lane->has_backlog)
+        begin_from_backlog(lane); /* it has waited for longer */
     begin_next(lane);
     if (!lane->running)
         begin_from_steer(lane);
-    if (!lane->running) {
+    if (!lane->running)
         release_lease(lane);
-        free_if_idle(lane);
-    }
+    lane->guards--;
+    free_if_idle(lane);
 }

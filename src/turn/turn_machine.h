@@ -4,17 +4,42 @@
 
 #include "turn/turn_runtime.h"
 
-/* Plans and calls the model. */
-void pal_turn_next_step(pal_turn *turn);
-
-/* Ends it: what was said so far is recorded first. */
-void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...) PAL_PRINTF(3, 4);
-void pal_turn_stop(pal_turn *turn, const char *reason);
-
 void pal_turn_set_state(pal_turn *turn, pal_turn_state state);
 void pal_turn_set_reason(pal_turn *turn, const char *reason);
+
+/* Takes up what was said into it, plans and calls the model. */
+void pal_turn_next_step(pal_turn *turn);
+/* turn->step_arena, made if need be; NULL without memory. */
+pal_arena *pal_turn_step_arena(pal_turn *turn);
+
+/* Waits and asks the model again, if the call that has failed may be tried again; false: it may
+ * not. */
+bool pal_turn_retry(pal_turn *turn, const pal_model_end *end);
+
+/* ---- turn_answer.c ---- */
+
+void pal_answer_record(pal_turn *turn, const pal_model_end *end);
+/* Keeps what a call cost that brought no answer. */
+void pal_answer_spent(pal_turn *turn, const pal_model_end *end);
+void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros);
+/* What was said is what pal_turn_wait() gives. */
+void pal_answer_keep_text(pal_turn *turn);
+/* True when something was said into the turn, which goes on with it. */
+bool pal_turn_take_steer(pal_turn *turn);
+
+/* ---- turn_end.c ---- */
+
+/* Ends it: what was said so far is recorded first. */
+void pal_turn_close(pal_turn *turn);
+void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...) PAL_PRINTF(3, 4);
+void pal_turn_stop(pal_turn *turn, const char *reason);
 /* Tells that it is over, and lets the next one begin. */
 void pal_turn_finish(pal_turn *turn, pal_turn_state state);
+
+static inline pal_str pal_turn_tenant(pal_str tenant)
+{
+    return tenant.len ? tenant : pal_str_of("default");
+}
 
 #define PAL_INTERRUPTED_TEXT "[Tool execution was interrupted]"
 
@@ -29,14 +54,16 @@ static inline pal_turn *pal_turn_of_write(pal_write *write)
 }
 
 /* Appends messages, after the operations that turn->write has already; what is in the inbox under
- * `inbox_ids` leaves it with them, and `ledger` (or NULL) is kept beside them. `done` is told when
- * all is durable, or failed. */
+ * `inbox_ids` leaves it with them, and `ledger` (or NULL) and `also` are kept beside them. `done`
+ * is told when all is durable, or failed. */
 typedef struct pal_turn_append {
     pal_message *messages;
     size_t messages_len;
     const pal_id *inbox_ids;
     size_t inbox_len;
     const pal_ledger_row *ledger;
+    const pal_op *also; /* a record that is put or dropped; NULL: none. That it fails does not fail
+                           the rest */
     void (*done)(pal_write *write);
 } pal_turn_append;
 void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append);
@@ -52,7 +79,11 @@ void pal_turn_begin(pal_turn *turn);
 
 /* Asks the model for what turn->job needs, keeps it, and goes on with the next step. */
 void pal_summary_ask(pal_turn *turn);
-void pal_summary_stop(pal_turn *turn);
+/* False: it is being kept, and comes back by itself. */
+bool pal_summary_stop(pal_turn *turn);
+/* Tells whoever waits for the turn's compaction, if anyone does, how it ended. */
+void pal_compact_tell(pal_turn *turn);
+void pal_compact_refuse(pal_compact_wait *wait, const pal_error *why);
 
 /* ---- turn_tools.c ---- */
 
@@ -65,7 +96,8 @@ void pal_tools_stop(pal_turn *turn, const char *text);
 PAL_CHECKED pal_status pal_tools_results(
         pal_turn *turn, const pal_message *messages, size_t len, pal_error *err);
 void pal_tools_allow(pal_turn *turn, bool allow);
-void pal_tools_done(pal_turn *turn); /* releases */
+void pal_tools_cancel(pal_turn *turn); /* nobody waits for those that run any more */
+void pal_tools_done(pal_turn *turn);   /* releases */
 
 /* ---- turn_lane.c ---- */
 
@@ -74,8 +106,19 @@ pal_lane_state *pal_lane_of(pal_runtime *runtime, pal_str tenant, pal_id session
 pal_lane_state *pal_lane_find(pal_runtime *runtime, pal_str tenant, pal_id session);
 /* A new turn: begins, waits, joins or is refused. */
 void pal_lane_enter(pal_turn *turn);
+/* Requests from before wait in the session's inbox: they are run when it is free. False without
+ * memory. */
+bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session);
+/* Ends all turns that wait in it; their messages stay in the inbox. */
+void pal_lane_empty(pal_lane_state *lane);
+/* Releases all lanes; the loop is closed. */
+void pal_lanes_done(pal_runtime *runtime);
+/* The turn has ended, and with it those that are one with it; before it is told. */
+void pal_lane_end_followers(pal_turn *turn);
 /* The turn is over: the next one begins, or the lease is given back. */
 void pal_lane_leave(pal_turn *turn);
+/* A turn that waits does so no more: its messages are taken back. */
+void pal_lane_withdraw(pal_turn *turn);
 /* The lease was taken with a turn's first write. */
 void pal_lane_leased(pal_lane_state *lane, uint64_t fence);
 /* Takes what was said into the running turn; NULL: nothing. */
@@ -89,6 +132,13 @@ void pal_steer_free(pal_steer *steer);
 pal_turn *pal_turn_make(
         pal_runtime *runtime, pal_arena *arena, const pal_turn_request *request, pal_error *err);
 
+/* The turn's messages are durable: whoever sends them again gets this turn. */
+void pal_runtime_know(pal_turn *turn);
+void pal_runtime_unknow(pal_turn *turn); /* they are not, after all */
+/* The turn of that request, if it came before and is remembered; NULL: it isn't. */
+pal_turn *pal_runtime_known(
+        pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena);
+
 /* The turn is over: it is remembered for a while, so that readers can come late. */
 void pal_runtime_ended(pal_turn *turn, bool has_run);
 
@@ -96,8 +146,6 @@ void pal_runtime_ended(pal_turn *turn, bool has_run);
 
 /* On a worker: plans, prunes, and gets everything ready for the model. */
 void pal_plan_work(pal_work_item *item);
-/* The window that a turn plans for; in the step's arena. */
-pal_window pal_turn_window(const pal_turn *turn);
 
 /* ---- turn_price.c ---- */
 

@@ -1,31 +1,38 @@
 /* turn_plan.c - what a turn does on a worker before it calls the model: loads, plans, prunes, and
  * reads the bytes of images. Touches of the turn only what the loop leaves alone meanwhile. */
+#include "turn/turn_conversation.h"
 #include "turn/turn_machine.h"
+#include "turn/turn_sender.h"
 
 enum { PLANS_MAX = 3 };
 
-pal_window pal_turn_window(const pal_turn *turn)
+/* Which model, which tools, what else: once, when the turn is the session's only one. */
+static pal_status settle(pal_turn *turn, pal_error *err)
 {
-    const pal_runtime_options *options = &turn->runtime->options;
-    const pal_turn_request *request = &turn->request;
+    pal_status status;
 
-    return (pal_window){
-            .tenant = request->tenant,
-            .session = request->session,
-            .fence = turn->lane->fence,
-            .model = request->model,
-            .models = options->models,
-            .system = request->has_system ? request->system : options->system,
-            .system_exact = request->has_system,
-            .tools = turn->last_call ? NULL : turn->tools,
-            .tools_len = turn->last_call ? 0 : turn->tools_len,
-            .limits = {.output = request->output_max},
-            .settings = request->has_context ? request->context : options->context,
-            .profile = pal_provider_profile(turn->provider),
-            .family = pal_provider_family(turn->provider, request->model),
-            .after_overflow = turn->after_overflow,
-            .after_compaction = turn->after_compaction,
-    };
+    if (turn->is_settled)
+        return PAL_OK;
+    status = pal_settings_find(turn->runtime, &turn->request, turn->arena, &turn->settings, err);
+    if (status != PAL_OK)
+        return status;
+    turn->tools_len = pal_settings_tools(
+            &turn->settings, turn->tools, turn->tools_len, turn->request.tools_len);
+    turn->provider = turn->runtime->providers[turn->settings.endpoint];
+    turn->is_settled = true;
+    return PAL_OK;
+}
+
+static pal_window turn_window(const pal_turn *turn)
+{
+    pal_window window = pal_settings_window(turn->runtime, &turn->settings, &turn->request);
+
+    window.fence = turn->lane->fence;
+    window.tools = turn->last_call ? NULL : turn->tools;
+    window.tools_len = turn->last_call ? 0 : turn->tools_len;
+    window.after_overflow = turn->after_overflow;
+    window.after_compaction = turn->after_compaction;
+    return window;
 }
 
 static pal_status load_bytes(pal_turn *turn, pal_part *parts, size_t len, pal_error *err)
@@ -45,44 +52,101 @@ static pal_status load_bytes(pal_turn *turn, pal_part *parts, size_t len, pal_er
     return status;
 }
 
+static pal_status load_messages(pal_turn *turn, pal_message *messages, size_t len, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++)
+        status = load_bytes(turn, messages[i].parts, messages[i].parts_len, err);
+    return status;
+}
+
 static pal_status make_request(pal_turn *turn, pal_error *err)
 {
     pal_status status = pal_plan_messages(
             &turn->plan, turn->step_arena, &turn->request_messages, &turn->request_len, err);
 
-    for (size_t i = 0; status == PAL_OK && i < turn->request_len; i++)
-        status = load_bytes(
-                turn, turn->request_messages[i].parts, turn->request_messages[i].parts_len, err);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    turn->request_len =
+            pal_sender_join(turn->request_messages, turn->request_len, turn->step_arena);
+    return load_messages(turn, turn->request_messages, turn->request_len, err);
 }
 
-static pal_status begin_summary(pal_turn *turn, const pal_window *window, pal_error *err)
+static pal_compaction wanted_compaction(const pal_turn *turn)
 {
+    const pal_runtime_options *options = &turn->runtime->options;
     pal_compaction compaction = {.reason = turn->after_overflow
                     ? pal_str_of("the model said that it was too long")
                     : pal_str_of("over the limit")};
-    pal_compacted ignored;
-    bool ready;
 
+    if (turn->compact)
+        compaction = *turn->compact->compaction;
+    compaction.summarise = NULL;
+    if (compaction.prompt.len == 0)
+        compaction.prompt = options->compaction_prompt;
+    if (compaction.model.len == 0)
+        compaction.model = options->compaction_model;
+    return compaction;
+}
+
+/* Summaries may come from another model, even another service, which takes what it takes. */
+static void choose_summary_provider(pal_turn *turn, pal_str model, pal_window *window)
+{
+    const pal_runtime *runtime = turn->runtime;
+    size_t endpoint =
+            pal_settings_endpoint_of_model(&runtime->options, model, turn->settings.endpoint);
+
+    turn->summary_provider = runtime->providers[endpoint];
+    if (endpoint == turn->settings.endpoint)
+        return;
+    window->profile = pal_provider_profile(turn->summary_provider);
+    window->family = pal_provider_family(turn->summary_provider, model);
+}
+
+/* Where nothing can be compacted, there is no job afterwards. */
+static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *err)
+{
+    pal_compaction compaction = wanted_compaction(turn);
+    pal_compacted nothing;
+    bool ready = false;
+    pal_compact_job *job;
+    pal_status status;
+
+    choose_summary_provider(turn, compaction.model, &window);
     turn->job_arena = pal_arena_new(0);
-    turn->job = turn->job_arena ? pal_arena_alloc(turn->job_arena, sizeof(*turn->job)) : NULL;
-    if (!turn->job)
+    job = turn->job_arena ? pal_arena_alloc(turn->job_arena, sizeof(*job)) : NULL;
+    if (!job)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    return pal_compact_begin(turn->runtime->store, window, &compaction, turn->job_arena, turn->job,
-            &ready, &ignored, err);
+    status = pal_compact_begin(turn->runtime->store, &window, &compaction, turn->job_arena, job,
+            &ready, &nothing, err);
+    if (status == PAL_OK && ready)
+        status = load_messages(
+                turn, (pal_message *)job->request.messages, job->request.messages_len, err);
+    if (status == PAL_OK && ready) {
+        turn->job = job;
+        return PAL_OK;
+    }
+    if (status == PAL_OK && turn->compact)
+        *turn->compact->out_compacted =
+                (pal_compacted){.note = pal_arena_copy(turn->compact->arena, nothing.note)};
+    pal_arena_free(turn->job_arena);
+    turn->job_arena = NULL;
+    return status;
 }
 
 static pal_status check_sum(pal_turn *turn, pal_id session, uint64_t tokens_max, int64_t cost_max,
         const char *whose, pal_error *err)
 {
+    pal_ledger_query query = {
+            .tenant = turn->request.tenant, .session = session, .from = turn->request.budget.since};
     pal_ledger_sum sum = {0};
     uint64_t tokens;
     pal_status status = PAL_OK;
 
     if (tokens_max == 0 && cost_max == 0)
         return PAL_OK;
-    status = pal_store_ledger_sum(turn->runtime->store, turn->request.tenant, session,
-            turn->request.budget.since, 0, &sum, err);
+    status = pal_store_ledger_sum(turn->runtime->store, &query, &sum, err);
     if (status != PAL_OK)
         return status;
     tokens = sum.usage.input + sum.usage.cache_read + sum.usage.cache_write + sum.usage.output;
@@ -107,36 +171,61 @@ static pal_status check_budget(pal_turn *turn, pal_error *err)
     return status;
 }
 
-static pal_status plan(pal_turn *turn, pal_error *err)
+/* Loads and plans until nothing is left to prune; what is pruned is kept before it is relied on. */
+static pal_status plan_window(
+        pal_turn *turn, const pal_window *window, pal_window_view *view, pal_error *err)
 {
     pal_store *store = turn->runtime->store;
-    pal_window window = pal_turn_window(turn);
+    pal_status status = PAL_OK;
+
+    for (int tries = 0; status == PAL_OK && tries < PLANS_MAX; tries++) {
+        status = pal_window_load(store, window, turn->step_arena, view, err);
+        if (status == PAL_OK)
+            status = pal_context_plan(&view->input, turn->step_arena, &turn->plan, err);
+        if (status != PAL_OK || turn->plan.action != PAL_ACTION_PRUNE)
+            break;
+        status = pal_window_prune(store, window, &turn->plan, turn->step_arena, err);
+    }
+    return status;
+}
+
+static pal_status plan_or_compact(
+        pal_turn *turn, pal_window *window, pal_window_view *view, pal_error *err)
+{
+    pal_status status = plan_window(turn, window, view, err);
+
+    if (status != PAL_OK || turn->plan.action != PAL_ACTION_COMPACT)
+        return status;
+    status = begin_summary(turn, *window, err);
+    if (status != PAL_OK || turn->job)
+        return status;
+    window->after_compaction = turn->after_compaction = true;
+    return plan_window(turn, window, view, err);
+}
+
+static pal_status plan(pal_turn *turn, pal_error *err)
+{
+    pal_window window = turn_window(turn);
     pal_window_view view;
     bool needs_epoch = false;
     pal_status status = check_budget(turn, err);
 
-    for (int tries = 0; status == PAL_OK && tries < PLANS_MAX; tries++) {
-        status = pal_window_load(store, &window, turn->step_arena, &view, err);
-        if (status == PAL_OK)
-            status = pal_context_plan(&view.input, turn->step_arena, &turn->plan, err);
-        if (status != PAL_OK || turn->plan.action != PAL_ACTION_PRUNE)
-            break;
-        status = pal_window_prune(store, &window, &turn->plan, turn->step_arena, err);
-        if (status != PAL_OK)
-            break;
-    }
-    if (status != PAL_OK)
+    if (status == PAL_OK && turn->compact)
+        return begin_summary(turn, window, err);
+    if (status == PAL_OK)
+        status = plan_or_compact(turn, &window, &view, err);
+    if (status != PAL_OK || turn->job)
         return status;
     if (turn->plan.action == PAL_ACTION_REFUSE)
         return pal_error_set(err, turn->plan.refusal.status, "%s", turn->plan.refusal.message);
-    if (turn->plan.action == PAL_ACTION_COMPACT)
-        return begin_summary(turn, &window, err);
     status = pal_window_epoch_mark(
             &window, &view.standing, turn->step_arena, &turn->mark, &needs_epoch, err);
     if (!needs_epoch)
         turn->mark.kind = PAL_MARK_NONE;
     if (status == PAL_OK)
         status = make_request(turn, err);
+    if (status == PAL_OK)
+        status = pal_conversation_find(turn, &view.input, err);
     return status;
 }
 
@@ -145,5 +234,7 @@ void pal_plan_work(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
 
     turn->work_error = (pal_error){0};
-    turn->work_status = plan(turn, &turn->work_error);
+    turn->work_status = settle(turn, &turn->work_error);
+    if (turn->work_status == PAL_OK && turn->settings.model.len > 0)
+        turn->work_status = plan(turn, &turn->work_error);
 }

@@ -9,15 +9,11 @@ static bool price_matches(pal_str pattern, pal_str model)
     return pal_str_equal(pattern, model);
 }
 
-static uint64_t part_cost(uint64_t tokens, uint64_t price)
-{
-    return tokens * price / 1000000;
-}
-
 /* The longest pattern that fits; 0 where there is none. */
 int64_t pal_price_of(const pal_runtime *runtime, pal_str model, const pal_usage *usage)
 {
     const pal_price *best = NULL;
+    double cost;
 
     for (size_t i = 0; i < runtime->options.prices_len; i++) {
         const pal_price *price = &runtime->options.prices[i];
@@ -28,8 +24,10 @@ int64_t pal_price_of(const pal_runtime *runtime, pal_str model, const pal_usage 
     }
     if (!best)
         return 0;
-    return (int64_t)(part_cost(usage->input, best->input) +
-            part_cost(usage->cache_read, best->cache_read) +
-            part_cost(usage->cache_write, best->cache_write) +
-            part_cost(usage->output, best->output));
+    /* Rounded once, so that many small calls don't come free. */
+    cost = (double)usage->input * (double)best->input +
+            (double)usage->cache_read * (double)best->cache_read +
+            (double)usage->cache_write * (double)best->cache_write +
+            (double)usage->output * (double)best->output;
+    return (int64_t)(cost / 1e6 + 0.5);
 }

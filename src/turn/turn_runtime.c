@@ -11,6 +11,10 @@
 #include "turn/turn_event.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_ask.h"
+#include "turn/turn_backlog.h"
+#include "turn/turn_discover.h"
+#include "turn/turn_models.h"
+#include "turn/turn_offer.h"
 
 enum { ENDED_MAX = 1000, WORKERS = 8 };
 
@@ -26,12 +30,50 @@ static void free_turn(pal_turn *turn)
     pal_arena_free(turn->step_arena);
     pal_arena_free(turn->text_arena);
     pal_arena_free(turn->arena);
-    pal_free(turn->epoch_body);
     pal_free(turn);
+}
+
+static pal_str known_key(const pal_turn_request *request, pal_arena *arena)
+{
+    pal_str client_id = request->messages_len ? request->messages[0].client_id : (pal_str){0};
+    char *key = client_id.len ? pal_arena_alloc(arena, sizeof(pal_id) + client_id.len) : NULL;
+
+    if (!key)
+        return (pal_str){0};
+    memcpy(key, request->session.bytes, sizeof(pal_id));
+    memcpy(key + sizeof(pal_id), client_id.data, client_id.len);
+    return pal_str_make(key, sizeof(pal_id) + client_id.len);
+}
+
+void pal_runtime_know(pal_turn *turn)
+{
+    pal_str key = known_key(&turn->request, turn->arena);
+
+    /* Without memory the store still knows, only not which turn it was. */
+    if (key.len > 0 && pal_map_set(&turn->runtime->known, key, turn) == PAL_OK)
+        turn->known_key = key;
+}
+
+pal_turn *pal_runtime_known(pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena)
+{
+    pal_str key = known_key(request, arena);
+    pal_turn *turn = key.len ? pal_map_find(&runtime->known, key) : NULL;
+
+    return turn && pal_str_equal(turn->request.tenant, request->tenant) ? turn : NULL;
+}
+
+void pal_runtime_unknow(pal_turn *turn)
+{
+    pal_map *known = &turn->runtime->known;
+
+    if (turn->known_key.len > 0 && pal_map_find(known, turn->known_key) == turn)
+        pal_map_remove(known, turn->known_key);
+    turn->known_key = (pal_str){0};
 }
 
 static void forget(pal_runtime *runtime, pal_turn *turn)
 {
+    pal_runtime_unknow(turn);
     pal_map_remove(
             &runtime->turns, pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes)));
     free_turn(turn);
@@ -89,77 +131,16 @@ void pal_runtime_ended(pal_turn *turn, bool has_run)
 
 /* ---- Starting one ---- */
 
-static const pal_tool *gather_tools(pal_turn *turn, size_t *out_len)
+/* What else may name one is looked up when the turn runs; the caller's own word is refused at once.
+ */
+static pal_status check_endpoint(const pal_runtime *runtime, pal_str name, pal_error *err)
 {
-    const pal_runtime *runtime = turn->runtime;
-    const pal_turn_request *request = &turn->request;
-    size_t builtins = 0, len = 0, room = request->tools_len;
-    const pal_tool *own = pal_builtin_tools(&builtins);
-    pal_tool *tools;
+    size_t unused;
 
-    if (request->no_server_tools || runtime->options.builtin_tools_off)
-        builtins = 0;
-    for (size_t i = 0; !request->no_server_tools && i < runtime->servers_len; i++) {
-        size_t count;
-
-        pal_mcp_tools(runtime->servers[i], &count);
-        room += count;
-    }
-    tools = pal_arena_array(turn->arena, room + builtins + 1, sizeof(*tools));
-    if (!tools)
-        return NULL;
-    for (size_t i = 0; i < request->tools_len; i++)
-        tools[len++] = request->tools[i];
-    for (size_t i = 0; i < builtins; i++)
-        tools[len++] = own[i];
-    for (size_t i = 0; len < room + builtins && i < runtime->servers_len; i++) {
-        size_t count;
-        const pal_tool *theirs = pal_mcp_tools(runtime->servers[i], &count);
-        const pal_tool *copies = pal_copy_tools(turn->arena, theirs, count);
-
-        for (size_t j = 0; copies && j < count; j++)
-            tools[len++] = copies[j];
-    }
-    *out_len = len;
-    return tools;
-}
-
-/* The caller's tools; servers' own were checked when they were listed. */
-static pal_status check_tools(pal_turn *turn, pal_error *err)
-{
-    pal_error inner;
-    pal_json schema;
-
-    for (size_t i = 0; i < turn->request.tools_len; i++) {
-        const pal_tool *tool = &turn->request.tools[i];
-
-        if (tool->name.len == 0)
-            return pal_error_set(err, PAL_INVALID, "tool %zu has no name", i);
-        if (tool->schema.len > 0 &&
-                pal_json_parse(turn->arena, tool->schema, NULL, &schema, &inner) != PAL_OK)
-            return pal_error_set(
-                    err, PAL_INVALID, "the schema of tool %zu is no JSON: %s", i, inner.message);
-    }
-    return PAL_OK;
-}
-
-static pal_status choose_provider(pal_turn *turn, pal_error *err)
-{
-    const pal_runtime *runtime = turn->runtime;
-    pal_turn_request *request = &turn->request;
-    size_t chosen = 0;
-
-    while (request->endpoint.len && chosen < runtime->providers_len &&
-            !pal_str_equal(pal_provider_name(runtime->providers[chosen]), request->endpoint))
-        chosen++;
-    if (chosen == runtime->providers_len)
-        return pal_error_set(err, PAL_NOT_FOUND, "there is no endpoint '%.*s'",
-                (int)(request->endpoint.len < 80 ? request->endpoint.len : 80),
-                request->endpoint.data ? request->endpoint.data : "");
-    turn->provider = runtime->providers[chosen];
-    if (request->model.len == 0)
-        request->model = runtime->provider_models[chosen];
-    return PAL_OK;
+    if (name.len == 0 || pal_settings_endpoint(&runtime->options, name, &unused))
+        return PAL_OK;
+    return pal_error_set(err, PAL_NOT_FOUND, "there is no endpoint '%.*s'",
+            (int)(name.len < 80 ? name.len : 80), name.data);
 }
 
 pal_turn *pal_turn_make(
@@ -176,14 +157,15 @@ pal_turn *pal_turn_make(
     turn->arena = arena;
     turn->request = *request;
     turn->id = turn->info.turn = pal_id_new();
+    pal_id_to_text(turn->id, turn->id_text);
     turn->info.session = request->session;
     pal_speech_init(&turn->answer);
     pal_buf_init(&turn->summary, PAL_MESSAGE_BYTES_MAX);
-    status = choose_provider(turn, err);
+    status = check_endpoint(runtime, request->endpoint, err);
     if (status == PAL_OK)
-        status = check_tools(turn, err);
+        status = pal_offer_check(request, arena, err);
     if (status == PAL_OK) {
-        turn->tools = gather_tools(turn, &turn->tools_len);
+        turn->tools = pal_offer_gather(runtime, request, arena, &turn->tools_len);
         turn->lane = pal_lane_of(runtime, request->tenant, request->session);
         if (!turn->tools || !turn->lane ||
                 pal_map_set(&runtime->turns,
@@ -211,7 +193,9 @@ static pal_status open_providers(pal_runtime *runtime, pal_error *err)
             pal_arena_array(runtime->arena, options->endpoints_len, sizeof(*runtime->providers));
     runtime->provider_models = pal_arena_array(
             runtime->arena, options->endpoints_len, sizeof(*runtime->provider_models));
-    if (!runtime->providers || !runtime->provider_models)
+    runtime->model_questions = pal_arena_array(
+            runtime->arena, options->endpoints_len, sizeof(*runtime->model_questions));
+    if (!runtime->providers || !runtime->provider_models || !runtime->model_questions)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     for (size_t i = 0; status == PAL_OK && i < options->endpoints_len; i++) {
         const pal_endpoint *endpoint = &options->endpoints[i];
@@ -227,7 +211,7 @@ static pal_status open_providers(pal_runtime *runtime, pal_error *err)
 
         status = pal_provider_open(
                 runtime->http, runtime->loop, &config, &runtime->providers[i], err);
-        runtime->provider_models[i] = endpoint->model.len ? endpoint->model : endpoint->kind;
+        runtime->provider_models[i] = endpoint->model;
         runtime->providers_len += status == PAL_OK;
     }
     return status;
@@ -274,34 +258,56 @@ typedef struct opening {
     pal_error *err;
 } opening;
 
-static void open_on_loop(pal_ask *ask)
+static void open_http(pal_ask *ask)
 {
     opening *o = (opening *)ask;
 
     o->status = pal_http_open(o->runtime->loop, NULL, &o->runtime->http, o->err);
-    if (o->status == PAL_OK)
-        o->status = open_providers(o->runtime, o->err);
+}
+
+static void open_on_loop(pal_ask *ask)
+{
+    opening *o = (opening *)ask;
+
+    o->status = open_providers(o->runtime, o->err);
     if (o->status == PAL_OK)
         o->status = open_servers(o->runtime, o->err);
+    if (o->status == PAL_OK && !o->runtime->options.leave_inbox)
+        pal_backlog_start(o->runtime);
+}
+
+/* Those that wait still do so in the inbox, for the next start. */
+static void free_waiting(pal_runtime *runtime)
+{
+    size_t position = 0;
+    pal_str key;
+    void *value;
+
+    while (pal_map_next(&runtime->lanes, &position, &key, &value))
+        pal_lane_empty(value);
 }
 
 static void close_on_loop(pal_ask *ask)
 {
     pal_runtime *runtime = ((opening *)ask)->runtime;
 
+    pal_backlog_stop(runtime);
+    free_waiting(runtime);
     forget_oldest(runtime, 0);
     for (size_t i = 0; i < runtime->servers_len; i++)
         pal_mcp_close(runtime->servers[i]);
     for (size_t i = 0; i < runtime->providers_len; i++)
         pal_provider_close(runtime->providers[i]);
+    pal_models_done(runtime);
     pal_http_close(runtime->http);
 }
 
 static void free_runtime(pal_runtime *runtime)
 {
     pal_loop_close(runtime->loop);
-    pal_map_done(&runtime->lanes);
+    pal_lanes_done(runtime);
     pal_map_done(&runtime->turns);
+    pal_map_done(&runtime->known);
     pal_journal_done(&runtime->journal);
     pthread_cond_destroy(&runtime->changed);
     pthread_mutex_destroy(&runtime->lock);
@@ -317,13 +323,32 @@ static void set_owner(pal_runtime *runtime)
     snprintf(runtime->owner, sizeof(runtime->owner), "%ld:%s", (long)getpid(), id);
 }
 
-static const pal_endpoint echo = {.kind = {"echo", 4}, .model = {"echo", 4}};
+/* The loop, and what is found by it where nothing is configured. */
+static pal_status open_endpoints(
+        pal_runtime *runtime, const pal_runtime_options *options, pal_error *err)
+{
+    opening o = {.ask.run = open_http, .runtime = runtime, .err = err};
+    pal_runtime_options given = *options;
+    pal_status status = pal_loop_open(WORKERS, &runtime->loop, err);
+
+    if (status == PAL_OK) {
+        pal_ask_loop(runtime->loop, &o.ask);
+        status = o.status;
+    }
+    if (status == PAL_OK && given.endpoints_len == 0)
+        status = pal_discover_endpoints(runtime, &given, err);
+    if (status != PAL_OK)
+        return status;
+    runtime->options = pal_copy_options(runtime->arena, &given);
+    if (pal_arena_failure(runtime->arena) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    return pal_settings_check(&runtime->options, err);
+}
 
 pal_status pal_runtime_open(
         const pal_runtime_options *options, pal_runtime **out_runtime, pal_error *err)
 {
     pal_runtime *runtime = pal_calloc(1, sizeof(*runtime));
-    pal_runtime_options given = *options;
     opening o = {.ask.run = open_on_loop, .runtime = runtime, .err = err};
 
     if (!runtime)
@@ -332,23 +357,15 @@ pal_status pal_runtime_open(
     pthread_cond_init(&runtime->changed, NULL);
     pal_map_init(&runtime->lanes);
     pal_map_init(&runtime->turns);
+    pal_map_init(&runtime->known);
     pal_journal_init(&runtime->journal, runtime);
     runtime->ended_last = &runtime->ended_first;
     runtime->store = options->store;
     runtime->arena = pal_arena_new(0);
     set_owner(runtime);
     o.status = runtime->arena ? PAL_OK : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    if (given.endpoints_len == 0) {
-        given.endpoints = &echo;
-        given.endpoints_len = 1;
-    }
-    if (o.status == PAL_OK) {
-        runtime->options = pal_copy_options(runtime->arena, &given);
-        if (pal_arena_failure(runtime->arena) != PAL_OK)
-            o.status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    }
     if (o.status == PAL_OK)
-        o.status = pal_loop_open(WORKERS, &runtime->loop, err);
+        o.status = open_endpoints(runtime, options, err);
     if (o.status == PAL_OK)
         pal_ask_loop(runtime->loop, &o.ask);
     if (o.status == PAL_OK) {
@@ -380,7 +397,10 @@ static void stop_all(pal_ask *ask)
 
 static void refuse_new(pal_ask *ask)
 {
-    ((opening *)ask)->runtime->is_closing = true;
+    pal_runtime *runtime = ((opening *)ask)->runtime;
+
+    runtime->is_closing = true;
+    pal_backlog_stop(runtime);
 }
 
 static bool is_idle(pal_runtime *runtime)
@@ -404,18 +424,32 @@ static void wait_idle(pal_runtime *runtime, int64_t timeout_ms)
     pthread_mutex_unlock(&runtime->lock);
 }
 
-void pal_runtime_close(pal_runtime *runtime, int64_t drain_ms)
+static void leave_waiting(pal_ask *ask)
+{
+    free_waiting(((opening *)ask)->runtime);
+}
+
+void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms)
 {
     opening o = {.ask.run = refuse_new, .runtime = runtime};
 
-    if (!runtime)
-        return;
     pal_ask_loop(runtime->loop, &o.ask);
     wait_idle(runtime, drain_ms);
     o.ask = (pal_ask){.run = stop_all};
     pal_ask_loop(runtime->loop, &o.ask);
     wait_idle(runtime, 10000);
-    o.ask = (pal_ask){.run = close_on_loop};
+    /* Whoever waits for them is told that they won't run here any more. */
+    o.ask = (pal_ask){.run = leave_waiting};
+    pal_ask_loop(runtime->loop, &o.ask);
+}
+
+void pal_runtime_close(pal_runtime *runtime, int64_t drain_ms)
+{
+    opening o = {.ask.run = close_on_loop, .runtime = runtime};
+
+    if (!runtime)
+        return;
+    pal_runtime_drain(runtime, drain_ms);
     pal_ask_loop(runtime->loop, &o.ask);
     free_runtime(runtime);
 }
@@ -427,11 +461,30 @@ void pal_runtime_stat(pal_runtime *runtime, pal_runtime_stats *out_stats)
     pthread_mutex_unlock(&runtime->lock);
 }
 
-pal_status pal_runtime_default(pal_runtime *runtime, pal_arena *arena, pal_str *out_endpoint,
-        pal_str *out_model, pal_error *err)
+typedef struct looking {
+    pal_ask ask;
+    const pal_runtime *runtime;
+    pal_arena *arena;
+    pal_str *out_model;
+} looking;
+
+static void look_on_loop(pal_ask *ask)
 {
+    const looking *l = (const looking *)ask;
+
+    *l->out_model = pal_arena_copy(l->arena, l->runtime->provider_models[0]);
+}
+
+pal_status pal_runtime_default(pal_runtime *runtime, pal_arena *arena, pal_str *out_endpoint,
+        pal_str *out_model, bool *out_is_stopgap, pal_error *err)
+{
+    looking l = {
+            .ask.run = look_on_loop, .runtime = runtime, .arena = arena, .out_model = out_model};
+
+    pal_ask_loop(runtime->loop, &l.ask);
     *out_endpoint = pal_arena_copy(arena, pal_provider_name(runtime->providers[0]));
-    *out_model = pal_arena_copy(arena, runtime->provider_models[0]);
+    if (out_is_stopgap)
+        *out_is_stopgap = runtime->is_stopgap;
     if (pal_arena_failure(arena) != PAL_OK)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     return PAL_OK;

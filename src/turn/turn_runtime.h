@@ -14,11 +14,14 @@
 #include "provider/provider.h"
 #include "tool/tool_loop.h"
 #include "tool/tool_mcp.h"
+#include "turn/turn_ask.h"
 #include "turn/turn_compact.h"
+#include "turn/turn_settings.h"
 
 typedef struct pal_turn pal_turn;
 typedef struct pal_lane_state pal_lane_state;
 typedef struct pal_steer pal_steer;
+typedef struct pal_backlog pal_backlog;
 
 /* ---- Writes (turn_journal.c) ---- */
 
@@ -57,6 +60,7 @@ typedef struct pal_event_log {
     pal_event_entry **entries; /* a ring */
     size_t cap, first, len;
     uint64_t newest; /* number of the newest */
+    bool is_over;    /* the last one was told */
     uint64_t bytes;
     pal_watcher *watchers;
 } pal_event_log;
@@ -64,15 +68,12 @@ typedef struct pal_event_log {
 /* ---- One turn ---- */
 
 /* What the model is saying. */
-typedef struct pal_speech_call {
-    pal_buf id, name, arguments;
-} pal_speech_call;
+typedef struct pal_speech_piece pal_speech_piece; /* turn_speech.c */
 
 typedef struct pal_speech {
-    pal_buf text, reasoning, signature, family;
-    pal_speech_call *calls;
-    size_t calls_len, calls_cap;
-    bool out_of_memory;
+    pal_speech_piece *pieces; /* in the order in which they began */
+    size_t len, cap;
+    pal_status failure;
 } pal_speech;
 
 typedef enum pal_tool_state {
@@ -87,6 +88,7 @@ typedef struct pal_tool_run {
     pal_tool_state state;
     bool is_callers;             /* the caller runs it */
     bool is_allowed;             /* a person said so */
+    bool is_counted;             /* towards three equal ones in a row */
     pal_str id, name, arguments; /* in the step's arena */
     pal_mcp_call *call;
     pal_work_item item; /* a built-in, on a worker */
@@ -95,10 +97,31 @@ typedef struct pal_tool_run {
     bool is_error;
 } pal_tool_run;
 
+/* Who waits for a compaction, on its own stack. */
+typedef struct pal_compact_wait {
+    pal_ask ask;
+    const pal_compaction *compaction;
+    pal_arena *arena;
+    pal_compacted *out_compacted;
+    pal_error *err;
+    pal_status status;
+} pal_compact_wait;
+
+/* The conversation that a service keeps of the session; turn_conversation.c. */
+typedef struct pal_conversation {
+    pal_str id;          /* to go on with, in the step's arena; empty: one is begun */
+    uint64_t tokens;     /* that it has, as far as is known */
+    uint64_t prefix;     /* hash of what it begins with: instructions and tools */
+    uint64_t checkpoint; /* that stood when it was begun */
+    uint64_t fresh_seq;  /* from here on nothing was ever sent; 0: nobody knows */
+    bool is_lost;        /* it can't be gone on with: the next call begins another */
+} pal_conversation;
+
 typedef enum pal_phase {
     PAL_PHASE_NEW = 0,
     PAL_PHASE_ADMIT,
     PAL_PHASE_PLAN,
+    PAL_PHASE_MODEL,   /* asks the endpoint for its first model */
     PAL_PHASE_SUMMARY, /* asks the model for a summary */
     PAL_PHASE_CALL,
     PAL_PHASE_WAIT, /* for the next try */
@@ -121,27 +144,40 @@ struct pal_turn {
     pal_turn_request request;
     pal_id *inbox_ids; /* of its messages, where they wait in the inbox */
     size_t inbox_len;
+    bool is_backlog;     /* takes its messages from the inbox when it begins */
+    bool has_more;       /* in the inbox, as old */
+    pal_turn *followers; /* turns that are one with this, and are told what it is told */
+    pal_turn *next_follower;
+    pal_turn *leader; /* of a follower */
     pal_phase phase;
     pal_turn_state state;
     pal_turn_info info;
     pal_event_log events;
 
+    pal_str known_key; /* in the runtime's map of them; empty: it is not there */
+
     pal_turn_started started;
     void *started_user;
 
+    pal_settings settings; /* of the first plan on */
+    bool is_settled;
+    pal_turn *next_waiter; /* for the name of a model */
     pal_provider *provider;
     pal_model_call *call;
     pal_arena *step_arena; /* of the plan and of what the model said */
     pal_plan plan;
     pal_message *request_messages;
     size_t request_len;
-    const pal_tool *tools; /* all that the model is shown */
+    pal_tool *tools; /* all that the model is shown; the caller's first */
     size_t tools_len;
+    pal_conversation conversation;
     pal_speech answer;
-    uint32_t step;    /* model calls, from 1 */
-    uint32_t rounds;  /* of tools */
-    uint32_t attempt; /* of this call, from 1 */
-    bool output_seen; /* readers have seen some of this call's answer */
+    pal_id answer_id;      /* that it will have */
+    uint32_t step;         /* model calls, from 1 */
+    uint32_t rounds;       /* of tools */
+    uint32_t attempt;      /* of this call, from 1 */
+    uint32_t call_attempt; /* kept meanwhile, where a summary is asked for before it */
+    bool output_seen;      /* readers have seen some of this call's answer */
     bool after_overflow, after_compaction;
     bool last_call; /* without tools: there were too many rounds */
     bool is_cancelled;
@@ -153,6 +189,8 @@ struct pal_turn {
     pal_timer timer;
     pal_timer deadline;
 
+    pal_compact_wait *compact; /* somebody wants a compaction, and nothing else */
+    pal_provider *summary_provider;
     pal_compact_job *job;
     pal_arena *job_arena;
     pal_buf summary;
@@ -170,11 +208,9 @@ struct pal_turn {
     pal_write write;
     pal_op ops[4];
     pal_ledger_row ledger;
+    char ledger_id[PAL_ID_TEXT_SIZE];
+    char id_text[PAL_ID_TEXT_SIZE];
     pal_mark mark;
-    pal_write epoch_write; /* beside the call */
-    pal_op epoch_op;
-    pal_mark epoch_mark;
-    char *epoch_body;
 
     pal_str text; /* the newest answer, for pal_turn_wait() */
     pal_arena *text_arena;
@@ -202,10 +238,12 @@ struct pal_lane_state {
     uint64_t fence;      /* 0: the lease is not held */
     int64_t lease_until; /* by the loop's clock */
     bool is_recovered;   /* what a dead process left open is settled */
+    bool has_backlog;    /* requests from before the runtime was opened wait in the inbox */
     pal_timer renew;
     pal_write write;
     pal_op op;
     uint32_t holds;
+    uint32_t guards; /* somebody looks at it still */
 };
 
 struct pal_runtime {
@@ -215,19 +253,25 @@ struct pal_runtime {
     pal_loop *loop;
     pal_http *http;
     pal_provider **providers;
-    pal_str *provider_models;
+    pal_str *provider_models; /* the one of each where none is named; empty: not known yet */
     size_t providers_len;
+    bool is_stopgap;                             /* nothing was configured, and nothing was found */
+    struct pal_model_question **model_questions; /* by endpoint; NULL: none is asked */
+    pal_turn *model_waiters;
+    struct pal_models_list *model_lists;
     pal_mcp **servers;
     size_t servers_len;
     pal_journal journal;
     pal_map lanes; /* by tenant and session */
     pal_map turns; /* by id; all that are remembered */
+    pal_map known; /* those of them whose messages are durable, by session and client id */
     pal_turn *ended_first, **ended_last;
     size_t ended_len;
     size_t turns_len; /* that run or wait */
     char owner[64];   /* of leases */
     bool is_closing;
-    uint64_t lane_count;
+    pal_backlog *backlog; /* it is being looked for */
+    pal_timer backlog_timer;
 
     pthread_mutex_t lock; /* stats, and waiting for the last turn */
     pthread_cond_t changed;

@@ -1,94 +1,138 @@
-/* turn_speech.c - gathers what a model says, delta by delta, into one message. */
+/* turn_speech.c - gathers what a model says, delta by delta, into one message. What it says is a
+ * row of pieces, texts, blocks of reasoning and calls, in the order in which they began; a block
+ * that was signed is complete, and must go back to the model as it is, where it was. On the loop.
+ */
 #include "turn/turn_speech.h"
 
 #include "base/memory.h"
+#include "dialect/dialect_native.h"
 #include "palaver/limits.h"
 
-enum { CALLS_MAX = 256 };
+enum { PIECES_MAX = PAL_MESSAGE_PARTS_MAX };
+
+struct pal_speech_piece {
+    pal_part_kind kind;
+    uint32_t index; /* of a call */
+    bool is_signed;
+    pal_buf text; /* or arguments */
+    pal_buf id;   /* of a call; the signature of reasoning */
+    pal_buf name; /* of a call; the family of reasoning */
+};
 
 void pal_speech_init(pal_speech *answer)
 {
     *answer = (pal_speech){0};
-    pal_buf_init(&answer->text, PAL_MESSAGE_BYTES_MAX);
-    pal_buf_init(&answer->reasoning, PAL_MESSAGE_BYTES_MAX);
-    pal_buf_init(&answer->signature, PAL_MESSAGE_BYTES_MAX);
-    pal_buf_init(&answer->family, PAL_LABEL_LEN_MAX);
-}
-
-static void clear_calls(pal_speech *answer)
-{
-    for (size_t i = 0; i < answer->calls_len; i++) {
-        pal_buf_done(&answer->calls[i].id);
-        pal_buf_done(&answer->calls[i].name);
-        pal_buf_done(&answer->calls[i].arguments);
-    }
-    pal_free(answer->calls);
-    answer->calls = NULL;
-    answer->calls_len = answer->calls_cap = 0;
 }
 
 void pal_speech_done(pal_speech *answer)
 {
-    clear_calls(answer);
-    pal_buf_done(&answer->text);
-    pal_buf_done(&answer->reasoning);
-    pal_buf_done(&answer->signature);
-    pal_buf_done(&answer->family);
+    for (size_t i = 0; i < answer->len; i++) {
+        pal_buf_done(&answer->pieces[i].text);
+        pal_buf_done(&answer->pieces[i].id);
+        pal_buf_done(&answer->pieces[i].name);
+    }
+    pal_free(answer->pieces);
+    pal_speech_init(answer);
 }
 
 void pal_speech_clear(pal_speech *answer)
 {
     pal_speech_done(answer);
-    pal_speech_init(answer);
+}
+
+/* ---- Pieces ---- */
+
+static pal_speech_piece *add_piece(pal_speech *answer, pal_part_kind kind)
+{
+    pal_speech_piece *piece;
+
+    if (answer->len == PIECES_MAX) {
+        answer->failure = PAL_LIMIT;
+        return NULL;
+    }
+    if (answer->len == answer->cap) {
+        size_t cap = answer->cap ? answer->cap * 2 : 4;
+        pal_speech_piece *pieces = pal_realloc(answer->pieces, cap * sizeof(*pieces));
+
+        if (!pieces) {
+            answer->failure = PAL_NO_MEMORY;
+            return NULL;
+        }
+        answer->pieces = pieces;
+        answer->cap = cap;
+    }
+    piece = &answer->pieces[answer->len++];
+    *piece = (pal_speech_piece){.kind = kind};
+    pal_buf_init(&piece->text, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_init(
+            &piece->id, kind == PAL_PART_REASONING ? PAL_MESSAGE_BYTES_MAX : PAL_LABEL_LEN_MAX);
+    pal_buf_init(&piece->name, PAL_LABEL_LEN_MAX);
+    return piece;
+}
+
+/* The last piece, if it is one of these that can grow. */
+static pal_speech_piece *open_piece(pal_speech *answer, pal_part_kind kind)
+{
+    pal_speech_piece *last = answer->len ? &answer->pieces[answer->len - 1] : NULL;
+
+    return last && last->kind == kind && !last->is_signed ? last : NULL;
+}
+
+static void grow(pal_speech *answer, pal_part_kind kind, pal_str delta)
+{
+    pal_speech_piece *piece = open_piece(answer, kind);
+
+    if (!piece && delta.len > 0)
+        piece = add_piece(answer, kind);
+    if (piece)
+        pal_buf_append_str(&piece->text, delta);
 }
 
 void pal_speech_text(pal_speech *answer, pal_str delta)
 {
-    pal_buf_append_str(&answer->text, delta);
+    grow(answer, PAL_PART_TEXT, delta);
 }
 
 void pal_speech_reasoning(pal_speech *answer, pal_str delta)
 {
-    pal_buf_append_str(&answer->reasoning, delta);
+    grow(answer, PAL_PART_REASONING, delta);
 }
 
 void pal_speech_signature(pal_speech *answer, pal_str signature, pal_str family)
 {
-    pal_buf_append_str(&answer->signature, signature);
-    pal_buf_clear(&answer->family);
-    pal_buf_append_str(&answer->family, family);
+    pal_speech_piece *piece = open_piece(answer, PAL_PART_REASONING);
+
+    if (!piece)
+        piece = add_piece(answer, PAL_PART_REASONING);
+    if (!piece)
+        return;
+    pal_buf_append_str(&piece->id, signature);
+    pal_buf_append_str(&piece->name, family);
+    piece->is_signed = true;
 }
 
-static pal_speech_call *call_at(pal_speech *answer, uint32_t index)
+static pal_speech_piece *find_call(const pal_speech *answer, uint32_t index)
 {
-    pal_speech_call *calls;
+    for (size_t i = answer->len; i-- > 0;)
+        if (answer->pieces[i].kind == PAL_PART_TOOL_CALL && answer->pieces[i].index == index)
+            return &answer->pieces[i];
+    return NULL;
+}
 
-    if (index >= CALLS_MAX)
-        return NULL;
-    if (index >= answer->calls_cap) {
-        size_t cap = index + 4;
+static pal_speech_piece *call_at(pal_speech *answer, uint32_t index)
+{
+    pal_speech_piece *piece = find_call(answer, index);
 
-        calls = pal_realloc(answer->calls, cap * sizeof(*calls));
-        if (!calls) {
-            answer->out_of_memory = true;
-            return NULL;
-        }
-        answer->calls = calls;
-        answer->calls_cap = cap;
-    }
-    while (answer->calls_len <= index) {
-        pal_speech_call *call = &answer->calls[answer->calls_len++];
-
-        pal_buf_init(&call->id, PAL_LABEL_LEN_MAX);
-        pal_buf_init(&call->name, PAL_LABEL_LEN_MAX);
-        pal_buf_init(&call->arguments, PAL_MESSAGE_BYTES_MAX);
-    }
-    return &answer->calls[index];
+    if (!piece)
+        piece = add_piece(answer, PAL_PART_TOOL_CALL);
+    if (piece)
+        piece->index = index;
+    return piece;
 }
 
 void pal_speech_call_begin(pal_speech *answer, uint32_t index, pal_str id, pal_str name)
 {
-    pal_speech_call *call = call_at(answer, index);
+    pal_speech_piece *call = call_at(answer, index);
 
     if (!call)
         return;
@@ -98,17 +142,27 @@ void pal_speech_call_begin(pal_speech *answer, uint32_t index, pal_str id, pal_s
 
 void pal_speech_arguments(pal_speech *answer, uint32_t index, pal_str delta)
 {
-    pal_speech_call *call = call_at(answer, index);
+    pal_speech_piece *call = call_at(answer, index);
 
     if (call)
-        pal_buf_append_str(&call->arguments, delta);
+        pal_buf_append_str(&call->text, delta);
 }
 
-bool pal_speech_is_empty(const pal_speech *answer)
+pal_str pal_speech_call_id(const pal_speech *answer, uint32_t index)
 {
-    return answer->text.len == 0 && answer->calls_len == 0 && answer->reasoning.len == 0 &&
-            answer->signature.len == 0;
+    const pal_speech_piece *call = find_call(answer, index);
+
+    return call ? pal_buf_str(&call->id) : (pal_str){0};
 }
+
+void pal_speech_put_text(const pal_speech *answer, pal_buf *out_text)
+{
+    for (size_t i = 0; i < answer->len; i++)
+        if (answer->pieces[i].kind == PAL_PART_TEXT)
+            pal_buf_append_str(out_text, pal_buf_str(&answer->pieces[i].text));
+}
+
+/* ---- The message ---- */
 
 static pal_str made_id(pal_arena *arena)
 {
@@ -118,59 +172,58 @@ static pal_str made_id(pal_arena *arena)
     return pal_arena_copy(arena, pal_str_of(text));
 }
 
-static void put_calls(const pal_speech *answer, pal_arena *arena, pal_message *message)
+static pal_part make_part(const pal_speech_piece *piece, pal_arena *arena)
 {
-    for (size_t i = 0; i < answer->calls_len; i++) {
-        const pal_speech_call *call = &answer->calls[i];
+    pal_part part = {.kind = piece->kind};
+    pal_str text = pal_arena_copy(arena, pal_buf_str(&piece->text));
+    pal_str id = pal_arena_copy(arena, pal_buf_str(&piece->id));
+    pal_str name = pal_arena_copy(arena, pal_buf_str(&piece->name));
 
-        if (call->name.len == 0)
-            continue;
-        message->parts[message->parts_len++] = (pal_part){
-                .kind = PAL_PART_TOOL_CALL,
-                .call_id = call->id.len ? pal_arena_copy(arena, pal_buf_str(&call->id))
-                                        : made_id(arena),
-                .name = pal_arena_copy(arena, pal_buf_str(&call->name)),
-                .arguments = call->arguments.len
-                        ? pal_arena_copy(arena, pal_buf_str(&call->arguments))
-                        : pal_str_of("{}"),
-        };
+    if (piece->kind == PAL_PART_TOOL_CALL) {
+        part.call_id = id.len ? id : made_id(arena);
+        part.name = name;
+        part.arguments = text.len ? text : pal_str_of("{}");
+    } else {
+        part.text = text;
+        part.signature = id;
+        part.family = name;
     }
+    return part;
 }
 
-static bool has_failed(const pal_speech *answer)
+static pal_status failure_of(const pal_speech *answer)
 {
-    if (answer->out_of_memory || answer->text.failure || answer->reasoning.failure ||
-            answer->signature.failure)
-        return true;
-    for (size_t i = 0; i < answer->calls_len; i++)
-        if (answer->calls[i].arguments.failure || answer->calls[i].name.failure ||
-                answer->calls[i].id.failure)
-            return true;
-    return false;
+    pal_status failure = answer->failure;
+
+    for (size_t i = 0; failure == PAL_OK && i < answer->len; i++) {
+        const pal_speech_piece *piece = &answer->pieces[i];
+
+        failure = piece->text.failure ? piece->text.failure : piece->id.failure;
+        if (failure == PAL_OK)
+            failure = piece->name.failure;
+    }
+    return failure;
 }
 
 pal_status pal_speech_message(
         const pal_speech *answer, pal_arena *arena, pal_message *out_message, pal_error *err)
 {
     pal_message message = {.role = PAL_ROLE_ASSISTANT};
+    pal_status failure = failure_of(answer);
 
-    if (has_failed(answer))
-        return pal_error_set(err, PAL_LIMIT, "the answer is over %u bytes (PAL_MESSAGE_BYTES_MAX)",
+    if (failure == PAL_NO_MEMORY)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    if (failure != PAL_OK)
+        return pal_error_set(err, PAL_LIMIT,
+                "the answer is over %u bytes (PAL_MESSAGE_BYTES_MAX), or in too many pieces",
                 PAL_MESSAGE_BYTES_MAX);
-    message.parts = pal_arena_array(arena, answer->calls_len + 2, sizeof(*message.parts));
-    if (!message.parts)
-        return pal_error_set(err, pal_arena_failure(arena), "out of memory");
-    if (answer->reasoning.len > 0 || answer->signature.len > 0)
-        message.parts[message.parts_len++] = (pal_part){
-                .kind = PAL_PART_REASONING,
-                .text = pal_arena_copy(arena, pal_buf_str(&answer->reasoning)),
-                .signature = pal_arena_copy(arena, pal_buf_str(&answer->signature)),
-                .family = pal_arena_copy(arena, pal_buf_str(&answer->family)),
-        };
-    if (answer->text.len > 0)
-        message.parts[message.parts_len++] = (pal_part){
-                .kind = PAL_PART_TEXT, .text = pal_arena_copy(arena, pal_buf_str(&answer->text))};
-    put_calls(answer, arena, &message);
+    message.parts = pal_arena_array(arena, answer->len + 1, sizeof(*message.parts));
+    for (size_t i = 0; message.parts && i < answer->len; i++) {
+        const pal_speech_piece *piece = &answer->pieces[i];
+
+        if (piece->kind != PAL_PART_TOOL_CALL || piece->name.len > 0)
+            message.parts[message.parts_len++] = make_part(piece, arena);
+    }
     if (pal_arena_failure(arena) != PAL_OK)
         return pal_error_set(err, pal_arena_failure(arena), "out of memory");
     *out_message = message;

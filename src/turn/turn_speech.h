@@ -10,14 +10,19 @@ void pal_speech_clear(pal_speech *answer);
 
 void pal_speech_text(pal_speech *answer, pal_str delta);
 void pal_speech_reasoning(pal_speech *answer, pal_str delta);
+/* Of the reasoning since the last one; where none came since, of a block that is nothing else. */
 void pal_speech_signature(pal_speech *answer, pal_str signature, pal_str family);
 void pal_speech_call_begin(pal_speech *answer, uint32_t index, pal_str id, pal_str name);
 void pal_speech_arguments(pal_speech *answer, uint32_t index, pal_str delta);
 
-bool pal_speech_is_empty(const pal_speech *answer);
+/* Borrowed until the next change; empty: there is no such call, or it has none. */
+pal_str pal_speech_call_id(const pal_speech *answer, uint32_t index);
 
-/* The message, with copies of everything in the arena. Calls without a name are left out; those
- * without an id are given one. */
+/* Its texts, one behind the other. */
+void pal_speech_put_text(const pal_speech *answer, pal_buf *out_text);
+
+/* The message, with copies of everything in the arena, in the order in which it was said. Calls
+ * without a name are left out; those without an id are given one. */
 PAL_CHECKED pal_status pal_speech_message(
         const pal_speech *answer, pal_arena *arena, pal_message *out_message, pal_error *err);
 

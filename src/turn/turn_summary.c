@@ -9,6 +9,7 @@ static void drop_job(pal_turn *turn)
     pal_arena_free(turn->job_arena);
     turn->job_arena = NULL;
     turn->job = NULL;
+    turn->summary_end = NULL;
     pal_buf_done(&turn->summary);
 }
 
@@ -31,15 +32,47 @@ static void keep_summary(pal_work_item *item)
                     end->failure, turn->job_arena, &end->compacted, &turn->work_error);
 }
 
+static void give(const pal_compact_wait *wait, const pal_compacted *compacted)
+{
+    *wait->out_compacted = *compacted;
+    wait->out_compacted->summary = pal_arena_copy(wait->arena, compacted->summary);
+    wait->out_compacted->note = pal_arena_copy(wait->arena, compacted->note);
+}
+
+void pal_compact_refuse(pal_compact_wait *wait, const pal_error *why)
+{
+    wait->status = pal_error_set(wait->err, why->status, "%s", why->message);
+    pal_ask_end(&wait->ask);
+}
+
+void pal_compact_tell(pal_turn *turn)
+{
+    pal_compact_wait *wait = turn->compact;
+    pal_error err = {.status = turn->info.status ? turn->info.status : PAL_CANCELED};
+
+    if (!wait)
+        return;
+    turn->compact = NULL; /* it is gone with the next line */
+    memcpy(err.message, turn->info.reason, sizeof(err.message));
+    if (turn->state != PAL_TURN_DONE)
+        pal_compact_refuse(wait, &err);
+    else if (pal_arena_failure(wait->arena) != PAL_OK)
+        pal_compact_refuse(wait, &(pal_error){PAL_NO_MEMORY, "out of memory"});
+    else
+        pal_ask_end(&wait->ask);
+}
+
 static void summary_kept(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
     const pal_compacted *compacted = &turn->summary_end->compacted;
 
     turn->holds--;
-    if (turn->is_cancelled) {
+    if (turn->phase == PAL_PHASE_ENDED)
+        return;
+    if (turn->is_cancelled && !turn->compact) {
         drop_job(turn);
-        pal_turn_finish(turn, PAL_TURN_CANCELED);
+        pal_turn_close(turn);
         return;
     }
     if (turn->work_status != PAL_OK) {
@@ -54,7 +87,14 @@ static void summary_kept(pal_work_item *item)
                     .count = compacted->tokens_before > compacted->tokens_after
                             ? compacted->tokens_before - compacted->tokens_after
                             : 0});
+    if (turn->compact) {
+        give(turn->compact, compacted);
+        drop_job(turn);
+        pal_turn_finish(turn, PAL_TURN_DONE);
+        return;
+    }
     drop_job(turn);
+    turn->attempt = turn->call_attempt; /* its own tries are none of the call */
     turn->after_compaction = true;
     turn->after_overflow = false;
     pal_turn_next_step(turn);
@@ -98,6 +138,8 @@ static void summary_ended(void *user, const pal_model_end *model_end)
 
     turn->holds--;
     turn->call = NULL;
+    if (model_end->status != PAL_OK && pal_turn_retry(turn, model_end))
+        return; /* nobody has seen any of it, and a summary is worth the wait */
     *end = (summary_end){.is_answered = model_end->status == PAL_OK};
     end->failure = pal_arena_copy(turn->job_arena, model_end->error);
     end->answer = (pal_summary_answer){
@@ -105,10 +147,14 @@ static void summary_ended(void *user, const pal_model_end *model_end)
             .model = pal_arena_copy(turn->job_arena, model_end->model),
             .has_usage = model_end->has_usage,
             .usage = model_end->usage,
-            .provider = pal_provider_name(turn->provider),
+            .provider = pal_provider_name(turn->summary_provider),
             .price_version = turn->runtime->options.price_version,
-            .cost_micros = pal_price_of(turn->runtime, turn->request.model, &model_end->usage),
+            .cost_micros = pal_price_of(turn->runtime, turn->job->request.model, &model_end->usage),
+            .turn_id = pal_str_of(turn->id_text),
+            .agent = turn->settings.agent,
     };
+    if (model_end->has_usage)
+        pal_answer_add_usage(turn, &model_end->usage, end->answer.cost_micros);
     end_summary(turn);
 }
 
@@ -118,7 +164,7 @@ void pal_summary_ask(pal_turn *turn)
             ignore_arguments, summary_ended};
     const pal_summary_request *asked = &turn->job->request;
     pal_model_request request = {
-            .model = turn->request.model,
+            .model = asked->model,
             .messages = asked->messages,
             .messages_len = asked->messages_len,
             .stable_len = asked->messages_len > 0 ? asked->messages_len - 1 : 0,
@@ -131,15 +177,21 @@ void pal_summary_ask(pal_turn *turn)
     pal_error err = {0};
 
     turn->phase = PAL_PHASE_SUMMARY;
+    if (!turn->summary_end) {
+        turn->call_attempt = turn->attempt;
+        turn->attempt = 1;
+        turn->output_seen = false;
+        turn->summary_end = pal_arena_alloc(turn->job_arena, sizeof(*turn->summary_end));
+    }
+    pal_buf_done(&turn->summary);
     pal_buf_init(&turn->summary, PAL_MESSAGE_BYTES_MAX);
-    turn->summary_end = pal_arena_alloc(turn->job_arena, sizeof(*turn->summary_end));
     if (!turn->summary_end) {
         drop_job(turn);
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
     if (turn->job->record.checkpoint.strategy != PAL_STRATEGY_RESET &&
-            pal_provider_start(turn->provider, &request, &sink, turn, &turn->call, &err) ==
+            pal_provider_start(turn->summary_provider, &request, &sink, turn, &turn->call, &err) ==
                     PAL_OK) {
         turn->holds++;
         return;
@@ -148,9 +200,10 @@ void pal_summary_ask(pal_turn *turn)
     end_summary(turn);
 }
 
-/* A summary that is being kept comes back by itself, and sees that the turn was stopped. */
-void pal_summary_stop(pal_turn *turn)
+bool pal_summary_stop(pal_turn *turn)
 {
-    if (turn->work.done != summary_kept)
-        drop_job(turn);
+    if (turn->work.done == summary_kept)
+        return false; /* it sees that the turn was stopped */
+    drop_job(turn);
+    return true;
 }

@@ -10,10 +10,12 @@
 #include "base/memory.h"
 #include "tool/tool_schema.h"
 #include "turn/turn_event.h"
+#include "turn/turn_speech.h"
 
 enum { PARALLEL_MAX = 16 };
 
 static const char skipped_text[] = "Skipped due to queued user message.";
+static const char exhausted_text[] = "No more tools can be called in this turn.";
 
 static void go_on(pal_turn *turn);
 
@@ -286,24 +288,33 @@ static void tell_paused(pal_turn *turn)
 
 static void all_recorded(pal_turn *turn)
 {
-    uint32_t rounds_max = turn->request.max_tool_iterations
-            ? turn->request.max_tool_iterations
-            : turn->runtime->options.max_tool_iterations;
+    bool was_last = turn->last_call && !turn->lane->steers;
 
     pal_tools_done(turn);
+    pal_speech_clear(&turn->answer); /* it is recorded */
     turn->rounds++;
-    turn->last_call = turn->rounds >= rounds_max;
+    turn->last_call = turn->rounds >= turn->settings.rounds_max;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    if (turn->is_cancelled)
-        pal_turn_fail(turn, PAL_CANCELED, "%s", turn->info.reason);
+    if (was_last && !turn->is_cancelled)
+        pal_turn_finish(turn, PAL_TURN_DONE);
     else
         pal_turn_next_step(turn);
 }
 
-/* Third equal call in a row: somebody has to say whether that makes sense. */
+/* True for the third equal call in a row. The caller's count too: what they are between is no row.
+ */
+static bool is_third(pal_turn *turn, pal_tool_run *run)
+{
+    if (run->is_counted)
+        return false;
+    run->is_counted = true;
+    return pal_tool_loop_add(&turn->doom, run->name, run->arguments);
+}
+
+/* Somebody has to say whether that makes sense; whoever runs its own tools sees by itself. */
 static bool asks(pal_turn *turn, pal_tool_run *run)
 {
-    if (run->is_allowed || !pal_tool_loop_add(&turn->doom, run->name, run->arguments))
+    if (run->is_allowed || !is_third(turn, run))
         return false;
     turn->phase = PAL_PHASE_ASKING;
     pal_turn_set_state(turn, PAL_TURN_ASKING);
@@ -331,7 +342,12 @@ static void go_on(pal_turn *turn)
 
         if (run->state != PAL_TOOL_WAITING)
             continue;
+        if (turn->last_call) {
+            end_with(run, exhausted_text, true); /* none was offered */
+            continue;
+        }
         if (run->is_callers) {
+            is_third(turn, run);
             waiting_callers++;
             continue;
         }
@@ -468,6 +484,17 @@ void pal_tools_allow(pal_turn *turn, bool allow)
         break;
     }
     go_on(turn);
+}
+
+void pal_tools_cancel(pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->runs_len; i++) {
+        if (!turn->runs[i].call)
+            continue;
+        pal_mcp_cancel(turn->runs[i].call);
+        turn->runs[i].call = NULL;
+        turn->holds--;
+    }
 }
 
 void pal_tools_done(pal_turn *turn)

@@ -36,6 +36,7 @@ static void set_limits(const pal_window *window, const pal_model *model, pal_con
     /* Of a small model, 32,000 for an answer of unknown length would leave nothing to ask with. */
     if (limits->output == 0)
         limits->output = limits->context / ANSWER_SHARE;
+    pal_profile_limits(window->profile, limits);
 }
 
 /* Tokens to load: what may be sent by the counts that are stored, whatever the provider's are. */
@@ -72,8 +73,9 @@ static pal_status load_tail(pal_store *store, const pal_window *window, pal_aren
     input->messages = tail.items;
     input->messages_len = tail.len;
     if (tail.has_more && tail.len > 0)
-        input->older_messages = tail.items[0].seq - input->checkpoint.seq - 1;
-    return PAL_OK;
+        status = pal_store_count(store, window->tenant, window->session, input->checkpoint.seq,
+                tail.items[0].seq, &input->older_messages, err);
+    return status;
 }
 
 /* The session's leading system message goes first, whatever is cut behind it. */
@@ -92,7 +94,7 @@ static pal_status load_head(pal_store *store, const pal_window *window, pal_aren
     if (input->messages_len > 0 && input->messages[0].seq == input->head->seq) {
         input->messages++;
         input->messages_len--;
-    } else if (input->older_messages > 0) {
+    } else if (input->older_messages > 0 && input->head->seq > input->checkpoint.seq) {
         input->older_messages--;
     }
     return PAL_OK;
@@ -125,8 +127,8 @@ static int seq_compare(const void *left, const void *right)
 }
 
 /* Of both lists, ascending and each once, those before the tail. */
-static uint64_t *kept_seqs(const pal_standing *standing, const uint64_t *keep_seqs,
-        size_t keep_len, uint64_t tail_seq, pal_arena *arena, size_t *out_len)
+static uint64_t *kept_seqs(const pal_standing *standing, const uint64_t *keep_seqs, size_t keep_len,
+        uint64_t tail_seq, pal_arena *arena, size_t *out_len)
 {
     uint64_t *seqs = pal_arena_array(arena, standing->pins_len + keep_len + 1, sizeof(*seqs));
     size_t len = 0, unique = 0;
@@ -145,9 +147,8 @@ static uint64_t *kept_seqs(const pal_standing *standing, const uint64_t *keep_se
     return seqs;
 }
 
-static pal_status load_kept_seqs(pal_store *store, const pal_window *window,
-        const uint64_t *seqs, size_t seqs_len, pal_arena *arena, pal_message **out_kept,
-        size_t *out_len, pal_error *err)
+static pal_status load_kept_seqs(pal_store *store, const pal_window *window, const uint64_t *seqs,
+        size_t seqs_len, pal_arena *arena, pal_message **out_kept, size_t *out_len, pal_error *err)
 {
     pal_message *kept = pal_arena_array(arena, seqs_len + 1, sizeof(*kept));
     size_t len = 0;
@@ -193,8 +194,8 @@ static bool has_tool_part(const pal_message *message)
 }
 
 /* Adds the results of a kept call, and the call of a kept result: half a pair is none. */
-static pal_status add_halves(pal_store *store, const pal_window *window,
-        const pal_message *message, pal_arena *arena, uint64_t *seqs, size_t *len, pal_error *err)
+static pal_status add_halves(pal_store *store, const pal_window *window, const pal_message *message,
+        pal_arena *arena, uint64_t *seqs, size_t *len, pal_error *err)
 {
     pal_load load = {.after_seq = message->seq > PAIR_DISTANCE ? message->seq - PAIR_DISTANCE : 0,
             .before_seq = message->seq + PAIR_DISTANCE};
@@ -208,10 +209,9 @@ static pal_status add_halves(pal_store *store, const pal_window *window,
     return status;
 }
 
-pal_status pal_window_kept(pal_store *store, const pal_window *window,
-        const pal_standing *standing, const uint64_t *keep_seqs, size_t keep_len,
-        uint64_t tail_seq, pal_arena *arena, pal_message **out_kept, size_t *out_len,
-        pal_error *err)
+pal_status pal_window_kept(pal_store *store, const pal_window *window, const pal_standing *standing,
+        const uint64_t *keep_seqs, size_t keep_len, uint64_t tail_seq, pal_arena *arena,
+        pal_message **out_kept, size_t *out_len, pal_error *err)
 {
     size_t seqs_len = 0, halves_len = 0, len = 0;
     uint64_t *seqs = kept_seqs(standing, keep_seqs, keep_len, tail_seq, arena, &seqs_len), *halves;
@@ -309,9 +309,14 @@ static pal_status load_kept(pal_store *store, const pal_window *window, pal_aren
     len += seqs[len] != 0;
     status = pal_window_kept(store, window, &view->standing, seqs, len, tail_seq, arena, &kept,
             &input->kept_len, err);
-    if (status == PAL_OK)
-        input->kept = kept;
-    return status;
+    if (status != PAL_OK)
+        return status;
+    input->kept = kept;
+    for (size_t i = 0; i < input->kept_len; i++)
+        if (kept[i].seq > input->checkpoint.seq && input->older_messages > 0 &&
+                !(input->head && input->head->seq == kept[i].seq))
+            input->older_messages--;
+    return PAL_OK;
 }
 
 /* ---- Marks ---- */
@@ -350,8 +355,8 @@ static void flag_pins(const pal_standing *standing, pal_message *messages, size_
     }
 }
 
-static pal_status read_marks(
-        const pal_window *window, pal_arena *arena, pal_window_view *view, pal_error *err)
+static pal_status read_marks(pal_store *store, const pal_window *window, pal_arena *arena,
+        pal_window_view *view, pal_error *err)
 {
     const pal_standing *standing = &view->standing;
     pal_context_input *input = &view->input;
@@ -361,9 +366,12 @@ static pal_status read_marks(
 
     if (standing->checkpoint.number)
         status = pal_checkpoint_read(&standing->checkpoint, arena, &view->record, err);
+    if (status == PAL_OK && standing->checkpoint.number)
+        status = pal_store_count(store, window->tenant, window->session, 0,
+                view->record.checkpoint.seq + 1, &view->record.checkpoint.messages, err);
     if (status == PAL_OK)
-        status = pal_prunes_read(standing->prunes, standing->prunes_len, arena, &pruned,
-                &input->pruned_len, err);
+        status = pal_prunes_read(
+                standing->prunes, standing->prunes_len, arena, &pruned, &input->pruned_len, err);
     if (status != PAL_OK)
         return status;
     input->checkpoint = view->record.checkpoint;
@@ -382,8 +390,8 @@ static pal_status read_marks(
 /* ---- Counts ---- */
 
 /* Stored counts are the store's; where the model has its own vocabulary, they are made anew. */
-static pal_status recount(const pal_encoding *encoding, pal_message *messages, size_t len,
-        pal_error *err)
+static pal_status recount(
+        const pal_encoding *encoding, pal_message *messages, size_t len, pal_error *err)
 {
     pal_status status = PAL_OK;
 
@@ -396,7 +404,6 @@ static pal_status recount(const pal_encoding *encoding, pal_message *messages, s
     return status;
 }
 
-/* The lists were made for this call; nobody else sees what is changed in them. */
 static pal_status recount_all(pal_store *store, pal_window_view *view, pal_error *err)
 {
     const pal_encoding *encoding = view->model.encoding;
@@ -405,6 +412,8 @@ static pal_status recount_all(pal_store *store, pal_window_view *view, pal_error
 
     if (!encoding || !view->model.is_exact || encoding == pal_store_encoding(store))
         return PAL_OK;
+    view->is_recounted = true;
+    input->checkpoint.tokens = 0;
     status = recount(encoding, (pal_message *)input->messages, input->messages_len, err);
     if (status == PAL_OK)
         status = recount(encoding, (pal_message *)input->kept, input->kept_len, err);
@@ -413,13 +422,63 @@ static pal_status recount_all(pal_store *store, pal_window_view *view, pal_error
     return status;
 }
 
+/* A blob that is gone is taken for one that never was: the repair puts a text in its place, and
+ * says so. */
+static pal_status fill_bytes(
+        pal_store *store, const pal_window *window, pal_part *parts, size_t len, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        pal_part *part = &parts[i];
+        bool is_media = part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
+
+        if (is_media && part->blob.len > 0 && part->data.len == 0)
+            status = pal_store_blob_size(store, window->tenant, part->blob, &part->bytes, err);
+        if (status == PAL_NOT_FOUND) {
+            part->blob = (pal_str){0};
+            status = PAL_OK;
+        }
+        if (status == PAL_OK && part->parts_len > 0)
+            status = fill_bytes(store, window, part->parts, part->parts_len, err);
+    }
+    return status;
+}
+
+static pal_status fill_list(pal_store *store, const pal_window *window, const pal_message *messages,
+        size_t len, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++)
+        status = fill_bytes(store, window, messages[i].parts, messages[i].parts_len, err);
+    return status;
+}
+
+/* The lists were made for this call; nobody else sees what is changed in them. */
+pal_status pal_window_finish(
+        pal_store *store, const pal_window *window, pal_window_view *view, pal_error *err)
+{
+    const pal_context_input *input = &view->input;
+    pal_status status = recount_all(store, view, err);
+
+    if (status == PAL_OK)
+        status = fill_list(store, window, input->messages, input->messages_len, err);
+    if (status == PAL_OK)
+        status = fill_list(store, window, input->kept, input->kept_len, err);
+    if (status != PAL_OK)
+        return status;
+    flag_pins(&view->standing, (pal_message *)input->messages, input->messages_len);
+    flag_pins(&view->standing, (pal_message *)input->kept, input->kept_len);
+    return PAL_OK;
+}
+
 static uint64_t reported_input(const pal_message *message)
 {
     return message->usage.input + message->usage.cache_read + message->usage.cache_write;
 }
 
-static pal_status base_tokens(
-        const pal_context_input *input, uint64_t *out_tokens, pal_error *err)
+static pal_status base_tokens(const pal_context_input *input, uint64_t *out_tokens, pal_error *err)
 {
     uint64_t tokens = 0, sum = 0;
     pal_status status = pal_tokens_count(input->encoding, input->system, &sum, err);
@@ -429,8 +488,8 @@ static pal_status base_tokens(
 
         tokens = tool->tokens;
         if (tokens == 0)
-            status = pal_tokens_tool(input->encoding, tool->name, tool->description, tool->schema,
-                    &tokens, err);
+            status = pal_tokens_tool(
+                    input->encoding, tool->name, tool->description, tool->schema, &tokens, err);
         sum += tokens;
     }
     if (status == PAL_OK)
@@ -455,8 +514,8 @@ static uint64_t other_through(const pal_standing *standing)
     return seq;
 }
 
-static bool is_same_counting(const pal_window *window, const pal_message *message,
-        const pal_model *model)
+static bool is_same_counting(
+        const pal_window *window, const pal_message *message, const pal_model *model)
 {
     if (message->model.len == 0 || model->name.len == 0 ||
             pal_str_equal(message->model, model->name))
@@ -492,8 +551,8 @@ pal_status pal_window_load(pal_store *store, const pal_window *window, pal_arena
 {
     pal_window_view view = {.model = pal_models_find(window->models, window->model)};
     pal_context_input *input = &view.input;
-    pal_status status = pal_store_standing(
-            store, window->tenant, window->session, arena, &view.standing, err);
+    pal_status status =
+            pal_store_standing(store, window->tenant, window->session, arena, &view.standing, err);
 
     if (status != PAL_OK)
         return status;
@@ -510,7 +569,7 @@ pal_status pal_window_load(pal_store *store, const pal_window *window, pal_arena
     input->after_compaction = window->after_compaction;
     input->last = window->last;
     set_limits(window, &view.model, &input->limits);
-    status = read_marks(window, arena, &view, err);
+    status = read_marks(store, window, arena, &view, err);
     if (status == PAL_OK)
         status = load_tail(store, window, arena, &view, err);
     if (status == PAL_OK)
@@ -518,16 +577,12 @@ pal_status pal_window_load(pal_store *store, const pal_window *window, pal_arena
     if (status == PAL_OK)
         status = load_kept(store, window, arena, &view, err);
     if (status == PAL_OK)
-        status = recount_all(store, &view, err);
+        status = pal_window_finish(store, window, &view, err);
     if (status == PAL_OK)
         status = calibrate(window, &view, err);
-    if (status != PAL_OK)
-        return status;
-    /* Both lists were made for this call; nobody else sees the flag. */
-    flag_pins(&view.standing, (pal_message *)input->messages, input->messages_len);
-    flag_pins(&view.standing, (pal_message *)input->kept, input->kept_len);
-    *out_view = view;
-    return PAL_OK;
+    if (status == PAL_OK)
+        *out_view = view;
+    return status;
 }
 
 pal_status pal_window_plan(pal_store *store, const pal_window *window, pal_arena *arena,
@@ -601,8 +656,8 @@ pal_status pal_window_epoch(
     pal_mark mark;
     pal_standing standing;
     bool needed = false;
-    pal_status status = pal_store_standing(
-            store, window->tenant, window->session, arena, &standing, err);
+    pal_status status =
+            pal_store_standing(store, window->tenant, window->session, arena, &standing, err);
 
     if (status == PAL_OK)
         status = pal_window_epoch_mark(window, &standing, arena, &mark, &needed, err);

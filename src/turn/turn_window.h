@@ -9,16 +9,21 @@ typedef struct pal_window_view {
     pal_standing standing;
     pal_checkpoint_record record; /* of the standing checkpoint; number 0: none */
     pal_model model;
+    bool is_recounted; /* stored counts are not the model's: they were made anew */
 } pal_window_view;
 
 /* Loads everything that a plan needs. */
-PAL_CHECKED pal_status pal_window_load(pal_store *store, const pal_window *window,
-        pal_arena *arena, pal_window_view *out_view, pal_error *err);
+PAL_CHECKED pal_status pal_window_load(pal_store *store, const pal_window *window, pal_arena *arena,
+        pal_window_view *out_view, pal_error *err);
+
+/* Puts right what was loaded into the input's lists: tokens as the model counts them, the bytes of
+ * blobs, which messages are pinned. */
+PAL_CHECKED pal_status pal_window_finish(
+        pal_store *store, const pal_window *window, pal_window_view *view, pal_error *err);
 
 /* The mark that pal_window_epoch() would add, and whether it is needed. */
-PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window,
-        const pal_standing *standing, pal_arena *arena, pal_mark *out_mark, bool *out_needed,
-        pal_error *err);
+PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window, const pal_standing *standing,
+        pal_arena *arena, pal_mark *out_mark, bool *out_needed, pal_error *err);
 
 /* The visible message `seq`; PAL_NOT_FOUND when it is out of sight. */
 PAL_CHECKED pal_status pal_window_message(pal_store *store, const pal_window *window, uint64_t seq,
@@ -26,8 +31,7 @@ PAL_CHECKED pal_status pal_window_message(pal_store *store, const pal_window *wi
 
 /* Loads what is kept before `tail_seq`: pins, and `keep_seqs`; ascending. */
 PAL_CHECKED pal_status pal_window_kept(pal_store *store, const pal_window *window,
-        const pal_standing *standing, const uint64_t *keep_seqs, size_t keep_len,
-        uint64_t tail_seq, pal_arena *arena, pal_message **out_kept, size_t *out_len,
-        pal_error *err);
+        const pal_standing *standing, const uint64_t *keep_seqs, size_t keep_len, uint64_t tail_seq,
+        pal_arena *arena, pal_message **out_kept, size_t *out_len, pal_error *err);
 
 #endif

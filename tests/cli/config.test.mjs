@@ -125,6 +125,31 @@ test('passwords are not shown', (t) => {
     }
 });
 
+test('secrets stand in the environment, and nowhere else', (t) => {
+    const w = workspace(t);
+    const env = { HOUSE_KEY: 's3cret', TEAM: 's3cret' };
+    w.write('palaver.yaml', `
+providers:
+  - {name: house, kind: openai, api_key_env: HOUSE_KEY,
+     headers: {x-team: "\${TEAM}", x-other: s3cret}}
+mcp_servers:
+  - {name: files, command: [x], environment: {FILES_TOKEN: "a \${TEAM}"}}
+`);
+    for (const args of [[], ['--json']]) {
+        const out = w.ok('config', 'show', ...args, { env });
+        assert.ok(!out.includes('s3cret'));
+        for (const name of ['HOUSE_KEY', '${TEAM}', 'a ${TEAM}', '***'])
+            assert.ok(out.includes(name), name);
+    }
+    // Only who asks a model needs them.
+    w.ok('session', 'new');
+    w.write('palaver.yaml', 'providers:\n  - kind: openai\n    api_key: s3cret\n');
+    const refused = w.run('config', 'check', 'palaver.yaml');
+    assertFails(refused, 1,
+        /palaver\.yaml:3: 'providers\[0\]\.api_key' is a secret.* name to api_key_env/);
+    assert.ok(!refused.err.includes('s3cret'));
+});
+
 test('what somebody else wrote cannot command the terminal', (t) => {
     const w = workspace(t);
     w.write('a\x1b[31m.yaml', 'context: {compaction: {model: "\\e[31mred"}}\n');

@@ -115,16 +115,75 @@ test('compact: a summary by hand, taken back, made again, compared', (t) => {
     assertFails(w.run('session', 'compact', 'demo', '--undo', '9'), 1, /no checkpoint 9/);
 });
 
-test('compact: without a summary turns are left out, and it is said so', (t) => {
+test('context: agents have settings of their own', (t) => {
+    const w = workspace(t);
+    w.write('palaver.yaml', `
+context: {token_strategy: reset, max_tokens: 2000}
+providers: [{name: main, kind: mistral, model: m-1}, {name: other, kind: anthropic, model: m-2}]
+agents:
+  - {id: a, provider: other, system: Be brief., context: {token_strategy: none}}
+  - {id: b, model: m-3, context: {max_tokens: 700}}
+`);
+    const plan = (agent, metadata, ...args) => {
+        const key = `${agent}${metadata.length}`;
+        w.ok('session', 'new', '--key', key, '--agent', agent, '--metadata', metadata);
+        w.ok('session', 'append', key, 'Hello');
+        const { strategy, usable, items } = w.json('context', key, ...args);
+        const text = w.ok('context', key, ...args);
+        return [strategy, usable, items[0].kind, /^Model (.*?)\. /.exec(text)[1]];
+    };
+    assert.deepEqual(plan('a', '{}'), ['none', 2000, 'system', 'm-2, profile anthropic']);
+    assert.deepEqual(plan('b', '{}'), ['reset', 700, 'message', 'm-3, profile mistral']);
+    assert.deepEqual(plan('c', '{}'), ['reset', 2000, 'message', 'm-1, profile mistral']);
+    assert.deepEqual(plan('b', '{"context":{"max_tokens":600},"turn":{"endpoint":"other"}}'),
+        ['reset', 600, 'message', 'm-2, profile anthropic']);
+    assert.deepEqual(plan('b', '{ }', '--model', 'm-4', '--max-tokens', '500'),
+        ['reset', 500, 'message', 'm-4, profile mistral']);
+});
+
+test('compact: the model that is configured writes the summary', (t) => {
     const w = demo(t);
-    const text = w.ok('session', 'compact', 'demo', '--max-tokens', '4000');
-    assert.match(text, /^No summary was made: there is no model to ask\.\nCheckpoint 1: left out /);
+    w.write('answers.jsonl', '{"text":"They asked, and we answered."}\n{"next":true}\n');
+    w.write('palaver.yaml', 'providers: [{kind: script, path: answers.jsonl}]\n');
+    const made = w.json('session', 'compact', 'demo');
+    assert.deepEqual([made.number > 0, made.seq, made.fallback, made.summary],
+        [true, 12, false, 'They asked, and we answered.']);
+    assert.deepEqual(sent(w.json('context', 'demo')), range(13, 24));
+    w.ok('session', 'compact', 'demo', '--undo');
+    // The command line says how much room there is.
+    const cut = w.json('session', 'compact', 'demo', '--dry-run', '--max-tokens', '2000').seq;
+    assert.ok(cut > 12);
+    assert.equal(w.json('session', 'compact', 'demo', '--max-tokens', '2000').seq, cut);
+});
+
+test('compact: without a model turns are left out, and it is said so', (t) => {
+    const w = demo(t);
+    const text = w.ok('session', 'compact', 'demo', '--max-tokens', '4000', '--provider', 'echo');
+    assert.match(text, /^No summary was made: echo is no model\.\nCheckpoint 1: left out /);
     const plan = w.json('context', 'demo');
     assert.equal(plan.items[0].disposition, 'dropped');
     assert.equal(plan.items[1].kind, 'notice');
     w.ok('session', 'new', '--key', 'short');
     w.ok('session', 'append', 'short', 'Hello');
-    assert.match(w.ok('session', 'compact', 'short'), /^Nothing was done: nothing to compact/);
+    assert.match(w.ok('session', 'compact', 'short', '--provider', 'echo'),
+        /^Nothing was done: nothing to compact/);
+});
+
+test('compact: who is asked', (t) => {
+    const w = demo(t);
+    const env = { OPENAI_API_KEY: '' };
+    const compact = (...args) => w.run('session', 'compact', 'demo', ...args);
+    assertFails(compact('--provider', 'openai', { env }), 1,
+        /provider 'openai' needs the variable OPENAI_API_KEY, which is not set\nhint: set it/);
+    assertFails(compact('--provider', 'cohere'), 1, /there is no provider 'cohere'/);
+    assertFails(compact('--provider-url', 'nowhere'), 2,
+        /--provider-url wants a URL that begins with http/);
+    w.write('palaver.yaml', '\nproviders:\n  - {kind: anthropic, api_key_env: NOBODY_SET_IT}\n');
+    assertFails(compact(), 1,
+        /palaver\.yaml:3: provider 'anthropic' needs the variable NOBODY_SET_IT/);
+    assert.deepEqual(w.json('session', 'show', 'demo', '--marks').marks, []);
+    assert.match(w.ok('session', 'compact', 'demo', { env: { PALAVER_PROVIDER: 'echo' } }),
+        /^No summary was made: echo is no model/);
 });
 
 test('compact: options that exclude each other, and wrong numbers', (t) => {

@@ -9,10 +9,11 @@ const commands = [
     'session fork',
     'session rewind', 'session undo', 'session reset', 'session compact', 'session pin',
     'session unpin', 'session delete', 'session restore',
-    'session erase', 'session export', 'session import', 'context', 'route', 'tokens',
+    'session erase', 'session export', 'session import', 'chat', 'context', 'route', 'tokens',
     'tokens list',
     'tokens compile', 'config show', 'config check',
-    'config example', 'stats', 'fsck', 'bench', 'bench cache',
+    'config example', 'serve', 'key create', 'key list', 'key revoke',
+    'stats', 'fsck', 'bench', 'bench cache',
     'version', 'help',
 ];
 

@@ -45,10 +45,13 @@ void contract_search(void);
 void contract_trash(void);
 void contract_erasure(void);
 void contract_turns(void);
+void contract_ledger(void);
+void contract_records(void);
 void contract_blobs(void);
 void contract_batches(void);
 void contract_tenants(void);
 void contract_threads(void);
+void contract_async(void);
 void contract_reopen(void);
 void contract_upkeep(void);
 

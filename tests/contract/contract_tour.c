@@ -243,7 +243,9 @@ static tour_sight seen_append(void)
     if (!find_id(main_id, &session) ||
             pal_store_load(store, no_tenant(), main_id, &all, arena, &loaded, NULL) != PAL_OK)
         return TOUR_NONE;
-    if (pal_store_ledger_sum(store, no_tenant(), main_id, 1000, 1002, &sum, NULL) != PAL_OK)
+    if (pal_store_ledger_sum(store,
+                &(pal_ledger_query){.session = main_id, .from = 1000, .to = 1002}, &sum,
+                NULL) != PAL_OK)
         return TOUR_HALF;
     for (uint8_t number = 1; number <= 3; number++)
         seen += seen_message(number) == TOUR_ALL;
@@ -418,7 +420,11 @@ static pal_status pass_lease(void)
 
 static pal_status add_ledger(void)
 {
-    pal_ledger_row row = {.request_id = S("r3"), .model = S("m"), .created_at = 2000};
+    pal_ledger_row row = {.request_id = S("r3"),
+            .turn_id = S("t"),
+            .agent = S("a"),
+            .model = S("m"),
+            .created_at = 2000};
 
     return pal_store_ledger_add(store, no_tenant(), none_id, &row, NULL);
 }
@@ -427,7 +433,8 @@ static tour_sight seen_ledger(void)
 {
     pal_ledger_sum sum = {0};
 
-    if (pal_store_ledger_sum(store, no_tenant(), none_id, 2000, 2001, &sum, NULL) != PAL_OK)
+    if (pal_store_ledger_sum(store, &(pal_ledger_query){.from = 2000, .to = 2001}, &sum, NULL) !=
+            PAL_OK)
         return TOUR_HALF;
     return sum.calls == 1 ? TOUR_ALL : TOUR_NONE;
 }
@@ -566,7 +573,15 @@ const tour_step tour[] = {
         {"restore", bring_one_back, seen_back, true},
         {"erase", erase_one, seen_erasure, true},
         {"batch", apply_batch, seen_batch, false},
+        {"put a record", tour_put_record, tour_seen_record, false},
+        {"change the record", tour_change_record, tour_seen_change, false},
+        {"a record with an append", tour_put_record_with_append, tour_seen_record_with_append,
+                false},
+        {"read records", tour_read_records, NULL, false},
+        {"drop a record", tour_drop_record, NULL, false},
+        {"apply without waiting", tour_apply_async, tour_seen_async, false},
         {"sweep", sweep, NULL, false},
+        {"sweep a record", tour_sweep_record, NULL, false},
         {"look after", look_after, NULL, false},
 };
 const size_t tour_len = sizeof tour / sizeof tour[0];

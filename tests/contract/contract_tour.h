@@ -30,4 +30,18 @@ pal_status tour_call(size_t step);
 /* What can be seen of the step. The store must be sound and memory at hand. */
 tour_sight tour_seen(size_t step);
 
+/* ---- contract_tour_records.c: steps ---- */
+
+pal_status tour_put_record(void);
+tour_sight tour_seen_record(void);
+pal_status tour_change_record(void);
+tour_sight tour_seen_change(void);
+pal_status tour_put_record_with_append(void);
+tour_sight tour_seen_record_with_append(void);
+pal_status tour_read_records(void);
+pal_status tour_drop_record(void);
+pal_status tour_sweep_record(void);
+pal_status tour_apply_async(void);
+tour_sight tour_seen_async(void);
+
 #endif

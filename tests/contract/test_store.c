@@ -23,10 +23,13 @@ static const chapter chapters[] = {
         {"trash", contract_trash},
         {"erasure", contract_erasure},
         {"turns", contract_turns},
+        {"ledger", contract_ledger},
+        {"records", contract_records},
         {"blobs", contract_blobs},
         {"batches", contract_batches},
         {"tenants", contract_tenants},
         {"threads", contract_threads},
+        {"async", contract_async},
         {"reopen", contract_reopen},
         {"upkeep", contract_upkeep},
 };

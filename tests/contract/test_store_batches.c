@@ -86,6 +86,36 @@ static void an_operation_can_go_with_the_one_before_it(void)
     CHECK(ops[1].status == PAL_INVALID && shows(id, "a b"));
 }
 
+/* Here SQLite itself fails, and does not only find that it should. */
+static void what_goes_together_still_fails_alone(void)
+{
+    pal_id id = new_session();
+    pal_message first = text_of(PAL_ROLE_USER, "a"), again = text_of(PAL_ROLE_USER, "b");
+    pal_record before = {.kind = S("k"), .name = S("before"), .body = S("1")};
+    pal_record after = {.kind = S("k"), .name = S("after"), .body = S("1")}, found;
+    pal_record third = {.kind = S("k"), .name = S("third"), .body = S("1")};
+    pal_op ops[] = {{.kind = PAL_OP_RECORD_PUT, .u.record = {.record = &before}},
+            {.kind = PAL_OP_APPEND,
+                    .session = id,
+                    .with_previous = true,
+                    .u.append = {.messages = &again,
+                            .messages_len = 1,
+                            .expected_seq = PAL_SEQ_ANY}},
+            {.kind = PAL_OP_RECORD_PUT, .with_previous = true, .u.record = {.record = &after}},
+            {.kind = PAL_OP_RECORD_PUT, .u.record = {.record = &third}}};
+
+    OK(pal_store_append(store, no_tenant(), id, &first, 1, 0, &err));
+    again.id = first.id;
+    OK(pal_store_apply(store, ops, 4, &err));
+    CHECK(ops[0].status == PAL_OK && ops[1].status == PAL_CONFLICT);
+    CHECK(ops[2].status == PAL_CANCELED && ops[3].status == PAL_OK);
+    CHECK(shows(id, "a"));
+    OK(pal_store_record_find(store, no_tenant(), S("k"), S("before"), arena, &found, &err));
+    OK(pal_store_record_find(store, no_tenant(), S("k"), S("third"), arena, &found, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_record_find(store, no_tenant(), S("k"), S("after"), arena, &found, &err));
+}
+
 static void a_batch_over_the_limit_is_refused(void)
 {
     pal_op *ops = pal_arena_array(arena, PAL_BATCH_OPS_MAX + 1, sizeof *ops);
@@ -135,6 +165,7 @@ void contract_batches(void)
     RUN(a_batch_keeps_its_order);
     RUN(each_operation_fails_alone);
     RUN(an_operation_can_go_with_the_one_before_it);
+    RUN(what_goes_together_still_fails_alone);
     RUN(a_batch_over_the_limit_is_refused);
     RUN(a_batch_spans_sessions_and_tenants);
     RUN(an_operation_names_its_session);

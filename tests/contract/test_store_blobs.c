@@ -62,6 +62,7 @@ static void blobs_hold_any_bytes(void)
 {
     char name[PAL_BLOB_NAME_SIZE], *bytes = pal_arena_alloc(arena, 1 << 20);
     pal_str media_type, data;
+    uint64_t size = 9;
 
     for (size_t i = 0; i < 1 << 20; i++)
         bytes[i] = (char)(i * 31 >> 3);
@@ -69,16 +70,26 @@ static void blobs_hold_any_bytes(void)
             pal_str_make(bytes, 1 << 20), name, &err));
     OK(get(name, &media_type, &data));
     CHECK(pal_str_equal(data, pal_str_make(bytes, 1 << 20)));
+    OK(pal_store_blob_size(store, no_tenant(), S(name), &size, &err));
+    CHECK(size == 1 << 20);
     OK(pal_store_blob_put(store, no_tenant(), S("x/y"), S(""), name, &err));
     OK(get(name, &media_type, &data));
     CHECK(data.len == 0 && pal_str_is(media_type, "x/y"));
+    OK(pal_store_blob_size(store, no_tenant(), S(name), &size, &err));
+    CHECK(size == 0);
+    GIVES(PAL_NOT_FOUND, pal_store_blob_size(store, S("other"), S(name), &size, &err));
 }
 
 static void unknown_blobs_are_not_found(void)
 {
+    uint64_t size = 9;
+
     GIVES(PAL_NOT_FOUND, get_status(hello_name));
     GIVES(PAL_INVALID, get_status("sha256:xyz"));
     GIVES(PAL_INVALID, get_status("hello"));
+    GIVES(PAL_NOT_FOUND, pal_store_blob_size(store, no_tenant(), S(hello_name), &size, &err));
+    GIVES(PAL_INVALID, pal_store_blob_size(store, no_tenant(), S("hello"), &size, &err));
+    CHECK(size == 9);
 }
 
 static void data_of_a_message_becomes_a_blob(void)

@@ -72,8 +72,9 @@ static void an_erased_session_leaves_nothing(void)
     GIVES(PAL_NOT_FOUND,
             pal_store_message(store, no_tenant(), messages[0].id, arena, &found, &owner, &err));
     GIVES(PAL_NOT_FOUND, blob_status("some bytes"));
-    GIVES(PAL_NOT_FOUND, pal_store_ledger_sum(store, no_tenant(), id, 0, 0, &sum, &err));
-    OK(pal_store_ledger_sum(store, no_tenant(), (pal_id){{0}}, 0, 0, &sum, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_ledger_sum(store, &(pal_ledger_query){.session = id}, &sum, &err));
+    OK(pal_store_ledger_sum(store, &(pal_ledger_query){0}, &sum, &err));
     CHECK(sum.calls == 1 && sum.cost_micros == 7);
     GIVES(PAL_NOT_FOUND, pal_store_erase(store, no_tenant(), id, &erasure, &err));
     GIVES(PAL_NOT_FOUND, pal_store_restore(store, no_tenant(), id, &err));
@@ -223,7 +224,7 @@ static void an_erased_ledger_row_keeps_its_numbers_only(void)
     erase(id);
     /* The request's id was text of the session: nothing knows of it any more. */
     OK(pal_store_ledger_add(store, no_tenant(), other, &row, &err));
-    OK(pal_store_ledger_sum(store, no_tenant(), (pal_id){{0}}, 0, 0, &sum, &err));
+    OK(pal_store_ledger_sum(store, &(pal_ledger_query){0}, &sum, &err));
     CHECK(sum.calls == 2 && sum.usage.input == 10);
 }
 

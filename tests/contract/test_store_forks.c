@@ -36,6 +36,110 @@ static void a_rewind_hides_and_undo_shows(void)
     CHECK(shows(session, "a b c d e"));
 }
 
+static uint64_t count(pal_id session, uint64_t after_seq, uint64_t before_seq)
+{
+    uint64_t found = 99;
+
+    OK(pal_store_count(store, no_tenant(), session, after_seq, before_seq, &found, &err));
+    return found;
+}
+
+static void what_is_in_sight_is_counted(void)
+{
+    pal_id session = of_words("a b c d"), fork;
+    uint64_t found = 99;
+
+    CHECK(count(session, 0, 0) == 4 && count(new_session(), 0, 0) == 0);
+    rewind_to(session, 2);
+    say_words(session, "e f g"); /* 5 to 7 */
+    CHECK(count(session, 0, 0) == 5 && count(session, 0, 5) == 2 && count(session, 1, 7) == 3);
+    CHECK(count(session, 4, 5) == 0 && count(session, 7, 0) == 0 && count(session, 9, 3) == 0);
+    fork = fork_at(session, 6);
+    say_words(fork, "h");
+    CHECK(count(fork, 0, 0) == 5 && count(fork, 5, 0) == 2 && count(fork, 0, 6) == 3);
+    rewind_to(fork, 1);
+    CHECK(count(fork, 0, 0) == 1 && count(session, 0, 0) == 5);
+    GIVES(PAL_NOT_FOUND, pal_store_count(store, no_tenant(), pal_id_new(), 0, 0, &found, &err));
+    CHECK(found == 99);
+}
+
+/* ---- Hiding ---- */
+
+static void hide(pal_id session, uint64_t seq, uint64_t part)
+{
+    pal_mark given = {.kind = PAL_MARK_HIDE, .seq = seq, .target = part};
+
+    OK(mark(session, &given));
+}
+
+static void one_message_is_hidden(void)
+{
+    pal_id session = of_words("a b c d"), fork;
+    pal_load back = {.from_end = true, .limit = 2}, all = {.hidden = true};
+
+    hide(session, 2, 0);
+    CHECK(shows(session, "a c d"));
+    CHECK(strcmp(shown(session, &back), "c d") == 0);
+    CHECK(strcmp(shown(session, &all), "a b c d") == 0);
+    CHECK(count(session, 0, 0) == 3);
+    fork = fork_at(session, 4); /* what was taken out stays out */
+    CHECK(shows(fork, "a c d"));
+    hide(fork, 1, 0);
+    CHECK(shows(fork, "c d") && shows(session, "a c d"));
+    hide(session, 4, 0);
+    CHECK(shows(session, "a c") && say(session, "e") == 5 && shows(session, "a c e"));
+    OK(undo(session, 0));
+    CHECK(shows(session, "a c d e"));
+    rewind_to(session, 1);
+    CHECK(shows(session, "a"));
+}
+
+static void wrong_hides_are_refused(void)
+{
+    pal_id session = of_words("a b");
+    pal_mark none = {.kind = PAL_MARK_HIDE}, far = {.kind = PAL_MARK_HIDE, .seq = 3};
+
+    GIVES(PAL_INVALID, mark(session, &none));
+    GIVES(PAL_INVALID, mark(session, &far));
+    CHECK(shows(session, "a b"));
+}
+
+/* An answer of a text and two calls. */
+static void append_parts(pal_id session)
+{
+    pal_part parts[3] = {{.kind = PAL_PART_TEXT, .text = pal_str_of("word")},
+            {.kind = PAL_PART_TOOL_CALL, .call_id = pal_str_of("c1"), .name = pal_str_of("f")},
+            {.kind = PAL_PART_TOOL_CALL, .call_id = pal_str_of("c2"), .name = pal_str_of("g")}};
+    pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 3};
+
+    OK(pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err));
+}
+
+static void parts_of_a_message_are_hidden(void)
+{
+    pal_id session = of_words("a");
+    pal_messages found = {0};
+    pal_search search = {.tenant = no_tenant(), .session = session, .text = pal_str_of("word")};
+    pal_hits hits = {0};
+
+    append_parts(session);
+    OK(pal_store_search(store, &search, arena, &hits, &err));
+    CHECK(hits.len == 1);
+    hide(session, 2, 2);
+    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &found, &err));
+    CHECK(found.len == 2 && found.items[1].parts_len == 2);
+    CHECK(found.len == 2 && pal_str_is(found.items[1].parts[1].call_id, "c2"));
+    OK(pal_store_search(store, &search, arena, &hits, &err));
+    CHECK(hits.len == 0);
+    CHECK(count(session, 0, 0) == 2);
+    hide(session, 2, 1);
+    hide(session, 2, 3);
+    CHECK(shows(session, "a"));
+    OK(undo(session, 0));
+    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &found, &err));
+    CHECK(found.len == 2 && found.items[1].parts_len == 1);
+}
+
 static void an_undo_can_be_undone(void)
 {
     pal_id session = of_words("a b c");
@@ -316,6 +420,10 @@ static void a_message_is_found_where_it_was_said(void)
 void contract_forks(void)
 {
     RUN(a_rewind_hides_and_undo_shows);
+    RUN(what_is_in_sight_is_counted);
+    RUN(one_message_is_hidden);
+    RUN(wrong_hides_are_refused);
+    RUN(parts_of_a_message_are_hidden);
     RUN(an_undo_can_be_undone);
     RUN(undo_takes_the_newest_that_counts);
     RUN(undo_says_what_it_undid);

@@ -44,7 +44,7 @@ static void everything_is_there_after_opening_again(void)
     CHECK(shows(id, "a b") && shows(child, "a b c again x"));
     OK(pal_store_inbox_list(store, no_tenant(), id, arena, &items, &len, &err));
     CHECK(len == 1 && pal_id_equal(items[0].id, item.id));
-    OK(pal_store_ledger_sum(store, no_tenant(), id, 0, 0, &sum, &err));
+    OK(pal_store_ledger_sum(store, &(pal_ledger_query){.session = id}, &sum, &err));
     CHECK(sum.calls == 1 && sum.usage.input == 3);
     GIVES(PAL_BUSY, pal_store_lease_take(store, no_tenant(), id, S("you"), 10, &next, &err));
     OK(pal_store_blob_get(store, no_tenant(), S(name), arena, &media_type, &data, &err));

@@ -92,7 +92,7 @@ static void the_newest_of_each_kind_counts(void)
 static void an_epoch_needs_a_body(void)
 {
     pal_id session = of_words("a");
-    pal_mark bare = {.kind = PAL_MARK_EPOCH}, unknown = {.kind = (pal_mark_kind)9};
+    pal_mark bare = {.kind = PAL_MARK_EPOCH}, unknown = {.kind = (pal_mark_kind)10};
 
     GIVES(PAL_INVALID, pal_store_mark(store, no_tenant(), session, &bare, &err));
     GIVES(PAL_INVALID, pal_store_mark(store, no_tenant(), session, &unknown, &err));
@@ -134,6 +134,22 @@ static void a_rewind_below_it_ends_it(void)
     CHECK(stands(session, NULL));
     OK(undo(session, rewind));
     CHECK(stands(session, "\"c\""));
+}
+
+static void hiding_a_message_below_it_ends_it(void)
+{
+    pal_id session = of_words("a b c d");
+    pal_mark part = {.kind = PAL_MARK_HIDE, .seq = 1, .target = 1};
+
+    checkpoint(session, 2, "\"c1\"");
+    add_mark(session, PAL_MARK_HIDE, 3, "");
+    CHECK(stands(session, "\"c1\""));
+    OK(pal_store_mark(store, no_tenant(), session, &part, &err));
+    CHECK(standing_of(session).checkpoint.number == 0);
+    OK(undo(session, part.number));
+    CHECK(stands(session, "\"c1\""));
+    add_mark(session, PAL_MARK_HIDE, 2, "");
+    CHECK(standing_of(session).checkpoint.number == 0);
 }
 
 static void a_reset_ends_it_and_undoing_brings_it_back(void)
@@ -332,6 +348,7 @@ void contract_standing(void)
     RUN(an_epoch_needs_a_body);
     RUN(an_undone_checkpoint_gives_way_to_the_one_before);
     RUN(a_rewind_below_it_ends_it);
+    RUN(hiding_a_message_below_it_ends_it);
     RUN(a_reset_ends_it_and_undoing_brings_it_back);
     RUN(what_was_hidden_before_does_not_matter);
     RUN(a_rewind_over_hidden_messages_only_is_none);

@@ -70,7 +70,8 @@ static void owner_has_everything(void)
     CHECK(len == 1);
     OK(pal_store_lease_find(store, owner(), owned, arena, &lease, &err));
     CHECK(pal_str_is(lease.owner, "me") && lease.fence == fence);
-    OK(pal_store_ledger_sum(store, owner(), owned, 0, 0, &sum, &err));
+    OK(pal_store_ledger_sum(
+            store, &(pal_ledger_query){.tenant = owner(), .session = owned}, &sum, &err));
     CHECK(sum.calls == 1 && sum.usage.input == 5);
     OK(pal_store_blob_get(store, owner(), S(blob_name), arena, &media_type, &data, &err));
     CHECK(pal_str_is(data, blob_data));
@@ -109,8 +110,10 @@ static void a_guest_reads_nothing(void)
     GIVES(PAL_NOT_FOUND, pal_store_marks(store, guest(), owned, arena, &marks, &len, &err));
     GIVES(PAL_NOT_FOUND, pal_store_inbox_list(store, guest(), owned, arena, &items, &len, &err));
     GIVES(PAL_NOT_FOUND, pal_store_lease_find(store, guest(), owned, arena, &lease, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_ledger_sum(store, guest(), owned, 0, 0, &sum, &err));
-    OK(pal_store_ledger_sum(store, guest(), (pal_id){{0}}, 0, 0, &sum, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_ledger_sum(
+                    store, &(pal_ledger_query){.tenant = guest(), .session = owned}, &sum, &err));
+    OK(pal_store_ledger_sum(store, &(pal_ledger_query){.tenant = guest()}, &sum, &err));
     CHECK(sum.calls == 0);
     GIVES(PAL_NOT_FOUND,
             pal_store_blob_get(store, guest(), S(blob_name), arena, &media_type, &data, &err));
@@ -180,7 +183,8 @@ static void a_guest_may_use_the_same_names(void)
     OK(pal_store_ledger_add(store, guest(), id, &row, &err));
     OK(pal_store_load(store, guest(), id, NULL, arena, &loaded, &err));
     CHECK(loaded.len == 1 && pal_str_is(loaded.items[0].parts[0].text, "mine"));
-    OK(pal_store_ledger_sum(store, guest(), unknown, 0, 0, &sum, &err));
+    OK(pal_store_ledger_sum(
+            store, &(pal_ledger_query){.tenant = guest(), .session = unknown}, &sum, &err));
     CHECK(sum.calls == 1 && sum.usage.input == 7);
     OK(pal_store_delete(store, guest(), id, &err));
     OK(pal_store_erase(store, guest(), id, NULL, &err));

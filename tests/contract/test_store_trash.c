@@ -62,7 +62,7 @@ static void a_turn_ends_in_the_trash(void)
     OK(pal_store_delete(store, no_tenant(), id, &err));
     OK(pal_store_ledger_add(store, no_tenant(), id, &row, &err));
     OK(pal_store_lease_release(store, no_tenant(), id, fence, &err));
-    OK(pal_store_ledger_sum(store, no_tenant(), id, 0, 0, &sum, &err));
+    OK(pal_store_ledger_sum(store, &(pal_ledger_query){.session = id}, &sum, &err));
     CHECK(sum.calls == 1);
     GIVES(PAL_NOT_FOUND, pal_store_lease_find(store, no_tenant(), id, arena, &lease, &err));
 }

@@ -1,4 +1,4 @@
-/* test_store_turns.c - what surrounds a turn: inbox, lease and fence, ledger. */
+/* test_store_turns.c - what surrounds a turn: inbox, lease and fence. */
 #include "contract.h"
 
 /* ---- Inbox ---- */
@@ -185,6 +185,7 @@ static size_t fenced_ops(pal_id session, pal_id item, pal_op *ops)
     static pal_inbox_item added;
     static pal_ledger_row row;
     static pal_erasure erasure;
+    static pal_record record;
     size_t len = 0;
 
     message = text_of(PAL_ROLE_USER, "fenced");
@@ -200,6 +201,9 @@ static size_t fenced_ops(pal_id session, pal_id item, pal_op *ops)
     ops[len++] = (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &added};
     ops[len++] = (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = item};
     ops[len++] = (pal_op){.kind = PAL_OP_LEDGER_ADD, .u.ledger_row = &row};
+    record = (pal_record){.kind = S("kind"), .name = S("fenced"), .body = S("{}")};
+    ops[len++] = (pal_op){.kind = PAL_OP_RECORD_PUT, .u.record = {.record = &record}};
+    ops[len++] = (pal_op){.kind = PAL_OP_RECORD_DROP, .u.record = {.record = &record}};
     ops[len++] = (pal_op){.kind = PAL_OP_DELETE};
     ops[len++] = (pal_op){.kind = PAL_OP_RESTORE};
     ops[len++] = (pal_op){.kind = PAL_OP_ERASE, .u.erasure = &erasure};
@@ -252,93 +256,53 @@ static void a_fence_without_a_lease_is_denied(void)
     CHECK(op.status == PAL_DENIED);
 }
 
-/* ---- Ledger ---- */
+/* ---- Who has something to do ---- */
 
-static pal_ledger_row ledger_row(const char *request_id, uint64_t input, int64_t created_at)
+static size_t owners_after(pal_id after, uint32_t limit, pal_inbox_owner **out_owners)
 {
-    return (pal_ledger_row){.request_id = S(request_id),
-            .turn_id = S("turn"),
-            .purpose = S("turn"),
-            .provider = S("p"),
-            .model = S("m"),
-            .price_version = S("1"),
-            .usage = {.input = input,
-                    .cache_read = 2,
-                    .cache_write = 3,
-                    .output = 4,
-                    .reasoning = 1},
-            .cost_micros = 10,
-            .created_at = created_at};
+    size_t len = 0;
+
+    OK(pal_store_inbox_owners(store, after, limit, arena, out_owners, &len, &err));
+    return len;
 }
 
-static pal_ledger_sum sum_of(pal_id session, int64_t from, int64_t to)
+static void sessions_with_something_in_their_inbox_are_found(void)
 {
-    pal_ledger_sum sum = {0};
+    pal_session other = {.tenant = S("other")};
+    pal_inbox_item item = {.body = S("{}")}, second = {.body = S("{}")};
+    pal_id ids[6], none = {{0}};
+    pal_inbox_owner *owners;
+    size_t len = 0;
 
-    OK(pal_store_ledger_sum(store, no_tenant(), session, from, to, &sum, &err));
-    return sum;
-}
-
-static void the_ledger_adds_up(void)
-{
-    pal_id a = new_session(), b = new_session(), none = {{0}};
-    pal_ledger_row rows[] = {ledger_row("r1", 100, NOW), ledger_row("r2", 200, NOW + 10),
-            ledger_row("r3", 400, NOW + 20), ledger_row("r4", 800, 0)};
-    pal_ledger_sum sum;
-
-    OK(pal_store_ledger_add(store, no_tenant(), a, &rows[0], &err));
-    OK(pal_store_ledger_add(store, no_tenant(), a, &rows[1], &err));
-    OK(pal_store_ledger_add(store, no_tenant(), b, &rows[2], &err));
-    pal_clock_set_ms(NOW + 30);
-    OK(pal_store_ledger_add(store, no_tenant(), none, &rows[3], &err));
-    sum = sum_of(none, 0, 0);
-    CHECK(sum.calls == 4 && sum.usage.input == 1500 && sum.usage.cache_read == 8);
-    CHECK(sum.usage.cache_write == 12 && sum.usage.output == 16 && sum.usage.reasoning == 4);
-    CHECK(sum.cost_micros == 40);
-    CHECK(sum_of(a, 0, 0).usage.input == 300 && sum_of(b, 0, 0).usage.input == 400);
-    CHECK(sum_of(none, NOW + 10, NOW + 20).usage.input == 200);
-    CHECK(sum_of(none, NOW + 10, 0).usage.input == 1400);
-    CHECK(sum_of(a, NOW + 11, 0).calls == 0);
-    CHECK(sum_of(none, NOW + 30, NOW + 31).usage.input == 800);
-}
-
-static void the_same_request_is_the_same_call(void)
-{
-    pal_id a = new_session(), b = new_session(), none = {{0}};
-    pal_ledger_row row = ledger_row("r1", 100, NOW), nameless = ledger_row("", 1, NOW);
-
-    OK(pal_store_ledger_add(store, no_tenant(), a, &row, &err));
-    row.usage.input = 999;
-    OK(pal_store_ledger_add(store, no_tenant(), a, &row, &err));
-    OK(pal_store_ledger_add(store, no_tenant(), b, &row, &err));
-    OK(pal_store_ledger_add(store, no_tenant(), none, &row, &err));
-    CHECK(sum_of(none, 0, 0).calls == 1 && sum_of(none, 0, 0).usage.input == 100);
-    GIVES(PAL_INVALID, pal_store_ledger_add(store, no_tenant(), a, &nameless, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_ledger_add(store, no_tenant(), pal_id_new(), &row, &err));
-}
-
-static void an_append_writes_its_ledger_rows(void)
-{
-    pal_message message = text_of(PAL_ROLE_USER, "x");
-    pal_ledger_row rows[] = {ledger_row("r1", 1, NOW), ledger_row("r2", 2, NOW)};
-    pal_op op = {.kind = PAL_OP_APPEND,
-            .session = new_session(),
-            .u.append = {.messages = &message,
-                    .messages_len = 1,
-                    .expected_seq = 5,
-                    .ledger = rows,
-                    .ledger_len = 2}};
-
-    message.client_id = S("c");
-    OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_CONFLICT && sum_of(op.session, 0, 0).calls == 0);
-    op.u.append.expected_seq = 0;
-    OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && sum_of(op.session, 0, 0).usage.input == 3);
-    rows[0].request_id = S("r3"); /* a replay: the new row still goes in, the old one not again */
-    OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && op.u.append.replayed);
-    CHECK(sum_of(op.session, 0, 0).calls == 3 && get_session(op.session).last_seq == 1);
+    CHECK(owners_after(none, 0, &owners) == 0);
+    for (size_t i = 0; i < 6; i++) {
+        ids[i] = other.id = (pal_id){{(uint8_t)(200 - 30 * i), 1, 2}};
+        other.tenant = i % 2 ? S("other") : no_tenant();
+        other.expires_at = i == 4 ? NOW + 10 : 0;
+        OK(pal_store_create(store, &other, NULL, &err));
+        if (i != 1)
+            OK(pal_store_inbox_add(store, other.tenant, ids[i], &item, &err));
+    }
+    OK(add_item(ids[2], &second));
+    CHECK(owners_after(none, 0, &owners) == 5);
+    OK(pal_store_delete(store, S("other"), ids[3], &err));
+    pal_clock_set_ms(NOW + 11); /* ids[4] has expired */
+    len = owners_after(none, 0, &owners);
+    if (!CHECK(len == 3))
+        return;
+    CHECK(pal_id_equal(owners[0].session, ids[5]) && pal_str_is(owners[0].tenant, "other"));
+    CHECK(pal_id_equal(owners[1].session, ids[2]) && pal_str_is(owners[1].tenant, "default"));
+    CHECK(pal_id_equal(owners[2].session, ids[0]));
+    CHECK(owners_after(none, 2, &owners) == 2 && pal_id_equal(owners[1].session, ids[2]));
+    CHECK(owners_after(ids[2], 2, &owners) == 1 && pal_id_equal(owners[0].session, ids[0]));
+    CHECK(owners_after(ids[0], 2, &owners) == 0);
+    GIVES(PAL_LIMIT,
+            pal_store_inbox_owners(
+                    store, none, PAL_INBOX_OWNERS_MAX + 1, arena, &owners, &len, &err));
+    OK(pal_store_inbox_drop(store, no_tenant(), ids[2], second.id, &err));
+    CHECK(owners_after(none, 0, &owners) == 3);
+    OK(pal_store_erase(store, no_tenant(), ids[2], NULL, &err));
+    CHECK(owners_after(none, 0, &owners) == 2);
 }
 
 void contract_turns(void)
@@ -353,7 +317,5 @@ void contract_turns(void)
     RUN(a_lost_lease_of_the_same_owner_is_a_new_one);
     RUN(a_stale_fence_writes_nothing);
     RUN(a_fence_without_a_lease_is_denied);
-    RUN(the_ledger_adds_up);
-    RUN(the_same_request_is_the_same_call);
-    RUN(an_append_writes_its_ledger_rows);
+    RUN(sessions_with_something_in_their_inbox_are_found);
 }

@@ -261,6 +261,129 @@ static void a_model_of_another_vocabulary_is_counted_by_its_own(void)
     CHECK(plan.tokens_plain == wanted && wanted != message.tokens && !plan.is_estimate);
 }
 
+/* ---- Images ---- */
+
+static uint64_t say_image(pal_id session, pal_str data, bool is_nested)
+{
+    pal_part image = {.kind = PAL_PART_IMAGE, .media_type = S("image/png"), .data = data};
+    pal_part result = {.kind = PAL_PART_TOOL_RESULT,
+            .call_id = S("c"),
+            .name = S("read"),
+            .parts = &image,
+            .parts_len = 1};
+    pal_message message = {.role = is_nested ? PAL_ROLE_TOOL : PAL_ROLE_USER,
+            .parts = is_nested ? &result : &image,
+            .parts_len = 1};
+
+    return append(session, &message, 100);
+}
+
+static const pal_plan_item *item_at(const pal_plan *plan, uint64_t seq)
+{
+    for (size_t i = 0; i < plan->items_len; i++)
+        if (plan->items[i].seq == seq && plan->items[i].kind == PAL_ITEM_MESSAGE)
+            return &plan->items[i];
+    return NULL;
+}
+
+/* Only their names are loaded. */
+static void images_count_the_bytes_of_their_blobs(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    char *bytes = pal_arena_alloc(arena, 30000);
+    pal_plan plan;
+
+    memset(bytes, 'x', 30000);
+    window.profile = PAL_PROFILE_ANTHROPIC;
+    say_image(session, pal_str_make(bytes, 30000), false);
+    say_call(session, "c", 10);
+    say_image(session, pal_str_make(bytes, 15000), true);
+    say_turns(session, 1, 10);
+    plan = plan_of(&window);
+    CHECK(plan.images == 2 && item_at(&plan, 1)->bytes > 40000);
+    CHECK(item_at(&plan, 1)->bytes < 40500);
+    CHECK(item_at(&plan, 3)->bytes > 20000 && item_at(&plan, 3)->bytes < 20500);
+    CHECK(item_at(&plan, 1)->message->parts[0].data.len == 0);
+    window.limits.bytes = plan.bytes - 1000;
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.images == 1 && plan.bytes < window.limits.bytes);
+    CHECK(item_at(&plan, 1)->disposition == PAL_SENT_PRUNED);
+    window.limits.bytes = 0;
+    window.limits.image_bytes = 15000;
+    plan = plan_of(&window);
+    CHECK(plan.images == 1 && item_at(&plan, 1)->disposition == PAL_SENT_REPAIRED);
+    window.limits.image_bytes = 14999;
+    plan = plan_of(&window);
+    CHECK(plan.images == 0 && plan.action == PAL_ACTION_SEND);
+}
+
+static void no_more_images_than_the_provider_takes(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_plan plan;
+
+    for (int i = 0; i < 12; i++)
+        say_image(session, S("png"), false);
+    plan = plan_of(&window);
+    CHECK(plan.images == 12);
+    window.profile = PAL_PROFILE_MISTRAL;
+    plan = plan_of(&window);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.images == 8 && item_at(&plan, 4)->images == 0);
+    window.limits.images = 20;
+    plan = plan_of(&window);
+    CHECK(plan.images == 12);
+}
+
+/* ---- What is out of sight ---- */
+
+static void what_was_rewound_is_not_among_what_is_left_out(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We began."};
+    pal_compacted made;
+    pal_plan plan;
+
+    say_turns(session, 50, 100); /* 1 to 100 */
+    rewind_to(session, 10);
+    say_turns(session, 150, 100); /* 101 to 400 */
+    pin(session, 3);
+    pin(session, 103);
+    window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+    plan = plan_of(&window);
+    CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].first_seq == 1);
+    /* Ten at the beginning, less the pins, and from 101 on to where the tail begins. */
+    CHECK(plan.items[0].count == 10 - 2 + (plan.items[0].seq - 100));
+    window.settings.strategy = PAL_STRATEGY_COMPACT;
+    made = compact(&window, &s);
+    CHECK(made.number > 0 && made.seq > 300);
+    plan = plan_of(&window);
+    CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].disposition == PAL_SUMMARISED);
+    CHECK(plan.items[0].count == 10 - 2 + (made.seq - 100) && plan.items[0].seq == made.seq);
+}
+
+static void the_head_counts_where_it_is(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We began."};
+    pal_plan plan;
+
+    say_as(session, PAL_ROLE_SYSTEM, "You are kind.", 5);
+    say_turns(session, 10, 300);
+    CHECK(compact(&window, &s).number > 0);
+    say_turns(session, 100, 100);
+    window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+    plan = plan_of(&window);
+    for (size_t i = 0; i < plan.items_len; i++)
+        if (plan.items[i].kind == PAL_ITEM_RANGE && plan.items[i].disposition == PAL_DROPPED)
+            CHECK(plan.items[i].count == plan.items[i].seq + 1 - plan.items[i].first_seq);
+    CHECK(plan.items[0].seq == 1 && plan.items[1].kind == PAL_ITEM_RANGE);
+    CHECK(plan.items[1].count == plan.items[1].seq - 1); /* all but the head */
+}
+
 /* ---- Calibration ---- */
 
 static void say_reported(pal_id session, uint64_t input, const char *model)
@@ -303,6 +426,10 @@ void window_plans(void)
     RUN(the_newest_message_alone_can_be_too_long);
     RUN(settings_and_limits_are_obeyed);
     RUN(a_model_of_another_vocabulary_is_counted_by_its_own);
+    RUN(images_count_the_bytes_of_their_blobs);
+    RUN(no_more_images_than_the_provider_takes);
+    RUN(what_was_rewound_is_not_among_what_is_left_out);
+    RUN(the_head_counts_where_it_is);
     RUN(what_the_provider_reports_calibrates);
 }
 

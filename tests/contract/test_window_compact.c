@@ -124,6 +124,34 @@ static void the_second_summary_takes_the_first_in(void)
     CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].disposition == PAL_SUMMARISED);
 }
 
+/* What the mark says of the summary is what a plan would count for it. */
+static void a_summary_counts_as_the_message_that_it_is(void)
+{
+    static const pal_strategy strategies[] = {PAL_STRATEGY_COMPACT, PAL_STRATEGY_SUMMARIZATION};
+
+    for (size_t i = 0; i < 2; i++) {
+        pal_id session = new_session();
+        pal_window window = window_of(session);
+        script s = {.answer = "We counted to ten, and then to twenty."};
+        const pal_plan_item *item;
+        uint64_t wanted = 0;
+        pal_message shown;
+        pal_plan plan;
+
+        window.settings.strategy = strategies[i];
+        say_turns(session, 10, 300);
+        CHECK(compact(&window, &s).number > 0);
+        plan = plan_of(&window);
+        item = &plan.items[strategies[i] == PAL_STRATEGY_COMPACT ? 2 : 1];
+        if (!CHECK(item->kind == PAL_ITEM_SUMMARY))
+            return;
+        shown = *item->message;
+        shown.tokens = 0;
+        OK(pal_tokens_message(pal_store_encoding(store), &shown, &wanted, &err));
+        CHECK(item->tokens == wanted && wanted > 5);
+    }
+}
+
 static void pins_question_and_pending_calls_stay(void)
 {
     pal_id session = new_session();
@@ -234,16 +262,15 @@ static void redo_asks_about_the_same_messages(void)
     plan = plan_of(&window);
     CHECK(plan.tokens == redone.tokens_after);
     CHECK(strncmp(sent_text(&plan), "sum sum 3 13 ", 13) == 0);
-    OK(pal_window_diff(store, no_tenant(), session, first.number, redone.number, arena, &diff,
-            &err));
+    OK(pal_window_diff(
+            store, no_tenant(), session, first.number, redone.number, arena, &diff, &err));
     CHECK(pal_str_is(diff, " One\n-two\n+2\n three\n+four\n"));
     /* What it was made of stands again, once that is undone as well. */
     OK(pal_window_uncompact(store, no_tenant(), session, 0, &err));
     plan = plan_of(&window);
     CHECK(has_text(plan.items[2].message, "Zero."));
     GIVES(PAL_CONFLICT, pal_window_compact(store, &window, &again, arena, &redone, &err));
-    GIVES(PAL_NOT_FOUND,
-            pal_window_diff(store, no_tenant(), session, 1, 99, arena, &diff, &err));
+    GIVES(PAL_NOT_FOUND, pal_window_diff(store, no_tenant(), session, 1, 99, arena, &diff, &err));
 }
 
 static char *export_of(pal_id session)
@@ -392,7 +419,7 @@ static void what_it_cost_is_in_the_ledger(void)
 
     say_turns(session, 10, 300);
     compact(&window, &s);
-    OK(pal_store_ledger_sum(store, no_tenant(), session, 0, 0, &sum, &err));
+    OK(pal_store_ledger_sum(store, &(pal_ledger_query){.session = session}, &sum, &err));
     CHECK(sum.calls == 1 && sum.usage.input == 900 && sum.cost_micros == 12);
     OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
     CHECK(len == 1 && strstr(marks[0].body.data, "\"cost_micros\":12"));
@@ -400,7 +427,7 @@ static void what_it_cost_is_in_the_ledger(void)
     /* An answer of no use was paid for all the same. */
     s.answer = "";
     compact(&window, &s);
-    OK(pal_store_ledger_sum(store, no_tenant(), session, 0, 0, &sum, &err));
+    OK(pal_store_ledger_sum(store, &(pal_ledger_query){.session = session}, &sum, &err));
     CHECK(sum.calls == 2);
 }
 
@@ -461,6 +488,7 @@ void window_compactions(void)
 {
     RUN(the_question_goes_behind_the_conversations_own_prefix);
     RUN(the_second_summary_takes_the_first_in);
+    RUN(a_summary_counts_as_the_message_that_it_is);
     RUN(pins_question_and_pending_calls_stay);
     RUN(a_cut_that_is_asked_for_goes_to_a_turn);
     RUN(undo_brings_everything_back);

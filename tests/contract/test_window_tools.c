@@ -134,7 +134,69 @@ static void what_a_tool_answers_is_bounded(void)
     memset(text, 'y', size);
     OK(pal_store_blob_put(store, no_tenant(), S("text/plain"), pal_str_make(text, size), name, &err));
     answer = run_tool(session, "read_output", with_handle(name, ""));
-    CHECK(strlen(answer) < 2100 && strstr(answer, "[...]"));
+    CHECK(strlen(answer) < 2200 && strstr(answer, "[... 2998000 bytes more: first_line 1,"));
+    answer = run_tool(session, "read_output", with_handle(name, ",\"lines\":1"));
+    CHECK(strlen(answer) <= PAL_SPILL_BYTES_MAX && strlen(answer) > 45000);
+}
+
+/* JSON often comes in one line. */
+static void a_long_line_is_read_to_its_end(void)
+{
+    pal_id session = new_session();
+    size_t size = 9000, read = 0;
+    char *text = pal_arena_alloc(arena, size + 1), name[PAL_BLOB_NAME_SIZE], rest[64];
+    const char *answer;
+
+    for (size_t i = 0; i < size; i += 3)
+        memcpy(text + i, "ä.", 3);
+    memcpy(text + 6000, "Needle", 6);
+    OK(pal_store_blob_put(store, no_tenant(), S("text/plain"), pal_str_make(text, size), name, &err));
+    for (int i = 0; i < 5 && read < size; i++) {
+        size_t more = 0;
+
+        snprintf(rest, sizeof rest, ",\"first_byte\":%zu", read + 1);
+        answer = run_tool(session, "read_output", with_handle(name, rest));
+        answer = strstr(answer, ": ") + 2;
+        more = strcspn(answer, "[\n");
+        more -= answer[more] == '['; /* the space before it */
+        CHECK(more > 0 && memcmp(answer, text + read, more) == 0);
+        read += more;
+    }
+    CHECK(read == size);
+    answer = run_tool(session, "read_output", with_handle(name, ",\"lines\":1"));
+    CHECK(strlen(answer) == size + 4);
+    answer = run_tool(session, "read_output", with_handle(name, ",\"first_byte\":99999"));
+    CHECK(strcmp(answer, "1, from byte 9001: \n") == 0);
+    answer = run_tool(session, "search_output", with_handle(name, ",\"text\":\"needle\""));
+    CHECK(strncmp(answer, "1, from byte 5800: ", 19) == 0 && strstr(answer, "Needle"));
+    CHECK(strstr(answer, "first_byte 7800]") && strstr(answer, "[1 of 1 lines have the text.]"));
+}
+
+static void recall_finds_what_was_pruned_since(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We talked."};
+    pal_part inner = {.kind = PAL_PART_TEXT, .text = S("a marlin")};
+    pal_part part = {.kind = PAL_PART_TOOL_RESULT,
+            .call_id = S("c1"),
+            .parts = &inner,
+            .parts_len = 1};
+    pal_message result = {.role = PAL_ROLE_TOOL, .parts = &part, .parts_len = 1};
+    pal_mark prune = {.kind = PAL_MARK_PRUNE};
+    char body[64];
+
+    say_turns(session, 10, 300);
+    CHECK(compact(&window, &s).number > 0);
+    say_call(session, "c1", 10);
+    OK(pal_store_append(store, no_tenant(), session, &result, 1, PAL_SEQ_ANY, &err));
+    say_turns(session, 1, 10);
+    CHECK(strstr(run_tool(session, "recall", "{\"text\":\"marlin\"}"), "[Nothing"));
+    snprintf(body, sizeof body, "{\"pruned\":[[%llu,0]]}", (unsigned long long)result.seq);
+    prune.seq = result.seq;
+    prune.body = S(body);
+    OK(pal_store_mark(store, no_tenant(), session, &prune, &err));
+    CHECK(strstr(run_tool(session, "recall", "{\"text\":\"marlin\"}"), "a marlin"));
 }
 
 void window_tools(void)
@@ -142,5 +204,7 @@ void window_tools(void)
     RUN(long_outputs_are_read_back);
     RUN(long_outputs_are_searched);
     RUN(recall_finds_what_is_out_of_sight);
+    RUN(recall_finds_what_was_pruned_since);
     RUN(what_a_tool_answers_is_bounded);
+    RUN(a_long_line_is_read_to_its_end);
 }

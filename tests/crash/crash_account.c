@@ -167,13 +167,13 @@ static void account_lease(account *a, pal_id id)
     pal_buf_append_text(a->out, "\n");
 }
 
-static void account_ledger(account *a, const char *what, pal_id id)
+static void account_ledger(account *a, const char *what, pal_ledger_query query)
 {
     pal_ledger_sum sum;
     pal_error error;
 
-    if (!answered(a, "ledger",
-                pal_store_ledger_sum(a->store, tenant, id, 0, INT64_MAX, &sum, &error), &error))
+    query.tenant = tenant;
+    if (!answered(a, "ledger", pal_store_ledger_sum(a->store, &query, &sum, &error), &error))
         return;
     pal_buf_append_text(a->out, what);
     account_number(a, "calls", sum.calls);
@@ -203,7 +203,33 @@ static void account_one(account *a, script_session which)
     account_marks(a, id);
     account_inbox(a, id);
     account_lease(a, id);
-    account_ledger(a, "  ledger", id);
+    account_ledger(a, "  ledger", (pal_ledger_query){.session = id});
+}
+
+static void account_records(account *a)
+{
+    pal_record_query query = {.tenant = tenant, .kind = pal_str_of(SCRIPT_RECORD_KIND)};
+    pal_records records;
+    pal_error error;
+
+    if (!answered(a, "records", pal_store_record_list(a->store, &query, a->arena, &records, &error),
+                &error))
+        return;
+    for (size_t i = 0; i < records.len; i++) {
+        const pal_record *record = &records.items[i];
+
+        pal_buf_append_text(a->out, "record");
+        account_text(a, "name", record->name);
+        account_text(a, "body", record->body);
+        account_number(a, "version", record->version);
+        account_number(a, "created", (uint64_t)record->created_at);
+        account_number(a, "updated", (uint64_t)record->updated_at);
+        account_number(a, "expires", (uint64_t)record->expires_at);
+        for (int j = 0; j < SCRIPT_SESSIONS; j++)
+            if (pal_id_equal(record->session, script_session_id((script_session)j)))
+                account_number(a, "session", (uint64_t)j + 1);
+        pal_buf_append_text(a->out, "\n");
+    }
 }
 
 /* Which session answers to a name. */
@@ -271,7 +297,10 @@ bool script_account(pal_store *store, pal_buf *out)
     account_name(&a, PAL_FIND_KEY, "c");
     for (size_t i = 0; i < 3; i++)
         account_name(&a, PAL_FIND_ALIAS, names[i]);
-    account_ledger(&a, "ledger of all", (pal_id){{0}});
+    account_ledger(&a, "ledger of all", (pal_ledger_query){0});
+    account_ledger(&a, "ledger of a turn", (pal_ledger_query){.turn_id = pal_str_of("turn")});
+    account_ledger(&a, "ledger of an agent", (pal_ledger_query){.agent = pal_str_of("agent")});
+    account_records(&a);
     account_loose_blob(&a);
     account_totals(&a);
     pal_arena_free(a.arena);

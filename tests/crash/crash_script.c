@@ -9,7 +9,7 @@
 
 #define CLOCK_START 1800000000000
 #define BATCH_BIT 48 /* the first of the bits that the batch's parts have */
-#define BATCH_LEN 5
+#define BATCH_LEN 7
 #define BATCH_REFUSED 2
 #define MESSAGES_MAX 4
 #define MANY 1024
@@ -261,6 +261,7 @@ static pal_ledger_row ledger_row(const char *request_id)
     pal_ledger_row row = {.request_id = text(request_id)};
 
     row.turn_id = text("turn");
+    row.agent = text("agent");
     row.purpose = text("turn");
     row.provider = text("script");
     row.model = text("model-1");
@@ -284,6 +285,43 @@ static pal_status do_blob_put(call *c)
 
     return pal_store_blob_put(
             c->store, tenant, text("text/plain"), text(SCRIPT_BLOB_TEXT), name, &c->error);
+}
+
+/* ---- Records ---- */
+
+static pal_record record_named(const char *name)
+{
+    return (pal_record){
+            .kind = text(SCRIPT_RECORD_KIND), .name = text(name), .body = text("{\"n\":[1,2]}")};
+}
+
+/* Number 1 belongs to the session, 2 soon expires, the others to nobody and for good. */
+static pal_status do_record_put(call *c)
+{
+    char name[16], body[32];
+    pal_record record = record_named("");
+    pal_status status;
+
+    snprintf(name, sizeof(name), "record-%d", (int)c->n);
+    snprintf(body, sizeof(body), "{\"writer\":%u}", c->writer);
+    record.name = text(name);
+    record.body = text(body);
+    if (c->n == 1)
+        record.session = c->session;
+    if (c->n == 2)
+        record.expires_at = CLOCK_START + 20000;
+    status = pal_store_record_put(c->store, tenant, &record, PAL_VERSION_ANY, &c->error);
+    if (!status)
+        c->result->seq = record.version;
+    return status;
+}
+
+static pal_status do_record_drop(call *c)
+{
+    char name[16];
+
+    snprintf(name, sizeof(name), "record-%d", (int)c->n);
+    return pal_store_record_drop(c->store, tenant, text(SCRIPT_RECORD_KIND), text(name), &c->error);
 }
 
 /* An append as a turn makes it: under its lease, with the inbox item that it answers and the
@@ -322,12 +360,13 @@ typedef struct batch_rooms {
     pattern_message append, refused;
     pal_mark mark;
     pal_ledger_row row;
+    pal_record put, drop;
 } batch_rooms;
 
 static void batch_fill(pal_op ops[BATCH_LEN], batch_rooms *rooms, uint32_t writer)
 {
-    static const pal_op_kind kinds[BATCH_LEN] = {
-            PAL_OP_CREATE, PAL_OP_APPEND, PAL_OP_APPEND, PAL_OP_MARK, PAL_OP_LEDGER_ADD};
+    static const pal_op_kind kinds[BATCH_LEN] = {PAL_OP_CREATE, PAL_OP_APPEND, PAL_OP_APPEND,
+            PAL_OP_MARK, PAL_OP_LEDGER_ADD, PAL_OP_RECORD_PUT, PAL_OP_RECORD_DROP};
     pattern first = {.writer = writer, .parts = 1, .counter = 1};
     pattern second = {.writer = writer, .parts = 1, .counter = 2};
 
@@ -349,6 +388,12 @@ static void batch_fill(pal_op ops[BATCH_LEN], batch_rooms *rooms, uint32_t write
     ops[2].u.append.expected_seq = 77;
     ops[3].u.mark = &rooms->mark;
     ops[4].u.ledger_row = &rooms->row;
+    rooms->put = record_named("record-batch");
+    rooms->put.session = script_session_id(SCRIPT_C);
+    ops[5].u.record.record = &rooms->put;
+    ops[5].with_previous = true;
+    rooms->drop = record_named("record-3");
+    ops[6].u.record.record = &rooms->drop;
 }
 
 static pal_status do_batch(call *c)
@@ -395,11 +440,18 @@ static const step steps[] = {
         {"a turn on a", do_turn, SCRIPT_A, 1},
         {"add to the ledger", do_ledger_add, SCRIPT_A, 0},
         {"put a blob", do_blob_put, SCRIPT_A, 0},
+        {"put a record of a", do_record_put, SCRIPT_A, 1},
+        {"put a record that expires", do_record_put, SCRIPT_A, 2},
+        {"put a record", do_record_put, SCRIPT_A, 3},
+        {"put another record", do_record_put, SCRIPT_A, 4},
         {"append an image to b", do_append_large, SCRIPT_B, 2},
         {"append many to b", do_append_many, SCRIPT_B, 0},
         {"search", do_search, SCRIPT_A, 0},
         {"close and open", NULL, SCRIPT_A, 0},
         {"update a", do_update, SCRIPT_A, 0},
+        {"change a's record", do_record_put, SCRIPT_A, 1},
+        {"put a fifth record", do_record_put, SCRIPT_A, 5},
+        {"drop a record", do_record_drop, SCRIPT_A, 4},
         {"reset b", do_reset, SCRIPT_B, 0},
         {"delete b", do_delete, SCRIPT_B, 0},
         {"create another b", do_create, SCRIPT_B_AGAIN, 'b'},

@@ -16,7 +16,7 @@
 typedef uint64_t script_mask;
 
 #define SCRIPT_STEPS_MAX 48
-#define SCRIPT_BATCH_DONE 4 /* parts of the batch that a sound store acknowledges */
+#define SCRIPT_BATCH_DONE 6 /* parts of the batch that a sound store acknowledges */
 
 /* How a step ended. `done` is what of it was acknowledged. */
 typedef struct script_result {

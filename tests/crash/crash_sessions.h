@@ -14,6 +14,7 @@ typedef enum script_session {
     SCRIPT_SESSIONS,
 } script_session;
 
+#define SCRIPT_RECORD_KIND "script"
 #define SCRIPT_BLOB_TEXT "a blob that no message refers to"
 
 static inline pal_id script_session_id(script_session session)

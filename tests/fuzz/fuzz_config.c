@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include "base/json.h"
 #include "palaver/config.h"
-#include "palaver/context.h"
+#include "palaver/turn.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -34,8 +34,30 @@ static void check_values(const pal_config_values *v)
         REQUIRE(pal_str_equal(v->models[i].rule.pattern, v->model_rules[i].pattern));
         REQUIRE(v->models[i].price.input >= -1 && v->models[i].price.input <= 1000000);
     }
+    for (size_t i = 0; i < v->runtime->prices_len; i++)
+        REQUIRE(v->runtime->prices[i].output <= 1000000000000);
+    REQUIRE((v->runtime->prices_len == 0) || v->runtime->price_version.len > 0);
+    REQUIRE(v->runtime->agents_len == v->session.agents_len);
+    REQUIRE(v->server.body_bytes_max >= 1024 && v->server.idle_ms >= 1000);
     REQUIRE(pal_route_settings_new(&v->session, &settings, NULL) == PAL_OK);
     pal_route_settings_free(settings);
+}
+
+/* Variables that nobody has set are the only thing that may be missing. */
+static void check_runtime(const pal_config *config)
+{
+    pal_runtime_options options = {.endpoints_len = 12345};
+    pal_error err = {PAL_OK, ""};
+    pal_status status = pal_config_runtime(config, arena, &options, &err);
+    if (status != PAL_OK) {
+        REQUIRE(status == PAL_NOT_FOUND || status == PAL_INVALID);
+        REQUIRE(err.message[0] && options.endpoints_len == 12345);
+        return;
+    }
+    for (size_t i = 0; i < options.endpoints_len; i++)
+        REQUIRE(options.endpoints[i].name.len > 0 && options.endpoints[i].kind.len > 0);
+    for (size_t i = 0; i < options.tool_servers_len; i++)
+        REQUIRE((options.tool_servers[i].command_len > 0) != (options.tool_servers[i].url.len > 0));
 }
 
 static void check_entries(const pal_config *config, size_t lines)
@@ -66,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pal_status status = pal_config_parse(text, "f", &config, &err);
     if (status == PAL_OK) {
         check_values(pal_config_get(config));
+        check_runtime(config);
         check_entries(config, lines);
     } else {
         REQUIRE(status == PAL_INVALID || status == PAL_LIMIT);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/json.h"
-#include "cli/cli_route.h"
+#include "dialect/dialect_route.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -66,7 +66,7 @@ static void check_route(const pal_route *route, bool is_chat)
     }
 }
 
-static void try_route(const pal_cli_route_input *input)
+static void try_route(const pal_route_input *input)
 {
     pal_route_settings *settings = NULL;
     pal_route route, again;
@@ -91,11 +91,11 @@ static void try_route(const pal_cli_route_input *input)
 static void try_json(pal_str text)
 {
     pal_json value;
-    pal_cli_route_input input;
+    pal_route_input input;
     pal_error err = {PAL_OK, ""};
     if (pal_json_parse(arena, text, NULL, &value, NULL) != PAL_OK)
         return;
-    if (pal_cli_route_read(value, arena, &input, &err) == PAL_OK)
+    if (pal_route_input_read(value, arena, &input, &err) == PAL_OK)
         try_route(&input);
     else
         REQUIRE(err.message[0]);
@@ -116,7 +116,7 @@ static void try_fields(pal_str text)
             .when = {.channel = f[21], .sender = f[22]},
             .dimensions = &f[23],
             .dimensions_len = 1};
-    pal_cli_route_input input = {
+    pal_route_input input = {
             .config = {.dimensions = &f[0],
                     .dimensions_len = 3,
                     .links = &link,

@@ -180,9 +180,11 @@ static void ask_models(void *user)
         fail("models");
 }
 
-static void on_found(void *user, const pal_discovered *found)
+/* The best of them. */
+static void on_found(void *user, const pal_discovered *found, size_t len)
 {
     (void)user;
+    (void)len;
     printf("%.*s %.*s %.*s\n", PAL_STR_ARG(found->config.name), PAL_STR_ARG(found->config.url),
             PAL_STR_ARG(found->model));
     bell_ring(&rung);

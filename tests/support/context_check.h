@@ -113,8 +113,9 @@ static inline void check_media(context_check *check, size_t at, const pal_part *
         known |= pal_str_is(part->media_type, types[i]);
     if (part->kind == PAL_PART_IMAGE)
         MUST(known || (part->url.len && !part->media_type.len), "an image of an unknown type");
+    uint64_t bytes = part->data.len ? part->data.len : part->bytes;
     if (part->kind == PAL_PART_IMAGE && check->image_bytes)
-        MUST(part->data.len <= check->image_bytes, "an image over the limit");
+        MUST(bytes <= check->image_bytes, "an image over the limit");
     MUST(part->data.len || part->url.len || part->blob.len, "an image or file of nothing");
 }
 

@@ -50,16 +50,22 @@ static inline pal_str history_call_id(history_random *history)
     }
 }
 
+#define HISTORY_HEX "00112233445566778899aabbccddeeff"
+
 static inline pal_part history_image(message_random *random)
 {
     static const char *const types[] = {
             "image/png", "image/jpeg", "image/webp", "image/jpg", "image/tiff", ""};
     pal_part part = {.kind = PAL_PART_IMAGE};
     part.media_type = pal_str_of(types[random_below(random, sizeof(types) / sizeof(types[0]))]);
-    if (random_below(random, 4))
+    if (random_below(random, 4) == 0) {
+        part.blob = pal_str_of("sha256:" HISTORY_HEX HISTORY_HEX);
+        part.bytes = random_below(random, random_below(random, 2) ? 100 : 20000);
+    } else if (random_below(random, 4)) {
         part.data = random_bytes(random);
-    else if (random_below(random, 3))
+    } else if (random_below(random, 3)) {
         part.url = pal_str_of("https://example.org/a.png");
+    }
     return part;
 }
 

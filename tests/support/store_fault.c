@@ -132,16 +132,43 @@ static pal_status fault_lease_find(
     PASS(lease_find(self->inner, handle, arena, out_lease, err));
 }
 
-static pal_status fault_ledger_sum(pal_engine *engine, pal_str tenant, uint64_t handle,
-        int64_t from, int64_t to, pal_ledger_sum *out_sum, pal_error *err)
+static pal_status fault_inbox_owners(pal_engine *engine, pal_id after_id, int64_t now_ms,
+        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
+        pal_error *err)
 {
-    PASS(ledger_sum(self->inner, tenant, handle, from, to, out_sum, err));
+    PASS(inbox_owners(self->inner, after_id, now_ms, arena, out_owners, owners_max, out_len, err));
+}
+
+static pal_status fault_ledger_sum(pal_engine *engine, const pal_ledger_query *query,
+        uint64_t handle, pal_ledger_sum *out_sum, pal_error *err)
+{
+    PASS(ledger_sum(self->inner, query, handle, out_sum, err));
+}
+
+static pal_status fault_record_find(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,
+        pal_arena *arena, pal_record *out_record, pal_error *err)
+{
+    PASS(record_find(self->inner, tenant, kind, name, arena, out_record, err));
+}
+
+static pal_status fault_record_list(pal_engine *engine, const pal_record_query *query,
+        uint64_t handle, int64_t now_ms, pal_arena *arena, pal_record *out_records,
+        size_t records_max, size_t *out_len, pal_error *err)
+{
+    PASS(record_list(
+            self->inner, query, handle, now_ms, arena, out_records, records_max, out_len, err));
 }
 
 static pal_status fault_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
         pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
 {
     PASS(blob_get(self->inner, tenant, hash, arena, out_media_type, out_data, err));
+}
+
+static pal_status fault_blob_size(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+        uint64_t *out_bytes, pal_error *err)
+{
+    PASS(blob_size(self->inner, tenant, hash, out_bytes, err));
 }
 
 static pal_status fault_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)
@@ -179,8 +206,12 @@ pal_status store_fault_install(pal_store *store, const store_fault *fault)
             .mark_list = fault_mark_list,
             .inbox_list = fault_inbox_list,
             .lease_find = fault_lease_find,
+            .inbox_owners = fault_inbox_owners,
             .ledger_sum = fault_ledger_sum,
+            .record_find = fault_record_find,
+            .record_list = fault_record_list,
             .blob_get = fault_blob_get,
+            .blob_size = fault_blob_size,
             .stat = fault_stat,
             .check = self->inner->backend->check ? fault_check : NULL,
     };

@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include "base/memory.h"
 #include "palaver/config.h"
-#include "palaver/context.h"
+#include "palaver/turn.h"
 #include "palaver/limits.h"
 #include "support/tap.h"
 
@@ -80,6 +80,21 @@ static void check_defaults(const pal_config *config)
     CHECK(v->expiry.session_expiration == 24 * 3600 * 1000);
     CHECK(v->expiry.cleanup_interval == 3600 * 1000);
     CHECK(v->expiry.trash_retention == 30ll * 24 * 3600 * 1000);
+    CHECK(v->runtime->endpoints_len == 0 && v->runtime->agents_len == 0);
+    CHECK(v->runtime->max_tool_iterations == 10 && v->runtime->retries_max == 5);
+    CHECK(v->runtime->turn_ms == 0 && v->runtime->lease_ms == 30000);
+    CHECK(v->runtime->turns_max == 100000 && v->runtime->events_max == 10000);
+    CHECK(v->runtime->events_bytes_max == 4 << 20 && !v->runtime->builtin_tools_off);
+    CHECK(v->runtime->price_version.len == 0 && v->runtime->model.len == 0);
+    const pal_config_server *server = &v->server;
+    CHECK(pal_str_is(server->listen, "127.0.0.1:7077") && server->tls_certificate.len == 0);
+    CHECK(server->body_bytes_max == 32 << 20 && server->header_bytes_max == 16 << 10);
+    CHECK(server->url_bytes_max == 8 << 10 && server->stream_bytes_max == 1 << 20);
+    CHECK(server->connections_max == 12000 && server->streams_max == 11000);
+    CHECK(server->requests_per_minute == 0 && server->threads == 0 && !server->log_text);
+    CHECK(server->idle_ms == 60000 && server->request_ms == 60000);
+    CHECK(server->heartbeat_ms == 15000 && server->drain_ms == 30000);
+    CHECK(server->idempotency_ms == 24 * 3600 * 1000 && pal_str_is(server->log_level, "info"));
 }
 
 static void nothing_is_all_defaults(void)
@@ -131,7 +146,7 @@ static void every_kind_of_value_is_read(void)
     CHECK(v->context->strategy == PAL_STRATEGY_SLIDING_WINDOW);
     CHECK(v->context->threshold_percent == 100);
     CHECK(v->context->auto_off && !v->context->prune_off);
-    CHECK(pal_str_is(v->compaction_prompt, "a\nb"));
+    CHECK(pal_str_is(v->runtime->compaction_prompt, "a\nb"));
     CHECK(v->expiry.session_expiration == 90 * 60 * 1000 && v->expiry.cleanup_interval == 1500);
     pal_config_free(config);
 }
@@ -488,6 +503,9 @@ static void the_example_is_the_defaults(void)
     CHECK(pal_config_get(config)->session.rules_len == 1);
     CHECK(pal_config_get(config)->session.links_len == 1);
     CHECK(pal_config_get(config)->session.agents_len == 1);
+    CHECK(pal_config_get(config)->runtime->endpoints_len == 1);
+    CHECK(pal_config_get(config)->runtime->agents[0].context->max_tokens == 32000);
+    CHECK(pal_str_is(entry_of(config, "mcp_servers[0].name").value, "\"files\""));
     pal_config_free(config);
 }
 
@@ -552,8 +570,12 @@ static pal_status everything(void)
 {
     static const char text[] = "store: 'memory:'\nmodels: [{name: a, price: {input: 1}}]\n"
                                "session: {identity_links: {a: [b, c]}, dimensions: [chat]}\n"
-                               "expiry: {session_expiration: 1h}\n";
+                               "expiry: {session_expiration: 1h}\n"
+                               "providers: [{kind: echo, headers: {a: b}}]\n"
+                               "agents: [{id: a, context: {max_tokens: 5}}]\n"
+                               "mcp_servers: [{name: a, command: [b], environment: {C: d}}]\n";
     pal_config *config = NULL;
+    pal_runtime_options options;
     pal_config_entry *entries;
     size_t len;
     pal_str example;
@@ -565,6 +587,8 @@ static pal_status everything(void)
     if (status == PAL_OK)
         status = pal_config_set(
                 config, "context.max_tokens", pal_str_of("5"), PAL_CONFIG_FLAG, &err);
+    if (status == PAL_OK)
+        status = pal_config_runtime(config, own, &options, &err);
     if (status == PAL_OK)
         status = pal_config_list(config, own, &entries, &len, &err);
     if (status == PAL_OK)

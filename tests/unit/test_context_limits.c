@@ -66,6 +66,19 @@ static void the_oldest_images_over_the_number_go(void)
     CHECK(nested[1].kind == PAL_PART_IMAGE);
 }
 
+static void providers_limits_fill_what_is_not_set(void)
+{
+    pal_context_limits limits = {.context = 1000, .images = 3};
+    pal_profile_limits(PAL_PROFILE_ANTHROPIC, &limits);
+    CHECK(limits.images == 3 && limits.bytes == 32000000 && limits.context == 1000);
+    CHECK((limits.image_bytes + 2) / 3 * 4 == 5 << 20);
+    limits = (pal_context_limits){0};
+    pal_profile_limits(PAL_PROFILE_PICOCLAW, &limits);
+    CHECK(limits.images == 0 && limits.bytes == 0);
+    pal_profile_limits(PAL_PROFILE_MISTRAL, &limits);
+    CHECK(limits.images == 8 && limits.bytes == 0);
+}
+
 static void large_old_outputs_go_when_bytes_are_over(void)
 {
     begin();
@@ -105,6 +118,41 @@ static void bytes_are_those_of_json(void)
     memset(text + 20, '"', 10);
     memset(text + 30, '\\', 10);
     CHECK(history_plan(&h, &input).bytes == plain + 10 + 50 + 10 + 10);
+}
+
+/* A blob's bytes are not here, and count as they will be sent. */
+static void blobs_count_the_bytes_that_they_have(void)
+{
+    begin();
+    for (size_t i = 0; i < 3; i++)
+        history_image(&h, 30);
+    pal_context_input input = history_input(&h);
+    uint64_t plain = history_plan(&h, &input).bytes;
+    for (size_t i = 0; i < 3; i++) {
+        pal_part *image = &h.messages[i].parts[1];
+        image->data = pal_str_make(NULL, 0);
+        image->blob = pal_str_of("sha256:00");
+        image->bytes = 3001;
+    }
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(plan.bytes == plain + 3 * (4004 - 40));
+    input.limits.bytes = plan.bytes;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.images == 3);
+    input.limits.bytes--;
+    plan = history_plan(&h, &input);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.images == 2 && plan.bytes <= input.limits.bytes);
+    CHECK(plan_item(&plan, 1)->disposition == PAL_SENT_PRUNED);
+
+    /* What was cut out of an output is kept, and not sent. */
+    begin();
+    history_call_turns(&h, 1, 100);
+    input = history_input(&h);
+    plain = history_plan(&h, &input).bytes;
+    h.messages[2].parts[0].blob = pal_str_of("sha256:00");
+    h.messages[2].parts[0].bytes = 100000;
+    h.messages[2].parts[0].data = pal_str_of("the whole of it");
+    CHECK(history_plan(&h, &input).bytes == plain);
 }
 
 static void reports_of_the_provider_calibrate(void)
@@ -364,8 +412,10 @@ int main(void)
 {
     arena = pal_arena_new(0);
     RUN(the_oldest_images_over_the_number_go);
+    RUN(providers_limits_fill_what_is_not_set);
     RUN(large_old_outputs_go_when_bytes_are_over);
     RUN(bytes_are_those_of_json);
+    RUN(blobs_count_the_bytes_that_they_have);
     RUN(reports_of_the_provider_calibrate);
     RUN(most_that_is_sent_can_be_set);
     RUN(the_prefix_says_what_broke_it);

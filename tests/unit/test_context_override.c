@@ -56,10 +56,33 @@ static void mistakes_are_named_and_change_nothing(void)
     CHECK(override("{") == PAL_INVALID);
 }
 
+static void a_sessions_own_go_over_the_agents_over_the_configured(void)
+{
+    pal_context_settings configured = {.max_tokens = 7, .keep_recent_messages = 3};
+    pal_context_settings agent = {.strategy = PAL_STRATEGY_RESET, .max_tokens = 9};
+    pal_str own = pal_str_of("{\"context\":{\"token_strategy\":\"sliding_window\"}}");
+    settings = (pal_context_settings){0};
+    CHECK(pal_context_settings_merge(&configured, NULL, pal_str_of(""), &settings, &err) == PAL_OK);
+    CHECK(settings.strategy == PAL_STRATEGY_COMPACT && settings.max_tokens == 7);
+    CHECK(pal_context_settings_merge(&configured, NULL, own, &settings, &err) == PAL_OK);
+    CHECK(settings.strategy == PAL_STRATEGY_SLIDING_WINDOW && settings.keep_recent_messages == 3);
+    CHECK(pal_context_settings_merge(&configured, &agent, pal_str_of("{}"), &settings, &err) ==
+            PAL_OK);
+    CHECK(settings.strategy == PAL_STRATEGY_RESET && settings.max_tokens == 9);
+    CHECK(settings.keep_recent_messages == 0); /* the agent's are whole */
+    CHECK(pal_context_settings_merge(&configured, &agent, own, &settings, &err) == PAL_OK);
+    CHECK(settings.strategy == PAL_STRATEGY_SLIDING_WINDOW && settings.max_tokens == 9);
+    settings.max_tokens = 1;
+    CHECK(pal_context_settings_merge(&configured, &agent, pal_str_of("{"), &settings, &err) ==
+            PAL_INVALID);
+    CHECK(settings.max_tokens == 1 && agent.max_tokens == 9 && configured.max_tokens == 7);
+}
+
 int main(void)
 {
     RUN(nothing_said_changes_nothing);
     RUN(every_key_is_read);
     RUN(mistakes_are_named_and_change_nothing);
+    RUN(a_sessions_own_go_over_the_agents_over_the_configured);
     return tap_done();
 }

@@ -546,6 +546,32 @@ static void images_are_ones_that_are_taken(void)
     CHECK(says(&repaired, "only a user"));
 }
 
+static void an_image_over_the_limit_goes_wherever_its_bytes_are(void)
+{
+    static const char *const urls[][2] = {{"data:image/png;base64,MTIz", "123"},
+            {"data:image/png;base64,MTIzNA==", "1234"}, {"data:image/png;base64,MTIzNA", "1234"},
+            {"DATA:image/png;BASE64,MTIzNDU=", "12345"},
+            {"data:image/png;base64,MTIzNDU2", "123456"}, {"data:image/png,12345", "12345"},
+            {"data:image/png;base64,", ""}, {"https://example.org/a,bcdefghijklmnop", ""},
+            {"data:", ""}};
+    pal_context_input input = {.limits.image_bytes = 4};
+    pal_part part = {.kind = PAL_PART_IMAGE, .media_type = str("image/png")};
+    pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1, .seq = 1};
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        part.url = str(urls[i][0]);
+        pal_repaired repaired = repair_with(&message, 1, &input);
+        bool is_gone = part_at(&repaired, 0, 0)->kind == PAL_PART_TEXT;
+        CHECK(is_gone == (strlen(urls[i][1]) > 4));
+    }
+    part.url = str("");
+    part.blob = str("sha256:00");
+    for (part.bytes = 3; part.bytes <= 5; part.bytes++) {
+        pal_repaired repaired = repair_with(&message, 1, &input);
+        bool is_gone = part_at(&repaired, 0, 0)->kind == PAL_PART_TEXT;
+        CHECK(is_gone == (part.bytes > 4) && (!is_gone || says(&repaired, "over the limit")));
+    }
+}
+
 static void media_of_results_go_to_the_user(void)
 {
     pal_part inner[] = {{.kind = PAL_PART_TEXT, .text = str("see")},
@@ -709,6 +735,7 @@ int main(void)
     RUN(texts_are_clean);
     RUN(reasoning_is_the_models_own);
     RUN(images_are_ones_that_are_taken);
+    RUN(an_image_over_the_limit_goes_wherever_its_bytes_are);
     RUN(media_of_results_go_to_the_user);
     RUN(results_are_a_tools);
     RUN(failures_have_a_text);

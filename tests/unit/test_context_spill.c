@@ -1,4 +1,5 @@
 /* test_context_spill.c - long outputs are cut to head and tail, and nothing of them is lost. */
+#include "base/memory.h"
 #include "palaver/context.h"
 #include "palaver/limits.h"
 #include "palaver/store.h"
@@ -113,9 +114,10 @@ static void one_byte_more_is_cut(void)
 static void lines_stay_whole(void)
 {
     pal_str head, note, tail;
-    size_t len = fill_lines(500, "a line of text that is cut nowhere but at its end, "
-                                 "whatever happens to be the limit of bytes, and so on, and on "
-                                 "and on, until it has a hundred and fifty bytes....\n");
+    size_t len = fill_lines(500,
+            "a line of text that is cut nowhere but at its end, "
+            "whatever happens to be the limit of bytes, and so on, and on "
+            "and on, until it has a hundred and fifty bytes....\n");
     CHECK(len > PAL_SPILL_BYTES_MAX && spill(PAL_PART_TOOL_RESULT, len) == 1);
     if (!parts_of(&head, &note, &tail))
         return;
@@ -170,6 +172,122 @@ static void what_was_spilled_is_not_spilled_again(void)
     CHECK(part.text.data == text.data);
 }
 
+/* ---- Outputs of several texts ---- */
+
+static pal_part nested[8];
+
+static uint32_t spill_nested(size_t nested_len)
+{
+    uint32_t spilled = 99;
+    part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
+            .call_id = pal_str_of("c"),
+            .parts = nested,
+            .parts_len = nested_len};
+    message = (pal_message){.role = PAL_ROLE_TOOL, .parts = &part, .parts_len = 1};
+    CHECK(pal_context_spill(&message, arena, &spilled, NULL) == PAL_OK);
+    return spilled;
+}
+
+static pal_part text_of(size_t from, size_t to)
+{
+    return (pal_part){.kind = PAL_PART_TEXT, .text = {output + from, to - from}};
+}
+
+static void several_texts_count_as_one(void)
+{
+    size_t len = fill_lines(PAL_SPILL_LINES_MAX, "x\n"), middle = len / 2;
+    nested[0] = text_of(0, middle);
+    nested[1] = text_of(middle, len);
+    CHECK(spill_nested(2) == 0);
+    CHECK(part.parts_len == 2 && nested[1].text.data == output + middle && part.data.len == 0);
+    /* One line more, of a third one. */
+    nested[2] = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of("last")};
+    CHECK(spill_nested(3) == 1);
+    CHECK(part.parts_len == 3 && part.data.len == len + 4 &&
+            begins(pal_str_make(part.data.data, len)));
+    CHECK(strstr(
+            pal_arena_copy(arena, nested[0].text).data, "[1 lines, 2 bytes are left out here."));
+    CHECK(nested[1].text.len == middle - 2 && pal_str_is(nested[2].text, "last"));
+    /* The bytes of all of them count, and what separates them. */
+    memset(output, 'x', OUTPUT_MAX);
+    nested[0] = text_of(0, PAL_SPILL_BYTES_MAX / 2);
+    nested[1] = text_of(0, PAL_SPILL_BYTES_MAX / 2 - 1);
+    CHECK(spill_nested(2) == 0);
+    nested[1] = text_of(0, PAL_SPILL_BYTES_MAX / 2);
+    CHECK(spill_nested(2) == 1 && part.data.len == PAL_SPILL_BYTES_MAX + 1);
+    CHECK(part.data.data[PAL_SPILL_BYTES_MAX / 2] == '\n');
+}
+
+static void images_keep_their_places_among_texts(void)
+{
+    size_t len = fill_lines(9000, "line\n");
+    pal_part image = {.kind = PAL_PART_IMAGE,
+            .media_type = pal_str_of("image/png"),
+            .data = pal_str_of("png")};
+    nested[0] = text_of(0, 15000);
+    nested[1] = image;
+    nested[2] = text_of(15000, 30000); /* all of it is left out */
+    nested[3] = text_of(30000, len);
+    nested[4] = image;
+    CHECK(spill_nested(5) == 1);
+    CHECK(part.parts_len == 4 && part.parts[1].kind == PAL_PART_IMAGE);
+    CHECK(part.parts[3].kind == PAL_PART_IMAGE && pal_str_is(part.parts[3].data, "png"));
+    CHECK(strstr(pal_arena_copy(arena, part.parts[0].text).data, "sha256:"));
+    CHECK(ends(part.parts[2].text, len) && part.parts[2].text.len == 5000);
+    CHECK(part.data.len == len && begins(part.data));
+}
+
+static void the_text_beside_the_parts_is_the_first(void)
+{
+    size_t len = fill_lines(3000, "x\n");
+    uint32_t spilled = 0;
+    nested[0] = text_of(0, len);
+    spill_nested(1);
+    nested[0] = text_of(0, len);
+    part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
+            .call_id = pal_str_of("c"),
+            .text = pal_str_of("first"),
+            .parts = nested,
+            .parts_len = 1};
+    CHECK(pal_context_spill(&message, arena, &spilled, NULL) == PAL_OK && spilled == 1);
+    CHECK(pal_str_is(part.text, "first"));
+    CHECK(part.data.len == len + 6 && memcmp(part.data.data, "first\nx\n", 8) == 0);
+    CHECK(strstr(pal_arena_copy(arena, nested[0].text).data, "The whole output has 3001 lines"));
+}
+
+static void what_is_no_text_is_left_alone(void)
+{
+    memset(output, 'x', OUTPUT_MAX);
+    nested[0] = (pal_part){.kind = PAL_PART_FILE, .data = {output, OUTPUT_MAX}};
+    nested[1] = text_of(0, 10);
+    CHECK(spill_nested(2) == 0 && nested[0].data.len == OUTPUT_MAX && part.data.len == 0);
+    CHECK(spill_nested(0) == 0);
+}
+
+static void without_memory_nothing_changes(void)
+{
+    size_t len = fill_lines(9000, "x\n");
+    pal_status status = PAL_NO_MEMORY;
+    uint64_t nth = 1;
+    for (; status == PAL_NO_MEMORY && nth < 100; nth++) {
+        pal_arena *small = pal_arena_new(0);
+        uint32_t spilled = 0;
+        nested[0] = text_of(0, 6000);
+        nested[1] = text_of(6000, len);
+        part = (pal_part){.kind = PAL_PART_TOOL_RESULT, .parts = nested, .parts_len = 2};
+        message = (pal_message){.role = PAL_ROLE_TOOL, .parts = &part, .parts_len = 1};
+        pal_memory_fail_at(nth, 1);
+        status = pal_context_spill(&message, small, &spilled, NULL);
+        pal_memory_fail_at(0, 0);
+        if (status != PAL_OK) {
+            CHECK(status == PAL_NO_MEMORY && spilled == 0 && part.data.len == 0);
+            CHECK(part.parts_len == 2 && nested[1].text.data == output + 6000);
+        }
+        pal_arena_free(small);
+    }
+    CHECK(status == PAL_OK && nth > 3);
+}
+
 static void the_handle_is_the_blobs_name(void)
 {
     pal_store *store = NULL;
@@ -185,8 +303,8 @@ static void the_handle_is_the_blobs_name(void)
     CHECK(pal_store_append(store, session.tenant, id, &message, 1, PAL_SEQ_ANY, NULL) == PAL_OK);
     CHECK(pal_store_load(store, session.tenant, id, NULL, arena, &loaded, NULL) == PAL_OK);
     pal_part *stored = &loaded.items[0].parts[0];
-    CHECK(strstr(pal_arena_copy(arena, stored->text).data,
-            pal_arena_copy(arena, stored->blob).data));
+    CHECK(strstr(
+            pal_arena_copy(arena, stored->text).data, pal_arena_copy(arena, stored->blob).data));
     CHECK(pal_store_blob_get(store, session.tenant, stored->blob, arena, &type, &data, NULL) ==
             PAL_OK);
     CHECK(data.len == len && begins(data));
@@ -208,6 +326,11 @@ int main(void)
     RUN(bytes_that_are_no_text_do_not_hang_it);
     RUN(a_long_last_line_is_cut);
     RUN(what_was_spilled_is_not_spilled_again);
+    RUN(several_texts_count_as_one);
+    RUN(images_keep_their_places_among_texts);
+    RUN(the_text_beside_the_parts_is_the_first);
+    RUN(what_is_no_text_is_left_alone);
+    RUN(without_memory_nothing_changes);
     RUN(the_handle_is_the_blobs_name);
     pal_arena_free(arena);
     return tap_done();

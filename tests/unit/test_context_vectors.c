@@ -2,6 +2,7 @@
  * from (tests/data/vectors), and the rows where ours differ, with the reason. */
 #include "base/json.h"
 #include "context/context_draft.h"
+#include "context/context_text.h"
 #include "support/context_history.h"
 
 #define FILE_MAX (1 << 20)
@@ -84,12 +85,48 @@ static void overflow_is_sols_with_cache_writes(void)
         says(is_sol, row, "note");
         rows++;
     }
-    CHECK(rows == 11 && differing == 1);
+    CHECK(rows >= 11 && differing >= 1);
+}
+
+static void overflow_at_its_edges(void)
+{
+    static const struct {
+        pal_context_limits limits;
+        pal_usage usage;
+        bool is_over;
+    } rows[] = {
+            {{.context = 100000, .output = 32000}, {.input = 68000}, false},
+            {{.context = 100000, .output = 32000}, {.input = 60000, .output = 8001}, true},
+            {{.context = 100000, .output = 64000}, {.input = 68000}, false},
+            {{.context = 100000, .output = 64000}, {.input = 68001}, true},
+            {{.context = 100000, .output = 4096}, {.input = 95904}, false},
+            {{.context = 100000, .output = 4096}, {.input = 95904, .cache_read = 1}, true},
+            {{.context = 100000, .input = 90000, .output = 50000}, {.input = 90000}, false},
+            {{.context = 100000, .input = 90000}, {.input = 90000, .output = 1}, true},
+            {{.context = 32000}, {.input = 0}, false},
+            {{.context = 32000}, {.input = 1}, true},
+            {{.context = 16000}, {.input = 0}, true},
+            {{.context = 0, .input = 1000}, {.input = 2000}, false},
+            {{.context = 0}, {.input = UINT64_MAX}, false},
+            {{.context = UINT64_MAX}, {.input = UINT64_MAX, .output = UINT64_MAX}, true},
+            {{.context = 100000}, {.input = 0, .reasoning = 90000}, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!CHECK(pal_context_overflow(&rows[i].limits, &rows[i].usage) == rows[i].is_over))
+            printf("# row %zu\n", i);
 }
 
 /* ---- Prune ---- */
 
-static void add_prune_part(pal_json row, pal_part *part, pal_str *pending, size_t *pending_len)
+/* Rows have up to LIST_MAX parts that are pending, or compacted before. */
+typedef struct prune_case {
+    pal_str pending[LIST_MAX];
+    size_t pending_len;
+    pal_pruned before[LIST_MAX];
+    size_t before_len;
+} prune_case;
+
+static void add_prune_part(pal_json row, pal_part *part, prune_case *c)
 {
     pal_str type = text_of(row, "type"), status = text_of(row, "status");
     char id[32];
@@ -100,14 +137,16 @@ static void add_prune_part(pal_json row, pal_part *part, pal_str *pending, size_
     if (pal_str_is(type, "file"))
         part->kind = PAL_PART_FILE;
     part->name = text_of(row, "name");
+    if (text_of(row, "filename").len)
+        part->name = text_of(row, "filename");
     part->text = history_text(&h, 'x', number_of(row, "output_len"));
     part->call_id = pal_arena_copy(arena, pal_str_of(id));
     part->is_error = pal_str_is(status, "error");
     if (pal_str_is(status, "running") || pal_str_is(status, "pending"))
-        pending[(*pending_len)++] = part->call_id;
+        c->pending[c->pending_len++] = part->call_id;
 }
 
-static void build_prune(pal_json messages, pal_str *pending, size_t *pending_len)
+static void build_prune(pal_json messages, prune_case *c)
 {
     pal_json_iter iter = pal_json_each(messages);
     pal_json row, part;
@@ -118,34 +157,45 @@ static void build_prune(pal_json messages, pal_str *pending, size_t *pending_len
         pal_message *message =
                 history_add(&h, pal_role_from_name(text_of(row, "role")), pal_json_count(parts));
         message->flags = flag_of(row, "summary") ? PAL_FLAG_SUMMARY : 0;
-        for (size_t i = 0; pal_json_next(&each, NULL, &part); i++)
-            add_prune_part(part, &message->parts[i], pending, pending_len);
+        for (uint32_t i = 0; pal_json_next(&each, NULL, &part); i++) {
+            add_prune_part(part, &message->parts[i], c);
+            if (flag_of(part, "compacted"))
+                c->before[c->before_len++] = (pal_pruned){message->seq, i};
+        }
     }
 }
 
 static const char *part_after(const pal_part *part, bool is_pruned)
 {
-    static char text[128];
+    static char text[1024];
     if (part->kind == PAL_PART_TOOL_RESULT)
         return is_pruned ? "tool:compacted" : "tool";
     if (!is_pruned)
         return part->kind == PAL_PART_IMAGE ? "image" : "file";
-    snprintf(text, sizeof text, "text:%s",
-            part->kind == PAL_PART_IMAGE ? "[Image removed from context]"
-                                         : "[File removed from context]");
+    snprintf(text, sizeof text, "text:%.*s", PAL_STR_ARG(pal_text_placeholder(arena, part)));
     return text;
+}
+
+static bool is_among(const pal_pruned *list, size_t len, size_t message, size_t part)
+{
+    for (size_t i = 0; i < len; i++)
+        if (list[i].seq == message + 1 && list[i].part == part)
+            return true;
+    return false;
 }
 
 static void check_prune(pal_json row)
 {
-    pal_str pending[LIST_MAX];
-    size_t pending_len = 0, len = 0, at = 0;
+    prune_case c = {.pending_len = 0};
+    size_t len = 0, seen = 0;
     pal_pruned *pruned = NULL;
     uint64_t tokens;
-    build_prune(pal_json_find(row, "messages"), pending, &pending_len);
+    build_prune(pal_json_find(row, "messages"), &c);
     pal_context_input input = history_input(&h);
-    input.pending = pending;
-    input.pending_len = pending_len;
+    input.pending = c.pending;
+    input.pending_len = c.pending_len;
+    input.pruned = c.before;
+    input.pruned_len = c.before_len;
     input.settings.prune_off = !flag_of(row, "prune_enabled");
     CHECK(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL) == PAL_OK);
     says(len == number_of(row, "expect_returned"), row, "note");
@@ -154,13 +204,52 @@ static void check_prune(pal_json row)
     for (size_t i = 0; pal_json_next(&iter, NULL, &parts); i++) {
         pal_json_iter each = pal_json_each(parts);
         for (size_t j = 0; pal_json_next(&each, NULL, &part); j++) {
-            bool is_pruned = at < len && pruned[at].seq == i + 1 && pruned[at].part == j;
-            at += is_pruned;
+            bool is_now = is_among(pruned, len, i, j);
+            bool is_pruned = is_now || is_among(c.before, c.before_len, i, j);
+            seen += is_now;
             says(pal_json_string_is(part, part_after(&h.messages[i].parts[j], is_pruned)), row,
                     "note");
         }
     }
-    CHECK(at == len);
+    CHECK(seen == len);
+}
+
+/* Rows as those of the file, of what it does not have. */
+static void prune_at_its_edges(void)
+{
+    static const char rows[] =
+            "[{\"note\":\"off\",\"prune_enabled\":false,\"expect_returned\":0,\"messages\":"
+            "[{\"role\":\"user\"},{\"role\":\"tool\",\"parts\":[{\"type\":\"tool\","
+            "\"output_len\":400000}]},{\"role\":\"user\"},{\"role\":\"user\"}],"
+            "\"expect_parts\":[[],[\"tool\"],[],[]]},"
+            "{\"note\":\"one went before: what is older went with it\",\"prune_enabled\":true,"
+            "\"expect_returned\":0,\"messages\":[{\"role\":\"user\"},{\"role\":\"tool\","
+            "\"parts\":[{\"type\":\"tool\",\"output_len\":400000}]},{\"role\":\"tool\",\"parts\":"
+            "[{\"type\":\"tool\",\"output_len\":400000,\"compacted\":true}]},"
+            "{\"role\":\"user\"},{\"role\":\"user\"}],"
+            "\"expect_parts\":[[],[\"tool\"],[\"tool:compacted\"],[],[]]},"
+            "{\"note\":\"files, with a name and without\",\"prune_enabled\":true,"
+            "\"expect_returned\":3,\"messages\":[{\"role\":\"user\",\"parts\":["
+            "{\"type\":\"file\",\"name\":\"a.pdf\"},{\"type\":\"file\"},"
+            "{\"type\":\"tool\",\"output_len\":160004}]},{\"role\":\"user\"},"
+            "{\"role\":\"user\"}],\"expect_parts\":[[\"text:[File a.pdf removed from context]\","
+            "\"text:[File removed from context]\",\"tool:compacted\"],[],[]]},"
+            "{\"note\":\"the second last user's own parts are looked at\",\"prune_enabled\":true,"
+            "\"expect_returned\":1,\"messages\":[{\"role\":\"user\",\"parts\":[{\"type\":"
+            "\"tool\",\"output_len\":160004}]},{\"role\":\"user\"}],"
+            "\"expect_parts\":[[\"tool:compacted\"],[]]},"
+            "{\"note\":\"one turn\",\"prune_enabled\":true,\"expect_returned\":0,\"messages\":"
+            "[{\"role\":\"user\",\"parts\":[{\"type\":\"tool\",\"output_len\":400000}]}],"
+            "\"expect_parts\":[[\"tool\"]]},"
+            "{\"note\":\"nothing\",\"prune_enabled\":true,\"expect_returned\":0,"
+            "\"messages\":[],\"expect_parts\":[]}]";
+    pal_json list, row;
+    CHECK(pal_json_parse(arena, pal_str_of(rows), NULL, &list, NULL) == PAL_OK);
+    pal_json_iter iter = pal_json_each(list);
+    size_t count = 0;
+    for (; pal_json_next(&iter, NULL, &row); count++)
+        check_prune(row);
+    CHECK(count == 6);
 }
 
 static void prune_is_sols(void)
@@ -170,7 +259,7 @@ static void prune_is_sols(void)
     size_t rows = 0;
     for (; pal_json_next(&iter, NULL, &row); rows++)
         check_prune(row);
-    CHECK(rows == 10);
+    CHECK(rows >= 10);
 }
 
 /* ---- Loom ---- */
@@ -222,6 +311,19 @@ static pal_context_input loom_input(const uint64_t *sizes, size_t len, pal_messa
     return input;
 }
 
+static bool loom_loses_last(pal_json row, size_t len)
+{
+    pal_json_iter iter = pal_json_each(pal_json_find(row, "result"));
+    pal_json wanted;
+    pal_str last = {0};
+    char end[32];
+    snprintf(end, sizeof end, "#%zu", len - 1);
+    while (pal_json_next(&iter, NULL, &wanted))
+        last = pal_json_string(wanted, arena);
+    return last.len < strlen(end) ||
+            memcmp(last.data + last.len - strlen(end), end, strlen(end)) != 0;
+}
+
 static void sliding_window_is_looms(void)
 {
     pal_json_iter iter = pal_json_each(pal_json_find(load("loom.json"), "handleTokenLimits"));
@@ -237,19 +339,26 @@ static void sliding_window_is_looms(void)
         pal_context_input input = loom_input(sizes, len, &head);
         input.limits.context = number_of(row, "model_limit");
         pal_plan plan = history_plan(&h, &input);
-        /* Loom loses the newest message where it alone is too long; we refuse, and say so. */
-        if (pal_str_is(text_of(row, "note"),
-                    "last message alone too big: user turn is lost (upstream bug)")) {
+        /* Loom loses the newest message where it alone is over its 80 %; we send it as long as the
+         * model takes it, and else refuse, and say so. */
+        if (len > 1 && loom_loses_last(row, len)) {
+            uint64_t least = sizes[0] / 4 + sizes[len - 1] / 4;
+            char words[80];
             refused++;
-            CHECK(plan.action == PAL_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
-            CHECK(strstr(plan.refusal.message, "260 tokens, 160 over the limit of 100"));
+            snprintf(words, sizeof words, "%" PRIu64 " tokens, %" PRIu64 " over the limit", least,
+                    least - input.limits.context);
+            if (least > input.limits.context)
+                says(plan.action == PAL_ACTION_REFUSE && strstr(plan.refusal.message, words), row,
+                        "note");
+            else
+                says(plan_item(&plan, len)->hash != 0, row, "note");
             continue;
         }
         check_loom_items(&plan, row);
         says((plan.action == PAL_ACTION_REFUSE) == (plan.tokens > input.limits.context), row,
                 "note");
     }
-    CHECK(rows == 6 && refused == 1);
+    CHECK(rows >= 6 && refused >= 1);
 }
 
 /* The shares of the rows are the percent that the function takes; the plan's own is a half. */
@@ -277,7 +386,7 @@ static void retry_is_looms(void)
         if (!CHECK((plan.action == PAL_ACTION_REFUSE) == (left_out == 0)))
             printf("# %" PRIu64 ": %s\n", len, plan_sent(&plan));
     }
-    CHECK(rows == 7);
+    CHECK(rows >= 7);
 }
 
 /* ---- What a checkpoint stands for ---- */
@@ -378,7 +487,7 @@ static void checkpoints_stand_where_opencode_has_them(void)
     iter = pal_json_each(pal_json_find(file, "sol_filter_compacted"));
     for (; pal_json_next(&iter, NULL, &row); rows++)
         check_filter(row, true);
-    CHECK(rows == 12);
+    CHECK(rows >= 12);
 }
 
 /* ---- Which tail a compaction keeps ---- */
@@ -441,7 +550,7 @@ static void tails_are_opencodes(void)
             CHECK(plan.keep_len == 0 && h.messages[h.len - 1].role == PAL_ROLE_USER);
         checked++;
     }
-    CHECK(rows == 7 && checked == 4);
+    CHECK(rows >= 7 && checked >= 4);
 }
 
 /* ---- PicoClaw's boundaries ---- */
@@ -465,14 +574,16 @@ static void boundaries_are_picoclaws(void)
         if (!says(is == number_of(row, "want"), row, "history"))
             printf("# is %zu\n", is);
     }
-    CHECK(rows == 10);
+    CHECK(rows >= 10);
 }
 
 int main(void)
 {
     arena = pal_arena_new(0);
     RUN(overflow_is_sols_with_cache_writes);
+    RUN(overflow_at_its_edges);
     RUN(prune_is_sols);
+    RUN(prune_at_its_edges);
     RUN(sliding_window_is_looms);
     RUN(retry_is_looms);
     RUN(checkpoints_stand_where_opencode_has_them);

@@ -395,9 +395,10 @@ static void ollama_has_many_addresses(void)
 
 static char found[256];
 
-static void on_found(void *user, const pal_discovered *discovered)
+static void on_found(void *user, const pal_discovered *discovered, size_t len)
 {
     (void)user;
+    CHECK(len >= 1);
     snprintf(found, sizeof found, "%.*s %.*s", PAL_STR_ARG(discovered->config.name),
             PAL_STR_ARG(discovered->model));
     bell_ring(&told_bell);

@@ -1,15 +1,18 @@
-/* cli_import.c - see cli_import.h.
+/* server_import.c - see server_import.h.
  *
  * Operations wait in one array and go to the store together: a CREATE (or FORK) and an APPEND for
  * each session. The new session's id is chosen here, so that both can be in one batch. An append
  * that the store refuses is tried again message by message: one bad message costs only itself. */
-#include "cli/cli_import.h"
+#include "server/server_import.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 
 #define OPS_MAX 1000
 #define MESSAGES_FLUSH_AT 2000
@@ -34,7 +37,9 @@ typedef struct mark_pair {
 } mark_pair;
 
 struct pal_import {
-    pal_cli *cli;
+    pal_store *store;
+    pal_str tenant;
+    pal_error *err;
     pal_import_problem problem;
     void *user;
     pal_import_counts counts;
@@ -65,12 +70,15 @@ struct pal_import {
     pal_map known; /* id or client id -> known_make(), of what the session had before */
 };
 
-pal_import *pal_import_new(pal_cli *cli, pal_import_problem problem, void *user)
+pal_import *pal_import_new(pal_store *store, pal_str tenant, pal_import_problem problem, void *user,
+        pal_error *err)
 {
     pal_import *import = pal_calloc(1, sizeof *import);
     if (!import)
         return NULL;
-    import->cli = cli;
+    import->store = store;
+    import->tenant = tenant;
+    import->err = err;
     import->problem = problem;
     import->user = user;
     pal_buf_init(&import->name, 65536);
@@ -125,6 +133,11 @@ pal_import_counts pal_import_count(const pal_import *import)
     return import->counts;
 }
 
+static pal_status no_memory(pal_import *import)
+{
+    return pal_error_set(import->err, PAL_NO_MEMORY, "out of memory");
+}
+
 static void tell(pal_import *import, uint64_t line, const char *text)
 {
     import->problem(line, text, import->user);
@@ -153,7 +166,6 @@ static void remember_seqs(pal_import *import, const pal_op *op, const waiting *w
  * rest of the message is not lost with them. False when there is nothing to replace. */
 static bool replace_blobs(pal_import *import, pal_part *parts, size_t parts_len)
 {
-    pal_cli *cli = import->cli;
     bool replaced = false;
     for (size_t i = 0; i < parts_len; i++) {
         pal_str media_type, data;
@@ -163,12 +175,12 @@ static bool replace_blobs(pal_import *import, pal_part *parts, size_t parts_len)
         if (part->parts_len && replace_blobs(import, part->parts, part->parts_len))
             replaced = true;
         if (!part->blob.len || part->data.len ||
-                pal_store_blob_get(cli->store, pal_cli_tenant(cli), part->blob, import->arena,
+                pal_store_blob_get(import->store, import->tenant, part->blob, import->arena,
                         &media_type, &data, &why) != PAL_NOT_FOUND)
             continue;
         snprintf(text, sizeof text, "[%s %.*s %.*s was not in the import]",
                 pal_part_kind_name(part->kind),
-                (int)pal_cli_columns_cut(part->media_type, MEDIA_TYPE_SHOWN),
+                (int)pal_utf8_cut(part->media_type, MEDIA_TYPE_SHOWN),
                 part->media_type.len ? part->media_type.data : "", PAL_STR_ARG(part->blob));
         *part = (pal_part){
                 .kind = PAL_PART_TEXT, .text = pal_arena_copy(import->arena, pal_str_of(text))};
@@ -180,7 +192,7 @@ static bool replace_blobs(pal_import *import, pal_part *parts, size_t parts_len)
 static pal_status append_one(
         pal_import *import, const pal_op *op, pal_message *message, uint64_t line, pal_error *err)
 {
-    pal_store *store = import->cli->store;
+    pal_store *store = import->store;
     pal_status status =
             pal_store_append(store, op->tenant, op->session, message, 1, PAL_SEQ_ANY, err);
     if (status != PAL_NOT_FOUND || !replace_blobs(import, message->parts, message->parts_len))
@@ -191,7 +203,6 @@ static pal_status append_one(
 
 static pal_status append_singly(pal_import *import, pal_op *op, const waiting *wait)
 {
-    pal_cli *cli = import->cli;
     for (size_t i = 0; i < op->u.append.messages_len; i++) {
         pal_error why;
         pal_message *message = &op->u.append.messages[i];
@@ -201,7 +212,7 @@ static pal_status append_singly(pal_import *import, pal_op *op, const waiting *w
             continue;
         }
         if (!is_about_input(status)) {
-            cli->err = why;
+            *import->err = why;
             return status;
         }
         message->seq = 0;
@@ -232,7 +243,7 @@ static pal_status finish_op(pal_import *import, size_t at, pal_id *refused_sessi
     pal_op *op = &import->ops[at];
     bool makes = op->kind == PAL_OP_CREATE || op->kind == PAL_OP_FORK;
     if (op->status != PAL_OK && !is_about_input(op->status)) {
-        import->cli->err = op->error;
+        *import->err = op->error;
         return op->status;
     }
     if (op->kind == PAL_OP_APPEND)
@@ -252,13 +263,12 @@ static pal_status finish_op(pal_import *import, size_t at, pal_id *refused_sessi
 
 pal_status pal_import_flush(pal_import *import)
 {
-    pal_cli *cli = import->cli;
     pal_id refused_session = {{0}};
     pal_status status = PAL_OK;
     if (import->seqs.failure || import->marks.failure || pal_arena_failure(import->arena))
-        return pal_cli_no_memory(cli);
+        return no_memory(import);
     if (import->ops_len)
-        status = pal_store_apply(cli->store, import->ops, import->ops_len, &cli->err);
+        status = pal_store_apply(import->store, import->ops, import->ops_len, import->err);
     for (size_t i = 0; status == PAL_OK && i < import->ops_len; i++)
         status = finish_op(import, i, &refused_session);
     import->ops_len = 0;
@@ -290,7 +300,7 @@ static pal_status add_op(pal_import *import, pal_op_kind kind, pal_op **out_op)
         return status;
     import->waits[import->ops_len] = (waiting){.generation = import->generation};
     *out_op = &import->ops[import->ops_len++];
-    **out_op = (pal_op){.kind = kind, .tenant = pal_cli_tenant(import->cli), .session = import->id};
+    **out_op = (pal_op){.kind = kind, .tenant = import->tenant, .session = import->id};
     return PAL_OK;
 }
 
@@ -298,8 +308,8 @@ static pal_status add_op(pal_import *import, pal_op_kind kind, pal_op **out_op)
 
 static pal_status find(pal_import *import, pal_find_by by, pal_str name, pal_session *out_session)
 {
-    return pal_store_find(import->cli->store, pal_cli_tenant(import->cli), by, name, import->arena,
-            out_session, &import->cli->err);
+    return pal_store_find(import->store, import->tenant, by, name, import->arena,
+            out_session, import->err);
 }
 
 static pal_status find_id(pal_import *import, pal_id id, pal_session *out_session)
@@ -351,23 +361,22 @@ static pal_status add_known(pal_import *import, const pal_message *message)
     if (pal_arena_failure(import->known_arena) != PAL_OK ||
             pal_map_set(&import->known, id, seq) != PAL_OK ||
             (client_id.len && pal_map_set(&import->known, client_id, seq) != PAL_OK))
-        return pal_cli_no_memory(import->cli);
+        return no_memory(import);
     return PAL_OK;
 }
 
 static pal_status load_known(pal_import *import)
 {
-    pal_cli *cli = import->cli;
     pal_load load = {.limit = KNOWN_PAGE, .hidden = true};
     pal_messages page;
     pal_status status;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
-        return pal_cli_no_memory(cli);
+        return no_memory(import);
     do {
         pal_arena_reset(arena);
         status = pal_store_load(
-                cli->store, pal_cli_tenant(cli), import->id, &load, arena, &page, &cli->err);
+                import->store, import->tenant, import->id, &load, arena, &page, import->err);
         for (size_t i = 0; status == PAL_OK && i < page.len; i++) {
             load.after_seq = page.items[i].seq;
             status = add_known(import, &page.items[i]);
@@ -379,11 +388,10 @@ static pal_status load_known(pal_import *import)
 
 static pal_status count_known_marks(pal_import *import)
 {
-    pal_cli *cli = import->cli;
     pal_mark *marks;
     size_t len;
     pal_status status = pal_store_marks(
-            cli->store, pal_cli_tenant(cli), import->id, import->arena, &marks, &len, &cli->err);
+            import->store, import->tenant, import->id, import->arena, &marks, &len, import->err);
     for (size_t i = 0; status == PAL_OK && i < len; i++)
         import->marks_known += !marks[i].inherited;
     return status;
@@ -500,9 +508,9 @@ pal_status pal_import_begin(pal_import *import, const pal_session *given, bool i
     pal_session found;
     pal_session *session = pal_arena_alloc(import->arena, sizeof *session);
     if (!session)
-        return pal_cli_no_memory(import->cli);
+        return no_memory(import);
     *session = *given;
-    session->tenant = pal_cli_tenant(import->cli);
+    session->tenant = import->tenant;
     if (is_native)
         pal_id_to_text(session->id, id);
     pal_str name = is_native ? pal_str_of(id) : session->key;
@@ -531,10 +539,10 @@ pal_status pal_import_title(pal_import *import, pal_str title)
         return PAL_OK;
     pal_session *session = pal_arena_alloc(import->arena, sizeof *session);
     if (!session)
-        return pal_cli_no_memory(import->cli);
+        return no_memory(import);
     pal_buf_append_str(&import->title, title);
     session->id = import->id;
-    session->tenant = pal_cli_tenant(import->cli);
+    session->tenant = import->tenant;
     session->title = pal_arena_copy(import->arena, title);
     pal_status status = add_op(import, PAL_OP_UPDATE, &op);
     if (status != PAL_OK)
@@ -556,7 +564,7 @@ static pal_status check_ids(pal_import *import, const pal_message *message)
     import->ids_checked = true;
     if (!import->is_native || pal_id_is_none(message->id))
         return PAL_OK;
-    pal_status status = pal_store_message(import->cli->store, pal_cli_tenant(import->cli),
+    pal_status status = pal_store_message(import->store, import->tenant,
             message->id, import->arena, &other, &session, &why);
     if (status == PAL_OK)
         import->drop_ids = !pal_id_equal(session, import->id);
@@ -620,7 +628,7 @@ static pal_status grow_append(pal_import *import, pal_op *op, waiting *wait)
     uint64_t *lines = pal_arena_array(import->arena, cap, sizeof *lines);
     uint64_t *indexes = pal_arena_array(import->arena, cap, sizeof *indexes);
     if (!messages || !lines || !indexes)
-        return pal_cli_no_memory(import->cli);
+        return no_memory(import);
     if (len) {
         assert(wait->lines && wait->indexes);
         memcpy(messages, op->u.append.messages, len * sizeof *messages);
@@ -681,7 +689,7 @@ pal_status pal_import_message(pal_import *import, const pal_message *given, uint
     }
     pal_buf_append(&import->seqs, &seq, sizeof seq);
     if (status != PAL_OK || import->seqs.failure)
-        return status != PAL_OK ? status : pal_cli_no_memory(import->cli);
+        return status != PAL_OK ? status : no_memory(import);
     if (seq) {
         import->counts.messages_known++;
         return PAL_OK;
@@ -716,7 +724,6 @@ static uint64_t mark_here(const pal_import *import, const pal_mark *undo)
 static pal_status add_mark(
         pal_import *import, const pal_mark *given, uint64_t line, mark_pair pair)
 {
-    pal_cli *cli = import->cli;
     pal_error why;
     pal_status status = pal_import_flush(import);
     if (status != PAL_OK || import->is_broken)
@@ -726,7 +733,7 @@ static pal_status add_mark(
         mark.target = mark_here(import, given);
     else
         mark.seq = seq_of(import, given->seq);
-    status = pal_store_mark(cli->store, pal_cli_tenant(cli), import->id, &mark, &why);
+    status = pal_store_mark(import->store, import->tenant, import->id, &mark, &why);
     if (status == PAL_OK) {
         import->counts.marks++;
         pair.ours = mark.number;
@@ -735,7 +742,7 @@ static pal_status add_mark(
         tell(import, line, why.message);
         status = PAL_OK;
     } else {
-        cli->err = why;
+        *import->err = why;
     }
     return status;
 }

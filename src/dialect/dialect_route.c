@@ -1,10 +1,11 @@
-/* cli_route.c - reads the input of `palaver route`: {"agent_id", "context": {...}} and settings.
+/* dialect_route.c - inbound messages as JSON: what `palaver route` reads, {"agent_id", "context":
+ * {...}} with settings, and what the server's requests have of it.
  *
  * A member that is absent or null is empty; one that has another type than it should is an error,
  * and so is one that is not known, since a mistyped setting would choose the wrong session. Only
  * within `context`, which a program may hand over as it got it, others are ignored. `inbound` is
  * another name for `context`, `dispatch_rules` for `rules`. */
-#include "cli/cli_route.h"
+#include "dialect/dialect_route.h"
 
 #include <stdio.h>
 
@@ -299,15 +300,15 @@ static void read_context(reader *r, pal_json value, pal_route_context *c)
     set_kind(r, c);
 }
 
-pal_status pal_cli_route_read(
-        pal_json value, pal_arena *arena, pal_cli_route_input *out_input, pal_error *err)
+pal_status pal_route_input_read(
+        pal_json value, pal_arena *arena, pal_route_input *out_input, pal_error *err)
 {
     static const char *const names[] = {"agent_id", "context", "inbound", "dimensions",
             "identity_links", "dm_scope", "rules", "dispatch_rules", "agents",
             "link_across_channels", "session_key", "matrix_room", "project_id", "bead_id",
             "project_path", "branch", NULL};
     reader r = {.arena = arena, .status = PAL_OK, .err = err};
-    pal_cli_route_input input = {.context = {.kind = PAL_ROUTE_CHAT}};
+    pal_route_input input = {.context = {.kind = PAL_ROUTE_CHAT}};
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
         return pal_error_set(err, PAL_INVALID, "the input is not an object but %s",
                 pal_json_type_name(pal_json_type_of(value)));
@@ -321,5 +322,18 @@ pal_status pal_cli_route_read(
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     if (r.status == PAL_OK)
         *out_input = input;
+    return r.status;
+}
+
+pal_status pal_route_context_read(
+        pal_json value, pal_arena *arena, pal_route_context *out_context, pal_error *err)
+{
+    reader r = {.arena = arena, .status = PAL_OK, .err = err};
+    pal_route_context context = {.kind = PAL_ROUTE_CHAT};
+    read_context(&r, value, &context);
+    if (r.status == PAL_OK && pal_arena_failure(arena))
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    if (r.status == PAL_OK)
+        *out_context = context;
     return r.status;
 }

@@ -1,0 +1,324 @@
+/* bench_turn.c - what the engine adds to the first byte of an answer: turns, with the message made
+ * durable first, the context planned, and events told, against calling the same scripted server
+ * directly with libcurl, both at 500 a second.
+ *
+ *   bench-turn [--quick] [--dir DIRECTORY]
+ *
+ * A first byte is measured from before pal_turn_start() to the first piece of text that a reader is
+ * told, and from before curl_easy_perform() to the first piece of text in the body. Slices of both
+ * alternate, so that whatever else the machine does meets both. */
+#include <curl/curl.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "bench_fill.h"
+#include "bench_pairs.h"
+#include "palaver/palaver.h"
+#include "support/model_server.h"
+
+enum {
+    RATE = 500,
+    CALLERS = 24,
+    SESSIONS = 1000,
+    SAMPLES_MAX = 1 << 16,
+    PROBES = 20,
+    TURN_WAIT_MS = 20000
+};
+
+static int slices = 10, slice_ms = 1000;
+static const char body[] = "{\"model\":\"m\",\"stream\":true,\"stream_options\":"
+                           "{\"include_usage\":true},\"messages\":[{\"role\":\"user\","
+                           "\"content\":\"@say 4\"}]}";
+
+typedef struct samples {
+    double us[SAMPLES_MAX];
+    size_t len;
+} samples;
+
+typedef struct side {
+    const char *name;
+    pal_store *store;
+    pal_runtime *runtime;
+    pal_id sessions[SESSIONS];
+    samples taken;
+} side;
+
+/* A thread that makes every CALLERS-th call of a slice, at its time. */
+typedef struct caller {
+    pthread_t thread;
+    int number;
+    side *of; /* NULL: directly */
+    int64_t from_us;
+    CURL *curl;
+    int64_t first_us; /* of the call that runs */
+    double us[SAMPLES_MAX / CALLERS];
+    size_t len;
+} caller;
+
+static model_server server;
+static caller callers[CALLERS];
+static samples direct_taken, disk_taken;
+static struct curl_slist *headers;
+static char model_url[64], chat_url[96];
+
+/* ---- One call ---- */
+
+static size_t take_body(char *data, size_t size, size_t len, void *user)
+{
+    caller *c = user;
+
+    if (c->first_us == 0 && memmem(data, size * len, MODEL_SERVER_PIECE, 9))
+        c->first_us = pal_clock_monotonic_us();
+    return size * len;
+}
+
+static void call_directly(caller *c)
+{
+    if (curl_easy_perform(c->curl) != CURLE_OK) {
+        fprintf(stderr, "bench-turn: the server does not answer\n");
+        exit(1);
+    }
+}
+
+static bool take_event(const pal_event *event, void *user)
+{
+    caller *c = user;
+
+    if (event->kind == PAL_EVENT_TEXT && c->first_us == 0)
+        c->first_us = pal_clock_monotonic_us();
+    return true;
+}
+
+static void run_turn(caller *c, int64_t index)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_message message = pal_message_text(arena, PAL_ROLE_USER, pal_str_of("@say 4"));
+    pal_turn_request request = {.session = c->of->sessions[(size_t)index % SESSIONS],
+            .messages = &message,
+            .messages_len = 1,
+            .lane = PAL_LANE_QUEUE};
+    pal_turn_info info;
+    pal_str text;
+    pal_error err = {0};
+
+    fill_must(pal_turn_start(c->of->runtime, &request, &info, &err), &err);
+    fill_must(
+            pal_turn_watch(c->of->runtime, pal_str_of(""), info.turn, 0, take_event, NULL, c, &err),
+            &err);
+    fill_must(pal_turn_wait(c->of->runtime, pal_str_of(""), info.turn, TURN_WAIT_MS, arena, &info,
+                      &text, &err),
+            &err);
+    pal_arena_free(arena);
+}
+
+/* ---- Slices ---- */
+
+static void sleep_until(int64_t us)
+{
+    int64_t left = us - pal_clock_monotonic_us();
+    struct timespec wait = {.tv_sec = left / 1000000, .tv_nsec = left % 1000000 * 1000};
+
+    if (left > 0)
+        nanosleep(&wait, NULL);
+}
+
+static void *run_caller(void *user)
+{
+    static int64_t turns; /* a session is used again after all the others */
+    caller *c = user;
+
+    c->len = 0;
+    for (int i = c->number; i < RATE * slice_ms / 1000; i += CALLERS) {
+        int64_t start_us;
+
+        sleep_until(c->from_us + (int64_t)i * 1000000 / RATE);
+        c->first_us = 0;
+        start_us = pal_clock_monotonic_us();
+        if (c->of)
+            run_turn(c, __atomic_fetch_add(&turns, 1, __ATOMIC_RELAXED));
+        else
+            call_directly(c);
+        c->us[c->len++] = (double)(c->first_us - start_us);
+    }
+    return NULL;
+}
+
+static void run_slice(side *of, samples *out)
+{
+    int64_t from_us = pal_clock_monotonic_us() + 10000;
+
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i].of = of;
+        callers[i].from_us = from_us;
+        pthread_create(&callers[i].thread, NULL, run_caller, &callers[i]);
+    }
+    for (int i = 0; i < CALLERS; i++) {
+        pthread_join(callers[i].thread, NULL);
+        for (size_t j = 0; out && j < callers[i].len && out->len < SAMPLES_MAX; j++)
+            out->us[out->len++] = callers[i].us[j];
+    }
+}
+
+/* ---- Opening ---- */
+
+static void side_open(side *of, const char *name, const char *url)
+{
+    pal_endpoint endpoint = {
+            .kind = pal_str_of("openai"), .url = pal_str_of(model_url), .model = pal_str_of("m")};
+    pal_runtime_options options = {.endpoints = &endpoint, .endpoints_len = 1};
+    pal_session session = {0};
+    pal_error err = {0};
+
+    of->name = name;
+    fill_must(pal_store_open(url, NULL, &of->store, &err), &err);
+    options.store = of->store;
+    fill_must(pal_runtime_open(&options, &of->runtime, &err), &err);
+    for (size_t i = 0; i < SESSIONS; i++)
+        fill_must(pal_store_create(of->store, &session, &of->sessions[i], &err), &err);
+}
+
+static void side_close(side *of)
+{
+    pal_runtime_close(of->runtime, 0);
+    pal_store_close(of->store);
+}
+
+static void callers_open(void)
+{
+    headers = curl_slist_append(NULL, "Content-Type: application/json");
+    for (int i = 0; i < CALLERS; i++) {
+        CURL *curl = callers[i].curl = curl_easy_init();
+
+        callers[i].number = i;
+        curl_easy_setopt(curl, CURLOPT_URL, chat_url);
+        curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
+        curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
+        curl_easy_setopt(curl, CURLOPT_WRITEDATA, &callers[i]);
+        curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+        curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    }
+}
+
+static void callers_close(void)
+{
+    for (int i = 0; i < CALLERS; i++)
+        curl_easy_cleanup(callers[i].curl);
+    curl_slist_free_all(headers);
+}
+
+/* ---- The table ---- */
+
+static double percentile(samples *of, double part)
+{
+    (void)pairs_median(of->us, of->len); /* which sorts */
+    return of->us[(size_t)((double)(of->len - 1) * part)];
+}
+
+static void print_line(const char *what, double ours, double theirs, const char *goal)
+{
+    printf("  %-30s %9.0f %9.0f %9.0f %7.2f  %s\n", what, ours, theirs, ours - theirs,
+            ours / theirs, goal);
+}
+
+static void print_side(side *of)
+{
+    char what[64];
+
+    snprintf(what, sizeof(what), "%s, median", of->name);
+    print_line(what, percentile(&of->taken, 0.5), percentile(&direct_taken, 0.5),
+            "adds less than 1000");
+    snprintf(what, sizeof(what), "%s, 99th percentile", of->name);
+    print_line(what, percentile(&of->taken, 0.99), percentile(&direct_taken, 0.99),
+            "adds less than 5000");
+}
+
+/* What the disk itself takes to keep a message, which no engine can be quicker than. */
+static void probe_disk(int fd)
+{
+    static const char page[8192];
+
+    for (int i = 0; i < PROBES; i++) {
+        int64_t start_us = pal_clock_monotonic_us();
+
+        if (write(fd, page, sizeof(page)) != sizeof(page) || fdatasync(fd))
+            exit(1);
+        disk_taken.us[disk_taken.len++] = (double)(pal_clock_monotonic_us() - start_us);
+    }
+}
+
+static void measure(side *disk, side *memory, int probe_fd)
+{
+    run_slice(disk, NULL); /* to warm up */
+    run_slice(memory, NULL);
+    run_slice(NULL, NULL);
+    for (int i = 0; i < slices; i++) {
+        run_slice(disk, &disk->taken);
+        run_slice(NULL, &direct_taken);
+        run_slice(memory, &memory->taken);
+        probe_disk(probe_fd);
+    }
+    printf("\nMicroseconds to the first byte, at %d turns a second\n  %-30s %9s %9s %9s %7s  %s\n",
+            RATE, "", "turn", "libcurl", "added", "ratio", "goal");
+    print_side(disk);
+    print_side(memory);
+    printf("  The disk's own sync takes %.0f at the median, %.0f at the 99th percentile.\n",
+            percentile(&disk_taken, 0.5), percentile(&disk_taken, 0.99));
+}
+
+static void run_in(const char *directory)
+{
+    static const char *const ends[] = {"db", "db-wal", "db-shm", "probe"};
+    static side disk, memory;
+    char paths[4][512], url[600];
+    int fd;
+
+    for (int i = 0; i < 4; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "%s/bench-turn.%s", directory, ends[i]);
+        unlink(paths[i]);
+    }
+    snprintf(url, sizeof(url), "sqlite:%s", paths[0]);
+    fd = open(paths[3], O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    side_open(&disk, "sqlite:", url);
+    side_open(&memory, "memory:", "memory:");
+    callers_open();
+    measure(&disk, &memory, fd);
+    callers_close();
+    side_close(&disk);
+    side_close(&memory);
+    close(fd);
+    for (int i = 0; i < 4; i++)
+        unlink(paths[i]);
+}
+
+int main(int argc, char **argv)
+{
+    const char *directory = ".";
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--quick") == 0) {
+            slices = 2;
+            slice_ms = 100;
+        } else if (strcmp(argv[i], "--dir") == 0 && i + 1 < argc) {
+            directory = argv[++i];
+        } else {
+            fprintf(stderr, "usage: bench-turn [--quick] [--dir DIRECTORY]\n");
+            return 2;
+        }
+    }
+    setenv("no_proxy", "*", 1);
+    setenv("NO_PROXY", "*", 1);
+    model_server_start(&server);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    snprintf(model_url, sizeof(model_url), "http://127.0.0.1:%d/v1", server.port);
+    snprintf(chat_url, sizeof(chat_url), "%s/chat/completions", model_url);
+    run_in(directory);
+    model_server_stop(&server);
+    return 0;
+}

@@ -1,0 +1,79 @@
+/* cli_runtime.c - the runtime that the user means: what the options say goes before the
+ * environment, and that before the file, since all of them are keys of the configuration. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+static pal_status set_key(pal_cli *cli, const char *key, const char *option, const char *value)
+{
+    if (!value)
+        return PAL_OK;
+    pal_status status =
+            pal_config_set(cli->config, key, pal_str_of(value), PAL_CONFIG_FLAG, &cli->err);
+    if (status == PAL_INVALID) {
+        pal_error cause = cli->err;
+        const char *wants = strstr(cause.message, "wants");
+        return pal_cli_usage(cli, NULL, "%s %s", option, wants ? wants : cause.message);
+    }
+    return status;
+}
+
+pal_status pal_cli_runtime_choose(pal_cli *cli, const pal_cli_runtime_values *given)
+{
+    pal_status status = set_key(cli, "provider", "--provider", given->provider);
+    if (status == PAL_OK)
+        status = set_key(cli, "provider_url", "--provider-url", given->provider_url);
+    if (status == PAL_OK)
+        status = set_key(cli, "model", "--model", given->model);
+    return status;
+}
+
+static void hint_for_options(pal_cli *cli, pal_status status)
+{
+    if (status == PAL_NOT_FOUND)
+        snprintf(cli->hint, sizeof cli->hint,
+                "set it, or name another provider; '--provider echo' needs no key");
+}
+
+static pal_status open_runtime(
+        pal_cli *cli, pal_runtime_options *options, pal_cli_runtime *out_runtime)
+{
+    const pal_config_values *config = pal_config_get(cli->config);
+    pal_status status = pal_models_new(
+            config->model_rules, config->models_len, &out_runtime->models, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    options->store = cli->store;
+    options->models = out_runtime->models;
+    status = pal_runtime_open(options, &out_runtime->runtime, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_runtime_default(out_runtime->runtime, cli->arena, &out_runtime->endpoint,
+            &out_runtime->model, &out_runtime->is_stopgap, &cli->err);
+    out_runtime->is_echo = out_runtime->is_stopgap ||
+            (options->endpoints_len && pal_str_is(options->endpoints[0].kind, "echo"));
+    return status;
+}
+
+pal_status pal_cli_runtime_open(
+        pal_cli *cli, const pal_cli_runtime_values *given, pal_cli_runtime *out_runtime)
+{
+    pal_runtime_options options;
+    *out_runtime = (pal_cli_runtime){0};
+    pal_status status = pal_cli_runtime_choose(cli, given);
+    if (status != PAL_OK)
+        return status;
+    status = pal_config_runtime(cli->config, cli->arena, &options, &cli->err);
+    if (status != PAL_OK) {
+        hint_for_options(cli, status);
+        return status;
+    }
+    return open_runtime(cli, &options, out_runtime);
+}
+
+void pal_cli_runtime_close(pal_cli_runtime *runtime, int64_t drain_ms)
+{
+    pal_runtime_close(runtime->runtime, drain_ms);
+    pal_models_free(runtime->models);
+    *runtime = (pal_cli_runtime){0};
+}

@@ -1,0 +1,335 @@
+/* config_runtime.c - what a runtime is opened with: the secrets that the file only names, and the
+ * provider and model that were chosen. Reads the environment and changes nothing: any thread, as
+ * long as nobody changes the environment. */
+#include <stdio.h>
+#include <stdlib.h>
+#include "config/config_row.h"
+#include "palaver/limits.h"
+
+#define SHOWN_MAX 60
+#define RESOLVED_LEN_MAX (1u << 20)
+
+/* The variables that everybody uses for a kind. */
+typedef struct usual_names {
+    const char *kind;
+    const char *key;
+    const char *url;
+} usual_names;
+
+static const usual_names usual[] = {
+        {"openai", "OPENAI_API_KEY", "OPENAI_BASE_URL"},
+        {"anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"},
+        {"mistral", "MISTRAL_API_KEY", NULL},
+        {"mistral_conversations", "MISTRAL_API_KEY", NULL},
+        {NULL, NULL, NULL},
+};
+
+typedef struct resolver {
+    const pal_config *config;
+    const pal_config_state *state;
+    pal_arena *arena;
+    pal_error *err;
+    pal_status status; /* failure sticks */
+} resolver;
+
+static const usual_names *usual_of(pal_str kind)
+{
+    const usual_names *names = usual;
+    while (names->kind && !pal_str_is(kind, names->kind))
+        names++;
+    return names;
+}
+
+/* Empty where it is not set: a variable that is empty counts for nothing. */
+static pal_str variable(const char *name)
+{
+    return pal_str_of(name ? getenv(name) : NULL);
+}
+
+static int shown(pal_str text)
+{
+    return (int)(text.len < SHOWN_MAX ? text.len : SHOWN_MAX);
+}
+
+static void fail_no_memory(resolver *r)
+{
+    if (r->status == PAL_OK)
+        r->status = pal_error_set(r->err, PAL_NO_MEMORY, "out of memory");
+}
+
+/* `node` is where it is asked for, NULL where no file does. */
+static void fail_unset(
+        resolver *r, const char *what, pal_str of, pal_str missing, const pal_config_node *node)
+{
+    char text[PAL_ERROR_MESSAGE_MAX];
+    snprintf(text, sizeof text, "%s '%.*s' needs the variable %.*s, which is not set", what,
+            shown(of), of.data, shown(missing), missing.data);
+    if (r->status != PAL_OK)
+        return;
+    if (node)
+        r->status = pal_config_fail(r->err, PAL_NOT_FOUND, r->config->name, node->line, "%s", text);
+    else
+        r->status = pal_error_set(r->err, PAL_NOT_FOUND, "%s", text);
+}
+
+/* ---- References ---- */
+
+/* The text with the values of its variables, in the arena; false, and which one, where one of them
+ * is not set. */
+static bool resolve(resolver *r, pal_str text, pal_str *out_text, pal_str *out_missing)
+{
+    pal_buf buf;
+    size_t at = 0;
+    pal_str before, name;
+    bool is_whole = true;
+    pal_buf_init(&buf, RESOLVED_LEN_MAX);
+    while (is_whole && pal_config_reference_next(text, &at, &before, &name)) {
+        name = pal_arena_copy(r->arena, name); /* now with a NUL behind it */
+        pal_str value = variable(name.data);
+        pal_buf_append_str(&buf, before);
+        pal_buf_append_str(&buf, value);
+        is_whole = value.len > 0;
+    }
+    if (!is_whole)
+        *out_missing = name;
+    pal_buf_append(&buf, text.data ? text.data + at : "", text.len - at);
+    *out_text = pal_arena_copy(r->arena, pal_buf_str(&buf));
+    if (buf.failure || pal_arena_failure(r->arena))
+        fail_no_memory(r);
+    pal_buf_done(&buf);
+    return is_whole;
+}
+
+static bool resolve_headers(resolver *r, const pal_header *from, size_t len,
+        const pal_header **out_headers, pal_str *out_missing)
+{
+    pal_header *headers = pal_arena_array(r->arena, len + 1, sizeof *headers);
+    bool is_whole = true;
+    if (!headers)
+        fail_no_memory(r);
+    for (size_t i = 0; headers && i < len && is_whole && r->status == PAL_OK; i++) {
+        headers[i].name = from[i].name;
+        is_whole = resolve(r, from[i].value, &headers[i].value, out_missing);
+    }
+    *out_headers = headers;
+    return is_whole;
+}
+
+/* ---- Providers ---- */
+
+static pal_str name_of(const pal_config_provider *provider)
+{
+    return provider->endpoint.name.len ? provider->endpoint.name : provider->endpoint.kind;
+}
+
+/* A url of one's own gets no key that was meant for another place. */
+static bool resolve_provider(resolver *r, const pal_config_provider *provider,
+        pal_endpoint *out_endpoint, pal_str *out_missing)
+{
+    pal_str key = provider->api_key_env;
+    *out_endpoint = provider->endpoint;
+    out_endpoint->name = name_of(provider);
+    if (key.len == 0 && out_endpoint->url.len == 0)
+        key = pal_str_of(usual_of(out_endpoint->kind)->key);
+    if (key.len > 0) {
+        out_endpoint->api_key = pal_arena_copy(r->arena, variable(key.data));
+        *out_missing = key;
+        if (out_endpoint->api_key.len == 0)
+            return false;
+    }
+    return resolve_headers(r, provider->endpoint.headers, provider->endpoint.headers_len,
+            &out_endpoint->headers, out_missing);
+}
+
+/* One of a kind that nobody has configured. */
+static pal_config_provider make_provider(const resolver *r, pal_str kind)
+{
+    const usual_names *names = usual_of(kind);
+    pal_config_provider made = {.endpoint = {.kind = kind, .url = r->state->provider_url}};
+    if (made.endpoint.url.len == 0)
+        made.endpoint.url = variable(names->url);
+    if (variable(names->key).len)
+        made.api_key_env = pal_str_of(names->key);
+    return made;
+}
+
+static bool is_kind(pal_str name)
+{
+    for (size_t i = 0; pal_config_provider_kinds[i]; i++) {
+        /* A script without its file is none. */
+        if (pal_str_is(name, pal_config_provider_kinds[i]) && !pal_str_is(name, "script"))
+            return true;
+    }
+    return false;
+}
+
+/* The one that is asked for; as many as there are, where it is none of these. */
+static size_t choose(const resolver *r)
+{
+    const pal_config_state *state = r->state;
+    size_t len = state->providers_len;
+    for (size_t i = 0; i < len && state->provider.len; i++) {
+        if (pal_str_equal(name_of(&state->providers[i]), state->provider))
+            return i;
+    }
+    for (size_t i = 0; i < len && state->provider.len; i++) {
+        if (pal_str_equal(state->providers[i].endpoint.kind, state->provider))
+            return i;
+    }
+    if (state->provider.len)
+        return len;
+    for (size_t i = 0; i < len && state->runtime.model.len && !state->provider_url.len; i++) {
+        if (pal_str_equal(state->providers[i].endpoint.model, state->runtime.model))
+            return i;
+    }
+    return 0;
+}
+
+/* The first endpoint; false where there is none, or after a failure. */
+static bool resolve_first(resolver *r, size_t chosen, pal_endpoint *out_endpoint)
+{
+    const pal_config_state *state = r->state;
+    pal_config_provider first;
+    pal_str kind = state->provider.len ? state->provider : pal_str_of("openai"), missing;
+    bool is_listed = chosen < state->providers_len;
+    if (is_listed) {
+        first = state->providers[chosen];
+        if (state->provider_url.len)
+            first.endpoint.url = state->provider_url;
+    } else if (state->provider.len == 0 && state->provider_url.len == 0) {
+        return false;
+    } else if (!is_kind(kind)) {
+        r->status = pal_error_set(r->err, PAL_INVALID,
+                "there is no provider '%.*s': it is neither one of 'providers' nor openai, "
+                "anthropic, mistral, mistral_conversations or echo",
+                shown(kind), kind.data);
+        return false;
+    } else {
+        first = make_provider(r, kind);
+    }
+    if (!resolve_provider(r, &first, out_endpoint, &missing))
+        fail_unset(r, "provider", name_of(&first), missing,
+                is_listed ? pal_config_list_at(r->config->root, "providers", chosen) : NULL);
+    if (state->runtime.model.len)
+        out_endpoint->model = state->runtime.model;
+    return r->status == PAL_OK;
+}
+
+/* Whoever chooses one needs no keys for the others: those without are left out. */
+static void resolve_providers(resolver *r, pal_runtime_options *options)
+{
+    const pal_config_state *state = r->state;
+    pal_endpoint *endpoints =
+            pal_arena_array(r->arena, state->providers_len + 1, sizeof *endpoints);
+    size_t chosen = choose(r), len = 0;
+    pal_str missing;
+    if (!endpoints)
+        fail_no_memory(r);
+    else if (resolve_first(r, chosen, &endpoints[0]))
+        len = 1;
+    for (size_t i = 0; endpoints && i < state->providers_len && r->status == PAL_OK; i++) {
+        if (i == chosen)
+            continue;
+        if (resolve_provider(r, &state->providers[i], &endpoints[len], &missing))
+            len++;
+        else if (state->provider.len == 0)
+            fail_unset(r, "provider", name_of(&state->providers[i]), missing,
+                    pal_config_list_at(r->config->root, "providers", i));
+    }
+    options->endpoints = endpoints;
+    options->endpoints_len = len;
+}
+
+/* ---- Tool servers ---- */
+
+static pal_str assignment(resolver *r, pal_str name, pal_str value)
+{
+    char *data = pal_arena_alloc(r->arena, name.len + value.len + 2);
+    if (!data) {
+        fail_no_memory(r);
+        return pal_str_make(NULL, 0);
+    }
+    memcpy(data, name.data, name.len);
+    data[name.len] = '=';
+    memcpy(data + name.len + 1, value.data, value.len);
+    return pal_str_make(data, name.len + value.len + 1);
+}
+
+static bool resolve_environment(resolver *r, const pal_config_tool_server *from,
+        pal_tool_server *server, pal_str *out_missing)
+{
+    const pal_header *variables = NULL;
+    pal_str *texts = pal_arena_array(r->arena, from->variables_len + 1, sizeof *texts);
+    if (!texts)
+        fail_no_memory(r);
+    if (!resolve_headers(r, from->variables, from->variables_len, &variables, out_missing))
+        return false;
+    for (size_t i = 0; texts && i < from->variables_len && r->status == PAL_OK; i++)
+        texts[i] = assignment(r, variables[i].name, variables[i].value);
+    server->environment = texts;
+    server->environment_len = from->variables_len;
+    return true;
+}
+
+static void resolve_servers(resolver *r, pal_runtime_options *options)
+{
+    const pal_config_state *state = r->state;
+    pal_tool_server *servers =
+            pal_arena_array(r->arena, state->tool_servers_len + 1, sizeof *servers);
+    pal_str missing;
+    if (!servers)
+        fail_no_memory(r);
+    for (size_t i = 0; servers && i < state->tool_servers_len && r->status == PAL_OK; i++) {
+        const pal_config_tool_server *from = &state->tool_servers[i];
+        servers[i] = from->server;
+        if (!resolve_environment(r, from, &servers[i], &missing) ||
+                !resolve_headers(r, from->server.headers, from->server.headers_len,
+                        &servers[i].headers, &missing))
+            fail_unset(r, "MCP server", from->server.name, missing,
+                    pal_config_list_at(r->config->root, "mcp_servers", i));
+    }
+    options->tool_servers = servers;
+    options->tool_servers_len = state->tool_servers_len;
+}
+
+/* ---- Agents ---- */
+
+static bool has_endpoint(const pal_runtime_options *options, pal_str name)
+{
+    for (size_t i = 0; i < options->endpoints_len; i++) {
+        if (pal_str_equal(options->endpoints[i].name, name))
+            return true;
+    }
+    return false;
+}
+
+/* Those whose provider was left out get the one that was chosen. */
+static void resolve_agents(resolver *r, pal_runtime_options *options)
+{
+    pal_agent_settings *agents = pal_arena_array(r->arena, options->agents_len + 1, sizeof *agents);
+    if (!agents) {
+        fail_no_memory(r);
+        return;
+    }
+    for (size_t i = 0; i < options->agents_len; i++) {
+        agents[i] = options->agents[i];
+        if (agents[i].endpoint.len && !has_endpoint(options, agents[i].endpoint))
+            agents[i].endpoint = agents[i].model = pal_str_make(NULL, 0);
+    }
+    options->agents = agents;
+}
+
+pal_status pal_config_runtime(const pal_config *config, pal_arena *arena,
+        pal_runtime_options *out_options, pal_error *err)
+{
+    resolver r = {config, &config->state, arena, err, PAL_OK};
+    pal_runtime_options options = config->state.runtime;
+    resolve_providers(&r, &options);
+    if (r.status == PAL_OK)
+        resolve_servers(&r, &options);
+    if (r.status == PAL_OK && r.state->provider.len)
+        resolve_agents(&r, &options);
+    if (r.status == PAL_OK)
+        *out_options = options;
+    return r.status;
+}

@@ -1,0 +1,257 @@
+/* dialect_openai_items_write.c - writes messages as items: which parts an item is, what it is
+ * called, what it says. dialect_openai_items.c reads them. */
+#include "dialect/dialect_openai_items.h"
+
+#include <stdio.h>
+#include "base/digest.h"
+#include "dialect/dialect_openai_items_part.h"
+
+#define HEX_LEN 32
+
+/* ---- Which parts ---- */
+
+/* The part's own number, from 0, whatever of its message is out of sight. */
+static size_t number_of(const pal_message *message, size_t part)
+{
+    return message->parts[part].number ? message->parts[part].number - 1 : part;
+}
+
+/* Behind the item that begins with part `first`. What stands apart stays apart: an item must not
+ * grow when something between it and the next goes out of sight. */
+static size_t end_of(const pal_message *message, size_t first)
+{
+    size_t end = first + 1;
+    if (!pal_items_is_content(&message->parts[first]))
+        return end;
+    while (end < message->parts_len && pal_items_is_content(&message->parts[end]) &&
+            number_of(message, end) == number_of(message, end - 1) + 1)
+        end++;
+    return end;
+}
+
+size_t pal_openai_items_count(const pal_message *message)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < message->parts_len; at = end_of(message, at))
+        count++;
+    return count ? count : 1; /* a message that says nothing is one all the same */
+}
+
+void pal_openai_item_parts(
+        const pal_message *message, size_t index, size_t *out_first, size_t *out_len)
+{
+    size_t first = 0;
+    while (index-- > 0 && first < message->parts_len)
+        first = end_of(message, first);
+    *out_first = first;
+    *out_len = first < message->parts_len ? end_of(message, first) - first : 0;
+}
+
+/* ---- What it is called ---- */
+
+typedef enum item_form { MESSAGE, REASONING, CALL, OUTPUT } item_form;
+
+static const char *const prefixes[] = {
+        [MESSAGE] = "msg_", [REASONING] = "rs_", [CALL] = "fc_", [OUTPUT] = "fco_"};
+
+static item_form form_of(const pal_message *message, size_t first, size_t len)
+{
+    pal_part_kind kind = len ? message->parts[first].kind : PAL_PART_NONE;
+    return kind == PAL_PART_REASONING      ? REASONING
+            : kind == PAL_PART_TOOL_CALL   ? CALL
+            : kind == PAL_PART_TOOL_RESULT ? OUTPUT
+                                           : MESSAGE;
+}
+
+void pal_openai_item_id(
+        const pal_message *message, size_t index, char out_id[PAL_OPENAI_ITEM_ID_SIZE])
+{
+    char hex[HEX_LEN + 1];
+    size_t first, len;
+    pal_openai_item_parts(message, index, &first, &len);
+    size_t number = len ? number_of(message, first) : 0;
+    const char *prefix = prefixes[form_of(message, first, len)];
+    pal_hex(message->id.bytes, sizeof message->id.bytes, hex);
+    if (number)
+        snprintf(out_id, PAL_OPENAI_ITEM_ID_SIZE, "%s%.32s_%zu", prefix, hex, number);
+    else
+        snprintf(out_id, PAL_OPENAI_ITEM_ID_SIZE, "%s%.32s", prefix, hex);
+}
+
+bool pal_openai_item_parse(pal_str id, pal_id *out_message)
+{
+    pal_id found;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        size_t len = strlen(prefixes[i]);
+        if (id.len < len + HEX_LEN || memcmp(id.data, prefixes[i], len) != 0 ||
+                (id.len > len + HEX_LEN && id.data[len + HEX_LEN] != '_') ||
+                !pal_unhex(pal_str_make(id.data + len, HEX_LEN), found.bytes, sizeof found.bytes))
+            continue;
+        *out_message = found;
+        return true;
+    }
+    return false;
+}
+
+bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_index)
+{
+    char own[PAL_OPENAI_ITEM_ID_SIZE];
+    size_t count = pal_openai_items_count(message);
+    for (size_t i = 0; i < count; i++) {
+        pal_openai_item_id(message, i, own);
+        if (pal_str_is(id, own)) {
+            *out_index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- What it says ---- */
+
+static void put_member(pal_items_writer *out, const char *name, pal_str text)
+{
+    pal_json_name(out->json, name);
+    pal_json_put_str(out->json, text);
+}
+
+static const char *role_of(const pal_message *message, pal_arena *scratch)
+{
+    pal_json chat = pal_member_kept(message->extra, "openai", scratch);
+    if (message->role == PAL_ROLE_SYSTEM &&
+            pal_json_string_is(pal_json_find(chat, "role"), "developer"))
+        return "developer";
+    /* A tool's message says nothing but results; what else it holds, somebody put there. */
+    return message->role == PAL_ROLE_TOOL ? "user" : pal_role_name(message->role);
+}
+
+/* What was kept of a message goes to the first item that it is. */
+static bool is_first_content(const pal_message *message, size_t first)
+{
+    for (size_t i = 0; i < first; i++) {
+        if (pal_items_is_content(&message->parts[i]))
+            return false;
+    }
+    return true;
+}
+
+static void put_message(pal_items_writer *out, const pal_message *message, size_t first, size_t len)
+{
+    static const char *const own[] = {"id", "type", "role", "content", "status", NULL};
+    bool is_assistant = message->role == PAL_ROLE_ASSISTANT;
+    put_member(out, "type", pal_str_of("message"));
+    put_member(out, "role", pal_str_of(role_of(message, out->scratch)));
+    pal_json_name(out->json, "content");
+    pal_json_begin_array(out->json);
+    for (size_t i = first; i < first + len; i++)
+        pal_items_put_content(out, &message->parts[i], is_assistant);
+    pal_json_end_array(out->json);
+    if (is_first_content(message, first))
+        pal_member_put_others(out->json,
+                pal_member_kept(message->extra, PAL_ITEMS_FAMILY, out->scratch), own, NULL,
+                out->scratch);
+}
+
+static void put_list(pal_items_writer *out, const char *name, const char *type, pal_str text)
+{
+    pal_json_name(out->json, name);
+    pal_json_begin_array(out->json);
+    if (type) {
+        pal_json_begin_object(out->json);
+        put_member(out, "type", pal_str_of(type));
+        put_member(out, "text", text);
+        pal_json_end_object(out->json);
+    }
+    pal_json_end_array(out->json);
+}
+
+static void put_reasoning(pal_items_writer *out, const pal_part *part, pal_json kept)
+{
+    static const char *const own[] = {"id", "type", "status", "encrypted_content", NULL};
+    bool has_summary = pal_json_type_of(pal_json_find(kept, "summary")) == PAL_JSON_ARRAY;
+    bool has_content = pal_json_type_of(pal_json_find(kept, "content")) == PAL_JSON_ARRAY;
+    put_member(out, "type", pal_str_of("reasoning"));
+    if (!has_summary)
+        put_list(out, "summary", NULL, (pal_str){0});
+    if (!has_summary && !has_content && part->text.len)
+        put_list(out, "content", "reasoning_text", part->text);
+    if (part->signature.len && pal_str_is(part->family, "openai"))
+        put_member(out, "encrypted_content", part->signature);
+    pal_member_put_others(out->json, kept, own, NULL, out->scratch);
+}
+
+/* A model that wrote no arguments meant none; SDKs parse what they get. */
+static void put_call(pal_items_writer *out, const pal_part *part, pal_json kept)
+{
+    pal_json chat = pal_member_kept(part->extra, "openai", out->scratch);
+    bool is_custom = pal_json_string_is(pal_json_find(chat, "type"), "custom");
+    const char *arguments = is_custom ? "input" : "arguments";
+    const char *const own[] = {"id", "type", "call_id", "name", "status", arguments, NULL};
+    put_member(out, "type", pal_str_of(is_custom ? "custom_tool_call" : "function_call"));
+    put_member(out, "call_id", part->call_id);
+    put_member(out, "name", part->name);
+    put_member(
+            out, arguments, part->arguments.len || is_custom ? part->arguments : pal_str_of("{}"));
+    pal_member_put_others(out->json, kept, own, NULL, out->scratch);
+}
+
+static void put_output(pal_items_writer *out, const pal_part *part, pal_json kept)
+{
+    static const char *const own[] = {"id", "type", "call_id", "output", "status", NULL};
+    static const char custom[] = "custom_tool_call_output";
+    bool is_custom = pal_json_string_is(pal_json_find(kept, "type"), custom);
+    put_member(out, "type", pal_str_of(is_custom ? custom : "function_call_output"));
+    put_member(out, "call_id", part->call_id);
+    if (part->parts_len == 0) {
+        put_member(out, "output", part->text);
+    } else {
+        const pal_part text = {.kind = PAL_PART_TEXT, .text = part->text};
+        pal_json_name(out->json, "output");
+        pal_json_begin_array(out->json);
+        if (part->text.len)
+            pal_items_put_content(out, &text, false);
+        for (size_t i = 0; i < part->parts_len; i++)
+            pal_items_put_content(out, &part->parts[i], false);
+        pal_json_end_array(out->json);
+    }
+    pal_member_put_others(out->json, kept, own, NULL, out->scratch);
+}
+
+static void put_item(
+        pal_items_writer *out, const pal_message *message, size_t index, const char *status)
+{
+    char id[PAL_OPENAI_ITEM_ID_SIZE];
+    size_t first, len;
+    pal_openai_item_parts(message, index, &first, &len);
+    item_form form = form_of(message, first, len);
+    const pal_part *part = len ? &message->parts[first] : NULL;
+    pal_json kept = {0};
+    if (form != MESSAGE)
+        kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, out->scratch);
+    pal_openai_item_id(message, index, id);
+    pal_json_begin_object(out->json);
+    put_member(out, "id", pal_str_of(id));
+    if (form == MESSAGE)
+        put_message(out, message, first, len);
+    else if (form == REASONING)
+        put_reasoning(out, part, kept);
+    else if (form == CALL)
+        put_call(out, part, kept);
+    else
+        put_output(out, part, kept);
+    if (form != REASONING)
+        put_member(out, "status", pal_str_of(status));
+    pal_json_end_object(out->json);
+}
+
+pal_status pal_openai_item_put(pal_json_writer *writer, const pal_message *message, size_t index,
+        const char *status, pal_error *err)
+{
+    pal_items_writer out = {writer, pal_arena_new(0)};
+    if (!out.scratch)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    put_item(&out, message, index, status);
+    pal_status result = pal_arena_checked(out.scratch, err);
+    pal_arena_free(out.scratch);
+    return result;
+}

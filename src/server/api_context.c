@@ -1,0 +1,255 @@
+/* api_context.c - what a model sees of a session, and what it cost: the plan, compactions, search,
+ * usage. */
+#include "dialect/dialect_member.h"
+#include "server/api_message.h"
+#include "server/api_native.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+/* ---- The plan ---- */
+
+static pal_status read_strategy(pal_call *call, pal_turn_request *request, pal_error *err)
+{
+    pal_str text;
+    if (!pal_exchange_query(call->exchange, "strategy", &text))
+        return PAL_OK;
+    request->context = *call->server->config->context;
+    request->has_context = true;
+    if (pal_strategy_from_name(text, &request->context.strategy))
+        return PAL_OK;
+    call->fail_param = "strategy";
+    return pal_error_set(err, PAL_INVALID,
+            "'strategy' must be compact, summarization, sliding_window, reset or none");
+}
+
+static pal_status get_context(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_plan plan;
+    pal_str json;
+    pal_turn_request request = {.tenant = call->caller.tenant};
+    (void)pal_exchange_query(call->exchange, "model", &request.model);
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = read_strategy(call, &request, err);
+    if (status != PAL_OK)
+        return status;
+    request.session = session.id;
+    status = pal_turn_plan(call->server->runtime, &request, call->arena, &plan, err);
+    if (status == PAL_OK)
+        status = pal_plan_to_json(&plan, call->arena, &json, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_put_raw(pal_call_writer(call), json);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+/* ---- Compactions ---- */
+
+static void put_compacted(pal_json_writer *writer, const pal_compacted *compacted)
+{
+    pal_json_begin_object(writer);
+    pal_put_count(writer, "number", compacted->number);
+    pal_put_count(writer, "seq", compacted->seq);
+    pal_put_count(writer, "messages", compacted->messages);
+    pal_put_count(writer, "tokens_before", compacted->tokens_before);
+    pal_put_count(writer, "tokens_after", compacted->tokens_after);
+    pal_put_flag(writer, "fallback", compacted->is_fallback);
+    pal_put_str(writer, "summary", compacted->summary);
+    pal_put_str(writer, "note", compacted->note);
+    pal_json_end_object(writer);
+}
+
+static pal_status compact_session(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_compacted compacted = {0};
+    pal_compaction compaction = {.reason = pal_str_of("manual")};
+    pal_json body = call->body;
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_call_text(call, body, "prompt", PAL_SYSTEM_LEN_MAX, &compaction.prompt, err);
+    if (status == PAL_OK)
+        status = pal_call_text(call, body, "model", PAL_MODEL_LEN_MAX, &compaction.model, err);
+    if (status == PAL_OK)
+        status = pal_call_count(call, body, "cut_seq", 0, INT64_MAX, &compaction.cut_seq, err);
+    if (status == PAL_OK)
+        status = pal_call_count(call, body, "redo", 0, INT64_MAX, &compaction.redo, err);
+    if (status == PAL_OK)
+        status = pal_turn_compact(call->server->runtime, call->caller.tenant, session.id,
+                &compaction, call->arena, &compacted, err);
+    if (status != PAL_OK)
+        return status;
+    put_compacted(pal_call_writer(call), &compacted);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+/* ---- Search ---- */
+
+static pal_status read_search(pal_call *call, pal_search *out_search, pal_error *err)
+{
+    uint64_t limit = PAL_SEARCH_HITS_DEFAULT, from = 0, to = 0;
+    pal_str role;
+    pal_search search = {.tenant = call->caller.tenant};
+    (void)pal_exchange_query(call->exchange, "q", &search.text);
+    (void)pal_exchange_query(call->exchange, "cursor", &search.cursor);
+    if (!search.text.len) {
+        call->fail_param = "q";
+        return pal_error_set(err, PAL_INVALID, "'q' is missing: give the words to look for");
+    }
+    if (pal_exchange_query(call->exchange, "role", &role)) {
+        search.role = pal_role_from_name(role);
+        if (search.role == PAL_ROLE_NONE) {
+            call->fail_param = "role";
+            return pal_error_set(
+                    err, PAL_INVALID, "'role' must be system, user, assistant or tool");
+        }
+    }
+    pal_status status = pal_call_query_count(call, "limit", 1, PAL_SEARCH_HITS_MAX, &limit, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "after", 0, INT64_MAX, &search.after_seq, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "before", 0, INT64_MAX, &search.before_seq, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "from", 0, INT64_MAX, &from, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "to", 0, INT64_MAX, &to, err);
+    search.limit = (uint32_t)limit;
+    search.from = (int64_t)from;
+    search.to = (int64_t)to;
+    *out_search = search;
+    return status;
+}
+
+static void put_hit(pal_json_writer *writer, const pal_hit *hit)
+{
+    pal_json_begin_object(writer);
+    pal_put_id(writer, "session_id", hit->session);
+    pal_put_id(writer, "message_id", hit->message);
+    pal_put_count(writer, "seq", hit->seq);
+    pal_put_text(writer, "role", pal_role_name(hit->role));
+    pal_put_time(writer, "created_at", hit->created_at);
+    pal_put_str(writer, "snippet", hit->snippet);
+    pal_json_end_object(writer);
+}
+
+static pal_status send_hits(pal_call *call, const pal_search *search, pal_error *err)
+{
+    pal_hits hits;
+    pal_status status = pal_store_search(call->server->store, search, call->arena, &hits, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "hits");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < hits.len; i++)
+        put_hit(writer, &hits.items[i]);
+    pal_json_end_array(writer);
+    pal_put_flag(writer, "has_more", hits.cursor.len > 0);
+    pal_put_str_or_null(writer, "cursor", hits.cursor);
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+static pal_status search_all(pal_call *call, pal_error *err)
+{
+    pal_search search;
+    pal_status status = read_search(call, &search, err);
+    return status == PAL_OK ? send_hits(call, &search, err) : status;
+}
+
+static pal_status search_session(pal_call *call, pal_error *err)
+{
+    pal_search search;
+    pal_session session;
+    pal_status status = read_search(call, &search, err);
+    if (status == PAL_OK)
+        status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    search.session = session.id;
+    return send_hits(call, &search, err);
+}
+
+/* ---- Usage ---- */
+
+static pal_status read_time(pal_call *call, pal_ledger_query *query, pal_error *err)
+{
+    uint64_t from = 0, to = 0;
+    pal_status status = pal_call_query_count(call, "from", 0, INT64_MAX, &from, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "to", 0, INT64_MAX, &to, err);
+    query->from = (int64_t)from;
+    query->to = (int64_t)to;
+    return status;
+}
+
+static pal_status send_usage(pal_call *call, pal_ledger_query *query, pal_error *err)
+{
+    pal_ledger_sum sum = {0};
+    (void)pal_exchange_query(call->exchange, "turn", &query->turn_id);
+    (void)pal_exchange_query(call->exchange, "agent", &query->agent);
+    pal_status status = read_time(call, query, err);
+    if (status == PAL_OK)
+        status = pal_store_ledger_sum(call->server->store, query, &sum, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_put_count(writer, "calls", sum.calls);
+    pal_put_count(writer, "input_tokens", sum.usage.input);
+    pal_put_count(writer, "cache_read_tokens", sum.usage.cache_read);
+    pal_put_count(writer, "cache_write_tokens", sum.usage.cache_write);
+    pal_put_count(writer, "output_tokens", sum.usage.output);
+    pal_put_count(writer, "reasoning_tokens", sum.usage.reasoning);
+    pal_json_name(writer, "cost_micros");
+    pal_json_put_i64(writer, sum.cost_micros);
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+static pal_status usage_all(pal_call *call, pal_error *err)
+{
+    pal_ledger_query query = {.tenant = call->caller.tenant};
+    return send_usage(call, &query, err);
+}
+
+static pal_status usage_session(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_ledger_query query = {.tenant = call->caller.tenant};
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    query.session = session.id;
+    return send_usage(call, &query, err);
+}
+
+const pal_api_route pal_context_routes[] = {
+        {"GET", "/api/v1/sessions/{id}/context", PAL_KEY_READ, PAL_ROUTE_WORKER, get_context,
+                {"getContext", "the plan: what a model would be sent now, item by item, and why",
+                        "model strategy", NULL, "Object", 200}},
+        {"POST", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+                compact_session,
+                {"compactSession",
+                        "let a summary stand for the older messages; 'undo' takes it back", NULL,
+                        "CompactRequest", "Compacted", 200}},
+        {"GET", "/api/v1/search", PAL_KEY_READ, PAL_ROUTE_WORKER, search_all,
+                {"searchAll", "messages of all sessions by their words",
+                        "q role from to limit cursor", NULL, "HitPage", 200}},
+        {"GET", "/api/v1/sessions/{id}/search", PAL_KEY_READ, PAL_ROUTE_WORKER, search_session,
+                {"searchSession", "messages of one session by their words",
+                        "q role after before from to limit cursor", NULL, "HitPage", 200}},
+        {"GET", "/api/v1/usage", PAL_KEY_READ, PAL_ROUTE_WORKER, usage_all,
+                {"getUsage", "tokens and cost of the tenant, an agent or a turn",
+                        "from to agent turn", NULL, "Usage", 200}},
+        {"GET", "/api/v1/sessions/{id}/usage", PAL_KEY_READ, PAL_ROUTE_WORKER, usage_session,
+                {"getSessionUsage", "tokens and cost of one session", "from to agent turn", NULL,
+                        "Usage", 200}},
+        {0},
+};

@@ -1,0 +1,176 @@
+/* api_inbound.c - messages that come from channels: the context says whose session it is, as
+ * `palaver route` does, and the turn runs there. */
+#include "server/api_inbound.h"
+
+#include <strings.h>
+#include "base/clock.h"
+#include "dialect/dialect_member.h"
+#include "dialect/dialect_route.h"
+#include "server/api_message.h"
+#include "server/api_native.h"
+#include "server/api_turn.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+/* ---- The session ---- */
+
+/* Aliases of the route, then those given, then the work item's. */
+static pal_status gather_aliases(pal_call *call, const pal_session *given,
+        const pal_inbound *inbound, pal_session *session, pal_error *err)
+{
+    const pal_route *route = &inbound->route;
+    size_t len = 0, most = route->aliases_len + given->aliases_len + 1;
+    pal_str *aliases = pal_arena_array(call->arena, most, sizeof *aliases);
+    if (!aliases)
+        return pal_arena_checked(call->arena, err);
+    for (size_t i = 0; i < route->aliases_len; i++)
+        aliases[len++] = route->aliases[i];
+    for (size_t i = 0; i < given->aliases_len; i++)
+        aliases[len++] = given->aliases[i];
+    if (inbound->context.kind == PAL_ROUTE_WORK_ITEM) {
+        pal_buf buf;
+        pal_buf_init(&buf, PAL_ROUTE_ID_LEN_MAX + sizeof PAL_BEAD_ALIAS);
+        pal_buf_append_text(&buf, PAL_BEAD_ALIAS);
+        pal_buf_append_str(&buf, inbound->context.bead_id);
+        aliases[len] = pal_arena_copy(call->arena, pal_buf_str(&buf));
+        len += aliases[len].len > 0;
+        pal_buf_done(&buf);
+    }
+    session->aliases = aliases;
+    session->aliases_len = len;
+    return pal_arena_checked(call->arena, err);
+}
+
+pal_status pal_inbound_resolve(
+        pal_call *call, const pal_session *given, pal_inbound *inbound, pal_error *err)
+{
+    const pal_route *route = &inbound->route;
+    bool is_item = inbound->context.kind == PAL_ROUTE_WORK_ITEM;
+    int64_t lasts_ms = call->server->config->expiry.session_expiration;
+    pal_status status = pal_route_decide(
+            call->server->route_settings, &inbound->context, call->arena, &inbound->route, err);
+    if (status != PAL_OK)
+        return status;
+    pal_session session = {
+            .tenant = call->caller.tenant,
+            .key = route->key,
+            .agent = route->agent,
+            .scope = route->scope,
+            .metadata = given->metadata,
+            .project = is_item ? inbound->context.project_id : inbound->context.project_path,
+    };
+    if (is_item && lasts_ms > 0)
+        session.expires_at = pal_clock_now_ms() + lasts_ms;
+    status = gather_aliases(call, given, inbound, &session, err);
+    if (status != PAL_OK)
+        return status;
+    pal_resolve resolve = {
+            .session = &session,
+            .main_alias = route->main_alias,
+            .is_main = pal_str_equal(route->key, route->main_key),
+            .is_explicit = route->is_explicit,
+    };
+    return pal_store_resolve(call->server->store, &resolve, &inbound->resolution, err);
+}
+
+/* ---- The sender ---- */
+
+/* In a chat of two nobody needs to be told who speaks. */
+static bool is_direct(const pal_route_context *context)
+{
+    pal_str type = context->chat_type;
+    if (type.len == 0)
+        return context->kind == PAL_ROUTE_CHAT;
+    return type.len == 6 && strncasecmp(type.data, "direct", 6) == 0;
+}
+
+static pal_str with_sender(pal_call *call, const pal_route_context *context, pal_str extra)
+{
+    pal_json value;
+    pal_str made = extra;
+    pal_buf buf;
+    if (extra.len &&
+            (pal_json_parse(call->arena, extra, NULL, &value, NULL) != PAL_OK ||
+                    pal_json_type_of(pal_json_find(value, "sender")) != PAL_JSON_NONE))
+        return extra;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_put_str(&writer, "sender", context->sender_id);
+    if (is_direct(context))
+        pal_put_flag(&writer, "direct", true);
+    pal_json_put_members(&writer, extra);
+    pal_json_end_object(&writer);
+    if (buf.failure == PAL_OK)
+        made = pal_arena_copy(call->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return made;
+}
+
+/* Who says it, unless the message itself tells. */
+static void name_sender(pal_call *call, const pal_route_context *context, pal_turn_request *request)
+{
+    bool is_chat = context->kind == PAL_ROUTE_CHAT || context->kind == PAL_ROUTE_MATRIX_ROOM;
+    if (!is_chat || context->sender_id.len == 0)
+        return;
+    for (size_t i = 0; i < request->messages_len; i++) {
+        pal_message *message = &request->messages[i];
+        if (message->role == PAL_ROLE_USER)
+            message->extra = with_sender(call, context, message->extra);
+    }
+}
+
+/* ---- The route ---- */
+
+static void put_inbound(const pal_api_turn *turn, pal_json_writer *writer)
+{
+    const pal_inbound *inbound = turn->user;
+    pal_put_str(writer, "key", inbound->route.key);
+    pal_put_str(writer, "agent", inbound->route.agent);
+    pal_put_flag(writer, "created", inbound->resolution.created);
+    pal_put_flag(writer, "adopted", inbound->resolution.adopted);
+}
+
+static pal_status read_said(pal_api_turn *turn, pal_error *err)
+{
+    pal_call *call = turn->call;
+    pal_status status = pal_api_messages_read(
+            call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
+    if (status == PAL_OK && turn->request.messages_len == 0) {
+        call->fail_param = "message";
+        return pal_error_set(err, PAL_INVALID, "'message' is missing: a text, or a message");
+    }
+    return status;
+}
+
+static pal_status receive(pal_call *call, pal_error *err)
+{
+    pal_session session = {0};
+    pal_inbound *inbound = pal_arena_alloc(call->arena, sizeof *inbound);
+    pal_api_turn *turn = pal_api_turn_new(call, &session);
+    if (!inbound || !turn)
+        return pal_arena_checked(call->arena, err);
+    turn->user = inbound;
+    turn->put_members = put_inbound;
+    pal_status status = pal_route_context_read(call->body, call->arena, &inbound->context, err);
+    if (status == PAL_OK)
+        status = read_said(turn, err);
+    /* Everything is read before a session is made: what is wrong changes nothing. */
+    if (status == PAL_OK)
+        status = pal_api_turn_read(turn, &session, false, err);
+    if (status == PAL_OK)
+        status = pal_inbound_resolve(call, &session, inbound, err);
+    if (status != PAL_OK)
+        return status;
+    turn->request.session = inbound->resolution.session;
+    name_sender(call, &inbound->context, &turn->request);
+    status = pal_arena_checked(call->arena, err);
+    return status == PAL_OK ? pal_api_turn_start(turn, err) : status;
+}
+
+const pal_api_route pal_inbound_routes[] = {
+        {"POST", "/api/v1/inbound", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER, receive,
+                {"receive", "a message from a channel: routed to its session, and answered", NULL,
+                        "InboundRequest", "InboundAnswer", 200}},
+        {0},
+};

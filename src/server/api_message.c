@@ -1,0 +1,346 @@
+/* api_message.c - a session's messages: append, list, look at one; and the bytes of their images
+ * and files.
+ *
+ * An append never blocks the listener's thread: it goes to the store's writer, is committed
+ * together with everybody else's, and is answered from there. A list is a short read, answered at
+ * once. */
+#include "server/api_message.h"
+
+#include <stdio.h>
+#include "dialect/dialect_member.h"
+#include "dialect/dialect_native.h"
+#include "dialect/dialect_openai_chat.h"
+#include "server/api_native.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+/* ---- Reading ---- */
+
+/* Whether only chat completions write a message so. */
+static bool is_chat_form(pal_json value)
+{
+    static const char *const names[] = {"tool_calls", "tool_call_id", "function_call", "refusal"};
+    pal_json content = pal_json_find(value, "content");
+    if (pal_json_type_of(content) == PAL_JSON_ARRAY ||
+            pal_json_string_is(pal_json_find(value, "role"), "developer"))
+        return true;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (pal_json_type_of(pal_json_find(value, names[i])) != PAL_JSON_NONE)
+            return true;
+    return false;
+}
+
+/* One value gives one message, but a chat completion's may give several. */
+static pal_status read_one(
+        pal_call *call, pal_json value, pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    if (pal_json_type_of(value) == PAL_JSON_OBJECT && is_chat_form(value))
+        return pal_openai_chat_read_value(value, call->arena, out_messages, out_len, err);
+    pal_message *message = pal_arena_array(call->arena, 1, sizeof *message);
+    if (!message)
+        return pal_arena_checked(call->arena, err);
+    *out_messages = message;
+    *out_len = 1;
+    if (pal_json_type_of(value) == PAL_JSON_STRING) {
+        *message =
+                pal_message_text(call->arena, PAL_ROLE_USER, pal_json_string(value, call->arena));
+        return pal_arena_checked(call->arena, err);
+    }
+    return pal_native_message_read(value, call->arena, message, err);
+}
+
+/* What a sender says of a message that is the store's to say. */
+static pal_status check_one(const pal_message *message, pal_error *err)
+{
+    if (message->role == PAL_ROLE_NONE)
+        return pal_error_set(err, PAL_INVALID,
+                "member 'role' is missing; expected one of system, user, assistant, tool");
+    if (message->seq)
+        return pal_error_set(err, PAL_INVALID, "member 'seq' is the store's to give: leave it out");
+    return PAL_OK;
+}
+
+static void give_client_id(pal_call *call, pal_message *message, uint32_t n)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    if (message->client_id.len || !call->idempotency_key.len)
+        return;
+    pal_id_to_text(pal_call_derived_id(call, n), text);
+    message->client_id = pal_arena_copy(call->arena, pal_str_of(text));
+}
+
+static pal_status read_many(
+        pal_call *call, pal_json array, pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    size_t count = pal_json_count(array), len = 0;
+    pal_json_iter iter = pal_json_each(array);
+    pal_json value;
+    if (count > PAL_API_MESSAGES_MAX)
+        return pal_error_set(err, PAL_LIMIT, "'messages' has %zu; at most %d go into one request",
+                count, PAL_API_MESSAGES_MAX);
+    /* Chat completions may put a user's words and several results into one. */
+    size_t cap = count;
+    pal_message *all = pal_arena_alloc(call->arena, (cap ? cap : 1) * sizeof *all);
+    for (size_t i = 0; all && pal_json_next(&iter, NULL, &value); i++) {
+        pal_message *some = NULL;
+        size_t some_len = 0;
+        pal_status status = read_one(call, value, &some, &some_len, err);
+        for (size_t k = 0; status == PAL_OK && k < some_len; k++)
+            status = check_one(&some[k], err);
+        if (status != PAL_OK)
+            return pal_member_within(err, status, "messages", i);
+        if (len + some_len > cap) {
+            pal_message *larger =
+                    pal_arena_alloc(call->arena, (2 * cap + some_len) * sizeof *larger);
+            if (!larger)
+                break;
+            memcpy(larger, all, len * sizeof *all);
+            all = larger;
+            cap = 2 * cap + some_len;
+        }
+        memcpy(&all[len], some, some_len * sizeof *some);
+        len += some_len;
+    }
+    *out_messages = all;
+    *out_len = len;
+    return pal_arena_checked(call->arena, err);
+}
+
+static pal_status read_messages(pal_call *call, pal_json object, bool or_itself,
+        pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    pal_json many = pal_json_find(object, "messages"), one = pal_json_find(object, "message");
+    pal_json_type many_type = pal_json_type_of(many), one_type = pal_json_type_of(one);
+    call->fail_param = "messages";
+    if (many_type == PAL_JSON_ARRAY)
+        return read_many(call, many, out_messages, out_len, err);
+    if (many_type != PAL_JSON_NONE && many_type != PAL_JSON_NULL)
+        return pal_error_set(err, PAL_INVALID, "'messages' must be an array of messages");
+    if (one_type == PAL_JSON_NONE || one_type == PAL_JSON_NULL) {
+        if (!or_itself)
+            return PAL_OK;
+        call->fail_param = NULL;
+        one = object;
+    } else {
+        call->fail_param = "message";
+        if (one_type != PAL_JSON_OBJECT && one_type != PAL_JSON_STRING)
+            return pal_error_set(err, PAL_INVALID, "'message' must be a text or a message");
+    }
+    pal_status status = read_one(call, one, out_messages, out_len, err);
+    for (size_t i = 0; status == PAL_OK && i < *out_len; i++)
+        status = check_one(&(*out_messages)[i], err);
+    return status;
+}
+
+pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself,
+        pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    *out_messages = NULL;
+    *out_len = 0;
+    pal_status status = read_messages(call, object, or_itself, out_messages, out_len, err);
+    if (status != PAL_OK)
+        return status;
+    call->fail_param = NULL;
+    for (size_t i = 0; i < *out_len; i++)
+        give_client_id(call, &(*out_messages)[i], (uint32_t)i);
+    return pal_arena_checked(call->arena, err);
+}
+
+/* ---- Appending ---- */
+
+static void put_appended(pal_json_writer *writer, const pal_message *message)
+{
+    pal_json_begin_object(writer);
+    pal_put_id(writer, "id", message->id);
+    pal_put_count(writer, "seq", message->seq);
+    pal_json_end_object(writer);
+}
+
+static void appended(
+        pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
+{
+    (void)ops_len;
+    if (status == PAL_OK && ops[0].status != PAL_OK) {
+        status = ops[0].status;
+        err = &ops[0].error;
+    }
+    if (status != PAL_OK) {
+        pal_call_fail(call, status, err);
+        return;
+    }
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "messages");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < ops[0].u.append.messages_len; i++)
+        put_appended(writer, &ops[0].u.append.messages[i]);
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+    pal_call_send(call, 201);
+}
+
+static pal_status append_messages(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_message *messages;
+    size_t len;
+    uint64_t expected = PAL_SEQ_ANY;
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_api_messages_read(call, call->body, true, &messages, &len, err);
+    if (status == PAL_OK)
+        status = pal_call_count(call, call->body, "expected_seq", 0, INT64_MAX, &expected, err);
+    if (status != PAL_OK)
+        return status;
+    if (len == 0) {
+        call->fail_param = "messages";
+        return pal_error_set(err, PAL_INVALID, "there is no message in 'messages'");
+    }
+    pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
+    if (!op)
+        return pal_arena_checked(call->arena, err);
+    op->kind = PAL_OP_APPEND;
+    op->tenant = call->caller.tenant;
+    op->session = session.id;
+    op->u.append.messages = messages;
+    op->u.append.messages_len = len;
+    op->u.append.expected_seq = expected;
+    return pal_call_apply(call, op, 1, appended, err);
+}
+
+/* ---- Reading back ---- */
+
+static pal_status read_order(pal_call *call, bool *out_descending, pal_error *err)
+{
+    pal_str order = pal_str_of("asc");
+    (void)pal_exchange_query(call->exchange, "order", &order);
+    *out_descending = pal_str_is(order, "desc");
+    if (*out_descending || pal_str_is(order, "asc"))
+        return PAL_OK;
+    call->fail_param = "order";
+    return pal_error_set(err, PAL_INVALID, "'order' must be asc or desc");
+}
+
+static pal_status read_page(
+        pal_call *call, pal_load *out_load, bool *out_descending, pal_error *err)
+{
+    uint64_t limit = PAL_API_PAGE_DEFAULT;
+    pal_load load = {0};
+    pal_status status = read_order(call, out_descending, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "limit", 1, PAL_API_PAGE_MAX, &limit, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "after", 0, INT64_MAX, &load.after_seq, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "before", 0, INT64_MAX, &load.before_seq, err);
+    if (status == PAL_OK)
+        status = pal_call_query_flag(call, "hidden", &load.hidden, err);
+    load.limit = (uint32_t)limit;
+    load.from_end = *out_descending;
+    *out_load = load;
+    return status;
+}
+
+static pal_status list_messages(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_load load;
+    pal_messages page;
+    bool descending;
+    pal_status status = read_page(call, &load, &descending, err);
+    if (status == PAL_OK)
+        status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_store_load(call->server->store, call->caller.tenant, session.id, &load,
+                call->arena, &page, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "messages");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; status == PAL_OK && i < page.len; i++)
+        status =
+                pal_native_message_put(writer, &page.items[descending ? page.len - 1 - i : i], err);
+    pal_json_end_array(writer);
+    pal_put_flag(writer, "has_more", page.has_more);
+    pal_json_end_object(writer);
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    return status;
+}
+
+static pal_status get_message(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_messages found = {0};
+    uint64_t seq = 0;
+    pal_id id;
+    pal_str name = call->params[1];
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    if (pal_id_from_text(name, &id)) {
+        pal_message message;
+        pal_id owner;
+        status = pal_store_message(
+                call->server->store, call->caller.tenant, id, call->arena, &message, &owner, err);
+        if (status != PAL_OK)
+            return status;
+        seq = message.seq;
+    } else if (!pal_call_number(name, &seq) || seq == 0) {
+        return pal_error_set(err, PAL_INVALID, "'%.*s' is no message: give its id or its number",
+                (int)(name.len < 64 ? name.len : 64), name.data);
+    }
+    pal_load load = {.after_seq = seq - 1, .before_seq = seq + 1, .hidden = true};
+    status = pal_store_load(
+            call->server->store, call->caller.tenant, session.id, &load, call->arena, &found, err);
+    if (status == PAL_OK && found.len == 0)
+        return pal_error_set(err, PAL_NOT_FOUND, "the session has no such message");
+    if (status == PAL_OK)
+        status = pal_native_message_put(pal_call_writer(call), &found.items[0], err);
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    return status;
+}
+
+/* What a browser would run is only ever downloaded. */
+static bool is_harmless(pal_str media_type)
+{
+    return (media_type.len > 6 && memcmp(media_type.data, "image/", 6) == 0 &&
+                   !pal_str_is(media_type, "image/svg+xml")) ||
+            pal_str_is(media_type, "text/plain") || pal_str_is(media_type, "application/json");
+}
+
+static pal_status get_blob(pal_call *call, pal_error *err)
+{
+    pal_str type, data;
+    pal_status status = pal_store_blob_get(call->server->store, call->caller.tenant,
+            call->params[0], call->arena, &type, &data, err);
+    if (status != PAL_OK)
+        return status;
+    const char *text = "application/octet-stream";
+    if (is_harmless(type))
+        text = pal_arena_copy(call->arena, type).data;
+    if (!text)
+        return pal_arena_checked(call->arena, err);
+    pal_exchange_add_header(call->exchange, "x-content-type-options", pal_str_of("nosniff"));
+    pal_exchange_add_header(
+            call->exchange, "cache-control", pal_str_of("private, max-age=31536000, immutable"));
+    pal_exchange_answer(call->exchange, 200, text, data);
+    return PAL_OK;
+}
+
+const pal_api_route pal_message_routes[] = {
+        {"POST", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_ROUTE_JSON, append_messages,
+                {"appendMessages", "append one message or several; answered when they are durable",
+                        NULL, "AppendRequest", "Appended", 201}},
+        {"GET", "/api/v1/sessions/{id}/messages", PAL_KEY_READ, 0, list_messages,
+                {"listMessages", "messages by their numbers, from either end",
+                        "after before limit order hidden", NULL, "MessagePage", 200}},
+        {"GET", "/api/v1/sessions/{id}/messages/{message}", PAL_KEY_READ, 0, get_message,
+                {"getMessage", "one message, by its id or its number", NULL, NULL, "Message", 200}},
+        {"GET", "/api/v1/blobs/{name}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_blob,
+                {"getBlob", "the bytes of an image or a file", NULL, NULL, "Bytes", 200}},
+        {0},
+};

@@ -1,0 +1,18 @@
+/* api_native.h - the routes of the native API, by the file that has them; a zeroed one ends each.
+ */
+#ifndef PAL_API_NATIVE_H
+#define PAL_API_NATIVE_H
+
+#include "server/server.h"
+
+extern const pal_api_route pal_branch_routes[];   /* api_branch.c */
+extern const pal_api_route pal_context_routes[];  /* api_context.c */
+extern const pal_api_route pal_inbound_routes[];  /* api_inbound.c */
+extern const pal_api_route pal_key_routes[];      /* api_key.c */
+extern const pal_api_route pal_loom_routes[];     /* api_loom.c */
+extern const pal_api_route pal_message_routes[];  /* api_message.c */
+extern const pal_api_route pal_session_routes[];  /* api_session.c */
+extern const pal_api_route pal_skillian_routes[]; /* api_skillian.c */
+extern const pal_api_route pal_turn_routes[];     /* api_turn.c */
+
+#endif

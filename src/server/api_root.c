@@ -1,0 +1,27 @@
+/* api_root.c - what belongs to no API: health, metrics, the description of everything else. */
+#include "server/server_call.h"
+#include "server/server_health.h"
+#include "server/server_metrics.h"
+#include "server/server_openapi.h"
+
+static const pal_api_route root_routes[] = {
+        {"GET", "/healthz", PAL_KEY_NONE, 0, pal_health_live,
+                {"live", "whether the process answers", NULL, NULL, "Status", 200}},
+        {"GET", "/readyz", PAL_KEY_NONE, 0, pal_health_ready,
+                {"ready", "whether it can work: the store answers, and it is not stopping", NULL,
+                        NULL, "Status", 200}},
+        {"GET", "/metrics", PAL_KEY_ADMIN, 0, pal_metrics_handle,
+                {"metrics", "counters, for Prometheus", NULL, NULL, "text/plain", 200}},
+        {"GET", "/openapi.json", PAL_KEY_NONE, 0, pal_openapi_handle,
+                {"openapi", "this description", NULL, NULL, "Object", 200}},
+        {0},
+};
+
+static const pal_api_route *const routes[] = {root_routes, NULL};
+
+const pal_api pal_api_root = {
+        .name = "root",
+        .prefix = "/",
+        .routes = routes,
+        .put_failure = pal_put_native_failure,
+};

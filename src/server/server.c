@@ -1,0 +1,124 @@
+/* server.c - the server as a whole: opens its parts in the order in which they need each other, and
+ * closes them the other way round. From one thread. */
+#include "server/server.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "server/server_auth.h"
+#include "server/server_care.h"
+#include "server/server_dispatch.h"
+#include "server/server_idempotency.h"
+#include "server/server_rate.h"
+#include "server/server_trace.h"
+
+/* Whoever can connect could read everything: so nobody else can, until there is a key. */
+static pal_status check_open(pal_server *server, bool is_local, pal_error *err)
+{
+    bool any;
+    pal_str listen = server->config->server.listen;
+    pal_status status = pal_keys_any(server->keys, &any, err);
+    if (status != PAL_OK || any || is_local)
+        return status;
+    return pal_error_set(err, PAL_DENIED,
+            "'%.*s' can be reached from other machines, and there is no key yet",
+            (int)(listen.len < 100 ? listen.len : 100), listen.data);
+}
+
+static pal_status open_parts(pal_server *server, pal_error *err)
+{
+    bool is_local = pal_address_is_local(server->config->server.listen);
+    server->keys = pal_keys_new(server->store, is_local);
+    server->rate = pal_rate_new();
+    server->idempotency = pal_idempotency_new();
+    if (!server->keys || !server->rate || !server->idempotency)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_status status = check_open(server, is_local, err);
+    pal_str url = server->config->server.otlp_url;
+    if (status == PAL_OK && url.len)
+        status = pal_trace_open(server->runtime, url, &server->trace, err);
+    return status;
+}
+
+static pal_status open_listener(pal_server *server, pal_error *err)
+{
+    pal_listener_options options = {
+            .config = &server->config->server,
+            .handle = pal_server_handle,
+            .refuse = pal_server_refuse,
+            .ended = pal_server_ended,
+            .user = server,
+    };
+    return pal_listener_open(&options, &server->listener, err);
+}
+
+pal_status pal_server_open(
+        const pal_server_options *options, pal_server **out_server, pal_error *err)
+{
+    pal_server *server = pal_calloc(1, sizeof *server);
+    if (!server)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    server->store = options->store;
+    server->runtime = options->runtime;
+    server->models = options->models;
+    server->config = options->config;
+    server->route_settings = options->route_settings;
+    server->metrics = options->metrics;
+    server->started_at = pal_clock_now_ms();
+    server->version = PAL_VERSION;
+    pal_status status = open_parts(server, err);
+    if (status == PAL_OK) {
+        server->care = pal_care_start(server);
+        if (!server->care)
+            status = pal_error_set(err, PAL_NO_MEMORY, "no thread can be started");
+    }
+    if (status == PAL_OK)
+        status = open_listener(server, err);
+    if (status != PAL_OK) {
+        pal_server_close(server);
+        return status;
+    }
+    *out_server = server;
+    return PAL_OK;
+}
+
+void pal_server_quiesce(pal_server *server)
+{
+    atomic_store(&server->is_draining, true);
+    pal_listener_quiesce(server->listener);
+}
+
+static pal_log_level level_of(pal_str name)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    for (int i = 0; i < 4; i++) {
+        if (pal_str_is(name, names[i]))
+            return (pal_log_level)i;
+    }
+    return PAL_LOG_INFO;
+}
+
+void pal_server_set_log(const pal_config_values *config, bool as_json)
+{
+    pal_log_setup(NULL, level_of(config->server.log_level), as_json);
+}
+
+void pal_server_reload(pal_server *server)
+{
+    pal_keys_forget(server->keys);
+}
+
+void pal_server_close(pal_server *server)
+{
+    if (!server)
+        return;
+    pal_care_stop(server->care);
+    pal_listener_close(server->listener);
+    pal_trace_close(server->trace);
+    if (server->keys)
+        pal_keys_note_used(server->keys);
+    pal_idempotency_free(server->idempotency);
+    pal_rate_free(server->rate);
+    pal_keys_free(server->keys);
+    pal_free(server);
+}

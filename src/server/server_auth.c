@@ -1,0 +1,393 @@
+/* server_auth.c - who asks.
+ *
+ * Keys are looked up by their SHA-256, so that no comparison tells how much of one is right, and
+ * kept in memory for PAL_SERVER_KEYS_FRESH_US: within that time a key that another process revoked
+ * opens nothing any more. Nothing is read at the start but whether there is any key. Without any,
+ * the server is open to this machine: then a browser is the way in for strangers, by a name that
+ * they let lead here (so the Host must be one of this machine's own) or by a request from their
+ * page (so its Origin must be).
+ *
+ * Threads: any. One lock over the cache; a key's record is read outside of it. */
+#include "server/server_auth.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <strings.h>
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "server/server_call.h"
+#include "server/server_key.h"
+
+#define DAY_TEXT_LEN 10 /* "2026-11-16" */
+#define KEY_ARENA_MAX 65536
+
+typedef struct cached_key {
+    uint8_t digest[PAL_SHA256_SIZE];
+    pal_arena *arena;
+    pal_key key;
+    int64_t read_us;
+    bool is_used; /* today, and that is not written down yet */
+} cached_key;
+
+struct pal_keys {
+    pal_store *store;
+    bool is_local;
+    pthread_mutex_t lock;
+    pal_map cache; /* by digest */
+    bool any;
+    int64_t any_us; /* when that was read; 0: never */
+};
+
+pal_keys *pal_keys_new(pal_store *store, bool is_local)
+{
+    pal_keys *keys = pal_calloc(1, sizeof *keys);
+    if (!keys)
+        return NULL;
+    keys->store = store;
+    keys->is_local = is_local;
+    pthread_mutex_init(&keys->lock, NULL);
+    return keys;
+}
+
+static void free_cached(cached_key *entry)
+{
+    pal_arena_free(entry->arena);
+    pal_free(entry);
+}
+
+/* Under the lock. */
+static void empty_cache(pal_keys *keys)
+{
+    size_t position = 0;
+    pal_str name;
+    void *value;
+    while (pal_map_next(&keys->cache, &position, &name, &value))
+        free_cached(value);
+    pal_map_done(&keys->cache);
+    pal_map_init(&keys->cache);
+}
+
+void pal_keys_free(pal_keys *keys)
+{
+    if (!keys)
+        return;
+    empty_cache(keys);
+    pal_map_done(&keys->cache);
+    pthread_mutex_destroy(&keys->lock);
+    pal_free(keys);
+}
+
+void pal_keys_forget(pal_keys *keys)
+{
+    pthread_mutex_lock(&keys->lock);
+    empty_cache(keys);
+    if (!keys->any)
+        keys->any_us = 0;
+    pthread_mutex_unlock(&keys->lock);
+}
+
+pal_status pal_keys_any(pal_keys *keys, bool *out_any, pal_error *err)
+{
+    pal_key_page page;
+    int64_t now = pal_clock_monotonic_us();
+    pthread_mutex_lock(&keys->lock);
+    bool any = keys->any;
+    /* Records of keys are never dropped: a yes stays. */
+    bool is_fresh = any || (keys->any_us && now - keys->any_us < PAL_SERVER_KEYS_FRESH_US);
+    pthread_mutex_unlock(&keys->lock);
+    if (is_fresh) {
+        *out_any = any;
+        return PAL_OK;
+    }
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_status status = pal_key_list(keys->store, (pal_str){0}, 1, arena, &page, err);
+    if (status == PAL_OK) {
+        *out_any = page.keys_len > 0;
+        pthread_mutex_lock(&keys->lock);
+        keys->any = keys->any || page.keys_len > 0;
+        keys->any_us = now;
+        pthread_mutex_unlock(&keys->lock);
+    }
+    pal_arena_free(arena);
+    return status;
+}
+
+/* ---- One key ---- */
+
+static void today(char out_day[PAL_TIME_TEXT_SIZE])
+{
+    pal_time_to_text(pal_clock_now_ms(), out_day);
+    out_day[DAY_TEXT_LEN] = 0;
+}
+
+static bool copy_key(pal_arena *arena, const pal_key *key, pal_key *out_key)
+{
+    *out_key = *key;
+    out_key->id = pal_arena_copy(arena, key->id);
+    out_key->tenant = pal_arena_copy(arena, key->tenant);
+    out_key->label = (pal_str){0};
+    out_key->used_on = (pal_str){0};
+    return pal_arena_failure(arena) == PAL_OK;
+}
+
+/* Under the lock. False: it is not there, or too old. */
+static bool find_cached(pal_keys *keys, pal_str digest, pal_arena *arena, pal_key *out_key)
+{
+    cached_key *entry = pal_map_find(&keys->cache, digest);
+    if (!entry || pal_clock_monotonic_us() - entry->read_us >= PAL_SERVER_KEYS_FRESH_US)
+        return false;
+    return copy_key(arena, &entry->key, out_key);
+}
+
+static void keep(pal_keys *keys, const uint8_t digest[PAL_SHA256_SIZE], const pal_key *key)
+{
+    char day[PAL_TIME_TEXT_SIZE];
+    cached_key *entry = pal_calloc(1, sizeof *entry);
+    if (!entry)
+        return;
+    today(day);
+    entry->arena = pal_arena_new(KEY_ARENA_MAX);
+    memcpy(entry->digest, digest, sizeof entry->digest);
+    entry->read_us = pal_clock_monotonic_us();
+    entry->is_used = !pal_str_is(key->used_on, day);
+    pal_str name = pal_str_make((const char *)entry->digest, sizeof entry->digest);
+    pthread_mutex_lock(&keys->lock);
+    if (keys->cache.len >= PAL_SERVER_KEYS_CACHED_MAX)
+        empty_cache(keys);
+    cached_key *old = pal_map_find(&keys->cache, name);
+    bool kept = entry->arena && copy_key(entry->arena, key, &entry->key) &&
+            pal_map_set(&keys->cache, name, entry) == PAL_OK;
+    if (kept && old)
+        free_cached(old);
+    if (!kept)
+        free_cached(entry);
+    pthread_mutex_unlock(&keys->lock);
+}
+
+static pal_status find_key(
+        pal_keys *keys, pal_str secret, pal_arena *arena, pal_key *out_key, pal_error *err)
+{
+    uint8_t digest[PAL_SHA256_SIZE];
+    if (pal_sha256(secret, digest) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pthread_mutex_lock(&keys->lock);
+    bool found =
+            find_cached(keys, pal_str_make((const char *)digest, sizeof digest), arena, out_key);
+    pthread_mutex_unlock(&keys->lock);
+    if (found)
+        return PAL_OK;
+    pal_status status = pal_key_find(keys->store, secret, arena, out_key, err);
+    if (status == PAL_OK)
+        keep(keys, digest, out_key);
+    return status;
+}
+
+void pal_keys_note_used(pal_keys *keys)
+{
+    char day[PAL_TIME_TEXT_SIZE];
+    pal_arena *arena = pal_arena_new(0);
+    bool found = arena != NULL;
+    today(day);
+    while (found) {
+        pal_error err;
+        size_t position = 0;
+        pal_str name, id = {0};
+        void *value;
+        pal_arena_reset(arena);
+        pthread_mutex_lock(&keys->lock);
+        while (id.len == 0 && pal_map_next(&keys->cache, &position, &name, &value)) {
+            cached_key *entry = value;
+            if (entry->is_used)
+                id = pal_arena_copy(arena, entry->key.id);
+            entry->is_used = false;
+        }
+        pthread_mutex_unlock(&keys->lock);
+        found = id.len > 0;
+        if (found && pal_key_set_used(keys->store, id, pal_str_of(day), arena, &err) != PAL_OK)
+            pal_log(PAL_LOG_WARN, "the use of key %.*s is not written down: %s", PAL_STR_ARG(id),
+                    err.message);
+    }
+    pal_arena_free(arena);
+}
+
+/* ---- The caller ---- */
+
+/* The start of the day or the month, by UTC. */
+static int64_t period_start(bool is_monthly)
+{
+    int64_t ms = 0;
+    char text[PAL_TIME_TEXT_SIZE];
+    today(text);
+    if (is_monthly)
+        memcpy(text + 8, "01", 2);
+    memcpy(text + DAY_TEXT_LEN, "T00:00:00Z", 11);
+    (void)pal_time_from_text(pal_str_of(text), &ms);
+    return ms;
+}
+
+static pal_str secret_of(const pal_exchange *x)
+{
+    static const char scheme[] = "bearer ";
+    pal_str header = pal_exchange_header(x, "authorization");
+    size_t len = sizeof scheme - 1;
+    if (header.len <= len || strncasecmp(header.data, scheme, len) != 0)
+        return pal_exchange_header(x, "x-api-key");
+    while (len < header.len && header.data[len] == ' ')
+        len++;
+    return pal_str_make(header.data + len, header.len - len);
+}
+
+static pal_status refuse_unknown(pal_call *call, pal_error *err, const char *why)
+{
+    pal_exchange_add_header(call->exchange, "www-authenticate", pal_str_of("Bearer"));
+    return pal_call_refuse(call, 401, "unauthorized", PAL_DENIED, err,
+            "%s; send it as 'Authorization: Bearer KEY' ('palaver key create' makes one)", why);
+}
+
+/* Only whoever looks after all of them may speak for another tenant. */
+static pal_status choose_tenant(pal_call *call, const pal_key *key, pal_error *err)
+{
+    pal_str asked = pal_exchange_header(call->exchange, "x-palaver-tenant");
+    call->caller.tenant = key ? key->tenant : pal_str_of("default");
+    if (asked.len == 0 || pal_str_equal(asked, call->caller.tenant))
+        return PAL_OK;
+    call->fail_param = "x-palaver-tenant";
+    if (!key || key->role != PAL_KEY_ADMIN)
+        return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+                "only an admin's key may name another tenant");
+    pal_status status = pal_key_tenant_check(asked, err);
+    if (status == PAL_OK) {
+        call->caller.tenant = asked;
+        call->fail_param = NULL;
+    }
+    return status;
+}
+
+static pal_status accept_key(pal_call *call, const pal_key *key, pal_error *err)
+{
+    pal_caller *caller = &call->caller;
+    caller->role = key->role;
+    caller->key_id = key->id;
+    caller->budget.tenant_tokens = key->budget_tokens;
+    caller->budget.tenant_cost_micros = key->budget_cost_micros;
+    if (key->budget_tokens || key->budget_cost_micros)
+        caller->budget.since = period_start(key->is_monthly);
+    if (key->role < call->route->role)
+        return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+                "this needs a key of the role '%s'; this one's is '%s'",
+                pal_key_role_name(call->route->role), pal_key_role_name(key->role));
+    return choose_tenant(call, key, err);
+}
+
+pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_error *err)
+{
+    bool any;
+    pal_key key;
+    pal_keys *keys = call->server->keys;
+    *out_rate = call->server->config->server.requests_per_minute;
+    pal_status status = pal_keys_any(keys, &any, err);
+    if (status != PAL_OK)
+        return status;
+    if (!any && keys->is_local) {
+        call->caller.role = PAL_KEY_ADMIN;
+        return choose_tenant(call, NULL, err);
+    }
+    pal_str secret = secret_of(call->exchange);
+    if (secret.len == 0)
+        return refuse_unknown(call, err, "a key is needed");
+    status = find_key(keys, secret, call->arena, &key, err);
+    if (status == PAL_NOT_FOUND)
+        return refuse_unknown(call, err, "this key is unknown");
+    if (status != PAL_OK)
+        return status;
+    if (key.revoked_at)
+        return refuse_unknown(call, err, "this key was revoked");
+    if (key.requests_per_minute)
+        *out_rate = key.requests_per_minute;
+    return accept_key(call, &key, err);
+}
+
+/* ---- Names of this machine ---- */
+
+/* "[::1]:80" -> "[::1]", "localhost:80" -> "localhost". */
+static pal_str without_port(pal_str host)
+{
+    size_t len = host.len;
+    while (len > 0 && host.data[len - 1] >= '0' && host.data[len - 1] <= '9')
+        len--;
+    if (len > 0 && len < host.len && host.data[len - 1] == ':' &&
+            (host.data[0] != '[' || (len > 1 && host.data[len - 2] == ']')))
+        return pal_str_make(host.data, len - 1);
+    return host;
+}
+
+static bool is_text(pal_str a, const char *text)
+{
+    return a.len == strlen(text) && strncasecmp(a.data, text, a.len) == 0;
+}
+
+/* "127.0.0.1", but not "127.0.0.1.example.org". */
+static bool is_loopback_number(pal_str host)
+{
+    if (host.len <= 4 || memcmp(host.data, "127.", 4) != 0)
+        return false;
+    for (size_t i = 0; i < host.len; i++) {
+        if (!memchr("0123456789.", host.data[i], 11))
+            return false;
+    }
+    return true;
+}
+
+bool pal_address_is_local(pal_str listen)
+{
+    pal_str host = without_port(listen);
+    return is_text(host, "localhost") || is_text(host, "[::1]") || is_text(host, "::1") ||
+            is_loopback_number(host);
+}
+
+bool pal_origin_is_allowed(const pal_config_server *config, pal_str origin)
+{
+    for (size_t i = 0; i < config->cors_origins_len; i++) {
+        if (pal_str_is(config->cors_origins[i], "*") ||
+                pal_str_equal(config->cors_origins[i], origin))
+            return true;
+    }
+    return false;
+}
+
+static bool is_own_origin(pal_str origin)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    for (size_t i = 0; i < 2; i++) {
+        size_t len = strlen(schemes[i]);
+        if (origin.len > len && memcmp(origin.data, schemes[i], len) == 0)
+            return pal_address_is_local(pal_str_make(origin.data + len, origin.len - len));
+    }
+    return false;
+}
+
+pal_status pal_auth_local(pal_call *call, pal_error *err)
+{
+    bool any;
+    pal_status status = pal_keys_any(call->server->keys, &any, err);
+    if (status != PAL_OK || any)
+        return status;
+    pal_str host = pal_exchange_header(call->exchange, "host");
+    pal_str origin = pal_exchange_header(call->exchange, "origin");
+    if (host.len && !pal_address_is_local(host))
+        return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+                "without keys only requests to localhost are answered, not to '%.*s'; make a key "
+                "with 'palaver key create'",
+                (int)(host.len < 80 ? host.len : 80), host.data);
+    if (origin.len && !is_own_origin(origin) &&
+            !pal_origin_is_allowed(&call->server->config->server, origin))
+        return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+                "pages of '%.*s' may not ask here; server.cors_origins lets them",
+                (int)(origin.len < 80 ? origin.len : 80), origin.data);
+    return PAL_OK;
+}

@@ -1,0 +1,42 @@
+/* server_call.h - what is behind a pal_call, for the server_*.c files only. */
+#ifndef PAL_SERVER_CALL_H
+#define PAL_SERVER_CALL_H
+
+#include "server/server.h"
+#include "server/server_limits.h"
+#include "server/server_trace.h"
+
+/* Lies in the exchange's arena and is its user. `call` comes first. */
+typedef struct pal_frame {
+    pal_call call;
+    pal_buf buf;
+    pal_json_writer writer;
+    unsigned code;                     /* of the answer that waits to be remembered */
+    struct pal_idempotent *idempotent; /* NULL: no key, or it was let go */
+    pal_span_id span;                  /* of the request, where traces are made */
+    bool is_repeat;                    /* its work was done before, but the answer is not known */
+    bool is_error;
+    pal_status status; /* is_error: of what */
+} pal_frame;
+
+static inline pal_frame *pal_frame_of(pal_call *call)
+{
+    return (pal_frame *)call;
+}
+
+/* NULL without memory: then it has been answered. */
+pal_frame *pal_frame_new(pal_server *server, pal_exchange *x);
+/* After the answer was sent. */
+void pal_frame_done(pal_frame *frame);
+
+/* The code of HTTP for a status, as docs/errors.md has them. */
+unsigned pal_status_http(pal_status status);
+
+/* The native envelope. */
+void pal_put_native_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer);
+
+/* Fails with a code and a word of its own. Returns `status`. */
+pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_status status,
+        pal_error *err, const char *format, ...) PAL_PRINTF(6, 7);
+
+#endif

@@ -1,0 +1,314 @@
+/* server_dispatch.c - a request's way to its handler, and what is noted when it ended.
+ *
+ * On a listener's thread; from the worker on where the route says so. Everything that refuses does
+ * so before the handler has seen anything, in this order: who may ask at all, whether the server
+ * still takes requests, whether there is such a route, whose key it is, how often it asks, whether
+ * the body can be read, whether it was answered before. */
+#include "server/server_dispatch.h"
+
+#include <stdio.h>
+#include <strings.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/server_auth.h"
+#include "server/server_call.h"
+#include "server/server_idempotency.h"
+#include "server/server_match.h"
+#include "server/server_metrics.h"
+#include "server/server_rate.h"
+
+#define DRAIN_RETRY_MS 5000
+
+const pal_api *const pal_apis[] = {&pal_api_native, &pal_api_openai, &pal_api_root, NULL};
+
+/* ---- Finding the route ---- */
+
+/* The API whose prefix is the longest that the path begins with. */
+static const pal_api *api_of(pal_str path)
+{
+    const pal_api *best = &pal_api_root;
+    for (size_t i = 0; pal_apis[i]; i++) {
+        size_t len = strlen(pal_apis[i]->prefix);
+        if (len > strlen(best->prefix) && path.len >= len &&
+                memcmp(path.data, pal_apis[i]->prefix, len) == 0)
+            best = pal_apis[i];
+    }
+    return best;
+}
+
+static pal_status decode_params(pal_call *call, const pal_match *match, pal_error *err)
+{
+    for (size_t i = 0; i < PAL_ROUTE_PARAMS_MAX && match->params[i].len; i++) {
+        if (!pal_path_decode(call->arena, match->params[i], &call->params[i]))
+            return pal_error_set(err, PAL_INVALID,
+                    "the path has a '%%' without two hex digits, a NUL, or no valid UTF-8");
+    }
+    return PAL_OK;
+}
+
+static pal_status no_route(pal_call *call, const pal_match *match, pal_error *err)
+{
+    pal_str method = pal_exchange_method(call->exchange);
+    pal_str path = pal_exchange_path(call->exchange);
+    if (match->allowed[0]) {
+        pal_exchange_add_header(call->exchange, "allow", pal_str_of(match->allowed));
+        return pal_call_refuse(
+                call, 405, "method_not_allowed", PAL_INVALID, err, "Method not allowed");
+    }
+    return pal_error_set(err, PAL_NOT_FOUND,
+            "there is no '%.*s %.*s' here; /openapi.json lists what there is",
+            (int)(method.len < 16 ? method.len : 16), method.data,
+            (int)(path.len < 120 ? path.len : 120), path.data);
+}
+
+static pal_status find_route(pal_call *call, pal_match *out_match, pal_error *err)
+{
+    pal_str path = pal_exchange_path(call->exchange);
+    call->api = api_of(path);
+    pal_match_route(call->api, pal_exchange_method(call->exchange), path, out_match);
+    call->route = out_match->route;
+    return call->route ? decode_params(call, out_match, err) : no_route(call, out_match, err);
+}
+
+/* ---- Pages of others: CORS ---- */
+
+static void add_cors(pal_call *call)
+{
+    pal_exchange *x = call->exchange;
+    pal_str origin = pal_exchange_header(x, "origin");
+    if (!origin.len || !pal_origin_is_allowed(&call->server->config->server, origin))
+        return;
+    pal_exchange_add_header(x, "access-control-allow-origin", origin);
+    pal_exchange_add_header(x, "vary", pal_str_of("origin"));
+    pal_exchange_add_header(x, "access-control-expose-headers",
+            pal_str_of("x-request-id, retry-after, idempotent-replayed"));
+}
+
+/* A browser asks first whether it may. */
+static void answer_options(pal_call *call, const pal_match *match)
+{
+    pal_exchange *x = call->exchange;
+    pal_str origin = pal_exchange_header(x, "origin");
+    pal_str headers = pal_exchange_header(x, "access-control-request-headers");
+    pal_exchange_add_header(x, "allow", pal_str_of(match->allowed));
+    if (origin.len && pal_origin_is_allowed(&call->server->config->server, origin)) {
+        pal_exchange_add_header(x, "access-control-allow-methods", pal_str_of(match->allowed));
+        if (headers.len)
+            pal_exchange_add_header(x, "access-control-allow-headers", headers);
+        pal_exchange_add_header(x, "access-control-max-age", pal_str_of("600"));
+    }
+    pal_exchange_answer(x, 204, NULL, (pal_str){0});
+}
+
+/* ---- Who asks, and how often ---- */
+
+static pal_status admit(pal_call *call, pal_error *err)
+{
+    uint32_t rate;
+    int64_t retry_ms = 0;
+    if (call->route->role == PAL_KEY_NONE)
+        return PAL_OK;
+    pal_status status = pal_auth_caller(call, &rate, err);
+    if (status != PAL_OK)
+        return status;
+    bool has_key = call->caller.key_id.len > 0;
+    pal_str who = has_key ? call->caller.key_id : pal_exchange_peer(call->exchange);
+    if (pal_rate_take(call->server->rate, who, rate, pal_clock_monotonic_us(), &retry_ms))
+        return PAL_OK;
+    call->fail_retry_ms = retry_ms;
+    return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
+            "more than %u requests a minute; try again in %lld s", (unsigned)rate,
+            (long long)((retry_ms + 999) / 1000));
+}
+
+/* ---- The body ---- */
+
+/* Whatever a client calls it: curl says "application/x-www-form-urlencoded" by itself. Only what is
+ * never JSON is refused by its name. */
+static bool is_other_type(pal_str type)
+{
+    return type.len >= 10 && strncasecmp(type.data, "multipart/", 10) == 0;
+}
+
+static pal_status parse_body(pal_call *call, pal_error *err)
+{
+    pal_error inner = {0};
+    pal_str body = pal_exchange_body(call->exchange);
+    bool is_any = call->route->flags & PAL_ROUTE_ANY_JSON;
+    if (!(call->route->flags & (PAL_ROUTE_JSON | PAL_ROUTE_ANY_JSON)))
+        return PAL_OK;
+    if (!is_any && is_other_type(pal_exchange_header(call->exchange, "content-type")))
+        return pal_call_refuse(call, 415, "unsupported_media_type", PAL_INVALID, err,
+                "the body must be JSON: send content-type application/json");
+    if (body.len == 0)
+        body = pal_str_of("{}");
+    pal_status status = pal_json_parse(call->arena, body, NULL, &call->body, &inner);
+    bool is_object = status == PAL_OK && pal_json_type_of(call->body) == PAL_JSON_OBJECT;
+    if (is_object)
+        return PAL_OK;
+    if (is_any && status != PAL_NO_MEMORY)
+        return pal_json_parse(call->arena, pal_str_of("{}"), NULL, &call->body, err);
+    if (status == PAL_OK)
+        return pal_error_set(err, PAL_INVALID, "the body must be a JSON object, not %s",
+                pal_json_type_name(pal_json_type_of(call->body)));
+    if (status == PAL_NO_MEMORY)
+        return pal_error_set(err, status, "out of memory");
+    return pal_error_set(err, PAL_INVALID, "the body is not valid JSON: %.180s", inner.message);
+}
+
+/* ---- The way ---- */
+
+static void run_handler(pal_exchange *x)
+{
+    pal_frame *frame = pal_exchange_user(x);
+    pal_error err = {0};
+    pal_status status = frame->call.route->handler(&frame->call, &err);
+    /* After PAL_OK the call may be gone already. */
+    if (status != PAL_OK)
+        pal_call_fail(&frame->call, status, &err);
+}
+
+static pal_status refuse_draining(pal_call *call, pal_error *err)
+{
+    if (!atomic_load(&call->server->is_draining) || call->route->role == PAL_KEY_NONE)
+        return PAL_OK;
+    call->fail_retry_ms = DRAIN_RETRY_MS;
+    pal_exchange_add_header(call->exchange, "connection", pal_str_of("close"));
+    return pal_call_refuse(
+            call, 503, "stopping", PAL_BUSY, err, "the server is stopping; try again soon");
+}
+
+/* *out_answered: nothing is left to do. */
+static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
+{
+    pal_match match;
+    *out_answered = false;
+    pal_status status = find_route(call, &match, err);
+    add_cors(call);
+    if (pal_str_is(pal_exchange_method(call->exchange), "OPTIONS") && match.allowed[0]) {
+        *out_answered = true;
+        answer_options(call, &match);
+        return PAL_OK;
+    }
+    if (status == PAL_OK)
+        status = pal_auth_local(call, err);
+    if (status == PAL_OK)
+        status = refuse_draining(call, err);
+    if (status == PAL_OK)
+        status = admit(call, err);
+    if (status == PAL_OK)
+        status = parse_body(call, err);
+    if (status == PAL_OK)
+        status = pal_idempotency_begin(call, out_answered, err);
+    return status;
+}
+
+void pal_server_handle(pal_exchange *x, void *user)
+{
+    bool answered;
+    pal_error err = {0};
+    pal_frame *frame = pal_frame_new(user, x);
+    if (!frame)
+        return;
+    pal_status status = prepare(&frame->call, &answered, &err);
+    if (status != PAL_OK)
+        pal_call_fail(&frame->call, status, &err);
+    else if (answered)
+        return;
+    else if (frame->call.route->flags & PAL_ROUTE_WORKER)
+        pal_exchange_to_worker(x, run_handler);
+    else
+        run_handler(x);
+}
+
+static pal_status status_of(unsigned code)
+{
+    switch (code) {
+    case 408:
+        return PAL_TIMEOUT;
+    case 413:
+    case 414:
+    case 431:
+        return PAL_LIMIT;
+    case 503:
+        return PAL_BUSY;
+    default:
+        return code < 500 ? PAL_INVALID : PAL_IO;
+    }
+}
+
+void pal_server_refuse(pal_exchange *x, unsigned code, const char *why, void *user)
+{
+    pal_error err;
+    /* One that was on its way to a worker has its frame already. */
+    pal_frame *frame = pal_exchange_user(x);
+    if (!frame)
+        frame = pal_frame_new(user, x);
+    if (!frame)
+        return;
+    frame->call.api = api_of(pal_exchange_path(x));
+    frame->call.fail_code = code;
+    if (!frame->call.route)
+        add_cors(&frame->call);
+    pal_status status = pal_error_set(&err, status_of(code), "%s", why);
+    pal_call_fail(&frame->call, status, &err);
+}
+
+/* ---- After it ---- */
+
+static void log_request(pal_frame *frame, unsigned code, uint64_t bytes_sent, int64_t duration_us)
+{
+    const pal_call *call = &frame->call;
+    const pal_exchange *x = call->exchange;
+    const pal_api_route *route = call->route;
+    /* Never the path itself: it holds names that users gave. */
+    pal_log_field fields[] = {
+            {.name = "id", .text = pal_exchange_id(x)},
+            {.name = "method", .text = pal_exchange_method(x)},
+            {.name = "route", .text = pal_str_of(route ? route->path : "none")},
+            {.name = "code", .number = code, .is_number = true},
+            {.name = "duration_us", .number = duration_us, .is_number = true},
+            {.name = "bytes_in", .number = (int64_t)pal_exchange_body(x).len, .is_number = true},
+            {.name = "bytes_out", .number = (int64_t)bytes_sent, .is_number = true},
+            {.name = "peer", .text = pal_exchange_peer(x)},
+            {.name = "tenant", .text = call->caller.tenant},
+            {.name = "key", .text = call->caller.key_id},
+    };
+    pal_log_event(PAL_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
+}
+
+static void trace_request(pal_frame *frame, unsigned code, int64_t duration_us)
+{
+    const pal_call *call = &frame->call;
+    const pal_api_route *route = call->route;
+    pal_span span = {.id = frame->span,
+            .kind = PAL_SPAN_SERVER,
+            .name = route ? route->method : "unknown",
+            .what = pal_str_of(route ? route->path : NULL),
+            .end_ns = pal_trace_now_ns(),
+            .is_error = code >= 500};
+    span.start_ns = span.end_ns - duration_us * 1000;
+    pal_span_put(&span, "http.request.method", pal_exchange_method(call->exchange));
+    pal_span_put(&span, "http.route", span.what);
+    pal_span_put_number(&span, "http.response.status_code", code);
+    pal_span_put(&span, "palaver.request.id", pal_exchange_id(call->exchange));
+    pal_span_put(&span, "palaver.tenant", call->caller.tenant);
+    if (span.is_error)
+        pal_span_put(&span, "error.type", pal_str_of(pal_status_name(frame->status)));
+    pal_trace_add(call->server->trace, &span);
+}
+
+void pal_server_ended(
+        pal_exchange *x, unsigned code, uint64_t bytes_sent, int64_t duration_us, void *user)
+{
+    pal_server *server = user;
+    pal_frame *frame = pal_exchange_user(x);
+    pal_metrics_request(
+            server->metrics, frame ? frame->call.route : NULL, code, bytes_sent, duration_us);
+    if (!frame)
+        return;
+    log_request(frame, code, bytes_sent, duration_us);
+    if (server->trace)
+        trace_request(frame, code, duration_us);
+    pal_frame_done(frame);
+}

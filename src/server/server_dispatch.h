@@ -1,0 +1,13 @@
+/* server_dispatch.h - what the listener tells: requests that arrived, that couldn't, that ended. */
+#ifndef PAL_SERVER_DISPATCH_H
+#define PAL_SERVER_DISPATCH_H
+
+#include "server/server.h"
+
+/* For pal_listener_options; `user` is the server. */
+void pal_server_handle(pal_exchange *x, void *user);
+void pal_server_refuse(pal_exchange *x, unsigned code, const char *why, void *user);
+void pal_server_ended(
+        pal_exchange *x, unsigned code, uint64_t bytes_sent, int64_t duration_us, void *user);
+
+#endif

@@ -1,0 +1,160 @@
+/* server_field.c - reads what was asked: members of the body, members of the query, the session
+ * that a path names. Each reader says which field is wrong and what it wants. */
+#include "server/server_call.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static pal_status wrong(
+        pal_call *call, const char *name, pal_error *err, const char *wants, const char *is)
+{
+    call->fail_param = name;
+    return pal_error_set(err, PAL_INVALID, "'%s' must be %s, not %s", name, wants, is);
+}
+
+static bool is_absent(pal_json value)
+{
+    pal_json_type type = pal_json_type_of(value);
+    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
+}
+
+static const char *type_text(pal_json value)
+{
+    static const char *const texts[] = {
+            "absent", "null", "false", "true", "a number", "a string", "an array", "an object"};
+    return texts[pal_json_type_of(value)];
+}
+
+pal_status pal_call_text(pal_call *call, pal_json object, const char *name, size_t len_max,
+        pal_str *out, pal_error *err)
+{
+    pal_json value = pal_json_find(object, name);
+    if (is_absent(value))
+        return PAL_OK;
+    if (pal_json_type_of(value) != PAL_JSON_STRING)
+        return wrong(call, name, err, "a string", type_text(value));
+    pal_str text = pal_json_string(value, call->arena);
+    if (pal_arena_failure(call->arena) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    if (text.len > len_max) {
+        call->fail_param = name;
+        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes is over the limit of %zu", name,
+                text.len, len_max);
+    }
+    *out = text;
+    return PAL_OK;
+}
+
+pal_status pal_call_flag(
+        pal_call *call, pal_json object, const char *name, bool *out, pal_error *err)
+{
+    pal_json value = pal_json_find(object, name);
+    if (is_absent(value) || pal_json_bool(value, out))
+        return PAL_OK;
+    return wrong(call, name, err, "true or false", type_text(value));
+}
+
+static pal_status check_range(pal_call *call, const char *name, uint64_t min, uint64_t max,
+        uint64_t number, uint64_t *out, pal_error *err)
+{
+    if (number < min || number > max) {
+        call->fail_param = name;
+        return pal_error_set(err, PAL_INVALID,
+                "'%s' must be from %" PRIu64 " to %" PRIu64 ", not %" PRIu64, name, min, max,
+                number);
+    }
+    *out = number;
+    return PAL_OK;
+}
+
+pal_status pal_call_count(pal_call *call, pal_json object, const char *name, uint64_t min,
+        uint64_t max, uint64_t *out, pal_error *err)
+{
+    uint64_t number;
+    pal_json value = pal_json_find(object, name);
+    if (is_absent(value))
+        return PAL_OK;
+    if (!pal_json_u64(value, &number)) {
+        pal_str raw = pal_json_raw(value);
+        char is[64];
+        snprintf(is, sizeof is, "%.*s", (int)(raw.len < 40 ? raw.len : 40), raw.data);
+        bool is_number = pal_json_type_of(value) == PAL_JSON_NUMBER;
+        return wrong(
+                call, name, err, "a whole number from 0 on", is_number ? is : type_text(value));
+    }
+    return check_range(call, name, min, max, number, out, err);
+}
+
+pal_status pal_call_object(
+        pal_call *call, pal_json object, const char *name, pal_str *out, pal_error *err)
+{
+    pal_json value = pal_json_find(object, name);
+    if (is_absent(value))
+        return PAL_OK;
+    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return wrong(call, name, err, "an object", type_text(value));
+    *out = pal_json_raw(value);
+    return PAL_OK;
+}
+
+/* ---- The query ---- */
+
+bool pal_call_number(pal_str text, uint64_t *out)
+{
+    uint64_t number = 0;
+    if (text.len == 0 || text.len > 20)
+        return false;
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned digit = (unsigned)(text.data[i] - '0');
+        if (digit > 9 || __builtin_mul_overflow(number, 10, &number) ||
+                __builtin_add_overflow(number, digit, &number))
+            return false;
+    }
+    *out = number;
+    return true;
+}
+
+/* What was sent, short enough for an error, in quotes. */
+static void quote_value(pal_str text, char out_text[64])
+{
+    snprintf(out_text, 64, "'%.*s'", (int)(text.len < 40 ? text.len : 40),
+            text.data ? text.data : "");
+}
+
+pal_status pal_call_query_count(
+        pal_call *call, const char *name, uint64_t min, uint64_t max, uint64_t *out, pal_error *err)
+{
+    uint64_t number;
+    char is[64];
+    pal_str text;
+    if (!pal_exchange_query(call->exchange, name, &text))
+        return PAL_OK;
+    if (pal_call_number(text, &number))
+        return check_range(call, name, min, max, number, out, err);
+    quote_value(text, is);
+    return wrong(call, name, err, "a whole number", is);
+}
+
+pal_status pal_call_query_flag(pal_call *call, const char *name, bool *out, pal_error *err)
+{
+    char is[64];
+    pal_str text;
+    if (!pal_exchange_query(call->exchange, name, &text))
+        return PAL_OK;
+    bool yes = pal_str_is(text, "true") || pal_str_is(text, "1") || text.len == 0;
+    if (yes || pal_str_is(text, "false") || pal_str_is(text, "0")) {
+        *out = yes;
+        return PAL_OK;
+    }
+    quote_value(text, is);
+    return wrong(call, name, err, "true or false", is);
+}
+
+pal_status pal_call_session(pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
+{
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY, name,
+            call->arena, out_session, err);
+    if (status == PAL_NOT_FOUND)
+        return pal_error_set(err, PAL_NOT_FOUND, "Session not found"); /* Skillian's words */
+    return status;
+}

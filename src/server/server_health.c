@@ -1,0 +1,78 @@
+/* server_health.c - /healthz says that the process answers, /readyz that it can work: the store
+ * answers a read, and nobody has told it to stop. /api/v1/health is Skillian's, member by member;
+ * what Palaver has nothing of is 0. */
+#include "server/server_health.h"
+
+#include "base/json.h"
+
+static void put_text(pal_json_writer *writer, const char *name, const char *text)
+{
+    pal_json_name(writer, name);
+    pal_json_put_text(writer, text);
+}
+
+pal_status pal_health_live(pal_call *call, pal_error *err)
+{
+    pal_json_writer *writer = pal_call_writer(call);
+    (void)err;
+    pal_json_begin_object(writer);
+    put_text(writer, "status", "ok");
+    put_text(writer, "version", call->server->version);
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+static pal_status ask_store(pal_call *call, pal_error *err)
+{
+    pal_record record;
+    pal_status status = pal_store_record_find(call->server->store, pal_str_of("default"),
+            pal_str_of("ready"), pal_str_of("ready"), call->arena, &record, err);
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+pal_status pal_health_ready(pal_call *call, pal_error *err)
+{
+    pal_json_writer *writer = pal_call_writer(call);
+    bool is_draining = atomic_load(&call->server->is_draining);
+    pal_status status = ask_store(call, err);
+    bool is_ready = status == PAL_OK && !is_draining;
+    pal_json_begin_object(writer);
+    put_text(writer, "status", is_ready ? "ready" : is_draining ? "stopping" : "failing");
+    put_text(writer, "store", status == PAL_OK ? "ok" : pal_status_name(status));
+    pal_json_end_object(writer);
+    pal_call_send(call, is_ready ? 200 : 503);
+    return PAL_OK;
+}
+
+pal_status pal_health_details(pal_call *call, pal_error *err)
+{
+    pal_str endpoint = {0}, model = {0};
+    pal_tool *tools;
+    size_t tools_len = 0;
+    pal_json_writer *writer = pal_call_writer(call);
+    bool has_store = ask_store(call, err) == PAL_OK;
+    pal_status status =
+            pal_runtime_default(call->server->runtime, call->arena, &endpoint, &model, NULL, err);
+    if (status == PAL_OK)
+        status = pal_runtime_tools(call->server->runtime, call->arena, &tools, &tools_len, err);
+    pal_json_begin_object(writer);
+    put_text(writer, "status", has_store && status == PAL_OK ? "healthy" : "degraded");
+    put_text(writer, "version", call->server->version);
+    put_text(writer, "environment", "production");
+    pal_json_name(writer, "llm_provider");
+    pal_json_put_str(writer, endpoint);
+    pal_json_name(writer, "llm_model");
+    pal_json_put_str(writer, model);
+    pal_json_name(writer, "skills_count");
+    pal_json_put_u64(writer, 0);
+    pal_json_name(writer, "tools_count");
+    pal_json_put_u64(writer, tools_len);
+    pal_json_name(writer, "knowledge_documents");
+    pal_json_put_u64(writer, 0);
+    pal_json_name(writer, "business_db_healthy");
+    pal_json_put_bool(writer, has_store);
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}

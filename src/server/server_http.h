@@ -1,0 +1,109 @@
+/* server_http.h - HTTP as the handlers see it: a request that has arrived whole, and one answer,
+ * given at once, later from any thread, or piece by piece. libmicrohttpd is known to
+ * server_http*.c only.
+ *
+ * Threads: a handler runs on one of the listener's threads, or on a worker where its route says so.
+ * One request is touched by one thread at a time; a stream may be written to by any thread. */
+#ifndef PAL_SERVER_HTTP_H
+#define PAL_SERVER_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "palaver/arena.h"
+#include "palaver/config.h"
+#include "palaver/error.h"
+#include "palaver/str.h"
+
+typedef struct pal_listener pal_listener;
+typedef struct pal_exchange pal_exchange; /* one request and its answer */
+
+/* ---- The request ---- */
+
+pal_str pal_exchange_method(const pal_exchange *x); /* "POST" */
+pal_str pal_exchange_path(const pal_exchange *x);   /* as it was sent, without the query */
+pal_str pal_exchange_body(const pal_exchange *x);   /* empty: none */
+pal_str pal_exchange_peer(const pal_exchange *x);   /* the client's address, by a trusted proxy's
+                                                       word where one stands between */
+pal_str pal_exchange_id(const pal_exchange *x);     /* the request's; the client's where it sent one
+                                                       that is fit */
+pal_arena *pal_exchange_arena(pal_exchange *x);     /* lives until the answer is sent */
+/* Empty: it has none, or an empty one. Names in any case. */
+pal_str pal_exchange_header(const pal_exchange *x, const char *name);
+/* A member of the query, decoded; false: it has none. */
+bool pal_exchange_query(pal_exchange *x, const char *name, pal_str *out_value);
+/* What a layer above keeps with it. */
+void pal_exchange_set_user(pal_exchange *x, void *user);
+void *pal_exchange_user(const pal_exchange *x);
+
+/* ---- The answer: exactly one of answer, stream; a handler may return before it ---- */
+
+/* Copied. Before the answer. */
+void pal_exchange_add_header(pal_exchange *x, const char *name, pal_str value);
+
+/* From any thread, while the handler runs or later; x must not be used any more. The body is
+ * copied.
+ */
+void pal_exchange_answer(pal_exchange *x, unsigned code, const char *content_type, pal_str body);
+
+/* Runs `work` on a worker; it answers, or leaves that to somebody else in turn. x must not be used
+ * any more by whoever calls this. Where PAL_SERVER_WORK_QUEUE_MAX wait already, it is refused. */
+typedef void (*pal_exchange_work)(pal_exchange *x);
+void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work);
+
+/* ---- Streams ---- */
+
+typedef struct pal_stream pal_stream;
+
+/* The body comes piece by piece. `gone` is told once, on a listener's thread, when no more can be
+ * sent: the client left, was too slow (stream_bytes_max), or the end was sent. The stream must not
+ * be used after it returned, and the exchange not any more after this call. Outside of a handler on
+ * the listener's own thread, `gone` may come before this returns: hold the lock that `gone` takes
+ * around this call and around every use of the stream; nothing here waits for it. NULL, and nothing
+ * is told, where streams_max are open: then answer. */
+pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *content_type,
+        void (*gone)(void *user), void *user);
+
+/* Copies. False: it takes no more; `gone` is told, or was. From any thread, until `gone`. */
+bool pal_stream_write(pal_stream *stream, pal_str bytes);
+/* Nothing comes any more: what was written is sent, then the connection is done. Once. */
+void pal_stream_end(pal_stream *stream);
+
+/* A comment is sent by itself where nothing was written for heartbeat_ms: ": \n\n". */
+
+/* ---- The listener ---- */
+
+typedef struct pal_listener_counts {
+    uint64_t connections; /* open now */
+    uint64_t streams;     /* likewise */
+    uint64_t requests;    /* answered, ever */
+    uint64_t refused;     /* by a limit, before any handler saw them */
+    uint64_t dropped;     /* streams whose reader was too slow */
+} pal_listener_counts;
+
+typedef struct pal_listener_options {
+    const pal_config_server *config;
+    /* Called once for every request that arrived whole and within its limits. */
+    void (*handle)(pal_exchange *x, void *user);
+    /* Called for one that did not: `code` is 400, 408, 413, 414, 431, 501 or 503; it answers in the
+     * API's own envelope, before it returns, and with no stream. Only the path, the method and the
+     * headers may be there. */
+    void (*refuse)(pal_exchange *x, unsigned code, const char *why, void *user);
+    /* Told after every answer was sent, or could not be; for logs and metrics. The last use of x.
+     */
+    void (*ended)(
+            pal_exchange *x, unsigned code, uint64_t bytes_sent, int64_t duration_us, void *user);
+    void *user;
+} pal_listener_options;
+
+PAL_CHECKED pal_status pal_listener_open(
+        const pal_listener_options *options, pal_listener **out_listener, pal_error *err);
+/* The port that it got, where 0 was asked for. */
+uint16_t pal_listener_port(const pal_listener *listener);
+/* No new connections; those that have no request are closed. */
+void pal_listener_quiesce(pal_listener *listener);
+/* Ends the streams, waits for the handlers, closes. Accepts NULL. */
+void pal_listener_close(pal_listener *listener);
+void pal_listener_count(pal_listener *listener, pal_listener_counts *out_counts);
+
+#endif

@@ -1,0 +1,217 @@
+/* server_http_inside.h - what the server_http*.c files share: the listener, its connections, their
+ * exchanges and streams.
+ *
+ * Who touches what. libmicrohttpd gives every connection to one of its threads, the connection's
+ * own; all its callbacks come there. An exchange belongs to that thread until its handler is
+ * called, then to whoever has to answer, and from the answer on to that thread again: `state` hands
+ * it over. One more thread, the watch, accepts connections and looks at the clock for all of them.
+ *
+ * Locks: the listener's `lock` guards its lists. A stream's own lock comes after it; neither is
+ * held while anything of the layer above is called. */
+#ifndef PAL_SERVER_HTTP_INSIDE_H
+#define PAL_SERVER_HTTP_INSIDE_H
+
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include "base/buf.h"
+#include "base/queue.h"
+#include "server/server_http.h"
+#include "server/server_limits.h"
+
+/* ---- Peers (server_http_peer.c) ---- */
+
+typedef struct pal_proxy {
+    struct in6_addr address; /* IPv4 as ::ffff:a.b.c.d */
+    unsigned bits;           /* that count, of 128 */
+} pal_proxy;
+
+/* "10.0.0.1", "fd00::/8". */
+PAL_CHECKED pal_status pal_proxy_parse(pal_str text, pal_proxy *out_proxy, pal_error *err);
+
+/* The client's address: the rightmost one of a chain of proxies that is not trusted.
+ * `forwarded_for` is X-Forwarded-For, `forwarded` is Forwarded, either may be empty. Writes its
+ * text to `out`, which holds `peer` already, the address that the connection comes from. */
+void pal_peer_resolve(const pal_proxy *proxies, size_t proxies_len, pal_str forwarded_for,
+        pal_str forwarded, char out[INET6_ADDRSTRLEN]);
+
+/* ---- Connections ---- */
+
+typedef struct pal_connection {
+    struct pal_connection *prev, *next; /* the listener's lock */
+    pal_listener *listener;
+    struct MHD_Connection *mhd;
+    int fd;
+    bool is_crowded;             /* over connections_max: what it asks for is refused */
+    atomic_bool is_cut;          /* by its deadline */
+    atomic_bool has_request;     /* its line is there, and it is not answered yet */
+    _Atomic int64_t deadline_us; /* by when a request must begin, or be whole; 0: nothing waits */
+    char peer[INET6_ADDRSTRLEN];
+} pal_connection;
+
+/* ---- Exchanges ---- */
+
+/* Only the connection's own thread looks at it. */
+typedef enum pal_phase {
+    PAL_PHASE_HEAD = 0, /* the request line is there */
+    PAL_PHASE_BODY = 1,
+    PAL_PHASE_HANDLED = 2, /* the handler was called, or the request was refused */
+} pal_phase;
+
+typedef enum pal_exchange_state {
+    PAL_EXCHANGE_OPEN = 0,
+    PAL_EXCHANGE_SUSPENDED = 1, /* the connection is: who answers resumes it */
+    PAL_EXCHANGE_ANSWERED = 2,
+} pal_exchange_state;
+
+typedef struct pal_exchange_line {
+    struct pal_exchange_line *next;
+    const char *name;
+    const char *value;
+} pal_exchange_line;
+
+struct pal_exchange { /* in its own arena */
+    pal_listener *listener;
+    pal_connection *connection;
+    pal_arena *arena;
+    void *user;
+    pal_str target; /* as it was sent */
+    pal_str path;
+    pal_str query;
+    pal_str method;
+    pal_str peer;
+    pal_str id;
+    pal_buf body;
+    pal_phase phase;
+    bool is_raw;   /* it is answered past libmicrohttpd, which takes no answer at that point */
+    bool has_more; /* the client may still be sending when the answer goes out */
+    const char *target_at; /* where it lies with libmicrohttpd: for comparing only */
+    atomic_int state;      /* pal_exchange_state */
+    pal_exchange_work work;
+    pal_exchange_line *lines; /* of the answer */
+    struct MHD_Response *response;
+    pal_stream *stream;
+    unsigned code; /* 0: not answered */
+    uint64_t bytes;
+    int64_t started_us;
+};
+
+/* server_http.c */
+
+/* Sends the answer on its way, or suspends the connection until there is one. On its own thread. */
+enum MHD_Result pal_exchange_settle(pal_exchange *x);
+/* Refuses it by the layer above, on its own thread. */
+void pal_exchange_refuse(pal_exchange *x, unsigned code, const char *why);
+/* Gives it the response; then nobody but the connection's own thread may touch it. */
+void pal_exchange_hand_over(pal_exchange *x, struct MHD_Response *response, unsigned code);
+void pal_exchange_decorate(
+        const pal_exchange *x, struct MHD_Response *response, const char *content_type);
+
+/* ---- Streams (server_http_stream.c) ---- */
+
+struct pal_stream {
+    pal_stream *prev, *next; /* the listener's lock */
+    pal_connection *connection;
+    pthread_mutex_t lock;
+    pal_buf pending;
+    size_t taken;      /* of pending, by libmicrohttpd */
+    size_t touched;    /* the most bytes of its buffer that were written since pages were let go */
+    bool is_suspended; /* nothing to send: who writes resumes it */
+    bool is_ended;
+    bool is_dropped;
+    uint64_t bytes;
+    _Atomic int64_t written_us;
+    void (*gone)(void *user);
+    void *user;
+};
+
+/* The connection is done: tells `gone`, and frees it. Returns how many bytes were sent. */
+uint64_t pal_stream_finish(pal_stream *stream);
+/* Sends a comment where nothing was written for heartbeat_ms. Under the listener's lock. */
+void pal_stream_beat(pal_stream *stream, int64_t now_us);
+/* The client is gone, or is let go. Under the listener's lock. */
+void pal_stream_drop(pal_stream *stream);
+
+/* ---- The listener ---- */
+
+typedef struct pal_linger {
+    int fd;
+    int64_t deadline_us;
+} pal_linger;
+
+struct pal_listener {
+    pal_listener_options options;
+    pal_config_server config; /* limits as they are in effect */
+    pal_proxy *proxies;
+    size_t proxies_len;
+    struct MHD_Daemon *daemon;
+    bool is_tls;
+    int listen_fd;
+    uint16_t port;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* while closing: fewer exchanges or streams */
+    pal_connection *connections;
+    pal_stream *streams;
+    pal_stream **streams_by_fd;
+    size_t streams_by_fd_len;
+    pal_linger lingers[PAL_SERVER_LINGERS_MAX];
+    size_t lingers_len;
+
+    /* The watch. */
+    pthread_t watch;
+    bool has_watch;
+    int epoll_fd;
+    int wake_fd;
+    bool is_listening; /* the watch's own: listen_fd is in its epoll set */
+    atomic_bool is_quiet;
+    atomic_bool is_closing;
+    atomic_bool is_over;
+
+    /* Workers. */
+    pal_queue *queue;
+    pthread_t workers[PAL_SERVER_WORKERS_MAX];
+    uint32_t workers_len; /* `lock` */
+    atomic_uint workers_idle;
+
+    atomic_uint_fast64_t connections_len;
+    atomic_uint_fast64_t streams_len;
+    atomic_uint_fast64_t handled_len; /* exchanges whose answer is not there yet */
+    atomic_uint_fast64_t requests;
+    atomic_uint_fast64_t refused;
+    atomic_uint_fast64_t dropped;
+};
+
+/* An exchange or a stream has ended: whoever closes the listener may be waiting for it. */
+void pal_listener_tell(pal_listener *listener);
+
+/* server_http_request.c: libmicrohttpd's callbacks. `user` is the listener. */
+void pal_request_connection(void *user, struct MHD_Connection *mhd, void **context,
+        enum MHD_ConnectionNotificationCode code);
+void *pal_request_line(void *user, const char *target, struct MHD_Connection *mhd);
+enum MHD_Result pal_request_more(void *user, struct MHD_Connection *mhd, const char *url,
+        const char *method, const char *version, const char *data, size_t *data_len,
+        void **context);
+void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
+        enum MHD_RequestTerminationCode code);
+
+/* server_http_head.c: 0, or the code to refuse the request with, and why. */
+unsigned pal_head_check(
+        pal_exchange *x, const char *method, const char *version, const char **out_why);
+
+/* server_http_watch.c */
+PAL_CHECKED pal_status pal_watch_open(pal_listener *listener, pal_error *err);
+void pal_watch_stop(pal_listener *listener);  /* before the daemon is stopped */
+void pal_watch_close(pal_listener *listener); /* afterwards */
+void pal_watch_wake(pal_listener *listener);
+/* The stream's client is watched from now on; false without memory. */
+bool pal_watch_add_stream(pal_listener *listener, pal_stream *stream);
+void pal_watch_remove_stream(pal_listener *listener, pal_stream *stream);
+/* What the client still sends is read and thrown away, so that it gets to see the answer. */
+void pal_watch_linger(pal_listener *listener, int fd);
+
+/* server_http_worker.c */
+void pal_listener_end_workers(pal_listener *listener);
+
+#endif

@@ -1,0 +1,387 @@
+/* server_http_listen.c - the listener: its address, its files of TLS, its threads; and how all of
+ * it ends.
+ *
+ * How it closes: no request is handled from then on; streams are ended, and have
+ * PAL_SERVER_CLOSE_MS to be read; every handler answers. Only then is libmicrohttpd stopped, which
+ * must not happen while connections are suspended. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "server/server_http_inside.h"
+
+#define THREAD_STACK_BYTES ((size_t)1 << 20)
+#define BACKLOG 1024
+#define HOST_LEN_MAX 255
+/* What libmicrohttpd keeps of a header line beside its bytes, and the head of the answer. */
+#define HEADER_RECORD_BYTES 56
+#define ANSWER_HEAD_BYTES 2048
+#define TLS_PRIORITIES "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"
+
+/* ---- The address ---- */
+
+/* "127.0.0.1:7077", "[::1]:7077", "localhost:0". */
+static bool split_address(pal_str text, char host[HOST_LEN_MAX + 1], char port[6])
+{
+    size_t at = text.len;
+    while (at && text.data[at - 1] != ':')
+        at--;
+    if (at == 0 || text.len - at == 0 || text.len - at > 5)
+        return false;
+    pal_str name = pal_str_make(text.data, at - 1);
+    if (name.len >= 2 && name.data[0] == '[' && name.data[name.len - 1] == ']')
+        name = pal_str_make(name.data + 1, name.len - 2);
+    else if (name.len && memchr(name.data, ':', name.len))
+        return false;
+    if (name.len == 0 || name.len > HOST_LEN_MAX)
+        return false;
+    memcpy(host, name.data, name.len);
+    host[name.len] = 0;
+    memcpy(port, text.data + at, text.len - at);
+    port[text.len - at] = 0;
+    return true;
+}
+
+static int bind_one(const struct addrinfo *info)
+{
+    int one = 1;
+    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static pal_status bind_address(pal_listener *listener, pal_error *err)
+{
+    pal_str text = listener->config.listen;
+    char host[HOST_LEN_MAX + 1], port[6];
+    struct addrinfo *infos = NULL;
+    struct addrinfo hints = {
+            .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct sockaddr_storage address;
+    socklen_t len = sizeof address;
+    if (!split_address(text, host, port))
+        return pal_error_set(err, PAL_INVALID,
+                "server.listen is '%.*s'; write an address and a port: '127.0.0.1:7077', "
+                "'[::1]:7077'",
+                PAL_STR_ARG(text));
+    int rc = getaddrinfo(host, port, &hints, &infos);
+    if (rc)
+        return pal_error_set(err, PAL_INVALID, "server.listen: '%.*s' is no address: %s",
+                PAL_STR_ARG(text), gai_strerror(rc));
+    for (struct addrinfo *info = infos; info && listener->listen_fd < 0; info = info->ai_next)
+        listener->listen_fd = bind_one(info);
+    int error = errno;
+    freeaddrinfo(infos);
+    if (listener->listen_fd < 0)
+        return pal_error_set(err, error == EACCES ? PAL_DENIED : PAL_IO,
+                "could not listen on '%.*s': %s", PAL_STR_ARG(text), strerror(error));
+    if (getsockname(listener->listen_fd, (struct sockaddr *)&address, &len) == 0)
+        listener->port =
+                ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
+                                                    : ((struct sockaddr_in *)&address)->sin_port);
+    return PAL_OK;
+}
+
+/* ---- Limits ---- */
+
+/* As many files as the system lets us have; connections get what is left of them. */
+static void claim_files(pal_config_server *config)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    if (limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0 && getrlimit(RLIMIT_NOFILE, &limit) != 0)
+            return;
+    }
+    rlim_t spare = PAL_SERVER_FILES_SPARE < limit.rlim_cur / 2 ? PAL_SERVER_FILES_SPARE
+                                                               : limit.rlim_cur / 2;
+    if (limit.rlim_cur != RLIM_INFINITY && config->connections_max > limit.rlim_cur - spare) {
+        pal_log(PAL_LOG_WARN, "only %llu files may be open: connections are limited to that",
+                (unsigned long long)limit.rlim_cur);
+        config->connections_max = (uint32_t)(limit.rlim_cur - spare);
+    }
+}
+
+static pal_status read_proxies(pal_listener *listener, pal_error *err)
+{
+    size_t len = listener->config.trusted_proxies_len;
+    listener->proxies = pal_calloc(len, sizeof *listener->proxies);
+    if (!listener->proxies)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < len; i++) {
+        pal_status status =
+                pal_proxy_parse(listener->config.trusted_proxies[i], &listener->proxies[i], err);
+        if (status)
+            return status;
+        listener->proxies_len++;
+    }
+    return PAL_OK;
+}
+
+/* ---- TLS ---- */
+
+static pal_status read_file(const char *key, pal_str path, pal_buf *out, pal_error *err)
+{
+    ssize_t len = -1;
+    char *at;
+    int fd = open(path.data, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return pal_error_set(err, errno == ENOENT ? PAL_NOT_FOUND : PAL_DENIED,
+                "%s: could not open '%.*s': %s", key, PAL_STR_ARG(path), strerror(errno));
+    while ((at = pal_buf_reserve(out, 4096)) && (len = read(fd, at, 4096)) > 0)
+        pal_buf_commit(out, (size_t)len);
+    int error = errno;
+    close(fd);
+    if (out->failure)
+        return pal_error_set(err, out->failure, "%s: '%.*s' is too large", key, PAL_STR_ARG(path));
+    if (len < 0)
+        return pal_error_set(err, PAL_IO, "%s: could not read '%.*s': %s", key, PAL_STR_ARG(path),
+                strerror(error));
+    pal_buf_append_char(out, 0);
+    return PAL_OK;
+}
+
+static pal_status read_tls(
+        pal_listener *listener, pal_buf *certificate, pal_buf *key, pal_error *err)
+{
+    const pal_config_server *config = &listener->config;
+    if (config->tls_certificate.len == 0 && config->tls_key.len == 0)
+        return PAL_OK;
+    if (config->tls_certificate.len == 0 || config->tls_key.len == 0)
+        return pal_error_set(err, PAL_INVALID,
+                "server.tls_certificate and server.tls_key want each other: set both, or none");
+    listener->is_tls = true;
+    pal_status status =
+            read_file("server.tls_certificate", config->tls_certificate, certificate, err);
+    return status ? status : read_file("server.tls_key", config->tls_key, key, err);
+}
+
+/* ---- libmicrohttpd ---- */
+
+/* Told of malformed requests and of clients that left: for whoever looks for a cause. */
+static void log_line(void *user, const char *format, va_list arguments)
+{
+    char line[512];
+    (void)user;
+    int len = vsnprintf(line, sizeof line, format, arguments);
+    while (len > 0 && (size_t)len < sizeof line && line[len - 1] == '\n')
+        line[--len] = 0;
+    pal_log(PAL_LOG_DEBUG, "http: %s", line);
+}
+
+static unsigned thread_count(const pal_config_server *config)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (config->threads)
+        return config->threads;
+    return cores < 1                         ? 1
+            : cores > PAL_SERVER_THREADS_MAX ? PAL_SERVER_THREADS_MAX
+                                             : (unsigned)cores;
+}
+
+/* One request's head, what is kept beside it, and the head of the answer. With the configuration's
+ * defaults this is under 32 KiB, from where on libmicrohttpd maps pages for each connection, and a
+ * quiet stream costs 13 KB instead of 10. */
+static size_t connection_bytes(const pal_config_server *config)
+{
+    return (size_t)config->header_bytes_max + config->url_bytes_max +
+            (size_t)PAL_SERVER_HEADERS_MAX * HEADER_RECORD_BYTES + ANSWER_HEAD_BYTES;
+}
+
+static pal_status start_daemon(pal_listener *listener, pal_error *err)
+{
+    const pal_config_server *config = &listener->config;
+    unsigned threads = thread_count(config);
+    uint64_t open_max = (uint64_t)config->connections_max + PAL_SERVER_CONNECTIONS_SPARE;
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+            MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG;
+    pal_buf certificate, key;
+    pal_buf_init(&certificate, PAL_SERVER_TLS_FILE_BYTES_MAX);
+    pal_buf_init(&key, PAL_SERVER_TLS_FILE_BYTES_MAX);
+    pal_status status = read_tls(listener, &certificate, &key, err);
+    if (status)
+        goto out;
+    struct MHD_OptionItem tls[] = {
+            {MHD_OPTION_HTTPS_MEM_CERT, 0, certificate.data},
+            {MHD_OPTION_HTTPS_MEM_KEY, 0, key.data},
+            {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES},
+            {MHD_OPTION_END, 0, NULL},
+    };
+    /* Each thread's limit is this one divided by their number, and any of them may get them all. */
+    uint64_t limit = open_max * 2 * threads;
+    listener->daemon = MHD_start_daemon(flags | (listener->is_tls ? MHD_USE_TLS : 0), 0, NULL, NULL,
+            pal_request_more, listener, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
+            MHD_OPTION_NOTIFY_CONNECTION, pal_request_connection, listener,
+            MHD_OPTION_URI_LOG_CALLBACK, pal_request_line, listener, MHD_OPTION_NOTIFY_COMPLETED,
+            pal_request_done, listener, MHD_OPTION_CONNECTION_LIMIT,
+            (unsigned)(limit > UINT32_MAX / 2 ? UINT32_MAX / 2 : limit),
+            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)((config->idle_ms + 999) / 1000),
+            MHD_OPTION_CONNECTION_MEMORY_LIMIT, connection_bytes(config),
+            MHD_OPTION_THREAD_STACK_SIZE, THREAD_STACK_BYTES, MHD_OPTION_THREAD_POOL_SIZE, threads,
+            MHD_OPTION_ARRAY, listener->is_tls ? tls : tls + 3, MHD_OPTION_END);
+    if (!listener->daemon && listener->is_tls)
+        status = pal_error_set(err, PAL_INVALID,
+                "could not start TLS: '%.*s' and '%.*s' must be a certificate and its key, as PEM",
+                PAL_STR_ARG(config->tls_certificate), PAL_STR_ARG(config->tls_key));
+    else if (!listener->daemon)
+        status = pal_error_set(err, PAL_IO, "could not start the HTTP server: %s", strerror(errno));
+out:
+    pal_buf_done(&certificate);
+    pal_buf_done(&key);
+    return status;
+}
+
+/* ---- Its life ---- */
+
+static pal_status start(pal_listener *listener, pal_error *err)
+{
+    pal_status status = read_proxies(listener, err);
+    if (status)
+        return status;
+    claim_files(&listener->config);
+    listener->queue = pal_queue_new(PAL_SERVER_WORK_QUEUE_MAX);
+    if (!listener->queue)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    status = bind_address(listener, err);
+    if (!status)
+        status = start_daemon(listener, err);
+    return status ? status : pal_watch_open(listener, err);
+}
+
+pal_status pal_listener_open(
+        const pal_listener_options *options, pal_listener **out_listener, pal_error *err)
+{
+    pal_listener *listener = pal_calloc(1, sizeof *listener);
+    pthread_condattr_t attr;
+    sigset_t all, before;
+    if (!listener)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    listener->options = *options;
+    listener->config = *options->config;
+    listener->listen_fd = listener->epoll_fd = listener->wake_fd = -1;
+    pthread_mutex_init(&listener->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&listener->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    /* Signals are for the program's own threads; those that are started here inherit the mask. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    pal_status status = start(listener, err);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status)
+        pal_listener_close(listener);
+    else
+        *out_listener = listener;
+    return status;
+}
+
+uint16_t pal_listener_port(const pal_listener *listener)
+{
+    return listener->port;
+}
+
+void pal_listener_count(pal_listener *listener, pal_listener_counts *out_counts)
+{
+    out_counts->connections = atomic_load(&listener->connections_len);
+    out_counts->streams = atomic_load(&listener->streams_len);
+    out_counts->requests = atomic_load(&listener->requests);
+    out_counts->refused = atomic_load(&listener->refused);
+    out_counts->dropped = atomic_load(&listener->dropped);
+}
+
+void pal_listener_tell(pal_listener *listener)
+{
+    if (!atomic_load(&listener->is_closing))
+        return;
+    pthread_mutex_lock(&listener->lock);
+    pthread_cond_broadcast(&listener->changed);
+    pthread_mutex_unlock(&listener->lock);
+}
+
+void pal_listener_quiesce(pal_listener *listener)
+{
+    if (atomic_exchange(&listener->is_quiet, true))
+        return;
+    /* Clients are refused from now on. The number stays taken until the watch has let go of it. */
+    shutdown(listener->listen_fd, SHUT_RDWR);
+    int64_t now_us = pal_clock_monotonic_us();
+    pthread_mutex_lock(&listener->lock);
+    for (pal_connection *c = listener->connections; c; c = c->next) {
+        int64_t deadline_us = atomic_load(&c->deadline_us);
+        if (deadline_us && !atomic_load(&c->has_request))
+            atomic_compare_exchange_strong(&c->deadline_us, &deadline_us, now_us);
+    }
+    pthread_mutex_unlock(&listener->lock);
+    pal_watch_wake(listener);
+}
+
+static void end_streams(pal_listener *listener)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += PAL_SERVER_CLOSE_MS / 1000;
+    pthread_mutex_lock(&listener->lock);
+    for (pal_stream *stream = listener->streams; stream; stream = stream->next)
+        pal_stream_end(stream);
+    while (listener->streams &&
+            pthread_cond_timedwait(&listener->changed, &listener->lock, &until) == 0)
+        ;
+    for (pal_stream *stream = listener->streams; stream; stream = stream->next)
+        pal_stream_drop(stream);
+    pthread_mutex_unlock(&listener->lock);
+}
+
+static void await_handlers(pal_listener *listener)
+{
+    pthread_mutex_lock(&listener->lock);
+    while (atomic_load(&listener->handled_len))
+        pthread_cond_wait(&listener->changed, &listener->lock);
+    pthread_mutex_unlock(&listener->lock);
+}
+
+void pal_listener_close(pal_listener *listener)
+{
+    if (!listener)
+        return;
+    if (listener->has_watch) {
+        pal_listener_quiesce(listener);
+        atomic_store(&listener->is_closing, true);
+        await_handlers(listener);
+        end_streams(listener);
+    }
+    /* In this order: the watch gives connections to the daemon, and the daemon's end takes streams
+     * out of the watch's lists. */
+    pal_watch_stop(listener);
+    if (listener->daemon)
+        MHD_stop_daemon(listener->daemon);
+    pal_listener_end_workers(listener);
+    pal_watch_close(listener);
+    if (listener->listen_fd >= 0)
+        close(listener->listen_fd);
+    pthread_cond_destroy(&listener->changed);
+    pthread_mutex_destroy(&listener->lock);
+    pal_free(listener->proxies);
+    pal_free(listener);
+}

@@ -1,0 +1,287 @@
+/* server_http_request.c - a request as it arrives: libmicrohttpd's callbacks, all on the
+ * connection's own thread.
+ *
+ *   connection opened      idle_ms run until the request line is there
+ *   request line           an exchange is made; request_ms run until the request is whole
+ *   head                   looked at (server_http_head.c): refused, or its body is wanted
+ *   body, piece by piece   gathered up to body_bytes_max
+ *   whole                  the handler is called
+ *   again                  a suspended connection was resumed: the answer is there
+ *   done                   sent or failed; the exchange ends */
+#include <arpa/inet.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/memory.h"
+#include "palaver/id.h"
+#include "server/server_http_inside.h"
+
+static int64_t after_ms(int64_t ms)
+{
+    return pal_clock_monotonic_us() + ms * 1000;
+}
+
+/* ---- Connections ---- */
+
+static void name_peer(pal_connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info ? info->client_addr : NULL;
+    char *out = connection->peer;
+    if (address && address->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+        inet_ntop(AF_INET, &v4->sin_addr, out, INET6_ADDRSTRLEN);
+    } else if (address && address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
+        /* A client of IPv4 on a socket of both is named as everywhere else. */
+        if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+            inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], out, INET6_ADDRSTRLEN);
+        else
+            inet_ntop(AF_INET6, &v6->sin6_addr, out, INET6_ADDRSTRLEN);
+    }
+}
+
+static pal_connection *open_connection(pal_listener *listener, struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    pal_connection *connection = info ? pal_calloc(1, sizeof *connection) : NULL;
+    if (!connection)
+        return NULL;
+    connection->listener = listener;
+    connection->mhd = mhd;
+    connection->fd = info->connect_fd;
+    name_peer(connection);
+    bool is_quiet = atomic_load(&listener->is_quiet);
+    atomic_init(&connection->deadline_us, after_ms(is_quiet ? 0 : listener->config.idle_ms));
+    uint64_t before = atomic_fetch_add(&listener->connections_len, 1);
+    connection->is_crowded = before >= listener->config.connections_max;
+    pthread_mutex_lock(&listener->lock);
+    connection->next = listener->connections;
+    if (connection->next)
+        connection->next->prev = connection;
+    listener->connections = connection;
+    pthread_mutex_unlock(&listener->lock);
+    if (before == 0)
+        pal_watch_wake(listener);
+    return connection;
+}
+
+/* libmicrohttpd closes the socket after this. */
+static void close_connection(pal_connection *connection)
+{
+    pal_listener *listener = connection->listener;
+    pthread_mutex_lock(&listener->lock);
+    if (connection->prev)
+        connection->prev->next = connection->next;
+    else
+        listener->connections = connection->next;
+    if (connection->next)
+        connection->next->prev = connection->prev;
+    pthread_mutex_unlock(&listener->lock);
+    atomic_fetch_sub(&listener->connections_len, 1);
+    pal_free(connection);
+}
+
+void pal_request_connection(void *user, struct MHD_Connection *mhd, void **context,
+        enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *context = open_connection(user, mhd);
+    } else if (*context) {
+        close_connection(*context);
+        *context = NULL;
+    }
+}
+
+/* ---- The request line ---- */
+
+/* "/a?b", or "http://host/a?b" as it is sent to proxies. */
+static void split_target(pal_exchange *x)
+{
+    pal_str rest = x->target;
+    const char *scheme = rest.len && rest.data[0] != '/' ? strstr(rest.data, "://") : NULL;
+    if (scheme) {
+        const char *slash = strchr(scheme + 3, '/');
+        size_t skip = slash ? (size_t)(slash - rest.data) : rest.len;
+        rest = pal_str_make(rest.data + skip, rest.len - skip);
+    }
+    const char *mark = rest.len ? memchr(rest.data, '?', rest.len) : NULL;
+    x->path = pal_str_make(rest.data, mark ? (size_t)(mark - rest.data) : rest.len);
+    if (mark)
+        x->query = pal_str_make(mark + 1, rest.len - x->path.len - 1);
+}
+
+static void name_exchange(pal_exchange *x)
+{
+    char id[PAL_ID_TEXT_SIZE];
+    pal_id_to_text(pal_id_new(), id);
+    x->id = pal_arena_copy(x->arena, pal_str_make(id, PAL_ID_TEXT_LEN));
+}
+
+/* NULL closes the connection: pal_request_more() sees to it. */
+void *pal_request_line(void *user, const char *target, struct MHD_Connection *mhd)
+{
+    pal_listener *listener = user;
+    const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    pal_connection *connection = info ? info->socket_context : NULL;
+    pal_arena *arena = connection ? pal_arena_new(0) : NULL;
+    pal_exchange *x = arena ? pal_arena_alloc(arena, sizeof *x) : NULL;
+    if (!x) {
+        pal_arena_free(arena);
+        return NULL;
+    }
+    atomic_store(&connection->has_request, true);
+    atomic_store(&connection->deadline_us, after_ms(listener->config.request_ms));
+    x->listener = listener;
+    x->connection = connection;
+    x->arena = arena;
+    x->started_us = pal_clock_monotonic_us();
+    x->peer = pal_str_of(connection->peer);
+    x->target = pal_arena_copy(arena, pal_str_of(target ? target : ""));
+    x->target_at = target;
+    atomic_init(&x->state, PAL_EXCHANGE_OPEN);
+    pal_buf_init(&x->body, listener->config.body_bytes_max);
+    split_target(x);
+    name_exchange(x);
+    return x;
+}
+
+/* ---- Head, body, whole ---- */
+
+/* False, and nothing is begun, where the listener closes. */
+static bool begin_handling(pal_exchange *x)
+{
+    pal_listener *listener = x->listener;
+    /* In this order: who closes sets its mark first, then counts. */
+    atomic_fetch_add(&listener->handled_len, 1);
+    if (atomic_load(&listener->is_closing)) {
+        atomic_fetch_sub(&listener->handled_len, 1);
+        pal_listener_tell(listener);
+        return false;
+    }
+    atomic_store(&x->connection->deadline_us, 0);
+    x->phase = PAL_PHASE_HANDLED;
+    return true;
+}
+
+static enum MHD_Result take_head(pal_exchange *x, const char *method, const char *version)
+{
+    const char *why;
+    unsigned code = pal_head_check(x, method, version, &why);
+    if (pal_arena_failure(x->arena))
+        return MHD_NO;
+    if (code == 0) {
+        x->phase = PAL_PHASE_BODY;
+        return MHD_YES;
+    }
+    if (!begin_handling(x))
+        return MHD_NO;
+    x->has_more = true;
+    pal_exchange_refuse(x, code, why);
+    return pal_exchange_settle(x);
+}
+
+/* Past libmicrohttpd; the connection is closed then. */
+static enum MHD_Result refuse_raw(pal_exchange *x, unsigned code, const char *why)
+{
+    x->is_raw = true;
+    x->has_more = true;
+    x->phase = PAL_PHASE_HANDLED;
+    atomic_store(&x->connection->deadline_us, 0);
+    pal_exchange_refuse(x, code, why);
+    return MHD_NO;
+}
+
+static enum MHD_Result take_body(pal_exchange *x, const char *data, size_t *data_len)
+{
+    pal_buf_append(&x->body, data, *data_len);
+    *data_len = 0;
+    if (x->body.failure == PAL_LIMIT)
+        return refuse_raw(x, 413, "the body is longer than server.body_bytes_max");
+    if (x->body.failure)
+        return refuse_raw(x, 503, "out of memory");
+    return MHD_YES;
+}
+
+static enum MHD_Result take_whole(pal_exchange *x)
+{
+    if (!begin_handling(x))
+        return MHD_NO;
+    x->has_more = false;
+    x->listener->options.handle(x, x->listener->options.user);
+    return pal_exchange_settle(x);
+}
+
+enum MHD_Result pal_request_more(void *user, struct MHD_Connection *mhd, const char *url,
+        const char *method, const char *version, const char *data, size_t *data_len, void **context)
+{
+    (void)user;
+    (void)mhd;
+    (void)url;
+    pal_exchange *x = *context;
+    if (!x)
+        return MHD_NO;
+    switch (x->phase) {
+    case PAL_PHASE_HEAD:
+        return take_head(x, method, version);
+    case PAL_PHASE_BODY:
+        return *data_len ? take_body(x, data, data_len) : take_whole(x);
+    case PAL_PHASE_HANDLED:
+        break;
+    }
+    return pal_exchange_settle(x);
+}
+
+/* ---- The end ---- */
+
+static void end_exchange(pal_exchange *x, bool was_sent)
+{
+    pal_listener *listener = x->listener;
+    if (x->stream)
+        x->bytes = pal_stream_finish(x->stream);
+    else if (!was_sent && !x->is_raw)
+        x->bytes = 0;
+    if (x->code) {
+        atomic_fetch_add(&listener->requests, 1);
+        listener->options.ended(x, x->code, x->bytes, pal_clock_monotonic_us() - x->started_us,
+                listener->options.user);
+    }
+    if (x->has_more)
+        pal_watch_linger(listener, x->connection->fd);
+    atomic_store(&x->connection->has_request, false);
+    int64_t idle_ms = atomic_load(&listener->is_quiet) ? 0 : listener->config.idle_ms;
+    atomic_store(&x->connection->deadline_us, after_ms(idle_ms));
+    if (x->response)
+        MHD_destroy_response(x->response);
+    pal_buf_done(&x->body);
+    pal_arena_free(x->arena);
+}
+
+/* libmicrohttpd could not read it, and answered by itself. */
+static void note_refused(pal_exchange *x)
+{
+    x->has_more = true;
+    atomic_fetch_add(&x->listener->refused, 1);
+}
+
+void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
+        enum MHD_RequestTerminationCode code)
+{
+    pal_listener *listener = user;
+    pal_exchange *x = *context;
+    (void)mhd;
+    if (!x)
+        return;
+    *context = NULL;
+    if (x->phase != PAL_PHASE_HANDLED) {
+        bool is_late = code == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED ||
+                atomic_load(&x->connection->is_cut);
+        if (is_late && !atomic_load(&listener->is_closing))
+            (void)refuse_raw(x, 408, "the request did not arrive within server.request_ms");
+        else if (code == MHD_REQUEST_TERMINATED_WITH_ERROR)
+            note_refused(x);
+    }
+    end_exchange(x, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+}

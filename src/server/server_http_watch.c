@@ -1,0 +1,309 @@
+/* server_http_watch.c - the one thread that looks after all connections: accepts them, ends those
+ * whose time is up, sends heartbeats, notices that the reader of a quiet stream has left, and reads
+ * refused uploads to their end.
+ *
+ * It accepts, and not libmicrohttpd, because then the listening socket can be closed while requests
+ * are still being answered. Ending a connection means that nothing can be read from it any more:
+ * its own thread sees that, and does what has to be done. Every `tick_ms` it goes through the
+ * lists; while there are no connections it sleeps. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/memory.h"
+#include "server/server_http_inside.h"
+
+#define EVENTS_MAX 64
+#define ACCEPTS_MAX 64      /* before other events get their turn */
+#define LINGER_READS_MAX 16 /* likewise */
+#define TICK_MS_MIN 10
+#define TICK_MS_MAX 1000
+#define TICKS_IN_TIMEOUT 8 /* a timeout is at most an eighth late */
+
+typedef enum event_kind {
+    EVENT_WAKE = 1,
+    EVENT_LISTEN = 2,
+    EVENT_STREAM = 3,
+    EVENT_LINGER = 4,
+} event_kind;
+
+static bool watch_fd(pal_listener *listener, event_kind kind, int fd, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.u64 = (uint64_t)kind << 32 | (uint32_t)fd};
+    return epoll_ctl(listener->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static void unwatch_fd(pal_listener *listener, int fd)
+{
+    struct epoll_event unused = {0};
+    (void)epoll_ctl(listener->epoll_fd, EPOLL_CTL_DEL, fd, &unused);
+}
+
+void pal_watch_wake(pal_listener *listener)
+{
+    uint64_t one = 1;
+    (void)!write(listener->wake_fd, &one, sizeof one);
+}
+
+/* ---- Streams ---- */
+
+bool pal_watch_add_stream(pal_listener *listener, pal_stream *stream)
+{
+    size_t fd = (size_t)stream->connection->fd, len = listener->streams_by_fd_len;
+    if (fd >= len) {
+        size_t grown = 2 * fd + 64;
+        pal_stream **table = pal_realloc(listener->streams_by_fd, grown * sizeof *table);
+        if (!table)
+            return false;
+        memset(table + len, 0, (grown - len) * sizeof *table);
+        listener->streams_by_fd = table;
+        listener->streams_by_fd_len = grown;
+    }
+    if (!watch_fd(listener, EVENT_STREAM, (int)fd, EPOLLRDHUP | EPOLLET))
+        return false;
+    listener->streams_by_fd[fd] = stream;
+    return true;
+}
+
+void pal_watch_remove_stream(pal_listener *listener, pal_stream *stream)
+{
+    unwatch_fd(listener, stream->connection->fd);
+    listener->streams_by_fd[stream->connection->fd] = NULL;
+}
+
+static void on_stream(pal_listener *listener, int fd)
+{
+    pthread_mutex_lock(&listener->lock);
+    pal_stream *stream = listener->streams_by_fd[fd];
+    char byte;
+    /* The event may be an old one of a connection that had the same number: ask the socket. */
+    ssize_t len = stream ? recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
+    if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR))
+        pal_stream_drop(stream);
+    pthread_mutex_unlock(&listener->lock);
+}
+
+/* ---- Lingers ---- */
+
+void pal_watch_linger(pal_listener *listener, int fd)
+{
+    int copy = -1;
+    pthread_mutex_lock(&listener->lock);
+    if (listener->lingers_len < PAL_SERVER_LINGERS_MAX && !atomic_load(&listener->is_closing))
+        copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy >= 0) {
+        int64_t deadline_us = pal_clock_monotonic_us() + PAL_SERVER_LINGER_MS * 1000;
+        listener->lingers[listener->lingers_len++] = (pal_linger){copy, deadline_us};
+        if (!watch_fd(listener, EVENT_LINGER, copy, EPOLLIN | EPOLLRDHUP)) {
+            listener->lingers_len--;
+            close(copy);
+        }
+    }
+    pthread_mutex_unlock(&listener->lock);
+}
+
+/* Under the lock. */
+static void end_linger(pal_listener *listener, size_t index)
+{
+    int fd = listener->lingers[index].fd;
+    unwatch_fd(listener, fd);
+    close(fd);
+    listener->lingers[index] = listener->lingers[--listener->lingers_len];
+}
+
+/* Only this thread ends lingers, so that the file is the one that the event was about. */
+static void on_linger(pal_listener *listener, int fd)
+{
+    char sink[16384];
+    ssize_t len = 1;
+    for (int i = 0; i < LINGER_READS_MAX && len > 0; i++)
+        len = recv(fd, sink, sizeof sink, MSG_DONTWAIT);
+    if (len > 0 || (len < 0 && (errno == EAGAIN || errno == EINTR)))
+        return;
+    pthread_mutex_lock(&listener->lock);
+    for (size_t i = 0; i < listener->lingers_len; i++) {
+        if (listener->lingers[i].fd == fd) {
+            end_linger(listener, i);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&listener->lock);
+}
+
+/* ---- Accepting ---- */
+
+static void listen_again(pal_listener *listener, bool wanted)
+{
+    if (wanted == listener->is_listening)
+        return;
+    if (wanted)
+        listener->is_listening = watch_fd(listener, EVENT_LISTEN, listener->listen_fd, EPOLLIN);
+    else
+        unwatch_fd(listener, listener->listen_fd);
+    listener->is_listening = listener->is_listening && wanted;
+}
+
+/* -1 at the end; when there are no more files, it is tried again with the next tick. */
+static int accept_one(pal_listener *listener, struct sockaddr_storage *address, socklen_t *len)
+{
+    *len = sizeof *address;
+    int fd = accept4(
+            listener->listen_fd, (struct sockaddr *)address, len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+        listen_again(listener, false);
+    return fd;
+}
+
+static void on_listen(pal_listener *listener)
+{
+    struct sockaddr_storage address;
+    socklen_t len;
+    uint64_t open_max = (uint64_t)listener->config.connections_max + PAL_SERVER_CONNECTIONS_SPARE;
+    for (int i = 0, fd; i < ACCEPTS_MAX; i++) {
+        fd = accept_one(listener, &address, &len);
+        if (fd < 0)
+            return;
+        if (atomic_load(&listener->connections_len) >= open_max) {
+            atomic_fetch_add(&listener->refused, 1);
+            close(fd);
+            continue;
+        }
+        /* Closes it when it fails. */
+        (void)MHD_add_connection(listener->daemon, fd, (struct sockaddr *)&address, len);
+    }
+}
+
+/* ---- The clock ---- */
+
+/* Nothing is read any more, so that the connection's own thread comes to its end and can still say
+ * why. A client that goes on sending hides that from it now and then: next time it is final. */
+static void cut(pal_connection *connection, int64_t now_us)
+{
+    int64_t deadline_us = atomic_load(&connection->deadline_us);
+    if (deadline_us == 0 || now_us < deadline_us)
+        return;
+    /* Not where the connection's own thread has just set another one. */
+    if (!atomic_compare_exchange_strong(&connection->deadline_us, &deadline_us, now_us + 1))
+        return;
+    bool was_cut = atomic_exchange(&connection->is_cut, true);
+    shutdown(connection->fd, was_cut ? SHUT_RDWR : SHUT_RD);
+}
+
+static void on_tick(pal_listener *listener)
+{
+    int64_t now_us = pal_clock_monotonic_us();
+    pthread_mutex_lock(&listener->lock);
+    for (pal_connection *c = listener->connections; c; c = c->next)
+        cut(c, now_us);
+    for (pal_stream *stream = listener->streams; stream; stream = stream->next)
+        pal_stream_beat(stream, now_us);
+    for (size_t i = listener->lingers_len; i-- > 0;) {
+        if (now_us >= listener->lingers[i].deadline_us)
+            end_linger(listener, i);
+    }
+    pthread_mutex_unlock(&listener->lock);
+    if (!atomic_load(&listener->is_quiet))
+        listen_again(listener, true);
+}
+
+static int64_t tick_ms(const pal_config_server *config)
+{
+    int64_t least = config->idle_ms;
+    if (config->request_ms < least)
+        least = config->request_ms;
+    if (config->heartbeat_ms < least)
+        least = config->heartbeat_ms;
+    least /= TICKS_IN_TIMEOUT;
+    return least < TICK_MS_MIN ? TICK_MS_MIN : least > TICK_MS_MAX ? TICK_MS_MAX : least;
+}
+
+static bool may_sleep(pal_listener *listener)
+{
+    pthread_mutex_lock(&listener->lock);
+    bool is_idle = listener->lingers_len == 0 && atomic_load(&listener->connections_len) == 0;
+    pthread_mutex_unlock(&listener->lock);
+    return is_idle && (listener->is_listening || atomic_load(&listener->is_quiet));
+}
+
+static void on_event(pal_listener *listener, uint64_t data)
+{
+    int fd = (int)(uint32_t)data;
+    uint64_t count;
+    switch ((event_kind)(data >> 32)) {
+    case EVENT_WAKE:
+        (void)!read(fd, &count, sizeof count);
+        break;
+    case EVENT_LISTEN:
+        if (listener->is_listening)
+            on_listen(listener);
+        break;
+    case EVENT_STREAM:
+        on_stream(listener, fd);
+        break;
+    case EVENT_LINGER:
+        on_linger(listener, fd);
+        break;
+    }
+}
+
+static void *run_watch(void *user)
+{
+    pal_listener *listener = user;
+    struct epoll_event events[EVENTS_MAX];
+    int64_t tick = tick_ms(&listener->config), next_us = 0;
+    while (!atomic_load(&listener->is_over)) {
+        int64_t left_ms = (next_us - pal_clock_monotonic_us() + 999) / 1000;
+        int wait_ms = may_sleep(listener) ? -1 : left_ms > 0 ? (int)left_ms : 0;
+        int len = epoll_wait(listener->epoll_fd, events, EVENTS_MAX, wait_ms);
+        if (atomic_load(&listener->is_quiet))
+            listen_again(listener, false);
+        for (int i = 0; i < len; i++)
+            on_event(listener, events[i].data.u64);
+        if (pal_clock_monotonic_us() >= next_us) {
+            on_tick(listener);
+            next_us = pal_clock_monotonic_us() + tick * 1000;
+        }
+    }
+    return NULL;
+}
+
+/* ---- Its life ---- */
+
+pal_status pal_watch_open(pal_listener *listener, pal_error *err)
+{
+    listener->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    listener->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (listener->epoll_fd < 0 || listener->wake_fd < 0 ||
+            !watch_fd(listener, EVENT_WAKE, listener->wake_fd, EPOLLIN))
+        return pal_error_set(err, PAL_IO, "could not watch connections: %s", strerror(errno));
+    listen_again(listener, true);
+    int rc = pthread_create(&listener->watch, NULL, run_watch, listener);
+    if (rc)
+        return pal_error_set(err, PAL_IO, "could not start a thread: %s", strerror(rc));
+    listener->has_watch = true;
+    return PAL_OK;
+}
+
+void pal_watch_stop(pal_listener *listener)
+{
+    if (!listener->has_watch)
+        return;
+    atomic_store(&listener->is_over, true);
+    pal_watch_wake(listener);
+    pthread_join(listener->watch, NULL);
+}
+
+void pal_watch_close(pal_listener *listener)
+{
+    while (listener->lingers_len)
+        end_linger(listener, 0);
+    if (listener->epoll_fd >= 0)
+        close(listener->epoll_fd);
+    if (listener->wake_fd >= 0)
+        close(listener->wake_fd);
+    pal_free(listener->streams_by_fd);
+}

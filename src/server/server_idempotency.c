@@ -1,0 +1,362 @@
+/* server_idempotency.c - the same request, sent again under the same `Idempotency-Key`, does its
+ * work once, whatever happened to the first one.
+ *
+ * A key belongs to a tenant. What is known of it is a record (kind "idempotency", named by the
+ * SHA-256 of the key) that holds the SHA-256 of the request (method, path, body), and once the work
+ * is done its answer. It expires by server.idempotency_ms.
+ *
+ *   first time   no record. The handler runs; its operations are committed together with a record
+ *                that says "applied". Then the answer is put into the record, and only then sent.
+ *   again        the record has an answer: it is sent again, with `idempotent-replayed: true`.
+ *   meanwhile    the first one is still being worked on by this process: 409.
+ *   another      request under the same key: 422.
+ *
+ * A crash
+ *   before the commit        leaves nothing: the repeat is a first time.
+ *   between commit, answer   leaves "applied": the repeat runs the handler in a mode where creates
+ *                            and forks with derived ids that exist, and appends whose messages all
+ *                            have client ids, count as what they were the first time (the store
+ * finds the first ones). Anything else can't be found again: 409 says that it was done, and that
+ * its answer is lost. after the answer         leaves the answer. Work that doesn't go through
+ * pal_call_apply(), as turns do, has no "applied": its handler takes client ids from
+ * pal_call_derived_id(), by which the runtime finds the first turn.
+ *
+ * A failure has changed nothing and is not remembered. Two processes that get the same new key at
+ * the same moment both run; ids that are derived make them one for creates, appends and turns.
+ *
+ * Threads: any. The table of what runs has one lock, which is held for a look-up only. */
+#include "server/server_idempotency.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "server/server_call.h"
+#include "server/server_metrics.h"
+
+#define KIND "idempotency"
+#define DIGEST_TEXT_SIZE (2 * PAL_SHA256_SIZE + 1)
+#define RUNNING_RETRY_MS 1000
+
+struct pal_idempotency {
+    pthread_mutex_t lock;
+    pal_map running; /* by pal_idempotent.id */
+};
+
+/* One key while its request is worked on. */
+typedef struct pal_idempotent {
+    char id[DIGEST_TEXT_SIZE];      /* of tenant and key */
+    char name[DIGEST_TEXT_SIZE];    /* of the key: the record's */
+    char request[DIGEST_TEXT_SIZE]; /* of method, path and body */
+} pal_idempotent;
+
+struct pal_idempotency *pal_idempotency_new(void)
+{
+    struct pal_idempotency *idempotency = pal_calloc(1, sizeof *idempotency);
+    if (idempotency)
+        pthread_mutex_init(&idempotency->lock, NULL);
+    return idempotency;
+}
+
+void pal_idempotency_free(struct pal_idempotency *idempotency)
+{
+    if (!idempotency)
+        return;
+    pal_map_done(&idempotency->running);
+    pthread_mutex_destroy(&idempotency->lock);
+    pal_free(idempotency);
+}
+
+/* ---- Names ---- */
+
+/* Texts with their lengths before them, so that no two lists are hashed alike. */
+static pal_status digest(const pal_str *texts, size_t texts_len, uint8_t out[PAL_SHA256_SIZE])
+{
+    pal_buf buf;
+    pal_buf_init(&buf, SIZE_MAX);
+    for (size_t i = 0; i < texts_len; i++) {
+        pal_buf_append_u64(&buf, texts[i].len);
+        pal_buf_append_char(&buf, ':');
+        pal_buf_append_str(&buf, texts[i]);
+    }
+    pal_status status = buf.failure ? buf.failure : pal_sha256(pal_buf_str(&buf), out);
+    pal_buf_done(&buf);
+    return status;
+}
+
+static pal_status digest_text(const pal_str *texts, size_t texts_len, char out[DIGEST_TEXT_SIZE])
+{
+    uint8_t bytes[PAL_SHA256_SIZE];
+    pal_status status = digest(texts, texts_len, bytes);
+    if (status == PAL_OK)
+        pal_hex(bytes, sizeof bytes, out);
+    return status;
+}
+
+static pal_status name_all(const pal_call *call, pal_idempotent *out)
+{
+    const pal_exchange *x = call->exchange;
+    const pal_str id[] = {call->caller.tenant, call->idempotency_key};
+    const pal_str request[] = {pal_exchange_method(x), pal_exchange_path(x), pal_exchange_body(x)};
+    pal_status status = digest_text(id, 2, out->id);
+    if (status == PAL_OK)
+        status = digest_text(&call->idempotency_key, 1, out->name);
+    if (status == PAL_OK)
+        status = digest_text(request, 3, out->request);
+    return status;
+}
+
+pal_id pal_call_derived_id(const pal_call *call, uint32_t n)
+{
+    char number[16];
+    uint8_t bytes[PAL_SHA256_SIZE];
+    pal_id id;
+    snprintf(number, sizeof number, "%" PRIu32, n);
+    const pal_str texts[] = {call->caller.tenant, call->idempotency_key, pal_str_of(number)};
+    if (call->idempotency_key.len == 0 || digest(texts, 3, bytes) != PAL_OK)
+        return pal_id_new();
+    memcpy(id.bytes, bytes, sizeof id.bytes);
+    id.bytes[6] = (uint8_t)(0x80 | (id.bytes[6] & 0x0f)); /* version 8: made by a rule of ours */
+    id.bytes[8] = (uint8_t)(0x80 | (id.bytes[8] & 0x3f));
+    return id;
+}
+
+/* ---- What runs ---- */
+
+static pal_status refuse_other(pal_call *call, pal_error *err)
+{
+    return pal_call_refuse(call, 422, "idempotency_key_reused", PAL_INVALID, err,
+            "this idempotency key was used for another request; send this one under a new key");
+}
+
+static pal_status enter(pal_call *call, pal_idempotent *entry, pal_error *err)
+{
+    struct pal_idempotency *table = call->server->idempotency;
+    bool is_same = true;
+    pthread_mutex_lock(&table->lock);
+    const pal_idempotent *other = pal_map_find(&table->running, pal_str_of(entry->id));
+    pal_status status =
+            other ? PAL_CONFLICT : pal_map_set(&table->running, pal_str_of(entry->id), entry);
+    if (other)
+        is_same = strcmp(other->request, entry->request) == 0;
+    pthread_mutex_unlock(&table->lock);
+    if (status == PAL_NO_MEMORY)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    if (status == PAL_CONFLICT && !is_same)
+        return refuse_other(call, err);
+    if (status == PAL_CONFLICT) {
+        call->fail_retry_ms = RUNNING_RETRY_MS;
+        return pal_call_refuse(call, 409, "request_in_progress", PAL_CONFLICT, err,
+                "the request with this idempotency key is still being worked on");
+    }
+    pal_frame_of(call)->idempotent = entry;
+    return PAL_OK;
+}
+
+void pal_idempotency_end(pal_call *call)
+{
+    pal_frame *frame = pal_frame_of(call);
+    struct pal_idempotency *table = call->server->idempotency;
+    if (!frame->idempotent)
+        return;
+    pthread_mutex_lock(&table->lock);
+    pal_map_remove(&table->running, pal_str_of(frame->idempotent->id));
+    pthread_mutex_unlock(&table->lock);
+    frame->idempotent = NULL;
+}
+
+/* ---- The record ---- */
+
+/* The record with what is known now; `body` empty: no answer yet. */
+static pal_status make_record(const pal_call *call, const pal_idempotent *entry, unsigned code,
+        pal_str body, pal_record *out_record)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "request");
+    pal_json_put_text(&writer, entry->request);
+    if (code) {
+        pal_json_name(&writer, "code");
+        pal_json_put_u64(&writer, code);
+        pal_json_name(&writer, "body");
+        pal_json_put_str(&writer, body);
+    }
+    pal_json_end_object(&writer);
+    *out_record = (pal_record){
+            .kind = pal_str_of(KIND),
+            .name = pal_str_of(entry->name),
+            .body = pal_arena_copy(call->arena, pal_buf_str(&buf)),
+            .expires_at = pal_clock_now_ms() + call->server->config->server.idempotency_ms,
+    };
+    pal_status status = buf.failure ? buf.failure : pal_arena_failure(call->arena);
+    pal_buf_done(&buf);
+    return status;
+}
+
+void pal_idempotency_save(pal_call *call, unsigned code, pal_str body)
+{
+    pal_record record;
+    pal_error err = {0};
+    const pal_idempotent *entry = pal_frame_of(call)->idempotent;
+    if (!entry || body.len > PAL_SERVER_REMEMBERED_BYTES_MAX)
+        return;
+    pal_status status = make_record(call, entry, code, body, &record);
+    if (status == PAL_OK)
+        status = pal_store_record_put(
+                call->server->store, call->caller.tenant, &record, PAL_VERSION_ANY, &err);
+    if (status != PAL_OK)
+        pal_log(PAL_LOG_WARN, "request %.*s: its answer is not remembered: %s",
+                PAL_STR_ARG(pal_exchange_id(call->exchange)),
+                err.message[0] ? err.message : pal_status_name(status));
+}
+
+static pal_status answer_again(
+        pal_call *call, const pal_record *record, bool *out_answered, pal_error *err)
+{
+    pal_json body;
+    uint64_t code;
+    const pal_idempotent *entry = pal_frame_of(call)->idempotent;
+    pal_status status = pal_json_parse(call->arena, record->body, NULL, &body, err);
+    if (status != PAL_OK)
+        return status;
+    if (!pal_json_string_is(pal_json_find(body, "request"), entry->request))
+        return refuse_other(call, err);
+    if (!pal_json_u64(pal_json_find(body, "code"), &code)) {
+        pal_frame_of(call)->is_repeat = true;
+        return PAL_OK;
+    }
+    pal_str text = pal_json_string(pal_json_find(body, "body"), call->arena);
+    if (pal_arena_failure(call->arena) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    *out_answered = true;
+    pal_metrics_replayed(call->server->metrics);
+    pal_idempotency_end(call);
+    pal_exchange_add_header(call->exchange, "idempotent-replayed", pal_str_of("true"));
+    pal_exchange_answer(call->exchange, (unsigned)code, "application/json", text);
+    return PAL_OK;
+}
+
+static bool is_write(pal_str method)
+{
+    return !pal_str_is(method, "GET") && !pal_str_is(method, "HEAD") &&
+            !pal_str_is(method, "OPTIONS");
+}
+
+pal_status pal_idempotency_begin(pal_call *call, bool *out_answered, pal_error *err)
+{
+    pal_record record;
+    pal_str key = pal_exchange_header(call->exchange, "idempotency-key");
+    *out_answered = false;
+    if (key.len == 0 || !is_write(pal_exchange_method(call->exchange)))
+        return PAL_OK;
+    if (key.len > PAL_SERVER_IDEMPOTENCY_KEY_LEN_MAX) {
+        call->fail_param = "Idempotency-Key";
+        return pal_error_set(err, PAL_INVALID,
+                "the header Idempotency-Key of %zu bytes is over the limit of %d", key.len,
+                PAL_SERVER_IDEMPOTENCY_KEY_LEN_MAX);
+    }
+    call->idempotency_key = key;
+    pal_idempotent *entry = pal_arena_alloc(call->arena, sizeof *entry);
+    if (!entry || name_all(call, entry) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_status status = enter(call, entry, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_store_record_find(call->server->store, call->caller.tenant, pal_str_of(KIND),
+            pal_str_of(entry->name), call->arena, &record, err);
+    if (status == PAL_NOT_FOUND)
+        return PAL_OK;
+    return status == PAL_OK ? answer_again(call, &record, out_answered, err) : status;
+}
+
+/* ---- The operations of a handler ---- */
+
+static bool have_client_ids(const pal_op *op)
+{
+    for (size_t i = 0; i < op->u.append.messages_len; i++) {
+        if (op->u.append.messages[i].client_id.len == 0)
+            return false;
+    }
+    return true;
+}
+
+/* Whether an operation of a repeat is there already; else it must be an append that the store
+ * itself finds again. */
+static pal_status find_again(pal_call *call, pal_op *op, bool *out_found, pal_error *err)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    pal_session session;
+    pal_status status = PAL_NOT_FOUND;
+    bool makes = op->kind == PAL_OP_CREATE || op->kind == PAL_OP_FORK;
+    *out_found = false;
+    if (op->kind == PAL_OP_APPEND && have_client_ids(op))
+        return PAL_OK;
+    if (makes && !pal_id_is_none(op->session)) {
+        pal_id_to_text(op->session, text);
+        status = pal_store_find(call->server->store, op->tenant, PAL_FIND_ID, pal_str_of(text),
+                call->arena, &session, err);
+    }
+    if (status == PAL_NOT_FOUND)
+        return pal_call_refuse(call, 409, "answer_lost", PAL_CONFLICT, err,
+                "the request with this idempotency key was carried out, but its answer was lost; "
+                "read what is there");
+    if (status == PAL_OK) {
+        *out_found = true;
+        op->status = PAL_OK;
+    }
+    return status;
+}
+
+static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, pal_error *err)
+{
+    pal_record *record = pal_arena_alloc(call->arena, sizeof *record);
+    const pal_idempotent *entry = pal_frame_of(call)->idempotent;
+    if (!record || make_record(call, entry, 0, (pal_str){0}, record) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    batch->from[batch->len] = SIZE_MAX;
+    batch->ops[batch->len++] = (pal_op){
+            .kind = PAL_OP_RECORD_PUT,
+            .tenant = call->caller.tenant,
+            .with_previous = true,
+            .u.record = {.record = record, .expected_version = PAL_VERSION_ANY},
+    };
+    return PAL_OK;
+}
+
+pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
+        pal_idempotent_batch *out_batch, pal_error *err)
+{
+    pal_idempotent_batch batch = {
+            .ops = pal_arena_array(call->arena, ops_len + 1, sizeof(pal_op)),
+            .from = pal_arena_array(call->arena, ops_len + 1, sizeof(size_t)),
+    };
+    pal_status status = PAL_OK;
+    bool is_repeat = pal_frame_of(call)->is_repeat;
+    if (!batch.ops || !batch.from)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < ops_len; i++) {
+        bool found = false;
+        if (is_repeat)
+            status = find_again(call, &ops[i], &found, err);
+        if (status != PAL_OK)
+            return status;
+        if (found)
+            continue;
+        batch.from[batch.len] = i;
+        batch.ops[batch.len] = ops[i];
+        if (is_repeat)
+            batch.ops[batch.len].with_previous = false;
+        batch.len++;
+    }
+    if (!is_repeat)
+        status = add_record(call, &batch, err);
+    if (status == PAL_OK)
+        *out_batch = batch;
+    return status;
+}

@@ -1,0 +1,32 @@
+/* server_limits.h - the bounds of the server that no key of the configuration changes. */
+#ifndef PAL_SERVER_LIMITS_H
+#define PAL_SERVER_LIMITS_H
+
+#include <stddef.h>
+
+#define PAL_SERVER_WORKERS_MAX 16       /* threads for what blocks; started when they are needed */
+#define PAL_SERVER_WORK_QUEUE_MAX 4096  /* requests that wait for one; more are refused */
+#define PAL_SERVER_THREADS_MAX 8        /* of the listener, where `threads` is 0 */
+#define PAL_SERVER_CONNECTIONS_SPARE 64 /* over connections_max that still get an answer: 503 */
+#define PAL_SERVER_FILES_SPARE 256      /* open files that connections leave to everything else */
+#define PAL_SERVER_HEADERS_MAX 100      /* header lines of one request */
+#define PAL_SERVER_REQUEST_ID_LEN_MAX 128 /* of a client's own; a longer one is replaced */
+#define PAL_SERVER_PROXIES_MAX 1024       /* addresses in a forwarded header that are looked at */
+#define PAL_SERVER_LINGERS_MAX 256        /* refused uploads that are read to their end at once */
+#define PAL_SERVER_LINGER_MS 5000         /* and for how long each */
+#define PAL_SERVER_CLOSE_MS 2000          /* that readers have to take the ends of their streams */
+#define PAL_SERVER_TLS_FILE_BYTES_MAX (1u << 20)
+
+#define PAL_SERVER_ANSWER_BYTES_MAX ((size_t)512 << 20)   /* of a JSON answer */
+#define PAL_SERVER_IDEMPOTENCY_KEY_LEN_MAX 255            /* of the header */
+#define PAL_SERVER_REMEMBERED_BYTES_MAX ((size_t)4 << 20) /* of an answer that is remembered */
+#define PAL_SERVER_KEYS_CACHED_MAX 4096                   /* keys of the API in memory */
+#define PAL_SERVER_KEYS_FRESH_US 3000000                  /* so long may a revoked one open */
+#define PAL_SERVER_KEY_PAGE_MAX 1000                      /* keys in one page of a list */
+#define PAL_SERVER_KEY_RATE_MAX 1000000                   /* requests a minute of a key */
+#define PAL_SERVER_RATE_BUCKETS_MAX 65536                 /* keys and addresses that are counted */
+#define PAL_SERVER_TRACE_BYTES_MAX ((size_t)4 << 20)      /* of spans that wait; more are dropped */
+#define PAL_SERVER_TRACE_TURNS_MAX 10000                  /* turns that are followed at once */
+#define PAL_SERVER_SWEEP_STEP 200                         /* sessions in one step of the sweep */
+
+#endif

@@ -1,0 +1,87 @@
+/* server_match.c - which route a path means. Pure functions, any thread. */
+#include "server/server_match.h"
+
+#include <stdio.h>
+#include "base/digest.h"
+#include "base/utf8.h"
+
+/* Takes the next segment, up to a slash, from the front of `rest`. */
+static pal_str take_segment(pal_str *rest)
+{
+    const char *slash = rest->len ? memchr(rest->data, '/', rest->len) : NULL;
+    size_t len = slash ? (size_t)(slash - rest->data) : rest->len;
+    pal_str segment = pal_str_make(rest->data, len);
+    *rest = pal_str_make(rest->data + len, rest->len - len);
+    return segment;
+}
+
+/* How many characters of its own the pattern has, and 1; 0: it doesn't match. */
+static size_t match_path(const char *pattern, pal_str path, pal_str params[PAL_ROUTE_PARAMS_MAX])
+{
+    size_t score = 1, params_len = 0;
+    for (; *pattern; pattern++) {
+        if (*pattern == '{') {
+            pal_str segment = take_segment(&path);
+            if (segment.len == 0 || params_len == PAL_ROUTE_PARAMS_MAX)
+                return 0;
+            params[params_len++] = segment;
+            pattern = strchr(pattern, '}');
+            continue;
+        }
+        if (path.len == 0 || *path.data != *pattern)
+            return 0;
+        path = pal_str_make(path.data + 1, path.len - 1);
+        score++;
+    }
+    return path.len == 0 ? score : 0;
+}
+
+static void add_method(char allowed[PAL_METHODS_SIZE], const char *method)
+{
+    size_t len = strlen(allowed);
+    const char *head = strcmp(method, "GET") == 0 ? ", HEAD" : "";
+    if (!strstr(allowed, method))
+        snprintf(allowed + len, PAL_METHODS_SIZE - len, "%s%s%s", len ? ", " : "", method, head);
+}
+
+void pal_match_route(const pal_api *api, pal_str method, pal_str path, pal_match *out_match)
+{
+    size_t best = 0;
+    pal_str asked = pal_str_is(method, "HEAD") ? pal_str_of("GET") : method;
+    *out_match = (pal_match){0};
+    for (const pal_api_route *const *group = api->routes; *group; group++) {
+        for (const pal_api_route *route = *group; route->method; route++) {
+            pal_str params[PAL_ROUTE_PARAMS_MAX] = {0};
+            size_t score = match_path(route->path, path, params);
+            if (score == 0)
+                continue;
+            add_method(out_match->allowed, route->method);
+            if (score <= best || !pal_str_is(asked, route->method))
+                continue;
+            best = score;
+            out_match->route = route;
+            memcpy(out_match->params, params, sizeof params);
+        }
+    }
+}
+
+bool pal_path_decode(pal_arena *arena, pal_str segment, pal_str *out_text)
+{
+    size_t len = 0;
+    char *text = pal_arena_alloc(arena, segment.len + 1);
+    if (!text)
+        return false;
+    for (size_t i = 0; i < segment.len; i++) {
+        uint8_t byte = (uint8_t)segment.data[i];
+        if (byte == '%') {
+            if (segment.len - i < 3 || !pal_unhex(pal_str_make(segment.data + i + 1, 2), &byte, 1))
+                return false;
+            i += 2;
+        }
+        if (byte == 0)
+            return false;
+        text[len++] = (char)byte;
+    }
+    *out_text = pal_str_make(text, len);
+    return pal_utf8_is_valid(*out_text);
+}

@@ -1,0 +1,307 @@
+/* server_metrics.c - counters, and what Prometheus reads of them.
+ *
+ * Every counter is an atomic of its own; a reading sees each of them whole, but not all of one
+ * moment. Requests are counted for every route, whose place is found by a walk over the tables: the
+ * tables never change while the server runs. */
+#include "server/server_metrics.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include "base/clock.h"
+#include "base/memory.h"
+
+#define TEXT_MAX ((size_t)4 << 20)
+#define CODES_MAX 24 /* different codes of one route; more are counted as the last */
+#define TIMES_LEN 13
+
+/* Upper bounds of the buckets of times, in microseconds. */
+static const int64_t times_us[TIMES_LEN] = {
+        100, 250, 500, 1000, 2500, 5000, 10000, 25000, 100000, 500000, 2500000, 10000000, 60000000};
+
+static const int64_t batch_sizes[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+#define SIZES_LEN (sizeof batch_sizes / sizeof *batch_sizes)
+
+typedef _Atomic uint64_t counter;
+
+typedef struct histogram {
+    counter buckets[TIMES_LEN + 1]; /* the last one is for all that is larger */
+    counter sum;
+} histogram;
+
+typedef struct code_count {
+    atomic_uint code; /* 0: free */
+    counter count;
+} code_count;
+
+typedef struct route_counts {
+    const pal_api_route *route; /* NULL: requests that came to none */
+    code_count codes[CODES_MAX];
+    histogram times;
+} route_counts;
+
+struct pal_metrics {
+    route_counts *routes; /* the last one is for those that came to none */
+    size_t routes_len;
+    counter bytes_sent;
+    counter replayed;
+    histogram commit_times;
+    histogram batches;
+    counter commits_failed;
+    counter reads;
+    counter read_us;
+};
+
+/* ---- Life ---- */
+
+static size_t count_routes(void)
+{
+    size_t len = 0;
+    for (size_t i = 0; pal_apis[i]; i++) {
+        for (const pal_api_route *const *group = pal_apis[i]->routes; *group; group++) {
+            for (const pal_api_route *route = *group; route->method; route++)
+                len++;
+        }
+    }
+    return len;
+}
+
+static void fill_routes(route_counts *routes)
+{
+    for (size_t i = 0; pal_apis[i]; i++) {
+        for (const pal_api_route *const *group = pal_apis[i]->routes; *group; group++) {
+            for (const pal_api_route *route = *group; route->method; route++)
+                (routes++)->route = route;
+        }
+    }
+}
+
+pal_metrics *pal_metrics_new(void)
+{
+    pal_metrics *metrics = pal_calloc(1, sizeof *metrics);
+    if (!metrics)
+        return NULL;
+    metrics->routes_len = count_routes() + 1;
+    metrics->routes = pal_calloc(metrics->routes_len, sizeof *metrics->routes);
+    if (!metrics->routes) {
+        pal_free(metrics);
+        return NULL;
+    }
+    fill_routes(metrics->routes);
+    return metrics;
+}
+
+void pal_metrics_free(pal_metrics *metrics)
+{
+    if (!metrics)
+        return;
+    pal_free(metrics->routes);
+    pal_free(metrics);
+}
+
+/* ---- Counting ---- */
+
+static void add(counter *c, uint64_t n)
+{
+    atomic_fetch_add_explicit(c, n, memory_order_relaxed);
+}
+
+static void observe(histogram *h, const int64_t *bounds, size_t bounds_len, int64_t value)
+{
+    size_t i = 0;
+    while (i < bounds_len && value > bounds[i])
+        i++;
+    add(&h->buckets[i], 1);
+    add(&h->sum, value > 0 ? (uint64_t)value : 0);
+}
+
+static void count_code(route_counts *route, unsigned code)
+{
+    size_t i = 0;
+    for (; i + 1 < CODES_MAX; i++) {
+        unsigned free_code = 0;
+        if (atomic_load(&route->codes[i].code) == code ||
+                atomic_compare_exchange_strong(&route->codes[i].code, &free_code, code) ||
+                free_code == code)
+            break;
+    }
+    add(&route->codes[i].count, 1);
+}
+
+void pal_metrics_request(pal_metrics *metrics, const pal_api_route *route, unsigned code,
+        uint64_t bytes_sent, int64_t duration_us)
+{
+    size_t i = 0;
+    while (i + 1 < metrics->routes_len && metrics->routes[i].route != route)
+        i++;
+    count_code(&metrics->routes[i], code);
+    observe(&metrics->routes[i].times, times_us, TIMES_LEN, duration_us);
+    add(&metrics->bytes_sent, bytes_sent);
+}
+
+void pal_metrics_store(
+        const char *call, size_t ops, int64_t duration_us, pal_status status, void *user)
+{
+    pal_metrics *metrics = user;
+    if (strcmp(call, "apply") != 0) {
+        add(&metrics->reads, 1);
+        add(&metrics->read_us, (uint64_t)duration_us);
+        return;
+    }
+    observe(&metrics->commit_times, times_us, TIMES_LEN, duration_us);
+    observe(&metrics->batches, batch_sizes, SIZES_LEN, (int64_t)ops);
+    if (status != PAL_OK)
+        add(&metrics->commits_failed, 1);
+}
+
+void pal_metrics_replayed(pal_metrics *metrics)
+{
+    add(&metrics->replayed, 1);
+}
+
+/* ---- Writing them ---- */
+
+static void head(pal_buf *buf, const char *name, const char *type, const char *help)
+{
+    pal_buf_format(buf, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put(pal_buf *buf, const char *name, const char *type, const char *help, uint64_t value)
+{
+    head(buf, name, type, help);
+    pal_buf_format(buf, "%s %" PRIu64 "\n", name, value);
+}
+
+/* `scale`: how many of the unit that was counted are one of what is written. */
+static void put_histogram(pal_buf *buf, const char *name, const char *labels, const histogram *h,
+        const int64_t *bounds, size_t bounds_len, double scale)
+{
+    uint64_t total = 0;
+    const char *comma = *labels ? "," : "";
+    for (size_t i = 0; i < bounds_len; i++) {
+        total += atomic_load(&h->buckets[i]);
+        pal_buf_format(buf, "%s_bucket{%s%sle=\"%g\"} %" PRIu64 "\n", name, labels, comma,
+                (double)bounds[i] / scale, total);
+    }
+    total += atomic_load(&h->buckets[bounds_len]);
+    pal_buf_format(buf, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, labels, comma, total);
+    pal_buf_format(buf, "%s_sum{%s} %.6f\n", name, labels, (double)atomic_load(&h->sum) / scale);
+    pal_buf_format(buf, "%s_count{%s} %" PRIu64 "\n", name, labels, total);
+}
+
+static bool was_asked(const route_counts *route)
+{
+    return atomic_load(&route->codes[0].code) != 0;
+}
+
+static void put_requests(pal_buf *buf, const pal_metrics *metrics)
+{
+    head(buf, "palaver_requests_total", "counter", "Requests answered, by route and code.");
+    for (size_t i = 0; i < metrics->routes_len; i++) {
+        const route_counts *r = &metrics->routes[i];
+        for (size_t j = 0; j < CODES_MAX && atomic_load(&r->codes[j].code); j++)
+            pal_buf_format(buf,
+                    "palaver_requests_total{method=\"%s\",route=\"%s\",code=\"%u\"} %" PRIu64 "\n",
+                    r->route ? r->route->method : "", r->route ? r->route->path : "none",
+                    atomic_load(&r->codes[j].code), atomic_load(&r->codes[j].count));
+    }
+    head(buf, "palaver_request_seconds", "histogram", "How long requests took, by route.");
+    for (size_t i = 0; i < metrics->routes_len; i++) {
+        const route_counts *r = &metrics->routes[i];
+        char labels[256];
+        if (!was_asked(r))
+            continue;
+        snprintf(labels, sizeof labels, "method=\"%s\",route=\"%s\"",
+                r->route ? r->route->method : "", r->route ? r->route->path : "none");
+        put_histogram(buf, "palaver_request_seconds", labels, &r->times, times_us, TIMES_LEN, 1e6);
+    }
+}
+
+static void put_store(pal_buf *buf, const pal_metrics *metrics)
+{
+    head(buf, "palaver_commit_seconds", "histogram",
+            "How long a commit took, with its fsync, all operations of it together.");
+    put_histogram(
+            buf, "palaver_commit_seconds", "", &metrics->commit_times, times_us, TIMES_LEN, 1e6);
+    head(buf, "palaver_commit_operations", "histogram", "Operations in one commit.");
+    put_histogram(
+            buf, "palaver_commit_operations", "", &metrics->batches, batch_sizes, SIZES_LEN, 1);
+    put(buf, "palaver_commits_failed_total", "counter", "Commits that failed.",
+            atomic_load(&metrics->commits_failed));
+    put(buf, "palaver_store_reads_total", "counter", "Reading calls of the store.",
+            atomic_load(&metrics->reads));
+    head(buf, "palaver_store_read_seconds_total", "counter", "Time in reading calls.");
+    pal_buf_format(buf, "palaver_store_read_seconds_total %.6f\n",
+            (double)atomic_load(&metrics->read_us) / 1e6);
+}
+
+static void put_usage(pal_buf *buf, const pal_runtime_stats *s)
+{
+    static const char name[] = "palaver_tokens_total";
+    head(buf, name, "counter",
+            "Tokens of model calls; cache_read is input that a service had in its cache.");
+    pal_buf_format(buf, "%s{kind=\"input\"} %" PRIu64 "\n", name, s->usage.input);
+    pal_buf_format(buf, "%s{kind=\"cache_read\"} %" PRIu64 "\n", name, s->usage.cache_read);
+    pal_buf_format(buf, "%s{kind=\"cache_write\"} %" PRIu64 "\n", name, s->usage.cache_write);
+    pal_buf_format(buf, "%s{kind=\"output\"} %" PRIu64 "\n", name, s->usage.output);
+    head(buf, "palaver_cost_total", "counter", "What they cost, by the price list.");
+    pal_buf_format(buf, "palaver_cost_total %.6f\n", (double)s->cost_micros / 1e6);
+}
+
+static void put_turns(pal_buf *buf, pal_runtime *runtime)
+{
+    pal_runtime_stats s;
+    pal_runtime_stat(runtime, &s);
+    put(buf, "palaver_turns_running", "gauge", "Turns that run.", s.turns_running);
+    put(buf, "palaver_turns_queued", "gauge", "Turns that wait for others of their session.",
+            s.turns_queued);
+    put(buf, "palaver_turns_waiting", "gauge", "Turns that wait for results or an approval.",
+            s.turns_waiting);
+    put(buf, "palaver_turns_ended_total", "counter", "Turns that ended.", s.turns_ended);
+    put(buf, "palaver_turns_failed_total", "counter", "Turns that failed.", s.turns_failed);
+    put(buf, "palaver_model_calls_total", "counter", "Calls of models.", s.model_calls);
+    put(buf, "palaver_model_retries_total", "counter", "Calls that were tried again.",
+            s.model_retries);
+    put(buf, "palaver_tool_calls_total", "counter", "Calls of tools.", s.tool_calls);
+    put(buf, "palaver_turn_watchers", "gauge", "Readers of turns' events.", s.watchers);
+    put_usage(buf, &s);
+}
+
+static void put_listener(pal_buf *buf, const pal_server *server)
+{
+    pal_listener_counts c;
+    pal_listener_count(server->listener, &c);
+    put(buf, "palaver_connections", "gauge", "Open connections.", c.connections);
+    put(buf, "palaver_streams", "gauge", "Open streams.", c.streams);
+    put(buf, "palaver_refused_total", "counter",
+            "Requests that a limit of HTTP refused before any route saw them.", c.refused);
+    put(buf, "palaver_streams_dropped_total", "counter", "Streams whose reader was too slow.",
+            c.dropped);
+    put(buf, "palaver_sent_bytes_total", "counter", "Bytes of answers.",
+            atomic_load(&server->metrics->bytes_sent));
+    put(buf, "palaver_idempotent_replays_total", "counter",
+            "Requests that were answered as the first time.",
+            atomic_load(&server->metrics->replayed));
+    head(buf, "palaver_start_time_seconds", "gauge", "When the server started, since 1970.");
+    pal_buf_format(buf, "palaver_start_time_seconds %.3f\n", (double)server->started_at / 1000);
+    head(buf, "palaver_info", "gauge", "The version.");
+    pal_buf_format(buf, "palaver_info{version=\"%s\"} 1\n", server->version);
+}
+
+pal_status pal_metrics_handle(pal_call *call, pal_error *err)
+{
+    pal_buf buf;
+    const pal_server *server = call->server;
+    pal_buf_init(&buf, TEXT_MAX);
+    put_listener(&buf, server);
+    put_requests(&buf, server->metrics);
+    put_turns(&buf, server->runtime);
+    put_store(&buf, server->metrics);
+    pal_status status = buf.failure;
+    if (status == PAL_OK)
+        pal_exchange_answer(
+                call->exchange, 200, "text/plain; version=0.0.4; charset=utf-8", pal_buf_str(&buf));
+    else
+        pal_error_set(err, status, "the metrics don't fit");
+    pal_buf_done(&buf);
+    return status;
+}

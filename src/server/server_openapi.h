@@ -1,0 +1,9 @@
+/* server_openapi.h - /openapi.json, made from the tables that requests are routed by. */
+#ifndef PAL_SERVER_OPENAPI_H
+#define PAL_SERVER_OPENAPI_H
+
+#include "server/server.h"
+
+PAL_CHECKED pal_status pal_openapi_handle(pal_call *call, pal_error *err);
+
+#endif

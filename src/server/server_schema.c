@@ -1,0 +1,160 @@
+/* server_schema.c - every schema and every parameter of a query that a route names. A new route's
+ * go here: a test walks /openapi.json and fails on names that are not in these tables. */
+#include "server/server_schema.h"
+
+#include <stddef.h>
+
+#define REF(name) "{\"$ref\":\"#/components/schemas/" name "\"}"
+#define TEXT "{\"type\":\"string\"}"
+#define TEXT_OR_NULL "{\"type\":[\"string\",\"null\"]}"
+#define COUNT "{\"type\":\"integer\",\"minimum\":0}"
+#define FLAG "{\"type\":\"boolean\"}"
+#define TIME_OR_NULL "{\"type\":[\"string\",\"null\"],\"format\":\"date-time\"}"
+
+#define KEY_MEMBERS                                                                                \
+    "\"id\":" TEXT ",\"tenant\":" TEXT                                                             \
+    ",\"role\":" REF("KeyRole") ",\"label\":" TEXT ",\"budget\":" REF(                             \
+            "KeyBudget") ",\"requests_per_minute\":" COUNT ",\"created_at\":" TIME_OR_NULL         \
+                         ",\"used_on\":" TEXT_OR_NULL ",\"revoked_at\":" TIME_OR_NULL
+
+#define SESSION_MEMBERS                                                                            \
+    "\"key\":" TEXT ",\"aliases\":{\"type\":\"array\",\"items\":" TEXT "},\"title\":" TEXT         \
+    ",\"project\":" TEXT ",\"agent\":" TEXT ",\"metadata\":{\"type\":\"object\"}"                  \
+    ",\"scope\":{\"type\":\"object\"},\"expires_at\":" TIME_OR_NULL ",\"expires_in\":" COUNT
+
+const pal_schema pal_schemas[] = {
+        {"Object", "{\"type\":\"object\"}"},
+        {"Error",
+                "{\"type\":\"object\",\"required\":[\"error\",\"detail\",\"code\",\"param\","
+                "\"request_id\"],\"properties\":{\"error\":" TEXT ",\"detail\":" TEXT
+                ",\"code\":" TEXT ",\"param\":" TEXT_OR_NULL ",\"request_id\":" TEXT "}}"},
+        {"Status",
+                "{\"type\":\"object\",\"required\":[\"status\"],"
+                "\"properties\":{\"status\":" TEXT ",\"version\":" TEXT ",\"store\":" TEXT "}}"},
+        {"ServerHealth",
+                "{\"type\":\"object\",\"required\":[\"status\",\"version\",\"environment\","
+                "\"llm_provider\",\"llm_model\",\"skills_count\",\"tools_count\","
+                "\"knowledge_documents\",\"business_db_healthy\"],\"properties\":{"
+                "\"status\":{\"enum\":[\"healthy\",\"degraded\"]},\"version\":" TEXT
+                ",\"environment\":" TEXT ",\"llm_provider\":" TEXT ",\"llm_model\":" TEXT
+                ",\"skills_count\":" COUNT ",\"tools_count\":" COUNT
+                ",\"knowledge_documents\":" COUNT ",\"business_db_healthy\":" FLAG "}}"},
+        {"KeyRole", "{\"enum\":[\"admin\",\"write\",\"read\"]}"},
+        {"KeyBudget",
+                "{\"type\":\"object\",\"properties\":{\"tokens\":" COUNT ",\"cost_micros\":" COUNT
+                ",\"period\":{\"enum\":[\"day\",\"month\"]}}}"},
+        {"KeyRequest",
+                "{\"type\":\"object\",\"properties\":{\"tenant\":" TEXT
+                ",\"role\":" REF("KeyRole") ",\"label\":" TEXT ",\"budget\":" REF(
+                        "KeyBudget") ",\"requests_per_minute\":" COUNT "}}"},
+        {"Key",
+                "{\"type\":\"object\",\"required\":[\"id\",\"tenant\",\"role\"],"
+                "\"properties\":{" KEY_MEMBERS "}}"},
+        {"NewKey",
+                "{\"type\":\"object\",\"required\":[\"id\",\"key\",\"tenant\",\"role\"],"
+                "\"properties\":{\"key\":" TEXT "," KEY_MEMBERS "}}"},
+        {"KeyPage",
+                "{\"type\":\"object\",\"required\":[\"keys\",\"has_more\",\"cursor\"],"
+                "\"properties\":{\"keys\":{\"type\":\"array\",\"items\":" REF(
+                        "Key") "},\"has_more\":" FLAG ",\"cursor\":" TEXT_OR_NULL "}}"},
+        {"Bytes", "{\"type\":\"string\",\"format\":\"binary\"}"},
+        {"Message",
+                "{\"type\":\"object\",\"required\":[\"role\"],\"properties\":{\"id\":" TEXT
+                ",\"seq\":" COUNT ",\"role\":{\"enum\":[\"system\",\"user\",\"assistant\","
+                "\"tool\"]},\"content\":{\"type\":[\"string\",\"array\"]},"
+                "\"parts\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},"
+                "\"created_at\":" TIME_OR_NULL ",\"tokens\":" COUNT ",\"client_id\":" TEXT "}}"},
+        {"AppendRequest",
+                "{\"type\":\"object\",\"properties\":{\"messages\":{\"type\":\"array\","
+                "\"items\":" REF("Message") "},\"role\":" TEXT ",\"content\":{\"type\":[\"string\","
+                                            "\"array\"]},\"parts\":{\"type\":"
+                                            "\"array\"},\"client_id\":" TEXT
+                                            ",\"expected_seq\":" COUNT "}}"},
+        {"Appended",
+                "{\"type\":\"object\",\"required\":[\"messages\"],\"properties\":{"
+                "\"messages\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
+                "\"required\":[\"id\",\"seq\"],\"properties\":{\"id\":" TEXT ",\"seq\":" COUNT
+                "}}}}}"},
+        {"MessagePage",
+                "{\"type\":\"object\",\"required\":[\"messages\",\"has_more\"],"
+                "\"properties\":{\"messages\":{\"type\":\"array\",\"items\":" REF(
+                        "Message") "},\"has_more\":" FLAG "}}"},
+        {"SessionRequest", "{\"type\":\"object\",\"properties\":{" SESSION_MEMBERS "}}"},
+        {"Session",
+                "{\"type\":\"object\",\"required\":[\"session_id\",\"message_count\",\"id\","
+                "\"created_at\"],\"properties\":{\"session_id\":" TEXT ",\"message_count\":" COUNT
+                ",\"id\":" TEXT ",\"state\":" TEXT ",\"created_at\":" TIME_OR_NULL
+                ",\"updated_at\":" TIME_OR_NULL ",\"last_seq\":" COUNT "," SESSION_MEMBERS "}}"},
+        {"SessionPage",
+                "{\"type\":\"object\",\"required\":[\"sessions\",\"has_more\",\"cursor\"],"
+                "\"properties\":{\"sessions\":{\"type\":\"array\",\"items\":" REF(
+                        "Session") "},\"has_more\":" FLAG ",\"cursor\":" TEXT_OR_NULL "}}"},
+        {"SessionStatus",
+                "{\"type\":\"object\",\"required\":[\"status\",\"session_id\"],"
+                "\"properties\":{\"status\":" TEXT ",\"session_id\":" TEXT "}}"},
+        {"Erasure",
+                "{\"type\":\"object\",\"required\":[\"status\",\"session_id\",\"messages\"],"
+                "\"properties\":{\"status\":" TEXT ",\"session_id\":" TEXT ",\"messages\":" COUNT
+                ",\"shared\":" COUNT ",\"marks\":" COUNT ",\"blobs\":" COUNT ",\"aliases\":" COUNT
+                ",\"inbox\":" COUNT ",\"ledger\":" COUNT ",\"records\":" COUNT "}}"},
+        {"ForkRequest",
+                "{\"type\":\"object\",\"properties\":{\"at_seq\":" COUNT "," SESSION_MEMBERS "}}"},
+        {"RewindRequest",
+                "{\"type\":\"object\",\"required\":[\"to_seq\"],\"properties\":{\"to_seq\":" COUNT
+                "}}"},
+        {"ResetRequest", "{\"type\":\"object\",\"properties\":{\"keep_system_message\":" FLAG "}}"},
+        {"UndoRequest", "{\"type\":\"object\",\"properties\":{\"number\":" COUNT "}}"},
+        {"PinRequest",
+                "{\"type\":\"object\",\"required\":[\"seq\"],\"properties\":{\"seq\":" COUNT "}}"},
+        {"Mark",
+                "{\"type\":\"object\",\"required\":[\"number\",\"kind\"],\"properties\":{"
+                "\"number\":" COUNT ",\"kind\":" TEXT ",\"seq\":" COUNT ",\"through_seq\":" COUNT
+                ",\"target\":" COUNT ",\"undone\":" FLAG ",\"created_at\":" TIME_OR_NULL "}}"},
+        {"MarkList",
+                "{\"type\":\"object\",\"required\":[\"marks\"],\"properties\":{\"marks\":{"
+                "\"type\":\"array\",\"items\":" REF("Mark") "}}}"},
+        {"CompactRequest",
+                "{\"type\":\"object\",\"properties\":{\"prompt\":" TEXT ",\"model\":" TEXT
+                ",\"cut_seq\":" COUNT ",\"redo\":" COUNT "}}"},
+        {"Compacted",
+                "{\"type\":\"object\",\"required\":[\"number\",\"tokens_before\","
+                "\"tokens_after\"],\"properties\":{\"number\":" COUNT ",\"seq\":" COUNT
+                ",\"messages\":" COUNT ",\"tokens_before\":" COUNT ",\"tokens_after\":" COUNT
+                ",\"fallback\":" FLAG ",\"summary\":" TEXT ",\"note\":" TEXT "}}"},
+        {"Hit",
+                "{\"type\":\"object\",\"required\":[\"session_id\",\"message_id\",\"seq\"],"
+                "\"properties\":{\"session_id\":" TEXT ",\"message_id\":" TEXT ",\"seq\":" COUNT
+                ",\"role\":" TEXT ",\"created_at\":" TIME_OR_NULL ",\"snippet\":" TEXT "}}"},
+        {"HitPage",
+                "{\"type\":\"object\",\"required\":[\"hits\",\"has_more\",\"cursor\"],"
+                "\"properties\":{\"hits\":{\"type\":\"array\",\"items\":" REF(
+                        "Hit") "},\"has_more\":" FLAG ",\"cursor\":" TEXT_OR_NULL "}}"},
+        {"Usage",
+                "{\"type\":\"object\",\"required\":[\"calls\",\"cost_micros\"],\"properties\":{"
+                "\"calls\":" COUNT ",\"input_tokens\":" COUNT ",\"cache_read_tokens\":" COUNT
+                ",\"cache_write_tokens\":" COUNT ",\"output_tokens\":" COUNT
+                ",\"reasoning_tokens\":" COUNT ",\"cost_micros\":{\"type\":\"integer\"}}}"},
+        {NULL, NULL},
+};
+
+const pal_query_doc pal_query_docs[] = {
+        {"limit", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}", "at most so many"},
+        {"cursor", TEXT, "where the last page ended"},
+        {"after", COUNT, "only messages with a larger number"},
+        {"before", COUNT, "only messages with a smaller number"},
+        {"order", "{\"enum\":[\"asc\",\"desc\"]}", "from the oldest, or from the newest"},
+        {"hidden", FLAG, "also what a rewind or a reset took out of sight"},
+        {"state", TEXT, "active, trash or quarantined"},
+        {"project", TEXT, "only of this project"},
+        {"agent", TEXT, "only of this agent"},
+        {"updated_from", COUNT, "changed then or later, in milliseconds since 1970"},
+        {"updated_to", COUNT, "changed before then"},
+        {"q", TEXT, "words that must all occur; a phrase in quotes; a word* may go on"},
+        {"role", TEXT, "only of this role"},
+        {"from", COUNT, "then or later, in milliseconds since 1970"},
+        {"to", COUNT, "before then"},
+        {"turn", TEXT, "only of this turn"},
+        {"model", TEXT, "as this model would get it"},
+        {"strategy", TEXT, "compact, summarization, sliding_window, reset or none"},
+        {NULL, NULL, NULL},
+};

@@ -1,0 +1,318 @@
+/* server_sse.c - the events of a turn as Server-Sent Events:
+ *
+ *   id: 7
+ *   event: text
+ *   data: {"text":"Hel"}
+ *
+ * A reader belongs to two sides, which end in any order: the stream, whose end is told on a
+ * listener's thread, and the watching, whose events come on the runtime's loop. Each holds it, and
+ * so does whoever began it; the last one frees it. Its lock guards `stream`, which is NULL as soon
+ * as nothing can be written any more.
+ *
+ * What is past is told at once, and may be more than a slow connection's buffer takes. Then the
+ * stream ends in order after a part of it, and the reader asks again from where that ended. */
+#include "server/server_sse.h"
+
+#include <pthread.h>
+#include "base/memory.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+#define EVENT_BYTES_MAX ((size_t)64 << 20)
+
+typedef struct sse_reader {
+    pthread_mutex_t lock;
+    unsigned holders; /* under the lock */
+    pal_stream *stream;
+    bool is_begun;      /* something was written */
+    bool is_ended;      /* the stream was ended in order */
+    bool is_watching;   /* the runtime still tells events */
+    uint64_t past;      /* events up to this number were there before it came */
+    uint64_t past_room; /* bytes that may still be written of those */
+    pal_runtime *runtime;
+    pal_id turn;
+    pal_id session;
+    char tenant[PAL_TENANT_LEN_MAX + 1];
+} sse_reader;
+
+/* ---- What an event says ---- */
+
+static void put_calls(pal_json_writer *writer, pal_str calls)
+{
+    pal_json_name(writer, "calls");
+    if (calls.len)
+        pal_json_put_raw(writer, calls);
+    else
+        pal_json_put_raw(writer, pal_str_of("[]"));
+}
+
+static void put_call(pal_json_writer *writer, const pal_event *event)
+{
+    pal_put_str(writer, "call_id", event->call_id);
+    if (event->name.len)
+        pal_put_str(writer, "name", event->name);
+}
+
+static void put_message(pal_json_writer *writer, const pal_event *event)
+{
+    pal_put_id(writer, "message_id", event->message);
+    pal_put_count(writer, "seq", event->seq);
+}
+
+static void put_ended(pal_json_writer *writer, const pal_event *event)
+{
+    pal_put_id(writer, "turn_id", event->turn);
+    pal_put_text(writer, "state", pal_turn_state_name(event->state));
+    if (event->status != PAL_OK)
+        pal_put_text(writer, "code", pal_status_name(event->status));
+    if (event->text.len)
+        pal_put_str(writer, "reason", event->text);
+    pal_put_usage(writer, "usage", &event->usage);
+}
+
+/* A call's own members, by what the event tells of it. */
+static void put_tool(pal_json_writer *writer, const pal_event *event)
+{
+    put_call(writer, event);
+    switch (event->kind) {
+    case PAL_EVENT_ARGUMENTS:
+        pal_put_str(writer, "text", event->text);
+        break;
+    case PAL_EVENT_TOOL_STARTED:
+        pal_put_str(writer, "arguments", event->text);
+        break;
+    case PAL_EVENT_TOOL_ENDED:
+        pal_put_str(writer, "output", event->text);
+        pal_put_flag(writer, "is_error", event->status != PAL_OK);
+        break;
+    case PAL_EVENT_ASKING:
+        pal_put_str(writer, "reason", event->text);
+        break;
+    default:
+        break;
+    }
+}
+
+static void put_members(pal_json_writer *writer, const pal_event *event, pal_id session)
+{
+    switch (event->kind) {
+    case PAL_EVENT_STARTED:
+        pal_put_id(writer, "turn_id", event->turn);
+        pal_put_id(writer, "session_id", session);
+        break;
+    case PAL_EVENT_STEP:
+        pal_put_count(writer, "step", event->count);
+        break;
+    case PAL_EVENT_TEXT:
+    case PAL_EVENT_REASONING:
+        pal_put_str(writer, "text", event->text);
+        break;
+    case PAL_EVENT_MESSAGE:
+        put_message(writer, event);
+        pal_put_text(writer, "finish_reason", event->finish_length ? "length" : "stop");
+        pal_put_usage(writer, "usage", &event->usage);
+        break;
+    case PAL_EVENT_RETRYING:
+        pal_put_count(writer, "attempt", event->count);
+        pal_put_time(writer, "at", event->at);
+        pal_put_str(writer, "reason", event->text);
+        break;
+    case PAL_EVENT_COMPACTED:
+        pal_put_str(writer, "text", event->text);
+        pal_put_count(writer, "tokens", event->count);
+        break;
+    case PAL_EVENT_STEERED:
+        put_message(writer, event);
+        break;
+    case PAL_EVENT_PAUSED:
+        put_calls(writer, event->text);
+        break;
+    case PAL_EVENT_ENDED:
+        put_ended(writer, event);
+        break;
+    default:
+        put_tool(writer, event);
+        break;
+    }
+}
+
+void pal_sse_event_put(pal_json_writer *writer, const pal_event *event, pal_id session)
+{
+    pal_json_begin_object(writer);
+    put_members(writer, event, session);
+    pal_json_end_object(writer);
+}
+
+static void format_frame(pal_buf *buf, const pal_event *event, pal_id session)
+{
+    pal_json_writer writer = pal_json_writer_make(buf);
+    pal_buf_append_text(buf, "id: ");
+    pal_buf_append_u64(buf, event->number);
+    pal_buf_append_text(buf, "\nevent: ");
+    pal_buf_append_text(buf, pal_event_kind_name(event->kind));
+    pal_buf_append_text(buf, "\ndata: ");
+    pal_sse_event_put(&writer, event, session);
+    pal_buf_append_text(buf, "\n\n");
+}
+
+/* ---- The reader ---- */
+
+static void release(sse_reader *reader)
+{
+    pthread_mutex_lock(&reader->lock);
+    bool is_last = --reader->holders == 0;
+    pthread_mutex_unlock(&reader->lock);
+    if (!is_last)
+        return;
+    pthread_mutex_destroy(&reader->lock);
+    pal_free(reader);
+}
+
+/* Under the lock. */
+static void end_stream(sse_reader *reader)
+{
+    if (reader->stream && !reader->is_ended)
+        pal_stream_end(reader->stream);
+    reader->is_ended = true;
+}
+
+/* Under the lock. False: this is enough for one connection, which takes one event at least. */
+static bool has_room(sse_reader *reader, uint64_t number, size_t len)
+{
+    bool is_enough = number <= reader->past && len > reader->past_room;
+    if (is_enough && reader->is_begun)
+        return false;
+    if (number <= reader->past)
+        reader->past_room -= is_enough ? reader->past_room : len;
+    reader->is_begun = true;
+    return true;
+}
+
+/* Under the lock. Without memory the reader is let go, and comes back for the event. */
+static bool write_event(sse_reader *reader, const pal_event *event)
+{
+    bool is_taken = false;
+    pal_buf buf;
+    pal_buf_init(&buf, EVENT_BYTES_MAX);
+    format_frame(&buf, event, reader->session);
+    if (buf.failure == PAL_OK && has_room(reader, event->number, buf.len))
+        is_taken = pal_stream_write(reader->stream, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    if (!is_taken || event->kind == PAL_EVENT_ENDED)
+        end_stream(reader);
+    return is_taken && event->kind != PAL_EVENT_ENDED;
+}
+
+/* On the loop. */
+static bool watch(const pal_event *event, void *user)
+{
+    sse_reader *reader = user;
+    pthread_mutex_lock(&reader->lock);
+    bool goes_on = reader->stream && !reader->is_ended && write_event(reader, event);
+    pthread_mutex_unlock(&reader->lock);
+    return goes_on;
+}
+
+/* On the loop: no event will come. */
+static void watch_gone(void *user)
+{
+    sse_reader *reader = user;
+    pthread_mutex_lock(&reader->lock);
+    reader->is_watching = false;
+    end_stream(reader);
+    pthread_mutex_unlock(&reader->lock);
+    release(reader);
+}
+
+/* On a listener's thread: nothing can be written. A turn may be silent for hours, so it is told
+ * that nobody listens. */
+static void stream_gone(void *user)
+{
+    sse_reader *reader = user;
+    pthread_mutex_lock(&reader->lock);
+    reader->stream = NULL;
+    bool is_watching = reader->is_watching;
+    pthread_mutex_unlock(&reader->lock);
+    if (is_watching)
+        pal_turn_unwatch(reader->runtime, reader->turn, reader);
+    release(reader);
+}
+
+/* ---- Beginning ---- */
+
+static sse_reader *new_reader(const pal_call *call, const pal_turn_info *info)
+{
+    sse_reader *reader = pal_calloc(1, sizeof *reader);
+    if (!reader)
+        return NULL;
+    pthread_mutex_init(&reader->lock, NULL);
+    reader->holders = 1;
+    reader->past = info->events;
+    reader->past_room = call->server->config->server.stream_bytes_max / 2;
+    reader->runtime = call->server->runtime;
+    reader->turn = info->turn;
+    reader->session = info->session;
+    if (call->caller.tenant.len && call->caller.tenant.len <= PAL_TENANT_LEN_MAX)
+        memcpy(reader->tenant, call->caller.tenant.data, call->caller.tenant.len);
+    return reader;
+}
+
+static void add_headers(pal_call *call, const pal_turn_info *info)
+{
+    char id[PAL_ID_TEXT_SIZE];
+    pal_exchange *x = call->exchange;
+    pal_exchange_add_header(x, "cache-control", pal_str_of("no-store"));
+    pal_exchange_add_header(x, "x-accel-buffering", pal_str_of("no")); /* nginx would gather it */
+    pal_id_to_text(info->turn, id);
+    pal_exchange_add_header(x, "x-palaver-turn", pal_str_of(id));
+    pal_id_to_text(info->session, id);
+    pal_exchange_add_header(x, "x-palaver-session", pal_str_of(id));
+}
+
+static bool open_stream(pal_call *call, const pal_turn_info *info, sse_reader *reader)
+{
+    pal_call_streaming(call);
+    add_headers(call, info);
+    pthread_mutex_lock(&reader->lock);
+    reader->stream = pal_exchange_stream(
+            call->exchange, 200, "text/event-stream; charset=utf-8", stream_gone, reader);
+    bool is_open = reader->stream != NULL;
+    reader->holders += is_open;
+    pthread_mutex_unlock(&reader->lock);
+    return is_open;
+}
+
+/* The call is gone from here on. */
+static void begin_watching(sse_reader *reader, uint64_t after)
+{
+    pthread_mutex_lock(&reader->lock);
+    reader->is_watching = true;
+    reader->holders++;
+    pthread_mutex_unlock(&reader->lock);
+    if (pal_turn_watch(reader->runtime, pal_str_of(reader->tenant), reader->turn, after, watch,
+                watch_gone, reader, NULL) != PAL_OK) {
+        watch_gone(reader);
+        return;
+    }
+    /* Who left before it was watched has told nobody. */
+    pthread_mutex_lock(&reader->lock);
+    bool has_left = !reader->stream && reader->is_watching;
+    pthread_mutex_unlock(&reader->lock);
+    if (has_left)
+        pal_turn_unwatch(reader->runtime, reader->turn, reader);
+}
+
+pal_status pal_sse_turn(pal_call *call, const pal_turn_info *info, uint64_t after, pal_error *err)
+{
+    sse_reader *reader = new_reader(call, info);
+    if (!reader)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    if (!open_stream(call, info, reader)) {
+        release(reader);
+        return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,
+                "as many streams as server.streams_max allows are open; try again later");
+    }
+    begin_watching(reader, after);
+    release(reader);
+    return PAL_OK;
+}

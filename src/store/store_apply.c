@@ -1,0 +1,150 @@
+/* store_apply.c - batches of operations on their way to the writer, waited for or not.
+ *
+ * Checking and encoding happen on the caller's thread. An operation that fails its checks never
+ * reaches the writer; it has its status when the batch is told. */
+#include "base/memory.h"
+#include "palaver/store.h"
+#include "store/store_front.h"
+#include "store/store_prepare.h"
+#include "store/store_view.h"
+
+/* Forks are resolved here, against what is stored now; rows never change, so it stays right. False
+ * where nothing is left to do. */
+static bool resolve_fork(pal_store *store, pal_work *work, pal_arena *arena)
+{
+    pal_op *op = work->op;
+
+    if (op->kind == PAL_OP_FORK)
+        op->status = pal_view_fork(
+                store->engine, work, op->u.fork.parent, op->u.fork.at_seq, arena, &op->error);
+    if (op->kind == PAL_OP_ADOPT) {
+        op->u.adopt.adopted = false;
+        op->status = pal_view_fork(
+                store->engine, work, op->u.adopt.from, PAL_SEQ_ANY, arena, &op->error);
+        if (work->fork_seq == 0)
+            return false;
+    }
+    return op->status == PAL_OK;
+}
+
+static void resolve_forks(pal_store *store, pal_prepared *prepared)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < prepared->works_len; i++)
+        if (resolve_fork(store, &prepared->works[i], prepared->arena))
+            prepared->works[kept++] = prepared->works[i];
+    prepared->works_len = kept;
+}
+
+static pal_status check_batch(const pal_store *store, size_t ops_len, pal_error *err)
+{
+    if (store->options.read_only)
+        return pal_error_set(err, PAL_DENIED, "the store was opened for reading only");
+    if (ops_len > PAL_BATCH_OPS_MAX)
+        return pal_error_set(err, PAL_LIMIT, "%zu operations in one batch are over the limit of %d",
+                ops_len, PAL_BATCH_OPS_MAX);
+    return PAL_OK;
+}
+
+static pal_status prepare(
+        pal_store *store, pal_op *ops, size_t ops_len, pal_prepared *out_prepared, pal_error *err)
+{
+    pal_status status = pal_prepare(&store->options, ops, ops_len, out_prepared, err);
+
+    if (status == PAL_OK)
+        resolve_forks(store, out_prepared);
+    return status;
+}
+
+pal_status pal_store_apply(pal_store *store, pal_op *ops, size_t ops_len, pal_error *err)
+{
+    pal_prepared prepared;
+    pal_status status = check_batch(store, ops_len, err);
+
+    if (status != PAL_OK || ops_len == 0)
+        return status;
+    status = prepare(store, ops, ops_len, &prepared, err);
+    if (status == PAL_OK) {
+        pal_writer_run(store->writer, prepared.works, prepared.works_len);
+        pal_prepared_publish(&prepared);
+    }
+    pal_prepared_done(&prepared);
+    return status;
+}
+
+pal_status pal_store_apply_one(pal_store *store, pal_op *op, pal_error *err)
+{
+    pal_status status = pal_store_apply(store, op, 1, err);
+
+    if (status == PAL_OK && op->status != PAL_OK)
+        status = pal_error_set(err, op->status, "%s", op->error.message);
+    return status;
+}
+
+/* ---- Without waiting ---- */
+
+/* A batch that nobody waits for, until it is told. */
+typedef struct batch {
+    pal_writer_task task; /* the first member: the writer knows only that */
+    pal_prepared prepared;
+    pal_op *ops;
+    size_t ops_len;
+    pal_applied applied;
+    void *user;
+} batch;
+
+/* The batch is gone before it is told, so that whoever is told may close the store soon after. */
+static void batch_told(pal_writer_task *task)
+{
+    batch *self = (batch *)task;
+    batch told = *self;
+
+    pal_prepared_publish(&self->prepared);
+    pal_prepared_done(&self->prepared);
+    pal_free(self);
+    told.applied(told.ops, told.ops_len, PAL_OK, NULL, told.user);
+}
+
+static pal_status batch_new(
+        pal_store *store, pal_op *ops, size_t ops_len, batch **out_batch, pal_error *err)
+{
+    batch *self = pal_calloc(1, sizeof(*self));
+    pal_status status;
+
+    if (!self)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a batch");
+    self->ops = ops;
+    self->ops_len = ops_len;
+    self->task.done = batch_told;
+    status = ops_len > 0 ? prepare(store, ops, ops_len, &self->prepared, err) : PAL_OK;
+    if (status != PAL_OK) {
+        pal_prepared_done(&self->prepared);
+        pal_free(self);
+        return status;
+    }
+    self->task.works = self->prepared.works;
+    self->task.works_len = self->prepared.works_len;
+    *out_batch = self;
+    return PAL_OK;
+}
+
+pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len, pal_applied applied,
+        void *user, pal_error *err)
+{
+    batch *self = NULL;
+    pal_status status = check_batch(store, ops_len, err);
+
+    if (status == PAL_OK)
+        status = batch_new(store, ops, ops_len, &self, err);
+    if (status != PAL_OK)
+        return status;
+    self->applied = applied;
+    self->user = user;
+    status = pal_writer_hand(store->writer, &self->task, err);
+    if (status != PAL_OK) {
+        pal_prepared_done(&self->prepared);
+        pal_free(self);
+    }
+    return status;
+}

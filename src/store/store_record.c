@@ -1,0 +1,166 @@
+/* store_record.c - records in the front: their checks, and the calls that read and write them. */
+#include "base/clock.h"
+#include "message/message_check.h"
+#include "palaver/store.h"
+#include "store/store_front.h"
+#include "store/store_prepare.h"
+
+/* ---- Checks ---- */
+
+static pal_status check_name(pal_str kind, pal_str name, pal_error *err)
+{
+    pal_status status;
+
+    if (kind.len == 0 || name.len == 0)
+        return pal_error_set(err, PAL_INVALID, "a record needs a kind and a name");
+    status = pal_text_check(kind, "kind", PAL_RECORD_KIND_LEN_MAX, true, err);
+    if (status == PAL_OK)
+        status = pal_text_check(name, "name", PAL_RECORD_NAME_LEN_MAX, true, err);
+    return status;
+}
+
+pal_status pal_record_check(const pal_op *op, pal_error *err)
+{
+    const pal_record *record = op->u.record.record;
+    pal_status status;
+
+    if (!record)
+        return pal_error_set(err, PAL_INVALID, "the operation has no record");
+    if (op->fence != 0 && pal_id_is_none(op->session))
+        return pal_error_set(err, PAL_INVALID, "a fence needs the session that it is of");
+    status = check_name(record->kind, record->name, err);
+    if (status != PAL_OK || op->kind == PAL_OP_RECORD_DROP)
+        return status;
+    if (record->expires_at < 0)
+        return pal_error_set(err, PAL_INVALID, "'expires_at' is before 1970");
+    return pal_value_check(record->body, "body", PAL_RECORD_BODY_LEN_MAX, err);
+}
+
+/* For error messages, which have room for no more. */
+static pal_str brief(pal_str name)
+{
+    return pal_str_make(name.data, name.len < 100 ? name.len : 100);
+}
+
+pal_status pal_record_check_version(pal_work *work, uint64_t version)
+{
+    pal_str name = brief(work->op->u.record.record->name);
+    uint64_t expected = work->op->u.record.expected_version;
+
+    if (expected == PAL_VERSION_ANY || expected == version)
+        return PAL_OK;
+    if (version == 0)
+        return pal_error_set(&work->op->error, PAL_CONFLICT,
+                "there is no record '%.*s', and version %llu of it was expected", PAL_STR_ARG(name),
+                (unsigned long long)expected);
+    if (expected == 0)
+        return pal_error_set(&work->op->error, PAL_CONFLICT,
+                "there is a record '%.*s' already, of version %llu", PAL_STR_ARG(name),
+                (unsigned long long)version);
+    return pal_error_set(&work->op->error, PAL_CONFLICT,
+            "the record '%.*s' has the version %llu now, not %llu", PAL_STR_ARG(name),
+            (unsigned long long)version, (unsigned long long)expected);
+}
+
+static pal_status not_found(pal_str kind, pal_str name, pal_error *err)
+{
+    return pal_error_set(err, PAL_NOT_FOUND, "no record '%.*s' of the kind '%.*s'",
+            PAL_STR_ARG(brief(name)), PAL_STR_ARG(kind));
+}
+
+pal_status pal_record_missing(pal_work *work)
+{
+    const pal_record *record = work->op->u.record.record;
+
+    return not_found(record->kind, record->name, &work->op->error);
+}
+
+/* ---- Writing ---- */
+
+pal_status pal_store_record_put(pal_store *store, pal_str tenant, pal_record *record,
+        uint64_t expected_version, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_RECORD_PUT,
+            .tenant = tenant,
+            .u.record = {.record = record, .expected_version = expected_version}};
+
+    return pal_store_apply_one(store, &op, err);
+}
+
+pal_status pal_store_record_drop(
+        pal_store *store, pal_str tenant, pal_str kind, pal_str name, pal_error *err)
+{
+    pal_record record = {.kind = kind, .name = name};
+    pal_op op = {.kind = PAL_OP_RECORD_DROP, .tenant = tenant, .u.record = {.record = &record}};
+
+    return pal_store_apply_one(store, &op, err);
+}
+
+/* ---- Reading ---- */
+
+pal_status pal_store_record_find(pal_store *store, pal_str tenant, pal_str kind, pal_str name,
+        pal_arena *arena, pal_record *out_record, pal_error *err)
+{
+    pal_record record = {0};
+    pal_status status = pal_tenant_check(pal_tenant_or_default(tenant), err);
+
+    if (status == PAL_OK)
+        status = check_name(kind, name, err);
+    if (status != PAL_OK)
+        return status;
+    status = store->engine->backend->record_find(
+            store->engine, pal_tenant_or_default(tenant), kind, name, arena, &record, err);
+    if (status == PAL_OK && pal_record_expired(&record, pal_clock_now_ms()))
+        status = PAL_NOT_FOUND;
+    if (status == PAL_NOT_FOUND)
+        return not_found(kind, name, err);
+    if (status == PAL_OK)
+        *out_record = record;
+    return status;
+}
+
+static pal_status check_query(pal_record_query *query, pal_error *err)
+{
+    pal_status status;
+
+    query->tenant = pal_tenant_or_default(query->tenant);
+    if (query->limit == 0)
+        query->limit = PAL_RECORD_PAGE_DEFAULT;
+    if (query->limit > PAL_RECORD_PAGE_MAX)
+        return pal_error_set(err, PAL_LIMIT, "a page of %u records is over the limit of %d",
+                query->limit, PAL_RECORD_PAGE_MAX);
+    if (query->kind.len == 0)
+        return pal_error_set(
+                err, PAL_INVALID, "records are listed by their kind, and none is given");
+    status = pal_tenant_check(query->tenant, err);
+    if (status == PAL_OK)
+        status = pal_text_check(query->kind, "kind", PAL_RECORD_KIND_LEN_MAX, true, err);
+    if (status == PAL_OK)
+        status = pal_text_check(query->after, "after", PAL_RECORD_NAME_LEN_MAX, true, err);
+    return status;
+}
+
+pal_status pal_store_record_list(pal_store *store, const pal_record_query *query, pal_arena *arena,
+        pal_records *out_records, pal_error *err)
+{
+    pal_record_query checked = *query;
+    pal_record *records;
+    uint64_t handle = 0;
+    size_t len = 0;
+    pal_status status = check_query(&checked, err);
+
+    if (status == PAL_OK)
+        status = pal_store_handle(store, checked.tenant, checked.session, &handle, err);
+    if (status != PAL_OK)
+        return status;
+    records = pal_arena_array(arena, checked.limit + 1, sizeof(*records));
+    if (!records)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a page of records");
+    status = store->engine->backend->record_list(store->engine, &checked, handle,
+            pal_clock_now_ms(), arena, records, checked.limit + 1, &len, err);
+    if (status == PAL_OK)
+        *out_records = (pal_records){.items = records,
+                .len = len < checked.limit ? len : checked.limit,
+                .has_more = len > checked.limit};
+    return status;
+}

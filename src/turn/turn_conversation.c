@@ -1,0 +1,227 @@
+/* turn_conversation.c - sessions whose conversation is kept by the service too, as Mistral's
+ * Conversations do: which one it is, how much is in it, and whether it can be gone on with.
+ *
+ * Kept as a record of the session, of the kind "mistral_conversation", written in the same commit
+ * as the answer: {"endpoint","model","conversation","message","tokens","prefix","checkpoint"},
+ * where "message" is the id of that answer. The next request goes on with it only if it is known
+ * what the service has seen: the answer is the last one in the plan, and whatever stands behind it
+ * was recorded by this very turn, hence never sent before. A turn that failed, was interrupted or
+ * died, an undone or new compaction, other instructions or tools, another model or endpoint: then a
+ * new conversation is begun and given all that the plan has. A turn that ends without an answer
+ * drops the record, too: what is rewound leaves no trace in the plan. So nothing has to be written
+ * before a call, and a crash at any time costs one longer request. The token estimate bounds a
+ * conversation as compaction_threshold says. */
+#include "turn/turn_conversation.h"
+
+#include "base/json.h"
+#include "turn/turn_machine.h"
+
+#define RECORD_KIND "mistral_conversation"
+
+enum { THRESHOLD_DEFAULT = 118000, BODY_LEN_MAX = 4096 };
+
+/* ---- The record ---- */
+
+static uint64_t number_of(pal_json body, const char *name)
+{
+    uint64_t number = 0;
+
+    pal_json_u64(pal_json_find(body, name), &number);
+    return number;
+}
+
+static bool is_text(pal_json body, const char *name, pal_str text, pal_arena *arena)
+{
+    return pal_str_equal(pal_json_string(pal_json_find(body, name), arena), text);
+}
+
+pal_record *pal_conversation_record(
+        pal_turn *turn, const pal_model_end *end, const pal_message *answer)
+{
+    const pal_usage *usage = &end->usage;
+    pal_arena *arena = turn->step_arena;
+    pal_record *record;
+    pal_json_writer writer;
+    pal_buf body;
+    char session[PAL_ID_TEXT_SIZE], message[PAL_ID_TEXT_SIZE];
+
+    if (!pal_provider_keeps(turn->provider) || end->conversation.len == 0)
+        return NULL;
+    if (end->has_usage)
+        turn->conversation.tokens =
+                usage->input + usage->cache_read + usage->cache_write + usage->output;
+    pal_id_to_text(turn->request.session, session);
+    pal_id_to_text(answer->id, message);
+    pal_buf_init(&body, BODY_LEN_MAX);
+    writer = pal_json_writer_make(&body);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "endpoint");
+    pal_json_put_str(&writer, pal_provider_name(turn->provider));
+    pal_json_name(&writer, "model");
+    pal_json_put_str(&writer, turn->settings.model);
+    pal_json_name(&writer, "conversation");
+    pal_json_put_str(&writer, end->conversation);
+    pal_json_name(&writer, "message");
+    pal_json_put_text(&writer, message);
+    pal_json_name(&writer, "tokens");
+    pal_json_put_u64(&writer, turn->conversation.tokens);
+    pal_json_name(&writer, "prefix");
+    pal_json_put_u64(&writer, turn->conversation.prefix);
+    pal_json_name(&writer, "checkpoint");
+    pal_json_put_u64(&writer, turn->conversation.checkpoint);
+    pal_json_end_object(&writer);
+    record = body.failure == PAL_OK ? pal_arena_alloc(arena, sizeof(*record)) : NULL;
+    if (record)
+        *record = (pal_record){.kind = pal_str_of(RECORD_KIND),
+                .name = pal_arena_copy(arena, pal_str_of(session)),
+                .session = turn->request.session,
+                .body = pal_arena_copy(arena, pal_buf_str(&body))};
+    pal_buf_done(&body);
+    return record && pal_arena_failure(arena) == PAL_OK ? record : NULL;
+}
+
+bool pal_conversation_drop(pal_turn *turn, pal_op *out_op)
+{
+    char session[PAL_ID_TEXT_SIZE];
+    pal_record *record;
+
+    if (!turn->provider || !pal_provider_keeps(turn->provider) || !turn->step_arena)
+        return false;
+    record = pal_arena_alloc(turn->step_arena, sizeof(*record));
+    if (!record)
+        return false;
+    pal_id_to_text(turn->request.session, session);
+    *record = (pal_record){.kind = pal_str_of(RECORD_KIND),
+            .name = pal_arena_copy(turn->step_arena, pal_str_of(session))};
+    *out_op = (pal_op){.kind = PAL_OP_RECORD_DROP,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .fence = turn->lane->fence,
+            .u.record.record = record};
+    return true;
+}
+
+/* ---- Going on ---- */
+
+static uint64_t prefix_of(const pal_plan *plan)
+{
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < plan->items_len; i++)
+        if (plan->items[i].kind == PAL_ITEM_SYSTEM || plan->items[i].kind == PAL_ITEM_TOOLS)
+            hash = hash * 31 + plan->items[i].hash;
+    return hash;
+}
+
+/* Whether the service has seen everything up to the answer `message`, and nothing behind it. */
+static bool has_seen(const pal_turn *turn, pal_id message)
+{
+    size_t at = turn->request_len;
+
+    while (at > 0 && turn->request_messages[at - 1].role != PAL_ROLE_ASSISTANT) {
+        at--;
+        if (turn->conversation.fresh_seq == 0 ||
+                (turn->request_messages[at].seq > 0 &&
+                        turn->request_messages[at].seq < turn->conversation.fresh_seq))
+            return false;
+    }
+    return at > 0 && at < turn->request_len &&
+            pal_id_equal(turn->request_messages[at - 1].id, message);
+}
+
+static bool can_go_on(const pal_turn *turn, pal_json body, pal_arena *arena)
+{
+    const pal_conversation *conversation = &turn->conversation;
+    uint64_t threshold = turn->settings.context.compaction_threshold;
+    pal_id message;
+
+    return !conversation->is_lost &&
+            is_text(body, "endpoint", pal_provider_name(turn->provider), arena) &&
+            is_text(body, "model", turn->settings.model, arena) &&
+            number_of(body, "prefix") == conversation->prefix &&
+            number_of(body, "checkpoint") == conversation->checkpoint &&
+            number_of(body, "tokens") < (threshold ? threshold : THRESHOLD_DEFAULT) &&
+            pal_id_from_text(pal_json_string(pal_json_find(body, "message"), arena), &message) &&
+            has_seen(turn, message);
+}
+
+static const pal_part *next_call(const pal_message *message, size_t *at)
+{
+    while (*at < message->parts_len)
+        if (message->parts[(*at)++].kind == PAL_PART_TOOL_CALL)
+            return &message->parts[*at - 1];
+    return NULL;
+}
+
+static void rename_results(pal_turn *turn, size_t first, pal_str from, pal_str to)
+{
+    for (size_t i = first; i < turn->request_len; i++)
+        for (size_t j = 0; j < turn->request_messages[i].parts_len; j++) {
+            pal_part *part = &turn->request_messages[i].parts[j];
+
+            if (part->kind == PAL_PART_TOOL_RESULT && pal_str_equal(part->call_id, from))
+                part->call_id = to;
+        }
+}
+
+/* A plan gives calls ids that any service takes; this one knows them by its own. */
+static void restore_ids(pal_turn *turn, const pal_context_input *input)
+{
+    size_t at = turn->request_len, sent_at = 0, own_at = 0;
+    const pal_message *own = NULL;
+    const pal_part *sent, *original;
+
+    while (at > 0 && turn->request_messages[at - 1].role != PAL_ROLE_ASSISTANT)
+        at--;
+    for (size_t i = 0; at > 0 && i < input->messages_len; i++)
+        if (pal_id_equal(input->messages[i].id, turn->request_messages[at - 1].id))
+            own = &input->messages[i];
+    while (own && (sent = next_call(&turn->request_messages[at - 1], &sent_at)) != NULL &&
+            (original = next_call(own, &own_at)) != NULL)
+        rename_results(turn, at, sent->call_id, original->call_id);
+}
+
+pal_status pal_conversation_find(pal_turn *turn, const pal_context_input *input, pal_error *err)
+{
+    pal_conversation *conversation = &turn->conversation;
+    char session[PAL_ID_TEXT_SIZE];
+    pal_record record;
+    pal_json body;
+    pal_status status;
+
+    if (!pal_provider_keeps(turn->provider))
+        return PAL_OK;
+    conversation->id = (pal_str){0};
+    conversation->checkpoint = input->checkpoint.number;
+    conversation->prefix = prefix_of(&turn->plan);
+    conversation->tokens = turn->plan.tokens;
+    pal_id_to_text(turn->request.session, session);
+    status = pal_store_record_find(turn->runtime->store, turn->request.tenant,
+            pal_str_of(RECORD_KIND), pal_str_of(session), turn->step_arena, &record, err);
+    if (status == PAL_NOT_FOUND)
+        return PAL_OK;
+    if (status != PAL_OK)
+        return status;
+    /* What can't be read says nothing. */
+    if (pal_json_parse(turn->step_arena, record.body, NULL, &body, NULL) != PAL_OK ||
+            !can_go_on(turn, body, turn->step_arena))
+        return PAL_OK;
+    conversation->id = pal_json_string(pal_json_find(body, "conversation"), turn->step_arena);
+    restore_ids(turn, input);
+    return PAL_OK;
+}
+
+void pal_conversation_answered(pal_turn *turn, const pal_message *answer)
+{
+    turn->conversation.fresh_seq = answer->seq + 1;
+    turn->conversation.is_lost = false;
+}
+
+bool pal_conversation_failed(pal_turn *turn, const pal_model_end *end)
+{
+    if (turn->conversation.id.len == 0)
+        return false;
+    /* Who was told to come later was not heard; anyone else may have been. */
+    turn->conversation.is_lost = end->code != 429;
+    return end->is_stale || end->is_overflow;
+}

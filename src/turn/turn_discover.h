@@ -1,0 +1,12 @@
+/* turn_discover.h - endpoints for a runtime that was given none. */
+#ifndef PAL_TURN_DISCOVER_H
+#define PAL_TURN_DISCOVER_H
+
+#include "turn/turn_runtime.h"
+
+/* Sets the options' endpoints to what is found; they lie in the runtime's arena. From the thread
+ * that opens the runtime. */
+PAL_CHECKED pal_status pal_discover_endpoints(
+        pal_runtime *runtime, pal_runtime_options *options, pal_error *err);
+
+#endif

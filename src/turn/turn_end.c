@@ -1,0 +1,189 @@
+/* turn_end.c - how a turn ends: what was said so far is recorded with the reason, or all of it is
+ * taken out of the conversation, and only then is the end told. Whoever comes back to a turn that
+ * has ended finds PAL_PHASE_ENDED and leaves it alone. On the loop. */
+#include "turn/turn_machine.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/json.h"
+#include "turn/turn_conversation.h"
+#include "turn/turn_event.h"
+#include "turn/turn_models.h"
+#include "turn/turn_speech.h"
+
+/* What was stopped for a reason of its own, as too much time, has failed. */
+static pal_turn_state end_state(const pal_turn *turn)
+{
+    return turn->is_cancelled && turn->info.status == PAL_OK ? PAL_TURN_CANCELED : PAL_TURN_FAILED;
+}
+
+static void closed(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+
+    turn->holds--;
+    pal_turn_finish(turn, end_state(turn));
+}
+
+/* All or nothing: a mark that takes the turn's messages out of the conversation. */
+static void close_with_rewind(pal_turn *turn, const pal_op *also)
+{
+    turn->mark = (pal_mark){.kind = PAL_MARK_REWIND, .seq = turn->first_seq - 1};
+    turn->ops[turn->write.ops_len++] = (pal_op){.kind = PAL_OP_MARK,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .fence = turn->lane->fence,
+            .u.mark = &turn->mark};
+    if (also)
+        turn->ops[turn->write.ops_len++] = *also;
+    turn->write.ops = turn->ops;
+    turn->write.done = closed;
+    turn->holds++;
+    pal_journal_write(&turn->runtime->journal, &turn->write);
+}
+
+/* What was said so far, and why it ended. NULL without memory. */
+static pal_message *make_record(pal_turn *turn)
+{
+    pal_arena *arena = pal_turn_step_arena(turn);
+    pal_message *message = arena ? pal_arena_alloc(arena, sizeof(*message)) : NULL;
+    pal_buf buf;
+    pal_json_writer writer;
+    pal_error ignored;
+
+    if (!message || pal_speech_message(&turn->answer, arena, message, &ignored) != PAL_OK)
+        return NULL;
+    for (size_t i = 0; i < message->parts_len; i++)
+        if (message->parts[i].kind == PAL_PART_TOOL_CALL)
+            message->parts_len = i; /* cut off in the middle: it was never run */
+    message->flags = PAL_FLAG_ERROR;
+    message->model = turn->settings.model;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, turn->is_cancelled ? "interrupted" : "error");
+    pal_json_put_text(&writer, turn->info.reason);
+    pal_json_end_object(&writer);
+    message->extra = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return message;
+}
+
+void pal_turn_close(pal_turn *turn)
+{
+    pal_op also;
+    bool has_also = pal_conversation_drop(turn, &also);
+    pal_message *message;
+
+    turn->phase = PAL_PHASE_CLOSE;
+    turn->write.ops_len = 0;
+    if (turn->request.whole && turn->first_seq > 0) {
+        close_with_rewind(turn, has_also ? &also : NULL);
+        return;
+    }
+    message = turn->first_seq > 0 ? make_record(turn) : NULL;
+    if (!message) {
+        pal_turn_finish(turn, end_state(turn));
+        return;
+    }
+    pal_answer_keep_text(turn);
+    pal_turn_write_append(turn,
+            &(pal_turn_append){.messages = message,
+                    .messages_len = 1,
+                    .also = has_also ? &also : NULL,
+                    .done = closed});
+}
+
+/* Nobody is to come back to a turn that ends now. */
+static void stop_waiting(pal_turn *turn)
+{
+    if (turn->call) {
+        pal_model_call_cancel(turn->call);
+        turn->call = NULL;
+        turn->holds--;
+    }
+    if (turn->timer.position > 0) {
+        pal_timer_stop(turn->runtime->loop, &turn->timer);
+        turn->holds--;
+    }
+    pal_tools_cancel(turn);
+}
+
+void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
+{
+    va_list list;
+    bool is_unwritable;
+
+    if (turn->phase == PAL_PHASE_CLOSE || turn->phase == PAL_PHASE_ENDED)
+        return;
+    va_start(list, format);
+    vsnprintf(turn->info.reason, sizeof(turn->info.reason), format, list);
+    va_end(list);
+    turn->info.status = status;
+    /* A model's connection fails with PAL_IO too, and that can be written down. */
+    is_unwritable = turn->phase != PAL_PHASE_CALL &&
+            (status == PAL_DENIED || status == PAL_IO || status == PAL_NO_MEMORY);
+    stop_waiting(turn);
+    if (is_unwritable)
+        pal_turn_finish(turn, PAL_TURN_FAILED);
+    else
+        pal_turn_close(turn);
+}
+
+void pal_turn_stop(pal_turn *turn, const char *reason)
+{
+    if (turn->leader)
+        turn = turn->leader;
+    if (turn->is_cancelled || turn->phase == PAL_PHASE_ENDED)
+        return;
+    turn->is_cancelled = true;
+    pal_turn_set_reason(turn, reason);
+    switch (turn->phase) {
+    case PAL_PHASE_CALL:
+    case PAL_PHASE_SUMMARY:
+        stop_waiting(turn);
+        if (turn->phase == PAL_PHASE_CALL || pal_summary_stop(turn))
+            pal_turn_close(turn);
+        break;
+    case PAL_PHASE_MODEL:
+        pal_models_leave(turn);
+        pal_turn_close(turn);
+        break;
+    case PAL_PHASE_WAIT:
+        stop_waiting(turn);
+        pal_turn_close(turn);
+        break;
+    case PAL_PHASE_NEW:
+        pal_lane_withdraw(turn);
+        break;
+    case PAL_PHASE_TOOLS:
+    case PAL_PHASE_PAUSED:
+    case PAL_PHASE_ASKING:
+        pal_tools_stop(turn, PAL_INTERRUPTED_TEXT);
+        break;
+    default:
+        break; /* what is in flight sees the flag when it comes back */
+    }
+}
+
+void pal_turn_finish(pal_turn *turn, pal_turn_state state)
+{
+    if (turn->phase == PAL_PHASE_ENDED)
+        return;
+    turn->phase = PAL_PHASE_ENDED;
+    pal_turn_set_state(turn, state);
+    stop_waiting(turn);
+    pal_timer_stop(turn->runtime->loop, &turn->deadline);
+    pal_lane_end_followers(turn);
+    pal_event_tell(turn,
+            (pal_event){.kind = PAL_EVENT_ENDED,
+                    .state = state,
+                    .status = turn->info.status,
+                    .text = pal_str_of(turn->info.reason),
+                    .usage = turn->usage,
+                    .code = turn->info.code,
+                    .retry_after_ms = turn->info.retry_after_ms});
+    pal_compact_tell(turn);
+    pal_lane_leave(turn);
+}

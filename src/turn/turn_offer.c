@@ -1,0 +1,89 @@
+/* turn_offer.c - the tools that a model is offered: the caller's, built-in ones, those of servers.
+ * What servers list may change with every turn of the loop, so all of it is copied. On the loop,
+ * but for pal_runtime_tools(). */
+#include "turn/turn_offer.h"
+
+#include "base/json.h"
+#include "turn/turn_ask.h"
+#include "turn/turn_copy.h"
+
+pal_tool *pal_offer_gather(const pal_runtime *runtime, const pal_turn_request *request,
+        pal_arena *arena, size_t *out_len)
+{
+    size_t builtins = 0, len = 0, room = request->tools_len;
+    const pal_tool *own = pal_builtin_tools(&builtins);
+    pal_tool *tools;
+
+    if (request->no_server_tools || runtime->options.builtin_tools_off)
+        builtins = 0;
+    for (size_t i = 0; !request->no_server_tools && i < runtime->servers_len; i++) {
+        size_t count;
+
+        pal_mcp_tools(runtime->servers[i], &count);
+        room += count;
+    }
+    tools = pal_arena_array(arena, room + builtins + 1, sizeof(*tools));
+    if (!tools)
+        return NULL;
+    for (size_t i = 0; i < request->tools_len; i++)
+        tools[len++] = request->tools[i];
+    for (size_t i = 0; i < builtins; i++)
+        tools[len++] = own[i];
+    for (size_t i = 0; len < room + builtins && i < runtime->servers_len; i++) {
+        size_t count;
+        const pal_tool *theirs = pal_mcp_tools(runtime->servers[i], &count);
+        const pal_tool *copies = pal_copy_tools(arena, theirs, count);
+
+        for (size_t j = 0; copies && j < count; j++)
+            tools[len++] = copies[j];
+    }
+    *out_len = len;
+    return pal_arena_failure(arena) == PAL_OK ? tools : NULL;
+}
+
+pal_status pal_offer_check(const pal_turn_request *request, pal_arena *arena, pal_error *err)
+{
+    pal_error inner;
+    pal_json schema;
+
+    for (size_t i = 0; i < request->tools_len; i++) {
+        const pal_tool *tool = &request->tools[i];
+
+        if (tool->name.len == 0)
+            return pal_error_set(err, PAL_INVALID, "tool %zu has no name", i);
+        if (tool->schema.len > 0 &&
+                pal_json_parse(arena, tool->schema, NULL, &schema, &inner) != PAL_OK)
+            return pal_error_set(
+                    err, PAL_INVALID, "the schema of tool %zu is no JSON: %s", i, inner.message);
+    }
+    return PAL_OK;
+}
+
+typedef struct offer {
+    pal_ask ask;
+    const pal_runtime *runtime;
+    pal_arena *arena;
+    pal_tool *tools;
+    size_t len;
+} offer;
+
+static void offer_on_loop(pal_ask *ask)
+{
+    static const pal_turn_request nothing;
+    offer *o = (offer *)ask;
+
+    o->tools = pal_offer_gather(o->runtime, &nothing, o->arena, &o->len);
+}
+
+pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena, pal_tool **out_tools,
+        size_t *out_len, pal_error *err)
+{
+    offer o = {.ask.run = offer_on_loop, .runtime = runtime, .arena = arena};
+
+    pal_ask_loop(runtime->loop, &o.ask);
+    if (!o.tools)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    *out_tools = o.tools;
+    *out_len = o.len;
+    return PAL_OK;
+}

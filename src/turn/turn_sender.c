@@ -1,0 +1,198 @@
+/* turn_sender.c - who says a message, where several people speak in one session. A message tells in
+ * members of its own, which are kept as any unknown member is:
+ *
+ *   "sender": "@sienna:sunbeam.pt"   who says it
+ *   "direct": true                   in a chat of two: nobody needs to be told
+ *   "merged": true                   set here: it goes on from the message before
+ *
+ * Messages stay what they were, each with its own id and client id, so that one that is sent again
+ * is known; only the model is shown one message. Pure functions. */
+#include "turn/turn_sender.h"
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "palaver/limits.h"
+#include "turn/turn_copy.h"
+
+typedef struct origin {
+    pal_str sender;
+    bool is_direct;
+    bool is_merged;
+} origin;
+
+static origin origin_of(const pal_message *message, pal_arena *arena)
+{
+    origin from = {0};
+    pal_json extra;
+
+    if (message->role != PAL_ROLE_USER || message->extra.len == 0 ||
+            pal_json_parse(arena, message->extra, NULL, &extra, NULL) != PAL_OK)
+        return from;
+    from.sender = pal_json_string(pal_json_find(extra, "sender"), arena);
+    pal_json_bool(pal_json_find(extra, "direct"), &from.is_direct);
+    pal_json_bool(pal_json_find(extra, "merged"), &from.is_merged);
+    return from;
+}
+
+/* ---- Showing ---- */
+
+static pal_str joined(pal_arena *arena, const pal_str *pieces, size_t len)
+{
+    pal_buf buf;
+    pal_str text = {0};
+
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    for (size_t i = 0; i < len; i++)
+        pal_buf_append_str(&buf, pieces[i]);
+    if (buf.failure == PAL_OK)
+        text = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return text;
+}
+
+static void show(pal_message *message, pal_str sender, pal_arena *arena)
+{
+    bool has_text = message->parts_len > 0 && message->parts[0].kind == PAL_PART_TEXT;
+    size_t added = !has_text;
+    pal_part *parts = pal_arena_array(arena, message->parts_len + added, sizeof(*parts));
+    const pal_str pieces[] = {pal_str_of("<"), sender, pal_str_of(has_text ? "> " : ">"),
+            has_text ? message->parts[0].text : (pal_str){0}};
+    pal_str text = joined(arena, pieces, 4);
+
+    if (!parts || text.len == 0)
+        return;
+    for (size_t i = 0; i < message->parts_len; i++)
+        parts[i + added] = message->parts[i];
+    parts[0].kind = PAL_PART_TEXT;
+    parts[0].text = text;
+    message->parts = parts;
+    message->parts_len += added;
+    message->tokens = 0; /* it is longer now */
+}
+
+void pal_sender_show(pal_message *messages, size_t len, pal_arena *arena)
+{
+    for (size_t i = 0; i < len; i++) {
+        origin from = origin_of(&messages[i], arena);
+
+        if (from.sender.len > 0 && !from.is_direct)
+            show(&messages[i], from.sender, arena);
+    }
+}
+
+/* ---- Merging ---- */
+
+static bool all_named(const pal_turn_request *request, pal_arena *scratch)
+{
+    for (size_t i = 0; i < request->messages_len; i++)
+        if (origin_of(&request->messages[i], scratch).sender.len == 0)
+            return false;
+    return request->messages_len > 0;
+}
+
+static bool same_budget(const pal_budget *a, const pal_budget *b)
+{
+    return a->session_tokens == b->session_tokens &&
+            a->session_cost_micros == b->session_cost_micros &&
+            a->tenant_tokens == b->tenant_tokens &&
+            a->tenant_cost_micros == b->tenant_cost_micros && a->since == b->since;
+}
+
+bool pal_sender_can_merge(
+        const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch)
+{
+    return first->tools_len == 0 && second->tools_len == 0 && !first->has_context &&
+            !second->has_context && first->lane == second->lane && first->whole == second->whole &&
+            first->has_system == second->has_system &&
+            first->no_server_tools == second->no_server_tools &&
+            first->output_max == second->output_max &&
+            first->max_tool_iterations == second->max_tool_iterations &&
+            pal_str_equal(first->endpoint, second->endpoint) &&
+            pal_str_equal(first->model, second->model) &&
+            pal_str_equal(first->system, second->system) &&
+            pal_str_equal(first->tool_choice, second->tool_choice) &&
+            pal_str_equal(first->parameters, second->parameters) &&
+            same_budget(&first->budget, &second->budget) && all_named(first, scratch) &&
+            all_named(second, scratch);
+}
+
+static pal_str mark_merged(pal_str extra, pal_arena *arena)
+{
+    pal_buf buf;
+    pal_json_writer writer;
+    pal_str marked = extra;
+
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_json_put_members(&writer, extra);
+    pal_json_name(&writer, "merged");
+    pal_json_put_bool(&writer, true);
+    pal_json_end_object(&writer);
+    if (buf.failure == PAL_OK)
+        marked = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return marked;
+}
+
+pal_message *pal_sender_merge(const pal_turn_request *first, const pal_turn_request *second,
+        pal_arena *arena, size_t *out_len)
+{
+    size_t len = first->messages_len;
+    pal_message *all = pal_arena_array(arena, len + second->messages_len, sizeof(*all));
+    const pal_message *more = pal_copy_messages(arena, second->messages, second->messages_len);
+
+    if (!all || !more)
+        return NULL;
+    for (size_t i = 0; i < len; i++)
+        all[i] = first->messages[i];
+    for (size_t i = 0; i < second->messages_len; i++) {
+        all[len + i] = more[i];
+        if (!origin_of(&more[i], arena).is_merged)
+            all[len + i].extra = mark_merged(more[i].extra, arena);
+    }
+    *out_len = len + second->messages_len;
+    return pal_arena_failure(arena) == PAL_OK ? all : NULL;
+}
+
+/* ---- Joining ---- */
+
+/* Two texts that meet are one, on lines of their own. */
+static bool join(pal_message *into, const pal_message *next, pal_arena *arena)
+{
+    bool meets = into->parts_len > 0 && next->parts_len > 0 && next->parts[0].kind == PAL_PART_TEXT;
+    pal_part *parts = pal_arena_array(arena, into->parts_len + next->parts_len + 1, sizeof(*parts));
+    size_t len = into->parts_len;
+
+    if (!parts)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        parts[i] = into->parts[i];
+    meets = meets && parts[len - 1].kind == PAL_PART_TEXT;
+    if (meets) {
+        const pal_str pieces[] = {parts[len - 1].text, pal_str_of("\n"), next->parts[0].text};
+
+        parts[len - 1].text = joined(arena, pieces, 3);
+    }
+    for (size_t i = meets; i < next->parts_len; i++)
+        parts[len++] = next->parts[i];
+    into->parts = parts;
+    into->parts_len = len;
+    return true;
+}
+
+size_t pal_sender_join(pal_message *messages, size_t len, pal_arena *arena)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        bool goes_on = kept > 0 && messages[kept - 1].role == PAL_ROLE_USER &&
+                origin_of(&messages[i], arena).is_merged;
+
+        if (!goes_on || !join(&messages[kept - 1], &messages[i], arena))
+            messages[kept++] = messages[i];
+        else
+            messages[kept - 1].seq = messages[i].seq;
+    }
+    return kept;
+}

@@ -1,0 +1,25 @@
+/* turn_sender.h - who says a message, where several people speak in one session. */
+#ifndef PAL_TURN_SENDER_H
+#define PAL_TURN_SENDER_H
+
+#include "palaver/turn.h"
+
+/* Shows the model who speaks: the text of a user's message with a sender begins with "<sender> "
+ * from now on, unless it is from a chat of two. In place, with texts in the arena, whose failure
+ * leaves messages as they are. Once for each message, before it is recorded. */
+void pal_sender_show(pal_message *messages, size_t len, pal_arena *arena);
+
+/* Whether two requests that wait can be one: everybody is named, and all else is the same. */
+bool pal_sender_can_merge(
+        const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch);
+
+/* One list of both requests' messages, the second's marked as going on from the one before; in the
+ * arena. NULL without memory. */
+pal_message *pal_sender_merge(const pal_turn_request *first, const pal_turn_request *second,
+        pal_arena *arena, size_t *out_len);
+
+/* What goes on from the one before becomes one message with it, their texts on lines of their own;
+ * returns how many are left. The list is changed in place, what it points to is not. */
+size_t pal_sender_join(pal_message *messages, size_t len, pal_arena *arena);
+
+#endif

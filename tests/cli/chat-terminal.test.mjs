@@ -1,0 +1,332 @@
+// `palaver chat` with somebody at a terminal.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { MockModel } from '../conformance/mock-model.mjs';
+import { textsOf, workspace } from './support.mjs';
+import { plain, Terminal } from './terminal.mjs';
+
+async function setup(t) {
+    const model = new MockModel();
+    const url = await model.listen();
+    const w = workspace(t);
+    t.after(() => model.close());
+    // A terminal at its first prompt, and what it greeted with.
+    const open = async (args = [], options = {}) => {
+        const terminal = new Terminal(t, ['chat', '--provider', 'openai', '--provider-url',
+            `${url}/v1`, '--model', 'mock-model', ...args],
+        { cwd: w.dir, ...options, env: { OPENAI_API_KEY: 'k', ...options.env } });
+        terminal.greeting = await terminal.prompt();
+        return terminal;
+    };
+    const requests = async () => (await (await fetch(`${url}/__requests`)).json()).requests;
+    const release = () => fetch(`${url}/__release`, { method: 'POST' });
+    return { ...w, open, requests, release };
+}
+
+const shownTexts = (w) => textsOf(w.json('session', 'show', '@last'));
+
+test('a conversation, what it took, and leaving', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    assert.match(terminal.greeting, /^Palaver {2}mock-model at openai\n/);
+    const shown = await terminal.say('hello');
+    assert.match(shown, /hello\necho: hello\n {2}\d+ tokens in, \d+ out\n> $/);
+    assert.equal(await terminal.leave(), 0);
+    assert.deepEqual(shownTexts(w), ['hello', 'echo: hello']);
+});
+
+test('text is there while the rest is still to come', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    terminal.type('<<say one two three four>> <<chunk 4>> <<stall after=2>>\r');
+    await terminal.see(/one two?$|one $|one$/);
+    await w.release();
+    await terminal.see('three four');
+    await terminal.prompt();
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('Ctrl-C stops the answer, and the chat goes on', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    terminal.type('<<say one two three four five>> <<chunk 4>> <<stall after=3>>\r');
+    await terminal.see('one two');
+    terminal.type('\x03');
+    await terminal.see('stopped; what was said so far is kept');
+    await terminal.prompt();
+    assert.match(await terminal.say('and now?'), /echo: and now\?/);
+    assert.equal(await terminal.leave(), 0);
+    const shown = w.ok('session', 'show', '@last');
+    assert.match(shown, /one two thr/);
+    assert.match(shown, /and now\?\n(.*\n)*.*echo: and now\?/);
+});
+
+test('Ctrl-C gives up a line, and leaves only when pressed twice at an empty one', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    terminal.type('half a thou');
+    await terminal.see('half a thou');
+    terminal.type('\x03');
+    await terminal.prompt();
+    terminal.type('\x03');
+    await terminal.see('Ctrl-C once more leaves');
+    await terminal.prompt();
+    await terminal.say('still here');
+    terminal.type('\x03');
+    await terminal.see('once more');
+    await terminal.prompt();
+    terminal.type('\x03');
+    assert.equal(await terminal.exit, 0);
+    assert.deepEqual(shownTexts(w), ['still here', 'echo: still here']);
+});
+
+test('the last conversation goes on after a restart', async (t) => {
+    const w = await setup(t);
+    const first = await w.open();
+    assert.doesNotMatch(first.greeting, /Going on/);
+    await first.say('remember me');
+    assert.equal(await first.leave(), 0);
+    const second = await w.open();
+    assert.match(second.greeting, /Going on with "remember me" \(2 messages, just now\)\./);
+    await second.say('more');
+    assert.equal(await second.leave(), 0);
+    assert.equal((await w.requests()).at(-1).body.messages.filter((m) => m.role === 'user').length, 2);
+    const third = await w.open(['--new']);
+    assert.doesNotMatch(third.greeting, /Going on/);
+    assert.equal(await third.leave(), 0);
+    assert.equal(w.json('session', 'list').sessions.length, 1, 'nothing said, nothing kept');
+});
+
+test('/new and /sessions and /open', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    await terminal.say('first talk');
+    assert.match(await terminal.say('/new'), /A new conversation/);
+    await terminal.say('second talk');
+    const list = await terminal.say('/sessions');
+    assert.match(list, /1 .*second talk +this one\n *2 .*first talk\n/);
+    assert.match(await terminal.say('/open 2'), /Going on with "first talk"/);
+    await terminal.say('again');
+    assert.deepEqual(shownTexts(w), ['first talk', 'echo: first talk', 'again', 'echo: again']);
+    assert.match(await terminal.say('/open 9'), /! there is no session '9'/);
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('/fork leaves the old one as it is', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    await terminal.say('shared');
+    assert.match(await terminal.say('/fork'), /A fork/);
+    await terminal.say('only here');
+    assert.equal(await terminal.leave(), 0);
+    const texts = w.json('session', 'list').sessions
+        .map(({ id }) => textsOf(w.json('session', 'show', id)));
+    assert.deepEqual(texts, [['shared', 'echo: shared', 'only here', 'echo: only here'],
+        ['shared', 'echo: shared']]);
+});
+
+test('/rewind takes back what was said, /undo brings it back', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    assert.match(await terminal.say('/rewind'), /! nothing was said yet/);
+    await terminal.say('one');
+    await terminal.say('two');
+    assert.match(await terminal.say('/rewind'), /Back to before "two"/);
+    assert.deepEqual(shownTexts(w), ['one', 'echo: one']);
+    assert.match(await terminal.say('/undo'), /Undone/);
+    assert.deepEqual(shownTexts(w), ['one', 'echo: one', 'two', 'echo: two']);
+    assert.match(await terminal.say('/rewind 2'), /Back to before "one"/);
+    assert.match(await terminal.say('/rewind 3'), /! you said nothing here yet/);
+    assert.match(await terminal.say('/rewind x'), /! 'x' is not a number/);
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('/compact, /context, /tools, /model and /help', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    assert.match(await terminal.say('/context'), /! nothing was said yet/);
+    await terminal.say('<<size 4000>>');
+    await terminal.say('short');
+    assert.match(await terminal.say('/context'), /tokens[^\n]*:\n\[[st=p#.]+\]\n/);
+    assert.match(await terminal.say('/compact'), /tokens became|Nothing was done/);
+    assert.match(await terminal.say('/tools'), /TOOL[^\n]*\n(.*\n)*recall/);
+    assert.match(await terminal.say('/model'), /mock-model at openai answers\.\n(.*\n)*mock-model-mini +openai/);
+    assert.match(await terminal.say('/model mock-model-mini'), /mock-model-mini at openai answers/);
+    await terminal.say('who?');
+    assert.equal((await w.requests()).at(-1).body.model, 'mock-model-mini');
+    const help = await terminal.say('/help');
+    for (const name of ['new', 'fork', 'rewind', 'compact', 'context', 'tools', 'model', 'quit'])
+        assert.match(help, new RegExp(`\\n {2}/${name} `));
+    assert.match(await terminal.say('/modle'), /! there is no command '\/modle'\n {2}did you mean \/model\?/);
+    terminal.type('/quit\r');
+    assert.equal(await terminal.exit, 0);
+});
+
+test('a line that begins with a space is said, slash or not', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    assert.match(await terminal.say(' /etc/hosts'), /echo: .*\/etc\/hosts/);
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('a failure is shown with what to do, and /retry asks again', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    const shown = await terminal.say('<<fail status=400 times=1>> please');
+    assert.match(shown, /\n! [^\n]+\n {2}your message is kept: \/retry asks again/);
+    assert.match(await terminal.say('/retry'), /\necho: +please/);
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('a retry is shown while it is waited for', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    terminal.type('<<fail status=503 times=1 retry_after=1>> please\r');
+    await terminal.see(/trying again \(2\) in \d s: /);
+    await terminal.see('echo:');
+    await terminal.prompt();
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('a tool is a line, and so is its result', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    const shown = await terminal.say('<<tool recall {"text":"fox"}>> <<next>> <<say found it>>');
+    assert.match(shown, /\n {2}\S recall \{"text":"fox"\}\n {2}\S recall: [^\n]+\nfound it\n/);
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('equal calls in a row are asked about', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    const call = '<<tool recall {"text":"fox"}>>';
+    terminal.type(`${call} <<next>> ${call} <<next>> ${call} <<next>> <<say done>>\r`);
+    await terminal.see('allow it? [y/N] ');
+    terminal.type('y\r');
+    await terminal.see('done');
+    await terminal.prompt();
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('lines go on behind a backslash, and what is pasted is one message', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    terminal.type('one\\\r');
+    await terminal.see('… ');
+    terminal.type('two\r');
+    await terminal.see('echo: one\ntwo');
+    await terminal.prompt();
+    terminal.type('\x1b[200~three\rfour\x1b[31m\x1b[201~');
+    await terminal.see('four');
+    terminal.type(' five\r');
+    await terminal.see('echo: three');
+    await terminal.prompt();
+    assert.equal(await terminal.leave(), 0);
+    assert.deepEqual(shownTexts(w).filter((text) => !text.startsWith('echo')),
+        ['one\ntwo', 'three\nfour[31m five']);
+});
+
+test('what was said comes back with the arrow key, also later, and only for its user', async (t) => {
+    const w = await setup(t);
+    const first = await w.open();
+    await first.say('say this again');
+    assert.equal(await first.leave(), 0);
+    const file = w.file('state/palaver/chat_history');
+    assert.equal(fs.statSync(file).mode & 0o777, 0o600);
+    assert.deepEqual(fs.readdirSync(w.file('state/palaver')), ['chat_history']);
+    const second = await w.open();
+    second.type('\x1b[A');
+    await second.see('say this again');
+    second.type('\r');
+    await second.see('echo: say this again');
+    await second.prompt();
+    assert.equal(await second.leave(), 0);
+});
+
+test('Tab completes a command', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    terminal.type('/hel\t\r');
+    await terminal.see('start another conversation');
+    assert.equal(await terminal.leave(), 0);
+});
+
+for (const columns of [40, 80]) {
+    test(`lines fit into ${columns} columns, and into a new size of the window`, async (t) => {
+        const w = await setup(t);
+        const terminal = await w.open([], { columns });
+        const widest = async (size) => {
+            terminal.type(`<<size ${size}>>\r`);
+            const shown = await terminal.see(/The quick[^]*\n> $/);
+            const lines = shown.slice(shown.indexOf('The quick')).split('\n');
+            return Math.max(...lines.map((line) => line.length));
+        };
+        const before = await widest(400);
+        assert.ok(before <= columns && before > columns - 12, `${before} columns`);
+        terminal.resize(60);
+        const after = await widest(401);
+        assert.ok(after <= 60 && after > 48, `${after} columns`);
+        assert.equal(await terminal.leave(), 0);
+    });
+}
+
+test('Markdown is shown as what it means', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    const from = terminal.shown.length;
+    await terminal.say('<<say # Head with **bold** and `code`>>');
+    assert.match(terminal.shown.slice(from), /\x1b\[1;4mHead with/);
+    assert.match(terminal.shown.slice(from), /\x1b\[1;4;36mcode\x1b\[0m/);
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('NO_COLOR is honoured', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open([], { env: { NO_COLOR: '1' } });
+    const shown = await terminal.say('<<say **bold** text>>');
+    assert.match(shown, /\n\*\*bold\*\* text\n/);
+    await terminal.say('/help');
+    assert.doesNotMatch(terminal.shown, /\x1b\[[0-9;]*m/);
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('a model can not command the terminal', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    const from = terminal.shown.length;
+    terminal.type('\x1b[200~<<say \\u001b>>\x1b[201~\r');
+    await terminal.prompt();
+    // Keys can't carry an escape, so a file does.
+    w.write('script.jsonl', '{"text":"a\\u001b]0;owned\\u0007\\u009b31mb\\u0008"}\n');
+    assert.equal(await terminal.leave(), 0);
+    assert.doesNotMatch(terminal.shown.slice(from), /owned/);
+    w.write('palaver.yaml', 'providers:\n  - name: s\n    kind: script\n    path: script.jsonl\n');
+    const scripted = new Terminal(t, ['chat'], { cwd: w.dir });
+    await scripted.prompt();
+    const begin = scripted.shown.length;
+    const shown = await scripted.say('go');
+    assert.match(shown, /a\\x1b\]0;owned\\x07\\x9b31mb\\x08/);
+    assert.doesNotMatch(scripted.shown.slice(begin), /\x1b\]|\x07|\x9b|\x08 ?\n/);
+    assert.equal(await scripted.leave(), 0);
+});
+
+test('without a model it says so, and how to get one', async (t) => {
+    const w = workspace(t);
+    const terminal = new Terminal(t, ['chat'], { cwd: w.dir, env: { OLLAMA_HOST: '127.0.0.1:1' } });
+    const greeting = await terminal.prompt();
+    assert.match(greeting, /echo at echo/);
+    assert.match(greeting, /No model is set up, so 'echo' answers/);
+    assert.match(greeting, /OPENAI_API_KEY/);
+    assert.match(await terminal.say('hi'), /echo: hi/);
+    assert.equal(await terminal.leave(), 0);
+});
+
+test('a terminal that goes away ends it cleanly', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    await terminal.say('hello');
+    terminal.order({ end: true });
+    assert.equal(await terminal.exit, 0);
+    assert.ok(plain(terminal.shown).includes('echo: hello'));
+});

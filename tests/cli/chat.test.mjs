@@ -1,0 +1,134 @@
+// `palaver chat` where nobody sits at a terminal: one question, one answer.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { MockModel } from '../conformance/mock-model.mjs';
+import { assertFails, binary, textsOf, workspace } from './support.mjs';
+
+// A model, and the command in a directory of its own; the command runs beside the model, so never
+// synchronously.
+async function setup(t) {
+    const model = new MockModel();
+    const url = `${await model.listen()}/v1`;
+    const w = workspace(t);
+    t.after(() => model.close());
+    const start = (...args) => {
+        const { input, ...options } = typeof args.at(-1) === 'object' ? args.pop() : {};
+        const ours = Object.entries(process.env).filter(([name]) => !name.startsWith('PALAVER_'));
+        const child = spawn(binary,
+            ['chat', '--provider', 'openai', '--provider-url', url, '--model', 'mock-model', ...args], {
+                cwd: w.dir,
+                env: { ...Object.fromEntries(ours), XDG_CONFIG_HOME: '/nonexistent',
+                    OPENAI_API_KEY: 'k', ...options.env },
+            });
+        child.stdin.on('error', () => {});
+        child.stdin.end(input ?? '');
+        return child;
+    };
+    const chat = async (...args) => {
+        const child = start(...args);
+        let out = '';
+        let err = '';
+        child.stdout.setEncoding('utf8').on('data', (data) => { out += data; });
+        child.stderr.setEncoding('utf8').on('data', (data) => { err += data; });
+        const [code] = await once(child, 'close');
+        return { code, out, err };
+    };
+    const requests = async () => (await (await fetch(`${url.slice(0, -3)}/__requests`)).json()).requests;
+    return { ...w, start, chat, requests };
+}
+
+test('a pipe gets the answer and nothing else', async (t) => {
+    const w = await setup(t);
+    const result = await w.chat({ input: 'hi\n' });
+    assert.deepEqual(result, { code: 0, out: 'echo: hi\n', err: '' });
+});
+
+test('stdin as a whole is one message', async (t) => {
+    const w = await setup(t);
+    const result = await w.chat({ input: 'one\n\ntwo\n' });
+    assert.equal(result.out, 'echo: one\n\ntwo\n');
+});
+
+test('words of the command line are a question, and stdin stands behind them', async (t) => {
+    const w = await setup(t);
+    assert.equal((await w.chat('what', 'is', 'this')).out, 'echo: what is this\n');
+    assert.equal((await w.chat('look:', { input: 'data\n' })).out, 'echo: look:\n\ndata\n');
+});
+
+test('the next question goes on in the same conversation, and --new does not', async (t) => {
+    const w = await setup(t);
+    await w.chat('one');
+    await w.chat('two');
+    await w.chat('--new', 'three');
+    await w.chat('four');
+    const sessions = w.json('session', 'list').sessions;
+    assert.equal(sessions.length, 2);
+    assert.deepEqual(textsOf(w.json('session', 'show', '@last')),
+        ['three', 'echo: three', 'four', 'echo: four']);
+    const sent = (await w.requests()).map(({ body }) => body.messages.filter((m) => m.role === 'user').length);
+    assert.deepEqual(sent, [1, 2, 1, 2]);
+});
+
+test('--session names the conversation', async (t) => {
+    const w = await setup(t);
+    w.ok('session', 'new', '--key', 'mine');
+    await w.chat('--session', 'mine', 'hello');
+    assert.deepEqual(textsOf(w.json('session', 'show', 'mine')), ['hello', 'echo: hello']);
+    assertFails(await w.chat('--session', 'nobody', 'x'), 1, /there is no session 'nobody'/);
+    assertFails(await w.chat('--session', 'mine', '--new', 'x'), 2, /one or the other/);
+});
+
+test('Markdown is left alone, and control characters are made harmless', async (t) => {
+    const w = await setup(t);
+    const result = await w.chat({ input: '<<say # T **b** \x1b[31mred\x07>>' });
+    assert.equal(result.out, '# T **b** \\x1b[31mred\\x07\n');
+});
+
+test('with --json there is more to know', async (t) => {
+    const w = await setup(t);
+    const answer = JSON.parse((await w.chat('--json', 'hi')).out);
+    assert.equal(answer.text, 'echo: hi');
+    assert.equal(answer.state, 'done');
+    assert.equal(answer.session, w.json('session', 'list').sessions[0].id);
+    assert.ok(answer.usage.input > 0 && answer.usage.output > 0);
+});
+
+test('a model that fails gives an exit code and one line that says why', async (t) => {
+    const w = await setup(t);
+    const result = await w.chat('<<fail status=400>> x');
+    assertFails(result, 1, /hint: your message is kept/);
+    assert.match(w.ok('session', 'show', '@last'), /fail status=400/);
+});
+
+test('an empty question is no question', async (t) => {
+    const w = await setup(t);
+    assertFails(await w.chat({ input: '\n' }), 2, /there is no question/);
+    assert.equal(w.json('session', 'list').sessions.length, 0);
+});
+
+test('Ctrl-C keeps what was said so far', async (t) => {
+    const w = await setup(t);
+    const child = w.start('<<say one two three four five six>> <<chunk 4>> <<stall after=3>>');
+    let out = '';
+    for await (const data of child.stdout) {
+        out += data;
+        if (out.includes('one two')) child.kill('SIGINT');
+    }
+    if (child.exitCode === null) await once(child, 'exit');
+    assert.equal(child.exitCode, 1);
+    assert.match(out, /^one two/);
+    const [, answer] = textsOf(w.json('session', 'show', '@last'));
+    assert.match(answer, /^one two thre?/);
+});
+
+test('without any model echo answers, and says that it is none', (t) => {
+    const w = workspace(t);
+    const keys = Object.keys(process.env).filter((name) => name.endsWith('_API_KEY'));
+    const env = { ...Object.fromEntries(keys.map((name) => [name, ''])), OLLAMA_HOST: '127.0.0.1:1' };
+    const result = w.run('chat', 'hello', { env });
+    assert.equal(result.out, 'echo: hello\n');
+    assert.match(result.err, /no model is set up/);
+    assert.equal(result.code, 0);
+});

@@ -1,0 +1,433 @@
+/* test_sqlite_file.c - a SQLite file from outside: one of version 2 is read as it is and brought up
+ * to date, fsck knows records and the ledger's sums, and no statement walks over what it should
+ * find. */
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "palaver/palaver.h"
+#include "store/store_sqlite_sql.h"
+#include "support/scratch.h"
+#include "support/tap.h"
+
+#define HOUR INT64_C(3600000)
+
+/* The tables as version 1 made them, and what version 2 added. */
+static const char version_1[] =
+        "CREATE TABLE tenant(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
+        "CREATE TABLE name(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);"
+
+        "CREATE TABLE session("
+        " id INTEGER PRIMARY KEY, uuid BLOB NOT NULL UNIQUE, tenant INTEGER NOT NULL,"
+        " expires_at INTEGER, deleted_at INTEGER, parent INTEGER,"
+        " fork_seq INTEGER NOT NULL, fork_mark INTEGER NOT NULL, created_at INTEGER NOT NULL,"
+        " is_routed INTEGER NOT NULL, parent_uuid BLOB, key TEXT, kept_key TEXT, title TEXT,"
+        " aliases BLOB, alias_apart TEXT, scope TEXT, metadata TEXT, extra TEXT);"
+        "CREATE UNIQUE INDEX session_key ON session(tenant, key) WHERE key IS NOT NULL;"
+        "CREATE INDEX session_parent ON session(parent, fork_seq) WHERE parent IS NOT NULL;"
+        "CREATE INDEX session_expiry ON session(expires_at) WHERE expires_at IS NOT NULL;"
+        "CREATE INDEX session_trash ON session(deleted_at) WHERE deleted_at IS NOT NULL;"
+
+        "CREATE TABLE head("
+        " session INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, state INTEGER NOT NULL,"
+        " project INTEGER, agent INTEGER, last_seq INTEGER NOT NULL, mark_number INTEGER NOT NULL,"
+        " tokens INTEGER NOT NULL, bytes INTEGER NOT NULL, updated_at INTEGER NOT NULL);"
+        "CREATE INDEX head_recent ON head(tenant, state, updated_at, session);"
+        "CREATE INDEX head_project ON head(tenant, state, project, updated_at, session)"
+        " WHERE project IS NOT NULL;"
+        "CREATE INDEX head_agent ON head(tenant, state, agent, updated_at, session)"
+        " WHERE agent IS NOT NULL;"
+
+        "CREATE TABLE alias("
+        " tenant INTEGER NOT NULL, alias TEXT NOT NULL, session INTEGER NOT NULL,"
+        " PRIMARY KEY (tenant, alias)) WITHOUT ROWID;"
+        "CREATE INDEX alias_session ON alias(session);"
+
+        "CREATE TABLE message("
+        " pos INTEGER PRIMARY KEY, session INTEGER NOT NULL, seq INTEGER NOT NULL,"
+        " id BLOB NOT NULL, role INTEGER NOT NULL, flags INTEGER NOT NULL,"
+        " tokens INTEGER NOT NULL, created_at INTEGER NOT NULL, client_id TEXT,"
+        " body NOT NULL);"
+        "CREATE UNIQUE INDEX message_at ON message(session, seq);"
+        "CREATE UNIQUE INDEX message_id ON message(id);"
+        "CREATE UNIQUE INDEX message_client ON message(session, client_id)"
+        " WHERE client_id IS NOT NULL;"
+
+        "CREATE TABLE mark("
+        " session INTEGER NOT NULL, number INTEGER NOT NULL, kind INTEGER NOT NULL,"
+        " seq INTEGER NOT NULL, through_seq INTEGER NOT NULL, target INTEGER NOT NULL,"
+        " created_at INTEGER NOT NULL, body TEXT,"
+        " PRIMARY KEY (session, number)) WITHOUT ROWID;"
+
+        "CREATE TABLE blob("
+        " id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, hash BLOB NOT NULL, media_type TEXT,"
+        " size INTEGER NOT NULL, created_at INTEGER NOT NULL, UNIQUE (tenant, hash));"
+        "CREATE TABLE blob_data(blob INTEGER PRIMARY KEY, data BLOB NOT NULL);"
+        "CREATE TABLE blob_ref("
+        " blob INTEGER NOT NULL, session INTEGER NOT NULL, seq INTEGER NOT NULL,"
+        " PRIMARY KEY (blob, session, seq)) WITHOUT ROWID;"
+        "CREATE INDEX blob_ref_session ON blob_ref(session, seq);"
+
+        "CREATE TABLE inbox("
+        " id INTEGER PRIMARY KEY, uuid BLOB NOT NULL UNIQUE, session INTEGER NOT NULL,"
+        " created_at INTEGER NOT NULL, client_id TEXT, delivery TEXT, body TEXT NOT NULL);"
+        "CREATE INDEX inbox_session ON inbox(session, id);"
+        "CREATE UNIQUE INDEX inbox_client ON inbox(session, client_id)"
+        " WHERE client_id IS NOT NULL;"
+
+        "CREATE TABLE lease("
+        " session INTEGER PRIMARY KEY, owner TEXT, fence INTEGER NOT NULL,"
+        " expires_at INTEGER NOT NULL);"
+
+        "CREATE TABLE ledger("
+        " id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, session INTEGER,"
+        " created_at INTEGER NOT NULL, input INTEGER NOT NULL, cache_read INTEGER NOT NULL,"
+        " cache_write INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,"
+        " cost_micros INTEGER NOT NULL, request_id TEXT, turn_id TEXT, purpose TEXT,"
+        " provider TEXT, model TEXT, price_version TEXT);"
+        "CREATE UNIQUE INDEX ledger_request ON ledger(tenant, request_id)"
+        " WHERE request_id IS NOT NULL;"
+        "CREATE INDEX ledger_session ON ledger(session) WHERE session IS NOT NULL;"
+        "CREATE INDEX ledger_time ON ledger(tenant, created_at);";
+
+static const char version_2[] =
+        "CREATE INDEX mark_kind ON"
+        " mark(session, kind, number, seq, through_seq, target, created_at);"
+        "CREATE TABLE search("
+        " block INTEGER NOT NULL, term BLOB NOT NULL, chunk BLOB NOT NULL,"
+        " PRIMARY KEY (block, term)) WITHOUT ROWID;"
+        "CREATE TABLE search_block(block INTEGER PRIMARY KEY, wide BLOB);"
+        "CREATE TABLE search_state(id INTEGER PRIMARY KEY, erasures INTEGER NOT NULL);"
+        "INSERT INTO search_state(id, erasures) VALUES (1, 0);"
+        "PRAGMA application_id = 0x506c7672; PRAGMA user_version = 2;";
+
+/* A session with a message, four model calls of two hours and two tenants; one call's session was
+ * erased. */
+static const char content[] =
+        "INSERT INTO tenant VALUES (1, 'default'), (2, 'other');"
+        "INSERT INTO session(id, uuid, tenant, fork_seq, fork_mark, created_at, is_routed, key)"
+        " VALUES (1, x'01000000000000000000000000000000', 1, 0, 0, 5, 0, 'key');"
+        "INSERT INTO head VALUES (1, 1, 1, NULL, NULL, 1, 0, 3, 5, 6);"
+        "INSERT INTO message VALUES (1, 1, 1, x'02000000000000000000000000000000', 1, 0, 3, 6,"
+        " NULL, 'hello');"
+        "INSERT INTO ledger VALUES"
+        " (1, 1, 1, 3600000, 1, 1, 1, 1, 1, 10, 'r1', 't1', 'turn', 'p', 'm', 'v'),"
+        " (2, 1, 1, 3600001, 2, 1, 1, 1, 1, 10, 'r2', 't1', 'turn', 'p', 'm', 'v'),"
+        " (3, 1, NULL, 7200000, 4, 1, 1, 1, 1, 10, NULL, NULL, 'turn', 'p', 'm', 'v'),"
+        " (4, 2, NULL, 3600000, 8, 1, 1, 1, 1, 10, 'r1', 't1', 'turn', 'p', 'm', 'v');";
+
+static const char *const statements[PAL_SQL_COUNT] = {
+#define STATEMENT(name, text) [PAL_SQL_##name] = text,
+        PAL_SQL_STATEMENTS(STATEMENT)
+#undef STATEMENT
+};
+
+static char directory[SCRATCH_PATH_MAX];
+static char path[512], url[520];
+static pal_store *store;
+static pal_arena *arena;
+static pal_error err;
+static const pal_str nobody = {NULL, 0};
+static const pal_id session_id = {{1}};
+
+static pal_str S(const char *text)
+{
+    return pal_str_of(text);
+}
+
+static bool fine(pal_status status)
+{
+    if (status != PAL_OK)
+        printf("# %s: %s\n", pal_status_name(status), err.message);
+    return status == PAL_OK;
+}
+
+static void open_store(bool read_only)
+{
+    pal_store_options options = {.read_only = read_only};
+
+    CHECK(fine(pal_store_open(url, &options, &store, &err)));
+}
+
+static void close_store(void)
+{
+    pal_store_close(store);
+    store = NULL;
+}
+
+static bool run(const char *text)
+{
+    sqlite3 *db = NULL;
+    char *message = NULL;
+    bool done;
+
+    sqlite3_open(path, &db);
+    sqlite3_busy_timeout(db, 5000);
+    done = sqlite3_exec(db, text, NULL, NULL, &message) == SQLITE_OK;
+    if (!done)
+        printf("# %s\n", message ? message : "?");
+    sqlite3_free(message);
+    sqlite3_close(db);
+    return done;
+}
+
+static long ask(const char *text)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    long number = -1;
+
+    sqlite3_open(path, &db);
+    sqlite3_busy_timeout(db, 5000);
+    if (sqlite3_prepare_v2(db, text, -1, &stmt, NULL) == SQLITE_OK &&
+            sqlite3_step(stmt) == SQLITE_ROW)
+        number = (long)sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return number;
+}
+
+static uint64_t check(bool repair)
+{
+    uint64_t findings = 99;
+
+    CHECK(fine(pal_store_check(store, repair, NULL, NULL, NULL, &findings, &err)));
+    return findings;
+}
+
+static uint64_t input_of(pal_ledger_query query)
+{
+    pal_ledger_sum sum = {0};
+
+    CHECK(fine(pal_store_ledger_sum(store, &query, &sum, &err)));
+    CHECK(sum.calls == sum.usage.output && (int64_t)sum.calls * 10 == sum.cost_micros);
+    return sum.usage.input;
+}
+
+static bool has_message(void)
+{
+    pal_message message;
+    pal_id owner;
+
+    return fine(pal_store_message(store, nobody, (pal_id){{2}}, arena, &message, &owner, &err)) &&
+            pal_id_equal(owner, session_id) && pal_str_is(message.parts[0].text, "hello");
+}
+
+static void make_version_2(void)
+{
+    scratch_clear(directory, false);
+    pal_arena_reset(arena);
+    CHECK(run(version_1) && run(version_2) && run(content) && run("PRAGMA journal_mode = WAL"));
+}
+
+/* What version 2 had, by the ways of today. */
+static void sums_are_right(void)
+{
+    CHECK(input_of((pal_ledger_query){0}) == 7);
+    CHECK(input_of((pal_ledger_query){.tenant = S("other")}) == 8);
+    CHECK(input_of((pal_ledger_query){.session = session_id}) == 3);
+    CHECK(input_of((pal_ledger_query){.turn_id = S("t1")}) == 3);
+    CHECK(input_of((pal_ledger_query){.agent = S("main")}) == 0);
+    CHECK(input_of((pal_ledger_query){.from = HOUR, .to = HOUR + 1}) == 1);
+    CHECK(input_of((pal_ledger_query){.from = HOUR + 1}) == 6);
+    CHECK(input_of((pal_ledger_query){.from = HOUR, .to = 2 * HOUR}) == 3);
+    CHECK(input_of((pal_ledger_query){.from = 2 * HOUR}) == 4);
+}
+
+static void an_older_file_is_read_as_it_is(void)
+{
+    pal_record_query query = {.kind = S("kind")};
+    pal_records records = {.len = 9};
+    pal_record record;
+
+    make_version_2();
+    open_store(true);
+    CHECK(has_message() && check(false) == 0);
+    sums_are_right();
+    CHECK(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err) ==
+            PAL_NOT_FOUND);
+    CHECK(fine(pal_store_record_list(store, &query, arena, &records, &err)) && records.len == 0);
+    close_store();
+    CHECK(ask("PRAGMA user_version") == 2);
+}
+
+static void an_older_file_is_brought_up_to_date(void)
+{
+    pal_record record = {.kind = S("kind"), .name = S("name"), .body = S("{}")};
+    pal_ledger_row row = {.request_id = S("r9"),
+            .agent = S("main"),
+            .usage = {.input = 16, .output = 1},
+            .cost_micros = 10,
+            .created_at = HOUR + 2};
+
+    make_version_2();
+    open_store(false);
+    CHECK(ask("PRAGMA user_version") == 3 && has_message() && check(false) == 0);
+    sums_are_right();
+    record.session = session_id;
+    CHECK(fine(pal_store_record_put(store, nobody, &record, 0, &err)) && record.version == 1);
+    CHECK(fine(pal_store_ledger_add(store, nobody, session_id, &row, &err)));
+    CHECK(input_of((pal_ledger_query){0}) == 23);
+    CHECK(input_of((pal_ledger_query){.agent = S("main")}) == 16);
+    CHECK(ask("SELECT count(*) FROM ledger_hour") == 4 && check(false) == 0);
+    close_store();
+    open_store(false);
+    CHECK(fine(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err)));
+    CHECK(ask("PRAGMA user_version") == 3);
+    close_store();
+}
+
+/* Another program's table is in the way of a step: nothing of it may be left. */
+static void a_step_is_taken_wholly_or_not(void)
+{
+    make_version_2();
+    CHECK(run("CREATE TABLE ledger_hour(x)"));
+    CHECK(pal_store_open(url, NULL, &store, &err) != PAL_OK);
+    CHECK(ask("PRAGMA user_version") == 2);
+    CHECK(ask("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'record%'") == 0);
+    CHECK(run("DROP TABLE ledger_hour"));
+    open_store(false);
+    CHECK(has_message() && check(false) == 0 && ask("PRAGMA user_version") == 3);
+    close_store();
+}
+
+static void wrong_sums_are_made_anew(void)
+{
+    static const char *const damages[] = {
+            "UPDATE ledger_hour SET input = input + 1 WHERE hour = 1 AND tenant = 1",
+            "DELETE FROM ledger_hour WHERE hour = 2",
+            "INSERT INTO ledger_hour VALUES (1, 0, 77, 1, 1, 1, 1, 1, 1, 1)",
+            "DELETE FROM ledger WHERE id = 2",
+    };
+
+    make_version_2();
+    open_store(false);
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        CHECK(check(false) == 0 && run(damages[i]));
+        CHECK(check(false) == 1 && check(true) == 1);
+        CHECK(check(false) == 0);
+    }
+    CHECK(input_of((pal_ledger_query){0}) == 5);
+    close_store();
+}
+
+static void records_of_nobody_are_found(void)
+{
+    pal_record record = {.kind = S("kind"), .name = S("name"), .body = S("{}")};
+
+    make_version_2();
+    open_store(false);
+    record.session = session_id;
+    CHECK(fine(pal_store_record_put(store, nobody, &record, 0, &err)));
+    CHECK(check(false) == 0);
+    CHECK(run("INSERT INTO record VALUES (9, 1, 99, 1, 1, 1, NULL, 'kind', 'stray', '{}')"));
+    CHECK(check(false) == 1 && ask("SELECT count(*) FROM record") == 2);
+    CHECK(check(true) == 1 && ask("SELECT count(*) FROM record") == 1 && check(false) == 0);
+    close_store();
+}
+
+/* ---- What statements cost ---- */
+
+/* The plan of a statement, its lines joined. */
+static const char *plan_of(pal_sql_id id)
+{
+    static char plan[2048];
+    char text[4096];
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    size_t len = 0;
+
+    plan[0] = '\0';
+    snprintf(text, sizeof text, "EXPLAIN QUERY PLAN %s", statements[id]);
+    sqlite3_open(path, &db);
+    if (sqlite3_prepare_v2(db, text, -1, &stmt, NULL) != SQLITE_OK)
+        printf("# %s\n", sqlite3_errmsg(db));
+    while (len < sizeof plan && sqlite3_step(stmt) == SQLITE_ROW)
+        len += (size_t)snprintf(
+                plan + len, sizeof plan - len, "%s\n", (const char *)sqlite3_column_text(stmt, 3));
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return plan;
+}
+
+static bool plan_has(pal_sql_id id, const char *wanted)
+{
+    const char *plan = plan_of(id);
+    bool has = strstr(plan, wanted) != NULL;
+
+    if (!has)
+        printf("# '%s' is not in:\n# %s\n", wanted, plan);
+    return has;
+}
+
+static bool plan_is_free_of(pal_sql_id id, const char *unwanted)
+{
+    const char *plan = plan_of(id);
+    bool has = strstr(plan, unwanted) != NULL;
+
+    if (has)
+        printf("# '%s' is in:\n# %s\n", unwanted, plan);
+    return !has;
+}
+
+static void sums_do_not_walk_over_the_ledger(void)
+{
+    make_version_2();
+    open_store(false);
+    close_store();
+    CHECK(plan_has(PAL_SQL_LEDGER_SUM,
+            "ledger_hour USING PRIMARY KEY (tenant=? AND agent=? AND hour>? AND hour<?)"));
+    CHECK(plan_has(PAL_SQL_LEDGER_SUM,
+            "ledger USING INDEX ledger_time (tenant=? AND created_at>? AND created_at<?)"));
+    CHECK(plan_is_free_of(PAL_SQL_LEDGER_SUM, "SCAN ledger"));
+    CHECK(plan_has(PAL_SQL_LEDGER_SUM_SESSION, "ledger USING INDEX ledger_session (session=?)"));
+    CHECK(plan_has(
+            PAL_SQL_LEDGER_SUM_TURN, "ledger USING INDEX ledger_turn (tenant=? AND turn_id=?)"));
+}
+
+static void records_are_found_by_an_index(void)
+{
+    static const pal_sql_id by_name[] = {PAL_SQL_RECORD_UP, PAL_SQL_RECORD_DOWN};
+    static const pal_sql_id by_session[] = {PAL_SQL_RECORD_SESSION_UP, PAL_SQL_RECORD_SESSION_DOWN};
+
+    make_version_2();
+    open_store(false);
+    close_store();
+    for (int i = 0; i < 2; i++) {
+        const char *sign = i == 0 ? ">" : "<";
+        char wanted[96];
+
+        snprintf(
+                wanted, sizeof wanted, "INDEX record_name (tenant=? AND kind=? AND name%s?)", sign);
+        CHECK(plan_has(by_name[i], wanted));
+        CHECK(plan_is_free_of(by_name[i], "TEMP B-TREE"));
+        snprintf(wanted, sizeof wanted, "INDEX record_session (session=? AND kind=? AND name%s?)",
+                sign);
+        CHECK(plan_has(by_session[i], wanted));
+        CHECK(plan_is_free_of(by_session[i], "TEMP B-TREE"));
+    }
+    CHECK(plan_has(PAL_SQL_RECORD_GET, "INDEX record_name (tenant=? AND kind=? AND name=?)"));
+    CHECK(plan_has(PAL_SQL_RECORD_SWEEP, "INDEX record_expiry (expires_at<?)"));
+    CHECK(plan_has(PAL_SQL_RECORD_DUE, "INDEX record_expiry (expires_at<?)"));
+    CHECK(plan_has(PAL_SQL_RECORD_CLEAR, "INDEX record_session (session=?)"));
+    CHECK(plan_is_free_of(PAL_SQL_INBOX_OWNERS, "SCAN s") &&
+            plan_is_free_of(PAL_SQL_INBOX_OWNERS, "SCAN h"));
+}
+
+int main(void)
+{
+    scratch_make(false, directory);
+    snprintf(path, sizeof path, "%s/x.db", directory);
+    snprintf(url, sizeof url, "sqlite:%s", path);
+    arena = pal_arena_new(0);
+    RUN(an_older_file_is_read_as_it_is);
+    RUN(an_older_file_is_brought_up_to_date);
+    RUN(a_step_is_taken_wholly_or_not);
+    RUN(wrong_sums_are_made_anew);
+    RUN(records_of_nobody_are_found);
+    RUN(sums_do_not_walk_over_the_ledger);
+    RUN(records_are_found_by_an_index);
+    pal_arena_free(arena);
+    scratch_clear(directory, true);
+    return tap_done();
+}

@@ -1,0 +1,140 @@
+/* test_jsonl_records.c - records of "jsonl:DIR": they lie in the log alone, survive a torn one, are
+ * seen by other handles, and nothing of one that is gone stays there. */
+#include "base/clock.h"
+#include "jsonl_dir.h"
+
+static const char line_1[] = "{\"role\":\"user\",\"content\":\"one\"}\n";
+
+static bool keep(const char *name, const char *body, pal_id session, int64_t expires_at)
+{
+    pal_record record = {.kind = S("kind"),
+            .name = S(name),
+            .body = S(body),
+            .session = session,
+            .expires_at = expires_at};
+
+    return pal_store_record_put(store, S(""), &record, PAL_VERSION_ANY, &err) == PAL_OK;
+}
+
+static bool has(pal_store *in, const char *name, const char *body)
+{
+    pal_record record;
+
+    return pal_store_record_find(in, S(""), S("kind"), S(name), arena, &record, &err) == PAL_OK &&
+            pal_str_is(record.body, body);
+}
+
+static bool is_same(const char *name, pal_str before)
+{
+    return pal_str_equal(get(name), before);
+}
+
+static bool log_has(const char *word)
+{
+    pal_str log = get(".palaver/log");
+
+    return memmem(log.data, log.len, word, strlen(word)) != NULL;
+}
+
+static void picoclaws_files_have_no_part_in_it(void)
+{
+    pal_str lines, meta;
+    pal_id id, none = {{0}};
+
+    begin();
+    put("a.jsonl", line_1);
+    put_meta("a.meta.json", "a", "");
+    if (!reopen())
+        return;
+    lines = get("a.jsonl");
+    meta = get("a.meta.json");
+    id = by_key("a");
+    CHECK(keep("of nobody", "1", none, 0));
+    CHECK(is_same("a.jsonl", lines) && is_same("a.meta.json", meta));
+    CHECK(keep("of a", "2", id, 0) && is_same("a.jsonl", lines));
+    meta = get("a.meta.json"); /* the log knows the session now, as after any other change */
+    CHECK(keep("of a", "3", id, 0) && keep("of a, too", "4", id, 0));
+    CHECK(pal_store_record_drop(store, S(""), S("kind"), S("of a, too"), &err) == PAL_OK);
+    CHECK(is_same("a.jsonl", lines) && is_same("a.meta.json", meta));
+    CHECK(strcmp(picoclaw_reads("a"), "one|") == 0);
+    reopen();
+    CHECK(has(store, "of nobody", "1") && has(store, "of a", "3") && !has(store, "of a, too", "4"));
+    CHECK(pal_id_equal(by_key("a"), id) && shows(id, "one|"));
+}
+
+static void a_torn_log_costs_only_the_last_record(void)
+{
+    pal_str before, after;
+    pal_id none = {{0}};
+
+    begin();
+    if (!reopen())
+        return;
+    CHECK(keep("first", "1", none, 0) && keep("changed", "1", none, 0));
+    before = get(".palaver/log");
+    CHECK(keep("changed", "2", none, 0));
+    pal_store_close(store);
+    store = NULL;
+    after = get(".palaver/log");
+    for (size_t len = before.len; len <= after.len; len++) {
+        put_bytes(".palaver/log", after.data, len, O_TRUNC);
+        if (!reopen())
+            return;
+        CHECK(has(store, "first", "1"));
+        CHECK(has(store, "changed", "1") || (len > before.len && has(store, "changed", "2")));
+        if (len == before.len)
+            CHECK(has(store, "changed", "1"));
+        pal_store_close(store);
+        store = NULL;
+    }
+    put_bytes(".palaver/log", after.data, after.len, O_TRUNC);
+    CHECK(reopen() && has(store, "changed", "2"));
+}
+
+static void another_handle_sees_them(void)
+{
+    pal_store *other = NULL;
+    pal_id none = {{0}};
+
+    begin();
+    if (!reopen() || !CHECK(pal_store_open(url, NULL, &other, &err) == PAL_OK))
+        return;
+    CHECK(keep("a", "1", none, 0) && has(other, "a", "1"));
+    CHECK(keep("a", "2", none, 0) && has(other, "a", "2"));
+    CHECK(pal_store_record_drop(other, S(""), S("kind"), S("a"), &err) == PAL_OK);
+    CHECK(!has(store, "a", "2"));
+    pal_store_close(other);
+}
+
+static void nothing_stays_of_what_is_gone(void)
+{
+    pal_session given = {.key = S("a")};
+    pal_id id, none = {{0}};
+    int64_t now_ms = pal_clock_now_ms();
+
+    begin();
+    if (!reopen())
+        return;
+    CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK);
+    CHECK(keep("zzerased", "\"zzbody\"", id, 0) && keep("stays", "\"zzstays\"", none, 0));
+    CHECK(keep("zzexpired", "1", none, now_ms + 1000) && log_has("zzbody"));
+    CHECK(pal_store_erase(store, S(""), id, NULL, &err) == PAL_OK);
+    CHECK(!log_has("zzerased") && !log_has("zzbody") && log_has("zzstays") && log_has("zzexpired"));
+    pal_clock_set_ms(now_ms + 2000);
+    CHECK(pal_store_sweep(store, -1, 10, NULL, &err) == PAL_OK);
+    CHECK(!log_has("zzexpired") && log_has("zzstays"));
+    pal_clock_set_ms(0);
+    reopen();
+    CHECK(has(store, "stays", "\"zzstays\"") && !has(store, "zzexpired", "1"));
+}
+
+int main(void)
+{
+    dir_make();
+    RUN(picoclaws_files_have_no_part_in_it);
+    RUN(a_torn_log_costs_only_the_last_record);
+    RUN(another_handle_sees_them);
+    RUN(nothing_stays_of_what_is_gone);
+    dir_done();
+    return tap_done();
+}

@@ -1,0 +1,209 @@
+/* turn_worker.c - runs turns with tools until it is killed, and says on a pipe what was promised.
+ *
+ *   turn_worker STORE MODEL_URL TOOL NOTES ACKS FIRST [settle]
+ *
+ * One thread a session. Each starts turns, numbered from FIRST on, of which some wait in the queue
+ * behind others, and tells ACKS, a file, "N SESSION" when turn N is admitted or waits, both of
+ * which are durable. With `settle` it runs one more turn in each session after all that still waits
+ * there, and ends; it must not be killed then. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "palaver/palaver.h"
+#include "turn_work.h"
+
+enum { LEASE_MS = 200, POLL_MS = 5, SETTLE_POLLS = 4000 };
+
+static pal_store *store;
+static pal_runtime *runtime;
+static int acks = -1;
+static atomic_int next;
+static const pal_str tenant = {0};
+
+static void fail(const char *what, const pal_error *err)
+{
+    fprintf(stderr, "# turn_worker: %s: %s\n", what, err->message);
+    _exit(3);
+}
+
+static void pause_a_moment(void)
+{
+    static const struct timespec moment = {.tv_nsec = POLL_MS * 1000000};
+
+    nanosleep(&moment, NULL);
+}
+
+static void acknowledge(int number, int session)
+{
+    char line[64];
+    int len = snprintf(line, sizeof(line), "%d %d\n", number, session);
+
+    if (write(acks, line, (size_t)len) != len)
+        _exit(4);
+}
+
+/* A session that a dead process ran a turn in is busy until the lease has run out. */
+static pal_turn_info start(int number, int session, pal_lane lane)
+{
+    pal_arena *arena = pal_arena_new(0);
+    char text[TURN_TEXT_MAX], client_id[TURN_TEXT_MAX];
+    pal_message message;
+    pal_turn_request request = {.session = turn_session(session),
+            .messages = &message,
+            .messages_len = 1,
+            .lane = lane};
+    pal_turn_info info = {.turn = {{0}}};
+    pal_error err = {0};
+    pal_status status;
+
+    snprintf(text, sizeof(text), TURN_TEXT, number);
+    snprintf(client_id, sizeof(client_id), "m%d", number);
+    message = pal_message_text(arena, PAL_ROLE_USER, pal_str_of(text));
+    message.client_id = pal_str_of(client_id);
+    while ((status = pal_turn_start(runtime, &request, &info, &err)) == PAL_BUSY)
+        pause_a_moment();
+    if (status != PAL_OK)
+        fail("start", &err);
+    acknowledge(number, session);
+    pal_arena_free(arena);
+    return info;
+}
+
+/* False where the session was a dead process's still: the message waits in the inbox, and is taken
+ * up from there. */
+static bool wait_end(pal_id turn)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_turn_info info = {.turn = {{0}}};
+    pal_str text;
+    pal_error err = {0};
+
+    if (pal_turn_wait(runtime, tenant, turn, -1, arena, &info, &text, &err) != PAL_OK)
+        fail("wait", &err);
+    if (info.state != PAL_TURN_DONE && info.status != PAL_BUSY) {
+        snprintf(err.message, sizeof(err.message), "%s: %.200s", pal_turn_state_name(info.state),
+                info.reason);
+        fail("a turn", &err);
+    }
+    pal_arena_free(arena);
+    return info.state == PAL_TURN_DONE;
+}
+
+static void *run_session(void *user)
+{
+    int session = (int)(intptr_t)user;
+
+    for (;;) {
+        int number = atomic_fetch_add(&next, 2);
+        pal_turn_info first = start(number, session, PAL_LANE_QUEUE);
+        pal_turn_info second = start(number + 1, session, PAL_LANE_QUEUE);
+
+        (void)wait_end(first.turn);
+        (void)wait_end(second.turn);
+    }
+    return NULL;
+}
+
+static bool is_inbox_empty(int session)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_inbox_item *items;
+    size_t len = 0;
+    pal_error err = {0};
+
+    if (pal_store_inbox_list(store, tenant, turn_session(session), arena, &items, &len, &err))
+        fail("inbox", &err);
+    pal_arena_free(arena);
+    return len == 0;
+}
+
+static void wait_inbox(int session)
+{
+    int polls = 0;
+    pal_error err = {0};
+
+    while (!is_inbox_empty(session)) {
+        if (polls++ == SETTLE_POLLS) {
+            snprintf(err.message, sizeof(err.message), "session %d is never taken up", session);
+            fail("inbox", &err);
+        }
+        pause_a_moment();
+    }
+}
+
+static void settle(int session)
+{
+    do
+        wait_inbox(session);
+    while (!wait_end(start(atomic_fetch_add(&next, 1), session, PAL_LANE_QUEUE).turn));
+    wait_inbox(session);
+}
+
+static void wait_tools(void)
+{
+    pal_error err = {0};
+    size_t len = 0;
+
+    while (len == 0) {
+        pal_arena *arena = pal_arena_new(0);
+        pal_tool *tools;
+
+        if (pal_runtime_tools(runtime, arena, &tools, &len, &err) != PAL_OK)
+            fail("tools", &err);
+        pal_arena_free(arena);
+        if (len == 0)
+            pause_a_moment();
+    }
+}
+
+static void open_all(char **argv)
+{
+    pal_str command[] = {pal_str_of(argv[3]), pal_str_of(argv[4])};
+    pal_tool_server server = {.name = pal_str_of("fx"), .command = command, .command_len = 2};
+    pal_endpoint endpoint = {
+            .kind = pal_str_of("openai"), .url = pal_str_of(argv[2]), .model = pal_str_of("m")};
+    pal_runtime_options options = {.endpoints = &endpoint,
+            .endpoints_len = 1,
+            .tool_servers = &server,
+            .tool_servers_len = 1,
+            .lease_ms = LEASE_MS,
+            .builtin_tools_off = true};
+    pal_error err = {0};
+
+    acks = open(argv[5], O_WRONLY | O_APPEND | O_CLOEXEC);
+    next = atoi(argv[6]);
+    if (pal_store_open(argv[1], NULL, &store, &err) != PAL_OK)
+        fail("store", &err);
+    options.store = store;
+    if (pal_runtime_open(&options, &runtime, &err) != PAL_OK)
+        fail("runtime", &err);
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t threads[TURN_SESSIONS];
+
+    if (argc < 7)
+        return 2;
+    setenv("no_proxy", "*", 1);
+    setenv("NO_PROXY", "*", 1);
+    open_all(argv);
+    wait_tools();
+    if (argc == 8) {
+        for (int i = 0; i < TURN_SESSIONS; i++)
+            settle(i);
+        pal_runtime_close(runtime, 1000);
+        pal_store_close(store);
+        return 0;
+    }
+    for (int i = 0; i < TURN_SESSIONS; i++)
+        pthread_create(&threads[i], NULL, run_session, (void *)(intptr_t)i);
+    for (int i = 0; i < TURN_SESSIONS; i++)
+        pthread_join(threads[i], NULL);
+    return 0;
+}

@@ -1,0 +1,259 @@
+// A request's way to its handler: routes, methods, bodies, pages of others, the log, the end.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import dgram from 'node:dgram';
+import fs from 'node:fs';
+import path from 'node:path';
+import { assertError, palaver, serve, workspace } from './support.mjs';
+
+test('health, readiness, and what the server consists of', async (t) => {
+    const s = await serve(t);
+    const live = await s.get('/healthz');
+    assert.equal(live.code, 200);
+    assert.equal(live.json.status, 'ok');
+    const ready = await s.get('/readyz');
+    assert.deepEqual([ready.code, ready.json], [200, { status: 'ready', store: 'ok' }]);
+    const health = await s.get('/api/v1/health');
+    assert.equal(health.code, 200);
+    assert.deepEqual(Object.keys(health.json), ['status', 'version', 'environment', 'llm_provider',
+        'llm_model', 'skills_count', 'tools_count', 'knowledge_documents', 'business_db_healthy']);
+    assert.equal(health.json.status, 'healthy');
+    assert.equal(health.json.llm_provider, 'echo');
+});
+
+test('a path that nobody knows, and a method that it does not take', async (t) => {
+    const s = await serve(t);
+    assertError(await s.get('/nowhere'), 404, 'not_found', /'GET \/nowhere'/);
+    assertError(await s.get('/api/v1/nowhere'), 404, 'not_found');
+    assertError(await s.get('/api/v1/keys/'), 404, 'not_found');
+    const put = await s.ask('PUT', '/api/v1/keys', { body: {} });
+    assertError(put, 405, 'method_not_allowed', /^Method not allowed$/);
+    assert.equal(put.headers.allow, 'POST, GET, HEAD');
+    const head = await s.ask('HEAD', '/healthz');
+    assert.deepEqual([head.code, head.text], [200, '']);
+    const bad = await s.ask('DELETE', '/api/v1/keys/a%zz');
+    assertError(bad, 400, 'invalid', /'%'/);
+});
+
+test('bodies that can not be read', async (t) => {
+    const s = await serve(t);
+    const post = (body, headers) => s.ask('POST', '/api/v1/keys', { body, headers });
+    assertError(await post('{"role":'), 400, 'invalid', /not valid JSON/);
+    assertError(await post('[1]'), 400, 'invalid', /must be a JSON object, not array/);
+    assertError(await post('"x"'), 400, 'invalid', /must be a JSON object/);
+    assertError(await post('{"label":"\xff"}'.replace('\xff', '\\ud800x\x01')), 400, 'invalid');
+    assertError(await post('--x', { 'content-type': 'multipart/form-data; boundary=x' }), 415,
+        'unsupported_media_type');
+    const wrong = await post('{"role":7}');
+    assertError(wrong, 400, 'invalid', /'role' must be a string, not a number/);
+    assert.equal(wrong.json.param, 'role');
+    assert.deepEqual((await s.get('/api/v1/keys')).json.keys, [], 'nothing has changed');
+    // curl -d says this of JSON.
+    const curl = await post('{"role":"reader"}',
+        { 'content-type': 'application/x-www-form-urlencoded' });
+    assertError(curl, 400, 'invalid', /'role' must be admin, write or read/);
+});
+
+test('fields of the query say what they want', async (t) => {
+    const s = await serve(t);
+    for (const limit of ['0', '1001', '-1', 'many', '', '99999999999999999999999']) {
+        const answer = await s.get(`/api/v1/keys?limit=${limit}`);
+        assertError(answer, 400, 'invalid', /'limit' must be/);
+        assert.equal(answer.json.param, 'limit');
+    }
+    assertError(await s.get('/api/v1/keys?cursor=x'), 400, 'invalid', /cursor/);
+});
+
+test('an open server answers to this machine only', async (t) => {
+    const s = await serve(t);
+    const as = (headers) => s.ask('GET', '/api/v1/keys', { headers });
+    for (const host of ['localhost', 'localhost:1', '127.0.0.1:80', '[::1]:7077', 'LOCALHOST'])
+        assert.equal((await as({ host })).code, 200, host);
+    for (const host of ['evil.example', '127.0.0.1.evil.example', 'localhost.evil.example:80',
+        '10.0.0.1', '[::2]:80'])
+        assertError(await as({ host }), 403, 'forbidden', /only requests to localhost/);
+    for (const origin of ['http://localhost:3000', 'http://127.0.0.1', 'https://[::1]:1'])
+        assert.equal((await as({ origin })).code, 200, origin);
+    for (const origin of ['https://evil.example', 'http://localhost.evil.example', 'null'])
+        assertError(await as({ origin }), 403, 'forbidden', /may not ask here/);
+    assertError(await as({ 'x-palaver-tenant': 'other' }), 403, 'forbidden', /admin's key/);
+    assert.equal((await as({ 'x-palaver-tenant': 'default' })).code, 200);
+});
+
+test('pages of others are let in by name', async (t) => {
+    const s = await serve(t,
+        { config: 'server:\n  cors_origins: ["https://app.example"]\n' });
+    const origin = 'https://app.example';
+    const answer = await s.get('/healthz', { headers: { origin } });
+    assert.equal(answer.headers['access-control-allow-origin'], origin);
+    const asked = await s.ask('OPTIONS', '/api/v1/keys', { headers: { origin,
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': 'authorization, content-type' } });
+    assert.equal(asked.code, 204);
+    assert.equal(asked.headers['access-control-allow-methods'], 'POST, GET, HEAD');
+    assert.equal(asked.headers['access-control-allow-headers'], 'authorization, content-type');
+    const other = await s.ask('OPTIONS', '/api/v1/keys',
+        { headers: { origin: 'https://evil.example', 'access-control-request-method': 'POST' } });
+    assert.equal(other.headers['access-control-allow-origin'], undefined);
+    assert.equal(other.headers['access-control-allow-methods'], undefined);
+});
+
+test('/openapi.json has every route, and only names that it explains', async (t) => {
+    const s = await serve(t);
+    const { code, json } = await s.get('/openapi.json');
+    assert.equal(code, 200);
+    assert.equal(json.openapi, '3.1.0');
+    const ids = new Set();
+    for (const [name, methods] of Object.entries(json.paths)) {
+        for (const [method, route] of Object.entries(methods)) {
+            assert.ok(route.operationId && !ids.has(route.operationId), `${method} ${name}`);
+            ids.add(route.operationId);
+            assert.ok(route.summary, `${method} ${name}`);
+            const params = route.parameters.filter((p) => p.in === 'path').map((p) => p.name);
+            assert.deepEqual(params, [...name.matchAll(/\{(\w+)\}/g)].map((m) => m[1]), name);
+            for (const p of route.parameters) {
+                assert.ok(p.in !== 'query' || p.description, `${name}: parameter '${p.name}'`);
+            }
+        }
+    }
+    for (const [, name] of JSON.stringify(json).matchAll(/#\/components\/schemas\/(\w+)/g))
+        assert.ok(json.components.schemas[name], `schema '${name}'`);
+    for (const name of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/api/v1/health',
+        '/api/v1/keys', '/api/v1/keys/{id}'])
+        assert.ok(json.paths[name], name);
+    assert.deepEqual(Object.keys(json.paths['/api/v1/keys']).sort(), ['get', 'post']);
+    // Every route is there: without its method, it is asked for another.
+    for (const [name, methods] of Object.entries(json.paths)) {
+        const answer = await s.ask('TRACE', name.replace(/\{\w+\}/g, 'x'));
+        assert.equal(answer.code, 405, name);
+        for (const method of Object.keys(methods))
+            assert.ok(answer.headers.allow.split(', ').includes(method.toUpperCase()), name);
+    }
+});
+
+test('/metrics counts requests, commits and turns', async (t) => {
+    const s = await serve(t);
+    await s.get('/healthz');
+    await s.get('/healthz');
+    await s.get('/nowhere');
+    await s.post('/api/v1/keys', { role: 'nobody' });
+    const { code, headers, text } = await s.get('/metrics');
+    assert.equal(code, 200);
+    assert.match(headers['content-type'], /^text\/plain; version=0\.0\.4/);
+    const value = (line) => Number(text.split('\n').find((l) => l.startsWith(`${line} `))
+        ?.slice(line.length + 1));
+    assert.equal(value('palaver_requests_total{method="GET",route="/healthz",code="200"}'), 2);
+    assert.equal(value('palaver_requests_total{method="",route="none",code="404"}'), 1);
+    assert.equal(value('palaver_requests_total{method="POST",route="/api/v1/keys",code="400"}'), 1);
+    assert.equal(
+        value('palaver_request_seconds_bucket{method="GET",route="/healthz",le="+Inf"}'), 2);
+    assert.ok(value('palaver_store_reads_total') > 0);
+    assert.equal(value('palaver_turns_running'), 0);
+    assert.ok(value('palaver_connections') >= 1);
+    assert.ok(value('palaver_start_time_seconds') > 1e9);
+    for (const line of text.trimEnd().split('\n'))
+        assert.match(line, /^(# (HELP|TYPE) \w+ .+|\w+(\{[^}]*(\{\w+\}[^}]*)*\})? [-+.\de]+)$/, line);
+});
+
+test('one line in the log for each request, and no names that users gave', async (t) => {
+    const s = await serve(t);
+    const answer = await s.ask('DELETE', '/api/v1/keys/secret-name',
+        { headers: { 'x-request-id': 'mine-1' } });
+    assert.equal(answer.headers['x-request-id'], 'mine-1');
+    const [line] = await s.logged(/^.* request id=mine-1 .*$/m);
+    assert.match(line, /^\S+ info request id=mine-1 method=DELETE route=\/api\/v1\/keys\/\{id\} /);
+    assert.match(line, / code=404 duration_us=\d+ bytes_in=0 bytes_out=\d+ /);
+    assert.match(line, / tenant=default$/);
+    assert.doesNotMatch(s.log(), /secret-name/);
+});
+
+test('the log is JSON for whoever wants that', async (t) => {
+    const s = await serve(t, { args: ['--json'] });
+    await s.get('/healthz', { headers: { 'x-request-id': 'mine-2' } });
+    const [line] = await s.logged(/^.*"id":"mine-2".*$/m);
+    const entry = JSON.parse(line);
+    assert.deepEqual([entry.level, entry.message, entry.route, entry.code],
+        ['info', 'request', '/healthz', 200]);
+    for (const each of s.log().trimEnd().split('\n')) JSON.parse(each);
+});
+
+test('SIGTERM and SIGINT end it cleanly', async (t) => {
+    for (const signal of ['SIGTERM', 'SIGINT']) {
+        const s = await serve(t);
+        await s.get('/healthz');
+        const end = await s.stop(signal);
+        assert.deepEqual([end.code, end.signal], [0, null], end.log);
+        assert.match(end.log, /info stopping/);
+    }
+});
+
+test('SIGHUP reads the level of the log anew', async (t) => {
+    const s = await serve(t, { config: 'server:\n  log_level: error\n' });
+    await s.get('/healthz', { headers: { 'x-request-id': 'before' } });
+    fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), 'server:\n  log_level: info\n');
+    s.child.kill('SIGHUP');
+    await s.logged(/reloaded/);
+    await s.get('/healthz', { headers: { 'x-request-id': 'after' } });
+    await s.logged(/id=after/);
+    assert.doesNotMatch(s.log(), /id=before/);
+    fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), 'servre: 1\n');
+    s.child.kill('SIGHUP');
+    await s.logged(/error the configuration stays as it was: .*servre/);
+    assert.equal((await s.get('/healthz')).code, 200);
+});
+
+test('systemd is told when it is ready and when it stops', async (t) => {
+    const dir = workspace(t);
+    const seen = [];
+    const name = path.join(dir, 'notify');
+    // Node has no datagrams of that family: socat's place is taken by the command itself.
+    const { spawn } = await import('node:child_process');
+    const listener = spawn('python3', ['-c', 'import socket,sys\n' +
+        's=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\ns.bind(sys.argv[1])\n' +
+        'print("bound",flush=True)\nwhile True: print(s.recv(99).decode(),flush=True)', name]);
+    t.after(() => listener.kill());
+    let wake = () => {};
+    listener.stdout.on('data', (piece) => {
+        seen.push(...piece.toString().trim().split('\n'));
+        wake();
+    });
+    const until = async (word) => {
+        while (!seen.includes(word)) await new Promise((resolve) => { wake = resolve; });
+    };
+    await until('bound');
+    const s = await serve(t, { dir, env: { NOTIFY_SOCKET: name, WATCHDOG_USEC: '200000' } });
+    await until('READY=1');
+    await until('WATCHDOG=1');
+    await s.stop();
+    await until('STOPPING=1');
+});
+
+test('the command says what it can not listen on', async (t) => {
+    const dir = workspace(t);
+    const { serveFails } = await import('./support.mjs');
+    const open = serveFails(dir, '--listen', '0.0.0.0:0');
+    assert.equal(open.code, 1);
+    assert.equal(open.out, '');
+    assert.match(open.err, /palaver: '0\.0\.0\.0:0' can be reached from other machines/);
+    assert.match(open.err, /hint: make one with 'palaver key create'/);
+    const bad = serveFails(dir, '--listen', 'nonsense');
+    assert.equal(bad.code, 2, bad.err);
+    const s = await serve(t);
+    const taken = serveFails(dir, '--listen', `127.0.0.1:${s.port}`);
+    assert.equal(taken.code, 1);
+    assert.match(taken.err, new RegExp(`127\\.0\\.0\\.1:${s.port}`));
+    palaver(dir, 'key', 'create');
+    const keyed = await serve(t, { dir, args: ['--listen', '0.0.0.0:0'] });
+    assert.equal((await keyed.get('/api/v1/keys')).code, 401);
+});
+
+test('expired sessions go to the trash by themselves', async (t) => {
+    const dir = workspace(t);
+    palaver(dir, 'session', 'new', '--key', 'old', '--expires', '1s');
+    palaver(dir, 'session', 'new', '--key', 'kept');
+    const s = await serve(t, { dir, config: 'expiry:\n  cleanup_interval: 1s\n' });
+    await s.logged(/info sweep trashed=1 erased=0/);
+    await s.stop();
+    const trash = JSON.parse(palaver(dir, 'session', 'list', '--state', 'trash', '--json'));
+    assert.equal(JSON.stringify(trash).match(/"key":"(\w+)"/)[1], 'old');
+});

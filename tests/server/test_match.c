@@ -1,0 +1,131 @@
+/* test_match.c - which route a path means, and how often somebody may ask. */
+#include "server/server_match.h"
+#include "server/server_rate.h"
+#include "support/tap.h"
+
+#include <stdio.h>
+
+static const pal_api_route first_routes[] = {
+        {.method = "GET", .path = "/a/things"},
+        {.method = "POST", .path = "/a/things"},
+        {.method = "GET", .path = "/a/things/{id}"},
+        {.method = "DELETE", .path = "/a/things/{id}"},
+        {.method = "GET", .path = "/a/things/{id}/parts/{part}"},
+        {0},
+};
+static const pal_api_route more_routes[] = {
+        {.method = "GET", .path = "/a/things/search"},
+        {.method = "GET", .path = "/a/"},
+        {0},
+};
+static const pal_api_route *const groups[] = {first_routes, more_routes, NULL};
+static const pal_api api = {.prefix = "/a/", .routes = groups};
+
+static const char *match(const char *method, const char *path, pal_match *out)
+{
+    pal_match_route(&api, pal_str_of(method), pal_str_of(path), out);
+    return out->route ? out->route->path : "";
+}
+
+static void paths_find_their_routes(void)
+{
+    pal_match m;
+    CHECK(strcmp(match("GET", "/a/things", &m), "/a/things") == 0);
+    CHECK(strcmp(match("GET", "/a/", &m), "/a/") == 0);
+    CHECK(strcmp(match("GET", "/a/things/7", &m), "/a/things/{id}") == 0);
+    CHECK(pal_str_is(m.params[0], "7"));
+    CHECK(strcmp(match("GET", "/a/things/x%2Fy/parts/2", &m), "/a/things/{id}/parts/{part}") == 0);
+    CHECK(pal_str_is(m.params[0], "x%2Fy") && pal_str_is(m.params[1], "2"));
+}
+
+static void own_characters_go_before_parameters(void)
+{
+    pal_match m;
+    CHECK(strcmp(match("GET", "/a/things/search", &m), "/a/things/search") == 0);
+    CHECK(m.params[0].len == 0);
+    CHECK(strcmp(match("DELETE", "/a/things/search", &m), "/a/things/{id}") == 0);
+}
+
+static void a_parameter_is_one_segment_that_is_not_empty(void)
+{
+    pal_match m;
+    CHECK(*match("GET", "/a/things/", &m) == 0 && m.allowed[0] == 0);
+    CHECK(*match("GET", "/a/things/1/2", &m) == 0 && m.allowed[0] == 0);
+    CHECK(*match("GET", "/a/things//parts/2", &m) == 0 && m.allowed[0] == 0);
+    CHECK(*match("GET", "/a/thing", &m) == 0 && m.allowed[0] == 0);
+    CHECK(*match("GET", "", &m) == 0 && m.allowed[0] == 0);
+}
+
+static void other_methods_are_told_which_there_are(void)
+{
+    pal_match m;
+    CHECK(*match("PUT", "/a/things", &m) == 0);
+    CHECK(strcmp(m.allowed, "GET, HEAD, POST") == 0);
+    CHECK(strcmp(match("HEAD", "/a/things", &m), "/a/things") == 0);
+    CHECK(*match("POST", "/a/things/search", &m) == 0);
+    CHECK(strcmp(m.allowed, "GET, HEAD, DELETE") == 0);
+}
+
+static void segments_are_decoded(void)
+{
+    pal_str text;
+    pal_arena *arena = pal_arena_new(0);
+    CHECK(pal_path_decode(arena, pal_str_of("a%2Fb%20c+d"), &text));
+    CHECK(pal_str_is(text, "a/b c+d"));
+    CHECK(pal_path_decode(arena, pal_str_of("%c3%A4"), &text) && pal_str_is(text, "\xc3\xa4"));
+    static const char *const bad[] = {"%", "%2", "%zz", "a%0", "%00", "%ff", "%c3"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!pal_path_decode(arena, pal_str_of(bad[i]), &text));
+    pal_arena_free(arena);
+}
+
+static void a_minutes_requests_and_no_more(void)
+{
+    int64_t retry_ms = 0, now = 1000;
+    pal_rate *rate = pal_rate_new();
+    pal_str who = pal_str_of("k");
+    for (int i = 0; i < 6; i++)
+        CHECK(pal_rate_take(rate, who, 6, now, &retry_ms));
+    CHECK(!pal_rate_take(rate, who, 6, now, &retry_ms));
+    CHECK(retry_ms > 9900 && retry_ms <= 10001);
+    CHECK(pal_rate_take(rate, pal_str_of("other"), 6, now, &retry_ms));
+    CHECK(!pal_rate_take(rate, who, 6, now + 9900000, &retry_ms));
+    CHECK(pal_rate_take(rate, who, 6, now + 10000000, &retry_ms));
+    CHECK(!pal_rate_take(rate, who, 6, now + 10000000, &retry_ms));
+    /* A long rest fills it, and not more. */
+    now += (int64_t)3600 * 1000000;
+    for (int i = 0; i < 6; i++)
+        CHECK(pal_rate_take(rate, who, 6, now, &retry_ms));
+    CHECK(!pal_rate_take(rate, who, 6, now, &retry_ms));
+    CHECK(pal_rate_take(rate, who, 0, now, &retry_ms));
+    pal_rate_free(rate);
+}
+
+static void a_crowd_waits_and_takes_no_more_memory(void)
+{
+    char name[32];
+    int64_t retry_ms = 0, now = 10000000;
+    bool all = true;
+    pal_rate *rate = pal_rate_new();
+    for (int i = 0; i < PAL_SERVER_RATE_BUCKETS_MAX; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        all = all && pal_rate_take(rate, pal_str_of(name), 10, now, &retry_ms);
+    }
+    CHECK(all);
+    CHECK(!pal_rate_take(rate, pal_str_of("late"), 10, now, &retry_ms) && retry_ms == 60000);
+    CHECK(pal_rate_take(rate, pal_str_of("0"), 10, now, &retry_ms));
+    CHECK(pal_rate_take(rate, pal_str_of("late"), 10, now + 61000000, &retry_ms));
+    pal_rate_free(rate);
+}
+
+int main(void)
+{
+    RUN(paths_find_their_routes);
+    RUN(own_characters_go_before_parameters);
+    RUN(a_parameter_is_one_segment_that_is_not_empty);
+    RUN(other_methods_are_told_which_there_are);
+    RUN(segments_are_decoded);
+    RUN(a_minutes_requests_and_no_more);
+    RUN(a_crowd_waits_and_takes_no_more_memory);
+    return tap_done();
+}

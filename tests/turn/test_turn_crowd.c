@@ -1,0 +1,247 @@
+/* test_turn_crowd.c - very many turns that stream at once in one runtime: all run together, none is
+ * left behind, one that never stops talking starves nobody, and all of them fit into the memory.
+ * TURNS_AT_ONCE says how many (10,000).
+ *
+ * Nothing is decided by time: the model sends everyone the next piece only when the test asks for
+ * it, and it asks when everyone has the one before. */
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "palaver/turn.h"
+#include "support/model_server.h"
+#include "support/on_loop.h"
+#include "support/resident.h"
+#include "support/scratch.h"
+#include "support/tap.h"
+
+enum { ROUNDS = 5, FLOODED = 100, FLOOD_ROUNDS = 20, BATCH = 500, SPARE_FILES = 200 };
+
+#define RESIDENT_MAX (300l << 20)
+
+typedef struct member {
+    pal_id session, turn;
+    int texts;
+} member;
+
+static model_server server;
+static pal_store *store;
+static pal_runtime *runtime;
+static pal_error err;
+static char directory[SCRATCH_PATH_MAX];
+static member *members;
+static int members_len;
+/* On the loop, but for between a bell and what rings it next. */
+static int started, arrived[FLOOD_ROUNDS], ended, done, failures;
+static bool is_flood_seen, is_flood_over;
+static bell rung = BELL_INIT;
+
+static bool ok(pal_status status)
+{
+    if (status != PAL_OK)
+        printf("# %s\n", err.message);
+    return status == PAL_OK;
+}
+
+static void begin(void)
+{
+    char url[SCRATCH_PATH_MAX + 32], model_url[64];
+    pal_endpoint endpoint = {.kind = pal_str_of("openai"), .model = pal_str_of("m")};
+    pal_runtime_options options = {.endpoints = &endpoint, .endpoints_len = 1};
+
+    scratch_make(false, directory);
+    snprintf(url, sizeof(url), "sqlite:%s/turns.db", directory);
+    snprintf(model_url, sizeof(model_url), "http://127.0.0.1:%d/v1", server.port);
+    endpoint.url = pal_str_of(model_url);
+    CHECK(ok(pal_store_open(url, NULL, &store, &err)));
+    options.store = store;
+    CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
+    started = ended = done = failures = 0;
+    is_flood_seen = is_flood_over = false;
+    memset(arrived, 0, sizeof(arrived));
+}
+
+static void end(void)
+{
+    pal_runtime_close(runtime, 0);
+    pal_store_close(store);
+    scratch_clear(directory, true);
+    free(members);
+}
+
+static void make_sessions(int len)
+{
+    static const pal_session session;
+    pal_op ops[BATCH];
+
+    members_len = len;
+    members = calloc((size_t)len, sizeof(*members));
+    for (int first = 0; first < len; first += BATCH) {
+        int count = len - first < BATCH ? len - first : BATCH;
+
+        for (int i = 0; i < count; i++)
+            ops[i] = (pal_op){.kind = PAL_OP_CREATE, .u.create.session = &session};
+        if (!CHECK(ok(pal_store_apply(store, ops, (size_t)count, &err))))
+            return;
+        for (int i = 0; i < count; i++)
+            members[first + i].session = ops[i].session;
+    }
+}
+
+/* ---- What turns tell ---- */
+
+static void take_start(const pal_turn_info *info, const pal_error *error, void *user)
+{
+    member *m = user;
+
+    if (info)
+        m->turn = info->turn;
+    else if (failures++ == 0)
+        printf("# %s\n", error->message);
+    if (++started == members_len)
+        bell_ring(&rung);
+}
+
+/* Nobody may have a piece before all have the one before it. */
+static void take_text(member *m, pal_str text)
+{
+    int number = m->texts++;
+
+    failures += !pal_str_is(text, MODEL_SERVER_PIECE);
+    if (number >= FLOOD_ROUNDS || (number > 0 && arrived[number - 1] != members_len)) {
+        failures++;
+        return;
+    }
+    if (++arrived[number] == members_len)
+        bell_ring(&rung);
+}
+
+static bool take_event(const pal_event *event, void *user)
+{
+    if (event->kind == PAL_EVENT_TEXT)
+        take_text(user, event->text);
+    if (event->kind != PAL_EVENT_ENDED)
+        return true;
+    done += event->state == PAL_TURN_DONE;
+    if (++ended == members_len)
+        bell_ring(&rung);
+    return true;
+}
+
+static pal_turn_request request_of(pal_id session, pal_message *message)
+{
+    return (pal_turn_request){.session = session, .messages = message, .messages_len = 1};
+}
+
+static void start_all(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_message message = pal_message_text(arena, PAL_ROLE_USER, pal_str_of("@held, please"));
+
+    for (int i = 0; i < members_len; i++) {
+        pal_turn_request request = request_of(members[i].session, &message);
+
+        failures +=
+                pal_turn_start_async(runtime, &request, take_start, &members[i], &err) != PAL_OK;
+    }
+    CHECK(bell_wait(&rung, 1));
+    for (int i = 0; i < members_len; i++)
+        failures += pal_turn_watch(runtime, pal_str_of(""), members[i].turn, 0, take_event, NULL,
+                            &members[i], &err) != PAL_OK;
+    CHECK(failures == 0);
+    pal_arena_free(arena);
+}
+
+/* ---- Tests ---- */
+
+static void all_turns_run_together(void)
+{
+    pal_runtime_stats stats;
+    const char *wanted = getenv("TURNS_AT_ONCE");
+    struct rlimit limit;
+    int len = wanted ? atoi(wanted) : 10000;
+    long bytes;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if ((rlim_t)len + SPARE_FILES > limit.rlim_cur)
+        len = (int)limit.rlim_cur - SPARE_FILES;
+    begin();
+    make_sessions(len);
+    start_all();
+    for (int i = 0; i < ROUNDS; i++) {
+        model_server_piece(&server, len);
+        if (!CHECK(bell_wait(&rung, 1)))
+            break;
+    }
+    pal_runtime_stat(runtime, &stats);
+    CHECK(stats.turns_running == (uint64_t)len && ended == 0);
+    bytes = resident_bytes();
+    printf("# %d turns that stream: %ld MB in all\n", len, bytes >> 20);
+    CHECK(!RESIDENT_IS_OURS || bytes < RESIDENT_MAX);
+    model_server_end(&server);
+    CHECK(bell_wait(&rung, 1));
+    CHECK(done == len && failures == 0);
+    end();
+}
+
+static bool take_flood(const pal_event *event, void *user)
+{
+    (void)user;
+    if (event->kind == PAL_EVENT_TEXT && !is_flood_seen) {
+        is_flood_seen = true;
+        bell_ring(&rung);
+    }
+    is_flood_over = is_flood_over || event->kind == PAL_EVENT_ENDED;
+    return true;
+}
+
+static pal_id start_flood(void)
+{
+    static const pal_session session;
+    pal_arena *arena = pal_arena_new(0);
+    pal_message message = pal_message_text(arena, PAL_ROLE_USER, pal_str_of("@flood"));
+    pal_turn_info info = {.turn = {{0}}};
+    pal_turn_request request;
+    pal_id id;
+
+    CHECK(ok(pal_store_create(store, &session, &id, &err)));
+    request = request_of(id, &message);
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(ok(pal_turn_watch(
+            runtime, pal_str_of(""), info.turn, 0, take_flood, NULL, &is_flood_seen, &err)));
+    CHECK(bell_wait(&rung, 1));
+    pal_arena_free(arena);
+    return info.turn;
+}
+
+static void a_flood_starves_nobody(void)
+{
+    pal_id flood;
+
+    begin();
+    make_sessions(FLOODED);
+    start_all();
+    flood = start_flood();
+    for (int i = 0; i < FLOOD_ROUNDS; i++) {
+        model_server_piece(&server, FLOODED + 1);
+        if (!CHECK(bell_wait(&rung, 1)))
+            break;
+    }
+    CHECK(!is_flood_over);
+    CHECK(ok(pal_turn_cancel(runtime, pal_str_of(""), flood, &err)));
+    CHECK(is_flood_over);
+    model_server_end(&server);
+    CHECK(bell_wait(&rung, 1));
+    CHECK(done == FLOODED && failures == 0);
+    end();
+}
+
+int main(void)
+{
+    setenv("no_proxy", "*", 1);
+    setenv("NO_PROXY", "*", 1);
+    model_server_start(&server);
+    RUN(all_turns_run_together);
+    RUN(a_flood_starves_nobody);
+    model_server_stop(&server);
+    return tap_done();
+}

@@ -1,0 +1,163 @@
+/* test_turn_full.c - turns while the disk takes no more bytes: a message that can't be kept is
+ * refused, an answer that can't be kept ends its turn, and when there is room again the session
+ * goes on as if nothing had been. The disk is full by RLIMIT_FSIZE, as for every file at once. */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "palaver/turn.h"
+#include "support/model_server.h"
+#include "support/on_loop.h"
+#include "support/scratch.h"
+#include "support/tap.h"
+
+enum { WAIT_MS = 20000, TEXT_LEN = 300000 };
+
+static model_server server;
+static pal_store *store;
+static pal_runtime *runtime;
+static pal_arena *arena;
+static pal_error err;
+static pal_id session;
+static char directory[SCRATCH_PATH_MAX];
+static bell heard = BELL_INIT;
+
+static bool ok(pal_status status)
+{
+    if (status != PAL_OK)
+        printf("# %s\n", err.message);
+    return status == PAL_OK;
+}
+
+static void fill_disk(bool is_full)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = is_full ? 1 : limit.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static void begin(void)
+{
+    static const pal_session empty;
+    char url[SCRATCH_PATH_MAX + 32], model_url[64];
+    pal_endpoint endpoint = {.kind = pal_str_of("openai"), .model = pal_str_of("m")};
+    pal_runtime_options options = {.endpoints = &endpoint, .endpoints_len = 1};
+
+    arena = pal_arena_new(0);
+    scratch_make(false, directory);
+    snprintf(url, sizeof(url), "sqlite:%s/turns.db", directory);
+    snprintf(model_url, sizeof(model_url), "http://127.0.0.1:%d/v1", server.port);
+    endpoint.url = pal_str_of(model_url);
+    CHECK(ok(pal_store_open(url, NULL, &store, &err)));
+    options.store = store;
+    CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
+    CHECK(ok(pal_store_create(store, &empty, &session, &err)));
+}
+
+static void end(void)
+{
+    pal_runtime_close(runtime, 0);
+    pal_store_close(store);
+    pal_arena_free(arena);
+    scratch_clear(directory, true);
+}
+
+static pal_status start(pal_str text, pal_turn_info *out_info)
+{
+    pal_message message = pal_message_text(arena, PAL_ROLE_USER, text);
+    pal_turn_request request = {.session = session, .messages = &message, .messages_len = 1};
+
+    return pal_turn_start(runtime, &request, out_info, &err);
+}
+
+static pal_turn_state state_after(pal_id turn)
+{
+    pal_turn_info info = {.turn = {{0}}};
+    pal_str text;
+
+    CHECK(ok(pal_turn_wait(runtime, pal_str_of(""), turn, WAIT_MS, arena, &info, &text, &err)));
+    return info.state;
+}
+
+static pal_messages all(void)
+{
+    pal_messages list = {0};
+
+    CHECK(ok(pal_store_load(store, pal_str_of(""), session, NULL, arena, &list, &err)));
+    return list;
+}
+
+static void the_session_goes_on(size_t before)
+{
+    pal_turn_info info = {.turn = {{0}}};
+    pal_messages list;
+
+    CHECK(ok(start(pal_str_of("@say 2"), &info)));
+    CHECK(state_after(info.turn) == PAL_TURN_DONE);
+    list = all();
+    CHECK(list.len == before + 2 && list.items[before].role == PAL_ROLE_USER);
+    CHECK(list.len == before + 2 && list.items[before + 1].role == PAL_ROLE_ASSISTANT);
+}
+
+static void a_message_that_cannot_be_kept_is_refused(void)
+{
+    char *text = malloc(TEXT_LEN);
+    pal_turn_info info = {.turn = {{0}}};
+    pal_status status;
+
+    begin();
+    the_session_goes_on(0);
+    memset(text, 'x', TEXT_LEN);
+    fill_disk(true);
+    status = start(pal_str_make(text, TEXT_LEN), &info);
+    CHECK(status == PAL_IO || status == PAL_LIMIT);
+    CHECK(err.message[0] != '\0');
+    fill_disk(false);
+    CHECK(all().len == 2);
+    the_session_goes_on(2);
+    end();
+    free(text);
+}
+
+static bool hear(const pal_event *event, void *user)
+{
+    (void)user;
+    if (event->kind == PAL_EVENT_TEXT)
+        bell_ring(&heard);
+    return true;
+}
+
+static void an_answer_that_cannot_be_kept_ends_its_turn(void)
+{
+    pal_turn_info info = {.turn = {{0}}};
+    pal_messages list;
+
+    begin();
+    CHECK(ok(start(pal_str_of("@held"), &info)));
+    CHECK(ok(pal_turn_watch(runtime, pal_str_of(""), info.turn, 0, hear, NULL, &heard, &err)));
+    model_server_piece(&server, 1);
+    CHECK(bell_wait(&heard, 1));
+    fill_disk(true);
+    model_server_end(&server);
+    CHECK(state_after(info.turn) == PAL_TURN_FAILED);
+    fill_disk(false);
+    list = all();
+    CHECK(list.len == 1 && list.items[0].role == PAL_ROLE_USER);
+    the_session_goes_on(1);
+    end();
+}
+
+int main(void)
+{
+    setenv("no_proxy", "*", 1);
+    setenv("NO_PROXY", "*", 1);
+    signal(SIGXFSZ, SIG_IGN);
+    setvbuf(stdout, NULL, _IONBF, 0);
+    model_server_start(&server);
+    RUN(a_message_that_cannot_be_kept_is_refused);
+    RUN(an_answer_that_cannot_be_kept_ends_its_turn);
+    model_server_stop(&server);
+    return tap_done();
+}

@@ -1,0 +1,345 @@
+/* test_turn_lane.c - messages that come while a turn runs: who waits, who is merged, who joins, and
+ * what is left of it after the process is gone. */
+#include "turn_fixture.h"
+#include "turn_service.h"
+
+#include "turn/turn_sender.h"
+
+#define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"
+
+/* A runtime whose model is that service. */
+static void begin_service(service *s)
+{
+    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url), .model = S("m")};
+    pal_runtime_options options = {.endpoints = &endpoint, .endpoints_len = 1};
+
+    open_store();
+    open_runtime(NULL, options);
+}
+
+static pal_turn_request said_by(pal_id session, const char *extra, const char *text)
+{
+    pal_turn_request request = said(session, text);
+
+    request.messages[0].extra = S(extra);
+    request.lane = PAL_LANE_QUEUE;
+    return request;
+}
+
+#define SIENNA "{\"sender\":\"@sienna:sunbeam.pt\"}"
+#define LONNI "{\"sender\":\"@lonni:sunbeam.pt\"}"
+
+/* ---- Groups ---- */
+
+static pal_message spoken(pal_json pair, bool is_dm)
+{
+    pal_json_iter each = pal_json_each(pair);
+    pal_json who, what;
+    pal_message message;
+    char *extra = pal_arena_alloc(arena, 256);
+
+    pal_json_next(&each, NULL, &who);
+    pal_json_next(&each, NULL, &what);
+    message = pal_message_text(arena, PAL_ROLE_USER, pal_json_string(what, arena));
+    snprintf(extra, 256, "{\"sender\":%.*s%s}", PAL_STR_ARG(pal_json_raw(who)),
+            is_dm ? ",\"direct\":true" : "");
+    message.extra = S(extra);
+    return message;
+}
+
+static void waiting_messages_are_merged_as_the_vectors_say(void)
+{
+    pal_json row, rows;
+    size_t checked = 0;
+
+    arena = arena ? arena : pal_arena_new(0);
+    rows = pal_json_find(load_vectors("sol_rust.json", arena), "merge_user_messages");
+    for (pal_json_iter each = pal_json_each(rows); pal_json_next(&each, NULL, &row);) {
+        pal_turn_request all = {0};
+        bool is_dm = false;
+        pal_json pair, pairs = pal_json_find(row, "messages");
+        pal_str out = pal_json_string(pal_json_find(row, "out"), arena);
+        size_t len;
+
+        pal_json_bool(pal_json_find(row, "is_dm"), &is_dm);
+        for (pal_json_iter iter = pal_json_each(pairs); pal_json_next(&iter, NULL, &pair);) {
+            pal_message message = spoken(pair, is_dm);
+            pal_turn_request next = {.messages = &message, .messages_len = 1};
+
+            CHECK(all.messages_len == 0 || pal_sender_can_merge(&all, &next, arena));
+            all.messages = pal_sender_merge(&all, &next, arena, &all.messages_len);
+        }
+        pal_sender_show(all.messages, all.messages_len, arena);
+        len = pal_sender_join(all.messages, all.messages_len, arena);
+        if (out.len == 0)
+            CHECK(len == 0);
+        else
+            CHECK(len == 1 && pal_str_equal(part_text(&all.messages[0], 0), out));
+        checked++;
+    }
+    CHECK(checked == 4);
+}
+
+static void a_group_that_waits_is_answered_once(void)
+{
+    static const service_reply replies[] = {
+            {.body = ANSWER("one"), .is_held = true}, {.body = ANSWER("both")}};
+    heard first_heard = {.in_order = true}, second_heard = {.in_order = true};
+    service *s = service_open(replies, 2);
+    pal_turn_info running, first, second;
+    pal_turn_request request;
+    pal_messages list;
+    pal_str text;
+    pal_id session;
+
+    begin_service(s);
+    session = new_session();
+    request = said_by(session, SIENNA, "start");
+    CHECK(ok(pal_turn_start(runtime, &request, &running, &err)));
+    service_wait(s, 1);
+    request = said_by(session, SIENNA, "hello");
+    request.messages[0].client_id = S("c1");
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    request = said_by(session, LONNI, "how are you?");
+    request.messages[0].client_id = S("c2");
+    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
+    CHECK(!pal_id_equal(first.turn, second.turn));
+    service_release(s);
+    CHECK(wait_for(second.turn, &second, &text) == PAL_TURN_DONE && pal_str_is(text, "both"));
+    CHECK(wait_for(first.turn, &first, &text) == PAL_TURN_DONE && pal_str_is(text, "both"));
+    CHECK(ok(pal_turn_watch(runtime, S(""), first.turn, 0, hear, gone, &first_heard, &err)));
+    CHECK(ok(pal_turn_watch(runtime, S(""), second.turn, 0, hear, gone, &second_heard, &err)));
+    CHECK(second_heard.in_order && strcmp(first_heard.kinds, second_heard.kinds) == 0);
+    HAS(s->bodies[1], "\"<@sienna:sunbeam.pt> hello\\n<@lonni:sunbeam.pt> how are you?\"");
+    list = all_of(session);
+    CHECK(list.len == 5 && pal_str_is(part_text(&list.items[0], 0), "<@sienna:sunbeam.pt> start"));
+    CHECK(list.len == 5 && pal_str_is(list.items[2].client_id, "c1"));
+    CHECK(list.len == 5 && pal_str_is(list.items[3].client_id, "c2"));
+    CHECK(ok(pal_turn_start(runtime, &request, &running, &err)) && running.replayed);
+    CHECK(pal_id_equal(running.turn, second.turn));
+    end();
+    service_close(s);
+}
+
+static void only_those_that_say_who_they_are_are_merged(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true},
+            {.body = ANSWER("two")}, {.body = ANSWER("three")}, {.body = ANSWER("four")}};
+    service *s = service_open(replies, 4);
+    pal_turn_info turns[4];
+    pal_turn_request request;
+    pal_id session;
+    pal_str text;
+
+    begin_service(s);
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &turns[0], &err)));
+    service_wait(s, 1);
+    request = said_by(session, SIENNA, "b");
+    CHECK(ok(pal_turn_start(runtime, &request, &turns[1], &err)));
+    request = said_by(session, LONNI, "c");
+    request.model = S("other");
+    CHECK(ok(pal_turn_start(runtime, &request, &turns[2], &err)));
+    request = said_by(session, "", "d");
+    CHECK(ok(pal_turn_start(runtime, &request, &turns[3], &err)));
+    service_release(s);
+    CHECK(wait_for(turns[3].turn, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "four"));
+    CHECK(wait_for(turns[2].turn, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "three"));
+    CHECK(all_of(session).len == 8);
+    HAS(s->bodies[2], "\"other\"");
+    end();
+    service_close(s);
+}
+
+/* ---- Waiting ---- */
+
+static void one_that_waits_can_be_taken_back(void)
+{
+    static const service_reply replies[] = {
+            {.body = ANSWER("one"), .is_held = true}, {.body = ANSWER("two")}};
+    service *s = service_open(replies, 2);
+    pal_turn_info first, second;
+    pal_turn_request request;
+    pal_inbox_item *items;
+    size_t len = 9;
+    pal_id session;
+
+    begin_service(s);
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    service_wait(s, 1);
+    request = said_by(session, "", "b");
+    request.messages[0].client_id = S("c1");
+    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
+    CHECK(ok(pal_turn_cancel(runtime, S(""), second.turn, &err)));
+    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_CANCELED);
+    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 0);
+    service_release(s);
+    CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(all_of(session).len == 2);
+    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)) && !second.replayed);
+    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
+    end();
+    service_close(s);
+}
+
+static void the_same_message_while_its_turn_runs_is_that_turn(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
+    service *s = service_open(replies, 1);
+    pal_turn_info first, second;
+    pal_turn_request request;
+
+    begin_service(s);
+    request = said(new_session(), "a");
+    request.messages[0].client_id = S("c1");
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    service_wait(s, 1);
+    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
+    CHECK(second.replayed && pal_id_equal(second.turn, first.turn));
+    service_release(s);
+    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(all_of(request.session).len == 2);
+    end();
+    service_close(s);
+}
+
+/* ---- Speaking into it ---- */
+
+static bool says(const pal_message *message, const char *text)
+{
+    return pal_str_is(part_text(message, 0), text);
+}
+
+static void what_is_said_between_tools_comes_before_the_next_call(void)
+{
+    static const service_reply replies[] = {
+            {.body = "{\"choices\":[{\"message\":{\"tool_calls\":["
+                     "{\"id\":\"c1\",\"function\":{\"name\":\"recall\",\"arguments\":"
+                     "\"{\\\"text\\\":\\\"x\\\"}\"}},"
+                     "{\"id\":\"c2\",\"function\":{\"name\":\"recall\",\"arguments\":"
+                     "\"{\\\"text\\\":\\\"y\\\"}\"}}]}}]}",
+                    .is_held = true},
+            {.body = ANSWER("fine")}};
+    service *s = service_open(replies, 2);
+    pal_turn_info first, second;
+    pal_turn_request request;
+    pal_messages list;
+    pal_id session;
+
+    begin_service(s);
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    service_wait(s, 1);
+    request = said(session, "stop that");
+    request.lane = PAL_LANE_STEER;
+    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)) && second.steered);
+    service_release(s);
+    CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    if (CHECK(list.len == 6)) {
+        CHECK(says(&list.items[2], "Skipped due to queued user message."));
+        CHECK(says(&list.items[3], "Skipped due to queued user message."));
+        CHECK(says(&list.items[4], "stop that") && says(&list.items[5], "fine"));
+    }
+    HAS(s->bodies[1], "Skipped due to queued", "stop that");
+    end();
+    service_close(s);
+}
+
+/* ---- Restarts ---- */
+
+static void wait_for_messages(pal_id session, size_t len)
+{
+    for (int i = 0; i < 1000 && all_of(session).len < len; i++)
+        usleep(10000);
+}
+
+static void what_waits_when_the_runtime_closes_is_run_by_the_next(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
+    service *s = service_open(replies, 1);
+    pal_turn_info info;
+    pal_turn_request request;
+    pal_messages list;
+    pal_id session;
+
+    begin_service(s);
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 1);
+    request = said_by(session, SIENNA, "b");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    request = said_by(session, LONNI, "c");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    request = said_by(session, "", "d");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    pal_runtime_close(runtime, 0);
+    CHECK(all_of(session).len == 2); /* "a", and that it was interrupted */
+    open_runtime(NULL, (pal_runtime_options){0});
+    wait_for_messages(session, 7);
+    list = all_of(session);
+    if (CHECK(list.len == 7)) {
+        CHECK(says(&list.items[2], "<@sienna:sunbeam.pt> b"));
+        CHECK(says(&list.items[3], "<@lonni:sunbeam.pt> c"));
+        CHECK(says(&list.items[4], "echo: <@sienna:sunbeam.pt> b\n<@lonni:sunbeam.pt> c"));
+        CHECK(says(&list.items[5], "d") && says(&list.items[6], "echo: d"));
+    }
+    end();
+    service_close(s);
+}
+
+static void an_inbox_that_another_has_is_taken_up_when_its_lease_is_over(void)
+{
+    pal_inbox_item item = {.delivery = S("queue"),
+            .body = S("{\"messages\":[{\"role\":\"user\",\"content\":\"late\"}]}")};
+    uint64_t fence;
+    pal_id session;
+
+    open_store();
+    session = new_session();
+    CHECK(ok(pal_store_inbox_add(store, S(""), session, &item, &err)));
+    CHECK(ok(pal_store_lease_take(store, S(""), session, S("dead"), 300, &fence, &err)));
+    open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
+    wait_for_messages(session, 2);
+    CHECK(all_of(session).len == 2);
+    end();
+}
+
+static void an_inbox_can_be_left_to_others(void)
+{
+    pal_inbox_item item = {.delivery = S("queue"),
+            .body = S("{\"messages\":[{\"role\":\"user\",\"content\":\"late\"}]}")};
+    pal_turn_request request;
+    pal_turn_info info;
+    pal_id session;
+
+    open_store();
+    session = new_session();
+    CHECK(ok(pal_store_inbox_add(store, S(""), session, &item, &err)));
+    open_runtime(NULL, (pal_runtime_options){.leave_inbox = true});
+    request = said(new_session(), "x");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(all_of(session).len == 0);
+    end();
+}
+
+int main(void)
+{
+    RUN(waiting_messages_are_merged_as_the_vectors_say);
+    RUN(a_group_that_waits_is_answered_once);
+    RUN(only_those_that_say_who_they_are_are_merged);
+    RUN(one_that_waits_can_be_taken_back);
+    RUN(the_same_message_while_its_turn_runs_is_that_turn);
+    RUN(what_is_said_between_tools_comes_before_the_next_call);
+    RUN(what_waits_when_the_runtime_closes_is_run_by_the_next);
+    RUN(an_inbox_that_another_has_is_taken_up_when_its_lease_is_over);
+    RUN(an_inbox_can_be_left_to_others);
+    pal_arena_free(arena);
+    return tap_done();
+}

@@ -1,0 +1,776 @@
+/* test_turn_service.c - what a model's service is sent, turn after turn: by which settings, with
+ * which reasoning, into which conversation; and what is kept of its answers. */
+#include "turn_fixture.h"
+#include "turn_service.h"
+
+#define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"
+#define COUNTED(text)                                                                              \
+    "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}],"                                     \
+    "\"usage\":{\"prompt_tokens\":100,\"completion_tokens\":10}}"
+#define CONVERSATION(id, text)                                                                     \
+    "{\"conversation_id\":\"" id                                                                   \
+    "\",\"outputs\":[{\"type\":\"message.output\",\"content\":\"" text                             \
+    "\"}],\"usage\":{\"prompt_tokens\":50,\"completion_tokens\":5,\"total_tokens\":55}}"
+
+static bool has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+static pal_id session_of(const char *agent, const char *metadata)
+{
+    pal_session session = {.agent = S(agent), .metadata = S(metadata)};
+    pal_id id = {{0}};
+
+    CHECK(ok(pal_store_create(store, &session, &id, &err)));
+    return id;
+}
+
+static pal_turn_state run(pal_turn_request request, pal_turn_info *out_info, pal_str *out_text)
+{
+    pal_turn_info info = {0};
+
+    if (!CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        return PAL_TURN_NONE;
+    return wait_for(info.turn, out_info ? out_info : &info, out_text);
+}
+
+static void begin_kind(service *s, const char *kind, pal_runtime_options options)
+{
+    pal_endpoint endpoint = {.name = S("main"), .kind = S(kind), .url = S(s->url), .model = S("m")};
+
+    open_store();
+    if (options.endpoints_len == 0) {
+        options.endpoints = &endpoint;
+        options.endpoints_len = 1;
+    }
+    open_runtime(NULL, options);
+}
+
+/* ---- Settings ---- */
+
+static void request_goes_over_session_over_agent_over_runtime(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("1")}, {.body = ANSWER("2")},
+            {.body = ANSWER("3")}, {.body = ANSWER("4")}};
+    service *s = service_open(replies, 4);
+    pal_endpoint endpoints[] = {{.name = S("echo"), .kind = S("echo")},
+            {.name = S("main"), .kind = S("openai"), .url = S(s->url), .model = S("m")}};
+    pal_str offered = S("re*");
+    pal_agent_settings agents[] = {{.name = S("anna"),
+            .system = S("agent says"),
+            .endpoint = S("main"),
+            .model = S("agent-model"),
+            .tools = &offered,
+            .tools_len = 1,
+            .has_tools = true}};
+    pal_runtime_options options = {.endpoints = endpoints,
+            .endpoints_len = 2,
+            .agents = agents,
+            .agents_len = 1,
+            .system = S("runtime says")};
+    pal_turn_request request;
+    pal_str text;
+    pal_id session;
+
+    begin_kind(s, "", options);
+    CHECK(run(said(session_of("", ""), "a"), NULL, &text) == PAL_TURN_DONE);
+    CHECK(pal_str_is(text, "echo: a"));
+    CHECK(run(said(session_of("anna", ""), "a"), NULL, NULL) == PAL_TURN_DONE);
+    HAS(s->bodies[0], "\"agent-model\"", "agent says");
+    CHECK(has(s->bodies[0], "read_output") && has(s->bodies[0], "recall"));
+    CHECK(!has(s->bodies[0], "search_output") && !has(s->bodies[0], "runtime says"));
+    session =
+            session_of("anna", "{\"turn\":{\"model\":\"own-model\",\"system\":\"session says\"}}");
+    CHECK(run(said(session, "a"), NULL, NULL) == PAL_TURN_DONE);
+    HAS(s->bodies[1], "\"own-model\"", "session says");
+    request = said(session, "b");
+    request.model = S("asked-model");
+    request.system = S("request says");
+    request.has_system = true;
+    CHECK(run(request, NULL, NULL) == PAL_TURN_DONE);
+    HAS(s->bodies[2], "\"asked-model\"", "request says");
+    request = said(session, "c");
+    request.endpoint = S("echo"); /* whose model the agent's is not */
+    CHECK(run(request, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "echo: c"));
+    request = said(session_of("", ""), "d");
+    request.model = S("m"); /* is main's */
+    CHECK(run(request, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "4"));
+    end();
+    service_close(s);
+}
+
+static void an_agent_with_a_wrong_endpoint_is_refused(void)
+{
+    pal_agent_settings agent = {.name = S("anna"), .endpoint = S("nowhere")};
+    pal_endpoint endpoint = {.kind = S("echo")};
+    pal_runtime_options options = {
+            .endpoints = &endpoint, .endpoints_len = 1, .agents = &agent, .agents_len = 1};
+    pal_runtime *unopened = NULL;
+
+    open_store();
+    options.store = store;
+    CHECK(pal_runtime_open(&options, &unopened, &err) == PAL_NOT_FOUND && !unopened);
+    CHECK(has(err.message, "nowhere") && has(err.message, "anna"));
+    runtime = NULL;
+    end();
+}
+
+static void a_session_with_a_wrong_endpoint_fails_and_keeps_what_was_said(void)
+{
+    pal_turn_info info;
+    pal_id session;
+
+    begin(NULL);
+    session = session_of("", "{\"turn\":{\"endpoint\":\"nowhere\"}}");
+    CHECK(run(said(session, "a"), &info, NULL) == PAL_TURN_FAILED);
+    CHECK(info.status == PAL_NOT_FOUND && has(info.reason, "nowhere"));
+    CHECK(all_of(session).len == 2);
+    end();
+}
+
+/* ---- Endpoints and models ---- */
+
+#define MODELS "{\"data\":[{\"id\":\"first\"},{\"id\":\"second\"}]}"
+
+static void a_model_is_asked_for_where_none_is_named(void)
+{
+    static const service_reply replies[] = {
+            {.body = MODELS}, {.body = ANSWER("1")}, {.body = ANSWER("2")}};
+    service *s = service_open(replies, 3);
+    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url)};
+    pal_str name, model;
+    bool is_stopgap = true;
+
+    begin_kind(s, "", (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
+    CHECK(run(said(new_session(), "a"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(run(said(new_session(), "b"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(strcmp(s->paths[0], "/v1/models") == 0);
+    HAS(s->bodies[1], "\"first\"");
+    HAS(s->bodies[2], "\"first\"");
+    CHECK(ok(pal_runtime_default(runtime, arena, &name, &model, &is_stopgap, &err)));
+    CHECK(pal_str_is(name, "openai") && pal_str_is(model, "first") && !is_stopgap);
+    end();
+    service_close(s);
+}
+
+static void a_service_that_lists_no_models_fails_the_turn(void)
+{
+    static const service_reply replies[] = {{.code = 404, .body = "{}"}};
+    service *s = service_open(replies, 1);
+    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url)};
+    pal_turn_info info;
+
+    begin_kind(s, "", (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
+    CHECK(run(said(new_session(), "a"), &info, NULL) == PAL_TURN_FAILED);
+    CHECK(has(info.reason, "no model is named for endpoint 'openai'"));
+    end();
+    service_close(s);
+}
+
+static void one_need_not_wait_for_the_name_of_a_model(void)
+{
+    static const service_reply replies[] = {{.body = MODELS, .is_held = true}};
+    service *s = service_open(replies, 1);
+    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url)};
+    pal_turn_request request;
+    pal_turn_info info;
+
+    begin_kind(s, "", (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
+    request = said(new_session(), "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 1);
+    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_CANCELED);
+    end(); /* while it is asked still */
+    service_close(s);
+}
+
+static void models_and_tools_are_listed(void)
+{
+    static const service_reply replies[] = {{.body = MODELS}};
+    service *s = service_open(replies, 1);
+    pal_endpoint endpoints[] = {
+            {.name = S("main"), .kind = S("openai"), .url = S(s->url), .model = S("second")},
+            {.name = S("gone"),
+                    .kind = S("openai"),
+                    .url = S("http://127.0.0.1:1"),
+                    .model = S("m")},
+            {.kind = S("echo")}};
+    pal_served_model *models = NULL;
+    pal_tool *tools = NULL;
+    size_t len = 0;
+
+    begin_kind(s, "", (pal_runtime_options){.endpoints = endpoints, .endpoints_len = 3});
+    CHECK(ok(pal_runtime_models(runtime, 10000, arena, &models, &len, &err)));
+    if (CHECK(len == 3)) {
+        CHECK(pal_str_is(models[0].endpoint, "main") && pal_str_is(models[0].model, "second"));
+        CHECK(pal_str_is(models[1].model, "first") && pal_str_is(models[2].model, "echo"));
+    }
+    CHECK(ok(pal_runtime_tools(runtime, arena, &tools, &len, &err)));
+    CHECK(len == 3 && pal_str_is(tools[0].name, "read_output"));
+    end();
+    service_close(s);
+}
+
+static void a_service_that_hangs_is_left_out_of_the_list(void)
+{
+    static const service_reply replies[] = {{.body = MODELS, .is_held = true}};
+    service *s = service_open(replies, 1);
+    pal_served_model *models = NULL;
+    size_t len = 9;
+
+    begin_kind(s, "openai", (pal_runtime_options){0});
+    CHECK(ok(pal_runtime_models(runtime, 50, arena, &models, &len, &err)) && len == 0);
+    end();
+    service_close(s);
+}
+
+static void clear_environment(void)
+{
+    static const char *const names[] = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY",
+            "ANTHROPIC_BASE_URL", "MISTRAL_API_KEY", "OPENROUTER_API_KEY", "GROQ_API_KEY"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        unsetenv(names[i]);
+    setenv("OLLAMA_HOST", "127.0.0.1:1", 1);
+}
+
+static void open_found(void)
+{
+    pal_runtime_options options = {0};
+
+    open_store();
+    options.store = store;
+    CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
+}
+
+static void endpoints_are_found_by_their_keys(void)
+{
+    static const service_reply replies[] = {{.body = MODELS}, {.body = ANSWER("1")}};
+    service *s = service_open(replies, 2);
+    pal_str name, model;
+    bool is_stopgap = true;
+
+    clear_environment();
+    setenv("OPENAI_API_KEY", "a-secret-key", 1);
+    setenv("OPENAI_BASE_URL", s->url, 1);
+    setenv("ANTHROPIC_API_KEY", "another-key", 1);
+    open_found();
+    CHECK(s->len == 0); /* nobody was asked for it */
+    CHECK(ok(pal_runtime_default(runtime, arena, &name, &model, &is_stopgap, &err)));
+    CHECK(pal_str_is(name, "openai") && !is_stopgap);
+    CHECK(run(said(new_session(), "a"), NULL, NULL) == PAL_TURN_DONE);
+    HAS(s->bodies[1], "\"first\"");
+    end();
+    clear_environment();
+    service_close(s);
+}
+
+static void a_server_on_this_machine_is_found(void)
+{
+    static const service_reply replies[] = {{.body = MODELS}, {.body = ANSWER("1")}};
+    service *s = service_open(replies, 2);
+    pal_str name, model;
+    bool is_stopgap = true;
+
+    clear_environment();
+    setenv("OPENAI_BASE_URL", s->url, 1);
+    open_found();
+    CHECK(ok(pal_runtime_default(runtime, arena, &name, &model, &is_stopgap, &err)));
+    CHECK(pal_str_is(name, "openai") && pal_str_is(model, "first") && !is_stopgap);
+    end();
+    clear_environment();
+    service_close(s);
+}
+
+static void without_any_model_echo_answers_and_it_is_said_so(void)
+{
+    pal_str name, model;
+    bool is_stopgap = false;
+
+    clear_environment();
+    open_found();
+    CHECK(ok(pal_runtime_default(runtime, arena, &name, &model, &is_stopgap, &err)));
+    /* Something may listen on the usual port of this machine. */
+    CHECK(is_stopgap == pal_str_is(name, "echo"));
+    end();
+}
+
+/* ---- Reasoning ---- */
+
+static void blocks_of_reasoning_stay_where_they_were(void)
+{
+    static const service_reply replies[] = {
+            {.body = "{\"type\":\"message\",\"content\":["
+                     "{\"type\":\"thinking\",\"thinking\":\"one\",\"signature\":\"s+1/=\"},"
+                     "{\"type\":\"text\",\"text\":\"Let me see.\"},"
+                     "{\"type\":\"thinking\",\"thinking\":\"two\",\"signature\":\"s2\"},"
+                     "{\"type\":\"thinking\",\"thinking\":\"three\",\"signature\":\"s3\"},"
+                     "{\"type\":\"tool_use\",\"id\":\"t1\",\"name\":\"recall\","
+                     "\"input\":{\"text\":\"x\"}},"
+                     "{\"type\":\"redacted_thinking\",\"data\":\"zzz\"},"
+                     "{\"type\":\"tool_use\",\"id\":\"t2\",\"name\":\"recall\","
+                     "\"input\":{\"text\":\"y\"}}],\"stop_reason\":\"tool_use\"}"},
+            {.body = "{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"So.\"}]}"}};
+    service *s = service_open(replies, 2);
+    pal_messages list;
+    pal_id session;
+    pal_str text;
+
+    begin_kind(s, "anthropic", (pal_runtime_options){0});
+    session = new_session();
+    CHECK(run(said(session, "a"), NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "So."));
+    list = all_of(session);
+    if (CHECK(list.len == 5 && list.items[1].parts_len == 7)) {
+        const pal_part *parts = list.items[1].parts;
+
+        CHECK(pal_str_is(parts[0].text, "one") && pal_str_is(parts[0].signature, "s+1/="));
+        CHECK(pal_str_is(parts[1].text, "Let me see."));
+        CHECK(pal_str_is(parts[2].text, "two") && pal_str_is(parts[2].signature, "s2"));
+        CHECK(pal_str_is(parts[3].text, "three") && pal_str_is(parts[3].signature, "s3"));
+        CHECK(pal_str_is(parts[4].call_id, "t1") && pal_str_is(parts[6].call_id, "t2"));
+        CHECK(parts[5].kind == PAL_PART_REASONING && parts[5].signature.len > 0);
+    }
+    HAS(s->bodies[1], "\"one\"", "\"s+1/=\"", "Let me see.", "\"two\"", "\"s2\"", "\"three\"",
+            "\"s3\"", "\"t1\"", "\"zzz\"", "\"t2\"", "tool_result");
+    end();
+    service_close(s);
+}
+
+/* ---- Conversations that the service keeps ---- */
+
+static pal_str mapping_of(pal_id session)
+{
+    char name[PAL_ID_TEXT_SIZE];
+    pal_record record = {0};
+
+    pal_id_to_text(session, name);
+    if (pal_store_record_find(store, S("default"), S("mistral_conversation"), S(name), arena,
+                &record, &err) != PAL_OK)
+        return S("");
+    return record.body;
+}
+
+static void reopen_kind(service *s, const char *kind)
+{
+    pal_endpoint endpoint = {.name = S("main"), .kind = S(kind), .url = S(s->url), .model = S("m")};
+
+    pal_runtime_close(runtime, 0);
+    open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
+}
+
+static void a_kept_conversation_is_sent_only_what_is_new(void)
+{
+    static const service_reply replies[] = {{.body = CONVERSATION("conv_1", "one")},
+            {.body = CONVERSATION("conv_1", "two")}, {.body = CONVERSATION("conv_1", "three")}};
+    service *s = service_open(replies, 3);
+    pal_id session;
+
+    begin_kind(s, "mistral_conversations", (pal_runtime_options){0});
+    session = new_session();
+    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(strcmp(s->paths[0], "/v1/conversations") == 0);
+    HAS(mapping_of(session).data, "\"conv_1\"", "\"tokens\":55");
+    CHECK(run(said(session, "second question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(strcmp(s->paths[1], "/v1/conversations/conv_1") == 0);
+    CHECK(has(s->bodies[1], "second question") && !has(s->bodies[1], "first question"));
+    reopen_kind(s, "mistral_conversations");
+    CHECK(run(said(session, "third question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(strcmp(s->paths[2], "/v1/conversations/conv_1") == 0);
+    CHECK(!has(s->bodies[2], "second question"));
+    end();
+    service_close(s);
+}
+
+static void a_lost_conversation_is_begun_anew_with_all_that_was_said(void)
+{
+    static const service_reply replies[] = {{.body = CONVERSATION("conv_1", "one")},
+            {.code = 404, .body = "{\"message\":\"no such conversation\"}"},
+            {.body = CONVERSATION("conv_2", "two")}, {.body = CONVERSATION("conv_2", "three")}};
+    service *s = service_open(replies, 4);
+    pal_id session;
+    pal_str text;
+
+    begin_kind(s, "mistral_conversations", (pal_runtime_options){0});
+    session = new_session();
+    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(run(said(session, "second question"), NULL, &text) == PAL_TURN_DONE);
+    CHECK(pal_str_is(text, "two"));
+    CHECK(strcmp(s->paths[1], "/v1/conversations/conv_1") == 0);
+    CHECK(strcmp(s->paths[2], "/v1/conversations") == 0);
+    HAS(s->bodies[2], "first question", "one", "second question");
+    HAS(mapping_of(session).data, "\"conv_2\"");
+    CHECK(run(said(session, "third question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(strcmp(s->paths[3], "/v1/conversations/conv_2") == 0);
+    CHECK(!has(s->bodies[3], "second question"));
+    end();
+    service_close(s);
+}
+
+static void a_conversation_is_not_gone_on_with_after_a_failure(void)
+{
+    static const service_reply replies[] = {{.body = CONVERSATION("conv_1", "one")},
+            {.code = 401, .body = "{\"message\":\"who are you?\"}"},
+            {.body = CONVERSATION("conv_2", "two")}};
+    service *s = service_open(replies, 3);
+    pal_turn_request request;
+    pal_id session;
+
+    begin_kind(s, "mistral_conversations", (pal_runtime_options){0});
+    session = new_session();
+    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
+    request = said(session, "second question");
+    request.whole = true;
+    CHECK(run(request, NULL, NULL) == PAL_TURN_FAILED);
+    CHECK(mapping_of(session).len == 0);
+    CHECK(run(said(session, "third question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(strcmp(s->paths[2], "/v1/conversations") == 0);
+    HAS(s->bodies[2], "first question", "third question");
+    CHECK(!has(s->bodies[2], "second question"));
+    end();
+    service_close(s);
+}
+
+static void a_conversation_that_is_full_is_begun_anew(void)
+{
+    static const service_reply replies[] = {
+            {.body = CONVERSATION("conv_1", "one")}, {.body = CONVERSATION("conv_2", "two")}};
+    service *s = service_open(replies, 2);
+    pal_id session;
+
+    begin_kind(
+            s, "mistral_conversations", (pal_runtime_options){.context.compaction_threshold = 55});
+    session = new_session();
+    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(run(said(session, "second question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(strcmp(s->paths[1], "/v1/conversations") == 0);
+    HAS(s->bodies[1], "first question", "second question");
+    end();
+    service_close(s);
+}
+
+/* Whether a second turn begins another conversation, after one that counted so many tokens. */
+static bool is_reset(uint64_t tokens)
+{
+    char first[256];
+    const service_reply replies[] = {{.body = first}, {.body = CONVERSATION("conv_2", "two")}};
+    service *s;
+    pal_id session;
+    bool reset;
+
+    snprintf(first, sizeof(first),
+            "{\"conversation_id\":\"conv_1\",\"outputs\":[{\"type\":\"message.output\","
+            "\"content\":\"one\"}],\"usage\":{\"prompt_tokens\":%llu}}",
+            (unsigned long long)tokens);
+    s = service_open(replies, 2);
+    begin_kind(s, "mistral_conversations", (pal_runtime_options){0});
+    session = new_session();
+    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(run(said(session, "second question"), NULL, NULL) == PAL_TURN_DONE);
+    reset = strcmp(s->paths[1], "/v1/conversations") == 0;
+    end();
+    service_close(s);
+    return reset;
+}
+
+static void a_conversation_is_reset_as_the_vectors_say(void)
+{
+    pal_arena *kept = pal_arena_new(0);
+    pal_json row, rows = pal_json_find(load_vectors("sol_rust.json", kept), "compaction");
+    size_t checked = 0;
+
+    for (pal_json_iter each = pal_json_each(rows); pal_json_next(&each, NULL, &row);) {
+        uint64_t tokens = 0;
+        bool expected = false;
+
+        CHECK(pal_json_u64(pal_json_find(row, "estimated_tokens"), &tokens));
+        CHECK(pal_json_bool(pal_json_find(row, "reset"), &expected));
+        CHECK(is_reset(tokens) == expected);
+        checked++;
+    }
+    CHECK(checked == 4);
+    pal_arena_free(kept);
+}
+
+static void results_of_tools_go_into_the_conversation(void)
+{
+    static const service_reply replies[] = {
+            {.body = "{\"conversation_id\":\"conv_1\",\"outputs\":[{\"type\":\"function.call\","
+                     "\"tool_call_id\":\"t1\",\"name\":\"recall\","
+                     "\"arguments\":\"{\\\"text\\\":\\\"x\\\"}\"}]}"},
+            {.body = CONVERSATION("conv_1", "done")}};
+    service *s = service_open(replies, 2);
+    pal_id session;
+
+    begin_kind(s, "mistral_conversations", (pal_runtime_options){0});
+    session = new_session();
+    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(strcmp(s->paths[1], "/v1/conversations/conv_1") == 0);
+    CHECK(has(s->bodies[1], "function.result") && has(s->bodies[1], "\"t1\""));
+    CHECK(!has(s->bodies[1], "first question"));
+    end();
+    service_close(s);
+}
+
+/* ---- Compaction, plans, the ledger ---- */
+
+#define LONG                                                                                       \
+    "a long sentence that is said so that there is something to make shorter, again and again, "   \
+    "until nobody wants to read any more of it, and then some more of the same, for good measure"
+
+static void fill(pal_id session)
+{
+    for (int i = 0; i < 6; i++) {
+        pal_message messages[] = {pal_message_text(arena, PAL_ROLE_USER, S(LONG)),
+                pal_message_text(arena, PAL_ROLE_ASSISTANT, S(LONG))};
+
+        CHECK(ok(pal_store_append(store, S(""), session, messages, 2, PAL_SEQ_ANY, &err)));
+    }
+}
+
+static pal_ledger_sum sum_of(pal_ledger_query query)
+{
+    pal_ledger_sum sum = {0};
+
+    query.tenant = S("default");
+    CHECK(ok(pal_store_ledger_sum(store, &query, &sum, &err)));
+    return sum;
+}
+
+static void a_session_is_compacted_when_asked_for(void)
+{
+    static const service_reply replies[] = {
+            {.code = 429, .header = "retry-after-ms: 5\r\n", .body = "{\"error\":\"later\"}"},
+            {.body = COUNTED("short"), .is_held = true}, {.body = ANSWER("on")}};
+    service *s = service_open(replies, 3);
+    pal_compaction compaction = {.reason = S("manual"), .prompt = S("SHORTEN THIS")};
+    pal_runtime_options options = {.compaction_model = S("cheap"),
+            .context.preserve_recent_tokens = 60,
+            .context.strategy = PAL_STRATEGY_COMPACT};
+    pal_compacted compacted = {0};
+    pal_session made = {.agent = S("anna")};
+    pal_id session = {{0}};
+
+    begin_kind(s, "openai", options);
+    CHECK(ok(pal_store_create(store, &made, &session, &err)));
+    CHECK(ok(pal_turn_compact(runtime, S(""), session, &compaction, arena, &compacted, &err)));
+    CHECK(compacted.number == 0 && has(compacted.note.data, "nothing to compact"));
+    fill(session);
+    service_release(s);
+    CHECK(ok(pal_turn_compact(runtime, S(""), session, &compaction, arena, &compacted, &err)));
+    CHECK(compacted.number > 0 && pal_str_is(compacted.summary, "short"));
+    CHECK(!compacted.is_fallback && compacted.tokens_after < compacted.tokens_before);
+    HAS(s->bodies[1], "\"cheap\"");
+    HAS(s->bodies[1], "SHORTEN THIS");
+    CHECK(sum_of((pal_ledger_query){.agent = S("anna")}).usage.output == 10);
+    CHECK(sum_of((pal_ledger_query){.agent = S("other")}).calls == 0);
+    CHECK(run(said(session, "b"), NULL, NULL) == PAL_TURN_DONE);
+    HAS(s->bodies[2], "\"m\"");
+    HAS(s->bodies[2], "short", "\"b\"");
+    end();
+    service_close(s);
+}
+
+static void nothing_is_compacted_while_a_turn_runs(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
+    service *s = service_open(replies, 1);
+    pal_compaction compaction = {0};
+    pal_compacted compacted;
+    pal_turn_info info;
+    pal_turn_request request;
+
+    begin_kind(s, "openai", (pal_runtime_options){0});
+    request = said(new_session(), "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 1);
+    CHECK(pal_turn_compact(runtime, S(""), request.session, &compaction, arena, &compacted, &err) ==
+            PAL_BUSY);
+    CHECK(pal_turn_compact(runtime, S(""), pal_id_new(), &compaction, arena, &compacted, &err) ==
+            PAL_NOT_FOUND);
+    service_release(s);
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    end();
+    service_close(s);
+}
+
+static void a_plan_shows_what_would_be_sent(void)
+{
+    pal_turn_request request;
+    pal_message *messages;
+    pal_plan plan;
+    size_t len;
+    pal_id session;
+
+    begin(NULL);
+    session = new_session();
+    CHECK(run(said(session, "a"), NULL, NULL) == PAL_TURN_DONE);
+    request = said(session, "and then?");
+    request.system = S("be brief");
+    request.has_system = true;
+    CHECK(ok(pal_turn_plan(runtime, &request, arena, &plan, &err)));
+    CHECK(plan.action == PAL_ACTION_SEND);
+    CHECK(ok(pal_plan_messages(&plan, arena, &messages, &len, &err)));
+    if (CHECK(len == 4)) {
+        CHECK(pal_str_is(part_text(&messages[0], 0), "be brief"));
+        CHECK(pal_str_is(part_text(&messages[3], 0), "and then?"));
+    }
+    CHECK(all_of(session).len == 2);
+    request.session = pal_id_new();
+    CHECK(pal_turn_plan(runtime, &request, arena, &plan, &err) == PAL_NOT_FOUND);
+    end();
+}
+
+static void the_ledger_knows_turn_and_agent(void)
+{
+    static const service_reply replies[] = {{.body = COUNTED("1")}, {.body = COUNTED("2")}};
+    service *s = service_open(replies, 2);
+    pal_price price = {.pattern = S("m*"), .input = 4000, .output = 10000};
+    char turn[PAL_ID_TEXT_SIZE];
+    pal_turn_info info;
+    pal_id session;
+
+    begin_kind(s, "openai", (pal_runtime_options){.prices = &price, .prices_len = 1});
+    session = session_of("anna", "");
+    CHECK(run(said(session, "a"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(run(said(session, "b"), &info, NULL) == PAL_TURN_DONE);
+    pal_id_to_text(info.turn, turn);
+    CHECK(sum_of((pal_ledger_query){.agent = S("anna")}).calls == 2);
+    CHECK(sum_of((pal_ledger_query){.turn_id = S(turn)}).calls == 1);
+    /* 0.4 and 0.1: rounded once */
+    CHECK(sum_of((pal_ledger_query){.turn_id = S(turn)}).cost_micros == 1);
+    end();
+    service_close(s);
+}
+
+static void a_tenants_money_is_a_budget_too(void)
+{
+    static const service_reply replies[] = {{.body = COUNTED("1")}, {.body = COUNTED("2")}};
+    service *s = service_open(replies, 2);
+    pal_price price = {.pattern = S("m"), .input = 1000000, .output = 1000000};
+    pal_turn_request request;
+    pal_turn_info info;
+
+    begin_kind(s, "openai", (pal_runtime_options){.prices = &price, .prices_len = 1});
+    CHECK(run(said(new_session(), "a"), NULL, NULL) == PAL_TURN_DONE);
+    request = said(new_session(), "b");
+    request.budget.tenant_cost_micros = 110;
+    CHECK(run(request, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_LIMIT);
+    CHECK(has(info.reason, "budget of the tenant is used up: 0.0001 of 0.0001"));
+    request.budget.tenant_cost_micros = 111;
+    CHECK(run(request, NULL, NULL) == PAL_TURN_DONE);
+    end();
+    service_close(s);
+}
+
+/* ---- What fails ---- */
+
+static void a_model_that_calls_tools_without_end_is_ended(void)
+{
+    static const char call[] = "{\"choices\":[{\"message\":{\"tool_calls\":[{\"id\":\"c\","
+                               "\"function\":{\"name\":\"recall\",\"arguments\":\"{}\"}}]}}]}";
+    static const service_reply replies[] = {
+            {.body = call}, {.body = call}, {.body = ANSWER("next")}};
+    service *s = service_open(replies, 3);
+    pal_messages list;
+    pal_str text;
+    pal_id session;
+
+    begin_kind(s, "openai", (pal_runtime_options){.max_tool_iterations = 1});
+    session = new_session();
+    CHECK(run(said(session, "a"), NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    CHECK(list.len == 5 && list.items[4].role == PAL_ROLE_TOOL);
+    CHECK(list.len == 5 && has(part_text(&list.items[4], 0).data, "No more tools"));
+    CHECK(run(said(session, "b"), NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "next"));
+    end();
+    service_close(s);
+}
+
+static void a_canceled_turn_of_all_or_nothing_leaves_nothing(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
+    service *s = service_open(replies, 1);
+    pal_turn_info info;
+    pal_turn_request request;
+
+    begin_kind(s, "openai", (pal_runtime_options){0});
+    request = said(new_session(), "a");
+    request.whole = true;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 1);
+    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_CANCELED);
+    CHECK(all_of(request.session).len == 0);
+    end();
+    service_close(s);
+}
+
+static void a_turn_that_takes_too_long_has_failed(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
+    service *s = service_open(replies, 1);
+    pal_turn_info info;
+
+    begin_kind(s, "openai", (pal_runtime_options){.turn_ms = 50});
+    CHECK(run(said(new_session(), "a"), &info, NULL) == PAL_TURN_FAILED);
+    CHECK(info.status == PAL_TIMEOUT && has(info.reason, "longer than it may"));
+    end();
+    service_close(s);
+}
+
+static bool keep_label(const pal_event *event, void *user)
+{
+    if (event->kind == PAL_EVENT_STARTED && event->text.len < 32)
+        memcpy(user, event->text.data, event->text.len);
+    return true;
+}
+
+static void a_label_is_told(void)
+{
+    char label[32] = "";
+    pal_turn_request request;
+    pal_turn_info info;
+
+    begin(NULL);
+    request = said(new_session(), "a");
+    request.label = S("nightly");
+    CHECK(run(request, &info, NULL) == PAL_TURN_DONE);
+    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, keep_label, NULL, label, &err)));
+    CHECK(strcmp(label, "nightly") == 0);
+    end();
+}
+
+int main(void)
+{
+    RUN(request_goes_over_session_over_agent_over_runtime);
+    RUN(an_agent_with_a_wrong_endpoint_is_refused);
+    RUN(a_session_with_a_wrong_endpoint_fails_and_keeps_what_was_said);
+    RUN(a_model_is_asked_for_where_none_is_named);
+    RUN(a_service_that_lists_no_models_fails_the_turn);
+    RUN(one_need_not_wait_for_the_name_of_a_model);
+    RUN(models_and_tools_are_listed);
+    RUN(a_service_that_hangs_is_left_out_of_the_list);
+    RUN(endpoints_are_found_by_their_keys);
+    RUN(a_server_on_this_machine_is_found);
+    RUN(without_any_model_echo_answers_and_it_is_said_so);
+    RUN(blocks_of_reasoning_stay_where_they_were);
+    RUN(a_kept_conversation_is_sent_only_what_is_new);
+    RUN(a_lost_conversation_is_begun_anew_with_all_that_was_said);
+    RUN(a_conversation_is_not_gone_on_with_after_a_failure);
+    RUN(a_conversation_that_is_full_is_begun_anew);
+    RUN(a_conversation_is_reset_as_the_vectors_say);
+    RUN(results_of_tools_go_into_the_conversation);
+    RUN(a_session_is_compacted_when_asked_for);
+    RUN(nothing_is_compacted_while_a_turn_runs);
+    RUN(a_plan_shows_what_would_be_sent);
+    RUN(the_ledger_knows_turn_and_agent);
+    RUN(a_tenants_money_is_a_budget_too);
+    RUN(a_model_that_calls_tools_without_end_is_ended);
+    RUN(a_canceled_turn_of_all_or_nothing_leaves_nothing);
+    RUN(a_turn_that_takes_too_long_has_failed);
+    RUN(a_label_is_told);
+    pal_arena_free(arena);
+    return tap_done();
+}

@@ -1,0 +1,187 @@
+/* turn_fixture.h - what the tests of turns have in common: a store in memory, a runtime with
+ * scripted answers, and short ways to say something and to look at what came of it. One test at a
+ * time. */
+#ifndef TURN_FIXTURE_H
+#define TURN_FIXTURE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "palaver/turn.h"
+#include "support/tap.h"
+
+#define S(text) pal_str_of(text)
+
+static pal_store *store;
+static pal_runtime *runtime;
+static pal_arena *arena;
+static pal_error err;
+static char script_path[64];
+
+static inline void add_text(char *to, size_t size, const char *text)
+{
+    size_t len = strlen(to);
+
+    snprintf(to + len, size - len, "%s", text);
+}
+
+static inline bool ok(pal_status status)
+{
+    if (status != PAL_OK)
+        fprintf(stderr, "# %s\n", err.message);
+    return status == PAL_OK;
+}
+
+static inline void write_script(const char *text)
+{
+    FILE *file;
+
+    snprintf(script_path, sizeof(script_path), "/tmp/palaver-turn-%ld.jsonl", (long)getpid());
+    file = fopen(script_path, "w");
+    if (file) {
+        fputs(text, file);
+        fclose(file);
+    }
+}
+
+static inline void open_store(void)
+{
+    if (!arena)
+        arena = pal_arena_new(0);
+    CHECK(ok(pal_store_open("memory:", NULL, &store, &err)));
+}
+
+/* Endpoints that the options have stay. */
+static inline void open_runtime(const char *script, pal_runtime_options options)
+{
+    pal_endpoint endpoint = {.kind = S("script"), .model = S("scripted")};
+
+    options.store = store;
+    if (options.endpoints_len == 0) {
+        options.endpoints = &endpoint;
+        options.endpoints_len = 1;
+    }
+    if (script) {
+        write_script(script);
+        endpoint.path = S(script_path);
+    } else {
+        endpoint.kind = endpoint.model = S("echo");
+    }
+    CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
+}
+
+/* A fresh store and a runtime whose model says what the script has; NULL: the echo. */
+static inline void begin(const char *script)
+{
+    pal_runtime_options options = {.max_tool_iterations = 3};
+
+    open_store();
+    open_runtime(script, options);
+}
+
+static inline void end(void)
+{
+    pal_runtime_close(runtime, 0);
+    pal_store_close(store);
+    pal_arena_reset(arena);
+    if (script_path[0])
+        unlink(script_path);
+    script_path[0] = '\0';
+}
+
+static inline pal_id new_session(void)
+{
+    pal_id id = {{0}};
+
+    CHECK(ok(pal_store_create(store, &(pal_session){0}, &id, &err)));
+    return id;
+}
+
+static inline pal_turn_request said(pal_id session, const char *text)
+{
+    pal_message *message = pal_arena_alloc(arena, sizeof(*message));
+
+    *message = pal_message_text(arena, PAL_ROLE_USER, S(text));
+    return (pal_turn_request){.session = session, .messages = message, .messages_len = 1};
+}
+
+static inline pal_turn_state wait_for(pal_id turn, pal_turn_info *out_info, pal_str *out_text)
+{
+    pal_turn_info info = {0};
+    pal_str text = {0};
+
+    CHECK(ok(pal_turn_wait(runtime, S(""), turn, 20000, arena, &info, &text, &err)));
+    if (out_info)
+        *out_info = info;
+    if (out_text)
+        *out_text = text;
+    return info.state;
+}
+
+static inline pal_messages all_of(pal_id session)
+{
+    pal_messages list = {0};
+
+    CHECK(ok(pal_store_load(store, S(""), session, NULL, arena, &list, &err)));
+    return list;
+}
+
+static inline pal_str part_text(const pal_message *message, size_t part)
+{
+    return part < message->parts_len ? message->parts[part].text : (pal_str){0};
+}
+
+/* ---- Events ---- */
+
+typedef struct heard {
+    char kinds[4096];
+    char text[4096];
+    uint64_t numbers;
+    bool in_order;
+    bool gone;
+} heard;
+
+static inline bool hear(const pal_event *event, void *user)
+{
+    heard *h = user;
+    size_t len = strlen(h->text);
+
+    h->in_order = h->in_order && event->number == h->numbers + 1;
+    h->numbers = event->number;
+    add_text(h->kinds, sizeof(h->kinds), pal_event_kind_name(event->kind));
+    add_text(h->kinds, sizeof(h->kinds), " ");
+    if (event->kind == PAL_EVENT_TEXT && len + event->text.len < sizeof(h->text))
+        memcpy(h->text + len, event->text.data, event->text.len);
+    return true;
+}
+
+static inline void gone(void *user)
+{
+    ((heard *)user)->gone = true;
+}
+
+#ifdef TEST_DATA
+/* In the arena, but for the text, which is good until the next one is loaded. */
+static inline pal_json load_vectors(const char *name, pal_arena *to)
+{
+    static char text[1 << 16];
+    char path[512];
+    pal_json value = {0};
+    size_t len = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/vectors/%s", TEST_DATA, name);
+    file = fopen(path, "r");
+    if (CHECK(file != NULL)) {
+        len = fread(text, 1, sizeof(text), file);
+        fclose(file);
+    }
+    CHECK(ok(pal_json_parse(to, pal_str_make(text, len), NULL, &value, &err)));
+    return value;
+}
+#endif
+
+#endif

@@ -1,0 +1,315 @@
+/* test_openai_items.c - OpenAI's items to our messages and back. */
+#include "base/json.h"
+#include "base/memory.h"
+#include "dialect/dialect_openai_chat.h"
+#include "dialect/dialect_openai_items.h"
+#include "support/message_random.h"
+#include "support/tap.h"
+
+static pal_arena *arena;
+static pal_error error;
+static pal_message *messages;
+static size_t messages_len;
+static pal_openai_item_find find_item;
+
+static pal_status read_items(const char *json)
+{
+    pal_json value;
+    memset(&error, 0, sizeof error);
+    if (pal_json_parse(arena, pal_str_of(json), NULL, &value, &error) != PAL_OK)
+        printf("# %s: %s\n", json, error.message);
+    return pal_openai_items_read(
+            value, "input", find_item, NULL, arena, &messages, &messages_len, &error);
+}
+
+static bool reads(const char *json)
+{
+    pal_status status = read_items(json);
+    if (status != PAL_OK)
+        printf("# %s: %s\n", json, error.message);
+    return status == PAL_OK;
+}
+
+static bool refused(const char *json, const char *text)
+{
+    pal_status status = read_items(json);
+    if (status == PAL_INVALID && strstr(error.message, text))
+        return true;
+    printf("# %s: %s '%s'\n", json, pal_status_name(status), error.message);
+    return false;
+}
+
+static pal_str write_items(const pal_message *list, size_t len)
+{
+    pal_str json = {0};
+    pal_buf buf;
+    pal_buf_init(&buf, 1 << 24);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_array(&writer);
+    for (size_t i = 0; i < len; i++) {
+        for (size_t k = 0; k < pal_openai_items_count(&list[i]); k++)
+            CHECK(pal_openai_item_put(&writer, &list[i], k, "completed", &error) == PAL_OK);
+    }
+    pal_json_end_array(&writer);
+    CHECK(!buf.failure);
+    json = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return json;
+}
+
+/* Without the ids, which are ours. */
+static pal_str without_ids(pal_str json)
+{
+    char *text = pal_arena_alloc(arena, json.len + 1);
+    size_t len = 0;
+    for (size_t i = 0; i < json.len; i++) {
+        if (json.len - i > 6 && memcmp(json.data + i, "{\"id\":", 6) == 0) {
+            text[len++] = '{';
+            while (json.data[i] != ',')
+                i++;
+            continue;
+        }
+        text[len++] = json.data[i];
+    }
+    return pal_str_make(text, len);
+}
+
+static bool same_json(pal_str a, const char *b)
+{
+    pal_json left, right;
+    if (pal_json_parse(arena, a, NULL, &left, &error) == PAL_OK &&
+            pal_json_parse(arena, pal_str_of(b), NULL, &right, &error) == PAL_OK &&
+            pal_json_equal(left, right))
+        return true;
+    printf("# expected %s\n# found    %.*s\n", b, PAL_STR_ARG(a));
+    return false;
+}
+
+/* Reads, goes through the native form as a store would, and writes: the same, or `expected`. */
+static bool rewrites(const char *json, const char *expected)
+{
+    pal_str native;
+    if (!reads(json))
+        return false;
+    for (size_t i = 0; i < messages_len; i++) {
+        if (pal_message_to_json(&messages[i], arena, &native, &error) != PAL_OK ||
+                pal_message_from_json(native, arena, &messages[i], &error) != PAL_OK) {
+            printf("# %s\n", error.message);
+            return false;
+        }
+    }
+    return same_json(without_ids(write_items(messages, messages_len)), expected ? expected : json);
+}
+
+#define DONE ",\"status\":\"completed\"}"
+#define USER(parts) "{\"type\":\"message\",\"role\":\"user\",\"content\":[" parts "]" DONE
+#define SAID(parts) "{\"type\":\"message\",\"role\":\"assistant\",\"content\":[" parts "]" DONE
+#define CALL(id)                                                                                   \
+    "{\"type\":\"function_call\",\"call_id\":\"" id "\",\"name\":\"f\",\"arguments\":\"{ }\"" DONE
+#define OUTPUT(id)                                                                                 \
+    "{\"type\":\"function_call_output\",\"call_id\":\"" id "\",\"output\":\"42\"" DONE
+#define REASONING "{\"type\":\"reasoning\",\"summary\":[],\"encrypted_content\":\"b3A=\"}"
+#define IN(text) "{\"type\":\"input_text\",\"text\":\"" text "\"}"
+#define OUT(text) "{\"type\":\"output_text\",\"text\":\"" text "\",\"annotations\":[]}"
+
+static void texts_become_parts(void)
+{
+    CHECK(rewrites("\"hi\"", "[" USER(IN("hi")) "]"));
+    CHECK(rewrites("[{\"role\":\"user\",\"content\":\"a\"}]", "[" USER(IN("a")) "]"));
+    CHECK(rewrites("[{\"role\":\"assistant\",\"content\":\"a\"}]", "[" SAID(OUT("a")) "]"));
+    CHECK(rewrites("[{\"role\":\"developer\",\"content\":\"d\"}]",
+            "[{\"type\":\"message\",\"role\":\"developer\",\"content\":[" IN("d") "]" DONE "]"));
+    CHECK(messages[0].role == PAL_ROLE_SYSTEM);
+    CHECK(rewrites("[{\"role\":\"user\",\"content\":[]}]", "[" USER("") "]"));
+    CHECK(rewrites("[]", NULL) && messages_len == 0);
+    /* An assistant's words are output, whatever they were called. */
+    CHECK(rewrites("[{\"role\":\"assistant\",\"content\":[" IN("a") "]}]", "[" SAID(OUT("a")) "]"));
+}
+
+static void answers_are_put_together(void)
+{
+    CHECK(rewrites("[" USER(IN("q")) "," REASONING "," SAID(OUT("a")) "," CALL("1") "," CALL(
+                           "2") "," OUTPUT("1") "," OUTPUT("2") "," SAID(OUT("b")) "]",
+            NULL));
+    CHECK(messages_len == 5 && messages[1].parts_len == 4);
+    CHECK(messages[1].role == PAL_ROLE_ASSISTANT && messages[2].role == PAL_ROLE_TOOL);
+    CHECK(pal_str_is(messages[1].parts[2].arguments, "{ }"));
+    /* Two messages stay two, and reasoning belongs to what follows it. */
+    CHECK(reads("[" SAID(OUT("a")) "," SAID(OUT("b")) "]") && messages_len == 2);
+    CHECK(reads("[" SAID(OUT("a")) "," REASONING "," SAID(OUT("b")) "]") && messages_len == 2);
+    CHECK(messages[1].parts_len == 2 && messages[1].parts[0].kind == PAL_PART_REASONING);
+    CHECK(reads("[" CALL("1") "," REASONING "," CALL("2") "]") && messages_len == 1);
+    CHECK(reads("[" CALL("1") "," USER(IN("x")) "," CALL("2") "]") && messages_len == 3);
+}
+
+static void everything_said_survives(void)
+{
+    CHECK(rewrites("[" USER(IN("a") ",{\"type\":\"input_image\",\"image_url\":\"data:image/"
+                                    "png;base64,iVBORw0KGgo=\",\"detail\":\"low\"},{\"type\":"
+                                    "\"input_image\",\"image_url\":\"https://x/y\",\"detail\":"
+                                    "\"auto\"},{\"type\":\"input_image\",\"file_id\":\"file-1\","
+                                    "\"detail\":\"high\"}") "]",
+            NULL));
+    CHECK(messages[0].parts[1].data.len == 8);
+    CHECK(rewrites("[" USER("{\"type\":\"input_file\",\"filename\":\"a.pdf\",\"file_data\":"
+                            "\"data:application/pdf;base64,UERG\"},{\"type\":\"input_file\","
+                            "\"file_url\":\"https://x\"},{\"type\":\"input_file\",\"file_id\":"
+                            "\"file-2\"},{\"type\":\"input_file\",\"file_data\":\"UERG\"}") "]",
+            NULL));
+    CHECK(rewrites("[" SAID("{\"type\":\"refusal\",\"refusal\":\"no\"},{\"type\":\"output_text\","
+                            "\"text\":\"x\",\"annotations\":[{\"a\":1}],\"new\":2}") "]",
+            NULL));
+    CHECK(rewrites("[{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":"
+                   "\"s\"}],\"content\":[{\"type\":\"reasoning_text\",\"text\":\"a\"},{\"type\":"
+                   "\"reasoning_text\",\"text\":\"b\"}]}]",
+            NULL));
+    CHECK(pal_str_is(messages[0].parts[0].text, "a\nb"));
+    CHECK(rewrites("[{\"type\":\"reasoning\",\"summary\":[],\"content\":[{\"type\":"
+                   "\"reasoning_text\",\"text\":\"t\"}]}]",
+            NULL));
+    CHECK(messages[0].parts[0].extra.len == 0);
+    CHECK(rewrites("[{\"type\":\"function_call_output\",\"call_id\":\"1\",\"output\":[" IN(
+                           "a") "," IN("b") "]" DONE "]",
+            NULL));
+    CHECK(rewrites("[{\"type\":\"custom_tool_call\",\"call_id\":\"1\",\"name\":\"f\",\"input\":"
+                   "\"x\"" DONE ",{\"type\":\"custom_tool_call_output\",\"call_id\":\"1\","
+                   "\"output\":\"y\"" DONE "]",
+            NULL));
+    CHECK(rewrites("[{\"type\":\"message\",\"role\":\"assistant\",\"content\":[" OUT(
+                           "a") "],\"phase\":\"final\"" DONE "]",
+            NULL));
+}
+
+/* Nothing that only items know reaches a model. */
+static void chat_completions_get_what_they_know(void)
+{
+    pal_str json;
+    CHECK(reads("[{\"role\":\"user\",\"phase\":\"x\",\"content\":[{\"type\":\"input_text\","
+                "\"text\":\"a\",\"new\":1},{\"type\":\"input_image\",\"image_url\":\"https://x\","
+                "\"detail\":\"low\"}]}]"));
+    CHECK(pal_openai_chat_write(messages, messages_len, arena, &json, &error) == PAL_OK);
+    CHECK(same_json(json,
+            "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":"
+            "\"image_url\",\"image_url\":{\"url\":\"https://x\",\"detail\":\"low\"}}]}]"));
+}
+
+static void what_is_wrong_is_named(void)
+{
+    CHECK(refused("7", "'input'"));
+    CHECK(refused("[7]", "input[0]: is number"));
+    CHECK(refused("[{\"type\":\"nonsense\"}]", "input[0]: member 'type' is 'nonsense'"));
+    CHECK(refused("[{}]", "'type' is missing"));
+    CHECK(refused("[{\"role\":\"robot\",\"content\":\"x\"}]", "'role'"));
+    CHECK(refused("[{\"role\":\"user\"}]", "'content' is missing"));
+    CHECK(refused("[{\"role\":\"user\",\"content\":7}]", "'content' is 7"));
+    CHECK(refused("[{\"role\":\"user\",\"content\":[{\"type\":\"x\"}]}]", "input[0]: content[0]"));
+    CHECK(refused("[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\"}]}]", "'text'"));
+    CHECK(refused("[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}]", "image_url"));
+    CHECK(refused("[{\"role\":\"user\",\"content\":[{\"type\":\"input_file\"}]}]", "file_data"));
+    CHECK(refused("[{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\"}]", "arguments"));
+    CHECK(refused("[{\"type\":\"function_call\",\"call_id\":\"\",\"name\":\"f\",\"arguments\":"
+                  "\"\"}]",
+            "'call_id' is empty"));
+    CHECK(refused("[{\"type\":\"function_call_output\",\"call_id\":\"c\"}]", "'output'"));
+    CHECK(refused("[{\"type\":\"reasoning\",\"summary\":7}]", "'summary'"));
+    CHECK(refused("[{\"type\":\"item_reference\",\"id\":\"msg_1\"}]", "item_reference"));
+}
+
+static pal_message stored;
+
+static pal_status find_stored(pal_str id, pal_arena *where, pal_message *out_message,
+        size_t *out_index, void *user, pal_error *err)
+{
+    (void)where;
+    (void)user;
+    if (!pal_openai_item_index(&stored, id, out_index))
+        return pal_error_set(err, PAL_NOT_FOUND, "none");
+    *out_message = stored;
+    return PAL_OK;
+}
+
+static void references_stand_for_their_items(void)
+{
+    pal_part parts[] = {{.kind = PAL_PART_TEXT, .text = pal_str_of("a")},
+            {.kind = PAL_PART_TOOL_CALL,
+                    .call_id = pal_str_of("1"),
+                    .name = pal_str_of("f"),
+                    .arguments = pal_str_of("{}")}};
+    char id[PAL_OPENAI_ITEM_ID_SIZE], json[400];
+    stored = (pal_message){
+            .id = pal_id_new(), .role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 2};
+    pal_openai_item_id(&stored, 1, id);
+    snprintf(json, sizeof json, "[{\"type\":\"item_reference\",\"id\":\"%s\"}]", id);
+    find_item = find_stored;
+    CHECK(reads(json) && messages_len == 1 && messages[0].parts_len == 1);
+    CHECK(messages[0].parts[0].kind == PAL_PART_TOOL_CALL && pal_id_is_none(messages[0].id));
+    snprintf(json, sizeof json, "[{\"id\":\"%s\"}]", id);
+    CHECK(reads(json) && messages_len == 1);
+    CHECK(refused("[{\"type\":\"item_reference\",\"id\":\"msg_1\"}]", "no item 'msg_1'"));
+    find_item = NULL;
+}
+
+static void ids_last(void)
+{
+    pal_part parts[] = {{.kind = PAL_PART_REASONING, .text = pal_str_of("r")},
+            {.kind = PAL_PART_TEXT, .text = pal_str_of("a")},
+            {.kind = PAL_PART_TEXT, .text = pal_str_of("b")},
+            {.kind = PAL_PART_TOOL_CALL, .call_id = pal_str_of("1"), .name = pal_str_of("f")}};
+    pal_message message = {
+            .id = pal_id_new(), .role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 4};
+    char ids[3][PAL_OPENAI_ITEM_ID_SIZE];
+    pal_id owner;
+    size_t index = 9, first, len;
+    CHECK(pal_openai_items_count(&message) == 3);
+    for (size_t i = 0; i < 3; i++) {
+        pal_openai_item_id(&message, i, ids[i]);
+        CHECK(pal_openai_item_parse(pal_str_of(ids[i]), &owner) && pal_id_equal(owner, message.id));
+        CHECK(pal_openai_item_index(&message, pal_str_of(ids[i]), &index) && index == i);
+    }
+    CHECK(strncmp(ids[0], "rs_", 3) == 0 && strncmp(ids[1], "msg_", 4) == 0);
+    CHECK(strncmp(ids[2], "fc_", 3) == 0 && strcmp(ids[2] + strlen(ids[2]) - 2, "_3") == 0);
+    pal_openai_item_parts(&message, 1, &first, &len);
+    CHECK(first == 1 && len == 2);
+    /* The reasoning goes out of sight: the others are called as before. */
+    for (uint32_t i = 0; i < 4; i++)
+        parts[i].number = i + 1;
+    message.parts++;
+    message.parts_len--;
+    CHECK(pal_openai_item_index(&message, pal_str_of(ids[1]), &index) && index == 0);
+    CHECK(pal_openai_item_index(&message, pal_str_of(ids[2]), &index) && index == 1);
+    CHECK(!pal_openai_item_index(&message, pal_str_of(ids[0]), &index));
+    CHECK(!pal_openai_item_parse(pal_str_of("msg_1"), &owner));
+    CHECK(!pal_openai_item_parse(pal_str_of("resp_00000000000000000000000000000001"), &owner));
+    CHECK(!pal_openai_item_parse(pal_str_of("fc_0000000000000000000000000000000100"), &owner));
+}
+
+/* Whatever the message, what is written can be read, and is then written the same. */
+static void any_message_can_be_shown(void)
+{
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        message_random random = {.state = seed, .arena = arena};
+        pal_message message = random_message(&random);
+        pal_str first = write_items(&message, 1); /* terminated, as all that is copied */
+        if (!CHECK(reads(first.data)))
+            return;
+        pal_str second = write_items(messages, messages_len);
+        if (!CHECK(same_json(without_ids(first), without_ids(second).data)))
+            return;
+        pal_arena_reset(arena);
+    }
+}
+
+int main(void)
+{
+    arena = pal_arena_new(0);
+    RUN(texts_become_parts);
+    RUN(answers_are_put_together);
+    RUN(everything_said_survives);
+    RUN(chat_completions_get_what_they_know);
+    RUN(what_is_wrong_is_named);
+    RUN(references_stand_for_their_items);
+    RUN(ids_last);
+    RUN(any_message_can_be_shown);
+    pal_arena_free(arena);
+    return tap_done();
+}
