@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const pal_str fill_tenant = {"bench", 5};
+const pal_str fill_tenant = {"default", 7};
 
 static pthread_once_t text_once = PTHREAD_ONCE_INIT;
 static char text[FILL_TEXT_MAX];

@@ -58,12 +58,12 @@ struct pal_part {
     pal_str data;       /* the bytes, on append only: they become the blob */
     pal_part *parts;    /* tool_result: its output where that is more than plain text */
     size_t parts_len;
-    bool is_error;  /* tool_result: the tool failed */
-    pal_str extra;  /* unknown members, as JSON: {"a":1}; empty when there are none */
-    uint64_t bytes; /* image, file: how many its blob has, for a plan; 0: not looked up. It is no
-                       part of the stored form */
-    uint32_t number; /* from 1, where others of its message are out of sight: the one that it was
-                        appended with; 0: as it stands. No part of the stored form either */
+    bool is_error;   /* tool_result: the tool failed */
+    pal_str extra;   /* unknown members, as JSON: {"a":1}; empty when there are none */
+    uint64_t bytes;  /* image, file: how many its blob has, for a plan; 0: not looked up. It is no
+                        part of the stored form */
+    uint32_t number; /* that it was appended with, from 1, where others of its message may be out of
+                        sight; 0: as it stands. No part of the stored form either */
 };
 
 /* Tokens of one model call as its provider reported them. */

@@ -2,8 +2,9 @@
  * the tools, records, answers; whatever happens.
  *
  * One runtime has one event loop on a thread of its own and runs any number of turns on it. All
- * functions here may be called from any thread, but for callbacks of the same runtime; callbacks
- * run on the loop and must not block. docs/turns.md tells the life of a turn. */
+ * functions here may be called from any thread; callbacks run on the loop and must not block, so
+ * that of this runtime's functions they may call only pal_turn_start_async(), pal_turn_watch(),
+ * pal_turn_find() and pal_turn_abandon(). docs/turns.md tells the life of a turn. */
 #ifndef PALAVER_TURN_H
 #define PALAVER_TURN_H
 
@@ -143,6 +144,28 @@ typedef struct pal_budget {
     int64_t since; /* counted from then, milliseconds since 1970 */
 } pal_budget;
 
+/* How a turn is about to end; all of it is valid during the callback only. */
+typedef struct pal_turn_end {
+    pal_id turn;
+    pal_id session;
+    const pal_id *messages; /* all that the turn records, in order: what was said, answers, results;
+                               those of this last commit too */
+    size_t messages_len;
+    const pal_message *answer; /* the last one; its seq is not known yet */
+    bool has_calls;            /* of the caller's tools, which wait for results */
+    bool finish_length;        /* the answer was cut off by the limit of the output */
+    bool finish_filtered;      /* or by the service's content filter */
+    pal_usage usage;           /* of the whole turn */
+    int64_t cost_micros;
+} pal_turn_end;
+
+/* Fills a record that is written in the commit that ends the turn as DONE; an empty kind: none. On
+ * the loop: it must not block. Told once for such a turn, unless that commit fails; a turn that
+ * ends in any other way tells nothing and writes none. Anything but PAL_OK, and a record that the
+ * store refuses, fail the turn. */
+typedef pal_status (*pal_turn_finisher)(const pal_turn_end *end, pal_arena *arena,
+        pal_record *out_record, void *user, pal_error *err);
+
 typedef struct pal_turn_request {
     pal_str tenant;
     pal_id session;
@@ -165,8 +188,16 @@ typedef struct pal_turn_request {
     uint32_t max_tool_iterations; /* 0: the runtime's */
     bool whole; /* all or nothing: a turn that fails is no part of the conversation */
     pal_budget budget;
-    pal_str label; /* the caller's word for it, told with STARTED; may be empty */
-    bool no_retries; /* a model call that failed is not made again: the caller does that */
+    pal_str label;       /* the caller's word for it, told with STARTED; may be empty */
+    bool no_retries;     /* a model call that failed is not made again: the caller does that */
+    bool calls_end_turn; /* a call of one of `tools` ends the turn as DONE, with has_calls, instead
+                            of pausing it. Results begin the `messages` of a later turn, role tool;
+                            calls whose results it doesn't bring are settled as interrupted */
+    pal_turn_finisher finish; /* NULL: none. Whoever waits in a queue with one does so in memory
+                                 only: after a restart nobody could be told */
+    void *finish_user;        /* good until the turn has ended, or was refused */
+    uint64_t expected_seq;    /* not 0: PAL_CONFLICT unless this is the session's last_seq when the
+                                 messages are recorded */
 } pal_turn_request;
 
 typedef enum pal_turn_state {
@@ -195,8 +226,9 @@ typedef struct pal_turn_info {
     int64_t retry_at;                   /* RETRYING: milliseconds since 1970 */
     char reason[PAL_ERROR_MESSAGE_MAX]; /* RETRYING, FAILED, ASKING, CANCELED: why */
     pal_status status;                  /* FAILED: what it failed with */
-    long code;              /* FAILED: of HTTP, by the model's service; 0: none */
-    int64_t retry_after_ms; /* FAILED: when it wants to be asked again; 0: not said */
+    long code;                          /* FAILED: of HTTP, by the model's service; 0: none */
+    int64_t retry_after_ms;             /* FAILED: when it wants to be asked again; 0: not said */
+    bool has_calls; /* DONE: its result is tool calls for the caller, as PAUSED told */
 } pal_turn_info;
 
 /* Waits until the messages are durable, and no longer. */
@@ -215,9 +247,10 @@ typedef enum pal_event_kind {
     PAL_EVENT_STARTED = 1,      /* the turn runs; `text`: the request's label */
     PAL_EVENT_STEP = 2,         /* a model call begins; `count`: its number, from 1; `message`: the
                                    id that its answer will have */
-    PAL_EVENT_TEXT = 3,         /* `text`: more of the answer */
-    PAL_EVENT_REASONING = 4,    /* `text` */
-    PAL_EVENT_CALL = 5,         /* `call_id`, `name`: the model begins a tool call */
+    PAL_EVENT_TEXT = 3,         /* `text`: more of the answer; `count`: of which of its parts, from
+                                   1 */
+    PAL_EVENT_REASONING = 4,    /* `text`, `count` */
+    PAL_EVENT_CALL = 5,         /* `call_id`, `name`, `count`: the model begins a tool call */
     PAL_EVENT_ARGUMENTS = 6,    /* `call_id`, `text`: more of its arguments */
     PAL_EVENT_MESSAGE = 7,      /* `message`, `seq`: an answer is recorded, with `usage` */
     PAL_EVENT_TOOL_STARTED = 8, /* `call_id`, `name`, `text`: the arguments */
@@ -225,7 +258,8 @@ typedef enum pal_event_kind {
     PAL_EVENT_RETRYING = 10,    /* `count`: attempt, `at`: when, `text`: why */
     PAL_EVENT_COMPACTED = 11,   /* `text`: what was done, `count`: tokens that went */
     PAL_EVENT_STEERED = 12,     /* `message`, `seq`: something was said into it */
-    PAL_EVENT_PAUSED = 13,      /* `text`: the calls for the caller, a JSON array */
+    PAL_EVENT_PAUSED = 13,      /* `text`: the calls for the caller, a JSON array; with
+                                   calls_end_turn the turn is over, and ENDED is next */
     PAL_EVENT_ASKING = 14,      /* `call_id`, `name`, `text`: what is asked */
     PAL_EVENT_ENDED = 15, /* the last one: `state`, `status`, `text`: the reason; `usage`: of the
                              whole turn */
@@ -248,9 +282,10 @@ typedef struct pal_event {
     pal_usage usage;
     pal_turn_state state;
     pal_status status;
-    bool finish_length; /* MESSAGE: it was cut off by the limit of the output */
+    bool finish_length;     /* MESSAGE: it was cut off by the limit of the output */
     long code;              /* ENDED: as in pal_turn_info */
     int64_t retry_after_ms; /* ENDED: likewise */
+    bool finish_filtered;   /* MESSAGE: it was cut off by the service's content filter */
 } pal_event;
 
 /* False ends the watching. */
@@ -276,6 +311,10 @@ PAL_API PAL_CHECKED pal_status pal_turn_of_session(pal_runtime *runtime, pal_str
  * taken out of it, with its messages. Waits until that is durable. */
 PAL_API PAL_CHECKED pal_status pal_turn_cancel(
         pal_runtime *runtime, pal_str tenant, pal_id turn, pal_error *err);
+
+/* Likewise without waiting, for threads that must not: its events tell the end. Without memory it
+ * goes on. */
+PAL_API void pal_turn_abandon(pal_runtime *runtime, pal_str tenant, pal_id turn);
 
 /* PAUSED: the results of the calls, one TOOL_RESULT part each in messages of role tool; the turn
  * goes on when all have come. Also after a restart: by session, with `turn` none. */
@@ -319,6 +358,36 @@ PAL_API PAL_CHECKED pal_status pal_runtime_models(pal_runtime *runtime, int64_t 
 /* The tools that a turn would offer beside the caller's own; in the arena. */
 PAL_API PAL_CHECKED pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena,
         pal_tool **out_tools, size_t *out_len, pal_error *err);
+
+/* ---- Passing on ---- */
+
+/* A request that goes to an endpoint as it is. */
+typedef struct pal_forward {
+    pal_str endpoint; /* empty: the one that has the model, or the default */
+    pal_str model;    /* empty: the default's */
+    pal_str path;     /* behind the endpoint's URL: "/chat/completions" */
+    pal_str body;     /* JSON */
+} pal_forward;
+
+/* The answer as it comes, on the loop. `header` may be NULL; names are in lower case. */
+typedef struct pal_forward_sink {
+    void (*header)(pal_str name, pal_str value, void *user);
+    void (*head)(unsigned code, void *user); /* once, behind the headers */
+    void (*bytes)(pal_str bytes, void *user);
+    /* Once, last, in any case. PAL_OK: an answer came whole, whatever its code. */
+    void (*end)(pal_status status, const pal_error *err, void *user);
+} pal_forward_sink;
+
+typedef struct pal_forwarding pal_forwarding;
+
+/* Passes it on without waiting, and once: no session, no tools, no second try. Everything is
+ * copied. PAL_CONFLICT where the endpoint does not speak chat completions. The sink may be told
+ * before this returns. */
+PAL_API PAL_CHECKED pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
+        const pal_forward_sink *sink, void *user, pal_forwarding **out_forwarding, pal_error *err);
+/* Once for each, before the runtime is closed; from any thread, and from the sink too. One that
+ * runs still is cancelled, which its `end` is told soon. Accepts NULL. */
+PAL_API void pal_forwarding_leave(pal_forwarding *forwarding);
 
 /* ---- Looking at it ---- */
 

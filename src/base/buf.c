@@ -90,7 +90,11 @@ void pal_buf_append_text(pal_buf *buf, const char *text)
 
 void pal_buf_append_char(pal_buf *buf, char c)
 {
-    pal_buf_append(buf, &c, 1);
+    char *place = pal_buf_reserve(buf, 1);
+    if (!place)
+        return;
+    *place = c;
+    buf->len++;
 }
 
 /* In one piece, so that a full buf never ends within a number. */

@@ -5,7 +5,7 @@
  *
  * Fields follow the message as name=value, in quotes where the value needs them, or as members.
  *
- * Lines are built on the stack and written under one lock: they come out whole from any thread,
+ * Lines are built on the stack, then written under one lock: they come out whole from any thread,
  * and a lack of memory can be logged too. What is longer than MESSAGE_MAX is cut. */
 #include "base/log.h"
 
@@ -27,14 +27,14 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static FILE *log_file; /* NULL means stderr */
-static bool log_as_json;
+static atomic_bool log_as_json;
 static atomic_int log_level = PAL_LOG_INFO;
 
 void pal_log_setup(FILE *file, pal_log_level level, int as_json)
 {
     pthread_mutex_lock(&log_lock);
     log_file = file;
-    log_as_json = as_json != 0;
+    atomic_store(&log_as_json, as_json != 0);
     atomic_store(&log_level, (int)level);
     pthread_mutex_unlock(&log_lock);
 }
@@ -86,18 +86,19 @@ static void write_line(
     char now[PAL_TIME_TEXT_SIZE];
     pal_time_to_text(pal_clock_now_ms(), now);
 
-    pthread_mutex_lock(&log_lock);
+    bool as_json = atomic_load(&log_as_json);
     const char *name = level_names[level];
-    size_t len = (size_t)(log_as_json ? snprintf(line, sizeof line, JSON_HEAD, now, name)
-                                      : snprintf(line, sizeof line, "%s %s ", now, name));
-    len += escape(message, log_as_json, line + len);
-    if (log_as_json)
+    size_t len = (size_t)(as_json ? snprintf(line, sizeof line, JSON_HEAD, now, name)
+                                  : snprintf(line, sizeof line, "%s %s ", now, name));
+    len += escape(message, as_json, line + len);
+    if (as_json)
         line[len++] = '"';
     for (size_t i = 0; i < fields_len && i < PAL_LOG_FIELDS_MAX; i++)
-        len += write_field(&fields[i], log_as_json, line + len);
-    pal_str tail = pal_str_of(log_as_json ? "}\n" : "\n");
+        len += write_field(&fields[i], as_json, line + len);
+    pal_str tail = pal_str_of(as_json ? "}\n" : "\n");
     memcpy(line + len, tail.data, tail.len);
     len += tail.len;
+    pthread_mutex_lock(&log_lock);
     FILE *file = log_file ? log_file : stderr;
     fwrite(line, 1, len, file);
     fflush(file);

@@ -372,12 +372,13 @@ void pal_cli_window_close(pal_cli_window *window);
 /* How full the window is, what is in it and what not, and what comes next (cmd_context.c). */
 void pal_cli_print_plan(pal_cli *cli, const pal_plan *plan);
 
-/* ---- A runtime, for `chat`, `serve` and `session compact` (cli_runtime.c) ---- */
+/* ---- A runtime, for `chat`, `serve`, `mcp` and `session compact` (cli_runtime.c) ---- */
 
 typedef struct pal_cli_runtime_values {
     const char *model;
     const char *provider;
     const char *provider_url;
+    bool runs_inbox; /* what waits in inboxes since before is run: for who stays long enough */
 } pal_cli_runtime_values;
 
 /* The options' rows; `at` leads from the command's values to these, with its dot. */
@@ -441,6 +442,7 @@ extern const pal_cli_command pal_cmd_tokens;
 extern const pal_cli_command pal_cmd_tokens_list;
 extern const pal_cli_command pal_cmd_tokens_compile;
 extern const pal_cli_command pal_cmd_serve;
+extern const pal_cli_command pal_cmd_mcp;
 extern const pal_cli_command pal_cmd_key_create;
 extern const pal_cli_command pal_cmd_key_list;
 extern const pal_cli_command pal_cmd_key_revoke;

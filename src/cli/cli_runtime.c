@@ -36,7 +36,7 @@ static void hint_for_options(pal_cli *cli, pal_status status)
 }
 
 static pal_status open_runtime(
-        pal_cli *cli, pal_runtime_options *options, pal_cli_runtime *out_runtime)
+        pal_cli *cli, pal_runtime_options *options, bool runs_inbox, pal_cli_runtime *out_runtime)
 {
     const pal_config_values *config = pal_config_get(cli->config);
     pal_status status = pal_models_new(
@@ -45,6 +45,7 @@ static pal_status open_runtime(
         return status;
     options->store = cli->store;
     options->models = out_runtime->models;
+    options->leave_inbox = !runs_inbox;
     status = pal_runtime_open(options, &out_runtime->runtime, &cli->err);
     if (status != PAL_OK)
         return status;
@@ -68,7 +69,7 @@ pal_status pal_cli_runtime_open(
         hint_for_options(cli, status);
         return status;
     }
-    return open_runtime(cli, &options, out_runtime);
+    return open_runtime(cli, &options, given->runs_inbox, out_runtime);
 }
 
 void pal_cli_runtime_close(pal_cli_runtime *runtime, int64_t drain_ms)

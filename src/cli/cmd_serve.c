@@ -138,13 +138,15 @@ static void print_address(pal_cli *cli, const serving *s)
 
 static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
 {
+    pal_cli_runtime_values runtime = given->runtime;
     pal_status status = read_config(cli, given);
     if (status != PAL_OK)
         return status;
+    runtime.runs_inbox = true;
     pal_server_set_log(pal_config_get(cli->config), cli->json);
     status = open_store(cli, s);
     if (status == PAL_OK)
-        status = pal_cli_runtime_open(cli, &given->runtime, &s->runtime);
+        status = pal_cli_runtime_open(cli, &runtime, &s->runtime);
     if (status == PAL_OK)
         status = open_server(cli, s);
     return status;

@@ -1,8 +1,5 @@
-/* cmd_session_export.c - `palaver session export`: conversations as lines of JSON.
- *
- * The native form is complete: the session, all messages, hidden ones too, and the marks, each
- * behind the messages that were there when it was made, so that an import can make them again. The
- * openai form is what a model would be sent: {"messages":[...]}, a session a line.
+/* cmd_session_export.c - `palaver session export`: conversations as lines of JSON, in the forms of
+ * server_export.h, or as PicoClaw's files.
  *
  * A file that is named by -o appears whole or not at all. */
 #include "cli/cli.h"
@@ -14,13 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "base/memory.h"
-#include "dialect/dialect_openai_chat.h"
-#include "dialect/dialect_transcript.h"
+#include "server/server_export.h"
 
-#define PAGE 500
 #define PICOCLAW "picoclaw:" /* before a directory */
-#define PAGE_BYTES ((uint64_t)32 << 20)
 
 typedef struct export_values {
     bool all;
@@ -33,127 +26,29 @@ typedef struct export_values {
 typedef struct exporter {
     pal_cli *cli;
     const export_values *given;
-    bool openai;
+    pal_export lines;
     pal_picoclaw_export *picoclaw; /* NULL: not there */
     const char *name;              /* of the one session; NULL: all */
     pal_error left_out;            /* why the first of those that could not be exported wasn't */
     uint64_t left_out_len;
-    pal_arena *arena; /* of one page */
-    pal_json_writer writer;
-    const pal_mark *marks;
-    size_t marks_len;
-    size_t marks_at; /* the next one to write */
-    uint64_t fork_seq;
     uint64_t sessions;
-    uint64_t messages;
-    uint64_t blobs_left; /* that would have come along with --with-blobs */
     pal_cli_progress progress;
 } exporter;
 
 /* ---- One session ---- */
 
-static pal_status fill_blobs(exporter *e, pal_part *parts, size_t parts_len)
+static pal_status export_lines(exporter *e, const pal_session *session)
 {
     pal_cli *cli = e->cli;
-    pal_status status = PAL_OK;
-    for (size_t i = 0; status == PAL_OK && i < parts_len; i++) {
-        pal_str media_type;
-        if (parts[i].blob.len && !e->given->with_blobs)
-            e->blobs_left++;
-        else if (parts[i].blob.len)
-            status = pal_store_blob_get(cli->store, pal_cli_tenant(cli), parts[i].blob, e->arena,
-                    &media_type, &parts[i].data, &cli->err);
-        if (status == PAL_OK && parts[i].parts_len)
-            status = fill_blobs(e, parts[i].parts, parts[i].parts_len);
-    }
-    return status;
-}
-
-/* Writes the marks that were made before the message `seq` came. What a fork inherits was made
- * before its first own message, whatever its parent had by then. */
-static pal_status put_marks_before(exporter *e, uint64_t seq)
-{
-    pal_status status = PAL_OK;
-    for (; status == PAL_OK && e->marks_at < e->marks_len; e->marks_at++) {
-        pal_mark mark = e->marks[e->marks_at];
-        if (mark.inherited && mark.through_seq > e->fork_seq)
-            mark.through_seq = e->fork_seq;
-        if (mark.through_seq >= seq)
-            break;
-        status = pal_transcript_write_mark(&e->cli->out, &mark, &e->cli->err);
-    }
-    return status;
-}
-
-static pal_status put_message(exporter *e, pal_message *message)
-{
-    pal_status status = fill_blobs(e, message->parts, message->parts_len);
-    if (status == PAL_OK && e->openai)
-        status = pal_openai_chat_put(&e->writer, message, &e->cli->err);
-    else if (status == PAL_OK) {
-        status = put_marks_before(e, message->seq);
+    bool more = true;
+    pal_status status = pal_export_begin(&e->lines, session, &cli->out, &cli->err);
+    while (status == PAL_OK && more) {
+        status = pal_export_page(&e->lines, &cli->out, &more, &cli->err);
+        pal_cli_progress_set(&e->progress, e->lines.messages, 0);
         if (status == PAL_OK)
-            status = pal_transcript_write_message(&e->cli->out, message, &e->cli->err);
+            status = pal_cli_flush_some(cli);
     }
-    e->messages++;
-    return status == PAL_OK ? pal_cli_flush_some(e->cli) : status;
-}
-
-static pal_status put_messages(exporter *e, pal_id id)
-{
-    pal_cli *cli = e->cli;
-    pal_load load = {.limit = PAGE, .bytes_max = PAGE_BYTES, .hidden = !e->openai};
-    pal_messages page;
-    pal_status status;
-    do {
-        pal_arena_reset(e->arena);
-        status = pal_store_load(
-                cli->store, pal_cli_tenant(cli), id, &load, e->arena, &page, &cli->err);
-        for (size_t i = 0; status == PAL_OK && i < page.len; i++) {
-            load.after_seq = page.items[i].seq;
-            status = put_message(e, &page.items[i]);
-            pal_cli_progress_set(&e->progress, e->messages, 0);
-        }
-        /* One message alone may be over the page's bytes: then it is asked for by itself. */
-        if (status == PAL_OK && page.has_more && page.len == 0) {
-            load.bytes_max = 0;
-            load.limit = 1;
-        } else {
-            load.bytes_max = PAGE_BYTES;
-            load.limit = PAGE;
-        }
-    } while (status == PAL_OK && page.has_more);
-    return status;
-}
-
-static pal_status export_native(exporter *e, const pal_session *session, pal_arena *session_arena)
-{
-    pal_cli *cli = e->cli;
-    pal_mark *marks;
-    pal_status status = pal_store_marks(cli->store, pal_cli_tenant(cli), session->id, session_arena,
-            &marks, &e->marks_len, &cli->err);
-    if (status != PAL_OK)
-        return status;
-    e->marks = marks;
-    e->marks_at = 0;
-    e->fork_seq = session->fork_seq;
-    status = pal_transcript_write_session(&cli->out, session, &cli->err);
-    if (status == PAL_OK)
-        status = put_messages(e, session->id);
-    return status == PAL_OK ? put_marks_before(e, UINT64_MAX) : status;
-}
-
-static pal_status export_openai(exporter *e, const pal_session *session)
-{
-    pal_buf *out = &e->cli->out;
-    e->writer = pal_json_writer_make(out);
-    pal_json_begin_object(&e->writer);
-    pal_json_name(&e->writer, "messages");
-    pal_json_begin_array(&e->writer);
-    pal_status status = put_messages(e, session->id);
-    pal_json_end_array(&e->writer);
-    pal_json_end_object(&e->writer);
-    pal_buf_append_char(out, '\n');
+    pal_export_end(&e->lines);
     return status;
 }
 
@@ -182,7 +77,7 @@ static pal_status export_session(exporter *e, pal_id id)
     if (status == PAL_OK && e->picoclaw)
         status = leave_out(e, pal_cli_picoclaw_export(e->picoclaw, &session));
     else if (status == PAL_OK)
-        status = e->openai ? export_openai(e, &session) : export_native(e, &session, arena);
+        status = export_lines(e, &session);
     e->sessions++;
     pal_arena_free(arena);
     return status == PAL_OK ? pal_cli_flush_some(cli) : status;
@@ -235,13 +130,13 @@ static void print_summary(exporter *e)
     pal_buf *out = &e->cli->out;
     if (e->cli->json) {
         pal_buf_format(out, "{\"sessions\":%llu,\"messages\":%llu}\n",
-                (unsigned long long)e->sessions, (unsigned long long)e->messages);
+                (unsigned long long)e->sessions, (unsigned long long)e->lines.messages);
         return;
     }
     pal_buf_append_text(out, "Exported ");
     pal_cli_count(out, e->sessions, "session");
     pal_buf_append_text(out, ", ");
-    pal_cli_count(out, e->messages, "message");
+    pal_cli_count(out, e->lines.messages, "message");
     pal_buf_append_text(out, ".\n");
 }
 
@@ -273,7 +168,7 @@ static pal_status export_to_picoclaw(exporter *e, const char *dir)
     if (status == PAL_OK)
         status = e->given->all ? export_all(e) : export_named(e);
     e->sessions = there.sessions;
-    e->messages = there.messages;
+    e->lines.messages = there.messages;
     if (status != PAL_OK)
         return status;
     print_summary(e);
@@ -312,8 +207,11 @@ static pal_status session_export(pal_cli *cli, void *values)
     size_t names = cli->args_len - (dir != NULL);
     const char *format = e.given->format ? e.given->format : "native";
     bool to_file = e.given->output && strcmp(e.given->output, "-") != 0;
-    e.openai = strcmp(format, "openai") == 0;
-    if (!e.openai && strcmp(format, "native") != 0)
+    e.lines = (pal_export){.store = cli->store,
+            .tenant = pal_cli_tenant(cli),
+            .is_openai = strcmp(format, "openai") == 0,
+            .with_blobs = e.given->with_blobs};
+    if (!e.lines.is_openai && strcmp(format, "native") != 0)
         return pal_cli_usage(cli, NULL, "--format is native or openai; not '%.60s'", format);
     if (e.given->all == (names > 0) || names > 1)
         return pal_cli_usage(cli, "palaver session export SESSION, or --all",
@@ -321,9 +219,6 @@ static pal_status session_export(pal_cli *cli, void *values)
     if (dir && check_picoclaw(cli, e.given, dir) != PAL_OK)
         return cli->err.status;
     e.name = names ? cli->args[cli->args_len - 1] : NULL;
-    e.arena = pal_arena_new(0);
-    if (!e.arena)
-        return pal_cli_no_memory(cli);
     pal_cli_progress_start(&e.progress, "messages exported");
     /* A terminal that shows the output is progress enough. */
     e.progress.enabled = e.progress.enabled && (to_file || dir || !cli->is_terminal);
@@ -335,10 +230,9 @@ static pal_status session_export(pal_cli *cli, void *values)
     else
         status = e.given->all ? export_all(&e) : export_named(&e);
     pal_cli_progress_end(&e.progress);
-    if (status == PAL_OK && e.blobs_left)
+    if (status == PAL_OK && e.lines.blobs_left)
         fprintf(stderr, "Images and files are left out (%llu): --with-blobs includes them.\n",
-                (unsigned long long)e.blobs_left);
-    pal_arena_free(e.arena);
+                (unsigned long long)e.lines.blobs_left);
     return status;
 }
 

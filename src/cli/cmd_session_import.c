@@ -253,8 +253,7 @@ static pal_status feed_lines(importer *im, pal_cli_input *input)
     while (status == PAL_OK && has && !done) {
         if (line.too_long)
             on_problem(0, "a line is over 256 MiB: skipped", im);
-        status = pal_import_reader_line(
-                &im->reader, line.too_long ? pal_str_of("") : line.text);
+        status = pal_import_reader_line(&im->reader, line.too_long ? pal_str_of("") : line.text);
         pal_cli_progress_set(&im->progress, im->bytes_done + input->bytes, im->bytes_total);
         if (status == PAL_OK)
             status = pal_cli_input_line(im->cli, input, &line, &has);

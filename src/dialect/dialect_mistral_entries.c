@@ -3,32 +3,11 @@
  * An entry says one thing, so a message becomes several: runs of text and media one, each call and
  * each result one of its own, in their order. */
 #include "dialect/dialect_mistral_entries.h"
+
 #include "dialect/dialect_member.h"
-
-static void put_member(pal_json_writer *writer, const char *name, pal_str text)
-{
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, text);
-}
-
-static void begin_entry(pal_json_writer *writer, const char *type)
-{
-    pal_json_begin_object(writer);
-    put_member(writer, "object", pal_str_of("entry"));
-    put_member(writer, "type", pal_str_of(type));
-}
+#include "dialect/dialect_mistral_entries_part.h"
 
 /* ---- Content ---- */
-
-static bool is_media(const pal_part *part)
-{
-    return part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
-}
-
-static bool is_content(const pal_part *part)
-{
-    return is_media(part) || part->kind == PAL_PART_TEXT || part->kind == PAL_PART_COMPACTION;
-}
 
 static void put_url(pal_json_writer *writer, const pal_part *part)
 {
@@ -47,61 +26,84 @@ static void put_url(pal_json_writer *writer, const pal_part *part)
     pal_buf_done(&prefix);
 }
 
-static void put_chunk(pal_json_writer *writer, const pal_part *part)
+static void put_thinking(pal_json_writer *writer, pal_str text)
+{
+    pal_json_begin_object(writer);
+    pal_entries_put_member(writer, "type", pal_str_of("thinking"));
+    pal_json_name(writer, "thinking");
+    pal_json_begin_array(writer);
+    pal_json_begin_object(writer);
+    pal_entries_put_member(writer, "type", pal_str_of("text"));
+    pal_entries_put_member(writer, "text", text);
+    pal_json_end_object(writer);
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+}
+
+void pal_entries_put_chunk(pal_json_writer *writer, const pal_part *part)
 {
     bool is_image = part->kind == PAL_PART_IMAGE;
-    bool can_be_sent = is_media(part) && (part->url.len || part->data.len);
+    bool can_be_sent = pal_entries_is_media(part) && (part->url.len || part->data.len);
     const char *type = !can_be_sent ? "text" : is_image ? "image_url" : "document_url";
+    if (part->kind == PAL_PART_REASONING) {
+        put_thinking(writer, part->text);
+        return;
+    }
     pal_json_begin_object(writer);
-    put_member(writer, "type", pal_str_of(type));
+    pal_entries_put_member(writer, "type", pal_str_of(type));
     if (can_be_sent) {
         pal_json_name(writer, type);
         put_url(writer, part);
-    } else if (is_media(part)) {
-        put_member(writer, "text", pal_str_of(is_image ? "[image]" : "[file]"));
+    } else if (pal_entries_is_media(part)) {
+        pal_entries_put_member(writer, "text", pal_str_of(is_image ? "[image]" : "[file]"));
     } else {
-        put_member(writer, "text", part->text);
+        pal_entries_put_member(writer, "text", part->text);
     }
     if (can_be_sent && !is_image && part->name.len)
-        put_member(writer, "document_name", part->name);
+        pal_entries_put_member(writer, "document_name", part->name);
     pal_json_end_object(writer);
 }
 
 static void put_content(pal_json_writer *writer, const pal_part *parts, size_t len)
 {
     pal_json_name(writer, "content");
-    if (len == 1 && !is_media(parts)) {
+    if (len == 1 && !pal_entries_is_media(parts)) {
         pal_json_put_str(writer, parts->text);
         return;
     }
     pal_json_begin_array(writer);
     for (size_t i = 0; i < len; i++)
-        put_chunk(writer, &parts[i]);
+        pal_entries_put_chunk(writer, &parts[i]);
     pal_json_end_array(writer);
 }
 
 static void put_said(pal_json_writer *writer, pal_role role, const pal_part *parts, size_t len)
 {
     bool is_assistant = role == PAL_ROLE_ASSISTANT;
-    begin_entry(writer, is_assistant ? "message.output" : "message.input");
-    put_member(writer, "role", pal_str_of(is_assistant ? "assistant" : "user"));
+    pal_entries_begin(writer, is_assistant ? "message.output" : "message.input");
+    pal_entries_put_member(writer, "role", pal_str_of(is_assistant ? "assistant" : "user"));
     put_content(writer, parts, len);
     pal_json_end_object(writer);
 }
 
 /* ---- Tools ---- */
 
+void pal_entries_put_call(pal_json_writer *writer, const pal_part *part)
+{
+    pal_entries_put_member(writer, "tool_call_id", part->call_id);
+    pal_entries_put_member(writer, "name", part->name);
+    pal_entries_put_member(
+            writer, "arguments", part->arguments.len ? part->arguments : pal_str_of("{}"));
+}
+
 static void put_call(pal_json_writer *writer, const pal_part *part)
 {
-    begin_entry(writer, "function.call");
-    put_member(writer, "tool_call_id", part->call_id);
-    put_member(writer, "name", part->name);
-    put_member(writer, "arguments", part->arguments.len ? part->arguments : pal_str_of("{}"));
+    pal_entries_begin(writer, "function.call");
+    pal_entries_put_call(writer, part);
     pal_json_end_object(writer);
 }
 
-/* A result is one text: the texts in it, a line for what is none. */
-static void put_result(pal_json_writer *writer, const pal_part *part)
+void pal_entries_put_output(pal_json_writer *writer, const pal_part *part)
 {
     pal_buf text;
     pal_buf_init(&text, PAL_JSON_BYTES_MAX);
@@ -110,18 +112,24 @@ static void put_result(pal_json_writer *writer, const pal_part *part)
         const pal_part *inner = &part->parts[i];
         if (text.len)
             pal_buf_append_char(&text, '\n');
-        if (is_media(inner))
+        if (pal_entries_is_media(inner))
             pal_buf_append_text(&text, inner->kind == PAL_PART_IMAGE ? "[image]" : "[file]");
         else
             pal_buf_append_str(&text, inner->text);
     }
     if (text.failure)
         writer->buf->failure = text.failure;
-    begin_entry(writer, "function.result");
-    put_member(writer, "tool_call_id", part->call_id);
-    put_member(writer, "result", pal_buf_str(&text));
-    pal_json_end_object(writer);
+    pal_json_put_str(writer, pal_buf_str(&text));
     pal_buf_done(&text);
+}
+
+static void put_result(pal_json_writer *writer, const pal_part *part)
+{
+    pal_entries_begin(writer, "function.result");
+    pal_entries_put_member(writer, "tool_call_id", part->call_id);
+    pal_json_name(writer, "result");
+    pal_entries_put_output(writer, part);
+    pal_json_end_object(writer);
 }
 
 void pal_mistral_entries_put(pal_json_writer *writer, const pal_message *message)
@@ -131,7 +139,7 @@ void pal_mistral_entries_put(pal_json_writer *writer, const pal_message *message
         return;
     for (size_t i = 0; i < message->parts_len;) {
         size_t run = 0;
-        while (i + run < message->parts_len && is_content(&parts[i + run]))
+        while (i + run < message->parts_len && pal_entries_is_content(&parts[i + run]))
             run++;
         if (run)
             put_said(writer, message->role, parts + i, run);

@@ -3,6 +3,7 @@
 #ifndef PAL_PROVIDER_H
 #define PAL_PROVIDER_H
 
+#include "base/buf.h"
 #include "net/net_http.h"
 #include "palaver/context.h"
 #include "palaver/message.h"
@@ -104,6 +105,17 @@ void pal_model_call_cancel(pal_model_call *call);
 typedef void (*pal_models_told)(void *user, pal_str json, const pal_error *err);
 PAL_CHECKED pal_status pal_provider_models(
         pal_provider *provider, pal_models_told told, void *user, pal_error *err);
+
+/* ---- Somebody else's requests: provider_forward.c ---- */
+
+/* Whether the service takes chat completions as OpenAI writes them. */
+bool pal_provider_speaks_chat(const pal_provider *provider);
+/* Sends the body as it is to `path` behind the service's URL; what comes is told as it is. The call
+ * must be over before the provider is closed. */
+PAL_CHECKED pal_status pal_provider_forward(pal_provider *provider, pal_str path, pal_str body,
+        const pal_http_events *events, void *user, pal_http_call **out_call, pal_error *err);
+/* Takes keys out of a text that will be shown. */
+void pal_provider_redact(const pal_provider *provider, pal_buf *text);
 
 /* ---- Pure rules ---- */
 

@@ -125,22 +125,61 @@ static pal_status unpin_message(pal_call *call, pal_error *err)
     return add_mark(call, mark, err);
 }
 
+/* As pal_store_reset(), but without waiting for the commit. */
 static pal_status reset_session(pal_call *call, pal_error *err)
 {
     pal_session session;
-    pal_mark mark;
+    pal_messages first = {0};
+    pal_load load = {.limit = 1};
+    pal_mark mark = {.kind = PAL_MARK_RESET};
     bool keep_system = true;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
     if (status == PAL_OK)
         status = pal_call_flag(call, call->body, "keep_system_message", &keep_system, err);
+    if (status == PAL_OK && keep_system)
+        status = pal_store_load(call->server->store, call->caller.tenant, session.id, &load,
+                call->arena, &first, err);
+    if (status != PAL_OK)
+        return status;
+    if (first.len && first.items[0].role == PAL_ROLE_SYSTEM)
+        mark.seq = first.items[0].seq;
+    return add_mark(call, mark, err);
+}
+
+/* ---- Compactions ---- */
+
+/* The newest that counts where none is named. */
+static pal_status find_checkpoint(
+        pal_call *call, const pal_session *session, uint64_t *number, pal_error *err)
+{
+    pal_mark *marks = NULL;
+    size_t len = 0;
+    pal_status status = pal_store_marks(
+            call->server->store, call->caller.tenant, session->id, call->arena, &marks, &len, err);
+    for (size_t i = len; status == PAL_OK && i-- > 0;) {
+        const pal_mark *mark = &marks[i];
+        bool is_it = *number ? mark->number == *number && !mark->inherited : !mark->undone;
+        if (is_it && mark->kind == PAL_MARK_CHECKPOINT) {
+            *number = mark->number;
+            return PAL_OK;
+        }
+    }
+    if (status != PAL_OK)
+        return status;
+    call->fail_param = "number";
+    return pal_error_set(err, PAL_NOT_FOUND, "the session has no such compaction");
+}
+
+static pal_status undo_compaction(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_mark mark = {.kind = PAL_MARK_UNDO};
+    pal_status status = pal_call_query_count(call, "number", 1, INT64_MAX, &mark.target, err);
     if (status == PAL_OK)
-        status = pal_store_reset(
-                call->server->store, call->caller.tenant, session.id, keep_system, &mark, err);
+        status = pal_call_session(call, call->params[0], &session, err);
     if (status == PAL_OK)
-        status = pal_native_mark_put(pal_call_writer(call), &mark, err);
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+        status = find_checkpoint(call, &session, &mark.target, err);
+    return status == PAL_OK ? add_mark(call, mark, err) : status;
 }
 
 static pal_status list_marks(pal_call *call, pal_error *err)
@@ -174,13 +213,16 @@ const pal_api_route pal_branch_routes[] = {
         {"POST", "/api/v1/sessions/{id}/rewind", PAL_KEY_WRITE, PAL_ROUTE_JSON, rewind_session,
                 {"rewindSession", "take the messages after a number out of sight", NULL,
                         "RewindRequest", "Mark", 200}},
-        {"POST", "/api/v1/sessions/{id}/reset", PAL_KEY_WRITE,
-                PAL_ROUTE_ANY_JSON | PAL_ROUTE_WORKER, reset_session,
+        {"POST", "/api/v1/sessions/{id}/reset", PAL_KEY_WRITE, PAL_ROUTE_ANY_JSON, reset_session,
                 {"resetSession", "take everything out of sight", NULL, "ResetRequest", "Mark",
                         200}},
         {"POST", "/api/v1/sessions/{id}/undo", PAL_KEY_WRITE, PAL_ROUTE_JSON, undo_mark,
                 {"undoMark", "take back a rewind, a reset, a compaction, a pin", NULL,
                         "UndoRequest", "Mark", 200}},
+        {"DELETE", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_ROUTE_WORKER,
+                undo_compaction,
+                {"undoCompaction", "take back the newest compaction, or the one with a number",
+                        "number", NULL, "Mark", 200}},
         {"POST", "/api/v1/sessions/{id}/pins", PAL_KEY_WRITE, PAL_ROUTE_JSON, pin_message,
                 {"pinMessage", "keep a message in every context", NULL, "PinRequest", "Mark", 200}},
         {"DELETE", "/api/v1/sessions/{id}/pins/{seq}", PAL_KEY_WRITE, 0, unpin_message,

@@ -1,5 +1,6 @@
 /* api_context.c - what a model sees of a session, and what it cost: the plan, compactions, search,
  * usage. */
+#include <stdio.h>
 #include "dialect/dialect_member.h"
 #include "server/api_message.h"
 #include "server/api_native.h"
@@ -61,11 +62,69 @@ static void put_compacted(pal_json_writer *writer, const pal_compacted *compacte
     pal_json_end_object(writer);
 }
 
+/* Why it was made. A request with an idempotency key signs it, and so finds it again. */
+static pal_str sign_reason(const pal_call *call)
+{
+    char text[PAL_ID_TEXT_SIZE + 32], id[PAL_ID_TEXT_SIZE];
+    if (!call->idempotency_key.len)
+        return pal_str_of("manual");
+    pal_id_to_text(pal_call_derived_id(call, 0), id);
+    snprintf(text, sizeof text, "manual, request %s", id);
+    return pal_arena_copy(call->arena, pal_str_of(text));
+}
+
+static uint64_t number_of(pal_json object, const char *name)
+{
+    uint64_t number = 0;
+    (void)pal_json_u64(pal_json_find(object, name), &number);
+    return number;
+}
+
+/* What the request did before its answer was lost; number 0: nothing. */
+static pal_status find_signed(pal_call *call, pal_id session, pal_str reason,
+        pal_compacted *out_compacted, pal_error *err)
+{
+    pal_mark *marks = NULL;
+    size_t len = 0;
+    pal_status status = pal_store_marks(
+            call->server->store, call->caller.tenant, session, call->arena, &marks, &len, err);
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        pal_json body;
+        if (marks[i].kind != PAL_MARK_CHECKPOINT || marks[i].inherited)
+            continue;
+        status = pal_json_parse(call->arena, marks[i].body, NULL, &body, err);
+        if (status != PAL_OK ||
+                !pal_str_equal(pal_member_string(body, "reason", call->arena), reason))
+            continue;
+        *out_compacted = (pal_compacted){.number = marks[i].number,
+                .seq = marks[i].seq,
+                .messages = number_of(body, "messages"),
+                .tokens_before = number_of(body, "tokens_before"),
+                .tokens_after = number_of(body, "tokens_after"),
+                .summary = pal_member_string(body, "summary", call->arena)};
+        (void)pal_json_bool(pal_json_find(body, "fallback"), &out_compacted->is_fallback);
+    }
+    return status;
+}
+
+static pal_status compact_once(pal_call *call, pal_id session, pal_compaction *compaction,
+        pal_compacted *out_compacted, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    compaction->reason = sign_reason(call);
+    if (call->idempotency_key.len)
+        status = find_signed(call, session, compaction->reason, out_compacted, err);
+    if (status != PAL_OK || out_compacted->number)
+        return status;
+    return pal_turn_compact(call->server->runtime, call->caller.tenant, session, compaction,
+            call->arena, out_compacted, err);
+}
+
 static pal_status compact_session(pal_call *call, pal_error *err)
 {
     pal_session session;
     pal_compacted compacted = {0};
-    pal_compaction compaction = {.reason = pal_str_of("manual")};
+    pal_compaction compaction = {0};
     pal_json body = call->body;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
     if (status == PAL_OK)
@@ -77,8 +136,7 @@ static pal_status compact_session(pal_call *call, pal_error *err)
     if (status == PAL_OK)
         status = pal_call_count(call, body, "redo", 0, INT64_MAX, &compaction.redo, err);
     if (status == PAL_OK)
-        status = pal_turn_compact(call->server->runtime, call->caller.tenant, session.id,
-                &compaction, call->arena, &compacted, err);
+        status = compact_once(call, session.id, &compaction, &compacted, err);
     if (status != PAL_OK)
         return status;
     put_compacted(pal_call_writer(call), &compacted);
@@ -90,7 +148,7 @@ static pal_status compact_session(pal_call *call, pal_error *err)
 
 static pal_status read_search(pal_call *call, pal_search *out_search, pal_error *err)
 {
-    uint64_t limit = PAL_SEARCH_HITS_DEFAULT, from = 0, to = 0;
+    uint64_t limit = PAL_SEARCH_HITS_DEFAULT;
     pal_str role;
     pal_search search = {.tenant = call->caller.tenant};
     (void)pal_exchange_query(call->exchange, "q", &search.text);
@@ -113,12 +171,10 @@ static pal_status read_search(pal_call *call, pal_search *out_search, pal_error 
     if (status == PAL_OK)
         status = pal_call_query_count(call, "before", 0, INT64_MAX, &search.before_seq, err);
     if (status == PAL_OK)
-        status = pal_call_query_count(call, "from", 0, INT64_MAX, &from, err);
+        status = pal_call_query_time(call, "from", &search.from, err);
     if (status == PAL_OK)
-        status = pal_call_query_count(call, "to", 0, INT64_MAX, &to, err);
+        status = pal_call_query_time(call, "to", &search.to, err);
     search.limit = (uint32_t)limit;
-    search.from = (int64_t)from;
-    search.to = (int64_t)to;
     *out_search = search;
     return status;
 }
@@ -177,23 +233,14 @@ static pal_status search_session(pal_call *call, pal_error *err)
 
 /* ---- Usage ---- */
 
-static pal_status read_time(pal_call *call, pal_ledger_query *query, pal_error *err)
-{
-    uint64_t from = 0, to = 0;
-    pal_status status = pal_call_query_count(call, "from", 0, INT64_MAX, &from, err);
-    if (status == PAL_OK)
-        status = pal_call_query_count(call, "to", 0, INT64_MAX, &to, err);
-    query->from = (int64_t)from;
-    query->to = (int64_t)to;
-    return status;
-}
-
 static pal_status send_usage(pal_call *call, pal_ledger_query *query, pal_error *err)
 {
     pal_ledger_sum sum = {0};
     (void)pal_exchange_query(call->exchange, "turn", &query->turn_id);
     (void)pal_exchange_query(call->exchange, "agent", &query->agent);
-    pal_status status = read_time(call, query, err);
+    pal_status status = pal_call_query_time(call, "from", &query->from, err);
+    if (status == PAL_OK)
+        status = pal_call_query_time(call, "to", &query->to, err);
     if (status == PAL_OK)
         status = pal_store_ledger_sum(call->server->store, query, &sum, err);
     if (status != PAL_OK)

@@ -2,6 +2,7 @@
  * `palaver route` does, and the turn runs there. */
 #include "server/api_inbound.h"
 
+#include <stdio.h>
 #include <strings.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
@@ -14,31 +15,56 @@
 
 /* ---- The session ---- */
 
-/* Aliases of the route, then those given, then the work item's. */
-static pal_status gather_aliases(pal_call *call, const pal_session *given,
-        const pal_inbound *inbound, pal_session *session, pal_error *err)
+static void add_alias(pal_session *session, pal_str alias)
+{
+    for (size_t i = 0; i < session->aliases_len; i++) {
+        if (pal_str_equal(session->aliases[i], alias))
+            return;
+    }
+    session->aliases[session->aliases_len++] = alias;
+}
+
+/* Aliases of the route, then those given. Resolving replaces the list, so that a work item's
+ * session, which may have been given some before, is looked at first. */
+static pal_status gather_aliases(
+        pal_call *call, const pal_session *given, const pal_inbound *inbound, pal_session *session)
 {
     const pal_route *route = &inbound->route;
-    size_t len = 0, most = route->aliases_len + given->aliases_len + 1;
-    pal_str *aliases = pal_arena_array(call->arena, most, sizeof *aliases);
-    if (!aliases)
-        return pal_arena_checked(call->arena, err);
+    pal_session stored = {0};
+    pal_status status = PAL_OK;
+    if (inbound->context.kind == PAL_ROUTE_WORK_ITEM)
+        status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_KEY, route->key,
+                call->arena, &stored, NULL);
+    if (status != PAL_OK)
+        stored = (pal_session){0};
+    size_t most = route->aliases_len + given->aliases_len + stored.aliases_len + 1;
+    session->aliases = pal_arena_array(call->arena, most, sizeof *session->aliases);
+    if (!session->aliases)
+        return PAL_NO_MEMORY;
     for (size_t i = 0; i < route->aliases_len; i++)
-        aliases[len++] = route->aliases[i];
+        add_alias(session, route->aliases[i]);
+    for (size_t i = 0; i < stored.aliases_len; i++)
+        add_alias(session, stored.aliases[i]);
     for (size_t i = 0; i < given->aliases_len; i++)
-        aliases[len++] = given->aliases[i];
-    if (inbound->context.kind == PAL_ROUTE_WORK_ITEM) {
-        pal_buf buf;
-        pal_buf_init(&buf, PAL_ROUTE_ID_LEN_MAX + sizeof PAL_BEAD_ALIAS);
-        pal_buf_append_text(&buf, PAL_BEAD_ALIAS);
-        pal_buf_append_str(&buf, inbound->context.bead_id);
-        aliases[len] = pal_arena_copy(call->arena, pal_buf_str(&buf));
-        len += aliases[len].len > 0;
-        pal_buf_done(&buf);
-    }
-    session->aliases = aliases;
-    session->aliases_len = len;
-    return pal_arena_checked(call->arena, err);
+        add_alias(session, given->aliases[i]);
+    return PAL_OK;
+}
+
+/* By which a work item's session is found where nobody says the project. Not written, it is looked
+ * for; that costs time and nothing else. */
+static void note_bead(pal_call *call, const pal_inbound *inbound)
+{
+    char body[PAL_ID_TEXT_SIZE + 32], id[PAL_ID_TEXT_SIZE];
+    pal_record record = {.kind = pal_str_of(PAL_BEAD_RECORD),
+            .name = inbound->context.bead_id,
+            .session = inbound->resolution.session};
+    if (inbound->context.kind != PAL_ROUTE_WORK_ITEM || !inbound->resolution.created)
+        return;
+    pal_id_to_text(inbound->resolution.session, id);
+    snprintf(body, sizeof body, "{\"session_id\":\"%s\"}", id);
+    record.body = pal_str_of(body);
+    (void)!pal_store_record_put(
+            call->server->store, call->caller.tenant, &record, PAL_VERSION_ANY, NULL);
 }
 
 pal_status pal_inbound_resolve(
@@ -59,18 +85,22 @@ pal_status pal_inbound_resolve(
             .metadata = given->metadata,
             .project = is_item ? inbound->context.project_id : inbound->context.project_path,
     };
-    if (is_item && lasts_ms > 0)
-        session.expires_at = pal_clock_now_ms() + lasts_ms;
-    status = gather_aliases(call, given, inbound, &session, err);
-    if (status != PAL_OK)
-        return status;
+    if (is_item && lasts_ms > 0) {
+        session.created_at = pal_clock_now_ms();
+        session.expires_at = session.created_at + lasts_ms;
+    }
+    if (gather_aliases(call, given, inbound, &session) != PAL_OK)
+        return pal_arena_checked(call->arena, err);
     pal_resolve resolve = {
             .session = &session,
             .main_alias = route->main_alias,
             .is_main = pal_str_equal(route->key, route->main_key),
             .is_explicit = route->is_explicit,
     };
-    return pal_store_resolve(call->server->store, &resolve, &inbound->resolution, err);
+    status = pal_store_resolve(call->server->store, &resolve, &inbound->resolution, err);
+    if (status == PAL_OK)
+        note_bead(call, inbound);
+    return status;
 }
 
 /* ---- The sender ---- */

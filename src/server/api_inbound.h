@@ -5,7 +5,7 @@
 #include "palaver/route.h"
 #include "server/server.h"
 
-#define PAL_BEAD_ALIAS "bead:" /* a work item's session has this and the item's id as an alias */
+#define PAL_BEAD_RECORD "bead" /* kind of the records that lead from a work item to its session */
 
 typedef struct pal_inbound {
     pal_route_context context;

@@ -1,8 +1,9 @@
 /* api_loom.c - conversations of work items ("beads"), in Loom's shapes, codes and words.
  *
  * A conversation is a session. One that was made here has the key of its work item, as routing
- * makes it, and the alias "bead:ID"; a session id that the client chose is the alias "loom:ID", and
- * so is the key of one that was imported. Any other session is shown as well, by its own id. */
+ * makes it, and a record of the kind "bead" leads to it; a session id that the client chose is the
+ * alias "loom:ID", and so is the key of one that was imported. Any other session is shown as well,
+ * by its own id. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
@@ -14,10 +15,6 @@
 #include "server/server_put.h"
 
 #define LOOM_ALIAS "loom:"
-#define LIST_DEFAULT 50
-#define LIST_MAX 1000
-#define MESSAGES_MAX 10000      /* in one answer, of all its conversations */
-#define BEAD_SESSIONS_MAX 10000 /* that are looked through for one that has no alias */
 
 /* ---- Showing ---- */
 
@@ -129,7 +126,7 @@ static pal_status put_conversation(
 static pal_status send_conversation(
         pal_call *call, const pal_session *session, unsigned code, pal_error *err)
 {
-    uint32_t room = MESSAGES_MAX;
+    uint32_t room = PAL_SERVER_CONVERSATION_MESSAGES_MAX;
     pal_status status = put_conversation(call, session, &room, err);
     if (status == PAL_OK)
         pal_call_send(call, code);
@@ -144,28 +141,28 @@ static pal_status not_found(const char *what, pal_str id, pal_error *err)
             id.data ? id.data : "");
 }
 
-static pal_status find_by(
-        pal_call *call, const char *prefix, pal_str id, pal_session *out_session, pal_error *err)
+static pal_status find(pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
 {
-    pal_buf buf;
-    pal_buf_init(&buf, PAL_ROUTE_ID_LEN_MAX + 16);
-    pal_buf_append_text(&buf, prefix);
-    pal_buf_append_str(&buf, id);
-    pal_status status = PAL_NOT_FOUND;
-    if (buf.failure == PAL_OK)
-        status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY,
-                pal_buf_str(&buf), call->arena, out_session, err);
-    pal_buf_done(&buf);
-    return status;
+    return pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY, name, call->arena,
+            out_session, err);
+}
+
+static pal_status find_loom(pal_call *call, pal_str id, pal_session *out_session, pal_error *err)
+{
+    char alias[PAL_KEY_LEN_MAX + 1];
+    if (id.len > PAL_KEY_LEN_MAX - sizeof LOOM_ALIAS)
+        return PAL_NOT_FOUND;
+    snprintf(alias, sizeof alias, LOOM_ALIAS "%.*s", PAL_STR_ARG(id));
+    return find(call, pal_str_of(alias), out_session, err);
 }
 
 /* One that has expired is still shown until it is swept, as Loom does. */
 static pal_status find_conversation(pal_call *call, pal_session *out_session, pal_error *err)
 {
     pal_str id = call->params[0];
-    pal_status status = find_by(call, "", id, out_session, err);
+    pal_status status = find(call, id, out_session, err);
     if (status == PAL_NOT_FOUND)
-        status = find_by(call, LOOM_ALIAS, id, out_session, err);
+        status = find_loom(call, id, out_session, err);
     bool is_deleted = status == PAL_OK && out_session->state == PAL_SESSION_TRASH &&
             out_session->deleted_at != 0;
     if (status == PAL_NOT_FOUND || is_deleted)
@@ -173,7 +170,23 @@ static pal_status find_conversation(pal_call *call, pal_session *out_session, pa
     return status;
 }
 
-/* The newest of those that have no alias of their own, as imported ones. */
+/* The session that the work item's record names; one in the trash is none. */
+static pal_status find_noted(pal_call *call, pal_str bead, pal_session *out_session, pal_error *err)
+{
+    pal_record record;
+    char id[PAL_ID_TEXT_SIZE];
+    if (bead.len > PAL_RECORD_NAME_LEN_MAX)
+        return PAL_NOT_FOUND;
+    pal_status status = pal_store_record_find(call->server->store, call->caller.tenant,
+            pal_str_of(PAL_BEAD_RECORD), bead, call->arena, &record, err);
+    if (status != PAL_OK)
+        return status;
+    pal_id_to_text(record.session, id);
+    status = find(call, pal_str_of(id), out_session, err);
+    return status == PAL_OK && out_session->state == PAL_SESSION_TRASH ? PAL_NOT_FOUND : status;
+}
+
+/* The newest of those that have no record, as imported ones. */
 static pal_status look_for_bead(
         pal_call *call, pal_str bead, pal_session *out_session, pal_error *err)
 {
@@ -192,7 +205,7 @@ static pal_status look_for_bead(
         }
         seen += page.sessions_len;
         query.cursor = page.cursor;
-    } while (page.cursor.len && seen < BEAD_SESSIONS_MAX);
+    } while (page.cursor.len && seen < PAL_SERVER_BEAD_SESSIONS_MAX);
     return not_found("No conversation found for bead", bead, err);
 }
 
@@ -208,8 +221,8 @@ static pal_status get_conversation(pal_call *call, pal_error *err)
 static pal_status get_bead(pal_call *call, pal_error *err)
 {
     pal_session session;
-    pal_status status = find_by(call, PAL_BEAD_ALIAS, call->params[0], &session, err);
-    if (status == PAL_NOT_FOUND || (status == PAL_OK && session.state == PAL_SESSION_TRASH))
+    pal_status status = find_noted(call, call->params[0], &session, err);
+    if (status == PAL_NOT_FOUND)
         status = look_for_bead(call, call->params[0], &session, err);
     return status == PAL_OK ? send_conversation(call, &session, 200, err) : status;
 }
@@ -279,15 +292,16 @@ static pal_status read_limit(pal_call *call, uint64_t *out_limit, pal_error *err
         return PAL_OK;
     if (!is_number(text))
         return wrong(call, "limit", "Invalid limit parameter", err);
-    if (!pal_call_number(text, out_limit) || *out_limit < 1 || *out_limit > LIST_MAX)
+    if (!pal_call_number(text, out_limit) || *out_limit < 1 ||
+            *out_limit > PAL_SERVER_CONVERSATIONS_MAX)
         return wrong(call, "limit", "Limit must be between 1 and 1000", err);
     return PAL_OK;
 }
 
 static pal_status list_conversations(pal_call *call, pal_error *err)
 {
-    uint64_t limit = LIST_DEFAULT;
-    uint32_t room = MESSAGES_MAX;
+    uint64_t limit = PAL_SERVER_CONVERSATIONS_DEFAULT;
+    uint32_t room = PAL_SERVER_CONVERSATION_MESSAGES_MAX;
     pal_session_page page;
     pal_session_query query = {.tenant = call->caller.tenant};
     pal_status status = read_limit(call, &limit, err);

@@ -57,6 +57,9 @@ static pal_status check_one(const pal_message *message, pal_error *err)
                 "member 'role' is missing; expected one of system, user, assistant, tool");
     if (message->seq)
         return pal_error_set(err, PAL_INVALID, "member 'seq' is the store's to give: leave it out");
+    if (message->parts_len == 0)
+        return pal_error_set(err, PAL_INVALID,
+                "member 'content' is missing; expected a text, or 'parts' in its place");
     return PAL_OK;
 }
 
@@ -75,9 +78,9 @@ static pal_status read_many(
     size_t count = pal_json_count(array), len = 0;
     pal_json_iter iter = pal_json_each(array);
     pal_json value;
-    if (count > PAL_API_MESSAGES_MAX)
+    if (count > PAL_SERVER_MESSAGES_MAX)
         return pal_error_set(err, PAL_LIMIT, "'messages' has %zu; at most %d go into one request",
-                count, PAL_API_MESSAGES_MAX);
+                count, PAL_SERVER_MESSAGES_MAX);
     /* Chat completions may put a user's words and several results into one. */
     size_t cap = count;
     pal_message *all = pal_arena_alloc(call->arena, (cap ? cap : 1) * sizeof *all);
@@ -129,7 +132,7 @@ static pal_status read_messages(pal_call *call, pal_json object, bool or_itself,
     pal_status status = read_one(call, one, out_messages, out_len, err);
     for (size_t i = 0; status == PAL_OK && i < *out_len; i++)
         status = check_one(&(*out_messages)[i], err);
-    return status;
+    return pal_call_blame(call, status, err);
 }
 
 pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself,
@@ -148,6 +151,9 @@ pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself
 
 /* ---- Appending ---- */
 
+/* As a call's `user`: its session was taken for an id without looking. */
+static char is_guess;
+
 static void put_appended(pal_json_writer *writer, const pal_message *message)
 {
     pal_json_begin_object(writer);
@@ -156,6 +162,8 @@ static void put_appended(pal_json_writer *writer, const pal_message *message)
     pal_json_end_object(writer);
 }
 
+static void append_by_name(pal_exchange *x);
+
 static void appended(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
 {
@@ -163,6 +171,10 @@ static void appended(
     if (status == PAL_OK && ops[0].status != PAL_OK) {
         status = ops[0].status;
         err = &ops[0].error;
+    }
+    if (status == PAL_NOT_FOUND && call->user == &is_guess) {
+        pal_exchange_to_worker(call->exchange, append_by_name);
+        return;
     }
     if (status != PAL_OK) {
         pal_call_fail(call, status, err);
@@ -179,15 +191,12 @@ static void appended(
     pal_call_send(call, 201);
 }
 
-static pal_status append_messages(pal_call *call, pal_error *err)
+static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
 {
-    pal_session session;
     pal_message *messages;
     size_t len;
     uint64_t expected = PAL_SEQ_ANY;
-    pal_status status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = pal_api_messages_read(call, call->body, true, &messages, &len, err);
+    pal_status status = pal_api_messages_read(call, call->body, true, &messages, &len, err);
     if (status == PAL_OK)
         status = pal_call_count(call, call->body, "expected_seq", 0, INT64_MAX, &expected, err);
     if (status != PAL_OK)
@@ -201,11 +210,40 @@ static pal_status append_messages(pal_call *call, pal_error *err)
         return pal_arena_checked(call->arena, err);
     op->kind = PAL_OP_APPEND;
     op->tenant = call->caller.tenant;
-    op->session = session.id;
+    op->session = session;
     op->u.append.messages = messages;
     op->u.append.messages_len = len;
     op->u.append.expected_seq = expected;
     return pal_call_apply(call, op, 1, appended, err);
+}
+
+static pal_status append_found(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    return status == PAL_OK ? append_to(call, session.id, err) : status;
+}
+
+/* On a worker. There is no session of that id: it may be somebody's key. */
+static void append_by_name(pal_exchange *x)
+{
+    pal_error err = {0};
+    pal_call *call = pal_exchange_user(x);
+    call->user = NULL;
+    pal_status status = append_found(call, &err);
+    if (status != PAL_OK)
+        pal_call_fail(call, status, &err);
+}
+
+/* The append itself says whether there is a session of that id: nothing is read beforehand, which
+ * would cost a third of the rate. What is remembered by an idempotency key is done in one try. */
+static pal_status append_messages(pal_call *call, pal_error *err)
+{
+    pal_id id;
+    if (call->idempotency_key.len || !pal_id_from_text(call->params[0], &id))
+        return append_found(call, err);
+    call->user = &is_guess;
+    return append_to(call, id, err);
 }
 
 /* ---- Reading back ---- */
@@ -224,11 +262,11 @@ static pal_status read_order(pal_call *call, bool *out_descending, pal_error *er
 static pal_status read_page(
         pal_call *call, pal_load *out_load, bool *out_descending, pal_error *err)
 {
-    uint64_t limit = PAL_API_PAGE_DEFAULT;
+    uint64_t limit = PAL_SERVER_MESSAGE_PAGE_DEFAULT;
     pal_load load = {0};
     pal_status status = read_order(call, out_descending, err);
     if (status == PAL_OK)
-        status = pal_call_query_count(call, "limit", 1, PAL_API_PAGE_MAX, &limit, err);
+        status = pal_call_query_count(call, "limit", 1, PAL_SERVER_MESSAGE_PAGE_MAX, &limit, err);
     if (status == PAL_OK)
         status = pal_call_query_count(call, "after", 0, INT64_MAX, &load.after_seq, err);
     if (status == PAL_OK)
@@ -241,18 +279,33 @@ static pal_status read_page(
     return status;
 }
 
+/* An id is looked up once, by the load itself. */
+static pal_status load_page(
+        pal_call *call, const pal_load *load, pal_messages *out_page, pal_error *err)
+{
+    pal_session session = {0};
+    pal_store *store = call->server->store;
+    pal_status status = PAL_NOT_FOUND;
+    if (pal_id_from_text(call->params[0], &session.id))
+        status = pal_store_load(
+                store, call->caller.tenant, session.id, load, call->arena, out_page, err);
+    if (status != PAL_NOT_FOUND)
+        return status;
+    status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_store_load(
+                store, call->caller.tenant, session.id, load, call->arena, out_page, err);
+    return status;
+}
+
 static pal_status list_messages(pal_call *call, pal_error *err)
 {
-    pal_session session;
     pal_load load;
     pal_messages page;
     bool descending;
     pal_status status = read_page(call, &load, &descending, err);
     if (status == PAL_OK)
-        status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = pal_store_load(call->server->store, call->caller.tenant, session.id, &load,
-                call->arena, &page, err);
+        status = load_page(call, &load, &page, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
@@ -280,7 +333,8 @@ static pal_status get_message(pal_call *call, pal_error *err)
     pal_status status = pal_call_session(call, call->params[0], &session, err);
     if (status != PAL_OK)
         return status;
-    if (pal_id_from_text(name, &id)) {
+    bool is_id = pal_id_from_text(name, &id);
+    if (is_id) {
         pal_message message;
         pal_id owner;
         status = pal_store_message(
@@ -295,7 +349,8 @@ static pal_status get_message(pal_call *call, pal_error *err)
     pal_load load = {.after_seq = seq - 1, .before_seq = seq + 1, .hidden = true};
     status = pal_store_load(
             call->server->store, call->caller.tenant, session.id, &load, call->arena, &found, err);
-    if (status == PAL_OK && found.len == 0)
+    /* An id may be that of another session's message, which has the same number there. */
+    if (status == PAL_OK && (found.len == 0 || (is_id && !pal_id_equal(found.items[0].id, id))))
         return pal_error_set(err, PAL_NOT_FOUND, "the session has no such message");
     if (status == PAL_OK)
         status = pal_native_message_put(pal_call_writer(call), &found.items[0], err);

@@ -3,10 +3,7 @@
 #define PAL_API_MESSAGE_H
 
 #include "server/server.h"
-
-#define PAL_API_MESSAGES_MAX 1000 /* in one request */
-#define PAL_API_PAGE_MAX 1000     /* messages in one answer */
-#define PAL_API_PAGE_DEFAULT 50
+#include "server/server_limits.h"
 
 /* Reads what is said from `object`: "messages", an array; "message", an object or a text of the
  * user's; or, with neither and where `or_itself`, the object as a message. Each is in the native

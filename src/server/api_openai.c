@@ -410,7 +410,9 @@ static const pal_api_route model_routes[] = {
 
 static const pal_api_route *const routes[] = {
         model_routes,
+        pal_openai_chat_routes,
         pal_openai_conversation_routes,
+        pal_openai_response_routes,
         NULL,
 };
 

@@ -14,6 +14,7 @@
 #define PAL_OPENAI_METADATA_VALUE_MAX 512 /* characters */
 
 extern const pal_api_route pal_openai_conversation_routes[]; /* api_openai_conversations.c */
+extern const pal_api_route pal_openai_response_routes[];     /* api_openai_responses.c */
 extern const pal_api_route pal_openai_chat_routes[];         /* api_openai_chat.c */
 
 /* ---- Ids ---- */

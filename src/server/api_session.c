@@ -7,10 +7,9 @@
 #include "dialect/dialect_native.h"
 #include "server/api_native.h"
 #include "server/api_skillian.h"
+#include "server/api_turn.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
-
-#define EXPIRES_IN_S_MAX (3650u * 24 * 3600)
 
 /* ---- Showing ---- */
 
@@ -97,8 +96,8 @@ void pal_api_session_changed(
 static pal_status read_expiry(pal_call *call, pal_json object, pal_session *session, pal_error *err)
 {
     uint64_t seconds = 0;
-    pal_status status =
-            pal_call_count(call, object, "expires_in", 0, EXPIRES_IN_S_MAX, &seconds, err);
+    pal_status status = pal_call_count(
+            call, object, "expires_in", 0, PAL_SERVER_EXPIRES_IN_S_MAX, &seconds, err);
     if (status != PAL_OK || seconds == 0)
         return status;
     if (session->expires_at) {
@@ -114,6 +113,7 @@ pal_status pal_api_session_read(
 {
     pal_session given = {0};
     pal_status status = pal_native_session_read(object, call->arena, &given, err);
+    (void)pal_call_blame(call, status, err);
     if (status == PAL_OK && given.tenant.len && !pal_str_equal(given.tenant, call->caller.tenant)) {
         call->fail_param = "tenant";
         return pal_error_set(
@@ -195,7 +195,7 @@ static pal_status read_state(pal_call *call, pal_session_query *query, pal_error
 
 static pal_status read_query(pal_call *call, pal_session_query *out_query, pal_error *err)
 {
-    uint64_t limit = PAL_SESSION_PAGE_DEFAULT, from = 0, to = 0;
+    uint64_t limit = PAL_SESSION_PAGE_DEFAULT;
     pal_session_query query = {.tenant = call->caller.tenant};
     (void)pal_exchange_query(call->exchange, "project", &query.project);
     (void)pal_exchange_query(call->exchange, "agent", &query.agent);
@@ -204,12 +204,10 @@ static pal_status read_query(pal_call *call, pal_session_query *out_query, pal_e
     if (status == PAL_OK)
         status = pal_call_query_count(call, "limit", 1, PAL_SESSION_PAGE_MAX, &limit, err);
     if (status == PAL_OK)
-        status = pal_call_query_count(call, "updated_from", 0, INT64_MAX, &from, err);
+        status = pal_call_query_time(call, "updated_from", &query.updated_from, err);
     if (status == PAL_OK)
-        status = pal_call_query_count(call, "updated_to", 0, INT64_MAX, &to, err);
+        status = pal_call_query_time(call, "updated_to", &query.updated_to, err);
     query.limit = (uint32_t)limit;
-    query.updated_from = (int64_t)from;
-    query.updated_to = (int64_t)to;
     *out_query = query;
     return status;
 }
@@ -273,7 +271,11 @@ static pal_op *op_of(pal_call *call, pal_op_kind kind, pal_error *err)
         (void)!pal_arena_checked(call->arena, err);
         return NULL;
     }
-    if (pal_call_session(call, call->params[0], session, err) != PAL_OK)
+    /* What is in the trash is gone for whoever deletes, unless it was this request that did it. */
+    bool is_any = kind != PAL_OP_DELETE || pal_frame_of(call)->is_repeat;
+    pal_status status = is_any ? pal_call_session(call, call->params[0], session, err)
+                               : pal_api_active_session(call, call->params[0], session, err);
+    if (status != PAL_OK)
         return NULL;
     op->kind = kind;
     op->tenant = call->caller.tenant;

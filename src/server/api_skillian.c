@@ -15,8 +15,6 @@
 #include "server/server_call.h"
 #include "server/server_put.h"
 
-#define MESSAGE_CHARS_MAX 10000
-
 static const char exhausted_text[] =
         "I couldn't complete the request within the allowed iterations.";
 
@@ -159,13 +157,13 @@ static pal_status read_message(pal_call *call, pal_error *err)
     call->fail_param = "message";
     if (pal_json_type_of(value) != PAL_JSON_STRING)
         return pal_error_set(err, PAL_INVALID, "'message' must be a string of 1 to %d characters",
-                MESSAGE_CHARS_MAX);
+                PAL_SERVER_CHAT_CHARS_MAX);
     size_t chars = count_chars(pal_json_string(value, call->arena));
-    if (chars == 0 || chars > MESSAGE_CHARS_MAX)
+    if (chars == 0 || chars > PAL_SERVER_CHAT_CHARS_MAX)
         return pal_error_set(err, PAL_INVALID,
                 "'message' must have 1 to %d characters, not %zu; "
                 "POST /api/v1/sessions/{id}/turns takes longer ones",
-                MESSAGE_CHARS_MAX, chars);
+                PAL_SERVER_CHAT_CHARS_MAX, chars);
     call->fail_code = 0;
     call->fail_param = NULL;
     return pal_arena_checked(call->arena, err);

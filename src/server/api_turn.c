@@ -206,10 +206,10 @@ static pal_status read_results(pal_call *call, pal_turn_request *request, pal_er
     pal_json_iter iter = pal_json_each(array);
     size_t count = pal_json_count(array);
     call->fail_param = "results";
-    if (pal_json_type_of(array) != PAL_JSON_ARRAY || count == 0 || count > PAL_API_MESSAGES_MAX)
+    if (pal_json_type_of(array) != PAL_JSON_ARRAY || count == 0 || count > PAL_SERVER_MESSAGES_MAX)
         return pal_error_set(err, PAL_INVALID,
                 "'results' must be an array of 1 to %d results: {\"call_id\", \"output\"}",
-                PAL_API_MESSAGES_MAX);
+                PAL_SERVER_MESSAGES_MAX);
     pal_message *messages = pal_arena_array(call->arena, count, sizeof *messages);
     for (size_t i = 0; messages && pal_json_next(&iter, NULL, &value); i++) {
         pal_status status = read_result(call, value, &messages[i], err);
@@ -236,11 +236,17 @@ static pal_status give_results(
         status = pal_call_flag(call, call->body, "stream", &turn->is_stream, err);
     if (status == PAL_OK)
         status = pal_call_flag(call, call->body, "background", &turn->is_background, err);
-    if (status == PAL_OK)
-        status = pal_turn_results(call->server->runtime, call->caller.tenant, session->id,
-                now->turn, turn->request.messages, turn->request.messages_len, &turn->info, err);
-    if (status == PAL_OK)
+    if (status != PAL_OK)
+        return status;
+    status = pal_turn_results(call->server->runtime, call->caller.tenant, session->id, now->turn,
+            turn->request.messages, turn->request.messages_len, &turn->info, err);
+    if (status == PAL_OK) {
         pal_api_turn_follow(turn);
+    } else if (status == PAL_BUSY) {
+        turn->start_error = *err;
+        pal_api_turn_refuse(turn);
+        status = PAL_OK; /* it is answered */
+    }
     return status;
 }
 

@@ -5,9 +5,6 @@
 
 #include "server/server.h"
 
-#define PAL_API_TOOLS_MAX 1024      /* in one request */
-#define PAL_API_ITERATIONS_MAX 1000 /* what max_tool_iterations may say */
-
 typedef struct pal_api_turn pal_api_turn;
 
 /* A tool call of the turn, as it was recorded. */
@@ -79,8 +76,17 @@ void pal_api_turn_await(pal_api_turn *turn);
 /* On a worker: answers from what is recorded, where nobody remembers the turn itself. */
 void pal_api_turn_recall(pal_api_turn *turn);
 
+/* On a worker: reads what was recorded, and answers with the outcome. */
+void pal_api_turn_send(pal_api_turn *turn);
+
+/* Answers 202: it runs on by itself. */
+void pal_api_turn_send_state(pal_api_turn *turn);
+
 /* Fails with what is known of the turn beside the error. */
 void pal_api_turn_fail(pal_api_turn *turn, pal_status status, const pal_error *err);
+
+/* On a worker: it was not started; `start_error` says why. */
+void pal_api_turn_refuse(pal_api_turn *turn);
 
 /* "turn_id" to "reason": what a turn does now. */
 void pal_api_turn_put_info(pal_json_writer *writer, const pal_turn_info *info);

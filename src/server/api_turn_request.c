@@ -44,9 +44,9 @@ pal_status pal_api_tools_read(
     call->fail_param = "tools";
     if (pal_json_type_of(array) != PAL_JSON_ARRAY)
         return pal_error_set(err, PAL_INVALID, "'tools' must be an array of tools");
-    if (count > PAL_API_TOOLS_MAX)
+    if (count > PAL_SERVER_TOOLS_MAX)
         return pal_error_set(err, PAL_LIMIT, "'tools' has %zu; at most %d go into one request",
-                count, PAL_API_TOOLS_MAX);
+                count, PAL_SERVER_TOOLS_MAX);
     pal_tool *tools = pal_arena_array(call->arena, count ? count : 1, sizeof *tools);
     for (size_t i = 0; tools && pal_json_next(&iter, NULL, &value); i++) {
         pal_status status = read_tool(call, value, &tools[i], err);
@@ -157,8 +157,8 @@ static pal_status read_numbers(pal_call *call, pal_turn_request *request, pal_er
     pal_status status = pal_call_count(
             call, call->body, "max_output_tokens", 1, UINT32_MAX, &request->output_max, err);
     if (status == PAL_OK)
-        status = pal_call_count(
-                call, call->body, "max_tool_iterations", 1, PAL_API_ITERATIONS_MAX, &rounds, err);
+        status = pal_call_count(call, call->body, "max_tool_iterations", 1,
+                PAL_SERVER_ITERATIONS_MAX, &rounds, err);
     request->max_tool_iterations = (uint32_t)rounds;
     return status;
 }

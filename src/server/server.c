@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "server/api_mcp.h"
 #include "server/server_auth.h"
 #include "server/server_care.h"
 #include "server/server_dispatch.h"
@@ -31,7 +32,8 @@ static pal_status open_parts(pal_server *server, pal_error *err)
     server->keys = pal_keys_new(server->store, is_local);
     server->rate = pal_rate_new();
     server->idempotency = pal_idempotency_new();
-    if (!server->keys || !server->rate || !server->idempotency)
+    server->mcp = pal_mcp_service_new(server);
+    if (!server->keys || !server->rate || !server->idempotency || !server->mcp)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     pal_status status = check_open(server, is_local, err);
     pal_str url = server->config->server.otlp_url;
@@ -114,6 +116,7 @@ void pal_server_close(pal_server *server)
         return;
     pal_care_stop(server->care);
     pal_listener_close(server->listener);
+    pal_mcp_service_free(server->mcp);
     pal_trace_close(server->trace);
     if (server->keys)
         pal_keys_note_used(server->keys);

@@ -87,7 +87,9 @@ typedef struct pal_api {
 } pal_api;
 
 extern const pal_api pal_api_native;
+extern const pal_api pal_api_mistral;
 extern const pal_api pal_api_openai;
+extern const pal_api pal_api_mcp;  /* "/mcp" */
 extern const pal_api pal_api_root; /* "/": what belongs to no API, in the native envelope */
 
 /* All of them, NULL at the end (server_dispatch.c). */
@@ -151,6 +153,11 @@ PAL_CHECKED pal_status pal_call_query_count(pal_call *call, const char *name, ui
         uint64_t max, uint64_t *out, pal_error *err);
 PAL_CHECKED pal_status pal_call_query_flag(
         pal_call *call, const char *name, bool *out, pal_error *err);
+/* RFC 3339, or milliseconds since 1970. */
+PAL_CHECKED pal_status pal_call_query_time(
+        pal_call *call, const char *name, int64_t *out_ms, pal_error *err);
+/* The member that a native form's error names becomes the failure's `param`. Returns `status`. */
+pal_status pal_call_blame(pal_call *call, pal_status status, const pal_error *err);
 /* The session that a parameter of the path names: by id, key or alias, of the caller's tenant. */
 PAL_CHECKED pal_status pal_call_session(
         pal_call *call, pal_str name, pal_session *out_session, pal_error *err);
@@ -180,6 +187,7 @@ struct pal_server {
     struct pal_metrics *metrics;
     struct pal_trace *trace; /* NULL: no traces are made */
     struct pal_care *care;   /* what is done now and then */
+    struct pal_mcp_service *mcp;
     atomic_bool is_draining; /* new requests are refused */
     int64_t started_at;
     const char *version;

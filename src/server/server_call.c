@@ -136,6 +136,12 @@ static void add_retry_after(pal_call *call, int64_t retry_ms)
 void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
 {
     pal_frame *frame = pal_frame_of(call);
+    pal_error lost = {0};
+    /* What it names may be gone because it was done: deleted, erased, renamed. */
+    if (frame->is_repeat && status == PAL_NOT_FOUND) {
+        status = pal_idempotency_lost(call, &lost);
+        err = &lost;
+    }
     pal_failure failure = {
             .code = call->fail_code ? call->fail_code : pal_status_http(status),
             .status = status,

@@ -19,7 +19,8 @@
 
 #define DRAIN_RETRY_MS 5000
 
-const pal_api *const pal_apis[] = {&pal_api_native, &pal_api_openai, &pal_api_root, NULL};
+const pal_api *const pal_apis[] = {
+        &pal_api_native, &pal_api_openai, &pal_api_mistral, &pal_api_mcp, &pal_api_root, NULL};
 
 /* ---- Finding the route ---- */
 

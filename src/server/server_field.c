@@ -4,6 +4,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
 
 static pal_status wrong(
         pal_call *call, const char *name, pal_error *err, const char *wants, const char *is)
@@ -148,6 +150,39 @@ pal_status pal_call_query_flag(pal_call *call, const char *name, bool *out, pal_
     }
     quote_value(text, is);
     return wrong(call, name, err, "true or false", is);
+}
+
+pal_status pal_call_query_time(pal_call *call, const char *name, int64_t *out_ms, pal_error *err)
+{
+    uint64_t number;
+    char is[64];
+    pal_str text;
+    if (!pal_exchange_query(call->exchange, name, &text))
+        return PAL_OK;
+    if (pal_call_number(text, &number) && number <= INT64_MAX) {
+        *out_ms = (int64_t)number;
+        return PAL_OK;
+    }
+    if (pal_time_from_text(text, out_ms))
+        return PAL_OK;
+    quote_value(text, is);
+    return wrong(call, name, err, "a time such as 2026-11-15T20:47:48Z", is);
+}
+
+/* ---- Native forms ---- */
+
+/* They say "member 'role' is ...", behind the place where that is not the body itself. */
+pal_status pal_call_blame(pal_call *call, pal_status status, const pal_error *err)
+{
+    static const char opening[] = "member '";
+    size_t skip = sizeof opening - 1;
+    if (status == PAL_OK || call->fail_param || strncmp(err->message, opening, skip) != 0)
+        return status;
+    const char *name = err->message + skip, *end = strchr(name, '\'');
+    if (end)
+        call->fail_param =
+                pal_arena_copy(call->arena, pal_str_make(name, (size_t)(end - name))).data;
+    return status;
 }
 
 pal_status pal_call_session(pal_call *call, pal_str name, pal_session *out_session, pal_error *err)

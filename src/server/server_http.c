@@ -216,6 +216,7 @@ static void answer_raw(pal_exchange *x, unsigned code, const char *content_type,
 
 void pal_exchange_answer(pal_exchange *x, unsigned code, const char *content_type, pal_str body)
 {
+    pal_exchange_unwatch(x);
     if (x->is_raw) {
         answer_raw(x, code, content_type, body);
         return;
@@ -236,9 +237,17 @@ void pal_exchange_refuse(pal_exchange *x, unsigned code, const char *why)
     x->listener->options.refuse(x, code, why, x->listener->options.user);
 }
 
+void pal_exchange_uncount(pal_exchange *x)
+{
+    if (!x->is_counted)
+        return;
+    x->is_counted = false;
+    atomic_fetch_sub(&x->listener->handled_len, 1);
+    pal_listener_tell(x->listener);
+}
+
 enum MHD_Result pal_exchange_settle(pal_exchange *x)
 {
-    pal_listener *listener = x->listener;
     struct MHD_Connection *mhd = x->connection->mhd;
     if (atomic_load(&x->state) == PAL_EXCHANGE_OPEN) {
         int open = PAL_EXCHANGE_OPEN;
@@ -255,7 +264,6 @@ enum MHD_Result pal_exchange_settle(pal_exchange *x)
         MHD_destroy_response(x->response);
         x->response = NULL;
     }
-    atomic_fetch_sub(&listener->handled_len, 1);
-    pal_listener_tell(listener);
+    pal_exchange_uncount(x);
     return queued;
 }

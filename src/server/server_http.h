@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/buf.h"
 #include "palaver/arena.h"
 #include "palaver/config.h"
 #include "palaver/error.h"
@@ -51,6 +52,11 @@ void pal_exchange_answer(pal_exchange *x, unsigned code, const char *content_typ
 typedef void (*pal_exchange_work)(pal_exchange *x);
 void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work);
 
+/* Tells `left` when the client leaves before it is answered, once, on a thread of the listener's
+ * and under a lock that the answer takes: it must neither block nor use the exchange. A stream
+ * tells that by itself. From any thread, once, before the answer; false where it can't. */
+bool pal_exchange_watch(pal_exchange *x, void (*left)(void *user), void *user);
+
 /* ---- Streams ---- */
 
 typedef struct pal_stream pal_stream;
@@ -66,10 +72,30 @@ pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *cont
 
 /* Copies. False: it takes no more; `gone` is told, or was. From any thread, until `gone`. */
 bool pal_stream_write(pal_stream *stream, pal_str bytes);
+/* So many bytes may wait for a slow client, where that is more than stream_bytes_max: for who knows
+ * how much it will be. */
+void pal_stream_allow(pal_stream *stream, uint64_t bytes_max);
 /* Nothing comes any more: what was written is sent, then the connection is done. Once. */
 void pal_stream_end(pal_stream *stream);
 
 /* A comment is sent by itself where nothing was written for heartbeat_ms: ": \n\n". */
+
+/* ---- Long answers ---- */
+
+typedef enum pal_pulled {
+    PAL_PULLED_MORE = 0,
+    PAL_PULLED_END = 1,    /* all has been written */
+    PAL_PULLED_FAILED = 2, /* it is cut off, so that the client sees that it lacks some */
+} pal_pulled;
+
+/* The body is made piece by piece, no faster than the client takes it: `more` runs on a worker
+ * whenever the piece before has been taken, and appends the next one to `out`, some 100 KB of it.
+ * `done` is told once, on a listener's thread, after the last; where the client leaves, nobody asks
+ * for more. Both may use what lies in the exchange's arena; the exchange itself must not be used
+ * any more after this call. Counts as a stream: false, and nothing is told, where streams_max are
+ * open or there is no memory; then answer. */
+bool pal_exchange_pull(pal_exchange *x, unsigned code, const char *content_type,
+        pal_pulled (*more)(pal_buf *out, void *user), void (*done)(void *user), void *user);
 
 /* ---- The listener ---- */
 

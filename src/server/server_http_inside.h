@@ -84,14 +84,17 @@ struct pal_exchange { /* in its own arena */
     pal_str id;
     pal_buf body;
     pal_phase phase;
-    bool is_raw;   /* it is answered past libmicrohttpd, which takes no answer at that point */
-    bool has_more; /* the client may still be sending when the answer goes out */
+    bool is_counted; /* in handled_len */
+    bool is_watched; /* somebody wants to know when the client leaves */
+    bool is_raw;     /* it is answered past libmicrohttpd, which takes no answer at that point */
+    bool has_more;   /* the client may still be sending when the answer goes out */
     const char *target_at; /* where it lies with libmicrohttpd: for comparing only */
     atomic_int state;      /* pal_exchange_state */
     pal_exchange_work work;
     pal_exchange_line *lines; /* of the answer */
     struct MHD_Response *response;
     pal_stream *stream;
+    struct pal_pull *pull;
     unsigned code; /* 0: not answered */
     uint64_t bytes;
     int64_t started_us;
@@ -101,6 +104,8 @@ struct pal_exchange { /* in its own arena */
 
 /* Sends the answer on its way, or suspends the connection until there is one. On its own thread. */
 enum MHD_Result pal_exchange_settle(pal_exchange *x);
+/* It is handled no longer. On its own thread. */
+void pal_exchange_uncount(pal_exchange *x);
 /* Refuses it by the layer above, on its own thread. */
 void pal_exchange_refuse(pal_exchange *x, unsigned code, const char *why);
 /* Gives it the response; then nobody but the connection's own thread may touch it. */
@@ -115,9 +120,10 @@ struct pal_stream {
     pal_connection *connection;
     pthread_mutex_t lock;
     pal_buf pending;
-    size_t taken;      /* of pending, by libmicrohttpd */
-    size_t touched;    /* the most bytes of its buffer that were written since pages were let go */
-    bool is_suspended; /* nothing to send: who writes resumes it */
+    size_t taken;       /* of pending, by libmicrohttpd */
+    uint64_t bytes_max; /* that may wait in it */
+    size_t touched;     /* the most bytes of its buffer that were written since pages were let go */
+    bool is_suspended;  /* nothing to send: who writes resumes it */
     bool is_ended;
     bool is_dropped;
     uint64_t bytes;
@@ -133,7 +139,25 @@ void pal_stream_beat(pal_stream *stream, int64_t now_us);
 /* The client is gone, or is let go. Under the listener's lock. */
 void pal_stream_drop(pal_stream *stream);
 
+/* One of streams_max; false: all are open. */
+bool pal_streams_claim(pal_listener *listener);
+void pal_streams_release(pal_listener *listener);
+
+/* ---- Long answers (server_http_pull.c) ---- */
+
+typedef struct pal_pull pal_pull;
+
+/* The connection is done: tells `done`. Returns how many bytes were sent. */
+uint64_t pal_pull_finish(pal_pull *pull);
+
 /* ---- The listener ---- */
+
+/* Whose client may leave: one of the two. */
+typedef struct pal_watched {
+    pal_stream *stream;
+    void (*left)(void *user);
+    void *user;
+} pal_watched;
 
 typedef struct pal_linger {
     int fd;
@@ -154,8 +178,8 @@ struct pal_listener {
     pthread_cond_t changed; /* while closing: fewer exchanges or streams */
     pal_connection *connections;
     pal_stream *streams;
-    pal_stream **streams_by_fd;
-    size_t streams_by_fd_len;
+    pal_watched *watched; /* by the number of the connection's file */
+    size_t watched_len;
     pal_linger lingers[PAL_SERVER_LINGERS_MAX];
     size_t lingers_len;
 
@@ -208,10 +232,14 @@ void pal_watch_wake(pal_listener *listener);
 /* The stream's client is watched from now on; false without memory. */
 bool pal_watch_add_stream(pal_listener *listener, pal_stream *stream);
 void pal_watch_remove_stream(pal_listener *listener, pal_stream *stream);
+/* Nobody is told any more that the client has left. Before anything is answered. */
+void pal_exchange_unwatch(pal_exchange *x);
 /* What the client still sends is read and thrown away, so that it gets to see the answer. */
 void pal_watch_linger(pal_listener *listener, int fd);
 
 /* server_http_worker.c */
+/* As pal_exchange_to_worker(), but false instead of a refusal. */
+bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work);
 void pal_listener_end_workers(pal_listener *listener);
 
 #endif

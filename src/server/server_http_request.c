@@ -163,6 +163,7 @@ static bool begin_handling(pal_exchange *x)
     }
     atomic_store(&x->connection->deadline_us, 0);
     x->phase = PAL_PHASE_HANDLED;
+    x->is_counted = true;
     return true;
 }
 
@@ -241,6 +242,8 @@ static void end_exchange(pal_exchange *x, bool was_sent)
     pal_listener *listener = x->listener;
     if (x->stream)
         x->bytes = pal_stream_finish(x->stream);
+    else if (x->pull)
+        x->bytes = pal_pull_finish(x->pull);
     else if (!was_sent && !x->is_raw)
         x->bytes = 0;
     if (x->code) {
@@ -255,6 +258,8 @@ static void end_exchange(pal_exchange *x, bool was_sent)
     atomic_store(&x->connection->deadline_us, after_ms(idle_ms));
     if (x->response)
         MHD_destroy_response(x->response);
+    /* The client left before the answer: libmicrohttpd asks for none then. */
+    pal_exchange_uncount(x);
     pal_buf_done(&x->body);
     pal_arena_free(x->arena);
 }

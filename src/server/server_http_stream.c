@@ -101,7 +101,7 @@ static bool append(pal_stream *stream, pal_str bytes)
         pal_buf_consume(&stream->pending, stream->taken);
         stream->taken = 0;
     }
-    if (bytes.len > listener->config.stream_bytes_max - waits)
+    if (waits > stream->bytes_max || bytes.len > stream->bytes_max - waits)
         stream->pending.failure = PAL_LIMIT;
     pal_buf_append_str(&stream->pending, bytes);
     if (stream->pending.failure) {
@@ -122,6 +122,14 @@ bool pal_stream_write(pal_stream *stream, pal_str bytes)
     bool is_taken = append(stream, bytes);
     pthread_mutex_unlock(&stream->lock);
     return is_taken;
+}
+
+void pal_stream_allow(pal_stream *stream, uint64_t bytes_max)
+{
+    pthread_mutex_lock(&stream->lock);
+    if (stream->bytes_max < bytes_max)
+        stream->bytes_max = bytes_max;
+    pthread_mutex_unlock(&stream->lock);
 }
 
 void pal_stream_end(pal_stream *stream)
@@ -153,6 +161,20 @@ void pal_stream_drop(pal_stream *stream)
 
 /* ---- Its life ---- */
 
+bool pal_streams_claim(pal_listener *listener)
+{
+    if (atomic_fetch_add(&listener->streams_len, 1) < listener->config.streams_max)
+        return true;
+    atomic_fetch_sub(&listener->streams_len, 1);
+    return false;
+}
+
+void pal_streams_release(pal_listener *listener)
+{
+    atomic_fetch_sub(&listener->streams_len, 1);
+    pal_listener_tell(listener);
+}
+
 static void link_stream(pal_listener *listener, pal_stream *stream)
 {
     stream->next = listener->streams;
@@ -181,6 +203,7 @@ static pal_stream *new_stream(pal_exchange *x)
     pthread_mutex_init(&stream->lock, NULL);
     pal_buf_init(&stream->pending, SIZE_MAX / 4); /* append() counts what waits */
     stream->touched = SIZE_MAX;
+    stream->bytes_max = listener->config.stream_bytes_max;
     atomic_init(&stream->written_us, pal_clock_monotonic_us());
     pthread_mutex_lock(&listener->lock);
     bool is_watched = pal_watch_add_stream(listener, stream);
@@ -204,8 +227,7 @@ static void free_stream(pal_stream *stream)
     pal_buf_done(&stream->pending);
     pthread_mutex_destroy(&stream->lock);
     pal_free(stream);
-    atomic_fetch_sub(&listener->streams_len, 1);
-    pal_listener_tell(listener);
+    pal_streams_release(listener);
 }
 
 uint64_t pal_stream_finish(pal_stream *stream)
@@ -221,21 +243,13 @@ uint64_t pal_stream_finish(pal_stream *stream)
     return bytes;
 }
 
-/* One of streams_max. */
-static bool claim(pal_listener *listener)
-{
-    if (atomic_fetch_add(&listener->streams_len, 1) < listener->config.streams_max)
-        return true;
-    atomic_fetch_sub(&listener->streams_len, 1);
-    return false;
-}
-
 pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *content_type,
         void (*gone)(void *user), void *user)
 {
     pal_listener *listener = x->listener;
-    if (x->is_raw || !claim(listener))
+    if (x->is_raw || !pal_streams_claim(listener))
         return NULL;
+    pal_exchange_unwatch(x); /* its stream tells that from here on */
     pal_stream *stream = new_stream(x);
     struct MHD_Response *response = stream
             ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, fetch, stream, NULL)
@@ -244,7 +258,7 @@ pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *cont
         if (stream)
             free_stream(stream);
         else
-            atomic_fetch_sub(&listener->streams_len, 1);
+            pal_streams_release(listener);
         return NULL;
     }
     stream->gone = gone;

@@ -1,6 +1,6 @@
 /* server_http_watch.c - the one thread that looks after all connections: accepts them, ends those
- * whose time is up, sends heartbeats, notices that the reader of a quiet stream has left, and reads
- * refused uploads to their end.
+ * whose time is up, sends heartbeats, notices that the reader of a quiet stream has left, or who
+ * waits for an answer, and reads refused uploads to their end.
  *
  * It accepts, and not libmicrohttpd, because then the listening socket can be closed while requests
  * are still being answered. Ending a connection means that nothing can be read from it any more:
@@ -8,6 +8,7 @@
  * lists; while there are no connections it sleeps. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -29,6 +30,7 @@ typedef enum event_kind {
     EVENT_LISTEN = 2,
     EVENT_STREAM = 3,
     EVENT_LINGER = 4,
+    EVENT_WAITING = 5,
 } event_kind;
 
 static bool watch_fd(pal_listener *listener, event_kind kind, int fd, uint32_t events)
@@ -49,41 +51,90 @@ void pal_watch_wake(pal_listener *listener)
     (void)!write(listener->wake_fd, &one, sizeof one);
 }
 
-/* ---- Streams ---- */
+/* ---- Clients that may leave ---- */
+
+/* Room for what is watched by the number of its file. */
+static bool make_room(pal_listener *listener, size_t fd)
+{
+    size_t len = listener->watched_len;
+    if (fd < len)
+        return true;
+    size_t grown = 2 * fd + 64;
+    pal_watched *table = pal_realloc(listener->watched, grown * sizeof *table);
+    if (!table)
+        return false;
+    memset(table + len, 0, (grown - len) * sizeof *table);
+    listener->watched = table;
+    listener->watched_len = grown;
+    return true;
+}
 
 bool pal_watch_add_stream(pal_listener *listener, pal_stream *stream)
 {
-    size_t fd = (size_t)stream->connection->fd, len = listener->streams_by_fd_len;
-    if (fd >= len) {
-        size_t grown = 2 * fd + 64;
-        pal_stream **table = pal_realloc(listener->streams_by_fd, grown * sizeof *table);
-        if (!table)
-            return false;
-        memset(table + len, 0, (grown - len) * sizeof *table);
-        listener->streams_by_fd = table;
-        listener->streams_by_fd_len = grown;
-    }
-    if (!watch_fd(listener, EVENT_STREAM, (int)fd, EPOLLRDHUP | EPOLLET))
+    int fd = stream->connection->fd;
+    if (!make_room(listener, (size_t)fd) ||
+            !watch_fd(listener, EVENT_STREAM, fd, EPOLLRDHUP | EPOLLET))
         return false;
-    listener->streams_by_fd[fd] = stream;
+    listener->watched[fd].stream = stream;
     return true;
 }
 
 void pal_watch_remove_stream(pal_listener *listener, pal_stream *stream)
 {
     unwatch_fd(listener, stream->connection->fd);
-    listener->streams_by_fd[stream->connection->fd] = NULL;
+    listener->watched[stream->connection->fd].stream = NULL;
+}
+
+bool pal_exchange_watch(pal_exchange *x, void (*left)(void *user), void *user)
+{
+    pal_listener *listener = x->listener;
+    int fd = x->connection->fd;
+    pthread_mutex_lock(&listener->lock);
+    bool is_watched = make_room(listener, (size_t)fd) &&
+            watch_fd(listener, EVENT_WAITING, fd, EPOLLRDHUP | EPOLLET);
+    if (is_watched)
+        listener->watched[fd] = (pal_watched){.left = left, .user = user};
+    x->is_watched = is_watched;
+    pthread_mutex_unlock(&listener->lock);
+    return is_watched;
+}
+
+void pal_exchange_unwatch(pal_exchange *x)
+{
+    if (!x->is_watched)
+        return;
+    pthread_mutex_lock(&x->listener->lock);
+    unwatch_fd(x->listener, x->connection->fd);
+    x->listener->watched[x->connection->fd] = (pal_watched){0};
+    pthread_mutex_unlock(&x->listener->lock);
+    x->is_watched = false;
+}
+
+/* The event may be an old one of a connection that had the same number: ask the socket. What came
+ * before the end, as the last words of TLS, may lie there unread. */
+static bool has_left(int fd)
+{
+    struct pollfd asked = {.fd = fd, .events = POLLRDHUP};
+    return poll(&asked, 1, 0) > 0 && (asked.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
 static void on_stream(pal_listener *listener, int fd)
 {
     pthread_mutex_lock(&listener->lock);
-    pal_stream *stream = listener->streams_by_fd[fd];
-    char byte;
-    /* The event may be an old one of a connection that had the same number: ask the socket. */
-    ssize_t len = stream ? recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
-    if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR))
+    pal_stream *stream = listener->watched[fd].stream;
+    if (stream && has_left(fd))
         pal_stream_drop(stream);
+    pthread_mutex_unlock(&listener->lock);
+}
+
+static void on_waiting(pal_listener *listener, int fd)
+{
+    pthread_mutex_lock(&listener->lock);
+    pal_watched watched = listener->watched[fd];
+    if (watched.left && has_left(fd)) {
+        listener->watched[fd].left = NULL;
+        watched.left(watched.user);
+    }
     pthread_mutex_unlock(&listener->lock);
 }
 
@@ -247,6 +298,9 @@ static void on_event(pal_listener *listener, uint64_t data)
     case EVENT_LINGER:
         on_linger(listener, fd);
         break;
+    case EVENT_WAITING:
+        on_waiting(listener, fd);
+        break;
     }
 }
 
@@ -305,5 +359,5 @@ void pal_watch_close(pal_listener *listener)
         close(listener->epoll_fd);
     if (listener->wake_fd >= 0)
         close(listener->wake_fd);
-    pal_free(listener->streams_by_fd);
+    pal_free(listener->watched);
 }

@@ -45,13 +45,18 @@ static bool claim_idle(pal_listener *listener)
     return false;
 }
 
-void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work)
+bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work)
 {
     pal_listener *listener = x->listener;
     x->work = work;
     /* Started before the push: afterwards x may be answered, and the listener closed. */
     bool has_any = claim_idle(listener) || start_one(listener);
-    if (!has_any || pal_queue_try_push(listener->queue, x) != PAL_OK)
+    return has_any && pal_queue_try_push(listener->queue, x) == PAL_OK;
+}
+
+void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work)
+{
+    if (!pal_exchange_try_worker(x, work))
         pal_exchange_refuse(x, 503, "too many requests wait; try again");
 }
 

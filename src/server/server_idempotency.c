@@ -286,6 +286,13 @@ static bool have_client_ids(const pal_op *op)
     return true;
 }
 
+pal_status pal_idempotency_lost(pal_call *call, pal_error *err)
+{
+    return pal_call_refuse(call, 409, "answer_lost", PAL_CONFLICT, err,
+            "the request with this idempotency key was carried out, but its answer was lost; "
+            "read what is there");
+}
+
 /* Whether an operation of a repeat is there already; else it must be an append that the store
  * itself finds again. */
 static pal_status find_again(pal_call *call, pal_op *op, bool *out_found, pal_error *err)
@@ -303,9 +310,7 @@ static pal_status find_again(pal_call *call, pal_op *op, bool *out_found, pal_er
                 call->arena, &session, err);
     }
     if (status == PAL_NOT_FOUND)
-        return pal_call_refuse(call, 409, "answer_lost", PAL_CONFLICT, err,
-                "the request with this idempotency key was carried out, but its answer was lost; "
-                "read what is there");
+        return pal_idempotency_lost(call, err);
     if (status == PAL_OK) {
         *out_found = true;
         op->status = PAL_OK;

@@ -24,6 +24,9 @@ typedef struct pal_idempotent_batch {
 PAL_CHECKED pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
         pal_idempotent_batch *out_batch, pal_error *err);
 
+/* Fails a repeat whose work was done before, but can't be found any more. Returns the status. */
+pal_status pal_idempotency_lost(pal_call *call, pal_error *err);
+
 /* Remembers the answer; on a worker. */
 void pal_idempotency_save(pal_call *call, unsigned code, pal_str body);
 

@@ -70,8 +70,8 @@ struct pal_import {
     pal_map known; /* id or client id -> known_make(), of what the session had before */
 };
 
-pal_import *pal_import_new(pal_store *store, pal_str tenant, pal_import_problem problem, void *user,
-        pal_error *err)
+pal_import *pal_import_new(
+        pal_store *store, pal_str tenant, pal_import_problem problem, void *user, pal_error *err)
 {
     pal_import *import = pal_calloc(1, sizeof *import);
     if (!import)
@@ -308,8 +308,8 @@ static pal_status add_op(pal_import *import, pal_op_kind kind, pal_op **out_op)
 
 static pal_status find(pal_import *import, pal_find_by by, pal_str name, pal_session *out_session)
 {
-    return pal_store_find(import->store, import->tenant, by, name, import->arena,
-            out_session, import->err);
+    return pal_store_find(
+            import->store, import->tenant, by, name, import->arena, out_session, import->err);
 }
 
 static pal_status find_id(pal_import *import, pal_id id, pal_session *out_session)
@@ -564,8 +564,8 @@ static pal_status check_ids(pal_import *import, const pal_message *message)
     import->ids_checked = true;
     if (!import->is_native || pal_id_is_none(message->id))
         return PAL_OK;
-    pal_status status = pal_store_message(import->store, import->tenant,
-            message->id, import->arena, &other, &session, &why);
+    pal_status status = pal_store_message(
+            import->store, import->tenant, message->id, import->arena, &other, &session, &why);
     if (status == PAL_OK)
         import->drop_ids = !pal_id_equal(session, import->id);
     return PAL_OK;
@@ -721,8 +721,7 @@ static uint64_t mark_here(const pal_import *import, const pal_mark *undo)
     return 0;
 }
 
-static pal_status add_mark(
-        pal_import *import, const pal_mark *given, uint64_t line, mark_pair pair)
+static pal_status add_mark(pal_import *import, const pal_mark *given, uint64_t line, mark_pair pair)
 {
     pal_error why;
     pal_status status = pal_import_flush(import);

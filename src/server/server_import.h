@@ -1,7 +1,7 @@
-/* server_import.h - writes imported sessions into the store, many in one commit, and each only once:
- * sessions that are here already are found again by their key or id, messages by their id or
- * client id, so that an import can be repeated, also over a file that has grown. For the command and for the
- * server; one thread at a time. */
+/* server_import.h - writes imported sessions into the store, many in one commit, and each only
+ * once: sessions that are here already are found again by their key or id, messages by their id or
+ * client id, so that an import can be repeated, also over a file that has grown. For the command
+ * and for the server; one thread at a time. */
 #ifndef PAL_SERVER_IMPORT_H
 #define PAL_SERVER_IMPORT_H
 
@@ -24,10 +24,10 @@ typedef struct pal_import_counts {
 /* Something that was left out or changed; `line` is where, 0 for the whole session. */
 typedef void (*pal_import_problem)(uint64_t line, const char *text, void *user);
 
-/* NULL when there is no memory. `tenant` and `err` must outlive it: whatever fails below says why in
- * *err. */
-pal_import *pal_import_new(pal_store *store, pal_str tenant, pal_import_problem problem, void *user,
-        pal_error *err);
+/* NULL when there is no memory. `tenant` and `err` must outlive it: whatever fails below says why
+ * in *err. */
+pal_import *pal_import_new(
+        pal_store *store, pal_str tenant, pal_import_problem problem, void *user, pal_error *err);
 /* Accepts NULL. Drops what was not flushed. */
 void pal_import_free(pal_import *import);
 

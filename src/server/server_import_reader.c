@@ -41,8 +41,7 @@ static pal_status begin_session(pal_import_reader *reader, const pal_transcript_
 
 /* In a session with another name a native message is known by a client id: its id may be another
  * session's. */
-static pal_status take_message(
-        pal_import_reader *reader, const pal_message *message, uint64_t line)
+static pal_status take_message(pal_import_reader *reader, const pal_message *message, uint64_t line)
 {
     pal_message copy = *message;
     char id[PAL_ID_TEXT_SIZE];

@@ -1,5 +1,5 @@
-/* server_import_reader.h - one transcript on its way into an import: lines in, sessions out. For the
- * command, which has files, and for the server, which has a body. One thread at a time. */
+/* server_import_reader.h - one transcript on its way into an import: lines in, sessions out. For
+ * the command, which has files, and for the server, which has a body. One thread at a time. */
 #ifndef PAL_SERVER_IMPORT_READER_H
 #define PAL_SERVER_IMPORT_READER_H
 
@@ -34,8 +34,8 @@ PAL_CHECKED pal_status pal_import_reader_open(pal_import_reader *reader, pal_tra
 void pal_import_reader_close(pal_import_reader *reader); /* also one that was not opened */
 
 PAL_CHECKED pal_status pal_import_reader_line(pal_import_reader *reader, pal_str line);
-/* A text that is one JSON value, perhaps over many lines: the elements of an array, or the value, are
- * taken as lines. *out_done is false, and nothing was taken, where it is something else. */
+/* A text that is one JSON value, perhaps over many lines: the elements of an array, or the value,
+ * are taken as lines. *out_done is false, and nothing was taken, where it is something else. */
 PAL_CHECKED pal_status pal_import_reader_value(
         pal_import_reader *reader, pal_str text, bool *out_done);
 /* Whether a first line can't be the line of a file of lines: an array, or the start of something

@@ -29,4 +29,29 @@
 #define PAL_SERVER_TRACE_TURNS_MAX 10000                  /* turns that are followed at once */
 #define PAL_SERVER_SWEEP_STEP 200                         /* sessions in one step of the sweep */
 
+#define PAL_SERVER_MESSAGES_MAX 1000                     /* in one request */
+#define PAL_SERVER_MESSAGE_PAGE_MAX 1000                 /* in one answer */
+#define PAL_SERVER_MESSAGE_PAGE_DEFAULT 50               /* where none is named */
+#define PAL_SERVER_EXPIRES_IN_S_MAX (3650u * 24 * 3600)  /* what expires_in may say */
+#define PAL_SERVER_EXPORT_PAGE_BYTES ((size_t)256 << 10) /* that an export reads at once */
+#define PAL_SERVER_IMPORT_IDS_MAX 1000                   /* sessions that an answer names */
+#define PAL_SERVER_IMPORT_PROBLEMS_MAX 20 /* problems that it tells; all are counted */
+
+#define PAL_SERVER_TOOLS_MAX 1024                     /* of the caller's, in one request */
+#define PAL_SERVER_ITERATIONS_MAX 1000                /* what max_tool_iterations may say */
+#define PAL_SERVER_EVENT_BYTES_MAX ((size_t)64 << 20) /* of one event of a turn */
+#define PAL_SERVER_CHAT_CHARS_MAX 10000               /* of a message of /chat, as Skillian's */
+#define PAL_SERVER_CONVERSATIONS_MAX 1000             /* in one list of a project's */
+#define PAL_SERVER_CONVERSATIONS_DEFAULT 50           /* where none is named */
+#define PAL_SERVER_CONVERSATION_MESSAGES_MAX 10000    /* in one answer, of all its conversations */
+#define PAL_SERVER_BEAD_SESSIONS_MAX 10000            /* looked through for one without a record */
+#define PAL_SERVER_MCP_SESSIONS_MAX 10000             /* of MCP clients; the oldest goes */
+#define PAL_SERVER_MCP_JOBS_MAX 10000                 /* turns that MCP clients wait for */
+#define PAL_SERVER_MCP_PAGE_MAX 200                   /* entries in an answer of a tool */
+#define PAL_SERVER_MCP_PAGE_BYTES_MAX ((size_t)64 << 10)  /* of texts in it, about */
+#define PAL_SERVER_MCP_TEXT_BYTES_MAX ((size_t)16 << 10)  /* of one message's text in it */
+#define PAL_SERVER_MCP_PART_BYTES_MAX ((size_t)4 << 10)   /* of a tool call's arguments in it */
+#define PAL_SERVER_MCP_INPUT_BYTES_MAX ((size_t)1 << 20)  /* of a text that a tool is given */
+#define PAL_SERVER_MCP_ANSWER_BYTES_MAX ((size_t)1 << 20) /* of a turn's answer; more is cut */
+
 #endif

@@ -22,6 +22,39 @@
     ",\"project\":" TEXT ",\"agent\":" TEXT ",\"metadata\":{\"type\":\"object\"}"                  \
     ",\"scope\":{\"type\":\"object\"},\"expires_at\":" TIME_OR_NULL ",\"expires_in\":" COUNT
 
+#define TOKEN_MEMBERS                                                                              \
+    "\"input_tokens\":" COUNT ",\"cache_read_tokens\":" COUNT ",\"cache_write_tokens\":" COUNT     \
+    ",\"output_tokens\":" COUNT ",\"reasoning_tokens\":" COUNT
+
+#define LIST_OF(name) "{\"type\":\"array\",\"items\":" REF(name) "}"
+#define MESSAGES LIST_OF("Message")
+#define TOOLS LIST_OF("Tool")
+#define TOOL_CALLS LIST_OF("ToolCall")
+#define MESSAGE REF("Message")
+#define TOKEN_USAGE REF("TokenUsage")
+#define OBJECT "{\"type\":\"object\"}"
+
+#define SAID_MEMBERS "\"message\":{\"oneOf\":[" TEXT "," MESSAGE "]},\"messages\":" MESSAGES
+
+#define TURN_STATE                                                                                 \
+    "{\"enum\":[\"idle\",\"queued\",\"running\",\"retrying\",\"paused\",\"asking\",\"done\","      \
+    "\"failed\",\"canceled\"]}"
+
+#define TURN_MEMBERS                                                                               \
+    "\"lane\":{\"enum\":[\"reject\",\"queue\",\"steer\",\"interrupt\"]},\"model\":" TEXT           \
+    ",\"provider\":" TEXT ",\"system\":" TEXT ",\"tools\":" TOOLS                                  \
+    ",\"tool_choice\":{\"type\":[\"string\",\"object\"]},\"parameters\":" OBJECT                   \
+    ",\"max_output_tokens\":" COUNT ",\"strategy\":" TEXT ",\"max_tool_iterations\":" COUNT        \
+    ",\"all_or_nothing\":" FLAG ",\"no_server_tools\":" FLAG ",\"label\":" TEXT                    \
+    ",\"stream\":" FLAG ",\"background\":" FLAG
+
+#define ANSWER_MEMBERS                                                                             \
+    "\"turn_id\":" TEXT_OR_NULL ",\"session_id\":" TEXT ",\"state\":" TURN_STATE ",\"text\":" TEXT \
+    ",\"message_id\":" TEXT ",\"seq\":" COUNT ",\"finish_reason\":" TEXT                           \
+    ",\"tool_calls\":" TOOL_CALLS ",\"waiting\":" TOOL_CALLS ",\"asking\":" OBJECT                 \
+    ",\"usage\":" TOKEN_USAGE ",\"cost_micros\":{\"type\":\"integer\"},\"reason\":" TEXT           \
+    ",\"replayed\":" FLAG ",\"steered\":" FLAG
+
 const pal_schema pal_schemas[] = {
         {"Object", "{\"type\":\"object\"}"},
         {"Error",
@@ -129,6 +162,93 @@ const pal_schema pal_schemas[] = {
                 "{\"type\":\"object\",\"required\":[\"hits\",\"has_more\",\"cursor\"],"
                 "\"properties\":{\"hits\":{\"type\":\"array\",\"items\":" REF(
                         "Hit") "},\"has_more\":" FLAG ",\"cursor\":" TEXT_OR_NULL "}}"},
+        {"TokenUsage", "{\"type\":\"object\",\"properties\":{" TOKEN_MEMBERS "}}"},
+        {"Tool",
+                "{\"type\":\"object\",\"properties\":{\"type\":{\"const\":\"function\"},"
+                "\"function\":{\"type\":\"object\",\"required\":[\"name\"],\"properties\":{"
+                "\"name\":" TEXT ",\"description\":" TEXT
+                ",\"parameters\":{\"type\":\"object\"}}}}}"},
+        {"TurnRequest",
+                "{\"type\":\"object\",\"properties\":{" SAID_MEMBERS "," TURN_MEMBERS
+                ",\"client_id\":" TEXT ",\"context\":{\"type\":\"object\"}}}"},
+        {"ToolCall",
+                "{\"type\":\"object\",\"required\":[\"call_id\",\"name\",\"arguments\"],"
+                "\"properties\":{\"call_id\":" TEXT ",\"name\":" TEXT ",\"arguments\":" TEXT
+                ",\"output\":" TEXT ",\"is_error\":" FLAG "}}"},
+        {"TurnAnswer",
+                "{\"type\":\"object\",\"required\":[\"turn_id\",\"session_id\",\"state\"],"
+                "\"properties\":{" ANSWER_MEMBERS "}}"},
+        {"TurnState",
+                "{\"type\":\"object\",\"required\":[\"turn_id\",\"session_id\",\"state\"],"
+                "\"properties\":{\"turn_id\":" TEXT_OR_NULL ",\"session_id\":" TEXT
+                ",\"state\":" TURN_STATE ",\"since\":" TIME_OR_NULL ",\"events\":" COUNT
+                ",\"attempt\":" COUNT ",\"retry_at\":" TIME_OR_NULL ",\"code\":" TEXT
+                ",\"reason\":" TEXT "}}"},
+        {"ResultsRequest",
+                "{\"type\":\"object\",\"required\":[\"results\"],\"properties\":{\"results\":{"
+                "\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\","
+                "\"required\":[\"call_id\"],\"properties\":{\"call_id\":" TEXT
+                ",\"output\":{},\"is_error\":" FLAG "}}},\"stream\":" FLAG ",\"background\":" FLAG
+                "}}"},
+        {"ApproveRequest",
+                "{\"type\":\"object\",\"required\":[\"allow\"],\"properties\":{\"allow\":" FLAG
+                "}}"},
+        {"ChatRequest",
+                "{\"type\":\"object\",\"required\":[\"message\"],\"properties\":{"
+                "\"message\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":10000},"
+                "\"session_id\":" TEXT_OR_NULL "," TURN_MEMBERS "}}"},
+        {"ChatAnswer",
+                "{\"type\":\"object\",\"required\":[\"response\",\"tool_calls\",\"session_id\","
+                "\"finished\",\"created\"],\"properties\":{\"response\":" TEXT
+                ",\"tool_calls\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
+                "\"required\":[\"tool\",\"args\",\"result\"],\"properties\":{\"tool\":" TEXT
+                ",\"args\":{\"type\":\"object\"},\"result\":" TEXT "}}},\"session_id\":" TEXT
+                ",\"finished\":" FLAG ",\"created\":" FLAG ",\"turn_id\":" TEXT
+                ",\"state\":" TURN_STATE "}}"},
+        {"InboundRequest",
+                "{\"type\":\"object\",\"properties\":{\"context\":{\"type\":\"object\","
+                "\"properties\":{\"channel\":" TEXT ",\"account\":" TEXT ",\"space_id\":" TEXT
+                ",\"space_type\":" TEXT ",\"chat_id\":" TEXT ",\"chat_type\":" TEXT
+                ",\"topic_id\":" TEXT ",\"sender_id\":" TEXT ",\"mentioned\":" FLAG
+                "}},\"agent_id\":" TEXT ",\"session_key\":" TEXT ",\"matrix_room\":" TEXT
+                ",\"project_id\":" TEXT ",\"bead_id\":" TEXT ",\"project_path\":" TEXT
+                ",\"branch\":" TEXT "," SAID_MEMBERS "," TURN_MEMBERS "}}"},
+        {"InboundAnswer",
+                "{\"type\":\"object\",\"required\":[\"key\",\"created\",\"adopted\","
+                "\"session_id\"],\"properties\":{\"key\":" TEXT ",\"agent\":" TEXT
+                ",\"created\":" FLAG ",\"adopted\":" FLAG "," ANSWER_MEMBERS "}}"},
+        {"ConversationRequest",
+                "{\"type\":\"object\",\"required\":[\"project_id\",\"bead_id\"],"
+                "\"properties\":{\"project_id\":" TEXT ",\"bead_id\":" TEXT ",\"session_id\":" TEXT
+                ",\"agent_id\":" TEXT ",\"metadata\":{\"type\":\"object\"}," SAID_MEMBERS "}}"},
+        {"Conversation",
+                "{\"type\":\"object\",\"required\":[\"session_id\",\"bead_id\",\"project_id\","
+                "\"messages\",\"created_at\",\"updated_at\",\"expires_at\",\"token_count\","
+                "\"metadata\",\"entity_metadata\"],\"properties\":{\"session_id\":" TEXT
+                ",\"bead_id\":" TEXT ",\"project_id\":" TEXT
+                ",\"messages\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
+                "\"required\":[\"role\",\"content\",\"timestamp\"],\"properties\":{\"role\":" TEXT
+                ",\"content\":" TEXT ",\"timestamp\":" TIME_OR_NULL ",\"token_count\":" COUNT
+                "}}},\"created_at\":" TIME_OR_NULL ",\"updated_at\":" TIME_OR_NULL
+                ",\"expires_at\":" TIME_OR_NULL ",\"token_count\":" COUNT
+                ",\"metadata\":{\"type\":\"object\"},\"entity_metadata\":{\"type\":\"object\"},"
+                "\"truncated\":" FLAG "}}"},
+        {"ConversationList",
+                "{\"type\":\"object\",\"required\":[\"project_id\",\"limit\",\"conversations\"],"
+                "\"properties\":{\"project_id\":" TEXT ",\"limit\":" COUNT
+                ",\"conversations\":{\"type\":[\"array\",\"null\"],\"items\":" REF(
+                        "Conversation") "}}}"},
+        {"ConversationDone",
+                "{\"type\":\"object\",\"required\":[\"message\",\"session_id\"],"
+                "\"properties\":{\"message\":" TEXT ",\"session_id\":" TEXT
+                ",\"keep_system_message\":" FLAG "}}"},
+        {"Imported",
+                "{\"type\":\"object\",\"required\":[\"sessions\",\"messages\",\"session_ids\","
+                "\"problems\"],\"properties\":{\"sessions\":" COUNT ",\"sessions_known\":" COUNT
+                ",\"messages\":" COUNT ",\"messages_known\":" COUNT ",\"messages_failed\":" COUNT
+                ",\"marks\":" COUNT ",\"session_ids\":{\"type\":\"array\",\"items\":" TEXT
+                "},\"problems_total\":" COUNT ",\"problems\":{\"type\":\"array\",\"items\":{"
+                "\"type\":\"object\",\"properties\":{\"line\":" COUNT ",\"text\":" TEXT "}}}}}"},
         {"Usage",
                 "{\"type\":\"object\",\"required\":[\"calls\",\"cost_micros\"],\"properties\":{"
                 "\"calls\":" COUNT ",\"input_tokens\":" COUNT ",\"cache_read_tokens\":" COUNT
@@ -140,20 +260,25 @@ const pal_schema pal_schemas[] = {
 const pal_query_doc pal_query_docs[] = {
         {"limit", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}", "at most so many"},
         {"cursor", TEXT, "where the last page ended"},
-        {"after", COUNT, "only messages with a larger number"},
+        {"after", COUNT, "only messages, or events, with a larger number"},
         {"before", COUNT, "only messages with a smaller number"},
         {"order", "{\"enum\":[\"asc\",\"desc\"]}", "from the oldest, or from the newest"},
         {"hidden", FLAG, "also what a rewind or a reset took out of sight"},
         {"state", TEXT, "active, trash or quarantined"},
         {"project", TEXT, "only of this project"},
+        {"project_id", TEXT, "of this project"},
         {"agent", TEXT, "only of this agent"},
-        {"updated_from", COUNT, "changed then or later, in milliseconds since 1970"},
-        {"updated_to", COUNT, "changed before then"},
+        {"updated_from", TEXT, "changed then or later: RFC 3339, or milliseconds since 1970"},
+        {"updated_to", TEXT, "changed before then"},
         {"q", TEXT, "words that must all occur; a phrase in quotes; a word* may go on"},
         {"role", TEXT, "only of this role"},
-        {"from", COUNT, "then or later, in milliseconds since 1970"},
-        {"to", COUNT, "before then"},
+        {"from", TEXT, "then or later: RFC 3339, or milliseconds since 1970"},
+        {"to", TEXT, "before then"},
         {"turn", TEXT, "only of this turn"},
+        {"format", TEXT, "of conversations; to read: auto"},
+        {"blobs", FLAG, "with the bytes of images and files, as base64"},
+        {"key", TEXT, "the key of the session, if there is just one"},
+        {"number", COUNT, "of the mark; absent: the newest"},
         {"model", TEXT, "as this model would get it"},
         {"strategy", TEXT, "compact, summarization, sliding_window, reset or none"},
         {NULL, NULL, NULL},

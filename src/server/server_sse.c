@@ -18,8 +18,6 @@
 #include "server/server_call.h"
 #include "server/server_put.h"
 
-#define EVENT_BYTES_MAX ((size_t)64 << 20)
-
 typedef struct sse_reader {
     pthread_mutex_t lock;
     unsigned holders; /* under the lock */
@@ -99,6 +97,8 @@ static void put_members(pal_json_writer *writer, const pal_event *event, pal_id 
     case PAL_EVENT_STARTED:
         pal_put_id(writer, "turn_id", event->turn);
         pal_put_id(writer, "session_id", session);
+        if (event->text.len)
+            pal_put_str(writer, "label", event->text);
         break;
     case PAL_EVENT_STEP:
         pal_put_count(writer, "step", event->count);
@@ -193,7 +193,7 @@ static bool write_event(sse_reader *reader, const pal_event *event)
 {
     bool is_taken = false;
     pal_buf buf;
-    pal_buf_init(&buf, EVENT_BYTES_MAX);
+    pal_buf_init(&buf, PAL_SERVER_EVENT_BYTES_MAX);
     format_frame(&buf, event, reader->session);
     if (buf.failure == PAL_OK && has_room(reader, event->number, buf.len))
         is_taken = pal_stream_write(reader->stream, pal_buf_str(&buf));

@@ -16,7 +16,7 @@
 #include "store/store_sqlite.h"
 
 #define WAL_PAGES_MAX 8000 /* 32 MiB: beyond it a commit copies the WAL into the file */
-#define READER_CACHE_KIB 8192
+#define READER_CACHE_KIB 4096
 #define WRITER_CACHE_KIB 65536
 
 /* ---- Connections ---- */

@@ -375,16 +375,32 @@ pal_status pal_sqlite_blob_size(pal_engine *engine, pal_str tenant, const uint8_
 
 /* ---- Inbox, lease ---- */
 
+/* Twice as many; most inboxes are empty, and every turn looks into one. */
+static pal_inbox_item *more_items(pal_inbox_item *items, size_t len, pal_arena *arena)
+{
+    pal_inbox_item *more = pal_arena_array(arena, len ? 2 * len : 4, sizeof(*more));
+
+    if (more && len > 0)
+        memcpy(more, items, len * sizeof(*more));
+    return more;
+}
+
 static pal_status list_inbox(pal_sql_conn *conn, int64_t handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
-    pal_inbox_item *items = pal_arena_array(arena, PAL_INBOX_ITEMS_MAX, sizeof(*items));
+    pal_inbox_item *items = NULL;
     pal_sql sql = pal_sql_start(conn, PAL_SQL_INBOX_LIST);
-    size_t len = 0;
+    size_t len = 0, cap = 0;
     pal_status status;
 
     pal_sql_bind_int(&sql, handle);
-    while (items && len < PAL_INBOX_ITEMS_MAX && pal_sql_row(&sql)) {
+    while (len < PAL_INBOX_ITEMS_MAX && pal_sql_row(&sql)) {
+        if (len == cap) {
+            items = more_items(items, len, arena);
+            cap = len ? 2 * len : 4;
+        }
+        if (!items)
+            break;
         items[len].id = pal_sql_uuid(&sql, 0);
         items[len].client_id = pal_sql_copy(&sql, 1, arena);
         items[len].delivery = pal_sql_copy(&sql, 2, arena);

@@ -39,6 +39,8 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
 
 /* ---- Loading ---- */
 
+#define PAGE_ROWS 256 /* room for a page of up to so many messages is made at once */
+
 typedef struct loading {
     const pal_load *load;
     const pal_spans *hidden; /* whose parts are left out of their messages */
@@ -66,7 +68,8 @@ static bool over_bound(const loading *state, const pal_row *row)
 
 static bool grow(loading *state)
 {
-    size_t cap = state->cap ? state->cap * 2 : 16;
+    uint32_t limit = state->load->limit;
+    size_t cap = state->cap ? state->cap * 2 : limit && limit <= PAGE_ROWS ? limit : 16;
     pal_message *items;
 
     if (state->len < state->cap)
@@ -138,9 +141,12 @@ static bool drop_hidden_parts(const pal_spans *hidden, pal_message *message)
 
     if (hidden->parts_len == 0 || message->parts_len == 0)
         return true;
-    for (size_t i = 0; i < message->parts_len; i++)
-        if (!part_is_hidden(hidden, message->seq, i + 1))
-            message->parts[kept++] = message->parts[i];
+    for (size_t i = 0; i < message->parts_len; i++) {
+        if (part_is_hidden(hidden, message->seq, i + 1))
+            continue;
+        message->parts[kept] = message->parts[i];
+        message->parts[kept++].number = (uint32_t)(i + 1);
+    }
     message->parts_len = kept;
     return kept > 0;
 }

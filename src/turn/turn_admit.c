@@ -1,14 +1,17 @@
 /* turn_admit.c - how a turn begins: what a dead process left open is settled, and the user's
  * messages are committed, together with the lease, before anything else happens. A crash before
- * that commit leaves the session as it was; the caller was told nothing. */
+ * that commit leaves the session as it was; the caller was told nothing. On the loop. */
 #include "turn/turn_machine.h"
 
-#include "base/json.h"
 #include "turn/turn_backlog.h"
 #include "turn/turn_event.h"
+#include "turn/turn_offer.h"
+#include "turn/turn_recover.h"
 #include "turn/turn_sender.h"
+#include "turn/turn_whole.h"
 
-enum { RECOVER_MESSAGES = 64 };
+static void admit(pal_turn *turn);
+static void look_around(pal_turn *turn);
 
 static void tell_started(pal_turn *turn, const pal_error *err)
 {
@@ -19,45 +22,97 @@ static void tell_started(pal_turn *turn, const pal_error *err)
         started(err ? NULL : &turn->info, err, turn->started_user);
 }
 
-static void admitted(pal_write *write)
+static void refuse(pal_turn *turn, pal_error *err)
+{
+    if (turn->is_backlog)
+        pal_backlog_again(turn->runtime);
+    if (err->status == PAL_BUSY)
+        pal_error_set(err, PAL_BUSY, "session is busy: another process runs a turn in it");
+    turn->info.status = err->status;
+    pal_turn_set_reason(turn, err->message);
+    tell_started(turn, err);
+    pal_turn_finish(turn, PAL_TURN_FAILED);
+}
+
+/* ---- The same again ---- */
+
+/* It was admitted before, by a turn that nobody remembers; what came of it is in the session. */
+static void tell_replayed(pal_turn *turn)
+{
+    turn->info.replayed = true;
+    turn->info.turn = (pal_id){{0}};
+    tell_started(turn, NULL);
+    pal_turn_finish(turn, PAL_TURN_DONE);
+}
+
+static void replay_settled(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
-    pal_status status = pal_turn_write_status(turn, &err);
-    bool is_replay = false;
 
     turn->holds--;
-    for (size_t i = 0; i < write->ops_len; i++) {
-        if (turn->ops[i].kind == PAL_OP_LEASE_TAKE && turn->ops[i].status == PAL_OK)
-            pal_lane_leased(turn->lane, turn->ops[i].u.lease.fence);
-        if (turn->ops[i].kind == PAL_OP_APPEND && turn->ops[i].status == PAL_OK)
-            is_replay = turn->ops[i].u.append.replayed;
+    if (pal_turn_write_status(turn, &err) == PAL_OK)
+        tell_replayed(turn);
+    else
+        refuse(turn, &err);
+}
+
+/* On a worker. */
+static void look_for_first(pal_work_item *item)
+{
+    pal_turn *turn = pal_turn_of_work(item);
+    bool is_hidden = false;
+
+    turn->work_error = (pal_error){0};
+    turn->work_status = pal_whole_is_hidden(turn, &is_hidden, &turn->work_error);
+    if (turn->work_status == PAL_OK && is_hidden)
+        turn->work_status = pal_whole_rename(turn, &turn->work_error);
+    else if (turn->work_status == PAL_OK)
+        turn->messages_len = 0; /* it is there */
+}
+
+static void looked_for_first(pal_work_item *item)
+{
+    pal_turn *turn = pal_turn_of_work(item);
+
+    turn->holds--;
+    if (turn->work_status != PAL_OK) {
+        refuse(turn, &turn->work_error);
+    } else if (turn->messages_len > 0) {
+        admit(turn);
+    } else {
+        turn->write.ops_len = 0;
+        pal_whole_settle(turn);
+        pal_turn_write(turn, replay_settled);
     }
-    if (status != PAL_OK) {
-        if (turn->is_backlog)
-            pal_backlog_again(turn->runtime);
-        if (status == PAL_BUSY)
-            pal_error_set(&err, PAL_BUSY, "session is busy: another process runs a turn in it");
-        turn->info.status = status;
-        pal_turn_set_reason(turn, err.message);
-        tell_started(turn, &err);
-        pal_turn_finish(turn, PAL_TURN_FAILED);
+}
+
+static void work(pal_turn *turn, void (*run)(pal_work_item *), void (*done)(pal_work_item *))
+{
+    turn->work.work = run;
+    turn->work.done = done;
+    turn->holds++;
+    pal_loop_work(turn->runtime->loop, &turn->work);
+}
+
+static void replayed(pal_turn *turn)
+{
+    if (!turn->request.whole) {
+        tell_replayed(turn);
         return;
     }
-    for (size_t i = 0; i < turn->request.messages_len; i++)
-        if (turn->first_seq == 0)
-            turn->first_seq = turn->request.messages[i].seq;
-    turn->conversation.fresh_seq = turn->first_seq;
-    turn->lane->has_backlog |= turn->has_more;
-    turn->info.replayed = is_replay;
-    if (is_replay) {
-        /* It was admitted before, by a turn that nobody remembers; what came of it is in the
-         * session. */
-        turn->info.turn = (pal_id){{0}};
-        tell_started(turn, NULL);
-        pal_turn_finish(turn, PAL_TURN_DONE);
-        return;
-    }
+    /* This try is over, and left something that says it isn't. */
+    turn->leftover = turn->whole_item.id;
+    turn->leftover_seq = 0;
+    turn->whole_item = (pal_inbox_item){0};
+    turn->inbox_len = 0; /* it left the inbox all the same */
+    work(turn, look_for_first, looked_for_first);
+}
+
+/* ---- Admission ---- */
+
+static void run(pal_turn *turn)
+{
     pal_runtime_know(turn);
     turn->lane->is_recovered = true;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
@@ -66,163 +121,167 @@ static void admitted(pal_write *write)
     pal_turn_next_step(turn);
 }
 
+/* What was committed of it, whatever became of the rest. */
+static bool take_over(pal_turn *turn)
+{
+    bool is_replay = false;
+
+    for (size_t i = 0; i < turn->write.ops_len; i++) {
+        const pal_op *op = &turn->ops[i];
+
+        if (op->status != PAL_OK || turn->write.failure.status != PAL_OK)
+            continue;
+        if (op->kind == PAL_OP_LEASE_TAKE)
+            pal_lease_taken(turn->lane, op->u.lease.fence);
+        if (op->kind == PAL_OP_INBOX_DROP)
+            turn->leftover = (pal_id){{0}};
+        if (op->kind == PAL_OP_APPEND)
+            is_replay = op->u.append.replayed;
+    }
+    return is_replay;
+}
+
+/* Results of open calls are new where the rest was said before, and then the whole is neither. */
+static bool try_without_settled(pal_turn *turn, pal_status status)
+{
+    if (status != PAL_CONFLICT || turn->settled_len == 0 || turn->request.messages_len == 0)
+        return false;
+    turn->messages += turn->settled_len;
+    turn->messages_len -= turn->settled_len;
+    turn->settled_len = 0;
+    admit(turn);
+    return true;
+}
+
+static void admitted(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
+    bool is_replay = take_over(turn);
+
+    turn->holds--;
+    if (status != PAL_OK) {
+        if (!try_without_settled(turn, status))
+            refuse(turn, &err);
+        return;
+    }
+    turn->lane->has_backlog |= turn->has_more;
+    if (is_replay) {
+        replayed(turn);
+        return;
+    }
+    if (turn->is_backlog && turn->request.messages_len == 0) {
+        pal_turn_finish(turn, PAL_TURN_DONE);
+        return;
+    }
+    if (turn->messages_len > 0)
+        turn->first_seq = turn->messages[0].seq; /* what is settled goes with the rest */
+    turn->conversation.fresh_seq = turn->first_seq;
+    run(turn);
+}
+
+static void add_lease(pal_turn *turn)
+{
+    if (turn->lane->fence)
+        return;
+    pal_turn_add_op(turn,
+            (pal_op){.kind = PAL_OP_LEASE_TAKE,
+                    .u.lease = {.owner = pal_str_of(turn->runtime->owner),
+                            .ttl_ms = turn->runtime->options.lease_ms}});
+}
+
 static void admit(pal_turn *turn)
 {
-    pal_lane_state *lane = turn->lane;
-    bool has_messages = turn->messages_len > 0;
-
-    turn->phase = PAL_PHASE_ADMIT;
     turn->write.ops_len = 0;
-    if (!lane->fence)
-        turn->ops[turn->write.ops_len++] = (pal_op){.kind = PAL_OP_LEASE_TAKE,
-                .tenant = turn->request.tenant,
-                .session = turn->request.session,
-                .u.lease = {.owner = pal_str_of(turn->runtime->owner),
-                        .ttl_ms = turn->runtime->options.lease_ms}};
-    if (has_messages) {
+    turn->said_len = 0;
+    add_lease(turn);
+    pal_whole_settle(turn);
+    if (turn->messages_len > 0) {
         pal_turn_write_append(turn,
                 &(pal_turn_append){.messages = turn->messages,
                         .messages_len = turn->messages_len,
+                        .settled_len = turn->settled_len,
                         .inbox_ids = turn->inbox_ids,
                         .inbox_len = turn->inbox_len,
+                        .expected_seq = turn->request.expected_seq,
                         .done = admitted});
         return;
     }
-    turn->write.ops = turn->ops;
-    turn->write.done = admitted;
-    turn->holds++;
     if (turn->write.ops_len > 0) {
-        pal_journal_write(&turn->runtime->journal, &turn->write);
+        pal_turn_write(turn, admitted);
         return;
     }
+    turn->holds++;
     turn->write.failure = (pal_error){0};
     admitted(&turn->write);
 }
 
-static bool is_waiting(const pal_message *answer, pal_str call_id, pal_arena *arena)
-{
-    pal_json extra, value;
-    pal_json_iter each;
+/* ---- Recovery ---- */
 
-    if (answer->extra.len == 0 ||
-            pal_json_parse(arena, answer->extra, NULL, &extra, NULL) != PAL_OK)
-        return false;
-    each = pal_json_each(pal_json_find(extra, "waits"));
-    while (pal_json_next(&each, NULL, &value))
-        if (pal_str_equal(pal_json_string(value, arena), call_id))
-            return true;
-    return false;
+static void leased(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
+
+    take_over(turn);
+    turn->holds--;
+    if (status == PAL_OK)
+        look_around(turn);
+    else
+        refuse(turn, &err);
 }
 
-static bool has_result(const pal_messages *list, size_t from, pal_str call_id)
+static void take_lease(pal_turn *turn)
 {
-    for (size_t i = from; i < list->len; i++)
-        for (size_t j = 0; j < list->items[i].parts_len; j++)
-            if (list->items[i].parts[j].kind == PAL_PART_TOOL_RESULT &&
-                    pal_str_equal(list->items[i].parts[j].call_id, call_id))
-                return true;
-    return false;
+    turn->write.ops_len = 0;
+    add_lease(turn);
+    pal_turn_write(turn, leased);
 }
 
-/* Calls of the newest answer that a dead process left without a result, unless the caller is to
- * give it. */
-static size_t settle(const pal_messages *list, pal_arena *arena, pal_message *out_messages)
+/* What is open may be a running turn's of another process, unless the session is ours. */
+static bool needs_lease(const pal_turn *turn)
 {
-    size_t at = list->len, len = 0;
-
-    while (at > 0 && list->items[at - 1].role == PAL_ROLE_TOOL)
-        at--;
-    if (at == 0 || list->items[at - 1].role != PAL_ROLE_ASSISTANT)
-        return 0;
-    for (size_t i = 0; i < list->items[at - 1].parts_len; i++) {
-        const pal_part *call = &list->items[at - 1].parts[i];
-        pal_part *part;
-
-        if (call->kind != PAL_PART_TOOL_CALL || has_result(list, at, call->call_id) ||
-                is_waiting(&list->items[at - 1], call->call_id, arena))
-            continue;
-        part = pal_arena_alloc(arena, sizeof(*part));
-        if (!part)
-            return 0;
-        *part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
-                .call_id = call->call_id,
-                .name = call->name,
-                .text = pal_str_of(PAL_INTERRUPTED_TEXT),
-                .is_error = true};
-        out_messages[len++] = (pal_message){
-                .role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1, .flags = PAL_FLAG_SYNTHETIC};
-    }
-    return len;
+    return !turn->lane->fence && (turn->settled_len > 0 || !pal_id_is_none(turn->leftover));
 }
 
-static size_t calls_max(const pal_messages *list)
+/* What the request asks for is known only now. */
+static bool offer_tools(pal_turn *turn)
 {
-    size_t most = 0;
-
-    for (size_t i = 0; i < list->len; i++)
-        if (list->items[i].parts_len > most)
-            most = list->items[i].parts_len;
-    return most;
+    turn->tools = pal_offer_gather(turn->runtime, &turn->request, turn->arena, &turn->tools_len);
+    return turn->tools != NULL;
 }
 
-/* On a worker: what comes before the user's messages. */
-static void recover(pal_work_item *item)
-{
-    pal_turn *turn = pal_turn_of_work(item);
-    pal_load load = {.limit = RECOVER_MESSAGES, .from_end = true};
-    pal_messages list;
-    pal_message *messages;
-    size_t len;
-
-    turn->work_error = (pal_error){0};
-    turn->work_status = PAL_OK;
-    if (turn->is_backlog)
-        turn->work_status = pal_backlog_take(turn, &turn->work_error);
-    if (turn->work_status != PAL_OK || (turn->is_backlog && turn->request.messages_len == 0))
-        return;
-    turn->work_status = pal_store_load(turn->runtime->store, turn->request.tenant,
-            turn->request.session, &load, turn->arena, &list, &turn->work_error);
-    if (turn->work_status != PAL_OK)
-        return;
-    pal_sender_show(turn->request.messages, turn->request.messages_len, turn->arena);
-    messages = pal_arena_array(
-            turn->arena, calls_max(&list) + turn->request.messages_len + 1, sizeof(*messages));
-    if (!messages) {
-        turn->work_status = pal_error_set(&turn->work_error, PAL_NO_MEMORY, "out of memory");
-        return;
-    }
-    len = turn->request.messages_len > 0 ? settle(&list, turn->arena, messages) : 0;
-    memcpy(messages + len, turn->request.messages, turn->request.messages_len * sizeof(*messages));
-    turn->messages = messages;
-    turn->messages_len = len + turn->request.messages_len;
-    turn->request.messages = messages + len;
-}
-
-static void recovered(pal_work_item *item)
+static void looked_around(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
 
     turn->holds--;
-    if (turn->is_backlog && turn->request.messages_len == 0) {
-        if (turn->work_status != PAL_OK)
-            pal_backlog_again(turn->runtime);
-        pal_turn_finish(turn, PAL_TURN_DONE);
-        return;
-    }
+    if (turn->work_status == PAL_OK && turn->is_backlog && !offer_tools(turn))
+        turn->work_status = pal_error_set(&turn->work_error, PAL_NO_MEMORY, "out of memory");
     if (turn->work_status != PAL_OK) {
-        turn->info.status = turn->work_status;
-        pal_turn_set_reason(turn, turn->work_error.message);
-        tell_started(turn, &turn->work_error);
-        pal_turn_finish(turn, PAL_TURN_FAILED);
-        return;
+        refuse(turn, &turn->work_error);
+    } else if (needs_lease(turn)) {
+        take_lease(turn);
+    } else if (turn->is_backlog && turn->messages_len == 0 && pal_id_is_none(turn->leftover)) {
+        pal_turn_finish(turn, PAL_TURN_DONE);
+    } else {
+        admit(turn);
     }
-    admit(turn);
+}
+
+static void look_around(pal_turn *turn)
+{
+    work(turn, pal_recover_work, looked_around);
 }
 
 static void too_late(pal_timer *timer)
 {
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, deadline));
 
+    if (turn->is_sealed)
+        return; /* it has ended, but for the last commit */
     turn->info.status = PAL_TIMEOUT;
     pal_turn_stop(turn, "the turn took longer than it may");
 }
@@ -237,16 +296,16 @@ void pal_turn_begin(pal_turn *turn)
         pal_turn_finish(turn, PAL_TURN_FAILED);
         return;
     }
+    turn->phase = PAL_PHASE_ADMIT;
     turn->messages = turn->request.messages;
     turn->messages_len = turn->request.messages_len;
-    if (turn->lane->is_recovered && !turn->is_backlog) {
+    if (turn->is_backlog && !turn->lane->fence) {
+        take_lease(turn); /* what waits may be another process's, which is about to run it */
+    } else if (!turn->lane->is_recovered || turn->is_backlog ||
+            pal_recover_results(&turn->request) > 0) {
+        look_around(turn);
+    } else {
         pal_sender_show(turn->messages, turn->messages_len, turn->arena);
         admit(turn);
-        return;
     }
-    turn->phase = PAL_PHASE_ADMIT;
-    turn->work.work = recover;
-    turn->work.done = recovered;
-    turn->holds++;
-    pal_loop_work(turn->runtime->loop, &turn->work);
 }

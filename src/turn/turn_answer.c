@@ -3,10 +3,13 @@
  * one commit. What is said into a turn is taken up between two calls of the model. On the loop. */
 #include "turn/turn_machine.h"
 
+#include <stdio.h>
+
 #include "base/json.h"
 #include "base/memory.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
+#include "turn/turn_seal.h"
 #include "turn/turn_sender.h"
 #include "turn/turn_speech.h"
 
@@ -95,14 +98,19 @@ static void recorded(pal_write *write)
                     .message = message->id,
                     .seq = message->seq,
                     .usage = message->usage,
-                    .finish_length = turn->work_status == PAL_LIMIT});
+                    .finish_length = turn->work_status == PAL_LIMIT,
+                    .finish_filtered = turn->work_status == PAL_DENIED});
     turn->attempt = 0;
     turn->after_overflow = turn->after_compaction = false;
+    if (turn->first_seq == 0)
+        turn->first_seq = message->seq;
     pal_conversation_answered(turn, message);
-    if (turn->is_cancelled && !has_calls(message))
-        pal_turn_finish(turn, PAL_TURN_CANCELED);
-    else if (has_calls(message))
+    if (has_calls(message))
         pal_tools_begin(turn, message);
+    else if (turn->is_sealed)
+        pal_turn_finish(turn, PAL_TURN_DONE);
+    else if (turn->is_cancelled)
+        pal_turn_finish(turn, PAL_TURN_CANCELED);
     else
         after_answer(turn);
 }
@@ -113,33 +121,17 @@ static void after_answer(pal_turn *turn)
         pal_turn_finish(turn, PAL_TURN_DONE);
 }
 
-/* Which calls the caller is to run: so that a restart does not settle them. */
-static pal_str waits_of(const pal_turn *turn, const pal_message *message, pal_arena *arena)
+/* Whether nothing comes after it: no calls, or only such as the caller runs later. */
+static bool is_last(const pal_turn *turn, const pal_message *answer)
 {
-    pal_buf buf;
-    pal_json_writer writer;
-    pal_str extra = {0};
-    size_t len = 0;
-
-    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
-    writer = pal_json_writer_make(&buf);
-    pal_json_begin_object(&writer);
-    pal_json_name(&writer, "waits");
-    pal_json_begin_array(&writer);
-    for (size_t i = 0; i < message->parts_len; i++)
-        for (size_t j = 0; j < turn->request.tools_len; j++)
-            if (message->parts[i].kind == PAL_PART_TOOL_CALL &&
-                    pal_str_equal(message->parts[i].name, turn->request.tools[j].name)) {
-                pal_json_put_str(&writer, message->parts[i].call_id);
-                len++;
-                break;
-            }
-    pal_json_end_array(&writer);
-    pal_json_end_object(&writer);
-    if (len > 0 && buf.failure == PAL_OK)
-        extra = pal_arena_copy(arena, pal_buf_str(&buf));
-    pal_buf_done(&buf);
-    return extra;
+    if (turn->is_cancelled || turn->lane->steers)
+        return false;
+    for (size_t i = 0; i < answer->parts_len; i++)
+        if (answer->parts[i].kind == PAL_PART_TOOL_CALL &&
+                (turn->last_call || !turn->request.calls_end_turn ||
+                        !pal_tools_is_callers(turn, answer->parts[i].name)))
+            return false;
+    return true;
 }
 
 /* `request_id` has room for an id. */
@@ -197,31 +189,43 @@ static void spent_kept(pal_write *write)
     pal_free(s);
 }
 
-void pal_answer_spent(pal_turn *turn, const pal_model_end *end)
+static void keep_row(pal_turn *turn, const pal_ledger_row *row)
 {
-    spent *s = end->has_usage ? pal_calloc(1, sizeof(*s)) : NULL;
+    spent *s = pal_calloc(1, sizeof(*s));
 
     if (!s)
         return;
     s->turn = turn;
-    s->row = ledger_row(turn, &end->usage, s->request_id);
+    s->row = *row;
+    snprintf(s->request_id, sizeof(s->request_id), "%.*s", PAL_STR_ARG(row->request_id));
+    s->row.request_id = pal_str_of(s->request_id);
     s->op = (pal_op){.kind = PAL_OP_LEDGER_ADD,
             .tenant = turn->request.tenant,
             .session = turn->request.session,
             .u.ledger_row = &s->row};
     s->write = (pal_write){.ops = &s->op, .ops_len = 1, .done = spent_kept};
-    pal_answer_add_usage(turn, &end->usage, s->row.cost_micros);
     turn->holds++;
     pal_journal_write(&turn->runtime->journal, &s->write);
 }
 
-void pal_answer_record(pal_turn *turn, const pal_model_end *end)
+/* turn->ledger is the call's row, and counted. */
+static void count(pal_turn *turn, const pal_model_end *end)
 {
-    pal_op also = {.kind = PAL_OP_RECORD_PUT,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .fence = turn->lane->fence,
-            .u.record.expected_version = PAL_VERSION_ANY};
+    turn->ledger = ledger_row(turn, &end->usage, turn->ledger_id);
+    pal_answer_add_usage(turn, &end->usage, turn->ledger.cost_micros);
+}
+
+void pal_answer_spent(pal_turn *turn, const pal_model_end *end)
+{
+    if (!end->has_usage)
+        return;
+    count(turn, end);
+    keep_row(turn, &turn->ledger);
+}
+
+/* NULL: the turn has failed. */
+static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
+{
     pal_arena *arena = pal_turn_step_arena(turn);
     pal_message *message = arena ? pal_arena_alloc(arena, sizeof(*message)) : NULL;
     pal_error err = {0};
@@ -231,33 +235,52 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
         status = pal_speech_message(&turn->answer, arena, message, &err);
     if (status != PAL_OK) {
         pal_turn_fail(turn, status, "%s", message ? err.message : "out of memory");
-        return;
+        return NULL;
     }
     if (message->parts_len == 0) {
         pal_answer_spent(turn, end);
         pal_turn_fail(turn, PAL_PROVIDER, "the model answered nothing");
-        return;
+        return NULL;
     }
-    pal_answer_keep_text(turn);
     message->id = turn->answer_id;
     message->model = pal_arena_copy(arena, end->model.len ? end->model : turn->settings.model);
     message->has_usage = end->has_usage;
     message->usage = end->usage;
-    message->extra = waits_of(turn, message, arena);
-    turn->messages = message;
+    return message;
+}
+
+void pal_answer_record(pal_turn *turn, const pal_model_end *end)
+{
+    pal_op also = {.kind = PAL_OP_RECORD_PUT, .u.record.expected_version = PAL_VERSION_ANY};
+    pal_message *message = make_answer(turn, end);
+    pal_turn_append append = {.messages = message, .messages_len = 1, .done = recorded};
+    pal_error err = {0};
+    pal_status status = PAL_OK;
+
+    if (!message)
+        return;
+    pal_answer_keep_text(turn);
+    turn->answered = turn->messages = message;
     turn->messages_len = 1;
     turn->phase = PAL_PHASE_RECORD;
-    turn->work_status = end->finish == PAL_FINISH_LENGTH ? PAL_LIMIT : PAL_OK;
+    turn->work_status = end->finish == PAL_FINISH_LENGTH ? PAL_LIMIT
+            : end->finish == PAL_FINISH_FILTERED         ? PAL_DENIED
+                                                         : PAL_OK;
     turn->write.ops_len = 0;
     if (end->has_usage) {
-        turn->ledger = ledger_row(turn, &end->usage, turn->ledger_id);
-        pal_answer_add_usage(turn, &end->usage, turn->ledger.cost_micros);
+        count(turn, end);
+        append.ledger = &turn->ledger;
     }
     also.u.record.record = pal_conversation_record(turn, end, message);
-    pal_turn_write_append(turn,
-            &(pal_turn_append){.messages = message,
-                    .messages_len = 1,
-                    .ledger = end->has_usage ? &turn->ledger : NULL,
-                    .also = also.u.record.record ? &also : NULL,
-                    .done = recorded});
+    if (also.u.record.record)
+        append.also = &also;
+    if (pal_seal_is_wanted(turn) && is_last(turn, message))
+        status = pal_seal(turn, &append, has_calls(message), &err);
+    if (status == PAL_OK) {
+        pal_turn_write_append(turn, &append);
+        return;
+    }
+    if (append.ledger)
+        keep_row(turn, append.ledger);
+    pal_turn_fail(turn, status, "the turn could not be finished: %.180s", err.message);
 }

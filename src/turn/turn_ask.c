@@ -62,6 +62,10 @@ static void run_task(pal_task *task)
 
 void pal_ask_loop(pal_loop *loop, pal_ask *ask)
 {
+    if (pal_loop_is_on(loop)) {
+        ask->run(ask);
+        return;
+    }
     pal_ask_begin(ask);
     ask->task.run = run_task;
     pal_loop_post(loop, &ask->task);

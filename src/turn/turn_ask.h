@@ -16,7 +16,7 @@ struct pal_ask {
     bool is_done;
 };
 
-/* Not from the loop itself. */
+/* On the loop itself it is done at once. */
 void pal_ask_loop(pal_loop *loop, pal_ask *ask);
 
 /* For an answer that comes later than `run` returns: begin, hand it over, wait; end from the loop.

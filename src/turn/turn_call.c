@@ -328,7 +328,7 @@ pal_status pal_turn_cancel(pal_runtime *runtime, pal_str tenant, pal_id turn, pa
     pal_arena *arena;
     pal_str text;
 
-    if (status != PAL_OK)
+    if (status != PAL_OK || pal_loop_is_on(runtime->loop))
         return status;
     arena = pal_arena_new(0);
     if (!arena)

@@ -11,6 +11,7 @@
 #include "turn/turn_event.h"
 #include "turn/turn_models.h"
 #include "turn/turn_speech.h"
+#include "turn/turn_whole.h"
 
 /* What was stopped for a reason of its own, as too much time, has failed. */
 static pal_turn_state end_state(const pal_turn *turn)
@@ -26,21 +27,13 @@ static void closed(pal_write *write)
     pal_turn_finish(turn, end_state(turn));
 }
 
-/* All or nothing: a mark that takes the turn's messages out of the conversation. */
+/* All or nothing: what the turn recorded is taken out of the conversation. */
 static void close_with_rewind(pal_turn *turn, const pal_op *also)
 {
-    turn->mark = (pal_mark){.kind = PAL_MARK_REWIND, .seq = turn->first_seq - 1};
-    turn->ops[turn->write.ops_len++] = (pal_op){.kind = PAL_OP_MARK,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .fence = turn->lane->fence,
-            .u.mark = &turn->mark};
-    if (also)
-        turn->ops[turn->write.ops_len++] = *also;
-    turn->write.ops = turn->ops;
-    turn->write.done = closed;
-    turn->holds++;
-    pal_journal_write(&turn->runtime->journal, &turn->write);
+    pal_whole_undo(turn);
+    if (also && pal_turn_make_ops(turn))
+        turn->ops[turn->write.ops_len++] = *also; /* whatever becomes of the rest */
+    pal_turn_write(turn, closed);
 }
 
 /* What was said so far, and why it ended. NULL without memory. */
@@ -121,6 +114,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     vsnprintf(turn->info.reason, sizeof(turn->info.reason), format, list);
     va_end(list);
     turn->info.status = status;
+    turn->is_sealed = false;
     /* A model's connection fails with PAL_IO too, and that can be written down. */
     is_unwritable = turn->phase != PAL_PHASE_CALL &&
             (status == PAL_DENIED || status == PAL_IO || status == PAL_NO_MEMORY);
@@ -135,7 +129,7 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
 {
     if (turn->leader)
         turn = turn->leader;
-    if (turn->is_cancelled || turn->phase == PAL_PHASE_ENDED)
+    if (turn->is_cancelled || turn->is_sealed || turn->phase == PAL_PHASE_ENDED)
         return;
     turn->is_cancelled = true;
     pal_turn_set_reason(turn, reason);
@@ -167,6 +161,16 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
     }
 }
 
+/* Of all or nothing there is nothing: whoever says it again is not told of this. */
+static void forget_failed(pal_turn *turn)
+{
+    if (!turn->request.whole || turn->state == PAL_TURN_DONE)
+        return;
+    pal_runtime_unknow(turn);
+    for (pal_turn *each = turn->followers; each; each = each->next_follower)
+        pal_runtime_unknow(each);
+}
+
 void pal_turn_finish(pal_turn *turn, pal_turn_state state)
 {
     if (turn->phase == PAL_PHASE_ENDED)
@@ -175,6 +179,7 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
     pal_turn_set_state(turn, state);
     stop_waiting(turn);
     pal_timer_stop(turn->runtime->loop, &turn->deadline);
+    forget_failed(turn);
     pal_lane_end_followers(turn);
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_ENDED,

@@ -1,6 +1,6 @@
-/* turn_inbox.c - writes and reads a request that waits in the inbox. Tools and context settings of
- * the caller don't wait: after a restart, whoever would run the tools is gone, and the session's
- * own settings hold. Pure functions. */
+/* turn_inbox.c - writes and reads a request that waits in the inbox: all of it but the lane, which
+ * has done its part, and `finish`, which nobody could be told after a restart. An item is bounded
+ * as a message is. Pure functions. */
 #include "turn/turn_inbox.h"
 
 #include "base/buf.h"
@@ -34,6 +34,41 @@ static void put_budget(pal_json_writer *writer, const pal_budget *budget)
     pal_json_end_object(writer);
 }
 
+static void put_context(pal_json_writer *writer, const pal_context_settings *settings)
+{
+    pal_json_name(writer, "context");
+    pal_json_begin_object(writer);
+    put_text(writer, "strategy", pal_str_of(pal_strategy_name(settings->strategy)));
+    put_number(writer, "auto_off", settings->auto_off);
+    put_number(writer, "prune_off", settings->prune_off);
+    put_number(writer, "max_tokens", settings->max_tokens);
+    put_number(writer, "threshold_percent", settings->threshold_percent);
+    put_number(writer, "keep_recent_messages", settings->keep_recent_messages);
+    put_number(writer, "compaction_threshold", settings->compaction_threshold);
+    put_number(writer, "low_water_percent", settings->low_water_percent);
+    put_number(writer, "preserve_recent_tokens", settings->preserve_recent_tokens);
+    put_number(writer, "summary_tokens_max", settings->summary_tokens_max);
+    put_number(writer, "prune_protect_tokens", settings->prune_protect_tokens);
+    put_number(writer, "prune_minimum_tokens", settings->prune_minimum_tokens);
+    put_number(writer, "prune_protect_turns", settings->prune_protect_turns);
+    pal_json_end_object(writer);
+}
+
+static void put_tools(pal_json_writer *writer, const pal_tool *tools, size_t len)
+{
+    pal_json_name(writer, "tools");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < len; i++) {
+        pal_json_begin_object(writer);
+        put_text(writer, "name", tools[i].name);
+        put_text(writer, "description", tools[i].description);
+        put_text(writer, "schema", tools[i].schema);
+        put_number(writer, "tokens", tools[i].tokens);
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
+}
+
 static pal_status put_messages(
         pal_json_writer *writer, const pal_turn_request *request, pal_arena *arena, pal_error *err)
 {
@@ -52,6 +87,30 @@ static pal_status put_messages(
     return status;
 }
 
+static void put_settings(pal_json_writer *writer, const pal_turn_request *request)
+{
+    put_text(writer, "endpoint", request->endpoint);
+    put_text(writer, "model", request->model);
+    if (request->has_system) {
+        pal_json_name(writer, "system");
+        pal_json_put_str(writer, request->system);
+    }
+    put_text(writer, "tool_choice", request->tool_choice);
+    put_text(writer, "parameters", request->parameters);
+    put_text(writer, "label", request->label);
+    put_number(writer, "output_max", request->output_max);
+    put_number(writer, "max_tool_iterations", request->max_tool_iterations);
+    put_number(writer, "whole", request->whole);
+    put_number(writer, "no_server_tools", request->no_server_tools);
+    put_number(writer, "no_retries", request->no_retries);
+    put_number(writer, "calls_end_turn", request->calls_end_turn);
+    put_budget(writer, &request->budget);
+    if (request->has_context)
+        put_context(writer, &request->context);
+    if (request->tools_len > 0)
+        put_tools(writer, request->tools, request->tools_len);
+}
+
 pal_status pal_inbox_write(const pal_turn_request *request, const char *delivery, pal_arena *arena,
         pal_inbox_item *out_item, pal_error *err)
 {
@@ -62,24 +121,11 @@ pal_status pal_inbox_write(const pal_turn_request *request, const char *delivery
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    put_text(&writer, "endpoint", request->endpoint);
-    put_text(&writer, "model", request->model);
-    if (request->has_system) {
-        pal_json_name(&writer, "system");
-        pal_json_put_str(&writer, request->system);
-    }
-    put_text(&writer, "tool_choice", request->tool_choice);
-    put_text(&writer, "parameters", request->parameters);
-    put_text(&writer, "label", request->label);
-    put_number(&writer, "output_max", request->output_max);
-    put_number(&writer, "max_tool_iterations", request->max_tool_iterations);
-    put_number(&writer, "whole", request->whole);
-    put_number(&writer, "no_server_tools", request->no_server_tools);
-    put_budget(&writer, &request->budget);
+    put_settings(&writer, request);
     status = put_messages(&writer, request, arena, err);
     pal_json_end_object(&writer);
     if (status == PAL_OK && buf.failure != PAL_OK)
-        status = pal_error_set(err, buf.failure, "the messages are too large to wait");
+        status = pal_error_set(err, buf.failure, "the messages and tools are too large to wait");
     if (status == PAL_OK)
         *out_item = (pal_inbox_item){
                 .client_id = request->messages_len ? request->messages[0].client_id : (pal_str){0},
@@ -129,10 +175,60 @@ static pal_budget read_budget(pal_json budget)
     };
 }
 
+static uint32_t small_of(pal_json object, const char *name)
+{
+    uint64_t number = number_of(object, name);
+
+    return number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+}
+
+static pal_context_settings read_context(pal_json context, pal_arena *arena)
+{
+    pal_context_settings settings = {
+            .auto_off = number_of(context, "auto_off") != 0,
+            .prune_off = number_of(context, "prune_off") != 0,
+            .max_tokens = number_of(context, "max_tokens"),
+            .threshold_percent = small_of(context, "threshold_percent"),
+            .keep_recent_messages = small_of(context, "keep_recent_messages"),
+            .compaction_threshold = number_of(context, "compaction_threshold"),
+            .low_water_percent = small_of(context, "low_water_percent"),
+            .preserve_recent_tokens = number_of(context, "preserve_recent_tokens"),
+            .summary_tokens_max = number_of(context, "summary_tokens_max"),
+            .prune_protect_tokens = number_of(context, "prune_protect_tokens"),
+            .prune_minimum_tokens = number_of(context, "prune_minimum_tokens"),
+            .prune_protect_turns = small_of(context, "prune_protect_turns"),
+    };
+
+    pal_strategy_from_name(
+            pal_json_string(pal_json_find(context, "strategy"), arena), &settings.strategy);
+    return settings;
+}
+
+static pal_status read_tools(
+        pal_json list, pal_arena *arena, pal_turn_request *request, pal_error *err)
+{
+    pal_json_iter each = pal_json_each(list);
+    pal_tool *tools = pal_arena_array(arena, pal_json_count(list) + 1, sizeof(*tools));
+    pal_json tool;
+
+    if (!tools)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    request->tools = tools;
+    request->tools_len = 0;
+    while (pal_json_next(&each, NULL, &tool))
+        tools[request->tools_len++] = (pal_tool){
+                .name = pal_json_string(pal_json_find(tool, "name"), arena),
+                .description = pal_json_string(pal_json_find(tool, "description"), arena),
+                .schema = pal_json_string(pal_json_find(tool, "schema"), arena),
+                .tokens = number_of(tool, "tokens"),
+        };
+    return PAL_OK;
+}
+
 pal_status pal_inbox_read(
         const pal_inbox_item *item, pal_arena *arena, pal_turn_request *request, pal_error *err)
 {
-    pal_json body, system;
+    pal_json body, system, context;
     pal_status status = pal_json_parse(arena, item->body, NULL, &body, err);
 
     if (status != PAL_OK)
@@ -146,9 +242,18 @@ pal_status pal_inbox_read(
     request->parameters = pal_json_string(pal_json_find(body, "parameters"), arena);
     request->label = pal_json_string(pal_json_find(body, "label"), arena);
     request->output_max = number_of(body, "output_max");
-    request->max_tool_iterations = (uint32_t)number_of(body, "max_tool_iterations");
+    request->max_tool_iterations = small_of(body, "max_tool_iterations");
     request->whole = number_of(body, "whole") != 0;
     request->no_server_tools = number_of(body, "no_server_tools") != 0;
+    request->no_retries = number_of(body, "no_retries") != 0;
+    request->calls_end_turn = number_of(body, "calls_end_turn") != 0;
     request->budget = read_budget(pal_json_find(body, "budget"));
+    context = pal_json_find(body, "context");
+    request->has_context = pal_json_type_of(context) == PAL_JSON_OBJECT;
+    if (request->has_context)
+        request->context = read_context(context, arena);
+    status = read_tools(pal_json_find(body, "tools"), arena, request, err);
+    if (status != PAL_OK)
+        return status;
     return read_messages(pal_json_find(body, "messages"), arena, request, err);
 }

@@ -1,6 +1,4 @@
-/* turn_lane.c - one turn at a time in each session: who runs, who waits, who joins. The lease says
- * so to other processes, too; it is taken with a turn's first write and given back when nobody
- * waits. */
+/* turn_lane.c - one turn at a time in each session: who runs, who waits, who joins. On the loop. */
 #include "turn/turn_machine.h"
 
 #include "base/buf.h"
@@ -75,92 +73,13 @@ static void free_if_idle(pal_lane_state *lane)
 
 static void begin_from_backlog(pal_lane_state *lane);
 
-/* Nobody runs in it, as far as is known. */
-static void rest(pal_lane_state *lane)
+void pal_lane_rest(pal_lane_state *lane)
 {
     lane->guards++;
     if (lane->has_backlog && !lane->running && !lane->first && lane->holds == 0)
         begin_from_backlog(lane);
     lane->guards--;
     free_if_idle(lane);
-}
-
-/* ---- The lease ---- */
-
-static void renew_later(pal_lane_state *lane);
-
-static void renewed(pal_write *write)
-{
-    pal_lane_state *lane = (pal_lane_state *)((char *)write - offsetof(pal_lane_state, write));
-    pal_turn *turn = lane->running;
-    pal_status status = write->failure.status ? write->failure.status : lane->op.status;
-
-    lane->holds--;
-    if (!turn) {
-        rest(lane);
-    } else if (status == PAL_BUSY || status == PAL_DENIED) {
-        /* Whatever it writes from now on is refused. */
-        turn->info.status = PAL_DENIED;
-        pal_turn_stop(turn, "another process took the session over");
-    } else {
-        renew_later(lane); /* where it failed for the moment, it is tried again in time */
-    }
-}
-
-static void renew(pal_timer *timer)
-{
-    pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, renew));
-
-    if (!lane->running || !lane->fence)
-        return;
-    lane->op = (pal_op){.kind = PAL_OP_LEASE_TAKE,
-            .tenant = lane->tenant,
-            .session = lane->session,
-            .u.lease = {.owner = pal_str_of(lane->runtime->owner),
-                    .ttl_ms = lane->runtime->options.lease_ms}};
-    lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = renewed};
-    lane->holds++;
-    pal_journal_write(&lane->runtime->journal, &lane->write);
-}
-
-static void renew_later(pal_lane_state *lane)
-{
-    int64_t delay = lane->runtime->options.lease_ms / 3;
-
-    if (!pal_timer_start(lane->runtime->loop, &lane->renew, delay, renew) && lane->running) {
-        lane->running->info.status = PAL_NO_MEMORY;
-        pal_turn_stop(lane->running, "out of memory");
-    }
-}
-
-void pal_lane_leased(pal_lane_state *lane, uint64_t fence)
-{
-    lane->fence = fence;
-    renew_later(lane);
-}
-
-static void released(pal_write *write)
-{
-    pal_lane_state *lane = (pal_lane_state *)((char *)write - offsetof(pal_lane_state, write));
-
-    lane->holds--;
-    rest(lane);
-}
-
-/* The commit queue keeps order: whoever takes it next, takes it after this. */
-static void release_lease(pal_lane_state *lane)
-{
-    pal_timer_stop(lane->runtime->loop, &lane->renew);
-    if (!lane->fence || lane->holds > 0)
-        return; /* a renewal is under way: the lease runs out by itself */
-    lane->op = (pal_op){.kind = PAL_OP_LEASE_RELEASE,
-            .tenant = lane->tenant,
-            .session = lane->session,
-            .u.lease.fence = lane->fence};
-    lane->fence = 0;
-    lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = released};
-    lane->holds++;
-    pal_journal_write(&lane->runtime->journal, &lane->write);
 }
 
 /* ---- Waiting ---- */
@@ -270,6 +189,11 @@ void pal_lane_withdraw(pal_turn *turn)
     if (!*at)
         return;
     unqueue(lane, at);
+    if (turn->inbox_len == 0 || !pal_turn_make_ops(turn)) {
+        pal_runtime_unknow(turn);
+        pal_turn_finish(turn, PAL_TURN_CANCELED);
+        return;
+    }
     turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_DROP,
             .tenant = turn->request.tenant,
             .session = turn->request.session,
@@ -303,6 +227,28 @@ static void refuse(pal_turn *turn, pal_status status, const char *text)
     pal_lane_leave(turn);
 }
 
+static void wait_in_queue(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+
+    pal_turn_set_state(turn, PAL_TURN_QUEUED);
+    if (turn->request.lane == PAL_LANE_INTERRUPT) {
+        turn->next = lane->first;
+        lane->first = turn;
+        if (!turn->next)
+            lane->last = &turn->next;
+    } else {
+        *lane->last = turn;
+        lane->last = &turn->next;
+    }
+    count_turns(lane->runtime, 0, 1);
+    pal_runtime_know(turn);
+    tell(turn, NULL);
+    if (turn->request.lane == PAL_LANE_INTERRUPT && lane->running)
+        pal_turn_stop(lane->running, "interrupted by a new message");
+    begin_next(lane);
+}
+
 /* The messages wait in the inbox, and the turn in the queue. */
 static void queued(pal_write *write)
 {
@@ -322,22 +268,7 @@ static void queued(pal_write *write)
     }
     turn->inbox_ids[0] = turn->ops[0].u.inbox_item->id;
     turn->inbox_len = 1;
-    pal_turn_set_state(turn, PAL_TURN_QUEUED);
-    if (turn->request.lane == PAL_LANE_INTERRUPT) {
-        turn->next = lane->first;
-        lane->first = turn;
-        if (!turn->next)
-            lane->last = &turn->next;
-    } else {
-        *lane->last = turn;
-        lane->last = &turn->next;
-    }
-    count_turns(lane->runtime, 0, 1);
-    pal_runtime_know(turn);
-    tell(turn, NULL);
-    if (turn->request.lane == PAL_LANE_INTERRUPT && lane->running)
-        pal_turn_stop(lane->running, "interrupted by a new message");
-    begin_next(lane);
+    wait_in_queue(turn);
 }
 
 static void joined(pal_write *write)
@@ -393,6 +324,8 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
     turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
     if (item && turn->inbox_ids)
         status = pal_inbox_write(&turn->request, delivery, turn->arena, item, &err);
+    if (status == PAL_OK && !pal_turn_make_ops(turn))
+        status = PAL_NO_MEMORY;
     if (status != PAL_OK) {
         refuse(turn, status, err.message[0] ? err.message : "out of memory");
         return;
@@ -422,7 +355,10 @@ void pal_lane_enter(pal_turn *turn)
     switch (turn->request.lane) {
     case PAL_LANE_QUEUE:
     case PAL_LANE_INTERRUPT:
-        wait_in_inbox(turn, "queue", queued);
+        if (turn->request.finish)
+            wait_in_queue(turn); /* nobody could be told after a restart */
+        else
+            wait_in_inbox(turn, "queue", queued);
         break;
     case PAL_LANE_STEER:
         if (lane->running && lane->running->compact)
@@ -512,7 +448,7 @@ bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session)
     if (!lane)
         return false;
     lane->has_backlog = true;
-    rest(lane);
+    pal_lane_rest(lane);
     return true;
 }
 
@@ -524,7 +460,9 @@ void pal_lane_empty(pal_lane_state *lane)
         unqueue(lane, &lane->first);
         turn->phase = PAL_PHASE_ENDED;
         pal_turn_set_state(turn, PAL_TURN_CANCELED);
-        pal_turn_set_reason(turn, "the runtime was closed; the message waits in the inbox");
+        pal_turn_set_reason(turn,
+                turn->inbox_len ? "the runtime was closed; the message waits in the inbox"
+                                : "the runtime was closed");
         pal_event_tell(turn,
                 (pal_event){.kind = PAL_EVENT_ENDED,
                         .state = PAL_TURN_CANCELED,
@@ -581,11 +519,11 @@ void pal_lane_leave(pal_turn *turn)
     leave_followers(turn);
     pal_runtime_ended(turn, was_running);
     if (!was_running) {
-        rest(lane);
+        pal_lane_rest(lane);
         return;
     }
     lane->guards++;
-    if (turn->state != PAL_TURN_DONE)
+    if (turn->state != PAL_TURN_DONE || turn->info.has_calls)
         lane->is_recovered = false; /* calls may be left without a result */
     if (lane->has_backlog)
         begin_from_backlog(lane); /* it has waited for longer */
@@ -593,7 +531,7 @@ void pal_lane_leave(pal_turn *turn)
     if (!lane->running)
         begin_from_steer(lane);
     if (!lane->running)
-        release_lease(lane);
+        pal_lease_release(lane);
     lane->guards--;
     free_if_idle(lane);
 }

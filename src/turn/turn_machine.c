@@ -15,13 +15,30 @@
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/turn_models.h"
+#include "turn/turn_seal.h"
 #include "turn/turn_speech.h"
+#include "turn/turn_whole.h"
 
 static void call_model(pal_turn *turn);
 static void on_end(void *user, const pal_model_end *end);
 
+static bool is_waiting(pal_turn_state state)
+{
+    return state == PAL_TURN_PAUSED || state == PAL_TURN_ASKING;
+}
+
+static void count_waiting(pal_runtime *runtime, int change)
+{
+    pthread_mutex_lock(&runtime->lock);
+    runtime->stats.turns_waiting += (uint64_t)(int64_t)change;
+    pthread_cond_broadcast(&runtime->changed);
+    pthread_mutex_unlock(&runtime->lock);
+}
+
 void pal_turn_set_state(pal_turn *turn, pal_turn_state state)
 {
+    if (is_waiting(state) != is_waiting(turn->state))
+        count_waiting(turn->runtime, is_waiting(state) ? 1 : -1);
     turn->state = turn->info.state = state;
 }
 
@@ -32,35 +49,76 @@ void pal_turn_set_reason(pal_turn *turn, const char *reason)
 
 /* ---- Writing ---- */
 
-void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
+bool pal_turn_make_ops(pal_turn *turn)
 {
-    size_t before = turn->write.ops_len++;
+    if (!turn->ops)
+        turn->ops = pal_calloc(PAL_TURN_OPS_MAX, sizeof(*turn->ops));
+    return turn->ops != NULL;
+}
 
-    turn->ops[before] = (pal_op){.kind = PAL_OP_APPEND,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .fence = turn->lane->fence,
-            .with_previous = before > 0,
-            .u.append = {.messages = append->messages,
-                    .messages_len = append->messages_len,
-                    .expected_seq = PAL_SEQ_ANY,
-                    .inbox_ids = append->inbox_ids,
-                    .inbox_ids_len = append->inbox_len,
-                    .ledger = append->ledger,
-                    .ledger_len = append->ledger != NULL}};
-    if (append->also) {
-        turn->ops[turn->write.ops_len] = *append->also;
-        turn->ops[turn->write.ops_len++].with_previous = true;
+void pal_turn_add_op(pal_turn *turn, pal_op op)
+{
+    if (!pal_turn_make_ops(turn)) {
+        turn->is_write_starved = true; /* pal_turn_write() tells */
+        return;
     }
+    op.tenant = turn->request.tenant;
+    op.session = turn->request.session;
+    op.fence = turn->lane->fence;
+    op.with_previous = turn->write.ops_len > 0;
+    turn->ops[turn->write.ops_len++] = op;
+}
+
+void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write))
+{
     turn->write.ops = turn->ops;
-    turn->write.done = append->done;
+    turn->write.done = done;
     turn->holds++;
+    if (turn->is_write_starved) {
+        turn->is_write_starved = false;
+        turn->write.ops_len = 0;
+        pal_error_set(&turn->write.failure, PAL_NO_MEMORY, "out of memory");
+        done(&turn->write);
+        return;
+    }
     pal_journal_write(&turn->runtime->journal, &turn->write);
 }
 
-static bool is_beside(const pal_op *op)
+static pal_op put_record(pal_record *record)
 {
-    return op->kind == PAL_OP_RECORD_PUT || op->kind == PAL_OP_RECORD_DROP;
+    return (pal_op){.kind = PAL_OP_RECORD_PUT,
+            .u.record = {.record = record, .expected_version = PAL_VERSION_ANY}};
+}
+
+void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
+{
+    pal_message *own = append->messages + append->settled_len;
+    size_t own_len = append->messages_len - append->settled_len;
+
+    if (!turn->is_sealed)
+        pal_seal_note(turn, own, own_len);
+    pal_turn_add_op(turn,
+            (pal_op){.kind = PAL_OP_APPEND,
+                    .u.append = {.messages = append->messages,
+                            .messages_len = append->messages_len,
+                            .expected_seq =
+                                    append->expected_seq ? append->expected_seq : PAL_SEQ_ANY,
+                            .inbox_ids = append->inbox_ids,
+                            .inbox_ids_len = append->inbox_len,
+                            .ledger = append->ledger,
+                            .ledger_len = append->ledger != NULL}});
+    pal_whole_begin(turn, append->messages);
+    if (append->record)
+        pal_turn_add_op(turn, put_record(append->record));
+    if (append->also)
+        pal_turn_add_op(turn, *append->also);
+    pal_turn_write(turn, append->done);
+}
+
+static bool is_beside(const pal_turn *turn, const pal_op *op)
+{
+    return (op->kind == PAL_OP_RECORD_PUT || op->kind == PAL_OP_RECORD_DROP) &&
+            op->u.record.record != turn->seal_record;
 }
 
 pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error)
@@ -70,7 +128,7 @@ pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error)
         return out_error->status;
     }
     for (size_t i = 0; i < turn->write.ops_len; i++) {
-        if (turn->ops[i].status == PAL_OK || is_beside(&turn->ops[i]))
+        if (turn->ops[i].status == PAL_OK || is_beside(turn, &turn->ops[i]))
             continue;
         *out_error = turn->ops[i].error;
         out_error->status = turn->ops[i].status;
@@ -153,7 +211,8 @@ static void on_text(void *user, pal_str delta)
 
     seen(turn);
     pal_speech_text(&turn->answer, delta);
-    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_TEXT, .text = delta});
+    pal_event_tell(
+            turn, (pal_event){.kind = PAL_EVENT_TEXT, .text = delta, .count = turn->answer.len});
 }
 
 static void on_reasoning(void *user, pal_str delta)
@@ -162,7 +221,8 @@ static void on_reasoning(void *user, pal_str delta)
 
     seen(turn);
     pal_speech_reasoning(&turn->answer, delta);
-    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_REASONING, .text = delta});
+    pal_event_tell(turn,
+            (pal_event){.kind = PAL_EVENT_REASONING, .text = delta, .count = turn->answer.len});
 }
 
 static void on_signature(void *user, pal_str signature, pal_str family)
@@ -178,7 +238,11 @@ static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
 
     seen(turn);
     pal_speech_call_begin(&turn->answer, index, id, name);
-    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_CALL, .call_id = id, .name = name});
+    pal_event_tell(turn,
+            (pal_event){.kind = PAL_EVENT_CALL,
+                    .call_id = pal_speech_call_id(&turn->answer, index),
+                    .name = name,
+                    .count = turn->answer.len});
 }
 
 static void on_arguments(void *user, uint32_t index, pal_str delta)
@@ -315,6 +379,9 @@ static void drop_plan(pal_turn *turn)
     turn->request_len = 0;
     turn->plan = (pal_plan){0};
     turn->mark = (pal_mark){0};
+    pal_free(turn->ops);
+    turn->ops = NULL;
+    turn->write.ops_len = 0;
 }
 
 static void call_model(pal_turn *turn)
@@ -343,9 +410,8 @@ static void call_model(pal_turn *turn)
         turn->step++;
         turn->answer_id = pal_id_new();
         pal_event_tell(turn,
-                (pal_event){.kind = PAL_EVENT_STEP,
-                        .count = turn->step,
-                        .message = turn->answer_id});
+                (pal_event){
+                        .kind = PAL_EVENT_STEP, .count = turn->step, .message = turn->answer_id});
     }
     turn->output_seen = false;
     pal_speech_clear(&turn->answer);

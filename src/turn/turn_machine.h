@@ -59,14 +59,23 @@ static inline pal_turn *pal_turn_of_write(pal_write *write)
 typedef struct pal_turn_append {
     pal_message *messages;
     size_t messages_len;
+    size_t settled_len; /* of them, at the beginning: not the turn's own */
     const pal_id *inbox_ids;
     size_t inbox_len;
     const pal_ledger_row *ledger;
+    uint64_t expected_seq; /* 0: any */
+    pal_record *record;    /* put with it, and fails with it; NULL: none */
     const pal_op *also; /* a record that is put or dropped; NULL: none. That it fails does not fail
                            the rest */
     void (*done)(pal_write *write);
 } pal_turn_append;
 void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append);
+/* Makes turn->ops where there are none. False: there is no memory. */
+bool pal_turn_make_ops(pal_turn *turn);
+/* Adds to turn->write; what is added behind it is done only if it succeeds. */
+void pal_turn_add_op(pal_turn *turn, pal_op op);
+/* Hands turn->write over. */
+void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write));
 /* What turn->write failed with; PAL_OK: it didn't. */
 pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error);
 
@@ -96,6 +105,8 @@ void pal_tools_stop(pal_turn *turn, const char *text);
 PAL_CHECKED pal_status pal_tools_results(
         pal_turn *turn, const pal_message *messages, size_t len, pal_error *err);
 void pal_tools_allow(pal_turn *turn, bool allow);
+/* The caller runs the tool of that name. */
+bool pal_tools_is_callers(const pal_turn *turn, pal_str name);
 void pal_tools_cancel(pal_turn *turn); /* nobody waits for those that run any more */
 void pal_tools_done(pal_turn *turn);   /* releases */
 
@@ -119,11 +130,17 @@ void pal_lane_end_followers(pal_turn *turn);
 void pal_lane_leave(pal_turn *turn);
 /* A turn that waits does so no more: its messages are taken back. */
 void pal_lane_withdraw(pal_turn *turn);
-/* The lease was taken with a turn's first write. */
-void pal_lane_leased(pal_lane_state *lane, uint64_t fence);
+/* Nobody runs in it, as far as is known: what has waited for long begins, or the lane goes. */
+void pal_lane_rest(pal_lane_state *lane);
 /* Takes what was said into the running turn; NULL: nothing. */
 pal_steer *pal_lane_steer(pal_lane_state *lane);
 void pal_steer_free(pal_steer *steer);
+
+/* ---- turn_lease.c ---- */
+
+/* The lease was taken with a turn's first write. */
+void pal_lease_taken(pal_lane_state *lane, uint64_t fence);
+void pal_lease_release(pal_lane_state *lane);
 
 /* ---- turn_runtime.c ---- */
 

@@ -13,6 +13,7 @@
 #include "turn/turn_ask.h"
 #include "turn/turn_backlog.h"
 #include "turn/turn_discover.h"
+#include "turn/turn_forward.h"
 #include "turn/turn_models.h"
 #include "turn/turn_offer.h"
 
@@ -30,6 +31,7 @@ static void free_turn(pal_turn *turn)
     pal_arena_free(turn->step_arena);
     pal_arena_free(turn->text_arena);
     pal_arena_free(turn->arena);
+    pal_free(turn->ops);
     pal_free(turn);
 }
 
@@ -109,6 +111,9 @@ static void slim(pal_turn *turn)
     pal_arena_free(turn->step_arena);
     turn->step_arena = NULL;
     turn->request_messages = NULL;
+    pal_free(turn->ops);
+    turn->ops = NULL;
+    turn->write.ops_len = 0;
 }
 
 void pal_runtime_ended(pal_turn *turn, bool has_run)
@@ -380,6 +385,13 @@ pal_status pal_runtime_open(
     return o.status;
 }
 
+/* Its calls stay open in the session: whoever runs them gives the results to the next runtime. */
+static void hand_back(pal_turn *turn)
+{
+    pal_turn_set_reason(turn, "the server stops; the results can be given to the session later");
+    pal_turn_finish(turn, PAL_TURN_CANCELED);
+}
+
 static void stop_all(pal_ask *ask)
 {
     pal_runtime *runtime = ((opening *)ask)->runtime;
@@ -390,9 +402,12 @@ static void stop_all(pal_ask *ask)
     while (pal_map_next(&runtime->turns, &position, &key, &value)) {
         pal_turn *turn = value;
 
-        if (turn->phase != PAL_PHASE_ENDED && turn->state != PAL_TURN_QUEUED)
+        if (turn->phase == PAL_PHASE_PAUSED)
+            hand_back(turn);
+        else if (turn->phase != PAL_PHASE_ENDED && turn->state != PAL_TURN_QUEUED)
             pal_turn_stop(turn, "the server stops");
     }
+    pal_forwards_stop(runtime);
 }
 
 static void refuse_new(pal_ask *ask)
@@ -403,12 +418,15 @@ static void refuse_new(pal_ask *ask)
     pal_backlog_stop(runtime);
 }
 
-static bool is_idle(pal_runtime *runtime)
+/* Those that wait for somebody outside may be left out: nobody knows how long that takes. */
+static bool is_idle(const pal_runtime *runtime, bool with_waiting)
 {
-    return runtime->stats.turns_running == 0;
+    uint64_t left_out = with_waiting ? 0 : runtime->stats.turns_waiting;
+
+    return runtime->stats.turns_running <= left_out && runtime->forwards_len == 0;
 }
 
-static void wait_idle(pal_runtime *runtime, int64_t timeout_ms)
+static void wait_idle(pal_runtime *runtime, bool with_waiting, int64_t timeout_ms)
 {
     struct timespec until;
 
@@ -418,7 +436,7 @@ static void wait_idle(pal_runtime *runtime, int64_t timeout_ms)
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&runtime->lock);
-    while (!is_idle(runtime) &&
+    while (!is_idle(runtime, with_waiting) &&
             pthread_cond_timedwait(&runtime->changed, &runtime->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&runtime->lock);
@@ -434,10 +452,10 @@ void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms)
     opening o = {.ask.run = refuse_new, .runtime = runtime};
 
     pal_ask_loop(runtime->loop, &o.ask);
-    wait_idle(runtime, drain_ms);
+    wait_idle(runtime, false, drain_ms);
     o.ask = (pal_ask){.run = stop_all};
     pal_ask_loop(runtime->loop, &o.ask);
-    wait_idle(runtime, 10000);
+    wait_idle(runtime, true, 10000);
     /* Whoever waits for them is told that they won't run here any more. */
     o.ask = (pal_ask){.run = leave_waiting};
     pal_ask_loop(runtime->loop, &o.ask);

@@ -134,6 +134,8 @@ typedef enum pal_phase {
     PAL_PHASE_ENDED,
 } pal_phase;
 
+#define PAL_TURN_OPS_MAX 6 /* in one write of a turn */
+
 struct pal_turn {
     pal_runtime *runtime;
     pal_lane_state *lane;
@@ -155,6 +157,20 @@ struct pal_turn {
     pal_event_log events;
 
     pal_str known_key; /* in the runtime's map of them; empty: it is not there */
+
+    /* The commit that ends it (turn_seal.c). */
+    bool is_sealed; /* it is being made, or was */
+    pal_id *said;   /* of all that was recorded, for `finish`; in `arena` */
+    size_t said_len, said_cap;
+    const pal_message *answered; /* the last answer, in the step's arena */
+    pal_record *seal_record;     /* by `finish`, likewise */
+
+    /* All or nothing (turn_whole.c). */
+    pal_inbox_item whole_item; /* says that it is half done; its id is none while there is none */
+    char whole_body[PAL_ID_TEXT_SIZE + 16];
+    pal_id leftover;       /* such an item of a turn that died, to be dropped */
+    uint64_t leftover_seq; /* of that turn's first message; 0: there is none */
+    uint32_t whole_tries;  /* under this client id, that failed */
 
     pal_turn_started started;
     void *started_user;
@@ -201,12 +217,15 @@ struct pal_turn {
     size_t runs_len;
     pal_message *messages; /* of the write that runs */
     size_t messages_len;
+    size_t settled_len; /* of them: results of open calls, before what was said */
+    bool is_prepared;   /* what was said is as it will be recorded */
 
     pal_work_item work;
     pal_error work_error;
     pal_status work_status;
     pal_write write;
-    pal_op ops[4];
+    pal_op *ops;           /* room for PAL_TURN_OPS_MAX; NULL where nothing is to be written */
+    bool is_write_starved; /* there was no memory for it */
     pal_ledger_row ledger;
     char ledger_id[PAL_ID_TEXT_SIZE];
     char id_text[PAL_ID_TEXT_SIZE];
@@ -259,6 +278,7 @@ struct pal_runtime {
     struct pal_model_question **model_questions; /* by endpoint; NULL: none is asked */
     pal_turn *model_waiters;
     struct pal_models_list *model_lists;
+    pal_forwarding *forwards; /* that run */
     pal_mcp **servers;
     size_t servers_len;
     pal_journal journal;
@@ -276,6 +296,7 @@ struct pal_runtime {
     pthread_mutex_t lock; /* stats, and waiting for the last turn */
     pthread_cond_t changed;
     pal_runtime_stats stats;
+    size_t forwards_len; /* with those that are about to begin */
 };
 
 #endif

@@ -102,8 +102,9 @@ bool pal_sender_can_merge(
         const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch)
 {
     return first->tools_len == 0 && second->tools_len == 0 && !first->has_context &&
-            !second->has_context && first->lane == second->lane && first->whole == second->whole &&
-            first->has_system == second->has_system &&
+            !second->has_context && !first->finish && !second->finish &&
+            first->lane == second->lane && first->whole == second->whole &&
+            first->no_retries == second->no_retries && first->has_system == second->has_system &&
             first->no_server_tools == second->no_server_tools &&
             first->output_max == second->output_max &&
             first->max_tool_iterations == second->max_tool_iterations &&

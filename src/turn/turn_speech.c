@@ -130,12 +130,23 @@ static pal_speech_piece *call_at(pal_speech *answer, uint32_t index)
     return piece;
 }
 
+/* For a service that gives none. */
+static void make_id(pal_buf *out_id)
+{
+    char text[5 + PAL_ID_TEXT_SIZE] = "call_";
+
+    pal_id_to_text(pal_id_new(), text + 5);
+    pal_buf_append_text(out_id, text);
+}
+
 void pal_speech_call_begin(pal_speech *answer, uint32_t index, pal_str id, pal_str name)
 {
     pal_speech_piece *call = call_at(answer, index);
 
     if (!call)
         return;
+    if (id.len == 0 && call->id.len == 0)
+        make_id(&call->id);
     pal_buf_append_str(&call->id, id);
     pal_buf_append_str(&call->name, name);
 }
@@ -164,14 +175,6 @@ void pal_speech_put_text(const pal_speech *answer, pal_buf *out_text)
 
 /* ---- The message ---- */
 
-static pal_str made_id(pal_arena *arena)
-{
-    char text[5 + PAL_ID_TEXT_SIZE] = "call_";
-
-    pal_id_to_text(pal_id_new(), text + 5);
-    return pal_arena_copy(arena, pal_str_of(text));
-}
-
 static pal_part make_part(const pal_speech_piece *piece, pal_arena *arena)
 {
     pal_part part = {.kind = piece->kind};
@@ -180,7 +183,7 @@ static pal_part make_part(const pal_speech_piece *piece, pal_arena *arena)
     pal_str name = pal_arena_copy(arena, pal_buf_str(&piece->name));
 
     if (piece->kind == PAL_PART_TOOL_CALL) {
-        part.call_id = id.len ? id : made_id(arena);
+        part.call_id = id;
         part.name = name;
         part.arguments = text.len ? text : pal_str_of("{}");
     } else {

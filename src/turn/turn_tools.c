@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "tool/tool_schema.h"
 #include "turn/turn_event.h"
+#include "turn/turn_seal.h"
 #include "turn/turn_speech.h"
 
 enum { PARALLEL_MAX = 16 };
@@ -199,7 +200,7 @@ static void start_run(pal_tool_run *run)
 
 /* ---- All of them ---- */
 
-static bool is_callers_tool(const pal_turn *turn, pal_str name)
+bool pal_tools_is_callers(const pal_turn *turn, pal_str name)
 {
     for (size_t i = 0; i < turn->request.tools_len; i++)
         if (pal_str_equal(turn->request.tools[i].name, name))
@@ -230,31 +231,78 @@ static void results_recorded(pal_write *write)
     go_on(turn);
 }
 
-/* Those that have ended, up to the first that hasn't. */
+static bool is_open(const pal_tool_run *run)
+{
+    return run->is_callers && run->state == PAL_TOOL_WAITING;
+}
+
+/* Those that have ended, up to the first that hasn't. Whose results come in another turn holds up
+ * nobody. */
+static size_t take_ended(pal_turn *turn, pal_message *out_messages)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < turn->runs_len; i++) {
+        pal_tool_run *run = &turn->runs[i];
+
+        if (run->state == PAL_TOOL_RECORDED || (is_open(run) && turn->request.calls_end_turn))
+            continue;
+        if (run->state != PAL_TOOL_ENDED)
+            break;
+        out_messages[len++] = run->result;
+        run->state = PAL_TOOL_RECORDED;
+    }
+    return len;
+}
+
+/* Whether these results are the last thing that happens in the turn. */
+static bool is_last(const pal_turn *turn)
+{
+    size_t open = 0;
+
+    if (turn->is_cancelled || turn->lane->steers)
+        return false;
+    for (size_t i = 0; i < turn->runs_len; i++)
+        open += is_open(&turn->runs[i]);
+    if (open + count_state(turn, PAL_TOOL_RECORDED) < turn->runs_len)
+        return false;
+    return open > 0 ? turn->request.calls_end_turn : turn->last_call;
+}
+
+static bool has_open(const pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->runs_len; i++)
+        if (is_open(&turn->runs[i]))
+            return true;
+    return false;
+}
+
 static bool record_ended(pal_turn *turn)
 {
-    size_t first = 0, len = 0;
+    pal_turn_append append = {.done = results_recorded};
+    pal_error err = {0};
+    pal_status status = PAL_OK;
 
-    while (first < turn->runs_len && turn->runs[first].state == PAL_TOOL_RECORDED)
-        first++;
-    while (first + len < turn->runs_len && turn->runs[first + len].state == PAL_TOOL_ENDED)
-        len++;
-    if (len == 0)
+    if (count_state(turn, PAL_TOOL_ENDED) == 0)
         return false;
-    turn->messages = pal_arena_array(turn->step_arena, len, sizeof(*turn->messages));
-    if (!turn->messages) {
+    append.messages = pal_arena_array(turn->step_arena, turn->runs_len, sizeof(*append.messages));
+    if (!append.messages) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return true;
     }
-    for (size_t i = 0; i < len; i++) {
-        turn->messages[i] = turn->runs[first + i].result;
-        turn->runs[first + i].state = PAL_TOOL_RECORDED;
+    append.messages_len = take_ended(turn, append.messages);
+    if (append.messages_len == 0)
+        return false;
+    if (pal_seal_is_wanted(turn) && is_last(turn))
+        status = pal_seal(turn, &append, has_open(turn), &err);
+    if (status != PAL_OK) {
+        pal_turn_fail(turn, status, "the turn could not be finished: %.180s", err.message);
+        return true;
     }
-    turn->messages_len = len;
+    turn->messages = append.messages;
+    turn->messages_len = append.messages_len;
     turn->write.ops_len = 0;
-    pal_turn_write_append(turn,
-            &(pal_turn_append){
-                    .messages = turn->messages, .messages_len = len, .done = results_recorded});
+    pal_turn_write_append(turn, &append);
     return true;
 }
 
@@ -329,14 +377,11 @@ static bool asks(pal_turn *turn, pal_tool_run *run)
     return true;
 }
 
-static void go_on(pal_turn *turn)
+/* False: somebody is asked before anything else is done. */
+static bool start_waiting(pal_turn *turn)
 {
-    size_t waiting_callers = 0;
-    bool is_steered;
+    bool is_skipped = turn->is_cancelled || turn->lane->steers;
 
-    if (turn->phase != PAL_PHASE_TOOLS && turn->phase != PAL_PHASE_PAUSED)
-        return;
-    is_steered = turn->lane->steers != NULL;
     for (size_t i = 0; i < turn->runs_len; i++) {
         pal_tool_run *run = &turn->runs[i];
 
@@ -344,35 +389,70 @@ static void go_on(pal_turn *turn)
             continue;
         if (turn->last_call) {
             end_with(run, exhausted_text, true); /* none was offered */
-            continue;
-        }
-        if (run->is_callers) {
+        } else if (run->is_callers && !(is_skipped && turn->request.calls_end_turn)) {
             is_third(turn, run);
-            waiting_callers++;
-            continue;
-        }
-        if (turn->is_cancelled || is_steered) {
+        } else if (is_skipped) {
             end_with(run, skipped_text, true);
-            continue;
-        }
-        if (count_state(turn, PAL_TOOL_RUNNING) >= PARALLEL_MAX)
+        } else if (count_state(turn, PAL_TOOL_RUNNING) >= PARALLEL_MAX) {
             break;
-        if (asks(turn, run))
-            return;
-        start_run(run);
+        } else {
+            if (asks(turn, run))
+                return false;
+            start_run(run);
+        }
     }
-    if (turn->messages) /* a record is under way, and comes back here */
-        return;
-    if (record_ended(turn))
-        return;
-    if (count_state(turn, PAL_TOOL_RECORDED) == turn->runs_len) {
-        all_recorded(turn);
-    } else if (waiting_callers > 0 && count_state(turn, PAL_TOOL_RUNNING) == 0 &&
-            turn->phase != PAL_PHASE_PAUSED) {
-        turn->phase = PAL_PHASE_PAUSED;
-        pal_turn_set_state(turn, PAL_TURN_PAUSED);
+    return true;
+}
+
+/* The rest is the caller's. */
+static void end_with_calls(pal_turn *turn)
+{
+    if (has_open(turn)) {
+        turn->info.has_calls = true;
         tell_paused(turn);
     }
+    pal_turn_finish(turn, PAL_TURN_DONE);
+}
+
+static void pause_turn(pal_turn *turn)
+{
+    turn->phase = PAL_PHASE_PAUSED;
+    pal_turn_set_state(turn, PAL_TURN_PAUSED);
+    tell_paused(turn);
+}
+
+static void go_on(pal_turn *turn)
+{
+    if (turn->phase != PAL_PHASE_TOOLS && turn->phase != PAL_PHASE_PAUSED)
+        return;
+    if (!turn->is_sealed && !start_waiting(turn))
+        return;
+    if (turn->messages) /* a record is under way, and comes back here */
+        return;
+    if (turn->is_sealed) {
+        end_with_calls(turn);
+        return;
+    }
+    if (record_ended(turn))
+        return;
+    if (count_state(turn, PAL_TOOL_RECORDED) == turn->runs_len)
+        all_recorded(turn);
+    else if (!has_open(turn) || count_state(turn, PAL_TOOL_RUNNING) > 0)
+        return;
+    else if (turn->request.calls_end_turn)
+        end_with_calls(turn);
+    else if (turn->phase != PAL_PHASE_PAUSED)
+        pause_turn(turn);
+}
+
+/* Where the calls are recorded as the turn's result, it has ended all the same. */
+static void begin_failed(pal_turn *turn)
+{
+    turn->info.has_calls = turn->is_sealed;
+    if (turn->is_sealed)
+        pal_turn_finish(turn, PAL_TURN_DONE);
+    else
+        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
 }
 
 void pal_tools_begin(pal_turn *turn, const pal_message *answer)
@@ -391,16 +471,16 @@ void pal_tools_begin(pal_turn *turn, const pal_message *answer)
         run->id = part->call_id;
         run->name = part->name;
         run->arguments = part->arguments;
-        run->is_callers = is_callers_tool(turn, part->name);
+        run->is_callers = pal_tools_is_callers(turn, part->name);
         run->arena = pal_arena_new(0);
         turn->runs_len++;
         if (!run->arena) {
-            pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+            begin_failed(turn);
             return;
         }
     }
     if (!turn->runs) {
-        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+        begin_failed(turn);
         return;
     }
     go_on(turn);

@@ -64,7 +64,7 @@ test('bench: a store that is named keeps nothing of it', (t) => {
     const { results } = w.json('bench', 'store', '--ms', '20', '--store',
         'sqlite:palaver-data/palaver.db');
     assert.equal(results.length, 5);
-    assert.ok(results.every((r) => r.per_second > 0));
+    assert.ok(results.every((r) => Number.isFinite(r.per_second) && r.per_second >= 0));
     assert.equal(results[0].ratio, 1);
     const stats = w.json('stats');
     assert.equal(stats.sessions_active, 1);

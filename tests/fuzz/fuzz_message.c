@@ -1,11 +1,12 @@
-/* fuzz_message.c - any bytes at all, as a message, as chat completions and as a transcript: nothing
- * crashes, what is accepted can be stored, and it reads back as the same. */
+/* fuzz_message.c - any bytes at all, as a message, as chat completions, as items and as a
+ * transcript: nothing crashes, what is accepted can be stored, and it reads back as the same. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/buf.h"
 #include "dialect/dialect_native.h"
 #include "dialect/dialect_openai_chat.h"
+#include "dialect/dialect_openai_items.h"
 #include "dialect/dialect_transcript.h"
 #include "support/message_random.h"
 
@@ -106,6 +107,43 @@ static void try_openai(pal_str text)
         check_message(&messages[i]);
 }
 
+static pal_str write_items(const pal_message *messages, size_t len)
+{
+    pal_str json;
+    pal_buf buf;
+    pal_buf_init(&buf, SIZE_MAX / 2);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_array(&writer);
+    for (size_t i = 0; i < len; i++) {
+        for (size_t k = 0; k < pal_openai_items_count(&messages[i]); k++)
+            REQUIRE(pal_openai_item_put(&writer, &messages[i], k, "completed", NULL) == PAL_OK);
+    }
+    pal_json_end_array(&writer);
+    REQUIRE(!buf.failure);
+    json = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return json;
+}
+
+/* What is written once is written the same again, ids and all: they are none here. */
+static void try_items(pal_str text)
+{
+    pal_message *messages;
+    size_t len;
+    pal_json value;
+    if (pal_json_parse(arena, text, NULL, &value, NULL) != PAL_OK ||
+            pal_openai_items_read(value, "items", NULL, NULL, arena, &messages, &len, NULL) !=
+                    PAL_OK)
+        return;
+    for (size_t i = 0; i < len; i++)
+        check_message(&messages[i]);
+    pal_str first = write_items(messages, len);
+    REQUIRE(pal_json_parse(arena, first, NULL, &value, NULL) == PAL_OK);
+    REQUIRE(pal_openai_items_read(value, "items", NULL, NULL, arena, &messages, &len, NULL) ==
+            PAL_OK);
+    REQUIRE(pal_str_equal(first, write_items(messages, len)));
+}
+
 static void check_items(pal_status status, const pal_transcript_items *items)
 {
     REQUIRE(status == PAL_OK);
@@ -139,6 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pal_arena_reset(arena);
     try_native(text);
     try_openai(text);
+    try_items(text);
     try_transcript(text);
     return 0;
 }

@@ -26,7 +26,7 @@ struct toy {
     pal_exchange *held[64];
     unsigned held_len;
     toy_stream *streams[STREAMS_MAX];
-    unsigned streams_len, open, gone, ended;
+    unsigned streams_len, open, gone, ended, pieces;
     unsigned last_code;
     uint64_t last_bytes;
 };
@@ -101,6 +101,54 @@ void toy_stream_end(toy *it)
 {
     for (unsigned i = 0; i < it->streams_len; i++)
         end_one(it->streams[i]);
+}
+
+/* ---- Pulls ---- */
+
+typedef struct toy_pull {
+    toy *it;
+    unsigned left;
+    bool fails;
+} toy_pull;
+
+static pal_pulled make_piece(pal_buf *out, void *user)
+{
+    toy_pull *mine = user;
+    pthread_mutex_lock(&mine->it->lock);
+    mine->it->pieces++;
+    pthread_mutex_unlock(&mine->it->lock);
+    if (mine->left == 0)
+        return mine->fails ? PAL_PULLED_FAILED : PAL_PULLED_END;
+    for (unsigned i = 0; i < TOY_PIECE_BYTES; i++)
+        pal_buf_append_char(out, (char)('a' + mine->left % 26));
+    mine->left--;
+    return PAL_PULLED_MORE;
+}
+
+static void pull_done(void *user)
+{
+    toy_pull *mine = user;
+    pthread_mutex_lock(&mine->it->lock);
+    mine->it->gone++;
+    pthread_cond_broadcast(&mine->it->changed);
+    pthread_mutex_unlock(&mine->it->lock);
+}
+
+static void handle_pull(toy *it, pal_exchange *x, unsigned pieces, bool fails)
+{
+    toy_pull *mine = pal_arena_alloc(pal_exchange_arena(x), sizeof *mine);
+    if (mine)
+        *mine = (toy_pull){it, pieces, fails};
+    if (!mine || !pal_exchange_pull(x, 200, "text/plain", make_piece, pull_done, mine))
+        answer_text(x, 503, pal_str_of("too many streams"));
+}
+
+unsigned toy_pieces(toy *it)
+{
+    pthread_mutex_lock(&it->lock);
+    unsigned pieces = it->pieces;
+    pthread_mutex_unlock(&it->lock);
+    return pieces;
 }
 
 /* ---- Handlers ---- */
@@ -184,6 +232,10 @@ static void handle(pal_exchange *x, void *user)
         answer_text(x, has ? 200 : 404, value);
     } else if (path.len > 7 && memcmp(path.data, "/bytes/", 7) == 0) {
         answer_bytes(x, strtoul(path.data + 7, NULL, 10));
+    } else if (path.len > 6 && memcmp(path.data, "/pull/", 6) == 0) {
+        handle_pull(it, x, (unsigned)strtoul(path.data + 6, NULL, 10), false);
+    } else if (pal_str_is(path, "/pull-fails")) {
+        handle_pull(it, x, 2, true);
     } else if (pal_str_is(path, "/stream") || pal_str_is(path, "/short-stream") ||
             pal_str_is(path, "/flood")) {
         handle_stream(it, x, path);

@@ -12,6 +12,8 @@
  *   /stream         "data: 1\n\n", then toy_stream_write() goes to all of them
  *   /short-stream   three pieces, then the end
  *   /flood          as many bytes as it takes until it takes no more
+ *   /pull/N         N pieces of TOY_PIECE_BYTES, each made when the one before was taken
+ *   /pull-fails     likewise, but it fails after two
  *
  * Refusals are "CODE: WHY". */
 #ifndef PAL_TESTS_HTTP_TOY_H
@@ -35,10 +37,12 @@ uint16_t toy_port(const toy *it);
 void toy_release(toy *it);                            /* answers all that /hold */
 void toy_await_held(toy *it, unsigned count);         /* that many do */
 void toy_await_streams(toy *it, unsigned count);      /* that many are open */
-void toy_await_gone(toy *it, unsigned count);         /* that many have ended, ever */
+void toy_await_gone(toy *it, unsigned count);         /* that many have ended, ever; pulls too */
 void toy_await_ended(toy *it, unsigned count);        /* that many exchanges have, ever */
 unsigned toy_stream_write(toy *it, const char *text); /* how many took it */
 void toy_stream_end(toy *it);
+#define TOY_PIECE_BYTES 65536
+unsigned toy_pieces(toy *it);    /* that were made, ever */
 unsigned toy_last_code(toy *it); /* of the last exchange that ended */
 uint64_t toy_last_bytes(toy *it);
 

@@ -52,7 +52,7 @@ export function ask(port, method, target, { headers = {}, body, key, agent } = {
                 response.on('error', reject);
                 response.on('end', () => {
                     const raw = Buffer.concat(pieces).toString();
-                    const isJson = /json/.test(response.headers['content-type'] ?? '');
+                    const isJson = /^application\/json/.test(response.headers['content-type'] ?? '');
                     resolve({ code: response.statusCode, headers: response.headers, text: raw,
                         json: isJson && raw ? JSON.parse(raw) : undefined });
                 });

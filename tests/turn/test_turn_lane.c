@@ -3,6 +3,7 @@
 #include "turn_fixture.h"
 #include "turn_service.h"
 
+#include "turn/turn_inbox.h"
 #include "turn/turn_sender.h"
 
 #define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"
@@ -293,6 +294,54 @@ static void what_waits_when_the_runtime_closes_is_run_by_the_next(void)
     service_close(s);
 }
 
+static void what_waits_is_run_as_it_was_asked(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true},
+            {.body = "{\"choices\":[{\"message\":{\"tool_calls\":[{\"id\":\"c1\",\"function\":"
+                     "{\"name\":\"weather\",\"arguments\":\"{}\"}}]}}]}"}};
+    const pal_tool tool = {.name = S("weather"),
+            .description = S("of today"),
+            .schema = S("{\"type\":\"object\"}")};
+    service *s = service_open(replies, 2);
+    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url), .model = S("m")};
+    pal_turn_request request, kept = {0};
+    pal_inbox_item *items;
+    pal_turn_info info;
+    pal_id session;
+    size_t len = 0;
+
+    begin_service(s);
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 1);
+    request = said_by(session, "", "b");
+    request.tools = &tool;
+    request.tools_len = 1;
+    request.no_server_tools = request.calls_end_turn = request.has_context = true;
+    request.context = (pal_context_settings){.strategy = PAL_STRATEGY_SLIDING_WINDOW,
+            .prune_off = true,
+            .threshold_percent = 70,
+            .prune_protect_turns = 5,
+            .max_tokens = 5000000000};
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 1);
+    CHECK(len == 1 && ok(pal_inbox_read(&items[0], arena, &kept, &err)));
+    CHECK(kept.has_context && kept.context.strategy == PAL_STRATEGY_SLIDING_WINDOW);
+    CHECK(kept.context.prune_off && !kept.context.auto_off);
+    CHECK(kept.context.threshold_percent == 70 && kept.context.prune_protect_turns == 5);
+    CHECK(kept.context.max_tokens == 5000000000);
+    pal_runtime_close(runtime, 0);
+    service_release(s);
+    open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
+    wait_for_messages(session, 4);
+    CHECK(all_of(session).len == 4); /* "a", its end, "b", and the call */
+    HAS(s->bodies[1], "\"weather\"", "of today");
+    CHECK(strstr(s->bodies[1], "recall") == NULL);
+    end();
+    service_close(s);
+}
+
 static void an_inbox_that_another_has_is_taken_up_when_its_lease_is_over(void)
 {
     pal_inbox_item item = {.delivery = S("queue"),
@@ -338,6 +387,7 @@ int main(void)
     RUN(the_same_message_while_its_turn_runs_is_that_turn);
     RUN(what_is_said_between_tools_comes_before_the_next_call);
     RUN(what_waits_when_the_runtime_closes_is_run_by_the_next);
+    RUN(what_waits_is_run_as_it_was_asked);
     RUN(an_inbox_that_another_has_is_taken_up_when_its_lease_is_over);
     RUN(an_inbox_can_be_left_to_others);
     pal_arena_free(arena);

@@ -156,6 +156,7 @@ static void everything_said_survives(void)
                             "\"file_url\":\"https://x\"},{\"type\":\"input_file\",\"file_id\":"
                             "\"file-2\"},{\"type\":\"input_file\",\"file_data\":\"UERG\"}") "]",
             NULL));
+    CHECK(reads("[" SAID(OUT("a")) "]") && messages[0].parts[0].extra.len == 0);
     CHECK(rewrites("[" SAID("{\"type\":\"refusal\",\"refusal\":\"no\"},{\"type\":\"output_text\","
                             "\"text\":\"x\",\"annotations\":[{\"a\":1}],\"new\":2}") "]",
             NULL));
@@ -191,6 +192,17 @@ static void chat_completions_get_what_they_know(void)
     CHECK(same_json(json,
             "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":"
             "\"image_url\",\"image_url\":{\"url\":\"https://x\",\"detail\":\"low\"}}]}]"));
+}
+
+/* The Agents SDK throws on anything else. */
+static void an_assistant_says_texts_only(void)
+{
+    pal_part parts[] = {{.kind = PAL_PART_TEXT, .text = pal_str_of("a")},
+            {.kind = PAL_PART_IMAGE, .url = pal_str_of("https://x")},
+            {.kind = PAL_PART_FILE, .url = pal_str_of("https://x"), .name = pal_str_of("b.txt")}};
+    const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 3};
+    CHECK(same_json(without_ids(write_items(&message, 1)),
+            "[" SAID(OUT("a") "," OUT("[image]") "," OUT("[file b.txt]")) "]"));
 }
 
 static void what_is_wrong_is_named(void)
@@ -306,6 +318,7 @@ int main(void)
     RUN(answers_are_put_together);
     RUN(everything_said_survives);
     RUN(chat_completions_get_what_they_know);
+    RUN(an_assistant_says_texts_only);
     RUN(what_is_wrong_is_named);
     RUN(references_stand_for_their_items);
     RUN(ids_last);

@@ -81,7 +81,9 @@ static void a_lost_conversation_is_known(void)
     CHECK(is_stale(422, "validation"));
     CHECK(is_stale(400, "Not the same number of function calls and responses"));
     CHECK(is_stale(400, "Function calls and responses do not match"));
-    CHECK(!is_stale(400, "bad request"));
+    CHECK(is_stale(400, "bad request")); /* whatever it was: a new one begins clean */
+    CHECK(is_stale(409, "conflict") && is_stale(410, "gone"));
+    CHECK(!is_stale(401, "no key") && !is_stale(403, "not yours"));
     CHECK(!is_stale(500, "internal"));
     CHECK(!is_stale(429, ""));
 }

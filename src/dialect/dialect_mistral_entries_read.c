@@ -1,0 +1,358 @@
+/* dialect_mistral_entries_read.c - reads what a client of Mistral's says into messages.
+ *
+ * Two kinds of entries stand for an exchange with a tool that was over when they were written: a
+ * tool.execution and an agent.handoff become a call and its result, so that any model understands
+ * them, and are marked so that they are shown again as what they were. */
+#include <stdio.h>
+#include "dialect/dialect_base64.h"
+#include "dialect/dialect_member.h"
+#include "dialect/dialect_mistral_entries.h"
+#include "dialect/dialect_mistral_entries_part.h"
+#include "dialect/dialect_native.h"
+#include "dialect/dialect_openai_chat_part.h"
+
+#define TYPES_EXPECTED                                                                             \
+    "one of message.input, message.output, function.call, function.result, tool.execution, "       \
+    "agent.handoff"
+#define CHUNKS_EXPECTED                                                                            \
+    "one of text, image_url, document_url, thinking, tool_file, tool_reference, reference, file"
+
+typedef struct inputs_reader {
+    pal_arena *arena;
+    pal_message *messages;
+    size_t len;
+    size_t last_cap; /* parts that the last message has room for */
+    pal_error *err;
+} inputs_reader;
+
+static bool is_absent(pal_json value)
+{
+    pal_json_type type = pal_json_type_of(value);
+    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
+}
+
+static pal_status read_string(inputs_reader *in, pal_json entry, const char *name, pal_str *out)
+{
+    pal_json value = pal_json_find(entry, name);
+    if (pal_json_type_of(value) != PAL_JSON_STRING)
+        return pal_member_wrong(in->err, name, value, "a string");
+    *out = pal_json_string(value, in->arena);
+    return pal_arena_checked(in->arena, in->err);
+}
+
+/* ---- Putting together ---- */
+
+static bool grow_last(inputs_reader *in)
+{
+    pal_message *last = &in->messages[in->len - 1];
+    if (last->parts_len < in->last_cap)
+        return true;
+    size_t cap = 2 * last->parts_len + 2;
+    pal_part *parts = pal_arena_array(in->arena, cap, sizeof *parts);
+    if (!parts)
+        return false;
+    if (last->parts_len)
+        memcpy(parts, last->parts, last->parts_len * sizeof *parts);
+    last->parts = parts;
+    in->last_cap = cap;
+    return true;
+}
+
+static void add(inputs_reader *in, const pal_message *message)
+{
+    in->messages[in->len++] = *message;
+    in->last_cap = message->parts_len;
+}
+
+/* To the message before, where that is the assistant's too. */
+static pal_status add_call(inputs_reader *in, const pal_part *part)
+{
+    const pal_message *last = in->len ? &in->messages[in->len - 1] : NULL;
+    const pal_message empty = {.role = PAL_ROLE_ASSISTANT};
+    if (!last || last->role != PAL_ROLE_ASSISTANT || last->parts_len == PAL_MESSAGE_PARTS_MAX)
+        add(in, &empty);
+    if (grow_last(in)) {
+        pal_message *message = &in->messages[in->len - 1];
+        message->parts[message->parts_len++] = *part;
+    }
+    return pal_arena_checked(in->arena, in->err);
+}
+
+static pal_status add_result(inputs_reader *in, const pal_part *part)
+{
+    pal_part *copy = pal_arena_alloc(in->arena, sizeof *copy);
+    if (!copy)
+        return pal_arena_checked(in->arena, in->err);
+    *copy = *part;
+    const pal_message message = {.role = PAL_ROLE_TOOL, .parts = copy, .parts_len = 1};
+    add(in, &message);
+    return PAL_OK;
+}
+
+/* ---- Content ---- */
+
+/* {"mistral":{NAME:JSON}} */
+static pal_str keep(inputs_reader *in, const char *name, pal_str json)
+{
+    const pal_str pieces[] = {pal_str_of("{\"" PAL_ENTRIES_FAMILY "\":{\""), pal_str_of(name),
+            pal_str_of("\":"), json, pal_str_of("}}")};
+    return pal_chat_join(in->arena, pieces, sizeof pieces / sizeof *pieces);
+}
+
+static pal_status read_document(inputs_reader *in, pal_json chunk, pal_part *part)
+{
+    pal_str url;
+    part->kind = PAL_PART_FILE;
+    pal_status status = read_string(in, chunk, "document_url", &url);
+    if (status != PAL_OK)
+        return status;
+    if (!pal_data_url_decode(url, in->arena, &part->media_type, &part->data))
+        part->url = url;
+    part->name = pal_member_string(chunk, "document_name", in->arena);
+    return pal_arena_checked(in->arena, in->err);
+}
+
+static pal_status read_thinking(inputs_reader *in, pal_json chunk, pal_part *part)
+{
+    pal_buf text;
+    pal_json each, thinking = pal_json_find(chunk, "thinking");
+    part->kind = PAL_PART_REASONING;
+    if (pal_json_type_of(thinking) == PAL_JSON_STRING) {
+        part->text = pal_json_string(thinking, in->arena);
+        return pal_arena_checked(in->arena, in->err);
+    }
+    if (pal_json_type_of(thinking) != PAL_JSON_ARRAY)
+        return pal_member_wrong(in->err, "thinking", thinking, "an array of chunks");
+    pal_buf_init(&text, PAL_JSON_BYTES_MAX);
+    for (pal_json_iter iter = pal_json_each(thinking); pal_json_next(&iter, NULL, &each);)
+        pal_buf_append_str(&text, pal_member_string(each, "text", in->arena));
+    pal_status status = pal_member_keep(&text, in->arena, &part->text, in->err);
+    pal_buf_done(&text);
+    return status;
+}
+
+/* What only Mistral's own tools make: the model is told that there is something. */
+static pal_status read_foreign(inputs_reader *in, pal_json chunk, pal_part *part)
+{
+    static const char *const names[] = {"title", "file_name", "file_id", "type"};
+    pal_str name = {0};
+    for (size_t i = 0; name.len == 0 && i < sizeof names / sizeof *names; i++)
+        name = pal_member_string(chunk, names[i], in->arena);
+    const pal_str pieces[] = {pal_str_of("["), name, pal_str_of("]")};
+    part->kind = PAL_PART_TEXT;
+    part->text = pal_chat_join(in->arena, pieces, sizeof pieces / sizeof *pieces);
+    part->extra = keep(in, "chunk", pal_json_raw(chunk));
+    return pal_arena_checked(in->arena, in->err);
+}
+
+static pal_status read_chunk(inputs_reader *in, pal_json chunk, pal_part *part)
+{
+    static const char *const foreign[] = {"tool_file", "tool_reference", "reference", "file", NULL};
+    static const char *const plain[] = {"text", "image_url", NULL};
+    pal_json type = pal_json_find(chunk, "type");
+    if (pal_json_type_of(chunk) != PAL_JSON_OBJECT)
+        return pal_error_set(in->err, PAL_INVALID, "a chunk must be an object");
+    if (pal_member_is_one_of(type, plain))
+        return pal_chat_read_content_part(chunk, in->arena, part, in->err);
+    if (pal_json_string_is(type, "document_url"))
+        return read_document(in, chunk, part);
+    if (pal_json_string_is(type, "thinking"))
+        return read_thinking(in, chunk, part);
+    if (pal_member_is_one_of(type, foreign))
+        return read_foreign(in, chunk, part);
+    return pal_member_wrong(in->err, "type", type, CHUNKS_EXPECTED);
+}
+
+static pal_status read_chunks(inputs_reader *in, pal_json array, pal_message *message)
+{
+    size_t count = pal_json_count(array);
+    pal_json_iter iter = pal_json_each(array);
+    pal_json chunk;
+    if (count > PAL_MESSAGE_PARTS_MAX)
+        return pal_error_set(in->err, PAL_LIMIT, "'content' has %zu chunks; at most %d are allowed",
+                count, PAL_MESSAGE_PARTS_MAX);
+    message->parts = pal_arena_array(in->arena, count ? count : 1, sizeof *message->parts);
+    for (size_t i = 0; message->parts && pal_json_next(&iter, NULL, &chunk); i++) {
+        pal_status status = read_chunk(in, chunk, &message->parts[i]);
+        if (status != PAL_OK)
+            return pal_member_within(in->err, status, "content", i);
+    }
+    message->parts_len = count;
+    return pal_arena_checked(in->arena, in->err);
+}
+
+static pal_status read_content(inputs_reader *in, pal_json entry, pal_message *message)
+{
+    pal_json content = pal_json_find(entry, "content");
+    if (pal_json_type_of(content) == PAL_JSON_ARRAY)
+        return read_chunks(in, content, message);
+    if (pal_json_type_of(content) != PAL_JSON_STRING)
+        return pal_member_wrong(in->err, "content", content, "a string or an array of chunks");
+    *message = pal_message_text(in->arena, message->role, pal_json_string(content, in->arena));
+    return pal_arena_checked(in->arena, in->err);
+}
+
+/* ---- Entries ---- */
+
+static pal_status read_said(inputs_reader *in, pal_json entry)
+{
+    bool is_output = pal_json_string_is(pal_json_find(entry, "type"), "message.output");
+    pal_json role = pal_json_find(entry, "role"), prefix = pal_json_find(entry, "prefix");
+    pal_message message = {.role = PAL_ROLE_USER};
+    if (is_output || pal_json_string_is(role, "assistant"))
+        message.role = PAL_ROLE_ASSISTANT;
+    else if (!pal_json_string_is(role, "user"))
+        return pal_member_wrong(in->err, "role", role, "user or assistant");
+    pal_status status = read_content(in, entry, &message);
+    if (status != PAL_OK)
+        return status;
+    if (message.role == PAL_ROLE_ASSISTANT && !is_output) {
+        bool is_prefix = pal_json_type_of(prefix) == PAL_JSON_TRUE;
+        message.extra = keep(in, "input", pal_str_of(is_prefix ? "\"prefix\"" : "\"assistant\""));
+    }
+    add(in, &message);
+    return pal_arena_checked(in->arena, in->err);
+}
+
+/* A text, or an object as it is written. */
+static pal_status read_arguments(inputs_reader *in, pal_json entry, pal_str *out)
+{
+    pal_json value = pal_json_find(entry, "arguments");
+    if (pal_json_type_of(value) == PAL_JSON_OBJECT) {
+        *out = pal_json_raw(value);
+        return PAL_OK;
+    }
+    return read_string(in, entry, "arguments", out);
+}
+
+static pal_status read_call(inputs_reader *in, pal_json entry)
+{
+    pal_part part = {.kind = PAL_PART_TOOL_CALL};
+    pal_status status = read_string(in, entry, "tool_call_id", &part.call_id);
+    if (status == PAL_OK)
+        status = read_string(in, entry, "name", &part.name);
+    if (status == PAL_OK)
+        status = read_arguments(in, entry, &part.arguments);
+    if (status == PAL_OK && (part.call_id.len == 0 || part.name.len == 0))
+        status = pal_error_set(in->err, PAL_INVALID, "member '%s' is empty",
+                part.name.len ? "tool_call_id" : "name");
+    return status == PAL_OK ? add_call(in, &part) : status;
+}
+
+static pal_status read_result(inputs_reader *in, pal_json entry)
+{
+    pal_part part = {.kind = PAL_PART_TOOL_RESULT};
+    pal_status status = read_string(in, entry, "tool_call_id", &part.call_id);
+    if (status == PAL_OK)
+        status = read_string(in, entry, "result", &part.text);
+    if (status == PAL_OK && part.call_id.len == 0)
+        status = pal_error_set(in->err, PAL_INVALID, "member 'tool_call_id' is empty");
+    return status == PAL_OK ? add_result(in, &part) : status;
+}
+
+static pal_str new_call_id(inputs_reader *in)
+{
+    char text[5 + PAL_ID_TEXT_SIZE] = "call_";
+    pal_id_to_text(pal_id_new(), text + 5);
+    return pal_arena_copy(in->arena, pal_str_of(text));
+}
+
+/* A call and its result, both over. */
+static pal_status add_pair(inputs_reader *in, pal_part *call, pal_part *result)
+{
+    call->kind = PAL_PART_TOOL_CALL;
+    call->call_id = new_call_id(in);
+    result->kind = PAL_PART_TOOL_RESULT;
+    result->call_id = call->call_id;
+    result->name = call->name;
+    pal_status status = add_call(in, call);
+    return status == PAL_OK ? add_result(in, result) : status;
+}
+
+static pal_status read_execution(inputs_reader *in, pal_json entry)
+{
+    pal_part call = {0}, result = {0};
+    pal_json info = pal_json_find(entry, "info");
+    pal_status status = read_string(in, entry, "name", &call.name);
+    if (status == PAL_OK)
+        status = read_arguments(in, entry, &call.arguments);
+    if (status != PAL_OK)
+        return status;
+    if (!is_absent(info))
+        result.text = pal_json_raw(info);
+    call.extra = keep(in, "type", pal_str_of("\"tool.execution\""));
+    return add_pair(in, &call, &result);
+}
+
+static pal_status read_handoff(inputs_reader *in, pal_json entry)
+{
+    pal_mistral_handoff handoff;
+    pal_part call = {.arguments = pal_str_of("{}")}, result = {.text = pal_str_of("done")};
+    pal_status status = read_string(in, entry, "previous_agent_id", &handoff.previous_id);
+    if (status == PAL_OK)
+        status = read_string(in, entry, "previous_agent_name", &handoff.previous_name);
+    if (status == PAL_OK)
+        status = read_string(in, entry, "next_agent_id", &handoff.next_id);
+    if (status == PAL_OK)
+        status = read_string(in, entry, "next_agent_name", &handoff.next_name);
+    if (status != PAL_OK)
+        return status;
+    const pal_str pieces[] = {pal_str_of("transfer_to_"), handoff.next_name};
+    call.name = pal_chat_join(in->arena, pieces, 2);
+    status = pal_mistral_handoff_keep(&handoff, in->arena, &result.extra, in->err);
+    return status == PAL_OK ? add_pair(in, &call, &result) : status;
+}
+
+static pal_status read_entry(inputs_reader *in, pal_json entry)
+{
+    static const struct {
+        const char *type;
+        pal_status (*read)(inputs_reader *in, pal_json entry);
+    } types[] = {
+            {"message.input", read_said},
+            {"message.output", read_said},
+            {"function.call", read_call},
+            {"function.result", read_result},
+            {"tool.execution", read_execution},
+            {"agent.handoff", read_handoff},
+    };
+    pal_json type = pal_json_find(entry, "type");
+    if (pal_json_type_of(entry) != PAL_JSON_OBJECT)
+        return pal_error_set(in->err, PAL_INVALID, "an entry must be an object");
+    if (is_absent(type) && !is_absent(pal_json_find(entry, "role")))
+        return read_said(in, entry);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (pal_json_string_is(type, types[i].type))
+            return types[i].read(in, entry);
+    }
+    return pal_member_wrong(in->err, "type", type, TYPES_EXPECTED);
+}
+
+pal_status pal_mistral_inputs_read(pal_json value, pal_arena *arena, pal_message **out_messages,
+        size_t *out_len, pal_error *err)
+{
+    inputs_reader in = {.arena = arena, .err = err};
+    pal_json_iter iter = pal_json_each(value);
+    size_t count = pal_json_count(value);
+    pal_json_type type = pal_json_type_of(value);
+    pal_json entry;
+    if (type != PAL_JSON_STRING && type != PAL_JSON_ARRAY)
+        return pal_member_wrong(err, "inputs", value, "a string or an array of entries");
+    if (count > PAL_MISTRAL_ENTRIES_MAX)
+        return pal_error_set(err, PAL_LIMIT, "'inputs' has %zu entries; at most %d are allowed",
+                count, PAL_MISTRAL_ENTRIES_MAX);
+    in.messages = pal_arena_array(arena, 2 * count + 1, sizeof *in.messages);
+    if (!in.messages)
+        return pal_arena_checked(arena, err);
+    if (type == PAL_JSON_STRING)
+        in.messages[in.len++] =
+                pal_message_text(arena, PAL_ROLE_USER, pal_json_string(value, arena));
+    for (size_t i = 0; type == PAL_JSON_ARRAY && pal_json_next(&iter, NULL, &entry); i++) {
+        pal_status status = read_entry(&in, entry);
+        if (status != PAL_OK)
+            return pal_member_within(err, status, "inputs", i);
+    }
+    *out_messages = in.messages;
+    *out_len = in.len;
+    return pal_arena_checked(arena, err);
+}

@@ -1,0 +1,44 @@
+/* provider_forward.c - a request of somebody else's that goes to the service as it is, with the
+ * service's own address and keys. Only where the service speaks chat completions. On the loop. */
+#include "base/buf.h"
+#include "palaver/limits.h"
+#include "provider/provider_answer.h"
+#include "provider/provider_kind.h"
+
+#define PATH_LEN_MAX 4096
+
+bool pal_provider_speaks_chat(const pal_provider *provider)
+{
+    return provider->kind == &pal_provider_openai || provider->kind == &pal_provider_mistral;
+}
+
+pal_status pal_provider_forward(pal_provider *provider, pal_str path, pal_str body,
+        const pal_http_events *events, void *user, pal_http_call **out_call, pal_error *err)
+{
+    pal_buf url;
+    pal_buf_init(&url, provider->url.len + PATH_LEN_MAX);
+    pal_buf_append_str(&url, provider->url);
+    pal_buf_append_str(&url, path);
+    const pal_http_request request = {
+            .method = "POST",
+            .url = pal_buf_str(&url),
+            .headers = provider->headers,
+            .headers_len = provider->headers_len,
+            .body = body,
+            .connect_ms = provider->connect_ms,
+            .idle_ms = provider->idle_ms,
+            .response_bytes_max = PAL_PROVIDER_ANSWER_BYTES_MAX,
+    };
+    pal_status status = url.failure
+            ? pal_error_set(err, url.failure, "the request to '%.*s' can't be kept in memory",
+                      PAL_STR_ARG(provider->name))
+            : pal_http_start(provider->http, &request, events, user, out_call, err);
+    pal_buf_done(&url);
+    return status;
+}
+
+void pal_provider_redact(const pal_provider *provider, pal_buf *text)
+{
+    for (size_t i = 0; i < provider->secrets_len; i++)
+        pal_answer_redact(text, provider->secrets[i]);
+}

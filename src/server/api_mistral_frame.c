@@ -1,0 +1,294 @@
+/* api_mistral_frame.c - a turn's events as those of Mistral's streams:
+ *
+ *   event: message.output.delta
+ *   data: {"type":"message.output.delta",...}
+ *
+ * Ids and indexes are those that the entries will have in the answer and in the history: an
+ * answer's id is told before it comes, and every delta says which part it belongs to. */
+#include "base/clock.h"
+#include "server/api_mistral_run.h"
+#include "server/server_put.h"
+
+/* ---- Frames ---- */
+
+static pal_json_writer begin(pal_mistral_frames *frames, const char *type)
+{
+    pal_buf_append_text(frames->buf, "event: ");
+    pal_buf_append_text(frames->buf, type);
+    pal_buf_append_text(frames->buf, "\ndata: ");
+    pal_json_writer writer = pal_json_writer_make(frames->buf);
+    pal_json_begin_object(&writer);
+    pal_put_text(&writer, "type", type);
+    pal_put_time(&writer, "created_at", pal_clock_now_ms());
+    return writer;
+}
+
+static void end(pal_mistral_frames *frames, pal_json_writer *writer)
+{
+    pal_json_end_object(writer);
+    pal_buf_append_text(frames->buf, "\n\n");
+}
+
+static void put_author(const pal_mistral_frames *frames, pal_json_writer *writer)
+{
+    if (frames->leg->request.model.len)
+        pal_put_str(writer, "model", frames->leg->request.model);
+    if (frames->leg->agent_id.len)
+        pal_put_str(writer, "agent_id", frames->leg->agent_id);
+}
+
+static void put_entry(
+        pal_json_writer *writer, pal_entry_kind kind, pal_id message, size_t number, size_t output)
+{
+    char id[PAL_MISTRAL_ENTRY_ID_SIZE];
+    pal_mistral_entry_id(kind, message, number, id);
+    pal_put_text(writer, "id", id);
+    pal_put_count(writer, "output_index", output);
+}
+
+/* ---- What is said ---- */
+
+static size_t part_of(const pal_event *event)
+{
+    return event->count ? (size_t)event->count - 1 : 0;
+}
+
+/* Which entry and chunk the event goes on with, or begins. */
+static void place(pal_mistral_frames *frames, const pal_event *event)
+{
+    if (!frames->is_said) {
+        frames->is_said = true;
+        frames->said_number = part_of(event);
+        frames->content = 0;
+        frames->outputs++;
+    } else if (frames->saying != event->kind) {
+        frames->content++;
+    }
+    frames->saying = event->kind;
+}
+
+static void put_thinking(pal_json_writer *writer, pal_str text)
+{
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "type", "thinking");
+    pal_json_name(writer, "thinking");
+    pal_json_begin_array(writer);
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "type", "text");
+    pal_put_str(writer, "text", text);
+    pal_json_end_object(writer);
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+}
+
+static void say(pal_mistral_frames *frames, const pal_event *event)
+{
+    if (event->text.len == 0)
+        return;
+    place(frames, event);
+    pal_json_writer writer = begin(frames, "message.output.delta");
+    put_entry(
+            &writer, PAL_ENTRY_MESSAGE, frames->message, frames->said_number, frames->outputs - 1);
+    pal_put_count(&writer, "content_index", frames->content);
+    pal_put_text(&writer, "role", "assistant");
+    put_author(frames, &writer);
+    pal_json_name(&writer, "content");
+    if (event->kind == PAL_EVENT_REASONING)
+        put_thinking(&writer, event->text);
+    else
+        pal_json_put_str(&writer, event->text);
+    end(frames, &writer);
+}
+
+/* ---- Calls ---- */
+
+static pal_entry_kind kind_of(const pal_mistral_frames *frames, pal_str name)
+{
+    const pal_mistral_leg *leg = frames->leg;
+    for (size_t i = 0; !frames->is_clients && i < leg->targets_len; i++) {
+        if (pal_str_equal(leg->targets[i].tool, name))
+            return PAL_ENTRY_HANDOFF;
+    }
+    for (size_t i = 0; i < leg->request.tools_len; i++) {
+        if (pal_str_equal(leg->request.tools[i].name, name))
+            return PAL_ENTRY_CALL;
+    }
+    return PAL_ENTRY_EXECUTION;
+}
+
+static pal_mistral_call *find_call(const pal_mistral_frames *frames, pal_str id)
+{
+    pal_mistral_call *call = frames->calls;
+    while (call && !pal_str_equal(call->id, id))
+        call = call->next;
+    return call;
+}
+
+void pal_mistral_frames_call(pal_mistral_frames *frames, const pal_mistral_call *call,
+        pal_str arguments, const char *confirmation)
+{
+    pal_json_writer writer = begin(frames, "function.call.delta");
+    put_entry(&writer, PAL_ENTRY_CALL, frames->message, call->number, call->output);
+    pal_put_str(&writer, "name", call->name);
+    pal_put_str(&writer, "tool_call_id", call->id);
+    pal_put_str(&writer, "arguments", arguments);
+    if (confirmation)
+        pal_put_text(&writer, "confirmation_status", confirmation);
+    put_author(frames, &writer);
+    end(frames, &writer);
+}
+
+/* A call that the server runs. */
+static pal_json_writer begin_execution(
+        pal_mistral_frames *frames, const pal_mistral_call *call, const char *type)
+{
+    pal_json_writer writer = begin(frames, type);
+    put_entry(&writer, PAL_ENTRY_EXECUTION, frames->message, call->number, call->output);
+    pal_put_str(&writer, "name", call->name);
+    put_author(frames, &writer);
+    return writer;
+}
+
+static void put_execution(pal_mistral_frames *frames, const pal_mistral_call *call,
+        const char *type, pal_str arguments)
+{
+    pal_json_writer writer = begin_execution(frames, call, type);
+    pal_put_str(&writer, "arguments", arguments);
+    end(frames, &writer);
+}
+
+static void begin_call(pal_mistral_frames *frames, const pal_event *event)
+{
+    pal_mistral_call *call = pal_arena_alloc(frames->arena, sizeof *call);
+    if (event->name.len == 0 || !call)
+        return;
+    *call = (pal_mistral_call){.next = frames->calls,
+            .id = pal_arena_copy(frames->arena, event->call_id),
+            .name = pal_arena_copy(frames->arena, event->name),
+            .kind = kind_of(frames, event->name),
+            .number = part_of(event),
+            .output = frames->outputs++};
+    frames->calls = call;
+    frames->is_said = false;
+    if (call->kind == PAL_ENTRY_EXECUTION)
+        put_execution(frames, call, "tool.execution.started", (pal_str){0});
+}
+
+static void add_arguments(pal_mistral_frames *frames, const pal_event *event)
+{
+    pal_mistral_call *call = find_call(frames, event->call_id);
+    if (!call || event->text.len == 0)
+        return;
+    call->has_arguments = true;
+    if (call->kind == PAL_ENTRY_CALL)
+        pal_mistral_frames_call(frames, call, event->text, NULL);
+    else if (call->kind == PAL_ENTRY_EXECUTION)
+        put_execution(frames, call, "tool.execution.delta", event->text);
+}
+
+/* A model that wrote no arguments meant none, and they are recorded so. */
+static void end_calls(pal_mistral_frames *frames, const pal_mistral_call *call)
+{
+    if (!call)
+        return;
+    end_calls(frames, call->next);
+    if (call->kind == PAL_ENTRY_CALL && !call->has_arguments)
+        pal_mistral_frames_call(frames, call, pal_str_of("{}"), NULL);
+}
+
+static void end_execution(pal_mistral_frames *frames, const pal_event *event)
+{
+    const pal_mistral_call *call = find_call(frames, event->call_id);
+    if (!call || call->kind != PAL_ENTRY_EXECUTION)
+        return;
+    pal_json_writer writer = begin_execution(frames, call, "tool.execution.done");
+    pal_json_name(&writer, "info");
+    pal_json_begin_object(&writer);
+    pal_put_str(&writer, "result", event->text);
+    pal_json_end_object(&writer);
+    end(frames, &writer);
+}
+
+/* ---- All of them ---- */
+
+void pal_mistral_frames_event(pal_mistral_frames *frames, const pal_event *event)
+{
+    switch (event->kind) {
+    case PAL_EVENT_STEP:
+        frames->message = event->message;
+        frames->is_said = false;
+        frames->calls = NULL;
+        break;
+    case PAL_EVENT_TEXT:
+    case PAL_EVENT_REASONING:
+        say(frames, event);
+        break;
+    case PAL_EVENT_CALL:
+        begin_call(frames, event);
+        break;
+    case PAL_EVENT_ARGUMENTS:
+        add_arguments(frames, event);
+        break;
+    case PAL_EVENT_MESSAGE:
+        end_calls(frames, frames->calls);
+        break;
+    case PAL_EVENT_TOOL_ENDED:
+        end_execution(frames, event);
+        break;
+    default:
+        break;
+    }
+}
+
+void pal_mistral_frames_started(pal_mistral_frames *frames, pal_id conversation)
+{
+    char id[PAL_OPENAI_ID_SIZE];
+    pal_openai_id_text("conv_", conversation, id);
+    pal_json_writer writer = begin(frames, "conversation.response.started");
+    pal_put_text(&writer, "conversation_id", id);
+    end(frames, &writer);
+}
+
+static void put_handoff(pal_mistral_frames *frames, const char *type, pal_id message,
+        const char *id_name, const char *name_name, const pal_mistral_leg *leg)
+{
+    pal_json_writer writer = begin(frames, type);
+    put_entry(&writer, PAL_ENTRY_HANDOFF, message, 0, frames->outputs - 1);
+    pal_put_str(&writer, id_name, leg->agent_id);
+    pal_put_str(&writer, name_name, leg->agent_name);
+    end(frames, &writer);
+}
+
+void pal_mistral_frames_handoff(pal_mistral_frames *frames, pal_id message,
+        const pal_mistral_leg *from, const pal_mistral_leg *to)
+{
+    put_handoff(frames, "agent.handoff.started", message, "previous_agent_id",
+            "previous_agent_name", from);
+    put_handoff(frames, "agent.handoff.done", message, "next_agent_id", "next_agent_name", to);
+}
+
+void pal_mistral_put_usage(pal_json_writer *writer, const pal_usage *usage)
+{
+    uint64_t prompt = usage->input + usage->cache_read + usage->cache_write;
+    pal_json_name(writer, "usage");
+    pal_json_begin_object(writer);
+    pal_put_count(writer, "prompt_tokens", prompt);
+    pal_put_count(writer, "completion_tokens", usage->output);
+    pal_put_count(writer, "total_tokens", prompt + usage->output);
+    pal_json_end_object(writer);
+}
+
+void pal_mistral_frames_done(pal_mistral_frames *frames, const pal_usage *usage)
+{
+    pal_json_writer writer = begin(frames, "conversation.response.done");
+    pal_mistral_put_usage(&writer, usage);
+    end(frames, &writer);
+}
+
+void pal_mistral_frames_failed(pal_mistral_frames *frames, unsigned code, const char *message)
+{
+    pal_json_writer writer = begin(frames, "conversation.response.error");
+    pal_put_text(&writer, "message", message);
+    pal_put_count(&writer, "code", code);
+    end(frames, &writer);
+}

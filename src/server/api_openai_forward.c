@@ -1,0 +1,282 @@
+/* api_openai_forward.c - passes a request on to the model's service, and the answer back: code,
+ * body and the headers that matter as they are, streams as they come.
+ *
+ * A relay belongs to two sides, which end in any order: the forwarding, told on the runtime's loop,
+ * and the stream, whose end is told on a listener's thread. Each holds it; the last one frees it.
+ * Its lock guards everything but `forwarding`, which is set before anybody else sees it. The call
+ * is the loop's alone from the moment on that the forwarding runs, until it is answered; up to then
+ * the listener may tell, under a lock of its own, that the client has left.
+ *
+ * Only whole frames of a stream are written, so that a comment that keeps the connection alive
+ * never comes between the pieces of one. */
+#include "server/api_openai_forward.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include "base/memory.h"
+#include "server/server_call.h"
+
+#define CONTENT_TYPE_SIZE 128
+#define FRAME_BYTES_MAX PAL_PROVIDER_EVENT_BYTES_MAX
+
+typedef struct relay {
+    pthread_mutex_t lock;
+    unsigned holders;
+    pal_forwarding *forwarding;
+    atomic_flag is_left; /* it was let go */
+    pal_call *call;      /* NULL: answered */
+    pal_stream *stream;  /* NULL: none, or gone */
+    bool is_stream;
+    unsigned code;
+    char content_type[CONTENT_TYPE_SIZE];
+    pal_buf pending; /* a whole body, or the beginning of a frame */
+} relay;
+
+static void release(relay *r)
+{
+    pthread_mutex_lock(&r->lock);
+    bool is_last = --r->holders == 0;
+    pthread_mutex_unlock(&r->lock);
+    if (!is_last)
+        return;
+    pal_buf_done(&r->pending);
+    pthread_mutex_destroy(&r->lock);
+    pal_free(r);
+}
+
+/* From any side, under any lock. */
+static void leave(relay *r)
+{
+    if (!atomic_flag_test_and_set(&r->is_left))
+        pal_forwarding_leave(r->forwarding);
+}
+
+/* The client did not wait for the answer. */
+static void client_left(void *user)
+{
+    leave(user);
+}
+
+/* ---- Frames ---- */
+
+/* The length of all whole frames at the beginning of `bytes`: up to the last empty line. */
+static size_t frames_len(pal_str bytes)
+{
+    for (size_t i = bytes.len; i > 1; i--) {
+        if (bytes.data[i - 1] != '\n')
+            continue;
+        if (bytes.data[i - 2] == '\n' ||
+                (i > 2 && bytes.data[i - 2] == '\r' && bytes.data[i - 3] == '\n'))
+            return i;
+    }
+    return 0;
+}
+
+/* Under the lock. */
+static void write_frames(relay *r, pal_str bytes)
+{
+    if (!r->stream)
+        return;
+    pal_buf_append_str(&r->pending, bytes);
+    pal_str all = pal_buf_str(&r->pending);
+    size_t len = r->pending.len >= FRAME_BYTES_MAX / 2 ? all.len : frames_len(all);
+    /* What can't be kept is a gap that a reader must not overlook. */
+    if (r->pending.failure || !pal_stream_write(r->stream, pal_str_make(all.data, len))) {
+        pal_stream_end(r->stream);
+        r->stream = NULL;
+        leave(r);
+        return;
+    }
+    pal_buf_consume(&r->pending, len);
+}
+
+/* ---- The stream ---- */
+
+static void stream_gone(void *user)
+{
+    relay *r = user;
+    pthread_mutex_lock(&r->lock);
+    r->stream = NULL;
+    leave(r);
+    pthread_mutex_unlock(&r->lock);
+    release(r);
+}
+
+/* Under the lock. */
+static void open_stream(relay *r)
+{
+    pal_call *call = r->call;
+    pal_error err;
+    pal_call_streaming(call);
+    pal_exchange_add_header(call->exchange, "cache-control", pal_str_of("no-store"));
+    pal_exchange_add_header(call->exchange, "x-accel-buffering", pal_str_of("no"));
+    r->holders++;
+    r->stream = pal_exchange_stream(call->exchange, r->code, r->content_type, stream_gone, r);
+    r->call = NULL;
+    if (r->stream)
+        return;
+    r->holders--;
+    pal_status status = pal_call_refuse(call, 503, "busy", PAL_BUSY, &err,
+            "as many streams as server.streams_max allows are open; try again later");
+    pal_call_fail(call, status, &err);
+    leave(r);
+}
+
+/* A reader that counts on the end of the stream learns that this is none. */
+static void end_stream(relay *r, pal_status status, const pal_error *err)
+{
+    if (!r->stream)
+        return;
+    if (status == PAL_OK) {
+        (void)pal_stream_write(r->stream, pal_buf_str(&r->pending));
+    } else {
+        pal_buf_clear(&r->pending);
+        pal_buf_append_text(&r->pending, "data: {\"error\":{\"message\":");
+        pal_json_quote(&r->pending, pal_str_of(err->message));
+        pal_buf_append_text(&r->pending,
+                ",\"type\":\"server_error\",\"param\":null,\"code\":\"upstream_error\"}}\n\n");
+        (void)pal_stream_write(r->stream, pal_buf_str(&r->pending));
+    }
+    pal_stream_end(r->stream);
+    r->stream = NULL;
+}
+
+/* ---- The answer ---- */
+
+static void fail(pal_call *call, unsigned code, pal_status status, const char *why)
+{
+    pal_error err;
+    status = pal_call_refuse(call, code, NULL, status, &err, "%s", why);
+    pal_call_fail(call, status, &err);
+}
+
+static unsigned code_of_end(pal_status status)
+{
+    return status == PAL_TIMEOUT ? 504 : status == PAL_CANCELED ? 503 : 502;
+}
+
+/* Whether the body is what a client of OpenAI can read: JSON, and an envelope if it is an error. */
+static bool is_readable(const relay *r)
+{
+    pal_json value;
+    if (pal_json_parse(r->call->arena, pal_buf_str(&r->pending), NULL, &value, NULL) != PAL_OK ||
+            pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return false;
+    return r->code < 400 || pal_json_type_of(pal_json_find(value, "error")) == PAL_JSON_OBJECT;
+}
+
+static void answer_unreadable(relay *r)
+{
+    char why[160];
+    if (r->code < 400) {
+        fail(r->call, 502, PAL_PROVIDER, "the model's service sent an answer that is no JSON");
+        return;
+    }
+    snprintf(why, sizeof why, "the model's service answered %u, and nothing that can be shown",
+            r->code);
+    fail(r->call, r->code, PAL_PROVIDER, why);
+}
+
+/* Under the lock. */
+static void answer_body(relay *r)
+{
+    pal_call *call = r->call;
+    if (r->pending.failure) {
+        fail(call, 502, r->pending.failure, "the answer of the model's service is too large");
+    } else if (!is_readable(r)) {
+        answer_unreadable(r);
+    } else if (call->idempotency_key.len && r->code < 300) {
+        /* It is remembered, so it goes the usual way. */
+        pal_json_put_raw(pal_call_writer(call), pal_buf_str(&r->pending));
+        pal_call_send(call, r->code);
+    } else {
+        pal_call_streaming(call);
+        pal_exchange_answer(call->exchange, r->code, "application/json", pal_buf_str(&r->pending));
+    }
+    r->call = NULL;
+}
+
+/* ---- What is told, on the loop ---- */
+
+/* Headers that tell a client when to come again go with the answer. */
+static void on_header(pal_str name, pal_str value, void *user)
+{
+    static const char *const passed[] = {"retry-after", "retry-after-ms", "x-should-retry"};
+    static const char limits[] = "x-ratelimit-";
+    relay *r = user;
+    char text[64];
+    pthread_mutex_lock(&r->lock);
+    if (pal_str_is(name, "content-type"))
+        snprintf(r->content_type, sizeof r->content_type, "%.*s", PAL_STR_ARG(value));
+    bool is_passed = name.len > sizeof limits && name.len < sizeof text &&
+            memcmp(name.data, limits, sizeof limits - 1) == 0;
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+        is_passed = is_passed || pal_str_is(name, passed[i]);
+    if (is_passed) {
+        snprintf(text, sizeof text, "%.*s", PAL_STR_ARG(name));
+        pal_exchange_add_header(r->call->exchange, text, value);
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void on_head(unsigned code, void *user)
+{
+    static const char type[] = "text/event-stream";
+    relay *r = user;
+    pthread_mutex_lock(&r->lock);
+    r->code = code;
+    r->is_stream = code < 400 && strncmp(r->content_type, type, sizeof type - 1) == 0;
+    if (r->is_stream)
+        open_stream(r);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void on_bytes(pal_str bytes, void *user)
+{
+    relay *r = user;
+    pthread_mutex_lock(&r->lock);
+    if (r->is_stream)
+        write_frames(r, bytes);
+    else
+        pal_buf_append_str(&r->pending, bytes);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void on_end(pal_status status, const pal_error *err, void *user)
+{
+    relay *r = user;
+    pthread_mutex_lock(&r->lock);
+    if (r->is_stream)
+        end_stream(r, status, err);
+    else if (status == PAL_OK)
+        answer_body(r);
+    else
+        fail(r->call, code_of_end(status), status, err->message);
+    leave(r);
+    pthread_mutex_unlock(&r->lock);
+    release(r);
+}
+
+/* ---- Beginning ---- */
+
+pal_status pal_openai_forward(pal_call *call, const pal_forward *request, pal_error *err)
+{
+    static const pal_forward_sink sink = {on_header, on_head, on_bytes, on_end};
+    relay *r = pal_calloc(1, sizeof *r);
+    if (!r)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pthread_mutex_init(&r->lock, NULL);
+    pal_buf_init(&r->pending, PAL_PROVIDER_BODY_BYTES_MAX);
+    r->holders = 2; /* the forwarding, and this function */
+    r->call = call;
+    pthread_mutex_lock(&r->lock);
+    pal_status status =
+            pal_runtime_forward(call->server->runtime, request, &sink, r, &r->forwarding, err);
+    if (status != PAL_OK)
+        r->holders--;
+    else
+        (void)pal_exchange_watch(call->exchange, client_left, r);
+    pthread_mutex_unlock(&r->lock);
+    release(r);
+    return status;
+}

@@ -1,0 +1,272 @@
+/* api_openai_responses_create.c - where a new response goes: into the conversation that it names,
+ * on in the session of the response before it, into a fork of that, or into a session of its own.
+ *
+ * A response goes on in the session of the one before it only while that is the newest there: the
+ * turn is refused where somebody was faster (expected_seq), and then runs in a fork. So a chain of
+ * responses is one session, and every branch of it another, and nothing is ever copied. */
+#include "server/api_openai_responses.h"
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "dialect/dialect_member.h"
+#include "server/api_session.h"
+#include "server/server_call.h"
+
+#define TAIL_MESSAGES 32       /* in which calls without an output are looked for */
+#define TAIL_MESSAGES_MAX 1000 /* in which the call of an output is */
+
+/* ---- The response before it ---- */
+
+static pal_status no_previous(pal_call *call, pal_str id, pal_error *err)
+{
+    call->fail_param = "previous_response_id";
+    return pal_call_refuse(call, 400, "previous_response_not_found", PAL_INVALID, err,
+            "Previous response with id '%.*s' not found.",
+            (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data);
+}
+
+static pal_status find_newest(
+        pal_call *call, const pal_response *previous, pal_response_context *out, pal_error *err)
+{
+    char id[PAL_OPENAI_ID_SIZE];
+    pal_message message;
+    pal_id owner;
+    uint64_t after = 0;
+    pal_openai_id_text("conv_", previous->session, id);
+    pal_status status = pal_openai_conversation(call, pal_str_of(id), NULL, &out->session, err);
+    if (status == PAL_OK)
+        status = pal_store_message(call->server->store, call->caller.tenant,
+                previous->output[previous->output_len - 1], call->arena, &message, &owner, err);
+    if (status == PAL_OK)
+        status = pal_store_count(call->server->store, call->caller.tenant, out->session.id,
+                message.seq, 0, &after, err);
+    if (status != PAL_OK)
+        return status;
+    out->seq = message.seq;
+    out->is_newest = after == 0;
+    out->is_own = !previous->is_in_conversation;
+    return PAL_OK;
+}
+
+static pal_status find_previous(
+        pal_response_request *request, pal_response_context *out, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_response previous;
+    pal_status status = pal_response_find(call, request->previous, &previous, err);
+    if (status == PAL_OK && previous.output_len == 0) {
+        call->fail_param = "previous_response_id";
+        return pal_error_set(err, PAL_INVALID,
+                "the response '%.*s' has no output to go on with: it is still in progress, or "
+                "failed",
+                PAL_STR_ARG(request->previous));
+    }
+    if (status == PAL_OK)
+        status = find_newest(call, &previous, out, err);
+    return status == PAL_NOT_FOUND ? no_previous(call, request->previous, err) : status;
+}
+
+/* ---- Calls and their outputs ---- */
+
+typedef struct open_calls {
+    pal_str *ids;
+    size_t len, cap;
+    pal_arena *arena;
+} open_calls;
+
+static bool close_call(open_calls *open, pal_str id)
+{
+    for (size_t i = 0; i < open->len; i++) {
+        if (!pal_str_equal(open->ids[i], id))
+            continue;
+        open->ids[i] = open->ids[--open->len];
+        return true;
+    }
+    return false;
+}
+
+static void open_call(open_calls *open, pal_str id)
+{
+    if (open->len == open->cap) {
+        size_t cap = open->cap ? 2 * open->cap : 8;
+        pal_str *ids = pal_arena_array(open->arena, cap, sizeof *ids);
+        if (!ids)
+            return; /* the arena remembers */
+        if (open->len)
+            memcpy(ids, open->ids, open->len * sizeof *ids);
+        open->ids = ids;
+        open->cap = cap;
+    }
+    open->ids[open->len++] = id;
+}
+
+/* *out_orphan: an output without a call; empty: none. */
+static void follow_calls(
+        open_calls *open, const pal_message *messages, size_t len, pal_str *out_orphan)
+{
+    for (size_t i = 0; i < len; i++) {
+        for (size_t k = 0; k < messages[i].parts_len; k++) {
+            const pal_part *part = &messages[i].parts[k];
+            if (part->kind == PAL_PART_TOOL_CALL)
+                open_call(open, part->call_id);
+            else if (part->kind == PAL_PART_TOOL_RESULT && !close_call(open, part->call_id) &&
+                    out_orphan && out_orphan->len == 0)
+                *out_orphan = part->call_id;
+        }
+    }
+}
+
+/* Looks at the newest messages; more of them where that did not do. */
+static pal_status match_calls(const pal_response_request *request,
+        const pal_response_context *context, uint32_t limit, open_calls *open, pal_str *out_orphan,
+        bool *out_has_more, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_messages tail = {0};
+    const pal_load load = {
+            .before_seq = context->seq ? context->seq + 1 : 0, .limit = limit, .from_end = true};
+    pal_status status = PAL_OK;
+    *open = (open_calls){.arena = call->arena};
+    *out_orphan = (pal_str){0};
+    if (!pal_id_is_none(context->session.id))
+        status = pal_store_load(call->server->store, call->caller.tenant, context->session.id,
+                &load, call->arena, &tail, err);
+    if (status != PAL_OK)
+        return status;
+    follow_calls(open, tail.items, tail.len, NULL);
+    follow_calls(open, request->turn.messages, request->turn.messages_len, out_orphan);
+    *out_has_more = tail.has_more;
+    return pal_arena_checked(call->arena, err);
+}
+
+static pal_status check_calls(
+        const pal_response_request *request, const pal_response_context *context, pal_error *err)
+{
+    pal_call *call = request->call;
+    open_calls open;
+    pal_str orphan;
+    bool has_more = false;
+    pal_status status =
+            match_calls(request, context, TAIL_MESSAGES, &open, &orphan, &has_more, err);
+    if (status == PAL_OK && orphan.len && has_more)
+        status = match_calls(request, context, TAIL_MESSAGES_MAX, &open, &orphan, &has_more, err);
+    if (status != PAL_OK || (!orphan.len && !open.len))
+        return status;
+    call->fail_param = "input";
+    if (orphan.len)
+        return pal_error_set(err, PAL_INVALID,
+                "No tool call found for function call output with call_id '%.*s'.",
+                (int)(orphan.len < 80 ? orphan.len : 80), orphan.data);
+    return pal_error_set(err, PAL_INVALID, "No tool output found for function call '%.*s'.",
+            (int)(open.ids[0].len < 80 ? open.ids[0].len : 80), open.ids[0].data);
+}
+
+pal_status pal_response_context_find(
+        pal_response_request *request, pal_response_context *out_context, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    *out_context = (pal_response_context){0};
+    if (request->previous.len)
+        status = find_previous(request, out_context, err);
+    else if (request->conversation.len)
+        status = pal_openai_conversation(
+                request->call, request->conversation, "conversation", &out_context->session, err);
+    return status == PAL_OK ? check_calls(request, out_context, err) : status;
+}
+
+/* ---- Going there ---- */
+
+static void run_in_fork(pal_response_request *request);
+
+static pal_status run(pal_response_request *request, pal_error *err)
+{
+    return pal_response_run(request, run_in_fork, err);
+}
+
+/* On the store's writer. */
+static void made(
+        pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
+{
+    pal_response_request *request = call->user;
+    pal_error failure;
+    status = pal_api_ops_failure(ops, ops_len, status, err, &err);
+    if (status == PAL_OK) {
+        request->turn.session = ops[0].session;
+        status = run(request, &failure);
+        err = &failure;
+    }
+    if (status != PAL_OK)
+        pal_call_fail(call, status, err);
+}
+
+/* A session for it alone: empty, or with all that was said up to the response before it. */
+static pal_status make_session(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_session *session = pal_arena_alloc(call->arena, sizeof *session);
+    pal_op *op = pal_arena_alloc(call->arena, sizeof *op);
+    if (!session || !op)
+        return pal_arena_checked(call->arena, err);
+    request->is_new = true;
+    request->is_passing = !request->is_stored;
+    session->tenant = call->caller.tenant;
+    if (request->is_passing)
+        session->expires_at = pal_clock_now_ms() + PAL_RESPONSE_PASSING_MS;
+    *op = (pal_op){.kind = PAL_OP_CREATE,
+            .tenant = call->caller.tenant,
+            .session = pal_call_derived_id(call, 1),
+            .u.create.session = session};
+    if (!pal_id_is_none(request->parent)) {
+        op->kind = PAL_OP_FORK;
+        op->u.fork.session = session;
+        op->u.fork.parent = request->parent;
+        op->u.fork.at_seq = request->fork_seq;
+    }
+    call->user = request;
+    return pal_call_apply(call, op, 1, made, err);
+}
+
+/* Somebody was faster in the session, or is there now. */
+static void run_in_fork(pal_response_request *request)
+{
+    pal_error err = {0};
+    request->turn.lane = PAL_LANE_QUEUE;
+    request->turn.expected_seq = 0;
+    pal_status status = make_session(request, &err);
+    if (status != PAL_OK)
+        pal_call_fail(request->call, status, &err);
+}
+
+static pal_status go(
+        pal_response_request *request, const pal_response_context *context, pal_error *err)
+{
+    if (request->conversation.len) {
+        request->turn.session = context->session.id;
+        return run(request, err);
+    }
+    if (request->previous.len) {
+        request->parent = context->session.id;
+        request->fork_seq = context->seq;
+    }
+    bool goes_on = request->previous.len && context->is_newest && context->is_own;
+    if (!goes_on || !request->is_stored)
+        return make_session(request, err);
+    request->turn.session = context->session.id;
+    request->turn.lane = PAL_LANE_REJECT;
+    request->turn.expected_seq = context->session.last_seq;
+    return run(request, err);
+}
+
+pal_status pal_openai_create_response(pal_call *call, pal_error *err)
+{
+    pal_response_context context;
+    pal_response_request *request = pal_arena_alloc(call->arena, sizeof *request);
+    if (!request)
+        return pal_arena_checked(call->arena, err);
+    request->call = call;
+    request->response = pal_call_derived_id(call, 0);
+    pal_status status = pal_response_read(request, false, err);
+    if (status == PAL_OK)
+        status = pal_response_context_find(request, &context, err);
+    return status == PAL_OK ? go(request, &context, err) : status;
+}

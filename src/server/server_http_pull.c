@@ -1,0 +1,118 @@
+/* server_http_pull.c - long answers that are made no faster than they are taken.
+ *
+ * Turn and turn about: libmicrohttpd takes the piece that is there; when it asks for more, the
+ * connection is suspended and a worker makes the next piece, then resumes it. So the piece belongs
+ * to one thread at a time, and a client that does not read costs one piece and no thread until the
+ * idle time is over. Unlike a stream's, the connection never waits for an event: nobody has to
+ * watch whether the client is still there, and there are no heartbeats. */
+#include <string.h>
+#include "base/memory.h"
+#include "server/server_http_inside.h"
+
+#define BLOCK_BYTES 16384 /* a reader of HTTP/1.0 gets this much at a time */
+
+struct pal_pull { /* in the exchange's arena */
+    pal_exchange *exchange;
+    pal_buf piece;
+    size_t taken; /* of the piece */
+    pal_pulled state;
+    uint64_t bytes;
+    pal_pulled (*more)(pal_buf *out, void *user);
+    void (*done)(void *user);
+    void *user;
+};
+
+/* Nothing is being made any more: whoever closes the listener may be waiting for it. */
+static void leave(pal_listener *listener)
+{
+    atomic_fetch_sub(&listener->handled_len, 1);
+    pal_listener_tell(listener);
+}
+
+/* On a worker, while the connection is suspended. */
+static void make_piece(pal_exchange *x)
+{
+    pal_pull *pull = x->pull;
+    pal_listener *listener = x->listener;
+    do
+        pull->state = pull->more(&pull->piece, pull->user);
+    while (pull->state == PAL_PULLED_MORE && pull->piece.len == 0 && !pull->piece.failure);
+    if (pull->piece.failure)
+        pull->state = PAL_PULLED_FAILED;
+    /* From here on x is the connection's own thread's. */
+    MHD_resume_connection(x->connection->mhd);
+    leave(listener);
+}
+
+/* Counted before it looks whether the listener closes: one of the two sees the other. */
+static void ask_for_more(pal_pull *pull)
+{
+    pal_exchange *x = pull->exchange;
+    pal_listener *listener = x->listener;
+    atomic_fetch_add(&listener->handled_len, 1);
+    MHD_suspend_connection(x->connection->mhd);
+    if (!atomic_load(&listener->is_closing) && pal_exchange_try_worker(x, make_piece))
+        return;
+    pull->state = PAL_PULLED_FAILED;
+    MHD_resume_connection(x->connection->mhd);
+    leave(listener);
+}
+
+static size_t take(pal_pull *pull, char *buffer, size_t len_max)
+{
+    size_t len = pull->piece.len - pull->taken;
+    if (len > len_max)
+        len = len_max;
+    memcpy(buffer, pull->piece.data + pull->taken, len);
+    pull->taken += len;
+    pull->bytes += len;
+    if (pull->taken == pull->piece.len) {
+        pal_buf_done(&pull->piece);
+        pull->taken = 0;
+    }
+    return len;
+}
+
+/* libmicrohttpd's: on the connection's own thread. */
+static ssize_t fetch(void *user, uint64_t position, char *buffer, size_t len_max)
+{
+    pal_pull *pull = user;
+    (void)position;
+    if (pull->piece.len)
+        return (ssize_t)take(pull, buffer, len_max);
+    if (pull->state == PAL_PULLED_END)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    if (pull->state == PAL_PULLED_FAILED)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    ask_for_more(pull);
+    return 0;
+}
+
+uint64_t pal_pull_finish(pal_pull *pull)
+{
+    pal_buf_done(&pull->piece);
+    pull->done(pull->user);
+    pal_streams_release(pull->exchange->listener);
+    return pull->bytes;
+}
+
+bool pal_exchange_pull(pal_exchange *x, unsigned code, const char *content_type,
+        pal_pulled (*more)(pal_buf *out, void *user), void (*done)(void *user), void *user)
+{
+    pal_pull *pull = pal_arena_alloc(x->arena, sizeof *pull);
+    if (x->is_raw || !pull || !pal_streams_claim(x->listener))
+        return false;
+    *pull = (pal_pull){.exchange = x, .more = more, .done = done, .user = user};
+    pal_buf_init(&pull->piece, SIZE_MAX / 4);
+    struct MHD_Response *response =
+            MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, fetch, pull, NULL);
+    if (!response) {
+        pal_streams_release(x->listener);
+        return false;
+    }
+    pal_exchange_decorate(x, response, content_type);
+    pal_buf_done(&x->body);
+    x->pull = pull;
+    pal_exchange_hand_over(x, response, code);
+    return true;
+}

@@ -1,0 +1,229 @@
+/* turn_recover.c - what a turn finds when it begins: calls without a result, and what a turn of all
+ * or nothing left in the middle. On a worker; touches of the turn only what the loop leaves alone
+ * meanwhile.
+ *
+ * Calls of the newest answer may be open because a process died, or because they are for a caller
+ * who brings the results now, as messages of role tool at the beginning. Those join them; all
+ * others get "interrupted" as their result, before anything else is said. */
+#include "turn/turn_recover.h"
+
+#include "turn/turn_backlog.h"
+#include "turn/turn_sender.h"
+#include "turn/turn_whole.h"
+
+enum { MESSAGES_FIRST = 1, MESSAGES_MAX = 4 * PAL_ANSWER_CALLS_MAX };
+
+static bool has_result(const pal_message *messages, size_t len, pal_str call_id)
+{
+    for (size_t i = 0; i < len; i++)
+        for (size_t j = 0; j < messages[i].parts_len; j++)
+            if (messages[i].parts[j].kind == PAL_PART_TOOL_RESULT &&
+                    pal_str_equal(messages[i].parts[j].call_id, call_id))
+                return true;
+    return false;
+}
+
+/* ---- The newest answer ---- */
+
+/* What the log ends with: an answer, and the results behind it. */
+typedef struct ending {
+    const pal_message *answer; /* NULL: it ends with something else */
+    const pal_message *results;
+    size_t results_len;
+} ending;
+
+static ending ending_of(const pal_messages *list)
+{
+    size_t at = list->len;
+
+    while (at > 0 && list->items[at - 1].role == PAL_ROLE_TOOL)
+        at--;
+    if (at == 0 || list->items[at - 1].role != PAL_ROLE_ASSISTANT)
+        return (ending){0};
+    return (ending){&list->items[at - 1], list->items + at, list->len - at};
+}
+
+/* The newest message will do, unless it is a result. It lies in `scratch`. */
+static pal_status load_ending(
+        pal_turn *turn, pal_arena *scratch, ending *out_ending, pal_error *err)
+{
+    pal_load load = {.limit = MESSAGES_FIRST, .from_end = true, .before_seq = turn->leftover_seq};
+    pal_messages list = {.has_more = true};
+    pal_status status = PAL_OK;
+
+    do {
+        status = pal_store_load(turn->runtime->store, turn->request.tenant, turn->request.session,
+                &load, scratch, &list, err);
+        load.limit *= 8;
+    } while (status == PAL_OK && list.has_more && load.limit <= MESSAGES_MAX &&
+            list.len > 0 && list.items[0].role == PAL_ROLE_TOOL);
+    if (status == PAL_OK)
+        *out_ending = ending_of(&list);
+    return status;
+}
+
+static const pal_part *find_call(const ending *end, pal_str call_id)
+{
+    for (size_t i = 0; end->answer && i < end->answer->parts_len; i++)
+        if (end->answer->parts[i].kind == PAL_PART_TOOL_CALL &&
+                pal_str_equal(end->answer->parts[i].call_id, call_id))
+            return &end->answer->parts[i];
+    return NULL;
+}
+
+/* ---- Results that are brought ---- */
+
+size_t pal_recover_results(const pal_turn_request *request)
+{
+    size_t len = 0;
+
+    while (len < request->messages_len && request->messages[len].role == PAL_ROLE_TOOL)
+        len++;
+    return len;
+}
+
+static pal_status refuse(size_t message, pal_str call_id, const char *why, pal_error *err)
+{
+    return pal_error_set(err, PAL_INVALID, "message %zu: the call '%.*s' %s", message,
+            (int)(call_id.len < 80 ? call_id.len : 80), call_id.len ? call_id.data : "", why);
+}
+
+static pal_status check_result(
+        const pal_turn *turn, const ending *end, size_t at, const pal_part *part, pal_error *err)
+{
+    const pal_message *messages = turn->request.messages;
+
+    if (part->kind != PAL_PART_TOOL_RESULT)
+        return pal_error_set(
+                err, PAL_INVALID, "message %zu has the role tool, but is not only results", at);
+    if (!find_call(end, part->call_id))
+        return refuse(at, part->call_id, "is not one that waits for a result", err);
+    if (has_result(end->results, end->results_len, part->call_id) ||
+            has_result(messages, at, part->call_id))
+        return refuse(at, part->call_id, "has its result already", err);
+    return PAL_OK;
+}
+
+/* Whether all of it was said before, under the same client ids. */
+static bool is_repetition(const pal_turn *turn)
+{
+    const uint64_t never = PAL_SEQ_ANY - 1; /* what is new is refused */
+    size_t len = turn->request.messages_len;
+    pal_message *probe = pal_arena_array(turn->arena, len, sizeof(*probe));
+
+    if (!probe || turn->request.messages[0].client_id.len == 0)
+        return false;
+    memcpy(probe, turn->request.messages, len * sizeof(*probe));
+    return pal_store_append(turn->runtime->store, turn->request.tenant, turn->request.session,
+                   probe, len, never, NULL) == PAL_OK;
+}
+
+static pal_status check_results(const pal_turn *turn, const ending *end, pal_error *err)
+{
+    size_t len = pal_recover_results(&turn->request);
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        const pal_message *message = &turn->request.messages[i];
+
+        for (size_t j = 0; status == PAL_OK && j < message->parts_len; j++)
+            status = check_result(turn, end, i, &message->parts[j], err);
+    }
+    return status == PAL_INVALID && is_repetition(turn) ? PAL_OK : status;
+}
+
+/* As it will be recorded, which must not depend on anything but the request: what is sent again is
+ * known by its bytes. */
+static pal_status prepare(pal_turn *turn, pal_error *err)
+{
+    size_t len = pal_recover_results(&turn->request);
+    pal_status status = PAL_OK;
+    uint32_t spilled;
+
+    if (turn->is_prepared)
+        return PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < len; i++)
+        status = pal_context_spill(&turn->request.messages[i], turn->arena, &spilled, err);
+    pal_sender_show(turn->request.messages, turn->request.messages_len, turn->arena);
+    turn->is_prepared = true;
+    return status;
+}
+
+/* ---- Calls that stay open ---- */
+
+static bool is_open(const pal_turn *turn, const ending *end, const pal_part *call)
+{
+    return call->kind == PAL_PART_TOOL_CALL &&
+            !has_result(end->results, end->results_len, call->call_id) &&
+            !has_result(turn->request.messages, turn->request.messages_len, call->call_id);
+}
+
+static pal_status settle(pal_turn *turn, const ending *end, pal_error *err)
+{
+    size_t calls = end->answer && !turn->compact ? end->answer->parts_len : 0;
+    size_t len = 0;
+    pal_message *messages =
+            pal_arena_array(turn->arena, calls + turn->request.messages_len + 1, sizeof(*messages));
+
+    for (size_t i = 0; messages && i < calls; i++) {
+        const pal_part *call = &end->answer->parts[i];
+        pal_part *part;
+
+        if (!is_open(turn, end, call))
+            continue;
+        part = pal_arena_alloc(turn->arena, sizeof(*part));
+        if (!part)
+            break;
+        *part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
+                .call_id = pal_arena_copy(turn->arena, call->call_id),
+                .name = pal_arena_copy(turn->arena, call->name),
+                .text = pal_str_of(PAL_INTERRUPTED_TEXT),
+                .is_error = true};
+        messages[len++] = (pal_message){
+                .role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1, .flags = PAL_FLAG_SYNTHETIC};
+    }
+    if (pal_arena_failure(turn->arena) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    turn->settled_len = len;
+    for (size_t i = 0; i < turn->request.messages_len; i++)
+        messages[len++] = turn->request.messages[i];
+    turn->messages = messages;
+    turn->messages_len = len;
+    return PAL_OK;
+}
+
+static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
+{
+    ending end = {0};
+    pal_status status = PAL_OK;
+
+    if (turn->is_backlog && !turn->inbox_ids)
+        status = pal_backlog_take(turn, err);
+    if (status == PAL_OK)
+        status = pal_whole_find(turn, err);
+    if (status == PAL_OK && turn->is_backlog && turn->request.messages_len == 0) {
+        turn->messages_len = 0;
+        return PAL_OK; /* nothing waits, but something may be left */
+    }
+    if (status == PAL_OK)
+        status = load_ending(turn, scratch, &end, err);
+    if (status == PAL_OK)
+        status = prepare(turn, err);
+    if (status == PAL_OK)
+        status = check_results(turn, &end, err);
+    if (status == PAL_OK)
+        status = settle(turn, &end, err);
+    return status;
+}
+
+void pal_recover_work(pal_work_item *item)
+{
+    pal_turn *turn = pal_turn_of_work(item);
+
+    pal_arena *scratch = pal_arena_new(0);
+
+    turn->work_error = (pal_error){0};
+    turn->work_status = scratch ? recover(turn, scratch, &turn->work_error)
+                                : pal_error_set(&turn->work_error, PAL_NO_MEMORY, "out of memory");
+    pal_arena_free(scratch);
+}

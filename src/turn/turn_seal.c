@@ -1,0 +1,86 @@
+/* turn_seal.c - ends a turn in one commit with whatever must be there if and only if the turn is:
+ * the caller's record, and the end of all-or-nothing. That commit has to be known as the last one
+ * before it is made; from then on the turn is sealed: what is said into it becomes a turn of its
+ * own, and a cancel comes too late. On the loop. */
+#include "turn/turn_seal.h"
+
+bool pal_seal_is_wanted(const pal_turn *turn)
+{
+    return turn->request.whole || turn->request.finish;
+}
+
+static bool make_room(pal_turn *turn, size_t len)
+{
+    size_t cap = turn->said_cap ? turn->said_cap : 8;
+    pal_id *said;
+
+    if (turn->said_len + len <= turn->said_cap)
+        return true;
+    while (cap < turn->said_len + len)
+        cap *= 2;
+    said = pal_arena_array(turn->arena, cap, sizeof(*said));
+    if (!said)
+        return false;
+    for (size_t i = 0; i < turn->said_len; i++)
+        said[i] = turn->said[i];
+    turn->said = said;
+    turn->said_cap = cap;
+    return true;
+}
+
+void pal_seal_note(pal_turn *turn, pal_message *messages, size_t len)
+{
+    if (!pal_seal_is_wanted(turn))
+        return;
+    for (size_t i = 0; i < len; i++)
+        if (pal_id_is_none(messages[i].id))
+            messages[i].id = pal_id_new();
+    if (!turn->request.finish || !make_room(turn, len))
+        return; /* without memory the arena has failed, which fails the seal */
+    for (size_t i = 0; i < len; i++)
+        turn->said[turn->said_len++] = messages[i].id;
+}
+
+static pal_status tell_finish(pal_turn *turn, bool has_calls, pal_error *err)
+{
+    pal_record *record = pal_arena_alloc(turn->step_arena, sizeof(*record));
+    pal_turn_end end = {.turn = turn->id,
+            .session = turn->request.session,
+            .messages = turn->said,
+            .messages_len = turn->said_len,
+            .answer = turn->answered,
+            .has_calls = has_calls,
+            .finish_length = turn->work_status == PAL_LIMIT,
+            .finish_filtered = turn->work_status == PAL_DENIED,
+            .usage = turn->usage,
+            .cost_micros = turn->cost_micros};
+    pal_status status = PAL_OK;
+
+    if (!record || pal_arena_failure(turn->arena) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    *record = (pal_record){0};
+    status = turn->request.finish(&end, turn->step_arena, record, turn->request.finish_user, err);
+    if (status == PAL_OK && pal_arena_failure(turn->step_arena) != PAL_OK)
+        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    if (status == PAL_OK)
+        turn->seal_record = record->kind.len > 0 ? record : NULL;
+    return status;
+}
+
+pal_status pal_seal(pal_turn *turn, pal_turn_append *append, bool has_calls, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    pal_seal_note(turn, append->messages, append->messages_len);
+    if (turn->request.finish)
+        status = tell_finish(turn, has_calls, err);
+    if (status != PAL_OK)
+        return status;
+    append->record = turn->seal_record;
+    if (!pal_id_is_none(turn->whole_item.id)) {
+        append->inbox_ids = &turn->whole_item.id;
+        append->inbox_len = 1;
+    }
+    turn->is_sealed = true;
+    return PAL_OK;
+}

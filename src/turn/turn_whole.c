@@ -1,0 +1,146 @@
+/* turn_whole.c - turns that are all or nothing, even where the process dies in the middle of one.
+ *
+ * In the commit of its first message such a turn leaves an item in its session's inbox, of the
+ * delivery "whole": {"first":"<the message's id>"}. The commit that ends the turn drops it, and so
+ * does the rewind of one that fails. An item that is found when a turn begins, under the lease, was
+ * left by a turn that died: what that recorded is rewound. Since it lies in the inbox, a runtime
+ * that opens finds it at once (turn_backlog.c).
+ *
+ * The store knows the client ids of what was rewound, and would call it known when it is sent
+ * again. So the second try of the client id "a" is recorded as "a#2": the same for everyone, after
+ * a restart too. */
+#include "turn/turn_whole.h"
+
+#include <stdio.h>
+
+#include "base/json.h"
+
+static const char delivery[] = "whole";
+
+/* ---- One's own ---- */
+
+void pal_whole_begin(pal_turn *turn, pal_message *first)
+{
+    char id[PAL_ID_TEXT_SIZE];
+
+    if (!turn->request.whole || turn->is_sealed || !pal_id_is_none(turn->whole_item.id))
+        return;
+    if (pal_id_is_none(first->id))
+        first->id = pal_id_new();
+    pal_id_to_text(first->id, id);
+    snprintf(turn->whole_body, sizeof(turn->whole_body), "{\"first\":\"%s\"}", id);
+    turn->whole_item = (pal_inbox_item){
+            .delivery = pal_str_of(delivery), .body = pal_str_of(turn->whole_body)};
+    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &turn->whole_item});
+}
+
+static void rewind_to(pal_turn *turn, uint64_t first_seq)
+{
+    turn->mark = (pal_mark){.kind = PAL_MARK_REWIND, .seq = first_seq - 1};
+    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = &turn->mark});
+}
+
+void pal_whole_undo(pal_turn *turn)
+{
+    rewind_to(turn, turn->first_seq);
+    if (!pal_id_is_none(turn->whole_item.id))
+        pal_turn_add_op(
+                turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->whole_item.id});
+}
+
+/* ---- What another left ---- */
+
+/* 0: there is no such message; the turn died before, or it was a repetition. */
+static pal_status find_first(pal_turn *turn, pal_str body, uint64_t *out_seq, pal_error *err)
+{
+    pal_id id, session;
+    pal_message message;
+    pal_json value;
+    pal_status status;
+
+    *out_seq = 0;
+    if (pal_json_parse(turn->arena, body, NULL, &value, NULL) != PAL_OK ||
+            !pal_id_from_text(pal_json_string(pal_json_find(value, "first"), turn->arena), &id))
+        return PAL_OK;
+    status = pal_store_message(
+            turn->runtime->store, turn->request.tenant, id, turn->arena, &message, &session, err);
+    if (status == PAL_OK && pal_id_equal(session, turn->request.session))
+        *out_seq = message.seq;
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+pal_status pal_whole_find(pal_turn *turn, pal_error *err)
+{
+    pal_inbox_item *items;
+    size_t len;
+    pal_status status = pal_store_inbox_list(turn->runtime->store, turn->request.tenant,
+            turn->request.session, turn->arena, &items, &len, err);
+
+    turn->leftover = (pal_id){{0}};
+    turn->leftover_seq = 0;
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        if (!pal_str_is(items[i].delivery, delivery))
+            continue;
+        turn->leftover = items[i].id;
+        return find_first(turn, items[i].body, &turn->leftover_seq, err);
+    }
+    return status;
+}
+
+void pal_whole_settle(pal_turn *turn)
+{
+    if (pal_id_is_none(turn->leftover))
+        return;
+    if (turn->leftover_seq > 0)
+        rewind_to(turn, turn->leftover_seq);
+    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->leftover});
+}
+
+/* ---- The same again ---- */
+
+pal_status pal_whole_is_hidden(pal_turn *turn, bool *out_hidden, pal_error *err)
+{
+    uint64_t seq = turn->messages[turn->settled_len].seq;
+    pal_load load = {.after_seq = seq - 1, .before_seq = seq + 1};
+    pal_messages list;
+    pal_status status = pal_store_load(turn->runtime->store, turn->request.tenant,
+            turn->request.session, &load, turn->arena, &list, err);
+
+    if (status == PAL_OK)
+        *out_hidden = list.len == 0;
+    return status;
+}
+
+static pal_str name_of_try(pal_str client_id, uint32_t number, pal_arena *arena)
+{
+    char *name = pal_arena_alloc(arena, client_id.len + 12);
+    int len;
+
+    if (!name)
+        return client_id;
+    len = snprintf(name, client_id.len + 12, "%.*s#%u", PAL_STR_ARG(client_id), number);
+    return pal_str_make(name, (size_t)len);
+}
+
+pal_status pal_whole_rename(pal_turn *turn, pal_error *err)
+{
+    const pal_message *said = turn->request.messages;
+    size_t len = turn->request.messages_len;
+    pal_message *messages = pal_arena_array(turn->arena, len, sizeof(*messages));
+
+    turn->whole_tries++;
+    for (size_t i = 0; messages && i < len; i++) {
+        messages[i] = said[i];
+        messages[i].id = (pal_id){{0}}; /* the one of the first time was set */
+        messages[i].seq = 0;
+        if (said[i].client_id.len > 0)
+            messages[i].client_id =
+                    name_of_try(said[i].client_id, turn->whole_tries + 1, turn->arena);
+    }
+    turn->messages = messages;
+    turn->messages_len = len;
+    turn->settled_len = 0;
+    return pal_arena_failure(turn->arena) == PAL_OK
+            ? PAL_OK
+            : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+}

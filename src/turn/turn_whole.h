@@ -1,0 +1,25 @@
+/* turn_whole.h - turns that are all or nothing. */
+#ifndef PAL_TURN_WHOLE_H
+#define PAL_TURN_WHOLE_H
+
+#include "turn/turn_machine.h"
+
+/* On the loop: with the first message that such a turn records, adds to turn->write what says that
+ * it is half done. `first` gets an id if need be. Nothing for other turns, or where that is there
+ * already. */
+void pal_whole_begin(pal_turn *turn, pal_message *first);
+/* On the loop: takes it all back, with turn->write. */
+void pal_whole_undo(pal_turn *turn);
+
+/* On a worker: looks for what a turn that died has left; turn->leftover and leftover_seq. */
+PAL_CHECKED pal_status pal_whole_find(pal_turn *turn, pal_error *err);
+/* On the loop, under the lease: adds to turn->write what takes it out of the conversation. */
+void pal_whole_settle(pal_turn *turn);
+
+/* On a worker: whether what was said before under the same client ids is out of the conversation:
+ * then that turn has failed, and this one is no repetition of it. */
+PAL_CHECKED pal_status pal_whole_is_hidden(pal_turn *turn, bool *out_hidden, pal_error *err);
+/* Says the same again, under client ids of the next try. */
+PAL_CHECKED pal_status pal_whole_rename(pal_turn *turn, pal_error *err);
+
+#endif

@@ -1,0 +1,126 @@
+// Runs one suite against the built command, for Meson: `node suite.mjs SUITE STORE`, STORE being
+// "memory" or "sqlite". PALAVER_BIN is the command; CONFORMANCE_DIR is where npm installs the SDKs
+// when the first suite is run, beside copies of the suites. Without network it is skipped.
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { run } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import util from 'node:util';
+import { MockModel } from './mock-model.mjs';
+
+const [suite, kind] = process.argv.slice(2);
+const binary = process.env.PALAVER_BIN;
+const directory = process.env.CONFORMANCE_DIR;
+const here = path.dirname(fileURLToPath(import.meta.url));
+const INSTALL_WAIT_MS = 240_000;
+const TEST_TIMEOUT_MS = 60_000;
+assert.ok(binary && directory,
+    'PALAVER_BIN and CONFORMANCE_DIR say what to run, and where to install');
+
+const isInstalled = () => {
+    const stamp = path.join(directory, 'installed.json');
+    const lock = fs.readFileSync(path.join(here, 'package-lock.json'));
+    return fs.existsSync(stamp) && fs.readFileSync(stamp).equals(lock);
+};
+
+function npmInstall() {
+    for (const name of ['package.json', 'package-lock.json'])
+        fs.copyFileSync(path.join(here, name), path.join(directory, name));
+    const done = spawnSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund',
+        '--prefer-offline', '--fetch-retries=1', '--fetch-timeout=30000', '--loglevel=error'],
+    { cwd: directory, encoding: 'utf8', stdio: ['ignore', 'ignore', 'inherit'] });
+    if (done.error || done.status !== 0) return false;
+    fs.copyFileSync(path.join(here, 'package-lock.json'), path.join(directory, 'installed.json'));
+    return true;
+}
+
+// Suites run side by side: one of them installs, the others wait. A lock that nobody holds any more
+// is an old one.
+async function install() {
+    const lock = path.join(directory, 'lock');
+    fs.mkdirSync(directory, { recursive: true });
+    for (const until = Date.now() + INSTALL_WAIT_MS; Date.now() < until; await sleep(200)) {
+        if (isInstalled()) return true;
+        try {
+            fs.mkdirSync(lock);
+        } catch {
+            const age = Date.now() - (fs.statSync(lock, { throwIfNoEntry: false })?.mtimeMs ?? 0);
+            if (age > INSTALL_WAIT_MS) fs.rmSync(lock, { recursive: true, force: true });
+            continue;
+        }
+        try {
+            return isInstalled() || npmInstall();
+        } finally {
+            fs.rmSync(lock, { recursive: true, force: true });
+        }
+    }
+    return false;
+}
+
+// Node looks for packages beside the file that wants them.
+function copySuite(scratch) {
+    const to = fs.mkdtempSync(path.join(directory, 'run-'));
+    for (const name of ['lib', 'mock-model.mjs', `${suite}.test.mjs`])
+        fs.cpSync(path.join(here, name), path.join(to, name), { recursive: true });
+    scratch.push(to);
+    return path.join(to, `${suite}.test.mjs`);
+}
+
+async function startServer(upstream, scratch) {
+    const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-conformance-'));
+    scratch.push(dir);
+    const store = kind === 'sqlite' ? `sqlite:${path.join(dir, 'palaver.db')}` : 'memory:';
+    const ours = Object.entries(process.env).filter(([name]) => !/^PALAVER_|_API_KEY$/.test(name));
+    const server = spawn(binary, ['serve', '--listen', '127.0.0.1:0', '--store', store,
+        '--model', 'mock-model', '--provider', 'openai', '--provider-url', `${upstream}/v1`],
+    { cwd: dir, env: { ...Object.fromEntries(ours), XDG_CONFIG_HOME: '/nonexistent' },
+        stdio: ['ignore', 'pipe', 'inherit'] });
+    let out = '';
+    for await (const piece of server.stdout) {
+        out += piece;
+        const found = /is listening on (http:\/\/\S+)\n/.exec(out);
+        if (found) return { server, url: found[1] };
+    }
+    throw new Error(`the server did not start: ${out}`);
+}
+
+// One line a test, whatever it is nested in: Meson reads no subtests.
+async function runTests(file, env) {
+    let number = 0, failed = 0;
+    Object.assign(process.env, env);
+    for await (const { type, data } of run({ files: [file], timeout: TEST_TIMEOUT_MS })) {
+        const isResult = type === 'test:pass' || type === 'test:fail';
+        if (!isResult || data.details?.type === 'suite' || data.name.endsWith('.mjs')) continue;
+        const isSkipped = data.skip !== undefined;
+        console.log(`${type === 'test:pass' ? 'ok' : 'not ok'} ${++number} - ${data.name}`
+            + (isSkipped ? ' # SKIP' : ''));
+        if (type === 'test:pass') continue;
+        failed++;
+        console.log(util.inspect(data.details.error.cause ?? data.details.error)
+            .replaceAll(/^/gm, '# '));
+    }
+    console.log(`1..${number}`);
+    return failed || number === 0 ? 1 : 0;
+}
+
+const scratch = [];
+if (!await install()) {
+    console.log('1..0 # SKIP npm could not install the SDKs');
+} else {
+    const mock = new MockModel();
+    const upstream = await mock.listen();
+    const { server, url } = await startServer(upstream, scratch);
+    process.exitCode = await runTests(copySuite(scratch),
+        { PALAVER_URL: url, MOCK_MODEL_URL: upstream });
+    if (server.exitCode !== null) process.exitCode = 1;
+    server.kill('SIGTERM');
+    const [status] = server.exitCode === null ? await once(server, 'exit') : [server.exitCode];
+    if (status !== 0) process.exitCode = 1;
+    await mock.close();
+}
+for (const dir of scratch) fs.rmSync(dir, { recursive: true, force: true });

@@ -1,0 +1,266 @@
+/* fuzz_server.c - any bytes at all, as a request to a whole server over its own socket: it answers,
+ * what it answers is well-formed, and no request is its own fault (500).
+ *
+ *   POST /api/v1/sessions/s/messages        the target writes HTTP of this: a line end becomes
+ * CRLF, idempotency-key: a                      a host, a key and the length are added
+ *
+ *   {"content":"hi"}
+ *
+ * What begins with "RAW " is sent behind that as it is, and need not be answered.
+ *
+ * The store is memory:, models are echoes. The session with the key "s" is always there; all else
+ * is what earlier inputs left, until the server is made anew. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include "base/buf.h"
+#include "base/log.h"
+#include "server/server_key.h"
+#include "server/server_metrics.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define REQUIRE(condition) require((condition), #condition, __LINE__)
+#define INPUTS_MAX 500 /* of one server */
+#define PATIENCE_S 60  /* nothing takes as long: it hangs */
+#define ANSWER_MAX ((size_t)256 << 20)
+
+static struct {
+    pal_arena *arena;
+    pal_config *config;
+    pal_config_values values;
+    pal_store *store;
+    pal_models *models;
+    pal_runtime *runtime;
+    pal_route_settings *routes;
+    pal_metrics *metrics;
+    pal_server *server;
+    char secret[PAL_KEY_SECRET_SIZE];
+    size_t inputs;
+} fuzzed;
+
+static void require(bool held, const char *text, int line)
+{
+    if (held)
+        return;
+    fprintf(stderr, "fuzz_server.c:%d: %s\n", line, text);
+    abort();
+}
+
+/* ---- The server ---- */
+
+static void make_key(void)
+{
+    pal_key given = {.tenant = pal_str_of("default"), .role = PAL_KEY_ADMIN}, key;
+    REQUIRE(pal_key_create(fuzzed.store, &given, fuzzed.arena, fuzzed.secret, &key, NULL) ==
+            PAL_OK);
+}
+
+static void open_server(void)
+{
+    static const char yaml[] = "provider: echo\nserver:\n  listen: 127.0.0.1:0\n  threads: 1\n"
+                               "  body_bytes_max: 65536\n";
+    pal_error err = {0};
+    pal_runtime_options runtime;
+    REQUIRE((fuzzed.arena = pal_arena_new(0)) != NULL);
+    REQUIRE((fuzzed.metrics = pal_metrics_new()) != NULL);
+    REQUIRE(pal_config_parse(pal_str_of(yaml), "fuzz", &fuzzed.config, &err) == PAL_OK);
+    fuzzed.values = *pal_config_get(fuzzed.config);
+    /* Less than a file may ask for: nobody waits for the rest of half a request. */
+    fuzzed.values.server.idle_ms = 20;
+    fuzzed.values.server.request_ms = 200;
+    REQUIRE(pal_store_open("memory:", NULL, &fuzzed.store, &err) == PAL_OK);
+    REQUIRE(pal_models_new(NULL, 0, &fuzzed.models, &err) == PAL_OK);
+    REQUIRE(pal_config_runtime(fuzzed.config, fuzzed.arena, &runtime, &err) == PAL_OK);
+    runtime.store = fuzzed.store;
+    runtime.models = fuzzed.models;
+    REQUIRE(pal_runtime_open(&runtime, &fuzzed.runtime, &err) == PAL_OK);
+    REQUIRE(pal_route_settings_new(&fuzzed.values.session, &fuzzed.routes, &err) == PAL_OK);
+    make_key();
+    pal_server_options options = {
+            .store = fuzzed.store,
+            .runtime = fuzzed.runtime,
+            .models = fuzzed.models,
+            .config = &fuzzed.values,
+            .route_settings = fuzzed.routes,
+            .metrics = fuzzed.metrics,
+    };
+    REQUIRE(pal_server_open(&options, &fuzzed.server, &err) == PAL_OK);
+    fuzzed.inputs = 0;
+}
+
+static void close_server(void)
+{
+    if (!fuzzed.server)
+        return;
+    pal_server_quiesce(fuzzed.server);
+    pal_runtime_drain(fuzzed.runtime, 0);
+    pal_server_close(fuzzed.server);
+    pal_runtime_close(fuzzed.runtime, 0);
+    pal_route_settings_free(fuzzed.routes);
+    pal_models_free(fuzzed.models);
+    pal_store_close(fuzzed.store);
+    pal_metrics_free(fuzzed.metrics);
+    pal_config_free(fuzzed.config);
+    pal_arena_free(fuzzed.arena);
+    fuzzed.server = NULL;
+}
+
+/* Whatever an input has done to it. */
+static void want_session(void)
+{
+    pal_session session = {.key = pal_str_of("s"), .tenant = pal_str_of("default")};
+    pal_op op = {.kind = PAL_OP_CREATE, .tenant = session.tenant};
+    op.u.create.session = &session;
+    op.u.create.or_find = true;
+    REQUIRE(pal_store_apply(fuzzed.store, &op, 1, NULL) == PAL_OK);
+}
+
+/* ---- One request ---- */
+
+/* Up to the first empty line, each line is one of the head. */
+static void write_head(pal_str head, size_t body_len, pal_buf *out)
+{
+    bool has_first = false;
+    while (head.len) {
+        const char *end = memchr(head.data, '\n', head.len);
+        size_t len = end ? (size_t)(end - head.data) : head.len;
+        pal_buf_append(out, head.data, len);
+        if (!has_first)
+            pal_buf_append_text(out, " HTTP/1.1");
+        pal_buf_append_text(out, "\r\n");
+        has_first = true;
+        len += end != NULL;
+        head = pal_str_make(head.data + len, head.len - len);
+    }
+    if (!has_first)
+        pal_buf_append_text(out, "GET / HTTP/1.1\r\n");
+    pal_buf_format(out,
+            "Host: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %zu\r\n"
+            "Connection: close\r\n\r\n",
+            fuzzed.secret, body_len);
+}
+
+static void write_request(pal_str input, pal_buf *out)
+{
+    const char *gap = input.len ? memmem(input.data, input.len, "\n\n", 2) : NULL;
+    size_t head_len = gap ? (size_t)(gap - input.data) : input.len;
+    pal_str body = gap ? pal_str_make(gap + 2, input.len - head_len - 2) : pal_str_make("", 0);
+    write_head(pal_str_make(input.data, head_len), body.len, out);
+    pal_buf_append_str(out, body);
+}
+
+static int connect_to(uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct timeval patience = {.tv_sec = PATIENCE_S};
+    struct linger gone = {.l_onoff = 1};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    /* Ports are many, but not as many as inputs. */
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &gone, sizeof gone);
+    REQUIRE(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    return fd;
+}
+
+/* Everything up to the end of the connection. False: it was reset, after what is in `out`. */
+static bool exchange(pal_str request, bool is_last, pal_buf *out)
+{
+    int fd = connect_to(pal_listener_port(fuzzed.server->listener));
+    ssize_t len = 0;
+    while (request.len && (len = send(fd, request.data, request.len, MSG_NOSIGNAL)) > 0)
+        request = pal_str_make(request.data + len, request.len - (size_t)len);
+    /* Else a body that is announced longer than it is would be waited for. */
+    if (is_last)
+        shutdown(fd, SHUT_WR);
+    char *at;
+    while ((at = pal_buf_reserve(out, 4096)) && (len = recv(fd, at, 4096, 0)) > 0)
+        pal_buf_commit(out, (size_t)len);
+    REQUIRE(len >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK));
+    close(fd);
+    return len == 0;
+}
+
+/* ---- What an answer must be ---- */
+
+/* A request line of two words and no headers: nothing excuses the server from answering. */
+static bool is_plain(pal_str input)
+{
+    size_t spaces = 0, i = 0;
+    for (; i < input.len && input.data[i] != '\n'; i++) {
+        spaces += input.data[i] == ' ';
+        if (input.data[i] < ' ' || input.data[i] > '~')
+            return false;
+    }
+    bool is_line = spaces == 1 && i > 2 && input.data[0] >= 'A' && input.data[0] <= 'Z' &&
+            input.data[i - 1] != ' ' && memmem(input.data, i, " /", 2);
+    return is_line && (i == input.len || (i + 1 < input.len && input.data[i + 1] == '\n'));
+}
+
+static pal_str body_of(pal_str answer)
+{
+    const char *gap = answer.len ? memmem(answer.data, answer.len, "\r\n\r\n", 4) : NULL;
+    REQUIRE(gap != NULL);
+    size_t skip = (size_t)(gap - answer.data) + 4;
+    return pal_str_make(answer.data + skip, answer.len - skip);
+}
+
+static void check_answer(pal_str answer)
+{
+    while (answer.len > 12 && memcmp(answer.data, "HTTP/1.1 100", 12) == 0)
+        answer = body_of(answer);
+    REQUIRE(answer.len > 13 && memcmp(answer.data, "HTTP/1.", 7) == 0);
+    unsigned code = (unsigned)strtoul(answer.data + 9, NULL, 10);
+    REQUIRE(code >= 200 && code < 600 && code != 500);
+    pal_str body = body_of(answer);
+    size_t head_len = answer.len - body.len;
+    bool is_json = memmem(answer.data, head_len, "Content-Type: application/json\r\n", 32) != NULL;
+    bool is_whole = memmem(answer.data, head_len, "Content-Length: ", 16) != NULL;
+    pal_json value;
+    pal_arena *arena = pal_arena_new(0);
+    REQUIRE(arena != NULL);
+    if (is_json && is_whole && body.len)
+        REQUIRE(pal_json_parse(arena, body, NULL, &value, NULL) == PAL_OK);
+    pal_arena_free(arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    pal_str input = pal_str_make((const char *)data, size);
+    bool is_raw = size >= 4 && memcmp(data, "RAW ", 4) == 0;
+    pal_buf request, answer;
+    static bool is_ready;
+    if (!is_ready) {
+        signal(SIGPIPE, SIG_IGN);
+        pal_log_setup(fopen("/dev/null", "w"), PAL_LOG_DEBUG, true);
+        atexit(close_server);
+        is_ready = true;
+    }
+    if (fuzzed.server && ++fuzzed.inputs > INPUTS_MAX)
+        close_server();
+    if (!fuzzed.server)
+        open_server();
+    want_session();
+    pal_buf_init(&request, ANSWER_MAX);
+    pal_buf_init(&answer, ANSWER_MAX);
+    if (is_raw)
+        pal_buf_append(&request, input.data + 4, input.len - 4);
+    else
+        write_request(input, &request);
+    bool is_whole = exchange(pal_buf_str(&request), !is_plain(input), &answer);
+    REQUIRE(!is_plain(input) || (is_whole && answer.len));
+    if (!is_raw && is_whole && answer.len)
+        check_answer(pal_buf_str(&answer));
+    pal_buf_done(&request);
+    pal_buf_done(&answer);
+    return 0;
+}

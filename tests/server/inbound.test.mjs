@@ -1,0 +1,132 @@
+// Messages from channels: whose session, who speaks, and the answer.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { assertError, binary } from './support.mjs';
+import { open, serveModel, textOf } from './model.mjs';
+
+const group = { channel: 'telegram', chat_id: '-100123', chat_type: 'group', sender_id: '7' };
+const messagesOf = async (s, id) => (await s.get(`/api/v1/sessions/${id}/messages`)).json.messages;
+const inbound = (s, body, options) => s.post('/api/v1/inbound', body, options);
+
+test('the session is the one that `palaver route` names', async (t) => {
+    const s = await serveModel(t, { config: 'session:\n  dimensions: [chat]\n' });
+    const context = { ...group, topic_id: '42' };
+    const routed = spawnSync(binary, ['route', '-'], { cwd: s.dir, input: JSON.stringify({ context }) });
+    const route = JSON.parse(routed.stdout.toString());
+    const { code, json } = await inbound(s, { context, message: 'hello' });
+    assert.equal(code, 200);
+    assert.deepEqual(Object.keys(json).slice(0, 6),
+        ['key', 'agent', 'created', 'adopted', 'turn_id', 'session_id']);
+    assert.deepEqual([json.key, json.agent, json.created, json.adopted, json.state],
+        [route.session_key, 'main', true, false, 'done']);
+    const session = (await s.get(`/api/v1/sessions/${json.session_id}`)).json;
+    assert.equal(session.key, route.session_key);
+    assert.deepEqual(session.aliases, route.session_aliases);
+    assert.deepEqual(session.scope, route.scope);
+    const again = await inbound(s, { context, message: 'once more' });
+    assert.deepEqual([again.json.created, again.json.session_id], [false, json.session_id]);
+    const other = await inbound(s, { context: { ...context, chat_id: '-2' }, message: 'elsewhere' });
+    assert.notEqual(other.json.session_id, json.session_id);
+});
+
+test('in a group it is told who speaks, in a chat of two it is not', async (t) => {
+    const s = await serveModel(t);
+    const spoken = await inbound(s, { context: group, message: 'hello' });
+    assert.equal(spoken.json.text, 'echo: <7> hello');
+    const [message] = await messagesOf(s, spoken.json.session_id);
+    assert.equal(message.sender, '7');
+    const direct = await inbound(s,
+        { context: { channel: 'telegram', chat_id: '7', sender_id: '7' }, message: 'hello' });
+    assert.equal(direct.json.text, 'echo: hello');
+    assert.equal((await messagesOf(s, direct.json.session_id))[0].direct, true);
+    const room = await inbound(s, { matrix_room: '!r:example.org',
+        context: { sender_id: '@sienna:sunbeam.pt' }, message: { role: 'user', content: 'hi' } });
+    assert.equal(room.json.text, 'echo: <@sienna:sunbeam.pt> hi');
+    // The message's own word counts.
+    const own = await inbound(s,
+        { context: group, message: { role: 'user', content: 'hi', sender: 'Ann' } });
+    assert.equal(own.json.text, 'echo: <Ann> hi');
+});
+
+test('what several say while it speaks becomes one turn', async (t) => {
+    const s = await serveModel(t);
+    const first = inbound(s, { context: group, message: '<<say wait>><<hang times=1>>' });
+    await s.untilAsked(1);
+    const lane = 'queue';
+    const two = inbound(s, { context: { ...group, sender_id: '8' }, message: 'two', lane });
+    // In this order: each is durable in the inbox before the next comes.
+    const id = (await s.get('/api/v1/sessions')).json.sessions[0].session_id;
+    const queued = async (count) => {
+        while (Number(/^palaver_turns_queued (\d+)$/m.exec((await s.get('/metrics')).text)[1]) < count)
+            await new Promise((resolve) => setTimeout(resolve, 5));
+    };
+    await queued(1);
+    const three = inbound(s, { context: { ...group, sender_id: '9' }, message: 'three', lane });
+    await queued(2);
+    await s.release();
+    assert.equal((await first).json.text, 'wait');
+    const [a, b] = [(await two).json, (await three).json];
+    assert.deepEqual([a.state, a.text, b.text], ['done', b.text, 'echo: <8> two\n<9> three']);
+    assert.equal((await s.asked()).length, 2);
+    assert.deepEqual((await messagesOf(s, id)).map((m) => m.role),
+        ['user', 'assistant', 'user', 'user', 'assistant']);
+});
+
+test('a busy chat rejects unless it is asked for something else', async (t) => {
+    const s = await serveModel(t);
+    const first = inbound(s, { context: group, message: '<<say wait>><<hang times=1>>' });
+    await s.untilAsked(1);
+    const busy = await inbound(s, { context: group, message: 'me too' });
+    assert.deepEqual([busy.code, busy.json.code, busy.json.turn.state],
+        [409, 'session_busy', 'running']);
+    const later = await inbound(s,
+        { context: group, message: 'later', lane: 'queue', background: true });
+    assert.deepEqual([later.code, later.json.state, later.json.created], [202, 'queued', false]);
+    await s.release();
+    assert.equal((await first).json.state, 'done');
+});
+
+test('an explicit key, an agent, a stream', async (t) => {
+    const s = await serveModel(t);
+    const explicit = await inbound(s,
+        { context: group, session_key: 'agent:main:mine', message: 'hello' });
+    assert.equal(explicit.json.key, 'agent:main:mine');
+    const agent = await inbound(s, { context: group, agent_id: 'Helper', message: 'hello' });
+    assert.equal(agent.json.agent, 'helper');
+    const r = await open(s.port, 'POST', '/api/v1/inbound',
+        { body: { context: group, message: '<<say in pieces>><<chunk 2>>', stream: true } });
+    const events = await r.end();
+    assert.equal(textOf(events), 'in pieces');
+    const code = await inbound(s, { project_path: '/src/x/', branch: 'main', message: 'hi' });
+    assert.equal((await s.get(`/api/v1/sessions/${code.json.session_id}`)).json.scope.kind, 'code');
+});
+
+test('the same message again is answered once', async (t) => {
+    const s = await serveModel(t);
+    const body = { context: group, message: { role: 'user', content: 'hi', client_id: 'm-1' } };
+    const first = await inbound(s, body);
+    const second = await inbound(s, body);
+    assert.deepEqual([second.json.replayed, second.json.turn_id], [true, first.json.turn_id]);
+    const headers = { 'idempotency-key': 'k' };
+    const third = await inbound(s, { context: group, message: 'two' }, { headers });
+    assert.deepEqual((await inbound(s, { context: group, message: 'two' }, { headers })).json,
+        third.json);
+    assert.equal((await s.asked()).length, 2);
+});
+
+test('what is wrong is named, and makes no session', async (t) => {
+    const s = await serveModel(t);
+    const wrong = [
+        [{ context: group }, /'message' is missing/],
+        [{ context: [], message: 'x' }, /'context'/],
+        [{ context: { channel: 7 }, message: 'x' }, /'channel'/],
+        [{ context: { ...group, chat_id: 'a\nb' }, message: 'x' }, /chat_id/],
+        [{ context: group, message: 'x', lane: 'fast' }, /'lane'/],
+        [{ matrix_room: '!r:s', project_id: 'p', message: 'x' }, /only one of/],
+        [{ project_id: 'p', message: 'x' }, /bead_id/],
+        [{ context: group, message: 7 }, /'message'/],
+    ];
+    for (const [body, pattern] of wrong) assertError(await inbound(s, body), 400, 'invalid', pattern);
+    assert.deepEqual((await s.get('/api/v1/sessions')).json.sessions, []);
+});

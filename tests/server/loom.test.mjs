@@ -1,0 +1,209 @@
+// Loom's clients: conversations of work items, in its shapes, codes and texts.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { makeKey, palaver, serve, workspace } from './support.mjs';
+import { serveModel } from './model.mjs';
+
+const context = ['session_id', 'bead_id', 'project_id', 'messages', 'created_at', 'updated_at',
+    'expires_at', 'token_count', 'metadata', 'entity_metadata'];
+const said = (s, id) => s.get(`/api/v1/conversations/${id}`)
+    .then(({ json }) => json.messages.map((m) => [m.role, m.content]));
+
+// {"error": text} and a newline, whatever else is there.
+function assertLoom(answer, code, text) {
+    assert.equal(answer.code, code, answer.text);
+    assert.equal(answer.json.error, text);
+    assert.ok(answer.text.endsWith('\n'));
+    assert.match(answer.headers['content-type'], /^application\/json/);
+}
+
+async function make(s, bead, more = {}) {
+    const answer = await s.post('/api/v1/conversations',
+        { project_id: 'proj-1', bead_id: bead, ...more });
+    assert.ok([200, 201].includes(answer.code), answer.text);
+    return answer;
+}
+
+const three = [{ role: 'system', content: 'You are an agent.' },
+    { role: 'user', content: 'Investigate' }, { role: 'assistant', content: 'I will.' }];
+
+test('its own sequence: make, get, by bead, list, reset, delete', async (t) => {
+    const s = await serve(t);
+    const made = await make(s, 'bead-123', { session_id: 'test-session-123', messages: three,
+        metadata: { agent_id: 'a1', agent_name: 'Ann', provider_id: 'p1' } });
+    assert.equal(made.code, 201);
+    const got = await s.get('/api/v1/conversations/test-session-123');
+    assert.equal(got.code, 200);
+    assert.deepEqual(Object.keys(got.json), context);
+    assert.deepEqual([got.json.session_id, got.json.bead_id, got.json.project_id],
+        ['test-session-123', 'bead-123', 'proj-1']);
+    assert.deepEqual(got.json.metadata, { agent_id: 'a1', agent_name: 'Ann', provider_id: 'p1' });
+    assert.deepEqual(got.json.entity_metadata, { schema_version: '1.0' });
+    assert.deepEqual(got.json.messages.map((m) => [m.role, m.content]),
+        three.map((m) => [m.role, m.content]));
+    for (const message of got.json.messages) {
+        assert.ok(Date.parse(message.timestamp) > 0);
+        assert.ok(message.token_count > 0);
+    }
+    assert.equal(got.json.token_count,
+        got.json.messages.reduce((sum, m) => sum + m.token_count, 0));
+    // 24 hours, from the beginning.
+    assert.equal(Date.parse(got.json.expires_at) - Date.parse(got.json.created_at), 24 * 3600000);
+    assert.deepEqual((await s.get('/api/v1/beads/bead-123/conversation')).json, got.json);
+    const list = await s.get('/api/v1/conversations?project_id=proj-1');
+    assert.deepEqual(list.json, { project_id: 'proj-1', limit: 50, conversations: [got.json] });
+    const reset = await s.post('/api/v1/conversations/test-session-123/reset',
+        { keep_system_message: true });
+    assert.deepEqual([reset.code, reset.json], [200, { message: 'Conversation reset successfully',
+        session_id: 'test-session-123', keep_system_message: true }]);
+    assert.deepEqual(await said(s, 'test-session-123'), [['system', 'You are an agent.']]);
+    const gone = await s.ask('DELETE', '/api/v1/conversations/test-session-123');
+    assert.deepEqual([gone.code, gone.json],
+        [200, { message: 'Conversation deleted successfully', session_id: 'test-session-123' }]);
+    assertLoom(await s.get('/api/v1/conversations/test-session-123'), 404,
+        'Conversation session not found: test-session-123');
+    assertLoom(await s.get('/api/v1/beads/bead-123/conversation'), 404,
+        'No conversation found for bead: bead-123');
+    assert.equal((await s.get('/api/v1/conversations?project_id=proj-1')).json.conversations, null);
+    // By the id that it has here, too.
+    const other = (await make(s, 'bead-124')).json.session_id;
+    await s.ask('DELETE', `/api/v1/conversations/${other}`);
+    assertLoom(await s.get(`/api/v1/conversations/${other}`), 404,
+        `Conversation session not found: ${other}`);
+});
+
+test('codes and texts', async (t) => {
+    const s = await serve(t);
+    const none = 'Conversation session not found: non-existent';
+    assertLoom(await s.get('/api/v1/conversations/non-existent'), 404, none);
+    assertLoom(await s.ask('DELETE', '/api/v1/conversations/non-existent'), 404, none);
+    assertLoom(await s.post('/api/v1/conversations/non-existent/reset', {}), 404, none);
+    assertLoom(await s.get('/api/v1/conversations/'), 400, 'Session ID is required');
+    assertLoom(await s.get('/api/v1/beads/non-existent-bead/conversation'), 404,
+        'No conversation found for bead: non-existent-bead');
+    assertLoom(await s.get('/api/v1/beads/x'), 400, 'Invalid path');
+    const list = (query) => s.get(`/api/v1/conversations${query}`);
+    assertLoom(await list(''), 400, 'project_id parameter is required');
+    assertLoom(await list('?project_id='), 400, 'project_id parameter is required');
+    // The limit is looked at first.
+    for (const limit of ['invalid', '12abc', '1.5', '-', ' 1'])
+        assertLoom(await list(`?limit=${encodeURIComponent(limit)}`), 400, 'Invalid limit parameter');
+    for (const limit of ['0', '-5', '1001', '99999999999999999999999999'])
+        assertLoom(await list(`?limit=${limit}&project_id=p`), 400,
+            'Limit must be between 1 and 1000');
+    assert.deepEqual((await list('?project_id=p&limit=7')).json,
+        { project_id: 'p', limit: 7, conversations: null });
+    for (const [method, target] of [['PUT', '/api/v1/conversations/x'],
+        ['PATCH', '/api/v1/conversations/x'], ['POST', '/api/v1/conversations/x'],
+        ['DELETE', '/api/v1/conversations'], ['GET', '/api/v1/conversations/x/reset'],
+        ['POST', '/api/v1/beads/x/conversation']])
+        assertLoom(await s.ask(method, target), 405, 'Method not allowed');
+    const make = (body) => s.post('/api/v1/conversations', body);
+    assertLoom(await make({ bead_id: 'b' }), 400, 'project_id is required');
+    assertLoom(await make({ project_id: 'p' }), 400, 'bead_id is required');
+    assert.equal((await make({ project_id: 'p', bead_id: 7 })).code, 400);
+    assert.equal((await make({ project_id: 'p', bead_id: 'b', metadata: [] })).code, 400);
+    assert.equal((await make({ project_id: 'p', bead_id: 'b', messages: [{}] })).code, 400);
+    assert.equal((await list('?project_id=p')).json.conversations, null, 'nothing was made');
+});
+
+test('a project\'s conversations, the newest update first, as many as asked for', async (t) => {
+    const s = await serve(t);
+    for (const bead of ['b1', 'b2', 'b3']) await make(s, bead);
+    await s.post('/api/v1/conversations', { project_id: 'other', bead_id: 'b4' });
+    const beads = async (query) => (await s.get(`/api/v1/conversations?project_id=proj-1${query}`))
+        .json.conversations.map((c) => c.bead_id);
+    assert.deepEqual((await beads('&limit=10')).sort(), ['b1', 'b2', 'b3']);
+    assert.equal((await beads('&limit=2')).length, 2);
+    const b1 = (await s.get('/api/v1/beads/b1/conversation')).json;
+    await s.post(`/api/v1/sessions/${b1.session_id}/messages`, { role: 'user', content: 'news' });
+    assert.equal((await beads(''))[0], 'b1');
+});
+
+test('a work item has one conversation, as long as it lasts', async (t) => {
+    const s = await serve(t, { config: 'expiry:\n  session_expiration: 1s\n' });
+    const first = await make(s, 'b1', { session_id: 'mine' });
+    const second = await make(s, 'b1', { messages: three });
+    assert.deepEqual([first.code, second.code], [201, 200]);
+    assert.deepEqual(second.json, first.json, 'the one that there is stays as it is');
+    const until = Date.parse(first.json.expires_at);
+    while (Date.now() <= until) await new Promise((resolve) => setTimeout(resolve, 20));
+    // By its id it is shown until it is swept; for the work item there is none any more.
+    assert.equal((await s.get('/api/v1/beads/b1/conversation')).code, 404);
+    const third = await make(s, 'b1');
+    assert.equal(third.code, 201);
+    assert.notEqual(third.json.session_id, first.json.session_id);
+    assert.deepEqual((await s.get('/api/v1/beads/b1/conversation')).json.session_id,
+        third.json.session_id);
+});
+
+test('reset: what is kept, and what a bad body means', async (t) => {
+    const s = await serve(t);
+    const kept = async (bead, body, messages = three) => {
+        const id = (await make(s, bead, { messages })).json.session_id;
+        const answer = await s.ask('POST', `/api/v1/conversations/${id}/reset`, { body });
+        assert.equal(answer.code, 200, answer.text);
+        return [answer.json.keep_system_message, (await said(s, id)).map(([role]) => role)];
+    };
+    assert.deepEqual(await kept('b1', undefined), [true, ['system']]);
+    assert.deepEqual(await kept('b2', '{"keep_'), [true, ['system']]);
+    assert.deepEqual(await kept('b3', { keep_system_message: 'no' }), [true, ['system']]);
+    assert.deepEqual(await kept('b4', { keep_system_message: false }), [false, []]);
+    assert.deepEqual(await kept('b5', {}, three.slice(1)), [true, []]);
+    assert.equal((await s.get('/api/v1/beads/b4/conversation')).json.token_count, 0);
+});
+
+test('turns run in it, and inbound messages of the work item come to it', async (t) => {
+    const s = await serveModel(t);
+    const made = await make(s, 'b1', { session_id: 'mine', messages: three.slice(0, 1) });
+    const session = (await s.get('/api/v1/sessions/loom%3Amine')).json;
+    assert.equal((await s.turn(session.session_id, { message: 'Continue' })).json.text,
+        'echo: Continue');
+    const inbound = await s.post('/api/v1/inbound',
+        { project_id: 'proj-1', bead_id: 'b1', message: 'Continue investigation' });
+    assert.deepEqual([inbound.json.created, inbound.json.session_id], [false, session.session_id]);
+    assert.deepEqual((await said(s, 'mine')).map(([role]) => role),
+        ['system', 'user', 'assistant', 'user', 'assistant'], 'the client\'s own id still leads there');
+    assert.equal(made.json.session_id, 'mine');
+    const other = await s.post('/api/v1/inbound',
+        { project_id: 'proj-1', bead_id: 'b2', message: 'hello' });
+    const shown = (await s.get('/api/v1/beads/b2/conversation')).json;
+    assert.deepEqual([other.json.created, shown.session_id, shown.bead_id],
+        [true, other.json.session_id, 'b2']);
+    assert.ok(shown.expires_at);
+});
+
+test('imported rows are found by their own ids', async (t) => {
+    const dir = workspace(t);
+    fs.writeFileSync(path.join(dir, 'rows.jsonl'), `${JSON.stringify({ session_id: 'old-1',
+        bead_id: 'bead-9', project_id: 'proj-9', messages: [{ role: 'user', content: 'hi',
+            timestamp: '2026-01-02T03:04:05Z', token_count: 3 }],
+        metadata: { agent_id: 'a9' }, created_at: '2026-01-02T03:04:05Z' })}\n`);
+    palaver(dir, 'session', 'import', '--format', 'loom', 'rows.jsonl');
+    const s = await serve(t, { dir });
+    const { json } = await s.get('/api/v1/conversations/old-1');
+    assert.deepEqual([json.session_id, json.bead_id, json.project_id, json.metadata, json.expires_at],
+        ['old-1', 'bead-9', 'proj-9', { agent_id: 'a9' }, null]);
+    assert.deepEqual(json.messages.map((m) => [m.content, m.timestamp, m.token_count]),
+        [['hi', '2026-01-02T03:04:05.000Z', 3]]);
+    assert.deepEqual((await s.get('/api/v1/beads/bead-9/conversation')).json, json);
+    assert.equal((await s.get('/api/v1/conversations?project_id=proj-9')).json.conversations.length, 1);
+});
+
+test('tenants do not see each other\'s', async (t) => {
+    const dir = workspace(t);
+    const [a, b] = ['a', 'b'].map((tenant) => makeKey(dir, '--tenant', tenant).key);
+    const s = await serve(t, { dir });
+    const made = await s.post('/api/v1/conversations',
+        { project_id: 'p', bead_id: 'b1', session_id: 'mine' }, { key: a });
+    assert.equal(made.code, 201);
+    for (const target of ['conversations/mine', 'beads/b1/conversation'])
+        assert.equal((await s.get(`/api/v1/${target}`, { key: b })).code, 404);
+    assert.equal((await s.ask('DELETE', '/api/v1/conversations/mine', { key: b })).code, 404);
+    assert.equal((await s.post('/api/v1/conversations/mine/reset', {}, { key: b })).code, 404);
+    assert.equal((await s.get('/api/v1/conversations?project_id=p', { key: b })).json.conversations,
+        null);
+    assert.equal((await s.get('/api/v1/conversations/mine')).code, 401);
+});

@@ -1,0 +1,532 @@
+// Turns over HTTP: answers, events, lanes, tools of the caller, approvals, repeats, ends.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import { assertError, makeKey, serve, workspace } from './support.mjs';
+import { isA, open, serveModel, textOf } from './model.mjs';
+
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const tool = (name) => ({ type: 'function', function: { name, description: 'a tool',
+    parameters: { type: 'object' } } });
+const messagesOf = async (s, id) => (await s.get(`/api/v1/sessions/${id}/messages`)).json.messages;
+const stream = (s, id, body, options) =>
+    open(s.port, 'POST', `/api/v1/sessions/${id}/turns`, { body: { ...body, stream: true }, ...options });
+
+// Turns that wait for the model: asks until the session does what it should.
+async function untilState(s, id, state) {
+    for (;;) {
+        const { json } = await s.get(`/api/v1/sessions/${id}/turn`);
+        if (json.state === state) return json;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+}
+
+test('a message and its answer, field by field', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const { code, json } = await s.turn(id, { message: 'hello' });
+    assert.equal(code, 200);
+    assert.deepEqual(Object.keys(json), ['turn_id', 'session_id', 'state', 'text', 'message_id',
+        'seq', 'finish_reason', 'tool_calls', 'usage', 'cost_micros']);
+    assert.match(json.turn_id, uuid);
+    assert.match(json.message_id, uuid);
+    assert.deepEqual([json.session_id, json.state, json.text, json.seq, json.finish_reason],
+        [id, 'done', 'echo: hello', 2, 'stop']);
+    assert.deepEqual(json.usage, { input_tokens: 9, cache_read_tokens: 0, cache_write_tokens: 0,
+        output_tokens: 3, reasoning_tokens: 0 });
+    const messages = await messagesOf(s, id);
+    assert.deepEqual(messages.map((m) => [m.role, m.content]),
+        [['user', 'hello'], ['assistant', 'echo: hello']]);
+    assert.equal(messages[1].id, json.message_id);
+    const state = (await s.get(`/api/v1/turns/${json.turn_id}`)).json;
+    assert.deepEqual([state.turn_id, state.session_id, state.state],
+        [json.turn_id, id, 'done']);
+    assert.deepEqual((await s.get(`/api/v1/sessions/${id}/turn`)).json,
+        { turn_id: null, session_id: id, state: 'idle' });
+});
+
+test('what a request asks for reaches the model', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const long = 'x'.repeat(20000);
+    const { json } = await s.turn(id, { messages: [{ role: 'user', content: 'first' },
+        { role: 'user', content: long }], model: 'mock-model-mini', system: 'Be brief.',
+    tools: [tool('f')], tool_choice: 'none', parameters: { temperature: 0.25 },
+    max_output_tokens: 77, strategy: 'sliding_window', context: { max_tokens: 30000 } });
+    assert.equal(json.state, 'done');
+    const [body] = await s.asked();
+    assert.equal(body.model, 'mock-model-mini');
+    assert.equal(body.temperature, 0.25);
+    assert.equal(body.max_tokens ?? body.max_completion_tokens, 77);
+    assert.equal(body.tool_choice, 'none');
+    assert.deepEqual(body.tools[0].function.name, 'f');
+    assert.equal(body.messages[0].content, 'Be brief.');
+    assert.ok(JSON.stringify(body.messages).includes(long));
+});
+
+test('wrong requests are named, and change nothing', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const wrong = [
+        [{ message: 7 }, 'message'], [{ message: 'x', lane: 'fast' }, 'lane'],
+        [{ message: 'x', tools: {} }, 'tools'], [{ message: 'x', tools: [{}] }, 'tools'],
+        [{ message: 'x', tools: [{ type: 'web' }] }, 'tools'],
+        [{ message: 'x', tool_choice: 'maybe' }, 'tool_choice'],
+        [{ message: 'x', parameters: [] }, 'parameters'],
+        [{ message: 'x', max_output_tokens: 0 }, 'max_output_tokens'],
+        [{ message: 'x', max_tool_iterations: 5000 }, 'max_tool_iterations'],
+        [{ message: 'x', strategy: 'luck' }, 'strategy'],
+        [{ message: 'x', context: { max_tokens: -1 } }, 'context'],
+        [{ message: 'x', stream: 1 }, 'stream'],
+        [{ message: 'x', stream: true, background: true }, 'background'],
+        [{ message: 'x', model: 5 }, 'model'], [{ message: 'x', client_id: {} }, 'client_id'],
+    ];
+    for (const [body, param] of wrong) {
+        const answer = await s.turn(id, body);
+        assertError(answer, 400, 'invalid');
+        assert.equal(answer.json.param, param, answer.text);
+    }
+    assertError(await s.turn(id, { message: 'x', provider: 'nobody' }), 404, 'not_found',
+        /endpoint 'nobody'/);
+    assertError(await s.turn('nowhere', { message: 'x' }), 404, 'not_found', /^Session not found$/);
+    assert.deepEqual(await messagesOf(s, id), []);
+    assert.deepEqual(await s.asked(), []);
+    await s.ask('DELETE', `/api/v1/sessions/${id}`);
+    assertError(await s.turn(id, { message: 'x' }), 404, 'not_found', /^Session not found$/);
+});
+
+test('turns that nobody knows', async (t) => {
+    const s = await serveModel(t);
+    for (const turn of ['x', '01890000-0000-7000-8000-000000000001']) {
+        assertError(await s.get(`/api/v1/turns/${turn}`), 404, 'not_found', /no such turn/);
+        assertError(await s.get(`/api/v1/turns/${turn}/events`), 404, 'not_found');
+        assertError(await s.post(`/api/v1/turns/${turn}/cancel`), 404, 'not_found');
+        assertError(await s.post(`/api/v1/turns/${turn}/approve`, { allow: true }), 404, 'not_found');
+        assertError(await s.post(`/api/v1/turns/${turn}/results`,
+            { results: [{ call_id: 'c', output: '' }] }), 404, 'not_found');
+    }
+    assertError(await s.get('/api/v1/turns/x/events?after=-1'), 400, 'invalid', /'after'/);
+    assertError(await s.get('/api/v1/turns/x/events', { headers: { 'last-event-id': 'abc' } }), 400,
+        'invalid', /Last-Event-ID/);
+});
+
+test('events are numbered, and tell the answer as it comes', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const r = await stream(s, id,
+        { message: '<<say one two three>><<chunk 4>>', label: 'mine' });
+    assert.equal(r.code, 200);
+    assert.match(r.headers['content-type'], /^text\/event-stream/);
+    assert.equal(r.headers['x-palaver-session'], id);
+    const events = await r.end();
+    assert.deepEqual(events.map((e) => e.id), events.map((_, i) => i + 1));
+    assert.deepEqual(events[0].data,
+        { turn_id: r.headers['x-palaver-turn'], session_id: id, label: 'mine' });
+    assert.equal(textOf(events), 'one two three');
+    const message = events.find(isA('message')).data;
+    assert.deepEqual([message.seq, message.finish_reason, message.usage.output_tokens],
+        [2, 'stop', 4]);
+    const last = events.at(-1);
+    assert.deepEqual([last.event, last.data.state, last.data.turn_id],
+        ['ended', 'done', r.headers['x-palaver-turn']]);
+});
+
+test('a reader resumes by Last-Event-ID with no gap and no double', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const text = 'abcdefghijklmnopqrstuvwxyz'.repeat(4);
+    const first = await stream(s, id, { message: `<<say ${text}>><<chunk 2>><<stall after=20>>` });
+    const turn = first.headers['x-palaver-turn'];
+    await first.next((e) => e.event === 'text' && e.id >= 12);
+    first.leave();
+    // The turn goes on without anybody.
+    const got = first.events.slice(0, 10);
+    const second = await open(s.port, 'GET', `/api/v1/turns/${turn}/events`,
+        { headers: { 'last-event-id': String(got.at(-1).id) } });
+    await second.next((e) => e.id >= 20);
+    await s.release();
+    const all = [...got, ...await second.end()];
+    assert.deepEqual(all.map((e) => e.id), all.map((_, i) => i + 1));
+    assert.equal(textOf(all), text);
+    assert.equal(all.at(-1).event, 'ended');
+    // Late readers get all that is kept, from any number; past the end there is nothing to wait for.
+    const late = await open(s.port, 'GET', `/api/v1/turns/${turn}/events?after=5`);
+    assert.deepEqual(await late.end(), all.slice(5));
+    const whole = await open(s.port, 'GET', `/api/v1/turns/${turn}/events`);
+    assert.deepEqual(await whole.end(), all);
+    // The header is newer than the address, which a browser keeps.
+    const both = await open(s.port, 'GET', `/api/v1/turns/${turn}/events?after=0`,
+        { headers: { 'last-event-id': String(all.length - 1) } });
+    assert.deepEqual((await both.end()).map((e) => e.event), ['ended']);
+    const past = await s.get(`/api/v1/turns/${turn}/events?after=${all.length}`);
+    assert.deepEqual([past.code, past.text], [204, '']);
+});
+
+test('what is past comes in parts where it is more than a connection takes', async (t) => {
+    const s = await serveModel(t, { config: 'server:\n  stream_bytes_max: 65536\n' });
+    const id = await s.session();
+    const { json } = await s.turn(id, { message: '<<size 60000>><<chunk 40>>' });
+    const all = [];
+    let streams = 0;
+    while (all.at(-1)?.event !== 'ended') {
+        const r = await open(s.port, 'GET',
+            `/api/v1/turns/${json.turn_id}/events?after=${all.at(-1)?.id ?? 0}`);
+        const events = await r.end();
+        assert.ok(events.length > 0);
+        all.push(...events);
+        streams++;
+    }
+    assert.ok(streams > 2, `${streams} streams`);
+    assert.deepEqual(all.map((e) => e.id), all.map((_, i) => i + 1));
+    assert.equal(textOf(all), json.text);
+});
+
+test('several readers at once see the same', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const first = await stream(s, id, { message: '<<say together>><<chunk 2>><<stall after=2>>' });
+    const turn = first.headers['x-palaver-turn'];
+    const others = await Promise.all([1, 2, 3].map(() =>
+        open(s.port, 'GET', `/api/v1/turns/${turn}/events`)));
+    for (const each of others) await each.next(isA('text'));
+    others[0].leave();
+    await s.release();
+    const events = await first.end();
+    for (const each of others.slice(1)) assert.deepEqual(await each.end(), events);
+});
+
+test('a busy session says what it does; queue, interrupt and steer get in', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const first = await stream(s, id, { message: '<<say slow>><<hang times=1>>' });
+    const turn = first.headers['x-palaver-turn'];
+    await s.untilAsked(1);
+    const busy = await s.turn(id, { message: 'me too' });
+    assert.equal(busy.code, 409);
+    assert.equal(busy.json.code, 'session_busy');
+    assert.match(busy.json.error, /busy/);
+    assert.deepEqual([busy.json.turn.turn_id, busy.json.turn.session_id, busy.json.turn.state],
+        [turn, id, 'running']);
+    assert.ok(Math.abs(Date.parse(busy.json.turn.since) - Date.now()) < 600000);
+    const running = (await s.get(`/api/v1/sessions/${id}/turn`)).json;
+    assert.deepEqual([running.turn_id, running.state], [turn, 'running']);
+    // One that waits is answered in its time.
+    const queued = await s.turn(id, { message: 'later', lane: 'queue', background: true });
+    assert.deepEqual([queued.code, queued.json.state], [202, 'queued']);
+    const waiting = s.turn(id, { message: 'last', lane: 'queue' });
+    await s.release();
+    assert.equal(textOf(await first.end()), 'slow');
+    assert.equal((await waiting).json.text, 'echo: last');
+    assert.equal((await s.get(`/api/v1/turns/${queued.json.turn_id}`)).json.state, 'done');
+    assert.deepEqual((await messagesOf(s, id)).map((m) => m.content.replace(/<<hang.*>>/, '')),
+        ['<<say slow>>', 'slow', 'later', 'echo: later', 'last', 'echo: last']);
+});
+
+test('an interrupt stops what runs, and its words stay', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const first = await stream(s, id, { message: '<<say half of it>><<chunk 5>><<stall after=1>>' });
+    await first.next(isA('text'));
+    const second = await s.turn(id, { message: 'stop that', lane: 'interrupt' });
+    assert.deepEqual([second.json.state, second.json.text], ['done', 'echo: stop that']);
+    const last = (await first.end()).at(-1);
+    assert.deepEqual([last.event, last.data.state], ['ended', 'canceled']);
+    assert.match(last.data.reason, /interrupted/);
+    assert.equal((await messagesOf(s, id))[1].content, 'half ');
+});
+
+test('what is steered into a turn is answered by it', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const first = s.turn(id, { message: 'go <<tool f {}>>', tools: [tool('f')] });
+    const paused = (await first).json;
+    assert.equal(paused.state, 'paused');
+    const steering = await s.turn(id,
+        { message: 'and be quick', lane: 'steer', background: true });
+    assert.equal(steering.code, 202);
+    assert.deepEqual([steering.json.steered, steering.json.turn_id], [true, paused.turn_id]);
+    const done = await s.post(`/api/v1/turns/${paused.turn_id}/results`,
+        { results: [{ call_id: paused.waiting[0].call_id, output: 'ok' }] });
+    assert.deepEqual([done.json.state, done.json.text], ['done', 'echo: and be quick']);
+    assert.deepEqual((await messagesOf(s, id)).map((m) => m.role),
+        ['user', 'assistant', 'tool', 'user', 'assistant']);
+});
+
+test('cancel keeps what was said so far', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const answer = s.turn(id, { message: '<<say some words>><<chunk 5>><<stall after=1>>' });
+    const { turn_id: turn } = await untilState(s, id, 'running');
+    const r = await open(s.port, 'GET', `/api/v1/turns/${turn}/events`);
+    await r.next(isA('text'));
+    const canceled = await s.post(`/api/v1/turns/${turn}/cancel`);
+    assert.deepEqual([canceled.code, canceled.json.state, canceled.json.reason],
+        [200, 'canceled', 'canceled']);
+    const { code, json } = await answer;
+    assert.deepEqual([code, json.state, json.text], [200, 'canceled', 'some ']);
+    assert.equal((await messagesOf(s, id))[1].content, 'some ');
+    const again = await s.post(`/api/v1/turns/${turn}/cancel`);
+    assert.equal(again.json.state, 'canceled', 'once more changes nothing');
+    assert.equal((await s.turn(id, { message: 'next' })).json.text, 'echo: next');
+});
+
+test('one that waits is taken back with its message', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const first = await stream(s, id, { message: '<<say one>><<hang times=1>>' });
+    await s.untilAsked(1);
+    const queued = await s.turn(id, { message: 'never', lane: 'queue', background: true });
+    const canceled = await s.post(`/api/v1/turns/${queued.json.turn_id}/cancel`);
+    assert.equal(canceled.json.state, 'canceled');
+    await s.release();
+    await first.end();
+    assert.equal((await messagesOf(s, id)).length, 2);
+});
+
+test('tools of the caller: a pause, results, and on', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const paused = await s.turn(id, { message: '<<tool f {"a":1}>><<tool g {}>>',
+        tools: [tool('f'), { name: 'g', parameters: { type: 'object' } }] });
+    assert.equal(paused.code, 200);
+    const { turn_id: turn, waiting, state, tool_calls: calls, finish_reason: reason } = paused.json;
+    assert.deepEqual([state, reason], ['paused', 'tool_calls']);
+    assert.deepEqual(waiting.map((c) => [c.name, c.arguments]), [['f', '{"a":1}'], ['g', '{}']]);
+    assert.deepEqual(calls.map((c) => [c.name, c.output]), [['f', undefined], ['g', undefined]]);
+    const give = (results, more = {}) =>
+        s.post(`/api/v1/turns/${turn}/results`, { results, ...more });
+    assertError(await give([{ call_id: 'other', output: '' }]), 400, 'invalid', /no call 'other'/);
+    assertError(await give([]), 400, 'invalid', /'results'/);
+    assertError(await give([{ output: 'x' }]), 400, 'invalid', /results\[0\].*'call_id'/);
+    assertError(await give([{ call_id: 'c', is_error: 'no' }]), 400, 'invalid', /is_error/);
+    assert.equal((await s.get(`/api/v1/turns/${turn}`)).json.state, 'paused');
+    // The second of them first: the other is still waited for.
+    const some = await give([{ call_id: waiting[1].call_id, output: { x: 1 } }]);
+    assert.equal(some.json.state, 'paused');
+    assert.deepEqual(some.json.waiting.map((c) => c.name), ['f']);
+    const all = await give([{ call_id: waiting[0].call_id, content: 'no luck', is_error: true }]);
+    assert.deepEqual([all.json.state, all.json.text],
+        ['done', 'tool said: no luck | {"x":1}']);
+    assert.deepEqual(all.json.tool_calls.map((c) => [c.name, c.output, c.is_error]),
+        [['f', 'no luck', true], ['g', '{"x":1}', false]]);
+    assertError(await give([{ call_id: waiting[0].call_id, output: '' }]), 409, 'conflict',
+        /waits for no results/);
+});
+
+test('results may be streamed on, by the session', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const first = await stream(s, id, { message: '<<tool f {}>><<next>><<say over>>',
+        tools: [tool('f')] });
+    const paused = await first.next(isA('paused'));
+    const on = await open(s.port, 'POST', `/api/v1/sessions/${id}/results`, { body: {
+        results: [{ call_id: paused.data.calls[0].call_id, output: 'ok' }], stream: true } });
+    const rest = await on.end();
+    assert.equal(rest[0].id, paused.id + 1);
+    assert.equal(textOf(rest), 'over');
+    assert.deepEqual((await first.end()).slice(paused.id), rest);
+    const kinds = rest.map((e) => e.event);
+    assert.equal(kinds[0], 'tool_ended');
+    assert.deepEqual([rest[0].data.output, rest[0].data.is_error], ['ok', false]);
+});
+
+test('the third equal call in a row asks, and is allowed or denied', async (t) => {
+    const s = await serveModel(t);
+    // recall is built in; each reply asks for the same.
+    const call = '<<tool recall {"text":"x"}>>';
+    const message = `${call}<<next>>${call}<<next>>${call}<<next>><<say enough>>`;
+    for (const allow of [false, true]) {
+        const id = await s.session();
+        const asking = await s.turn(id, { message });
+        assert.equal(asking.json.state, 'asking', asking.text);
+        assert.equal(asking.json.asking.name, 'recall');
+        assert.match(asking.json.asking.reason, /three times in a row/);
+        const turn = asking.json.turn_id;
+        assertError(await s.post(`/api/v1/turns/${turn}/approve`, { allow: 'yes' }), 400, 'invalid');
+        assertError(await s.post(`/api/v1/turns/${turn}/approve`, {}), 400, 'invalid', /'allow'/);
+        const r = await open(s.port, 'GET',
+            `/api/v1/turns/${turn}/events?after=${(await s.get(`/api/v1/turns/${turn}`)).json.events}`);
+        assert.equal((await s.post(`/api/v1/turns/${turn}/approve`, { allow })).code, 200);
+        const events = await r.end();
+        assert.equal(textOf(events), 'enough');
+        assert.equal(events.find(isA('tool_ended')).data.is_error, !allow);
+        assertError(await s.post(`/api/v1/turns/${turn}/approve`, { allow }), 409, 'conflict',
+            /asks nothing/);
+    }
+});
+
+test('a failure has its code, and the next turn works', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const failed = await s.turn(id, { message: '<<fail status=400>>' });
+    assert.equal(failed.code, 502);
+    assert.equal(failed.json.code, 'provider');
+    assert.match(failed.json.error, /scripted failure/);
+    assert.deepEqual([failed.json.turn.session_id, failed.json.turn.state], [id, 'failed']);
+    assert.equal((await s.get(`/api/v1/turns/${failed.json.turn.turn_id}`)).json.state, 'failed');
+    const r = await stream(s, id, { message: '<<fail status=400>>', all_or_nothing: true });
+    const last = (await r.end()).at(-1);
+    assert.deepEqual([last.data.state, last.data.code], ['failed', 'provider']);
+    assert.equal((await messagesOf(s, id)).length, 2, 'the second left no trace');
+    assert.equal((await s.turn(id, { message: 'again' })).json.text, 'echo: again');
+});
+
+test('a client that leaves stops nothing', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const body = JSON.stringify({ message: '<<say heard by nobody>><<hang times=1>>' });
+    const request = http.request({ host: '127.0.0.1', port: s.port, method: 'POST', agent: false,
+        path: `/api/v1/sessions/${id}/turns`, headers: { 'content-length': body.length } });
+    request.on('error', () => {});
+    request.end(body);
+    await s.untilAsked(1);
+    request.destroy();
+    await s.release();
+    await untilState(s, id, 'idle');
+    assert.equal((await messagesOf(s, id))[1].content, 'heard by nobody');
+});
+
+test('the same request again does its work once', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const headers = { 'idempotency-key': 'k1' };
+    const first = await s.turn(id, { message: 'once' }, { headers });
+    const second = await s.turn(id, { message: 'once' }, { headers });
+    assert.equal(second.headers['idempotent-replayed'], 'true');
+    assert.deepEqual(second.json, first.json);
+    // By the sender's own id, the turn is found without the header too.
+    const mine = await s.turn(id, { message: 'twice', client_id: 'c1' });
+    const again = await s.turn(id, { message: 'twice', client_id: 'c1' });
+    assert.equal(again.json.replayed, true);
+    assert.deepEqual([again.json.turn_id, again.json.text], [mine.json.turn_id, mine.json.text]);
+    // A stream that broke is joined again.
+    const r = await stream(s, id, { message: '<<say three>><<chunk 2>><<stall after=1>>' },
+        { headers: { 'idempotency-key': 'k2' } });
+    await r.next(isA('text'));
+    r.leave();
+    const joined = await stream(s, id, { message: '<<say three>><<chunk 2>><<stall after=1>>' },
+        { headers: { 'idempotency-key': 'k2' } });
+    assert.equal(joined.headers['x-palaver-turn'], r.headers['x-palaver-turn']);
+    await joined.next(isA('text'));
+    await s.release();
+    assert.equal(textOf(await joined.end()), 'three');
+    assert.equal((await s.asked()).length, 3);
+    assert.equal((await messagesOf(s, id)).length, 6);
+});
+
+test('a failure may be sent again under its key', async (t) => {
+    const s = await serveModel(t);
+    for (const whole of [false, true]) {
+        const id = await s.session();
+        const body = { message: `<<fail status=400 times=1>>${whole}`, all_or_nothing: whole };
+        const headers = { 'idempotency-key': `again-${whole}` };
+        assert.equal((await s.turn(id, body, { headers })).code, 502);
+        const second = await s.turn(id, body, { headers });
+        assert.deepEqual([second.code, second.json.text], [200, `echo: ${whole}`], second.text);
+        const said = (await messagesOf(s, id)).filter((m) => m.role === 'user');
+        assert.equal(said.length, 1);
+    }
+});
+
+test('after a restart: answers are found again, what was interrupted is told', async (t) => {
+    const s = await serveModel(t, { config: 'server:\n  drain: 0s\n' });
+    const id = await s.session();
+    const headers = { 'idempotency-key': 'before' };
+    const body = { message: 'remember me', client_id: 'c1' };
+    const first = await s.turn(id, body, { headers });
+    const waiting = s.turn(id, { message: '<<say never>><<hang times=1>>' });
+    await s.untilAsked(2);
+    const queued = s.turn(id, { message: 'after the restart', lane: 'queue' });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const end = await s.stop();
+    assert.deepEqual([end.code, end.signal], [0, null], end.log);
+    assert.deepEqual([(await waiting).json.state, (await waiting).json.reason],
+        ['canceled', 'the server stops']);
+    // What waited is told that it waits on.
+    assert.equal((await queued).json.state, 'canceled');
+    assert.match((await queued).json.reason, /waits in the inbox/);
+    const later = await serveModel(t, { dir: s.dir, model: s.model });
+    // It is run by itself, and then the session is free again.
+    for (;;) {
+        const messages = await messagesOf(later, id);
+        if (messages.at(-1).content === 'echo: after the restart') break;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    await untilState(later, id, 'idle');
+    const again = await later.turn(id, body);
+    assert.deepEqual([again.json.replayed, again.json.turn_id, again.json.text, again.json.seq],
+        [true, null, 'echo: remember me', 2]);
+    const remembered = await later.turn(id, body, { headers });
+    assert.deepEqual(remembered.json, first.json);
+    assertError(await later.get(`/api/v1/turns/${first.json.turn_id}`), 404, 'not_found');
+});
+
+test('a turn that waits for the caller outlives a clean stop, which does not wait for it', async (t) => {
+    const s = await serveModel(t, { config: 'server:\n  drain: 1h\n' });
+    const id = await s.session();
+    const paused = await s.turn(id, { message: '<<tool f {}>>', tools: [tool('f')] });
+    assert.match((await s.get('/metrics')).text, /^palaver_turns_waiting 1$/m);
+    const r = await open(s.port, 'GET', `/api/v1/turns/${paused.json.turn_id}/events`);
+    const end = await s.stop();
+    assert.deepEqual([end.code, end.signal], [0, null], end.log);
+    const last = (await r.end()).at(-1);
+    assert.deepEqual([last.event, last.data.state], ['ended', 'canceled']);
+    const later = await serveModel(t, { dir: s.dir, model: s.model });
+    const on = await later.post(`/api/v1/sessions/${id}/results`,
+        { results: [{ call_id: paused.json.waiting[0].call_id, output: 'ok' }] });
+    assert.deepEqual([on.code, on.json.state, on.json.text], [200, 'done', 'tool said: ok'], on.text);
+    assert.deepEqual((await messagesOf(later, id)).map((m) => m.role),
+        ['user', 'assistant', 'tool', 'assistant']);
+});
+
+test('after a kill: results go on, and so does what was being answered', async (t) => {
+    const s = await serveModel(t);
+    const [paused, cut] = [await s.session(), await s.session()];
+    const pause = await s.turn(paused, { message: '<<tool f {}>>', tools: [tool('f')] });
+    const headers = { 'idempotency-key': 'cut' };
+    const body = { message: '<<say at last>><<hang times=1>>' };
+    const lost = s.turn(cut, body, { headers }).catch((error) => error);
+    await s.untilAsked(2);
+    await s.stop('SIGKILL');
+    assert.ok(await lost instanceof Error);
+    const later = await serveModel(t, { dir: s.dir, model: s.model });
+    // Until the dead server's lease is over, the sessions are its own.
+    const until = async (send) => {
+        for (;;) {
+            const answer = await send();
+            if (answer.code !== 409) return answer;
+            await new Promise((resolve) => setTimeout(resolve, 250));
+        }
+    };
+    const results = { results: [{ call_id: pause.json.waiting[0].call_id, output: 'ok' }] };
+    const on = await until(() => later.post(`/api/v1/sessions/${paused}/results`, results));
+    assert.deepEqual([on.code, on.json.state, on.json.text], [200, 'done', 'tool said: ok'], on.text);
+    const answered = await until(() => later.turn(cut, body, { headers }));
+    assert.deepEqual([answered.code, answered.json.text], [200, 'at last'], answered.text);
+    assert.deepEqual((await messagesOf(later, cut)).map((m) => m.role), ['user', 'assistant']);
+});
+
+test('tenants do not see each other, and readers may not speak', async (t) => {
+    const dir = workspace(t);
+    const [a, b] = ['a', 'b'].map((tenant) => makeKey(dir, '--tenant', tenant).key);
+    const reader = makeKey(dir, '--tenant', 'a', '--role', 'read').key;
+    const s = await serve(t, { dir });
+    const made = await s.post('/api/v1/sessions', {}, { key: a });
+    const id = made.json.session_id;
+    const { json } = await s.post(`/api/v1/sessions/${id}/turns`, { message: 'hi' }, { key: a });
+    assert.equal(json.state, 'done');
+    const turn = `/api/v1/turns/${json.turn_id}`;
+    assert.equal((await s.get(turn, { key: reader })).code, 200);
+    assert.equal((await s.get(`${turn}/events`, { key: reader })).code, 200);
+    for (const [method, path, body] of [['GET', turn], ['GET', `${turn}/events`],
+        ['POST', `${turn}/cancel`], ['POST', `${turn}/approve`, { allow: true }],
+        ['POST', `${turn}/results`, { results: [{ call_id: 'c' }] }],
+        ['GET', `/api/v1/sessions/${id}/turn`],
+        ['POST', `/api/v1/sessions/${id}/turns`, { message: 'x' }],
+        ['POST', `/api/v1/sessions/${id}/results`, { results: [{ call_id: 'c' }] }]]) {
+        assertError(await s.ask(method, path, { body, key: b }), 404, 'not_found');
+        assertError(await s.ask(method, path, { body }), 401, 'unauthorized');
+        if (method === 'POST')
+            assertError(await s.ask(method, path, { body, key: reader }), 403, 'forbidden');
+    }
+});

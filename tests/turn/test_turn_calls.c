@@ -1,0 +1,507 @@
+/* test_turn_calls.c - turns that end with calls for the caller, and the turns that bring the
+ * results; and the record that is written in the commit that ends a turn. */
+#include "turn_fixture.h"
+#include "turn_service.h"
+
+#define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"
+#define CALL(id, name, arguments)                                                                  \
+    "{\"id\":\"" id "\",\"function\":{\"name\":\"" name "\",\"arguments\":\"" arguments "\"}}"
+#define CALLS(calls) "{\"choices\":[{\"message\":{\"tool_calls\":[" calls "]}}]}"
+#define ROME CALL("c1", "weather", "{\\\"city\\\":\\\"Rome\\\"}")
+#define OSLO CALL("c2", "weather", "{\\\"city\\\":\\\"Oslo\\\"}")
+#define RECALL CALL("s1", "recall", "{\\\"text\\\":\\\"x\\\"}")
+
+static const pal_tool weather = {
+        .name = {"weather", 7}, .schema = {"{\"type\":\"object\",\"required\":[\"city\"]}", 37}};
+
+static void open_with(service *s)
+{
+    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url), .model = S("m")};
+
+    open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
+}
+
+static service *begin_service(const service_reply *replies, size_t len)
+{
+    service *s = service_open(replies, len);
+
+    open_store();
+    open_with(s);
+    return s;
+}
+
+static void end_service(service *s)
+{
+    end();
+    service_close(s);
+}
+
+static pal_turn_request asked(pal_id session, const char *text)
+{
+    pal_turn_request request = said(session, text);
+
+    request.tools = &weather;
+    request.tools_len = 1;
+    request.calls_end_turn = true;
+    return request;
+}
+
+static pal_message result_of(const char *call_id, const char *text)
+{
+    pal_part *part = pal_arena_alloc(arena, sizeof(*part));
+
+    *part = (pal_part){.kind = PAL_PART_TOOL_RESULT, .call_id = S(call_id), .text = S(text)};
+    return (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
+}
+
+static pal_turn_request brought(pal_id session, pal_message *messages, size_t len)
+{
+    pal_turn_request request = asked(session, "");
+
+    request.messages = messages;
+    request.messages_len = len;
+    return request;
+}
+
+static pal_turn_state run(pal_turn_request request, pal_turn_info *out_info, pal_str *out_text)
+{
+    pal_turn_info info = {0};
+
+    if (!CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        return PAL_TURN_NONE;
+    return wait_for(info.turn, out_info ? out_info : &info, out_text);
+}
+
+static bool is_result(const pal_message *message, const char *call_id, const char *text)
+{
+    return message->role == PAL_ROLE_TOOL && pal_str_is(message->parts[0].call_id, call_id) &&
+            pal_str_is(message->parts[0].text, text);
+}
+
+#define INTERRUPTED "[Tool execution was interrupted]"
+
+/* ---- Calls that end a turn ---- */
+
+static bool hear_calls(const pal_event *event, void *user)
+{
+    if (event->kind == PAL_EVENT_PAUSED)
+        snprintf(((heard *)user)->text, sizeof(((heard *)user)->text), "%.*s",
+                PAL_STR_ARG(event->text));
+    else
+        return hear(event, user);
+    add_text(((heard *)user)->kinds, sizeof(((heard *)user)->kinds), "paused ");
+    return true;
+}
+
+static void calls_end_the_turn_and_results_begin_the_next(void)
+{
+    static const service_reply replies[] = {
+            {.body = CALLS(ROME "," OSLO)}, {.body = ANSWER("fine")}};
+    service *s = begin_service(replies, 2);
+    pal_message messages[3];
+    pal_turn_info info;
+    pal_messages list;
+    pal_id session = new_session();
+    pal_str text;
+
+    CHECK(run(asked(session, "weather?"), &info, NULL) == PAL_TURN_DONE && info.has_calls);
+    CHECK(pal_turn_of_session(runtime, S(""), session, &info, &err) == PAL_NOT_FOUND);
+    messages[0] = result_of("c2", "cold");
+    messages[1] = result_of("c1", "warm");
+    messages[2] = pal_message_text(arena, PAL_ROLE_USER, S("and?"));
+    CHECK(run(brought(session, messages, 3), &info, &text) == PAL_TURN_DONE && !info.has_calls);
+    CHECK(pal_str_is(text, "fine"));
+    HAS(s->bodies[1], "\"c1\"", "\"c2\"", "warm", "cold", "and?");
+    CHECK(strstr(s->bodies[1], "interrupted") == NULL);
+    list = all_of(session);
+    CHECK(list.len == 6 && is_result(&list.items[2], "c2", "cold"));
+    CHECK(list.len == 6 && is_result(&list.items[3], "c1", "warm"));
+    end_service(s);
+}
+
+static void the_calls_are_told_and_then_the_end(void)
+{
+    static const service_reply replies[] = {{.body = CALLS(ROME)}};
+    service *s = begin_service(replies, 1);
+    heard h = {.in_order = true};
+    pal_turn_info info;
+
+    CHECK(run(asked(new_session(), "weather?"), &info, NULL) == PAL_TURN_DONE);
+    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear_calls, gone, &h, &err)));
+    CHECK(strstr(h.kinds, "message paused ended ") != NULL && h.gone);
+    HAS(h.text, "[{\"call_id\":\"c1\",\"name\":\"weather\",\"arguments\":", "Rome");
+    end_service(s);
+}
+
+static void results_join_the_calls_after_a_restart_and_in_a_fork(void)
+{
+    static const service_reply replies[] = {
+            {.body = CALLS(ROME)}, {.body = ANSWER("here")}, {.body = ANSWER("there")}};
+    service *s = begin_service(replies, 3);
+    pal_id session = new_session(), fork = {{0}};
+    pal_message result;
+    pal_messages list;
+    pal_str text;
+
+    CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
+    pal_runtime_close(runtime, 0);
+    open_with(s);
+    CHECK(ok(pal_store_fork(store, &(pal_session){0}, session, 2, &fork, &err)));
+    CHECK(all_of(session).len == 2); /* nothing is settled before */
+    result = result_of("c1", "warm");
+    CHECK(run(brought(session, &result, 1), NULL, &text) == PAL_TURN_DONE);
+    CHECK(pal_str_is(text, "here"));
+    result = result_of("c1", "hot");
+    CHECK(run(brought(fork, &result, 1), NULL, &text) == PAL_TURN_DONE);
+    CHECK(pal_str_is(text, "there"));
+    HAS(s->bodies[2], "hot");
+    CHECK(strstr(s->bodies[2], "warm") == NULL);
+    list = all_of(session);
+    CHECK(list.len == 4 && is_result(&list.items[2], "c1", "warm"));
+    list = all_of(fork);
+    CHECK(list.len == 4 && is_result(&list.items[2], "c1", "hot"));
+    end_service(s);
+}
+
+static void calls_without_a_result_are_settled(void)
+{
+    static const service_reply replies[] = {{.body = CALLS(ROME "," OSLO)}, {.body = ANSWER("a")},
+            {.body = CALLS(ROME)}, {.body = ANSWER("b")}};
+    service *s = begin_service(replies, 4);
+    pal_id session = new_session();
+    pal_message result = result_of("c2", "cold");
+    pal_messages list;
+
+    CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(run(brought(session, &result, 1), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(run(asked(session, "again"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(run(said(session, "never mind"), NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    if (CHECK(list.len == 10)) {
+        CHECK(is_result(&list.items[2], "c1", INTERRUPTED));
+        CHECK(is_result(&list.items[3], "c2", "cold"));
+        CHECK(is_result(&list.items[7], "c1", INTERRUPTED));
+        CHECK(pal_str_is(part_text(&list.items[8], 0), "never mind"));
+    }
+    end_service(s);
+}
+
+static void one_that_waits_settles_them_too(void)
+{
+    static const service_reply replies[] = {
+            {.body = CALLS(ROME), .is_held = true}, {.body = ANSWER("a")}};
+    service *s = begin_service(replies, 2);
+    pal_id session = new_session();
+    pal_turn_request request = asked(session, "weather?");
+    pal_turn_info first, second;
+    pal_messages list;
+
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    service_wait(s, 1);
+    request = said(session, "b");
+    request.lane = PAL_LANE_QUEUE;
+    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
+    service_release(s);
+    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    CHECK(list.len == 5 && is_result(&list.items[2], "c1", INTERRUPTED));
+    end_service(s);
+}
+
+static void wrong_results_change_nothing(void)
+{
+    static const service_reply replies[] = {{.body = CALLS(ROME)}, {.body = ANSWER("a")}};
+    service *s = begin_service(replies, 2);
+    pal_id session = new_session();
+    pal_message results[2] = {result_of("c9", "x"), result_of("c1", "y")};
+    pal_turn_request request;
+    pal_turn_info info;
+
+    CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
+    request = brought(session, results, 1);
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    CHECK(strstr(err.message, "'c9' is not one that waits") != NULL);
+    results[0] = result_of("c1", "x");
+    request = brought(session, results, 2);
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    CHECK(strstr(err.message, "message 1: the call 'c1' has its result already") != NULL);
+    CHECK(all_of(session).len == 2);
+    request = brought(session, results, 1);
+    CHECK(run(request, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    CHECK(all_of(session).len == 4);
+    end_service(s);
+}
+
+static void results_that_are_sent_again_are_known(void)
+{
+    static const service_reply replies[] = {{.body = CALLS(ROME)}, {.body = ANSWER("a")}};
+    service *s = begin_service(replies, 2);
+    pal_id session = new_session();
+    pal_message result = result_of("c1", "warm");
+    pal_turn_request request;
+    pal_turn_info info;
+
+    CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
+    result.client_id = S("r1");
+    request = brought(session, &result, 1);
+    CHECK(run(request, NULL, NULL) == PAL_TURN_DONE);
+    pal_runtime_close(runtime, 0);
+    open_with(s); /* which remembers nothing */
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.replayed);
+    result.client_id = S("r2");
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    CHECK(all_of(session).len == 4);
+    end_service(s);
+}
+
+static void tools_of_the_server_run_before_the_turn_ends(void)
+{
+    static const service_reply replies[] = {
+            {.body = CALLS(ROME "," RECALL)}, {.body = ANSWER("fine")}};
+    service *s = begin_service(replies, 2);
+    heard h = {.in_order = true};
+    pal_message result = result_of("c1", "warm");
+    pal_id session = new_session();
+    pal_turn_info info;
+    pal_messages list;
+
+    CHECK(run(asked(session, "weather?"), &info, NULL) == PAL_TURN_DONE && info.has_calls);
+    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
+    CHECK(strstr(h.kinds, "message tool_started tool_ended paused ended ") != NULL);
+    list = all_of(session);
+    CHECK(list.len == 3 && pal_str_is(list.items[2].parts[0].call_id, "s1"));
+    CHECK(run(brought(session, &result, 1), NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    CHECK(list.len == 5 && is_result(&list.items[3], "c1", "warm"));
+    HAS(s->bodies[1], "\"role\":\"tool\"", "\"role\":\"tool\"");
+    CHECK(strstr(s->bodies[1], "interrupted") == NULL);
+    end_service(s);
+}
+
+static void a_long_result_is_kept_beside_its_message(void)
+{
+    static const service_reply replies[] = {{.body = CALLS(ROME)}, {.body = ANSWER("fine")}};
+    service *s = begin_service(replies, 2);
+    char *text = pal_arena_alloc(arena, 2 * PAL_SPILL_BYTES_MAX + 1);
+    pal_id session = new_session();
+    pal_turn_request request = asked(session, "weather?");
+    pal_turn_info info;
+    pal_message result;
+    pal_messages list;
+
+    for (size_t i = 0; i < 2 * PAL_SPILL_BYTES_MAX; i++)
+        text[i] = i % 80 == 79 ? '\n' : 'x';
+    text[2 * PAL_SPILL_BYTES_MAX] = '\0';
+    request.calls_end_turn = false; /* it pauses, and the process dies */
+    CHECK(run(request, NULL, NULL) == PAL_TURN_PAUSED);
+    CHECK(ok(pal_store_lease_release(store, S(""), session, 1, &err)));
+    pal_runtime *dead = runtime;
+    open_with(s);
+    result = result_of("c1", text);
+    CHECK(ok(pal_turn_results(runtime, S(""), session, (pal_id){{0}}, &result, 1, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    if (CHECK(list.len == 4)) {
+        CHECK(list.items[2].parts[0].blob.len > 0);
+        CHECK(list.items[2].parts[0].text.len < PAL_SPILL_BYTES_MAX + 1000);
+    }
+    pal_runtime_close(dead, 0);
+    end_service(s);
+}
+
+/* ---- The record of the end ---- */
+
+typedef struct finishing {
+    pal_turn_end end;
+    pal_id ids[8];
+    char answer[64];
+    int times;
+    pal_status status;
+    size_t name_len;
+} finishing;
+
+static pal_status finish(
+        const pal_turn_end *end, pal_arena *to, pal_record *out_record, void *user, pal_error *e)
+{
+    finishing *f = user;
+    char *name = pal_arena_alloc(to, f->name_len ? f->name_len : 1);
+
+    f->times++;
+    f->end = *end;
+    for (size_t i = 0; i < end->messages_len && i < 8; i++)
+        f->ids[i] = end->messages[i];
+    snprintf(f->answer, sizeof(f->answer), "%.*s", PAL_STR_ARG(part_text(end->answer, 0)));
+    if (f->status != PAL_OK)
+        return pal_error_set(e, f->status, "not now");
+    memset(name, 'r', f->name_len);
+    *out_record = (pal_record){.kind = S("response"),
+            .name = pal_str_make(name, f->name_len),
+            .session = end->session,
+            .body = S("{\"status\":\"completed\"}")};
+    return PAL_OK;
+}
+
+static bool has_record(void)
+{
+    pal_record record;
+
+    return pal_store_record_find(store, S(""), S("response"), S("rrrr"), arena, &record, &err) ==
+            PAL_OK;
+}
+
+static pal_turn_request finished_by(finishing *f, pal_turn_request request)
+{
+    f->name_len = f->name_len ? f->name_len : 4;
+    request.finish = finish;
+    request.finish_user = f;
+    return request;
+}
+
+static void a_record_is_written_with_the_last_answer(void)
+{
+    static const service_reply replies[] = {
+            {.body = "{\"choices\":[{\"message\":{\"tool_calls\":[" RECALL "]}}],"
+                     "\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}"},
+            {.body = "{\"choices\":[{\"message\":{\"content\":\"fine\"}}],"
+                     "\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":3}}"}};
+    service *s = begin_service(replies, 2);
+    pal_id session = new_session();
+    finishing f = {.times = 0};
+    pal_turn_info info;
+    pal_messages list;
+
+    CHECK(run(finished_by(&f, said(session, "a")), &info, NULL) == PAL_TURN_DONE);
+    CHECK(f.times == 1 && has_record() && strcmp(f.answer, "fine") == 0);
+    CHECK(f.end.usage.input == 30 && f.end.usage.output == 5 && !f.end.has_calls);
+    CHECK(pal_id_equal(f.end.turn, info.turn) && pal_id_equal(f.end.session, session));
+    list = all_of(session);
+    if (CHECK(list.len == 4 && f.end.messages_len == 4))
+        for (size_t i = 0; i < 4; i++)
+            CHECK(pal_id_equal(f.ids[i], list.items[i].id));
+    end_service(s);
+}
+
+static void a_turn_that_ends_with_calls_has_its_record(void)
+{
+    static const service_reply replies[] = {
+            {.body = CALLS(ROME)}, {.body = CALLS(OSLO "," RECALL)}};
+    service *s = begin_service(replies, 2);
+    finishing only = {.times = 0}, mixed = {.times = 0};
+    pal_turn_info info;
+    pal_messages list;
+    pal_id session;
+
+    CHECK(run(finished_by(&only, asked(new_session(), "a")), &info, NULL) == PAL_TURN_DONE);
+    CHECK(info.has_calls && only.times == 1 && only.end.has_calls && has_record());
+    session = new_session();
+    CHECK(run(finished_by(&mixed, asked(session, "a")), &info, NULL) == PAL_TURN_DONE);
+    CHECK(info.has_calls && mixed.times == 1 && mixed.end.has_calls);
+    list = all_of(session);
+    CHECK(list.len == 3 && mixed.end.messages_len == 3);
+    CHECK(list.len == 3 && pal_id_equal(mixed.ids[2], list.items[2].id));
+    end_service(s);
+}
+
+static void a_turn_that_fails_has_none(void)
+{
+    static const service_reply replies[] = {{.code = 404, .body = "{}"}};
+    service *s = begin_service(replies, 1);
+    finishing f = {.times = 0};
+
+    CHECK(run(finished_by(&f, said(new_session(), "a")), NULL, NULL) == PAL_TURN_FAILED);
+    CHECK(f.times == 0 && !has_record());
+    end_service(s);
+}
+
+static void a_record_that_is_refused_fails_the_turn(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("a")}, {.body = ANSWER("b")}};
+    service *s = begin_service(replies, 2);
+    finishing none = {.status = PAL_LIMIT}, large = {.name_len = PAL_RECORD_NAME_LEN_MAX + 1};
+    pal_turn_request request = finished_by(&none, said(new_session(), "a"));
+    pal_turn_info info;
+
+    request.whole = true;
+    CHECK(run(request, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_LIMIT);
+    CHECK(strstr(info.reason, "not now") != NULL && all_of(request.session).len == 0);
+    request = finished_by(&large, said(new_session(), "b"));
+    request.whole = true;
+    CHECK(run(request, &info, NULL) == PAL_TURN_FAILED && large.times == 1);
+    CHECK(all_of(request.session).len == 0);
+    end_service(s);
+}
+
+static void what_is_said_into_it_in_time_skips_the_calls(void)
+{
+    static const service_reply replies[] = {
+            {.body = CALLS(ROME), .is_held = true}, {.body = ANSWER("b")}, {.body = ANSWER("c")}};
+    service *s = begin_service(replies, 3);
+    finishing f = {.times = 0};
+    pal_id session = new_session();
+    pal_turn_request request = finished_by(&f, asked(session, "a"));
+    pal_turn_info first, second;
+    pal_messages list;
+
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    service_wait(s, 1);
+    request = said(session, "stop");
+    request.lane = PAL_LANE_STEER;
+    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)) && second.steered);
+    service_release(s);
+    /* It came in time: the call is skipped, and the turn goes on. */
+    CHECK(wait_for(first.turn, &first, NULL) == PAL_TURN_DONE && !first.has_calls);
+    list = all_of(session);
+    CHECK(f.times == 1 && list.len == 5 && strcmp(f.answer, "b") == 0);
+    CHECK(list.len == 5 && is_result(&list.items[2], "c1", "Skipped due to queued user message."));
+    end_service(s);
+}
+
+static void who_waits_with_one_waits_in_memory(void)
+{
+    static const service_reply replies[] = {
+            {.body = ANSWER("a"), .is_held = true}, {.body = ANSWER("b")}};
+    service *s = begin_service(replies, 2);
+    finishing f = {.times = 0};
+    pal_id session = new_session();
+    pal_turn_request request = said(session, "a");
+    pal_turn_info first, second, third;
+    pal_inbox_item *items;
+    size_t len = 9;
+
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    service_wait(s, 1);
+    request = finished_by(&f, said(session, "b"));
+    request.lane = PAL_LANE_QUEUE;
+    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
+    CHECK(second.state == PAL_TURN_QUEUED);
+    CHECK(ok(pal_turn_start(runtime, &request, &third, &err)));
+    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 0);
+    CHECK(ok(pal_turn_cancel(runtime, S(""), third.turn, &err)));
+    CHECK(wait_for(third.turn, NULL, NULL) == PAL_TURN_CANCELED);
+    service_release(s);
+    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(f.times == 1 && all_of(session).len == 4);
+    end_service(s);
+}
+
+int main(void)
+{
+    RUN(calls_end_the_turn_and_results_begin_the_next);
+    RUN(the_calls_are_told_and_then_the_end);
+    RUN(results_join_the_calls_after_a_restart_and_in_a_fork);
+    RUN(calls_without_a_result_are_settled);
+    RUN(one_that_waits_settles_them_too);
+    RUN(wrong_results_change_nothing);
+    RUN(results_that_are_sent_again_are_known);
+    RUN(tools_of_the_server_run_before_the_turn_ends);
+    RUN(a_long_result_is_kept_beside_its_message);
+    RUN(a_record_is_written_with_the_last_answer);
+    RUN(a_turn_that_ends_with_calls_has_its_record);
+    RUN(a_turn_that_fails_has_none);
+    RUN(a_record_that_is_refused_fails_the_turn);
+    RUN(what_is_said_into_it_in_time_skips_the_calls);
+    RUN(who_waits_with_one_waits_in_memory);
+    pal_arena_free(arena);
+    return tap_done();
+}

@@ -1,0 +1,322 @@
+/* test_turn_whole.c - turns that are all or nothing: what is left of one that fails or dies in the
+ * middle, and what happens when the same is said again. */
+#include <stdatomic.h>
+
+#include "turn_fixture.h"
+#include "turn_service.h"
+
+#define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"
+
+static void open_with(const service *s)
+{
+    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url), .model = S("m")};
+
+    open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
+}
+
+static service *begin_service(const service_reply *replies, size_t len)
+{
+    service *s = service_open(replies, len);
+
+    open_store();
+    open_with(s);
+    return s;
+}
+
+static void end_service(service *s)
+{
+    end();
+    service_close(s);
+}
+
+static pal_turn_request wholly(pal_id session, const char *text, const char *client_id)
+{
+    pal_turn_request request = said(session, text);
+
+    request.whole = true;
+    request.messages[0].client_id = S(client_id);
+    return request;
+}
+
+static pal_turn_state run(pal_turn_request request, pal_turn_info *out_info)
+{
+    pal_turn_info info = {0};
+
+    if (!CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        return PAL_TURN_NONE;
+    return wait_for(info.turn, out_info ? out_info : &info, NULL);
+}
+
+static size_t inbox_len(pal_id session)
+{
+    pal_inbox_item *items;
+    size_t len = 0;
+
+    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)));
+    return len;
+}
+
+static size_t log_len(pal_id session)
+{
+    pal_load load = {.hidden = true};
+    pal_messages list = {0};
+
+    CHECK(ok(pal_store_load(store, S(""), session, &load, arena, &list, &err)));
+    return list.len;
+}
+
+/* The runtime is as good as dead: it holds no lease any more, and nobody asks it anything. */
+static pal_runtime *leave_for_dead(pal_id session)
+{
+    pal_runtime *dead = runtime;
+    pal_lease lease = {0};
+
+    CHECK(ok(pal_store_lease_find(store, S(""), session, arena, &lease, &err)));
+    CHECK(ok(pal_store_lease_release(store, S(""), session, lease.fence, &err)));
+    return dead;
+}
+
+/* ---- Failure ---- */
+
+static void what_failed_runs_anew_when_it_is_said_again(void)
+{
+    static const service_reply replies[] = {
+            {.code = 404, .body = "{}"}, {.code = 404, .body = "{}"}, {.body = ANSWER("fine")}};
+    service *s = begin_service(replies, 3);
+    pal_id session = new_session();
+    pal_turn_request request = wholly(session, "a", "m1");
+    pal_messages list;
+    pal_turn_info info;
+
+    CHECK(run(request, NULL) == PAL_TURN_FAILED && all_of(session).len == 0);
+    CHECK(run(request, NULL) == PAL_TURN_FAILED && all_of(session).len == 0);
+    CHECK(log_len(session) == 2); /* both tries stay in the log */
+    CHECK(run(request, &info) == PAL_TURN_DONE && !info.replayed);
+    list = all_of(session);
+    CHECK(list.len == 2 && pal_str_is(part_text(&list.items[1], 0), "fine"));
+    CHECK(list.len == 2 && pal_str_is(list.items[0].client_id, "m1#3"));
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.replayed);
+    CHECK(!pal_id_is_none(info.turn));
+    pal_runtime_close(runtime, 0);
+    open_with(s); /* which remembers nothing */
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.replayed);
+    CHECK(pal_id_is_none(info.turn) && all_of(session).len == 2 && inbox_len(session) == 0);
+    end_service(s);
+}
+
+static void a_turn_that_is_done_leaves_nothing_in_the_inbox(void)
+{
+    static const service_reply replies[] = {
+            {.body = "{\"choices\":[{\"message\":{\"tool_calls\":[{\"id\":\"s1\",\"function\":"
+                     "{\"name\":\"recall\",\"arguments\":\"{\\\"text\\\":\\\"x\\\"}\"}}]}}]}"},
+            {.body = ANSWER("fine"), .is_held = true}};
+    service *s = begin_service(replies, 2);
+    pal_id session = new_session();
+    pal_turn_request request = wholly(session, "a", "");
+    pal_turn_info info;
+
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 2);
+    CHECK(inbox_len(session) == 1); /* it is half done */
+    service_release(s);
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(inbox_len(session) == 0 && all_of(session).len == 4);
+    end_service(s);
+}
+
+static void a_failure_leaves_open_calls_open(void)
+{
+    static const service_reply replies[] = {
+            {.body = "{\"choices\":[{\"message\":{\"tool_calls\":[{\"id\":\"c1\",\"function\":"
+                     "{\"name\":\"weather\",\"arguments\":\"{}\"}}]}}]}"},
+            {.code = 404, .body = "{}"}, {.code = 404, .body = "{}"}, {.body = ANSWER("fine")}};
+    const pal_tool weather = {.name = S("weather")};
+    service *s = begin_service(replies, 4);
+    pal_part part = {.kind = PAL_PART_TOOL_RESULT, .call_id = S("c1"), .text = S("warm")};
+    pal_message result = {.role = PAL_ROLE_TOOL, .parts = &part, .parts_len = 1};
+    pal_id session = new_session();
+    pal_turn_request request = wholly(session, "a", "");
+    pal_turn_info info;
+    pal_messages list;
+
+    request.tools = &weather;
+    request.tools_len = 1;
+    request.calls_end_turn = true;
+    CHECK(run(request, &info) == PAL_TURN_DONE && info.has_calls && inbox_len(session) == 0);
+    CHECK(run(wholly(session, "never mind", ""), NULL) == PAL_TURN_FAILED);
+    CHECK(all_of(session).len == 2); /* they are not settled, either */
+    request.messages = &result;
+    CHECK(run(request, NULL) == PAL_TURN_FAILED && all_of(session).len == 2);
+    CHECK(run(request, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[2], 0), "warm"));
+    end_service(s);
+}
+
+/* ---- Death ---- */
+
+static const service_reply dying[] = {
+        {.body = ANSWER("first")}, {.body = ANSWER("never"), .is_held = true}};
+
+/* A session with one exchange, and a turn in the middle of its second. */
+static pal_runtime *die_in_the_middle(service *s, pal_id session)
+{
+    pal_turn_request request = wholly(session, "a", "m1");
+    pal_turn_info info;
+
+    CHECK(run(request, NULL) == PAL_TURN_DONE);
+    request = wholly(session, "b", "m2");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 2);
+    CHECK(all_of(session).len == 3);
+    return leave_for_dead(session);
+}
+
+static void a_restart_takes_back_what_is_half_done(void)
+{
+    service *s = begin_service(dying, 2);
+    pal_id session = new_session();
+    pal_runtime *dead = die_in_the_middle(s, session);
+    pal_messages list;
+
+    open_runtime(NULL, (pal_runtime_options){0});
+    for (int i = 0; i < 1000 && all_of(session).len > 2; i++)
+        usleep(10000);
+    list = all_of(session);
+    CHECK(list.len == 2 && pal_str_is(part_text(&list.items[1], 0), "first"));
+    CHECK(inbox_len(session) == 0 && log_len(session) == 3);
+    pal_runtime_close(dead, 0);
+    CHECK(all_of(session).len == 2); /* it can write nothing any more */
+    end_service(s);
+}
+
+static void so_does_the_next_turn_where_the_inbox_is_left_alone(void)
+{
+    service *s = begin_service(dying, 2);
+    pal_id session = new_session();
+    pal_runtime *dead = die_in_the_middle(s, session);
+    pal_turn_info info;
+    pal_messages list;
+
+    open_runtime(NULL, (pal_runtime_options){.leave_inbox = true});
+    CHECK(all_of(session).len == 3);
+    CHECK(run(wholly(session, "b", "m2"), &info) == PAL_TURN_DONE && !info.replayed);
+    list = all_of(session);
+    if (CHECK(list.len == 4)) {
+        CHECK(pal_str_is(part_text(&list.items[2], 0), "b"));
+        CHECK(pal_str_is(part_text(&list.items[3], 0), "echo: b"));
+    }
+    CHECK(inbox_len(session) == 0);
+    pal_runtime_close(dead, 0);
+    end_service(s);
+}
+
+static void what_another_process_is_in_the_middle_of_is_left_alone(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("fine"), .is_held = true}};
+    service *s = begin_service(replies, 1);
+    pal_id session = new_session();
+    pal_turn_request request = wholly(session, "a", "");
+    pal_runtime *other = runtime;
+    pal_turn_info info, refused;
+
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 1);
+    open_runtime(NULL, (pal_runtime_options){0});
+    request = said(session, "b");
+    CHECK(pal_turn_start(runtime, &request, &refused, &err) == PAL_BUSY);
+    CHECK(all_of(session).len == 1);
+    pal_runtime_close(runtime, 0);
+    runtime = other;
+    service_release(s);
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE && all_of(session).len == 2);
+    end_service(s);
+}
+
+/* A turn of another process that ends just after it was seen half done. */
+typedef struct ending {
+    service *s;
+    pal_runtime *other;
+    pal_id session, turn;
+    atomic_bool is_armed;
+} ending;
+
+static void end_meanwhile(
+        const char *call, size_t ops, int64_t duration_us, pal_status status, void *user)
+{
+    ending *e = user;
+    pal_arena *scratch;
+    pal_lease lease;
+    pal_turn_info info;
+    pal_str text;
+
+    if (strcmp(call, "inbox_list") != 0 || !atomic_exchange(&e->is_armed, false))
+        return;
+    scratch = pal_arena_new(0);
+    service_release(e->s);
+    CHECK(pal_turn_wait(e->other, S(""), e->turn, 20000, scratch, &info, &text, NULL) == PAL_OK);
+    while (pal_store_lease_find(store, S(""), e->session, scratch, &lease, NULL) == PAL_OK)
+        usleep(1000);
+    pal_arena_free(scratch);
+}
+
+static void what_ended_meanwhile_is_looked_at_again(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("fine"), .is_held = true}};
+    ending e = {.s = service_open(replies, 1)};
+    pal_store_options options = {.trace = end_meanwhile, .trace_user = &e};
+    pal_turn_request request;
+    pal_turn_info info;
+
+    CHECK(ok(pal_store_open("memory:", &options, &store, &err)));
+    open_with(e.s);
+    e.session = new_session();
+    request = wholly(e.session, "a", "");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(e.s, 1);
+    e.turn = info.turn;
+    e.other = runtime;
+    open_runtime(NULL, (pal_runtime_options){.leave_inbox = true});
+    atomic_store(&e.is_armed, true);
+    CHECK(run(said(e.session, "b"), NULL) == PAL_TURN_DONE);
+    CHECK(!atomic_load(&e.is_armed) && all_of(e.session).len == 4);
+    pal_runtime_close(e.other, 0);
+    end_service(e.s);
+}
+
+/* What a dead process left open is settled, also where what was said is known. */
+static void a_repetition_is_known_though_calls_are_open(void)
+{
+    pal_part call = {
+            .kind = PAL_PART_TOOL_CALL, .call_id = S("c1"), .name = S("x"), .arguments = S("{}")};
+    pal_message messages[2];
+    pal_turn_request request;
+    pal_turn_info info;
+
+    begin(NULL);
+    request = said(new_session(), "a");
+    request.messages[0].client_id = S("m1");
+    messages[0] = request.messages[0];
+    messages[1] = (pal_message){.role = PAL_ROLE_ASSISTANT, .parts = &call, .parts_len = 1};
+    CHECK(ok(pal_store_append(store, S(""), request.session, &messages[0], 1, PAL_SEQ_ANY, &err)));
+    CHECK(ok(pal_store_append(store, S(""), request.session, &messages[1], 1, PAL_SEQ_ANY, &err)));
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.replayed);
+    CHECK(all_of(request.session).len == 2);
+    request = said(request.session, "b");
+    CHECK(run(request, NULL) == PAL_TURN_DONE && all_of(request.session).len == 5);
+    end();
+}
+
+int main(void)
+{
+    RUN(what_failed_runs_anew_when_it_is_said_again);
+    RUN(a_turn_that_is_done_leaves_nothing_in_the_inbox);
+    RUN(a_failure_leaves_open_calls_open);
+    RUN(a_restart_takes_back_what_is_half_done);
+    RUN(so_does_the_next_turn_where_the_inbox_is_left_alone);
+    RUN(what_another_process_is_in_the_middle_of_is_left_alone);
+    RUN(what_ended_meanwhile_is_looked_at_again);
+    RUN(a_repetition_is_known_though_calls_are_open);
+    pal_arena_free(arena);
+    return tap_done();
+}
