@@ -108,6 +108,7 @@ typedef struct pal_tool {
     pal_str description;
     pal_str schema;  /* the JSON Schema of its arguments, or empty */
     uint64_t tokens; /* 0: counted */
+    bool is_strict;  /* the service is to hold the model to the schema, where it can */
 } pal_tool;
 
 /* What stands for the messages up to and with `seq`. */

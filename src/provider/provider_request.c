@@ -97,6 +97,10 @@ static pal_status put_tool(pal_json_writer *writer, const pal_tool *tool, pal_er
     pal_status status = pal_request_put_schema(writer, tool, err);
     if (status != PAL_OK)
         return status;
+    if (tool->is_strict) {
+        pal_json_name(writer, "strict");
+        pal_json_put_bool(writer, true);
+    }
     pal_json_end_object(writer);
     pal_json_end_object(writer);
     return PAL_OK;

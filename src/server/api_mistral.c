@@ -167,6 +167,7 @@ static const pal_api_route *const routes[] = {
         pal_mistral_start_routes,
         pal_mistral_conversation_routes,
         pal_mistral_agent_routes,
+        pal_mistral_agent_list_routes,
         pal_mistral_alias_routes,
         NULL,
 };

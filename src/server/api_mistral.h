@@ -14,13 +14,15 @@
 #define PAL_MISTRAL_HANDOFFS_MAX 32       /* agents that one may hand over to, and all in reach */
 #define PAL_MISTRAL_LEGS_MAX 16           /* handoffs in one request */
 
-/* Kinds of records; both are named by their session's id. */
+/* Kinds of records. An agent is named by its id's hex digits, the others by their session's id. */
+#define PAL_MISTRAL_AGENT "agent"
 #define PAL_MISTRAL_CONVERSATION "conversation" /* says that it is one, for lists */
 #define PAL_MISTRAL_SPEAKER "mistral_speaker"   /* the agent that it was handed to */
 
 extern const pal_api_route pal_mistral_conversation_routes[]; /* api_mistral_conversations.c */
 extern const pal_api_route pal_mistral_start_routes[];        /* api_mistral_start.c */
 extern const pal_api_route pal_mistral_agent_routes[];        /* api_mistral_agents.c */
+extern const pal_api_route pal_mistral_agent_list_routes[];   /* api_mistral_agent_list.c */
 extern const pal_api_route pal_mistral_alias_routes[];        /* api_mistral_aliases.c */
 
 static inline bool pal_mistral_is_absent(pal_json value)
@@ -79,6 +81,16 @@ typedef struct pal_mistral_agent {
 /* `version` is a number or an alias; empty: the current one. In the call's arena. */
 PAL_CHECKED pal_status pal_mistral_agent_find(
         pal_call *call, pal_str id, pal_str version, pal_mistral_agent *out_agent, pal_error *err);
+/* From its record. */
+PAL_CHECKED pal_status pal_mistral_agent_take(
+        pal_call *call, const pal_record *record, pal_mistral_agent *out_agent, pal_error *err);
+/* Its record's name: the hex digits of its id. */
+static inline pal_str pal_mistral_agent_name(const pal_mistral_agent *agent)
+{
+    return pal_str_make(agent->id_text.data + 3, agent->id_text.len - 3);
+}
+/* Writes it, as an object. */
+void pal_mistral_agent_put(pal_json_writer *writer, const pal_mistral_agent *agent);
 /* Writes the record of an agent as it is in *agent, into the arena. */
 PAL_CHECKED pal_status pal_mistral_agent_record(
         pal_call *call, const pal_mistral_agent *agent, pal_record **out_record, pal_error *err);
@@ -118,6 +130,16 @@ PAL_CHECKED pal_status pal_mistral_version_read(
         pal_call *call, pal_str *out_version, pal_error *err);
 /* Checks an object of completion_args; absent is fine. */
 PAL_CHECKED pal_status pal_mistral_args_check(pal_call *call, pal_json args, pal_error *err);
+
+/* ---- Confirmations (api_mistral_confirm.c) ---- */
+
+/* Which call the turn of the session asks about; *out_id stays as it is where none does. Asks the
+ * runtime: not on its loop. */
+PAL_CHECKED pal_status pal_mistral_asked(
+        pal_call *call, pal_id session, pal_turn_info *out_info, pal_str *out_id, pal_error *err);
+/* What "tool_confirmations" says of that call; it must say nothing of others. */
+PAL_CHECKED pal_status pal_mistral_confirmation(
+        pal_call *call, pal_str asked, bool *out_allow, pal_error *err);
 
 /* ---- Legs: a turn for each agent that the conversation is handed to (api_mistral_legs.c) ---- */
 

@@ -250,71 +250,13 @@ static pal_status append_passing(mistral_start *start, const pal_session *parent
     return make_session(start, err);
 }
 
-typedef struct asked_call {
-    pal_arena *arena;
-    pal_str id;
-    uint64_t last; /* event */
-} asked_call;
-
-static bool find_asked(const pal_event *event, void *user)
-{
-    asked_call *asked = user;
-    if (event->kind == PAL_EVENT_ASKING)
-        asked->id = pal_arena_copy(asked->arena, event->call_id);
-    return event->number < asked->last;
-}
-
-/* Which call the turn of the session asks about; empty: none. On a worker. */
-static pal_status read_asked(
-        pal_call *call, pal_id session, pal_turn_info *out_info, pal_str *out_id, pal_error *err)
-{
-    pal_runtime *runtime = call->server->runtime;
-    asked_call asked = {.arena = call->arena};
-    pal_status status = pal_turn_of_session(runtime, call->caller.tenant, session, out_info, err);
-    if (status == PAL_NOT_FOUND || (status == PAL_OK && out_info->state != PAL_TURN_ASKING))
-        return PAL_OK;
-    asked.last = out_info->events;
-    if (status == PAL_OK)
-        status = pal_turn_watch(
-                runtime, call->caller.tenant, out_info->turn, 0, find_asked, NULL, &asked, err);
-    /* What is past was told already. */
-    pal_turn_unwatch(runtime, out_info->turn, &asked);
-    *out_id = asked.id;
-    return status;
-}
-
-/* One answer to one question. */
-static pal_status read_confirmation(
-        pal_call *call, pal_json list, pal_str asked, bool *out_allow, pal_error *err)
-{
-    pal_json each = {0};
-    pal_json_iter iter = pal_json_each(list);
-    if (pal_json_type_of(list) != PAL_JSON_ARRAY || pal_json_count(list) == 0)
-        return pal_mistral_wrong(call, "tool_confirmations", err,
-                "'tool_confirmations' must be an array of {\"tool_call_id\", \"confirmation\"}");
-    while (pal_json_next(&iter, NULL, &each)) {
-        pal_str id = pal_member_string(each, "tool_call_id", call->arena);
-        pal_json answer = pal_json_find(each, "confirmation");
-        *out_allow = pal_json_string_is(answer, "allow");
-        if (!*out_allow && !pal_json_string_is(answer, "deny"))
-            return pal_mistral_wrong(call, "tool_confirmations", err,
-                    "'tool_confirmations': 'confirmation' must be allow or deny");
-        if (asked.len == 0 || !pal_str_equal(id, asked))
-            return pal_mistral_wrong(call, "tool_confirmations", err,
-                    "no call '%.*s' waits for a confirmation", (int)(id.len < 80 ? id.len : 80),
-                    id.data ? id.data : "");
-    }
-    return PAL_OK;
-}
-
 /* The turn that asks goes on. */
 static pal_status confirm(
         mistral_start *start, const pal_turn_info *info, pal_str asked, pal_error *err)
 {
     pal_call *call = start->call;
     bool allow = false;
-    pal_status status = read_confirmation(
-            call, pal_json_find(call->body, "tool_confirmations"), asked, &allow, err);
+    pal_status status = pal_mistral_confirmation(call, asked, &allow, err);
     if (status == PAL_OK && start->run.messages_len)
         return pal_mistral_wrong(
                 call, "inputs", err, "give 'inputs' after the confirmed call has ended");
@@ -331,7 +273,7 @@ static pal_status append_stored(mistral_start *start, pal_error *err)
     pal_turn_info info;
     pal_str asked = {0};
     bool confirms = !pal_mistral_is_absent(pal_json_find(call->body, "tool_confirmations"));
-    pal_status status = read_asked(call, start->run.session, &info, &asked, err);
+    pal_status status = pal_mistral_asked(call, start->run.session, &info, &asked, err);
     if (status == PAL_OK && confirms)
         return confirm(start, &info, asked, err);
     if (status == PAL_OK && asked.len)

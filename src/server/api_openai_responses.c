@@ -210,5 +210,13 @@ const pal_api_route pal_openai_response_routes[] = {
         {"GET", "/v1/responses/{id}/input_items", PAL_KEY_READ, PAL_ROUTE_WORKER, list_input,
                 {"openaiListInput", "the items that it was asked with", "limit order after", NULL,
                         "Object", 200}},
+        {"POST", "/v1/responses/input_tokens", PAL_KEY_READ, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+                pal_openai_count_input,
+                {"openaiCountInput", "how many tokens a request would have", NULL, "Object",
+                        "Object", 200}},
+        {"POST", "/v1/responses/compact", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+                pal_openai_compact_input,
+                {"openaiCompactInput", "what was said so far, in short", NULL, "Object", "Object",
+                        200}},
         {0},
 };

@@ -37,6 +37,7 @@ typedef struct pal_response {
     int64_t created_at;   /* seconds since 1970 */
     int64_t completed_at; /* 0: it isn't */
     bool is_background;
+    bool is_compaction;      /* shown as one */
     bool is_in_conversation; /* that the request named, and that outlives the response */
     bool is_filtered;        /* INCOMPLETE: by a content filter; otherwise by max_output_tokens */
     pal_str error_code;      /* FAILED */
@@ -97,6 +98,7 @@ typedef struct pal_response_request {
     bool is_stream;
     bool is_background;
     bool is_stored;
+    bool is_compaction; /* its answer stands for what was said so far */
     /* Where it goes; api_openai_responses_create.c. */
     pal_id response;
     bool is_new;     /* the session is made for it */
@@ -105,9 +107,8 @@ typedef struct pal_response_request {
     uint64_t fork_seq;
 } pal_response_request;
 
-/* Reads and checks the body. With `is_count`, it asks for no answer, only for a number. */
-PAL_CHECKED pal_status pal_response_read(
-        pal_response_request *request, bool is_count, pal_error *err);
+/* Reads and checks the body. */
+PAL_CHECKED pal_status pal_response_read(pal_response_request *request, pal_error *err);
 
 /* ---- Where it goes (api_openai_responses_create.c) ---- */
 
@@ -122,6 +123,9 @@ typedef struct pal_response_context {
 /* Finds what `previous` or `conversation` name, and checks that calls and outputs match. */
 PAL_CHECKED pal_status pal_response_context_find(
         pal_response_request *request, pal_response_context *out_context, pal_error *err);
+
+/* Goes there, runs it and answers. On a worker. */
+PAL_CHECKED pal_status pal_response_start(pal_response_request *request, pal_error *err);
 
 PAL_CHECKED pal_status pal_openai_create_response(pal_call *call, pal_error *err);
 

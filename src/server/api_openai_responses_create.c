@@ -257,16 +257,20 @@ static pal_status go(
     return run(request, err);
 }
 
-pal_status pal_openai_create_response(pal_call *call, pal_error *err)
+pal_status pal_response_start(pal_response_request *request, pal_error *err)
 {
     pal_response_context context;
+    pal_status status = pal_response_context_find(request, &context, err);
+    return status == PAL_OK ? go(request, &context, err) : status;
+}
+
+pal_status pal_openai_create_response(pal_call *call, pal_error *err)
+{
     pal_response_request *request = pal_arena_alloc(call->arena, sizeof *request);
     if (!request)
         return pal_arena_checked(call->arena, err);
     request->call = call;
     request->response = pal_call_derived_id(call, 0);
-    pal_status status = pal_response_read(request, false, err);
-    if (status == PAL_OK)
-        status = pal_response_context_find(request, &context, err);
-    return status == PAL_OK ? go(request, &context, err) : status;
+    pal_status status = pal_response_read(request, err);
+    return status == PAL_OK ? pal_response_start(request, err) : status;
 }

@@ -70,16 +70,8 @@ static void put_usage(pal_json_writer *writer, const pal_response *response)
     pal_json_end_object(writer);
 }
 
-pal_status pal_response_put(pal_json_writer *writer, const pal_response *response,
-        pal_response_put_output put_output, const void *user, pal_error *err)
+static void put_state(pal_json_writer *writer, const pal_response *response)
 {
-    char id[PAL_OPENAI_ID_SIZE];
-    pal_status status = PAL_OK;
-    pal_openai_id_text("resp_", response->id, id);
-    pal_json_begin_object(writer);
-    pal_put_text(writer, "id", id);
-    pal_put_text(writer, "object", "response");
-    pal_put_count(writer, "created_at", (uint64_t)response->created_at);
     pal_put_text(writer, "status", status_names[response->status]);
     pal_put_flag(writer, "background", response->is_background);
     pal_json_name(writer, "completed_at");
@@ -89,13 +81,29 @@ pal_status pal_response_put(pal_json_writer *writer, const pal_response *respons
         pal_json_put_null(writer);
     put_error(writer, response);
     put_incomplete(writer, response);
+}
+
+pal_status pal_response_put(pal_json_writer *writer, const pal_response *response,
+        pal_response_put_output put_output, const void *user, pal_error *err)
+{
+    char id[PAL_OPENAI_ID_SIZE];
+    bool is_compaction = response->is_compaction;
+    pal_status status = PAL_OK;
+    pal_openai_id_text("resp_", response->id, id);
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "id", id);
+    pal_put_text(writer, "object", is_compaction ? "response.compaction" : "response");
+    pal_put_count(writer, "created_at", (uint64_t)response->created_at);
+    if (!is_compaction)
+        put_state(writer, response);
     pal_json_name(writer, "output");
     pal_json_begin_array(writer);
     if (put_output)
         status = put_output(writer, user, err);
     pal_json_end_array(writer);
     put_usage(writer, response);
-    pal_json_put_members(writer, response->echo);
+    if (!is_compaction)
+        pal_json_put_members(writer, response->echo);
     pal_json_end_object(writer);
     return status;
 }

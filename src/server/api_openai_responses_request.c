@@ -409,7 +409,7 @@ static void set_up(pal_response_request *request)
     turn->calls_end_turn = true;
 }
 
-pal_status pal_response_read(pal_response_request *request, bool is_count, pal_error *err)
+pal_status pal_response_read(pal_response_request *request, pal_error *err)
 {
     pal_str metadata;
     set_up(request);
@@ -428,7 +428,7 @@ pal_status pal_response_read(pal_response_request *request, bool is_count, pal_e
         status = read_state(request, err);
     if (status == PAL_OK)
         status = read_input(request, err);
-    if (status == PAL_OK && !is_count)
+    if (status == PAL_OK)
         status = make_echo(request, err);
     return status;
 }

@@ -552,6 +552,7 @@ static void fill(response_run *run, const pal_response_request *request)
             .status = PAL_RESPONSE_IN_PROGRESS,
             .created_at = pal_clock_now_ms() / 1000,
             .is_background = request->is_background,
+            .is_compaction = request->is_compaction,
             .is_in_conversation = request->conversation.len > 0,
             .echo = pal_arena_copy(run->arena, request->echo),
             .input = turn->messages_len ? turn->messages[0].id : (pal_id){{0}},

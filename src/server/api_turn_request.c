@@ -27,6 +27,8 @@ static pal_status read_tool(pal_call *call, pal_json value, pal_tool *out_tool, 
         status = pal_call_text(call, of, "description", PAL_SYSTEM_LEN_MAX, &tool.description, err);
     if (status == PAL_OK)
         status = pal_call_object(call, of, "parameters", &tool.schema, err);
+    if (status == PAL_OK)
+        status = pal_call_flag(call, of, "strict", &tool.is_strict, err);
     if (status == PAL_OK && tool.name.len == 0)
         status = pal_error_set(err, PAL_INVALID, "'name' of the function is missing");
     *out_tool = tool;

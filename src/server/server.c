@@ -51,7 +51,10 @@ static pal_status open_listener(pal_server *server, pal_error *err)
             .ended = pal_server_ended,
             .user = server,
     };
-    return pal_listener_open(&options, &server->listener, err);
+    pal_listener *listener = NULL;
+    pal_status status = pal_listener_open(&options, &listener, err);
+    atomic_store(&server->listener, listener);
+    return status;
 }
 
 pal_status pal_server_open(

@@ -180,7 +180,7 @@ struct pal_server {
     const pal_models *models;
     const pal_config_values *config;
     const pal_route_settings *route_settings; /* of inbound messages */
-    pal_listener *listener;
+    _Atomic(pal_listener *) listener; /* NULL to the first requests, which may be early */
     struct pal_keys *keys;
     struct pal_rate *rate;
     struct pal_idempotency *idempotency;

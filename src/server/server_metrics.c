@@ -268,8 +268,10 @@ static void put_turns(pal_buf *buf, pal_runtime *runtime)
 
 static void put_listener(pal_buf *buf, const pal_server *server)
 {
-    pal_listener_counts c;
-    pal_listener_count(server->listener, &c);
+    pal_listener_counts c = {0};
+    pal_listener *listener = atomic_load(&server->listener);
+    if (listener)
+        pal_listener_count(listener, &c);
     put(buf, "palaver_connections", "gauge", "Open connections.", c.connections);
     put(buf, "palaver_streams", "gauge", "Open streams.", c.streams);
     put(buf, "palaver_refused_total", "counter",

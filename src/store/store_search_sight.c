@@ -70,8 +70,8 @@ static pal_status look_up(pal_sight *sight, pal_id id, seen_session **out_seen, 
     if (status == PAL_OK)
         seen->handle = row.handle;
     if (status == PAL_OK && is_active(&row.session))
-        status = pal_chain_pieces(
-                sight->engine, &row, 0, 0, true, sight->arena, &seen->pieces, &seen->pieces_len, err);
+        status = pal_chain_pieces(sight->engine, &row, 0, 0, true, sight->arena, &seen->pieces,
+                &seen->pieces_len, err);
     if (status != PAL_OK && status != PAL_NOT_FOUND)
         return status;
     key = pal_str_make((const char *)seen->id.bytes, sizeof(seen->id.bytes));

@@ -40,8 +40,7 @@
 
 #define PAL_SQL_MARK_COLUMNS "number, kind, seq, through_seq, target, created_at"
 
-#define PAL_SQL_LEDGER_NUMBERS                                                                     \
-    "input, cache_read, cache_write, output, reasoning, cost_micros"
+#define PAL_SQL_LEDGER_NUMBERS "input, cache_read, cache_write, output, reasoning, cost_micros"
 
 #define PAL_SQL_LEDGER_SUMS                                                                        \
     "sum(input), sum(cache_read), sum(cache_write), sum(output), sum(reasoning), sum(cost_micros)"
@@ -50,8 +49,9 @@
 #define PAL_SQL_LEDGER_HOURS                                                                       \
     "SELECT tenant, 0, created_at / 3600000 AS hour, count(*), " PAL_SQL_LEDGER_SUMS               \
     " FROM ledger GROUP BY tenant, hour"                                                           \
-    " UNION ALL SELECT tenant, agent, created_at / 3600000 AS hour, count(*), "                    \
-    PAL_SQL_LEDGER_SUMS " FROM ledger WHERE agent IS NOT NULL GROUP BY tenant, agent, hour"
+    " UNION ALL SELECT tenant, agent, created_at / 3600000 AS hour, "                              \
+    "count(*), " PAL_SQL_LEDGER_SUMS                                                               \
+    " FROM ledger WHERE agent IS NOT NULL GROUP BY tenant, agent, hour"
 
 #define PAL_SQL_RECORD_SELECT                                                                      \
     "SELECT r.kind, r.name, s.uuid, r.body, r.version, r.created_at, r.updated_at, r.expires_at"   \
@@ -59,8 +59,9 @@
 
 /* Names are TEXT and every BLOB is larger: an empty one as the upper bound is none. */
 #define PAL_SQL_RECORD_PAGE(order, owner, sign)                                                    \
-    PAL_SQL_RECORD_SELECT " WHERE " owner " AND r.kind = ?2 AND r.name " sign " ?3"                \
-    " AND (r.expires_at IS NULL OR r.expires_at > ?4) ORDER BY r.name " order " LIMIT ?5"
+    PAL_SQL_RECORD_SELECT                                                                          \
+            " WHERE " owner " AND r.kind = ?2 AND r.name " sign " ?3"                              \
+            " AND (r.expires_at IS NULL OR r.expires_at > ?4) ORDER BY r.name " order " LIMIT ?5"
 
 #define PAL_SQL_RECORD_IS_STRAY                                                                    \
     "session IS NOT NULL AND NOT EXISTS"                                                           \
@@ -95,7 +96,7 @@
     X(HEAD_AGENT, "UPDATE head SET agent = ?2 WHERE session = ?1")                                 \
     X(HEAD_ERASED,                                                                                 \
             "UPDATE head SET state = 4, project = NULL, agent = NULL, last_seq = ?2,"              \
-            " (tokens, bytes) = (SELECT coalesce(sum(tokens), 0), "                              \
+            " (tokens, bytes) = (SELECT coalesce(sum(tokens), 0), "                                \
             " coalesce(sum(length(CAST(body AS BLOB))), 0)"                                        \
             " FROM message WHERE session = ?1) WHERE session = ?1")                                \
     X(HEAD_DROP, "DELETE FROM head WHERE session = ?1")                                            \
@@ -113,8 +114,7 @@
             " FROM tenant t JOIN session s ON s.tenant = t.id" PAL_SQL_HEAD_JOINS                  \
             "WHERE s.key = ?1 AND t.name = ?2")                                                    \
     X(SESSION_BY_ALIAS,                                                                            \
-            "SELECT " PAL_SQL_SESSION_COLUMNS                                                      \
-            " FROM tenant t JOIN alias l ON l.tenant = t.id"                                       \
+            "SELECT " PAL_SQL_SESSION_COLUMNS " FROM tenant t JOIN alias l ON l.tenant = t.id"     \
             " JOIN session s ON s.id = l.session" PAL_SQL_HEAD_JOINS                               \
             "WHERE l.alias = ?1 AND t.name = ?2")                                                  \
     X(SESSION_BY_HANDLE,                                                                           \
@@ -201,7 +201,7 @@
             " AND kind >= 0 AND +number BETWEEN ?2 AND ?3 ORDER BY +number")                       \
     X(MARK_LIST_HIDING,                                                                            \
             "SELECT " PAL_SQL_MARK_COLUMNS " FROM mark WHERE session = ?1"                         \
-            " AND kind IN (1, 2, 7, 9) AND +number BETWEEN ?2 AND ?3 ORDER BY +number")               \
+            " AND kind IN (1, 2, 7, 9) AND +number BETWEEN ?2 AND ?3 ORDER BY +number")            \
     X(MARK_DROP, "DELETE FROM mark WHERE session = ?1 AND (seq > ?2 OR ?2 = 0)")                   \
     X(BLOB_FIND, "SELECT id FROM blob WHERE tenant = ?1 AND hash = ?2")                            \
     X(BLOB_TOUCH, "UPDATE blob SET created_at = ?2 WHERE id = ?1")                                 \
@@ -310,11 +310,12 @@
     X(RECORD_DUE, "SELECT 1 FROM record WHERE expires_at <= ?1 LIMIT 1")                           \
     X(RECORD_FIND,                                                                                 \
             PAL_SQL_RECORD_SELECT " WHERE r.tenant = (SELECT id FROM tenant WHERE name = ?1)"      \
-            " AND r.kind = ?2 AND r.name = ?3")                                                    \
+                                  " AND r.kind = ?2 AND r.name = ?3")                              \
     X(RECORD_UP,                                                                                   \
             PAL_SQL_RECORD_PAGE("", "r.tenant = (SELECT id FROM tenant WHERE name = ?1)", ">"))    \
     X(RECORD_DOWN,                                                                                 \
-            PAL_SQL_RECORD_PAGE("DESC", "r.tenant = (SELECT id FROM tenant WHERE name = ?1)", "<"))\
+            PAL_SQL_RECORD_PAGE(                                                                   \
+                    "DESC", "r.tenant = (SELECT id FROM tenant WHERE name = ?1)", "<"))            \
     X(RECORD_SESSION_UP, PAL_SQL_RECORD_PAGE("", "r.session = ?1", ">"))                           \
     X(RECORD_SESSION_DOWN, PAL_SQL_RECORD_PAGE("DESC", "r.session = ?1", "<"))                     \
     /* The search. */                                                                              \
@@ -333,11 +334,9 @@
             "SELECT " PAL_SQL_ROW_COLUMNS ", m.pos, m.session, s.tenant"                           \
             " FROM message m LEFT JOIN session s ON s.id = m.session"                              \
             " WHERE m.pos BETWEEN ?1 AND ?2 ORDER BY m.pos")                                       \
-    X(INDEX_POSITIONS,                                                                             \
-            "SELECT pos FROM message WHERE session = ?1 AND seq > ?2 ORDER BY seq")                \
+    X(INDEX_POSITIONS, "SELECT pos FROM message WHERE session = ?1 AND seq > ?2 ORDER BY seq")     \
     X(INDEX_LIST, "SELECT block FROM search_block ORDER BY block")                                 \
-    X(INDEX_BLOCKS,                                                                                \
-            "SELECT block, wide FROM search_block WHERE block <= ?1 ORDER BY block DESC")          \
+    X(INDEX_BLOCKS, "SELECT block, wide FROM search_block WHERE block <= ?1 ORDER BY block DESC")  \
     X(INDEX_BLOCK, "SELECT block, wide FROM search_block WHERE block = ?1")                        \
     X(INDEX_BLOCK_ADD, "INSERT INTO search_block(block, wide) VALUES (?1, ?2)")                    \
     X(INDEX_BLOCK_DROP, "DELETE FROM search_block WHERE block = ?1")                               \
@@ -372,7 +371,8 @@
     X(CHECK_ADD_HEAD,                                                                              \
             "INSERT INTO head SELECT id, tenant, 3, NULL, NULL, 0, 0, 0, 0, created_at"            \
             " FROM session WHERE id = ?1")                                                         \
-    X(CHECK_BLOBS, "SELECT b.id, b.hash, d.data FROM blob b LEFT JOIN blob_data d"                 \
+    X(CHECK_BLOBS,                                                                                 \
+            "SELECT b.id, b.hash, d.data FROM blob b LEFT JOIN blob_data d"                        \
             " ON d.blob = b.id WHERE b.id > ?1 ORDER BY b.id LIMIT 1")                             \
     X(CHECK_FIX_HEAD,                                                                              \
             "UPDATE head SET last_seq = ?2, tokens = ?3, bytes = ?4, mark_number ="                \
@@ -384,7 +384,7 @@ typedef enum pal_sql_id {
 #define PAL_SQL_ENUM(name, text) PAL_SQL_##name,
     PAL_SQL_STATEMENTS(PAL_SQL_ENUM)
 #undef PAL_SQL_ENUM
-    PAL_SQL_COUNT
+            PAL_SQL_COUNT
 } pal_sql_id;
 
 typedef struct pal_sql_conn {
@@ -393,7 +393,7 @@ typedef struct pal_sql_conn {
     const char *path;                        /* for messages; borrowed */
     uint32_t busy_timeout_ms;
     int64_t busy_since_us;
-    bool failed; /* SQLite itself failed since this was last cleared: what was written is void */
+    bool failed;    /* SQLite itself failed since this was last cleared: what was written is void */
     int64_t tenant; /* the number of the tenant looked up last; 0 after a rollback */
     size_t tenant_len;
     char tenant_name[PAL_TENANT_LEN_MAX];

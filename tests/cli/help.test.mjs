@@ -12,7 +12,7 @@ const commands = [
     'session erase', 'session export', 'session import', 'chat', 'context', 'route', 'tokens',
     'tokens list',
     'tokens compile', 'config show', 'config check',
-    'config example', 'serve', 'key create', 'key list', 'key revoke',
+    'config example', 'serve', 'mcp', 'key create', 'key list', 'key revoke',
     'stats', 'fsck', 'bench', 'bench cache',
     'version', 'help',
 ];

@@ -4,8 +4,8 @@
 
 Every ```console block of README.md and docs/ is run, command by command, in an empty directory
 per document where build/ is the build and the examples lie; its output must be the one shown,
-but for ids, times, durations and counts of tokens. README.md shows examples/embed.c as it is, ARCHITECTURE.md every
-limit of limits.h with its value, and links lead to files.
+but for ids, times, durations and counts of tokens. README.md shows examples/embed.c as it is,
+docs/limits.md every limit with its value, and links lead to files.
 """
 import glob
 import os
@@ -90,20 +90,33 @@ def in_words(name, value):
     """As the table shows it: 16 MiB, 24 h, 10,000."""
     if '_MS' in name:
         return '%d h' % (value // 3600000) if value >= 3600000 else '%d s' % (value // 1000)
+    if name.endswith('_US'):
+        return '%d s' % (value // 1000000)
+    if '_S_' in name:
+        return '%s days' % format(value // 86400, ',')
     for unit, size in ('GiB', 1 << 30), ('MiB', 1 << 20), ('KiB', 1 << 10):
-        if re.search('_(BYTES|LEN)_', name) and value >= size:
+        if re.search('_(BYTES|LEN)(_|$)', name) and value >= size:
             return '%d %s' % (value // size, unit)
     return format(value, ',')
 
 
-def architecture_has_the_limits():
+def defined(*path):
+    """The limits of a header, as the table shows them."""
+    found = re.findall(r'^#define (PAL_\w+) ([^/\n]+)', tap.read(SOURCE, *path), re.M)
+    return {name: in_words(name, eval(re.sub(r'\(size_t\)|(?<=\d)u', '', text)))
+            for name, text in found if re.fullmatch(r'[\d\s.()*<u]+', text.replace('(size_t)', ''))}
+
+
+def all_limits_are_shown():
     shown = dict(re.findall(r'^\| `(PAL_\w+)` \| ([^|]+?) \|',
-                            tap.read(SOURCE, 'ARCHITECTURE.md'), re.M))
-    header = tap.read(SOURCE, 'include', 'palaver', 'limits.h')
-    limits = re.findall(r'^#define (PAL_\w+) ([^/\n]+)', header, re.M)
-    for name, expression in limits:
-        value = in_words(name, eval(expression.replace('u', '')))
+                            tap.read(SOURCE, 'docs', 'limits.md'), re.M))
+    limits = {**defined('include', 'palaver', 'limits.h'),
+              **defined('src', 'server', 'server_limits.h')}
+    for name, value in limits.items():
         tap.check(shown.pop(name, None) == value, "'%s' is not shown as '%s'" % (name, value))
+    for path in glob.glob(os.path.join(SOURCE, 'src', '*', '*.h')):
+        for name, value in defined(path).items():
+            tap.check(shown.pop(name, value) == value, "'%s' is not shown as '%s'" % (name, value))
     tap.check(not shown, 'shown, but no limit: %s' % ', '.join(shown))
 
 
@@ -118,7 +131,7 @@ def links_lead_somewhere(path):
 documents = sorted(glob.glob(SOURCE + '/*.md') + glob.glob(SOURCE + '/docs/**/*.md',
                                                            recursive=True))
 tests = [('README.md shows examples/embed.c', readme_shows_the_example),
-         ('ARCHITECTURE.md shows the limits', architecture_has_the_limits)]
+         ('docs/limits.md shows the limits', all_limits_are_shown)]
 for document in documents:
     name = os.path.relpath(document, SOURCE)
     tests.append(('the links of %s' % name, links_lead_somewhere(document)))

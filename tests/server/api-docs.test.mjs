@@ -22,6 +22,23 @@ function assertShown(actual, shown, where) {
     }
 }
 
+test('the first minute of README.md is what happens', async (t) => {
+    const s = await serve(t);
+    const readme = fs.readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+    const minute = readme.slice(readme.indexOf('\n## The first minute\n'));
+    const run = (script) => spawnSync('bash', ['-ec', script.replaceAll('curl ', 'curl -sSf -m 20 ')
+        .replaceAll('localhost:7077', `localhost:${s.port}`)], { cwd: s.dir, timeout: 60000 });
+    const [, chat, shown] = minute.match(/^```sh\n(.*?)^```\n\n```json\n(.*?)^```$/ms);
+    assertShown(JSON.parse(run(chat).stdout), JSON.parse(shown), chat);
+    const [, more] = minute.match(/^```sh\n(curl -X POST.*?)^```$/ms);
+    const done = run(more);
+    assert.equal(done.status, 0, String(done.stderr));
+    const said = [...String(done.stdout).matchAll(/^event: text\ndata: (.*)$/gm)];
+    assert.equal(said.map(([, data]) => JSON.parse(data).text).join(''), 'echo: Name a colour.');
+    const last = JSON.parse(String(done.stdout).trim().split('\n').at(-1));
+    assert.deepEqual(last.messages.map((m) => m.content), ['Name a colour.']);
+});
+
 test('docs/api.md shows what happens', async (t) => {
     const s = await serve(t);
     const blocks = [...part.matchAll(/^```sh\n(.*?)^```\n\n```json\n(.*?)^```$/gms)];

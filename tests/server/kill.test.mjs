@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
+import net from 'node:net';
 import { test } from 'node:test';
 import { ask, palaver, serve, workspace } from './support.mjs';
 
@@ -194,4 +195,21 @@ test(`nothing acknowledged is lost in ${KILLS} kills under load`, async (t) => {
     }
     assert.equal((await server.stop()).code, 0);
     palaver(dir, 'fsck');
+});
+
+test('a server ends in order while clients leave in the middle of their requests', async (t) => {
+    const server = await serve(t);
+    const { session_id: id } = (await server.post('/api/v1/sessions', {})).json;
+    const body = JSON.stringify({ role: 'user', content: 'and gone' });
+    const head = `POST /api/v1/sessions/${id}/messages HTTP/1.1\r\nHost: localhost\r\n`
+        + `Content-Length: ${body.length}\r\n\r\n`;
+    const gone = Array.from({ length: 200 }, () => new Promise((resolve) => {
+        const socket = net.connect(server.port, '127.0.0.1');
+        socket.on('error', resolve);
+        socket.on('close', resolve);
+        socket.write(head + body, () => socket.resetAndDestroy());
+    }));
+    await Promise.all(gone);
+    const { code } = await within(server.stop(), 'the end');
+    assert.equal(code, 0);
 });

@@ -234,8 +234,11 @@ static bool open_server(void)
             .refuse = pal_server_refuse,
             .ended = pal_server_ended,
             .user = &server};
-    return pal_store_open("memory:", NULL, &server.store, &err) == PAL_OK &&
-            pal_listener_open(&options, &server.listener, &err) == PAL_OK;
+    pal_listener *listener = NULL;
+    bool is_open = pal_store_open("memory:", NULL, &server.store, &err) == PAL_OK &&
+            pal_listener_open(&options, &listener, &err) == PAL_OK;
+    atomic_store(&server.listener, listener);
+    return is_open;
 }
 
 static void begin(void)
