@@ -22,7 +22,7 @@ function bring() {
         { cwd: baseline, stdio: 'ignore' }).status === 0;
     if (works()) return true;
     if (isQuick) return false;
-    console.log('bringing better-sqlite3 with npm; it may have to be compiled, which takes minutes');
+    console.log('bringing better-sqlite3 with npm; to compile it may take minutes');
     const result = spawnSync('npm', ['ci', '--no-audit', '--no-fund'],
         { cwd: baseline, encoding: 'utf8' });
     if (result.status === 0 && works()) return true;

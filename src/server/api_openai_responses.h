@@ -10,14 +10,9 @@
 
 #include "base/buf.h"
 #include "server/api_openai.h"
+#include "server/server_limits.h"
 
 #define PAL_RESPONSE_KIND "response"
-#define PAL_RESPONSE_ECHO_BYTES_MAX ((size_t)8 << 20)   /* of instructions, tools, ... of one */
-#define PAL_RESPONSE_DELTAS_BYTES_MAX ((size_t)4 << 20) /* of their lengths; more: no replay */
-/* The end of a stream says all of it several times, at once. */
-#define PAL_RESPONSE_STREAM_BYTES_MAX ((size_t)128 << 20)
-#define PAL_RESPONSE_EVENT_BYTES_MAX ((size_t)256 << 20)
-#define PAL_RESPONSE_PASSING_MS ((int64_t)24 * 3600 * 1000) /* of a session that is not stored */
 
 typedef enum pal_response_status {
     PAL_RESPONSE_QUEUED = 0,
@@ -84,8 +79,13 @@ PAL_CHECKED pal_status pal_response_output(pal_call *call, const pal_response *r
 PAL_CHECKED pal_status pal_response_send(
         pal_call *call, const pal_response *response, pal_error *err);
 
-/* What a failure of the model is called in a response. */
+/* ---- Failures (api_openai_responses_failure.c) ---- */
+
+/* "server_error", "rate_limit_exceeded", ... */
 pal_str pal_response_error_code(pal_status status, long code);
+/* `event` is the turn's last. */
+void pal_response_set_failure(pal_response *response, const pal_event *event, pal_arena *arena);
+void pal_response_fail_call(pal_call *call, const pal_event *event);
 
 /* ---- The request (api_openai_responses_request.c) ---- */
 

@@ -108,14 +108,6 @@ pal_status pal_response_put(pal_json_writer *writer, const pal_response *respons
     return status;
 }
 
-pal_str pal_response_error_code(pal_status status, long code)
-{
-    if (code == 429)
-        return pal_str_of("rate_limit_exceeded");
-    return pal_str_of(code == 400 || status == PAL_LIMIT || status == PAL_INVALID ? "invalid_prompt"
-                                                                                  : "server_error");
-}
-
 /* ---- The record ---- */
 
 static void put_ids(pal_json_writer *writer, const pal_response *response)

@@ -29,6 +29,8 @@ typedef struct response_run {
     pal_response_events events;
     uint64_t next_event; /* of the turn; another one means that some are lost */
     bool wants_stream;
+    bool is_waiting; /* its stream begins when its record is kept; what is told meanwhile */
+    pal_buf early;   /* is here */
     bool is_stored;
     bool is_new;     /* the session is its own */
     bool is_passing; /* and is erased at the end */
@@ -57,6 +59,7 @@ static void release(response_run *run)
         return;
     pthread_mutex_destroy(&run->lock);
     pal_response_events_done(&run->events);
+    pal_buf_done(&run->early);
     pal_arena_free(run->arena);
     pal_free(run);
 }
@@ -76,6 +79,8 @@ static response_run *new_run(pal_call *call)
     run->call = call;
     run->tenant = pal_arena_copy(arena, call->caller.tenant);
     pal_response_events_init(&run->events, &run->response);
+    run->events.user = run;
+    pal_buf_init(&run->early, PAL_RESPONSE_STREAM_BYTES_MAX);
     return run;
 }
 
@@ -164,57 +169,10 @@ static pal_status finish(const pal_turn_end *end, pal_arena *arena, pal_record *
     return status;
 }
 
-/* What the service says of the request is the client's to know; its refusal of our key is not. */
-static unsigned code_of_failure(const pal_event *event)
-{
-    if (event->state == PAL_TURN_CANCELED)
-        return 503;
-    if (event->status == PAL_TIMEOUT)
-        return 504;
-    if (event->code >= 500)
-        return (unsigned)event->code;
-    if (event->code >= 400 && event->code != 401 && event->code != 403)
-        return (unsigned)event->code;
-    if (event->status == PAL_PROVIDER || event->status == PAL_IO || event->status == PAL_DENIED)
-        return 502;
-    return event->status == PAL_LIMIT ? 400 : pal_status_http(event->status);
-}
-
-static const char *name_of_failure(const pal_event *event)
-{
-    return event->code == 404            ? "model_not_found"
-            : event->code == 429         ? "rate_limit_exceeded"
-            : event->code >= 400         ? NULL
-            : event->status == PAL_LIMIT ? "context_length_exceeded"
-                                         : NULL;
-}
-
 /* Under the lock. */
-static void fail_call(response_run *run, const pal_event *event)
-{
-    pal_error err;
-    pal_call *call = run->call;
-    pal_status status = event->status == PAL_OK ? PAL_CANCELED : event->status;
-    run->call = NULL;
-    if (event->retry_after_ms > 0)
-        call->fail_retry_ms = event->retry_after_ms;
-    call->fail_code = code_of_failure(event);
-    call->fail_name = name_of_failure(event);
-    if (event->code == 404)
-        call->fail_param = "model";
-    pal_error_set(&err, status, "%.*s",
-            (int)(event->text.len < PAL_ERROR_MESSAGE_MAX ? event->text.len
-                                                          : PAL_ERROR_MESSAGE_MAX),
-            event->text.data ? event->text.data : "");
-    pal_call_fail(call, status, &err);
-}
-
-/* Under the lock. */
-static void send_whole(response_run *run)
+static void send_whole(const response_run *run, pal_call *call)
 {
     pal_error err = {0};
-    pal_call *call = run->call;
-    run->call = NULL;
     pal_status status = pal_response_put(
             pal_call_writer(call), &run->response, pal_response_events_output, &run->events, &err);
     if (status == PAL_OK)
@@ -224,44 +182,40 @@ static void send_whole(response_run *run)
 }
 
 /* Under the lock. */
-static void end_stream(response_run *run)
+static void end_writing(response_run *run)
 {
-    pal_response_events_end(&run->events);
     if (run->stream)
         pal_stream_end(run->stream);
     run->stream = NULL;
 }
 
-/* Under the lock. A turn that somebody stopped is cancelled; one that the server stopped failed. */
-static void set_failure(response_run *run, const pal_event *event)
+/* Under the lock. */
+static void end_stream(response_run *run)
 {
-    pal_response *response = &run->response;
-    bool is_cancelled = event->state == PAL_TURN_CANCELED && pal_str_is(event->text, "canceled");
-    response->status = is_cancelled ? PAL_RESPONSE_CANCELLED : PAL_RESPONSE_FAILED;
-    response->completed_at = 0;
-    response->output_len = 0;
-    if (is_cancelled)
-        return;
-    response->error_code = pal_response_error_code(event->status, event->code);
-    response->error_message = pal_arena_copy(
-            run->arena, event->text.len ? event->text : pal_str_of("the turn was stopped"));
+    pal_response_events_end(&run->events);
+    end_writing(run);
 }
 
 /* Under the lock. */
 static void end(response_run *run, const pal_event *event)
 {
     bool is_done = event->state == PAL_TURN_DONE && !run->events.failure;
+    pal_call *call = run->response.is_background ? NULL : run->call;
     run->is_over = true;
     if (is_done)
         set_end(run, false, false, &event->usage);
     else
-        set_failure(run, event);
-    if (run->wants_stream)
+        pal_response_set_failure(&run->response, event, run->arena);
+    if (run->wants_stream) {
         end_stream(run);
-    else if (run->call && is_done)
-        send_whole(run);
-    else if (run->call)
-        fail_call(run, event);
+        return;
+    }
+    if (call)
+        run->call = NULL;
+    if (call && is_done)
+        send_whole(run, call);
+    else if (call)
+        pal_response_fail_call(call, event);
 }
 
 /* ---- What is told of the turn, on the loop ---- */
@@ -371,7 +325,10 @@ static void stream_gone(void *user)
 static bool write_frame(pal_str frame, void *user)
 {
     response_run *run = user;
-    return run->stream && pal_stream_write(run->stream, frame);
+    if (!run->is_waiting)
+        return run->stream && pal_stream_write(run->stream, frame);
+    pal_buf_append_str(&run->early, frame);
+    return !run->early.failure;
 }
 
 /* Under the lock. False: it has been refused. */
@@ -380,8 +337,6 @@ static bool open_stream(response_run *run)
     pal_call *call = run->call;
     pal_error err;
     run->call = NULL;
-    run->events.write = write_frame;
-    run->events.user = run;
     pal_call_streaming(call);
     pal_exchange_add_header(call->exchange, "cache-control", pal_str_of("no-store"));
     pal_exchange_add_header(call->exchange, "x-accel-buffering", pal_str_of("no"));
@@ -390,7 +345,6 @@ static bool open_stream(response_run *run)
             call->exchange, 200, "text/event-stream; charset=utf-8", stream_gone, run);
     if (run->stream) {
         pal_stream_allow(run->stream, PAL_RESPONSE_STREAM_BYTES_MAX);
-        pal_response_events_begin(&run->events);
         return true;
     }
     run->holders--;
@@ -400,34 +354,68 @@ static bool open_stream(response_run *run)
     return false;
 }
 
+/* Under the lock. False: it has been refused. */
+static bool begin_stream(response_run *run)
+{
+    run->events.write = write_frame;
+    if (!run->is_waiting && !open_stream(run))
+        return false;
+    pal_response_events_begin(&run->events);
+    return true;
+}
+
 /* ---- In the background ---- */
+
+/* Under the lock: what was told so far, and from now on all as it comes. */
+static void join_stream(response_run *run)
+{
+    run->is_waiting = false;
+    if (!open_stream(run))
+        return; /* it runs on, and can be asked for */
+    if (run->early.failure || !pal_stream_write(run->stream, pal_buf_str(&run->early)) ||
+            run->is_over)
+        end_writing(run);
+    pal_buf_done(&run->early);
+}
+
+/* Under the lock. */
+static void send_begun(response_run *run)
+{
+    pal_error err = {0};
+    pal_call *call = run->call;
+    pal_response begun = run->response;
+    run->call = NULL;
+    begun.status = PAL_RESPONSE_IN_PROGRESS;
+    begun.completed_at = 0;
+    pal_status status = pal_response_put(pal_call_writer(call), &begun, NULL, NULL, &err);
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    else
+        pal_call_fail(call, status, &err);
+}
 
 /* On the store's writer. A record that is there already is a newer one: it is over. */
 static void background_kept(
         pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
 {
     response_run *run = user;
-    pal_error failure = {0};
     (void)ops_len;
-    if (status == PAL_OK && ops[0].status != PAL_OK && ops[0].status != PAL_CONFLICT) {
+    if (status == PAL_OK && ops[0].status != PAL_CONFLICT) {
         status = ops[0].status;
         err = &ops[0].error;
     }
     pthread_mutex_lock(&run->lock);
-    pal_call *call = run->call;
-    run->call = NULL;
-    pal_response begun = run->response;
-    pthread_mutex_unlock(&run->lock);
-    begun.status = PAL_RESPONSE_IN_PROGRESS;
-    begun.completed_at = 0;
-    if (call && status == PAL_OK) {
-        status = pal_response_put(pal_call_writer(call), &begun, NULL, NULL, &failure);
-        err = &failure;
-    }
-    if (call && status == PAL_OK)
-        pal_call_send(call, 200);
-    else if (call)
+    if (status != PAL_OK) {
+        pal_call *call = run->call;
+        run->call = NULL;
         pal_call_fail(call, status, err);
+        pal_turn_abandon(run->server->runtime, run->tenant, run->response.turn);
+    } else if (run->wants_stream) {
+        join_stream(run);
+    } else {
+        send_begun(run);
+    }
+    pthread_mutex_unlock(&run->lock);
     release(run);
 }
 
@@ -501,14 +489,34 @@ static pal_status begin(response_run *run, pal_error *err)
 {
     pal_status status = PAL_OK;
     pthread_mutex_lock(&run->lock);
-    if (run->wants_stream && !open_stream(run))
+    run->is_waiting = run->response.is_background;
+    if (run->wants_stream && !begin_stream(run))
         pal_turn_abandon(run->server->runtime, run->tenant, run->response.turn);
     else if (run->call && !run->response.is_background)
         watch_client(run);
     pthread_mutex_unlock(&run->lock);
     if (run->response.is_background)
         status = keep_background(run, err);
+    if (status != PAL_OK) {
+        /* Nobody was told of it: it fails as any other. */
+        run->response.is_background = false;
+        run->wants_stream = false;
+    }
     return status;
+}
+
+/* Nothing was sent yet, but for the beginning of a stream. */
+static void give_up(response_run *run, const pal_error *why)
+{
+    const pal_event lost = {.kind = PAL_EVENT_ENDED,
+            .state = PAL_TURN_FAILED,
+            .status = why->status,
+            .text = pal_str_of(why->message)};
+    pal_turn_abandon(run->server->runtime, run->tenant, run->response.turn);
+    pthread_mutex_lock(&run->lock);
+    end(run, &lost);
+    pthread_mutex_unlock(&run->lock);
+    release(run);
 }
 
 /* On the loop. */
@@ -531,17 +539,8 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
     if (status == PAL_OK)
         status = pal_turn_watch(run->server->runtime, run->tenant, run->response.turn, 0, watch,
                 watch_gone, run, &failure);
-    if (status == PAL_OK)
-        return;
-    pal_turn_abandon(run->server->runtime, run->tenant, run->response.turn);
-    const pal_event lost = {.kind = PAL_EVENT_ENDED,
-            .state = PAL_TURN_FAILED,
-            .status = status,
-            .text = pal_str_of(failure.message)};
-    pthread_mutex_lock(&run->lock);
-    end(run, &lost);
-    pthread_mutex_unlock(&run->lock);
-    release(run);
+    if (status != PAL_OK)
+        give_up(run, &failure);
 }
 
 static void fill(response_run *run, const pal_response_request *request)
@@ -601,7 +600,7 @@ pal_status pal_response_look_on(
     run->is_reader = true;
     pal_status status = pal_arena_checked(run->arena, err);
     pthread_mutex_lock(&run->lock);
-    bool is_open = status == PAL_OK && open_stream(run);
+    bool is_open = status == PAL_OK && begin_stream(run);
     pthread_mutex_unlock(&run->lock);
     if (!is_open ||
             pal_turn_watch(run->server->runtime, run->tenant, run->response.turn, 0, watch,

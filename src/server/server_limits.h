@@ -3,6 +3,7 @@
 #define PAL_SERVER_LIMITS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define PAL_SERVER_WORKERS_MAX 16       /* threads for what blocks; started when they are needed */
 #define PAL_SERVER_WORK_QUEUE_MAX 4096  /* requests that wait for one; more are refused */
@@ -53,5 +54,16 @@
 #define PAL_SERVER_MCP_PART_BYTES_MAX ((size_t)4 << 10)   /* of a tool call's arguments in it */
 #define PAL_SERVER_MCP_INPUT_BYTES_MAX ((size_t)1 << 20)  /* of a text that a tool is given */
 #define PAL_SERVER_MCP_ANSWER_BYTES_MAX ((size_t)1 << 20) /* of a turn's answer; more is cut */
+
+/* Of OpenAI's responses. */
+#define PAL_RESPONSE_ECHO_BYTES_MAX ((size_t)8 << 20)    /* instructions, tools, ... of one */
+#define PAL_RESPONSE_DELTAS_BYTES_MAX ((size_t)4 << 20)  /* lengths of deltas; more: no replay */
+#define PAL_RESPONSE_EVENT_BYTES_MAX ((size_t)256 << 20) /* of one event */
+#define PAL_RESPONSE_STREAM_BYTES_MAX                                                              \
+    ((size_t)128 << 20) /* that wait for a slow reader: the end of                                 \
+                           a stream says all of it several times */
+#define PAL_RESPONSE_PASSING_MS                                                                    \
+    ((int64_t)24 * 3600 * 1000) /* after which one is swept that was not                           \
+                                   to be stored, where it stayed */
 
 #endif

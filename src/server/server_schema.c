@@ -281,5 +281,7 @@ const pal_query_doc pal_query_docs[] = {
         {"number", COUNT, "of the mark; absent: the newest"},
         {"model", TEXT, "as this model would get it"},
         {"strategy", TEXT, "compact, summarization, sliding_window, reset or none"},
+        {"stream", FLAG, "as events"},
+        {"starting_after", COUNT, "only events with a larger number"},
         {NULL, NULL, NULL},
 };

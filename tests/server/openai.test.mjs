@@ -464,11 +464,13 @@ test('the example of docs/openai.md', async (t) => {
         { stdio: ['ignore', 'pipe', 'inherit'] });
     let out = '';
     for await (const piece of run.stdout) out += piece;
-    const [models, hello, first, second, conversation] = out.trim().split('\n').map(JSON.parse);
+    const [models, hello, first, second, conversation, response] =
+        out.trim().split('\n').map(JSON.parse);
     assert.equal(models.data[0].id, 'echo');
     assert.match(hello.choices[0].message.content, /Hello!/);
     assert.match(first.choices[0].message.content, /Ann/);
     assert.match(second.choices[0].message.content, /Who am I/);
     assert.deepEqual(conversation.metadata, { topic: 'demo' });
+    assert.match(response.output[0].content[0].text, /Hello!/);
     assert.equal((await s.get('/api/v1/sessions/ann/messages')).json.messages.length, 4);
 });
