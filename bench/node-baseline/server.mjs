@@ -22,8 +22,9 @@ db.exec(`
         last_seq INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS message (session TEXT NOT NULL, seq INTEGER NOT NULL,
         id TEXT NOT NULL, role TEXT NOT NULL, content TEXT NOT NULL, created_at INTEGER NOT NULL,
-        PRIMARY KEY (session, seq)) WITHOUT ROWID;
-    CREATE UNIQUE INDEX IF NOT EXISTS message_id ON message (id);`);
+        PRIMARY KEY (session, seq)) WITHOUT ROWID;`);
+const indexMessages = () => db.exec(
+    'CREATE UNIQUE INDEX IF NOT EXISTS message_id ON message (id)');
 
 const findSession = db.prepare('SELECT last_seq FROM session WHERE id = ?');
 const addSession = db.prepare('INSERT INTO session VALUES (?, ?, 0)');
@@ -50,8 +51,10 @@ const append = db.transaction((session, messages) => {
 function fill(ids, each, length) {
     const content = 'abcdefghijklmnopqrstuvwxyz'.repeat(Math.ceil(length / 26)).slice(0, length);
     const messages = Array.from({ length: each }, () => ({ role: 'user', content }));
-    const sessions = fs.readFileSync(ids, 'utf8').trim().split('\n');
+    // In the order in which they will lie, and the index last: else this takes many minutes.
+    const sessions = fs.readFileSync(ids, 'utf8').trim().split('\n').sort();
     db.pragma('synchronous = OFF');
+    db.pragma('cache_size = -1000000');
     const some = db.transaction((list) => {
         for (const id of list) {
             addSession.run(id, Date.now());
@@ -59,6 +62,7 @@ function fill(ids, each, length) {
         }
     });
     for (let i = 0; i < sessions.length; i += 1000) some(sessions.slice(i, i + 1000));
+    indexMessages();
     db.pragma('wal_checkpoint(TRUNCATE)');
     db.close();
 }
@@ -119,6 +123,7 @@ function handle(request, response) {
 }
 
 function serve() {
+    indexMessages();
     const server = http.createServer(handle);
     server.keepAliveTimeout = 0;
     server.listen(0, '127.0.0.1', () => {

@@ -6,6 +6,7 @@
  * which loses nothing that was acknowledged. SIGHUP reads the configuration anew. */
 #include "cli/cli.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #include "server/server.h"
 #include "server/server_metrics.h"
 #include "server/server_notify.h"
+
+#define HEAP_SPARE_BYTES (4 << 20) /* that a thread keeps for its next request */
 
 typedef struct serve_values {
     const char *listen;
@@ -173,6 +176,8 @@ static pal_status serve(pal_cli *cli, void *values)
     sigset_t set = our_signals();
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    /* Else glibc gives the memory of each larger answer back, and asks for it again. */
+    mallopt(M_TRIM_THRESHOLD, HEAP_SPARE_BYTES);
     pal_status status = open_all(cli, values, &s);
     if (status == PAL_OK) {
         print_address(cli, &s);

@@ -177,6 +177,7 @@ static void answer_say(void *user, pal_str message, bool is_last)
 static void answer_end(void *user)
 {
     mcp_answer *answer = user;
+    pal_error err;
     pthread_mutex_lock(&answer->lock);
     pal_call *call = answer->call;
     answer->call = NULL;
@@ -184,9 +185,11 @@ static void answer_end(void *user)
     if (answer->stream)
         pal_stream_end(answer->stream);
     pthread_mutex_unlock(&answer->lock);
-    /* It was canceled, and nobody waits any more. */
-    if (call)
-        pal_exchange_answer(call->exchange, 202, NULL, (pal_str){0});
+    if (call) {
+        call->fail_code = 503;
+        pal_error_set(&err, PAL_CANCELED, "the turn was canceled, or its answer was lost");
+        pal_call_fail(call, PAL_CANCELED, &err);
+    }
     release(answer);
 }
 

@@ -373,7 +373,7 @@ static bool is_own_origin(pal_str origin)
 
 pal_status pal_auth_local(pal_call *call, pal_error *err)
 {
-    bool any;
+    bool any = false;
     pal_status status = pal_keys_any(call->server->keys, &any, err);
     if (status != PAL_OK || any)
         return status;

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "server/server_put.h"
@@ -173,6 +174,8 @@ static void say(pal_mcp_job *job, pal_buf *message, bool is_last)
 {
     if (!message->failure)
         job->outlet->say(job->outlet_user, pal_buf_str(message), is_last);
+    else if (is_last)
+        pal_log(PAL_LOG_ERROR, "mcp: an answer is lost: out of memory");
 }
 
 static void tell_progress(pal_mcp_job *job, const char *words)

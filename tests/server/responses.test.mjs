@@ -6,8 +6,13 @@ import http from 'node:http';
 import { makeKey, workspace } from './support.mjs';
 import { open, serveModel } from './model.mjs';
 
-const weather = { type: 'function', name: 'get_weather', parameters: { type: 'object' }, strict: true };
-const create = (s, body, options) => s.post('/v1/responses', { model: 'mock-model', ...body }, options);
+// One that waits for what never comes ends: its server is stopped then.
+const bounded = { timeout: 60_000 };
+
+const weather = { type: 'function', name: 'get_weather', parameters: { type: 'object' },
+    strict: true };
+const create = (s, body, options) =>
+    s.post('/v1/responses', { model: 'mock-model', ...body }, options);
 const sessionOf = (hex) => hex.replace(/^[a-z]+_(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
 const textOf = (response) => response.output.flatMap((item) => item.content ?? [])
     .map((part) => part.text).join('');
@@ -54,7 +59,7 @@ async function serveDeltas(t, deltas, finish = 'stop') {
     return serveModel(t, { model: { url: `http://127.0.0.1:${server.address().port}` } });
 }
 
-test('a replay tells the same events with the same numbers', async (t) => {
+test('a replay tells the same events with the same numbers', bounded, async (t) => {
     const s = await serveModel(t);
     for (const body of [{ input: '<<say one two three four five six seven eight nine>>' },
         { input: '<<say Grüße, 世界 🌍>><<chunk 1>>' },
@@ -72,7 +77,7 @@ test('a replay tells the same events with the same numbers', async (t) => {
     }
 });
 
-test('one that was not streamed can be replayed, however long it is', async (t) => {
+test('one that was not streamed can be replayed, however long it is', bounded, async (t) => {
     const s = await serveModel(t);
     const { json } = await create(s, { input: '<<size 3000000>>' });
     const told = await replayed(s, json.id);
@@ -82,7 +87,7 @@ test('one that was not streamed can be replayed, however long it is', async (t) 
     assert.deepEqual(told.at(-1).response, json);
 });
 
-test('reasoning, and calls that come at the same time', async (t) => {
+test('reasoning, and calls that come at the same time', bounded, async (t) => {
     const call = (index, part, name) => ({ tool_calls: [{ index, ...(name && { id: `call_${index}`,
         type: 'function' }), function: { ...(name && { name }), arguments: part } }] });
     const s = await serveDeltas(t, [{ reasoning_content: 'I th' }, { reasoning_content: 'ink.' },
@@ -110,7 +115,7 @@ test('reasoning, and calls that come at the same time', async (t) => {
     assert.deepEqual((await s.get(`/v1/responses/${response.id}`)).json, response);
 });
 
-test('a call of which no id is told gets one, the same everywhere', async (t) => {
+test('a call of which no id is told gets one, the same everywhere', bounded, async (t) => {
     const s = await serveDeltas(t, [{ tool_calls: [{ index: 0, type: 'function',
         function: { name: 'get_weather', arguments: '{}' } }] }], 'tool_calls');
     const told = await streamed(s, { input: 'x', tools: [weather] });
@@ -120,7 +125,7 @@ test('a call of which no id is told gets one, the same everywhere', async (t) =>
     assert.deepEqual((await s.get(`/v1/responses/${told[0].response.id}`)).json.output, [call]);
 });
 
-test('a background stream goes on without its reader, who comes back for the rest', async (t) => {
+test('a background stream goes on without its reader, who comes back for the rest', bounded, async (t) => {
     const s = await serveModel(t);
     const first = await open(s.port, 'POST', '/v1/responses', { body: { model: 'mock-model',
         input: '<<size 640>><<stall after=3>>', background: true, stream: true } });
@@ -141,7 +146,7 @@ test('a background stream goes on without its reader, who comes back for the res
     assert.equal(all.at(-1).response.background, true);
 });
 
-test('a background response that ran when the server died has failed', async (t) => {
+test('a background response that ran when the server died has failed', bounded, async (t) => {
     const dir = workspace(t);
     const one = await serveModel(t, { dir, config: 'turn:\n  lease: 1s\n' });
     const { json: { id } } = await create(one, { input: 'x <<hang>>', background: true });
@@ -161,7 +166,7 @@ test('a background response that ran when the server died has failed', async (t)
     assert.equal(textOf(next), 'echo: second');
 });
 
-test('a background response that ran when the server stopped has failed, with the reason', async (t) => {
+test('a background response that ran when the server stopped has failed too', bounded, async (t) => {
     const dir = workspace(t);
     const one = await serveModel(t, { dir, config: 'server:\n  drain: 0s\n' });
     const { json: { id } } = await create(one, { input: 'x <<hang>>', background: true });
@@ -173,7 +178,7 @@ test('a background response that ran when the server stopped has failed, with th
     assert.equal(json.error.code, 'server_error');
 });
 
-test('responses outlive the server, and are gone on with', async (t) => {
+test('responses outlive the server, and are gone on with', bounded, async (t) => {
     const dir = workspace(t);
     const one = await serveModel(t, { dir });
     const { json: first } = await create(one, { input: '<<tool get_weather {"city":"Oslo"}>>',
@@ -186,7 +191,7 @@ test('responses outlive the server, and are gone on with', async (t) => {
     assert.equal(textOf(second), 'tool said: cold');
 });
 
-test('two that go on from the same response don\'t see each other', async (t) => {
+test('two that go on from the same response don\'t see each other', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: root } = await create(s, { input: 'root' });
     const names = Array.from({ length: 8 }, (_, i) => `branch ${i}`);
@@ -200,7 +205,7 @@ test('two that go on from the same response don\'t see each other', async (t) =>
     assert.equal((await sessions(s)).length, 8);
 });
 
-test('what goes on from a conversation\'s response is no part of the conversation', async (t) => {
+test('what goes on from a conversation\'s response is no part of the conversation', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: { id } } = await s.post('/v1/conversations', {});
     const { json: one } = await create(s, { input: 'one', conversation: id });
@@ -210,7 +215,7 @@ test('what goes on from a conversation\'s response is no part of the conversatio
     assert.deepEqual(json.messages.map((message) => message.content), ['one', 'echo: one']);
 });
 
-test('nothing is left of what is not to be stored, or failed', async (t) => {
+test('nothing is left of what is not to be stored, or failed', bounded, async (t) => {
     const s = await serveModel(t);
     assert.equal((await create(s, { input: 'x', store: false })).code, 200);
     assert.equal((await create(s, { input: '<<fail status=500>>' })).code, 500);
@@ -224,7 +229,7 @@ test('nothing is left of what is not to be stored, or failed', async (t) => {
     assert.deepEqual(await sessions(s), []);
 });
 
-test('a client that hangs up stops its turn', async (t) => {
+test('a client that hangs up stops its turn', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: { id } } = await s.post('/v1/conversations', {});
     const request = http.request({ port: s.port, host: '127.0.0.1', method: 'POST',
@@ -238,7 +243,7 @@ test('a client that hangs up stops its turn', async (t) => {
     assert.deepEqual((await s.asked()).at(-1).messages.map((message) => message.content), ['next']);
 });
 
-test('tenants don\'t see each other\'s responses', async (t) => {
+test('tenants don\'t see each other\'s responses', bounded, async (t) => {
     const dir = workspace(t);
     const [a, b] = ['a', 'b'].map((name) =>
         makeKey(dir, '--tenant', name, '--role', 'write').key);
@@ -252,7 +257,7 @@ test('tenants don\'t see each other\'s responses', async (t) => {
     assert.equal((await s.get(`/v1/responses/${id}`, { key: a })).code, 200);
 });
 
-test('the same request under the same key is answered once', async (t) => {
+test('the same request under the same key is answered once', bounded, async (t) => {
     const s = await serveModel(t);
     const headers = { 'idempotency-key': 'k1' };
     const one = await create(s, { input: 'x' }, { headers });
@@ -262,7 +267,7 @@ test('the same request under the same key is answered once', async (t) => {
     assert.equal((await s.asked()).length, 1);
 });
 
-test('references stand for the items', async (t) => {
+test('references stand for the items', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: one } = await create(s, { input: 'one' });
     await create(s, { input: [{ type: 'item_reference', id: one.output[0].id },
@@ -273,7 +278,7 @@ test('references stand for the items', async (t) => {
     assert.deepEqual([unknown.code, unknown.json.error.param], [400, 'input']);
 });
 
-test('what is too long is refused where truncation is disabled, and cut otherwise', async (t) => {
+test('what is too long is refused where truncation is disabled, and cut otherwise', bounded, async (t) => {
     const s = await serveModel(t, { config: 'context:\n  max_tokens: 2000\n' });
     const long = 'word '.repeat(1500);
     const { json: one } = await create(s, { input: long });
@@ -284,7 +289,7 @@ test('what is too long is refused where truncation is disabled, and cut otherwis
     assert.equal(cut.code, 200, cut.text);
 });
 
-test('tokens of the input', async (t) => {
+test('tokens of the input', bounded, async (t) => {
     const s = await serveModel(t);
     const count = async (body) => (await s.post('/v1/responses/input_tokens',
         { model: 'mock-model', ...body })).json;
@@ -300,7 +305,7 @@ test('tokens of the input', async (t) => {
     assert.equal((await s.asked()).length, 1);
 });
 
-test('a compaction stands for what was said', async (t) => {
+test('a compaction stands for what was said', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: { id } } = await create(s, { input: 'the sky is green' });
     const { code, json } = await s.post('/v1/responses/compact',
@@ -318,7 +323,7 @@ test('a compaction stands for what was said', async (t) => {
     await until(async () => (await sessions(s)).length === 2);
 });
 
-test('wrong requests name the field, and change nothing', async (t) => {
+test('wrong requests name the field, and change nothing', bounded, async (t) => {
     const s = await serveModel(t);
     for (const [body, param, pattern] of [
         [{}, 'input', /missing/],
