@@ -6,7 +6,9 @@
  *
  *   {"content":"hi"}
  *
- * What begins with "RAW " is sent behind that as it is, and need not be answered.
+ * What begins with "#" goes to a route by its number, so that none is missed: a byte for the route,
+ * one for what stands in its path, then the body. What begins with "RAW " is sent behind that as it
+ * is, and need not be answered.
  *
  * The store is memory:, models are echoes. The session with the key "s" is always there; all else
  * is what earlier inputs left, until the server is made anew. */
@@ -149,8 +151,56 @@ static void write_head(pal_str head, size_t body_len, pal_buf *out)
             fuzzed.secret, body_len);
 }
 
+/* The route of that number, over all tables and round again. */
+static const pal_api_route *route_of(size_t number)
+{
+    for (;;) {
+        size_t before = number;
+        for (const pal_api *const *api = pal_apis; *api; api++)
+            for (const pal_api_route *const *table = (*api)->routes; *table; table++)
+                for (const pal_api_route *route = *table; route->method; route++)
+                    if (number-- == 0)
+                        return route;
+        REQUIRE(number < before);
+    }
+}
+
+static void write_path(const char *pattern, uint8_t choice, pal_buf *out)
+{
+    static const char *const names[] = {
+            "s", "s", "s", "1", "%2f", "0", "sha256:00", "00000000-0000-7000-8000-000000000001"};
+    for (; *pattern; pattern++) {
+        if (*pattern != '{') {
+            pal_buf_append_char(out, *pattern);
+            continue;
+        }
+        pal_buf_append_text(out, names[choice % 8]);
+        choice = (uint8_t)(choice / 8 + 1);
+        pattern = strchr(pattern, '}');
+    }
+}
+
+static void write_routed(pal_str input, pal_buf *out)
+{
+    uint8_t number = input.len > 1 ? (uint8_t)input.data[1] : 0;
+    uint8_t choice = input.len > 2 ? (uint8_t)input.data[2] : 0;
+    pal_str body = input.len > 3 ? pal_str_make(input.data + 3, input.len - 3) : pal_str_of("");
+    const pal_api_route *route = route_of(number);
+    pal_buf head;
+    pal_buf_init(&head, ANSWER_MAX);
+    pal_buf_format(&head, "%s ", route->method);
+    write_path(route->path, choice, &head);
+    write_head(pal_buf_str(&head), body.len, out);
+    pal_buf_append_str(out, body);
+    pal_buf_done(&head);
+}
+
 static void write_request(pal_str input, pal_buf *out)
 {
+    if (input.len && input.data[0] == '#') {
+        write_routed(input, out);
+        return;
+    }
     const char *gap = input.len ? memmem(input.data, input.len, "\n\n", 2) : NULL;
     size_t head_len = gap ? (size_t)(gap - input.data) : input.len;
     pal_str body = gap ? pal_str_make(gap + 2, input.len - head_len - 2) : pal_str_make("", 0);
@@ -192,10 +242,13 @@ static bool exchange(pal_str request, bool is_last, pal_buf *out)
 
 /* ---- What an answer must be ---- */
 
-/* A request line of two words and no headers: nothing excuses the server from answering. */
+/* By number, or a request line of two words and no headers: nothing excuses the server from
+ * answering. */
 static bool is_plain(pal_str input)
 {
     size_t spaces = 0, i = 0;
+    if (input.len && input.data[0] == '#')
+        return true;
     for (; i < input.len && input.data[i] != '\n'; i++) {
         spaces += input.data[i] == ' ';
         if (input.data[i] < ' ' || input.data[i] > '~')
