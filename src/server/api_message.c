@@ -235,8 +235,8 @@ static void append_by_name(pal_exchange *x)
         pal_call_fail(call, status, &err);
 }
 
-/* The append itself says whether there is a session of that id: nothing is read beforehand, which
- * would cost a third of the rate. What is remembered by an idempotency key is done in one try. */
+/* The append itself says whether there is a session of that id: nothing is read beforehand. What is
+ * remembered by an idempotency key is done in one try. */
 static pal_status append_messages(pal_call *call, pal_error *err)
 {
     pal_id id;
