@@ -2,7 +2,8 @@
  * clean (the sanitizers watch), says that memory was short, has left nothing half done, and what
  * it acknowledged is there. SQLite's own allocations are counted too.
  *
- * PAL_TORTURE_FROM and PAL_TORTURE_TO choose a part, to look at one failure alone. */
+ * PAL_TORTURE_FROM and PAL_TORTURE_TO choose a part, to look at one failure alone;
+ * PAL_TORTURE_STEP tries every so many only. */
 #include <sqlite3.h>
 #include <stdlib.h>
 #include "base/memory.h"
@@ -193,10 +194,11 @@ static void every_allocation_may_fail_alone(void)
 {
     uint64_t nth = number_from("PAL_TORTURE_FROM", 1);
     uint64_t to = number_from("PAL_TORTURE_TO", UINT64_MAX);
+    uint64_t step = number_from("PAL_TORTURE_STEP", 1);
 
     give_back_fixture();
     while (nth <= to && fail_at(nth, true))
-        nth += nth < EVERY_ONE_MAX ? 1 : STRIDE;
+        nth += (nth < EVERY_ONE_MAX ? 1 : STRIDE) * (step ? step : 1);
     printf("# about %llu allocations\n", (unsigned long long)nth);
 }
 
