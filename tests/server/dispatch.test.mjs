@@ -131,13 +131,23 @@ test('/openapi.json has every route, and only names that it explains', async (t)
     }
 });
 
+/** /metrics, once it has all of these: a request is counted, and logged, when its answer has been
+ * sent, which its client may see before. */
+async function counted(s, ...lines) {
+    for (;;) {
+        const answer = await s.get('/metrics');
+        if (lines.every((line) => line.test(answer.text))) return answer;
+    }
+}
+
 test('/metrics counts requests, commits and turns', async (t) => {
     const s = await serve(t);
     await s.get('/healthz');
     await s.get('/healthz');
     await s.get('/nowhere');
     await s.post('/api/v1/keys', { role: 'nobody' });
-    const { code, headers, text } = await s.get('/metrics');
+    const { code, headers, text } = await counted(s, /\/healthz",code="200"\} 2/,
+        /route="none",code="404"/, /\/keys",code="400"/);
     assert.equal(code, 200);
     assert.match(headers['content-type'], /^text\/plain; version=0\.0\.4/);
     const value = (line) => Number(text.split('\n').find((l) => l.startsWith(`${line} `))
@@ -190,6 +200,7 @@ test('SIGTERM and SIGINT end it cleanly', async (t) => {
 test('SIGHUP reads the level of the log anew', async (t) => {
     const s = await serve(t, { config: 'server:\n  log_level: error\n' });
     await s.get('/healthz', { headers: { 'x-request-id': 'before' } });
+    await counted(s, /\/healthz",code="200"\} 1/);
     fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), 'server:\n  log_level: info\n');
     s.child.kill('SIGHUP');
     await s.logged(/reloaded/);
