@@ -383,7 +383,7 @@ static pal_status prepare_op(const pal_store_options *options, pal_prepared *pre
 /* The bodies have stopped moving: gives every row the address of its own. */
 static void settle_bodies(pal_prepared *prepared)
 {
-    const char *at = prepared->bodies.data;
+    const char *at = prepared->bodies.data ? prepared->bodies.data : ""; /* all may be empty */
 
     for (size_t i = 0; i < prepared->works_len; i++) {
         for (size_t j = 0; j < prepared->works[i].rows_len; j++) {
