@@ -51,6 +51,7 @@ test('Ctrl-C stops the answer, and the chat goes on', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('<<say one two three four five>> <<chunk 4>> <<stall after=3>>\r');
+    await terminal.see('stall after=3>>'); // what was typed, which has the words too
     await terminal.see('one two');
     terminal.type('\x03');
     await terminal.see('stopped; what was said so far is kept');

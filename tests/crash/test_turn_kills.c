@@ -216,8 +216,10 @@ static bool add_inbox(pal_store *store, int session, uint8_t *found)
     bool held = pal_store_inbox_list(store, pal_str_of(""), turn_session(session), arena, &items,
                         &len, &err) == PAL_OK;
 
+    /* What was sent again while it waited may have been said already: its turn finds it known. */
     for (size_t i = 0; held && i < len; i++)
-        found[number_of(items[i].client_id)]++;
+        if (found[number_of(items[i].client_id)] == 0)
+            found[number_of(items[i].client_id)] = 1;
     pal_arena_free(arena);
     return held;
 }
