@@ -59,11 +59,9 @@
 #define PAL_RESPONSE_ECHO_BYTES_MAX ((size_t)8 << 20)    /* instructions, tools, ... of one */
 #define PAL_RESPONSE_DELTAS_BYTES_MAX ((size_t)4 << 20)  /* lengths of deltas; more: no replay */
 #define PAL_RESPONSE_EVENT_BYTES_MAX ((size_t)256 << 20) /* of one event */
-#define PAL_RESPONSE_STREAM_BYTES_MAX                                                              \
-    ((size_t)128 << 20) /* that wait for a slow reader: the end of                                 \
-                           a stream says all of it several times */
-#define PAL_RESPONSE_PASSING_MS                                                                    \
-    ((int64_t)24 * 3600 * 1000) /* after which one is swept that was not                           \
-                                   to be stored, where it stayed */
+/* Of its events that wait for a slow reader: the end of a stream says all of it several times. */
+#define PAL_RESPONSE_STREAM_BYTES_MAX ((size_t)128 << 20)
+/* After which one is swept that was not to be stored, where it stayed. */
+#define PAL_RESPONSE_PASSING_MS (24 * 3600 * 1000)
 
 #endif
