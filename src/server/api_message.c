@@ -359,6 +359,24 @@ static pal_status get_message(pal_call *call, pal_error *err)
     return status;
 }
 
+pal_status pal_api_parts_fetch(pal_call *call, pal_part *parts, size_t len, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        pal_part *part = &parts[i];
+        pal_str type;
+        bool is_media = part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
+        if (is_media && part->blob.len && part->data.len == 0)
+            status = pal_store_blob_get(call->server->store, call->caller.tenant, part->blob,
+                    call->arena, &type, &part->data, err);
+        else
+            status = pal_api_parts_fetch(call, part->parts, part->parts_len, err);
+        if (status == PAL_NOT_FOUND)
+            status = PAL_OK;
+    }
+    return status;
+}
+
 /* What a browser would run is only ever downloaded. */
 static bool is_harmless(pal_str media_type)
 {

@@ -12,4 +12,9 @@
 PAL_CHECKED pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself,
         pal_message **out_messages, size_t *out_len, pal_error *err);
 
+/* Gives images and files that are kept as blobs their bytes, for forms that carry them. One whose
+ * blob is gone stays without. */
+PAL_CHECKED pal_status pal_api_parts_fetch(
+        pal_call *call, pal_part *parts, size_t len, pal_error *err);
+
 #endif

@@ -1,6 +1,7 @@
 /* api_mistral_conversations.c - conversations as they are: look, list, read, delete.
  * api_mistral_start.c has what makes a model speak. */
 #include "dialect/dialect_member.h"
+#include "server/api_message.h"
 #include "server/api_mistral.h"
 #include "server/api_session.h"
 #include "server/server_call.h"
@@ -178,24 +179,6 @@ static pal_status list(pal_call *call, pal_error *err)
 
 /* ---- What was said ---- */
 
-/* Bytes of images and files are shown with them. */
-static pal_status fetch_bytes(pal_call *call, const pal_message *message, pal_error *err)
-{
-    pal_status status = PAL_OK;
-    for (size_t i = 0; status == PAL_OK && i < message->parts_len; i++) {
-        pal_part *part = &message->parts[i];
-        pal_str type;
-        if (part->kind != PAL_PART_IMAGE && part->kind != PAL_PART_FILE)
-            continue;
-        if (part->blob.len && part->data.len == 0)
-            status = pal_store_blob_get(call->server->store, call->caller.tenant, part->blob,
-                    call->arena, &type, &part->data, err);
-        if (status == PAL_NOT_FOUND) /* it is named only */
-            status = PAL_OK;
-    }
-    return status;
-}
-
 static pal_status put_entries(pal_call *call, const pal_session *session, pal_str agent_id,
         bool messages_only, pal_error *err)
 {
@@ -205,7 +188,8 @@ static pal_status put_entries(pal_call *call, const pal_session *session, pal_st
     pal_status status = pal_store_load(call->server->store, call->caller.tenant, session->id, NULL,
             call->arena, &messages, err);
     for (size_t i = 0; status == PAL_OK && i < messages.len; i++)
-        status = fetch_bytes(call, &messages.items[i], err);
+        status = pal_api_parts_fetch(
+                call, messages.items[i].parts, messages.items[i].parts_len, err);
     if (status == PAL_OK)
         status = pal_mistral_entries(call, &messages, agent_id, &entries, &len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++) {

@@ -6,6 +6,7 @@
 #include "base/digest.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
+#include "server/api_message.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
 
@@ -185,24 +186,6 @@ pal_status pal_openai_page_read(pal_call *call, pal_openai_page *out_page, pal_e
     return pal_call_query_count(call, "limit", 1, PAL_OPENAI_PAGE_MAX, &out_page->limit, err);
 }
 
-static pal_status fetch_bytes(pal_call *call, pal_part *parts, size_t len, pal_error *err)
-{
-    pal_status status = PAL_OK;
-    for (size_t i = 0; status == PAL_OK && i < len; i++) {
-        pal_part *part = &parts[i];
-        pal_str type;
-        bool is_media = part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
-        if (is_media && part->blob.len && part->data.len == 0)
-            status = pal_store_blob_get(call->server->store, call->caller.tenant, part->blob,
-                    call->arena, &type, &part->data, err);
-        else
-            status = fetch_bytes(call, part->parts, part->parts_len, err);
-        if (status == PAL_NOT_FOUND) /* it is shown by its name */
-            status = PAL_OK;
-    }
-    return status;
-}
-
 pal_status pal_openai_item_show(
         pal_call *call, const pal_openai_item *item, bool is_stored, pal_error *err)
 {
@@ -210,7 +193,7 @@ pal_status pal_openai_item_show(
     pal_status status = PAL_OK;
     pal_openai_item_parts(item->message, item->index, &first, &len);
     if (is_stored)
-        status = fetch_bytes(call, item->message->parts + first, len, err);
+        status = pal_api_parts_fetch(call, item->message->parts + first, len, err);
     if (status == PAL_OK)
         status = pal_openai_item_put(
                 pal_call_writer(call), item->message, item->index, "completed", err);
