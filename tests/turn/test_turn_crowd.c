@@ -31,9 +31,10 @@ static char directory[SCRATCH_PATH_MAX];
 static member *members;
 static int members_len;
 /* On the loop, but for between a bell and what rings it next. */
-static int started, arrived[FLOOD_ROUNDS], ended, done;
-static _Atomic int failures; /* of both threads */
-static bool is_flood_seen, is_flood_over;
+static int started, arrived[FLOOD_ROUNDS];
+static _Atomic int ended, done, failures; /* of both threads */
+static bool is_flood_seen;
+static _Atomic bool is_flood_over;
 static bell rung = BELL_INIT;
 
 static bool ok(pal_status status)
