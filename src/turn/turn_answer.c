@@ -134,6 +134,18 @@ static bool is_last(const pal_turn *turn, const pal_message *answer)
     return true;
 }
 
+/* With the last commit goes the lease, where nobody waits for the session: one sync less for each
+ * turn. As that commit has to be the last, the turn is sealed. */
+static void give_lease(pal_turn *turn, pal_turn_append *append)
+{
+    const pal_lane_state *lane = turn->lane;
+
+    if (!lane->fence || lane->first || lane->has_backlog || lane->holds > 0)
+        return;
+    append->gives_lease = true;
+    turn->is_sealed = true;
+}
+
 /* `request_id` has room for an id. */
 static pal_ledger_row ledger_row(pal_turn *turn, const pal_usage *usage, char *request_id)
 {
@@ -276,6 +288,8 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
         append.also = &also;
     if (pal_seal_is_wanted(turn) && is_last(turn, message))
         status = pal_seal(turn, &append, has_calls(message), &err);
+    if (status == PAL_OK && !has_calls(message) && is_last(turn, message))
+        give_lease(turn, &append);
     if (status == PAL_OK) {
         pal_turn_write_append(turn, &append);
         return;

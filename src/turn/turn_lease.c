@@ -1,6 +1,7 @@
 /* turn_lease.c - the lease says to other processes that a turn runs in a session. It is taken with
- * a turn's first write, renewed while turns run, and given back when nobody waits. A turn whose
- * lease was lost can write nothing more, and is stopped. On the loop. */
+ * a turn's first write, renewed while turns run, and given back when nobody waits: with the last
+ * write of a turn where that is known as such. A turn whose lease was lost can write nothing more,
+ * and is stopped. On the loop. */
 #include "turn/turn_machine.h"
 
 static void renew_later(pal_lane_state *lane);
@@ -63,16 +64,27 @@ static void released(pal_write *write)
     pal_lane_rest(lane);
 }
 
+static pal_op release_op(const pal_lane_state *lane)
+{
+    return (pal_op){.kind = PAL_OP_LEASE_RELEASE,
+            .tenant = lane->tenant,
+            .session = lane->session,
+            .u.lease.fence = lane->fence};
+}
+
+void pal_lease_add_release(pal_turn *turn)
+{
+    pal_turn_add_op(turn, release_op(turn->lane));
+    turn->lane->fence = 0;
+}
+
 /* The commit queue keeps order: whoever takes it next, takes it after this. */
 void pal_lease_release(pal_lane_state *lane)
 {
     pal_timer_stop(lane->runtime->loop, &lane->renew);
     if (!lane->fence || lane->holds > 0)
         return; /* a renewal is under way: the lease runs out by itself */
-    lane->op = (pal_op){.kind = PAL_OP_LEASE_RELEASE,
-            .tenant = lane->tenant,
-            .session = lane->session,
-            .u.lease.fence = lane->fence};
+    lane->op = release_op(lane);
     lane->fence = 0;
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = released};
     lane->holds++;

@@ -112,6 +112,8 @@ void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
         pal_turn_add_op(turn, put_record(append->record));
     if (append->also)
         pal_turn_add_op(turn, *append->also);
+    if (append->gives_lease)
+        pal_lease_add_release(turn);
     pal_turn_write(turn, append->done);
 }
 

@@ -67,6 +67,7 @@ typedef struct pal_turn_append {
     pal_record *record;    /* put with it, and fails with it; NULL: none */
     const pal_op *also; /* a record that is put or dropped; NULL: none. That it fails does not fail
                            the rest */
+    bool gives_lease;   /* it is the turn's last, and nobody waits for the session */
     void (*done)(pal_write *write);
 } pal_turn_append;
 void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append);
@@ -141,6 +142,8 @@ void pal_steer_free(pal_steer *steer);
 /* The lease was taken with a turn's first write. */
 void pal_lease_taken(pal_lane_state *lane, uint64_t fence);
 void pal_lease_release(pal_lane_state *lane);
+/* Gives it back with what turn->write has already. */
+void pal_lease_add_release(pal_turn *turn);
 
 /* ---- turn_runtime.c ---- */
 
