@@ -39,12 +39,10 @@ static size_t next_cap(const pal_buf *buf, size_t wanted)
     return cap < buf->len_max ? cap : buf->len_max;
 }
 
-char *pal_buf_reserve(pal_buf *buf, size_t len)
+char *pal_buf_grow(pal_buf *buf, size_t len)
 {
     if (buf->failure)
         return NULL;
-    if (buf->data && len <= buf->cap - buf->len)
-        return buf->data + buf->len;
     if (len > buf->len_max - buf->len) {
         buf->failure = PAL_LIMIT;
         return NULL;
@@ -86,15 +84,6 @@ void pal_buf_append_str(pal_buf *buf, pal_str text)
 void pal_buf_append_text(pal_buf *buf, const char *text)
 {
     pal_buf_append(buf, text, strlen(text));
-}
-
-void pal_buf_append_char(pal_buf *buf, char c)
-{
-    char *place = pal_buf_reserve(buf, 1);
-    if (!place)
-        return;
-    *place = c;
-    buf->len++;
 }
 
 /* In one piece, so that a full buf never ends within a number. */

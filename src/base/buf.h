@@ -22,15 +22,30 @@ void pal_buf_clear(pal_buf *buf); /* keeps the memory, clears the failure */
 void pal_buf_append(pal_buf *buf, const void *data, size_t len);
 void pal_buf_append_str(pal_buf *buf, pal_str text);
 void pal_buf_append_text(pal_buf *buf, const char *text); /* terminated */
-void pal_buf_append_char(pal_buf *buf, char c);
-void pal_buf_append_u64(pal_buf *buf, uint64_t number); /* in decimal */
+void pal_buf_append_u64(pal_buf *buf, uint64_t number);   /* in decimal */
 void pal_buf_append_i64(pal_buf *buf, int64_t number);
 void pal_buf_format(pal_buf *buf, const char *format, ...) PAL_PRINTF(2, 3);
 
+char *pal_buf_grow(pal_buf *buf, size_t len); /* pal_buf_reserve(), where there is no room yet */
+
 /* Room for `len` more bytes: a place to write them, then pal_buf_commit() what was written.
  * NULL on failure. */
-char *pal_buf_reserve(pal_buf *buf, size_t len);
+static inline char *pal_buf_reserve(pal_buf *buf, size_t len)
+{
+    if (!buf->failure && buf->data && len <= buf->cap - buf->len)
+        return buf->data + buf->len;
+    return pal_buf_grow(buf, len);
+}
 void pal_buf_commit(pal_buf *buf, size_t len);
+
+static inline void pal_buf_append_char(pal_buf *buf, char c)
+{
+    char *place = pal_buf_reserve(buf, 1);
+    if (!place)
+        return;
+    *place = c;
+    buf->len++;
+}
 
 /* Removes the first `len` bytes. */
 void pal_buf_consume(pal_buf *buf, size_t len);

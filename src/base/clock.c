@@ -11,7 +11,6 @@
 
 #define DAY_MS INT64_C(86400000)
 #define TIME_MIN_MS INT64_C(-62167219200000) /* 0000-01-01T00:00:00.000Z */
-#define TIME_MAX_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 
 static atomic_int_least64_t stopped_at_ms; /* 0 while the real clock is in use */
 
@@ -61,42 +60,33 @@ static void date_from_days(int64_t days, int *out_year, int *out_month, int *out
     *out_year = (int)(year_of_era + era * 400 + (*out_month <= 2));
 }
 
-static char *put_digits(char *p, int64_t number, int count)
+/* Two digits, and what stands behind them. */
+static char *put_pair(char *p, int64_t number, char after)
 {
-    for (int i = count - 1; i >= 0; i--) {
-        p[i] = (char)('0' + number % 10);
-        number /= 10;
-    }
-    return p + count;
+    p[0] = (char)('0' + number / 10);
+    p[1] = (char)('0' + number % 10);
+    p[2] = after;
+    return p + 3;
 }
 
 size_t pal_time_to_text(int64_t ms, char out_text[PAL_TIME_TEXT_SIZE])
 {
     /* RFC 3339 has no other years. */
-    ms = ms < TIME_MIN_MS ? TIME_MIN_MS : ms > TIME_MAX_MS ? TIME_MAX_MS : ms;
+    ms = ms < TIME_MIN_MS ? TIME_MIN_MS : ms > PAL_TIME_MAX_MS ? PAL_TIME_MAX_MS : ms;
     int64_t days = (ms >= 0 ? ms : ms - (DAY_MS - 1)) / DAY_MS;
-    int64_t in_day = ms - days * DAY_MS;
+    uint32_t in_day = (uint32_t)(ms - days * DAY_MS);
     int year, month, day;
     date_from_days(days, &year, &month, &day);
 
-    const struct {
-        int64_t number;
-        int digits;
-        char after;
-    } fields[] = {
-            {year, 4, '-'},
-            {month, 2, '-'},
-            {day, 2, 'T'},
-            {in_day / 3600000, 2, ':'},
-            {in_day / 60000 % 60, 2, ':'},
-            {in_day / 1000 % 60, 2, '.'},
-            {in_day % 1000, 3, 'Z'},
-    };
-    char *p = out_text;
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        p = put_digits(p, fields[i].number, fields[i].digits);
-        *p++ = fields[i].after;
-    }
+    char *p = put_pair(out_text, year / 100, 0) - 1;
+    p = put_pair(p, year % 100, '-');
+    p = put_pair(p, month, '-');
+    p = put_pair(p, day, 'T');
+    p = put_pair(p, in_day / 3600000, ':');
+    p = put_pair(p, in_day / 60000 % 60, ':');
+    p = put_pair(p, in_day / 1000 % 60, '.');
+    p = put_pair(p, in_day % 1000 / 10, (char)('0' + in_day % 10));
+    *p++ = 'Z';
     *p = '\0';
     return (size_t)(p - out_text);
 }

@@ -16,6 +16,7 @@ int64_t pal_clock_monotonic_us(void);
 void pal_clock_set_ms(int64_t now_ms);
 
 #define PAL_TIME_TEXT_SIZE 32
+#define PAL_TIME_MAX_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 
 /* RFC 3339 in UTC with milliseconds: "2026-11-15T20:47:48.123Z". Returns its length. */
 size_t pal_time_to_text(int64_t ms, char out_text[PAL_TIME_TEXT_SIZE]);

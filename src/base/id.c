@@ -120,13 +120,14 @@ static const uint8_t groups[] = {0, 4, 6, 8, 10, 16};
 
 void pal_id_to_text(pal_id id, char out_text[PAL_ID_TEXT_SIZE])
 {
-    char *p = out_text;
-    for (int i = 0; i < 5; i++) {
-        size_t len = (size_t)(groups[i + 1] - groups[i]);
-        pal_hex(id.bytes + groups[i], len, p);
-        p += 2 * len;
-        *p++ = '-';
-    }
+    char hex[2 * sizeof(id.bytes) + 1];
+    pal_hex(id.bytes, sizeof(id.bytes), hex);
+    memcpy(out_text, hex, 8);
+    memcpy(out_text + 9, hex + 8, 4);
+    memcpy(out_text + 14, hex + 12, 4);
+    memcpy(out_text + 19, hex + 16, 4);
+    memcpy(out_text + 24, hex + 20, 12);
+    out_text[8] = out_text[13] = out_text[18] = out_text[23] = '-';
     out_text[PAL_ID_TEXT_LEN] = '\0';
 }
 

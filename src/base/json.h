@@ -108,7 +108,7 @@ void pal_json_begin_object(pal_json_writer *writer);
 void pal_json_end_object(pal_json_writer *writer);
 void pal_json_begin_array(pal_json_writer *writer);
 void pal_json_end_array(pal_json_writer *writer);
-void pal_json_name(pal_json_writer *writer, const char *name);
+void pal_json_name(pal_json_writer *writer, const char *name); /* with nothing to escape */
 void pal_json_name_str(pal_json_writer *writer, pal_str name);
 void pal_json_put_str(pal_json_writer *writer, pal_str text);
 void pal_json_put_text(pal_json_writer *writer, const char *text); /* terminated */
@@ -117,7 +117,8 @@ void pal_json_put_u64(pal_json_writer *writer, uint64_t number);
 void pal_json_put_f64(pal_json_writer *writer, double number); /* shortest that reads back */
 void pal_json_put_bool(pal_json_writer *writer, bool value);
 void pal_json_put_null(pal_json_writer *writer);
-void pal_json_put_raw(pal_json_writer *writer, pal_str json); /* valid JSON, as it is */
+void pal_json_put_plain(pal_json_writer *writer, pal_str text); /* with nothing to escape */
+void pal_json_put_raw(pal_json_writer *writer, pal_str json);   /* valid JSON, as it is */
 
 /* The members of the JSON object `json` ({"a":1} or empty) into the object being written. */
 void pal_json_put_members(pal_json_writer *writer, pal_str json);

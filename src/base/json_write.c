@@ -14,6 +14,21 @@ pal_json_writer pal_json_writer_make(pal_buf *buf)
     return (pal_json_writer){.buf = buf};
 }
 
+/* The text in quotes, and `more` bytes behind it: where to write them. NULL on failure. */
+static inline char *append_plain(pal_buf *buf, pal_str text, size_t more)
+{
+    char *p = pal_buf_reserve(buf, text.len + 2 + more);
+    if (!p)
+        return NULL;
+    *p++ = '"';
+    if (text.len)
+        memcpy(p, text.data, text.len);
+    p += text.len;
+    *p++ = '"';
+    buf->len += text.len + 2 + more;
+    return p;
+}
+
 /* Before every value, and before every name. */
 static void separate(pal_json_writer *writer)
 {
@@ -71,13 +86,26 @@ void pal_json_name_str(pal_json_writer *writer, pal_str name)
 
 void pal_json_name(pal_json_writer *writer, const char *name)
 {
-    pal_json_name_str(writer, pal_str_of(name));
+    pal_str text = pal_str_of(name);
+    assert(writer->depth > 0 && !writer->after_name);
+    separate(writer);
+    char *p = append_plain(writer->buf, text, 1);
+    if (p)
+        *p = ':';
+    writer->need_comma = false;
+    writer->after_name = true;
 }
 
 void pal_json_put_str(pal_json_writer *writer, pal_str text)
 {
     separate(writer);
     pal_json_quote(writer->buf, text);
+}
+
+void pal_json_put_plain(pal_json_writer *writer, pal_str text)
+{
+    separate(writer);
+    append_plain(writer->buf, text, 0);
 }
 
 void pal_json_put_text(pal_json_writer *writer, const char *text)
@@ -199,9 +227,13 @@ static const char *append_wide_chars(pal_buf *buf, const char *p, const char *en
 void pal_json_quote(pal_buf *buf, pal_str text)
 {
     const char *p = text.len ? text.data : "", *stop = p + text.len;
+    const char *special = json_scan(p, stop);
+    if (special == stop) {
+        append_plain(buf, text, 0);
+        return;
+    }
     pal_buf_append_char(buf, '"');
-    while (p < stop && !buf->failure) {
-        const char *special = json_scan(p, stop);
+    for (; p < stop && !buf->failure; special = json_scan(p, stop)) {
         pal_buf_append(buf, p, (size_t)(special - p));
         p = special;
         if (p == stop)

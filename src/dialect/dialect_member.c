@@ -7,9 +7,8 @@
 
 #define SHOWN_MAX 48 /* bytes of a wrong value that an error shows */
 
-/* The years 1 to 9999, which RFC 3339 can say; times beyond are written as integers. */
+/* From the year 1 to PAL_TIME_MAX_MS RFC 3339 can say it; times beyond are written as integers. */
 #define TIME_TEXT_MIN INT64_C(-62135596800000)
-#define TIME_TEXT_MAX INT64_C(253402300799999)
 
 static const pal_member *find_member(const pal_member_table *table, uint32_t form, pal_json name)
 {
@@ -227,17 +226,17 @@ void pal_json_put_base64(pal_json_writer *writer, pal_str prefix, pal_str data)
 static void put_time(pal_json_writer *writer, int64_t ms)
 {
     char text[PAL_TIME_TEXT_SIZE];
-    if (ms < TIME_TEXT_MIN || ms > TIME_TEXT_MAX)
+    if (ms < TIME_TEXT_MIN || ms > PAL_TIME_MAX_MS)
         pal_json_put_i64(writer, ms);
     else
-        pal_json_put_str(writer, pal_str_make(text, pal_time_to_text(ms, text)));
+        pal_json_put_plain(writer, pal_str_make(text, pal_time_to_text(ms, text)));
 }
 
 static void put_id(pal_json_writer *writer, pal_id id)
 {
     char text[PAL_ID_TEXT_SIZE];
     pal_id_to_text(id, text);
-    pal_json_put_str(writer, pal_str_make(text, PAL_ID_TEXT_LEN));
+    pal_json_put_plain(writer, pal_str_make(text, PAL_ID_TEXT_LEN));
 }
 
 static bool is_absent(const pal_member *member, const void *field)

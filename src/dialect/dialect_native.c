@@ -4,6 +4,7 @@
  * own. Unknown members of the usage have no field of their own: they travel in the message's extra
  * as its member "usage_extra", and the full shape writes them back where they came from. */
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_native.h"
@@ -509,12 +510,49 @@ static void write_message(
     pal_json_end_object(writer);
 }
 
+/* Most messages by far: a text, and nothing that the store would not have given it. */
+static bool is_bare(const pal_message *message)
+{
+    return pal_native_is_plain(message) && message->flags == 0 && message->client_id.len == 0 &&
+            message->seq > 0 && !pal_id_is_none(message->id) && message->created_at > 0 &&
+            message->created_at <= PAL_TIME_MAX_MS;
+}
+
+/* What message_table says of a bare message, a third of the work: long lists are made of them. */
+static void write_bare(pal_json_writer *writer, const pal_message *message)
+{
+    char id[PAL_ID_TEXT_SIZE], time[PAL_TIME_TEXT_SIZE];
+    pal_buf *buf = writer->buf;
+    pal_id_to_text(message->id, id);
+    size_t time_len = pal_time_to_text(message->created_at, time);
+    pal_json_put_raw(writer, pal_str_of("{\"id\":\""));
+    pal_buf_append(buf, id, PAL_ID_TEXT_LEN);
+    pal_buf_append_text(buf, "\",\"seq\":");
+    pal_buf_append_u64(buf, message->seq);
+    pal_buf_append_text(buf, ",\"role\":\"");
+    pal_buf_append_text(buf, pal_role_name(message->role));
+    pal_buf_append_text(buf, "\",\"content\":");
+    pal_json_quote(buf, message->parts[0].text);
+    pal_buf_append_text(buf, ",\"created_at\":\"");
+    pal_buf_append(buf, time, time_len);
+    pal_buf_append_char(buf, '"');
+    if (message->tokens) {
+        pal_buf_append_text(buf, ",\"tokens\":");
+        pal_buf_append_u64(buf, message->tokens);
+    }
+    pal_buf_append_char(buf, '}');
+}
+
 pal_status pal_native_message_put(
         pal_json_writer *writer, const pal_message *message, pal_error *err)
 {
     pal_status status = pal_native_message_check(message, err);
     if (status != PAL_OK)
         return status;
+    if (is_bare(message)) {
+        write_bare(writer, message);
+        return PAL_OK;
+    }
     message_record record = {.message = *message};
     pal_arena *arena = NULL;
     pal_json extra = {0};

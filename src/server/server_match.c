@@ -19,21 +19,21 @@ static pal_str take_segment(pal_str *rest)
 static size_t match_path(const char *pattern, pal_str path, pal_str params[PAL_ROUTE_PARAMS_MAX])
 {
     size_t score = 1, params_len = 0;
-    for (; *pattern; pattern++) {
-        if (*pattern == '{') {
-            pal_str segment = take_segment(&path);
-            if (segment.len == 0 || params_len == PAL_ROUTE_PARAMS_MAX)
-                return 0;
-            params[params_len++] = segment;
-            pattern = strchr(pattern, '}');
-            continue;
-        }
-        if (path.len == 0 || *path.data != *pattern)
+    for (;;) {
+        const char *brace = strchrnul(pattern, '{');
+        size_t len = (size_t)(brace - pattern);
+        if (path.len < len || (len && memcmp(path.data, pattern, len) != 0))
             return 0;
-        path = pal_str_make(path.data + 1, path.len - 1);
-        score++;
+        path = pal_str_make(path.data + len, path.len - len);
+        score += len;
+        if (!*brace)
+            return path.len == 0 ? score : 0;
+        pal_str segment = take_segment(&path);
+        if (segment.len == 0 || params_len == PAL_ROUTE_PARAMS_MAX)
+            return 0;
+        params[params_len++] = segment;
+        pattern = strchr(brace, '}') + 1;
     }
-    return path.len == 0 ? score : 0;
 }
 
 static void add_method(char allowed[PAL_METHODS_SIZE], const char *method)

@@ -50,7 +50,8 @@ typedef struct loading {
     size_t cap;
     uint64_t tokens;
     uint64_t bytes;
-    bool has_more; /* a bound was reached, and a row stood behind it */
+    bool has_more;  /* a bound was reached, and a row stood behind it */
+    uint32_t spare; /* rows that may be taken beyond the limit */
     pal_status status;
     pal_error *err;
 } loading;
@@ -59,7 +60,7 @@ static bool over_bound(const loading *state, const pal_row *row)
 {
     const pal_load *load = state->load;
 
-    if (load->limit > 0 && state->len >= load->limit)
+    if (load->limit > 0 && state->len >= (size_t)load->limit + state->spare)
         return true;
     if (load->tokens_max > 0 && state->tokens + row->tokens > load->tokens_max)
         return true;
@@ -69,7 +70,7 @@ static bool over_bound(const loading *state, const pal_row *row)
 static bool grow(loading *state)
 {
     uint32_t limit = state->load->limit;
-    size_t cap = state->cap ? state->cap * 2 : limit && limit <= PAGE_ROWS ? limit : 16;
+    size_t cap = state->cap ? state->cap * 2 : limit && limit <= PAGE_ROWS ? limit + 1 : 16;
     pal_message *items;
 
     if (state->len < state->cap)
@@ -177,16 +178,64 @@ static bool loading_stopped(const loading *state)
     return state->has_more || state->status != PAL_OK;
 }
 
-static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
-        loading *state, pal_error *err)
+static void reverse(pal_message *items, size_t len)
 {
-    pal_row_scan scan = {.handle = handle,
-            .first_seq = first,
-            .last_seq = last,
-            .descending = state->load->from_end};
+    for (size_t i = 0; i < len / 2; i++) {
+        pal_message swap = items[i];
+
+        items[i] = items[len - 1 - i];
+        items[len - 1 - i] = swap;
+    }
+}
+
+static pal_status scan_rows(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
+        bool descending, loading *state, pal_error *err)
+{
+    pal_row_scan scan = {
+            .handle = handle, .first_seq = first, .last_seq = last, .descending = descending};
     pal_status status = engine->backend->row_scan(engine, &scan, load_row, state, err);
 
     return status != PAL_OK ? status : state->status;
+}
+
+/* A page that is bound only by its length: as many of the newest rows as it has room for and one
+ * more, read the way that they lie, which is quicker than against it. Rows may be missing, so that
+ * the page may need more; from *out_last down nothing was read. */
+static pal_status scan_page(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t *out_last,
+        loading *state, pal_error *err)
+{
+    uint64_t last = *out_last, room = state->load->limit - state->len;
+    uint64_t from = last - first > room ? last - room : first;
+    size_t before = state->len;
+    pal_status status;
+
+    state->spare = 1;
+    status = scan_rows(engine, handle, from, last, false, state, err);
+    state->spare = 0;
+    if (status != PAL_OK)
+        return status;
+    reverse(state->items + before, state->len - before);
+    if (state->len > state->load->limit) {
+        state->len = state->load->limit;
+        state->has_more = true;
+    }
+    *out_last = from - 1;
+    return PAL_OK;
+}
+
+/* The rows first..last, in the order of the load. */
+static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
+        loading *state, pal_error *err)
+{
+    const pal_load *load = state->load;
+    bool is_page = load->from_end && load->limit > 0 && !load->tokens_max && !load->bytes_max;
+    pal_status status = PAL_OK;
+
+    while (is_page && status == PAL_OK && state->len < load->limit && first <= last)
+        status = scan_page(engine, handle, first, &last, state, err);
+    if (status == PAL_OK && !state->has_more && first <= last)
+        status = scan_rows(engine, handle, first, last, load->from_end, state, err);
+    return status;
 }
 
 /* The visible rows of first..last, newest piece first. */
@@ -294,16 +343,6 @@ static pal_status load_from_start(pal_engine *engine, const pal_session_row *ses
                 own_last(at, state->load), &hidden, state, err);
     }
     return status;
-}
-
-static void reverse(pal_message *items, size_t len)
-{
-    for (size_t i = 0; i < len / 2; i++) {
-        pal_message swap = items[i];
-
-        items[i] = items[len - 1 - i];
-        items[len - 1 - i] = swap;
-    }
 }
 
 pal_status pal_view_load(pal_engine *engine, const pal_session_row *session, const pal_load *load,

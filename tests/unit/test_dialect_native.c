@@ -83,6 +83,36 @@ static void one_text_is_content(void)
             "{\"role\":\"tool\",\"parts\":[{\"type\":\"text\",\"text\":\"a\",\"x\":1}]}", NULL));
 }
 
+/* A bare message is written without the table: with a member more it is written by the table. */
+static bool is_written_by_both(pal_message message)
+{
+    static const char more[] = ",\"x\":1}";
+    pal_str bare = written(&message);
+    message.extra = pal_str_of("{\"x\":1}");
+    pal_str full = written(&message);
+    size_t head = bare.len - 1;
+    return bare.len > 1 && full.len == head + sizeof(more) - 1 &&
+            memcmp(bare.data, full.data, head) == 0 && memcmp(full.data + head, more, 7) == 0;
+}
+
+static void bare_messages_are_the_same(void)
+{
+    static const char *const texts[] = {"", "plain", "\"\\\n\x01", "h\xc3\xa4\xff", "{}"};
+    static const int64_t times[] = {0, 1, 1794775668123, 253402300799999, 253402300800000, -1};
+    pal_message message = pal_message_text(arena, PAL_ROLE_USER, pal_str_of("x"));
+    message.id = pal_id_new();
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        for (size_t j = 0; j < sizeof times / sizeof times[0]; j++) {
+            message.parts[0].text = pal_str_of(texts[i]);
+            message.role = (pal_role)(1 + j % 4);
+            message.created_at = times[j];
+            message.seq = i * j;
+            message.tokens = (uint32_t)(j % 3 * 1000000000);
+            CHECK(is_written_by_both(message));
+        }
+    }
+}
+
 static void every_member_is_kept(void)
 {
     CHECK(rewrites(
@@ -396,6 +426,7 @@ int main(void)
     arena = pal_arena_new(0);
     RUN(names_go_both_ways);
     RUN(one_text_is_content);
+    RUN(bare_messages_are_the_same);
     RUN(every_member_is_kept);
     RUN(members_fill_their_fields);
     RUN(unknown_usage_lies_in_extra);
