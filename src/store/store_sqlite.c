@@ -15,7 +15,6 @@
 #include "base/memory.h"
 #include "store/store_sqlite.h"
 
-#define WAL_PAGES_MAX 8000 /* 32 MiB: beyond it a commit copies the WAL into the file */
 #define READER_CACHE_KIB 4096
 #define WRITER_CACHE_KIB 65536
 
@@ -41,8 +40,8 @@ static pal_status configure_writer(pal_sql_conn *conn, pal_error *err)
 
     sqlite3_snprintf(sizeof(pragmas), pragmas,
             "PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA journal_size_limit = %d;"
-            "PRAGMA wal_autocheckpoint = %d",
-            WAL_PAGES_MAX * 4096, WAL_PAGES_MAX);
+            "PRAGMA wal_autocheckpoint = 0",
+            PAL_WAL_PAGES_MAX * 4096);
     return pal_sql_exec(conn, pragmas, err);
 }
 
@@ -66,6 +65,13 @@ pal_status pal_sqlite_connect(
     }
     pal_sql_set_busy_handler(out_conn, self->options.busy_timeout_ms);
     return configure(out_conn, read_only, err);
+}
+
+pal_status pal_sqlite_connect_writer(pal_sqlite *self, pal_sql_conn *out_conn, pal_error *err)
+{
+    pal_status status = pal_sqlite_connect(self, false, out_conn, err);
+
+    return status == PAL_OK ? configure_writer(out_conn, err) : status;
 }
 
 static bool borrow_writer(pal_sqlite *self)
@@ -143,16 +149,17 @@ static pal_status open_writer(pal_sqlite *self, pal_error *err)
 {
     pal_sql_conn *conn = &self->writer;
     int version = 0;
-    pal_status status = pal_sqlite_connect(self, false, conn, err);
+    pal_status status = self->options.read_only ? pal_sqlite_connect(self, false, conn, err)
+                                                : pal_sqlite_connect_writer(self, conn, err);
 
-    if (status == PAL_OK && !self->options.read_only)
-        status = configure_writer(conn, err);
     if (status == PAL_OK)
         status = pal_sqlite_migrate(conn, self->options.read_only, &version, err);
     self->has_search = version >= PAL_SQLITE_VERSION_SEARCH;
     self->has_records = version >= PAL_SQLITE_VERSION_RECORDS;
     if (status == PAL_OK && !self->options.read_only)
         status = switch_to_wal(conn, err);
+    if (status == PAL_OK && !self->options.read_only)
+        pal_wal_keeper_watch(self);
     /* Ready beforehand: taking back a transaction must not need memory. */
     if (status == PAL_OK)
         status = pal_sql_prepare(conn, PAL_SQL_ROLLBACK, err);
@@ -163,6 +170,7 @@ static void sqlite_close(pal_engine *engine)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
 
+    pal_wal_keeper_done(self);
     for (uint32_t i = 0; self->readers && i < self->options.readers_max; i++)
         pal_sql_close(&self->readers[i]);
     /* Last, so that it is the one that copies the WAL into the file and removes it. */
@@ -187,6 +195,7 @@ static pal_sqlite *sqlite_new(const char *location, const pal_store_options *opt
     pthread_mutex_init(&self->writer_lock, NULL);
     pthread_mutex_init(&self->readers_lock, NULL);
     pthread_cond_init(&self->reader_idle, NULL);
+    pal_wal_keeper_init(self);
     self->path = pal_malloc(len + 1);
     self->readers = pal_calloc(options->readers_max, sizeof(*self->readers));
     self->reader_taken = pal_calloc(options->readers_max, sizeof(*self->reader_taken));

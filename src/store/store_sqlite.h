@@ -3,6 +3,7 @@
  * store_sqlite.c         opens and closes; the table of callbacks
  * store_sqlite_schema.c  the tables, and the steps from one version to the next
  * store_sqlite_sql.c     connections and prepared statements
+ * store_sqlite_wal.c     keeps the WAL short
  * store_sqlite_apply.c   a batch: one transaction, whatever its operations are
  * store_sqlite_session.c operations on sessions
  * store_sqlite_names.c   keys and aliases
@@ -34,6 +35,17 @@
 #define PAL_SQLITE_VERSION_SEARCH 2          /* of the schema, since there is a search index */
 #define PAL_SQLITE_VERSION_RECORDS 3 /* likewise records, and sums of the ledger by the hour */
 
+/* The thread that copies the WAL into the file. The flags are under the lock; `is_started` is set
+ * by the writer alone. */
+typedef struct pal_wal_keeper {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_started, is_wanted, is_closing;
+    atomic_int pages;  /* of the WAL */
+    pal_sql_conn conn; /* the thread's */
+} pal_wal_keeper;
+
 typedef struct pal_sqlite {
     pal_engine engine;
     char *path;
@@ -45,9 +57,20 @@ typedef struct pal_sqlite {
     pthread_cond_t reader_idle;
     pal_sql_conn *readers; /* options.readers_max of them; opened when first needed */
     bool *reader_taken;
+    pal_wal_keeper keeper;
     bool has_search;  /* not so in a file of version 1 that may not be changed */
     bool has_records; /* likewise of version 2 */
 } pal_sqlite;
+
+/* ---- store_sqlite_wal.c ---- */
+
+#define PAL_WAL_PAGES_MAX 8000 /* 32 MiB: beyond it the WAL is copied into the file */
+
+void pal_wal_keeper_init(pal_sqlite *self);
+/* Looks at every commit of the writer, which is open. */
+void pal_wal_keeper_watch(pal_sqlite *self);
+/* Before the writer is closed. */
+void pal_wal_keeper_done(pal_sqlite *self);
 
 /* ---- store_sqlite_schema.c ---- */
 
@@ -229,6 +252,9 @@ pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_c
 /* Opens a connection to the engine's file with all its settings. Close it also after a failure. */
 PAL_CHECKED pal_status pal_sqlite_connect(
         pal_sqlite *self, bool read_only, pal_sql_conn *out_conn, pal_error *err);
+/* Likewise one whose writes are durable. */
+PAL_CHECKED pal_status pal_sqlite_connect_writer(
+        pal_sqlite *self, pal_sql_conn *out_conn, pal_error *err);
 
 /* A connection for one read, and back. Waits while all are taken. A short read may get the writer's
  * while that is idle: its pages are in memory, where others must read them anew after every commit.
