@@ -108,6 +108,7 @@ PAL_API PAL_CHECKED pal_status pal_config_parse(
 /* Accepts NULL. */
 PAL_API void pal_config_free(pal_config *config);
 
+/* The values as they are now: look again after overriding one. */
 PAL_API const pal_config_values *pal_config_get(const pal_config *config);
 
 /* The file that was read, or what pal_config_parse() called it; NULL when there is none. */

@@ -42,6 +42,7 @@ typedef enum pal_profile {
 } pal_profile;
 
 PAL_API const char *pal_profile_name(pal_profile profile); /* "openai_chat" */
+/* False when there is none of that name. */
 PAL_API bool pal_profile_from_name(pal_str name, pal_profile *out_profile);
 
 /* Every field may stay zero; zero means the default named beside it. */
@@ -106,9 +107,10 @@ PAL_API bool pal_context_overflow(const pal_context_limits *limits, const pal_us
 typedef struct pal_tool {
     pal_str name;
     pal_str description;
-    pal_str schema;  /* the JSON Schema of its arguments, or empty */
-    uint64_t tokens; /* 0: counted */
-    bool is_strict;  /* the service is to hold the model to the schema, where it can */
+    pal_str schema;     /* the JSON Schema of its arguments, or empty */
+    uint64_t tokens;    /* 0: counted */
+    bool is_strict;     /* the service is to hold the model to the schema, where it can */
+    pal_str call_extra; /* a JSON object, kept as the `extra` of each call of it; or empty */
 } pal_tool;
 
 /* What stands for the messages up to and with `seq`. */
@@ -206,7 +208,7 @@ typedef enum pal_action {
     PAL_ACTION_SEND = 0,
     PAL_ACTION_PRUNE = 1,   /* keep `prune` as a mark, then plan again */
     PAL_ACTION_COMPACT = 2, /* summarise up to cut_seq, then plan again */
-    PAL_ACTION_REFUSE = 3,  /* `error` says why; nothing can be sent */
+    PAL_ACTION_REFUSE = 3,  /* `refusal` says why; nothing can be sent */
 } pal_action;
 
 PAL_API const char *pal_action_name(pal_action action); /* "compact" */
@@ -245,7 +247,7 @@ typedef struct pal_plan {
 
 /* Decides. What is sent is valid for the profile, and inside every limit, whatever the history is;
  * with `prune`, `compact` and `refuse` the items show what would be sent if nothing were done.
- * PAL_INVALID names what is wrong with the input, PAL_NO_MEMORY; a refusal is PAL_OK. */
+ * PAL_INVALID names what is wrong with the input; a refusal is PAL_OK. */
 PAL_API PAL_CHECKED pal_status pal_context_plan(const pal_context_input *input, pal_arena *arena,
         pal_plan *out_plan, pal_error *err);
 
@@ -290,13 +292,13 @@ PAL_API PAL_CHECKED pal_status pal_context_prune(const pal_context_input *input,
 /* Outputs of tools that are longer than PAL_SPILL_LINES_MAX lines or PAL_SPILL_BYTES_MAX bytes are
  * cut to their head and tail, with a handle in between by which the built-in tools read the rest;
  * the whole goes into the part's `data`, which the store keeps as a blob. To be called before the
- * message is appended; changes its parts in place, with texts in the arena. */
+ * message is appended; changes its parts in place, with texts in the arena, and counts them. */
 PAL_API PAL_CHECKED pal_status pal_context_spill(
         pal_message *message, pal_arena *arena, uint32_t *out_spilled, pal_error *err);
 
-/* The place nearest to `target` where a history can be cut so that a turn begins there: at a user's
- * message, before `target` if there is one, else after it, else `target` itself; 0 where the whole
- * history is one turn. */
+/* The place, from 0, nearest to `target` where a history can be cut so that a turn begins there: at
+ * a user's message, before `target` if there is one, else after it, else `target` itself; 0 where
+ * the whole history is one turn. */
 PAL_API size_t pal_context_boundary(
         const pal_message *messages, size_t messages_len, size_t target);
 

@@ -24,6 +24,7 @@ typedef enum pal_status {
     PAL_CANCELED = 10,
     PAL_DENIED = 11,   /* not permitted: file permissions, keys, a stale fence */
     PAL_PROVIDER = 12, /* the model's service failed */
+    PAL_BUDGET = 13,   /* a budget of tokens or money is used up */
 } pal_status;
 
 #define PAL_ERROR_MESSAGE_MAX 248

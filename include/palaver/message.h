@@ -35,11 +35,11 @@ typedef enum pal_part_kind {
 
 /* Bits of pal_message.flags. */
 typedef enum pal_message_flag {
-    PAL_FLAG_SUMMARY = 1 << 0,
-    PAL_FLAG_PRUNED = 1 << 1,
-    PAL_FLAG_SYNTHETIC = 1 << 2,
-    PAL_FLAG_PINNED = 1 << 3,
-    PAL_FLAG_ERROR = 1 << 4,
+    PAL_FLAG_SUMMARY = 1 << 0,   /* stands for messages before it */
+    PAL_FLAG_PRUNED = 1 << 1,    /* kept as it came; a context goes by PAL_MARK_PRUNE */
+    PAL_FLAG_SYNTHETIC = 1 << 2, /* made by a program, not said by its role */
+    PAL_FLAG_PINNED = 1 << 3,    /* is in every plan; pal_window_plan() sets it by PAL_MARK_PIN */
+    PAL_FLAG_ERROR = 1 << 4,     /* tells why there is no answer, or no whole one */
 } pal_message_flag;
 
 typedef struct pal_part pal_part;
@@ -81,7 +81,7 @@ typedef struct pal_message {
     pal_role role;
     pal_part *parts;
     size_t parts_len;
-    pal_id parent_id;
+    pal_id parent_id;   /* the sender's; kept, and nothing is made of it */
     int64_t created_at; /* milliseconds since 1970; 0: the store's clock */
     pal_str model;      /* who answered */
     bool has_usage;
@@ -92,12 +92,12 @@ typedef struct pal_message {
     pal_str extra;     /* unknown members, as JSON: {"a":1}; empty when there are none */
 } pal_message;
 
-PAL_API const char *pal_role_name(pal_role role); /* "user"; "none" for anything unknown */
-PAL_API pal_role pal_role_from_name(pal_str name);
-PAL_API const char *pal_part_kind_name(pal_part_kind kind); /* "tool_call" */
-PAL_API pal_part_kind pal_part_kind_from_name(pal_str name);
+PAL_API const char *pal_role_name(pal_role role);  /* "user"; "none" for anything unknown */
+PAL_API pal_role pal_role_from_name(pal_str name); /* PAL_ROLE_NONE where there is none */
+PAL_API const char *pal_part_kind_name(pal_part_kind kind);  /* "tool_call" */
+PAL_API pal_part_kind pal_part_kind_from_name(pal_str name); /* or PAL_PART_NONE */
 
-/* Appends the native JSON form, docs/messages.md, to the arena. Invalid UTF-8 in texts becomes
+/* Writes the native JSON form, docs/messages.md, into the arena. Invalid UTF-8 in texts becomes
  * U+FFFD; everything else survives pal_message_from_json() unchanged. */
 PAL_API PAL_CHECKED pal_status pal_message_to_json(
         const pal_message *message, pal_arena *arena, pal_str *out_json, pal_error *err);

@@ -1,4 +1,20 @@
-/* palaver.h - everything that an embedding program needs. */
+/* palaver.h - everything that an embedding program needs.
+ *
+ * A program that keeps conversations begins with store.h; one that wants answers from a model with
+ * turn.h, on top of it; examples/embed.c and examples/turn.c are the two at their shortest. The
+ * others stand for themselves: route.h (which session?), context.h and window.h (what does the
+ * model see?), tokens.h (how much is it?), config.h (one file for all of them).
+ *
+ * What holds everywhere:
+ * - A call that can fail returns a pal_status and fills the `err` at its end, which may be NULL.
+ *   Outputs are named out_..., and count after PAL_OK only.
+ * - A pal_str that is handed in is borrowed until the call returns, unless the call says otherwise.
+ *   Results lie in the arena that the caller passes: free or reset that, never a result.
+ * - Structs of options and queries begin as zeros, `pal_load load = {0};`: what stays zero has the
+ *   default that is named beside it. Members are only ever added at the end.
+ * - Handles belong to whoever opened or made them, and are released by the function that their
+ *   header names, which accepts NULL. A handle, and an arena, is used by one thread at a time
+ *   unless its header says more. */
 #ifndef PALAVER_H
 #define PALAVER_H
 

@@ -49,11 +49,13 @@ typedef struct pal_session {
 } pal_session;
 
 PAL_API const char *pal_session_state_name(pal_session_state state); /* "active" */
+/* PAL_SESSION_NONE where there is none of that name. */
 PAL_API pal_session_state pal_session_state_from_name(pal_str name);
 
 /* The native JSON form, docs/sessions.md, put into the arena. */
 PAL_API PAL_CHECKED pal_status pal_session_to_json(
         const pal_session *session, pal_arena *arena, pal_str *out_json, pal_error *err);
+/* Reads it; everything lies in the arena. */
 PAL_API PAL_CHECKED pal_status pal_session_from_json(
         pal_str json, pal_arena *arena, pal_session *out_session, pal_error *err);
 

@@ -71,7 +71,8 @@ typedef enum pal_find_by {
 } pal_find_by;
 
 /* Finds a session; it lies in the arena. By id, sessions in the trash are found too; by key and
- * alias only active ones. An expired session is found in the state PAL_SESSION_TRASH. */
+ * alias only active ones. An expired session is found in the state PAL_SESSION_TRASH.
+ * PAL_NOT_FOUND where there is none. */
 PAL_API PAL_CHECKED pal_status pal_store_find(pal_store *store, pal_str tenant, pal_find_by by,
         pal_str name, pal_arena *arena, pal_session *out_session, pal_error *err);
 
@@ -83,7 +84,7 @@ typedef struct pal_session_query {
     int64_t updated_from;    /* milliseconds since 1970, inclusive; 0: any */
     int64_t updated_to;      /* exclusive; 0: any */
     uint32_t limit;          /* 0: 50; at most PAL_SESSION_PAGE_MAX */
-    pal_str cursor;          /* empty: the first page; else the last page's out_cursor */
+    pal_str cursor;          /* empty: the first page; else the `cursor` of the page before */
 } pal_session_query;
 
 typedef struct pal_session_page {
@@ -92,6 +93,7 @@ typedef struct pal_session_page {
     pal_str cursor; /* empty on the last page; in the arena */
 } pal_session_page;
 
+/* The tenant's sessions, a page a call. */
 PAL_API PAL_CHECKED pal_status pal_store_list(pal_store *store, const pal_session_query *query,
         pal_arena *arena, pal_session_page *out_page, pal_error *err);
 
@@ -170,7 +172,8 @@ PAL_API PAL_CHECKED pal_status pal_store_load(pal_store *store, pal_str tenant, 
 PAL_API PAL_CHECKED pal_status pal_store_count(pal_store *store, pal_str tenant, pal_id session,
         uint64_t after_seq, uint64_t before_seq, uint64_t *out_count, pal_error *err);
 
-/* Finds one message by its id, and the session that it was appended to. */
+/* Finds one message by its id, in sight or not, and the session that it was appended to
+ * (`out_session` may be NULL). */
 PAL_API PAL_CHECKED pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id,
         pal_arena *arena, pal_message *out_message, pal_id *out_session, pal_error *err);
 
@@ -184,7 +187,8 @@ PAL_API PAL_CHECKED pal_status pal_store_fork(pal_store *store, const pal_sessio
 
 typedef enum pal_mark_kind {
     PAL_MARK_NONE = 0,
-    PAL_MARK_REWIND = 1,     /* messages after `seq` are out of sight, up to the newest then */
+    PAL_MARK_REWIND = 1,     /* messages after `seq` are out of sight, up to the newest then, or
+                                with a `target` up to that seq */
     PAL_MARK_RESET = 2,      /* likewise; `seq` is the last one kept, 0 for none */
     PAL_MARK_CHECKPOINT = 3, /* the result of a compaction: `body` stands for all up to `seq` */
     PAL_MARK_PRUNE = 4,      /* `body` lists what is not sent any more, up to `seq` */
@@ -253,7 +257,7 @@ typedef struct pal_search {
     int64_t from;        /* created in this time, milliseconds since 1970; 0: any */
     int64_t to;          /* exclusive */
     uint32_t limit;      /* 0: 20; at most PAL_SEARCH_HITS_MAX */
-    pal_str cursor;      /* empty: the first page */
+    pal_str cursor;      /* empty: the first page; else the `cursor` of the page before */
 } pal_search;
 
 typedef struct pal_hit {
@@ -334,6 +338,7 @@ PAL_API PAL_CHECKED pal_status pal_store_inbox_add(
 PAL_API PAL_CHECKED pal_status pal_store_inbox_list(pal_store *store, pal_str tenant,
         pal_id session, pal_arena *arena, pal_inbox_item **out_items, size_t *out_len,
         pal_error *err);
+/* Takes one out. PAL_NOT_FOUND where it waits no more. */
 PAL_API PAL_CHECKED pal_status pal_store_inbox_drop(
         pal_store *store, pal_str tenant, pal_id session, pal_id item, pal_error *err);
 
@@ -357,7 +362,9 @@ typedef struct pal_lease {
     int64_t expires_at; /* by the store's clock */
 } pal_lease;
 
-/* Takes the lease, or renews it when `owner` has it already; PAL_BUSY while another has it. */
+/* Takes the lease, or renews it when `owner` has it already; PAL_BUSY while another has it. As an
+ * operation that carries the number, it also renews one that has run out, if nobody took it since;
+ * PAL_DENIED if somebody did. */
 PAL_API PAL_CHECKED pal_status pal_store_lease_take(pal_store *store, pal_str tenant,
         pal_id session, pal_str owner, int64_t ttl_ms, uint64_t *out_fence, pal_error *err);
 /* Gives it back. A lease that is not held under that number is no error: it was lost before. */
@@ -378,9 +385,10 @@ typedef struct pal_ledger_row {
     pal_str price_version;
     pal_usage usage;
     int64_t cost_micros; /* millionths of the price list's currency */
-    int64_t created_at;
+    int64_t created_at;  /* 0: the store's clock */
 } pal_ledger_row;
 
+/* Writes a row, once. `session` may be none: then it is the tenant's alone. */
 PAL_API PAL_CHECKED pal_status pal_store_ledger_add(pal_store *store, pal_str tenant,
         pal_id session, const pal_ledger_row *row, pal_error *err);
 
@@ -399,6 +407,7 @@ typedef struct pal_ledger_query {
     int64_t to;      /* exclusive; 0: any */
 } pal_ledger_query;
 
+/* Adds up what was written, also of sessions that are erased by now, where none is named. */
 PAL_API PAL_CHECKED pal_status pal_store_ledger_sum(
         pal_store *store, const pal_ledger_query *query, pal_ledger_sum *out_sum, pal_error *err);
 
@@ -408,6 +417,7 @@ PAL_API PAL_CHECKED pal_status pal_store_ledger_sum(
  * message refers to is erased by the sweep after a day. */
 PAL_API PAL_CHECKED pal_status pal_store_blob_put(pal_store *store, pal_str tenant,
         pal_str media_type, pal_str data, char out_name[PAL_BLOB_NAME_SIZE], pal_error *err);
+/* The bytes of a pal_part.blob, in the arena. PAL_NOT_FOUND where the tenant has no such blob. */
 PAL_API PAL_CHECKED pal_status pal_store_blob_get(pal_store *store, pal_str tenant, pal_str name,
         pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err);
 /* How many bytes it has; they are not read. */
@@ -435,7 +445,7 @@ typedef struct pal_record {
  * there must be none yet, or PAL_VERSION_ANY; else PAL_CONFLICT. */
 PAL_API PAL_CHECKED pal_status pal_store_record_put(pal_store *store, pal_str tenant,
         pal_record *record, uint64_t expected_version, pal_error *err);
-/* PAL_NOT_FOUND where there is none. */
+/* PAL_NOT_FOUND where there is none, here and below. */
 PAL_API PAL_CHECKED pal_status pal_store_record_drop(
         pal_store *store, pal_str tenant, pal_str kind, pal_str name, pal_error *err);
 PAL_API PAL_CHECKED pal_status pal_store_record_find(pal_store *store, pal_str tenant, pal_str kind,
@@ -456,6 +466,7 @@ typedef struct pal_records {
     bool has_more;
 } pal_records;
 
+/* The records of one kind, by name. */
 PAL_API PAL_CHECKED pal_status pal_store_record_list(pal_store *store,
         const pal_record_query *query, pal_arena *arena, pal_records *out_records, pal_error *err);
 
@@ -483,8 +494,9 @@ typedef enum pal_op_kind {
     PAL_OP_RECORD_DROP = 18,
 } pal_op_kind;
 
-/* One operation. Fill kind, tenant, session, fence and the members of its own kind; `status`,
- * `error` and what is marked "set" come back. */
+/* One operation. Start from zeros and fill in kind, tenant, session and the members of its own
+ * kind; `status`, `error` and what is marked "set" come back. The tenant is this one, also of
+ * sessions that are handed in. */
 typedef struct pal_op {
     pal_op_kind kind;
     pal_str tenant;
@@ -517,13 +529,13 @@ typedef struct pal_op {
             uint64_t at_seq;
         } fork;
         struct {
-            pal_id from;
-            bool adopted; /* set: its messages are this session's now */
+            pal_id from;  /* whose messages become this session's, while it is still empty */
+            bool adopted; /* set: they did */
         } adopt;
-        pal_mark *mark;
-        pal_erasure *erasure; /* set */
-        pal_inbox_item *inbox_item;
-        pal_id inbox_id;
+        pal_mark *mark;             /* as in pal_store_mark() */
+        pal_erasure *erasure;       /* erase: set */
+        pal_inbox_item *inbox_item; /* inbox add: id and created_at are set */
+        pal_id inbox_id;            /* inbox drop */
         struct {
             pal_str owner;
             int64_t ttl_ms;
@@ -584,7 +596,7 @@ typedef struct pal_store_stats {
     uint64_t ops;     /* in them */
 } pal_store_stats;
 
-/* Counts over all tenants. */
+/* Counts over all tenants, and walks over them: for people, not for every request. */
 PAL_API PAL_CHECKED pal_status pal_store_stat(
         pal_store *store, pal_arena *arena, pal_store_stats *out_stats, pal_error *err);
 

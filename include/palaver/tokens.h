@@ -65,7 +65,7 @@ typedef struct pal_token_ids {
     size_t len;
 } pal_token_ids;
 
-/* There is nothing to encode without an encoding: NULL gives PAL_INVALID, here and below. */
+/* There is nothing to encode without an encoding: NULL gives PAL_INVALID, as in decoding. */
 PAL_API PAL_CHECKED pal_status pal_tokens_encode(const pal_encoding *encoding, pal_str text,
         pal_arena *arena, pal_token_ids *out_ids, pal_error *err);
 
@@ -75,7 +75,7 @@ PAL_API PAL_CHECKED pal_status pal_tokens_decode(const pal_encoding *encoding, c
         size_t ids_len, pal_arena *arena, pal_str *out_text, pal_error *err);
 
 /* How long the beginning of `text` is that ends between two characters and has at most
- * `tokens_max` tokens, counted by itself. */
+ * `tokens_max` tokens, counted by itself. `encoding` NULL goes by the estimate. */
 PAL_API PAL_CHECKED pal_status pal_tokens_cut(const pal_encoding *encoding, pal_str text,
         uint64_t tokens_max, size_t *out_len, pal_error *err);
 
@@ -92,7 +92,8 @@ typedef struct pal_token_stream pal_token_stream;
 /* Told ids in their order; false stops the stream with PAL_CANCELED. */
 typedef bool (*pal_token_sink)(const uint32_t *ids, size_t len, void *user);
 
-/* `sink` NULL only counts. `encoding` NULL estimates, and takes no sink. */
+/* `sink` NULL only counts. `encoding` NULL estimates, and takes no sink. Release it with
+ * pal_token_stream_free(). */
 PAL_API PAL_CHECKED pal_status pal_token_stream_new(const pal_encoding *encoding,
         pal_token_sink sink, void *user, pal_token_stream **out_stream, pal_error *err);
 PAL_API PAL_CHECKED pal_status pal_token_stream_feed(
@@ -130,7 +131,8 @@ typedef struct pal_model_rule {
 /* The built-in table with the user's own lines before it. It never changes: any thread. */
 typedef struct pal_models pal_models;
 
-/* Everything is copied. PAL_INVALID names an unknown encoding. `rules` may be NULL. */
+/* Everything is copied. PAL_INVALID names an unknown encoding. `rules` may be NULL. Release it with
+ * pal_models_free(). */
 PAL_API PAL_CHECKED pal_status pal_models_new(const pal_model_rule *rules, size_t rules_len,
         pal_models **out_models, pal_error *err);
 /* Accepts NULL. */

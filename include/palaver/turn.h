@@ -33,8 +33,10 @@ typedef struct pal_endpoint {
     pal_str api_key;           /* may be empty */
     const pal_header *headers; /* sent with every request */
     size_t headers_len;
-    pal_str path;  /* script: the recorded answers */
-    pal_str model; /* the one to use where none is named */
+    pal_str path;        /* script: the recorded answers */
+    pal_str model;       /* the one to use where none is named */
+    pal_str api_key_env; /* the variable of the environment that api_key came from, so that it can
+                            be named where the key is refused; may be empty */
 } pal_endpoint;
 
 /* An MCP server: a program, or a URL. */
@@ -106,8 +108,12 @@ typedef struct pal_runtime_options {
                          is run, in the background. For programs that end soon */
     pal_str model; /* the one to use where none is named: of the endpoint whose own it is, or of the
                       first; empty: the first endpoint's */
+    int64_t tools_wait_ms; /* 10000: since it was opened, how long turns wait for tool servers that
+                              are being started; then they go on without, and tell it */
 } pal_runtime_options;
 
+/* Starts a runtime, which belongs to the caller: release it with pal_runtime_close(), before its
+ * store. PAL_INVALID names the option that is wrong. */
 PAL_API PAL_CHECKED pal_status pal_runtime_open(
         const pal_runtime_options *options, pal_runtime **out_runtime, pal_error *err);
 
@@ -124,18 +130,23 @@ PAL_API void pal_runtime_close(pal_runtime *runtime, int64_t drain_ms);
 PAL_API PAL_CHECKED pal_status pal_runtime_default(pal_runtime *runtime, pal_arena *arena,
         pal_str *out_endpoint, pal_str *out_model, bool *out_is_stopgap, pal_error *err);
 
+/* The variable of the environment that the endpoint's key came from; empty: it has no key, or
+ * nobody said. Borrowed, until the runtime is closed. */
+PAL_API pal_str pal_runtime_key_variable(const pal_runtime *runtime, pal_str endpoint);
+
 /* ---- Starting one ---- */
 
-/* What to do where a turn runs in the session already. */
+/* What to do where a turn runs in the session already, in this process or in another, or where
+ * older messages wait there. */
 typedef enum pal_lane {
-    PAL_LANE_REJECT = 0,    /* PAL_BUSY: "session is busy" */
-    PAL_LANE_QUEUE = 1,     /* after it, in order; those of a group that wait become one turn, as
-                               docs/turns.md says */
-    PAL_LANE_STEER = 2,     /* into it, at the next safe point */
+    PAL_LANE_REJECT = 0, /* PAL_BUSY: "session is busy" */
+    PAL_LANE_QUEUE = 1,  /* after all that, in order; those of a group that wait become one turn, as
+                            docs/turns.md says */
+    PAL_LANE_STEER = 2,  /* into it, at the next safe point */
     PAL_LANE_INTERRUPT = 3, /* stop it, then begin */
 } pal_lane;
 
-/* A budget stops a turn before the call that would begin over it; 0: none. */
+/* A budget stops a turn before the call that would begin over it, with PAL_BUDGET; 0: none. */
 typedef struct pal_budget {
     uint64_t session_tokens;
     int64_t session_cost_micros;
@@ -262,7 +273,9 @@ typedef enum pal_event_kind {
                                    calls_end_turn the turn is over, and ENDED is next */
     PAL_EVENT_ASKING = 14,      /* `call_id`, `name`, `text`: what is asked */
     PAL_EVENT_ENDED = 15, /* the last one: `state`, `status`, `text`: the reason; `usage`: of the
-                             whole turn */
+                             whole turn; `name`: the endpoint that was asked, if one was chosen */
+    PAL_EVENT_TOOLS_MISSING = 16, /* `name`: a tool server whose tools this turn lacks, as it did
+                                     not start in time; `text`: why */
 } pal_event_kind;
 
 PAL_API const char *pal_event_kind_name(pal_event_kind kind); /* "tool_started" */
@@ -286,6 +299,7 @@ typedef struct pal_event {
     long code;              /* ENDED: as in pal_turn_info */
     int64_t retry_after_ms; /* ENDED: likewise */
     bool finish_filtered;   /* MESSAGE: it was cut off by the service's content filter */
+    bool is_refusal;        /* TEXT: it says that the model won't */
 } pal_event;
 
 /* False ends the watching. */
@@ -300,6 +314,7 @@ PAL_API PAL_CHECKED pal_status pal_turn_watch(pal_runtime *runtime, pal_str tena
 /* No callback comes after it returned. */
 PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
 
+/* How it stands. PAL_NOT_FOUND for a turn that nobody remembers. */
 PAL_API PAL_CHECKED pal_status pal_turn_find(
         pal_runtime *runtime, pal_str tenant, pal_id turn, pal_turn_info *out_info, pal_error *err);
 /* The turn that runs, waits for the caller or is first in the queue of a session. PAL_NOT_FOUND:

@@ -29,7 +29,7 @@ typedef struct pal_window {
     pal_str family;         /* of the model: whose reasoning may be replayed; empty: none */
     const pal_str *pending; /* ids of calls that run, or wait for approval */
     size_t pending_len;
-    bool after_overflow;
+    bool after_overflow; /* these three as in pal_context_input */
     bool after_compaction;
     const pal_context_last *last;
 } pal_window;
@@ -44,7 +44,7 @@ PAL_API PAL_CHECKED pal_status pal_window_plan(pal_store *store, const pal_windo
 PAL_API PAL_CHECKED pal_status pal_window_epoch(
         pal_store *store, const pal_window *window, pal_arena *arena, pal_error *err);
 
-/* Keeps the plan's prune as a mark. */
+/* Keeps the plan's prune as a mark: what PAL_ACTION_PRUNE asks for. */
 PAL_API PAL_CHECKED pal_status pal_window_prune(pal_store *store, const pal_window *window,
         const pal_plan *plan, pal_arena *arena, pal_error *err);
 
@@ -106,7 +106,8 @@ PAL_API PAL_CHECKED pal_status pal_window_compact(pal_store *store, const pal_wi
         const pal_compaction *compaction, pal_arena *arena, pal_compacted *out_compacted,
         pal_error *err);
 
-/* Takes the newest standing checkpoint, or the one with this number, out of force. */
+/* Takes the checkpoint with this number out of force, or with 0 the newest that stands.
+ * PAL_NOT_FOUND where there is none. */
 PAL_API PAL_CHECKED pal_status pal_window_uncompact(
         pal_store *store, pal_str tenant, pal_id session, uint64_t number, pal_error *err);
 
@@ -118,7 +119,7 @@ PAL_API PAL_CHECKED pal_status pal_window_diff(pal_store *store, pal_str tenant,
 /* ---- Built-in tools ---- */
 
 /* read_output and search_output read what pal_context_spill() cut out, recall searches what a
- * compaction moved out of sight, on this branch only. */
+ * compaction moved out of sight, on this branch only. They live as long as the program. */
 PAL_API const pal_tool *pal_builtin_tools(size_t *out_len);
 PAL_API bool pal_builtin_has(pal_str name);
 /* Runs one; the answer is bounded and lies in the arena. PAL_INVALID and PAL_NOT_FOUND are for the

@@ -22,6 +22,7 @@ static const char *const status_names[] = {
         [PAL_CANCELED] = "canceled",
         [PAL_DENIED] = "denied",
         [PAL_PROVIDER] = "provider",
+        [PAL_BUDGET] = "budget_exceeded",
 };
 
 const char *pal_status_name(pal_status status)

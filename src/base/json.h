@@ -119,6 +119,8 @@ void pal_json_put_bool(pal_json_writer *writer, bool value);
 void pal_json_put_null(pal_json_writer *writer);
 void pal_json_put_plain(pal_json_writer *writer, pal_str text); /* with nothing to escape */
 void pal_json_put_raw(pal_json_writer *writer, pal_str json);   /* valid JSON, as it is */
+/* Likewise without the white space between its parts: one line, however it was written. */
+void pal_json_put_compact(pal_json_writer *writer, pal_str json);
 
 /* The members of the JSON object `json` ({"a":1} or empty) into the object being written. */
 void pal_json_put_members(pal_json_writer *writer, pal_str json);

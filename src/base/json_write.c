@@ -158,6 +158,32 @@ static bool is_space(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
+/* The length of what may be copied as it is: up to white space outside of strings. */
+static size_t solid_len(pal_str json)
+{
+    bool is_string = false;
+    size_t at = 0;
+    for (; at < json.len && (is_string || !is_space(json.data[at])); at++) {
+        if (json.data[at] == '"')
+            is_string = !is_string;
+        else if (is_string && json.data[at] == '\\')
+            at++;
+    }
+    return at < json.len ? at : json.len;
+}
+
+void pal_json_put_compact(pal_json_writer *writer, pal_str json)
+{
+    separate(writer);
+    while (json.len) {
+        size_t len = solid_len(json);
+        pal_buf_append(writer->buf, json.data, len);
+        while (len < json.len && is_space(json.data[len]))
+            len++;
+        json = pal_str_make(json.data + len, json.len - len);
+    }
+}
+
 static pal_str trim(pal_str text)
 {
     while (text.len && is_space(text.data[text.len - 1]))

@@ -133,6 +133,7 @@ static bool resolve_provider(resolver *r, const pal_config_provider *provider,
         key = pal_str_of(usual_of(out_endpoint->kind)->key);
     if (key.len > 0) {
         out_endpoint->api_key = pal_arena_copy(r->arena, variable(key.data));
+        out_endpoint->api_key_env = key;
         *out_missing = key;
         if (out_endpoint->api_key.len == 0)
             return false;

@@ -64,6 +64,7 @@ typedef struct pal_model_sink {
     void (*call)(void *user, uint32_t index, pal_str id, pal_str name);
     void (*arguments)(void *user, uint32_t index, pal_str delta);
     void (*end)(void *user, const pal_model_end *end);
+    void (*refusal)(void *user, pal_str delta); /* that the model won't; NULL: told as text */
 } pal_model_sink;
 
 typedef struct pal_provider pal_provider;

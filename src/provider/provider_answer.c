@@ -54,6 +54,14 @@ void pal_answer_text(pal_answer *answer, pal_str delta)
         answer->sink.text(answer->user, delta);
 }
 
+void pal_answer_refusal(pal_answer *answer, pal_str delta)
+{
+    if (delta.len && listens(answer) && answer->sink.refusal)
+        answer->sink.refusal(answer->user, delta);
+    else
+        pal_answer_text(answer, delta);
+}
+
 void pal_answer_reasoning(pal_answer *answer, pal_str delta)
 {
     if (delta.len && listens(answer))
@@ -309,9 +317,7 @@ static void settle_finish(pal_answer *answer)
     bool has_calls = answer->calls_len > 0;
     if (*finish == PAL_FINISH_NONE || *finish == PAL_FINISH_STOP ||
             *finish == PAL_FINISH_TOOL_CALLS)
-        *finish = has_calls           ? PAL_FINISH_TOOL_CALLS
-                : answer->has_refusal ? PAL_FINISH_FILTERED
-                                      : PAL_FINISH_STOP;
+        *finish = has_calls ? PAL_FINISH_TOOL_CALLS : PAL_FINISH_STOP;
 }
 
 void pal_answer_settle(pal_answer *answer)

@@ -29,10 +29,9 @@ typedef struct pal_answer {
     size_t calls_cap;
     pal_model_end end; /* its views are made by pal_answer_settle() */
     pal_buf model, request_id, conversation, error, error_code;
-    bool has_finish;  /* the service said why it ended */
-    bool has_refusal; /* some of the text says that the model won't */
-    bool is_done;     /* nothing more is to come */
-    bool is_silent;   /* nobody listens */
+    bool has_finish; /* the service said why it ended */
+    bool is_done;    /* nothing more is to come */
+    bool is_silent;  /* nobody listens */
 } pal_answer;
 
 void pal_answer_init(pal_answer *answer, const pal_model_sink *sink, void *user);
@@ -44,6 +43,7 @@ static inline bool pal_answer_failed(const pal_answer *answer)
 }
 
 void pal_answer_text(pal_answer *answer, pal_str delta);
+void pal_answer_refusal(pal_answer *answer, pal_str delta);
 void pal_answer_reasoning(pal_answer *answer, pal_str delta);
 void pal_answer_signature(pal_answer *answer, pal_str signature, pal_str family);
 

@@ -77,27 +77,40 @@ static pal_discovered local(const char *name, pal_str url)
     return found;
 }
 
+/* A service that is there if its key is. */
+typedef struct keyed_service {
+    const char *variable;
+    pal_discovered found;
+} keyed_service;
+
 size_t pal_discover_list(
         const pal_discover_env *env, pal_arena *arena, pal_discovered out_list[PAL_DISCOVERED_MAX])
 {
     size_t len = 0;
     pal_str none = {0};
-    if (env->openai_api_key.len)
-        out_list[len++] = candidate("openai", "openai", env->openai_base_url, env->openai_api_key,
-                env->openai_base_url.len ? NULL : "gpt-5-mini");
-    if (env->anthropic_api_key.len)
-        out_list[len++] = candidate("anthropic", "anthropic", env->anthropic_base_url,
-                env->anthropic_api_key, "claude-sonnet-4-5");
-    if (env->mistral_api_key.len)
-        out_list[len++] = candidate(
-                "mistral", "mistral", none, env->mistral_api_key, "mistral-medium-latest");
-    if (env->openrouter_api_key.len)
-        out_list[len++] =
-                candidate("openrouter", "openai", pal_str_of("https://openrouter.ai/api/v1"),
-                        env->openrouter_api_key, "openrouter/auto");
-    if (env->groq_api_key.len)
-        out_list[len++] = candidate("groq", "openai", pal_str_of("https://api.groq.com/openai/v1"),
-                env->groq_api_key, "llama-3.3-70b-versatile");
+    const keyed_service services[] = {
+            {"OPENAI_API_KEY",
+                    candidate("openai", "openai", env->openai_base_url, env->openai_api_key,
+                            env->openai_base_url.len ? NULL : "gpt-5-mini")},
+            {"ANTHROPIC_API_KEY",
+                    candidate("anthropic", "anthropic", env->anthropic_base_url,
+                            env->anthropic_api_key, "claude-sonnet-4-5")},
+            {"MISTRAL_API_KEY",
+                    candidate("mistral", "mistral", none, env->mistral_api_key,
+                            "mistral-medium-latest")},
+            {"OPENROUTER_API_KEY",
+                    candidate("openrouter", "openai", pal_str_of("https://openrouter.ai/api/v1"),
+                            env->openrouter_api_key, "openrouter/auto")},
+            {"GROQ_API_KEY",
+                    candidate("groq", "openai", pal_str_of("https://api.groq.com/openai/v1"),
+                            env->groq_api_key, "llama-3.3-70b-versatile")},
+    };
+    for (size_t i = 0; i < sizeof(services) / sizeof(*services); i++) {
+        if (services[i].found.config.api_key.len == 0)
+            continue;
+        out_list[len] = services[i].found;
+        out_list[len++].key_variable = pal_str_of(services[i].variable);
+    }
     if (env->openai_base_url.len && env->openai_api_key.len == 0)
         out_list[len++] = local("openai", env->openai_base_url);
     out_list[len++] = local("ollama", ollama_url(env->ollama_host, arena));

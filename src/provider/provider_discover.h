@@ -20,7 +20,8 @@ typedef struct pal_discover_env {
 typedef struct pal_discovered {
     pal_provider_config config;
     pal_str model; /* to begin with; empty: the first that the service lists, to be asked for */
-    bool is_local; /* it may not be there: it has to be asked */
+    pal_str key_variable; /* that its key came from; empty: it has none */
+    bool is_local;        /* it may not be there: it has to be asked */
 } pal_discovered;
 
 #define PAL_DISCOVERED_MAX 9

@@ -91,11 +91,9 @@ static void read_calls(pal_reader *reader, pal_json delta)
 
 static void read_delta(pal_reader *reader, pal_json delta)
 {
-    pal_str refusal = pal_reader_string(reader, delta, "refusal");
     read_reasoning(reader, delta);
     pal_reader_content(reader, pal_json_find(delta, "content"));
-    reader->answer.has_refusal |= refusal.len > 0;
-    pal_answer_text(&reader->answer, refusal);
+    pal_answer_refusal(&reader->answer, pal_reader_string(reader, delta, "refusal"));
     read_calls(reader, delta);
 }
 

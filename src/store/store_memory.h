@@ -1,9 +1,9 @@
 /* store_memory.h - the structures behind "memory:", shared by the store_memory*.c files only.
  *
  * A tenant owns sessions, blobs, ledger entries and records; a session owns its rows, marks and
- * inbox, and the records that belong to it go with it. Every
- * object is one allocation with its texts behind it, and hangs on lists that run through the
- * objects themselves, so that removing never needs memory.
+ * inbox, and the records that belong to it go with it. Every object is one allocation with its
+ * texts behind it, and hangs on lists that run through the objects themselves, so that removing
+ * never needs memory.
  *
  * Invariants: a session's rows are contiguous and end at its last_seq. `parent` is never dangling:
  * a session that has children stays as a shell in the state PAL_SESSION_ERASED. A name is in

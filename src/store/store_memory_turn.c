@@ -67,7 +67,7 @@ pal_status pal_mem_mark(mem_engine *engine, pal_work *work)
     if (!body)
         return no_memory(work, "mark");
     mark.number = ++session->mark_number;
-    mark.through_seq = session->info->record.last_seq;
+    mark.through_seq = pal_mark_through(&mark, session->info->record.last_seq);
     mark.undone = false;
     mark.inherited = false;
     mark.created_at = work->now_ms;
@@ -192,7 +192,8 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
         pal_free(session->lease_owner);
         session->lease_owner = cursor = owner;
         session->lease_owner_len = pal_mem_put(&cursor, wanted).len;
-        session->lease_fence++;
+        /* Whoever carries the number was the last to have it. */
+        session->lease_fence += op->fence == 0;
     }
     session->lease_expires_at = work->now_ms + op->u.lease.ttl_ms;
     op->u.lease.fence = session->lease_fence;

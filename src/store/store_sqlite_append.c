@@ -429,7 +429,7 @@ pal_status pal_sqlite_mark(pal_sql_conn *conn, pal_work *work)
     if (status != PAL_OK)
         return status;
     mark.number = head.mark_number + 1;
-    mark.through_seq = head.last_seq;
+    mark.through_seq = pal_mark_through(&mark, head.last_seq);
     mark.created_at = work->now_ms;
     status = write_mark(conn, work, head.handle, &mark);
     if (status == PAL_OK)

@@ -170,8 +170,8 @@ pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
     if (held && !lease.same_owner)
         return pal_error_set(&op->error, PAL_BUSY, "'%s' holds the session for another %lld ms",
                 lease.owner, (long long)(lease.expires_at - work->now_ms));
-    if (!held)
-        lease.fence++;
+    if (!held && op->fence == 0)
+        lease.fence++; /* whoever carries the number was the last to have it */
     status = lease_set(conn, work, head.handle, op->u.lease.owner, lease.fence,
             work->now_ms + op->u.lease.ttl_ms);
     if (status == PAL_OK)

@@ -5,9 +5,8 @@
 
 #include "turn/turn_backlog.h"
 #include "turn/turn_event.h"
-#include "turn/turn_offer.h"
 #include "turn/turn_recover.h"
-#include "turn/turn_sender.h"
+#include "turn/turn_servers.h"
 #include "turn/turn_whole.h"
 
 static void admit(pal_turn *turn);
@@ -22,12 +21,26 @@ static void tell_started(pal_turn *turn, const pal_error *err)
         started(err ? NULL : &turn->info, err, turn->started_user);
 }
 
+/* Another process has the session, or had: its lease lasts for a while. */
+static bool wait_for_lease(pal_turn *turn, pal_status status)
+{
+    if (status != PAL_BUSY || !pal_lane_may_wait(turn) || turn->runtime->is_closing ||
+            !pal_lease_await(turn->lane))
+        return false;
+    pal_lane_step_back(turn);
+    return true;
+}
+
 static void refuse(pal_turn *turn, pal_error *err)
 {
+    if (wait_for_lease(turn, err->status))
+        return;
     if (turn->is_backlog)
         pal_backlog_again(turn->runtime);
     if (err->status == PAL_BUSY)
-        pal_error_set(err, PAL_BUSY, "session is busy: another process runs a turn in it");
+        pal_error_set(err, PAL_BUSY, "session is busy: %s",
+                turn->must_wait ? "older messages wait in it"
+                                : "another process runs a turn in it");
     turn->info.status = err->status;
     pal_turn_set_reason(turn, err->message);
     tell_started(turn, err);
@@ -118,7 +131,7 @@ static void run(pal_turn *turn)
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     tell_started(turn, NULL);
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
-    pal_turn_next_step(turn);
+    pal_servers_offer(turn);
 }
 
 /* What was committed of it, whatever became of the rest. */
@@ -246,11 +259,15 @@ static bool needs_lease(const pal_turn *turn)
     return !turn->lane->fence && (turn->settled_len > 0 || !pal_id_is_none(turn->leftover));
 }
 
-/* What the request asks for is known only now. */
-static bool offer_tools(pal_turn *turn)
+/* What has waited for longer is run first. */
+static void give_way(pal_turn *turn)
 {
-    turn->tools = pal_offer_gather(turn->runtime, &turn->request, turn->arena, &turn->tools_len);
-    return turn->tools != NULL;
+    turn->gave_way = true;
+    turn->lane->has_backlog = true;
+    if (pal_lane_may_wait(turn))
+        pal_lane_step_back(turn);
+    else
+        refuse(turn, &(pal_error){.status = PAL_BUSY});
 }
 
 static void looked_around(pal_work_item *item)
@@ -258,10 +275,12 @@ static void looked_around(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
 
     turn->holds--;
-    if (turn->work_status == PAL_OK && turn->is_backlog && !offer_tools(turn))
-        turn->work_status = pal_error_set(&turn->work_error, PAL_NO_MEMORY, "out of memory");
     if (turn->work_status != PAL_OK) {
         refuse(turn, &turn->work_error);
+    } else if (turn->is_taken) {
+        tell_replayed(turn);
+    } else if (turn->must_wait) {
+        give_way(turn);
     } else if (needs_lease(turn)) {
         take_lease(turn);
     } else if (turn->is_backlog && turn->messages_len == 0 && pal_id_is_none(turn->leftover)) {
@@ -273,7 +292,22 @@ static void looked_around(pal_work_item *item)
 
 static void look_around(pal_turn *turn)
 {
+    if (!pal_lane_note_known(turn)) {
+        refuse(turn, &(pal_error){PAL_NO_MEMORY, "out of memory"});
+        return;
+    }
     work(turn, pal_recover_work, looked_around);
+}
+
+/* Nothing can have happened here since the last turn. */
+static void begin_at_once(pal_turn *turn)
+{
+    pal_error err;
+
+    if (pal_recover_prepare(turn, &err) == PAL_OK)
+        admit(turn);
+    else
+        refuse(turn, &err);
 }
 
 static void too_late(pal_timer *timer)
@@ -299,13 +333,12 @@ void pal_turn_begin(pal_turn *turn)
     turn->phase = PAL_PHASE_ADMIT;
     turn->messages = turn->request.messages;
     turn->messages_len = turn->request.messages_len;
-    if (turn->is_backlog && !turn->lane->fence) {
-        take_lease(turn); /* what waits may be another process's, which is about to run it */
+    if ((turn->is_backlog || turn->inbox_len > 0) && !turn->lane->fence) {
+        take_lease(turn); /* another process may be about to run what waits, or has done so */
     } else if (!turn->lane->is_recovered || turn->is_backlog ||
             pal_recover_results(&turn->request) > 0) {
         look_around(turn);
     } else {
-        pal_sender_show(turn->messages, turn->messages_len, turn->arena);
-        admit(turn);
+        begin_at_once(turn);
     }
 }

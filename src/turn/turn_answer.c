@@ -235,6 +235,16 @@ void pal_answer_spent(pal_turn *turn, const pal_model_end *end)
     keep_row(turn, &turn->ledger);
 }
 
+/* What the caller wants to be kept with the calls of its tools. */
+static void mark_calls(const pal_turn *turn, pal_message *message)
+{
+    for (size_t i = 0; i < message->parts_len; i++)
+        for (size_t k = 0; k < turn->request.tools_len; k++)
+            if (message->parts[i].kind == PAL_PART_TOOL_CALL &&
+                    pal_str_equal(message->parts[i].name, turn->request.tools[k].name))
+                message->parts[i].extra = turn->request.tools[k].call_extra;
+}
+
 /* NULL: the turn has failed. */
 static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
 {
@@ -254,6 +264,7 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
         pal_turn_fail(turn, PAL_PROVIDER, "the model answered nothing");
         return NULL;
     }
+    mark_calls(turn, message);
     message->id = turn->answer_id;
     message->model = pal_arena_copy(arena, end->model.len ? end->model : turn->settings.model);
     message->has_usage = end->has_usage;

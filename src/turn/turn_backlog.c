@@ -1,11 +1,12 @@
-/* turn_backlog.c - takes up what waits in inboxes since before the runtime was opened: whoever sent
- * it was told that it is durable, and the process that had it is gone.
+/* turn_backlog.c - takes up what waits in inboxes and is no turn of this runtime's: whoever sent it
+ * was told that it is durable, and the process that had it is gone.
  *
- * All owners of inboxes are listed in the background, page by page; each gets a turn in its lane
- * that takes its messages from the inbox, one request at a time, the oldest first. Such a turn
- * takes only what is older than itself: newer requests are known to the lane. Where another process
- * holds a session's lease, it may be running that request, or be dead: it is looked at again later.
- * On the loop, but for what says otherwise. */
+ * When a runtime opens, all owners of inboxes are listed in the background, page by page; each gets
+ * a turn in its lane that takes its messages from the inbox, one request at a time, the oldest
+ * first. A turn that finds something older in its own session gives way to it likewise. What waits
+ * in the lane as a turn is never taken. Where another process holds a session's
+ * lease, it may be running that request, or be dead: the lane waits for the lease. On the loop, but
+ * for what says otherwise. */
 #include "turn/turn_backlog.h"
 
 #include "base/memory.h"
@@ -113,9 +114,29 @@ void pal_backlog_stop(pal_runtime *runtime)
 
 /* ---- One session's ---- */
 
-static bool is_older(pal_id item, pal_id turn)
+/* Older than the turn, and no turn here: newer ones may be about to be run by those who sent them.
+ */
+static bool is_left(const pal_turn *turn, const pal_inbox_item *item)
 {
-    return memcmp(item.bytes, turn.bytes, sizeof(item.bytes)) < 0;
+    for (size_t i = 0; i < turn->known_len; i++)
+        if (pal_id_equal(turn->known_ids[i], item->id))
+            return false;
+    return memcmp(item->id.bytes, turn->id.bytes, sizeof(item->id.bytes)) < 0;
+}
+
+bool pal_backlog_is_there(
+        const pal_turn *turn, const pal_inbox_item *items, size_t len, pal_arena *scratch)
+{
+    for (size_t i = 0; i < len; i++) {
+        pal_turn_request request = {.tenant = turn->request.tenant};
+
+        /* What can't be read at all is passed over, here as there. */
+        if (is_left(turn, &items[i]) &&
+                pal_inbox_read(&items[i], scratch, &request, NULL) == PAL_OK &&
+                request.messages_len > 0)
+            return true;
+    }
+    return false;
 }
 
 /* Adds an item's request, if it is the first, or one with those before. */
@@ -143,25 +164,22 @@ static bool take_item(pal_turn *turn, const pal_inbox_item *item)
     return true;
 }
 
-pal_status pal_backlog_take(pal_turn *turn, pal_error *err)
+pal_status pal_backlog_take(pal_turn *turn, const pal_inbox_item *items, size_t len, pal_error *err)
 {
-    pal_inbox_item *items;
-    size_t len, at = 0;
-    pal_status status = pal_store_inbox_list(turn->runtime->store, turn->request.tenant,
-            turn->request.session, turn->arena, &items, &len, err);
+    size_t at = 0;
 
-    if (status != PAL_OK)
-        return status;
     turn->inbox_ids = pal_arena_array(turn->arena, len + 1, sizeof(*turn->inbox_ids));
     if (!turn->inbox_ids)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    for (; at < len && is_older(items[at].id, turn->id); at++) {
+    for (; at < len; at++) {
+        if (!is_left(turn, &items[at]))
+            continue;
         if (take_item(turn, &items[at]))
             turn->inbox_ids[turn->inbox_len++] = items[at].id;
         else if (turn->inbox_len > 0)
             break; /* another turn's; what can't be read at all is passed over */
     }
-    turn->has_more = at < len && is_older(items[at].id, turn->id);
+    turn->has_more = pal_backlog_is_there(turn, items + at, len - at, turn->arena);
     return pal_arena_failure(turn->arena) == PAL_OK
             ? PAL_OK
             : pal_error_set(err, PAL_NO_MEMORY, "out of memory");

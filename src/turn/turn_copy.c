@@ -42,6 +42,7 @@ pal_tool *pal_copy_tools(pal_arena *arena, const pal_tool *tools, size_t len)
         copy[i].name = pal_arena_copy(arena, tools[i].name);
         copy[i].description = pal_arena_copy(arena, tools[i].description);
         copy[i].schema = pal_arena_copy(arena, tools[i].schema);
+        copy[i].call_extra = pal_arena_copy(arena, tools[i].call_extra);
     }
     return copy;
 }
@@ -108,6 +109,7 @@ static pal_endpoint *copy_endpoints(pal_arena *arena, const pal_endpoint *endpoi
                 .headers_len = from->headers_len,
                 .path = pal_arena_copy(arena, from->path),
                 .model = pal_arena_copy(arena, own_model(from)),
+                .api_key_env = pal_arena_copy(arena, from->api_key_env),
         };
     }
     return copy;
@@ -216,6 +218,8 @@ pal_runtime_options pal_copy_options(pal_arena *arena, const pal_runtime_options
         copy.max_tool_iterations = 10;
     if (copy.retries_max == 0)
         copy.retries_max = 5;
+    if (copy.tools_wait_ms == 0)
+        copy.tools_wait_ms = PAL_TOOLS_WAIT_MS;
     if (copy.lease_ms == 0)
         copy.lease_ms = 30000;
     if (copy.turns_max == 0)

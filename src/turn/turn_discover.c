@@ -33,6 +33,7 @@ static pal_endpoint copy_found(pal_arena *arena, const pal_discovered *found)
             .url = pal_arena_copy(arena, found->config.url),
             .api_key = pal_arena_copy(arena, found->config.api_key),
             .model = pal_arena_copy(arena, found->model),
+            .api_key_env = pal_arena_copy(arena, found->key_variable),
     };
 }
 

@@ -9,7 +9,9 @@
 #include "base/json.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
+#include "turn/turn_follow.h"
 #include "turn/turn_models.h"
+#include "turn/turn_servers.h"
 #include "turn/turn_speech.h"
 #include "turn/turn_whole.h"
 
@@ -140,6 +142,10 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
         if (turn->phase == PAL_PHASE_CALL || pal_summary_stop(turn))
             pal_turn_close(turn);
         break;
+    case PAL_PHASE_SERVERS:
+        pal_servers_leave(turn);
+        pal_turn_close(turn);
+        break;
     case PAL_PHASE_MODEL:
         pal_models_leave(turn);
         pal_turn_close(turn);
@@ -171,6 +177,12 @@ static void forget_failed(pal_turn *turn)
         pal_runtime_unknow(each);
 }
 
+static pal_str endpoint_of(const pal_turn *turn)
+{
+    return turn->is_settled ? turn->runtime->options.endpoints[turn->settings.endpoint].name
+                            : (pal_str){0};
+}
+
 void pal_turn_finish(pal_turn *turn, pal_turn_state state)
 {
     if (turn->phase == PAL_PHASE_ENDED)
@@ -180,12 +192,13 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
     stop_waiting(turn);
     pal_timer_stop(turn->runtime->loop, &turn->deadline);
     forget_failed(turn);
-    pal_lane_end_followers(turn);
+    pal_follow_end(turn);
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_ENDED,
                     .state = state,
                     .status = turn->info.status,
                     .text = pal_str_of(turn->info.reason),
+                    .name = endpoint_of(turn),
                     .usage = turn->usage,
                     .code = turn->info.code,
                     .retry_after_ms = turn->info.retry_after_ms});

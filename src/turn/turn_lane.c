@@ -1,13 +1,17 @@
-/* turn_lane.c - one turn at a time in each session: who runs, who waits, who joins. On the loop. */
+/* turn_lane.c - one turn at a time in each session: who runs, who waits, who joins. On the loop.
+ *
+ * Order: what waits in the inbox and is no turn here (turn_backlog.c) has waited for longest, then
+ * come the turns that wait, then what was said into a turn that ended before it could take it. A
+ * turn that has begun may find that it can't go on, because another process has the session or
+ * because something older waits: it steps back, and is the first of those that wait. */
 #include "turn/turn_machine.h"
 
-#include "base/buf.h"
-#include "base/json.h"
 #include "base/memory.h"
 #include "turn/turn_backlog.h"
 #include "turn/turn_event.h"
+#include "turn/turn_follow.h"
 #include "turn/turn_inbox.h"
-#include "turn/turn_sender.h"
+#include "turn/turn_recover.h"
 
 /* ---- Finding ---- */
 
@@ -60,6 +64,7 @@ static void free_lane(pal_lane_state *lane)
 {
     pal_map_remove(&lane->runtime->lanes, pal_str_make(lane->key, lane->key_len));
     pal_timer_stop(lane->runtime->loop, &lane->renew);
+    pal_timer_stop(lane->runtime->loop, &lane->wait);
     pal_free(lane->key);
     pal_free(lane);
 }
@@ -72,12 +77,31 @@ static void free_if_idle(pal_lane_state *lane)
 }
 
 static void begin_from_backlog(pal_lane_state *lane);
+static void begin_from_steer(pal_lane_state *lane);
+static void begin_next(pal_lane_state *lane);
+
+/* Those that wait begin when nobody stops the runtime; in the inbox they wait for the next start.
+ */
+static void begin_waiting(pal_lane_state *lane)
+{
+    if (lane->is_waiting || lane->runtime->is_closing)
+        return;
+    if (lane->has_backlog && lane->changes > 0)
+        return; /* what is about to wait in the inbox is none of it */
+    if (!lane->running && lane->has_backlog)
+        begin_from_backlog(lane);
+    if (!lane->running && !lane->is_waiting)
+        begin_next(lane);
+    if (!lane->running && !lane->is_waiting)
+        begin_from_steer(lane);
+}
 
 void pal_lane_rest(pal_lane_state *lane)
 {
     lane->guards++;
-    if (lane->has_backlog && !lane->running && !lane->first && lane->holds == 0)
-        begin_from_backlog(lane);
+    begin_waiting(lane);
+    if (!lane->running)
+        pal_lease_release(lane);
     lane->guards--;
     free_if_idle(lane);
 }
@@ -110,71 +134,44 @@ static void unqueue(pal_lane_state *lane, pal_turn **at)
     count_turns(lane->runtime, 0, -1);
 }
 
-/* Takes the next one that waits into this one; false: they can't be one. */
-static bool merge_next(pal_lane_state *lane, pal_turn *turn)
-{
-    pal_turn *next = lane->first;
-    pal_id *inbox_ids;
-    pal_message *messages;
-    size_t len;
-
-    if (!next || !pal_sender_can_merge(&turn->request, &next->request, turn->arena))
-        return false;
-    inbox_ids =
-            pal_arena_array(turn->arena, turn->inbox_len + next->inbox_len + 1, sizeof(*inbox_ids));
-    messages = pal_sender_merge(&turn->request, &next->request, turn->arena, &len);
-    if (!inbox_ids || !messages)
-        return false;
-    for (size_t i = 0; i < turn->inbox_len; i++)
-        inbox_ids[i] = turn->inbox_ids[i];
-    for (size_t i = 0; i < next->inbox_len; i++)
-        inbox_ids[turn->inbox_len + i] = next->inbox_ids[i];
-    turn->inbox_ids = inbox_ids;
-    turn->inbox_len += next->inbox_len;
-    turn->request.messages = messages;
-    turn->request.messages_len = len;
-    unqueue(lane, &lane->first);
-    next->leader = turn;
-    next->next_follower = turn->followers;
-    turn->followers = next;
-    return true;
-}
-
-/* Those that wait begin when nobody stops the runtime; in the inbox they wait for the next start.
- */
 static void begin_next(pal_lane_state *lane)
 {
     pal_turn *turn = lane->first;
 
-    if (!turn || lane->running || lane->runtime->is_closing)
+    if (!turn)
         return;
     unqueue(lane, &lane->first);
-    while (merge_next(lane, turn))
-        ;
+    while (lane->first) {
+        pal_turn *next = lane->first;
+
+        if (!pal_follow_merge(turn, next))
+            break;
+        unqueue(lane, &lane->first);
+    }
     begin(lane, turn);
 }
 
-void pal_lane_end_followers(pal_turn *turn)
+static void change_inbox(pal_turn *turn, void (*done)(pal_write *write))
 {
-    for (pal_turn *each = turn->followers; each; each = each->next_follower) {
-        pal_id id = each->id;
+    turn->write = (pal_write){.ops = turn->ops, .ops_len = 1, .done = done};
+    turn->holds++;
+    turn->lane->holds++;
+    turn->lane->changes++;
+    pal_journal_write(&turn->runtime->journal, &turn->write);
+}
 
-        each->info = turn->info;
-        each->info.turn = id;
-        each->state = turn->state;
-        each->usage = turn->usage;
-        each->text = pal_arena_copy(each->arena, turn->text);
-        each->phase = PAL_PHASE_ENDED;
-        each->leader = NULL;
-    }
+static void inbox_changed(pal_turn *turn)
+{
+    turn->holds--;
+    turn->lane->holds--;
+    turn->lane->changes--;
 }
 
 static void withdrawn(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
 
-    turn->holds--;
-    turn->lane->holds--;
+    inbox_changed(turn);
     pal_runtime_unknow(turn);
     pal_turn_finish(turn, PAL_TURN_CANCELED);
 }
@@ -198,10 +195,7 @@ void pal_lane_withdraw(pal_turn *turn)
             .tenant = turn->request.tenant,
             .session = turn->request.session,
             .u.inbox_id = turn->inbox_ids[0]};
-    turn->write = (pal_write){.ops = turn->ops, .ops_len = 1, .done = withdrawn};
-    turn->holds++;
-    lane->holds++;
-    pal_journal_write(&turn->runtime->journal, &turn->write);
+    change_inbox(turn, withdrawn);
 }
 
 static void tell(pal_turn *turn, const pal_error *err)
@@ -227,12 +221,12 @@ static void refuse(pal_turn *turn, pal_status status, const char *text)
     pal_lane_leave(turn);
 }
 
-static void wait_in_queue(pal_turn *turn)
+static void enqueue(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
 
     pal_turn_set_state(turn, PAL_TURN_QUEUED);
-    if (turn->request.lane == PAL_LANE_INTERRUPT) {
+    if (turn->goes_first || turn->request.lane == PAL_LANE_INTERRUPT) {
         turn->next = lane->first;
         lane->first = turn;
         if (!turn->next)
@@ -242,11 +236,30 @@ static void wait_in_queue(pal_turn *turn)
         lane->last = &turn->next;
     }
     count_turns(lane->runtime, 0, 1);
+}
+
+static void wait_in_queue(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    pal_turn *running = lane->running;
+
+    enqueue(turn);
     pal_runtime_know(turn);
+    lane->guards++;
     tell(turn, NULL);
-    if (turn->request.lane == PAL_LANE_INTERRUPT && lane->running)
-        pal_turn_stop(lane->running, "interrupted by a new message");
-    begin_next(lane);
+    if (turn->is_cancelled) /* while it was on its way into the inbox */
+        pal_lane_withdraw(turn);
+    else if (turn->request.lane == PAL_LANE_INTERRUPT && running)
+        pal_turn_stop(running, "interrupted by a new message");
+    lane->guards--;
+    pal_lane_rest(lane);
+}
+
+/* Nobody runs in it, and nobody has come before. */
+static bool is_free(const pal_lane_state *lane)
+{
+    return !lane->running && !lane->first && !lane->has_backlog && !lane->is_waiting &&
+            lane->changes == 0;
 }
 
 /* The messages wait in the inbox, and the turn in the queue. */
@@ -256,8 +269,7 @@ static void queued(pal_write *write)
     pal_lane_state *lane = turn->lane;
     pal_error err = {0};
 
-    turn->holds--;
-    lane->holds--;
+    inbox_changed(turn);
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
         refuse(turn, err.status, err.message);
         return;
@@ -278,8 +290,7 @@ static void joined(pal_write *write)
     pal_error err = {0};
     pal_steer *steer;
 
-    turn->holds--;
-    lane->holds--;
+    inbox_changed(turn);
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
         refuse(turn, err.status, err.message);
         return;
@@ -288,7 +299,10 @@ static void joined(pal_write *write)
         /* It ended meanwhile: this is a turn of its own. */
         turn->inbox_ids[0] = turn->ops[0].u.inbox_item->id;
         turn->inbox_len = 1;
-        begin(lane, turn);
+        if (is_free(lane))
+            begin(lane, turn);
+        else
+            wait_in_queue(turn);
         return;
     }
     if (!lane->running) {
@@ -319,11 +333,14 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
 {
     pal_error err = {0};
     pal_inbox_item *item = pal_arena_alloc(turn->arena, sizeof(*item));
+    pal_turn_request request = turn->request;
     pal_status status = PAL_NO_MEMORY;
 
+    if (turn->as_sent)
+        request.messages = turn->as_sent; /* it is made what is recorded when it begins again */
     turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
     if (item && turn->inbox_ids)
-        status = pal_inbox_write(&turn->request, delivery, turn->arena, item, &err);
+        status = pal_inbox_write(&request, delivery, turn->arena, item, &err);
     if (status == PAL_OK && !pal_turn_make_ops(turn))
         status = PAL_NO_MEMORY;
     if (status != PAL_OK) {
@@ -334,17 +351,22 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
             .tenant = turn->request.tenant,
             .session = turn->request.session,
             .u.inbox_item = item};
-    turn->write = (pal_write){.ops = turn->ops, .ops_len = 1, .done = done};
-    turn->holds++;
-    turn->lane->holds++;
-    pal_journal_write(&turn->runtime->journal, &turn->write);
+    change_inbox(turn, done);
+}
+
+/* Results of calls go on with a turn that was there before all that waits. */
+static bool may_begin(const pal_lane_state *lane, const pal_turn_request *request)
+{
+    if (request->messages_len == 0 || pal_recover_results(request) > 0)
+        return !lane->running && !lane->first;
+    return is_free(lane);
 }
 
 void pal_lane_enter(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
 
-    if (!lane->running && !lane->first) {
+    if (may_begin(lane, &turn->request)) {
         begin(lane, turn);
         return;
     }
@@ -370,6 +392,54 @@ void pal_lane_enter(pal_turn *turn)
         refuse(turn, PAL_BUSY, "session is busy");
         break;
     }
+}
+
+bool pal_lane_may_wait(const pal_turn *turn)
+{
+    if (turn->is_backlog || turn->inbox_len > 0)
+        return true;
+    return turn->request.messages_len > 0 && turn->request.lane != PAL_LANE_REJECT;
+}
+
+void pal_lane_step_back(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+
+    lane->running = NULL;
+    count_turns(lane->runtime, -1, 0);
+    pal_timer_stop(lane->runtime->loop, &turn->deadline);
+    turn->phase = PAL_PHASE_NEW;
+    turn->goes_first = true;
+    if (turn->is_backlog || turn->inbox_len > 0 || turn->request.finish) {
+        wait_in_queue(turn);
+        return;
+    }
+    lane->guards++;
+    wait_in_inbox(turn, "queue", queued);
+    lane->guards--;
+    pal_lane_rest(lane);
+}
+
+bool pal_lane_note_known(pal_turn *turn)
+{
+    const pal_lane_state *lane = turn->lane;
+    size_t room = 0, len = 0;
+
+    for (const pal_turn *each = lane->first; each; each = each->next)
+        room += each->inbox_len;
+    for (const pal_steer *each = lane->steers; each; each = each->next)
+        room++;
+    turn->known_len = 0;
+    turn->known_ids = pal_arena_array(turn->arena, room + 1, sizeof(*turn->known_ids));
+    if (!turn->known_ids)
+        return false;
+    for (const pal_turn *each = lane->first; each; each = each->next)
+        for (size_t i = 0; i < each->inbox_len; i++)
+            turn->known_ids[len++] = each->inbox_ids[i];
+    for (const pal_steer *each = lane->steers; each; each = each->next)
+        turn->known_ids[len++] = each->inbox_id;
+    turn->known_len = len;
+    return true;
 }
 
 pal_steer *pal_lane_steer(pal_lane_state *lane)
@@ -401,10 +471,6 @@ static void begin_from_steer(pal_lane_state *lane)
 
     if (!steer)
         return;
-    if (lane->runtime->is_closing) {
-        pal_steer_free(steer); /* it waits in the inbox, durably */
-        return;
-    }
     request.messages = steer->messages;
     request.messages_len = steer->messages_len;
     request.tenant = pal_arena_copy(steer->arena, lane->tenant);
@@ -424,7 +490,7 @@ static void begin_from_steer(pal_lane_state *lane)
 static void begin_from_backlog(pal_lane_state *lane)
 {
     pal_turn_request request = {.session = lane->session, .lane = PAL_LANE_QUEUE};
-    pal_arena *arena = lane->runtime->is_closing ? NULL : pal_arena_new(0);
+    pal_arena *arena = pal_arena_new(0);
     pal_turn *turn = NULL;
 
     lane->has_backlog = false;
@@ -474,6 +540,7 @@ void pal_lane_empty(pal_lane_state *lane)
         pal_steer_free(pal_lane_steer(lane));
     lane->has_backlog = false;
     pal_timer_stop(lane->runtime->loop, &lane->renew);
+    pal_timer_stop(lane->runtime->loop, &lane->wait);
 }
 
 void pal_lanes_done(pal_runtime *runtime)
@@ -491,21 +558,6 @@ void pal_lanes_done(pal_runtime *runtime)
     pal_map_done(&runtime->lanes);
 }
 
-static void leave_followers(pal_turn *turn)
-{
-    pal_turn *each = turn->followers;
-
-    turn->followers = NULL;
-    while (each) {
-        pal_turn *next = each->next_follower;
-
-        each->next_follower = NULL;
-        each->lane = NULL;
-        pal_runtime_ended(each, false);
-        each = next;
-    }
-}
-
 void pal_lane_leave(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
@@ -516,22 +568,9 @@ void pal_lane_leave(pal_turn *turn)
         lane->running = NULL;
         count_turns(lane->runtime, -1, 0);
     }
-    leave_followers(turn);
+    pal_follow_leave(turn);
     pal_runtime_ended(turn, was_running);
-    if (!was_running) {
-        pal_lane_rest(lane);
-        return;
-    }
-    lane->guards++;
-    if (turn->state != PAL_TURN_DONE || turn->info.has_calls)
+    if (was_running && (turn->state != PAL_TURN_DONE || turn->info.has_calls))
         lane->is_recovered = false; /* calls may be left without a result */
-    if (lane->has_backlog)
-        begin_from_backlog(lane); /* it has waited for longer */
-    begin_next(lane);
-    if (!lane->running)
-        begin_from_steer(lane);
-    if (!lane->running)
-        pal_lease_release(lane);
-    lane->guards--;
-    free_if_idle(lane);
+    pal_lane_rest(lane);
 }

@@ -4,6 +4,10 @@
  * and is stopped. On the loop. */
 #include "turn/turn_machine.h"
 
+#include "palaver/limits.h"
+
+enum { WAIT_MS_MIN = 20 };
+
 static void renew_later(pal_lane_state *lane);
 
 static void renewed(pal_write *write)
@@ -11,11 +15,14 @@ static void renewed(pal_write *write)
     pal_lane_state *lane = (pal_lane_state *)((char *)write - offsetof(pal_lane_state, write));
     pal_turn *turn = lane->running;
     pal_status status = write->failure.status ? write->failure.status : lane->op.status;
+    bool is_lost = status == PAL_BUSY || status == PAL_DENIED;
 
     lane->holds--;
-    if (!turn) {
+    if (is_lost && !turn)
+        lane->fence = 0;
+    if (!turn && (is_lost || lane->holds == 0)) {
         pal_lane_rest(lane);
-    } else if (status == PAL_BUSY || status == PAL_DENIED) {
+    } else if (is_lost) {
         /* Whatever it writes from now on is refused. */
         turn->info.status = PAL_DENIED;
         pal_turn_stop(turn, "another process took the session over");
@@ -28,11 +35,16 @@ static void renew(pal_timer *timer)
 {
     pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, renew));
 
-    if (!lane->running || !lane->fence)
+    if (!lane->fence)
         return;
+    if (!lane->running && lane->holds == 0) {
+        pal_lease_release(lane);
+        return;
+    }
     lane->op = (pal_op){.kind = PAL_OP_LEASE_TAKE,
             .tenant = lane->tenant,
             .session = lane->session,
+            .fence = lane->fence, /* after a standstill it is ours still, if nobody had it since */
             .u.lease = {.owner = pal_str_of(lane->runtime->owner),
                     .ttl_ms = lane->runtime->options.lease_ms}};
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = renewed};
@@ -53,8 +65,34 @@ static void renew_later(pal_lane_state *lane)
 void pal_lease_taken(pal_lane_state *lane, uint64_t fence)
 {
     lane->fence = fence;
+    lane->wait_ms = 0;
     renew_later(lane);
 }
+
+/* ---- Another process's ---- */
+
+static void awaited(pal_timer *timer)
+{
+    pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, wait));
+
+    lane->is_waiting = false;
+    pal_lane_rest(lane);
+}
+
+/* A process that runs gives its lease back any time, a dead one's runs out: it is asked for again
+ * and again, less and less often. */
+bool pal_lease_await(pal_lane_state *lane)
+{
+    int64_t delay = lane->wait_ms ? 2 * lane->wait_ms : WAIT_MS_MIN;
+
+    if (delay > PAL_LEASE_POLL_MS_MAX)
+        delay = PAL_LEASE_POLL_MS_MAX;
+    lane->is_waiting = pal_timer_start(lane->runtime->loop, &lane->wait, delay, awaited);
+    lane->wait_ms = delay;
+    return lane->is_waiting;
+}
+
+/* ---- Giving it back ---- */
 
 static void released(pal_write *write)
 {
@@ -81,9 +119,9 @@ void pal_lease_add_release(pal_turn *turn)
 /* The commit queue keeps order: whoever takes it next, takes it after this. */
 void pal_lease_release(pal_lane_state *lane)
 {
-    pal_timer_stop(lane->runtime->loop, &lane->renew);
     if (!lane->fence || lane->holds > 0)
-        return; /* a renewal is under way: the lease runs out by itself */
+        return; /* whoever holds the lane is about to begin, or comes back here */
+    pal_timer_stop(lane->runtime->loop, &lane->renew);
     lane->op = release_op(lane);
     lane->fence = 0;
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = released};

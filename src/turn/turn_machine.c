@@ -207,14 +207,31 @@ static void seen(pal_turn *turn)
     turn->output_seen = true;
 }
 
+static void tell_text(pal_turn *turn, pal_str delta)
+{
+    pal_event_tell(turn,
+            (pal_event){.kind = PAL_EVENT_TEXT,
+                    .text = delta,
+                    .count = turn->answer.len,
+                    .is_refusal = pal_speech_is_refusal(&turn->answer)});
+}
+
 static void on_text(void *user, pal_str delta)
 {
     pal_turn *turn = user;
 
     seen(turn);
     pal_speech_text(&turn->answer, delta);
-    pal_event_tell(
-            turn, (pal_event){.kind = PAL_EVENT_TEXT, .text = delta, .count = turn->answer.len});
+    tell_text(turn, delta);
+}
+
+static void on_refusal(void *user, pal_str delta)
+{
+    pal_turn *turn = user;
+
+    seen(turn);
+    pal_speech_refusal(&turn->answer, delta);
+    tell_text(turn, delta);
 }
 
 static void on_reasoning(void *user, pal_str delta)
@@ -389,7 +406,7 @@ static void drop_plan(pal_turn *turn)
 static void call_model(pal_turn *turn)
 {
     static const pal_model_sink sink = {
-            on_text, on_reasoning, on_signature, on_call, on_arguments, on_end};
+            on_text, on_reasoning, on_signature, on_call, on_arguments, on_end, on_refusal};
     char session[PAL_ID_TEXT_SIZE];
     pal_model_request request = {
             .model = turn->settings.model,

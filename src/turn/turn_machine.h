@@ -118,15 +118,20 @@ pal_lane_state *pal_lane_of(pal_runtime *runtime, pal_str tenant, pal_id session
 pal_lane_state *pal_lane_find(pal_runtime *runtime, pal_str tenant, pal_id session);
 /* A new turn: begins, waits, joins or is refused. */
 void pal_lane_enter(pal_turn *turn);
-/* Requests from before wait in the session's inbox: they are run when it is free. False without
- * memory. */
+/* The turn that runs can't go on for now, and may wait for it or not; it is the next to begin,
+ * then.
+ */
+bool pal_lane_may_wait(const pal_turn *turn);
+void pal_lane_step_back(pal_turn *turn);
+/* Sets turn->known_ids; false without memory. */
+bool pal_lane_note_known(pal_turn *turn);
+/* Requests that are no turns here wait in the session's inbox: they are run when it is free. False
+ * without memory. */
 bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session);
 /* Ends all turns that wait in it; their messages stay in the inbox. */
 void pal_lane_empty(pal_lane_state *lane);
 /* Releases all lanes; the loop is closed. */
 void pal_lanes_done(pal_runtime *runtime);
-/* The turn has ended, and with it those that are one with it; before it is told. */
-void pal_lane_end_followers(pal_turn *turn);
 /* The turn is over: the next one begins, or the lease is given back. */
 void pal_lane_leave(pal_turn *turn);
 /* A turn that waits does so no more: its messages are taken back. */
@@ -141,6 +146,8 @@ void pal_steer_free(pal_steer *steer);
 
 /* The lease was taken with a turn's first write. */
 void pal_lease_taken(pal_lane_state *lane, uint64_t fence);
+/* Another process has it: nobody begins here for a while. False without memory. */
+bool pal_lease_await(pal_lane_state *lane);
 void pal_lease_release(pal_lane_state *lane);
 /* Gives it back with what turn->write has already. */
 void pal_lease_add_release(pal_turn *turn);

@@ -151,10 +151,12 @@ static pal_status check_sum(pal_turn *turn, pal_id session, uint64_t tokens_max,
         return status;
     tokens = sum.usage.input + sum.usage.cache_read + sum.usage.cache_write + sum.usage.output;
     if (tokens_max > 0 && tokens >= tokens_max)
-        return pal_error_set(err, PAL_LIMIT, "the budget of the %s is used up: %llu of %llu tokens",
+        return pal_error_set(err, PAL_BUDGET,
+                "the budget of the %s is used up: %llu of %llu tokens; a larger one lets it go on",
                 whose, (unsigned long long)tokens, (unsigned long long)tokens_max);
     if (cost_max > 0 && sum.cost_micros >= cost_max)
-        return pal_error_set(err, PAL_LIMIT, "the budget of the %s is used up: %.4f of %.4f", whose,
+        return pal_error_set(err, PAL_BUDGET,
+                "the budget of the %s is used up: %.4f of %.4f; a larger one lets it go on", whose,
                 (double)sum.cost_micros / 1e6, (double)cost_max / 1e6);
     return PAL_OK;
 }

@@ -1,6 +1,6 @@
-/* turn_recover.c - what a turn finds when it begins: calls without a result, and what a turn of all
- * or nothing left in the middle. On a worker; touches of the turn only what the loop leaves alone
- * meanwhile.
+/* turn_recover.c - what a turn finds when it begins: requests that have waited for longer, calls
+ * without a result, and what a turn of all or nothing left in the middle. On a worker; touches of
+ * the turn only what the loop leaves alone meanwhile.
  *
  * Calls of the newest answer may be open because a process died, or because they are for a caller
  * who brings the results now, as messages of role tool at the beginning. Those join them; all
@@ -55,8 +55,8 @@ static pal_status load_ending(
         status = pal_store_load(turn->runtime->store, turn->request.tenant, turn->request.session,
                 &load, scratch, &list, err);
         load.limit *= 8;
-    } while (status == PAL_OK && list.has_more && load.limit <= MESSAGES_MAX &&
-            list.len > 0 && list.items[0].role == PAL_ROLE_TOOL);
+    } while (status == PAL_OK && list.has_more && load.limit <= MESSAGES_MAX && list.len > 0 &&
+            list.items[0].role == PAL_ROLE_TOOL);
     if (status == PAL_OK)
         *out_ending = ending_of(&list);
     return status;
@@ -132,20 +132,22 @@ static pal_status check_results(const pal_turn *turn, const ending *end, pal_err
     return status == PAL_INVALID && is_repetition(turn) ? PAL_OK : status;
 }
 
-/* As it will be recorded, which must not depend on anything but the request: what is sent again is
- * known by its bytes. */
-static pal_status prepare(pal_turn *turn, pal_error *err)
+pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
 {
     size_t len = pal_recover_results(&turn->request);
+    size_t size = turn->request.messages_len * sizeof(pal_message);
     pal_status status = PAL_OK;
     uint32_t spilled;
 
-    if (turn->is_prepared)
+    if (turn->as_sent || turn->request.messages_len == 0)
         return PAL_OK;
+    turn->as_sent = pal_arena_alloc(turn->arena, size);
+    if (!turn->as_sent)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    memcpy(turn->as_sent, turn->request.messages, size);
     for (size_t i = 0; status == PAL_OK && i < len; i++)
         status = pal_context_spill(&turn->request.messages[i], turn->arena, &spilled, err);
     pal_sender_show(turn->request.messages, turn->request.messages_len, turn->arena);
-    turn->is_prepared = true;
     return status;
 }
 
@@ -192,23 +194,63 @@ static pal_status settle(pal_turn *turn, const ending *end, pal_error *err)
     return PAL_OK;
 }
 
+/* ---- Who else waits ---- */
+
+static bool is_there(pal_id id, const pal_inbox_item *items, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (pal_id_equal(items[i].id, id))
+            return true;
+    return false;
+}
+
+/* What another process has run, while this one waited for it, is out of the inbox. */
+static bool is_taken(const pal_turn *turn, const pal_inbox_item *items, size_t len)
+{
+    return !turn->is_backlog && turn->inbox_len > 0 && !is_there(turn->inbox_ids[0], items, len);
+}
+
+/* Once only: what could not be run does not stop what comes after it. */
+static bool gives_way(
+        const pal_turn *turn, const pal_inbox_item *items, size_t len, pal_arena *scratch)
+{
+    return !turn->gave_way && !turn->is_backlog && !turn->runtime->options.leave_inbox &&
+            turn->request.lane != PAL_LANE_INTERRUPT && turn->request.messages_len > 0 &&
+            pal_recover_results(&turn->request) == 0 &&
+            pal_backlog_is_there(turn, items, len, scratch);
+}
+
+static pal_status look_into_inbox(pal_turn *turn, pal_arena *scratch, pal_error *err)
+{
+    bool takes = turn->is_backlog && !turn->inbox_ids;
+    pal_inbox_item *items;
+    size_t len;
+    pal_status status = pal_store_inbox_list(turn->runtime->store, turn->request.tenant,
+            turn->request.session, takes ? turn->arena : scratch, &items, &len, err);
+
+    if (status == PAL_OK && takes)
+        status = pal_backlog_take(turn, items, len, err);
+    if (status != PAL_OK)
+        return status;
+    turn->is_taken = is_taken(turn, items, len);
+    turn->must_wait = gives_way(turn, items, len, scratch);
+    return pal_whole_find(turn, items, len, err);
+}
+
 static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
 {
     ending end = {0};
-    pal_status status = PAL_OK;
+    pal_status status = look_into_inbox(turn, scratch, err);
 
-    if (turn->is_backlog && !turn->inbox_ids)
-        status = pal_backlog_take(turn, err);
-    if (status == PAL_OK)
-        status = pal_whole_find(turn, err);
-    if (status == PAL_OK && turn->is_backlog && turn->request.messages_len == 0) {
+    if (status != PAL_OK || turn->is_taken || turn->must_wait)
+        return status;
+    if (turn->is_backlog && turn->request.messages_len == 0) {
         turn->messages_len = 0;
         return PAL_OK; /* nothing waits, but something may be left */
     }
+    status = load_ending(turn, scratch, &end, err);
     if (status == PAL_OK)
-        status = load_ending(turn, scratch, &end, err);
-    if (status == PAL_OK)
-        status = prepare(turn, err);
+        status = pal_recover_prepare(turn, err);
     if (status == PAL_OK)
         status = check_results(turn, &end, err);
     if (status == PAL_OK)

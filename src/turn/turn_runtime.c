@@ -16,6 +16,7 @@
 #include "turn/turn_forward.h"
 #include "turn/turn_models.h"
 #include "turn/turn_offer.h"
+#include "turn/turn_servers.h"
 
 enum { ENDED_MAX = 1000, WORKERS = 8 };
 
@@ -170,9 +171,8 @@ pal_turn *pal_turn_make(
     if (status == PAL_OK)
         status = pal_offer_check(request, arena, err);
     if (status == PAL_OK) {
-        turn->tools = pal_offer_gather(runtime, request, arena, &turn->tools_len);
         turn->lane = pal_lane_of(runtime, request->tenant, request->session);
-        if (!turn->tools || !turn->lane ||
+        if (!turn->lane ||
                 pal_map_set(&runtime->turns,
                         pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes)),
                         turn) != PAL_OK)
@@ -222,40 +222,6 @@ static pal_status open_providers(pal_runtime *runtime, pal_error *err)
     return status;
 }
 
-static void ignore_change(pal_mcp *mcp, void *user)
-{
-}
-
-static pal_status open_servers(pal_runtime *runtime, pal_error *err)
-{
-    const pal_runtime_options *options = &runtime->options;
-    pal_status status = PAL_OK;
-
-    runtime->servers =
-            pal_arena_array(runtime->arena, options->tool_servers_len + 1, sizeof(pal_mcp *));
-    if (!runtime->servers)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    for (size_t i = 0; status == PAL_OK && i < options->tool_servers_len; i++) {
-        const pal_tool_server *server = &options->tool_servers[i];
-        pal_mcp_config config = {
-                .name = server->name,
-                .command = server->command,
-                .command_len = server->command_len,
-                .environment = server->environment,
-                .environment_len = server->environment_len,
-                .url = server->url,
-                .headers = (const pal_http_header *)server->headers,
-                .headers_len = server->headers_len,
-                .call_ms = server->call_ms,
-        };
-
-        status = pal_mcp_open(runtime->loop, runtime->http, &config, ignore_change, NULL,
-                &runtime->servers[i], err);
-        runtime->servers_len += status == PAL_OK;
-    }
-    return status;
-}
-
 typedef struct opening {
     pal_ask ask;
     pal_runtime *runtime;
@@ -276,7 +242,7 @@ static void open_on_loop(pal_ask *ask)
 
     o->status = open_providers(o->runtime, o->err);
     if (o->status == PAL_OK)
-        o->status = open_servers(o->runtime, o->err);
+        o->status = pal_servers_open(o->runtime, o->err);
     if (o->status == PAL_OK && !o->runtime->options.leave_inbox)
         pal_backlog_start(o->runtime);
 }
@@ -299,8 +265,7 @@ static void close_on_loop(pal_ask *ask)
     pal_backlog_stop(runtime);
     free_waiting(runtime);
     forget_oldest(runtime, 0);
-    for (size_t i = 0; i < runtime->servers_len; i++)
-        pal_mcp_close(runtime->servers[i]);
+    pal_servers_close(runtime);
     for (size_t i = 0; i < runtime->providers_len; i++)
         pal_provider_close(runtime->providers[i]);
     pal_models_done(runtime);
@@ -477,6 +442,15 @@ void pal_runtime_stat(pal_runtime *runtime, pal_runtime_stats *out_stats)
     pthread_mutex_lock(&runtime->lock);
     *out_stats = runtime->stats;
     pthread_mutex_unlock(&runtime->lock);
+}
+
+pal_str pal_runtime_key_variable(const pal_runtime *runtime, pal_str endpoint)
+{
+    size_t at;
+
+    if (!pal_settings_endpoint(&runtime->options, endpoint, &at))
+        return (pal_str){0};
+    return runtime->options.endpoints[at].api_key_env;
 }
 
 typedef struct looking {

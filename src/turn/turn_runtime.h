@@ -120,6 +120,7 @@ typedef struct pal_conversation {
 typedef enum pal_phase {
     PAL_PHASE_NEW = 0,
     PAL_PHASE_ADMIT,
+    PAL_PHASE_SERVERS, /* waits until they have started */
     PAL_PHASE_PLAN,
     PAL_PHASE_MODEL,   /* asks the endpoint for its first model */
     PAL_PHASE_SUMMARY, /* asks the model for a summary */
@@ -146,8 +147,14 @@ struct pal_turn {
     pal_turn_request request;
     pal_id *inbox_ids; /* of its messages, where they wait in the inbox */
     size_t inbox_len;
-    bool is_backlog;     /* takes its messages from the inbox when it begins */
-    bool has_more;       /* in the inbox, as old */
+    bool is_backlog;   /* takes its messages from the inbox when it begins */
+    bool has_more;     /* in the inbox, as old */
+    pal_id *known_ids; /* in the inbox, of turns that wait here */
+    size_t known_len;
+    bool is_taken;       /* another process has run what waits, or does so */
+    bool must_wait;      /* something older waits in the inbox */
+    bool gave_way;       /* to that */
+    bool goes_first;     /* before all that wait: it had begun already */
     pal_turn *followers; /* turns that are one with this, and are told what it is told */
     pal_turn *next_follower;
     pal_turn *leader; /* of a follower */
@@ -177,7 +184,7 @@ struct pal_turn {
 
     pal_settings settings; /* of the first plan on */
     bool is_settled;
-    pal_turn *next_waiter; /* for the name of a model */
+    pal_turn *next_waiter; /* for the name of a model, or for servers */
     pal_provider *provider;
     pal_model_call *call;
     pal_arena *step_arena; /* of the plan and of what the model said */
@@ -217,8 +224,8 @@ struct pal_turn {
     size_t runs_len;
     pal_message *messages; /* of the write that runs */
     size_t messages_len;
-    size_t settled_len; /* of them: results of open calls, before what was said */
-    bool is_prepared;   /* what was said is as it will be recorded */
+    size_t settled_len;   /* of them: results of open calls, before what was said */
+    pal_message *as_sent; /* what was said, before it became what is recorded; NULL: it is that */
 
     pal_work_item work;
     pal_error work_error;
@@ -254,11 +261,14 @@ struct pal_lane_state {
     pal_turn *running;
     pal_turn *first, **last; /* waiting */
     pal_steer *steers, **steers_last;
-    uint64_t fence;      /* 0: the lease is not held */
-    int64_t lease_until; /* by the loop's clock */
-    bool is_recovered;   /* what a dead process left open is settled */
-    bool has_backlog;    /* requests from before the runtime was opened wait in the inbox */
+    uint64_t fence;    /* 0: the lease is not held */
+    bool is_recovered; /* what a dead process left open is settled */
+    bool has_backlog;  /* requests that are no turns here wait in the inbox */
+    bool is_waiting;   /* until another process has given its lease back, or is gone */
+    int64_t wait_ms;   /* the last time */
+    uint32_t changes;  /* of the inbox, under way */
     pal_timer renew;
+    pal_timer wait;
     pal_write write;
     pal_op op;
     uint32_t holds;
@@ -281,6 +291,8 @@ struct pal_runtime {
     pal_forwarding *forwards; /* that run */
     pal_mcp **servers;
     size_t servers_len;
+    pal_turn *server_waiters;
+    pal_timer servers_timer; /* as long as it runs, turns wait for servers that start */
     pal_journal journal;
     pal_map lanes; /* by tenant and session */
     pal_map turns; /* by id; all that are remembered */

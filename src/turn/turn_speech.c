@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "dialect/dialect_native.h"
+#include "dialect/dialect_openai_items.h"
 #include "palaver/limits.h"
 
 enum { PIECES_MAX = PAL_MESSAGE_PARTS_MAX };
@@ -14,6 +15,7 @@ struct pal_speech_piece {
     pal_part_kind kind;
     uint32_t index; /* of a call */
     bool is_signed;
+    bool is_refusal;
     pal_buf text; /* or arguments */
     pal_buf id;   /* of a call; the signature of reasoning */
     pal_buf name; /* of a call; the family of reasoning */
@@ -91,6 +93,21 @@ static void grow(pal_speech *answer, pal_part_kind kind, pal_str delta)
 void pal_speech_text(pal_speech *answer, pal_str delta)
 {
     grow(answer, PAL_PART_TEXT, delta);
+}
+
+void pal_speech_refusal(pal_speech *answer, pal_str delta)
+{
+    bool begins = !open_piece(answer, PAL_PART_TEXT) && delta.len > 0;
+    size_t len = answer->len;
+
+    grow(answer, PAL_PART_TEXT, delta);
+    if (begins && answer->len > len)
+        answer->pieces[len].is_refusal = true;
+}
+
+bool pal_speech_is_refusal(const pal_speech *answer)
+{
+    return answer->len && answer->pieces[answer->len - 1].is_refusal;
 }
 
 void pal_speech_reasoning(pal_speech *answer, pal_str delta)
@@ -188,6 +205,7 @@ static pal_part make_part(const pal_speech_piece *piece, pal_arena *arena)
         part.arguments = text.len ? text : pal_str_of("{}");
     } else {
         part.text = text;
+        part.extra = pal_str_of(piece->is_refusal ? PAL_OPENAI_REFUSAL_EXTRA : NULL);
         part.signature = id;
         part.family = name;
     }

@@ -9,6 +9,9 @@ void pal_speech_done(pal_speech *answer);
 void pal_speech_clear(pal_speech *answer);
 
 void pal_speech_text(pal_speech *answer, pal_str delta);
+/* That the model won't. A text stays what it began as: either goes on with the other. */
+void pal_speech_refusal(pal_speech *answer, pal_str delta);
+bool pal_speech_is_refusal(const pal_speech *answer); /* what was said last */
 void pal_speech_reasoning(pal_speech *answer, pal_str delta);
 /* Of the reasoning since the last one; where none came since, of a block that is nothing else. */
 void pal_speech_signature(pal_speech *answer, pal_str signature, pal_str family);

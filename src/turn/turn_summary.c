@@ -161,7 +161,7 @@ static void summary_ended(void *user, const pal_model_end *model_end)
 void pal_summary_ask(pal_turn *turn)
 {
     static const pal_model_sink sink = {summary_text, ignore_text, ignore_signature, ignore_call,
-            ignore_arguments, summary_ended};
+            ignore_arguments, summary_ended, NULL};
     const pal_summary_request *asked = &turn->job->request;
     pal_model_request request = {
             .model = asked->model,

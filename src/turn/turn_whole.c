@@ -34,15 +34,23 @@ void pal_whole_begin(pal_turn *turn, pal_message *first)
     pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &turn->whole_item});
 }
 
-static void rewind_to(pal_turn *turn, uint64_t first_seq)
+/* `last_seq` 0: all that is there. */
+static void take_back(pal_turn *turn, uint64_t first_seq, uint64_t last_seq)
 {
-    turn->mark = (pal_mark){.kind = PAL_MARK_REWIND, .seq = first_seq - 1};
+    turn->mark =
+            (pal_mark){.kind = PAL_MARK_REWIND, .seq = first_seq - 1, .target = last_seq};
     pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = &turn->mark});
 }
 
+/* Until the model has answered, the turn has recorded what was said, in one piece; what others have
+ * appended since is theirs. */
 void pal_whole_undo(pal_turn *turn)
 {
-    rewind_to(turn, turn->first_seq);
+    bool is_said_only = !turn->answered && turn->messages_len > 0 &&
+            turn->messages[0].seq == turn->first_seq;
+
+    take_back(turn, turn->first_seq,
+            is_said_only ? turn->first_seq + turn->messages_len - 1 : 0);
     if (!pal_id_is_none(turn->whole_item.id))
         pal_turn_add_op(
                 turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->whole_item.id});
@@ -69,22 +77,17 @@ static pal_status find_first(pal_turn *turn, pal_str body, uint64_t *out_seq, pa
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-pal_status pal_whole_find(pal_turn *turn, pal_error *err)
+pal_status pal_whole_find(pal_turn *turn, const pal_inbox_item *items, size_t len, pal_error *err)
 {
-    pal_inbox_item *items;
-    size_t len;
-    pal_status status = pal_store_inbox_list(turn->runtime->store, turn->request.tenant,
-            turn->request.session, turn->arena, &items, &len, err);
-
     turn->leftover = (pal_id){{0}};
     turn->leftover_seq = 0;
-    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+    for (size_t i = 0; i < len; i++) {
         if (!pal_str_is(items[i].delivery, delivery))
             continue;
         turn->leftover = items[i].id;
         return find_first(turn, items[i].body, &turn->leftover_seq, err);
     }
-    return status;
+    return PAL_OK;
 }
 
 void pal_whole_settle(pal_turn *turn)
@@ -92,7 +95,7 @@ void pal_whole_settle(pal_turn *turn)
     if (pal_id_is_none(turn->leftover))
         return;
     if (turn->leftover_seq > 0)
-        rewind_to(turn, turn->leftover_seq);
+        take_back(turn, turn->leftover_seq, 0);
     pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->leftover});
 }
 

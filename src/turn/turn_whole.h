@@ -11,8 +11,10 @@ void pal_whole_begin(pal_turn *turn, pal_message *first);
 /* On the loop: takes it all back, with turn->write. */
 void pal_whole_undo(pal_turn *turn);
 
-/* On a worker: looks for what a turn that died has left; turn->leftover and leftover_seq. */
-PAL_CHECKED pal_status pal_whole_find(pal_turn *turn, pal_error *err);
+/* On a worker: looks for what a turn that died has left in the inbox; turn->leftover and
+ * leftover_seq. */
+PAL_CHECKED pal_status pal_whole_find(
+        pal_turn *turn, const pal_inbox_item *items, size_t len, pal_error *err);
 /* On the loop, under the lease: adds to turn->write what takes it out of the conversation. */
 void pal_whole_settle(pal_turn *turn);
 

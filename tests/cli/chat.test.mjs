@@ -13,21 +13,21 @@ async function setup(t) {
     const url = `${await model.listen()}/v1`;
     const w = workspace(t);
     t.after(() => model.close());
-    const start = (...args) => {
+    const spawnChat = (...args) => {
         const { input, ...options } = typeof args.at(-1) === 'object' ? args.pop() : {};
         const ours = Object.entries(process.env).filter(([name]) => !name.startsWith('PALAVER_'));
-        const child = spawn(binary,
-            ['chat', '--provider', 'openai', '--provider-url', url, '--model', 'mock-model', ...args], {
-                cwd: w.dir,
-                env: { ...Object.fromEntries(ours), XDG_CONFIG_HOME: '/nonexistent',
-                    OPENAI_API_KEY: 'k', ...options.env },
-            });
+        const child = spawn(binary, ['chat', ...args], {
+            cwd: w.dir,
+            env: { ...Object.fromEntries(ours), XDG_CONFIG_HOME: '/nonexistent',
+                OPENAI_API_KEY: 'k', ...options.env },
+        });
         child.stdin.on('error', () => {});
         child.stdin.end(input ?? '');
         return child;
     };
-    const chat = async (...args) => {
-        const child = start(...args);
+    const start = (...args) => spawnChat('--provider', 'openai', '--provider-url', url,
+        '--model', 'mock-model', ...args);
+    const result = async (child) => {
         let out = '';
         let err = '';
         child.stdout.setEncoding('utf8').on('data', (data) => { out += data; });
@@ -35,8 +35,10 @@ async function setup(t) {
         const [code] = await once(child, 'close');
         return { code, out, err };
     };
+    const chat = (...args) => result(start(...args));
+    const bare = (...args) => result(spawnChat(...args)); // the model is what is configured
     const requests = async () => (await (await fetch(`${url.slice(0, -3)}/__requests`)).json()).requests;
-    return { ...w, start, chat, requests };
+    return { ...w, url, start, chat, bare, requests };
 }
 
 test('a pipe gets the answer and nothing else', async (t) => {
@@ -131,4 +133,24 @@ test('without any model echo answers, and says that it is none', (t) => {
     assert.equal(result.out, 'echo: hello\n');
     assert.match(result.err, /no model is set up/);
     assert.equal(result.code, 0);
+});
+
+test('a key that is refused is named, and what to do about it', async (t) => {
+    const w = await setup(t);
+    const { code, err } = await w.chat({ input: '<<fail status=401>>' });
+    assert.equal(code, 1);
+    assert.match(err, /^palaver: .*401/);
+    assert.ok(err.endsWith("\nhint: 'openai' was sent the key in OPENAI_API_KEY: "
+        + 'set that to a valid one, or choose another with --provider\n'), err);
+    w.write('palaver.yaml', 'providers:\n'
+        + `  - {name: house, kind: openai, url: "${w.url}", api_key_env: HOUSE_KEY, model: m}\n`
+        + `  - {name: open, kind: openai, url: "${w.url}", model: m}\n`);
+    const house = await w.bare('--provider', 'house',
+        { input: '<<fail status=401>>', env: { HOUSE_KEY: 'h' } });
+    assert.match(house.err, /hint: 'house' was sent the key in HOUSE_KEY: /);
+    const open = await w.bare('--provider', 'open', { input: '<<fail status=401>>' });
+    assert.match(open.err, /hint: 'open' was sent no key: .* 'api_key_env'/);
+    const found = await w.bare({ input: '<<fail status=401>>',
+        env: { OPENAI_BASE_URL: w.url, PALAVER_CONFIG: '/dev/null' } });
+    assert.match(found.err, /hint: 'openai' was sent the key in OPENAI_API_KEY: /);
 });

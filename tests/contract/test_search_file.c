@@ -1,46 +1,18 @@
 /* test_search_file.c - the search index in a SQLite file: no word outlives its message, an older
  * file is searched and brought up to date, damage is found and repaired, several processes build it
  * at once. */
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "palaver/palaver.h"
 #include "store/store_backend.h"
-#include "support/scratch.h"
-#include "support/tap.h"
+#include "support/sqlite_file.h"
 
 enum { MANY = 3000, BATCH = 500 };
 
-static char directory[SCRATCH_PATH_MAX];
-static char path[512], url[520];
-static pal_store *store;
-static pal_arena *arena;
-static pal_error err;
 static const pal_str nobody = {NULL, 0};
-
-static bool fine(pal_status status)
-{
-    if (status != PAL_OK)
-        printf("# %s: %s\n", pal_status_name(status), err.message);
-    return status == PAL_OK;
-}
-
-static void open_store(bool read_only)
-{
-    pal_store_options options = {.read_only = read_only};
-
-    CHECK(fine(pal_store_open(url, &options, &store, &err)));
-}
-
-static void close_store(void)
-{
-    pal_store_close(store);
-    store = NULL;
-}
 
 static pal_id new_session(void)
 {
@@ -82,30 +54,8 @@ static size_t count_of(const char *text)
 
 static void begin(void)
 {
-    scratch_clear(directory, false);
-    pal_arena_reset(arena);
+    file_clear();
     open_store(false);
-}
-
-/* The number that a statement gives, by a connection of our own; -1 where it fails. */
-static long ask(const char *text)
-{
-    sqlite3 *db = NULL;
-    sqlite3_stmt *stmt = NULL;
-    long number = -1;
-
-    sqlite3_open(path, &db);
-    sqlite3_busy_timeout(db, 5000);
-    if (sqlite3_prepare_v2(db, text, -1, &stmt, NULL) == SQLITE_OK) {
-        int code = sqlite3_step(stmt);
-
-        number = code == SQLITE_ROW   ? (long)sqlite3_column_int64(stmt, 0)
-                : code == SQLITE_DONE ? 0
-                                      : -1;
-    }
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-    return number;
 }
 
 static bool file_has(const char *suffix, const char *word)
@@ -434,10 +384,7 @@ static void processes_search_at_once(void)
 
 int main(void)
 {
-    scratch_make(false, directory);
-    snprintf(path, sizeof path, "%s/x.db", directory);
-    snprintf(url, sizeof url, "sqlite:%s", path);
-    arena = pal_arena_new(0);
+    file_begin();
     RUN(no_word_outlives_its_message);
     RUN(a_sweep_erases_words_too);
     RUN(an_overtaken_part_is_not_written);
@@ -448,7 +395,5 @@ int main(void)
     RUN(torn_pages_of_the_index_are_made_anew);
     RUN(long_texts_are_found);
     RUN(processes_search_at_once);
-    pal_arena_free(arena);
-    scratch_clear(directory, true);
-    return tap_done();
+    return file_done();
 }

@@ -1,14 +1,11 @@
 /* test_sqlite_file.c - a SQLite file from outside: one of version 2 is read as it is and brought up
  * to date, fsck knows records and the ledger's sums, and no statement walks over what it should
  * find. */
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "palaver/palaver.h"
 #include "store/store_sqlite_sql.h"
-#include "support/scratch.h"
-#include "support/tap.h"
+#include "support/sqlite_file.h"
 
 #define HOUR INT64_C(3600000)
 
@@ -122,69 +119,12 @@ static const char *const statements[PAL_SQL_COUNT] = {
 #undef STATEMENT
 };
 
-static char directory[SCRATCH_PATH_MAX];
-static char path[512], url[520];
-static pal_store *store;
-static pal_arena *arena;
-static pal_error err;
 static const pal_str nobody = {NULL, 0};
 static const pal_id session_id = {{1}};
 
 static pal_str S(const char *text)
 {
     return pal_str_of(text);
-}
-
-static bool fine(pal_status status)
-{
-    if (status != PAL_OK)
-        printf("# %s: %s\n", pal_status_name(status), err.message);
-    return status == PAL_OK;
-}
-
-static void open_store(bool read_only)
-{
-    pal_store_options options = {.read_only = read_only};
-
-    CHECK(fine(pal_store_open(url, &options, &store, &err)));
-}
-
-static void close_store(void)
-{
-    pal_store_close(store);
-    store = NULL;
-}
-
-static bool run(const char *text)
-{
-    sqlite3 *db = NULL;
-    char *message = NULL;
-    bool done;
-
-    sqlite3_open(path, &db);
-    sqlite3_busy_timeout(db, 5000);
-    done = sqlite3_exec(db, text, NULL, NULL, &message) == SQLITE_OK;
-    if (!done)
-        printf("# %s\n", message ? message : "?");
-    sqlite3_free(message);
-    sqlite3_close(db);
-    return done;
-}
-
-static long ask(const char *text)
-{
-    sqlite3 *db = NULL;
-    sqlite3_stmt *stmt = NULL;
-    long number = -1;
-
-    sqlite3_open(path, &db);
-    sqlite3_busy_timeout(db, 5000);
-    if (sqlite3_prepare_v2(db, text, -1, &stmt, NULL) == SQLITE_OK &&
-            sqlite3_step(stmt) == SQLITE_ROW)
-        number = (long)sqlite3_column_int64(stmt, 0);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-    return number;
 }
 
 static uint64_t check(bool repair)
@@ -215,8 +155,7 @@ static bool has_message(void)
 
 static void make_version_2(void)
 {
-    scratch_clear(directory, false);
-    pal_arena_reset(arena);
+    file_clear();
     CHECK(run(version_1) && run(version_2) && run(content) && run("PRAGMA journal_mode = WAL"));
 }
 
@@ -416,10 +355,7 @@ static void records_are_found_by_an_index(void)
 
 int main(void)
 {
-    scratch_make(false, directory);
-    snprintf(path, sizeof path, "%s/x.db", directory);
-    snprintf(url, sizeof url, "sqlite:%s", path);
-    arena = pal_arena_new(0);
+    file_begin();
     RUN(an_older_file_is_read_as_it_is);
     RUN(an_older_file_is_brought_up_to_date);
     RUN(a_step_is_taken_wholly_or_not);
@@ -427,7 +363,5 @@ int main(void)
     RUN(records_of_nobody_are_found);
     RUN(sums_do_not_walk_over_the_ledger);
     RUN(records_are_found_by_an_index);
-    pal_arena_free(arena);
-    scratch_clear(directory, true);
-    return tap_done();
+    return file_done();
 }

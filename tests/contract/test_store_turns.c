@@ -244,6 +244,30 @@ static void a_stale_fence_writes_nothing(void)
     GIVES(PAL_NOT_FOUND, find_id_status(session));
 }
 
+static void a_lease_that_ran_out_is_renewed_by_its_number(void)
+{
+    pal_id session = new_session();
+    uint64_t fence = 0, other = 0;
+    pal_op renewal = {.kind = PAL_OP_LEASE_TAKE,
+            .session = session,
+            .u.lease = {.owner = S("a"), .ttl_ms = 1000}};
+
+    OK(take(session, "a", 1000, &fence));
+    pal_clock_set_ms(NOW + 2000);
+    renewal.fence = fence;
+    OK(pal_store_apply(store, &renewal, 1, &err));
+    CHECK(renewal.status == PAL_OK && renewal.u.lease.fence == fence);
+    GIVES(PAL_BUSY, take(session, "b", 1000, &other));
+    pal_clock_set_ms(NOW + 5000);
+    OK(take(session, "b", 1000, &other));
+    CHECK(other > fence);
+    OK(pal_store_apply(store, &renewal, 1, &err));
+    CHECK(renewal.status == PAL_DENIED);
+    pal_clock_set_ms(NOW + 9000); /* gone again, but somebody had it */
+    OK(pal_store_apply(store, &renewal, 1, &err));
+    CHECK(renewal.status == PAL_DENIED);
+}
+
 static void a_fence_without_a_lease_is_denied(void)
 {
     pal_message message = text_of(PAL_ROLE_USER, "x");
@@ -316,6 +340,7 @@ void contract_turns(void)
     RUN(a_lease_is_given_back);
     RUN(a_lost_lease_of_the_same_owner_is_a_new_one);
     RUN(a_stale_fence_writes_nothing);
+    RUN(a_lease_that_ran_out_is_renewed_by_its_number);
     RUN(a_fence_without_a_lease_is_denied);
     RUN(sessions_with_something_in_their_inbox_are_found);
 }

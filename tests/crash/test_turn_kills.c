@@ -2,10 +2,11 @@
  *
  *   test_turn_kills TURN_WORKER TURN_TOOL
  *
- * After each kill: every message that was acknowledged is in its session's log or inbox, once; the
- * log is valid, but for the calls of a turn that was killed, which the next one settles; and no
- * tool ran twice. Every few kills a process is left alone until every session has run what waited
- * in its inbox and one turn more: then every message is in the log, and every call has a result.
+ * After each kill: every message that was acknowledged is in its session's log or inbox, once, in
+ * the order in which they were sent; the log is valid, but for the calls of a turn that was killed,
+ * which the next one settles; and no tool ran twice. Every few kills a process is left alone until
+ * every session has run what waited in its inbox and one turn more: then every message is in the
+ * log, and every call has a result.
  *
  * Environment: TURN_KILLS (20), CRASH_SEED. */
 #include <fcntl.h>
@@ -36,6 +37,7 @@ static char acks_path[SCRATCH_PATH_MAX + 32];
 static FILE *acks;
 static int8_t session_of[TURNS_MAX]; /* of an acknowledged turn, from 1; 0: none */
 static int turns_len;                /* the largest number acknowledged, and one */
+static int first_number;             /* of the last worker */
 static int acknowledged, interrupted;
 static uint64_t random_counter, random_seed;
 
@@ -61,8 +63,9 @@ static bool start_worker(bool settles, pid_t *out_pid)
             acks_path, first, settles ? (char *)"settle" : NULL, NULL};
 
     snprintf(url, sizeof(url), "http://127.0.0.1:%d/v1", server.port);
-    /* Numbers that a dead one took and never told are left out. */
-    snprintf(first, sizeof(first), "%d", turns_len + 2 * TURN_SESSIONS);
+    /* Numbers that a dead one took and never told are left out, even where it told none. */
+    first_number = (turns_len > first_number ? turns_len : first_number) + 2 * TURN_SESSIONS;
+    snprintf(first, sizeof(first), "%d", first_number);
     return posix_spawn(out_pid, worker_program, NULL, NULL, argv, environ) == 0;
 }
 
@@ -184,8 +187,21 @@ static bool check_message(const pal_message *message, open_calls *open, int sess
     return true;
 }
 
+/* A session is sent one after the other, with growing numbers, by all workers. */
+static bool check_said(const pal_message *message, int session, uint8_t *found, int *newest)
+{
+    int number = number_of(message->client_id);
+
+    if (number <= *newest)
+        return wrong("said too late", session, (uint64_t)number);
+    *newest = number;
+    found[number]++;
+    return true;
+}
+
 static bool check_log(pal_store *store, int session, bool is_settled, uint8_t *found)
 {
+    int newest = -1;
     pal_arena *arena = pal_arena_new(0);
     pal_messages list = {0};
     pal_error err = {0};
@@ -198,7 +214,7 @@ static bool check_log(pal_store *store, int session, bool is_settled, uint8_t *f
         if (list.items[i].seq != i + 1)
             held = wrong("a gap", session, i + 1);
         if (held && list.items[i].role == PAL_ROLE_USER)
-            found[number_of(list.items[i].client_id)]++;
+            held = check_said(&list.items[i], session, found, &newest);
         held = held && check_message(&list.items[i], &open, session);
     }
     if (held && is_settled && open.at < open.len)
@@ -216,10 +232,8 @@ static bool add_inbox(pal_store *store, int session, uint8_t *found)
     bool held = pal_store_inbox_list(store, pal_str_of(""), turn_session(session), arena, &items,
                         &len, &err) == PAL_OK;
 
-    /* What was sent again while it waited may have been said already: its turn finds it known. */
     for (size_t i = 0; held && i < len; i++)
-        if (found[number_of(items[i].client_id)] == 0)
-            found[number_of(items[i].client_id)] = 1;
+        found[number_of(items[i].client_id)]++;
     pal_arena_free(arena);
     return held;
 }

@@ -47,7 +47,7 @@ static void acknowledge(int number, int session)
         _exit(4);
 }
 
-/* A session that a dead process ran a turn in is busy until the lease has run out. */
+/* A session that a dead process ran a turn in is waited for. */
 static pal_turn_info start(int number, int session, pal_lane lane)
 {
     pal_arena *arena = pal_arena_new(0);
@@ -59,24 +59,19 @@ static pal_turn_info start(int number, int session, pal_lane lane)
             .lane = lane};
     pal_turn_info info = {.turn = {{0}}};
     pal_error err = {0};
-    pal_status status;
 
     snprintf(text, sizeof(text), TURN_TEXT, number);
     snprintf(client_id, sizeof(client_id), "m%d", number);
     message = pal_message_text(arena, PAL_ROLE_USER, pal_str_of(text));
     message.client_id = pal_str_of(client_id);
-    while ((status = pal_turn_start(runtime, &request, &info, &err)) == PAL_BUSY)
-        pause_a_moment();
-    if (status != PAL_OK)
+    if (pal_turn_start(runtime, &request, &info, &err) != PAL_OK)
         fail("start", &err);
     acknowledge(number, session);
     pal_arena_free(arena);
     return info;
 }
 
-/* False where the session was a dead process's still: the message waits in the inbox, and is taken
- * up from there. */
-static bool wait_end(pal_id turn)
+static void wait_end(pal_id turn)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_turn_info info = {.turn = {{0}}};
@@ -85,13 +80,12 @@ static bool wait_end(pal_id turn)
 
     if (pal_turn_wait(runtime, tenant, turn, -1, arena, &info, &text, &err) != PAL_OK)
         fail("wait", &err);
-    if (info.state != PAL_TURN_DONE && info.status != PAL_BUSY) {
+    if (info.state != PAL_TURN_DONE) {
         snprintf(err.message, sizeof(err.message), "%s: %.200s", pal_turn_state_name(info.state),
                 info.reason);
         fail("a turn", &err);
     }
     pal_arena_free(arena);
-    return info.state == PAL_TURN_DONE;
 }
 
 static void *run_session(void *user)
@@ -103,8 +97,8 @@ static void *run_session(void *user)
         pal_turn_info first = start(number, session, PAL_LANE_QUEUE);
         pal_turn_info second = start(number + 1, session, PAL_LANE_QUEUE);
 
-        (void)wait_end(first.turn);
-        (void)wait_end(second.turn);
+        wait_end(first.turn);
+        wait_end(second.turn);
     }
     return NULL;
 }
@@ -138,9 +132,7 @@ static void wait_inbox(int session)
 
 static void settle(int session)
 {
-    do
-        wait_inbox(session);
-    while (!wait_end(start(atomic_fetch_add(&next, 1), session, PAL_LANE_QUEUE).turn));
+    wait_end(start(atomic_fetch_add(&next, 1), session, PAL_LANE_QUEUE).turn);
     wait_inbox(session);
 }
 

@@ -54,14 +54,6 @@ static const char call_script[] =
         "{\"next\":true}\n"
         "{\"text\":\"It is warm.\"}\n";
 
-static pal_message result_of(const char *call_id, const char *text)
-{
-    pal_part *part = pal_arena_alloc(arena, sizeof(*part));
-
-    *part = (pal_part){.kind = PAL_PART_TOOL_RESULT, .call_id = S(call_id), .text = S(text)};
-    return (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
-}
-
 static void the_callers_tools_pause_the_turn(void)
 {
     pal_turn_info info;
@@ -234,73 +226,73 @@ static void a_busy_session_refuses_or_queues(void)
     end();
 }
 
+/* Says it in that lane, whatever runs there. */
+static pal_turn_info start_in(pal_lane lane, pal_id session, const char *text)
+{
+    pal_turn_info info = {0};
+    pal_turn_request request = said(session, text);
+
+    request.lane = lane;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    return info;
+}
+
+/* Whether the session has four messages, of which this one says `text` and the last "two". */
+static bool are_four(pal_id session, size_t at, const char *text)
+{
+    pal_messages list = all_of(session);
+
+    return list.len == 4 && pal_str_is(part_text(&list.items[at], 0), text) &&
+            pal_str_is(part_text(&list.items[3], 0), "two");
+}
+
 static void one_can_speak_into_a_turn(void)
 {
     pal_turn_info first, second;
-    pal_turn_request request, other;
-    pal_messages list;
     pal_id session;
 
     begin(slow_script);
     session = new_session();
-    request = said(session, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
-    other = said(session, "b");
-    other.lane = PAL_LANE_STEER;
-    CHECK(ok(pal_turn_start(runtime, &other, &second, &err)));
+    first = start_in(PAL_LANE_REJECT, session, "a");
+    second = start_in(PAL_LANE_STEER, session, "b");
     CHECK(second.steered && pal_id_equal(second.turn, first.turn));
     CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
-    list = all_of(session);
-    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[2], 0), "b"));
-    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[3], 0), "two"));
+    CHECK(are_four(session, 2, "b"));
     end();
 }
 
 static void what_is_said_into_a_turn_that_fails_is_answered(void)
 {
     pal_turn_info first, second;
-    pal_turn_request request, other;
-    pal_messages list;
     pal_id session;
 
     begin("{\"delay_ms\":300}\n{\"error\":{\"message\":\"gone\",\"code\":404}}\n{\"next\":true}\n"
           "{\"text\":\"two\"}\n");
     session = new_session();
-    request = said(session, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
-    other = said(session, "b");
-    other.lane = PAL_LANE_STEER;
-    CHECK(ok(pal_turn_start(runtime, &other, &second, &err)) && second.steered);
+    first = start_in(PAL_LANE_REJECT, session, "a");
+    second = start_in(PAL_LANE_STEER, session, "b");
+    CHECK(second.steered);
     CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_FAILED);
     while (pal_turn_of_session(runtime, S(""), session, &second, &err) == PAL_OK)
         wait_for(second.turn, NULL, NULL);
-    list = all_of(session);
-    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[2], 0), "b"));
-    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[3], 0), "two"));
+    CHECK(are_four(session, 2, "b"));
     end();
 }
 
 static void one_can_interrupt_a_turn(void)
 {
     pal_turn_info first, second;
-    pal_turn_request request, other;
-    pal_messages list;
     pal_id session;
 
     begin("{\"text\":\"one\"}\n{\"delay_ms\":60000}\n{\"text\":\" more\"}\n{\"next\":true}\n"
           "{\"text\":\"two\"}\n");
     session = new_session();
-    request = said(session, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    first = start_in(PAL_LANE_REJECT, session, "a");
     usleep(100000);
-    other = said(session, "b");
-    other.lane = PAL_LANE_INTERRUPT;
-    CHECK(ok(pal_turn_start(runtime, &other, &second, &err)));
+    second = start_in(PAL_LANE_INTERRUPT, session, "b");
     CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
     CHECK(wait_for(first.turn, &first, NULL) == PAL_TURN_CANCELED);
-    list = all_of(session);
-    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[1], 0), "one"));
-    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[3], 0), "two"));
+    CHECK(are_four(session, 1, "one"));
     end();
 }
 
@@ -429,7 +421,7 @@ static void a_budget_stops_a_turn(void)
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_LIMIT);
+    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_BUDGET);
     CHECK(strstr(info.reason, "110 of 100 tokens") != NULL);
     end();
 }

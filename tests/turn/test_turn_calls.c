@@ -1,9 +1,7 @@
 /* test_turn_calls.c - turns that end with calls for the caller, and the turns that bring the
  * results; and the record that is written in the commit that ends a turn. */
-#include "turn_fixture.h"
-#include "turn_service.h"
+#include "service_fixture.h"
 
-#define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"
 #define CALL(id, name, arguments)                                                                  \
     "{\"id\":\"" id "\",\"function\":{\"name\":\"" name "\",\"arguments\":\"" arguments "\"}}"
 #define CALLS(calls) "{\"choices\":[{\"message\":{\"tool_calls\":[" calls "]}}]}"
@@ -14,28 +12,6 @@
 static const pal_tool weather = {
         .name = {"weather", 7}, .schema = {"{\"type\":\"object\",\"required\":[\"city\"]}", 37}};
 
-static void open_with(service *s)
-{
-    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url), .model = S("m")};
-
-    open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
-}
-
-static service *begin_service(const service_reply *replies, size_t len)
-{
-    service *s = service_open(replies, len);
-
-    open_store();
-    open_with(s);
-    return s;
-}
-
-static void end_service(service *s)
-{
-    end();
-    service_close(s);
-}
-
 static pal_turn_request asked(pal_id session, const char *text)
 {
     pal_turn_request request = said(session, text);
@@ -44,14 +20,6 @@ static pal_turn_request asked(pal_id session, const char *text)
     request.tools_len = 1;
     request.calls_end_turn = true;
     return request;
-}
-
-static pal_message result_of(const char *call_id, const char *text)
-{
-    pal_part *part = pal_arena_alloc(arena, sizeof(*part));
-
-    *part = (pal_part){.kind = PAL_PART_TOOL_RESULT, .call_id = S(call_id), .text = S(text)};
-    return (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
 }
 
 static pal_turn_request brought(pal_id session, pal_message *messages, size_t len)

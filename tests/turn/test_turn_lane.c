@@ -54,7 +54,7 @@ static void waiting_messages_are_merged_as_the_vectors_say(void)
     size_t checked = 0;
 
     arena = arena ? arena : pal_arena_new(0);
-    rows = pal_json_find(load_vectors("sol_rust.json", arena), "merge_user_messages");
+    rows = pal_json_find(vectors_load(arena, "sol_rust.json"), "merge_user_messages");
     for (pal_json_iter each = pal_json_each(rows); pal_json_next(&each, NULL, &row);) {
         pal_turn_request all = {0};
         bool is_dm = false;
@@ -378,6 +378,193 @@ static void an_inbox_can_be_left_to_others(void)
     end();
 }
 
+/* What a process that died has left. */
+static void leave(pal_id session, const char *text)
+{
+    char body[256];
+    pal_inbox_item item = {.delivery = S("queue")};
+
+    snprintf(body, sizeof(body), "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", text);
+    item.body = S(body);
+    CHECK(ok(pal_store_inbox_add(store, S(""), session, &item, &err)));
+}
+
+static void what_is_older_is_run_first(void)
+{
+    pal_turn_request request;
+    pal_turn_info info;
+    pal_messages list;
+    pal_id session;
+
+    open_store();
+    open_runtime(NULL, (pal_runtime_options){0});
+    request = said(new_session(), "x"); /* what was there when it was opened has been looked for */
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    session = new_session();
+    leave(session, "old");
+    leave(session, "older than new");
+    request = said_by(session, SIENNA, "new");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.state == PAL_TURN_QUEUED);
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    if (CHECK(list.len == 6)) {
+        CHECK(says(&list.items[0], "old") && says(&list.items[1], "echo: old"));
+        CHECK(says(&list.items[2], "older than new"));
+        CHECK(says(&list.items[4], "<@sienna:sunbeam.pt> new"));
+    }
+    end();
+}
+
+static void who_does_not_wait_is_told_of_what_is_older(void)
+{
+    pal_turn_request request;
+    pal_turn_info info;
+    pal_id session;
+
+    open_store();
+    open_runtime(NULL, (pal_runtime_options){0});
+    request = said(new_session(), "x");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    session = new_session();
+    leave(session, "old");
+    request = said(session, "new");
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_BUSY);
+    CHECK(strstr(err.message, "older messages wait") != NULL);
+    wait_for_messages(session, 2); /* it is run now */
+    CHECK(all_of(session).len == 2);
+    end();
+}
+
+static void a_dead_processs_lease_is_waited_for_in_order(void)
+{
+    pal_turn_request request;
+    pal_turn_info first, second, rejected;
+    pal_messages list;
+    uint64_t fence;
+    pal_id session;
+
+    open_store();
+    session = new_session();
+    leave(session, "old");
+    CHECK(ok(pal_store_lease_take(store, S(""), session, S("dead"), 300, &fence, &err)));
+    open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
+    request = said(session, "no");
+    CHECK(pal_turn_start(runtime, &request, &rejected, &err) == PAL_BUSY);
+    request = said_by(session, SIENNA, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)) && first.state == PAL_TURN_QUEUED);
+    request = said_by(session, "", "b");
+    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)) && second.state == PAL_TURN_QUEUED);
+    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    if (CHECK(list.len == 6)) {
+        CHECK(says(&list.items[0], "old") && says(&list.items[2], "<@sienna:sunbeam.pt> a"));
+        CHECK(says(&list.items[4], "b"));
+    }
+    end();
+}
+
+static void a_lease_alone_is_waited_for(void)
+{
+    pal_turn_request request;
+    pal_turn_info info;
+    uint64_t fence;
+    pal_id session;
+    pal_inbox_item *items;
+    size_t len = 0;
+
+    open_store();
+    session = new_session();
+    CHECK(ok(pal_store_lease_take(store, S(""), session, S("dead"), 300, &fence, &err)));
+    open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
+    request = said_by(session, SIENNA, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.state == PAL_TURN_QUEUED);
+    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 1);
+    CHECK(len == 1 && strstr(items[0].body.data, "> a") == NULL); /* as it was sent */
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(all_of(session).len == 2 && says(&all_of(session).items[0], "<@sienna:sunbeam.pt> a"));
+    end();
+}
+
+static void one_that_waits_for_a_lease_can_be_taken_back(void)
+{
+    pal_turn_request request;
+    pal_turn_info info;
+    uint64_t fence;
+    pal_id session;
+    pal_inbox_item *items;
+    size_t len = 9;
+
+    open_store();
+    session = new_session();
+    CHECK(ok(pal_store_lease_take(store, S(""), session, S("dead"), 60000, &fence, &err)));
+    open_runtime(NULL, (pal_runtime_options){0});
+    request = said_by(session, "", "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_CANCELED);
+    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 0);
+    end();
+}
+
+static void what_is_sent_again_after_a_restart_is_said_once(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
+    service *s = service_open(replies, 1);
+    pal_turn_info info;
+    pal_turn_request request;
+    pal_id session;
+
+    begin_service(s);
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 1);
+    request = said_by(session, SIENNA, "b");
+    request.messages[0].client_id = S("c1");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    pal_runtime_close(runtime, 0);
+    open_runtime(NULL, (pal_runtime_options){0});
+    request = said_by(session, SIENNA, "b");
+    request.messages[0].client_id = S("c1");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    wait_for_messages(session, 4);
+    request = said_by(session, "", "end");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(all_of(session).len == 6);
+    end();
+    service_close(s);
+}
+
+/* Both wait for the same lease, and one of them sees the other's message as one that was left. */
+static void two_processes_say_it_once(void)
+{
+    pal_runtime *other;
+    pal_turn_request request;
+    pal_turn_info info;
+    uint64_t fence;
+    pal_id session;
+
+    open_store();
+    session = new_session();
+    CHECK(ok(pal_store_lease_take(store, S(""), session, S("dead"), 300, &fence, &err)));
+    open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
+    other = runtime;
+    request = said_by(session, "", "a");
+    CHECK(ok(pal_turn_start(other, &request, &info, &err)));
+    open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
+    CHECK(ok(pal_store_lease_release(store, S(""), session, fence, &err)));
+    CHECK(ok(pal_turn_wait(other, S(""), info.turn, 20000, arena, &info, &(pal_str){0}, &err)));
+    CHECK(info.state == PAL_TURN_DONE);
+    wait_for_messages(session, 2);
+    CHECK(all_of(session).len == 2);
+    pal_runtime_close(other, 0);
+    end();
+}
+
 int main(void)
 {
     RUN(waiting_messages_are_merged_as_the_vectors_say);
@@ -390,6 +577,13 @@ int main(void)
     RUN(what_waits_is_run_as_it_was_asked);
     RUN(an_inbox_that_another_has_is_taken_up_when_its_lease_is_over);
     RUN(an_inbox_can_be_left_to_others);
+    RUN(what_is_older_is_run_first);
+    RUN(who_does_not_wait_is_told_of_what_is_older);
+    RUN(a_dead_processs_lease_is_waited_for_in_order);
+    RUN(a_lease_alone_is_waited_for);
+    RUN(one_that_waits_for_a_lease_can_be_taken_back);
+    RUN(what_is_sent_again_after_a_restart_is_said_once);
+    RUN(two_processes_say_it_once);
     pal_arena_free(arena);
     return tap_done();
 }

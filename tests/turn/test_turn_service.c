@@ -477,7 +477,7 @@ static bool is_reset(uint64_t tokens)
 static void a_conversation_is_reset_as_the_vectors_say(void)
 {
     pal_arena *kept = pal_arena_new(0);
-    pal_json row, rows = pal_json_find(load_vectors("sol_rust.json", kept), "compaction");
+    pal_json row, rows = pal_json_find(vectors_load(kept, "sol_rust.json"), "compaction");
     size_t checked = 0;
 
     for (pal_json_iter each = pal_json_each(rows); pal_json_next(&each, NULL, &row);) {
@@ -656,7 +656,7 @@ static void a_tenants_money_is_a_budget_too(void)
     CHECK(run(said(new_session(), "a"), NULL, NULL) == PAL_TURN_DONE);
     request = said(new_session(), "b");
     request.budget.tenant_cost_micros = 110;
-    CHECK(run(request, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_LIMIT);
+    CHECK(run(request, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_BUDGET);
     CHECK(has(info.reason, "budget of the tenant is used up: 0.0001 of 0.0001"));
     request.budget.tenant_cost_micros = 111;
     CHECK(run(request, NULL, NULL) == PAL_TURN_DONE);

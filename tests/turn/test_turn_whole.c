@@ -2,32 +2,7 @@
  * middle, and what happens when the same is said again. */
 #include <stdatomic.h>
 
-#include "turn_fixture.h"
-#include "turn_service.h"
-
-#define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"
-
-static void open_with(const service *s)
-{
-    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url), .model = S("m")};
-
-    open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
-}
-
-static service *begin_service(const service_reply *replies, size_t len)
-{
-    service *s = service_open(replies, len);
-
-    open_store();
-    open_with(s);
-    return s;
-}
-
-static void end_service(service *s)
-{
-    end();
-    service_close(s);
-}
+#include "service_fixture.h"
 
 static pal_turn_request wholly(pal_id session, const char *text, const char *client_id)
 {

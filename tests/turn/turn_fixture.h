@@ -12,6 +12,9 @@
 #include "base/json.h"
 #include "palaver/turn.h"
 #include "support/tap.h"
+#ifdef TEST_DATA
+#include "support/vectors.h"
+#endif
 
 #define S(text) pal_str_of(text)
 
@@ -163,25 +166,12 @@ static inline void gone(void *user)
     ((heard *)user)->gone = true;
 }
 
-#ifdef TEST_DATA
-/* In the arena, but for the text, which is good until the next one is loaded. */
-static inline pal_json load_vectors(const char *name, pal_arena *to)
+static inline pal_message result_of(const char *call_id, const char *text)
 {
-    static char text[1 << 16];
-    char path[512];
-    pal_json value = {0};
-    size_t len = 0;
-    FILE *file;
+    pal_part *part = pal_arena_alloc(arena, sizeof(*part));
 
-    snprintf(path, sizeof(path), "%s/vectors/%s", TEST_DATA, name);
-    file = fopen(path, "r");
-    if (CHECK(file != NULL)) {
-        len = fread(text, 1, sizeof(text), file);
-        fclose(file);
-    }
-    CHECK(ok(pal_json_parse(to, pal_str_make(text, len), NULL, &value, &err)));
-    return value;
+    *part = (pal_part){.kind = PAL_PART_TOOL_RESULT, .call_id = S(call_id), .text = S(text)};
+    return (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
 }
-#endif
 
 #endif

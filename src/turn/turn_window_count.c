@@ -1,0 +1,169 @@
+/* turn_window_count.c - what was loaded, measured: tokens as the model counts them, bytes of blobs,
+ * and how far counts are from what the provider reports. Reads only. */
+#include "turn/turn_window_inside.h"
+
+static void flag_pins(const pal_standing *standing, pal_message *messages, size_t len)
+{
+    size_t pin = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        while (pin < standing->pins_len && standing->pins[pin] < messages[i].seq)
+            pin++;
+        if (pin < standing->pins_len && standing->pins[pin] == messages[i].seq)
+            messages[i].flags |= PAL_FLAG_PINNED;
+    }
+}
+
+/* Stored counts are the store's; where the model has its own vocabulary, they are made anew. */
+static pal_status recount(
+        const pal_encoding *encoding, pal_message *messages, size_t len, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        uint64_t tokens = 0;
+
+        status = pal_tokens_message(encoding, &messages[i], &tokens, err);
+        messages[i].tokens = tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
+    }
+    return status;
+}
+
+static pal_status recount_all(pal_store *store, pal_window_view *view, pal_error *err)
+{
+    const pal_encoding *encoding = view->model.encoding;
+    pal_context_input *input = &view->input;
+    pal_status status = PAL_OK;
+
+    if (!encoding || !view->model.is_exact || encoding == pal_store_encoding(store))
+        return PAL_OK;
+    view->is_recounted = true;
+    input->checkpoint.tokens = 0;
+    status = recount(encoding, (pal_message *)input->messages, input->messages_len, err);
+    if (status == PAL_OK)
+        status = recount(encoding, (pal_message *)input->kept, input->kept_len, err);
+    if (status == PAL_OK && input->head)
+        status = recount(encoding, (pal_message *)input->head, 1, err);
+    return status;
+}
+
+/* A blob that is gone is taken for one that never was: the repair puts a text in its place, and
+ * says so. */
+static pal_status fill_bytes(
+        pal_store *store, const pal_window *window, pal_part *parts, size_t len, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        pal_part *part = &parts[i];
+        bool is_media = part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
+
+        if (is_media && part->blob.len > 0 && part->data.len == 0)
+            status = pal_store_blob_size(store, window->tenant, part->blob, &part->bytes, err);
+        if (status == PAL_NOT_FOUND) {
+            part->blob = (pal_str){0};
+            status = PAL_OK;
+        }
+        if (status == PAL_OK && part->parts_len > 0)
+            status = fill_bytes(store, window, part->parts, part->parts_len, err);
+    }
+    return status;
+}
+
+static pal_status fill_list(pal_store *store, const pal_window *window, const pal_message *messages,
+        size_t len, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++)
+        status = fill_bytes(store, window, messages[i].parts, messages[i].parts_len, err);
+    return status;
+}
+
+/* The lists were made for this call; nobody else sees what is changed in them. */
+pal_status pal_window_finish(
+        pal_store *store, const pal_window *window, pal_window_view *view, pal_error *err)
+{
+    const pal_context_input *input = &view->input;
+    pal_status status = recount_all(store, view, err);
+
+    if (status == PAL_OK)
+        status = fill_list(store, window, input->messages, input->messages_len, err);
+    if (status == PAL_OK)
+        status = fill_list(store, window, input->kept, input->kept_len, err);
+    if (status != PAL_OK)
+        return status;
+    flag_pins(&view->standing, (pal_message *)input->messages, input->messages_len);
+    flag_pins(&view->standing, (pal_message *)input->kept, input->kept_len);
+    return PAL_OK;
+}
+
+static uint64_t reported_input(const pal_message *message)
+{
+    return message->usage.input + message->usage.cache_read + message->usage.cache_write;
+}
+
+static pal_status base_tokens(const pal_context_input *input, uint64_t *out_tokens, pal_error *err)
+{
+    uint64_t tokens = 0, sum = 0;
+    pal_status status = pal_tokens_count(input->encoding, input->system, &sum, err);
+
+    for (size_t i = 0; status == PAL_OK && i < input->tools_len; i++) {
+        const pal_tool *tool = &input->tools[i];
+
+        tokens = tool->tokens;
+        if (tokens == 0)
+            status = pal_tokens_tool(
+                    input->encoding, tool->name, tool->description, tool->schema, &tokens, err);
+        sum += tokens;
+    }
+    if (status == PAL_OK)
+        status = pal_tokens_count(input->encoding, input->checkpoint.summary, &tokens, err);
+    for (size_t i = 0; i < input->kept_len; i++)
+        sum += input->kept[i].tokens;
+    *out_tokens = sum + tokens + (input->head ? input->head->tokens : 0);
+    return status;
+}
+
+/* Up to this message the provider saw something else than what is counted now: more before a
+ * checkpoint or a prune, other instructions and tools before an epoch. */
+static uint64_t other_through(const pal_standing *standing)
+{
+    uint64_t seq = standing->checkpoint.number ? standing->checkpoint.through_seq : 0;
+
+    if (standing->epoch.number && standing->epoch.through_seq > seq)
+        seq = standing->epoch.through_seq;
+    for (size_t i = 0; i < standing->prunes_len; i++)
+        if (standing->prunes[i].through_seq > seq)
+            seq = standing->prunes[i].through_seq;
+    return seq;
+}
+
+static bool is_same_counting(
+        const pal_window *window, const pal_message *message, const pal_model *model)
+{
+    if (message->model.len == 0 || model->name.len == 0 ||
+            pal_str_equal(message->model, model->name))
+        return true;
+    return pal_models_find(window->models, message->model).encoding == model->encoding;
+}
+
+pal_status pal_window_calibrate(const pal_window *window, pal_window_view *view, pal_error *err)
+{
+    pal_context_input *input = &view->input;
+    uint64_t from_seq = other_through(&view->standing), counted;
+    pal_status status;
+
+    if (input->older_messages > 0)
+        return PAL_OK;
+    status = base_tokens(input, &counted, err);
+    for (size_t i = 0; status == PAL_OK && i < input->messages_len; i++) {
+        const pal_message *message = &input->messages[i];
+
+        if (message->role == PAL_ROLE_ASSISTANT && message->has_usage && message->seq > from_seq &&
+                is_same_counting(window, message, &view->model))
+            pal_calibration_learn(&input->calibration, counted, reported_input(message));
+        counted += message->tokens;
+    }
+    return status;
+}

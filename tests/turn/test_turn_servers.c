@@ -1,0 +1,146 @@
+/* test_turn_servers.c - turns that begin while their tool servers are being started.
+ *
+ *   test_turn_servers TOOL
+ *
+ * TOOL is tests/crash/turn_tool.c: an MCP server with one tool, "note". */
+#include <sys/stat.h>
+
+#include "turn_fixture.h"
+#include "turn_service.h"
+
+#define ANSWER "{\"choices\":[{\"message\":{\"content\":\"fine\"}}]}"
+
+static const service_reply replies[] = {{.body = ANSWER}, {.body = ANSWER}};
+static const char *tool_program;
+static char gate_path[64]; /* the server starts when somebody opens it for writing */
+
+/* A runtime with a tool server that waits at the gate. */
+static service *begin_gated(int64_t tools_wait_ms)
+{
+    service *s = service_open(replies, 2);
+    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url), .model = S("m")};
+    pal_str command[] = {S("/bin/sh"), S("-c"), S("read line < \"$0\"; exec \"$1\" /dev/null"),
+            S(gate_path), S(tool_program)};
+    pal_tool_server server = {.name = S("fx"), .command = command, .command_len = 5};
+    pal_runtime_options options = {.endpoints = &endpoint,
+            .endpoints_len = 1,
+            .tool_servers = &server,
+            .tool_servers_len = 1,
+            .tools_wait_ms = tools_wait_ms};
+
+    snprintf(gate_path, sizeof(gate_path), "/tmp/palaver-gate-%ld", (long)getpid());
+    command[3] = S(gate_path);
+    CHECK(mkfifo(gate_path, 0600) == 0);
+    open_store();
+    open_runtime(NULL, options);
+    return s;
+}
+
+static void open_gate(void)
+{
+    FILE *gate = fopen(gate_path, "w");
+
+    if (CHECK(gate != NULL)) {
+        fputs("go\n", gate);
+        fclose(gate);
+    }
+}
+
+static void end_gated(service *s)
+{
+    end();
+    unlink(gate_path);
+    service_close(s);
+}
+
+static void a_turn_waits_for_tools_that_are_coming(void)
+{
+    heard h = {.in_order = true};
+    service *s = begin_gated(60000);
+    pal_turn_info info;
+    pal_turn_request request = said(new_session(), "a");
+
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
+    open_gate();
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    HAS(s->bodies[0], "fx__note");
+    CHECK(strstr(h.kinds, "tools_missing") == NULL);
+    end_gated(s);
+}
+
+static bool keep_missing(const pal_event *event, void *user)
+{
+    if (event->kind == PAL_EVENT_TOOLS_MISSING)
+        snprintf(user, 256, "%.*s: %.*s", PAL_STR_ARG(event->name), PAL_STR_ARG(event->text));
+    return true;
+}
+
+static void a_turn_goes_on_without_tools_and_tells_it(void)
+{
+    char missing[256] = "";
+    service *s = begin_gated(50);
+    pal_turn_info info;
+    pal_turn_request request = said(new_session(), "a");
+
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(strstr(s->bodies[0], "fx__note") == NULL);
+    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, keep_missing, NULL, missing, &err)));
+    CHECK(strcmp(missing, "fx: it is being started still") == 0);
+    /* The next one does not wait again. */
+    missing[0] = '\0';
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, keep_missing, NULL, missing, &err)));
+    CHECK(missing[0] == '\0');
+    end_gated(s);
+}
+
+static void who_waits_for_tools_can_be_stopped(void)
+{
+    service *s = begin_gated(60000);
+    pal_turn_info info;
+    pal_turn_request request = said(new_session(), "a"), stopped = request;
+
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_CANCELED);
+    request = said(new_session(), "b");
+    request.no_server_tools = true; /* it has nothing to wait for */
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    request = said(new_session(), "c");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    open_gate();
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(s->len == 2);
+    CHECK(all_of(stopped.session).len == 2); /* "a", and that it was stopped */
+    end_gated(s);
+}
+
+static void a_runtime_is_closed_while_turns_wait_for_tools(void)
+{
+    service *s = begin_gated(60000);
+    pal_turn_info info;
+    pal_turn_request request = said(new_session(), "a");
+
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    pal_runtime_drain(runtime, 0);
+    CHECK(ok(pal_turn_find(runtime, S(""), info.turn, &info, &err)));
+    CHECK(info.state == PAL_TURN_CANCELED);
+    end_gated(s);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2)
+        return 2;
+    tool_program = argv[1];
+    RUN(a_turn_waits_for_tools_that_are_coming);
+    RUN(a_turn_goes_on_without_tools_and_tells_it);
+    RUN(who_waits_for_tools_can_be_stopped);
+    RUN(a_runtime_is_closed_while_turns_wait_for_tools);
+    pal_arena_free(arena);
+    return tap_done();
+}
