@@ -10,143 +10,12 @@
  * under "anthropic"; what it repeats on every line (directory, version) or a second time for the
  * screen ("toolUseResult") is not. */
 #include "base/clock.h"
-#include "dialect/dialect_base64.h"
+#include "dialect/dialect_anthropic_block.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_transcript_reader.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define AGENT "claude-code"
-#define FAMILY "anthropic"
-
-static pal_status read_value(
-        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
-{
-    (void)arena;
-    (void)err;
-    *(pal_json *)((char *)record + member->offset) = value;
-    return PAL_OK;
-}
-
-/* ---- Blocks ---- */
-
-enum {
-    OF_TEXT = 1 << 0,
-    OF_THINKING = 1 << 1,
-    OF_TOOL_USE = 1 << 2,
-    OF_TOOL_RESULT = 1 << 3,
-    OF_SOURCE = 1 << 4,
-    OF_REDACTED = 1 << 5,
-    OF_EVERY = 63,
-};
-
-typedef struct block_record {
-    pal_part part;
-    pal_json type;
-    pal_json content;
-    pal_json source;
-} block_record;
-
-static const pal_member block_members[] = {
-        {"type", PAL_MEMBER_OTHER, OF_EVERY & ~OF_REDACTED, offsetof(block_record, type)},
-        {"text", PAL_MEMBER_STRING, OF_TEXT, offsetof(block_record, part.text)},
-        {"thinking", PAL_MEMBER_STRING, OF_THINKING, offsetof(block_record, part.text)},
-        {"signature", PAL_MEMBER_STRING, OF_THINKING, offsetof(block_record, part.signature)},
-        {"data", PAL_MEMBER_STRING, OF_REDACTED, offsetof(block_record, part.signature)},
-        {"id", PAL_MEMBER_STRING, OF_TOOL_USE, offsetof(block_record, part.call_id)},
-        {"name", PAL_MEMBER_STRING, OF_TOOL_USE, offsetof(block_record, part.name)},
-        {"input", PAL_MEMBER_VERBATIM, OF_TOOL_USE, offsetof(block_record, part.arguments)},
-        {"tool_use_id", PAL_MEMBER_STRING, OF_TOOL_RESULT, offsetof(block_record, part.call_id)},
-        {"content", PAL_MEMBER_OTHER, OF_TOOL_RESULT, offsetof(block_record, content)},
-        {"is_error", PAL_MEMBER_BOOL, OF_TOOL_RESULT, offsetof(block_record, part.is_error)},
-        {"source", PAL_MEMBER_OTHER, OF_SOURCE, offsetof(block_record, source)},
-        {"title", PAL_MEMBER_STRING, OF_SOURCE, offsetof(block_record, part.name)},
-};
-static const pal_member_table block_table = {
-        block_members, COUNT_OF(block_members), read_value, NULL};
-
-static const struct {
-    const char *type;
-    uint32_t form;
-    pal_part_kind kind;
-} block_types[] = {
-        {"text", OF_TEXT, PAL_PART_TEXT},
-        {"thinking", OF_THINKING, PAL_PART_REASONING},
-        {"redacted_thinking", OF_REDACTED, PAL_PART_REASONING},
-        {"tool_use", OF_TOOL_USE, PAL_PART_TOOL_CALL},
-        {"tool_result", OF_TOOL_RESULT, PAL_PART_TOOL_RESULT},
-        {"image", OF_SOURCE, PAL_PART_IMAGE},
-        {"document", OF_SOURCE, PAL_PART_FILE},
-};
-
-static size_t read_blocks(pal_transcript *in, pal_json content, bool nested, pal_part **out_parts);
-
-/* {"type":"base64","media_type","data"} or {"type":"url","url"}; others are kept as they are. */
-static bool read_source(pal_transcript *in, pal_json source, pal_part *part)
-{
-    pal_json type = pal_json_find(source, "type");
-    if (pal_json_string_is(type, "url")) {
-        part->url = pal_member_string(source, "url", in->line_arena);
-        return true;
-    }
-    part->media_type = pal_member_string(source, "media_type", in->line_arena);
-    return pal_json_string_is(type, "base64") &&
-            pal_base64_decode(
-                    pal_member_string(source, "data", in->line_arena), in->line_arena, &part->data);
-}
-
-static void read_result(pal_transcript *in, pal_json content, pal_part *part)
-{
-    if (pal_json_type_of(content) == PAL_JSON_STRING)
-        part->text = pal_json_string(content, in->line_arena);
-    else
-        part->parts_len = read_blocks(in, content, true, &part->parts);
-}
-
-/* A block that we have no kind for survives as a file that holds nothing but its extra. */
-static pal_part unknown_block(pal_transcript *in, pal_json block)
-{
-    return (pal_part){.kind = PAL_PART_FILE,
-            .extra = pal_transcript_wrap(in->line_arena, FAMILY, pal_json_raw(block))};
-}
-
-static pal_part read_block(pal_transcript *in, pal_json block, bool nested)
-{
-    pal_json type = pal_json_find(block, "type");
-    pal_str unknown;
-    block_record record = {0};
-    size_t i = 0;
-    while (i < COUNT_OF(block_types) && !pal_json_string_is(type, block_types[i].type))
-        i++;
-    if (i == COUNT_OF(block_types) || (nested && block_types[i].form == OF_TOOL_RESULT) ||
-            pal_members_read(&block_table, block_types[i].form, block, in->line_arena, &record,
-                    &unknown, NULL) != PAL_OK)
-        return unknown_block(in, block);
-    record.part.kind = block_types[i].kind;
-    record.part.extra = pal_transcript_wrap(in->line_arena, FAMILY, unknown);
-    if (record.part.kind == PAL_PART_REASONING)
-        record.part.family = pal_str_of(FAMILY);
-    if (block_types[i].form == OF_TOOL_RESULT)
-        read_result(in, record.content, &record.part);
-    if (block_types[i].form == OF_SOURCE && !read_source(in, record.source, &record.part))
-        return unknown_block(in, block);
-    return record.part;
-}
-
-static size_t read_blocks(pal_transcript *in, pal_json content, bool nested, pal_part **out_parts)
-{
-    size_t len = pal_json_type_of(content) == PAL_JSON_ARRAY ? pal_json_count(content) : 0;
-    pal_part *parts = len ? pal_arena_array(in->line_arena, len, sizeof(*parts)) : NULL;
-    size_t used = 0;
-    pal_json block;
-    if (!parts)
-        return 0;
-    for (pal_json_iter iter = pal_json_each(content); pal_json_next(&iter, NULL, &block);) {
-        if (pal_json_type_of(block) == PAL_JSON_OBJECT)
-            parts[used++] = read_block(in, block, nested);
-    }
-    *out_parts = parts;
-    return used;
-}
 
 /* ---- Records ---- */
 
@@ -173,20 +42,19 @@ static const pal_member record_members[] = {
         {"timestamp", PAL_MEMBER_STRING, 1, offsetof(claude_record, timestamp)},
         {"cwd", PAL_MEMBER_STRING, 1, offsetof(claude_record, cwd)},
         {"gitBranch", PAL_MEMBER_STRING, 1, offsetof(claude_record, branch)},
-        {"message", PAL_MEMBER_OTHER, 1, offsetof(claude_record, message)},
+        {"message", PAL_MEMBER_VALUE, 1, offsetof(claude_record, message)},
         {"isSidechain", PAL_MEMBER_BOOL, 1, offsetof(claude_record, is_sidechain)},
         {"isMeta", PAL_MEMBER_BOOL, 1, offsetof(claude_record, is_meta)},
         {"isCompactSummary", PAL_MEMBER_BOOL, 1, offsetof(claude_record, is_summary)},
         {"isApiErrorMessage", PAL_MEMBER_BOOL, 1, offsetof(claude_record, is_error)},
-        {"type", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
-        {"toolUseResult", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
-        {"userType", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
-        {"entrypoint", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
-        {"version", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
-        {"slug", PAL_MEMBER_OTHER, 1, offsetof(claude_record, dropped)},
+        {"type", PAL_MEMBER_VALUE, 1, offsetof(claude_record, dropped)},
+        {"toolUseResult", PAL_MEMBER_VALUE, 1, offsetof(claude_record, dropped)},
+        {"userType", PAL_MEMBER_VALUE, 1, offsetof(claude_record, dropped)},
+        {"entrypoint", PAL_MEMBER_VALUE, 1, offsetof(claude_record, dropped)},
+        {"version", PAL_MEMBER_VALUE, 1, offsetof(claude_record, dropped)},
+        {"slug", PAL_MEMBER_VALUE, 1, offsetof(claude_record, dropped)},
 };
-static const pal_member_table record_table = {
-        record_members, COUNT_OF(record_members), read_value, NULL};
+static const pal_member_table record_table = {record_members, COUNT_OF(record_members), NULL, NULL};
 
 static uint32_t flags_of(const claude_record *record, bool synthetic_model)
 {
@@ -205,16 +73,13 @@ static void read_usage(pal_json usage, pal_message *message)
     pal_json_u64(pal_json_find(usage, "output_tokens"), &message->usage.output);
 }
 
+/* Failures stay in the arena, where the caller of a line finds them. */
 static void read_content(pal_transcript *in, pal_json content, pal_message *message)
 {
-    if (pal_json_type_of(content) == PAL_JSON_STRING) {
-        pal_message text = pal_message_text(
-                in->line_arena, PAL_ROLE_USER, pal_json_string(content, in->line_arena));
-        message->parts = text.parts;
-        message->parts_len = text.parts_len;
-    } else {
-        message->parts_len = read_blocks(in, content, false, &message->parts);
-    }
+    const pal_block_reader reader = {.arena = in->line_arena, .is_history = true};
+    if (pal_blocks_read(&reader, content, "content", &message->parts, &message->parts_len) !=
+            PAL_OK)
+        message->parts_len = 0;
 }
 
 static pal_message make_message(pal_transcript *in, const claude_record *record, pal_role role)
@@ -226,7 +91,7 @@ static pal_message make_message(pal_transcript *in, const claude_record *record,
     bool synthetic = pal_str_is(model, "<synthetic>");
     message.model = synthetic ? pal_str_make(NULL, 0) : model;
     message.flags = flags_of(record, synthetic);
-    message.extra = pal_transcript_wrap(in->line_arena, "claude_code", record->extra);
+    message.extra = pal_member_wrap(in->line_arena, "claude_code", record->extra);
     pal_time_from_text(record->timestamp, &message.created_at);
     read_usage(pal_json_find(record->message, "usage"), &message);
     read_content(in, pal_json_find(record->message, "content"), &message);
@@ -376,10 +241,10 @@ static void read_other(pal_transcript *in, pal_json line, pal_json type)
 {
     static const char *const silent[] = {"system", "progress", "attachment",
             "file-history-snapshot", "queue-operation", "last-prompt", "mode", "permission-mode",
-            "pr-link", "tag", "agent-name", "agent-color", "agent-setting"};
+            "pr-link", "tag", "agent-name", "agent-color", "agent-setting", NULL};
     if (read_title(in, line, type))
         return;
-    if (pal_transcript_is_one_of(type, silent, COUNT_OF(silent))) {
+    if (pal_member_is_one_of(type, silent)) {
         in->counts.ignored++;
         return;
     }

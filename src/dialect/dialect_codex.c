@@ -17,15 +17,6 @@
 #define FAMILY "openai"
 #define PIECES "answer" /* the key of a held answer that may get more pieces */
 
-static pal_status read_value(
-        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
-{
-    (void)arena;
-    (void)err;
-    *(pal_json *)((char *)record + member->offset) = value;
-    return PAL_OK;
-}
-
 /* ---- Items ---- */
 
 enum {
@@ -47,11 +38,11 @@ typedef struct item_record {
 } item_record;
 
 static const pal_member item_members[] = {
-        {"type", PAL_MEMBER_OTHER, OF_MESSAGE | OF_REASONING | OF_FUNCTION | OF_OUTPUT,
+        {"type", PAL_MEMBER_VALUE, OF_MESSAGE | OF_REASONING | OF_FUNCTION | OF_OUTPUT,
                 offsetof(item_record, type)},
-        {"role", PAL_MEMBER_OTHER, OF_MESSAGE, offsetof(item_record, role)},
-        {"content", PAL_MEMBER_OTHER, OF_MESSAGE | OF_REASONING, offsetof(item_record, content)},
-        {"summary", PAL_MEMBER_OTHER, OF_REASONING, offsetof(item_record, summary)},
+        {"role", PAL_MEMBER_VALUE, OF_MESSAGE, offsetof(item_record, role)},
+        {"content", PAL_MEMBER_VALUE, OF_MESSAGE | OF_REASONING, offsetof(item_record, content)},
+        {"summary", PAL_MEMBER_VALUE, OF_REASONING, offsetof(item_record, summary)},
         {"encrypted_content", PAL_MEMBER_STRING, OF_REASONING,
                 offsetof(item_record, part.signature)},
         {"name", PAL_MEMBER_STRING, OF_FUNCTION | OF_CUSTOM, offsetof(item_record, part.name)},
@@ -60,9 +51,9 @@ static const pal_member item_members[] = {
         {"action", PAL_MEMBER_VERBATIM, OF_ACTION, offsetof(item_record, part.arguments)},
         {"call_id", PAL_MEMBER_STRING, OF_FUNCTION | OF_CUSTOM | OF_ACTION | OF_OUTPUT,
                 offsetof(item_record, part.call_id)},
-        {"output", PAL_MEMBER_OTHER, OF_OUTPUT, offsetof(item_record, output)},
+        {"output", PAL_MEMBER_VALUE, OF_OUTPUT, offsetof(item_record, output)},
 };
-static const pal_member_table item_table = {item_members, COUNT_OF(item_members), read_value, NULL};
+static const pal_member_table item_table = {item_members, COUNT_OF(item_members), NULL, NULL};
 
 /* {"type":"input_text"|"output_text","text"} or {"type":"input_image","image_url"}. */
 static pal_part read_content_part(pal_transcript *in, pal_json item)
@@ -78,7 +69,7 @@ static pal_part read_content_part(pal_transcript *in, pal_json item)
             part.url = url;
     } else {
         part.kind = PAL_PART_FILE;
-        part.extra = pal_transcript_wrap(in->line_arena, AGENT, pal_json_raw(item));
+        part.extra = pal_member_wrap(in->line_arena, AGENT, pal_json_raw(item));
     }
     return part;
 }
@@ -179,12 +170,12 @@ static void read_message_item(
     if (role == PAL_ROLE_ASSISTANT) {
         /* A piece of an answer has no extra of its own: its first part has. */
         if (message.parts_len && message.parts[0].extra.len == 0)
-            message.parts[0].extra = pal_transcript_wrap(in->line_arena, AGENT, unknown);
+            message.parts[0].extra = pal_member_wrap(in->line_arena, AGENT, unknown);
         add_to_answer(in, &message);
         return;
     }
     message.extra = developer ? pal_str_of("{\"openai\":{\"role\":\"developer\"}}")
-                              : pal_transcript_wrap(in->line_arena, AGENT, unknown);
+                              : pal_member_wrap(in->line_arena, AGENT, unknown);
     if (role == PAL_ROLE_USER && is_synthetic(&message))
         message.flags |= PAL_FLAG_SYNTHETIC;
     pal_transcript_emit(in, &message);
@@ -260,7 +251,7 @@ static void read_part_item(pal_transcript *in, size_t type, item_record *record,
     } else {
         read_call(in, item_types[type].tool, part, item);
     }
-    part->extra = pal_transcript_wrap(in->line_arena, AGENT, unknown);
+    part->extra = pal_member_wrap(in->line_arena, AGENT, unknown);
     message.parts = part;
     message.parts_len = 1;
     if (is_output)
@@ -271,8 +262,8 @@ static void read_part_item(pal_transcript *in, size_t type, item_record *record,
 
 static void read_item(pal_transcript *in, pal_json item, pal_str timestamp)
 {
-    static const char *const silent[] = {
-            "ghost_snapshot", "compaction", "compaction_summary", "context_compaction", "other"};
+    static const char *const silent[] = {"ghost_snapshot", "compaction", "compaction_summary",
+            "context_compaction", "other", NULL};
     pal_json type = pal_json_find(item, "type");
     item_record record = {0};
     pal_str unknown;
@@ -281,7 +272,7 @@ static void read_item(pal_transcript *in, pal_json item, pal_str timestamp)
     while (i < COUNT_OF(item_types) && !pal_json_string_is(type, item_types[i].type))
         i++;
     if (i == COUNT_OF(item_types)) {
-        if (pal_transcript_is_one_of(type, silent, COUNT_OF(silent)))
+        if (pal_member_is_one_of(type, silent))
             in->counts.ignored++;
         else
             pal_transcript_warn(in, "skipped: an item of an unknown type");
@@ -396,7 +387,7 @@ static void read_bare(pal_transcript *in, pal_json line)
 void pal_codex_line_read(pal_transcript *in, pal_json line)
 {
     static const char *const silent[] = {"world_state", "inter_agent_communication",
-            "inter_agent_communication_metadata", "security_risk_score", "realtime_item"};
+            "inter_agent_communication_metadata", "security_risk_score", "realtime_item", NULL};
     pal_json type = pal_json_find(line, "type"), payload = pal_json_find(line, "payload");
     pal_str timestamp = pal_member_string(line, "timestamp", in->line_arena);
     if (pal_json_type_of(payload) == PAL_JSON_NONE)
@@ -411,7 +402,7 @@ void pal_codex_line_read(pal_transcript *in, pal_json line)
         read_event(in, payload, timestamp);
     else if (pal_json_string_is(type, "compacted"))
         read_compacted(in, payload, timestamp);
-    else if (pal_transcript_is_one_of(type, silent, COUNT_OF(silent)))
+    else if (pal_member_is_one_of(type, silent))
         in->counts.ignored++;
     else
         pal_transcript_warn(in, "skipped: a record of an unknown type");

@@ -1,4 +1,5 @@
 /* dialect_member.c - reads and writes JSON objects by tables of members. */
+#include <stdio.h>
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "dialect/dialect_base64.h"
@@ -131,6 +132,9 @@ static bool read_field(pal_member_type type, pal_json value, pal_arena *arena, v
     case PAL_MEMBER_ID:
         return pal_json_type_of(value) == PAL_JSON_STRING &&
                 pal_id_from_text(pal_json_string(value, arena), field);
+    case PAL_MEMBER_VALUE:
+        *(pal_json *)field = value;
+        return true;
     default:
         return read_view(type, value, arena, field);
     }
@@ -254,6 +258,8 @@ static bool is_absent(const pal_member *member, const void *field)
         return *(const int64_t *)field == 0;
     case PAL_MEMBER_ID:
         return pal_id_is_none(*(const pal_id *)field);
+    case PAL_MEMBER_VALUE:
+        return pal_json_type_of(*(const pal_json *)field) == PAL_JSON_NONE;
     default:
         return ((const pal_str *)field)->len == 0;
     }
@@ -279,6 +285,9 @@ static void put_field(pal_json_writer *writer, pal_member_type type, const void 
         break;
     case PAL_MEMBER_BASE64:
         pal_json_put_base64(writer, pal_str_make(NULL, 0), *(const pal_str *)field);
+        break;
+    case PAL_MEMBER_VALUE:
+        pal_json_put_raw(writer, pal_json_raw(*(const pal_json *)field));
         break;
     case PAL_MEMBER_OBJECT:
     case PAL_MEMBER_JSON:
@@ -374,6 +383,20 @@ pal_json pal_member_kept(pal_str extra, const char *family, pal_arena *arena)
         return (pal_json){0};
     value = pal_json_find(value, family);
     return pal_json_type_of(value) == PAL_JSON_OBJECT ? value : (pal_json){0};
+}
+
+pal_str pal_member_wrap(pal_arena *arena, const char *family, pal_str object)
+{
+    if (object.len == 0)
+        return pal_str_make(NULL, 0);
+    size_t family_len = strlen(family), len = family_len + object.len + sizeof("{\"\":}") - 1;
+    char *data = pal_arena_alloc(arena, len + 1);
+    if (!data)
+        return pal_str_make(NULL, 0);
+    snprintf(data, len + 1, "{\"%s\":", family);
+    memcpy(data + family_len + 4, object.data, object.len);
+    data[len - 1] = '}';
+    return pal_str_make(data, len);
 }
 
 void pal_member_put_others(pal_json_writer *writer, pal_json object, const char *const *own,

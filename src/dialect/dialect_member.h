@@ -28,6 +28,7 @@ typedef enum pal_member_type {
     PAL_MEMBER_BOOL,      /* bool */
     PAL_MEMBER_TIME,      /* int64_t, milliseconds: RFC 3339; integers are taken too */
     PAL_MEMBER_ID,        /* pal_id */
+    PAL_MEMBER_VALUE,     /* pal_json, as it is */
 } pal_member_type;
 
 typedef struct pal_member {
@@ -86,6 +87,9 @@ bool pal_member_is_one_of(pal_json value, const char *const *names);
 /* The object that `extra` keeps for a dialect, {"FAMILY":{...}}; PAL_JSON_NONE where there is none.
  */
 pal_json pal_member_kept(pal_str extra, const char *family, pal_arena *arena);
+
+/* Makes such an extra of the object's text; empty where that is. */
+pal_str pal_member_wrap(pal_arena *arena, const char *family, pal_str object);
 
 /* Writes the members of a kept object but those of the two lists, either of which may be NULL. */
 void pal_member_put_others(pal_json_writer *writer, pal_json object, const char *const *own,

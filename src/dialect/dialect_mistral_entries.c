@@ -26,7 +26,7 @@ static void put_url(pal_json_writer *writer, const pal_part *part)
     pal_buf_done(&prefix);
 }
 
-static void put_thinking(pal_json_writer *writer, pal_str text)
+void pal_mistral_put_thinking(pal_json_writer *writer, pal_str text)
 {
     pal_json_begin_object(writer);
     pal_entries_put_member(writer, "type", pal_str_of("thinking"));
@@ -46,7 +46,7 @@ void pal_entries_put_chunk(pal_json_writer *writer, const pal_part *part)
     bool can_be_sent = pal_entries_is_media(part) && (part->url.len || part->data.len);
     const char *type = !can_be_sent ? "text" : is_image ? "image_url" : "document_url";
     if (part->kind == PAL_PART_REASONING) {
-        put_thinking(writer, part->text);
+        pal_mistral_put_thinking(writer, part->text);
         return;
     }
     pal_json_begin_object(writer);

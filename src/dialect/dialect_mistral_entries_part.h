@@ -1,9 +1,11 @@
-/* dialect_mistral_entries_part.h - the inner pieces of entries. Only for the
- * dialect_mistral_entries*.c files. */
+/* dialect_mistral_entries_part.h - the inner pieces of entries and chat messages. Only for the
+ * dialect_mistral*.c files. */
 #ifndef PAL_DIALECT_MISTRAL_ENTRIES_PART_H
 #define PAL_DIALECT_MISTRAL_ENTRIES_PART_H
 
 #include "base/json.h"
+#include "palaver/arena.h"
+#include "palaver/error.h"
 #include "palaver/message.h"
 
 #define PAL_ENTRIES_FAMILY "mistral"
@@ -42,5 +44,20 @@ void pal_entries_put_call(pal_json_writer *writer, const pal_part *part);
 
 /* A result as one text, as a value: the texts in it, a line for what is none. */
 void pal_entries_put_output(pal_json_writer *writer, const pal_part *part);
+
+/* ---- Reading (dialect_mistral_chunk.c); everything lies in the arena ---- */
+
+/* A member that must be a string. */
+PAL_CHECKED pal_status pal_entries_read_string(
+        pal_json object, const char *name, pal_arena *arena, pal_str *out, pal_error *err);
+/* "arguments" of a call: a text, or an object as it is written. */
+PAL_CHECKED pal_status pal_entries_read_arguments(
+        pal_json object, pal_arena *arena, pal_str *out, pal_error *err);
+/* "content" of a message, whose role is set: a text or chunks. */
+PAL_CHECKED pal_status pal_entries_read_content(
+        pal_json object, pal_arena *arena, pal_message *message, pal_error *err);
+
+/* An extra of ours: {"mistral":{NAME:JSON}}. */
+pal_str pal_entries_keep(pal_arena *arena, const char *name, pal_str json);
 
 #endif

@@ -4,7 +4,6 @@
  * tool.execution and an agent.handoff become a call and its result, so that any model understands
  * them, and are marked so that they are shown again as what they were. */
 #include <stdio.h>
-#include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_mistral_entries.h"
 #include "dialect/dialect_mistral_entries_part.h"
@@ -14,8 +13,6 @@
 #define TYPES_EXPECTED                                                                             \
     "one of message.input, message.output, function.call, function.result, tool.execution, "       \
     "agent.handoff"
-#define CHUNKS_EXPECTED                                                                            \
-    "one of text, image_url, document_url, thinking, tool_file, tool_reference, reference, file"
 
 typedef struct inputs_reader {
     pal_arena *arena;
@@ -25,19 +22,9 @@ typedef struct inputs_reader {
     pal_error *err;
 } inputs_reader;
 
-static bool is_absent(pal_json value)
-{
-    pal_json_type type = pal_json_type_of(value);
-    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
-}
-
 static pal_status read_string(inputs_reader *in, pal_json entry, const char *name, pal_str *out)
 {
-    pal_json value = pal_json_find(entry, name);
-    if (pal_json_type_of(value) != PAL_JSON_STRING)
-        return pal_member_wrong(in->err, name, value, "a string");
-    *out = pal_json_string(value, in->arena);
-    return pal_arena_checked(in->arena, in->err);
+    return pal_entries_read_string(entry, name, in->arena, out, in->err);
 }
 
 /* ---- Putting together ---- */
@@ -89,109 +76,6 @@ static pal_status add_result(inputs_reader *in, const pal_part *part)
     return PAL_OK;
 }
 
-/* ---- Content ---- */
-
-/* {"mistral":{NAME:JSON}} */
-static pal_str keep(inputs_reader *in, const char *name, pal_str json)
-{
-    const pal_str pieces[] = {pal_str_of("{\"" PAL_ENTRIES_FAMILY "\":{\""), pal_str_of(name),
-            pal_str_of("\":"), json, pal_str_of("}}")};
-    return pal_chat_join(in->arena, pieces, sizeof pieces / sizeof *pieces);
-}
-
-static pal_status read_document(inputs_reader *in, pal_json chunk, pal_part *part)
-{
-    pal_str url;
-    part->kind = PAL_PART_FILE;
-    pal_status status = read_string(in, chunk, "document_url", &url);
-    if (status != PAL_OK)
-        return status;
-    if (!pal_data_url_decode(url, in->arena, &part->media_type, &part->data))
-        part->url = url;
-    part->name = pal_member_string(chunk, "document_name", in->arena);
-    return pal_arena_checked(in->arena, in->err);
-}
-
-static pal_status read_thinking(inputs_reader *in, pal_json chunk, pal_part *part)
-{
-    pal_buf text;
-    pal_json each, thinking = pal_json_find(chunk, "thinking");
-    part->kind = PAL_PART_REASONING;
-    if (pal_json_type_of(thinking) == PAL_JSON_STRING) {
-        part->text = pal_json_string(thinking, in->arena);
-        return pal_arena_checked(in->arena, in->err);
-    }
-    if (pal_json_type_of(thinking) != PAL_JSON_ARRAY)
-        return pal_member_wrong(in->err, "thinking", thinking, "an array of chunks");
-    pal_buf_init(&text, PAL_JSON_BYTES_MAX);
-    for (pal_json_iter iter = pal_json_each(thinking); pal_json_next(&iter, NULL, &each);)
-        pal_buf_append_str(&text, pal_member_string(each, "text", in->arena));
-    pal_status status = pal_member_keep(&text, in->arena, &part->text, in->err);
-    pal_buf_done(&text);
-    return status;
-}
-
-/* What only Mistral's own tools make: the model is told that there is something. */
-static pal_status read_foreign(inputs_reader *in, pal_json chunk, pal_part *part)
-{
-    static const char *const names[] = {"title", "file_name", "file_id", "type"};
-    pal_str name = {0};
-    for (size_t i = 0; name.len == 0 && i < sizeof names / sizeof *names; i++)
-        name = pal_member_string(chunk, names[i], in->arena);
-    const pal_str pieces[] = {pal_str_of("["), name, pal_str_of("]")};
-    part->kind = PAL_PART_TEXT;
-    part->text = pal_chat_join(in->arena, pieces, sizeof pieces / sizeof *pieces);
-    part->extra = keep(in, "chunk", pal_json_raw(chunk));
-    return pal_arena_checked(in->arena, in->err);
-}
-
-static pal_status read_chunk(inputs_reader *in, pal_json chunk, pal_part *part)
-{
-    static const char *const foreign[] = {"tool_file", "tool_reference", "reference", "file", NULL};
-    static const char *const plain[] = {"text", "image_url", NULL};
-    pal_json type = pal_json_find(chunk, "type");
-    if (pal_json_type_of(chunk) != PAL_JSON_OBJECT)
-        return pal_error_set(in->err, PAL_INVALID, "a chunk must be an object");
-    if (pal_member_is_one_of(type, plain))
-        return pal_chat_read_content_part(chunk, in->arena, part, in->err);
-    if (pal_json_string_is(type, "document_url"))
-        return read_document(in, chunk, part);
-    if (pal_json_string_is(type, "thinking"))
-        return read_thinking(in, chunk, part);
-    if (pal_member_is_one_of(type, foreign))
-        return read_foreign(in, chunk, part);
-    return pal_member_wrong(in->err, "type", type, CHUNKS_EXPECTED);
-}
-
-static pal_status read_chunks(inputs_reader *in, pal_json array, pal_message *message)
-{
-    size_t count = pal_json_count(array);
-    pal_json_iter iter = pal_json_each(array);
-    pal_json chunk;
-    if (count > PAL_MESSAGE_PARTS_MAX)
-        return pal_error_set(in->err, PAL_LIMIT, "'content' has %zu chunks; at most %d are allowed",
-                count, PAL_MESSAGE_PARTS_MAX);
-    message->parts = pal_arena_array(in->arena, count ? count : 1, sizeof *message->parts);
-    for (size_t i = 0; message->parts && pal_json_next(&iter, NULL, &chunk); i++) {
-        pal_status status = read_chunk(in, chunk, &message->parts[i]);
-        if (status != PAL_OK)
-            return pal_member_within(in->err, status, "content", i);
-    }
-    message->parts_len = count;
-    return pal_arena_checked(in->arena, in->err);
-}
-
-static pal_status read_content(inputs_reader *in, pal_json entry, pal_message *message)
-{
-    pal_json content = pal_json_find(entry, "content");
-    if (pal_json_type_of(content) == PAL_JSON_ARRAY)
-        return read_chunks(in, content, message);
-    if (pal_json_type_of(content) != PAL_JSON_STRING)
-        return pal_member_wrong(in->err, "content", content, "a string or an array of chunks");
-    *message = pal_message_text(in->arena, message->role, pal_json_string(content, in->arena));
-    return pal_arena_checked(in->arena, in->err);
-}
-
 /* ---- Entries ---- */
 
 static pal_status read_said(inputs_reader *in, pal_json entry)
@@ -203,26 +87,16 @@ static pal_status read_said(inputs_reader *in, pal_json entry)
         message.role = PAL_ROLE_ASSISTANT;
     else if (!pal_json_string_is(role, "user"))
         return pal_member_wrong(in->err, "role", role, "user or assistant");
-    pal_status status = read_content(in, entry, &message);
+    pal_status status = pal_entries_read_content(entry, in->arena, &message, in->err);
     if (status != PAL_OK)
         return status;
     if (message.role == PAL_ROLE_ASSISTANT && !is_output) {
         bool is_prefix = pal_json_type_of(prefix) == PAL_JSON_TRUE;
-        message.extra = keep(in, "input", pal_str_of(is_prefix ? "\"prefix\"" : "\"assistant\""));
+        message.extra = pal_entries_keep(
+                in->arena, "input", pal_str_of(is_prefix ? "\"prefix\"" : "\"assistant\""));
     }
     add(in, &message);
     return pal_arena_checked(in->arena, in->err);
-}
-
-/* A text, or an object as it is written. */
-static pal_status read_arguments(inputs_reader *in, pal_json entry, pal_str *out)
-{
-    pal_json value = pal_json_find(entry, "arguments");
-    if (pal_json_type_of(value) == PAL_JSON_OBJECT) {
-        *out = pal_json_raw(value);
-        return PAL_OK;
-    }
-    return read_string(in, entry, "arguments", out);
 }
 
 static pal_status read_call(inputs_reader *in, pal_json entry)
@@ -232,7 +106,7 @@ static pal_status read_call(inputs_reader *in, pal_json entry)
     if (status == PAL_OK)
         status = read_string(in, entry, "name", &part.name);
     if (status == PAL_OK)
-        status = read_arguments(in, entry, &part.arguments);
+        status = pal_entries_read_arguments(entry, in->arena, &part.arguments, in->err);
     if (status == PAL_OK && (part.call_id.len == 0 || part.name.len == 0))
         status = pal_error_set(in->err, PAL_INVALID, "member '%s' is empty",
                 part.name.len ? "tool_call_id" : "name");
@@ -275,12 +149,12 @@ static pal_status read_execution(inputs_reader *in, pal_json entry)
     pal_json info = pal_json_find(entry, "info");
     pal_status status = read_string(in, entry, "name", &call.name);
     if (status == PAL_OK)
-        status = read_arguments(in, entry, &call.arguments);
+        status = pal_entries_read_arguments(entry, in->arena, &call.arguments, in->err);
     if (status != PAL_OK)
         return status;
-    if (!is_absent(info))
+    if (!pal_mistral_is_absent(info))
         result.text = pal_json_raw(info);
-    call.extra = keep(in, "type", pal_str_of("\"tool.execution\""));
+    call.extra = pal_entries_keep(in->arena, "type", pal_str_of("\"tool.execution\""));
     return add_pair(in, &call, &result);
 }
 
@@ -319,7 +193,7 @@ static pal_status read_entry(inputs_reader *in, pal_json entry)
     pal_json type = pal_json_find(entry, "type");
     if (pal_json_type_of(entry) != PAL_JSON_OBJECT)
         return pal_error_set(in->err, PAL_INVALID, "an entry must be an object");
-    if (is_absent(type) && !is_absent(pal_json_find(entry, "role")))
+    if (pal_mistral_is_absent(type) && !pal_mistral_is_absent(pal_json_find(entry, "role")))
         return read_said(in, entry);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (pal_json_string_is(type, types[i].type))

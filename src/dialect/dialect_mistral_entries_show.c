@@ -1,13 +1,10 @@
 /* dialect_mistral_entries_show.c - shows stored messages as entries: which parts an entry is, what
  * it is called, what it says. */
-#include <stdio.h>
 #include "base/clock.h"
-#include "base/digest.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_mistral_entries.h"
 #include "dialect/dialect_mistral_entries_part.h"
-
-#define HEX_LEN 32
+#include "dialect/dialect_part.h"
 
 typedef struct entries_maker {
     pal_arena *arena;
@@ -32,27 +29,12 @@ static const char *const prefixes[] = {
 void pal_mistral_entry_id(
         pal_entry_kind kind, pal_id message, size_t number, char out_id[PAL_MISTRAL_ENTRY_ID_SIZE])
 {
-    char hex[HEX_LEN + 1];
-    pal_hex(message.bytes, sizeof message.bytes, hex);
-    if (number)
-        snprintf(out_id, PAL_MISTRAL_ENTRY_ID_SIZE, "%s%.32s_%zu", prefixes[kind], hex, number);
-    else
-        snprintf(out_id, PAL_MISTRAL_ENTRY_ID_SIZE, "%s%.32s", prefixes[kind], hex);
+    pal_part_id_text(prefixes[kind], message, number, out_id, PAL_MISTRAL_ENTRY_ID_SIZE);
 }
 
 bool pal_mistral_entry_parse(pal_str id, pal_id *out_message)
 {
-    pal_id found;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-        size_t len = strlen(prefixes[i]);
-        if (id.len < len + HEX_LEN || memcmp(id.data, prefixes[i], len) != 0 ||
-                (id.len > len + HEX_LEN && id.data[len + HEX_LEN] != '_') ||
-                !pal_unhex(pal_str_make(id.data + len, HEX_LEN), found.bytes, sizeof found.bytes))
-            continue;
-        *out_message = found;
-        return true;
-    }
-    return false;
+    return pal_part_id_parse(id, prefixes, sizeof prefixes / sizeof *prefixes, out_message);
 }
 
 /* ---- Which parts ---- */
@@ -162,23 +144,6 @@ static void add_result(entries_maker *maker, size_t at, size_t part, size_t numb
         maker->agent_id = pal_member_string(handoff, "next_agent_id", maker->arena);
 }
 
-/* The part's own number, from 0, whatever of its message is out of sight. */
-static size_t number_of(const pal_message *message, size_t part)
-{
-    return message->parts[part].number ? message->parts[part].number - 1 : part;
-}
-
-/* Behind what is said from part `first` on. What stands apart stays apart: an entry must not grow
- * when something between it and the next goes out of sight. */
-static size_t end_of(const pal_message *message, size_t first)
-{
-    size_t end = first + 1;
-    while (end < message->parts_len && is_said(&message->parts[end]) &&
-            number_of(message, end) == number_of(message, end - 1) + 1)
-        end++;
-    return end;
-}
-
 /* It is named by the first of its parts that a reader sees. */
 static void add_said(entries_maker *maker, const pal_message *message, size_t first, size_t end)
 {
@@ -188,7 +153,7 @@ static void add_said(entries_maker *maker, const pal_message *message, size_t fi
     if (seen == end && message->role == PAL_ROLE_ASSISTANT)
         return;
     pal_mistral_entry *entry = add(maker, PAL_ENTRY_MESSAGE, message, first, end - first);
-    entry->number = number_of(message, seen == end ? first : seen);
+    entry->number = pal_part_number(message, seen == end ? first : seen);
 }
 
 static void add_message(entries_maker *maker, size_t at)
@@ -197,12 +162,12 @@ static void add_message(entries_maker *maker, size_t at)
     for (size_t i = 0, end; i < message->parts_len; i = end) {
         end = i + 1;
         if (is_said(&message->parts[i])) {
-            end = end_of(message, i);
+            end = pal_part_run_end(message, i, is_said);
             add_said(maker, message, i, end);
         } else if (message->parts[i].kind == PAL_PART_TOOL_CALL) {
-            add_call(maker, at, i, number_of(message, i));
+            add_call(maker, at, i, pal_part_number(message, i));
         } else if (message->parts[i].kind == PAL_PART_TOOL_RESULT) {
-            add_result(maker, at, i, number_of(message, i));
+            add_result(maker, at, i, pal_part_number(message, i));
         }
     }
 }

@@ -1,5 +1,5 @@
 /* dialect_openai_chat_part.h - the inner pieces of chat completions' messages. Only for the
- * dialect_openai_*.c files. */
+ * dialect_openai_*.c files and for Mistral's entries, whose chunks are theirs. */
 #ifndef PAL_DIALECT_OPENAI_CHAT_PART_H
 #define PAL_DIALECT_OPENAI_CHAT_PART_H
 

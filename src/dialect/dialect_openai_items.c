@@ -179,9 +179,23 @@ static pal_status read_string(
     return pal_arena_checked(in->arena, in->err);
 }
 
+/* {"input":TEXT} */
+static pal_status wrap_input(items_reader *in, pal_str *arguments)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
+    pal_buf_append_text(&buf, "{\"input\":");
+    pal_json_quote(&buf, *arguments);
+    pal_buf_append_char(&buf, '}');
+    pal_status status = pal_member_keep(&buf, in->arena, arguments, in->err);
+    pal_buf_done(&buf);
+    return status;
+}
+
 static pal_status read_call(items_reader *in, pal_json item)
 {
-    bool is_custom = pal_json_string_is(pal_json_find(item, "type"), "custom_tool_call");
+    static const char custom[] = "custom_tool_call";
+    bool is_custom = pal_json_string_is(pal_json_find(item, "type"), custom);
     const char *arguments = is_custom ? "input" : "arguments";
     const char *const own[] = {"id", "type", "call_id", "name", "status", arguments, NULL};
     pal_part part = {.kind = PAL_PART_TOOL_CALL};
@@ -191,12 +205,14 @@ static pal_status read_call(items_reader *in, pal_json item)
         status = read_string(in, item, "name", false, &part.name);
     if (status == PAL_OK)
         status = read_string(in, item, arguments, true, &part.arguments);
+    if (status == PAL_OK && is_custom)
+        status = wrap_input(in, &part.arguments);
     if (status == PAL_OK)
-        status = pal_items_unknown(item, own, NULL, in->arena, &unknown, in->err);
+        status = pal_items_unknown(
+                item, own, is_custom ? custom : NULL, in->arena, &unknown, in->err);
     if (status != PAL_OK)
         return status;
-    const pal_chat_kept chat = {.mark = is_custom ? "custom" : NULL};
-    part.extra = pal_items_keep(in->arena, pal_chat_keep(in->arena, chat), unknown);
+    part.extra = pal_items_keep(in->arena, (pal_str){0}, unknown);
     return add_part(in, PAL_ROLE_ASSISTANT, &part);
 }
 
@@ -300,7 +316,7 @@ static pal_status read_reference(items_reader *in, pal_json item)
     if (status == PAL_NOT_FOUND)
         return pal_error_set(in->err, PAL_INVALID, "there is no item '%.*s' to refer to",
                 (int)(id.len < 80 ? id.len : 80), id.data);
-    if (status != PAL_OK)
+    if (status != PAL_OK || message.role == PAL_ROLE_NONE)
         return status;
     pal_openai_item_parts(&message, index, &first, &len);
     bool is_message = len == 0 || pal_items_is_content(&message.parts[first]);

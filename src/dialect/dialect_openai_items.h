@@ -20,7 +20,14 @@
 #define PAL_OPENAI_ITEMS_MAX 10000 /* in one text */
 #define PAL_OPENAI_ITEM_ID_SIZE 64
 
-/* Finds what an item_reference names: the message, and which of its items. PAL_NOT_FOUND. */
+/* Marks a call of a custom tool, which takes free text. For models it is a call of a function with
+ * the arguments {"input":TEXT}; services know no other, and so it is stored. */
+#define PAL_OPENAI_CUSTOM_CALL_EXTRA "{\"openai_items\":{\"type\":\"custom_tool_call\"}}"
+/* Marks a refusal, as chat completions do. */
+#define PAL_OPENAI_REFUSAL_EXTRA "{\"openai\":{\"type\":\"refusal\"}}"
+
+/* Finds what an item_reference names: the message, and which of its items. A message without a role
+ * stands for nothing: what it would say is known where it is said. PAL_NOT_FOUND. */
 typedef pal_status (*pal_openai_item_find)(pal_str id, pal_arena *arena, pal_message *out_message,
         size_t *out_index, void *user, pal_error *err);
 
@@ -44,6 +51,11 @@ void pal_openai_item_id(
 bool pal_openai_item_parse(pal_str id, pal_id *out_message);
 /* Which item of its message it is; false: none of them. */
 bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_index);
+/* Whether a text says that the model won't. */
+bool pal_openai_part_is_refusal(const pal_part *part);
+/* The text that the arguments of a custom tool's call are; what is no {"input":TEXT} is it as it
+ * is. In the arena, or a view of `arguments`. */
+pal_str pal_openai_custom_input(pal_str arguments, pal_arena *arena);
 /* The parts of the message that are this item: a range. */
 void pal_openai_item_parts(
         const pal_message *message, size_t index, size_t *out_first, size_t *out_len);

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_native.h"
+#include "dialect/dialect_openai_items.h"
 #include "dialect/dialect_openai_chat_part.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -219,14 +220,27 @@ static void put_member(pal_items_writer *out, const char *name, pal_str text)
     pal_json_put_str(out->json, text);
 }
 
+static bool is_refusal_in(const pal_part *part, pal_arena *scratch)
+{
+    static const char *const refusals[] = {"refusal", "message_refusal", NULL};
+    pal_json chat = pal_member_kept(part->extra, "openai", scratch);
+    return pal_member_is_one_of(pal_json_find(chat, "type"), refusals);
+}
+
+bool pal_openai_part_is_refusal(const pal_part *part)
+{
+    pal_arena *arena = part->extra.len ? pal_arena_new(0) : NULL;
+    bool is_refusal = arena && is_refusal_in(part, arena);
+    pal_arena_free(arena);
+    return is_refusal;
+}
+
 static void put_text(pal_items_writer *out, const pal_part *part, bool is_assistant)
 {
     static const char *const text_own[] = {"type", "text", NULL};
     static const char *const refusal_own[] = {"type", "refusal", NULL};
-    static const char *const refusals[] = {"refusal", "message_refusal", NULL};
     pal_json kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, out->scratch);
-    pal_json chat = pal_member_kept(part->extra, "openai", out->scratch);
-    bool is_refusal = pal_member_is_one_of(pal_json_find(chat, "type"), refusals);
+    bool is_refusal = is_refusal_in(part, out->scratch);
     bool is_output = is_assistant && !is_refusal;
     pal_json_begin_object(out->json);
     put_member(out, "type",

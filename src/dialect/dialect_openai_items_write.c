@@ -180,18 +180,36 @@ static void put_reasoning(pal_items_writer *out, const pal_part *part, pal_json 
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
-/* A model that wrote no arguments meant none; SDKs parse what they get. */
+pal_str pal_openai_custom_input(pal_str arguments, pal_arena *arena)
+{
+    pal_json value, input;
+    if (arguments.len == 0 || pal_json_parse(arena, arguments, NULL, &value, NULL) != PAL_OK)
+        return arguments;
+    if (pal_json_type_of(value) == PAL_JSON_OBJECT && pal_json_count(value) == 0)
+        return (pal_str){0};
+    input = pal_json_find(value, "input");
+    return pal_json_type_of(input) == PAL_JSON_STRING ? pal_json_string(input, arena) : arguments;
+}
+
+/* Chat completions have custom tools too, with their text as it is. A model that wrote no arguments
+ * meant none; SDKs parse what they get. */
 static void put_call(pal_items_writer *out, const pal_part *part, pal_json kept)
 {
+    static const char custom[] = "custom_tool_call";
     pal_json chat = pal_member_kept(part->extra, "openai", out->scratch);
-    bool is_custom = pal_json_string_is(pal_json_find(chat, "type"), "custom");
-    const char *arguments = is_custom ? "input" : "arguments";
-    const char *const own[] = {"id", "type", "call_id", "name", "status", arguments, NULL};
-    put_member(out, "type", pal_str_of(is_custom ? "custom_tool_call" : "function_call"));
+    bool is_chat_custom = pal_json_string_is(pal_json_find(chat, "type"), "custom");
+    bool is_custom = is_chat_custom || pal_json_string_is(pal_json_find(kept, "type"), custom);
+    const char *name = is_custom ? "input" : "arguments";
+    const char *const own[] = {"id", "type", "call_id", "name", "status", name, NULL};
+    pal_str arguments = part->arguments;
+    if (is_custom && !is_chat_custom)
+        arguments = pal_openai_custom_input(arguments, out->scratch);
+    else if (!is_custom && arguments.len == 0)
+        arguments = pal_str_of("{}");
+    put_member(out, "type", pal_str_of(is_custom ? custom : "function_call"));
     put_member(out, "call_id", part->call_id);
     put_member(out, "name", part->name);
-    put_member(
-            out, arguments, part->arguments.len || is_custom ? part->arguments : pal_str_of("{}"));
+    put_member(out, name, arguments);
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 

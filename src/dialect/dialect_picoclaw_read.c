@@ -45,35 +45,26 @@ typedef struct attachment_record {
     pal_str content_type;
 } attachment_record;
 
-static pal_status read_value(
-        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
-{
-    (void)arena;
-    (void)err;
-    memcpy((char *)record + member->offset, &value, sizeof(value));
-    return PAL_OK;
-}
-
 static const pal_member line_members[] = {
         {"role", PAL_MEMBER_STRING, 1, offsetof(line_record, role)},
         {"content", PAL_MEMBER_STRING, 1, offsetof(line_record, content)},
         {"model_name", PAL_MEMBER_STRING, 1, offsetof(line_record, model_name)},
         {"created_at", PAL_MEMBER_TIME, 1, offsetof(line_record, created_at)},
-        {"media", PAL_MEMBER_OTHER, 1, offsetof(line_record, media)},
-        {"attachments", PAL_MEMBER_OTHER, 1, offsetof(line_record, attachments)},
+        {"media", PAL_MEMBER_VALUE, 1, offsetof(line_record, media)},
+        {"attachments", PAL_MEMBER_VALUE, 1, offsetof(line_record, attachments)},
         {"reasoning_content", PAL_MEMBER_STRING, 1, offsetof(line_record, reasoning)},
-        {"tool_calls", PAL_MEMBER_OTHER, 1, offsetof(line_record, tool_calls)},
+        {"tool_calls", PAL_MEMBER_VALUE, 1, offsetof(line_record, tool_calls)},
         {"tool_call_id", PAL_MEMBER_STRING, 1, offsetof(line_record, tool_call_id)},
-        {PAL_PICOCLAW_OURS, PAL_MEMBER_OTHER, 1, offsetof(line_record, palaver)},
+        {PAL_PICOCLAW_OURS, PAL_MEMBER_VALUE, 1, offsetof(line_record, palaver)},
 };
-static const pal_member_table line_table = {line_members, COUNT_OF(line_members), read_value, NULL};
+static const pal_member_table line_table = {line_members, COUNT_OF(line_members), NULL, NULL};
 
 static const pal_member call_members[] = {
         {"id", PAL_MEMBER_STRING, 1, offsetof(call_record, id)},
         {"type", PAL_MEMBER_STRING, 1, offsetof(call_record, type)},
-        {"function", PAL_MEMBER_OTHER, 1, offsetof(call_record, function)},
+        {"function", PAL_MEMBER_VALUE, 1, offsetof(call_record, function)},
 };
-static const pal_member_table call_table = {call_members, COUNT_OF(call_members), read_value, NULL};
+static const pal_member_table call_table = {call_members, COUNT_OF(call_members), NULL, NULL};
 
 static const pal_member function_members[] = {
         {"name", PAL_MEMBER_STRING, 1, offsetof(function_record, name)},

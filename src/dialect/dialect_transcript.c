@@ -337,20 +337,6 @@ void pal_transcript_settle_facts(pal_transcript *in, const char *agent)
 
 /* ---- Helpers of the formats ---- */
 
-pal_str pal_transcript_wrap(pal_arena *arena, const char *name, pal_str members)
-{
-    if (members.len == 0)
-        return pal_str_make(NULL, 0);
-    size_t name_len = strlen(name), len = name_len + members.len + sizeof("{\"\":}") - 1;
-    char *data = pal_arena_alloc(arena, len + 1);
-    if (!data)
-        return pal_str_make(NULL, 0);
-    snprintf(data, len + 1, "{\"%s\":", name);
-    memcpy(data + name_len + 4, members.data, members.len);
-    data[len - 1] = '}';
-    return pal_str_make(data, len);
-}
-
 pal_str pal_transcript_texts(pal_arena *arena, pal_json array)
 {
     size_t len = 0;
@@ -393,15 +379,6 @@ pal_str pal_transcript_suffix(pal_arena *arena, pal_str text, const char *suffix
     return pal_str_make(data, text.len + suffix_len);
 }
 
-bool pal_transcript_is_one_of(pal_json value, const char *const *names, size_t names_len)
-{
-    for (size_t i = 0; i < names_len; i++) {
-        if (pal_json_string_is(value, names[i]))
-            return true;
-    }
-    return false;
-}
-
 /* ---- Whose it is ---- */
 
 static bool has(pal_json object, const char *name)
@@ -414,16 +391,16 @@ static pal_transcript_kind detect_typed(pal_json line)
 {
     static const char *const codex_items[] = {"message", "reasoning", "function_call",
             "function_call_output", "custom_tool_call", "custom_tool_call_output",
-            "local_shell_call", "web_search_call"};
+            "local_shell_call", "web_search_call", NULL};
     static const char *const claude_records[] = {"summary", "ai-title", "custom-title",
-            "file-history-snapshot", "queue-operation", "last-prompt"};
+            "file-history-snapshot", "queue-operation", "last-prompt", NULL};
     pal_json type = pal_json_find(line, "type");
     if (has(line, "payload"))
         return PAL_TRANSCRIPT_CODEX;
     if (has(line, "uuid") || has(line, "sessionId") || has(line, "message") ||
-            pal_transcript_is_one_of(type, claude_records, COUNT_OF(claude_records)))
+            pal_member_is_one_of(type, claude_records))
         return PAL_TRANSCRIPT_CLAUDE_CODE;
-    if (pal_transcript_is_one_of(type, codex_items, COUNT_OF(codex_items)))
+    if (pal_member_is_one_of(type, codex_items))
         return PAL_TRANSCRIPT_CODEX;
     return PAL_TRANSCRIPT_AUTO;
 }

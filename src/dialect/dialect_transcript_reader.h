@@ -95,9 +95,6 @@ void pal_transcript_settle_facts(pal_transcript *in, const char *agent);
 /* A message as deep as it goes, in `arena`. */
 pal_message pal_transcript_copy(pal_arena *arena, const pal_message *message);
 
-/* {"NAME":{...members}}, or empty where there are none; `members` is a JSON object or empty. */
-pal_str pal_transcript_wrap(pal_arena *arena, const char *name, pal_str members);
-
 /* The texts of an array's objects (their member "text"), a blank line between them. */
 pal_str pal_transcript_texts(pal_arena *arena, pal_json array);
 
@@ -106,8 +103,6 @@ pal_str pal_transcript_number_id(pal_arena *arena, const char *prefix, uint64_t 
 
 /* Two texts as one. */
 pal_str pal_transcript_suffix(pal_arena *arena, pal_str text, const char *suffix);
-
-bool pal_transcript_is_one_of(pal_json value, const char *const *names, size_t names_len);
 
 /* ---- The formats: one parsed line each ---- */
 

@@ -69,6 +69,11 @@ static void log_arguments(void *user, uint32_t index, pal_str delta)
     log_piece(user, name, delta);
 }
 
+static void log_refusal(void *user, pal_str delta)
+{
+    log_piece(user, "refusal", delta);
+}
+
 static void log_end(void *user, const pal_model_end *end)
 {
     static const char *const finishes[] = {"none", "stop", "length", "tool_calls", "filtered"};
@@ -108,7 +113,7 @@ static void log_end(void *user, const pal_model_end *end)
 }
 
 static const pal_model_sink log_sink = {
-        log_text, log_reasoning, log_signature, log_call, log_arguments, log_end};
+        log_text, log_reasoning, log_signature, log_call, log_arguments, log_end, log_refusal};
 
 static inline void log_init(answer_log *log)
 {

@@ -1,6 +1,6 @@
 // Real MCP servers, from npm, through the library: both transports, and what their tools answer.
 import assert from 'node:assert/strict';
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
@@ -8,6 +8,7 @@ import path from 'node:path';
 import readline from 'node:readline';
 import test, { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { installPackages } from '../support/packages.mjs';
 
 const program = process.env.MCP_DRIVE;
 const directory = process.env.MCP_PACKAGES;
@@ -15,25 +16,7 @@ const here = path.dirname(fileURLToPath(import.meta.url));
 
 assert.ok(program && directory, 'MCP_DRIVE and MCP_PACKAGES say what to run, and where to install');
 
-// Installs the packages of package-lock.json. Gives why it could not, or false.
-function install() {
-    const stamp = path.join(directory, 'installed.json');
-    const lock = path.join(here, 'package-lock.json');
-
-    if (fs.existsSync(stamp) && fs.readFileSync(stamp).equals(fs.readFileSync(lock))) return false;
-    fs.mkdirSync(directory, { recursive: true });
-    for (const name of ['package.json', 'package-lock.json'])
-        fs.copyFileSync(path.join(here, name), path.join(directory, name));
-    const done = spawnSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund',
-        '--prefer-offline', '--fetch-retries=1', '--fetch-timeout=30000', '--loglevel=error'],
-    { cwd: directory, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
-
-    if (done.error || done.status !== 0) return 'npm could not install the servers';
-    fs.copyFileSync(lock, stamp);
-    return false;
-}
-
-const skip = install();
+const skip = installPackages(here, directory);
 const scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-mcp-'));
 
 after(() => fs.rmSync(scratch, { recursive: true, force: true }));

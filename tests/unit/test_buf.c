@@ -136,8 +136,9 @@ static void statuses_have_names(void)
     CHECK(strcmp(pal_status_name(PAL_OK), "ok") == 0);
     CHECK(strcmp(pal_status_name(PAL_NOT_FOUND), "not_found") == 0);
     CHECK(strcmp(pal_status_name(PAL_PROVIDER), "provider") == 0);
+    CHECK(strcmp(pal_status_name(PAL_BUDGET), "budget_exceeded") == 0);
     CHECK(strcmp(pal_status_name((pal_status)99), "unknown") == 0);
-    for (int i = PAL_OK; i <= PAL_PROVIDER; i++)
+    for (int i = PAL_OK; i <= PAL_BUDGET; i++)
         CHECK(pal_status_name((pal_status)i) && pal_status_name((pal_status)i)[0]);
 }
 

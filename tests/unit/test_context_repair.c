@@ -9,8 +9,8 @@
 #include "base/memory.h"
 #include "palaver/context.h"
 #include "support/tap.h"
+#include "support/vectors.h"
 
-#define FILE_MAX (1 << 20)
 #define WORDS_MAX 64
 #define TEXT_MAX 1024
 #define FAMILY "f1"
@@ -182,22 +182,6 @@ static const pal_part *part_at(const pal_repaired *repaired, size_t message, siz
 
 /* ---- Tests ---- */
 
-static pal_json load(const char *name)
-{
-    char path[1024];
-    char *data = pal_arena_alloc(arena, FILE_MAX);
-    pal_json value = {0};
-    snprintf(path, sizeof path, "%s/vectors/%s", TEST_DATA, name);
-    FILE *file = fopen(path, "rb");
-    if (!CHECK(file && data))
-        exit(1);
-    size_t len = fread(data, 1, FILE_MAX, file);
-    fclose(file);
-    if (!CHECK(pal_json_parse(arena, pal_str_make(data, len), NULL, &value, NULL) == PAL_OK))
-        exit(1);
-    return value;
-}
-
 static pal_str text_of(pal_json object, const char *name)
 {
     return pal_arena_copy(arena, pal_json_string(pal_json_find(object, name), arena));
@@ -205,7 +189,9 @@ static pal_str text_of(pal_json object, const char *name)
 
 static void picoclaw_vectors(void)
 {
-    pal_json rows = pal_json_find(load("picoclaw_history.json"), "sanitize_for_provider"), row;
+    pal_json rows = pal_json_find(
+                     vectors_load(arena, "picoclaw_history.json"), "sanitize_for_provider"),
+             row;
     size_t count = 0;
     for (pal_json_iter iter = pal_json_each(rows); pal_json_next(&iter, NULL, &row); count++)
         CHECK(becomes(PAL_PROFILE_PICOCLAW, text_of(row, "in").data, text_of(row, "out").data));

@@ -4,28 +4,12 @@
 #include "context/context_draft.h"
 #include "context/context_text.h"
 #include "support/context_history.h"
+#include "support/vectors.h"
 
-#define FILE_MAX (1 << 20)
 #define LIST_MAX 64
 
 static pal_arena *arena;
 static history h;
-
-static pal_json load(const char *name)
-{
-    char path[1024];
-    char *data = pal_arena_alloc(arena, FILE_MAX);
-    pal_json value = {0};
-    snprintf(path, sizeof path, "%s/vectors/%s", TEST_DATA, name);
-    FILE *file = fopen(path, "rb");
-    if (!CHECK(file && data))
-        exit(1);
-    size_t len = fread(data, 1, FILE_MAX, file);
-    fclose(file);
-    if (!CHECK(pal_json_parse(arena, pal_str_make(data, len), NULL, &value, NULL) == PAL_OK))
-        exit(1);
-    return value;
-}
 
 static void begin(void)
 {
@@ -63,7 +47,8 @@ static bool says(bool held, pal_json row, const char *member)
 
 static void overflow_is_sols_with_cache_writes(void)
 {
-    pal_json_iter iter = pal_json_each(pal_json_find(load("overflow.json"), "cases"));
+    pal_json_iter iter =
+            pal_json_each(pal_json_find(vectors_load(arena, "overflow.json"), "cases"));
     pal_json row;
     size_t rows = 0, differing = 0;
     while (pal_json_next(&iter, NULL, &row)) {
@@ -254,7 +239,7 @@ static void prune_at_its_edges(void)
 
 static void prune_is_sols(void)
 {
-    pal_json_iter iter = pal_json_each(pal_json_find(load("prune.json"), "cases"));
+    pal_json_iter iter = pal_json_each(pal_json_find(vectors_load(arena, "prune.json"), "cases"));
     pal_json row;
     size_t rows = 0;
     for (; pal_json_next(&iter, NULL, &row); rows++)
@@ -326,7 +311,8 @@ static bool loom_loses_last(pal_json row, size_t len)
 
 static void sliding_window_is_looms(void)
 {
-    pal_json_iter iter = pal_json_each(pal_json_find(load("loom.json"), "handleTokenLimits"));
+    pal_json_iter iter =
+            pal_json_each(pal_json_find(vectors_load(arena, "loom.json"), "handleTokenLimits"));
     pal_json row, size;
     size_t rows = 0, refused = 0;
     for (; pal_json_next(&iter, NULL, &row); rows++) {
@@ -364,7 +350,8 @@ static void sliding_window_is_looms(void)
 /* The shares of the rows are the percent that the function takes; the plan's own is a half. */
 static void retry_is_looms(void)
 {
-    pal_json_iter iter = pal_json_each(pal_json_find(load("loom.json"), "truncateMessages_retry"));
+    pal_json_iter iter = pal_json_each(
+            pal_json_find(vectors_load(arena, "loom.json"), "truncateMessages_retry"));
     pal_json row;
     size_t rows = 0;
     for (; pal_json_next(&iter, NULL, &row); rows++) {
@@ -479,7 +466,7 @@ static void check_filter(pal_json row, bool is_sol)
 
 static void checkpoints_stand_where_opencode_has_them(void)
 {
-    pal_json file = load("compaction_filter.json"), row;
+    pal_json file = vectors_load(arena, "compaction_filter.json"), row;
     pal_json_iter iter = pal_json_each(pal_json_find(file, "cases"));
     size_t rows = 0;
     for (; pal_json_next(&iter, NULL, &row); rows++)
@@ -522,7 +509,7 @@ static void add_tail_turn(pal_str turn)
  * keeps no tail at all, we keep the last user's message. */
 static void tails_are_opencodes(void)
 {
-    pal_json file = load("compaction_filter.json"), row;
+    pal_json file = vectors_load(arena, "compaction_filter.json"), row;
     pal_json_iter iter =
             pal_json_each(pal_json_find(pal_json_find(file, "tail_selection"), "cases"));
     size_t rows = 0, checked = 0;
@@ -557,8 +544,8 @@ static void tails_are_opencodes(void)
 
 static void boundaries_are_picoclaws(void)
 {
-    pal_json_iter iter =
-            pal_json_each(pal_json_find(load("picoclaw_history.json"), "find_safe_boundary"));
+    pal_json_iter iter = pal_json_each(
+            pal_json_find(vectors_load(arena, "picoclaw_history.json"), "find_safe_boundary"));
     pal_json row;
     size_t rows = 0;
     for (; pal_json_next(&iter, NULL, &row); rows++) {

@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "dialect/dialect_anthropic.h"
+#include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"
 
@@ -20,17 +21,6 @@ static bool reads(const char *json)
     return status == PAL_OK;
 }
 
-static bool same_json(pal_str a, const char *b)
-{
-    pal_json left, right;
-    if (pal_json_parse(arena, a, NULL, &left, &error) == PAL_OK &&
-            pal_json_parse(arena, pal_str_of(b), NULL, &right, &error) == PAL_OK &&
-            pal_json_equal(left, right))
-        return true;
-    printf("# expected %s\n# found    %.*s\n", b, PAL_STR_ARG(a));
-    return false;
-}
-
 /* Reads, goes through the native form as a store would, and writes: the same, or `expected`. */
 static bool rewrites(const char *json, const char *expected)
 {
@@ -46,7 +36,7 @@ static bool rewrites(const char *json, const char *expected)
     }
     if (pal_anthropic_write(messages, messages_len, arena, &text, &error) != PAL_OK)
         printf("# %s\n", error.message);
-    return same_json(text, expected ? expected : json);
+    return json_same(arena, text, expected ? expected : json);
 }
 
 static bool refused(const char *json, const char *text)
@@ -184,7 +174,7 @@ static void what_has_no_place_is_named(void)
     const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 3};
     pal_str json;
     CHECK(pal_anthropic_write(&message, 1, arena, &json, &error) == PAL_OK);
-    CHECK(same_json(json,
+    CHECK(json_same(arena, json,
             ONE("assistant",
                     "{\"type\":\"text\",\"text\":\"[file application/zip a.zip]\"},"
                     "{\"type\":\"tool_use\",\"id\":\"c\",\"name\":\"f\",\"input\":"

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "dialect/dialect_native.h"
 #include "dialect/dialect_openai_chat.h"
+#include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"
 
@@ -22,17 +23,6 @@ static bool reads(const char *json)
     return status == PAL_OK;
 }
 
-static bool same_json(pal_str a, const char *b)
-{
-    pal_json left, right;
-    if (pal_json_parse(arena, a, NULL, &left, &error) == PAL_OK &&
-            pal_json_parse(arena, pal_str_of(b), NULL, &right, &error) == PAL_OK &&
-            pal_json_equal(left, right))
-        return true;
-    printf("# expected %s\n# found    %.*s\n", b, PAL_STR_ARG(a));
-    return false;
-}
-
 /* Reads one message and writes it: the result must be equal to `expected`, or to it when NULL. In
  * between it goes through the native form, as it does on its way through the store. */
 static bool rewrites(const char *json, const char *expected)
@@ -47,7 +37,7 @@ static bool rewrites(const char *json, const char *expected)
             pal_message_from_json(native, arena, &again, &error) != PAL_OK ||
             pal_openai_chat_write(&again, 1, arena, &text, &error) != PAL_OK)
         printf("# %s\n", error.message);
-    return same_json(text, array);
+    return json_same(arena, text, array);
 }
 
 static bool refused(const char *json, const char *text)
@@ -189,21 +179,21 @@ static void foreign_parts_are_written_as_they_can_be(void)
     };
     pal_message message = {.role = PAL_ROLE_USER, .parts = parts, .parts_len = 4};
     message.extra = pal_str_of("{\"not\":\"sent\"}");
-    CHECK(same_json(write_one(&message),
+    CHECK(json_same(arena, write_one(&message),
             "[{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"1\"},"
             "{\"role\":\"tool\",\"tool_call_id\":\"b\",\"content\":\"2\"},"
             "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"and\"},"
             "{\"type\":\"text\",\"text\":\"[image image/png sha256:00]\"}]}]"));
     message.parts_len = 2;
     message.role = PAL_ROLE_TOOL;
-    CHECK(same_json(write_one(&message),
+    CHECK(json_same(arena, write_one(&message),
             "[{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"1\"},"
             "{\"role\":\"tool\",\"tool_call_id\":\"b\",\"content\":\"2\"}]"));
     parts[0] = (pal_part){.kind = PAL_PART_REASONING, .text = pal_str_of("x")};
     parts[1] = (pal_part){.kind = PAL_PART_REASONING, .text = pal_str_of("y")};
     message.role = PAL_ROLE_ASSISTANT;
     message.parts_len = 3;
-    CHECK(same_json(write_one(&message),
+    CHECK(json_same(arena, write_one(&message),
             "[{\"role\":\"assistant\",\"content\":\"and\",\"reasoning_content\":\"x\\ny\"}]"));
     message.role = PAL_ROLE_NONE;
     pal_str text;
@@ -337,25 +327,26 @@ static void a_lone_part_without_content_is_a_string(void)
 {
     pal_part part = {.kind = PAL_PART_FILE, .name = pal_str_of("a.pdf")};
     pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
-    CHECK(same_json(write_one(&message), "[{\"role\":\"user\",\"content\":\"[file a.pdf]\"}]"));
+    CHECK(json_same(
+            arena, write_one(&message), "[{\"role\":\"user\",\"content\":\"[file a.pdf]\"}]"));
     CHECK(settles(&message));
     part = (pal_part){.kind = PAL_PART_IMAGE, .media_type = pal_str_of("image/png")};
     message.role = PAL_ROLE_ASSISTANT;
-    CHECK(same_json(write_one(&message),
+    CHECK(json_same(arena, write_one(&message),
             "[{\"role\":\"assistant\",\"content\":\"[image image/png]\"}]"));
     CHECK(settles(&message));
 }
 
 static void what_says_nothing_is_no_content(void)
 {
-    pal_part parts[] = {{.kind = PAL_PART_REASONING, .text = pal_str_of("x")},
-            {.kind = PAL_PART_TEXT}};
+    pal_part parts[] = {
+            {.kind = PAL_PART_REASONING, .text = pal_str_of("x")}, {.kind = PAL_PART_TEXT}};
     pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 2};
-    CHECK(same_json(write_one(&message),
+    CHECK(json_same(arena, write_one(&message),
             "[{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"x\"}]"));
     CHECK(settles(&message));
     parts[0].text.len = 0;
-    CHECK(same_json(write_one(&message), "[{\"role\":\"assistant\",\"content\":\"\"}]"));
+    CHECK(json_same(arena, write_one(&message), "[{\"role\":\"assistant\",\"content\":\"\"}]"));
     CHECK(settles(&message));
 }
 

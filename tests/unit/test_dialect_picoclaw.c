@@ -6,6 +6,7 @@
 #include "dialect/dialect_picoclaw.h"
 #include "support/message_random.h"
 #include "support/tap.h"
+#include "support/vectors.h"
 
 static pal_arena *arena;
 static pal_error error;
@@ -334,22 +335,10 @@ static void older_files_are_read(void)
 
 /* ---- Names ---- */
 
-static pal_str file_text(const char *path)
-{
-    char text[65536];
-    FILE *file = fopen(path, "rb");
-    size_t len = file ? fread(text, 1, sizeof(text), file) : 0;
-    if (file)
-        fclose(file);
-    return pal_arena_copy(arena, pal_str_make(text, len));
-}
-
 static void names_equal_picoclaws(void)
 {
-    pal_json root, item;
+    pal_json root = vectors_load(arena, "picoclaw_filenames.json"), item;
     size_t count = 0;
-    CHECK(pal_json_parse(arena, file_text(TEST_DATA "/vectors/picoclaw_filenames.json"), NULL,
-                  &root, &error) == PAL_OK);
     for (pal_json_iter iter = pal_json_each(pal_json_find(root, "cases"));
             pal_json_next(&iter, NULL, &item); count++) {
         pal_str key = pal_json_string(pal_json_find(item, "key"), arena);

@@ -245,6 +245,25 @@ static void what_can_not_be_stored_is_told(void)
     CHECK(pal_transcript_count(transcript).ignored == 1);
 }
 
+/* What was said can't be refused any more, as it would be in a request. */
+static void wrong_blocks_are_kept_as_they_are(void)
+{
+    static const char line[] =
+            "{\"type\":\"user\",\"uuid\":\"a\",\"sessionId\":\"s\",\"message\":{\"content\":["
+            "\"no block\",{\"type\":\"text\",\"text\":7},{\"type\":\"tool_result\","
+            "\"tool_use_id\":\"c\",\"content\":[null,{\"type\":\"text\",\"text\":\"in\"},{}]}]}}";
+    begin(PAL_TRANSCRIPT_AUTO);
+    feed(pal_str_of(line));
+    finish();
+    if (!CHECK(count(PAL_ENTRY_MESSAGE) == 2 && count(PAL_ENTRY_WARNING) == 0))
+        return;
+    const pal_part *result = message(0)->parts;
+    CHECK(result->kind == PAL_PART_TOOL_RESULT && result->parts_len == 2);
+    CHECK(pal_str_is(result->parts[0].text, "in") && result->parts[1].kind == PAL_PART_FILE);
+    CHECK(message(1)->parts_len == 1 && message(1)->parts->kind == PAL_PART_FILE);
+    CHECK(pal_str_is(message(1)->parts->extra, "{\"anthropic\":{\"type\":\"text\",\"text\":7}}"));
+}
+
 /* ---- Codex ---- */
 
 static void codex_is_read(void)
@@ -546,6 +565,7 @@ int main(void)
     RUN(a_sub_agents_file_is_a_session);
     RUN(results_side_by_side_are_no_way_back);
     RUN(what_can_not_be_stored_is_told);
+    RUN(wrong_blocks_are_kept_as_they_are);
     RUN(codex_is_read);
     RUN(codex_answers_are_gathered);
     RUN(codex_rollbacks_are_rewinds);

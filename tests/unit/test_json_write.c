@@ -48,6 +48,21 @@ static void commas_go_where_they_belong(void)
     pal_buf_done(&buf);
 }
 
+static void white_space_between_parts_goes(void)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, 10000);
+    pal_json_writer w = pal_json_writer_make(&buf);
+    pal_json_begin_array(&w);
+    pal_json_put_compact(&w, pal_str_of(" {\n\t\"a b\": [ 1 ,\r\n 2 ]\n}\n"));
+    pal_json_put_compact(&w, pal_str_of("\"a \\\" b\\\\\""));
+    pal_json_put_compact(&w, pal_str_of("1.50"));
+    pal_json_put_compact(&w, pal_str_of("\"\\\\\" "));
+    pal_json_end_array(&w);
+    CHECK(buf_is(&buf, "[{\"a b\":[1,2]},\"a \\\" b\\\\\",1.50,\"\\\\\"]"));
+    pal_buf_done(&buf);
+}
+
 static void members_of_objects_are_taken_over(void)
 {
     pal_buf buf;
@@ -188,6 +203,7 @@ int main(void)
 {
     arena = pal_arena_new(0);
     RUN(commas_go_where_they_belong);
+    RUN(white_space_between_parts_goes);
     RUN(members_of_objects_are_taken_over);
     RUN(only_what_must_be_is_escaped);
     RUN(every_byte_reads_back);

@@ -120,6 +120,13 @@ static void finish(child *c)
     CHECK(!c->after_exit);
 }
 
+/* One that is only listened to, to its end. */
+static void hear(child *c)
+{
+    start(c, NULL);
+    finish(c);
+}
+
 static void done(child *c)
 {
     pal_buf_done(&c->lines);
@@ -154,8 +161,7 @@ static void a_child_is_spoken_to_line_by_line(void)
 static void lines_are_cut_where_they_end(void)
 {
     child c = make_child("printf 'a\\n\\nb\\r\\nlast'; printf 'e1\\ne2' >&2");
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(said(&c.lines, "a\n\nb\r\nlast\n") && said(&c.errors, "e1\ne2\n") && c.code == 0);
     done(&c);
 }
@@ -163,8 +169,7 @@ static void lines_are_cut_where_they_end(void)
 static void long_lines_come_whole(void)
 {
     child c = make_child("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end");
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(c.lines_len == 2 && c.bytes == 3000003 && c.code == 0);
     done(&c);
 }
@@ -173,8 +178,7 @@ static void a_line_that_is_too_long_ends_the_child(void)
 {
     child c = make_child("echo fine; head -c 3000000 /dev/zero | tr '\\0' x; echo; sleep 100");
     c.line_max = 100000;
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(c.lines_len == 2 && c.bytes == 100004 && c.code == PAL_PROCESS_LINE_TOO_LONG);
     done(&c);
 }
@@ -183,15 +187,13 @@ static void a_long_line_of_errors_is_only_cut(void)
 {
     child c = make_child("head -c 300 /dev/zero | tr '\\0' x >&2; echo >&2; echo end >&2");
     c.line_max = 10;
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(said(&c.errors, "xxxxxxxxxx\nend\n") && c.code == 0);
     done(&c);
     /* Of exactly the length. */
     child d = make_child("echo 1234567890; echo 1234567890 >&2");
     d.line_max = 10;
-    start(&d, NULL);
-    finish(&d);
+    hear(&d);
     CHECK(said(&d.lines, "1234567890\n") && said(&d.errors, "1234567890\n") && d.code == 0);
     done(&d);
 }
@@ -199,8 +201,7 @@ static void a_long_line_of_errors_is_only_cut(void)
 static void much_output_arrives(void)
 {
     child c = make_child("yes 0123456789abcde | head -n 500000");
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(c.lines_len == 500000 && c.bytes == 500000 * 15 && c.code == 0);
     done(&c);
 }
@@ -266,8 +267,7 @@ static void writing_to_the_dead_is_harmless(void)
 static void signals_are_told(void)
 {
     child c = make_child("kill -9 $$");
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(c.exits == 1 && c.code == -SIGKILL);
     done(&c);
 }
@@ -277,8 +277,7 @@ static void a_stop_is_gentle_first(void)
     child c = make_child("trap 'echo term; exit 7' TERM; echo up; while :; do sleep 0.01; done");
     c.stop_at = "up";
     c.grace_ms = 30;
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(said(&c.lines, "up\nterm\n") && c.code == 7);
     done(&c);
 }
@@ -288,8 +287,7 @@ static void a_stop_is_firm_at_last(void)
     child c = make_child("trap '' TERM; echo up; while :; do sleep 0.01; done");
     c.stop_at = "up";
     c.grace_ms = 30;
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(said(&c.lines, "up\n") && c.code == -SIGKILL);
     done(&c);
 }
@@ -319,14 +317,12 @@ static void children_of_children_die_with_them(void)
     child c = make_child("sleep 1000 & echo $!; echo up; wait");
     c.stop_at = "up";
     c.grace_ms = 1;
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(number_of(&c) > 1 && goes(number_of(&c)));
     done(&c);
     /* One that outlives its parent holds nothing up. */
     child d = make_child("sleep 1000 & echo $!; exit 5");
-    start(&d, NULL);
-    finish(&d);
+    hear(&d);
     CHECK(d.code == 5 && number_of(&d) > 1 && goes(number_of(&d)));
     done(&d);
 }
@@ -336,8 +332,7 @@ static void a_grandchild_that_left_holds_nothing_up(void)
     child c = make_child("setsid sh -c 'echo $$; echo up; exec sleep 1000' & read -r x; exit 5");
     c.stop_at = "up";
     c.grace_ms = 30000;
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(c.code == 5 && number_of(&c) > 1);
     if (number_of(&c) > 1)
         kill(number_of(&c), SIGKILL);
@@ -348,8 +343,7 @@ static void a_kill_is_silent(void)
 {
     child c = make_child("echo $$; echo up; echo never; sleep 1000");
     c.kill_at = "up";
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(goes(number_of(&c)));
     CHECK(c.exits == 0 && c.lines_len == 2);
     done(&c);
@@ -359,8 +353,7 @@ static void the_loop_waits_for_the_killed(void)
 {
     child c = make_child("echo $$; echo up; sleep 1000");
     c.kill_at = "up";
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     pal_loop_close(loop);
     /* Reaped, not only dead. */
     CHECK(kill(number_of(&c), 0) != 0);
@@ -392,8 +385,7 @@ static void the_environment_is_small(void)
             make_child("echo \"$GIVEN $LANG ${SECRET_API_KEY-none} ${PATH:+path} ${HOME:+home}\"");
     setenv("HOME", "/", 1);
     c.environment = given;
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(said(&c.lines, "yes C.UTF-8 none path home\n"));
     done(&c);
 }
@@ -405,8 +397,7 @@ static void nothing_of_ours_is_open_in_it(void)
     snprintf(script, sizeof script,
             "test -e /proc/self/fd/%d && echo open; test -e /proc/self/fd/2", fd);
     child c = make_child(script);
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(fd >= 77 && c.code == 0 && said(&c.lines, ""));
     close(fd);
     done(&c);
@@ -416,8 +407,7 @@ static void it_starts_where_it_is_told(void)
 {
     child c = make_child("pwd; kill -0 -$$ && echo leader");
     c.directory = "/usr";
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(said(&c.lines, "/usr\nleader\n"));
     done(&c);
 }
@@ -439,8 +429,7 @@ static void a_program_is_looked_up(void)
     c.arguments[1] = "x";
     c.arguments[2] = NULL;
     c.environment = given;
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     CHECK(c.started == PAL_OK && said(&c.lines, "own x\n"));
     done(&c);
     unlink(path);
@@ -452,8 +441,7 @@ static void fails(const char *program, const char *directory, pal_status status,
     child c = make_child("");
     c.arguments[0] = program;
     c.directory = directory;
-    start(&c, NULL);
-    finish(&c);
+    hear(&c);
     if (!CHECK(c.started == status && strstr(c.err.message, text)))
         printf("# %d '%s'\n", c.started, c.err.message);
     CHECK(!c.process && c.exits == 0);

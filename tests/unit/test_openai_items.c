@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "dialect/dialect_openai_chat.h"
 #include "dialect/dialect_openai_items.h"
+#include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"
 
@@ -74,17 +75,6 @@ static pal_str without_ids(pal_str json)
     return pal_str_make(text, len);
 }
 
-static bool same_json(pal_str a, const char *b)
-{
-    pal_json left, right;
-    if (pal_json_parse(arena, a, NULL, &left, &error) == PAL_OK &&
-            pal_json_parse(arena, pal_str_of(b), NULL, &right, &error) == PAL_OK &&
-            pal_json_equal(left, right))
-        return true;
-    printf("# expected %s\n# found    %.*s\n", b, PAL_STR_ARG(a));
-    return false;
-}
-
 /* Reads, goes through the native form as a store would, and writes: the same, or `expected`. */
 static bool rewrites(const char *json, const char *expected)
 {
@@ -98,7 +88,8 @@ static bool rewrites(const char *json, const char *expected)
             return false;
         }
     }
-    return same_json(without_ids(write_items(messages, messages_len)), expected ? expected : json);
+    return json_same(
+            arena, without_ids(write_items(messages, messages_len)), expected ? expected : json);
 }
 
 #define DONE ",\"status\":\"completed\"}"
@@ -181,6 +172,65 @@ static void everything_said_survives(void)
             NULL));
 }
 
+/* Whether the message's only item says so. */
+static bool item_has(const pal_message *message, const char *text)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, 10000);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    bool has = pal_openai_item_put(&writer, message, 0, "completed", &error) == PAL_OK &&
+            memmem(buf.data, buf.len, text, strlen(text));
+    pal_buf_done(&buf);
+    return has;
+}
+
+static bool input_is(const char *arguments, const char *input)
+{
+    return pal_str_is(pal_openai_custom_input(pal_str_of(arguments), arena), input);
+}
+
+/* Services have functions only. Chat completions may have marked a call themselves. */
+static void custom_calls_are_functions_to_models(void)
+{
+    static const char chat[] = "{\"openai\":{\"type\":\"custom\"}}";
+    pal_str json;
+    CHECK(reads("[{\"type\":\"custom_tool_call\",\"call_id\":\"1\",\"name\":\"f\",\"input\":"
+                "\"a \\\"b\\\"\",\"new\":2}]"));
+    CHECK(pal_str_is(messages[0].parts[0].arguments, "{\"input\":\"a \\\"b\\\"\"}"));
+    CHECK(pal_openai_chat_write(messages, messages_len, arena, &json, &error) == PAL_OK);
+    CHECK(json_same(arena, json,
+            "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":"
+            "\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+            "\"{\\\"input\\\":\\\"a \\\\\\\"b\\\\\\\"\\\"}\"}}]}]"));
+    CHECK(input_is("{\"input\":\"a\\nb\"}", "a\nb") && input_is("{}", "") && input_is("", ""));
+    CHECK(input_is("print(1)", "print(1)") && input_is("{\"input\":1}", "{\"input\":1}"));
+    pal_part part = {.kind = PAL_PART_TOOL_CALL,
+            .call_id = pal_str_of("1"),
+            .name = pal_str_of("f"),
+            .arguments = pal_str_of("{\"input\":\"x\"}"),
+            .extra = pal_str_of(PAL_OPENAI_CUSTOM_CALL_EXTRA)};
+    const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = &part, .parts_len = 1};
+    CHECK(item_has(&message, "\"type\":\"custom_tool_call\"") &&
+            item_has(&message, "\"input\":\"x\""));
+    part.extra = pal_str_of(chat);
+    part.arguments = pal_str_of("raw");
+    CHECK(item_has(&message, "\"type\":\"custom_tool_call\"") &&
+            item_has(&message, "\"input\":\"raw\""));
+}
+
+static void refusals_are_known(void)
+{
+    pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of("no")};
+    const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = &part, .parts_len = 1};
+    CHECK(!pal_openai_part_is_refusal(&part));
+    part.extra = pal_str_of(PAL_OPENAI_REFUSAL_EXTRA);
+    CHECK(pal_openai_part_is_refusal(&part));
+    CHECK(item_has(&message, "[{\"type\":\"refusal\",\"refusal\":\"no\"}]"));
+    CHECK(reads(
+            "[{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}]"));
+    CHECK(pal_openai_part_is_refusal(&messages[0].parts[0]));
+}
+
 /* Nothing that only items know reaches a model. */
 static void chat_completions_get_what_they_know(void)
 {
@@ -189,7 +239,7 @@ static void chat_completions_get_what_they_know(void)
                 "\"text\":\"a\",\"new\":1},{\"type\":\"input_image\",\"image_url\":\"https://x\","
                 "\"detail\":\"low\"}]}]"));
     CHECK(pal_openai_chat_write(messages, messages_len, arena, &json, &error) == PAL_OK);
-    CHECK(same_json(json,
+    CHECK(json_same(arena, json,
             "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":"
             "\"image_url\",\"image_url\":{\"url\":\"https://x\",\"detail\":\"low\"}}]}]"));
 }
@@ -201,7 +251,7 @@ static void an_assistant_says_texts_only(void)
             {.kind = PAL_PART_IMAGE, .url = pal_str_of("https://x")},
             {.kind = PAL_PART_FILE, .url = pal_str_of("https://x"), .name = pal_str_of("b.txt")}};
     const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 3};
-    CHECK(same_json(without_ids(write_items(&message, 1)),
+    CHECK(json_same(arena, without_ids(write_items(&message, 1)),
             "[" SAID(OUT("a") "," OUT("[image]") "," OUT("[file b.txt]")) "]"));
 }
 
@@ -258,6 +308,8 @@ static void references_stand_for_their_items(void)
     snprintf(json, sizeof json, "[{\"id\":\"%s\"}]", id);
     CHECK(reads(json) && messages_len == 1);
     CHECK(refused("[{\"type\":\"item_reference\",\"id\":\"msg_1\"}]", "no item 'msg_1'"));
+    stored.role = PAL_ROLE_NONE;
+    CHECK(reads(json) && messages_len == 0);
     find_item = NULL;
 }
 
@@ -305,7 +357,7 @@ static void any_message_can_be_shown(void)
         if (!CHECK(reads(first.data)))
             return;
         pal_str second = write_items(messages, messages_len);
-        if (!CHECK(same_json(without_ids(first), without_ids(second).data)))
+        if (!CHECK(json_same(arena, without_ids(first), without_ids(second).data)))
             return;
         pal_arena_reset(arena);
     }
@@ -317,6 +369,8 @@ int main(void)
     RUN(texts_become_parts);
     RUN(answers_are_put_together);
     RUN(everything_said_survives);
+    RUN(custom_calls_are_functions_to_models);
+    RUN(refusals_are_known);
     RUN(chat_completions_get_what_they_know);
     RUN(an_assistant_says_texts_only);
     RUN(what_is_wrong_is_named);

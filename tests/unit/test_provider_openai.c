@@ -168,7 +168,7 @@ static void reasons_to_finish_are_known(void)
             &stream, DELTA("{\"content\":\"a\"}") FINISH("length") DONE, "text(a) end(ok length)"));
     CHECK(answer_tells(&stream, FINISH("content_filter") DONE, "end(ok filtered)"));
     CHECK(answer_tells(&stream, DELTA("{\"refusal\":\"No.\"}") FINISH("stop") DONE,
-            "text(No.) end(ok filtered)"));
+            "refusal(No.) end(ok stop)"));
     CHECK(answer_tells(
             &stream, DELTA("{\"content\":\"a\"}") FINISH("eos") DONE, "text(a) end(ok stop)"));
 }

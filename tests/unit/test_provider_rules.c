@@ -5,27 +5,11 @@
 #include "base/json.h"
 #include "provider/provider.h"
 #include "support/tap.h"
+#include "support/vectors.h"
 
 #define NOW INT64_C(784111777000) /* Sun, 06 Nov 1994 08:49:37 GMT */
 
 static pal_arena *arena;
-
-static pal_json load(const char *name)
-{
-    char path[512];
-    static char text[1 << 20];
-    pal_json value = {0};
-    pal_error err = {0};
-    snprintf(path, sizeof path, "%s/vectors/%s", TEST_DATA, name);
-    FILE *file = fopen(path, "rb");
-    if (!CHECK(file != NULL))
-        return value;
-    size_t len = fread(text, 1, sizeof text, file);
-    fclose(file);
-    pal_str copy = pal_arena_copy(arena, pal_str_make(text, len));
-    CHECK(pal_json_parse(arena, copy, NULL, &value, &err) == PAL_OK);
-    return value;
-}
 
 static pal_str string(pal_json object, const char *name)
 {
@@ -54,7 +38,7 @@ static void sol_waits_as_long(void)
             {"1.5", 1500, "fractions of seconds are read"},
     };
     size_t rows = 0;
-    pal_json row, delays = pal_json_find(load("retry_sol.json"), "delays");
+    pal_json row, delays = pal_json_find(vectors_load(arena, "retry_sol.json"), "delays");
     for (pal_json_iter iter = pal_json_each(delays); pal_json_next(&iter, NULL, &row); rows++) {
         pal_json header = pal_json_find(row, "header");
         int64_t expected = integer(row, "ms");
@@ -79,7 +63,7 @@ static void sol_waits_as_long(void)
 static void opencode_waits_as_long(void)
 {
     size_t rows = 0;
-    pal_json row, delays = pal_json_find(load("opencode_retry.json"), "delays");
+    pal_json row, delays = pal_json_find(vectors_load(arena, "opencode_retry.json"), "delays");
     for (pal_json_iter iter = pal_json_each(delays); pal_json_next(&iter, NULL, &row); rows++) {
         pal_json headers = pal_json_find(row, "headers");
         pal_str after = string(headers, "retry-after");
@@ -142,7 +126,7 @@ static void sol_tries_again(void)
     /* Its gaps: the design says 5xx, and a service that is unavailable. */
     static const char *const differs[] = {"status 500", "Service Unavailable"};
     size_t rows = 0, differing = 0;
-    pal_json row, list = pal_json_find(load("retry_sol.json"), "retryable");
+    pal_json row, list = pal_json_find(vectors_load(arena, "retry_sol.json"), "retryable");
     for (pal_json_iter iter = pal_json_each(list); pal_json_next(&iter, NULL, &row); rows++) {
         pal_str text = string(row, "error");
         bool theirs = string(row, "reason").len > 0, ours = pal_error_is_retryable(0, none, text);
@@ -159,7 +143,9 @@ static void opencode_tries_again(void)
     /* "i/o timeout" is the network's, as sol sees it too; in "15002" no code of HTTP is named. */
     static const char *const differs[] = {"i/o timeout", "order 15002 rejected"};
     size_t rows = 0, differing = 0;
-    pal_json row, list = pal_json_find(load("opencode_retry.json"), "unknown_error_messages");
+    pal_json row,
+            list = pal_json_find(
+                    vectors_load(arena, "opencode_retry.json"), "unknown_error_messages");
     for (pal_json_iter iter = pal_json_each(list); pal_json_next(&iter, NULL, &row); rows++) {
         pal_str text = string(row, "message");
         bool theirs = pal_json_type_of(pal_json_find(row, "retry_reason")) == PAL_JSON_STRING;
@@ -175,7 +161,8 @@ static void opencode_tries_again(void)
 static void opencode_judges_codes(void)
 {
     size_t rows = 0;
-    pal_json row, list = pal_json_find(load("opencode_retry.json"), "api_error_cases");
+    pal_json row,
+            list = pal_json_find(vectors_load(arena, "opencode_retry.json"), "api_error_cases");
     for (pal_json_iter iter = pal_json_each(list); pal_json_next(&iter, NULL, &row); rows++) {
         int64_t code = integer(row, "status");
         bool theirs = false;
@@ -218,7 +205,9 @@ static void codes_decide_first(void)
 static void opencode_sees_overflows(void)
 {
     size_t rows = 0;
-    pal_json row, list = pal_json_find(load("opencode_retry.json"), "context_overflow_messages");
+    pal_json row,
+            list = pal_json_find(
+                    vectors_load(arena, "opencode_retry.json"), "context_overflow_messages");
     for (pal_json_iter iter = pal_json_each(list); pal_json_next(&iter, NULL, &row); rows++) {
         bool theirs = false;
         pal_str text = string(row, "message");

@@ -5,38 +5,12 @@
 #include "base/json.h"
 #include "palaver/tokens.h"
 #include "support/tap.h"
+#include "support/vectors.h"
 #include "tokens/tokens_estimate.h"
 
-#define FILE_MAX (1 << 20)
 #define ERROR_MAX 0.15
 
 static pal_arena *arena;
-
-static pal_str load(const char *folder, const char *name)
-{
-    char path[1024];
-    char *data = pal_arena_alloc(arena, FILE_MAX);
-    FILE *file;
-    size_t len;
-
-    snprintf(path, sizeof(path), "%s/%s/%s", TEST_DATA, folder, name);
-    file = fopen(path, "rb");
-    if (!CHECK(file && data))
-        exit(1);
-    len = fread(data, 1, FILE_MAX, file);
-    fclose(file);
-    return pal_str_make(data, len);
-}
-
-static pal_json load_json(const char *folder, const char *name)
-{
-    pal_json value = {0};
-    pal_error err;
-
-    if (!CHECK(pal_json_parse(arena, load(folder, name), NULL, &value, &err) == PAL_OK))
-        exit(1);
-    return value;
-}
 
 static uint64_t estimate(const char *text)
 {
@@ -46,7 +20,7 @@ static uint64_t estimate(const char *text)
 static void ascii_is_four_bytes_a_token(void)
 {
     pal_json_iter iter =
-            pal_json_each(pal_json_find(load_json("vectors", "token_estimates.json"), "cases"));
+            pal_json_each(pal_json_find(vectors_load(arena, "token_estimates.json"), "cases"));
     pal_json row;
     size_t compared = 0;
 
@@ -74,14 +48,14 @@ static double error_of(uint64_t estimated, uint64_t counted)
 static void samples_are_near(void)
 {
     const pal_encoding *o200k = pal_encoding_find(pal_str_of("o200k_base"));
-    pal_json_iter iter = pal_json_each(load_json("tokens", "counts.json"));
+    pal_json_iter iter = pal_json_each(vectors_json(arena, "tokens", "counts.json"));
     pal_json name, value;
     size_t compared = 0;
 
     printf("# o200k_base is %s\n", o200k ? "built in" : "not built in: recorded counts only");
     while (pal_json_next(&iter, &name, &value)) {
         pal_str file = pal_json_string(name, arena);
-        pal_str text = load("tokens", pal_arena_copy(arena, file).data);
+        pal_str text = vectors_text(arena, "tokens", pal_arena_copy(arena, file).data);
         uint64_t recorded = 0, counted = 0, estimated = pal_tokens_estimate(text);
         pal_error err;
 

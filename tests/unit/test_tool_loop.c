@@ -1,21 +1,10 @@
-/* test_tool_loop.c - the third equal call in a row is seen: the cases of a program whose rule is ours but
- * for how it compares arguments, and what equal means here. */
+/* test_tool_loop.c - the third equal call in a row is seen: the cases of a program whose rule is
+ * ours but for how it compares arguments, and what equal means here. */
 #include <stdlib.h>
 #include "base/json.h"
 #include "support/tap.h"
+#include "support/vectors.h"
 #include "tool/tool_loop.h"
-
-#define VECTORS TEST_DATA "/vectors/doom_loop.json"
-
-static pal_str read_file(pal_arena *arena, const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    char *bytes = pal_arena_alloc(arena, 1 << 20);
-    size_t len = file ? fread(bytes, 1, 1 << 20, file) : 0;
-    if (file)
-        fclose(file);
-    return pal_str_make(bytes, len);
-}
 
 static bool add_call(pal_tool_loop *loop, pal_json call, pal_arena *arena)
 {
@@ -52,13 +41,12 @@ static void run_case(pal_json one, pal_arena *arena)
 static void upstream_cases_hold(void)
 {
     pal_arena *arena = pal_arena_new(0);
-    pal_json root, one;
+    pal_json one;
     size_t cases = 0;
-    if (CHECK(pal_json_parse(arena, read_file(arena, VECTORS), NULL, &root, NULL) == PAL_OK)) {
-        pal_json_iter each = pal_json_each(pal_json_find(root, "cases"));
-        for (; pal_json_next(&each, NULL, &one); cases++)
-            run_case(one, arena);
-    }
+    pal_json_iter each =
+            pal_json_each(pal_json_find(vectors_load(arena, "doom_loop.json"), "cases"));
+    for (; pal_json_next(&each, NULL, &one); cases++)
+        run_case(one, arena);
     CHECK(cases >= 6);
     pal_arena_free(arena);
 }

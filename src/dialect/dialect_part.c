@@ -1,0 +1,47 @@
+/* dialect_part.c - names for runs of a message's parts. */
+#include "dialect/dialect_part.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "base/digest.h"
+
+#define HEX_LEN 32
+
+size_t pal_part_run_end(
+        const pal_message *message, size_t first, bool (*joins)(const pal_part *part))
+{
+    size_t end = first + 1;
+    if (!joins(&message->parts[first]))
+        return end;
+    while (end < message->parts_len && joins(&message->parts[end]) &&
+            pal_part_number(message, end) == pal_part_number(message, end - 1) + 1)
+        end++;
+    return end;
+}
+
+void pal_part_id_text(
+        const char *prefix, pal_id message, size_t number, char *out_id, size_t out_size)
+{
+    char hex[HEX_LEN + 1];
+    pal_hex(message.bytes, sizeof message.bytes, hex);
+    if (number)
+        snprintf(out_id, out_size, "%s%.32s_%zu", prefix, hex, number);
+    else
+        snprintf(out_id, out_size, "%s%.32s", prefix, hex);
+}
+
+bool pal_part_id_parse(
+        pal_str id, const char *const *prefixes, size_t prefixes_len, pal_id *out_message)
+{
+    pal_id found;
+    for (size_t i = 0; i < prefixes_len; i++) {
+        size_t len = strlen(prefixes[i]);
+        if (id.len < len + HEX_LEN || memcmp(id.data, prefixes[i], len) != 0 ||
+                (id.len > len + HEX_LEN && id.data[len + HEX_LEN] != '_') ||
+                !pal_unhex(pal_str_make(id.data + len, HEX_LEN), found.bytes, sizeof found.bytes))
+            continue;
+        *out_message = found;
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,66 @@
+/* test_route_alias.c - the other names of a session: PicoClaw's own (tests/data/vectors), and a
+ * key that the caller brings. */
+#include "support/route_fixture.h"
+
+static void check_direct(pal_json row)
+{
+    pal_route_context context = {
+            .agent_id = text_of(row, "agent"),
+            .channel = text_of(row, "channel"),
+            .account = text_of(row, "account"),
+            .chat_type = str("direct"),
+            .sender_id = text_of(row, "peer"),
+    };
+    pal_route route = routed(NULL, &context);
+    CHECK(route.aliases_len >= 1 && is_text(route.aliases[0], route.main_alias));
+    CHECK(same_texts(route.aliases + 1, route.aliases_len - 1, pal_json_find(row, "aliases")));
+}
+
+static void direct_aliases_are_picoclaws(void)
+{
+    CHECK(each_row("picoclaw_keys.json", "direct_aliases", check_direct) > 0);
+}
+
+static void check_peer(pal_json row)
+{
+    pal_route_context context = {
+            .agent_id = text_of(row, "agent"),
+            .channel = text_of(row, "channel"),
+            .chat_type = text_of(row, "kind"),
+            .chat_id = text_of(row, "peer"),
+    };
+    pal_route route = routed(NULL, &context);
+    /* Without a chat there is no alias of a chat, whatever the alias builder would say. */
+    if (context.chat_id.len == 0)
+        CHECK(route.aliases_len == 1);
+    else
+        CHECK(route.aliases_len == 2 && is_text(route.aliases[1], text_of(row, "alias")));
+}
+
+static void peer_aliases_are_picoclaws(void)
+{
+    CHECK(each_row("picoclaw_keys.json", "peer_alias", check_peer) > 0);
+}
+
+static void an_own_key_joins_the_aliases(void)
+{
+    pal_route_context context = {
+            .chat_type = str("direct"), .chat_id = str("u"), .session_key = str(" Custom ")};
+    pal_route route = routed(NULL, &context);
+    CHECK(!route.is_explicit && route.aliases_len == 5);
+    CHECK(is_text(route.aliases[4], str("Custom")));
+    context.session_key = str("agent:main:direct:u");
+    route = routed(NULL, &context);
+    CHECK(route.is_explicit && is_text(route.key, context.session_key));
+    CHECK(route.aliases_len == 3 && is_text(route.aliases[1], str("agent:main:unknown:direct:u")));
+    CHECK(pal_str_equal(routed(NULL, &(pal_route_context){0}).key, route.scope_key));
+}
+
+int main(void)
+{
+    route_begin();
+    RUN(direct_aliases_are_picoclaws);
+    RUN(peer_aliases_are_picoclaws);
+    RUN(an_own_key_joins_the_aliases);
+    return route_done();
+}
