@@ -333,8 +333,10 @@ typedef struct pal_cli_naming {
 PAL_CHECKED pal_status pal_cli_name_session(
         pal_cli *cli, const pal_cli_naming *naming, pal_session *session);
 
-/* Prints a new session: its id, or with --json its record. */
-PAL_CHECKED pal_status pal_cli_print_new(pal_cli *cli, pal_id id);
+/* Prints what became of a session: its id between two texts, or with --json its record as it is
+ * now. */
+PAL_CHECKED pal_status pal_cli_print_session(
+        pal_cli *cli, pal_id id, const char *head, const char *tail);
 
 /* ---- A session's window, for `context` and `compact` (cli_window.c) ---- */
 

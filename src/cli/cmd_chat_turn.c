@@ -29,6 +29,8 @@ typedef struct show {
     pal_buf question;
     bool is_ended;
     pal_status status;
+    bool is_key_refused;
+    pal_buf endpoint; /* that was asked; of an end that was a failure */
 } show;
 
 static int64_t now_ms(void)
@@ -182,6 +184,18 @@ static void show_compaction(show *s, const pal_event *event)
     pal_buf_done(&line);
 }
 
+static void show_missing(show *s, const pal_event *event)
+{
+    pal_buf line;
+    if (!has_notes(s))
+        return;
+    pal_buf_init(&line, 4096);
+    pal_buf_format(&line, "without the tools of '%.*s': %.*s", PAL_STR_ARG(event->name),
+            PAL_STR_ARG(event->text));
+    put_line(s, pal_buf_str(&line));
+    pal_buf_done(&line);
+}
+
 static void note_question(show *s, const pal_event *event)
 {
     s->asking = event->turn;
@@ -199,6 +213,9 @@ static void note_end(show *s, const pal_event *event)
     if (event->state != PAL_TURN_FAILED)
         return;
     s->status = event->status ? event->status : PAL_PROVIDER;
+    s->is_key_refused = event->code == 401 || event->code == 403;
+    pal_buf_clear(&s->endpoint);
+    pal_buf_append_str(&s->endpoint, event->name);
     pal_error_set(&cli->err, s->status, "%.*s",
             (int)pal_utf8_cut(event->text, PAL_ERROR_MESSAGE_MAX - 1),
             event->text.data ? event->text.data : "");
@@ -235,6 +252,9 @@ static bool show_event(const pal_event *event, void *user)
         break;
     case PAL_EVENT_COMPACTED:
         show_compaction(s, event);
+        break;
+    case PAL_EVENT_TOOLS_MISSING:
+        show_missing(s, event);
         break;
     case PAL_EVENT_ASKING:
         note_question(s, event);
@@ -366,15 +386,32 @@ static void put_end(show *s)
     put_usage(s);
 }
 
+/* Whoever has several keys has to know which one it was. */
+static void hint_for_key(pal_chat *chat, pal_str endpoint)
+{
+    pal_str variable = pal_runtime_key_variable(chat->runtime.runtime, endpoint);
+    int len = (int)(endpoint.len < 60 ? endpoint.len : 60);
+    if (variable.len)
+        snprintf(chat->cli->hint, sizeof chat->cli->hint,
+                "'%.*s' was sent the key in %.*s: set that to a valid one, or choose another with "
+                "--provider",
+                len, endpoint.data, (int)(variable.len < 80 ? variable.len : 80), variable.data);
+    else
+        snprintf(chat->cli->hint, sizeof chat->cli->hint,
+                "'%.*s' was sent no key: put it into a variable, and give that one's name to "
+                "'api_key_env' of the provider in the configuration",
+                len, endpoint.data ? endpoint.data : "");
+}
+
 static void hint_for(pal_chat *chat, pal_status status)
 {
     bool is_talk = chat->terminal != NULL;
     const char *hint = "";
-    if (status == PAL_DENIED)
-        hint = "check the provider's key: 'palaver config show' tells where it comes from";
-    else if (status == PAL_BUSY)
+    if (status == PAL_DENIED || status == PAL_BUSY)
         hint = is_talk ? "another process talks here; /retry later, or /new for another session"
                        : "another process talks here; try again, or --new for another session";
+    else if (status == PAL_BUDGET)
+        hint = "the budget must be larger, or its period over";
     else if (status == PAL_LIMIT)
         hint = is_talk ? "/compact makes room, /new starts afresh" : "--new starts afresh";
     else if (is_talk)
@@ -434,6 +471,7 @@ static void init_show(show *s, pal_chat *chat, bool is_shown, pal_chat_answer *a
     s->markdown.is_raw = !chat->cli->is_terminal;
     pal_buf_init(&s->why, 1024);
     pal_buf_init(&s->question, 4096);
+    pal_buf_init(&s->endpoint, 4096);
     pal_buf_init(&s->text, PAL_CLI_OUT_MAX);
     wait_for(s, "waiting");
 }
@@ -443,6 +481,7 @@ static void done_show(show *s)
     pal_markdown_done(&s->markdown);
     pal_buf_done(&s->why);
     pal_buf_done(&s->question);
+    pal_buf_done(&s->endpoint);
     pal_buf_done(&s->text);
 }
 
@@ -465,6 +504,8 @@ pal_status pal_chat_say(pal_chat *chat, pal_str text, bool is_shown, pal_chat_an
         status = pal_cli_no_memory(chat->cli);
     if (status == PAL_OK)
         out_answer->text = pal_arena_copy(chat->arena, pal_buf_str(&s.text));
+    else if (s.is_key_refused)
+        hint_for_key(chat, pal_buf_str(&s.endpoint));
     else
         hint_for(chat, status);
     done_show(&s);

@@ -35,7 +35,14 @@ typedef struct serving {
     pal_route_settings *route_settings;
     pal_metrics *metrics;
     pal_server *server;
+    pal_config *reloaded; /* what SIGHUP read last; NULL: nothing yet */
 } serving;
+
+/* What counts of it now. */
+static const pal_config *latest(const pal_cli *cli, const serving *s)
+{
+    return s->reloaded ? s->reloaded : cli->config;
+}
 
 /* ---- Signals ---- */
 
@@ -50,21 +57,39 @@ static sigset_t our_signals(void)
 }
 
 /* The files that decide are read as at the start. One that is wrong changes nothing. */
-static void reload(pal_cli *cli, serving *s)
+static pal_status read_again(const pal_cli *cli, pal_config **out_config, pal_error *err)
 {
     pal_cli fresh = *cli;
     fresh.config = NULL;
-    pal_notify("RELOADING=1");
-    if (pal_cli_config_load(&fresh) == PAL_OK) {
-        pal_server_set_log(pal_config_get(fresh.config), cli->json);
-        pal_log(PAL_LOG_INFO,
-                "reloaded: the keys and server.log_level count from now on; "
-                "everything else of the configuration needs a restart");
-    } else {
-        pal_log(PAL_LOG_ERROR, "the configuration stays as it was: %s", fresh.err.message);
+    fresh.arena = pal_arena_new(0);
+    if (!fresh.arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_status status = pal_cli_config_load(&fresh);
+    pal_arena_free(fresh.arena);
+    if (status == PAL_OK) {
+        *out_config = fresh.config;
+        return PAL_OK;
     }
+    *err = fresh.err;
     pal_config_free(fresh.config);
-    pal_server_reload(s->server);
+    return status;
+}
+
+static void reload(pal_cli *cli, serving *s)
+{
+    pal_config *fresh = NULL;
+    pal_error err;
+    pal_notify_reloading();
+    pal_server_forget_keys(s->server);
+    if (read_again(cli, &fresh, &err) == PAL_OK) {
+        pal_server_set_log(pal_config_get(fresh), cli->json);
+        pal_server_reload(s->server, cli->config, latest(cli, s), fresh);
+        pal_config_free(s->reloaded);
+        s->reloaded = fresh;
+        pal_log(PAL_LOG_INFO, "reloaded: keys were looked up anew, and the configuration was read");
+    } else {
+        pal_log(PAL_LOG_ERROR, "the configuration stays as it was: %s", err.message);
+    }
     pal_notify("READY=1");
 }
 
@@ -75,7 +100,7 @@ static void wait_for_end(pal_cli *cli, serving *s)
     while (sigwait(&set, &number) == 0 && number == SIGHUP)
         reload(cli, s);
     pal_log(PAL_LOG_INFO, "stopping: turns that run have %lld ms",
-            (long long)pal_config_get(cli->config)->server.drain_ms);
+            (long long)pal_config_get(latest(cli, s))->server.drain_ms);
     pal_notify("STOPPING=1");
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
@@ -159,7 +184,7 @@ static void close_all(pal_cli *cli, serving *s)
 {
     if (s->server) {
         pal_server_quiesce(s->server);
-        pal_runtime_drain(s->runtime.runtime, pal_config_get(cli->config)->server.drain_ms);
+        pal_runtime_drain(s->runtime.runtime, pal_config_get(latest(cli, s))->server.drain_ms);
     }
     pal_server_close(s->server);
     pal_cli_runtime_close(&s->runtime, 0);
@@ -168,6 +193,7 @@ static void close_all(pal_cli *cli, serving *s)
     pal_store_close(cli->store);
     cli->store = NULL;
     pal_metrics_free(s->metrics);
+    pal_config_free(s->reloaded);
 }
 
 static pal_status serve(pal_cli *cli, void *values)

@@ -37,7 +37,7 @@ static pal_status session_fork(pal_cli *cli, void *values)
     if (status == PAL_OK)
         status = pal_store_fork(cli->store, &session, parent.id,
                 given->at.given ? given->at.value : PAL_SEQ_ANY, &id, &cli->err);
-    return status == PAL_OK ? pal_cli_print_new(cli, id) : status;
+    return status == PAL_OK ? pal_cli_print_session(cli, id, "", "") : status;
 }
 
 static const pal_cli_option fork_options[] = {

@@ -59,12 +59,12 @@ pal_status pal_cli_name_session(pal_cli *cli, const pal_cli_naming *naming, pal_
     return status;
 }
 
-pal_status pal_cli_print_new(pal_cli *cli, pal_id id)
+pal_status pal_cli_print_session(pal_cli *cli, pal_id id, const char *head, const char *tail)
 {
     pal_session session;
     pal_str text = pal_cli_id(cli, id);
     if (!cli->json) {
-        pal_buf_format(&cli->out, "%.*s\n", PAL_STR_ARG(text));
+        pal_buf_format(&cli->out, "%s%.*s%s\n", head, PAL_STR_ARG(text), tail);
         return PAL_OK;
     }
     pal_status status = pal_store_find(
@@ -90,7 +90,7 @@ static pal_status session_new(pal_cli *cli, void *values)
                 "'palaver session show %.100s' shows the one with "
                 "that key",
                 given->naming.key);
-    return status == PAL_OK ? pal_cli_print_new(cli, id) : status;
+    return status == PAL_OK ? pal_cli_print_session(cli, id, "", "") : status;
 }
 
 static const pal_cli_option options[] = {

@@ -2,31 +2,10 @@
 #include "cli/cli.h"
 
 #include <string.h>
-#include "dialect/dialect_native.h"
 
 typedef struct erase_values {
     bool yes;
 } erase_values;
-
-/* Says what became of the session, or with --json prints its record as it is now. */
-static pal_status print_result(
-        pal_cli *cli, const pal_session *before, const char *head, const char *tail)
-{
-    pal_session session;
-    pal_str id = pal_cli_id(cli, before->id);
-    if (!cli->json) {
-        pal_buf_format(&cli->out, "%s%.*s%s\n", head, PAL_STR_ARG(id), tail);
-        return PAL_OK;
-    }
-    pal_status status = pal_store_find(
-            cli->store, pal_cli_tenant(cli), PAL_FIND_ID, id, cli->arena, &session, &cli->err);
-    if (status != PAL_OK)
-        return status;
-    pal_json_writer writer = pal_json_writer_make(&cli->out);
-    status = pal_native_session_put(&writer, &session, &cli->err);
-    pal_buf_append_char(&cli->out, '\n');
-    return status;
-}
 
 static pal_status session_delete(pal_cli *cli, void *values)
 {
@@ -36,8 +15,8 @@ static pal_status session_delete(pal_cli *cli, void *values)
         status = pal_store_delete(cli->store, pal_cli_tenant(cli), session.id, &cli->err);
     if (status != PAL_OK)
         return status;
-    return print_result(
-            cli, &session, "Moved to the trash. 'palaver session restore ", "' brings it back.");
+    return pal_cli_print_session(
+            cli, session.id, "Moved to the trash. 'palaver session restore ", "' brings it back.");
 }
 
 static pal_status session_restore(pal_cli *cli, void *values)
@@ -46,7 +25,7 @@ static pal_status session_restore(pal_cli *cli, void *values)
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_TRASH, &session);
     if (status == PAL_OK)
         status = pal_store_restore(cli->store, pal_cli_tenant(cli), session.id, &cli->err);
-    return status == PAL_OK ? print_result(cli, &session, "Restored ", ".") : status;
+    return status == PAL_OK ? pal_cli_print_session(cli, session.id, "Restored ", ".") : status;
 }
 
 static pal_status ask_for_yes(pal_cli *cli, const pal_session *session)

@@ -12,6 +12,7 @@
 #include "server/api_turn.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
+#include "server/server_settings.h"
 
 /* ---- The session ---- */
 
@@ -72,7 +73,7 @@ pal_status pal_inbound_resolve(
 {
     const pal_route *route = &inbound->route;
     bool is_item = inbound->context.kind == PAL_ROUTE_WORK_ITEM;
-    int64_t lasts_ms = call->server->config->expiry.session_expiration;
+    int64_t lasts_ms = call->server->settings->session_expiration;
     pal_status status = pal_route_decide(
             call->server->route_settings, &inbound->context, call->arena, &inbound->route, err);
     if (status != PAL_OK)
@@ -183,6 +184,7 @@ static pal_status receive(pal_call *call, pal_error *err)
     turn->user = inbound;
     turn->put_members = put_inbound;
     pal_status status = pal_route_context_read(call->body, call->arena, &inbound->context, err);
+    status = pal_call_blame(call, status, err);
     if (status == PAL_OK)
         status = read_said(turn, err);
     /* Everything is read before a session is made: what is wrong changes nothing. */

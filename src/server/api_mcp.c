@@ -18,6 +18,7 @@
 #include "server/server_call.h"
 #include "server/server_mcp.h"
 #include "server/server_put.h"
+#include "server/server_settings.h"
 
 #define NEW_VERSION "2026-07-28"
 #define SESSION_HEADER "mcp-session-id"
@@ -262,7 +263,7 @@ static pal_status check_origin(pal_call *call, pal_error *err)
     pal_str origin = pal_exchange_header(call->exchange, "origin");
     if (origin.len == 0)
         return PAL_OK;
-    if (pal_origin_is_allowed(&call->server->config->server, origin)) {
+    if (pal_origin_is_allowed(call->server->settings, origin)) {
         pal_exchange_add_header(
                 call->exchange, "access-control-expose-headers", pal_str_of(SESSION_HEADER));
         return PAL_OK;

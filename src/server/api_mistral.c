@@ -165,6 +165,9 @@ pal_status pal_mistral_entries(pal_call *call, const pal_messages *messages, pal
 
 static const pal_api_route *const routes[] = {
         pal_mistral_start_routes,
+        pal_mistral_restart_routes,
+        pal_mistral_chat_routes,
+        pal_mistral_model_routes,
         pal_mistral_conversation_routes,
         pal_mistral_agent_routes,
         pal_mistral_agent_list_routes,

@@ -21,15 +21,12 @@
 
 extern const pal_api_route pal_mistral_conversation_routes[]; /* api_mistral_conversations.c */
 extern const pal_api_route pal_mistral_start_routes[];        /* api_mistral_start.c */
+extern const pal_api_route pal_mistral_restart_routes[];      /* api_mistral_restart.c */
+extern const pal_api_route pal_mistral_chat_routes[];         /* api_mistral_chat.c */
+extern const pal_api_route pal_mistral_model_routes[];        /* api_mistral_models.c */
 extern const pal_api_route pal_mistral_agent_routes[];        /* api_mistral_agents.c */
 extern const pal_api_route pal_mistral_agent_list_routes[];   /* api_mistral_agent_list.c */
 extern const pal_api_route pal_mistral_alias_routes[];        /* api_mistral_aliases.c */
-
-static inline bool pal_mistral_is_absent(pal_json value)
-{
-    pal_json_type type = pal_json_type_of(value);
-    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
-}
 
 /* What every handler returns: wrong input is 422 here. */
 pal_status pal_mistral_checked(pal_call *call, pal_status status);
@@ -128,8 +125,10 @@ PAL_CHECKED pal_status pal_mistral_metadata_read(
 /* "agent_version" of the body: a number or an alias; untouched where it is absent. */
 PAL_CHECKED pal_status pal_mistral_version_read(
         pal_call *call, pal_str *out_version, pal_error *err);
-/* Checks an object of completion_args; absent is fine. */
-PAL_CHECKED pal_status pal_mistral_args_check(pal_call *call, pal_json args, pal_error *err);
+/* Checks an object of completion_args; absent is fine. `within` is the member that it is; NULL:
+ * they are members of the request itself. */
+PAL_CHECKED pal_status pal_mistral_args_check(
+        pal_call *call, pal_json args, const char *within, pal_error *err);
 
 /* ---- Confirmations (api_mistral_confirm.c) ---- */
 

@@ -244,7 +244,8 @@ static pal_status check_body(pal_call *call, pal_error *err)
         status = pal_api_tools_read(
                 call, pal_json_find(call->body, "tools"), &tools, &tools_len, err);
     if (status == PAL_OK)
-        status = pal_mistral_args_check(call, pal_json_find(call->body, "completion_args"), err);
+        status = pal_mistral_args_check(
+                call, pal_json_find(call->body, "completion_args"), "completion_args", err);
     if (status == PAL_OK)
         status = check_handoffs(call, err);
     if (status == PAL_OK)

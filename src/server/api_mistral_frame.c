@@ -1,4 +1,5 @@
-/* api_mistral_frame.c - a turn's events as those of Mistral's streams:
+/* api_mistral_frame.c - conversations as they are told: a turn's events as those of Mistral's
+ * streams, and the answer as a whole.
  *
  *   event: message.output.delta
  *   data: {"type":"message.output.delta",...}
@@ -6,6 +7,7 @@
  * Ids and indexes are those that the entries will have in the answer and in the history: an
  * answer's id is told before it comes, and every delta says which part it belongs to. */
 #include "base/clock.h"
+#include "dialect/dialect_member.h"
 #include "server/api_mistral_run.h"
 #include "server/server_put.h"
 
@@ -67,20 +69,6 @@ static void place(pal_mistral_frames *frames, const pal_event *event)
     frames->saying = event->kind;
 }
 
-static void put_thinking(pal_json_writer *writer, pal_str text)
-{
-    pal_json_begin_object(writer);
-    pal_put_text(writer, "type", "thinking");
-    pal_json_name(writer, "thinking");
-    pal_json_begin_array(writer);
-    pal_json_begin_object(writer);
-    pal_put_text(writer, "type", "text");
-    pal_put_str(writer, "text", text);
-    pal_json_end_object(writer);
-    pal_json_end_array(writer);
-    pal_json_end_object(writer);
-}
-
 static void say(pal_mistral_frames *frames, const pal_event *event)
 {
     if (event->text.len == 0)
@@ -94,7 +82,7 @@ static void say(pal_mistral_frames *frames, const pal_event *event)
     put_author(frames, &writer);
     pal_json_name(&writer, "content");
     if (event->kind == PAL_EVENT_REASONING)
-        put_thinking(&writer, event->text);
+        pal_mistral_put_thinking(&writer, event->text);
     else
         pal_json_put_str(&writer, event->text);
     end(frames, &writer);
@@ -124,8 +112,9 @@ static pal_mistral_call *find_call(const pal_mistral_frames *frames, pal_str id)
     return call;
 }
 
-void pal_mistral_frames_call(pal_mistral_frames *frames, const pal_mistral_call *call,
-        pal_str arguments, const char *confirmation)
+/* A call, or more of it. `confirmation` may be NULL. */
+static void put_call(pal_mistral_frames *frames, const pal_mistral_call *call, pal_str arguments,
+        const char *confirmation)
 {
     pal_json_writer writer = begin(frames, "function.call.delta");
     put_entry(&writer, PAL_ENTRY_CALL, frames->message, call->number, call->output);
@@ -181,7 +170,7 @@ static void add_arguments(pal_mistral_frames *frames, const pal_event *event)
         return;
     call->has_arguments = true;
     if (call->kind == PAL_ENTRY_CALL)
-        pal_mistral_frames_call(frames, call, event->text, NULL);
+        put_call(frames, call, event->text, NULL);
     else if (call->kind == PAL_ENTRY_EXECUTION)
         put_execution(frames, call, "tool.execution.delta", event->text);
 }
@@ -193,7 +182,7 @@ static void end_calls(pal_mistral_frames *frames, const pal_mistral_call *call)
         return;
     end_calls(frames, call->next);
     if (call->kind == PAL_ENTRY_CALL && !call->has_arguments)
-        pal_mistral_frames_call(frames, call, pal_str_of("{}"), NULL);
+        put_call(frames, call, pal_str_of("{}"), NULL);
 }
 
 static void end_execution(pal_mistral_frames *frames, const pal_event *event)
@@ -211,7 +200,7 @@ static void end_execution(pal_mistral_frames *frames, const pal_event *event)
 
 /* ---- All of them ---- */
 
-void pal_mistral_frames_event(pal_mistral_frames *frames, const pal_event *event)
+static void tell(pal_mistral_frames *frames, const pal_event *event)
 {
     switch (event->kind) {
     case PAL_EVENT_STEP:
@@ -240,10 +229,10 @@ void pal_mistral_frames_event(pal_mistral_frames *frames, const pal_event *event
     }
 }
 
-void pal_mistral_frames_started(pal_mistral_frames *frames, pal_id conversation)
+static void tell_started(pal_mistral_frames *frames)
 {
     char id[PAL_OPENAI_ID_SIZE];
-    pal_openai_id_text("conv_", conversation, id);
+    pal_openai_id_text("conv_", frames->conversation, id);
     pal_json_writer writer = begin(frames, "conversation.response.started");
     pal_put_text(&writer, "conversation_id", id);
     end(frames, &writer);
@@ -259,8 +248,8 @@ static void put_handoff(pal_mistral_frames *frames, const char *type, pal_id mes
     end(frames, &writer);
 }
 
-void pal_mistral_frames_handoff(pal_mistral_frames *frames, pal_id message,
-        const pal_mistral_leg *from, const pal_mistral_leg *to)
+static void tell_handoff(pal_mistral_frames *frames, pal_id message, const pal_mistral_leg *from,
+        const pal_mistral_leg *to)
 {
     put_handoff(frames, "agent.handoff.started", message, "previous_agent_id",
             "previous_agent_name", from);
@@ -278,17 +267,77 @@ void pal_mistral_put_usage(pal_json_writer *writer, const pal_usage *usage)
     pal_json_end_object(writer);
 }
 
-void pal_mistral_frames_done(pal_mistral_frames *frames, const pal_usage *usage)
+/* Calls that were held back because they would have handed over, or that ask. */
+static void put_held(pal_mistral_frames *frames, const pal_mistral_outcome *outcome)
 {
+    pal_json call;
+    for (const pal_mistral_call *each = frames->calls; each; each = each->next) {
+        pal_json_iter iter = pal_json_each(outcome->calls);
+        if (outcome->asked.len && pal_str_equal(each->id, outcome->asked))
+            put_call(frames, each, (pal_str){0}, "pending");
+        while (each->kind == PAL_ENTRY_HANDOFF && pal_json_next(&iter, NULL, &call)) {
+            if (pal_str_equal(pal_member_string(call, "call_id", frames->arena), each->id))
+                put_call(frames, each, pal_member_string(call, "arguments", frames->arena), NULL);
+        }
+    }
+}
+
+static void tell_done(pal_mistral_frames *frames, const pal_mistral_outcome *outcome)
+{
+    put_held(frames, outcome);
     pal_json_writer writer = begin(frames, "conversation.response.done");
-    pal_mistral_put_usage(&writer, usage);
+    pal_mistral_put_usage(&writer, &outcome->usage);
     end(frames, &writer);
 }
 
-void pal_mistral_frames_failed(pal_mistral_frames *frames, unsigned code, const char *message)
+static void tell_failed(pal_mistral_frames *frames, unsigned code, const char *message)
 {
     pal_json_writer writer = begin(frames, "conversation.response.error");
     pal_put_text(&writer, "message", message);
     pal_put_count(&writer, "code", code);
     end(frames, &writer);
 }
+
+/* ---- The whole answer ---- */
+
+static pal_status put_outputs(pal_call *call, const pal_mistral_frames *frames,
+        const pal_messages *messages, pal_str asked, pal_error *err)
+{
+    pal_mistral_entry *entries;
+    size_t len;
+    pal_status status = pal_mistral_entries(call, messages, frames->agent_id, &entries, &len, err);
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        const pal_part *part = &entries[i].message->parts[entries[i].first];
+        entries[i].is_pending = asked.len && entries[i].kind == PAL_ENTRY_EXECUTION &&
+                pal_str_equal(part->call_id, asked);
+        pal_mistral_entry_put(pal_call_writer(call), &entries[i], call->arena);
+    }
+    return status;
+}
+
+static pal_status put_answer(pal_call *call, const pal_mistral_frames *frames,
+        const pal_messages *messages, const pal_mistral_outcome *outcome, pal_error *err)
+{
+    pal_json_writer *writer = pal_call_writer(call);
+    char id[PAL_OPENAI_ID_SIZE];
+    pal_openai_id_text("conv_", frames->conversation, id);
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "object", "conversation.response");
+    pal_put_text(writer, "conversation_id", id);
+    pal_json_name(writer, "outputs");
+    pal_json_begin_array(writer);
+    pal_status status = put_outputs(call, frames, messages, outcome->asked, err);
+    pal_json_end_array(writer);
+    pal_mistral_put_usage(writer, &outcome->usage);
+    pal_json_end_object(writer);
+    return status;
+}
+
+const pal_mistral_shape pal_mistral_conversation_shape = {
+        .started = tell_started,
+        .event = tell,
+        .handoff = tell_handoff,
+        .done = tell_done,
+        .failed = tell_failed,
+        .answer = put_answer,
+};

@@ -11,7 +11,7 @@
 
 /* ---- completion_args ---- */
 
-typedef enum arg_type { ARG_ANY, ARG_NUMBER, ARG_TEXTS, ARG_OBJECT, ARG_STRING } arg_type;
+typedef enum arg_type { ARG_FLAG, ARG_NUMBER, ARG_TEXTS, ARG_OBJECT, ARG_STRING } arg_type;
 
 static const struct {
     const char *name;
@@ -27,38 +27,46 @@ static const struct {
         {"response_format", "response_format", ARG_OBJECT},
         {"prediction", "prediction", ARG_OBJECT},
         {"reasoning_effort", "reasoning_effort", ARG_STRING},
+        {"parallel_tool_calls", "parallel_tool_calls", ARG_FLAG},
 };
 
 static bool has_type(pal_json value, arg_type type)
 {
     pal_json_type is = pal_json_type_of(value);
     switch (type) {
+    case ARG_FLAG:
+        return is == PAL_JSON_TRUE || is == PAL_JSON_FALSE;
     case ARG_NUMBER:
         return is == PAL_JSON_NUMBER;
     case ARG_TEXTS:
         return is == PAL_JSON_STRING || is == PAL_JSON_ARRAY;
     case ARG_OBJECT:
         return is == PAL_JSON_OBJECT;
-    case ARG_STRING:
-        return is == PAL_JSON_STRING;
     default:
-        return true;
+        return is == PAL_JSON_STRING;
     }
 }
 
-static pal_status check_choice(pal_call *call, pal_json value, pal_error *err)
+/* `within` is the member that they are in; NULL: the request itself. */
+static pal_status wrong_arg(
+        pal_call *call, const char *within, const char *name, const char *expected, pal_error *err)
+{
+    return pal_mistral_wrong(call, within ? within : name, err, "'%s%s%s' must be %s",
+            within ? within : "", within ? "." : "", name, expected);
+}
+
+static pal_status check_choice(pal_call *call, pal_json value, const char *within, pal_error *err)
 {
     static const char *const words[] = {"auto", "none", "any", "required", NULL};
     if (pal_mistral_is_absent(value) || pal_json_type_of(value) == PAL_JSON_OBJECT ||
             pal_member_is_one_of(value, words))
         return PAL_OK;
-    return pal_mistral_wrong(call, "completion_args", err,
-            "'completion_args.tool_choice' must be auto, none, any, required or an object");
+    return wrong_arg(call, within, "tool_choice", "auto, none, any, required or an object", err);
 }
 
-pal_status pal_mistral_args_check(pal_call *call, pal_json args, pal_error *err)
+pal_status pal_mistral_args_check(pal_call *call, pal_json args, const char *within, pal_error *err)
 {
-    static const char *const texts[] = {[ARG_ANY] = "anything",
+    static const char *const texts[] = {[ARG_FLAG] = "true or false",
             [ARG_NUMBER] = "a number",
             [ARG_TEXTS] = "a string or an array of strings",
             [ARG_OBJECT] = "an object",
@@ -67,17 +75,15 @@ pal_status pal_mistral_args_check(pal_call *call, pal_json args, pal_error *err)
     if (pal_mistral_is_absent(args))
         return PAL_OK;
     if (pal_json_type_of(args) != PAL_JSON_OBJECT)
-        return pal_mistral_wrong(
-                call, "completion_args", err, "'completion_args' must be an object");
+        return pal_mistral_wrong(call, within, err, "'%s' must be an object", within);
     for (size_t i = 0; i < sizeof args_known / sizeof *args_known; i++) {
         pal_json value = pal_json_find(args, args_known[i].name);
         if (!pal_mistral_is_absent(value) && !has_type(value, args_known[i].type))
-            return pal_mistral_wrong(call, "completion_args", err,
-                    "'completion_args.%s' must be %s", args_known[i].name,
-                    texts[args_known[i].type]);
+            return wrong_arg(call, within, args_known[i].name, texts[args_known[i].type], err);
     }
     pal_status status = pal_call_count(call, args, "max_tokens", 1, UINT32_MAX, &tokens, err);
-    return status == PAL_OK ? check_choice(call, pal_json_find(args, "tool_choice"), err) : status;
+    return status == PAL_OK ? check_choice(call, pal_json_find(args, "tool_choice"), within, err)
+                            : status;
 }
 
 /* The first of the three that says it. */

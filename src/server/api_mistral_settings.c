@@ -93,7 +93,7 @@ pal_status pal_mistral_settings_read(
     settings.completion_args = pal_json_find(call->body, "completion_args");
     settings.guardrails = pal_json_find(call->body, "guardrails");
     if (status == PAL_OK)
-        status = pal_mistral_args_check(call, settings.completion_args, err);
+        status = pal_mistral_args_check(call, settings.completion_args, "completion_args", err);
     if (status == PAL_OK)
         status = pal_mistral_metadata_read(call, &settings.metadata, err);
     *out_settings = settings;

@@ -1,6 +1,8 @@
 /* api_native.c - the native API under /api/v1, gathered from the files that have its routes. */
 #include "server/api_native.h"
 
+#include <string.h>
+#include "server/api_turn.h"
 #include "server/server_call.h"
 #include "server/server_health.h"
 
@@ -26,9 +28,26 @@ static const pal_api_route *const routes[] = {
         NULL,
 };
 
+static bool is_below(const pal_api_route *route, const char *path)
+{
+    return strncmp(route->path, path, strlen(path)) == 0;
+}
+
+static pal_status find_subject(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_turn_info info;
+    if (is_below(call->route, "/api/v1/sessions/{id}"))
+        return pal_call_session(call, call->params[0], &session, err);
+    if (is_below(call->route, "/api/v1/turns/{turn}"))
+        return pal_api_turn_find(call, &info, err);
+    return PAL_OK;
+}
+
 const pal_api pal_api_native = {
         .name = "native",
         .prefix = "/api/v1/",
         .routes = routes,
         .put_failure = pal_put_native_failure,
+        .find_subject = find_subject,
 };

@@ -15,11 +15,13 @@
 
 /* ---- Errors ---- */
 
-static const char *type_of(unsigned code)
+static const char *type_of(const pal_failure *failure)
 {
-    return code == 429    ? "rate_limit_error"
-            : code >= 500 ? "server_error"
-                          : "invalid_request_error";
+    if (failure->status == PAL_BUDGET)
+        return "insufficient_quota";
+    return failure->code == 429    ? "rate_limit_error"
+            : failure->code >= 500 ? "server_error"
+                                   : "invalid_request_error";
 }
 
 /* OpenAI's own words where it has one for what our frame calls otherwise. */
@@ -27,6 +29,8 @@ static pal_str code_of(const pal_failure *failure)
 {
     if (failure->code == 401)
         return pal_str_of("invalid_api_key");
+    if (failure->status == PAL_BUDGET)
+        return pal_str_of("insufficient_quota");
     if (failure->code == 429 && pal_str_is(failure->name, "rate_limited"))
         return pal_str_of("rate_limit_exceeded");
     return failure->name;
@@ -34,12 +38,13 @@ static pal_str code_of(const pal_failure *failure)
 
 static void put_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
 {
-    (void)call;
+    if (failure->status == PAL_BUDGET) /* clients would try 429 again, in vain */
+        pal_exchange_add_header(call->exchange, "x-should-retry", pal_str_of("false"));
     pal_json_begin_object(writer);
     pal_json_name(writer, "error");
     pal_json_begin_object(writer);
     pal_put_str(writer, "message", failure->message);
-    pal_put_text(writer, "type", type_of(failure->code));
+    pal_put_text(writer, "type", type_of(failure));
     pal_put_str_or_null(writer, "param", failure->param);
     pal_put_str_or_null(writer, "code", code_of(failure));
     pal_json_end_object(writer);
@@ -314,8 +319,7 @@ static bool is_known(const pal_served_model *models, size_t len, pal_str model)
     return false;
 }
 
-/* What the endpoints list, each name once; the default model is there even where none answers. */
-static pal_status gather_models(
+pal_status pal_openai_models(
         pal_call *call, pal_served_model **out_models, size_t *out_len, pal_error *err)
 {
     pal_served_model *listed, own;
@@ -345,7 +349,7 @@ static pal_status list_models(pal_call *call, pal_error *err)
 {
     pal_served_model *models;
     size_t len;
-    pal_status status = gather_models(call, &models, &len, err);
+    pal_status status = pal_openai_models(call, &models, &len, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
@@ -366,7 +370,7 @@ static pal_status get_model(pal_call *call, pal_error *err)
     pal_served_model *models;
     size_t len;
     pal_str id = call->params[0];
-    pal_status status = gather_models(call, &models, &len, err);
+    pal_status status = pal_openai_models(call, &models, &len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         if (pal_str_equal(models[i].model, id)) {
             put_model(call, &models[i]);

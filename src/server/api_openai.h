@@ -29,6 +29,11 @@ bool pal_openai_id_read(pal_str text, const char *prefix, pal_id *out_id);
 PAL_CHECKED pal_status pal_openai_conversation(
         pal_call *call, pal_str id, const char *param, pal_session *out_session, pal_error *err);
 
+/* What the endpoints list, each name once; the default model is there even where none answers. In
+ * the call's arena. It waits: on a worker. */
+PAL_CHECKED pal_status pal_openai_models(
+        pal_call *call, pal_served_model **out_models, size_t *out_len, pal_error *err);
+
 /* ---- Members ---- */
 
 /* Reads "metadata" of `object`, up to 16 pairs of texts; *out_json is an object, and stays as it is

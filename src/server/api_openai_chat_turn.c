@@ -43,6 +43,7 @@ typedef struct reading {
     uint32_t calls_len;
     pal_buf text; /* of the newest step, where it is answered whole */
     pal_buf reasoning;
+    pal_buf refusal;
     pal_id session;
     pal_id turn;
     int64_t created_at;
@@ -52,6 +53,7 @@ typedef struct reading {
     bool is_begun;
     bool is_over;
     bool is_cut;
+    bool is_filtered;
     pal_usage usage;
     pal_op erase;
     pal_erasure erasure;
@@ -68,6 +70,7 @@ static void release(reading *r)
         pal_buf_done(&call->arguments);
     pal_buf_done(&r->text);
     pal_buf_done(&r->reasoning);
+    pal_buf_done(&r->refusal);
     pthread_mutex_destroy(&r->lock);
     pal_arena_free(r->arena);
     pal_free(r);
@@ -106,7 +109,10 @@ static void put_usage(pal_json_writer *writer, const pal_usage *usage)
 
 static const char *finish_of(const reading *r)
 {
-    return r->is_cut ? "length" : r->calls_len ? "tool_calls" : "stop";
+    return r->is_cut         ? "length"
+            : r->is_filtered ? "content_filter"
+            : r->calls_len   ? "tool_calls"
+                             : "stop";
 }
 
 /* ---- The whole completion, under the lock ---- */
@@ -138,7 +144,7 @@ static void put_choice(const reading *r, pal_json_writer *writer)
     pal_json_name(writer, "message");
     pal_json_begin_object(writer);
     pal_put_text(writer, "role", "assistant");
-    if (r->calls_len)
+    if (r->calls_len || r->refusal.len)
         pal_put_str_or_null(writer, "content", pal_buf_str(&r->text));
     else
         pal_put_str(writer, "content", pal_buf_str(&r->text));
@@ -146,7 +152,7 @@ static void put_choice(const reading *r, pal_json_writer *writer)
         pal_put_str(writer, "reasoning_content", pal_buf_str(&r->reasoning));
     if (r->calls_len)
         put_calls(r, writer);
-    pal_put_str_or_null(writer, "refusal", (pal_str){0});
+    pal_put_str_or_null(writer, "refusal", pal_buf_str(&r->refusal));
     pal_json_end_object(writer);
     pal_put_str_or_null(writer, "logprobs", (pal_str){0});
     pal_put_text(writer, "finish_reason", finish_of(r));
@@ -156,7 +162,8 @@ static void put_choice(const reading *r, pal_json_writer *writer)
 /* What could not be kept must not be left out. */
 static bool has_gap(const reading *r)
 {
-    bool has = r->text.failure || r->reasoning.failure || pal_arena_failure(r->arena) != PAL_OK;
+    bool has = r->text.failure || r->reasoning.failure || r->refusal.failure ||
+            pal_arena_failure(r->arena) != PAL_OK;
     for (const told_call *call = r->calls; call; call = call->next)
         has = has || call->arguments.failure;
     return has;
@@ -294,13 +301,17 @@ static void write_end(reading *r)
         (void)pal_stream_write(r->stream, pal_str_of(done));
 }
 
-static void write_failure(reading *r, pal_str why)
+static void write_failure(reading *r, const pal_event *event)
 {
+    bool is_budget = event->status == PAL_BUDGET;
     pal_buf buf;
     pal_buf_init(&buf, CHUNK_BYTES_MAX);
     pal_buf_append_text(&buf, "data: {\"error\":{\"message\":");
-    pal_json_quote(&buf, why.len ? why : pal_str_of("the turn was stopped"));
-    pal_buf_append_text(&buf, ",\"type\":\"server_error\",\"param\":null,\"code\":null}}\n\n");
+    pal_json_quote(&buf, event->text.len ? event->text : pal_str_of("the turn was stopped"));
+    pal_buf_append_text(&buf,
+            is_budget ? ",\"type\":\"insufficient_quota\",\"param\":null,"
+                        "\"code\":\"insufficient_quota\"}}\n\n"
+                      : ",\"type\":\"server_error\",\"param\":null,\"code\":null}}\n\n");
     write_stream(r, &buf);
     pal_buf_done(&buf);
 }
@@ -411,7 +422,7 @@ static void end_stream(reading *r, const pal_event *event)
     if (r->stream && event->state == PAL_TURN_DONE)
         write_end(r);
     else if (r->stream)
-        write_failure(r, event->text);
+        write_failure(r, event);
     if (r->stream)
         pal_stream_end(r->stream);
     r->stream = NULL;
@@ -481,13 +492,20 @@ static void note_arguments(reading *r, const pal_event *event)
 
 static void note_text(reading *r, const pal_event *event)
 {
-    bool is_text = event->kind == PAL_EVENT_TEXT;
+    bool is_reasoning = event->kind == PAL_EVENT_REASONING;
     if (!r->wants_stream) {
-        pal_buf_append_str(is_text ? &r->text : &r->reasoning, event->text);
+        pal_buf_append_str(is_reasoning     ? &r->reasoning
+                        : event->is_refusal ? &r->refusal
+                                            : &r->text,
+                event->text);
         return;
     }
     open_stream(r);
-    write_delta(r, is_text ? "content" : "reasoning_content", event->text);
+    write_delta(r,
+            is_reasoning                ? "reasoning_content"
+                    : event->is_refusal ? "refusal"
+                                        : "content",
+            event->text);
 }
 
 static void note(reading *r, const pal_event *event)
@@ -496,6 +514,7 @@ static void note(reading *r, const pal_event *event)
     case PAL_EVENT_STEP: /* the last one's answer is the answer */
         pal_buf_clear(&r->text);
         pal_buf_clear(&r->reasoning);
+        pal_buf_clear(&r->refusal);
         break;
     case PAL_EVENT_TEXT:
     case PAL_EVENT_REASONING:
@@ -509,6 +528,7 @@ static void note(reading *r, const pal_event *event)
         break;
     case PAL_EVENT_MESSAGE:
         r->is_cut = event->finish_length;
+        r->is_filtered = event->finish_filtered;
         break;
     default:
         break;
@@ -586,6 +606,7 @@ static reading *new_reading(const pal_openai_chat *chat)
     pthread_mutex_init(&r->lock, NULL);
     pal_buf_init(&r->text, PAL_PROVIDER_ANSWER_BYTES_MAX);
     pal_buf_init(&r->reasoning, PAL_PROVIDER_ANSWER_BYTES_MAX);
+    pal_buf_init(&r->refusal, PAL_PROVIDER_ANSWER_BYTES_MAX);
     r->calls_end = &r->calls;
     r->holders = 1;
     r->call = call;

@@ -47,6 +47,15 @@ typedef struct pal_response {
     uint64_t version; /* of the record; 0: there is none */
 } pal_response;
 
+/* What an item of the output is told as. */
+typedef enum pal_response_form {
+    PAL_RESPONSE_TEXT = 0,
+    PAL_RESPONSE_REFUSAL = 1,
+    PAL_RESPONSE_REASONING = 2,
+    PAL_RESPONSE_CALL = 3,
+    PAL_RESPONSE_CUSTOM_CALL = 4,
+} pal_response_form;
+
 static inline bool pal_response_is_over(const pal_response *response)
 {
     return response->status >= PAL_RESPONSE_COMPLETED;
@@ -89,6 +98,14 @@ void pal_response_fail_call(pal_call *call, const pal_event *event);
 
 /* ---- The request (api_openai_responses_request.c) ---- */
 
+/* What it goes on with: the session, and its newest message that counts. None: nothing. */
+typedef struct pal_response_context {
+    pal_session session;
+    uint64_t seq;   /* of the newest; 0: all that there is */
+    bool is_newest; /* nothing was said after it */
+    bool is_own;    /* the session is the responses' own: it may be gone on with */
+} pal_response_context;
+
 typedef struct pal_response_request {
     pal_call *call;
     pal_turn_request turn; /* all but its session; in the call's arena */
@@ -100,6 +117,8 @@ typedef struct pal_response_request {
     bool is_stored;
     bool is_compaction; /* its answer stands for what was said so far */
     /* Where it goes; api_openai_responses_create.c. */
+    pal_response_context context;
+    bool has_context; /* it has been looked for */
     pal_id response;
     bool is_new;     /* the session is made for it */
     bool is_passing; /* and erased at its end */
@@ -110,19 +129,27 @@ typedef struct pal_response_request {
 /* Reads and checks the body. */
 PAL_CHECKED pal_status pal_response_read(pal_response_request *request, pal_error *err);
 
+/* ---- Its tools (api_openai_responses_tools.c) ---- */
+
+/* Fills request->turn with "tools" and "tool_choice" of the body. */
+PAL_CHECKED pal_status pal_response_read_tools(pal_response_request *request, pal_error *err);
+/* How calls of the tool are told: as a custom one's, where it was offered as one. */
+PAL_CHECKED pal_status pal_response_tool_form(
+        const pal_response *response, pal_str name, pal_response_form *out_form);
+
 /* ---- Where it goes (api_openai_responses_create.c) ---- */
 
-/* What it goes on with: the session, and its newest message that counts. None: nothing. */
-typedef struct pal_response_context {
-    pal_session session;
-    uint64_t seq;   /* of the newest; 0: all that there is */
-    bool is_newest; /* nothing was said after it */
-    bool is_own;    /* the session is the responses' own: it may be gone on with */
-} pal_response_context;
+/* Fills request->context, once, with what `previous` or `conversation` name. */
+PAL_CHECKED pal_status pal_response_context_find(pal_response_request *request, pal_error *err);
 
-/* Finds what `previous` or `conversation` name, and checks that calls and outputs match. */
-PAL_CHECKED pal_status pal_response_context_find(
-        pal_response_request *request, pal_response_context *out_context, pal_error *err);
+/* ---- What it says of what was said (api_openai_responses_calls.c) ---- */
+
+/* Checks that calls and outputs match. Outputs that were given before are left out. */
+PAL_CHECKED pal_status pal_response_check_calls(pal_response_request *request, pal_error *err);
+/* For pal_openai_items_read(), with the request as its user: what is in the context stands for
+ * nothing. */
+pal_status pal_response_reference(pal_str id, pal_arena *arena, pal_message *out_message,
+        size_t *out_index, void *user, pal_error *err);
 
 /* Goes there, runs it and answers. On a worker. */
 PAL_CHECKED pal_status pal_response_start(pal_response_request *request, pal_error *err);
@@ -157,9 +184,9 @@ void pal_response_events_done(pal_response_events *events);
 void pal_response_events_begin(pal_response_events *events);
 /* Another message begins. */
 void pal_response_events_message(pal_response_events *events, pal_id message);
-/* `part` is its number in the message, from 1. */
+/* TEXT, REFUSAL or REASONING; `part` is its number in the message, from 1. */
 void pal_response_events_text(
-        pal_response_events *events, pal_part_kind kind, uint64_t part, pal_str delta);
+        pal_response_events *events, pal_response_form form, uint64_t part, pal_str delta);
 void pal_response_events_call(
         pal_response_events *events, uint64_t part, pal_str call_id, pal_str name);
 void pal_response_events_arguments(pal_response_events *events, pal_str call_id, pal_str delta);

@@ -12,9 +12,6 @@
 #include "server/api_session.h"
 #include "server/server_call.h"
 
-#define TAIL_MESSAGES 32       /* in which calls without an output are looked for */
-#define TAIL_MESSAGES_MAX 1000 /* in which the call of an output is */
-
 /* ---- The response before it ---- */
 
 static pal_status no_previous(pal_call *call, pal_str id, pal_error *err)
@@ -66,112 +63,18 @@ static pal_status find_previous(
     return status == PAL_NOT_FOUND ? no_previous(call, request->previous, err) : status;
 }
 
-/* ---- Calls and their outputs ---- */
-
-typedef struct open_calls {
-    pal_str *ids;
-    size_t len, cap;
-    pal_arena *arena;
-} open_calls;
-
-static bool close_call(open_calls *open, pal_str id)
-{
-    for (size_t i = 0; i < open->len; i++) {
-        if (!pal_str_equal(open->ids[i], id))
-            continue;
-        open->ids[i] = open->ids[--open->len];
-        return true;
-    }
-    return false;
-}
-
-static void open_call(open_calls *open, pal_str id)
-{
-    if (open->len == open->cap) {
-        size_t cap = open->cap ? 2 * open->cap : 8;
-        pal_str *ids = pal_arena_array(open->arena, cap, sizeof *ids);
-        if (!ids)
-            return; /* the arena remembers */
-        if (open->len)
-            memcpy(ids, open->ids, open->len * sizeof *ids);
-        open->ids = ids;
-        open->cap = cap;
-    }
-    open->ids[open->len++] = id;
-}
-
-/* *out_orphan: an output without a call; empty: none. */
-static void follow_calls(
-        open_calls *open, const pal_message *messages, size_t len, pal_str *out_orphan)
-{
-    for (size_t i = 0; i < len; i++) {
-        for (size_t k = 0; k < messages[i].parts_len; k++) {
-            const pal_part *part = &messages[i].parts[k];
-            if (part->kind == PAL_PART_TOOL_CALL)
-                open_call(open, part->call_id);
-            else if (part->kind == PAL_PART_TOOL_RESULT && !close_call(open, part->call_id) &&
-                    out_orphan && out_orphan->len == 0)
-                *out_orphan = part->call_id;
-        }
-    }
-}
-
-/* Looks at the newest messages; more of them where that did not do. */
-static pal_status match_calls(const pal_response_request *request,
-        const pal_response_context *context, uint32_t limit, open_calls *open, pal_str *out_orphan,
-        bool *out_has_more, pal_error *err)
-{
-    pal_call *call = request->call;
-    pal_messages tail = {0};
-    const pal_load load = {
-            .before_seq = context->seq ? context->seq + 1 : 0, .limit = limit, .from_end = true};
-    pal_status status = PAL_OK;
-    *open = (open_calls){.arena = call->arena};
-    *out_orphan = (pal_str){0};
-    if (!pal_id_is_none(context->session.id))
-        status = pal_store_load(call->server->store, call->caller.tenant, context->session.id,
-                &load, call->arena, &tail, err);
-    if (status != PAL_OK)
-        return status;
-    follow_calls(open, tail.items, tail.len, NULL);
-    follow_calls(open, request->turn.messages, request->turn.messages_len, out_orphan);
-    *out_has_more = tail.has_more;
-    return pal_arena_checked(call->arena, err);
-}
-
-static pal_status check_calls(
-        const pal_response_request *request, const pal_response_context *context, pal_error *err)
-{
-    pal_call *call = request->call;
-    open_calls open;
-    pal_str orphan;
-    bool has_more = false;
-    pal_status status =
-            match_calls(request, context, TAIL_MESSAGES, &open, &orphan, &has_more, err);
-    if (status == PAL_OK && orphan.len && has_more)
-        status = match_calls(request, context, TAIL_MESSAGES_MAX, &open, &orphan, &has_more, err);
-    if (status != PAL_OK || (!orphan.len && !open.len))
-        return status;
-    call->fail_param = "input";
-    if (orphan.len)
-        return pal_error_set(err, PAL_INVALID,
-                "No tool call found for function call output with call_id '%.*s'.",
-                (int)(orphan.len < 80 ? orphan.len : 80), orphan.data);
-    return pal_error_set(err, PAL_INVALID, "No tool output found for function call '%.*s'.",
-            (int)(open.ids[0].len < 80 ? open.ids[0].len : 80), open.ids[0].data);
-}
-
-pal_status pal_response_context_find(
-        pal_response_request *request, pal_response_context *out_context, pal_error *err)
+pal_status pal_response_context_find(pal_response_request *request, pal_error *err)
 {
     pal_status status = PAL_OK;
-    *out_context = (pal_response_context){0};
+    if (request->has_context)
+        return PAL_OK;
     if (request->previous.len)
-        status = find_previous(request, out_context, err);
+        status = find_previous(request, &request->context, err);
     else if (request->conversation.len)
-        status = pal_openai_conversation(
-                request->call, request->conversation, "conversation", &out_context->session, err);
-    return status == PAL_OK ? check_calls(request, out_context, err) : status;
+        status = pal_openai_conversation(request->call, request->conversation, "conversation",
+                &request->context.session, err);
+    request->has_context = status == PAL_OK;
+    return status;
 }
 
 /* ---- Going there ---- */
@@ -237,9 +140,9 @@ static void run_in_fork(pal_response_request *request)
         pal_call_fail(request->call, status, &err);
 }
 
-static pal_status go(
-        pal_response_request *request, const pal_response_context *context, pal_error *err)
+static pal_status go(pal_response_request *request, pal_error *err)
 {
+    const pal_response_context *context = &request->context;
     if (request->conversation.len) {
         request->turn.session = context->session.id;
         return run(request, err);
@@ -259,9 +162,10 @@ static pal_status go(
 
 pal_status pal_response_start(pal_response_request *request, pal_error *err)
 {
-    pal_response_context context;
-    pal_status status = pal_response_context_find(request, &context, err);
-    return status == PAL_OK ? go(request, &context, err) : status;
+    pal_status status = pal_response_context_find(request, err);
+    if (status == PAL_OK)
+        status = pal_response_check_calls(request, err);
+    return status == PAL_OK ? go(request, err) : status;
 }
 
 pal_status pal_openai_create_response(pal_call *call, pal_error *err)

@@ -14,8 +14,27 @@
 #include "dialect/dialect_member.h"
 #include "server/server_put.h"
 
-struct pal_response_piece {
+/* What each form's events and members are called. */
+static const struct {
     pal_part_kind kind;
+    const char *delta, *done; /* types of events */
+    const char *member;       /* that has the whole */
+    const char *part;         /* type of the content part; NULL: it has none */
+} forms[] = {
+        [PAL_RESPONSE_TEXT] = {PAL_PART_TEXT, "response.output_text.delta",
+                "response.output_text.done", "text", "output_text"},
+        [PAL_RESPONSE_REFUSAL] = {PAL_PART_TEXT, "response.refusal.delta", "response.refusal.done",
+                "refusal", "refusal"},
+        [PAL_RESPONSE_REASONING] = {PAL_PART_REASONING, "response.reasoning_text.delta",
+                "response.reasoning_text.done", "text", "reasoning_text"},
+        [PAL_RESPONSE_CALL] = {PAL_PART_TOOL_CALL, "response.function_call_arguments.delta",
+                "response.function_call_arguments.done", "arguments", NULL},
+        [PAL_RESPONSE_CUSTOM_CALL] = {PAL_PART_TOOL_CALL, "response.custom_tool_call_input.delta",
+                "response.custom_tool_call_input.done", "input", NULL},
+};
+
+struct pal_response_piece {
+    pal_response_form form;
     pal_id message;
     uint32_t part; /* from 1 */
     bool is_open;
@@ -95,11 +114,20 @@ void pal_response_events_begin(pal_response_events *events)
 
 /* ---- Items ---- */
 
+static bool is_call_piece(const pal_response_piece *piece)
+{
+    return forms[piece->form].kind == PAL_PART_TOOL_CALL;
+}
+
 /* A message with nothing but the piece. */
 static pal_message message_of(const pal_response_piece *piece, pal_part *part)
 {
-    bool is_call = piece->kind == PAL_PART_TOOL_CALL;
-    *part = (pal_part){.kind = piece->kind, .number = piece->part};
+    bool is_call = is_call_piece(piece);
+    *part = (pal_part){.kind = forms[piece->form].kind, .number = piece->part};
+    if (piece->form == PAL_RESPONSE_CUSTOM_CALL)
+        part->extra = pal_str_of(PAL_OPENAI_CUSTOM_CALL_EXTRA);
+    else if (piece->form == PAL_RESPONSE_REFUSAL)
+        part->extra = pal_str_of(PAL_OPENAI_REFUSAL_EXTRA);
     *(is_call ? &part->arguments : &part->text) = pal_buf_str(&piece->text);
     part->call_id = pal_buf_str(&piece->call_id);
     part->name = pal_buf_str(&piece->name);
@@ -130,13 +158,14 @@ static void put_new_item(pal_json_writer *writer, const pal_response_piece *piec
     item_id(piece, id);
     pal_json_begin_object(writer);
     pal_put_text(writer, "id", id);
-    if (piece->kind == PAL_PART_TOOL_CALL) {
-        pal_put_text(writer, "type", "function_call");
+    if (is_call_piece(piece)) {
+        bool is_custom = piece->form == PAL_RESPONSE_CUSTOM_CALL;
+        pal_put_text(writer, "type", is_custom ? "custom_tool_call" : "function_call");
         pal_put_str(writer, "call_id", pal_buf_str(&piece->call_id));
         pal_put_str(writer, "name", pal_buf_str(&piece->name));
-        pal_put_text(writer, "arguments", "");
+        pal_put_text(writer, forms[piece->form].member, "");
         pal_put_text(writer, "status", "in_progress");
-    } else if (piece->kind == PAL_PART_REASONING) {
+    } else if (piece->form == PAL_RESPONSE_REASONING) {
         pal_put_text(writer, "type", "reasoning");
         pal_json_name(writer, "summary");
         pal_json_put_raw(writer, no_list);
@@ -161,12 +190,11 @@ static void put_list(pal_json_writer *writer, const char *name)
 
 static void put_part(pal_json_writer *writer, const pal_response_piece *piece, pal_str text)
 {
-    bool is_text = piece->kind == PAL_PART_TEXT;
     pal_json_name(writer, "part");
     pal_json_begin_object(writer);
-    pal_put_text(writer, "type", is_text ? "output_text" : "reasoning_text");
-    pal_put_str(writer, "text", text);
-    if (is_text) {
+    pal_put_text(writer, "type", forms[piece->form].part);
+    pal_put_str(writer, forms[piece->form].member, text);
+    if (piece->form == PAL_RESPONSE_TEXT) {
         put_list(writer, "annotations");
         put_list(writer, "logprobs");
     }
@@ -207,7 +235,7 @@ static pal_json_writer begin_within(const pal_response_events *events,
     pal_json_writer writer = begin_frame(events, type, buf);
     pal_put_text(&writer, "item_id", id);
     pal_put_count(&writer, "output_index", index_of(events, piece));
-    if (piece->kind != PAL_PART_TOOL_CALL)
+    if (!is_call_piece(piece))
         pal_put_count(&writer, "content_index", 0);
     return writer;
 }
@@ -228,21 +256,14 @@ static void tell_part(pal_response_events *events, const pal_response_piece *pie
 static void tell_text(
         pal_response_events *events, const pal_response_piece *piece, pal_str delta, bool is_done)
 {
-    static const char *const types[][2] = {
-            [PAL_PART_TEXT] = {"response.output_text.delta", "response.output_text.done"},
-            [PAL_PART_REASONING] = {"response.reasoning_text.delta",
-                    "response.reasoning_text.done"},
-            [PAL_PART_TOOL_CALL] = {"response.function_call_arguments.delta",
-                    "response.function_call_arguments.done"},
-    };
     if (is_told(events)) {
         pal_buf buf;
-        bool is_call = piece->kind == PAL_PART_TOOL_CALL;
-        pal_json_writer writer = begin_within(events, piece, types[piece->kind][is_done], &buf);
-        pal_put_str(&writer, !is_done ? "delta" : is_call ? "arguments" : "text", delta);
-        if (is_call && is_done)
+        const char *type = is_done ? forms[piece->form].done : forms[piece->form].delta;
+        pal_json_writer writer = begin_within(events, piece, type, &buf);
+        pal_put_str(&writer, is_done ? forms[piece->form].member : "delta", delta);
+        if (piece->form == PAL_RESPONSE_CALL && is_done)
             pal_put_str(&writer, "name", pal_buf_str(&piece->name));
-        if (piece->kind == PAL_PART_TEXT)
+        if (piece->form == PAL_RESPONSE_TEXT)
             put_list(&writer, "logprobs");
         end_frame(events, &writer);
     }
@@ -268,19 +289,40 @@ static void grow(pal_response_events *events, pal_response_piece *piece, pal_str
     pal_buf_append_str(&piece->text, delta);
     if (piece->text.failure)
         events->failure = piece->text.failure;
-    tell_text(events, piece, delta, false);
+    if (piece->form != PAL_RESPONSE_CUSTOM_CALL)
+        tell_text(events, piece, delta, false);
+}
+
+/* The text is known when its JSON is whole: it is one delta. */
+static void tell_input(pal_response_events *events, const pal_response_piece *piece)
+{
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena) {
+        events->failure = PAL_NO_MEMORY;
+        return;
+    }
+    pal_str input = pal_openai_custom_input(pal_buf_str(&piece->text), arena);
+    if (pal_arena_failure(arena) != PAL_OK)
+        events->failure = PAL_NO_MEMORY;
+    if (input.len)
+        tell_text(events, piece, input, false);
+    tell_text(events, piece, input, true);
+    pal_arena_free(arena);
 }
 
 static void end_piece(pal_response_events *events, pal_response_piece *piece, const char *status)
 {
-    bool is_call = piece->kind == PAL_PART_TOOL_CALL;
+    bool is_call = is_call_piece(piece);
     if (!piece->is_open)
         return;
     /* Nothing is what a model says that means no arguments; it is recorded as an object. */
     if (is_call && piece->text.len == 0)
         grow(events, piece, pal_str_of("{}"));
     piece->is_open = false;
-    tell_text(events, piece, pal_buf_str(&piece->text), true);
+    if (piece->form == PAL_RESPONSE_CUSTOM_CALL)
+        tell_input(events, piece);
+    else
+        tell_text(events, piece, pal_buf_str(&piece->text), true);
     if (!is_call)
         tell_part(events, piece, true);
     tell_item(events, piece, status);
@@ -289,7 +331,7 @@ static void end_piece(pal_response_events *events, pal_response_piece *piece, co
 static bool is_whole(const pal_response_piece *piece)
 {
     pal_json value;
-    if (piece->kind != PAL_PART_TOOL_CALL)
+    if (!is_call_piece(piece))
         return true;
     pal_arena *arena = piece->text.len ? pal_arena_new(0) : NULL;
     bool is_json =
@@ -298,7 +340,8 @@ static bool is_whole(const pal_response_piece *piece)
     return is_json;
 }
 
-static pal_response_piece *add_piece(pal_response_events *events, pal_part_kind kind, uint64_t part)
+static pal_response_piece *add_piece(
+        pal_response_events *events, pal_response_form form, uint64_t part)
 {
     for (size_t i = 0; i < events->len; i++) {
         if (events->pieces[i].is_open && is_whole(&events->pieces[i]))
@@ -316,7 +359,7 @@ static pal_response_piece *add_piece(pal_response_events *events, pal_part_kind 
     }
     pal_response_piece *piece = &events->pieces[events->len++];
     *piece = (pal_response_piece){
-            .kind = kind, .message = events->message, .part = (uint32_t)part, .is_open = true};
+            .form = form, .message = events->message, .part = (uint32_t)part, .is_open = true};
     pal_buf_init(&piece->text, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&piece->call_id, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&piece->name, PAL_MESSAGE_BYTES_MAX);
@@ -332,14 +375,14 @@ void pal_response_events_message(pal_response_events *events, pal_id message)
 }
 
 void pal_response_events_text(
-        pal_response_events *events, pal_part_kind kind, uint64_t part, pal_str delta)
+        pal_response_events *events, pal_response_form form, uint64_t part, pal_str delta)
 {
     pal_response_piece *last = events->len ? &events->pieces[events->len - 1] : NULL;
     if (delta.len == 0 || events->failure)
         return;
-    if (!last || last->kind != kind || last->part != part ||
+    if (!last || last->form != form || last->part != part ||
             !pal_id_equal(last->message, events->message)) {
-        last = add_piece(events, kind, part);
+        last = add_piece(events, form, part);
         if (!last)
             return;
         tell_item(events, last, NULL);
@@ -353,7 +396,9 @@ void pal_response_events_call(
 {
     if (name.len == 0 || events->failure)
         return; /* it is not recorded either */
-    pal_response_piece *piece = add_piece(events, PAL_PART_TOOL_CALL, part);
+    pal_response_form form;
+    events->failure = pal_response_tool_form(events->response, name, &form);
+    pal_response_piece *piece = events->failure ? NULL : add_piece(events, form, part);
     if (!piece)
         return;
     pal_buf_append_str(&piece->call_id, call_id);
@@ -367,7 +412,7 @@ void pal_response_events_arguments(pal_response_events *events, pal_str call_id,
 {
     for (size_t i = events->len; delta.len && !events->failure && i > 0; i--) {
         pal_response_piece *piece = &events->pieces[i - 1];
-        if (!piece->is_open || piece->kind != PAL_PART_TOOL_CALL ||
+        if (!piece->is_open || !is_call_piece(piece) ||
                 !pal_str_equal(pal_buf_str(&piece->call_id), call_id))
             continue;
         grow(events, piece, delta);

@@ -5,7 +5,7 @@
 
 pal_str pal_response_error_code(pal_status status, long code)
 {
-    if (code == 429)
+    if (code == 429 || status == PAL_BUDGET)
         return pal_str_of("rate_limit_exceeded");
     return pal_str_of(code == 400 || status == PAL_LIMIT || status == PAL_INVALID ? "invalid_prompt"
                                                                                   : "server_error");

@@ -41,6 +41,13 @@ static uint32_t number_of(const pal_openai_item *item, const pal_part *part)
     return part->number ? part->number : (uint32_t)(part - item->message->parts) + 1;
 }
 
+static pal_response_form form_of(const pal_part *part)
+{
+    return part->kind == PAL_PART_REASONING    ? PAL_RESPONSE_REASONING
+            : pal_openai_part_is_refusal(part) ? PAL_RESPONSE_REFUSAL
+                                               : PAL_RESPONSE_TEXT;
+}
+
 /* A call is told when it begins, the others by their first delta. */
 static void begin_item(replay *r, const pal_openai_item *item)
 {
@@ -64,7 +71,7 @@ static void tell_delta(replay *r, uint64_t len)
     if (is_call)
         pal_response_events_arguments(&r->events, part->call_id, delta);
     else
-        pal_response_events_text(&r->events, part->kind, number_of(item, part), delta);
+        pal_response_events_text(&r->events, form_of(part), number_of(item, part), delta);
 }
 
 /* False: all has been told but the end. */

@@ -3,7 +3,6 @@
 #include "server/api_openai_responses.h"
 
 #include "dialect/dialect_member.h"
-#include "server/api_turn.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
 
@@ -55,8 +54,15 @@ static bool is_fit(const plain_member *member, pal_json value)
     return pal_json_f64(value, &number) && number >= member->min && number <= member->max;
 }
 
-static pal_status read_plain(pal_call *call, pal_json_writer *parameters, pal_error *err)
+static bool is_named(const plain_member *member, const char *name)
 {
+    return pal_str_is(pal_str_of(member->name), name);
+}
+
+static pal_status read_plain(
+        const pal_response_request *request, pal_json_writer *parameters, pal_error *err)
+{
+    pal_call *call = request->call;
     for (size_t i = 0; i < sizeof plain_members / sizeof *plain_members; i++) {
         const plain_member *member = &plain_members[i];
         pal_json value = pal_json_find(call->body, member->name);
@@ -64,11 +70,13 @@ static pal_status read_plain(pal_call *call, pal_json_writer *parameters, pal_er
             continue;
         if (!is_fit(member, value))
             return wrong(call, member->name, value, member->expected, err);
-        if (!member->upstream)
+        /* Services refuse to be told of calls where there are no tools; clients tell it always. */
+        if (!member->upstream ||
+                (is_named(member, "parallel_tool_calls") && !request->turn.tools_len))
             continue;
         pal_json_name(parameters, member->upstream);
         pal_json_put_raw(parameters, pal_json_raw(value));
-        if (pal_str_is(pal_str_of(member->name), "top_logprobs"))
+        if (is_named(member, "top_logprobs"))
             pal_put_flag(parameters, "logprobs", true);
     }
     return PAL_OK;
@@ -145,7 +153,7 @@ static pal_status read_parameters(pal_response_request *request, pal_error *err)
     pal_buf_init(&buf, PARAMETERS_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_status status = read_plain(call, &writer, err);
+    pal_status status = read_plain(request, &writer, err);
     if (status == PAL_OK)
         status = read_text(call, &writer, err);
     if (status == PAL_OK)
@@ -155,46 +163,6 @@ static pal_status read_parameters(pal_response_request *request, pal_error *err)
         status = pal_member_keep(&buf, call->arena, &request->turn.parameters, err);
     pal_buf_done(&buf);
     return status;
-}
-
-/* ---- Tools ---- */
-
-static pal_status read_choice_object(pal_response_request *request, pal_json value, pal_error *err)
-{
-    pal_call *call = request->call;
-    pal_json name = pal_json_find(value, "name");
-    pal_buf buf;
-    if (!pal_json_string_is(pal_json_find(value, "type"), "function") ||
-            pal_json_type_of(name) != PAL_JSON_STRING)
-        return wrong(call, "tool_choice", value,
-                "auto, none, required or {\"type\":\"function\",\"name\":...}", err);
-    pal_buf_init(&buf, PARAMETERS_BYTES_MAX);
-    pal_buf_append_text(&buf, "{\"type\":\"function\",\"function\":{\"name\":");
-    pal_buf_append_str(&buf, pal_json_raw(name));
-    pal_buf_append_text(&buf, "}}");
-    pal_status status = pal_member_keep(&buf, call->arena, &request->turn.tool_choice, err);
-    pal_buf_done(&buf);
-    return status;
-}
-
-static pal_status read_tools(pal_response_request *request, pal_error *err)
-{
-    pal_call *call = request->call;
-    pal_json choice = pal_json_find(call->body, "tool_choice");
-    pal_tool *tools = NULL;
-    pal_status status = pal_api_tools_read(
-            call, pal_json_find(call->body, "tools"), &tools, &request->turn.tools_len, err);
-    request->turn.tools = tools;
-    if (status != PAL_OK || is_absent(choice))
-        return status;
-    if (pal_json_type_of(choice) == PAL_JSON_OBJECT)
-        return read_choice_object(request, choice, err);
-    if (!pal_json_string_is(choice, "auto") && !pal_json_string_is(choice, "none") &&
-            !pal_json_string_is(choice, "required"))
-        return wrong(call, "tool_choice", choice,
-                "auto, none, required or {\"type\":\"function\",\"name\":...}", err);
-    request->turn.tool_choice = pal_json_raw(choice);
-    return PAL_OK;
 }
 
 /* ---- What it goes on with ---- */
@@ -245,7 +213,7 @@ static pal_status read_input(pal_response_request *request, pal_error *err)
     if (is_absent(input))
         return pal_call_refuse(call, 400, "missing_required_parameter", PAL_INVALID, err,
                 "'input' is missing: give a text or an array of items");
-    pal_status status = pal_openai_items_read(input, "input", pal_openai_item_lookup, call,
+    pal_status status = pal_openai_items_read(input, "input", pal_response_reference, request,
             call->arena, &request->turn.messages, &request->turn.messages_len, err);
     if (status != PAL_OK)
         return status;
@@ -309,26 +277,22 @@ static pal_status read_texts(pal_response_request *request, pal_error *err)
 
 /* ---- What the response says of it ---- */
 
+/* Compact, because frames of a stream are made of lines: some clients write JSON on many. */
 static void echo(pal_json_writer *writer, pal_json body, const char *name, const char *otherwise)
 {
     pal_json value = pal_json_find(body, name);
     pal_json_name(writer, name);
-    pal_json_put_raw(writer, is_absent(value) ? pal_str_of(otherwise) : pal_json_raw(value));
+    pal_json_put_compact(writer, is_absent(value) ? pal_str_of(otherwise) : pal_json_raw(value));
 }
 
 static void echo_text(pal_json_writer *writer, pal_json body)
 {
-    pal_json text = pal_json_find(body, "text"), format = pal_json_find(text, "format");
-    pal_json verbosity = pal_json_find(text, "verbosity");
+    pal_json text = pal_json_find(body, "text"), verbosity = pal_json_find(text, "verbosity");
     pal_json_name(writer, "text");
     pal_json_begin_object(writer);
-    pal_json_name(writer, "format");
-    pal_json_put_raw(
-            writer, is_absent(format) ? pal_str_of("{\"type\":\"text\"}") : pal_json_raw(format));
-    if (!is_absent(verbosity)) {
-        pal_json_name(writer, "verbosity");
-        pal_json_put_raw(writer, pal_json_raw(verbosity));
-    }
+    echo(writer, text, "format", "{\"type\":\"text\"}");
+    if (!is_absent(verbosity))
+        echo(writer, text, "verbosity", "null");
     pal_json_end_object(writer);
 }
 
@@ -419,7 +383,7 @@ pal_status pal_response_read(pal_response_request *request, pal_error *err)
     if (status == PAL_OK)
         status = pal_openai_metadata_read(request->call, request->call->body, &metadata, err);
     if (status == PAL_OK)
-        status = read_tools(request, err);
+        status = pal_response_read_tools(request, err);
     if (status == PAL_OK)
         status = read_parameters(request, err);
     if (status == PAL_OK)

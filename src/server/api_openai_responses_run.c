@@ -228,10 +228,12 @@ static void note(response_run *run, const pal_event *event)
         pal_response_events_message(events, event->message);
         break;
     case PAL_EVENT_TEXT:
-        pal_response_events_text(events, PAL_PART_TEXT, event->count, event->text);
+        pal_response_events_text(events,
+                event->is_refusal ? PAL_RESPONSE_REFUSAL : PAL_RESPONSE_TEXT, event->count,
+                event->text);
         break;
     case PAL_EVENT_REASONING:
-        pal_response_events_text(events, PAL_PART_REASONING, event->count, event->text);
+        pal_response_events_text(events, PAL_RESPONSE_REASONING, event->count, event->text);
         break;
     case PAL_EVENT_CALL:
         pal_response_events_call(events, event->count, event->call_id, event->name);

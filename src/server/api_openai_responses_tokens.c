@@ -79,15 +79,16 @@ static pal_status count_new(
 
 pal_status pal_openai_count_input(pal_call *call, pal_error *err)
 {
-    pal_response_context context;
     uint64_t tokens = 0;
     pal_status status;
     pal_response_request *request = read_request(call, &status, err);
     if (!request)
         return status;
-    status = pal_response_context_find(request, &context, err);
-    if (status == PAL_OK && !pal_id_is_none(context.session.id))
-        status = count_stored(call, &context, &tokens, err);
+    status = pal_response_context_find(request, err);
+    if (status == PAL_OK)
+        status = pal_response_check_calls(request, err);
+    if (status == PAL_OK && !pal_id_is_none(request->context.session.id))
+        status = count_stored(call, &request->context, &tokens, err);
     if (status == PAL_OK)
         status = count_new(request, &tokens, err);
     if (status != PAL_OK)

@@ -102,7 +102,7 @@ static void send_failure(pal_api_turn *turn)
     chat *state = turn->user;
     pal_call *call = turn->call;
     pal_error err;
-    if (is_wrong(turn, state->status)) {
+    if (is_wrong(turn, state->status) || state->status == PAL_BUDGET) {
         pal_call_fail(call, state->status, &state->failure);
         return;
     }
@@ -251,10 +251,23 @@ static pal_status chat_in(pal_call *call, const pal_session *session, pal_error 
     return turn ? pal_api_turn_start(turn, err) : err->status;
 }
 
+static pal_status read_name(pal_call *call, pal_str *out_name, pal_error *err)
+{
+    pal_status status =
+            pal_call_text(call, call->body, "session_id", PAL_KEY_LEN_MAX, out_name, err);
+    if (status == PAL_INVALID || status == PAL_LIMIT)
+        call->fail_code = 422;
+    return status;
+}
+
+/* The path says which session; what the body says of it is only checked. */
 static pal_status session_chat(pal_call *call, pal_error *err)
 {
     pal_session session;
+    pal_str name = {0};
     pal_status status = pal_api_active_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = read_name(call, &name, err);
     return status == PAL_OK ? chat_in(call, &session, err) : status;
 }
 
@@ -263,9 +276,7 @@ static pal_status any_chat(pal_call *call, pal_error *err)
 {
     pal_session session = {.tenant = call->caller.tenant};
     pal_str name = {0};
-    pal_status status = pal_call_text(call, call->body, "session_id", PAL_KEY_LEN_MAX, &name, err);
-    if (status == PAL_INVALID || status == PAL_LIMIT)
-        call->fail_code = 422;
+    pal_status status = read_name(call, &name, err);
     if (status == PAL_OK)
         status = name.len ? pal_api_active_session(call, name, &session, err) : PAL_NOT_FOUND;
     if (status == PAL_OK)

@@ -42,6 +42,9 @@ static pal_status start_turn(pal_call *call, pal_error *err)
         return pal_arena_checked(call->arena, err);
     status = pal_api_messages_read(
             call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
+    /* Without a message the model goes on. One whose name is misspelt would be paid for unseen. */
+    if (status == PAL_OK && turn->request.messages_len == 0)
+        status = pal_call_known(call, err);
     if (status == PAL_OK)
         status = give_client_id(call, &turn->request, err);
     if (status == PAL_OK)
@@ -51,7 +54,7 @@ static pal_status start_turn(pal_call *call, pal_error *err)
 
 /* ---- Looking ---- */
 
-static pal_status find_turn(pal_call *call, pal_turn_info *out_info, pal_error *err)
+pal_status pal_api_turn_find(pal_call *call, pal_turn_info *out_info, pal_error *err)
 {
     pal_id id;
     if (!pal_id_from_text(call->params[0], &id))
@@ -71,7 +74,7 @@ static void send_info(pal_call *call, const pal_turn_info *info)
 static pal_status get_turn(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
-    pal_status status = find_turn(call, &info, err);
+    pal_status status = pal_api_turn_find(call, &info, err);
     if (status == PAL_OK)
         send_info(call, &info);
     return status;
@@ -121,7 +124,7 @@ static pal_status get_events(pal_call *call, pal_error *err)
     uint64_t after = 0;
     pal_status status = read_after(call, &after, err);
     if (status == PAL_OK)
-        status = find_turn(call, &info, err);
+        status = pal_api_turn_find(call, &info, err);
     if (status != PAL_OK)
         return status;
     if (info.state >= PAL_TURN_DONE && after >= info.events) {
@@ -137,11 +140,11 @@ static pal_status get_events(pal_call *call, pal_error *err)
 static pal_status cancel_turn(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
-    pal_status status = find_turn(call, &info, err);
+    pal_status status = pal_api_turn_find(call, &info, err);
     if (status == PAL_OK)
         status = pal_turn_cancel(call->server->runtime, call->caller.tenant, info.turn, err);
     if (status == PAL_OK)
-        status = find_turn(call, &info, err);
+        status = pal_api_turn_find(call, &info, err);
     if (status == PAL_OK)
         send_info(call, &info);
     return status;
@@ -156,11 +159,11 @@ static pal_status approve_turn(pal_call *call, pal_error *err)
         call->fail_param = "allow";
         return pal_error_set(err, PAL_INVALID, "'allow' must be true or false");
     }
-    pal_status status = find_turn(call, &info, err);
+    pal_status status = pal_api_turn_find(call, &info, err);
     if (status == PAL_OK)
         status = pal_turn_allow(call->server->runtime, call->caller.tenant, info.turn, allow, err);
     if (status == PAL_OK)
-        status = find_turn(call, &info, err);
+        status = pal_api_turn_find(call, &info, err);
     if (status == PAL_OK)
         send_info(call, &info);
     return status;
@@ -253,7 +256,7 @@ static pal_status give_results(
 static pal_status turn_results(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
-    pal_status status = find_turn(call, &info, err);
+    pal_status status = pal_api_turn_find(call, &info, err);
     if (status != PAL_OK)
         return status;
     pal_session session = {.id = info.session};

@@ -91,6 +91,9 @@ void pal_api_turn_refuse(pal_api_turn *turn);
 /* "turn_id" to "reason": what a turn does now. */
 void pal_api_turn_put_info(pal_json_writer *writer, const pal_turn_info *info);
 
+/* The turn that the path names. On a worker: it waits for the runtime. */
+PAL_CHECKED pal_status pal_api_turn_find(pal_call *call, pal_turn_info *out_info, pal_error *err);
+
 /* The session that the path names, where it takes part in turns: one in the trash is not found. */
 PAL_CHECKED pal_status pal_api_active_session(
         pal_call *call, pal_str name, pal_session *out_session, pal_error *err);
@@ -98,6 +101,11 @@ PAL_CHECKED pal_status pal_api_active_session(
 /* Tools as chat completions have them. In the call's arena. */
 PAL_CHECKED pal_status pal_api_tools_read(
         pal_call *call, pal_json array, pal_tool **out_tools, size_t *out_len, pal_error *err);
+/* One by one: checks that it is an array, and makes room for all; reads one, as a function. */
+PAL_CHECKED pal_status pal_api_tools_begin(
+        pal_call *call, pal_json array, pal_tool **out_tools, pal_error *err);
+PAL_CHECKED pal_status pal_api_tool_read(
+        pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err);
 
 /* The text of a message: its text parts and plain outputs, one behind the other. In the arena. */
 pal_str pal_api_message_text(const pal_message *message, pal_arena *arena);

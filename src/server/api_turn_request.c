@@ -12,7 +12,7 @@ static bool is_absent(pal_json value)
 
 /* ---- Tools ---- */
 
-static pal_status read_tool(pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err)
+pal_status pal_api_tool_read(pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err)
 {
     pal_json function = pal_json_find(value, "function");
     pal_json of = pal_json_type_of(function) == PAL_JSON_OBJECT ? function : value;
@@ -21,7 +21,8 @@ static pal_status read_tool(pal_call *call, pal_json value, pal_tool *out_tool, 
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
         return pal_error_set(err, PAL_INVALID, "a tool must be an object");
     if (!is_absent(type) && !pal_json_string_is(type, "function"))
-        return pal_error_set(err, PAL_INVALID, "'type' must be function");
+        return pal_error_set(err, PAL_INVALID,
+                "'type' must be function: tools that a service runs itself are not offered here");
     pal_status status = pal_call_text(call, of, "name", PAL_LABEL_LEN_MAX, &tool.name, err);
     if (status == PAL_OK)
         status = pal_call_text(call, of, "description", PAL_SYSTEM_LEN_MAX, &tool.description, err);
@@ -35,30 +36,38 @@ static pal_status read_tool(pal_call *call, pal_json value, pal_tool *out_tool, 
     return status;
 }
 
-pal_status pal_api_tools_read(
-        pal_call *call, pal_json array, pal_tool **out_tools, size_t *out_len, pal_error *err)
+pal_status pal_api_tools_begin(pal_call *call, pal_json array, pal_tool **out_tools, pal_error *err)
 {
     size_t count = pal_json_count(array);
-    pal_json_iter iter = pal_json_each(array);
-    pal_json value;
-    if (is_absent(array))
-        return PAL_OK;
     call->fail_param = "tools";
     if (pal_json_type_of(array) != PAL_JSON_ARRAY)
         return pal_error_set(err, PAL_INVALID, "'tools' must be an array of tools");
     if (count > PAL_SERVER_TOOLS_MAX)
         return pal_error_set(err, PAL_LIMIT, "'tools' has %zu; at most %d go into one request",
                 count, PAL_SERVER_TOOLS_MAX);
-    pal_tool *tools = pal_arena_array(call->arena, count ? count : 1, sizeof *tools);
-    for (size_t i = 0; tools && pal_json_next(&iter, NULL, &value); i++) {
-        pal_status status = read_tool(call, value, &tools[i], err);
-        call->fail_param = "tools";
-        if (status != PAL_OK)
-            return pal_member_within(err, status, "tools", i);
-    }
     call->fail_param = NULL;
+    *out_tools = pal_arena_array(call->arena, count ? count : 1, sizeof **out_tools);
+    return pal_arena_checked(call->arena, err);
+}
+
+pal_status pal_api_tools_read(
+        pal_call *call, pal_json array, pal_tool **out_tools, size_t *out_len, pal_error *err)
+{
+    pal_json_iter iter = pal_json_each(array);
+    pal_json value;
+    pal_tool *tools = NULL;
+    if (is_absent(array))
+        return PAL_OK;
+    pal_status status = pal_api_tools_begin(call, array, &tools, err);
+    for (size_t i = 0; status == PAL_OK && pal_json_next(&iter, NULL, &value); i++) {
+        status = pal_api_tool_read(call, value, &tools[i], err);
+        call->fail_param = status == PAL_OK ? NULL : "tools";
+        status = pal_member_within(err, status, "tools", i);
+    }
+    if (status != PAL_OK)
+        return status;
     *out_tools = tools;
-    *out_len = count;
+    *out_len = pal_json_count(array);
     return pal_arena_checked(call->arena, err);
 }
 
@@ -96,11 +105,15 @@ static pal_status read_context(
         pal_api_turn *turn, const pal_session *session, bool has_context, pal_error *err)
 {
     pal_call *call = turn->call;
-    pal_str strategy = {0};
+    pal_str strategy = {0}, context;
     pal_turn_request *request = &turn->request;
     pal_status status = pal_call_text(call, call->body, "strategy", 64, &strategy, err);
     has_context = has_context && !is_absent(pal_json_find(call->body, "context"));
     if (status != PAL_OK || (!has_context && !strategy.len))
+        return status;
+    if (has_context)
+        status = pal_call_object(call, call->body, "context", &context, err);
+    if (status != PAL_OK)
         return status;
     status = pal_context_settings_merge(call->server->config->context,
             agent_context(call, session->agent), session->metadata, &request->context, err);

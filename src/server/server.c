@@ -6,11 +6,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "server/api_mcp.h"
+#include "server/api_mistral_gate.h"
 #include "server/server_auth.h"
 #include "server/server_care.h"
 #include "server/server_dispatch.h"
 #include "server/server_idempotency.h"
 #include "server/server_rate.h"
+#include "server/server_settings.h"
 #include "server/server_trace.h"
 
 /* Whoever can connect could read everything: so nobody else can, until there is a key. */
@@ -29,11 +31,14 @@ static pal_status check_open(pal_server *server, bool is_local, pal_error *err)
 static pal_status open_parts(pal_server *server, pal_error *err)
 {
     bool is_local = pal_address_is_local(server->config->server.listen);
+    server->settings = pal_settings_new(server->config);
     server->keys = pal_keys_new(server->store, is_local);
     server->rate = pal_rate_new();
     server->idempotency = pal_idempotency_new();
     server->mcp = pal_mcp_service_new(server);
-    if (!server->keys || !server->rate || !server->idempotency || !server->mcp)
+    server->mistral_gate = pal_mistral_gate_new();
+    if (!server->settings || !server->keys || !server->rate || !server->idempotency ||
+            !server->mcp || !server->mistral_gate)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     pal_status status = check_open(server, is_local, err);
     pal_str url = server->config->server.otlp_url;
@@ -108,7 +113,7 @@ void pal_server_set_log(const pal_config_values *config, bool as_json)
     pal_log_setup(NULL, level_of(config->server.log_level), as_json);
 }
 
-void pal_server_reload(pal_server *server)
+void pal_server_forget_keys(pal_server *server)
 {
     pal_keys_forget(server->keys);
 }
@@ -119,6 +124,7 @@ void pal_server_close(pal_server *server)
         return;
     pal_care_stop(server->care);
     pal_listener_close(server->listener);
+    pal_mistral_gate_free(server->mistral_gate);
     pal_mcp_service_free(server->mcp);
     pal_trace_close(server->trace);
     if (server->keys)
@@ -126,5 +132,6 @@ void pal_server_close(pal_server *server)
     pal_idempotency_free(server->idempotency);
     pal_rate_free(server->rate);
     pal_keys_free(server->keys);
+    pal_settings_free(server->settings);
     pal_free(server);
 }

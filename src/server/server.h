@@ -1,7 +1,7 @@
 /* server.h - what every handler of the server gets and uses: the server, one call of it, the tables
  * of routes.
  *
- * The path of a request: the listener (server_http.h) -> pal_server_dispatch() finds the API by the
+ * The path of a request: the listener (server_http.h) -> pal_server_handle() finds the API by the
  * path's beginning and the route by method and pattern -> who asks (server_key.h), how often
  * (server_rate.h), whether it was answered before (server_idempotency.h) -> the handler -> one
  * answer, or an error in the API's own envelope. A handler owns no rule about conversations: it
@@ -84,6 +84,9 @@ typedef struct pal_api {
     const pal_api_route *const *routes;
     /* Writes the body of an error. */
     void (*put_failure)(pal_call *call, const pal_failure *failure, pal_json_writer *writer);
+    /* PAL_NOT_FOUND where what the path names is not there: a wrong request is told that first. On
+     * a worker. NULL: its handlers look before they read. */
+    pal_handler find_subject;
 } pal_api;
 
 extern const pal_api pal_api_native;
@@ -146,6 +149,8 @@ PAL_CHECKED pal_status pal_call_count(pal_call *call, pal_json object, const cha
 /* An object's bytes. */
 PAL_CHECKED pal_status pal_call_object(
         pal_call *call, pal_json object, const char *name, pal_str *out, pal_error *err);
+/* PAL_INVALID where the body has a member that the schema of the route's request has not. */
+PAL_CHECKED pal_status pal_call_known(pal_call *call, pal_error *err);
 /* Decimal digits and nothing else, as in a path. */
 bool pal_call_number(pal_str text, uint64_t *out);
 /* Members of the query. */
@@ -178,9 +183,10 @@ struct pal_server {
     pal_store *store;
     pal_runtime *runtime;
     const pal_models *models;
-    const pal_config_values *config;
+    const pal_config_values *config;          /* as it was at the start */
     const pal_route_settings *route_settings; /* of inbound messages */
-    _Atomic(pal_listener *) listener; /* NULL to the first requests, which may be early */
+    _Atomic(pal_listener *) listener;         /* NULL to the first requests, which may be early */
+    struct pal_settings *settings;            /* what of the configuration may have changed since */
     struct pal_keys *keys;
     struct pal_rate *rate;
     struct pal_idempotency *idempotency;
@@ -188,6 +194,7 @@ struct pal_server {
     struct pal_trace *trace; /* NULL: no traces are made */
     struct pal_care *care;   /* what is done now and then */
     struct pal_mcp_service *mcp;
+    struct pal_mistral_gate *mistral_gate;
     atomic_bool is_draining; /* new requests are refused */
     int64_t started_at;
     const char *version;
@@ -209,7 +216,13 @@ PAL_CHECKED pal_status pal_server_open(
 /* No new connections, no new requests; /readyz says so. */
 void pal_server_quiesce(pal_server *server);
 /* Keys are looked up anew. */
-void pal_server_reload(pal_server *server);
+void pal_server_forget_keys(pal_server *server);
+/* The configuration was read anew: what can change while the server runs counts from now on
+ * (server_settings.h), and the log says which keys did, and which need a restart. `started` is what
+ * the server was opened with, `before` what was taken last; none is needed any more afterwards but
+ * `started`. */
+void pal_server_reload(pal_server *server, const pal_config *started, const pal_config *before,
+        const pal_config *after);
 /* Lines for operators go to stderr, from the configured level on. Before the server is opened, and
  * again when the configuration was read anew. */
 void pal_server_set_log(const pal_config_values *config, bool as_json);

@@ -20,6 +20,7 @@
 #include "base/memory.h"
 #include "server/server_call.h"
 #include "server/server_key.h"
+#include "server/server_settings.h"
 
 #define DAY_TEXT_LEN 10 /* "2026-11-16" */
 #define KEY_ARENA_MAX 65536
@@ -289,7 +290,7 @@ pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_error *err)
     bool any;
     pal_key key;
     pal_keys *keys = call->server->keys;
-    *out_rate = call->server->config->server.requests_per_minute;
+    *out_rate = call->server->settings->requests_per_minute;
     pal_status status = pal_keys_any(keys, &any, err);
     if (status != PAL_OK)
         return status;
@@ -350,16 +351,6 @@ bool pal_address_is_local(pal_str listen)
             is_loopback_number(host);
 }
 
-bool pal_origin_is_allowed(const pal_config_server *config, pal_str origin)
-{
-    for (size_t i = 0; i < config->cors_origins_len; i++) {
-        if (pal_str_is(config->cors_origins[i], "*") ||
-                pal_str_equal(config->cors_origins[i], origin))
-            return true;
-    }
-    return false;
-}
-
 static bool is_own_origin(pal_str origin)
 {
     static const char *const schemes[] = {"http://", "https://"};
@@ -385,7 +376,7 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
                 "with 'palaver key create'",
                 (int)(host.len < 80 ? host.len : 80), host.data);
     if (origin.len && !is_own_origin(origin) &&
-            !pal_origin_is_allowed(&call->server->config->server, origin))
+            !pal_origin_is_allowed(call->server->settings, origin))
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
                 "pages of '%.*s' may not ask here; server.cors_origins lets them",
                 (int)(origin.len < 80 ? origin.len : 80), origin.data);

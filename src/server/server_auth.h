@@ -30,7 +30,4 @@ PAL_CHECKED pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_e
  * request must name this machine, and come from a page of it or of a configured origin. */
 PAL_CHECKED pal_status pal_auth_local(pal_call *call, pal_error *err);
 
-/* Whether the configuration lets pages of that origin read answers. */
-bool pal_origin_is_allowed(const pal_config_server *config, pal_str origin);
-
 #endif

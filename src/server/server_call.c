@@ -71,6 +71,7 @@ unsigned pal_status_http(pal_status status)
             [PAL_CANCELED] = 499,
             [PAL_DENIED] = 403,
             [PAL_PROVIDER] = 502,
+            [PAL_BUDGET] = 429,
     };
     return (size_t)status < sizeof codes / sizeof *codes ? codes[status] : 500;
 }

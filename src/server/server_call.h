@@ -17,6 +17,7 @@ typedef struct pal_frame {
     bool is_repeat;                    /* its work was done before, but the answer is not known */
     bool is_error;
     pal_status status; /* is_error: of what */
+    pal_error failure; /* of a request whose subject is looked for before it is told */
 } pal_frame;
 
 static inline pal_frame *pal_frame_of(pal_call *call)

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "server/server_auth.h"
 #include "server/server_notify.h"
+#include "server/server_settings.h"
 
 #define TICK_MS 1000
 #define KEYS_EVERY_MS 10000
@@ -21,6 +22,7 @@ struct pal_care {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_stopping;
+    int64_t interval_ms; /* between sweeps, as it was when the next one was set */
     int64_t sweep_at_ms; /* by the clock that only grows; -1: never */
     int64_t keys_at_ms;
     int64_t watchdog_ms; /* 0: nobody wants to hear */
@@ -61,8 +63,11 @@ static void sweep(pal_care *care)
 {
     pal_error err;
     pal_sweep step = {.has_more = true}, all = {0};
-    int64_t kept_ms = care->server->config->expiry.trash_retention;
+    int64_t kept_ms = care->server->settings->trash_retention;
     while (step.has_more && !is_stopping(care)) {
+        /* However much there is to do: the steps are short, all of them together need not be. */
+        if (care->watchdog_ms)
+            pal_notify("WATCHDOG=1");
         pal_status status = pal_store_sweep(care->server->store, kept_ms > 0 ? kept_ms : -1,
                 PAL_SERVER_SWEEP_STEP, &step, &err);
         if (status != PAL_OK) {
@@ -79,6 +84,14 @@ static void sweep(pal_care *care)
     pal_log_event(all.trashed || all.erased ? PAL_LOG_INFO : PAL_LOG_DEBUG, "sweep", fields, 2);
 }
 
+static void set_sweep(pal_care *care)
+{
+    int64_t interval = care->server->settings->cleanup_interval;
+    int64_t first = interval < FIRST_SWEEP_MS ? interval : FIRST_SWEEP_MS;
+    care->interval_ms = interval;
+    care->sweep_at_ms = interval > 0 ? now_ms() + first : -1;
+}
+
 static void *care_loop(void *user)
 {
     pal_care *care = user;
@@ -90,9 +103,11 @@ static void *care_loop(void *user)
             pal_keys_note_used(care->server->keys);
             care->keys_at_ms = now + KEYS_EVERY_MS;
         }
+        if (care->interval_ms != care->server->settings->cleanup_interval)
+            set_sweep(care);
         if (care->sweep_at_ms >= 0 && now >= care->sweep_at_ms) {
             sweep(care);
-            care->sweep_at_ms = now_ms() + care->server->config->expiry.cleanup_interval;
+            care->sweep_at_ms = now_ms() + care->interval_ms;
         }
     }
     return NULL;
@@ -100,9 +115,7 @@ static void *care_loop(void *user)
 
 static void set_times(pal_care *care)
 {
-    int64_t interval = care->server->config->expiry.cleanup_interval;
-    int64_t first = interval < FIRST_SWEEP_MS ? interval : FIRST_SWEEP_MS;
-    care->sweep_at_ms = interval > 0 ? now_ms() + first : -1;
+    set_sweep(care);
     care->keys_at_ms = now_ms() + KEYS_EVERY_MS;
     /* Twice as often as is asked for, as systemd advises. */
     care->watchdog_ms = pal_notify_watchdog_us() / 2000;

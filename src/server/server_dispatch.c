@@ -3,7 +3,11 @@
  * On a listener's thread; from the worker on where the route says so. Everything that refuses does
  * so before the handler has seen anything, in this order: who may ask at all, whether the server
  * still takes requests, whether there is such a route, whose key it is, how often it asks, whether
- * the body can be read, whether it was answered before. */
+ * the body can be read, whether it was answered before.
+ *
+ * A wrong request to something that is not there, or is another tenant's, is told that and not what
+ * is wrong with it. The look is taken when a request has failed, so that those that work, appends
+ * above all, read nothing for it. */
 #include "server/server_dispatch.h"
 
 #include <stdio.h>
@@ -16,6 +20,7 @@
 #include "server/server_match.h"
 #include "server/server_metrics.h"
 #include "server/server_rate.h"
+#include "server/server_settings.h"
 
 #define DRAIN_RETRY_MS 5000
 
@@ -77,7 +82,7 @@ static void add_cors(pal_call *call)
 {
     pal_exchange *x = call->exchange;
     pal_str origin = pal_exchange_header(x, "origin");
-    if (!origin.len || !pal_origin_is_allowed(&call->server->config->server, origin))
+    if (!origin.len || !pal_origin_is_allowed(call->server->settings, origin))
         return;
     pal_exchange_add_header(x, "access-control-allow-origin", origin);
     pal_exchange_add_header(x, "vary", pal_str_of("origin"));
@@ -92,7 +97,7 @@ static void answer_options(pal_call *call, const pal_match *match)
     pal_str origin = pal_exchange_header(x, "origin");
     pal_str headers = pal_exchange_header(x, "access-control-request-headers");
     pal_exchange_add_header(x, "allow", pal_str_of(match->allowed));
-    if (origin.len && pal_origin_is_allowed(&call->server->config->server, origin)) {
+    if (origin.len && pal_origin_is_allowed(call->server->settings, origin)) {
         pal_exchange_add_header(x, "access-control-allow-methods", pal_str_of(match->allowed));
         if (headers.len)
             pal_exchange_add_header(x, "access-control-allow-headers", headers);
@@ -157,6 +162,36 @@ static pal_status parse_body(pal_call *call, pal_error *err)
     return pal_error_set(err, PAL_INVALID, "the body is not valid JSON: %.180s", inner.message);
 }
 
+/* ---- What is wrong, and with what ---- */
+
+/* On a worker: a look at a turn waits for the runtime. */
+static void fail_if_there(pal_exchange *x)
+{
+    pal_frame *frame = pal_exchange_user(x);
+    pal_call *call = &frame->call;
+    pal_error missing = {0};
+    if (call->api->find_subject(call, &missing) != PAL_NOT_FOUND) {
+        pal_call_fail(call, frame->failure.status, &frame->failure);
+        return;
+    }
+    call->fail_code = 0;
+    call->fail_name = call->fail_param = NULL;
+    call->fail_members = (pal_str){0};
+    pal_call_fail(call, PAL_NOT_FOUND, &missing);
+}
+
+/* Of one whose caller is known. */
+static void fail_admitted(pal_frame *frame, pal_status status, const pal_error *err)
+{
+    pal_call *call = &frame->call;
+    if (status != PAL_INVALID || !call->api->find_subject || call->params[0].len == 0) {
+        pal_call_fail(call, status, err);
+        return;
+    }
+    frame->failure = *err;
+    pal_exchange_to_worker(call->exchange, fail_if_there);
+}
+
 /* ---- The way ---- */
 
 static void run_handler(pal_exchange *x)
@@ -166,7 +201,7 @@ static void run_handler(pal_exchange *x)
     pal_status status = frame->call.route->handler(&frame->call, &err);
     /* After PAL_OK the call may be gone already. */
     if (status != PAL_OK)
-        pal_call_fail(&frame->call, status, &err);
+        fail_admitted(frame, status, &err);
 }
 
 static pal_status refuse_draining(pal_call *call, pal_error *err)
@@ -195,13 +230,24 @@ static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
         status = pal_auth_local(call, err);
     if (status == PAL_OK)
         status = refuse_draining(call, err);
+    return status == PAL_OK ? admit(call, err) : status;
+}
+
+static void take(pal_frame *frame)
+{
+    bool answered = false;
+    pal_error err = {0};
+    pal_status status = parse_body(&frame->call, &err);
     if (status == PAL_OK)
-        status = admit(call, err);
-    if (status == PAL_OK)
-        status = parse_body(call, err);
-    if (status == PAL_OK)
-        status = pal_idempotency_begin(call, out_answered, err);
-    return status;
+        status = pal_idempotency_begin(&frame->call, &answered, &err);
+    if (status != PAL_OK)
+        fail_admitted(frame, status, &err);
+    else if (answered)
+        return;
+    else if (frame->call.route->flags & PAL_ROUTE_WORKER)
+        pal_exchange_to_worker(frame->call.exchange, run_handler);
+    else
+        run_handler(frame->call.exchange);
 }
 
 void pal_server_handle(pal_exchange *x, void *user)
@@ -214,12 +260,8 @@ void pal_server_handle(pal_exchange *x, void *user)
     pal_status status = prepare(&frame->call, &answered, &err);
     if (status != PAL_OK)
         pal_call_fail(&frame->call, status, &err);
-    else if (answered)
-        return;
-    else if (frame->call.route->flags & PAL_ROUTE_WORKER)
-        pal_exchange_to_worker(x, run_handler);
-    else
-        run_handler(x);
+    else if (!answered)
+        take(frame);
 }
 
 static pal_status status_of(unsigned code)
@@ -249,6 +291,7 @@ void pal_server_refuse(pal_exchange *x, unsigned code, const char *why, void *us
         return;
     frame->call.api = api_of(pal_exchange_path(x));
     frame->call.fail_code = code;
+    frame->call.fail_name = frame->call.fail_param = NULL;
     if (!frame->call.route)
         add_cors(&frame->call);
     pal_status status = pal_error_set(&err, status_of(code), "%s", why);
@@ -276,6 +319,11 @@ static void log_request(pal_frame *frame, unsigned code, uint64_t bytes_sent, in
             {.name = "key", .text = call->caller.key_id},
     };
     pal_log_event(PAL_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
+    pal_str body = pal_exchange_body(x);
+    if (body.len && call->server->settings->log_text)
+        pal_log(PAL_LOG_INFO, "request %.*s said: %.*s", PAL_STR_ARG(pal_exchange_id(x)),
+                (int)(body.len < PAL_SERVER_LOG_BODY_MAX ? body.len : PAL_SERVER_LOG_BODY_MAX),
+                body.data);
 }
 
 static void trace_request(pal_frame *frame, unsigned code, int64_t duration_us)

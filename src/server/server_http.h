@@ -51,6 +51,8 @@ void pal_exchange_answer(pal_exchange *x, unsigned code, const char *content_typ
  * any more by whoever calls this. Where PAL_SERVER_WORK_QUEUE_MAX wait already, it is refused. */
 typedef void (*pal_exchange_work)(pal_exchange *x);
 void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work);
+/* Likewise, but false instead of a refusal: then it is still the caller's. */
+bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work);
 
 /* Tells `left` when the client leaves before it is answered, once, on a thread of the listener's
  * and under a lock that the answer takes: it must neither block nor use the exchange. A stream
@@ -124,6 +126,12 @@ typedef struct pal_listener_options {
 
 PAL_CHECKED pal_status pal_listener_open(
         const pal_listener_options *options, pal_listener **out_listener, pal_error *err);
+/* Limits and the certificate as they are in `config`: body_bytes_max, streams_max,
+ * stream_bytes_max, request_ms, heartbeat_ms, tls_certificate, tls_key. On failure the certificate
+ * stays as it was; the limits count. */
+PAL_CHECKED pal_status pal_listener_reload(
+        pal_listener *listener, const pal_config_server *config, pal_error *err);
+bool pal_listener_is_tls(const pal_listener *listener);
 /* The port that it got, where 0 was asked for. */
 uint16_t pal_listener_port(const pal_listener *listener);
 /* No new connections; those that have no request are closed. */

@@ -172,7 +172,7 @@ static unsigned judge(
                 "'Transfer-Encoding: chunked'");
     if (scan->codings && !scan->is_chunked)
         return because(out_why, 501, "the only transfer coding that is understood is 'chunked'");
-    if (scan->length > config->body_bytes_max)
+    if (scan->length > x->listener->limits.body_bytes_max)
         return because(out_why, 413, "the body is longer than server.body_bytes_max");
     return 0;
 }

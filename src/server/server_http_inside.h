@@ -43,6 +43,7 @@ typedef struct pal_connection {
     pal_listener *listener;
     struct MHD_Connection *mhd;
     int fd;
+    struct pal_tls *tls;         /* credentials that it was given; NULL: the listener's first */
     bool is_crowded;             /* over connections_max: what it asks for is refused */
     atomic_bool is_cut;          /* by its deadline */
     atomic_bool has_request;     /* its line is there, and it is not answered yet */
@@ -164,9 +165,19 @@ typedef struct pal_linger {
     int64_t deadline_us;
 } pal_linger;
 
+/* What may change while it listens. */
+typedef struct pal_listener_limits {
+    atomic_uint_fast64_t body_bytes_max;
+    atomic_uint_fast64_t streams_max;
+    atomic_uint_fast64_t stream_bytes_max;
+    _Atomic int64_t request_ms;
+    _Atomic int64_t heartbeat_ms;
+} pal_listener_limits;
+
 struct pal_listener {
     pal_listener_options options;
-    pal_config_server config; /* limits as they are in effect */
+    pal_config_server config; /* as it was opened; of `limits`, those count */
+    pal_listener_limits limits;
     pal_proxy *proxies;
     size_t proxies_len;
     struct MHD_Daemon *daemon;
@@ -176,6 +187,7 @@ struct pal_listener {
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* while closing: fewer exchanges or streams */
+    struct pal_tls *tls;    /* `lock`; NULL: the files were not read anew */
     pal_connection *connections;
     pal_stream *streams;
     pal_watched *watched; /* by the number of the connection's file */
@@ -224,6 +236,22 @@ void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
 unsigned pal_head_check(
         pal_exchange *x, const char *method, const char *version, const char **out_why);
 
+/* server_http_tls.c */
+typedef struct pal_tls pal_tls;
+/* The files' bytes, a NUL behind each. */
+PAL_CHECKED pal_status pal_tls_read(
+        const pal_config_server *config, pal_buf *certificate, pal_buf *key, pal_error *err);
+/* What was read is no certificate and its key. */
+pal_status pal_tls_refuse(const pal_config_server *config, pal_error *err);
+/* Connections that are opened from now on are shown what the files have. On failure nothing has
+ * changed. */
+PAL_CHECKED pal_status pal_tls_reload(
+        pal_listener *listener, const pal_config_server *config, pal_error *err);
+/* Gives them to a connection that was just opened; NULL where there are none. Its own until
+ * pal_tls_unref(). */
+pal_tls *pal_tls_use(pal_listener *listener, struct MHD_Connection *mhd);
+void pal_tls_unref(pal_tls *tls); /* accepts NULL */
+
 /* server_http_watch.c */
 PAL_CHECKED pal_status pal_watch_open(pal_listener *listener, pal_error *err);
 void pal_watch_stop(pal_listener *listener);  /* before the daemon is stopped */
@@ -238,8 +266,6 @@ void pal_exchange_unwatch(pal_exchange *x);
 void pal_watch_linger(pal_listener *listener, int fd);
 
 /* server_http_worker.c */
-/* As pal_exchange_to_worker(), but false instead of a refusal. */
-bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work);
 void pal_listener_end_workers(pal_listener *listener);
 
 #endif

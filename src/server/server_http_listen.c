@@ -1,4 +1,4 @@
-/* server_http_listen.c - the listener: its address, its files of TLS, its threads; and how all of
+/* server_http_listen.c - the listener: its address, its limits, its threads; and how all of
  * it ends.
  *
  * How it closes: no request is handled from then on; streams are ended, and have
@@ -123,6 +123,15 @@ static void claim_files(pal_config_server *config)
     }
 }
 
+static void set_limits(pal_listener_limits *limits, const pal_config_server *config)
+{
+    limits->body_bytes_max = config->body_bytes_max;
+    limits->streams_max = config->streams_max;
+    limits->stream_bytes_max = config->stream_bytes_max;
+    limits->request_ms = config->request_ms;
+    limits->heartbeat_ms = config->heartbeat_ms;
+}
+
 static pal_status read_proxies(pal_listener *listener, pal_error *err)
 {
     size_t len = listener->config.trusted_proxies_len;
@@ -137,44 +146,6 @@ static pal_status read_proxies(pal_listener *listener, pal_error *err)
         listener->proxies_len++;
     }
     return PAL_OK;
-}
-
-/* ---- TLS ---- */
-
-static pal_status read_file(const char *key, pal_str path, pal_buf *out, pal_error *err)
-{
-    ssize_t len = -1;
-    char *at;
-    int fd = open(path.data, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return pal_error_set(err, errno == ENOENT ? PAL_NOT_FOUND : PAL_DENIED,
-                "%s: could not open '%.*s': %s", key, PAL_STR_ARG(path), strerror(errno));
-    while ((at = pal_buf_reserve(out, 4096)) && (len = read(fd, at, 4096)) > 0)
-        pal_buf_commit(out, (size_t)len);
-    int error = errno;
-    close(fd);
-    if (out->failure)
-        return pal_error_set(err, out->failure, "%s: '%.*s' is too large", key, PAL_STR_ARG(path));
-    if (len < 0)
-        return pal_error_set(err, PAL_IO, "%s: could not read '%.*s': %s", key, PAL_STR_ARG(path),
-                strerror(error));
-    pal_buf_append_char(out, 0);
-    return PAL_OK;
-}
-
-static pal_status read_tls(
-        pal_listener *listener, pal_buf *certificate, pal_buf *key, pal_error *err)
-{
-    const pal_config_server *config = &listener->config;
-    if (config->tls_certificate.len == 0 && config->tls_key.len == 0)
-        return PAL_OK;
-    if (config->tls_certificate.len == 0 || config->tls_key.len == 0)
-        return pal_error_set(err, PAL_INVALID,
-                "server.tls_certificate and server.tls_key want each other: set both, or none");
-    listener->is_tls = true;
-    pal_status status =
-            read_file("server.tls_certificate", config->tls_certificate, certificate, err);
-    return status ? status : read_file("server.tls_key", config->tls_key, key, err);
 }
 
 /* ---- libmicrohttpd ---- */
@@ -219,7 +190,10 @@ static pal_status start_daemon(pal_listener *listener, pal_error *err)
     pal_buf certificate, key;
     pal_buf_init(&certificate, PAL_SERVER_TLS_FILE_BYTES_MAX);
     pal_buf_init(&key, PAL_SERVER_TLS_FILE_BYTES_MAX);
-    pal_status status = read_tls(listener, &certificate, &key, err);
+    pal_status status = PAL_OK;
+    listener->is_tls = config->tls_certificate.len || config->tls_key.len;
+    if (listener->is_tls)
+        status = pal_tls_read(config, &certificate, &key, err);
     if (status)
         goto out;
     struct MHD_OptionItem tls[] = {
@@ -241,9 +215,7 @@ static pal_status start_daemon(pal_listener *listener, pal_error *err)
             MHD_OPTION_THREAD_STACK_SIZE, THREAD_STACK_BYTES, MHD_OPTION_THREAD_POOL_SIZE, threads,
             MHD_OPTION_ARRAY, listener->is_tls ? tls : tls + 3, MHD_OPTION_END);
     if (!listener->daemon && listener->is_tls)
-        status = pal_error_set(err, PAL_INVALID,
-                "could not start TLS: '%.*s' and '%.*s' must be a certificate and its key, as PEM",
-                PAL_STR_ARG(config->tls_certificate), PAL_STR_ARG(config->tls_key));
+        status = pal_tls_refuse(config, err);
     else if (!listener->daemon)
         status = pal_error_set(err, PAL_IO, "could not start the HTTP server: %s", strerror(errno));
 out:
@@ -279,6 +251,7 @@ pal_status pal_listener_open(
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     listener->options = *options;
     listener->config = *options->config;
+    set_limits(&listener->limits, options->config);
     listener->listen_fd = listener->epoll_fd = listener->wake_fd = -1;
     pthread_mutex_init(&listener->lock, NULL);
     pthread_condattr_init(&attr);
@@ -295,6 +268,19 @@ pal_status pal_listener_open(
     else
         *out_listener = listener;
     return status;
+}
+
+pal_status pal_listener_reload(
+        pal_listener *listener, const pal_config_server *config, pal_error *err)
+{
+    set_limits(&listener->limits, config);
+    pal_watch_wake(listener);
+    return listener->is_tls ? pal_tls_reload(listener, config, err) : PAL_OK;
+}
+
+bool pal_listener_is_tls(const pal_listener *listener)
+{
+    return listener->is_tls;
 }
 
 uint16_t pal_listener_port(const pal_listener *listener)
@@ -382,6 +368,7 @@ void pal_listener_close(pal_listener *listener)
         close(listener->listen_fd);
     pthread_cond_destroy(&listener->changed);
     pthread_mutex_destroy(&listener->lock);
+    pal_tls_unref(listener->tls);
     pal_free(listener->proxies);
     pal_free(listener);
 }

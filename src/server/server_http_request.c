@@ -51,6 +51,7 @@ static pal_connection *open_connection(pal_listener *listener, struct MHD_Connec
     connection->listener = listener;
     connection->mhd = mhd;
     connection->fd = info->connect_fd;
+    connection->tls = listener->is_tls ? pal_tls_use(listener, mhd) : NULL;
     name_peer(connection);
     bool is_quiet = atomic_load(&listener->is_quiet);
     atomic_init(&connection->deadline_us, after_ms(is_quiet ? 0 : listener->config.idle_ms));
@@ -80,6 +81,7 @@ static void close_connection(pal_connection *connection)
         connection->next->prev = connection->prev;
     pthread_mutex_unlock(&listener->lock);
     atomic_fetch_sub(&listener->connections_len, 1);
+    pal_tls_unref(connection->tls);
     pal_free(connection);
 }
 
@@ -133,7 +135,7 @@ void *pal_request_line(void *user, const char *target, struct MHD_Connection *mh
         return NULL;
     }
     atomic_store(&connection->has_request, true);
-    atomic_store(&connection->deadline_us, after_ms(listener->config.request_ms));
+    atomic_store(&connection->deadline_us, after_ms(listener->limits.request_ms));
     x->listener = listener;
     x->connection = connection;
     x->arena = arena;
@@ -142,7 +144,7 @@ void *pal_request_line(void *user, const char *target, struct MHD_Connection *mh
     x->target = pal_arena_copy(arena, pal_str_of(target ? target : ""));
     x->target_at = target;
     atomic_init(&x->state, PAL_EXCHANGE_OPEN);
-    pal_buf_init(&x->body, listener->config.body_bytes_max);
+    pal_buf_init(&x->body, listener->limits.body_bytes_max);
     split_target(x);
     name_exchange(x);
     return x;
@@ -284,7 +286,7 @@ void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
         bool is_late = code == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED ||
                 atomic_load(&x->connection->is_cut);
         if (is_late && !atomic_load(&listener->is_closing))
-            (void)refuse_raw(x, 408, "the request did not arrive within server.request_ms");
+            (void)refuse_raw(x, 408, "the request did not arrive within server.request_timeout");
         else if (code == MHD_REQUEST_TERMINATED_WITH_ERROR)
             note_refused(x);
     }

@@ -142,7 +142,7 @@ void pal_stream_end(pal_stream *stream)
 
 void pal_stream_beat(pal_stream *stream, int64_t now_us)
 {
-    int64_t beat_us = stream->connection->listener->config.heartbeat_ms * 1000;
+    int64_t beat_us = stream->connection->listener->limits.heartbeat_ms * 1000;
     if (now_us - atomic_load(&stream->written_us) < beat_us)
         return;
     pthread_mutex_lock(&stream->lock);
@@ -163,7 +163,7 @@ void pal_stream_drop(pal_stream *stream)
 
 bool pal_streams_claim(pal_listener *listener)
 {
-    if (atomic_fetch_add(&listener->streams_len, 1) < listener->config.streams_max)
+    if (atomic_fetch_add(&listener->streams_len, 1) < listener->limits.streams_max)
         return true;
     atomic_fetch_sub(&listener->streams_len, 1);
     return false;
@@ -203,7 +203,7 @@ static pal_stream *new_stream(pal_exchange *x)
     pthread_mutex_init(&stream->lock, NULL);
     pal_buf_init(&stream->pending, SIZE_MAX / 4); /* append() counts what waits */
     stream->touched = SIZE_MAX;
-    stream->bytes_max = listener->config.stream_bytes_max;
+    stream->bytes_max = listener->limits.stream_bytes_max;
     atomic_init(&stream->written_us, pal_clock_monotonic_us());
     pthread_mutex_lock(&listener->lock);
     bool is_watched = pal_watch_add_stream(listener, stream);

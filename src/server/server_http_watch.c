@@ -261,13 +261,15 @@ static void on_tick(pal_listener *listener)
         listen_again(listener, true);
 }
 
-static int64_t tick_ms(const pal_config_server *config)
+static int64_t tick_ms(pal_listener *listener)
 {
-    int64_t least = config->idle_ms;
-    if (config->request_ms < least)
-        least = config->request_ms;
-    if (config->heartbeat_ms < least)
-        least = config->heartbeat_ms;
+    int64_t least = listener->config.idle_ms;
+    int64_t request_ms = listener->limits.request_ms;
+    int64_t heartbeat_ms = listener->limits.heartbeat_ms;
+    if (request_ms < least)
+        least = request_ms;
+    if (heartbeat_ms < least)
+        least = heartbeat_ms;
     least /= TICKS_IN_TIMEOUT;
     return least < TICK_MS_MIN ? TICK_MS_MIN : least > TICK_MS_MAX ? TICK_MS_MAX : least;
 }
@@ -308,7 +310,7 @@ static void *run_watch(void *user)
 {
     pal_listener *listener = user;
     struct epoll_event events[EVENTS_MAX];
-    int64_t tick = tick_ms(&listener->config), next_us = 0;
+    int64_t next_us = 0;
     while (!atomic_load(&listener->is_over)) {
         int64_t left_ms = (next_us - pal_clock_monotonic_us() + 999) / 1000;
         int wait_ms = may_sleep(listener) ? -1 : left_ms > 0 ? (int)left_ms : 0;
@@ -319,7 +321,7 @@ static void *run_watch(void *user)
             on_event(listener, events[i].data.u64);
         if (pal_clock_monotonic_us() >= next_us) {
             on_tick(listener);
-            next_us = pal_clock_monotonic_us() + tick * 1000;
+            next_us = pal_clock_monotonic_us() + tick_ms(listener) * 1000;
         }
     }
     return NULL;

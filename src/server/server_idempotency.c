@@ -37,6 +37,7 @@
 #include "base/memory.h"
 #include "server/server_call.h"
 #include "server/server_metrics.h"
+#include "server/server_settings.h"
 
 #define KIND "idempotency"
 #define DIGEST_TEXT_SIZE (2 * PAL_SHA256_SIZE + 1)
@@ -192,7 +193,7 @@ static pal_status make_record(const pal_call *call, const pal_idempotent *entry,
             .kind = pal_str_of(KIND),
             .name = pal_str_of(entry->name),
             .body = pal_arena_copy(call->arena, pal_buf_str(&buf)),
-            .expires_at = pal_clock_now_ms() + call->server->config->server.idempotency_ms,
+            .expires_at = pal_clock_now_ms() + call->server->settings->idempotency_ms,
     };
     pal_status status = buf.failure ? buf.failure : pal_arena_failure(call->arena);
     pal_buf_done(&buf);

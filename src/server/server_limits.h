@@ -28,6 +28,7 @@
 #define PAL_SERVER_RATE_BUCKETS_MAX 65536                 /* keys and addresses that are counted */
 #define PAL_SERVER_TRACE_BYTES_MAX ((size_t)4 << 20)      /* of spans that wait; more are dropped */
 #define PAL_SERVER_TRACE_TURNS_MAX 10000                  /* turns that are followed at once */
+#define PAL_SERVER_LOG_BODY_MAX ((size_t)1500)            /* bytes of a body in the log */
 #define PAL_SERVER_SWEEP_STEP 200                         /* sessions in one step of the sweep */
 
 #define PAL_SERVER_MESSAGES_MAX 1000                     /* in one request */

@@ -2,11 +2,13 @@
 #include "server/server_notify.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/log.h"
 
 void pal_notify(const char *state)
@@ -26,6 +28,14 @@ void pal_notify(const char *state)
     if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, size) < 0)
         pal_log(PAL_LOG_DEBUG, "systemd could not be told '%s'", state);
     close(fd);
+}
+
+void pal_notify_reloading(void)
+{
+    char state[64];
+    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%lld",
+            (long long)pal_clock_monotonic_us());
+    pal_notify(state);
 }
 
 int64_t pal_notify_watchdog_us(void)

@@ -113,6 +113,9 @@ const pal_schema pal_schemas[] = {
                 "\"properties\":{\"messages\":{\"type\":\"array\",\"items\":" REF(
                         "Message") "},\"has_more\":" FLAG "}}"},
         {"SessionRequest", "{\"type\":\"object\",\"properties\":{" SESSION_MEMBERS "}}"},
+        {"NewSessionRequest",
+                "{\"type\":\"object\",\"properties\":{\"or_find\":" FLAG
+                ",\"message\":{\"type\":\"string\"}," SESSION_MEMBERS "}}"},
         {"Session",
                 "{\"type\":\"object\",\"required\":[\"session_id\",\"message_count\",\"id\","
                 "\"created_at\"],\"properties\":{\"session_id\":" TEXT ",\"message_count\":" COUNT

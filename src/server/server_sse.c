@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
+#include "server/server_settings.h"
 
 typedef struct sse_reader {
     pthread_mutex_t lock;
@@ -129,6 +130,10 @@ static void put_members(pal_json_writer *writer, const pal_event *event, pal_id 
         break;
     case PAL_EVENT_ENDED:
         put_ended(writer, event);
+        break;
+    case PAL_EVENT_TOOLS_MISSING:
+        pal_put_str(writer, "server", event->name);
+        pal_put_str(writer, "reason", event->text);
         break;
     default:
         put_tool(writer, event);
@@ -248,7 +253,7 @@ static sse_reader *new_reader(const pal_call *call, const pal_turn_info *info)
     pthread_mutex_init(&reader->lock, NULL);
     reader->holders = 1;
     reader->past = info->events;
-    reader->past_room = call->server->config->server.stream_bytes_max / 2;
+    reader->past_room = call->server->settings->stream_bytes_max / 2;
     reader->runtime = call->server->runtime;
     reader->turn = info->turn;
     reader->session = info->session;

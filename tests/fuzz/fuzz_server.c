@@ -8,9 +8,12 @@
  *
  * The target writes HTTP of this: a line end becomes CRLF; a host, a key and the length are added.
  *
+ * An input may be a story: a line of "%%" ends a request, and the next one follows it. "$0" stands
+ * for the newest id that the answers of this story had, of whatever it is, "$1" for the one before.
+ *
  * What begins with "#" goes to a route by its number, so that none is missed: a byte for the route,
- * one for what stands in its path, then the body. What begins with "RAW " is sent behind that as it
- * is, and need not be answered.
+ * one for what stands in its path, such an id too, then the body. What begins with "RAW " is sent
+ * behind that as it is, and need not be answered.
  *
  * The store is memory:, models are echoes. The session with the key "s" is always there; all else
  * is what earlier inputs left, until the server is made anew. */
@@ -35,7 +38,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define REQUIRE(condition) require((condition), #condition, __LINE__)
 #define INPUTS_MAX 500 /* of one server */
 #define PATIENCE_S 60  /* nothing takes as long: it hangs */
+#define TRIES_MAX 10   /* on a busy machine a client may come too late, but not always */
 #define ANSWER_MAX ((size_t)256 << 20)
+#define STORY_MAX 40 /* requests */
+#define IDS_MAX 10   /* of answers, that are remembered */
+#define ID_SIZE 96
 
 static struct {
     pal_arena *arena;
@@ -49,6 +56,8 @@ static struct {
     pal_server *server;
     char secret[PAL_KEY_SECRET_SIZE];
     size_t inputs;
+    char ids[IDS_MAX][ID_SIZE];
+    size_t ids_len; /* of this story; the newest are kept */
 } fuzzed;
 
 static void require(bool held, const char *text, int line)
@@ -61,9 +70,15 @@ static void require(bool held, const char *text, int line)
 
 /* ---- The server ---- */
 
-static void make_key(void)
+/* An input may have revoked the one that was made before. */
+static void want_key(void)
 {
     pal_key given = {.tenant = pal_str_of("default"), .role = PAL_KEY_ADMIN}, key;
+    if (fuzzed.secret[0] &&
+            pal_key_find(fuzzed.store, pal_str_of(fuzzed.secret), fuzzed.arena, &key, NULL) ==
+                    PAL_OK &&
+            !key.revoked_at)
+        return;
     REQUIRE(pal_key_create(fuzzed.store, &given, fuzzed.arena, fuzzed.secret, &key, NULL) ==
             PAL_OK);
 }
@@ -88,7 +103,8 @@ static void open_server(void)
     runtime.models = fuzzed.models;
     REQUIRE(pal_runtime_open(&runtime, &fuzzed.runtime, &err) == PAL_OK);
     REQUIRE(pal_route_settings_new(&fuzzed.values.session, &fuzzed.routes, &err) == PAL_OK);
-    make_key();
+    fuzzed.secret[0] = 0;
+    want_key();
     pal_server_options options = {
             .store = fuzzed.store,
             .runtime = fuzzed.runtime,
@@ -167,17 +183,46 @@ static const pal_api_route *route_of(size_t number)
     }
 }
 
-static void write_path(const char *pattern, uint8_t choice, pal_buf *out)
+/* One of those that are remembered, by its age; NULL: there is none. */
+static const char *id_of(size_t age)
+{
+    size_t kept = fuzzed.ids_len < IDS_MAX ? fuzzed.ids_len : IDS_MAX;
+    return age < kept ? fuzzed.ids[(fuzzed.ids_len - 1 - age) % IDS_MAX] : NULL;
+}
+
+static const char *name_of(uint8_t choice)
 {
     static const char *const names[] = {
             "s", "s", "s", "1", "%2f", "0", "sha256:00", "00000000-0000-7000-8000-000000000001"};
+    const char *id = choice % 16 < 8 ? NULL : id_of(choice % 8);
+    return id ? id : names[choice % 8];
+}
+
+/* The text with ids for "$0" to "$9". */
+static void put_ids(pal_str text, pal_buf *out)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        bool is_mark = text.data[i] == '$' && i + 1 < text.len && text.data[i + 1] >= '0' &&
+                text.data[i + 1] <= '9';
+        const char *id = is_mark ? id_of((size_t)(text.data[i + 1] - '0')) : NULL;
+        if (id) {
+            pal_buf_append_text(out, id);
+            i++;
+        } else {
+            pal_buf_append_char(out, text.data[i]);
+        }
+    }
+}
+
+static void write_path(const char *pattern, uint8_t choice, pal_buf *out)
+{
     for (; *pattern; pattern++) {
         if (*pattern != '{') {
             pal_buf_append_char(out, *pattern);
             continue;
         }
-        pal_buf_append_text(out, names[choice % 8]);
-        choice = (uint8_t)(choice / 8 + 1);
+        pal_buf_append_text(out, name_of(choice));
+        choice = (uint8_t)(choice / 16 + 8);
         pattern = strchr(pattern, '}');
     }
 }
@@ -244,6 +289,27 @@ static bool exchange(pal_str request, bool is_last, pal_buf *out)
 
 /* ---- What an answer must be ---- */
 
+/* What later inputs may put into their paths: the values of "id" and "turn_id". */
+static void keep_ids(pal_str body)
+{
+    const char *at = body.data, *end = body.data + body.len;
+    while (at && at < end && (at = memmem(at, (size_t)(end - at), "id\":\"", 5))) {
+        at += 5;
+        const char *quote = memchr(at, '"', (size_t)(end - at));
+        size_t len = quote ? (size_t)(quote - at) : 0;
+        if (len == 0 || len >= ID_SIZE)
+            continue;
+        char *slot = fuzzed.ids[fuzzed.ids_len++ % IDS_MAX];
+        size_t kept = 0;
+        /* It goes into a path: nothing that would end it. */
+        for (size_t i = 0; i < len; i++) {
+            if (at[i] > ' ' && at[i] < 0x7f && !strchr("/?#%\\", at[i]))
+                slot[kept++] = at[i];
+        }
+        slot[kept] = 0;
+    }
+}
+
 /* By number, or a request line of two words and no headers: nothing excuses the server from
  * answering. */
 static bool is_plain(pal_str input)
@@ -285,15 +351,38 @@ static void check_answer(pal_str answer)
     REQUIRE(arena != NULL);
     if (is_json && is_whole && body.len)
         REQUIRE(pal_json_parse(arena, body, NULL, &value, NULL) == PAL_OK);
+    if (code < 300)
+        keep_ids(body);
     pal_arena_free(arena);
+}
+
+static void run_one(pal_str input)
+{
+    bool is_raw = input.len >= 4 && memcmp(input.data, "RAW ", 4) == 0;
+    bool must_answer = !is_raw && is_plain(input);
+    pal_buf request, answer;
+    pal_buf_init(&request, ANSWER_MAX);
+    pal_buf_init(&answer, ANSWER_MAX);
+    if (is_raw)
+        pal_buf_append(&request, input.data + 4, input.len - 4);
+    else
+        write_request(input, &request);
+    bool is_whole = exchange(pal_buf_str(&request), !must_answer, &answer);
+    for (int i = 1; i < TRIES_MAX && must_answer && !(is_whole && answer.len); i++) {
+        pal_buf_clear(&answer);
+        is_whole = exchange(pal_buf_str(&request), false, &answer);
+    }
+    REQUIRE(!must_answer || (is_whole && answer.len));
+    if (!is_raw && is_whole && answer.len)
+        check_answer(pal_buf_str(&answer));
+    pal_buf_done(&request);
+    pal_buf_done(&answer);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    pal_str input = pal_str_make((const char *)data, size);
-    bool is_raw = size >= 4 && memcmp(data, "RAW ", 4) == 0;
-    bool must_answer = !is_raw && is_plain(input);
-    pal_buf request, answer;
+    static const char end[] = "\n%%\n";
+    pal_str story = pal_str_make((const char *)data, size);
     static bool is_ready;
     if (!is_ready) {
         signal(SIGPIPE, SIG_IGN);
@@ -305,18 +394,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         close_server();
     if (!fuzzed.server)
         open_server();
+    want_key();
     want_session();
-    pal_buf_init(&request, ANSWER_MAX);
-    pal_buf_init(&answer, ANSWER_MAX);
-    if (is_raw)
-        pal_buf_append(&request, input.data + 4, input.len - 4);
-    else
-        write_request(input, &request);
-    bool is_whole = exchange(pal_buf_str(&request), !must_answer, &answer);
-    REQUIRE(!must_answer || (is_whole && answer.len));
-    if (!is_raw && is_whole && answer.len)
-        check_answer(pal_buf_str(&answer));
-    pal_buf_done(&request);
-    pal_buf_done(&answer);
+    fuzzed.ids_len = 0;
+    for (size_t i = 0; i < STORY_MAX && (i == 0 || story.len); i++) {
+        const char *gap = story.len ? memmem(story.data, story.len, end, sizeof end - 1) : NULL;
+        size_t len = gap ? (size_t)(gap - story.data) : story.len;
+        pal_buf input;
+        pal_buf_init(&input, ANSWER_MAX);
+        put_ids(pal_str_make(story.data, len), &input);
+        run_one(pal_buf_str(&input));
+        pal_buf_done(&input);
+        len += gap ? sizeof end - 1 : 0;
+        story = pal_str_make(story.data + len, story.len - len);
+    }
     return 0;
 }

@@ -213,7 +213,7 @@ test('SIGHUP reads the level of the log anew', async (t) => {
     assert.equal((await s.get('/healthz')).code, 200);
 });
 
-test('systemd is told when it is ready and when it stops', async (t) => {
+test('systemd is told when it is ready, reads its configuration, and stops', async (t) => {
     const dir = workspace(t);
     const seen = [];
     const name = path.join(dir, 'notify');
@@ -228,13 +228,20 @@ test('systemd is told when it is ready and when it stops', async (t) => {
         seen.push(...piece.toString().trim().split('\n'));
         wake();
     });
+    // Waits for a word behind those that were waited for.
+    let past = 0;
     const until = async (word) => {
-        while (!seen.includes(word)) await new Promise((resolve) => { wake = resolve; });
+        while (!seen.includes(word, past)) await new Promise((resolve) => { wake = resolve; });
+        past = seen.indexOf(word, past) + 1;
     };
     await until('bound');
     const s = await serve(t, { dir, env: { NOTIFY_SOCKET: name, WATCHDOG_USEC: '200000' } });
     await until('READY=1');
     await until('WATCHDOG=1');
+    s.child.kill('SIGHUP');
+    await until('RELOADING=1');
+    assert.match(seen[past], /^MONOTONIC_USEC=\d+$/);
+    await until('READY=1');
     await s.stop();
     await until('STOPPING=1');
 });

@@ -144,6 +144,46 @@ test('a key has its own number of requests a minute', async (t) => {
     assert.equal((await s.get('/healthz')).code, 200);
 });
 
+test('a budget that is used up is no limit of size, in every API', async (t) => {
+    const dir = workspace(t);
+    const { key } = makeKey(dir, '--max-tokens', '1');
+    const s = await serve(t, { dir });
+    const { id } = (await s.post('/api/v1/sessions', {}, { key })).json;
+    const turn = (input) => s.post(`/api/v1/sessions/${id}/turns`, { message: input }, { key });
+    const used = await turn('a');
+    assert.equal(used.code, 200, used.text);
+    const over = await turn('b');
+    assert.equal(over.json.turn.state, 'failed');
+    delete over.json.turn;
+    assertError(over, 429, 'budget_exceeded', /budget of the tenant is used up: \d+ of 1 tokens/);
+    assert.equal(over.headers['retry-after'], undefined);
+
+    const chat = { messages: [{ role: 'user', content: 'c' }] };
+    const headers = { 'x-palaver-session': 'chat' };
+    for (const answer of [await s.post('/v1/responses', { input: 'c', model: 'echo' }, { key }),
+        await s.post('/v1/chat/completions', chat, { key, headers })]) {
+        assert.equal(answer.code, 429, answer.text);
+        assert.deepEqual([answer.json.error.type, answer.json.error.code],
+            ['insufficient_quota', 'insufficient_quota']);
+        assert.equal(answer.headers['x-should-retry'], 'false');
+    }
+    const streamed = await s.post('/v1/chat/completions', { ...chat, stream: true },
+        { key, headers });
+    assert.match(streamed.text, /"code":"insufficient_quota"/);
+    const response = await s.post('/v1/responses', { input: 'c', model: 'echo', stream: true },
+        { key });
+    assert.match(response.text, /"code":"rate_limit_exceeded","message":"the budget/);
+
+    const mistral = await s.post('/mistral/v1/conversations', { inputs: 'c', model: 'echo' },
+        { key });
+    assert.equal(mistral.code, 429, mistral.text);
+    assert.deepEqual([mistral.json.type, mistral.json.code], ['rate_limited', 'budget_exceeded']);
+    assert.equal(mistral.headers['retry-after'], undefined);
+    const skillian = await s.post('/api/v1/chat', { message: 'c' }, { key });
+    delete skillian.json.turn;
+    assertError(skillian, 429, 'budget_exceeded', /budget of the tenant is used up/);
+});
+
 test('the command lists keys, never their secrets', async (t) => {
     const dir = workspace(t);
     const { key, id } = makeKey(dir, '--tenant', 'acme', '--role', 'read', '--label', 'a laptop',

@@ -2,7 +2,7 @@
 // messages can ask. npm installs the clients into the build directory when the test is first run;
 // without network those parts are skipped.
 import assert from 'node:assert/strict';
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -10,6 +10,7 @@ import readline from 'node:readline';
 import test from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { MockModel } from '../conformance/mock-model.mjs';
+import { installPackages } from '../support/packages.mjs';
 import { serveModel } from './model.mjs';
 import { binary, makeKey, workspace } from './support.mjs';
 
@@ -18,25 +19,7 @@ const here = path.dirname(fileURLToPath(import.meta.url));
 
 assert.ok(directory, 'MCP_CLIENTS says where to install');
 
-// Installs the packages of package-lock.json. Gives why it could not, or false.
-function install() {
-    const stamp = path.join(directory, 'installed.json');
-    const lock = path.join(here, 'package-lock.json');
-
-    if (fs.existsSync(stamp) && fs.readFileSync(stamp).equals(fs.readFileSync(lock))) return false;
-    fs.mkdirSync(directory, { recursive: true });
-    for (const name of ['package.json', 'package-lock.json'])
-        fs.copyFileSync(path.join(here, name), path.join(directory, name));
-    const done = spawnSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund',
-        '--prefer-offline', '--fetch-retries=1', '--fetch-timeout=30000', '--loglevel=error'],
-    { cwd: directory, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
-
-    if (done.error || done.status !== 0) return 'npm could not install the clients';
-    fs.copyFileSync(lock, stamp);
-    return false;
-}
-
-const skip = install();
+const skip = installPackages(here, directory);
 const load = (name) => {
     const require = createRequire(path.join(directory, 'here.js'));
     return import(pathToFileURL(require.resolve(name)));

@@ -14,6 +14,7 @@
 #include "server/server_dispatch.h"
 #include "server/server_idempotency.h"
 #include "server/server_metrics.h"
+#include "server/server_settings.h"
 #include "support/tap.h"
 
 static pal_server server;
@@ -226,6 +227,7 @@ static bool open_server(void)
     config = (pal_config_values){.server = toy_config()};
     config.server.idempotency_ms = 60000;
     server = (pal_server){.config = &config,
+            .settings = pal_settings_new(&config),
             .metrics = pal_metrics_new(),
             .idempotency = pal_idempotency_new(),
             .version = "test"};
@@ -254,6 +256,7 @@ static void end(void)
     pal_store_close(server.store);
     pal_idempotency_free(server.idempotency);
     pal_metrics_free(server.metrics);
+    pal_settings_free(server.settings);
 }
 
 static void a_repeat_gets_the_first_answer(void)

@@ -79,6 +79,8 @@ test('wrong requests are named, and change nothing', async (t) => {
         [{ message: 'x', context: { max_tokens: -1 } }, 'context'],
         [{ message: 'x', stream: 1 }, 'stream'],
         [{ message: 'x', stream: true, background: true }, 'background'],
+        [{ message: 'x', context: 7 }, 'context'], [{ mesage: 'x' }, 'mesage'],
+        [{ stream: true, Message: 'x' }, 'Message'],
         [{ message: 'x', model: 5 }, 'model'], [{ message: 'x', client_id: {} }, 'client_id'],
     ];
     for (const [body, param] of wrong) {
@@ -105,9 +107,14 @@ test('turns that nobody knows', async (t) => {
         assertError(await s.post(`/api/v1/turns/${turn}/results`,
             { results: [{ call_id: 'c', output: '' }] }), 404, 'not_found');
     }
-    assertError(await s.get('/api/v1/turns/x/events?after=-1'), 400, 'invalid', /'after'/);
-    assertError(await s.get('/api/v1/turns/x/events', { headers: { 'last-event-id': 'abc' } }), 400,
-        'invalid', /Last-Event-ID/);
+    const { turn_id: known } = (await s.turn(await s.session(), { message: 'x' })).json;
+    const header = { headers: { 'last-event-id': 'abc' } };
+    for (const [turn, code, name] of [[known, 400, 'invalid'], ['x', 404, 'not_found']]) {
+        const events = `/api/v1/turns/${turn}/events`;
+        assertError(await s.get(`${events}?after=-1`), code, name, /'after'|no such turn/);
+        assertError(await s.get(events, header), code, name, /Last-Event-ID|no such turn/);
+        assertError(await s.post(`/api/v1/turns/${turn}/approve`, { allow: 1 }), code, name);
+    }
 });
 
 test('events are numbered, and tell the answer as it comes', async (t) => {

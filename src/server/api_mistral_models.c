@@ -1,0 +1,85 @@
+/* api_mistral_models.c - the models that can be asked for, as Mistral shows its own. */
+#include "base/utf8.h"
+#include "server/api_mistral.h"
+#include "server/server_put.h"
+
+/* What every model is taken to be able to do: whether one can't, its service says. */
+static void put_capabilities(pal_json_writer *writer)
+{
+    pal_json_name(writer, "capabilities");
+    pal_json_begin_object(writer);
+    pal_put_flag(writer, "completion_chat", true);
+    pal_put_flag(writer, "completion_fim", false);
+    pal_put_flag(writer, "function_calling", true);
+    pal_put_flag(writer, "fine_tuning", false);
+    pal_put_flag(writer, "vision", true);
+    pal_json_end_object(writer);
+}
+
+static void put_model(pal_call *call, const pal_served_model *model)
+{
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_model known = pal_models_find(call->server->models, model->model);
+    pal_json_begin_object(writer);
+    pal_put_str(writer, "id", model->model);
+    pal_put_text(writer, "object", "model");
+    pal_put_count(writer, "created", (uint64_t)(call->server->started_at / 1000));
+    pal_put_str(writer, "owned_by", model->endpoint);
+    put_capabilities(writer);
+    if (known.context)
+        pal_put_count(writer, "max_context_length", known.context);
+    pal_json_name(writer, "aliases");
+    pal_json_begin_array(writer);
+    pal_json_end_array(writer);
+    pal_put_text(writer, "type", "base");
+    pal_json_end_object(writer);
+}
+
+static pal_status list_models(pal_call *call, pal_error *err)
+{
+    pal_served_model *models;
+    size_t len;
+    pal_status status = pal_openai_models(call, &models, &len, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "object", "list");
+    pal_json_name(writer, "data");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < len; i++)
+        put_model(call, &models[i]);
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+static pal_status get_model(pal_call *call, pal_error *err)
+{
+    pal_served_model *models;
+    size_t len;
+    pal_str id = call->params[0];
+    pal_status status = pal_openai_models(call, &models, &len, err);
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        if (pal_str_equal(models[i].model, id)) {
+            put_model(call, &models[i]);
+            pal_call_send(call, 200);
+            return PAL_OK;
+        }
+    }
+    if (status != PAL_OK)
+        return status;
+    return pal_error_set(err, PAL_NOT_FOUND,
+            "there is no model '%.*s'; GET /mistral/v1/models lists those that there are",
+            (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data);
+}
+
+const pal_api_route pal_mistral_model_routes[] = {
+        {"GET", "/mistral/v1/models", PAL_KEY_READ, PAL_ROUTE_WORKER, list_models,
+                {"mistralListModels", "the models that can be asked for", NULL, NULL, "Object",
+                        200}},
+        {"GET", "/mistral/v1/models/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_model,
+                {"mistralGetModel", "one of them", NULL, NULL, "Object", 200}},
+        {0},
+};

@@ -1,0 +1,70 @@
+/* server_import_inside.h - what the server_import*.c files share: the session that is being
+ * imported, and the batch of operations that waits. Only for them. */
+#ifndef PAL_SERVER_IMPORT_INSIDE_H
+#define PAL_SERVER_IMPORT_INSIDE_H
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "server/server_import.h"
+
+/* An operation with where its messages came from. */
+typedef struct pal_import_waiting {
+    uint64_t *lines;   /* of each message */
+    uint64_t *indexes; /* of each message in the session that is being imported, from 0 */
+    size_t cap;
+    uint64_t generation; /* of the session */
+} pal_import_waiting;
+
+struct pal_import {
+    pal_store *store;
+    pal_str tenant;
+    pal_error *err;
+    pal_import_problem problem;
+    void *user;
+    pal_import_counts counts;
+    pal_arena *arena;
+    pal_op *ops;
+    pal_import_waiting *waits; /* one for each op */
+    size_t ops_len;
+    size_t messages_waiting;
+    size_t bytes_waiting;
+
+    /* The session that is being imported. */
+    uint64_t generation; /* counts sessions; 0: none yet */
+    pal_id id;
+    pal_buf name;  /* its key, or its id as text */
+    pal_buf title; /* as the store has it */
+    bool is_native;
+    bool is_fork;   /* here too: its first `shared` messages are the parent's */
+    bool is_broken; /* nothing can be appended to it */
+    bool drop_ids;  /* another session here has messages with these ids */
+    bool ids_checked;
+    uint64_t shared;
+    size_t append_at; /* 1 + the op that takes its next message; 0: none yet */
+    pal_buf seqs;     /* a uint64_t each: the seq here of each message; 0 where it was refused */
+    pal_buf marks;    /* of pairs, see server_import_mark.c */
+    uint64_t marks_known;
+    uint64_t marks_seen;
+    pal_arena *known_arena;
+    pal_map known; /* id or client id -> what server_import_known.c remembers of it */
+};
+
+pal_status pal_import_no_memory(pal_import *import);
+void pal_import_tell(pal_import *import, uint64_t line, const char *text);
+/* Whether a refusal concerns what was refused alone, and the import can go on. */
+bool pal_import_is_about_input(pal_status status);
+
+/* A new operation for the current session at the end of the batch. */
+PAL_CHECKED pal_status pal_import_add_op(pal_import *import, pal_op_kind kind, pal_op **out_op);
+
+/* ---- What the session had before ---- */
+
+PAL_CHECKED pal_status pal_import_known_load(pal_import *import);
+PAL_CHECKED pal_status pal_import_marks_count(pal_import *import);
+
+/* The seq of a message that is here already; 0 where there is something to append. A transcript may
+ * have been read while its last answer was still being written: the parts that came later are then
+ * a message of their own, "<client id>#<parts before>", and so on. */
+uint64_t pal_import_known_seq(pal_import *import, pal_message *message);
+
+#endif

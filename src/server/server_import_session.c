@@ -1,0 +1,189 @@
+/* server_import_session.c - the session that is being imported: one that is here already goes on,
+ * any other is made. */
+#include "server/server_import_inside.h"
+
+#include <stdio.h>
+#include "base/clock.h"
+
+static pal_status find(pal_import *import, pal_find_by by, pal_str name, pal_session *out_session)
+{
+    return pal_store_find(
+            import->store, import->tenant, by, name, import->arena, out_session, import->err);
+}
+
+static pal_status find_id(pal_import *import, pal_id id, pal_session *out_session)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    pal_id_to_text(id, text);
+    return find(import, PAL_FIND_ID, pal_str_of(text), out_session);
+}
+
+/* Whether what is about to be looked up may be in the batch that waits. */
+static bool must_flush(const pal_import *import, const pal_session *session)
+{
+    if (!pal_id_is_none(session->parent_id))
+        return true;
+    for (size_t i = 0; i < import->ops_len; i++) {
+        const pal_op *op = &import->ops[i];
+        if (op->kind == PAL_OP_CREATE &&
+                ((session->key.len && pal_str_equal(op->u.create.session->key, session->key)) ||
+                        pal_id_equal(op->session, session->id)))
+            return true;
+    }
+    return false;
+}
+
+static pal_status resume_session(pal_import *import, const pal_session *found)
+{
+    char text[PAL_ERROR_MESSAGE_MAX];
+    import->id = found->id;
+    import->counts.sessions_known++;
+    pal_buf_append_str(&import->title, found->title);
+    if (found->state != PAL_SESSION_ACTIVE) {
+        snprintf(text, sizeof text, "session '%.*s' is in the state '%s' here: left as it is",
+                (int)import->name.len, import->name.data, pal_session_state_name(found->state));
+        import->is_broken = true;
+        pal_import_tell(import, 0, text);
+        return PAL_OK;
+    }
+    if (!pal_id_is_none(found->parent_id)) {
+        import->is_fork = true;
+        import->shared = found->fork_seq;
+    }
+    pal_status status = pal_import_known_load(import);
+    return status == PAL_OK ? pal_import_marks_count(import) : status;
+}
+
+/* Names that other sessions here have are left out: they can't be had twice. */
+static pal_status drop_taken_names(pal_import *import, pal_session *session)
+{
+    pal_session other;
+    char text[PAL_ERROR_MESSAGE_MAX];
+    size_t kept = 0;
+    pal_status status = PAL_NOT_FOUND;
+    if (session->key.len)
+        status = find(import, PAL_FIND_KEY, session->key, &other);
+    if (status == PAL_OK) {
+        snprintf(text, sizeof text, "the key '%.*s' is another session's here: left out",
+                (int)(session->key.len < 150 ? session->key.len : 150), session->key.data);
+        pal_import_tell(import, 0, text);
+        session->key = pal_str_of(NULL);
+    } else if (status != PAL_NOT_FOUND) {
+        return status;
+    }
+    for (size_t i = 0; i < session->aliases_len; i++) {
+        status = find(import, PAL_FIND_ALIAS, session->aliases[i], &other);
+        if (status == PAL_NOT_FOUND)
+            session->aliases[kept++] = session->aliases[i];
+        else if (status != PAL_OK)
+            return status;
+    }
+    session->aliases_len = kept;
+    return PAL_OK;
+}
+
+/* A fork whose parent is here becomes a fork again; else it has all messages of its own. */
+static pal_status has_parent(pal_import *import, const pal_session *session, bool *out_has)
+{
+    pal_session parent;
+    *out_has = false;
+    if (!import->is_native || pal_id_is_none(session->parent_id))
+        return PAL_OK;
+    pal_status status = find_id(import, session->parent_id, &parent);
+    if (status == PAL_OK)
+        *out_has = parent.last_seq >= session->fork_seq && parent.state == PAL_SESSION_ACTIVE;
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+static pal_status make_session(pal_import *import, pal_session *session)
+{
+    pal_op *op;
+    pal_status status = import->is_native ? drop_taken_names(import, session) : PAL_OK;
+    if (status == PAL_OK)
+        status = has_parent(import, session, &import->is_fork);
+    if (pal_id_is_none(session->id))
+        session->id = pal_id_new();
+    import->id = session->id;
+    /* An expiry that has passed would send the session to the trash before it is read. */
+    if (session->expires_at && session->expires_at <= pal_clock_now_ms())
+        session->expires_at = 0;
+    pal_buf_append_str(&import->title, session->title);
+    if (status == PAL_OK)
+        status = pal_import_add_op(import, import->is_fork ? PAL_OP_FORK : PAL_OP_CREATE, &op);
+    if (status != PAL_OK)
+        return status;
+    if (import->is_fork) {
+        import->shared = session->fork_seq;
+        op->u.fork.session = session;
+        op->u.fork.parent = session->parent_id;
+        op->u.fork.at_seq = session->fork_seq;
+    } else {
+        op->u.create.session = session;
+    }
+    return PAL_OK;
+}
+
+static void forget_session(pal_import *import)
+{
+    import->generation++;
+    import->append_at = 0;
+    import->is_fork = import->is_broken = import->drop_ids = import->ids_checked = false;
+    import->shared = import->marks_known = import->marks_seen = 0;
+    pal_buf_clear(&import->name);
+    pal_buf_clear(&import->title);
+    pal_buf_clear(&import->seqs);
+    pal_buf_clear(&import->marks);
+    pal_map_done(&import->known);
+    pal_map_init(&import->known);
+    pal_arena_reset(import->known_arena);
+}
+
+pal_status pal_import_begin(pal_import *import, const pal_session *given, bool is_native)
+{
+    char id[PAL_ID_TEXT_SIZE] = "";
+    pal_session found;
+    pal_session *session = pal_arena_alloc(import->arena, sizeof *session);
+    if (!session)
+        return pal_import_no_memory(import);
+    *session = *given;
+    session->tenant = import->tenant;
+    if (is_native)
+        pal_id_to_text(session->id, id);
+    pal_str name = is_native ? pal_str_of(id) : session->key;
+    if (import->generation && name.len && pal_str_equal(pal_buf_str(&import->name), name))
+        return PAL_OK;
+    pal_status status = must_flush(import, session) ? pal_import_flush(import) : PAL_OK;
+    if (status != PAL_OK)
+        return status;
+    forget_session(import);
+    import->is_native = is_native;
+    pal_buf_append_str(&import->name, name);
+    status = PAL_NOT_FOUND;
+    if (is_native)
+        status = find_id(import, session->id, &found);
+    else if (name.len)
+        status = find(import, PAL_FIND_KEY, name, &found);
+    if (status == PAL_OK)
+        return resume_session(import, &found);
+    return status == PAL_NOT_FOUND ? make_session(import, session) : status;
+}
+
+pal_status pal_import_title(pal_import *import, pal_str title)
+{
+    pal_op *op;
+    if (!title.len || import->title.len || import->is_broken || !import->generation)
+        return PAL_OK;
+    pal_session *session = pal_arena_alloc(import->arena, sizeof *session);
+    if (!session)
+        return pal_import_no_memory(import);
+    pal_buf_append_str(&import->title, title);
+    session->id = import->id;
+    session->tenant = import->tenant;
+    session->title = pal_arena_copy(import->arena, title);
+    pal_status status = pal_import_add_op(import, PAL_OP_UPDATE, &op);
+    if (status != PAL_OK)
+        return status;
+    op->u.update.session = session;
+    op->u.update.fields = PAL_FIELD_TITLE;
+    return PAL_OK;
+}

@@ -1,0 +1,95 @@
+/* server_reload.c - the configuration was read anew: what can change does, and what can't is said.
+ * From the thread that waits for signals. */
+#include "base/log.h"
+#include "base/map.h"
+#include "server/server.h"
+#include "server/server_auth.h"
+#include "server/server_settings.h"
+
+/* ---- What is different ---- */
+
+typedef struct entries {
+    pal_config_entry *items;
+    size_t len;
+    pal_map by_key;
+} entries;
+
+static pal_status read_entries(
+        const pal_config *config, pal_arena *arena, entries *out, pal_error *err)
+{
+    pal_status status = pal_config_list(config, arena, &out->items, &out->len, err);
+    for (size_t i = 0; status == PAL_OK && i < out->len; i++)
+        status = pal_map_set(&out->by_key, out->items[i].key, &out->items[i]);
+    return status;
+}
+
+/* What the command line says stays so. */
+static bool is_changed(const pal_config_entry *entry, const entries *others)
+{
+    const pal_config_entry *other = pal_map_find(&others->by_key, entry->key);
+    if (entry->source == PAL_CONFIG_FLAG || (other && other->source == PAL_CONFIG_FLAG))
+        return false;
+    return !other || !pal_str_equal(entry->value, other->value);
+}
+
+typedef enum change_kind {
+    CHANGE_NOW = 0,
+    CHANGE_AFTER_RESTART = 1,
+} change_kind;
+
+static void log_change(const pal_config_entry *entry, change_kind kind, bool is_tls)
+{
+    bool is_now = pal_settings_has(entry->key, is_tls);
+    if (is_now && kind == CHANGE_NOW)
+        pal_log(PAL_LOG_INFO, "reloaded: '%.*s' is %.*s now", PAL_STR_ARG(entry->key),
+                PAL_STR_ARG(entry->value));
+    else if (!is_now && kind == CHANGE_AFTER_RESTART)
+        pal_log(PAL_LOG_WARN, "'%.*s' has changed, which needs a restart to count",
+                PAL_STR_ARG(entry->key));
+}
+
+/* Keys of lists may be in one of the two only. */
+static pal_status log_changes(const pal_config *before, const pal_config *after, change_kind kind,
+        bool is_tls, pal_error *err)
+{
+    entries old = {0}, fresh = {0};
+    pal_arena *arena = pal_arena_new(0);
+    pal_status status = arena ? PAL_OK : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    if (status == PAL_OK)
+        status = read_entries(before, arena, &old, err);
+    if (status == PAL_OK)
+        status = read_entries(after, arena, &fresh, err);
+    for (size_t i = 0; status == PAL_OK && i < fresh.len; i++) {
+        if (is_changed(&fresh.items[i], &old))
+            log_change(&fresh.items[i], kind, is_tls);
+    }
+    for (size_t i = 0; status == PAL_OK && i < old.len; i++) {
+        if (!pal_map_find(&fresh.by_key, old.items[i].key) && is_changed(&old.items[i], &fresh))
+            log_change(&old.items[i], kind, is_tls);
+    }
+    pal_map_done(&old.by_key);
+    pal_map_done(&fresh.by_key);
+    pal_arena_free(arena);
+    return status;
+}
+
+/* ---- Taking it ---- */
+
+void pal_server_reload(pal_server *server, const pal_config *started, const pal_config *before,
+        const pal_config *after)
+{
+    pal_error err;
+    const pal_config_values *values = pal_config_get(after);
+    bool is_tls = pal_listener_is_tls(server->listener);
+    if (pal_settings_set(server->settings, values, &err) != PAL_OK)
+        pal_log(PAL_LOG_ERROR, "the settings stay as they were: %s", err.message);
+    if (pal_listener_reload(server->listener, &values->server, &err) != PAL_OK)
+        pal_log(PAL_LOG_ERROR, "the certificate stays as it was: %s", err.message);
+    else if (is_tls)
+        pal_log(PAL_LOG_INFO, "reloaded: new connections get the certificate '%.*s'",
+                PAL_STR_ARG(values->server.tls_certificate));
+    /* Compared with what was taken last, and with what the server was started with. */
+    if (log_changes(before, after, CHANGE_NOW, is_tls, &err) != PAL_OK ||
+            log_changes(started, after, CHANGE_AFTER_RESTART, is_tls, &err) != PAL_OK)
+        pal_log(PAL_LOG_WARN, "what has changed can't be said: %s", err.message);
+}
