@@ -1,6 +1,8 @@
-// Runs one suite against the built command, for Meson: `node suite.mjs SUITE STORE`, STORE being
-// "memory" or "sqlite". PALAVER_BIN is the command; CONFORMANCE_DIR is where npm installs the SDKs
-// when the first suite is run, beside copies of the suites. Without network it is skipped.
+// Runs one suite against the built command, for Meson: `node suite.mjs SUITE STORE [PACKAGES]`,
+// STORE being "memory" or "sqlite". PALAVER_BIN is the command; CONFORMANCE_DIR is where npm
+// installs the SDKs when the first suite is run, beside copies of the suites. PACKAGES is a folder
+// here that says which, and has what its suites share; without it it is this one. Without network
+// it is skipped.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,10 +15,11 @@ import { fileURLToPath } from 'node:url';
 import util from 'node:util';
 import { MockModel } from './mock-model.mjs';
 
-const [suite, kind] = process.argv.slice(2);
+const [suite, kind, folder = ''] = process.argv.slice(2);
 const binary = process.env.PALAVER_BIN;
 const directory = process.env.CONFORMANCE_DIR;
 const here = path.dirname(fileURLToPath(import.meta.url));
+const packages = path.join(here, folder);
 const INSTALL_WAIT_MS = 240_000;
 const TEST_TIMEOUT_MS = 60_000;
 assert.ok(binary && directory,
@@ -24,18 +27,19 @@ assert.ok(binary && directory,
 
 const isInstalled = () => {
     const stamp = path.join(directory, 'installed.json');
-    const lock = fs.readFileSync(path.join(here, 'package-lock.json'));
+    const lock = fs.readFileSync(path.join(packages, 'package-lock.json'));
     return fs.existsSync(stamp) && fs.readFileSync(stamp).equals(lock);
 };
 
 function npmInstall() {
     for (const name of ['package.json', 'package-lock.json'])
-        fs.copyFileSync(path.join(here, name), path.join(directory, name));
+        fs.copyFileSync(path.join(packages, name), path.join(directory, name));
     const done = spawnSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund',
         '--prefer-offline', '--fetch-retries=1', '--fetch-timeout=30000', '--loglevel=error'],
     { cwd: directory, encoding: 'utf8', stdio: ['ignore', 'ignore', 'inherit'] });
     if (done.error || done.status !== 0) return false;
-    fs.copyFileSync(path.join(here, 'package-lock.json'), path.join(directory, 'installed.json'));
+    fs.copyFileSync(path.join(packages, 'package-lock.json'),
+        path.join(directory, 'installed.json'));
     return true;
 }
 
@@ -65,7 +69,7 @@ async function install() {
 // Node looks for packages beside the file that wants them.
 function copySuite(scratch) {
     const to = fs.mkdtempSync(path.join(directory, 'run-'));
-    for (const name of ['lib', 'mock-model.mjs', `${suite}.test.mjs`])
+    for (const name of ['lib', 'mock-model.mjs', `${suite}.test.mjs`, folder].filter(Boolean))
         fs.cpSync(path.join(here, name), path.join(to, name), { recursive: true });
     scratch.push(to);
     return path.join(to, `${suite}.test.mjs`);
@@ -95,7 +99,10 @@ async function runTests(file, env) {
     Object.assign(process.env, env);
     for await (const { type, data } of run({ files: [file], timeout: TEST_TIMEOUT_MS })) {
         const isResult = type === 'test:pass' || type === 'test:fail';
-        if (!isResult || data.details?.type === 'suite' || data.name.endsWith('.mjs')) continue;
+        // The file itself counts where it fails by its own: what it did not get to is not known.
+        const isWhole = data.details?.type === 'suite' || data.name?.endsWith('.mjs');
+        const isOwn = data.details?.error?.failureType !== 'subtestsFailed';
+        if (!isResult || (isWhole && (type === 'test:pass' || !isOwn))) continue;
         const isSkipped = data.skip !== undefined;
         console.log(`${type === 'test:pass' ? 'ok' : 'not ok'} ${++number} - ${data.name}`
             + (isSkipped ? ' # SKIP' : ''));
