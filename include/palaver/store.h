@@ -205,9 +205,11 @@ typedef struct pal_mark {
     uint64_t number; /* from 1 in each session; the store gives it */
     pal_mark_kind kind;
     uint64_t seq;
-    uint64_t through_seq; /* the session's last_seq when it was made; the store gives it */
+    uint64_t through_seq; /* the session's last_seq when it was made, or a rewind's target; the
+                             store gives it */
     uint64_t target;      /* undo: the mark's number; 0: the newest mark that counts and is not an
-                             undo. hide: the part's number; 0: all of the message */
+                             undo. hide: the part's number; 0: all of the message. rewind: the
+                             last seq that goes; 0: the newest */
     bool undone;
     bool inherited; /* from a parent: it can't be undone here, only there */
     pal_str body;   /* JSON, or empty */

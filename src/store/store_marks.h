@@ -14,6 +14,13 @@ static inline bool pal_mark_bears_on_view(pal_mark_kind kind)
             kind == PAL_MARK_HIDE;
 }
 
+/* What the mark reaches to, in a session whose newest message is `last_seq`. */
+static inline uint64_t pal_mark_through(const pal_mark *mark, uint64_t last_seq)
+{
+    bool is_bounded = mark->kind == PAL_MARK_REWIND && mark->target > 0 && mark->target < last_seq;
+    return is_bounded ? mark->target : last_seq;
+}
+
 /* A run of seqs that is out of sight: first..last, inclusive. */
 typedef struct pal_span {
     uint64_t first;
@@ -31,8 +38,8 @@ typedef struct pal_hidden_part {
  * it: a fork at that message sees the history as it was when the message was said. What was hidden
  * by itself before the fork stays so. `partly`: messages of which only parts are hidden count too.
  */
-size_t pal_marks_hidden(const pal_mark *marks, size_t len, uint64_t below_seq, bool partly,
-        pal_span *out_spans);
+size_t pal_marks_hidden(
+        const pal_mark *marks, size_t len, uint64_t below_seq, bool partly, pal_span *out_spans);
 /* Likewise the single parts. */
 size_t pal_marks_hidden_parts(
         const pal_mark *marks, size_t len, uint64_t below_seq, pal_hidden_part *out_parts);

@@ -37,8 +37,7 @@ void pal_whole_begin(pal_turn *turn, pal_message *first)
 /* `last_seq` 0: all that is there. */
 static void take_back(pal_turn *turn, uint64_t first_seq, uint64_t last_seq)
 {
-    turn->mark =
-            (pal_mark){.kind = PAL_MARK_REWIND, .seq = first_seq - 1, .target = last_seq};
+    turn->mark = (pal_mark){.kind = PAL_MARK_REWIND, .seq = first_seq - 1, .target = last_seq};
     pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = &turn->mark});
 }
 
@@ -46,11 +45,10 @@ static void take_back(pal_turn *turn, uint64_t first_seq, uint64_t last_seq)
  * appended since is theirs. */
 void pal_whole_undo(pal_turn *turn)
 {
-    bool is_said_only = !turn->answered && turn->messages_len > 0 &&
-            turn->messages[0].seq == turn->first_seq;
+    bool is_said_only =
+            !turn->answered && turn->messages_len > 0 && turn->messages[0].seq == turn->first_seq;
 
-    take_back(turn, turn->first_seq,
-            is_said_only ? turn->first_seq + turn->messages_len - 1 : 0);
+    take_back(turn, turn->first_seq, is_said_only ? turn->first_seq + turn->messages_len - 1 : 0);
     if (!pal_id_is_none(turn->whole_item.id))
         pal_turn_add_op(
                 turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->whole_item.id});

@@ -174,6 +174,21 @@ test('an output that is sent again while the first try still runs is not lost', 
         ['message', 'function_call', 'function_call_output', 'message']);
 });
 
+test('what is added to a conversation while a turn runs stays when that is abandoned', async () => {
+    const { id } = await client.conversations.create({});
+    const mark = marker();
+    const abort = new AbortController();
+    const lost = client.responses.create({ model: MODEL, conversation: id,
+        input: `${mark} <<hang>>` }, { signal: abort.signal }).catch(() => 'left');
+    await asked(mark);
+    await client.conversations.items.create(id, { items: [{ role: 'user', content: 'added' }] });
+    abort.abort();
+    assert.equal(await lost, 'left');
+    await assertBecomes(id, ['added']);
+    assert.equal(textOf(await ask(client, { conversation: id, input: 'more' })), 'echo: more');
+    await assertBecomes(id, ['added', 'more', 'echo: more']);
+});
+
 test('200 clients leave at once, and nothing of them stays', async () => {
     const { id } = await client.conversations.create({});
     const mark = marker();

@@ -36,6 +36,23 @@ static void a_rewind_hides_and_undo_shows(void)
     CHECK(shows(session, "a b c d e"));
 }
 
+static void a_rewind_may_leave_the_newest(void)
+{
+    pal_id session = of_words("a b c d");
+    pal_mark some = {.kind = PAL_MARK_REWIND, .seq = 1, .target = 3};
+    pal_mark more = {.kind = PAL_MARK_REWIND, .seq = 3, .target = 9};
+
+    OK(pal_store_mark(store, no_tenant(), session, &some, &err));
+    CHECK(some.through_seq == 3);
+    CHECK(shows(session, "a d"));
+    CHECK(say(session, "e") == 5);
+    CHECK(shows(session, "a d e"));
+    OK(pal_store_mark(store, no_tenant(), session, &more, &err));
+    CHECK(more.through_seq == 5 && shows(session, "a"));
+    OK(undo(session, some.number));
+    CHECK(shows(session, "a b c"));
+}
+
 static uint64_t count(pal_id session, uint64_t after_seq, uint64_t before_seq)
 {
     uint64_t found = 99;
@@ -420,6 +437,7 @@ static void a_message_is_found_where_it_was_said(void)
 void contract_forks(void)
 {
     RUN(a_rewind_hides_and_undo_shows);
+    RUN(a_rewind_may_leave_the_newest);
     RUN(what_is_in_sight_is_counted);
     RUN(one_message_is_hidden);
     RUN(wrong_hides_are_refused);
