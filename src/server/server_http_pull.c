@@ -91,8 +91,8 @@ static ssize_t fetch(void *user, uint64_t position, char *buffer, size_t len_max
 uint64_t pal_pull_finish(pal_pull *pull)
 {
     pal_buf_done(&pull->piece);
-    pull->done(pull->user);
     pal_streams_release(pull->exchange->listener);
+    pull->done(pull->user);
     return pull->bytes;
 }
 

@@ -227,7 +227,7 @@ static void free_stream(pal_stream *stream)
     pal_buf_done(&stream->pending);
     pthread_mutex_destroy(&stream->lock);
     pal_free(stream);
-    pal_streams_release(listener);
+    pal_listener_tell(listener);
 }
 
 uint64_t pal_stream_finish(pal_stream *stream)
@@ -238,6 +238,7 @@ uint64_t pal_stream_finish(pal_stream *stream)
     stream->is_suspended = false;
     uint64_t bytes = stream->bytes;
     pthread_mutex_unlock(&stream->lock);
+    pal_streams_release(stream->connection->listener); /* whoever is told may open the next one */
     stream->gone(stream->user);
     free_stream(stream);
     return bytes;
@@ -257,8 +258,7 @@ pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *cont
     if (!response) {
         if (stream)
             free_stream(stream);
-        else
-            pal_streams_release(listener);
+        pal_streams_release(listener);
         return NULL;
     }
     stream->gone = gone;

@@ -11,7 +11,7 @@ const packages = process.env.TOKENS_PACKAGES;
 
 assert.ok(program && packages, 'TOKENS_DUMP and TOKENS_PACKAGES say what to compare');
 
-export const megabytes = Number(process.env.TOKENS_MB ?? 3);
+export const megabytes = Number(process.env.TOKENS_MB ?? 2);
 export const seed = Number(process.env.TOKENS_SEED ?? (megabytes > 10 ? Date.now() % 2 ** 31 : 1));
 
 const encodings = spawnSync(program, { encoding: 'utf8' }).stdout.split('\n').filter(Boolean);

@@ -57,9 +57,12 @@ static void begin(void)
     CHECK(ok(pal_store_open(url, NULL, &store, &err)));
     options.store = store;
     CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
-    started = ended = done = 0;
+    started = 0;
+    ended = 0;
+    done = 0;
     failures = 0;
-    is_flood_seen = is_flood_over = false;
+    is_flood_seen = false;
+    is_flood_over = false;
     memset(arrived, 0, sizeof(arrived));
 }
 
