@@ -11,10 +11,23 @@ const pal_str fill_tenant = {"default", 7};
 static pthread_once_t text_once = PTHREAD_ONCE_INIT;
 static char text[FILL_TEXT_MAX];
 
+/* Words as people write them: what a message costs depends on how it is cut into tokens. */
 static void text_make(void)
 {
-    for (size_t i = 0; i < sizeof(text); i++)
-        text[i] = (char)('a' + fill_hash(i) % 26);
+    static const char *const words[] = {"the", "model", "answers", "a", "question", "about",
+            "conversation", "and", "keeps", "what", "was", "said", "in", "order", "to", "find",
+            "it", "again", "later", "when", "somebody", "asks", "for", "messages", "of", "last",
+            "week", "that", "nobody", "remembers"};
+    size_t len = 0;
+
+    for (uint64_t i = 0; len < sizeof(text); i++) {
+        const char *word = words[fill_hash(i) % (sizeof(words) / sizeof(words[0]))];
+
+        while (*word && len < sizeof(text))
+            text[len++] = *word++;
+        if (len < sizeof(text))
+            text[len++] = ' ';
+    }
 }
 
 void fill_must(pal_status status, const pal_error *error)

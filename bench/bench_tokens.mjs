@@ -18,7 +18,7 @@ const FIRST_US = 5000;
 const MIXED = ['English and code', 'mixed'];
 const [program, packages, root, ...flags] = process.argv.slice(2);
 const isQuick = flags.includes('--quick');
-const size = isQuick ? 200e3 : 4e6;
+const size = isQuick ? 40e3 : 4e6;
 const random = randomFrom(1);
 
 // ---- Texts ----

@@ -49,7 +49,8 @@ const append = db.transaction((session, messages) => {
 // ---- Filling ----
 
 function fill(ids, each, length) {
-    const content = 'abcdefghijklmnopqrstuvwxyz'.repeat(Math.ceil(length / 26)).slice(0, length);
+    const words = 'what the model said about a question of last week is kept in order ';
+    const content = words.repeat(Math.ceil(length / words.length)).slice(0, length);
     const messages = Array.from({ length: each }, () => ({ role: 'user', content }));
     // In the order in which they will lie, and the index last: else this takes many minutes.
     const sessions = fs.readFileSync(ids, 'utf8').trim().split('\n').sort();

@@ -26,9 +26,8 @@ void pal_merge_init(struct pal_merge *merge)
     merge->last = NULL;
 }
 
-bool pal_merge_grow(struct pal_merge *merge)
+static bool take_window(struct pal_merge *merge, size_t window)
 {
-    size_t window = merge->last ? merge->window * 2 : PAL_MERGE_WINDOW;
     size_t dead_len = window / 64 + 1;
     uint64_t *block = pal_malloc(dead_len * sizeof(uint64_t) + (2 * window + 1) * sizeof(uint32_t));
 
@@ -40,6 +39,20 @@ bool pal_merge_grow(struct pal_merge *merge)
     merge->tokens = (uint32_t *)(void *)(block + dead_len);
     merge->last = merge->tokens + window;
     return true;
+}
+
+bool pal_merge_fit(struct pal_merge *merge, size_t len)
+{
+    size_t window = 4 * PAL_MERGE_SHORT;
+
+    while (window <= len && window < PAL_MERGE_WINDOW)
+        window *= 2;
+    return (merge->last && window <= merge->window) || take_window(merge, window);
+}
+
+bool pal_merge_grow(struct pal_merge *merge)
+{
+    return take_window(merge, merge->window * 2);
 }
 
 void pal_merge_done(struct pal_merge *merge)

@@ -23,7 +23,11 @@ struct pal_merge {
 };
 
 void pal_merge_init(struct pal_merge *merge);
-/* Takes a window of at least PAL_MERGE_WINDOW, more than the one before. False: no memory. */
+/* Takes a window for a text of `len` bytes, or of PAL_MERGE_WINDOW where that is longer: most texts
+ * that don't fit into the short one are a little longer, and large blocks are dear. False: no
+ * memory. */
+bool pal_merge_fit(struct pal_merge *merge, size_t len);
+/* Takes one of twice the size. */
 bool pal_merge_grow(struct pal_merge *merge);
 void pal_merge_done(struct pal_merge *merge);
 

@@ -55,7 +55,7 @@ size_t pal_walk_front(struct pal_walk *walk, const unsigned char *p, size_t len)
     size_t taken = 0;
     size_t front;
 
-    if (!walk->merge.last && !pal_merge_grow(&walk->merge))
+    if (!pal_merge_fit(&walk->merge, len))
         walk->failure = PAL_NO_MEMORY;
     while (walk->failure == PAL_OK && len - taken >= walk->merge.window) {
         size_t tokens_len =

@@ -140,7 +140,7 @@ static void fronts_stay(void)
     size_t told = 0;
 
     pal_merge_init(&merge);
-    CHECK(pal_merge_grow(&merge));
+    CHECK(pal_merge_fit(&merge, PAL_MERGE_WINDOW));
     for (unsigned i = 0; i < 30 && !tap_failed; i++) {
         const char *alphabet = alphabets[i % 3];
         pal_arena *arena = pal_arena_new(0);
