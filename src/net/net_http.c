@@ -354,6 +354,23 @@ static void set_limits(pal_http_call *call, const pal_http_request *request)
     call->bytes_max = request->response_bytes_max ? request->response_bytes_max : UINT64_MAX;
 }
 
+/* By the first call: libcurl and its TLS library take two MB, and many a server never calls. */
+static pal_status make_ready(pal_http *http, pal_error *err)
+{
+    pthread_once(&curl_once, init_curl);
+    if (curl_ready)
+        return pal_error_set(err, PAL_IO, "libcurl: %s", curl_easy_strerror(curl_ready));
+    if (http->share)
+        return PAL_OK;
+    /* Names and TLS sessions are one thread's, so they need no locks. */
+    http->share = curl_share_init();
+    if (!http->share)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    curl_share_setopt(http->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS);
+    curl_share_setopt(http->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION);
+    return PAL_OK;
+}
+
 pal_status pal_http_start(pal_http *http, const pal_http_request *request,
         const pal_http_events *events, void *user, pal_http_call **out_call, pal_error *err)
 {
@@ -370,7 +387,9 @@ pal_status pal_http_start(pal_http *http, const pal_http_request *request,
     call->events = *events;
     call->user = user;
     set_limits(call, request);
-    status = pal_http_call_setup(call, request, &ours);
+    status = make_ready(http, &ours);
+    if (status == PAL_OK)
+        status = pal_http_call_setup(call, request, &ours);
     if (status)
         goto out;
     host = find_host(http, request->url, &ours);
@@ -426,9 +445,6 @@ pal_status pal_http_open(
 {
     static const pal_http_options defaults;
     options = options ? options : &defaults;
-    pthread_once(&curl_once, init_curl);
-    if (curl_ready)
-        return pal_error_set(err, PAL_IO, "libcurl: %s", curl_easy_strerror(curl_ready));
     pal_http *http = pal_calloc(1, sizeof *http);
     if (!http)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
@@ -436,15 +452,11 @@ pal_status pal_http_open(
     http->connections_max = options->connections_max;
     http->idle_max =
             options->idle_connections_max ? options->idle_connections_max : IDLE_CONNECTIONS;
-    /* Names and TLS sessions are one thread's, so they need no locks. */
-    http->share = curl_share_init();
-    if (!http->share || !copy_ca_file(http, options->ca_file)) {
+    if (!copy_ca_file(http, options->ca_file)) {
         free_parts(http);
         pal_free(http);
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     }
-    curl_share_setopt(http->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS);
-    curl_share_setopt(http->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION);
     *out_http = http;
     return PAL_OK;
 }
