@@ -2,31 +2,15 @@
  * called, what it says. dialect_openai_items.c reads them. */
 #include "dialect/dialect_openai_items.h"
 
-#include <stdio.h>
-#include "base/digest.h"
 #include "dialect/dialect_openai_items_part.h"
-
-#define HEX_LEN 32
+#include "dialect/dialect_part.h"
 
 /* ---- Which parts ---- */
 
-/* The part's own number, from 0, whatever of its message is out of sight. */
-static size_t number_of(const pal_message *message, size_t part)
-{
-    return message->parts[part].number ? message->parts[part].number - 1 : part;
-}
-
-/* Behind the item that begins with part `first`. What stands apart stays apart: an item must not
- * grow when something between it and the next goes out of sight. */
+/* Behind the item that begins with part `first`. */
 static size_t end_of(const pal_message *message, size_t first)
 {
-    size_t end = first + 1;
-    if (!pal_items_is_content(&message->parts[first]))
-        return end;
-    while (end < message->parts_len && pal_items_is_content(&message->parts[end]) &&
-            number_of(message, end) == number_of(message, end - 1) + 1)
-        end++;
-    return end;
+    return pal_part_run_end(message, first, pal_items_is_content);
 }
 
 size_t pal_openai_items_count(const pal_message *message)
@@ -66,31 +50,16 @@ static item_form form_of(const pal_message *message, size_t first, size_t len)
 void pal_openai_item_id(
         const pal_message *message, size_t index, char out_id[PAL_OPENAI_ITEM_ID_SIZE])
 {
-    char hex[HEX_LEN + 1];
     size_t first, len;
     pal_openai_item_parts(message, index, &first, &len);
-    size_t number = len ? number_of(message, first) : 0;
+    size_t number = len ? pal_part_number(message, first) : 0;
     const char *prefix = prefixes[form_of(message, first, len)];
-    pal_hex(message->id.bytes, sizeof message->id.bytes, hex);
-    if (number)
-        snprintf(out_id, PAL_OPENAI_ITEM_ID_SIZE, "%s%.32s_%zu", prefix, hex, number);
-    else
-        snprintf(out_id, PAL_OPENAI_ITEM_ID_SIZE, "%s%.32s", prefix, hex);
+    pal_part_id_text(prefix, message->id, number, out_id, PAL_OPENAI_ITEM_ID_SIZE);
 }
 
 bool pal_openai_item_parse(pal_str id, pal_id *out_message)
 {
-    pal_id found;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-        size_t len = strlen(prefixes[i]);
-        if (id.len < len + HEX_LEN || memcmp(id.data, prefixes[i], len) != 0 ||
-                (id.len > len + HEX_LEN && id.data[len + HEX_LEN] != '_') ||
-                !pal_unhex(pal_str_make(id.data + len, HEX_LEN), found.bytes, sizeof found.bytes))
-            continue;
-        *out_message = found;
-        return true;
-    }
-    return false;
+    return pal_part_id_parse(id, prefixes, sizeof prefixes / sizeof *prefixes, out_message);
 }
 
 bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_index)

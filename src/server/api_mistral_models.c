@@ -37,38 +37,15 @@ static void put_model(pal_call *call, const pal_served_model *model)
 
 static pal_status list_models(pal_call *call, pal_error *err)
 {
-    pal_served_model *models;
-    size_t len;
-    pal_status status = pal_openai_models(call, &models, &len, err);
-    if (status != PAL_OK)
-        return status;
-    pal_json_writer *writer = pal_call_writer(call);
-    pal_json_begin_object(writer);
-    pal_put_text(writer, "object", "list");
-    pal_json_name(writer, "data");
-    pal_json_begin_array(writer);
-    for (size_t i = 0; i < len; i++)
-        put_model(call, &models[i]);
-    pal_json_end_array(writer);
-    pal_json_end_object(writer);
-    pal_call_send(call, 200);
-    return PAL_OK;
+    return pal_openai_send_models(call, put_model, err);
 }
 
 static pal_status get_model(pal_call *call, pal_error *err)
 {
-    pal_served_model *models;
-    size_t len;
     pal_str id = call->params[0];
-    pal_status status = pal_openai_models(call, &models, &len, err);
-    for (size_t i = 0; status == PAL_OK && i < len; i++) {
-        if (pal_str_equal(models[i].model, id)) {
-            put_model(call, &models[i]);
-            pal_call_send(call, 200);
-            return PAL_OK;
-        }
-    }
-    if (status != PAL_OK)
+    bool found;
+    pal_status status = pal_openai_send_model(call, put_model, &found, err);
+    if (status != PAL_OK || found)
         return status;
     return pal_error_set(err, PAL_NOT_FOUND,
             "there is no model '%.*s'; GET /mistral/v1/models lists those that there are",

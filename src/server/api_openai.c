@@ -319,7 +319,7 @@ static bool is_known(const pal_served_model *models, size_t len, pal_str model)
     return false;
 }
 
-pal_status pal_openai_models(
+static pal_status gather_models(
         pal_call *call, pal_served_model **out_models, size_t *out_len, pal_error *err)
 {
     pal_served_model *listed, own;
@@ -345,11 +345,11 @@ pal_status pal_openai_models(
     return PAL_OK;
 }
 
-static pal_status list_models(pal_call *call, pal_error *err)
+pal_status pal_openai_send_models(pal_call *call, pal_model_put put, pal_error *err)
 {
     pal_served_model *models;
     size_t len;
-    pal_status status = pal_openai_models(call, &models, &len, err);
+    pal_status status = gather_models(call, &models, &len, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
@@ -358,27 +358,40 @@ static pal_status list_models(pal_call *call, pal_error *err)
     pal_json_name(writer, "data");
     pal_json_begin_array(writer);
     for (size_t i = 0; i < len; i++)
-        put_model(call, &models[i]);
+        put(call, &models[i]);
     pal_json_end_array(writer);
     pal_json_end_object(writer);
     pal_call_send(call, 200);
     return PAL_OK;
 }
 
-static pal_status get_model(pal_call *call, pal_error *err)
+pal_status pal_openai_send_model(pal_call *call, pal_model_put put, bool *out_found, pal_error *err)
 {
     pal_served_model *models;
     size_t len;
-    pal_str id = call->params[0];
-    pal_status status = pal_openai_models(call, &models, &len, err);
-    for (size_t i = 0; status == PAL_OK && i < len; i++) {
-        if (pal_str_equal(models[i].model, id)) {
-            put_model(call, &models[i]);
+    pal_status status = gather_models(call, &models, &len, err);
+    *out_found = false;
+    for (size_t i = 0; status == PAL_OK && !*out_found && i < len; i++) {
+        *out_found = pal_str_equal(models[i].model, call->params[0]);
+        if (*out_found) {
+            put(call, &models[i]);
             pal_call_send(call, 200);
-            return PAL_OK;
         }
     }
-    if (status != PAL_OK)
+    return status;
+}
+
+static pal_status list_models(pal_call *call, pal_error *err)
+{
+    return pal_openai_send_models(call, put_model, err);
+}
+
+static pal_status get_model(pal_call *call, pal_error *err)
+{
+    pal_str id = call->params[0];
+    bool found;
+    pal_status status = pal_openai_send_model(call, put_model, &found, err);
+    if (status != PAL_OK || found)
         return status;
     call->fail_param = "model";
     return pal_call_refuse(call, 404, "model_not_found", PAL_NOT_FOUND, err,

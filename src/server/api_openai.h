@@ -29,10 +29,13 @@ bool pal_openai_id_read(pal_str text, const char *prefix, pal_id *out_id);
 PAL_CHECKED pal_status pal_openai_conversation(
         pal_call *call, pal_str id, const char *param, pal_session *out_session, pal_error *err);
 
-/* What the endpoints list, each name once; the default model is there even where none answers. In
- * the call's arena. It waits: on a worker. */
-PAL_CHECKED pal_status pal_openai_models(
-        pal_call *call, pal_served_model **out_models, size_t *out_len, pal_error *err);
+/* Answers with what the endpoints list, each name once and each as `put` shows it; the default
+ * model is there even where none answers. It waits: on a worker. */
+typedef void (*pal_model_put)(pal_call *call, const pal_served_model *model);
+PAL_CHECKED pal_status pal_openai_send_models(pal_call *call, pal_model_put put, pal_error *err);
+/* Likewise with the one that the path names; where there is none, nothing is answered. */
+PAL_CHECKED pal_status pal_openai_send_model(
+        pal_call *call, pal_model_put put, bool *out_found, pal_error *err);
 
 /* ---- Members ---- */
 

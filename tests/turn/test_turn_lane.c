@@ -18,6 +18,21 @@ static void begin_service(service *s)
     open_runtime(NULL, options);
 }
 
+/* A session in which "a" was said, and the model has been asked. */
+static pal_id begin_held(service *s)
+{
+    pal_turn_request request;
+    pal_turn_info info;
+    pal_id session;
+
+    begin_service(s);
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 1);
+    return session;
+}
+
 static pal_turn_request said_by(pal_id session, const char *extra, const char *text)
 {
     pal_turn_request request = said(session, text);
@@ -268,11 +283,7 @@ static void what_waits_when_the_runtime_closes_is_run_by_the_next(void)
     pal_messages list;
     pal_id session;
 
-    begin_service(s);
-    session = new_session();
-    request = said(session, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    service_wait(s, 1);
+    session = begin_held(s);
     request = said_by(session, SIENNA, "b");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     request = said_by(session, LONNI, "c");
@@ -310,11 +321,7 @@ static void what_waits_is_run_as_it_was_asked(void)
     pal_id session;
     size_t len = 0;
 
-    begin_service(s);
-    session = new_session();
-    request = said(session, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    service_wait(s, 1);
+    session = begin_held(s);
     request = said_by(session, "", "b");
     request.tools = &tool;
     request.tools_len = 1;
@@ -517,11 +524,7 @@ static void what_is_sent_again_after_a_restart_is_said_once(void)
     pal_turn_request request;
     pal_id session;
 
-    begin_service(s);
-    session = new_session();
-    request = said(session, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    service_wait(s, 1);
+    session = begin_held(s);
     request = said_by(session, SIENNA, "b");
     request.messages[0].client_id = S("c1");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
