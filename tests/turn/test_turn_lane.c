@@ -516,6 +516,38 @@ static void one_that_waits_for_a_lease_can_be_taken_back(void)
     end();
 }
 
+/* With the message, and with the answer: a lease that nobody waits for needs no commit of its own,
+ * and is free when the end is told. */
+static void a_turn_is_two_commits(void)
+{
+    static const service_reply replies[] = {
+            {.body = ANSWER("one")}, {.body = ANSWER("two"), .is_held = true}};
+    service *s = service_open(replies, 2);
+    pal_store_stats before, after;
+    pal_turn_request request;
+    pal_turn_info info;
+    pal_id session;
+    uint64_t fence;
+
+    begin_service(s);
+    session = new_session();
+    request = said(session, "a"); /* the first one also begins an epoch */
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(ok(pal_store_stat(store, arena, &before, &err)));
+    request = said(session, "b");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 2);
+    CHECK(pal_store_lease_take(store, S(""), session, S("other"), 1000, &fence, &err) == PAL_BUSY);
+    service_release(s);
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(ok(pal_store_lease_take(store, S(""), session, S("other"), 1000, &fence, &err)));
+    CHECK(ok(pal_store_stat(store, arena, &after, &err)));
+    CHECK(after.commits - before.commits == 4); /* two are the test's own */
+    end();
+    service_close(s);
+}
+
 static void what_is_sent_again_after_a_restart_is_said_once(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
@@ -585,6 +617,7 @@ int main(void)
     RUN(a_dead_processs_lease_is_waited_for_in_order);
     RUN(a_lease_alone_is_waited_for);
     RUN(one_that_waits_for_a_lease_can_be_taken_back);
+    RUN(a_turn_is_two_commits);
     RUN(what_is_sent_again_after_a_restart_is_said_once);
     RUN(two_processes_say_it_once);
     pal_arena_free(arena);
