@@ -9,15 +9,15 @@ import path from 'node:path';
 import tls from 'node:tls';
 import { assertError, serve, workspace } from './support.mjs';
 
-// Writes the configuration and waits until it was read; the lines of the log that say what came of
-// it.
+// Writes the configuration and waits for the last line that a reload logs; the lines that say what
+// came of it.
 async function reload(s, config) {
     const before = s.log().length;
     fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), config);
     s.child.kill('SIGHUP');
     for (;;) {
         const said = s.log().slice(before);
-        if (/reloaded: keys were|stays as it was/.test(said))
+        if (/reloaded: keys were|the configuration stays as it was/.test(said))
             return said.split('\n').filter((line) => !/ info request /.test(line)).join('\n');
         await new Promise((resolve) => { s.child.stderr.once('data', resolve); });
     }
