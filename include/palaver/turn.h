@@ -209,6 +209,11 @@ typedef struct pal_turn_request {
     void *finish_user;        /* good until the turn has ended, or was refused */
     uint64_t expected_seq;    /* not 0: PAL_CONFLICT unless this is the session's last_seq when the
                                  messages are recorded */
+    const pal_op *opening; /* makes the session in the commit that records the messages: a create
+                              with the id `session`, which nobody knows yet, and what belongs to it.
+                              The turn is refused where one of them fails. Not copied: good until
+                              `started` is told */
+    size_t opening_len;    /* up to PAL_TURN_OPENING_MAX; 0: the session is there */
 } pal_turn_request;
 
 typedef enum pal_turn_state {

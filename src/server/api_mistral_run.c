@@ -318,6 +318,8 @@ static void start_leg(pal_mistral_runner *run, pal_message *messages, size_t mes
         request.messages = messages;
         request.messages_len = messages_len;
         request.expected_seq = run->last_seq;
+        if (run->legs_run > 0)
+            request.opening_len = 0; /* the session is there */
         run->legs_run++;
         status = pal_turn_start_async(run->server->runtime, &request, started, run, &err);
     }

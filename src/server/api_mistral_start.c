@@ -130,7 +130,7 @@ pal_status pal_mistral_start_check(
 
 /* ---- Making the session ---- */
 
-/* Runs on the writer's thread. */
+/* On the store's writer, or at once. */
 static void made(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
 {
@@ -192,7 +192,10 @@ static pal_status make(pal_call *call, pal_mistral_pass *pass, pal_error *err)
 {
     pal_mistral_start *start = call->user;
     start->run.pass = pass;
-    return pal_call_apply(call, start->ops, start->ops_len, made, err);
+    if (start->ops[0].kind == PAL_OP_FORK)
+        return pal_call_apply(call, start->ops, start->ops_len, made, err);
+    return pal_call_open(
+            call, start->ops, start->ops_len, &start->run.legs.items[0].request, made, err);
 }
 
 /* A session that others come to know has a gate from its beginning on. */

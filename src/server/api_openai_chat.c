@@ -203,7 +203,9 @@ static pal_status create_session(pal_openai_chat *chat, pal_str key, pal_error *
             .session = pal_call_derived_id(call, 0),
             .u.create = {.session = session, .or_find = key.len > 0}};
     call->user = chat;
-    return pal_call_apply(call, op, 1, created, err);
+    if (key.len)
+        return pal_call_apply(call, op, 1, created, err); /* another may have the key */
+    return pal_call_open(call, op, 1, &chat->request, created, err);
 }
 
 /* By id, as the other APIs show it too; by key; by alias. */

@@ -86,7 +86,7 @@ static pal_status run(pal_response_request *request, pal_error *err)
     return pal_response_run(request, run_in_fork, err);
 }
 
-/* On the store's writer. */
+/* On the store's writer, or at once. */
 static void made(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
 {
@@ -126,7 +126,9 @@ static pal_status make_session(pal_response_request *request, pal_error *err)
         op->u.fork.at_seq = request->fork_seq;
     }
     call->user = request;
-    return pal_call_apply(call, op, 1, made, err);
+    if (op->kind == PAL_OP_FORK)
+        return pal_call_apply(call, op, 1, made, err);
+    return pal_call_open(call, op, 1, &request->turn, made, err);
 }
 
 /* Somebody was faster in the session, or is there now. */

@@ -199,7 +199,7 @@ static pal_api_turn *make_turn(
 
 /* ---- In a session of its own ---- */
 
-/* On the store's writer. */
+/* On the store's writer, or at once. */
 static void created(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
 {
@@ -227,7 +227,7 @@ static pal_status chat_in_new(
             .tenant = call->caller.tenant,
             .session = pal_call_derived_id(call, 0),
             .u.create = {.session = &state->session}};
-    return pal_call_apply(call, &state->op, 1, created, err);
+    return pal_call_open(call, &state->op, 1, &turn->request, created, err);
 }
 
 static const char chat_failed[] = "Failed to process message. Please try again.";

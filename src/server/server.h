@@ -177,6 +177,12 @@ typedef void (*pal_call_done)(
 PAL_CHECKED pal_status pal_call_apply(
         pal_call *call, pal_op *ops, size_t ops_len, pal_call_done done, pal_error *err);
 
+/* Likewise for what makes the session of a turn, which begins with a create: without an idempotency
+ * key it goes into the turn's own first commit, and `done` is told at once. Under a key it is made
+ * first, for a repeat to find. */
+PAL_CHECKED pal_status pal_call_open(pal_call *call, pal_op *ops, size_t ops_len,
+        pal_turn_request *turn, pal_call_done done, pal_error *err);
+
 /* ---- The server ---- */
 
 struct pal_server {

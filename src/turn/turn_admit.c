@@ -208,6 +208,8 @@ static void admit(pal_turn *turn)
 {
     turn->write.ops_len = 0;
     turn->said_len = 0;
+    for (size_t i = 0; i < turn->request.opening_len; i++)
+        pal_turn_add_op(turn, turn->request.opening[i]);
     add_lease(turn);
     pal_whole_settle(turn);
     if (turn->messages_len > 0) {
@@ -299,7 +301,7 @@ static void look_around(pal_turn *turn)
     work(turn, pal_recover_work, looked_around);
 }
 
-/* Nothing can have happened here since the last turn. */
+/* Nothing can have happened here since the last turn, or at all. */
 static void begin_at_once(pal_turn *turn)
 {
     pal_error err;
@@ -335,6 +337,8 @@ void pal_turn_begin(pal_turn *turn)
     turn->messages_len = turn->request.messages_len;
     if ((turn->is_backlog || turn->inbox_len > 0) && !turn->lane->fence) {
         take_lease(turn); /* another process may be about to run what waits, or has done so */
+    } else if (turn->request.opening_len > 0) {
+        begin_at_once(turn);
     } else if (!turn->lane->is_recovered || turn->is_backlog ||
             pal_recover_results(&turn->request) > 0) {
         look_around(turn);

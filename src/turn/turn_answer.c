@@ -100,6 +100,7 @@ static void recorded(pal_write *write)
                     .usage = message->usage,
                     .finish_length = turn->work_status == PAL_LIMIT,
                     .finish_filtered = turn->work_status == PAL_DENIED});
+    turn->epoch = (pal_mark){0};
     turn->attempt = 0;
     turn->after_overflow = turn->after_compaction = false;
     if (turn->first_seq == 0)
@@ -294,6 +295,8 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
         count(turn, end);
         append.ledger = &turn->ledger;
     }
+    if (turn->epoch.kind == PAL_MARK_EPOCH)
+        append.epoch = &turn->epoch;
     also.u.record.record = pal_conversation_record(turn, end, message);
     if (also.u.record.record)
         append.also = &also;

@@ -370,7 +370,7 @@ void pal_lane_enter(pal_turn *turn)
         begin(lane, turn);
         return;
     }
-    if (turn->request.messages_len == 0) {
+    if (turn->request.messages_len == 0 || turn->request.opening_len > 0) {
         refuse(turn, PAL_BUSY, "session is busy");
         return;
     }

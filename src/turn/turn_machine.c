@@ -97,6 +97,8 @@ void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
 
     if (!turn->is_sealed)
         pal_seal_note(turn, own, own_len);
+    if (append->epoch)
+        pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = append->epoch});
     pal_turn_add_op(turn,
             (pal_op){.kind = PAL_OP_APPEND,
                     .u.append = {.messages = append->messages,
@@ -107,6 +109,8 @@ void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
                             .inbox_ids_len = append->inbox_len,
                             .ledger = append->ledger,
                             .ledger_len = append->ledger != NULL}});
+    if (append->epoch && turn->ops)
+        turn->ops[turn->write.ops_len - 1].with_previous = false;
     pal_whole_begin(turn, append->messages);
     if (append->record)
         pal_turn_add_op(turn, put_record(append->record));
@@ -119,6 +123,10 @@ void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
 
 static bool is_beside(const pal_turn *turn, const pal_op *op)
 {
+    if (turn->phase == PAL_PHASE_ADMIT)
+        return false; /* a session is opened with all that belongs to it */
+    if (op->kind == PAL_OP_MARK && op->u.mark == &turn->epoch)
+        return true;
     return (op->kind == PAL_OP_RECORD_PUT || op->kind == PAL_OP_RECORD_DROP) &&
             op->u.record.record != turn->seal_record;
 }
@@ -346,46 +354,13 @@ static void on_end(void *user, const pal_model_end *end)
     }
 }
 
-/* The epoch's mark is written beside the call: losing it costs one cache miss. Its tenant is the
- * turn's, which is held meanwhile. */
-typedef struct epoch_write {
-    pal_write write;
-    pal_turn *turn;
-    pal_op op;
-    pal_mark mark;
-    char body[];
-} epoch_write;
-
-static void epoch_kept(pal_write *write)
+/* An epoch is kept with the answer that it led to: losing it costs one cache miss. */
+static void note_epoch(pal_turn *turn)
 {
-    epoch_write *kept = (epoch_write *)write;
-
-    kept->turn->holds--;
-    pal_free(kept);
-}
-
-static void keep_epoch(pal_turn *turn)
-{
-    pal_str body = turn->mark.body;
-    epoch_write *kept;
-
     if (turn->mark.kind != PAL_MARK_EPOCH)
         return;
-    kept = pal_malloc(sizeof(*kept) + body.len);
-    if (!kept)
-        return;
-    memcpy(kept->body, body.data, body.len);
-    kept->turn = turn;
-    kept->mark = turn->mark;
-    kept->mark.body.data = kept->body;
-    kept->op = (pal_op){.kind = PAL_OP_MARK,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .fence = turn->lane->fence,
-            .u.mark = &kept->mark};
-    kept->write = (pal_write){.ops = &kept->op, .ops_len = 1, .done = epoch_kept};
-    turn->holds++;
-    pal_journal_write(&turn->runtime->journal, &kept->write);
+    turn->epoch = turn->mark;
+    turn->epoch.body = pal_arena_copy(turn->arena, turn->mark.body);
 }
 
 /* What was planned has been sent. Thousands of turns listen at the same time, and their plans would
@@ -446,7 +421,7 @@ static void call_model(pal_turn *turn)
     pthread_mutex_lock(&turn->runtime->lock);
     turn->runtime->stats.model_calls++;
     pthread_mutex_unlock(&turn->runtime->lock);
-    keep_epoch(turn);
+    note_epoch(turn);
     if (!pal_provider_keeps(turn->provider))
         drop_plan(turn);
 }

@@ -63,6 +63,7 @@ typedef struct pal_turn_append {
     const pal_id *inbox_ids;
     size_t inbox_len;
     const pal_ledger_row *ledger;
+    pal_mark *epoch; /* begins before them; NULL: none. That it fails does not fail the rest */
     uint64_t expected_seq; /* 0: any */
     pal_record *record;    /* put with it, and fails with it; NULL: none */
     const pal_op *also; /* a record that is put or dropped; NULL: none. That it fails does not fail

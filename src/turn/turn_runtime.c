@@ -149,6 +149,17 @@ static pal_status check_endpoint(const pal_runtime *runtime, pal_str name, pal_e
             (int)(name.len < 80 ? name.len : 80), name.data);
 }
 
+static pal_status check_opening(const pal_turn_request *request, pal_error *err)
+{
+    if (request->opening_len > PAL_TURN_OPENING_MAX)
+        return pal_error_set(err, PAL_LIMIT, "a turn opens its session by %u operations at most",
+                PAL_TURN_OPENING_MAX);
+    if (request->opening_len > 0 &&
+            (request->opening[0].kind != PAL_OP_CREATE || pal_id_is_none(request->session)))
+        return pal_error_set(err, PAL_INVALID, "a turn opens its session by a create with an id");
+    return PAL_OK;
+}
+
 pal_turn *pal_turn_make(
         pal_runtime *runtime, pal_arena *arena, const pal_turn_request *request, pal_error *err)
 {
@@ -168,6 +179,8 @@ pal_turn *pal_turn_make(
     pal_speech_init(&turn->answer);
     pal_buf_init(&turn->summary, PAL_MESSAGE_BYTES_MAX);
     status = check_endpoint(runtime, request->endpoint, err);
+    if (status == PAL_OK)
+        status = check_opening(request, err);
     if (status == PAL_OK)
         status = pal_offer_check(request, arena, err);
     if (status == PAL_OK) {

@@ -135,7 +135,7 @@ typedef enum pal_phase {
     PAL_PHASE_ENDED,
 } pal_phase;
 
-#define PAL_TURN_OPS_MAX 6 /* in one write of a turn */
+#define PAL_TURN_OPS_MAX (6 + PAL_TURN_OPENING_MAX) /* in one write of a turn */
 
 struct pal_turn {
     pal_runtime *runtime;
@@ -237,6 +237,7 @@ struct pal_turn {
     char ledger_id[PAL_ID_TEXT_SIZE];
     char id_text[PAL_ID_TEXT_SIZE];
     pal_mark mark;
+    pal_mark epoch; /* begun by what was sent, and kept with the answer; kind NONE: no new one */
 
     pal_str text; /* the newest answer, for pal_turn_wait() */
     pal_arena *text_arena;

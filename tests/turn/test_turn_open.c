@@ -1,0 +1,210 @@
+/* test_turn_open.c - sessions that a turn makes itself, with its first message, and what a session
+ * keeps of its first turn; on the backend that the argument names. */
+#include "service_fixture.h"
+#include "support/scratch.h"
+
+static const char *backend;
+static char dir[SCRATCH_PATH_MAX];
+
+/* A store of its own for each test, with a model behind it that has these answers. */
+static service *begin_stored(const service_reply *replies, size_t len)
+{
+    service *s = service_open(replies, len);
+    char location[SCRATCH_PATH_MAX + 32];
+
+    if (!arena)
+        arena = pal_arena_new(0);
+    scratch_make(false, dir);
+    snprintf(location, sizeof(location), "%s:%s/store", backend, dir);
+    CHECK(ok(pal_store_open(
+            strcmp(backend, "memory") == 0 ? "memory:" : location, NULL, &store, &err)));
+    open_with(s);
+    return s;
+}
+
+static void end_stored(service *s)
+{
+    end_service(s);
+    scratch_clear(dir, true);
+}
+
+static const service_reply two_answers[] = {{.body = ANSWER("one")}, {.body = ANSWER("two")}};
+
+typedef struct opened {
+    pal_session session;
+    pal_record record;
+    pal_op ops[PAL_TURN_OPENING_MAX + 1];
+} opened;
+
+/* A create and a record of the session's. */
+static pal_turn_request opening(opened *o, pal_id id, const char *text)
+{
+    pal_turn_request request = said(id, text);
+
+    *o = (opened){.session = {.title = S("by a turn")},
+            .record = {.kind = S("note"), .name = S("n"), .session = id, .body = S("{}")}};
+    o->ops[0] = (pal_op){.kind = PAL_OP_CREATE, .u.create.session = &o->session};
+    o->ops[1] = (pal_op){.kind = PAL_OP_RECORD_PUT,
+            .u.record = {.record = &o->record, .expected_version = PAL_VERSION_ANY}};
+    request.opening = o->ops;
+    request.opening_len = 2;
+    return request;
+}
+
+static uint64_t commits(void)
+{
+    pal_store_stats stats = {0};
+
+    CHECK(ok(pal_store_stat(store, arena, &stats, &err)));
+    return stats.commits;
+}
+
+static bool exists(pal_id id)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    pal_session session = {0};
+
+    pal_id_to_text(id, text);
+    pal_status status = pal_store_find(store, S(""), PAL_FIND_ID, S(text), arena, &session, &err);
+    CHECK(status == PAL_OK || status == PAL_NOT_FOUND);
+    return status == PAL_OK;
+}
+
+static bool has_epoch(pal_id session)
+{
+    pal_standing standing = {0};
+
+    CHECK(ok(pal_store_standing(store, S(""), session, arena, &standing, &err)));
+    return standing.epoch.number > 0;
+}
+
+static void a_turn_makes_its_session_and_two_commits(void)
+{
+    service *s = begin_stored(two_answers, 2);
+    pal_id id = pal_id_new();
+    uint64_t before = commits();
+    pal_record record = {0};
+    pal_turn_info info = {0};
+    pal_turn_request request;
+    opened o;
+
+    request = opening(&o, id, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(exists(id)); /* the message is kept, and so is the session */
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(commits() - before == 2);
+    CHECK(all_of(id).len == 2 && has_epoch(id));
+    CHECK(ok(pal_store_record_find(store, S(""), S("note"), S("n"), arena, &record, &err)));
+    CHECK(pal_id_equal(record.session, id));
+    request = said(id, "b");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(commits() - before == 4 && all_of(id).len == 4);
+    end_stored(s);
+}
+
+static void a_session_that_is_there_is_not_opened_again(void)
+{
+    service *s = begin_stored(two_answers, 2);
+    pal_id id = new_session();
+    pal_turn_info info = {0};
+    pal_turn_request request;
+    opened o;
+
+    request = opening(&o, id, "a");
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_CONFLICT);
+    CHECK(all_of(id).len == 0);
+    request = said(id, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE && all_of(id).len == 2);
+    end_stored(s);
+}
+
+static void what_can_not_be_opened_says_nothing(void)
+{
+    service *s = begin_stored(two_answers, 2);
+    pal_id id = pal_id_new();
+    pal_turn_info info = {0};
+    pal_turn_request request;
+    opened o;
+
+    request = opening(&o, id, "a");
+    o.record.kind = S("");
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    CHECK(!exists(id) || all_of(id).len == 0);
+    CHECK(s->len == 0); /* the model was not asked */
+    end_stored(s);
+}
+
+static void an_opening_is_checked(void)
+{
+    service *s = begin_stored(two_answers, 2);
+    pal_id id = pal_id_new();
+    pal_turn_info info = {0};
+    pal_turn_request request;
+    opened o;
+
+    request = opening(&o, id, "a");
+    request.opening_len = PAL_TURN_OPENING_MAX + 1;
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_LIMIT);
+    request = opening(&o, id, "a");
+    request.opening = &o.ops[1];
+    request.opening_len = 1;
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    request = opening(&o, (pal_id){{0}}, "a");
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    CHECK(!exists(id));
+    end_stored(s);
+}
+
+static void who_opens_waits_for_nobody(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
+    service *s = begin_stored(replies, 1);
+    pal_id id = pal_id_new();
+    pal_turn_info info = {0}, other = {0};
+    pal_turn_request request;
+    opened o;
+
+    request = opening(&o, id, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    request.lane = PAL_LANE_QUEUE;
+    CHECK(pal_turn_start(runtime, &request, &other, &err) == PAL_BUSY);
+    service_release(s);
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE && all_of(id).len == 2);
+    end_stored(s);
+}
+
+static void an_epoch_begins_with_the_first_answer(void)
+{
+    static const service_reply replies[] = {{.code = 404, .body = "{}"}, {.body = ANSWER("one")}};
+    service *s = begin_stored(replies, 2);
+    pal_id id = pal_id_new();
+    pal_turn_info info = {0};
+    pal_turn_request request;
+    opened o;
+
+    request = opening(&o, id, "a");
+    request.whole = true;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_FAILED);
+    CHECK(all_of(id).len == 0 && !has_epoch(id));
+    request = said(id, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(all_of(id).len == 2 && has_epoch(id));
+    end_stored(s);
+}
+
+int main(int argc, char **argv)
+{
+    backend = argc > 1 ? argv[1] : "memory";
+    RUN(a_turn_makes_its_session_and_two_commits);
+    RUN(a_session_that_is_there_is_not_opened_again);
+    RUN(what_can_not_be_opened_says_nothing);
+    RUN(an_opening_is_checked);
+    RUN(who_opens_waits_for_nobody);
+    RUN(an_epoch_begins_with_the_first_answer);
+    pal_arena_free(arena);
+    return tap_done();
+}
