@@ -86,8 +86,8 @@ static pal_status write_rest(
     return status;
 }
 
-/* What the file has from `at` on. PAL_NOT_FOUND where there is no file, or not so much in it. */
-static pal_status read_behind(jl_engine *engine, const char *path, uint64_t at, pal_buf *out_text,
+/* PAL_NOT_FOUND where there is no file, or one that is shorter than `at`. */
+static pal_status read_lines(jl_engine *engine, const char *path, uint64_t at, pal_buf *out_text,
         struct stat *out_facts, pal_error *err)
 {
     int fd = openat(engine->dir_fd, path, O_RDONLY | O_CLOEXEC);
@@ -100,9 +100,9 @@ static pal_status read_behind(jl_engine *engine, const char *path, uint64_t at, 
         status = pal_jl_refused(engine, err, path);
     else if ((uint64_t)out_facts->st_size < at)
         status = PAL_NOT_FOUND;
-    while (status == PAL_OK && at + out_text->len < (uint64_t)out_facts->st_size) {
+    while (status == PAL_OK && out_text->len < (uint64_t)out_facts->st_size) {
         char *room = pal_buf_reserve(out_text, 65536);
-        ssize_t len = room ? pread(fd, room, 65536, (off_t)(at + out_text->len)) : 0;
+        ssize_t len = room ? pread(fd, room, 65536, (off_t)out_text->len) : 0;
 
         if (!room)
             status = pal_error_set(err, out_text->failure, "no memory for the log");
@@ -115,7 +115,7 @@ static pal_status read_behind(jl_engine *engine, const char *path, uint64_t at, 
     }
     if (fd >= 0)
         close(fd);
-    return status;
+    return status == PAL_OK && out_text->len < at ? PAL_NOT_FOUND : status;
 }
 
 /* What was behind a torn line of ours comes behind the whole one. */
@@ -138,26 +138,37 @@ static pal_status redo_text(jl_engine *engine, const char *path, pal_str lines, 
     return status;
 }
 
+static pal_str last_line(pal_str lines)
+{
+    size_t from = lines.len > 0 ? lines.len - 1 : 0;
+
+    while (from > 0 && lines.data[from - 1] != '\n')
+        from--;
+    return pal_str_make(lines.data + from, lines.len - from);
+}
+
 /* A file that is another one by now was written anew by PicoClaw after it had the lines, or they
  * were never acknowledged: it stays as it is. One that the batch was the first to write to is
- * known by its beginning. */
-static bool is_anew(const jl_record *record, const struct stat *facts, pal_str behind)
+ * known by its beginning; one that got the old one's number, by a line that moved forward. */
+static bool is_anew(
+        const jl_record *record, const struct stat *facts, pal_str before, pal_str behind)
 {
     uint64_t inode = pal_jl_record_u64(record, "inode");
+    pal_str last = last_line(record->tail);
 
-    if (behind.len == 0)
-        return false;
-    if (inode != 0)
-        return inode != facts->st_ino;
-    return pal_jl_record_u64(record, "at") == 0 && len_there(record->tail, behind) == 0;
+    if (inode == 0)
+        return before.len == 0 && behind.len > 0 && len_there(record->tail, behind) == 0;
+    return inode != facts->st_ino ||
+            (before.len > 0 && memmem(before.data, before.len, last.data, last.len) != NULL);
 }
 
 static pal_status redo(jl_engine *engine, const jl_record *record, jl_file *file, pal_error *err)
 {
     uint64_t at = pal_jl_record_u64(record, "at");
     char path[JL_PATH_MAX];
+    pal_str before, behind;
     struct stat facts;
-    pal_buf behind;
+    pal_buf text;
     pal_status status = fetch(engine, file, err);
 
     if (status == PAL_OK)
@@ -165,15 +176,18 @@ static pal_status redo(jl_engine *engine, const jl_record *record, jl_file *file
     if (status != PAL_OK || file->anew_batch == engine->batch)
         return status;
     pal_jl_file_path(file, ".jsonl", path);
-    pal_buf_init(&behind, LOG_BYTES_MAX);
-    status = read_behind(engine, path, at, &behind, &facts, err);
+    pal_buf_init(&text, LOG_BYTES_MAX);
+    status = read_lines(engine, path, at, &text, &facts, err);
+    before = pal_str_make(text.data, status == PAL_OK ? at : 0);
+    behind = before.len > 0 ? pal_str_make(text.data + at, text.len - at) : pal_buf_str(&text);
     if (status == PAL_NOT_FOUND && at == 0)
         status = write_rest(engine, path, record->tail, 0, err);
-    else if (status == PAL_NOT_FOUND || is_anew(record, &facts, pal_buf_str(&behind)))
+    else if (status == PAL_NOT_FOUND ||
+            (status == PAL_OK && is_anew(record, &facts, before, behind)))
         file->anew_batch = engine->batch;
-    else if (status == PAL_OK && !is_there(record->tail, pal_buf_str(&behind)))
-        status = redo_text(engine, path, record->tail, at, pal_buf_str(&behind), err);
-    pal_buf_done(&behind);
+    else if (status == PAL_OK && !is_there(record->tail, behind))
+        status = redo_text(engine, path, record->tail, at, behind, err);
+    pal_buf_done(&text);
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 

@@ -285,6 +285,38 @@ static void what_picoclaw_cut_stays_cut(void)
     }
 }
 
+/* PicoClaw has cut away a line that is as long as the one that the log ends with, so that the file
+ * is as long as it was before that one came: it is there all the same. So it is where the new file
+ * got the number of the old one. */
+static void what_picoclaw_compacted_is_there_once(void)
+{
+    for (int is_same_file = 0; is_same_file < 2; is_same_file++) {
+        pal_session given = {.key = S("k")};
+        pal_str log, lines;
+        size_t half;
+        pal_id id;
+
+        begin();
+        if (!reopen() || !CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK))
+            return;
+        CHECK(say(id, "a1") && say(id, "a2"));
+        log = unfinished_log();
+        lines = get("k.jsonl");
+        half = lines.len / 2;
+        CHECK(lines.data[half - 1] == '\n');
+        pal_store_close(store);
+        store = NULL;
+        put_bytes(".palaver/log", log.data, log.len, O_TRUNC);
+        put("k.meta.json", "{\"key\":\"k\",\"skip\":0,\"count\":1}");
+        put_bytes(is_same_file ? "k.jsonl" : "k.new", lines.data + half, half, O_TRUNC);
+        if (!is_same_file)
+            rename_in("k.new", "k.jsonl");
+        if (!reopen())
+            return;
+        CHECK(shows(id, "a2|") && get("k.jsonl").len == half);
+    }
+}
+
 static void a_torn_log_takes_back_only_what_was_not_acknowledged(void)
 {
     pal_session given = {.key = S("k")};
@@ -650,6 +682,7 @@ int main(void)
     RUN(a_lost_tail_comes_back);
     RUN(a_lost_first_line_comes_back);
     RUN(what_picoclaw_cut_stays_cut);
+    RUN(what_picoclaw_compacted_is_there_once);
     RUN(a_torn_log_takes_back_only_what_was_not_acknowledged);
     RUN(a_batch_without_its_beginning_never_happened);
     RUN(a_damaged_log_is_read_around);
