@@ -102,6 +102,7 @@ static void wait_for_end(pal_cli *cli, serving *s)
     pal_log(PAL_LOG_INFO, "stopping: turns that run have %lld ms",
             (long long)pal_config_get(latest(cli, s))->server.drain_ms);
     pal_notify("STOPPING=1");
+    sigdelset(&set, SIGHUP); /* whoever reloads now is too late, and must not end it */
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 

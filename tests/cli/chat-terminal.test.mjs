@@ -31,7 +31,7 @@ test('a conversation, what it took, and leaving', async (t) => {
     const terminal = await w.open();
     assert.match(terminal.greeting, /^Palaver {2}mock-model at openai\n/);
     const shown = await terminal.say('hello');
-    assert.match(shown, /hello\necho: hello\n {2}\d+ tokens in, \d+ out\n> $/);
+    assert.match(shown, /hello\necho: hello\n {2}\d+ tokens in, \d+ out\n(> )+$/);
     assert.equal(await terminal.leave(), 0);
     assert.deepEqual(shownTexts(w), ['hello', 'echo: hello']);
 });
@@ -40,7 +40,8 @@ test('text is there while the rest is still to come', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('<<say one two three four>> <<chunk 4>> <<stall after=2>>\r');
-    await terminal.see(/one two?$|one $|one$/);
+    await terminal.see('stall after=2>>'); // what was typed, which has the words too
+    await terminal.see('one');
     await w.release();
     await terminal.see('three four');
     await terminal.prompt();
@@ -58,9 +59,9 @@ test('Ctrl-C stops the answer, and the chat goes on', async (t) => {
     await terminal.prompt();
     assert.match(await terminal.say('and now?'), /echo: and now\?/);
     assert.equal(await terminal.leave(), 0);
-    const shown = w.ok('session', 'show', '@last');
-    assert.match(shown, /one two thr/);
-    assert.match(shown, /and now\?\n(.*\n)*.*echo: and now\?/);
+    const [, stopped, ...next] = shownTexts(w);
+    assert.match(stopped, /^one two/);
+    assert.deepEqual(next, ['and now?', 'echo: and now?']);
 });
 
 test('Ctrl-C gives up a line, and leaves only when pressed twice at an empty one', async (t) => {
@@ -89,7 +90,7 @@ test('the last conversation goes on after a restart', async (t) => {
     await first.say('remember me');
     assert.equal(await first.leave(), 0);
     const second = await w.open();
-    assert.match(second.greeting, /Going on with "remember me" \(2 messages, just now\)\./);
+    assert.match(second.greeting, /Going on with "remember me" \(2 messages, (just now|\d+ s ago)\)\./);
     await second.say('more');
     assert.equal(await second.leave(), 0);
     assert.equal((await w.requests()).at(-1).body.messages.filter((m) => m.role === 'user').length, 2);
@@ -259,7 +260,7 @@ for (const columns of [40, 80]) {
         const terminal = await w.open([], { columns });
         const widest = async (size) => {
             terminal.type(`<<size ${size}>>\r`);
-            const shown = await terminal.see(/The quick[^]*\n> $/);
+            const shown = await terminal.see(/The quick[^]*\n(> )+$/);
             const lines = shown.slice(shown.indexOf('The quick')).split('\n');
             return Math.max(...lines.map((line) => line.length));
         };

@@ -77,9 +77,9 @@ export class Terminal {
         }
     }
 
-    // A prompt that waits for input.
+    // A prompt that waits for input; a signal may have had it drawn anew.
     prompt() {
-        return this.see(/(^|\n)> $/);
+        return this.see(/\n(> )+$/);
     }
 
     // Says a line and waits for the next prompt; what was shown between.

@@ -21,7 +21,9 @@
 #define SESSIONS_MAX 1000
 #define SEQS_MAX 4096
 #define CONTENDED_SEQS 300
-#define LEASE_MS 1000
+#define LEASE_MS 60000
+#define LAST_LEASE_MS 100
+#define TAKE_OVER_MS 20000 /* then something is wrong */
 
 typedef struct plan {
     size_t processes, threads, sessions;
@@ -317,26 +319,47 @@ static pal_status append_fenced(pal_store *store, uint64_t fence, uint64_t count
     return status ? status : op.status;
 }
 
-/* What the process says that takes the lease first, hangs, and comes back late. */
+/* What the process says that takes the lease first, hangs, and comes back late. It holds it for
+ * long while others must not have it, and at last for a moment, so that it runs out. */
 typedef struct owner_report {
     uint64_t fence;
     pal_status taken, written, written_late;
 } owner_report;
 
+static pal_status owner_take(pal_store *store, int64_t ttl_ms, uint64_t *out_fence)
+{
+    return pal_store_lease_take(
+            store, tenant, session_id(0), pal_str_of("first"), ttl_ms, out_fence, NULL);
+}
+
+static void owner_tell(const owner_report *report, int out)
+{
+    if (write(out, report, sizeof(*report)) != sizeof(*report))
+        _exit(2);
+}
+
+static void owner_hang(int wake)
+{
+    char go;
+
+    if (read(wake, &go, 1) != 1)
+        _exit(2);
+}
+
 static void owner_run(int out, int wake)
 {
     owner_report report = {0};
     pal_store *store = open_store();
-    char go;
 
-    report.taken = pal_store_lease_take(
-            store, tenant, session_id(0), pal_str_of("first"), LEASE_MS, &report.fence, NULL);
+    report.taken = owner_take(store, LEASE_MS, &report.fence);
     report.written = append_fenced(store, report.fence, 1);
-    if (write(out, &report, sizeof(report)) != sizeof(report) || read(wake, &go, 1) != 1)
-        _exit(2);
+    owner_tell(&report, out);
+    owner_hang(wake);
+    report.taken = owner_take(store, LAST_LEASE_MS, &report.fence);
+    owner_tell(&report, out);
+    owner_hang(wake);
     report.written_late = append_fenced(store, report.fence, 2);
-    if (write(out, &report, sizeof(report)) != sizeof(report))
-        _exit(2);
+    owner_tell(&report, out);
     pal_store_close(store);
     _exit(0);
 }
@@ -360,21 +383,28 @@ static pid_t owner_start(int *out_report, int *out_wake)
     return pid;
 }
 
-/* Takes the lease as soon as it can be had; the milliseconds that it was busy, -1 on failure. */
-static int64_t take_over(pal_store *store, uint64_t *out_fence)
+static bool owner_wake(int wake, int from, owner_report *out_report)
 {
-    pal_status status;
-    int64_t waited = 0;
+    return write(wake, "!", 1) == 1 &&
+            read(from, out_report, sizeof(*out_report)) == sizeof(*out_report);
+}
 
-    for (;;) {
-        status = pal_store_lease_take(
-                store, tenant, session_id(0), pal_str_of("second"), 60000, out_fence, NULL);
-        if (status != PAL_BUSY || waited > LEASE_MS * 20)
-            break;
+static pal_status second_take(pal_store *store, uint64_t *out_fence)
+{
+    return pal_store_lease_take(
+            store, tenant, session_id(0), pal_str_of("second"), 60000, out_fence, NULL);
+}
+
+/* Takes the lease as soon as it can be had. */
+static bool take_over(pal_store *store, uint64_t *out_fence)
+{
+    pal_status status = second_take(store, out_fence);
+
+    for (int64_t waited = 0; status == PAL_BUSY && waited < TAKE_OVER_MS; waited += 5) {
         wait_ms(5);
-        waited += 5;
+        status = second_take(store, out_fence);
     }
-    return status == PAL_OK ? waited : -1;
+    return status == PAL_OK;
 }
 
 static void lease_passes_on(bool first_dies)
@@ -390,21 +420,21 @@ static void lease_passes_on(bool first_dies)
     pid = owner_start(&from, &wake);
     CHECK(read(from, &report, sizeof(report)) == sizeof(report));
     CHECK(report.taken == PAL_OK && report.fence > 0 && report.written == PAL_OK);
-    if (first_dies)
-        kill(pid, SIGKILL);
     store = open_store();
     CHECK(append_fenced(store, report.fence + 1, 3) == PAL_DENIED);
-    CHECK(take_over(store, &fence) > 0);
+    CHECK(second_take(store, &fence) == PAL_BUSY);
+    CHECK(owner_wake(wake, from, &report) && report.taken == PAL_OK);
+    if (first_dies)
+        kill(pid, SIGKILL);
+    CHECK(take_over(store, &fence));
     CHECK(fence > report.fence);
     if (!first_dies) {
-        CHECK(write(wake, "!", 1) == 1);
-        CHECK(read(from, &report, sizeof(report)) == sizeof(report));
+        CHECK(owner_wake(wake, from, &report));
         CHECK(report.written_late == PAL_DENIED);
     }
     CHECK(append_fenced(store, report.fence, 4) == PAL_DENIED);
     CHECK(append_fenced(store, fence, 5) == PAL_OK);
-    CHECK(pal_store_lease_take(store, tenant, session_id(0), pal_str_of("second"), 60000, &again,
-                  NULL) == PAL_OK);
+    CHECK(second_take(store, &again) == PAL_OK);
     CHECK(again == fence);
     waitpid(pid, NULL, 0);
     close(from);

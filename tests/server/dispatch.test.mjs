@@ -3,6 +3,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import dgram from 'node:dgram';
 import fs from 'node:fs';
+import http from 'node:http';
 import path from 'node:path';
 import { assertError, palaver, serve, workspace } from './support.mjs';
 
@@ -147,7 +148,7 @@ test('/metrics counts requests, commits and turns', async (t) => {
     await s.get('/nowhere');
     await s.post('/api/v1/keys', { role: 'nobody' });
     const { code, headers, text } = await counted(s, /\/healthz",code="200"\} 2/,
-        /route="none",code="404"/, /\/keys",code="400"/);
+        /route="none",code="404"\} 1/, /\/keys",code="400"\} 1/, /\/healthz",le="\+Inf"\} 2/);
     assert.equal(code, 200);
     assert.match(headers['content-type'], /^text\/plain; version=0\.0\.4/);
     const value = (line) => Number(text.split('\n').find((l) => l.startsWith(`${line} `))
@@ -199,8 +200,11 @@ test('SIGTERM and SIGINT end it cleanly', async (t) => {
 
 test('SIGHUP reads the level of the log anew', async (t) => {
     const s = await serve(t, { config: 'server:\n  log_level: error\n' });
-    await s.get('/healthz', { headers: { 'x-request-id': 'before' } });
-    await counted(s, /\/healthz",code="200"\} 1/);
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    t.after(() => agent.destroy());
+    await s.get('/healthz', { headers: { 'x-request-id': 'before' }, agent });
+    // On the same connection: it is read when the level has been looked at for the first.
+    await s.get('/readyz', { agent });
     fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), 'server:\n  log_level: info\n');
     s.child.kill('SIGHUP');
     await s.logged(/reloaded/);

@@ -359,6 +359,14 @@ void toy_await_held(toy *it, unsigned count)
     await(it, &it->held_len, count);
 }
 
+unsigned toy_held(toy *it)
+{
+    pthread_mutex_lock(&it->lock);
+    unsigned held = it->held_len;
+    pthread_mutex_unlock(&it->lock);
+    return held;
+}
+
 void toy_await_streams(toy *it, unsigned count)
 {
     await(it, &it->open, count);

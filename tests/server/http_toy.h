@@ -36,6 +36,7 @@ uint16_t toy_port(const toy *it);
 
 void toy_release(toy *it);                            /* answers all that /hold */
 void toy_await_held(toy *it, unsigned count);         /* that many do */
+unsigned toy_held(toy *it);                           /* how many do now */
 void toy_await_streams(toy *it, unsigned count);      /* that many are open */
 void toy_await_gone(toy *it, unsigned count);         /* that many have ended, ever; pulls too */
 void toy_await_ended(toy *it, unsigned count);        /* that many exchanges have, ever */

@@ -57,13 +57,9 @@ test('what several say while it speaks becomes one turn', async (t) => {
     const two = inbound(s, { context: { ...group, sender_id: '8' }, message: 'two', lane });
     // In this order: each is durable in the inbox before the next comes.
     const id = (await s.get('/api/v1/sessions')).json.sessions[0].session_id;
-    const queued = async (count) => {
-        while (Number(/^palaver_turns_queued (\d+)$/m.exec((await s.get('/metrics')).text)[1]) < count)
-            await new Promise((resolve) => setTimeout(resolve, 5));
-    };
-    await queued(1);
+    await s.untilQueued(1);
     const three = inbound(s, { context: { ...group, sender_id: '9' }, message: 'three', lane });
-    await queued(2);
+    await s.untilQueued(2);
     await s.release();
     assert.equal((await first).json.text, 'wait');
     const [a, b] = [(await two).json, (await three).json];

@@ -32,6 +32,12 @@ export async function serveModel(t, { model, args = [], ...options } = {}) {
             while ((await control('GET', '/__requests')).requests.length < count)
                 await new Promise((resolve) => setTimeout(resolve, 5));
         },
+        // Waits until so many turns wait in the inbox, where they are durable.
+        untilQueued: async (count) => {
+            const queued = /^palaver_turns_queued (\d+)$/m;
+            while (Number(queued.exec((await server.get('/metrics')).text)[1]) < count)
+                await new Promise((resolve) => setTimeout(resolve, 5));
+        },
     };
 }
 

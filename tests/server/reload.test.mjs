@@ -4,6 +4,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
+import http from 'node:http';
 import https from 'node:https';
 import path from 'node:path';
 import tls from 'node:tls';
@@ -70,8 +71,11 @@ test('a file that is wrong changes nothing', async (t) => {
 
 test('texts are in the log only where that is asked for', async (t) => {
     const s = await serve(t);
-    await s.post('/api/v1/sessions', { title: 'the first' }, { headers: { 'x-request-id': 'r1' } });
-    await s.logged(/id=r1/);
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    t.after(() => agent.destroy());
+    await s.post('/api/v1/sessions', { title: 'the first' }, { agent });
+    // On the same connection: it is read when all of the first has been logged.
+    await s.get('/healthz', { agent });
     await reload(s, 'server:\n  log_text: true\n');
     await s.post('/api/v1/sessions', { title: 'the second' });
     await s.logged(/info request \S+ said: \{"title":"the second"\}/);

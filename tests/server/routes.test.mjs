@@ -6,8 +6,6 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { makeKey, palaver, serve, workspace } from './support.mjs';
 
-const requestMs = 3000;
-
 // Bodies that would work, of the routes whose fields are tried one by one.
 const bases = {
     createSession: {}, updateSession: { title: 'x' }, forkSession: {}, rewindSession: { to_seq: 1 },
@@ -47,7 +45,7 @@ async function setUp(t) {
     for (const role of ['write', 'read'])
         keys[role] = makeKey(dir, '--role', role, '--tenant', 'one').key;
     keys.other = makeKey(dir, '--role', 'write', '--tenant', 'two').key;
-    const s = await serve(t, { dir, config: `server:\n  request_timeout: ${requestMs}ms\n` });
+    const s = await serve(t, { dir });
     const post = async (path, body) => {
         const answer = await s.post(`/api/v1/sessions${path}`, body, { key: keys.write });
         assert.ok(answer.code < 300, answer.text);
@@ -108,7 +106,7 @@ const headOf = (route, path, key, length) => [`${route.method} ${path} HTTP/1.1`
     '', ''].join('\r\n');
 
 test('what must not work does not, anywhere', async (t) => {
-    const { s, keys, doc, fill, dump, routes } = await setUp(t);
+    const { s, keys, dir, doc, fill, dump, routes } = await setUp(t);
     const before = dump();
     const unchanged = () => assert.equal(dump(), before, 'nothing has changed');
     const send = (route, body) => s.ask(route.method, fill(route.path), { key: keys.admin, body });
@@ -255,15 +253,17 @@ test('what must not work does not, anywhere', async (t) => {
     });
 
     await t.test('bodies that never end, and connections that do', async () => {
+        // A server of its own: nothing else here may run into its time limit.
+        const strict = await serve(t, { dir, config: 'server:\n  request_timeout: 3s\n' });
         const body = (route) => JSON.stringify(bases[route.id] ?? {});
-        const slow = await Promise.all(writes.map(async (route) => [route, await raw(s.port,
+        const slow = await Promise.all(writes.map(async (route) => [route, await raw(strict.port,
             headOf(route, fill(route.path), keys.admin, 1000) + body(route))]));
         for (const [route, got] of slow) assert.match(got, /^HTTP\/1\.1 408 /, route.id);
-        await Promise.all(writes.map((route) => raw(s.port,
+        await Promise.all(writes.map((route) => raw(strict.port,
             headOf(route, fill(route.path), keys.admin, 1000) + body(route), { half: true })));
-        await Promise.all(writes.map((route) => raw(s.port,
+        await Promise.all(writes.map((route) => raw(strict.port,
             headOf(route, fill(route.path), keys.admin, 1000).slice(0, -20), { half: true })));
-        assert.equal((await s.get('/readyz')).code, 200);
+        assert.equal((await strict.get('/readyz')).code, 200);
         unchanged();
     });
 });

@@ -16,10 +16,16 @@ function environment(extra) {
     return { ...Object.fromEntries(ours), TZ: 'UTC', XDG_CONFIG_HOME: '/nonexistent', ...extra };
 }
 
-// A fresh directory that is removed with the test.
+const servers = new Map(); // what ends those of a directory
+
+// A fresh directory that is removed with the test, once no server writes there any more.
 export function workspace(t) {
     const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-server-'));
-    t.after(() => fs.rmSync(dir, { recursive: true, force: true }));
+    servers.set(dir, []);
+    t.after(async () => {
+        for (const stop of servers.get(dir)) await stop('SIGKILL');
+        fs.rmSync(dir, { recursive: true, force: true });
+    });
     return dir;
 }
 
@@ -68,7 +74,8 @@ export async function serve(t, { dir = workspace(t), config, args = [], env = {}
     const child = spawn(binary, ['serve', '--provider', 'echo', '--listen', '127.0.0.1:0', ...args],
         { cwd: dir, env: environment(env), stdio: ['ignore', 'pipe', 'pipe'] });
     let log = '';
-    child.stderr.on('data', (piece) => { log += piece; });
+    child.stderr.setEncoding('utf8').on('data', (piece) => { log += piece; });
+    const lines = () => log.slice(0, log.lastIndexOf('\n') + 1);
     const ended = new Promise((resolve) => {
         child.on('close', (code, signal) => resolve({ code, signal, log }));
     });
@@ -89,17 +96,17 @@ export async function serve(t, { dir = workspace(t), config, args = [], env = {}
         child.kill(signal);
         return ended;
     };
-    t.after(() => stop('SIGKILL'));
+    servers.get(dir).push(stop);
     return {
         dir, port, child, stop,
-        log: () => log,
+        log: lines, // whole ones: what came last may be a part of one
         ask: (method, target, options) => ask(port, method, target, options),
         get: (target, options) => ask(port, 'GET', target, options),
         post: (target, body, options) => ask(port, 'POST', target, { body, ...options }),
         // Waits until the log has it.
         logged: async (pattern) => {
             for (;;) {
-                const match = pattern.exec(log);
+                const match = pattern.exec(lines());
                 if (match) return match;
                 await new Promise((resolve) => child.stderr.once('data', resolve));
             }

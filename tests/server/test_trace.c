@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "http_toy.h"
 #include "support/tap.h"
 
@@ -76,7 +77,10 @@ static bool run_turn(pal_id *out_session, pal_span_id parent)
 
 static bool has(const char *text)
 {
-    return memmem(bodies.data, bodies.len, text, strlen(text)) != NULL;
+    pthread_mutex_lock(&lock);
+    bool is_there = memmem(bodies.data, bodies.len, text, strlen(text)) != NULL;
+    pthread_mutex_unlock(&lock);
+    return is_there;
 }
 
 static void a_turn_and_its_model_call_are_spans(void)
@@ -91,6 +95,9 @@ static void a_turn_and_its_model_call_are_spans(void)
             pal_str_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), &parent));
     CHECK(run_turn(&session, parent));
     pal_runtime_drain(runtime, 1000);
+    /* What is sent at the very end may take only so long. */
+    for (int i = 0; i < 6000 && !has("\"name\":\"invoke_agent\""); i++)
+        usleep(10000);
     pal_trace_close(trace);
     pal_listener_close(listener);
     pal_runtime_close(runtime, 0);

@@ -28,9 +28,13 @@ async function collector(t, { code = 200 } = {}) {
     return {
         url: `http://127.0.0.1:${server.address().port}`,
         spans, requests,
-        until: async (test) => {
-            while (!spans.some(test)) await new Promise((resolve) => { wake = resolve; });
-            return spans.find(test);
+        // Those that are wanted, as soon as there are so many of them.
+        until: async (test, count = 1) => {
+            for (;;) {
+                const found = spans.filter(test);
+                if (found.length >= count) return found;
+                await new Promise((resolve) => { wake = resolve; });
+            }
         },
     };
 }
@@ -44,7 +48,7 @@ test('every request is a span, below the one of its client', async (t) => {
     const trace = '0af7651916cd43dd8448eb211c80319c';
     await s.get('/healthz',
         { headers: { traceparent: `00-${trace}-b7ad6b7169203331-01`, 'x-request-id': 'r1' } });
-    const span = await c.until((each) => each.traceId === trace);
+    const [span] = await c.until((each) => each.traceId === trace);
     assert.deepEqual(c.requests[0], { path: '/v1/traces', type: 'application/json' });
     assert.equal(span.parentSpanId, 'b7ad6b7169203331');
     assert.match(span.spanId, /^[0-9a-f]{16}$/);
@@ -63,9 +67,10 @@ test('what is left is sent before the end', async (t) => {
     for (const traceparent of ['nonsense', `00-${'0'.repeat(32)}-b7ad6b7169203331-01`])
         await s.get('/nowhere', { headers: { traceparent } });
     assert.equal((await s.stop()).code, 0);
-    assert.ok(c.requests.every((request) => request.path === '/own/path'));
-    const mine = c.spans.filter((span) => span.name === 'unknown');
+    // Sent before its end, which may be seen here before they are.
+    const mine = await c.until((span) => span.name === 'unknown', 2);
     assert.equal(mine.length, 2);
+    assert.ok(c.requests.every((request) => request.path === '/own/path'));
     assert.notEqual(mine[0].traceId, mine[1].traceId);
     for (const span of mine) assert.equal(span.parentSpanId, undefined);
 });

@@ -1,6 +1,7 @@
 // Turns over HTTP: answers, events, lanes, tools of the caller, approvals, repeats, ends.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import http from 'node:http';
 import { assertError, makeKey, serve, workspace } from './support.mjs';
 import { isA, open, serveModel, textOf } from './model.mjs';
@@ -444,7 +445,7 @@ test('after a restart: answers are found again, what was interrupted is told', a
     const waiting = s.turn(id, { message: '<<say never>><<hang times=1>>' });
     await s.untilAsked(2);
     const queued = s.turn(id, { message: 'after the restart', lane: 'queue' });
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await s.untilQueued(1);
     const end = await s.stop();
     assert.deepEqual([end.code, end.signal], [0, null], end.log);
     assert.deepEqual([(await waiting).json.state, (await waiting).json.reason],
@@ -484,6 +485,20 @@ test('a turn that waits for the caller outlives a clean stop, which does not wai
     assert.deepEqual([on.code, on.json.state, on.json.text], [200, 'done', 'tool said: ok'], on.text);
     assert.deepEqual((await messagesOf(later, id)).map((m) => m.role),
         ['user', 'assistant', 'tool', 'assistant']);
+});
+
+test('a server that waits for its last turns is not ended by a reload', async (t) => {
+    const s = await serveModel(t, { config: 'server:\n  drain: 1h\n' });
+    const id = await s.session();
+    const asked = s.turn(id, { message: '<<say at last>><<hang times=1>>' });
+    await s.untilAsked(1);
+    s.child.kill('SIGTERM');
+    const ended = once(s.child, 'close');
+    await s.logged(/stopping: turns that run/);
+    s.child.kill('SIGHUP');
+    await s.release();
+    assert.equal((await asked).json.text, 'at last');
+    assert.deepEqual(await ended, [0, null], s.log());
 });
 
 test('after a kill: results go on, and so does what was being answered', async (t) => {

@@ -5,7 +5,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-#include "base/clock.h"
 #include "support/on_loop.h"
 
 #define CONNECTIONS_MAX 256
@@ -36,7 +34,6 @@ struct http_server {
     pthread_mutex_t lock; /* over the next lines */
     int connections_len;
     connection connections[CONNECTIONS_MAX];
-    int64_t gone_us;
     bell gone, begun;
 };
 
@@ -121,11 +118,12 @@ static bool answer_slow(connection *c)
 
 static bool answer_trickle(connection *c)
 {
+    long ms = strtol(strstr(c->request, "/trickle/") + 9, NULL, 10);
     send_text(c, chunked);
     for (int i = 0; i < 100; i++) {
         if (!send_chunk(c, "."))
             return false;
-        nanosleep(&(struct timespec){0, 8000000}, NULL);
+        nanosleep(&(struct timespec){0, ms * 1000000}, NULL);
     }
     return send_text(c, "0\r\n\r\n");
 }
@@ -216,21 +214,13 @@ static bool answer_long_head(connection *c)
     return false;
 }
 
-static void note_gone(connection *c)
-{
-    pthread_mutex_lock(&c->server->lock);
-    c->server->gone_us = pal_clock_monotonic_us();
-    pthread_mutex_unlock(&c->server->lock);
-    bell_ring(&c->server->gone);
-}
-
 static bool wait_gone(connection *c)
 {
     char byte;
     bell_ring(&c->server->begun);
     while (recv(c->fd, &byte, 1, 0) > 0)
         continue;
-    note_gone(c);
+    bell_ring(&c->server->gone);
     return false;
 }
 
@@ -246,7 +236,7 @@ static bool answer_flood(connection *c)
     send_text(c, chunked);
     while (send_chunk(c, "data: flood flood flood flood flood flood\n\n"))
         continue;
-    note_gone(c);
+    bell_ring(&c->server->gone);
     return false;
 }
 
@@ -259,7 +249,7 @@ static const struct {
         {"/events", answer_events},
         {"/bytes/", answer_bytes},
         {"/slow", answer_slow},
-        {"/trickle", answer_trickle},
+        {"/trickle/", answer_trickle},
         {"/code/", answer_code},
         {"/continue", answer_continue},
         {"/redirect", answer_redirect},
@@ -399,14 +389,9 @@ int http_server_connections(http_server *server)
     return len;
 }
 
-int64_t http_server_wait_gone(http_server *server, int count)
+bool http_server_wait_gone(http_server *server, int count)
 {
-    if (!bell_wait(&server->gone, count))
-        return INT64_MAX;
-    pthread_mutex_lock(&server->lock);
-    int64_t us = server->gone_us;
-    pthread_mutex_unlock(&server->lock);
-    return us;
+    return bell_wait(&server->gone, count);
 }
 
 void http_server_wait_begun(http_server *server, int count)

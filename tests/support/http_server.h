@@ -5,7 +5,7 @@
  *   /events       three events, in chunks
  *   /bytes/N      N bytes, in chunks
  *   /slow         "slow" byte by byte, a millisecond apart
- *   /trickle      a hundred bytes, 8 milliseconds apart
+ *   /trickle/N    a hundred bytes, N milliseconds apart
  *   /code/N       status N and a short body
  *   /continue     "100 Continue" and "103 Early Hints" first
  *   /redirect     to /echo
@@ -26,7 +26,7 @@
 #ifndef PAL_TESTS_HTTP_SERVER_H
 #define PAL_TESTS_HTTP_SERVER_H
 
-#include <stdint.h>
+#include <stdbool.h>
 
 typedef struct http_server http_server;
 
@@ -35,9 +35,8 @@ void http_server_stop(http_server *server);
 int http_server_port(const http_server *server);
 
 int http_server_connections(http_server *server); /* so far */
-/* Waits until `count` clients have gone away in the middle of an answer; when the last one did, by
- * pal_clock_monotonic_us(). */
-int64_t http_server_wait_gone(http_server *server, int count);
+/* Waits until `count` clients have gone away in the middle of an answer. */
+bool http_server_wait_gone(http_server *server, int count);
 /* Waits until `count` answers of /hang, /stall and /flood have begun. */
 void http_server_wait_begun(http_server *server, int count);
 

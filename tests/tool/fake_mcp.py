@@ -28,7 +28,7 @@ WRONG = {'type': 'object', 'properties': {'a': {'type': 'number', 'x-mcp-header'
 
 options = None
 extra_tools = []
-facts = {'calls': 0, 'lists': 0, 'deleted': 0, 'canceled': [], 'answers': {}, 'forgotten': 0}
+facts = {'calls': 0, 'lists': 0, 'deleted': 0, 'canceled': [], 'cancels': 0, 'answers': {}, 'forgotten': 0}
 lock = threading.Lock()
 
 
@@ -91,6 +91,7 @@ class Peer:
         if method == 'notifications/cancelled':
             with lock:
                 facts['canceled'].append(params['requestId'])
+                facts['cancels'] += 1
         if 'id' not in message:
             return
         meta = params.get('_meta') or {}
@@ -290,6 +291,8 @@ class Handler(BaseHTTPRequestHandler, Peer):
             self.plain(code, message, self.session_headers)
 
     def changed(self):
+        while not listeners:  # whoever comes to listen later would never know
+            time.sleep(0.01)
         for listener in list(listeners):
             try:
                 Peer.changed(listener)

@@ -1,6 +1,7 @@
 /* test_turn.c - turns on a memory store with scripted answers: what is recorded, told, and in which
  * order; lanes; tools; what happens when something fails. */
-#include "turn_fixture.h"
+#include "service_fixture.h"
+#include "support/on_loop.h"
 
 static void an_echo_is_recorded(void)
 {
@@ -191,21 +192,31 @@ static void a_doom_loop_asks(void)
 
 /* ---- Lanes ---- */
 
-static const char slow_script[] =
-        "{\"text\":\"one\"}\n{\"delay_ms\":300}\n{\"text\":\" more\"}\n{\"next\":true}\n"
-        "{\"text\":\"two\"}\n{\"next\":true}\n{\"text\":\"three\"}\n";
+/* A session in which "a" was said; its turn runs until the service is released. */
+static service *begin_busy(const service_reply *replies, size_t replies_len, pal_id *out_session,
+        pal_turn_info *out_first)
+{
+    service *s = begin_service(replies, replies_len);
+    pal_turn_request request;
+
+    *out_session = new_session();
+    request = said(*out_session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, out_first, &err)));
+    service_wait(s, 1);
+    return s;
+}
+
+static const service_reply three_answers[] = {{.body = ANSWER("one"), .is_held = true},
+        {.body = ANSWER("two")}, {.body = ANSWER("three")}};
 
 static void a_busy_session_refuses_or_queues(void)
 {
     pal_turn_info first, second, third;
-    pal_turn_request request, other;
+    pal_turn_request other;
     pal_messages list;
     pal_id session;
+    service *s = begin_busy(three_answers, 3, &session, &first);
 
-    begin(slow_script);
-    session = new_session();
-    request = said(session, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
     other = said(session, "b");
     CHECK(pal_turn_start(runtime, &other, &second, &err) == PAL_BUSY);
     CHECK(strcmp(err.message, "session is busy") == 0);
@@ -215,15 +226,16 @@ static void a_busy_session_refuses_or_queues(void)
     other = said(session, "c");
     other.lane = PAL_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &other, &third, &err)));
+    service_release(s);
     CHECK(wait_for(third.turn, NULL, NULL) == PAL_TURN_DONE);
     CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
     list = all_of(session);
     if (CHECK(list.len == 6)) {
-        CHECK(pal_str_is(part_text(&list.items[1], 0), "one more"));
+        CHECK(pal_str_is(part_text(&list.items[1], 0), "one"));
         CHECK(pal_str_is(part_text(&list.items[2], 0), "b"));
         CHECK(pal_str_is(part_text(&list.items[5], 0), "three"));
     }
-    end();
+    end_service(s);
 }
 
 /* Says it in that lane, whatever runs there. */
@@ -250,33 +262,48 @@ static void one_can_speak_into_a_turn(void)
 {
     pal_turn_info first, second;
     pal_id session;
+    service *s = begin_busy(three_answers, 3, &session, &first);
 
-    begin(slow_script);
-    session = new_session();
-    first = start_in(PAL_LANE_REJECT, session, "a");
     second = start_in(PAL_LANE_STEER, session, "b");
     CHECK(second.steered && pal_id_equal(second.turn, first.turn));
+    service_release(s);
     CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
     CHECK(are_four(session, 2, "b"));
-    end();
+    end_service(s);
 }
 
 static void what_is_said_into_a_turn_that_fails_is_answered(void)
 {
+    static const service_reply replies[] = {
+            {.code = 404, .body = "{}", .is_held = true}, {.body = ANSWER("two")}};
     pal_turn_info first, second;
     pal_id session;
+    service *s = begin_busy(replies, 2, &session, &first);
 
-    begin("{\"delay_ms\":300}\n{\"error\":{\"message\":\"gone\",\"code\":404}}\n{\"next\":true}\n"
-          "{\"text\":\"two\"}\n");
-    session = new_session();
-    first = start_in(PAL_LANE_REJECT, session, "a");
     second = start_in(PAL_LANE_STEER, session, "b");
     CHECK(second.steered);
+    service_release(s);
     CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_FAILED);
     while (pal_turn_of_session(runtime, S(""), session, &second, &err) == PAL_OK)
         wait_for(second.turn, NULL, NULL);
     CHECK(are_four(session, 2, "b"));
-    end();
+    end_service(s);
+}
+
+static bool ring_at_text(const pal_event *event, void *user)
+{
+    if (event->kind == PAL_EVENT_TEXT)
+        bell_ring(user);
+    return true;
+}
+
+/* Waits until the model has begun to speak. */
+static void wait_for_text(pal_id turn)
+{
+    static bell spoken = BELL_INIT;
+
+    CHECK(ok(pal_turn_watch(runtime, S(""), turn, 0, ring_at_text, NULL, &spoken, &err)));
+    CHECK(bell_wait(&spoken, 1));
 }
 
 static void one_can_interrupt_a_turn(void)
@@ -288,7 +315,7 @@ static void one_can_interrupt_a_turn(void)
           "{\"text\":\"two\"}\n");
     session = new_session();
     first = start_in(PAL_LANE_REJECT, session, "a");
-    usleep(100000);
+    wait_for_text(first.turn);
     second = start_in(PAL_LANE_INTERRUPT, session, "b");
     CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
     CHECK(wait_for(first.turn, &first, NULL) == PAL_TURN_CANCELED);
@@ -307,7 +334,7 @@ static void a_cancel_keeps_what_was_said(void)
     begin("{\"text\":\"so far\"}\n{\"delay_ms\":60000}\n{\"text\":\" more\"}\n");
     request = said(new_session(), "a");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    usleep(100000);
+    wait_for_text(info.turn);
     CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
     CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_CANCELED);
     list = all_of(request.session);

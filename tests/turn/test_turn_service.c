@@ -267,17 +267,27 @@ static void endpoints_are_found_by_their_keys(void)
     service_close(s);
 }
 
+/* One that takes longer than a moment to answer is taken for none: it is looked for again, until
+ * the machine has time for both. */
 static void a_server_on_this_machine_is_found(void)
 {
-    static const service_reply replies[] = {{.body = MODELS}, {.body = ANSWER("1")}};
-    service *s = service_open(replies, 2);
+    static const service_reply models = {.body = MODELS};
+    service_reply replies[SERVICE_REQUESTS_MAX];
+    service *s;
     pal_str name, model;
     bool is_stopgap = true;
 
+    for (size_t i = 0; i < SERVICE_REQUESTS_MAX; i++)
+        replies[i] = models;
+    s = service_open(replies, SERVICE_REQUESTS_MAX);
     clear_environment();
     setenv("OPENAI_BASE_URL", s->url, 1);
-    open_found();
-    CHECK(ok(pal_runtime_default(runtime, arena, &name, &model, &is_stopgap, &err)));
+    for (size_t tries = 0; is_stopgap && tries < SERVICE_REQUESTS_MAX; tries++) {
+        if (tries > 0)
+            end();
+        open_found();
+        CHECK(ok(pal_runtime_default(runtime, arena, &name, &model, &is_stopgap, &err)));
+    }
     CHECK(pal_str_is(name, "openai") && pal_str_is(model, "first") && !is_stopgap);
     end();
     clear_environment();

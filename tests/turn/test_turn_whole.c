@@ -155,7 +155,7 @@ static void a_restart_takes_back_what_is_half_done(void)
     pal_messages list;
 
     open_runtime(NULL, (pal_runtime_options){0});
-    for (int i = 0; i < 1000 && all_of(session).len > 2; i++)
+    for (int i = 0; i < WAIT_MS / 10 && all_of(session).len > 2; i++)
         usleep(10000);
     list = all_of(session);
     CHECK(list.len == 2 && pal_str_is(part_text(&list.items[1], 0), "first"));
@@ -229,7 +229,7 @@ static void end_meanwhile(
         return;
     scratch = pal_arena_new(0);
     service_release(e->s);
-    CHECK(pal_turn_wait(e->other, S(""), e->turn, 20000, scratch, &info, &text, NULL) == PAL_OK);
+    CHECK(pal_turn_wait(e->other, S(""), e->turn, WAIT_MS, scratch, &info, &text, NULL) == PAL_OK);
     while (pal_store_lease_find(store, S(""), e->session, scratch, &lease, NULL) == PAL_OK)
         usleep(1000);
     pal_arena_free(scratch);

@@ -17,6 +17,7 @@
 #endif
 
 #define S(text) pal_str_of(text)
+#define WAIT_MS 60000 /* then something hangs */
 
 static pal_store *store;
 static pal_runtime *runtime;
@@ -116,7 +117,7 @@ static inline pal_turn_state wait_for(pal_id turn, pal_turn_info *out_info, pal_
     pal_turn_info info = {0};
     pal_str text = {0};
 
-    CHECK(ok(pal_turn_wait(runtime, S(""), turn, 20000, arena, &info, &text, &err)));
+    CHECK(ok(pal_turn_wait(runtime, S(""), turn, WAIT_MS, arena, &info, &text, &err)));
     if (out_info)
         *out_info = info;
     if (out_text)

@@ -267,26 +267,36 @@ static void spin(pal_timer *timer)
         timers_right = pal_timer_start(timer_loop, timer, 0, spin) && timers_right;
 }
 
-static void start_spin(void *user)
+static pal_timer spinning;
+static bell spin_stopped = BELL_INIT;
+
+static void stop_spin(pal_task *task)
 {
-    timers_right = pal_timer_start(timer_loop, user, 0, spin) && timers_right;
+    if (spins == 0) {
+        pal_loop_post(timer_loop, task);
+        return;
+    }
+    pal_timer_stop(timer_loop, &spinning);
+    bell_ring(&spin_stopped);
 }
 
-static void stop_spin(void *user)
+/* Both wait for their turn from the beginning, whatever the machine does meanwhile. */
+static void start_spin(void *user)
 {
-    pal_timer_stop(timer_loop, user);
+    timers_right = pal_timer_start(timer_loop, &spinning, 0, spin) && timers_right;
+    pal_loop_post(timer_loop, user);
 }
 
 static void a_timer_of_no_delay_does_not_keep_the_loop(void)
 {
-    static pal_timer timer;
+    static pal_task task = {stop_spin, NULL};
     timer_loop = open_loop(1);
     timers_right = true;
-    on_loop(timer_loop, start_spin, &timer);
-    on_loop(timer_loop, stop_spin, &timer);
+    on_loop(timer_loop, start_spin, &task);
+    CHECK(bell_wait(&spin_stopped, 1));
+    pal_loop_close(timer_loop);
     /* Others had their turn before it came to an end. */
     CHECK(spins < 100000 && timers_right);
-    pal_loop_close(timer_loop);
 }
 
 static void start_long(void *user)

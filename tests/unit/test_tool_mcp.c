@@ -102,10 +102,10 @@ static bool answers_in_time(
         mcp_client *client, const char *name, const char *arguments, const char *expected)
 {
     bool held = false;
-    for (int i = 0; i < 100 && !held; i++) {
+    for (int i = 0; i < 3000 && !held; i++) {
         char *outcome = mcp_client_call_tool(client, name, arguments);
         held = strstr(outcome, expected) != NULL;
-        if (!held && i == 99)
+        if (!held && i == 2999)
             printf("# %s: %.300s\n", name, outcome);
         free(outcome);
         if (!held)
@@ -350,21 +350,44 @@ static void a_flood_ends_the_child_only(void)
     mcp_client_close(&client);
 }
 
-static void late_calls_fail_and_progress_helps(void)
+static bool open_late(mcp_client *client, child_config *c, int64_t call_ms)
+{
+    pal_mcp_config *config = child(c, NULL);
+    config->call_ms = call_ms;
+    return CHECK(mcp_client_open(client, config)) &&
+            CHECK(mcp_client_wait(client, PAL_MCP_READY, NULL));
+}
+
+static void late_calls_fail(void)
 {
     child_config c;
     mcp_client client;
-    pal_mcp_config *config = child(&c, NULL);
-    config->call_ms = 1000;
-    if (!CHECK(mcp_client_open(&client, config)))
+    if (!open_late(&client, &c, 1000))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
     CHECK(answers(&client, "s__hang", "{}", FAILED("the tool did not answer within 1000 ms")));
-    CHECK(answers_in_time(&client, "s__facts", "{}", "\\\"canceled\\\": ["));
-    CHECK(lacks(&client, "s__facts", "{}", "\\\"canceled\\\": []"));
-    CHECK(answers(&client, "s__progress", "{\"steps\":8,\"ms\":250}", TEXT("done")));
-    CHECK(answers(&client, "s__progress", "{\"steps\":1,\"ms\":3000}", "did not answer"));
+    CHECK(answers_in_time(&client, "s__facts", "{}", "\\\"cancels\\\": 1,"));
+    CHECK(answers(&client, "s__progress", "{\"steps\":1,\"ms\":600000}", "did not answer"));
     mcp_client_close(&client);
+}
+
+/* Whether a call that takes twice as long as it may is waited for, as it tells of its progress. */
+static bool is_waited_for(int64_t call_ms)
+{
+    child_config c;
+    mcp_client client;
+    char arguments[64];
+    if (!open_late(&client, &c, call_ms))
+        return false;
+    snprintf(arguments, sizeof(arguments), "{\"steps\":8,\"ms\":%d}", (int)call_ms / 4);
+    bool held = answers(&client, "s__progress", arguments, TEXT("done"));
+    mcp_client_close(&client);
+    return held;
+}
+
+/* How long a server may be stopped between two words is the machine's. */
+static void progress_helps(void)
+{
+    CHECK(is_waited_for(1000) || is_waited_for(4000) || is_waited_for(16000));
 }
 
 static void cancel_is_silent_and_told(void)
@@ -619,7 +642,8 @@ int main(void)
     RUN(a_child_that_dies_is_started_again);
     RUN(starts_that_fail_are_tried_again);
     RUN(a_flood_ends_the_child_only);
-    RUN(late_calls_fail_and_progress_helps);
+    RUN(late_calls_fail);
+    RUN(progress_helps);
     RUN(cancel_is_silent_and_told);
     RUN(close_ends_calls_without_a_word);
     RUN(a_listener_may_close_it);
