@@ -268,7 +268,7 @@ typedef enum pal_event_kind {
     PAL_EVENT_REASONING = 4,    /* `text`, `count` */
     PAL_EVENT_CALL = 5,         /* `call_id`, `name`, `count`: the model begins a tool call */
     PAL_EVENT_ARGUMENTS = 6,    /* `call_id`, `text`: more of its arguments */
-    PAL_EVENT_MESSAGE = 7,      /* `message`, `seq`: an answer is recorded, with `usage` */
+    PAL_EVENT_MESSAGE = 7,      /* `message`, `seq`: an answer of `at` is recorded, with `usage` */
     PAL_EVENT_TOOL_STARTED = 8, /* `call_id`, `name`, `text`: the arguments */
     PAL_EVENT_TOOL_ENDED = 9,   /* `call_id`, `name`, `text`: the result; `status` */
     PAL_EVENT_RETRYING = 10,    /* `count`: attempt, `at`: when, `text`: why */
@@ -383,10 +383,13 @@ PAL_API PAL_CHECKED pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena
 
 /* A request that goes to an endpoint as it is. */
 typedef struct pal_forward {
-    pal_str endpoint; /* empty: the one that has the model, or the default */
-    pal_str model;    /* empty: the default's */
-    pal_str path;     /* behind the endpoint's URL: "/chat/completions" */
-    pal_str body;     /* JSON */
+    pal_str endpoint;  /* empty: the one that has the model, or the default */
+    pal_str model;     /* empty: the default's */
+    pal_str path;      /* behind the endpoint's URL: "/chat/completions" */
+    pal_str body;      /* JSON */
+    pal_str tenant;    /* whose ledger has it, under the purpose "forward" and in no session */
+    pal_budget budget; /* the tenant's limits, looked up before the call is made; those of a session
+                          bind nobody here */
 } pal_forward;
 
 /* The answer as it comes, on the loop. `header` may be NULL; names are in lower case. */
@@ -394,7 +397,8 @@ typedef struct pal_forward_sink {
     void (*header)(pal_str name, pal_str value, void *user);
     void (*head)(unsigned code, void *user); /* once, behind the headers */
     void (*bytes)(pal_str bytes, void *user);
-    /* Once, last, in any case. PAL_OK: an answer came whole, whatever its code. */
+    /* Once, last, in any case. PAL_OK: an answer came whole, whatever its code. PAL_BUDGET: the
+     * budget is used up, and nobody was asked. */
     void (*end)(pal_status status, const pal_error *err, void *user);
 } pal_forward_sink;
 
@@ -402,7 +406,11 @@ typedef struct pal_forwarding pal_forwarding;
 
 /* Passes it on without waiting, and once: no session, no tools, no second try. Everything is
  * copied. PAL_CONFLICT where the endpoint does not speak chat completions. The sink may be told
- * before this returns. */
+ * before this returns.
+ *
+ * The usage that the answer tells is counted: at once in the runtime's stats, soon in the ledger,
+ * at the latest when the runtime is closed. A stream tells it only where the request's
+ * stream_options ask for it; an answer with an error tells none. */
 PAL_API PAL_CHECKED pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
         const pal_forward_sink *sink, void *user, pal_forwarding **out_forwarding, pal_error *err);
 /* Once for each, before the runtime is closed; from any thread, and from the sink too. One that

@@ -115,6 +115,19 @@ bool pal_provider_speaks_chat(const pal_provider *provider);
  * must be over before the provider is closed. */
 PAL_CHECKED pal_status pal_provider_forward(pal_provider *provider, pal_str path, pal_str body,
         const pal_http_events *events, void *user, pal_http_call **out_call, pal_error *err);
+
+/* Reads along with an answer that passes, for its model and usage; keeps one event of a stream at a
+ * time. NULL without memory. */
+typedef struct pal_meter pal_meter;
+pal_meter *pal_meter_new(pal_provider *provider);
+void pal_meter_free(pal_meter *meter); /* accepts NULL */
+void pal_meter_header(pal_meter *meter, pal_str name, pal_str value);
+void pal_meter_code(pal_meter *meter, long code);
+void pal_meter_feed(pal_meter *meter, pal_str bytes);
+/* Once, before the provider is closed. `http` says how it ended, NULL that we ended it. Valid until
+ * the meter is freed; what a stream told before it broke off is in it too. */
+const pal_model_end *pal_meter_finish(pal_meter *meter, const pal_http_end *http);
+
 /* Takes keys out of a text that will be shown. */
 void pal_provider_redact(const pal_provider *provider, pal_buf *text);
 

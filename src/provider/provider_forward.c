@@ -1,6 +1,8 @@
 /* provider_forward.c - a request of somebody else's that goes to the service as it is, with the
- * service's own address and keys. Only where the service speaks chat completions. On the loop. */
+ * service's own address and keys, and a reader beside its answer that only counts. Only where the
+ * service speaks chat completions. On the loop. */
 #include "base/buf.h"
+#include "base/memory.h"
 #include "palaver/limits.h"
 #include "provider/provider_answer.h"
 #include "provider/provider_kind.h"
@@ -41,4 +43,48 @@ void pal_provider_redact(const pal_provider *provider, pal_buf *text)
 {
     for (size_t i = 0; i < provider->secrets_len; i++)
         pal_answer_redact(text, provider->secrets[i]);
+}
+
+/* ---- Counting ---- */
+
+struct pal_meter {
+    pal_reader reader;
+};
+
+pal_meter *pal_meter_new(pal_provider *provider)
+{
+    static const pal_model_sink none;
+    pal_meter *meter = pal_calloc(1, sizeof(*meter));
+    if (meter)
+        pal_reader_init(&meter->reader, &pal_reader_openai_passing, provider->scratch, &none, NULL);
+    return meter;
+}
+
+void pal_meter_free(pal_meter *meter)
+{
+    if (!meter)
+        return;
+    pal_reader_done(&meter->reader);
+    pal_free(meter);
+}
+
+void pal_meter_header(pal_meter *meter, pal_str name, pal_str value)
+{
+    pal_reader_header(&meter->reader, name, value);
+}
+
+void pal_meter_code(pal_meter *meter, long code)
+{
+    pal_reader_code(&meter->reader, code);
+}
+
+void pal_meter_feed(pal_meter *meter, pal_str bytes)
+{
+    pal_reader_feed(&meter->reader, bytes);
+}
+
+const pal_model_end *pal_meter_finish(pal_meter *meter, const pal_http_end *http)
+{
+    pal_reader_finish(&meter->reader, http);
+    return &meter->reader.answer.end;
 }

@@ -148,3 +148,16 @@ static void openai_whole(pal_reader *reader, pal_json value)
 }
 
 const pal_reader_kind pal_reader_openai = {.event = openai_event, .whole = openai_whole};
+
+static void passing_event(pal_reader *reader, pal_str name, pal_json value)
+{
+    if (!read_error(reader, name, value))
+        read_facts(reader, value);
+}
+
+static void passing_whole(pal_reader *reader, pal_json value)
+{
+    passing_event(reader, pal_str_make(NULL, 0), value);
+}
+
+const pal_reader_kind pal_reader_openai_passing = {.event = passing_event, .whole = passing_whole};

@@ -37,6 +37,8 @@ struct pal_reader {
 };
 
 extern const pal_reader_kind pal_reader_openai;
+/* The same without what is said: only who said it, and its usage. Tells the sink nothing. */
+extern const pal_reader_kind pal_reader_openai_passing;
 extern const pal_reader_kind pal_reader_anthropic;
 extern const pal_reader_kind pal_reader_mistral_conversations;
 

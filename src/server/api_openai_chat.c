@@ -45,7 +45,9 @@ static pal_status make_body(pal_call *call, pal_str *out_body, pal_error *err)
 static pal_status pass_on(pal_call *call, pal_error *err)
 {
     pal_forward request = {.model = pal_member_string(call->body, "model", call->arena),
-            .path = pal_str_of("/chat/completions")};
+            .path = pal_str_of("/chat/completions"),
+            .tenant = call->caller.tenant,
+            .budget = call->caller.budget};
     pal_status status = make_body(call, &request.body, err);
     return status == PAL_OK ? pal_openai_forward(call, &request, err) : status;
 }

@@ -150,8 +150,11 @@ static void fail(pal_call *call, unsigned code, pal_status status, const char *w
     pal_call_fail(call, status, &err);
 }
 
+/* What isn't the service's fault keeps its own code. */
 static unsigned code_of_end(pal_status status)
 {
+    if (status == PAL_BUDGET || status == PAL_BUSY || status == PAL_CORRUPT)
+        return pal_status_http(status);
     return status == PAL_TIMEOUT ? 504 : status == PAL_CANCELED ? 503 : 502;
 }
 

@@ -137,7 +137,9 @@ static void clean_up(response_run *run)
 
 /* ---- Its end ---- */
 
-static void set_end(response_run *run, bool is_length, bool is_filtered, const pal_usage *usage)
+/* `at` in milliseconds: everyone who looks on tells the same. */
+static void set_end(
+        response_run *run, int64_t at, bool is_length, bool is_filtered, const pal_usage *usage)
 {
     pal_response *response = &run->response;
     if (pal_response_is_over(response))
@@ -145,7 +147,7 @@ static void set_end(response_run *run, bool is_length, bool is_filtered, const p
     response->status = is_length || is_filtered ? PAL_RESPONSE_INCOMPLETE : PAL_RESPONSE_COMPLETED;
     response->is_filtered = is_filtered;
     response->usage = *usage;
-    response->completed_at = pal_clock_now_ms() / 1000;
+    response->completed_at = at / 1000;
 }
 
 /* On the loop, before the commit of the answer. */
@@ -155,7 +157,7 @@ static pal_status finish(const pal_turn_end *end, pal_arena *arena, pal_record *
     response_run *run = user;
     pal_response *response = &run->response;
     pthread_mutex_lock(&run->lock);
-    set_end(run, end->finish_length, end->finish_filtered, &end->usage);
+    set_end(run, end->answer->created_at, end->finish_length, end->finish_filtered, &end->usage);
     response->output =
             pal_response_events_messages(&run->events, run->arena, &response->output_len);
     response->deltas = pal_response_events_deltas(&run->events);
@@ -203,7 +205,7 @@ static void end(response_run *run, const pal_event *event)
     pal_call *call = run->response.is_background ? NULL : run->call;
     run->is_over = true;
     if (is_done)
-        set_end(run, false, false, &event->usage);
+        set_end(run, pal_clock_now_ms(), false, false, &event->usage);
     else
         pal_response_set_failure(&run->response, event, run->arena);
     if (run->wants_stream) {
@@ -242,7 +244,7 @@ static void note(response_run *run, const pal_event *event)
         pal_response_events_arguments(events, event->call_id, event->text);
         break;
     case PAL_EVENT_MESSAGE:
-        set_end(run, event->finish_length, event->finish_filtered, &event->usage);
+        set_end(run, event->at, event->finish_length, event->finish_filtered, &event->usage);
         break;
     default:
         break;

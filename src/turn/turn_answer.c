@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "turn/turn_conversation.h"
@@ -97,6 +98,7 @@ static void recorded(pal_write *write)
             (pal_event){.kind = PAL_EVENT_MESSAGE,
                     .message = message->id,
                     .seq = message->seq,
+                    .at = message->created_at,
                     .usage = message->usage,
                     .finish_length = turn->work_status == PAL_LIMIT,
                     .finish_filtered = turn->work_status == PAL_DENIED});
@@ -173,16 +175,19 @@ static void add_usage(pal_usage *sum, const pal_usage *usage)
     sum->reasoning += usage->reasoning;
 }
 
-void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros)
+void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros)
 {
-    pal_runtime *runtime = turn->runtime;
-
-    add_usage(&turn->usage, usage);
-    turn->cost_micros += cost_micros;
     pthread_mutex_lock(&runtime->lock);
     add_usage(&runtime->stats.usage, usage);
     runtime->stats.cost_micros += cost_micros;
     pthread_mutex_unlock(&runtime->lock);
+}
+
+void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros)
+{
+    add_usage(&turn->usage, usage);
+    turn->cost_micros += cost_micros;
+    pal_runtime_add_usage(turn->runtime, usage, cost_micros);
 }
 
 /* A row by itself, beside whatever the turn does next. */
@@ -267,6 +272,7 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
     }
     mark_calls(turn, message);
     message->id = turn->answer_id;
+    message->created_at = pal_clock_now_ms(); /* told before it is recorded, and after */
     message->model = pal_arena_copy(arena, end->model.len ? end->model : turn->settings.model);
     message->has_usage = end->has_usage;
     message->usage = end->usage;

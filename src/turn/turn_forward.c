@@ -1,35 +1,71 @@
 /* turn_forward.c - passes a request on to an endpoint, and its answer back, both as they are: no
- * session, no context, no retry.
+ * session, no context, no retry. What it cost is counted as a turn's is, and a tenant's budget
+ * stops it before it is made.
  *
- * A forwarding has two owners: the loop, until its end is told, and the caller, until it lets go.
- * Both are counted on the loop only, so that nothing needs a lock; letting go is a task that lies
- * in the forwarding itself and can't fail. What an error says is gathered first, so that no key of
- * ours can be in it. */
+ * A forwarding has up to three owners: the loop, until its end is told; the caller, until it lets
+ * go; and a worker, while it looks the budget up, which may be longer than both. All are counted on
+ * the loop only, so that nothing needs a lock; letting go is a task that lies in the forwarding
+ * itself and can't fail. The worker reads what is never changed, and writes only what it found.
+ *
+ * The ledger's row is written behind the end, and owns its memory: neither the forwarding nor the
+ * provider need be there by then. What an error says is gathered first, so that no key of ours can
+ * be in it. */
 #include "turn/turn_forward.h"
 
 #include "base/memory.h"
+#include "message/message_check.h"
+#include "turn/turn_budget.h"
+#include "turn/turn_machine.h"
 
 struct pal_forwarding {
     pal_runtime *runtime;
     pal_forwarding *previous, *next; /* of those that run */
-    pal_provider *provider;
-    pal_str path; /* these two in one piece of memory with it */
+    size_t endpoint;                 /* its place in the runtime's list */
+    pal_str tenant;                  /* these four in one piece of memory with it */
+    pal_str model;                   /* that was asked for; empty: the endpoint's own */
+    pal_str path;
     pal_str body;
+    pal_budget budget;
     pal_forward_sink sink;
     void *user;
     pal_http_call *call; /* NULL: not begun, or ended */
+    pal_meter *meter;
     pal_task begin;
     pal_task leave;
+    pal_work_item lookup; /* of the budget */
+    pal_status lookup_status;
+    pal_error lookup_error;
     pal_buf failure; /* the body of an error */
     bool is_error;
-    bool is_over; /* the end was told */
-    bool is_left; /* the caller has let go */
+    bool is_looking; /* the worker has it */
+    bool is_over;    /* the end was told */
+    bool is_left;    /* the caller has let go */
 };
 
-static void free_forwarding(pal_forwarding *f)
+static pal_provider *provider_of(const pal_forwarding *f)
 {
+    return f->runtime->providers[f->endpoint];
+}
+
+/* Behind whatever an owner has let go. */
+static void free_unowned(pal_forwarding *f)
+{
+    if (!f->is_over || !f->is_left || f->is_looking)
+        return;
+    pal_meter_free(f->meter);
     pal_buf_done(&f->failure);
     pal_free(f);
+}
+
+/* Copies a text to *at, which is moved behind it. */
+static pal_str put_text(char **at, pal_str text)
+{
+    pal_str copy = pal_str_make(*at, text.len);
+
+    if (text.len > 0)
+        memcpy(*at, text.data, text.len);
+    *at += text.len;
+    return copy;
 }
 
 static void unlist(pal_forwarding *f)
@@ -57,8 +93,74 @@ static void tell_end(pal_forwarding *f, pal_status status, const char *why)
     f->is_over = true;
     unlist(f);
     f->sink.end(status, status == PAL_OK ? NULL : &err, f->user);
-    if (f->is_left)
-        free_forwarding(f);
+    free_unowned(f);
+}
+
+/* ---- What it cost ---- */
+
+typedef struct bill {
+    pal_write write;
+    pal_op op;
+    pal_ledger_row row;
+    char request_id[PAL_ID_TEXT_SIZE];
+} bill; /* its texts behind it */
+
+static void bill_kept(pal_write *write)
+{
+    pal_free((char *)write - offsetof(bill, write));
+}
+
+/* Without memory there is no row, as for a turn. */
+static void keep_bill(
+        const pal_forwarding *f, pal_str model, const pal_usage *usage, int64_t cost_micros)
+{
+    pal_str provider = pal_provider_name(provider_of(f));
+    bill *b = pal_calloc(1, sizeof(*b) + f->tenant.len + provider.len + model.len);
+    char *texts;
+
+    if (!b)
+        return;
+    texts = (char *)(b + 1);
+    pal_id_to_text(pal_id_new(), b->request_id);
+    b->op = (pal_op){.kind = PAL_OP_LEDGER_ADD,
+            .tenant = put_text(&texts, f->tenant),
+            .u.ledger_row = &b->row};
+    b->row = (pal_ledger_row){
+            .request_id = pal_str_of(b->request_id),
+            .purpose = pal_str_of("forward"),
+            .provider = put_text(&texts, provider),
+            .model = put_text(&texts, model),
+            .price_version = f->runtime->options.price_version,
+            .usage = *usage,
+            .cost_micros = cost_micros,
+    };
+    b->write = (pal_write){.ops = &b->op, .ops_len = 1, .done = bill_kept};
+    pal_journal_write(&f->runtime->journal, &b->write);
+}
+
+static bool is_label(pal_str name)
+{
+    return name.len > 0 && pal_text_check(name, "model", PAL_LABEL_LEN_MAX, true, NULL) == PAL_OK;
+}
+
+/* `http` as of pal_meter_finish(). Names come from outside: one that the ledger doesn't take must
+ * not make a call free. Prices are known by the names that are asked for, which services make
+ * longer; who asks for "auto" learns from the answer what it was. */
+static void count(pal_forwarding *f, const pal_http_end *http)
+{
+    pal_runtime *runtime = f->runtime;
+    const pal_model_end *end = pal_meter_finish(f->meter, http);
+    pal_str asked = f->model.len ? f->model : runtime->provider_models[f->endpoint];
+    pal_str model = is_label(end->model) ? end->model : is_label(asked) ? asked : (pal_str){0};
+    int64_t cost_micros;
+
+    if (!end->has_usage)
+        return;
+    cost_micros = pal_price_of(runtime, asked, &end->usage);
+    if (cost_micros == 0)
+        cost_micros = pal_price_of(runtime, end->model, &end->usage);
+    pal_runtime_add_usage(runtime, &end->usage, cost_micros);
+    keep_bill(f, model, &end->usage, cost_micros);
 }
 
 /* ---- What comes ---- */
@@ -67,6 +169,7 @@ static void on_header(void *user, pal_str name, pal_str value)
 {
     pal_forwarding *f = user;
 
+    pal_meter_header(f->meter, name, value);
     if (f->sink.header)
         f->sink.header(name, value, f->user);
 }
@@ -76,6 +179,7 @@ static void on_head(void *user, long code)
     pal_forwarding *f = user;
 
     f->is_error = code >= 400;
+    pal_meter_code(f->meter, code);
     f->sink.head((unsigned)code, f->user);
 }
 
@@ -83,10 +187,12 @@ static void on_body(void *user, pal_str bytes)
 {
     pal_forwarding *f = user;
 
-    if (f->is_error)
+    if (f->is_error) {
         pal_buf_append_str(&f->failure, bytes);
-    else
-        f->sink.bytes(bytes, f->user);
+        return;
+    }
+    pal_meter_feed(f->meter, bytes);
+    f->sink.bytes(bytes, f->user);
 }
 
 static void on_end(void *user, const pal_http_end *end)
@@ -95,40 +201,86 @@ static void on_end(void *user, const pal_http_end *end)
 
     f->call = NULL;
     if (f->is_error && !f->failure.failure) {
-        pal_provider_redact(f->provider, &f->failure);
+        pal_provider_redact(provider_of(f), &f->failure);
         if (f->failure.len > 0)
             f->sink.bytes(pal_buf_str(&f->failure), f->user);
     }
+    count(f, end);
     tell_end(f, end->status, end->error);
 }
 
 /* ---- Its life ---- */
 
-static void begin(pal_task *task)
+static void call(pal_forwarding *f)
 {
     static const pal_http_events events = {on_head, on_header, on_body, on_end};
-    pal_forwarding *f = (pal_forwarding *)((char *)task - offsetof(pal_forwarding, begin));
     pal_runtime *runtime = f->runtime;
     pal_error err = {0};
-    pal_status status;
+    pal_status status =
+            pal_provider_forward(provider_of(f), f->path, f->body, &events, f, &f->call, &err);
+
+    if (status != PAL_OK) {
+        tell_end(f, status, err.message);
+        return;
+    }
+    pthread_mutex_lock(&runtime->lock);
+    runtime->stats.model_calls++;
+    pthread_mutex_unlock(&runtime->lock);
+}
+
+static pal_forwarding *of_lookup(pal_work_item *item)
+{
+    return (pal_forwarding *)((char *)item - offsetof(pal_forwarding, lookup));
+}
+
+/* On a worker. */
+static void look_up(pal_work_item *item)
+{
+    pal_forwarding *f = of_lookup(item);
+
+    f->lookup_status = pal_budget_check(
+            f->runtime->store, &f->budget, f->tenant, (pal_id){{0}}, &f->lookup_error);
+}
+
+static void looked_up(pal_work_item *item)
+{
+    pal_forwarding *f = of_lookup(item);
+
+    f->is_looking = false;
+    if (f->is_over)
+        free_unowned(f);
+    else if (f->lookup_status != PAL_OK)
+        tell_end(f, f->lookup_status, f->lookup_error.message);
+    else
+        call(f);
+}
+
+static void begin(pal_task *task)
+{
+    pal_forwarding *f = (pal_forwarding *)((char *)task - offsetof(pal_forwarding, begin));
+    pal_runtime *runtime = f->runtime;
 
     f->next = runtime->forwards;
     if (f->next)
         f->next->previous = f;
     runtime->forwards = f;
-    if (runtime->is_closing)
-        status = pal_error_set(&err, PAL_CANCELED, "the server stops");
-    else
-        status = pal_provider_forward(f->provider, f->path, f->body, &events, f, &f->call, &err);
-    if (status != PAL_OK)
-        tell_end(f, status, err.message);
+    if (runtime->is_closing) {
+        tell_end(f, PAL_CANCELED, "the server stops");
+    } else if (pal_budget_binds_tenant(&f->budget)) {
+        f->is_looking = true;
+        pal_loop_work(runtime->loop, &f->lookup);
+    } else {
+        call(f);
+    }
 }
 
 static void stop(pal_forwarding *f, const char *why)
 {
-    if (f->call)
+    if (f->call) {
         pal_http_cancel(f->call);
-    f->call = NULL;
+        f->call = NULL;
+        count(f, NULL);
+    }
     tell_end(f, PAL_CANCELED, why);
 }
 
@@ -138,7 +290,7 @@ static void leave(pal_task *task)
 
     f->is_left = true;
     if (f->is_over)
-        free_forwarding(f);
+        free_unowned(f);
     else
         stop(f, "nobody waits for it");
 }
@@ -149,14 +301,16 @@ void pal_forwards_stop(pal_runtime *runtime)
         stop(runtime->forwards, "the server stops");
 }
 
-static pal_status find_provider(
-        pal_runtime *runtime, const pal_forward *request, pal_provider **out, pal_error *err)
+/* The endpoint, and the model that it is asked for; an empty one is the endpoint's own. */
+static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *request,
+        size_t *out_endpoint, pal_str *out_model, pal_error *err)
 {
     const pal_runtime_options *options = &runtime->options;
+    bool is_named = request->endpoint.len > 0;
     pal_str model = request->model.len ? request->model : options->model;
     size_t at = pal_settings_endpoint_of_model(options, model, 0);
 
-    if (request->endpoint.len > 0 && !pal_settings_endpoint(options, request->endpoint, &at))
+    if (is_named && !pal_settings_endpoint(options, request->endpoint, &at))
         return pal_error_set(err, PAL_NOT_FOUND, "there is no endpoint '%.*s'",
                 (int)(request->endpoint.len < 80 ? request->endpoint.len : 80),
                 request->endpoint.data);
@@ -164,35 +318,58 @@ static pal_status find_provider(
         return pal_error_set(err, PAL_CONFLICT,
                 "endpoint '%.*s' is of kind '%.*s', which takes no such requests",
                 PAL_STR_ARG(options->endpoints[at].name), PAL_STR_ARG(options->endpoints[at].kind));
-    *out = runtime->providers[at];
+    *out_endpoint = at;
+    *out_model = is_named ? request->model : model;
     return PAL_OK;
+}
+
+/* NULL without memory. */
+static pal_forwarding *make(
+        pal_runtime *runtime, const pal_forward *request, size_t endpoint, pal_str model)
+{
+    pal_forwarding *f = pal_calloc(1,
+            sizeof(*f) + request->tenant.len + model.len + request->path.len + request->body.len);
+    char *texts;
+
+    if (!f)
+        return NULL;
+    texts = (char *)(f + 1);
+    f->meter = pal_meter_new(runtime->providers[endpoint]);
+    if (!f->meter) {
+        pal_free(f);
+        return NULL;
+    }
+    f->runtime = runtime;
+    f->endpoint = endpoint;
+    f->tenant = put_text(&texts, request->tenant);
+    f->model = put_text(&texts, model);
+    f->path = put_text(&texts, request->path);
+    f->body = put_text(&texts, request->body);
+    f->budget = request->budget;
+    f->begin.run = begin;
+    f->leave.run = leave;
+    f->lookup = (pal_work_item){.work = look_up, .done = looked_up};
+    pal_buf_init(&f->failure, PAL_PROVIDER_BODY_BYTES_MAX);
+    return f;
 }
 
 pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
         const pal_forward_sink *sink, void *user, pal_forwarding **out_forwarding, pal_error *err)
 {
-    pal_provider *provider = NULL;
     pal_forwarding *f;
-    char *texts;
-    pal_status status = find_provider(runtime, request, &provider, err);
+    pal_str model = {0};
+    size_t endpoint = 0;
+    pal_status status = pal_text_check(request->tenant, "tenant", PAL_TENANT_LEN_MAX, true, err);
 
+    if (status == PAL_OK)
+        status = find_endpoint(runtime, request, &endpoint, &model, err);
     if (status != PAL_OK)
         return status;
-    f = pal_calloc(1, sizeof(*f) + request->path.len + request->body.len);
+    f = make(runtime, request, endpoint, model);
     if (!f)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    texts = (char *)(f + 1);
-    memcpy(texts, request->path.data, request->path.len);
-    memcpy(texts + request->path.len, request->body.data, request->body.len);
-    f->runtime = runtime;
-    f->provider = provider;
-    f->path = pal_str_make(texts, request->path.len);
-    f->body = pal_str_make(texts + request->path.len, request->body.len);
     f->sink = *sink;
     f->user = user;
-    f->begin.run = begin;
-    f->leave.run = leave;
-    pal_buf_init(&f->failure, PAL_PROVIDER_BODY_BYTES_MAX);
     pthread_mutex_lock(&runtime->lock);
     runtime->forwards_len++;
     pthread_mutex_unlock(&runtime->lock);

@@ -22,6 +22,8 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end);
 /* Keeps what a call cost that brought no answer. */
 void pal_answer_spent(pal_turn *turn, const pal_model_end *end);
 void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros);
+/* Of a call that belongs to no turn. */
+void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros);
 /* What was said is what pal_turn_wait() gives. */
 void pal_answer_keep_text(pal_turn *turn);
 /* True when something was said into the turn, which goes on with it. */

@@ -1,5 +1,6 @@
 /* turn_plan.c - what a turn does on a worker before it calls the model: loads, plans, prunes, and
  * reads the bytes of images. Touches of the turn only what the loop leaves alone meanwhile. */
+#include "turn/turn_budget.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_sender.h"
@@ -135,44 +136,6 @@ static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *er
     return status;
 }
 
-static pal_status check_sum(pal_turn *turn, pal_id session, uint64_t tokens_max, int64_t cost_max,
-        const char *whose, pal_error *err)
-{
-    pal_ledger_query query = {
-            .tenant = turn->request.tenant, .session = session, .from = turn->request.budget.since};
-    pal_ledger_sum sum = {0};
-    uint64_t tokens;
-    pal_status status = PAL_OK;
-
-    if (tokens_max == 0 && cost_max == 0)
-        return PAL_OK;
-    status = pal_store_ledger_sum(turn->runtime->store, &query, &sum, err);
-    if (status != PAL_OK)
-        return status;
-    tokens = sum.usage.input + sum.usage.cache_read + sum.usage.cache_write + sum.usage.output;
-    if (tokens_max > 0 && tokens >= tokens_max)
-        return pal_error_set(err, PAL_BUDGET,
-                "the budget of the %s is used up: %llu of %llu tokens; a larger one lets it go on",
-                whose, (unsigned long long)tokens, (unsigned long long)tokens_max);
-    if (cost_max > 0 && sum.cost_micros >= cost_max)
-        return pal_error_set(err, PAL_BUDGET,
-                "the budget of the %s is used up: %.4f of %.4f; a larger one lets it go on", whose,
-                (double)sum.cost_micros / 1e6, (double)cost_max / 1e6);
-    return PAL_OK;
-}
-
-static pal_status check_budget(pal_turn *turn, pal_error *err)
-{
-    const pal_budget *budget = &turn->request.budget;
-    pal_status status = check_sum(turn, turn->request.session, budget->session_tokens,
-            budget->session_cost_micros, "session", err);
-
-    if (status == PAL_OK)
-        status = check_sum(turn, (pal_id){{0}}, budget->tenant_tokens, budget->tenant_cost_micros,
-                "tenant", err);
-    return status;
-}
-
 /* Loads and plans until nothing is left to prune; what is pruned is kept before it is relied on. */
 static pal_status plan_window(
         pal_turn *turn, const pal_window *window, pal_window_view *view, pal_error *err)
@@ -210,7 +173,8 @@ static pal_status plan(pal_turn *turn, pal_error *err)
     pal_window window = turn_window(turn);
     pal_window_view view;
     bool needs_epoch = false;
-    pal_status status = check_budget(turn, err);
+    pal_status status = pal_budget_check(turn->runtime->store, &turn->request.budget,
+            turn->request.tenant, turn->request.session, err);
 
     if (status == PAL_OK && turn->compact)
         return begin_summary(turn, window, err);

@@ -179,6 +179,47 @@ test('what the service refuses is passed on, and a page becomes an envelope', as
     assert.equal(up.asked[0].headers.authorization, 'Bearer sk-very-secret-1');
 });
 
+test('what is passed on is counted, and stopped by the budget of the key', async (t) => {
+    const usage = { prompt_tokens: 90, completion_tokens: 20 };
+    const up = await upstream(t, (response, body) => {
+        if (JSON.parse(body).stream) {
+            response.writeHead(200, { 'content-type': 'text/event-stream' });
+            response.end(`data: ${JSON.stringify({ choices: [], usage })}\n\ndata: [DONE]\n\n`);
+        } else {
+            response.writeHead(200, { 'content-type': 'application/json' });
+            response.end(JSON.stringify({ model: 'm-1-2026', choices: [], usage }));
+        }
+    });
+    const dir = workspace(t);
+    const { key } = makeKey(dir, '--max-tokens', '200');
+    const { key: other } = makeKey(dir, '--max-tokens', '200', '--tenant', 'other');
+    const config = 'models:\n  - name: m-1\n    price: {input: 1, output: 10}\n';
+    const s = await serve(t, { dir, config, args: ['--config', 'palaver.yaml', ...over(up.url)] });
+    // The row is written behind the answer.
+    const counted = async (calls) => {
+        for (;;) {
+            const { json } = await s.get('/api/v1/usage', { key });
+            if (json.calls >= calls) return json;
+        }
+    };
+    assert.equal((await chat(s, { messages: [] }, { key })).code, 200);
+    const one = await counted(1);
+    assert.deepEqual([one.calls, one.input_tokens, one.output_tokens, one.cost_micros],
+        [1, 90, 20, 290]);
+    assert.equal((await chat(s, { messages: [], stream: true }, { key })).code, 200);
+    assert.equal((await counted(2)).input_tokens, 180);
+    for (const stream of [false, true]) {
+        const refused = await chat(s, { messages: [], stream }, { key });
+        assertFailure(refused, 429, { type: 'insufficient_quota', name: 'insufficient_quota' });
+        assert.match(refused.json.error.message,
+            /^the budget of the tenant is used up: 220 of 200 tokens/);
+        assert.equal(refused.headers['x-should-retry'], 'false');
+        assert.equal(refused.headers['retry-after'], undefined);
+    }
+    assert.equal(up.asked.length, 2);
+    assert.equal((await chat(s, { messages: [] }, { key: other })).code, 200);
+});
+
 test('a stream that breaks off ends with an error, and without [DONE]', async (t) => {
     const up = await upstream(t, (response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream' });

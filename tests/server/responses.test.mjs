@@ -139,9 +139,7 @@ test('a background stream goes on without its reader, who comes back for the res
     await s.release();
     const seen = (await rest.end()).map(({ data }) => data);
     const all = await replayed(s, id);
-    // Who looks on says when it saw the end, the record when it was made: a commit lies between.
     const last = all.at(-1).response;
-    seen.at(-1).response.completed_at = last.completed_at;
     assert.deepEqual(seen, all.slice(delta.sequence_number + 1));
     assert.deepEqual(all.slice(0, 2).map(({ response }) => response.status),
         ['in_progress', 'in_progress']);

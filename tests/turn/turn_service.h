@@ -18,7 +18,9 @@ typedef struct service_reply {
     int code;           /* 0: 200 */
     const char *header; /* one more, with its line end; NULL: none */
     const char *body;
-    bool is_held; /* until service_release() */
+    bool is_held;   /* until service_release() */
+    size_t missing; /* bytes of the body that are promised, and never come */
+    bool is_stuck;  /* the connection stays open until service_release(), whatever is missing */
 } service_reply;
 
 typedef struct service {
@@ -65,6 +67,14 @@ static inline void service_read(int fd, char *path, char *body)
     snprintf(body, SERVICE_BODY_MAX, "%s", end + 4);
 }
 
+static inline void service_hold(service *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!s->is_released)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
 static inline void service_answer(service *s, int fd)
 {
     static const service_reply none = {.code = 500, .body = "{}"};
@@ -81,16 +91,18 @@ static inline void service_answer(service *s, int fd)
     pthread_mutex_lock(&s->lock);
     s->len = at + 1;
     pthread_cond_broadcast(&s->changed);
-    while (reply->is_held && !s->is_released)
-        pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
+    if (reply->is_held)
+        service_hold(s);
     snprintf(head, sizeof(head),
             "HTTP/1.1 %d X\r\ncontent-type: application/json\r\nconnection: close\r\n%s"
             "content-length: %zu\r\n\r\n",
             reply->code ? reply->code : 200, reply->header ? reply->header : "",
-            strlen(reply->body));
+            strlen(reply->body) + reply->missing);
     (void)!send(fd, head, strlen(head), MSG_NOSIGNAL);
     (void)!send(fd, reply->body, strlen(reply->body), MSG_NOSIGNAL);
+    if (reply->is_stuck)
+        service_hold(s);
 }
 
 static inline void *service_run(void *user)

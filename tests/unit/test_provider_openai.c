@@ -206,6 +206,31 @@ static void usage_is_counted_once(void)
             "text(a) end(ok stop 0+3+0>1/0)"));
 }
 
+static void one_that_passes_is_only_counted(void)
+{
+    static const answer_case passing = {
+            .kind = &pal_reader_openai_passing, .content_type = "text/event-stream"};
+    static const answer_case cut = {.kind = &pal_reader_openai_passing,
+            .content_type = "text/event-stream",
+            .http = PAL_IO,
+            .http_error = "gone"};
+    static const answer_case whole = {.kind = &pal_reader_openai_passing};
+    static const char counted[] =
+            "data: {\"model\":\"m\",\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"usage\":null}"
+            "\r\n\r\n: hm\n\ndata: {\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n"
+            "data: {\"choices\":[],\ndata: \"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4}}"
+            "\n\ndata: {\"choices\":[],\"usage\":null}\n\n";
+    CHECK(answer_tells(&cut, counted, "end(io 9+0+0>4/0 model=m retryable: gone)"));
+    CHECK(answer_starves(&passing, counted));
+    CHECK(answer_tells(&whole,
+            "{\"model\":\"m\",\"choices\":[{\"message\":{\"content\":\"a\",\"tool_calls\":[{}]}},"
+            "{\"message\":{\"content\":\"b\"}}],\"usage\":{\"prompt_tokens\":9,"
+            "\"completion_tokens\":4}}",
+            "end(ok stop 9+0+0>4/0 model=m)"));
+    CHECK(answer_tells(&whole, "{\"error\":{\"message\":\"no\"},\"usage\":{\"prompt_tokens\":9}}",
+            "end(provider: no)"));
+}
+
 static void an_end_without_done_is_one(void)
 {
     CHECK(answer_tells(
@@ -424,6 +449,7 @@ int main(void)
     RUN(odd_calls_are_made_right);
     RUN(reasons_to_finish_are_known);
     RUN(usage_is_counted_once);
+    RUN(one_that_passes_is_only_counted);
     RUN(an_end_without_done_is_one);
     RUN(a_cut_stream_is_no_answer);
     RUN(errors_in_a_stream_are_told);

@@ -1,0 +1,530 @@
+/* test_turn_forward.c - requests that are passed on: what they cost is counted once, in the stats
+ * and in the ledger, and a budget stops them before anybody is asked. What is written behind an
+ * end is looked for when the runtime is closed, as it is there by then. */
+#include "base/memory.h"
+#include "service_fixture.h"
+#include "support/on_loop.h"
+#include "support/scratch.h"
+
+#define USAGE "\"usage\":{\"prompt_tokens\":100,\"completion_tokens\":10}"
+#define COUNTED(model) "{\"model\":\"" model "\",\"choices\":[]," USAGE "}"
+#define EVENT(json) "data: " json "\n\n"
+#define STREAM "content-type: text/event-stream\r\n"
+
+#define LONG_NAME_LEN (PAL_LABEL_LEN_MAX + 1)
+
+/* ---- One that is passed on ---- */
+
+typedef struct passed {
+    pal_forwarding *forwarding;
+    bool leaves; /* by its end, at the latest */
+    unsigned code;
+    char text[4096];
+    bell came; /* something of the body did */
+    bell over;
+    pal_status status;
+    char why[PAL_ERROR_MESSAGE_MAX];
+} passed;
+
+static void on_head(unsigned code, void *user)
+{
+    ((passed *)user)->code = code;
+}
+
+static void on_bytes(pal_str bytes, void *user)
+{
+    passed *p = user;
+    char text[4096];
+
+    snprintf(text, sizeof(text), "%.*s", PAL_STR_ARG(bytes));
+    add_text(p->text, sizeof(p->text), text);
+    bell_ring(&p->came);
+}
+
+static void on_end(pal_status status, const pal_error *why, void *user)
+{
+    passed *p = user;
+
+    p->status = status;
+    snprintf(p->why, sizeof(p->why), "%s", why ? why->message : "");
+    if (p->leaves)
+        pal_forwarding_leave(p->forwarding);
+    bell_ring(&p->over);
+}
+
+static const pal_forward_sink sink = {.head = on_head, .bytes = on_bytes, .end = on_end};
+
+static pal_forward chat(const char *tenant, const char *model)
+{
+    return (pal_forward){.model = S(model),
+            .path = S("/chat/completions"),
+            .body = S("{}"),
+            .tenant = S(tenant)};
+}
+
+static pal_status start(passed *p, const pal_forward *request)
+{
+    *p = (passed){.came = BELL_INIT, .over = BELL_INIT};
+    return pal_runtime_forward(runtime, request, &sink, p, &p->forwarding, &err);
+}
+
+/* To its end. */
+static pal_status pass(passed *p, pal_forward request)
+{
+    pal_status status = start(p, &request);
+
+    if (status != PAL_OK)
+        return status;
+    CHECK(bell_wait(&p->over, 1));
+    pal_forwarding_leave(p->forwarding);
+    return p->status;
+}
+
+/* ---- Beginning and end ---- */
+
+static service *begin_options(
+        const service_reply *replies, size_t len, pal_runtime_options options, const char *location)
+{
+    service *s = service_open(replies, len);
+    pal_endpoint endpoint = {
+            .name = S("main"), .kind = S("openai"), .url = S(s->url), .model = S("own")};
+
+    if (!arena)
+        arena = pal_arena_new(0);
+    if (!store)
+        CHECK(ok(pal_store_open(location, NULL, &store, &err)));
+    options.endpoints = &endpoint;
+    options.endpoints_len = 1;
+    open_runtime(NULL, options);
+    return s;
+}
+
+/* NULL: it should not be asked at all. */
+static service *begin_one(const service_reply *reply)
+{
+    return begin_options(reply, reply ? 1 : 0, (pal_runtime_options){0}, "memory:");
+}
+
+static pal_runtime_stats close_runtime(void)
+{
+    pal_runtime_stats stats;
+
+    pal_runtime_stat(runtime, &stats);
+    pal_runtime_close(runtime, 0);
+    runtime = NULL;
+    return stats;
+}
+
+static void end_all(service *s)
+{
+    end_service(s);
+    runtime = NULL;
+    store = NULL;
+}
+
+static pal_ledger_sum sum_of(const char *tenant)
+{
+    pal_ledger_query query = {.tenant = S(tenant)};
+    pal_ledger_sum sum = {0};
+
+    CHECK(ok(pal_store_ledger_sum(store, &query, &sum, &err)));
+    return sum;
+}
+
+static bool is_counted(const pal_runtime_stats *stats, const char *tenant, uint64_t times)
+{
+    pal_ledger_sum sum = sum_of(tenant);
+
+    return stats->usage.input == 100 * times && stats->usage.output == 10 * times &&
+            sum.calls == times && sum.usage.input == 100 * times && sum.usage.output == 10 * times;
+}
+
+/* So many answers, all of that tenant. */
+static bool ends_counted(const char *tenant, uint64_t times)
+{
+    pal_runtime_stats stats = close_runtime();
+
+    return is_counted(&stats, tenant, times);
+}
+
+/* ---- Counted ---- */
+
+static void a_body_is_counted_once(void)
+{
+    static const service_reply reply = {.body = COUNTED("m")};
+    service *s = begin_one(&reply);
+    pal_runtime_stats stats;
+    passed p;
+
+    CHECK(pass(&p, chat("acme", "m")) == PAL_OK);
+    CHECK(p.code == 200 && strcmp(p.text, reply.body) == 0);
+    stats = close_runtime();
+    CHECK(stats.model_calls == 1 && is_counted(&stats, "acme", 1));
+    CHECK(sum_of("").calls == 0);
+    end_all(s);
+}
+
+static void nobodys_is_the_default_tenants(void)
+{
+    static const service_reply reply = {.body = COUNTED("m")};
+    service *s = begin_one(&reply);
+    passed p;
+
+    CHECK(pass(&p, chat("", "m")) == PAL_OK);
+    CHECK(ends_counted("default", 1));
+    end_all(s);
+}
+
+/* As one text, although there are other bytes between its lines. */
+static void read_log(const char *dir, char *log, size_t size)
+{
+    char path[SCRATCH_PATH_MAX + 32];
+    size_t len = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/store/.palaver/log", dir);
+    file = fopen(path, "r");
+    if (CHECK(file)) {
+        len = fread(log, 1, size - 1, file);
+        fclose(file);
+    }
+    for (size_t i = 0; i < len; i++)
+        log[i] = log[i] ? log[i] : ' ';
+    log[len] = '\0';
+}
+
+static void the_row_says_what_it_was(void)
+{
+    static const service_reply replies[] = {
+            {.body = COUNTED("m-2")}, {.body = "{" USAGE "}"}, {.body = "{" USAGE "}"}};
+    pal_price price = {.pattern = S("m*"), .input = 1000000, .output = 2000000};
+    pal_runtime_options options = {.prices = &price, .prices_len = 1, .price_version = S("v1")};
+    char dir[SCRATCH_PATH_MAX], location[SCRATCH_PATH_MAX + 32], log[8192];
+    service *s;
+    passed p;
+
+    scratch_make(false, dir);
+    snprintf(location, sizeof(location), "jsonl:%s/store", dir);
+    s = begin_options(replies, 3, options, location);
+    CHECK(pass(&p, chat("acme", "m-1")) == PAL_OK);
+    CHECK(pass(&p, chat("acme", "m-1")) == PAL_OK);
+    CHECK(pass(&p, chat("acme", "")) == PAL_OK);
+    close_runtime();
+    read_log(dir, log, sizeof(log));
+    HAS(log, "\"ledger\"", "\"tenant\":\"acme\"", "\"purpose\":\"forward\"",
+            "\"provider\":\"main\"", "\"model\":\"m-2\"", "\"price_version\":\"v1\"",
+            "\"cost_micros\":120", "\"model\":\"m-1\"", "\"model\":\"own\"");
+    CHECK(!strstr(log, "\"session\"") && !strstr(log, "\"turn_id\""));
+    end_all(s);
+    scratch_clear(dir, true);
+}
+
+static void a_stream_is_counted_by_its_last_word(void)
+{
+    static const service_reply reply = {.header = STREAM,
+            .body = EVENT("{\"model\":\"m\",\"usage\":null}") EVENT("{\"choices\":[],\"usage\":"
+                                                                    "{\"prompt_tokens\":100,"
+                                                                    "\"completion_tokens\":1}}")
+                    EVENT("{\"choices\":[]," USAGE "}") EVENT("[DONE]")};
+    service *s = begin_one(&reply);
+    passed p;
+
+    CHECK(pass(&p, chat("acme", "m")) == PAL_OK && strcmp(p.text, reply.body) == 0);
+    CHECK(ends_counted("acme", 1));
+    end_all(s);
+}
+
+static void a_stream_without_usage_has_no_row(void)
+{
+    static const service_reply reply = {
+            .header = STREAM, .body = EVENT("{\"model\":\"m\",\"usage\":null}") EVENT("[DONE]")};
+    service *s = begin_one(&reply);
+    pal_runtime_stats stats;
+    passed p;
+
+    CHECK(pass(&p, chat("acme", "m")) == PAL_OK);
+    stats = close_runtime();
+    CHECK(stats.model_calls == 1 && is_counted(&stats, "acme", 0));
+    end_all(s);
+}
+
+static void a_stream_that_is_cut_counts_what_was_seen(void)
+{
+    static const service_reply reply = {
+            .header = STREAM, .body = EVENT("{" USAGE "}") "data: {\"half", .missing = 100};
+    service *s = begin_one(&reply);
+    passed p;
+
+    CHECK(pass(&p, chat("acme", "m")) != PAL_OK);
+    CHECK(ends_counted("acme", 1));
+    end_all(s);
+}
+
+static void so_does_one_that_is_left(void)
+{
+    static const service_reply reply = {
+            .header = STREAM, .body = EVENT("{" USAGE "}"), .missing = 100, .is_stuck = true};
+    service *s = begin_one(&reply);
+    pal_forward request = chat("acme", "m");
+    passed p;
+
+    CHECK(ok(start(&p, &request)));
+    CHECK(bell_wait(&p.came, 1));
+    pal_forwarding_leave(p.forwarding);
+    CHECK(bell_wait(&p.over, 1) && p.status == PAL_CANCELED);
+    CHECK(ends_counted("acme", 1));
+    end_all(s);
+}
+
+static void errors_count_nothing(void)
+{
+    static const service_reply replies[] = {{.code = 429, .body = COUNTED("m")},
+            {.code = 503, .body = "{\"error\":{}," USAGE "}"},
+            {.body = "{\"error\":{\"message\":\"no\"}," USAGE "}"},
+            {.body = "no JSON, and still \"usage\""}};
+    service *s = begin_options(replies, 4, (pal_runtime_options){0}, "memory:");
+    pal_runtime_stats stats;
+    passed p;
+
+    for (size_t i = 0; i < 4; i++) {
+        CHECK(pass(&p, chat("acme", "m")) == PAL_OK);
+        CHECK(strcmp(p.text, replies[i].body) == 0);
+    }
+    stats = close_runtime();
+    CHECK(stats.model_calls == 4 && is_counted(&stats, "acme", 0));
+    end_all(s);
+}
+
+/* ---- Prices ---- */
+
+static void a_call_costs_what_was_asked_for_or_else_what_was_got(void)
+{
+    static const service_reply replies[] = {
+            {.body = COUNTED("m-2024")}, {.body = COUNTED("dear")}, {.body = COUNTED("unknown")}};
+    pal_price prices[] = {{.pattern = S("m"), .input = 1000000, .output = 2000000},
+            {.pattern = S("dear"), .input = 10000000, .output = 0}};
+    pal_runtime_options options = {.prices = prices, .prices_len = 2};
+    service *s = begin_options(replies, 3, options, "memory:");
+    pal_runtime_stats stats;
+    passed p;
+
+    CHECK(pass(&p, chat("a", "m")) == PAL_OK);
+    CHECK(pass(&p, chat("b", "auto")) == PAL_OK);
+    CHECK(pass(&p, chat("c", "auto")) == PAL_OK);
+    stats = close_runtime();
+    CHECK(sum_of("a").cost_micros == 120);
+    CHECK(sum_of("b").cost_micros == 1000);
+    CHECK(sum_of("c").cost_micros == 0 && sum_of("c").calls == 1);
+    CHECK(stats.cost_micros == 1120);
+    end_all(s);
+}
+
+static void a_name_that_the_ledger_refuses_makes_no_call_free(void)
+{
+    static char name[LONG_NAME_LEN + 1], body[LONG_NAME_LEN + 200];
+    service_reply replies[2] = {{.body = body}, {.body = "{\"model\":\"a\\u0000b\"," USAGE "}"}};
+    service *s;
+    passed p;
+
+    memset(name, 'n', LONG_NAME_LEN);
+    snprintf(body, sizeof(body), "{\"model\":\"%s\"," USAGE "}", name);
+    s = begin_options(replies, 2, (pal_runtime_options){0}, "memory:");
+    CHECK(pass(&p, chat("acme", name)) == PAL_OK);
+    CHECK(pass(&p, chat("acme", name)) == PAL_OK);
+    CHECK(ends_counted("acme", 2));
+    end_all(s);
+}
+
+static void a_tenant_that_can_not_be_is_refused(void)
+{
+    service *s = begin_one(NULL);
+    pal_forward request = chat("a\xff", "m");
+    passed p;
+
+    CHECK(start(&p, &request) == PAL_INVALID && strstr(err.message, "'tenant'"));
+    CHECK(close_runtime().model_calls == 0 && s->len == 0);
+    end_all(s);
+}
+
+/* ---- Budgets ---- */
+
+static void use_up(const char *tenant)
+{
+    pal_ledger_row row = {.request_id = S("r"),
+            .usage = {.input = 100, .output = 10},
+            .cost_micros = 50,
+            .created_at = 1000};
+
+    CHECK(ok(pal_store_ledger_add(store, S(tenant), (pal_id){{0}}, &row, &err)));
+}
+
+static void a_budget_refuses_before_the_service_is_asked(void)
+{
+    service *s = begin_one(NULL);
+    pal_forward request = chat("acme", "m");
+    passed p;
+
+    use_up("acme");
+    request.budget.tenant_tokens = 110;
+    CHECK(pass(&p, request) == PAL_BUDGET && p.code == 0 && p.text[0] == '\0');
+    CHECK(strcmp(p.why,
+                  "the budget of the tenant is used up: 110 of 110 tokens; a larger one lets it "
+                  "go on") == 0);
+    request.budget = (pal_budget){.tenant_cost_micros = 50};
+    CHECK(pass(&p, request) == PAL_BUDGET && strstr(p.why, "0.0001 of 0.0001"));
+    CHECK(close_runtime().model_calls == 0 && s->len == 0);
+    end_all(s);
+}
+
+static void what_is_left_of_a_budget_may_be_spent(void)
+{
+    static const service_reply replies[] = {{.body = COUNTED("m")}, {.body = COUNTED("m")},
+            {.body = COUNTED("m")}, {.body = COUNTED("m")}, {.body = COUNTED("m")}};
+    service *s = begin_options(replies, 5, (pal_runtime_options){0}, "memory:");
+    pal_forward request = chat("acme", "m");
+    passed p;
+
+    use_up("acme");
+    request.budget = (pal_budget){.tenant_tokens = 111, .tenant_cost_micros = 51};
+    CHECK(pass(&p, request) == PAL_OK);
+    request.budget = (pal_budget){.tenant_tokens = 1, .since = INT64_MAX};
+    CHECK(pass(&p, request) == PAL_OK);
+    /* There is no session that it could be of. */
+    request.budget = (pal_budget){.session_tokens = 1, .session_cost_micros = 1};
+    CHECK(pass(&p, request) == PAL_OK);
+    request.budget.tenant_tokens = 10000;
+    CHECK(pass(&p, request) == PAL_OK);
+    request = chat("other", "m");
+    request.budget.tenant_tokens = 1;
+    CHECK(pass(&p, request) == PAL_OK);
+    close_runtime();
+    CHECK(sum_of("acme").calls == 5 && sum_of("other").calls == 1);
+    end_all(s);
+}
+
+/* ---- While the budget is looked up ---- */
+
+typedef struct gate {
+    bell reached;
+    bell opened;
+} gate;
+
+static void stand_at(
+        const char *call, size_t ops, int64_t duration_us, pal_status status, void *user)
+{
+    gate *g = user;
+
+    (void)ops;
+    (void)duration_us;
+    (void)status;
+    if (strcmp(call, "ledger_sum") != 0)
+        return;
+    bell_ring(&g->reached);
+    CHECK(bell_wait(&g->opened, 1));
+}
+
+/* With a worker that stands in the store. */
+static service *begin_gate(gate *g, passed *p)
+{
+    pal_store_options options = {.trace = stand_at, .trace_user = g};
+    pal_forward request = chat("acme", "m");
+    service *s;
+
+    *g = (gate){BELL_INIT, BELL_INIT};
+    CHECK(ok(pal_store_open("memory:", &options, &store, &err)));
+    s = begin_one(NULL);
+    request.budget.tenant_tokens = 1;
+    CHECK(ok(start(p, &request)));
+    CHECK(bell_wait(&g->reached, 1));
+    return s;
+}
+
+static void one_can_be_left_while_its_budget_is_looked_up(void)
+{
+    gate g;
+    passed p;
+    service *s = begin_gate(&g, &p);
+
+    pal_forwarding_leave(p.forwarding);
+    CHECK(bell_wait(&p.over, 1) && p.status == PAL_CANCELED);
+    bell_ring(&g.opened);
+    CHECK(close_runtime().model_calls == 0 && s->len == 0);
+    end_all(s);
+}
+
+static void *close_it(void *user)
+{
+    (void)user;
+    pal_runtime_close(runtime, 0);
+    return NULL;
+}
+
+static void a_runtime_can_be_closed_meanwhile(void)
+{
+    gate g;
+    passed p;
+    service *s = begin_gate(&g, &p);
+    pthread_t thread;
+
+    p.leaves = true;
+    pthread_create(&thread, NULL, close_it, NULL);
+    CHECK(bell_wait(&p.over, 1) && p.status == PAL_CANCELED);
+    CHECK(strcmp(p.why, "the server stops") == 0);
+    bell_ring(&g.opened);
+    pthread_join(thread, NULL);
+    runtime = NULL;
+    CHECK(s->len == 0);
+    end_all(s);
+}
+
+/* ---- Without memory ---- */
+
+static void memory_may_run_out(void)
+{
+    static service_reply replies[SERVICE_REQUESTS_MAX];
+    pal_forward request = chat("acme", "m");
+    uint64_t nth = 1;
+    service *s;
+    passed p;
+
+    for (size_t i = 0; i < SERVICE_REQUESTS_MAX; i++)
+        replies[i] = (service_reply){.header = i % 2 ? STREAM : NULL,
+                .body = i % 2 ? EVENT("{" USAGE "}") EVENT("[DONE]") : COUNTED("m")};
+    s = begin_options(replies, SERVICE_REQUESTS_MAX, (pal_runtime_options){0}, "memory:");
+    request.budget.tenant_tokens = UINT64_MAX;
+    for (bool failed = true; failed; nth++) {
+        pal_status status;
+
+        pal_memory_fail_at(nth, 1);
+        status = pass(&p, request);
+        failed = pal_memory_failed();
+        pal_memory_fail_at(0, 0);
+        CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
+    }
+    CHECK(nth > 3);
+    close_runtime();
+    CHECK(sum_of("acme").calls > 0);
+    end_all(s);
+}
+
+int main(void)
+{
+    RUN(a_body_is_counted_once);
+    RUN(nobodys_is_the_default_tenants);
+    RUN(the_row_says_what_it_was);
+    RUN(a_stream_is_counted_by_its_last_word);
+    RUN(a_stream_without_usage_has_no_row);
+    RUN(a_stream_that_is_cut_counts_what_was_seen);
+    RUN(so_does_one_that_is_left);
+    RUN(errors_count_nothing);
+    RUN(a_call_costs_what_was_asked_for_or_else_what_was_got);
+    RUN(a_name_that_the_ledger_refuses_makes_no_call_free);
+    RUN(a_tenant_that_can_not_be_is_refused);
+    RUN(a_budget_refuses_before_the_service_is_asked);
+    RUN(what_is_left_of_a_budget_may_be_spent);
+    RUN(one_can_be_left_while_its_budget_is_looked_up);
+    RUN(a_runtime_can_be_closed_meanwhile);
+    RUN(memory_may_run_out);
+    pal_arena_free(arena);
+    return tap_done();
+}
