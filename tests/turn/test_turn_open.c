@@ -78,6 +78,21 @@ static bool has_epoch(pal_id session)
     return standing.epoch.number > 0;
 }
 
+static bool is_answered(pal_turn_request request)
+{
+    pal_turn_info info = {0};
+
+    return CHECK(ok(pal_turn_start(runtime, &request, &info, &err))) &&
+            CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+}
+
+static bool is_refused(pal_turn_request request, pal_status status)
+{
+    pal_turn_info info = {0};
+
+    return CHECK(pal_turn_start(runtime, &request, &info, &err) == status);
+}
+
 static void a_turn_makes_its_session_and_two_commits(void)
 {
     service *s = begin_stored(two_answers, 2);
@@ -96,9 +111,7 @@ static void a_turn_makes_its_session_and_two_commits(void)
     CHECK(all_of(id).len == 2 && has_epoch(id));
     CHECK(ok(pal_store_record_find(store, S(""), S("note"), S("n"), arena, &record, &err)));
     CHECK(pal_id_equal(record.session, id));
-    request = said(id, "b");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(is_answered(said(id, "b")));
     CHECK(commits() - before == 4 && all_of(id).len == 4);
     end_stored(s);
 }
@@ -107,16 +120,11 @@ static void a_session_that_is_there_is_not_opened_again(void)
 {
     service *s = begin_stored(two_answers, 2);
     pal_id id = new_session();
-    pal_turn_info info = {0};
-    pal_turn_request request;
     opened o;
 
-    request = opening(&o, id, "a");
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_CONFLICT);
+    CHECK(is_refused(opening(&o, id, "a"), PAL_CONFLICT));
     CHECK(all_of(id).len == 0);
-    request = said(id, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE && all_of(id).len == 2);
+    CHECK(is_answered(said(id, "a")) && all_of(id).len == 2);
     end_stored(s);
 }
 
@@ -124,13 +132,12 @@ static void what_can_not_be_opened_says_nothing(void)
 {
     service *s = begin_stored(two_answers, 2);
     pal_id id = pal_id_new();
-    pal_turn_info info = {0};
     pal_turn_request request;
     opened o;
 
     request = opening(&o, id, "a");
     o.record.kind = S("");
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    CHECK(is_refused(request, PAL_INVALID));
     CHECK(!exists(id) || all_of(id).len == 0);
     CHECK(s->len == 0); /* the model was not asked */
     end_stored(s);
@@ -140,19 +147,17 @@ static void an_opening_is_checked(void)
 {
     service *s = begin_stored(two_answers, 2);
     pal_id id = pal_id_new();
-    pal_turn_info info = {0};
     pal_turn_request request;
     opened o;
 
     request = opening(&o, id, "a");
     request.opening_len = PAL_TURN_OPENING_MAX + 1;
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_LIMIT);
+    CHECK(is_refused(request, PAL_LIMIT));
     request = opening(&o, id, "a");
     request.opening = &o.ops[1];
     request.opening_len = 1;
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
-    request = opening(&o, (pal_id){{0}}, "a");
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
+    CHECK(is_refused(request, PAL_INVALID));
+    CHECK(is_refused(opening(&o, (pal_id){{0}}, "a"), PAL_INVALID));
     CHECK(!exists(id));
     end_stored(s);
 }
@@ -162,14 +167,14 @@ static void who_opens_waits_for_nobody(void)
     static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
     service *s = begin_stored(replies, 1);
     pal_id id = pal_id_new();
-    pal_turn_info info = {0}, other = {0};
+    pal_turn_info info = {0};
     pal_turn_request request;
     opened o;
 
     request = opening(&o, id, "a");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     request.lane = PAL_LANE_QUEUE;
-    CHECK(pal_turn_start(runtime, &request, &other, &err) == PAL_BUSY);
+    CHECK(is_refused(request, PAL_BUSY));
     service_release(s);
     CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE && all_of(id).len == 2);
     end_stored(s);
@@ -189,10 +194,7 @@ static void an_epoch_begins_with_the_first_answer(void)
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_FAILED);
     CHECK(all_of(id).len == 0 && !has_epoch(id));
-    request = said(id, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(all_of(id).len == 2 && has_epoch(id));
+    CHECK(is_answered(said(id, "a")) && all_of(id).len == 2 && has_epoch(id));
     end_stored(s);
 }
 
