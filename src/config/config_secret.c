@@ -22,8 +22,10 @@ bool pal_config_variable_is_name(pal_str text)
 
 bool pal_config_reference_next(pal_str text, size_t *at, pal_str *out_before, pal_str *out_name)
 {
+    if (*at >= text.len)
+        return false; /* an empty text may have no place at all */
     const char *from = text.data + *at;
-    const char *start = *at < text.len ? memmem(from, text.len - *at, "${", 2) : NULL;
+    const char *start = memmem(from, text.len - *at, "${", 2);
     const char *end = start ? memchr(start, '}', (size_t)(text.data + text.len - start)) : NULL;
     if (!end)
         return false;
