@@ -78,7 +78,7 @@ static bool run_turn(pal_id *out_session, pal_span_id parent)
 static bool has(const char *text)
 {
     pthread_mutex_lock(&lock);
-    bool is_there = memmem(bodies.data, bodies.len, text, strlen(text)) != NULL;
+    bool is_there = bodies.len > 0 && memmem(bodies.data, bodies.len, text, strlen(text)) != NULL;
     pthread_mutex_unlock(&lock);
     return is_there;
 }
