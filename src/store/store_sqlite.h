@@ -35,13 +35,6 @@
 #define PAL_SQLITE_VERSION_SEARCH 2          /* of the schema, since there is a search index */
 #define PAL_SQLITE_VERSION_RECORDS 3 /* likewise records, and sums of the ledger by the hour */
 
-/* The file's methods, but that what is written is synced in pieces. */
-typedef struct pal_wal_pieces {
-    sqlite3_io_methods methods; /* first */
-    const sqlite3_io_methods *plain;
-    int unsynced; /* bytes */
-} pal_wal_pieces;
-
 /* The thread that copies the WAL into the file. The flags are under the lock; `is_started` is set
  * by the writer alone. */
 typedef struct pal_wal_keeper {
@@ -51,7 +44,6 @@ typedef struct pal_wal_keeper {
     bool is_started, is_wanted, is_closing;
     atomic_int pages;  /* of the WAL */
     pal_sql_conn conn; /* the thread's */
-    pal_wal_pieces pieces;
 } pal_wal_keeper;
 
 typedef struct pal_sqlite {

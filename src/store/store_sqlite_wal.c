@@ -3,7 +3,6 @@
  * To copy the WAL into the file takes tens of milliseconds, and whoever's commit did it would wait
  * for that. So the bulk is copied beside the writer, which goes on, and only what it wrote
  * meanwhile is copied while it is held: the WAL can begin anew only when all of it is in the file.
- * And it is synced piece by piece: the disk would make commits wait for all of it otherwise.
  *
  * A crash at any point is harmless: frames stay in the WAL until all of them are in the file and
  * synced, and are copied again. What fails is tried again with the next commit that finds the WAL
@@ -14,37 +13,6 @@
 
 #define BULK_PASSES_MAX 4 /* each copies what was written during the one before */
 #define HELD_PAGES_MAX (PAL_WAL_PAGES_MAX / 32) /* that are worth holding the writer for */
-
-#define PIECE_BYTES (256 << 10)
-
-/* In place of the file's own methods; which object it is, their address tells. */
-static int write_piece(sqlite3_file *file, const void *data, int len, sqlite3_int64 at)
-{
-    pal_wal_pieces *pieces = (pal_wal_pieces *)file->pMethods;
-    int rc = pieces->plain->xWrite(file, data, len, at);
-
-    pieces->unsynced += len;
-    if (rc != SQLITE_OK || pieces->unsynced < PIECE_BYTES)
-        return rc;
-    pieces->unsynced = 0;
-    return pieces->plain->xSync(file, SQLITE_SYNC_NORMAL);
-}
-
-/* For the keeper's own connection, which writes nothing but copies. */
-static void write_in_pieces(pal_wal_keeper *keeper)
-{
-    pal_wal_pieces *pieces = &keeper->pieces;
-    sqlite3_file *file = NULL;
-
-    if (sqlite3_file_control(keeper->conn.db, NULL, SQLITE_FCNTL_FILE_POINTER, &file) !=
-                    SQLITE_OK ||
-            !file || !file->pMethods)
-        return;
-    pieces->plain = file->pMethods;
-    pieces->methods = *file->pMethods;
-    pieces->methods.xWrite = write_piece;
-    file->pMethods = &pieces->methods;
-}
 
 static bool copy(pal_sql_conn *conn, int *out_copied)
 {
@@ -74,12 +42,9 @@ static void shorten(pal_sqlite *self)
     pal_wal_keeper *keeper = &self->keeper;
     int copied;
 
-    if (!keeper->conn.db) {
-        if (pal_sqlite_connect_writer(self, &keeper->conn, NULL) != PAL_OK) {
-            pal_sql_close(&keeper->conn);
-            return;
-        }
-        write_in_pieces(keeper);
+    if (!keeper->conn.db && pal_sqlite_connect_writer(self, &keeper->conn, NULL) != PAL_OK) {
+        pal_sql_close(&keeper->conn);
+        return;
     }
     if (!copy_bulk(self))
         return;
