@@ -1,5 +1,4 @@
 /* api_mistral_models.c - the models that can be asked for, as Mistral shows its own. */
-#include "base/utf8.h"
 #include "server/api_mistral.h"
 #include "server/server_put.h"
 
@@ -42,14 +41,7 @@ static pal_status list_models(pal_call *call, pal_error *err)
 
 static pal_status get_model(pal_call *call, pal_error *err)
 {
-    pal_str id = call->params[0];
-    bool found;
-    pal_status status = pal_openai_send_model(call, put_model, &found, err);
-    if (status != PAL_OK || found)
-        return status;
-    return pal_error_set(err, PAL_NOT_FOUND,
-            "there is no model '%.*s'; GET /mistral/v1/models lists those that there are",
-            (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data);
+    return pal_openai_send_model(call, put_model, "/mistral/v1/models", err);
 }
 
 const pal_api_route pal_mistral_model_routes[] = {

@@ -365,20 +365,25 @@ pal_status pal_openai_send_models(pal_call *call, pal_model_put put, pal_error *
     return PAL_OK;
 }
 
-pal_status pal_openai_send_model(pal_call *call, pal_model_put put, bool *out_found, pal_error *err)
+pal_status pal_openai_send_model(
+        pal_call *call, pal_model_put put, const char *list_path, pal_error *err)
 {
+    pal_str id = call->params[0];
     pal_served_model *models;
     size_t len;
     pal_status status = gather_models(call, &models, &len, err);
-    *out_found = false;
-    for (size_t i = 0; status == PAL_OK && !*out_found && i < len; i++) {
-        *out_found = pal_str_equal(models[i].model, call->params[0]);
-        if (*out_found) {
-            put(call, &models[i]);
-            pal_call_send(call, 200);
-        }
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        if (!pal_str_equal(models[i].model, id))
+            continue;
+        put(call, &models[i]);
+        pal_call_send(call, 200);
+        return PAL_OK;
     }
-    return status;
+    if (status != PAL_OK)
+        return status;
+    return pal_error_set(err, PAL_NOT_FOUND,
+            "there is no model '%.*s'; GET %s lists those that there are",
+            (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data, list_path);
 }
 
 static pal_status list_models(pal_call *call, pal_error *err)
@@ -388,15 +393,13 @@ static pal_status list_models(pal_call *call, pal_error *err)
 
 static pal_status get_model(pal_call *call, pal_error *err)
 {
-    pal_str id = call->params[0];
-    bool found;
-    pal_status status = pal_openai_send_model(call, put_model, &found, err);
-    if (status != PAL_OK || found)
-        return status;
-    call->fail_param = "model";
-    return pal_call_refuse(call, 404, "model_not_found", PAL_NOT_FOUND, err,
-            "there is no model '%.*s'; GET /v1/models lists those that there are",
-            (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data);
+    pal_status status = pal_openai_send_model(call, put_model, "/v1/models", err);
+    if (status == PAL_NOT_FOUND) {
+        call->fail_code = 404;
+        call->fail_name = "model_not_found";
+        call->fail_param = "model";
+    }
+    return status;
 }
 
 static const pal_api_route model_routes[] = {

@@ -33,9 +33,9 @@ PAL_CHECKED pal_status pal_openai_conversation(
  * model is there even where none answers. It waits: on a worker. */
 typedef void (*pal_model_put)(pal_call *call, const pal_served_model *model);
 PAL_CHECKED pal_status pal_openai_send_models(pal_call *call, pal_model_put put, pal_error *err);
-/* Likewise with the one that the path names; where there is none, nothing is answered. */
+/* Likewise with the one that the path names; PAL_NOT_FOUND says where they are listed. */
 PAL_CHECKED pal_status pal_openai_send_model(
-        pal_call *call, pal_model_put put, bool *out_found, pal_error *err);
+        pal_call *call, pal_model_put put, const char *list_path, pal_error *err);
 
 /* ---- Members ---- */
 

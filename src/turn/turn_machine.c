@@ -357,6 +357,7 @@ static void on_end(void *user, const pal_model_end *end)
 /* An epoch is kept with the answer that it led to: losing it costs one cache miss. */
 static void note_epoch(pal_turn *turn)
 {
+    turn->epoch = (pal_mark){0};
     if (turn->mark.kind != PAL_MARK_EPOCH)
         return;
     turn->epoch = turn->mark;
