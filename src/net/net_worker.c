@@ -17,8 +17,8 @@ void pal_loop_work(pal_loop *loop, pal_work_item *item)
     else
         workers->first = item;
     workers->last = item;
-    pthread_cond_signal(&workers->more);
     pthread_mutex_unlock(&workers->lock);
+    pthread_cond_signal(&workers->more); /* whoever wakes up doesn't run into the lock */
 }
 
 /* NULL at the end. */

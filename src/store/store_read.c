@@ -10,6 +10,7 @@
 #include "store/store_chain.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
+#include "store/store_reading.h"
 #include "store/store_standing.h"
 #include "store/store_view.h"
 
@@ -17,17 +18,6 @@ static pal_status checked_tenant(pal_str tenant, pal_str *out_tenant, pal_error 
 {
     *out_tenant = pal_tenant_or_default(tenant);
     return pal_tenant_check(*out_tenant, err);
-}
-
-static pal_status find_session(pal_store *store, pal_str tenant, pal_id id, pal_arena *arena,
-        pal_session_row *out_row, pal_error *err)
-{
-    pal_str checked;
-    pal_status status = checked_tenant(tenant, &checked, err);
-
-    if (status == PAL_OK)
-        status = pal_view_session(store->engine, checked, id, arena, out_row, err);
-    return status;
 }
 
 pal_status pal_store_handle(
@@ -185,12 +175,11 @@ pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session, cons
         pal_arena *arena, pal_messages *out_messages, pal_error *err)
 {
     static const pal_load everything = {0};
-    pal_session_row row;
-    pal_status status = find_session(store, tenant, session, arena, &row, err);
+    pal_reading reading;
+    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
 
     if (status == PAL_OK)
-        status = pal_view_load(
-                store->engine, &row, load ? load : &everything, arena, out_messages, err);
+        status = pal_reading_load(&reading, load ? load : &everything, arena, out_messages, err);
     return status;
 }
 
@@ -198,22 +187,14 @@ pal_status pal_store_count(pal_store *store, pal_str tenant, pal_id session, uin
         uint64_t before_seq, uint64_t *out_count, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
-    uint64_t count = 0;
-    pal_session_row row;
-    pal_piece *pieces;
-    size_t len;
+    pal_reading reading;
     pal_status status;
 
     if (!arena)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory to count messages");
-    status = find_session(store, tenant, session, arena, &row, err);
+    status = pal_reading_begin(store, tenant, session, arena, &reading, err);
     if (status == PAL_OK)
-        status = pal_chain_pieces(
-                store->engine, &row, after_seq, before_seq, false, arena, &pieces, &len, err);
-    for (size_t i = 0; status == PAL_OK && i < len; i++)
-        count += pieces[i].last - pieces[i].first + 1;
-    if (status == PAL_OK)
-        *out_count = count;
+        status = pal_reading_count(&reading, after_seq, before_seq, out_count, err);
     pal_arena_free(arena);
     return status;
 }
@@ -245,47 +226,47 @@ pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id, pal_ar
 pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err)
 {
-    pal_session_row row;
-    pal_status status = find_session(store, tenant, session, arena, &row, err);
+    pal_reading reading;
+    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
 
     if (status == PAL_OK)
-        status = pal_view_marks(store->engine, &row, arena, out_marks, out_len, err);
+        status = pal_view_marks(store->engine, &reading.row, arena, out_marks, out_len, err);
     return status;
 }
 
 pal_status pal_store_standing(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_standing *out_standing, pal_error *err)
 {
-    pal_session_row row;
-    pal_status status = find_session(store, tenant, session, arena, &row, err);
+    pal_reading reading;
+    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
 
     if (status == PAL_OK)
-        status = pal_standing_read(store->engine, &row, arena, out_standing, err);
+        status = pal_reading_standing(&reading, arena, out_standing, err);
     return status;
 }
 
 pal_status pal_store_inbox_list(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
-    pal_session_row row;
-    pal_status status = find_session(store, tenant, session, arena, &row, err);
+    pal_reading reading;
+    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
 
     if (status == PAL_OK)
-        status = store->engine->backend->inbox_list(
-                store->engine, row.handle, arena, out_items, out_len, err);
+        status = pal_reading_inbox_list(&reading, arena, out_items, out_len, err);
     return status;
 }
 
 pal_status pal_store_lease_find(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_lease *out_lease, pal_error *err)
 {
-    pal_session_row row;
+    pal_reading reading;
     pal_lease lease;
-    pal_status status = find_session(store, tenant, session, arena, &row, err);
+    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
 
     if (status != PAL_OK)
         return status;
-    status = store->engine->backend->lease_find(store->engine, row.handle, arena, &lease, err);
+    status = store->engine->backend->lease_find(
+            store->engine, reading.row.handle, arena, &lease, err);
     if (status == PAL_OK && (lease.owner.len == 0 || lease.expires_at <= pal_clock_now_ms()))
         status = PAL_NOT_FOUND;
     if (status == PAL_NOT_FOUND)

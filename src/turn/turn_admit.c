@@ -4,6 +4,7 @@
 #include "turn/turn_machine.h"
 
 #include "turn/turn_backlog.h"
+#include "turn/turn_entry.h"
 #include "turn/turn_event.h"
 #include "turn/turn_recover.h"
 #include "turn/turn_servers.h"
@@ -131,14 +132,17 @@ static void run(pal_turn *turn)
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     tell_started(turn, NULL);
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
-    pal_servers_offer(turn);
+    if (turn->is_planned) {
+        turn->phase = PAL_PHASE_PLAN;
+        pal_turn_planned(turn);
+    } else {
+        pal_servers_offer(turn);
+    }
 }
 
 /* What was committed of it, whatever became of the rest. */
-static bool take_over(pal_turn *turn)
+static void take_over(pal_turn *turn)
 {
-    bool is_replay = false;
-
     for (size_t i = 0; i < turn->write.ops_len; i++) {
         const pal_op *op = &turn->ops[i];
 
@@ -148,10 +152,7 @@ static bool take_over(pal_turn *turn)
             pal_lease_taken(turn->lane, op->u.lease.fence);
         if (op->kind == PAL_OP_INBOX_DROP)
             turn->leftover = (pal_id){{0}};
-        if (op->kind == PAL_OP_APPEND)
-            is_replay = op->u.append.replayed;
     }
-    return is_replay;
 }
 
 /* Results of open calls are new where the rest was said before, and then the whole is neither. */
@@ -171,8 +172,8 @@ static void admitted(pal_write *write)
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
-    bool is_replay = take_over(turn);
 
+    take_over(turn);
     turn->holds--;
     if (status != PAL_OK) {
         if (!try_without_settled(turn, status))
@@ -180,7 +181,7 @@ static void admitted(pal_write *write)
         return;
     }
     turn->lane->has_backlog |= turn->has_more;
-    if (is_replay) {
+    if (pal_entry_is_replay(turn)) {
         replayed(turn);
         return;
     }
@@ -188,42 +189,14 @@ static void admitted(pal_write *write)
         pal_turn_finish(turn, PAL_TURN_DONE);
         return;
     }
-    if (turn->messages_len > 0)
-        turn->first_seq = turn->messages[0].seq; /* what is settled goes with the rest */
-    turn->conversation.fresh_seq = turn->first_seq;
+    pal_entry_note_seq(turn);
     run(turn);
-}
-
-static void add_lease(pal_turn *turn)
-{
-    if (turn->lane->fence)
-        return;
-    pal_turn_add_op(turn,
-            (pal_op){.kind = PAL_OP_LEASE_TAKE,
-                    .u.lease = {.owner = pal_str_of(turn->runtime->owner),
-                            .ttl_ms = turn->runtime->options.lease_ms}});
 }
 
 static void admit(pal_turn *turn)
 {
-    turn->write.ops_len = 0;
-    turn->said_len = 0;
-    for (size_t i = 0; i < turn->request.opening_len; i++)
-        pal_turn_add_op(turn, turn->request.opening[i]);
-    add_lease(turn);
-    pal_whole_settle(turn);
-    if (turn->messages_len > 0) {
-        pal_turn_write_append(turn,
-                &(pal_turn_append){.messages = turn->messages,
-                        .messages_len = turn->messages_len,
-                        .settled_len = turn->settled_len,
-                        .inbox_ids = turn->inbox_ids,
-                        .inbox_len = turn->inbox_len,
-                        .expected_seq = turn->request.expected_seq,
-                        .done = admitted});
-        return;
-    }
-    if (turn->write.ops_len > 0) {
+    pal_entry_make(turn);
+    if (turn->write.ops_len > 0 || turn->is_write_starved) {
         pal_turn_write(turn, admitted);
         return;
     }
@@ -251,14 +224,8 @@ static void leased(pal_write *write)
 static void take_lease(pal_turn *turn)
 {
     turn->write.ops_len = 0;
-    add_lease(turn);
+    pal_entry_add_lease(turn);
     pal_turn_write(turn, leased);
-}
-
-/* What is open may be a running turn's of another process, unless the session is ours. */
-static bool needs_lease(const pal_turn *turn)
-{
-    return !turn->lane->fence && (turn->settled_len > 0 || !pal_id_is_none(turn->leftover));
 }
 
 /* What has waited for longer is run first. */
@@ -283,7 +250,7 @@ static void looked_around(pal_work_item *item)
         tell_replayed(turn);
     } else if (turn->must_wait) {
         give_way(turn);
-    } else if (needs_lease(turn)) {
+    } else if (pal_entry_needs_lease(turn)) {
         take_lease(turn);
     } else if (turn->is_backlog && turn->messages_len == 0 && pal_id_is_none(turn->leftover)) {
         pal_turn_finish(turn, PAL_TURN_DONE);
@@ -292,13 +259,27 @@ static void looked_around(pal_work_item *item)
     }
 }
 
+static void entered(pal_work_item *item)
+{
+    pal_turn *turn = pal_turn_of_work(item);
+
+    pal_entry_end(turn);
+    if (turn->is_entered)
+        admitted(&turn->write);
+    else
+        looked_around(item);
+}
+
 static void look_around(pal_turn *turn)
 {
     if (!pal_lane_note_known(turn)) {
         refuse(turn, &(pal_error){PAL_NO_MEMORY, "out of memory"});
         return;
     }
-    work(turn, pal_recover_work, looked_around);
+    if (pal_entry_begin(turn))
+        work(turn, pal_entry_look, entered);
+    else
+        work(turn, pal_recover_work, looked_around);
 }
 
 /* Nothing can have happened here since the last turn, or at all. */
@@ -306,7 +287,9 @@ static void begin_at_once(pal_turn *turn)
 {
     pal_error err;
 
-    if (pal_recover_prepare(turn, &err) == PAL_OK)
+    if (pal_entry_begin(turn))
+        work(turn, pal_entry_prepare, entered);
+    else if (pal_recover_prepare(turn, &err) == PAL_OK)
         admit(turn);
     else
         refuse(turn, &err);

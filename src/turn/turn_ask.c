@@ -1,55 +1,39 @@
 /* turn_ask.c - lets another thread have something done on the loop, and waits for it. */
 #include "turn/turn_ask.h"
 
+#include <errno.h>
 #include <time.h>
 
 void pal_ask_begin(pal_ask *ask)
 {
-    ask->is_done = false;
-    pthread_mutex_init(&ask->lock, NULL);
-    pthread_cond_init(&ask->done, NULL);
-}
-
-static void ask_done(pal_ask *ask)
-{
-    pthread_cond_destroy(&ask->done);
-    pthread_mutex_destroy(&ask->lock);
+    sem_init(&ask->done, 0, 0);
 }
 
 void pal_ask_wait(pal_ask *ask)
 {
-    pthread_mutex_lock(&ask->lock);
-    while (!ask->is_done)
-        pthread_cond_wait(&ask->done, &ask->lock);
-    pthread_mutex_unlock(&ask->lock);
-    ask_done(ask);
+    while (sem_wait(&ask->done) && errno == EINTR)
+        ;
 }
 
 bool pal_ask_wait_for(pal_ask *ask, int64_t timeout_ms)
 {
     struct timespec until;
-    bool is_done;
+    int rc;
 
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += timeout_ms / 1000;
     until.tv_nsec += timeout_ms % 1000 * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    pthread_mutex_lock(&ask->lock);
-    while (!ask->is_done && pthread_cond_timedwait(&ask->done, &ask->lock, &until) == 0)
-        ;
-    is_done = ask->is_done;
-    pthread_mutex_unlock(&ask->lock);
-    return is_done;
+    do
+        rc = sem_timedwait(&ask->done, &until);
+    while (rc && errno == EINTR);
+    return rc == 0;
 }
 
-/* The lock is held while it wakes: the waiter can't destroy it before. */
 void pal_ask_end(pal_ask *ask)
 {
-    pthread_mutex_lock(&ask->lock);
-    ask->is_done = true;
-    pthread_cond_signal(&ask->done);
-    pthread_mutex_unlock(&ask->lock);
+    sem_post(&ask->done);
 }
 
 static void run_task(pal_task *task)

@@ -2,7 +2,7 @@
 #ifndef PAL_TURN_ASK_H
 #define PAL_TURN_ASK_H
 
-#include <pthread.h>
+#include <semaphore.h>
 
 #include "net/net_loop.h"
 
@@ -11,9 +11,7 @@ typedef struct pal_ask pal_ask;
 struct pal_ask {
     void (*run)(pal_ask *ask); /* on the loop */
     pal_task task;
-    pthread_mutex_t lock;
-    pthread_cond_t done;
-    bool is_done;
+    sem_t done; /* which may go away as soon as it was waited for */
 };
 
 /* On the loop itself it is done at once. */
@@ -23,7 +21,8 @@ void pal_ask_loop(pal_loop *loop, pal_ask *ask);
  */
 void pal_ask_begin(pal_ask *ask);
 void pal_ask_wait(pal_ask *ask);
-/* False: the time is over. The ask must not go away before pal_ask_end() came all the same. */
+/* In its place. False: the time is over. The ask must not go away before pal_ask_end() came all the
+ * same. */
 bool pal_ask_wait_for(pal_ask *ask, int64_t timeout_ms);
 void pal_ask_end(pal_ask *ask);
 

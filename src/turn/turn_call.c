@@ -408,21 +408,16 @@ pal_status pal_turn_allow(
 
 /* ---- Waiting ---- */
 
-static bool wait_event(const pal_event *event, void *user)
-{
-    return event->kind != PAL_EVENT_ENDED && event->kind != PAL_EVENT_PAUSED &&
-            event->kind != PAL_EVENT_ASKING;
-}
-
-static void wait_gone(void *user)
-{
-    pal_ask_end(user);
-}
-
 static bool is_still(pal_turn_state state)
 {
     return state == PAL_TURN_PAUSED || state == PAL_TURN_ASKING || state >= PAL_TURN_DONE;
 }
+
+/* A question that is answered when the turn stands still. */
+typedef struct waiting {
+    question q; /* first, as its ask is in it */
+    pal_ask still;
+} waiting;
 
 static void text_on_loop(pal_ask *asked)
 {
@@ -435,30 +430,62 @@ static void text_on_loop(pal_ask *asked)
     *q->out_text = pal_arena_copy(q->arena, acting(turn)->text);
 }
 
+static bool wait_event(const pal_event *event, void *user)
+{
+    return event->kind != PAL_EVENT_ENDED && event->kind != PAL_EVENT_PAUSED &&
+            event->kind != PAL_EVENT_ASKING;
+}
+
+static void tell_still(pal_task *task)
+{
+    waiting *w = (waiting *)((char *)task - offsetof(waiting, still.task));
+
+    text_on_loop(&w->q.ask);
+    pal_ask_end(&w->still);
+}
+
+/* Told when the turn has left its lane, too: whoever waited may count on that. */
+static void wait_gone(void *user)
+{
+    waiting *w = user;
+
+    w->still.task.run = tell_still;
+    pal_loop_post(w->q.runtime->loop, &w->still.task);
+}
+
+static void wait_on_loop(pal_ask *asked)
+{
+    waiting *w = (waiting *)asked;
+    pal_turn *turn = find_turn(&w->q);
+
+    text_on_loop(asked);
+    if (turn && !is_still(w->q.out_info->state))
+        w->q.status =
+                pal_event_watch(turn, w->q.out_info->events, wait_event, wait_gone, w, w->q.err);
+}
+
 pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn, int64_t timeout_ms,
         pal_arena *arena, pal_turn_info *out_info, pal_str *out_text, pal_error *err)
 {
-    pal_ask waiting;
-    question q = {.tenant = tenant,
-            .turn = turn,
-            .arena = arena,
-            .out_info = out_info,
-            .out_text = out_text,
-            .err = err};
-    pal_status status = ask(runtime, &q, text_on_loop);
+    waiting w = {.q = {.tenant = tenant,
+                         .turn = turn,
+                         .arena = arena,
+                         .out_info = out_info,
+                         .out_text = out_text,
+                         .err = err}};
+    pal_status status;
 
+    pal_ask_begin(&w.still);
+    status = ask(runtime, &w.q, wait_on_loop);
     if (status != PAL_OK || is_still(out_info->state))
         return status;
-    pal_ask_begin(&waiting);
-    status = pal_turn_watch(
-            runtime, tenant, turn, out_info->events, wait_event, wait_gone, &waiting, err);
-    if (status != PAL_OK)
-        return status;
-    if (timeout_ms >= 0 && !pal_ask_wait_for(&waiting, timeout_ms))
-        pal_turn_unwatch(runtime, turn, &waiting); /* which tells that it is gone */
-    pal_ask_wait(&waiting);
-    status = ask(runtime, &q, text_on_loop);
-    if (status == PAL_OK && !is_still(out_info->state))
+    if (timeout_ms < 0) {
+        pal_ask_wait(&w.still);
+    } else if (!pal_ask_wait_for(&w.still, timeout_ms)) {
+        pal_turn_unwatch(runtime, turn, &w); /* which tells that it is gone */
+        pal_ask_wait(&w.still);
+    }
+    if (w.q.status == PAL_OK && !is_still(out_info->state))
         return pal_error_set(err, PAL_TIMEOUT, "the turn runs on");
-    return status;
+    return w.q.status;
 }

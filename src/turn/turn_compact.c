@@ -103,7 +103,7 @@ pal_status pal_compact_begin(pal_store *store, const pal_window *window,
     *job = (pal_compact_job){.window = *window};
     *out_compacted = (pal_compacted){0};
     *out_ready = true;
-    status = pal_window_load(store, window, arena, &job->view, err);
+    status = pal_window_load(store, window, NULL, arena, &job->view, err);
     if (status == PAL_OK && compaction->redo)
         status = pal_compact_again(store, compaction, job, arena, err);
     else if (status == PAL_OK)

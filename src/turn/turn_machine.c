@@ -90,7 +90,7 @@ static pal_op put_record(pal_record *record)
             .u.record = {.record = record, .expected_version = PAL_VERSION_ANY}};
 }
 
-void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
+void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
 {
     pal_message *own = append->messages + append->settled_len;
     size_t own_len = append->messages_len - append->settled_len;
@@ -118,6 +118,11 @@ void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
         pal_turn_add_op(turn, *append->also);
     if (append->gives_lease)
         pal_lease_add_release(turn);
+}
+
+void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
+{
+    pal_turn_add_append(turn, append);
     pal_turn_write(turn, append->done);
 }
 
@@ -166,11 +171,8 @@ static void find_model(pal_turn *turn)
         pal_models_ask(turn);
 }
 
-static void planned(pal_work_item *item)
+void pal_turn_planned(pal_turn *turn)
 {
-    pal_turn *turn = pal_turn_of_work(item);
-
-    turn->holds--;
     if (turn->phase == PAL_PHASE_ENDED)
         return;
     if (turn->is_cancelled)
@@ -185,6 +187,14 @@ static void planned(pal_work_item *item)
         pal_turn_finish(turn, PAL_TURN_DONE); /* there was nothing to compact */
     else
         call_model(turn);
+}
+
+static void planned(pal_work_item *item)
+{
+    pal_turn *turn = pal_turn_of_work(item);
+
+    turn->holds--;
+    pal_turn_planned(turn);
 }
 
 void pal_turn_next_step(pal_turn *turn)
@@ -202,6 +212,7 @@ void pal_turn_next_step(pal_turn *turn)
         return;
     }
     turn->phase = PAL_PHASE_PLAN;
+    turn->fence = turn->lane->fence;
     turn->work.work = pal_plan_work;
     turn->work.done = planned;
     turn->holds++;

@@ -9,6 +9,8 @@ void pal_turn_set_reason(pal_turn *turn, const char *reason);
 
 /* Takes up what was said into it, plans and calls the model. */
 void pal_turn_next_step(pal_turn *turn);
+/* It is planned, or that has failed: calls the model, or whatever else is to be done. */
+void pal_turn_planned(pal_turn *turn);
 /* turn->step_arena, made if need be; NULL without memory. */
 pal_arena *pal_turn_step_arena(pal_turn *turn);
 
@@ -73,6 +75,7 @@ typedef struct pal_turn_append {
     bool gives_lease;   /* it is the turn's last, and nobody waits for the session */
     void (*done)(pal_write *write);
 } pal_turn_append;
+void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append); /* not yet handed over */
 void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append);
 /* Makes turn->ops where there are none. False: there is no memory. */
 bool pal_turn_make_ops(pal_turn *turn);

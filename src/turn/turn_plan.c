@@ -4,17 +4,19 @@
 #include "turn/turn_conversation.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_sender.h"
+#include "turn/turn_window.h"
 
 enum { PLANS_MAX = 3 };
 
 /* Which model, which tools, what else: once, when the turn is the session's only one. */
-static pal_status settle(pal_turn *turn, pal_error *err)
+static pal_status settle(pal_turn *turn, const pal_session *session, pal_error *err)
 {
     pal_status status;
 
     if (turn->is_settled)
         return PAL_OK;
-    status = pal_settings_find(turn->runtime, &turn->request, turn->arena, &turn->settings, err);
+    status = pal_settings_find(
+            turn->runtime, &turn->request, session, turn->arena, &turn->settings, err);
     if (status != PAL_OK)
         return status;
     turn->tools_len = pal_settings_tools(
@@ -28,7 +30,7 @@ static pal_window turn_window(const pal_turn *turn)
 {
     pal_window window = pal_settings_window(turn->runtime, &turn->settings, &turn->request);
 
-    window.fence = turn->lane->fence;
+    window.fence = turn->fence;
     window.tools = turn->last_call ? NULL : turn->tools;
     window.tools_len = turn->last_call ? 0 : turn->tools_len;
     window.after_overflow = turn->after_overflow;
@@ -137,14 +139,15 @@ static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *er
 }
 
 /* Loads and plans until nothing is left to prune; what is pruned is kept before it is relied on. */
-static pal_status plan_window(
-        pal_turn *turn, const pal_window *window, pal_window_view *view, pal_error *err)
+static pal_status plan_window(pal_turn *turn, const pal_window *window, const pal_reading *reading,
+        pal_window_view *view, pal_error *err)
 {
     pal_store *store = turn->runtime->store;
     pal_status status = PAL_OK;
 
     for (int tries = 0; status == PAL_OK && tries < PLANS_MAX; tries++) {
-        status = pal_window_load(store, window, turn->step_arena, view, err);
+        status = pal_window_load(
+                store, window, tries == 0 ? reading : NULL, turn->step_arena, view, err);
         if (status == PAL_OK)
             status = pal_context_plan(&view->input, turn->step_arena, &turn->plan, err);
         if (status != PAL_OK || turn->plan.action != PAL_ACTION_PRUNE)
@@ -154,10 +157,10 @@ static pal_status plan_window(
     return status;
 }
 
-static pal_status plan_or_compact(
-        pal_turn *turn, pal_window *window, pal_window_view *view, pal_error *err)
+static pal_status plan_or_compact(pal_turn *turn, pal_window *window, const pal_reading *reading,
+        pal_window_view *view, pal_error *err)
 {
-    pal_status status = plan_window(turn, window, view, err);
+    pal_status status = plan_window(turn, window, reading, view, err);
 
     if (status != PAL_OK || turn->plan.action != PAL_ACTION_COMPACT)
         return status;
@@ -165,10 +168,10 @@ static pal_status plan_or_compact(
     if (status != PAL_OK || turn->job)
         return status;
     window->after_compaction = turn->after_compaction = true;
-    return plan_window(turn, window, view, err);
+    return plan_window(turn, window, NULL, view, err);
 }
 
-static pal_status plan(pal_turn *turn, pal_error *err)
+static pal_status plan(pal_turn *turn, const pal_reading *reading, pal_error *err)
 {
     pal_window window = turn_window(turn);
     pal_window_view view;
@@ -179,7 +182,7 @@ static pal_status plan(pal_turn *turn, pal_error *err)
     if (status == PAL_OK && turn->compact)
         return begin_summary(turn, window, err);
     if (status == PAL_OK)
-        status = plan_or_compact(turn, &window, &view, err);
+        status = plan_or_compact(turn, &window, reading, &view, err);
     if (status != PAL_OK || turn->job)
         return status;
     if (turn->plan.action == PAL_ACTION_REFUSE)
@@ -198,9 +201,15 @@ static pal_status plan(pal_turn *turn, pal_error *err)
 void pal_plan_work(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
+    pal_error *err = &turn->work_error;
+    pal_arena *arena = turn->is_settled ? turn->step_arena : turn->arena; /* settings stay */
+    pal_reading reading;
 
-    turn->work_error = (pal_error){0};
-    turn->work_status = settle(turn, &turn->work_error);
+    *err = (pal_error){0};
+    turn->work_status = pal_reading_begin(turn->runtime->store, turn->request.tenant,
+            turn->request.session, arena, &reading, err);
+    if (turn->work_status == PAL_OK)
+        turn->work_status = settle(turn, &reading.row.session, err);
     if (turn->work_status == PAL_OK && turn->settings.model.len > 0)
-        turn->work_status = plan(turn, &turn->work_error);
+        turn->work_status = plan(turn, &reading, err);
 }

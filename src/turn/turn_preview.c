@@ -60,10 +60,13 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
     preview p = {.ask.run = look_on_loop, .runtime = runtime, .request = &asked, .arena = arena};
     pal_window window;
     pal_window_view view;
+    pal_reading reading;
     pal_status status;
 
     asked.tenant = pal_turn_tenant(asked.tenant);
-    status = pal_settings_find(runtime, &asked, arena, &p.settings, err);
+    status = pal_reading_begin(runtime->store, asked.tenant, asked.session, arena, &reading, err);
+    if (status == PAL_OK)
+        status = pal_settings_find(runtime, &asked, &reading.row.session, arena, &p.settings, err);
     if (status == PAL_OK)
         status = pal_offer_check(&asked, arena, err);
     if (status != PAL_OK)
@@ -74,7 +77,7 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
     window = pal_settings_window(runtime, &p.settings, &asked);
     window.tools = p.tools;
     window.tools_len = pal_settings_tools(&p.settings, p.tools, p.tools_len, asked.tools_len);
-    status = pal_window_load(runtime->store, &window, arena, &view, err);
+    status = pal_window_load(runtime->store, &window, &reading, arena, &view, err);
     if (status == PAL_OK && asked.messages_len > 0)
         status = add_messages(&p, &view.input, err);
     if (status == PAL_OK)

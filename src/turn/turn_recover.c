@@ -7,6 +7,7 @@
  * others get "interrupted" as their result, before anything else is said. */
 #include "turn/turn_recover.h"
 
+#include "store/store_reading.h"
 #include "turn/turn_backlog.h"
 #include "turn/turn_sender.h"
 #include "turn/turn_whole.h"
@@ -44,16 +45,15 @@ static ending ending_of(const pal_messages *list)
 }
 
 /* The newest message will do, unless it is a result. It lies in `scratch`. */
-static pal_status load_ending(
-        pal_turn *turn, pal_arena *scratch, ending *out_ending, pal_error *err)
+static pal_status load_ending(const pal_turn *turn, const pal_reading *reading, pal_arena *scratch,
+        ending *out_ending, pal_error *err)
 {
     pal_load load = {.limit = MESSAGES_FIRST, .from_end = true, .before_seq = turn->leftover_seq};
     pal_messages list = {.has_more = true};
     pal_status status = PAL_OK;
 
     do {
-        status = pal_store_load(turn->runtime->store, turn->request.tenant, turn->request.session,
-                &load, scratch, &list, err);
+        status = pal_reading_load(reading, &load, scratch, &list, err);
         load.limit *= 8;
     } while (status == PAL_OK && list.has_more && load.limit <= MESSAGES_MAX && list.len > 0 &&
             list.items[0].role == PAL_ROLE_TOOL);
@@ -220,13 +220,14 @@ static bool gives_way(
             pal_backlog_is_there(turn, items, len, scratch);
 }
 
-static pal_status look_into_inbox(pal_turn *turn, pal_arena *scratch, pal_error *err)
+static pal_status look_into_inbox(
+        pal_turn *turn, const pal_reading *reading, pal_arena *scratch, pal_error *err)
 {
     bool takes = turn->is_backlog && !turn->inbox_ids;
     pal_inbox_item *items;
     size_t len;
-    pal_status status = pal_store_inbox_list(turn->runtime->store, turn->request.tenant,
-            turn->request.session, takes ? turn->arena : scratch, &items, &len, err);
+    pal_status status =
+            pal_reading_inbox_list(reading, takes ? turn->arena : scratch, &items, &len, err);
 
     if (status == PAL_OK && takes)
         status = pal_backlog_take(turn, items, len, err);
@@ -240,15 +241,19 @@ static pal_status look_into_inbox(pal_turn *turn, pal_arena *scratch, pal_error 
 static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
 {
     ending end = {0};
-    pal_status status = look_into_inbox(turn, scratch, err);
+    pal_reading reading;
+    pal_status status = pal_reading_begin(turn->runtime->store, turn->request.tenant,
+            turn->request.session, scratch, &reading, err);
 
+    if (status == PAL_OK)
+        status = look_into_inbox(turn, &reading, scratch, err);
     if (status != PAL_OK || turn->is_taken || turn->must_wait)
         return status;
     if (turn->is_backlog && turn->request.messages_len == 0) {
         turn->messages_len = 0;
         return PAL_OK; /* nothing waits, but something may be left */
     }
-    status = load_ending(turn, scratch, &end, err);
+    status = load_ending(turn, &reading, scratch, &end, err);
     if (status == PAL_OK)
         status = pal_recover_prepare(turn, err);
     if (status == PAL_OK)

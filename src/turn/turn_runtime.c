@@ -18,7 +18,7 @@
 #include "turn/turn_offer.h"
 #include "turn/turn_servers.h"
 
-enum { ENDED_MAX = 1000, WORKERS = 8 };
+enum { ENDED_MAX = 1000 };
 
 /* ---- Turns that are remembered ---- */
 
@@ -312,7 +312,7 @@ static pal_status open_endpoints(
 {
     opening o = {.ask.run = open_http, .runtime = runtime, .err = err};
     pal_runtime_options given = *options;
-    pal_status status = pal_loop_open(WORKERS, &runtime->loop, err);
+    pal_status status = pal_loop_open(PAL_RUNTIME_WORKERS, &runtime->loop, err);
 
     if (status == PAL_OK) {
         pal_ask_loop(runtime->loop, &o.ask);

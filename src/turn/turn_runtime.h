@@ -18,6 +18,8 @@
 #include "turn/turn_compact.h"
 #include "turn/turn_settings.h"
 
+enum { PAL_RUNTIME_WORKERS = 8 };
+
 typedef struct pal_turn pal_turn;
 typedef struct pal_lane_state pal_lane_state;
 typedef struct pal_steer pal_steer;
@@ -163,6 +165,9 @@ struct pal_turn {
     pal_turn_info info;
     pal_event_log events;
 
+    uint64_t fence;  /* the lease's, for what workers write */
+    bool is_entered; /* its first commit was made by a worker */
+    bool is_planned; /* and the first plan with it */
     pal_str known_key; /* in the runtime's map of them; empty: it is not there */
 
     /* The commit that ends it (turn_seal.c). */
@@ -300,7 +305,8 @@ struct pal_runtime {
     pal_map known; /* those of them whose messages are durable, by session and client id */
     pal_turn *ended_first, **ended_last;
     size_t ended_len;
-    size_t turns_len; /* that run or wait */
+    size_t turns_len;   /* that run or wait */
+    size_t entries_len; /* that are being entered by workers */
     char owner[64];   /* of leases */
     bool is_closing;
     pal_backlog *backlog; /* it is being looked for */

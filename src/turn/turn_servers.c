@@ -36,10 +36,15 @@ static void tell_missing(pal_turn *turn)
     }
 }
 
-static void go_on(pal_turn *turn)
+bool pal_servers_gather(pal_turn *turn)
 {
     turn->tools = pal_offer_gather(turn->runtime, &turn->request, turn->arena, &turn->tools_len);
-    if (turn->tools)
+    return turn->tools != NULL;
+}
+
+static void go_on(pal_turn *turn)
+{
+    if (pal_servers_gather(turn))
         pal_turn_next_step(turn);
     else
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
@@ -70,13 +75,20 @@ static void changed(pal_mcp *mcp, void *user)
         wake_all(runtime);
 }
 
+/* The timer runs from the opening on: afterwards nobody waits any more. */
+bool pal_servers_are_awaited(const pal_turn *turn)
+{
+    const pal_runtime *runtime = turn->runtime;
+
+    return !turn->request.no_server_tools && !turn->compact &&
+            runtime->servers_timer.position != 0 && is_starting(runtime);
+}
+
 void pal_servers_offer(pal_turn *turn)
 {
     pal_runtime *runtime = turn->runtime;
 
-    /* The timer runs from the opening on: afterwards nobody waits any more. */
-    if (turn->request.no_server_tools || turn->compact || runtime->servers_timer.position == 0 ||
-            !is_starting(runtime)) {
+    if (!pal_servers_are_awaited(turn)) {
         go_on(turn);
         return;
     }

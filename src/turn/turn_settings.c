@@ -5,7 +5,7 @@
  *    "context": {...}}
  *
  * A model belongs to its endpoint: where one level names an endpoint, models of the levels below it
- * don't count. Reads only the store and what never changes in a runtime: from any thread. */
+ * don't count. Reads only what never changes in a runtime: from any thread. */
 #include "turn/turn_settings.h"
 
 #include "base/json.h"
@@ -139,25 +139,18 @@ static pal_status choose_endpoint(const pal_runtime_options *options, const leve
     return PAL_OK;
 }
 
-pal_status pal_settings_find(pal_runtime *runtime, const pal_turn_request *request,
-        pal_arena *arena, pal_settings *out_settings, pal_error *err)
+pal_status pal_settings_find(const pal_runtime *runtime, const pal_turn_request *request,
+        const pal_session *session, pal_arena *arena, pal_settings *out_settings, pal_error *err)
 {
     const pal_runtime_options *options = &runtime->options;
     pal_settings settings = {.system = options->system, .rounds_max = options->max_tool_iterations};
-    char id[PAL_ID_TEXT_SIZE];
-    pal_session session;
     level levels[3];
     pal_status status;
 
-    pal_id_to_text(request->session, id);
-    status = pal_store_find(
-            runtime->store, request->tenant, PAL_FIND_ID, pal_str_of(id), arena, &session, err);
-    if (status != PAL_OK)
-        return status;
-    settings.agent = session.agent;
-    settings.own = find_agent(options, session.agent);
+    settings.agent = session->agent;
+    settings.own = find_agent(options, session->agent);
     levels[0] = level_of_request(request);
-    levels[1] = level_of_session(&session, arena);
+    levels[1] = level_of_session(session, arena);
     levels[2] = level_of_agent(settings.own);
     for (size_t i = 3; i-- > 0;) {
         if (levels[i].has_system)
@@ -171,7 +164,7 @@ pal_status pal_settings_find(pal_runtime *runtime, const pal_turn_request *reque
         settings.context = request->context;
     else if (status == PAL_OK)
         status = pal_context_settings_merge(&options->context,
-                settings.own ? settings.own->context : NULL, session.metadata, &settings.context,
+                settings.own ? settings.own->context : NULL, session->metadata, &settings.context,
                 err);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
         status = pal_error_set(err, pal_arena_failure(arena), "out of memory");

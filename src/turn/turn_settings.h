@@ -15,11 +15,12 @@ typedef struct pal_settings {
     const pal_agent_settings *own; /* the agent's; NULL: it has none */
 } pal_settings;
 
-/* The request's word over the session's, over its agent's, over the runtime's. From any thread; may
- * block. Texts lie in the arena, or are the request's or the runtime's. PAL_NOT_FOUND: there is no
- * such session, or no such endpoint. */
-PAL_CHECKED pal_status pal_settings_find(pal_runtime *runtime, const pal_turn_request *request,
-        pal_arena *arena, pal_settings *out_settings, pal_error *err);
+/* The request's word over the session's, over its agent's, over the runtime's. From any thread.
+ * Texts lie in the arena, or are the session's, the request's or the runtime's. PAL_NOT_FOUND:
+ * there is no such endpoint. */
+PAL_CHECKED pal_status pal_settings_find(const pal_runtime *runtime,
+        const pal_turn_request *request, const pal_session *session, pal_arena *arena,
+        pal_settings *out_settings, pal_error *err);
 
 /* Whether the agents of the options name endpoints that there are. */
 PAL_CHECKED pal_status pal_settings_check(const pal_runtime_options *options, pal_error *err);

@@ -30,8 +30,8 @@ static uint64_t tail_tokens(const pal_context_input *input)
     return (usable + 1) * TAIL_FACTOR;
 }
 
-static pal_status load_tail(pal_store *store, const pal_window *window, pal_arena *arena,
-        pal_window_view *view, pal_error *err)
+static pal_status load_tail(
+        const pal_reading *reading, pal_arena *arena, pal_window_view *view, pal_error *err)
 {
     pal_context_input *input = &view->input;
     pal_load load = {
@@ -41,34 +41,35 @@ static pal_status load_tail(pal_store *store, const pal_window *window, pal_aren
             .from_end = true,
     };
     pal_messages tail;
-    pal_status status =
-            pal_store_load(store, window->tenant, window->session, &load, arena, &tail, err);
+    pal_status status = pal_reading_load(reading, &load, arena, &tail, err);
 
     if (status == PAL_OK && tail.len == 0 && tail.has_more) {
         /* The newest message alone is larger than that: the plan has to say so. */
         load = (pal_load){.after_seq = input->checkpoint.seq, .limit = 1, .from_end = true};
-        status = pal_store_load(store, window->tenant, window->session, &load, arena, &tail, err);
+        status = pal_reading_load(reading, &load, arena, &tail, err);
     }
     if (status != PAL_OK)
         return status;
     input->messages = tail.items;
     input->messages_len = tail.len;
     if (tail.has_more && tail.len > 0)
-        status = pal_store_count(store, window->tenant, window->session, input->checkpoint.seq,
-                tail.items[0].seq, &input->older_messages, err);
+        status = pal_reading_count(
+                reading, input->checkpoint.seq, tail.items[0].seq, &input->older_messages, err);
+    view->is_tail_all = !tail.has_more && input->checkpoint.seq == 0;
     return status;
 }
 
 /* The session's leading system message goes first, whatever is cut behind it. */
-static pal_status load_head(pal_store *store, const pal_window *window, pal_arena *arena,
-        pal_window_view *view, pal_error *err)
+static pal_status load_head(
+        const pal_reading *reading, pal_arena *arena, pal_window_view *view, pal_error *err)
 {
     pal_context_input *input = &view->input;
     pal_load load = {.limit = 1};
-    pal_messages first;
-    pal_status status =
-            pal_store_load(store, window->tenant, window->session, &load, arena, &first, err);
+    pal_messages first = {.items = (pal_message *)input->messages, .len = input->messages_len};
+    pal_status status = PAL_OK;
 
+    if (!view->is_tail_all)
+        status = pal_reading_load(reading, &load, arena, &first, err);
     if (status != PAL_OK || first.len == 0 || first.items[0].role != PAL_ROLE_SYSTEM)
         return status;
     input->head = &first.items[0];
@@ -81,7 +82,7 @@ static pal_status load_head(pal_store *store, const pal_window *window, pal_aren
     return PAL_OK;
 }
 
-static pal_status read_marks(pal_store *store, const pal_window *window, pal_arena *arena,
+static pal_status read_marks(const pal_reading *reading, const pal_window *window, pal_arena *arena,
         pal_window_view *view, pal_error *err)
 {
     const pal_standing *standing = &view->standing;
@@ -93,8 +94,8 @@ static pal_status read_marks(pal_store *store, const pal_window *window, pal_are
     if (standing->checkpoint.number)
         status = pal_checkpoint_read(&standing->checkpoint, arena, &view->record, err);
     if (status == PAL_OK && standing->checkpoint.number)
-        status = pal_store_count(store, window->tenant, window->session, 0,
-                view->record.checkpoint.seq + 1, &view->record.checkpoint.messages, err);
+        status = pal_reading_count(reading, 0, view->record.checkpoint.seq + 1,
+                &view->record.checkpoint.messages, err);
     if (status == PAL_OK)
         status = pal_prunes_read(
                 standing->prunes, standing->prunes_len, arena, &pruned, &input->pruned_len, err);
@@ -113,14 +114,20 @@ static pal_status read_marks(pal_store *store, const pal_window *window, pal_are
     return PAL_OK;
 }
 
-pal_status pal_window_load(pal_store *store, const pal_window *window, pal_arena *arena,
-        pal_window_view *out_view, pal_error *err)
+pal_status pal_window_load(pal_store *store, const pal_window *window, const pal_reading *reading,
+        pal_arena *arena, pal_window_view *out_view, pal_error *err)
 {
     pal_window_view view = {.model = pal_models_find(window->models, window->model)};
     pal_context_input *input = &view.input;
-    pal_status status =
-            pal_store_standing(store, window->tenant, window->session, arena, &view.standing, err);
+    pal_reading own;
+    pal_status status = PAL_OK;
 
+    if (!reading) {
+        status = pal_reading_begin(store, window->tenant, window->session, arena, &own, err);
+        reading = &own;
+    }
+    if (status == PAL_OK)
+        status = pal_reading_standing(reading, arena, &view.standing, err);
     if (status != PAL_OK)
         return status;
     input->system = window->system;
@@ -136,11 +143,11 @@ pal_status pal_window_load(pal_store *store, const pal_window *window, pal_arena
     input->after_compaction = window->after_compaction;
     input->last = window->last;
     set_limits(window, &view.model, &input->limits);
-    status = read_marks(store, window, arena, &view, err);
+    status = read_marks(reading, window, arena, &view, err);
     if (status == PAL_OK)
-        status = load_tail(store, window, arena, &view, err);
+        status = load_tail(reading, arena, &view, err);
     if (status == PAL_OK)
-        status = load_head(store, window, arena, &view, err);
+        status = load_head(reading, arena, &view, err);
     if (status == PAL_OK)
         status = pal_window_load_kept(store, window, arena, &view, err);
     if (status == PAL_OK)
@@ -156,7 +163,7 @@ pal_status pal_window_plan(pal_store *store, const pal_window *window, pal_arena
         pal_plan *out_plan, pal_error *err)
 {
     pal_window_view view;
-    pal_status status = pal_window_load(store, window, arena, &view, err);
+    pal_status status = pal_window_load(store, window, NULL, arena, &view, err);
 
     if (status == PAL_OK)
         status = pal_context_plan(&view.input, arena, out_plan, err);

@@ -2,6 +2,7 @@
 #ifndef PAL_TURN_WINDOW_H
 #define PAL_TURN_WINDOW_H
 
+#include "store/store_reading.h"
 #include "turn/turn_record.h"
 
 typedef struct pal_window_view {
@@ -9,12 +10,13 @@ typedef struct pal_window_view {
     pal_standing standing;
     pal_checkpoint_record record; /* of the standing checkpoint; number 0: none */
     pal_model model;
+    bool is_tail_all;  /* there is nothing before the tail */
     bool is_recounted; /* stored counts are not the model's: they were made anew */
 } pal_window_view;
 
-/* Loads everything that a plan needs. */
-PAL_CHECKED pal_status pal_window_load(pal_store *store, const pal_window *window, pal_arena *arena,
-        pal_window_view *out_view, pal_error *err);
+/* Loads everything that a plan needs. `reading` is of the window's session, or NULL. */
+PAL_CHECKED pal_status pal_window_load(pal_store *store, const pal_window *window,
+        const pal_reading *reading, pal_arena *arena, pal_window_view *out_view, pal_error *err);
 
 /* Puts right what was loaded into the input's lists: tokens as the model counts them, the bytes of
  * blobs, which messages are pinned. */
