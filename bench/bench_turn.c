@@ -6,7 +6,10 @@
  *
  * A first byte is measured from before pal_turn_start() to the first piece of text that a reader is
  * told, and from before curl_easy_perform() to the first piece of text in the body. Slices of both
- * alternate, so that whatever else the machine does meets both. */
+ * alternate, so that whatever else the machine does meets both. Each slice has its own median and
+ * 99th percentile, and what is printed is the middle one of the slices': a machine that stands
+ * still for a moment, as virtual ones do, spoils that slice and not the others. How many slices
+ * held the goal is told, too, and what the percentile of all turns together is. */
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,12 +29,13 @@ enum {
     RATE = 500,
     CALLERS = 24,
     SESSIONS = 1000,
-    SAMPLES_MAX = 1 << 16,
+    SLICES_MAX = 32,
+    SAMPLES_MAX = 1 << 10, /* of a slice */
     PROBES = 20,
     TURN_WAIT_MS = 20000
 };
 
-static int slices = 10, slice_ms = 1000;
+static int slices = 20, slice_ms = 1000;
 static const char body[] = "{\"model\":\"m\",\"stream\":true,\"stream_options\":"
                            "{\"include_usage\":true},\"messages\":[{\"role\":\"user\","
                            "\"content\":\"@say 4\"}]}";
@@ -41,12 +45,17 @@ typedef struct samples {
     size_t len;
 } samples;
 
+/* One of each slice. */
+typedef struct series {
+    samples slices[SLICES_MAX];
+} series;
+
 typedef struct side {
     const char *name;
     pal_store *store;
     pal_runtime *runtime;
     pal_id sessions[SESSIONS];
-    samples taken;
+    series taken;
 } side;
 
 /* A thread that makes every CALLERS-th call of a slice, at its time. */
@@ -63,7 +72,8 @@ typedef struct caller {
 
 static model_server server;
 static caller callers[CALLERS];
-static samples direct_taken, disk_taken;
+static series direct_taken;
+static samples disk_taken;
 static struct curl_slist *headers;
 static char model_url[64], chat_url[96];
 
@@ -221,22 +231,48 @@ static double percentile(samples *of, double part)
     return of->us[(size_t)((double)(of->len - 1) * part)];
 }
 
-static void print_line(const char *what, double ours, double theirs, const char *goal)
+/* Of all slices together. */
+static double percentile_of_all(const series *of, double part)
 {
-    printf("  %-30s %9.0f %9.0f %9.0f %7.2f  %s\n", what, ours, theirs, ours - theirs,
-            ours / theirs, goal);
+    static double us[SLICES_MAX * SAMPLES_MAX];
+    size_t len = 0;
+
+    for (int i = 0; i < slices; i++)
+        for (size_t j = 0; j < of->slices[i].len; j++)
+            us[len++] = of->slices[i].us[j];
+    (void)pairs_median(us, len);
+    return us[(size_t)((double)(len - 1) * part)];
+}
+
+static void print_goal(side *of, const char *what, double part, double goal_us)
+{
+    double ours[SLICES_MAX], theirs[SLICES_MAX], added[SLICES_MAX], ratio[SLICES_MAX];
+    char name[64];
+    int held = 0;
+
+    for (int i = 0; i < slices; i++) {
+        ours[i] = percentile(&of->taken.slices[i], part);
+        theirs[i] = percentile(&direct_taken.slices[i], part);
+        added[i] = ours[i] - theirs[i];
+        ratio[i] = ours[i] / theirs[i];
+        held += added[i] < goal_us;
+    }
+    snprintf(name, sizeof(name), "%s, %s", of->name, what);
+    printf("  %-26s %9.0f %9.0f %9.0f %7.2f  under %4.0f, held in %d of %d\n", name,
+            pairs_median(ours, (size_t)slices), pairs_median(theirs, (size_t)slices),
+            pairs_median(added, (size_t)slices), pairs_median(ratio, (size_t)slices), goal_us, held,
+            slices);
 }
 
 static void print_side(side *of)
 {
-    char what[64];
+    double ours = percentile_of_all(&of->taken, 0.99);
+    double theirs = percentile_of_all(&direct_taken, 0.99);
 
-    snprintf(what, sizeof(what), "%s, median", of->name);
-    print_line(what, percentile(&of->taken, 0.5), percentile(&direct_taken, 0.5),
-            "adds less than 1000");
-    snprintf(what, sizeof(what), "%s, 99th percentile", of->name);
-    print_line(what, percentile(&of->taken, 0.99), percentile(&direct_taken, 0.99),
-            "adds less than 5000");
+    print_goal(of, "median", 0.5, 1000);
+    print_goal(of, "99th percentile", 0.99, 5000);
+    printf("  %-26s %9.0f %9.0f %9.0f %7.2f\n", "  of all slices together", ours, theirs,
+            ours - theirs, ours / theirs);
 }
 
 /* What the disk itself takes to keep a message, which no engine can be quicker than. */
@@ -259,13 +295,14 @@ static void measure(side *disk, side *memory, int probe_fd)
     run_slice(memory, NULL);
     run_slice(NULL, NULL);
     for (int i = 0; i < slices; i++) {
-        run_slice(disk, &disk->taken);
-        run_slice(NULL, &direct_taken);
-        run_slice(memory, &memory->taken);
+        run_slice(disk, &disk->taken.slices[i]);
+        run_slice(NULL, &direct_taken.slices[i]);
+        run_slice(memory, &memory->taken.slices[i]);
         probe_disk(probe_fd);
     }
-    printf("\nMicroseconds to the first byte, at %d turns a second\n  %-30s %9s %9s %9s %7s  %s\n",
-            RATE, "", "turn", "libcurl", "added", "ratio", "goal");
+    printf("\nMicroseconds to the first byte, at %d turns a second; the middle one of %d slices\n"
+           "  %-26s %9s %9s %9s %7s  %s\n",
+            RATE, slices, "", "turn", "libcurl", "added", "ratio", "goal");
     print_side(disk);
     print_side(memory);
     printf("  The disk's own sync takes %.0f at the median, %.0f at the 99th percentile.\n",
