@@ -193,9 +193,6 @@ static void on_resume(pal_timer *timer)
     pal_mcp_exchange *x = (pal_mcp_exchange *)((char *)timer - offsetof(pal_mcp_exchange, timer));
     pal_error err;
     begin_callback(x);
-    /* What came unasked while nobody listened is lost, unless the server keeps it. */
-    if (x->is_listener && x->event_id[0] == '\0')
-        pal_mcp_list_soon(x->mcp);
     if (start_http(x, true, (pal_str){0}, &err)) {
         pal_mcp_request *request = x->request;
         end_exchange(x);
@@ -292,6 +289,11 @@ static void on_head(void *user, long code)
     pal_mcp_exchange *x = user;
     x->code = code;
     x->is_stream &= code >= 200 && code < 300;
+    /* From now on changes are told; what came unasked before is lost, unless the server keeps it.
+     */
+    if (x->is_stream && x->event_id[0] == '\0' &&
+            (x->is_listener || x->request == &x->mcp->listening))
+        pal_mcp_list_soon(x->mcp);
 }
 
 static bool on_event(const pal_sse_event *event, void *user)

@@ -259,6 +259,11 @@ class Handler(BaseHTTPRequestHandler, Peer):
         self.end_headers()
         self.wfile.write(body)
 
+    def change_early(self):
+        """Nobody listens yet, so nobody is told."""
+        if options.change_early and not extra_tools:
+            extra_tools.append('new')
+
     def begin_stream(self):
         self.send_response(200)
         self.send_header('Content-Type', 'text/event-stream')
@@ -378,6 +383,7 @@ class Handler(BaseHTTPRequestHandler, Peer):
             self.error(message, -32602, 'what?')
 
     def listen(self, message):
+        self.change_early()
         self.begin_stream()
         Peer.listen(self, message)
         listeners.append(self)
@@ -395,6 +401,7 @@ class Handler(BaseHTTPRequestHandler, Peer):
             self.event(kept.pop(last))
             self.end_stream()
         else:
+            self.change_early()
             self.begin_stream()
             self.listener = 'get'
             listeners.append(self)
@@ -430,7 +437,7 @@ def main():
     parser.add_argument('--http', action='store_true')
     parser.add_argument('--era', default='old')
     parser.add_argument('--version', default=None)
-    for flag in ('silent', 'fatal', 'garbage', 'no-changes'):
+    for flag in ('silent', 'fatal', 'garbage', 'no-changes', 'change-early'):
         parser.add_argument('--' + flag, action='store_true')
     parser.add_argument('--die-at-start')
     options = parser.parse_args()

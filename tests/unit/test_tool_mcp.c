@@ -556,6 +556,23 @@ static void http_of_the_old_era_works(void)
     http_child_stop(&h);
 }
 
+/* What changes after it was listed and before changes are told is seen all the same. */
+static void a_change_that_nobody_heard_is_seen(void)
+{
+    static const char *const eras[] = {"--era=old", "--era=new"};
+
+    for (size_t i = 0; i < 2; i++) {
+        http_child h;
+        mcp_client client;
+        if (!CHECK(http_child_start(&h, eras[i], "--change-early", NULL)))
+            return;
+        CHECK(mcp_client_open(&client, &h.config));
+        CHECK(mcp_client_wait(&client, PAL_MCP_READY, "s__new"));
+        mcp_client_close(&client);
+        http_child_stop(&h);
+    }
+}
+
 static void http_of_the_new_era_works(void)
 {
     http_child h;
@@ -651,6 +668,7 @@ int main(void)
     RUN(many_calls_at_once);
     RUN(http_of_the_old_era_works);
     RUN(http_of_the_new_era_works);
+    RUN(a_change_that_nobody_heard_is_seen);
     RUN(a_network_server_that_dies_is_missed);
     RUN(no_memory_is_survived);
     return tap_done();
