@@ -2,13 +2,9 @@
  * store, and many at once are admitted together; on the backend that the argument names. */
 #include <pthread.h>
 
-#include "support/scratch.h"
-#include "turn_fixture.h"
+#include "stored_fixture.h"
 
 enum { CROWD = 10 };
-
-static const char *backend;
-static char dir[SCRATCH_PATH_MAX];
 
 /* What the store is asked for, and a gate that holds its commits. */
 static struct {
@@ -58,15 +54,7 @@ static void wait_for_finds(size_t len)
 
 static void begin_seen(void)
 {
-    pal_store_options options = {.trace = note};
-    char location[SCRATCH_PATH_MAX + 32];
-
-    if (!arena)
-        arena = pal_arena_new(0);
-    scratch_make(false, dir);
-    snprintf(location, sizeof(location), "%s:%s/store", backend, dir);
-    CHECK(ok(pal_store_open(
-            strcmp(backend, "memory") == 0 ? "memory:" : location, &options, &store, &err)));
+    open_stored(&(pal_store_options){.trace = note});
     open_runtime(NULL,
             (pal_runtime_options){.endpoints = &(pal_endpoint){.kind = S("echo")},
                     .endpoints_len = 1,
@@ -104,8 +92,8 @@ static void started(const pal_turn_info *info, const pal_error *why, void *user)
         *(pal_id *)user = info->turn;
 }
 
-/* The first few wait for the store on their own; the others' writes gather meanwhile. */
-static void a_crowd_is_admitted_together(void)
+/* Runs a crowd of turns while nothing is committed for so long after all have looked around. */
+static void run_crowd(int64_t hold_ms)
 {
     pal_id sessions[CROWD], turns[CROWD] = {0};
 
@@ -120,14 +108,26 @@ static void a_crowd_is_admitted_together(void)
         CHECK(ok(pal_turn_start_async(runtime, &request, started, &turns[i], &err)));
     }
     wait_for_finds(CROWD);
+    usleep((useconds_t)hold_ms * 1000);
     set_gate(false);
-    pal_runtime_drain(runtime, 20000);
+    pal_runtime_drain(runtime, WAIT_MS);
     for (size_t i = 0; i < CROWD; i++) {
         CHECK(!pal_id_is_none(turns[i]) && all_of(sessions[i]).len == 2);
         CHECK(wait_for(turns[i], NULL, NULL) == PAL_TURN_DONE);
     }
-    CHECK(seen.ops_most > CROWD && seen.commits < 2 * CROWD);
     end_seen();
+}
+
+/* The first few wait for the store on their own; the others' writes gather meanwhile, of which
+ * nobody can be told: it is tried again with more time. */
+static void a_crowd_is_admitted_together(void)
+{
+    for (int64_t hold_ms = 1; hold_ms < 10000; hold_ms *= 4) {
+        run_crowd(hold_ms);
+        if (seen.ops_most > CROWD)
+            break;
+    }
+    CHECK(seen.ops_most > CROWD && seen.commits < 2 * CROWD);
 }
 
 int main(int argc, char **argv)

@@ -1,23 +1,14 @@
 /* test_turn_open.c - sessions that a turn makes itself, with its first message, and what a session
  * keeps of its first turn; on the backend that the argument names. */
 #include "service_fixture.h"
-#include "support/scratch.h"
+#include "stored_fixture.h"
 
-static const char *backend;
-static char dir[SCRATCH_PATH_MAX];
-
-/* A store of its own for each test, with a model behind it that has these answers. */
+/* A store with a model behind it that has these answers. */
 static service *begin_stored(const service_reply *replies, size_t len)
 {
     service *s = service_open(replies, len);
-    char location[SCRATCH_PATH_MAX + 32];
 
-    if (!arena)
-        arena = pal_arena_new(0);
-    scratch_make(false, dir);
-    snprintf(location, sizeof(location), "%s:%s/store", backend, dir);
-    CHECK(ok(pal_store_open(
-            strcmp(backend, "memory") == 0 ? "memory:" : location, NULL, &store, &err)));
+    open_stored(NULL);
     open_with(s);
     return s;
 }
