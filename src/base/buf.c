@@ -86,18 +86,28 @@ void pal_buf_append_text(pal_buf *buf, const char *text)
     pal_buf_append(buf, text, strlen(text));
 }
 
+static size_t digits_of(uint64_t number)
+{
+    size_t len = 1;
+    for (; number >= 10; number /= 10)
+        len++;
+    return len;
+}
+
+size_t pal_u64_to_text(uint64_t number, char out_text[PAL_U64_TEXT_MAX])
+{
+    size_t len = digits_of(number);
+    for (char *p = out_text + len; p > out_text; number /= 10)
+        *--p = (char)('0' + number % 10);
+    return len;
+}
+
 /* In one piece, so that a full buf never ends within a number. */
 static void append_number(pal_buf *buf, bool negative, uint64_t magnitude)
 {
-    char digits[21];
-    char *p = digits + sizeof digits;
-    do {
-        *--p = (char)('0' + magnitude % 10);
-        magnitude /= 10;
-    } while (magnitude);
-    if (negative)
-        *--p = '-';
-    pal_buf_append(buf, p, (size_t)(digits + sizeof digits - p));
+    char text[1 + PAL_U64_TEXT_MAX] = "-";
+    size_t len = negative + pal_u64_to_text(magnitude, text + negative);
+    pal_buf_append(buf, text, len);
 }
 
 void pal_buf_append_u64(pal_buf *buf, uint64_t number)

@@ -4,6 +4,7 @@
 #define PAL_BASE_BUF_H
 
 #include <stdint.h>
+#include <string.h>
 #include "palaver/error.h"
 #include "palaver/str.h"
 
@@ -55,5 +56,19 @@ static inline pal_str pal_buf_str(const pal_buf *buf)
 {
     return pal_str_make(buf->data, buf->len);
 }
+
+/* ---- Into memory that has room, where a buf would be asked too often ---- */
+
+/* Copies a text without its end. Returns the place behind it. */
+static inline char *pal_chars_put(char *p, const char *text)
+{
+    size_t len = strlen(text);
+    memcpy(p, text, len);
+    return p + len;
+}
+
+/* Writes a number in decimal, not terminated; how many digits there are. */
+#define PAL_U64_TEXT_MAX 20
+size_t pal_u64_to_text(uint64_t number, char out_text[PAL_U64_TEXT_MAX]);
 
 #endif

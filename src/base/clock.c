@@ -11,6 +11,8 @@
 
 #define DAY_MS INT64_C(86400000)
 #define TIME_MIN_MS INT64_C(-62167219200000) /* 0000-01-01T00:00:00.000Z */
+#define DAYS_OF_ERA 146097                   /* 400 years */
+#define DAYS_TO_MARCH 60                     /* of the year 0, a leap year */
 
 static atomic_int_least64_t stopped_at_ms; /* 0 while the real clock is in use */
 
@@ -43,25 +45,28 @@ static int64_t days_from_date(int64_t year, int month, int day)
     int64_t year_of_era = year - era * 400;
     int64_t day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
     int64_t day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    return era * 146097 + day_of_era - 719468;
+    return era * DAYS_OF_ERA + day_of_era - 719468;
 }
 
-static void date_from_days(int64_t days, int *out_year, int *out_month, int *out_day)
+/* Of a day counted from 0000-01-01. Unsigned and short, which is half the work: a list of messages
+ * has many times. */
+static void date_from_days(
+        uint32_t days, uint32_t *out_year, uint32_t *out_month, uint32_t *out_day)
 {
-    days += 719468;
-    int64_t era = (days >= 0 ? days : days - 146096) / 146097;
-    int64_t day_of_era = days - era * 146097;
-    int64_t year_of_era =
+    /* An era more, so that January and February of the year 0 are in one too. */
+    uint32_t shifted = days + DAYS_OF_ERA - DAYS_TO_MARCH;
+    uint32_t era = shifted / DAYS_OF_ERA, day_of_era = shifted % DAYS_OF_ERA;
+    uint32_t year_of_era =
             (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
-    int64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    int64_t month = (5 * day_of_year + 2) / 153;
-    *out_day = (int)(day_of_year - (153 * month + 2) / 5 + 1);
-    *out_month = (int)(month < 10 ? month + 3 : month - 9);
-    *out_year = (int)(year_of_era + era * 400 + (*out_month <= 2));
+    uint32_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    uint32_t month = (5 * day_of_year + 2) / 153;
+    *out_day = day_of_year - (153 * month + 2) / 5 + 1;
+    *out_month = month < 10 ? month + 3 : month - 9;
+    *out_year = year_of_era + era * 400 - 400 + (*out_month <= 2);
 }
 
 /* Two digits, and what stands behind them. */
-static char *put_pair(char *p, int64_t number, char after)
+static char *put_pair(char *p, uint32_t number, char after)
 {
     p[0] = (char)('0' + number / 10);
     p[1] = (char)('0' + number % 10);
@@ -73,18 +78,18 @@ size_t pal_time_to_text(int64_t ms, char out_text[PAL_TIME_TEXT_SIZE])
 {
     /* RFC 3339 has no other years. */
     ms = ms < TIME_MIN_MS ? TIME_MIN_MS : ms > PAL_TIME_MAX_MS ? PAL_TIME_MAX_MS : ms;
-    int64_t days = (ms >= 0 ? ms : ms - (DAY_MS - 1)) / DAY_MS;
-    uint32_t in_day = (uint32_t)(ms - days * DAY_MS);
-    int year, month, day;
-    date_from_days(days, &year, &month, &day);
+    uint64_t since_min = (uint64_t)(ms - TIME_MIN_MS);
+    uint32_t in_day = (uint32_t)(since_min % DAY_MS), seconds = in_day / 1000;
+    uint32_t year, month, day;
+    date_from_days((uint32_t)(since_min / DAY_MS), &year, &month, &day);
 
     char *p = put_pair(out_text, year / 100, 0) - 1;
     p = put_pair(p, year % 100, '-');
     p = put_pair(p, month, '-');
     p = put_pair(p, day, 'T');
-    p = put_pair(p, in_day / 3600000, ':');
-    p = put_pair(p, in_day / 60000 % 60, ':');
-    p = put_pair(p, in_day / 1000 % 60, '.');
+    p = put_pair(p, seconds / 3600, ':');
+    p = put_pair(p, seconds / 60 % 60, ':');
+    p = put_pair(p, seconds % 60, '.');
     p = put_pair(p, in_day % 1000 / 10, (char)('0' + in_day % 10));
     *p++ = 'Z';
     *p = '\0';

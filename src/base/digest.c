@@ -16,12 +16,17 @@ pal_status pal_sha256(pal_str data, uint8_t out_digest[PAL_SHA256_SIZE])
     return PAL_OK;
 }
 
+/* Computed and not looked up: that way the compiler makes sixteen at once. */
+static inline char hex_digit(uint8_t value)
+{
+    return (char)('0' + value + (value > 9 ? 'a' - '9' - 1 : 0));
+}
+
 void pal_hex(const uint8_t *data, size_t len, char *out_text)
 {
-    static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < len; i++) {
-        out_text[2 * i] = digits[data[i] >> 4];
-        out_text[2 * i + 1] = digits[data[i] & 15];
+        out_text[2 * i] = hex_digit(data[i] >> 4);
+        out_text[2 * i + 1] = hex_digit(data[i] & 15);
     }
     out_text[2 * len] = '\0';
 }

@@ -9,19 +9,21 @@
  * and a lack of memory can be logged too. What is longer than MESSAGE_MAX is cut. */
 #include "base/log.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/utf8.h"
 
 #define MESSAGE_MAX 2048
 #define FIELD_MAX 128 /* of a field's text; the rest is cut */
+#define FIELD_NAME_MAX 32
 #define FIELD_SIZE (FIELD_MAX * ESCAPE_MAX + 64)
 #define ESCAPE_MAX 6 /* \u00XX */
-#define JSON_HEAD "{\"time\":\"%s\",\"level\":\"%s\",\"message\":\""
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -41,66 +43,77 @@ void pal_log_setup(FILE *file, pal_log_level level, int as_json)
 
 /* Writes `message` with control characters as \u00XX and invalid UTF-8 as U+FFFD, so that a line
  * can neither be forged nor reach into a terminal. */
-static size_t escape(pal_str message, bool as_json, char *out)
+static char *put_escaped(char *p, pal_str message, bool as_json)
 {
-    char *p = out;
     while (message.len) {
-        uint32_t c;
-        size_t len = pal_utf8_decode(message, &c);
-        if (c < 0x20 || (c >= 0x7f && c < 0xa0)) {
+        uint32_t c = (unsigned char)message.data[0];
+        size_t len = 1;
+        if (c >= 0x80)
+            len = pal_utf8_decode(message, &c);
+        if (as_json && (c == '"' || c == '\\'))
+            *p++ = '\\';
+        if (c >= 0x20 && c < 0x7f)
+            *p++ = (char)c;
+        else if (c < 0xa0)
             p += snprintf(p, ESCAPE_MAX + 1, "\\u%04x", (unsigned)c);
-        } else {
-            if (as_json && (c == '"' || c == '\\'))
-                *p++ = '\\';
+        else
             p += pal_utf8_encode(c, p);
-        }
         message = pal_str_make(message.data + len, message.len - len);
     }
-    return (size_t)(p - out);
+    return p;
+}
+
+static char *put_number(char *p, int64_t number)
+{
+    if (number < 0)
+        *p++ = '-';
+    return p + pal_u64_to_text(number < 0 ? 0 - (uint64_t)number : (uint64_t)number, p);
 }
 
 /* Texts are in quotes where a reader could otherwise not tell their end. */
-static size_t write_field(const pal_log_field *field, bool as_json, char out[FIELD_SIZE])
+static char *put_field(char *p, const pal_log_field *field, bool as_json)
 {
     pal_str text = field->text;
     text.len = text.len > FIELD_MAX ? pal_utf8_cut(text, FIELD_MAX) : text.len;
     if (!field->is_number && text.len == 0)
-        return 0;
-    char *p = out;
-    p += snprintf(p, 40, as_json ? ",\"%.32s\":" : " %.32s=", field->name);
+        return p;
+    assert(strlen(field->name) <= FIELD_NAME_MAX);
+    p = pal_chars_put(pal_chars_put(p, as_json ? ",\"" : " "), field->name);
+    p = pal_chars_put(p, as_json ? "\":" : "=");
     if (field->is_number)
-        return (size_t)(p - out) + (size_t)snprintf(p, 24, "%lld", (long long)field->number);
+        return put_number(p, field->number);
     bool quoted = as_json || memchr(text.data, ' ', text.len) || memchr(text.data, '"', text.len);
     if (quoted)
         *p++ = '"';
-    p += escape(text, quoted, p);
+    p = put_escaped(p, text, quoted);
     if (quoted)
         *p++ = '"';
-    return (size_t)(p - out);
+    return p;
+}
+
+static char *put_head(char *p, pal_log_level level, bool as_json)
+{
+    p = pal_chars_put(p, as_json ? "{\"time\":\"" : "");
+    p += pal_time_to_text(pal_clock_now_ms(), p);
+    p = pal_chars_put(p, as_json ? "\",\"level\":\"" : " ");
+    p = pal_chars_put(p, level_names[level]);
+    return pal_chars_put(p, as_json ? "\",\"message\":\"" : " ");
 }
 
 static void write_line(
         pal_log_level level, pal_str message, const pal_log_field *fields, size_t fields_len)
 {
     char line[MESSAGE_MAX * ESCAPE_MAX + PAL_LOG_FIELDS_MAX * FIELD_SIZE + 128];
-    char now[PAL_TIME_TEXT_SIZE];
-    pal_time_to_text(pal_clock_now_ms(), now);
-
     bool as_json = atomic_load(&log_as_json);
-    const char *name = level_names[level];
-    size_t len = (size_t)(as_json ? snprintf(line, sizeof line, JSON_HEAD, now, name)
-                                  : snprintf(line, sizeof line, "%s %s ", now, name));
-    len += escape(message, as_json, line + len);
+    char *p = put_escaped(put_head(line, level, as_json), message, as_json);
     if (as_json)
-        line[len++] = '"';
+        *p++ = '"';
     for (size_t i = 0; i < fields_len && i < PAL_LOG_FIELDS_MAX; i++)
-        len += write_field(&fields[i], as_json, line + len);
-    pal_str tail = pal_str_of(as_json ? "}\n" : "\n");
-    memcpy(line + len, tail.data, tail.len);
-    len += tail.len;
+        p = put_field(p, &fields[i], as_json);
+    p = pal_chars_put(p, as_json ? "}\n" : "\n");
     pthread_mutex_lock(&log_lock);
     FILE *file = log_file ? log_file : stderr;
-    fwrite(line, 1, len, file);
+    fwrite(line, 1, (size_t)(p - line), file);
     fflush(file);
     pthread_mutex_unlock(&log_lock);
 }

@@ -430,9 +430,14 @@ static pal_status check_part(const pal_part *part, bool nested, pal_error *err)
     return status;
 }
 
+static bool has_role(const pal_message *message)
+{
+    return message->role > PAL_ROLE_NONE && message->role <= PAL_ROLE_TOOL;
+}
+
 pal_status pal_native_message_check(const pal_message *message, pal_error *err)
 {
-    if (message->role <= PAL_ROLE_NONE || message->role > PAL_ROLE_TOOL)
+    if (!has_role(message))
         return pal_error_set(err, PAL_INVALID,
                 "a message has no role; expected one of system, user, assistant, tool");
     pal_status status = pal_members_check(&message_table, FULL, "extra", message->extra, err);
@@ -513,46 +518,58 @@ static void write_message(
 /* Most messages by far: a text, and nothing that the store would not have given it. */
 static bool is_bare(const pal_message *message)
 {
-    return pal_native_is_plain(message) && message->flags == 0 && message->client_id.len == 0 &&
-            message->seq > 0 && !pal_id_is_none(message->id) && message->created_at > 0 &&
-            message->created_at <= PAL_TIME_MAX_MS;
+    return has_role(message) && pal_native_is_plain(message) && message->flags == 0 &&
+            message->client_id.len == 0 && message->seq > 0 && !pal_id_is_none(message->id) &&
+            message->created_at > 0 && message->created_at <= PAL_TIME_MAX_MS;
 }
 
-/* What message_table says of a bare message, a third of the work: long lists are made of them. */
+#define BARE_HEAD_MAX 128 /* what stands before the text of a bare message */
+#define BARE_TAIL_MAX 96  /* and behind it */
+
+static pal_str bare_head(const pal_message *message, char out[BARE_HEAD_MAX])
+{
+    char *p = pal_chars_put(out, "{\"id\":\"");
+    pal_id_to_text(message->id, p);
+    p = pal_chars_put(p + PAL_ID_TEXT_LEN, "\",\"seq\":");
+    p += pal_u64_to_text(message->seq, p);
+    p = pal_chars_put(p, ",\"role\":\"");
+    p = pal_chars_put(p, pal_role_name(message->role));
+    p = pal_chars_put(p, "\",\"content\":");
+    return pal_str_make(out, (size_t)(p - out));
+}
+
+static pal_str bare_tail(const pal_message *message, char out[BARE_TAIL_MAX])
+{
+    char *p = pal_chars_put(out, ",\"created_at\":\"");
+    p += pal_time_to_text(message->created_at, p);
+    *p++ = '"';
+    if (message->tokens) {
+        p = pal_chars_put(p, ",\"tokens\":");
+        p += pal_u64_to_text(message->tokens, p);
+    }
+    *p++ = '}';
+    return pal_str_make(out, (size_t)(p - out));
+}
+
+/* What message_table says of a bare message, a fifth of the work: long lists are made of them. */
 static void write_bare(pal_json_writer *writer, const pal_message *message)
 {
-    char id[PAL_ID_TEXT_SIZE], time[PAL_TIME_TEXT_SIZE];
-    pal_buf *buf = writer->buf;
-    pal_id_to_text(message->id, id);
-    size_t time_len = pal_time_to_text(message->created_at, time);
-    pal_json_put_raw(writer, pal_str_of("{\"id\":\""));
-    pal_buf_append(buf, id, PAL_ID_TEXT_LEN);
-    pal_buf_append_text(buf, "\",\"seq\":");
-    pal_buf_append_u64(buf, message->seq);
-    pal_buf_append_text(buf, ",\"role\":\"");
-    pal_buf_append_text(buf, pal_role_name(message->role));
-    pal_buf_append_text(buf, "\",\"content\":");
-    pal_json_quote(buf, message->parts[0].text);
-    pal_buf_append_text(buf, ",\"created_at\":\"");
-    pal_buf_append(buf, time, time_len);
-    pal_buf_append_char(buf, '"');
-    if (message->tokens) {
-        pal_buf_append_text(buf, ",\"tokens\":");
-        pal_buf_append_u64(buf, message->tokens);
-    }
-    pal_buf_append_char(buf, '}');
+    char head[BARE_HEAD_MAX], tail[BARE_TAIL_MAX];
+    pal_json_put_raw(writer, bare_head(message, head));
+    pal_json_quote(writer->buf, message->parts[0].text);
+    pal_buf_append_str(writer->buf, bare_tail(message, tail));
 }
 
 pal_status pal_native_message_put(
         pal_json_writer *writer, const pal_message *message, pal_error *err)
 {
-    pal_status status = pal_native_message_check(message, err);
-    if (status != PAL_OK)
-        return status;
-    if (is_bare(message)) {
+    if (is_bare(message)) { /* nothing of it could be wrong */
         write_bare(writer, message);
         return PAL_OK;
     }
+    pal_status status = pal_native_message_check(message, err);
+    if (status != PAL_OK)
+        return status;
     message_record record = {.message = *message};
     pal_arena *arena = NULL;
     pal_json extra = {0};

@@ -123,7 +123,7 @@ static void answer(pal_frame *frame, unsigned code)
     if (body.failure)
         pal_exchange_answer(frame->call.exchange, 503, json_type, pal_str_of(no_memory_answer));
     else
-        pal_exchange_answer(frame->call.exchange, code, json_type, pal_buf_str(&body));
+        pal_exchange_answer_with(frame->call.exchange, code, json_type, &body);
     pal_buf_done(&body);
 }
 

@@ -214,6 +214,16 @@ static void answer_raw(pal_exchange *x, unsigned code, const char *content_type,
     pal_exchange_hand_over(x, NULL, code);
 }
 
+/* `response` is NULL where there was no memory for it. */
+static void answer_response(pal_exchange *x, unsigned code, const char *content_type,
+        struct MHD_Response *response, size_t body_len)
+{
+    if (response)
+        pal_exchange_decorate(x, response, content_type);
+    x->bytes = pal_str_is(x->method, "HEAD") ? 0 : body_len;
+    pal_exchange_hand_over(x, response, code);
+}
+
 void pal_exchange_answer(pal_exchange *x, unsigned code, const char *content_type, pal_str body)
 {
     pal_exchange_unwatch(x);
@@ -225,10 +235,27 @@ void pal_exchange_answer(pal_exchange *x, unsigned code, const char *content_typ
     if (pal_arena_failure(x->arena) != PAL_NO_MEMORY)
         response = MHD_create_response_from_buffer(
                 body.len, (void *)(uintptr_t)body.data, MHD_RESPMEM_MUST_COPY);
+    answer_response(x, code, content_type, response, body.len);
+}
+
+void pal_exchange_answer_with(
+        pal_exchange *x, unsigned code, const char *content_type, pal_buf *body)
+{
+    struct MHD_Response *response = NULL;
+    size_t len = body->len;
+    if (x->is_raw) {
+        pal_exchange_answer(x, code, content_type, pal_buf_str(body));
+        pal_buf_done(body);
+        return;
+    }
+    pal_exchange_unwatch(x);
+    if (pal_arena_failure(x->arena) != PAL_NO_MEMORY)
+        response = MHD_create_response_from_buffer_with_free_callback(len, body->data, pal_free);
     if (response)
-        pal_exchange_decorate(x, response, content_type);
-    x->bytes = pal_str_is(x->method, "HEAD") ? 0 : body.len;
-    pal_exchange_hand_over(x, response, code);
+        pal_buf_init(body, body->len_max);
+    else
+        pal_buf_done(body);
+    answer_response(x, code, content_type, response, len);
 }
 
 void pal_exchange_refuse(pal_exchange *x, unsigned code, const char *why)

@@ -46,6 +46,9 @@ void pal_exchange_add_header(pal_exchange *x, const char *name, pal_str value);
  * copied.
  */
 void pal_exchange_answer(pal_exchange *x, unsigned code, const char *content_type, pal_str body);
+/* Likewise, but the memory of the body is taken over, and not copied. `body` is empty then. */
+void pal_exchange_answer_with(
+        pal_exchange *x, unsigned code, const char *content_type, pal_buf *body);
 
 /* Runs `work` on a worker; it answers, or leaves that to somebody else in turn. x must not be used
  * any more by whoever calls this. Where PAL_SERVER_WORK_QUEUE_MAX wait already, it is refused. */

@@ -44,25 +44,41 @@ static void add_method(char allowed[PAL_METHODS_SIZE], const char *method)
         snprintf(allowed + len, PAL_METHODS_SIZE - len, "%s%s%s", len ? ", " : "", method, head);
 }
 
-void pal_match_route(const pal_api *api, pal_str method, pal_str path, pal_match *out_match)
+/* The one that has most characters of its own. */
+static pal_match best_of(const pal_api *api, pal_str method, pal_str path)
 {
     size_t best = 0;
-    pal_str asked = pal_str_is(method, "HEAD") ? pal_str_of("GET") : method;
-    *out_match = (pal_match){0};
+    pal_match match = {0};
     for (const pal_api_route *const *group = api->routes; *group; group++) {
         for (const pal_api_route *route = *group; route->method; route++) {
             pal_str params[PAL_ROUTE_PARAMS_MAX] = {0};
-            size_t score = match_path(route->path, path, params);
-            if (score == 0)
+            if (!pal_str_is(method, route->method))
                 continue;
-            add_method(out_match->allowed, route->method);
-            if (score <= best || !pal_str_is(asked, route->method))
+            size_t score = match_path(route->path, path, params);
+            if (score <= best)
                 continue;
             best = score;
-            out_match->route = route;
-            memcpy(out_match->params, params, sizeof params);
+            match.route = route;
+            memcpy(match.params, params, sizeof params);
         }
     }
+    return match;
+}
+
+static void add_methods(const pal_api *api, pal_str path, char allowed[PAL_METHODS_SIZE])
+{
+    pal_str params[PAL_ROUTE_PARAMS_MAX];
+    for (const pal_api_route *const *group = api->routes; *group; group++)
+        for (const pal_api_route *route = *group; route->method; route++)
+            if (match_path(route->path, path, params))
+                add_method(allowed, route->method);
+}
+
+void pal_match_route(const pal_api *api, pal_str method, pal_str path, pal_match *out_match)
+{
+    *out_match = best_of(api, pal_str_is(method, "HEAD") ? pal_str_of("GET") : method, path);
+    if (!out_match->route)
+        add_methods(api, path, out_match->allowed);
 }
 
 bool pal_path_decode(pal_arena *arena, pal_str segment, pal_str *out_text)

@@ -9,7 +9,7 @@
 typedef struct pal_match {
     const pal_api_route *route;           /* NULL: none takes the method, or the path */
     pal_str params[PAL_ROUTE_PARAMS_MAX]; /* as they were sent */
-    char allowed[PAL_METHODS_SIZE]; /* methods that the path takes; empty: nobody knows the path */
+    char allowed[PAL_METHODS_SIZE];       /* without a route: methods that the path takes, if any */
 } pal_match;
 
 /* Of several patterns, the one with the most of its own characters counts: "/sessions/search"

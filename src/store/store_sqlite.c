@@ -51,6 +51,7 @@ pal_status pal_sqlite_connect(
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
             (self->options.read_only ? SQLITE_OPEN_READONLY
                                      : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    pal_status status;
     int code;
 
     memset(out_conn, 0, sizeof(*out_conn));
@@ -64,7 +65,8 @@ pal_status pal_sqlite_connect(
                 "can't open '%.160s': %s", self->path, why);
     }
     pal_sql_set_busy_handler(out_conn, self->options.busy_timeout_ms);
-    return configure(out_conn, read_only, err);
+    status = pal_sqlite_scan_prepare(out_conn, err);
+    return status == PAL_OK ? configure(out_conn, read_only, err) : status;
 }
 
 pal_status pal_sqlite_connect_writer(pal_sqlite *self, pal_sql_conn *out_conn, pal_error *err)
@@ -144,6 +146,18 @@ static pal_status switch_to_wal(pal_sql_conn *conn, pal_error *err)
     return code == SQLITE_OK ? PAL_OK : pal_sql_failed(conn, code, err);
 }
 
+/* SQLite opens the WAL with the first read. */
+static pal_status watch_wal(pal_sqlite *self, pal_error *err)
+{
+    pal_status status = pal_sql_exec(&self->writer, "SELECT 1 FROM tenant LIMIT 1", err);
+
+    if (status != PAL_OK)
+        return status;
+    pal_wal_gather_watch(self);
+    pal_wal_keeper_watch(self);
+    return PAL_OK;
+}
+
 /* The tables come first, under the rollback journal: see store_sqlite_schema.c. */
 static pal_status open_writer(pal_sqlite *self, pal_error *err)
 {
@@ -159,7 +173,7 @@ static pal_status open_writer(pal_sqlite *self, pal_error *err)
     if (status == PAL_OK && !self->options.read_only)
         status = switch_to_wal(conn, err);
     if (status == PAL_OK && !self->options.read_only)
-        pal_wal_keeper_watch(self);
+        status = watch_wal(self, err);
     /* Ready beforehand: taking back a transaction must not need memory. */
     if (status == PAL_OK)
         status = pal_sql_prepare(conn, PAL_SQL_ROLLBACK, err);
@@ -175,6 +189,7 @@ static void sqlite_close(pal_engine *engine)
         pal_sql_close(&self->readers[i]);
     /* Last, so that it is the one that copies the WAL into the file and removes it. */
     pal_sql_close(&self->writer);
+    pal_wal_gather_done(self);
     pthread_mutex_destroy(&self->writer_lock);
     pthread_cond_destroy(&self->reader_idle);
     pthread_mutex_destroy(&self->readers_lock);

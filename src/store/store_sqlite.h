@@ -4,6 +4,7 @@
  * store_sqlite_schema.c  the tables, and the steps from one version to the next
  * store_sqlite_sql.c     connections and prepared statements
  * store_sqlite_wal.c     keeps the WAL short
+ * store_sqlite_gather.c  lets a commit go to the WAL in one write
  * store_sqlite_apply.c   a batch: one transaction, whatever its operations are
  * store_sqlite_session.c operations on sessions
  * store_sqlite_names.c   keys and aliases
@@ -46,6 +47,15 @@ typedef struct pal_wal_keeper {
     pal_sql_conn conn; /* the thread's */
 } pal_wal_keeper;
 
+/* What was written to the WAL and is kept back until it must be there. */
+typedef struct pal_wal_gather {
+    sqlite3_io_methods methods; /* the first member: it is what the file knows of this */
+    const sqlite3_io_methods *real;
+    char *kept; /* NULL until the first write */
+    int len;
+    sqlite3_int64 at; /* where in the file `kept` belongs */
+} pal_wal_gather;
+
 typedef struct pal_sqlite {
     pal_engine engine;
     char *path;
@@ -58,8 +68,9 @@ typedef struct pal_sqlite {
     pal_sql_conn *readers; /* options.readers_max of them; opened when first needed */
     bool *reader_taken;
     pal_wal_keeper keeper;
-    bool has_search;  /* not so in a file of version 1 that may not be changed */
-    bool has_records; /* likewise of version 2 */
+    pal_wal_gather gather; /* the writer's */
+    bool has_search;       /* not so in a file of version 1 that may not be changed */
+    bool has_records;      /* likewise of version 2 */
 } pal_sqlite;
 
 /* ---- store_sqlite_wal.c ---- */
@@ -71,6 +82,13 @@ void pal_wal_keeper_init(pal_sqlite *self);
 void pal_wal_keeper_watch(pal_sqlite *self);
 /* Before the writer is closed. */
 void pal_wal_keeper_done(pal_sqlite *self);
+
+/* ---- store_sqlite_gather.c ---- */
+
+/* From now on, for the writer's connection, whose WAL is open. */
+void pal_wal_gather_watch(pal_sqlite *self);
+/* After the writer is closed. */
+void pal_wal_gather_done(pal_sqlite *self);
 
 /* ---- store_sqlite_schema.c ---- */
 
@@ -267,6 +285,9 @@ typedef enum pal_read_kind {
 PAL_CHECKED pal_status pal_sqlite_reader_take(
         pal_sqlite *self, pal_read_kind kind, pal_sql_conn **out_conn, pal_error *err);
 void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn);
+
+/* Makes the function that PAL_SQL_SCAN_UP and PAL_SQL_SCAN_DOWN call. */
+PAL_CHECKED pal_status pal_sqlite_scan_prepare(pal_sql_conn *conn, pal_error *err);
 
 /* Own marks of one session, in the arena. */
 PAL_CHECKED pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan,

@@ -196,7 +196,7 @@ static pal_status insert_rows(
         row->seq = first_seq + i;
         pal_sql_bind_int(&sql, head->handle);
         pal_sql_bind_int(&sql, (int64_t)row->seq);
-        pal_sql_bind_id(&sql, row->id);
+        pal_sql_bind_id(&sql, &row->id);
         pal_sql_bind_int(&sql, row->role);
         pal_sql_bind_int(&sql, row->flags);
         pal_sql_bind_int(&sql, row->tokens);

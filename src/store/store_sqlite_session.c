@@ -151,7 +151,7 @@ static pal_status head_find(pal_sql_conn *conn, pal_id id, pal_str tenant_name,
     if (status != PAL_OK || tenant == 0)
         return status;
     sql = pal_sql_start(conn, PAL_SQL_HEAD_GET);
-    pal_sql_bind_id(&sql, id);
+    pal_sql_bind_id(&sql, &id);
     pal_sql_bind_int(&sql, tenant);
     if (pal_sql_row(&sql))
         head_read(&sql, out_head);
@@ -208,7 +208,7 @@ static pal_status insert_session(pal_sql_conn *conn, pal_work *work, const pal_s
 
     pal_buf_init(&aliases, PAL_ALIASES_LEN_MAX);
     pal_sqlite_aliases_join(&aliases, session);
-    pal_sql_bind_id(&sql, id);
+    pal_sql_bind_id(&sql, &id);
     pal_sql_bind_int(&sql, tenant);
     pal_sql_bind_int_or_null(&sql, session->expires_at);
     pal_sql_bind_int_or_null(&sql, parent);
@@ -216,7 +216,7 @@ static pal_status insert_session(pal_sql_conn *conn, pal_work *work, const pal_s
     pal_sql_bind_int(&sql, (int64_t)work->fork_mark);
     pal_sql_bind_int(&sql, session->created_at ? session->created_at : work->now_ms);
     pal_sql_bind_int(&sql, session->is_routed);
-    pal_sql_bind_id(&sql, work->fork_parent);
+    pal_sql_bind_id(&sql, &work->fork_parent);
     pal_sql_bind_text(&sql, session->key);
     pal_sql_bind_text(&sql, session->title);
     pal_sql_bind_text(&sql, pal_buf_str(&aliases));
@@ -263,7 +263,7 @@ static pal_status check_id_free(pal_sql_conn *conn, const pal_work *work)
     if (pal_id_is_none(work->op->session))
         return PAL_OK;
     sql = pal_sql_start(conn, PAL_SQL_SESSION_UUID_TAKEN);
-    pal_sql_bind_id(&sql, work->op->session);
+    pal_sql_bind_id(&sql, &work->op->session);
     taken = pal_sql_row(&sql);
     status = pal_sql_end(&sql, &work->op->error);
     if (status == PAL_OK && taken)
@@ -371,7 +371,7 @@ pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work)
     pal_sql_bind_int(&sql, parent.handle);
     pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
     pal_sql_bind_int(&sql, (int64_t)work->fork_mark);
-    pal_sql_bind_id(&sql, work->fork_parent);
+    pal_sql_bind_id(&sql, &work->fork_parent);
     status = pal_sql_run(&sql, &work->op->error);
     if (status != PAL_OK)
         return status;

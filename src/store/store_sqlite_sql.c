@@ -175,14 +175,14 @@ void pal_sql_bind_body(pal_sql *sql, pal_str body, bool is_text)
                         SQLITE_STATIC, SQLITE_UTF8));
 }
 
-void pal_sql_bind_id(pal_sql *sql, pal_id id)
+void pal_sql_bind_id(pal_sql *sql, const pal_id *id)
 {
-    if (pal_id_is_none(id))
+    if (pal_id_is_none(*id))
         pal_sql_bind_int_or_null(sql, 0);
     else if (sql->code == SQLITE_OK)
         note(sql,
                 sqlite3_bind_blob64(
-                        sql->stmt, sql->next++, id.bytes, sizeof(id.bytes), SQLITE_TRANSIENT));
+                        sql->stmt, sql->next++, id->bytes, sizeof(id->bytes), SQLITE_STATIC));
 }
 
 bool pal_sql_row(pal_sql *sql)

@@ -67,6 +67,15 @@
     "session IS NOT NULL AND NOT EXISTS"                                                           \
     " (SELECT 1 FROM head h WHERE h.session = record.session AND h.state != 4)"
 
+/* Hands each row to a function of store_sqlite_read.c, in the order of the index; a row of its own
+ * says that this has had enough. The last column is asked for first, so that SQLite takes a
+ * record's header apart in one go. */
+#define PAL_SQL_SCAN_COLUMNS_LEN 8
+#define PAL_SQL_SCAN(order)                                                                        \
+    "SELECT 1 FROM message m WHERE m.session = ?1 AND m.seq BETWEEN ?2 AND ?3"                     \
+    " AND palaver_scan(m.body, m.id, m.role, m.flags, m.tokens, m.created_at, m.client_id, m.seq)" \
+    " ORDER BY m.seq " order
+
 /* Every statement, by name. */
 #define PAL_SQL_STATEMENTS(X)                                                                      \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
@@ -185,9 +194,8 @@
     X(MESSAGE_UP,                                                                                  \
             "SELECT " PAL_SQL_ROW_COLUMNS " FROM message m WHERE m.session = ?1"                   \
             " AND m.seq BETWEEN ?2 AND ?3 ORDER BY m.seq")                                         \
-    X(MESSAGE_DOWN,                                                                                \
-            "SELECT " PAL_SQL_ROW_COLUMNS " FROM message m WHERE m.session = ?1"                   \
-            " AND m.seq BETWEEN ?2 AND ?3 ORDER BY m.seq DESC")                                    \
+    X(SCAN_UP, PAL_SQL_SCAN(""))                                                                   \
+    X(SCAN_DOWN, PAL_SQL_SCAN("DESC"))                                                             \
     X(MESSAGE_DROP, "DELETE FROM message WHERE session = ?1 AND seq > ?2")                         \
     X(MARK_ADD,                                                                                    \
             "INSERT INTO mark(session, number, kind, seq, through_seq, target, created_at, body)"  \
@@ -393,6 +401,7 @@ typedef struct pal_sql_conn {
     const char *path;                        /* for messages; borrowed */
     uint32_t busy_timeout_ms;
     int64_t busy_since_us;
+    void *scan;     /* of store_sqlite_read.c: where its rows go while one runs */
     bool failed;    /* SQLite itself failed since this was last cleared: what was written is void */
     int64_t tenant; /* the number of the tenant looked up last; 0 after a rollback */
     size_t tenant_len;
@@ -422,7 +431,7 @@ void pal_sql_bind_text(pal_sql *sql, pal_str text);          /* NULL for the emp
 void pal_sql_bind_blob(pal_sql *sql, pal_str data);
 /* A TEXT value, also when it is empty, or a BLOB: that tells a plain text from JSON. */
 void pal_sql_bind_body(pal_sql *sql, pal_str body, bool is_text);
-void pal_sql_bind_id(pal_sql *sql, pal_id id); /* NULL for none */
+void pal_sql_bind_id(pal_sql *sql, const pal_id *id); /* NULL for none; not copied */
 
 /* True when there is a row to look at. */
 bool pal_sql_row(pal_sql *sql);

@@ -52,7 +52,7 @@ static pal_status insert_item(pal_sql_conn *conn, const pal_work *work, int64_t 
     const pal_inbox_item *item = work->op->u.inbox_item;
     pal_sql sql = pal_sql_start(conn, PAL_SQL_INBOX_ADD);
 
-    pal_sql_bind_id(&sql, work->new_id);
+    pal_sql_bind_id(&sql, &work->new_id);
     pal_sql_bind_int(&sql, handle);
     pal_sql_bind_int(&sql, work->now_ms);
     pal_sql_bind_text(&sql, item->client_id);
@@ -92,7 +92,7 @@ pal_status pal_sqlite_inbox_remove(
     pal_status status;
 
     pal_sql_bind_int(&sql, handle);
-    pal_sql_bind_id(&sql, item);
+    pal_sql_bind_id(&sql, &item);
     status = pal_sql_run(&sql, err);
     if (status == PAL_OK)
         *out_found = sqlite3_changes64(conn->db) > 0;

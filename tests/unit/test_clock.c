@@ -37,6 +37,9 @@ static void times_are_written(void)
     CHECK(writes(INT64_C(4107542400000), "2100-03-01T00:00:00.000Z"));
     CHECK(writes(INT64_MAX, "9999-12-31T23:59:59.999Z"));
     CHECK(writes(INT64_MIN, "0000-01-01T00:00:00.000Z"));
+    CHECK(writes(INT64_C(-62162121600001), "0000-02-28T23:59:59.999Z"));
+    CHECK(writes(INT64_C(-62162121600000), "0000-02-29T00:00:00.000Z"));
+    CHECK(writes(INT64_C(-62162035200000), "0000-03-01T00:00:00.000Z"));
 }
 
 static void times_are_read(void)
@@ -133,6 +136,41 @@ static void log_lines_are_whole_and_clean(void)
     CHECK(text[0] == '\0');
 }
 
+static bool logs(bool as_json, const pal_log_field *fields, size_t len, const char *expected)
+{
+    char text[512] = "";
+    FILE *file = tmpfile();
+    if (!file)
+        return false;
+    pal_clock_set_ms(1);
+    pal_log_setup(file, PAL_LOG_INFO, as_json);
+    pal_log_event(PAL_LOG_INFO, "m", fields, len);
+    pal_log_setup(NULL, PAL_LOG_INFO, false);
+    pal_clock_set_ms(0);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return strcmp(text, expected) == 0;
+}
+
+static void log_fields_follow_the_message(void)
+{
+    const pal_log_field fields[] = {
+            {.name = "plain", .text = pal_str_of("a\\b")},
+            {.name = "none"},
+            {.name = "zero", .is_number = true},
+            {.name = "least", .number = INT64_MIN, .is_number = true},
+            {.name = "odd", .text = pal_str_of("a \"b\\\x7f\xc2\x9f\xc2\xa0\n")},
+    };
+    CHECK(logs(false, fields, 5,
+            "1970-01-01T00:00:00.001Z info m plain=a\\b zero=0 least=-9223372036854775808"
+            " odd=\"a \\\"b\\\\\\u007f\\u009f\xc2\xa0\\u000a\"\n"));
+    CHECK(logs(true, fields, 5,
+            "{\"time\":\"1970-01-01T00:00:00.001Z\",\"level\":\"info\",\"message\":\"m\","
+            "\"plain\":\"a\\\\b\",\"zero\":0,\"least\":-9223372036854775808,"
+            "\"odd\":\"a \\\"b\\\\\\u007f\\u009f\xc2\xa0\\u000a\"}\n"));
+}
+
 static void long_log_messages_are_cut(void)
 {
     static char text[20000], message[5000];
@@ -157,6 +195,7 @@ int main(void)
     RUN(other_texts_are_refused);
     RUN(what_is_written_reads_back);
     RUN(log_lines_are_whole_and_clean);
+    RUN(log_fields_follow_the_message);
     RUN(long_log_messages_are_cut);
     return tap_done();
 }

@@ -107,15 +107,16 @@ static void every_byte_reads_back(void)
     pal_buf buf;
     pal_buf_init(&buf, 10000);
     for (uint32_t c = 0; c < 0x80; c++) {
-        char text[40];
+        char text[100];
         memset(text, 'x', sizeof text);
-        for (size_t at = 0; at < sizeof text; at += 13) {
+        for (size_t at = 0; at < sizeof text; at += 7) {
             text[at] = (char)c;
             pal_json value;
             pal_buf_clear(&buf);
             pal_json_quote(&buf, pal_str_make(text, sizeof text));
             CHECK(pal_json_parse(arena, pal_buf_str(&buf), NULL, &value, NULL) == PAL_OK);
             CHECK(pal_str_equal(pal_json_string(value, arena), pal_str_make(text, sizeof text)));
+            text[at] = 'x';
         }
     }
     pal_buf_done(&buf);

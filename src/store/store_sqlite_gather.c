@@ -1,0 +1,130 @@
+/* store_sqlite_gather.c - lets a commit go to the WAL in one write.
+ *
+ * SQLite writes every frame of a transaction by two calls, its head and its page, though all of
+ * them follow one another in the file. For a batch of appends these calls cost as much as half of
+ * SQLite's own work. So the writer's connection has methods of its own for this one file: what is
+ * written where the last write ended is kept, and is written when it has to be.
+ *
+ * Crash argument: it is written before the file is synced, read, cut, measured or closed. SQLite
+ * syncs the WAL before it tells other connections of a commit, so nobody looks for frames that are
+ * still kept. What couldn't be written fails that sync and so the commit, as a disk would that
+ * reports it late; its frames are written anew by the next one. What is still kept when a
+ * transaction is rolled back is forgotten: once the lock is gone, another process may have frames
+ * of its own at that place.
+ *
+ * Whoever holds the writer's connection is the only one that calls these. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/store_sqlite.h"
+
+#define FRAME_BYTES (24 + 4096)
+#define KEPT_BYTES_MAX (31 * FRAME_BYTES) /* SQLite's own files take less than 128 KiB at once */
+
+static pal_wal_gather *gather_of(sqlite3_file *file)
+{
+    return (pal_wal_gather *)(uintptr_t)file->pMethods;
+}
+
+static int write_kept(sqlite3_file *file)
+{
+    pal_wal_gather *self = gather_of(file);
+    int len = self->len;
+
+    self->len = 0;
+    return len > 0 ? self->real->xWrite(file, self->kept, len, self->at) : SQLITE_OK;
+}
+
+static int gather_write(sqlite3_file *file, const void *data, int len, sqlite3_int64 at)
+{
+    pal_wal_gather *self = gather_of(file);
+    int code = SQLITE_OK;
+
+    if (at != self->at + self->len || len > KEPT_BYTES_MAX - self->len)
+        code = write_kept(file);
+    if (code != SQLITE_OK)
+        return code;
+    if (!self->kept)
+        self->kept = pal_malloc(KEPT_BYTES_MAX);
+    if (!self->kept || len > KEPT_BYTES_MAX)
+        return self->real->xWrite(file, data, len, at);
+    if (self->len == 0)
+        self->at = at;
+    memcpy(self->kept + self->len, data, (size_t)len);
+    self->len += len;
+    return SQLITE_OK;
+}
+
+static int gather_read(sqlite3_file *file, void *data, int len, sqlite3_int64 at)
+{
+    int code = write_kept(file);
+
+    return code == SQLITE_OK ? gather_of(file)->real->xRead(file, data, len, at) : code;
+}
+
+static int gather_sync(sqlite3_file *file, int flags)
+{
+    int code = write_kept(file);
+
+    return code == SQLITE_OK ? gather_of(file)->real->xSync(file, flags) : code;
+}
+
+static int gather_truncate(sqlite3_file *file, sqlite3_int64 size)
+{
+    int code = write_kept(file);
+
+    return code == SQLITE_OK ? gather_of(file)->real->xTruncate(file, size) : code;
+}
+
+static int gather_size(sqlite3_file *file, sqlite3_int64 *out_size)
+{
+    int code = write_kept(file);
+
+    return code == SQLITE_OK ? gather_of(file)->real->xFileSize(file, out_size) : code;
+}
+
+/* What is still kept then was never committed. */
+static int gather_close(sqlite3_file *file)
+{
+    pal_wal_gather *self = gather_of(file);
+
+    file->pMethods = self->real;
+    self->real = NULL;
+    self->len = 0;
+    return file->pMethods->xClose(file);
+}
+
+static void rolled_back(void *user)
+{
+    pal_wal_gather *self = user;
+
+    self->len = 0;
+}
+
+void pal_wal_gather_watch(pal_sqlite *self)
+{
+    pal_wal_gather *gather = &self->gather;
+    sqlite3_file *file = NULL;
+
+    /* There is none where the file system gave no WAL. */
+    if (sqlite3_file_control(self->writer.db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) !=
+                    SQLITE_OK ||
+            !file || !file->pMethods)
+        return;
+    gather->real = file->pMethods;
+    gather->methods = *gather->real;
+    gather->methods.iVersion = 1; /* a WAL needs no shared memory of its own, nor a mapping */
+    gather->methods.xClose = gather_close;
+    gather->methods.xRead = gather_read;
+    gather->methods.xWrite = gather_write;
+    gather->methods.xTruncate = gather_truncate;
+    gather->methods.xSync = gather_sync;
+    gather->methods.xFileSize = gather_size;
+    sqlite3_rollback_hook(self->writer.db, rolled_back, gather);
+    file->pMethods = &gather->methods;
+}
+
+void pal_wal_gather_done(pal_sqlite *self)
+{
+    pal_free(self->gather.kept);
+}
