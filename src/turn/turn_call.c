@@ -415,7 +415,8 @@ static bool is_still(pal_turn_state state)
 
 /* A question that is answered when the turn stands still. */
 typedef struct waiting {
-    question q; /* first, as its ask is in it */
+    question q;      /* first, as its ask is in it */
+    bool is_watched; /* it runs on: the answer comes again, from the loop, with `still` */
     pal_ask still;
 } waiting;
 
@@ -459,9 +460,10 @@ static void wait_on_loop(pal_ask *asked)
     pal_turn *turn = find_turn(&w->q);
 
     text_on_loop(asked);
-    if (turn && !is_still(w->q.out_info->state))
-        w->q.status =
-                pal_event_watch(turn, w->q.out_info->events, wait_event, wait_gone, w, w->q.err);
+    if (!turn || is_still(w->q.out_info->state))
+        return;
+    w->q.status = pal_event_watch(turn, w->q.out_info->events, wait_event, wait_gone, w, w->q.err);
+    w->is_watched = w->q.status == PAL_OK;
 }
 
 pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn, int64_t timeout_ms,
@@ -473,12 +475,13 @@ pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn, int6
                          .out_info = out_info,
                          .out_text = out_text,
                          .err = err}};
-    pal_status status;
 
     pal_ask_begin(&w.still);
-    status = ask(runtime, &w.q, wait_on_loop);
-    if (status != PAL_OK || is_still(out_info->state))
-        return status;
+    w.q.runtime = runtime;
+    w.q.ask.run = wait_on_loop;
+    pal_ask_loop(runtime->loop, &w.q.ask);
+    if (!w.is_watched)
+        return w.q.status;
     if (timeout_ms < 0) {
         pal_ask_wait(&w.still);
     } else if (!pal_ask_wait_for(&w.still, timeout_ms)) {
