@@ -48,8 +48,8 @@ static int64_t days_from_date(int64_t year, int month, int day)
     return era * DAYS_OF_ERA + day_of_era - 719468;
 }
 
-/* Of a day counted from 0000-01-01. Unsigned and short, which is half the work: a list of messages
- * has many times. */
+/* Of a day counted from 0000-01-01. Unsigned and short, because a list of messages has many times
+ * and such divisions are quicker. */
 static void date_from_days(
         uint32_t days, uint32_t *out_year, uint32_t *out_month, uint32_t *out_day)
 {

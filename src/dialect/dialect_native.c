@@ -551,7 +551,7 @@ static pal_str bare_tail(const pal_message *message, char out[BARE_TAIL_MAX])
     return pal_str_make(out, (size_t)(p - out));
 }
 
-/* What message_table says of a bare message, a fifth of the work: long lists are made of them. */
+/* What message_table says of a bare message, with less work: long lists are made of them. */
 static void write_bare(pal_json_writer *writer, const pal_message *message)
 {
     char head[BARE_HEAD_MAX], tail[BARE_TAIL_MAX];

@@ -53,6 +53,7 @@ typedef struct pal_wal_gather {
     const sqlite3_io_methods *real;
     char *kept; /* NULL until the first write */
     int len;
+    int failure;      /* of writing it; stands until the transaction is rolled back */
     sqlite3_int64 at; /* where in the file `kept` belongs */
 } pal_wal_gather;
 

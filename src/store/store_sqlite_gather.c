@@ -5,12 +5,11 @@
  * SQLite's own work. So the writer's connection has methods of its own for this one file: what is
  * written where the last write ended is kept, and is written when it has to be.
  *
- * Crash argument: it is written before the file is synced, read, cut, measured or closed. SQLite
- * syncs the WAL before it tells other connections of a commit, so nobody looks for frames that are
- * still kept. What couldn't be written fails that sync and so the commit, as a disk would that
- * reports it late; its frames are written anew by the next one. What is still kept when a
- * transaction is rolled back is forgotten: once the lock is gone, another process may have frames
- * of its own at that place.
+ * Crash argument: it is written before the file is synced, cut, measured or read at that place.
+ * SQLite syncs the WAL before it tells other connections of a commit, so nobody looks for frames
+ * that are still kept. What couldn't be written fails everything until the transaction is rolled
+ * back, so that no commit can follow it. What is still kept then is forgotten, and reads elsewhere
+ * don't write it: once the lock is gone, another process may have frames of its own at that place.
  *
  * Whoever holds the writer's connection is the only one that calls these. */
 #include <string.h>
@@ -29,16 +28,17 @@ static pal_wal_gather *gather_of(sqlite3_file *file)
 static int write_kept(sqlite3_file *file)
 {
     pal_wal_gather *self = gather_of(file);
-    int len = self->len;
 
+    if (self->len > 0 && self->failure == SQLITE_OK)
+        self->failure = self->real->xWrite(file, self->kept, self->len, self->at);
     self->len = 0;
-    return len > 0 ? self->real->xWrite(file, self->kept, len, self->at) : SQLITE_OK;
+    return self->failure;
 }
 
 static int gather_write(sqlite3_file *file, const void *data, int len, sqlite3_int64 at)
 {
     pal_wal_gather *self = gather_of(file);
-    int code = SQLITE_OK;
+    int code = self->failure;
 
     if (at != self->at + self->len || len > KEPT_BYTES_MAX - self->len)
         code = write_kept(file);
@@ -57,9 +57,11 @@ static int gather_write(sqlite3_file *file, const void *data, int len, sqlite3_i
 
 static int gather_read(sqlite3_file *file, void *data, int len, sqlite3_int64 at)
 {
-    int code = write_kept(file);
+    pal_wal_gather *self = gather_of(file);
+    bool is_kept = at < self->at + self->len && at + len > self->at;
+    int code = is_kept ? write_kept(file) : SQLITE_OK;
 
-    return code == SQLITE_OK ? gather_of(file)->real->xRead(file, data, len, at) : code;
+    return code == SQLITE_OK ? self->real->xRead(file, data, len, at) : code;
 }
 
 static int gather_sync(sqlite3_file *file, int flags)
@@ -99,6 +101,7 @@ static void rolled_back(void *user)
     pal_wal_gather *self = user;
 
     self->len = 0;
+    self->failure = SQLITE_OK;
 }
 
 void pal_wal_gather_watch(pal_sqlite *self)

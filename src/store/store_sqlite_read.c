@@ -207,7 +207,7 @@ pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *
 /* ---- Messages ---- */
 
 /* Rows go to the sink from within SQLite's own loop, by a function in the statement's condition: to
- * come out with each row and ask for its columns one by one costs two fifths more. */
+ * come out with each row and ask for its columns one by one costs a third more. */
 typedef struct scanning {
     pal_row_sink sink;
     void *user;

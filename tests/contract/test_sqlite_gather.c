@@ -90,6 +90,29 @@ static void what_cannot_be_written_fails_the_commit(void)
     end();
 }
 
+/* Even if the disk takes the next write again. */
+static void nothing_is_written_behind_what_failed(void)
+{
+    static const char page[4096];
+    pal_id session = begin();
+    sqlite3_file *file = NULL;
+    sqlite3 *db = engine()->writer.db;
+
+    CHECK(fine(append(session, 1)));
+    CHECK(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK(sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) == SQLITE_OK);
+    CHECK(file->pMethods->xWrite(file, page, sizeof page, 1 << 20) == SQLITE_OK); /* kept */
+    is_full = true;
+    CHECK(file->pMethods->xWrite(file, page, sizeof page, 0) == SQLITE_FULL);
+    is_full = false;
+    CHECK(file->pMethods->xWrite(file, page, sizeof page, 1 << 20) == SQLITE_FULL);
+    CHECK(file->pMethods->xSync(file, SQLITE_SYNC_NORMAL) == SQLITE_FULL);
+    CHECK(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK(fine(append(session, 1)));
+    CHECK(ask("SELECT count(*) FROM message") == 2);
+    end();
+}
+
 /* With hardly a cache SQLite writes pages to the WAL long before the commit. To roll back it reads
  * nothing of a WAL that was empty before. */
 static void what_is_rolled_back_is_forgotten(void)
@@ -121,6 +144,7 @@ int main(void)
     file_begin();
     RUN(a_commit_is_written_at_once);
     RUN(what_cannot_be_written_fails_the_commit);
+    RUN(nothing_is_written_behind_what_failed);
     RUN(what_is_rolled_back_is_forgotten);
     return file_done();
 }
