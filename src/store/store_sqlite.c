@@ -124,6 +124,9 @@ void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn)
         pthread_mutex_unlock(&self->writer_lock);
         return;
     }
+    /* A snapshot whose end failed for want of memory: it would show the same for ever. */
+    if (conn->db && !sqlite3_get_autocommit(conn->db))
+        pal_sql_close(conn);
     pthread_mutex_lock(&self->readers_lock);
     self->reader_taken[conn - self->readers] = false;
     pthread_cond_signal(&self->reader_idle);

@@ -5,6 +5,7 @@
  * PAL_TORTURE_FROM and PAL_TORTURE_TO choose a part, to look at one failure alone;
  * PAL_TORTURE_STEP tries every so many only. */
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/memory.h"
 #include "contract_tour.h"
@@ -221,6 +222,36 @@ static void creating_may_fail(void)
     printf("# about %llu allocations\n", (unsigned long long)nth);
 }
 
+static size_t hits_of(const char *word)
+{
+    pal_search search = {.text = pal_str_of(word)};
+    pal_hits hits = {0};
+
+    return pal_store_search(store, &search, arena, &hits, &err) == PAL_OK ? hits.len : 99;
+}
+
+/* Whatever fails on the way, also when it ends: the next search sees what was said since. */
+static void a_search_that_failed_shows_no_old_state(void)
+{
+    pal_id session = new_session();
+    bool fired = true;
+
+    for (uint64_t nth = 1; fired; nth++) {
+        char word[32];
+        pal_message message;
+
+        pal_memory_fail_at(nth, true);
+        (void)hits_of("nothing");
+        fired = pal_memory_failed();
+        pal_memory_fail_at(0, 0);
+        snprintf(word, sizeof(word), "word%llu", (unsigned long long)nth);
+        message = text_of(PAL_ROLE_USER, word);
+        CHECK(pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err) ==
+                PAL_OK);
+        CHECK(hits_of(word) == 1);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (!count_sqlite() || !contract_begin(argc, argv, true))
@@ -228,5 +259,6 @@ int main(int argc, char **argv)
     RUN(every_allocation_may_fail_alone);
     RUN(all_allocations_may_fail_from_one_on);
     RUN(creating_may_fail);
+    RUN(a_search_that_failed_shows_no_old_state);
     return contract_end();
 }
