@@ -124,6 +124,20 @@ static const char *const steps[] = {
         "INSERT INTO ledger_hour SELECT tenant, 0, created_at / 3600000, count(*), sum(input),"
         " sum(cache_read), sum(cache_write), sum(output), sum(reasoning), sum(cost_micros)"
         " FROM ledger GROUP BY tenant, created_at / 3600000;",
+
+        /* An item of the inbox comes and goes with nearly every turn: one page, not three. */
+        "DROP INDEX inbox_session;"
+        "DROP INDEX inbox_client;"
+        "ALTER TABLE inbox RENAME TO inbox_before;"
+        "CREATE TABLE inbox("
+        " session INTEGER NOT NULL, id INTEGER NOT NULL, uuid BLOB NOT NULL,"
+        " created_at INTEGER NOT NULL, client_id TEXT, delivery TEXT, body TEXT NOT NULL,"
+        " PRIMARY KEY (session, id)) WITHOUT ROWID;"
+        "CREATE UNIQUE INDEX inbox_client ON inbox(session, client_id)"
+        " WHERE client_id IS NOT NULL;"
+        "INSERT INTO inbox(session, id, uuid, created_at, client_id, delivery, body)"
+        " SELECT session, id, uuid, created_at, client_id, delivery, body FROM inbox_before;"
+        "DROP TABLE inbox_before;",
 };
 
 enum { SCHEMA_VERSION = sizeof(steps) / sizeof(steps[0]) };

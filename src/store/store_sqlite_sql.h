@@ -240,8 +240,9 @@
             " WHERE session = ?1 AND client_id = ?2")                                              \
     X(INBOX_COUNT, "SELECT count(*) FROM inbox WHERE session = ?1")                                \
     X(INBOX_ADD,                                                                                   \
-            "INSERT INTO inbox(uuid, session, created_at, client_id, delivery, body)"              \
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                                    \
+            "INSERT INTO inbox(uuid, session, created_at, client_id, delivery, body, id)"          \
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6,"                                                     \
+            " (SELECT ifnull(max(id), 0) + 1 FROM inbox WHERE session = ?2))")                     \
     X(INBOX_LIST,                                                                                  \
             "SELECT uuid, client_id, delivery, body, created_at FROM inbox"                        \
             " WHERE session = ?1 ORDER BY id")                                                     \

@@ -164,6 +164,11 @@ static void an_overtaken_part_is_not_written(void)
 
 static void make_version_1(void)
 {
+    CHECK(ask("DROP TABLE inbox") == 0);
+    CHECK(ask("CREATE TABLE inbox(id INTEGER PRIMARY KEY, uuid BLOB, session INTEGER,"
+              " created_at INTEGER, client_id TEXT, delivery TEXT, body TEXT)") == 0);
+    CHECK(ask("CREATE INDEX inbox_session ON inbox(session, id)") == 0);
+    CHECK(ask("CREATE INDEX inbox_client ON inbox(session, client_id)") == 0);
     CHECK(ask("DROP TABLE record") == 0 && ask("DROP TABLE ledger_hour") == 0);
     CHECK(ask("DROP INDEX ledger_turn") == 0);
     CHECK(ask("ALTER TABLE ledger DROP COLUMN agent") == 0);
@@ -193,7 +198,7 @@ static void an_older_file_is_searched_as_it_is(void)
     close_store();
     CHECK(ask("PRAGMA user_version") == 1);
     open_store(false);
-    CHECK(ask("PRAGMA user_version") == 3 && count_of("n777") == 1);
+    CHECK(ask("PRAGMA user_version") == 4 && count_of("n777") == 1);
     CHECK(ask("SELECT count(*) FROM search_block") == MANY / 1024);
     CHECK(fine(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err)) && findings == 0);
     close_store();

@@ -98,8 +98,8 @@ static const char version_2[] =
         "INSERT INTO search_state(id, erasures) VALUES (1, 0);"
         "PRAGMA application_id = 0x506c7672; PRAGMA user_version = 2;";
 
-/* A session with a message, four model calls of two hours and two tenants; one call's session was
- * erased. */
+/* A session with a message and two that wait, four model calls of two hours and two tenants; one
+ * call's session was erased. */
 static const char content[] =
         "INSERT INTO tenant VALUES (1, 'default'), (2, 'other');"
         "INSERT INTO session(id, uuid, tenant, fork_seq, fork_mark, created_at, is_routed, key)"
@@ -107,6 +107,9 @@ static const char content[] =
         "INSERT INTO head VALUES (1, 1, 1, NULL, NULL, 1, 0, 3, 5, 6);"
         "INSERT INTO message VALUES (1, 1, 1, x'02000000000000000000000000000000', 1, 0, 3, 6,"
         " NULL, 'hello');"
+        "INSERT INTO inbox VALUES"
+        " (8, x'05000000000000000000000000000000', 1, 7, 'c1', NULL, 'first'),"
+        " (9, x'04000000000000000000000000000000', 1, 7, NULL, 'later', 'second');"
         "INSERT INTO ledger VALUES"
         " (1, 1, 1, 3600000, 1, 1, 1, 1, 1, 10, 'r1', 't1', 'turn', 'p', 'm', 'v'),"
         " (2, 1, 1, 3600001, 2, 1, 1, 1, 1, 10, 'r2', 't1', 'turn', 'p', 'm', 'v'),"
@@ -153,6 +156,15 @@ static bool has_message(void)
             pal_id_equal(owner, session_id) && pal_str_is(message.parts[0].text, "hello");
 }
 
+static bool is_waiting(const char *first, const char *second)
+{
+    pal_inbox_item *items;
+    size_t len;
+
+    return fine(pal_store_inbox_list(store, nobody, session_id, arena, &items, &len, &err)) &&
+            len == 2 && pal_str_is(items[0].body, first) && pal_str_is(items[1].body, second);
+}
+
 static void make_version_2(void)
 {
     file_clear();
@@ -181,7 +193,7 @@ static void an_older_file_is_read_as_it_is(void)
 
     make_version_2();
     open_store(true);
-    CHECK(has_message() && check(false) == 0);
+    CHECK(has_message() && check(false) == 0 && is_waiting("first", "second"));
     sums_are_right();
     CHECK(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err) ==
             PAL_NOT_FOUND);
@@ -201,7 +213,7 @@ static void an_older_file_is_brought_up_to_date(void)
 
     make_version_2();
     open_store(false);
-    CHECK(ask("PRAGMA user_version") == 3 && has_message() && check(false) == 0);
+    CHECK(ask("PRAGMA user_version") == 4 && has_message() && check(false) == 0);
     sums_are_right();
     record.session = session_id;
     CHECK(fine(pal_store_record_put(store, nobody, &record, 0, &err)) && record.version == 1);
@@ -212,7 +224,26 @@ static void an_older_file_is_brought_up_to_date(void)
     close_store();
     open_store(false);
     CHECK(fine(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err)));
-    CHECK(ask("PRAGMA user_version") == 3);
+    CHECK(ask("PRAGMA user_version") == 4);
+    close_store();
+}
+
+/* What waits keeps its order, its client ids and its place before what comes. */
+static void an_older_inbox_is_taken_over(void)
+{
+    pal_inbox_item again = {.client_id = S("c1"), .body = S("first")};
+    pal_inbox_item other = {.client_id = S("c1"), .body = S("another")};
+    pal_inbox_item next = {.body = S("third")};
+
+    make_version_2();
+    open_store(false);
+    CHECK(is_waiting("first", "second"));
+    CHECK(fine(pal_store_inbox_add(store, nobody, session_id, &again, &err)));
+    CHECK(pal_id_equal(again.id, (pal_id){{5}}) && is_waiting("first", "second"));
+    CHECK(pal_store_inbox_add(store, nobody, session_id, &other, &err) == PAL_CONFLICT);
+    CHECK(fine(pal_store_inbox_drop(store, nobody, session_id, again.id, &err)));
+    CHECK(fine(pal_store_inbox_add(store, nobody, session_id, &next, &err)));
+    CHECK(is_waiting("second", "third") && check(false) == 0);
     close_store();
 }
 
@@ -226,7 +257,7 @@ static void a_step_is_taken_wholly_or_not(void)
     CHECK(ask("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'record%'") == 0);
     CHECK(run("DROP TABLE ledger_hour"));
     open_store(false);
-    CHECK(has_message() && check(false) == 0 && ask("PRAGMA user_version") == 3);
+    CHECK(has_message() && check(false) == 0 && ask("PRAGMA user_version") == 4);
     close_store();
 }
 
@@ -358,6 +389,7 @@ int main(void)
     file_begin();
     RUN(an_older_file_is_read_as_it_is);
     RUN(an_older_file_is_brought_up_to_date);
+    RUN(an_older_inbox_is_taken_over);
     RUN(a_step_is_taken_wholly_or_not);
     RUN(wrong_sums_are_made_anew);
     RUN(records_of_nobody_are_found);
