@@ -4,13 +4,20 @@
  * list and runs it. What is posted meanwhile waits for the next round, so that sockets and timers
  * have their turn in between.
  *
+ * It is woken by an eventfd of its own. A uv_async_t has one too, but the loop spins on it until
+ * the thread that woke it goes on: for as long as that thread is off the processor, which it is
+ * when the loop was given the same one.
+ *
  * The `wake` handle keeps the loop alive. Once it closes and nothing is held any more, the handle
  * stops counting, and the loop ends when the last socket and child is gone. */
 #include "net/net_loop.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 #include "base/clock.h"
 #include "base/memory.h"
 #include "net/net_loop_inside.h"
@@ -93,9 +100,14 @@ static bool run_posted(pal_loop *loop)
     return tasks || done;
 }
 
-static void on_wake(uv_async_t *wake)
+static void on_wake(uv_poll_t *wake, int status, int events)
 {
-    run_posted(wake->data);
+    pal_loop *loop = wake->data;
+    eventfd_t count;
+    (void)status;
+    (void)events;
+    eventfd_read(loop->wake_fd, &count);
+    run_posted(loop);
 }
 
 static void *run_loop(void *user)
@@ -107,11 +119,12 @@ static void *run_loop(void *user)
     return NULL;
 }
 
-/* The lock is held. */
+/* The lock is held, also while the loop is woken: nobody touches it who has given the lock back, so
+ * that what a post led to may close the loop. */
 static void want(pal_loop *loop)
 {
     if (!loop->wanted)
-        uv_async_send(&loop->wake);
+        eventfd_write(loop->wake_fd, 1);
     loop->wanted = true;
 }
 
@@ -152,15 +165,30 @@ int64_t pal_loop_now_ms(const pal_loop *loop)
     return pal_clock_monotonic_us() / 1000;
 }
 
+/* Returns an error of libuv's, or 0. */
+static int open_wake(pal_loop *loop)
+{
+    loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (loop->wake_fd < 0)
+        return uv_translate_sys_error(errno);
+    int rc = uv_poll_init(&loop->uv, &loop->wake, loop->wake_fd);
+    if (rc) {
+        close(loop->wake_fd);
+        return rc;
+    }
+    loop->wake.data = loop;
+    uv_poll_start(&loop->wake, UV_READABLE, on_wake);
+    return 0;
+}
+
 static pal_status open_uv(pal_loop *loop, pal_error *err)
 {
     int rc = uv_loop_init(&loop->uv);
-    if (rc == 0 && (rc = uv_async_init(&loop->uv, &loop->wake, on_wake)) != 0)
+    if (rc == 0 && (rc = open_wake(loop)) != 0)
         uv_loop_close(&loop->uv);
     if (rc)
         return pal_error_set(err, rc == UV_ENOMEM ? PAL_NO_MEMORY : PAL_IO,
                 "could not make an event loop: %s", uv_strerror(rc));
-    loop->wake.data = loop;
     pal_timers_open(loop);
     return PAL_OK;
 }
@@ -174,6 +202,7 @@ static void close_uv(pal_loop *loop)
     int rc = uv_loop_close(&loop->uv);
     assert(rc == 0);
     (void)rc;
+    close(loop->wake_fd);
 }
 
 pal_status pal_loop_open(uint32_t workers, pal_loop **out_loop, pal_error *err)

@@ -15,19 +15,22 @@ typedef struct pal_timers {
     bool ringing;
 } pal_timers;
 
+typedef struct pal_worker pal_worker;
+
 /* Threads that run what blocks. */
 typedef struct pal_workers {
     pthread_mutex_t lock;
-    pthread_cond_t more;
     pal_work_item *first, *last;
+    pal_worker *idle; /* the last to become so is first */
     bool closing;
-    pthread_t *threads;
+    pal_worker *threads;
     uint32_t threads_len;
 } pal_workers;
 
 struct pal_loop {
     uv_loop_t uv;
-    uv_async_t wake;
+    uv_poll_t wake;
+    int wake_fd;
     pthread_t thread;
     pal_timers timers;
     pal_workers workers;

@@ -120,12 +120,14 @@ static void fail_garbage(pal_reader *reader, const char *what, pal_str bytes)
     pal_buf_done(&words);
 }
 
+/* Nearly all texts are good as they are, which parsing finds out as well. */
 static bool parse(pal_reader *reader, pal_str text, pal_json *out_value)
 {
     static const pal_json_limits limits = {.depth_max = JSON_DEPTH_MAX};
     pal_arena_reset(reader->scratch);
-    pal_status status =
-            pal_json_parse(reader->scratch, mended(reader, text), &limits, out_value, NULL);
+    pal_status status = pal_json_parse(reader->scratch, text, &limits, out_value, NULL);
+    if (status == PAL_INVALID && pal_utf8_valid_len(text) < text.len)
+        status = pal_json_parse(reader->scratch, mended(reader, text), &limits, out_value, NULL);
     if (status == PAL_NO_MEMORY)
         pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
     return status == PAL_OK && pal_json_type_of(*out_value) == PAL_JSON_OBJECT;
