@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "net/net_http_inside.h"
 
-#define RECEIVE_BYTES 2048L /* a buffer of each call: pieces of a stream are smaller than this */
 #define LAP_BYTES_MAX 65536 /* of one call, before the others have their turn */
 #define UPLOAD_BYTES 16384L /* the least that libcurl takes */
 #define HEAD_BYTES_MAX (256u << 10)
@@ -152,6 +151,7 @@ static bool has_its_share(pal_http_call *call, size_t len)
         call->lap_bytes = 0;
     call->lap = http->lap;
     call->lap_bytes += len;
+    http->lap_bytes += len;
     if (call->lap_bytes <= LAP_BYTES_MAX)
         return false;
     call->paused = http->has_paused = true;
@@ -347,7 +347,7 @@ static bool set_options(pal_http_call *call)
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     /* To cancel must not wait for the thread that looks up a name. */
     curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)PAL_HTTP_RECEIVE_BYTES);
     curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, UPLOAD_BYTES);
     curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
     /* Of HTTP/2, libcurl 7.88 tells the server that a stream was canceled only with the next frame

@@ -11,6 +11,8 @@
 #include "base/map.h"
 #include "net/net_http.h"
 
+#define PAL_HTTP_RECEIVE_BYTES 2048 /* a buffer of each call: pieces of a stream are smaller */
+
 typedef struct pal_http_multi pal_http_multi;
 typedef struct pal_http_host pal_http_host;
 
@@ -84,7 +86,8 @@ struct pal_http {
     bool posted;  /* the task is on its way */
     bool in_curl; /* on the stack: nothing may be given to it or taken from it */
     bool has_paused;
-    uint64_t lap; /* how often libcurl was entered */
+    uint64_t lap;     /* how often libcurl was entered */
+    size_t lap_bytes; /* that came in the last one */
     bool closed;
 };
 

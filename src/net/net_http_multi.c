@@ -11,6 +11,7 @@
 #include "net/net_loop_inside.h"
 
 #define CALLS_MAX 256 /* of one multi */
+#define READS_MAX 8   /* of a socket, before the others have their turn */
 
 struct pal_http_multi {
     pal_http *http;
@@ -49,10 +50,23 @@ static void drive(pal_http_multi *multi, curl_socket_t fd, int events)
     assert(!http->in_curl);
     http->in_curl = true;
     http->lap++;
+    http->lap_bytes = 0;
     curl_multi_socket_action(multi->curl, fd, events, &running);
     http->in_curl = false;
     pal_http_settle(http);
     tell_ended(multi);
+}
+
+/* libcurl reads once when it is told that it can. Where its buffer was full there is more, mostly,
+ * and to go round the loop for that costs more than the reading. */
+static void read_on(uv_poll_t *poll)
+{
+    const socket_watch *watch = poll->data;
+    for (int reads = 1; reads < READS_MAX && !uv_is_closing((uv_handle_t *)poll) &&
+            (watch->events & UV_READABLE) &&
+            watch->multi->http->lap_bytes > PAL_HTTP_RECEIVE_BYTES / 2;
+            reads++)
+        drive(watch->multi, watch->fd, CURL_CSELECT_IN);
 }
 
 static void on_ready(uv_poll_t *poll, int status, int events)
@@ -70,6 +84,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     if (events & UV_WRITABLE)
         flags |= CURL_CSELECT_OUT;
     drive(watch->multi, watch->fd, flags);
+    read_on(poll);
 }
 
 static void on_timer(uv_timer_t *timer)
