@@ -14,6 +14,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -119,13 +120,29 @@ static void *run_loop(void *user)
     return NULL;
 }
 
-/* The lock is held, also while the loop is woken: nobody touches it who has given the lock back, so
- * that what a post led to may close the loop. */
-static void want(pal_loop *loop)
+/* The lock is held. True: give it back and call wake(). */
+static bool want(pal_loop *loop)
 {
-    if (!loop->wanted)
-        eventfd_write(loop->wake_fd, 1);
+    bool is_first = !loop->wanted;
     loop->wanted = true;
+    if (is_first)
+        atomic_fetch_add(&loop->wakers, 1);
+    return is_first;
+}
+
+/* Not under the lock, which the loop runs into as soon as it is woken. */
+static void wake(pal_loop *loop)
+{
+    eventfd_write(loop->wake_fd, 1);
+    atomic_fetch_sub(&loop->wakers, 1);
+}
+
+/* What was posted may have been run, and have led to the end, before its poster was done with
+ * waking the loop. */
+static void wait_for_wakers(pal_loop *loop)
+{
+    while (atomic_load(&loop->wakers) > 0)
+        sched_yield();
 }
 
 void pal_loop_post(pal_loop *loop, pal_task *task)
@@ -137,8 +154,10 @@ void pal_loop_post(pal_loop *loop, pal_task *task)
     else
         loop->posted = task;
     loop->posted_last = task;
-    want(loop);
+    bool is_first = want(loop);
     pthread_mutex_unlock(&loop->lock);
+    if (is_first)
+        wake(loop);
 }
 
 void pal_loop_tell_done(pal_loop *loop, pal_work_item *item)
@@ -150,8 +169,10 @@ void pal_loop_tell_done(pal_loop *loop, pal_work_item *item)
     else
         loop->done = item;
     loop->done_last = item;
-    want(loop);
+    bool is_first = want(loop);
     pthread_mutex_unlock(&loop->lock);
+    if (is_first)
+        wake(loop);
 }
 
 bool pal_loop_is_on(const pal_loop *loop)
@@ -239,10 +260,13 @@ void pal_loop_close(pal_loop *loop)
     assert(!pal_loop_is_on(loop));
     pthread_mutex_lock(&loop->lock);
     loop->closing = true;
-    want(loop);
+    bool is_first = want(loop);
     pthread_mutex_unlock(&loop->lock);
+    if (is_first)
+        wake(loop);
     pthread_join(loop->thread, NULL);
     pal_workers_close(loop);
+    wait_for_wakers(loop);
     close_uv(loop);
     pthread_mutex_destroy(&loop->lock);
     pal_free(loop);

@@ -1,7 +1,5 @@
 /* test_net_loop.c - posts, works and timers of the loop, and its end. */
-#include <semaphore.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/clock.h"
@@ -198,60 +196,6 @@ static void works_wait_in_order(void)
     CHECK(done_count == 100 && on_right_threads);
 }
 
-enum { IN_ROW = 40 };
-
-static sem_t row_ended;
-
-/* Works one after the other, with time between them for a thread to be idle again. */
-typedef struct row {
-    pal_work_item item;
-    pal_timer pause;
-    pthread_t thread;
-    int len, same;
-} row;
-
-static void note_thread(pal_work_item *item)
-{
-    row *r = (row *)item;
-    r->same += r->len > 0 && pthread_equal(r->thread, pthread_self());
-    r->thread = pthread_self();
-    r->len++;
-}
-
-static void next_in_row(pal_timer *timer)
-{
-    row *r = (row *)((char *)timer - offsetof(row, pause));
-    pal_loop_work(work_loop, &r->item);
-}
-
-static void end_in_row(pal_work_item *item)
-{
-    row *r = (row *)item;
-    if (r->len < IN_ROW)
-        CHECK(pal_timer_start(work_loop, &r->pause, 2, next_in_row));
-    else
-        sem_post(&row_ended);
-}
-
-static void start_row(void *user)
-{
-    pal_loop_work(work_loop, &((row *)user)->item);
-}
-
-/* A thread that is slow to become idle gives way to another: that is no failure. */
-static void the_last_idle_thread_is_woken_first(void)
-{
-    static row r = {.item = {note_thread, end_in_row, NULL}};
-    work_loop = open_loop(4);
-    sem_init(&row_ended, 0, 0);
-    on_loop(work_loop, start_row, &r);
-    while (sem_wait(&row_ended) != 0)
-        continue;
-    sem_destroy(&row_ended);
-    pal_loop_close(work_loop);
-    CHECK(r.len == IN_ROW && r.same > IN_ROW / 4);
-}
-
 /* ---- Timers ---- */
 
 typedef struct probe {
@@ -402,7 +346,6 @@ int main(void)
     RUN(what_is_posted_while_it_closes_is_run_too);
     RUN(works_run_on_so_many_threads_and_finish_before_the_loop);
     RUN(works_wait_in_order);
-    RUN(the_last_idle_thread_is_woken_first);
     RUN(timers_fire_once_in_order_and_never_early);
     RUN(a_timer_of_no_delay_does_not_keep_the_loop);
     RUN(a_timer_left_behind_does_not_hold_the_loop);
