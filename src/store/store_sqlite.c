@@ -192,6 +192,7 @@ static void sqlite_close(pal_engine *engine)
         pal_sql_close(&self->readers[i]);
     /* Last, so that it is the one that copies the WAL into the file and removes it. */
     pal_sql_close(&self->writer);
+    pal_sqlite_heads_free(&self->writer);
     pal_wal_gather_done(self);
     pthread_mutex_destroy(&self->writer_lock);
     pthread_cond_destroy(&self->reader_idle);

@@ -7,6 +7,7 @@
  * store_sqlite_gather.c  lets a commit go to the WAL in one write
  * store_sqlite_apply.c   a batch: one transaction, whatever its operations are
  * store_sqlite_session.c operations on sessions
+ * store_sqlite_heads.c   the heads of sessions that were appended to lately
  * store_sqlite_names.c   keys and aliases
  * store_sqlite_trash.c   delete and restore
  * store_sqlite_erase.c   erasure and the sweep
@@ -132,6 +133,21 @@ PAL_CHECKED pal_status pal_sqlite_head_by_handle(
         pal_sql_conn *conn, int64_t handle, pal_sqlite_head *out_head, pal_error *err);
 /* The session has changed now. */
 PAL_CHECKED pal_status pal_sqlite_touch(pal_sql_conn *conn, const pal_work *work, int64_t handle);
+
+/* ---- store_sqlite_heads.c ---- */
+
+/* In a transaction that has the lock for writing, before anything else. */
+void pal_sqlite_heads_begin(pal_sql_conn *conn);
+/* It was committed. */
+void pal_sqlite_heads_committed(pal_sql_conn *conn);
+/* Before a head is changed by other operations than appends; after a roll back. */
+void pal_sqlite_heads_forget(pal_sql_conn *conn);
+/* False where it has to be looked up. */
+bool pal_sqlite_heads_find(
+        const pal_sql_conn *conn, pal_id id, int64_t tenant, pal_sqlite_head *out_head);
+/* As it is now in this transaction. */
+void pal_sqlite_heads_keep(pal_sql_conn *conn, pal_id id, const pal_sqlite_head *head);
+void pal_sqlite_heads_free(pal_sql_conn *conn);
 
 /* Aliases are kept in one column, each with a NUL behind it: no alias contains one. */
 #define PAL_ALIASES_LEN_MAX (PAL_ALIASES_MAX * (PAL_KEY_LEN_MAX + 1))

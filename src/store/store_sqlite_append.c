@@ -212,21 +212,26 @@ static pal_status insert_rows(
     return PAL_OK;
 }
 
-static pal_status update_head(pal_sql_conn *conn, const pal_work *work, const pal_sqlite_head *head)
+static pal_status update_head(pal_sql_conn *conn, const pal_work *work, pal_sqlite_head *head)
 {
     uint64_t tokens = 0, bytes = 0;
     pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_APPENDED);
+    pal_status status;
 
     for (size_t i = 0; i < work->rows_len; i++) {
         tokens += work->rows[i].tokens;
         bytes += work->rows[i].body.len;
     }
+    head->last_seq += work->rows_len;
     pal_sql_bind_int(&sql, head->handle);
-    pal_sql_bind_int(&sql, (int64_t)(head->last_seq + work->rows_len));
+    pal_sql_bind_int(&sql, (int64_t)head->last_seq);
     pal_sql_bind_int(&sql, (int64_t)tokens);
     pal_sql_bind_int(&sql, (int64_t)bytes);
     pal_sql_bind_int(&sql, work->now_ms);
-    return pal_sql_run(&sql, &work->op->error);
+    status = pal_sql_run(&sql, &work->op->error);
+    if (status == PAL_OK)
+        pal_sqlite_heads_keep(conn, work->op->session, head);
+    return status;
 }
 
 /* What is written with the messages, or again with a replay of them: both are idempotent. */

@@ -12,8 +12,29 @@
 #define VACUUM_PAGES_MAX "2000"
 #define TIDY_WAIT_MS_MAX 50
 
+/* Appends say what they do to a head; what others do isn't followed. */
+static bool may_change_heads(pal_op_kind kind)
+{
+    switch (kind) {
+    case PAL_OP_APPEND:
+    case PAL_OP_INBOX_ADD:
+    case PAL_OP_INBOX_DROP:
+    case PAL_OP_LEASE_TAKE:
+    case PAL_OP_LEASE_RELEASE:
+    case PAL_OP_LEDGER_ADD:
+    case PAL_OP_BLOB_PUT:
+    case PAL_OP_RECORD_PUT:
+    case PAL_OP_RECORD_DROP:
+        return false;
+    default:
+        return true;
+    }
+}
+
 static pal_status run_op(pal_sql_conn *conn, pal_work *work)
 {
+    if (may_change_heads(work->op->kind))
+        pal_sqlite_heads_forget(conn);
     switch (work->op->kind) {
     case PAL_OP_CREATE:
         return pal_sqlite_create(conn, work);
@@ -73,6 +94,13 @@ static void roll_back(pal_sql_conn *conn)
     (void)status; /* whether it worked, the connection itself tells */
 }
 
+/* What is known of the file may be what was written in this transaction, and is taken back. */
+static void forget(pal_sql_conn *conn)
+{
+    conn->tenant = 0;
+    pal_sqlite_heads_forget(conn);
+}
+
 /* Those that had succeeded in a transaction that is void now. */
 static void fail_all(pal_work *works, size_t works_len, const pal_error *why)
 {
@@ -93,7 +121,7 @@ static pal_status run_apart(pal_sql_conn *conn, pal_work *work)
     if (status == PAL_OK)
         status = run_op(conn, work);
     if (conn->failed && !sqlite3_get_autocommit(conn->db)) {
-        conn->tenant = 0; /* it may have been made since */
+        forget(conn);
         if (sqlite3_exec(conn->db, "ROLLBACK TO one; RELEASE one", NULL, NULL, NULL) == SQLITE_OK)
             conn->failed = false;
     } else if (!conn->failed && status == PAL_OK) {
@@ -130,17 +158,20 @@ static bool run_batch(pal_sql_conn *conn, pal_work *works, size_t works_len, boo
         fail_all(works, works_len, &err);
         return true;
     }
+    pal_sqlite_heads_begin(conn);
     for (size_t i = 0; i < works_len && !conn->failed; i++)
         if (pal_work_may_run(&works[i]))
             works[i].op->status = is_apart ? run_apart(conn, &works[i]) : run_op(conn, &works[i]);
     if (!conn->failed) {
         sql = pal_sql_start(conn, PAL_SQL_COMMIT);
-        if (pal_sql_run(&sql, &err) == PAL_OK)
+        if (pal_sql_run(&sql, &err) == PAL_OK) {
+            pal_sqlite_heads_committed(conn);
             return true;
+        }
     }
     if (is_group)
         fail_all(works, works_len, failure_of(works, works_len, &err));
-    conn->tenant = 0; /* it may have been made in this transaction */
+    forget(conn);
     roll_back(conn);
     return is_group;
 }

@@ -148,7 +148,7 @@ static pal_status head_find(pal_sql_conn *conn, pal_id id, pal_str tenant_name,
     pal_status status = pal_sqlite_tenant(conn, tenant_name, false, &tenant, err);
 
     memset(out_head, 0, sizeof(*out_head));
-    if (status != PAL_OK || tenant == 0)
+    if (status != PAL_OK || tenant == 0 || pal_sqlite_heads_find(conn, id, tenant, out_head))
         return status;
     sql = pal_sql_start(conn, PAL_SQL_HEAD_GET);
     pal_sql_bind_id(&sql, &id);

@@ -396,6 +396,8 @@ typedef enum pal_sql_id {
             PAL_SQL_COUNT
 } pal_sql_id;
 
+typedef struct pal_sqlite_heads pal_sqlite_heads;
+
 typedef struct pal_sql_conn {
     sqlite3 *db;
     sqlite3_stmt *statements[PAL_SQL_COUNT]; /* prepared when first used */
@@ -407,6 +409,7 @@ typedef struct pal_sql_conn {
     int64_t tenant; /* the number of the tenant looked up last; 0 after a rollback */
     size_t tenant_len;
     char tenant_name[PAL_TENANT_LEN_MAX];
+    pal_sqlite_heads *heads; /* of store_sqlite_heads.c: the writer's; NULL until the first */
 } pal_sql_conn;
 
 typedef struct pal_sql {

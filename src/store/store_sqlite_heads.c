@@ -1,0 +1,95 @@
+/* store_sqlite_heads.c - the heads of sessions that were appended to lately, so that the next
+ * append need not look its own up: that took a seventh of what an append costs the writer.
+ *
+ * They say what the file says as long as nobody else has written to it. SQLite counts the states of
+ * the file that a connection has seen, by which it keeps its own pages: when a transaction begins
+ * with the number that the last commit ended with, nothing has come between. An append tells here
+ * what it wrote; before any other operation that may change a head, and whenever something is
+ * rolled back, all are forgotten.
+ *
+ * Whoever holds the writer's connection is the only one that calls these. */
+#include "base/memory.h"
+#include "store/store_sqlite.h"
+
+#define SLOTS 1024 /* a power of two */
+
+typedef struct slot {
+    uint64_t age; /* it counts while this is the table's own */
+    pal_id id;
+    pal_sqlite_head head;
+} slot;
+
+struct pal_sqlite_heads {
+    uint64_t age;
+    uint32_t version; /* of the file, after the last commit */
+    slot slots[SLOTS];
+};
+
+/* An id ends with bits of chance. */
+static slot *slot_of(pal_sqlite_heads *heads, pal_id id)
+{
+    size_t bits = (size_t)id.bytes[14] << 8 | id.bytes[15];
+
+    return &heads->slots[bits % SLOTS];
+}
+
+/* 0 where it is not known: SQLite begins with 2. */
+static uint32_t file_version(const pal_sql_conn *conn)
+{
+    unsigned version = 0;
+    int code = sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_DATA_VERSION, &version);
+
+    return code == SQLITE_OK ? version : 0;
+}
+
+void pal_sqlite_heads_begin(pal_sql_conn *conn)
+{
+    uint32_t version;
+
+    if (!conn->heads)
+        return;
+    version = file_version(conn);
+    if (version == 0 || version != conn->heads->version)
+        pal_sqlite_heads_forget(conn);
+}
+
+void pal_sqlite_heads_committed(pal_sql_conn *conn)
+{
+    if (conn->heads)
+        conn->heads->version = file_version(conn);
+}
+
+void pal_sqlite_heads_forget(pal_sql_conn *conn)
+{
+    if (conn->heads)
+        conn->heads->age++;
+}
+
+bool pal_sqlite_heads_find(
+        const pal_sql_conn *conn, pal_id id, int64_t tenant, pal_sqlite_head *out_head)
+{
+    const slot *found = conn->heads ? slot_of(conn->heads, id) : NULL;
+
+    if (!found || found->age != conn->heads->age || !pal_id_equal(found->id, id) ||
+            found->head.tenant != tenant)
+        return false;
+    *out_head = found->head;
+    return true;
+}
+
+void pal_sqlite_heads_keep(pal_sql_conn *conn, pal_id id, const pal_sqlite_head *head)
+{
+    if (!conn->heads) {
+        conn->heads = pal_calloc(1, sizeof(*conn->heads));
+        if (!conn->heads)
+            return; /* the next one is looked up, too */
+        conn->heads->age = 1;
+    }
+    *slot_of(conn->heads, id) = (slot){.age = conn->heads->age, .id = id, .head = *head};
+}
+
+void pal_sqlite_heads_free(pal_sql_conn *conn)
+{
+    pal_free(conn->heads);
+    conn->heads = NULL;
+}

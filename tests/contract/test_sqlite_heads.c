@@ -1,0 +1,280 @@
+/* test_sqlite_heads.c - what the writer remembers of sessions is what the file says, whoever has
+ * written to it, and whatever was taken back. */
+#include "store/store_sqlite.h"
+#include "support/sqlite_file.h"
+
+static sqlite3_io_methods failing;
+static const sqlite3_io_methods *real;
+
+static pal_sqlite *engine(void)
+{
+    return (pal_sqlite *)*pal_store_engine(store);
+}
+
+/* ---- Stores ---- */
+
+static pal_id new_session(void)
+{
+    pal_session session = {0};
+    pal_id id = {{0}};
+
+    CHECK(fine(pal_store_create(store, &session, &id, &err)));
+    return id;
+}
+
+static pal_id begin(void)
+{
+    open_store(false);
+    return new_session();
+}
+
+static void end(void)
+{
+    close_store();
+    file_clear();
+}
+
+/* The same file once more, as another process would have it. */
+static pal_store *open_other(void)
+{
+    pal_store *other = NULL;
+
+    CHECK(fine(pal_store_open(url, NULL, &other, &err)));
+    return other;
+}
+
+static pal_message words(pal_part *part)
+{
+    *part = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of("words")};
+    return (pal_message){.role = PAL_ROLE_USER, .parts = part, .parts_len = 1};
+}
+
+/* The seq that it was given, 0 where it was refused. */
+static uint64_t append_to(pal_store *to, pal_id session)
+{
+    pal_part part;
+    pal_message message = words(&part);
+    pal_status status = pal_store_append(to, (pal_str){0}, session, &message, 1, PAL_SEQ_ANY, &err);
+
+    return status == PAL_OK ? message.seq : 0;
+}
+
+static uint64_t append(pal_id session)
+{
+    return append_to(store, session);
+}
+
+/* How often a head was looked up since the last time. */
+static int lookups(void)
+{
+    sqlite3_stmt *stmt = engine()->writer.statements[PAL_SQL_HEAD_GET];
+
+    return stmt ? sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_RUN, 1) : 0;
+}
+
+/* ---- It is remembered ---- */
+
+static void the_second_append_looks_nothing_up(void)
+{
+    pal_id a = begin(), b = new_session();
+
+    CHECK(append(a) == 1 && append(b) == 1);
+    CHECK(lookups() == 2);
+    CHECK(append(a) == 2 && append(b) == 2 && append(a) == 3);
+    CHECK(lookups() == 0);
+    CHECK(ask("SELECT sum(last_seq) FROM head") == 5);
+    end();
+}
+
+static void another_tenant_does_not_see_it(void)
+{
+    pal_id id = begin(), own = {{0}};
+    pal_session session = {.tenant = pal_str_of("other")};
+    pal_part part;
+    pal_message message = words(&part);
+
+    CHECK(fine(pal_store_create(store, &session, &own, &err)));
+    CHECK(append(id) == 1);
+    CHECK(pal_store_append(store, session.tenant, id, &message, 1, PAL_SEQ_ANY, &err) ==
+            PAL_NOT_FOUND);
+    CHECK(append(id) == 2);
+    end();
+}
+
+/* ---- Others write ---- */
+
+static void what_another_process_appends_is_seen(void)
+{
+    pal_id id = begin();
+    pal_store *other = open_other();
+
+    CHECK(append(id) == 1);
+    CHECK(append_to(other, id) == 2);
+    CHECK(append(id) == 3 && append(id) == 4);
+    CHECK(append_to(other, id) == 5 && append_to(other, id) == 6);
+    CHECK(append(id) == 7);
+    pal_store_close(other);
+    end();
+}
+
+/* A read may be the first that notices, on the writer's own connection. */
+static void a_read_between_does_not_hide_it(void)
+{
+    pal_id id = begin();
+    pal_store *other = open_other();
+    pal_session found = {0};
+    char text[PAL_ID_TEXT_SIZE];
+
+    CHECK(append(id) == 1);
+    CHECK(append_to(other, id) == 2);
+    pal_id_to_text(id, text);
+    CHECK(fine(pal_store_find(
+            store, (pal_str){0}, PAL_FIND_ID, pal_str_of(text), arena, &found, &err)));
+    CHECK(found.last_seq == 2);
+    CHECK(append(id) == 3);
+    pal_store_close(other);
+    end();
+}
+
+static void what_another_process_deletes_takes_no_more(void)
+{
+    pal_id id = begin();
+    pal_store *other = open_other();
+
+    CHECK(append(id) == 1);
+    CHECK(fine(pal_store_delete(other, (pal_str){0}, id, &err)));
+    CHECK(append(id) == 0 && err.status == PAL_CONFLICT);
+    CHECK(fine(pal_store_restore(other, (pal_str){0}, id, &err)));
+    CHECK(append(id) == 2);
+    pal_store_close(other);
+    end();
+}
+
+/* ---- Other operations ---- */
+
+static void other_operations_are_seen(void)
+{
+    pal_id id = begin();
+    pal_session past = {.expires_at = 1};
+
+    CHECK(append(id) == 1);
+    past.id = id;
+    CHECK(fine(pal_store_update(store, &past, PAL_FIELD_EXPIRES_AT, &err)));
+    CHECK(append(id) == 0 && err.status == PAL_CONFLICT);
+    past.expires_at = 0;
+    CHECK(fine(pal_store_update(store, &past, PAL_FIELD_EXPIRES_AT, &err)));
+    CHECK(append(id) == 2);
+    CHECK(fine(pal_store_delete(store, (pal_str){0}, id, &err)));
+    CHECK(append(id) == 0 && err.status == PAL_CONFLICT);
+    end();
+}
+
+static pal_op op_append(pal_id session, pal_message *message)
+{
+    pal_op op = {.kind = PAL_OP_APPEND, .session = session};
+
+    op.u.append.messages = message;
+    op.u.append.messages_len = 1;
+    op.u.append.expected_seq = PAL_SEQ_ANY;
+    return op;
+}
+
+static void they_are_seen_within_a_batch(void)
+{
+    pal_id id = begin();
+    pal_part part;
+    pal_message first = words(&part), second = first, third = first;
+    pal_op ops[] = {op_append(id, &first), op_append(id, &second),
+            {.kind = PAL_OP_DELETE, .session = id}, op_append(id, &third)};
+
+    CHECK(append(id) == 1);
+    CHECK(fine(pal_store_apply(store, ops, 4, &err)));
+    CHECK(ops[0].status == PAL_OK && first.seq == 2);
+    CHECK(ops[1].status == PAL_OK && second.seq == 3);
+    CHECK(ops[2].status == PAL_OK);
+    CHECK(ops[3].status == PAL_CONFLICT);
+    end();
+}
+
+/* ---- What is taken back ---- */
+
+static int fail_write(sqlite3_file *file, const void *data, int len, sqlite3_int64 at)
+{
+    (void)file, (void)data, (void)len, (void)at;
+    return SQLITE_FULL;
+}
+
+static void a_commit_that_fails_is_forgotten(void)
+{
+    pal_id id = begin();
+
+    CHECK(append(id) == 1);
+    real = engine()->gather.real;
+    failing = *real;
+    failing.xWrite = fail_write;
+    engine()->gather.real = &failing;
+    CHECK(append(id) == 0 && err.status == PAL_IO);
+    engine()->gather.real = real;
+    CHECK(append(id) == 2);
+    end();
+}
+
+/* The batch is rolled back for the one that can't be, and run again one by one. */
+static void a_batch_that_is_run_again_counts_once(void)
+{
+    pal_id id = begin(), other = new_session();
+    pal_part part;
+    pal_message first = words(&part), twice = first, last = first;
+    pal_op ops[3];
+
+    CHECK(append(id) == 1);
+    first.id = pal_id_new();
+    twice.id = first.id;
+    ops[0] = op_append(id, &first);
+    ops[1] = op_append(other, &twice);
+    ops[2] = op_append(id, &last);
+    CHECK(fine(pal_store_apply(store, ops, 3, &err)));
+    CHECK(ops[0].status == PAL_OK && first.seq == 2);
+    CHECK(ops[1].status == PAL_CONFLICT);
+    CHECK(ops[2].status == PAL_OK && last.seq == 3);
+    CHECK(append(id) == 4);
+    end();
+}
+
+/* Of those that go together, one is taken back alone, when its head was written already. */
+static void what_is_taken_back_alone_is_forgotten(void)
+{
+    pal_id id = begin();
+    pal_part part;
+    pal_message first = words(&part), second = first;
+    pal_ledger_row row = {.request_id = pal_str_of("r"), .model = pal_str_of("m")};
+    pal_op ops[] = {op_append(id, &first), op_append(id, &second)};
+
+    CHECK(append(id) == 1);
+    CHECK(run(
+            "CREATE TRIGGER full BEFORE INSERT ON ledger BEGIN SELECT RAISE(ABORT, 'full'); END"));
+    ops[1].with_previous = true;
+    ops[1].u.append.ledger = &row;
+    ops[1].u.append.ledger_len = 1;
+    CHECK(fine(pal_store_apply(store, ops, 2, &err)));
+    CHECK(ops[0].status == PAL_OK && first.seq == 2);
+    CHECK(ops[1].status == PAL_CONFLICT);
+    CHECK(append(id) == 3);
+    end();
+}
+
+int main(void)
+{
+    file_begin();
+    RUN(the_second_append_looks_nothing_up);
+    RUN(another_tenant_does_not_see_it);
+    RUN(what_another_process_appends_is_seen);
+    RUN(a_read_between_does_not_hide_it);
+    RUN(what_another_process_deletes_takes_no_more);
+    RUN(other_operations_are_seen);
+    RUN(they_are_seen_within_a_batch);
+    RUN(a_commit_that_fails_is_forgotten);
+    RUN(a_batch_that_is_run_again_counts_once);
+    RUN(what_is_taken_back_alone_is_forgotten);
+    return file_done();
+}
