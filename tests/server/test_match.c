@@ -16,6 +16,8 @@ static const pal_api_route first_routes[] = {
 static const pal_api_route more_routes[] = {
         {.method = "GET", .path = "/a/things/search"},
         {.method = "GET", .path = "/a/"},
+        {.method = "PUT", .path = "/"},
+        {.method = "PUT", .path = "/b/{id}/"},
         {0},
 };
 static const pal_api_route *const groups[] = {first_routes, more_routes, NULL};
@@ -36,6 +38,17 @@ static void paths_find_their_routes(void)
     CHECK(pal_str_is(m.params[0], "7"));
     CHECK(strcmp(match("GET", "/a/things/x%2Fy/parts/2", &m), "/a/things/{id}/parts/{part}") == 0);
     CHECK(pal_str_is(m.params[0], "x%2Fy") && pal_str_is(m.params[1], "2"));
+}
+
+static void patterns_may_end_anyhow(void)
+{
+    pal_match m;
+    CHECK(strcmp(match("PUT", "/", &m), "/") == 0);
+    CHECK(strcmp(match("PUT", "/b/x/", &m), "/b/{id}/") == 0);
+    CHECK(pal_str_is(m.params[0], "x"));
+    CHECK(*match("PUT", "/b/x", &m) == 0 && *match("PUT", "a", &m) == 0);
+    CHECK(*match("", "/a/", &m) == 0 && *match("G", "/a/", &m) == 0);
+    CHECK(*match("GETS", "/a/", &m) == 0 && strcmp(m.allowed, "GET, HEAD") == 0);
 }
 
 static void own_characters_go_before_parameters(void)
@@ -121,6 +134,7 @@ static void a_crowd_waits_and_takes_no_more_memory(void)
 int main(void)
 {
     RUN(paths_find_their_routes);
+    RUN(patterns_may_end_anyhow);
     RUN(own_characters_go_before_parameters);
     RUN(a_parameter_is_one_segment_that_is_not_empty);
     RUN(other_methods_are_told_which_there_are);
