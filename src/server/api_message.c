@@ -14,6 +14,8 @@
 #include "server/server_call.h"
 #include "server/server_put.h"
 
+#define MESSAGE_FRAME_BYTES 256 /* about what a message takes beside its text */
+
 /* ---- Reading ---- */
 
 /* Whether only chat completions write a message so. */
@@ -298,6 +300,21 @@ static pal_status load_page(
     return status;
 }
 
+/* Makes room for about what the messages take: a buffer that grows with them is copied five times
+ * on the way. A guess that is too small does no harm. */
+static void make_room(pal_json_writer *writer, const pal_messages *page)
+{
+    size_t wanted = 0;
+    for (size_t i = 0; i < page->len; i++) {
+        const pal_message *message = &page->items[i];
+        wanted += MESSAGE_FRAME_BYTES;
+        for (size_t k = 0; k < message->parts_len; k++)
+            wanted += message->parts[k].text.len;
+    }
+    if (wanted < writer->buf->len_max - writer->buf->len)
+        (void)pal_buf_reserve(writer->buf, wanted);
+}
+
 static pal_status list_messages(pal_call *call, pal_error *err)
 {
     pal_load load;
@@ -309,6 +326,7 @@ static pal_status list_messages(pal_call *call, pal_error *err)
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
+    make_room(writer, &page);
     pal_json_begin_object(writer);
     pal_json_name(writer, "messages");
     pal_json_begin_array(writer);
