@@ -43,6 +43,12 @@ typedef struct pal_store_options {
     bool estimate;                /* estimates in any case: appends cost less */
 } pal_store_options;
 
+/* For a program that uses SQLite through stores only: SQLite keeps no account of its memory from
+ * now on, for which it takes a lock of the whole process at every allocation. Such a setting is the
+ * program's to make, so no store makes it. Call it before the first store is opened and no other
+ * thread uses SQLite; once it is in use, this does nothing. */
+PAL_API void pal_store_claim_sqlite(void);
+
 /* Opens the store named by `url`: "sqlite:PATH" (or just a path), "jsonl:DIR" or "memory:". Creates
  * it if it is missing. On success *out_store belongs to the caller; release it with
  * pal_store_close(). On failure *out_store is untouched. `options` and `err` may be NULL. */

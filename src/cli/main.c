@@ -112,6 +112,7 @@ int main(int argc, char **argv)
     int code = 0;
     /* A reader that leaves early, as `head` does, ends us without a word. */
     signal(SIGPIPE, SIG_DFL);
+    pal_store_claim_sqlite();
     set_defaults(&cli);
     pal_status status = run(&cli, argc, argv);
     if (status == PAL_OK)

@@ -18,6 +18,11 @@
 #define READER_CACHE_KIB 4096
 #define WRITER_CACHE_KIB 65536
 
+void pal_store_claim_sqlite(void)
+{
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
 /* ---- Connections ---- */
 
 /* No memory mapping: a mapped page is looked for in the WAL at every access, a cached one only when

@@ -1,0 +1,66 @@
+/* test_sqlite_claim.c - a program may tell that SQLite is used by stores alone; too late, nothing
+ * changes. Each case is a process, for the setting is the process's. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/sqlite_file.h"
+
+/* Whether SQLite knows how much memory an open store takes. */
+static bool is_counted(void)
+{
+    bool counted;
+
+    CHECK(fine(pal_store_open(url, NULL, &store, &err)));
+    counted = sqlite3_memory_used() > 0;
+    close_store();
+    return counted;
+}
+
+static bool in_a_process(bool (*held)(void))
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(held() ? 0 : 1);
+    waitpid(pid, &status, 0);
+    file_clear();
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool it_counts_by_itself(void)
+{
+    return is_counted();
+}
+
+static bool it_does_not_when_claimed(void)
+{
+    pal_store_claim_sqlite();
+    return !is_counted();
+}
+
+static bool it_does_when_in_use(void)
+{
+    sqlite3 *other = NULL;
+    bool counted;
+
+    CHECK(sqlite3_open(":memory:", &other) == SQLITE_OK);
+    pal_store_claim_sqlite();
+    counted = is_counted();
+    sqlite3_close(other);
+    return counted;
+}
+
+static void memory_is_counted_unless_claimed(void)
+{
+    CHECK(in_a_process(it_counts_by_itself));
+    CHECK(in_a_process(it_does_not_when_claimed));
+    CHECK(in_a_process(it_does_when_in_use));
+}
+
+int main(void)
+{
+    file_begin();
+    RUN(memory_is_counted_unless_claimed);
+    return file_done();
+}
