@@ -12,10 +12,13 @@
 #define VACUUM_PAGES_MAX "2000"
 #define TIDY_WAIT_MS_MAX 50
 
-/* Appends say what they do to a head; what others do isn't followed. */
-static bool may_change_heads(pal_op_kind kind)
+/* Appends say what they do to a head; what others do isn't followed. To give a session a name may
+ * put one that has expired into the trash. */
+static bool may_change_heads(const pal_op *op)
 {
-    switch (kind) {
+    switch (op->kind) {
+    case PAL_OP_CREATE:
+        return op->u.create.session->key.len > 0 || op->u.create.session->aliases_len > 0;
     case PAL_OP_APPEND:
     case PAL_OP_INBOX_ADD:
     case PAL_OP_INBOX_DROP:
@@ -31,10 +34,8 @@ static bool may_change_heads(pal_op_kind kind)
     }
 }
 
-static pal_status run_op(pal_sql_conn *conn, pal_work *work)
+static pal_status run_by_kind(pal_sql_conn *conn, pal_work *work)
 {
-    if (may_change_heads(work->op->kind))
-        pal_sqlite_heads_forget(conn);
     switch (work->op->kind) {
     case PAL_OP_CREATE:
         return pal_sqlite_create(conn, work);
@@ -78,6 +79,14 @@ static pal_status run_op(pal_sql_conn *conn, pal_work *work)
         break;
     }
     return pal_error_set(&work->op->error, PAL_INVALID, "the operation is not known");
+}
+
+static pal_status run_op(pal_sql_conn *conn, pal_work *work)
+{
+    conn->keeps_heads = !may_change_heads(work->op);
+    if (!conn->keeps_heads)
+        pal_sqlite_heads_forget(conn);
+    return run_by_kind(conn, work);
 }
 
 static void roll_back(pal_sql_conn *conn)

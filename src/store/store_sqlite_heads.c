@@ -1,11 +1,12 @@
-/* store_sqlite_heads.c - the heads of sessions that were appended to lately, so that the next
- * append need not look its own up: that took a seventh of what an append costs the writer.
+/* store_sqlite_heads.c - the heads of sessions that were written to lately, so that the next
+ * operation need not look its own up: that took a seventh of what an append costs the writer, and a
+ * turn's commits have three operations and more on one session.
  *
  * They say what the file says as long as nobody else has written to it. SQLite counts the states of
  * the file that a connection has seen, by which it keeps its own pages: when a transaction begins
  * with the number that the last commit ended with, nothing has come between. An append tells here
  * what it wrote; before any other operation that may change a head, and whenever something is
- * rolled back, all are forgotten.
+ * rolled back, all are forgotten, and during such an operation none is kept.
  *
  * Whoever holds the writer's connection is the only one that calls these. */
 #include "base/memory.h"
@@ -68,7 +69,7 @@ void pal_sqlite_heads_forget(pal_sql_conn *conn)
 bool pal_sqlite_heads_find(
         const pal_sql_conn *conn, pal_id id, int64_t tenant, pal_sqlite_head *out_head)
 {
-    const slot *found = conn->heads ? slot_of(conn->heads, id) : NULL;
+    const slot *found = conn->heads && conn->keeps_heads ? slot_of(conn->heads, id) : NULL;
 
     if (!found || found->age != conn->heads->age || !pal_id_equal(found->id, id) ||
             found->head.tenant != tenant)
@@ -79,6 +80,8 @@ bool pal_sqlite_heads_find(
 
 void pal_sqlite_heads_keep(pal_sql_conn *conn, pal_id id, const pal_sqlite_head *head)
 {
+    if (!conn->keeps_heads)
+        return;
     if (!conn->heads) {
         conn->heads = pal_calloc(1, sizeof(*conn->heads));
         if (!conn->heads)

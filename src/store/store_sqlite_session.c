@@ -155,7 +155,10 @@ static pal_status head_find(pal_sql_conn *conn, pal_id id, pal_str tenant_name,
     pal_sql_bind_int(&sql, tenant);
     if (pal_sql_row(&sql))
         head_read(&sql, out_head);
-    return pal_sql_end(&sql, err);
+    status = pal_sql_end(&sql, err);
+    if (status == PAL_OK && out_head->handle != 0)
+        pal_sqlite_heads_keep(conn, id, out_head);
+    return status;
 }
 
 pal_status pal_sqlite_head_existing(

@@ -410,6 +410,7 @@ typedef struct pal_sql_conn {
     size_t tenant_len;
     char tenant_name[PAL_TENANT_LEN_MAX];
     pal_sqlite_heads *heads; /* of store_sqlite_heads.c: the writer's; NULL until the first */
+    bool keeps_heads;        /* the operation that runs changes none but by appending */
 } pal_sql_conn;
 
 typedef struct pal_sql {

@@ -86,6 +86,36 @@ static void the_second_append_looks_nothing_up(void)
     end();
 }
 
+/* As a turn's first commit is. */
+static void a_commit_looks_up_a_session_once(void)
+{
+    pal_id before = begin(), id = {{77}};
+    pal_session session = {0};
+    pal_inbox_item item = {.body = pal_str_of("{}")};
+    pal_part part;
+    pal_message message = words(&part);
+    pal_op ops[] = {
+            {.kind = PAL_OP_CREATE, .u.create.session = &session},
+            {.kind = PAL_OP_LEASE_TAKE, .u.lease = {.owner = pal_str_of("me"), .ttl_ms = 1000}},
+            {.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &item},
+            {.kind = PAL_OP_APPEND,
+                    .u.append = {.messages = &message,
+                            .messages_len = 1,
+                            .expected_seq = PAL_SEQ_ANY}},
+    };
+
+    CHECK(append(before) == 1);
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        ops[i].session = id;
+        ops[i].with_previous = i > 0;
+    }
+    (void)lookups();
+    CHECK(fine(pal_store_apply(store, ops, sizeof ops / sizeof ops[0], &err)));
+    CHECK(ops[3].status == PAL_OK && message.seq == 1 && lookups() == 1);
+    CHECK(append(before) == 2 && append(id) == 2 && lookups() == 0);
+    end();
+}
+
 static void another_tenant_does_not_see_it(void)
 {
     pal_id id = begin(), own = {{0}};
@@ -267,6 +297,7 @@ int main(void)
 {
     file_begin();
     RUN(the_second_append_looks_nothing_up);
+    RUN(a_commit_looks_up_a_session_once);
     RUN(another_tenant_does_not_see_it);
     RUN(what_another_process_appends_is_seen);
     RUN(a_read_between_does_not_hide_it);
