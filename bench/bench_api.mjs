@@ -11,6 +11,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 
 const [palaver, root, directory, ...flags] = process.argv.slice(2);
 const isQuick = flags.includes('--quick');
@@ -118,13 +119,17 @@ function show(store, clients, times) {
     }
 }
 
-/** What the disk itself takes to keep something; a response is kept in two steps. */
-function showDisk() {
+/** What the disk itself takes to keep as much as a commit does, in place as a WAL is written, and
+ * not right after the last time: a response is kept in two steps. */
+async function showDisk() {
     const fd = fs.openSync(path.join(scratch, 'probe'), 'w');
-    const page = Buffer.alloc(8192), times = [];
+    const bytes = Buffer.alloc(64 << 10), room = 128, times = [];
+    for (let i = 0; i < room; i++) fs.writeSync(fd, bytes, 0, bytes.length, i * bytes.length);
+    fs.fsyncSync(fd);
     for (let i = 0; i < 20 * ROUNDS; i++) {
+        await setTimeout(2);
         const begun = performance.now();
-        fs.writeSync(fd, page, 0, page.length, i % 8 * page.length);
+        fs.writeSync(fd, bytes, 0, bytes.length, i % room * bytes.length);
         fs.fdatasyncSync(fd);
         times.push(performance.now() - begun);
     }
@@ -148,7 +153,7 @@ async function bench(store, clients) {
     await stop(server);
     await stop(model);
     show(store.replace(/:.*/, ':'), clients, times);
-    if (store !== 'memory:') showDisk();
+    if (store !== 'memory:') await showDisk();
 }
 
 const scratch = fs.mkdtempSync(path.join(directory, 'api-'));
