@@ -120,19 +120,17 @@ static void *run_loop(void *user)
     return NULL;
 }
 
-/* The lock is held. True: give it back and call wake(). */
-static bool want(pal_loop *loop)
+/* Gives the lock back, and wakes the loop if nobody has done so: not under the lock, which the loop
+ * runs into as soon as it is woken. */
+static void unlock_and_wake(pal_loop *loop)
 {
     bool is_first = !loop->wanted;
     loop->wanted = true;
     if (is_first)
         atomic_fetch_add(&loop->wakers, 1);
-    return is_first;
-}
-
-/* Not under the lock, which the loop runs into as soon as it is woken. */
-static void wake(pal_loop *loop)
-{
+    pthread_mutex_unlock(&loop->lock);
+    if (!is_first)
+        return;
     eventfd_write(loop->wake_fd, 1);
     atomic_fetch_sub(&loop->wakers, 1);
 }
@@ -154,10 +152,7 @@ void pal_loop_post(pal_loop *loop, pal_task *task)
     else
         loop->posted = task;
     loop->posted_last = task;
-    bool is_first = want(loop);
-    pthread_mutex_unlock(&loop->lock);
-    if (is_first)
-        wake(loop);
+    unlock_and_wake(loop);
 }
 
 void pal_loop_tell_done(pal_loop *loop, pal_work_item *item)
@@ -169,10 +164,7 @@ void pal_loop_tell_done(pal_loop *loop, pal_work_item *item)
     else
         loop->done = item;
     loop->done_last = item;
-    bool is_first = want(loop);
-    pthread_mutex_unlock(&loop->lock);
-    if (is_first)
-        wake(loop);
+    unlock_and_wake(loop);
 }
 
 bool pal_loop_is_on(const pal_loop *loop)
@@ -260,10 +252,7 @@ void pal_loop_close(pal_loop *loop)
     assert(!pal_loop_is_on(loop));
     pthread_mutex_lock(&loop->lock);
     loop->closing = true;
-    bool is_first = want(loop);
-    pthread_mutex_unlock(&loop->lock);
-    if (is_first)
-        wake(loop);
+    unlock_and_wake(loop);
     pthread_join(loop->thread, NULL);
     pal_workers_close(loop);
     wait_for_wakers(loop);

@@ -16,8 +16,8 @@ typedef struct pal_timers {
     bool ringing;
 } pal_timers;
 
-/* Threads that run what blocks. The one that was idle for longest is woken: with the last one a
- * turn was a twelfth slower. */
+/* Threads that run what blocks. The condition decides which idle one is woken: where it was always
+ * the last, a turn was a twelfth slower. */
 typedef struct pal_workers {
     pthread_mutex_t lock;
     pthread_cond_t more;

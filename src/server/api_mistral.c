@@ -180,5 +180,4 @@ const pal_api pal_api_mistral = {
         .prefix = "/mistral/v1/",
         .routes = routes,
         .put_failure = put_failure,
-        .is_short = pal_mistral_is_fresh_start,
 };

@@ -28,9 +28,6 @@ extern const pal_api_route pal_mistral_agent_routes[];        /* api_mistral_age
 extern const pal_api_route pal_mistral_agent_list_routes[];   /* api_mistral_agent_list.c */
 extern const pal_api_route pal_mistral_alias_routes[];        /* api_mistral_aliases.c */
 
-/* Whether the call begins a conversation without an agent: nothing has to be looked up. */
-bool pal_mistral_is_fresh_start(const pal_call *call);
-
 /* What every handler returns: wrong input is 422 here. */
 pal_status pal_mistral_checked(pal_call *call, pal_status status);
 #define PAL_MISTRAL_HANDLER(name)                                                                  \

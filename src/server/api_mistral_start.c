@@ -325,12 +325,6 @@ static pal_status append(pal_call *call, pal_error *err)
 PAL_MISTRAL_HANDLER(start_conversation)
 PAL_MISTRAL_HANDLER(append)
 
-bool pal_mistral_is_fresh_start(const pal_call *call)
-{
-    return call->route->handler == handle_start_conversation &&
-            pal_mistral_is_absent(pal_json_find(call->body, "agent_id"));
-}
-
 const pal_api_route pal_mistral_start_routes[] = {
         {"POST", "/mistral/v1/conversations", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 handle_start_conversation,

@@ -424,5 +424,4 @@ const pal_api pal_api_openai = {
         .prefix = "/v1/",
         .routes = routes,
         .put_failure = put_failure,
-        .is_short = pal_openai_is_fresh_response,
 };

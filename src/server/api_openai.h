@@ -17,9 +17,6 @@ extern const pal_api_route pal_openai_conversation_routes[]; /* api_openai_conve
 extern const pal_api_route pal_openai_response_routes[];     /* api_openai_responses.c */
 extern const pal_api_route pal_openai_chat_routes[];         /* api_openai_chat.c */
 
-/* Whether the call creates a response that refers to nothing that is stored. */
-bool pal_openai_is_fresh_response(const pal_call *call);
-
 /* ---- Ids ---- */
 
 /* PREFIX and the id's 32 hex digits: "conv_...". */

@@ -151,7 +151,7 @@ PAL_CHECKED pal_status pal_response_check_calls(pal_response_request *request, p
 pal_status pal_response_reference(pal_str id, pal_arena *arena, pal_message *out_message,
         size_t *out_index, void *user, pal_error *err);
 
-/* Goes there, runs it and answers. On a worker, but for those that refer to nothing. */
+/* Goes there, runs it and answers. On a worker. */
 PAL_CHECKED pal_status pal_response_start(pal_response_request *request, pal_error *err);
 
 PAL_CHECKED pal_status pal_openai_create_response(pal_call *call, pal_error *err);

@@ -170,27 +170,6 @@ pal_status pal_response_start(pal_response_request *request, pal_error *err)
     return status == PAL_OK ? go(request, err) : status;
 }
 
-/* Messages are no references to items. */
-static bool has_messages_only(pal_json input)
-{
-    pal_json item;
-    if (pal_json_type_of(input) == PAL_JSON_STRING)
-        return true;
-    for (pal_json_iter iter = pal_json_each(input); pal_json_next(&iter, NULL, &item);) {
-        if (pal_json_type_of(pal_json_find(item, "role")) != PAL_JSON_STRING)
-            return false;
-    }
-    return pal_json_type_of(input) == PAL_JSON_ARRAY;
-}
-
-bool pal_openai_is_fresh_response(const pal_call *call)
-{
-    return call->route->handler == pal_openai_create_response &&
-            pal_json_type_of(pal_json_find(call->body, "previous_response_id")) <= PAL_JSON_NULL &&
-            pal_json_type_of(pal_json_find(call->body, "conversation")) <= PAL_JSON_NULL &&
-            has_messages_only(pal_json_find(call->body, "input"));
-}
-
 pal_status pal_openai_create_response(pal_call *call, pal_error *err)
 {
     pal_response_request *request = pal_arena_alloc(call->arena, sizeof *request);

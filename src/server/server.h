@@ -40,9 +40,7 @@ typedef struct pal_caller {
 typedef pal_status (*pal_handler)(pal_call *call, pal_error *err);
 
 typedef enum pal_api_flag {
-    /* Runs on a worker: it blocks for more than a short read, unless the API says of this one that
-     * it doesn't. */
-    PAL_ROUTE_WORKER = 1 << 0,
+    PAL_ROUTE_WORKER = 1 << 0,   /* runs on a worker: it blocks for more than a short read */
     PAL_ROUTE_JSON = 1 << 1,     /* the body is a JSON object, in call->body; an absent one is {} */
     PAL_ROUTE_ANY_JSON = 1 << 2, /* likewise, but whatever can't be read counts as {} */
 } pal_api_flag;
@@ -89,9 +87,6 @@ typedef struct pal_api {
     /* PAL_NOT_FOUND where what the path names is not there: a wrong request is told that first. On
      * a worker. NULL: its handlers look before they read. */
     pal_handler find_subject;
-    /* Whether a request of a route for workers can do without one, since it looks up nothing: to
-     * wake a thread costs as much as it has to do. NULL: none can. */
-    bool (*is_short)(const pal_call *call);
 } pal_api;
 
 extern const pal_api pal_api_native;

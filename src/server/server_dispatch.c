@@ -23,7 +23,6 @@
 #include "server/server_settings.h"
 
 #define DRAIN_RETRY_MS 5000
-#define SHORT_BODY_MAX (32u << 10) /* of a request that a listener's thread may see to itself */
 
 const pal_api *const pal_apis[] = {
         &pal_api_native, &pal_api_openai, &pal_api_mistral, &pal_api_mcp, &pal_api_root, NULL};
@@ -234,13 +233,6 @@ static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
     return status == PAL_OK ? admit(call, err) : status;
 }
 
-static bool needs_worker(const pal_call *call)
-{
-    return (call->route->flags & PAL_ROUTE_WORKER) &&
-            !(call->api->is_short && pal_exchange_body(call->exchange).len <= SHORT_BODY_MAX &&
-                    call->api->is_short(call));
-}
-
 static void take(pal_frame *frame)
 {
     bool answered = false;
@@ -252,7 +244,7 @@ static void take(pal_frame *frame)
         fail_admitted(frame, status, &err);
     else if (answered)
         return;
-    else if (needs_worker(&frame->call))
+    else if (frame->call.route->flags & PAL_ROUTE_WORKER)
         pal_exchange_to_worker(frame->call.exchange, run_handler);
     else
         run_handler(frame->call.exchange);

@@ -1,5 +1,5 @@
 /* store_sqlite_heads.c - the heads of sessions that were written to lately, so that the next
- * operation need not look its own up: that took a seventh of what an append costs the writer, and a
+ * operation need not look its own up: that took a ninth of what an append costs the writer, and a
  * turn's commits have three operations and more on one session.
  *
  * They say what the file says as long as nobody else has written to it. SQLite counts the states of

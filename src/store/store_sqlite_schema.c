@@ -125,7 +125,7 @@ static const char *const steps[] = {
         " sum(cache_read), sum(cache_write), sum(output), sum(reasoning), sum(cost_micros)"
         " FROM ledger GROUP BY tenant, created_at / 3600000;",
 
-        /* An item of the inbox comes and goes with nearly every turn: one page, not three. */
+        /* Every turn that is all or nothing has an item in the inbox: one page, not three. */
         "DROP INDEX inbox_session;"
         "DROP INDEX inbox_client;"
         "ALTER TABLE inbox RENAME TO inbox_before;"

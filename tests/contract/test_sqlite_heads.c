@@ -64,6 +64,16 @@ static uint64_t append(pal_id session)
     return append_to(store, session);
 }
 
+static pal_op op_append(pal_id session, pal_message *message)
+{
+    pal_op op = {.kind = PAL_OP_APPEND, .session = session};
+
+    op.u.append.messages = message;
+    op.u.append.messages_len = 1;
+    op.u.append.expected_seq = PAL_SEQ_ANY;
+    return op;
+}
+
 /* How often a head was looked up since the last time. */
 static int lookups(void)
 {
@@ -98,10 +108,7 @@ static void a_commit_looks_up_a_session_once(void)
             {.kind = PAL_OP_CREATE, .u.create.session = &session},
             {.kind = PAL_OP_LEASE_TAKE, .u.lease = {.owner = pal_str_of("me"), .ttl_ms = 1000}},
             {.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &item},
-            {.kind = PAL_OP_APPEND,
-                    .u.append = {.messages = &message,
-                            .messages_len = 1,
-                            .expected_seq = PAL_SEQ_ANY}},
+            op_append(id, &message),
     };
 
     CHECK(append(before) == 1);
@@ -197,16 +204,6 @@ static void other_operations_are_seen(void)
     CHECK(fine(pal_store_delete(store, (pal_str){0}, id, &err)));
     CHECK(append(id) == 0 && err.status == PAL_CONFLICT);
     end();
-}
-
-static pal_op op_append(pal_id session, pal_message *message)
-{
-    pal_op op = {.kind = PAL_OP_APPEND, .session = session};
-
-    op.u.append.messages = message;
-    op.u.append.messages_len = 1;
-    op.u.append.expected_seq = PAL_SEQ_ANY;
-    return op;
 }
 
 static void they_are_seen_within_a_batch(void)
