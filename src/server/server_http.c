@@ -33,6 +33,11 @@ pal_str pal_exchange_path(const pal_exchange *x)
     return x->path;
 }
 
+pal_str pal_exchange_query_text(const pal_exchange *x)
+{
+    return x->query;
+}
+
 pal_str pal_exchange_body(const pal_exchange *x)
 {
     return pal_buf_str(&x->body);

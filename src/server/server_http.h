@@ -31,6 +31,7 @@ pal_str pal_exchange_id(const pal_exchange *x);     /* the request's; the client
 pal_arena *pal_exchange_arena(pal_exchange *x);     /* lives until the answer is sent */
 /* Empty: it has none, or an empty one. Names in any case. */
 pal_str pal_exchange_header(const pal_exchange *x, const char *name);
+pal_str pal_exchange_query_text(const pal_exchange *x); /* the query as it was sent */
 /* A member of the query, decoded; false: it has none. */
 bool pal_exchange_query(pal_exchange *x, const char *name, pal_str *out_value);
 /* What a layer above keeps with it. */

@@ -2,8 +2,9 @@
  * work once, whatever happened to the first one.
  *
  * A key belongs to a tenant. What is known of it is a record (kind "idempotency", named by the
- * SHA-256 of the key) that holds the SHA-256 of the request (method, path, body), and once the work
- * is done its answer. It expires by server.idempotency_ms.
+ * SHA-256 of the key) that holds the SHA-256 of the request, and once the work is done its answer.
+ * The request is its method, path and body, and if there are any the query and the headers that
+ * choose a session. The record expires by server.idempotency_ms.
  *
  *   first time   no record. The handler runs; its operations are committed together with a record
  *                that says "applied". Then the answer is put into the record, and only then sent.
@@ -52,7 +53,7 @@ struct pal_idempotency {
 typedef struct pal_idempotent {
     char id[DIGEST_TEXT_SIZE];      /* of tenant and key */
     char name[DIGEST_TEXT_SIZE];    /* of the key: the record's */
-    char request[DIGEST_TEXT_SIZE]; /* of method, path and body */
+    char request[DIGEST_TEXT_SIZE]; /* of everything that says what to do */
 } pal_idempotent;
 
 struct pal_idempotency *pal_idempotency_new(void)
@@ -98,16 +99,25 @@ static pal_status digest_text(const pal_str *texts, size_t texts_len, char out[D
     return status;
 }
 
+/* The tenant is no part of it: each tenant has keys of its own. A request with neither a query nor
+ * such a header has the digest that earlier versions gave it. */
+static pal_status digest_request(const pal_exchange *x, char out[DIGEST_TEXT_SIZE])
+{
+    const pal_str texts[] = {pal_exchange_method(x), pal_exchange_path(x), pal_exchange_body(x),
+            pal_exchange_query_text(x), pal_exchange_header(x, "x-palaver-session"),
+            pal_exchange_header(x, "mcp-session-id")};
+    bool is_plain = texts[3].len == 0 && texts[4].len == 0 && texts[5].len == 0;
+    return digest_text(texts, is_plain ? 3 : sizeof texts / sizeof *texts, out);
+}
+
 static pal_status name_all(const pal_call *call, pal_idempotent *out)
 {
-    const pal_exchange *x = call->exchange;
     const pal_str id[] = {call->caller.tenant, call->idempotency_key};
-    const pal_str request[] = {pal_exchange_method(x), pal_exchange_path(x), pal_exchange_body(x)};
     pal_status status = digest_text(id, 2, out->id);
     if (status == PAL_OK)
         status = digest_text(&call->idempotency_key, 1, out->name);
     if (status == PAL_OK)
-        status = digest_text(request, 3, out->request);
+        status = digest_request(call->exchange, out->request);
     return status;
 }
 

@@ -495,6 +495,15 @@ test('the same request under the same key is done once', async (t) => {
     const second = await s.post('/v1/conversations', body, { headers });
     assert.equal(second.json.id, first.json.id);
     assert.equal((await s.get(`/v1/conversations/${first.json.id}/items`)).json.data.length, 1);
+    // The header names the session: the same words in another one are another request.
+    const chat = { messages: [say('hello')] };
+    const as = (session) => s.post('/v1/chat/completions', chat,
+        { headers: { 'idempotency-key': 'k-2', ...session && { 'x-palaver-session': session } } });
+    const ann = await as('ann');
+    assert.equal(ann.code, 200, ann.text);
+    for (const session of ['bob', undefined])
+        assert.equal((await as(session)).code, 422, 'another session under the same key');
+    assert.equal((await as('ann')).text, ann.text);
 });
 
 test('the example of docs/openai.md', async (t) => {

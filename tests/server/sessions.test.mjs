@@ -345,6 +345,13 @@ test('imports of others, and what is not one', async (t) => {
     const keyed = { headers: { 'idempotency-key': 'i-1' } };
     const first = await ok(s.post('/api/v1/import', chat, keyed));
     assert.deepEqual(await ok(s.post('/api/v1/import', chat, keyed)), first);
+    // The query says which session it is: another one is another request.
+    const other = { headers: { 'idempotency-key': 'i-2' } };
+    const imported = await ok(s.post('/api/v1/import?key=imported-a', chat, other));
+    assertError(await s.post('/api/v1/import?key=imported-b', chat, other), 422,
+        'idempotency_key_reused');
+    assertError(await s.post('/api/v1/import', chat, other), 422, 'idempotency_key_reused');
+    assert.deepEqual(await ok(s.post('/api/v1/import?key=imported-a', chat, other)), imported);
 });
 
 // One that is far larger than what is held for a reader.
