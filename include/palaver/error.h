@@ -25,6 +25,7 @@ typedef enum pal_status {
     PAL_DENIED = 11,   /* not permitted: file permissions, keys, a stale fence */
     PAL_PROVIDER = 12, /* the model's service failed */
     PAL_BUDGET = 13,   /* a budget of tokens or money is used up */
+    PAL_FULL = 14,     /* the disk is full; nothing was written */
 } pal_status;
 
 #define PAL_ERROR_MESSAGE_MAX 248

@@ -608,6 +608,12 @@ typedef struct pal_store_stats {
 PAL_API PAL_CHECKED pal_status pal_store_stat(
         pal_store *store, pal_arena *arena, pal_store_stats *out_stats, pal_error *err);
 
+/* Whether the store can be read and written now, for readiness probes. PAL_IO if its files were
+ * removed or replaced while it is open. If the disk refused the last commit (PAL_IO, PAL_FULL), a
+ * small write is tried, at most once a second, and the store is ready again when one succeeds. May
+ * wait for the disk. */
+PAL_API PAL_CHECKED pal_status pal_store_ready(pal_store *store, pal_error *err);
+
 /* One thing that fsck found. `session` is none where it concerns the whole store. */
 typedef struct pal_finding {
     pal_id session;

@@ -23,6 +23,7 @@ static const char *const status_names[] = {
         [PAL_DENIED] = "denied",
         [PAL_PROVIDER] = "provider",
         [PAL_BUDGET] = "budget_exceeded",
+        [PAL_FULL] = "full",
 };
 
 const char *pal_status_name(pal_status status)

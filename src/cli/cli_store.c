@@ -2,8 +2,10 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define PREFIX_LEN_MIN 4
 #define CURSOR_MAX 4096
@@ -30,14 +32,31 @@ static pal_status missing_store(pal_cli *cli, const char *path, bool is_empty)
             is_empty ? ": the file is empty" : "");
 }
 
+/* Makes the name of the new directory durable, so that a power cut does not take the store with it.
+ * A working directory that can't be read can't be synced. */
+static int sync_parent(void)
+{
+    int fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int failed = fd < 0 && errno != EACCES ? errno : 0;
+    if (fd >= 0 && fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
+        failed = errno;
+    if (fd >= 0)
+        close(fd);
+    return failed;
+}
+
 /* Only the default store's own directory: elsewhere a missing one is more likely a typing error. */
 static pal_status make_default_directory(pal_cli *cli)
 {
     if (strcmp(cli->store_url, PAL_CONFIG_STORE_DEFAULT) != 0)
         return PAL_OK;
-    if (mkdir("palaver-data", 0700) != 0 && errno != EEXIST)
-        return pal_error_set(&cli->err, errno == EACCES || errno == EROFS ? PAL_DENIED : PAL_IO,
-                "can't make the directory 'palaver-data': %s", strerror(errno));
+    int failed = mkdir("palaver-data", 0700) != 0 ? errno : sync_parent();
+    if (failed && failed != EEXIST)
+        return pal_error_set(&cli->err,
+                failed == EACCES || failed == EROFS                ? PAL_DENIED
+                        : failed == ENOSPC || failed == EDQUOT ? PAL_FULL
+                                                                   : PAL_IO,
+                "can't make the directory 'palaver-data': %s", strerror(failed));
     return PAL_OK;
 }
 

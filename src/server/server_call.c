@@ -72,6 +72,7 @@ unsigned pal_status_http(pal_status status)
             [PAL_DENIED] = 403,
             [PAL_PROVIDER] = 502,
             [PAL_BUDGET] = 429,
+            [PAL_FULL] = 507,
     };
     return (size_t)status < sizeof codes / sizeof *codes ? codes[status] : 500;
 }

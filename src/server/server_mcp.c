@@ -183,8 +183,8 @@ static const pal_mcp_offer *find_offer(pal_json name)
 
 static pal_mcp_taken fail(taking *t, const pal_error *err)
 {
-    bool is_ours =
-            err->status == PAL_IO || err->status == PAL_CORRUPT || err->status == PAL_NO_MEMORY;
+    bool is_ours = err->status == PAL_IO || err->status == PAL_FULL ||
+            err->status == PAL_CORRUPT || err->status == PAL_NO_MEMORY;
     if (is_ours)
         pal_log(PAL_LOG_ERROR, "mcp: %s", err->message);
     pal_mcp_put_failure(t->writer, t->message->id, t->message->is_new, pal_str_of(err->message));

@@ -224,6 +224,9 @@ typedef struct pal_store_backend {
             uint64_t *out_bytes, pal_error *err);
 
     pal_status (*stat)(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
+    /* Optional. PAL_OK unless something that reads and writes don't notice keeps the engine from
+     * working: its files are gone, say. Cheap, and without a write. */
+    pal_status (*ready)(pal_engine *engine, pal_error *err);
 
     /* Optional. Checks the files, the indexes and every session: seqs without a gap, rows that
      * `row_check` takes, counts that agree. With `repair`, rebuilds what can be derived and

@@ -2,6 +2,8 @@
 #ifndef PAL_STORE_FRONT_H
 #define PAL_STORE_FRONT_H
 
+#include <stdatomic.h>
+
 #include "store/store_backend.h"
 #include "store/store_writer.h"
 
@@ -9,6 +11,7 @@ struct pal_store {
     pal_engine *engine;
     pal_writer *writer;
     pal_store_options options; /* defaults already filled in */
+    _Atomic int64_t probed_us; /* when pal_store_ready() last tried a write */
 };
 
 /* A batch of one operation, whose failure is the call's. */

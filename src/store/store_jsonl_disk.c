@@ -33,7 +33,9 @@ pal_status pal_jl_refused(jl_engine *engine, pal_error *err, const char *path)
 {
     int error = errno;
     const char *reason = reason_of(error);
-    pal_status status = error == EACCES || error == EPERM ? PAL_DENIED : PAL_IO;
+    pal_status status = error == EACCES || error == EPERM ? PAL_DENIED
+            : error == ENOSPC || error == EDQUOT    ? PAL_FULL
+                                                    : PAL_IO;
 
     if (*path == '\0')
         return pal_error_set(err, status, "can't use '%.120s': %s", engine->location, reason);

@@ -163,6 +163,7 @@ static pal_status watch_wal(pal_sqlite *self, pal_error *err)
         return status;
     pal_wal_gather_watch(self);
     pal_wal_keeper_watch(self);
+    pal_sqlite_file_watch(self);
     return PAL_OK;
 }
 
@@ -277,5 +278,6 @@ const pal_store_backend pal_store_sqlite = {
         .blob_get = pal_sqlite_blob_get,
         .blob_size = pal_sqlite_blob_size,
         .stat = pal_sqlite_stat,
+        .ready = pal_sqlite_ready,
         .check = pal_sqlite_check,
 };

@@ -2,6 +2,7 @@
  *
  * store_sqlite.c         opens and closes; the table of callbacks
  * store_sqlite_schema.c  the tables, and the steps from one version to the next
+ * store_sqlite_file.c    the file: creates it private, notices when it is removed
  * store_sqlite_sql.c     connections and prepared statements
  * store_sqlite_wal.c     keeps the WAL short
  * store_sqlite_gather.c  lets a commit go to the WAL in one write
@@ -26,6 +27,7 @@
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "palaver/limits.h"
@@ -58,6 +60,16 @@ typedef struct pal_wal_gather {
     sqlite3_int64 at; /* where in the file `kept` belongs */
 } pal_wal_gather;
 
+#define PAL_SQLITE_PATH_SIZE 4096
+#define PAL_SQLITE_WATCHED 3 /* the database, its WAL and its shared memory */
+
+/* A file that must stay where it is while the store is open; an empty path: not watched. */
+typedef struct pal_watched_file {
+    dev_t device;
+    ino_t inode;
+    char path[PAL_SQLITE_PATH_SIZE];
+} pal_watched_file;
+
 typedef struct pal_sqlite {
     pal_engine engine;
     char *path;
@@ -73,7 +85,19 @@ typedef struct pal_sqlite {
     pal_wal_gather gather; /* the writer's */
     bool has_search;       /* not so in a file of version 1 that may not be changed */
     bool has_records;      /* likewise of version 2 */
+    pal_watched_file watched[PAL_SQLITE_WATCHED];
 } pal_sqlite;
+
+/* ---- store_sqlite_file.c ---- */
+
+/* Creates the file, empty and readable by its owner only, and makes its name durable. PAL_OK also
+ * if it exists by now; PAL_DENIED if the name is a link to nothing. */
+PAL_CHECKED pal_status pal_sqlite_file_create(const char *path, pal_error *err);
+/* From now on, the open files must stay where they are. */
+void pal_sqlite_file_watch(pal_sqlite *self);
+/* PAL_IO if one of them was removed or replaced. */
+PAL_CHECKED pal_status pal_sqlite_file_check_moved(const pal_sqlite *self, pal_error *err);
+pal_status pal_sqlite_ready(pal_engine *engine, pal_error *err);
 
 /* ---- store_sqlite_wal.c ---- */
 
@@ -94,10 +118,12 @@ void pal_wal_gather_done(pal_sqlite *self);
 
 /* ---- store_sqlite_schema.c ---- */
 
-/* Whether the file may be opened: PAL_OK also where there is none yet. Looks at its first bytes
- * only, so a file that isn't ours stays as it is. */
+/* Whether the file may be opened; creates it if there is none yet. Looks at its first bytes only,
+ * so a file that isn't ours stays as it is. */
 PAL_CHECKED pal_status pal_sqlite_file_check(
         const char *path, const pal_store_options *options, pal_error *err);
+/* Says by errno why the file can't be opened. */
+pal_status pal_sqlite_open_error(const char *path, pal_error *err);
 /* Creates the tables, or brings those of an older version up to date; with `read_only` they stay as
  * they are. Tells which version they have then. */
 PAL_CHECKED pal_status pal_sqlite_migrate(

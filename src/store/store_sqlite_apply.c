@@ -154,13 +154,18 @@ static const pal_error *failure_of(
 
 /* False when the batch was rolled back for the sake of some of its operations. That is never so of
  * a group, whose operations are taken back apart. */
-static bool run_batch(pal_sql_conn *conn, pal_work *works, size_t works_len, bool is_group)
+static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool is_group)
 {
+    pal_sql_conn *conn = &self->writer;
     bool is_apart = is_group && works_len > 1;
     pal_error err = {0};
     pal_sql sql;
 
     roll_back(conn); /* in case that this failed the last time */
+    if (pal_sqlite_file_check_moved(self, &err) != PAL_OK) {
+        fail_all(works, works_len, &err);
+        return true;
+    }
     sql = pal_sql_start(conn, PAL_SQL_BEGIN);
     conn->failed = false;
     if (pal_sql_run(&sql, &err) != PAL_OK) {
@@ -196,7 +201,7 @@ static size_t group_len(const pal_work *works, size_t works_len)
     return len;
 }
 
-static void run_groups(pal_sql_conn *conn, pal_work *works, size_t works_len)
+static void run_groups(pal_sqlite *self, pal_work *works, size_t works_len)
 {
     size_t len;
 
@@ -204,7 +209,7 @@ static void run_groups(pal_sql_conn *conn, pal_work *works, size_t works_len)
         len = group_len(works + i, works_len - i);
         for (size_t j = i; j < i + len; j++)
             works[j].op->status = PAL_OK;
-        run_batch(conn, works + i, len, true);
+        run_batch(self, works + i, len, true);
     }
 }
 
@@ -241,8 +246,8 @@ void pal_sqlite_apply(pal_engine *engine, pal_work *works, size_t works_len)
     atomic_store(&self->writer_wanted, true);
     pthread_mutex_lock(&self->writer_lock);
     atomic_store(&self->writer_wanted, false);
-    if (!run_batch(conn, works, works_len, works_len == 1))
-        run_groups(conn, works, works_len);
+    if (!run_batch(self, works, works_len, works_len == 1))
+        run_groups(self, works, works_len);
     if (has_erased(works, works_len))
         tidy(conn);
     pthread_mutex_unlock(&self->writer_lock);

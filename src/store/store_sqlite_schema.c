@@ -221,9 +221,11 @@ static pal_status check_file_system(const char *path, pal_error *err)
     return PAL_OK;
 }
 
-static pal_status open_error(const char *path, pal_error *err)
+pal_status pal_sqlite_open_error(const char *path, pal_error *err)
 {
-    return pal_error_set(err, errno == EACCES || errno == EPERM ? PAL_DENIED : PAL_IO,
+    bool is_denied = errno == EACCES || errno == EPERM || errno == EROFS;
+
+    return pal_error_set(err, is_denied ? PAL_DENIED : PAL_IO,
             "can't open '%.160s': %s", path, strerror(errno));
 }
 
@@ -233,13 +235,13 @@ static pal_status check_existing(const char *path, int fd, pal_error *err)
     struct stat info;
 
     if (fstat(fd, &info) != 0)
-        return open_error(path, err);
+        return pal_sqlite_open_error(path, err);
     if (!S_ISREG(info.st_mode))
         return pal_error_set(err, PAL_INVALID, "'%.160s' is not a file", path);
     if (info.st_size == 0)
         return PAL_OK;
     if (pread(fd, header, sizeof(header), 0) < 0)
-        return open_error(path, err);
+        return pal_sqlite_open_error(path, err);
     return check_header(path, header, info.st_size, err);
 }
 
@@ -266,11 +268,11 @@ pal_status pal_sqlite_file_check(const char *path, const pal_store_options *opti
         return status;
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT && !options->read_only)
-        return PAL_OK;
+        return pal_sqlite_file_create(path, err);
     if (fd < 0 && errno == ENOENT)
         return pal_error_set(err, PAL_NOT_FOUND, "there is no store '%.160s'", path);
     if (fd < 0)
-        return open_error(path, err);
+        return pal_sqlite_open_error(path, err);
     status = check_settled(path, fd, err);
     close(fd);
     return status;

@@ -4,6 +4,7 @@
  * use, so that none keeps a read transaction open. */
 #include "store/store_sqlite_sql.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -78,13 +79,27 @@ static pal_status status_of_code(int code)
         return PAL_CONFLICT;
     case SQLITE_TOOBIG:
         return PAL_LIMIT;
+    case SQLITE_FULL:
+        return PAL_FULL;
     default:
         return PAL_IO;
     }
 }
 
-pal_status pal_sql_failed(pal_sql_conn *conn, int code, pal_error *err)
+/* SQLite calls a page that could not be read a damaged one, and a quota or a full shared memory an
+ * error of the disk. errno is set to 0 when a statement starts, so that it tells the difference. */
+static int code_by_errno(int code)
 {
+    if ((code & 0xff) == SQLITE_CORRUPT && (errno == EIO || errno == ENXIO))
+        return SQLITE_IOERR_READ;
+    if ((code & 0xff) == SQLITE_IOERR && (errno == ENOSPC || errno == EDQUOT))
+        return SQLITE_FULL;
+    return code;
+}
+
+pal_status pal_sql_failed(pal_sql_conn *conn, int sqlite_code, pal_error *err)
+{
+    int code = code_by_errno(sqlite_code);
     pal_status status = status_of_code(code);
 
     conn->failed = true;
@@ -113,6 +128,7 @@ pal_sql pal_sql_start(pal_sql_conn *conn, pal_sql_id id)
 {
     pal_sql sql = {.conn = conn, .next = 1};
 
+    errno = 0;
     if (!conn->statements[id])
         sql.code = sqlite3_prepare_v3(
                 conn->db, texts[id], -1, SQLITE_PREPARE_PERSISTENT, &conn->statements[id], NULL);
@@ -268,7 +284,9 @@ pal_status pal_sql_run_int(pal_sql_conn *conn, pal_sql_id id, int64_t number, pa
 
 pal_status pal_sql_exec(pal_sql_conn *conn, const char *text, pal_error *err)
 {
-    int code = sqlite3_exec(conn->db, text, NULL, NULL, NULL);
+    int code;
 
+    errno = 0;
+    code = sqlite3_exec(conn->db, text, NULL, NULL, NULL);
     return code == SQLITE_OK ? PAL_OK : pal_sql_failed(conn, code, err);
 }

@@ -158,6 +158,11 @@ static pal_status trace_stat(pal_engine *engine, pal_store_stats *out_stats, pal
     TRACED(stat, out_stats, err);
 }
 
+static pal_status trace_ready(pal_engine *engine, pal_error *err)
+{
+    TRACED(ready, err);
+}
+
 static pal_status trace_check(pal_engine *engine, bool repair, pal_row_check row_check,
         pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
 {
@@ -184,6 +189,7 @@ static const pal_store_backend trace_table = {
         .blob_get = trace_blob_get,
         .blob_size = trace_blob_size,
         .stat = trace_stat,
+        .ready = trace_ready,
         .check = trace_check,
 };
 
@@ -199,6 +205,8 @@ pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *opti
     self->table.direct = inner->backend->direct;
     if (!inner->backend->check)
         self->table.check = NULL;
+    if (!inner->backend->ready)
+        self->table.ready = NULL;
     if (!inner->backend->index_build)
         self->table.index_build = NULL;
     self->engine.backend = &self->table;

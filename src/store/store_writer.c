@@ -40,9 +40,36 @@ struct pal_writer {
     bool threaded;
     atomic_uint_fast64_t commits;
     atomic_uint_fast64_t ops;
+    pthread_mutex_t failure_lock;
+    pal_error failure;     /* why the disk refused the last commit */
+    atomic_bool is_failed; /* `failure` is set */
     pal_work works[PAL_COMMIT_WORKS_MAX]; /* the batch being gathered; only the thread's */
     pal_writer_task *batch[PAL_COMMIT_WORKS_MAX];
 };
+
+/* Operations that are refused for what they are say nothing about the disk. */
+static void note_failure(pal_writer *writer, const pal_work *works, size_t works_len)
+{
+    const pal_error *failure = NULL;
+    bool is_written = false;
+
+    for (size_t i = 0; i < works_len; i++) {
+        pal_status status = works[i].op->status;
+
+        is_written = is_written || status == PAL_OK;
+        if (status == PAL_IO || status == PAL_FULL)
+            failure = &works[i].op->error;
+    }
+    if (!is_written && !failure)
+        return;
+    if (is_written && !atomic_load_explicit(&writer->is_failed, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&writer->failure_lock);
+    atomic_store(&writer->is_failed, !is_written);
+    if (!is_written)
+        writer->failure = *failure;
+    pthread_mutex_unlock(&writer->failure_lock);
+}
 
 static void apply(pal_writer *writer, pal_work *works, size_t works_len)
 {
@@ -51,6 +78,7 @@ static void apply(pal_writer *writer, pal_work *works, size_t works_len)
     pthread_mutex_lock(&writer->lock);
     engine->backend->apply(engine, works, works_len);
     pthread_mutex_unlock(&writer->lock);
+    note_failure(writer, works, works_len);
     atomic_fetch_add_explicit(&writer->commits, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&writer->ops, works_len, memory_order_relaxed);
 }
@@ -133,6 +161,7 @@ pal_status pal_writer_open(pal_engine **engine, pal_writer **out_writer, pal_err
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for the store's writer");
     writer->engine = engine;
     pthread_mutex_init(&writer->lock, NULL);
+    pthread_mutex_init(&writer->failure_lock, NULL);
     writer->threaded = !(*engine)->backend->direct;
     if (!writer->threaded) {
         *out_writer = writer;
@@ -159,6 +188,7 @@ void pal_writer_close(pal_writer *writer)
         pthread_join(writer->thread, NULL);
     }
     pal_queue_free(writer->queue);
+    pthread_mutex_destroy(&writer->failure_lock);
     pthread_mutex_destroy(&writer->lock);
     pal_free(writer);
 }
@@ -225,4 +255,19 @@ pal_writer_counts pal_writer_count(pal_writer *writer)
             .ops = atomic_load_explicit(&writer->ops, memory_order_relaxed),
     };
     return counts;
+}
+
+pal_status pal_writer_failure(pal_writer *writer, pal_error *err)
+{
+    pal_error failure = {0};
+
+    if (!atomic_load(&writer->is_failed))
+        return PAL_OK;
+    pthread_mutex_lock(&writer->failure_lock);
+    if (atomic_load(&writer->is_failed))
+        failure = writer->failure;
+    pthread_mutex_unlock(&writer->failure_lock);
+    if (failure.status == PAL_OK)
+        return PAL_OK;
+    return pal_error_set(err, failure.status, "%s", failure.message);
 }

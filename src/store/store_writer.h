@@ -36,4 +36,7 @@ PAL_CHECKED pal_status pal_writer_hand(pal_writer *writer, pal_writer_task *task
 
 pal_writer_counts pal_writer_count(pal_writer *writer);
 
+/* PAL_OK unless the disk refused the last commit: then why. From any thread. */
+PAL_CHECKED pal_status pal_writer_failure(pal_writer *writer, pal_error *err);
+
 #endif

@@ -119,7 +119,8 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     turn->is_sealed = false;
     /* A model's connection fails with PAL_IO too, and that can be written down. */
     is_unwritable = turn->phase != PAL_PHASE_CALL &&
-            (status == PAL_DENIED || status == PAL_IO || status == PAL_NO_MEMORY);
+            (status == PAL_DENIED || status == PAL_IO || status == PAL_FULL ||
+                    status == PAL_NO_MEMORY);
     stop_waiting(turn);
     if (is_unwritable)
         pal_turn_finish(turn, PAL_TURN_FAILED);

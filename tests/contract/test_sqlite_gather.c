@@ -80,8 +80,8 @@ static void what_cannot_be_written_fails_the_commit(void)
 
     CHECK(fine(append(session, 1)));
     is_full = true;
-    CHECK(append(session, 4) == PAL_IO);
-    CHECK(append(session, MESSAGES) == PAL_IO);
+    CHECK(append(session, 4) == PAL_FULL);
+    CHECK(append(session, MESSAGES) == PAL_FULL);
     CHECK(ask("SELECT count(*) FROM message") == 1);
     is_full = false;
     CHECK(fine(append(session, 2)));

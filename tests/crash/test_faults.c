@@ -132,7 +132,7 @@ static void child_run(int fd, const fault *f)
 /* A status that is no answer about the data but a failure to give one. */
 static bool is_failure(pal_status status)
 {
-    return status == PAL_IO || status == PAL_CORRUPT || status == PAL_BUSY ||
+    return status == PAL_IO || status == PAL_FULL || status == PAL_CORRUPT || status == PAL_BUSY ||
             status == PAL_NO_MEMORY || status == PAL_LIMIT || status == PAL_TIMEOUT;
 }
 
@@ -414,6 +414,11 @@ static void a_failed_read_leaves_nothing(void)
     CHECK(sweep((fault){.kind = FAULT_READ}, 1));
 }
 
+static void a_page_that_cannot_be_read_leaves_nothing(void)
+{
+    CHECK(sweep((fault){.kind = FAULT_READ_PAGE}, 1));
+}
+
 static void a_short_write_leaves_nothing(void)
 {
     CHECK(sweep((fault){.kind = FAULT_SHORT_WRITE}, 1));
@@ -472,6 +477,7 @@ int main(void)
     RUN(backends_agree_on_the_script);
     RUN(a_failed_step_leaves_nothing);
     RUN(a_failed_read_leaves_nothing);
+    RUN(a_page_that_cannot_be_read_leaves_nothing);
     RUN(a_short_write_leaves_nothing);
     RUN(a_failed_sync_acknowledges_nothing);
     RUN(a_failed_sync_is_not_forgotten);

@@ -3,6 +3,7 @@
 #include "support/fault_vfs.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -31,6 +32,7 @@ static const int kind_steps[] = {
         [FAULT_KILL_AFTER] = STEP_CHANGES,
         [FAULT_KILL_MIDDLE] = STEP_WRITE,
         [FAULT_POWER_CUT] = STEP_CHANGES,
+        [FAULT_READ_PAGE] = STEP_READ,
 };
 
 typedef struct fault_file {
@@ -119,6 +121,10 @@ static int file_read(sqlite3_file *file, void *data, int len, sqlite3_int64 offs
     pthread_mutex_lock(&lock);
     fault = step_begin(STEP_READ);
     pthread_mutex_unlock(&lock);
+    if (fault == FAULT_READ_PAGE) {
+        errno = EIO;
+        return SQLITE_IOERR_CORRUPTFS;
+    }
     if (is_failing(fault))
         return SQLITE_IOERR_READ;
     return inner->pMethods->xRead(inner, data, len, offset);

@@ -20,6 +20,7 @@ typedef enum fault_kind {
     FAULT_KILL_AFTER = 8,
     FAULT_KILL_MIDDLE = 9, /* SIGKILL with half of a write done */
     FAULT_POWER_CUT = 10,  /* before the step; needs tracking */
+    FAULT_READ_PAGE = 11,  /* a read fails as the system's VFS reports EIO */
 } fault_kind;
 
 /* Makes it the process's default VFS; a second call does nothing. */

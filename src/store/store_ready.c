@@ -1,0 +1,77 @@
+/* store_ready.c - whether a store can be used now. After a commit that the disk refused, only a
+ * write tells whether it takes writes again; the probe is a record that is dropped at once. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "palaver/store.h"
+#include "store/store_front.h"
+
+/* About as much as a turn writes: a disk with a few bytes left is still full. */
+#define PROBE_BYTES 65536
+#define PROBE_PAUSE_US 1000000
+
+/* No tenant of a request has a control character in its name. */
+#define PROBE_TENANT "\x01ready"
+
+static pal_status read_something(pal_store *store, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_record record;
+    pal_status status;
+
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to look at the store");
+    status = store->engine->backend->record_find(store->engine, pal_str_of(PROBE_TENANT),
+            pal_str_of("probe"), pal_str_of("probe"), arena, &record, err);
+    pal_arena_free(arena);
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+/* A record's body is JSON: a string of so many letters. */
+static pal_status write_something(pal_store *store, pal_error *err)
+{
+    pal_record record = {.kind = pal_str_of("probe"), .name = pal_str_of("probe")};
+    char *body = pal_malloc(PROBE_BYTES);
+    pal_status status;
+
+    if (!body)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to try a write");
+    memset(body, 'x', PROBE_BYTES);
+    body[0] = body[PROBE_BYTES - 1] = '"';
+    record.body = pal_str_make(body, PROBE_BYTES);
+    status = pal_store_record_put(
+            store, pal_str_of(PROBE_TENANT), &record, PAL_VERSION_ANY, err);
+    pal_free(body);
+    if (status == PAL_OK)
+        status = pal_store_record_drop(
+                store, pal_str_of(PROBE_TENANT), record.kind, record.name, err);
+    return status;
+}
+
+/* One caller a second tries; the others are told of the last commit. */
+static bool may_probe(pal_store *store)
+{
+    int64_t now_us = pal_clock_monotonic_us();
+    int64_t before_us = atomic_load(&store->probed_us);
+
+    if (before_us != 0 && now_us - before_us < PROBE_PAUSE_US)
+        return false;
+    return atomic_compare_exchange_strong(&store->probed_us, &before_us, now_us);
+}
+
+pal_status pal_store_ready(pal_store *store, pal_error *err)
+{
+    const pal_store_backend *backend = store->engine->backend;
+    pal_status status = read_something(store, err);
+
+    if (status == PAL_OK && backend->ready)
+        status = backend->ready(store->engine, err);
+    if (status == PAL_OK)
+        status = pal_writer_failure(store->writer, err);
+    if ((status == PAL_IO || status == PAL_FULL) && !store->options.read_only &&
+            pal_writer_failure(store->writer, NULL) != PAL_OK && may_probe(store))
+        status = write_something(store, err);
+    return status;
+}
