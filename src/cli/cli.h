@@ -70,6 +70,7 @@ typedef struct pal_cli_command {
     pal_cli_access access;
     /* Optional: the access that these values ask for, where it is not always the same. */
     pal_cli_access (*access_for)(const void *values);
+    bool is_destructive; /* takes something away: never suggested for a mistyped name */
     bool no_config; /* runs without the configuration, and so whatever is wrong with it */
     pal_status (*run)(pal_cli *cli, void *values);
 } pal_cli_command;
@@ -191,6 +192,8 @@ void pal_cli_style(pal_cli *cli, int style);
 
 /* "palaver: ..." and "hint: ..." on stderr. */
 void pal_cli_print_error(const char *message, const char *hint);
+/* The same as one JSON object, with the names that the API uses: error, code, hint. */
+void pal_cli_print_error_json(const pal_error *err, const char *hint);
 
 /* An id as text, in the arena. */
 pal_str pal_cli_id(pal_cli *cli, pal_id id);
@@ -277,7 +280,7 @@ typedef struct pal_cli_table {
     size_t columns;
     const char *heads[PAL_CLI_COLUMNS_MAX];
     bool right[PAL_CLI_COLUMNS_MAX]; /* numbers stand to the right */
-    int shrink; /* the column that is cut when a terminal is too narrow; -1: none */
+    int shrink; /* the column that is cut first when a terminal is too narrow; -1: none */
 } pal_cli_table;
 
 void pal_cli_table_cell(pal_cli *cli, pal_cli_table *table, pal_str text);
@@ -422,6 +425,7 @@ extern const pal_cli_command pal_cmd_session_list;
 extern const pal_cli_command pal_cmd_session_show;
 extern const pal_cli_command pal_cmd_session_search;
 extern const pal_cli_command pal_cmd_session_append;
+extern const pal_cli_command pal_cmd_session_edit;
 extern const pal_cli_command pal_cmd_session_fork;
 extern const pal_cli_command pal_cmd_session_rewind;
 extern const pal_cli_command pal_cmd_session_undo;

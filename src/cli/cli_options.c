@@ -192,7 +192,7 @@ static pal_status unknown_command(pal_cli *cli, const char *group, const char *w
     for (size_t i = 0; pal_cli_commands[i] && len + 1 < WORDS_MAX; i++) {
         const char *name = pal_cli_commands[i]->name;
         const char *space = strchr(name, ' ');
-        if (group && !in_group(name, group))
+        if ((group && !in_group(name, group)) || pal_cli_commands[i]->is_destructive)
             continue;
         words[len] = space ? space + 1 : name;
         names[len++] = name;

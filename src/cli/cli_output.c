@@ -277,6 +277,30 @@ void pal_cli_print_error(const char *message, const char *hint)
     pal_buf_done(&line);
 }
 
+void pal_cli_print_error_json(const pal_error *err, const char *hint)
+{
+    pal_buf line;
+    pal_buf_init(&line, 8192);
+    pal_json_writer writer = pal_json_writer_make(&line);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "error");
+    pal_json_put_text(&writer, err->message);
+    pal_json_name(&writer, "code");
+    pal_json_put_text(&writer, pal_status_name(err->status));
+    pal_json_name(&writer, "hint");
+    if (hint && *hint)
+        pal_json_put_text(&writer, hint);
+    else
+        pal_json_put_null(&writer);
+    pal_json_end_object(&writer);
+    pal_buf_append_char(&line, '\n');
+    if (line.failure)
+        pal_cli_print_error(err->message, hint);
+    else
+        fwrite(line.data, 1, line.len, stderr);
+    pal_buf_done(&line);
+}
+
 pal_status pal_cli_no_memory(pal_cli *cli)
 {
     return pal_error_set(&cli->err, PAL_NO_MEMORY, "out of memory");

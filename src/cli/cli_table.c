@@ -1,10 +1,13 @@
 /* cli_table.c - aligned tables for people. Cells are made harmless when they are added; widths are
- * columns, not bytes. On a terminal one column may be cut so that no row wraps. */
+ * columns, not bytes. On a terminal columns are cut so that no row wraps: first the one that the
+ * table names, then whichever text is widest. */
 #include "cli/cli.h"
 
 #include <string.h>
 
 #define GAP 2
+#define NAMED_MIN 12 /* columns that the column to be cut first keeps */
+#define TEXT_MIN 8   /* columns that any other text keeps */
 
 void pal_cli_table_cell(pal_cli *cli, pal_cli_table *table, pal_str text)
 {
@@ -48,18 +51,35 @@ static void measure(const pal_cli_table *table, size_t *widths)
     }
 }
 
+/* Takes up to `excess` columns from a width, down to `least`; returns how many are left to take. */
+static size_t cut_width(size_t *width, size_t least, size_t excess)
+{
+    size_t cut = *width > least ? *width - least : 0;
+    if (cut > excess)
+        cut = excess;
+    *width -= cut;
+    return excess - cut;
+}
+
 static void shrink(const pal_cli *cli, const pal_cli_table *table, size_t *widths)
 {
-    size_t total = 0;
-    if (!cli->is_terminal || table->shrink < 0)
+    size_t total = 0, room = (size_t)cli->width + GAP;
+    if (!cli->is_terminal)
         return;
     for (size_t i = 0; i < table->columns; i++)
         total += widths[i] ? widths[i] + GAP : 0;
-    size_t room = (size_t)cli->width + GAP;
-    size_t *column = &widths[table->shrink];
-    if (total > room && *column > 12)
-        *column = *column - (total - room) > 12 && total - room < *column ? *column - (total - room)
-                                                                          : 12;
+    size_t excess = total > room ? total - room : 0;
+    if (table->shrink >= 0)
+        excess = cut_width(&widths[table->shrink], NAMED_MIN, excess);
+    while (excess > 0) {
+        size_t widest = 0;
+        for (size_t i = 1; i < table->columns; i++)
+            widest = !table->right[i] && widths[i] > widths[widest] ? i : widest;
+        if (widths[widest] <= TEXT_MIN || table->right[widest])
+            return;
+        cut_width(&widths[widest], widths[widest] - 1, 1);
+        excess--;
+    }
 }
 
 static void put_spaces(pal_buf *buf, size_t count)

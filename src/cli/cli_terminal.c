@@ -200,6 +200,7 @@ static void bind_keys(EditLine *editor)
     static const char *const keys[][2] = {
             {"\\e[200~", "palaver-paste"},
             {"\\e^M", "palaver-new-line"},
+            {"\\e^J", "palaver-new-line"}, /* a terminal that sends a line feed for Enter */
             {"^I", "palaver-complete"},
             {"^R", "em-inc-search-prev"},
             {"^W", "ed-delete-prev-word"},

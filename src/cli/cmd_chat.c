@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <unistd.h>
+#include "server/server_put.h"
 
 #define WORDS_MAX 10000 /* of a question on the command line */
 #define DRAIN_MS 2000   /* that a turn has to end when we leave */
@@ -87,32 +88,15 @@ static pal_status gather_question(pal_chat *chat, pal_buf *text)
     return status;
 }
 
-static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
-{
-    pal_json_name(writer, name);
-    pal_json_put_u64(writer, number);
-}
-
 static void put_json(pal_chat *chat, const pal_chat_answer *answer)
 {
     pal_json_writer writer = pal_json_writer_make(&chat->cli->out);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "session");
-    pal_json_put_str(&writer, pal_cli_id(chat->cli, chat->session));
-    pal_json_name(&writer, "turn");
-    pal_json_put_str(&writer, pal_cli_id(chat->cli, answer->turn));
-    pal_json_name(&writer, "state");
-    pal_json_put_text(&writer, pal_turn_state_name(answer->state));
-    pal_json_name(&writer, "text");
-    pal_json_put_str(&writer, answer->text);
-    pal_json_name(&writer, "usage");
-    pal_json_begin_object(&writer);
-    put_number(&writer, "input", answer->usage.input);
-    put_number(&writer, "cache_read", answer->usage.cache_read);
-    put_number(&writer, "cache_write", answer->usage.cache_write);
-    put_number(&writer, "output", answer->usage.output);
-    put_number(&writer, "reasoning", answer->usage.reasoning);
-    pal_json_end_object(&writer);
+    pal_put_id(&writer, "session_id", chat->session);
+    pal_put_id(&writer, "turn_id", answer->turn);
+    pal_put_text(&writer, "state", pal_turn_state_name(answer->state));
+    pal_put_str(&writer, "text", answer->text);
+    pal_put_usage(&writer, "usage", &answer->usage);
     pal_json_end_object(&writer);
     pal_buf_append_char(&chat->cli->out, '\n');
 }
@@ -287,7 +271,7 @@ static pal_status run_chat(pal_chat *chat, const chat_values *given)
         status = talk_at_terminal(chat, found ? &last : NULL);
     else if (status == PAL_OK)
         status = ask_once(chat);
-    if (chat->runtime.is_stopgap && !is_talk)
+    if (status == PAL_OK && chat->runtime.is_stopgap && !is_talk)
         pal_cli_print_error("no model is set up, so 'echo' answered",
                 "set OPENAI_API_KEY or another provider's key, or see 'palaver config example'");
     pal_cli_runtime_close(&chat->runtime, DRAIN_MS);

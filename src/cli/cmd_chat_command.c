@@ -402,10 +402,45 @@ static pal_status run_model(pal_chat *chat, pal_str argument)
 
 /* ---- The rest ---- */
 
+/* The newest message that is shown; its role is PAL_ROLE_NONE if there is none. */
+static pal_status find_newest(pal_chat *chat, pal_message *out_message)
+{
+    pal_cli *cli = chat->cli;
+    pal_load load = {.limit = 1, .from_end = true};
+    pal_messages loaded;
+    pal_status status = pal_store_load(
+            cli->store, pal_cli_tenant(cli), chat->session, &load, chat->arena, &loaded, &cli->err);
+    *out_message = (pal_message){0};
+    if (status == PAL_OK && loaded.len)
+        *out_message = loaded.items[0];
+    return status;
+}
+
+/* Takes a complete answer back, so that the same question gets another one. */
+static pal_status take_answer_back(pal_chat *chat)
+{
+    pal_cli *cli = chat->cli;
+    pal_message newest, said;
+    pal_status status = find_newest(chat, &newest);
+    if (status != PAL_OK || newest.role != PAL_ROLE_ASSISTANT || (newest.flags & PAL_FLAG_ERROR))
+        return status;
+    status = find_said(chat, 1, &said);
+    if (status != PAL_OK)
+        return status;
+    pal_mark mark = {.kind = PAL_MARK_REWIND, .seq = said.seq};
+    status = pal_store_mark(cli->store, pal_cli_tenant(cli), chat->session, &mark, &cli->err);
+    if (status == PAL_OK)
+        pal_buf_append_text(&cli->out, "The last answer is taken back; /undo brings it back.\n");
+    return status == PAL_OK ? pal_cli_flush(cli) : status;
+}
+
 static pal_status run_retry(pal_chat *chat, pal_str argument)
 {
     pal_chat_answer answer;
     (void)argument;
+    pal_status status = take_answer_back(chat);
+    if (status != PAL_OK)
+        return status;
     return pal_chat_say(chat, pal_str_make(NULL, 0), true, &answer);
 }
 
@@ -423,7 +458,7 @@ static const command commands[] = {
         {"/fork", "", "go another way from here, and keep this one", run_fork, true},
         {"/rewind", "[N]", "take back the last N things that you said (1)", run_rewind, true},
         {"/undo", "", "take back the last rewind or compaction", run_undo, true},
-        {"/retry", "", "ask again, after a failure", run_retry, true},
+        {"/retry", "", "ask again, for another answer or after a failure", run_retry, true},
         {"/compact", "", "let a summary stand for the older part", run_compact, true},
         {"/context", "", "show what the model gets to see", run_context, true},
         {"/tools", "", "list what the model may call", run_tools, false},

@@ -157,6 +157,20 @@ static void show_result(show *s, const pal_event *event)
     pal_buf_done(&line);
 }
 
+/* Without a terminal: a person who waits for the answer of a pipe sees why on stderr. */
+static void print_retry(const show *s, const pal_event *event)
+{
+    char line[PAL_ERROR_MESSAGE_MAX + 64];
+    int64_t left = event->at - pal_clock_now_ms();
+    if (s->chat->cli->json)
+        return;
+    snprintf(line, sizeof line, "%.*s; retry %llu in %lld s",
+            (int)pal_utf8_cut(event->text, PAL_ERROR_MESSAGE_MAX),
+            event->text.data ? event->text.data : "", (unsigned long long)event->count,
+            (long long)(left > 0 ? (left + 999) / 1000 : 0));
+    pal_cli_print_error(line, NULL);
+}
+
 static void show_retry(show *s, const pal_event *event)
 {
     wait_for(s, "retrying");
@@ -165,7 +179,9 @@ static void show_retry(show *s, const pal_event *event)
     s->attempt = event->count;
     pal_buf_clear(&s->why);
     pal_buf_append_str(&s->why, event->text);
-    if (has_notes(s) && !s->chat->has_styles)
+    if (!s->chat->terminal)
+        print_retry(s, event);
+    else if (has_notes(s) && !s->chat->has_styles)
         put_line(s, event->text);
     else
         tick(s);
@@ -337,8 +353,8 @@ static void put_cost(pal_buf *line, int64_t micros)
 {
     if (micros <= 0)
         return;
-    /* Whatever the currency is: the price list knows it. */
-    pal_buf_format(line, micros < 10000 ? ", cost %.6f" : ", cost %.4f", (double)micros / 1e6);
+    /* The configured prices are in dollars, as providers list them. */
+    pal_buf_format(line, ", cost $%.6f", (double)micros / 1e6);
 }
 
 static void put_usage(show *s)

@@ -24,7 +24,7 @@ static void put_finding_json(fsck *check, const pal_finding *finding)
 {
     pal_json_writer *writer = &check->writer;
     pal_json_begin_object(writer);
-    pal_json_name(writer, "session");
+    pal_json_name(writer, "session_id");
     if (pal_id_is_none(finding->session))
         pal_json_put_null(writer);
     else

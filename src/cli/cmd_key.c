@@ -154,6 +154,9 @@ static pal_status list(pal_cli *cli, void *values)
         pal_buf_append_char(&cli->out, '\n');
     } else if (after.len) {
         pal_cli_table_print(cli, &table);
+    } else {
+        fprintf(stderr, "No keys: a server without any answers this machine only. "
+                        "'palaver key create' makes one.\n");
     }
     return PAL_OK;
 }
@@ -214,5 +217,6 @@ const pal_cli_command pal_cmd_key_revoke = {
         .args_min = 1,
         .args_max = 1,
         .access = PAL_CLI_WRITE,
+        .is_destructive = true,
         .run = revoke,
 };

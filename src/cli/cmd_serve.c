@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include "base/log.h"
 #include "server/server.h"
+#include "server/server_auth.h"
 #include "server/server_metrics.h"
 #include "server/server_notify.h"
 
@@ -154,15 +155,41 @@ static pal_status open_server(pal_cli *cli, serving *s)
 }
 
 /* "[::1]:0" with the port that was given: "http://[::1]:41234". */
-static void print_address(pal_cli *cli, const serving *s)
+static pal_str address_of(pal_cli *cli, const serving *s)
 {
     const pal_config_server *config = &pal_config_get(cli->config)->server;
     size_t host_len = config->listen.len;
+    pal_buf address;
     while (host_len > 0 && config->listen.data[host_len - 1] != ':')
         host_len--;
-    pal_buf_format(&cli->out, "palaver %s is listening on %s://%.*s:%u\n", PAL_VERSION,
-            config->tls_certificate.len ? "https" : "http", (int)(host_len ? host_len - 1 : 0),
-            config->listen.data, (unsigned)pal_listener_port(s->server->listener));
+    pal_buf_init(&address, 1024);
+    pal_buf_format(&address, "%s://%.*s:%u", config->tls_certificate.len ? "https" : "http",
+            (int)(host_len ? host_len - 1 : 0), config->listen.data,
+            (unsigned)pal_listener_port(s->server->listener));
+    pal_str text = pal_arena_copy(cli->arena, pal_buf_str(&address));
+    pal_buf_done(&address);
+    return text;
+}
+
+/* The first line has the address. The others are for a person who started it in a terminal. */
+static void print_welcome(pal_cli *cli, const serving *s)
+{
+    pal_str address = address_of(cli, s);
+    bool has_keys = true;
+    pal_buf_format(&cli->out, "palaver %s is listening on %.*s\n", PAL_VERSION,
+            PAL_STR_ARG(address));
+    if (!cli->is_terminal)
+        return;
+    if (pal_keys_any(s->server->keys, &has_keys, NULL) != PAL_OK)
+        has_keys = true; /* then nothing is promised */
+    pal_buf_format(&cli->out, "Store: %s\nModel: %.*s at %.*s\n", cli->store_url,
+            PAL_STR_ARG(s->runtime.model), PAL_STR_ARG(s->runtime.endpoint));
+    if (has_keys)
+        pal_buf_append_text(&cli->out, "Requests need a key.\n");
+    else
+        pal_buf_format(&cli->out,
+                "Try: curl %.*s/api/v1/chat -d '{\"message\": \"Hello, is anybody there?\"}'\n",
+                PAL_STR_ARG(address));
 }
 
 static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
@@ -207,14 +234,14 @@ static pal_status serve(pal_cli *cli, void *values)
     mallopt(M_TRIM_THRESHOLD, HEAP_SPARE_BYTES);
     pal_status status = open_all(cli, values, &s);
     if (status == PAL_OK) {
-        print_address(cli, &s);
+        print_welcome(cli, &s);
         status = pal_cli_flush(cli);
     }
     if (status == PAL_OK) {
         if (s.runtime.is_stopgap)
             pal_log(PAL_LOG_WARN,
-                    "no model is configured and none was found: 'echo' answers, "
-                    "which is none");
+                    "no model is configured and none was found: 'echo' answers by repeating "
+                    "what was said");
         pal_notify("READY=1");
         wait_for_end(cli, &s);
     }

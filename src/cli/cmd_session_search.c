@@ -6,6 +6,9 @@
 
 #include <string.h>
 #include "base/clock.h"
+#include "server/server_put.h"
+
+#define WORDS_MAX 1000 /* of a text on the command line */
 
 typedef struct search_values {
     const char *role;
@@ -25,11 +28,38 @@ static pal_status open_store(pal_cli *cli)
     return status;
 }
 
+/* The first of several words may name a session; the others are the text. A text that a shell has
+ * split into words is put together again. */
+static pal_status read_words(pal_cli *cli, pal_search *search)
+{
+    size_t first = 0;
+    pal_session session;
+    pal_buf text;
+    pal_status status = PAL_NOT_FOUND;
+    if (cli->args_len > 1)
+        status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
+    if (status == PAL_OK) {
+        search->session = session.id;
+        first = 1;
+    } else if (status != PAL_NOT_FOUND) {
+        return status;
+    }
+    cli->err = (pal_error){0};
+    cli->hint[0] = '\0';
+    pal_buf_init(&text, PAL_CLI_OUT_MAX);
+    for (size_t i = first; i < cli->args_len; i++) {
+        pal_buf_append_text(&text, i > first ? " " : "");
+        pal_buf_append_text(&text, cli->args[i]);
+    }
+    search->text = pal_arena_copy(cli->arena, pal_buf_str(&text));
+    status = text.failure ? pal_cli_no_memory(cli) : PAL_OK;
+    pal_buf_done(&text);
+    return status;
+}
+
 static pal_status make_search(pal_cli *cli, const search_values *given, pal_search *search)
 {
-    pal_session session;
     search->tenant = pal_cli_tenant(cli);
-    search->text = pal_str_of(cli->args[cli->args_len - 1]);
     search->cursor = pal_str_of(given->cursor);
     if (given->role) {
         search->role = pal_role_from_name(pal_str_of(given->role));
@@ -45,12 +75,7 @@ static pal_status make_search(pal_cli *cli, const search_values *given, pal_sear
         status = pal_cli_time_option(cli, "since", given->since, -1, &search->from);
     if (status == PAL_OK)
         status = open_store(cli);
-    if (status == PAL_OK && cli->args_len == 2) {
-        status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
-        if (status == PAL_OK)
-            search->session = session.id;
-    }
-    return status;
+    return status == PAL_OK ? read_words(cli, search) : status;
 }
 
 static void add_row(pal_cli *cli, pal_cli_table *table, const pal_hit *hit)
@@ -97,21 +122,13 @@ static void print_json(pal_cli *cli, const pal_hits *hits)
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < hits->len; i++) {
         const pal_hit *hit = &hits->items[i];
-        char when[PAL_TIME_TEXT_SIZE];
-        size_t when_len = pal_time_to_text(hit->created_at, when);
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "session");
-        pal_json_put_str(&writer, pal_cli_id(cli, hit->session));
-        pal_json_name(&writer, "seq");
-        pal_json_put_u64(&writer, hit->seq);
-        pal_json_name(&writer, "message");
-        pal_json_put_str(&writer, pal_cli_id(cli, hit->message));
-        pal_json_name(&writer, "role");
-        pal_json_put_text(&writer, pal_role_name(hit->role));
-        pal_json_name(&writer, "created_at");
-        pal_json_put_str(&writer, pal_str_make(when, when_len));
-        pal_json_name(&writer, "snippet");
-        pal_json_put_str(&writer, hit->snippet);
+        pal_put_id(&writer, "session_id", hit->session);
+        pal_put_id(&writer, "message_id", hit->message);
+        pal_put_count(&writer, "seq", hit->seq);
+        pal_put_text(&writer, "role", pal_role_name(hit->role));
+        pal_put_time(&writer, "created_at", hit->created_at);
+        pal_put_str(&writer, "snippet", hit->snippet);
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);
@@ -163,7 +180,7 @@ const pal_cli_command pal_cmd_session_search = {
         .options = options,
         .values_size = sizeof(search_values),
         .args_min = 1,
-        .args_max = 2,
+        .args_max = WORDS_MAX,
         .access = PAL_CLI_NO_STORE,
         .run = session_search,
 };

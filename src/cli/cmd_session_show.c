@@ -210,6 +210,28 @@ static void put_flags(pal_buf *out, uint32_t flags)
     }
 }
 
+/* Why an answer ended early: it is kept beside what was said. */
+static void put_reason(show *s, const pal_message *message)
+{
+    static const char *const names[] = {"error", "interrupted"};
+    pal_cli *cli = s->cli;
+    pal_json extra;
+    if (!(message->flags & PAL_FLAG_ERROR) || !message->extra.len ||
+            pal_json_parse(cli->arena, message->extra, NULL, &extra, NULL) != PAL_OK)
+        return;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        pal_str why = pal_json_string(pal_json_find(extra, names[i]), cli->arena);
+        pal_buf line;
+        if (!why.len)
+            continue;
+        pal_buf_init(&line, PAL_CLI_OUT_MAX);
+        pal_buf_append_text(&line, i == 0 ? "! failed: " : "! stopped: ");
+        pal_buf_append_str(&line, why);
+        pal_cli_wrap(&cli->out, pal_buf_str(&line), 4, text_width(s));
+        pal_buf_done(&line);
+    }
+}
+
 static void put_message(show *s, const pal_message *message)
 {
     pal_cli *cli = s->cli;
@@ -230,6 +252,7 @@ static void put_message(show *s, const pal_message *message)
     pal_buf_append_char(&cli->out, '\n');
     for (size_t i = 0; i < message->parts_len; i++)
         put_part(s, &message->parts[i]);
+    put_reason(s, message);
 }
 
 static void put_marks(show *s)

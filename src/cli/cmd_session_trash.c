@@ -68,7 +68,9 @@ static void print_erasure(pal_cli *cli, pal_str id, const pal_erasure *erasure)
     }
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "id");
+    pal_json_name(&writer, "status");
+    pal_json_put_text(&writer, "erased");
+    pal_json_name(&writer, "session_id");
     pal_json_put_str(&writer, id);
     for (size_t i = 0; i < counts_len; i++) {
         pal_json_name(&writer, counts[i].name);
@@ -104,6 +106,7 @@ const pal_cli_command pal_cmd_session_delete = {
         .args_min = 1,
         .args_max = 1,
         .access = PAL_CLI_WRITE,
+        .is_destructive = true,
         .run = session_delete,
 };
 
@@ -143,5 +146,6 @@ const pal_cli_command pal_cmd_session_erase = {
         .args_min = 1,
         .args_max = 1,
         .access = PAL_CLI_WRITE,
+        .is_destructive = true,
         .run = session_erase,
 };

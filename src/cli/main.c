@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@ const pal_cli_command *const pal_cli_commands[] = {
         &pal_cmd_session_show,
         &pal_cmd_session_search,
         &pal_cmd_session_append,
+        &pal_cmd_session_edit,
         &pal_cmd_session_fork,
         &pal_cmd_session_rewind,
         &pal_cmd_session_undo,
@@ -106,6 +108,16 @@ static pal_status run(pal_cli *cli, int argc, char **argv)
     return PAL_OK;
 }
 
+/* A command line that could not be read to its end may still ask for JSON. */
+static bool has_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     pal_cli cli = {0};
@@ -118,7 +130,10 @@ int main(int argc, char **argv)
     if (status == PAL_OK)
         status = pal_cli_flush(&cli);
     if (status != PAL_OK) {
-        pal_cli_print_error(cli.err.message, cli.hint);
+        if (cli.json || has_json(argc, argv))
+            pal_cli_print_error_json(&cli.err, cli.hint);
+        else
+            pal_cli_print_error(cli.err.message, cli.hint);
         code = cli.is_usage ? 2 : 1;
     }
     pal_buf_done(&cli.out);

@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "base/nearest.h"
 #include "base/utf8.h"
 #include "config/config_row.h"
 #include "palaver/limits.h"
 
 #define READ_SIZE (64u << 10)
+#define PREFIX "PALAVER_" /* of the variables that override keys */
 
 static pal_status no_memory(pal_error *err)
 {
@@ -155,6 +157,43 @@ pal_status pal_config_set(pal_config *config, const char *key, pal_str value,
     return status;
 }
 
+/* Whether a variable's name begins with a section's: PALAVER_SERVER_ANYTHING. */
+static bool is_of_section(pal_str name)
+{
+    pal_config_key key;
+    for (size_t i = 0; pal_config_key_at(i, &key); i++) {
+        const char *rest = key.environment[0] ? key.environment + strlen(PREFIX) : "";
+        size_t len = strcspn(rest, "_") + 1;
+        if (strchr(key.path, '.') && name.len > len && memcmp(name.data, rest, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A variable that no key has is a mistake if it looks like one of ours; any other name that begins
+ * with PALAVER_ belongs to another program. */
+static pal_status check_variable(const char *variable, pal_error *err)
+{
+    pal_str name = pal_str_of(variable + strlen(PREFIX));
+    pal_nearest nearest;
+    pal_config_key key;
+    char best[sizeof key.environment] = "";
+    name.len = strcspn(name.data, "=");
+    nearest = pal_nearest_make(name);
+    for (size_t i = 0; pal_config_key_at(i, &key); i++) {
+        pal_str known = pal_str_of(key.environment[0] ? key.environment + strlen(PREFIX) : "");
+        if (pal_str_equal(name, known))
+            return PAL_OK;
+        if (known.len && pal_nearest_try(&nearest, known))
+            snprintf(best, sizeof best, "%s", key.environment);
+    }
+    if (pal_str_is(name, "CONFIG") || (!best[0] && !is_of_section(name)))
+        return PAL_OK;
+    return pal_error_set(err, PAL_INVALID, "unknown environment variable '" PREFIX "%.*s'%s%s%s",
+            (int)(name.len < 100 ? name.len : 100), name.data, best[0] ? "; did you mean '" : "",
+            best, best[0] ? "'?" : "");
+}
+
 pal_status pal_config_read_environment(pal_config *config, pal_error *err)
 {
     pal_config_key key;
@@ -164,6 +203,10 @@ pal_status pal_config_read_environment(pal_config *config, pal_error *err)
         if (value && *value)
             status = override(config, key.path, key.environment, pal_str_of(value),
                     PAL_CONFIG_ENVIRONMENT, err);
+    }
+    for (char **each = environ; status == PAL_OK && each && *each; each++) {
+        if (strncmp(*each, PREFIX, strlen(PREFIX)) == 0)
+            status = check_variable(*each, err);
     }
     pal_config_state_refresh(config->root, &config->state);
     return status;

@@ -113,15 +113,17 @@ static void tell_failure(pal_models_query *query, const pal_http_end *end)
     pal_error err = {0};
     pal_buf text;
     pal_buf_init(&text, 1024);
-    if (end->status != PAL_OK)
-        pal_buf_append_text(&text, end->error);
-    else
+    if (end->status == PAL_OK)
+        pal_buf_format(&text, "HTTP %ld: ", end->code);
+    if (end->status == PAL_OK)
         pal_answer_excerpt(&text, pal_buf_str(&query->body));
+    else
+        pal_buf_append_text(&text, end->error);
     for (size_t i = 0; i < provider->secrets_len; i++)
         pal_answer_redact(&text, provider->secrets[i]);
     (void)pal_error_set(&err, end->status == PAL_OK ? PAL_PROVIDER : end->status,
-            "provider '%.*s' does not list its models (HTTP %ld): %.*s",
-            PAL_STR_ARG(provider->name), end->code, PAL_STR_ARG(pal_buf_str(&text)));
+            "provider '%.*s' does not list its models: %.*s", PAL_STR_ARG(provider->name),
+            PAL_STR_ARG(pal_buf_str(&text)));
     tell(query, pal_str_make(NULL, 0), &err);
     pal_buf_done(&text);
 }

@@ -203,9 +203,11 @@ static void set_sending(pal_trace *trace, bool is_sending)
 static void sent(void *user, const pal_http_end *end)
 {
     pal_trace *trace = user;
-    if (end->status != PAL_OK || end->code >= 300)
-        pal_log(PAL_LOG_WARN, "a batch of traces is lost: %s (HTTP %ld)",
-                end->status == PAL_OK ? "the collector refused it" : end->error, end->code);
+    if (end->status != PAL_OK)
+        pal_log(PAL_LOG_WARN, "a batch of traces is lost: %s", end->error);
+    else if (end->code >= 300)
+        pal_log(PAL_LOG_WARN, "a batch of traces is lost: the collector refused it (HTTP %ld)",
+                end->code);
     set_sending(trace, false);
 }
 

@@ -427,8 +427,9 @@ pal_status pal_sqlite_mark(pal_sql_conn *conn, pal_work *work)
 
     if (status == PAL_OK && mark.seq > head.last_seq)
         status = pal_error_set(&work->op->error, PAL_INVALID,
-                "the session has %llu messages; there is no seq %llu",
-                (unsigned long long)head.last_seq, (unsigned long long)mark.seq);
+                "the session has %llu message%s; there is no seq %llu",
+                (unsigned long long)head.last_seq, head.last_seq == 1 ? "" : "s",
+                (unsigned long long)mark.seq);
     if (status == PAL_OK && mark.kind == PAL_MARK_UNDO)
         status = undo_target(conn, work, head.handle, &mark.target);
     if (status != PAL_OK)

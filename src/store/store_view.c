@@ -476,8 +476,9 @@ pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent, uint
         return status;
     if (at_seq > row.session.last_seq)
         return pal_error_set(err, PAL_INVALID,
-                "the session has %llu messages; it can't fork at %llu",
-                (unsigned long long)row.session.last_seq, (unsigned long long)at_seq);
+                "the session has %llu message%s; it can't fork at %llu",
+                (unsigned long long)row.session.last_seq, row.session.last_seq == 1 ? "" : "s",
+                (unsigned long long)at_seq);
     if (at_seq == 0)
         return PAL_OK;
     at = pal_chain_start(&row);

@@ -229,6 +229,30 @@ test('lines go on behind a backslash, and what is pasted is one message', async 
         ['one\ntwo', 'three\nfour[31m five']);
 });
 
+for (const [name, keys] of [['a carriage return', '\x1b\r'], ['a line feed', '\x1b\n']]) {
+    test(`Alt-Enter goes on in the next line, sent as ${name}`, async (t) => {
+        const w = await setup(t);
+        const terminal = await w.open();
+        terminal.type(`alpha${keys}beta\r`);
+        await terminal.see('echo: alpha');
+        await terminal.prompt();
+        assert.equal(await terminal.leave(), 0);
+        assert.equal(shownTexts(w)[0], 'alpha\nbeta');
+    });
+}
+
+test('/retry after a good answer takes it back and asks for another', async (t) => {
+    const w = await setup(t);
+    const terminal = await w.open();
+    await terminal.say('clear');
+    const shown = await terminal.say('/retry');
+    assert.match(shown, /The last answer is taken back; \/undo brings it back\./);
+    assert.match(shown, /echo: clear/);
+    assert.equal(await terminal.leave(), 0);
+    assert.deepEqual(shownTexts(w), ['clear', 'echo: clear']);
+    assert.equal((await w.requests()).length, 2);
+});
+
 test('what was said comes back with the arrow key, also later, and only for its user', async (t) => {
     const w = await setup(t);
     const first = await w.open();

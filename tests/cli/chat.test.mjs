@@ -93,8 +93,9 @@ test('with --json there is more to know', async (t) => {
     const answer = JSON.parse((await w.chat('--json', 'hi')).out);
     assert.equal(answer.text, 'echo: hi');
     assert.equal(answer.state, 'done');
-    assert.equal(answer.session, w.json('session', 'list').sessions[0].id);
-    assert.ok(answer.usage.input > 0 && answer.usage.output > 0);
+    assert.equal(answer.session_id, w.json('session', 'list').sessions[0].id);
+    assert.match(answer.turn_id, /^[0-9a-f-]{36}$/);
+    assert.ok(answer.usage.input_tokens > 0 && answer.usage.output_tokens > 0);
 });
 
 test('a model that fails gives an exit code and one line that says why', async (t) => {

@@ -196,3 +196,13 @@ test('the group explains itself', () => {
     assertFails(palaver(['confg']), 2, /did you mean 'palaver config'\?/);
     assertFails(palaver(['config', 'append']), 2, /palaver config --help lists/);
 });
+
+test('a mistyped variable of the environment is refused with a suggestion', (t) => {
+    const w = workspace(t);
+    assertFails(w.run('session', 'list', { env: { PALAVER_SERVER_LISTN: '127.0.0.1:1' } }), 1,
+        /unknown environment variable 'PALAVER_SERVER_LISTN'; did you mean 'PALAVER_SERVER_LISTEN'\?/);
+    assertFails(w.run('config', 'show', { env: { PALAVER_SERVER_NONSENSE: 'x' } }), 1,
+        /unknown environment variable 'PALAVER_SERVER_NONSENSE'/);
+    assertFails(w.run('config', 'show', { env: { PALAVER_STOR: 'x' } }), 1, /'PALAVER_STORE'/);
+    w.ok('config', 'show', { env: { PALAVER_UNRELATED: 'x', PALAVER_URL: 'y', PALAVER_BIN: 'z' } });
+});

@@ -6,7 +6,7 @@ import { palaver, workspace, assertFails, assertGolden, textOf } from './support
 
 const commands = [
     'session new', 'session list', 'session show', 'session search', 'session append',
-    'session fork',
+    'session edit', 'session fork',
     'session rewind', 'session undo', 'session reset', 'session compact', 'session pin',
     'session unpin', 'session delete', 'session restore',
     'session erase', 'session export', 'session import', 'chat', 'context', 'route', 'tokens',
@@ -107,4 +107,36 @@ test('options may stand anywhere, and end at --', (t) => {
     w.ok('session', '--store', 'sqlite:a.db', 'append', 'k', '--', '--not-an-option');
     const shown = w.json('session', 'show', '--store', 'sqlite:a.db', 'k');
     assert.equal(textOf(shown.messages[0]), '--not-an-option');
+});
+
+test('no suggestion names a command that takes something away', () => {
+    const words = ['rename', 'erace', 'erase1', 'delet', 'remove', 'dele', 'revok', 'revoke1'];
+    for (const word of words) {
+        for (const group of [[], ['session'], ['key']]) {
+            const result = palaver([...group, word]);
+            assert.equal(result.code, 2, word);
+            assert.doesNotMatch(result.err, /did you mean '[^']*(erase|delete|revoke)/, word);
+        }
+    }
+});
+
+test('with --json a failure is one JSON object on stderr', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'new', '--key', 'a');
+    const cases = [
+        [['session', 'show', 'nobody', '--json'], 1, 'not_found'],
+        [['session', 'shw', '--json'], 2, 'invalid'],
+        [['session', 'list', '--bogus', '--json'], 2, 'invalid'],
+        [['session', 'new', '--key', 'a', '--json'], 1, 'conflict'],
+    ];
+    for (const [args, code, name] of cases) {
+        const result = w.run(...args);
+        const failure = JSON.parse(result.err);
+        assert.equal(result.code, code, result.err);
+        assert.equal(result.out, '');
+        assert.equal(failure.code, name);
+        assert.ok(failure.error.length > 0);
+        assert.ok(failure.hint === null || failure.hint.length > 0);
+    }
+    assert.match(JSON.parse(w.run('session', 'shw', '--json').err).hint, /session show/);
 });

@@ -35,7 +35,7 @@ test('search: what a hit says', (t) => {
     assert.equal(hits.length, 1);
     assert.equal(hits[0].role, 'assistant');
     assert.equal(hits[0].snippet, 'In src/net/pool_open.c.');
-    assert.equal(hits[0].session, w.json('session', 'show', 'a').session.id);
+    assert.equal(hits[0].session_id, w.json('session', 'show', 'a').session.id);
     assert.ok(Math.abs(Date.parse(hits[0].created_at) - Date.now()) < 60e3);
     const rest = w.json('session', 'search', 'a', 'pool', '--cursor', cursor);
     assert.deepEqual(rest.hits.map((h) => h.seq), [1]);
@@ -57,7 +57,7 @@ test('search: what is wrong with it', (t) => {
     assertFails(w.run('session', 'search', '...'), 1, /there is no word to search for/);
     assertFails(w.run('session', 'search', 'x', '--role', 'cat'), 2, /--role is one of/);
     assertFails(w.run('session', 'search', 'x', '--limit', '0'), 2, /--limit is from 1/);
-    assertFails(w.run('session', 'search', 'nobody', 'x'), 1, /there is no session 'nobody'/);
+    assert.match(w.run('session', 'search', 'nobody', 'x').err, /Nothing was found/);
     assertFails(w.run('session', 'search', 'x', '--cursor', 'p'), 1, /cursor/);
     assertFails(w.run('session', 'search', 'x', '--store', 'missing.db'), 1, /missing\.db/);
 });
@@ -73,3 +73,12 @@ test('search: a store that may only be read', { skip: process.getuid() !== 0 && 
         if (found.code === 0) assert.equal(JSON.parse(found.out).hits.length, 2);
         else assert.match(found.err, /no permission|can't open/);
     });
+
+test('words that the shell has split are one text', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'new', '--key', 'a');
+    w.ok('session', 'append', 'a', 'At the second chapter?');
+    assert.match(w.ok('session', 'search', 'second', 'chapter'), /second chapter/);
+    assert.match(w.ok('session', 'search', 'a', 'second', 'chapter'), /second chapter/);
+    assert.equal(w.json('session', 'search', 'second', 'verse').hits.length, 0);
+});

@@ -3,6 +3,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { spawnSync } from 'node:child_process';
+import { plain, Terminal } from './terminal.mjs';
 import { binary, workspace, assertFails, assertGolden, stable, idPattern, message,
     textsOf as texts } from './support.mjs';
 
@@ -270,7 +271,7 @@ test('delete, restore, erase', (t) => {
         /erasing 'k' \(1 messages?\) can't be undone: add --yes/);
     assert.equal(w.json('session', 'show', id).session.state, 'trash');
     const report = w.json('session', 'erase', id, '--yes');
-    assert.equal(report.id, id);
+    assert.equal(report.session_id, id);
     assert.equal(report.messages, 1);
     assertFails(w.run('session', 'show', id), 1, /there is no session/);
     assert.match(w.ok('session', 'erase', 'k', '--yes'), /^Erased [0-9a-f-]{36}\.\n +0 messages/);
@@ -313,4 +314,51 @@ test('on a terminal: short ids, relative times, no progress in a pipe', (t) => {
     assert.match(lines[1], /…  +0 {2}(just now|\d+ s ago)$/);
     const columns = [...lines[1]].reduce((sum, c) => sum + (c > '\u2fff' ? 2 : 1), 0);
     assert.equal(columns, 60);
+});
+
+test('edit renames a session and changes what else the options name', (t) => {
+    const w = workspace(t);
+    const id = w.ok('session', 'new', '--key', 'a', '--title', 'First', '--alias', 'x').trim();
+    const shown = () => w.json('session', 'show', id).session;
+    assert.match(w.ok('session', 'edit', 'a', '--title', 'Second'), new RegExp(`^Changed ${id}`));
+    assert.equal(shown().title, 'Second');
+    assert.equal(shown().key, 'a');
+    w.ok('session', 'edit', id, '--key', 'b', '--alias', 'y', '--metadata', '{"n":1}',
+        '--project', 'p', '--agent', 'g', '--expires', '30d');
+    assert.deepEqual([shown().key, shown().project, shown().agent], ['b', 'p', 'g']);
+    assert.deepEqual(shown().aliases, ['x', 'y']);
+    assert.deepEqual(shown().metadata, { n: 1 });
+    assert.ok(shown().expires_at);
+    w.ok('session', 'edit', 'y', '--unalias', 'x', '--expires', 'never', '--title', '');
+    assert.deepEqual(shown().aliases, ['y']);
+    assert.equal(shown().expires_at ?? null, null);
+    assert.equal(shown().title ?? '', '');
+    assertFails(w.run('session', 'edit', 'b'), 2, /needs at least one option/);
+    assertFails(w.run('session', 'edit', 'b', '--unalias', 'zzz'), 1, /no alias 'zzz'/);
+    w.ok('session', 'new', '--key', 'taken');
+    assert.equal(w.run('session', 'edit', 'b', '--key', 'taken').code, 1);
+    assert.equal(shown().key, 'b');
+});
+
+test('show says why an answer failed', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'new', '--key', 'a');
+    w.ok('session', 'append', 'a', 'hello');
+    w.ok('session', 'append', 'a', '--json-input', {
+        input: '{"role":"assistant","parts":[],"flags":["error"],"error":"the service is away"}\n',
+    });
+    assert.match(w.ok('session', 'show', 'a'), /\n2 {2}assistant .*\[error\]\n {4}! failed: the service is away\n/);
+});
+
+test('a list in a terminal of 80 columns has no line that wraps', async (t) => {
+    const w = workspace(t);
+    for (let i = 0; i < 3; i++)
+        w.ok('session', 'new', '--key', `claude-code:01a1e98f-5a69-7160-b43f-2f6e8b425c4${i}`,
+            '--title', 'A title that is long enough to be cut in a terminal of this width');
+    const terminal = new Terminal(t, ['session', 'list'], { cwd: w.dir, columns: 80 });
+    await terminal.see('claude-code:');
+    assert.equal(await terminal.exit, 0);
+    const lines = plain(terminal.shown).split('\n');
+    assert.equal(lines.filter((line) => line.includes('claude-code:')).length, 3);
+    for (const line of lines) assert.ok([...line].length <= 80, line);
 });

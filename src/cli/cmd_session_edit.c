@@ -1,0 +1,114 @@
+/* cmd_session_edit.c - `palaver session edit`: changes a session's names and settings. Its messages
+ * stay as they are. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+typedef struct edit_values {
+    pal_cli_naming naming;
+    pal_cli_list unaliases;
+} edit_values;
+
+/* The fields that the options set; an empty text clears one. */
+static uint32_t fields_of(const edit_values *given)
+{
+    const pal_cli_naming *naming = &given->naming;
+    uint32_t fields = 0;
+    fields |= naming->key ? PAL_FIELD_KEY : 0;
+    fields |= naming->title ? PAL_FIELD_TITLE : 0;
+    fields |= naming->project ? PAL_FIELD_PROJECT : 0;
+    fields |= naming->agent ? PAL_FIELD_AGENT : 0;
+    fields |= naming->metadata ? PAL_FIELD_METADATA : 0;
+    fields |= naming->expires ? PAL_FIELD_EXPIRES_AT : 0;
+    fields |= naming->aliases.len || given->unaliases.len ? PAL_FIELD_ALIASES : 0;
+    return fields;
+}
+
+static size_t find_alias(const pal_session *session, const char *name)
+{
+    size_t at = 0;
+    while (at < session->aliases_len && !pal_str_is(session->aliases[at], name))
+        at++;
+    return at;
+}
+
+static pal_status remove_alias(pal_cli *cli, pal_session *session, const char *name)
+{
+    size_t at = find_alias(session, name);
+    if (at == session->aliases_len)
+        return pal_error_set(&cli->err, PAL_NOT_FOUND, "the session has no alias '%.100s'", name);
+    session->aliases_len--;
+    memmove(&session->aliases[at], &session->aliases[at + 1],
+            (session->aliases_len - at) * sizeof *session->aliases);
+    return PAL_OK;
+}
+
+/* The aliases that the session has, with those of --alias and without those of --unalias. */
+static pal_status edit_aliases(pal_cli *cli, const edit_values *given, pal_session *session)
+{
+    const pal_cli_list *added = &given->naming.aliases;
+    pal_status status = PAL_OK;
+    pal_str *aliases = pal_arena_array(
+            cli->arena, session->aliases_len + added->len + 1, sizeof *aliases);
+    if (!aliases)
+        return pal_cli_no_memory(cli);
+    if (session->aliases_len)
+        memcpy(aliases, session->aliases, session->aliases_len * sizeof *aliases);
+    session->aliases = aliases;
+    for (size_t i = 0; i < added->len; i++)
+        if (find_alias(session, added->items[i]) == session->aliases_len)
+            aliases[session->aliases_len++] = pal_str_of(added->items[i]);
+    for (size_t i = 0; status == PAL_OK && i < given->unaliases.len; i++)
+        status = remove_alias(cli, session, given->unaliases.items[i]);
+    return status;
+}
+
+static pal_status session_edit(pal_cli *cli, void *values)
+{
+    const edit_values *given = values;
+    pal_cli_naming naming = given->naming;
+    uint32_t fields = fields_of(given);
+    pal_session session;
+    if (fields == 0)
+        return pal_cli_usage(cli, "palaver session edit --help lists what can be changed",
+                "'session edit' needs at least one option that says what to change");
+    pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
+    if (status == PAL_OK)
+        status = edit_aliases(cli, given, &session);
+    naming.aliases = (pal_cli_list){0};
+    if (naming.expires && strcmp(naming.expires, "never") == 0) {
+        naming.expires = NULL;
+        session.expires_at = 0;
+    }
+    if (naming.metadata && !*naming.metadata)
+        naming.metadata = "{}";
+    if (status == PAL_OK)
+        status = pal_cli_name_session(cli, &naming, &session);
+    if (status == PAL_OK)
+        status = pal_store_update(cli->store, &session, fields, &cli->err);
+    return status == PAL_OK ? pal_cli_print_session(cli, session.id, "Changed ", ".") : status;
+}
+
+static const pal_cli_option options[] = {
+        PAL_CLI_NAMING_OPTIONS(edit_values),
+        {"unalias", 0, PAL_CLI_LIST, offsetof(edit_values, unaliases), "NAME",
+                "remove an alias; can be repeated"},
+        {0},
+};
+
+const pal_cli_command pal_cmd_session_edit = {
+        .name = "session edit",
+        .summary = "rename, or change its key, aliases, metadata or expiry",
+        .usage = "SESSION",
+        .about = "Changes what the options name and nothing else. An empty value clears a field; "
+                 "'--expires never' removes the expiry. --alias adds an alias, --unalias removes "
+                 "one. --metadata replaces the complete object.",
+        .examples = "palaver session edit demo --title \"A better title\"\n"
+                    "palaver session edit @last --key support:42 --expires 30d",
+        .options = options,
+        .values_size = sizeof(edit_values),
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_WRITE,
+        .run = session_edit,
+};
