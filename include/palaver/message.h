@@ -90,6 +90,7 @@ typedef struct pal_message {
     uint32_t tokens;   /* 0: the store counts or estimates */
     pal_str client_id; /* the sender's own id: the same one again is the same message */
     pal_str extra;     /* unknown members, as JSON: {"a":1}; empty when there are none */
+    pal_id turn_id;    /* the turn that recorded it; none: it was appended by other means */
 } pal_message;
 
 PAL_API const char *pal_role_name(pal_role role);  /* "user"; "none" for anything unknown */

@@ -368,9 +368,11 @@ typedef struct pal_lease {
     pal_str owner;
     uint64_t fence;
     int64_t expires_at; /* by the store's clock */
+    int64_t ttl_ms;     /* what it was taken for, the last time */
 } pal_lease;
 
-/* Takes the lease, or renews it when `owner` has it already; PAL_BUSY while another has it. As an
+/* Takes the lease, or renews it when `owner` has it already; PAL_BUSY while another has it. A lease
+ * that would end later than its own ttl from now does not hold: the clock has gone back. As an
  * operation that carries the number, it also renews one that has run out, if nobody took it since;
  * PAL_DENIED if somebody did. */
 PAL_API PAL_CHECKED pal_status pal_store_lease_take(pal_store *store, pal_str tenant,
@@ -548,6 +550,8 @@ typedef struct pal_op {
             pal_str owner;
             int64_t ttl_ms;
             uint64_t fence; /* take: set; release: the number to give back */
+            uint64_t stale_fence;     /* take: a lease of this number and this end is known to be */
+            int64_t stale_expires_at; /* that of a dead process, and does not hold; 0: none is */
         } lease;
         const pal_ledger_row *ledger_row;
         struct {

@@ -237,6 +237,7 @@ static const pal_member message_members[] = {
         {"flags", PAL_MEMBER_OTHER, FULL, FLAGS},
         {"tokens", PAL_MEMBER_U32, FULL, offsetof(pal_message, tokens)},
         {"client_id", PAL_MEMBER_STRING, FULL, offsetof(pal_message, client_id)},
+        {"turn_id", PAL_MEMBER_ID, FULL, offsetof(pal_message, turn_id)},
 };
 
 static const pal_member_table message_table = {
@@ -519,7 +520,8 @@ static void write_message(
 static bool is_bare(const pal_message *message)
 {
     return has_role(message) && pal_native_is_plain(message) && message->flags == 0 &&
-            message->client_id.len == 0 && message->seq > 0 && !pal_id_is_none(message->id) &&
+            message->client_id.len == 0 && pal_id_is_none(message->turn_id) && message->seq > 0 &&
+            !pal_id_is_none(message->id) &&
             message->created_at > 0 && message->created_at <= PAL_TIME_MAX_MS;
 }
 

@@ -123,7 +123,7 @@ static pal_status keep_in_part(pal_arena *arena, pal_str type, pal_str inner, pa
 bool pal_picoclaw_is_native_name(pal_json name)
 {
     static const char *const names[] = {"id", "seq", "parts", "parent_id", "model", "usage",
-            "flags", "tokens", "client_id", PAL_PICOCLAW_KEPT};
+            "flags", "tokens", "client_id", "turn_id", PAL_PICOCLAW_KEPT};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         if (pal_json_string_is(name, names[i]))
             return true;

@@ -146,8 +146,10 @@ pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself
     if (status != PAL_OK)
         return status;
     call->fail_param = NULL;
-    for (size_t i = 0; i < *out_len; i++)
+    for (size_t i = 0; i < *out_len; i++) {
         give_client_id(call, &(*out_messages)[i], (uint32_t)i);
+        (*out_messages)[i].turn_id = (pal_id){{0}}; /* only a turn can say so */
+    }
     return pal_arena_checked(call->arena, err);
 }
 

@@ -20,9 +20,19 @@ typedef struct pal_row {
     uint32_t tokens;
     int64_t created_at;
     pal_str client_id;
+    pal_id turn_id;
     bool is_text; /* the body is just the text of the message's only part, as most are */
     pal_str body; /* else the native JSON form without what stands above */
 } pal_row;
+
+/* Whether a lease holds. One that ends later than it could have been taken for now was taken before
+ * the clock went back, and its owner has not renewed it since. `ttl_ms` 0: nobody said. */
+static inline bool pal_lease_is_held(int64_t expires_at, int64_t ttl_ms, int64_t now_ms)
+{
+    int64_t ttl = ttl_ms > 0 ? ttl_ms : PAL_LEASE_TTL_MS_MAX;
+
+    return expires_at > now_ms && expires_at - now_ms <= ttl;
+}
 
 /* A session with what only the store needs of it. */
 typedef struct pal_session_row {

@@ -172,6 +172,7 @@ void pal_jl_put_lease(jl_batch *batch, const mem_session *session)
     put_str(&r, "owner", pal_str_make(session->lease_owner, session->lease_owner_len));
     put_u64(&r, "fence", session->lease_fence);
     put_i64(&r, "expires_at", session->lease_expires_at);
+    put_i64(&r, "ttl_ms", session->lease_ttl_ms);
     end(&r, pal_str_make(NULL, 0));
 }
 

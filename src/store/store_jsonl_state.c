@@ -280,6 +280,7 @@ static pal_status apply_lease(
     session->lease_owner_len = owner.len;
     session->lease_fence = get_u64(record, "fence");
     session->lease_expires_at = get_i64(record, "expires_at");
+    session->lease_ttl_ms = get_i64(record, "ttl_ms");
     return PAL_OK;
 }
 

@@ -309,6 +309,7 @@ static pal_status memory_lease_find(
                 pal_arena_copy(arena, pal_str_make(session->lease_owner, session->lease_owner_len));
         lease.fence = session->lease_fence;
         lease.expires_at = session->lease_expires_at;
+        lease.ttl_ms = session->lease_ttl_ms;
         status = pal_mem_arena_status(arena, err);
     }
     pthread_rwlock_unlock(&engine->lock);

@@ -140,6 +140,7 @@ struct mem_session {
     size_t lease_owner_len;
     uint64_t lease_fence; /* 0: nobody ever held it */
     int64_t lease_expires_at;
+    int64_t lease_ttl_ms;
 };
 
 struct mem_tenant {

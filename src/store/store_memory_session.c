@@ -72,8 +72,11 @@ pal_status pal_mem_session_for(
         mem_engine *engine, pal_work *work, unsigned allow, mem_session **out_session)
 {
     mem_session *session = NULL;
-    pal_status status = pal_mem_session_check(engine, work, work->op->session, allow, &session);
+    pal_status status;
 
+    if (work->op->fence != 0) /* a turn that began before ends, wherever its session has gone */
+        allow |= MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH;
+    status = pal_mem_session_check(engine, work, work->op->session, allow, &session);
     if (status != PAL_OK)
         return status;
     if (work->op->fence != 0 && work->op->fence != session->lease_fence)

@@ -190,6 +190,7 @@ static pal_status prepare_row(const pal_store_options *options, pal_prepared *pr
     row->flags = message->flags;
     row->created_at = message->created_at ? message->created_at : work->now_ms;
     row->client_id = message->client_id;
+    row->turn_id = message->turn_id;
     status = pal_row_count(options, message, &row->tokens, err);
     return status == PAL_OK ? encode_row(options, prepared, &copy, row, err) : status;
 }

@@ -267,7 +267,9 @@ pal_status pal_store_lease_find(pal_store *store, pal_str tenant, pal_id session
         return status;
     status = store->engine->backend->lease_find(
             store->engine, reading.row.handle, arena, &lease, err);
-    if (status == PAL_OK && (lease.owner.len == 0 || lease.expires_at <= pal_clock_now_ms()))
+    if (status == PAL_OK && (lease.owner.len == 0 ||
+                                    !pal_lease_is_held(
+                                            lease.expires_at, lease.ttl_ms, pal_clock_now_ms())))
         status = PAL_NOT_FOUND;
     if (status == PAL_NOT_FOUND)
         return pal_error_set(err, PAL_NOT_FOUND, "nobody holds the session's lease");

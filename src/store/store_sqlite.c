@@ -50,6 +50,16 @@ static pal_status configure_writer(pal_sql_conn *conn, pal_error *err)
     return pal_sql_exec(conn, pragmas, err);
 }
 
+/* Lets statements find columns that a file of before version 5 lacks, if it may not be changed. */
+static pal_status show_columns(pal_sql_conn *conn, pal_error *err)
+{
+    return pal_sql_exec(conn,
+            "PRAGMA temp_store = MEMORY;" /* a change of it would drop the views */
+            "CREATE TEMP VIEW message AS SELECT *, NULL AS turn FROM main.message;"
+            "CREATE TEMP VIEW lease AS SELECT *, NULL AS ttl_ms FROM main.lease",
+            err);
+}
+
 pal_status pal_sqlite_connect(
         pal_sqlite *self, bool read_only, pal_sql_conn *out_conn, pal_error *err)
 {
@@ -71,6 +81,8 @@ pal_status pal_sqlite_connect(
     }
     pal_sql_set_busy_handler(out_conn, self->options.busy_timeout_ms);
     status = pal_sqlite_scan_prepare(out_conn, err);
+    if (status == PAL_OK && self->is_migrated && !self->has_turns)
+        status = show_columns(out_conn, err);
     return status == PAL_OK ? configure(out_conn, read_only, err) : status;
 }
 
@@ -179,6 +191,10 @@ static pal_status open_writer(pal_sqlite *self, pal_error *err)
         status = pal_sqlite_migrate(conn, self->options.read_only, &version, err);
     self->has_search = version >= PAL_SQLITE_VERSION_SEARCH;
     self->has_records = version >= PAL_SQLITE_VERSION_RECORDS;
+    self->has_turns = version >= PAL_SQLITE_VERSION_TURNS;
+    self->is_migrated = status == PAL_OK;
+    if (status == PAL_OK && !self->has_turns)
+        status = show_columns(conn, err);
     if (status == PAL_OK && !self->options.read_only)
         status = switch_to_wal(conn, err);
     if (status == PAL_OK && !self->options.read_only)

@@ -38,6 +38,7 @@
 #define PAL_SQLITE_APPLICATION_ID 0x506c7672 /* "Plvr" */
 #define PAL_SQLITE_VERSION_SEARCH 2          /* of the schema, since there is a search index */
 #define PAL_SQLITE_VERSION_RECORDS 3 /* likewise records, and sums of the ledger by the hour */
+#define PAL_SQLITE_VERSION_TURNS 5   /* likewise turns of messages, and ttls of leases */
 
 /* The thread that copies the WAL into the file. The flags are under the lock; `is_started` is set
  * by the writer alone. */
@@ -86,6 +87,8 @@ typedef struct pal_sqlite {
     bool has_search;       /* not so in a file of version 1 that may not be changed */
     bool has_records;      /* likewise of version 2 */
     pal_watched_file watched[PAL_SQLITE_WATCHED];
+    bool has_turns;        /* likewise of version 4 */
+    bool is_migrated;      /* these are known */
 } pal_sqlite;
 
 /* ---- store_sqlite_file.c ---- */

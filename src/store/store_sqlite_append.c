@@ -121,6 +121,7 @@ void pal_sqlite_row_read(pal_sql *sql, pal_row *out_row)
     out_row->client_id = pal_sql_text(sql, 6);
     out_row->is_text = pal_sql_is_text(sql, 7);
     out_row->body = pal_sql_text(sql, 7);
+    out_row->turn_id = pal_sql_uuid(sql, 8);
 }
 
 /* Whether the row's client id is known, and then what was stored under it. */
@@ -203,6 +204,7 @@ static pal_status insert_rows(
         pal_sql_bind_int(&sql, row->created_at);
         pal_sql_bind_text(&sql, row->client_id);
         pal_sql_bind_body(&sql, row->body, row->is_text);
+        pal_sql_bind_id(&sql, &row->turn_id);
         status = pal_sql_run(&sql, &work->op->error);
         if (status == PAL_CONFLICT)
             return pal_error_set(&work->op->error, status, "a message id exists already");

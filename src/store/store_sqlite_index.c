@@ -107,9 +107,9 @@ static pal_status add_rows(pal_sql_conn *conn, building *state, int64_t block, p
         pal_row row;
 
         pal_sqlite_row_read(&sql, &row);
-        state->row = (size_t)(pal_sql_int(&sql, 8) - first);
+        state->row = (size_t)(pal_sql_int(&sql, 9) - first);
         if (sql.code == SQLITE_OK)
-            status = add_row(state, &row, pal_sql_int(&sql, 9), pal_sql_int(&sql, 10), err);
+            status = add_row(state, &row, pal_sql_int(&sql, 10), pal_sql_int(&sql, 11), err);
     }
     ended = pal_sql_end(&sql, status == PAL_OK ? err : NULL);
     return status != PAL_OK ? status : ended;

@@ -223,13 +223,19 @@ static pal_str value_text(sqlite3_value *value)
     return pal_str_make(data, data ? (size_t)sqlite3_value_bytes(value) : 0);
 }
 
+static pal_id value_id(sqlite3_value *value)
+{
+    pal_str bytes = value_text(value);
+    pal_id id = {{0}};
+
+    if (bytes.len == sizeof(id.bytes))
+        memcpy(id.bytes, bytes.data, sizeof(id.bytes));
+    return id;
+}
+
 static void row_from_values(sqlite3_value **values, pal_row *out_row)
 {
-    pal_str id = value_text(values[1]);
-
-    memset(&out_row->id, 0, sizeof(out_row->id));
-    if (id.len == sizeof(out_row->id))
-        memcpy(&out_row->id, id.data, sizeof(out_row->id));
+    out_row->id = value_id(values[1]);
     out_row->seq = (uint64_t)sqlite3_value_int64(values[7]);
     out_row->role = (pal_role)sqlite3_value_int64(values[2]);
     out_row->flags = (uint32_t)sqlite3_value_int64(values[3]);
@@ -238,6 +244,7 @@ static void row_from_values(sqlite3_value **values, pal_row *out_row)
     out_row->client_id = value_text(values[6]);
     out_row->is_text = sqlite3_value_type(values[0]) == SQLITE_TEXT;
     out_row->body = value_text(values[0]);
+    out_row->turn_id = value_id(values[8]);
 }
 
 /* No result is NULL, which is no match: then the loop goes on. */
@@ -340,7 +347,7 @@ pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pa
         pal_sqlite_row_read(&sql, &row);
         row.client_id = pal_sql_copy(&sql, 6, arena);
         row.body = pal_sql_copy(&sql, 7, arena);
-        session = pal_sql_uuid(&sql, 8);
+        session = pal_sql_uuid(&sql, 9);
     }
     status = pal_sql_end_copied(&sql, arena, err);
     pal_sqlite_reader_give(self, conn);
@@ -527,6 +534,7 @@ pal_status pal_sqlite_lease_find(
         lease.owner = pal_sql_copy(&sql, 0, arena);
         lease.fence = (uint64_t)pal_sql_int(&sql, 1);
         lease.expires_at = pal_sql_int(&sql, 2);
+        lease.ttl_ms = pal_sql_int(&sql, 3);
     }
     status = pal_sql_end_copied(&sql, arena, err);
     pal_sqlite_reader_give(self, conn);

@@ -138,6 +138,10 @@ static const char *const steps[] = {
         "INSERT INTO inbox(session, id, uuid, created_at, client_id, delivery, body)"
         " SELECT session, id, uuid, created_at, client_id, delivery, body FROM inbox_before;"
         "DROP TABLE inbox_before;",
+
+        /* A message names its turn, and a lease says how long it was taken for. */
+        "ALTER TABLE message ADD COLUMN turn BLOB;"
+        "ALTER TABLE lease ADD COLUMN ttl_ms INTEGER;",
 };
 
 enum { SCHEMA_VERSION = sizeof(steps) / sizeof(steps[0]) };

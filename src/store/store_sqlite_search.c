@@ -50,9 +50,9 @@ static pal_status tell_rows(looking *state, int64_t first, int64_t last, pal_err
         pal_found_row found = {.row = &row};
 
         pal_sqlite_row_read(&sql, &row);
-        found.pos = (uint64_t)pal_sql_int(&sql, 8);
-        found.handle = (uint64_t)pal_sql_int(&sql, 9);
-        found.session = pal_sql_uuid(&sql, 10);
+        found.pos = (uint64_t)pal_sql_int(&sql, 9);
+        found.handle = (uint64_t)pal_sql_int(&sql, 10);
+        found.session = pal_sql_uuid(&sql, 11);
         if (sql.code != SQLITE_OK)
             break;
         state->wanted = state->sink(&found, state->user);

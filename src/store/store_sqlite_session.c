@@ -103,6 +103,8 @@ static pal_status check_state(const pal_work *work, const pal_sqlite_head *head)
 
     if (head->state == PAL_SESSION_ACTIVE && !has_expired)
         return PAL_OK;
+    if (work->op->fence != 0 && head->state != PAL_SESSION_QUARANTINED)
+        return PAL_OK; /* a turn that began before ends, wherever its session has gone since */
     pal_id_to_text(work->op->session, id);
     if (head->state == PAL_SESSION_TRASH)
         return pal_error_set(

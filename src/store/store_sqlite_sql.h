@@ -21,7 +21,7 @@
 #include "palaver/str.h"
 
 #define PAL_SQL_ROW_COLUMNS                                                                        \
-    "m.seq, m.id, m.role, m.flags, m.tokens, m.created_at, m.client_id, m.body"
+    "m.seq, m.id, m.role, m.flags, m.tokens, m.created_at, m.client_id, m.body, m.turn"
 
 #define PAL_SQL_SESSION_COLUMNS                                                                    \
     "s.id, s.uuid, h.state, coalesce(s.key, s.kept_key), s.aliases, s.title, p.text, a.text, "     \
@@ -70,10 +70,11 @@
 /* Hands each row to a function of store_sqlite_read.c, in the order of the index; a row of its own
  * says that this has had enough. The last column is asked for first, so that SQLite takes a
  * record's header apart in one go. */
-#define PAL_SQL_SCAN_COLUMNS_LEN 8
+#define PAL_SQL_SCAN_COLUMNS_LEN 9
 #define PAL_SQL_SCAN(order)                                                                        \
     "SELECT 1 FROM message m WHERE m.session = ?1 AND m.seq BETWEEN ?2 AND ?3"                     \
-    " AND palaver_scan(m.body, m.id, m.role, m.flags, m.tokens, m.created_at, m.client_id, m.seq)" \
+    " AND palaver_scan(m.body, m.id, m.role, m.flags, m.tokens, m.created_at, m.client_id, m.seq," \
+    " m.turn)"                                                                                     \
     " ORDER BY m.seq " order
 
 /* Every statement, by name. */
@@ -182,7 +183,7 @@
     /* What a session holds. */                                                                    \
     X(MESSAGE_ADD,                                                                                 \
             "INSERT INTO message(session, seq, id, role, flags, tokens, created_at, client_id,"    \
-            " body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")                                  \
+            " body, turn) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                       \
     X(MESSAGE_BY_CLIENT,                                                                           \
             "SELECT " PAL_SQL_ROW_COLUMNS " FROM message m WHERE m.session = ?1"                   \
             " AND m.client_id = ?2")                                                               \
@@ -248,11 +249,12 @@
             " WHERE session = ?1 ORDER BY id")                                                     \
     X(INBOX_DROP, "DELETE FROM inbox WHERE session = ?1 AND uuid = ?2")                            \
     X(INBOX_CLEAR, "DELETE FROM inbox WHERE session = ?1")                                         \
-    X(LEASE_GET, "SELECT owner, fence, expires_at FROM lease WHERE session = ?1")                  \
+    X(LEASE_GET, "SELECT owner, fence, expires_at, ttl_ms FROM lease WHERE session = ?1")          \
     X(LEASE_SET,                                                                                   \
-            "INSERT INTO lease(session, owner, fence, expires_at) VALUES (?1, ?2, ?3, ?4)"         \
-            " ON CONFLICT(session) DO UPDATE SET owner = excluded.owner,"                          \
-            " fence = excluded.fence, expires_at = excluded.expires_at")                           \
+            "INSERT INTO lease(session, owner, fence, expires_at, ttl_ms)"                         \
+            " VALUES (?1, ?2, ?3, ?4, ?5)"                                                         \
+            " ON CONFLICT(session) DO UPDATE SET owner = excluded.owner, fence = excluded.fence,"  \
+            " expires_at = excluded.expires_at, ttl_ms = excluded.ttl_ms")                         \
     X(LEASE_CLEAR, "DELETE FROM lease WHERE session = ?1")                                         \
     X(LEDGER_FIND, "SELECT 1 FROM ledger WHERE tenant = ?1 AND request_id = ?2")                   \
     X(LEDGER_ADD,                                                                                  \

@@ -119,6 +119,7 @@ typedef struct lease_state {
     bool same_owner;
     uint64_t fence;
     int64_t expires_at;
+    int64_t ttl_ms; /* 0: taken by an older version, which did not say */
     char owner[PAL_LABEL_LEN_MAX + 1];
 } lease_state;
 
@@ -135,22 +136,24 @@ static pal_status lease_get(
         out_state->same_owner = pal_str_equal(owner, work->op->u.lease.owner);
         out_state->fence = (uint64_t)pal_sql_int(&sql, 1);
         out_state->expires_at = pal_sql_int(&sql, 2);
+        out_state->ttl_ms = pal_sql_int(&sql, 3);
         if (owner.len <= PAL_LABEL_LEN_MAX && owner.len > 0)
             memcpy(out_state->owner, owner.data, owner.len);
     }
     return pal_sql_end(&sql, &work->op->error);
 }
 
-/* An owner of nobody and an expiry of 0 keep the number of a lease that was given back. */
+/* An owner of nobody and a ttl of 0 keep the number of a lease that was given back. */
 static pal_status lease_set(pal_sql_conn *conn, const pal_work *work, int64_t handle, pal_str owner,
-        uint64_t fence, int64_t expires_at)
+        uint64_t fence, int64_t ttl_ms)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_LEASE_SET);
 
     pal_sql_bind_int(&sql, handle);
     pal_sql_bind_text(&sql, owner);
     pal_sql_bind_int(&sql, (int64_t)fence);
-    pal_sql_bind_int(&sql, expires_at);
+    pal_sql_bind_int(&sql, ttl_ms ? work->now_ms + ttl_ms : 0);
+    pal_sql_bind_int(&sql, ttl_ms);
     return pal_sql_run(&sql, &work->op->error);
 }
 
@@ -166,14 +169,16 @@ pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
         status = lease_get(conn, work, head.handle, &lease);
     if (status != PAL_OK)
         return status;
-    held = lease.expires_at > work->now_ms;
+    held = pal_lease_is_held(lease.expires_at, lease.ttl_ms, work->now_ms) &&
+            !(op->u.lease.stale_fence == lease.fence &&
+                    op->u.lease.stale_expires_at == lease.expires_at);
     if (held && !lease.same_owner)
         return pal_error_set(&op->error, PAL_BUSY, "'%s' holds the session for another %lld ms",
                 lease.owner, (long long)(lease.expires_at - work->now_ms));
     if (!held && op->fence == 0)
         lease.fence++; /* whoever carries the number was the last to have it */
-    status = lease_set(conn, work, head.handle, op->u.lease.owner, lease.fence,
-            work->now_ms + op->u.lease.ttl_ms);
+    status = lease_set(
+            conn, work, head.handle, op->u.lease.owner, lease.fence, op->u.lease.ttl_ms);
     if (status == PAL_OK)
         op->u.lease.fence = lease.fence;
     return status;

@@ -113,6 +113,7 @@ pal_status pal_view_decode(
     out_message->tokens = row->tokens;
     out_message->created_at = row->created_at;
     out_message->client_id = pal_arena_copy(arena, row->client_id);
+    out_message->turn_id = row->turn_id;
     if (row->is_text)
         status = decode_text(row->body, arena, out_message, &inner);
     else

@@ -213,7 +213,7 @@ static void an_older_file_is_brought_up_to_date(void)
 
     make_version_2();
     open_store(false);
-    CHECK(ask("PRAGMA user_version") == 4 && has_message() && check(false) == 0);
+    CHECK(ask("PRAGMA user_version") == 5 && has_message() && check(false) == 0);
     sums_are_right();
     record.session = session_id;
     CHECK(fine(pal_store_record_put(store, nobody, &record, 0, &err)) && record.version == 1);
@@ -224,7 +224,7 @@ static void an_older_file_is_brought_up_to_date(void)
     close_store();
     open_store(false);
     CHECK(fine(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err)));
-    CHECK(ask("PRAGMA user_version") == 4);
+    CHECK(ask("PRAGMA user_version") == 5);
     close_store();
 }
 
@@ -257,7 +257,7 @@ static void a_step_is_taken_wholly_or_not(void)
     CHECK(ask("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'record%'") == 0);
     CHECK(run("DROP TABLE ledger_hour"));
     open_store(false);
-    CHECK(has_message() && check(false) == 0 && ask("PRAGMA user_version") == 4);
+    CHECK(has_message() && check(false) == 0 && ask("PRAGMA user_version") == 5);
     close_store();
 }
 

@@ -268,6 +268,97 @@ static void a_lease_that_ran_out_is_renewed_by_its_number(void)
     CHECK(renewal.status == PAL_DENIED);
 }
 
+static void a_lease_from_before_the_clock_went_back_does_not_hold(void)
+{
+    pal_id session = new_session();
+    uint64_t first = 0, second = 0;
+    pal_lease lease;
+
+    OK(take(session, "a", 1000, &first));
+    pal_clock_set_ms(NOW - 1);
+    GIVES(PAL_NOT_FOUND, find_lease(session, &lease));
+    OK(take(session, "b", 1000, &second));
+    CHECK(second > first);
+    OK(find_lease(session, &lease));
+    CHECK(lease.ttl_ms == 1000 && lease.expires_at == NOW + 999);
+    GIVES(PAL_BUSY, take(session, "a", 1000, &first));
+}
+
+/* By whoever has seen the same number and the same end for a whole ttl of its own. */
+static void a_lease_that_is_known_to_be_stale_does_not_hold(void)
+{
+    pal_id session = new_session();
+    uint64_t fence = 0, other = 0;
+    pal_op op = {.kind = PAL_OP_LEASE_TAKE,
+            .session = session,
+            .u.lease = {.owner = S("b"), .ttl_ms = 1000}};
+
+    OK(take(session, "a", 1000, &fence));
+    op.u.lease.stale_fence = fence;
+    op.u.lease.stale_expires_at = NOW + 999; /* it was renewed since */
+    OK(pal_store_apply(store, &op, 1, &err));
+    CHECK(op.status == PAL_BUSY);
+    op.u.lease.stale_expires_at = NOW + 1000;
+    OK(pal_store_apply(store, &op, 1, &err));
+    CHECK(op.status == PAL_OK && op.u.lease.fence > fence);
+    GIVES(PAL_BUSY, take(session, "a", 1000, &other));
+}
+
+/* Whoever holds the session's lease ends what it began there. */
+static void a_fence_writes_into_a_session_that_is_gone(void)
+{
+    pal_session expiring = {.expires_at = NOW + 10};
+    pal_id ids[2] = {new_session()};
+
+    OK(pal_store_create(store, &expiring, &ids[1], &err));
+    for (size_t i = 0; i < 2; i++) {
+        pal_message message = text_of(PAL_ROLE_ASSISTANT, "paid for");
+        pal_op op = {.kind = PAL_OP_APPEND,
+                .session = ids[i],
+                .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}};
+        uint64_t fence = 0;
+
+        pal_clock_set_ms(NOW);
+        OK(take(ids[i], "a", 1000, &fence));
+        if (i == 0)
+            OK(pal_store_delete(store, no_tenant(), ids[i], &err));
+        pal_clock_set_ms(NOW + 11);
+        OK(pal_store_apply(store, &op, 1, &err));
+        CHECK(op.status == PAL_CONFLICT);
+        op.fence = fence;
+        OK(pal_store_apply(store, &op, 1, &err));
+        CHECK(op.status == PAL_OK && message.seq == 1);
+        if (i == 0)
+            OK(pal_store_restore(store, no_tenant(), ids[i], &err));
+        else
+            OK(pal_store_update(store, &(pal_session){.id = ids[i]}, PAL_FIELD_EXPIRES_AT, &err));
+        CHECK(get_session(ids[i]).last_seq == 1);
+    }
+}
+
+static void a_message_names_its_turn(void)
+{
+    pal_message messages[2] = {text_of(PAL_ROLE_USER, "a"), text_of(PAL_ROLE_USER, "b")}, found;
+    pal_id session = new_session(), turn = pal_id_new(), owner;
+    pal_messages list;
+
+    messages[0].turn_id = turn;
+    messages[0].client_id = S("a");
+    OK(pal_store_append(store, no_tenant(), session, &messages[0], 1, PAL_SEQ_ANY, &err));
+    OK(pal_store_append(store, no_tenant(), session, &messages[1], 1, PAL_SEQ_ANY, &err));
+    OK(pal_store_load(store, no_tenant(), session, &(pal_load){0}, arena, &list, &err));
+    if (!CHECK(list.len == 2))
+        return;
+    CHECK(pal_id_equal(list.items[0].turn_id, turn) && pal_id_is_none(list.items[1].turn_id));
+    OK(pal_store_message(store, no_tenant(), messages[0].id, arena, &found, &owner, &err));
+    CHECK(pal_id_equal(found.turn_id, turn));
+    /* The same one again is known by what it says, whichever turn says it. */
+    messages[0].id = (pal_id){{0}};
+    messages[0].turn_id = pal_id_new();
+    OK(pal_store_append(store, no_tenant(), session, &messages[0], 1, PAL_SEQ_ANY, &err));
+    CHECK(messages[0].seq == 1 && pal_id_equal(messages[0].id, found.id));
+}
+
 static void a_fence_without_a_lease_is_denied(void)
 {
     pal_message message = text_of(PAL_ROLE_USER, "x");
@@ -341,6 +432,10 @@ void contract_turns(void)
     RUN(a_lost_lease_of_the_same_owner_is_a_new_one);
     RUN(a_stale_fence_writes_nothing);
     RUN(a_lease_that_ran_out_is_renewed_by_its_number);
+    RUN(a_lease_from_before_the_clock_went_back_does_not_hold);
+    RUN(a_lease_that_is_known_to_be_stale_does_not_hold);
+    RUN(a_fence_writes_into_a_session_that_is_gone);
+    RUN(a_message_names_its_turn);
     RUN(a_fence_without_a_lease_is_denied);
     RUN(sessions_with_something_in_their_inbox_are_found);
 }
