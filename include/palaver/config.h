@@ -114,6 +114,12 @@ PAL_API const pal_config_values *pal_config_get(const pal_config *config);
 /* The file that was read, or what pal_config_parse() called it; NULL when there is none. */
 PAL_API const char *pal_config_path(const pal_config *config);
 
+/* Something that works, but is better written otherwise: keys of another system's section, with the
+ * place that they are read from. False if `index` is past the last one. The text is the
+ * configuration's. */
+PAL_API bool pal_config_warning_at(
+        const pal_config *config, size_t index, pal_str *out_text, uint32_t *out_line);
+
 /* ---- Overriding it ---- */
 
 /* Where a value comes from. */

@@ -74,6 +74,7 @@ typedef struct pal_agent_settings {
     size_t tools_len;
     bool has_tools; /* `tools` counts, even with none in it */
     uint32_t max_tool_iterations;
+    pal_str parameters; /* a JSON object: members for the provider's request; over the runtime's */
 } pal_agent_settings;
 
 /* Everything is copied, but for `store` and `models`, which must outlive the runtime. Zero means
@@ -110,7 +111,15 @@ typedef struct pal_runtime_options {
                       first; empty: the first endpoint's */
     int64_t tools_wait_ms; /* 10000: since it was opened, how long turns wait for tool servers that
                               are being started; then they go on without, and tell it */
+    pal_str default_agent; /* one of `agents`: its settings are used in sessions whose agent is not
+                              among them, or that have none; empty: the runtime's own are */
+    pal_str parameters;    /* a JSON object: members for every request to a provider, such as
+                              {"temperature": 0.7}; may be empty */
 } pal_runtime_options;
+
+/* The settings that hold for the sessions of an agent: its own, or else those of the default agent.
+ * Case does not matter. NULL if there are neither. They are those of `options`. */
+PAL_API const pal_agent_settings *pal_agent_find(const pal_runtime_options *options, pal_str name);
 
 /* Starts a runtime, which belongs to the caller: release it with pal_runtime_close(), before its
  * store. PAL_INVALID names the option that is wrong. */
@@ -192,7 +201,8 @@ typedef struct pal_turn_request {
     size_t tools_len;
     bool no_server_tools; /* only the caller's */
     pal_str tool_choice;  /* JSON as OpenAI writes it; empty: auto */
-    pal_str parameters;   /* a JSON object with members for the provider's request */
+    pal_str parameters;   /* a JSON object with members for the provider's request, over those of
+                             session, agent and runtime; null takes one of theirs out */
     uint64_t output_max;
     bool has_context;
     pal_context_settings context; /* instead of the runtime's */
@@ -214,6 +224,8 @@ typedef struct pal_turn_request {
                               The turn is refused where one of them fails. Not copied: good until
                               `started` is told */
     size_t opening_len;    /* up to PAL_TURN_OPENING_MAX; 0: the session is there */
+    pal_str agent; /* who answers this turn, instead of the session's agent; empty: that one. If the
+                      runtime has agents, any other name is PAL_NOT_FOUND */
 } pal_turn_request;
 
 typedef enum pal_turn_state {
@@ -262,7 +274,7 @@ typedef enum pal_event_kind {
     PAL_EVENT_NONE = 0,
     PAL_EVENT_STARTED = 1,      /* the turn runs; `text`: the request's label */
     PAL_EVENT_STEP = 2,         /* a model call begins; `count`: its number, from 1; `message`: the
-                                   id that its answer will have */
+                                   id that its answer will have; `name`: the model */
     PAL_EVENT_TEXT = 3,         /* `text`: more of the answer; `count`: of which of its parts, from
                                    1 */
     PAL_EVENT_REASONING = 4,    /* `text`, `count` */

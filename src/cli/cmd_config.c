@@ -83,14 +83,52 @@ const pal_cli_command pal_cmd_config_show = {
 
 /* ---- check ---- */
 
+static void check_json(pal_cli *cli, const pal_config *config)
+{
+    pal_str text;
+    uint32_t line;
+    pal_json_writer writer = pal_json_writer_make(&cli->out);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "ok");
+    pal_json_put_bool(&writer, true);
+    if (!pal_config_warning_at(config, 0, &text, &line)) {
+        pal_json_end_object(&writer);
+        pal_buf_append_char(&cli->out, '\n');
+        return;
+    }
+    pal_json_name(&writer, "warnings");
+    pal_json_begin_array(&writer);
+    for (size_t i = 0; pal_config_warning_at(config, i, &text, &line); i++) {
+        pal_json_begin_object(&writer);
+        pal_json_name(&writer, "line");
+        pal_json_put_u64(&writer, line);
+        pal_json_name(&writer, "text");
+        pal_json_put_str(&writer, text);
+        pal_json_end_object(&writer);
+    }
+    pal_json_end_array(&writer);
+    pal_json_end_object(&writer);
+    pal_buf_append_char(&cli->out, '\n');
+}
+
+static void check_text(pal_cli *cli, const pal_config *config)
+{
+    pal_str text;
+    uint32_t line;
+    for (size_t i = 0; pal_config_warning_at(config, i, &text, &line); i++)
+        pal_buf_format(&cli->out, "%s:%u: warning: %.*s\n", cli->args[0], (unsigned)line,
+                PAL_STR_ARG(text));
+    pal_buf_format(&cli->out, "%s: ok\n", cli->args[0]);
+}
+
 static pal_status check(pal_cli *cli, void *values)
 {
     pal_config *config = NULL;
     pal_status status = pal_config_load(cli->args[0], &config, &cli->err);
     if (status == PAL_OK && cli->json)
-        pal_buf_append_text(&cli->out, "{\"ok\":true}\n");
+        check_json(cli, config);
     else if (status == PAL_OK)
-        pal_buf_format(&cli->out, "%s: ok\n", cli->args[0]);
+        check_text(cli, config);
     pal_config_free(config);
     return status;
 }
@@ -100,7 +138,8 @@ const pal_cli_command pal_cmd_config_check = {
         .summary = "say what is wrong with a file",
         .usage = "FILE",
         .about = "Reads a configuration file as every command does, and says whether it is right; "
-                 "if it isn't, what is wrong and on which line. Nothing else is done.",
+                 "if it isn't, what is wrong and on which line. Keys of another system's section "
+                 "are warned of, with their new place. Nothing else is done.",
         .examples = "palaver config check palaver.yaml\n"
                     "palaver config check /etc/palaver.yaml --json",
         .args_min = 1,

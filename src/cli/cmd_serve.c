@@ -192,6 +192,15 @@ static void print_welcome(pal_cli *cli, const serving *s)
                 PAL_STR_ARG(address));
 }
 
+static void log_warnings(const pal_config *config)
+{
+    pal_str text;
+    uint32_t line;
+    for (size_t i = 0; pal_config_warning_at(config, i, &text, &line); i++)
+        pal_log(PAL_LOG_WARN, "%s:%u: %.*s", pal_config_path(config), (unsigned)line,
+                PAL_STR_ARG(text));
+}
+
 static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
 {
     pal_cli_runtime_values runtime = given->runtime;
@@ -200,6 +209,7 @@ static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
         return status;
     runtime.runs_inbox = true;
     pal_server_set_log(pal_config_get(cli->config), cli->json);
+    log_warnings(cli->config);
     status = open_store(cli, s);
     if (status == PAL_OK)
         status = pal_cli_runtime_open(cli, &runtime, &s->runtime);

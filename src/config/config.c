@@ -29,6 +29,9 @@ static pal_status fill(pal_config *config, pal_str text, const char *name, pal_e
             return no_memory(err);
         status = pal_config_node_parse(config->arena, text, config->name, &config->root, err);
     }
+    if (status == PAL_OK && config->root)
+        status = pal_config_move(config->root, config->name, config->arena, &config->root,
+                &config->warnings, err);
     if (status != PAL_OK)
         return status;
     return pal_config_state_read(
@@ -114,6 +117,19 @@ const pal_config_values *pal_config_get(const pal_config *config)
 const char *pal_config_path(const pal_config *config)
 {
     return config->name;
+}
+
+bool pal_config_warning_at(
+        const pal_config *config, size_t index, pal_str *out_text, uint32_t *out_line)
+{
+    const pal_config_warning *warning = config->warnings;
+    while (warning && index-- > 0)
+        warning = warning->next;
+    if (!warning)
+        return false;
+    *out_text = warning->text;
+    *out_line = warning->line;
+    return true;
 }
 
 /* ---- Overriding it ---- */

@@ -218,6 +218,16 @@ static void check_agent_provider(checker *c, size_t i, const pal_config_node *no
             (int)(name.len < SHOWN_MAX ? name.len : SHOWN_MAX), name.data);
 }
 
+/* As routing picks it: the first that says so, or else the first. */
+static pal_str default_agent(const pal_route_agent *agents, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (agents[i].is_default)
+            return agents[i].id;
+    }
+    return len ? agents[0].id : (pal_str){0};
+}
+
 static void check_agents(checker *c)
 {
     pal_config_state *state = c->state;
@@ -240,8 +250,10 @@ static void check_agents(checker *c)
     state->runtime.agents = settings;
     state->runtime.agents_len = len;
     state->agent_contexts = contexts;
-    if (c->status == PAL_OK)
-        pal_config_state_refresh(c->root, state);
+    if (c->status != PAL_OK)
+        return;
+    state->runtime.default_agent = default_agent(routes, len);
+    pal_config_state_refresh(c->root, state);
 }
 
 /* Control characters and the like, as routing itself sees them. */

@@ -269,6 +269,14 @@ static void read_scalar(
         fail_wants(r, row, node);
 }
 
+static void read_object(
+        reader *r, const pal_config_row *row, const pal_config_node *node, char *base)
+{
+    pal_str *field = (pal_str *)(void *)(base + row->offset);
+    if (!pal_config_object_read(row, node, r->arena, field))
+        fail_wants(r, row, node);
+}
+
 static void read_default(reader *r, const pal_config_row *row, uint32_t line, char *base)
 {
     if (r->is_overlay)
@@ -305,6 +313,8 @@ static void read_row(reader *r, const pal_config_row *row, const pal_config_node
         read_list(r, row, node, base);
     else if (row->kind == PAL_CONFIG_MAP)
         read_map(r, row, node, base);
+    else if (row->kind == PAL_CONFIG_OBJECT)
+        read_object(r, row, node, base);
     else
         read_scalar(r, row, node, base);
 }

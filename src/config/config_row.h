@@ -30,6 +30,7 @@ typedef enum pal_config_kind {
     PAL_CONFIG_SECTION = 15,  /* keys of its own, in the same struct or one within it */
     PAL_CONFIG_LIST = 16,     /* of structs: a pointer, and a size_t at `len_offset` */
     PAL_CONFIG_MAP = 17, /* likewise; `rows` has two, for the name and for what it stands for */
+    PAL_CONFIG_OBJECT = 18, /* pal_str: keys with any values, as a JSON object; empty: none */
 } pal_config_kind;
 
 /* A table of them ends with a zeroed one. */
@@ -126,6 +127,11 @@ void pal_config_value_write(const pal_config_row *row, const void *field, pal_bu
 
 bool pal_config_word_is(const pal_config_row *row, pal_str text);
 
+/* Makes the JSON object of a map (config_object.c); false if the node is none, or it is too long.
+ */
+bool pal_config_object_read(const pal_config_row *row, const pal_config_node *node,
+        pal_arena *arena, pal_str *out_object);
+
 /* ---- Secrets (config_secret.c) ---- */
 
 /* Capitals, digits and '_': what nobody could take for a secret itself. */
@@ -146,7 +152,20 @@ bool pal_config_secret_is_clear(pal_str name, pal_str value);
 void pal_config_url_write(pal_json_writer *writer, pal_str url);
 void pal_config_reference_write(pal_json_writer *writer, pal_str text);
 
-/* ---- Whole files (config_read.c, config_check.c) ---- */
+/* ---- Whole files (config_moved.c, config_read.c, config_check.c) ---- */
+
+/* Something that works, but is better written otherwise. */
+typedef struct pal_config_warning pal_config_warning;
+struct pal_config_warning {
+    uint32_t line;
+    pal_str text;
+    pal_config_warning *next;
+};
+
+/* The tree with the keys of other systems where ours are. */
+PAL_CHECKED pal_status pal_config_move(const pal_config_node *root, const char *name,
+        pal_arena *arena, const pal_config_node **out_root, pal_config_warning **out_warnings,
+        pal_error *err);
 
 /* Fills the state, defaults included, from the tree, which may be NULL. After a failure the state
  * is of no use. */
@@ -174,6 +193,7 @@ struct pal_config {
     pal_arena *arena; /* holds all of it, this struct too */
     const char *name; /* NULL: no file */
     const pal_config_node *root;
+    pal_config_warning *warnings;
     pal_config_override *overrides; /* the newest of a row first */
     pal_config_state state;
 };

@@ -148,6 +148,9 @@ void pal_config_wants(const pal_config_row *row, char *out_text, size_t size)
     case PAL_CONFIG_MAP:
         snprintf(out_text, size, "names with their values");
         break;
+    case PAL_CONFIG_OBJECT:
+        snprintf(out_text, size, "keys with any values, %" PRIu64 " bytes at most", row->max);
+        break;
     }
 }
 
@@ -352,5 +355,10 @@ void pal_config_value_write(const pal_config_row *row, const void *field, pal_bu
     case PAL_CONFIG_MAP:
         pal_buf_append_text(buf, "{}");
         break;
+    case PAL_CONFIG_OBJECT: {
+        pal_str object = *(const pal_str *)field;
+        pal_buf_append_str(buf, object.len ? object : pal_str_of("{}"));
+        break;
+    }
     }
 }

@@ -191,6 +191,8 @@ static pal_api_turn *make_turn(
         status = pal_api_messages_read(
                 call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
     if (status == PAL_OK)
+        status = pal_api_agent_read(turn, err);
+    if (status == PAL_OK)
         status = pal_api_turn_read(turn, session, true, err);
     if (status == PAL_INVALID && !call->fail_code)
         call->fail_code = 422;
@@ -223,6 +225,8 @@ static pal_status chat_in_new(
         return err->status;
     chat *state = turn->user;
     state->is_created = true;
+    if (state->session.agent.len == 0)
+        state->session.agent = turn->request.agent;
     state->op = (pal_op){.kind = PAL_OP_CREATE,
             .tenant = call->caller.tenant,
             .session = pal_call_derived_id(call, 0),

@@ -48,6 +48,8 @@ static pal_status start_turn(pal_call *call, pal_error *err)
     if (status == PAL_OK)
         status = give_client_id(call, &turn->request, err);
     if (status == PAL_OK)
+        status = pal_api_agent_read(turn, err);
+    if (status == PAL_OK)
         status = pal_api_turn_read(turn, &session, true, err);
     return status == PAL_OK ? pal_api_turn_start(turn, err) : status;
 }

@@ -64,6 +64,9 @@ pal_api_turn *pal_api_turn_new(pal_call *call, const pal_session *session);
 PAL_CHECKED pal_status pal_api_turn_read(
         pal_api_turn *turn, const pal_session *session, bool has_context, pal_error *err);
 
+/* Reads who answers, before the rest: one of the configured agents, if there are any. */
+PAL_CHECKED pal_status pal_api_agent_read(pal_api_turn *turn, pal_error *err);
+
 /* Starts it; the call is answered when it is due. From any thread. */
 PAL_CHECKED pal_status pal_api_turn_start(pal_api_turn *turn, pal_error *err);
 

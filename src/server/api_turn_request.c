@@ -1,6 +1,7 @@
 /* api_turn_request.c - what a request says of the turn that it wants. Reads and checks only. */
 #include "server/api_turn.h"
 
+#include <strings.h>
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
 
@@ -92,12 +93,8 @@ static pal_status read_tool_choice(pal_call *call, pal_turn_request *request, pa
 
 static const pal_context_settings *agent_context(const pal_call *call, pal_str agent)
 {
-    const pal_runtime_options *options = call->server->config->runtime;
-    for (size_t i = 0; i < options->agents_len; i++) {
-        if (pal_str_equal(options->agents[i].name, agent))
-            return options->agents[i].context;
-    }
-    return NULL;
+    const pal_agent_settings *own = pal_agent_find(call->server->config->runtime, agent);
+    return own ? own->context : NULL;
 }
 
 /* What the request says of its own goes over what would hold without it. */
@@ -116,7 +113,8 @@ static pal_status read_context(
     if (status != PAL_OK)
         return status;
     status = pal_context_settings_merge(call->server->config->context,
-            agent_context(call, session->agent), session->metadata, &request->context, err);
+            agent_context(call, request->agent.len ? request->agent : session->agent),
+            session->metadata, &request->context, err);
     if (status == PAL_OK && has_context) {
         call->fail_param = "context";
         status = pal_context_override(pal_json_raw(call->body), &request->context, err);
@@ -198,6 +196,25 @@ static pal_status read_flags(pal_api_turn *turn, pal_error *err)
         return pal_error_set(err, PAL_INVALID, "give 'stream' or 'background', not both");
     }
     return status;
+}
+
+pal_status pal_api_agent_read(pal_api_turn *turn, pal_error *err)
+{
+    pal_call *call = turn->call;
+    const pal_runtime_options *options = call->server->config->runtime;
+    pal_str *agent = &turn->request.agent;
+    pal_status status =
+            pal_call_text(call, call->body, "agent", PAL_NAME_LEN_MAX, agent, err);
+    if (status != PAL_OK || agent->len == 0 || options->agents_len == 0)
+        return status;
+    for (size_t i = 0; i < options->agents_len; i++) {
+        pal_str name = options->agents[i].name;
+        if (name.len == agent->len && strncasecmp(name.data, agent->data, name.len) == 0)
+            return PAL_OK;
+    }
+    call->fail_param = "agent";
+    return pal_error_set(err, PAL_INVALID, "agent '%.*s' is not configured; use one of 'agents'",
+            (int)(agent->len < 80 ? agent->len : 80), agent->data);
 }
 
 pal_status pal_api_turn_read(

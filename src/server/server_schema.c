@@ -173,7 +173,8 @@ const pal_schema pal_schemas[] = {
                 ",\"parameters\":{\"type\":\"object\"}}}}}"},
         {"TurnRequest",
                 "{\"type\":\"object\",\"properties\":{" SAID_MEMBERS "," TURN_MEMBERS
-                ",\"client_id\":" TEXT ",\"context\":{\"type\":\"object\"}}}"},
+                ",\"client_id\":" TEXT ",\"agent\":" TEXT
+                ",\"context\":{\"type\":\"object\"}}}"},
         {"ToolCall",
                 "{\"type\":\"object\",\"required\":[\"call_id\",\"name\",\"arguments\"],"
                 "\"properties\":{\"call_id\":" TEXT ",\"name\":" TEXT ",\"arguments\":" TEXT
@@ -199,7 +200,8 @@ const pal_schema pal_schemas[] = {
         {"ChatRequest",
                 "{\"type\":\"object\",\"required\":[\"message\"],\"properties\":{"
                 "\"message\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":10000},"
-                "\"session_id\":" TEXT_OR_NULL "," TURN_MEMBERS "}}"},
+                "\"session_id\":" TEXT_OR_NULL ",\"agent\":" TEXT
+                ",\"context\":{\"type\":\"object\"}," TURN_MEMBERS "}}"},
         {"ChatAnswer",
                 "{\"type\":\"object\",\"required\":[\"response\",\"tool_calls\",\"session_id\","
                 "\"finished\",\"created\"],\"properties\":{\"response\":" TEXT

@@ -60,6 +60,7 @@ pal_turn_request pal_copy_request(pal_arena *arena, const pal_turn_request *requ
     copy.tool_choice = pal_arena_copy(arena, request->tool_choice);
     copy.parameters = pal_arena_copy(arena, request->parameters);
     copy.label = pal_arena_copy(arena, request->label);
+    copy.agent = pal_arena_copy(arena, request->agent);
     return copy;
 }
 
@@ -193,6 +194,7 @@ static pal_agent_settings *copy_agents(
         copy[i].endpoint = pal_arena_copy(arena, agents[i].endpoint);
         copy[i].model = pal_arena_copy(arena, agents[i].model);
         copy[i].context = copy_context(arena, agents[i].context);
+        copy[i].parameters = pal_arena_copy(arena, agents[i].parameters);
         copy[i].tools = copy_texts(arena, agents[i].tools, agents[i].tools_len);
     }
     return copy;
@@ -214,6 +216,8 @@ pal_runtime_options pal_copy_options(pal_arena *arena, const pal_runtime_options
     copy.agents = copy_agents(arena, options->agents, options->agents_len);
     copy.compaction_model = pal_arena_copy(arena, options->compaction_model);
     copy.compaction_prompt = pal_arena_copy(arena, options->compaction_prompt);
+    copy.default_agent = pal_arena_copy(arena, options->default_agent);
+    copy.parameters = pal_arena_copy(arena, options->parameters);
     if (copy.max_tool_iterations == 0)
         copy.max_tool_iterations = 10;
     if (copy.retries_max == 0)

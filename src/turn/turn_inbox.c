@@ -98,6 +98,7 @@ static void put_settings(pal_json_writer *writer, const pal_turn_request *reques
     put_text(writer, "tool_choice", request->tool_choice);
     put_text(writer, "parameters", request->parameters);
     put_text(writer, "label", request->label);
+    put_text(writer, "agent", request->agent);
     put_number(writer, "output_max", request->output_max);
     put_number(writer, "max_tool_iterations", request->max_tool_iterations);
     put_number(writer, "whole", request->whole);
@@ -241,6 +242,7 @@ pal_status pal_inbox_read(
     request->tool_choice = pal_json_string(pal_json_find(body, "tool_choice"), arena);
     request->parameters = pal_json_string(pal_json_find(body, "parameters"), arena);
     request->label = pal_json_string(pal_json_find(body, "label"), arena);
+    request->agent = pal_json_string(pal_json_find(body, "agent"), arena);
     request->output_max = number_of(body, "output_max");
     request->max_tool_iterations = small_of(body, "max_tool_iterations");
     request->whole = number_of(body, "whole") != 0;

@@ -403,7 +403,7 @@ static void call_model(pal_turn *turn)
             .tools = turn->last_call ? NULL : turn->tools,
             .tools_len = turn->last_call ? 0 : turn->tools_len,
             .tool_choice = turn->request.tool_choice,
-            .parameters = turn->request.parameters,
+            .parameters = turn->settings.parameters,
             .output_max = turn->request.output_max,
             .stream = true,
     };
@@ -416,8 +416,10 @@ static void call_model(pal_turn *turn)
         turn->step++;
         turn->answer_id = pal_id_new();
         pal_event_tell(turn,
-                (pal_event){
-                        .kind = PAL_EVENT_STEP, .count = turn->step, .message = turn->answer_id});
+                (pal_event){.kind = PAL_EVENT_STEP,
+                        .count = turn->step,
+                        .message = turn->answer_id,
+                        .name = turn->settings.model});
     }
     turn->output_seen = false;
     pal_speech_clear(&turn->answer);

@@ -180,6 +180,8 @@ pal_turn *pal_turn_make(
     pal_buf_init(&turn->summary, PAL_MESSAGE_BYTES_MAX);
     status = check_endpoint(runtime, request->endpoint, err);
     if (status == PAL_OK)
+        status = pal_settings_check_agent(&runtime->options, request->agent, err);
+    if (status == PAL_OK)
         status = check_opening(request, err);
     if (status == PAL_OK)
         status = pal_offer_check(request, arena, err);

@@ -111,6 +111,7 @@ bool pal_sender_can_merge(
             pal_str_equal(first->endpoint, second->endpoint) &&
             pal_str_equal(first->model, second->model) &&
             pal_str_equal(first->system, second->system) &&
+            pal_str_equal(first->agent, second->agent) &&
             pal_str_equal(first->tool_choice, second->tool_choice) &&
             pal_str_equal(first->parameters, second->parameters) &&
             same_budget(&first->budget, &second->budget) && all_named(first, scratch) &&

@@ -1,13 +1,21 @@
 /* turn_settings.c - what a turn is run with: the request's word over the session's, over its
  * agent's, over the runtime's. A session's own are in its metadata:
  *
- *   {"turn": {"endpoint": "main", "model": "m-1", "system": "Be brief.", "max_tool_iterations": 3},
+ *   {"turn": {"endpoint": "main", "model": "m-1", "system": "Be brief.", "max_tool_iterations": 3,
+ *             "parameters": {"temperature": 0.2}},
  *    "context": {...}}
+ *
+ * The agent is the request's, else the session's. If the runtime has agents and the session's is
+ * none of them, the default agent answers.
+ *
+ * Parameters are merged member by member. A null takes out what a level below has.
  *
  * A model belongs to its endpoint: where one level names an endpoint, models of the levels below it
  * don't count. Reads only what never changes in a runtime: from any thread. */
 #include "turn/turn_settings.h"
 
+#include <strings.h>
+#include "base/buf.h"
 #include "base/json.h"
 #include "turn/turn_runtime.h"
 
@@ -18,6 +26,7 @@ typedef struct level {
     pal_str system;
     bool has_system;
     uint32_t rounds_max;
+    pal_str parameters;
 } level;
 
 bool pal_settings_endpoint(const pal_runtime_options *options, pal_str name, size_t *out_endpoint)
@@ -59,7 +68,7 @@ pal_status pal_settings_check(const pal_runtime_options *options, pal_error *err
         if (agent->endpoint.len > 0 && !pal_settings_endpoint(options, agent->endpoint, &unused))
             return no_endpoint(agent->endpoint, ", which is named by agent ", agent->name, err);
     }
-    return PAL_OK;
+    return pal_settings_check_agent(options, options->default_agent, err);
 }
 
 /* ---- Levels ---- */
@@ -70,7 +79,8 @@ static level level_of_request(const pal_turn_request *request)
             .model = request->model,
             .system = request->system,
             .has_system = request->has_system,
-            .rounds_max = request->max_tool_iterations};
+            .rounds_max = request->max_tool_iterations,
+            .parameters = request->parameters};
 }
 
 static level level_of_agent(const pal_agent_settings *agent)
@@ -81,14 +91,15 @@ static level level_of_agent(const pal_agent_settings *agent)
             .model = agent->model,
             .system = agent->system,
             .has_system = agent->system.len > 0,
-            .rounds_max = agent->max_tool_iterations};
+            .rounds_max = agent->max_tool_iterations,
+            .parameters = agent->parameters};
 }
 
 /* Metadata is checked when it is stored; what is of another type says nothing. */
 static level level_of_session(const pal_session *session, pal_arena *arena)
 {
     level own = {0};
-    pal_json metadata, turn, system;
+    pal_json metadata, turn, system, parameters;
     uint64_t rounds = 0;
 
     if (session->metadata.len == 0 ||
@@ -102,16 +113,117 @@ static level level_of_session(const pal_session *session, pal_arena *arena)
     own.system = pal_json_string(system, arena);
     if (pal_json_u64(pal_json_find(turn, "max_tool_iterations"), &rounds) && rounds < UINT32_MAX)
         own.rounds_max = (uint32_t)rounds;
+    parameters = pal_json_find(turn, "parameters");
+    if (pal_json_type_of(parameters) == PAL_JSON_OBJECT)
+        own.parameters = pal_json_raw(parameters);
     return own;
 }
 
+/* ---- Agents ---- */
+
+/* Routing lower-cases the ids of agents, so that case can't tell two of them apart. */
 static const pal_agent_settings *find_agent(const pal_runtime_options *options, pal_str name)
 {
-    for (size_t i = 0; name.len > 0 && i < options->agents_len; i++)
-        if (pal_str_equal(options->agents[i].name, name))
+    for (size_t i = 0; name.len > 0 && i < options->agents_len; i++) {
+        pal_str own = options->agents[i].name;
+
+        if (own.len == name.len && strncasecmp(own.data, name.data, name.len) == 0)
             return &options->agents[i];
+    }
     return NULL;
 }
+
+pal_status pal_settings_check_agent(
+        const pal_runtime_options *options, pal_str name, pal_error *err)
+{
+    if (name.len == 0 || options->agents_len == 0 || find_agent(options, name))
+        return PAL_OK;
+    return pal_error_set(err, PAL_NOT_FOUND, "agent '%.*s' is not configured; use one of 'agents'",
+            (int)(name.len < 80 ? name.len : 80), name.data);
+}
+
+const pal_agent_settings *pal_agent_find(const pal_runtime_options *options, pal_str name)
+{
+    const pal_agent_settings *agent = find_agent(options, name);
+
+    return agent ? agent : find_agent(options, options->default_agent);
+}
+
+/* ---- Parameters ---- */
+
+static bool has_member(pal_json object, pal_str name, pal_arena *arena)
+{
+    pal_json key, value;
+
+    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &key, &value);)
+        if (pal_str_equal(pal_json_string(key, arena), name))
+            return true;
+    return false;
+}
+
+/* The members of one level that no level above it has; a null only hides. */
+static void put_parameters(pal_json_writer *writer, const pal_json *objects, size_t at,
+        pal_arena *arena)
+{
+    pal_json key, value;
+
+    for (pal_json_iter iter = pal_json_each(objects[at]); pal_json_next(&iter, &key, &value);) {
+        pal_str name = pal_json_string(key, arena);
+        bool is_hidden = pal_json_type_of(value) == PAL_JSON_NULL;
+
+        for (size_t i = 0; !is_hidden && i < at; i++)
+            is_hidden = has_member(objects[i], name, arena);
+        if (is_hidden)
+            continue;
+        pal_json_name_str(writer, name);
+        pal_json_put_raw(writer, pal_json_raw(value));
+    }
+}
+
+/* The levels' parameters as one object. The text of the only level that has some stays as it is:
+ * what is wrong in it is the provider's to say. */
+static pal_status merge_parameters(const pal_str *texts, size_t len, pal_arena *arena,
+        pal_str *out_parameters, pal_error *err)
+{
+    pal_json objects[4] = {0};
+    pal_buf buf;
+    pal_json_writer writer;
+    pal_status status = PAL_OK;
+    size_t given = 0, first = 0;
+
+    for (size_t i = len; i-- > 0;) {
+        if (texts[i].len == 0)
+            continue;
+        given++;
+        first = i;
+    }
+    if (given < 2) {
+        *out_parameters = given ? texts[first] : (pal_str){0};
+        return PAL_OK;
+    }
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        pal_error inner = {0};
+
+        if (texts[i].len > 0)
+            status = pal_json_parse(arena, texts[i], NULL, &objects[i], &inner);
+        if (status != PAL_OK)
+            pal_error_set(err, status, "'parameters' is not JSON: %s", inner.message);
+        else
+            put_parameters(&writer, objects, i, arena);
+    }
+    pal_json_end_object(&writer);
+    if (status == PAL_OK && buf.failure != PAL_OK)
+        status = pal_error_set(err, buf.failure, "out of memory");
+    if (status == PAL_OK)
+        *out_parameters = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return status;
+}
+
+/* ---- All of them ---- */
 
 /* Who names a model and no endpoint means the endpoint whose own it is. */
 static pal_status choose_endpoint(const pal_runtime_options *options, const level *levels,
@@ -145,10 +257,15 @@ pal_status pal_settings_find(const pal_runtime *runtime, const pal_turn_request 
     const pal_runtime_options *options = &runtime->options;
     pal_settings settings = {.system = options->system, .rounds_max = options->max_tool_iterations};
     level levels[3];
-    pal_status status;
+    pal_str parameters[4];
+    pal_status status = pal_settings_check_agent(options, request->agent, err);
 
-    settings.agent = session->agent;
-    settings.own = find_agent(options, session->agent);
+    if (status != PAL_OK)
+        return status;
+    settings.agent = request->agent.len ? request->agent : session->agent;
+    settings.own = pal_agent_find(options, settings.agent);
+    if (settings.own)
+        settings.agent = settings.own->name;
     levels[0] = level_of_request(request);
     levels[1] = level_of_session(session, arena);
     levels[2] = level_of_agent(settings.own);
@@ -159,7 +276,12 @@ pal_status pal_settings_find(const pal_runtime *runtime, const pal_turn_request 
             settings.rounds_max = levels[i].rounds_max;
     }
     settings.system_exact = request->has_system;
-    status = choose_endpoint(options, levels, 3, &settings, err);
+    for (size_t i = 0; i < 3; i++)
+        parameters[i] = levels[i].parameters;
+    parameters[3] = options->parameters;
+    status = merge_parameters(parameters, 4, arena, &settings.parameters, err);
+    if (status == PAL_OK)
+        status = choose_endpoint(options, levels, 3, &settings, err);
     if (status == PAL_OK && request->has_context)
         settings.context = request->context;
     else if (status == PAL_OK)

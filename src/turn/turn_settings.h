@@ -5,7 +5,7 @@
 #include "palaver/turn.h"
 
 typedef struct pal_settings {
-    pal_str agent; /* the session's; may be empty */
+    pal_str agent; /* who answers: the request's, the session's or the default; may be empty */
     pal_str system;
     bool system_exact; /* the request's own: sent as it is now */
     size_t endpoint;   /* its place in the runtime's list */
@@ -13,6 +13,7 @@ typedef struct pal_settings {
     pal_context_settings context;
     uint32_t rounds_max;
     const pal_agent_settings *own; /* the agent's; NULL: it has none */
+    pal_str parameters;            /* of all levels; a JSON object, or empty */
 } pal_settings;
 
 /* The request's word over the session's, over its agent's, over the runtime's. From any thread.
@@ -24,6 +25,10 @@ PAL_CHECKED pal_status pal_settings_find(const pal_runtime *runtime,
 
 /* Whether the agents of the options name endpoints that there are. */
 PAL_CHECKED pal_status pal_settings_check(const pal_runtime_options *options, pal_error *err);
+
+/* PAL_NOT_FOUND if there are agents, and none has that name. An empty name is right. */
+PAL_CHECKED pal_status pal_settings_check_agent(
+        const pal_runtime_options *options, pal_str name, pal_error *err);
 
 /* The endpoint of that name; false where there is none. */
 bool pal_settings_endpoint(const pal_runtime_options *options, pal_str name, size_t *out_endpoint);

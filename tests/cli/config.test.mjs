@@ -105,6 +105,56 @@ test('check says what is right', (t) => {
     assertFails(w.run('config', 'check'), 2, /'config check' wants more arguments/);
 });
 
+test("Loom's section is read where its keys are now, with a warning for each", (t) => {
+    const w = workspace(t);
+    w.write('palaver.yaml', `conversation:
+  session_expiration: 12h
+  cleanup_interval: 30m
+  token_strategy: sliding_window
+  max_tokens: 100000
+  keep_recent_messages: 4
+context: {threshold_percent: 70, max_tokens: 100000}
+`);
+    const shown = new Map(w.json('config', 'show').values.map((entry) => [entry.key, entry]));
+    const value = (key) => [shown.get(key).value, shown.get(key).source, shown.get(key).line];
+    assert.deepEqual(value('expiry.session_expiration'), ['12h', 'file', 2]);
+    assert.deepEqual(value('expiry.cleanup_interval'), ['30m', 'file', 3]);
+    assert.deepEqual(value('context.token_strategy'), ['sliding_window', 'file', 4]);
+    assert.deepEqual(value('context.max_tokens'), [100000, 'file', 7]);
+    assert.deepEqual(value('context.keep_recent_messages'), [4, 'file', 6]);
+    assert.deepEqual(value('context.threshold_percent'), [70, 'file', 7]);
+    assert.match(w.ok('config', 'check', 'palaver.yaml'), new RegExp(
+        "^palaver.yaml:2: warning: 'conversation.session_expiration' is read as " +
+        "'expiry.session_expiration'; move it there\\n(.*\\n){4}palaver.yaml: ok\\n$"));
+    const { ok, warnings } = w.json('config', 'check', 'palaver.yaml');
+    assert.deepEqual([ok, warnings.map(({ line }) => line)], [true, [2, 3, 4, 5, 6]]);
+    const refused = (text, pattern) => {
+        w.write('a.yaml', text);
+        assertFails(w.run('config', 'check', 'a.yaml'), 1, pattern);
+    };
+    refused('context: {max_tokens: 5}\nconversation: {max_tokens: 6}\n',
+        /a.yaml:2: 'conversation.max_tokens' contradicts 'context.max_tokens' on line 1/);
+    refused('conversation: {max_token: 6}\n', /a.yaml:1: unknown key 'max_token' in 'conversation'/);
+    refused('conversation: {max_tokens: many}\n', /'context.max_tokens' wants a whole number/);
+    refused('conversation: 5\n', /'conversation' wants keys/);
+    w.write('a.yaml', 'conversation:\n');
+    w.ok('config', 'check', 'a.yaml');
+});
+
+test('parameters are keys with any values', (t) => {
+    const w = workspace(t);
+    w.write('palaver.yaml', `turn:
+  parameters: {temperature: 0.7, stop: [a, "1"], seed: 5, deep: {x: true, y: null}, "n": "true"}
+agents: [{id: a, parameters: {}}]
+`);
+    const shown = new Map(w.json('config', 'show').values.map((e) => [e.key, e.value]));
+    assert.deepEqual(shown.get('turn.parameters'), { temperature: 0.7, stop: ['a', '1'], seed: 5,
+        deep: { x: true, y: null }, n: 'true' });
+    assert.deepEqual(shown.get('agents[0].parameters'), {});
+    w.write('palaver.yaml', 'turn: {parameters: 0.7}\n');
+    assertFails(w.run('config', 'show'), 1, /'turn.parameters' wants keys with any values/);
+});
+
 test('the example is a file with all defaults', (t) => {
     const w = workspace(t);
     w.write('palaver.yaml', w.ok('config', 'example'));
