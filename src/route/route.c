@@ -124,6 +124,18 @@ static void add_value(pal_route *route, pal_str name, pal_str value, pal_arena *
     route->values_len++;
 }
 
+/* One session for all agents: the key is that of the agent "main", whoever answers. The signature
+ * says who does. */
+static void share_key(pal_arena *arena, pal_route *route)
+{
+    pal_route shared = *route;
+    if (route->is_explicit)
+        return;
+    shared.agent = PAL_LITERAL("main");
+    pal_route_scope_finish(PAL_LITERAL("work_item"), arena, &shared);
+    route->key = shared.scope_key;
+}
+
 static pal_status decide_work_item(const pal_route_settings *settings,
         const pal_route_context *context, pal_arena *arena, pal_route *route, pal_error *err)
 {
@@ -137,7 +149,10 @@ static pal_status decide_work_item(const pal_route_settings *settings,
         return status;
     add_value(route, PAL_LITERAL("project_id"), project, arena);
     add_value(route, PAL_LITERAL("bead_id"), bead, arena);
-    return finish(context, PAL_LITERAL("work_item"), NULL, arena, route, err);
+    status = finish(context, PAL_LITERAL("work_item"), NULL, arena, route, err);
+    if (status == PAL_OK)
+        share_key(arena, route);
+    return status;
 }
 
 static pal_status decide_code(const pal_route_settings *settings, const pal_route_context *context,

@@ -2,7 +2,6 @@
  * `palaver route` does, and the turn runs there. */
 #include "server/api_inbound.h"
 
-#include <stdio.h>
 #include <strings.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
@@ -10,6 +9,7 @@
 #include "server/api_message.h"
 #include "server/api_native.h"
 #include "server/api_turn.h"
+#include "server/server_bead.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
 #include "server/server_settings.h"
@@ -25,48 +25,55 @@ static void add_alias(pal_session *session, pal_str alias)
     session->aliases[session->aliases_len++] = alias;
 }
 
-/* Aliases of the route, then those given. Resolving replaces the list, so that a work item's
- * session, which may have been given some before, is looked at first. */
-static pal_status gather_aliases(
-        pal_call *call, const pal_session *given, const pal_inbound *inbound, pal_session *session)
+/* Aliases of the route, or those stored, then those given. */
+static pal_status gather_aliases(pal_call *call, const pal_str *first, size_t first_len,
+        const pal_session *given, pal_session *session)
 {
-    const pal_route *route = &inbound->route;
-    pal_session stored = {0};
-    pal_status status = PAL_OK;
-    if (inbound->context.kind == PAL_ROUTE_WORK_ITEM)
-        status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_KEY, route->key,
-                call->arena, &stored, NULL);
-    if (status != PAL_OK)
-        stored = (pal_session){0};
-    size_t most = route->aliases_len + given->aliases_len + stored.aliases_len + 1;
-    session->aliases = pal_arena_array(call->arena, most, sizeof *session->aliases);
+    session->aliases =
+            pal_arena_array(call->arena, first_len + given->aliases_len + 1, sizeof(pal_str));
+    session->aliases_len = 0;
     if (!session->aliases)
         return PAL_NO_MEMORY;
-    for (size_t i = 0; i < route->aliases_len; i++)
-        add_alias(session, route->aliases[i]);
-    for (size_t i = 0; i < stored.aliases_len; i++)
-        add_alias(session, stored.aliases[i]);
+    for (size_t i = 0; i < first_len; i++)
+        add_alias(session, first[i]);
     for (size_t i = 0; i < given->aliases_len; i++)
         add_alias(session, given->aliases[i]);
     return PAL_OK;
 }
 
-/* By which a work item's session is found where nobody says the project. Not written, it is looked
- * for; that costs time and nothing else. */
-static void note_bead(pal_call *call, const pal_inbound *inbound)
+/* ---- A work item's ---- */
+
+/* Who answers from now on, if the message says so, and the names that are new. */
+static pal_status change_item(pal_call *call, const pal_session *given, const pal_inbound *inbound,
+        pal_session *stored, pal_error *err)
 {
-    char body[PAL_ID_TEXT_SIZE + 32], id[PAL_ID_TEXT_SIZE];
-    pal_record record = {.kind = pal_str_of(PAL_BEAD_RECORD),
-            .name = inbound->context.bead_id,
-            .session = inbound->resolution.session};
-    if (inbound->context.kind != PAL_ROUTE_WORK_ITEM || !inbound->resolution.created)
-        return;
-    pal_id_to_text(inbound->resolution.session, id);
-    snprintf(body, sizeof body, "{\"session_id\":\"%s\"}", id);
-    record.body = pal_str_of(body);
-    (void)!pal_store_record_put(
-            call->server->store, call->caller.tenant, &record, PAL_VERSION_ANY, NULL);
+    uint32_t fields = 0;
+    pal_session changed = *stored;
+    if (gather_aliases(call, stored->aliases, stored->aliases_len, given, &changed) != PAL_OK)
+        return pal_arena_checked(call->arena, err);
+    if (changed.aliases_len != stored->aliases_len)
+        fields |= PAL_FIELD_ALIASES;
+    if (inbound->context.agent_id.len && !pal_str_equal(stored->agent, inbound->route.agent)) {
+        changed.agent = inbound->route.agent;
+        fields |= PAL_FIELD_AGENT;
+    }
+    return fields ? pal_store_update(call->server->store, &changed, fields, err) : PAL_OK;
 }
+
+static pal_status find_item(
+        pal_call *call, const pal_session *given, pal_inbound *inbound, pal_error *err)
+{
+    pal_session stored;
+    pal_status status =
+            pal_bead_find(call, &inbound->context, &inbound->route, &stored, err);
+    if (status == PAL_OK)
+        status = change_item(call, given, inbound, &stored, err);
+    if (status == PAL_OK)
+        inbound->resolution = (pal_resolution){.session = stored.id};
+    return status;
+}
+
+/* ---- Any ---- */
 
 pal_status pal_inbound_resolve(
         pal_call *call, const pal_session *given, pal_inbound *inbound, pal_error *err)
@@ -90,7 +97,12 @@ pal_status pal_inbound_resolve(
         session.created_at = pal_clock_now_ms();
         session.expires_at = session.created_at + lasts_ms;
     }
-    if (gather_aliases(call, given, inbound, &session) != PAL_OK)
+    if (is_item && !route->is_explicit) {
+        status = find_item(call, given, inbound, err);
+        if (status != PAL_NOT_FOUND)
+            return status;
+    }
+    if (gather_aliases(call, route->aliases, route->aliases_len, given, &session) != PAL_OK)
         return pal_arena_checked(call->arena, err);
     pal_resolve resolve = {
             .session = &session,
@@ -99,8 +111,8 @@ pal_status pal_inbound_resolve(
             .is_explicit = route->is_explicit,
     };
     status = pal_store_resolve(call->server->store, &resolve, &inbound->resolution, err);
-    if (status == PAL_OK)
-        note_bead(call, inbound);
+    if (status == PAL_OK && is_item && inbound->resolution.created)
+        pal_bead_note(call, route->values[1].value, inbound->resolution.session);
     return status;
 }
 

@@ -5,8 +5,6 @@
 #include "palaver/route.h"
 #include "server/server.h"
 
-#define PAL_BEAD_RECORD "bead" /* kind of the records that lead from a work item to its session */
-
 typedef struct pal_inbound {
     pal_route_context context;
     pal_route route;
@@ -14,7 +12,8 @@ typedef struct pal_inbound {
 } pal_inbound;
 
 /* Decides by `context`, and finds or makes the session; blocks. What a new one has beyond the route
- * is in `given`: metadata, and aliases that are its own. A work item's expires as configured. */
+ * is in `given`: metadata, and aliases that are its own. A work item's expires as configured; one
+ * that there is already gets the agent that `context` asks for. */
 PAL_CHECKED pal_status pal_inbound_resolve(
         pal_call *call, const pal_session *given, pal_inbound *inbound, pal_error *err);
 

@@ -1,9 +1,16 @@
 /* api_loom.c - conversations of work items ("beads"), in Loom's shapes, codes and words.
  *
  * A conversation is a session. One that was made here has the key of its work item, as routing
- * makes it, and a record of the kind "bead" leads to it; a session id that the client chose is the
- * alias "loom:ID", and so is the key of one that was imported. Any other session is shown as well,
- * by its own id. */
+ * makes it (server_bead.h). A session id that the client chose is an alias, so that it names the
+ * session in every other route too, and once more as "loom:ID", which says that it is the id to
+ * show. An imported one may have "loom:ID" as its key. Any other session is shown as well, by its
+ * own id.
+ *
+ * The count of tokens is what the model calls of the conversation used, and what the client said
+ * of its messages; it only grows. Until there is any, it is that of the messages in sight. The
+ * client's number is kept in a record of the kind "loom", named by the session's id. The record is
+ * written after the session: after a crash between the two the request fails, and a repeat answers
+ * with the session without that number. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
@@ -11,25 +18,14 @@
 #include "server/api_message.h"
 #include "server/api_native.h"
 #include "server/api_turn.h"
+#include "server/server_bead.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
 
 #define LOOM_ALIAS "loom:"
+#define LOOM_RECORD "loom"
 
 /* ---- Showing ---- */
-
-/* The member of the scope's values, or of the metadata. */
-static pal_str value_of(const pal_session *session, const char *name, pal_arena *arena)
-{
-    pal_json scope = {0}, metadata = {0};
-    pal_str text = {0};
-    if (session->scope.len && pal_json_parse(arena, session->scope, NULL, &scope, NULL) == PAL_OK)
-        text = pal_member_string(pal_json_find(scope, "values"), name, arena);
-    if (!text.len && session->metadata.len &&
-            pal_json_parse(arena, session->metadata, NULL, &metadata, NULL) == PAL_OK)
-        text = pal_member_string(metadata, name, arena);
-    return text;
-}
 
 static bool take_loom_id(pal_str name, pal_str *out_id)
 {
@@ -65,25 +61,86 @@ static void put_metadata(pal_json_writer *writer, const pal_session *session, pa
     pal_json_put_raw(writer, is_object ? pal_json_raw(value) : pal_str_of("{}"));
 }
 
+/* What the client said of a message; 0: nothing. */
+static uint64_t given_tokens(const pal_message *message, pal_arena *arena)
+{
+    pal_json extra = {0};
+    uint64_t tokens = 0;
+    if (message->extra.len &&
+            pal_json_parse(arena, message->extra, NULL, &extra, NULL) == PAL_OK)
+        (void)pal_json_u64(pal_json_find(extra, "token_count"), &tokens);
+    return tokens;
+}
+
 static uint64_t put_messages(pal_json_writer *writer, const pal_messages *list, pal_arena *arena)
 {
-    uint64_t tokens = 0;
+    uint64_t sum = 0;
     pal_json_name(writer, "messages");
     pal_json_begin_array(writer);
     for (size_t i = 0; i < list->len; i++) {
         const pal_message *message = &list->items[i];
+        uint64_t tokens = given_tokens(message, arena);
         pal_json_begin_object(writer);
         pal_put_text(writer, "role", pal_role_name(message->role));
         pal_put_str(writer, "content", pal_api_message_text(message, arena));
         pal_put_time(writer, "timestamp", message->created_at);
-        if (message->tokens)
-            pal_put_count(writer, "token_count", message->tokens);
+        if (!tokens)
+            tokens = message->tokens;
+        if (tokens)
+            pal_put_count(writer, "token_count", tokens);
         pal_json_end_object(writer);
-        tokens += message->tokens;
+        sum += tokens;
     }
     pal_json_end_array(writer);
-    return tokens;
+    return sum;
 }
+
+/* ---- Counting ---- */
+
+static pal_status find_given(pal_call *call, pal_id session, uint64_t *out_tokens, pal_error *err)
+{
+    char id[PAL_ID_TEXT_SIZE];
+    pal_record record;
+    pal_json body = {0};
+    pal_id_to_text(session, id);
+    pal_status status = pal_store_record_find(call->server->store, call->caller.tenant,
+            pal_str_of(LOOM_RECORD), pal_str_of(id), call->arena, &record, err);
+    if (status == PAL_OK)
+        status = pal_json_parse(call->arena, record.body, NULL, &body, err);
+    if (status == PAL_OK)
+        (void)pal_json_u64(pal_json_find(body, "token_count"), out_tokens);
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+static pal_status keep_given(pal_call *call, pal_id session, uint64_t tokens, pal_error *err)
+{
+    char id[PAL_ID_TEXT_SIZE], body[48];
+    pal_id_to_text(session, id);
+    snprintf(body, sizeof body, "{\"token_count\":%llu}", (unsigned long long)tokens);
+    pal_record record = {.kind = pal_str_of(LOOM_RECORD),
+            .name = pal_str_of(id),
+            .session = session,
+            .body = pal_str_of(body)};
+    return pal_store_record_put(
+            call->server->store, call->caller.tenant, &record, PAL_VERSION_ANY, err);
+}
+
+/* Everything that was used, whatever is in sight now; 0: nothing was yet. */
+static pal_status count_tokens(
+        pal_call *call, const pal_session *session, uint64_t *out_tokens, pal_error *err)
+{
+    pal_ledger_query query = {.tenant = call->caller.tenant, .session = session->id};
+    pal_ledger_sum sum = {0};
+    uint64_t given = 0;
+    pal_status status = find_given(call, session->id, &given, err);
+    if (status == PAL_OK)
+        status = pal_store_ledger_sum(call->server->store, &query, &sum, err);
+    *out_tokens = given + sum.usage.input + sum.usage.cache_read + sum.usage.cache_write +
+            sum.usage.output;
+    return status;
+}
+
+/* ---- One conversation ---- */
 
 /* One ConversationContext; `room` is how many messages the answer still takes. */
 static pal_status put_conversation(
@@ -93,8 +150,9 @@ static pal_status put_conversation(
     pal_messages list = {.has_more = true};
     pal_load load = {.limit = *room, .from_end = true};
     pal_str project = session->project;
-    pal_status status = PAL_OK;
-    if (*room > 0)
+    uint64_t tokens = 0;
+    pal_status status = count_tokens(call, session, &tokens, err);
+    if (status == PAL_OK && *room > 0)
         status = pal_store_load(call->server->store, call->caller.tenant, session->id, &load,
                 call->arena, &list, err);
     if (status != PAL_OK)
@@ -102,18 +160,21 @@ static pal_status put_conversation(
     *room -= (uint32_t)list.len;
     pal_json_begin_object(writer);
     put_session_id(writer, session);
-    pal_put_str(writer, "bead_id", value_of(session, "bead_id", call->arena));
+    pal_put_str(writer, "bead_id", pal_bead_value(call, session, "bead_id"));
     if (!project.len)
-        project = value_of(session, "project_id", call->arena);
+        project = pal_bead_value(call, session, "project_id");
     pal_put_str(writer, "project_id", project);
-    uint64_t tokens = put_messages(writer, &list, call->arena);
+    uint64_t shown = put_messages(writer, &list, call->arena);
     pal_put_time(writer, "created_at", session->created_at);
     pal_put_time(writer, "updated_at", session->updated_at);
     if (session->expires_at)
         pal_put_time(writer, "expires_at", session->expires_at);
     else
         pal_put_str_or_null(writer, "expires_at", (pal_str){0});
-    pal_put_count(writer, "token_count", list.has_more ? session->tokens : tokens);
+    pal_put_count(writer, "token_count",
+            tokens              ? tokens
+                    : list.has_more ? session->tokens
+                                    : shown);
     put_metadata(writer, session, call->arena);
     pal_json_name(writer, "entity_metadata");
     pal_json_put_raw(writer, pal_str_of("{\"schema_version\":\"1.0\"}"));
@@ -141,72 +202,16 @@ static pal_status not_found(const char *what, pal_str id, pal_error *err)
             id.data ? id.data : "");
 }
 
-static pal_status find(pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
-{
-    return pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY, name, call->arena,
-            out_session, err);
-}
-
-static pal_status find_loom(pal_call *call, pal_str id, pal_session *out_session, pal_error *err)
-{
-    char alias[PAL_KEY_LEN_MAX + 1];
-    if (id.len > PAL_KEY_LEN_MAX - sizeof LOOM_ALIAS)
-        return PAL_NOT_FOUND;
-    snprintf(alias, sizeof alias, LOOM_ALIAS "%.*s", PAL_STR_ARG(id));
-    return find(call, pal_str_of(alias), out_session, err);
-}
-
 /* One that has expired is still shown until it is swept, as Loom does. */
 static pal_status find_conversation(pal_call *call, pal_session *out_session, pal_error *err)
 {
     pal_str id = call->params[0];
-    pal_status status = find(call, id, out_session, err);
-    if (status == PAL_NOT_FOUND)
-        status = find_loom(call, id, out_session, err);
+    pal_status status = pal_call_session(call, id, out_session, err);
     bool is_deleted = status == PAL_OK && out_session->state == PAL_SESSION_TRASH &&
             out_session->deleted_at != 0;
     if (status == PAL_NOT_FOUND || is_deleted)
         return not_found("Conversation session not found", id, err);
     return status;
-}
-
-/* The session that the work item's record names; one in the trash is none. */
-static pal_status find_noted(pal_call *call, pal_str bead, pal_session *out_session, pal_error *err)
-{
-    pal_record record;
-    char id[PAL_ID_TEXT_SIZE];
-    if (bead.len > PAL_RECORD_NAME_LEN_MAX)
-        return PAL_NOT_FOUND;
-    pal_status status = pal_store_record_find(call->server->store, call->caller.tenant,
-            pal_str_of(PAL_BEAD_RECORD), bead, call->arena, &record, err);
-    if (status != PAL_OK)
-        return status;
-    pal_id_to_text(record.session, id);
-    status = find(call, pal_str_of(id), out_session, err);
-    return status == PAL_OK && out_session->state == PAL_SESSION_TRASH ? PAL_NOT_FOUND : status;
-}
-
-/* The newest of those that have no record, as imported ones. */
-static pal_status look_for_bead(
-        pal_call *call, pal_str bead, pal_session *out_session, pal_error *err)
-{
-    pal_session_query query = {.tenant = call->caller.tenant, .limit = PAL_SESSION_PAGE_MAX};
-    pal_session_page page;
-    size_t seen = 0;
-    do {
-        pal_status status = pal_store_list(call->server->store, &query, call->arena, &page, err);
-        if (status != PAL_OK)
-            return status;
-        for (size_t i = 0; i < page.sessions_len; i++) {
-            if (pal_str_equal(value_of(&page.sessions[i], "bead_id", call->arena), bead)) {
-                *out_session = page.sessions[i];
-                return PAL_OK;
-            }
-        }
-        seen += page.sessions_len;
-        query.cursor = page.cursor;
-    } while (page.cursor.len && seen < PAL_SERVER_BEAD_SESSIONS_MAX);
-    return not_found("No conversation found for bead", bead, err);
 }
 
 /* ---- Routes ---- */
@@ -221,15 +226,16 @@ static pal_status get_conversation(pal_call *call, pal_error *err)
 static pal_status get_bead(pal_call *call, pal_error *err)
 {
     pal_session session;
-    pal_status status = find_noted(call, call->params[0], &session, err);
+    pal_status status = pal_bead_find_any(call, call->params[0], &session, err);
     if (status == PAL_NOT_FOUND)
-        status = look_for_bead(call, call->params[0], &session, err);
+        return not_found("No conversation found for bead", call->params[0], err);
     return status == PAL_OK ? send_conversation(call, &session, 200, err) : status;
 }
 
 static void put_done(pal_call *call, const char *message)
 {
     pal_json_writer *writer = pal_call_writer(call);
+    pal_put_flag(writer, "success", true);
     pal_put_text(writer, "message", message);
     pal_put_str(writer, "session_id", call->params[0]);
 }
@@ -334,6 +340,19 @@ static pal_status list_conversations(pal_call *call, pal_error *err)
 
 /* ---- Making one ---- */
 
+static pal_status name_session(pal_call *call, pal_str id, pal_session *given, pal_error *err)
+{
+    char alias[PAL_KEY_LEN_MAX + 1];
+    snprintf(alias, sizeof alias, LOOM_ALIAS "%.*s", PAL_STR_ARG(id));
+    given->aliases = pal_arena_array(call->arena, 2, sizeof *given->aliases);
+    if (given->aliases) {
+        given->aliases[0] = id;
+        given->aliases[1] = pal_arena_copy(call->arena, pal_str_of(alias));
+        given->aliases_len = 2;
+    }
+    return pal_arena_checked(call->arena, err);
+}
+
 static pal_status read_new(pal_call *call, pal_inbound *inbound, pal_session *given, pal_error *err)
 {
     pal_route_context *context = &inbound->context;
@@ -360,16 +379,81 @@ static pal_status read_new(pal_call *call, pal_inbound *inbound, pal_session *gi
         return wrong(call, "project_id", "project_id is required", err);
     if (!context->bead_id.len)
         return wrong(call, "bead_id", "bead_id is required", err);
-    if (!id.len)
+    return id.len ? name_session(call, id, given, err) : PAL_OK;
+}
+
+/* Whether the session is the work item's that the request is about. */
+static bool is_item(pal_call *call, const pal_session *session, const pal_route_context *context)
+{
+    return session->state == PAL_SESSION_ACTIVE &&
+            pal_str_equal(pal_bead_value(call, session, "bead_id"), context->bead_id) &&
+            pal_str_equal(session->project, context->project_id);
+}
+
+static pal_status taken(pal_call *call, pal_str id, pal_error *err)
+{
+    call->fail_param = "session_id";
+    return pal_error_set(err, PAL_CONFLICT, "session_id '%.*s' belongs to another session",
+            (int)(id.len < 120 ? id.len : 120), id.data);
+}
+
+/* An id that the client chose names this session or none: PAL_CONFLICT if it is another one's. */
+static pal_status check_id(
+        pal_call *call, const pal_session *given, const pal_route_context *context, pal_error *err)
+{
+    pal_session other;
+    if (given->aliases_len == 0)
         return PAL_OK;
-    char alias[PAL_KEY_LEN_MAX + 1];
-    snprintf(alias, sizeof alias, LOOM_ALIAS "%.*s", PAL_STR_ARG(id));
-    given->aliases = pal_arena_array(call->arena, 1, sizeof *given->aliases);
-    if (given->aliases) {
-        given->aliases[0] = pal_arena_copy(call->arena, pal_str_of(alias));
-        given->aliases_len = 1;
+    pal_status status = pal_call_session(call, given->aliases[0], &other, err);
+    if (status == PAL_NOT_FOUND)
+        return PAL_OK;
+    bool is_gone = status == PAL_OK && other.state == PAL_SESSION_TRASH;
+    if (status != PAL_OK || is_gone || is_item(call, &other, context))
+        return status;
+    return taken(call, given->aliases[0], err);
+}
+
+/* Two requests may have chosen one id for two work items at the same time. */
+static pal_status check_made(
+        pal_call *call, const pal_session *given, const pal_inbound *inbound, pal_error *err)
+{
+    pal_session named;
+    if (given->aliases_len == 0)
+        return PAL_OK;
+    pal_status status = pal_call_session(call, given->aliases[0], &named, err);
+    if (status != PAL_OK || pal_id_equal(named.id, inbound->resolution.session))
+        return status;
+    if (inbound->resolution.created)
+        status = pal_store_delete(
+                call->server->store, call->caller.tenant, inbound->resolution.session, err);
+    return status == PAL_OK ? taken(call, given->aliases[0], err) : status;
+}
+
+/* A message's time and count are the client's, if it says them. */
+static pal_status take_given(
+        pal_call *call, pal_message *messages, size_t len, uint64_t *out_tokens, pal_error *err)
+{
+    for (size_t i = 0; i < len; i++) {
+        pal_json extra = {0}, time;
+        *out_tokens += given_tokens(&messages[i], call->arena);
+        if (messages[i].extra.len &&
+                pal_json_parse(call->arena, messages[i].extra, NULL, &extra, NULL) != PAL_OK)
+            continue;
+        time = pal_json_find(extra, "timestamp");
+        if (pal_json_type_of(time) == PAL_JSON_NONE || pal_json_type_of(time) == PAL_JSON_NULL)
+            continue;
+        if (!pal_time_from_text(pal_json_string(time, call->arena), &messages[i].created_at))
+            return wrong(call, "messages", "Invalid timestamp: give it as RFC 3339", err);
     }
-    return pal_arena_checked(call->arena, err);
+    return PAL_OK;
+}
+
+static pal_status add_messages(pal_call *call, pal_id session, pal_message *messages, size_t len,
+        uint64_t tokens, pal_error *err)
+{
+    pal_status status = pal_store_append(call->server->store, call->caller.tenant, session,
+            messages, len, PAL_SEQ_ANY, err);
+    return status == PAL_OK && tokens ? keep_given(call, session, tokens, err) : status;
 }
 
 /* The session of a work item: the one that there is, or a new one. */
@@ -378,16 +462,22 @@ static pal_status create_conversation(pal_call *call, pal_error *err)
     char id[PAL_ID_TEXT_SIZE];
     pal_inbound inbound = {0};
     pal_session given = {0}, session;
-    pal_message *messages;
-    size_t len;
+    pal_message *messages = NULL;
+    size_t len = 0;
+    uint64_t tokens = 0;
     pal_status status = read_new(call, &inbound, &given, err);
     if (status == PAL_OK)
         status = pal_api_messages_read(call, call->body, false, &messages, &len, err);
     if (status == PAL_OK)
+        status = take_given(call, messages, len, &tokens, err);
+    if (status == PAL_OK)
+        status = check_id(call, &given, &inbound.context, err);
+    if (status == PAL_OK)
         status = pal_inbound_resolve(call, &given, &inbound, err);
+    if (status == PAL_OK)
+        status = check_made(call, &given, &inbound, err);
     if (status == PAL_OK && inbound.resolution.created && len > 0)
-        status = pal_store_append(call->server->store, call->caller.tenant,
-                inbound.resolution.session, messages, len, PAL_SEQ_ANY, err);
+        status = add_messages(call, inbound.resolution.session, messages, len, tokens, err);
     if (status != PAL_OK)
         return status;
     pal_id_to_text(inbound.resolution.session, id);

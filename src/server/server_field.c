@@ -216,10 +216,24 @@ pal_status pal_call_blame(pal_call *call, pal_status status, const pal_error *er
     return status;
 }
 
+/* By one of Loom's ids, of a session that has it as "loom:ID" only. */
+static pal_status find_loom(
+        pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
+{
+    char alias[PAL_KEY_LEN_MAX + 1];
+    int len = snprintf(alias, sizeof alias, "loom:%.*s", PAL_STR_ARG(name));
+    if (len < 0 || (size_t)len >= sizeof alias)
+        return PAL_NOT_FOUND;
+    return pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY,
+            pal_str_of(alias), call->arena, out_session, err);
+}
+
 pal_status pal_call_session(pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
 {
     pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY, name,
             call->arena, out_session, err);
+    if (status == PAL_NOT_FOUND)
+        status = find_loom(call, name, out_session, err);
     if (status == PAL_NOT_FOUND)
         return pal_error_set(err, PAL_NOT_FOUND, "Session not found"); /* Skillian's words */
     return status;

@@ -1,6 +1,7 @@
 // Loom's clients: conversations of work items, in its shapes, codes and texts.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { makeKey, palaver, serve, workspace } from './support.mjs';
@@ -56,12 +57,14 @@ test('its own sequence: make, get, by bead, list, reset, delete', async (t) => {
     assert.deepEqual(list.json, { project_id: 'proj-1', limit: 50, conversations: [got.json] });
     const reset = await s.post('/api/v1/conversations/test-session-123/reset',
         { keep_system_message: true });
-    assert.deepEqual([reset.code, reset.json], [200, { message: 'Conversation reset successfully',
+    assert.deepEqual([reset.code, reset.json], [200, { success: true,
+        message: 'Conversation reset successfully',
         session_id: 'test-session-123', keep_system_message: true }]);
     assert.deepEqual(await said(s, 'test-session-123'), [['system', 'You are an agent.']]);
     const gone = await s.ask('DELETE', '/api/v1/conversations/test-session-123');
     assert.deepEqual([gone.code, gone.json],
-        [200, { message: 'Conversation deleted successfully', session_id: 'test-session-123' }]);
+        [200, { success: true, message: 'Conversation deleted successfully',
+            session_id: 'test-session-123' }]);
     assertLoom(await s.get('/api/v1/conversations/test-session-123'), 404,
         'Conversation session not found: test-session-123');
     assertLoom(await s.get('/api/v1/beads/bead-123/conversation'), 404,
@@ -211,4 +214,142 @@ test('tenants do not see each other\'s', async (t) => {
     assert.equal((await s.get('/api/v1/conversations?project_id=p', { key: b })).json.conversations,
         null);
     assert.equal((await s.get('/api/v1/conversations/mine')).code, 401);
+});
+
+test('an id that the client chose names the session in every route', async (t) => {
+    const s = await serveModel(t);
+    await make(s, 'b1', { session_id: 'test-session-123', messages: three.slice(0, 1) });
+    const at = '/api/v1/sessions/test-session-123';
+    assert.equal((await s.get(at)).code, 200);
+    const turn = await s.turn('test-session-123', { message: 'Continue' });
+    assert.deepEqual([turn.code, turn.json.text], [200, 'echo: Continue']);
+    assert.equal((await s.post(`${at}/messages`, { role: 'user', content: 'more' })).code, 201);
+    assert.equal((await s.get(`${at}/messages`)).json.messages.length, 4);
+    assert.equal((await s.get(`${at}/usage`)).json.calls, 1);
+    const chat = await s.post('/api/v1/chat',
+        { session_id: 'test-session-123', message: 'and on' });
+    assert.equal(chat.json.created, false);
+    assert.equal((await s.ask('PATCH', at, { body: { title: 'mine' } })).code, 200);
+    assert.equal((await s.ask('DELETE', at)).code, 200);
+    assert.equal((await s.get('/api/v1/conversations/test-session-123')).code, 404);
+    assert.equal((await s.post(`${at}/restore`)).code, 200);
+    assert.equal((await s.get(`${at}/messages`)).json.messages.length, 6);
+});
+
+test('an id that the client chose is no other session\'s', async (t) => {
+    const dir = workspace(t);
+    const one = makeKey(dir, '--tenant', 'one').key;
+    const two = makeKey(dir, '--tenant', 'two').key;
+    const s = await serve(t, { dir });
+    const make = (key, bead, id) => s.post('/api/v1/conversations',
+        { project_id: 'p', bead_id: bead, session_id: id }, { key });
+    assert.equal((await make(one, 'b1', 'mine')).code, 201);
+    assert.equal((await make(one, 'b1', 'mine')).code, 200);
+    const taken = await make(one, 'b2', 'mine');
+    assert.deepEqual([taken.code, taken.json.error],
+        [409, "session_id 'mine' belongs to another session"]);
+    assert.equal((await s.get('/api/v1/beads/b2/conversation', { key: one })).code, 404);
+    const plain = await s.post('/api/v1/sessions', { key: 'plain' }, { key: one });
+    assert.equal((await make(one, 'b3', 'plain')).code, 409);
+    assert.equal((await make(one, 'b3', plain.json.session_id)).code, 409);
+    // Another tenant's names are its own.
+    assert.equal((await make(two, 'b9', 'mine')).code, 201);
+    assert.equal((await make(two, 'b8', plain.json.session_id)).code, 201);
+    assert.equal((await s.get('/api/v1/conversations/mine', { key: one })).json.bead_id, 'b1');
+    assert.equal((await s.get('/api/v1/sessions/mine', { key: two })).json.scope.values.bead_id, 'b9');
+    // Of several at once for one id, one gets it.
+    const all = await Promise.all([...Array(8).keys()].map((i) => make(one, `r${i}`, 'race')));
+    assert.deepEqual(all.map((a) => a.code).sort(), [201, ...Array(7).fill(409)]);
+    const winner = (await s.get('/api/v1/conversations/race', { key: one })).json.bead_id;
+    assert.equal(winner, `r${all.findIndex((a) => a.code === 201)}`);
+});
+
+test('a work item has one conversation, whichever agent answers', async (t) => {
+    const s = await serveModel(t, { config: `
+agents:
+  - {id: alpha, system: You are Alpha.}
+  - {id: beta, system: You are Beta., default: true}
+` });
+    const first = await make(s, 'b1', { agent_id: 'alpha' });
+    for (const more of [{ agent_id: 'beta' }, {}, { agent_id: 'alpha' }]) {
+        const again = await make(s, 'b1', more);
+        assert.deepEqual([again.code, again.json.session_id], [200, first.json.session_id]);
+    }
+    const say = async (more) => {
+        const answer = await s.post('/api/v1/inbound',
+            { project_id: 'proj-1', bead_id: 'b1', message: 'go', ...more });
+        assert.equal(answer.json.session_id, first.json.session_id, answer.text);
+        const { messages } = (await s.asked()).at(-1);
+        return [messages[0].content, messages.length];
+    };
+    assert.deepEqual(await say({}), ['You are Alpha.', 2], 'the one that was asked for last');
+    assert.equal((await say({ agent_id: 'beta' }))[1] > 2, true, 'with all that was said');
+    const session = (await s.get(`/api/v1/sessions/${first.json.session_id}`)).json;
+    assert.equal(session.agent, 'beta');
+    const all = (await s.get('/api/v1/conversations?project_id=proj-1')).json.conversations;
+    assert.equal(all.length, 1);
+    // At once, too.
+    const made = await Promise.all(['alpha', 'beta', 'gamma', undefined].map((agent_id) =>
+        make(s, 'b2', { agent_id })));
+    assert.equal(new Set(made.map((a) => a.json.session_id)).size, 1);
+});
+
+test('of one bead id in two projects, the newest update is shown', async (t) => {
+    const s = await serveModel(t);
+    const in_ = async (project) =>
+        (await make(s, '7', { project_id: project })).json.session_id;
+    const a = await in_('pA'), b = await in_('pB');
+    const shown = async () => (await s.get('/api/v1/beads/7/conversation')).json;
+    assert.equal((await shown()).project_id, 'pB');
+    await s.turn(a, { message: 'news' });
+    assert.deepEqual([(await shown()).project_id, (await shown()).session_id], ['pA', a]);
+    await s.turn(b, { message: 'news' });
+    assert.equal((await shown()).project_id, 'pB');
+    await s.ask('DELETE', `/api/v1/conversations/${b}`);
+    assert.equal((await shown()).project_id, 'pA');
+});
+
+test('of several conversations that a bead has from before, the newest update counts', async (t) => {
+    // Keys with the agent in them, as earlier versions made them.
+    const s = await serveModel(t, { config: 'agents: [{id: alpha}, {id: beta}]\n' });
+    const old = async (agent) => {
+        const signature = `v=1|kind=work_item|agent=${agent}|project_id=p|bead_id=b`;
+        return s.session({ project: 'p', agent,
+            key: `sk_v1_${createHash('sha256').update(signature).digest('hex')}`,
+            scope: { values: { project_id: 'p', bead_id: 'b' } } });
+    };
+    const alpha = await old('alpha'), beta = await old('beta');
+    await s.turn(alpha, { message: 'newest' });
+    const found = async (more) => (await make(s, 'b', { project_id: 'p', ...more })).json.session_id;
+    assert.equal(await found({}), alpha);
+    assert.equal(await found({ agent_id: 'beta' }), alpha);
+    await s.turn(beta, { message: 'newest' });
+    assert.equal(await found({ agent_id: 'alpha' }), beta);
+});
+
+test('tokens are counted up by what was used; times and counts of posted messages stay', async (t) => {
+    const s = await serveModel(t);
+    const { session_id: id } = (await make(s, 'b1', { messages: three.slice(0, 1) })).json;
+    const count = async () => (await s.get(`/api/v1/conversations/${id}`)).json.token_count;
+    const total = ({ usage }) => usage.input_tokens + usage.cache_read_tokens +
+        usage.cache_write_tokens + usage.output_tokens;
+    const one = (await s.turn(id, { message: 'one' })).json;
+    assert.equal(await count(), total(one));
+    const two = (await s.turn(id, { message: 'two' })).json;
+    assert.equal(await count(), total(one) + total(two));
+    await s.post(`/api/v1/conversations/${id}/reset`, { keep_system_message: false });
+    assert.equal(await count(), total(one) + total(two));
+    const posted = (await make(s, 'b2', { messages: [
+        { role: 'system', content: 'S', timestamp: '2026-02-04T10:00:00Z', token_count: 77 },
+        { role: 'user', content: 'U', timestamp: '2026-02-04T10:00:01.250Z', token_count: 3 },
+        { role: 'assistant', content: 'A' }] })).json;
+    assert.deepEqual(posted.messages.slice(0, 2).map((m) => [m.timestamp, m.token_count]),
+        [['2026-02-04T10:00:00.000Z', 77], ['2026-02-04T10:00:01.250Z', 3]]);
+    assert.equal(posted.token_count, 80);
+    const more = (await s.turn(posted.session_id, { message: 'go' })).json;
+    const after = (await s.get(`/api/v1/conversations/${posted.session_id}`)).json;
+    assert.equal(after.token_count, 80 + total(more));
+    assertLoom(await s.post('/api/v1/conversations', { project_id: 'p', bead_id: 'b3',
+        messages: [{ role: 'user', content: 'x', timestamp: 'yesterday' }] }), 400,
+    'Invalid timestamp: give it as RFC 3339');
 });

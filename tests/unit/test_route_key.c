@@ -194,7 +194,7 @@ static void different_scopes_have_different_signatures(void)
             bool same_signature = pal_str_equal(routes[i].signature, routes[j].signature);
             equal += same;
             wrong += same != same_signature;
-            wrong += same_signature != pal_str_equal(routes[i].key, routes[j].key);
+            wrong += same_signature != pal_str_equal(routes[i].scope_key, routes[j].scope_key);
         }
     }
     CHECK(wrong == 0);
@@ -215,6 +215,11 @@ static void other_kinds_have_signatures_of_their_own(void)
                 "\"account\":\"\",\"dimensions\":[\"project_id\",\"bead_id\"],"
                 "\"values\":{\"bead_id\":\"bd-7\",\"project_id\":\"Loom|x\"}}")));
     CHECK(route.aliases_len == 1 && is_text(route.aliases[0], str("agent:coder:main")));
+    /* One session whichever agent answers. */
+    item.agent_id = str("other");
+    CHECK(pal_str_equal(route.key, routed(NULL, &item).key));
+    item.agent_id = str("");
+    CHECK(pal_str_equal(route.key, routed(NULL, &item).scope_key));
     item.project_id = str("loom|x");
     CHECK(!pal_str_equal(route.key, routed(NULL, &item).key));
 

@@ -1,0 +1,230 @@
+/* server_bead.c - the session of a work item ("bead").
+ *
+ * A work item has one session, whichever agent answers in it: routing makes its key from the
+ * project and the bead. Sessions that are older than this rule have a key with their agent in it;
+ * they are found as well, and the one with the newest update is the work item's.
+ *
+ * Bead ids repeat in other projects. A record of the kind "bead", named BEAD|SESSION, leads from
+ * the id alone to each of them. Older records are named BEAD and know one session only; where there
+ * is such a record, or none at all, sessions are looked through.
+ *
+ * A record is written after its session. A crash between the two leaves a session without a record,
+ * which is found by looking through the sessions. */
+#include "server/server_bead.h"
+
+#include <stdio.h>
+#include "dialect/dialect_member.h"
+#include "server/server_limits.h"
+
+#define BEAD_RECORD "bead"
+
+pal_str pal_bead_value(pal_call *call, const pal_session *session, const char *name)
+{
+    pal_json scope = {0}, metadata = {0};
+    pal_str text = {0};
+    pal_arena *arena = call->arena;
+    if (session->scope.len && pal_json_parse(arena, session->scope, NULL, &scope, NULL) == PAL_OK)
+        text = pal_member_string(pal_json_find(scope, "values"), name, arena);
+    if (!text.len && session->metadata.len &&
+            pal_json_parse(arena, session->metadata, NULL, &metadata, NULL) == PAL_OK)
+        text = pal_member_string(metadata, name, arena);
+    return text;
+}
+
+/* ---- The newest of those found ---- */
+
+typedef struct bead_search {
+    pal_call *call;
+    pal_str project; /* empty: any */
+    pal_str bead;
+    pal_session *newest;
+    bool is_found;
+} bead_search;
+
+static bool is_wanted(const bead_search *search, const pal_session *session)
+{
+    if (session->state != PAL_SESSION_ACTIVE ||
+            !pal_str_equal(pal_bead_value(search->call, session, "bead_id"), search->bead))
+        return false;
+    if (!search->project.len)
+        return true;
+    pal_str project = pal_bead_value(search->call, session, "project_id");
+    return pal_str_equal(project.len ? project : session->project, search->project);
+}
+
+static pal_status consider(bead_search *search, pal_find_by by, pal_str name, pal_error *err)
+{
+    pal_session session;
+    pal_call *call = search->call;
+    pal_status status = pal_store_find(
+            call->server->store, call->caller.tenant, by, name, call->arena, &session, err);
+    if (status == PAL_NOT_FOUND)
+        return PAL_OK;
+    if (status != PAL_OK || !is_wanted(search, &session))
+        return status;
+    if (!search->is_found || session.updated_at > search->newest->updated_at)
+        *search->newest = session;
+    search->is_found = true;
+    return PAL_OK;
+}
+
+/* ---- Records ---- */
+
+static pal_status consider_record(bead_search *search, const pal_record *record, pal_error *err)
+{
+    char id[PAL_ID_TEXT_SIZE];
+    pal_id_to_text(record->session, id);
+    return consider(search, PAL_FIND_ID, pal_str_of(id), err);
+}
+
+/* "BEAD|": records of the bead begin with it. False: it is too long to have any. */
+static bool begin_name(pal_str bead, char out_name[PAL_RECORD_NAME_LEN_MAX + 1])
+{
+    if (bead.len + PAL_ID_TEXT_SIZE > PAL_RECORD_NAME_LEN_MAX)
+        return false;
+    snprintf(out_name, PAL_RECORD_NAME_LEN_MAX + 1, "%.*s|", PAL_STR_ARG(bead));
+    return true;
+}
+
+static bool begins_with(pal_str text, pal_str start)
+{
+    return text.len >= start.len && memcmp(text.data, start.data, start.len) == 0;
+}
+
+static pal_status consider_records(bead_search *search, pal_error *err)
+{
+    char name[PAL_RECORD_NAME_LEN_MAX + 1];
+    pal_call *call = search->call;
+    pal_record_query query = {.tenant = call->caller.tenant,
+            .kind = pal_str_of(BEAD_RECORD),
+            .limit = PAL_RECORD_PAGE_MAX};
+    pal_records page = {.has_more = true};
+    pal_status status = PAL_OK;
+    if (!begin_name(search->bead, name))
+        return PAL_OK;
+    query.after = pal_str_of(name);
+    while (status == PAL_OK && page.has_more) {
+        status = pal_store_record_list(call->server->store, &query, call->arena, &page, err);
+        for (size_t i = 0; status == PAL_OK && i < page.len; i++) {
+            if (!begins_with(page.items[i].name, pal_str_of(name)))
+                return PAL_OK;
+            status = consider_record(search, &page.items[i], err);
+            query.after = page.items[i].name;
+        }
+    }
+    return status;
+}
+
+static pal_status find_old_record(bead_search *search, pal_record *out_record, pal_error *err)
+{
+    pal_call *call = search->call;
+    if (search->bead.len > PAL_RECORD_NAME_LEN_MAX)
+        return PAL_NOT_FOUND;
+    return pal_store_record_find(call->server->store, call->caller.tenant, pal_str_of(BEAD_RECORD),
+            search->bead, call->arena, out_record, err);
+}
+
+void pal_bead_note(pal_call *call, pal_str bead, pal_id session)
+{
+    char name[PAL_RECORD_NAME_LEN_MAX + 1];
+    if (!begin_name(bead, name))
+        return;
+    pal_id_to_text(session, name + strlen(name));
+    pal_record record = {.kind = pal_str_of(BEAD_RECORD),
+            .name = pal_str_of(name),
+            .session = session,
+            .body = pal_str_of("{}")};
+    (void)!pal_store_record_put(
+            call->server->store, call->caller.tenant, &record, PAL_VERSION_ANY, NULL);
+}
+
+/* ---- By project and bead ---- */
+
+/* Keys of earlier versions: that of each agent that may have answered. */
+static pal_status consider_agents(
+        bead_search *search, const pal_route_context *context, pal_error *err)
+{
+    pal_call *call = search->call;
+    const pal_runtime_options *options = call->server->config->runtime;
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < options->agents_len; i++) {
+        pal_route_context asked = *context;
+        pal_route route;
+        asked.agent_id = options->agents[i].name;
+        status = pal_route_decide(
+                call->server->route_settings, &asked, call->arena, &route, err);
+        if (status == PAL_OK)
+            status = consider(search, PAL_FIND_KEY, route.scope_key, err);
+    }
+    return status;
+}
+
+/* The values are the project and the bead, without white space around them. */
+pal_status pal_bead_find(pal_call *call, const pal_route_context *context, const pal_route *route,
+        pal_session *out_session, pal_error *err)
+{
+    bead_search search = {.call = call,
+            .project = route->values[0].value,
+            .bead = route->values[1].value,
+            .newest = out_session};
+    pal_record old;
+    pal_status status = consider(&search, PAL_FIND_KEY, route->key, err);
+    if (status == PAL_OK)
+        status = consider(&search, PAL_FIND_KEY, route->scope_key, err);
+    if (status == PAL_OK)
+        status = consider_agents(&search, context, err);
+    if (status == PAL_OK)
+        status = consider_records(&search, err);
+    if (status == PAL_OK) {
+        status = find_old_record(&search, &old, err);
+        if (status == PAL_OK)
+            status = consider_record(&search, &old, err);
+        else if (status == PAL_NOT_FOUND)
+            status = PAL_OK;
+    }
+    if (status == PAL_OK && !search.is_found)
+        status = PAL_NOT_FOUND;
+    return status;
+}
+
+/* ---- By the bead alone ---- */
+
+/* Lists have the newest update first. */
+static pal_status look_through(bead_search *search, pal_error *err)
+{
+    pal_call *call = search->call;
+    pal_session_query query = {.tenant = call->caller.tenant, .limit = PAL_SESSION_PAGE_MAX};
+    pal_session_page page;
+    size_t seen = 0;
+    do {
+        pal_status status = pal_store_list(call->server->store, &query, call->arena, &page, err);
+        if (status != PAL_OK)
+            return status;
+        for (size_t i = 0; i < page.sessions_len; i++) {
+            if (is_wanted(search, &page.sessions[i])) {
+                *search->newest = page.sessions[i];
+                search->is_found = true;
+                return PAL_OK;
+            }
+        }
+        seen += page.sessions_len;
+        query.cursor = page.cursor;
+    } while (page.cursor.len && seen < PAL_SERVER_BEAD_SESSIONS_MAX);
+    return PAL_OK;
+}
+
+pal_status pal_bead_find_any(
+        pal_call *call, pal_str bead, pal_session *out_session, pal_error *err)
+{
+    bead_search search = {.call = call, .bead = bead, .newest = out_session};
+    pal_record old;
+    pal_status status = find_old_record(&search, &old, err);
+    bool is_noted = status == PAL_NOT_FOUND; /* all that there are, by newer records */
+    if (is_noted)
+        status = consider_records(&search, err);
+    if (status == PAL_OK && !search.is_found)
+        status = look_through(&search, err);
+    if (status == PAL_OK && !search.is_found)
+        status = PAL_NOT_FOUND;
+    return status;
+}

@@ -1,0 +1,25 @@
+/* server_bead.h - the session of a work item ("bead"), and the way from a bead's id to it. */
+#ifndef PAL_SERVER_BEAD_H
+#define PAL_SERVER_BEAD_H
+
+#include "palaver/route.h"
+#include "server/server.h"
+
+/* The session of the project's work item that is active; of several, the one with the newest
+ * update. `route` is what routing decided for it. PAL_NOT_FOUND if there is none. Blocks. */
+PAL_CHECKED pal_status pal_bead_find(pal_call *call, const pal_route_context *context,
+        const pal_route *route, pal_session *out_session, pal_error *err);
+
+/* The session of a work item of any project, by the bead's id alone; likewise. */
+PAL_CHECKED pal_status pal_bead_find_any(
+        pal_call *call, pal_str bead, pal_session *out_session, pal_error *err);
+
+/* Notes that the session is the bead's, for pal_bead_find_any(). If it can't be written, sessions
+ * are looked through instead; that costs time and nothing else. */
+void pal_bead_note(pal_call *call, pal_str bead, pal_id session);
+
+/* A value of the session's scope, or else of its metadata: "bead_id", "project_id". In the call's
+ * arena; empty if there is none. */
+pal_str pal_bead_value(pal_call *call, const pal_session *session, const char *name);
+
+#endif
