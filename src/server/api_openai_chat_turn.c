@@ -515,6 +515,8 @@ static void note(reading *r, const pal_event *event)
         pal_buf_clear(&r->text);
         pal_buf_clear(&r->reasoning);
         pal_buf_clear(&r->refusal);
+        if (r->model.len == 0) /* the request named none */
+            r->model = pal_arena_copy(r->arena, event->name);
         break;
     case PAL_EVENT_TEXT:
     case PAL_EVENT_REASONING:

@@ -86,6 +86,18 @@ out:
 
 /* ---- All tools ---- */
 
+static pal_status read_tool(pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err)
+{
+    pal_json type = pal_json_find(value, "type");
+    if (pal_json_string_is(type, "custom"))
+        return read_custom(call, value, out_tool, err);
+    if (pal_json_type_of(type) == PAL_JSON_STRING && !pal_json_string_is(type, "function"))
+        return pal_error_set(err, PAL_INVALID,
+                "'type' must be function or custom: tools that a service runs itself are not "
+                "offered here");
+    return pal_api_tool_read(call, value, out_tool, err);
+}
+
 static pal_status read_tools(pal_response_request *request, pal_json array, pal_error *err)
 {
     pal_call *call = request->call;
@@ -95,9 +107,7 @@ static pal_status read_tools(pal_response_request *request, pal_json array, pal_
     pal_status status = pal_api_tools_begin(call, array, &tools, err);
     for (pal_json_iter iter = pal_json_each(array);
             status == PAL_OK && pal_json_next(&iter, NULL, &value); at++) {
-        bool is_custom = pal_json_string_is(pal_json_find(value, "type"), "custom");
-        status = is_custom ? read_custom(call, value, &tools[at], err)
-                           : pal_api_tool_read(call, value, &tools[at], err);
+        status = read_tool(call, value, &tools[at], err);
         call->fail_param = status == PAL_OK ? NULL : "tools";
         status = pal_member_within(err, status, "tools", at);
     }

@@ -330,10 +330,57 @@ static pal_status delete_session(pal_call *call, pal_error *err)
     return op ? pal_call_apply(call, op, 1, deleted, err) : err->status;
 }
 
+static bool has_name(const pal_session *session, pal_str name)
+{
+    bool is_named = pal_str_equal(session->key, name);
+    for (size_t i = 0; !is_named && i < session->aliases_len; i++)
+        is_named = pal_str_equal(session->aliases[i], name) &&
+                !pal_str_equal(session->alias_apart, name);
+    return is_named;
+}
+
+/* Keys and aliases of deleted sessions lead nowhere, so that the trash is looked through. */
+static pal_status find_in_trash(pal_call *call, pal_str name, pal_id *out_id, pal_error *err)
+{
+    pal_session_query query = {.tenant = call->caller.tenant,
+            .state = PAL_SESSION_TRASH,
+            .limit = PAL_SESSION_PAGE_MAX};
+    pal_session_page page;
+    size_t seen = 0, found = 0;
+    do {
+        pal_status status = pal_store_list(call->server->store, &query, call->arena, &page, err);
+        if (status != PAL_OK)
+            return status;
+        for (size_t i = 0; i < page.sessions_len; i++) {
+            if (has_name(&page.sessions[i], name) && found++ == 0)
+                *out_id = page.sessions[i].id;
+        }
+        seen += page.sessions_len;
+        query.cursor = page.cursor;
+    } while (page.cursor.len && seen < PAL_SERVER_TRASH_SESSIONS_MAX);
+    if (found > 1)
+        return pal_error_set(err, PAL_CONFLICT,
+                "'%.*s' means %zu sessions in the trash; use the id of one",
+                (int)(name.len < 120 ? name.len : 120), name.data, found);
+    return found ? PAL_OK : pal_error_set(err, PAL_NOT_FOUND, "Session not found");
+}
+
 static pal_status restore_session(pal_call *call, pal_error *err)
 {
-    pal_op *op = op_of(call, PAL_OP_RESTORE, err);
-    return op ? pal_call_apply(call, op, 1, pal_api_session_changed, err) : err->status;
+    pal_session session;
+    pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
+    if (!op)
+        return pal_arena_checked(call->arena, err);
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    op->kind = PAL_OP_RESTORE;
+    op->tenant = call->caller.tenant;
+    if (status == PAL_OK)
+        op->session = session.id;
+    else if (status == PAL_NOT_FOUND)
+        status = find_in_trash(call, call->params[0], &op->session, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_call_apply(call, op, 1, pal_api_session_changed, err);
 }
 
 static void erased(
@@ -394,7 +441,8 @@ const pal_api_route pal_session_routes[] = {
                         "Session", 200}},
         {"DELETE", "/api/v1/sessions/{id}", PAL_KEY_WRITE, 0, delete_session,
                 {"deleteSession", "move it to the trash", NULL, NULL, "SessionStatus", 200}},
-        {"POST", "/api/v1/sessions/{id}/restore", PAL_KEY_WRITE, 0, restore_session,
+        {"POST", "/api/v1/sessions/{id}/restore", PAL_KEY_WRITE, PAL_ROUTE_WORKER,
+                restore_session,
                 {"restoreSession", "take it out of the trash", NULL, NULL, "Session", 200}},
         {"POST", "/api/v1/sessions/{id}/erase", PAL_KEY_ADMIN, 0, erase_session,
                 {"eraseSession", "erase it for good, with all that was derived from it", NULL, NULL,

@@ -323,6 +323,10 @@ test('with a session the server keeps the history', async (t) => {
     const one = await inSession(s, 'ann', { messages: [say('one-1')] });
     assert.equal(one.json.choices[0].message.content, 'echo: one-1');
     assert.ok(one.json.usage.total_tokens > 0);
+    assert.equal(one.json.model, 'm-1', 'the one that answered');
+    const streamed = await inSession(s, 'bob', { messages: [say('hello')], stream: true });
+    assert.deepEqual([...new Set(chunksOf(streamed.text).map((chunk) => chunk.model))],
+        ['m-1']);
     const system = { role: 'system', content: 'Be brief.' };
     const two = await inSession(s, 'ann', { messages: [system, say('two-2')], temperature: 0.5 });
     assert.equal(two.json.choices[0].message.content, 'echo: two-2');

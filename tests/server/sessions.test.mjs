@@ -154,6 +154,19 @@ test('the trash, the way back, and the end', async (t) => {
     const back = await ok(s.ask('POST', `${base}/${id}/restore`));
     assert.deepEqual([back.key, back.state, back.message_count], ['k', 'active', 2]);
     assertError(await s.ask('POST', `${base}/k/restore`), 409, 'conflict', /not in the trash/);
+    // By its key, too, and by an alias.
+    await ok(s.ask('PATCH', `${base}/${id}`, { body: { aliases: ['other name'] } }));
+    for (const name of ['k', 'other%20name']) {
+        await ok(s.ask('DELETE', `${base}/${id}`));
+        assert.equal((await ok(s.ask('POST', `${base}/${name}/restore`))).id, id);
+    }
+    assertError(await s.ask('POST', `${base}/nobody/restore`), 404, 'not_found');
+    for (let i = 0; i < 2; i++) {
+        const { id: twice } = (await s.post(base, { key: 'twice' })).json;
+        await ok(s.ask('DELETE', `${base}/${twice}`));
+    }
+    assertError(await s.ask('POST', `${base}/twice/restore`), 409, 'conflict',
+        /means 2 sessions in the trash; use the id of one/);
     assert.deepEqual(await textsOf(s, 'k'), ['one', 'two']);
     const erased = await ok(s.ask('POST', `${base}/k/erase`));
     assert.deepEqual([erased.status, erased.session_id, erased.messages], ['erased', id, 2]);
