@@ -50,4 +50,5 @@ const pal_api pal_api_native = {
         .routes = routes,
         .put_failure = pal_put_native_failure,
         .find_subject = find_subject,
+        .is_strict = true,
 };

@@ -42,9 +42,6 @@ static pal_status start_turn(pal_call *call, pal_error *err)
         return pal_arena_checked(call->arena, err);
     status = pal_api_messages_read(
             call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
-    /* Without a message the model goes on. One whose name is misspelt would be paid for unseen. */
-    if (status == PAL_OK && turn->request.messages_len == 0)
-        status = pal_call_known(call, err);
     if (status == PAL_OK)
         status = give_client_id(call, &turn->request, err);
     if (status == PAL_OK)

@@ -87,6 +87,7 @@ typedef struct pal_api {
     /* PAL_NOT_FOUND where what the path names is not there: a wrong request is told that first. On
      * a worker. NULL: its handlers look before they read. */
     pal_handler find_subject;
+    bool is_strict; /* members and parameters that a route does not know are refused */
 } pal_api;
 
 extern const pal_api pal_api_native;
@@ -149,7 +150,8 @@ PAL_CHECKED pal_status pal_call_count(pal_call *call, pal_json object, const cha
 /* An object's bytes. */
 PAL_CHECKED pal_status pal_call_object(
         pal_call *call, pal_json object, const char *name, pal_str *out, pal_error *err);
-/* PAL_INVALID where the body has a member that the schema of the route's request has not. */
+/* PAL_INVALID if the body has a member, or the query a parameter, that the route does not know
+ * (server_known.c). */
 PAL_CHECKED pal_status pal_call_known(pal_call *call, pal_error *err);
 /* Decimal digits and nothing else, as in a path. */
 bool pal_call_number(pal_str text, uint64_t *out);

@@ -238,6 +238,8 @@ static void take(pal_frame *frame)
     bool answered = false;
     pal_error err = {0};
     pal_status status = parse_body(&frame->call, &err);
+    if (status == PAL_OK && frame->call.api->is_strict)
+        status = pal_call_known(&frame->call, &err);
     if (status == PAL_OK)
         status = pal_idempotency_begin(&frame->call, &answered, &err);
     if (status != PAL_OK)

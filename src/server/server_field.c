@@ -7,7 +7,6 @@
 #include <string.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
-#include "server/server_schema.h"
 
 static pal_status wrong(
         pal_call *call, const char *name, pal_error *err, const char *wants, const char *is)
@@ -99,32 +98,6 @@ pal_status pal_call_object(
         return wrong(call, name, err, "an object", type_text(value));
     *out = pal_json_raw(value);
     return PAL_OK;
-}
-
-/* Of the schema that the route's request has; PAL_JSON_NONE where there is none. */
-static pal_json known_members(pal_call *call)
-{
-    pal_json schema = {0};
-    for (const pal_schema *each = pal_schemas; each->name; each++) {
-        if (strcmp(each->name, call->route->doc.request) == 0)
-            (void)!pal_json_parse(call->arena, pal_str_of(each->json), NULL, &schema, NULL);
-    }
-    return pal_json_find(schema, "properties");
-}
-
-pal_status pal_call_known(pal_call *call, pal_error *err)
-{
-    pal_json name, value, known = known_members(call);
-    pal_json_iter iter = pal_json_each(call->body);
-    while (pal_json_next(&iter, &name, &value)) {
-        pal_str text = pal_arena_copy(call->arena, pal_json_string(name, call->arena));
-        if (!text.data || pal_json_type_of(pal_json_find(known, text.data)) != PAL_JSON_NONE)
-            continue;
-        call->fail_param = text.data;
-        return pal_error_set(err, PAL_INVALID, "'%.*s' is nothing that can be said here",
-                (int)(text.len < 64 ? text.len : 64), text.data);
-    }
-    return pal_arena_checked(call->arena, err);
 }
 
 /* ---- The query ---- */

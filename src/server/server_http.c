@@ -113,27 +113,50 @@ static pal_str decoded(pal_exchange *x, pal_str text)
     return pal_str_make(out, out ? decode(text, out) : 0);
 }
 
+/* One parameter as it was sent. */
+typedef struct parameter {
+    pal_str name; /* decoded */
+    pal_str value;
+} parameter;
+
+static bool next_parameter(pal_exchange *x, size_t *at, parameter *out)
+{
+    if (*at >= x->query.len)
+        return false;
+    pal_str rest = pal_str_make(x->query.data + *at, x->query.len - *at);
+    const char *end = memchr(rest.data, '&', rest.len);
+    size_t len = end ? (size_t)(end - rest.data) : rest.len;
+    const char *equal = memchr(rest.data, '=', len);
+    size_t name_len = equal ? (size_t)(equal - rest.data) : len;
+    size_t skip = name_len + (equal != NULL);
+    out->name = pal_str_make(rest.data, name_len);
+    out->value = pal_str_make(rest.data + skip, len - skip);
+    /* Names are rarely escaped: no memory is spent on those that are not. */
+    if (memchr(out->name.data, '%', name_len) || memchr(out->name.data, '+', name_len))
+        out->name = decoded(x, out->name);
+    *at += len + (end != NULL);
+    return true;
+}
+
 bool pal_exchange_query(pal_exchange *x, const char *name, pal_str *out_value)
 {
-    pal_str rest = x->query;
-    while (rest.len) {
-        const char *end = memchr(rest.data, '&', rest.len);
-        size_t len = end ? (size_t)(end - rest.data) : rest.len;
-        const char *equal = memchr(rest.data, '=', len);
-        size_t name_len = equal ? (size_t)(equal - rest.data) : len;
-        pal_str key = pal_str_make(rest.data, name_len);
-        /* Names are rarely escaped: no memory is spent on those that are not. */
-        if (memchr(key.data, '%', key.len) || memchr(key.data, '+', key.len))
-            key = decoded(x, key);
-        if (pal_str_is(key, name)) {
-            size_t skip = name_len + (equal != NULL);
-            *out_value = decoded(x, pal_str_make(rest.data + skip, len - skip));
-            return true;
-        }
-        len += end != NULL;
-        rest = pal_str_make(rest.data + len, rest.len - len);
+    parameter found;
+    for (size_t at = 0; next_parameter(x, &at, &found);) {
+        if (!pal_str_is(found.name, name))
+            continue;
+        *out_value = decoded(x, found.value);
+        return true;
     }
     return false;
+}
+
+bool pal_exchange_query_next(pal_exchange *x, size_t *at, pal_str *out_name)
+{
+    parameter found;
+    if (!next_parameter(x, at, &found))
+        return false;
+    *out_name = found.name;
+    return true;
 }
 
 /* ---- The answer ---- */

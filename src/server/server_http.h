@@ -34,6 +34,8 @@ pal_str pal_exchange_header(const pal_exchange *x, const char *name);
 pal_str pal_exchange_query_text(const pal_exchange *x); /* the query as it was sent */
 /* A member of the query, decoded; false: it has none. */
 bool pal_exchange_query(pal_exchange *x, const char *name, pal_str *out_value);
+/* The next parameter's name, decoded; `*at` begins at 0. False: there are no more. */
+bool pal_exchange_query_next(pal_exchange *x, size_t *at, pal_str *out_name);
 /* What a layer above keeps with it. */
 void pal_exchange_set_user(pal_exchange *x, void *user);
 void *pal_exchange_user(const pal_exchange *x);

@@ -98,7 +98,8 @@ const pal_schema pal_schemas[] = {
                 "\"parts\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},"
                 "\"created_at\":" TIME_OR_NULL ",\"tokens\":" COUNT ",\"client_id\":" TEXT "}}"},
         {"AppendRequest",
-                "{\"type\":\"object\",\"properties\":{\"messages\":{\"type\":\"array\","
+                "{\"type\":\"object\",\"additionalProperties\":true,"
+                "\"properties\":{\"messages\":{\"type\":\"array\","
                 "\"items\":" REF("Message") "},\"role\":" TEXT ",\"content\":{\"type\":[\"string\","
                                             "\"array\"]},\"parts\":{\"type\":"
                                             "\"array\"},\"client_id\":" TEXT

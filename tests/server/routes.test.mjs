@@ -196,6 +196,36 @@ test('what must not work does not, anywhere', async (t) => {
         unchanged();
     });
 
+    await t.test('members and parameters that a route does not know', async () => {
+        const open = /^(appendMessages|importSessions)$/; // members of messages are kept
+        for (const route of closed.filter((r) => r.isNative)) {
+            const query = await s.ask(route.method, `${fill(route.path)}?unheard=1`,
+                { key: keys.admin, ...(route.isWrite && { body: bases[route.id] ?? {} }) });
+            assert.equal(query.code, 400, `${route.id}: ${query.text}`);
+            wordsOf(query, route.id);
+            assert.match(query.json.error, /^unknown parameter 'unheard'; this route takes /);
+            assert.equal(query.json.param, 'unheard');
+            if (!route.isWrite || !route.schema || takesAnything.test(route.id) || open.test(route.id))
+                continue;
+            const body = await send(route, { ...bases[route.id], unheard_of: 1 });
+            assert.ok([400, 422].includes(body.code), `${route.id}: ${body.text}`);
+            assert.match(body.json.error, /^unknown member 'unheard_of'; /);
+        }
+        for (const [method, path, content, words] of [
+            ['POST', '/victim/fork', { at: 1 }, /unknown member 'at'; did you mean 'at_seq'\?/],
+            ['POST', '', { keyy: 'a' }, /unknown member 'keyy'; did you mean 'key'\?/],
+            ['PATCH', '/victim', { titel: 'a' }, /unknown member 'titel'; did you mean 'title'\?/],
+            ['POST', '/victim/turns', { mesage: 'a' }, /unknown member 'mesage'; did you mean 'message'\?/],
+            ['GET', '?lmit=1', undefined, /unknown parameter 'lmit'; did you mean 'limit'\?/],
+        ]) {
+            const answer = await s.ask(method, `/api/v1/sessions${path}`,
+                { key: keys.write, body: content });
+            assert.equal(answer.code, 400, answer.text);
+            assert.match(answer.json.error, words);
+        }
+        unchanged();
+    });
+
     await t.test('fields of the wrong type, and fields that are missing', async () => {
         for (const id of Object.keys(bases)) assert.ok(routes.some((r) => r.id === id), id);
         for (const route of writes.filter((r) => bases[r.id])) {
