@@ -96,7 +96,7 @@ async function measure(agent, [url, body], clients) {
 // ---- Showing ----
 
 function quantile(times, q) {
-    const sorted = times.toSorted((a, b) => a - b);
+    const sorted = [...times].sort((a, b) => a - b);
     return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
 }
 

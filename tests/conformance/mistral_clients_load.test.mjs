@@ -101,7 +101,7 @@ describe('several in one conversation', () => {
         for (const { outputs } of answers) assert.equal(outputs[0].agentId, cook.id);
         const all = await says(conversationId);
         assert.deepEqual(all.slice(2, 5), [`in ${mark} ${HANDOFF}`, 'handoff to Cook', 'out soup']);
-        assert.deepEqual(all.slice(5).toSorted(),
+        assert.deepEqual(all.slice(5).sort(),
             ['in three', 'in two', 'out echo: three', 'out echo: two']);
     });
 
