@@ -85,7 +85,7 @@ PAL_API void pal_route_settings_free(pal_route_settings *settings);
 /* What the session is about. */
 typedef enum pal_route_kind {
     PAL_ROUTE_CHAT = 0,        /* a chat of some channel: all fields but those of the next kinds */
-    PAL_ROUTE_MATRIX_ROOM = 1, /* `matrix_room` "!id:server", chat_type or else "group" */
+    PAL_ROUTE_MATRIX_ROOM = 1, /* `matrix_room` "!id:server" or "!id", whose case counts */
     PAL_ROUTE_WORK_ITEM = 2,   /* `project_id` and `bead_id` */
     PAL_ROUTE_CODE = 3,        /* `project_path`, and `branch`, which may be empty */
 } pal_route_kind;
@@ -119,6 +119,7 @@ typedef struct pal_route_value {
 } pal_route_value;
 
 #define PAL_ROUTE_VALUES_MAX 4
+#define PAL_ROUTE_EARLIER_MAX 2
 
 /* In the arena, some of it the settings': valid as long as both of them are. */
 typedef struct pal_route {
@@ -138,6 +139,11 @@ typedef struct pal_route {
     pal_str main_alias; /* "agent:main:main" */
     pal_str main_key;
     pal_str matched_by; /* "dispatch.rule:NAME", "dispatch.rule" or "default" */
+    /* Keys that the same Matrix room has if another chat type is given. If there is no session with
+     * `key`, one with such a key is the room's. */
+    pal_str earlier_keys[PAL_ROUTE_EARLIER_MAX];
+    size_t earlier_keys_len;
+    bool is_own_alias; /* explicit, and the key is an alias of the message's own chat */
 } pal_route;
 
 /* Decides. The same input has the same answer, always and everywhere. PAL_INVALID and PAL_LIMIT

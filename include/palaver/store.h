@@ -127,6 +127,13 @@ typedef struct pal_resolve {
     pal_str main_alias;         /* leads to the agent's main session only */
     bool is_main;               /* this is that session */
     bool is_explicit;           /* the sender named the key: it may be an alias too */
+    /* Keys that the same chat may have been stored under. A session with one of them is used, in
+     * this order, if no session has the key itself. */
+    const pal_str *earlier_keys;
+    size_t earlier_keys_len;
+    /* Explicit, and the key is an alias of the message's own chat: that chat's key. The alias is
+     * not looked up then: another chat may have it. With is_main: the main session's key. */
+    pal_str routed_key;
 } pal_resolve;
 
 typedef struct pal_resolution {
@@ -135,9 +142,10 @@ typedef struct pal_resolution {
     bool adopted; /* what was said under one of its aliases became its own, without copying */
 } pal_resolution;
 
-/* Finds the session, or creates it. A session that is still empty adopts the history of the first
- * of its aliases, the main one excepted, that is another session's key or alias and has one; that
- * other session stays as it is. */
+/* Finds the session, or creates it. An empty session adopts the history of the first session whose
+ * key is one of its aliases; that other session stays unchanged. Never adopted from: the main
+ * alias, a session with a routed key ("sk_v1_..."), a session that only lists the alias, and a
+ * session whose key is an alias that leads to another session. So a history is adopted once. */
 PAL_API PAL_CHECKED pal_status pal_store_resolve(pal_store *store, const pal_resolve *resolve,
         pal_resolution *out_resolution, pal_error *err);
 

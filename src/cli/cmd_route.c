@@ -47,14 +47,9 @@ static void print_route(pal_cli *cli, const pal_route *route)
     pal_buf_append_char(&cli->out, '\n');
 }
 
-/* Whether the configuration says anything of it: its defaults are no answer here. */
-static bool is_configured(const pal_cli *cli, const char *key)
-{
-    return pal_config_source_of(cli->config, key) != PAL_CONFIG_DEFAULT;
-}
-
-/* What the input leaves out comes from the configuration, where that has it. Dimensions and
- * dm_scope say the same thing in two ways, so one of them in the input is enough for both. */
+/* The configuration, with its defaults, fills in what the input leaves out: so the answer is the
+ * server's. Dimensions and dm_scope say the same thing in two ways, so one of them in the input is
+ * enough for both. */
 static void fill_settings(const pal_cli *cli, pal_json value, pal_route_config *settings)
 {
     const pal_route_config *ours = &pal_config_get(cli->config)->session;
@@ -63,12 +58,11 @@ static void fill_settings(const pal_cli *cli, pal_json value, pal_route_config *
         value = inner;
     pal_json_type across = pal_json_type_of(pal_json_find(value, "link_across_channels"));
     bool has_dimensions = settings->dimensions || settings->dm_scope.data;
-    if (!has_dimensions && is_configured(cli, "session.dimensions")) {
+    if (!has_dimensions) {
         settings->dimensions = ours->dimensions;
         settings->dimensions_len = ours->dimensions_len;
-    }
-    if (!has_dimensions && is_configured(cli, "session.dm_scope"))
         settings->dm_scope = ours->dm_scope;
+    }
     if (!settings->links) {
         settings->links = ours->links;
         settings->links_len = ours->links_len;

@@ -47,6 +47,8 @@ static pal_status finish(const pal_route_context *context, pal_str kind, const p
     if (status != PAL_OK)
         return status;
     pal_route_aliases_set(view, own, arena, route);
+    if (view && !route->is_explicit)
+        pal_route_scope_earlier(view, arena, route);
     return PAL_OK;
 }
 
@@ -64,7 +66,13 @@ static pal_status set_asked_agent(const pal_route_settings *settings,
     return PAL_OK;
 }
 
-/* `dimensions` NULL: those of the rule or of the settings. */
+/* A room's session is the same whether or not its type is given, so the key's type is fixed. */
+static void fix_type(pal_route_view *view, pal_arena *arena)
+{
+    view->chat = pal_route_join(arena, PAL_LITERAL("group:"), view->chat_id);
+}
+
+/* `dimensions` NULL: those of the rule or of the settings. Given, it is a room's. */
 static pal_status decide_chat(const pal_route_settings *settings, const pal_route_context *context,
         const pal_route_dimensions *dimensions, pal_arena *arena, pal_route *route, pal_error *err)
 {
@@ -75,6 +83,8 @@ static pal_status decide_chat(const pal_route_settings *settings, const pal_rout
         status = pal_route_view_make(settings, context, arena, &view, err);
     if (status != PAL_OK)
         return status;
+    if (dimensions)
+        fix_type(&view, arena);
     const pal_route_case *rule = pal_route_case_find(settings, &view);
     if (rule) {
         set_agent(rule->agent, rule->agent->agent, arena, route);
@@ -107,7 +117,8 @@ static pal_status decide_room(const pal_route_settings *settings, const pal_rout
         return status;
     if (room.len < 2 || room.data[0] != '!') {
         room.len = pal_utf8_cut(room, 100);
-        return pal_error_set(err, PAL_INVALID, "'matrix_room' is not like '!id:server': '%.*s'",
+        return pal_error_set(err, PAL_INVALID,
+                "'matrix_room' is not a room's id, which begins with '!': '%.*s'",
                 PAL_STR_ARG(room));
     }
     chat.channel = PAL_LITERAL("matrix");

@@ -61,15 +61,17 @@ static void add_chat(alias_list *list, const pal_route_view *view, pal_str agent
                     view->topic_id));
 }
 
-static void drop(alias_list *list, pal_str key)
+/* Whether it was there. */
+static bool drop(alias_list *list, pal_str key)
 {
     for (size_t i = 0; i < list->len; i++) {
         if (!pal_str_equal(list->items[i], key))
             continue;
         list->len--;
         memmove(list->items + i, list->items + i + 1, (list->len - i) * sizeof *list->items);
-        return;
+        return true;
     }
+    return false;
 }
 
 void pal_route_aliases_set(
@@ -87,9 +89,9 @@ void pal_route_aliases_set(
         else
             add_chat(&list, view, route->agent, channel, arena);
     }
-    if (own.len)
+    route->is_own_alias = drop(&list, route->key);
+    if (own.len && !pal_str_equal(own, route->key))
         add(&list, own);
-    drop(&list, route->key);
     route->aliases = list.items;
     route->aliases_len = list.len;
 }

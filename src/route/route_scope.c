@@ -109,13 +109,17 @@ static pal_str make_signature(pal_str kind, pal_arena *arena, const pal_route *r
     return pal_route_join_parts(arena, parts, len);
 }
 
-/* The key of a chat is made from the lower case, which changes the signature only within escapes.
- * Paths and ids of other kinds are told apart by case. */
+/* The key of a chat is made with escapes in lower case, because PicoClaw lowers the whole
+ * signature. All else is in lower case already, or keeps its case on purpose. */
 static pal_str make_key(pal_str kind, pal_arena *arena, pal_str signature)
 {
     bool has_escapes = signature.len && memchr(signature.data, '%', signature.len);
-    if (kind.len == 0 && has_escapes)
-        signature = pal_route_lower(arena, signature);
+    if (kind.len == 0 && has_escapes) {
+        signature = pal_arena_copy(arena, signature);
+        for (size_t i = 0; i + 2 < signature.len; i++)
+            if (memcmp(signature.data + i, "%7C", 3) == 0)
+                ((char *)signature.data)[i + 2] = 'c';
+    }
     return pal_route_key_hash(arena, signature);
 }
 
@@ -186,4 +190,23 @@ void pal_route_scope_finish(pal_str kind, pal_arena *arena, pal_route *route)
     route->signature = make_signature(kind, arena, route);
     route->scope_key = make_key(kind, arena, route->signature);
     route->scope = make_json(kind, arena, route);
+}
+
+void pal_route_scope_earlier(const pal_route_view *view, pal_arena *arena, pal_route *route)
+{
+    static const char *const types[] = {"group", "direct"};
+    const pal_str chat = {0}; /* the kind */
+    pal_route other = *route;
+    size_t at = 0;
+    while (at < route->values_len && !pal_str_equal(route->values[at].value, view->chat))
+        at++;
+    if (!view->is_room || at == route->values_len)
+        return;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        other.values[at].value = pal_route_join(
+                arena, pal_str_of(types[i]), PAL_LITERAL(":"), view->chat_id);
+        pal_str key = make_key(chat, arena, make_signature(chat, arena, &other));
+        if (!pal_str_equal(key, route->scope_key))
+            route->earlier_keys[route->earlier_keys_len++] = key;
+    }
 }

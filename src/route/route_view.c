@@ -70,11 +70,18 @@ pal_status pal_route_view_make(const pal_route_settings *settings, const pal_rou
         if (status != PAL_OK)
             return status;
     }
-    /* Before the lower case: these two compare letters of ASCII only. */
+    /* Before the lower case: these compare letters of ASCII only. */
     view.is_direct = pal_route_is_word(view.chat_type, "direct");
     view.is_telegram = pal_route_is_word(view.channel, "telegram");
+    view.is_room = pal_route_is_word(view.channel, "matrix") && view.chat_id.len > 0 &&
+            view.chat_id.data[0] == '!';
+    pal_str room = view.chat_id;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i].out_text = pal_route_lower(arena, *texts[i].out_text);
+    if (view.is_room) {
+        view.room = view.chat_id;
+        view.chat_id = pal_arena_copy(arena, room);
+    }
     view.account = pal_route_id(arena, account, PAL_LITERAL("default"));
     view.space = typed(arena, space_type, space_id, PAL_LITERAL("space"));
     view.chat = typed(arena, view.chat_type, view.chat_id, PAL_LITERAL("direct"));
@@ -89,13 +96,24 @@ static bool agrees(pal_str wanted, pal_str is)
     return wanted.len == 0 || pal_str_equal(wanted, is);
 }
 
+/* A rule says "type:id" in lower case. For a Matrix room only the id counts: a message that leaves
+ * out the room's type must reach the same agent. */
+static bool agrees_on_chat(pal_str wanted, const pal_route_view *view)
+{
+    if (wanted.len == 0 || !view->is_room)
+        return agrees(wanted, view->chat);
+    const char *colon = memchr(wanted.data, ':', wanted.len);
+    size_t before = colon ? (size_t)(colon - wanted.data) + 1 : 0;
+    return pal_str_equal(pal_str_make(wanted.data + before, wanted.len - before), view->room);
+}
+
 static bool matches(const pal_route_when *when, const pal_route_view *view)
 {
     if (when->mentioned != PAL_ROUTE_MENTION_ANY &&
             (when->mentioned == PAL_ROUTE_MENTION_YES) != view->mentioned)
         return false;
     /* What tells most messages apart comes first. */
-    return agrees(when->chat, view->chat) && agrees(when->sender, view->person) &&
+    return agrees_on_chat(when->chat, view) && agrees(when->sender, view->person) &&
             agrees(when->topic, view->topic) && agrees(when->space, view->space) &&
             agrees(when->channel, view->channel) && agrees(when->account, view->account);
 }

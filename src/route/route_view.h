@@ -1,5 +1,6 @@
 /* route_view.h - an inbound message as the rules see it: every text checked, trimmed, lower-cased,
- * the sender under the canonical name. */
+ * the sender under the canonical name. Only the chat of a Matrix room keeps its case: two room ids
+ * may differ in nothing else. */
 #ifndef PAL_ROUTE_VIEW_H
 #define PAL_ROUTE_VIEW_H
 
@@ -9,7 +10,8 @@ typedef struct pal_route_view {
     pal_str channel; /* may be empty */
     pal_str account; /* an id, never empty */
     pal_str chat_type;
-    pal_str chat_id;
+    pal_str chat_id; /* of a Matrix room: with its case */
+    pal_str room;    /* a Matrix room's id in lower case, for rules; else empty */
     pal_str topic_id;
     pal_str sender_id;
     pal_str space; /* "guild:g1", empty without an id, as the next three are */
@@ -19,6 +21,7 @@ typedef struct pal_route_view {
     bool is_linked;
     bool is_direct;   /* said to be so: an empty chat type is not */
     bool is_telegram; /* whose forum topics are part of the chat */
+    bool is_room;     /* a Matrix room: one chat, whatever its type is said to be */
     bool mentioned;
 } pal_route_view;
 

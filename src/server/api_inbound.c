@@ -75,6 +75,23 @@ static pal_status find_item(
 
 /* ---- Any ---- */
 
+/* The main session has two names, its key and "agent:ID:main": either of them means it. */
+static pal_status name_main(
+        pal_call *call, const pal_route *route, pal_resolve *resolve, pal_error *err)
+{
+    pal_str agent, rest;
+    if (pal_str_equal(route->key, route->main_key)) {
+        resolve->is_main = true;
+        resolve->routed_key = route->main_key;
+        return PAL_OK;
+    }
+    if (!pal_route_key_split(route->key, &agent, &rest) || !pal_str_is(rest, "main"))
+        return PAL_OK;
+    resolve->is_main = true;
+    resolve->main_alias = route->key;
+    return pal_route_key_from_alias(route->key, call->arena, &resolve->routed_key, err);
+}
+
 pal_status pal_inbound_resolve(
         pal_call *call, const pal_session *given, pal_inbound *inbound, pal_error *err)
 {
@@ -107,10 +124,14 @@ pal_status pal_inbound_resolve(
     pal_resolve resolve = {
             .session = &session,
             .main_alias = route->main_alias,
-            .is_main = pal_str_equal(route->key, route->main_key),
             .is_explicit = route->is_explicit,
+            .earlier_keys = route->earlier_keys,
+            .earlier_keys_len = route->earlier_keys_len,
+            .routed_key = route->is_own_alias ? route->scope_key : (pal_str){0},
     };
-    status = pal_store_resolve(call->server->store, &resolve, &inbound->resolution, err);
+    status = route->is_explicit ? name_main(call, route, &resolve, err) : PAL_OK;
+    if (status == PAL_OK)
+        status = pal_store_resolve(call->server->store, &resolve, &inbound->resolution, err);
     if (status == PAL_OK && is_item && inbound->resolution.created)
         pal_bead_note(call, route->values[1].value, inbound->resolution.session);
     return status;

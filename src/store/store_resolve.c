@@ -6,6 +6,7 @@
  * next call finishes. */
 #include "palaver/store.h"
 
+#include <strings.h>
 #include "message/message_check.h"
 #include "palaver/limits.h"
 
@@ -105,23 +106,31 @@ static pal_status adopt_from(pal_store *store, const pal_session *record, pal_id
     return status;
 }
 
-/* From the session that has the alias as its key, or else as an alias. */
+/* A key that routing made. Whatever its session holds was said in one certain chat. */
+static bool is_routed_key(pal_str key)
+{
+    return key.len >= 6 && strncasecmp(key.data, "sk_v1_", 6) == 0;
+}
+
+/* Only from the session whose key is the alias: others that list the alias are other chats, perhaps
+ * of other people. And only if the alias leads to this session: the first chat that claims a legacy
+ * key gets its history, and no other chat does. */
 static pal_status adopt_alias(pal_store *store, const pal_session *record, pal_id session,
         pal_str alias, pal_arena *arena, bool *out_adopted, pal_error *err)
 {
-    static const pal_find_by ways[] = {PAL_FIND_KEY, PAL_FIND_ALIAS};
+    pal_session legacy = {0}, owner = {0};
+    bool found = false, is_owned = false;
     pal_status status = PAL_OK;
 
     *out_adopted = false;
-    for (size_t i = 0; status == PAL_OK && !*out_adopted && i < 2; i++) {
-        pal_session holder;
-        bool found;
-
-        status = find(store, record, ways[i], alias, arena, &holder, &found, err);
-        if (status == PAL_OK && found)
-            status = adopt_from(store, record, session, holder.id, out_adopted, err);
-    }
-    return status;
+    if (is_routed_key(alias))
+        return PAL_OK;
+    status = find(store, record, PAL_FIND_KEY, alias, arena, &legacy, &found, err);
+    if (status == PAL_OK && found)
+        status = find(store, record, PAL_FIND_ALIAS, alias, arena, &owner, &is_owned, err);
+    if (status != PAL_OK || !found || !is_owned || !pal_id_equal(owner.id, session))
+        return status;
+    return adopt_from(store, record, session, legacy.id, out_adopted, err);
 }
 
 static pal_status adopt_history(pal_store *store, const pal_resolve *resolve,
@@ -138,40 +147,130 @@ static pal_status adopt_history(pal_store *store, const pal_resolve *resolve,
 
 /* ---- Resolving ---- */
 
+/* The first session that has one of the keys. */
+static pal_status find_first(pal_store *store, const pal_session *wanted, const pal_str *keys,
+        size_t keys_len, pal_arena *arena, pal_session *out_session, bool *out_found,
+        pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    *out_found = false;
+    for (size_t i = 0; status == PAL_OK && !*out_found && i < keys_len; i++)
+        status = find(store, wanted, PAL_FIND_KEY, keys[i], arena, out_session, out_found, err);
+    return status;
+}
+
 static pal_status resolve_routed(pal_store *store, const pal_resolve *resolve, pal_arena *arena,
         pal_resolution *resolution, pal_error *err)
 {
     pal_session record, stored = {0};
-    bool found = false;
+    bool found = false, is_earlier = false;
     pal_status status = routed_record(resolve, arena, &record, err);
 
     if (status == PAL_OK)
         status = find(store, &record, PAL_FIND_KEY, record.key, arena, &stored, &found, err);
-    if (status == PAL_OK && found) {
-        resolution->session = stored.id;
+    if (status == PAL_OK && !found)
+        status = find_first(store, &record, resolve->earlier_keys, resolve->earlier_keys_len, arena,
+                &stored, &is_earlier, err);
+    resolution->session = stored.id;
+    /* A session with an earlier key keeps its names: PicoClaw knows it by them. */
+    if (status != PAL_OK || is_earlier)
+        return status;
+    if (found)
         status = update(store, &stored, &record, err);
-    } else if (status == PAL_OK) {
+    else
         status = create(store, &record, &resolution->session, &resolution->created, err);
-    }
     if (status == PAL_OK && stored.last_seq == 0)
         status = adopt_history(store, resolve, &record, arena, resolution, err);
     return status;
 }
 
 /* An alias goes before a key: what was said under a legacy key may live under its canonical one. */
-static pal_status resolve_explicit(pal_store *store, const pal_session *wanted, pal_arena *arena,
+static pal_status find_named(pal_store *store, const pal_session *wanted, pal_arena *arena,
+        pal_session *stored, bool *out_found, pal_error *err)
+{
+    pal_status status =
+            find(store, wanted, PAL_FIND_ALIAS, wanted->key, arena, stored, out_found, err);
+
+    if (status == PAL_OK && !*out_found)
+        status = find(store, wanted, PAL_FIND_KEY, wanted->key, arena, stored, out_found, err);
+    return status;
+}
+
+static pal_status resolve_explicit(pal_store *store, const pal_resolve *resolve, pal_arena *arena,
         pal_resolution *resolution, pal_error *err)
 {
+    const pal_session *wanted = resolve->session;
     pal_session stored = {0}, record = {.tenant = wanted->tenant, .key = wanted->key};
-    bool found;
-    pal_status status =
-            find(store, wanted, PAL_FIND_ALIAS, wanted->key, arena, &stored, &found, err);
+    const pal_str own[] = {resolve->routed_key, wanted->key};
+    bool found = false;
+    pal_status status;
 
-    if (status == PAL_OK && !found)
-        status = find(store, wanted, PAL_FIND_KEY, wanted->key, arena, &stored, &found, err);
+    if (resolve->routed_key.len > 0)
+        status = find_first(store, wanted, own, 2, arena, &stored, &found, err);
+    else
+        status = find_named(store, wanted, arena, &stored, &found, err);
     resolution->session = stored.id;
     record.agent = wanted->agent;
     if (status == PAL_OK && !found)
+        status = create(store, &record, &resolution->session, &resolution->created, err);
+    return status;
+}
+
+/* ---- The main session ---- */
+
+static bool has_name(const pal_session *session, pal_str name)
+{
+    bool has = pal_str_equal(session->key, name);
+
+    for (size_t i = 0; !has && i < session->aliases_len; i++)
+        has = pal_str_equal(session->aliases[i], name);
+    return has;
+}
+
+/* Gives the main session both of its names. */
+static pal_status complete_names(pal_store *store, const pal_resolve *resolve,
+        const pal_session *stored, pal_arena *arena, pal_error *err)
+{
+    const pal_str names[] = {resolve->main_alias, resolve->routed_key};
+    pal_session changed = *stored;
+
+    changed.is_routed = true;
+    changed.alias_apart = pal_str_make(NULL, 0);
+    changed.aliases = pal_arena_array(arena, stored->aliases_len + 2, sizeof(*changed.aliases));
+    if (!changed.aliases)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the aliases");
+    for (size_t i = 0; i < stored->aliases_len; i++)
+        changed.aliases[i] = stored->aliases[i];
+    for (size_t i = 0; i < 2; i++)
+        if (!has_name(&changed, names[i]))
+            changed.aliases[changed.aliases_len++] = names[i];
+    if (same_aliases(stored, &changed))
+        return PAL_OK;
+    return pal_store_update(store, &changed, PAL_FIELD_ALIASES, err);
+}
+
+/* Its key and its alias name one session, whichever of the two came first. A session that has the
+ * given name as its key goes first: an older store may have one for each. */
+static pal_status resolve_main(pal_store *store, const pal_resolve *resolve, pal_arena *arena,
+        pal_resolution *resolution, pal_error *err)
+{
+    const pal_session *wanted = resolve->session;
+    const pal_str keys[] = {wanted->key, resolve->routed_key, resolve->main_alias};
+    pal_str alias = resolve->main_alias;
+    pal_session stored = {0}, record = {.tenant = wanted->tenant,
+                                      .key = resolve->routed_key,
+                                      .aliases = &alias,
+                                      .aliases_len = 1,
+                                      .is_routed = true,
+                                      .agent = wanted->agent};
+    bool found;
+    pal_status status = find_first(store, wanted, keys, 3, arena, &stored, &found, err);
+
+    resolution->session = stored.id;
+    if (status == PAL_OK && found)
+        return complete_names(store, resolve, &stored, arena, err);
+    if (status == PAL_OK)
         status = create(store, &record, &resolution->session, &resolution->created, err);
     return status;
 }
@@ -201,8 +300,10 @@ pal_status pal_store_resolve(pal_store *store, const pal_resolve *resolve,
     arena = pal_arena_new(0);
     if (!arena)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory to resolve a session");
-    if (resolve->is_explicit)
-        status = resolve_explicit(store, resolve->session, arena, &resolution, err);
+    if (resolve->is_main && resolve->routed_key.len > 0)
+        status = resolve_main(store, resolve, arena, &resolution, err);
+    else if (resolve->is_explicit)
+        status = resolve_explicit(store, resolve, arena, &resolution, err);
     else
         status = resolve_routed(store, resolve, arena, &resolution, err);
     pal_arena_free(arena);

@@ -66,9 +66,8 @@ bool pal_turn_take_steer(pal_turn *turn)
 {
     pal_steer *steer = turn->compact ? NULL : pal_lane_steer(turn->lane);
 
-    if (!steer)
+    if (!steer || pal_sender_show(steer->messages, steer->messages_len, steer->arena) != PAL_OK)
         return false;
-    pal_sender_show(steer->messages, steer->messages_len, steer->arena);
     turn->phase = PAL_PHASE_STEER;
     turn->steer = steer;
     turn->write.ops_len = 0;

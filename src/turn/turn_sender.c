@@ -13,6 +13,11 @@
 #include "base/json.h"
 #include "palaver/limits.h"
 #include "turn/turn_copy.h"
+#include "turn/turn_speaker.h"
+
+/* Indenting makes a text of line breaks four times as long. A text that is too long for the store
+ * is refused there; it must not be shown without its speaker. */
+#define SHOWN_BYTES_MAX (5u * PAL_MESSAGE_BYTES_MAX)
 
 typedef struct origin {
     pal_str sender;
@@ -50,44 +55,82 @@ static pal_str joined(pal_arena *arena, const pal_str *pieces, size_t len)
     return text;
 }
 
-static void show(pal_message *message, pal_str sender, pal_arena *arena)
+/* A text of the message as it is shown. The first one comes after the speaker's name. */
+static pal_str shown_text(pal_str name, pal_str text, bool comes_first, pal_arena *arena)
+{
+    pal_buf buf;
+    pal_str made = {0};
+
+    pal_buf_init(&buf, SHOWN_BYTES_MAX);
+    if (comes_first) {
+        pal_buf_append_text(&buf, "<");
+        pal_speaker_put_name(&buf, name);
+        pal_buf_append_text(&buf, text.len > 0 ? "> " : ">");
+    }
+    pal_speaker_put_text(&buf, text, comes_first);
+    if (buf.failure == PAL_OK)
+        made = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return made;
+}
+
+static pal_status show(pal_message *message, pal_str sender, pal_arena *arena)
 {
     bool has_text = message->parts_len > 0 && message->parts[0].kind == PAL_PART_TEXT;
     size_t added = !has_text;
     pal_part *parts = pal_arena_array(arena, message->parts_len + added, sizeof(*parts));
-    const pal_str pieces[] = {pal_str_of("<"), sender, pal_str_of(has_text ? "> " : ">"),
-            has_text ? message->parts[0].text : (pal_str){0}};
-    pal_str text = joined(arena, pieces, 4);
 
-    if (!parts || text.len == 0)
-        return;
+    if (!parts)
+        return PAL_NO_MEMORY;
     for (size_t i = 0; i < message->parts_len; i++)
         parts[i + added] = message->parts[i];
     parts[0].kind = PAL_PART_TEXT;
-    parts[0].text = text;
+    for (size_t i = 0; i < message->parts_len + added; i++) {
+        if (parts[i].kind != PAL_PART_TEXT)
+            continue;
+        parts[i].text = shown_text(sender, parts[i].text, i == 0, arena);
+        if (!parts[i].text.data)
+            return PAL_NO_MEMORY;
+    }
     message->parts = parts;
     message->parts_len += added;
     message->tokens = 0; /* it is longer now */
+    return PAL_OK;
 }
 
-void pal_sender_show(pal_message *messages, size_t len, pal_arena *arena)
+pal_status pal_sender_show(pal_message *messages, size_t len, pal_arena *arena)
 {
-    for (size_t i = 0; i < len; i++) {
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
         origin from = origin_of(&messages[i], arena);
 
         if (from.sender.len > 0 && !from.is_direct)
-            show(&messages[i], from.sender, arena);
+            status = show(&messages[i], from.sender, arena);
     }
+    return status;
 }
 
 /* ---- Merging ---- */
 
-static bool all_named(const pal_turn_request *request, pal_arena *scratch)
+/* Whether every message has a sender, and comes from a chat of two or from none. */
+static bool all_named(const pal_turn_request *request, bool is_direct, pal_arena *scratch)
 {
-    for (size_t i = 0; i < request->messages_len; i++)
-        if (origin_of(&request->messages[i], scratch).sender.len == 0)
+    for (size_t i = 0; i < request->messages_len; i++) {
+        origin from = origin_of(&request->messages[i], scratch);
+
+        if (from.sender.len == 0 || from.is_direct != is_direct)
             return false;
+    }
     return request->messages_len > 0;
+}
+
+/* A direct text has no speaker in front: between lines that have, it could be taken for one. */
+static bool same_chat(
+        const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch)
+{
+    return (all_named(first, true, scratch) && all_named(second, true, scratch)) ||
+            (all_named(first, false, scratch) && all_named(second, false, scratch));
 }
 
 static bool same_budget(const pal_budget *a, const pal_budget *b)
@@ -114,8 +157,7 @@ bool pal_sender_can_merge(
             pal_str_equal(first->agent, second->agent) &&
             pal_str_equal(first->tool_choice, second->tool_choice) &&
             pal_str_equal(first->parameters, second->parameters) &&
-            same_budget(&first->budget, &second->budget) && all_named(first, scratch) &&
-            all_named(second, scratch);
+            same_budget(&first->budget, &second->budget) && same_chat(first, second, scratch);
 }
 
 static pal_str mark_merged(pal_str extra, pal_arena *arena)

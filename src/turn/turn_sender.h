@@ -5,11 +5,13 @@
 #include "palaver/turn.h"
 
 /* Shows the model who speaks: the text of a user's message with a sender begins with "<sender> "
- * from now on, unless it is from a chat of two. In place, with texts in the arena, whose failure
- * leaves messages as they are. Once for each message, before it is recorded. */
-void pal_sender_show(pal_message *messages, size_t len, pal_arena *arena);
+ * from now on, unless it is from a chat of two, and its other lines are indented so that none can
+ * pose as a speaker. In place, with texts in the arena. Once for each message, before it is
+ * recorded. PAL_NO_MEMORY leaves some messages without a speaker: they must not be sent. */
+PAL_CHECKED pal_status pal_sender_show(pal_message *messages, size_t len, pal_arena *arena);
 
-/* Whether two requests that wait can be one: everybody is named, and all else is the same. */
+/* Whether two requests that wait can be one: every message has a sender, all of them are direct or
+ * none is, and all else is the same. */
 bool pal_sender_can_merge(
         const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch);
 

@@ -103,12 +103,42 @@ test('one person, one session on every channel', () => {
 test('rooms, work items and code', () => {
     assert.equal(routed({ matrix_room: '!r:s' }).signature,
         'v=1|agent=main|channel=matrix|account=default|chat=group:!r:s');
-    assert.equal(routed({ matrix_room: '!r:s', context: { chat_type: 'direct' } }).signature,
-        'v=1|agent=main|channel=matrix|account=default|chat=direct:!r:s');
+    const typed = routed({ matrix_room: '!r:s', context: { chat_type: 'direct' } });
+    assert.equal(typed.session_key, routed({ matrix_room: '!r:s' }).session_key);
+    // A room of version 12 has no server in its id.
+    assert.equal(routed({ matrix_room: '!AbC' }).signature,
+        'v=1|agent=main|channel=matrix|account=default|chat=group:!AbC');
+    const asChat = (id, chatType) => routed({
+        context: { channel: 'Matrix', chat_id: id, chat_type: chatType, sender_id: '@a:s' },
+    });
+    assert.notEqual(asChat('!CASE:s').session_key, asChat('!case:s').session_key);
+    assert.deepEqual(asChat('!CASE:s', 'group').session_aliases,
+        ['agent:main:main', 'agent:main:matrix:group:!CASE:s']);
     assert.equal(routed({ project_id: 'p', bead_id: 'b' }).signature,
         'v=1|kind=work_item|agent=main|project_id=p|bead_id=b');
     assert.equal(routed({ context: { project_path: '/a/', branch: 'x|y' } }).signature,
         'v=1|kind=code|agent=main|project_path=/a|branch=x%7Cy');
+});
+
+test('what the input leaves out is as the server has it', (t) => {
+    const dir = fs.mkdtempSync('/tmp/palaver-route-');
+    t.after(() => fs.rmSync(dir, { recursive: true }));
+    const input = JSON.stringify({ context: { channel: 'telegram', chat_type: 'group', chat_id: '-1', sender_id: '7' } });
+    const signature = (config, more) => {
+        fs.writeFileSync(path.join(dir, 'c.yaml'), config);
+        const result = palaver(['route', '--config', path.join(dir, 'c.yaml')],
+            { input: JSON.stringify({ ...JSON.parse(input), ...more }) });
+        assert.equal(result.code, 0, result.err);
+        return JSON.parse(result.out).signature;
+    };
+    const head = 'v=1|agent=main|channel=telegram|account=default';
+    assert.equal(routed(JSON.parse(input)).signature, `${head}|chat=group:-1`);
+    assert.equal(signature('{}\n'), `${head}|chat=group:-1`);
+    assert.equal(signature('session: {dm_scope: per-peer}\n'), `${head}|sender=7`);
+    assert.equal(signature('session: {dimensions: [chat, sender]}\n'), `${head}|chat=group:-1|sender=7`);
+    assert.equal(signature('session: {dm_scope: per-peer}\n', { dimensions: ['chat'] }), `${head}|chat=group:-1`);
+    assert.equal(signature('session: {dm_scope: per-peer}\n', { dimensions: [] }), head);
+    assert.equal(signature('agents: [{id: sol}]\n'), head.replace('main', 'sol') + '|chat=group:-1');
 });
 
 test('wrong input is named, and nothing is printed', () => {
@@ -141,7 +171,7 @@ test('wrong input is named, and nothing is printed', () => {
         ['{"matrix_room":" "}', /'matrix_room' is empty/],
         ['{"project_id":" ","bead_id":"b"}', /'project_id' is empty/],
         ['{"project_path":""}', /'project_path' is empty/],
-        ['{"matrix_room":"#r:s"}', /'matrix_room' is not like '!id:server'/],
+        ['{"matrix_room":"#r:s"}', /'matrix_room' is not a room's id, which begins with '!'/],
         ['{"project_id":"p"}', /'bead_id' is empty/],
         ['{"project_id":"p","bead_id":"b","branch":"x"}', /only one of/],
         ['{"agent_id":', /line 1: /],

@@ -189,6 +189,97 @@ static void an_explicit_key_may_be_an_alias(void)
     CHECK(resolution.created && leads_to(PAL_FIND_KEY, "agent:new", resolution.session));
 }
 
+static void a_chat_adopts_nothing_from_one_that_lists_its_alias(void)
+{
+    pal_id first = resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:4711 own:a");
+    pal_id second;
+
+    say_words(first, "secret");
+    second = resolve("sk_v1_b", MAIN_ALIAS " agent:main:direct:4711 own:b");
+    CHECK(resolution.created && !resolution.adopted && shows(second, ""));
+    resolve("sk_v1_b", MAIN_ALIAS " agent:main:direct:4711 own:b");
+    CHECK(!resolution.adopted && shows(second, "") && shows(first, "secret"));
+    /* Nor when the list names a routed session by its key. */
+    CHECK(shows(resolve("sk_v1_c", "sk_v1_a own:c"), "") && !resolution.adopted);
+    CHECK(leads_to(PAL_FIND_ALIAS, "agent:main:direct:4711", first));
+}
+
+static void a_legacy_history_is_adopted_by_one_chat_only(void)
+{
+    pal_id first, second;
+
+    say_words(new_session_with_key("agent:main:direct:4711"), "a b");
+    first = resolve("sk_v1_a", "agent:main:direct:4711 own:a");
+    CHECK(resolution.adopted && shows(first, "a b"));
+    second = resolve("sk_v1_b", "agent:main:direct:4711 own:b");
+    CHECK(!resolution.adopted && shows(second, ""));
+}
+
+static void an_own_alias_as_explicit_key_is_the_own_chat(void)
+{
+    pal_session wanted = {.key = S("agent:main:direct:4711")};
+    pal_resolve own = {.session = &wanted, .is_explicit = true, .routed_key = S("sk_v1_b")};
+    pal_id first = resolve("sk_v1_a", "agent:main:direct:4711 own:a");
+    pal_id second = resolve("sk_v1_b", "agent:main:direct:4711 own:b");
+
+    OK(pal_store_resolve(store, &own, &resolution, &err));
+    CHECK(pal_id_equal(resolution.session, second));
+    own.routed_key = S("sk_v1_c");
+    OK(pal_store_resolve(store, &own, &resolution, &err));
+    CHECK(!pal_id_equal(resolution.session, first) && !pal_id_equal(resolution.session, second));
+    CHECK(leads_to(PAL_FIND_KEY, "agent:main:direct:4711", resolution.session));
+}
+
+static void a_session_with_an_earlier_key_goes_on(void)
+{
+    pal_str earlier[] = {S("sk_v1_none"), S("sk_v1_old")};
+    pal_session wanted = {.key = S("sk_v1_new"), .scope = S("{\"version\":1}")};
+    pal_resolve resolve_both = {
+            .session = &wanted, .earlier_keys = earlier, .earlier_keys_len = 2};
+    pal_id old = resolve("sk_v1_old", "own:old");
+
+    OK(pal_store_resolve(store, &resolve_both, &resolution, &err));
+    CHECK(pal_id_equal(resolution.session, old) && !resolution.created);
+    CHECK(leads_to(PAL_FIND_ALIAS, "own:old", old));
+    resolve("sk_v1_new", "own:new");
+    OK(pal_store_resolve(store, &resolve_both, &resolution, &err));
+    CHECK(!pal_id_equal(resolution.session, old));
+}
+
+static pal_id resolve_main(const char *key)
+{
+    pal_session wanted = {.key = S(key)};
+    pal_resolve named = {.session = &wanted,
+            .main_alias = S(MAIN_ALIAS),
+            .is_main = true,
+            .is_explicit = true,
+            .routed_key = S("sk_v1_main")};
+
+    OK(pal_store_resolve(store, &named, &resolution, &err));
+    return resolution.session;
+}
+
+static void the_main_session_has_two_names(void)
+{
+    pal_id main_id = resolve_main(MAIN_ALIAS);
+
+    CHECK(resolution.created && pal_id_equal(resolve_main("sk_v1_main"), main_id));
+    CHECK(leads_to(PAL_FIND_KEY, "sk_v1_main", main_id));
+    CHECK(leads_to(PAL_FIND_ALIAS, MAIN_ALIAS, main_id));
+    resolve("sk_v1_a", MAIN_ALIAS " own:a");
+    CHECK(pal_id_equal(resolve_main(MAIN_ALIAS), main_id));
+}
+
+static void the_main_session_is_the_one_that_was_there(void)
+{
+    pal_id legacy = new_session_with_key(MAIN_ALIAS);
+
+    say_words(legacy, "a b");
+    CHECK(pal_id_equal(resolve_main("sk_v1_main"), legacy) && shows(legacy, "a b"));
+    CHECK(pal_id_equal(resolve_main(MAIN_ALIAS), legacy));
+    CHECK(leads_to(PAL_FIND_ALIAS, "sk_v1_main", legacy));
+}
+
 static void no_tenant_resolves_into_another(void)
 {
     pal_session wanted = {.tenant = S("other"), .key = S("sk_v1_a")};
@@ -313,6 +404,12 @@ void contract_resolve(void)
     RUN(the_first_alias_with_history_wins);
     RUN(an_empty_session_adopts_later);
     RUN(an_explicit_key_may_be_an_alias);
+    RUN(a_chat_adopts_nothing_from_one_that_lists_its_alias);
+    RUN(a_legacy_history_is_adopted_by_one_chat_only);
+    RUN(an_own_alias_as_explicit_key_is_the_own_chat);
+    RUN(a_session_with_an_earlier_key_goes_on);
+    RUN(the_main_session_has_two_names);
+    RUN(the_main_session_is_the_one_that_was_there);
     RUN(no_tenant_resolves_into_another);
     RUN(an_alias_that_is_too_long_is_left_out);
     RUN(an_empty_key_is_refused);

@@ -90,7 +90,7 @@ static void empty_ids_are_named_where_they_matter(void)
 static void wrong_kinds_are_named(void)
 {
     pal_route_context room = {.kind = PAL_ROUTE_MATRIX_ROOM, .matrix_room = str("#alias:s")};
-    fails(NULL, &room, PAL_INVALID, "'matrix_room' is not like '!id:server': '#alias:s'");
+    fails(NULL, &room, PAL_INVALID, "'matrix_room' is not a room's id, which begins with '!': '#alias:s'");
     pal_route_context item = {.kind = PAL_ROUTE_WORK_ITEM, .project_id = str("p")};
     fails(NULL, &item, PAL_INVALID, "'bead_id' is empty");
     pal_route_context code = {.kind = PAL_ROUTE_CODE, .branch = str("b")};

@@ -130,7 +130,7 @@ static void no_value_forges_a_field(void)
     pal_route_context escaped = {.channel = str("matrix"), .chat_id = str("!r%7Csender=x")};
     pal_route c = routed(&chat, &escaped);
     CHECK(is_text(c.signature,
-            str("v=1|agent=main|channel=matrix|account=default|chat=direct:!r%257csender=x")));
+            str("v=1|agent=main|channel=matrix|account=default|chat=direct:!r%257Csender=x")));
     CHECK(!pal_str_equal(b.key, c.key));
     pal_route_context channel = {.channel = str("x|account=y")};
     CHECK(is_text(routed(NULL, &channel).signature,
@@ -247,10 +247,39 @@ static void a_matrix_room_is_a_chat(void)
             .sender_id = str("@a:s")};
     pal_route a = routed(&config, &room);
     CHECK(is_text(a.signature,
-            str("v=1|agent=main|channel=matrix|account=default|chat=group:!room:server")));
+            str("v=1|agent=main|channel=matrix|account=default|chat=group:!Room:server")));
     CHECK(pal_str_equal(a.key, routed(&as_chat, &chat).key));
+    CHECK(a.earlier_keys_len == 1);
+    /* The type that a room is said to have chooses no other session of it. */
     room.chat_type = chat.chat_type = str("direct");
-    CHECK(pal_str_equal(routed(&config, &room).key, routed(&as_chat, &chat).key));
+    CHECK(pal_str_equal(routed(&config, &room).key, a.key));
+    pal_route direct = routed(&as_chat, &chat);
+    CHECK(pal_str_equal(direct.key, a.earlier_keys[0]));
+    CHECK(direct.earlier_keys_len == 1 && pal_str_equal(direct.earlier_keys[0], a.key));
+    chat.chat_type = str("Space");
+    CHECK(routed(&as_chat, &chat).earlier_keys_len == 2);
+}
+
+static void the_case_of_a_matrix_room_counts(void)
+{
+    static const char *const rooms[] = {"!room:s", "!ROOM:s", "!Room:s", "!room:S", "!room|:s",
+            "!ROOM|:s", "!room%7c:s", "!room%7C:s", "!room", "!ROOM"};
+    pal_str keys[sizeof rooms / sizeof *rooms];
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        pal_route_context room = {.kind = PAL_ROUTE_MATRIX_ROOM, .matrix_room = str(rooms[i])};
+        keys[i] = routed(NULL, &room).key;
+        for (size_t j = 0; j < i; j++)
+            CHECK(!pal_str_equal(keys[i], keys[j]));
+    }
+    /* A rule means a room however it is written. */
+    pal_route_rule rule = {.agent = str("sol"), .when = {.chat = str("group:!Room:s")}};
+    pal_route_config config = {.rules = &rule, .rules_len = 1};
+    pal_route_context room = {.kind = PAL_ROUTE_MATRIX_ROOM, .matrix_room = str("!Room:s")};
+    CHECK(is_text(routed(&config, &room).agent, str("sol")));
+    room.chat_type = str("direct");
+    CHECK(is_text(routed(&config, &room).agent, str("sol")));
+    room.matrix_room = str("!Rooms:s");
+    CHECK(is_text(routed(&config, &room).agent, str("main")));
 }
 
 int main(void)
@@ -265,5 +294,6 @@ int main(void)
     RUN(different_scopes_have_different_signatures);
     RUN(other_kinds_have_signatures_of_their_own);
     RUN(a_matrix_room_is_a_chat);
+    RUN(the_case_of_a_matrix_room_counts);
     return route_done();
 }
