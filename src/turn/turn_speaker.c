@@ -1,6 +1,6 @@
 /* turn_speaker.c - what is said in a group is sent as lines "<name> text", several people's one
- * after the other. So a line that begins with '<' must be a speaker, always, whatever a name or a text
- * contains. Pure functions.
+ * after the other. So a line that begins with '<' must be a speaker, always, whatever a name or a
+ * text contains. Pure functions.
  *
  * Lines end where any reader may see an end: Unicode's line breaks, and the separators that some
  * languages count among them. */
