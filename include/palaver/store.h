@@ -65,7 +65,9 @@ PAL_API void pal_store_close(pal_store *store);
 
 /* Creates a session from `session`: its key, aliases, title, project, agent, scope, metadata,
  * expires_at and, if set, id and created_at are taken; the rest is the store's. An empty tenant is
- * "default" here and everywhere. A key that an active session has already gives PAL_CONFLICT. */
+ * "default" here and everywhere. A key that an active session has already gives PAL_CONFLICT, and
+ * so does an id that a session of the tenant has. Ids of sessions and messages are a tenant's own:
+ * other tenants may have the same. */
 PAL_API PAL_CHECKED pal_status pal_store_create(
         pal_store *store, const pal_session *session, pal_id *out_id, pal_error *err);
 
@@ -363,12 +365,12 @@ typedef struct pal_inbox_owner {
     pal_id session;
 } pal_inbox_owner;
 
-/* The active sessions of all tenants whose inbox has something in it, in the order of their ids,
- * from behind `after` (none: from the first) on; at most `limit`. For whoever runs turns, after a
- * restart. */
-PAL_API PAL_CHECKED pal_status pal_store_inbox_owners(pal_store *store, pal_id after,
-        uint32_t limit, pal_arena *arena, pal_inbox_owner **out_owners, size_t *out_len,
-        pal_error *err);
+/* The active sessions of all tenants whose inbox has something in it, in the order of their ids and
+ * tenants, from behind `after` (NULL: from the first) on; at most `limit`. For whoever runs turns,
+ * after a restart. */
+PAL_API PAL_CHECKED pal_status pal_store_inbox_owners(pal_store *store,
+        const pal_inbox_owner *after, uint32_t limit, pal_arena *arena,
+        pal_inbox_owner **out_owners, size_t *out_len, pal_error *err);
 
 /* The right to run a turn. `fence` grows with every new owner, and a write that carries an older
  * one is refused with PAL_DENIED: a node that was thought dead can't write late. */

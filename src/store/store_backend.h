@@ -23,6 +23,7 @@ typedef struct pal_row {
     pal_id turn_id;
     bool is_text; /* the body is just the text of the message's only part, as most are */
     pal_str body; /* else the native JSON form without what stands above */
+    bool is_named; /* append: the caller gave the id, and the tenant may have it already */
 } pal_row;
 
 /* Whether a lease holds. One that ends later than it could have been taken for now was taken before
@@ -207,10 +208,11 @@ typedef struct pal_store_backend {
     pal_status (*inbox_list)(pal_engine *engine, uint64_t handle, pal_arena *arena,
             pal_inbox_item **out_items, size_t *out_len, pal_error *err);
     /* Sessions that are active and not expired at `now_ms` and have something in their inbox, of
-     * all tenants, by their ids' bytes, from behind `after` on. Costs what waits in inboxes, not
-     * how many sessions there are. */
-    pal_status (*inbox_owners)(pal_engine *engine, pal_id after, int64_t now_ms, pal_arena *arena,
-            pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len, pal_error *err);
+     * all tenants, by the bytes of their ids and tenants, from behind `after` on. Costs what waits
+     * in inboxes, not how many sessions there are. */
+    pal_status (*inbox_owners)(pal_engine *engine, const pal_inbox_owner *after, int64_t now_ms,
+            pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
+            pal_error *err);
     /* PAL_NOT_FOUND where nobody ever held it; else whatever was recorded last. */
     pal_status (*lease_find)(pal_engine *engine, uint64_t handle, pal_arena *arena,
             pal_lease *out_lease, pal_error *err);

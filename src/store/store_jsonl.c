@@ -419,7 +419,7 @@ static pal_status jsonl_lease_find(
             base, pal_store_memory.lease_find(memory_of(base), handle, arena, out_lease, err));
 }
 
-static pal_status jsonl_inbox_owners(pal_engine *base, pal_id after, int64_t now_ms,
+static pal_status jsonl_inbox_owners(pal_engine *base, const pal_inbox_owner *after, int64_t now_ms,
         pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
         pal_error *err)
 {

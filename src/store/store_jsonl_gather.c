@@ -370,11 +370,24 @@ static void apply_sweep(jl_batch *batch, pal_work *work)
     gather_due(batch, records);
 }
 
+/* The log and the files know a session by its id alone. */
+static bool is_anothers(jl_batch *batch, const pal_work *work)
+{
+    pal_op_kind kind = work->op->kind;
+    mem_session *other = NULL;
+
+    if (kind == PAL_OP_CREATE || kind == PAL_OP_FORK)
+        other = pal_jl_session(batch->engine, work->op->session);
+    return other && !pal_str_equal(other->tenant->name, work->tenant);
+}
+
 /* Nothing is written to a session whose files can't be used. */
 static pal_status refuse(jl_batch *batch, pal_work *work)
 {
     const jl_file *file = pal_jl_file_find(batch->engine, work->op->session);
 
+    if (is_anothers(batch, work))
+        return pal_error_set(&work->op->error, PAL_CONFLICT, "that session id exists already");
     if (!file || !file->trouble)
         file = pal_jl_file_find(batch->engine, work->fork_parent);
     if (!file || !file->trouble)

@@ -17,7 +17,11 @@ static pal_status no_memory(pal_error *err)
 
 mem_session *pal_jl_session(jl_engine *engine, pal_id id)
 {
-    return pal_map_find(&engine->mem->sessions, mem_id_key(&id));
+    mem_session *session = NULL;
+
+    for (mem_tenant *tenant = engine->mem->tenant_list; tenant && !session; tenant = tenant->next)
+        session = pal_map_find(&tenant->ids, mem_id_key(&id));
+    return session;
 }
 
 /* ---- Members ---- */
@@ -70,12 +74,12 @@ static mem_session *session_new(
     session->id = id;
     session->tenant = tenant;
     session->handle = handle ? handle : mem->handle_last + 1;
-    if (pal_map_set(&mem->sessions, mem_id_key(&session->id), session) != PAL_OK) {
+    if (pal_map_set(&tenant->ids, mem_id_key(&session->id), session) != PAL_OK) {
         pal_free(session);
         return NULL;
     }
     if (pal_map_set(&mem->handles, handle_key(session), session) != PAL_OK) {
-        pal_map_remove(&mem->sessions, mem_id_key(&session->id));
+        pal_map_remove(&tenant->ids, mem_id_key(&session->id));
         pal_free(session);
         return NULL;
     }

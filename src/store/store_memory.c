@@ -199,13 +199,15 @@ static pal_status memory_row_find(pal_engine *base, pal_str tenant, pal_id id, p
 {
     mem_engine *engine = (mem_engine *)base;
     pal_status status = PAL_NOT_FOUND;
+    const mem_tenant *owner;
     const mem_row *found;
     pal_id session;
     pal_row row;
 
     pthread_rwlock_rdlock(&engine->lock);
-    found = pal_map_find(&engine->rows, mem_id_key(&id));
-    if (found && pal_str_equal(found->session->tenant->name, tenant)) {
+    owner = pal_mem_tenant_find(engine, tenant);
+    found = owner ? pal_map_find(&owner->rows, mem_id_key(&id)) : NULL;
+    if (found) {
         row = found->row;
         row.client_id = pal_arena_copy(arena, row.client_id);
         row.body = pal_arena_copy(arena, row.body);
@@ -366,6 +368,8 @@ static pal_status memory_blob_get(pal_engine *base, pal_str tenant_name, const u
 
 static void stat_tenant(const mem_tenant *tenant, int64_t now_ms, pal_store_stats *stats)
 {
+    /* Names with a control character are the engine's own: keys lie under one. */
+    bool is_ours = tenant->name.len > 0 && (unsigned char)tenant->name.data[0] < 0x20;
     bool has_any = tenant->blob_list || tenant->ledger || tenant->kind_list;
 
     for (const mem_session *session = tenant->sessions; session; session = session->next) {
@@ -381,7 +385,7 @@ static void stat_tenant(const mem_tenant *tenant, int64_t now_ms, pal_store_stat
         stats->blobs++;
         stats->blob_bytes += blob->data.len;
     }
-    stats->tenants += has_any;
+    stats->tenants += has_any && !is_ours;
 }
 
 static pal_status memory_stat(pal_engine *base, pal_store_stats *out_stats, pal_error *err)

@@ -147,6 +147,8 @@ struct mem_tenant {
     mem_tenant *next;
     pal_str name;
     mem_session *sessions, *sessions_last;
+    pal_map ids;     /* of mem_session, by id: another tenant may have the same */
+    pal_map rows;    /* of mem_row, by message id, likewise */
     pal_map keys;    /* of mem_name */
     pal_map aliases; /* of mem_name */
     pal_map blobs;   /* of mem_blob, by hash */
@@ -167,9 +169,7 @@ typedef struct mem_engine {
     uint64_t handle_last;
     mem_tenant *tenant_list;
     pal_map tenants;  /* of mem_tenant, by name */
-    pal_map sessions; /* of mem_session, by id */
     pal_map handles;  /* of mem_session, by handle */
-    pal_map rows;     /* of mem_row, by message id */
     mem_row *newest;  /* of all rows, joined by `older` */
     uint64_t pos_last;
 } mem_engine;
@@ -301,8 +301,9 @@ void pal_mem_engine_clear(mem_engine *engine);
 /* An expired session counts as in the trash until the sweep puts it there. */
 pal_session_state pal_mem_state(const mem_session *session, int64_t now_ms);
 /* Three callbacks of the table; they take the lock themselves. */
-pal_status pal_mem_inbox_owners(pal_engine *base, pal_id after, int64_t now_ms, pal_arena *arena,
-        pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len, pal_error *err);
+pal_status pal_mem_inbox_owners(pal_engine *base, const pal_inbox_owner *after, int64_t now_ms,
+        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
+        pal_error *err);
 pal_status pal_mem_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
         pal_arena *arena, pal_session_row *out_row, pal_error *err);
 pal_status pal_mem_list(pal_engine *base, const pal_session_query *query, int64_t after_ms,

@@ -139,14 +139,14 @@ static mem_row *row_new(const pal_row *given, mem_session *session)
 }
 
 /* Into the map of ids and that of client ids, or into neither. */
-static bool row_index(mem_engine *engine, mem_row *row)
+static bool row_index(mem_row *row)
 {
-    if (pal_map_set(&engine->rows, mem_id_key(&row->row.id), row) != PAL_OK)
+    if (pal_map_set(&row->session->tenant->rows, mem_id_key(&row->row.id), row) != PAL_OK)
         return false;
     if (row->row.client_id.len == 0 ||
             pal_map_set(&row->session->client_ids, row->row.client_id, row) == PAL_OK)
         return true;
-    pal_map_remove(&engine->rows, mem_id_key(&row->row.id));
+    pal_map_remove(&row->session->tenant->rows, mem_id_key(&row->row.id));
     return false;
 }
 
@@ -156,12 +156,12 @@ static pal_status plan_row(mem_plan *plan, const pal_row *given)
     char text[PAL_ID_TEXT_SIZE];
     mem_row *row;
 
-    if (pal_map_find(&plan->engine->rows, mem_id_key(&given->id))) {
+    if (pal_map_find(&plan->tenant->rows, mem_id_key(&given->id))) {
         pal_id_to_text(given->id, text);
         return pal_error_set(&plan->work->op->error, PAL_CONFLICT, "message '%s' exists", text);
     }
     row = row_new(given, session);
-    if (!row || !row_index(plan->engine, row)) {
+    if (!row || !row_index(row)) {
         pal_free(row);
         return no_memory(plan, "message");
     }
@@ -192,7 +192,7 @@ static void plan_abort(mem_plan *plan)
     while (plan->rows_len > 0) {
         mem_row *row = session->rows[session->rows_skip + session->rows_len + --plan->rows_len];
 
-        pal_map_remove(&plan->engine->rows, mem_id_key(&row->row.id));
+        pal_map_remove(&plan->tenant->rows, mem_id_key(&row->row.id));
         if (row->row.client_id.len > 0)
             pal_map_remove(&session->client_ids, row->row.client_id);
         pal_free(row);

@@ -53,7 +53,7 @@ static void row_free(mem_engine *engine, mem_row *row)
     pal_mem_arrival_unlink(engine, row);
     record->tokens -= row->row.tokens;
     record->bytes -= row->row.body.len;
-    pal_map_remove(&engine->rows, mem_id_key(&row->row.id));
+    pal_map_remove(&row->session->tenant->rows, mem_id_key(&row->row.id));
     if (row->row.client_id.len > 0)
         pal_map_remove(&row->session->client_ids, row->row.client_id);
     pal_free(row);
@@ -182,7 +182,7 @@ static void session_free(mem_engine *engine, mem_session *session)
         session->next->prev = session->prev;
     else
         tenant->sessions_last = session->prev;
-    pal_map_remove(&engine->sessions, mem_id_key(&session->id));
+    pal_map_remove(&tenant->ids, mem_id_key(&session->id));
     pal_map_remove(
             &engine->handles, pal_str_make((const char *)&session->handle, sizeof session->handle));
     pal_map_done(&session->client_ids);
@@ -337,6 +337,8 @@ static void tenant_clear(mem_engine *engine, mem_tenant *tenant)
     names_clear(&tenant->keys);
     names_clear(&tenant->aliases);
     pal_map_done(&tenant->blobs);
+    pal_map_done(&tenant->ids);
+    pal_map_done(&tenant->rows);
     pal_free(tenant);
 }
 
@@ -349,7 +351,5 @@ void pal_mem_engine_clear(mem_engine *engine)
         tenant_clear(engine, tenant);
     }
     pal_map_done(&engine->tenants);
-    pal_map_done(&engine->sessions);
     pal_map_done(&engine->handles);
-    pal_map_done(&engine->rows);
 }

@@ -166,22 +166,38 @@ pal_status pal_mem_list(pal_engine *base, const pal_session_query *query, int64_
 
 /* ---- Those with something in their inbox ---- */
 
-static bool is_owner(const mem_session *session, pal_id after, int64_t now_ms)
+/* By id, then by tenant: two tenants may have the same id. */
+static int compare_owners(pal_inbox_owner a, pal_inbox_owner b)
 {
-    return session->inbox && pal_mem_state(session, now_ms) == PAL_SESSION_ACTIVE &&
-            memcmp(session->id.bytes, after.bytes, sizeof after.bytes) > 0;
+    size_t len = a.tenant.len < b.tenant.len ? a.tenant.len : b.tenant.len;
+    int order = memcmp(a.session.bytes, b.session.bytes, sizeof a.session.bytes);
+
+    if (order == 0 && len > 0)
+        order = memcmp(a.tenant.data, b.tenant.data, len);
+    if (order == 0)
+        order = (a.tenant.len > b.tenant.len) - (a.tenant.len < b.tenant.len);
+    return order;
 }
 
-static int compare_ids(const void *a, const void *b)
+static pal_inbox_owner owner_of(const mem_session *session)
 {
-    const mem_session *left = *(mem_session *const *)a, *right = *(mem_session *const *)b;
+    return (pal_inbox_owner){.tenant = session->tenant->name, .session = session->id};
+}
 
-    return memcmp(left->id.bytes, right->id.bytes, sizeof left->id.bytes);
+static bool is_owner(const mem_session *session, const pal_inbox_owner *after, int64_t now_ms)
+{
+    return session->inbox && pal_mem_state(session, now_ms) == PAL_SESSION_ACTIVE &&
+            compare_owners(owner_of(session), *after) > 0;
+}
+
+static int compare_by_owner(const void *a, const void *b)
+{
+    return compare_owners(owner_of(*(mem_session *const *)a), owner_of(*(mem_session *const *)b));
 }
 
 /* Fills in what there is room for, and tells how many there are. */
-static size_t find_owners(
-        const mem_engine *engine, pal_id after, int64_t now_ms, mem_session **out_owners)
+static size_t find_owners(const mem_engine *engine, const pal_inbox_owner *after, int64_t now_ms,
+        mem_session **out_owners)
 {
     size_t len = 0;
 
@@ -195,9 +211,9 @@ static size_t find_owners(
     return len;
 }
 
-static pal_status list_owners(const mem_engine *engine, pal_id after, int64_t now_ms,
-        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
-        pal_error *err)
+static pal_status list_owners(const mem_engine *engine, const pal_inbox_owner *after,
+        int64_t now_ms, pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max,
+        size_t *out_len, pal_error *err)
 {
     size_t len = find_owners(engine, after, now_ms, NULL);
     mem_session **found = pal_calloc(len + 1, sizeof(mem_session *));
@@ -205,7 +221,7 @@ static pal_status list_owners(const mem_engine *engine, pal_id after, int64_t no
     if (!found)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory to list sessions");
     find_owners(engine, after, now_ms, found);
-    qsort(found, len, sizeof(mem_session *), compare_ids);
+    qsort(found, len, sizeof(mem_session *), compare_by_owner);
     if (len > owners_max)
         len = owners_max;
     for (size_t i = 0; i < len; i++) {
@@ -217,8 +233,9 @@ static pal_status list_owners(const mem_engine *engine, pal_id after, int64_t no
     return pal_mem_arena_status(arena, err);
 }
 
-pal_status pal_mem_inbox_owners(pal_engine *base, pal_id after, int64_t now_ms, pal_arena *arena,
-        pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len, pal_error *err)
+pal_status pal_mem_inbox_owners(pal_engine *base, const pal_inbox_owner *after, int64_t now_ms,
+        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
+        pal_error *err)
 {
     mem_engine *engine = (mem_engine *)base;
     size_t len = 0;

@@ -31,9 +31,9 @@ mem_tenant *pal_mem_tenant_get(mem_engine *engine, pal_str name)
 
 mem_session *pal_mem_session_find(mem_engine *engine, pal_str tenant, pal_id id)
 {
-    mem_session *session = pal_map_find(&engine->sessions, mem_id_key(&id));
+    const mem_tenant *owner = pal_mem_tenant_find(engine, tenant);
 
-    return session && pal_str_equal(session->tenant->name, tenant) ? session : NULL;
+    return owner ? pal_map_find(&owner->ids, mem_id_key(&id)) : NULL;
 }
 
 mem_session *pal_mem_session_by_handle(mem_engine *engine, uint64_t handle)
@@ -143,14 +143,14 @@ static pal_status session_index(mem_engine *engine, mem_session *session, int64_
 {
     const pal_session *record = &session->info->record;
 
-    if (pal_map_set(&engine->sessions, mem_id_key(&session->id), session) != PAL_OK)
+    if (pal_map_set(&session->tenant->ids, mem_id_key(&session->id), session) != PAL_OK)
         return PAL_NO_MEMORY;
     if (pal_map_set(&engine->handles, session_handle_key(session), session) == PAL_OK) {
         if (pal_mem_names_take(session, record, NULL, now_ms) == PAL_OK)
             return PAL_OK;
         pal_map_remove(&engine->handles, session_handle_key(session));
     }
-    pal_map_remove(&engine->sessions, mem_id_key(&session->id));
+    pal_map_remove(&session->tenant->ids, mem_id_key(&session->id));
     return PAL_NO_MEMORY;
 }
 
@@ -224,7 +224,7 @@ static pal_status session_create(
 
     if (!tenant)
         return no_memory(work);
-    if (pal_map_find(&engine->sessions, mem_id_key(&record->id))) {
+    if (pal_map_find(&tenant->ids, mem_id_key(&record->id))) {
         pal_id_to_text(record->id, text);
         return pal_error_set(&work->op->error, PAL_CONFLICT, "session '%s' exists", text);
     }

@@ -185,7 +185,8 @@ static pal_status prepare_row(const pal_store_options *options, pal_prepared *pr
                 &copy.parts, err);
     if (status != PAL_OK)
         return status;
-    row->id = pal_id_is_none(message->id) ? pal_id_new() : message->id;
+    row->is_named = !pal_id_is_none(message->id);
+    row->id = row->is_named ? message->id : pal_id_new();
     row->role = message->role;
     row->flags = message->flags;
     row->created_at = message->created_at ? message->created_at : work->now_ms;

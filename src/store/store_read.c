@@ -278,9 +278,10 @@ pal_status pal_store_lease_find(pal_store *store, pal_str tenant, pal_id session
     return status;
 }
 
-pal_status pal_store_inbox_owners(pal_store *store, pal_id after, uint32_t limit, pal_arena *arena,
-        pal_inbox_owner **out_owners, size_t *out_len, pal_error *err)
+pal_status pal_store_inbox_owners(pal_store *store, const pal_inbox_owner *after, uint32_t limit,
+        pal_arena *arena, pal_inbox_owner **out_owners, size_t *out_len, pal_error *err)
 {
+    static const pal_inbox_owner before_all;
     pal_inbox_owner *owners;
     pal_status status;
 
@@ -293,7 +294,8 @@ pal_status pal_store_inbox_owners(pal_store *store, pal_id after, uint32_t limit
     if (!owners)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for a page of sessions");
     status = store->engine->backend->inbox_owners(
-            store->engine, after, pal_clock_now_ms(), arena, owners, limit, out_len, err);
+            store->engine, after ? after : &before_all, pal_clock_now_ms(), arena, owners, limit,
+            out_len, err);
     if (status == PAL_OK)
         *out_owners = owners;
     return status;

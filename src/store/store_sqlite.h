@@ -295,9 +295,9 @@ pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena 
         pal_inbox_item **out_items, size_t *out_len, pal_error *err);
 pal_status pal_sqlite_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
         pal_lease *out_lease, pal_error *err);
-pal_status pal_sqlite_inbox_owners(pal_engine *engine, pal_id after, int64_t now_ms,
-        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
-        pal_error *err);
+pal_status pal_sqlite_inbox_owners(pal_engine *engine, const pal_inbox_owner *after,
+        int64_t now_ms, pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max,
+        size_t *out_len, pal_error *err);
 pal_status pal_sqlite_ledger_sum(pal_engine *engine, const pal_ledger_query *query, uint64_t handle,
         pal_ledger_sum *out_sum, pal_error *err);
 pal_status pal_sqlite_record_find(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,

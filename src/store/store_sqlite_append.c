@@ -186,15 +186,38 @@ static pal_status check_replays(
 
 /* ---- Appending ---- */
 
+/* The index of ids is not unique over all tenants, so the tenant's own are looked up. Ids that the
+ * front has made need no look: they are random. */
+static pal_status check_id_free(
+        pal_sql_conn *conn, const pal_work *work, int64_t tenant, const pal_row *row)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_MESSAGE_ID_TAKEN);
+    bool is_taken;
+    pal_status status;
+
+    pal_sql_bind_id(&sql, &row->id);
+    pal_sql_bind_int(&sql, tenant);
+    is_taken = pal_sql_row(&sql);
+    status = pal_sql_end(&sql, &work->op->error);
+    if (status != PAL_OK || !is_taken)
+        return status;
+    conn->failed = true; /* rows before it may be written */
+    return pal_error_set(&work->op->error, PAL_CONFLICT, "a message id exists already");
+}
+
 static pal_status insert_rows(
         pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head, uint64_t first_seq)
 {
     for (size_t i = 0; i < work->rows_len; i++) {
         pal_row *row = &work->rows[i];
-        pal_sql sql = pal_sql_start(conn, PAL_SQL_MESSAGE_ADD);
-        pal_status status;
+        pal_status status =
+                row->is_named ? check_id_free(conn, work, head->tenant, row) : PAL_OK;
+        pal_sql sql;
 
+        if (status != PAL_OK)
+            return status;
         row->seq = first_seq + i;
+        sql = pal_sql_start(conn, PAL_SQL_MESSAGE_ADD);
         pal_sql_bind_int(&sql, head->handle);
         pal_sql_bind_int(&sql, (int64_t)row->seq);
         pal_sql_bind_id(&sql, &row->id);
@@ -206,8 +229,6 @@ static pal_status insert_rows(
         pal_sql_bind_body(&sql, row->body, row->is_text);
         pal_sql_bind_id(&sql, &row->turn_id);
         status = pal_sql_run(&sql, &work->op->error);
-        if (status == PAL_CONFLICT)
-            return pal_error_set(&work->op->error, status, "a message id exists already");
         if (status != PAL_OK)
             return status;
     }

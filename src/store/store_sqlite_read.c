@@ -488,9 +488,9 @@ pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena 
     return status;
 }
 
-pal_status pal_sqlite_inbox_owners(pal_engine *engine, pal_id after, int64_t now_ms,
-        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
-        pal_error *err)
+pal_status pal_sqlite_inbox_owners(pal_engine *engine, const pal_inbox_owner *after,
+        int64_t now_ms, pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max,
+        size_t *out_len, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_sql_conn *conn;
@@ -501,9 +501,11 @@ pal_status pal_sqlite_inbox_owners(pal_engine *engine, pal_id after, int64_t now
     if (status != PAL_OK)
         return status;
     sql = pal_sql_start(conn, PAL_SQL_INBOX_OWNERS);
-    pal_sql_bind_blob(&sql, pal_str_make((const char *)after.bytes, sizeof(after.bytes)));
+    pal_sql_bind_blob(
+            &sql, pal_str_make((const char *)after->session.bytes, sizeof(after->session.bytes)));
     pal_sql_bind_int(&sql, now_ms);
     pal_sql_bind_int(&sql, (int64_t)owners_max);
+    pal_sql_bind_body(&sql, after->tenant, true);
     while (len < owners_max && pal_sql_row(&sql)) {
         out_owners[len].tenant = pal_sql_copy(&sql, 0, arena);
         out_owners[len++].session = pal_sql_uuid(&sql, 1);

@@ -142,6 +142,27 @@ static const char *const steps[] = {
         /* A message names its turn, and a lease says how long it was taken for. */
         "ALTER TABLE message ADD COLUMN turn BLOB;"
         "ALTER TABLE lease ADD COLUMN ttl_ms INTEGER;",
+
+        /* Ids are a tenant's own: another tenant may have the same. A message's id is looked up
+         * before it is written; its tenant is the session's. */
+        "CREATE TABLE session_next("
+        " id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, tenant INTEGER NOT NULL,"
+        " expires_at INTEGER, deleted_at INTEGER, parent INTEGER,"
+        " fork_seq INTEGER NOT NULL, fork_mark INTEGER NOT NULL, created_at INTEGER NOT NULL,"
+        " is_routed INTEGER NOT NULL, parent_uuid BLOB, key TEXT, kept_key TEXT, title TEXT,"
+        " aliases BLOB, alias_apart TEXT, scope TEXT, metadata TEXT, extra TEXT);"
+        "INSERT INTO session_next SELECT id, uuid, tenant, expires_at, deleted_at, parent,"
+        " fork_seq, fork_mark, created_at, is_routed, parent_uuid, key, kept_key, title,"
+        " aliases, alias_apart, scope, metadata, extra FROM session;"
+        "DROP TABLE session;"
+        "ALTER TABLE session_next RENAME TO session;"
+        "CREATE UNIQUE INDEX session_uuid ON session(tenant, uuid);"
+        "CREATE UNIQUE INDEX session_key ON session(tenant, key) WHERE key IS NOT NULL;"
+        "CREATE INDEX session_parent ON session(parent, fork_seq) WHERE parent IS NOT NULL;"
+        "CREATE INDEX session_expiry ON session(expires_at) WHERE expires_at IS NOT NULL;"
+        "CREATE INDEX session_trash ON session(deleted_at) WHERE deleted_at IS NOT NULL;"
+        "DROP INDEX message_id;"
+        "CREATE INDEX message_id ON message(id);",
 };
 
 enum { SCHEMA_VERSION = sizeof(steps) / sizeof(steps[0]) };

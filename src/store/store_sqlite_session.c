@@ -259,7 +259,7 @@ static pal_status insert_head(pal_sql_conn *conn, pal_work *work, const pal_sess
     return pal_sql_run(&sql, &work->op->error);
 }
 
-static pal_status check_id_free(pal_sql_conn *conn, const pal_work *work)
+static pal_status check_id_free(pal_sql_conn *conn, const pal_work *work, int64_t tenant)
 {
     pal_sql sql;
     bool taken;
@@ -269,6 +269,7 @@ static pal_status check_id_free(pal_sql_conn *conn, const pal_work *work)
         return PAL_OK;
     sql = pal_sql_start(conn, PAL_SQL_SESSION_UUID_TAKEN);
     pal_sql_bind_id(&sql, &work->op->session);
+    pal_sql_bind_int(&sql, tenant);
     taken = pal_sql_row(&sql);
     status = pal_sql_end(&sql, &work->op->error);
     if (status == PAL_OK && taken)
@@ -282,10 +283,10 @@ static pal_status add_session(
     pal_id id = pal_id_is_none(work->op->session) ? work->new_id : work->op->session;
     int64_t tenant, handle, holder;
     pal_id holder_id;
-    pal_status status = check_id_free(conn, work);
+    pal_status status = pal_sqlite_tenant(conn, work->tenant, false, &tenant, &work->op->error);
 
-    if (status == PAL_OK)
-        status = pal_sqlite_tenant(conn, work->tenant, false, &tenant, &work->op->error);
+    if (status == PAL_OK && tenant != 0)
+        status = check_id_free(conn, work, tenant);
     if (status == PAL_OK && tenant != 0 && session->key.len > 0) {
         status = pal_sqlite_holder(
                 conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, session->key, &holder, &holder_id);

@@ -115,9 +115,10 @@
             " created_at, is_routed, parent_uuid, key, title, aliases, alias_apart, scope,"        \
             " metadata, extra) VALUES"                                                             \
             " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)")            \
-    X(SESSION_UUID_TAKEN, "SELECT 1 FROM session WHERE uuid = ?1")                                 \
+    X(SESSION_UUID_TAKEN, "SELECT 1 FROM session WHERE uuid = ?1 AND tenant = ?2")                 \
     X(SESSION_BY_ID,                                                                               \
-            "SELECT " PAL_SQL_SESSION_COLUMNS " FROM session s" PAL_SQL_SESSION_JOINS              \
+            "SELECT " PAL_SQL_SESSION_COLUMNS                                                      \
+            " FROM tenant t JOIN session s ON s.tenant = t.id" PAL_SQL_HEAD_JOINS                  \
             "WHERE s.uuid = ?1 AND t.name = ?2")                                                   \
     X(SESSION_BY_KEY,                                                                              \
             "SELECT " PAL_SQL_SESSION_COLUMNS                                                      \
@@ -187,6 +188,9 @@
     X(MESSAGE_BY_CLIENT,                                                                           \
             "SELECT " PAL_SQL_ROW_COLUMNS " FROM message m WHERE m.session = ?1"                   \
             " AND m.client_id = ?2")                                                               \
+    X(MESSAGE_ID_TAKEN,                                                                            \
+            "SELECT 1 FROM message m CROSS JOIN session s ON s.id = m.session"                     \
+            " WHERE m.id = ?1 AND s.tenant = ?2")                                                  \
     X(MESSAGE_BY_ID,                                                                               \
             "SELECT " PAL_SQL_ROW_COLUMNS ", s.uuid FROM message m"                                \
             " JOIN session s ON s.id = m.session JOIN head h ON h.session = s.id"                  \
@@ -300,8 +304,9 @@
     X(INBOX_OWNERS,                                                                                \
             "SELECT t.name, s.uuid FROM (SELECT DISTINCT session FROM inbox) i"                    \
             " CROSS JOIN session s ON s.id = i.session JOIN head h ON h.session = s.id"            \
-            " JOIN tenant t ON t.id = s.tenant WHERE s.uuid > ?1 AND h.state = 1"                  \
-            " AND (s.expires_at IS NULL OR s.expires_at >= ?2) ORDER BY s.uuid LIMIT ?3")          \
+            " JOIN tenant t ON t.id = s.tenant WHERE (s.uuid, t.name) > (?1, ?4) AND h.state = 1"  \
+            " AND (s.expires_at IS NULL OR s.expires_at >= ?2)"                                    \
+            " ORDER BY s.uuid, t.name LIMIT ?3")                                                   \
     /* Records. */                                                                                 \
     X(RECORD_GET,                                                                                  \
             "SELECT id, version, created_at, expires_at FROM record"                               \
@@ -363,7 +368,8 @@
     X(STAT_STATES, "SELECT state, count(*), sum(bytes) FROM head GROUP BY state")                  \
     X(STAT_MESSAGES, "SELECT count(*) FROM message")                                               \
     X(STAT_BLOBS, "SELECT count(*), sum(size) FROM blob")                                          \
-    X(STAT_TENANTS, "SELECT count(*) FROM tenant")                                                 \
+    /* Names that begin with a control character are the engine's own: keys lie under one. */      \
+    X(STAT_TENANTS, "SELECT count(*) FROM tenant WHERE name >= ' '")                               \
     X(CHECK_SESSIONS, "SELECT id, uuid FROM session WHERE id > ?1 ORDER BY id LIMIT 1")            \
     X(CHECK_TOTAL, "SELECT max(id) FROM session")                                                  \
     X(CHECK_COUNTS, "SELECT tokens, bytes FROM head WHERE session = ?1")                           \

@@ -115,9 +115,9 @@ static pal_status trace_lease_find(
     TRACED(lease_find, handle, arena, out_lease, err);
 }
 
-static pal_status trace_inbox_owners(pal_engine *engine, pal_id after, int64_t now_ms,
-        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
-        pal_error *err)
+static pal_status trace_inbox_owners(pal_engine *engine, const pal_inbox_owner *after,
+        int64_t now_ms, pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max,
+        size_t *out_len, pal_error *err)
 {
     TRACED(inbox_owners, after, now_ms, arena, out_owners, owners_max, out_len, err);
 }

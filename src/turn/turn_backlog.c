@@ -21,7 +21,8 @@ struct pal_backlog {
     pal_arena *arena;
     pal_inbox_owner *owners;
     size_t len;
-    pal_id after;
+    pal_inbox_owner after; /* of the page before; its tenant is in `name` */
+    char name[PAL_TENANT_LEN_MAX];
     pal_status status;
 };
 
@@ -39,7 +40,7 @@ static void list_owners(pal_work_item *item)
 {
     pal_backlog *backlog = (pal_backlog *)((char *)item - offsetof(pal_backlog, item));
 
-    backlog->status = pal_store_inbox_owners(backlog->runtime->store, backlog->after,
+    backlog->status = pal_store_inbox_owners(backlog->runtime->store, &backlog->after,
             PAL_INBOX_OWNERS_MAX, backlog->arena, &backlog->owners, &backlog->len, NULL);
 }
 
@@ -61,7 +62,9 @@ static void owners_listed(pal_work_item *item)
         free_backlog(backlog);
         return;
     }
-    backlog->after = backlog->owners[backlog->len - 1].session;
+    backlog->after = backlog->owners[backlog->len - 1];
+    memcpy(backlog->name, backlog->after.tenant.data, backlog->after.tenant.len);
+    backlog->after.tenant.data = backlog->name;
     pal_arena_reset(backlog->arena);
     look(backlog);
 }

@@ -39,13 +39,17 @@ static void free_turn(pal_turn *turn)
 static pal_str known_key(const pal_turn_request *request, pal_arena *arena)
 {
     pal_str client_id = request->messages_len ? request->messages[0].client_id : (pal_str){0};
-    char *key = client_id.len ? pal_arena_alloc(arena, sizeof(pal_id) + client_id.len) : NULL;
+    pal_str tenant = pal_turn_tenant(request->tenant);
+    size_t len = sizeof(pal_id) + 1 + tenant.len + client_id.len;
+    char *key = client_id.len ? pal_arena_alloc(arena, len) : NULL;
 
     if (!key)
         return (pal_str){0};
     memcpy(key, request->session.bytes, sizeof(pal_id));
     memcpy(key + sizeof(pal_id), client_id.data, client_id.len);
-    return pal_str_make(key, sizeof(pal_id) + client_id.len);
+    key[sizeof(pal_id) + client_id.len] = 0; /* which neither of the two has */
+    memcpy(key + len - tenant.len, tenant.data, tenant.len);
+    return pal_str_make(key, len);
 }
 
 void pal_runtime_know(pal_turn *turn)

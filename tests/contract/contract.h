@@ -50,6 +50,7 @@ void contract_records(void);
 void contract_blobs(void);
 void contract_batches(void);
 void contract_tenants(void);
+void contract_twins(void);
 void contract_threads(void);
 void contract_async(void);
 void contract_reopen(void);

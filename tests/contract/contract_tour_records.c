@@ -100,7 +100,7 @@ pal_status tour_read_records(void)
     if (status == PAL_OK)
         status = pal_store_record_list(store, &query, arena, &records, NULL);
     if (status == PAL_OK)
-        status = pal_store_inbox_owners(store, (pal_id){{0}}, 0, arena, &owners, &len, NULL);
+        status = pal_store_inbox_owners(store, NULL, 0, arena, &owners, &len, NULL);
     if (status == PAL_OK)
         status = pal_store_ledger_sum(
                 store, &(pal_ledger_query){.turn_id = S("t"), .agent = S("a")}, &sum, NULL);

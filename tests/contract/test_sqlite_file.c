@@ -9,7 +9,9 @@
 
 #define HOUR INT64_C(3600000)
 
-/* The tables as version 1 made them, and what version 2 added. */
+#define VERSION_NOW 6
+
+/* The tables as version 1 made them, and what the versions up to 5 added. */
 static const char version_1[] =
         "CREATE TABLE tenant(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
         "CREATE TABLE name(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);"
@@ -95,8 +97,43 @@ static const char version_2[] =
         " PRIMARY KEY (block, term)) WITHOUT ROWID;"
         "CREATE TABLE search_block(block INTEGER PRIMARY KEY, wide BLOB);"
         "CREATE TABLE search_state(id INTEGER PRIMARY KEY, erasures INTEGER NOT NULL);"
-        "INSERT INTO search_state(id, erasures) VALUES (1, 0);"
-        "PRAGMA application_id = 0x506c7672; PRAGMA user_version = 2;";
+        "INSERT INTO search_state(id, erasures) VALUES (1, 0);";
+
+static const char version_3[] =
+        "CREATE TABLE record("
+        " id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, session INTEGER,"
+        " version INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,"
+        " expires_at INTEGER, kind TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL);"
+        "CREATE UNIQUE INDEX record_name ON record(tenant, kind, name);"
+        "CREATE INDEX record_session ON record(session, kind, name) WHERE session IS NOT NULL;"
+        "CREATE INDEX record_expiry ON record(expires_at) WHERE expires_at IS NOT NULL;"
+        "ALTER TABLE ledger ADD COLUMN agent INTEGER;"
+        "CREATE INDEX ledger_turn ON ledger(tenant, turn_id) WHERE turn_id IS NOT NULL;"
+        "CREATE TABLE ledger_hour("
+        " tenant INTEGER NOT NULL, agent INTEGER NOT NULL, hour INTEGER NOT NULL,"
+        " calls INTEGER NOT NULL, input INTEGER NOT NULL, cache_read INTEGER NOT NULL,"
+        " cache_write INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,"
+        " cost_micros INTEGER NOT NULL, PRIMARY KEY (tenant, agent, hour)) WITHOUT ROWID;"
+        "INSERT INTO ledger_hour SELECT tenant, 0, created_at / 3600000, count(*), sum(input),"
+        " sum(cache_read), sum(cache_write), sum(output), sum(reasoning), sum(cost_micros)"
+        " FROM ledger GROUP BY tenant, created_at / 3600000;";
+
+static const char version_4[] =
+        "DROP INDEX inbox_session;"
+        "DROP INDEX inbox_client;"
+        "ALTER TABLE inbox RENAME TO inbox_before;"
+        "CREATE TABLE inbox("
+        " session INTEGER NOT NULL, id INTEGER NOT NULL, uuid BLOB NOT NULL,"
+        " created_at INTEGER NOT NULL, client_id TEXT, delivery TEXT, body TEXT NOT NULL,"
+        " PRIMARY KEY (session, id)) WITHOUT ROWID;"
+        "CREATE UNIQUE INDEX inbox_client ON inbox(session, client_id)"
+        " WHERE client_id IS NOT NULL;"
+        "INSERT INTO inbox(session, id, uuid, created_at, client_id, delivery, body)"
+        " SELECT session, id, uuid, created_at, client_id, delivery, body FROM inbox_before;"
+        "DROP TABLE inbox_before;";
+
+static const char version_5[] = "ALTER TABLE message ADD COLUMN turn BLOB;"
+                                "ALTER TABLE lease ADD COLUMN ttl_ms INTEGER;";
 
 /* A session with a message and two that wait, four model calls of two hours and two tenants; one
  * call's session was erased. */
@@ -165,10 +202,24 @@ static bool is_waiting(const char *first, const char *second)
             len == 2 && pal_str_is(items[0].body, first) && pal_str_is(items[1].body, second);
 }
 
+/* A file of an older version, whose content came before its last steps. */
+static void make_version(int version)
+{
+    static const char *const steps[] = {version_2, version_3, version_4, version_5};
+    char pragma[96];
+
+    file_clear();
+    CHECK(run(version_1) && run(content));
+    for (int i = 2; i <= version; i++)
+        CHECK(run(steps[i - 2]));
+    snprintf(pragma, sizeof pragma, "PRAGMA application_id = 0x506c7672; PRAGMA user_version = %d",
+            version);
+    CHECK(run(pragma) && run("PRAGMA journal_mode = WAL"));
+}
+
 static void make_version_2(void)
 {
-    file_clear();
-    CHECK(run(version_1) && run(version_2) && run(content) && run("PRAGMA journal_mode = WAL"));
+    make_version(2);
 }
 
 /* What version 2 had, by the ways of today. */
@@ -213,7 +264,7 @@ static void an_older_file_is_brought_up_to_date(void)
 
     make_version_2();
     open_store(false);
-    CHECK(ask("PRAGMA user_version") == 5 && has_message() && check(false) == 0);
+    CHECK(ask("PRAGMA user_version") == VERSION_NOW && has_message() && check(false) == 0);
     sums_are_right();
     record.session = session_id;
     CHECK(fine(pal_store_record_put(store, nobody, &record, 0, &err)) && record.version == 1);
@@ -224,8 +275,41 @@ static void an_older_file_is_brought_up_to_date(void)
     close_store();
     open_store(false);
     CHECK(fine(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err)));
-    CHECK(ask("PRAGMA user_version") == 5);
+    CHECK(ask("PRAGMA user_version") == VERSION_NOW);
     close_store();
+}
+
+static pal_status append_to(const char *tenant, pal_id session, pal_id id)
+{
+    pal_part part = {.kind = PAL_PART_TEXT, .text = S("twin")};
+    pal_message message = {.id = id, .role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+
+    return pal_store_append(store, S(tenant), session, &message, 1, PAL_SEQ_ANY, &err);
+}
+
+/* Ids were unique over all tenants up to version 5. */
+static void ids_become_a_tenants_own(void)
+{
+    for (int version = 1; version <= 5; version++) {
+        pal_session twin = {.tenant = S("other"), .id = session_id, .key = S("key")};
+        pal_session found = {0};
+        pal_id id;
+
+        make_version(version);
+        open_store(false);
+        CHECK(ask("PRAGMA user_version") == VERSION_NOW && has_message() && check(false) == 0);
+        CHECK(is_waiting("first", "second"));
+        sums_are_right();
+        CHECK(fine(pal_store_find(store, nobody, PAL_FIND_KEY, S("key"), arena, &found, &err)));
+        CHECK(pal_id_equal(found.id, session_id) && found.last_seq == 1 && found.created_at == 5);
+        CHECK(fine(pal_store_create(store, &twin, &id, &err)));
+        CHECK(fine(append_to("other", session_id, (pal_id){{2}})));
+        CHECK(append_to("other", session_id, (pal_id){{2}}) == PAL_CONFLICT);
+        CHECK(append_to("default", session_id, (pal_id){{2}}) == PAL_CONFLICT);
+        CHECK(pal_store_create(store, &twin, &id, &err) == PAL_CONFLICT);
+        CHECK(has_message() && check(false) == 0);
+        close_store();
+    }
 }
 
 /* What waits keeps its order, its client ids and its place before what comes. */
@@ -257,7 +341,7 @@ static void a_step_is_taken_wholly_or_not(void)
     CHECK(ask("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'record%'") == 0);
     CHECK(run("DROP TABLE ledger_hour"));
     open_store(false);
-    CHECK(has_message() && check(false) == 0 && ask("PRAGMA user_version") == 5);
+    CHECK(has_message() && check(false) == 0 && ask("PRAGMA user_version") == VERSION_NOW);
     close_store();
 }
 
@@ -340,6 +424,17 @@ static bool plan_is_free_of(pal_sql_id id, const char *unwanted)
     return !has;
 }
 
+static void ids_are_found_by_an_index(void)
+{
+    make_version_2();
+    open_store(false);
+    close_store();
+    CHECK(plan_has(PAL_SQL_HEAD_GET, "INDEX session_uuid (tenant=? AND uuid=?)"));
+    CHECK(plan_has(PAL_SQL_SESSION_BY_ID, "INDEX session_uuid (tenant=? AND uuid=?)"));
+    CHECK(plan_has(PAL_SQL_MESSAGE_BY_ID, "INDEX message_id (id=?)"));
+    CHECK(plan_has(PAL_SQL_MESSAGE_ID_TAKEN, "INDEX message_id (id=?)"));
+}
+
 static void sums_do_not_walk_over_the_ledger(void)
 {
     make_version_2();
@@ -389,6 +484,8 @@ int main(void)
     file_begin();
     RUN(an_older_file_is_read_as_it_is);
     RUN(an_older_file_is_brought_up_to_date);
+    RUN(ids_become_a_tenants_own);
+    RUN(ids_are_found_by_an_index);
     RUN(an_older_inbox_is_taken_over);
     RUN(a_step_is_taken_wholly_or_not);
     RUN(wrong_sums_are_made_anew);

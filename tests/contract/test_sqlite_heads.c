@@ -240,7 +240,7 @@ static void a_commit_that_fails_is_forgotten(void)
     failing = *real;
     failing.xWrite = fail_write;
     engine()->gather.real = &failing;
-    CHECK(append(id) == 0 && err.status == PAL_IO);
+    CHECK(append(id) == 0 && err.status == PAL_FULL);
     engine()->gather.real = real;
     CHECK(append(id) == 2);
     end();

@@ -28,6 +28,7 @@ static const chapter chapters[] = {
         {"blobs", contract_blobs},
         {"batches", contract_batches},
         {"tenants", contract_tenants},
+        {"twins", contract_twins},
         {"threads", contract_threads},
         {"async", contract_async},
         {"reopen", contract_reopen},

@@ -89,8 +89,6 @@ static void id_and_time_of_creation_may_be_given(void)
     found = get_session(id);
     CHECK(found.created_at == 12345 && found.updated_at == NOW);
     GIVES(PAL_CONFLICT, pal_store_create(store, &given, &id, &err));
-    given.tenant = S("another");
-    GIVES(PAL_CONFLICT, pal_store_create(store, &given, &id, &err));
 }
 
 static void an_empty_tenant_is_the_default(void)

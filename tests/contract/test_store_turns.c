@@ -373,7 +373,8 @@ static void a_fence_without_a_lease_is_denied(void)
 
 /* ---- Who has something to do ---- */
 
-static size_t owners_after(pal_id after, uint32_t limit, pal_inbox_owner **out_owners)
+static size_t owners_after(
+        const pal_inbox_owner *after, uint32_t limit, pal_inbox_owner **out_owners)
 {
     size_t len = 0;
 
@@ -385,11 +386,11 @@ static void sessions_with_something_in_their_inbox_are_found(void)
 {
     pal_session other = {.tenant = S("other")};
     pal_inbox_item item = {.body = S("{}")}, second = {.body = S("{}")};
-    pal_id ids[6], none = {{0}};
-    pal_inbox_owner *owners;
+    pal_id ids[6];
+    pal_inbox_owner *owners, third;
     size_t len = 0;
 
-    CHECK(owners_after(none, 0, &owners) == 0);
+    CHECK(owners_after(NULL, 0, &owners) == 0);
     for (size_t i = 0; i < 6; i++) {
         ids[i] = other.id = (pal_id){{(uint8_t)(200 - 30 * i), 1, 2}};
         other.tenant = i % 2 ? S("other") : no_tenant();
@@ -399,25 +400,27 @@ static void sessions_with_something_in_their_inbox_are_found(void)
             OK(pal_store_inbox_add(store, other.tenant, ids[i], &item, &err));
     }
     OK(add_item(ids[2], &second));
-    CHECK(owners_after(none, 0, &owners) == 5);
+    CHECK(owners_after(NULL, 0, &owners) == 5);
     OK(pal_store_delete(store, S("other"), ids[3], &err));
     pal_clock_set_ms(NOW + 11); /* ids[4] has expired */
-    len = owners_after(none, 0, &owners);
+    len = owners_after(NULL, 0, &owners);
     if (!CHECK(len == 3))
         return;
     CHECK(pal_id_equal(owners[0].session, ids[5]) && pal_str_is(owners[0].tenant, "other"));
     CHECK(pal_id_equal(owners[1].session, ids[2]) && pal_str_is(owners[1].tenant, "default"));
     CHECK(pal_id_equal(owners[2].session, ids[0]));
-    CHECK(owners_after(none, 2, &owners) == 2 && pal_id_equal(owners[1].session, ids[2]));
-    CHECK(owners_after(ids[2], 2, &owners) == 1 && pal_id_equal(owners[0].session, ids[0]));
-    CHECK(owners_after(ids[0], 2, &owners) == 0);
+    CHECK(owners_after(NULL, 2, &owners) == 2 && pal_id_equal(owners[1].session, ids[2]));
+    third = owners[1];
+    CHECK(owners_after(&third, 2, &owners) == 1 && pal_id_equal(owners[0].session, ids[0]));
+    third = owners[0];
+    CHECK(owners_after(&third, 2, &owners) == 0);
     GIVES(PAL_LIMIT,
             pal_store_inbox_owners(
-                    store, none, PAL_INBOX_OWNERS_MAX + 1, arena, &owners, &len, &err));
+                    store, NULL, PAL_INBOX_OWNERS_MAX + 1, arena, &owners, &len, &err));
     OK(pal_store_inbox_drop(store, no_tenant(), ids[2], second.id, &err));
-    CHECK(owners_after(none, 0, &owners) == 3);
+    CHECK(owners_after(NULL, 0, &owners) == 3);
     OK(pal_store_erase(store, no_tenant(), ids[2], NULL, &err));
-    CHECK(owners_after(none, 0, &owners) == 2);
+    CHECK(owners_after(NULL, 0, &owners) == 2);
 }
 
 void contract_turns(void)

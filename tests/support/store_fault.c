@@ -132,11 +132,11 @@ static pal_status fault_lease_find(
     PASS(lease_find(self->inner, handle, arena, out_lease, err));
 }
 
-static pal_status fault_inbox_owners(pal_engine *engine, pal_id after_id, int64_t now_ms,
-        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
-        pal_error *err)
+static pal_status fault_inbox_owners(pal_engine *engine, const pal_inbox_owner *after_one,
+        int64_t now_ms, pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max,
+        size_t *out_len, pal_error *err)
 {
-    PASS(inbox_owners(self->inner, after_id, now_ms, arena, out_owners, owners_max, out_len, err));
+    PASS(inbox_owners(self->inner, after_one, now_ms, arena, out_owners, owners_max, out_len, err));
 }
 
 static pal_status fault_ledger_sum(pal_engine *engine, const pal_ledger_query *query,
