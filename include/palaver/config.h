@@ -71,6 +71,13 @@ typedef struct pal_config_server {
     pal_str log_level;            /* "debug", "info", "warn", "error" */
     bool log_text;                /* texts of messages may be in the log */
     pal_str otlp_url;             /* traces go there; empty: none are made */
+    uint64_t bodies_bytes_max;    /* bytes of all request bodies in memory together */
+    /* Connections of one address at the same time. 0: a half of connections_max, and on a server
+     * that listens on a loopback address fifteen sixteenths. */
+    uint32_t connections_per_address;
+    uint32_t key_failures_per_minute; /* requests of one address with a wrong key; 0: no bound */
+    uint32_t turns_per_key;   /* turns and passed-on calls of one key at once; 0: no bound */
+    uint32_t streams_per_key; /* streams of one key at once; 0: no bound */
 } pal_config_server;
 
 struct pal_context_settings; /* context.h */

@@ -126,7 +126,7 @@ const pal_api_route pal_key_routes[] = {
         {"POST", "/api/v1/keys", PAL_KEY_ADMIN, PAL_ROUTE_WORKER | PAL_ROUTE_JSON, create_key,
                 {"createKey", "make a key; its secret is in this answer and nowhere else", NULL,
                         "KeyRequest", "NewKey", 201}},
-        {"GET", "/api/v1/keys", PAL_KEY_ADMIN, 0, list_keys,
+        {"GET", "/api/v1/keys", PAL_KEY_ADMIN, PAL_ROUTE_WORKER, list_keys,
                 {"listKeys", "all keys, revoked ones too", "limit cursor", NULL, "KeyPage", 200}},
         {"DELETE", "/api/v1/keys/{id}", PAL_KEY_ADMIN, PAL_ROUTE_WORKER, revoke_key,
                 {"revokeKey", "from now on it opens nothing", NULL, NULL, "Key", 200}},

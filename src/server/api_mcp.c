@@ -245,18 +245,6 @@ static void put_failure(pal_call *call, const pal_failure *failure, pal_json_wri
 
 /* ---- Who may ask ---- */
 
-/* Whether a page is of the machine that the request is sent to. */
-static bool is_same_host(const pal_call *call, pal_str origin)
-{
-    const char *slashes = memmem(origin.data, origin.len, "://", 3);
-    if (!slashes)
-        return false;
-    const char *start = slashes + 3;
-    pal_str host = pal_str_make(start, origin.len - (size_t)(start - origin.data));
-    return pal_address_is_local(host) ||
-            pal_str_equal(host, pal_exchange_header(call->exchange, "host"));
-}
-
 /* Also where there are keys: the protocol wants that nobody's page gets here by another's name. */
 static pal_status check_origin(pal_call *call, pal_error *err)
 {
@@ -268,7 +256,7 @@ static pal_status check_origin(pal_call *call, pal_error *err)
                 call->exchange, "access-control-expose-headers", pal_str_of(SESSION_HEADER));
         return PAL_OK;
     }
-    if (is_same_host(call, origin))
+    if (pal_origin_is_own(call, origin, true))
         return PAL_OK;
     return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
             "pages of '%.*s' may not ask here; server.cors_origins lets them",

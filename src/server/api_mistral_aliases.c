@@ -192,11 +192,11 @@ PAL_MISTRAL_HANDLER(drop)
 PAL_MISTRAL_HANDLER(list)
 
 const pal_api_route pal_mistral_alias_routes[] = {
-        {"PUT", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, 0, handle_put,
+        {"PUT", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, PAL_ROUTE_WORKER, handle_put,
                 {"mistralPutAlias", "give a version a name", NULL, NULL, "Object", 200}},
-        {"DELETE", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, 0, handle_drop,
+        {"DELETE", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, PAL_ROUTE_WORKER, handle_drop,
                 {"mistralDropAlias", "take the name away", NULL, NULL, NULL, 204}},
-        {"GET", "/mistral/v1/agents/{id}/aliases", PAL_KEY_READ, 0, handle_list,
+        {"GET", "/mistral/v1/agents/{id}/aliases", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_list,
                 {"mistralListAliases", "its names", NULL, NULL, "Object", 200}},
         {0},
 };

@@ -430,7 +430,7 @@ const pal_api_route pal_session_routes[] = {
         {"POST", "/api/v1/sessions", PAL_KEY_WRITE, PAL_ROUTE_JSON, create_session,
                 {"createSession", "make a session; with a message, answer it as /chat does", NULL,
                         "NewSessionRequest", "Session", 201}},
-        {"GET", "/api/v1/sessions", PAL_KEY_READ, 0, list_sessions,
+        {"GET", "/api/v1/sessions", PAL_KEY_READ, PAL_ROUTE_WORKER, list_sessions,
                 {"listSessions", "sessions, the newest update first",
                         "limit cursor state project agent updated_from updated_to", NULL,
                         "SessionPage", 200}},

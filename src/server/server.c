@@ -51,6 +51,8 @@ static pal_status open_listener(pal_server *server, pal_error *err)
 {
     pal_listener_options options = {
             .config = &server->config->server,
+            .is_local = pal_address_is_local(server->config->server.listen),
+            .admit = pal_server_admit,
             .handle = pal_server_handle,
             .refuse = pal_server_refuse,
             .ended = pal_server_ended,

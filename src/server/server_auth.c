@@ -5,7 +5,11 @@
  * opens nothing any more. Nothing is read at the start but whether there is any key. Without any,
  * the server is open to this machine: then a browser is the way in for strangers, by a name that
  * they let lead here (so the Host must be one of this machine's own) or by a request from their
- * page (so its Origin must be).
+ * page (so it must be the server's own page, or one that server.cors_origins names). A page of
+ * another port of this machine is a stranger's too.
+ *
+ * An address that has sent key_failures_per_minute wrong keys is told to wait. A key that counts
+ * opens all the same: others may be at that address.
  *
  * Threads: any. One lock over the cache; a key's record is read outside of it. */
 #include "server/server_auth.h"
@@ -20,6 +24,7 @@
 #include "base/memory.h"
 #include "server/server_call.h"
 #include "server/server_key.h"
+#include "server/server_rate.h"
 #include "server/server_settings.h"
 
 #define DAY_TEXT_LEN 10 /* "2026-11-16" */
@@ -116,6 +121,14 @@ pal_status pal_keys_any(pal_keys *keys, bool *out_any, pal_error *err)
     }
     pal_arena_free(arena);
     return status;
+}
+
+bool pal_keys_were_any(pal_keys *keys)
+{
+    pthread_mutex_lock(&keys->lock);
+    bool any = keys->any;
+    pthread_mutex_unlock(&keys->lock);
+    return any;
 }
 
 /* ---- One key ---- */
@@ -250,6 +263,22 @@ static pal_status refuse_unknown(pal_call *call, pal_error *err, const char *why
             "%s; send it as 'Authorization: Bearer KEY' ('palaver key create' makes one)", why);
 }
 
+/* Counted by address. */
+static pal_status refuse_wrong(pal_call *call, pal_error *err, const char *why)
+{
+    char who[sizeof "failed " + PAL_PEER_SIZE] = "failed ";
+    int64_t retry_ms = 0;
+    uint32_t per_minute = call->server->settings->key_failures_per_minute;
+    pal_peer_block(pal_exchange_peer(call->exchange), who + strlen(who));
+    if (pal_rate_take(call->server->rate, pal_str_of(who), per_minute, pal_clock_monotonic_us(),
+                &retry_ms))
+        return refuse_unknown(call, err, why);
+    call->fail_retry_ms = retry_ms;
+    return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
+            "more than %u wrong keys a minute from this address; try again in %lld s",
+            (unsigned)per_minute, (long long)((retry_ms + 999) / 1000));
+}
+
 /* Only whoever looks after all of them may speak for another tenant. */
 static pal_status choose_tenant(pal_call *call, const pal_key *key, pal_error *err)
 {
@@ -303,14 +332,25 @@ pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_error *err)
         return refuse_unknown(call, err, "a key is needed");
     status = find_key(keys, secret, call->arena, &key, err);
     if (status == PAL_NOT_FOUND)
-        return refuse_unknown(call, err, "this key is unknown");
+        return refuse_wrong(call, err, "this key is unknown");
     if (status != PAL_OK)
         return status;
     if (key.revoked_at)
-        return refuse_unknown(call, err, "this key was revoked");
+        return refuse_wrong(call, err, "this key was revoked");
     if (key.requests_per_minute)
         *out_rate = key.requests_per_minute;
     return accept_key(call, &key, err);
+}
+
+bool pal_auth_is_known(pal_call *call)
+{
+    pal_key key;
+    pal_keys *keys = call->server->keys;
+    if (!pal_keys_were_any(keys) && keys->is_local)
+        return true;
+    pal_str secret = secret_of(call->exchange);
+    return secret.len && find_key(keys, secret, call->arena, &key, NULL) == PAL_OK &&
+            !key.revoked_at;
 }
 
 /* ---- Names of this machine ---- */
@@ -351,34 +391,55 @@ bool pal_address_is_local(pal_str listen)
             is_loopback_number(host);
 }
 
-static bool is_own_origin(pal_str origin)
+bool pal_origin_is_own(const pal_call *call, pal_str origin, bool any_scheme)
 {
     static const char *const schemes[] = {"http://", "https://"};
+    const pal_config_server *config = &call->server->config->server;
+    bool is_tls = config->tls_certificate.len || config->tls_key.len;
+    pal_str host = pal_exchange_header(call->exchange, "host");
     for (size_t i = 0; i < 2; i++) {
         size_t len = strlen(schemes[i]);
-        if (origin.len > len && memcmp(origin.data, schemes[i], len) == 0)
-            return pal_address_is_local(pal_str_make(origin.data + len, origin.len - len));
+        if (origin.len != len + host.len || memcmp(origin.data, schemes[i], len) != 0)
+            continue;
+        return (any_scheme || is_tls == (i == 1)) &&
+                strncasecmp(origin.data + len, host.data, host.len) == 0;
     }
     return false;
+}
+
+/* Browsers say where a request comes from, and pages can't change what they say. Programs say
+ * nothing. */
+static bool is_own_page(const pal_call *call, pal_str origin)
+{
+    pal_str site = pal_exchange_header(call->exchange, "sec-fetch-site");
+    if (site.len)
+        return pal_str_is(site, "same-origin") || pal_str_is(site, "none");
+    return origin.len == 0 || pal_origin_is_own(call, origin, false);
 }
 
 pal_status pal_auth_local(pal_call *call, pal_error *err)
 {
     bool any = false;
-    pal_status status = pal_keys_any(call->server->keys, &any, err);
+    pal_status status = PAL_OK;
+    /* Health is told without a look at the store, which may be slow. */
+    if (call->route->role == PAL_KEY_NONE)
+        any = pal_keys_were_any(call->server->keys);
+    else
+        status = pal_keys_any(call->server->keys, &any, err);
     if (status != PAL_OK || any)
         return status;
     pal_str host = pal_exchange_header(call->exchange, "host");
     pal_str origin = pal_exchange_header(call->exchange, "origin");
-    if (host.len && !pal_address_is_local(host))
+    if (!pal_address_is_local(host))
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
                 "without keys only requests to localhost are answered, not to '%.*s'; make a key "
                 "with 'palaver key create'",
                 (int)(host.len < 80 ? host.len : 80), host.data);
-    if (origin.len && !is_own_origin(origin) &&
-            !pal_origin_is_allowed(call->server->settings, origin))
-        return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
-                "pages of '%.*s' may not ask here; server.cors_origins lets them",
-                (int)(origin.len < 80 ? origin.len : 80), origin.data);
-    return PAL_OK;
+    if (is_own_page(call, origin) ||
+            (origin.len && pal_origin_is_allowed(call->server->settings, origin)))
+        return PAL_OK;
+    return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+            "pages of %s%.*s%s may not ask here; server.cors_origins lets them",
+            origin.len ? "'" : "another origin", (int)(origin.len < 80 ? origin.len : 80),
+            origin.data, origin.len ? "'" : "");
 }

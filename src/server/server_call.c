@@ -159,6 +159,7 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
         add_retry_after(call, failure.retry_after_ms);
     frame->is_error = true;
     frame->status = status;
+    frame->reason = (char *)(uintptr_t)pal_arena_copy(call->arena, failure.message).data;
     pal_buf_clear(&frame->buf);
     frame->writer = pal_json_writer_make(&frame->buf);
     call->api->put_failure(call, &failure, &frame->writer);

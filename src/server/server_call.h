@@ -15,8 +15,10 @@ typedef struct pal_frame {
     struct pal_idempotent *idempotent; /* NULL: no key, or it was let go */
     pal_span_id span;                  /* of the request, where traces are made */
     bool is_repeat;                    /* its work was done before, but the answer is not known */
+    bool is_on_worker;                 /* since before its body was read */
     bool is_error;
     pal_status status; /* is_error: of what */
+    char *reason;      /* is_error: what the client is told; in the arena */
     pal_error failure; /* of a request whose subject is looked for before it is told */
 } pal_frame;
 

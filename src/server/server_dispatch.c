@@ -1,9 +1,10 @@
 /* server_dispatch.c - a request's way to its handler, and what is noted when it ended.
  *
- * On a listener's thread; from the worker on where the route says so. Everything that refuses does
- * so before the handler has seen anything, in this order: who may ask at all, whether the server
- * still takes requests, whether there is such a route, whose key it is, how often it asks, whether
- * the body can be read, whether it was answered before.
+ * On a listener's thread; on a worker from the body on where that is long, and from the handler on
+ * where the route says so. Everything that refuses does so before the handler has seen anything, in
+ * this order: whether there is such a route, who may ask at all, whether the server still takes
+ * requests, whose key it is, how often it asks; all this by the head, before a body is taken. Then
+ * whether the body can be read, whether it was answered before.
  *
  * A wrong request to something that is not there, or is another tenant's, is told that and not what
  * is wrong with it. The look is taken when a request has failed, so that those that work, appends
@@ -52,6 +53,18 @@ static pal_status decode_params(pal_call *call, const pal_match *match, pal_erro
     return PAL_OK;
 }
 
+/* "/responses", by a client whose base URL lacks "/v1". */
+static bool is_openai_without_prefix(pal_str method, pal_str path)
+{
+    char text[128] = "/v1";
+    pal_match match;
+    if (path.len > sizeof text - 4)
+        return false;
+    memcpy(text + 3, path.data, path.len);
+    pal_match_route(&pal_api_openai, method, pal_str_make(text, path.len + 3), &match);
+    return match.route || match.allowed[0];
+}
+
 static pal_status no_route(pal_call *call, const pal_match *match, pal_error *err)
 {
     pal_str method = pal_exchange_method(call->exchange);
@@ -61,10 +74,12 @@ static pal_status no_route(pal_call *call, const pal_match *match, pal_error *er
         return pal_call_refuse(
                 call, 405, "method_not_allowed", PAL_INVALID, err, "Method not allowed");
     }
-    return pal_error_set(err, PAL_NOT_FOUND,
-            "there is no '%.*s %.*s' here; /openapi.json lists what there is",
+    return pal_error_set(err, PAL_NOT_FOUND, "there is no '%.*s %.*s' here; %s",
             (int)(method.len < 16 ? method.len : 16), method.data,
-            (int)(path.len < 120 ? path.len : 120), path.data);
+            (int)(path.len < 120 ? path.len : 120), path.data,
+            is_openai_without_prefix(method, path)
+                    ? "the base URL of OpenAI's API ends with /v1"
+                    : "/openapi.json lists what there is");
 }
 
 static pal_status find_route(pal_call *call, pal_match *out_match, pal_error *err)
@@ -90,13 +105,12 @@ static void add_cors(pal_call *call)
             pal_str_of("x-request-id, retry-after, idempotent-replayed"));
 }
 
-/* A browser asks first whether it may. */
+/* A browser asks first whether it may. no_route() has said already which methods there are. */
 static void answer_options(pal_call *call, const pal_match *match)
 {
     pal_exchange *x = call->exchange;
     pal_str origin = pal_exchange_header(x, "origin");
     pal_str headers = pal_exchange_header(x, "access-control-request-headers");
-    pal_exchange_add_header(x, "allow", pal_str_of(match->allowed));
     if (origin.len && pal_origin_is_allowed(call->server->settings, origin)) {
         pal_exchange_add_header(x, "access-control-allow-methods", pal_str_of(match->allowed));
         if (headers.len)
@@ -233,10 +247,12 @@ static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
     return status == PAL_OK ? admit(call, err) : status;
 }
 
-static void take(pal_frame *frame)
+/* Where the body is long, on a worker already. */
+static void take(pal_exchange *x)
 {
     bool answered = false;
     pal_error err = {0};
+    pal_frame *frame = pal_exchange_user(x);
     pal_status status = parse_body(&frame->call, &err);
     if (status == PAL_OK && frame->call.api->is_strict)
         status = pal_call_known(&frame->call, &err);
@@ -246,24 +262,42 @@ static void take(pal_frame *frame)
         fail_admitted(frame, status, &err);
     else if (answered)
         return;
-    else if (frame->call.route->flags & PAL_ROUTE_WORKER)
-        pal_exchange_to_worker(frame->call.exchange, run_handler);
+    else if (frame->call.route->flags & PAL_ROUTE_WORKER && !frame->is_on_worker)
+        pal_exchange_to_worker(x, run_handler);
     else
-        run_handler(frame->call.exchange);
+        run_handler(x);
 }
 
-void pal_server_handle(pal_exchange *x, void *user)
+/* A route without a body has no use for a long one. */
+static bool takes_body(const pal_api_route *route)
+{
+    return route->doc.request || route->flags & (PAL_ROUTE_JSON | PAL_ROUTE_ANY_JSON);
+}
+
+bool pal_server_admit(pal_exchange *x, void *user)
 {
     bool answered;
     pal_error err = {0};
     pal_frame *frame = pal_frame_new(user, x);
     if (!frame)
-        return;
+        return false;
     pal_status status = prepare(&frame->call, &answered, &err);
     if (status != PAL_OK)
         pal_call_fail(&frame->call, status, &err);
-    else if (!answered)
-        take(frame);
+    else if (!answered && !takes_body(frame->call.route))
+        pal_exchange_limit_body(x, PAL_SERVER_STRAY_BODY_BYTES_MAX);
+    return status == PAL_OK && !answered;
+}
+
+void pal_server_handle(pal_exchange *x, void *user)
+{
+    pal_frame *frame = pal_exchange_user(x);
+    (void)user;
+    frame->is_on_worker = pal_exchange_body_len(x) > PAL_SERVER_INLINE_BODY_BYTES_MAX;
+    if (frame->is_on_worker)
+        pal_exchange_to_worker(x, take);
+    else
+        take(x);
 }
 
 static pal_status status_of(unsigned code)
@@ -294,6 +328,8 @@ void pal_server_refuse(pal_exchange *x, unsigned code, const char *why, void *us
     frame->call.api = api_of(pal_exchange_path(x));
     frame->call.fail_code = code;
     frame->call.fail_name = frame->call.fail_param = NULL;
+    if (code == 503)
+        frame->call.fail_retry_ms = PAL_SERVER_BODIES_RETRY_MS;
     if (!frame->call.route)
         add_cors(&frame->call);
     pal_status status = pal_error_set(&err, status_of(code), "%s", why);
@@ -307,18 +343,25 @@ static void log_request(pal_frame *frame, unsigned code, uint64_t bytes_sent, in
     const pal_call *call = &frame->call;
     const pal_exchange *x = call->exchange;
     const pal_api_route *route = call->route;
-    /* Never the path itself: it holds names that users gave. */
+    /* The path holds names that users gave: only a wrong request is logged with its own. */
+    bool is_wrong = code == 400 || code == 404;
+    pal_str path = pal_exchange_path(x);
+    path.len = path.len < PAL_SERVER_LOG_PATH_MAX ? path.len : PAL_SERVER_LOG_PATH_MAX;
     pal_log_field fields[] = {
             {.name = "id", .text = pal_exchange_id(x)},
             {.name = "method", .text = pal_exchange_method(x)},
             {.name = "route", .text = pal_str_of(route ? route->path : "none")},
             {.name = "code", .number = code, .is_number = true},
             {.name = "duration_us", .number = duration_us, .is_number = true},
-            {.name = "bytes_in", .number = (int64_t)pal_exchange_body(x).len, .is_number = true},
+            {.name = "bytes_in",
+                    .number = (int64_t)pal_exchange_body_len(x),
+                    .is_number = true},
             {.name = "bytes_out", .number = (int64_t)bytes_sent, .is_number = true},
             {.name = "peer", .text = pal_exchange_peer(x)},
             {.name = "tenant", .text = call->caller.tenant},
             {.name = "key", .text = call->caller.key_id},
+            {.name = "path", .text = is_wrong ? path : (pal_str){0}},
+            {.name = "reason", .text = is_wrong ? pal_str_of(frame->reason) : (pal_str){0}},
     };
     pal_log_event(PAL_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
     pal_str body = pal_exchange_body(x);

@@ -5,6 +5,7 @@
 #include "server/server.h"
 
 /* For pal_listener_options; `user` is the server. */
+bool pal_server_admit(pal_exchange *x, void *user);
 void pal_server_handle(pal_exchange *x, void *user);
 void pal_server_refuse(pal_exchange *x, unsigned code, const char *why, void *user);
 void pal_server_ended(

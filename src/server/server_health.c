@@ -1,9 +1,11 @@
 /* server_health.c - /healthz says that the process answers, /readyz that it can work: the store
  * answers a read, and nobody has told it to stop. /api/v1/health is Skillian's, member by member;
- * what Palaver has nothing of is 0. */
+ * what Palaver has nothing of is 0. Without a key, where there are keys, it says nothing but its
+ * status. */
 #include "server/server_health.h"
 
 #include "base/json.h"
+#include "server/server_auth.h"
 
 static void put_text(pal_json_writer *writer, const char *name, const char *text)
 {
@@ -58,6 +60,11 @@ pal_status pal_health_details(pal_call *call, pal_error *err)
         status = pal_runtime_tools(call->server->runtime, call->arena, &tools, &tools_len, err);
     pal_json_begin_object(writer);
     put_text(writer, "status", has_store && status == PAL_OK ? "healthy" : "degraded");
+    if (!pal_auth_is_known(call)) {
+        pal_json_end_object(writer);
+        pal_call_send(call, 200);
+        return PAL_OK;
+    }
     put_text(writer, "version", call->server->version);
     put_text(writer, "environment", "production");
     pal_json_name(writer, "llm_provider");

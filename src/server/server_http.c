@@ -43,6 +43,24 @@ pal_str pal_exchange_body(const pal_exchange *x)
     return pal_buf_str(&x->body);
 }
 
+uint64_t pal_exchange_body_len(const pal_exchange *x)
+{
+    return x->body_len;
+}
+
+void pal_exchange_limit_body(pal_exchange *x, uint64_t bytes_max)
+{
+    if (bytes_max < x->body_max)
+        x->body_max = bytes_max;
+}
+
+void pal_exchange_free_body(pal_exchange *x)
+{
+    atomic_fetch_sub(&x->listener->bodies_len, x->body_held);
+    x->body_held = 0;
+    pal_buf_done(&x->body);
+}
+
 pal_str pal_exchange_peer(const pal_exchange *x)
 {
     return x->peer;
@@ -182,7 +200,7 @@ void pal_exchange_decorate(
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
     if (x->id.len)
         MHD_add_response_header(response, "x-request-id", x->id.data);
-    if (x->connection->is_crowded || atomic_load(&x->listener->is_quiet))
+    if (x->connection->crowd || atomic_load(&x->listener->is_quiet))
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     for (pal_exchange_line *line = x->lines; line; line = line->next)
         MHD_add_response_header(response, line->name, line->value);

@@ -23,11 +23,15 @@ typedef struct pal_exchange pal_exchange; /* one request and its answer */
 
 pal_str pal_exchange_method(const pal_exchange *x); /* "POST" */
 pal_str pal_exchange_path(const pal_exchange *x);   /* as it was sent, without the query */
-pal_str pal_exchange_body(const pal_exchange *x);   /* empty: none */
+pal_str pal_exchange_body(const pal_exchange *x);   /* empty: none, or not needed any more */
+uint64_t pal_exchange_body_len(const pal_exchange *x); /* how much of it has arrived */
 pal_str pal_exchange_peer(const pal_exchange *x);   /* the client's address, by a trusted proxy's
                                                        word where one stands between */
 pal_str pal_exchange_id(const pal_exchange *x);     /* the request's; the client's where it sent one
                                                        that is fit */
+/* The part of an address that one client has: all of IPv4, the first 64 bits of IPv6. */
+#define PAL_PEER_SIZE 46
+void pal_peer_block(pal_str peer, char out[PAL_PEER_SIZE]);
 pal_arena *pal_exchange_arena(pal_exchange *x);     /* lives until the answer is sent */
 /* Empty: it has none, or an empty one. Names in any case. */
 pal_str pal_exchange_header(const pal_exchange *x, const char *name);
@@ -36,6 +40,8 @@ pal_str pal_exchange_query_text(const pal_exchange *x); /* the query as it was s
 bool pal_exchange_query(pal_exchange *x, const char *name, pal_str *out_value);
 /* The next parameter's name, decoded; `*at` begins at 0. False: there are no more. */
 bool pal_exchange_query_next(pal_exchange *x, size_t *at, pal_str *out_name);
+/* From the listener's `admit`: a longer body is refused, as one over body_bytes_max always is. */
+void pal_exchange_limit_body(pal_exchange *x, uint64_t bytes_max);
 /* What a layer above keeps with it. */
 void pal_exchange_set_user(pal_exchange *x, void *user);
 void *pal_exchange_user(const pal_exchange *x);
@@ -117,6 +123,10 @@ typedef struct pal_listener_counts {
 
 typedef struct pal_listener_options {
     const pal_config_server *config;
+    bool is_local; /* only this machine can connect */
+    /* May be NULL. Called once when the head is there, before a body is taken: false where it has
+     * answered, and nothing else is called then. On the connection's own thread. */
+    bool (*admit)(pal_exchange *x, void *user);
     /* Called once for every request that arrived whole and within its limits. */
     void (*handle)(pal_exchange *x, void *user);
     /* Called for one that did not: `code` is 400, 408, 413, 414, 431, 501 or 503; it answers in the
@@ -132,9 +142,9 @@ typedef struct pal_listener_options {
 
 PAL_CHECKED pal_status pal_listener_open(
         const pal_listener_options *options, pal_listener **out_listener, pal_error *err);
-/* Limits and the certificate as they are in `config`: body_bytes_max, streams_max,
- * stream_bytes_max, request_ms, heartbeat_ms, tls_certificate, tls_key. On failure the certificate
- * stays as it was; the limits count. */
+/* Limits and the certificate as they are in `config`: body_bytes_max, bodies_bytes_max,
+ * streams_max, stream_bytes_max, request_ms, heartbeat_ms, tls_certificate, tls_key. On failure the
+ * certificate stays as it was; the limits count. */
 PAL_CHECKED pal_status pal_listener_reload(
         pal_listener *listener, const pal_config_server *config, pal_error *err);
 bool pal_listener_is_tls(const pal_listener *listener);

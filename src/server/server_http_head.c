@@ -3,7 +3,8 @@
  *
  * libmicrohttpd is lenient here: it takes the first of two lengths, lets a coding win over a
  * length, takes blanks before a colon, joins folded lines, and a NUL ends a value for it. Behind a
- * proxy that reads it the other way, each of these smuggles a second request; all are refused.
+ * proxy that reads it the other way, each of these smuggles a second request; all are refused, and
+ * so is a CR within a line.
  * Header lines lie where they were received, so a NUL or a folded line shows as a gap between two
  * of them. */
 #include <arpa/inet.h>
@@ -20,6 +21,7 @@ typedef struct head_scan {
     bool is_chunked;
     bool is_length_bad;
     bool is_name_bad;
+    bool is_value_bad;
     bool has_gap;
     uint64_t length;
     const char *end;   /* of the last line */
@@ -86,6 +88,8 @@ static enum MHD_Result scan_line(void *user, enum MHD_ValueKind kind, const char
     scan->is_name_bad |= !is_token(key, key_len);
     if (!value)
         return MHD_YES;
+    /* A reader that takes a CR for the end of a line would see another header there. */
+    scan->is_value_bad |= memchr(value, '\r', value_len) != NULL;
     scan_gap(scan, key, value, value_len);
     if (is_name(key, key_len, "content-length")) {
         scan_length(scan, value, value_len);
@@ -151,8 +155,8 @@ static unsigned judge(
     const pal_config_server *config = &x->listener->config;
     bool is_1_1 = strcmp(version, "HTTP/1.1") == 0;
     size_t line_len = x->target.len + x->method.len + strlen(version) + 4;
-    if (x->connection->is_crowded)
-        return because(out_why, 503, "too many connections; try again");
+    if (x->connection->crowd)
+        return because(out_why, 503, x->connection->crowd);
     if (x->target.len > config->url_bytes_max)
         return because(out_why, 414, "the URL is longer than server.url_bytes_max");
     if (scan->lines > PAL_SERVER_HEADERS_MAX)
@@ -161,7 +165,7 @@ static unsigned judge(
         return because(out_why, 431, "the headers are longer than server.header_bytes_max");
     if (is_target_odd(x, scan, version))
         return because(out_why, 400, "the request line is malformed");
-    if (scan->is_name_bad || scan->has_gap)
+    if (scan->is_name_bad || scan->is_value_bad || scan->has_gap)
         return because(out_why, 400, "a header line is malformed");
     if (scan->hosts > 1 || (is_1_1 && scan->hosts == 0))
         return because(out_why, 400, "the request wants exactly one Host header");
@@ -177,8 +181,8 @@ static unsigned judge(
     return 0;
 }
 
-unsigned pal_head_check(
-        pal_exchange *x, const char *method, const char *version, const char **out_why)
+unsigned pal_head_check(pal_exchange *x, const char *method, const char *version,
+        uint64_t *out_length, const char **out_why)
 {
     head_scan scan = {.x = x};
     const union MHD_ConnectionInfo *info =
@@ -198,6 +202,9 @@ unsigned pal_head_check(
     choose_id(x);
     choose_peer(x, &scan);
     unsigned code = judge(&scan, head_len, version, out_why);
+    *out_length = scan.length;
+    x->is_chunked = scan.codings > 0;
+    x->has_body = scan.length > 0 || x->is_chunked;
     pal_buf_done(&scan.forwarded_for);
     pal_buf_done(&scan.forwarded);
     return code;

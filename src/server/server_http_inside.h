@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/buf.h"
+#include "base/map.h"
 #include "base/queue.h"
 #include "server/server_http.h"
 #include "server/server_limits.h"
@@ -36,6 +37,8 @@ PAL_CHECKED pal_status pal_proxy_parse(pal_str text, pal_proxy *out_proxy, pal_e
 void pal_peer_resolve(const pal_proxy *proxies, size_t proxies_len, pal_str forwarded_for,
         pal_str forwarded, char out[INET6_ADDRSTRLEN]);
 
+bool pal_peer_is_trusted(const pal_proxy *proxies, size_t proxies_len, pal_str peer);
+
 /* ---- Connections ---- */
 
 typedef struct pal_connection {
@@ -44,7 +47,8 @@ typedef struct pal_connection {
     struct MHD_Connection *mhd;
     int fd;
     struct pal_tls *tls;         /* credentials that it was given; NULL: the listener's first */
-    bool is_crowded;             /* over connections_max: what it asks for is refused */
+    const char *crowd;           /* why its requests are refused; NULL: they are not */
+    struct pal_address *address; /* whose share it takes; NULL: a trusted proxy's */
     atomic_bool is_cut;          /* by its deadline */
     atomic_bool has_request;     /* its line is there, and it is not answered yet */
     _Atomic int64_t deadline_us; /* by when a request must begin, or be whole; 0: nothing waits */
@@ -84,11 +88,20 @@ struct pal_exchange { /* in its own arena */
     pal_str peer;
     pal_str id;
     pal_buf body;
+    uint64_t body_max;  /* that may arrive */
+    uint64_t body_len;  /* that has arrived */
+    uint64_t body_held; /* of it, counted in bodies_len */
+    bool has_body;      /* the head announces one */
+    bool is_chunked;    /* likewise, and not how long it is */
+    bool is_admitted;
+    bool is_large; /* it waits for a worker for large bodies */
     pal_phase phase;
     bool is_counted; /* in handled_len */
     bool is_watched; /* somebody wants to know when the client leaves */
     bool is_raw;     /* it is answered past libmicrohttpd, which takes no answer at that point */
     bool has_more;   /* the client may still be sending when the answer goes out */
+    struct pal_unfinished *unfinished; /* the list that it is in; NULL: in none */
+    pal_exchange *earlier, *later;     /* in it */
     const char *target_at; /* where it lies with libmicrohttpd: for comparing only */
     atomic_int state;      /* pal_exchange_state */
     pal_exchange_work work;
@@ -109,6 +122,8 @@ enum MHD_Result pal_exchange_settle(pal_exchange *x);
 void pal_exchange_uncount(pal_exchange *x);
 /* Refuses it by the layer above, on its own thread. */
 void pal_exchange_refuse(pal_exchange *x, unsigned code, const char *why);
+/* Its body is not needed any more. */
+void pal_exchange_free_body(pal_exchange *x);
 /* Gives it the response; then nobody but the connection's own thread may touch it. */
 void pal_exchange_hand_over(pal_exchange *x, struct MHD_Response *response, unsigned code);
 void pal_exchange_decorate(
@@ -168,11 +183,22 @@ typedef struct pal_linger {
 /* What may change while it listens. */
 typedef struct pal_listener_limits {
     atomic_uint_fast64_t body_bytes_max;
+    atomic_uint_fast64_t bodies_bytes_max;
     atomic_uint_fast64_t streams_max;
     atomic_uint_fast64_t stream_bytes_max;
     _Atomic int64_t request_ms;
     _Atomic int64_t heartbeat_ms;
 } pal_listener_limits;
+
+/* Threads for requests that would hold up a listener's: started when they are needed. */
+typedef struct pal_worker_pool {
+    pal_listener *listener;
+    pal_queue *queue;
+    pthread_t threads[PAL_SERVER_WORKERS_MAX];
+    uint32_t len; /* the listener's lock */
+    uint32_t len_max;
+    atomic_uint idle;
+} pal_worker_pool;
 
 struct pal_listener {
     pal_listener_options options;
@@ -205,14 +231,15 @@ struct pal_listener {
     atomic_bool is_closing;
     atomic_bool is_over;
 
-    /* Workers. */
-    pal_queue *queue;
-    pthread_t workers[PAL_SERVER_WORKERS_MAX];
-    uint32_t workers_len; /* `lock` */
-    atomic_uint workers_idle;
+    pal_worker_pool workers;       /* for all requests but those with large bodies */
+    pal_worker_pool large_workers; /* so that large bodies hold up each other only */
+    struct pal_unfinished *unfinished; /* `lock`: one for each of its threads */
+    pal_map addresses;         /* `lock`: whose connections are counted, by their names */
+    uint32_t address_max;      /* connections of one of them */
 
     atomic_uint_fast64_t connections_len;
     atomic_uint_fast64_t streams_len;
+    atomic_uint_fast64_t bodies_len; /* bytes of all bodies that are held */
     atomic_uint_fast64_t handled_len; /* exchanges whose answer is not there yet */
     atomic_uint_fast64_t requests;
     atomic_uint_fast64_t refused;
@@ -232,9 +259,22 @@ enum MHD_Result pal_request_more(void *user, struct MHD_Connection *mhd, const c
 void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
         enum MHD_RequestTerminationCode code);
 
-/* server_http_head.c: 0, or the code to refuse the request with, and why. */
-unsigned pal_head_check(
-        pal_exchange *x, const char *method, const char *version, const char **out_why);
+/* Answers past libmicrohttpd; the connection is closed then. */
+enum MHD_Result pal_request_refuse_raw(pal_exchange *x, unsigned code, const char *why);
+
+/* server_http_malformed.c: all on the connection's own thread. */
+
+/* From its line on until it is whole, or refused. */
+void pal_unfinished_add(pal_exchange *x);
+void pal_unfinished_remove(pal_exchange *x);
+void pal_unfinished_free(pal_listener *listener); /* when its threads have ended */
+/* libmicrohttpd is about to refuse a request with that code and that page. */
+void pal_malformed_answer(unsigned code, const char *message);
+
+/* server_http_head.c: 0, or the code to refuse the request with, and why. *out_length is what the
+ * head says of the body's; 0: nothing. */
+unsigned pal_head_check(pal_exchange *x, const char *method, const char *version,
+        uint64_t *out_length, const char **out_why);
 
 /* server_http_tls.c */
 typedef struct pal_tls pal_tls;
@@ -266,6 +306,14 @@ void pal_exchange_unwatch(pal_exchange *x);
 void pal_watch_linger(pal_listener *listener, int fd);
 
 /* server_http_worker.c */
-void pal_listener_end_workers(pal_listener *listener);
+PAL_CHECKED pal_status pal_worker_pools_open(pal_listener *listener, pal_error *err);
+void pal_worker_pools_end(pal_listener *listener);
+
+/* server_http_address.c */
+
+/* Counts a connection whose peer is set; sets `crowd` where it is one too many. False: there is not
+ * even room for a refusal. */
+bool pal_address_enter(pal_connection *connection);
+void pal_address_leave(pal_connection *connection);
 
 #endif

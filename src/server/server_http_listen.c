@@ -126,10 +126,21 @@ static void claim_files(pal_config_server *config)
 static void set_limits(pal_listener_limits *limits, const pal_config_server *config)
 {
     limits->body_bytes_max = config->body_bytes_max;
+    limits->bodies_bytes_max = config->bodies_bytes_max;
     limits->streams_max = config->streams_max;
     limits->stream_bytes_max = config->stream_bytes_max;
     limits->request_ms = config->request_ms;
     limits->heartbeat_ms = config->heartbeat_ms;
+}
+
+/* Where clients are on this machine, one address is all of them. */
+static void share_connections(pal_listener *listener)
+{
+    const pal_config_server *config = &listener->config;
+    uint32_t max = config->connections_max, share = config->connections_per_address;
+    if (share == 0)
+        share = max - max / (listener->options.is_local ? 16 : 2);
+    listener->address_max = share < max ? share : max;
 }
 
 static pal_status read_proxies(pal_listener *listener, pal_error *err)
@@ -150,11 +161,27 @@ static pal_status read_proxies(pal_listener *listener, pal_error *err)
 
 /* ---- libmicrohttpd ---- */
 
+/* How libmicrohttpd says that it refuses a request: with a code, and the page that it will send. */
+static void see_refusal(const char *format, va_list arguments)
+{
+    static const char begin[] = "Error processing request (HTTP response code is %u";
+    va_list copy;
+    if (strncmp(format, begin, sizeof begin - 1) != 0)
+        return;
+    va_copy(copy, arguments);
+    unsigned code = va_arg(copy, unsigned);
+    const char *page = va_arg(copy, const char *);
+    va_end(copy);
+    if (page)
+        pal_malformed_answer(code, page);
+}
+
 /* Told of malformed requests and of clients that left: for whoever looks for a cause. */
 static void log_line(void *user, const char *format, va_list arguments)
 {
     char line[512];
     (void)user;
+    see_refusal(format, arguments);
     int len = vsnprintf(line, sizeof line, format, arguments);
     while (len > 0 && (size_t)len < sizeof line && line[len - 1] == '\n')
         line[--len] = 0;
@@ -232,10 +259,10 @@ static pal_status start(pal_listener *listener, pal_error *err)
     if (status)
         return status;
     claim_files(&listener->config);
-    listener->queue = pal_queue_new(PAL_SERVER_WORK_QUEUE_MAX);
-    if (!listener->queue)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    status = bind_address(listener, err);
+    share_connections(listener);
+    status = pal_worker_pools_open(listener, err);
+    if (!status)
+        status = bind_address(listener, err);
     if (!status)
         status = start_daemon(listener, err);
     return status ? status : pal_watch_open(listener, err);
@@ -362,13 +389,15 @@ void pal_listener_close(pal_listener *listener)
     pal_watch_stop(listener);
     if (listener->daemon)
         MHD_stop_daemon(listener->daemon);
-    pal_listener_end_workers(listener);
+    pal_worker_pools_end(listener);
+    pal_unfinished_free(listener);
     pal_watch_close(listener);
     if (listener->listen_fd >= 0)
         close(listener->listen_fd);
     pthread_cond_destroy(&listener->changed);
     pthread_mutex_destroy(&listener->lock);
     pal_tls_unref(listener->tls);
+    pal_map_done(&listener->addresses);
     pal_free(listener->proxies);
     pal_free(listener);
 }

@@ -74,6 +74,13 @@ static bool is_trusted(const pal_proxy *proxies, size_t len, const struct in6_ad
     return false;
 }
 
+bool pal_peer_is_trusted(const pal_proxy *proxies, size_t proxies_len, pal_str peer)
+{
+    struct in6_addr address;
+    bool is_v4;
+    return read_address(peer, &address, &is_v4) && is_trusted(proxies, proxies_len, &address);
+}
+
 static pal_str trim(pal_str text)
 {
     while (text.len && (text.data[0] == ' ' || text.data[0] == '\t')) {

@@ -111,7 +111,7 @@ bool pal_exchange_pull(pal_exchange *x, unsigned code, const char *content_type,
         return false;
     }
     pal_exchange_decorate(x, response, content_type);
-    pal_buf_done(&x->body);
+    pal_exchange_free_body(x);
     x->pull = pull;
     pal_exchange_hand_over(x, response, code);
     return true;

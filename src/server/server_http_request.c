@@ -3,8 +3,10 @@
  *
  *   connection opened      idle_ms run until the request line is there
  *   request line           an exchange is made; request_ms run until the request is whole
- *   head                   looked at (server_http_head.c): refused, or its body is wanted
- *   body, piece by piece   gathered up to body_bytes_max
+ *   head                   looked at (server_http_head.c), then by the layer above, which knows
+ *                          routes and keys: refused, or its body is wanted. Strangers' bodies are
+ *                          never kept
+ *   body, piece by piece   gathered up to body_bytes_max, and bodies_bytes_max of all together
  *   whole                  the handler is called
  *   again                  a suspended connection was resumed: the answer is there
  *   done                   sent or failed; the exchange ends */
@@ -53,10 +55,12 @@ static pal_connection *open_connection(pal_listener *listener, struct MHD_Connec
     connection->fd = info->connect_fd;
     connection->tls = listener->is_tls ? pal_tls_use(listener, mhd) : NULL;
     name_peer(connection);
-    bool is_quiet = atomic_load(&listener->is_quiet);
-    atomic_init(&connection->deadline_us, after_ms(is_quiet ? 0 : listener->config.idle_ms));
     uint64_t before = atomic_fetch_add(&listener->connections_len, 1);
-    connection->is_crowded = before >= listener->config.connections_max;
+    if (before >= listener->config.connections_max)
+        connection->crowd = "too many connections; try again";
+    /* One without a place is over at once: the watch cuts it. */
+    bool has_place = pal_address_enter(connection) && !atomic_load(&listener->is_quiet);
+    atomic_init(&connection->deadline_us, after_ms(has_place ? listener->config.idle_ms : 0));
     pthread_mutex_lock(&listener->lock);
     connection->next = listener->connections;
     if (connection->next)
@@ -81,6 +85,7 @@ static void close_connection(pal_connection *connection)
         connection->next->prev = connection->prev;
     pthread_mutex_unlock(&listener->lock);
     atomic_fetch_sub(&listener->connections_len, 1);
+    pal_address_leave(connection);
     pal_tls_unref(connection->tls);
     pal_free(connection);
 }
@@ -144,9 +149,11 @@ void *pal_request_line(void *user, const char *target, struct MHD_Connection *mh
     x->target = pal_arena_copy(arena, pal_str_of(target ? target : ""));
     x->target_at = target;
     atomic_init(&x->state, PAL_EXCHANGE_OPEN);
-    pal_buf_init(&x->body, listener->limits.body_bytes_max);
+    x->body_max = listener->limits.body_bytes_max;
+    pal_buf_init(&x->body, x->body_max);
     split_target(x);
     name_exchange(x);
+    pal_unfinished_add(x);
     return x;
 }
 
@@ -163,22 +170,31 @@ static bool begin_handling(pal_exchange *x)
         pal_listener_tell(listener);
         return false;
     }
+    pal_unfinished_remove(x);
     atomic_store(&x->connection->deadline_us, 0);
     x->phase = PAL_PHASE_HANDLED;
     x->is_counted = true;
     return true;
 }
 
-static enum MHD_Result take_head(pal_exchange *x, const char *method, const char *version)
+static const char bodies_full[] = "too many large requests at once; try again";
+
+static const char *too_long(const pal_exchange *x)
 {
-    const char *why;
-    unsigned code = pal_head_check(x, method, version, &why);
-    if (pal_arena_failure(x->arena))
-        return MHD_NO;
-    if (code == 0) {
-        x->phase = PAL_PHASE_BODY;
-        return MHD_YES;
-    }
+    return x->body_max < x->body.len_max ? "the body is too long: this route takes none"
+                                         : "the body is longer than server.body_bytes_max";
+}
+
+/* Bytes of bodies that may still be kept, of all requests together. */
+static uint64_t listener_room(pal_listener *listener)
+{
+    uint64_t len = atomic_load(&listener->bodies_len);
+    uint64_t max = listener->limits.bodies_bytes_max;
+    return len < max ? max - len : 0;
+}
+
+static enum MHD_Result refuse_head(pal_exchange *x, unsigned code, const char *why)
+{
     if (!begin_handling(x))
         return MHD_NO;
     x->has_more = true;
@@ -186,9 +202,44 @@ static enum MHD_Result take_head(pal_exchange *x, const char *method, const char
     return pal_exchange_settle(x);
 }
 
-/* Past libmicrohttpd; the connection is closed then. */
-static enum MHD_Result refuse_raw(pal_exchange *x, unsigned code, const char *why)
+/* False: it is answered. */
+static bool admit(pal_exchange *x)
 {
+    const pal_listener_options *options = &x->listener->options;
+    x->is_admitted = true;
+    if (!options->admit || options->admit(x, options->user))
+        return true;
+    pal_unfinished_remove(x);
+    x->phase = PAL_PHASE_HANDLED;
+    x->has_more = x->has_body;
+    atomic_store(&x->connection->deadline_us, 0);
+    return false;
+}
+
+/* A request without a body is admitted when it is whole, which is now: libmicrohttpd closes the
+ * connection behind an answer that is given at the head. */
+static enum MHD_Result take_head(pal_exchange *x, const char *method, const char *version)
+{
+    const char *why;
+    uint64_t length = 0;
+    unsigned code = pal_head_check(x, method, version, &length, &why);
+    if (pal_arena_failure(x->arena))
+        return MHD_NO;
+    if (code)
+        return refuse_head(x, code, why);
+    if (x->has_body && !admit(x))
+        return pal_exchange_settle(x);
+    if (length > x->body_max)
+        return refuse_head(x, 413, too_long(x));
+    if (length > listener_room(x->listener))
+        return refuse_head(x, 503, bodies_full);
+    x->phase = PAL_PHASE_BODY;
+    return MHD_YES;
+}
+
+enum MHD_Result pal_request_refuse_raw(pal_exchange *x, unsigned code, const char *why)
+{
+    pal_unfinished_remove(x);
     x->is_raw = true;
     x->has_more = true;
     x->phase = PAL_PHASE_HANDLED;
@@ -199,20 +250,27 @@ static enum MHD_Result refuse_raw(pal_exchange *x, unsigned code, const char *wh
 
 static enum MHD_Result take_body(pal_exchange *x, const char *data, size_t *data_len)
 {
-    pal_buf_append(&x->body, data, *data_len);
+    size_t len = *data_len;
     *data_len = 0;
-    if (x->body.failure == PAL_LIMIT)
-        return refuse_raw(x, 413, "the body is longer than server.body_bytes_max");
-    if (x->body.failure)
-        return refuse_raw(x, 503, "out of memory");
-    return MHD_YES;
+    if (len > x->body_max - x->body_len)
+        return pal_request_refuse_raw(x, 413, too_long(x));
+    if (len > listener_room(x->listener))
+        return pal_request_refuse_raw(x, 503, bodies_full);
+    atomic_fetch_add(&x->listener->bodies_len, len);
+    x->body_held += len;
+    x->body_len += len;
+    pal_buf_append(&x->body, data, len);
+    return x->body.failure ? pal_request_refuse_raw(x, 503, "out of memory") : MHD_YES;
 }
 
 static enum MHD_Result take_whole(pal_exchange *x)
 {
+    if (!x->is_admitted && !admit(x))
+        return pal_exchange_settle(x);
     if (!begin_handling(x))
         return MHD_NO;
     x->has_more = false;
+    x->is_large = x->body_len > PAL_SERVER_SMALL_BODY_BYTES_MAX;
     x->listener->options.handle(x, x->listener->options.user);
     return pal_exchange_settle(x);
 }
@@ -242,6 +300,7 @@ enum MHD_Result pal_request_more(void *user, struct MHD_Connection *mhd, const c
 static void end_exchange(pal_exchange *x, bool was_sent)
 {
     pal_listener *listener = x->listener;
+    pal_unfinished_remove(x);
     if (x->stream)
         x->bytes = pal_stream_finish(x->stream);
     else if (x->pull)
@@ -262,7 +321,7 @@ static void end_exchange(pal_exchange *x, bool was_sent)
         MHD_destroy_response(x->response);
     /* The client left before the answer: libmicrohttpd asks for none then. */
     pal_exchange_uncount(x);
-    pal_buf_done(&x->body);
+    pal_exchange_free_body(x);
     pal_arena_free(x->arena);
 }
 
@@ -286,7 +345,8 @@ void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
         bool is_late = code == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED ||
                 atomic_load(&x->connection->is_cut);
         if (is_late && !atomic_load(&listener->is_closing))
-            (void)refuse_raw(x, 408, "the request did not arrive within server.request_timeout");
+            (void)pal_request_refuse_raw(
+                    x, 408, "the request did not arrive within server.request_timeout");
         else if (code == MHD_REQUEST_TERMINATED_WITH_ERROR)
             note_refused(x);
     }

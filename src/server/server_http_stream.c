@@ -264,7 +264,7 @@ pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *cont
     stream->gone = gone;
     stream->user = user;
     pal_exchange_decorate(x, response, content_type);
-    pal_buf_done(&x->body);
+    pal_exchange_free_body(x);
     x->stream = stream;
     pal_exchange_hand_over(x, response, code);
     return stream;

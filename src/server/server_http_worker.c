@@ -1,5 +1,9 @@
-/* server_http_worker.c - threads for handlers that block. They are started when there is work and
- * none is idle, and stay: an idle server has none. */
+/* server_http_worker.c - threads for what blocks or takes long. They are started when there is work
+ * and none is idle, and stay: an idle server has none.
+ *
+ * Requests with large bodies have workers of their own, few of them: however many such requests
+ * come, and whatever is in them, the others find workers, and so many large bodies at most are
+ * worked on at once. */
 #include <string.h>
 #include "server/server_http_inside.h"
 
@@ -7,39 +11,39 @@
 
 static void *run_worker(void *user)
 {
-    pal_listener *listener = user;
+    pal_worker_pool *workers = user;
     void *item;
-    while (pal_queue_take(listener->queue, &item, 1)) {
+    while (pal_queue_take(workers->queue, &item, 1)) {
         pal_exchange *x = item;
         x->work(x);
-        atomic_fetch_add(&listener->workers_idle, 1);
+        atomic_fetch_add(&workers->idle, 1);
     }
     return NULL;
 }
 
 /* False where there is none at all. Signals are blocked: who starts it is one of the listener's own
  * threads. */
-static bool start_one(pal_listener *listener)
+static bool start_one(pal_worker_pool *workers)
 {
     pthread_attr_t attr;
-    pthread_mutex_lock(&listener->lock);
-    if (listener->workers_len < PAL_SERVER_WORKERS_MAX && pthread_attr_init(&attr) == 0) {
+    pthread_mutex_lock(&workers->listener->lock);
+    if (workers->len < workers->len_max && pthread_attr_init(&attr) == 0) {
         pthread_attr_setstacksize(&attr, WORKER_STACK_BYTES);
-        pthread_t *thread = &listener->workers[listener->workers_len];
-        listener->workers_len += pthread_create(thread, &attr, run_worker, listener) == 0;
+        pthread_t *thread = &workers->threads[workers->len];
+        workers->len += pthread_create(thread, &attr, run_worker, workers) == 0;
         pthread_attr_destroy(&attr);
     }
-    bool has_any = listener->workers_len > 0;
-    pthread_mutex_unlock(&listener->lock);
+    bool has_any = workers->len > 0;
+    pthread_mutex_unlock(&workers->listener->lock);
     return has_any;
 }
 
 /* Takes one of the idle ones for a new work item; false where none is. */
-static bool claim_idle(pal_listener *listener)
+static bool claim_idle(pal_worker_pool *workers)
 {
-    unsigned idle = atomic_load(&listener->workers_idle);
+    unsigned idle = atomic_load(&workers->idle);
     while (idle) {
-        if (atomic_compare_exchange_weak(&listener->workers_idle, &idle, idle - 1))
+        if (atomic_compare_exchange_weak(&workers->idle, &idle, idle - 1))
             return true;
     }
     return false;
@@ -48,10 +52,11 @@ static bool claim_idle(pal_listener *listener)
 bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work)
 {
     pal_listener *listener = x->listener;
+    pal_worker_pool *workers = x->is_large ? &listener->large_workers : &listener->workers;
     x->work = work;
     /* Started before the push: afterwards x may be answered, and the listener closed. */
-    bool has_any = claim_idle(listener) || start_one(listener);
-    return has_any && pal_queue_try_push(listener->queue, x) == PAL_OK;
+    bool has_any = claim_idle(workers) || start_one(workers);
+    return has_any && pal_queue_try_push(workers->queue, x) == PAL_OK;
 }
 
 void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work)
@@ -60,13 +65,35 @@ void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work)
         pal_exchange_refuse(x, 503, "too many requests wait; try again");
 }
 
-void pal_listener_end_workers(pal_listener *listener)
+static bool open_workers(pal_worker_pool *workers, pal_listener *listener, uint32_t len_max)
 {
-    if (!listener->queue)
+    workers->listener = listener;
+    workers->len_max = len_max;
+    workers->queue = pal_queue_new(PAL_SERVER_WORK_QUEUE_MAX);
+    return workers->queue != NULL;
+}
+
+pal_status pal_worker_pools_open(pal_listener *listener, pal_error *err)
+{
+    if (open_workers(&listener->workers, listener, PAL_SERVER_WORKERS_MAX) &&
+            open_workers(&listener->large_workers, listener, PAL_SERVER_LARGE_WORKERS_MAX))
+        return PAL_OK;
+    return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+}
+
+static void end_workers(pal_worker_pool *workers)
+{
+    if (!workers->queue)
         return;
-    pal_queue_close(listener->queue);
-    for (uint32_t i = 0; i < listener->workers_len; i++)
-        pthread_join(listener->workers[i], NULL);
-    pal_queue_free(listener->queue);
-    listener->queue = NULL;
+    pal_queue_close(workers->queue);
+    for (uint32_t i = 0; i < workers->len; i++)
+        pthread_join(workers->threads[i], NULL);
+    pal_queue_free(workers->queue);
+    workers->queue = NULL;
+}
+
+void pal_worker_pools_end(pal_listener *listener)
+{
+    end_workers(&listener->workers);
+    end_workers(&listener->large_workers);
 }

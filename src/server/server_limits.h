@@ -7,6 +7,15 @@
 
 #define PAL_SERVER_WORKERS_MAX 16       /* threads for what blocks; started when they are needed */
 #define PAL_SERVER_WORK_QUEUE_MAX 4096  /* requests that wait for one; more are refused */
+/* A longer body is read by a worker, never by a listener's thread. */
+#define PAL_SERVER_INLINE_BODY_BYTES_MAX ((size_t)64 << 10)
+/* A longer body waits for one of the workers for large ones, so that others have workers left. */
+#define PAL_SERVER_SMALL_BODY_BYTES_MAX ((size_t)1 << 20)
+#define PAL_SERVER_LARGE_WORKERS_MAX 2 /* threads for requests with such a body */
+/* Of the body of a request to a route that takes none. */
+#define PAL_SERVER_STRAY_BODY_BYTES_MAX ((size_t)16 << 10)
+#define PAL_SERVER_BODIES_RETRY_MS 2000 /* what a client is told where bodies_bytes_max is full */
+#define PAL_SERVER_ADDRESS_SPARE 8 /* connections of one address over its share that get a 503 */
 #define PAL_SERVER_THREADS_MAX 8        /* of the listener, where `threads` is 0 */
 #define PAL_SERVER_CONNECTIONS_SPARE 64 /* over connections_max that still get an answer: 503 */
 #define PAL_SERVER_FILES_SPARE 256      /* open files that connections leave to everything else */
@@ -29,6 +38,7 @@
 #define PAL_SERVER_TRACE_BYTES_MAX ((size_t)4 << 20)      /* of spans that wait; more are dropped */
 #define PAL_SERVER_TRACE_TURNS_MAX 10000                  /* turns that are followed at once */
 #define PAL_SERVER_LOG_BODY_MAX ((size_t)1500)            /* bytes of a body in the log */
+#define PAL_SERVER_LOG_PATH_MAX ((size_t)200)             /* bytes of a path in the log */
 #define PAL_SERVER_SWEEP_STEP 200                         /* sessions in one step of the sweep */
 
 #define PAL_SERVER_MESSAGES_MAX 1000                     /* in one request */

@@ -61,6 +61,9 @@ pal_status pal_settings_set(pal_settings *settings, const pal_config_values *con
     if (status != PAL_OK)
         return status;
     settings->requests_per_minute = server->requests_per_minute;
+    settings->key_failures_per_minute = server->key_failures_per_minute;
+    settings->turns_per_key = server->turns_per_key;
+    settings->streams_per_key = server->streams_per_key;
     settings->log_text = server->log_text;
     settings->stream_bytes_max = server->stream_bytes_max;
     settings->idempotency_ms = server->idempotency_ms;
@@ -100,10 +103,11 @@ bool pal_settings_has(pal_str key, bool is_tls)
 {
     /* The listener takes its own: pal_listener_reload(). The command drains. */
     static const char *const keys[] = {"server.requests_per_minute", "server.cors_origins",
-            "server.body_bytes_max", "server.streams_max", "server.stream_bytes_max",
-            "server.request_timeout", "server.heartbeat", "server.drain", "server.idempotency",
-            "server.log_level", "server.log_text", "expiry.session_expiration",
-            "expiry.cleanup_interval", "expiry.trash_retention"};
+            "server.body_bytes_max", "server.bodies_bytes_max", "server.key_failures_per_minute",
+            "server.turns_per_key", "server.streams_per_key", "server.streams_max",
+            "server.stream_bytes_max", "server.request_timeout", "server.heartbeat",
+            "server.drain", "server.idempotency", "server.log_level", "server.log_text",
+            "expiry.session_expiration", "expiry.cleanup_interval", "expiry.trash_retention"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (pal_str_is(key, keys[i]))
             return true;

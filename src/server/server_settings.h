@@ -9,6 +9,9 @@
 
 typedef struct pal_settings {
     atomic_uint requests_per_minute;
+    atomic_uint key_failures_per_minute;
+    atomic_uint turns_per_key;
+    atomic_uint streams_per_key;
     atomic_bool log_text;
     atomic_uint_fast64_t stream_bytes_max;
     _Atomic int64_t idempotency_ms;

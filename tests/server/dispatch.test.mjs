@@ -73,9 +73,8 @@ test('an open server answers to this machine only', async (t) => {
     for (const host of ['evil.example', '127.0.0.1.evil.example', 'localhost.evil.example:80',
         '10.0.0.1', '[::2]:80'])
         assertError(await as({ host }), 403, 'forbidden', /only requests to localhost/);
-    for (const origin of ['http://localhost:3000', 'http://127.0.0.1', 'https://[::1]:1'])
-        assert.equal((await as({ origin })).code, 200, origin);
-    for (const origin of ['https://evil.example', 'http://localhost.evil.example', 'null'])
+    for (const origin of ['https://evil.example', 'http://localhost.evil.example', 'null',
+        'http://localhost:3000'])
         assertError(await as({ origin }), 403, 'forbidden', /may not ask here/);
     assertError(await as({ 'x-palaver-tenant': 'other' }), 403, 'forbidden', /admin's key/);
     assert.equal((await as({ 'x-palaver-tenant': 'default' })).code, 200);
@@ -168,12 +167,13 @@ test('/metrics counts requests, commits and turns', async (t) => {
 
 test('one line in the log for each request, and no names that users gave', async (t) => {
     const s = await serve(t);
-    const answer = await s.ask('DELETE', '/api/v1/keys/secret-name',
+    await s.post('/api/v1/sessions', { key: 'secret-name' });
+    const answer = await s.ask('DELETE', '/api/v1/sessions/secret-name',
         { headers: { 'x-request-id': 'mine-1' } });
     assert.equal(answer.headers['x-request-id'], 'mine-1');
     const [line] = await s.logged(/^.* request id=mine-1 .*$/m);
-    assert.match(line, /^\S+ info request id=mine-1 method=DELETE route=\/api\/v1\/keys\/\{id\} /);
-    assert.match(line, / code=404 duration_us=\d+ bytes_in=0 bytes_out=\d+ /);
+    assert.match(line, /^\S+ info request id=mine-1 method=DELETE route=\/api\/v1\/sessions\/\{id\} /);
+    assert.match(line, / code=20\d duration_us=\d+ bytes_in=0 bytes_out=\d+ /);
     assert.match(line, / tenant=default$/);
     assert.doesNotMatch(s.log(), /secret-name/);
 });

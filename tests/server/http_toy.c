@@ -274,7 +274,9 @@ pal_config_server toy_config(void)
             .header_bytes_max = 8192,
             .url_bytes_max = 2048,
             .connections_max = 12000,
+            .connections_per_address = 12000,
             .streams_max = 11000,
+            .bodies_bytes_max = 1 << 20,
             .stream_bytes_max = 1 << 20,
             .idle_ms = 60000,
             .request_ms = 60000,
@@ -286,7 +288,8 @@ pal_config_server toy_config(void)
 static toy *open_toy(const pal_config_server *config, pal_error *err)
 {
     toy *it = calloc(1, sizeof *it);
-    pal_listener_options options = {config, handle, refuse, ended, it};
+    pal_listener_options options = {
+            .config = config, .handle = handle, .refuse = refuse, .ended = ended, .user = it};
     pthread_mutex_init(&it->lock, NULL);
     pthread_cond_init(&it->changed, NULL);
     if (pal_listener_open(&options, &it->listener, err) == PAL_OK)

@@ -440,7 +440,8 @@ test('pages of others do not get in', async (t) => {
         { headers: { ...both, origin, ...more } });
     for (const origin of ['https://evil.example', 'null', 'http://localhost.evil.example'])
         assert.equal((await from(origin)).code, 403, origin);
-    assert.equal((await from('http://localhost:6274')).code, 200);
+    assert.equal((await from('http://localhost:6274')).code, 403);
+    assert.equal((await from(`http://127.0.0.1:${s.port}`)).code, 200);
     assert.equal((await from('http://localhost', { host: 'evil.example' })).code, 403);
     const app = await from('https://app.example');
     assert.equal(app.code, 200);

@@ -45,7 +45,7 @@ async function setUp(t) {
     for (const role of ['write', 'read'])
         keys[role] = makeKey(dir, '--role', role, '--tenant', 'one').key;
     keys.other = makeKey(dir, '--role', 'write', '--tenant', 'two').key;
-    const s = await serve(t, { dir });
+    const s = await serve(t, { dir, config: 'server:\n  key_failures_per_minute: 0\n' });
     const post = async (path, body) => {
         const answer = await s.post(`/api/v1/sessions${path}`, body, { key: keys.write });
         assert.ok(answer.code < 300, answer.text);

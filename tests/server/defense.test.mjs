@@ -1,0 +1,258 @@
+// Requests that are refused before they cost anything: by their head, by their sender's address, by
+// what they are made of; and large ones, which hold up nobody else.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import net from 'node:net';
+import { assertError, makeKey, serve, workspace } from './support.mjs';
+
+const json = (text) => JSON.parse(text.slice(text.indexOf('\r\n\r\n') + 4));
+
+// Sends bytes as they are; resolves with all that came when the server has closed the connection,
+// or when one whole answer is there.
+function raw(port, bytes, { from } = {}) {
+    return new Promise((resolve, reject) => {
+        const socket = net.connect({ port, host: '127.0.0.1', localAddress: from });
+        let text = '';
+        const done = () => { socket.destroy(); resolve(text); };
+        socket.setEncoding('latin1');
+        socket.on('data', (piece) => {
+            text += piece;
+            const [head, body] = text.split('\r\n\r\n');
+            const length = /content-length: (\d+)/i.exec(head)?.[1];
+            if (body !== undefined && length && body.length >= Number(length) &&
+                !/connection: close/i.test(head)) done();
+        });
+        socket.on('end', done);
+        socket.on('error', (error) => (text ? resolve(text) : reject(error)));
+        socket.write(bytes);
+    });
+}
+
+// An idle connection; `closed` is settled when the server lets go of it.
+function idle(t, port, from) {
+    return new Promise((resolve) => {
+        const socket = net.connect({ port, host: '127.0.0.1', localAddress: from });
+        t.after(() => socket.destroy());
+        const closed = new Promise((end) => socket.on('close', end));
+        socket.on('error', () => {});
+        socket.on('connect', () => resolve({ socket, closed }));
+        socket.resume();
+    });
+}
+
+test('what the head says is judged before a body is taken', async (t) => {
+    const dir = workspace(t);
+    const { key } = makeKey(dir, '--role', 'read');
+    const s = await serve(t, { dir });
+    // No byte of these bodies is ever sent.
+    const head = (line, ...lines) => raw(s.port,
+        [`${line} HTTP/1.1`, 'Host: localhost', ...lines, '', ''].join('\r\n'));
+    const long = 'Content-Length: 30000000';
+    const chunked = 'Transfer-Encoding: chunked';
+    const auth = `Authorization: Bearer ${key}`;
+    for (const announced of [long, chunked, 'Content-Length: 2']) {
+        for (const method of ['POST', 'PATCH', 'DELETE', 'PUT', 'GET']) {
+            const what = `${method} ${announced}`;
+            assert.match(await head(`${method} /nowhere`, announced), /^HTTP\/1.1 404 /, what);
+        }
+        assert.match(await head('POST /api/v1/sessions', announced), /^HTTP\/1.1 401 /, announced);
+        assert.match(await head('POST /api/v1/sessions', announced, 'Authorization: Bearer x'),
+            /^HTTP\/1.1 401 /, announced);
+        assert.match(await head('POST /api/v1/sessions', announced, auth), /^HTTP\/1.1 403 /);
+        assert.match(await head('PUT /api/v1/sessions', announced, auth), /^HTTP\/1.1 405 /);
+    }
+    assert.match(await head('GET /api/v1/sessions', long, auth), /^HTTP\/1.1 413 /);
+    assert.match(await head('POST /api/v1/sessions', 'Content-Length: 3000000000', auth),
+        /^HTTP\/1.1 413 /);
+    // A client that waits for leave is not given it.
+    assert.doesNotMatch(await head('POST /api/v1/sessions', long, 'Expect: 100-continue'), / 100 /);
+});
+
+test('too many requests are told so before their bodies are taken', async (t) => {
+    const dir = workspace(t);
+    const { key } = makeKey(dir, '--role', 'write');
+    const s = await serve(t, { dir, config: 'server:\n  requests_per_minute: 1\n' });
+    assert.equal((await s.get('/api/v1/sessions', { key })).code, 200);
+    const answer = await raw(s.port, 'POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\n' +
+        `Authorization: Bearer ${key}\r\nContent-Length: 30000000\r\n\r\n`);
+    assert.match(answer, /^HTTP\/1.1 429 [\s\S]*retry-after: \d+/);
+});
+
+test('all bodies together have a bound', async (t) => {
+    const s = await serve(t, { config: 'server:\n  bodies_bytes_max: 100000\n' });
+    const length = 90000;
+    // The first one stays open with most of its body there.
+    const { socket } = await idle(t, s.port);
+    socket.write('POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\n' +
+        `Content-Length: ${length}\r\n\r\n${' '.repeat(length - 2)}`);
+    const body = JSON.stringify({ title: 'x', metadata: { pad: 'x'.repeat(30000) } });
+    let answer;
+    do // until the first one's bytes have arrived
+        answer = await s.post('/api/v1/sessions', body);
+    while (answer.code !== 503);
+    assertError(answer, 503, 'busy', /too many large requests/);
+    assert.ok(Number(answer.headers['retry-after']) >= 1);
+    assert.equal((await s.post('/api/v1/sessions', { title: 'small' })).code, 201);
+    const first = new Promise((resolve) => socket.once('data', resolve));
+    socket.write('{}');
+    assert.match(String(await first), /^HTTP\/1.1 201 /);
+    do answer = await s.post('/api/v1/sessions', body); while (answer.code === 503);
+    assert.equal(answer.code, 201, 'there is room again');
+});
+
+test('every malformed request gets one head and our envelope', async (t) => {
+    const s = await serve(t);
+    const post = (...lines) => raw(s.port,
+        `POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\n${lines.join('\r\n')}`);
+    const refused = async (code, text) => {
+        const answer = await text;
+        assert.equal(answer.match(/HTTP\/1\.1 /g)?.length, 1, answer);
+        assert.match(answer, new RegExp(`^HTTP/1.1 ${code} `));
+        assert.equal(json(answer).error, json(answer).detail, answer);
+    };
+    for (const length of ['+2', '-1', '0, 44', '', '0x2', '2 3', '2;', 'two', '\t2\t2'])
+        await refused(400, post(`Content-Length: ${length}`, '', '{}'));
+    for (const length of ['18446744073709551616', '9223372036854775808', '99999999999999999999999'])
+        await refused(413, post(`Content-Length: ${length}`, '', '{}'));
+    await refused(400, post('Content-Length: 2', 'Content-Length: 3', '', '{}'));
+    // A bare CR may be the end of a line for somebody else.
+    await refused(400, post('a: b\rtransfer-encoding: chunked', 'Content-Length: 2', '', '{}'));
+    await refused(400, post('a: b\r', 'Content-Length: 2', '', '{}'));
+    const chunked = (...lines) => post('Transfer-Encoding: chunked', '', ...lines);
+    await refused(400, chunked(`2;a=${'x'.repeat(70000)}`, '{}', '0', '', ''));
+    await refused(400, chunked('zz', '{}', '0', '', ''));
+    await refused(413, chunked('fffffffffffffffff', '{}', '0', '', ''));
+    await refused(431, post(`a: ${'x'.repeat(60000)}`, '', ''));
+    assert.equal((await s.post('/api/v1/sessions', {})).code, 201, 'the next one is fine');
+    await s.logged(/^.* request id=.* code=431 .*$/m);
+});
+
+test('pages of other origins can not use an open server', async (t) => {
+    const s = await serve(t, { config: 'server:\n  cors_origins: ["https://app.example"]\n' });
+    const own = `http://127.0.0.1:${s.port}`;
+    const as = async (headers, method = 'POST') => (await s.ask(method, '/api/v1/sessions',
+        { headers: { 'content-type': 'text/plain', ...headers },
+            body: method === 'POST' ? '{}' : undefined })).code;
+    for (const [headers, code] of [
+        [{}, 201],
+        [{ origin: own }, 201],
+        [{ origin: own, 'sec-fetch-site': 'same-origin' }, 201],
+        [{ 'sec-fetch-site': 'none' }, 201],
+        [{ origin: 'https://app.example' }, 201],
+        [{ origin: 'https://app.example', 'sec-fetch-site': 'cross-site' }, 201],
+        [{ origin: 'http://localhost:3000' }, 403],
+        [{ origin: `http://localhost:${s.port}` }, 403], // another name than the Host's
+        [{ origin: `https://127.0.0.1:${s.port}` }, 403],
+        [{ origin: 'http://127.0.0.1' }, 403],
+        [{ origin: 'null' }, 403],
+        [{ 'sec-fetch-site': 'same-site' }, 403],
+        [{ 'sec-fetch-site': 'cross-site' }, 403],
+        [{ origin: own, 'sec-fetch-site': 'same-site' }, 403],
+    ]) {
+        assert.equal(await as(headers), code, JSON.stringify(headers));
+        assert.equal(await as(headers, 'GET'), code === 201 ? 200 : 403, JSON.stringify(headers));
+    }
+    assert.match(await raw(s.port, 'GET /api/v1/sessions HTTP/1.1\r\nHost: \r\n\r\n'),
+        /^HTTP\/1.1 403 /, 'an empty Host is not this machine');
+});
+
+test('an address that keeps sending wrong keys is refused', async (t) => {
+    const dir = workspace(t);
+    const { key } = makeKey(dir, '--role', 'write');
+    const s = await serve(t, { dir, config: 'server:\n  key_failures_per_minute: 5\n' });
+    const codes = [];
+    for (let i = 0; i < 20; i++)
+        codes.push((await s.get('/api/v1/sessions', { key: `pk_wrong${i}` })).code);
+    assert.deepEqual(codes.slice(0, 5), [401, 401, 401, 401, 401]);
+    assert.ok(codes.slice(5).includes(429), String(codes));
+    let refused;
+    do refused = await s.get('/api/v1/sessions', { key: 'pk_wrong' }); while (refused.code !== 429);
+    assertError(refused, 429, 'rate_limited', /wrong keys a minute/);
+    assert.ok(Number(refused.headers['retry-after']) >= 1);
+    assert.equal((await s.get('/api/v1/sessions', { key })).code, 200, 'a key that counts opens');
+    assert.equal((await s.get('/api/v1/sessions')).code, 401, 'no key is not a wrong one');
+    const other = await raw(s.port, 'GET /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\n' +
+        'Authorization: Bearer pk_wrong\r\n\r\n', { from: '127.0.0.9' });
+    assert.match(other, /^HTTP\/1.1 401 /, 'another address is not touched');
+});
+
+test('one address can not take all connections', async (t) => {
+    const s = await serve(t,
+        { config: 'server:\n  connections_max: 20\n  connections_per_address: 10\n' });
+    const many = await Promise.all(Array.from({ length: 60 }, () => idle(t, s.port)));
+    // All are let go of but those that have a place, and a few that may ask why.
+    await new Promise((resolve) => {
+        let closed = 0;
+        for (const each of many) each.closed.then(() => { if (++closed === 60 - 10 - 8) resolve(); });
+    });
+    const ask = (from) => raw(s.port, 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n', { from });
+    for (let i = 0; i < 5; i++) assert.match(await ask('127.0.0.7'), /^HTTP\/1.1 200 /);
+    for (const { socket } of many) socket.destroy();
+    let own; // once the server has seen that they are gone
+    do own = await ask().catch(() => ''); while (!/^HTTP\/1.1 200 /.test(own));
+});
+
+test('large bodies hold up neither health nor small requests', async (t) => {
+    const dir = workspace(t);
+    const s = await serve(t, { dir, config: `store: sqlite:${dir}/t.db\n` });
+    await s.post('/api/v1/sessions', { key: 'k' });
+    const texts = ['-'.repeat(2e6), '*='.repeat(1e6), JSON.stringify({ a: 1 }).repeat(3e5)];
+    const running = new Set();
+    const start = (path, body) => {
+        const asked = s.post(path, body).finally(() => running.delete(asked));
+        running.add(asked);
+    };
+    for (const text of texts) {
+        start('/api/v1/sessions/k/messages', { role: 'user', content: text });
+        start('/api/v1/sessions/k/turns', { message: text, background: true });
+        start('/v1/conversations', { items: [{ role: 'user', content: text }] });
+    }
+    start('/api/v1/sessions', `{${'"a":1,'.repeat(2e6)}"a":1}`);
+    // They are answered while all of those still are, one after the other. The last of the large
+    // ones waits for the others, so that no small one may wait for it.
+    for (let i = 0; i < 20; i++) {
+        for (const path of ['/healthz', '/readyz', '/metrics'])
+            assert.equal((await s.get(path)).code, 200);
+        assert.equal((await s.post('/api/v1/sessions', { title: 'small' })).code, 201);
+    }
+    assert.ok(running.size > 0, 'large ones are still being worked on');
+    await Promise.all(running);
+    assert.equal((await s.get('/healthz')).code, 200);
+});
+
+test('health says no more than its status to strangers', async (t) => {
+    const dir = workspace(t);
+    const { key } = makeKey(dir, '--role', 'read');
+    const s = await serve(t, { dir });
+    assert.deepEqual((await s.get('/api/v1/health')).json, { status: 'healthy' });
+    assert.deepEqual((await s.get('/api/v1/health', { key: 'pk_x' })).json, { status: 'healthy' });
+    assert.ok((await s.get('/api/v1/health', { key })).json.llm_provider);
+});
+
+test('OPTIONS names each method once, and a base URL without /v1 is told so', async (t) => {
+    const s = await serve(t);
+    const options = await raw(s.port, 'OPTIONS /api/v1/keys HTTP/1.1\r\nHost: localhost\r\n' +
+        'Connection: close\r\n\r\n');
+    assert.equal(options.match(/^allow: /gim).length, 1, options);
+    for (const path of ['/responses', '/chat/completions', '/models', '/conversations'])
+        assertError(await s.post(path, {}), 404, 'not_found', /ends with \/v1/);
+    assertError(await s.post('/elsewhere', {}), 404, 'not_found', /openapi\.json/);
+});
+
+test('the log has what was received, and says what was wrong', async (t) => {
+    const s = await serve(t);
+    const as = (id) => ({ headers: { 'x-request-id': id } });
+    await s.post('/api/v1/sessions', { key: 'secret-name' }, as('made-1'));
+    const body = JSON.stringify({ message: 'hi', stream: true });
+    await s.post('/api/v1/sessions/secret-name/turns', body, as('stream-1'));
+    const [line] = await s.logged(/^.* request id=stream-1 .*$/m);
+    assert.match(line, new RegExp(` bytes_in=${body.length} `), 'a stream has a body too');
+    assert.doesNotMatch(s.log(), /secret-name/, 'no names where all is well');
+    await s.post('/api/v1/sessions', '{"title":', as('wrong-1'));
+    const [wrong] = await s.logged(/^.* request id=wrong-1 .*$/m);
+    assert.match(wrong, / code=400 .* path=\/api\/v1\/sessions reason="the body is not valid JSON/);
+    await s.get('/nowhere?token=hidden', as('none-1'));
+    const [none] = await s.logged(/^.* request id=none-1 .*$/m);
+    assert.match(none, / code=404 .* path=\/nowhere reason="there is no 'GET \/nowhere'/);
+    assert.doesNotMatch(s.log(), /hidden/, 'queries are never logged');
+});
