@@ -10,6 +10,9 @@
  * stands at the border now would have merged earlier than that, the two are not what merging makes.
  * Go on until both sides are bytes.
  *
+ * In a run of one byte the longest tokens are nearly always wrong, and there are many: the tokens
+ * are guessed there (tokens_runs.h) and only checked. A wrong guess costs time, never the result.
+ *
  * A place k of a long text is final, that is, a border whatever follows, when what merging makes of
  * each beginning of the text that ends within the last token_len_max bytes has a border at k: any
  * longer text's row has to pass through one of those ends. Since rows are unique, each end has one
@@ -18,12 +21,17 @@
 #include <assert.h>
 #include "base/memory.h"
 
+/* A guess begins so many bytes before its run. */
+#define GUESS_BEFORE 16
+
 void pal_merge_init(struct pal_merge *merge)
 {
     merge->window = PAL_MERGE_SHORT;
     merge->tokens = merge->short_tokens;
     merge->dead = merge->short_dead;
     merge->last = NULL;
+    merge->border.len = 0;
+    merge->work = 0;
 }
 
 static bool take_window(struct pal_merge *merge, size_t window)
@@ -33,7 +41,8 @@ static bool take_window(struct pal_merge *merge, size_t window)
 
     if (!block)
         return false;
-    pal_merge_done(merge);
+    if (merge->last)
+        pal_free(merge->dead);
     merge->window = window;
     merge->dead = block;
     merge->tokens = (uint32_t *)(void *)(block + dead_len);
@@ -67,7 +76,7 @@ static inline bool is_compatible(const struct pal_table *table, uint32_t left, u
     uint32_t limit = UINT32_MAX;
 
     while ((left | right) >= PAL_TOKEN_FIRST) {
-        if (pal_pair_is_below(table, left, right, limit))
+        if (pal_pair_tokens(table, left, right) < limit)
             return false;
         /* The higher number was made last; of two that are the same, the right one. */
         if (left > right) {
@@ -86,89 +95,173 @@ static bool is_dead(const struct pal_merge *merge, size_t at)
     return merge->dead[at / 64] >> at % 64 & 1;
 }
 
+/* Where a walk is. */
+struct walk {
+    const struct pal_table *table;
+    struct pal_merge *merge;
+    const unsigned char *p;
+    size_t len;
+    size_t at;
+    size_t tokens_len;
+    size_t kept;    /* so many of the tokens are never taken back */
+    size_t guessed; /* so many of the tokens may be guesses, with longer ones still to be tried */
+};
+
+static bool fits(const struct walk *walk, uint32_t token)
+{
+    return walk->tokens_len == 0 ||
+            is_compatible(walk->table, walk->merge->tokens[walk->tokens_len - 1], token);
+}
+
+static void push(struct walk *walk, uint32_t token, size_t token_len)
+{
+    walk->merge->tokens[walk->tokens_len++] = token;
+    walk->at += token_len;
+}
+
+static uint32_t pop(struct walk *walk)
+{
+    uint32_t token = walk->merge->tokens[--walk->tokens_len];
+
+    walk->at -= pal_table_len(walk->table, token);
+    return token;
+}
+
+/* In a long run the tokens are guessed and need only be checked. A guess begins a few bytes before
+ * the run, because the tokens there may be wrong. */
+static void follow_guess(struct walk *walk, struct pal_runs *runs)
+{
+    size_t run = walk->at;
+    uint32_t token;
+
+    while (walk->tokens_len > walk->kept && walk->at > runs->end && run - walk->at < GUESS_BEFORE)
+        pop(walk);
+    walk->merge->work += pal_runs_guess(walk->table, runs, walk->p, walk->at, run, walk->len);
+    while ((token = pal_runs_token(runs, walk->at)) != PAL_TOKEN_NONE) {
+        size_t token_len = pal_table_len(walk->table, token);
+
+        if (is_dead(walk->merge, walk->at + token_len) || !fits(walk, token))
+            break;
+        push(walk, token, token_len);
+        pal_runs_next(runs, token_len);
+    }
+    walk->guessed = walk->tokens_len;
+}
+
 size_t pal_merge_all(
         const struct pal_table *table, struct pal_merge *merge, const unsigned char *p, size_t len)
 {
-    size_t tokens_len = 0;
-    size_t kept = 0;
-    size_t at = 0;
+    struct walk walk = {.table = table, .merge = merge, .p = p, .len = len};
+    uint32_t token;
     size_t token_len;
-    uint32_t token = pal_trie_longest(table, p, p + len, &token_len);
 
     assert(len > 0 && len <= merge->window);
     memset(merge->dead, 0, (len / 64 + 1) * sizeof merge->dead[0]);
+    merge->runs.end = 0;
     for (;;) {
-        while (token != PAL_TOKEN_NONE &&
-                (is_dead(merge, at + token_len) ||
-                        (tokens_len > 0 &&
-                                !is_compatible(table, merge->tokens[tokens_len - 1], token)))) {
-            token = table->tokens[token].prefix;
-            token_len = token == PAL_TOKEN_NONE ? 0 : pal_table_len(table, token);
+        if (walk.at >= merge->runs.end && pal_runs_begin(p + walk.at, len - walk.at)) {
+            follow_guess(&walk, &merge->runs);
+            if (walk.at == len)
+                return walk.tokens_len;
         }
-        if (token == PAL_TOKEN_NONE && tokens_len > kept) {
-            merge->dead[at / 64] |= (uint64_t)1 << at % 64;
-            token = merge->tokens[--tokens_len];
-            at -= pal_table_len(table, token);
+        token = pal_trie_longest(table, p + walk.at, p + len, &token_len);
+        merge->work += token_len;
+        for (;;) {
+            while (token != PAL_TOKEN_NONE &&
+                    (is_dead(merge, walk.at + token_len) || !fits(&walk, token))) {
+                token = table->tokens[token].prefix;
+                token_len = token == PAL_TOKEN_NONE ? 0 : pal_table_len(table, token);
+                merge->work++;
+            }
+            if (token != PAL_TOKEN_NONE || walk.tokens_len <= walk.kept)
+                break;
+            merge->dead[walk.at / 64] |= (uint64_t)1 << walk.at % 64;
+            token = pop(&walk);
+            if (walk.tokens_len < walk.guessed) {
+                walk.guessed = walk.tokens_len;
+                token = pal_trie_longest(table, p + walk.at, p + len, &token_len);
+                merge->work += token_len;
+                continue;
+            }
             token = table->tokens[token].prefix;
             token_len = token == PAL_TOKEN_NONE ? 0 : pal_table_len(table, token);
-            continue;
         }
         if (token == PAL_TOKEN_NONE) {
             /* Only a damaged table comes here, since there is a row for every text. It gets bytes,
              * which are never taken back, so that this ends. */
-            token = p[at];
+            token = p[walk.at];
             token_len = 1;
-            kept = tokens_len + 1;
+            walk.kept = walk.tokens_len + 1;
         }
-        merge->tokens[tokens_len++] = token;
-        at += token_len;
-        if (at == len)
-            return tokens_len;
-        token = pal_trie_longest(table, p + at, p + len, &token_len);
+        push(&walk, token, token_len);
+        if (walk.at == len)
+            return walk.tokens_len;
     }
 }
 
-/* Marks in `last` the last token of the row of every beginning that ends at place i from `at` on,
- * if that row passes `at`, where `last` already says which token ends. */
-static void walk_all(const struct pal_table *table, const unsigned char *p, size_t at, size_t len,
-        uint32_t *last)
+/* Marks in `last` the last token of the row of every beginning that goes over `at`, where `last`
+ * already says which token ends, and ends with the next token. Returns how many new ones of them
+ * end at `from` or later. */
+static size_t walk_on(const struct pal_table *table, const unsigned char *p, size_t at, size_t len,
+        uint32_t *last, size_t from)
 {
-    for (; at < len; at++) {
-        uint32_t base = table->head->trie_root;
-        uint32_t place = 0;
+    uint32_t base = table->head->trie_root;
+    uint32_t place = 0;
+    size_t found = 0;
 
-        if (last[at] == PAL_TOKEN_NONE)
+    for (size_t i = at; i < len && !(place & PAL_TRIE_LEAF); i++) {
+        uint32_t token;
+
+        place = table->trie[base + p[i]];
+        if (pal_trie_label(place) != p[i])
+            break;
+        base = pal_trie_value(place);
+        if (last[i + 1] != PAL_TOKEN_NONE || !(place & (PAL_TRIE_LEAF | PAL_TRIE_TOKEN)))
             continue;
-        for (size_t i = at; i < len && !(place & PAL_TRIE_LEAF); i++) {
-            uint32_t token;
-
-            place = table->trie[base + p[i]];
-            if (pal_trie_label(place) != p[i])
-                break;
-            base = pal_trie_value(place);
-            if (last[i + 1] != PAL_TOKEN_NONE || !(place & (PAL_TRIE_LEAF | PAL_TRIE_TOKEN)))
-                continue;
-            token = place & PAL_TRIE_LEAF ? base : pal_trie_value(table->trie[base + PAL_TRIE_END]);
-            if (is_compatible(table, last[at], token))
-                last[i + 1] = token;
+        token = place & PAL_TRIE_LEAF ? base : pal_trie_value(table->trie[base + PAL_TRIE_END]);
+        if (is_compatible(table, last[at], token)) {
+            last[i + 1] = token;
+            found += i + 1 >= from;
         }
     }
+    return found;
 }
 
-/* Whether the border at `at`, behind `token`, is final. */
-static bool is_final(const struct pal_table *table, const unsigned char *p, size_t at, size_t len,
+/* Whether the border at the beginning of `p`, after `token`, is final: whether the row of every
+ * beginning that ends in the last token_len_max bytes goes over it. */
+static bool is_final(const struct pal_table *table, const unsigned char *p, size_t len,
         uint32_t token, uint32_t *last)
 {
-    size_t span = len - at;
+    size_t from = len - table->token_len_max + 1;
+    size_t missing = table->token_len_max;
 
-    for (size_t i = 1; i <= span; i++)
+    for (size_t i = 1; i <= len; i++)
         last[i] = PAL_TOKEN_NONE;
     last[0] = token;
-    walk_all(table, p + at, 0, span, last);
-    for (size_t i = span - table->token_len_max + 1; i <= span; i++)
-        if (last[i] == PAL_TOKEN_NONE)
+    for (size_t at = 0; at < len && missing > 0; at++) {
+        if (last[at] != PAL_TOKEN_NONE)
+            missing -= walk_on(table, p, at, len, last, from);
+        else if (at >= from)
             return false;
-    return true;
+    }
+    return missing == 0;
+}
+
+/* As is_final(), but remembers: in a long run one window ends like the one before. */
+static bool is_final_again(const struct pal_table *table, struct pal_merge *merge,
+        const unsigned char *p, size_t len, uint32_t token)
+{
+    struct pal_merge_border *border = &merge->border;
+
+    if (len > PAL_MERGE_END)
+        return is_final(table, p, len, token, merge->last);
+    if (border->len != len || border->token != token || memcmp(border->bytes, p, len) != 0) {
+        border->is_final = is_final(table, p, len, token, merge->last);
+        border->token = token;
+        border->len = len;
+        memcpy(border->bytes, p, len);
+    }
+    return border->is_final;
 }
 
 size_t pal_merge_front(const struct pal_table *table, struct pal_merge *merge,
@@ -182,7 +275,7 @@ size_t pal_merge_front(const struct pal_table *table, struct pal_merge *merge,
             at -= pal_table_len(table, merge->tokens[--tokens_len]);
         if (tokens_len == 0)
             break;
-        if (is_final(table, p, at, len, merge->tokens[tokens_len - 1], merge->last)) {
+        if (is_final_again(table, merge, p + at, len - at, merge->tokens[tokens_len - 1])) {
             *out_len = at;
             return tokens_len;
         }

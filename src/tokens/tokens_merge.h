@@ -4,6 +4,7 @@
 #ifndef PAL_TOKENS_MERGE_H
 #define PAL_TOKENS_MERGE_H
 
+#include "tokens/tokens_runs.h"
 #include "tokens/tokens_table.h"
 
 /* Pieces up to this length are merged at once, on the stack. */
@@ -12,12 +13,26 @@
  * vocabulary that was trained, that nothing within it is final. */
 #define PAL_MERGE_WINDOW (64u << 10)
 
+/* The end of a window, as far as it is compared with the next one's. */
+#define PAL_MERGE_END 4096
+
+/* Whether a border was final, and after which token and before which bytes. */
+struct pal_merge_border {
+    bool is_final;
+    uint32_t token;
+    size_t len; /* 0: not yet known */
+    unsigned char bytes[PAL_MERGE_END];
+};
+
 /* Room to work in. */
 struct pal_merge {
     size_t window; /* so many bytes at once */
     uint32_t *tokens;
     uint64_t *dead;
     uint32_t *last; /* NULL in the first, short window */
+    struct pal_runs runs;
+    struct pal_merge_border border;
+    uint64_t work; /* bytes and tokens that were looked at: what merging cost so far */
     uint32_t short_tokens[PAL_MERGE_SHORT];
     uint64_t short_dead[PAL_MERGE_SHORT / 64 + 1];
 };

@@ -267,9 +267,9 @@ static inline uint32_t pal_pair_bytes(const struct pal_table *table, uint32_t le
     return token != 0 ? token : PAL_TOKEN_NONE;
 }
 
-/* Whether the two, of which one at least is no byte, make a token below `limit`. */
-static inline bool pal_pair_is_below(
-        const struct pal_table *table, uint32_t left, uint32_t right, uint32_t limit)
+/* The token that the two make, of which one at least is not a byte, or PAL_TOKEN_NONE. */
+static inline uint32_t pal_pair_tokens(
+        const struct pal_table *table, uint32_t left, uint32_t right)
 {
     uint64_t hash = pal_pair_hash(left, right);
     uint32_t mask = (uint32_t)(UINT64_MAX >> table->pair_shift);
@@ -278,16 +278,23 @@ static inline bool pal_pair_is_below(
     uint32_t entry;
 
     if (!pal_pair_filter(table, hash))
-        return false;
+        return PAL_TOKEN_NONE;
     while ((entry = table->pairs[at]) != 0) {
         uint32_t token = entry & PAL_PAIR_TOKEN_MASK;
 
         if (entry - token == tag && table->halves[token].left == left &&
                 table->halves[token].right == right)
-            return token < limit;
+            return token;
         at = (at + 1) & mask;
     }
-    return false;
+    return PAL_TOKEN_NONE;
+}
+
+/* The token that any two make, or PAL_TOKEN_NONE. */
+static inline uint32_t pal_pair_find(const struct pal_table *table, uint32_t left, uint32_t right)
+{
+    return (left | right) < PAL_TOKEN_FIRST ? pal_pair_bytes(table, left, right)
+                                            : pal_pair_tokens(table, left, right);
 }
 
 /* ---- The trie ---- */

@@ -175,6 +175,19 @@ function repeats(random) {
         + (random.chance(0.3) ? snippet(random) : '');
 }
 
+// Runs of one character, of which vocabularies have tokens of many lengths, next to each other.
+function runs(random) {
+    const characters = [...(random.chance(0.5) ? '-=*#/_.~+' : ' \t\n\r-=xA0é中')];
+    const longest = random.pick([20, 70, 300]);
+    let text = '';
+
+    while (text.length < 1000 && !random.chance(0.05)) {
+        text += random.pick(characters).repeat(1 + random.below(longest));
+        if (random.chance(0.2)) text += snippet(random);
+    }
+    return text;
+}
+
 // What the splitting rules turn on, side by side.
 function borders(random) {
     let text = '';
@@ -192,13 +205,14 @@ function unbroken(random) {
 }
 
 export const KINDS = {
-    prose, mixed, code, json, emoji, unicode, block, bytes, repeats, borders, unbroken,
+    prose, mixed, code, json, emoji, unicode, block, bytes, repeats, runs, borders,
+    unbroken,
 };
 
 // How many of ten thousand texts are of a kind, so that each has about its share of the bytes.
 const WEIGHTS = {
     prose: 3000, mixed: 1500, code: 1500, json: 1200, emoji: 500, unicode: 700, block: 600, bytes: 600,
-    repeats: 300, borders: 700, unbroken: 200,
+    repeats: 300, runs: 300, borders: 700, unbroken: 200,
 };
 
 // {kind, text} without end. `kinds` leaves the others out.

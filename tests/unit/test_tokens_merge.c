@@ -131,6 +131,75 @@ static void long_periods_are_merged_as_defined(void)
     free(text);
 }
 
+/* Runs of random lengths, some of them long enough to be guessed, and single letters between. */
+static void runs_fill(unsigned char *text, size_t len, const char *alphabet, uint64_t *seed)
+{
+    for (size_t at = 0; at < len;) {
+        unsigned char c = (unsigned char)alphabet[vocab_next(seed) % strlen(alphabet)];
+        size_t n = 1 + vocab_next(seed) % (vocab_next(seed) % 3 == 0 ? 4 : 150);
+
+        for (size_t i = 0; i < n && at < len; i++)
+            text[at++] = c;
+    }
+}
+
+static void runs_are_merged_as_defined(void)
+{
+    static const char *const alphabets[] = {"a", "ab", "abc"};
+    unsigned char text[3000];
+    uint64_t seed = 2024;
+
+    for (unsigned i = 0; i < 60 && !tap_failed; i++) {
+        const char *alphabet = alphabets[i % 3];
+        pal_arena *keep = pal_arena_new(0);
+        pal_arena *arena = pal_arena_new(0);
+        vocab *v = vocab_new(i + 4000, alphabet, 10 + 4 * i);
+        const pal_encoding *encoding = vocab_compile(v, "gpt2", keep);
+
+        for (int j = 0; j < 20 && CHECK(encoding) && !tap_failed; j++) {
+            size_t len = 1 + vocab_next(&seed) % sizeof(text);
+
+            runs_fill(text, len, alphabet, &seed);
+            CHECK(is_same(encoding, v, text, len, arena));
+            pal_arena_reset(arena);
+        }
+        free(v);
+        pal_arena_free(arena);
+        pal_arena_free(keep);
+    }
+}
+
+/* The vocabulary has tokens of many lengths for runs: a search among them would look at dozens of
+ * bytes and tokens for each byte of the text. */
+static void work_on_runs_is_bounded(void)
+{
+    enum { LEN = 60000 };
+    unsigned char *text = malloc(LEN);
+    uint64_t seed = 5;
+
+    for (unsigned i = 0; i < 30; i++) {
+        pal_arena *arena = pal_arena_new(0);
+        vocab *v = vocab_new(i + 60, i % 2 ? "ab" : "a", 150);
+        const pal_encoding *encoding = vocab_compile(v, "gpt2", arena);
+        struct pal_merge merge;
+        struct pal_table table;
+
+        pal_table_view(encoding, &table);
+        pal_merge_init(&merge);
+        CHECK(pal_merge_fit(&merge, LEN));
+        memset(text, 'a', LEN);
+        if (i % 2)
+            runs_fill(text, LEN, "ab", &seed);
+        pal_merge_all(&table, &merge, text, LEN);
+        if (!CHECK(merge.work < 8 * (uint64_t)LEN))
+            printf("# vocabulary %u: %.1f for each byte\n", i, (double)merge.work / LEN);
+        pal_merge_done(&merge);
+        free(v);
+        pal_arena_free(arena);
+    }
+    free(text);
+}
+
 /* What a front is said to be final stays when more comes, whatever that is. */
 static void fronts_stay(void)
 {
@@ -179,6 +248,8 @@ int main(void)
     RUN(every_text_of_two_letters_is_right);
     RUN(long_pieces_are_merged_as_defined);
     RUN(long_periods_are_merged_as_defined);
+    RUN(runs_are_merged_as_defined);
+    RUN(work_on_runs_is_bounded);
     RUN(fronts_stay);
     return tap_done();
 }

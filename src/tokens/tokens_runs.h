@@ -1,0 +1,80 @@
+/* tokens_runs.h - the tokens of long runs of one byte, as a guess. Vocabularies have tokens of many
+ * lengths for runs of dashes, spaces and the like, so that a search goes wrong at nearly every
+ * place of such a run. Merging is cheap there if a run of equal tokens is one item: this file
+ * merges a stretch of text that way, as if the text began and ended there. Pure functions, any
+ * thread. */
+#ifndef PAL_TOKENS_RUNS_H
+#define PAL_TOKENS_RUNS_H
+
+#include "tokens/tokens_table.h"
+
+/* So many equal bytes are a long run. */
+#define PAL_RUNS_LEN 32
+/* The items that a stretch has at most: at first, and while it merges. */
+#define PAL_RUNS_FIRST 16
+#define PAL_RUNS_ITEMS 256
+
+/* The same token several times. */
+struct pal_runs_item {
+    uint32_t token;
+    uint32_t count;
+    uint32_t doubled; /* the token that two of it make, also if there is only one */
+    uint32_t joined;  /* the token that it makes with `next` */
+    uint32_t next;    /* the token of the next item when that was looked up */
+};
+
+struct pal_runs {
+    size_t at;    /* the place of the next guessed token */
+    size_t end;   /* guesses end here; a stretch is not guessed twice */
+    size_t item;  /* the next guess is this item's token */
+    size_t taken; /* so many times it was taken already */
+    size_t items_len;
+    struct pal_runs_item items[PAL_RUNS_ITEMS];
+};
+
+static inline void pal_runs_init(struct pal_runs *runs)
+{
+    runs->at = 0;
+    runs->end = 0;
+    runs->item = 0;
+    runs->taken = 0;
+    runs->items_len = 0;
+}
+
+/* Whether the text begins with a long run. */
+static inline bool pal_runs_begin(const unsigned char *p, size_t len)
+{
+    uint64_t word;
+
+    if (len < PAL_RUNS_LEN)
+        return false;
+    word = pal_table_word(p);
+    return word == pal_table_word(p + 8) && word == (word >> 8 | word << 56) &&
+            word == pal_table_word(p + 16) && word == pal_table_word(p + 24);
+}
+
+/* Guesses the tokens of the text of `len` bytes from `at` on, as far as long runs go. The first of
+ * them begins at `run`, a few bytes after `at`. The guess ends after `run`. Returns how many items
+ * were looked at. */
+size_t pal_runs_guess(const struct pal_table *table, struct pal_runs *runs, const unsigned char *p,
+        size_t at, size_t run, size_t len);
+
+/* The token that is guessed at `at`, or PAL_TOKEN_NONE. */
+static inline uint32_t pal_runs_token(const struct pal_runs *runs, size_t at)
+{
+    return runs->at == at && at < runs->end && runs->item < runs->items_len
+            ? runs->items[runs->item].token
+            : PAL_TOKEN_NONE;
+}
+
+/* Goes on to the next guess: the one before was right, and has `token_len` bytes. */
+static inline void pal_runs_next(struct pal_runs *runs, size_t token_len)
+{
+    runs->at += token_len;
+    if (++runs->taken == runs->items[runs->item].count) {
+        runs->taken = 0;
+        runs->item++;
+    }
+}
+
+#endif
