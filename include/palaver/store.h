@@ -241,6 +241,17 @@ PAL_API PAL_CHECKED pal_status pal_store_mark(
 PAL_API PAL_CHECKED pal_status pal_store_reset(pal_store *store, pal_str tenant, pal_id session,
         bool keep_system, pal_mark *out_mark, pal_error *err);
 
+/* Only the newest `keep` of the messages in sight stay there, by a rewind with a target; 0: none.
+ * If there are no more than that, nothing is done, and out_mark->number is 0. */
+PAL_API PAL_CHECKED pal_status pal_store_truncate(pal_store *store, pal_str tenant, pal_id session,
+        uint32_t keep, pal_mark *out_mark, pal_error *err);
+
+/* The messages are appended, and everything else goes out of sight, in one commit: by a rewind
+ * with a target, which can be undone. Their client ids are not used. out_mark->number is 0 if there
+ * was nothing before. PAL_CONFLICT if others keep appending meanwhile. */
+PAL_API PAL_CHECKED pal_status pal_store_replace(pal_store *store, pal_str tenant, pal_id session,
+        pal_message *messages, size_t messages_len, pal_mark *out_mark, pal_error *err);
+
 /* All marks that bear on the session, oldest first, inherited ones before its own. */
 PAL_API PAL_CHECKED pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session,
         pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);

@@ -365,7 +365,7 @@ PAL_API PAL_CHECKED pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenan
         pal_error *err);
 
 /* Compacts a session by the runtime's model, as a turn would; `compaction` gives prompt, model,
- * reason, cut_seq and redo. Waits for it. PAL_BUSY while a turn runs there. */
+ * reason, cut_seq, redo and summary. Waits for it. PAL_BUSY while a turn runs there. */
 PAL_API PAL_CHECKED pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant,
         pal_id session, const pal_compaction *compaction, pal_arena *arena,
         pal_compacted *out_compacted, pal_error *err);

@@ -86,6 +86,8 @@ typedef struct pal_compaction {
     pal_str reason;   /* "manual", "over the limit", ...: kept with the checkpoint */
     uint64_t cut_seq; /* 0: where the plan would cut, or, below the limit, before the recent tail */
     uint64_t redo;    /* not 0: the number of a checkpoint to make again, from the same messages */
+    pal_str summary;  /* the summary itself: no model is called, and it is used however long it is;
+                         empty: the model writes it */
 } pal_compaction;
 
 typedef struct pal_compacted {
@@ -110,6 +112,15 @@ PAL_API PAL_CHECKED pal_status pal_window_compact(pal_store *store, const pal_wi
  * PAL_NOT_FOUND where there is none. */
 PAL_API PAL_CHECKED pal_status pal_window_uncompact(
         pal_store *store, pal_str tenant, pal_id session, uint64_t number, pal_error *err);
+
+/* The summary that stands, in the arena; empty: none does. */
+PAL_API PAL_CHECKED pal_status pal_window_summary(pal_store *store, pal_str tenant, pal_id session,
+        pal_arena *arena, pal_str *out_summary, pal_error *err);
+/* Sets it, without a model and without a cut: it replaces the summary of the checkpoint that
+ * stands, or else it is sent before all messages. An empty one clears it. Kept as a mark, which can
+ * be undone; out_mark->number is 0 if there was nothing to clear. */
+PAL_API PAL_CHECKED pal_status pal_window_summary_set(pal_store *store, pal_str tenant,
+        pal_id session, pal_str summary, pal_mark *out_mark, pal_error *err);
 
 /* A line-by-line difference of two checkpoints' summaries, as text, in the arena. */
 PAL_API PAL_CHECKED pal_status pal_window_diff(pal_store *store, pal_str tenant, pal_id session,

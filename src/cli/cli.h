@@ -428,6 +428,8 @@ extern const pal_cli_command pal_cmd_session_append;
 extern const pal_cli_command pal_cmd_session_edit;
 extern const pal_cli_command pal_cmd_session_fork;
 extern const pal_cli_command pal_cmd_session_rewind;
+extern const pal_cli_command pal_cmd_session_truncate;
+extern const pal_cli_command pal_cmd_session_summary;
 extern const pal_cli_command pal_cmd_session_undo;
 extern const pal_cli_command pal_cmd_session_reset;
 extern const pal_cli_command pal_cmd_session_compact;

@@ -14,6 +14,7 @@ typedef struct append_values {
     pal_cli_number expect_seq;
     bool json_input;
     bool create;
+    bool replace;
 } append_values;
 
 typedef struct batch {
@@ -216,6 +217,9 @@ static pal_status session_append(pal_cli *cli, void *values)
     batch input = {0};
     pal_session session = {0};
     uint64_t expected = given->expect_seq.given ? given->expect_seq.value : PAL_SEQ_ANY;
+    pal_mark mark;
+    if (given->replace && (given->expect_seq.given || given->client_id))
+        return pal_cli_usage(cli, NULL, "--replace goes with neither --expect-seq nor --client-id");
     pal_status status = make_batch(cli, given, &input);
     if (status == PAL_OK && pal_arena_failure(cli->arena) != PAL_OK)
         status = pal_cli_no_memory(cli);
@@ -227,8 +231,10 @@ static pal_status session_append(pal_cli *cli, void *values)
         snprintf(cli->hint, sizeof cli->hint,
                 "palaver session list shows what there is; --create makes one with that key");
     if (status == PAL_OK)
-        status = pal_store_append(cli->store, pal_cli_tenant(cli), session.id, input.messages,
-                input.len, expected, &cli->err);
+        status = given->replace ? pal_store_replace(cli->store, pal_cli_tenant(cli), session.id,
+                                          input.messages, input.len, &mark, &cli->err)
+                                : pal_store_append(cli->store, pal_cli_tenant(cli), session.id,
+                                          input.messages, input.len, expected, &cli->err);
     return status == PAL_OK ? print_appended(cli, &input) : status;
 }
 
@@ -241,6 +247,8 @@ static const pal_cli_option options[] = {
                 "fail unless the session's newest message is N"},
         {"json-input", 0, PAL_CLI_FLAG, offsetof(append_values, json_input), NULL,
                 "native JSON messages: an array, or one a line"},
+        {"replace", 0, PAL_CLI_FLAG, offsetof(append_values, replace), NULL,
+                "in the place of all that the session shows"},
         {"create", 0, PAL_CLI_FLAG, offsetof(append_values, create), NULL,
                 "make the session, with SESSION as its key, if needed"},
         {0},

@@ -14,6 +14,10 @@ typedef struct rewind_values {
     pal_cli_number to;
 } rewind_values;
 
+typedef struct truncate_values {
+    pal_cli_number keep;
+} truncate_values;
+
 typedef struct undo_values {
     pal_cli_number mark;
 } undo_values;
@@ -103,6 +107,31 @@ static pal_status session_rewind(pal_cli *cli, void *values)
     return print_mark(cli, &mark, text);
 }
 
+static pal_status session_truncate(pal_cli *cli, void *values)
+{
+    const truncate_values *given = values;
+    pal_session session;
+    pal_mark mark;
+    char text[160];
+    if (!given->keep.given || given->keep.value > UINT32_MAX)
+        return pal_cli_usage(cli, "palaver session truncate SESSION --keep N",
+                "'session truncate' needs --keep: how many of the newest messages stay");
+    pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
+    if (status == PAL_OK)
+        status = pal_store_truncate(cli->store, pal_cli_tenant(cli), session.id,
+                (uint32_t)given->keep.value, &mark, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    if (mark.number)
+        snprintf(text, sizeof text,
+                "Truncated to the newest messages (mark %llu). 'palaver session undo' takes that "
+                "back.\n",
+                (unsigned long long)mark.number);
+    else
+        snprintf(text, sizeof text, "Nothing was done: the session has no more messages.\n");
+    return print_mark(cli, &mark, text);
+}
+
 static pal_status session_undo(pal_cli *cli, void *values)
 {
     const undo_values *given = values;
@@ -164,6 +193,28 @@ const pal_cli_command pal_cmd_session_rewind = {
         .args_max = 1,
         .access = PAL_CLI_WRITE,
         .run = session_rewind,
+};
+
+static const pal_cli_option truncate_options[] = {
+        {"keep", 0, PAL_CLI_NUMBER, offsetof(truncate_values, keep), "N",
+                "how many of the newest messages stay; 0 for none"},
+        {0},
+};
+
+const pal_cli_command pal_cmd_session_truncate = {
+        .name = "session truncate",
+        .summary = "keep only the newest messages in sight",
+        .usage = "SESSION --keep N",
+        .about = "Hides all messages but the newest N. They are kept: 'session undo' brings them "
+                 "back, 'session show --hidden' shows them.",
+        .examples = "palaver session truncate demo --keep 20\n"
+                    "palaver session undo demo",
+        .options = truncate_options,
+        .values_size = sizeof(truncate_values),
+        .args_min = 1,
+        .args_max = 1,
+        .access = PAL_CLI_WRITE,
+        .run = session_truncate,
 };
 
 static const pal_cli_option undo_options[] = {

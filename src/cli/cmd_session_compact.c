@@ -85,19 +85,6 @@ static pal_status diff(compacter *c)
 
 /* ---- Compaction ---- */
 
-/* The user is the model. */
-static pal_status answer(const pal_summary_request *request, pal_arena *arena,
-        pal_summary_answer *out_answer, void *user, pal_error *err)
-{
-    const compacter *c = user;
-    (void)request;
-    (void)arena;
-    (void)err;
-    out_answer->text = c->summary;
-    out_answer->model = pal_str_of("user");
-    return PAL_OK;
-}
-
 static pal_status read_summary(compacter *c)
 {
     pal_cli *cli = c->cli;
@@ -152,6 +139,12 @@ static void print_text(pal_cli *cli, const pal_compacted *made)
 {
     if (made->number == 0) {
         pal_buf_format(&cli->out, "Nothing was done: %.*s.\n", PAL_STR_ARG(made->note));
+        return;
+    }
+    if (made->seq == 0 && !made->is_fallback) {
+        pal_buf_format(&cli->out,
+                "Checkpoint %llu: the summary goes before all messages; nothing was cut off.\n",
+                (unsigned long long)made->number);
         return;
     }
     if (made->is_fallback)
@@ -232,12 +225,21 @@ static pal_status compact_by_model(
 static pal_status compact_by_hand(compacter *c, pal_compaction *compaction, pal_compacted *out_made)
 {
     pal_cli *cli = c->cli;
+    pal_mark mark;
     pal_status status = read_summary(c);
-    compaction->summarise = answer;
-    if (status != PAL_OK)
+    compaction->summary = c->summary;
+    if (status == PAL_OK)
+        status = pal_window_compact(
+                cli->store, &c->window.window, compaction, cli->arena, out_made, &cli->err);
+    if (status != PAL_OK || out_made->number || c->summary.len == 0)
         return status;
-    return pal_window_compact(
-            cli->store, &c->window.window, compaction, cli->arena, out_made, &cli->err);
+    /* Nothing can be cut: the summary is sent before all messages. */
+    status = pal_window_summary_set(
+            cli->store, pal_cli_tenant(cli), c->session.id, c->summary, &mark, &cli->err);
+    out_made->number = mark.number;
+    out_made->seq = mark.seq;
+    out_made->summary = c->summary;
+    return status;
 }
 
 static pal_status compact(compacter *c)
@@ -245,7 +247,7 @@ static pal_status compact(compacter *c)
     pal_cli *cli = c->cli;
     const compact_values *given = c->given;
     const pal_runtime_options *options = pal_config_get(cli->config)->runtime;
-    pal_compaction compaction = {.user = c,
+    pal_compaction compaction = {
             .prompt = given->prompt ? pal_str_of(given->prompt) : options->compaction_prompt,
             .model = given->window.model ? pal_str_of(given->window.model)
                                          : options->compaction_model,

@@ -146,6 +146,32 @@ static pal_status reset_session(pal_call *call, pal_error *err)
     return add_mark(call, mark, err);
 }
 
+static pal_status truncate_session(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    uint64_t keep = UINT64_MAX;
+    pal_mark mark = {.kind = PAL_MARK_REWIND};
+    pal_status status = pal_call_known(call, err);
+    if (status == PAL_OK)
+        status = pal_call_count(call, call->body, "keep", 0, UINT32_MAX, &keep, err);
+    if (status == PAL_OK && keep == UINT64_MAX) {
+        call->fail_param = "keep";
+        status = pal_error_set(err, PAL_INVALID, "'keep' is missing: how many messages stay");
+    }
+    if (status == PAL_OK)
+        status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_store_truncate(call->server->store, call->caller.tenant, session.id,
+                (uint32_t)keep, &mark, err);
+    if (status == PAL_OK && mark.number)
+        status = pal_native_mark_put(pal_call_writer(call), &mark, err);
+    else if (status == PAL_OK)
+        pal_json_put_raw(pal_call_writer(call), pal_str_of("{\"number\":0,\"kind\":\"rewind\"}"));
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    return status;
+}
+
 /* ---- Compactions ---- */
 
 /* The newest that counts where none is named. */
@@ -216,6 +242,10 @@ const pal_api_route pal_branch_routes[] = {
         {"POST", "/api/v1/sessions/{id}/reset", PAL_KEY_WRITE, PAL_ROUTE_ANY_JSON, reset_session,
                 {"resetSession", "take everything out of sight", NULL, "ResetRequest", "Mark",
                         200}},
+        {"POST", "/api/v1/sessions/{id}/truncate", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+                truncate_session,
+                {"truncateSession", "keep only the newest messages in sight", NULL,
+                        "TruncateRequest", "Mark", 200}},
         {"POST", "/api/v1/sessions/{id}/undo", PAL_KEY_WRITE, PAL_ROUTE_JSON, undo_mark,
                 {"undoMark", "take back a rewind, a reset, a compaction, a pin", NULL,
                         "UndoRequest", "Mark", 200}},

@@ -120,6 +120,45 @@ static pal_status compact_once(pal_call *call, pal_id session, pal_compaction *c
             call->arena, out_compacted, err);
 }
 
+/* A summary that the caller gives is used also where nothing can be cut. */
+static pal_status keep_given(pal_call *call, pal_id session, const pal_compaction *compaction,
+        pal_compacted *compacted, pal_error *err)
+{
+    pal_mark mark;
+    if (compacted->number || !compaction->summary.len)
+        return PAL_OK;
+    pal_status status = pal_window_summary_set(call->server->store, call->caller.tenant, session,
+            compaction->summary, &mark, err);
+    if (status != PAL_OK)
+        return status;
+    compacted->number = mark.number;
+    compacted->seq = mark.seq;
+    compacted->summary = compaction->summary;
+    return PAL_OK;
+}
+
+static pal_status read_given(pal_call *call, pal_compaction *compaction, pal_error *err)
+{
+    pal_json_type type = pal_json_type_of(pal_json_find(call->body, "summary"));
+    pal_str *summary = &compaction->summary;
+    pal_status status =
+            pal_call_text(call, call->body, "summary", PAL_SYSTEM_LEN_MAX, summary, err);
+    if (status != PAL_OK || type == PAL_JSON_NONE || type == PAL_JSON_NULL)
+        return status;
+    size_t blank = 0;
+    while (blank < summary->len && strchr(" \t\r\n", summary->data[blank]))
+        blank++;
+    call->fail_param = "summary";
+    if (blank == summary->len)
+        return pal_error_set(
+                err, PAL_INVALID, "'summary' is empty; leave it out to let the model write it");
+    if (compaction->prompt.len || compaction->model.len)
+        return pal_error_set(err, PAL_INVALID,
+                "give 'summary', or 'prompt' and 'model' for a model to write it");
+    call->fail_param = NULL;
+    return PAL_OK;
+}
+
 static pal_status compact_session(pal_call *call, pal_error *err)
 {
     pal_session session;
@@ -127,6 +166,8 @@ static pal_status compact_session(pal_call *call, pal_error *err)
     pal_compaction compaction = {0};
     pal_json body = call->body;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_call_known(call, err);
     if (status == PAL_OK)
         status = pal_call_text(call, body, "prompt", PAL_SYSTEM_LEN_MAX, &compaction.prompt, err);
     if (status == PAL_OK)
@@ -136,7 +177,11 @@ static pal_status compact_session(pal_call *call, pal_error *err)
     if (status == PAL_OK)
         status = pal_call_count(call, body, "redo", 0, INT64_MAX, &compaction.redo, err);
     if (status == PAL_OK)
+        status = read_given(call, &compaction, err);
+    if (status == PAL_OK)
         status = compact_once(call, session.id, &compaction, &compacted, err);
+    if (status == PAL_OK)
+        status = keep_given(call, session.id, &compaction, &compacted, err);
     if (status != PAL_OK)
         return status;
     put_compacted(pal_call_writer(call), &compacted);
@@ -231,6 +276,53 @@ static pal_status search_session(pal_call *call, pal_error *err)
     return send_hits(call, &search, err);
 }
 
+/* ---- The summary ---- */
+
+static pal_status send_summary(pal_call *call, const pal_session *session, pal_error *err)
+{
+    pal_str summary;
+    pal_status status = pal_window_summary(call->server->store, call->caller.tenant, session->id,
+            call->arena, &summary, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_put_id(writer, "session_id", session->id);
+    pal_put_str(writer, "summary", summary);
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+static pal_status get_summary(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    return status == PAL_OK ? send_summary(call, &session, err) : status;
+}
+
+static pal_status set_summary(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_mark mark;
+    pal_str summary = {0};
+    pal_status status = pal_call_known(call, err);
+    if (status == PAL_OK &&
+            pal_json_type_of(pal_json_find(call->body, "summary")) != PAL_JSON_STRING) {
+        call->fail_param = "summary";
+        status = pal_error_set(
+                err, PAL_INVALID, "'summary' must be a text; an empty one clears it");
+    }
+    if (status == PAL_OK)
+        status = pal_call_text(call, call->body, "summary", PAL_SYSTEM_LEN_MAX, &summary, err);
+    if (status == PAL_OK)
+        status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_window_summary_set(
+                call->server->store, call->caller.tenant, session.id, summary, &mark, err);
+    return status == PAL_OK ? send_summary(call, &session, err) : status;
+}
+
 /* ---- Usage ---- */
 
 static pal_status send_usage(pal_call *call, pal_ledger_query *query, pal_error *err)
@@ -286,6 +378,13 @@ const pal_api_route pal_context_routes[] = {
                 {"compactSession",
                         "let a summary stand for the older messages; 'undo' takes it back", NULL,
                         "CompactRequest", "Compacted", 200}},
+        {"GET", "/api/v1/sessions/{id}/summary", PAL_KEY_READ, PAL_ROUTE_WORKER, get_summary,
+                {"getSummary", "the summary that the model is sent; empty: none", NULL, NULL,
+                        "Summary", 200}},
+        {"PUT", "/api/v1/sessions/{id}/summary", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+                set_summary,
+                {"setSummary", "set the summary, without a model and without a cut", NULL,
+                        "SummaryRequest", "Summary", 200}},
         {"GET", "/api/v1/search", PAL_KEY_READ, PAL_ROUTE_WORKER, search_all,
                 {"searchAll", "messages of all sessions by their words",
                         "q role from to limit cursor", NULL, "HitPage", 200}},

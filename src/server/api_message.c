@@ -424,10 +424,55 @@ static pal_status get_blob(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
+/* ---- Replacing ---- */
+
+static pal_status replace_messages(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_message *messages;
+    pal_mark mark;
+    size_t len;
+    pal_status status = pal_call_known(call, err);
+    if (status == PAL_OK)
+        status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_api_messages_read(call, call->body, false, &messages, &len, err);
+    if (status == PAL_OK &&
+            pal_json_type_of(pal_json_find(call->body, "messages")) != PAL_JSON_ARRAY) {
+        call->fail_param = "messages";
+        status = pal_error_set(err, PAL_INVALID, "'messages' must be an array of messages");
+    }
+    if (status == PAL_OK)
+        status = pal_store_replace(call->server->store, call->caller.tenant, session.id, messages,
+                len, &mark, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "messages");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < len; i++)
+        put_appended(writer, &messages[i]);
+    pal_json_end_array(writer);
+    pal_json_name(writer, "mark");
+    if (mark.number)
+        status = pal_native_mark_put(writer, &mark, err);
+    else
+        pal_json_put_null(writer);
+    pal_json_end_object(writer);
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    return status;
+}
+
 const pal_api_route pal_message_routes[] = {
         {"POST", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_ROUTE_JSON, append_messages,
                 {"appendMessages", "append one message or several; answered when they are durable",
                         NULL, "AppendRequest", "Appended", 201}},
+        {"PUT", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+                replace_messages,
+                {"replaceMessages", "these messages instead of all that it shows", NULL,
+                        "ReplaceRequest", "Replaced", 200}},
         {"GET", "/api/v1/sessions/{id}/messages", PAL_KEY_READ, PAL_ROUTE_WORKER, list_messages,
                 {"listMessages", "messages by their numbers, from either end",
                         "after before limit order hidden", NULL, "MessagePage", 200}},

@@ -102,7 +102,7 @@ static unsigned code_of(const pal_mistral_runner *run)
     if (status == PAL_BUSY)
         return 409;
     bool is_foreign =
-            run->code || status == PAL_DENIED || status == PAL_IO || status == PAL_NOT_FOUND;
+            run->code || status == PAL_DENIED || status == PAL_NOT_FOUND;
     return is_foreign ? 502 : pal_status_http(status);
 }
 

@@ -159,10 +159,11 @@ void pal_api_turn_fail(pal_api_turn *turn, pal_status status, const pal_error *e
         pal_call_fail(call, status, err);
 }
 
-/* The service's refusal is none of ours: its 403 says nothing of the caller's key. */
+/* The service's refusal is none of ours: its 403 says nothing of the caller's key. PAL_IO is the
+ * disk's: a connection to the service that fails is PAL_PROVIDER. */
 static unsigned code_of_failure(pal_status status)
 {
-    bool is_foreign = status == PAL_DENIED || status == PAL_IO || status == PAL_NOT_FOUND;
+    bool is_foreign = status == PAL_DENIED || status == PAL_NOT_FOUND;
     return is_foreign ? 502 : pal_status_http(status);
 }
 

@@ -109,6 +109,14 @@ const pal_schema pal_schemas[] = {
                 "\"messages\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
                 "\"required\":[\"id\",\"seq\"],\"properties\":{\"id\":" TEXT ",\"seq\":" COUNT
                 "}}}}}"},
+        {"ReplaceRequest",
+                "{\"type\":\"object\",\"required\":[\"messages\"],\"properties\":{"
+                "\"messages\":{\"type\":\"array\",\"items\":" REF("Message") "}}}"},
+        {"Replaced",
+                "{\"type\":\"object\",\"required\":[\"messages\",\"mark\"],\"properties\":{"
+                "\"messages\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
+                "\"required\":[\"id\",\"seq\"],\"properties\":{\"id\":" TEXT ",\"seq\":" COUNT
+                "}}},\"mark\":{\"type\":[\"object\",\"null\"]}}}"},
         {"MessagePage",
                 "{\"type\":\"object\",\"required\":[\"messages\",\"has_more\"],"
                 "\"properties\":{\"messages\":{\"type\":\"array\",\"items\":" REF(
@@ -140,6 +148,9 @@ const pal_schema pal_schemas[] = {
                 "{\"type\":\"object\",\"required\":[\"to_seq\"],\"properties\":{\"to_seq\":" COUNT
                 "}}"},
         {"ResetRequest", "{\"type\":\"object\",\"properties\":{\"keep_system_message\":" FLAG "}}"},
+        {"TruncateRequest",
+                "{\"type\":\"object\",\"required\":[\"keep\"],"
+                "\"properties\":{\"keep\":" COUNT "}}"},
         {"UndoRequest", "{\"type\":\"object\",\"properties\":{\"number\":" COUNT "}}"},
         {"PinRequest",
                 "{\"type\":\"object\",\"required\":[\"seq\"],\"properties\":{\"seq\":" COUNT "}}"},
@@ -152,7 +163,13 @@ const pal_schema pal_schemas[] = {
                 "\"type\":\"array\",\"items\":" REF("Mark") "}}}"},
         {"CompactRequest",
                 "{\"type\":\"object\",\"properties\":{\"prompt\":" TEXT ",\"model\":" TEXT
-                ",\"cut_seq\":" COUNT ",\"redo\":" COUNT "}}"},
+                ",\"cut_seq\":" COUNT ",\"redo\":" COUNT ",\"summary\":" TEXT "}}"},
+        {"SummaryRequest",
+                "{\"type\":\"object\",\"required\":[\"summary\"],\"properties\":{\"summary\":" TEXT
+                "}}"},
+        {"Summary",
+                "{\"type\":\"object\",\"required\":[\"session_id\",\"summary\"],"
+                "\"properties\":{\"session_id\":" TEXT ",\"summary\":" TEXT "}}"},
         {"Compacted",
                 "{\"type\":\"object\",\"required\":[\"number\",\"tokens_before\","
                 "\"tokens_after\"],\"properties\":{\"number\":" COUNT ",\"seq\":" COUNT

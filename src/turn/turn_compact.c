@@ -117,6 +117,11 @@ pal_status pal_compact_begin(pal_store *store, const pal_window *window,
     job->record.checkpoint.strategy = job->view.input.settings.strategy;
     job->record.previous = job->view.record.checkpoint.number;
     job->record.reason = compaction->reason;
+    job->is_given = compaction->summary.len > 0;
+    if (job->is_given) {
+        job->record.checkpoint.strategy = PAL_STRATEGY_COMPACT;
+        return PAL_OK;
+    }
     if (job->record.checkpoint.strategy == PAL_STRATEGY_RESET) {
         job->record.checkpoint.hint =
                 make_hint(&job->view.input, job->record.checkpoint.seq, arena);
@@ -222,7 +227,7 @@ static pal_status take_answer(pal_store *store, pal_compact_job *job,
         return status;
     if (taken.summary.len == 0)
         *out_failure = pal_str_of("the model answered nothing");
-    else if (taken.tokens >= job->replaced_tokens)
+    else if (taken.tokens >= job->replaced_tokens && !job->is_given)
         *out_failure = pal_str_of("the summary is no shorter than what it stands for");
     else
         job->record.checkpoint = taken;
@@ -305,7 +310,7 @@ static pal_status settle(pal_store *store, pal_compact_job *job, pal_str failure
     if (status == PAL_OK)
         status = plan_after(store, job, arena, &after, err);
     if (status == PAL_OK && after.tokens >= record->tokens_before && !is_reset &&
-            !record->is_fallback && !job->is_again) {
+            !record->is_fallback && !job->is_again && !job->is_given) {
         status = fall_back(store, job,
                 pal_str_of("with the summary the window would not get smaller"), arena, err);
         if (status == PAL_OK)
@@ -314,7 +319,7 @@ static pal_status settle(pal_store *store, pal_compact_job *job, pal_str failure
     if (status != PAL_OK)
         return status;
     record->tokens_after = after.tokens;
-    *out_smaller = job->is_again || after.tokens < record->tokens_before;
+    *out_smaller = job->is_again || job->is_given || after.tokens < record->tokens_before;
     return PAL_OK;
 }
 
@@ -362,7 +367,11 @@ pal_status pal_window_compact(pal_store *store, const pal_window *window,
 
     if (status != PAL_OK || !ready)
         return status;
-    if (job.needs_model) {
+    if (job.is_given) {
+        answer.text = compaction->summary;
+        answer.model = pal_str_of("user");
+        answered = true;
+    } else if (job.needs_model) {
         answered = compaction->summarise(
                            &job.request, arena, &answer, compaction->user, &failure) == PAL_OK;
         why = pal_arena_copy(arena, pal_str_of(failure.message));

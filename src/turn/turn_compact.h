@@ -13,6 +13,7 @@ typedef struct pal_compact_job {
     pal_summary_request request;
     bool needs_model;
     bool is_again;
+    bool is_given; /* the caller wrote the summary: it is taken as it is */
     uint64_t undo; /* the checkpoint that is made again, where it is the session's own; 0: none */
     uint64_t replaced_tokens; /* of all that the summary stands for */
 } pal_compact_job;

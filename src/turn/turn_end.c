@@ -117,7 +117,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     va_end(list);
     turn->info.status = status;
     turn->is_sealed = false;
-    /* A model's connection fails with PAL_IO too, and that can be written down. */
+    /* A model's service denies too, and that can be written down. */
     is_unwritable = turn->phase != PAL_PHASE_CALL &&
             (status == PAL_DENIED || status == PAL_IO || status == PAL_FULL ||
                     status == PAL_NO_MEMORY);

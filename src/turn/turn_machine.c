@@ -361,7 +361,9 @@ static void on_end(void *user, const pal_model_end *end)
     } else if (!pal_turn_retry(turn, end)) {
         turn->info.code = end->code;
         turn->info.retry_after_ms = end->retry_after_ms > 0 ? end->retry_after_ms : 0;
-        pal_turn_fail(turn, end->status, "%.*s", PAL_STR_ARG(end->error));
+        /* PAL_IO is the disk's, for whoever looks at a turn. */
+        pal_turn_fail(turn, end->status == PAL_IO ? PAL_PROVIDER : end->status, "%.*s",
+                PAL_STR_ARG(end->error));
     }
 }
 

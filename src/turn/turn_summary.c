@@ -190,6 +190,13 @@ void pal_summary_ask(pal_turn *turn)
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
+    if (turn->job->is_given) {
+        turn->summary_end->is_answered = true;
+        turn->summary_end->answer.text = turn->compact->compaction->summary;
+        turn->summary_end->answer.model = pal_str_of("user");
+        end_summary(turn);
+        return;
+    }
     if (turn->job->record.checkpoint.strategy != PAL_STRATEGY_RESET &&
             pal_provider_start(turn->summary_provider, &request, &sink, turn, &turn->call, &err) ==
                     PAL_OK) {

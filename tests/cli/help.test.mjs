@@ -7,7 +7,7 @@ import { palaver, workspace, assertFails, assertGolden, textOf } from './support
 const commands = [
     'session new', 'session list', 'session show', 'session search', 'session append',
     'session edit', 'session fork',
-    'session rewind', 'session undo', 'session reset', 'session compact', 'session pin',
+    'session rewind', 'session truncate', 'session undo', 'session reset', 'session compact', 'session summary', 'session pin',
     'session unpin', 'session delete', 'session restore',
     'session erase', 'session export', 'session import', 'chat', 'context', 'route', 'tokens',
     'tokens list',

@@ -53,6 +53,53 @@ static void a_rewind_may_leave_the_newest(void)
     CHECK(shows(session, "a b c"));
 }
 
+static void truncating_keeps_the_newest_in_sight(void)
+{
+    pal_id session = of_words("a b c d e");
+    pal_mark made;
+
+    OK(pal_store_truncate(store, no_tenant(), session, 2, &made, &err));
+    CHECK(made.number == 1 && made.target == 3 && shows(session, "d e"));
+    OK(pal_store_truncate(store, no_tenant(), session, 2, &made, &err));
+    CHECK(made.number == 0 && shows(session, "d e"));
+    CHECK(say(session, "f") == 6);
+    OK(pal_store_truncate(store, no_tenant(), session, 1, &made, &err));
+    CHECK(shows(session, "f"));
+    OK(undo(session, 0));
+    CHECK(shows(session, "d e f"));
+    OK(pal_store_truncate(store, no_tenant(), session, 0, &made, &err));
+    CHECK(shows(session, ""));
+    OK(undo(session, 0));
+    OK(undo(session, 1));
+    CHECK(shows(session, "a b c d e f"));
+}
+
+static void a_history_is_replaced_in_one_step(void)
+{
+    pal_id session = of_words("a b");
+    pal_message new[2] = {text_of(PAL_ROLE_USER, "x"), text_of(PAL_ROLE_USER, "y")};
+    pal_message wrong = {.role = PAL_ROLE_NONE};
+    pal_mark made;
+    uint64_t first;
+
+    OK(pal_store_replace(store, no_tenant(), session, new, 2, &made, &err));
+    CHECK(shows(session, "x y") && new[0].seq == 3 && new[1].seq == 4);
+    first = made.number;
+    CHECK(first == 1);
+    CHECK(pal_store_replace(store, no_tenant(), session, &wrong, 1, &made, &err) != PAL_OK);
+    CHECK(shows(session, "x y"));
+    CHECK(say(session, "z") == 5);
+    OK(pal_store_replace(store, no_tenant(), session, NULL, 0, &made, &err));
+    CHECK(shows(session, ""));
+    OK(undo(session, made.number));
+    OK(undo(session, first));
+    CHECK(shows(session, "a b x y z"));
+    session = new_session();
+    new[0] = text_of(PAL_ROLE_USER, "x");
+    OK(pal_store_replace(store, no_tenant(), session, new, 1, &made, &err));
+    CHECK(made.number == 0 && shows(session, "x"));
+}
+
 static uint64_t count(pal_id session, uint64_t after_seq, uint64_t before_seq)
 {
     uint64_t found = 99;
@@ -446,6 +493,8 @@ void contract_forks(void)
     RUN(undo_takes_the_newest_that_counts);
     RUN(undo_says_what_it_undid);
     RUN(a_reset_may_keep_the_system_message);
+    RUN(truncating_keeps_the_newest_in_sight);
+    RUN(a_history_is_replaced_in_one_step);
     RUN(marks_are_numbered_and_kept);
     RUN(bad_marks_are_refused);
     RUN(a_fork_shares_its_beginning);
