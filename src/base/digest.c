@@ -1,10 +1,13 @@
-/* digest.c - SHA-256 by OpenSSL, and hex digits. Any thread may call these.
+/* digest.c - SHA-256 and HMAC by OpenSSL, and hex digits. Any thread may call these.
  *
  * OpenSSL would rather have its EVP interface used, which looks up the algorithm and allocates for
  * every digest: for the short texts of session keys that takes several times as long as hashing. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/digest.h"
 
+#include <limits.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/sha.h>
 
 pal_status pal_sha256(pal_str data, uint8_t out_digest[PAL_SHA256_SIZE])
@@ -12,6 +15,16 @@ pal_status pal_sha256(pal_str data, uint8_t out_digest[PAL_SHA256_SIZE])
     SHA256_CTX context;
     if (!SHA256_Init(&context) || !SHA256_Update(&context, data.data, data.len) ||
             !SHA256_Final(out_digest, &context))
+        return PAL_NO_MEMORY;
+    return PAL_OK;
+}
+
+pal_status pal_hmac_sha256(pal_str key, pal_str data, uint8_t out_digest[PAL_SHA256_SIZE])
+{
+    unsigned len = PAL_SHA256_SIZE;
+    if (key.len > INT_MAX ||
+            !HMAC(EVP_sha256(), key.data, (int)key.len, (const unsigned char *)data.data, data.len,
+                    out_digest, &len))
         return PAL_NO_MEMORY;
     return PAL_OK;
 }

@@ -1,4 +1,4 @@
-/* digest.h - SHA-256, by OpenSSL. */
+/* digest.h - SHA-256 and HMAC, by OpenSSL. */
 #ifndef PAL_BASE_DIGEST_H
 #define PAL_BASE_DIGEST_H
 
@@ -10,6 +10,9 @@
 #define PAL_SHA256_SIZE 32
 
 PAL_CHECKED pal_status pal_sha256(pal_str data, uint8_t out_digest[PAL_SHA256_SIZE]);
+/* HMAC-SHA-256: without the key nobody can tell what the digest of a text is. */
+PAL_CHECKED pal_status pal_hmac_sha256(
+        pal_str key, pal_str data, uint8_t out_digest[PAL_SHA256_SIZE]);
 
 /* Lower-case hex digits of `data` and a NUL: 2 * len + 1 bytes. */
 void pal_hex(const uint8_t *data, size_t len, char *out_text);

@@ -383,6 +383,7 @@ static pal_status post_message(pal_call *call, pal_error *err)
     pal_status status = check_origin(call, err);
     if (status != PAL_OK)
         return status;
+    pal_call_is_mixed(call); /* tools tell of any session */
     int code = pal_rpc_read(call->arena, pal_exchange_body(call->exchange), &message, &wrong);
     if (code)
         return send_error(

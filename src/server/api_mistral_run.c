@@ -300,6 +300,9 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
     set_turn(run, info->turn, true);
     if (run->call)
         pal_call_trace_turn(run->call, info, pal_mistral_leg_of(run)->request.model);
+    /* A session that is not kept is erased; the answer is still to be remembered. */
+    if (run->call && run->options.is_passing)
+        pal_call_belongs(run->call, (pal_id){{0}});
     watch(run, 0);
 }
 

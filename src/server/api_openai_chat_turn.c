@@ -583,6 +583,8 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
     if (status == PAL_OK) {
         r->turn = info->turn;
         pal_call_trace_turn(call, info, r->model);
+        /* A session that is not kept is erased; the answer is still to be remembered. */
+        pal_call_belongs(call, r->is_passing ? (pal_id){{0}} : r->session);
         (void)pal_exchange_watch(call->exchange, client_left, r);
         status = pal_turn_watch(
                 r->server->runtime, r->tenant, r->turn, 0, watch, watch_gone, r, &failure);

@@ -532,6 +532,7 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
         refuse(run, err->status, err);
         return;
     }
+    pal_call_belongs(run->call, run->response.session);
     if (info->replayed && pal_id_is_none(info->turn)) {
         pal_exchange_to_worker(run->call->exchange, recall);
         release(run);
@@ -539,6 +540,9 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
     }
     run->response.turn = info->turn;
     pal_call_trace_turn(run->call, info, run->request->turn.model);
+    /* A session that is not kept is erased; the answer is still to be remembered. */
+    if (run->is_passing)
+        pal_call_belongs(run->call, (pal_id){{0}});
     pal_status status = begin(run, &failure);
     if (status == PAL_OK)
         status = pal_turn_watch(run->server->runtime, run->tenant, run->response.turn, 0, watch,

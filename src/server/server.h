@@ -129,6 +129,12 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err); /* 
  * while the stream runs, and finds its first by derived ids. */
 void pal_call_streaming(pal_call *call);
 
+/* The answer tells of this session; what is remembered of it is erased with the session. The last
+ * call counts. pal_call_session(), pal_call_apply() and pal_call_trace_turn() do it. */
+void pal_call_belongs(pal_call *call, pal_id session);
+/* The answer tells of several sessions: it is not remembered, and a repeat is told so. */
+void pal_call_is_mixed(pal_call *call);
+
 /* A turn of this call runs: where traces are made, it is followed. From any thread, before the
  * answer. */
 void pal_call_trace_turn(pal_call *call, const pal_turn_info *info, pal_str model);

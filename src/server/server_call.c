@@ -203,8 +203,20 @@ void pal_call_streaming(pal_call *call)
     pal_idempotency_end(call);
 }
 
+void pal_call_belongs(pal_call *call, pal_id session)
+{
+    pal_frame_of(call)->owner = session;
+}
+
+void pal_call_is_mixed(pal_call *call)
+{
+    pal_frame_of(call)->is_mixed = true;
+}
+
 void pal_call_trace_turn(pal_call *call, const pal_turn_info *info, pal_str model)
 {
+    if (!pal_id_is_none(info->session))
+        pal_call_belongs(call, info->session);
     if (call->server->trace && !pal_id_is_none(info->turn))
         pal_trace_turn(call->server->trace, &pal_frame_of(call)->span, call->caller.tenant,
                 info->session, info->turn, model);
@@ -220,6 +232,25 @@ typedef struct applying {
     pal_idempotent_batch batch; /* what is applied for them; none: they themselves */
 } applying;
 
+/* What was made is what the answer tells of; what is erased has nothing to be erased with. */
+static void note_owner(pal_call *call, const pal_op *ops, size_t ops_len)
+{
+    pal_id owner = {{0}};
+    for (size_t i = 0; i < ops_len; i++) {
+        bool makes = ops[i].kind == PAL_OP_CREATE || ops[i].kind == PAL_OP_FORK;
+        if (ops[i].status != PAL_OK)
+            continue;
+        if (ops[i].kind == PAL_OP_ERASE) {
+            pal_call_belongs(call, (pal_id){{0}});
+            return;
+        }
+        if (makes || pal_id_is_none(owner))
+            owner = ops[i].session;
+    }
+    if (!pal_id_is_none(owner))
+        pal_call_belongs(call, owner);
+}
+
 static void applied(
         pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
 {
@@ -229,6 +260,8 @@ static void applied(
             work->ops[work->batch.from[i]] = ops[i];
     }
     (void)ops_len;
+    if (status == PAL_OK)
+        note_owner(work->call, work->ops, work->ops_len);
     work->done(work->call, work->ops, work->ops_len, status, err);
 }
 

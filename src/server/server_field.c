@@ -209,5 +209,7 @@ pal_status pal_call_session(pal_call *call, pal_str name, pal_session *out_sessi
         status = find_loom(call, name, out_session, err);
     if (status == PAL_NOT_FOUND)
         return pal_error_set(err, PAL_NOT_FOUND, "Session not found"); /* Skillian's words */
+    if (status == PAL_OK)
+        pal_call_belongs(call, out_session->id);
     return status;
 }

@@ -2,13 +2,19 @@
  * work once, whatever happened to the first one.
  *
  * A key belongs to a tenant. What is known of it is a record (kind "idempotency", named by the
- * SHA-256 of the key) that holds the SHA-256 of the request, and once the work is done its answer.
- * The request is its method, path and body, and if there are any the query and the headers that
- * choose a session. The record expires by server.idempotency_ms.
+ * SHA-256 of the key) that holds the SHA-256 of the request (method, path, body, and the query and
+ * headers that choose something), and once the work is done the code of its answer. The answer is a
+ * record of its own under the same name (kind "idempotency_answer"): it belongs to the session that
+ * it tells of and is erased with it, while the first record stays, so that the repeat is not taken
+ * for a first time. Both expire by server.idempotency_ms.
+ *
+ * Ids that a repeat must find again are an HMAC of tenant, route, key and a number under the
+ * store's secret (server_secret.h): no other tenant and no other store can tell or choose them.
  *
  *   first time   no record. The handler runs; its operations are committed together with a record
  *                that says "applied". Then the answer is put into the record, and only then sent.
- *   again        the record has an answer: it is sent again, with `idempotent-replayed: true`.
+ *   again        there is an answer: it is sent again, with `idempotent-replayed: true`.
+ *   erased       the session is gone, and the answer with it: 409, nothing runs.
  *   meanwhile    the first one is still being worked on by this process: 409.
  *   another      request under the same key: 422.
  *
@@ -38,15 +44,19 @@
 #include "base/memory.h"
 #include "server/server_call.h"
 #include "server/server_metrics.h"
+#include "server/server_secret.h"
 #include "server/server_settings.h"
 
 #define KIND "idempotency"
+#define ANSWER_KIND "idempotency_answer"
 #define DIGEST_TEXT_SIZE (2 * PAL_SHA256_SIZE + 1)
 #define RUNNING_RETRY_MS 1000
 
 struct pal_idempotency {
     pthread_mutex_t lock;
     pal_map running; /* by pal_idempotent.id */
+    bool has_secret;
+    uint8_t secret[PAL_SECRET_SIZE]; /* the store's; never changes once it is there */
 };
 
 /* One key while its request is worked on. */
@@ -75,8 +85,10 @@ void pal_idempotency_free(struct pal_idempotency *idempotency)
 
 /* ---- Names ---- */
 
-/* Texts with their lengths before them, so that no two lists are hashed alike. */
-static pal_status digest(const pal_str *texts, size_t texts_len, uint8_t out[PAL_SHA256_SIZE])
+/* Texts with their lengths before them, so that no two lists are hashed alike. `secret` NULL: by
+ * SHA-256, else by HMAC. */
+static pal_status digest(const pal_str *texts, size_t texts_len, const uint8_t *secret,
+        uint8_t out[PAL_SHA256_SIZE])
 {
     pal_buf buf;
     pal_buf_init(&buf, SIZE_MAX);
@@ -85,7 +97,12 @@ static pal_status digest(const pal_str *texts, size_t texts_len, uint8_t out[PAL
         pal_buf_append_char(&buf, ':');
         pal_buf_append_str(&buf, texts[i]);
     }
-    pal_status status = buf.failure ? buf.failure : pal_sha256(pal_buf_str(&buf), out);
+    pal_status status = buf.failure;
+    if (status == PAL_OK && secret)
+        status = pal_hmac_sha256(
+                pal_str_make((const char *)secret, PAL_SECRET_SIZE), pal_buf_str(&buf), out);
+    else if (status == PAL_OK)
+        status = pal_sha256(pal_buf_str(&buf), out);
     pal_buf_done(&buf);
     return status;
 }
@@ -93,7 +110,7 @@ static pal_status digest(const pal_str *texts, size_t texts_len, uint8_t out[PAL
 static pal_status digest_text(const pal_str *texts, size_t texts_len, char out[DIGEST_TEXT_SIZE])
 {
     uint8_t bytes[PAL_SHA256_SIZE];
-    pal_status status = digest(texts, texts_len, bytes);
+    pal_status status = digest(texts, texts_len, NULL, bytes);
     if (status == PAL_OK)
         pal_hex(bytes, sizeof bytes, out);
     return status;
@@ -121,14 +138,39 @@ static pal_status name_all(const pal_call *call, pal_idempotent *out)
     return status;
 }
 
+/* Before the first id is derived. The secret is the same for all who come at once. */
+static pal_status learn_secret(pal_call *call, pal_error *err)
+{
+    struct pal_idempotency *table = call->server->idempotency;
+    uint8_t secret[PAL_SECRET_SIZE];
+    pthread_mutex_lock(&table->lock);
+    bool is_known = table->has_secret;
+    pthread_mutex_unlock(&table->lock);
+    if (is_known)
+        return PAL_OK;
+    pal_status status = pal_secret_get(call->server->store, secret, err);
+    if (status != PAL_OK)
+        return status;
+    pthread_mutex_lock(&table->lock);
+    if (!table->has_secret)
+        memcpy(table->secret, secret, sizeof secret);
+    table->has_secret = true;
+    pthread_mutex_unlock(&table->lock);
+    return PAL_OK;
+}
+
 pal_id pal_call_derived_id(const pal_call *call, uint32_t n)
 {
     char number[16];
     uint8_t bytes[PAL_SHA256_SIZE];
     pal_id id;
     snprintf(number, sizeof number, "%" PRIu32, n);
-    const pal_str texts[] = {call->caller.tenant, call->idempotency_key, pal_str_of(number)};
-    if (call->idempotency_key.len == 0 || digest(texts, 3, bytes) != PAL_OK)
+    const pal_api_route *route = call->route;
+    const pal_str texts[] = {call->caller.tenant, pal_str_of(route ? route->method : NULL),
+            pal_str_of(route ? route->path : NULL), call->idempotency_key, pal_str_of(number)};
+    if (call->idempotency_key.len == 0 ||
+            digest(texts, sizeof texts / sizeof *texts, call->server->idempotency->secret, bytes) !=
+                    PAL_OK)
         return pal_id_new();
     memcpy(id.bytes, bytes, sizeof id.bytes);
     id.bytes[6] = (uint8_t)(0x80 | (id.bytes[6] & 0x0f)); /* version 8: made by a rule of ours */
@@ -182,9 +224,18 @@ void pal_idempotency_end(pal_call *call)
 
 /* ---- The record ---- */
 
-/* The record with what is known now; `body` empty: no answer yet. */
-static pal_status make_record(const pal_call *call, const pal_idempotent *entry, unsigned code,
-        pal_str body, pal_record *out_record)
+static pal_status write_body(const pal_call *call, pal_buf *buf, pal_record *out_record)
+{
+    out_record->body = pal_arena_copy(call->arena, pal_buf_str(buf));
+    out_record->expires_at = pal_clock_now_ms() + call->server->settings->idempotency_ms;
+    pal_status status = buf->failure ? buf->failure : pal_arena_failure(call->arena);
+    pal_buf_done(buf);
+    return status;
+}
+
+/* The record of the request; code 0: not answered yet. */
+static pal_status make_record(
+        const pal_call *call, const pal_idempotent *entry, unsigned code, pal_record *out_record)
 {
     pal_buf buf;
     pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
@@ -195,36 +246,85 @@ static pal_status make_record(const pal_call *call, const pal_idempotent *entry,
     if (code) {
         pal_json_name(&writer, "code");
         pal_json_put_u64(&writer, code);
-        pal_json_name(&writer, "body");
-        pal_json_put_str(&writer, body);
     }
     pal_json_end_object(&writer);
-    *out_record = (pal_record){
-            .kind = pal_str_of(KIND),
+    *out_record = (pal_record){.kind = pal_str_of(KIND), .name = pal_str_of(entry->name)};
+    return write_body(call, &buf, out_record);
+}
+
+static pal_status make_answer(
+        const pal_call *call, const pal_idempotent *entry, pal_str body, pal_record *out_record)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "body");
+    pal_json_put_str(&writer, body);
+    pal_json_end_object(&writer);
+    *out_record = (pal_record){.kind = pal_str_of(ANSWER_KIND),
             .name = pal_str_of(entry->name),
-            .body = pal_arena_copy(call->arena, pal_buf_str(&buf)),
-            .expires_at = pal_clock_now_ms() + call->server->settings->idempotency_ms,
-    };
-    pal_status status = buf.failure ? buf.failure : pal_arena_failure(call->arena);
-    pal_buf_done(&buf);
+            .session = pal_frame_of((pal_call *)call)->owner};
+    return write_body(call, &buf, out_record);
+}
+
+/* Both in one commit. The answer of a session that was erased meanwhile is refused, and that is
+ * right: only the first record stays. */
+static pal_status save(pal_call *call, unsigned code, pal_str body, pal_error *err)
+{
+    pal_record records[2];
+    pal_op ops[2];
+    size_t len = 0;
+    const pal_idempotent *entry = pal_frame_of(call)->idempotent;
+    pal_status status = make_record(call, entry, code, &records[0]);
+    if (status == PAL_OK)
+        status = make_answer(call, entry, body, &records[1]);
+    if (status != PAL_OK)
+        return status;
+    for (; len < (pal_frame_of(call)->is_mixed ? 1 : 2); len++)
+        ops[len] = (pal_op){.kind = PAL_OP_RECORD_PUT,
+                .tenant = call->caller.tenant,
+                .u.record = {.record = &records[len], .expected_version = PAL_VERSION_ANY}};
+    status = pal_store_apply(call->server->store, ops, len, err);
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        status = ops[i].status == PAL_NOT_FOUND ? PAL_OK : ops[i].status;
+        *err = ops[i].error;
+    }
     return status;
 }
 
 void pal_idempotency_save(pal_call *call, unsigned code, pal_str body)
 {
-    pal_record record;
     pal_error err = {0};
-    const pal_idempotent *entry = pal_frame_of(call)->idempotent;
-    if (!entry || body.len > PAL_SERVER_REMEMBERED_BYTES_MAX)
+    if (!pal_frame_of(call)->idempotent || body.len > PAL_SERVER_REMEMBERED_BYTES_MAX)
         return;
-    pal_status status = make_record(call, entry, code, body, &record);
-    if (status == PAL_OK)
-        status = pal_store_record_put(
-                call->server->store, call->caller.tenant, &record, PAL_VERSION_ANY, &err);
+    pal_status status = save(call, code, body, &err);
     if (status != PAL_OK)
         pal_log(PAL_LOG_WARN, "request %.*s: its answer is not remembered: %s",
                 PAL_STR_ARG(pal_exchange_id(call->exchange)),
                 err.message[0] ? err.message : pal_status_name(status));
+}
+
+/* The text of the answer; PAL_NOT_FOUND if it was erased. Earlier versions had it in the record of
+ * the request. */
+static pal_status find_answer(pal_call *call, pal_json record, pal_str *out_text, pal_error *err)
+{
+    pal_record answer;
+    pal_json body = record;
+    pal_status status = PAL_OK;
+    if (pal_json_type_of(pal_json_find(record, "body")) != PAL_JSON_STRING) {
+        status = pal_store_record_find(call->server->store, call->caller.tenant,
+                pal_str_of(ANSWER_KIND), pal_str_of(pal_frame_of(call)->idempotent->name),
+                call->arena, &answer, err);
+        if (status == PAL_OK)
+            status = pal_json_parse(call->arena, answer.body, NULL, &body, err);
+    }
+    if (status != PAL_OK)
+        return status;
+    *out_text = pal_json_string(pal_json_find(body, "body"), call->arena);
+    if (pal_arena_failure(call->arena) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    return PAL_OK;
 }
 
 static pal_status answer_again(
@@ -232,6 +332,7 @@ static pal_status answer_again(
 {
     pal_json body;
     uint64_t code;
+    pal_str text;
     const pal_idempotent *entry = pal_frame_of(call)->idempotent;
     pal_status status = pal_json_parse(call->arena, record->body, NULL, &body, err);
     if (status != PAL_OK)
@@ -242,9 +343,11 @@ static pal_status answer_again(
         pal_frame_of(call)->is_repeat = true;
         return PAL_OK;
     }
-    pal_str text = pal_json_string(pal_json_find(body, "body"), call->arena);
-    if (pal_arena_failure(call->arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    status = find_answer(call, body, &text, err);
+    if (status == PAL_NOT_FOUND)
+        return pal_idempotency_lost(call, err);
+    if (status != PAL_OK)
+        return status;
     *out_answered = true;
     pal_metrics_replayed(call->server->metrics);
     pal_idempotency_end(call);
@@ -272,11 +375,14 @@ pal_status pal_idempotency_begin(pal_call *call, bool *out_answered, pal_error *
                 "the header Idempotency-Key of %zu bytes is over the limit of %d", key.len,
                 PAL_SERVER_IDEMPOTENCY_KEY_LEN_MAX);
     }
+    pal_status status = learn_secret(call, err);
+    if (status != PAL_OK)
+        return status;
     call->idempotency_key = key;
     pal_idempotent *entry = pal_arena_alloc(call->arena, sizeof *entry);
     if (!entry || name_all(call, entry) != PAL_OK)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    pal_status status = enter(call, entry, err);
+    status = enter(call, entry, err);
     if (status != PAL_OK)
         return status;
     status = pal_store_record_find(call->server->store, call->caller.tenant, pal_str_of(KIND),
@@ -333,7 +439,7 @@ static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, pal_er
 {
     pal_record *record = pal_arena_alloc(call->arena, sizeof *record);
     const pal_idempotent *entry = pal_frame_of(call)->idempotent;
-    if (!record || make_record(call, entry, 0, (pal_str){0}, record) != PAL_OK)
+    if (!record || make_record(call, entry, 0, record) != PAL_OK)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     batch->from[batch->len] = SIZE_MAX;
     batch->ops[batch->len++] = (pal_op){
