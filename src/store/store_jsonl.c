@@ -18,12 +18,15 @@
  *   4. files that move, meta files, files that go
  *   5. the record "done" to the log, without fsync; then it is acknowledged
  *
+ * Each step's new names are durable before the next: the directories are synced, too.
+ *
  * The batch has happened when 2 is complete: its last frame ends it, and a last batch without its
  * end, or without some other frame, is passed over. Whoever reads the log next and finds no "done"
- * behind the last batch does 3 and 4 again where they are missing, so a crash between leaves it
- * there wholly; everything before it was finished before it began. A torn line can thus only be
- * PicoClaw's: it gets a line end before the next line and costs nothing but itself. Where 2 or 3
- * fails, both are taken back, the operations are reported as failed, and the state is read anew.
+ * behind the last batch does 3 and 4 again where they are missing (store_jsonl_recover.c), so a
+ * crash between leaves it there wholly; everything before it was finished before it began. A torn
+ * line can thus only be PicoClaw's: it gets a line end before the next line and costs nothing but
+ * itself. Where 2 or 3 fails, both are taken back; where 4 does, it is done again by the next
+ * reading. Either way the operations are reported as failed, and the state is read anew.
  *
  * PicoClaw may have worked on the files between a crash and that: what it appended stays, behind
  * the lines; a file that it has written anew stays as it is. "done" makes that the rare case: what
@@ -109,19 +112,19 @@ static pal_status open_directory(jl_engine *engine, const char *location, pal_er
     snprintf(engine->location, sizeof engine->location, "%s", location);
     if (*location == '\0')
         return pal_error_set(err, PAL_INVALID, "'jsonl:' needs a directory: jsonl:DIR");
-    if (may_write && mkdir(location, 0755) != 0 && errno != EEXIST)
+    if (may_write && mkdir(location, 0700) != 0 && errno != EEXIST)
         return pal_jl_io(err, "could not make", location);
     engine->dir_fd = open(location, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (engine->dir_fd < 0)
         return pal_jl_refused(engine, err, "");
-    if (may_write && mkdirat(engine->dir_fd, JL_SIDE, 0755) != 0 && errno != EEXIST)
+    if (may_write && mkdirat(engine->dir_fd, JL_SIDE, 0700) != 0 && errno != EEXIST)
         return pal_jl_refused(engine, err, JL_SIDE);
     if (fstatat(engine->dir_fd, JL_SIDE, &facts, 0) == 0 && !S_ISDIR(facts.st_mode)) {
         errno = ENOTDIR;
         return pal_jl_refused(engine, err, JL_SIDE);
     }
     engine->lock_fd = openat(engine->dir_fd, JL_SIDE "/lock",
-            (may_write ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC, 0644);
+            (may_write ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (engine->lock_fd < 0 && (may_write || errno != ENOENT))
         return pal_jl_refused(engine, err, JL_SIDE "/lock");
     return PAL_OK;
@@ -133,6 +136,8 @@ static pal_status load_first(jl_engine *engine, pal_error *err)
 
     if (status != PAL_OK)
         return status;
+    if (!engine->options.read_only)
+        unlinkat(engine->dir_fd, JL_SIDE "/new", 0); /* whose writer has died */
     status = pal_jl_load(engine, err);
     if (status == PAL_OK && !engine->options.read_only && engine->log_len > LOG_LARGE_BYTES)
         engine->is_stale = pal_jl_compact(engine, NULL) != PAL_OK;
@@ -512,50 +517,36 @@ static pal_status jsonl_stat(pal_engine *base, pal_store_stats *out_stats, pal_e
     return read_end(base, status);
 }
 
-/* What is damaged was passed over when it was read: it is told here. Nothing needs repair, because
- * whatever can be derived is made again on the way. */
+static pal_status check_repair(jl_engine *engine, pal_finding_sink sink, void *user, pal_error *err)
+{
+    pal_status status;
+
+    pthread_rwlock_wrlock(&engine->lock);
+    status = lock_take(engine, err);
+    if (status == PAL_OK) {
+        status = pal_jl_load(engine, err);
+        if (status == PAL_OK)
+            status = pal_jl_repair(engine, sink, user, err);
+        lock_give(engine);
+    }
+    pthread_rwlock_unlock(&engine->lock);
+    return status;
+}
+
 static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_check,
         pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
 {
     jl_engine *engine = (jl_engine *)base;
-    pal_status status = read_begin(base, err);
-    size_t position = 0;
-    pal_str key;
-    void *value;
+    pal_status status = PAL_OK;
 
-    (void)repair;
     (void)row_check;
+    if (repair)
+        status = check_repair(engine, sink, user, err);
+    if (status == PAL_OK)
+        status = read_begin(base, err);
     if (status != PAL_OK)
         return status;
-    if (engine->passed_over.status != PAL_OK) {
-        pal_finding finding = {.repaired = false};
-
-        snprintf(finding.text, sizeof finding.text, "%s", engine->passed_over.message);
-        sink(&finding, user);
-    }
-    if (engine->log_gaps > 0) {
-        pal_finding finding = {.repaired = false};
-
-        snprintf(finding.text, sizeof finding.text, "the log has %llu damaged places",
-                (unsigned long long)engine->log_gaps);
-        sink(&finding, user);
-    }
-    while (pal_map_next(&engine->files, &position, &key, &value)) {
-        const jl_file *file = value;
-        pal_finding finding = {.session = file->id};
-
-        if (file->trouble) {
-            snprintf(finding.text, sizeof finding.text, "%s", file->trouble->message);
-            sink(&finding, user);
-        }
-        for (size_t i = 0; i < file->bad_len; i++) {
-            snprintf(finding.text, sizeof finding.text, "line %llu of '%.160s.jsonl' is no message",
-                    (unsigned long long)file->bad[i], file->path);
-            sink(&finding, user);
-        }
-        if (progress)
-            progress(position, engine->files.cap, user);
-    }
+    pal_jl_check(engine, sink, progress, user);
     return read_end(base, PAL_OK);
 }
 

@@ -22,15 +22,15 @@ static pal_status write_blob(
 
     pal_hex(blob->hash, sizeof blob->hash, hex);
     snprintf(path, sizeof path, "%.900s%s", directory, hex);
-    if (status == PAL_OK && fstatat(engine->dir_fd, path, &facts, 0) == 0 &&
-            (uint64_t)facts.st_size == blob->data.len)
-        return PAL_OK;
     if (status == PAL_OK)
         status = pal_jl_make_dirs(engine, path, err);
-    if (status == PAL_OK)
+    if (status == PAL_OK &&
+            (fstatat(engine->dir_fd, path, &facts, 0) != 0 ||
+                    (uint64_t)facts.st_size != blob->data.len))
         status = pal_jl_replace(engine, path, blob->data, err);
+    /* One that is there already may be of a process that died before it had done this. */
     if (status == PAL_OK)
-        pal_jl_sync_dir(engine, path);
+        status = pal_jl_sync_dir(engine, path, err);
     return status;
 }
 
@@ -64,10 +64,9 @@ static void disk_path(const jl_file *file, char out_path[JL_PATH_MAX])
 /* A new file's name may still be that of one which is about to leave. */
 static pal_status detour(jl_engine *engine, jl_file *file, pal_error *err)
 {
-    char id[PAL_ID_TEXT_SIZE], path[JL_PATH_MAX];
+    char path[JL_PATH_MAX];
 
-    pal_id_to_text(file->id, id);
-    snprintf(path, sizeof path, JL_SIDE "/rows/%s", id);
+    pal_jl_side_path(file->id, path);
     file->moved_from = pal_malloc(strlen(path) + 1);
     if (!file->moved_from)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for a file's name");
@@ -79,6 +78,7 @@ static pal_status open_lines(jl_batch *batch, jl_file *file, int *out_fd, pal_er
 {
     jl_engine *engine = batch->engine;
     bool is_new = file->inode == 0;
+    int flags = O_WRONLY | O_APPEND | O_CLOEXEC;
     char path[JL_PATH_MAX];
     pal_status status = PAL_OK;
     struct stat facts;
@@ -90,14 +90,22 @@ static pal_status open_lines(jl_batch *batch, jl_file *file, int *out_fd, pal_er
         status = pal_jl_make_dirs(engine, path, err);
     if (status != PAL_OK)
         return status;
-    *out_fd = openat(engine->dir_fd, path,
-            O_WRONLY | O_APPEND | O_CLOEXEC | (is_new ? O_CREAT | O_EXCL : 0), 0644);
+    if (is_new) /* one of ours there is what a batch that failed has left */
+        flags |= pal_jl_open_flags(path) ? O_CREAT | O_TRUNC : O_CREAT | O_EXCL;
+    *out_fd = openat(engine->dir_fd, path, flags | pal_jl_open_flags(path), 0600);
     if (*out_fd < 0 || fstat(*out_fd, &facts) != 0)
         return pal_jl_refused(engine, err, path);
     file->inode = facts.st_ino;
-    if (is_new)
-        pal_jl_sync_dir(engine, path);
-    return PAL_OK;
+    if (engine->is_doubtful && fdatasync(*out_fd) != 0)
+        status = pal_jl_io(err, "could not sync", path);
+    /* PicoClaw does not sync the name of a file that it has made, or has written anew. */
+    if (status == PAL_OK && file->named_inode != file->inode)
+        status = pal_jl_sync_dir(engine, path, err);
+    if (status == PAL_OK)
+        file->named_inode = file->inode;
+    else if (is_new)
+        unlinkat(engine->dir_fd, path, 0);
+    return status;
 }
 
 /* All that the batch appends to one file, with one sync behind it. */
@@ -135,12 +143,14 @@ static void undo_lines(jl_batch *batch)
         if (!append->is_begun)
             continue;
         disk_path(append->file, path);
-        fd = openat(batch->engine->dir_fd, path, O_WRONLY | O_CLOEXEC);
+        fd = openat(
+                batch->engine->dir_fd, path, O_WRONLY | O_CLOEXEC | pal_jl_open_flags(path));
         if (fd < 0)
             continue;
         if (fstat(fd, &facts) == 0 && (uint64_t)facts.st_size <= append->at + append->len &&
-                (uint64_t)facts.st_size > append->at && ftruncate(fd, (off_t)append->at) == 0)
-            fdatasync(fd);
+                (uint64_t)facts.st_size > append->at &&
+                (ftruncate(fd, (off_t)append->at) != 0 || fdatasync(fd) != 0))
+            batch->engine->is_doubtful = true;
         close(fd);
         /* An empty file would be a session of its own to whoever looks next. */
         if (append->at == 0 && fstatat(batch->engine->dir_fd, path, &facts, 0) == 0 &&
@@ -149,19 +159,32 @@ static void undo_lines(jl_batch *batch)
     }
 }
 
+/* What a batch that never happened has left must not stand behind the next one, nor between its
+ * parts where only some of it reaches the disk. */
+static pal_status cut_log(jl_engine *engine, pal_error *err)
+{
+    struct stat facts;
+
+    if (fstat(engine->log_fd, &facts) != 0)
+        return pal_jl_io(err, "could not look at", JL_LOG);
+    if ((uint64_t)facts.st_size <= engine->log_len && !engine->is_doubtful)
+        return PAL_OK;
+    if (ftruncate(engine->log_fd, (off_t)engine->log_len) != 0 || fdatasync(engine->log_fd) != 0)
+        return pal_jl_io(err, "could not cut", JL_LOG);
+    return PAL_OK;
+}
+
 static pal_status write_log(jl_batch *batch, pal_error *err)
 {
     jl_engine *engine = batch->engine;
-    pal_status status = PAL_OK;
-    struct stat facts;
+    pal_str tail = pal_str_make(engine->log_tail, engine->log_tail_len);
+    pal_status status = cut_log(engine, err);
 
-    /* What a batch that never happened has left must not stand behind this one. */
-    if (fstat(engine->log_fd, &facts) != 0 ||
-            ((uint64_t)facts.st_size > engine->log_len &&
-                    ftruncate(engine->log_fd, (off_t)engine->log_len) != 0))
-        return pal_jl_io(err, "could not write", JL_LOG);
-    status =
-            pal_jl_write_at(engine->log_fd, pal_buf_str(&batch->log), engine->log_len, JL_LOG, err);
+    if (status == PAL_OK)
+        status = pal_jl_write_at(engine->log_fd, tail, engine->log_len - tail.len, JL_LOG, err);
+    if (status == PAL_OK)
+        status = pal_jl_write_at(
+                engine->log_fd, pal_buf_str(&batch->log), engine->log_len, JL_LOG, err);
     if (status == PAL_OK && fdatasync(engine->log_fd) != 0)
         status = pal_jl_io(err, "could not sync", JL_LOG);
     return status;
@@ -169,8 +192,8 @@ static pal_status write_log(jl_batch *batch, pal_error *err)
 
 static void undo_log(jl_engine *engine)
 {
-    if (ftruncate(engine->log_fd, (off_t)engine->log_len) == 0)
-        fdatasync(engine->log_fd);
+    if (ftruncate(engine->log_fd, (off_t)engine->log_len) != 0 || fdatasync(engine->log_fd) != 0)
+        engine->is_doubtful = true;
 }
 
 static pal_status write_lines(jl_batch *batch, pal_error *err)
@@ -187,48 +210,87 @@ static pal_status write_lines(jl_batch *batch, pal_error *err)
 
 /* ---- What can be made again from log and lines ---- */
 
-static bool move_to(jl_engine *engine, const char *from, const char *to)
+static pal_status move_to(jl_engine *engine, const char *from, const char *to, pal_error *err)
 {
-    pal_error ignored;
+    pal_status status = pal_jl_make_dirs(engine, to, err);
 
-    if (pal_jl_make_dirs(engine, to, &ignored) != PAL_OK)
-        return false;
-    return renameat(engine->dir_fd, from, engine->dir_fd, to) == 0 || errno == ENOENT;
+    if (status != PAL_OK || strcmp(from, to) == 0)
+        return status;
+    if (renameat(engine->dir_fd, from, engine->dir_fd, to) != 0 && errno != ENOENT)
+        return pal_jl_io(err, "could not move", from);
+    return PAL_OK;
 }
 
-/* First all out of the way, then all in place, so that they may swap names. */
-static bool make_moves(jl_batch *batch)
+static pal_status move_out(jl_engine *engine, const jl_file *file, pal_error *err)
 {
-    char id[PAL_ID_TEXT_SIZE], from[JL_PATH_MAX], via[JL_PATH_MAX], to[JL_PATH_MAX];
-    jl_engine *engine = batch->engine;
-    bool moved = true;
+    char from[JL_PATH_MAX], via[JL_PATH_MAX], meta[JL_PATH_MAX];
+    jl_file before = *file;
+    pal_status status;
 
-    for (jl_file *file = batch->touched; file; file = file->next_touched) {
-        jl_file before = *file;
+    before.path = file->moved_from;
+    pal_jl_side_path(file->id, via);
+    pal_jl_file_path(&before, ".jsonl", from);
+    pal_jl_file_path(&before, ".meta.json", meta);
+    status = move_to(engine, from, via, err);
+    if (status == PAL_OK && strcmp(meta, from) != 0 && unlinkat(engine->dir_fd, meta, 0) != 0 &&
+            errno != ENOENT)
+        status = pal_jl_io(err, "could not remove", meta);
+    return status;
+}
 
-        if (!file->moved_from)
+static pal_status move_in(jl_engine *engine, const jl_file *file, pal_error *err)
+{
+    char via[JL_PATH_MAX], to[JL_PATH_MAX];
+
+    pal_jl_side_path(file->id, via);
+    pal_jl_file_path(file, ".jsonl", to);
+    return move_to(engine, via, to, err);
+}
+
+/* Makes durable what was moved between .palaver/rows and where files were, or where they are now.
+ * Most of them are in one directory, which is synced once. */
+static pal_status sync_moves(jl_engine *engine, const jl_file *files, bool is_out, pal_error *err)
+{
+    pal_status status = pal_jl_sync_dir(engine, JL_SIDE "/rows/", err);
+    char last[JL_PATH_MAX] = JL_SIDE "/rows/";
+
+    for (const jl_file *file = files; status == PAL_OK && file; file = file->next_touched) {
+        const char *path = is_out ? file->moved_from : file->path;
+        const char *slash = path ? strrchr(path, '/') : NULL;
+        size_t len = slash ? (size_t)(slash - path) + 1 : 0;
+
+        if (!file->moved_from || (strlen(last) == len && memcmp(last, path, len) == 0))
             continue;
-        pal_id_to_text(file->id, id);
-        snprintf(via, sizeof via, JL_SIDE "/rows/%s", id);
-        disk_path(file, from);
-        moved = (strcmp(from, via) == 0 || move_to(engine, from, via)) && moved;
-        before.path = file->moved_from;
-        pal_jl_file_path(&before, ".meta.json", to);
-        if (strcmp(to, from) != 0)
-            unlinkat(engine->dir_fd, to, 0);
+        status = pal_jl_sync_dir(engine, path, err);
+        snprintf(last, sizeof last, "%.*s", (int)len, path);
     }
-    for (jl_file *file = batch->touched; file; file = file->next_touched) {
-        if (!file->moved_from)
-            continue;
-        pal_id_to_text(file->id, id);
-        snprintf(via, sizeof via, JL_SIDE "/rows/%s", id);
-        pal_jl_file_path(file, ".jsonl", to);
-        moved = (strcmp(to, via) == 0 || move_to(engine, via, to)) && moved;
-        pal_jl_sync_dir(engine, to);
-        pal_jl_sync_dir(engine, file->moved_from);
-    }
-    pal_jl_sync_dir(engine, JL_SIDE "/rows/");
-    return moved;
+    return status;
+}
+
+/* First all out of the way, and durably so, then all in place: they may swap names, and none is put
+ * over another. */
+pal_status pal_jl_make_moves(jl_engine *engine, jl_file *files, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    bool has_moves = false;
+
+    for (jl_file *file = files; file && !has_moves; file = file->next_touched)
+        has_moves = file->moved_from != NULL;
+    if (!has_moves)
+        return PAL_OK;
+    /* Whoever made the directory between may have died before it was durable. */
+    status = pal_jl_make_dirs(engine, JL_SIDE "/rows/", err);
+    if (status == PAL_OK)
+        status = pal_jl_sync_dir(engine, JL_SIDE "/rows", err);
+    for (jl_file *file = files; status == PAL_OK && file; file = file->next_touched)
+        if (file->moved_from)
+            status = move_out(engine, file, err);
+    if (status == PAL_OK)
+        status = sync_moves(engine, files, true, err);
+    for (jl_file *file = files; status == PAL_OK && file; file = file->next_touched)
+        if (file->moved_from)
+            status = move_in(engine, file, err);
+    return status == PAL_OK ? sync_moves(engine, files, false, err) : status;
 }
 
 static void write_metas(jl_batch *batch)
@@ -277,38 +339,40 @@ static void drop_blobs_of(jl_engine *engine, const char *directory)
 }
 
 /* Files whose session is gone, or is only there for its forks, which need less of it. */
-static bool drop_files(jl_engine *engine)
+static pal_status drop_files(jl_engine *engine, pal_error *err)
 {
+    pal_status status = PAL_OK;
     size_t position = 0;
-    bool dropped = true;
-    pal_error ignored;
     pal_str key;
     void *value;
 
-    while (pal_map_next(&engine->files, &position, &key, &value)) {
+    while (status == PAL_OK && pal_map_next(&engine->files, &position, &key, &value)) {
         jl_file *file = value;
         mem_session *session = pal_jl_session(engine, file->id);
 
         if (!session) {
-            pal_jl_file_unlink(engine, file);
-            pal_jl_file_drop(engine, file);
+            status = pal_jl_file_unlink(engine, file, err);
+            if (status == PAL_OK)
+                pal_jl_file_drop(engine, file);
             position = 0;
-        } else if (session->info->record.state == PAL_SESSION_ERASED &&
-                file->lines != session->rows_len) {
-            dropped = pal_jl_rows_save(engine, session, file, &ignored) == PAL_OK && dropped;
+        } else if (session->info->record.state == PAL_SESSION_ERASED) {
+            pal_mem_shell_trim(engine->mem, session);
+            status = pal_jl_aside_unlink(engine, file, err);
+            if (status == PAL_OK && file->lines != session->rows_len)
+                status = pal_jl_rows_save(engine, session, file, err);
         }
     }
-    return dropped;
+    return status;
 }
 
-static bool clean_up(jl_engine *engine)
+static pal_status clean_up(jl_engine *engine, pal_error *err)
 {
     char directory[JL_PATH_MAX];
 
     for (mem_tenant *tenant = engine->mem->tenant_list; tenant; tenant = tenant->next)
         if (pal_jl_tenant_dir(tenant->name, "blobs", directory, NULL) == PAL_OK)
             drop_blobs_of(engine, directory);
-    return drop_files(engine);
+    return drop_files(engine, err);
 }
 
 /* ---- All of it ---- */
@@ -320,25 +384,42 @@ static void log_done(jl_engine *engine)
 {
     jl_batch batch;
 
+    engine->log_tail_len = 0;
     if (pal_jl_batch_init(&batch, engine) == PAL_OK) {
-        pal_jl_log_put(&batch, pal_str_of("{\"is\":\"done\"}"), pal_str_make(NULL, 0));
+        pal_jl_put_done(&batch);
         pal_jl_log_finish(&batch);
-        if (!batch.log.failure &&
+        if (!batch.log.failure && batch.log.len <= sizeof engine->log_tail &&
                 pal_jl_write_at(engine->log_fd, pal_buf_str(&batch.log), engine->log_len, JL_LOG,
                         NULL) == PAL_OK) {
             engine->log_len += batch.log.len;
+            engine->log_tail_len = batch.log.len;
+            memcpy(engine->log_tail, batch.log.data, batch.log.len);
             engine->batch++;
+            engine->is_late = false;
         }
     }
     pal_jl_batch_done(&batch);
+}
+
+pal_status pal_jl_finish(jl_engine *engine, bool is_erasing, pal_error *err)
+{
+    pal_status status = is_erasing ? clean_up(engine, err) : PAL_OK;
+
+    if (status != PAL_OK)
+        return status;
+    if (is_erasing)
+        return pal_jl_compact(engine, err);
+    if (engine->log_len <= 2 * engine->log_kept + LOG_COMPACT_BYTES ||
+            pal_jl_compact(engine, NULL) != PAL_OK)
+        log_done(engine);
+    return PAL_OK;
 }
 
 pal_status pal_jl_commit(jl_batch *batch, const pal_work *works, size_t works_len, pal_error *err)
 {
     jl_engine *engine = batch->engine;
     pal_status status = batch->lines.failure ? batch->lines.failure : batch->log.failure;
-    bool is_settled;
-    pal_error ignored;
+    bool is_erasing = batch->is_erasing;
 
     pal_jl_log_finish(batch);
     if (status != PAL_OK)
@@ -353,22 +434,20 @@ pal_status pal_jl_commit(jl_batch *batch, const pal_work *works, size_t works_le
     if (status == PAL_OK)
         status = write_lines(batch, err);
     if (status != PAL_OK) {
+        if (status != PAL_BUSY)
+            engine->is_doubtful = true;
         undo_log(engine);
         return status;
     }
     engine->log_len += batch->log.len;
     engine->batch++;
-    is_settled = make_moves(batch);
+    engine->log_tail_len = 0;
+    /* It has happened. Where this fails, whoever reads the log next does it again. */
+    status = pal_jl_make_moves(engine, batch->touched, err);
+    if (status != PAL_OK)
+        return status;
     write_metas(batch);
-    if (batch->is_erasing) {
+    if (is_erasing)
         pal_jl_batch_untouch(batch);
-        is_settled = clean_up(engine) && is_settled;
-    }
-    if (!is_settled)
-        engine->is_stale = true;
-    else if (batch->is_erasing || engine->log_len > 2 * engine->log_kept + LOG_COMPACT_BYTES)
-        engine->is_stale = pal_jl_compact(engine, &ignored) != PAL_OK;
-    else
-        log_done(engine);
-    return PAL_OK;
+    return pal_jl_finish(engine, is_erasing, err);
 }

@@ -1,4 +1,8 @@
-/* store_jsonl_disk.c - files and directories of "jsonl:DIR". All paths are relative to DIR. */
+/* store_jsonl_disk.c - files and directories of "jsonl:DIR". All paths are relative to DIR.
+ *
+ * What Palaver makes is for its user alone: files have the mode 0600, directories 0700. A file that
+ * replaces one of PicoClaw's gets that one's mode. A new name is durable once its directory was
+ * synced, and that directory's own name once its parent was: a failure of either is reported. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -108,7 +112,8 @@ static pal_status read_all(int fd, const char *path, pal_buf *text, pal_error *e
 pal_status pal_jl_read_file(jl_engine *engine, const char *path, size_t bytes_max,
         pal_buf *out_text, struct stat *out_stat, pal_error *err)
 {
-    int fd = openat(engine->dir_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | pal_jl_open_flags(path);
+    int fd = openat(engine->dir_fd, path, flags);
     pal_status status = PAL_OK;
     struct stat facts;
 
@@ -135,17 +140,35 @@ pal_status pal_jl_read_file(jl_engine *engine, const char *path, size_t bytes_ma
     return status;
 }
 
+int pal_jl_open_flags(const char *path)
+{
+    return strncmp(path, JL_SIDE "/", sizeof JL_SIDE) == 0 ? O_NOFOLLOW : 0;
+}
+
+/* Another program that could use the old file can use the new one. */
+static void keep_mode(jl_engine *engine, const char *path, int fd)
+{
+    struct stat facts;
+
+    if (pal_jl_open_flags(path) != 0 || fstatat(engine->dir_fd, path, &facts, 0) != 0)
+        return;
+    (void)!fchown(fd, facts.st_uid, facts.st_gid);
+    (void)!fchmod(fd, facts.st_mode & 0777);
+}
+
 pal_status pal_jl_replace(jl_engine *engine, const char *path, pal_str text, pal_error *err)
 {
-    char temporary[64];
+    static const char temporary[] = JL_SIDE "/new";
     pal_status status = PAL_OK;
     int fd;
 
     /* The directory's lock is held: nobody else writes this one. */
-    snprintf(temporary, sizeof temporary, JL_SIDE "/new-%ld", (long)getpid());
-    fd = openat(engine->dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    unlinkat(engine->dir_fd, temporary, 0);
+    fd = openat(
+            engine->dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return pal_jl_io(err, "could not write", path);
+    keep_mode(engine, path, fd);
     status = pal_jl_write_at(fd, text, 0, path, err);
     if (status == PAL_OK && fsync(fd) != 0)
         status = pal_jl_io(err, "could not sync", path);
@@ -157,31 +180,65 @@ pal_status pal_jl_replace(jl_engine *engine, const char *path, pal_str text, pal
     return status;
 }
 
+/* A directory that is not there or may not be read, or a file system that can't sync one, is not a
+ * failure. */
+static pal_status sync_one(int from_fd, const char *directory, pal_error *err)
+{
+    int fd = openat(from_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    pal_status status = PAL_OK;
+
+    if (fd < 0)
+        return errno == EACCES || errno == ENOENT ? PAL_OK
+                                                  : pal_jl_io(err, "could not open", directory);
+    if (fsync(fd) != 0 && errno != EINVAL)
+        status = pal_jl_io(err, "could not sync", directory);
+    close(fd);
+    return status;
+}
+
+/* Directories above may have been made by a process that died before it had synced them. */
+pal_status pal_jl_sync_dir(jl_engine *engine, const char *path, pal_error *err)
+{
+    char directory[JL_PATH_MAX];
+    pal_status status = PAL_OK;
+    char *slash;
+
+    snprintf(directory, sizeof directory, "%s", path);
+    if (!strchr(directory, '/'))
+        return sync_one(engine->dir_fd, ".", err);
+    while (status == PAL_OK && (slash = strrchr(directory, '/')) != NULL) {
+        *slash = '\0';
+        status = sync_one(engine->dir_fd, directory, err);
+    }
+    return status;
+}
+
+/* A directory is durable before anything is moved into it. */
 pal_status pal_jl_make_dirs(jl_engine *engine, const char *path, pal_error *err)
 {
     char part[JL_PATH_MAX];
+    pal_status status = PAL_OK;
 
-    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (const char *slash = strchr(path, '/'); slash && status == PAL_OK;
+            slash = strchr(slash + 1, '/')) {
         snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
-        if (mkdirat(engine->dir_fd, part, 0755) != 0 && errno != EEXIST)
-            return pal_jl_io(err, "could not make", part);
+        if (mkdirat(engine->dir_fd, part, 0700) == 0)
+            status = pal_jl_sync_dir(engine, part, err);
+        else if (errno != EEXIST)
+            status = pal_jl_io(err, "could not make", part);
     }
-    return PAL_OK;
+    return status;
 }
 
-void pal_jl_sync_dir(jl_engine *engine, const char *path)
+pal_status pal_jl_sync_store(jl_engine *engine, pal_error *err)
 {
-    const char *slash = strrchr(path, '/');
-    char directory[JL_PATH_MAX] = ".";
-    int fd;
+    pal_status status = sync_one(engine->dir_fd, JL_SIDE, err);
 
-    if (slash)
-        snprintf(directory, sizeof directory, "%.*s", (int)(slash - path), path);
-    fd = openat(engine->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
+    if (status == PAL_OK)
+        status = sync_one(engine->dir_fd, ".", err);
+    if (status == PAL_OK)
+        status = sync_one(engine->dir_fd, "..", err);
+    return status;
 }
 
 /* ---- Tenants ---- */

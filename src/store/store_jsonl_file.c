@@ -34,6 +34,7 @@ jl_file *pal_jl_file_get(jl_engine *engine, pal_id id)
     if (!file)
         return NULL;
     file->id = id;
+    file->sum = JL_SUM_START;
     if (pal_map_set(&engine->files, mem_id_key(&file->id), file) != PAL_OK) {
         pal_free(file);
         return NULL;
@@ -48,6 +49,7 @@ static void file_free(jl_file *file)
     pal_free(file->bad);
     pal_free(file->meta);
     pal_free(file->trouble);
+    pal_jl_late_free(file);
     pal_free(file);
 }
 
@@ -97,6 +99,22 @@ void pal_jl_file_path(const jl_file *file, const char *ending, char out_path[JL_
     bool is_side = strncmp(file->path, JL_SIDE "/rows/", sizeof JL_SIDE "/rows/" - 1) == 0;
 
     snprintf(out_path, JL_PATH_MAX, "%s%s", file->path, is_side ? "" : ending);
+}
+
+void pal_jl_side_path(pal_id id, char out_path[JL_PATH_MAX])
+{
+    char text[PAL_ID_TEXT_SIZE];
+
+    pal_id_to_text(id, text);
+    snprintf(out_path, JL_PATH_MAX, JL_SIDE "/rows/%s", text);
+}
+
+void pal_jl_aside_path(pal_id id, char out_path[JL_PATH_MAX])
+{
+    char text[PAL_ID_TEXT_SIZE];
+
+    pal_id_to_text(id, text);
+    snprintf(out_path, JL_PATH_MAX, JL_SIDE "/aside/%s", text);
 }
 
 pal_status pal_jl_file_fault(jl_file *file, const pal_error *why, pal_error *err)
@@ -158,54 +176,38 @@ pal_status pal_jl_place(jl_engine *engine, const mem_session *session, const jl_
         pal_arena *arena, char out_path[JL_PATH_MAX], pal_error *err)
 {
     pal_session_state state = session->info->record.state;
-    char id[PAL_ID_TEXT_SIZE];
 
     if (state == PAL_SESSION_ACTIVE || state == PAL_SESSION_QUARANTINED)
         return place_active(engine, session, file, arena, out_path, err);
-    pal_id_to_text(session->id, id);
-    snprintf(out_path, JL_PATH_MAX, JL_SIDE "/rows/%s", id);
+    pal_jl_side_path(session->id, out_path);
     return PAL_OK;
 }
 
-pal_status pal_jl_move(jl_engine *engine, jl_file *file, const char *path, pal_error *err)
+pal_status pal_jl_file_unlink(jl_engine *engine, const jl_file *file, pal_error *err)
 {
-    char from[JL_PATH_MAX], meta[JL_PATH_MAX], to[JL_PATH_MAX], old_meta[JL_PATH_MAX];
-    bool had_path = file->path != NULL;
+    char path[JL_PATH_MAX];
     pal_status status;
 
-    if (had_path && strcmp(file->path, path) == 0)
+    if (!file->path)
         return PAL_OK;
-    if (had_path) {
-        pal_jl_file_path(file, ".jsonl", from);
-        pal_jl_file_path(file, ".meta.json", old_meta);
-    }
-    status = pal_jl_file_set_path(engine, file, path, err);
-    if (status == PAL_OK)
-        status = pal_jl_make_dirs(engine, path, err);
-    if (status != PAL_OK || !had_path)
-        return status;
-    pal_jl_file_path(file, ".jsonl", to);
-    pal_jl_file_path(file, ".meta.json", meta);
-    if (renameat(engine->dir_fd, from, engine->dir_fd, to) != 0 && errno != ENOENT)
-        return pal_jl_io(err, "could not move", from);
-    if (strcmp(old_meta, from) != 0)
-        unlinkat(engine->dir_fd, old_meta, 0);
-    pal_jl_sync_dir(engine, from);
-    pal_jl_sync_dir(engine, to);
-    return PAL_OK;
+    pal_jl_file_path(file, ".jsonl", path);
+    if (unlinkat(engine->dir_fd, path, 0) != 0 && errno != ENOENT)
+        return pal_jl_io(err, "could not remove", path);
+    pal_jl_file_path(file, ".meta.json", path);
+    if (unlinkat(engine->dir_fd, path, 0) != 0 && errno != ENOENT)
+        return pal_jl_io(err, "could not remove", path);
+    status = pal_jl_sync_dir(engine, path, err);
+    return status == PAL_OK ? pal_jl_aside_unlink(engine, file, err) : status;
 }
 
-void pal_jl_file_unlink(jl_engine *engine, const jl_file *file)
+pal_status pal_jl_aside_unlink(jl_engine *engine, const jl_file *file, pal_error *err)
 {
     char path[JL_PATH_MAX];
 
-    if (!file->path)
-        return;
-    pal_jl_file_path(file, ".jsonl", path);
-    unlinkat(engine->dir_fd, path, 0);
-    pal_jl_file_path(file, ".meta.json", path);
-    unlinkat(engine->dir_fd, path, 0);
-    pal_jl_sync_dir(engine, path);
+    pal_jl_aside_path(file->id, path);
+    if (unlinkat(engine->dir_fd, path, 0) == 0)
+        return pal_jl_sync_dir(engine, path, err);
+    return errno == ENOENT ? PAL_OK : pal_jl_io(err, "could not remove", path);
 }
 
 /* ---- Lines as rows ---- */
@@ -305,12 +307,30 @@ static pal_status line_add(jl_engine *engine, mem_session *session, jl_file *fil
     return line_is_bad(file, err);
 }
 
-static bool is_blank(pal_str line)
+bool pal_jl_line_is_blank(pal_str line)
 {
     for (size_t i = 0; i < line.len; i++)
-        if (line.data[i] != ' ' && line.data[i] != '\t' && line.data[i] != '\r')
+        if (line.data[i] != ' ' && line.data[i] != '\t' && line.data[i] != '\r' &&
+                line.data[i] != '\n')
             return false;
     return true;
+}
+
+void pal_jl_zeros_pass(pal_str *line)
+{
+    while (line->len > 0 && *line->data == '\0') {
+        line->data++;
+        line->len--;
+    }
+}
+
+static uint64_t zeros_in(pal_str line)
+{
+    uint64_t zeros = 0;
+
+    for (size_t i = 0; i < line.len; i++)
+        zeros += line.data[i] == '\0';
+    return zeros;
 }
 
 pal_status pal_jl_rows_add(jl_engine *engine, mem_session *session, jl_file *file, pal_str lines,
@@ -325,13 +345,25 @@ pal_status pal_jl_rows_add(jl_engine *engine, mem_session *session, jl_file *fil
         pal_str line = pal_str_make(lines.data + at, len);
 
         file->is_open_ended = end == NULL;
-        if (!is_blank(line))
+        file->zeros += zeros_in(line);
+        pal_jl_zeros_pass(&line);
+        if (!pal_jl_line_is_blank(line))
             status = line_add(engine, session, file, line, arena, err);
         pal_arena_reset(arena);
         at += len + 1;
     }
     file->size += lines.len;
+    file->sum = pal_jl_sum(file->sum, lines);
     return status;
+}
+
+/* Where the lines are: not in their place yet, where the last batch is not finished. */
+static void lines_path(const jl_file *file, char out_path[JL_PATH_MAX])
+{
+    if (file->late && file->late->found)
+        snprintf(out_path, JL_PATH_MAX, "%s", file->late->found);
+    else
+        pal_jl_file_path(file, ".jsonl", out_path);
 }
 
 pal_status pal_jl_rows_load(jl_engine *engine, mem_session *session, jl_file *file, pal_error *err)
@@ -346,10 +378,18 @@ pal_status pal_jl_rows_load(jl_engine *engine, mem_session *session, jl_file *fi
     if (!arena)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
     pal_buf_init(&text, FILE_BYTES_MAX);
-    pal_jl_file_path(file, ".jsonl", path);
-    file->size = file->lines = file->bad_len = file->inode = 0;
+    lines_path(file, path);
+    file->size = file->lines = file->bad_len = file->inode = file->zeros = 0;
+    file->sum = JL_SUM_START;
     file->is_open_ended = false;
     status = pal_jl_read_file(engine, path, FILE_BYTES_MAX, &text, &facts, &why);
+    if (file->late && file->late->has_text && (status == PAL_OK || status == PAL_NOT_FOUND)) {
+        if (status == PAL_NOT_FOUND)
+            memset(&facts, 0, sizeof facts);
+        text.len = 0;
+        pal_buf_append_str(&text, pal_buf_str(&file->late->text));
+        status = text.failure;
+    }
     file->is_unreadable = status != PAL_OK && status != PAL_NOT_FOUND && status != PAL_NO_MEMORY;
     if (status == PAL_OK) {
         file->inode = facts.st_ino;
@@ -387,11 +427,12 @@ pal_status pal_jl_rows_save(jl_engine *engine, mem_session *session, jl_file *fi
         struct stat facts;
 
         file->size = text.len;
+        file->sum = pal_jl_sum(JL_SUM_START, pal_buf_str(&text));
         file->lines = session->rows_len;
         file->bad_len = 0;
         file->is_open_ended = false;
         file->inode = fstatat(engine->dir_fd, path, &facts, 0) == 0 ? facts.st_ino : 0;
-        pal_jl_sync_dir(engine, path);
+        status = pal_jl_sync_dir(engine, path, err);
     }
     pal_buf_done(&text);
     pal_arena_free(arena);
@@ -407,7 +448,7 @@ bool pal_jl_file_changed(jl_engine *engine, const jl_file *file)
         return true;
     if (!file->path)
         return false;
-    pal_jl_file_path(file, ".jsonl", path);
+    lines_path(file, path);
     if (fstatat(engine->dir_fd, path, &facts, 0) != 0)
         facts.st_ino = 0;
     else if ((uint64_t)facts.st_size != file->size)

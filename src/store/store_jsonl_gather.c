@@ -112,12 +112,16 @@ static void gather_lines(jl_batch *batch, const pal_work *work, jl_append *appen
         return;
     }
     append->at = append->file->size;
+    append->sum = append->file->sum;
     append->is_follower = append->file->append_last > 0;
     if (append->is_follower)
         batch->appends[append->file->append_last - 1].next = batch->appends_len + 1;
     append->file->append_last = batch->appends_len + 1;
     open_end(batch, append);
     append->file->size += append->len;
+    if (!batch->lines.failure)
+        append->file->sum = pal_jl_sum(append->file->sum,
+                pal_str_make(batch->lines.data + append->from, append->len));
     append->file->lines += append->lines;
     batch->appends[batch->appends_len++] = *append;
     pal_jl_put_append(batch, append, work->now_ms);
@@ -213,6 +217,17 @@ static void gather_record(jl_batch *batch, const pal_work *work)
     pal_jl_put_record(batch, work->tenant, record);
 }
 
+/* What a session shares must be in the log as well: its parent may be one of PicoClaw's, which was
+ * not written to yet. */
+static void gather_fork(jl_batch *batch, const pal_work *work)
+{
+    const jl_file *parent = pal_jl_file_find(batch->engine, work->fork_parent);
+
+    if (parent && !parent->is_logged)
+        touch_session(batch, work->fork_parent, false);
+    touch_session(batch, work->op->session, true);
+}
+
 static void gather(jl_batch *batch, pal_work *work, jl_append *append)
 {
     pal_op *op = work->op;
@@ -225,9 +240,11 @@ static void gather(jl_batch *batch, pal_work *work, jl_append *append)
         break;
     case PAL_OP_ADOPT:
         if (op->u.adopt.adopted)
-            touch_session(batch, op->session, true);
+            gather_fork(batch, work);
         break;
     case PAL_OP_FORK:
+        gather_fork(batch, work);
+        break;
     case PAL_OP_UPDATE:
     case PAL_OP_DELETE:
     case PAL_OP_RESTORE:

@@ -1,7 +1,8 @@
 /* store_jsonl_load.c - the state from the disk: all of it, or what others have added since.
  *
  * The log says what there is, the files have the lines. Whoever wrote the last batch may have died
- * in the middle of it: what it lacks is in the log, and is done now, before anything is read. */
+ * in the middle of it: store_jsonl_recover.c does what it lacks before anything is read. A log that
+ * a power cut has left with holes is written anew, whole or not at all, when that is done. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,201 +12,38 @@
 
 #define LOG_BYTES_MAX (SIZE_MAX / 4)
 
-/* ---- The last batch, once more ---- */
-
-/* A file that was on its way to its place when its writer died. */
-static pal_status fetch(jl_engine *engine, jl_file *file, pal_error *err)
+static bool is_kind(const jl_record *record, const char *kind)
 {
-    char path[JL_PATH_MAX], id[PAL_ID_TEXT_SIZE], via[JL_PATH_MAX];
-    struct stat facts;
-
-    if (!file->path || engine->options.read_only)
-        return PAL_OK;
-    pal_jl_file_path(file, ".jsonl", path);
-    pal_id_to_text(file->id, id);
-    snprintf(via, sizeof via, JL_SIDE "/rows/%s", id);
-    if (strcmp(path, via) == 0 || fstatat(engine->dir_fd, path, &facts, 0) == 0 ||
-            fstatat(engine->dir_fd, via, &facts, 0) != 0)
-        return PAL_OK;
-    if (renameat(engine->dir_fd, via, engine->dir_fd, path) != 0)
-        return pal_jl_io(err, "could not move", via);
-    pal_jl_sync_dir(engine, path);
-    return PAL_OK;
+    return pal_json_string_is(pal_json_find(record->json, "is"), kind);
 }
 
-static bool is_object(pal_str text, size_t at)
+/* A batch that says that the one before is finished has nothing to be finished itself; nor has the
+ * log that was written anew. */
+static void note_last(jl_engine *engine, const jl_record *record)
 {
-    const char *end = memchr(text.data + at, '\n', text.len - at);
-    size_t len = end ? (size_t)(end - text.data) - at : text.len - at;
-    pal_arena *arena = text.data[at] == '{' ? pal_arena_new(0) : NULL;
-    pal_json line;
-    bool is_one = arena &&
-            pal_json_parse(arena, pal_str_make(text.data + at, len), NULL, &line, NULL) == PAL_OK;
-
-    pal_arena_free(arena);
-    return is_one;
-}
-
-/* All of it, perhaps behind what another program wrote at the same time. */
-static bool is_there(pal_str lines, pal_str behind)
-{
-    return behind.len >= lines.len &&
-            memmem(behind.data, behind.len, lines.data, lines.len) != NULL;
-}
-
-/* How much of the lines is there. Lines begin alike, so that PicoClaw's, which came behind a torn
- * one of ours, may look like more of it: its line begins where an object does. */
-static size_t len_there(pal_str lines, pal_str behind)
-{
-    size_t common = 0, len;
-
-    while (common < lines.len && common < behind.len && lines.data[common] == behind.data[common])
-        common++;
-    if (common == lines.len || common == behind.len)
-        return common;
-    for (len = common + 1; len-- > 0;)
-        if (is_object(behind, len))
-            return len;
-    return common;
-}
-
-/* Puts the lines behind what the file has, in place of as much of them as is there already. */
-static pal_status write_rest(
-        jl_engine *engine, const char *path, pal_str lines, uint64_t at, pal_error *err)
-{
-    int fd = openat(engine->dir_fd, path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    pal_status status = PAL_OK;
-
-    if (fd < 0)
-        return pal_jl_io(err, "could not open", path);
-    status = pal_jl_write_at(fd, lines, at, path, err);
-    if (status == PAL_OK && fsync(fd) != 0)
-        status = pal_jl_io(err, "could not sync", path);
-    close(fd);
-    pal_jl_sync_dir(engine, path);
-    return status;
-}
-
-/* PAL_NOT_FOUND where there is no file, or one that is shorter than `at`. */
-static pal_status read_lines(jl_engine *engine, const char *path, uint64_t at, pal_buf *out_text,
-        struct stat *out_facts, pal_error *err)
-{
-    int fd = openat(engine->dir_fd, path, O_RDONLY | O_CLOEXEC);
-    pal_status status = PAL_OK;
-
-    memset(out_facts, 0, sizeof *out_facts);
-    if (fd < 0 && errno == ENOENT)
-        return PAL_NOT_FOUND;
-    if (fd < 0 || fstat(fd, out_facts) != 0)
-        status = pal_jl_refused(engine, err, path);
-    else if ((uint64_t)out_facts->st_size < at)
-        status = PAL_NOT_FOUND;
-    while (status == PAL_OK && out_text->len < (uint64_t)out_facts->st_size) {
-        char *room = pal_buf_reserve(out_text, 65536);
-        ssize_t len = room ? pread(fd, room, 65536, (off_t)out_text->len) : 0;
-
-        if (!room)
-            status = pal_error_set(err, out_text->failure, "no memory for the log");
-        else if (len < 0)
-            status = pal_jl_refused(engine, err, path);
-        else if (len == 0)
-            break;
-        else
-            pal_buf_commit(out_text, (size_t)len);
-    }
-    if (fd >= 0)
-        close(fd);
-    return status == PAL_OK && out_text->len < at ? PAL_NOT_FOUND : status;
-}
-
-/* What was behind a torn line of ours comes behind the whole one. */
-static pal_status redo_text(jl_engine *engine, const char *path, pal_str lines, uint64_t at,
-        pal_str behind, pal_error *err)
-{
-    size_t there = len_there(lines, behind);
-    pal_status status;
-    pal_buf whole;
-
-    if (there == lines.len)
-        return PAL_OK;
-    pal_buf_init(&whole, LOG_BYTES_MAX);
-    pal_buf_append_str(&whole, lines);
-    if (behind.len > there)
-        pal_buf_append(&whole, behind.data + there, behind.len - there);
-    status = whole.failure ? pal_error_set(err, whole.failure, "no memory for the log")
-                           : write_rest(engine, path, pal_buf_str(&whole), at, err);
-    pal_buf_done(&whole);
-    return status;
-}
-
-static pal_str last_line(pal_str lines)
-{
-    size_t from = lines.len > 0 ? lines.len - 1 : 0;
-
-    while (from > 0 && lines.data[from - 1] != '\n')
-        from--;
-    return pal_str_make(lines.data + from, lines.len - from);
-}
-
-/* A file that is another one by now was written anew by PicoClaw after it had the lines, or they
- * were never acknowledged: it stays as it is. One that the batch was the first to write to is
- * known by its beginning; one that got the old one's number, by a line that moved forward. */
-static bool is_anew(
-        const jl_record *record, const struct stat *facts, pal_str before, pal_str behind)
-{
-    uint64_t inode = pal_jl_record_u64(record, "inode");
-    pal_str last = last_line(record->tail);
-
-    if (inode == 0)
-        return before.len == 0 && behind.len > 0 && len_there(record->tail, behind) == 0;
-    return inode != facts->st_ino ||
-            (before.len > 0 && memmem(before.data, before.len, last.data, last.len) != NULL);
-}
-
-static pal_status redo(jl_engine *engine, const jl_record *record, jl_file *file, pal_error *err)
-{
-    uint64_t at = pal_jl_record_u64(record, "at");
-    char path[JL_PATH_MAX];
-    pal_str before, behind;
-    struct stat facts;
-    pal_buf text;
-    pal_status status = fetch(engine, file, err);
-
-    if (status == PAL_OK)
-        status = pal_jl_make_dirs(engine, file->path, err);
-    if (status != PAL_OK || file->anew_batch == engine->batch)
-        return status;
-    pal_jl_file_path(file, ".jsonl", path);
-    pal_buf_init(&text, LOG_BYTES_MAX);
-    status = read_lines(engine, path, at, &text, &facts, err);
-    before = pal_str_make(text.data, status == PAL_OK ? at : 0);
-    behind = before.len > 0 ? pal_str_make(text.data + at, text.len - at) : pal_buf_str(&text);
-    if (status == PAL_NOT_FOUND && at == 0)
-        status = write_rest(engine, path, record->tail, 0, err);
-    else if (status == PAL_NOT_FOUND ||
-            (status == PAL_OK && is_anew(record, &facts, before, behind)))
-        file->anew_batch = engine->batch;
-    else if (status == PAL_OK && !is_there(record->tail, behind))
-        status = redo_text(engine, path, record->tail, at, behind, err);
-    pal_buf_done(&text);
-    return status == PAL_NOT_FOUND ? PAL_OK : status;
-}
-
-static bool is_append(const jl_record *record)
-{
-    return pal_json_string_is(pal_json_find(record->json, "is"), "append");
+    if (is_kind(record, "done") || is_kind(record, "start"))
+        engine->is_settled = true;
+    engine->is_late = !engine->is_settled;
+    if (engine->is_late && is_kind(record, "erase"))
+        engine->is_late_erasing = true;
 }
 
 static pal_status load_record(
         jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err)
 {
-    pal_status status = pal_jl_state_apply(engine, record, arena, is_last, err);
+    pal_status status;
     jl_file *file;
 
-    if (status != PAL_OK || !is_last || engine->options.read_only || !is_append(record))
+    if (is_last)
+        note_last(engine, record);
+    status = pal_jl_state_apply(engine, record, arena, is_last && engine->is_late, err);
+    if (status != PAL_OK || !is_kind(record, "append"))
         return status;
     file = pal_jl_file_find(engine, pal_jl_record_session(record, arena));
-    return file && file->path ? redo(engine, record, file, err) : PAL_OK;
+    if (!file || !file->path)
+        return PAL_OK;
+    file->named_inode = (ino_t)pal_jl_record_u64(record, "inode");
+    return is_last && engine->is_late ? pal_jl_late_note(file, record, NULL, err) : PAL_OK;
 }
 
 /* ---- Everything ---- */
@@ -229,9 +67,7 @@ static pal_status load_session(jl_engine *engine, mem_session *session, pal_erro
 
     if (!file || !file->path)
         return PAL_OK;
-    status = fetch(engine, file, err);
-    if (status == PAL_OK)
-        status = pal_jl_rows_load(engine, session, file, err);
+    status = pal_jl_rows_load(engine, session, file, err);
     if (status != PAL_OK || file->is_unreadable)
         return status;
     if (state != PAL_SESSION_ERASED)
@@ -262,7 +98,7 @@ static pal_status open_log(jl_engine *engine, pal_error *err)
         close(engine->log_fd);
     engine->log_len = engine->log_kept = 0;
     engine->log_inode = 0;
-    engine->log_fd = openat(engine->dir_fd, JL_LOG, flags | O_CLOEXEC, 0644);
+    engine->log_fd = openat(engine->dir_fd, JL_LOG, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (engine->log_fd < 0 && errno == ENOENT && engine->options.read_only)
         return PAL_OK;
     if (engine->log_fd < 0 || fstat(engine->log_fd, &facts) != 0)
@@ -296,8 +132,28 @@ static void clear(jl_engine *engine)
     engine->mem->handle_last = 0;
     engine->followed = NULL;
     pal_jl_files_clear(engine);
-    engine->batch = engine->log_gaps = 0;
+    engine->batch = engine->log_gaps = engine->log_holes = engine->log_lost = 0;
+    engine->log_tail_len = engine->orphans = 0;
+    engine->is_late = engine->is_settled = engine->is_late_erasing = false;
     engine->passed_over.status = PAL_OK;
+}
+
+/* The last batch is finished, and the log is without holes. */
+static pal_status mend(jl_engine *engine, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    if (engine->options.read_only)
+        return PAL_OK;
+    if (engine->log_len == 0)
+        status = pal_jl_sync_store(engine, err);
+    if (status == PAL_OK && engine->is_late)
+        status = pal_jl_finish(engine, engine->is_late_erasing, err);
+    if (status == PAL_OK && engine->log_gaps + engine->log_holes > 0) {
+        engine->log_lost += engine->log_gaps;
+        status = pal_jl_compact(engine, err);
+    }
+    return status;
 }
 
 pal_status pal_jl_load(jl_engine *engine, pal_error *err)
@@ -310,9 +166,13 @@ pal_status pal_jl_load(jl_engine *engine, pal_error *err)
     if (status == PAL_OK)
         status = load_log(engine, err);
     if (status == PAL_OK)
+        status = pal_jl_settle(engine, err);
+    if (status == PAL_OK)
         status = load_sessions(engine, err);
     if (status == PAL_OK)
         status = pal_jl_scan(engine, err);
+    if (status == PAL_OK)
+        status = mend(engine, err);
     if (status != PAL_OK)
         return status;
     engine->is_stale = false;
@@ -352,7 +212,7 @@ static pal_status load_followed(jl_engine *engine, pal_error *err)
 static pal_status follow_record(
         jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err)
 {
-    pal_status status = load_record(engine, record, arena, is_last, err);
+    pal_status status;
     mem_session *session;
     char path[JL_PATH_MAX];
     struct stat facts;
@@ -360,13 +220,19 @@ static pal_status follow_record(
     jl_file *file;
     pal_id id;
 
+    /* Its writer died before it was finished, or could not write that it is. */
+    if (is_last && !is_kind(record, "done"))
+        engine->is_stale = true;
+    if (engine->is_stale)
+        return PAL_OK;
+    status = load_record(engine, record, arena, false, err);
     if (pal_id_from_text(
                 pal_json_string(pal_json_find(pal_json_find(record->json, "session"), "id"), arena),
                 &id))
         note_followed(engine, id);
     else
         note_followed(engine, pal_jl_record_session(record, arena));
-    if (status != PAL_OK || !is_append(record) || engine->is_stale)
+    if (status != PAL_OK || !is_kind(record, "append"))
         return status;
     session = pal_jl_session(engine, pal_jl_record_session(record, arena));
     file = session ? pal_jl_file_find(engine, session->id) : NULL;
@@ -492,10 +358,15 @@ pal_status pal_jl_compact(jl_engine *engine, pal_error *err)
         status = pal_jl_replace(engine, JL_LOG, pal_buf_str(&batch.log), err);
     else
         pal_error_set(err, status, "no memory for the log");
-    if (status == PAL_OK) {
-        pal_jl_sync_dir(engine, JL_LOG);
+    if (status == PAL_OK)
+        status = pal_jl_sync_dir(engine, JL_LOG, err);
+    if (status == PAL_OK)
         status = open_log(engine, err);
+    if (status == PAL_OK) {
         engine->log_len = engine->log_kept = batch.log.len;
+        engine->log_gaps = engine->log_holes = 0;
+        engine->log_tail_len = 0;
+        engine->is_late = false;
         engine->batch++;
     }
     pal_jl_batch_done(&batch);

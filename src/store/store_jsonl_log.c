@@ -9,7 +9,11 @@
  * that is intact never happened: it is passed over, and cut off by the next batch. The same goes
  * for the last batch where frames of it are missing, as after a power cut that wrote its end
  * first. Damage before that costs the frames that it hit and no others: reading goes on with the
- * next intact one. */
+ * next intact one.
+ *
+ * The record "done" is not synced when it is written. The next batch writes it again, in front of
+ * itself, so that one sync makes both durable, and a failed one is not leant on. A power cut before
+ * that sync may leave a hole in the place of "done" and the batch behind it: nothing is missing. */
 #include "base/memory.h"
 #include "store/store_jsonl.h"
 
@@ -32,14 +36,18 @@ static uint64_t get_number(const char *at, size_t bytes)
     return number;
 }
 
+uint64_t pal_jl_sum(uint64_t sum, pal_str bytes)
+{
+    for (size_t i = 0; i < bytes.len; i++)
+        sum = (sum ^ (unsigned char)bytes.data[i]) * 0x100000001b3u;
+    return sum;
+}
+
 static uint64_t checksum(const char *frame, size_t len)
 {
-    uint64_t sum = 0xcbf29ce484222325u;
+    uint64_t sum = pal_jl_sum(JL_SUM_START, pal_str_make(frame, SUM_AT));
 
-    for (size_t i = 0; i < len; i++)
-        if (i < SUM_AT || i >= HEAD_LEN)
-            sum = (sum ^ (unsigned char)frame[i]) * 0x100000001b3u;
-    return sum;
+    return pal_jl_sum(sum, pal_str_make(frame + HEAD_LEN, len - HEAD_LEN));
 }
 
 /* ---- Writing ---- */
@@ -190,6 +198,30 @@ static size_t complete_len(pal_str text, size_t *out_last)
     return is_torn ? last : start;
 }
 
+/* Where frames are missing, whether one was that had something to say. */
+static void note_gap(jl_engine *engine, size_t len, uint64_t batch)
+{
+    size_t done_len = HEAD_LEN + sizeof JL_DONE - 1;
+
+    if (len == 0)
+        return;
+    if (len == done_len && batch == engine->batch + 2)
+        engine->log_holes++;
+    else
+        engine->log_gaps++;
+}
+
+static void note_tail(jl_engine *engine, pal_str batch)
+{
+    size_t done_len = HEAD_LEN + sizeof JL_DONE - 1;
+    bool is_done = batch.len == done_len &&
+            memcmp(batch.data + HEAD_LEN, JL_DONE, sizeof JL_DONE - 1) == 0;
+
+    engine->log_tail_len = is_done ? batch.len : 0;
+    if (is_done)
+        memcpy(engine->log_tail, batch.data, batch.len);
+}
+
 pal_status pal_jl_log_each(
         jl_engine *engine, pal_str text, jl_record_sink sink, size_t *out_len, pal_error *err)
 {
@@ -203,13 +235,16 @@ pal_status pal_jl_log_each(
         size_t before = at, len = next_frame(text, &at);
         const char *frame = text.data + at;
 
-        engine->log_gaps += at > before;
+        note_gap(engine, at - before, get_number(frame + 16, 8));
         engine->batch = get_number(frame + 16, 8);
         status = tell(engine, frame, sink, arena, at >= last, err);
         at += len;
     }
     pal_arena_free(arena);
-    if (status == PAL_OK)
-        *out_len = end;
-    return status;
+    if (status != PAL_OK)
+        return status;
+    if (end > last)
+        note_tail(engine, pal_str_make(text.data + last, end - last));
+    *out_len = end;
+    return PAL_OK;
 }

@@ -271,6 +271,28 @@ static bool is_ours(const pal_picoclaw_meta *meta, pal_arena *arena)
             pal_json_type_of(pal_json_find(extra, OURS)) != PAL_JSON_NONE;
 }
 
+bool pal_jl_meta_look(
+        jl_engine *engine, const char *path, bool *out_is_ours, int64_t *out_updated_at_ms)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_picoclaw_meta meta = {0};
+    bool is_read;
+    pal_buf text;
+
+    if (!arena)
+        return false;
+    pal_buf_init(&text, PAL_PICOCLAW_META_MAX);
+    is_read = pal_jl_read_file(engine, path, PAL_PICOCLAW_META_MAX, &text, NULL, NULL) == PAL_OK &&
+            pal_picoclaw_meta_read(pal_buf_str(&text), arena, &meta, NULL) == PAL_OK;
+    if (is_read) {
+        *out_is_ours = is_ours(&meta, arena);
+        *out_updated_at_ms = meta.updated_at_ms;
+    }
+    pal_buf_done(&text);
+    pal_arena_free(arena);
+    return is_read;
+}
+
 static pal_status compare(jl_engine *engine, mem_session *session, jl_file *file, pal_str text,
         pal_arena *arena, pal_error *err)
 {

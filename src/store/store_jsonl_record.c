@@ -65,6 +65,15 @@ static void put_id(record *r, const char *name, pal_id id)
 
 /* ---- The kinds ---- */
 
+/* Where a file comes from, and what is in it: after a crash it is known again by that, in a copy of
+ * the directory too. */
+static void put_move(record *r, const jl_file *file)
+{
+    put_str(r, "from", pal_str_of(file->moved_from));
+    put_u64(r, "at", file->size);
+    put_u64(r, "sum", file->sum);
+}
+
 void pal_jl_put_session(jl_batch *batch, mem_session *session)
 {
     jl_file *file = pal_jl_file_find(batch->engine, session->id);
@@ -78,6 +87,8 @@ void pal_jl_put_session(jl_batch *batch, mem_session *session)
     if (file && file->path) {
         put_str(&r, "path", pal_str_of(file->path));
         put_u64(&r, "inode", file->inode);
+        if (file->moved_from)
+            put_move(&r, file);
     }
     pal_json_name(&r.json, "session");
     status = pal_native_session_put(&r.json, &session->info->record, NULL);
@@ -108,6 +119,7 @@ void pal_jl_put_append(jl_batch *batch, const jl_append *append, int64_t now_ms)
     begin(&r, batch, "append");
     put_id(&r, "session", append->file->id);
     put_u64(&r, "at", append->at);
+    put_u64(&r, "sum", append->sum);
     put_u64(&r, "inode", append->file->inode);
     put_i64(&r, "now", now_ms);
     end(&r, pal_str_make(batch->lines.data + append->from, append->len));
@@ -241,6 +253,11 @@ void pal_jl_put_blob(jl_batch *batch, pal_str tenant, const mem_blob *blob)
     end(&r, pal_str_make(NULL, 0));
 }
 
+void pal_jl_put_done(jl_batch *batch)
+{
+    pal_jl_log_put(batch, pal_str_of(JL_DONE), pal_str_make(NULL, 0));
+}
+
 /* ---- All of it ---- */
 
 static void put_start(jl_batch *batch)
@@ -249,6 +266,8 @@ static void put_start(jl_batch *batch)
 
     begin(&r, batch, "start");
     put_u64(&r, "handle_last", batch->engine->mem->handle_last);
+    if (batch->engine->log_lost > 0)
+        put_u64(&r, "lost", batch->engine->log_lost);
     end(&r, pal_str_make(NULL, 0));
 }
 

@@ -108,6 +108,21 @@ static pal_status adopt(jl_engine *engine, pal_str tenant, const char *path, pal
     return status;
 }
 
+/* A meta file of ours without lines, in a place where the log has no session: it was left by one
+ * that has moved away or is gone, whose writer died before it was removed. */
+static bool is_left_over(jl_engine *engine, const char *path, const char *meta_path)
+{
+    char lines_path[JL_PATH_MAX];
+    bool is_ours = false;
+    int64_t updated_at;
+    struct stat facts;
+
+    snprintf(lines_path, sizeof lines_path, "%.1000s.jsonl", path);
+    return engine->log_len > 0 && fstatat(engine->dir_fd, lines_path, &facts, 0) != 0 &&
+            errno == ENOENT && pal_jl_meta_look(engine, meta_path, &is_ours, &updated_at) &&
+            is_ours;
+}
+
 static pal_status found(
         jl_engine *engine, pal_str tenant, const char *directory, const char *name, pal_error *err)
 {
@@ -131,7 +146,10 @@ static pal_status found(
     status = pal_jl_read_file(engine, meta_path, PAL_PICOCLAW_META_MAX, &text, NULL, err);
     if (status == PAL_OK)
         status = pal_picoclaw_meta_read(pal_buf_str(&text), arena, &meta, err);
-    if (status != PAL_NO_MEMORY) {
+    if (status == PAL_OK && is_left_over(engine, path, meta_path)) {
+        if (!engine->options.read_only)
+            unlinkat(engine->dir_fd, meta_path, 0);
+    } else if (status != PAL_NO_MEMORY) {
         if (status != PAL_OK)
             memset(&meta, 0, sizeof meta);
         status = adopt(engine, tenant, path, pal_str_make(name, base_len), &meta, arena, err);
@@ -322,7 +340,7 @@ static pal_status migrate_one(
         status = migrate_text(
                 engine, tenant, pal_str_make(name, base_len), pal_buf_str(&text), arena, err);
         if (status == PAL_OK && renameat(engine->dir_fd, path, engine->dir_fd, migrated) == 0)
-            pal_jl_sync_dir(engine, path);
+            status = pal_jl_sync_dir(engine, path, err);
     } else if (status == PAL_NO_MEMORY) {
         pal_error_set(err, status, "%s", why.message);
     } else {

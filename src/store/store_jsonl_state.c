@@ -91,15 +91,36 @@ static mem_session *session_new(
     return session;
 }
 
+static void join(mem_session *session, mem_session *parent)
+{
+    session->parent = parent;
+    session->next_child = parent->children;
+    parent->children = session;
+}
+
+/* A fork may be known before its parent: PicoClaw's sessions are found after all others, and a
+ * session may be joined to one that is younger. */
 static void join_parent(jl_engine *engine, mem_session *session, const pal_session *record)
 {
     mem_session *parent = pal_jl_session(engine, record->parent_id);
 
-    if (session->parent || !parent || parent == session)
+    if (session->parent || parent == session || pal_id_is_none(record->parent_id))
         return;
-    session->parent = parent;
-    session->next_child = parent->children;
-    parent->children = session;
+    if (parent)
+        join(session, parent);
+    else
+        engine->orphans++;
+}
+
+static void join_orphans(jl_engine *engine, mem_session *parent)
+{
+    for (mem_session *session = parent->tenant->sessions; session && engine->orphans > 0;
+            session = session->next)
+        if (!session->parent && session != parent &&
+                pal_id_equal(session->info->record.parent_id, parent->id)) {
+            join(session, parent);
+            engine->orphans--;
+        }
 }
 
 pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record, uint64_t handle,
@@ -120,6 +141,7 @@ pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record, ui
             pal_free(info);
             return no_memory(err);
         }
+        join_orphans(engine, session);
     } else {
         const pal_session *before = &session->info->record;
 
@@ -141,28 +163,12 @@ pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record, ui
     return PAL_OK;
 }
 
-/* Whoever wrote this may have died before it had moved the file: does so now. The inode tells
- * whether it is still that file, and not another session's that took the name. */
-static pal_status move_late(
-        jl_engine *engine, jl_file *file, const char *path, uint64_t inode, pal_error *err)
-{
-    char from[JL_PATH_MAX];
-    struct stat facts;
-
-    if (file->path && inode != 0 && !engine->options.read_only) {
-        pal_jl_file_path(file, ".jsonl", from);
-        if (fstatat(engine->dir_fd, from, &facts, 0) == 0 && facts.st_ino == inode)
-            return pal_jl_move(engine, file, path, err);
-    }
-    return pal_jl_file_set_path(engine, file, path, err);
-}
-
 static pal_status apply_session(
         jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err)
 {
-    pal_str path = get_str(record, "path", arena);
+    pal_str path = get_str(record, "path", arena), from = get_str(record, "from", arena);
     mem_session *session = NULL;
-    char text[JL_PATH_MAX];
+    char text[JL_PATH_MAX], from_text[JL_PATH_MAX] = "";
     pal_session given;
     jl_file *file;
     pal_status status =
@@ -179,12 +185,19 @@ static pal_status apply_session(
     if (!file)
         return no_memory(err);
     file->is_logged = true;
-    if (path.len == 0 || path.len >= sizeof text || (file->path && pal_str_is(path, file->path)))
+    file->named_inode = (ino_t)get_u64(record, "inode");
+    if (path.len == 0 || path.len >= sizeof text || from.len >= sizeof from_text)
         return PAL_OK;
     snprintf(text, sizeof text, "%.*s", PAL_STR_ARG(path));
-    if (is_last)
-        return move_late(engine, file, text, get_u64(record, "inode"), err);
-    return pal_jl_file_set_path(engine, file, text, err);
+    if (from.len > 0)
+        snprintf(from_text, sizeof from_text, "%.*s", PAL_STR_ARG(from));
+    else if (file->path)
+        snprintf(from_text, sizeof from_text, "%s", file->path);
+    if (is_last && from_text[0] != '\0' && strcmp(from_text, text) != 0)
+        status = pal_jl_late_note(file, record, from_text, err);
+    if (status == PAL_OK && (!file->path || strcmp(file->path, text) != 0))
+        status = pal_jl_file_set_path(engine, file, text, err);
+    return status;
 }
 
 static pal_status apply_erase(
@@ -436,7 +449,9 @@ pal_status pal_jl_state_apply(
     if (strcmp(kind, "tenant") == 0)
         return pal_mem_tenant_get(engine->mem, get_str(record, "tenant", arena)) ? PAL_OK
                                                                                  : no_memory(err);
-    if (strcmp(kind, "start") == 0)
+    if (strcmp(kind, "start") == 0) {
         engine->mem->handle_last = get_u64(record, "handle_last");
+        engine->log_lost = get_u64(record, "lost");
+    }
     return apply_of_session(engine, record, kind, arena, err);
 }

@@ -290,6 +290,8 @@ pal_status pal_mem_lease_release(mem_engine *engine, pal_work *work);
 /* ---- store_memory_erase.c ---- */
 
 pal_status pal_mem_erase(mem_engine *engine, pal_work *work);
+/* Removes what an erased session has kept beyond what its forks share. */
+void pal_mem_shell_trim(mem_engine *engine, mem_session *session);
 pal_status pal_mem_sweep(mem_engine *engine, pal_work *work);
 /* Removes rows from the front until `rows_len` are left. */
 void pal_mem_rows_cut(mem_engine *engine, mem_session *session, size_t rows_len);

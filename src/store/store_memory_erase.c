@@ -213,6 +213,13 @@ static void session_empty(mem_engine *engine, mem_session *session, pal_erasure 
     erasure->blobs += refs_keep(session, 0, keep_seq);
 }
 
+void pal_mem_shell_trim(mem_engine *engine, mem_session *session)
+{
+    pal_erasure ignored = {0};
+
+    session_empty(engine, session, &ignored);
+}
+
 static void session_erase(mem_engine *engine, mem_session *session, pal_erasure *erasure)
 {
     pal_mem_names_drop(session, &session->info->record, NULL);

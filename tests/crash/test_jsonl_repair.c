@@ -1,0 +1,339 @@
+/* test_jsonl_repair.c - damage in "jsonl:DIR" that is told and mended, syncs that fail, and who may
+ * read the files. */
+#include <errno.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include "jsonl_dir.h"
+
+static const char line_1[] = "{\"role\":\"user\",\"content\":\"one\"}\n";
+static const char line_2[] = "{\"role\":\"user\",\"content\":\"two\"}\n";
+static const char line_3[] = "{\"role\":\"user\",\"content\":\"three\"}\n";
+
+static char told[1024];
+
+static void on_finding(const pal_finding *finding, void *user)
+{
+    (void)user;
+    snprintf(told + strlen(told), sizeof told - strlen(told), "%s%s|", finding->text,
+            finding->repaired ? " (repaired)" : "");
+}
+
+/* What fsck finds has each of the words; with none, it finds nothing. */
+static bool finds(bool repair, const char *word, const char *other)
+{
+    uint64_t count = 0;
+
+    told[0] = '\0';
+    if (!CHECK(pal_store_check(store, repair, on_finding, NULL, NULL, &count, &err) == PAL_OK))
+        return false;
+    if (word ? strstr(told, word) && strstr(told, other ? other : "") : count == 0)
+        return true;
+    printf("# fsck: %s\n", told);
+    return false;
+}
+
+static pal_id made(const char *key, const char *text)
+{
+    pal_session given = {.key = S(key)};
+    pal_id id = {{0}};
+
+    CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK && say(id, text));
+    return id;
+}
+
+static pal_id forked(const char *key, pal_id parent, uint64_t at)
+{
+    pal_session given = {.key = S(key)};
+    pal_id id = {{0}};
+
+    CHECK(pal_store_fork(store, &given, parent, at, &id, &err) == PAL_OK);
+    return id;
+}
+
+/* ---- Syncs ---- */
+
+static int dir_syncs, dirs_fail;
+
+int fsync(int fd)
+{
+    struct stat facts;
+
+    if (fstat(fd, &facts) == 0 && S_ISDIR(facts.st_mode)) {
+        dir_syncs++;
+        if (dirs_fail) {
+            errno = EIO;
+            return -1;
+        }
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
+static void a_new_store_syncs_its_directories(void)
+{
+    char nested[512], address[600];
+    pal_store *other = NULL;
+
+    begin();
+    path_of("new", nested);
+    snprintf(address, sizeof address, "jsonl:%s", nested);
+    dir_syncs = 0;
+    CHECK(pal_store_open(address, NULL, &other, &err) == PAL_OK);
+    CHECK(dir_syncs >= 3); /* the parent, the directory and what is in it */
+    pal_store_close(other);
+    other = NULL;
+    dirs_fail = true;
+    snprintf(nested + strlen(nested), 8, "er");
+    snprintf(address, sizeof address, "jsonl:%s", nested);
+    CHECK(pal_store_open(address, NULL, &other, &err) == PAL_IO);
+    dirs_fail = false;
+    CHECK(pal_store_open(address, NULL, &other, &err) == PAL_OK);
+    pal_store_close(other);
+}
+
+static void a_name_that_is_not_durable_is_not_acknowledged(void)
+{
+    pal_session given = {.key = S("k")};
+    pal_id id, old;
+
+    begin();
+    if (!reopen())
+        return;
+    old = made("old", "first");
+    CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK);
+    dirs_fail = true;
+    CHECK(!say(id, "lost") && err.status == PAL_IO);
+    CHECK(pal_store_delete(store, S(""), old, &err) == PAL_IO);
+    dirs_fail = false;
+    CHECK(say(id, "there") && shows(id, "there|"));
+    reopen();
+    CHECK(shows(id, "there|") && shows(old, "first|") && finds(false, NULL, NULL));
+}
+
+/* ---- Damage ---- */
+
+static void a_fork_without_what_it_shares_is_found(void)
+{
+    pal_id parent, fork, nested;
+
+    begin();
+    if (!reopen())
+        return;
+    parent = made("p", "a");
+    CHECK(say(parent, "b") && say(parent, "c"));
+    fork = forked("f", parent, 2);
+    CHECK(say(fork, "d"));
+    nested = forked("n", fork, 3);
+    CHECK(finds(false, NULL, NULL));
+    put("p.new", line_1);
+    rename_in("p.new", "p.jsonl");
+    reopen();
+    CHECK(finds(false, "it shares 2 messages of session", "which has 1"));
+    unlink_in("p.jsonl");
+    CHECK(finds(false, "it shares 2 messages of session", "which has 0"));
+    CHECK(say(nested, "e"));
+}
+
+/* It is known after everything was read and written again, too. */
+static void a_fork_of_picoclaws_session_stays_one(void)
+{
+    pal_id fork, other;
+
+    begin();
+    put("theirs.jsonl", line_1);
+    add("theirs.jsonl", line_2);
+    if (!reopen())
+        return;
+    fork = forked("f", by_key("theirs"), 2);
+    CHECK(say(fork, "mine"));
+    other = made("other", "x");
+    for (int round = 0; round < 3; round++) {
+        CHECK(shows(fork, "one|two|mine|") && finds(false, NULL, NULL));
+        if (round == 1)
+            CHECK(pal_store_erase(store, S(""), other, NULL, &err) == PAL_OK);
+        reopen();
+    }
+    CHECK(pal_store_erase(store, S(""), by_key("theirs"), NULL, &err) == PAL_OK);
+    reopen();
+    CHECK(shows(fork, "one|two|mine|") && finds(false, NULL, NULL) && !is_there("theirs.jsonl"));
+}
+
+/* A session that was empty becomes the fork of a younger one. */
+static void a_parent_may_be_younger(void)
+{
+    pal_session given = {.key = S("older")};
+    pal_op adopt = {.kind = PAL_OP_ADOPT};
+    pal_id older, younger, other;
+
+    begin();
+    if (!reopen())
+        return;
+    CHECK(pal_store_create(store, &given, &older, &err) == PAL_OK);
+    younger = made("younger", "a");
+    other = made("other", "x");
+    adopt.session = older;
+    adopt.u.adopt.from = younger;
+    CHECK(pal_store_apply(store, &adopt, 1, &err) == PAL_OK && adopt.status == PAL_OK);
+    CHECK(pal_store_erase(store, S(""), other, NULL, &err) == PAL_OK);
+    reopen();
+    CHECK(shows(older, "a|") && finds(false, NULL, NULL));
+    CHECK(pal_store_erase(store, S(""), younger, NULL, &err) == PAL_OK);
+    reopen();
+    CHECK(shows(older, "a|") && finds(false, NULL, NULL));
+}
+
+/* PicoClaw's own line never reached the disk, ours behind it did. */
+static void zeros_take_nothing_with_them(void)
+{
+    char zeros[700] = {0};
+    pal_str text;
+    pal_id id;
+
+    begin();
+    put("z.jsonl", line_1);
+    put_bytes("z.jsonl", zeros, sizeof zeros, O_APPEND);
+    add("z.jsonl", line_2);
+    put_bytes("z.jsonl", zeros, 40, O_APPEND);
+    add("z.jsonl", "le\":\"user\"}\n");
+    add("z.jsonl", line_3);
+    put_meta("z.meta.json", "z", "");
+    if (!reopen())
+        return;
+    id = by_key("z");
+    CHECK(shows(id, "one|two|three|"));
+    CHECK(finds(false, "'z.jsonl' has 740 zeros", "line 3 of 'z.jsonl' is not a message"));
+    CHECK(finds(true, "had 740 zeros in its lines (repaired)", "it is set aside (repaired)"));
+    CHECK(finds(false, NULL, NULL) && shows(id, "one|two|three|"));
+    text = get("z.jsonl");
+    CHECK(!memchr(text.data, '\0', text.len));
+    CHECK(strcmp(picoclaw_reads("z"), "one|two|three|") == 0);
+    reopen();
+    CHECK(say(id, "four") && shows(id, "one|two|three|four|"));
+}
+
+/* What PicoClaw had hidden stays hidden, though there are fewer lines before it. */
+static void lines_that_are_no_messages_are_set_aside(void)
+{
+    char aside[128], text[PAL_ID_TEXT_SIZE];
+    pal_id id;
+
+    begin();
+    put("s.jsonl", line_1);
+    add("s.jsonl", "{broken\n");
+    add("s.jsonl", line_2);
+    add("s.jsonl", line_3);
+    add("s.jsonl", "{\"role\":\"us");
+    put("s.meta.json", "{\"key\":\"s\",\"summary\":\"so far\",\"skip\":3,\"count\":2}");
+    if (!reopen())
+        return;
+    id = by_key("s");
+    CHECK(shows(id, "three|"));
+    CHECK(finds(true, "line 2 of 's.jsonl' was not", "line 5 of 's.jsonl' was not"));
+    CHECK(finds(false, NULL, NULL) && shows(id, "three|"));
+    CHECK(strcmp(picoclaw_reads("s"), "three|") == 0 && meta_number("s.meta.json", "skip") == 2);
+    pal_id_to_text(id, text);
+    snprintf(aside, sizeof aside, ".palaver/aside/%s", text);
+    CHECK(pal_str_is(get(aside), "{broken\n{\"role\":\"us"));
+    reopen();
+    CHECK(shows(id, "three|") && say(id, "four") && shows(id, "three|four|"));
+    CHECK(pal_store_erase(store, S(""), id, NULL, &err) == PAL_OK && !is_there(aside));
+}
+
+/* One that a process left which died before it was removed. */
+static void a_meta_file_alone_is_not_a_session(void)
+{
+    pal_session found;
+    pal_str meta;
+    pal_id id;
+
+    begin();
+    if (!reopen())
+        return;
+    id = made("g", "gone");
+    meta = get("g.meta.json");
+    CHECK(pal_store_delete(store, S(""), id, &err) == PAL_OK);
+    put_bytes("g.meta.json", meta.data, meta.len, O_TRUNC);
+    reopen();
+    CHECK(pal_store_find(store, S(""), PAL_FIND_KEY, S("g"), arena, &found, &err) ==
+            PAL_NOT_FOUND);
+    CHECK(!is_there("g.meta.json"));
+    CHECK(pal_store_restore(store, S(""), id, &err) == PAL_OK && shows(by_key("g"), "gone|"));
+}
+
+/* ---- Who may read ---- */
+
+static int strangers;
+
+static int look(const char *path, const struct stat *facts, int kind, struct FTW *walk)
+{
+    (void)kind;
+    if (walk->level > 0 && (facts->st_mode & 077) != 0) {
+        printf("# %s has the mode %o\n", path, facts->st_mode & 0777);
+        strangers++;
+    }
+    return 0;
+}
+
+static void files_are_for_their_user_alone(void)
+{
+    mode_t before = umask(022);
+    char name[PAL_BLOB_NAME_SIZE], path[512];
+    struct stat facts;
+    pal_id id;
+
+    begin();
+    if (reopen()) {
+        id = made("k", "text");
+        CHECK(pal_store_blob_put(store, S("other"), S("image/png"), S("x"), name, &err) == PAL_OK);
+        CHECK(pal_store_delete(store, S(""), id, &err) == PAL_OK);
+        made("k", "again");
+        strangers = 0;
+        nftw(directory, look, 16, FTW_PHYS);
+        CHECK(strangers == 0);
+        put("p.jsonl", line_1);
+        put_meta("p.meta.json", "p", "");
+        CHECK(say(by_key("p"), "ours"));
+        path_of("p.jsonl", path);
+        CHECK(stat(path, &facts) == 0 && (facts.st_mode & 0777) == 0644);
+        path_of("p.meta.json", path);
+        CHECK(stat(path, &facts) == 0 && (facts.st_mode & 0777) == 0644);
+    }
+    umask(before);
+}
+
+static void links_in_the_place_of_our_files_are_refused(void)
+{
+    static const char *const names[] = {".palaver/log", ".palaver/lock"};
+    char path[512], target[512];
+
+    for (size_t i = 0; i < 2; i++) {
+        begin();
+        if (!reopen())
+            return;
+        made("k", "text");
+        pal_store_close(store);
+        store = NULL;
+        rename_in(names[i], "aside");
+        path_of(names[i], path);
+        path_of("aside", target);
+        CHECK(symlink(target, path) == 0);
+        CHECK(pal_store_open(url, NULL, &store, &err) == PAL_IO);
+    }
+}
+
+int main(void)
+{
+    dir_make();
+    RUN(a_new_store_syncs_its_directories);
+    RUN(a_name_that_is_not_durable_is_not_acknowledged);
+    RUN(a_fork_without_what_it_shares_is_found);
+    RUN(a_fork_of_picoclaws_session_stays_one);
+    RUN(a_parent_may_be_younger);
+    RUN(zeros_take_nothing_with_them);
+    RUN(lines_that_are_no_messages_are_set_aside);
+    RUN(a_meta_file_alone_is_not_a_session);
+    RUN(files_are_for_their_user_alone);
+    RUN(links_in_the_place_of_our_files_are_refused);
+    dir_done();
+    return tap_done();
+}
