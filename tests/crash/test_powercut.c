@@ -1,0 +1,151 @@
+/* test_powercut.c - runs a script once, with every disk call written down, and lays out what the
+ * disk could hold after a power cut at many places of it. Each state is opened by processes of
+ * their own: one that only reads, one that writes, and one that writes to a plain copy. All of them
+ * must show what the store held after the last acknowledged step, or after the one that was on its
+ * way, nothing between and nothing else, and fsck must find it in order.
+ *
+ * Environment: POWERCUT_STATES (250), how many states of each kind; POWERCUT_SEED. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "cut_check.h"
+#include "support/disk_state.h"
+#include "support/disk_trace.h"
+#include "support/scratch.h"
+#include "support/tap.h"
+
+static char root[SCRATCH_PATH_MAX], state[SCRATCH_PATH_MAX];
+static bool is_jsonl, has_failed_syncs;
+static uint64_t seed, states_asked = 250;
+static script_texts texts;
+
+/* ---- One state ---- */
+
+/* How many steps were acknowledged when the power went, as the index of a text. */
+static size_t acknowledged(const disk_trace *trace, size_t cut)
+{
+    size_t index = 0;
+
+    for (size_t i = 0; i < cut; i++)
+        if (trace->events[i].kind == TRACE_NOTE)
+            index = trace->events[i].offset;
+    return index;
+}
+
+static bool state_holds(const disk_trace *trace, const disk_plan *plan)
+{
+    char original[512], copy[512];
+
+    scratch_clear(state, false);
+    snprintf(original, sizeof original, "%s/a", state);
+    snprintf(copy, sizeof copy, "%s/b", state);
+    if (mkdir(original, 0700) != 0)
+        return false;
+    disk_state_make(trace, plan, original);
+    return cut_holds(is_jsonl, original, copy, &texts, acknowledged(trace, plan->cut),
+            has_failed_syncs);
+}
+
+/* ---- Many ---- */
+
+static uint64_t chance(uint64_t *random)
+{
+    uint64_t x = *random += 0x9e3779b97f4a7c15u;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* Cuts anywhere in the trace; returns how many states are wrong. With `enough`, as many suffice. */
+static uint64_t explore(const disk_trace *trace, bool is_strict, unsigned forget, uint64_t states,
+        uint64_t enough)
+{
+    uint64_t violations = 0, random = seed + is_strict;
+
+    for (uint64_t i = 0; i < states && violations < enough; i++) {
+        disk_plan plan = {.seed = chance(&random), .is_strict = is_strict, .forget = forget};
+
+        plan.cut = trace->first + chance(&random) % (trace->len - trace->first + 1);
+        if (state_holds(trace, &plan))
+            continue;
+        violations++;
+        printf("# wrong: cut %zu of %zu, seed %" PRIu64 ", %s names\n", plan.cut, trace->len,
+                plan.seed, is_strict ? "strict" : "journal");
+    }
+    return violations;
+}
+
+static const disk_trace *record(unsigned fail_one_in)
+{
+    char url[512];
+
+    has_failed_syncs = fail_one_in > 0;
+    script_texts_free(&texts);
+    scratch_clear(root, false);
+    script_prepare(is_jsonl, root);
+    script_url(is_jsonl, root, url);
+    trace_begin(root);
+    trace_fail_syncs(fail_one_in);
+    script_run(url, fail_one_in > 0, &texts);
+    printf("# %zu disk calls, %zu steps\n", trace_end()->len - trace_end()->first, texts.len);
+    return trace_end();
+}
+
+static void a_power_cut_takes_back_nothing_with_a_journal_of_names(void)
+{
+    CHECK(explore(record(0), false, 0, states_asked, 5) == 0);
+}
+
+static void nor_does_it_where_any_names_may_be_lost(void)
+{
+    CHECK(explore(record(0), true, 0, states_asked, 5) == 0);
+}
+
+/* Each failed sync has lost some of what it should have made durable, for good. */
+static void nor_does_it_after_failed_syncs(void)
+{
+    CHECK(explore(record(7), false, 0, states_asked / 2, 5) == 0);
+    CHECK(explore(record(11), true, 0, states_asked / 2, 5) == 0);
+}
+
+/* So that it is known to find something. */
+static void forgotten_syncs_are_found_out(void)
+{
+    int silent = dup(1), null = open("/dev/null", O_WRONLY);
+    uint64_t violations;
+
+    fflush(stdout);
+    dup2(null, 1);
+    violations = explore(record(0), true, 5, 4000, 1);
+    fflush(stdout);
+    dup2(silent, 1);
+    close(null);
+    close(silent);
+    CHECK(violations > 0);
+}
+
+int main(int argc, char **argv)
+{
+    const char *asked = getenv("POWERCUT_STATES"), *given = getenv("POWERCUT_SEED");
+
+    is_jsonl = argc > 1 && strcmp(argv[1], "jsonl") == 0;
+    if (asked && atoi(asked) > 0)
+        states_asked = (uint64_t)atoi(asked);
+    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+    printf("# POWERCUT_SEED=%" PRIu64 "\n", seed);
+    scratch_make(true, root);
+    scratch_make(true, state);
+    RUN(a_power_cut_takes_back_nothing_with_a_journal_of_names);
+    RUN(nor_does_it_where_any_names_may_be_lost);
+    RUN(nor_does_it_after_failed_syncs);
+    RUN(forgotten_syncs_are_found_out);
+    script_texts_free(&texts);
+    trace_free();
+    scratch_clear(root, true);
+    scratch_clear(state, true);
+    return tap_done();
+}
