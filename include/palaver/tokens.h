@@ -117,6 +117,7 @@ typedef struct pal_model {
     bool is_known;                /* the table has it */
     uint64_t context;             /* input and output together */
     uint64_t output;
+    uint64_t input; /* if there is a limit for the input alone */
 } pal_model;
 
 /* One line of the table: `pattern` is a name, or the beginning of one with a '*' behind it. */
@@ -126,6 +127,7 @@ typedef struct pal_model_rule {
     bool is_exact;
     uint64_t context;
     uint64_t output;
+    uint64_t input;
 } pal_model_rule;
 
 /* The built-in table with the user's own lines before it. It never changes: any thread. */

@@ -165,6 +165,7 @@ static pal_model_rule rule_of(const pal_model_line *line)
             .is_exact = has_own,
             .context = line->context,
             .output = line->output,
+            .input = line->input,
     };
 }
 
@@ -197,6 +198,7 @@ pal_model pal_models_find(const pal_models *models, pal_str name)
         model.is_exact = rule.is_exact && model.encoding;
         model.context = rule.context;
         model.output = rule.output;
+        model.input = rule.input;
     }
     return model;
 }

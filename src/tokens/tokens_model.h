@@ -11,6 +11,7 @@ typedef struct pal_model_line {
     const char *nearest;  /* where this build does not have its own; NULL: the estimate */
     uint64_t context;
     uint64_t output;
+    uint64_t input; /* 0: what the answer leaves of the context */
 } pal_model_line;
 
 extern const pal_model_line pal_model_lines[];

@@ -65,7 +65,7 @@ static const expectation expectations[] = {
         {"open-mistral-nemo-2407", "tekken", true, 128 * KI, 0},
         {"mistral-small-2506", "tekken", true, 128 * KI, 0},
         {"mistralai/Mistral-Small-24B-Instruct-2501", "tekken", true, 32 * KI, 0},
-        {"mistral-small-latest", "tekken", false, 0, 0},
+        {"mistral-small-latest", "tekken", false, 128 * KI, 0},
         {"mistral-large-2411", "", false, 128 * KI, 0},
         {"mistral.mistral-large-2407-v1:0", "", false, 128 * KI, 0},
         {"mistral:7b", "", false, 0, 0},
