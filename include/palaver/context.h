@@ -55,7 +55,8 @@ typedef struct pal_context_settings {
                                        `sliding_window` stay below it; what it leaves is the
                                        answer's, unless limits.output says more */
     uint32_t keep_recent_messages;  /* 10, for `summarization` */
-    uint64_t compaction_threshold;  /* 118000 tokens used: `reset` begins anew at it */
+    uint64_t compaction_threshold;  /* tokens at which the strategy makes room, whatever
+                                       threshold_percent says; 0: `reset` at 118000, others not */
     uint32_t low_water_percent;     /* 50, of what may be sent: how far a cut goes */
     uint64_t preserve_recent_tokens; /* of the tail that `compact` keeps; a quarter of what may be
                                         sent, within 2000 and 15000 */
@@ -85,6 +86,7 @@ typedef struct pal_context_limits {
     uint64_t bytes;   /* of the whole request's messages and tools */
     uint32_t images;
     uint64_t image_bytes; /* of one image */
+    uint64_t answer;      /* tokens that the request itself asks for the answer; they stay free */
 } pal_context_limits;
 
 /* Fills in what is 0 of bytes, images and image_bytes: what the provider of that profile takes, as
@@ -123,6 +125,7 @@ typedef struct pal_checkpoint {
     uint64_t dropped;  /* messages that are in no summary */
     uint64_t tokens;   /* of the message that stands for them; 0: counted */
     uint64_t messages; /* how many of those up to `seq` are in sight; 0: all of them */
+    uint64_t hidden_tokens; /* of these messages, but for the head; 0: not known */
 } pal_checkpoint;
 
 /* A part that is not sent any more. */
@@ -131,12 +134,29 @@ typedef struct pal_pruned {
     uint32_t part; /* its place in the message, from 0 */
 } pal_pruned;
 
+/* A part of a message that is sent without its content. */
+typedef struct pal_pruned_info {
+    const pal_message *message; /* as it is stored */
+    size_t part;                /* its place in the message, from 0 */
+    ptrdiff_t nested;           /* the place of a part within that tool's result; -1: none */
+    pal_part_kind kind;         /* of the part that is not sent */
+    pal_str name;               /* of its tool or file, if it has one */
+    pal_str text;               /* the built-in placeholder */
+} pal_pruned_info;
+
+/* Returns the text that is sent instead of the part; an empty one is the built-in placeholder. The
+ * same part must get the same text each time, or the provider's cache is of no use from there on.
+ * It is called on the thread that plans, and must not call back. The text is in the arena, or lives
+ * as long as the program. */
+typedef pal_str (*pal_pruned_text)(const pal_pruned_info *info, pal_arena *arena, void *user);
+
 /* A request that was sent: enough of it to tell how long the next one is the same. */
 typedef struct pal_context_last {
     const uint64_t *hashes; /* of each item, in order */
     const uint64_t *tokens;
     size_t len;
     uint64_t first_seq; /* of the oldest message in its tail */
+    const pal_sent *sent; /* instead of all others: what an answer's message keeps of its request */
 } pal_context_last;
 
 typedef struct pal_context_input {
@@ -165,7 +185,16 @@ typedef struct pal_context_input {
     bool after_overflow;           /* the provider refused the last request as too long */
     bool after_compaction;         /* one was made in this turn already: no second one */
     const pal_context_last *last;  /* NULL: nothing was sent yet */
+    uint64_t full_tokens;          /* the service keeps the conversation, and reports this many
+                                      tokens, at which room must be made; 0: it doesn't */
+    pal_pruned_text pruned_text;   /* NULL: the built-in texts */
+    void *pruned_user;
 } pal_context_input;
+
+/* Tokens that may be sent: the lowest of what the limits leave and settings.max_tokens. A
+ * compaction_threshold that fits into the context counts more than what is left free for an answer
+ * of unknown length. 0: no limit is known. */
+PAL_API uint64_t pal_context_sendable(const pal_context_input *input);
 
 /* ---- What comes out ---- */
 
@@ -255,6 +284,12 @@ PAL_API PAL_CHECKED pal_status pal_context_plan(const pal_context_input *input, 
  * system text first. Tools are not among them. */
 PAL_API PAL_CHECKED pal_status pal_plan_messages(const pal_plan *plan, pal_arena *arena,
         pal_message **out_messages, size_t *out_len, pal_error *err);
+
+/* What is to be kept of a request that was made from this plan, with the answer to it, in
+ * pal_message.sent: windows that are loaded later learn from it how the provider counts, where a
+ * sliding window began, and what of the next request is in the provider's cache. In the arena. */
+PAL_API PAL_CHECKED pal_status pal_plan_sent(
+        const pal_plan *plan, pal_arena *arena, const pal_sent **out_sent, pal_error *err);
 
 /* The plan as JSON, in the arena; docs/context.md has its shape. */
 PAL_API PAL_CHECKED pal_status pal_plan_to_json(

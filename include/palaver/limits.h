@@ -56,11 +56,14 @@
 #define PAL_TOKENS_IMAGE 1500 /* what an image counts, whatever its size */
 #define PAL_TOKENS_FILE 1000  /* likewise a file */
 #define PAL_MODEL_RULES_MAX 10000
+#define PAL_SENT_ITEMS_EACH 8   /* items of a request that have a hash each; later ones share */
+#define PAL_SENT_HASHES_MAX 192 /* of a request */
 #define PAL_CALIBRATION_TOKENS_MIN 100 /* smaller reports tell nothing */
-#define PAL_CALIBRATION_MIN 0.5        /* of the ratio, and of each report's */
+#define PAL_CALIBRATION_MIN 1.0        /* of the ratio: a low report never makes room */
 #define PAL_CALIBRATION_MAX 6.0
 
 #define PAL_CONTEXT_TOKENS_DEFAULT 32768 /* of a model whose limits nobody knows */
+#define PAL_COMPACTION_THRESHOLD 118000  /* tokens at which `reset` begins anew */
 #define PAL_SUMMARY_TOKENS_MAX 4096      /* pal_context_settings.summary_tokens_max */
 #define PAL_SPILL_LINES_MAX 2000         /* of a tool's output; more is kept beside the message */
 #define PAL_SPILL_BYTES_MAX (50u << 10)  /* likewise */

@@ -75,6 +75,20 @@ typedef struct pal_usage {
     uint64_t reasoning;   /* of the output */
 } pal_usage;
 
+/* What the model was sent to get an answer: enough to learn how the provider counts, and to tell
+ * how much of the next request is the same. pal_plan_sent() makes it. */
+typedef struct pal_sent {
+    uint64_t tokens;        /* as counted, tools included */
+    uint64_t items;         /* of the plan, as far as they were sent */
+    uint64_t first_seq;     /* the oldest message of the tail */
+    const uint16_t *hashes; /* of the items up to pal_sent_place(items, i), one for each place */
+    size_t hashes_len;
+} pal_sent;
+
+/* The places have an order: each of the first PAL_SENT_ITEMS_EACH items, then steps of an eighth;
+ * the last one is `items`. 0 if there is no place of that number. */
+PAL_API uint64_t pal_sent_place(uint64_t items, size_t number);
+
 typedef struct pal_message {
     pal_id id;    /* none: the store makes one */
     uint64_t seq; /* position in the session, from 1; the store gives it */
@@ -91,6 +105,7 @@ typedef struct pal_message {
     pal_str client_id; /* the sender's own id: the same one again is the same message */
     pal_str extra;     /* unknown members, as JSON: {"a":1}; empty when there are none */
     pal_id turn_id;    /* the turn that recorded it; none: it was appended by other means */
+    const pal_sent *sent; /* of an answer: what the model was sent for it; NULL: not known */
 } pal_message;
 
 PAL_API const char *pal_role_name(pal_role role);  /* "user"; "none" for anything unknown */

@@ -115,6 +115,10 @@ typedef struct pal_runtime_options {
                               among them, or that have none; empty: the runtime's own are */
     pal_str parameters;    /* a JSON object: members for every request to a provider, such as
                               {"temperature": 0.7}; may be empty */
+    pal_str compaction_system;     /* pal_compaction.system for all summaries; may be empty */
+    pal_str compaction_parameters; /* pal_compaction.parameters, likewise */
+    pal_pruned_text pruned_text;   /* instead of the built-in placeholders; NULL: those */
+    void *pruned_user;             /* for pruned_text, which workers call at the same time */
 } pal_runtime_options;
 
 /* The settings that hold for the sessions of an agent: its own, or else those of the default agent.

@@ -31,7 +31,10 @@ typedef struct pal_window {
     size_t pending_len;
     bool after_overflow; /* these three as in pal_context_input */
     bool after_compaction;
-    const pal_context_last *last;
+    const pal_context_last *last; /* NULL: what the newest answer's message keeps of it */
+    uint64_t full_tokens;         /* these three as in pal_context_input */
+    pal_pruned_text pruned_text;
+    void *pruned_user;
 } pal_window;
 
 /* Loads the tail, the standing checkpoint, pins and prunes, and plans. The cost is that of the
@@ -60,6 +63,7 @@ typedef struct pal_summary_request {
     size_t tools_len;
     pal_str model;
     uint64_t output_max; /* tokens */
+    pal_str parameters;  /* pal_compaction.parameters */
 } pal_summary_request;
 
 typedef struct pal_summary_answer {
@@ -88,6 +92,9 @@ typedef struct pal_compaction {
     uint64_t redo;    /* not 0: the number of a checkpoint to make again, from the same messages */
     pal_str summary;  /* the summary itself: no model is called, and it is used however long it is;
                          empty: the model writes it */
+    pal_str system;   /* instructions for the question, instead of the window's, so that it finds
+                         nothing in the provider's cache; may be empty */
+    pal_str parameters; /* further members of the model's request, a JSON object; may be empty */
 } pal_compaction;
 
 typedef struct pal_compacted {

@@ -57,6 +57,8 @@ static const pal_config_row model_rows[] = {
                 .help = "tokens of input and output together; 0: not known", .sample = "128000"},
         {"output", PAL_CONFIG_COUNT, MODEL(output), "0", .max = TOKENS_MAX,
                 .help = "tokens of output; 0: not known", .sample = "16384"},
+        {"input", PAL_CONFIG_COUNT, MODEL(input), "0", .max = TOKENS_MAX,
+                .help = "tokens of input, if the model limits them; 0: context less the answer"},
         {"price", PAL_CONFIG_SECTION, offsetof(pal_config_model, price), .rows = price_rows,
                 .help = "in USD for a million tokens"},
         {0},
@@ -164,8 +166,9 @@ static const pal_config_row session_rows[] = {
         {"keep_recent_messages", PAL_CONFIG_COUNT32, CONTEXT(keep_recent_messages), "10", \
                 .min = 1, .max = COUNT_MAX, \
                 .help = "newest messages that summarization leaves as they are"}, \
-        {"compaction_threshold", PAL_CONFIG_COUNT, CONTEXT(compaction_threshold), "118000", \
-                .min = 1, .max = TOKENS_MAX, .help = "tokens at which reset begins anew"}, \
+        {"compaction_threshold", PAL_CONFIG_COUNT, CONTEXT(compaction_threshold), "0", \
+                .max = TOKENS_MAX, \
+                .help = "tokens at which room is made; 0: reset at 118000, others at the limit"}, \
         {"low_water_percent", PAL_CONFIG_COUNT32, CONTEXT(low_water_percent), "50", .min = 1, \
                 .max = 100, .help = "how far a cut goes, of what may be sent"}, \
         {"compaction", PAL_CONFIG_SECTION, 0, .rows = own_compaction_rows, \
@@ -177,6 +180,9 @@ static const pal_config_row compaction_rows[] = {
                 .help = "who summarises; empty: the session's model"},
         {"prompt", PAL_CONFIG_TEXT, BEHIND_CONTEXT(compaction_prompt), "", .max = PROMPT_LEN_MAX,
                 .help = "how it is asked to; empty: with the built-in text"},
+        {"system", PAL_CONFIG_TEXT, BEHIND_CONTEXT(compaction_system), "",
+                .max = PAL_SYSTEM_LEN_MAX,
+                .help = "instructions for the question; empty: the session's, which are cached"},
         {0},
 };
 static const pal_config_row context_rows[] = {CONTEXT_ROWS(compaction_rows), {0}};

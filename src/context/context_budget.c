@@ -7,6 +7,8 @@
  * its most. */
 #include "context/context_draft.h"
 
+#include "palaver/limits.h"
+
 #define MESSAGE_BYTES 48 /* {"role":"assistant","content":[]}, and a comma */
 #define PART_BYTES 128   /* member names of the widest form of a part, a tool call's */
 #define TOOL_BYTES 96
@@ -74,30 +76,66 @@ static uint64_t lower(uint64_t limit, uint64_t other)
     return limit && (!other || limit < other) ? limit : other;
 }
 
-/* `summarization` and `sliding_window` leave the answer what the threshold leaves free; only where
- * the model says how long an answer can be does that bound them too. */
-static void threshold_limits(pal_draft *draft)
+static bool fills_by_percent(const pal_context_input *input)
 {
-    const pal_context_limits *limits = &draft->input->limits;
-    bool is_known = limits->output || limits->input;
-    draft->hard = is_known ? pal_context_usable(limits) : limits->context;
-    draft->soft = pal_percent_of(limits->context, draft->settings.threshold_percent);
-    if (limits->context && draft->soft == 0)
-        draft->soft = 1;
+    return input->settings.strategy == PAL_STRATEGY_SUMMARIZATION ||
+            input->settings.strategy == PAL_STRATEGY_SLIDING_WINDOW;
 }
 
+/* Tokens at which the strategy acts because the settings say so; 0: they don't. */
+static uint64_t own_threshold(const pal_context_input *input)
+{
+    const pal_context_settings *settings = &input->settings;
+    if (settings->strategy == PAL_STRATEGY_RESET && !settings->compaction_threshold)
+        return PAL_COMPACTION_THRESHOLD;
+    return settings->compaction_threshold;
+}
+
+/* Whether so many tokens leave the answer what the request asks for it; Anthropic's always do. */
+static bool leaves_answer(const pal_context_input *input, uint64_t tokens)
+{
+    const pal_context_limits *limits = &input->limits;
+    uint64_t answer =
+            input->profile == PAL_PROFILE_ANTHROPIC ? answer_tokens(limits) : limits->answer;
+    if (limits->input)
+        return tokens <= limits->input;
+    return tokens < limits->context && limits->context - tokens >= answer;
+}
+
+/* `summarization` and `sliding_window` leave the answer what their percentage leaves free; only
+ * where the model says how long an answer can be does that bound them too. A threshold in tokens
+ * is meant as it is: what is left free for an answer of unknown length does not undercut it. */
+uint64_t pal_context_sendable(const pal_context_input *input)
+{
+    const pal_context_limits *limits = &input->limits;
+    uint64_t threshold = own_threshold(input), sendable = pal_context_usable(limits);
+    if (fills_by_percent(input) && !limits->output && !limits->input)
+        sendable = limits->context;
+    if (threshold > sendable && leaves_answer(input, threshold))
+        sendable = threshold;
+    return lower(input->settings.max_tokens, sendable);
+}
+
+static uint64_t percent_threshold(const pal_draft *draft)
+{
+    const pal_context_limits *limits = &draft->input->limits;
+    uint64_t tokens = pal_percent_of(limits->context, draft->settings.threshold_percent);
+    return limits->context && tokens == 0 ? 1 : tokens;
+}
+
+/* The strategy acts over the soft limit, hence at the threshold. */
 void pal_draft_limits(pal_draft *draft)
 {
     const pal_context_settings *settings = &draft->settings;
-    bool has_threshold = settings->strategy == PAL_STRATEGY_SUMMARIZATION ||
-            settings->strategy == PAL_STRATEGY_SLIDING_WINDOW;
-    draft->hard = pal_context_usable(&draft->input->limits);
+    const pal_context_input *input = draft->input;
+    uint64_t threshold = own_threshold(input);
+    bool acts = settings->strategy != PAL_STRATEGY_NONE && !settings->auto_off;
+    draft->hard = pal_context_sendable(input);
     draft->soft = 0;
-    if (has_threshold)
-        threshold_limits(draft);
-    if (has_threshold && settings->max_tokens)
-        draft->soft = settings->max_tokens;
-    draft->hard = lower(settings->max_tokens, draft->hard);
+    if (threshold && acts)
+        draft->soft = threshold > 1 ? threshold - 1 : 1;
+    else if (fills_by_percent(input) && !settings->max_tokens)
+        draft->soft = percent_threshold(draft);
     draft->soft = lower(draft->soft, draft->hard);
 }
 

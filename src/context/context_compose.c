@@ -141,8 +141,8 @@ static size_t find_seq(const composition *c, uint64_t seq)
         return c->hint;
     size_t found = search_seq(draft, draft->tail, draft->len, seq);
     if (found == NO_LINE)
-        found = search_seq(draft, draft->notice + 1, draft->tail, seq);
-    for (size_t i = 0; found == NO_LINE && i < draft->notice; i++) {
+        found = search_seq(draft, draft->kept, draft->tail, seq);
+    for (size_t i = 0; found == NO_LINE && i < draft->kept; i++) {
         if (draft->lines[i].message && draft->lines[i].seq == seq)
             found = i;
     }

@@ -121,6 +121,15 @@ static uint64_t count_hidden(const pal_context_input *input)
     return count > shown ? count - shown : 0;
 }
 
+static uint64_t hidden_tokens(const pal_context_input *input)
+{
+    const pal_checkpoint *checkpoint = &input->checkpoint;
+    uint64_t shown = 0;
+    for (size_t i = 0; i < input->kept_len; i++)
+        shown += input->kept[i].seq <= checkpoint->seq ? input->kept[i].tokens : 0;
+    return checkpoint->hidden_tokens > shown ? checkpoint->hidden_tokens - shown : 0;
+}
+
 static pal_status add_checkpoint(pal_draft *draft, pal_error *err)
 {
     const pal_checkpoint *checkpoint = &draft->input->checkpoint;
@@ -128,7 +137,8 @@ static pal_status add_checkpoint(pal_draft *draft, pal_error *err)
         return PAL_OK;
     uint64_t count = count_hidden(draft->input);
     if (count)
-        add_range(draft, 1, checkpoint->seq, count, 0, checkpoint->summary.len > 0);
+        add_range(draft, 1, checkpoint->seq, count, hidden_tokens(draft->input),
+                checkpoint->summary.len > 0);
     if (checkpoint->strategy == PAL_STRATEGY_RESET && checkpoint->hint.len)
         return add_made(draft, PAL_ITEM_SUMMARY, PAL_ROLE_SYSTEM, checkpoint->hint,
                 checkpoint->tokens, PAL_TEXT("hint for the fresh start"), err);
@@ -190,7 +200,7 @@ static pal_status show_pruned(pal_draft *draft, pal_line *line, pal_error *err)
     if (removals && removals_len == 0)
         return PAL_OK;
     return pal_line_show(draft, line,
-            removals ? pal_message_without(draft->arena, message, removals, removals_len) : NULL,
+            removals ? pal_message_without(draft, message, removals, removals_len) : NULL,
             PAL_TEXT("old content cleared"), err);
 }
 
@@ -244,13 +254,14 @@ pal_status pal_draft_make(pal_draft *draft, pal_error *err)
         return pal_draft_failure(draft, err);
 
     pal_status status = add_top(draft, err);
+    draft->notice = draft->len;
+    add_line(draft, (pal_item_kind)0);
     if (status == PAL_OK)
         status = add_checkpoint(draft, err);
     if (status != PAL_OK)
         return status;
     add_older(draft);
-    draft->notice = draft->len;
-    add_line(draft, (pal_item_kind)0);
+    draft->kept = draft->len;
     status = add_stored(draft, input->kept, input->kept_len, PAL_TEXT("kept"), err);
     draft->tail = draft->len;
     if (status == PAL_OK)

@@ -1,8 +1,9 @@
 /* context_draft.h - a request in the making: everything that could be sent, line by line, before it
  * is decided what is. Only for context/.
  *
- * Lines stand in the order of the request, which never changes: system text, head, tools, what the
- * checkpoint hides, what stands for it, what was not loaded, the notice, kept messages, the tail.
+ * Lines stand in the order of the request, which never changes: system text, head, tools, the
+ * notice, what the checkpoint hides, what stands for it, what was not loaded, kept messages, the
+ * tail. System messages of ours are all at the beginning, where every service takes them.
  * A place in the tail counts from 0 for its first line; a cut at place i leaves out what is before
  * it. Everything lies in the arena; one plan is made by one thread. */
 #ifndef PAL_CONTEXT_DRAFT_H
@@ -48,6 +49,7 @@ typedef struct pal_draft {
     pal_line *lines;
     size_t len;
     size_t notice; /* its line */
+    size_t kept;   /* the first line of the kept messages */
     size_t tail;   /* the first line of the tail */
     size_t tail_len;
     size_t last_user; /* a place; tail_len: there is none */
@@ -60,6 +62,9 @@ typedef struct pal_draft {
     uint64_t *cost_tokens; /* likewise, and what must be sent of before */
     uint64_t *cost_bytes;
     size_t pending; /* the first message with a pending call; tail_len: none */
+
+    bool has_opening; /* the line at place `opening` is sent only for the cut that was chosen */
+    size_t opening;
 } pal_draft;
 
 /* ---- context_settings.c ---- */
@@ -104,7 +109,7 @@ typedef struct pal_removal {
 } pal_removal;
 
 /* A copy in the arena with placeholders for the parts. NULL on failure of the arena. */
-const pal_message *pal_message_without(pal_arena *arena, const pal_message *message,
+const pal_message *pal_message_without(const pal_draft *draft, const pal_message *message,
         const pal_removal *removals, size_t removals_len);
 
 /* ---- context_media.c ---- */
@@ -152,6 +157,7 @@ typedef struct pal_drop {
     pal_size notice;  /* counted against the hard limit, and against the target of whole turns */
     pal_size excess;  /* what repairs add before the tail */
     bool whole_turns; /* else any safe place will do */
+    bool begins_turn; /* the first message that is sent is a user's, as in every real request */
     size_t start_min;
 } pal_drop;
 
@@ -159,6 +165,10 @@ typedef struct pal_drop {
  * false: not even the newest message fits. */
 PAL_CHECKED pal_status pal_draft_drop(
         pal_draft *draft, const pal_drop *drop, size_t *out_start, bool *out_fits, pal_error *err);
+
+/* A window that begins at `place` gets its turn's question before it. False: that is out of reach,
+ * and a later turn could begin the window. */
+bool pal_draft_open(pal_draft *draft, size_t place);
 
 /* ---- context_prefix.c ---- */
 
@@ -181,6 +191,8 @@ PAL_CHECKED pal_status pal_draft_decide(pal_draft *draft, pal_plan *plan, pal_er
 /* ---- context_strategy_drop.c ---- */
 
 bool pal_plan_fits(const pal_draft *draft, const pal_plan *plan);
+/* The service that keeps the conversation says that it is full, and nothing was done about it. */
+bool pal_draft_is_full(const pal_draft *draft);
 /* Leaves whole oldest turns out until the rest can be sent, and composes the plan; or refuses. */
 PAL_CHECKED pal_status pal_draft_drop_turns(pal_draft *draft, pal_plan *plan, pal_error *err);
 PAL_CHECKED pal_status pal_draft_slide(pal_draft *draft, pal_plan *plan, pal_error *err);

@@ -1,7 +1,9 @@
 /* context_drop.c - leaves out the oldest of a tail until the rest fits.
  *
  * The newest message, or the newest call with its results, is always sent: where its results alone
- * are too long, they are cleared before anything is given up. */
+ * are too long, they are cleared before anything is given up. A window that begins within a turn
+ * has that turn's question before it: not every service takes a request that the assistant
+ * begins. */
 #include "context/context_draft.h"
 
 static pal_size add_sizes(pal_size a, pal_size b)
@@ -9,16 +11,79 @@ static pal_size add_sizes(pal_size a, pal_size b)
     return (pal_size){a.tokens + b.tokens, a.bytes + b.bytes, a.images + b.images};
 }
 
-/* The place that the target asks for; tail_len or more where it cannot be reached. */
-static size_t place_within(const pal_draft *draft, const pal_drop *drop)
+/* The oldest place that the target allows; over tail_len where it cannot be reached. */
+static size_t place_allowed(const pal_draft *draft, const pal_drop *drop)
 {
     pal_size all = add_sizes(drop->notice, drop->excess);
     size_t place = pal_place_fitting(draft, drop->target, drop->whole_turns ? all : drop->excess);
     size_t hard = pal_place_fitting(draft, draft->hard, all);
     place = place > hard ? place : hard;
-    place = place > drop->start_min ? place : drop->start_min;
+    return place > drop->start_min ? place : drop->start_min;
+}
+
+/* ---- Beginning with a user's message ---- */
+
+static bool is_user(const pal_draft *draft, size_t place)
+{
+    return place < draft->tail_len && pal_draft_tail(draft, place)->message->role == PAL_ROLE_USER;
+}
+
+/* The user's message of the turn that `place` is in; tail_len: it is not in the tail. */
+static size_t question_of(const pal_draft *draft, size_t place)
+{
+    while (place > 0 && !is_user(draft, place - 1))
+        place--;
+    return place > 0 ? place - 1 : draft->tail_len;
+}
+
+static void set_opening(pal_draft *draft, size_t place)
+{
+    if (draft->has_opening)
+        pal_draft_tail(draft, draft->opening)->must = false;
+    draft->has_opening = place < draft->tail_len && !pal_draft_tail(draft, place)->must;
+    draft->opening = place;
+    if (draft->has_opening)
+        pal_draft_tail(draft, place)->must = true;
+    pal_draft_add_up(draft);
+}
+
+bool pal_draft_open(pal_draft *draft, size_t place)
+{
+    size_t question = is_user(draft, place) ? draft->tail_len : question_of(draft, place);
+    bool is_open = is_user(draft, place) || question < draft->tail_len ||
+            pal_place_turn(draft, place) == draft->tail_len;
+    set_opening(draft, question);
+    return is_open;
+}
+
+/* The beginning of the next turn, if that leaves half of the target; otherwise within a turn, whose
+ * question is sent too. */
+static size_t place_opened(pal_draft *draft, const pal_drop *drop, size_t place)
+{
+    size_t turn = pal_place_turn(draft, place);
+    if (turn < draft->tail_len &&
+            !pal_size_fits(draft, draft->rest_tokens[turn], 0, drop->target / 2))
+        return turn;
+    if (!pal_draft_open(draft, place))
+        return turn;
+    size_t moved = place_allowed(draft, drop);
+    moved = pal_place_after(draft, moved > place ? moved : place);
+    if (moved < turn || turn == draft->tail_len)
+        return moved;
+    set_opening(draft, draft->tail_len);
+    return turn;
+}
+
+/* The place that the target asks for; tail_len or more where it cannot be reached. */
+static size_t place_within(pal_draft *draft, const pal_drop *drop)
+{
+    if (drop->begins_turn)
+        set_opening(draft, draft->tail_len);
+    size_t place = place_allowed(draft, drop);
     if (place > draft->tail_len)
         return place;
+    if (drop->begins_turn)
+        return place_opened(draft, drop, pal_place_after(draft, place));
     size_t turn = drop->whole_turns ? pal_place_turn(draft, place) : draft->tail_len;
     return turn < draft->tail_len ? turn : pal_place_after(draft, place);
 }

@@ -62,7 +62,7 @@ static pal_status remove_images(pal_draft *draft, pal_line *line, uint64_t *left
     size_t len = list_images(line->message, max, removals);
     *left -= len;
     return pal_line_show(draft, line,
-            pal_message_without(draft->arena, line->message, removals, len),
+            pal_message_without(draft, line->message, removals, len),
             PAL_TEXT("image removed: there are more than the provider takes"), err);
 }
 
@@ -148,7 +148,7 @@ static pal_status take_chosen(
         }
         if (len > 0)
             status = pal_line_show(draft, line,
-                    pal_message_without(draft->arena, line->message, list->removals, len), reason,
+                    pal_message_without(draft, line->message, list->removals, len), reason,
                     err);
     }
     return status;

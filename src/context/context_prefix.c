@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include "context/context_text.h"
+#include "palaver/limits.h"
 
 #define SEED UINT64_C(0x9e3779b97f4a7c15)
 #define FACTOR UINT64_C(0xd6e8feb86659fd93)
@@ -108,7 +109,7 @@ static size_t next_sent(const pal_context_last *last, size_t at)
     return at;
 }
 
-void pal_plan_compare(pal_plan *plan, const pal_context_last *last, pal_arena *arena)
+static void compare_hashes(pal_plan *plan, const pal_context_last *last, pal_arena *arena)
 {
     size_t at = next_sent(last, 0);
     const pal_plan_item *newest = NULL;
@@ -131,4 +132,87 @@ void pal_plan_compare(pal_plan *plan, const pal_context_last *last, pal_arena *a
         plan->prefix_break = pal_text_format(arena,
                 "the last request went on where this one ends, after message %" PRIu64,
                 newest ? newest->seq : 0);
+}
+
+/* ---- What is kept of a request ---- */
+
+/* The hash of all items up to the last one that was added. */
+static uint16_t chain_hash(uint64_t chain)
+{
+    return (uint16_t)(chain ^ chain >> 16 ^ chain >> 32 ^ chain >> 48);
+}
+
+static uint64_t count_sent(const pal_plan *plan)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < plan->items_len; i++)
+        count += plan->items[i].hash != 0;
+    return count;
+}
+
+pal_status pal_plan_sent(
+        const pal_plan *plan, pal_arena *arena, const pal_sent **out_sent, pal_error *err)
+{
+    pal_sent *sent = pal_arena_alloc(arena, sizeof(*sent));
+    uint16_t *hashes = pal_arena_array(arena, PAL_SENT_HASHES_MAX, sizeof(*hashes));
+    uint64_t chain = SEED, at = 0;
+    if (!sent || !hashes)
+        return pal_error_set(err, pal_arena_failure(arena), "no memory for the plan");
+    *sent = (pal_sent){.tokens = plan->tokens_plain,
+            .items = count_sent(plan),
+            .first_seq = plan->first_seq,
+            .hashes = hashes};
+    for (size_t i = 0; i < plan->items_len; i++) {
+        if (plan->items[i].hash == 0)
+            continue;
+        chain = mix(chain, plan->items[i].hash);
+        if (++at == pal_sent_place(sent->items, sent->hashes_len))
+            hashes[sent->hashes_len++] = chain_hash(chain);
+    }
+    *out_sent = sent;
+    return PAL_OK;
+}
+
+/* Between two places with a hash only the first is known to be the same: the prefix is told too
+ * short there, by an eighth at most. */
+static void compare_places(pal_plan *plan, const pal_sent *sent, pal_arena *arena)
+{
+    uint64_t chain = SEED, at = 0, tokens = 0, place = pal_sent_place(sent->items, 0);
+    size_t number = 0;
+    const pal_plan_item *newest = NULL, *next = NULL;
+    for (size_t i = 0; i < plan->items_len && number < sent->hashes_len; i++) {
+        const pal_plan_item *item = &plan->items[i];
+        if (item->hash == 0)
+            continue;
+        next = next ? next : item; /* the first one after the prefix */
+        chain = mix(chain, item->hash);
+        tokens += item->tokens;
+        if (++at < place)
+            continue;
+        if (chain_hash(chain) != sent->hashes[number]) {
+            plan->prefix_break = next == item ? break_text(item, arena)
+                                              : pal_text_format(arena,
+                                                        "a message from %" PRIu64 " to %" PRIu64
+                                                        " differs, or is shown without old content",
+                                                        next->seq, item->seq);
+            return;
+        }
+        plan->prefix_items = at;
+        plan->prefix_tokens = tokens;
+        newest = item;
+        next = NULL;
+        place = pal_sent_place(sent->items, ++number);
+    }
+    if (number < sent->hashes_len)
+        plan->prefix_break = pal_text_format(arena,
+                "the last request went on where this one ends, after message %" PRIu64,
+                newest ? newest->seq : 0);
+}
+
+void pal_plan_compare(pal_plan *plan, const pal_context_last *last, pal_arena *arena)
+{
+    if (last->sent)
+        compare_places(plan, last->sent, arena);
+    else
+        compare_hashes(plan, last, arena);
 }

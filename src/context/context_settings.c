@@ -7,7 +7,6 @@
 
 #define THRESHOLD_PERCENT 80
 #define KEEP_RECENT_MESSAGES 10
-#define COMPACTION_THRESHOLD 118000
 #define LOW_WATER_PERCENT 50
 #define SUMMARY_TOKENS_MAX 4096
 #define PRUNE_PROTECT_TOKENS 40000
@@ -60,8 +59,6 @@ pal_context_settings pal_context_settings_filled(const pal_context_settings *set
         filled.threshold_percent = THRESHOLD_PERCENT;
     if (!filled.keep_recent_messages)
         filled.keep_recent_messages = KEEP_RECENT_MESSAGES;
-    if (!filled.compaction_threshold)
-        filled.compaction_threshold = COMPACTION_THRESHOLD;
     if (!filled.low_water_percent)
         filled.low_water_percent = LOW_WATER_PERCENT;
     if (!filled.summary_tokens_max)

@@ -12,10 +12,29 @@ static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t len)
     return copy;
 }
 
-/* A result stays one, so that its call keeps it; anything else becomes a text. */
-static pal_part placeholder_of(pal_arena *arena, const pal_part *part)
+static pal_str text_for(const pal_draft *draft, const pal_message *message, pal_removal removal,
+        const pal_part *part)
 {
-    pal_part shown = {.kind = PAL_PART_TEXT, .text = pal_text_placeholder(arena, part)};
+    const pal_context_input *input = draft->input;
+    pal_str text = pal_text_placeholder(draft->arena, part);
+    if (!input->pruned_text)
+        return text;
+    pal_pruned_info info = {.message = message,
+            .part = removal.part,
+            .nested = removal.nested,
+            .kind = part->kind,
+            .name = part->name,
+            .text = text};
+    pal_str own = input->pruned_text(&info, draft->arena, input->pruned_user);
+    return own.len ? own : text;
+}
+
+/* A result stays one, so that its call keeps it; anything else becomes a text. */
+static pal_part placeholder_of(const pal_draft *draft, const pal_message *message,
+        pal_removal removal, const pal_part *part)
+{
+    pal_part shown = {
+            .kind = PAL_PART_TEXT, .text = text_for(draft, message, removal, part)};
     if (part->kind == PAL_PART_TOOL_RESULT) {
         shown.kind = PAL_PART_TOOL_RESULT;
         shown.call_id = part->call_id;
@@ -26,34 +45,34 @@ static pal_part placeholder_of(pal_arena *arena, const pal_part *part)
 }
 
 /* The parts within results are copied once, where the first of them is replaced. */
-static bool remove_part(
-        pal_arena *arena, const pal_message *original, pal_message *copy, pal_removal removal)
+static bool remove_part(const pal_draft *draft, const pal_message *original, pal_message *copy,
+        pal_removal removal)
 {
     pal_part *part = &copy->parts[removal.part];
     if (removal.nested < 0) {
-        *part = placeholder_of(arena, &original->parts[removal.part]);
+        *part = placeholder_of(draft, original, removal, &original->parts[removal.part]);
         return true;
     }
     if (part->parts == original->parts[removal.part].parts)
-        part->parts = copy_parts(arena, part->parts, part->parts_len);
+        part->parts = copy_parts(draft->arena, part->parts, part->parts_len);
     if (!part->parts)
         return false;
     pal_part *nested = &part->parts[removal.nested];
-    *nested = placeholder_of(arena, nested);
+    *nested = placeholder_of(draft, original, removal, nested);
     return true;
 }
 
-const pal_message *pal_message_without(pal_arena *arena, const pal_message *message,
+const pal_message *pal_message_without(const pal_draft *draft, const pal_message *message,
         const pal_removal *removals, size_t removals_len)
 {
-    pal_message *copy = pal_arena_alloc(arena, sizeof(*copy));
+    pal_message *copy = pal_arena_alloc(draft->arena, sizeof(*copy));
     if (!copy)
         return NULL;
     *copy = *message;
     copy->tokens = 0;
-    copy->parts = copy_parts(arena, message->parts, message->parts_len);
+    copy->parts = copy_parts(draft->arena, message->parts, message->parts_len);
     bool done = copy->parts != NULL;
     for (size_t i = 0; done && i < removals_len; i++)
-        done = remove_part(arena, message, copy, removals[i]);
+        done = remove_part(draft, message, copy, removals[i]);
     return done ? copy : NULL;
 }

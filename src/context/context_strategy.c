@@ -22,11 +22,8 @@ static bool is_refused(const pal_draft *draft, const pal_plan *plan)
 
 static bool is_over_threshold(const pal_draft *draft, const pal_plan *plan)
 {
-    const pal_context_settings *settings = &draft->settings;
     if (draft->input->after_compaction)
         return false; /* it asked for one, and that was made */
-    if (settings->strategy == PAL_STRATEGY_RESET)
-        return plan->tokens >= settings->compaction_threshold;
     return draft->soft && plan->tokens > draft->soft;
 }
 
@@ -45,9 +42,14 @@ static bool is_over(const pal_draft *draft, pal_plan *plan)
     } else if (input->older_messages) {
         plan->reason = pal_text_format(
                 draft->arena, "%" PRIu64 " messages were left out for room", input->older_messages);
+    } else if (pal_draft_is_full(draft)) {
+        plan->reason = pal_text_format(draft->arena,
+                "the service reports %" PRIu64 " tokens, which reach the threshold",
+                input->full_tokens);
     } else if (is_over_threshold(draft, plan)) {
-        plan->reason = pal_text_format(
-                draft->arena, "%" PRIu64 " tokens are over the threshold", plan->tokens);
+        plan->reason = pal_text_format(draft->arena,
+                "%" PRIu64 " tokens reach the threshold of %" PRIu64, plan->tokens,
+                draft->soft + 1);
     } else {
         plan->reason = PAL_TEXT("fits");
         return false;
@@ -73,7 +75,8 @@ static pal_pruned *merge_pruned(pal_draft *draft, const pal_pruned *added, size_
     return merged;
 }
 
-/* A prune that leaves little room breaks the cache now, and a compaction will soon do so again. */
+/* A prune rewrites nearly the whole window, a compaction only its end: it pays where it goes as far
+ * down as a cut does. */
 static bool is_worth(const pal_draft *draft, const pal_plan *plan, size_t len, uint64_t tokens)
 {
     uint64_t room = draft->hard ? draft->hard : plan->tokens;
@@ -81,7 +84,9 @@ static bool is_worth(const pal_draft *draft, const pal_plan *plan, size_t len, u
     left += len * PLACEHOLDER_TOKENS;
     if (draft->input->after_overflow && plan->tokens < room)
         room = plan->tokens;
-    return len > 0 && pal_calibration_apply(&draft->input->calibration, left) <= room / 4 * 3;
+    return len > 0 &&
+            pal_calibration_apply(&draft->input->calibration, left) <=
+            pal_percent_of(room, draft->settings.low_water_percent);
 }
 
 static pal_status try_prune(pal_draft *draft, pal_plan *plan, pal_error *err)
@@ -90,7 +95,7 @@ static pal_status try_prune(pal_draft *draft, pal_plan *plan, pal_error *err)
     pal_pruned *added = NULL;
     size_t len = 0;
     uint64_t tokens = 0;
-    if (draft->settings.prune_off || draft->input->older_messages ||
+    if (draft->settings.prune_off || draft->input->older_messages || pal_draft_is_full(draft) ||
             (limits->bytes && plan->bytes > limits->bytes))
         return PAL_OK;
     pal_status status = pal_context_prune(draft->input, draft->arena, &added, &len, &tokens, err);
@@ -112,7 +117,7 @@ static pal_status list_kept(pal_draft *draft, size_t place, pal_plan *plan, pal_
     size_t len = 0;
     if (!seqs)
         return pal_draft_failure(draft, err);
-    for (size_t i = draft->notice + 1; i < end; i++) {
+    for (size_t i = draft->kept; i < end; i++) {
         if (i < draft->tail ? pal_line_lasts(draft, i) : draft->lines[i].must)
             seqs[len++] = draft->lines[i].seq;
     }

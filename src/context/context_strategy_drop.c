@@ -19,6 +19,12 @@ bool pal_plan_fits(const pal_draft *draft, const pal_plan *plan)
             (!limits->images || plan->images <= limits->images);
 }
 
+bool pal_draft_is_full(const pal_draft *draft)
+{
+    bool acts = draft->settings.strategy != PAL_STRATEGY_NONE && !draft->settings.auto_off;
+    return draft->input->full_tokens && acts && !draft->input->after_compaction;
+}
+
 /* Without the notice, which comes when something goes. */
 static uint64_t content_tokens(const pal_draft *draft, const pal_plan *plan)
 {
@@ -151,10 +157,11 @@ pal_status pal_draft_drop_turns(pal_draft *draft, pal_plan *plan, pal_error *err
 static size_t last_start(const pal_draft *draft)
 {
     const pal_context_last *last = draft->input->last;
+    uint64_t first_seq = !last ? 0 : last->sent ? last->sent->first_seq : last->first_seq;
     size_t place = 0;
-    if (!last || last->first_seq == 0)
+    if (first_seq == 0)
         return 0;
-    while (place < draft->tail_len && pal_draft_tail(draft, place)->seq < last->first_seq)
+    while (place < draft->tail_len && pal_draft_tail(draft, place)->seq < first_seq)
         place++;
     return place < draft->tail_len ? place : 0;
 }
@@ -171,12 +178,12 @@ static pal_status slide_on(
 {
     const pal_context_input *input = draft->input;
     uint64_t before = content_tokens(draft, plan);
-    pal_drop drop = {.target = draft->soft, .start_min = start};
-    if (input->after_overflow) {
+    pal_drop drop = {.target = draft->soft, .start_min = start, .begins_turn = draft->is_open};
+    if (input->after_overflow || pal_draft_is_full(draft)) {
         size_t left_out = pal_retry_left_out(draft->tail_len - start + 1, RETRY_PERCENT);
         drop.start_min = start + left_out;
-        choice->after_overflow = true;
-    } else if (input->last && input->last->len) {
+        choice->after_overflow = input->after_overflow;
+    } else if (input->last && (input->last->sent || input->last->len)) {
         drop.target = pal_percent_of(draft->soft, draft->settings.low_water_percent);
     }
     pal_status status = leave_out(draft, &drop, choice, plan, err);
@@ -193,13 +200,17 @@ pal_status pal_draft_slide(pal_draft *draft, pal_plan *plan, pal_error *err)
             .dropped = PAL_TEXT("older than the newest that fit")};
     bool has_places = choice.start > 0;
     pal_status status = has_places ? pal_draft_places(draft, err) : PAL_OK;
-    if (status == PAL_OK && has_places)
+    if (status == PAL_OK && has_places) {
         choice.start = pal_place_after(draft, choice.start);
+        if (!pal_draft_open(draft, choice.start))
+            choice.start = pal_place_turn(draft, choice.start);
+    }
     if (status == PAL_OK)
         status = pal_draft_compose(draft, &choice, plan, err);
     if (status != PAL_OK)
         return status;
-    if (draft->input->after_overflow || !is_below_threshold(draft, plan)) {
+    if (draft->input->after_overflow || pal_draft_is_full(draft) ||
+            !is_below_threshold(draft, plan)) {
         if (!has_places)
             status = pal_draft_places(draft, err);
         if (status == PAL_OK)

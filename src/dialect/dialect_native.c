@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_native.h"
+#include "dialect/dialect_sent.h"
 
 enum { FULL = 1 << 0, BODY = 1 << 1, BOTH = FULL | BODY };
 
@@ -221,7 +222,7 @@ static void write_message_other(
         const pal_member *member, pal_json_writer *writer, const void *record);
 static void write_body_other(const pal_member *member, pal_json_writer *writer, const void *record);
 
-enum message_other { ROLE, CONTENT, PARTS, USAGE, FLAGS };
+enum message_other { ROLE, CONTENT, PARTS, USAGE, FLAGS, SENT };
 
 /* For members of type OTHER the offset tells which one it is. */
 static const pal_member message_members[] = {
@@ -238,6 +239,7 @@ static const pal_member message_members[] = {
         {"tokens", PAL_MEMBER_U32, FULL, offsetof(pal_message, tokens)},
         {"client_id", PAL_MEMBER_STRING, FULL, offsetof(pal_message, client_id)},
         {"turn_id", PAL_MEMBER_ID, FULL, offsetof(pal_message, turn_id)},
+        {PAL_SENT_MEMBER, PAL_MEMBER_OTHER, BOTH, SENT},
 };
 
 static const pal_member_table message_table = {
@@ -295,6 +297,8 @@ static pal_status read_message_other(
         return read_usage(value, arena, reading, err);
     case FLAGS:
         return read_flags(value, &message->flags, err);
+    case SENT:
+        return pal_sent_read(value, arena, &message->sent, err);
     }
     return PAL_OK;
 }
@@ -388,6 +392,9 @@ static void write_message_member(enum message_other which, const pal_member_tabl
     case FLAGS:
         write_flags(writer, message->flags);
         break;
+    case SENT:
+        pal_sent_write(writer, message->sent);
+        break;
     }
 }
 
@@ -452,7 +459,8 @@ pal_status pal_native_message_check(const pal_message *message, pal_error *err)
 bool pal_native_is_plain(const pal_message *message)
 {
     return is_plain_text(message) && pal_id_is_none(message->parent_id) &&
-            message->model.len == 0 && !message->has_usage && message->extra.len == 0;
+            message->model.len == 0 && !message->has_usage && message->extra.len == 0 &&
+            !message->sent;
 }
 
 void pal_native_body_write(pal_buf *buf, const pal_message *message)
@@ -483,6 +491,7 @@ pal_status pal_native_body_read(
     message->has_usage = record.message.has_usage;
     message->usage = record.message.usage;
     message->extra = record.message.extra;
+    message->sent = record.message.sent;
     return PAL_OK;
 }
 

@@ -445,7 +445,7 @@ static bool needs_more(const line *out, const pal_message *rest)
     return out->parts_differ || out->extra_differs || out->role_differs || rest->created_at ||
             !pal_id_is_none(rest->id) || !pal_id_is_none(rest->parent_id) || rest->seq ||
             rest->has_usage || rest->flags || rest->tokens || rest->client_id.len ||
-            !pal_id_is_none(rest->turn_id);
+            !pal_id_is_none(rest->turn_id) || rest->sent;
 }
 
 static void put_rest(line *out)

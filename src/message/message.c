@@ -1,5 +1,6 @@
 /* message.c - the names of roles and of kinds of parts, and the shortest way to a message. Plain
  * data: any thread. */
+#include "palaver/limits.h"
 #include "palaver/message.h"
 
 static const char *const role_names[] = {"none", "system", "user", "assistant", "tool"};
@@ -37,6 +38,18 @@ const char *pal_part_kind_name(pal_part_kind kind)
 pal_part_kind pal_part_kind_from_name(pal_str name)
 {
     return (pal_part_kind)find_name(kind_names, COUNT_OF(kind_names), name);
+}
+
+uint64_t pal_sent_place(uint64_t items, size_t number)
+{
+    uint64_t place = 0;
+    for (size_t i = 0; i <= number && i < PAL_SENT_HASHES_MAX; i++) {
+        if (place >= items)
+            return 0;
+        place += place < PAL_SENT_ITEMS_EACH ? 1 : place / PAL_SENT_ITEMS_EACH;
+        place = place < items && i + 1 < PAL_SENT_HASHES_MAX ? place : items;
+    }
+    return number < PAL_SENT_HASHES_MAX ? place : 0;
 }
 
 pal_message pal_message_text(pal_arena *arena, pal_role role, pal_str text)

@@ -24,6 +24,7 @@ typedef struct pal_model_request {
     pal_str conversation; /* a stable name, for caches; for a service that keeps the
                              conversation itself its own id of it, or empty to begin one */
     int64_t timeout_ms;   /* for all of it; 0: none */
+    bool is_aside;        /* a question beside the conversation, which the service must not keep */
 } pal_model_request;
 
 typedef enum pal_finish {

@@ -1,8 +1,8 @@
 /* provider_anthropic.c - requests for Anthropic's Messages.
  *
  * Up to four marks tell the service what requests to come will share: the end of the tools, the end
- * of the system field, the stable beginning of the conversation, and all of it. Pure functions;
- * provider_anthropic_read.c reads the answers. */
+ * of the system field, the stable beginning of the conversation, and all of it if it is stable.
+ * Pure functions; provider_anthropic_read.c reads the answers. */
 #include "dialect/dialect_anthropic.h"
 #include "dialect/dialect_member.h"
 #include "provider/provider_kind.h"
@@ -134,8 +134,10 @@ static pal_status put_tools(
 static pal_status put_messages(
         pal_json_writer *writer, const pal_model_request *request, pal_error *err)
 {
+    /* A question that is only asked here is not what a request to come begins with. */
+    bool is_shared = request->stable_len == 0 || request->stable_len >= request->messages_len;
     const pal_anthropic_marks marks = {
-            .system = true, .stable_len = request->stable_len, .last = true};
+            .system = true, .stable_len = request->stable_len, .last = is_shared};
     pal_status status = PAL_OK;
     if (pal_anthropic_has_system(request->messages, request->messages_len)) {
         pal_json_name(writer, "system");

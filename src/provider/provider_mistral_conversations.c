@@ -145,7 +145,7 @@ static pal_status put_all(
     pal_json_name(writer, "stream");
     pal_json_put_bool(writer, request->stream);
     pal_json_name(writer, "store");
-    pal_json_put_bool(writer, true);
+    pal_json_put_bool(writer, !request->is_aside);
     pal_json_name(writer, "handoff_execution");
     pal_json_put_text(writer, "server");
     return put_arguments(writer, request, arena, err);

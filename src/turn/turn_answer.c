@@ -275,6 +275,7 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
     message->model = pal_arena_copy(arena, end->model.len ? end->model : turn->settings.model);
     message->has_usage = end->has_usage;
     message->usage = end->usage;
+    message->sent = turn->sent.items > 0 ? &turn->sent : NULL;
     return message;
 }
 

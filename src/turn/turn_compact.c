@@ -127,7 +127,6 @@ pal_status pal_compact_begin(pal_store *store, const pal_window *window,
                 make_hint(&job->view.input, job->record.checkpoint.seq, arena);
         return pal_arena_checked(arena, err);
     }
-    job->needs_model = compaction->summarise != NULL;
     return pal_compact_ask(job, compaction, arena, err);
 }
 
@@ -210,6 +209,13 @@ static pal_str trimmed(pal_str text)
     return text;
 }
 
+/* Whether the cut is made however long the summary is: because the caller gave it, or because the
+ * conversation that a service keeps is full of what is not counted here. */
+static bool must_cut(const pal_compact_job *job)
+{
+    return job->is_again || job->is_given || job->window.full_tokens > 0;
+}
+
 /* Takes the summary if it is one; otherwise says why it isn't. */
 static pal_status take_answer(pal_store *store, pal_compact_job *job,
         const pal_summary_answer *answer, pal_arena *arena, pal_str *out_failure, pal_error *err)
@@ -227,7 +233,7 @@ static pal_status take_answer(pal_store *store, pal_compact_job *job,
         return status;
     if (taken.summary.len == 0)
         *out_failure = pal_str_of("the model answered nothing");
-    else if (taken.tokens >= job->replaced_tokens && !job->is_given)
+    else if (taken.tokens >= job->replaced_tokens && !must_cut(job))
         *out_failure = pal_str_of("the summary is no shorter than what it stands for");
     else
         job->record.checkpoint = taken;
@@ -310,7 +316,7 @@ static pal_status settle(pal_store *store, pal_compact_job *job, pal_str failure
     if (status == PAL_OK)
         status = plan_after(store, job, arena, &after, err);
     if (status == PAL_OK && after.tokens >= record->tokens_before && !is_reset &&
-            !record->is_fallback && !job->is_again && !job->is_given) {
+            !record->is_fallback && !must_cut(job)) {
         status = fall_back(store, job,
                 pal_str_of("with the summary the window would not get smaller"), arena, err);
         if (status == PAL_OK)
@@ -319,8 +325,15 @@ static pal_status settle(pal_store *store, pal_compact_job *job, pal_str failure
     if (status != PAL_OK)
         return status;
     record->tokens_after = after.tokens;
-    *out_smaller = job->is_again || job->is_given || after.tokens < record->tokens_before;
+    *out_smaller = must_cut(job) || after.tokens < record->tokens_before;
     return PAL_OK;
+}
+
+pal_str pal_compact_no_model(const pal_compact_job *job)
+{
+    if (job->needs_model || job->record.checkpoint.strategy == PAL_STRATEGY_RESET)
+        return (pal_str){0};
+    return pal_str_of("none of the older messages fits into a question for a summary");
 }
 
 pal_status pal_compact_end(pal_store *store, pal_compact_job *job, const pal_summary_answer *answer,
@@ -361,17 +374,19 @@ pal_status pal_window_compact(pal_store *store, const pal_window *window,
     pal_summary_answer answer = {0};
     pal_error failure = {0};
     bool ready = false, answered = false;
-    pal_str why = pal_str_of("there is no model to ask");
+    pal_str why;
     pal_status status =
             pal_compact_begin(store, window, compaction, arena, &job, &ready, out_compacted, err);
 
     if (status != PAL_OK || !ready)
         return status;
+    why = compaction->summarise ? pal_compact_no_model(&job)
+                                : pal_str_of("there is no model to ask");
     if (job.is_given) {
         answer.text = compaction->summary;
         answer.model = pal_str_of("user");
         answered = true;
-    } else if (job.needs_model) {
+    } else if (job.needs_model && compaction->summarise) {
         answered = compaction->summarise(
                            &job.request, arena, &answer, compaction->user, &failure) == PAL_OK;
         why = pal_arena_copy(arena, pal_str_of(failure.message));

@@ -11,7 +11,7 @@ typedef struct pal_compact_job {
     pal_plan plan;
     pal_checkpoint_record record; /* what will be kept */
     pal_summary_request request;
-    bool needs_model;
+    bool needs_model; /* the request has messages to summarise */
     bool is_again;
     bool is_given; /* the caller wrote the summary: it is taken as it is */
     uint64_t undo; /* the checkpoint that is made again, where it is the session's own; 0: none */
@@ -23,6 +23,9 @@ typedef struct pal_compact_job {
 PAL_CHECKED pal_status pal_compact_begin(pal_store *store, const pal_window *window,
         const pal_compaction *compaction, pal_arena *arena, pal_compact_job *out_job,
         bool *out_ready, pal_compacted *out_compacted, pal_error *err);
+
+/* Why the job's request must not be sent; empty: it is a reset, or can be sent. */
+pal_str pal_compact_no_model(const pal_compact_job *job);
 
 /* Keeps the answer as a checkpoint, or, where `answer` is NULL or of no use, leaves whole oldest
  * turns out; `failure` says why there is none. */

@@ -1,8 +1,11 @@
-/* turn_compact_ask.c - the question: what a model is asked for a summary. */
+/* turn_compact_ask.c - the question: what a model is asked for a summary. It begins with what was
+ * sent last time, so that all but the question comes from the provider's cache. */
 #include "turn/turn_compact_inside.h"
 
 #include "dialect/dialect_member.h"
 #include "turn/turn_prompt.h"
+
+enum { OUTPUT_SHARE = 4 };
 
 /* How many items stand before the cut: what is made between two messages belongs to the one
  * before it, and the kept messages, which are older, come before the tail. */
@@ -16,57 +19,111 @@ static size_t items_before(const pal_plan *plan, uint64_t cut_seq)
     return len;
 }
 
-static uint64_t request_budget(const pal_compact_job *job)
+/* Limits of the model that is asked, which may be another one than the window's. */
+static pal_context_limits limits_of(const pal_compact_job *job, pal_str model)
 {
-    const pal_context_limits *limits = &job->view.input.limits;
-    uint64_t room = limits->input ? limits->input : limits->context;
-    uint64_t answer = job->request.output_max + PAL_PROMPT_TOKENS_MAX;
+    pal_context_limits limits = job->view.input.limits;
+    pal_model other;
 
-    return room > answer ? room - answer : 0;
+    if (model.len == 0 || pal_str_equal(model, job->window.model))
+        return limits;
+    other = pal_models_find(job->window.models, model);
+    return (pal_context_limits){.context = other.context ? other.context : limits.context,
+            .input = other.context ? other.input : limits.input,
+            .output = other.output};
 }
 
-/* What was sent last time, up to the cut, and the question behind it: all but the question comes
- * from the provider's cache. Only where that is more than the model takes, the oldest messages
- * after the summary are left out of the question. */
+/* The summary's length: as configured, but never more than the model can answer, nor than a quarter
+ * of its context. */
+static uint64_t output_of(const pal_compact_job *job, const pal_context_limits *limits)
+{
+    uint64_t tokens = job->view.input.settings.summary_tokens_max;
+
+    tokens = tokens ? tokens : PAL_SUMMARY_TOKENS_MAX;
+    if (limits->output && limits->output < tokens)
+        tokens = limits->output;
+    if (limits->context && limits->context / OUTPUT_SHARE < tokens)
+        tokens = limits->context / OUTPUT_SHARE;
+    return tokens ? tokens : 1;
+}
+
+/* Tokens of messages that fit beside the question and its answer. */
+static pal_status find_budget(const pal_compact_job *job, const pal_context_limits *limits,
+        const pal_message *question, uint64_t *out_budget, pal_error *err)
+{
+    uint64_t tokens = 0, room = limits->input ? limits->input : limits->context;
+    pal_status status = pal_tokens_message(job->view.input.encoding, question, &tokens, err);
+
+    if (!limits->input)
+        tokens += job->request.output_max;
+    *out_budget = room > tokens ? room - tokens : 0;
+    return status;
+}
+
+typedef struct question_list {
+    pal_message *messages;
+    size_t len;
+    uint64_t asked; /* of the messages that are to be summarised: how many are in it */
+} question_list;
+
+static void add_message(question_list *list, const pal_message *message)
+{
+    list->messages[list->len++] = *message;
+}
+
+/* What was sent last time, up to the cut. Only where that is more than the model takes, the oldest
+ * messages after the summary are left out of the question. */
+static void add_items(pal_compact_job *job, bool own_system, uint64_t budget, question_list *list)
+{
+    const pal_plan *plan = &job->plan;
+    size_t len = items_before(plan, job->record.checkpoint.seq);
+    uint64_t tokens = 0;
+
+    for (size_t i = 0; i < len; i++)
+        if (plan->items[i].hash)
+            tokens += plan->items[i].tokens;
+    for (size_t i = 0; i < len; i++) {
+        const pal_plan_item *item = &plan->items[i];
+
+        if (!item->message || (own_system && item->kind == PAL_ITEM_SYSTEM))
+            continue;
+        if (item->kind == PAL_ITEM_MESSAGE &&
+                pal_calibration_apply(&job->view.input.calibration, tokens) > budget) {
+            tokens -= item->tokens;
+            job->record.checkpoint.dropped += item->seq > 0;
+            continue;
+        }
+        list->asked += item->kind == PAL_ITEM_MESSAGE && item->seq > 0;
+        add_message(list, item->message);
+    }
+}
+
 pal_status pal_compact_ask(
         pal_compact_job *job, const pal_compaction *compaction, pal_arena *arena, pal_error *err)
 {
-    const pal_plan *plan = &job->plan;
-    uint64_t cut_seq = job->record.checkpoint.seq, tokens = 0, budget;
-    pal_message *list = pal_arena_array(arena, plan->items_len + 1, sizeof(*list));
-    size_t len = 0, items_len = items_before(plan, cut_seq);
-    pal_str question;
+    pal_str text = compaction->prompt.len > 0
+            ? compaction->prompt
+            : pal_prompt_summary(job->view.input.checkpoint.summary.len > 0);
+    pal_message question = pal_message_text(arena, PAL_ROLE_USER, text);
+    pal_message system = pal_message_text(arena, PAL_ROLE_SYSTEM, compaction->system);
+    pal_context_limits limits = limits_of(job, compaction->model);
+    question_list list = {
+            .messages = pal_arena_array(arena, job->plan.items_len + 2, sizeof(pal_message))};
+    uint64_t budget = 0;
     pal_repaired repaired;
-    pal_status status;
+    pal_status status = pal_arena_checked(arena, err);
 
-    if (!list)
-        return pal_arena_checked(arena, err);
-    job->request.output_max = job->view.input.settings.summary_tokens_max
-            ? job->view.input.settings.summary_tokens_max
-            : PAL_SUMMARY_TOKENS_MAX;
-    budget = request_budget(job);
-    for (size_t i = 0; i < items_len; i++)
-        if (plan->items[i].hash)
-            tokens += plan->items[i].tokens;
-    for (size_t i = 0; i < items_len; i++) {
-        const pal_plan_item *item = &plan->items[i];
-
-        if (!item->message)
-            continue;
-        if (tokens > budget && item->kind == PAL_ITEM_MESSAGE) {
-            tokens -= item->tokens;
-            job->record.checkpoint.dropped++;
-            continue;
-        }
-        list[len++] = *item->message;
-    }
-    question = pal_prompt_summary(job->view.input.checkpoint.summary.len > 0);
-    if (compaction->prompt.len > 0)
-        question = compaction->prompt;
-    list[len++] = pal_message_text(arena, PAL_ROLE_USER, question);
-    status = pal_arena_checked(arena, err);
+    job->request.output_max = output_of(job, &limits);
     if (status == PAL_OK)
-        status = pal_context_repair(list, len, &job->view.input, arena, &repaired, err);
+        status = find_budget(job, &limits, &question, &budget, err);
+    if (status != PAL_OK)
+        return status;
+    if (compaction->system.len > 0)
+        add_message(&list, &system);
+    add_items(job, compaction->system.len > 0, budget, &list);
+    add_message(&list, &question);
+    job->needs_model = list.asked > 0; /* a summary of nothing is none */
+    status = pal_context_repair(list.messages, list.len, &job->view.input, arena, &repaired, err);
     if (status != PAL_OK)
         return status;
     job->request.messages = repaired.messages;
@@ -74,5 +131,6 @@ pal_status pal_compact_ask(
     job->request.tools = job->view.input.tools;
     job->request.tools_len = job->view.input.tools_len;
     job->request.model = compaction->model.len ? compaction->model : job->window.model;
+    job->request.parameters = compaction->parameters;
     return PAL_OK;
 }

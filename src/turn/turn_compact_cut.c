@@ -43,6 +43,8 @@ void pal_compact_cut(pal_compact_job *job, uint64_t cut_seq)
     record->checkpoint.seq = cut_seq;
     record->messages = pal_compact_count(&job->view.input, cut_seq, &job->replaced_tokens);
     record->checkpoint.dropped = before->dropped + job->view.input.older_messages;
+    record->checkpoint.hidden_tokens =
+            before->hidden_tokens + job->view.input.older_tokens + job->replaced_tokens;
     job->replaced_tokens += summary_tokens(&job->plan);
 }
 

@@ -9,8 +9,10 @@
  * died, an undone or new compaction, other instructions or tools, another model or endpoint: then a
  * new conversation is begun and given all that the plan has. A turn that ends without an answer
  * drops the record, too: what is rewound leaves no trace in the plan. So nothing has to be written
- * before a call, and a crash at any time costs one longer request. The token estimate bounds a
- * conversation as compaction_threshold says. */
+ * before a call, and a crash at any time costs one longer request.
+ *
+ * A conversation is full at compaction_threshold tokens, as the service reports them. The plan then
+ * makes room by the session's strategy, and a new conversation begins with what is left. */
 #include "turn/turn_conversation.h"
 
 #include "base/json.h"
@@ -18,7 +20,7 @@
 
 #define RECORD_KIND "mistral_conversation"
 
-enum { THRESHOLD_DEFAULT = 118000, BODY_LEN_MAX = 4096 };
+enum { BODY_LEN_MAX = 4096 };
 
 /* ---- The record ---- */
 
@@ -113,6 +115,65 @@ static uint64_t prefix_of(const pal_plan *plan)
     return hash;
 }
 
+/* Tokens at which the service's conversation is full. What is merely assumed of a model does not
+ * count against what its service reports. */
+static uint64_t threshold_of(const pal_turn *turn, const pal_context_input *input)
+{
+    uint64_t threshold = input->settings.compaction_threshold;
+    uint64_t sendable = pal_context_sendable(input);
+    pal_model model = pal_models_find(turn->runtime->options.models, turn->settings.model);
+
+    return model.context && sendable < threshold ? sendable : threshold;
+}
+
+/* A record that can't be read says nothing. */
+static pal_status find_record(
+        const pal_turn *turn, pal_json *out_body, bool *out_is_known, pal_error *err)
+{
+    char session[PAL_ID_TEXT_SIZE];
+    pal_record record;
+    pal_status status;
+
+    pal_id_to_text(turn->request.session, session);
+    status = pal_store_record_find(turn->runtime->store, turn->request.tenant,
+            pal_str_of(RECORD_KIND), pal_str_of(session), turn->step_arena, &record, err);
+    *out_is_known = status == PAL_OK &&
+            pal_json_parse(turn->step_arena, record.body, NULL, out_body, NULL) == PAL_OK;
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+/* Whether the record is of the newest answer that the plan can have. */
+static bool is_newest(const pal_turn *turn, const pal_context_input *input, pal_json body)
+{
+    pal_arena *arena = turn->step_arena;
+    size_t at = input->messages_len;
+    pal_id message;
+
+    while (at > 0 && input->messages[at - 1].role != PAL_ROLE_ASSISTANT)
+        at--;
+    return at > 0 && is_text(body, "endpoint", pal_provider_name(turn->provider), arena) &&
+            is_text(body, "model", turn->settings.model, arena) &&
+            number_of(body, "checkpoint") == input->checkpoint.number &&
+            pal_id_from_text(pal_json_string(pal_json_find(body, "message"), arena), &message) &&
+            pal_id_equal(input->messages[at - 1].id, message);
+}
+
+pal_status pal_conversation_full(
+        const pal_turn *turn, const pal_context_input *input, uint64_t *out_tokens, pal_error *err)
+{
+    bool is_known = false;
+    pal_json body;
+    pal_status status = PAL_OK;
+
+    *out_tokens = 0;
+    if (pal_provider_keeps(turn->provider))
+        status = find_record(turn, &body, &is_known, err);
+    if (is_known && is_newest(turn, input, body) &&
+            number_of(body, "tokens") >= threshold_of(turn, input))
+        *out_tokens = number_of(body, "tokens");
+    return status;
+}
+
 /* Whether the service has seen everything up to the answer `message`, and nothing behind it. */
 static bool has_seen(const pal_turn *turn, pal_id message)
 {
@@ -129,10 +190,10 @@ static bool has_seen(const pal_turn *turn, pal_id message)
             pal_id_equal(turn->request_messages[at - 1].id, message);
 }
 
-static bool can_go_on(const pal_turn *turn, pal_json body, pal_arena *arena)
+static bool can_go_on(const pal_turn *turn, const pal_context_input *input, pal_json body)
 {
     const pal_conversation *conversation = &turn->conversation;
-    uint64_t threshold = turn->settings.context.compaction_threshold;
+    pal_arena *arena = turn->step_arena;
     pal_id message;
 
     return !conversation->is_lost &&
@@ -140,7 +201,7 @@ static bool can_go_on(const pal_turn *turn, pal_json body, pal_arena *arena)
             is_text(body, "model", turn->settings.model, arena) &&
             number_of(body, "prefix") == conversation->prefix &&
             number_of(body, "checkpoint") == conversation->checkpoint &&
-            number_of(body, "tokens") < (threshold ? threshold : THRESHOLD_DEFAULT) &&
+            number_of(body, "tokens") < threshold_of(turn, input) &&
             pal_id_from_text(pal_json_string(pal_json_find(body, "message"), arena), &message) &&
             has_seen(turn, message);
 }
@@ -184,8 +245,7 @@ static void restore_ids(pal_turn *turn, const pal_context_input *input)
 pal_status pal_conversation_find(pal_turn *turn, const pal_context_input *input, pal_error *err)
 {
     pal_conversation *conversation = &turn->conversation;
-    char session[PAL_ID_TEXT_SIZE];
-    pal_record record;
+    bool is_known = false;
     pal_json body;
     pal_status status;
 
@@ -195,17 +255,9 @@ pal_status pal_conversation_find(pal_turn *turn, const pal_context_input *input,
     conversation->checkpoint = input->checkpoint.number;
     conversation->prefix = prefix_of(&turn->plan);
     conversation->tokens = turn->plan.tokens;
-    pal_id_to_text(turn->request.session, session);
-    status = pal_store_record_find(turn->runtime->store, turn->request.tenant,
-            pal_str_of(RECORD_KIND), pal_str_of(session), turn->step_arena, &record, err);
-    if (status == PAL_NOT_FOUND)
-        return PAL_OK;
-    if (status != PAL_OK)
+    status = find_record(turn, &body, &is_known, err);
+    if (status != PAL_OK || !is_known || !can_go_on(turn, input, body))
         return status;
-    /* What can't be read says nothing. */
-    if (pal_json_parse(turn->step_arena, record.body, NULL, &body, NULL) != PAL_OK ||
-            !can_go_on(turn, body, turn->step_arena))
-        return PAL_OK;
     conversation->id = pal_json_string(pal_json_find(body, "conversation"), turn->step_arena);
     restore_ids(turn, input);
     return PAL_OK;

@@ -4,6 +4,11 @@
 
 #include "turn/turn_runtime.h"
 
+/* On a worker, before the plan is made from `input`: how many tokens the service reports for the
+ * conversation, if that is so many that room must be made; otherwise 0. */
+PAL_CHECKED pal_status pal_conversation_full(
+        const pal_turn *turn, const pal_context_input *input, uint64_t *out_tokens, pal_error *err);
+
 /* On a worker, after the request was made from `input`: the conversation to go on with, if there is
  * one that has seen all but what is new. */
 PAL_CHECKED pal_status pal_conversation_find(

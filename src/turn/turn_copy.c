@@ -19,6 +19,23 @@ static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t len)
     return copy;
 }
 
+static const pal_sent *copy_sent(pal_arena *arena, const pal_sent *sent)
+{
+    pal_sent *copy = sent ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
+    uint16_t *hashes = copy && sent->hashes_len
+            ? pal_arena_array(arena, sent->hashes_len, sizeof(*hashes))
+            : NULL;
+
+    if (!copy)
+        return NULL;
+    *copy = *sent;
+    if (hashes)
+        memcpy(hashes, sent->hashes, sent->hashes_len * sizeof(*hashes));
+    copy->hashes = hashes;
+    copy->hashes_len = hashes ? sent->hashes_len : 0;
+    return copy;
+}
+
 pal_message *pal_copy_messages(pal_arena *arena, const pal_message *messages, size_t len)
 {
     pal_message *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
@@ -29,6 +46,7 @@ pal_message *pal_copy_messages(pal_arena *arena, const pal_message *messages, si
         copy[i].model = pal_arena_copy(arena, messages[i].model);
         copy[i].client_id = pal_arena_copy(arena, messages[i].client_id);
         copy[i].extra = pal_arena_copy(arena, messages[i].extra);
+        copy[i].sent = copy_sent(arena, messages[i].sent);
     }
     return copy;
 }
@@ -218,6 +236,8 @@ pal_runtime_options pal_copy_options(pal_arena *arena, const pal_runtime_options
     copy.compaction_prompt = pal_arena_copy(arena, options->compaction_prompt);
     copy.default_agent = pal_arena_copy(arena, options->default_agent);
     copy.parameters = pal_arena_copy(arena, options->parameters);
+    copy.compaction_system = pal_arena_copy(arena, options->compaction_system);
+    copy.compaction_parameters = pal_arena_copy(arena, options->compaction_parameters);
     if (copy.max_tool_iterations == 0)
         copy.max_tool_iterations = 10;
     if (copy.retries_max == 0)

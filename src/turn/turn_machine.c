@@ -402,9 +402,10 @@ static void call_model(pal_turn *turn)
             .messages = turn->request_messages,
             .messages_len = turn->request_len,
             .stable_len = turn->request_len,
-            .tools = turn->last_call ? NULL : turn->tools,
-            .tools_len = turn->last_call ? 0 : turn->tools_len,
-            .tool_choice = turn->request.tool_choice,
+            .tools = turn->tools,
+            .tools_len = turn->tools_len,
+            .tool_choice = turn->last_call && turn->tools_len > 0 ? pal_str_of("\"none\"")
+                                                                  : turn->request.tool_choice,
             .parameters = turn->settings.parameters,
             .output_max = turn->request.output_max,
             .stream = true,

@@ -31,8 +31,8 @@ static pal_window turn_window(const pal_turn *turn)
     pal_window window = pal_settings_window(turn->runtime, &turn->settings, &turn->request);
 
     window.fence = turn->fence;
-    window.tools = turn->last_call ? NULL : turn->tools;
-    window.tools_len = turn->last_call ? 0 : turn->tools_len;
+    window.tools = turn->tools;
+    window.tools_len = turn->tools_len;
     window.after_overflow = turn->after_overflow;
     window.after_compaction = turn->after_compaction;
     return window;
@@ -76,6 +76,20 @@ static pal_status make_request(pal_turn *turn, pal_error *err)
     return load_messages(turn, turn->request_messages, turn->request_len, err);
 }
 
+/* The plan is gone before the answer comes. */
+static pal_status note_sent(pal_turn *turn, pal_error *err)
+{
+    const pal_sent *sent = NULL;
+    pal_status status = pal_plan_sent(&turn->plan, turn->step_arena, &sent, err);
+
+    if (status != PAL_OK)
+        return status;
+    turn->sent = *sent;
+    memcpy(turn->sent_hashes, sent->hashes, sent->hashes_len * sizeof(turn->sent_hashes[0]));
+    turn->sent.hashes = turn->sent_hashes;
+    return PAL_OK;
+}
+
 static pal_compaction wanted_compaction(const pal_turn *turn)
 {
     const pal_runtime_options *options = &turn->runtime->options;
@@ -90,6 +104,10 @@ static pal_compaction wanted_compaction(const pal_turn *turn)
         compaction.prompt = options->compaction_prompt;
     if (compaction.model.len == 0)
         compaction.model = options->compaction_model;
+    if (compaction.system.len == 0)
+        compaction.system = options->compaction_system;
+    if (compaction.parameters.len == 0)
+        compaction.parameters = options->compaction_parameters;
     return compaction;
 }
 
@@ -139,7 +157,7 @@ static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *er
 }
 
 /* Loads and plans until nothing is left to prune; what is pruned is kept before it is relied on. */
-static pal_status plan_window(pal_turn *turn, const pal_window *window, const pal_reading *reading,
+static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_reading *reading,
         pal_window_view *view, pal_error *err)
 {
     pal_store *store = turn->runtime->store;
@@ -149,7 +167,13 @@ static pal_status plan_window(pal_turn *turn, const pal_window *window, const pa
         status = pal_window_load(
                 store, window, tries == 0 ? reading : NULL, turn->step_arena, view, err);
         if (status == PAL_OK)
-            status = pal_context_plan(&view->input, turn->step_arena, &turn->plan, err);
+            status = pal_conversation_full(turn, &view->input, &window->full_tokens, err);
+        if (status != PAL_OK)
+            break;
+        view->input.full_tokens = window->full_tokens;
+        /* A prune leaves nothing more to prune. If it did, too much must not be sent for it. */
+        view->input.settings.prune_off |= tries + 1 == PLANS_MAX;
+        status = pal_context_plan(&view->input, turn->step_arena, &turn->plan, err);
         if (status != PAL_OK || turn->plan.action != PAL_ACTION_PRUNE)
             break;
         status = pal_window_prune(store, window, &turn->plan, turn->step_arena, err);
@@ -191,6 +215,8 @@ static pal_status plan(pal_turn *turn, const pal_reading *reading, pal_error *er
             &window, &view.standing, turn->step_arena, &turn->mark, &needs_epoch, err);
     if (!needs_epoch)
         turn->mark.kind = PAL_MARK_NONE;
+    if (status == PAL_OK)
+        status = note_sent(turn, err);
     if (status == PAL_OK)
         status = make_request(turn, err);
     if (status == PAL_OK)

@@ -110,6 +110,7 @@ pal_status pal_checkpoint_read(const pal_mark *mark, pal_arena *arena,
     checkpoint->hint = text_of(body, "hint", arena);
     checkpoint->dropped = number_of(body, "dropped");
     checkpoint->tokens = number_of(body, "tokens");
+    checkpoint->hidden_tokens = number_of(body, "hidden_tokens");
     record.previous = number_of(body, "previous");
     record.messages = number_of(body, "messages");
     record.tokens_before = number_of(body, "tokens_before");
@@ -158,6 +159,7 @@ pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *
     put_text(&writer, "hint", checkpoint->hint);
     put_number(&writer, "dropped", checkpoint->dropped);
     put_number(&writer, "tokens", checkpoint->tokens);
+    put_number(&writer, "hidden_tokens", checkpoint->hidden_tokens);
     put_number(&writer, "previous", record->previous);
     put_number(&writer, "messages", record->messages);
     put_number(&writer, "tokens_before", record->tokens_before);
@@ -180,6 +182,8 @@ pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *
 }
 
 /* ---- Prunes ---- */
+
+#define PRUNED_TOKENS_MAX ((uint64_t)1 << 40) /* more is not a count */
 
 static int pruned_compare(const void *left, const void *right)
 {
@@ -222,10 +226,11 @@ static size_t read_pruned(pal_json list, pal_pruned *out_pruned)
 }
 
 pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *arena,
-        pal_pruned **out_pruned, size_t *out_len, pal_error *err)
+        pal_pruned **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err)
 {
     pal_json *lists = pal_arena_array(arena, marks_len + 1, sizeof(*lists));
     size_t room = 0, len = 0;
+    uint64_t tokens = 0;
     pal_pruned *pruned;
 
     if (!lists)
@@ -238,6 +243,8 @@ pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *a
             return status;
         lists[i] = pal_json_find(body, "pruned");
         room += pal_json_count(lists[i]);
+        if (number_of(body, "tokens") < PRUNED_TOKENS_MAX)
+            tokens += number_of(body, "tokens");
     }
     pruned = pal_arena_array(arena, room + 1, sizeof(*pruned));
     if (!pruned)
@@ -247,6 +254,7 @@ pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *a
     qsort(pruned, len, sizeof(*pruned), pruned_compare);
     *out_pruned = pruned;
     *out_len = unique(pruned, len);
+    *out_tokens = tokens;
     return PAL_OK;
 }
 
@@ -285,6 +293,7 @@ pal_status pal_epoch_read(
 
     if (status != PAL_OK)
         return status;
+    record.has_system = pal_json_type_of(pal_json_find(body, "system")) == PAL_JSON_STRING;
     record.system = text_of(body, "system", arena);
     tools = pal_json_find(body, "tools");
     record.tools = pal_arena_array(arena, pal_json_count(tools) + 1, sizeof(*record.tools));
@@ -311,7 +320,10 @@ pal_status pal_epoch_write(
     pal_buf_init(&buf, PAL_MARK_BODY_LEN_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    put_text(&writer, "system", record->system);
+    if (record->has_system) {
+        pal_json_name(&writer, "system");
+        pal_json_put_str(&writer, record->system);
+    }
     pal_json_name(&writer, "tools");
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < record->tools_len; i++) {

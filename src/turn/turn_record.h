@@ -33,15 +33,16 @@ PAL_CHECKED pal_status pal_checkpoint_write(const pal_checkpoint_record *record,
 /* The checkpoint of that number; NULL when there is none. */
 const pal_mark *pal_checkpoint_find(const pal_mark *marks, size_t len, uint64_t number);
 
-/* Sorted, each part once: the union of all the marks. */
+/* Sorted, each part once: the union of all the marks; and the tokens that all of them took out. */
 PAL_CHECKED pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *arena,
-        pal_pruned **out_pruned, size_t *out_len, pal_error *err);
+        pal_pruned **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err);
 PAL_CHECKED pal_status pal_prunes_write(const pal_pruned *pruned, size_t len, uint64_t tokens,
         pal_arena *arena, pal_str *out_body, pal_error *err);
 
 /* What every request of an epoch begins with. */
 typedef struct pal_epoch_record {
     pal_str system;
+    bool has_system; /* false: a request brought its own, which held for that one only */
     pal_tool *tools;
     size_t tools_len;
 } pal_epoch_record;

@@ -207,7 +207,7 @@ struct pal_turn {
     uint32_t call_attempt; /* kept meanwhile, where a summary is asked for before it */
     bool output_seen;      /* readers have seen some of this call's answer */
     bool after_overflow, after_compaction;
-    bool last_call; /* without tools: there were too many rounds */
+    bool last_call; /* no tool may be called: there were too many rounds */
     bool is_cancelled;
     bool is_interrupted; /* by another turn */
     uint64_t first_seq;  /* of its first message */
@@ -241,6 +241,8 @@ struct pal_turn {
     pal_ledger_row ledger;
     char ledger_id[PAL_ID_TEXT_SIZE];
     char id_text[PAL_ID_TEXT_SIZE];
+    pal_sent sent; /* what the model was sent, for the answer's message; items 0: nothing yet */
+    uint16_t sent_hashes[PAL_SENT_HASHES_MAX];
     pal_mark mark;
     pal_mark epoch; /* begun by what was sent, and kept with the answer; kind NONE: no new one */
 

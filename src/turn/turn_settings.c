@@ -326,17 +326,23 @@ pal_window pal_settings_window(
         pal_runtime *runtime, const pal_settings *settings, const pal_turn_request *request)
 {
     const pal_provider *provider = runtime->providers[settings->endpoint];
-
-    return (pal_window){
+    pal_window window = {
             .tenant = request->tenant,
             .session = request->session,
             .model = settings->model,
             .models = runtime->options.models,
             .system = settings->system,
             .system_exact = settings->system_exact,
-            .limits = {.output = request->output_max},
+            .limits = {.output = request->output_max, .answer = request->output_max},
             .settings = settings->context,
             .profile = pal_provider_profile(provider),
             .family = pal_provider_family(provider, settings->model),
+            .pruned_text = runtime->options.pruned_text,
+            .pruned_user = runtime->options.pruned_user,
     };
+
+    /* A conversation that the service keeps has a threshold, as it has no other end. */
+    if (pal_provider_keeps(provider) && window.settings.compaction_threshold == 0)
+        window.settings.compaction_threshold = PAL_COMPACTION_THRESHOLD;
+    return window;
 }

@@ -16,6 +16,8 @@ static void drop_job(pal_turn *turn)
 typedef struct pal_summary_end {
     pal_summary_answer answer;
     bool is_answered;
+    bool has_call;      /* the model called a tool instead */
+    bool forbids_calls; /* it is asked once more, in so many words */
     pal_str failure;
     pal_compacted compacted;
 } summary_end;
@@ -123,8 +125,11 @@ static void ignore_signature(void *user, pal_str signature, pal_str family)
 {
 }
 
-static void ignore_call(void *user, uint32_t index, pal_str id, pal_str name)
+static void note_call(void *user, uint32_t index, pal_str id, pal_str name)
 {
+    pal_turn *turn = user;
+
+    turn->summary_end->has_call = true;
 }
 
 static void ignore_arguments(void *user, uint32_t index, pal_str delta)
@@ -140,6 +145,13 @@ static void summary_ended(void *user, const pal_model_end *model_end)
     turn->call = NULL;
     if (model_end->status != PAL_OK && pal_turn_retry(turn, model_end))
         return; /* nobody has seen any of it, and a summary is worth the wait */
+    if (model_end->status == PAL_OK && turn->summary.len == 0 && end->has_call &&
+            !end->forbids_calls) {
+        pal_answer_spent(turn, model_end);
+        end->forbids_calls = true;
+        pal_summary_ask(turn);
+        return;
+    }
     *end = (summary_end){.is_answered = model_end->status == PAL_OK};
     end->failure = pal_arena_copy(turn->job_arena, model_end->error);
     end->answer = (pal_summary_answer){
@@ -158,9 +170,21 @@ static void summary_ended(void *user, const pal_model_end *model_end)
     end_summary(turn);
 }
 
+/* Anthropic's cache of the messages is of no use to a request with another tool_choice: there the
+ * question says that no tool is to be called, and only a model that does so all the same is told in
+ * this way too. */
+static pal_str tool_choice(const pal_turn *turn)
+{
+    bool is_costly = pal_provider_profile(turn->summary_provider) == PAL_PROFILE_ANTHROPIC;
+
+    if (turn->job->request.tools_len == 0 || (is_costly && !turn->summary_end->forbids_calls))
+        return (pal_str){0};
+    return pal_str_of("\"none\"");
+}
+
 void pal_summary_ask(pal_turn *turn)
 {
-    static const pal_model_sink sink = {summary_text, ignore_text, ignore_signature, ignore_call,
+    static const pal_model_sink sink = {summary_text, ignore_text, ignore_signature, note_call,
             ignore_arguments, summary_ended, NULL};
     const pal_summary_request *asked = &turn->job->request;
     pal_model_request request = {
@@ -170,9 +194,10 @@ void pal_summary_ask(pal_turn *turn)
             .stable_len = asked->messages_len > 0 ? asked->messages_len - 1 : 0,
             .tools = asked->tools,
             .tools_len = asked->tools_len,
-            .tool_choice = asked->tools_len ? pal_str_of("\"none\"") : (pal_str){0},
+            .parameters = asked->parameters,
             .output_max = asked->output_max,
             .stream = true,
+            .is_aside = true,
     };
     pal_error err = {0};
 
@@ -197,13 +222,16 @@ void pal_summary_ask(pal_turn *turn)
         end_summary(turn);
         return;
     }
-    if (turn->job->record.checkpoint.strategy != PAL_STRATEGY_RESET &&
+    request.tool_choice = tool_choice(turn);
+    if (turn->job->needs_model &&
             pal_provider_start(turn->summary_provider, &request, &sink, turn, &turn->call, &err) ==
                     PAL_OK) {
         turn->holds++;
         return;
     }
-    turn->summary_end->failure = pal_arena_copy(turn->job_arena, pal_str_of(err.message));
+    turn->summary_end->failure = turn->job->needs_model
+            ? pal_arena_copy(turn->job_arena, pal_str_of(err.message))
+            : pal_compact_no_model(turn->job);
     end_summary(turn);
 }
 

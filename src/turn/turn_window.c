@@ -3,15 +3,22 @@
 #include "turn/turn_window_inside.h"
 
 /* A tail of twice what may be sent shows a compaction all that it has to summarise. */
-enum { TAIL_FACTOR = 2, ANSWER_SHARE = 4 };
+enum { TAIL_FACTOR = 2, ANSWER_SHARE = 4, LAST_MESSAGES = 8 };
 
 #define TAIL_BYTES_MAX ((uint64_t)256 << 20)
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
 
 static void set_limits(const pal_window *window, const pal_model *model, pal_context_limits *limits)
 {
     *limits = window->limits;
     if (limits->context == 0)
         limits->context = model->context ? model->context : PAL_CONTEXT_TOKENS_DEFAULT;
+    if (limits->input == 0)
+        limits->input = model->input;
     if (limits->output == 0)
         limits->output = model->output;
     /* Of a small model, 32,000 for an answer of unknown length would leave nothing to ask with. */
@@ -20,14 +27,34 @@ static void set_limits(const pal_window *window, const pal_model *model, pal_con
     pal_profile_limits(window->profile, limits);
 }
 
-/* Tokens to load: what may be sent by the counts that are stored, whatever the provider's are. */
-static uint64_t tail_tokens(const pal_context_input *input)
+/* Tokens to load, by the counts that are stored: what may be sent, and what prunes took out of it,
+ * which is loaded but not sent. */
+static uint64_t tail_tokens(const pal_window_view *view)
 {
-    uint64_t usable = pal_context_usable(&input->limits);
+    uint64_t tokens = pal_context_sendable(&view->input) + 1;
 
-    if (input->settings.max_tokens && input->settings.max_tokens < usable)
-        usable = input->settings.max_tokens;
-    return (usable + 1) * TAIL_FACTOR;
+    return tokens * TAIL_FACTOR + view->pruned_tokens;
+}
+
+/* What is between the checkpoint and the tail. The session knows the tokens of all its messages; if
+ * not just these are in sight, the older ones are taken to be as long as the tail's. */
+static pal_status count_older(
+        const pal_reading *reading, pal_context_input *input, pal_error *err)
+{
+    const pal_session *session = &reading->row.session;
+    uint64_t tail = 0, in_sight = 0;
+    pal_status status = pal_reading_count(reading, input->checkpoint.seq, input->messages[0].seq,
+            &input->older_messages, err);
+
+    if (status == PAL_OK)
+        status = pal_reading_count(reading, 0, session->last_seq + 1, &in_sight, err);
+    for (size_t i = 0; i < input->messages_len; i++)
+        tail += input->messages[i].tokens;
+    input->older_tokens = tail / input->messages_len * input->older_messages;
+    if (pal_id_is_none(session->parent_id) && in_sight == session->last_seq &&
+            session->tokens >= tail + input->checkpoint.hidden_tokens)
+        input->older_tokens = session->tokens - tail - input->checkpoint.hidden_tokens;
+    return status;
 }
 
 static pal_status load_tail(
@@ -36,7 +63,7 @@ static pal_status load_tail(
     pal_context_input *input = &view->input;
     pal_load load = {
             .after_seq = input->checkpoint.seq,
-            .tokens_max = tail_tokens(input),
+            .tokens_max = tail_tokens(view),
             .bytes_max = TAIL_BYTES_MAX,
             .from_end = true,
     };
@@ -53,8 +80,7 @@ static pal_status load_tail(
     input->messages = tail.items;
     input->messages_len = tail.len;
     if (tail.has_more && tail.len > 0)
-        status = pal_reading_count(
-                reading, input->checkpoint.seq, tail.items[0].seq, &input->older_messages, err);
+        status = count_older(reading, input, err);
     view->is_tail_all = !tail.has_more && input->checkpoint.seq == 0;
     return status;
 }
@@ -78,6 +104,7 @@ static pal_status load_head(
         input->messages_len--;
     } else if (input->older_messages > 0 && input->head->seq > input->checkpoint.seq) {
         input->older_messages--;
+        input->older_tokens -= min_u64(input->older_tokens, input->head->tokens);
     }
     return PAL_OK;
 }
@@ -97,20 +124,62 @@ static pal_status read_marks(const pal_reading *reading, const pal_window *windo
         status = pal_reading_count(reading, 0, view->record.checkpoint.seq + 1,
                 &view->record.checkpoint.messages, err);
     if (status == PAL_OK)
-        status = pal_prunes_read(
-                standing->prunes, standing->prunes_len, arena, &pruned, &input->pruned_len, err);
+        status = pal_prunes_read(standing->prunes, standing->prunes_len, arena, &pruned,
+                &input->pruned_len, &view->pruned_tokens, err);
     if (status != PAL_OK)
         return status;
     input->checkpoint = view->record.checkpoint;
     input->pruned = pruned;
-    if (standing->epoch.number == 0 || window->system_exact)
+    if (standing->epoch.number == 0)
         return PAL_OK;
     status = pal_epoch_read(&standing->epoch, arena, &epoch, err);
     if (status != PAL_OK)
         return status;
-    input->system = epoch.system;
+    if (epoch.has_system && !window->system_exact)
+        input->system = epoch.system;
     if (pal_window_same_tools(&epoch, window, arena))
         input->tools = epoch.tools; /* byte for byte what was sent before */
+    return PAL_OK;
+}
+
+static const pal_sent *newest_sent(const pal_message *messages, size_t len)
+{
+    for (size_t i = len; i-- > 0;)
+        if (messages[i].sent && messages[i].sent->items > 0)
+            return messages[i].sent;
+    return NULL;
+}
+
+/* The last request, by what the newest answer keeps of it. A compaction may have cut that answer
+ * off: then it is among the last messages before the tail. */
+static pal_status find_last(const pal_reading *reading, const pal_window *window, pal_arena *arena,
+        pal_window_view *view, pal_error *err)
+{
+    pal_context_input *input = &view->input;
+    const pal_sent *sent = newest_sent(input->messages, input->messages_len);
+    pal_context_last *last;
+    pal_status status = PAL_OK;
+
+    input->last = window->last;
+    if (window->last)
+        return PAL_OK;
+    if (!sent && input->checkpoint.number) {
+        pal_load load = {.before_seq = input->checkpoint.seq + 1,
+                .limit = LAST_MESSAGES,
+                .from_end = true};
+        pal_messages before;
+
+        status = pal_reading_load(reading, &load, arena, &before, err);
+        if (status == PAL_OK)
+            sent = newest_sent(before.items, before.len);
+    }
+    if (status != PAL_OK || !sent)
+        return status;
+    last = pal_arena_alloc(arena, sizeof(*last));
+    if (!last)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    last->sent = sent;
+    input->last = last;
     return PAL_OK;
 }
 
@@ -141,7 +210,9 @@ pal_status pal_window_load(pal_store *store, const pal_window *window, const pal
     input->pending_len = window->pending_len;
     input->after_overflow = window->after_overflow;
     input->after_compaction = window->after_compaction;
-    input->last = window->last;
+    input->full_tokens = window->full_tokens;
+    input->pruned_text = window->pruned_text;
+    input->pruned_user = window->pruned_user;
     set_limits(window, &view.model, &input->limits);
     status = read_marks(reading, window, arena, &view, err);
     if (status == PAL_OK)
@@ -153,10 +224,12 @@ pal_status pal_window_load(pal_store *store, const pal_window *window, const pal
     if (status == PAL_OK)
         status = pal_window_finish(store, window, &view, err);
     if (status == PAL_OK)
-        status = pal_window_calibrate(window, &view, err);
-    if (status == PAL_OK)
-        *out_view = view;
-    return status;
+        status = find_last(reading, window, arena, &view, err);
+    if (status != PAL_OK)
+        return status;
+    pal_window_calibrate(window, &view);
+    *out_view = view;
+    return PAL_OK;
 }
 
 pal_status pal_window_plan(pal_store *store, const pal_window *window, pal_arena *arena,

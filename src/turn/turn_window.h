@@ -10,6 +10,7 @@ typedef struct pal_window_view {
     pal_standing standing;
     pal_checkpoint_record record; /* of the standing checkpoint; number 0: none */
     pal_model model;
+    uint64_t pruned_tokens; /* that the standing prunes took out */
     bool is_tail_all;  /* there is nothing before the tail */
     bool is_recounted; /* stored counts are not the model's: they were made anew */
 } pal_window_view;

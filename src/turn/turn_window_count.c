@@ -103,42 +103,6 @@ static uint64_t reported_input(const pal_message *message)
     return message->usage.input + message->usage.cache_read + message->usage.cache_write;
 }
 
-static pal_status base_tokens(const pal_context_input *input, uint64_t *out_tokens, pal_error *err)
-{
-    uint64_t tokens = 0, sum = 0;
-    pal_status status = pal_tokens_count(input->encoding, input->system, &sum, err);
-
-    for (size_t i = 0; status == PAL_OK && i < input->tools_len; i++) {
-        const pal_tool *tool = &input->tools[i];
-
-        tokens = tool->tokens;
-        if (tokens == 0)
-            status = pal_tokens_tool(
-                    input->encoding, tool->name, tool->description, tool->schema, &tokens, err);
-        sum += tokens;
-    }
-    if (status == PAL_OK)
-        status = pal_tokens_count(input->encoding, input->checkpoint.summary, &tokens, err);
-    for (size_t i = 0; i < input->kept_len; i++)
-        sum += input->kept[i].tokens;
-    *out_tokens = sum + tokens + (input->head ? input->head->tokens : 0);
-    return status;
-}
-
-/* Up to this message the provider saw something else than what is counted now: more before a
- * checkpoint or a prune, other instructions and tools before an epoch. */
-static uint64_t other_through(const pal_standing *standing)
-{
-    uint64_t seq = standing->checkpoint.number ? standing->checkpoint.through_seq : 0;
-
-    if (standing->epoch.number && standing->epoch.through_seq > seq)
-        seq = standing->epoch.through_seq;
-    for (size_t i = 0; i < standing->prunes_len; i++)
-        if (standing->prunes[i].through_seq > seq)
-            seq = standing->prunes[i].through_seq;
-    return seq;
-}
-
 static bool is_same_counting(
         const pal_window *window, const pal_message *message, const pal_model *model)
 {
@@ -148,22 +112,22 @@ static bool is_same_counting(
     return pal_models_find(window->models, message->model).encoding == model->encoding;
 }
 
-pal_status pal_window_calibrate(const pal_window *window, pal_window_view *view, pal_error *err)
+/* A report of more than the model can take is a mistake. */
+static bool is_plausible(const pal_context_input *input, const pal_message *message)
+{
+    return !input->limits.context || reported_input(message) <= input->limits.context;
+}
+
+void pal_window_calibrate(const pal_window *window, pal_window_view *view)
 {
     pal_context_input *input = &view->input;
-    uint64_t from_seq = other_through(&view->standing), counted;
-    pal_status status;
 
-    if (input->older_messages > 0)
-        return PAL_OK;
-    status = base_tokens(input, &counted, err);
-    for (size_t i = 0; status == PAL_OK && i < input->messages_len; i++) {
+    for (size_t i = 0; i < input->messages_len; i++) {
         const pal_message *message = &input->messages[i];
 
-        if (message->role == PAL_ROLE_ASSISTANT && message->has_usage && message->seq > from_seq &&
-                is_same_counting(window, message, &view->model))
-            pal_calibration_learn(&input->calibration, counted, reported_input(message));
-        counted += message->tokens;
+        if (message->role == PAL_ROLE_ASSISTANT && message->has_usage && message->sent &&
+                is_same_counting(window, message, &view->model) && is_plausible(input, message))
+            pal_calibration_learn(
+                    &input->calibration, message->sent->tokens, reported_input(message));
     }
-    return status;
 }

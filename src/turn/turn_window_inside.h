@@ -9,10 +9,9 @@
 PAL_CHECKED pal_status pal_window_load_kept(pal_store *store, const pal_window *window,
         pal_arena *arena, pal_window_view *view, pal_error *err);
 
-/* Learns how the provider counts: every answer in the tail tells how many tokens it saw in what
- * stands before it. */
-PAL_CHECKED pal_status pal_window_calibrate(
-        const pal_window *window, pal_window_view *view, pal_error *err);
+/* Learns how the provider counts: every answer in the tail keeps how many tokens its request had by
+ * our count, and how many the provider reported. */
+void pal_window_calibrate(const pal_window *window, pal_window_view *view);
 
 /* Whether the window's tools are those that the epoch began with. */
 bool pal_window_same_tools(

@@ -223,7 +223,11 @@ pal_status pal_window_load_kept(pal_store *store, const pal_window *window, pal_
     input->kept = kept;
     for (size_t i = 0; i < input->kept_len; i++)
         if (kept[i].seq > input->checkpoint.seq && input->older_messages > 0 &&
-                !(input->head && input->head->seq == kept[i].seq))
+                !(input->head && input->head->seq == kept[i].seq)) {
+            uint64_t tokens = kept[i].tokens;
+
             input->older_messages--;
+            input->older_tokens -= tokens < input->older_tokens ? tokens : input->older_tokens;
+        }
     return PAL_OK;
 }

@@ -174,7 +174,9 @@ static void only_the_window_is_loaded(void)
     CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq > 1900);
     CHECK(plan.items_len < 200); /* two windows of 80 messages each */
     CHECK(plan.items[0].kind == PAL_ITEM_SYSTEM && plan.items[0].seq == 1);
-    CHECK(plan.items[1].kind == PAL_ITEM_RANGE && plan.items[1].count > 1800);
+    CHECK(plan.items[1].kind == PAL_ITEM_NOTICE);
+    CHECK(plan.items[2].kind == PAL_ITEM_RANGE && plan.items[2].count > 1800);
+    CHECK(plan.items[2].tokens == plan.items[2].count * 100);
     window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = plan_of(&window);
     CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 8000 && plan.tokens > 7000);
@@ -353,13 +355,17 @@ static void what_was_rewound_is_not_among_what_is_left_out(void)
     pin(session, 103);
     window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = plan_of(&window);
-    CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].first_seq == 1);
+    CHECK(plan.items[1].kind == PAL_ITEM_RANGE && plan.items[1].first_seq == 1);
     /* Ten at the beginning, less the pins, and from 101 on to where the tail begins. */
-    CHECK(plan.items[0].count == 10 - 2 + (plan.items[0].seq - 100));
+    CHECK(plan.items[1].count == 10 - 2 + (plan.items[1].seq - 100));
+    CHECK(plan.items[1].tokens > 0);
     window.settings.strategy = PAL_STRATEGY_COMPACT;
     made = compact(&window, &s);
     CHECK(made.number > 0 && made.seq > 300);
     plan = plan_of(&window);
+    for (size_t i = 0; i < plan.items_len; i++)
+        if (plan.items[i].kind == PAL_ITEM_RANGE)
+            plan.items[0] = plan.items[i];
     CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].disposition == PAL_SUMMARISED);
     CHECK(plan.items[0].count == 10 - 2 + (made.seq - 100) && plan.items[0].seq == made.seq);
 }
@@ -380,16 +386,20 @@ static void the_head_counts_where_it_is(void)
     for (size_t i = 0; i < plan.items_len; i++)
         if (plan.items[i].kind == PAL_ITEM_RANGE && plan.items[i].disposition == PAL_DROPPED)
             CHECK(plan.items[i].count == plan.items[i].seq + 1 - plan.items[i].first_seq);
-    CHECK(plan.items[0].seq == 1 && plan.items[1].kind == PAL_ITEM_RANGE);
-    CHECK(plan.items[1].count == plan.items[1].seq - 1); /* all but the head */
+    CHECK(plan.items[0].seq == 1 && plan.items[1].kind == PAL_ITEM_NOTICE);
+    CHECK(plan.items[2].kind == PAL_ITEM_RANGE);
+    CHECK(plan.items[2].count == plan.items[2].seq - 1); /* all but the head */
+    CHECK(plan.items[2].tokens == plan.items[2].count * 300);
 }
 
 /* ---- Calibration ---- */
 
-static void say_reported(pal_id session, uint64_t input, const char *model)
+/* An answer to what was planned. */
+static void say_reported(pal_id session, const pal_plan *plan, uint64_t input, const char *model)
 {
     pal_message message = text_of(PAL_ROLE_ASSISTANT, "yes");
 
+    OK(pal_plan_sent(plan, arena, &message.sent, &err));
     message.has_usage = true;
     message.usage = (pal_usage){.input = input / 4, .cache_read = input - input / 4, .output = 5};
     message.model = S(model);
@@ -406,15 +416,92 @@ static void what_the_provider_reports_calibrates(void)
     say_as(session, PAL_ROLE_USER, "?", 100);
     plan = plan_of(&window);
     CHECK(plan.tokens == 2100 && plan.tokens_plain == 2100);
-    say_reported(session, 4200, "m"); /* twice as many as we count */
+    say_reported(session, &plan, 4200, "m"); /* twice as many as we count */
     say_as(session, PAL_ROLE_USER, "?", 100);
     plan = plan_of(&window);
     CHECK(plan.tokens_plain == 2300 && plan.tokens == 4600);
-    /* Before a prune the provider saw something else. */
-    pal_mark prune = {.kind = PAL_MARK_PRUNE, .seq = 2, .body = S("{\"pruned\":[]}")};
-    OK(pal_store_mark(store, no_tenant(), session, &prune, &err));
+}
+
+/* Of an answer that nobody knows the request of nothing is learnt, and little is no more room. */
+static void only_what_was_sent_calibrates(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_plan plan;
+    pal_message imported = text_of(PAL_ROLE_ASSISTANT, "yes");
+
+    say_turns(session, 10, 100);
+    say_as(session, PAL_ROLE_USER, "?", 100);
+    imported.has_usage = true;
+    imported.usage.input = 9000;
+    append(session, &imported, 100);
+    say_as(session, PAL_ROLE_USER, "?", 100);
     plan = plan_of(&window);
     CHECK(plan.tokens == plan.tokens_plain);
+    say_reported(session, &plan, 500, "m");
+    say_as(session, PAL_ROLE_USER, "?", 100);
+    plan = plan_of(&window);
+    CHECK(plan.tokens == plan.tokens_plain);
+}
+
+/* ---- The last request ---- */
+
+static void answer_plan(pal_id session, const pal_plan *plan)
+{
+    pal_message answer = text_of(PAL_ROLE_ASSISTANT, "yes");
+
+    OK(pal_plan_sent(plan, arena, &answer.sent, &err));
+    append(session, &answer, 100);
+}
+
+static void the_prefix_is_that_of_the_last_request(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We began."};
+    pal_plan plan;
+
+    window.system = S("Be kind.");
+    say_turns(session, 10, 100);
+    say_as(session, PAL_ROLE_USER, "?", 100);
+    plan = plan_of(&window);
+    CHECK(plan.prefix_items == 0 && plan.prefix_break.len == 0);
+    answer_plan(session, &plan);
+    uint64_t sent = plan.tokens_plain;
+    say_as(session, PAL_ROLE_USER, "?", 100);
+    plan = plan_of(&window);
+    CHECK(plan.prefix_items == 22 && plan.prefix_tokens == sent && plan.prefix_break.len == 0);
+    window.system = S("Be brief.");
+    plan = plan_of(&window);
+    CHECK(plan.prefix_items == 0 && pal_str_is(plan.prefix_break, "the system text changed"));
+    window.system = S("Be kind.");
+    answer_plan(session, &plan);
+    CHECK(compact(&window, &s).number > 0);
+    plan = plan_of(&window);
+    CHECK(plan.prefix_items == 0); /* of the request that was brief */
+}
+
+/* Down to the low-water mark, and then not again before the window is full. */
+static void a_sliding_window_stays_where_it_is(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    uint64_t first_seq = 0;
+    size_t moves = 0;
+
+    window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+    for (int i = 0; i < 200; i++) {
+        say_as(session, PAL_ROLE_USER, "?", 100);
+        pal_plan plan = plan_of(&window);
+        CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 8000);
+        moves += plan.first_seq != first_seq;
+        if (first_seq && plan.first_seq == first_seq)
+            CHECK(plan.prefix_items > 0 && plan.prefix_break.len == 0);
+        first_seq = plan.first_seq;
+        answer_plan(session, &plan);
+    }
+    if (!CHECK(moves > 5 && moves < 15))
+        printf("# moved %zu times\n", moves);
 }
 
 void window_plans(void)
@@ -431,6 +518,9 @@ void window_plans(void)
     RUN(what_was_rewound_is_not_among_what_is_left_out);
     RUN(the_head_counts_where_it_is);
     RUN(what_the_provider_reports_calibrates);
+    RUN(only_what_was_sent_calibrates);
+    RUN(the_prefix_is_that_of_the_last_request);
+    RUN(a_sliding_window_stays_where_it_is);
 }
 
 int main(int argc, char **argv)

@@ -343,8 +343,8 @@ static void falls_back(const char *answer, const char *note)
         printf("# %.*s\n", PAL_STR_ARG(made.note));
     plan = plan_of(&window);
     /* The summary of before stays one; what went is told in a notice, which is no summary. */
-    CHECK(plan.action == PAL_ACTION_SEND && has_text(plan.items[2].message, "Before."));
-    CHECK(plan.items[3].kind == PAL_ITEM_NOTICE);
+    CHECK(plan.items[0].kind == PAL_ITEM_NOTICE);
+    CHECK(plan.action == PAL_ACTION_SEND && has_text(plan.items[3].message, "Before."));
     CHECK(plan.items[4].message && plan.items[4].message->role == PAL_ROLE_USER);
     CHECK(pal_str_is(made.summary, "Before."));
     /* The next summary takes over from the last one. */
@@ -387,8 +387,8 @@ static void without_a_model_turns_are_left_out(void)
     CHECK(pal_str_is(made.note, "there is no model to ask"));
     plan = plan_of(&window);
     CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 4100 && plan.tokens > 3000);
-    CHECK(plan.items[0].disposition == PAL_DROPPED);
-    CHECK(pal_str_is(plan.items[1].message->parts[0].text,
+    CHECK(plan.items[1].disposition == PAL_DROPPED);
+    CHECK(pal_str_is(plan.items[0].message->parts[0].text,
             "[Note: 28 older messages truncated to stay within token limit]"));
 }
 

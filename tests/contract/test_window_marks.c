@@ -78,13 +78,13 @@ static void a_prune_is_kept_as_a_mark(void)
     const char *before;
 
     say_tool_turns(session, 9, 1000);
-    window.settings.prune_protect_tokens = 2000;
+    window.settings.prune_protect_tokens = 1000;
     window.settings.prune_minimum_tokens = 1000;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_PRUNE && plan.prune_len == 5);
+    CHECK(plan.action == PAL_ACTION_PRUNE && plan.prune_len == 6);
     OK(pal_window_prune(store, &window, &plan, arena, &err));
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens < 5000);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens < 4000);
     CHECK(plan.items[2].disposition == PAL_SENT_PRUNED);
     CHECK(plan.items[34].disposition == PAL_SENT);
     /* Nothing but the next turn's messages is different then. */

@@ -27,7 +27,7 @@ static void check_values(const pal_config_values *v)
     REQUIRE(v->store.data && strlen(v->store.data) == v->store.len);
     REQUIRE(v->context->strategy <= PAL_STRATEGY_NONE);
     REQUIRE(v->context->threshold_percent >= 1 && v->context->threshold_percent <= 100);
-    REQUIRE(v->context->keep_recent_messages >= 1 && v->context->compaction_threshold >= 1);
+    REQUIRE(v->context->keep_recent_messages >= 1);
     REQUIRE(v->expiry.cleanup_interval >= 1000 && v->expiry.session_expiration >= 0);
     for (size_t i = 0; i < v->models_len; i++) {
         REQUIRE(v->models[i].rule.pattern.len > 0);

@@ -442,11 +442,14 @@ static void a_conversation_is_not_gone_on_with_after_a_failure(void)
     service_close(s);
 }
 
-static void a_conversation_that_is_full_is_begun_anew(void)
+/* Room is made by the strategy: a summary is asked for, which the service is not to keep, and a new
+ * conversation begins with it. */
+static void a_conversation_that_is_full_makes_room(void)
 {
-    static const service_reply replies[] = {
-            {.body = CONVERSATION("conv_1", "one")}, {.body = CONVERSATION("conv_2", "two")}};
-    service *s = service_open(replies, 2);
+    static const service_reply replies[] = {{.body = CONVERSATION("conv_1", "one")},
+            {.body = CONVERSATION("conv_1", "the summary")},
+            {.body = CONVERSATION("conv_2", "two")}};
+    service *s = service_open(replies, 3);
     pal_id session;
 
     begin_kind(
@@ -455,7 +458,31 @@ static void a_conversation_that_is_full_is_begun_anew(void)
     CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
     CHECK(run(said(session, "second question"), NULL, NULL) == PAL_TURN_DONE);
     CHECK(strcmp(s->paths[1], "/v1/conversations") == 0);
-    HAS(s->bodies[1], "first question", "second question");
+    HAS(s->bodies[1], "first question", "\"store\":false");
+    CHECK(strcmp(s->paths[2], "/v1/conversations") == 0);
+    HAS(s->bodies[2], "the summary", "second question", "\"store\":true");
+    CHECK(!has(s->bodies[2], "first question"));
+    end();
+    service_close(s);
+}
+
+static void a_full_conversation_leaves_out_the_oldest(void)
+{
+    static const service_reply replies[] = {{.body = CONVERSATION("conv_1", "one")},
+            {.body = CONVERSATION("conv_2", "two")}, {.body = CONVERSATION("conv_3", "three")}};
+    service *s = service_open(replies, 3);
+    pal_id session;
+
+    begin_kind(s, "mistral_conversations",
+            (pal_runtime_options){.context = {.compaction_threshold = 55,
+                                          .strategy = PAL_STRATEGY_SLIDING_WINDOW}});
+    session = new_session();
+    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(run(said(session, "second question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(run(said(session, "third question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK(strcmp(s->paths[2], "/v1/conversations") == 0);
+    HAS(s->bodies[2], "third question");
+    CHECK(!has(s->bodies[2], "first question"));
     end();
     service_close(s);
 }
@@ -474,7 +501,8 @@ static bool is_reset(uint64_t tokens)
             "\"content\":\"one\"}],\"usage\":{\"prompt_tokens\":%llu}}",
             (unsigned long long)tokens);
     s = service_open(replies, 2);
-    begin_kind(s, "mistral_conversations", (pal_runtime_options){0});
+    begin_kind(s, "mistral_conversations",
+            (pal_runtime_options){.context.strategy = PAL_STRATEGY_RESET});
     session = new_session();
     CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
     CHECK(run(said(session, "second question"), NULL, NULL) == PAL_TURN_DONE);
@@ -769,7 +797,8 @@ int main(void)
     RUN(a_kept_conversation_is_sent_only_what_is_new);
     RUN(a_lost_conversation_is_begun_anew_with_all_that_was_said);
     RUN(a_conversation_is_not_gone_on_with_after_a_failure);
-    RUN(a_conversation_that_is_full_is_begun_anew);
+    RUN(a_conversation_that_is_full_makes_room);
+    RUN(a_full_conversation_leaves_out_the_oldest);
     RUN(a_conversation_is_reset_as_the_vectors_say);
     RUN(results_of_tools_go_into_the_conversation);
     RUN(a_session_is_compacted_when_asked_for);

@@ -74,7 +74,7 @@ static void check_defaults(const pal_config *config)
     CHECK(v->context->strategy == PAL_STRATEGY_COMPACT && v->context->max_tokens == 0);
     CHECK(!v->context->auto_off && !v->context->prune_off);
     CHECK(v->context->threshold_percent == 80 && v->context->keep_recent_messages == 10);
-    CHECK(v->context->compaction_threshold == 118000 && v->context->low_water_percent == 50);
+    CHECK(v->context->compaction_threshold == 0 && v->context->low_water_percent == 50);
     CHECK(v->context->prune_protect_tokens == 40000 && v->context->prune_protect_turns == 2);
     CHECK(v->context->prune_minimum_tokens == 20000 && v->context->summary_tokens_max == 4096);
     CHECK(v->expiry.session_expiration == 24 * 3600 * 1000);

@@ -111,8 +111,8 @@ static void checkpoints_show_as_their_strategy_has_it(void)
     input.checkpoint = (pal_checkpoint){.number = 1, .seq = 2, .dropped = 2};
     plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "note 3 4"));
-    CHECK(plan.items[0].disposition == PAL_DROPPED);
-    CHECK(pal_str_is(plan_text(&plan.items[1]),
+    CHECK(plan.items[1].disposition == PAL_DROPPED);
+    CHECK(pal_str_is(plan_text(&plan.items[0]),
             "[Note: 2 older messages truncated to stay within token limit]"));
 }
 

@@ -249,19 +249,46 @@ static void prune_is_sols(void)
 
 /* ---- Loom ---- */
 
+/* A request that Loom begins with the assistant is begun with the question before it, which is one
+ * message less in the notice: not every service takes the other. Returns how many that are. */
+static size_t find_opening(const pal_plan *plan)
+{
+    const pal_plan_item *first = NULL, *second = NULL;
+    for (size_t i = 0; i < plan->items_len && !second; i++) {
+        const pal_plan_item *item = &plan->items[i];
+        if (item->hash == 0 || item->kind != PAL_ITEM_MESSAGE)
+            continue;
+        second = first ? item : NULL;
+        first = first ? first : item;
+    }
+    return second && first->message->role == PAL_ROLE_USER &&
+                    pal_str_is(first->reason, "kept")
+            ? 1
+            : 0;
+}
+
 /* "system#0", a notice as it is, "user#3": as Loom's answers are written down. */
 static void check_loom_items(const pal_plan *plan, pal_json row)
 {
     pal_json_iter iter = pal_json_each(pal_json_find(row, "result"));
     pal_json wanted;
-    size_t at = 0;
+    size_t at = 0, opening = find_opening(plan);
     while (pal_json_next(&iter, NULL, &wanted)) {
         char label[128] = "nothing";
         while (at < plan->items_len && plan->items[at].hash == 0)
             at++;
         if (at < plan->items_len) {
             const pal_plan_item *item = &plan->items[at++];
-            if (item->kind == PAL_ITEM_NOTICE)
+            if (item->kind == PAL_ITEM_NOTICE && opening) {
+                unsigned left_out = 0;
+                const char *number = plan_text(item).data + strlen("[Note: ");
+                CHECK(sscanf(number, "%u", &left_out) == 1);
+                snprintf(label, sizeof label,
+                        "[Note: %u older messages dropped to fit context window]", left_out + 1);
+                while (at < plan->items_len && plan->items[at].hash == 0)
+                    at++;
+                CHECK(plan->items[at++].message->role == PAL_ROLE_USER);
+            } else if (item->kind == PAL_ITEM_NOTICE)
                 snprintf(label, sizeof label, "%.*s", PAL_STR_ARG(plan_text(item)));
             else if (item->kind == PAL_ITEM_SYSTEM)
                 snprintf(label, sizeof label, "system#0");

@@ -81,10 +81,21 @@ static void the_ratio_has_bounds(void)
     pal_calibration_learn(&c, 1, 1000000);
     CHECK(is_near(c.ratio, PAL_CALIBRATION_MAX));
     pal_calibration_learn(&c, 1000000, 100);
-    CHECK(is_near(c.ratio, 6 - 0.3 * 5.5));
+    CHECK(is_near(c.ratio, 6 - 0.3 * 5));
     for (int i = 0; i < 50; i++)
         pal_calibration_learn(&c, 1000000, 100);
     CHECK(c.ratio >= PAL_CALIBRATION_MIN && c.ratio < PAL_CALIBRATION_MIN + 0.001);
+}
+
+/* What a provider leaves out of its report is sent all the same. */
+static void low_reports_make_no_room(void)
+{
+    pal_calibration c = {0};
+
+    for (int i = 0; i < 10; i++)
+        pal_calibration_learn(&c, 100000, 50000);
+    CHECK(pal_calibration_apply(&c, 1000) == 1000);
+    CHECK(c.reports == 10);
 }
 
 /* It may have been kept anywhere. */
@@ -111,6 +122,7 @@ int main(void)
     RUN(results_are_rounded_up);
     RUN(small_reports_are_left_out);
     RUN(the_ratio_has_bounds);
+    RUN(low_reports_make_no_room);
     RUN(damaged_ones_do_no_harm);
     return tap_done();
 }
