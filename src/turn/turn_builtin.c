@@ -5,11 +5,11 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/json.h"
 #include "palaver/limits.h"
 #include "palaver/window.h"
 #include "turn/turn_prompt.h"
+#include "turn/turn_recall.h"
 
 enum {
     LINES_DEFAULT = 200,
@@ -22,8 +22,6 @@ enum {
     BEFORE_MATCH_LEN = 200, /* of a long line, so much is shown before what was found in it */
     RECALL_DEFAULT = 10,
     RECALL_MAX = 50,
-    EXCERPT_LEN_MAX = 1500,
-    CALL_DISTANCE_MAX = 50, /* messages between a result and its call */
 };
 
 #define ANSWER_BYTES_MAX (PAL_SPILL_BYTES_MAX - 1024u) /* so that it is never cut itself */
@@ -282,126 +280,16 @@ static pal_status run_search(run *r, pal_error *err)
 
 /* ---- Recall ---- */
 
-static void put_parts(run *r, const pal_part *parts, size_t len)
-{
-    for (size_t i = 0; i < len; i++) {
-        const pal_part *part = &parts[i];
-        pal_str text = part->kind == PAL_PART_TOOL_CALL ? part->arguments : part->text;
-
-        put_parts(r, part->parts, part->parts_len);
-        if (part->kind == PAL_PART_REASONING || text.len == 0)
-            continue;
-        if (r->out.len + 2 * EXCERPT_LEN_MAX > ANSWER_BYTES_MAX)
-            return;
-        if (part->kind == PAL_PART_TOOL_CALL)
-            pal_buf_format(&r->out, "called %.*s: ", PAL_STR_ARG(part->name));
-        pal_buf_append_str(&r->out, pal_prompt_excerpt(text, EXCERPT_LEN_MAX));
-        pal_buf_append_text(&r->out, text.len > EXCERPT_LEN_MAX ? " [...]\n" : "\n");
-    }
-}
-
-static void put_message(run *r, const pal_message *message)
-{
-    char time[PAL_TIME_TEXT_SIZE];
-
-    pal_time_to_text(message->created_at, time);
-    pal_buf_format(&r->out, "--- message %llu, %s, %.16s\n", (unsigned long long)message->seq,
-            pal_role_name(message->role), time);
-    put_parts(r, message->parts, message->parts_len);
-}
-
-static bool has_call(const pal_message *message, pal_str call_id)
-{
-    for (size_t i = 0; i < message->parts_len; i++)
-        if (message->parts[i].kind == PAL_PART_TOOL_CALL &&
-                pal_str_equal(message->parts[i].call_id, call_id))
-            return true;
-    return false;
-}
-
-static pal_str result_id(const pal_message *message)
-{
-    for (size_t i = 0; i < message->parts_len; i++)
-        if (message->parts[i].kind == PAL_PART_TOOL_RESULT)
-            return message->parts[i].call_id;
-    return (pal_str){0};
-}
-
-/* A result says little without its call: the call is shown before it. */
-static pal_status put_call_of(run *r, const pal_message *result, pal_error *err)
-{
-    pal_load load = {.before_seq = result->seq, .limit = CALL_DISTANCE_MAX, .from_end = true};
-    pal_str call_id = result_id(result);
-    pal_messages before;
-    pal_status status;
-
-    if (call_id.len == 0)
-        return PAL_OK;
-    status = pal_store_load(r->store, r->tenant, r->session, &load, r->arena, &before, err);
-    for (size_t i = status == PAL_OK ? before.len : 0; i-- > 0;) {
-        if (has_call(&before.items[i], call_id)) {
-            put_message(r, &before.items[i]);
-            break;
-        }
-    }
-    return status;
-}
-
-static pal_status put_hit(run *r, const pal_hit *hit, pal_error *err)
-{
-    pal_load load = {.after_seq = hit->seq - 1, .before_seq = hit->seq + 1, .limit = 1};
-    pal_messages found;
-    pal_status status =
-            pal_store_load(r->store, r->tenant, r->session, &load, r->arena, &found, err);
-
-    if (status != PAL_OK || found.len == 0)
-        return status;
-    status = put_call_of(r, &found.items[0], err);
-    if (status == PAL_OK)
-        put_message(r, &found.items[0]);
-    return status;
-}
-
-/* Behind it everything is in sight: what stands for messages hides those up to the checkpoint, and
- * what was pruned since is shown without its content. 0 where nobody knows. */
-static uint64_t hidden_through(const pal_standing *standing)
-{
-    uint64_t seq = standing->checkpoint.seq;
-
-    if (standing->checkpoint.number == 0)
-        return 0;
-    for (size_t i = 0; i < standing->prunes_len; i++)
-        if (standing->prunes[i].seq > seq)
-            seq = standing->prunes[i].seq;
-    return seq;
-}
-
 static pal_status run_recall(run *r, pal_error *err)
 {
-    pal_search search = {
+    pal_recall recall = {.store = r->store,
             .tenant = r->tenant,
             .session = r->session,
             .text = text_argument(r, "text"),
-            .limit = (uint32_t)argument(r, "limit", RECALL_DEFAULT, 1, RECALL_MAX),
-    };
-    pal_standing standing;
-    pal_hits hits = {0};
-    size_t shown = 0;
-    pal_status status =
-            pal_store_standing(r->store, r->tenant, r->session, r->arena, &standing, err);
+            .limit = (size_t)argument(r, "limit", RECALL_DEFAULT, 1, RECALL_MAX),
+            .bytes_max = ANSWER_BYTES_MAX};
 
-    if (status == PAL_OK && hidden_through(&standing) > 0)
-        search.before_seq = hidden_through(&standing) + 1;
-    if (status == PAL_OK)
-        status = pal_store_search(r->store, &search, r->arena, &hits, err);
-    while (status == PAL_OK && shown < hits.len &&
-            r->out.len + 4 * EXCERPT_LEN_MAX < ANSWER_BYTES_MAX)
-        status = put_hit(r, &hits.items[shown++], err);
-    if (status == PAL_OK && hits.len == 0)
-        pal_buf_append_text(&r->out, "[Nothing was found.]");
-    else if (status == PAL_OK && (shown < hits.len || hits.cursor.len > 0))
-        pal_buf_append_text(&r->out, "[More was found: use other words to narrow it down.]");
-    return status;
+    return pal_recall_run(&recall, r->arena, &r->out, err);
 }
 
 /* ---- All of them ---- */

@@ -199,12 +199,74 @@ static void recall_finds_what_was_pruned_since(void)
     CHECK(strstr(run_tool(session, "recall", "{\"text\":\"marlin\"}"), "a marlin"));
 }
 
+/* A long text with a needle far from its beginning; its words stand elsewhere too. */
+static const char *haystack(const char *needle)
+{
+    size_t size = 40000, len = 0;
+    char *text = pal_arena_alloc(arena, size);
+
+    for (int i = 0; len + 200 < size; i++) {
+        len += (size_t)snprintf(text + len, size - len, "The harbor of town %d has boats. ", i);
+        if (len > 20000 && needle) {
+            len += (size_t)snprintf(text + len, size - len, "%s ", needle);
+            needle = NULL;
+        }
+        if (i == 3)
+            len += (size_t)snprintf(text + len, size - len, "A code is a text. ");
+    }
+    return text;
+}
+
+static void recall_shows_the_place(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We talked."};
+    const char *text;
+
+    say_as(session, PAL_ROLE_USER, haystack("The code of the harbor is 4711-q."), 300);
+    say_as(session, PAL_ROLE_ASSISTANT, haystack("港口的代碼是四七一一"), 300);
+    say_turns(session, 10, 300);
+    CHECK(compact(&window, &s).seq > 2);
+    text = run_tool(session, "recall", "{\"text\":\"harbor code\"}");
+    CHECK(strstr(text, "The code of the harbor is 4711-q."));
+    CHECK(strlen(text) < 8000 && strstr(text, "[...] "));
+    text = run_tool(session, "recall", "{\"text\":\"代碼\"}");
+    CHECK(strstr(text, "港口的代碼是四七一一"));
+}
+
+/* Of a sliding window, everything before its beginning is hidden, and nothing behind it. */
+static void recall_leaves_out_what_is_in_sight(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    pal_message answer = pal_message_text(arena, PAL_ROLE_ASSISTANT, S("Tuna?"));
+    pal_plan plan;
+    const char *text;
+
+    window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
+    say_as(session, PAL_ROLE_USER, "An old tuna.", 300);
+    say_as(session, PAL_ROLE_USER, "A pinned tuna.", 300);
+    pin(session, 2);
+    say_turns(session, 20, 300);
+    say_as(session, PAL_ROLE_USER, "A new tuna.", 300);
+    plan = plan_of(&window);
+    CHECK(plan.first_seq > 3);
+    OK(pal_plan_sent(&plan, arena, &answer.sent, &err));
+    OK(pal_store_append(store, no_tenant(), session, &answer, 1, PAL_SEQ_ANY, &err));
+    text = run_tool(session, "recall", "{\"text\":\"tuna\"}");
+    CHECK(strstr(text, "An old tuna.") && !strstr(text, "A new tuna."));
+    CHECK(!strstr(text, "A pinned tuna.") && !strstr(text, "Tuna?"));
+}
+
 void window_tools(void)
 {
     RUN(long_outputs_are_read_back);
     RUN(long_outputs_are_searched);
     RUN(recall_finds_what_is_out_of_sight);
     RUN(recall_finds_what_was_pruned_since);
+    RUN(recall_shows_the_place);
+    RUN(recall_leaves_out_what_is_in_sight);
     RUN(what_a_tool_answers_is_bounded);
     RUN(a_long_line_is_read_to_its_end);
 }
