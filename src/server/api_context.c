@@ -4,17 +4,23 @@
 #include "dialect/dialect_member.h"
 #include "server/api_message.h"
 #include "server/api_native.h"
+#include "server/api_turn.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
 
 /* ---- The plan ---- */
 
-static pal_status read_strategy(pal_call *call, pal_turn_request *request, pal_error *err)
+/* Another strategy, and everything else as it holds for the session. */
+static pal_status read_strategy(
+        pal_call *call, const pal_session *session, pal_turn_request *request, pal_error *err)
 {
     pal_str text;
     if (!pal_exchange_query(call->exchange, "strategy", &text))
         return PAL_OK;
-    request->context = *call->server->config->context;
+    pal_status status =
+            pal_api_session_context(call, session, session->agent, &request->context, err);
+    if (status != PAL_OK)
+        return status;
     request->has_context = true;
     if (pal_strategy_from_name(text, &request->context.strategy))
         return PAL_OK;
@@ -32,7 +38,7 @@ static pal_status get_context(pal_call *call, pal_error *err)
     (void)pal_exchange_query(call->exchange, "model", &request.model);
     pal_status status = pal_call_session(call, call->params[0], &session, err);
     if (status == PAL_OK)
-        status = read_strategy(call, &request, err);
+        status = read_strategy(call, &session, &request, err);
     if (status != PAL_OK)
         return status;
     request.session = session.id;
@@ -172,6 +178,12 @@ static pal_status compact_session(pal_call *call, pal_error *err)
         status = pal_call_text(call, body, "prompt", PAL_SYSTEM_LEN_MAX, &compaction.prompt, err);
     if (status == PAL_OK)
         status = pal_call_text(call, body, "model", PAL_MODEL_LEN_MAX, &compaction.model, err);
+    if (status == PAL_OK)
+        status = pal_call_text(call, body, "system", PAL_SYSTEM_LEN_MAX, &compaction.system, err);
+    if (status == PAL_OK)
+        status = pal_call_object(call, body, "parameters", &compaction.parameters, err);
+    if (status == PAL_OK)
+        status = pal_call_text(call, body, "summary", PAL_SYSTEM_LEN_MAX, &compaction.summary, err);
     if (status == PAL_OK)
         status = pal_call_count(call, body, "cut_seq", 0, INT64_MAX, &compaction.cut_seq, err);
     if (status == PAL_OK)

@@ -267,7 +267,7 @@ static pal_status import_sessions(pal_call *call, pal_error *err)
 const pal_api_route pal_transfer_routes[] = {
         {"GET", "/api/v1/sessions/{id}/export", PAL_KEY_READ, 0, export_session,
                 {"exportSession",
-                        "all of a session as lines of JSON, or what a model would be sent",
+                        "all of a session as lines of JSON, or its messages in OpenAI's form",
                         "format blobs", NULL, "application/x-ndjson", 200}},
         {"POST", "/api/v1/import", PAL_KEY_WRITE, PAL_ROUTE_WORKER, import_sessions,
                 {"importSessions", "conversations from our exports or other programs' transcripts",

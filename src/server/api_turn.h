@@ -59,6 +59,10 @@ struct pal_api_turn {
 /* One for the session, with the caller's budget; NULL without memory. */
 pal_api_turn *pal_api_turn_new(pal_call *call, const pal_session *session);
 
+/* The settings that hold for a session: its own, over its agent's, over the configuration's. */
+PAL_CHECKED pal_status pal_api_session_context(pal_call *call, const pal_session *session,
+        pal_str agent, pal_context_settings *out_settings, pal_error *err);
+
 /* Reads how it is to be run from the body: lane, model, tools, stream and so on; what is said is
  * the caller's to read. `has_context`: the member "context" has settings for the window. */
 PAL_CHECKED pal_status pal_api_turn_read(

@@ -97,6 +97,13 @@ static const pal_context_settings *agent_context(const pal_call *call, pal_str a
     return own ? own->context : NULL;
 }
 
+pal_status pal_api_session_context(pal_call *call, const pal_session *session, pal_str agent,
+        pal_context_settings *out_settings, pal_error *err)
+{
+    return pal_context_settings_merge(call->server->config->context, agent_context(call, agent),
+            session->metadata, out_settings, err);
+}
+
 /* What the request says of its own goes over what would hold without it. */
 static pal_status read_context(
         pal_api_turn *turn, const pal_session *session, bool has_context, pal_error *err)
@@ -112,9 +119,8 @@ static pal_status read_context(
         status = pal_call_object(call, call->body, "context", &context, err);
     if (status != PAL_OK)
         return status;
-    status = pal_context_settings_merge(call->server->config->context,
-            agent_context(call, request->agent.len ? request->agent : session->agent),
-            session->metadata, &request->context, err);
+    status = pal_api_session_context(call, session,
+            request->agent.len ? request->agent : session->agent, &request->context, err);
     if (status == PAL_OK && has_context) {
         call->fail_param = "context";
         status = pal_context_override(pal_json_raw(call->body), &request->context, err);

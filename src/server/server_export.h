@@ -3,7 +3,8 @@
  *
  * The native form is complete: the session, all messages, hidden ones too, and the marks, each
  * behind the messages that were there when it was made, so that an import can make them again. The
- * openai form is what a model would be sent: {"messages":[...]} in one line. */
+ * openai form has the messages in sight, whatever a checkpoint or a prune leaves of them for the
+ * model: {"messages":[...]} in one line. */
 #ifndef PAL_SERVER_EXPORT_H
 #define PAL_SERVER_EXPORT_H
 

@@ -163,7 +163,8 @@ const pal_schema pal_schemas[] = {
                 "\"type\":\"array\",\"items\":" REF("Mark") "}}}"},
         {"CompactRequest",
                 "{\"type\":\"object\",\"properties\":{\"prompt\":" TEXT ",\"model\":" TEXT
-                ",\"cut_seq\":" COUNT ",\"redo\":" COUNT ",\"summary\":" TEXT "}}"},
+                ",\"cut_seq\":" COUNT ",\"redo\":" COUNT ",\"summary\":" TEXT
+                ",\"system\":" TEXT ",\"parameters\":" OBJECT "}}"},
         {"SummaryRequest",
                 "{\"type\":\"object\",\"required\":[\"summary\"],\"properties\":{\"summary\":" TEXT
                 "}}"},

@@ -192,6 +192,30 @@ test('responses outlive the server, and are gone on with', bounded, async (t) =>
     assert.equal(textOf(second), 'tool said: cold');
 });
 
+test('instructions hold for the response that brings them, and for no other', bounded, async (t) => {
+    const s = await serveModel(t);
+    const systems = async () => (await s.asked()).at(-1).messages
+        .filter(({ role }) => role === 'system' || role === 'developer').map(({ content }) => content);
+    const tools = [weather];
+    const { json: conversation } = await s.post('/v1/conversations', {});
+    for (const chain of [(last) => ({ previous_response_id: last?.id }),
+        () => ({ conversation: conversation.id })]) {
+        const { json: one } = await create(s,
+            { ...chain(), input: 'one', instructions: 'Speak like a pirate.', tools });
+        assert.deepEqual(await systems(), ['Speak like a pirate.']);
+        assert.equal(one.instructions, 'Speak like a pirate.');
+        const { json: two } = await create(s, { ...chain(one), input: 'two', tools });
+        assert.deepEqual(await systems(), []);
+        assert.equal(two.instructions, null);
+        const { json: three } = await create(s,
+            { ...chain(two), input: 'three', instructions: 'Be brief.', tools });
+        assert.deepEqual(await systems(), ['Be brief.']);
+        const { json: four } = await create(s, { ...chain(three), input: 'four' });
+        assert.deepEqual(await systems(), []);
+        assert.equal((await s.get(`/v1/responses/${four.id}`)).json.instructions, null);
+    }
+});
+
 test('two that go on from the same response don\'t see each other', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: root } = await create(s, { input: 'root' });
