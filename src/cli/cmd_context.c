@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-#define WIDTH_MAX 80
+#define WIDTH_MIN 20
+#define BAR_WIDTH_MAX 240
+#define TEXT_WIDTH_MAX 80 /* longer lines are hard to read */
 
 /* What the bar tells apart. */
 typedef enum share {
@@ -21,7 +23,14 @@ static const char *const share_names[SHARES] = {"system", "tools", "summary", "p
 
 static size_t width_of(const pal_cli *cli)
 {
-    return cli->width < WIDTH_MAX ? (size_t)cli->width : WIDTH_MAX;
+    if (cli->width < WIDTH_MIN)
+        return WIDTH_MIN;
+    return cli->width < BAR_WIDTH_MAX ? (size_t)cli->width : BAR_WIDTH_MAX;
+}
+
+static size_t text_width_of(const pal_cli *cli)
+{
+    return width_of(cli) < TEXT_WIDTH_MAX ? width_of(cli) : TEXT_WIDTH_MAX;
 }
 
 /* ---- The bar ---- */
@@ -41,18 +50,40 @@ static share share_of(const pal_plan_item *item)
     }
 }
 
-static void put_bar(pal_cli *cli, const uint64_t *tokens, uint64_t sent, uint64_t whole)
+/* Tokens as the provider would count them, so that all numbers add up: each share gets its part of
+ * the sum, rounded where the shares before it leave off. */
+typedef struct shares {
+    uint64_t tokens[SHARES];
+    uint64_t sum;
+} shares;
+
+static shares shares_of(const pal_plan *plan)
+{
+    uint64_t plain[SHARES] = {0}, seen = 0, given = 0;
+    shares all = {.sum = plan->tokens};
+    for (size_t i = 0; i < plan->items_len; i++) {
+        if (plan->items[i].hash)
+            plain[share_of(&plan->items[i])] += plan->items[i].tokens;
+    }
+    for (size_t i = 0; i < SHARES && plan->tokens_plain; i++) {
+        seen += plain[i];
+        double end = (double)plan->tokens * (double)seen / (double)plan->tokens_plain;
+        uint64_t until = seen == plan->tokens_plain ? plan->tokens : (uint64_t)(end + 0.5);
+        all.tokens[i] = until - given;
+        given = until;
+    }
+    return all;
+}
+
+static void put_bar(pal_cli *cli, const shares *all, uint64_t whole)
 {
     uint64_t seen = 0;
     size_t at = 0, cells = width_of(cli) - 2;
     pal_buf_append_char(&cli->out, '[');
     for (size_t i = 0; i < SHARES; i++) {
-        seen += tokens[i];
-        /* The counts are plain, the whole is calibrated: both ends of the bar are right. */
-        double end = sent ? (double)seen / (double)sent : 0;
-        end = end * (double)(sent < whole ? sent : whole) / (double)whole * (double)cells;
-        size_t until = (size_t)(end + 0.5);
-        if (tokens[i] && until <= at)
+        seen += all->tokens[i];
+        size_t until = (size_t)((double)seen / (double)whole * (double)cells + 0.5);
+        if (all->tokens[i] && until <= at)
             until = at + 1; /* what is there can be seen */
         for (; at < until && at < cells; at++)
             pal_buf_append_char(&cli->out, letters[i]);
@@ -62,33 +93,61 @@ static void put_bar(pal_cli *cli, const uint64_t *tokens, uint64_t sent, uint64_
     pal_buf_append_text(&cli->out, "]\n");
 }
 
-static void put_legend(pal_cli *cli, const uint64_t *tokens, const pal_plan *plan)
+/* One entry of the legend, on a new line where this one is full. */
+static void put_entry(pal_cli *cli, char letter, const char *name, uint64_t tokens, size_t *column)
 {
+    pal_buf entry;
+    pal_buf_init(&entry, 128);
+    pal_buf_format(&entry, "%c %s ", letter, name);
+    pal_cli_number_text(&entry, tokens);
+    bool is_next = *column && *column + 2 + entry.len <= width_of(cli);
+    if (*column)
+        pal_buf_append_text(&cli->out, is_next ? "  " : "\n");
+    *column = is_next ? *column + 2 + entry.len : entry.len;
+    pal_buf_append_str(&cli->out, pal_buf_str(&entry));
+    pal_buf_done(&entry);
+}
+
+static void put_legend(pal_cli *cli, const shares *all, const pal_plan *plan)
+{
+    size_t column = 0;
     for (size_t i = 0; i < SHARES; i++) {
-        if (tokens[i] == 0)
-            continue;
-        pal_buf_format(&cli->out, "%c %s ", letters[i], share_names[i]);
-        pal_cli_number_text(&cli->out, tokens[i]);
-        pal_buf_append_text(&cli->out, "  ");
+        if (all->tokens[i])
+            put_entry(cli, letters[i], share_names[i], all->tokens[i], &column);
     }
-    if (plan->usable > plan->tokens) {
-        pal_buf_append_text(&cli->out, ". free ");
-        pal_cli_number_text(&cli->out, plan->usable - plan->tokens);
-    }
-    while (cli->out.len > 0 && cli->out.data[cli->out.len - 1] == ' ')
-        cli->out.len--;
-    pal_buf_append_char(&cli->out, '\n');
+    if (plan->usable > plan->tokens)
+        put_entry(cli, '.', "free", plan->usable - plan->tokens, &column);
+    if (column)
+        pal_buf_append_char(&cli->out, '\n');
+}
+
+static void put_percent(pal_cli *cli, const pal_plan *plan)
+{
+    double percent = 100 * (double)plan->tokens / (double)plan->usable;
+    if (plan->tokens && percent < 1)
+        pal_buf_append_text(&cli->out, ", <1 %");
+    else
+        pal_buf_format(&cli->out, ", %.0f %%", percent);
+}
+
+/* Why the numbers are not those that were counted. */
+static void put_correction(pal_cli *cli, const pal_plan *plan)
+{
+    pal_buf text;
+    if (plan->tokens == plan->tokens_plain || plan->tokens_plain == 0)
+        return;
+    pal_buf_init(&text, 256);
+    pal_buf_format(&text, "The provider reports %.2f times as many tokens as are counted here, ",
+            (double)plan->tokens / (double)plan->tokens_plain);
+    pal_cli_number_text(&text, plan->tokens_plain);
+    pal_buf_append_text(&text, "; all numbers above are as it reports them.");
+    pal_cli_wrap(&cli->out, pal_buf_str(&text), 0, (int)text_width_of(cli));
+    pal_buf_done(&text);
 }
 
 static void put_window(pal_cli *cli, const pal_plan *plan)
 {
-    uint64_t tokens[SHARES] = {0}, sum = 0;
-    for (size_t i = 0; i < plan->items_len; i++) {
-        if (plan->items[i].hash == 0)
-            continue;
-        tokens[share_of(&plan->items[i])] += plan->items[i].tokens;
-        sum += plan->items[i].tokens;
-    }
+    shares all = shares_of(plan);
     pal_buf_append_text(&cli->out, plan->is_estimate ? "About " : "");
     pal_cli_number_text(&cli->out, plan->tokens);
     if (plan->usable) {
@@ -97,16 +156,12 @@ static void put_window(pal_cli *cli, const pal_plan *plan)
     }
     pal_buf_append_text(&cli->out, " tokens");
     if (plan->usable)
-        pal_buf_format(&cli->out, ", %.0f %%", 100 * (double)plan->tokens / (double)plan->usable);
-    if (plan->tokens != plan->tokens_plain) {
-        pal_buf_append_text(&cli->out, " (counted ");
-        pal_cli_number_text(&cli->out, plan->tokens_plain);
-        pal_buf_append_text(&cli->out, ", the provider reports more or less)");
-    }
+        put_percent(cli, plan);
     pal_buf_append_text(&cli->out, ":\n");
-    uint64_t whole = plan->usable > sum ? plan->usable : sum;
-    put_bar(cli, tokens, sum, whole ? whole : 1);
-    put_legend(cli, tokens, plan);
+    uint64_t whole = plan->usable > plan->tokens ? plan->usable : plan->tokens;
+    put_bar(cli, &all, whole ? whole : 1);
+    put_legend(cli, &all, plan);
+    put_correction(cli, plan);
 }
 
 /* ---- The items ---- */
@@ -193,7 +248,7 @@ static void put_next(pal_cli *cli, const pal_plan *plan)
         pal_buf_format(&text, " %u %s made so that the provider takes it.", plan->repairs,
                 plan->repairs == 1 ? "change is" : "changes are");
     pal_buf_append_char(&cli->out, '\n');
-    pal_cli_wrap(&cli->out, pal_buf_str(&text), 0, (int)width_of(cli));
+    pal_cli_wrap(&cli->out, pal_buf_str(&text), 0, (int)text_width_of(cli));
     if (text.failure)
         cli->out.failure = text.failure;
     pal_buf_done(&text);
@@ -222,7 +277,7 @@ static pal_status print_plan(pal_cli *cli, const pal_window *window, const pal_p
     if (window->model.len) {
         pal_buf_append_text(&cli->out, "Model ");
         pal_cli_clean(&cli->out, window->model, false);
-        pal_buf_format(&cli->out, ", profile %s. ", pal_profile_name(window->profile));
+        pal_buf_format(&cli->out, ", profile %s.\n", pal_profile_name(window->profile));
     }
     pal_cli_print_plan(cli, plan);
     return PAL_OK;

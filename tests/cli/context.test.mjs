@@ -130,7 +130,7 @@ agents:
         w.ok('session', 'append', key, 'Hello');
         const { strategy, usable, items } = w.json('context', key, ...args);
         const text = w.ok('context', key, ...args);
-        return [strategy, usable, items[0].kind, /^Model (.*?)\. /.exec(text)[1]];
+        return [strategy, usable, items[0].kind, /^Model (.*?)\.\n/.exec(text)[1]];
     };
     assert.deepEqual(plan('a', '{}'), ['none', 2000, 'system', 'm-2, profile anthropic']);
     assert.deepEqual(plan('b', '{}'), ['reset', 700, 'message', 'm-3, profile mistral']);
@@ -161,8 +161,8 @@ test('compact: without a model turns are left out, and it is said so', (t) => {
     const text = w.ok('session', 'compact', 'demo', '--max-tokens', '4000', '--provider', 'echo');
     assert.match(text, /^No summary was made: echo is no model\.\nCheckpoint 1: left out /);
     const plan = w.json('context', 'demo');
-    assert.equal(plan.items[0].disposition, 'dropped');
-    assert.equal(plan.items[1].kind, 'notice');
+    assert.equal(plan.items[0].kind, 'notice');
+    assert.equal(plan.items[1].disposition, 'dropped');
     w.ok('session', 'new', '--key', 'short');
     w.ok('session', 'append', 'short', 'Hello');
     assert.match(w.ok('session', 'compact', 'short', '--provider', 'echo'),
