@@ -187,26 +187,27 @@ static void old_outputs_go_first(void)
     history_call_turns(&h, 12, 40000); /* 10,000 tokens each */
     pal_context_input input = history_input(&h);
     input.limits.input = 100000;
+    input.settings.prune_protect_tokens = 20000;
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan.action == PAL_ACTION_PRUNE && plan.tokens > 120000);
     CHECK(text_has(plan.reason, "over the limit of 100000"));
-    /* The last two turns are protected, and 40,000 tokens before them. */
-    CHECK(plan.prune_len == 6 && plan.prune_tokens == 60000);
-    CHECK(plan.prune[0].seq == 3 && plan.prune[5].seq == 23 && plan.prune[0].part == 0);
+    /* The last two turns are protected, and 20,000 tokens before them. */
+    CHECK(plan.prune_len == 8 && plan.prune_tokens == 80000);
+    CHECK(plan.prune[0].seq == 3 && plan.prune[7].seq == 31 && plan.prune[0].part == 0);
 
     input.pruned = plan.prune;
     input.pruned_len = plan.prune_len;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens < 75000);
-    CHECK(plan_item(&plan, 23)->disposition == PAL_SENT_PRUNED);
-    CHECK(plan_item(&plan, 27)->disposition == PAL_SENT);
+    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens < 50000);
+    CHECK(plan_item(&plan, 31)->disposition == PAL_SENT_PRUNED);
+    CHECK(plan_item(&plan, 35)->disposition == PAL_SENT);
 
     /* Later ones are added to those. */
-    history_call_turns(&h, 5, 40000);
+    history_call_turns(&h, 7, 40000);
     input.messages_len = h.len;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_PRUNE && plan.prune_len == 11 && plan.prune_tokens == 50000);
-    CHECK(plan.prune[5].seq == 23 && plan.prune[6].seq == 27);
+    CHECK(plan.action == PAL_ACTION_PRUNE && plan.prune_len == 15 && plan.prune_tokens == 70000);
+    CHECK(plan.prune[7].seq == 31 && plan.prune[8].seq == 35);
 }
 
 static void a_prune_ends_where_the_last_one_was(void)
@@ -232,11 +233,11 @@ static void a_prune_that_leaves_little_room_is_not_made(void)
     history_turns(&h, 10, 1000);
     history_call_turns(&h, 20, 24000); /* 72,000 of 140,000 tokens can go */
     pal_context_input input = history_input(&h);
-    input.limits.input = 88000;
+    input.limits.input = 130000;
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan.action == PAL_ACTION_COMPACT && plan.prune_len == 0);
     input.settings.prune_off = true;
-    input.limits.input = 100000;
+    input.limits.input = 139500;
     plan = history_plan(&h, &input);
     CHECK(plan.action == PAL_ACTION_COMPACT);
     input.settings.prune_off = false;
@@ -446,13 +447,13 @@ static void messages_that_were_not_loaded_are_one_line(void)
     input.limits.input = 1000;
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq >= 4 && plan.cut_tokens >= 40);
-    const pal_plan_item *range = &plan.items[0];
+    const pal_plan_item *range = &plan.items[1];
     CHECK(range->kind == PAL_ITEM_RANGE && range->disposition == PAL_DROPPED);
     CHECK(range->first_seq == 1 && range->seq == 4 && range->count == 4 && range->tokens == 40);
     input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = history_plan(&h, &input);
     CHECK(plan.action == PAL_ACTION_SEND && plan_sends(&plan, "note 5 6 7 8"));
-    CHECK(text_has(plan_text(&plan.items[1]), "Note: 4 older"));
+    CHECK(text_has(plan_text(&plan.items[0]), "Note: 4 older"));
 }
 
 /* ---- The other strategies ---- */
