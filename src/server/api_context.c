@@ -183,8 +183,6 @@ static pal_status compact_session(pal_call *call, pal_error *err)
     if (status == PAL_OK)
         status = pal_call_object(call, body, "parameters", &compaction.parameters, err);
     if (status == PAL_OK)
-        status = pal_call_text(call, body, "summary", PAL_SYSTEM_LEN_MAX, &compaction.summary, err);
-    if (status == PAL_OK)
         status = pal_call_count(call, body, "cut_seq", 0, INT64_MAX, &compaction.cut_seq, err);
     if (status == PAL_OK)
         status = pal_call_count(call, body, "redo", 0, INT64_MAX, &compaction.redo, err);
