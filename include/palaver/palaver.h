@@ -3,7 +3,8 @@
  * A program that keeps conversations begins with store.h; one that wants answers from a model with
  * turn.h, on top of it; examples/embed.c and examples/turn.c are the two at their shortest. The
  * others stand for themselves: route.h (which session?), context.h and window.h (what does the
- * model see?), tokens.h (how much is it?), config.h (one file for all of them).
+ * model see?), tokens.h (how much is it?), config.h (one file for all of them), dialect.h (messages
+ * as other APIs write them), retry.h and loop.h (when to call a model again, and when to stop it).
  *
  * What holds everywhere:
  * - A call that can fail returns a pal_status and fills the `err` at its end, which may be NULL.
@@ -23,11 +24,14 @@
 #include "palaver/arena.h"
 #include "palaver/config.h"
 #include "palaver/context.h"
+#include "palaver/dialect.h"
 #include "palaver/error.h"
 #include "palaver/foreign.h"
 #include "palaver/id.h"
 #include "palaver/limits.h"
+#include "palaver/loop.h"
 #include "palaver/message.h"
+#include "palaver/retry.h"
 #include "palaver/route.h"
 #include "palaver/session.h"
 #include "palaver/store.h"

@@ -7,6 +7,7 @@
 #include "net/net_http.h"
 #include "palaver/context.h"
 #include "palaver/message.h"
+#include "palaver/retry.h"
 
 /* Borrowed until pal_provider_start() returns. */
 typedef struct pal_model_request {
@@ -131,16 +132,5 @@ const pal_model_end *pal_meter_finish(pal_meter *meter, const pal_http_end *http
 
 /* Takes keys out of a text that will be shown. */
 void pal_provider_redact(const pal_provider *provider, pal_buf *text);
-
-/* ---- Pure rules ---- */
-
-/* Milliseconds to wait before try number `attempt` + 1 (from 1): what the service asked for, or 2 s
- * doubling to 30 s, and up to a quarter more by `jitter` (0 to 1). */
-int64_t pal_retry_delay_ms(uint32_t attempt, int64_t retry_after_ms, double jitter);
-/* Reads "retry-after-ms", or "retry-after" as seconds or a date; -1: neither is one. */
-int64_t pal_retry_after_ms(pal_str retry_after_ms, pal_str retry_after, int64_t now_ms);
-/* By HTTP code, the service's code and text. */
-bool pal_error_is_retryable(long code, pal_str error_code, pal_str text);
-bool pal_error_is_overflow(long code, pal_str error_code, pal_str text);
 
 #endif

@@ -10,7 +10,7 @@ static const pal_api_route root_routes[] = {
         {"GET", "/readyz", PAL_KEY_NONE, 0, pal_health_ready,
                 {"ready", "whether it can work: the store answers, and it is not stopping", NULL,
                         NULL, "Status", 200}},
-        {"GET", "/metrics", PAL_KEY_ADMIN, 0, pal_metrics_handle,
+        {"GET", "/metrics", PAL_KEY_ADMIN, PAL_ROUTE_WORKER, pal_metrics_handle,
                 {"metrics", "counters, for Prometheus", NULL, NULL, "text/plain", 200}},
         {"GET", "/openapi.json", PAL_KEY_NONE, 0, pal_openapi_handle,
                 {"openapi", "this description", NULL, NULL, "Object", 200}},

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "server/server_auth.h"
+#include "server/server_metrics.h"
 #include "server/server_notify.h"
 #include "server/server_settings.h"
 
@@ -76,6 +77,7 @@ static void sweep(pal_care *care)
         }
         all.trashed += step.trashed;
         all.erased += step.erased;
+        pal_metrics_swept(care->server->metrics, step.trashed, step.erased);
     }
     pal_log_field fields[] = {
             {.name = "trashed", .number = (int64_t)all.trashed, .is_number = true},

@@ -6,10 +6,12 @@
 #include "server/server_metrics.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/memory.h"
 
+#define SESSIONS_COUNT_REST 100 /* times as long as a count takes, until the next one */
 #define TEXT_MAX ((size_t)4 << 20)
 #define CODES_MAX 24 /* different codes of one route; more are counted as the last */
 #define TIMES_LEN 13
@@ -49,6 +51,11 @@ struct pal_metrics {
     counter commits_failed;
     counter reads;
     counter read_us;
+    counter expired;
+    counter erased;
+    pthread_mutex_t sessions_lock; /* of these */
+    uint64_t sessions_active, sessions_trash, sessions_quarantined;
+    int64_t sessions_until_us; /* by the clock that only grows: no need to count before */
 };
 
 /* ---- Life ---- */
@@ -87,6 +94,7 @@ pal_metrics *pal_metrics_new(void)
         return NULL;
     }
     fill_routes(metrics->routes);
+    pthread_mutex_init(&metrics->sessions_lock, NULL);
     return metrics;
 }
 
@@ -94,6 +102,7 @@ void pal_metrics_free(pal_metrics *metrics)
 {
     if (!metrics)
         return;
+    pthread_mutex_destroy(&metrics->sessions_lock);
     pal_free(metrics->routes);
     pal_free(metrics);
 }
@@ -151,6 +160,12 @@ void pal_metrics_store(
     observe(&metrics->batches, batch_sizes, SIZES_LEN, (int64_t)ops);
     if (status != PAL_OK)
         add(&metrics->commits_failed, 1);
+}
+
+void pal_metrics_swept(pal_metrics *metrics, uint64_t expired, uint64_t erased)
+{
+    add(&metrics->expired, expired);
+    add(&metrics->erased, erased);
 }
 
 void pal_metrics_replayed(pal_metrics *metrics)
@@ -234,6 +249,41 @@ static void put_store(pal_buf *buf, const pal_metrics *metrics)
             (double)atomic_load(&metrics->read_us) / 1e6);
 }
 
+/* Counting may walk over all sessions: it is done again after a hundred times as long. */
+static void count_sessions(const pal_server *server)
+{
+    pal_metrics *metrics = server->metrics;
+    pal_store_stats stats;
+    int64_t before = pal_clock_monotonic_us();
+    pal_arena *arena = before >= metrics->sessions_until_us ? pal_arena_new(0) : NULL;
+    if (arena && pal_store_stat(server->store, arena, &stats, NULL) == PAL_OK) {
+        metrics->sessions_active = stats.sessions_active;
+        metrics->sessions_trash = stats.sessions_trash;
+        metrics->sessions_quarantined = stats.sessions_quarantined;
+        int64_t after = pal_clock_monotonic_us();
+        metrics->sessions_until_us = after + SESSIONS_COUNT_REST * (after - before);
+    }
+    pal_arena_free(arena);
+}
+
+static void put_sessions(pal_buf *buf, const pal_server *server)
+{
+    static const char name[] = "palaver_sessions";
+    pal_metrics *metrics = server->metrics;
+    pthread_mutex_lock(&metrics->sessions_lock);
+    count_sessions(server);
+    head(buf, name, "gauge", "Sessions of all tenants, by state.");
+    pal_buf_format(buf, "%s{state=\"active\"} %" PRIu64 "\n", name, metrics->sessions_active);
+    pal_buf_format(buf, "%s{state=\"trash\"} %" PRIu64 "\n", name, metrics->sessions_trash);
+    pal_buf_format(
+            buf, "%s{state=\"quarantined\"} %" PRIu64 "\n", name, metrics->sessions_quarantined);
+    pthread_mutex_unlock(&metrics->sessions_lock);
+    put(buf, "palaver_sessions_expired_total", "counter",
+            "Expired sessions that a sweep moved to the trash.", atomic_load(&metrics->expired));
+    put(buf, "palaver_sessions_erased_total", "counter",
+            "Sessions that a sweep erased from the trash.", atomic_load(&metrics->erased));
+}
+
 static void put_usage(pal_buf *buf, const pal_runtime_stats *s)
 {
     static const char name[] = "palaver_tokens_total";
@@ -298,6 +348,7 @@ pal_status pal_metrics_handle(pal_call *call, pal_error *err)
     put_requests(&buf, server->metrics);
     put_turns(&buf, server->runtime);
     put_store(&buf, server->metrics);
+    put_sessions(&buf, server);
     pal_status status = buf.failure;
     if (status == PAL_OK)
         pal_exchange_answer(

@@ -23,7 +23,10 @@ void pal_metrics_store(
 /* A repeat was answered from memory. */
 void pal_metrics_replayed(pal_metrics *metrics);
 
-/* GET /metrics. */
+/* A sweep moved so many expired sessions to the trash, and erased so many from it. */
+void pal_metrics_swept(pal_metrics *metrics, uint64_t expired, uint64_t erased);
+
+/* GET /metrics. On a worker: it counts sessions. */
 PAL_CHECKED pal_status pal_metrics_handle(pal_call *call, pal_error *err);
 
 #endif

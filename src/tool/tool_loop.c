@@ -1,10 +1,12 @@
 /* tool_loop.c - sees a model that calls the same tool with the same arguments again and again. Two
  * calls are compared by a hash that does not depend on the order of members or on white space. */
-#include "tool/tool_loop.h"
+#include "palaver/loop.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 static uint64_t mix(uint64_t hash)
 {
@@ -82,6 +84,8 @@ bool pal_tool_loop_add(pal_tool_loop *loop, pal_str name, pal_str arguments)
 
     loop->equal = loop->equal > 0 && loop->last == hash ? loop->equal + 1 : 1;
     loop->last = hash;
+    snprintf(loop->last_name, sizeof(loop->last_name), "%.*s",
+            (int)pal_utf8_cut(name, PAL_TOOL_LOOP_NAME_LEN_MAX), name.data ? name.data : "");
     return loop->equal >= PAL_TOOL_LOOP_CALLS;
 }
 

@@ -12,7 +12,7 @@
 #include "net/net_loop.h"
 #include "palaver/turn.h"
 #include "provider/provider.h"
-#include "tool/tool_loop.h"
+#include "palaver/loop.h"
 #include "tool/tool_mcp.h"
 #include "turn/turn_ask.h"
 #include "turn/turn_compact.h"

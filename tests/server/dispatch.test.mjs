@@ -140,6 +140,15 @@ async function counted(s, ...lines) {
     }
 }
 
+test('/metrics counts sessions, and those that expired', async (t) => {
+    const s = await serve(t, { config: 'expiry: {cleanup_interval: 1s}\n' });
+    await s.post('/api/v1/sessions', { key: 'stays' });
+    await s.post('/api/v1/sessions', { key: 'goes', expires_in: 1 });
+    await counted(s, /^palaver_sessions_expired_total 1$/m,
+        /^palaver_sessions\{state="active"\} 1$/m, /^palaver_sessions\{state="trash"\} 1$/m,
+        /^palaver_sessions_erased_total 0$/m);
+});
+
 test('/metrics counts requests, commits and turns', async (t) => {
     const s = await serve(t);
     await s.get('/healthz');

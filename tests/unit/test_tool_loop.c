@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "support/tap.h"
 #include "support/vectors.h"
-#include "tool/tool_loop.h"
+#include "palaver/loop.h"
 
 static bool add_call(pal_tool_loop *loop, pal_json call, pal_arena *arena)
 {
@@ -36,6 +36,20 @@ static void run_case(pal_json one, pal_arena *arena)
         if (at == reset_after)
             pal_tool_loop_reset(&loop);
     }
+}
+
+static void the_last_tool_is_known(void)
+{
+    pal_tool_loop loop = {0};
+    char name[PAL_TOOL_LOOP_NAME_LEN_MAX + 20];
+    CHECK(loop.last_name[0] == '\0');
+    (void)pal_tool_loop_add(&loop, pal_str_of("read"), pal_str_of("{}"));
+    CHECK(strcmp(loop.last_name, "read") == 0);
+    memset(name, 'n', sizeof name);
+    (void)pal_tool_loop_add(&loop, pal_str_make(name, sizeof name), pal_str_of("{}"));
+    CHECK(strlen(loop.last_name) == PAL_TOOL_LOOP_NAME_LEN_MAX);
+    pal_tool_loop_reset(&loop);
+    CHECK(loop.last_name[0] == '\0');
 }
 
 static void upstream_cases_hold(void)
@@ -100,6 +114,7 @@ static void another_tool_begins_anew(void)
 int main(void)
 {
     RUN(upstream_cases_hold);
+    RUN(the_last_tool_is_known);
     RUN(arguments_are_equal_as_values);
     RUN(what_is_no_json_is_equal_as_bytes);
     RUN(another_tool_begins_anew);
