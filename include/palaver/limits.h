@@ -65,6 +65,8 @@
 #define PAL_CONTEXT_TOKENS_DEFAULT 32768 /* of a model whose limits nobody knows */
 #define PAL_COMPACTION_THRESHOLD 118000  /* tokens at which `reset` begins anew */
 #define PAL_SUMMARY_TOKENS_MAX 4096      /* pal_context_settings.summary_tokens_max */
+#define PAL_BUDGET_OUTPUT_TOKENS 8192     /* the most that a running call holds of a budget for its
+                                             output */
 #define PAL_SPILL_LINES_MAX 2000         /* of a tool's output; more is kept beside the message */
 #define PAL_SPILL_BYTES_MAX (50u << 10)  /* likewise */
 

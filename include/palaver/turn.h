@@ -406,6 +406,8 @@ typedef struct pal_forward {
     pal_str tenant;    /* whose ledger has it, under the purpose "forward" and in no session */
     pal_budget budget; /* the tenant's limits, looked up before the call is made; those of a session
                           bind nobody here */
+    bool asks_usage;   /* a stream's request gets stream_options.include_usage where the service
+                          needs that to tell its usage */
 } pal_forward;
 
 /* The answer as it comes, on the loop. `header` may be NULL; names are in lower case. */
@@ -424,9 +426,10 @@ typedef struct pal_forwarding pal_forwarding;
  * copied. PAL_CONFLICT where the endpoint does not speak chat completions. The sink may be told
  * before this returns.
  *
- * The usage that the answer tells is counted: at once in the runtime's stats, soon in the ledger,
- * at the latest when the runtime is closed. A stream tells it only where the request's
- * stream_options ask for it; an answer with an error tells none. */
+ * The usage that the answer reports is counted: at once in the runtime's stats, soon in the ledger,
+ * at the latest when the runtime is closed. If it reports none, as a stream does whose request
+ * doesn't ask for it, the request and as much of the answer as came are counted by the model's
+ * encoding. An answer with an error counts nothing. */
 PAL_API PAL_CHECKED pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
         const pal_forward_sink *sink, void *user, pal_forwarding **out_forwarding, pal_error *err);
 /* Once for each, before the runtime is closed; from any thread, and from the sink too. One that

@@ -113,6 +113,8 @@ PAL_CHECKED pal_status pal_provider_models(
 
 /* Whether the service takes chat completions as OpenAI writes them. */
 bool pal_provider_speaks_chat(const pal_provider *provider);
+/* Whether a stream of it tells its usage only where the request's stream_options ask for that. */
+bool pal_provider_hides_usage(const pal_provider *provider);
 /* Sends the body as it is to `path` behind the service's URL; what comes is told as it is. The call
  * must be over before the provider is closed. */
 PAL_CHECKED pal_status pal_provider_forward(pal_provider *provider, pal_str path, pal_str body,
@@ -129,6 +131,9 @@ void pal_meter_feed(pal_meter *meter, pal_str bytes);
 /* Once, before the provider is closed. `http` says how it ended, NULL that we ended it. Valid until
  * the meter is freed; what a stream told before it broke off is in it too. */
 const pal_model_end *pal_meter_finish(pal_meter *meter, const pal_http_end *http);
+/* The text of the answer so far, or its beginning where it is very long; returns the length of all
+ * of it. Valid until more is fed, or the meter is freed. */
+uint64_t pal_meter_said(const pal_meter *meter, pal_str *out_text);
 
 /* Takes keys out of a text that will be shown. */
 void pal_provider_redact(const pal_provider *provider, pal_buf *text);

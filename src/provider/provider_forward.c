@@ -14,6 +14,12 @@ bool pal_provider_speaks_chat(const pal_provider *provider)
     return provider->kind == &pal_provider_openai || provider->kind == &pal_provider_mistral;
 }
 
+/* Mistral always tells, and refuses members that it does not know. */
+bool pal_provider_hides_usage(const pal_provider *provider)
+{
+    return provider->kind == &pal_provider_openai;
+}
+
 pal_status pal_provider_forward(pal_provider *provider, pal_str path, pal_str body,
         const pal_http_events *events, void *user, pal_http_call **out_call, pal_error *err)
 {
@@ -81,6 +87,12 @@ void pal_meter_code(pal_meter *meter, long code)
 void pal_meter_feed(pal_meter *meter, pal_str bytes)
 {
     pal_reader_feed(&meter->reader, bytes);
+}
+
+uint64_t pal_meter_said(const pal_meter *meter, pal_str *out_text)
+{
+    *out_text = pal_buf_str(&meter->reader.said);
+    return meter->reader.said_len;
 }
 
 const pal_model_end *pal_meter_finish(pal_meter *meter, const pal_http_end *http)

@@ -149,10 +149,70 @@ static void openai_whole(pal_reader *reader, pal_json value)
 
 const pal_reader_kind pal_reader_openai = {.event = openai_event, .whole = openai_whole};
 
+/* ---- Passing on ---- */
+
+static void keep_said(pal_reader *reader, pal_str text)
+{
+    reader->said_len += text.len;
+    if (text.len <= reader->said.len_max - reader->said.len)
+        pal_buf_append_str(&reader->said, text);
+}
+
+static void keep_string(pal_reader *reader, pal_json object, const char *name)
+{
+    keep_said(reader, pal_reader_string(reader, object, name));
+}
+
+/* A text, or parts that have one. */
+static void keep_content(pal_reader *reader, pal_json content)
+{
+    pal_json part;
+    if (pal_json_type_of(content) == PAL_JSON_STRING)
+        keep_said(reader, pal_json_string(content, reader->scratch));
+    else if (pal_json_type_of(content) == PAL_JSON_ARRAY)
+        for (pal_json_iter iter = pal_json_each(content); pal_json_next(&iter, NULL, &part);)
+            keep_string(reader, part, "text");
+}
+
+static void keep_calls(pal_reader *reader, pal_json calls)
+{
+    pal_json call;
+    if (pal_json_type_of(calls) != PAL_JSON_ARRAY)
+        return;
+    for (pal_json_iter iter = pal_json_each(calls); pal_json_next(&iter, NULL, &call);) {
+        pal_json function = pal_json_find(call, "function");
+        if (!is_given(function))
+            function = pal_json_find(call, "custom");
+        keep_string(reader, function, "name");
+        keep_said(reader, arguments_of(reader, function));
+        keep_string(reader, function, "input");
+    }
+}
+
+/* What is said, thought, refused, and called for, in all choices. */
+static void keep_choices(pal_reader *reader, pal_json value)
+{
+    pal_json choice, choices = pal_json_find(value, "choices");
+    if (pal_json_type_of(choices) != PAL_JSON_ARRAY)
+        return;
+    for (pal_json_iter iter = pal_json_each(choices); pal_json_next(&iter, NULL, &choice);) {
+        pal_json said = pal_json_find(choice, "delta");
+        if (!is_given(said))
+            said = pal_json_find(choice, "message");
+        keep_content(reader, pal_json_find(said, "content"));
+        keep_string(reader, said, "reasoning_content");
+        keep_string(reader, said, "reasoning");
+        keep_string(reader, said, "refusal");
+        keep_calls(reader, pal_json_find(said, "tool_calls"));
+    }
+}
+
 static void passing_event(pal_reader *reader, pal_str name, pal_json value)
 {
-    if (!read_error(reader, name, value))
-        read_facts(reader, value);
+    if (read_error(reader, name, value))
+        return;
+    read_facts(reader, value);
+    keep_choices(reader, value);
 }
 
 static void passing_whole(pal_reader *reader, pal_json value)

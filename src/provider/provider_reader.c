@@ -25,6 +25,7 @@ void pal_reader_init(pal_reader *reader, const pal_reader_kind *kind, pal_arena 
     pal_answer_init(&reader->answer, sink, user);
     pal_sse_init(&reader->sse, PAL_PROVIDER_EVENT_BYTES_MAX);
     pal_buf_init(&reader->body, PAL_PROVIDER_BODY_BYTES_MAX);
+    pal_buf_init(&reader->said, PAL_PROVIDER_EVENT_BYTES_MAX);
     pal_buf_init(&reader->signature, PAL_PROVIDER_EVENT_BYTES_MAX);
     pal_buf_init(&reader->asked_ms, HEADER_LEN_MAX);
     pal_buf_init(&reader->asked, HEADER_LEN_MAX);
@@ -35,6 +36,7 @@ void pal_reader_done(pal_reader *reader)
     pal_answer_done(&reader->answer);
     pal_sse_done(&reader->sse);
     pal_buf_done(&reader->body);
+    pal_buf_done(&reader->said);
     pal_buf_done(&reader->signature);
     pal_buf_done(&reader->asked_ms);
     pal_buf_done(&reader->asked);

@@ -32,6 +32,8 @@ struct pal_reader {
     bool is_last; /* what is being read was left at the end without an end of its own */
     pal_sse sse;
     pal_buf body;            /* of an answer that is no stream; else its first bytes */
+    pal_buf said;            /* passing: the text of the answer, up to a bound; to be counted */
+    uint64_t said_len;       /* all of it */
     pal_buf signature;       /* of the reasoning block that is open */
     pal_buf asked_ms, asked; /* retry-after-ms, retry-after */
 };

@@ -48,6 +48,11 @@ static pal_status pass_on(pal_call *call, pal_error *err)
             .path = pal_str_of("/chat/completions"),
             .tenant = call->caller.tenant,
             .budget = call->caller.budget};
+    /* A budget counts on what the service tells; the client is told what it asked for. */
+    pal_json options = pal_json_find(call->body, "stream_options");
+    request.asks_usage = (request.budget.tenant_tokens || request.budget.tenant_cost_micros) &&
+            pal_json_type_of(pal_json_find(call->body, "stream")) == PAL_JSON_TRUE &&
+            pal_json_type_of(pal_json_find(options, "include_usage")) != PAL_JSON_TRUE;
     pal_status status = make_body(call, &request.body, err);
     return status == PAL_OK ? pal_openai_forward(call, &request, err) : status;
 }

@@ -8,7 +8,9 @@
  * the listener may tell, under a lock of its own, that the client has left.
  *
  * Only whole frames of a stream are written, so that a comment that keeps the connection alive
- * never comes between the pieces of one. */
+ * never comes between the pieces of one. Each byte is looked at once, however long a frame is.
+ * Where we asked for the usage and the client did not, the frame that tells nothing else is left
+ * out. */
 #include "server/api_openai_forward.h"
 
 #include <pthread.h>
@@ -17,7 +19,8 @@
 #include "server/server_call.h"
 
 #define CONTENT_TYPE_SIZE 128
-#define FRAME_BYTES_MAX PAL_PROVIDER_EVENT_BYTES_MAX
+#define FRAME_BYTES_MAX PAL_SERVER_FRAME_BYTES_MAX
+#define USAGE_FRAME_BYTES_MAX 65536
 
 typedef struct relay {
     pthread_mutex_t lock;
@@ -30,6 +33,8 @@ typedef struct relay {
     unsigned code;
     char content_type[CONTENT_TYPE_SIZE];
     pal_buf pending; /* a whole body, or the beginning of a frame */
+    size_t seen;     /* of it, without the end of a frame */
+    bool hides_usage;
 } relay;
 
 static void release(relay *r)
@@ -59,10 +64,11 @@ static void client_left(void *user)
 
 /* ---- Frames ---- */
 
-/* The length of all whole frames at the beginning of `bytes`: up to the last empty line. */
-static size_t frames_len(pal_str bytes)
+/* The length of all whole frames at the beginning of `bytes`, up to the last empty line; none ends
+ * before `from`. */
+static size_t frames_len(pal_str bytes, size_t from)
 {
-    for (size_t i = bytes.len; i > 1; i--) {
+    for (size_t i = bytes.len; i > 1 && i > from; i--) {
         if (bytes.data[i - 1] != '\n')
             continue;
         if (bytes.data[i - 2] == '\n' ||
@@ -72,6 +78,55 @@ static size_t frames_len(pal_str bytes)
     return 0;
 }
 
+/* The length of the first frame of whole ones. */
+static size_t first_frame_len(pal_str frames)
+{
+    const char *at = frames.data, *end = frames.data + frames.len;
+    while ((at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+        at++;
+        if (end - at >= 1 && at[0] == '\n')
+            return (size_t)(at + 1 - frames.data);
+        if (end - at >= 2 && at[0] == '\r' && at[1] == '\n')
+            return (size_t)(at + 2 - frames.data);
+    }
+    return frames.len;
+}
+
+/* "data: {...,"choices":[],"usage":{...}}": what include_usage adds at the end. */
+static bool is_usage_frame(pal_str frame)
+{
+    static const char prefix[] = "data:";
+    pal_json value;
+    if (frame.len > USAGE_FRAME_BYTES_MAX || frame.len < sizeof prefix ||
+            memcmp(frame.data, prefix, sizeof prefix - 1) != 0 ||
+            !memmem(frame.data, frame.len, "\"usage\"", 7))
+        return false;
+    pal_arena *arena = pal_arena_new(0);
+    pal_str data = pal_str_make(frame.data + sizeof prefix - 1, frame.len - sizeof prefix + 1);
+    bool is_usage = arena && pal_json_parse(arena, data, NULL, &value, NULL) == PAL_OK;
+    if (is_usage) {
+        pal_json choices = pal_json_find(value, "choices");
+        is_usage = pal_json_type_of(choices) == PAL_JSON_ARRAY && pal_json_count(choices) == 0 &&
+                pal_json_type_of(pal_json_find(value, "usage")) == PAL_JSON_OBJECT;
+    }
+    pal_arena_free(arena);
+    return is_usage;
+}
+
+static bool write_shown(const relay *r, pal_str frames)
+{
+    if (!r->hides_usage)
+        return pal_stream_write(r->stream, frames);
+    while (frames.len) {
+        size_t len = first_frame_len(frames);
+        pal_str frame = pal_str_make(frames.data, len);
+        if (!is_usage_frame(frame) && !pal_stream_write(r->stream, frame))
+            return false;
+        frames = pal_str_make(frames.data + len, frames.len - len);
+    }
+    return true;
+}
+
 /* Under the lock. */
 static void write_frames(relay *r, pal_str bytes)
 {
@@ -79,15 +134,16 @@ static void write_frames(relay *r, pal_str bytes)
         return;
     pal_buf_append_str(&r->pending, bytes);
     pal_str all = pal_buf_str(&r->pending);
-    size_t len = r->pending.len >= FRAME_BYTES_MAX / 2 ? all.len : frames_len(all);
+    size_t len = all.len >= FRAME_BYTES_MAX / 2 ? all.len : frames_len(all, r->seen);
     /* What can't be kept is a gap that a reader must not overlook. */
-    if (r->pending.failure || !pal_stream_write(r->stream, pal_str_make(all.data, len))) {
+    if (r->pending.failure || !write_shown(r, pal_str_make(all.data, len))) {
         pal_stream_end(r->stream);
         r->stream = NULL;
         leave(r);
         return;
     }
     pal_buf_consume(&r->pending, len);
+    r->seen = r->pending.len;
 }
 
 /* ---- The stream ---- */
@@ -128,7 +184,7 @@ static void end_stream(relay *r, pal_status status, const pal_error *err)
     if (!r->stream)
         return;
     if (status == PAL_OK) {
-        (void)pal_stream_write(r->stream, pal_buf_str(&r->pending));
+        (void)write_shown(r, pal_buf_str(&r->pending));
     } else {
         pal_buf_clear(&r->pending);
         pal_buf_append_text(&r->pending, "data: {\"error\":{\"message\":");
@@ -272,6 +328,7 @@ pal_status pal_openai_forward(pal_call *call, const pal_forward *request, pal_er
     pal_buf_init(&r->pending, PAL_PROVIDER_BODY_BYTES_MAX);
     r->holders = 2; /* the forwarding, and this function */
     r->call = call;
+    r->hides_usage = request->asks_usage;
     pthread_mutex_lock(&r->lock);
     pal_status status =
             pal_runtime_forward(call->server->runtime, request, &sink, r, &r->forwarding, err);

@@ -6,7 +6,7 @@
  * filled with zeros when it made room for the answer.
  *
  * While suspended, a client that leaves is noticed by the watch. One that does not read is let go
- * once more than stream_bytes_max wait for it. */
+ * once more than stream_bytes_max wait for it, and one frame longer than that if there was one. */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -101,6 +101,10 @@ static bool append(pal_stream *stream, pal_str bytes)
         pal_buf_consume(&stream->pending, stream->taken);
         stream->taken = 0;
     }
+    /* One frame that is longer than all that may wait is no sign of a slow reader. */
+    if (bytes.len > stream->bytes_max && bytes.len <= PAL_SERVER_FRAME_BYTES_MAX &&
+            waits <= stream->bytes_max)
+        stream->bytes_max += bytes.len;
     if (waits > stream->bytes_max || bytes.len > stream->bytes_max - waits)
         stream->pending.failure = PAL_LIMIT;
     pal_buf_append_str(&stream->pending, bytes);

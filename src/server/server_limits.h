@@ -51,6 +51,7 @@
 
 #define PAL_SERVER_TOOLS_MAX 1024                     /* of the caller's, in one request */
 #define PAL_SERVER_ITERATIONS_MAX 1000                /* what max_tool_iterations may say */
+#define PAL_SERVER_FRAME_BYTES_MAX ((size_t)16 << 20) /* of a frame over stream_bytes_max */
 #define PAL_SERVER_EVENT_BYTES_MAX ((size_t)64 << 20) /* of one event of a turn */
 #define PAL_SERVER_CHAT_CHARS_MAX 10000               /* of a message of /chat, as Skillian's */
 #define PAL_SERVER_CONVERSATIONS_MAX 1000             /* in one list of a project's */

@@ -1,10 +1,104 @@
-/* turn_budget.c - holds what the ledger has of a session and of a tenant against the limits of a
- * request. A call counts when it has ended: those that run at once may go over a limit together,
- * and the next one is refused. On a worker, as it reads the store. */
+/* turn_budget.c - compares the limits of a request with what the ledger has of a session and a
+ * tenant, and with what calls hold that run at the moment. A call holds what it will use, as far as
+ * that is known, until the ledger has what it used: calls that begin at once go over a limit by one
+ * call at most, not by all of them. What is held is known to this process only; several processes
+ * on one store go over by one call each.
+ *
+ * A call is released behind the commit of its row, and reservations are summed before the ledger is
+ * read. So a call that ends meanwhile is counted twice at worst, and never missed. Releasing only
+ * sets a mark; the next one who holds sweeps. */
 #include "turn/turn_budget.h"
 
-static pal_status check_sum(pal_store *store, const pal_ledger_query *query, uint64_t tokens_max,
-        int64_t cost_max, const char *whose, pal_error *err)
+#include "base/memory.h"
+
+struct pal_reservation {
+    pal_reservation *next;
+    _Atomic uint64_t tokens;
+    _Atomic int64_t cost_micros;
+    atomic_bool is_over;
+    pal_id session;
+    size_t tenant_len;
+    char tenant[];
+};
+
+typedef struct held_sum {
+    uint64_t tokens;
+    int64_t cost_micros;
+} held_sum;
+
+/* ---- The book ---- */
+
+void pal_budget_book_init(pal_budget_book *book)
+{
+    for (size_t i = 0; i < PAL_BUDGET_STRIPES; i++) {
+        pthread_mutex_init(&book->stripes[i].lock, NULL);
+        book->stripes[i].first = NULL;
+    }
+}
+
+void pal_budget_book_done(pal_budget_book *book)
+{
+    for (size_t i = 0; i < PAL_BUDGET_STRIPES; i++) {
+        for (pal_reservation *next, *r = book->stripes[i].first; r; r = next) {
+            next = r->next;
+            pal_free(r);
+        }
+        pthread_mutex_destroy(&book->stripes[i].lock);
+    }
+}
+
+static size_t stripe_of(pal_str tenant)
+{
+    uint32_t hash = 2166136261u;
+
+    for (size_t i = 0; i < tenant.len; i++)
+        hash = (hash ^ (uint8_t)tenant.data[i]) * 16777619u;
+    return hash % PAL_BUDGET_STRIPES;
+}
+
+/* Under the lock. */
+static void sweep(pal_reservation **first)
+{
+    while (*first) {
+        pal_reservation *r = *first;
+
+        if (atomic_load(&r->is_over)) {
+            *first = r->next;
+            pal_free(r);
+        } else {
+            first = &r->next;
+        }
+    }
+}
+
+/* Under the lock. `session`: none: of all. */
+static held_sum sum_held(const pal_reservation *first, pal_str tenant, pal_id session)
+{
+    held_sum sum = {0};
+
+    for (const pal_reservation *r = first; r; r = r->next) {
+        bool is_counted = pal_str_equal(pal_str_make(r->tenant, r->tenant_len), tenant) &&
+                (pal_id_is_none(session) || pal_id_equal(r->session, session));
+
+        if (is_counted) {
+            sum.tokens += atomic_load(&r->tokens);
+            sum.cost_micros += atomic_load(&r->cost_micros);
+        }
+    }
+    return sum;
+}
+
+/* ---- Limits ---- */
+
+/* Used up for good, or by calls that will give some of it back. */
+static const char *remedy(bool is_held)
+{
+    return is_held ? "running calls hold the rest; try again when they have ended"
+                   : "a larger one lets it go on";
+}
+
+static pal_status check_sum(pal_store *store, const pal_ledger_query *query, held_sum held,
+        uint64_t tokens_max, int64_t cost_max, const char *whose, pal_error *err)
 {
     pal_ledger_sum sum = {0};
     uint64_t tokens;
@@ -16,30 +110,105 @@ static pal_status check_sum(pal_store *store, const pal_ledger_query *query, uin
     if (status != PAL_OK)
         return status;
     tokens = sum.usage.input + sum.usage.cache_read + sum.usage.cache_write + sum.usage.output;
-    if (tokens_max > 0 && tokens >= tokens_max)
+    if (tokens_max > 0 && (tokens >= tokens_max || held.tokens >= tokens_max - tokens))
         return pal_error_set(err, PAL_BUDGET,
-                "the budget of the %s is used up: %llu of %llu tokens; a larger one lets it go on",
-                whose, (unsigned long long)tokens, (unsigned long long)tokens_max);
-    if (cost_max > 0 && sum.cost_micros >= cost_max)
-        return pal_error_set(err, PAL_BUDGET,
-                "the budget of the %s is used up: %.4f of %.4f; a larger one lets it go on", whose,
-                (double)sum.cost_micros / 1e6, (double)cost_max / 1e6);
+                "the budget of the %s is used up: %llu of %llu tokens; %s", whose,
+                (unsigned long long)tokens, (unsigned long long)tokens_max,
+                remedy(tokens < tokens_max));
+    if (cost_max > 0 &&
+            (sum.cost_micros >= cost_max || held.cost_micros >= cost_max - sum.cost_micros))
+        return pal_error_set(err, PAL_BUDGET, "the budget of the %s is used up: %.4f of %.4f; %s",
+                whose, (double)sum.cost_micros / 1e6, (double)cost_max / 1e6,
+                remedy(sum.cost_micros < cost_max));
     return PAL_OK;
 }
 
-pal_status pal_budget_check(
-        pal_store *store, const pal_budget *budget, pal_str tenant, pal_id session, pal_error *err)
+/* Under the lock. */
+static pal_status check(const pal_reservation *first, pal_store *store,
+        const pal_budget_holder *holder, pal_error *err)
 {
-    pal_ledger_query query = {.tenant = tenant, .session = session, .from = budget->since};
+    const pal_budget *budget = holder->budget;
+    pal_ledger_query query = {
+            .tenant = holder->tenant, .session = holder->session, .from = budget->since};
+    held_sum held = sum_held(first, holder->tenant, holder->session);
+    held_sum held_of_tenant = sum_held(first, holder->tenant, (pal_id){{0}});
     pal_status status = PAL_OK;
 
     /* A query without a session is one of the whole tenant. */
-    if (!pal_id_is_none(session))
-        status = check_sum(
-                store, &query, budget->session_tokens, budget->session_cost_micros, "session", err);
+    if (!pal_id_is_none(holder->session))
+        status = check_sum(store, &query, held, budget->session_tokens,
+                budget->session_cost_micros, "session", err);
     query.session = (pal_id){{0}};
     if (status == PAL_OK)
-        status = check_sum(
-                store, &query, budget->tenant_tokens, budget->tenant_cost_micros, "tenant", err);
+        status = check_sum(store, &query, held_of_tenant, budget->tenant_tokens,
+                budget->tenant_cost_micros, "tenant", err);
     return status;
+}
+
+/* ---- Holding ---- */
+
+static pal_reservation *make(
+        const pal_budget_holder *holder, uint64_t tokens, int64_t cost_micros)
+{
+    pal_reservation *r = pal_calloc(1, sizeof(*r) + holder->tenant.len);
+
+    if (!r)
+        return NULL;
+    atomic_init(&r->tokens, tokens);
+    atomic_init(&r->cost_micros, cost_micros);
+    r->session = holder->session;
+    r->tenant_len = holder->tenant.len;
+    if (holder->tenant.len > 0)
+        memcpy(r->tenant, holder->tenant.data, holder->tenant.len);
+    return r;
+}
+
+pal_status pal_budget_hold(pal_budget_book *book, pal_store *store,
+        const pal_budget_holder *holder, uint64_t tokens, int64_t cost_micros,
+        pal_reservation **out_held, pal_error *err)
+{
+    size_t stripe = stripe_of(holder->tenant);
+    pal_reservation *r, **first = &book->stripes[stripe].first;
+    pal_status status;
+
+    *out_held = NULL;
+    if (!pal_budget_binds(holder->budget))
+        return PAL_OK;
+    r = make(holder, tokens, cost_micros);
+    if (!r)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pthread_mutex_lock(&book->stripes[stripe].lock);
+    sweep(first);
+    status = check(*first, store, holder, err);
+    if (status == PAL_OK) {
+        r->next = *first;
+        *first = r;
+        *out_held = r;
+    }
+    pthread_mutex_unlock(&book->stripes[stripe].lock);
+    if (status != PAL_OK)
+        pal_free(r);
+    return status;
+}
+
+void pal_budget_hold_more(pal_reservation *held, uint64_t tokens, int64_t cost_micros)
+{
+    if (!held)
+        return;
+    atomic_fetch_add(&held->tokens, tokens);
+    atomic_fetch_add(&held->cost_micros, cost_micros);
+}
+
+void pal_budget_hold_only(pal_reservation *held, uint64_t tokens, int64_t cost_micros)
+{
+    if (!held)
+        return;
+    atomic_store(&held->tokens, tokens);
+    atomic_store(&held->cost_micros, cost_micros);
+}
+
+void pal_budget_release(pal_reservation *held)
+{
+    if (held)
+        atomic_store(&held->is_over, true);
 }

@@ -1,11 +1,13 @@
 /* turn_forward.c - passes a request on to an endpoint, and its answer back, both as they are: no
- * session, no context, no retry. What it cost is counted as a turn's is, and a tenant's budget
- * stops it before it is made.
+ * session, no context, no retry. What it cost is counted as a turn's is, by ourselves where the
+ * service does not say; a tenant's budget stops it before it is made, and it holds its share of
+ * that until the ledger has what it used.
  *
  * A forwarding has up to three owners: the loop, until its end is told; the caller, until it lets
- * go; and a worker, while it looks the budget up, which may be longer than both. All are counted on
- * the loop only, so that nothing needs a lock; letting go is a task that lies in the forwarding
- * itself and can't fail. The worker reads what is never changed, and writes only what it found.
+ * go; and a worker, while it looks the budget up or counts, which may be longer than both. All are
+ * counted on the loop only, so that nothing needs a lock; letting go is a task that lies in the
+ * forwarding itself and can't fail. The worker reads what is never changed, and writes only what it
+ * found.
  *
  * The ledger's row is written behind the end, and owns its memory: neither the forwarding nor the
  * provider need be there by then. What an error says is gathered first, so that no key of ours can
@@ -15,6 +17,7 @@
 #include "base/memory.h"
 #include "message/message_check.h"
 #include "turn/turn_budget.h"
+#include "turn/turn_forward_count.h"
 #include "turn/turn_machine.h"
 
 struct pal_forwarding {
@@ -35,9 +38,15 @@ struct pal_forwarding {
     pal_work_item lookup; /* of the budget */
     pal_status lookup_status;
     pal_error lookup_error;
+    pal_reservation *held; /* of the budget; NULL: nothing */
+    pal_work_item tally;   /* of what the service did not tell */
+    uint64_t input;        /* tokens of the request by our count; 0: not counted */
+    uint64_t output;
+    pal_str told_model;    /* by the answer; the meter's */
     pal_buf failure; /* the body of an error */
     bool is_error;
     bool is_looking; /* the worker has it */
+    bool has_head;   /* an answer has begun */
     bool is_over;    /* the end was told */
     bool is_left;    /* the caller has let go */
 };
@@ -52,6 +61,7 @@ static void free_unowned(pal_forwarding *f)
 {
     if (!f->is_over || !f->is_left || f->is_looking)
         return;
+    pal_budget_release(f->held);
     pal_meter_free(f->meter);
     pal_buf_done(&f->failure);
     pal_free(f);
@@ -68,6 +78,15 @@ static pal_str put_text(char **at, pal_str text)
     return copy;
 }
 
+/* Whoever closes the runtime waits for the last. */
+static void count_forwards(pal_runtime *runtime, int change)
+{
+    pthread_mutex_lock(&runtime->lock);
+    runtime->forwards_len += (size_t)change;
+    pthread_cond_broadcast(&runtime->changed);
+    pthread_mutex_unlock(&runtime->lock);
+}
+
 static void unlist(pal_forwarding *f)
 {
     pal_runtime *runtime = f->runtime;
@@ -78,10 +97,7 @@ static void unlist(pal_forwarding *f)
         runtime->forwards = f->next;
     if (f->next)
         f->next->previous = f->previous;
-    pthread_mutex_lock(&runtime->lock);
-    runtime->forwards_len--;
-    pthread_cond_broadcast(&runtime->changed);
-    pthread_mutex_unlock(&runtime->lock);
+    count_forwards(runtime, -1);
 }
 
 /* The sink may let go from here: that is a task for later. */
@@ -98,21 +114,35 @@ static void tell_end(pal_forwarding *f, pal_status status, const char *why)
 
 /* ---- What it cost ---- */
 
+static pal_str model_of(const pal_forwarding *f)
+{
+    return f->model.len ? f->model : f->runtime->provider_models[f->endpoint];
+}
+
+static const pal_encoding *encoding_of(const pal_forwarding *f)
+{
+    return pal_models_find(f->runtime->options.models, model_of(f)).encoding;
+}
+
 typedef struct bill {
     pal_write write;
     pal_op op;
     pal_ledger_row row;
     char request_id[PAL_ID_TEXT_SIZE];
+    pal_reservation *held; /* what it stands for */
 } bill; /* its texts behind it */
 
 static void bill_kept(pal_write *write)
 {
-    pal_free((char *)write - offsetof(bill, write));
+    bill *b = (bill *)((char *)write - offsetof(bill, write));
+
+    pal_budget_release(b->held);
+    pal_free(b);
 }
 
 /* Without memory there is no row, as for a turn. */
 static void keep_bill(
-        const pal_forwarding *f, pal_str model, const pal_usage *usage, int64_t cost_micros)
+        pal_forwarding *f, pal_str model, const pal_usage *usage, int64_t cost_micros)
 {
     pal_str provider = pal_provider_name(provider_of(f));
     bill *b = pal_calloc(1, sizeof(*b) + f->tenant.len + provider.len + model.len);
@@ -134,6 +164,10 @@ static void keep_bill(
             .usage = *usage,
             .cost_micros = cost_micros,
     };
+    b->held = f->held;
+    f->held = NULL;
+    pal_budget_hold_only(b->held,
+            usage->input + usage->output + usage->cache_read + usage->cache_write, cost_micros);
     b->write = (pal_write){.ops = &b->op, .ops_len = 1, .done = bill_kept};
     pal_journal_write(&f->runtime->journal, &b->write);
 }
@@ -143,24 +177,72 @@ static bool is_label(pal_str name)
     return name.len > 0 && pal_text_check(name, "model", PAL_LABEL_LEN_MAX, true, NULL) == PAL_OK;
 }
 
-/* `http` as of pal_meter_finish(). Names come from outside: one that the ledger doesn't take must
- * not make a call free. Prices are known by the names that are asked for, which services make
- * longer; who asks for "auto" learns from the answer what it was. */
-static void count(pal_forwarding *f, const pal_http_end *http)
+/* Names come from outside: one that the ledger doesn't take must not make a call free. Prices are
+ * known by the names that are asked for, which services make longer; who asks for "auto" learns
+ * from the answer what it was. */
+static void charge(pal_forwarding *f, pal_str told, const pal_usage *usage)
 {
     pal_runtime *runtime = f->runtime;
-    const pal_model_end *end = pal_meter_finish(f->meter, http);
-    pal_str asked = f->model.len ? f->model : runtime->provider_models[f->endpoint];
-    pal_str model = is_label(end->model) ? end->model : is_label(asked) ? asked : (pal_str){0};
-    int64_t cost_micros;
+    pal_str asked = model_of(f);
+    pal_str model = is_label(told) ? told : is_label(asked) ? asked : (pal_str){0};
+    int64_t cost_micros = pal_price_of(runtime, asked, usage);
 
-    if (!end->has_usage)
-        return;
-    cost_micros = pal_price_of(runtime, asked, &end->usage);
     if (cost_micros == 0)
-        cost_micros = pal_price_of(runtime, end->model, &end->usage);
-    pal_runtime_add_usage(runtime, &end->usage, cost_micros);
-    keep_bill(f, model, &end->usage, cost_micros);
+        cost_micros = pal_price_of(runtime, told, usage);
+    pal_runtime_add_usage(runtime, usage, cost_micros);
+    keep_bill(f, model, usage, cost_micros);
+}
+
+static pal_forwarding *of_tally(pal_work_item *item)
+{
+    return (pal_forwarding *)((char *)item - offsetof(pal_forwarding, tally));
+}
+
+/* On a worker: nobody feeds the meter any more. */
+static void tally(pal_work_item *item)
+{
+    pal_forwarding *f = of_tally(item);
+    const pal_encoding *encoding = encoding_of(f);
+    pal_str text;
+    uint64_t len = pal_meter_said(f->meter, &text);
+
+    if (f->input == 0)
+        f->input = pal_forward_count_input(encoding, f->body);
+    f->output = pal_forward_count_output(encoding, text, len);
+}
+
+static void tallied(pal_work_item *item)
+{
+    pal_forwarding *f = of_tally(item);
+    pal_usage usage = {.input = f->input, .output = f->output};
+
+    f->is_looking = false;
+    charge(f, f->told_model, &usage);
+    count_forwards(f->runtime, -1);
+    free_unowned(f);
+}
+
+/* `http` as of pal_meter_finish(). An answer that failed and said nothing is free, unless we ended
+ * it: a client that leaves early does not make its request so. */
+static void count(pal_forwarding *f, const pal_http_end *http)
+{
+    const pal_model_end *end = pal_meter_finish(f->meter, http);
+    pal_str text;
+    bool has_failed = f->is_error ||
+            (http && end->status != PAL_OK && pal_meter_said(f->meter, &text) == 0);
+
+    if (end->has_usage) {
+        charge(f, end->model, &end->usage);
+    } else if (f->has_head && !has_failed) {
+        pal_usage about = {.input = f->input, .output = pal_meter_said(f->meter, &text) / 3};
+
+        pal_budget_hold_only(f->held, about.input + about.output,
+                pal_price_of(f->runtime, model_of(f), &about));
+        f->told_model = end->model;
+        f->is_looking = true;
+        count_forwards(f->runtime, 1);
+        pal_loop_work(f->runtime->loop, &f->tally);
+    }
 }
 
 /* ---- What comes ---- */
@@ -178,6 +260,7 @@ static void on_head(void *user, long code)
 {
     pal_forwarding *f = user;
 
+    f->has_head = true;
     f->is_error = code >= 400;
     pal_meter_code(f->meter, code);
     f->sink.head((unsigned)code, f->user);
@@ -238,8 +321,15 @@ static void look_up(pal_work_item *item)
 {
     pal_forwarding *f = of_lookup(item);
 
-    f->lookup_status = pal_budget_check(
-            f->runtime->store, &f->budget, f->tenant, (pal_id){{0}}, &f->lookup_error);
+    pal_runtime *runtime = f->runtime;
+    pal_budget_holder holder = {.budget = &f->budget, .tenant = f->tenant};
+    pal_usage usage = {.input = pal_forward_count_input(encoding_of(f), f->body),
+            .output = pal_forward_count_limit(f->body, PAL_BUDGET_OUTPUT_TOKENS)};
+
+    f->input = usage.input;
+    f->lookup_status = pal_budget_hold(&runtime->budgets, runtime->store, &holder,
+            usage.input + usage.output, pal_price_of(runtime, model_of(f), &usage), &f->held,
+            &f->lookup_error);
 }
 
 static void looked_up(pal_work_item *item)
@@ -349,13 +439,37 @@ static pal_forwarding *make(
     f->begin.run = begin;
     f->leave.run = leave;
     f->lookup = (pal_work_item){.work = look_up, .done = looked_up};
+    f->tally = (pal_work_item){.work = tally, .done = tallied};
     pal_buf_init(&f->failure, PAL_PROVIDER_BODY_BYTES_MAX);
+    return f;
+}
+
+/* NULL where it fails. */
+static pal_forwarding *make_request(pal_runtime *runtime, const pal_forward *request,
+        size_t endpoint, pal_str model, pal_error *err)
+{
+    pal_forward asked = *request;
+    pal_arena *arena = NULL;
+    pal_forwarding *f = NULL;
+    pal_status status = PAL_OK;
+
+    if (request->asks_usage && pal_provider_hides_usage(runtime->providers[endpoint])) {
+        arena = pal_arena_new(0);
+        status = arena ? pal_forward_ask_usage(request->body, arena, &asked.body, err)
+                       : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    }
+    if (status == PAL_OK)
+        f = make(runtime, &asked, endpoint, model);
+    if (status == PAL_OK && !f)
+        pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_arena_free(arena);
     return f;
 }
 
 pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
         const pal_forward_sink *sink, void *user, pal_forwarding **out_forwarding, pal_error *err)
 {
+    pal_error problem = {0};
     pal_forwarding *f;
     pal_str model = {0};
     size_t endpoint = 0;
@@ -365,14 +479,12 @@ pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
         status = find_endpoint(runtime, request, &endpoint, &model, err);
     if (status != PAL_OK)
         return status;
-    f = make(runtime, request, endpoint, model);
+    f = make_request(runtime, request, endpoint, model, &problem);
     if (!f)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_error_set(err, problem.status, "%s", problem.message);
     f->sink = *sink;
     f->user = user;
-    pthread_mutex_lock(&runtime->lock);
-    runtime->forwards_len++;
-    pthread_mutex_unlock(&runtime->lock);
+    count_forwards(runtime, 1);
     *out_forwarding = f;
     pal_loop_post(runtime->loop, &f->begin);
     return PAL_OK;

@@ -40,6 +40,9 @@ void pal_turn_set_state(pal_turn *turn, pal_turn_state state)
     if (is_waiting(state) != is_waiting(turn->state))
         count_waiting(turn->runtime, is_waiting(state) ? 1 : -1);
     turn->state = turn->info.state = state;
+    /* What its calls used is in the ledger by now. */
+    if (state != PAL_TURN_RUNNING && state != PAL_TURN_RETRYING)
+        pal_budget_release(atomic_exchange(&turn->held, NULL));
 }
 
 void pal_turn_set_reason(pal_turn *turn, const char *reason)
@@ -173,8 +176,10 @@ static void find_model(pal_turn *turn)
 
 void pal_turn_planned(pal_turn *turn)
 {
-    if (turn->phase == PAL_PHASE_ENDED)
+    if (turn->phase == PAL_PHASE_ENDED) {
+        pal_budget_release(atomic_exchange(&turn->held, NULL));
         return;
+    }
     if (turn->is_cancelled)
         pal_turn_close(turn);
     else if (turn->work_status != PAL_OK)

@@ -195,13 +195,41 @@ static pal_status plan_or_compact(pal_turn *turn, pal_window *window, const pal_
     return plan_window(turn, window, NULL, view, err);
 }
 
+/* Room for the answer is held before anything is read, for what is sent when that is known. */
+static pal_status hold_budget(pal_turn *turn, pal_error *err)
+{
+    pal_runtime *runtime = turn->runtime;
+    const pal_turn_request *request = &turn->request;
+    pal_budget_holder holder = {&request->budget, request->tenant, request->session};
+    uint64_t asked = request->output_max ? request->output_max : PAL_BUDGET_OUTPUT_TOKENS;
+    pal_usage usage = {
+            .output = asked < PAL_BUDGET_OUTPUT_TOKENS ? asked : PAL_BUDGET_OUTPUT_TOKENS};
+    pal_reservation *held;
+    pal_status status;
+
+    /* The ledger has the call before. */
+    pal_budget_release(atomic_exchange(&turn->held, NULL));
+    status = pal_budget_hold(&runtime->budgets, runtime->store, &holder, usage.output,
+            pal_price_of(runtime, turn->settings.model, &usage), &held, err);
+    if (status == PAL_OK)
+        atomic_store(&turn->held, held);
+    return status;
+}
+
+static void hold_input(pal_turn *turn)
+{
+    pal_usage usage = {.input = turn->plan.tokens};
+
+    pal_budget_hold_more(atomic_load(&turn->held), usage.input,
+            pal_price_of(turn->runtime, turn->settings.model, &usage));
+}
+
 static pal_status plan(pal_turn *turn, const pal_reading *reading, pal_error *err)
 {
     pal_window window = turn_window(turn);
     pal_window_view view;
     bool needs_epoch = false;
-    pal_status status = pal_budget_check(turn->runtime->store, &turn->request.budget,
-            turn->request.tenant, turn->request.session, err);
+    pal_status status = hold_budget(turn, err);
 
     if (status == PAL_OK && turn->compact)
         return begin_summary(turn, window, err);
@@ -211,6 +239,7 @@ static pal_status plan(pal_turn *turn, const pal_reading *reading, pal_error *er
         return status;
     if (turn->plan.action == PAL_ACTION_REFUSE)
         return pal_error_set(err, turn->plan.refusal.status, "%s", turn->plan.refusal.message);
+    hold_input(turn);
     status = pal_window_epoch_mark(
             &window, &view.standing, turn->step_arena, &turn->mark, &needs_epoch, err);
     if (!needs_epoch)

@@ -24,6 +24,7 @@ enum { ENDED_MAX = 1000 };
 
 static void free_turn(pal_turn *turn)
 {
+    pal_budget_release(atomic_load(&turn->held));
     pal_event_done(turn);
     pal_speech_done(&turn->answer);
     pal_tools_done(turn);
@@ -298,6 +299,7 @@ static void free_runtime(pal_runtime *runtime)
     pal_map_done(&runtime->turns);
     pal_map_done(&runtime->known);
     pal_journal_done(&runtime->journal);
+    pal_budget_book_done(&runtime->budgets);
     pthread_cond_destroy(&runtime->changed);
     pthread_mutex_destroy(&runtime->lock);
     pal_arena_free(runtime->arena);
@@ -348,6 +350,7 @@ pal_status pal_runtime_open(
     pal_map_init(&runtime->turns);
     pal_map_init(&runtime->known);
     pal_journal_init(&runtime->journal, runtime);
+    pal_budget_book_init(&runtime->budgets);
     runtime->ended_last = &runtime->ended_first;
     runtime->store = options->store;
     runtime->arena = pal_arena_new(0);

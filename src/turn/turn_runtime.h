@@ -15,6 +15,7 @@
 #include "palaver/loop.h"
 #include "tool/tool_mcp.h"
 #include "turn/turn_ask.h"
+#include "turn/turn_budget.h"
 #include "turn/turn_compact.h"
 #include "turn/turn_settings.h"
 
@@ -187,6 +188,7 @@ struct pal_turn {
     pal_turn_started started;
     void *started_user;
 
+    _Atomic(pal_reservation *) held; /* of its budget, while a call is planned or runs */
     pal_settings settings; /* of the first plan on */
     bool is_settled;
     pal_turn *next_waiter; /* for the name of a model, or for servers */
@@ -302,6 +304,7 @@ struct pal_runtime {
     pal_turn *server_waiters;
     pal_timer servers_timer; /* as long as it runs, turns wait for servers that start */
     pal_journal journal;
+    pal_budget_book budgets;
     pal_map lanes; /* by tenant and session */
     pal_map turns; /* by id; all that are remembered */
     pal_map known; /* those of them whose messages are durable, by session and client id */

@@ -220,6 +220,118 @@ test('what is passed on is counted, and stopped by the budget of the key', async
     assert.equal((await chat(s, { messages: [] }, { key: other })).code, 200);
 });
 
+test('a stream is counted, whether or not the service tells its usage', async (t) => {
+    const usage = { prompt_tokens: 90, completion_tokens: 20 };
+    let tells = true;
+    const up = await upstream(t, (response, body) => {
+        const asked = JSON.parse(body).stream_options?.include_usage;
+        const frame = (value) => response.write(`data: ${JSON.stringify(value)}\n\n`);
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        frame({ choices: [{ index: 0, delta: { content: 'one two three four five ' } }], usage: null });
+        frame({ choices: [{ index: 0, delta: { content: 'six seven eight nine ten' } }] });
+        if (asked && tells) frame({ choices: [], usage });
+        response.end('data: [DONE]\n\n');
+    });
+    const dir = workspace(t);
+    const keys = ['told', 'asked', 'counted', 'free'].map((tenant) =>
+        makeKey(dir, ...tenant === 'free' ? [] : ['--max-tokens', '1000'], '--tenant', tenant).key);
+    const s = await serve(t, { dir, args: over(up.url) });
+    const counted = async (key) => {
+        for (;;) {
+            const { json } = await s.get('/api/v1/usage', { key });
+            if (json.calls >= 1) return [json.input_tokens, json.output_tokens];
+        }
+    };
+    const body = { stream: true, messages: [{ role: 'user', content: 'count from one to ten, please' }] };
+    // Asked for in the client's name, which does not see it.
+    const told = await chat(s, body, { key: keys[0] });
+    assert.equal(JSON.parse(up.asked[0].body).stream_options.include_usage, true);
+    assert.equal(chunksOf(told.text).length, 2);
+    assert.match(told.text, /six seven[\s\S]*\n\ndata: \[DONE\]\n\n$/);
+    assert.deepEqual(await counted(keys[0]), [90, 20]);
+    const wanted = await chat(s, { ...body, stream_options: { include_usage: true } },
+        { key: keys[1] });
+    assert.deepEqual(chunksOf(wanted.text).at(-1).usage, usage);
+    assert.deepEqual(await counted(keys[1]), [90, 20]);
+    // A service that tells nothing, and a key without a budget, whose request goes as it is.
+    tells = false;
+    await chat(s, body, { key: keys[2] });
+    await chat(s, body, { key: keys[3] });
+    assert.equal(up.asked[3].body, JSON.stringify({ model: 'm-1', ...body }));
+    for (const key of [keys[2], keys[3]]) {
+        const [input, output] = await counted(key);
+        assert.ok(input >= 6 && input < 40, `${input}`);
+        assert.ok(output >= 8 && output < 30, `${output}`);
+    }
+    // And so a stream stops at the budget.
+    const codes = [];
+    for (let i = 0; i < 60 && codes.at(-1) !== 429; i++) {
+        codes.push((await chat(s, body, { key: keys[2] })).code);
+        if (codes.at(-1) === 429) break;
+        for (let calls = 0; calls < i + 2;)
+            calls = (await s.get('/api/v1/usage', { key: keys[2] })).json.calls;
+    }
+    assert.equal(codes.at(-1), 429, 'the budget of 1000 tokens is used up by 60 streams');
+});
+
+test('calls that run at once do not go over a budget together', async (t) => {
+    const waiting = [];
+    const answer = (response) => {
+        response.writeHead(200, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ choices: [{ index: 0, finish_reason: 'stop',
+            message: { role: 'assistant', content: 'ok' } }],
+        usage: { prompt_tokens: 15, completion_tokens: 4 } }));
+    };
+    let first;
+    const up = await upstream(t, (response) => { waiting.push(response); first?.(); });
+    const dir = workspace(t);
+    const { key } = makeKey(dir, '--max-tokens', '20');
+    const s = await serve(t, { dir, args: over(up.url) });
+    const { id } = (await s.post('/api/v1/sessions', {}, { key })).json;
+    const ways = [
+        () => chat(s, { messages: [{ role: 'user', content: 'hi' }] }, { key }),
+        () => chat(s, { stream: true, messages: [{ role: 'user', content: 'hi' }] }, { key }),
+        () => s.post('/api/v1/chat', { message: 'hi' }, { key }),
+        () => s.post('/v1/responses', { input: 'hi' }, { key }),
+    ];
+    const begun = new Promise((resolve) => { first = resolve; });
+    const running = ways[0]();
+    await begun;
+    // As long as it runs, what is left of the budget is held for it.
+    for (const way of ways) {
+        const refused = await way();
+        assert.equal(refused.code, 429, refused.text);
+        assert.match(refused.text, /running calls hold the rest/);
+    }
+    answer(waiting.pop());
+    assert.equal((await running).code, 200);
+    // It used 19: one token is left, so that one more may begin, and no second one beside it.
+    const next = new Promise((resolve) => { first = resolve; });
+    const turn = s.post(`/api/v1/sessions/${id}/turns`, { message: 'hi' }, { key });
+    await next;
+    assert.equal((await ways[0]()).code, 429);
+    answer(waiting.pop());
+    assert.equal((await turn).code, 200);
+    const used = (await s.get('/api/v1/usage', { key })).json;
+    assert.deepEqual([used.calls, used.input_tokens + used.output_tokens], [2, 38]);
+});
+
+test('one long frame passes whole', async (t) => {
+    const picture = 'x'.repeat(7e6);
+    const up = await upstream(t, (response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write('data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n');
+        response.write(`data: {"choices":[{"index":0,"delta":{"content":"${picture}"}}]}\n\n`);
+        response.write('data: {"choices":[{"index":0,"delta":{"content":"b"}}]}\r\n\r\n');
+        response.end('data: [DONE]\n\n');
+    });
+    const s = await serve(t, { args: over(up.url) });
+    const got = await chat(s, { stream: true, messages: [] });
+    assert.equal(got.code, 200);
+    assert.equal(got.text.length, picture.length + 3 * 56 + 2 + 2 + 14, 'nothing is cut off');
+    assert.ok(got.text.endsWith('data: [DONE]\n\n'));
+});
+
 test('a stream that breaks off ends with an error, and without [DONE]', async (t) => {
     const up = await upstream(t, (response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream' });

@@ -234,17 +234,57 @@ static void a_stream_is_counted_by_its_last_word(void)
     end_all(s);
 }
 
-static void a_stream_without_usage_has_no_row(void)
+/* Request and answer are counted by ourselves, all that was said in any choice. */
+static void a_stream_without_usage_is_counted_by_its_text(void)
 {
-    static const service_reply reply = {
-            .header = STREAM, .body = EVENT("{\"model\":\"m\",\"usage\":null}") EVENT("[DONE]")};
+    static const service_reply reply = {.header = STREAM,
+            .body = EVENT("{\"model\":\"m\",\"usage\":null,\"choices\":[{\"index\":0,\"delta\":"
+                          "{\"content\":\"one two three\"}},{\"index\":1,\"delta\":{\"tool_calls\":"
+                          "[{\"function\":{\"name\":\"f\",\"arguments\":\"four five six\"}}]}}]}")
+                    EVENT("[DONE]")};
     service *s = begin_one(&reply);
+    pal_forward request = chat("acme", "m");
     pal_runtime_stats stats;
+    pal_ledger_sum sum;
     passed p;
 
-    CHECK(pass(&p, chat("acme", "m")) == PAL_OK);
+    request.body = S("{\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":"
+                     "\"seven eight nine ten eleven twelve\"}]}");
+    CHECK(pass(&p, request) == PAL_OK);
     stats = close_runtime();
-    CHECK(stats.model_calls == 1 && is_counted(&stats, "acme", 0));
+    sum = sum_of("acme");
+    CHECK(stats.model_calls == 1 && sum.calls == 1);
+    CHECK(sum.usage.input >= 6 && sum.usage.input < 30);
+    CHECK(sum.usage.output >= 6 && sum.usage.output < 15);
+    end_all(s);
+}
+
+static void usage_is_asked_for_where_the_caller_wants_it(void)
+{
+    static const service_reply replies[] = {{.body = COUNTED("m")}, {.body = COUNTED("m")},
+            {.body = COUNTED("m")}, {.body = COUNTED("m")}};
+    service *s = begin_options(replies, 4, (pal_runtime_options){0}, "memory:");
+    pal_forward request = chat("acme", "m");
+    passed p;
+
+    request.asks_usage = true;
+    request.body = S("{\"stream\":true,\"a\":[1, 2]}");
+    CHECK(pass(&p, request) == PAL_OK);
+    CHECK(strcmp(s->bodies[0],
+                  "{\"stream\":true,\"a\":[1, 2],\"stream_options\":{\"include_usage\":true}}") ==
+            0);
+    request.body = S("{\"stream_options\":{\"include_usage\":false,\"x\":1},\"stream\":true}");
+    CHECK(pass(&p, request) == PAL_OK);
+    CHECK(strcmp(s->bodies[1],
+                  "{\"stream\":true,\"stream_options\":{\"x\":1,\"include_usage\":true}}") == 0);
+    request.body = S("{\"stream\":false}");
+    CHECK(pass(&p, request) == PAL_OK);
+    CHECK(strcmp(s->bodies[2], "{\"stream\":false}") == 0);
+    request.asks_usage = false;
+    request.body = S("{\"stream\":true}");
+    CHECK(pass(&p, request) == PAL_OK);
+    CHECK(strcmp(s->bodies[3], "{\"stream\":true}") == 0);
+    close_runtime();
     end_all(s);
 }
 
@@ -387,8 +427,11 @@ static void what_is_left_of_a_budget_may_be_spent(void)
     use_up("acme");
     request.budget = (pal_budget){.tenant_tokens = 111, .tenant_cost_micros = 51};
     CHECK(pass(&p, request) == PAL_OK);
+    request.tenant = S("later");
     request.budget = (pal_budget){.tenant_tokens = 1, .since = INT64_MAX};
+    use_up("later");
     CHECK(pass(&p, request) == PAL_OK);
+    request.tenant = S("acme");
     /* There is no session that it could be of. */
     request.budget = (pal_budget){.session_tokens = 1, .session_cost_micros = 1};
     CHECK(pass(&p, request) == PAL_OK);
@@ -398,7 +441,8 @@ static void what_is_left_of_a_budget_may_be_spent(void)
     request.budget.tenant_tokens = 1;
     CHECK(pass(&p, request) == PAL_OK);
     close_runtime();
-    CHECK(sum_of("acme").calls == 5 && sum_of("other").calls == 1);
+    CHECK(sum_of("acme").calls == 4 && sum_of("later").calls == 2 &&
+            sum_of("other").calls == 1);
     end_all(s);
 }
 
@@ -513,7 +557,8 @@ int main(void)
     RUN(nobodys_is_the_default_tenants);
     RUN(the_row_says_what_it_was);
     RUN(a_stream_is_counted_by_its_last_word);
-    RUN(a_stream_without_usage_has_no_row);
+    RUN(a_stream_without_usage_is_counted_by_its_text);
+    RUN(usage_is_asked_for_where_the_caller_wants_it);
     RUN(a_stream_that_is_cut_counts_what_was_seen);
     RUN(so_does_one_that_is_left);
     RUN(errors_count_nothing);
