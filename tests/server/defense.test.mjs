@@ -196,7 +196,7 @@ test('large bodies hold up neither health nor small requests', async (t) => {
     const dir = workspace(t);
     const s = await serve(t, { dir, config: `store: sqlite:${dir}/t.db\n` });
     await s.post('/api/v1/sessions', { key: 'k' });
-    const texts = ['-'.repeat(2e6), '*='.repeat(1e6), JSON.stringify({ a: 1 }).repeat(3e5)];
+    const texts = ['-'.repeat(6e6), '*='.repeat(3e6), JSON.stringify({ a: 1 }).repeat(8e5)];
     const running = new Set();
     const start = (path, body) => {
         const asked = s.post(path, body).finally(() => running.delete(asked));
@@ -208,15 +208,14 @@ test('large bodies hold up neither health nor small requests', async (t) => {
         start('/v1/conversations', { items: [{ role: 'user', content: text }] });
     }
     start('/api/v1/sessions', `{${'"a":1,'.repeat(2e6)}"a":1}`);
-    // They are answered while all of those still are, one after the other. The last of the large
-    // ones waits for the others, so that no small one may wait for it.
-    for (let i = 0; i < 20; i++) {
+    // Whoever waits behind one of those is answered a few times at most until all are done.
+    let rounds = 0;
+    for (; running.size; rounds++) {
         for (const path of ['/healthz', '/readyz', '/metrics'])
             assert.equal((await s.get(path)).code, 200);
         assert.equal((await s.post('/api/v1/sessions', { title: 'small' })).code, 201);
     }
-    assert.ok(running.size > 0, 'large ones are still being worked on');
-    await Promise.all(running);
+    assert.ok(rounds > 10, `${rounds} rounds of small requests beside 10 large ones`);
     assert.equal((await s.get('/healthz')).code, 200);
 });
 
