@@ -164,6 +164,8 @@ static void an_overtaken_part_is_not_written(void)
 
 static void make_version_1(void)
 {
+    CHECK(ask("ALTER TABLE message DROP COLUMN turn") == 0);
+    CHECK(ask("ALTER TABLE lease DROP COLUMN ttl_ms") == 0);
     CHECK(ask("DROP TABLE inbox") == 0);
     CHECK(ask("CREATE TABLE inbox(id INTEGER PRIMARY KEY, uuid BLOB, session INTEGER,"
               " created_at INTEGER, client_id TEXT, delivery TEXT, body TEXT)") == 0);
