@@ -57,13 +57,15 @@ static void check_file(const jl_file *file, const report *to)
                 (unsigned long long)file->bad[i], file->path);
 }
 
-static void check_fork(const mem_session *session, const report *to)
+/* Where the parent's lines can't be read at all, that is told instead. */
+static void check_fork(jl_engine *engine, const mem_session *session, const report *to)
 {
     const pal_session *record = &session->info->record;
+    const jl_file *file = pal_jl_file_find(engine, record->parent_id);
     uint64_t there = session->parent ? session->parent->info->record.last_seq : 0;
     char parent[PAL_ID_TEXT_SIZE];
 
-    if (there >= record->fork_seq)
+    if (there >= record->fork_seq || (file && file->is_unreadable))
         return;
     pal_id_to_text(record->parent_id, parent);
     tell(to, session->id, false, "it shares %llu messages of session %s, which has %llu",
@@ -80,7 +82,7 @@ void pal_jl_check(jl_engine *engine, pal_finding_sink sink, pal_progress progres
     check_log(engine, &to);
     for (const mem_tenant *tenant = engine->mem->tenant_list; tenant; tenant = tenant->next)
         for (const mem_session *session = tenant->sessions; session; session = session->next)
-            check_fork(session, &to);
+            check_fork(engine, session, &to);
     while (pal_map_next(&engine->files, &position, &key, &value)) {
         check_file(value, &to);
         if (progress)

@@ -138,10 +138,19 @@ static void clear(jl_engine *engine)
     engine->passed_over.status = PAL_OK;
 }
 
+static bool same_log(jl_engine *engine, struct stat *out_facts)
+{
+    if (fstatat(engine->dir_fd, JL_LOG, out_facts, 0) != 0)
+        return engine->log_inode == 0;
+    return out_facts->st_ino == engine->log_inode && out_facts->st_dev == engine->log_dev &&
+            (uint64_t)out_facts->st_size >= engine->log_len;
+}
+
 /* The last batch is finished, and the log is without holes. */
 static pal_status mend(jl_engine *engine, pal_error *err)
 {
     pal_status status = PAL_OK;
+    struct stat facts;
 
     if (engine->options.read_only)
         return PAL_OK;
@@ -152,6 +161,11 @@ static pal_status mend(jl_engine *engine, pal_error *err)
     if (status == PAL_OK && engine->log_gaps + engine->log_holes > 0) {
         engine->log_lost += engine->log_gaps;
         status = pal_jl_compact(engine, err);
+        /* There may be no room for it. The log can be read and written as it is. */
+        if (status != PAL_OK && same_log(engine, &facts)) {
+            engine->log_lost -= engine->log_gaps;
+            status = PAL_OK;
+        }
     }
     return status;
 }
@@ -283,14 +297,6 @@ static pal_status follow(jl_engine *engine, pal_error *err)
         engine->is_stale = true;
     pal_buf_done(&text);
     return status;
-}
-
-static bool same_log(jl_engine *engine, struct stat *out_facts)
-{
-    if (fstatat(engine->dir_fd, JL_LOG, out_facts, 0) != 0)
-        return engine->log_inode == 0;
-    return out_facts->st_ino == engine->log_inode && out_facts->st_dev == engine->log_dev &&
-            (uint64_t)out_facts->st_size >= engine->log_len;
 }
 
 static bool same_time(struct timespec a, struct timespec b)

@@ -1,12 +1,17 @@
 /* cut_check.c - see cut_check.h. */
 #include "cut_check.h"
 
+#include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/memory.h"
 #include "support/disk_state.h"
+
+#define MESSAGES_MAX 64
 
 static const script_texts *texts;
 static bool may_repair;
@@ -45,7 +50,56 @@ static bool reads(const char *url, size_t index)
     return held;
 }
 
-/* One that may: what it finds stays, and it can go on. */
+/* ---- What was erased ---- */
+
+static bool is_erased_gone = true;
+static const char *now_text;
+static size_t now_index;
+
+/* Texts of the script begin with 'm', a number and a blank. */
+static bool is_known(size_t number, const char *text)
+{
+    char word[32];
+
+    snprintf(word, sizeof word, ":m%zu ", number);
+    return strstr(text, word) != NULL;
+}
+
+static int look_into(const char *path, const struct stat *facts, int kind, struct FTW *walk)
+{
+    char *data = kind == FTW_F ? pal_malloc((size_t)facts->st_size + 1) : NULL, word[32];
+    int fd = data ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+    (void)walk;
+    if (fd >= 0 && read(fd, data, (size_t)facts->st_size) == facts->st_size)
+        for (size_t number = 1; number <= MESSAGES_MAX; number++) {
+            int len = snprintf(word, sizeof word, "\"m%zu ", number);
+
+            if (is_known(number, texts->texts[now_index]) && !is_known(number, now_text) &&
+                    memmem(data, (size_t)facts->st_size, word, (size_t)len)) {
+                printf("# '%s' has the erased message %zu\n", path, number);
+                is_erased_gone = false;
+            }
+        }
+    if (fd >= 0)
+        close(fd);
+    pal_free(data);
+    return 0;
+}
+
+/* Nothing that the store has erased is left in its files. */
+static bool erased_is_gone(const char *url, const char *text, size_t index)
+{
+    is_erased_gone = true;
+    now_text = text;
+    for (now_index = 0; now_index <= index; now_index++)
+        nftw(url + strlen("jsonl:"), look_into, 16, FTW_PHYS);
+    return is_erased_gone;
+}
+
+/* ---- Who may write ---- */
+
+/* What it finds stays, and it can go on. */
 static bool writes(const char *what, const char *url, size_t index)
 {
     pal_store *store = NULL;
@@ -61,6 +115,8 @@ static bool writes(const char *what, const char *url, size_t index)
     held = is_one_of(text, index) || wrong(what, text, index);
     held = store_findings(store, true) == 0 && held;
     pal_store_close(store);
+    if (text && strncmp(url, "jsonl:", 6) == 0)
+        held = erased_is_gone(url, text, index) && held;
     again = store_text_at(url, true);
     if (!again || !text || strcmp(again, text) != 0)
         held = wrong("the next reader", again, index);

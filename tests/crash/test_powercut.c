@@ -4,7 +4,7 @@
  * must show what the store held after the last acknowledged step, or after the one that was on its
  * way, nothing between and nothing else, and fsck must find it in order.
  *
- * Environment: POWERCUT_STATES (250), how many states of each kind; POWERCUT_SEED. */
+ * Environment: POWERCUT_STATES (120), how many states of each kind; POWERCUT_SEED. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 static char root[SCRATCH_PATH_MAX], state[SCRATCH_PATH_MAX];
 static bool is_jsonl, has_failed_syncs;
-static uint64_t seed, states_asked = 250;
+static uint64_t seed, states_asked = 120;
 static script_texts texts;
 
 /* ---- One state ---- */
