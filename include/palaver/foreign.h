@@ -19,6 +19,11 @@ typedef pal_status (*pal_foreign_row)(pal_str row, void *user);
 PAL_API PAL_CHECKED pal_status pal_foreign_loom_each(
         const char *path, pal_foreign_row row, void *user, pal_error *err);
 
+/* Likewise every row of the table 'conversations' in Sol's SQLite file: which conversation of the
+ * service each Matrix room has. */
+PAL_API PAL_CHECKED pal_status pal_foreign_sol_each(
+        const char *path, pal_foreign_row row, void *user, pal_error *err);
+
 #ifdef __cplusplus
 }
 #endif

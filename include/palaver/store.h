@@ -115,6 +115,9 @@ typedef enum pal_session_field {
     PAL_FIELD_EXPIRES_AT = 1 << 5,
     PAL_FIELD_KEY = 1 << 6,
     PAL_FIELD_ALIASES = 1 << 7, /* replaces the list, with is_routed and alias_apart */
+    /* For imports: the session is listed as if it was last changed at this time. Without it the
+     * update itself is the last change. */
+    PAL_FIELD_UPDATED_AT = 1 << 8,
 } pal_session_field;
 
 /* Sets the named fields of the session `session->id` of `session->tenant`. */

@@ -147,6 +147,8 @@ pal_status pal_cli_picoclaw_import(pal_picoclaw_import *import, const char *dir)
     if (status == PAL_OK)
         status = walk_all(import, &list, false);
     if (status == PAL_OK)
+        status = pal_import_end(import->store);
+    if (status == PAL_OK)
         status = pal_import_flush(import->store);
     if (status == PAL_OK)
         status = walk_all(import, &list, true);

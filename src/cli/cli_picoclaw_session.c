@@ -109,6 +109,7 @@ pal_status pal_picoclaw_begin(pal_picoclaw_walk *w)
         session.agent = pal_arena_copy(arena, pal_json_string(agent, w->arena));
     }
     session.created_at = w->meta.created_at_ms;
+    session.updated_at = w->meta.updated_at_ms;
     session.metadata = metadata_of(w, arena);
     if (w->import->project)
         session.project = pal_str_of(w->import->project);

@@ -43,6 +43,7 @@ typedef struct importer {
     const import_values *given;
     pal_transcript_kind kind;
     pal_import *store;
+    pal_route_settings *routes;
     source *sources; /* in cli->arena */
     size_t sources_len;
     size_t sources_cap;
@@ -58,6 +59,7 @@ typedef struct importer {
 
     /* The file that is being read. */
     const char *file;
+    problem first_problem;
     pal_import_reader reader;
     bool key_used;
 } importer;
@@ -67,12 +69,18 @@ typedef struct importer {
 static void on_problem(uint64_t line, const char *text, void *user)
 {
     importer *im = user;
-    if (im->problems_len++ < PROBLEMS_SHOWN)
-        im->problems[im->problems_len - 1] = (problem){
-                .file = im->file,
-                .line = line,
-                .text = pal_arena_copy(im->cli->arena, pal_str_of(text)),
-        };
+    bool is_first = im->first_problem.text.len == 0;
+    if (im->problems_len++ >= PROBLEMS_SHOWN && !is_first)
+        return;
+    const problem told = {
+            .file = im->file,
+            .line = line,
+            .text = pal_arena_copy(im->cli->arena, pal_str_of(text)),
+    };
+    if (is_first)
+        im->first_problem = told;
+    if (im->problems_len <= PROBLEMS_SHOWN)
+        im->problems[im->problems_len - 1] = told;
 }
 
 static void print_problems(importer *im)
@@ -223,6 +231,7 @@ static pal_status open_reader(importer *im, pal_transcript_kind kind)
             .begins = on_begin,
             .problem = on_problem,
             .user = im,
+            .routes = im->routes,
             .err = &im->cli->err};
     return pal_import_reader_open(&im->reader, kind);
 }
@@ -301,24 +310,63 @@ static pal_status feed_row(pal_str row, void *user)
     return pal_import_reader_line(&im->reader, row);
 }
 
-/* A database that can't be read is the file's fault, not the store's. */
-static pal_status import_database(importer *im, const source *from, bool *out_used)
+/* One program's database. *out_why tells what was wrong with it: that is the file's fault, not the
+ * store's. */
+static pal_status read_database(
+        importer *im, const char *path, pal_transcript_kind kind, pal_error *out_why)
 {
-    *out_used = false;
-    pal_error why = {PAL_OK, ""};
-    pal_status status = open_reader(im, PAL_TRANSCRIPT_LOOM);
+    pal_status status = open_reader(im, kind);
     if (status != PAL_OK)
         return status;
-    status = pal_foreign_loom_each(from->path, feed_row, im, &why);
-    *out_used = status == PAL_OK;
-    if (why.status != PAL_OK) {
-        im->cli->err = why;
+    status = kind == PAL_TRANSCRIPT_SOL ? pal_foreign_sol_each(path, feed_row, im, out_why)
+                                        : pal_foreign_loom_each(path, feed_row, im, out_why);
+    if (out_why->status != PAL_OK)
         status = PAL_OK;
-    }
-    if (status == PAL_OK && *out_used)
+    else if (status == PAL_OK)
         status = pal_import_reader_finish(&im->reader);
     pal_import_reader_close(&im->reader);
     return status;
+}
+
+static pal_status import_database(importer *im, const source *from, bool *out_used)
+{
+    pal_error why = {PAL_OK, ""}, other = {PAL_OK, ""};
+    bool is_sol = im->kind == PAL_TRANSCRIPT_SOL;
+    pal_status status =
+            read_database(im, from->path, is_sol ? im->kind : PAL_TRANSCRIPT_LOOM, &why);
+    if (status == PAL_OK && why.status == PAL_INVALID && im->kind == PAL_TRANSCRIPT_AUTO) {
+        status = read_database(im, from->path, PAL_TRANSCRIPT_SOL, &other);
+        if (other.status == PAL_OK)
+            why.status = PAL_OK;
+        else
+            pal_error_set(&why, PAL_INVALID,
+                    "'%.160s' is a database without Loom's table 'conversation_contexts' and "
+                    "without Sol's table 'conversations'",
+                    from->path);
+    }
+    *out_used = status == PAL_OK && why.status == PAL_OK;
+    if (why.status != PAL_OK)
+        im->cli->err = why;
+    return status;
+}
+
+/* What a file that was of no use lacks. */
+static void say_why(importer *im, const char *path)
+{
+    if (im->kind == PAL_TRANSCRIPT_AUTO)
+        pal_error_set(&im->cli->err, PAL_INVALID,
+                "'%.160s' is not a conversation in a format that we know", path);
+    else if (im->first_problem.text.len)
+        pal_error_set(&im->cli->err, PAL_INVALID,
+                "'%.160s' has no conversation in the format '%s': line %llu: %.*s", path,
+                pal_transcript_kind_name(im->kind), (unsigned long long)im->first_problem.line,
+                PAL_STR_ARG(im->first_problem.text));
+    else
+        pal_error_set(&im->cli->err, PAL_INVALID,
+                "'%.160s' has no conversation in the format '%s'", path,
+                pal_transcript_kind_name(im->kind));
+    snprintf(im->cli->hint, sizeof im->cli->hint,
+            "--format " PAL_TRANSCRIPT_KINDS " says what it is");
 }
 
 /* Sets *out_used to false, and the error, when the file itself was no use; anything else that
@@ -327,7 +375,8 @@ static pal_status import_file(importer *im, const source *from, bool *out_used)
 {
     pal_cli_input input;
     *out_used = false;
-    if ((im->kind == PAL_TRANSCRIPT_AUTO || im->kind == PAL_TRANSCRIPT_LOOM) &&
+    if ((im->kind == PAL_TRANSCRIPT_AUTO || im->kind == PAL_TRANSCRIPT_LOOM ||
+                im->kind == PAL_TRANSCRIPT_SOL) &&
             is_sqlite(from->path))
         return import_database(im, from, out_used);
     if (pal_cli_input_open(im->cli, from->path, &input) != PAL_OK)
@@ -338,14 +387,10 @@ static pal_status import_file(importer *im, const source *from, bool *out_used)
     if (status == PAL_OK)
         status = pal_import_reader_finish(&im->reader);
     if (status == PAL_OK) {
-        *out_used = pal_import_reader_kind(&im->reader) != PAL_TRANSCRIPT_AUTO;
-        if (!*out_used) {
-            pal_error_set(&im->cli->err, PAL_INVALID,
-                    "'%.160s' is not a conversation in a format that we know", from->path);
-            snprintf(im->cli->hint, sizeof im->cli->hint,
-                    "--format native, openai, claude-code, codex, skillian or loom says what it "
-                    "is");
-        }
+        *out_used = im->reader.sessions > 0 ||
+                (!from->is_named && pal_import_reader_kind(&im->reader) != PAL_TRANSCRIPT_AUTO);
+        if (!*out_used)
+            say_why(im, from->path);
     }
     pal_import_reader_close(&im->reader);
     pal_cli_input_close(&input);
@@ -429,6 +474,7 @@ static pal_status import_all(importer *im)
     for (size_t i = 0; status == PAL_OK && i < im->sources_len; i++) {
         bool used;
         im->file = im->sources[i].path;
+        im->first_problem = (problem){0};
         status = im->sources[i].is_picoclaw ? import_picoclaw(im, &im->sources[i], &used)
                                             : import_file(im, &im->sources[i], &used);
         im->files += used;
@@ -467,28 +513,32 @@ static pal_status session_import(pal_cli *cli, void *values)
     pal_status status = PAL_OK;
     if (!pal_transcript_kind_from_name(pal_str_of(format), &im.kind))
         return pal_cli_usage(cli, NULL,
-                "--format is auto, native, openai, claude-code, codex, skillian or loom; not "
-                "'%.60s'",
-                format);
+                "--format is auto, " PAL_TRANSCRIPT_KINDS "; not '%.60s'", format);
     for (size_t i = 0; status == PAL_OK && i < cli->args_len; i++)
         status = add_argument(&im, cli->args[i]);
     if (status != PAL_OK)
         return status;
+    status = pal_route_settings_new(&pal_config_get(cli->config)->session, &im.routes, &cli->err);
+    if (status != PAL_OK)
+        return status;
     im.store = pal_import_new(cli->store, pal_cli_tenant(cli), on_problem, &im, &cli->err);
-    if (!im.store)
+    if (!im.store) {
+        pal_route_settings_free(im.routes);
         return pal_cli_no_memory(cli);
+    }
     pal_cli_progress_start(&im.progress, "importing, bytes");
     status = import_all(&im);
     pal_cli_progress_end(&im.progress);
     if (status == PAL_OK)
         status = conclude(&im);
     pal_import_free(im.store);
+    pal_route_settings_free(im.routes);
     return status;
 }
 
 static const pal_cli_option options[] = {
         {"format", 0, PAL_CLI_TEXT, offsetof(import_values, format), "FORMAT",
-                "auto, native, openai, claude-code, codex, skillian or loom"},
+                "what the files are; auto (the default) finds out"},
         {"key", 0, PAL_CLI_TEXT, offsetof(import_values, key), "KEY",
                 "the key of the session, if there is just one"},
         {"project", 0, PAL_CLI_TEXT, offsetof(import_values, project), "NAME",
@@ -501,11 +551,12 @@ const pal_cli_command pal_cmd_session_import = {
         .summary = "read conversations from files",
         .usage = "FILE|DIR|picoclaw:DIR|-...",
         .about = "Imports conversations: our own exports, OpenAI messages, the transcripts that "
-                 "Claude Code and Codex keep, rows of Skillian's and Loom's tables, Loom's SQLite "
-                 "file. A directory is searched for .jsonl and .json files; picoclaw:DIR is one of "
-                 "PicoClaw's sessions, which is compared with the store afterwards. It can be "
-                 "repeated: what is here already is not imported again, what was added is. Lines "
-                 "that can't be used are skipped and told.",
+                 "Claude Code and Codex keep, rows of Skillian's, Loom's and Sol's tables, the "
+                 "SQLite files of the last two, messages of the Go package session. A directory "
+                 "is searched for .jsonl and .json files; picoclaw:DIR is one of PicoClaw's "
+                 "sessions, which is compared with the store afterwards. It can be repeated: what "
+                 "is here already is not imported again, what was added is. Lines that can't be "
+                 "used are skipped and told. The formats are " PAL_TRANSCRIPT_KINDS ".",
         .examples = "palaver session import ~/.claude/projects\n"
                     "palaver session import picoclaw:sessions",
         .options = options,

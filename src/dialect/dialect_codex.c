@@ -8,6 +8,7 @@
  *
  * What an item says beyond our fields is kept in extra under "codex". */
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_transcript_reader.h"
@@ -15,6 +16,7 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define AGENT "codex"
 #define FAMILY "openai"
+#define TITLE_BYTES 80
 #define PIECES "answer" /* the key of a held answer that may get more pieces */
 
 /* ---- Items ---- */
@@ -155,6 +157,24 @@ static void note_prompt(pal_transcript *in)
     in->prompts[in->prompts_len++] = in->position;
 }
 
+/* The user's first words, until the thread is given a name. */
+static void learn_title(pal_transcript *in, const pal_message *message)
+{
+    pal_str text = message->parts_len ? message->parts[0].text : (pal_str){0};
+    const char *end;
+    while (text.len && strchr(" \t\r\n", text.data[0]))
+        text = pal_str_make(text.data + 1, text.len - 1);
+    if (!text.len)
+        return;
+    end = memchr(text.data, '\n', text.len);
+    if (end)
+        text.len = (size_t)(end - text.data);
+    text.len = pal_utf8_cut(text, TITLE_BYTES);
+    while (text.len && strchr(" \t\r", text.data[text.len - 1]))
+        text.len--;
+    pal_transcript_learn(in, &in->facts.session.title, text);
+}
+
 static void read_message_item(
         pal_transcript *in, item_record *record, pal_str timestamp, pal_str unknown)
 {
@@ -179,8 +199,10 @@ static void read_message_item(
     if (role == PAL_ROLE_USER && is_synthetic(&message))
         message.flags |= PAL_FLAG_SYNTHETIC;
     pal_transcript_emit(in, &message);
-    if (role == PAL_ROLE_USER && !(message.flags & PAL_FLAG_SYNTHETIC))
+    if (role == PAL_ROLE_USER && !(message.flags & PAL_FLAG_SYNTHETIC)) {
         note_prompt(in);
+        learn_title(in, &message);
+    }
 }
 
 static void read_reasoning(pal_transcript *in, item_record *record)

@@ -3,10 +3,11 @@
  * Skillian: {"id","created_at","conversation_data",...}; the data are messages, or an object that
  * has them, with role, content, tool_call_id and tool_calls. Loom: {"session_id","bead_id",
  * "project_id","messages","metadata","created_at","expires_at",...}; messages have role, content,
- * timestamp and token_count. Columns of JSON may come as JSON or as the text of it.
+ * timestamp and token_count. Sol: {"room_id","conversation_id","estimated_tokens","created_at"};
+ * the messages are with the service. Columns of JSON may come as JSON or as the text of it.
  *
- * Both rewrite a row as a whole, so a message's place in it says nothing: its client id is made of
- * what it says. */
+ * The first two rewrite a row as a whole, so a message's place in it says nothing: its client id
+ * is made of what it says. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/digest.h"
@@ -205,23 +206,40 @@ static void learn_key(pal_transcript *in, const char *program, pal_str id)
     pal_transcript_learn(in, &in->facts.original_id, id);
 }
 
+/* The id by itself: clients go on with it. */
+static void learn_alias(pal_transcript *in)
+{
+    pal_session *session = &in->facts.session;
+    pal_str id = in->facts.original_id;
+    session->aliases = pal_arena_array(in->kept, 1, sizeof(*session->aliases));
+    if (!session->aliases || id.len == 0 || id.len > PAL_KEY_LEN_MAX)
+        return;
+    session->aliases[0] = id;
+    session->aliases_len = 1;
+}
+
 void pal_skillian_line_read(pal_transcript *in, pal_json line)
 {
     static const char *const kept[] = {"id", "last_accessed", "message_count"};
     pal_json data = unwrap(in, pal_json_find(line, "conversation_data"));
     if (pal_json_type_of(data) == PAL_JSON_NONE)
         data = line;
+    /* A new session's data are {}. */
+    bool is_empty = pal_json_type_of(data) == PAL_JSON_OBJECT && pal_json_count(data) == 0;
     if (pal_json_type_of(data) == PAL_JSON_OBJECT)
         data = unwrap(in, pal_json_find(data, "messages"));
-    if (pal_json_type_of(data) != PAL_JSON_ARRAY && pal_json_type_of(data) != PAL_JSON_NULL) {
+    if (pal_json_type_of(data) != PAL_JSON_ARRAY && pal_json_type_of(data) != PAL_JSON_NULL &&
+            !is_empty) {
         pal_transcript_warn(in, "skipped: a row has no messages in 'conversation_data'");
         return;
     }
     pal_transcript_start_session(in);
     learn_key(in, "skillian", pal_member_string(line, "id", in->line_arena));
+    learn_alias(in);
     learn_metadata(in, "skillian", line, kept, sizeof(kept) / sizeof(kept[0]), (pal_json){0});
     in->facts.session.agent = pal_str_of("skillian");
     in->facts.session.created_at = read_time(in, pal_json_find(line, "created_at"));
+    in->facts.session.updated_at = read_time(in, pal_json_find(line, "last_accessed"));
     read_messages(in, "skillian", data);
 }
 
@@ -243,12 +261,53 @@ void pal_loom_line_read(pal_transcript *in, pal_json line)
     }
     pal_transcript_start_session(in);
     learn_key(in, "loom", id);
+    learn_alias(in);
+    pal_transcript_learn(
+            in, &in->facts.bead, pal_member_string(line, "bead_id", in->line_arena));
     learn_metadata(in, "loom", line, kept, sizeof(kept) / sizeof(kept[0]), metadata);
     pal_transcript_learn(
             in, &session->project, pal_member_string(line, "project_id", in->line_arena));
     pal_transcript_learn(
             in, &session->agent, pal_member_string(metadata, "agent_name", in->line_arena));
     session->created_at = read_time(in, pal_json_find(line, "created_at"));
+    session->updated_at = read_time(in, pal_json_find(line, "updated_at"));
     session->expires_at = read_time(in, pal_json_find(line, "expires_at"));
     read_messages(in, "loom", messages);
+}
+
+/* A time in seconds or milliseconds since 1970, or as text. */
+static int64_t read_any_time(pal_transcript *in, pal_json value)
+{
+    uint64_t number = 0;
+    if (!pal_json_u64(value, &number) || number > INT64_MAX / 1000)
+        return read_time(in, value);
+    return (int64_t)(number < 100000000000 ? number * 1000 : number);
+}
+
+void pal_sol_line_read(pal_transcript *in, pal_json line)
+{
+    static const char *const kept[] = {"room_id", "conversation_id", "estimated_tokens"};
+    pal_session *session = &in->facts.session;
+    pal_str room = pal_member_string(line, "room_id", in->line_arena);
+    pal_str conversation = pal_member_string(line, "conversation_id", in->line_arena);
+    if (!room.len || !conversation.len) {
+        pal_transcript_warn(in, "skipped: a row has no '%s'",
+                room.len ? "conversation_id" : "room_id");
+        return;
+    }
+    pal_transcript_start_session(in);
+    if (room.data[0] == '!')
+        pal_transcript_learn(in, &in->facts.room, room);
+    else
+        learn_key(in, "sol", room);
+    if (room.data[0] != '!')
+        pal_transcript_warn(in, "'room_id' is no Matrix room: imported with the key 'sol:%.*s'",
+                PAL_STR_ARG(room));
+    pal_transcript_learn(in, &in->facts.conversation, conversation);
+    (void)pal_json_u64(
+            pal_json_find(line, "estimated_tokens"), &in->facts.conversation_tokens);
+    learn_metadata(in, "sol", line, kept, sizeof(kept) / sizeof(kept[0]), (pal_json){0});
+    session->created_at = read_any_time(in, pal_json_find(line, "created_at"));
+    session->updated_at = session->created_at;
+    pal_transcript_tell_session(in);
 }

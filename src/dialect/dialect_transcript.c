@@ -12,7 +12,8 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 static const char *const kind_names[] = {
-        "auto", "native", "openai", "claude-code", "codex", "skillian", "loom"};
+        "auto", "native", "openai", "claude-code", "codex", "skillian", "loom", "sol",
+        "go-session"};
 
 const char *pal_transcript_kind_name(pal_transcript_kind kind)
 {
@@ -127,7 +128,8 @@ static pal_transcript_facts copy_facts(pal_arena *arena, const pal_transcript_fa
     pal_session *session = &copy.session;
     pal_str *strings[] = {&session->tenant, &session->key, &session->title, &session->project,
             &session->agent, &session->scope, &session->metadata, &session->extra,
-            &copy.original_id, &copy.cwd, &copy.branch};
+            &copy.original_id, &copy.cwd, &copy.branch, &copy.bead, &copy.room,
+            &copy.conversation};
     copy_strings(arena, strings, COUNT_OF(strings));
     size_t len = session->aliases_len;
     session->aliases = len ? pal_arena_array(arena, len, sizeof(pal_str)) : NULL;
@@ -412,6 +414,10 @@ static pal_transcript_kind detect(pal_json line)
     if (has(line, "session_id") && has(line, "messages") &&
             (has(line, "bead_id") || has(line, "project_id") || has(line, "expires_at")))
         return PAL_TRANSCRIPT_LOOM;
+    if (has(line, "room_id") && has(line, "conversation_id"))
+        return PAL_TRANSCRIPT_SOL;
+    if (pal_go_session_is(line))
+        return PAL_TRANSCRIPT_GO_SESSION;
     if (pal_json_type_of(line) == PAL_JSON_ARRAY || has(line, "messages"))
         return PAL_TRANSCRIPT_OPENAI_CHAT;
     if (has(line, "palaver"))
@@ -465,6 +471,12 @@ static void read_line(pal_transcript *in, pal_json line)
         break;
     case PAL_TRANSCRIPT_LOOM:
         pal_loom_line_read(in, line);
+        break;
+    case PAL_TRANSCRIPT_SOL:
+        pal_sol_line_read(in, line);
+        break;
+    case PAL_TRANSCRIPT_GO_SESSION:
+        pal_go_session_line_read(in, line);
         break;
     default:
         pal_transcript_warn(in, "not a line of a transcript that we know");

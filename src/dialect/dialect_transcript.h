@@ -32,11 +32,14 @@ typedef enum pal_transcript_kind {
     PAL_TRANSCRIPT_CODEX = 4,       /* ~/.codex/sessions/.../rollout-....jsonl */
     PAL_TRANSCRIPT_SKILLIAN = 5,    /* rows of its table of sessions, one a line */
     PAL_TRANSCRIPT_LOOM = 6,        /* rows of conversation_contexts, one a line */
+    PAL_TRANSCRIPT_SOL = 7,         /* rows of Sol's table conversations, one a line */
+    PAL_TRANSCRIPT_GO_SESSION = 8,  /* messages of the Go package session, or its sessions */
 } pal_transcript_kind;
 
 const char *pal_transcript_kind_name(pal_transcript_kind kind); /* "claude-code"; "auto" */
-/* "auto", "native", "openai", "claude-code", "codex", "skillian", "loom"; false leaves *out_kind
- * untouched. */
+#define PAL_TRANSCRIPT_KINDS                                                                       \
+    "native, openai, claude-code, codex, skillian, loom, sol or go-session" /* for messages */
+/* By its name, or "auto"; false leaves *out_kind untouched. */
 bool pal_transcript_kind_from_name(pal_str name, pal_transcript_kind *out_kind);
 
 #define PAL_TRANSCRIPT_LINE_MAX (256u << 20) /* longer lines are skipped */
@@ -59,6 +62,10 @@ typedef struct pal_transcript_facts {
     pal_str original_id; /* the other program's id of the session */
     pal_str cwd;
     pal_str branch;
+    pal_str bead;         /* Loom: the work item whose conversation it is */
+    pal_str room;         /* Sol: the Matrix room */
+    pal_str conversation; /* Sol: the service's id of the conversation, which goes on */
+    uint64_t conversation_tokens;
 } pal_transcript_facts;
 
 typedef struct pal_transcript_item {

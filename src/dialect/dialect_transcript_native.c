@@ -79,12 +79,47 @@ static void identify(pal_transcript *in, pal_message *message, size_t index, siz
     message->client_id = pal_transcript_suffix(in->line_arena, message->client_id, place);
 }
 
+/* A message that OpenAI's form has nothing of, though it says something. */
+static bool is_empty(const pal_message *message, pal_json *out_kept, pal_arena *arena)
+{
+    *out_kept = pal_member_kept(message->extra, "openai", arena);
+    return message->parts_len == 0 && pal_json_count(*out_kept) > 0;
+}
+
+/* What models will not be shown is told: nothing is lost in silence. False: it is not taken. */
+static bool tell_unknown(pal_transcript *in, const pal_message *message)
+{
+    pal_json kept, name, value;
+    for (size_t i = 0; i < message->parts_len; i++) {
+        const pal_part *part = &message->parts[i];
+        bool has_bytes = part->url.len || part->data.len || part->blob.len || part->name.len;
+        if (part->kind == PAL_PART_FILE && !has_bytes)
+            pal_transcript_warn(in,
+                    "'content[%zu]' has a type that we don't know: kept, but not shown to models",
+                    i);
+    }
+    if (!is_empty(message, &kept, in->line_arena))
+        return true;
+    pal_json_iter iter = pal_json_each(kept);
+    bool has_name = pal_json_next(&iter, &name, &value);
+    pal_str text = has_name ? pal_json_string(name, in->line_arena) : pal_str_of("");
+    pal_transcript_warn(in, "skipped: the message has no 'content', and '%.*s' is not known",
+            (int)(text.len < 60 ? text.len : 60), text.len ? text.data : "");
+    return false;
+}
+
 void pal_openai_line_read(pal_transcript *in, pal_json line)
 {
     pal_message *messages;
     size_t len;
     pal_error error;
-    pal_status status = pal_openai_chat_read_value(line, in->line_arena, &messages, &len, &error);
+    pal_status status;
+    /* Its first lines may look like ours. */
+    if (pal_go_session_is(line)) {
+        pal_go_session_line_read(in, line);
+        return;
+    }
+    status = pal_openai_chat_read_value(line, in->line_arena, &messages, &len, &error);
     if (status != PAL_OK) {
         if (status != PAL_NO_MEMORY)
             pal_transcript_warn(in, "skipped: %s", error.message);
@@ -94,7 +129,8 @@ void pal_openai_line_read(pal_transcript *in, pal_json line)
         pal_transcript_start_session(in);
     for (size_t i = 0; i < len; i++) {
         identify(in, &messages[i], i, len);
-        pal_transcript_emit(in, &messages[i]);
+        if (tell_unknown(in, &messages[i]))
+            pal_transcript_emit(in, &messages[i]);
     }
 }
 

@@ -112,5 +112,10 @@ void pal_claude_code_line_read(pal_transcript *in, pal_json line);
 void pal_codex_line_read(pal_transcript *in, pal_json line);
 void pal_skillian_line_read(pal_transcript *in, pal_json line);
 void pal_loom_line_read(pal_transcript *in, pal_json line);
+void pal_sol_line_read(pal_transcript *in, pal_json line);
+void pal_go_session_line_read(pal_transcript *in, pal_json line);
+
+/* Whether it is a message or a session of the Go package, and nothing else. */
+bool pal_go_session_is(pal_json line);
 
 #endif

@@ -155,7 +155,7 @@ static pal_status read_kind(pal_call *call, pal_transcript_kind *out_kind, pal_e
         return PAL_OK;
     call->fail_param = "format";
     return pal_error_set(err, PAL_INVALID,
-            "'format' must be auto, native, openai, claude-code, codex, skillian or loom");
+            "'format' must be auto, " PAL_TRANSCRIPT_KINDS);
 }
 
 static pal_status read_transcript(importing *it, pal_transcript_kind kind, pal_error *err)
@@ -164,6 +164,7 @@ static pal_status read_transcript(importing *it, pal_transcript_kind kind, pal_e
             .begins = on_begin,
             .problem = on_problem,
             .user = it,
+            .routes = it->call->server->route_settings,
             .err = err};
     pal_status status = pal_import_reader_open(&it->reader, kind);
     if (status == PAL_OK)
@@ -173,7 +174,7 @@ static pal_status read_transcript(importing *it, pal_transcript_kind kind, pal_e
     if (status == PAL_OK && pal_import_reader_kind(&it->reader) == PAL_TRANSCRIPT_AUTO)
         status = pal_error_set(err, PAL_INVALID,
                 "the body is not a conversation in a format that we know; 'format' says what it "
-                "is: native, openai, claude-code, codex, skillian or loom");
+                "is: " PAL_TRANSCRIPT_KINDS);
     if (status == PAL_OK)
         status = pal_import_flush(it->import);
     pal_import_reader_close(&it->reader);

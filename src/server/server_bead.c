@@ -16,8 +16,6 @@
 #include "dialect/dialect_member.h"
 #include "server/server_limits.h"
 
-#define BEAD_RECORD "bead"
-
 pal_str pal_bead_value(pal_call *call, const pal_session *session, const char *name)
 {
     pal_json scope = {0}, metadata = {0};
@@ -96,7 +94,7 @@ static pal_status consider_records(bead_search *search, pal_error *err)
     char name[PAL_RECORD_NAME_LEN_MAX + 1];
     pal_call *call = search->call;
     pal_record_query query = {.tenant = call->caller.tenant,
-            .kind = pal_str_of(BEAD_RECORD),
+            .kind = pal_str_of(PAL_BEAD_RECORD),
             .limit = PAL_RECORD_PAGE_MAX};
     pal_records page = {.has_more = true};
     pal_status status = PAL_OK;
@@ -120,17 +118,25 @@ static pal_status find_old_record(bead_search *search, pal_record *out_record, p
     pal_call *call = search->call;
     if (search->bead.len > PAL_RECORD_NAME_LEN_MAX)
         return PAL_NOT_FOUND;
-    return pal_store_record_find(call->server->store, call->caller.tenant, pal_str_of(BEAD_RECORD),
-            search->bead, call->arena, out_record, err);
+    return pal_store_record_find(call->server->store, call->caller.tenant,
+            pal_str_of(PAL_BEAD_RECORD), search->bead, call->arena, out_record, err);
+}
+
+bool pal_bead_record_name(
+        pal_str bead, pal_id session, char out_name[PAL_RECORD_NAME_LEN_MAX + 1])
+{
+    if (!begin_name(bead, out_name))
+        return false;
+    pal_id_to_text(session, out_name + strlen(out_name));
+    return true;
 }
 
 void pal_bead_note(pal_call *call, pal_str bead, pal_id session)
 {
     char name[PAL_RECORD_NAME_LEN_MAX + 1];
-    if (!begin_name(bead, name))
+    if (!pal_bead_record_name(bead, session, name))
         return;
-    pal_id_to_text(session, name + strlen(name));
-    pal_record record = {.kind = pal_str_of(BEAD_RECORD),
+    pal_record record = {.kind = pal_str_of(PAL_BEAD_RECORD),
             .name = pal_str_of(name),
             .session = session,
             .body = pal_str_of("{}")};

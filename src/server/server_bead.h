@@ -2,8 +2,11 @@
 #ifndef PAL_SERVER_BEAD_H
 #define PAL_SERVER_BEAD_H
 
+#include "palaver/limits.h"
 #include "palaver/route.h"
 #include "server/server.h"
+
+#define PAL_BEAD_RECORD "bead" /* the kind of the records below */
 
 /* The session of the project's work item that is active; of several, the one with the newest
  * update. `route` is what routing decided for it. PAL_NOT_FOUND if there is none. Blocks. */
@@ -13,6 +16,11 @@ PAL_CHECKED pal_status pal_bead_find(pal_call *call, const pal_route_context *co
 /* The session of a work item of any project, by the bead's id alone; likewise. */
 PAL_CHECKED pal_status pal_bead_find_any(
         pal_call *call, pal_str bead, pal_session *out_session, pal_error *err);
+
+/* The name of the record that leads from the bead to the session. False: the bead's id is too long
+ * for one. */
+bool pal_bead_record_name(
+        pal_str bead, pal_id session, char out_name[PAL_RECORD_NAME_LEN_MAX + 1]);
 
 /* Notes that the session is the bead's, for pal_bead_find_any(). If it can't be written, sessions
  * are looked through instead; that costs time and nothing else. */

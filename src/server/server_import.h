@@ -53,6 +53,14 @@ pal_id pal_import_session(const pal_import *import);
 /* Gives the session its title, if it has none. */
 PAL_CHECKED pal_status pal_import_title(pal_import *import, pal_str title);
 
+/* A record of the session, written with it. `is_new`: only where the session is made now. */
+PAL_CHECKED pal_status pal_import_record(
+        pal_import *import, pal_str kind, pal_str name, pal_str body, bool is_new);
+/* The session has all that the import brings. Its last change is then its newest message's, so that
+ * lists have it at its place, and an expiry that has passed counts from now on. The next session
+ * and the end of a transcript end it too. */
+PAL_CHECKED pal_status pal_import_end(pal_import *import);
+
 /* Call it between lines: writes what waits once that is enough for a commit. */
 PAL_CHECKED pal_status pal_import_settle(pal_import *import, size_t line_len);
 /* Writes all that waits. */

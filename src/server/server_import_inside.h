@@ -45,6 +45,12 @@ struct pal_import {
     pal_buf marks;    /* of pairs, see server_import_mark.c */
     uint64_t marks_known;
     uint64_t marks_seen;
+    bool is_expired;    /* imported before, and expired then: nothing is to be added */
+    bool is_made;       /* by this import */
+    bool is_changed;    /* since pal_import_end() */
+    int64_t updated_at; /* what the session says of itself, or had here; 0: nothing */
+    int64_t expires_at; /* an expiry that has passed: set when all messages are there */
+    int64_t newest_at;  /* the time of its newest message */
     pal_arena *known_arena;
     pal_map known; /* id or client id -> what server_import_known.c remembers of it */
 };

@@ -58,6 +58,7 @@ static pal_status add_mark(pal_import *import, const pal_mark *given, uint64_t l
     status = pal_store_mark(import->store, import->tenant, import->id, &mark, &why);
     if (status == PAL_OK) {
         import->counts.marks++;
+        import->is_changed = true;
         pair.ours = mark.number;
         pal_buf_append(&import->marks, &pair, sizeof pair);
     } else if (pal_import_is_about_input(status)) {

@@ -85,6 +85,9 @@ static pal_status wait_message(
     wait->lines[at] = line;
     wait->indexes[at] = index;
     import->messages_waiting++;
+    import->is_changed = true;
+    if (message->created_at > import->newest_at)
+        import->newest_at = message->created_at;
     return PAL_OK;
 }
 
@@ -95,7 +98,8 @@ pal_status pal_import_message(pal_import *import, const pal_message *given, uint
     uint64_t seq = 0;
     pal_status status = PAL_OK;
     if (import->is_broken) {
-        import->counts.failed++;
+        import->counts.messages_known += import->is_expired;
+        import->counts.failed += !import->is_expired;
         return PAL_OK;
     }
     if (import->is_fork && index < import->shared) {

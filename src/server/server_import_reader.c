@@ -1,8 +1,10 @@
 /* server_import_reader.c - see server_import_reader.h. */
 #include "server/server_import_reader.h"
 
+#include <stdio.h>
 #include <string.h>
 #include "base/json.h"
+#include "server/server_bead.h"
 
 pal_status pal_import_reader_open(pal_import_reader *reader, pal_transcript_kind kind)
 {
@@ -25,18 +27,100 @@ pal_transcript_kind pal_import_reader_kind(const pal_import_reader *reader)
 
 /* ---- What a line holds ---- */
 
-static pal_status begin_session(pal_import_reader *reader, const pal_transcript_facts *facts)
+/* A Matrix room has the session that messages from it are routed to. */
+static pal_status route_room(pal_import_reader *reader, pal_str room, pal_session *session)
+{
+    pal_arena *arena = pal_import_arena(reader->import);
+    pal_route_context context = {.kind = PAL_ROUTE_MATRIX_ROOM, .matrix_room = room};
+    pal_route_settings *defaults = NULL;
+    pal_route route;
+    pal_status status = PAL_OK;
+    if (!reader->routes)
+        status = pal_route_settings_new(NULL, &defaults, reader->err);
+    if (status == PAL_OK)
+        status = pal_route_decide(reader->routes ? reader->routes : defaults, &context, arena,
+                &route, reader->err);
+    if (status == PAL_OK) {
+        session->key = pal_arena_copy(arena, route.key);
+        session->agent = pal_arena_copy(arena, route.agent);
+        session->scope = pal_arena_copy(arena, route.scope);
+        session->is_routed = true;
+        session->alias_apart = pal_arena_copy(arena, route.main_alias);
+        session->aliases_len = route.aliases_len;
+        session->aliases = pal_arena_array(arena, route.aliases_len, sizeof(pal_str));
+    }
+    for (size_t i = 0; status == PAL_OK && session->aliases && i < session->aliases_len; i++)
+        session->aliases[i] = pal_arena_copy(arena, route.aliases[i]);
+    pal_route_settings_free(defaults);
+    if (status == PAL_OK && pal_arena_failure(arena))
+        status = pal_error_set(reader->err, PAL_NO_MEMORY, "out of memory");
+    return status;
+}
+
+/* The service's conversation, which the room's next message goes on with: turn_conversation.c. */
+static pal_status keep_conversation(pal_import_reader *reader, const pal_transcript_facts *facts)
+{
+    char id[PAL_ID_TEXT_SIZE];
+    pal_buf body;
+    pal_buf_init(&body, PAL_JSON_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&body);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "conversation");
+    pal_json_put_str(&writer, facts->conversation);
+    pal_json_name(&writer, "tokens");
+    pal_json_put_u64(&writer, facts->conversation_tokens);
+    pal_json_name(&writer, "imported");
+    pal_json_put_bool(&writer, true);
+    pal_json_end_object(&writer);
+    pal_id_to_text(pal_import_session(reader->import), id);
+    pal_status status = body.failure
+            ? pal_error_set(reader->err, PAL_NO_MEMORY, "out of memory")
+            : pal_import_record(reader->import, pal_str_of(PAL_IMPORT_CONVERSATION_RECORD),
+                      pal_str_of(id), pal_buf_str(&body), true);
+    pal_buf_done(&body);
+    return status;
+}
+
+/* What leads from the names that clients know to the session. */
+static pal_status keep_records(pal_import_reader *reader, const pal_transcript_facts *facts)
+{
+    char name[PAL_RECORD_NAME_LEN_MAX + 1];
+    pal_status status = PAL_OK;
+    if (pal_id_is_none(pal_import_session(reader->import)))
+        return PAL_OK;
+    if (facts->bead.len &&
+            pal_bead_record_name(facts->bead, pal_import_session(reader->import), name))
+        status = pal_import_record(reader->import, pal_str_of(PAL_BEAD_RECORD), pal_str_of(name),
+                pal_str_of("{}"), false);
+    if (status == PAL_OK && facts->conversation.len)
+        status = keep_conversation(reader, facts);
+    return status;
+}
+
+/* `line`: where it is. */
+static pal_status begin_session(
+        pal_import_reader *reader, const pal_transcript_facts *facts, uint64_t line)
 {
     pal_import_begun begun = {.number = ++reader->sessions};
+    pal_status status = PAL_OK;
     if (facts)
         begun.session = facts->session;
-    begun.is_native = pal_import_reader_kind(reader) == PAL_TRANSCRIPT_NATIVE &&
-            !pal_id_is_none(begun.session.id);
-    pal_status status = reader->begins(&begun, reader->user);
-    reader->is_renamed = begun.is_renamed;
+    if (facts && facts->room.len)
+        status = route_room(reader, facts->room, &begun.session);
+    if (status == PAL_INVALID || status == PAL_LIMIT) {
+        reader->problem(line, reader->err->message, reader->user);
+        reader->sessions--;
+        return PAL_OK;
+    }
     if (status != PAL_OK)
         return status;
-    return pal_import_begin(reader->import, &begun.session, begun.is_native);
+    begun.is_native = pal_import_reader_kind(reader) == PAL_TRANSCRIPT_NATIVE &&
+            !pal_id_is_none(begun.session.id);
+    status = reader->begins(&begun, reader->user);
+    reader->is_renamed = begun.is_renamed;
+    if (status == PAL_OK)
+        status = pal_import_begin(reader->import, &begun.session, begun.is_native);
+    return status == PAL_OK && facts ? keep_records(reader, facts) : status;
 }
 
 /* In a session with another name a native message is known by a client id: its id may be another
@@ -45,7 +129,7 @@ static pal_status take_message(pal_import_reader *reader, const pal_message *mes
 {
     pal_message copy = *message;
     char id[PAL_ID_TEXT_SIZE];
-    pal_status status = reader->sessions ? PAL_OK : begin_session(reader, NULL);
+    pal_status status = reader->sessions ? PAL_OK : begin_session(reader, NULL, line);
     if (reader->is_renamed && !pal_id_is_none(copy.id)) {
         pal_id_to_text(copy.id, id);
         if (!copy.client_id.len)
@@ -62,7 +146,7 @@ static pal_status take_items(pal_import_reader *reader, const pal_transcript_ite
         const pal_transcript_item *item = &items->items[i];
         switch (item->kind) {
         case PAL_ENTRY_SESSION:
-            status = begin_session(reader, item->u.facts);
+            status = begin_session(reader, item->u.facts, item->line);
             break;
         case PAL_ENTRY_MESSAGE:
             status = take_message(reader, &item->u.message, item->line);
@@ -100,6 +184,8 @@ pal_status pal_import_reader_finish(pal_import_reader *reader)
     const pal_transcript_facts *facts = pal_transcript_session(reader->transcript);
     if (status == PAL_OK && facts && reader->sessions)
         status = pal_import_title(reader->import, facts->session.title);
+    if (status == PAL_OK)
+        status = pal_import_end(reader->import);
     return status == PAL_OK ? pal_import_settle(reader->import, 0) : status;
 }
 

@@ -4,7 +4,10 @@
 #define PAL_SERVER_IMPORT_READER_H
 
 #include "dialect/dialect_transcript.h"
+#include "palaver/route.h"
 #include "server/server_import.h"
+
+#define PAL_IMPORT_CONVERSATION_RECORD "mistral_conversation" /* turn_conversation.c reads it */
 
 /* A session of the transcript as it will be made. */
 typedef struct pal_import_begun {
@@ -24,6 +27,7 @@ typedef struct pal_import_reader {
     pal_import_problem problem;
     void *user;
     pal_error *err;
+    const pal_route_settings *routes; /* whose session a Matrix room is; NULL: the defaults' */
     /* The reader's own. */
     pal_transcript *transcript;
     size_t sessions; /* begun */

@@ -4,6 +4,9 @@
 
 #include <stdio.h>
 #include "base/clock.h"
+#include "palaver/limits.h"
+
+#define EXPIRED_RECORD "import_expired"
 
 static pal_status find(pal_import *import, pal_find_by by, pal_str name, pal_session *out_session)
 {
@@ -37,6 +40,7 @@ static pal_status resume_session(pal_import *import, const pal_session *found)
 {
     char text[PAL_ERROR_MESSAGE_MAX];
     import->id = found->id;
+    import->updated_at = found->updated_at;
     import->counts.sessions_known++;
     pal_buf_append_str(&import->title, found->title);
     if (found->state != PAL_SESSION_ACTIVE) {
@@ -54,14 +58,56 @@ static pal_status resume_session(pal_import *import, const pal_session *found)
     return status == PAL_OK ? pal_import_marks_count(import) : status;
 }
 
+/* A routed list stays as it is: its aliases lead here where they are free. */
+static pal_status drop_taken_aliases(pal_import *import, pal_session *session)
+{
+    pal_session other;
+    size_t kept = 0;
+    for (size_t i = 0; !session->is_routed && i < session->aliases_len; i++) {
+        pal_status status = find(import, PAL_FIND_ALIAS, session->aliases[i], &other);
+        if (status == PAL_NOT_FOUND)
+            session->aliases[kept++] = session->aliases[i];
+        else if (status != PAL_OK)
+            return status;
+    }
+    if (!session->is_routed)
+        session->aliases_len = kept;
+    return PAL_OK;
+}
+
+/* ---- Sessions that had expired already ---- */
+
+static bool has_expired(const pal_session *session)
+{
+    return session->expires_at && session->expires_at <= pal_clock_now_ms();
+}
+
+/* Such a session is not found by its key. A record by that name tells that it was imported, as long
+ * as the session is there. */
+static pal_status find_expired(pal_import *import, const pal_session *session)
+{
+    pal_record record;
+    if (!has_expired(session) || !session->key.len || session->key.len > PAL_RECORD_NAME_LEN_MAX)
+        return PAL_NOT_FOUND;
+    pal_status status = pal_store_record_find(import->store, import->tenant,
+            pal_str_of(EXPIRED_RECORD), session->key, import->arena, &record, import->err);
+    if (status != PAL_OK)
+        return status;
+    import->id = record.session;
+    import->counts.sessions_known++;
+    import->is_expired = import->is_broken = true;
+    return PAL_OK;
+}
+
+/* ---- Sessions that are made ---- */
+
 /* Names that other sessions here have are left out: they can't be had twice. */
 static pal_status drop_taken_names(pal_import *import, pal_session *session)
 {
     pal_session other;
     char text[PAL_ERROR_MESSAGE_MAX];
-    size_t kept = 0;
     pal_status status = PAL_NOT_FOUND;
-    if (session->key.len)
+    if (import->is_native && session->key.len)
         status = find(import, PAL_FIND_KEY, session->key, &other);
     if (status == PAL_OK) {
         snprintf(text, sizeof text, "the key '%.*s' is another session's here: left out",
@@ -71,15 +117,7 @@ static pal_status drop_taken_names(pal_import *import, pal_session *session)
     } else if (status != PAL_NOT_FOUND) {
         return status;
     }
-    for (size_t i = 0; i < session->aliases_len; i++) {
-        status = find(import, PAL_FIND_ALIAS, session->aliases[i], &other);
-        if (status == PAL_NOT_FOUND)
-            session->aliases[kept++] = session->aliases[i];
-        else if (status != PAL_OK)
-            return status;
-    }
-    session->aliases_len = kept;
-    return PAL_OK;
+    return drop_taken_aliases(import, session);
 }
 
 /* A fork whose parent is here becomes a fork again; else it has all messages of its own. */
@@ -98,15 +136,19 @@ static pal_status has_parent(pal_import *import, const pal_session *session, boo
 static pal_status make_session(pal_import *import, pal_session *session)
 {
     pal_op *op;
-    pal_status status = import->is_native ? drop_taken_names(import, session) : PAL_OK;
+    pal_status status = drop_taken_names(import, session);
     if (status == PAL_OK)
         status = has_parent(import, session, &import->is_fork);
     if (pal_id_is_none(session->id))
         session->id = pal_id_new();
     import->id = session->id;
-    /* An expiry that has passed would send the session to the trash before it is read. */
-    if (session->expires_at && session->expires_at <= pal_clock_now_ms())
+    import->is_made = import->is_changed = true;
+    import->updated_at = session->updated_at;
+    /* An expired session takes no messages: one that has passed is set at the end. */
+    if (has_expired(session)) {
+        import->expires_at = session->expires_at;
         session->expires_at = 0;
+    }
     pal_buf_append_str(&import->title, session->title);
     if (status == PAL_OK)
         status = pal_import_add_op(import, import->is_fork ? PAL_OP_FORK : PAL_OP_CREATE, &op);
@@ -129,6 +171,8 @@ static void forget_session(pal_import *import)
     import->append_at = 0;
     import->is_fork = import->is_broken = import->drop_ids = import->ids_checked = false;
     import->shared = import->marks_known = import->marks_seen = 0;
+    import->is_made = import->is_changed = import->is_expired = false;
+    import->updated_at = import->expires_at = import->newest_at = 0;
     pal_buf_clear(&import->name);
     pal_buf_clear(&import->title);
     pal_buf_clear(&import->seqs);
@@ -152,7 +196,9 @@ pal_status pal_import_begin(pal_import *import, const pal_session *given, bool i
     pal_str name = is_native ? pal_str_of(id) : session->key;
     if (import->generation && name.len && pal_str_equal(pal_buf_str(&import->name), name))
         return PAL_OK;
-    pal_status status = must_flush(import, session) ? pal_import_flush(import) : PAL_OK;
+    pal_status status = pal_import_end(import);
+    if (status == PAL_OK && must_flush(import, session))
+        status = pal_import_flush(import);
     if (status != PAL_OK)
         return status;
     forget_session(import);
@@ -165,25 +211,89 @@ pal_status pal_import_begin(pal_import *import, const pal_session *given, bool i
         status = find(import, PAL_FIND_KEY, name, &found);
     if (status == PAL_OK)
         return resume_session(import, &found);
+    if (status == PAL_NOT_FOUND && !is_native)
+        status = find_expired(import, session);
     return status == PAL_NOT_FOUND ? make_session(import, session) : status;
+}
+
+/* A copy of the session for an update, in the arena. */
+static pal_status add_update(pal_import *import, uint32_t fields, pal_session **out_session)
+{
+    pal_op *op;
+    pal_status status = pal_import_add_op(import, PAL_OP_UPDATE, &op);
+    if (status != PAL_OK)
+        return status;
+    *out_session = pal_arena_alloc(import->arena, sizeof **out_session);
+    if (!*out_session) {
+        import->ops_len--;
+        return pal_import_no_memory(import);
+    }
+    (*out_session)->id = import->id;
+    (*out_session)->tenant = import->tenant;
+    op->u.update.session = *out_session;
+    op->u.update.fields = fields;
+    return PAL_OK;
+}
+
+pal_status pal_import_end(pal_import *import)
+{
+    pal_session *session;
+    int64_t updated_at = import->updated_at;
+    uint32_t fields = import->expires_at ? PAL_FIELD_EXPIRES_AT : 0;
+    if (!import->generation || import->is_broken || !import->is_changed)
+        return PAL_OK;
+    if (updated_at < import->newest_at)
+        updated_at = import->newest_at;
+    /* Nothing is said in the future; a clock there may have been wrong. */
+    if (updated_at > 0 && updated_at <= pal_clock_now_ms())
+        fields |= PAL_FIELD_UPDATED_AT;
+    import->is_changed = false;
+    if (!fields)
+        return PAL_OK;
+    pal_status status = add_update(import, fields, &session);
+    if (status != PAL_OK)
+        return status;
+    session->updated_at = updated_at;
+    session->expires_at = import->expires_at;
+    if (!import->expires_at || import->is_native || import->name.len > PAL_RECORD_NAME_LEN_MAX)
+        return PAL_OK;
+    return pal_import_record(import, pal_str_of(EXPIRED_RECORD), pal_buf_str(&import->name),
+            pal_str_of("{}"), false);
+}
+
+pal_status pal_import_record(
+        pal_import *import, pal_str kind, pal_str name, pal_str body, bool is_new)
+{
+    pal_op *op;
+    if (import->is_broken || (is_new && !import->is_made))
+        return PAL_OK;
+    pal_status status = pal_import_add_op(import, PAL_OP_RECORD_PUT, &op);
+    if (status != PAL_OK)
+        return status;
+    pal_record *record = pal_arena_alloc(import->arena, sizeof *record);
+    if (!record) {
+        import->ops_len--;
+        return pal_import_no_memory(import);
+    }
+    *record = (pal_record){.kind = pal_arena_copy(import->arena, kind),
+            .name = pal_arena_copy(import->arena, name),
+            .body = pal_arena_copy(import->arena, body),
+            .session = import->id};
+    op->u.record.record = record;
+    op->u.record.expected_version = PAL_VERSION_ANY;
+    return pal_arena_failure(import->arena) ? pal_import_no_memory(import) : PAL_OK;
 }
 
 pal_status pal_import_title(pal_import *import, pal_str title)
 {
-    pal_op *op;
+    pal_session *session;
     if (!title.len || import->title.len || import->is_broken || !import->generation)
         return PAL_OK;
-    pal_session *session = pal_arena_alloc(import->arena, sizeof *session);
-    if (!session)
-        return pal_import_no_memory(import);
-    pal_buf_append_str(&import->title, title);
-    session->id = import->id;
-    session->tenant = import->tenant;
-    session->title = pal_arena_copy(import->arena, title);
-    pal_status status = pal_import_add_op(import, PAL_OP_UPDATE, &op);
+    pal_status status = add_update(import, PAL_FIELD_TITLE, &session);
     if (status != PAL_OK)
         return status;
-    op->u.update.session = session;
-    op->u.update.fields = PAL_FIELD_TITLE;
+    pal_buf_append_str(&import->title, title);
+    session->title = pal_arena_copy(import->arena, title);
+    import->is_changed = true;
     return PAL_OK;
 }

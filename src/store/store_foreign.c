@@ -7,14 +7,14 @@
 
 #define BUSY_TIMEOUT_MS 5000
 
-static pal_status failed(sqlite3 *db, const char *path, pal_error *err)
+static pal_status failed(sqlite3 *db, const char *path, const char *whose, pal_error *err)
 {
     int code = db ? sqlite3_errcode(db) : SQLITE_NOMEM;
     pal_status status = code == SQLITE_NOMEM ? PAL_NO_MEMORY
             : code == SQLITE_BUSY            ? PAL_BUSY
             : code == SQLITE_CANTOPEN        ? PAL_IO
                                              : PAL_INVALID;
-    return pal_error_set(err, status, "can't read '%.120s' as Loom's database: %.80s", path,
+    return pal_error_set(err, status, "can't read '%.120s' as %s database: %.80s", path, whose,
             db ? sqlite3_errmsg(db) : "out of memory");
 }
 
@@ -47,11 +47,9 @@ static pal_status tell_row(
     return row(pal_buf_str(buf), user);
 }
 
-pal_status pal_foreign_loom_each(const char *path, pal_foreign_row row, void *user, pal_error *err)
+static pal_status each(const char *path, const char *whose, const char *sql, pal_foreign_row row,
+        void *user, pal_error *err)
 {
-    static const char sql[] = "SELECT session_id, bead_id, project_id, messages, created_at,"
-                              " updated_at, expires_at, token_count, metadata"
-                              " FROM conversation_contexts ORDER BY created_at, session_id";
     sqlite3 *db = NULL;
     sqlite3_stmt *statement = NULL;
     pal_buf buf;
@@ -70,9 +68,24 @@ pal_status pal_foreign_loom_each(const char *path, pal_foreign_row row, void *us
             break;
     }
     if (status == PAL_OK && code != SQLITE_DONE)
-        status = failed(db, path, err);
+        status = failed(db, path, whose, err);
     sqlite3_finalize(statement);
     sqlite3_close(db);
     pal_buf_done(&buf);
     return status;
+}
+
+pal_status pal_foreign_loom_each(const char *path, pal_foreign_row row, void *user, pal_error *err)
+{
+    static const char sql[] = "SELECT session_id, bead_id, project_id, messages, created_at,"
+                              " updated_at, expires_at, token_count, metadata"
+                              " FROM conversation_contexts ORDER BY created_at, session_id";
+    return each(path, "Loom's", sql, row, user, err);
+}
+
+pal_status pal_foreign_sol_each(const char *path, pal_foreign_row row, void *user, pal_error *err)
+{
+    static const char sql[] = "SELECT room_id, conversation_id, estimated_tokens, created_at"
+                              " FROM conversations ORDER BY created_at, room_id";
+    return each(path, "Sol's", sql, row, user, err);
 }

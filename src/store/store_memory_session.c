@@ -327,7 +327,7 @@ static pal_session record_updated(const mem_session *session, const pal_work *wo
         record.is_routed = given->is_routed;
         record.alias_apart = given->alias_apart;
     }
-    record.updated_at = work->now_ms;
+    record.updated_at = fields & PAL_FIELD_UPDATED_AT ? given->updated_at : work->now_ms;
     return record;
 }
 

@@ -489,6 +489,8 @@ static pal_status write_update(pal_sql_conn *conn, pal_work *work, const pal_sql
         status = set_name(conn, work, PAL_SQL_HEAD_AGENT, handle, session->agent);
     if (status == PAL_OK && (fields & PAL_FIELD_ALIASES))
         status = set_aliases(conn, work, head, session);
+    if (status == PAL_OK && (fields & PAL_FIELD_UPDATED_AT))
+        return set_number(conn, work, PAL_SQL_HEAD_TOUCH, handle, session->updated_at);
     return status == PAL_OK ? pal_sqlite_touch(conn, work, handle) : status;
 }
 

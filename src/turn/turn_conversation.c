@@ -12,7 +12,10 @@
  * before a call, and a crash at any time costs one longer request.
  *
  * A conversation is full at compaction_threshold tokens, as the service reports them. The plan then
- * makes room by the session's strategy, and a new conversation begins with what is left. */
+ * makes room by the session's strategy, and a new conversation begins with what is left.
+ *
+ * An imported record, {"conversation","tokens","imported":true}, has no answer here. The session's
+ * first turn that is answered goes on with it; until then no failure drops it. */
 #include "turn/turn_conversation.h"
 
 #include "base/json.h"
@@ -87,7 +90,8 @@ bool pal_conversation_drop(pal_turn *turn, pal_op *out_op)
     char session[PAL_ID_TEXT_SIZE];
     pal_record *record;
 
-    if (!turn->provider || !pal_provider_keeps(turn->provider) || !turn->step_arena)
+    if (!turn->provider || !pal_provider_keeps(turn->provider) || !turn->step_arena ||
+            (turn->conversation.is_imported && !turn->conversation.is_lost))
         return false;
     record = pal_arena_alloc(turn->step_arena, sizeof(*record));
     if (!record)
@@ -190,20 +194,44 @@ static bool has_seen(const pal_turn *turn, pal_id message)
             pal_id_equal(turn->request_messages[at - 1].id, message);
 }
 
-static bool can_go_on(const pal_turn *turn, const pal_context_input *input, pal_json body)
+/* An imported conversation holds what was said elsewhere, so everything here is new to it until the
+ * first answer. A message of a turn that failed is sent again: twice is better than never. */
+static bool is_unanswered(const pal_turn *turn)
 {
-    const pal_conversation *conversation = &turn->conversation;
+    for (size_t i = 0; i < turn->request_len; i++)
+        if (turn->request_messages[i].role == PAL_ROLE_ASSISTANT)
+            return false;
+    return turn->request_len > 0;
+}
+
+static bool is_imported(pal_json body)
+{
+    bool imported = false;
+
+    return pal_json_bool(pal_json_find(body, "imported"), &imported) && imported;
+}
+
+/* Whether endpoint, model and instructions are the same, and it ends with the same answer. */
+static bool is_same(const pal_turn *turn, pal_json body)
+{
     pal_arena *arena = turn->step_arena;
     pal_id message;
 
-    return !conversation->is_lost &&
-            is_text(body, "endpoint", pal_provider_name(turn->provider), arena) &&
+    return is_text(body, "endpoint", pal_provider_name(turn->provider), arena) &&
             is_text(body, "model", turn->settings.model, arena) &&
-            number_of(body, "prefix") == conversation->prefix &&
-            number_of(body, "checkpoint") == conversation->checkpoint &&
-            number_of(body, "tokens") < threshold_of(turn, input) &&
+            number_of(body, "prefix") == turn->conversation.prefix &&
             pal_id_from_text(pal_json_string(pal_json_find(body, "message"), arena), &message) &&
             has_seen(turn, message);
+}
+
+static bool can_go_on(const pal_turn *turn, const pal_context_input *input, pal_json body)
+{
+    const pal_conversation *conversation = &turn->conversation;
+
+    return !conversation->is_lost &&
+            number_of(body, "checkpoint") == conversation->checkpoint &&
+            number_of(body, "tokens") < threshold_of(turn, input) &&
+            (conversation->is_imported ? is_unanswered(turn) : is_same(turn, body));
 }
 
 static const pal_part *next_call(const pal_message *message, size_t *at)
@@ -256,6 +284,7 @@ pal_status pal_conversation_find(pal_turn *turn, const pal_context_input *input,
     conversation->prefix = prefix_of(&turn->plan);
     conversation->tokens = turn->plan.tokens;
     status = find_record(turn, &body, &is_known, err);
+    conversation->is_imported = is_known && is_imported(body);
     if (status != PAL_OK || !is_known || !can_go_on(turn, input, body))
         return status;
     conversation->id = pal_json_string(pal_json_find(body, "conversation"), turn->step_arena);
@@ -267,13 +296,17 @@ void pal_conversation_answered(pal_turn *turn, const pal_message *answer)
 {
     turn->conversation.fresh_seq = answer->seq + 1;
     turn->conversation.is_lost = false;
+    turn->conversation.is_imported = false;
 }
 
 bool pal_conversation_failed(pal_turn *turn, const pal_model_end *end)
 {
     if (turn->conversation.id.len == 0)
         return false;
-    /* Who was told to come later was not heard; anyone else may have been. */
-    turn->conversation.is_lost = end->code != 429;
+    /* Who was told to come later was not heard; anyone else may have been. Nobody but the service
+     * has what was said in an imported one: it is lost only where the service says so. */
+    turn->conversation.is_lost = turn->conversation.is_imported
+            ? end->is_stale || end->is_overflow
+            : end->code != 429;
     return end->is_stale || end->is_overflow;
 }

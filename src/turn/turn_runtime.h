@@ -117,6 +117,7 @@ typedef struct pal_conversation {
     uint64_t prefix;     /* hash of what it begins with: instructions and tools */
     uint64_t checkpoint; /* that stood when it was begun */
     uint64_t fresh_seq;  /* from here on nothing was ever sent; 0: nobody knows */
+    bool is_imported;    /* begun by another program, and not answered here yet */
     bool is_lost;        /* it can't be gone on with: the next call begins another */
 } pal_conversation;
 

@@ -345,5 +345,5 @@ test("Loom's SQLite file", (t) => {
 test('a database that is not Loom’s is an error, and stays as it is', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', 'x', '--create', '--store', 'other.db');
-    assertFails(w.run('session', 'import', 'other.db'), 1, /Loom's database: no such table/);
+    assertFails(w.run('session', 'import', 'other.db'), 1, /'other\.db' is a database without Loom's table/);
 });

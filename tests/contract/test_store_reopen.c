@@ -98,11 +98,26 @@ static void two_stores_share_the_file(void)
     pal_store_close(other);
 }
 
+static void a_given_time_of_change_stays(void)
+{
+    pal_id id = new_session_with_key("old");
+    pal_session change = {.id = id, .updated_at = NOW - DAY};
+
+    say_words(id, "a b");
+    OK(pal_store_update(store, &change, PAL_FIELD_UPDATED_AT, &err));
+    CHECK(get_session(id).updated_at == NOW - DAY);
+    contract_reopen_store();
+    CHECK(get_session(id).updated_at == NOW - DAY);
+    say_words(id, "c");
+    CHECK(get_session(id).updated_at > NOW - DAY);
+}
+
 void contract_reopen(void)
 {
     if (!contract_is_durable())
         return;
     RUN(everything_is_there_after_opening_again);
+    RUN(a_given_time_of_change_stays);
     RUN(the_fence_outlives_the_process);
     RUN(a_read_only_store_reads);
     RUN(two_stores_share_the_file);

@@ -1,0 +1,402 @@
+/* dialect_go_session.c - messages of the Go package session: {"id","role","content","parts",
+ * "parentId","summary","tokens","compacted"}, one a line, in an array, or within a session,
+ * {"ID","AgentName","ModelID","Messages"}.
+ *
+ * There a part of the type "tool" is a call and its result in one. In an answer it becomes a call,
+ * and its output, if it has one, a message of role tool after the answer; the package may repeat
+ * that output in a tool message of its own, which then counts. What a message says beyond our
+ * fields is kept in extra under "go_session". A part that nothing is known of is kept as a text
+ * that shows it, with a warning: no message loses anything in silence. */
+#include <stdio.h>
+#include "dialect/dialect_base64.h"
+#include "dialect/dialect_member.h"
+#include "dialect/dialect_transcript_reader.h"
+
+#define FAMILY "go_session"
+#define UNKNOWN_SHOWN 4096 /* bytes of a part of an unknown type */
+
+static pal_json find_either(pal_json object, const char *name, const char *other)
+{
+    pal_json value = pal_json_find(object, name);
+    return pal_json_type_of(value) != PAL_JSON_NONE ? value : pal_json_find(object, other);
+}
+
+static bool is_true(pal_json object, const char *name)
+{
+    bool value = false;
+    return pal_json_bool(pal_json_find(object, name), &value) && value;
+}
+
+/* ---- Whether it is the package's ---- */
+
+static bool has_object(pal_json object, const char *name)
+{
+    return pal_json_type_of(pal_json_find(object, name)) == PAL_JSON_OBJECT;
+}
+
+static bool is_message(pal_json message)
+{
+    pal_json part;
+    pal_json parts = pal_json_find(message, "parts");
+    if (pal_json_type_of(pal_json_find(message, "role")) != PAL_JSON_STRING)
+        return false;
+    if (has_object(message, "tokens") ||
+            pal_json_type_of(pal_json_find(message, "parentId")) == PAL_JSON_STRING)
+        return true;
+    for (pal_json_iter iter = pal_json_each(parts); pal_json_next(&iter, NULL, &part);)
+        if (has_object(part, "tool") || has_object(part, "image") || has_object(part, "file"))
+            return true;
+    return false;
+}
+
+static pal_json messages_of(pal_json line)
+{
+    if (pal_json_type_of(line) == PAL_JSON_ARRAY)
+        return line;
+    return find_either(line, "messages", "Messages");
+}
+
+bool pal_go_session_is(pal_json line)
+{
+    pal_json message, messages = messages_of(line);
+    if (pal_json_type_of(pal_json_find(line, "Messages")) == PAL_JSON_ARRAY)
+        return true;
+    if (pal_json_type_of(messages) != PAL_JSON_ARRAY)
+        return is_message(line);
+    for (pal_json_iter iter = pal_json_each(messages); pal_json_next(&iter, NULL, &message);)
+        if (is_message(message))
+            return true;
+    return false;
+}
+
+/* ---- Parts ---- */
+
+/* The message that is being read. */
+typedef struct reading {
+    pal_transcript *in;
+    pal_message message;
+    pal_part *results; /* of an answer's tools */
+    size_t results_len;
+} reading;
+
+static pal_part *add(reading *r, pal_part_kind kind)
+{
+    pal_part *part = &r->message.parts[r->message.parts_len++];
+    part->kind = kind;
+    return part;
+}
+
+/* Members of an object that no field of ours has. */
+static pal_str keep(reading *r, pal_json object, const char *const *names)
+{
+    pal_buf buf;
+    pal_str kept = {0};
+    pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    for (size_t i = 0; names[i]; i++) {
+        pal_json value = pal_json_find(object, names[i]);
+        pal_json_type type = pal_json_type_of(value);
+        if (type == PAL_JSON_NONE || type == PAL_JSON_NULL)
+            continue;
+        pal_json_name(&writer, names[i]);
+        pal_json_put_raw(&writer, pal_json_raw(value));
+    }
+    pal_json_end_object(&writer);
+    if (buf.failure)
+        r->in->failure = PAL_NO_MEMORY;
+    else if (buf.len > 2)
+        kept = pal_member_wrap(r->in->line_arena, FAMILY, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return kept;
+}
+
+/* A Go program may have stored JSON where the package has a string of it. */
+static pal_str text_of(reading *r, pal_json object, const char *name)
+{
+    pal_json value = pal_json_find(object, name);
+    pal_json_type type = pal_json_type_of(value);
+    if (type == PAL_JSON_STRING)
+        return pal_json_string(value, r->in->line_arena);
+    return type == PAL_JSON_NONE || type == PAL_JSON_NULL ? (pal_str){0} : pal_json_raw(value);
+}
+
+static void read_tool(reading *r, pal_json part)
+{
+    static const char *const more[] = {"status", "compacted", NULL};
+    pal_json tool = pal_json_find(part, "tool");
+    pal_str status = pal_member_string(tool, "status", r->in->line_arena);
+    pal_str call_id = pal_member_string(tool, "callId", r->in->line_arena);
+    pal_str name = pal_member_string(tool, "name", r->in->line_arena);
+    pal_part result = {.kind = PAL_PART_TOOL_RESULT,
+            .call_id = call_id.len ? call_id : name,
+            .name = name,
+            .text = text_of(r, tool, "output"),
+            .is_error = pal_str_is(status, "error")};
+    bool has_ended = pal_str_is(status, "completed") || result.is_error || result.text.len;
+    if (r->message.role == PAL_ROLE_TOOL) {
+        result.extra = keep(r, tool, more);
+        *add(r, PAL_PART_TOOL_RESULT) = result;
+        return;
+    }
+    pal_part *call = add(r, PAL_PART_TOOL_CALL);
+    call->call_id = result.call_id;
+    call->name = name;
+    call->arguments = text_of(r, tool, "input");
+    call->extra = keep(r, tool, more);
+    if (has_ended)
+        r->results[r->results_len++] = result;
+}
+
+static void read_image(reading *r, pal_json part)
+{
+    static const char *const more[] = {"source", NULL};
+    pal_json image = pal_json_find(part, "image");
+    pal_str text = pal_member_string(image, "image", r->in->line_arena);
+    pal_part *out = add(r, PAL_PART_IMAGE);
+    out->media_type = pal_member_string(image, "mimeType", r->in->line_arena);
+    out->extra = keep(r, image, more);
+    if (pal_data_url_decode(text, r->in->line_arena, &out->media_type, &out->data))
+        return;
+    bool is_url = text.len && memchr(text.data, ':', text.len) != NULL;
+    if (is_url || !pal_base64_decode(text, r->in->line_arena, &out->data) || !out->data.len)
+        out->url = text;
+    if (out->data.len && !out->media_type.len)
+        out->media_type = pal_str_of("image/png");
+}
+
+static void read_file(reading *r, pal_json part)
+{
+    static const char *const more[] = {"source", NULL};
+    pal_json file = pal_json_find(part, "file");
+    pal_part *out = add(r, PAL_PART_FILE);
+    out->media_type = pal_member_string(file, "mimeType", r->in->line_arena);
+    out->name = pal_member_string(file, "filename", r->in->line_arena);
+    out->extra = keep(r, file, more);
+    pal_str data = pal_member_string(file, "data", r->in->line_arena);
+    if (!pal_base64_decode(data, r->in->line_arena, &out->data) && data.len)
+        out->url = data;
+}
+
+static void read_unknown(reading *r, pal_json part)
+{
+    char text[UNKNOWN_SHOWN + 64];
+    pal_str raw = pal_json_raw(part);
+    pal_str type = pal_member_string(part, "type", r->in->line_arena);
+    size_t len = raw.len < UNKNOWN_SHOWN ? raw.len : UNKNOWN_SHOWN;
+    while (len > 0 && len < raw.len && ((unsigned char)raw.data[len] & 0xc0) == 0x80)
+        len--;
+    snprintf(text, sizeof(text), "[part of an unknown type: %.*s]", (int)len, raw.data);
+    pal_transcript_warn(r->in, "'parts': a part of the unknown type '%.*s' is kept as a text",
+            (int)(type.len < 60 ? type.len : 60), type.len ? type.data : "");
+    pal_part *out = add(r, PAL_PART_TEXT);
+    out->text = pal_arena_copy(r->in->line_arena, pal_str_of(text));
+    out->extra = pal_member_wrap(r->in->line_arena, FAMILY, raw);
+}
+
+static void read_part(reading *r, pal_json part)
+{
+    static const struct {
+        const char *type;
+        pal_part_kind kind;
+    } texts[] = {{"text", PAL_PART_TEXT}, {"reasoning", PAL_PART_REASONING},
+            {"compaction", PAL_PART_COMPACTION}};
+    pal_json type = pal_json_find(part, "type");
+    if (has_object(part, "tool") && pal_json_string_is(type, "tool")) {
+        read_tool(r, part);
+        return;
+    }
+    if (has_object(part, "image") && pal_json_string_is(type, "image")) {
+        read_image(r, part);
+        return;
+    }
+    if (has_object(part, "file") && pal_json_string_is(type, "file")) {
+        read_file(r, part);
+        return;
+    }
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (!pal_json_string_is(type, texts[i].type))
+            continue;
+        add(r, texts[i].kind)->text = text_of(r, part, "text");
+        return;
+    }
+    read_unknown(r, part);
+}
+
+/* ---- Messages ---- */
+
+static void read_usage(pal_json tokens, pal_message *message)
+{
+    pal_usage *usage = &message->usage;
+    pal_json cache = pal_json_find(tokens, "cache");
+    pal_json_u64(pal_json_find(tokens, "input"), &usage->input);
+    pal_json_u64(pal_json_find(tokens, "output"), &usage->output);
+    pal_json_u64(pal_json_find(tokens, "reasoning"), &usage->reasoning);
+    pal_json_u64(pal_json_find(cache, "read"), &usage->cache_read);
+    pal_json_u64(pal_json_find(cache, "write"), &usage->cache_write);
+    message->has_usage = message->role == PAL_ROLE_ASSISTANT && (usage->input || usage->output);
+}
+
+/* "msg_2" is kept as it is. One that comes twice in a file is told apart by its line. */
+static void identify(reading *r, pal_json value, size_t index)
+{
+    pal_transcript *in = r->in;
+    pal_str id = pal_member_string(value, "id", in->line_arena);
+    char place[48];
+    snprintf(place, sizeof(place), "#%llu.%zu", (unsigned long long)in->line, index + 1);
+    if (!id.len)
+        id = pal_str_of("line");
+    if (pal_str_is(id, "line") || pal_map_find(&in->positions, id))
+        id = pal_transcript_suffix(in->line_arena, id, place);
+    id = pal_arena_copy(in->kept, id);
+    if (!id.data || pal_map_set(&in->positions, id, in) != PAL_OK)
+        in->failure = PAL_NO_MEMORY;
+    r->message.client_id = id;
+}
+
+/* The text beside the parts, unless one of them repeats it. */
+static void read_content(reading *r, pal_json value)
+{
+    pal_str text = text_of(r, value, "content");
+    pal_json part;
+    pal_json parts = pal_json_find(value, "parts");
+    for (pal_json_iter iter = pal_json_each(parts); pal_json_next(&iter, NULL, &part);)
+        if (pal_str_equal(pal_member_string(part, "text", r->in->line_arena), text))
+            return;
+    if (!text.len)
+        return;
+    if (r->message.role != PAL_ROLE_TOOL) {
+        add(r, PAL_PART_TEXT)->text = text;
+        return;
+    }
+    pal_part *result = add(r, PAL_PART_TOOL_RESULT);
+    result->text = text;
+    result->call_id = pal_member_string(value, "callId", r->in->line_arena);
+    if (!result->call_id.len)
+        result->call_id = pal_str_of("none");
+}
+
+/* A tool's message has results only; texts, images and files beside them are the first one's. */
+static void gather_results(reading *r)
+{
+    pal_message *message = &r->message;
+    pal_part *first = NULL;
+    size_t kept = 0, others = 0;
+    pal_part *rest = pal_arena_array(r->in->line_arena, message->parts_len + 1, sizeof(*rest));
+    if (!rest)
+        return;
+    for (size_t i = 0; i < message->parts_len; i++) {
+        if (message->parts[i].kind == PAL_PART_TOOL_RESULT)
+            message->parts[kept++] = message->parts[i];
+        else
+            rest[1 + others++] = message->parts[i];
+    }
+    message->parts_len = kept;
+    first = kept ? &message->parts[0] : NULL;
+    if (!first || !others)
+        return;
+    rest[0] = (pal_part){.kind = PAL_PART_TEXT, .text = first->text};
+    first->parts = first->text.len ? rest : rest + 1;
+    first->parts_len = others + (first->text.len > 0);
+    first->text = (pal_str){0};
+}
+
+static bool repeats(const pal_message *held, const pal_message *message)
+{
+    for (size_t i = 0; i < held->parts_len; i++)
+        for (size_t j = 0; j < message->parts_len; j++)
+            if (pal_str_equal(held->parts[i].call_id, message->parts[j].call_id))
+                return true;
+    return false;
+}
+
+/* Results that an answer brought are held until the next message shows whether it repeats them. */
+static void emit(reading *r)
+{
+    pal_transcript *in = r->in;
+    if (in->held_len && r->message.role == PAL_ROLE_TOOL &&
+            repeats(&in->held[0].message, &r->message)) {
+        in->held_len = 0;
+        in->position--;
+    }
+    pal_transcript_emit(in, &r->message);
+    if (!r->results_len)
+        return;
+    pal_message results = {.role = PAL_ROLE_TOOL,
+            .parts = r->results,
+            .parts_len = r->results_len,
+            .created_at = r->message.created_at,
+            .client_id =
+                    pal_transcript_suffix(in->line_arena, r->message.client_id, "#results")};
+    pal_transcript_hold(in, &results, results.parts[0].call_id);
+}
+
+static void read_message(pal_transcript *in, pal_json value, size_t index)
+{
+    static const char *const more[] = {"parentId", "compacted", NULL};
+    pal_json part;
+    pal_json parts = pal_json_find(value, "parts");
+    size_t most = pal_json_count(parts) + 1;
+    reading r = {.in = in};
+    pal_str role = pal_member_string(value, "role", in->line_arena);
+    r.message.role = pal_role_from_name(role);
+    r.message.parts = pal_arena_array(in->line_arena, most, sizeof(*r.message.parts));
+    r.results = pal_arena_array(in->line_arena, most, sizeof(*r.results));
+    if (!r.message.parts || !r.results)
+        return; /* the arena tells */
+    if (r.message.role == PAL_ROLE_NONE) {
+        pal_transcript_warn(in, "skipped: 'role' is none that we know: '%.*s'",
+                (int)(role.len < 60 ? role.len : 60), role.len ? role.data : "");
+        return;
+    }
+    identify(&r, value, index);
+    read_content(&r, value);
+    for (pal_json_iter iter = pal_json_each(parts); pal_json_next(&iter, NULL, &part);)
+        read_part(&r, part);
+    if (r.message.role == PAL_ROLE_TOOL)
+        gather_results(&r);
+    if (r.message.parts_len == 0) {
+        pal_transcript_warn(in, "skipped: the message has neither 'content' nor 'parts'");
+        return;
+    }
+    if (is_true(value, "summary"))
+        r.message.flags |= PAL_FLAG_SUMMARY;
+    read_usage(pal_json_find(value, "tokens"), &r.message);
+    r.message.model = in->model;
+    r.message.extra = keep(&r, value, more);
+    emit(&r);
+}
+
+/* ---- Sessions ---- */
+
+static void read_session(pal_transcript *in, pal_json line)
+{
+    pal_str id = pal_json_string(find_either(line, "id", "ID"), in->line_arena);
+    pal_str agent = pal_json_string(find_either(line, "agentName", "AgentName"), in->line_arena);
+    pal_str model = pal_json_string(find_either(line, "modelId", "ModelID"), in->line_arena);
+    char key[PAL_KEY_LEN_MAX];
+    pal_transcript_start_session(in);
+    in->model = (pal_str){0};
+    pal_transcript_learn(in, &in->model, model);
+    pal_transcript_learn(in, &in->facts.original_id, id);
+    pal_transcript_learn(in, &in->facts.session.agent, agent);
+    int len = id.len ? snprintf(key, sizeof(key), "go-session:%.*s", PAL_STR_ARG(id)) : 0;
+    if (len > 0 && (size_t)len < sizeof(key))
+        pal_transcript_learn(in, &in->facts.session.key, pal_str_make(key, (size_t)len));
+}
+
+void pal_go_session_line_read(pal_transcript *in, pal_json line)
+{
+    pal_json message, messages = messages_of(line);
+    size_t index = 0;
+    if (pal_json_type_of(messages) != PAL_JSON_ARRAY) {
+        read_message(in, line, 0);
+        return;
+    }
+    if (pal_json_type_of(line) == PAL_JSON_OBJECT) {
+        read_session(in, line);
+        pal_transcript_tell_session(in);
+    }
+    for (pal_json_iter iter = pal_json_each(messages); pal_json_next(&iter, NULL, &message);)
+        read_message(in, message, index++);
+}

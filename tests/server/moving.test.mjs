@@ -1,0 +1,299 @@
+// Moving over from other systems: their data is imported, and their clients go on where they were.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+import { binary, palaver, serve, workspace } from './support.mjs';
+import { serveModel } from './model.mjs';
+
+const write = (dir, name, ...values) =>
+    fs.writeFileSync(path.join(dir, name), values.map((value) => JSON.stringify(value)).join('\n') + '\n');
+const importFile = (dir, ...args) => JSON.parse(palaver(dir, 'session', 'import', '--json', ...args));
+const list = (dir, ...args) => JSON.parse(palaver(dir, 'session', 'list', '--json', ...args)).sessions;
+const lastSent = async (s) => (await s.asked()).pop().messages;
+
+test("Skillian's client goes on with its session id", async (t) => {
+    const dir = workspace(t);
+    const id = '11111111-2222-4333-8444-555555555555';
+    const empty = '99999999-2222-4333-8444-555555555555';
+    const plain = (role, content) => ({ role, content, tool_call_id: null, tool_calls: null });
+    write(dir, 'rows.jsonl',
+        { id, created_at: '2026-02-04T10:00:00+00:00', last_accessed: '2026-02-05T10:00:00+00:00', message_count: 1,
+            conversation_data: { messages: [plain('system', 'You are Skillian.'), plain('user', 'budget?'),
+                { ...plain('assistant', ''), tool_calls: [{ id: 'call_xyz', name: 'get_budget', args: { c: 1 } }] },
+                { ...plain('tool', '{"budget":5}'), tool_call_id: 'call_xyz' }, plain('assistant', 'It is 5.')] } },
+        { id: empty, created_at: '2026-02-04T11:00:00+00:00', message_count: 0, conversation_data: {} });
+    const report = importFile(dir, 'rows.jsonl');
+    assert.deepEqual([report.sessions, report.messages, report.problems_total], [2, 5, 0]);
+    const s = await serveModel(t, { dir });
+    const chat = await s.post('/api/v1/chat', { session_id: id, message: 'and now?' });
+    assert.deepEqual([chat.code, chat.json.created], [200, false]);
+    assert.deepEqual((await lastSent(s)).map((m) => m.role),
+        ['system', 'user', 'assistant', 'tool', 'assistant', 'user']);
+    assert.equal((await s.post(`/api/v1/sessions/${id}/chat`, { message: 'x' })).code, 200);
+    assert.equal((await s.post('/api/v1/chat', { session_id: empty, message: 'x' })).json.created, false);
+    assert.equal((await s.post('/api/v1/chat', { session_id: id.replace('1', '7'), message: 'x' })).json.created, true);
+});
+
+const loom = (id, bead, more) => ({
+    session_id: id, bead_id: bead, project_id: 'proj', created_at: '2026-02-04T10:00:00Z',
+    updated_at: '2026-02-04T12:00:00Z', expires_at: '2999-01-01T00:00:00Z', token_count: 7, metadata: { agent_name: 'ada' },
+    messages: [{ role: 'system', content: 'Persona.', timestamp: '2026-02-04T10:00:00Z' },
+        { role: 'user', content: `look at ${bead}`, timestamp: '2026-02-04T10:00:01Z' },
+        { role: 'assistant', content: 'looking', timestamp: '2026-02-04T10:00:02Z' }], ...more,
+});
+
+test("Loom's imported conversation is the bead's", async (t) => {
+    const dir = workspace(t);
+    write(dir, 'rows.jsonl', loom('uuid-0', 'bead-0'), loom('uuid-2', 'bead-0', { project_id: 'other' }),
+        loom('uuid-1', 'bead-1', { expires_at: '2026-02-05T10:00:00Z' }));
+    assert.deepEqual([importFile(dir, 'rows.jsonl').sessions, importFile(dir, 'rows.jsonl').messages], [3, 0]);
+    const s = await serveModel(t, { dir });
+    const made = await s.post('/api/v1/conversations', { project_id: 'proj', bead_id: 'bead-0' });
+    assert.deepEqual([made.code, made.json.session_id, made.json.messages.length], [200, 'uuid-0', 3]);
+    const said = await s.post('/api/v1/inbound', { project_id: 'proj', bead_id: 'bead-0', message: 'Continue' });
+    assert.deepEqual([said.code, said.json.created], [200, false]);
+    assert.deepEqual((await lastSent(s)).map((m) => m.content), ['Persona.', 'look at bead-0', 'looking', 'Continue']);
+    assert.equal((await s.get('/api/v1/beads/bead-0/conversation')).json.session_id, 'uuid-0');
+    assert.equal((await s.get('/api/v1/conversations/uuid-0')).json.messages.length, 5);
+    assert.equal((await s.post('/api/v1/sessions/uuid-0/turns', { message: 'more' })).code, 200);
+    // An expired one goes the way of all expired ones.
+    const sessions = (await s.get('/api/v1/sessions')).json.sessions;
+    assert.ok(!sessions.some((one) => one.key === 'loom:uuid-1'));
+    const anew = await s.post('/api/v1/conversations', { project_id: 'proj', bead_id: 'bead-1' });
+    assert.deepEqual([anew.code, anew.json.messages], [201, []]);
+});
+
+// A service that keeps conversations, as Mistral's does.
+async function mistral(t, known, refusals = 0) {
+    const asked = [];
+    const server = http.createServer((request, response) => {
+        let text = '';
+        request.on('data', (piece) => { text += piece; });
+        request.on('end', () => {
+            if (!text) return response.end('{"object":"list","data":[{"id":"mistral-medium-latest"}]}');
+            const body = JSON.parse(text);
+            const id = request.url.split('/')[3] ?? `conv_new${asked.length}`;
+            asked.push({ url: request.url, body });
+            if (asked.length <= refusals) {
+                response.writeHead(401, { 'content-type': 'application/json' });
+                return response.end('{"message":"Unauthorized"}');
+            }
+            if (request.url.split('/')[3] && !known.has(id)) {
+                response.writeHead(404, { 'content-type': 'application/json' });
+                return response.end('{"detail":"Conversation not found"}');
+            }
+            known.add(id);
+            const usage = { prompt_tokens: 50, completion_tokens: 5, total_tokens: 55 };
+            const events = [{ type: 'conversation.response.started', conversation_id: id },
+                { type: 'message.output.delta', id: 'm', content: 'fine' },
+                { type: 'conversation.response.done', usage }];
+            if (!body.stream) {
+                response.writeHead(200, { 'content-type': 'application/json' });
+                return response.end(JSON.stringify({ object: 'conversation.response', conversation_id: id, usage,
+                    outputs: [{ type: 'message.output', id: 'm', role: 'assistant', content: 'fine' }] }));
+            }
+            response.writeHead(200, { 'content-type': 'text/event-stream' });
+            for (const event of events) response.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
+            return response.end();
+        });
+    });
+    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+    t.after(() => server.close());
+    const url = `http://127.0.0.1:${server.address().port}/v1`;
+    return { asked, config: `providers:\n  - {name: m, kind: mistral_conversations, url: "${url}", api_key_env: MISTRAL_TEST_KEY,`
+        + ' model: mistral-medium-latest}\n' };
+}
+
+const makeSol = `
+import json, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute('''CREATE TABLE conversations (room_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL,
+    estimated_tokens INTEGER NOT NULL DEFAULT 0, created_at TEXT NOT NULL DEFAULT (datetime('now')))''')
+for row in json.load(sys.stdin):
+    db.execute('INSERT INTO conversations VALUES (?,?,?,?)', row)
+db.commit()
+`;
+
+const solRows = [['!Lunch:sunbeam.pt', 'conv_lunch', 4000, '2026-03-01 12:00:00'],
+    ['!dm:sunbeam.pt', 'conv_dm', 10, '2026-03-02 12:00:00'],
+    ['!full:sunbeam.pt', 'conv_full', 118000, '2026-03-02 13:00:00'],
+    ['!gone:sunbeam.pt', 'conv_gone', 10, '2026-03-02 14:00:00']];
+
+async function goOnAsSol(t, dir) {
+    const service = await mistral(t, new Set(['conv_lunch', 'conv_dm', 'conv_full']));
+    const s = await serve(t, { dir, config: service.config, args: ['--provider', 'm'], env: { MISTRAL_TEST_KEY: 'k' } });
+    const say = (room, sender, message, more = {}) => s.post('/api/v1/inbound',
+        { matrix_room: room, context: { sender_id: sender, ...more }, message });
+    const first = await say('!Lunch:sunbeam.pt', '@sienna:sunbeam.pt', "what's for lunch?");
+    assert.deepEqual([first.code, first.json.created, first.json.text], [200, false, 'fine'], first.text);
+    assert.equal(service.asked[0].url.replace(/[?#].*/, ''), '/v1/conversations/conv_lunch');
+    assert.match(JSON.stringify(service.asked[0].body.inputs), /<@sienna:sunbeam\.pt> what's for lunch\?/);
+    await say('!Lunch:sunbeam.pt', '@lonni:sunbeam.pt', 'soup?');
+    assert.deepEqual([service.asked[1].url, service.asked[1].body.inputs.length], ['/v1/conversations/conv_lunch', 1]);
+    await say('!dm:sunbeam.pt', '@sienna:sunbeam.pt', 'hello there', { chat_type: 'direct' });
+    assert.equal(service.asked[2].url, '/v1/conversations/conv_dm');
+    // At the threshold, and where the service has forgotten it: a new one.
+    await say('!full:sunbeam.pt', '@a:s', 'hi');
+    assert.equal(service.asked[3].url, '/v1/conversations');
+    const gone = await say('!gone:sunbeam.pt', '@a:s', 'hi');
+    assert.equal(gone.code, 200, gone.text);
+    assert.deepEqual(service.asked.slice(4).map((one) => one.url), ['/v1/conversations/conv_gone', '/v1/conversations']);
+    // A room that only looks alike has a conversation of its own.
+    const other = await say('!lunch:sunbeam.pt', '@eve:s', 'hi');
+    assert.equal(other.json.created, true);
+    assert.equal(service.asked[6].url, '/v1/conversations');
+}
+
+test("Sol's rooms go on with their conversations, from its SQLite file", async (t) => {
+    const dir = workspace(t);
+    const made = spawnSync('python3', ['-c', makeSol, path.join(dir, 'sol.db')], { input: JSON.stringify(solRows) });
+    if (made.error || /No module named/.test(made.stderr)) return t.skip('needs Python with sqlite3');
+    assert.equal(made.status, 0, made.stderr.toString());
+    assert.deepEqual([importFile(dir, 'sol.db').sessions, importFile(dir, 'sol.db').sessions_known], [4, 4]);
+    await goOnAsSol(t, dir);
+});
+
+test("Sol's rooms go on with their conversations, from rows of JSON", async (t) => {
+    const dir = workspace(t);
+    write(dir, 'rows.jsonl', ...solRows.map(([room_id, conversation_id, estimated_tokens, created_at]) =>
+        ({ room_id, conversation_id, estimated_tokens, created_at })));
+    assert.equal(importFile(dir, 'rows.jsonl').sessions, 4);
+    await goOnAsSol(t, dir);
+});
+
+test('a failed first turn does not lose an imported conversation', async (t) => {
+    const dir = workspace(t);
+    write(dir, 'rows.json', { room_id: '!r:s', conversation_id: 'conv_1', estimated_tokens: 1, created_at: 1740000000 });
+    importFile(dir, 'rows.json');
+    const service = await mistral(t, new Set(['conv_1']), 1);
+    const s = await serve(t, { dir, config: service.config, args: ['--provider', 'm'], env: { MISTRAL_TEST_KEY: 'k' } });
+    assert.equal((await s.post('/api/v1/inbound', { matrix_room: '!r:s', message: 'one' })).code, 502);
+    assert.equal((await s.post('/api/v1/inbound', { matrix_room: '!r:s', message: 'two' })).code, 200);
+    assert.deepEqual(service.asked.map((one) => [one.url, one.body.inputs.length]),
+        [['/v1/conversations/conv_1', 1], ['/v1/conversations/conv_1', 2]]);
+});
+
+const goMessages = [
+    { id: 'msg_1', role: 'user', content: 'read it', tokens: { input: 0, output: 0, reasoning: 0, cache: { read: 0, write: 0 } } },
+    { id: 'msg_2', role: 'assistant', parentId: 'msg_1', tokens: { input: 9, output: 3, reasoning: 1, cache: { read: 2, write: 0 } },
+        parts: [{ id: 'p1', type: 'reasoning', text: 'hm' }, { id: 'p2', type: 'text', text: 'looking' },
+            { id: 'p3', type: 'tool', tool: { callId: 'c1', name: 'read', input: '{"f":"a"}', status: 'pending' } }] },
+    { id: 'msg_3', role: 'tool', parts: [
+        { id: 'p4', type: 'tool', tool: { callId: 'c1', name: 'read', output: 'AAA', status: 'completed' } }] },
+    { id: 'msg_4', role: 'assistant', parts: [
+        { id: 'p5', type: 'tool', tool: { callId: 'c2', name: 'run', input: '{}', output: 'boom', status: 'error' } }] },
+    { id: 'msg_5', role: 'user', parts: [{ id: 'p6', type: 'text', text: 'see' },
+        { id: 'p7', type: 'image', image: { image: 'https://x.org/a.png', source: 'key1' } },
+        { id: 'p8', type: 'file', file: { data: 'aGVsbG8=', mimeType: 'text/plain', filename: 'a.txt' } }] },
+    { id: 'msg_6', role: 'assistant', content: 'All done.', summary: true },
+];
+
+const shapes = { array: goMessages, object: { messages: goMessages },
+    session: { ID: 'ses_1', AgentName: 'coder', ModelID: 'gpt', Messages: goMessages } };
+
+test('messages of the Go package keep everything that they say', async (t) => {
+    for (const [name, value] of Object.entries(shapes)) {
+        const dir = workspace(t);
+        fs.writeFileSync(path.join(dir, 'go.json'), JSON.stringify(value));
+        const report = importFile(dir, 'go.json');
+        assert.deepEqual([report.sessions, report.messages, report.problems_total], [1, 7, 0], name);
+        assert.equal(importFile(dir, 'go.json').messages, 0);
+        const key = list(dir)[0].key;
+        const shown = JSON.parse(palaver(dir, 'session', 'show', key, '--json'));
+        if (name === 'session') assert.deepEqual([key, shown.session.agent], ['go-session:ses_1', 'coder']);
+        const kinds = shown.messages.map((m) => [m.role, m.client_id,
+            m.parts ? m.parts.map((p) => p.type) : [m.content]]);
+        assert.deepEqual(kinds, [
+            ['user', 'msg_1', ['read it']],
+            ['assistant', 'msg_2', ['reasoning', 'text', 'tool_call']],
+            ['tool', 'msg_3', ['tool_result']],
+            ['assistant', 'msg_4', ['tool_call']],
+            ['tool', 'msg_4#results', ['tool_result']],
+            ['user', 'msg_5', ['text', 'image', 'file']],
+            ['assistant', 'msg_6', ['All done.']]]);
+        assert.deepEqual([shown.messages[1].parts[2].call_id, shown.messages[1].parts[2].arguments], ['c1', '{"f":"a"}']);
+        assert.equal(shown.messages[2].parts[0].output, 'AAA');
+        assert.deepEqual([shown.messages[4].parts[0].output, shown.messages[4].parts[0].error], ['boom', true]);
+        const s = await serveModel(t, { dir });
+        await s.turn(encodeURIComponent(key), { message: 'go on' });
+        const sent = await lastSent(s);
+        assert.deepEqual(sent.map((m) => m.role),
+            ['user', 'assistant', 'tool', 'assistant', 'tool', 'user', 'assistant', 'user']);
+        assert.equal(sent[1].tool_calls[0].function.name, 'read');
+        await s.stop();
+    }
+});
+
+test('what an import does not understand is told, and shown', (t) => {
+    const dir = workspace(t);
+    write(dir, 'odd.json', { messages: [{ id: 'a', role: 'assistant', parts: [{ type: 'tool', tool: { callId: 'c', name: 'n', status: 'pending' } },
+        { type: 'hologram', text: 'spin' }] }, { id: 'b', role: 'robot', content: 'x' }] });
+    const report = importFile(dir, 'odd.json');
+    assert.deepEqual([report.messages, report.problems_total], [1, 2]);
+    assert.match(report.problems[0].text, /'parts': a part of the unknown type 'hologram' is kept as a text/);
+    assert.match(report.problems[1].text, /'role' is none that we know: 'robot'/);
+    assert.match(palaver(dir, 'session', 'show', '--json', list(dir)[0].key), /\[part of an unknown type: .*hologram/);
+    write(dir, 'empty.json', { messages: [{ role: 'user', content: 'x' }, { role: 'assistant', blocks: [{ text: 'lost?' }] }] });
+    const told = importFile(dir, 'empty.json');
+    assert.deepEqual([told.messages, told.problems_total], [1, 1]);
+    assert.match(told.problems[0].text, /no 'content', and 'blocks' is not known/);
+});
+
+test('a file that has nothing of the format is an error', (t) => {
+    const dir = workspace(t);
+    const fails = (...args) => {
+        const result = spawnSync(binary, ['session', 'import', ...args], { cwd: dir });
+        assert.notEqual(result.status, 0, result.stdout.toString());
+        assert.doesNotMatch(result.stdout.toString(), /Imported 0/);
+        return result.stderr.toString();
+    };
+    write(dir, 'rows.jsonl', loom('u', 'b'));
+    fs.writeFileSync(path.join(dir, 'notes.txt'), 'just a text\nand more\n');
+    fs.writeFileSync(path.join(dir, 'none.jsonl'), '');
+    fs.writeFileSync(path.join(dir, 'list.json'), '[]');
+    assert.match(fails('--format', 'openai', 'notes.txt'), /no conversation in the format 'openai': line 1/);
+    for (const format of ['native', 'claude-code', 'codex', 'skillian', 'loom', 'sol', 'go-session'])
+        assert.match(fails('--format', format, 'notes.txt'), /notes\.txt/, format);
+    fails('notes.txt');
+    fails('none.jsonl');
+    fails('--format', 'openai', 'list.json');
+    fails('--format', 'sol', 'rows.jsonl');
+});
+
+test('imported history keeps its times, and lists go by them', async (t) => {
+    for (const store of ['chats.db', 'jsonl:chats']) {
+        const dir = workspace(t);
+        const at = (day, role, text) => ({ timestamp: `2026-03-0${day}T10:00:00.000Z`, type: 'response_item',
+            payload: { type: 'message', role, content: [{ type: 'input_text', text }] } });
+        for (const day of [3, 1, 2])
+            write(dir, `rollout-${day}.jsonl`,
+                { timestamp: `2026-03-0${day}T09:00:00.000Z`, type: 'session_meta', payload: { id: `s${day}`, cwd: '/p' } },
+                at(day, 'user', '<environment_context>x</environment_context>'), at(day, 'user', `words of day ${day}\nmore`),
+                at(day, 'assistant', 'ok'));
+        palaver(dir, 'session', 'import', '--store', store, 'rollout-3.jsonl', 'rollout-1.jsonl', 'rollout-2.jsonl');
+        const listed = list(dir, '--store', store);
+        assert.deepEqual(listed.map((one) => [one.key, one.title, one.updated_at]), [3, 2, 1].map((day) =>
+            [`codex:s${day}`, `words of day ${day}`, `2026-03-0${day}T10:00:00.000Z`]));
+        // Again: nothing changes. Grown: the new message's time counts.
+        palaver(dir, 'session', 'import', '--store', store, 'rollout-1.jsonl');
+        fs.appendFileSync(path.join(dir, 'rollout-2.jsonl'), `${JSON.stringify(at(5, 'user', 'later'))}\n`);
+        palaver(dir, 'session', 'import', '--store', store, 'rollout-2.jsonl');
+        const again = list(dir, '--store', store);
+        assert.deepEqual(again.map((one) => [one.key, one.updated_at.slice(8, 10)]),
+            [['codex:s2', '05'], ['codex:s3', '03'], ['codex:s1', '01']]);
+    }
+});
+
+test("Claude Code's titles are used", (t) => {
+    const dir = workspace(t);
+    const said = (uuid, text) => ({ type: 'user', uuid, sessionId: 's', timestamp: '2026-03-01T10:00:00.000Z',
+        message: { role: 'user', content: text } });
+    write(dir, 'a.jsonl', { type: 'summary', summary: 'A summary', leafUuid: 'u1' }, said('u1', 'hello'));
+    write(dir, 'b.jsonl', { ...said('u2', 'hello'), sessionId: 't' },
+        { type: 'custom-title', customTitle: 'My own title', sessionId: 't' });
+    palaver(dir, 'session', 'import', 'a.jsonl', 'b.jsonl');
+    assert.deepEqual(list(dir).map((one) => one.title).sort(), ['A summary', 'My own title']);
+});
