@@ -314,6 +314,12 @@ typedef struct pal_hits {
 PAL_API PAL_CHECKED pal_status pal_store_search(pal_store *store, const pal_search *search,
         pal_arena *arena, pal_hits *out_hits, pal_error *err);
 
+/* Adds what the search index lacks, at most `parts_max` parts of about a thousand messages, each in
+ * a commit of its own: for idle moments, so that the next search need not. *out_more (may be NULL)
+ * says that there may be more to add. */
+PAL_API PAL_CHECKED pal_status pal_store_index(
+        pal_store *store, uint32_t parts_max, bool *out_more, pal_error *err);
+
 /* ---- Trash and erasure ---- */
 
 /* Moves the session to the trash: its key and aliases are free again, its messages stay. */
@@ -632,7 +638,8 @@ typedef struct pal_store_stats {
     uint64_t ops;     /* in them */
 } pal_store_stats;
 
-/* Counts over all tenants, and walks over them: for people, not for every request. */
+/* Counts over all tenants. For sqlite: it costs little, however much there is; memory: and jsonl:
+ * walk over their sessions. */
 PAL_API PAL_CHECKED pal_status pal_store_stat(
         pal_store *store, pal_arena *arena, pal_store_stats *out_stats, pal_error *err);
 

@@ -482,7 +482,12 @@ static pal_status import_all(importer *im)
             file_failed(im, &im->sources[i]);
         im->bytes_done += im->sources[i].size;
     }
-    return status == PAL_OK ? pal_import_flush(im->store) : status;
+    if (status == PAL_OK)
+        status = pal_import_flush(im->store);
+    /* The first search need not do it then. What fails here is done by that search. */
+    if (status == PAL_OK)
+        (void)!pal_store_index(im->cli->store, UINT32_MAX, NULL, NULL);
+    return status;
 }
 
 static pal_status conclude(importer *im)

@@ -1,6 +1,6 @@
-/* server_care.c - one thread that sweeps expired sessions, writes down which keys were used, and
- * tells systemd that the server lives. It wakes once a second; every step is bounded, so that
- * stopping never waits for long. */
+/* server_care.c - one thread that sweeps expired sessions, writes down which keys were used, adds
+ * to the search index what was appended, and tells systemd that the server lives. It wakes once a
+ * second; every step is bounded, so that stopping never waits for long. */
 #include "server/server_care.h"
 
 #include <pthread.h>
@@ -86,6 +86,20 @@ static void sweep(pal_care *care)
     pal_log_event(all.trashed || all.erased ? PAL_LOG_INFO : PAL_LOG_DEBUG, "sweep", fields, 2);
 }
 
+/* A search then finds little to add. What fails is tried at the next tick. */
+static void index_messages(pal_care *care)
+{
+    bool more = true;
+    pal_error err;
+    while (more && !is_stopping(care)) {
+        if (care->watchdog_ms)
+            pal_notify("WATCHDOG=1");
+        pal_status status = pal_store_index(care->server->store, 1, &more, &err);
+        if (status != PAL_OK)
+            pal_log(PAL_LOG_DEBUG, "the search index is not complete: %s", err.message);
+    }
+}
+
 static void set_sweep(pal_care *care)
 {
     int64_t interval = care->server->settings->cleanup_interval;
@@ -105,6 +119,7 @@ static void *care_loop(void *user)
             pal_keys_note_used(care->server->keys);
             care->keys_at_ms = now + KEYS_EVERY_MS;
         }
+        index_messages(care);
         if (care->interval_ms != care->server->settings->cleanup_interval)
             set_sweep(care);
         if (care->sweep_at_ms >= 0 && now >= care->sweep_at_ms) {

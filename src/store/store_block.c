@@ -404,3 +404,22 @@ bool pal_chunk_find(pal_str chunk, pal_term wanted, pal_bitmap *rows, bool *out_
         *out_more = false;
     return !reader.damaged;
 }
+
+bool pal_chunk_each(pal_str chunk, pal_term_sink sink, void *user)
+{
+    chunk_reader reader = {.at = (const unsigned char *)chunk.data,
+            .end = (const unsigned char *)chunk.data + chunk.len};
+    char term[PAL_TERM_LEN_MAX];
+    bool wanted = true;
+    size_t len = 0;
+
+    while (wanted && reader.at < reader.end && !reader.damaged) {
+        pal_bitmap ignored = {{0}};
+
+        len = take_term(&reader, term, len);
+        take_rows(&reader, &ignored);
+        if (!reader.damaged)
+            wanted = sink((pal_term){.text = pal_str_make(term, len)}, user);
+    }
+    return !reader.damaged;
+}

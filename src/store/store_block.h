@@ -69,5 +69,7 @@ PAL_CHECKED pal_status pal_block_finish(pal_block_builder *builder, pal_arena *a
 /* Adds the rows of the term, or of all terms that begin so, to the bitmap. *out_more says that the
  * next chunk may have some too. False when the chunk is damaged. */
 bool pal_chunk_find(pal_str chunk, pal_term wanted, pal_bitmap *rows, bool *out_more);
+/* Tells each term of the chunk. False when it is damaged. */
+bool pal_chunk_each(pal_str chunk, pal_term_sink sink, void *user);
 
 #endif

@@ -8,7 +8,8 @@
  *
  * A short session is walked through; a long one, and a tenant, are searched by the backend's index
  * where it has one. What that lacks is added before, one part a commit, so that appends of others
- * get in between. Any thread. */
+ * get in between; a program that calls pal_store_index() now and then leaves little to add. Any
+ * thread. */
 #include "palaver/store.h"
 
 #include <stdio.h>
@@ -122,32 +123,54 @@ static bool take_found(const pal_found_row *found, void *user)
 
 /* ---- The index ---- */
 
-/* Adds what it lacks. What can't be written, or is damaged, is walked through instead: a full disk
- * does not keep anyone from searching. */
-static pal_status complete_index(pal_store *store, pal_error *err)
+/* Adds up to `parts_max` parts that it lacks. *out_more: there may be others. */
+static pal_status complete_index(
+        pal_store *store, uint32_t parts_max, bool *out_more, pal_error *err)
 {
-    const pal_index_part *part = NULL;
-    pal_status status = PAL_OK;
+    pal_arena *arena = pal_arena_new(0);
     pal_op op = {.status = PAL_OK};
-    pal_arena *arena;
+    pal_status status = PAL_OK;
 
-    if (!store->engine->backend->index_build || store->options.read_only)
-        return PAL_OK;
-    arena = pal_arena_new(0);
+    *out_more = true;
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a search");
-    do {
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the search index");
+    for (uint32_t i = 0; *out_more && i < parts_max; i++) {
         pal_work work = {.op = &op, .now_ms = pal_clock_now_ms()};
 
         pal_arena_reset(arena);
-        status = store->engine->backend->index_build(store->engine, arena, &part, err);
-        if (status != PAL_OK || !part)
+        status = store->engine->backend->index_build(store->engine, arena, &work.index, err);
+        *out_more = status == PAL_OK && work.index;
+        if (!*out_more)
             break;
-        work.index = part;
         pal_writer_run(store->writer, &work, 1);
-    } while (op.status == PAL_OK);
+        if (op.status != PAL_OK) {
+            status = pal_error_set(err, op.status, "%s", op.error.message);
+            *out_more = false;
+        }
+    }
     pal_arena_free(arena);
-    return status == PAL_CORRUPT ? PAL_OK : status;
+    return status;
+}
+
+pal_status pal_store_index(pal_store *store, uint32_t parts_max, bool *out_more, pal_error *err)
+{
+    bool more = false;
+    pal_status status = PAL_OK;
+
+    if (store->engine->backend->index_build && !store->options.read_only)
+        status = complete_index(store, parts_max, &more, err);
+    if (out_more)
+        *out_more = more;
+    return status;
+}
+
+/* What can't be written, or is damaged, is walked through instead: a full disk does not keep anyone
+ * from searching. */
+static pal_status ready_index(pal_store *store, pal_error *err)
+{
+    pal_status status = pal_store_index(store, UINT32_MAX, NULL, err);
+
+    return status == PAL_NO_MEMORY ? status : PAL_OK;
 }
 
 static pal_status search_rows(
@@ -218,7 +241,7 @@ static pal_status search_session(
     if (!store->engine->backend->index_build ||
             count_rows(pieces, state->pieces_len) <= WALK_ROWS_MAX)
         return walk_pieces(store, state, err);
-    status = complete_index(store, err);
+    status = ready_index(store, err);
     return status == PAL_OK ? search_rows(store, state, 0, err) : status;
 }
 
@@ -248,7 +271,7 @@ static pal_status keep_shown(searching *state, pal_sight *sight, size_t kept, pa
 static pal_status search_tenant(
         pal_store *store, searching *state, uint64_t below_pos, pal_arena *scratch, pal_error *err)
 {
-    pal_status status = complete_index(store, err);
+    pal_status status = ready_index(store, err);
     bool is_full = true;
     pal_sight sight;
 

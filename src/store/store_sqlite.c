@@ -191,6 +191,7 @@ static pal_status open_writer(pal_sqlite *self, pal_error *err)
         status = pal_sqlite_migrate(conn, self->options.read_only, &version, err);
     self->has_search = version >= PAL_SQLITE_VERSION_SEARCH;
     self->has_records = version >= PAL_SQLITE_VERSION_RECORDS;
+    self->has_counts = version >= PAL_SQLITE_VERSION_COUNTS;
     self->has_turns = version >= PAL_SQLITE_VERSION_TURNS;
     self->is_migrated = status == PAL_OK;
     if (status == PAL_OK && !self->has_turns)

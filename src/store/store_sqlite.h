@@ -13,12 +13,14 @@
  * store_sqlite_trash.c   delete and restore
  * store_sqlite_erase.c   erasure and the sweep
  * store_sqlite_append.c  operations on what a session holds: messages, marks, blobs
+ * store_sqlite_counts.c  how much there is
  * store_sqlite_turn.c    operations for turns: inbox, lease
  * store_sqlite_ledger.c  the ledger, and its sums
  * store_sqlite_record.c  records
  * store_sqlite_read.c    reads
  * store_sqlite_search.c  finds rows by their words
  * store_sqlite_index.c   the index for that
+ * store_sqlite_group.c   its summaries
  * store_sqlite_check.c   fsck
  * store_sqlite_reindex.c what fsck does to damaged indexes */
 #ifndef PAL_STORE_SQLITE_H
@@ -38,6 +40,7 @@
 #define PAL_SQLITE_APPLICATION_ID 0x506c7672 /* "Plvr" */
 #define PAL_SQLITE_VERSION_SEARCH 2          /* of the schema, since there is a search index */
 #define PAL_SQLITE_VERSION_RECORDS 3 /* likewise records, and sums of the ledger by the hour */
+#define PAL_SQLITE_VERSION_COUNTS 7  /* likewise counts, and summaries of the search index */
 #define PAL_SQLITE_VERSION_TURNS 5   /* likewise turns of messages, and ttls of leases */
 
 /* The thread that copies the WAL into the file. The flags are under the lock; `is_started` is set
@@ -87,6 +90,7 @@ typedef struct pal_sqlite {
     bool has_search;       /* not so in a file of version 1 that may not be changed */
     bool has_records;      /* likewise of version 2 */
     pal_watched_file watched[PAL_SQLITE_WATCHED];
+    bool has_counts;       /* likewise of version 6 */
     bool has_turns;        /* likewise of version 4 */
     bool is_migrated;      /* these are known */
 } pal_sqlite;
@@ -162,6 +166,19 @@ PAL_CHECKED pal_status pal_sqlite_head_by_handle(
         pal_sql_conn *conn, int64_t handle, pal_sqlite_head *out_head, pal_error *err);
 /* The session has changed now. */
 PAL_CHECKED pal_status pal_sqlite_touch(pal_sql_conn *conn, const pal_work *work, int64_t handle);
+
+/* ---- store_sqlite_counts.c ---- */
+
+bool pal_sqlite_tenant_counts(pal_str name);
+/* So many more sessions are in that state. */
+void pal_sqlite_count_state(pal_sql_conn *conn, int64_t state, int64_t by);
+PAL_CHECKED pal_status pal_sqlite_state_set(
+        pal_sql_conn *conn, int64_t handle, pal_session_state state, pal_error *err);
+/* Before the commit. */
+PAL_CHECKED pal_status pal_sqlite_counts_write(pal_sql_conn *conn, pal_error *err);
+/* By PAL_SQL_COUNTER_GET or PAL_SQL_STAT_ALL. */
+PAL_CHECKED pal_status pal_sqlite_counts_read(
+        pal_sql_conn *conn, pal_sql_id id, pal_store_stats *out_stats, pal_error *err);
 
 /* ---- store_sqlite_heads.c ---- */
 
@@ -260,6 +277,9 @@ PAL_CHECKED pal_status pal_sqlite_index_erased(pal_sql_conn *conn, pal_error *er
 /* Looks for a block from *block down that does not say what its messages do; -1 where there is
  * none. */
 PAL_CHECKED pal_status pal_sqlite_index_check(pal_sql_conn *conn, int64_t *block, pal_error *err);
+/* Likewise a group from below *key on, by its key; 0 where there is none. */
+PAL_CHECKED pal_status pal_sqlite_index_check_groups(
+        pal_sql_conn *conn, int64_t *key, pal_error *err);
 /* Likewise for one that is not in the list of blocks. */
 PAL_CHECKED pal_status pal_sqlite_index_stray(
         pal_sql_conn *conn, int64_t *out_block, pal_error *err);

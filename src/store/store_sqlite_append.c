@@ -48,6 +48,8 @@ pal_status pal_sqlite_blob_keep(pal_sql_conn *conn, int64_t tenant, const pal_wo
     if (status != PAL_OK)
         return status;
     *out_blob = sqlite3_last_insert_rowid(conn->db);
+    conn->counts.blobs++;
+    conn->counts.blob_bytes += (int64_t)blob->data.len;
     sql = pal_sql_start(conn, PAL_SQL_BLOB_DATA_ADD);
     pal_sql_bind_int(&sql, *out_blob);
     pal_sql_bind_blob(&sql, blob->data);
@@ -252,8 +254,11 @@ static pal_status update_head(pal_sql_conn *conn, const pal_work *work, pal_sqli
     pal_sql_bind_int(&sql, (int64_t)bytes);
     pal_sql_bind_int(&sql, work->now_ms);
     status = pal_sql_run(&sql, &work->op->error);
-    if (status == PAL_OK)
+    if (status == PAL_OK) {
         pal_sqlite_heads_keep(conn, work->op->session, head);
+        conn->counts.messages += (int64_t)work->rows_len;
+        conn->counts.bytes += (int64_t)bytes;
+    }
     return status;
 }
 

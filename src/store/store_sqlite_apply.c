@@ -125,12 +125,14 @@ static void fail_all(pal_work *works, size_t works_len, const pal_error *why)
  * conn->failed is unset again. */
 static pal_status run_apart(pal_sql_conn *conn, pal_work *work)
 {
+    pal_sqlite_counts before = conn->counts;
     pal_status status = pal_sql_exec(conn, "SAVEPOINT one", &work->op->error);
 
     if (status == PAL_OK)
         status = run_op(conn, work);
     if (conn->failed && !sqlite3_get_autocommit(conn->db)) {
         forget(conn);
+        conn->counts = before;
         if (sqlite3_exec(conn->db, "ROLLBACK TO one; RELEASE one", NULL, NULL, NULL) == SQLITE_OK)
             conn->failed = false;
     } else if (!conn->failed && status == PAL_OK) {
@@ -173,10 +175,11 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
         return true;
     }
     pal_sqlite_heads_begin(conn);
+    memset(&conn->counts, 0, sizeof(conn->counts));
     for (size_t i = 0; i < works_len && !conn->failed; i++)
         if (pal_work_may_run(&works[i]))
             works[i].op->status = is_apart ? run_apart(conn, &works[i]) : run_op(conn, &works[i]);
-    if (!conn->failed) {
+    if (!conn->failed && pal_sqlite_counts_write(conn, &err) == PAL_OK) {
         sql = pal_sql_start(conn, PAL_SQL_COMMIT);
         if (pal_sql_run(&sql, &err) == PAL_OK) {
             pal_sqlite_heads_committed(conn);

@@ -22,6 +22,7 @@ typedef struct checking {
     pal_finding_sink sink;
     pal_progress progress;
     void *user;
+    uint64_t findings; /* told so far */
 } checking;
 
 static void tell(checking *check, pal_id session, bool repaired, const char *text)
@@ -29,6 +30,7 @@ static void tell(checking *check, pal_id session, bool repaired, const char *tex
     pal_finding finding = {.session = session, .repaired = repaired};
 
     snprintf(finding.text, sizeof(finding.text), "%.*s", (int)sizeof(finding.text) - 1, text);
+    check->findings++;
     check->sink(&finding, check->user);
 }
 
@@ -404,6 +406,38 @@ static pal_status check_ledger(checking *check, pal_error *err)
     return status == PAL_CORRUPT ? PAL_OK : status;
 }
 
+/* ---- The totals ---- */
+
+/* Comes last: other damage, and its repair, change what there is without counting. Then they are
+ * only set right again. */
+static pal_status compare_totals(checking *check, pal_error *err)
+{
+    pal_store_stats kept = {0}, counted = {0};
+    pal_status status = pal_sqlite_counts_read(&check->conn, PAL_SQL_COUNTER_GET, &kept, err);
+    bool repaired;
+
+    if (status == PAL_OK)
+        status = pal_sqlite_counts_read(&check->conn, PAL_SQL_STAT_ALL, &counted, err);
+    if (status != PAL_OK || memcmp(&kept, &counted, sizeof(kept)) == 0)
+        return status;
+    repaired = check->repair && run_one(check, PAL_SQL_COUNTER_SET);
+    if (check->findings == 0)
+        tell(check, (pal_id){{0}}, repaired, "the counts of the store were wrong");
+    return PAL_OK;
+}
+
+/* In one transaction: others may write meanwhile. */
+static pal_status check_totals(checking *check, pal_error *err)
+{
+    const char *begin = check->repair ? "BEGIN IMMEDIATE" : "BEGIN";
+    pal_status status = pal_sql_exec(&check->conn, begin, err);
+
+    if (status == PAL_OK)
+        status = compare_totals(check, err);
+    pal_sqlite_snapshot_end(&check->conn);
+    return status == PAL_CORRUPT ? PAL_OK : status;
+}
+
 /* ---- The search index ---- */
 
 /* False where it could not be repaired. */
@@ -417,7 +451,7 @@ static bool tell_block(checking *check, int64_t block)
     return repaired;
 }
 
-static pal_status check_index(checking *check, pal_error *err)
+static pal_status check_index(checking *check, bool has_groups, pal_error *err)
 {
     int64_t block = INT64_MAX;
     pal_status status = pal_sqlite_index_check(&check->conn, &block, err);
@@ -426,10 +460,17 @@ static pal_status check_index(checking *check, pal_error *err)
         tell_block(check, block--);
         status = pal_sqlite_index_check(&check->conn, &block, err);
     }
+    for (block = 0; status == PAL_OK && has_groups;) {
+        status = pal_sqlite_index_check_groups(&check->conn, &block, err);
+        if (status != PAL_OK || block == 0)
+            break;
+        tell_block(check, block);
+    }
     do {
-        if (status == PAL_OK)
+        block = -1;
+        if (status == PAL_OK && has_groups)
             status = pal_sqlite_index_stray(&check->conn, &block, err);
-    } while (status == PAL_OK && block >= 0 && tell_block(check, block));
+    } while (status == PAL_OK && block != -1 && tell_block(check, block));
     /* What can't be read was told with the file. */
     return status == PAL_CORRUPT ? PAL_OK : status;
 }
@@ -457,7 +498,9 @@ pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_c
     if (status == PAL_OK && ((pal_sqlite *)engine)->has_records)
         status = check_ledger(&check, err);
     if (status == PAL_OK && ((pal_sqlite *)engine)->has_search)
-        status = check_index(&check, err);
+        status = check_index(&check, ((pal_sqlite *)engine)->has_counts, err);
+    if (status == PAL_OK && ((pal_sqlite *)engine)->has_counts)
+        status = check_totals(&check, err);
     pal_sql_close(&check.conn);
     return status;
 }

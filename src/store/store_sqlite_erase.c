@@ -42,12 +42,33 @@ static pal_status shared_seq(pal_sql_conn *conn, int64_t handle, uint64_t *out_s
     return pal_sql_end(&sql, err);
 }
 
+/* Ends a statement that deletes blobs and tells their sizes. */
+static pal_status end_blobs(pal_sql_conn *conn, pal_sql *sql, uint64_t *out_count, pal_error *err)
+{
+    uint64_t count = 0, bytes = 0;
+    pal_status status;
+
+    for (; pal_sql_row(sql); count++)
+        bytes += (uint64_t)pal_sql_int(sql, 0);
+    status = pal_sql_end(sql, err);
+    if (status != PAL_OK)
+        return status;
+    conn->counts.blobs -= (int64_t)count;
+    conn->counts.blob_bytes -= (int64_t)bytes;
+    *out_count = count;
+    return PAL_OK;
+}
+
 static pal_status drop_blobs(
         pal_sql_conn *conn, int64_t handle, uint64_t kept_seq, pal_erasure *erasure, pal_error *err)
 {
     uint64_t dropped = 0, unused = 0;
-    pal_status status =
-            drop_after(conn, PAL_SQL_BLOB_DROP_SESSION, handle, kept_seq, &dropped, err);
+    pal_sql drop = pal_sql_start(conn, PAL_SQL_BLOB_DROP_SESSION);
+    pal_status status;
+
+    pal_sql_bind_int(&drop, handle);
+    pal_sql_bind_int(&drop, (int64_t)kept_seq);
+    status = end_blobs(conn, &drop, &dropped, err);
 
     if (status == PAL_OK)
         status = drop_after(conn, PAL_SQL_BLOB_REF_DROP, handle, kept_seq, &unused, err);
@@ -78,6 +99,16 @@ static pal_status drop_belongings(
     return status;
 }
 
+/* What the head counts; 0 without one. */
+static pal_status bytes_of(pal_sql_conn *conn, int64_t handle, int64_t *out_bytes, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_CHECK_COUNTS);
+
+    pal_sql_bind_int(&sql, handle);
+    *out_bytes = pal_sql_row(&sql) ? pal_sql_int(&sql, 1) : 0;
+    return pal_sql_end(&sql, err);
+}
+
 static pal_status strip_or_drop(
         pal_sql_conn *conn, int64_t handle, uint64_t kept_seq, pal_error *err)
 {
@@ -99,9 +130,12 @@ static pal_status strip_or_drop(
 static pal_status erase_one(
         pal_sql_conn *conn, const pal_sqlite_head *head, pal_erasure *erasure, pal_error *err)
 {
-    uint64_t kept_seq;
+    uint64_t kept_seq, messages = erasure->messages;
+    int64_t before = 0, after = 0;
     pal_status status = shared_seq(conn, head->handle, &kept_seq, err);
 
+    if (status == PAL_OK)
+        status = bytes_of(conn, head->handle, &before, err);
     if (status == PAL_OK)
         status = drop_blobs(conn, head->handle, kept_seq, erasure, err);
     if (status == PAL_OK)
@@ -115,9 +149,16 @@ static pal_status erase_one(
         status = drop_belongings(conn, head->handle, erasure, err);
     if (status == PAL_OK)
         status = strip_or_drop(conn, head->handle, kept_seq, err);
-    if (status == PAL_OK && kept_seq > head->fork_seq)
+    if (status == PAL_OK)
+        status = bytes_of(conn, head->handle, &after, err);
+    if (status != PAL_OK)
+        return status;
+    if (kept_seq > head->fork_seq)
         erasure->shared += kept_seq - head->fork_seq;
-    return status;
+    pal_sqlite_count_state(conn, head->state, -1);
+    conn->counts.messages -= (int64_t)(erasure->messages - messages);
+    conn->counts.bytes += after - before;
+    return PAL_OK;
 }
 
 /* The session, and then each erased ancestor that it was the last to need. */
@@ -211,11 +252,12 @@ static pal_status erase_stale(pal_sql_conn *conn, pal_work *work, uint32_t *left
 static pal_status drop_unused_blobs(pal_sql_conn *conn, pal_work *work)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_BLOB_DROP_UNUSED);
+    uint64_t dropped = 0;
     pal_status status;
 
     pal_sql_bind_int(&sql, work->now_ms - PAL_BLOB_UNUSED_MS_MAX);
-    status = pal_sql_run(&sql, &work->op->error);
-    if (status == PAL_OK && sqlite3_changes64(conn->db) > 0) {
+    status = end_blobs(conn, &sql, &dropped, &work->op->error);
+    if (status == PAL_OK && dropped > 0) {
         sql = pal_sql_start(conn, PAL_SQL_BLOB_DATA_DROP);
         status = pal_sql_run(&sql, &work->op->error);
     }

@@ -16,13 +16,16 @@
 #include <string.h>
 
 #include "store/store_sqlite.h"
+#include "store/store_sqlite_group.h"
 #include "store/store_text.h"
 
 /* A longer text is not taken into the index: its row is looked at in every search. */
 #define WIDE_TEXT_LEN ((size_t)256 << 10)
 
 struct pal_index_part {
-    int64_t block;
+    int64_t block; /* or a group's key */
+    int level;     /* 0: a block; else of the group */
+    int64_t number; /* of the group */
     int64_t erasures;
     pal_str wide; /* a bitmap, or empty */
     pal_chunk *chunks;
@@ -155,32 +158,62 @@ static pal_status read_number(
 
 /* The oldest block that is whole and not indexed; -1 where there is none. Blocks are written in
  * their order, because that fills the pages of the table. */
-static pal_status find_missing(pal_sql_conn *conn, int64_t *out_block, pal_error *err)
+static pal_status find_missing(
+        pal_sql_conn *conn, const pal_index_reach *reach, int64_t *out_block, pal_error *err)
 {
-    int64_t newest = 0, wanted = 0;
+    int64_t newest = 0, wanted = reach->counts[0];
     pal_sql sql;
     pal_status status = read_number(conn, PAL_SQL_MESSAGE_NEWEST, &newest, err);
 
-    if (status != PAL_OK)
+    *out_block = -1;
+    if (status != PAL_OK || wanted >= pal_sqlite_block_of(newest))
         return status;
     sql = pal_sql_start(conn, PAL_SQL_INDEX_LIST);
+    pal_sql_bind_int(&sql, wanted);
     while (pal_sql_row(&sql) && pal_sql_int(&sql, 0) == wanted)
         wanted++;
-    *out_block = wanted < pal_sqlite_block_of(newest) ? wanted : -1;
+    if (wanted < pal_sqlite_block_of(newest))
+        *out_block = wanted;
     return pal_sql_end(&sql, err);
 }
 
+static pal_status build_group(pal_sql_conn *conn, int level, int64_t number, pal_arena *arena,
+        pal_index_part **out_part, pal_error *err)
+{
+    pal_index_part *part = pal_arena_alloc(arena, sizeof(*part));
+    pal_status status;
+
+    if (!part)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the search index");
+    *part = (pal_index_part){
+            .block = pal_sqlite_group_key(level, number), .level = level, .number = number};
+    status = pal_sqlite_group_build(
+            conn, level, number, arena, &part->chunks, &part->chunks_len, err);
+    if (status == PAL_OK)
+        *out_part = part;
+    return status;
+}
+
+/* Blocks first: a group is made of blocks that are all there. */
 static pal_status build_missing(
         pal_sql_conn *conn, pal_arena *arena, pal_index_part **out_part, pal_error *err)
 {
-    int64_t block = -1, erasures;
-    pal_status status = find_missing(conn, &block, err);
+    int64_t block = -1, erasures = 0, number = 0;
+    pal_index_reach reach;
+    int level = 0;
+    pal_status status = pal_sqlite_reach_read(conn, &reach, err);
 
-    if (status != PAL_OK || block < 0)
+    if (status == PAL_OK)
+        status = find_missing(conn, &reach, &block, err);
+    if (status == PAL_OK && block < 0)
+        status = pal_sqlite_group_missing(conn, &reach, &level, &number, err);
+    if (status != PAL_OK || (block < 0 && level == 0))
         return status;
     status = read_number(conn, PAL_SQL_INDEX_ERASURES, &erasures, err);
-    if (status == PAL_OK)
+    if (status == PAL_OK && block >= 0)
         status = build_block(conn, block, arena, out_part, err);
+    else if (status == PAL_OK)
+        status = build_group(conn, level, number, arena, out_part, err);
     if (status == PAL_OK)
         (*out_part)->erasures = erasures;
     return status;
@@ -195,7 +228,7 @@ pal_status pal_sqlite_index_build(
     pal_status status;
 
     *out_part = NULL;
-    if (!self->has_search)
+    if (!self->has_counts)
         return PAL_OK;
     status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
     if (status != PAL_OK)
@@ -223,7 +256,24 @@ static pal_status write_chunk(
     return pal_sql_run(&sql, err);
 }
 
-static pal_status write_block(pal_sql_conn *conn, const pal_index_part *part, pal_error *err)
+/* The block is in the list, and so may be those after it. */
+static pal_status reach_blocks(pal_sql_conn *conn, pal_error *err)
+{
+    pal_index_reach reach;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reach_read(conn, &reach, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_INDEX_LIST);
+    pal_sql_bind_int(&sql, reach.counts[0]);
+    while (pal_sql_row(&sql) && pal_sql_int(&sql, 0) == reach.counts[0])
+        reach.counts[0]++;
+    status = pal_sql_end(&sql, err);
+    return status == PAL_OK ? pal_sqlite_reach_write(conn, &reach, err) : status;
+}
+
+static pal_status list_block(pal_sql_conn *conn, const pal_index_part *part, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_INDEX_BLOCK_ADD);
     pal_status status;
@@ -234,6 +284,15 @@ static pal_status write_block(pal_sql_conn *conn, const pal_index_part *part, pa
     else
         pal_sql_bind_int_or_null(&sql, 0);
     status = pal_sql_run(&sql, err);
+    return status == PAL_OK ? reach_blocks(conn, err) : status;
+}
+
+static pal_status write_part(pal_sql_conn *conn, const pal_index_part *part, pal_error *err)
+{
+    pal_status status = part->level > 0
+            ? pal_sqlite_group_add(conn, part->level, part->number, err)
+            : list_block(conn, part, err);
+
     for (size_t i = 0; status == PAL_OK && i < part->chunks_len; i++)
         status = write_chunk(conn, part->block, &part->chunks[i], err);
     return status;
@@ -250,6 +309,8 @@ static pal_status is_stale(
     *out_stale = erasures != part->erasures;
     if (status != PAL_OK || *out_stale)
         return status;
+    if (part->level > 0)
+        return pal_sqlite_group_is_there(conn, part->block, out_stale, err);
     sql = pal_sql_start(conn, PAL_SQL_INDEX_BLOCK);
     pal_sql_bind_int(&sql, part->block);
     *out_stale = pal_sql_row(&sql);
@@ -262,15 +323,22 @@ pal_status pal_sqlite_index_write(pal_sql_conn *conn, pal_work *work)
     pal_status status = is_stale(conn, work->index, &stale, &work->op->error);
 
     if (status == PAL_OK && !stale)
-        status = write_block(conn, work->index, &work->op->error);
+        status = write_part(conn, work->index, &work->op->error);
     return status;
 }
 
 /* ---- Erasing ---- */
 
+/* With the groups that it is in; or a group by its key. */
 static pal_status drop_block(pal_sql_conn *conn, int64_t block, pal_error *err)
 {
-    pal_status status = pal_sql_run_int(conn, PAL_SQL_INDEX_DROP, block, err);
+    pal_status status;
+
+    if (block < 0)
+        return pal_sqlite_group_drop(conn, block, err);
+    status = pal_sqlite_group_forget(conn, block, err);
+    if (status == PAL_OK)
+        status = pal_sql_run_int(conn, PAL_SQL_INDEX_DROP, block, err);
 
     if (status == PAL_OK)
         status = pal_sql_run_int(conn, PAL_SQL_INDEX_BLOCK_DROP, block, err);
@@ -368,6 +436,49 @@ static pal_status find_wrong(pal_sql_conn *conn, int64_t *block, pal_error *err)
         }
         if (!same)
             *block = number;
+    }
+    ended = pal_sql_end(&sql, status == PAL_OK ? err : NULL);
+    return status != PAL_OK ? status : ended;
+}
+
+/* Whether the group says what its children do. One without all of them can't. */
+static pal_status check_group(pal_sql_conn *conn, int64_t key, bool *out_same, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_index_part *part = NULL;
+    int64_t number;
+    int level;
+    pal_status status;
+
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory to check the search index");
+    pal_sqlite_group_of_key(key, &level, &number);
+    status = build_group(conn, level, number, arena, &part, err);
+    if (status == PAL_OK)
+        status = compare_chunks(conn, part, out_same, err);
+    if (status == PAL_CORRUPT) {
+        *out_same = false;
+        status = PAL_OK;
+    }
+    pal_arena_free(arena);
+    return status;
+}
+
+pal_status pal_sqlite_index_check_groups(pal_sql_conn *conn, int64_t *key, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_INDEX_GROUPS);
+    pal_status status = PAL_OK, ended;
+    bool same = true;
+
+    pal_sql_bind_int(&sql, INT64_MIN);
+    pal_sql_bind_int(&sql, *key - 1);
+    *key = 0;
+    while (status == PAL_OK && same && pal_sql_row(&sql)) {
+        int64_t found = pal_sql_int(&sql, 0);
+
+        status = check_group(conn, found, &same, err);
+        if (!same)
+            *key = found;
     }
     ended = pal_sql_end(&sql, status == PAL_OK ? err : NULL);
     return status != PAL_OK ? status : ended;

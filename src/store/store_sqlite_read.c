@@ -549,41 +549,6 @@ pal_status pal_sqlite_lease_find(
 
 /* ---- Statistics ---- */
 
-static void count_state(pal_sql *sql, pal_store_stats *stats)
-{
-    uint64_t count = (uint64_t)pal_sql_int(sql, 1);
-
-    switch ((pal_session_state)pal_sql_int(sql, 0)) {
-    case PAL_SESSION_ACTIVE:
-        stats->sessions_active = count;
-        break;
-    case PAL_SESSION_TRASH:
-        stats->sessions_trash = count;
-        break;
-    case PAL_SESSION_QUARANTINED:
-        stats->sessions_quarantined = count;
-        break;
-    case PAL_SESSION_NONE:
-    case PAL_SESSION_ERASED:
-        break;
-    }
-    stats->content_bytes += (uint64_t)pal_sql_int(sql, 2);
-}
-
-/* One row of up to two numbers. */
-static pal_status read_numbers(pal_sql_conn *conn, pal_sql_id id, uint64_t *out_first,
-        uint64_t *out_second, pal_error *err)
-{
-    pal_sql sql = pal_sql_start(conn, id);
-
-    if (pal_sql_row(&sql)) {
-        *out_first = (uint64_t)pal_sql_int(&sql, 0);
-        if (out_second)
-            *out_second = (uint64_t)pal_sql_int(&sql, 1);
-    }
-    return pal_sql_end(&sql, err);
-}
-
 static uint64_t disk_bytes(const char *path)
 {
     static const char *const suffixes[] = {"", "-wal"};
@@ -605,21 +570,12 @@ pal_status pal_sqlite_stat(pal_engine *engine, pal_store_stats *out_stats, pal_e
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_store_stats stats = {0};
     pal_sql_conn *conn;
-    pal_sql sql;
     pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
 
     if (status != PAL_OK)
         return status;
-    sql = pal_sql_start(conn, PAL_SQL_STAT_STATES);
-    while (pal_sql_row(&sql))
-        count_state(&sql, &stats);
-    status = pal_sql_end(&sql, err);
-    if (status == PAL_OK)
-        status = read_numbers(conn, PAL_SQL_STAT_MESSAGES, &stats.messages, NULL, err);
-    if (status == PAL_OK)
-        status = read_numbers(conn, PAL_SQL_STAT_BLOBS, &stats.blobs, &stats.blob_bytes, err);
-    if (status == PAL_OK)
-        status = read_numbers(conn, PAL_SQL_STAT_TENANTS, &stats.tenants, NULL, err);
+    status = pal_sqlite_counts_read(
+            conn, self->has_counts ? PAL_SQL_COUNTER_GET : PAL_SQL_STAT_ALL, &stats, err);
     pal_sqlite_reader_give(self, conn);
     stats.disk_bytes = disk_bytes(self->path);
     if (status == PAL_OK)

@@ -91,7 +91,7 @@ bool pal_sqlite_reindex(pal_sql_conn *conn)
 
 bool pal_sqlite_search_replace(pal_sql_conn *conn)
 {
-    static const char *const names[] = {"search", "search_block"};
+    static const char *const names[] = {"search", "search_block", "search_group"};
     bool done = true;
 
     for (size_t i = 0; done && i < sizeof(names) / sizeof(names[0]); i++) {
@@ -107,5 +107,7 @@ bool pal_sqlite_search_replace(pal_sql_conn *conn)
         done = table.text && replace_one(conn->db, &table);
         sqlite3_free(table.text);
     }
+    /* Nothing is there now. */
+    done = done && run(conn->db, "UPDATE search_state SET blocks = 0, groups_1 = 0, groups_2 = 0");
     return done && run(conn->db, "VACUUM");
 }

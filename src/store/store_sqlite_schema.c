@@ -163,6 +163,22 @@ static const char *const steps[] = {
         "CREATE INDEX session_trash ON session(deleted_at) WHERE deleted_at IS NOT NULL;"
         "DROP INDEX message_id;"
         "CREATE INDEX message_id ON message(id);",
+
+        /* How much there is; how far the search index reaches; and its summaries. */
+        "CREATE TABLE counter("
+        " id INTEGER PRIMARY KEY, active INTEGER NOT NULL, trash INTEGER NOT NULL,"
+        " quarantined INTEGER NOT NULL, messages INTEGER NOT NULL, bytes INTEGER NOT NULL,"
+        " blobs INTEGER NOT NULL, blob_bytes INTEGER NOT NULL, tenants INTEGER NOT NULL);"
+        "INSERT INTO counter SELECT 1, (SELECT count(*) FROM head WHERE state = 1),"
+        " (SELECT count(*) FROM head WHERE state = 2),"
+        " (SELECT count(*) FROM head WHERE state = 3), (SELECT count(*) FROM message),"
+        " (SELECT ifnull(sum(bytes), 0) FROM head), (SELECT count(*) FROM blob),"
+        " (SELECT ifnull(sum(size), 0) FROM blob),"
+        " (SELECT count(*) FROM tenant WHERE name >= ' ');"
+        "ALTER TABLE search_state ADD COLUMN blocks INTEGER NOT NULL DEFAULT 0;"
+        "ALTER TABLE search_state ADD COLUMN groups_1 INTEGER NOT NULL DEFAULT 0;"
+        "ALTER TABLE search_state ADD COLUMN groups_2 INTEGER NOT NULL DEFAULT 0;"
+        "CREATE TABLE search_group(block INTEGER PRIMARY KEY);",
 };
 
 enum { SCHEMA_VERSION = sizeof(steps) / sizeof(steps[0]) };

@@ -2,10 +2,12 @@
  *
  * Goes through the blocks of the index, the newest first. In each the rows of all terms are joined
  * as bitmaps, and only those that are left are read. A block that is not indexed, or whose index is
- * damaged, is walked through. All of it in one read transaction. Any thread. */
+ * damaged, is walked through. Where sixteen of them, or as many sixteens, have a summary
+ * (store_sqlite_group.c), only those are looked into that have all terms. All of it in one read
+ * transaction. Any thread. */
 #include <string.h>
 
-#include "store/store_sqlite.h"
+#include "store/store_sqlite_group.h"
 
 /* Ancestors beyond that are not told apart by the index. */
 enum { HANDLES_MAX = 32, TERMS_MAX = 256 };
@@ -247,19 +249,97 @@ static pal_status find_range(looking *state, int64_t *out_first, int64_t *out_la
     return status;
 }
 
+/* ---- Groups ---- */
+
+/* Which children of the group have all terms and the tenant; all of them where it is damaged. */
+static pal_status join_group(
+        looking *state, int64_t key, pal_bitmap *out_children, pal_error *err)
+{
+    char text[PAL_SQLITE_TERM_SIZE];
+    pal_term wide = {.text = pal_sqlite_group_wide()};
+    pal_term tenant = {.text = pal_sqlite_term(text, 't', state->tenant)};
+    pal_bitmap any = {{0}}, own = {{0}};
+    bool sound = false;
+    pal_status status = find_term(state, key, wide, &any, &sound, err);
+
+    memset(out_children, 0xff, sizeof(*out_children));
+    for (size_t i = 0; status == PAL_OK && sound && i < state->terms_len; i++) {
+        own = any;
+        status = find_term(state, key, state->terms[i], &own, &sound, err);
+        pal_bitmap_and(out_children, &own);
+        if (sound && pal_bitmap_is_empty(out_children))
+            return status;
+    }
+    memset(&own, 0, sizeof(own));
+    if (status == PAL_OK && sound)
+        status = find_term(state, key, tenant, &own, &sound, err);
+    pal_bitmap_and(out_children, &own);
+    if (status == PAL_CORRUPT || (status == PAL_OK && !sound)) {
+        memset(out_children, 0xff, sizeof(*out_children));
+        status = PAL_OK;
+    }
+    return status;
+}
+
+/* Looks into a block, or into those of a group, as far as they are in first..last. */
+static pal_status look_into(looking *state, int level, int64_t number, int64_t first, int64_t last,
+        pal_error *err)
+{
+    int64_t len = (int64_t)PAL_BLOCK_ROWS << (PAL_GROUP_SHIFT * level);
+    int64_t from = number * len, to = from + len - 1;
+    pal_bitmap children;
+    pal_status status;
+
+    if (to < first || from > last)
+        return PAL_OK;
+    if (level == 0)
+        return look_into_block(state, from > first ? from : first, to < last ? to : last, err);
+    status = join_group(state, pal_sqlite_group_key(level, number), &children, err);
+    for (int child = PAL_GROUP_CHILDREN; status == PAL_OK && state->wanted && child-- > 0;)
+        if (pal_bitmap_has(&children, (size_t)child))
+            status = look_into(
+                    state, level - 1, (number << PAL_GROUP_SHIFT) + child, first, last, err);
+    return status;
+}
+
+/* The level of the largest group that ends with the block. */
+static pal_status level_at(looking *state, int64_t block, int *out_level, pal_error *err)
+{
+    bool is_there = false;
+    pal_status status = PAL_OK;
+
+    *out_level = 0;
+    for (int level = PAL_GROUP_LEVELS;
+            state->self->has_counts && status == PAL_OK && level > 0 && !is_there; level--) {
+        if ((block + 1) % ((int64_t)1 << (PAL_GROUP_SHIFT * level)) != 0)
+            continue;
+        status = pal_sqlite_group_is_there(state->conn,
+                pal_sqlite_group_key(level, block >> (PAL_GROUP_SHIFT * level)), &is_there, err);
+        if (is_there)
+            *out_level = level;
+    }
+    return status;
+}
+
 static pal_status look(looking *state, pal_error *err)
 {
-    int64_t first = 0, last = -1;
+    int64_t first = 0, last = -1, block;
     pal_status status =
             pal_sqlite_tenant(state->conn, state->search->tenant, false, &state->tenant, err);
 
     if (status == PAL_OK && state->tenant != 0)
         status = find_range(state, &first, &last, err);
-    while (status == PAL_OK && state->wanted && state->tenant != 0 && first <= last) {
-        int64_t from = last - last % PAL_BLOCK_ROWS;
+    if (state->tenant == 0 || last < first)
+        return status;
+    block = pal_sqlite_block_of(last);
+    while (status == PAL_OK && state->wanted && block >= pal_sqlite_block_of(first)) {
+        int level = 0;
 
-        status = look_into_block(state, from > first ? from : first, last, err);
-        last = from - 1;
+        status = level_at(state, block, &level, err);
+        if (status == PAL_OK)
+            status = look_into(
+                    state, level, block >> (PAL_GROUP_SHIFT * level), first, last, err);
+        block -= (int64_t)1 << (PAL_GROUP_SHIFT * level);
     }
     return status;
 }

@@ -42,6 +42,7 @@ pal_status pal_sqlite_tenant(
         pal_sql_bind_text(&sql, name);
         status = pal_sql_run(&sql, err);
         tenant = sqlite3_last_insert_rowid(conn->db);
+        conn->counts.tenants += pal_sqlite_tenant_counts(name);
     }
     if (status != PAL_OK)
         return status;
@@ -256,6 +257,7 @@ static pal_status insert_head(pal_sql_conn *conn, pal_work *work, const pal_sess
     pal_sql_bind_int_or_null(&sql, agent);
     pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
     pal_sql_bind_int(&sql, work->now_ms);
+    conn->counts.active++;
     return pal_sql_run(&sql, &work->op->error);
 }
 

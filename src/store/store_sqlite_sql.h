@@ -77,6 +77,19 @@
     " m.turn)"                                                                                     \
     " ORDER BY m.seq " order
 
+#define PAL_SQL_COUNTER_COLUMNS                                                                    \
+    "active, trash, quarantined, messages, bytes, blobs, blob_bytes, tenants"
+
+/* The row of the table counter as it should be. Names of tenants that begin with a control
+ * character are the engine's own: keys lie under one. */
+#define PAL_SQL_COUNTED(before)                                                                    \
+    "SELECT " before                                                                               \
+    "(SELECT count(*) FROM head WHERE state = 1), (SELECT count(*) FROM head WHERE state = 2),"    \
+    " (SELECT count(*) FROM head WHERE state = 3), (SELECT count(*) FROM message),"                \
+    " (SELECT ifnull(sum(bytes), 0) FROM head), (SELECT count(*) FROM blob),"                      \
+    " (SELECT ifnull(sum(size), 0) FROM blob),"                                                    \
+    " (SELECT count(*) FROM tenant WHERE name >= ' ')"
+
 /* Every statement, by name. */
 #define PAL_SQL_STATEMENTS(X)                                                                      \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
@@ -233,11 +246,11 @@
             "DELETE FROM blob WHERE id IN"                                                         \
             " (SELECT blob FROM blob_ref WHERE session = ?1 AND seq > ?2)"                         \
             " AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.blob = blob.id"                     \
-            " AND NOT (r.session = ?1 AND r.seq > ?2))")                                           \
+            " AND NOT (r.session = ?1 AND r.seq > ?2)) RETURNING size")                            \
     X(BLOB_REF_DROP, "DELETE FROM blob_ref WHERE session = ?1 AND seq > ?2")                       \
     X(BLOB_DROP_UNUSED,                                                                            \
             "DELETE FROM blob WHERE created_at < ?1"                                               \
-            " AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.blob = blob.id)")                   \
+            " AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.blob = blob.id) RETURNING size")    \
     X(BLOB_DATA_DROP, "DELETE FROM blob_data WHERE blob NOT IN (SELECT id FROM blob)")             \
     /* What turns need. */                                                                         \
     X(INBOX_BY_CLIENT,                                                                             \
@@ -351,7 +364,17 @@
             " FROM message m LEFT JOIN session s ON s.id = m.session"                              \
             " WHERE m.pos BETWEEN ?1 AND ?2 ORDER BY m.pos")                                       \
     X(INDEX_POSITIONS, "SELECT pos FROM message WHERE session = ?1 AND seq > ?2 ORDER BY seq")     \
-    X(INDEX_LIST, "SELECT block FROM search_block ORDER BY block")                                 \
+    X(INDEX_LIST, "SELECT block FROM search_block WHERE block >= ?1 ORDER BY block")               \
+    X(INDEX_REACH, "SELECT blocks, groups_1, groups_2 FROM search_state WHERE id = 1")             \
+    X(INDEX_REACH_SET,                                                                             \
+            "UPDATE search_state SET blocks = ?1, groups_1 = ?2, groups_2 = ?3 WHERE id = 1")      \
+    X(INDEX_GROUP, "SELECT block FROM search_group WHERE block = ?1")                              \
+    X(INDEX_GROUPS,                                                                                \
+            "SELECT block FROM search_group WHERE block BETWEEN ?1 AND ?2 ORDER BY block DESC")    \
+    X(INDEX_GROUP_ADD, "INSERT INTO search_group(block) VALUES (?1)")                              \
+    X(INDEX_GROUP_DROP, "DELETE FROM search_group WHERE block = ?1")                               \
+    X(INDEX_WIDE,                                                                                  \
+            "SELECT block FROM search_block WHERE block BETWEEN ?1 AND ?2 AND wide IS NOT NULL")   \
     X(INDEX_BLOCKS, "SELECT block, wide FROM search_block WHERE block <= ?1 ORDER BY block DESC")  \
     X(INDEX_BLOCK, "SELECT block, wide FROM search_block WHERE block = ?1")                        \
     X(INDEX_BLOCK_ADD, "INSERT INTO search_block(block, wide) VALUES (?1, ?2)")                    \
@@ -360,16 +383,22 @@
     X(INDEX_ADD, "INSERT INTO search(block, term, chunk) VALUES (?1, ?2, ?3)")                     \
     X(INDEX_DROP, "DELETE FROM search WHERE block = ?1")                                           \
     X(INDEX_STRAY,                                                                                 \
-            "SELECT block FROM search WHERE block NOT IN (SELECT block FROM search_block)"         \
-            " LIMIT 1")                                                                            \
+            "SELECT block FROM search WHERE block NOT IN (SELECT block FROM search_block"          \
+            " UNION ALL SELECT block FROM search_group) LIMIT 1")                                  \
     X(INDEX_ERASURES, "SELECT erasures FROM search_state WHERE id = 1")                            \
     X(INDEX_ERASED, "UPDATE search_state SET erasures = erasures + 1 WHERE id = 1")                \
     /* Looking after it. */                                                                        \
-    X(STAT_STATES, "SELECT state, count(*), sum(bytes) FROM head GROUP BY state")                  \
-    X(STAT_MESSAGES, "SELECT count(*) FROM message")                                               \
-    X(STAT_BLOBS, "SELECT count(*), sum(size) FROM blob")                                          \
-    /* Names that begin with a control character are the engine's own: keys lie under one. */      \
-    X(STAT_TENANTS, "SELECT count(*) FROM tenant WHERE name >= ' '")                               \
+    X(COUNTER_GET, "SELECT " PAL_SQL_COUNTER_COLUMNS " FROM counter WHERE id = 1")                 \
+    X(COUNTER_ADD,                                                                                 \
+            "UPDATE counter SET active = active + ?1, trash = trash + ?2,"                         \
+            " quarantined = quarantined + ?3, messages = messages + ?4, bytes = bytes + ?5,"       \
+            " blobs = blobs + ?6, blob_bytes = blob_bytes + ?7, tenants = tenants + ?8"            \
+            " WHERE id = 1")                                                                       \
+    X(COUNTER_SET,                                                                                 \
+            "INSERT OR REPLACE INTO counter(id, " PAL_SQL_COUNTER_COLUMNS                          \
+            ") " PAL_SQL_COUNTED("1, "))                                                           \
+    /* By walking over all of it: for fsck, and where a file has no counter. */                    \
+    X(STAT_ALL, PAL_SQL_COUNTED(""))                                                               \
     X(CHECK_SESSIONS, "SELECT id, uuid FROM session WHERE id > ?1 ORDER BY id LIMIT 1")            \
     X(CHECK_TOTAL, "SELECT max(id) FROM session")                                                  \
     X(CHECK_COUNTS, "SELECT tokens, bytes FROM head WHERE session = ?1")                           \
@@ -406,6 +435,14 @@ typedef enum pal_sql_id {
 
 typedef struct pal_sqlite_heads pal_sqlite_heads;
 
+/* What a transaction has added so far. */
+typedef struct pal_sqlite_counts {
+    int64_t active, trash, quarantined; /* sessions */
+    int64_t messages, bytes;
+    int64_t blobs, blob_bytes;
+    int64_t tenants;
+} pal_sqlite_counts;
+
 typedef struct pal_sql_conn {
     sqlite3 *db;
     sqlite3_stmt *statements[PAL_SQL_COUNT]; /* prepared when first used */
@@ -419,6 +456,7 @@ typedef struct pal_sql_conn {
     char tenant_name[PAL_TENANT_LEN_MAX];
     pal_sqlite_heads *heads; /* of store_sqlite_heads.c: the writer's; NULL until the first */
     bool keeps_heads;        /* the operation that runs changes none but by appending */
+    pal_sqlite_counts counts; /* of store_sqlite_counts.c: since the transaction began */
 } pal_sql_conn;
 
 typedef struct pal_sql {

@@ -6,12 +6,9 @@
 
 pal_status pal_sqlite_trash(pal_sql_conn *conn, int64_t handle, int64_t now_ms, pal_error *err)
 {
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_STATE);
-    pal_status status;
+    pal_status status = pal_sqlite_state_set(conn, handle, PAL_SESSION_TRASH, err);
+    pal_sql sql;
 
-    pal_sql_bind_int(&sql, handle);
-    pal_sql_bind_int(&sql, PAL_SESSION_TRASH);
-    status = pal_sql_run(&sql, err);
     if (status == PAL_OK) {
         sql = pal_sql_start(conn, PAL_SQL_SESSION_TRASH);
         pal_sql_bind_int(&sql, handle);
@@ -90,10 +87,7 @@ static pal_status write_restored(
     status = pal_sql_run(&sql, &work->op->error);
     if (status != PAL_OK)
         return status;
-    sql = pal_sql_start(conn, PAL_SQL_HEAD_STATE);
-    pal_sql_bind_int(&sql, head->handle);
-    pal_sql_bind_int(&sql, PAL_SESSION_ACTIVE);
-    return pal_sql_run(&sql, &work->op->error);
+    return pal_sqlite_state_set(conn, head->handle, PAL_SESSION_ACTIVE, &work->op->error);
 }
 
 static pal_status restore_with(

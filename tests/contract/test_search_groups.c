@@ -1,0 +1,277 @@
+/* test_search_groups.c - summaries of the search index: a word that is nowhere costs a few looks,
+ * all others are found through them, and they are thrown away with what they tell of. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/store_sqlite.h"
+#include "support/sqlite_file.h"
+
+enum { ROWS = PAL_BLOCK_ROWS, BLOCKS = 36, BATCH = 1024, WIDE_LEN = 300 << 10 };
+
+static const pal_str nobody = {NULL, 0};
+
+static void begin(void)
+{
+    pal_store_options options = {.estimate = true};
+
+    file_clear();
+    CHECK(fine(pal_store_open(url, &options, &store, &err)));
+}
+
+static pal_id new_session(const char *tenant)
+{
+    pal_session session = {.tenant = pal_str_of(tenant)};
+    pal_id id = {{0}};
+
+    CHECK(fine(pal_store_create(store, &session, &id, &err)));
+    return id;
+}
+
+/* Messages "n<number> <word>". */
+static void say_many(const char *tenant, pal_id session, int first, int count, const char *word)
+{
+    static char texts[BATCH][64];
+    static pal_part parts[BATCH];
+    static pal_message messages[BATCH];
+
+    for (int done = 0; done < count;) {
+        int len = 0;
+
+        for (; len < BATCH && done < count; len++, done++) {
+            snprintf(texts[len], sizeof texts[len], "n%d %s", first + done, word);
+            parts[len] = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of(texts[len])};
+            messages[len] = (pal_message){
+                    .role = PAL_ROLE_USER, .parts = &parts[len], .parts_len = 1};
+        }
+        CHECK(fine(pal_store_append(store, pal_str_of(tenant), session, messages, (size_t)len,
+                PAL_SEQ_ANY, &err)));
+    }
+}
+
+static size_t count_in(const char *tenant, const char *text)
+{
+    pal_search search = {
+            .tenant = pal_str_of(tenant), .text = pal_str_of(text), .limit = PAL_SEARCH_HITS_MAX};
+    pal_hits hits = {0};
+
+    CHECK(fine(pal_store_search(store, &search, arena, &hits, &err)));
+    return hits.len;
+}
+
+static size_t count_of(const char *text)
+{
+    return count_in("default", text);
+}
+
+static uint64_t check(bool repair)
+{
+    uint64_t findings = 99;
+
+    CHECK(fine(pal_store_check(store, repair, NULL, NULL, NULL, &findings, &err)));
+    return findings;
+}
+
+/* How often the index was looked into since the last call, by all readers. */
+static int looks(void)
+{
+    pal_sqlite *self = (pal_sqlite *)*pal_store_engine(store);
+    int runs = 0;
+
+    for (uint32_t i = 0; i < self->options.readers_max; i++) {
+        sqlite3_stmt *stmt = self->readers[i].statements[PAL_SQL_SEARCH_TERM];
+
+        if (stmt)
+            runs += sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_RUN, 1);
+    }
+    return runs;
+}
+
+static void a_word_that_is_nowhere_costs_a_few_looks(void)
+{
+    pal_id session;
+
+    begin();
+    session = new_session("default");
+    say_many("default", session, 1, BLOCKS * ROWS, "common");
+    CHECK(fine(pal_store_index(store, UINT32_MAX, NULL, &err)));
+    CHECK(ask("SELECT count(*) FROM search_group") == BLOCKS / 16);
+    looks();
+    CHECK(count_of("nowhere") == 0);
+    CHECK(looks() <= 2 * (BLOCKS / 16) + BLOCKS % 16);
+    CHECK(count_of("n5000") == 1 && looks() <= 2 * (BLOCKS / 16) + BLOCKS % 16 + 4);
+    close_store();
+}
+
+static void all_others_are_found(void)
+{
+    bool found = true;
+    pal_id session, other;
+
+    begin();
+    session = new_session("default");
+    other = new_session("other");
+    say_many("default", session, 1, 20 * ROWS, "common");
+    say_many("other", other, 1, 3 * ROWS, "theirs");
+    say_many("default", session, 20 * ROWS + 1, 14 * ROWS, "later");
+    for (int i = 1; i <= 34 * ROWS && found; i += 997) {
+        char text[64];
+
+        snprintf(text, sizeof text, "n%d", i);
+        found = CHECK(count_of(text) == 1);
+        snprintf(text, sizeof text, "\"n%d %s\"", i, i > 20 * ROWS ? "later" : "common");
+        found = found && CHECK(count_of(text) == 1);
+    }
+    CHECK(count_of("n1777*") == 11 && count_of("theirs") == 0 && count_in("other", "later") == 0);
+    CHECK(count_in("other", "theirs n3000") == 1 && check(false) == 0);
+    close_store();
+}
+
+/* A text that is too long for the index is looked at in every search. */
+static void long_texts_are_found(void)
+{
+    char *text = malloc(WIDE_LEN + 1);
+    pal_part part = {.kind = PAL_PART_TEXT};
+    pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+    pal_id session;
+
+    begin();
+    session = new_session("default");
+    memset(text, 'x', WIDE_LEN);
+    memcpy(text + WIDE_LEN - 8, " needle ", 8);
+    text[WIDE_LEN] = 0;
+    part.text = pal_str_of(text);
+    say_many("default", session, 1, 3000, "common");
+    CHECK(fine(pal_store_append(store, nobody, session, &message, 1, PAL_SEQ_ANY, &err)));
+    say_many("default", session, 3001, 16 * ROWS, "common");
+    CHECK(fine(pal_store_index(store, UINT32_MAX, NULL, &err)));
+    CHECK(ask("SELECT count(*) FROM search_group") == 1);
+    CHECK(count_of("needle") == 1 && check(false) == 0);
+    close_store();
+    free(text);
+}
+
+static void erased_words_are_in_no_summary(void)
+{
+    static const char has_word[] =
+            "SELECT count(*) FROM search WHERE instr(chunk, CAST('zzgoneword' AS BLOB))";
+    pal_id kept, gone;
+
+    begin();
+    kept = new_session("default");
+    gone = new_session("default");
+    say_many("default", kept, 1, 5 * ROWS, "kept");
+    say_many("default", gone, 1, 10, "zzgoneword");
+    say_many("default", kept, 5 * ROWS + 1, 30 * ROWS, "kept");
+    CHECK(count_of("zzgoneword") == 10 && ask("SELECT count(*) FROM search_group") == 2);
+    CHECK(ask(has_word) > 1); /* in its block and in its group */
+    CHECK(fine(pal_store_erase(store, nobody, gone, NULL, &err)));
+    CHECK(ask(has_word) == 0 && ask("SELECT count(*) FROM search_group") == 1);
+    CHECK(count_of("zzgoneword") == 0 && count_of("n700") == 1 && count_of("n35000") == 1);
+    CHECK(ask("SELECT count(*) FROM search_group") == 2 && check(false) == 0);
+    close_store();
+}
+
+static void damage_hides_nothing_and_is_repaired(void)
+{
+    pal_id session;
+
+    begin();
+    session = new_session("default");
+    say_many("default", session, 1, 20 * ROWS, "common");
+    CHECK(count_of("n7") == 1);
+    CHECK(ask("UPDATE search SET chunk = x'ffffffffff' WHERE block < 0") == 0);
+    CHECK(count_of("n700") == 1 && count_of("n19000") == 1 && count_of("nowhere") == 0);
+    CHECK(check(false) == 1 && check(true) == 1 && check(false) == 0);
+    CHECK(count_of("n700") == 1 && ask("SELECT count(*) FROM search_group") == 1);
+    CHECK(run("DELETE FROM search_group") && check(true) > 0 && check(false) == 0);
+    CHECK(count_of("n700") == 1);
+    close_store();
+}
+
+static void parts_can_be_added_bit_by_bit(void)
+{
+    bool more = false;
+    pal_id session;
+
+    begin();
+    session = new_session("default");
+    say_many("default", session, 1, 5 * ROWS, "common");
+    CHECK(fine(pal_store_index(store, 2, &more, &err)) && more);
+    CHECK(ask("SELECT count(*) FROM search_block") == 2);
+    CHECK(fine(pal_store_index(store, 100, &more, &err)) && !more);
+    CHECK(ask("SELECT count(*) FROM search_block") == 5);
+    CHECK(ask("SELECT blocks FROM search_state") == 5);
+    close_store();
+}
+
+/* ---- Counts ---- */
+
+static pal_store_stats stats_now(void)
+{
+    pal_store_stats stats = {0};
+
+    CHECK(fine(pal_store_stat(store, arena, &stats, &err)));
+    CHECK(check(false) == 0); /* which counts all of it */
+    return stats;
+}
+
+static void what_there_is_is_counted_as_it_changes(void)
+{
+    pal_session with_key = {.key = pal_str_of("k")}, fork = {.tenant = nobody};
+    pal_record record = {
+            .kind = pal_str_of("key"), .name = pal_str_of("k"), .body = pal_str_of("{}")};
+    pal_store_stats stats;
+    pal_id one, two, three;
+
+    begin();
+    stats = stats_now();
+    CHECK(stats.tenants == 0 && stats.messages == 0);
+    CHECK(fine(pal_store_record_put(store, pal_str_of("\001own"), &record, 0, &err)));
+    CHECK(stats_now().tenants == 0);
+    one = new_session("default");
+    two = new_session("acme");
+    say_many("default", one, 1, 10, "word");
+    say_many("acme", two, 1, 5, "word");
+    CHECK(fine(pal_store_fork(store, &fork, one, 5, &three, &err)));
+    CHECK(fine(pal_store_blob_put(store, nobody, pal_str_of("text/plain"), pal_str_of("bytes"),
+            NULL, &err)));
+    CHECK(fine(pal_store_create(store, &with_key, NULL, &err)));
+    CHECK(pal_store_create(store, &with_key, NULL, &err) == PAL_CONFLICT);
+    stats = stats_now();
+    CHECK(stats.tenants == 2 && stats.messages == 15 && stats.sessions_active == 4);
+    CHECK(stats.blobs == 1 && stats.blob_bytes == 5 && stats.content_bytes == 9 * 7 + 8 + 5 * 7);
+    CHECK(fine(pal_store_delete(store, nobody, three, &err)));
+    stats = stats_now();
+    CHECK(stats.sessions_active == 3 && stats.sessions_trash == 1);
+    CHECK(fine(pal_store_restore(store, nobody, three, &err)));
+    CHECK(fine(pal_store_erase(store, nobody, one, NULL, &err)));
+    stats = stats_now();
+    CHECK(stats.sessions_active == 3 && stats.messages == 10 && stats.content_bytes == 10 * 7);
+    CHECK(fine(pal_store_erase(store, nobody, three, NULL, &err)));
+    close_store();
+    begin();
+    close_store();
+}
+
+static void wrong_counts_are_found_and_repaired(void)
+{
+    begin();
+    new_session("default");
+    CHECK(run("UPDATE counter SET messages = 7"));
+    CHECK(check(false) == 1 && check(true) == 1 && check(false) == 0);
+    close_store();
+}
+
+int main(void)
+{
+    file_begin();
+    RUN(a_word_that_is_nowhere_costs_a_few_looks);
+    RUN(all_others_are_found);
+    RUN(long_texts_are_found);
+    RUN(erased_words_are_in_no_summary);
+    RUN(damage_hides_nothing_and_is_repaired);
+    RUN(parts_can_be_added_bit_by_bit);
+    RUN(what_there_is_is_counted_as_it_changes);
+    RUN(wrong_counts_are_found_and_repaired);
+    return file_done();
+}
