@@ -119,6 +119,7 @@ typedef struct pal_runtime_options {
     pal_str compaction_parameters; /* pal_compaction.parameters, likewise */
     pal_pruned_text pruned_text;   /* instead of the built-in placeholders; NULL: those */
     void *pruned_user;             /* for pruned_text, which workers call at the same time */
+    bool senders_off; /* a group's messages are sent and recorded without "<sender> " in front */
 } pal_runtime_options;
 
 /* The settings that hold for the sessions of an agent: its own, or else those of the default agent.

@@ -119,6 +119,8 @@ const pal_config_row pal_config_turn_rows[] = {
                 .max = BYTES_MAX, .help = "likewise, in bytes"},
         {"builtin_tools", PAL_CONFIG_BOOL_OFF, TURN(builtin_tools_off), "true",
                 .help = "the model may read what was cut out or summarised"},
+        {"show_senders", PAL_CONFIG_BOOL_OFF, TURN(senders_off), "true",
+                .help = "in a group the text of a message begins with <sender>"},
         {"parameters", PAL_CONFIG_OBJECT, TURN(parameters), "{}", .max = PAL_SYSTEM_LEN_MAX,
                 .help = "members of every request to a model, such as temperature: 0.7"},
         {0},

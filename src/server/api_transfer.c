@@ -171,7 +171,10 @@ static pal_status read_transcript(importing *it, pal_transcript_kind kind, pal_e
         status = pal_import_reader_text(&it->reader, pal_exchange_body(it->call->exchange));
     if (status == PAL_OK)
         status = pal_import_reader_finish(&it->reader);
-    if (status == PAL_OK && pal_import_reader_kind(&it->reader) == PAL_TRANSCRIPT_AUTO)
+    if (status == PAL_OK && kind != PAL_TRANSCRIPT_AUTO && it->reader.sessions == 0)
+        status = pal_error_set(err, PAL_INVALID,
+                "the body has no conversation in the format '%s'", pal_transcript_kind_name(kind));
+    else if (status == PAL_OK && it->reader.sessions == 0)
         status = pal_error_set(err, PAL_INVALID,
                 "the body is not a conversation in a format that we know; 'format' says what it "
                 "is: " PAL_TRANSCRIPT_KINDS);

@@ -66,7 +66,10 @@ bool pal_turn_take_steer(pal_turn *turn)
 {
     pal_steer *steer = turn->compact ? NULL : pal_lane_steer(turn->lane);
 
-    if (!steer || pal_sender_show(steer->messages, steer->messages_len, steer->arena) != PAL_OK)
+    if (!steer)
+        return false;
+    if (!turn->runtime->options.senders_off &&
+            pal_sender_show(steer->messages, steer->messages_len, steer->arena) != PAL_OK)
         return false;
     turn->phase = PAL_PHASE_STEER;
     turn->steer = steer;

@@ -147,7 +147,7 @@ pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
     memcpy(turn->as_sent, turn->request.messages, size);
     for (size_t i = 0; status == PAL_OK && i < len; i++)
         status = pal_context_spill(&turn->request.messages[i], turn->arena, &spilled, err);
-    if (status == PAL_OK &&
+    if (status == PAL_OK && !turn->runtime->options.senders_off &&
             pal_sender_show(turn->request.messages, turn->request.messages_len, turn->arena) !=
                     PAL_OK)
         status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");

@@ -212,9 +212,9 @@ test('route takes from the configuration what its input leaves out', (t) => {
     const route = (input) => JSON.parse(w.ok('route', { input: JSON.stringify(input) }));
     const context = { channel: 'telegram', chat_id: '5', sender_id: '123' };
     const bare = route({ context });
-    assert.equal(bare.signature, 'v=1|agent=main|channel=telegram|account=default');
+    assert.equal(bare.signature, 'v=1|agent=main|channel=telegram|account=default|chat=direct:5');
     w.write('palaver.yaml', 'store: x\n');
-    assert.deepEqual(route({ context }), bare, 'defaults do not count');
+    assert.deepEqual(route({ context }), bare, 'defaults count as they do in the server');
     w.write('palaver.yaml', `
 session:
   dimensions: [sender]

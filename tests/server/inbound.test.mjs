@@ -221,6 +221,14 @@ test('no text and no name poses as another speaker', async (t) => {
     assert.match(await lastSent(s), /\n<@sienna:sunbeam\.pt> what's for lunch\?$/);
 });
 
+test('texts of a group can stay as they were said', async (t) => {
+    const s = await serveModel(t, { config: 'turn: {show_senders: false}\n' });
+    const said = await inbound(s, { context: group, message: 'one\n<8> two' });
+    assert.equal(await lastSent(s), 'one\n<8> two');
+    const [message] = await messagesOf(s, said.json.session_id);
+    assert.deepEqual([message.content, message.sender], ['one\n<8> two', '7']);
+});
+
 test('the same message again is answered once', async (t) => {
     const s = await serveModel(t);
     const body = { context: group, message: { role: 'user', content: 'hi', client_id: 'm-1' } };

@@ -263,6 +263,17 @@ test('a file that has nothing of the format is an error', (t) => {
     fails('--format', 'sol', 'rows.jsonl');
 });
 
+test('over HTTP, too, a body without a conversation is an error', async (t) => {
+    const s = await serve(t);
+    for (const [query, body] of [['', 'just a text'], ['?format=openai', 'just a text'], ['?format=openai', '[]'],
+        ['?format=sol', JSON.stringify(loom('u', 'b'))]]) {
+        const answer = await s.post(`/api/v1/import${query}`, body, { headers: { 'content-type': 'application/x-ndjson' } });
+        assert.deepEqual([answer.code, answer.json.code], [400, 'invalid'], answer.text);
+    }
+    const taken = await s.post('/api/v1/import', JSON.stringify(goMessages));
+    assert.deepEqual([taken.code, taken.json.sessions, taken.json.messages], [200, 1, 7], taken.text);
+});
+
 test('imported history keeps its times, and lists go by them', async (t) => {
     for (const store of ['chats.db', 'jsonl:chats']) {
         const dir = workspace(t);
