@@ -29,6 +29,7 @@ typedef struct composition {
     size_t made_at; /* the next of the repairs that tell of made messages */
     size_t next;    /* the first line that is not yet among the items, if it was not sent */
     size_t hint;    /* where the next message is, most likely */
+    size_t opening; /* the repaired message that was put before an answer; NO_LINE: none */
 } composition;
 
 /* ---- Messages of ours ---- */
@@ -96,6 +97,33 @@ static bool is_chosen(const composition *c, size_t index)
             draft->lines[index].must;
 }
 
+/* What is kept of a history may begin with an answer. Not every service takes that, so a request
+ * from which something is left out then gets a user's message before it. */
+static pal_status put_opening(composition *c, pal_error *err)
+{
+    const pal_draft *draft = c->draft;
+    pal_repaired *repaired = &c->repaired;
+    size_t first = 0;
+    while (first < repaired->len && repaired->messages[first].role == PAL_ROLE_SYSTEM)
+        first++;
+    if (first == repaired->len || repaired->messages[first].role != PAL_ROLE_ASSISTANT ||
+            !draft->lines[draft->notice].kind || !draft->is_open ||
+            draft->input->profile == PAL_PROFILE_PICOCLAW)
+        return PAL_OK;
+    pal_message *messages = pal_arena_array(draft->arena, repaired->len + 1, sizeof(*messages));
+    if (!messages)
+        return pal_draft_failure(draft, err);
+    for (size_t i = 0; i < repaired->len; i++)
+        messages[i + (i >= first)] = repaired->messages[i];
+    messages[first] =
+            pal_message_text(draft->arena, PAL_ROLE_USER, PAL_TEXT(PAL_TEXT_CONTINUES));
+    messages[first].flags = PAL_FLAG_SYNTHETIC;
+    repaired->messages = messages;
+    repaired->len++;
+    c->opening = first;
+    return pal_draft_failure(draft, err);
+}
+
 static pal_status repair(composition *c, pal_error *err)
 {
     pal_draft *draft = c->draft;
@@ -115,7 +143,10 @@ static pal_status repair(composition *c, pal_error *err)
             messages[len].id = line_id(i);
         len++;
     }
-    return pal_context_repair(messages, len, draft->input, draft->arena, &c->repaired, err);
+    pal_status status =
+            pal_context_repair(messages, len, draft->input, draft->arena, &c->repaired, err);
+    c->opening = NO_LINE;
+    return status == PAL_OK ? put_opening(c, err) : status;
 }
 
 /* ---- After it ---- */
@@ -245,8 +276,9 @@ static pal_status measure_changed(
     return pal_message_count(c->draft->input, message, &item->tokens, err);
 }
 
-static pal_status add_made(composition *c, pal_message *message, pal_error *err)
+static pal_status add_made(composition *c, size_t at, pal_error *err)
 {
+    pal_message *message = &c->repaired.messages[at];
     pal_plan_item *item = add_item(c);
     *item = (pal_plan_item){.kind = PAL_ITEM_MESSAGE,
             .disposition = PAL_SENT_SYNTHESISED,
@@ -255,7 +287,9 @@ static pal_status add_made(composition *c, pal_message *message, pal_error *err)
             .count = 1,
             .hash = pal_message_hash(message),
             .message = message};
-    if (message->seq == 0) {
+    if (at == c->opening) {
+        item->reason = PAL_TEXT("user's message made: the first may not be the assistant's");
+    } else if (message->seq == 0) {
         item->reason = next_made(c);
     } else {
         item->disposition = PAL_SENT_REPAIRED;
@@ -317,7 +351,7 @@ static pal_status add_items(composition *c, pal_error *err)
         pal_message *message = &c->repaired.messages[i];
         size_t line = find_line(c, message);
         if (line == NO_LINE || c->states[line].is_listed) {
-            status = add_made(c, message, err);
+            status = add_made(c, i, err);
             continue;
         }
         add_absent_before(c, line);

@@ -23,7 +23,6 @@
 #define PAL_TEXT_MEDIA "Attached media from tool result:"
 #define PAL_TEXT_MEDIA_BELOW "[The output is attached below]"
 #define PAL_TEXT_SYSTEM "[System message]\n"
-#define PAL_TEXT_CONTINUES "[The conversation continues.]"
 #define PAL_TEXT_DONE "Done."
 
 #define PAL_CALL_ID_MISTRAL 9

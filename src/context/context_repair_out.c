@@ -2,6 +2,8 @@
  * none, and roles in an order that the provider takes. */
 #include "context/context_repair.h"
 
+#include "context/context_text.h"
+
 void pal_repair_put(pal_repair_work *work, const pal_message *message)
 {
     void *messages = work->messages;

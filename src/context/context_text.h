@@ -7,6 +7,7 @@
 #include "palaver/arena.h"
 #include "palaver/message.h"
 
+#define PAL_TEXT_CONTINUES "[The conversation continues.]"
 #define PAL_TEXT_QUESTION "What did we do so far?"
 #define PAL_TEXT_SUMMARY "Previous conversation summary: "
 #define PAL_TEXT_CLEARED "[Old tool result content cleared]"

@@ -82,5 +82,7 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
         status = add_messages(&p, &view.input, err);
     if (status == PAL_OK)
         status = pal_context_plan(&view.input, arena, out_plan, err);
+    if (status == PAL_OK)
+        out_plan->is_estimate = !view.model.encoding || !view.model.is_exact;
     return status;
 }

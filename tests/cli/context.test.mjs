@@ -226,3 +226,25 @@ test('bench cache: the default is cheap, and nothing moves between cuts', (t) =>
     assertFails(w.run('bench', 'cache', '--price-input', 'x'), 2, /price/);
     assertFails(w.run('bench', 'cache', '--turns', '0'), 2, /--turns/);
 });
+
+test('context: all numbers are the provider\'s, and add up', (t) => {
+    const w = demo(t);
+    const number = (text) => Number(text.replaceAll(',', ''));
+    const answer = { role: 'assistant', content: 'Yes.', model: 'script-1', tokens: 10,
+        usage: { input_tokens: 9000, output_tokens: 5 }, palaver_sent: { tokens: 6000, items: 25 } };
+    w.ok('session', 'append', 'demo', '--json-input', { input: `${JSON.stringify(answer)}\n` });
+    const text = w.ok('context', 'demo', '--max-tokens', '20000');
+    const [, tokens, usable] = /About ([\d,]+) of ([\d,]+) tokens/.exec(text);
+    const legend = /\]\n((?:.+\n)+?)\n?The provider reports/.exec(text)[1];
+    const shares = [...legend.matchAll(/\S \w+ ([\d,]+)/g)].map(([, count]) => number(count));
+    assert.equal(shares.reduce((sum, count) => sum + count, 0), number(usable));
+    assert.equal(number(tokens) + shares.at(-1), number(usable));
+    assert.match(text, /The provider reports 1\.50 times as many tokens/);
+    const bar = /^\[(.*)\]$/m.exec(text)[1];
+    const full = bar.replaceAll('.', '').length / bar.length;
+    assert.ok(Math.abs(full - number(tokens) / number(usable)) < 0.03);
+    for (const line of text.split('\n')) assert.ok(line.length <= 80, line);
+    w.ok('session', 'new', '--key', 'short');
+    w.ok('session', 'append', 'short', 'Hello');
+    assert.match(w.ok('context', 'short', '--max-tokens', '20000'), /tokens, <1 %:/);
+});

@@ -143,6 +143,46 @@ static void pruned_parts_are_placeholders(void)
     CHECK(h.messages[2].parts[0].text.len == 4000);
 }
 
+static pal_str name_pruned(const pal_pruned_info *info, pal_arena *into, void *user)
+{
+    char text[96];
+    (*(size_t *)user)++;
+    CHECK(info->message->seq == 3 && info->part == 0 && info->nested == -1);
+    CHECK(info->kind == PAL_PART_TOOL_RESULT && info->text.len > 0);
+    snprintf(text, sizeof text, "[%.*s said something long]", PAL_STR_ARG(info->name));
+    return pal_arena_copy(into, pal_str_of(text));
+}
+
+static pal_str name_nothing(const pal_pruned_info *info, pal_arena *into, void *user)
+{
+    (void)info;
+    (void)into;
+    (void)user;
+    return pal_str_make(NULL, 0);
+}
+
+static void a_program_can_name_what_was_pruned(void)
+{
+    begin();
+    history_call_turns(&h, 2, 4000);
+    pal_context_input input = history_input(&h);
+    pal_pruned pruned = {3, 0};
+    size_t calls = 0;
+    input.pruned = &pruned;
+    input.pruned_len = 1;
+    input.pruned_text = name_pruned;
+    input.pruned_user = &calls;
+    pal_plan plan = history_plan(&h, &input);
+    CHECK(calls > 0 && plan_item(&plan, 3)->disposition == PAL_SENT_PRUNED);
+    pal_str text = plan_item(&plan, 3)->message->parts[0].text;
+    CHECK(text_has(text, " said something long]"));
+    CHECK(plan_item(&plan, 3)->tokens < 100);
+    input.pruned_text = name_nothing;
+    plan = history_plan(&h, &input);
+    text = plan_item(&plan, 3)->message->parts[0].text;
+    CHECK(pal_str_is(text, "[Old tool result content cleared]"));
+}
+
 static void repairs_show_in_the_plan(void)
 {
     begin();
@@ -564,6 +604,7 @@ int main(void)
     RUN(a_head_within_the_messages_is_sent_once);
     RUN(checkpoints_show_as_their_strategy_has_it);
     RUN(pruned_parts_are_placeholders);
+    RUN(a_program_can_name_what_was_pruned);
     RUN(repairs_show_in_the_plan);
     RUN(what_is_merged_counts_once);
     RUN(old_outputs_go_first);

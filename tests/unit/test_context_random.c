@@ -97,6 +97,27 @@ static void make_history(pal_str *pending, size_t *pending_len)
         h.messages[i].flags |= one_in(25) ? PAL_FLAG_PINNED : 0;
 }
 
+/* Some request that began anywhere; nothing of it need be the same. */
+static void add_last(pal_context_input *input)
+{
+    pal_sent *sent = pal_arena_alloc(arena, sizeof(*sent));
+    pal_context_last *last = pal_arena_alloc(arena, sizeof(*last));
+    sent->items = 1 + below(400);
+    sent->first_seq = below(h.len + 4);
+    last->sent = sent;
+    input->last = last;
+}
+
+static void add_pruned(pal_context_input *input)
+{
+    pal_pruned *pruned = pal_arena_array(arena, h.len + 1, sizeof(*pruned));
+    for (size_t i = 0; i < h.len; i++) {
+        if (h.messages[i].role == PAL_ROLE_TOOL && one_in(2))
+            pruned[input->pruned_len++] = (pal_pruned){h.messages[i].seq, 0};
+    }
+    input->pruned = pruned;
+}
+
 static pal_context_input make_input(pal_str *pending, size_t *pending_len)
 {
     make_history(pending, pending_len);
@@ -118,6 +139,11 @@ static pal_context_input make_input(pal_str *pending, size_t *pending_len)
     input.after_overflow = one_in(10);
     input.after_compaction = one_in(6);
     input.system = one_in(2) ? pal_str_of("Be brief.") : pal_str_make(NULL, 0);
+    input.full_tokens = one_in(8) ? 1 + below(200000) : 0;
+    if (one_in(2))
+        add_last(&input);
+    if (one_in(3))
+        add_pruned(&input);
     return input;
 }
 
@@ -136,10 +162,58 @@ static bool is_valid(const pal_plan *plan, const pal_context_input *input)
     return repaired.repairs_len == 0;
 }
 
+/* Counted anew, of nothing but what goes out. */
+static uint64_t count_sent(const pal_plan *plan, const pal_context_input *input)
+{
+    uint64_t sum = 0, tokens;
+    for (size_t i = 0; i < plan->items_len; i++) {
+        const pal_plan_item *item = &plan->items[i];
+        tokens = item->hash ? item->tokens : 0;
+        if (item->message &&
+                pal_tokens_message(input->encoding, item->message, &tokens, NULL) != PAL_OK)
+            return UINT64_MAX;
+        sum += tokens;
+    }
+    return sum;
+}
+
+static bool has_user(const pal_context_input *input)
+{
+    for (size_t i = 0; i < input->messages_len; i++) {
+        if (input->messages[i].role == PAL_ROLE_USER)
+            return true;
+    }
+    return false;
+}
+
+/* Notes of the engine come before all else, and a window that slid begins with a user's message. */
+static bool begins_well(const pal_plan *plan, const pal_context_input *input)
+{
+    bool is_begun = false, has_slid = false;
+    for (size_t i = 0; i < plan->items_len; i++) {
+        const pal_plan_item *item = &plan->items[i];
+        has_slid |= item->kind == PAL_ITEM_NOTICE;
+        if (!item->message)
+            continue;
+        bool is_made = item->kind == PAL_ITEM_NOTICE || item->kind == PAL_ITEM_SYSTEM;
+        if (is_made && is_begun)
+            return false;
+        if (item->kind == PAL_ITEM_MESSAGE && !is_begun && has_slid &&
+                input->profile != PAL_PROFILE_PICOCLAW &&
+                input->settings.strategy == PAL_STRATEGY_SLIDING_WINDOW &&
+                input->messages[input->messages_len - 1].role == PAL_ROLE_USER &&
+                has_user(input) && item->message->role != PAL_ROLE_USER)
+            return false;
+        is_begun |= item->kind == PAL_ITEM_MESSAGE || item->kind == PAL_ITEM_SUMMARY;
+    }
+    return true;
+}
+
 static bool is_within(const pal_plan *plan, const pal_context_input *input)
 {
     const pal_context_limits *limits = &input->limits;
-    return (!plan->usable || plan->tokens <= plan->usable) &&
+    return (!plan->usable || count_sent(plan, input) <= plan->usable) &&
+            (!plan->usable || plan->tokens <= plan->usable) &&
             (!limits->context || plan->tokens <= limits->context) &&
             (!limits->bytes || plan->bytes <= limits->bytes) &&
             (!limits->images || plan->images <= limits->images);
@@ -268,7 +342,8 @@ static bool follow_action(const pal_context_input *input, const pal_plan *plan, 
     pal_context_input next = *input;
     switch (plan->action) {
     case PAL_ACTION_SEND:
-        return CHECK(is_within(plan, input)) && CHECK(has_question(plan, input));
+        return CHECK(is_within(plan, input)) && CHECK(has_question(plan, input)) &&
+                CHECK(begins_well(plan, input));
     case PAL_ACTION_PRUNE:
         next.pruned = plan->prune;
         next.pruned_len = plan->prune_len;
