@@ -35,6 +35,8 @@ typedef struct pal_window {
     uint64_t full_tokens;         /* these three as in pal_context_input */
     pal_pruned_text pruned_text;
     void *pruned_user;
+    bool assume_last; /* for a look at it: system text and tools are those that the epoch began
+                         with, whatever stands above */
 } pal_window;
 
 /* Loads the tail, the standing checkpoint, pins and prunes, and plans. The cost is that of the

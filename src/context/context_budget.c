@@ -104,11 +104,12 @@ static bool leaves_answer(const pal_context_input *input, uint64_t tokens)
 
 /* `summarization` and `sliding_window` leave the answer what their percentage leaves free; only
  * where the model says how long an answer can be does that bound them too. A threshold in tokens
- * is meant as it is: what is left free for an answer of unknown length does not undercut it. */
+ * that somebody set is meant as it is: what is left free for an answer does not undercut it. */
 uint64_t pal_context_sendable(const pal_context_input *input)
 {
     const pal_context_limits *limits = &input->limits;
-    uint64_t threshold = own_threshold(input), sendable = pal_context_usable(limits);
+    uint64_t threshold = input->settings.compaction_threshold;
+    uint64_t sendable = pal_context_usable(limits);
     if (fills_by_percent(input) && !limits->output && !limits->input)
         sendable = limits->context;
     if (threshold > sendable && leaves_answer(input, threshold))

@@ -53,13 +53,45 @@ static pal_status add_messages(const preview *p, pal_context_input *input, pal_e
     return status;
 }
 
+static pal_status plan_window(const preview *p, const pal_window *window,
+        const pal_reading *reading, pal_plan *out_plan, pal_error *err)
+{
+    pal_window_view view;
+    pal_status status =
+            pal_window_load(p->runtime->store, window, reading, p->arena, &view, err);
+
+    if (status == PAL_OK && p->request->messages_len > 0)
+        status = add_messages(p, &view.input, err);
+    if (status == PAL_OK)
+        status = pal_context_plan(&view.input, p->arena, out_plan, err);
+    if (status == PAL_OK)
+        out_plan->is_estimate = !view.model.encoding || !view.model.is_exact;
+    return status;
+}
+
+/* Instructions and tools that the last request brought with it are taken to come again, if that is
+ * what it began with. */
+static pal_status plan_again(const preview *p, pal_window window, const pal_reading *reading,
+        pal_plan *plan, pal_error *err)
+{
+    pal_plan again;
+    pal_status status;
+
+    if (p->request->has_system || p->request->tools_len > 0 || plan->prefix_break.len == 0)
+        return PAL_OK;
+    window.assume_last = true;
+    status = plan_window(p, &window, reading, &again, err);
+    if (status == PAL_OK && again.prefix_items > plan->prefix_items)
+        *plan = again;
+    return status;
+}
+
 pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena,
         pal_plan *out_plan, pal_error *err)
 {
     pal_turn_request asked = *request;
     preview p = {.ask.run = look_on_loop, .runtime = runtime, .request = &asked, .arena = arena};
     pal_window window;
-    pal_window_view view;
     pal_reading reading;
     pal_status status;
 
@@ -77,12 +109,8 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
     window = pal_settings_window(runtime, &p.settings, &asked);
     window.tools = p.tools;
     window.tools_len = pal_settings_tools(&p.settings, p.tools, p.tools_len, asked.tools_len);
-    status = pal_window_load(runtime->store, &window, &reading, arena, &view, err);
-    if (status == PAL_OK && asked.messages_len > 0)
-        status = add_messages(&p, &view.input, err);
+    status = plan_window(&p, &window, &reading, out_plan, err);
     if (status == PAL_OK)
-        status = pal_context_plan(&view.input, arena, out_plan, err);
-    if (status == PAL_OK)
-        out_plan->is_estimate = !view.model.encoding || !view.model.is_exact;
+        status = plan_again(&p, window, &reading, out_plan, err);
     return status;
 }

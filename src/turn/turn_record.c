@@ -293,7 +293,7 @@ pal_status pal_epoch_read(
 
     if (status != PAL_OK)
         return status;
-    record.has_system = pal_json_type_of(pal_json_find(body, "system")) == PAL_JSON_STRING;
+    (void)pal_json_bool(pal_json_find(body, "own"), &record.is_own);
     record.system = text_of(body, "system", arena);
     tools = pal_json_find(body, "tools");
     record.tools = pal_arena_array(arena, pal_json_count(tools) + 1, sizeof(*record.tools));
@@ -320,9 +320,10 @@ pal_status pal_epoch_write(
     pal_buf_init(&buf, PAL_MARK_BODY_LEN_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    if (record->has_system) {
-        pal_json_name(&writer, "system");
-        pal_json_put_str(&writer, record->system);
+    put_text(&writer, "system", record->system);
+    if (record->is_own) {
+        pal_json_name(&writer, "own");
+        pal_json_put_bool(&writer, true);
     }
     pal_json_name(&writer, "tools");
     pal_json_begin_array(&writer);

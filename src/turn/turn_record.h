@@ -42,7 +42,7 @@ PAL_CHECKED pal_status pal_prunes_write(const pal_pruned *pruned, size_t len, ui
 /* What every request of an epoch begins with. */
 typedef struct pal_epoch_record {
     pal_str system;
-    bool has_system; /* false: a request brought its own, which held for that one only */
+    bool is_own; /* a request brought this text with it: it holds for that one only */
     pal_tool *tools;
     size_t tools_len;
 } pal_epoch_record;

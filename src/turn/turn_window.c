@@ -135,10 +135,12 @@ static pal_status read_marks(const pal_reading *reading, const pal_window *windo
     status = pal_epoch_read(&standing->epoch, arena, &epoch, err);
     if (status != PAL_OK)
         return status;
-    if (epoch.has_system && !window->system_exact)
+    if (window->assume_last || (!epoch.is_own && !window->system_exact))
         input->system = epoch.system;
-    if (pal_window_same_tools(&epoch, window, arena))
+    if (window->assume_last || pal_window_same_tools(&epoch, window, arena)) {
         input->tools = epoch.tools; /* byte for byte what was sent before */
+        input->tools_len = epoch.tools_len;
+    }
     return PAL_OK;
 }
 

@@ -62,14 +62,14 @@ pal_status pal_window_epoch_mark(const pal_window *window, const pal_standing *s
         pal_arena *arena, pal_mark *out_mark, bool *out_needed, pal_error *err)
 {
     pal_epoch_record record = {.system = window->system,
-            .has_system = !window->system_exact,
+            .is_own = window->system_exact,
             .tools = (pal_tool *)window->tools,
             .tools_len = window->tools_len};
     pal_epoch_record standing_record;
     pal_status status;
 
     *out_mark = (pal_mark){.kind = PAL_MARK_EPOCH};
-    *out_needed = (record.has_system && window->system.len > 0) || window->tools_len > 0;
+    *out_needed = window->system.len > 0 || window->tools_len > 0;
     if (!standing->epoch.number || !*out_needed)
         return *out_needed ? pal_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
     status = pal_epoch_read(&standing->epoch, arena, &standing_record, err);

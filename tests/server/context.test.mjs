@@ -43,6 +43,26 @@ test('the prefix of a plan is what the last request began with, also after a res
         assert.deepEqual((await plan(two, id)).prefix, prefix);
     });
 
+test('what the last request brought with it is taken to come again', bounded, async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const tools = [{ name: 'weather', description: 'tells it', schema: { type: 'object' } }];
+    for (const message of ['one', 'two']) {
+        const { code, text } = await s.turn(id, { message, system: 'Be kind.', tools });
+        assert.equal(code, 200, text);
+    }
+    const { prefix, items } = await plan(s, id);
+    assert.equal(prefix.items, (await s.asked()).at(-1).messages.length + 1);
+    assert.equal(prefix.break, '');
+    assert.equal(items[0].kind, 'system');
+    // A turn without them has none.
+    await say(s, id, 'three');
+    assert.ok(!roles((await s.asked()).at(-1)).includes('system'));
+    const after = await plan(s, id);
+    assert.equal(after.items[0].kind, 'tools');
+    assert.equal(after.prefix.break, '');
+});
+
 const small = (strategy, more = '') => `models:
   - {name: mock-model, context: 3000, output: 500}
 context:
