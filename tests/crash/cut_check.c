@@ -11,8 +11,6 @@
 #include "base/memory.h"
 #include "support/disk_state.h"
 
-#define MESSAGES_MAX 64
-
 static const script_texts *texts;
 static bool may_repair;
 static char url_read[512], url_copy[512];
@@ -52,9 +50,7 @@ static bool reads(const char *url, size_t index)
 
 /* ---- What was erased ---- */
 
-static bool is_erased_gone = true;
-static const char *now_text;
-static size_t now_index;
+static bool is_erased[SCRIPT_MESSAGES_MAX + 1], is_erased_gone;
 
 /* Texts of the script begin with 'm', a number and a blank. */
 static bool is_known(size_t number, const char *text)
@@ -72,11 +68,10 @@ static int look_into(const char *path, const struct stat *facts, int kind, struc
 
     (void)walk;
     if (fd >= 0 && read(fd, data, (size_t)facts->st_size) == facts->st_size)
-        for (size_t number = 1; number <= MESSAGES_MAX; number++) {
+        for (size_t number = 1; number <= SCRIPT_MESSAGES_MAX; number++) {
             int len = snprintf(word, sizeof word, "\"m%zu ", number);
 
-            if (is_known(number, texts->texts[now_index]) && !is_known(number, now_text) &&
-                    memmem(data, (size_t)facts->st_size, word, (size_t)len)) {
+            if (is_erased[number] && memmem(data, (size_t)facts->st_size, word, (size_t)len)) {
                 printf("# '%s' has the erased message %zu\n", path, number);
                 is_erased_gone = false;
             }
@@ -90,10 +85,14 @@ static int look_into(const char *path, const struct stat *facts, int kind, struc
 /* Nothing that the store has erased is left in its files. */
 static bool erased_is_gone(const char *url, const char *text, size_t index)
 {
+    for (size_t number = 1; number <= SCRIPT_MESSAGES_MAX; number++) {
+        is_erased[number] = false;
+        if (!is_known(number, text))
+            for (size_t i = index + 1; i-- > 0 && !is_erased[number];)
+                is_erased[number] = is_known(number, texts->texts[i]);
+    }
     is_erased_gone = true;
-    now_text = text;
-    for (now_index = 0; now_index <= index; now_index++)
-        nftw(url + strlen("jsonl:"), look_into, 16, FTW_PHYS);
+    nftw(url + strlen("jsonl:"), look_into, 16, FTW_PHYS);
     return is_erased_gone;
 }
 

@@ -15,6 +15,8 @@
 
 #define S(text) pal_str_of(text)
 #define TRIES_MAX 50
+#define KEYS 6
+#define RANDOM_STEPS 30
 
 static void must(bool held, const char *what)
 {
@@ -241,6 +243,7 @@ typedef struct script {
     bool has_failures;
     script_texts *texts;
     uint64_t said; /* messages so far */
+    uint64_t random;
     pal_error err;
 } script;
 
@@ -296,7 +299,7 @@ static pal_message *messages_make(script *s, size_t count, size_t bytes)
 {
     pal_message *messages = pal_arena_array(s->arena, count, sizeof *messages);
 
-    must(messages, "memory");
+    must(messages && s->said + count <= SCRIPT_MESSAGES_MAX, "too many messages");
     for (size_t i = 0; i < count; i++) {
         char *text = pal_arena_alloc(s->arena, bytes + 32);
         char *client_id = pal_arena_alloc(s->arena, 32);
@@ -540,9 +543,77 @@ static void steps_end(script *s)
     STEP(append(s, "", "a2", 1, 700));
 }
 
-void script_run(const char *url, bool has_failures, script_texts *out_texts)
+/* ---- Steps that the seed decides ---- */
+
+static uint64_t chance(script *s, uint64_t below)
 {
-    script whole = {.url = url, .has_failures = has_failures, .texts = out_texts}, *s = &whole;
+    uint64_t x = s->random += 0x9e3779b97f4a7c15u;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (x ^ (x >> 31)) % below;
+}
+
+static const char *some_key(script *s)
+{
+    static const char *const keys[KEYS] = {"r0", "r1", "r2", "r3", "r4", "r5"};
+
+    return keys[chance(s, KEYS)];
+}
+
+static uint64_t last_seq(script *s, const char *key)
+{
+    pal_session found = {0};
+    pal_status status = PAL_IO;
+
+    for (int i = 0; i < TRIES_MAX && status == PAL_IO; i++)
+        status = pal_store_find(s->store, S(""), PAL_FIND_KEY, S(key), s->arena, &found, &s->err);
+    return found.last_seq;
+}
+
+static void do_names(script *s, uint64_t what, const char *key, const char *other)
+{
+    bool is_there = !pal_id_is_none(find(s, "", key));
+    bool is_free = pal_id_is_none(find(s, "", other));
+    pal_id trash = find_trash(s, key);
+
+    if (what == 0 && is_there && is_free && last_seq(s, key) > 0)
+        fork_at(s, other, key, 1 + chance(s, last_seq(s, key)));
+    else if (what == 1 && is_there && is_free)
+        rename_key(s, key, other);
+    else if (what == 2 && is_there)
+        simple(s, PAL_OP_DELETE, find(s, "", key));
+    else if (what == 3 && is_there)
+        simple(s, PAL_OP_ERASE, find(s, "", key));
+    else if (what == 4 && !is_there && !pal_id_is_none(trash))
+        simple(s, PAL_OP_RESTORE, trash);
+    else if (what == 5 && !pal_id_is_none(trash))
+        simple(s, PAL_OP_ERASE, trash);
+    else if (what == 6 && is_there)
+        replace(s, key);
+}
+
+static void steps_random(script *s)
+{
+    for (int i = 0; i < RANDOM_STEPS; i++) {
+        const char *key = some_key(s), *other = some_key(s);
+        uint64_t what = chance(s, 12);
+
+        if (what < 7)
+            STEP(do_names(s, what, key, other));
+        else if (pal_id_is_none(find(s, "", key)))
+            STEP(create(s, "", key));
+        else
+            STEP(append(s, "", key, 1 + chance(s, 3), 20 + chance(s, 1500)));
+        if (chance(s, 8) == 0)
+            open_store(s);
+    }
+}
+
+void script_run(const char *url, uint64_t seed, bool has_failures, script_texts *out_texts)
+{
+    script whole = {.url = url, .has_failures = has_failures, .texts = out_texts, .random = seed};
+    script *s = &whole;
 
     memset(out_texts, 0, sizeof *out_texts);
     whole.arena = pal_arena_new(0);
@@ -556,6 +627,7 @@ void script_run(const char *url, bool has_failures, script_texts *out_texts)
     if (strncmp(url, "jsonl:", 6) == 0)
         steps_of_picoclaws(s);
     steps_end(s);
+    steps_random(s);
     pal_store_close(whole.store);
     pal_arena_free(whole.arena);
 }

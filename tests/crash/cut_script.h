@@ -5,7 +5,8 @@
 
 #include "palaver/palaver.h"
 
-#define SCRIPT_STEPS_MAX 64
+#define SCRIPT_STEPS_MAX 96
+#define SCRIPT_MESSAGES_MAX 128
 
 /* What the store held before the first step, after opening, and after each step. */
 typedef struct script_texts {
@@ -17,9 +18,10 @@ typedef struct script_texts {
 void script_prepare(bool is_jsonl, const char *root);
 void script_url(bool is_jsonl, const char *root, char out_url[512]);
 
-/* Runs it, with a note in the trace behind each acknowledged step: the index of its text. With
- * `has_failures`, steps that fail are tried again, and those that can't be are left out. */
-void script_run(const char *url, bool has_failures, script_texts *out_texts);
+/* Runs it, with a note in the trace behind each acknowledged step: the index of its text. It ends
+ * with steps that the seed decides. With `has_failures`, steps that fail are tried again, and those
+ * that can't be are left out. */
+void script_run(const char *url, uint64_t seed, bool has_failures, script_texts *out_texts);
 void script_texts_free(script_texts *texts);
 
 /* Everything that the store shows: two stores with the same text have the same content. NULL where

@@ -4,7 +4,7 @@
  * What is left is looked at as after a power cut (test_powercut.c), but it is the real thing: the
  * files are those that the process had open.
  *
- * Environment: KILL_STRIDE (7), every so many-th call; KILL_FIRST, the first one. */
+ * Environment: KILL_STRIDE (7), every so many-th call; KILL_FIRST, the first one; KILL_SEED. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 
 static char scratch[SCRATCH_PATH_MAX], root[512], copy[512], url[512];
 static bool is_jsonl;
-static uint64_t stride = 7, first;
+static uint64_t stride = 7, first, seed;
 static script_texts undisturbed;
 static script_texts *progress; /* in memory that outlives the process */
 
@@ -44,7 +44,7 @@ static bool run_until(uint64_t call)
     if (pid == 0) {
         trace_begin(root);
         trace_kill_at(call);
-        script_run(url, false, progress);
+        script_run(url, seed, false, progress);
         _exit(0);
     }
     return CHECK(pid > 0 && waitpid(pid, &status, 0) == pid) && WIFSIGNALED(status) &&
@@ -56,13 +56,13 @@ static void a_kill_at_any_disk_call_leaves_the_store_whole(void)
     uint64_t kills = 0, call;
 
     prepare();
-    script_run(url, false, &undisturbed);
+    script_run(url, seed, false, &undisturbed);
     for (call = first; run_until(call); call += stride) {
         size_t index = progress->len > 0 ? progress->len - 1 : 0;
 
         kills++;
         if (!CHECK(cut_holds(is_jsonl, root, copy, &undisturbed, index, false))) {
-            printf("# killed at call %" PRIu64 ", KILL_FIRST=%" PRIu64 "\n", call, call);
+            printf("# killed at call %" PRIu64 "\n", call);
             return;
         }
     }
@@ -73,12 +73,14 @@ static void a_kill_at_any_disk_call_leaves_the_store_whole(void)
 int main(int argc, char **argv)
 {
     const char *asked = getenv("KILL_STRIDE"), *given = getenv("KILL_FIRST");
+    const char *given_seed = getenv("KILL_SEED");
 
     is_jsonl = argc > 1 && strcmp(argv[1], "jsonl") == 0;
     if (asked && atoi(asked) > 0)
         stride = (uint64_t)atoi(asked);
     first = given ? strtoull(given, NULL, 10) : 1 + (uint64_t)time(NULL) % stride;
-    printf("# KILL_FIRST=%" PRIu64 "\n", first);
+    seed = given_seed ? strtoull(given_seed, NULL, 10) : (uint64_t)time(NULL);
+    printf("# KILL_FIRST=%" PRIu64 " KILL_SEED=%" PRIu64 "\n", first, seed);
     progress = mmap(
             NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (progress == MAP_FAILED)

@@ -90,7 +90,7 @@ static const disk_trace *record(unsigned fail_one_in)
     script_url(is_jsonl, root, url);
     trace_begin(root);
     trace_fail_syncs(fail_one_in);
-    script_run(url, fail_one_in > 0, &texts);
+    script_run(url, seed, fail_one_in > 0, &texts);
     printf("# %zu disk calls, %zu steps\n", trace_end()->len - trace_end()->first, texts.len);
     return trace_end();
 }
