@@ -308,3 +308,14 @@ test("Claude Code's titles are used", (t) => {
     palaver(dir, 'session', 'import', 'a.jsonl', 'b.jsonl');
     assert.deepEqual(list(dir).map((one) => one.title).sort(), ['A summary', 'My own title']);
 });
+
+test('the configurations that docs/coming-from.md shows are valid', (t) => {
+    const dir = workspace(t);
+    const text = fs.readFileSync(new URL('../../docs/coming-from.md', import.meta.url), 'utf8');
+    const blocks = [...text.matchAll(/```yaml\n(.*?)```/gs)].map((match) => match[1]);
+    assert.equal(blocks.length, 5);
+    for (const block of blocks) {
+        fs.writeFileSync(path.join(dir, 'palaver.yaml'), block);
+        palaver(dir, 'config', 'show');
+    }
+});
