@@ -178,7 +178,7 @@ static void the_cache_is_named_where_it_is_known(void)
 
 #define MARK "\"cache_control\":{\"type\":\"ephemeral\"}"
 
-static void messages_get_everything_and_four_marks(void)
+static void messages_get_everything_and_marks_of_what_is_shared(void)
 {
     pal_model_request request = full_request();
     request.tool_choice = pal_str_of("{\"type\":\"function\",\"function\":{\"name\":\"look\"}}");
@@ -204,7 +204,11 @@ static void messages_get_everything_and_four_marks(void)
             "}]},"
             "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c1\","
             "\"content\":\"a cat\",\"is_error\":true},"
-            "{\"type\":\"text\",\"text\":\"And?\"," MARK "}]}]}"));
+            "{\"type\":\"text\",\"text\":\"And?\"}]}]}"));
+    /* Where the next request begins with all of it, its end is marked too. */
+    request.stable_len = request.messages_len;
+    CHECK(write_to(&pal_provider_anthropic, NULL, &request) == PAL_OK);
+    CHECK(body_has("{\"type\":\"text\",\"text\":\"And?\"," MARK "}]}]"));
 }
 
 static void marks_stand_at_no_thinking(void)
@@ -334,7 +338,7 @@ int main(void)
     RUN(what_is_not_wanted_is_not_sent);
     RUN(the_limit_has_two_names);
     RUN(the_cache_is_named_where_it_is_known);
-    RUN(messages_get_everything_and_four_marks);
+    RUN(messages_get_everything_and_marks_of_what_is_shared);
     RUN(marks_stand_at_no_thinking);
     RUN(messages_always_have_a_limit);
     RUN(choices_are_translated);
