@@ -63,7 +63,11 @@ static pal_status check_session(pal_picoclaw_walk *w)
     pal_load load = {.limit = LOAD_PAGE, .hidden = true};
     pal_messages page = {0};
     uint64_t found = 0;
-    pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_KEY, w->meta.key,
+    char id[PAL_ID_TEXT_SIZE];
+    bool is_named = pal_id_is_none(w->from->session);
+    pal_id_to_text(w->from->session, id);
+    pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli),
+            is_named ? PAL_FIND_KEY : PAL_FIND_ID, is_named ? w->meta.key : pal_str_of(id),
             w->arena, &session, &cli->err);
     if (status == PAL_NOT_FOUND && pal_import_count(w->import->store).failed)
         return PAL_OK;
@@ -103,6 +107,8 @@ static pal_status walk_session(pal_picoclaw_import *import, pal_picoclaw_listing
         status = pal_cli_no_memory(import->cli);
     if (status == PAL_OK)
         status = is_lines ? pal_picoclaw_walk_lines(&w) : pal_picoclaw_walk_legacy(&w);
+    if (status == PAL_OK && !is_check)
+        from->session = pal_import_session(import->store);
     if (status == PAL_OK && is_check && !from->is_skipped)
         status = check_session(&w);
     pal_map_done(&w.seen);

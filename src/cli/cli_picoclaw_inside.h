@@ -22,6 +22,7 @@ typedef struct pal_picoclaw_source {
     uint64_t size;
     uint64_t lines_read; /* by the import: the second reading goes no further */
     bool is_skipped;
+    pal_id session; /* that it was imported to; none: nothing of it was */
 } pal_picoclaw_source;
 
 /* All of them. */

@@ -36,7 +36,10 @@ pal_import *pal_import_new(
     import->waits = pal_calloc(OPS_MAX, sizeof *import->waits);
     import->arena = pal_arena_new(0);
     import->known_arena = pal_arena_new(0);
-    if (!import->ops || !import->waits || !import->arena || !import->known_arena) {
+    import->renamed_arena = pal_arena_new(0);
+    pal_map_init(&import->renamed);
+    if (!import->ops || !import->waits || !import->arena || !import->known_arena ||
+            !import->renamed_arena) {
         pal_import_free(import);
         return NULL;
     }
@@ -56,6 +59,8 @@ void pal_import_free(pal_import *import)
     pal_free(import->waits);
     pal_arena_free(import->arena);
     pal_arena_free(import->known_arena);
+    pal_map_done(&import->renamed);
+    pal_arena_free(import->renamed_arena);
     pal_free(import);
 }
 
@@ -138,8 +143,18 @@ static pal_status append_one(
         pal_import *import, const pal_op *op, pal_message *message, uint64_t line, pal_error *err)
 {
     pal_store *store = import->store;
+    char id[PAL_ID_TEXT_SIZE], text[64];
     pal_status status =
             pal_store_append(store, op->tenant, op->session, message, 1, PAL_SEQ_ANY, err);
+    /* Another session has a message with its id. */
+    if (status == PAL_CONFLICT && !pal_id_is_none(message->id)) {
+        pal_id_to_text(message->id, id);
+        snprintf(text, sizeof text, "native:%s", id);
+        message->id = (pal_id){{0}};
+        if (!message->client_id.len)
+            message->client_id = pal_arena_copy(import->arena, pal_str_of(text));
+        status = pal_store_append(store, op->tenant, op->session, message, 1, PAL_SEQ_ANY, err);
+    }
     if (status != PAL_NOT_FOUND || !replace_blobs(import, message->parts, message->parts_len))
         return status;
     pal_import_tell(
@@ -228,6 +243,9 @@ pal_status pal_import_settle(pal_import *import, size_t line_len)
 {
     pal_status status = PAL_OK;
     import->bytes_waiting += line_len;
+    /* What was told of a session whose messages are still to be compared may be taken back. */
+    if (import->is_unsure && import->compared == 0)
+        return PAL_OK;
     if (import->messages_waiting >= MESSAGES_FLUSH_AT || import->bytes_waiting >= BYTES_FLUSH_AT ||
             import->ops_len > OPS_MAX / 2)
         status = pal_import_flush(import);

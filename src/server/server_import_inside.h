@@ -51,6 +51,11 @@ struct pal_import {
     int64_t updated_at; /* what the session says of itself, or had here; 0: nothing */
     int64_t expires_at; /* an expiry that has passed: set when all messages are there */
     int64_t newest_at;  /* the time of its newest message */
+    pal_session given;  /* in known_arena: the session as the import names it */
+    uint64_t compared;  /* of its messages; all were the same as here */
+    bool is_unsure;     /* the one here has messages, and nothing of this one was written yet */
+    pal_arena *renamed_arena;
+    pal_map renamed; /* of pal_id, by the id there: sessions that got another one here */
     pal_arena *known_arena;
     pal_map known; /* id or client id -> what server_import_known.c remembers of it */
 };
@@ -65,7 +70,40 @@ PAL_CHECKED pal_status pal_import_add_op(pal_import *import, pal_op_kind kind, p
 
 /* ---- What the session had before ---- */
 
-PAL_CHECKED pal_status pal_import_known_load(pal_import *import);
+/* Of its messages before `before_seq`; 0: of all. */
+PAL_CHECKED pal_status pal_import_known_load(
+        pal_import *import, pal_id session, uint64_t before_seq);
+/* Whether a message is here already, and says the same. */
+typedef enum pal_import_match {
+    PAL_IMPORT_UNKNOWN,
+    PAL_IMPORT_SAME,
+    PAL_IMPORT_OTHER, /* another message has its id or client id */
+} pal_import_match;
+pal_import_match pal_import_known_match(const pal_import *import, const pal_message *message);
+/* The id, the n-th of several, for a conversation whose name is taken here: the same import gives
+ * the same again. */
+PAL_CHECKED pal_status pal_import_other_id(
+        const pal_import *import, const pal_message *first, unsigned n, pal_id *out_id);
+
+/* ---- server_import_apart.c ---- */
+
+/* Notes what the session is made of, should it turn out to be another one than the one here. */
+PAL_CHECKED pal_status pal_import_keep_given(pal_import *import, const pal_session *session);
+/* Looks at a message before it is taken. Where it shows that the conversation is not the one here,
+ * the import goes on in a session of its own. */
+PAL_CHECKED pal_status pal_import_tell_apart(pal_import *import, const pal_message *message);
+/* Which session here stands for the one with that id there. */
+pal_id pal_import_renamed(const pal_import *import, pal_id id);
+
+/* ---- server_import_session.c ---- */
+
+PAL_CHECKED pal_status pal_import_find_id(
+        pal_import *import, pal_id id, pal_session *out_session);
+PAL_CHECKED pal_status pal_import_resume(pal_import *import, const pal_session *found);
+PAL_CHECKED pal_status pal_import_make(pal_import *import, pal_session *session);
+/* Adds a message of the session to the batch. */
+PAL_CHECKED pal_status pal_import_wait_message(
+        pal_import *import, const pal_message *message, uint64_t index, uint64_t line);
 PAL_CHECKED pal_status pal_import_marks_count(pal_import *import);
 
 /* The seq of a message that is here already; 0 where there is something to append. A transcript may

@@ -70,10 +70,16 @@ static pal_status add_mark(pal_import *import, const pal_mark *given, uint64_t l
     return status;
 }
 
+/* Without a message that both have, the session here may be a stranger's. */
+static bool may_mark(const pal_import *import)
+{
+    return !import->is_broken && !(import->is_unsure && import->compared == 0);
+}
+
 pal_status pal_import_mark(pal_import *import, const pal_mark *given, uint64_t line)
 {
     mark_pair pair = {.theirs = given->number, .inherited = given->inherited};
-    if (import->is_broken || (given->inherited && import->is_fork))
+    if (!may_mark(import) || (given->inherited && import->is_fork))
         return PAL_OK;
     if (++import->marks_seen <= import->marks_known) {
         pair.ours = import->marks_seen;
@@ -86,5 +92,5 @@ pal_status pal_import_mark(pal_import *import, const pal_mark *given, uint64_t l
 pal_status pal_import_mark_anew(pal_import *import, const pal_mark *given, uint64_t line)
 {
     mark_pair pair = {.theirs = given->number, .inherited = given->inherited};
-    return import->is_broken ? PAL_OK : add_mark(import, given, line, pair);
+    return may_mark(import) ? add_mark(import, given, line, pair) : PAL_OK;
 }

@@ -61,7 +61,7 @@ static pal_status grow_append(pal_import *import, pal_op *op, pal_import_waiting
     return PAL_OK;
 }
 
-static pal_status wait_message(
+pal_status pal_import_wait_message(
         pal_import *import, const pal_message *message, uint64_t index, uint64_t line)
 {
     pal_op *op;
@@ -91,17 +91,31 @@ static pal_status wait_message(
     return PAL_OK;
 }
 
+/* Another message has its name here: it is left out, and that is told. */
+static pal_status refuse_message(pal_import *import, uint64_t line)
+{
+    uint64_t none = 0;
+    import->counts.failed++;
+    pal_buf_append(&import->seqs, &none, sizeof none);
+    pal_import_tell(import, line, "a message differs from the one that is here under its id");
+    return import->seqs.failure ? pal_import_no_memory(import) : PAL_OK;
+}
+
 pal_status pal_import_message(pal_import *import, const pal_message *given, uint64_t line)
 {
     pal_message message = *given;
-    uint64_t index = import->seqs.len / sizeof index;
     uint64_t seq = 0;
-    pal_status status = PAL_OK;
+    pal_status status = pal_import_tell_apart(import, given);
+    uint64_t index = import->seqs.len / sizeof index;
+    if (status != PAL_OK)
+        return status;
     if (import->is_broken) {
         import->counts.messages_known += import->is_expired;
         import->counts.failed += !import->is_expired;
         return PAL_OK;
     }
+    if (pal_import_known_match(import, &message) == PAL_IMPORT_OTHER)
+        return refuse_message(import, line);
     if (import->is_fork && index < import->shared) {
         seq = index + 1;
     } else {
@@ -117,5 +131,5 @@ pal_status pal_import_message(pal_import *import, const pal_message *given, uint
         import->counts.messages_known++;
         return PAL_OK;
     }
-    return wait_message(import, &message, index, line);
+    return pal_import_wait_message(import, &message, index, line);
 }

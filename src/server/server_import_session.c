@@ -14,7 +14,7 @@ static pal_status find(pal_import *import, pal_find_by by, pal_str name, pal_ses
             import->store, import->tenant, by, name, import->arena, out_session, import->err);
 }
 
-static pal_status find_id(pal_import *import, pal_id id, pal_session *out_session)
+pal_status pal_import_find_id(pal_import *import, pal_id id, pal_session *out_session)
 {
     char text[PAL_ID_TEXT_SIZE];
     pal_id_to_text(id, text);
@@ -36,7 +36,7 @@ static bool must_flush(const pal_import *import, const pal_session *session)
     return false;
 }
 
-static pal_status resume_session(pal_import *import, const pal_session *found)
+pal_status pal_import_resume(pal_import *import, const pal_session *found)
 {
     char text[PAL_ERROR_MESSAGE_MAX];
     import->id = found->id;
@@ -54,7 +54,7 @@ static pal_status resume_session(pal_import *import, const pal_session *found)
         import->is_fork = true;
         import->shared = found->fork_seq;
     }
-    pal_status status = pal_import_known_load(import);
+    pal_status status = pal_import_known_load(import, import->id, 0);
     return status == PAL_OK ? pal_import_marks_count(import) : status;
 }
 
@@ -127,13 +127,17 @@ static pal_status has_parent(pal_import *import, const pal_session *session, boo
     *out_has = false;
     if (!import->is_native || pal_id_is_none(session->parent_id))
         return PAL_OK;
-    pal_status status = find_id(import, session->parent_id, &parent);
+    pal_id id = pal_import_renamed(import, session->parent_id);
+    pal_status status = pal_import_find_id(import, id, &parent);
     if (status == PAL_OK)
         *out_has = parent.last_seq >= session->fork_seq && parent.state == PAL_SESSION_ACTIVE;
+    /* Its messages are compared with the parent's as they come. */
+    if (*out_has)
+        status = pal_import_known_load(import, id, session->fork_seq + 1);
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-static pal_status make_session(pal_import *import, pal_session *session)
+pal_status pal_import_make(pal_import *import, pal_session *session)
 {
     pal_op *op;
     pal_status status = drop_taken_names(import, session);
@@ -157,7 +161,7 @@ static pal_status make_session(pal_import *import, pal_session *session)
     if (import->is_fork) {
         import->shared = session->fork_seq;
         op->u.fork.session = session;
-        op->u.fork.parent = session->parent_id;
+        op->u.fork.parent = pal_import_renamed(import, session->parent_id);
         op->u.fork.at_seq = session->fork_seq;
     } else {
         op->u.create.session = session;
@@ -170,6 +174,8 @@ static void forget_session(pal_import *import)
     import->generation++;
     import->append_at = 0;
     import->is_fork = import->is_broken = import->drop_ids = import->ids_checked = false;
+    import->is_unsure = false;
+    import->compared = 0;
     import->shared = import->marks_known = import->marks_seen = 0;
     import->is_made = import->is_changed = import->is_expired = false;
     import->updated_at = import->expires_at = import->newest_at = 0;
@@ -180,6 +186,19 @@ static void forget_session(pal_import *import)
     pal_map_done(&import->known);
     pal_map_init(&import->known);
     pal_arena_reset(import->known_arena);
+}
+
+/* That it has the same name does not make it the same conversation: its messages will tell. */
+static pal_status resume_given(
+        pal_import *import, const pal_session *given, const pal_session *found)
+{
+    pal_status status = pal_import_keep_given(import, given);
+    if (status == PAL_OK)
+        status = pal_import_resume(import, found);
+    import->is_unsure = found->last_seq > 0;
+    if (status == PAL_OK && import->is_broken && found->state == PAL_SESSION_TRASH)
+        status = pal_import_known_load(import, found->id, 0);
+    return status;
 }
 
 pal_status pal_import_begin(pal_import *import, const pal_session *given, bool is_native)
@@ -206,14 +225,14 @@ pal_status pal_import_begin(pal_import *import, const pal_session *given, bool i
     pal_buf_append_str(&import->name, name);
     status = PAL_NOT_FOUND;
     if (is_native)
-        status = find_id(import, session->id, &found);
+        status = pal_import_find_id(import, session->id, &found);
     else if (name.len)
         status = find(import, PAL_FIND_KEY, name, &found);
     if (status == PAL_OK)
-        return resume_session(import, &found);
+        return resume_given(import, session, &found);
     if (status == PAL_NOT_FOUND && !is_native)
         status = find_expired(import, session);
-    return status == PAL_NOT_FOUND ? make_session(import, session) : status;
+    return status == PAL_NOT_FOUND ? pal_import_make(import, session) : status;
 }
 
 /* A copy of the session for an update, in the arena. */
@@ -287,7 +306,8 @@ pal_status pal_import_record(
 pal_status pal_import_title(pal_import *import, pal_str title)
 {
     pal_session *session;
-    if (!title.len || import->title.len || import->is_broken || !import->generation)
+    if (!title.len || import->title.len || import->is_broken || !import->generation ||
+            (import->is_unsure && import->compared == 0))
         return PAL_OK;
     pal_status status = add_update(import, PAL_FIELD_TITLE, &session);
     if (status != PAL_OK)

@@ -206,14 +206,14 @@ test('show: wrapped text, wide characters, tools', (t) => {
             content: Array.from({ length: 20 }, (_, i) => `row ${i}`).join('\n') },
     ];
     w.write('call.jsonl', call.map((line) => JSON.stringify(line)).join('\n'));
-    w.ok('session', 'import', '--format', 'openai', '--key', 'k', 'call.jsonl');
-    const shown = w.ok('session', 'show', 'k');
+    w.ok('session', 'import', '--format', 'openai', '--key', 'c', 'call.jsonl');
+    const shown = w.ok('session', 'show', 'k') + w.ok('session', 'show', 'c');
     const columns = (line) => [...line].reduce((sum, c) => sum + (c > '\u2fff' ? 2 : 1), 0);
     for (const line of shown.split('\n')) assert.ok(columns(line) <= 80, line);
     assert.match(shown, /-> weather \{"city":"Lisbon"\}/);
     assert.match(shown, /row 7\n {7}\.\.\. 12 more lines/);
     assert.doesNotMatch(shown, /row 8/);
-    assert.match(w.ok('session', 'show', 'k', '--full'), /row 19/);
+    assert.match(w.ok('session', 'show', 'c', '--full'), /row 19/);
 });
 
 test('fork, rewind, undo, reset', (t) => {

@@ -177,8 +177,6 @@ static void make_version_1(void)
     CHECK(ask("DROP INDEX mark_kind") == 0 && ask("DROP TABLE search") == 0);
     CHECK(ask("DROP TABLE search_block") == 0 && ask("DROP TABLE search_state") == 0);
     CHECK(ask("DROP TABLE search_group") == 0 && ask("DROP TABLE counter") == 0);
-    CHECK(ask("ALTER TABLE message DROP COLUMN turn") == 0);
-    CHECK(ask("ALTER TABLE lease DROP COLUMN ttl_ms") == 0);
     CHECK(ask("PRAGMA user_version = 1") == 0 && ask("PRAGMA user_version") == 1);
 }
 

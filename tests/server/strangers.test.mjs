@@ -169,3 +169,94 @@ test('a completion that is not kept is still told again', async (t) => {
     const two = await s.post('/v1/responses', response, { headers: { 'idempotency-key': 'r' } });
     assert.deepEqual([one.code, two.code, two.text], [200, 200, one.text]);
 });
+
+// ---- Imports ----
+
+const importLines = (s, lines, query = '') => ok(s.post(`/api/v1/import${query}`, lines));
+const textsOf = async (s, name) =>
+    (await ok(s.get(`${base}/${name}/messages?limit=500`))).messages.map((m) => m.content);
+const chat = (...texts) => JSON.stringify(texts.map((content, i) =>
+    ({ role: i % 2 ? 'assistant' : 'user', content })));
+
+async function exported(t) {
+    const s = await serve(t);
+    const id = (await ok(s.post(base, { key: 'sk_v1_x', title: 'theirs' }), 201)).id;
+    for (const content of ['first THEIRS', 'second THEIRS', 'third THEIRS'])
+        await ok(s.post(`${base}/${id}/messages`, { role: 'user', content }), 201);
+    const fork = (await ok(s.post(`${base}/${id}/fork`, { at_seq: 2 }), 201)).id;
+    await ok(s.post(`${base}/${fork}/messages`, { role: 'user', content: 'fork THEIRS' }), 201);
+    await ok(s.post(`${base}/${id}/rewind`, { to_seq: 2 }));
+    const lines = [];
+    for (const one of [id, fork]) lines.push((await s.get(`${base}/${one}/export`)).text);
+    await s.stop();
+    return { id, fork, lines };
+}
+
+test('a session of the same id that is another conversation is kept apart', async (t) => {
+    const { id, fork, lines } = await exported(t);
+    const s = await serve(t);
+    const ours = lines[0].replaceAll('THEIRS', 'OURS').replaceAll('theirs', 'ours');
+    assert.equal((await importLines(s, ours)).messages, 3);
+    const before = (await s.get(`${base}/${id}/export`)).text;
+    const report = await importLines(s, lines[0]);
+    assert.deepEqual([report.sessions, report.sessions_known, report.messages,
+        report.messages_known, report.messages_failed], [1, 0, 3, 0, 0]);
+    assert.ok(report.problems.some((p) => /is another conversation here: kept apart/.test(p.text)));
+    const [apart] = report.session_ids;
+    assert.notEqual(apart, id);
+    assert.equal((await s.get(`${base}/${id}/export`)).text, before, 'nothing was added');
+    assert.deepEqual(await textsOf(s, apart), ['first THEIRS', 'second THEIRS'], 'with its rewind');
+    assert.equal((await ok(s.get(`${base}/${apart}`))).key, undefined);
+    assert.equal((await ok(s.get(`${base}/sk_v1_x`))).id, id);
+
+    const forked = await importLines(s, lines.join(''));
+    assert.deepEqual([forked.sessions, forked.sessions_known, forked.messages], [1, 1, 1]);
+    assert.deepEqual(await textsOf(s, fork), ['first THEIRS', 'second THEIRS', 'fork THEIRS']);
+    assert.equal((await ok(s.get(`${base}/${fork}`))).parent_id, apart, 'it follows its parent');
+    const again = await importLines(s, lines.join(''));
+    assert.deepEqual([again.sessions, again.sessions_known, again.messages, again.messages_failed],
+        [0, 2, 0, 0], JSON.stringify(again));
+    const same = await importLines(s, ours);
+    assert.deepEqual([same.sessions, same.sessions_known, same.messages], [0, 1, 0]);
+});
+
+test('a fork does not share the messages of a stranger', async (t) => {
+    const { id, fork, lines } = await exported(t);
+    const s = await serve(t);
+    await importLines(s, lines[0].replaceAll('THEIRS', 'OURS'));
+    const report = await importLines(s, lines[1]);
+    assert.deepEqual([report.sessions, report.messages_failed], [1, 0]);
+    assert.deepEqual(await textsOf(s, fork), ['first THEIRS', 'second THEIRS', 'fork THEIRS']);
+    assert.equal((await ok(s.post(`${base}/${id}/erase`))).status, 'erased');
+    assert.deepEqual(await textsOf(s, fork), ['first THEIRS', 'second THEIRS', 'fork THEIRS']);
+});
+
+test('a key that another conversation has stays with it', async (t) => {
+    const s = await serve(t);
+    const first = await importLines(s, chat('hello', 'I am the first'), '?key=ann');
+    for (const texts of [['good day', 'I am the second'], ['hello', 'I am the third', 'more']]) {
+        const report = await importLines(s, chat(...texts), '?key=ann');
+        assert.deepEqual([report.sessions, report.messages, report.messages_failed],
+            [1, texts.length, 0], JSON.stringify(report));
+        assert.deepEqual(await textsOf(s, report.session_ids[0]), texts);
+        assert.equal(report.problems_total, 1);
+        const again = await importLines(s, chat(...texts), '?key=ann');
+        assert.deepEqual([again.sessions, again.messages, again.session_ids],
+            [0, 0, report.session_ids], JSON.stringify(again));
+    }
+    assert.deepEqual(await textsOf(s, 'ann'), ['hello', 'I am the first']);
+    const grown = await importLines(s, chat('hello', 'I am the first', 'and go on'), '?key=ann');
+    assert.deepEqual([grown.sessions_known, grown.messages, grown.session_ids],
+        [1, 1, first.session_ids]);
+    assert.deepEqual(await textsOf(s, 'ann'), ['hello', 'I am the first', 'and go on']);
+});
+
+test('what a stranger says under a key is not imported into', async (t) => {
+    const s = await serve(t);
+    const id = (await ok(s.post(base, { key: 'ann' }), 201)).id;
+    await ok(s.post(`${base}/ann/messages`, { role: 'user', content: 'LOCAL' }), 201);
+    const report = await importLines(s, chat('REMOTE', 'answer'), '?key=ann');
+    assert.notEqual(report.session_ids[0], id);
+    assert.deepEqual(await textsOf(s, 'ann'), ['LOCAL']);
+    assert.deepEqual(await textsOf(s, report.session_ids[0]), ['REMOTE', 'answer']);
+});
