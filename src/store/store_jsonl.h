@@ -104,6 +104,7 @@ typedef struct jl_engine {
     bool is_late;            /* its last batch is not known to be finished */
     bool is_settled;         /* while it is read: the last batch says that it is */
     bool is_late_erasing;    /* the last batch erases something */
+    bool is_log_new;         /* while it is read: the log was written anew and not added to */
     bool is_doubtful;        /* a write or sync has failed: what was undone may still be there */
     size_t orphans;          /* forks whose parent was not there when they were read */
     pal_error passed_over;   /* what could not be looked at last */

@@ -238,12 +238,14 @@ static pal_status move_out(jl_engine *engine, const jl_file *file, pal_error *er
     return status;
 }
 
-static pal_status move_in(jl_engine *engine, const jl_file *file, pal_error *err)
+static pal_status move_in(
+        jl_engine *engine, const jl_file *file, bool *in_out_moved, pal_error *err)
 {
     char via[JL_PATH_MAX], to[JL_PATH_MAX];
 
     pal_jl_side_path(file->id, via);
     pal_jl_file_path(file, ".jsonl", to);
+    *in_out_moved = *in_out_moved || strcmp(via, to) != 0;
     return move_to(engine, via, to, err);
 }
 
@@ -272,7 +274,7 @@ static pal_status sync_moves(jl_engine *engine, const jl_file *files, bool is_ou
 pal_status pal_jl_make_moves(jl_engine *engine, jl_file *files, pal_error *err)
 {
     pal_status status = PAL_OK;
-    bool has_moves = false;
+    bool has_moves = false, is_moved_in = false;
 
     for (jl_file *file = files; file && !has_moves; file = file->next_touched)
         has_moves = file->moved_from != NULL;
@@ -289,8 +291,8 @@ pal_status pal_jl_make_moves(jl_engine *engine, jl_file *files, pal_error *err)
         status = sync_moves(engine, files, true, err);
     for (jl_file *file = files; status == PAL_OK && file; file = file->next_touched)
         if (file->moved_from)
-            status = move_in(engine, file, err);
-    return status == PAL_OK ? sync_moves(engine, files, false, err) : status;
+            status = move_in(engine, file, &is_moved_in, err);
+    return status == PAL_OK && is_moved_in ? sync_moves(engine, files, false, err) : status;
 }
 
 static void write_metas(jl_batch *batch)
@@ -323,10 +325,12 @@ static bool blob_is_kept(jl_engine *engine, const char *tenant_dir, const char *
     return false;
 }
 
-static void drop_blobs_of(jl_engine *engine, const char *directory)
+/* What is not there any more may be known to the system's cache alone. */
+static pal_status drop_blobs_of(jl_engine *engine, const char *directory, pal_error *err)
 {
     int fd = openat(engine->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
+    bool is_there = fd >= 0;
     struct dirent *entry;
 
     while (entries && (entry = readdir(entries)) != NULL)
@@ -336,6 +340,7 @@ static void drop_blobs_of(jl_engine *engine, const char *directory)
         closedir(entries);
     else if (fd >= 0)
         close(fd);
+    return is_there ? pal_jl_sync_dir(engine, directory, err) : PAL_OK;
 }
 
 /* Files whose session is gone, or is only there for its forks, which need less of it. */
@@ -367,12 +372,16 @@ static pal_status drop_files(jl_engine *engine, pal_error *err)
 
 static pal_status clean_up(jl_engine *engine, pal_error *err)
 {
+    pal_status status = PAL_OK;
     char directory[JL_PATH_MAX];
 
-    for (mem_tenant *tenant = engine->mem->tenant_list; tenant; tenant = tenant->next)
+    for (mem_tenant *tenant = engine->mem->tenant_list; tenant && status == PAL_OK;
+            tenant = tenant->next)
         if (pal_jl_tenant_dir(tenant->name, "blobs", directory, NULL) == PAL_OK)
-            drop_blobs_of(engine, directory);
-    return drop_files(engine, err);
+            status = drop_blobs_of(engine, directory, err);
+    if (status == PAL_OK)
+        status = drop_files(engine, err);
+    return status == PAL_OK ? pal_jl_sync_dir(engine, JL_SIDE "/rows/", err) : status;
 }
 
 /* ---- All of it ---- */

@@ -23,6 +23,7 @@ static void note_last(jl_engine *engine, const jl_record *record)
 {
     if (is_kind(record, "done") || is_kind(record, "start"))
         engine->is_settled = true;
+    engine->is_log_new = engine->is_log_new || is_kind(record, "start");
     engine->is_late = !engine->is_settled;
     if (engine->is_late && is_kind(record, "erase"))
         engine->is_late_erasing = true;
@@ -135,6 +136,7 @@ static void clear(jl_engine *engine)
     engine->batch = engine->log_gaps = engine->log_holes = engine->log_lost = 0;
     engine->log_tail_len = engine->orphans = 0;
     engine->is_late = engine->is_settled = engine->is_late_erasing = false;
+    engine->is_log_new = false;
     engine->passed_over.status = PAL_OK;
 }
 
@@ -154,8 +156,11 @@ static pal_status mend(jl_engine *engine, pal_error *err)
 
     if (engine->options.read_only)
         return PAL_OK;
-    if (engine->log_len == 0)
+    /* Whoever made the log, or put it in the place of another, may have died before its name was
+     * durable. Nothing was appended to it since. */
+    if (engine->log_len == 0 || engine->is_log_new)
         status = pal_jl_sync_store(engine, err);
+    engine->is_log_new = false;
     if (status == PAL_OK && engine->is_late)
         status = pal_jl_finish(engine, engine->is_late_erasing, err);
     if (status == PAL_OK && engine->log_gaps + engine->log_holes > 0) {

@@ -145,6 +145,25 @@ static void a_reset_is_a_skip_for_picoclaw(void)
     CHECK(shows(id, "new|"));
 }
 
+static void a_truncation_is_a_skip_for_picoclaw(void)
+{
+    pal_mark mark = {0};
+    pal_id id;
+
+    begin();
+    put("t.jsonl", line_1);
+    add("t.jsonl", line_2);
+    add("t.jsonl", line_3);
+    if (!reopen())
+        return;
+    id = by_key("t");
+    CHECK(pal_store_truncate(store, S(""), id, 1, &mark, &err) == PAL_OK && shows(id, "three|"));
+    CHECK(meta_number("t.meta.json", "skip") == 2);
+    CHECK(strcmp(picoclaw_reads("t"), "three|") == 0);
+    reopen();
+    CHECK(shows(id, "three|") && say(id, "new") && meta_number("t.meta.json", "skip") == 2);
+}
+
 static void a_torn_tail_swallows_nothing(void)
 {
     size_t len = strlen(line_3);
@@ -688,6 +707,7 @@ int main(void)
     RUN(what_picoclaw_skips_and_sums_up_is_known);
     RUN(picoclaw_may_cut_and_compact);
     RUN(a_reset_is_a_skip_for_picoclaw);
+    RUN(a_truncation_is_a_skip_for_picoclaw);
     RUN(a_torn_tail_swallows_nothing);
     RUN(a_lost_tail_comes_back);
     RUN(a_lost_first_line_comes_back);
