@@ -209,10 +209,10 @@ static pal_status session_export(pal_cli *cli, void *values)
     bool to_file = e.given->output && strcmp(e.given->output, "-") != 0;
     e.lines = (pal_export){.store = cli->store,
             .tenant = pal_cli_tenant(cli),
-            .is_openai = strcmp(format, "openai") == 0,
             .with_blobs = e.given->with_blobs};
-    if (!e.lines.is_openai && strcmp(format, "native") != 0)
-        return pal_cli_usage(cli, NULL, "--format is native or openai; not '%.60s'", format);
+    if (!pal_export_form_from_name(pal_str_of(format), &e.lines.form))
+        return pal_cli_usage(
+                cli, NULL, "--format is " PAL_EXPORT_FORMS "; not '%.60s'", format);
     if (e.given->all == (names > 0) || names > 1)
         return pal_cli_usage(cli, "palaver session export SESSION, or --all",
                 "'session export' wants either a session or --all");
@@ -240,7 +240,7 @@ static const pal_cli_option options[] = {
         {"all", 0, PAL_CLI_FLAG, offsetof(export_values, all), NULL,
                 "every session of the tenant that is not in the trash"},
         {"format", 0, PAL_CLI_TEXT, offsetof(export_values, format), "FORMAT",
-                "native (complete, the default) or openai"},
+                "native (complete, the default), openai or skillian"},
         {"output", 'o', PAL_CLI_TEXT, offsetof(export_values, output), "FILE",
                 "write to a file, whole or not at all"},
         {"with-blobs", 0, PAL_CLI_FLAG, offsetof(export_values, with_blobs), NULL,
@@ -255,9 +255,10 @@ const pal_cli_command pal_cmd_session_export = {
         .summary = "write conversations to a file",
         .usage = "[picoclaw:DIR] SESSION|--all",
         .about = "Writes one session, or all, as lines of JSON. The native format is complete, and "
-                 "'session import' makes the same sessions of it; openai is what a model would be "
-                 "sent, {\"messages\":[...]} a line. With picoclaw:DIR the messages in sight are "
-                 "written to that directory as PicoClaw keeps them.",
+                 "'session import' makes the same sessions of it; openai has the messages that "
+                 "are not hidden, {\"messages\":[...]} a line; skillian has them as rows of its "
+                 "table. With picoclaw:DIR the messages in sight are written to that directory as "
+                 "PicoClaw keeps them.",
         .examples = "palaver session export --all --with-blobs -o backup.jsonl\n"
                     "palaver session export picoclaw:sessions demo",
         .options = options,

@@ -47,15 +47,14 @@ static void export_done(void *user)
     pal_export_end(&it->lines);
 }
 
-static pal_status read_format(pal_call *call, bool *out_is_openai, pal_error *err)
+static pal_status read_format(pal_call *call, pal_export_form *out_form, pal_error *err)
 {
     pal_str format = pal_str_of("native");
     (void)pal_exchange_query(call->exchange, "format", &format);
-    *out_is_openai = pal_str_is(format, "openai");
-    if (*out_is_openai || pal_str_is(format, "native"))
+    if (pal_export_form_from_name(format, out_form))
         return PAL_OK;
     call->fail_param = "format";
-    return pal_error_set(err, PAL_INVALID, "'format' must be native or openai");
+    return pal_error_set(err, PAL_INVALID, "'format' must be " PAL_EXPORT_FORMS);
 }
 
 static pal_status export_session(pal_call *call, pal_error *err)
@@ -66,14 +65,15 @@ static pal_status export_session(pal_call *call, pal_error *err)
     it->request_id = pal_exchange_id(call->exchange);
     it->lines.store = call->server->store;
     it->lines.tenant = call->caller.tenant;
-    pal_status status = read_format(call, &it->lines.is_openai, err);
+    pal_status status = read_format(call, &it->lines.form, err);
     if (status == PAL_OK)
         status = pal_call_query_flag(call, "blobs", &it->lines.with_blobs, err);
     if (status == PAL_OK)
         status = pal_call_session(call, call->params[0], &it->session, err);
     if (status != PAL_OK)
         return status;
-    const char *type = it->lines.is_openai ? "application/json" : "application/x-ndjson";
+    bool is_native = it->lines.form == PAL_EXPORT_NATIVE;
+    const char *type = is_native ? "application/x-ndjson" : "application/json";
     if (pal_exchange_pull(call->exchange, 200, type, write_piece, export_done, it))
         return PAL_OK;
     return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,

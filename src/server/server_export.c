@@ -2,6 +2,7 @@
 #include "server/server_export.h"
 
 #include "dialect/dialect_openai_chat.h"
+#include "dialect/dialect_skillian.h"
 #include "dialect/dialect_transcript.h"
 #include "server/server_limits.h"
 
@@ -10,6 +11,18 @@
 static pal_status no_memory(pal_error *err)
 {
     return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+}
+
+bool pal_export_form_from_name(pal_str name, pal_export_form *out_form)
+{
+    static const char *const names[] = {"native", "openai", "skillian"};
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (!pal_str_is(name, names[i]))
+            continue;
+        *out_form = (pal_export_form)i;
+        return true;
+    }
+    return false;
 }
 
 /* ---- Before the messages ---- */
@@ -43,11 +56,17 @@ pal_status pal_export_begin(
     export->session = session->id;
     export->after_seq = 0;
     export->is_alone = false;
+    export->questions = 0;
     if (!export->arena)
         return no_memory(err);
-    if (!export->is_openai)
+    if (export->form == PAL_EXPORT_NATIVE)
         return begin_native(export, session, out, err);
-    begin_openai(export, out);
+    if (export->form == PAL_EXPORT_SKILLIAN) {
+        export->writer = pal_json_writer_make(out);
+        pal_skillian_row_begin(&export->writer, session);
+    } else {
+        begin_openai(export, out);
+    }
     return PAL_OK;
 }
 
@@ -98,8 +117,13 @@ static pal_status put_message(
     pal_status status = fill_blobs(export, message->parts, message->parts_len, err);
     export->after_seq = message->seq;
     export->messages++;
-    if (status == PAL_OK && export->is_openai)
+    export->questions += message->role == PAL_ROLE_USER;
+    if (status == PAL_OK && export->form == PAL_EXPORT_OPENAI)
         return pal_openai_chat_put(&export->writer, message, err);
+    if (status == PAL_OK && export->form == PAL_EXPORT_SKILLIAN) {
+        pal_skillian_message_put(&export->writer, message, export->page_arena);
+        return PAL_OK;
+    }
     if (status == PAL_OK)
         status = put_marks_before(export, message->seq, out, err);
     return status == PAL_OK ? pal_transcript_write_message(out, message, err) : status;
@@ -110,16 +134,21 @@ static pal_status load_page(pal_export *export, pal_messages *out_page, pal_erro
     pal_load load = {.after_seq = export->after_seq,
             .limit = export->is_alone || export->with_blobs ? 1 : PAGE,
             .bytes_max = export->is_alone ? 0 : PAL_SERVER_EXPORT_PAGE_BYTES,
-            .hidden = !export->is_openai};
+            .hidden = export->form == PAL_EXPORT_NATIVE};
     return pal_store_load(export->store, export->tenant, export->session, &load, export->page_arena,
             out_page, err);
 }
 
 static pal_status finish(pal_export *export, pal_buf *out, pal_error *err)
 {
-    if (!export->is_openai)
+    if (export->form == PAL_EXPORT_NATIVE)
         return put_marks_before(export, UINT64_MAX, out, err);
     pal_json_end_array(&export->writer);
+    if (export->form == PAL_EXPORT_SKILLIAN) {
+        pal_json_end_object(&export->writer);
+        pal_json_name(&export->writer, "message_count");
+        pal_json_put_u64(&export->writer, export->questions);
+    }
     pal_json_end_object(&export->writer);
     pal_buf_append_char(out, '\n');
     return PAL_OK;

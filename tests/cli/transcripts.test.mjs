@@ -339,7 +339,7 @@ test('export: what is wrong with it', (t) => {
     conversation(w);
     assertFails(w.run('session', 'export'), 2, /either a session or --all/);
     assertFails(w.run('session', 'export', 'k', '--all'), 2, /either a session or --all/);
-    assertFails(w.run('session', 'export', 'k', '--format', 'xml'), 2, /--format is native or openai/);
+    assertFails(w.run('session', 'export', 'k', '--format', 'xml'), 2, /--format is native, openai or skillian/);
     assertFails(w.run('session', 'export', 'nobody'), 1, /there is no session 'nobody'/);
     assertFails(w.run('session', 'export', 'k', '-o', 'no/such/dir'), 1, /can't write 'no\/such\/dir'/);
     w.write('kept.jsonl', 'as it was');

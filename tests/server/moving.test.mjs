@@ -27,6 +27,12 @@ test("Skillian's client goes on with its session id", async (t) => {
         { id: empty, created_at: '2026-02-04T11:00:00+00:00', message_count: 0, conversation_data: {} });
     const report = importFile(dir, 'rows.jsonl');
     assert.deepEqual([report.sessions, report.messages, report.problems_total], [2, 5, 0]);
+    // And back: the same row, as Skillian would have written it.
+    const row = JSON.parse(palaver(dir, 'session', 'export', '--format', 'skillian', id));
+    const given = JSON.parse(fs.readFileSync(path.join(dir, 'rows.jsonl'), 'utf8').split('\n')[0]);
+    assert.deepEqual([row.id, row.conversation_data, row.message_count], [id, given.conversation_data, 1]);
+    assert.deepEqual([Date.parse(row.created_at), Date.parse(row.last_accessed)],
+        [Date.parse(given.created_at), Date.parse(given.last_accessed)]);
     const s = await serveModel(t, { dir });
     const chat = await s.post('/api/v1/chat', { session_id: id, message: 'and now?' });
     assert.deepEqual([chat.code, chat.json.created], [200, false]);
