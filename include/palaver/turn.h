@@ -120,6 +120,8 @@ typedef struct pal_runtime_options {
     pal_pruned_text pruned_text;   /* instead of the built-in placeholders; NULL: those */
     void *pruned_user;             /* for pruned_text, which workers call at the same time */
     bool senders_off; /* a group's messages are sent and recorded without "<sender> " in front */
+    uint32_t calls_max; /* HTTP calls to services that run at the same time, one open file each; the
+                           others wait. 0: no bound */
 } pal_runtime_options;
 
 /* The settings that hold for the sessions of an agent: its own, or else those of the default agent.
@@ -160,6 +162,8 @@ typedef enum pal_lane {
     PAL_LANE_INTERRUPT = 3, /* stop it, then begin */
 } pal_lane;
 
+#define PAL_OWNER_SIZE 32 /* with its NUL */
+
 /* A budget stops a turn before the call that would begin over it, with PAL_BUDGET; 0: none. */
 typedef struct pal_budget {
     uint64_t session_tokens;
@@ -167,6 +171,7 @@ typedef struct pal_budget {
     uint64_t tenant_tokens;
     int64_t tenant_cost_micros;
     int64_t since; /* counted from then, milliseconds since 1970 */
+    char owner[PAL_OWNER_SIZE]; /* who spends it, for pal_runtime_owned(); may be empty */
 } pal_budget;
 
 /* How a turn is about to end; all of it is valid during the callback only. */
@@ -436,6 +441,10 @@ PAL_API PAL_CHECKED pal_status pal_runtime_forward(pal_runtime *runtime, const p
 /* Once for each, before the runtime is closed; from any thread, and from the sink too. One that
  * runs still is cancelled, which its `end` is told soon. Accepts NULL. */
 PAL_API void pal_forwarding_leave(pal_forwarding *forwarding);
+
+/* How many turns and passed-on calls of an owner (pal_budget.owner) run or wait now. From any
+ * thread; never blocks for long. */
+PAL_API uint64_t pal_runtime_owned(pal_runtime *runtime, pal_str owner);
 
 /* ---- Looking at it ---- */
 

@@ -384,6 +384,7 @@ typedef struct pal_cli_runtime_values {
     const char *provider;
     const char *provider_url;
     bool runs_inbox; /* what waits in inboxes since before is run: for who stays long enough */
+    uint32_t calls_max; /* pal_runtime_options.calls_max */
 } pal_cli_runtime_values;
 
 /* The options' rows; `at` leads from the command's values to these, with its dot. */

@@ -69,6 +69,7 @@ pal_status pal_cli_runtime_open(
         hint_for_options(cli, status);
         return status;
     }
+    options.calls_max = given->calls_max;
     return open_runtime(cli, &options, given->runs_inbox, out_runtime);
 }
 

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "server/server.h"
 #include "server/server_auth.h"
+#include "server/server_files.h"
 #include "server/server_metrics.h"
 #include "server/server_notify.h"
 
@@ -203,11 +204,14 @@ static void log_warnings(const pal_config *config)
 
 static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
 {
+    pal_files files;
     pal_cli_runtime_values runtime = given->runtime;
     pal_status status = read_config(cli, given);
     if (status != PAL_OK)
         return status;
     runtime.runs_inbox = true;
+    pal_files_claim(&pal_config_get(cli->config)->server, &files);
+    runtime.calls_max = files.calls;
     pal_server_set_log(pal_config_get(cli->config), cli->json);
     log_warnings(cli->config);
     status = open_store(cli, s);

@@ -126,6 +126,8 @@ int main(int argc, char **argv)
     int code = 0;
     /* A reader that leaves early, as `head` does, ends us without a word. */
     signal(SIGPIPE, SIG_DFL);
+    /* A file that may not grow any more (ulimit -f) is a write that fails, like a full disk. */
+    signal(SIGXFSZ, SIG_IGN);
     pal_store_claim_sqlite();
     set_defaults(&cli);
     pal_status status = run(&cli, argc, argv);

@@ -87,7 +87,8 @@ static void dequeue(pal_http_call *call)
 
 static bool is_full(const pal_http *http, const pal_http_host *host)
 {
-    return http->connections_max && host->running >= http->connections_max;
+    return (http->connections_max && host->running >= http->connections_max) ||
+            (http->calls_max && http->running >= http->calls_max);
 }
 
 static void start_first(pal_http *http, pal_http_host *host)
@@ -97,6 +98,7 @@ static void start_first(pal_http *http, pal_http_host *host)
     call->stage = PAL_HTTP_FINDING;
     call->given_ms = pal_loop_now_ms(http->loop);
     host->running++;
+    http->running++;
     host->finding++;
     host->opening++;
     pal_status status = pal_http_multi_add(call);
@@ -237,13 +239,29 @@ static void leave_opening(pal_http_call *call, bool moves)
         call->host->moved_ms = pal_loop_now_ms(call->http->loop);
 }
 
+/* One of all calls has ended: those of any host may have waited for that. */
+static void leave_running(pal_http *http)
+{
+    size_t position = 0;
+    pal_str name;
+    void *host;
+    bool was_full = http->calls_max && http->running >= http->calls_max;
+    http->running--;
+    while (was_full && pal_map_next(&http->hosts, &position, &name, &host)) {
+        if (((pal_http_host *)host)->first)
+            pal_http_host_touch(http, host);
+    }
+}
+
 static void leave_host(pal_http_call *call)
 {
     pal_http_host *host = call->host;
-    if (call->stage == PAL_HTTP_WAITING)
+    if (call->stage == PAL_HTTP_WAITING) {
         dequeue(call);
-    else
+    } else {
         host->running--;
+        leave_running(call->http);
+    }
     if (call->stage == PAL_HTTP_FINDING || call->stage == PAL_HTTP_CONNECTING)
         leave_opening(call, call->failure != PAL_TIMEOUT);
     host->calls--;
@@ -450,6 +468,7 @@ pal_status pal_http_open(
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     http->loop = loop;
     http->connections_max = options->connections_max;
+    http->calls_max = options->calls_max;
     http->idle_max =
             options->idle_connections_max ? options->idle_connections_max : IDLE_CONNECTIONS;
     if (!copy_ca_file(http, options->ca_file)) {

@@ -13,6 +13,7 @@ typedef struct pal_http_options {
     uint32_t connections_max;      /* to one host; 0: no bound */
     uint32_t idle_connections_max; /* that are kept; 0: 64 */
     const char *ca_file;           /* NULL: the system's */
+    uint32_t calls_max;            /* to all hosts that run at once, the others wait; 0: no bound */
 } pal_http_options;
 
 PAL_CHECKED pal_status pal_http_open(

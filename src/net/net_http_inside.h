@@ -76,7 +76,8 @@ struct pal_http {
     pal_loop *loop;
     CURLSH *share;
     char *ca_file;
-    uint32_t connections_max, idle_max;
+    uint32_t connections_max, idle_max, calls_max;
+    size_t running; /* calls that were given to libcurl */
     pal_http_call *calls;
     pal_http_call *doomed;
     pal_http_host *dirty;

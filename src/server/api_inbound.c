@@ -234,7 +234,8 @@ static pal_status receive(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_inbound_routes[] = {
-        {"POST", "/api/v1/inbound", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER, receive,
+        {"POST", "/api/v1/inbound", PAL_KEY_WRITE,
+                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER, receive,
                 {"receive", "a message from a channel: routed to its session, and answered", NULL,
                         "InboundRequest", "InboundAnswer", 200}},
         {0},

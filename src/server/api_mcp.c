@@ -125,8 +125,7 @@ static bool open_stream(mcp_answer *answer)
         answer->holders++;
         return true;
     }
-    pal_status status = pal_call_refuse(call, 503, "busy", PAL_BUSY, &err,
-            "as many streams as server.streams_max allows are open; try again later");
+    pal_status status = pal_call_refuse_stream(call, &err);
     pal_call_fail(call, status, &err);
     return false;
 }

@@ -103,11 +103,13 @@ PAL_MISTRAL_HANDLER(chat_model)
 PAL_MISTRAL_HANDLER(chat_agent)
 
 const pal_api_route pal_mistral_chat_routes[] = {
-        {"POST", "/mistral/v1/chat/completions", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"POST", "/mistral/v1/chat/completions", PAL_KEY_WRITE,
+                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 handle_chat_model,
                 {"mistralCompleteChat", "a model's answer to messages; nothing is stored", NULL,
                         "Object", "Object", 200}},
-        {"POST", "/mistral/v1/agents/completions", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"POST", "/mistral/v1/agents/completions", PAL_KEY_WRITE,
+                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 handle_chat_agent,
                 {"mistralCompleteAgent", "an agent's answer to messages; nothing is stored", NULL,
                         "Object", "Object", 200}},

@@ -115,7 +115,9 @@ static void send_failure(pal_mistral_runner *run)
         call->fail_name = pal_status_name(PAL_BUDGET); /* asking again soon would not help */
     else if (call->fail_code == 429)
         call->fail_retry_ms = run->retry_after_ms > 0 ? run->retry_after_ms : 1000;
-    if (run->is_refused)
+    if (run->is_refused && pal_exchange_is_owner_full(call->exchange))
+        (void)pal_call_refuse_stream(call, &err);
+    else if (run->is_refused)
         pal_error_set(&err, PAL_BUSY,
                 run->options.is_stream
                         ? "as many streams as server.streams_max allows are open; try again later"

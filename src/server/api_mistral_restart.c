@@ -191,7 +191,7 @@ PAL_MISTRAL_HANDLER(restart)
 
 const pal_api_route pal_mistral_restart_routes[] = {
         {"POST", "/mistral/v1/conversations/{id}/restart", PAL_KEY_WRITE,
-                PAL_ROUTE_JSON | PAL_ROUTE_WORKER, handle_restart,
+                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER, handle_restart,
                 {"mistralRestartConversation", "begin another from one of its entries", NULL,
                         "Object", "Object", 200}},
         {0},

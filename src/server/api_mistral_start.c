@@ -326,11 +326,13 @@ PAL_MISTRAL_HANDLER(start_conversation)
 PAL_MISTRAL_HANDLER(append)
 
 const pal_api_route pal_mistral_start_routes[] = {
-        {"POST", "/mistral/v1/conversations", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"POST", "/mistral/v1/conversations", PAL_KEY_WRITE,
+                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 handle_start_conversation,
                 {"mistralStartConversation", "begin one, and get the answer", NULL, "Object",
                         "Object", 200}},
-        {"POST", "/mistral/v1/conversations/{id}", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"POST", "/mistral/v1/conversations/{id}", PAL_KEY_WRITE,
+                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 handle_append,
                 {"mistralAppendConversation", "go on with one, and get the answer", NULL, "Object",
                         "Object", 200}},

@@ -264,7 +264,7 @@ static pal_status complete(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_openai_chat_routes[] = {
-        {"POST", "/v1/chat/completions", PAL_KEY_WRITE, PAL_ROUTE_JSON, complete,
+        {"POST", "/v1/chat/completions", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN, complete,
                 {"openaiCreateChatCompletion",
                         "passed on; with x-palaver-session the server keeps the history", NULL,
                         "Object", "Object", 200}},

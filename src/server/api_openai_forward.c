@@ -172,8 +172,7 @@ static void open_stream(relay *r)
     if (r->stream)
         return;
     r->holders--;
-    pal_status status = pal_call_refuse(call, 503, "busy", PAL_BUSY, &err,
-            "as many streams as server.streams_max allows are open; try again later");
+    pal_status status = pal_call_refuse_stream(call, &err);
     pal_call_fail(call, status, &err);
     leave(r);
 }

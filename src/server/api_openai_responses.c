@@ -194,7 +194,7 @@ static pal_status delete_response(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_openai_response_routes[] = {
-        {"POST", "/v1/responses", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"POST", "/v1/responses", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 pal_openai_create_response,
                 {"openaiCreateResponse", "ask the model: whole, as events, or in the background",
                         NULL, "Object", "Object", 200}},

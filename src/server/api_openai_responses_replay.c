@@ -170,6 +170,5 @@ pal_status pal_response_replay(
     if (pal_exchange_pull(call->exchange, 200, "text/event-stream; charset=utf-8", more, done, r))
         return PAL_OK;
     pal_response_events_done(&r->events);
-    return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,
-            "as many streams as server.streams_max allows are open; try again later");
+    return pal_call_refuse_stream(call, err);
 }

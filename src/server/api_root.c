@@ -7,7 +7,7 @@
 static const pal_api_route root_routes[] = {
         {"GET", "/healthz", PAL_KEY_NONE, 0, pal_health_live,
                 {"live", "whether the process answers", NULL, NULL, "Status", 200}},
-        {"GET", "/readyz", PAL_KEY_NONE, 0, pal_health_ready,
+        {"GET", "/readyz", PAL_KEY_NONE, PAL_ROUTE_WORKER, pal_health_ready,
                 {"ready", "whether it can work: the store answers, and it is not stopping", NULL,
                         NULL, "Status", 200}},
         {"GET", "/metrics", PAL_KEY_ADMIN, PAL_ROUTE_WORKER, pal_metrics_handle,

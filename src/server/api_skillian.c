@@ -292,10 +292,11 @@ static pal_status any_chat(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_skillian_routes[] = {
-        {"POST", "/api/v1/chat", PAL_KEY_WRITE, PAL_ROUTE_JSON, any_chat,
+        {"POST", "/api/v1/chat", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN, any_chat,
                 {"chat", "a message and its answer, in this session or a new one", NULL,
                         "ChatRequest", "ChatAnswer", 200}},
-        {"POST", "/api/v1/sessions/{id}/chat", PAL_KEY_WRITE, PAL_ROUTE_JSON, session_chat,
+        {"POST", "/api/v1/sessions/{id}/chat", PAL_KEY_WRITE,
+                PAL_ROUTE_JSON | PAL_ROUTE_TURN, session_chat,
                 {"chatInSession", "a message and its answer", NULL, "ChatRequest", "ChatAnswer",
                         200}},
         {0},

@@ -76,8 +76,7 @@ static pal_status export_session(pal_call *call, pal_error *err)
     const char *type = is_native ? "application/x-ndjson" : "application/json";
     if (pal_exchange_pull(call->exchange, 200, type, write_piece, export_done, it))
         return PAL_OK;
-    return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,
-            "as many streams as server.streams_max allows are open; try again later");
+    return pal_call_refuse_stream(call, err);
 }
 
 /* ---- Import ---- */

@@ -276,7 +276,8 @@ static pal_status session_results(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_turn_routes[] = {
-        {"POST", "/api/v1/sessions/{id}/turns", PAL_KEY_WRITE, PAL_ROUTE_JSON, start_turn,
+        {"POST", "/api/v1/sessions/{id}/turns", PAL_KEY_WRITE,
+                PAL_ROUTE_JSON | PAL_ROUTE_TURN, start_turn,
                 {"startTurn", "say something and get the answer: whole, as events, or later", NULL,
                         "TurnRequest", "TurnAnswer", 200}},
         {"GET", "/api/v1/sessions/{id}/turn", PAL_KEY_READ, PAL_ROUTE_WORKER, get_session_turn,

@@ -43,6 +43,7 @@ typedef enum pal_api_flag {
     PAL_ROUTE_WORKER = 1 << 0,   /* runs on a worker: it blocks for more than a short read */
     PAL_ROUTE_JSON = 1 << 1,     /* the body is a JSON object, in call->body; an absent one is {} */
     PAL_ROUTE_ANY_JSON = 1 << 2, /* likewise, but whatever can't be read counts as {} */
+    PAL_ROUTE_TURN = 1 << 3,     /* may start a turn, or pass a call on */
 } pal_api_flag;
 
 /* What /openapi.json says of it; schemas are names in server_schema.c. */

@@ -303,6 +303,7 @@ static pal_status accept_key(pal_call *call, const pal_key *key, pal_error *err)
     pal_caller *caller = &call->caller;
     caller->role = key->role;
     caller->key_id = key->id;
+    snprintf(caller->budget.owner, sizeof caller->budget.owner, "%.*s", PAL_STR_ARG(key->id));
     caller->budget.tenant_tokens = key->budget_tokens;
     caller->budget.tenant_cost_micros = key->budget_cost_micros;
     if (key->budget_tokens || key->budget_cost_micros)

@@ -114,6 +114,17 @@ pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_
     return pal_error_set(err, status, "%s", message);
 }
 
+pal_status pal_call_refuse_stream(pal_call *call, pal_error *err)
+{
+    call->fail_retry_ms = RETRY_MS;
+    if (pal_exchange_is_owner_full(call->exchange))
+        return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
+                "as many streams of this key as server.streams_per_key allows are open; try again "
+                "later");
+    return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,
+            "as many streams as server.streams_max allows are open; try again later");
+}
+
 /* Takes the answer out of the frame first, which lies in the arena that the answer may end. */
 static void answer(pal_frame *frame, unsigned code)
 {

@@ -44,4 +44,7 @@ void pal_put_native_failure(pal_call *call, const pal_failure *failure, pal_json
 pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_status status,
         pal_error *err, const char *format, ...) PAL_PRINTF(6, 7);
 
+/* No stream could be had: 429 where its key has too many, else 503. Returns the status. */
+pal_status pal_call_refuse_stream(pal_call *call, pal_error *err);
+
 #endif

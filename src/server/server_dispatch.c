@@ -24,6 +24,7 @@
 #include "server/server_settings.h"
 
 #define DRAIN_RETRY_MS 5000
+#define TURNS_RETRY_MS 1000
 
 const pal_api *const pal_apis[] = {
         &pal_api_native, &pal_api_openai, &pal_api_mistral, &pal_api_mcp, &pal_api_root, NULL};
@@ -122,6 +123,20 @@ static void answer_options(pal_call *call, const pal_match *match)
 
 /* ---- Who asks, and how often ---- */
 
+/* So many turns and passed-on calls of one key may run at once. */
+static pal_status admit_turn(pal_call *call, pal_error *err)
+{
+    uint32_t max = call->server->settings->turns_per_key;
+    pal_str key = call->caller.key_id;
+    if (!(call->route->flags & PAL_ROUTE_TURN) || !key.len || !max ||
+            pal_runtime_owned(call->server->runtime, key) < max)
+        return PAL_OK;
+    call->fail_retry_ms = TURNS_RETRY_MS;
+    return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
+            "%u turns of this key run or wait already; try again when some have ended",
+            (unsigned)max);
+}
+
 static pal_status admit(pal_call *call, pal_error *err)
 {
     uint32_t rate;
@@ -132,9 +147,11 @@ static pal_status admit(pal_call *call, pal_error *err)
     if (status != PAL_OK)
         return status;
     bool has_key = call->caller.key_id.len > 0;
+    pal_exchange_set_owner(
+            call->exchange, call->caller.key_id, call->server->settings->streams_per_key);
     pal_str who = has_key ? call->caller.key_id : pal_exchange_peer(call->exchange);
     if (pal_rate_take(call->server->rate, who, rate, pal_clock_monotonic_us(), &retry_ms))
-        return PAL_OK;
+        return admit_turn(call, err);
     call->fail_retry_ms = retry_ms;
     return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
             "more than %u requests a minute; try again in %lld s", (unsigned)rate,

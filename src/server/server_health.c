@@ -1,6 +1,7 @@
 /* server_health.c - /healthz says that the process answers, /readyz that it can work: the store
- * answers a read, and nobody has told it to stop. /api/v1/health is Skillian's, member by member;
- * what Palaver has nothing of is 0. Without a key, where there are keys, it says nothing but its
+ * can be read and written, and nobody has told it to stop. After a commit that the disk refused the
+ * server is not ready until a write succeeds. /api/v1/health is Skillian's, member by member; what
+ * Palaver has nothing of is 0. Without a key, where there are keys, it says nothing but its
  * status. */
 #include "server/server_health.h"
 
@@ -25,19 +26,11 @@ pal_status pal_health_live(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
-static pal_status ask_store(pal_call *call, pal_error *err)
-{
-    pal_record record;
-    pal_status status = pal_store_record_find(call->server->store, pal_str_of("default"),
-            pal_str_of("ready"), pal_str_of("ready"), call->arena, &record, err);
-    return status == PAL_NOT_FOUND ? PAL_OK : status;
-}
-
 pal_status pal_health_ready(pal_call *call, pal_error *err)
 {
     pal_json_writer *writer = pal_call_writer(call);
     bool is_draining = atomic_load(&call->server->is_draining);
-    pal_status status = ask_store(call, err);
+    pal_status status = pal_store_ready(call->server->store, err);
     bool is_ready = status == PAL_OK && !is_draining;
     pal_json_begin_object(writer);
     put_text(writer, "status", is_ready ? "ready" : is_draining ? "stopping" : "failing");
@@ -53,7 +46,7 @@ pal_status pal_health_details(pal_call *call, pal_error *err)
     pal_tool *tools;
     size_t tools_len = 0;
     pal_json_writer *writer = pal_call_writer(call);
-    bool has_store = ask_store(call, err) == PAL_OK;
+    bool has_store = pal_store_ready(call->server->store, err) == PAL_OK;
     pal_status status =
             pal_runtime_default(call->server->runtime, call->arena, &endpoint, &model, NULL, err);
     if (status == PAL_OK)

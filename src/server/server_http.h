@@ -42,6 +42,11 @@ bool pal_exchange_query(pal_exchange *x, const char *name, pal_str *out_value);
 bool pal_exchange_query_next(pal_exchange *x, size_t *at, pal_str *out_name);
 /* From the listener's `admit`: a longer body is refused, as one over body_bytes_max always is. */
 void pal_exchange_limit_body(pal_exchange *x, uint64_t bytes_max);
+/* Whose stream it may become, and how many that owner may have at once; 0: no bound. In the arena.
+ */
+void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max);
+/* Whether it got no stream because its owner has as many already. */
+bool pal_exchange_is_owner_full(const pal_exchange *x);
 /* What a layer above keeps with it. */
 void pal_exchange_set_user(pal_exchange *x, void *user);
 void *pal_exchange_user(const pal_exchange *x);

@@ -48,7 +48,7 @@ typedef struct pal_connection {
     int fd;
     struct pal_tls *tls;         /* credentials that it was given; NULL: the listener's first */
     const char *crowd;           /* why its requests are refused; NULL: they are not */
-    struct pal_address *address; /* whose share it takes; NULL: a trusted proxy's */
+    struct pal_share *address;   /* whose share it takes; NULL: a trusted proxy's */
     atomic_bool is_cut;          /* by its deadline */
     atomic_bool has_request;     /* its line is there, and it is not answered yet */
     _Atomic int64_t deadline_us; /* by when a request must begin, or be whole; 0: nothing waits */
@@ -94,6 +94,9 @@ struct pal_exchange { /* in its own arena */
     bool has_body;      /* the head announces one */
     bool is_chunked;    /* likewise, and not how long it is */
     bool is_admitted;
+    pal_str owner; /* whose streams are counted; empty: nobody's */
+    uint32_t owner_streams_max;
+    bool is_owner_full; /* no stream could be had because of that */
     bool is_large; /* it waits for a worker for large bodies */
     pal_phase phase;
     bool is_counted; /* in handled_len */
@@ -143,6 +146,7 @@ struct pal_stream {
     bool is_ended;
     bool is_dropped;
     uint64_t bytes;
+    struct pal_share *owner; /* whose share it takes; may be NULL */
     _Atomic int64_t written_us;
     void (*gone)(void *user);
     void *user;
@@ -155,9 +159,9 @@ void pal_stream_beat(pal_stream *stream, int64_t now_us);
 /* The client is gone, or is let go. Under the listener's lock. */
 void pal_stream_drop(pal_stream *stream);
 
-/* One of streams_max; false: all are open. */
-bool pal_streams_claim(pal_listener *listener);
-void pal_streams_release(pal_listener *listener);
+/* One of streams_max, and of its owner's; false: all are open. */
+bool pal_streams_claim(pal_exchange *x, struct pal_share **out_owner);
+void pal_streams_release(pal_listener *listener, struct pal_share *owner);
 
 /* ---- Long answers (server_http_pull.c) ---- */
 
@@ -227,6 +231,7 @@ struct pal_listener {
     int epoll_fd;
     int wake_fd;
     bool is_listening; /* the watch's own: listen_fd is in its epoll set */
+    int64_t refused_us; /* likewise: when it last said that nothing can be accepted; 0: never */
     atomic_bool is_quiet;
     atomic_bool is_closing;
     atomic_bool is_over;
@@ -235,6 +240,7 @@ struct pal_listener {
     pal_worker_pool large_workers; /* so that large bodies hold up each other only */
     struct pal_unfinished *unfinished; /* `lock`: one for each of its threads */
     pal_map addresses;         /* `lock`: whose connections are counted, by their names */
+    pal_map owners;            /* likewise: whose streams */
     uint32_t address_max;      /* connections of one of them */
 
     atomic_uint_fast64_t connections_len;

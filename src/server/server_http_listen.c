@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -20,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "server/server_files.h"
 #include "server/server_http_inside.h"
 
 #define THREAD_STACK_BYTES ((size_t)1 << 20)
@@ -102,26 +102,6 @@ static pal_status bind_address(pal_listener *listener, pal_error *err)
 }
 
 /* ---- Limits ---- */
-
-/* As many files as the system lets us have; connections get what is left of them. */
-static void claim_files(pal_config_server *config)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    if (limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        if (setrlimit(RLIMIT_NOFILE, &limit) != 0 && getrlimit(RLIMIT_NOFILE, &limit) != 0)
-            return;
-    }
-    rlim_t spare = PAL_SERVER_FILES_SPARE < limit.rlim_cur / 2 ? PAL_SERVER_FILES_SPARE
-                                                               : limit.rlim_cur / 2;
-    if (limit.rlim_cur != RLIM_INFINITY && config->connections_max > limit.rlim_cur - spare) {
-        pal_log(PAL_LOG_WARN, "only %llu files may be open: connections are limited to that",
-                (unsigned long long)limit.rlim_cur);
-        config->connections_max = (uint32_t)(limit.rlim_cur - spare);
-    }
-}
 
 static void set_limits(pal_listener_limits *limits, const pal_config_server *config)
 {
@@ -255,10 +235,17 @@ out:
 
 static pal_status start(pal_listener *listener, pal_error *err)
 {
+    pal_files files;
     pal_status status = read_proxies(listener, err);
     if (status)
         return status;
-    claim_files(&listener->config);
+    pal_files_claim(&listener->config, &files);
+    if (files.connections < listener->config.connections_max)
+        pal_log(PAL_LOG_WARN,
+                "too few files may be open for server.connections_max: %u connections are taken; "
+                "raise the limit (ulimit -n, LimitNOFILE)",
+                (unsigned)files.connections);
+    listener->config.connections_max = files.connections;
     share_connections(listener);
     status = pal_worker_pools_open(listener, err);
     if (!status)
@@ -398,6 +385,7 @@ void pal_listener_close(pal_listener *listener)
     pthread_mutex_destroy(&listener->lock);
     pal_tls_unref(listener->tls);
     pal_map_done(&listener->addresses);
+    pal_map_done(&listener->owners);
     pal_free(listener->proxies);
     pal_free(listener);
 }

@@ -17,6 +17,7 @@ struct pal_pull { /* in the exchange's arena */
     size_t taken; /* of the piece */
     pal_pulled state;
     uint64_t bytes;
+    struct pal_share *owner;
     pal_pulled (*more)(pal_buf *out, void *user);
     void (*done)(void *user);
     void *user;
@@ -91,7 +92,7 @@ static ssize_t fetch(void *user, uint64_t position, char *buffer, size_t len_max
 uint64_t pal_pull_finish(pal_pull *pull)
 {
     pal_buf_done(&pull->piece);
-    pal_streams_release(pull->exchange->listener);
+    pal_streams_release(pull->exchange->listener, pull->owner);
     pull->done(pull->user);
     return pull->bytes;
 }
@@ -100,14 +101,15 @@ bool pal_exchange_pull(pal_exchange *x, unsigned code, const char *content_type,
         pal_pulled (*more)(pal_buf *out, void *user), void (*done)(void *user), void *user)
 {
     pal_pull *pull = pal_arena_alloc(x->arena, sizeof *pull);
-    if (x->is_raw || !pull || !pal_streams_claim(x->listener))
+    struct pal_share *owner;
+    if (x->is_raw || !pull || !pal_streams_claim(x, &owner))
         return false;
-    *pull = (pal_pull){.exchange = x, .more = more, .done = done, .user = user};
+    *pull = (pal_pull){.exchange = x, .owner = owner, .more = more, .done = done, .user = user};
     pal_buf_init(&pull->piece, SIZE_MAX / 4);
     struct MHD_Response *response =
             MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, fetch, pull, NULL);
     if (!response) {
-        pal_streams_release(x->listener);
+        pal_streams_release(x->listener, owner);
         return false;
     }
     pal_exchange_decorate(x, response, content_type);

@@ -165,20 +165,6 @@ void pal_stream_drop(pal_stream *stream)
 
 /* ---- Its life ---- */
 
-bool pal_streams_claim(pal_listener *listener)
-{
-    if (atomic_fetch_add(&listener->streams_len, 1) < listener->limits.streams_max)
-        return true;
-    atomic_fetch_sub(&listener->streams_len, 1);
-    return false;
-}
-
-void pal_streams_release(pal_listener *listener)
-{
-    atomic_fetch_sub(&listener->streams_len, 1);
-    pal_listener_tell(listener);
-}
-
 static void link_stream(pal_listener *listener, pal_stream *stream)
 {
     stream->next = listener->streams;
@@ -242,7 +228,8 @@ uint64_t pal_stream_finish(pal_stream *stream)
     stream->is_suspended = false;
     uint64_t bytes = stream->bytes;
     pthread_mutex_unlock(&stream->lock);
-    pal_streams_release(stream->connection->listener); /* whoever is told may open the next one */
+    /* Whoever is told may open the next one. */
+    pal_streams_release(stream->connection->listener, stream->owner);
     stream->gone(stream->user);
     free_stream(stream);
     return bytes;
@@ -252,7 +239,8 @@ pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *cont
         void (*gone)(void *user), void *user)
 {
     pal_listener *listener = x->listener;
-    if (x->is_raw || !pal_streams_claim(listener))
+    struct pal_share *owner;
+    if (x->is_raw || !pal_streams_claim(x, &owner))
         return NULL;
     pal_exchange_unwatch(x); /* its stream tells that from here on */
     pal_stream *stream = new_stream(x);
@@ -262,9 +250,10 @@ pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *cont
     if (!response) {
         if (stream)
             free_stream(stream);
-        pal_streams_release(listener);
+        pal_streams_release(listener, owner);
         return NULL;
     }
+    stream->owner = owner;
     stream->gone = gone;
     stream->user = user;
     pal_exchange_decorate(x, response, content_type);

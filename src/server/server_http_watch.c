@@ -15,12 +15,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "server/server_http_inside.h"
 
 #define EVENTS_MAX 64
 #define ACCEPTS_MAX 64      /* before other events get their turn */
 #define LINGER_READS_MAX 16 /* likewise */
+#define REFUSAL_LOG_US ((int64_t)10 * 1000000) /* between two lines that say the same */
 #define TICK_MS_MIN 10
 #define TICK_MS_MAX 1000
 #define TICKS_IN_TIMEOUT 8 /* a timeout is at most an eighth late */
@@ -198,14 +200,25 @@ static void listen_again(pal_listener *listener, bool wanted)
     listener->is_listening = listener->is_listening && wanted;
 }
 
+static void log_refusal(pal_listener *listener, int error)
+{
+    int64_t now_us = pal_clock_monotonic_us();
+    if (listener->refused_us && now_us - listener->refused_us < REFUSAL_LOG_US)
+        return;
+    listener->refused_us = now_us;
+    pal_log(PAL_LOG_WARN, "no connection can be accepted: %s; trying again", strerror(error));
+}
+
 /* -1 at the end; when there are no more files, it is tried again with the next tick. */
 static int accept_one(pal_listener *listener, struct sockaddr_storage *address, socklen_t *len)
 {
     *len = sizeof *address;
     int fd = accept4(
             listener->listen_fd, (struct sockaddr *)address, len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+        log_refusal(listener, errno);
         listen_again(listener, false);
+    }
     return fd;
 }
 

@@ -18,7 +18,7 @@
 #define PAL_SERVER_ADDRESS_SPARE 8 /* connections of one address over its share that get a 503 */
 #define PAL_SERVER_THREADS_MAX 8        /* of the listener, where `threads` is 0 */
 #define PAL_SERVER_CONNECTIONS_SPARE 64 /* over connections_max that still get an answer: 503 */
-#define PAL_SERVER_FILES_SPARE 256      /* open files that connections leave to everything else */
+#define PAL_SERVER_FILES_SPARE 256      /* open files for neither connections nor calls */
 #define PAL_SERVER_HEADERS_MAX 100      /* header lines of one request */
 #define PAL_SERVER_REQUEST_ID_LEN_MAX 128 /* of a client's own; a longer one is replaced */
 #define PAL_SERVER_PROXIES_MAX 1024       /* addresses in a forwarded header that are looked at */

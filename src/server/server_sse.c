@@ -314,8 +314,7 @@ pal_status pal_sse_turn(pal_call *call, const pal_turn_info *info, uint64_t afte
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     if (!open_stream(call, info, reader)) {
         release(reader);
-        return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,
-                "as many streams as server.streams_max allows are open; try again later");
+        return pal_call_refuse_stream(call, err);
     }
     begin_watching(reader, after);
     release(reader);

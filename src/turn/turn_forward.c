@@ -19,6 +19,7 @@
 #include "turn/turn_budget.h"
 #include "turn/turn_forward_count.h"
 #include "turn/turn_machine.h"
+#include "turn/turn_owner.h"
 
 struct pal_forwarding {
     pal_runtime *runtime;
@@ -97,6 +98,7 @@ static void unlist(pal_forwarding *f)
         runtime->forwards = f->next;
     if (f->next)
         f->next->previous = f->previous;
+    pal_owner_leave(runtime, &f->budget);
     count_forwards(runtime, -1);
 }
 
@@ -484,6 +486,7 @@ pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
         return pal_error_set(err, problem.status, "%s", problem.message);
     f->sink = *sink;
     f->user = user;
+    pal_owner_enter(runtime, &f->budget);
     count_forwards(runtime, 1);
     *out_forwarding = f;
     pal_loop_post(runtime->loop, &f->begin);

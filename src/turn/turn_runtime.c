@@ -16,6 +16,7 @@
 #include "turn/turn_forward.h"
 #include "turn/turn_models.h"
 #include "turn/turn_offer.h"
+#include "turn/turn_owner.h"
 #include "turn/turn_servers.h"
 
 enum { ENDED_MAX = 1000 };
@@ -127,6 +128,7 @@ void pal_runtime_ended(pal_turn *turn, bool has_run)
     pal_runtime *runtime = turn->runtime;
 
     runtime->turns_len--;
+    pal_owner_leave(runtime, &turn->request.budget);
     slim(turn);
     turn->next = NULL;
     *runtime->ended_last = turn;
@@ -204,6 +206,7 @@ pal_turn *pal_turn_make(
         return NULL;
     }
     runtime->turns_len++;
+    pal_owner_enter(runtime, &turn->request.budget);
     return turn;
 }
 
@@ -245,6 +248,7 @@ static pal_status open_providers(pal_runtime *runtime, pal_error *err)
 typedef struct opening {
     pal_ask ask;
     pal_runtime *runtime;
+    uint32_t calls_max;
     pal_status status;
     pal_error *err;
 } opening;
@@ -253,7 +257,9 @@ static void open_http(pal_ask *ask)
 {
     opening *o = (opening *)ask;
 
-    o->status = pal_http_open(o->runtime->loop, NULL, &o->runtime->http, o->err);
+    pal_http_options options = {.calls_max = o->calls_max};
+
+    o->status = pal_http_open(o->runtime->loop, &options, &o->runtime->http, o->err);
 }
 
 static void open_on_loop(pal_ask *ask)
@@ -298,6 +304,7 @@ static void free_runtime(pal_runtime *runtime)
     pal_lanes_done(runtime);
     pal_map_done(&runtime->turns);
     pal_map_done(&runtime->known);
+    pal_map_done(&runtime->owners);
     pal_journal_done(&runtime->journal);
     pal_budget_book_done(&runtime->budgets);
     pthread_cond_destroy(&runtime->changed);
@@ -318,7 +325,10 @@ static void set_owner(pal_runtime *runtime)
 static pal_status open_endpoints(
         pal_runtime *runtime, const pal_runtime_options *options, pal_error *err)
 {
-    opening o = {.ask.run = open_http, .runtime = runtime, .err = err};
+    opening o = {.ask.run = open_http,
+            .runtime = runtime,
+            .calls_max = options->calls_max,
+            .err = err};
     pal_runtime_options given = *options;
     pal_status status = pal_loop_open(PAL_RUNTIME_WORKERS, &runtime->loop, err);
 

@@ -322,6 +322,7 @@ struct pal_runtime {
     pthread_cond_t changed;
     pal_runtime_stats stats;
     size_t forwards_len; /* with those that are about to begin */
+    pal_map owners;      /* how many turns and forwards each has */
 };
 
 #endif

@@ -2,6 +2,8 @@
 // what they are made of; and large ones, which hold up nobody else.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import http from 'node:http';
 import net from 'node:net';
 import { assertError, makeKey, serve, workspace } from './support.mjs';
 
@@ -217,6 +219,144 @@ test('large bodies hold up neither health nor small requests', async (t) => {
     }
     assert.ok(rounds > 10, `${rounds} rounds of small requests beside 10 large ones`);
     assert.equal((await s.get('/healthz')).code, 200);
+});
+
+// A model that answers when it is told to; `open` are the requests that wait.
+async function slowModel(t) {
+    const open = [];
+    const waiting = [];
+    let isFree = false;
+    const answer = (response) => {
+        response.writeHead(200, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ choices: [{ index: 0, finish_reason: 'stop',
+            message: { role: 'assistant', content: 'ok' } }] }));
+    };
+    const server = http.createServer((request, response) => {
+        request.resume().on('end', () => {
+            if (isFree) { answer(response); return; }
+            open.push(response);
+            for (const wake of waiting.splice(0)) wake();
+        });
+    });
+    server.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    t.after(() => { server.closeAllConnections(); server.close(); });
+    return { open, args: ['--provider', 'openai', '--model', 'm', '--provider-url',
+        `http://127.0.0.1:${server.address().port}/v1`],
+    until: async (count) => {
+        while (open.length < count) await new Promise((resolve) => waiting.push(resolve));
+    },
+    release: () => { isFree = true; for (const response of open.splice(0)) answer(response); } };
+}
+
+test('turns that wait for a model leave files to connections', async (t) => {
+    const model = await slowModel(t);
+    const s = await serve(t, { limits: '-n 200', args: model.args });
+    const ids = await Promise.all(Array.from({ length: 20 }, async () =>
+        (await s.post('/api/v1/sessions', {})).json.id));
+    const turns = [];
+    for (let i = 0; i < 200; i++) {
+        const { id } = (await s.post('/api/v1/sessions', {})).json;
+        const turn = await s.post(`/api/v1/sessions/${id}/turns`,
+            { message: 'hi', background: true });
+        assert.equal(turn.code, 202, turn.text);
+        turns.push(turn.json.turn_id);
+    }
+    await model.until(10);
+    const codes = await Promise.all(ids.map(async (id) =>
+        (await s.get(`/api/v1/sessions/${id}`)).code));
+    assert.deepEqual(new Set(codes), new Set([200]));
+    assert.ok(model.open.length < 100, `${model.open.length} calls at once`);
+    assert.equal((await s.get('/healthz')).code, 200);
+    // Those that wait run when others have ended.
+    model.release();
+    for (const turn of turns) {
+        let state;
+        do state = (await s.get(`/api/v1/turns/${turn}`)).json.state;
+        while (!['done', 'failed', 'canceled'].includes(state));
+        assert.equal(state, 'done');
+    }
+});
+
+test('one key has so many turns and streams at once, and no more', async (t) => {
+    const dir = workspace(t);
+    const model = await slowModel(t);
+    const { key } = makeKey(dir, '--role', 'write');
+    const { key: other } = makeKey(dir, '--role', 'write', '--tenant', 'other');
+    const s = await serve(t, { dir, args: model.args,
+        config: 'server:\n  turns_per_key: 3\n  streams_per_key: 2\n' });
+    const start = async (as, body) => {
+        const { id } = (await s.post('/api/v1/sessions', {}, { key: as })).json;
+        return s.post(`/api/v1/sessions/${id}/turns`, { message: 'hi', ...body }, { key: as });
+    };
+    for (let i = 0; i < 3; i++) {
+        assert.equal((await start(key, { background: true })).code, 202);
+        await model.until(i + 1);
+    }
+    const refused = await start(key, { background: true });
+    assertError(refused, 429, 'rate_limited', /3 turns of this key/);
+    assert.ok(Number(refused.headers['retry-after']) >= 1);
+    for (const path of ['/v1/chat/completions', '/v1/responses', '/api/v1/chat',
+        '/mistral/v1/conversations'])
+        assert.equal((await s.post(path, {}, { key })).code, 429, path);
+    assert.equal((await start(other, { background: true })).code, 202);
+    model.release();
+    let again;
+    do again = await start(key, { background: true }); while (again.code === 429);
+    assert.equal(again.code, 202);
+});
+
+test('a key’s streams are bounded', async (t) => {
+    const dir = workspace(t);
+    const model = await slowModel(t);
+    const { key } = makeKey(dir, '--role', 'write');
+    const s = await serve(t, { dir, args: model.args,
+        config: 'server:\n  streams_per_key: 2\n' });
+    const ids = [];
+    for (let i = 0; i < 3; i++) {
+        const { id } = (await s.post('/api/v1/sessions', {}, { key })).json;
+        ids.push((await s.post(`/api/v1/sessions/${id}/turns`, { message: 'hi', background: true },
+            { key })).json.turn_id);
+    }
+    const open = (turn) => new Promise((resolve) => {
+        const request = http.get({ port: s.port, path: `/api/v1/turns/${turn}/events`,
+            agent: false, headers: { authorization: `Bearer ${key}` } }, (response) => {
+            response.resume();
+            resolve({ code: response.statusCode, leave: () => request.destroy() });
+        });
+        request.on('error', () => {});
+    });
+    const first = await open(ids[0]);
+    assert.deepEqual([first.code, (await open(ids[1])).code], [200, 200]);
+    assertError(await s.get(`/api/v1/turns/${ids[2]}/events`, { key }), 429, 'rate_limited',
+        /streams_per_key/);
+    first.leave();
+    let next;
+    do next = await open(ids[2]); while (next.code === 429);
+    assert.equal(next.code, 200);
+    model.release();
+});
+
+test('a disk that takes no more makes it not ready, until it does', async (t) => {
+    const dir = workspace(t);
+    const s = await serve(t, { dir, config: `store: sqlite:${dir}/t.db\n`, limits: '-S -f 2000' });
+    assert.deepEqual((await s.get('/readyz')).json, { status: 'ready', store: 'ok' });
+    await s.post('/api/v1/sessions', { key: 'k' });
+    let answer;
+    do answer = await s.post('/api/v1/sessions/k/messages',
+        { role: 'user', content: `${Math.random()} `.repeat(10000) });
+    while (answer.code === 201);
+    assert.ok([500, 507].includes(answer.code), answer.text);
+    const failing = await s.get('/readyz');
+    assert.deepEqual([failing.code, failing.json.status], [503, 'failing']);
+    assert.equal((await s.get('/healthz')).code, 200);
+    const raised = spawnSync('prlimit', ['--fsize=unlimited', '--pid', String(s.child.pid)]);
+    assert.equal(raised.status, 0, String(raised.stderr));
+    let ready;
+    do ready = await s.get('/readyz'); while (ready.code === 503);
+    assert.equal(ready.code, 200);
+    assert.equal((await s.post('/api/v1/sessions/k/messages', { role: 'user', content: 'x' })).code,
+        201);
 });
 
 test('health says no more than its status to strangers', async (t) => {

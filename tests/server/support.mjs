@@ -68,10 +68,16 @@ export function ask(port, method, target, { headers = {}, body, key, agent } = {
     });
 }
 
-// Starts a server; `config` is YAML. It is stopped with the test.
-export async function serve(t, { dir = workspace(t), config, args = [], env = {} } = {}) {
+// Starts a server; `config` is YAML, `limits` what the shell's ulimit is told first. It is stopped
+// with the test.
+export async function serve(t,
+    { dir = workspace(t), config, args = [], env = {}, limits } = {}) {
     if (config) fs.writeFileSync(path.join(dir, 'palaver.yaml'), config);
-    const child = spawn(binary, ['serve', '--provider', 'echo', '--listen', '127.0.0.1:0', ...args],
+    const words = ['serve', '--provider', 'echo', '--listen', '127.0.0.1:0', ...args];
+    const [command, ...rest] = limits
+        ? ['/bin/sh', '-c', `ulimit ${limits} && exec "$0" "$@"`, binary, ...words]
+        : [binary, ...words];
+    const child = spawn(command, rest,
         { cwd: dir, env: environment(env), stdio: ['ignore', 'pipe', 'pipe'] });
     let log = '';
     child.stderr.setEncoding('utf8').on('data', (piece) => { log += piece; });
