@@ -610,6 +610,44 @@ static void a_session_is_compacted_when_asked_for(void)
     service_close(s);
 }
 
+/* Another tool_choice would cost Anthropic's cache of the messages; the question has no mark. */
+static void anthropic_is_told_in_words_not_to_call(void)
+{
+    static const service_reply replies[] = {
+            {.body = "{\"type\":\"message\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t1\","
+                     "\"name\":\"recall\",\"input\":{\"text\":\"x\"}}],"
+                     "\"stop_reason\":\"tool_use\",\"usage\":{\"input_tokens\":9,"
+                     "\"output_tokens\":3}}"},
+            {.body = "{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"short\"}],"
+                     "\"stop_reason\":\"end_turn\",\"usage\":{\"input_tokens\":9,"
+                     "\"output_tokens\":4}}"}};
+    service *s = service_open(replies, 2);
+    pal_compaction compaction = {.reason = S("manual"),
+            .prompt = S("SHORTEN THIS"),
+            .parameters = S("{\"temperature\":0.25}")};
+    pal_compacted compacted = {0};
+    pal_session made = {.agent = S("anna")};
+    pal_id session = {{0}};
+    const char *question;
+
+    begin_kind(s, "anthropic",
+            (pal_runtime_options){.context.preserve_recent_tokens = 60,
+                    .compaction_system = S("You summarise.")});
+    CHECK(ok(pal_store_create(store, &made, &session, &err)));
+    fill(session);
+    CHECK(ok(pal_turn_compact(runtime, S(""), session, &compaction, arena, &compacted, &err)));
+    CHECK(compacted.number > 0 && pal_str_is(compacted.summary, "short"));
+    CHECK(!has(s->bodies[0], "\"tool_choice\""));
+    HAS(s->bodies[0], "\"temperature\":0.25");
+    HAS(s->bodies[0], "You summarise.");
+    HAS(s->bodies[1], "\"tool_choice\":{\"type\":\"none\"}");
+    question = strstr(s->bodies[0], "SHORTEN THIS");
+    CHECK(question && !strstr(question, "cache_control"));
+    CHECK(sum_of((pal_ledger_query){.agent = S("anna")}).usage.output == 7);
+    end();
+    service_close(s);
+}
+
 static void nothing_is_compacted_while_a_turn_runs(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
@@ -802,6 +840,7 @@ int main(void)
     RUN(a_conversation_is_reset_as_the_vectors_say);
     RUN(results_of_tools_go_into_the_conversation);
     RUN(a_session_is_compacted_when_asked_for);
+    RUN(anthropic_is_told_in_words_not_to_call);
     RUN(nothing_is_compacted_while_a_turn_runs);
     RUN(a_plan_shows_what_would_be_sent);
     RUN(the_ledger_knows_turn_and_agent);
