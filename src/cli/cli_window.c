@@ -143,6 +143,10 @@ static pal_status read_settings(pal_cli *cli, const pal_session *session,
     if (status != PAL_OK)
         return status;
     choose_answerer(cli, session, &options, out_window);
+    /* As a turn has it: a conversation that the service keeps has no other end. */
+    if (window->settings.compaction_threshold == 0 &&
+            pal_str_is(out_window->kind, "mistral_conversations"))
+        window->settings.compaction_threshold = PAL_COMPACTION_THRESHOLD;
     status = read_names(cli, given, window);
     if (status == PAL_OK && given->max_tokens.given)
         window->settings.max_tokens = given->max_tokens.value;

@@ -96,7 +96,8 @@ const pal_schema pal_schemas[] = {
                 ",\"seq\":" COUNT ",\"role\":{\"enum\":[\"system\",\"user\",\"assistant\","
                 "\"tool\"]},\"content\":{\"type\":[\"string\",\"array\"]},"
                 "\"parts\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},"
-                "\"created_at\":" TIME_OR_NULL ",\"tokens\":" COUNT ",\"client_id\":" TEXT "}}"},
+                "\"created_at\":" TIME_OR_NULL ",\"tokens\":" COUNT ",\"client_id\":" TEXT
+                ",\"palaver_sent\":" OBJECT "}}"},
         {"AppendRequest",
                 "{\"type\":\"object\",\"additionalProperties\":true,"
                 "\"properties\":{\"messages\":{\"type\":\"array\","
