@@ -121,6 +121,14 @@ static pal_str text_of(reading *r, pal_json object, const char *name)
     return type == PAL_JSON_NONE || type == PAL_JSON_NULL ? (pal_str){0} : pal_json_raw(value);
 }
 
+/* A call without id and name can't be told from others. */
+static bool is_tool(reading *r, pal_json part)
+{
+    pal_json tool = pal_json_find(part, "tool");
+    pal_str call_id = pal_member_string(tool, "callId", r->in->line_arena);
+    return call_id.len || pal_member_string(tool, "name", r->in->line_arena).len;
+}
+
 static void read_tool(reading *r, pal_json part)
 {
     static const char *const more[] = {"status", "compacted", NULL};
@@ -202,7 +210,7 @@ static void read_part(reading *r, pal_json part)
     } texts[] = {{"text", PAL_PART_TEXT}, {"reasoning", PAL_PART_REASONING},
             {"compaction", PAL_PART_COMPACTION}};
     pal_json type = pal_json_find(part, "type");
-    if (has_object(part, "tool") && pal_json_string_is(type, "tool")) {
+    if (pal_json_string_is(type, "tool") && is_tool(r, part)) {
         read_tool(r, part);
         return;
     }
@@ -217,7 +225,11 @@ static void read_part(reading *r, pal_json part)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (!pal_json_string_is(type, texts[i].type))
             continue;
-        add(r, texts[i].kind)->text = text_of(r, part, "text");
+        pal_part *out = add(r, texts[i].kind);
+        out->text = text_of(r, part, "text");
+        /* The package sends this for it. */
+        if (out->kind == PAL_PART_COMPACTION && !out->text.len)
+            out->text = pal_str_of("What did we do so far?");
         return;
     }
     read_unknown(r, part);
@@ -261,22 +273,15 @@ static void read_content(reading *r, pal_json value)
     pal_json part;
     pal_json parts = pal_json_find(value, "parts");
     for (pal_json_iter iter = pal_json_each(parts); pal_json_next(&iter, NULL, &part);)
-        if (pal_str_equal(pal_member_string(part, "text", r->in->line_arena), text))
+        if (pal_str_equal(pal_member_string(part, "text", r->in->line_arena), text) ||
+                pal_str_equal(text_of(r, pal_json_find(part, "tool"), "output"), text))
             return;
-    if (!text.len)
-        return;
-    if (r->message.role != PAL_ROLE_TOOL) {
+    if (text.len)
         add(r, PAL_PART_TEXT)->text = text;
-        return;
-    }
-    pal_part *result = add(r, PAL_PART_TOOL_RESULT);
-    result->text = text;
-    result->call_id = pal_member_string(value, "callId", r->in->line_arena);
-    if (!result->call_id.len)
-        result->call_id = pal_str_of("none");
 }
 
-/* A tool's message has results only; texts, images and files beside them are the first one's. */
+/* A tool's message has results only; texts, images and files beside them are the first one's. If
+ * there is none, they are a result of no call. */
 static void gather_results(reading *r)
 {
     pal_message *message = &r->message;
@@ -291,6 +296,9 @@ static void gather_results(reading *r)
         else
             rest[1 + others++] = message->parts[i];
     }
+    if (!kept && others)
+        message->parts[kept++] =
+                (pal_part){.kind = PAL_PART_TOOL_RESULT, .call_id = pal_str_of("none")};
     message->parts_len = kept;
     first = kept ? &message->parts[0] : NULL;
     if (!first || !others)

@@ -147,7 +147,7 @@ pal_status pal_import_make(pal_import *import, pal_session *session)
         session->id = pal_id_new();
     import->id = session->id;
     import->is_made = import->is_changed = true;
-    import->updated_at = session->updated_at;
+    import->updated_at = session->updated_at ? session->updated_at : session->created_at;
     /* An expired session takes no messages: one that has passed is set at the end. */
     if (has_expired(session)) {
         import->expires_at = session->expires_at;

@@ -242,6 +242,13 @@ test('what an import does not understand is told, and shown', (t) => {
     assert.match(report.problems[0].text, /'parts': a part of the unknown type 'hologram' is kept as a text/);
     assert.match(report.problems[1].text, /'role' is none that we know: 'robot'/);
     assert.match(palaver(dir, 'session', 'show', '--json', list(dir)[0].key), /\[part of an unknown type: .*hologram/);
+    write(dir, 'half.json', { messages: [{ role: 'assistant', parts: [{ type: 'text', text: 'looking' }, { type: 'tool', tool: {} },
+        { type: 'image' }, { type: 'compaction' }] }, { role: 'tool', parts: [{ type: 'text', text: 'orphan' }] }] });
+    const half = importFile(dir, '--format', 'go-session', '--key', 'half', 'half.json');
+    assert.deepEqual([half.messages, half.problems_total], [2, 2]);
+    const parts = JSON.parse(palaver(dir, 'session', 'show', '--json', 'half')).messages.map((m) => m.parts);
+    assert.deepEqual(parts[0].map((p) => p.type), ['text', 'text', 'text', 'compaction']);
+    assert.match(JSON.stringify(parts[1]), /orphan/);
     write(dir, 'empty.json', { messages: [{ role: 'user', content: 'x' }, { role: 'assistant', blocks: [{ text: 'lost?' }] }] });
     const told = importFile(dir, 'empty.json');
     assert.deepEqual([told.messages, told.problems_total], [1, 1]);
