@@ -37,9 +37,10 @@ static pal_schema_verdict has_pattern(pal_schema_check *check, pal_json patterns
     pal_json_iter each = pal_json_each(patterns);
     pal_schema_verdict found = PAL_SCHEMA_DIFFERS;
     pal_json pattern;
-    while (found != PAL_SCHEMA_FITS && pal_json_next(&each, &pattern, &(pal_json){0}) &&
-            pal_schema_spend(check, PAL_SCHEMA_PATTERN_STEPS + name.len)) {
-        pal_schema_verdict one = pal_schema_pattern(pal_json_string(pattern, check->arena), name);
+    while (found != PAL_SCHEMA_FITS && !check->stopped &&
+            pal_json_next(&each, &pattern, &(pal_json){0})) {
+        pal_schema_verdict one =
+                pal_schema_pattern(check, pal_json_string(pattern, check->arena), name);
         if (one != PAL_SCHEMA_DIFFERS)
             found = one;
     }
@@ -56,9 +57,9 @@ static bool fits_pattern_properties(
         members = pal_json_each(at->value);
         while (pal_json_next(&members, &name, &value)) {
             pal_str key = pal_json_string(name, check->arena);
-            if (!pal_schema_spend(check, PAL_SCHEMA_PATTERN_STEPS + key.len))
+            pal_schema_verdict verdict = pal_schema_pattern(check, text, key);
+            if (check->stopped)
                 return true;
-            pal_schema_verdict verdict = pal_schema_pattern(text, key);
             if (verdict == PAL_SCHEMA_UNSURE)
                 check->unsure = true;
             if (verdict == PAL_SCHEMA_FITS && !fits_member(check, own, at, name, value))

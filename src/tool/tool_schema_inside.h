@@ -62,8 +62,9 @@ bool pal_schema_spend(pal_schema_check *check, size_t steps);
 bool pal_schema_equal(pal_schema_check *check, pal_json a, pal_json b);
 pal_json pal_schema_find(pal_schema_check *check, pal_json object, pal_str name);
 
-/* Whether the text matches a pattern of ECMA 262. Unsure where POSIX would see it differently. */
-pal_schema_verdict pal_schema_pattern(pal_str pattern, pal_str text);
-#define PAL_SCHEMA_PATTERN_STEPS 500 /* what it costs, beside the text's length */
+/* Whether the text matches a pattern of ECMA 262. Unsure if the pattern has something that is not
+ * known here, or costs too much. Counted. */
+pal_schema_verdict pal_schema_pattern(pal_schema_check *check, pal_str pattern, pal_str text);
+#define PAL_SCHEMA_PATTERN_STEPS 500 /* reading one costs so much; matching is counted as it goes */
 
 #endif

@@ -1,57 +1,82 @@
-/* tool_schema_pattern.c - matches a pattern of ECMA 262, which JSON Schema uses, by the extended
- * regular expressions of POSIX.
+/* tool_schema_pattern.c - matches a pattern of ECMA 262, which JSON Schema uses.
  *
- * A pattern is rewritten piece by piece into one that means the same there: classes become plain
- * sets, (?: a group, and a lazy repetition a greedy one, which is the same where only "does it
- * match" is asked. What has no equal (looking around, \b, back references, \u and \p, anything
- * beyond ASCII) is not checked, and so is a text beyond ASCII: POSIX would see it as bytes. Pure.
+ * A pattern is read into a tree, the tree is written out as a program (tool_schema_nfa.h), and that
+ * is run. Lazy and greedy repetitions are the same here, since the only question is "does it match".
+ * A pattern with anything else (looking around, \b, back references, \u and \p, characters beyond
+ * ASCII) is not checked, nor is a text beyond ASCII, nor a pair that costs too much: the answer is
+ * "unsure". Pure.
  */
-#include <regex.h>
-#include <stdio.h>
-
+#include "base/memory.h"
 #include "tool/tool_schema_inside.h"
+#include "tool/tool_schema_nfa.h"
 
 #define PATTERN_LEN_MAX 1024
 #define TEXT_LEN_MAX 65536
-#define NODES_MAX 4000 /* all repetitions written out */
+#define GROUPS_MAX 64 /* in one another */
+#define TIMES_MAX 255
+#define WRITE_CALLS_MAX (4 * PAL_NFA_CODE_MAX)
+#define STEPS_SHARE 4 /* so many steps of a run are one of a check */
 
-typedef struct rewriter {
+typedef enum node_kind {
+    NODE_SET,
+    NODE_BEGIN,
+    NODE_END,
+    NODE_GROUP, /* its children are alternatives */
+    NODE_ROW,   /* an alternative: its children follow each other */
+} node_kind;
+
+/* A part of the pattern, and how often it comes. Places in `nodes`; 0 is none. */
+typedef struct node {
+    uint8_t kind;
+    bool is_open;   /* any number of times more than `least` */
+    uint16_t least;
+    uint16_t most;
+    uint16_t set;
+    uint16_t child; /* the first one */
+    uint16_t next;  /* of the same parent */
+} node;
+
+typedef struct reader {
     pal_str from;
     size_t at;
-    pal_buf out;
-    uint64_t nodes;  /* that it has when all repetitions are written out */
-    size_t groups;   /* that are open */
-    bool has_dot;    /* which POSIX lets match a line's end */
-    bool can_repeat; /* something stands before that can be repeated */
-    bool after_group;
+    node nodes[2 * PATTERN_LEN_MAX + 4];
+    size_t nodes_len;
+    pal_nfa_set sets[PATTERN_LEN_MAX];
+    size_t sets_len;
+    uint16_t groups[GROUPS_MAX]; /* that are open */
+    uint16_t rows[GROUPS_MAX];   /* their alternatives that are being read */
+    uint16_t last[GROUPS_MAX];   /* the last part of each of these */
+    size_t depth;
+    pal_nfa_code code[PAL_NFA_CODE_MAX];
+    size_t code_len;
+    size_t writes;
+    bool has_dot;    /* which does not match a line's end */
+    bool can_repeat; /* the last part can be repeated */
     bool unknown;
-} rewriter;
+} reader;
 
-typedef struct char_set {
-    bool has[128];
-} char_set;
-
-static int peek(const rewriter *w, size_t ahead)
+static int peek(const reader *r, size_t ahead)
 {
-    return w->at + ahead < w->from.len ? (unsigned char)w->from.data[w->at + ahead] : -1;
+    return r->at + ahead < r->from.len ? (unsigned char)r->from.data[r->at + ahead] : -1;
 }
 
-static void add_range(char_set *set, int first, int last)
+static void add_range(pal_nfa_set *set, int first, int last)
 {
     for (int c = first; c <= last; c++)
-        set->has[c] = true;
+        pal_nfa_set_add(set, (unsigned)c);
 }
 
-static void complement(char_set *set)
+/* All of ASCII but NUL. */
+static void complement(pal_nfa_set *set)
 {
-    for (int c = 1; c < 128; c++)
-        set->has[c] = !set->has[c];
+    set->bits[0] = ~set->bits[0] & ~(uint64_t)1;
+    set->bits[1] = ~set->bits[1];
 }
 
 /* \d, \w, \s and their opposites; false for any other letter. */
-static bool add_class(char_set *set, int letter)
+static bool add_class(pal_nfa_set *set, int letter)
 {
-    char_set own = {{false}};
+    pal_nfa_set own = {{0}};
     switch (letter | 0x20) {
     case 'd':
         add_range(&own, '0', '9');
@@ -60,19 +85,19 @@ static bool add_class(char_set *set, int letter)
         add_range(&own, '0', '9');
         add_range(&own, 'a', 'z');
         add_range(&own, 'A', 'Z');
-        own.has['_'] = true;
+        pal_nfa_set_add(&own, '_');
         break;
     case 's':
         add_range(&own, '\t', '\r');
-        own.has[' '] = true;
+        pal_nfa_set_add(&own, ' ');
         break;
     default:
         return false;
     }
     if (!(letter & 0x20))
         complement(&own);
-    for (int c = 1; c < 128; c++)
-        set->has[c] |= own.has[c];
+    set->bits[0] |= own.bits[0];
+    set->bits[1] |= own.bits[1];
     return true;
 }
 
@@ -100,222 +125,329 @@ static int escaped(int letter)
     }
 }
 
-/* In an order in which none of them is special: ] first, then [, ^ and - last. */
-static void put_set(rewriter *w, const char_set *set)
+/* Adds a part behind the last one of the row that is being read. */
+static node *add_node(reader *r, node_kind kind)
 {
-    static const char last[] = "[^-";
-    size_t len = 0;
-    pal_buf_append_char(&w->out, '[');
-    size_t start = w->out.len;
-    if (set->has[']'])
-        pal_buf_append_char(&w->out, ']');
-    for (int c = 1; c < 128; c++) {
-        if (set->has[c] && c != ']' && !strchr(last, c))
-            pal_buf_append_char(&w->out, (char)c);
-    }
-    for (size_t i = 0; i < 3; i++) {
-        /* A lone ^ or ^- would be read as the opposite of something. */
-        if (set->has[(int)last[i]] && last[i] == '^' && w->out.len == start)
-            w->unknown = true;
-        if (set->has[(int)last[i]])
-            pal_buf_append_char(&w->out, last[i]);
-    }
-    len = w->out.len - start;
-    pal_buf_append_char(&w->out, ']');
-    if (len == 0)
-        w->unknown = true;
+    size_t level = r->depth - 1;
+    uint16_t index = (uint16_t)r->nodes_len++;
+    node *added = &r->nodes[index];
+
+    *added = (node){.kind = (uint8_t)kind, .least = 1, .most = 1};
+    if (r->last[level])
+        r->nodes[r->last[level]].next = index;
+    else
+        r->nodes[r->rows[level]].child = index;
+    r->last[level] = index;
+    return added;
+}
+
+static void add_set(reader *r, const pal_nfa_set *set)
+{
+    if ((set->bits[0] | set->bits[1]) == 0)
+        r->unknown = true;
+    r->sets[r->sets_len] = *set;
+    add_node(r, NODE_SET)->set = (uint16_t)r->sets_len++;
+    r->can_repeat = true;
 }
 
 /* One end of a range, or a class, which is added at once and gives 0. */
-static int set_character(rewriter *w, char_set *set)
+static int set_character(reader *r, pal_nfa_set *set)
 {
-    int c = peek(w, 0);
-    w->at++;
+    int c = peek(r, 0);
+    r->at++;
     if (c != '\\')
         return c < 0 || c > 126 || c < ' ' ? -1 : c;
-    c = peek(w, 0);
-    w->at++;
+    c = peek(r, 0);
+    r->at++;
     if (c > 0 && add_class(set, c))
         return 0;
     return c == 'b' ? '\b' : escaped(c);
 }
 
-static void rewrite_set(rewriter *w)
+static void read_set(reader *r)
 {
-    char_set set = {{false}};
-    bool negated = peek(w, 1) == '^';
-    w->at += negated ? 2 : 1;
-    while (!w->unknown && peek(w, 0) != ']') {
-        int first = set_character(w, &set), last = first;
-        if (first > 0 && peek(w, 0) == '-' && peek(w, 1) != ']') {
-            w->at++;
-            last = set_character(w, &set);
+    pal_nfa_set set = {{0}};
+    bool negated = peek(r, 1) == '^';
+    r->at += negated ? 2 : 1;
+    while (!r->unknown && peek(r, 0) != ']') {
+        int first = set_character(r, &set), last = first;
+        if (first > 0 && peek(r, 0) == '-' && peek(r, 1) != ']') {
+            r->at++;
+            last = set_character(r, &set);
         }
         if (first < 0 || last < first)
-            w->unknown = true;
+            r->unknown = true;
         else if (first > 0)
             add_range(&set, first, last);
     }
-    w->at++;
+    r->at++;
     if (negated)
         complement(&set);
-    if (!w->unknown)
-        put_set(w, &set);
-    w->can_repeat = true;
+    add_set(r, &set);
 }
 
-static void rewrite_escape(rewriter *w)
+static void read_escape(reader *r)
 {
-    char_set set = {{false}};
-    int letter = peek(w, 1), c = escaped(letter);
-    w->at += 2;
-    w->can_repeat = true;
-    if (letter > 0 && add_class(&set, letter)) {
-        put_set(w, &set);
-    } else if (c < 0) {
-        w->unknown = true;
-    } else {
-        if (strchr(".[]{}()*+?^$|\\", c))
-            pal_buf_append_char(&w->out, '\\');
-        pal_buf_append_char(&w->out, (char)c);
+    pal_nfa_set set = {{0}};
+    int letter = peek(r, 1), c = escaped(letter);
+    r->at += 2;
+    if (letter > 0 && add_class(&set, letter))
+        add_set(r, &set);
+    else if (c < 0)
+        r->unknown = true;
+    else {
+        pal_nfa_set_add(&set, (unsigned)c);
+        add_set(r, &set);
     }
 }
 
-/* Of a group, only that it is not more than all before it. */
-static void count_repeats(rewriter *w, uint64_t times)
+static uint16_t number(reader *r)
 {
-    w->nodes = w->after_group ? w->nodes * (times ? times : 1) : w->nodes + times;
-    if (w->nodes > NODES_MAX)
-        w->unknown = true;
-}
-
-static uint64_t number(rewriter *w)
-{
-    uint64_t value = 0;
-    if (peek(w, 0) < '0' || peek(w, 0) > '9')
-        w->unknown = true;
-    while (peek(w, 0) >= '0' && peek(w, 0) <= '9' && value < 1000)
-        value = value * 10 + (uint64_t)(w->from.data[w->at++] - '0');
-    if (value > 255)
-        w->unknown = true;
+    uint16_t value = 0;
+    if (peek(r, 0) < '0' || peek(r, 0) > '9')
+        r->unknown = true;
+    while (peek(r, 0) >= '0' && peek(r, 0) <= '9' && value < 1000)
+        value = (uint16_t)(value * 10 + (r->from.data[r->at++] - '0'));
+    if (value > TIMES_MAX)
+        r->unknown = true;
     return value;
 }
 
-static void rewrite_bounds(rewriter *w)
+static void read_bounds(reader *r, node *of)
 {
-    w->at++;
-    uint64_t least = number(w), most = least;
-    bool is_open = false;
-    if (peek(w, 0) == ',') {
-        w->at++;
-        is_open = peek(w, 0) == '}';
-        most = is_open ? least : number(w);
+    r->at++;
+    of->least = of->most = number(r);
+    if (peek(r, 0) == ',') {
+        r->at++;
+        of->is_open = peek(r, 0) == '}';
+        if (!of->is_open)
+            of->most = number(r);
     }
-    if (peek(w, 0) != '}' || most < least)
-        w->unknown = true;
-    w->at++;
-    count_repeats(w, most);
-    if (is_open)
-        pal_buf_format(&w->out, "{%u,}", (unsigned)least);
-    else
-        pal_buf_format(&w->out, "{%u,%u}", (unsigned)least, (unsigned)most);
+    if (peek(r, 0) != '}' || of->most < of->least)
+        r->unknown = true;
+    r->at++;
 }
 
-static void rewrite_repeat(rewriter *w)
+static void read_repeat(reader *r, int c)
 {
-    int c = peek(w, 0);
-    if (!w->can_repeat) {
-        w->unknown = true;
+    node *of = &r->nodes[r->last[r->depth - 1]];
+    if (!r->can_repeat) {
+        r->unknown = true;
         return;
     }
     if (c == '{') {
-        rewrite_bounds(w);
+        read_bounds(r, of);
     } else {
-        pal_buf_append_char(&w->out, (char)c);
-        w->at++;
+        of->least = c == '+';
+        of->is_open = c != '?';
+        r->at++;
     }
-    if (peek(w, 0) == '?')
-        w->at++;
-    w->can_repeat = false;
+    if (peek(r, 0) == '?')
+        r->at++;
+    r->can_repeat = false;
 }
 
-static void rewrite_open(rewriter *w)
+/* Begins an alternative of the innermost group. */
+static void row_begin(reader *r)
 {
-    bool is_plain = peek(w, 1) == '?' && peek(w, 2) == ':';
-    if (peek(w, 1) == '?' && !is_plain)
-        w->unknown = true;
-    w->at += is_plain ? 3 : 1;
-    /* Empty alternatives are not portable. */
-    if (peek(w, 0) == ')' || peek(w, 0) == '|')
-        w->unknown = true;
-    pal_buf_append_char(&w->out, '(');
-    w->groups++;
-    w->can_repeat = false;
-}
+    size_t level = r->depth - 1;
+    uint16_t index = (uint16_t)r->nodes_len++;
 
-static void rewrite_close(rewriter *w)
-{
-    if (w->groups == 0)
-        w->unknown = true;
+    r->nodes[index] = (node){.kind = NODE_ROW, .least = 1, .most = 1};
+    if (r->rows[level])
+        r->nodes[r->rows[level]].next = index;
     else
-        w->groups--;
-    pal_buf_append_char(&w->out, ')');
-    w->at++;
-    w->can_repeat = w->after_group = true;
+        r->nodes[r->groups[level]].child = index;
+    r->rows[level] = index;
+    r->last[level] = 0;
+    r->can_repeat = false;
 }
 
-static void rewrite_plain(rewriter *w, int c)
+static void group_begin(reader *r, uint16_t group)
 {
-    bool is_anchor = c == '^' || c == '$', is_or = c == '|';
-    if (c < ' ' || c > 126 || c == ']' || c == '}' ||
-            (is_or && (peek(w, 1) < 0 || peek(w, 1) == ')' || peek(w, 1) == '|' || w->at == 0)))
-        w->unknown = true;
-    w->has_dot |= c == '.';
-    pal_buf_append_char(&w->out, (char)c);
-    w->at++;
-    w->can_repeat = !is_anchor && !is_or;
+    r->groups[r->depth] = group;
+    r->rows[r->depth] = 0;
+    r->depth++;
+    row_begin(r);
 }
 
-static void rewrite_next(rewriter *w)
+static void read_open(reader *r)
 {
-    int c = peek(w, 0);
-    bool after_group = w->after_group;
-    w->nodes++;
+    bool is_plain = peek(r, 1) == '?' && peek(r, 2) == ':';
+    r->at += is_plain ? 3 : 1;
+    if ((peek(r, 0) == '?' && !is_plain) || r->depth == GROUPS_MAX) {
+        r->unknown = true;
+        return;
+    }
+    add_node(r, NODE_GROUP);
+    group_begin(r, r->last[r->depth - 1]);
+}
+
+/* Ends a row at ')' or '|', or at the pattern's end. Empty ones are left to others. */
+static void row_end(reader *r)
+{
+    if (r->last[r->depth - 1] == 0)
+        r->unknown = true;
+}
+
+static void read_close(reader *r)
+{
+    row_end(r);
+    r->at++;
+    if (r->depth == 1) {
+        r->unknown = true;
+        return;
+    }
+    r->depth--;
+    r->can_repeat = true;
+}
+
+static void read_plain(reader *r, int c)
+{
+    pal_nfa_set set = {{0}};
+    r->at++;
+    if (c < ' ' || c > 126 || c == ']' || c == '}') {
+        r->unknown = true;
+        return;
+    }
+    pal_nfa_set_add(&set, (unsigned)c);
+    if (c == '.') {
+        r->has_dot = true;
+        add_range(&set, 1, 127);
+    }
+    add_set(r, &set);
+}
+
+static void read_next(reader *r)
+{
+    int c = peek(r, 0);
     switch (c) {
     case '[':
-        rewrite_set(w);
+        read_set(r);
         break;
     case '\\':
-        rewrite_escape(w);
+        read_escape(r);
         break;
     case '(':
-        rewrite_open(w);
+        read_open(r);
         break;
     case ')':
-        rewrite_close(w);
-        return;
+        read_close(r);
+        break;
+    case '|':
+        row_end(r);
+        r->at++;
+        row_begin(r);
+        break;
     case '*':
     case '+':
     case '?':
     case '{':
-        rewrite_repeat(w);
+        read_repeat(r, c);
+        break;
+    case '^':
+    case '$':
+        add_node(r, c == '^' ? NODE_BEGIN : NODE_END);
+        r->can_repeat = false;
+        r->at++;
         break;
     default:
-        rewrite_plain(w, c);
+        read_plain(r, c);
         break;
     }
-    w->after_group &= !after_group;
 }
 
-/* False where the pattern has no equal. */
-static bool rewrite(rewriter *w, pal_str pattern)
+/* ---- The program ---- */
+
+static size_t put(reader *r, pal_nfa_op op, size_t x)
 {
-    *w = (rewriter){.from = pattern};
-    pal_buf_init(&w->out, 64 * PATTERN_LEN_MAX);
-    while (!w->unknown && w->at < pattern.len)
-        rewrite_next(w);
-    pal_buf_append_char(&w->out, '\0');
-    return !w->unknown && w->groups == 0 && !w->out.failure;
+    if (r->code_len == PAL_NFA_CODE_MAX) {
+        r->unknown = true;
+        return 0;
+    }
+    r->code[r->code_len] = (pal_nfa_code){.op = (uint8_t)op, .x = (uint16_t)x};
+    return r->code_len++;
+}
+
+static void write_node(reader *r, uint16_t index);
+
+/* The alternatives: each but the last behind a split, with a jump to the end of all. */
+static void write_rows(reader *r, uint16_t row)
+{
+    size_t jumps = PAL_NFA_CODE_MAX; /* a chain of jumps whose place is not yet known */
+
+    for (; row; row = r->nodes[row].next) {
+        bool is_last = r->nodes[row].next == 0;
+        size_t split = is_last ? 0 : put(r, PAL_NFA_SPLIT, r->code_len + 1);
+
+        for (uint16_t part = r->nodes[row].child; part; part = r->nodes[part].next)
+            write_node(r, part);
+        if (!is_last) {
+            jumps = put(r, PAL_NFA_JUMP, jumps);
+            r->code[split].y = (uint16_t)r->code_len;
+        }
+    }
+    while (jumps != PAL_NFA_CODE_MAX && !r->unknown) {
+        size_t next = r->code[jumps].x;
+
+        r->code[jumps].x = (uint16_t)r->code_len;
+        jumps = next;
+    }
+}
+
+/* Once. */
+static void write_part(reader *r, const node *part)
+{
+    if (part->kind == NODE_SET)
+        put(r, PAL_NFA_SET, part->set);
+    else if (part->kind == NODE_GROUP)
+        write_rows(r, part->child);
+    else
+        put(r, part->kind == NODE_BEGIN ? PAL_NFA_BEGIN : PAL_NFA_END, 0);
+}
+
+/* As often as it says. What may be left out is behind a split that leads over it. */
+static void write_node(reader *r, uint16_t index)
+{
+    const node *part = &r->nodes[index];
+    unsigned times = part->least;
+
+    if (r->unknown || ++r->writes > WRITE_CALLS_MAX) {
+        r->unknown = true;
+        return;
+    }
+    for (unsigned i = 0; i < times && !r->unknown; i++)
+        write_part(r, part);
+    for (; times < part->most && !part->is_open && !r->unknown; times++) {
+        size_t split = put(r, PAL_NFA_SPLIT, r->code_len + 1);
+
+        write_part(r, part);
+        r->code[split].y = (uint16_t)r->code_len;
+    }
+    if (part->is_open) {
+        size_t split = put(r, PAL_NFA_SPLIT, r->code_len + 1);
+
+        write_part(r, part);
+        put(r, PAL_NFA_JUMP, split);
+        r->code[split].y = (uint16_t)r->code_len;
+    }
+}
+
+/* False if the pattern has something that is not known here, or is too large. */
+static bool compile(reader *r, pal_str pattern)
+{
+    r->from = pattern;
+    r->nodes_len = 2; /* 0 is none, 1 is the whole */
+    r->nodes[1] = (node){.kind = NODE_GROUP, .least = 1, .most = 1};
+    group_begin(r, 1);
+    while (!r->unknown && r->at < pattern.len)
+        read_next(r);
+    row_end(r);
+    if (r->unknown || r->depth != 1)
+        return false;
+    write_node(r, 1);
+    put(r, PAL_NFA_MATCH, 0);
+    return !r->unknown;
 }
 
 static bool is_plain_text(pal_str text, bool has_dot)
@@ -328,27 +460,25 @@ static bool is_plain_text(pal_str text, bool has_dot)
     return true;
 }
 
-pal_schema_verdict pal_schema_pattern(pal_str pattern, pal_str text)
+pal_schema_verdict pal_schema_pattern(pal_schema_check *check, pal_str pattern, pal_str text)
 {
     pal_schema_verdict verdict = PAL_SCHEMA_UNSURE;
-    rewriter w;
-    regex_t regex;
-    pal_buf subject;
+    pal_nfa_result result = PAL_NFA_STOPPED;
+    size_t steps = 0;
+    reader *r;
+
     if (pattern.len == 0)
         return PAL_SCHEMA_FITS;
-    if (pattern.len > PATTERN_LEN_MAX || text.len > TEXT_LEN_MAX)
+    if (pattern.len > PATTERN_LEN_MAX || text.len > TEXT_LEN_MAX ||
+            !pal_schema_spend(check, PAL_SCHEMA_PATTERN_STEPS + text.len))
         return verdict;
-    pal_buf_init(&subject, TEXT_LEN_MAX + 1);
-    pal_buf_append_str(&subject, text);
-    pal_buf_append_char(&subject, '\0');
-    if (rewrite(&w, pattern) && !subject.failure && is_plain_text(text, w.has_dot) &&
-            regcomp(&regex, w.out.data, REG_EXTENDED | REG_NOSUB) == 0) {
-        int rc = regexec(&regex, subject.data, 0, NULL, 0);
-        if (rc == 0 || rc == REG_NOMATCH)
-            verdict = rc == 0 ? PAL_SCHEMA_FITS : PAL_SCHEMA_DIFFERS;
-        regfree(&regex);
-    }
-    pal_buf_done(&w.out);
-    pal_buf_done(&subject);
-    return verdict;
+    r = pal_calloc(1, sizeof *r);
+    if (!r)
+        return verdict;
+    if (compile(r, pattern) && is_plain_text(text, r->has_dot))
+        result = pal_nfa_run(r->code, r->code_len, r->sets, text, &steps);
+    if (result != PAL_NFA_STOPPED)
+        verdict = result == PAL_NFA_MATCHES ? PAL_SCHEMA_FITS : PAL_SCHEMA_DIFFERS;
+    pal_free(r);
+    return pal_schema_spend(check, steps / STEPS_SHARE) ? verdict : PAL_SCHEMA_UNSURE;
 }

@@ -209,10 +209,10 @@ static bool fits_pattern(
         pal_schema_check *check, pal_json schema, pal_json rule, const pal_schema_place *at)
 {
     pal_str text = pal_json_string(at->value, check->arena);
-    if (pal_json_type_of(rule) != PAL_JSON_STRING ||
-            !pal_schema_spend(check, PAL_SCHEMA_PATTERN_STEPS + text.len))
+    if (pal_json_type_of(rule) != PAL_JSON_STRING)
         return true;
-    pal_schema_verdict verdict = pal_schema_pattern(pal_json_string(rule, check->arena), text);
+    pal_schema_verdict verdict =
+            pal_schema_pattern(check, pal_json_string(rule, check->arena), text);
     if (verdict == PAL_SCHEMA_UNSURE)
         check->unsure = true;
     return verdict != PAL_SCHEMA_DIFFERS ||

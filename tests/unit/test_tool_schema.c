@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "support/tap.h"
 #include "tool/tool_schema.h"
+#include "tool/tool_schema_inside.h"
 
 typedef struct schema_case {
     const char *schema;
@@ -117,8 +118,40 @@ static void patterns(void)
             {"{\"pattern\":\"\"}", "\"\"", NULL},
             {"{\"pattern\":\"^[^]$\"}", "\"a\"", "\"ab\""},
             {"{\"pattern\":\"^a\\\\n$\"}", "\"a\\n\"", "\"an\""},
+            {"{\"pattern\":\"^(a|bc|d{2,3})*e?$\"}", "\"\"\t\"abcdde\"\t\"ddda\"", "\"d\"\t\"eb\""},
+            {"{\"pattern\":\"^(?:(a*)*|b)+$\"}", "\"aab\"\t\"\"", "\"c\""},
+            {"{\"pattern\":\"^a{2}b{0}c{1,}d{0,2}$\"}", "\"aac\"\t\"aaccdd\"",
+                    "\"aabc\"\t\"aaddd\"\t\"aacddd\""},
+            {"{\"pattern\":\"x$|^y\"}", "\"ax\"\t\"yb\"", "\"xa\"\t\"ay\""},
+            {"{\"pattern\":\"a$b|^$\"}", "\"\"", "\"ab\"\t\"a\""},
     };
     CASES(cases);
+}
+
+/* The run stops after as many steps as are allowed, and then the text passes: also one that POSIX's
+ * matcher needs seconds and hundreds of megabytes for. */
+static void patterns_are_bounded(void)
+{
+    static const char *const patterns[] = {"[ab]*a[ab]{200}c", "^([ab]+)+c$", "(a|b|ab)*c",
+            "(((a?){20}){20}){9}c", "(((a{0}){255}){255}){255}", "([ab]{1,60}){60}c"};
+    char text[4001];
+    uint32_t state = 7;
+    for (size_t i = 0; i < 4000; i++) {
+        state = state * 1664525 + 1013904223;
+        text[i] = state >> 30 & 1 ? 'a' : 'b';
+    }
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++) {
+        pal_schema_check check = {0};
+        (void)pal_schema_pattern(
+                &check, pal_str_of(patterns[i]), pal_str_make(text, sizeof(text) - 1));
+        /* Far below what one whole check may cost. */
+        CHECK(!check.stopped && check.steps < 200000);
+    }
+    pal_schema_check check = {0};
+    CHECK(pal_schema_pattern(&check, pal_str_of("^[ab]+$"), pal_str_make(text, 4000))
+            == PAL_SCHEMA_FITS);
+    CHECK(pal_schema_pattern(&check, pal_str_of("^[ab]+c$"), pal_str_make(text, 4000))
+            == PAL_SCHEMA_DIFFERS);
 }
 
 /* They would say "no" to all of these, if they were not let pass. */
@@ -339,6 +372,7 @@ int main(void)
     RUN(texts);
     RUN(patterns);
     RUN(patterns_that_differ_pass);
+    RUN(patterns_are_bounded);
     RUN(lists);
     RUN(objects);
     RUN(alternatives);
