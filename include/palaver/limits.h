@@ -22,6 +22,7 @@
 #define PAL_LEASE_TTL_MS_MAX (24 * 3600 * 1000)
 #define PAL_LEASE_POLL_MS_MAX 1000 /* until a turn that waits for another process looks again */
 #define PAL_TURN_OPENING_MAX 4 /* pal_turn_request.opening */
+#define PAL_TURN_UNREACHABLE_MS 2000 /* of tries to reach a model service that was never reached */
 #define PAL_TOOLS_WAIT_MS 10000 /* pal_runtime_options.tools_wait_ms */
 #define PAL_APPEND_MESSAGES_MAX 10000 /* in one append */
 #define PAL_BATCH_OPS_MAX 10000       /* in one pal_store_apply() */

@@ -1,5 +1,6 @@
 /* net_http.h - HTTP requests on the loop, by libcurl's multi interface: any number at once, each a
- * small thing. Connections are kept and shared. All on the loop. */
+ * small thing. Connections are kept and shared. Redirects are not followed: the response is told as
+ * it is. All on the loop. */
 #ifndef PAL_NET_HTTP_H
 #define PAL_NET_HTTP_H
 
@@ -32,7 +33,8 @@ typedef struct pal_http_end {
                           not; PAL_TIMEOUT; PAL_CANCELED is never told */
     long code;         /* 0: none came */
     bool sent;         /* the request may have reached the server */
-    char error[256];   /* "could not connect to 'host': ..." */
+    bool unreachable;  /* nothing listens there, or no such host: another try soon is in vain */
+    char error[256];   /* "could not connect to 'host': ..."; of a redirect, where it leads */
 } pal_http_end;
 
 typedef struct pal_http_events {

@@ -13,7 +13,6 @@
 #define UPLOAD_BYTES 16384L /* the least that libcurl takes */
 #define HEAD_BYTES_MAX (256u << 10)
 #define HEADER_BYTES_MAX (64u << 10) /* of a request */
-#define REDIRECTS_MAX 5L
 
 /* ---- What comes back ---- */
 
@@ -58,10 +57,46 @@ static void begin_head(pal_http_call *call, pal_str line)
     const char *space = memchr(line.data, ' ', line.len);
     size_t at = space ? (size_t)(space - line.data) + 1 : line.len;
     pal_buf_clear(&call->head);
-    call->redirected = false;
     call->code = 0;
     for (size_t i = at; i < line.len && i < at + 3 && isdigit((unsigned char)line.data[i]); i++)
         call->code = call->code * 10 + (line.data[i] - '0');
+}
+
+/* "https://host:443" of an address that libcurl has read; false: it is not one of http. */
+static bool append_host(CURLU *address, pal_buf *out_name)
+{
+    char *scheme = NULL, *host = NULL, *port = NULL;
+    bool is_good = !curl_url_get(address, CURLUPART_SCHEME, &scheme, 0) &&
+            !curl_url_get(address, CURLUPART_HOST, &host, 0) &&
+            !curl_url_get(address, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) &&
+            (!strcmp(scheme, "http") || !strcmp(scheme, "https"));
+    if (is_good)
+        pal_buf_format(out_name, "%s://%s:%s", scheme, host, port);
+    curl_free(port);
+    curl_free(host);
+    curl_free(scheme);
+    return is_good;
+}
+
+/* Where a redirect leads: scheme, host and port. The rest may hold a secret. */
+static void learn_target(pal_http_call *call, pal_str location)
+{
+    CURLU *address = curl_url();
+    pal_buf text, host;
+    pal_buf_init(&text, HEADER_BYTES_MAX);
+    pal_buf_init(&host, sizeof call->target);
+    pal_buf_append_str(&text, location);
+    pal_buf_append_char(&text, '\0');
+    call->target[0] = '\0';
+    if (address && !text.failure && !curl_url_set(address, CURLUPART_URL, call->host->name, 0) &&
+            !curl_url_set(address, CURLUPART_URL, text.data, 0) && append_host(address, &host)) {
+        pal_buf_append_char(&host, '\0');
+        if (!host.failure)
+            memcpy(call->target, host.data, host.len);
+    }
+    curl_url_cleanup(address);
+    pal_buf_done(&text);
+    pal_buf_done(&host);
 }
 
 static void add_header(pal_http_call *call, pal_str line)
@@ -75,11 +110,12 @@ static void add_header(pal_http_call *call, pal_str line)
     pal_buf_append_str(&call->head, name);
     for (size_t i = start; i < call->head.len; i++)
         call->head.data[i] = (char)tolower((unsigned char)call->head.data[i]);
-    if (!call->head.failure && call->follows && call->code / 100 == 3 &&
+    pal_str value = trim(pal_str_make(line.data + value_at, line.len - value_at));
+    if (!call->head.failure && call->code / 100 == 3 &&
             pal_str_is(pal_str_make(call->head.data + start, name.len), "location"))
-        call->redirected = true;
+        learn_target(call, value);
     pal_buf_append_char(&call->head, ':');
-    pal_buf_append_str(&call->head, trim(pal_str_make(line.data + value_at, line.len - value_at)));
+    pal_buf_append_str(&call->head, value);
     pal_buf_append_char(&call->head, '\n');
 }
 
@@ -114,7 +150,7 @@ static void tell_head(pal_http_call *call)
 
 static void end_head(pal_http_call *call)
 {
-    if (call->code < 200 || call->redirected)
+    if (call->code < 200)
         return;
     if (call->head.failure) {
         pal_http_doom(call, call->head.failure);
@@ -164,9 +200,6 @@ static size_t take_body(char *data, size_t one, size_t len, void *user)
     if (!call->doomed && has_its_share(call, len))
         return CURL_WRITEFUNC_PAUSE;
     call->heard_ms = pal_loop_now_ms(call->http->loop);
-    /* That of a redirect. */
-    if (!call->headed)
-        return call->doomed ? 0 : len;
     if (len > call->bytes_max - call->bytes)
         pal_http_doom(call, PAL_LIMIT);
     call->bytes += len;
@@ -184,10 +217,9 @@ static pal_status no_memory(pal_error *err)
 
 pal_status pal_http_url_host(pal_str url, pal_buf *out_name, pal_error *err)
 {
-    char *scheme = NULL, *host = NULL, *port = NULL, *text = NULL;
     pal_status status = PAL_NO_MEMORY;
     CURLU *parsed = curl_url();
-    text = pal_malloc(url.len + 1);
+    char *text = pal_malloc(url.len + 1);
     if (!parsed || !text) {
         (void)no_memory(err);
         goto out;
@@ -196,21 +228,14 @@ pal_status pal_http_url_host(pal_str url, pal_buf *out_name, pal_error *err)
         memcpy(text, url.data, url.len);
     text[url.len] = '\0';
     if (strlen(text) != url.len || curl_url_set(parsed, CURLUPART_URL, text, 0) ||
-            curl_url_get(parsed, CURLUPART_SCHEME, &scheme, 0) ||
-            curl_url_get(parsed, CURLUPART_HOST, &host, 0) ||
-            curl_url_get(parsed, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) ||
-            (strcmp(scheme, "http") && strcmp(scheme, "https"))) {
+            !append_host(parsed, out_name)) {
         status = pal_error_set(err, PAL_INVALID, "'%s' is no http or https address", text);
         goto out;
     }
-    pal_buf_format(out_name, "%s://%s:%s", scheme, host, port);
     status = out_name->failure;
     if (status)
         (void)pal_error_set(err, status, "the address is too long");
 out:
-    curl_free(port);
-    curl_free(host);
-    curl_free(scheme);
     curl_url_cleanup(parsed);
     pal_free(text);
     return status;
@@ -291,11 +316,9 @@ static pal_status set_headers(pal_http_call *call, const pal_http_request *reque
 static pal_status set_body(pal_http_call *call, const pal_http_request *request, pal_error *err)
 {
     bool is_head = strcmp(request->method, "HEAD") == 0;
-    call->follows = (is_head || strcmp(request->method, "GET") == 0) && request->body.len == 0;
-    curl_easy_setopt(call->easy, CURLOPT_FOLLOWLOCATION, call->follows ? 1L : 0L);
     if (is_head)
         curl_easy_setopt(call->easy, CURLOPT_NOBODY, 1L);
-    if (call->follows)
+    if ((is_head || strcmp(request->method, "GET") == 0) && request->body.len == 0)
         return PAL_OK;
     call->body_len = request->body.len;
     call->body = pal_malloc(request->body.len);
@@ -355,7 +378,9 @@ static bool set_options(pal_http_call *call)
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)call->connect_ms);
-    curl_easy_setopt(easy, CURLOPT_MAXREDIRS, REDIRECTS_MAX);
+    /* Headers with secrets would go along to any host, and a service could lead us to addresses that
+     * only we can reach. */
+    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
@@ -364,7 +389,6 @@ static bool set_options(pal_http_call *call)
             (!call->http->ca_file ||
                     curl_easy_setopt(easy, CURLOPT_CAINFO, call->http->ca_file) == CURLE_OK) &&
             curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
-            curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https") == CURLE_OK &&
             curl_easy_setopt(easy, CURLOPT_USERAGENT, "palaver/" PAL_VERSION) == CURLE_OK;
 }
 
@@ -425,15 +449,18 @@ static void describe_timeout(const pal_http_call *call, pal_error *out_text)
                 (long long)call->connect_ms);
 }
 
+static int os_error(const pal_http_call *call)
+{
+    long os_errno = 0;
+    curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &os_errno);
+    return call->open_errno ? call->open_errno : (int)os_errno;
+}
+
 static void describe_curl(const pal_http_call *call, CURLcode result, pal_error *out_text)
 {
     const char *text = call->error[0] ? call->error : curl_easy_strerror(result);
-    long os_errno = 0;
-    curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &os_errno);
-    if (call->open_errno)
-        os_errno = call->open_errno;
-    if (result == CURLE_COULDNT_CONNECT && os_errno)
-        text = strerror((int)os_errno);
+    if (result == CURLE_COULDNT_CONNECT && os_error(call))
+        text = strerror(os_error(call));
     (void)pal_error_set(out_text, PAL_IO,
             call->stage == PAL_HTTP_SENT ? "the call to '%s' failed: %s"
                                          : "could not connect to '%s': %s",
@@ -446,6 +473,9 @@ void pal_http_call_describe(const pal_http_call *call, CURLcode result, pal_http
     pal_http_end end = {.status = status_of(call, result)};
     end.code = call->headed ? call->code : 0;
     end.sent = call->stage == PAL_HTTP_SENT;
+    end.unreachable = end.status == PAL_IO &&
+            (result == CURLE_COULDNT_RESOLVE_HOST ||
+                    (result == CURLE_COULDNT_CONNECT && os_error(call) == ECONNREFUSED));
     if (end.status == PAL_TIMEOUT)
         describe_timeout(call, &text);
     else if (end.status == PAL_LIMIT)
@@ -455,6 +485,10 @@ void pal_http_call_describe(const pal_http_call *call, CURLcode result, pal_http
         (void)no_memory(&text);
     else if (end.status)
         describe_curl(call, result, &text);
+    else if (call->code / 100 == 3 && call->target[0])
+        (void)pal_error_set(&text, PAL_PROVIDER,
+                "'%s' redirects to '%s', and redirects are not followed; set the address that answers",
+                call->host->name, call->target);
     _Static_assert(sizeof text.message <= sizeof end.error, "it fits");
     memcpy(end.error, text.message, sizeof text.message);
     *out_end = end;

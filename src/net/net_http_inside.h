@@ -13,6 +13,8 @@
 
 #define PAL_HTTP_RECEIVE_BYTES 2048 /* a buffer of each call: pieces of a stream are smaller */
 
+#define PAL_HTTP_TARGET_LEN_MAX 79 /* of a host's name that is shown */
+
 typedef struct pal_http_multi pal_http_multi;
 typedef struct pal_http_host pal_http_host;
 
@@ -50,13 +52,12 @@ struct pal_http_call {
     pal_http_stage stage;
     pal_status failure; /* why we ended it ourselves */
     int open_errno;     /* no socket could be had */
-    bool follows;       /* redirects */
-    bool redirected;    /* the response that is coming is one */
     bool headed;        /* the final response's head was told */
     bool doomed;        /* nobody listens any more, or `failure` is set */
     bool silent;        /* canceled */
     bool paused;        /* the others have their turn */
     char error[CURL_ERROR_SIZE];
+    char target[PAL_HTTP_TARGET_LEN_MAX + 1]; /* the host that a redirect leads to */
 };
 
 struct pal_http_host {

@@ -59,8 +59,12 @@ static void judge(http_call *call)
 static void finish(http_call *call, const pal_http_end *http)
 {
     pal_answer *answer = &call->reader.answer;
+    pal_provider *provider = call->base.provider;
     call->is_busy = true;
     pal_reader_finish(&call->reader, http);
+    if (!http || http->sent)
+        provider->was_reached = true;
+    answer->end.is_unreachable = http && http->unreachable && !provider->was_reached;
     judge(call);
     detach(call);
     if (!call->is_canceled)

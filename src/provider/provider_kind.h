@@ -63,6 +63,7 @@ struct pal_provider {
     pal_model_call *calls;
     pal_models_query *queries;
     pal_script *script; /* in `kept` */
+    bool was_reached;   /* a call got through to the service since it was opened */
 };
 
 /* Every kind's own struct begins with this one. */

@@ -274,7 +274,9 @@ static void fail_code(pal_reader *reader)
 static void judge(pal_reader *reader, const pal_http_end *http)
 {
     pal_answer *answer = &reader->answer;
-    if (reader->code && !is_good(reader->code))
+    if (reader->code / 100 == 3 && http && http->error[0])
+        pal_answer_fail(answer, PAL_PROVIDER, "HTTP %ld: %s", reader->code, http->error);
+    else if (reader->code && !is_good(reader->code))
         fail_code(reader);
     else if (http && http->status != PAL_OK)
         fail_http(reader, http);

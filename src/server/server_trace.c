@@ -206,8 +206,8 @@ static void sent(void *user, const pal_http_end *end)
     if (end->status != PAL_OK)
         pal_log(PAL_LOG_WARN, "a batch of traces is lost: %s", end->error);
     else if (end->code >= 300)
-        pal_log(PAL_LOG_WARN, "a batch of traces is lost: the collector refused it (HTTP %ld)",
-                end->code);
+        pal_log(PAL_LOG_WARN, "a batch of traces is lost: the collector refused it (HTTP %ld)%s%s",
+                end->code, end->error[0] ? ": " : "", end->error);
     set_sending(trace, false);
 }
 

@@ -332,14 +332,15 @@ static void on_body(void *user, pal_str bytes)
 }
 
 /* It said no, with a code of HTTP, and perhaps with an error of JSON-RPC. */
-static void refuse(pal_mcp_exchange *x)
+static void refuse(pal_mcp_exchange *x, const pal_http_end *end)
 {
     pal_mcp *mcp = x->mcp;
     pal_mcp_request *request = x->request;
     pal_mcp_answer answer = {0};
     pal_json message;
-    char text[64];
-    snprintf(text, sizeof(text), "it answered with code %ld of HTTP", x->code);
+    char text[64 + sizeof end->error];
+    snprintf(text, sizeof(text), "it answered with code %ld of HTTP%s%s", x->code,
+            end->error[0] ? ": " : "", end->error);
     if (!pal_mcp_parse(mcp, pal_buf_str(&x->body), &message) ||
             !pal_mcp_read_answer(mcp, message, &answer) || answer.status != PAL_PROVIDER)
         answer = (pal_mcp_answer){.error = pal_str_of(text)};
@@ -365,7 +366,7 @@ static void end_request(pal_mcp_exchange *x, const pal_http_end *end)
     pal_mcp_request *request = x->request;
     bool is_good = end->code >= 200 && end->code < 300;
     if (end->code && !is_good) {
-        refuse(x);
+        refuse(x, end);
     } else if (is_good && request->is_notification) {
         end_exchange(x);
         pal_mcp_answer_request(request, &(pal_mcp_answer){.status = PAL_OK});

@@ -19,6 +19,9 @@
 #include "turn/turn_speech.h"
 #include "turn/turn_whole.h"
 
+/* The first wait for a service that was not there; each further one is twice as long. */
+#define UNREACHABLE_FIRST_MS ((int64_t)500)
+
 static void call_model(pal_turn *turn);
 static void on_end(void *user, const pal_model_end *end);
 
@@ -319,12 +322,27 @@ static double jitter(void)
     return (double)random / UINT16_MAX;
 }
 
+/* How long to wait before the next try; -1: there is none. A service that was never reached is
+ * probably misspelled or not started: its user hears of it soon. One that was is restarting. */
+static int64_t retry_delay_ms(pal_turn *turn, const pal_model_end *end)
+{
+    int64_t now = pal_loop_now_ms(turn->runtime->loop);
+    int64_t delay;
+
+    if (!end->is_unreachable)
+        return pal_retry_delay_ms(turn->attempt, end->retry_after_ms, jitter());
+    if (turn->attempt == 1)
+        turn->unreachable_ms = now;
+    delay = UNREACHABLE_FIRST_MS << (turn->attempt < 8 ? turn->attempt - 1 : 7);
+    return now - turn->unreachable_ms + delay <= PAL_TURN_UNREACHABLE_MS ? delay : -1;
+}
+
 bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
 {
     pal_runtime *runtime = turn->runtime;
-    int64_t delay = pal_retry_delay_ms(turn->attempt, end->retry_after_ms, jitter());
+    int64_t delay = retry_delay_ms(turn, end);
 
-    if (!end->is_retryable || turn->output_seen || turn->request.no_retries ||
+    if (!end->is_retryable || delay < 0 || turn->output_seen || turn->request.no_retries ||
             turn->attempt > runtime->options.retries_max)
         return false;
     if (!pal_timer_start(runtime->loop, &turn->timer, delay, try_again))

@@ -208,6 +208,7 @@ struct pal_turn {
     uint32_t rounds;       /* of tools */
     uint32_t attempt;      /* of this call, from 1 */
     uint32_t call_attempt; /* kept meanwhile, where a summary is asked for before it */
+    int64_t unreachable_ms; /* when its first try found nobody; of the loop's clock */
     bool output_seen;      /* readers have seen some of this call's answer */
     bool after_overflow, after_compaction;
     bool last_call; /* no tool may be called: there were too many rounds */

@@ -109,6 +109,7 @@ test('a failed turn leaves no trace', async (t) => {
     assert.equal(failed.json.detail, 'Failed to process message. Please try again.');
     assert.equal(failed.json.code, 'provider');
     assert.match(failed.json.turn.reason, /scripted failure/);
+    assert.match(failed.json.reason, /scripted failure/);
     const made = await s.post('/api/v1/sessions', { message: '<<fail status=400>>' });
     assert.deepEqual([made.code, made.json.detail],
         [500, 'Failed to create session. Please try again.']);

@@ -148,6 +148,14 @@ static bool answer_redirect(connection *c)
             "Content-Length: 5\r\n\r\nmoved");
 }
 
+static bool answer_elsewhere(connection *c)
+{
+    return send_text(c,
+            "HTTP/1.1 307 Temporary Redirect\r\n"
+            "Location: https://user:secret@elsewhere.example/path?key=secret\r\n"
+            "Content-Length: 0\r\n\r\n");
+}
+
 static bool answer_trailer(connection *c)
 {
     return send_text(c, chunked) && send_chunk(c, "body") &&
@@ -253,6 +261,7 @@ static const struct {
         {"/code/", answer_code},
         {"/continue", answer_continue},
         {"/redirect", answer_redirect},
+        {"/elsewhere", answer_elsewhere},
         {"/trailer", answer_trailer},
         {"/until-close", answer_until_close},
         {"/once", answer_once},

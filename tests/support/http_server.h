@@ -9,6 +9,7 @@
  *   /code/N       status N and a short body
  *   /continue     "100 Continue" and "103 Early Hints" first
  *   /redirect     to /echo
+ *   /elsewhere    a redirect to another host, with secrets in the address
  *   /trailer      chunks with a trailer
  *   /until-close  no length: the end of the connection is the end
  *   /once         like /echo, then the connection is closed without a word
