@@ -75,6 +75,7 @@
 #define PAL_PROVIDER_ANSWER_BYTES_MAX (256u << 20)  /* of all of its answer */
 #define PAL_PROVIDER_BODY_BYTES_MAX (64u << 20)     /* likewise of one that is no stream */
 #define PAL_PROVIDER_EVENT_BYTES_MAX (16u << 20)    /* of one event of a stream */
+#define PAL_PROVIDER_TOKENS_MAX 1000000000u         /* of one call that a service is believed */
 #define PAL_ANSWER_CALLS_MAX 1024                   /* tool calls in one answer */
 
 #endif

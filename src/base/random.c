@@ -3,7 +3,9 @@
 #include "base/random.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/random.h>
@@ -26,18 +28,52 @@ static void fill_from_clock(unsigned char *bytes, size_t len)
     }
 }
 
-void pal_random_bytes(void *out_bytes, size_t len)
+/* Returns how many bytes were filled; fewer than `len` where the call is missing or forbidden. */
+static size_t fill_from_call(unsigned char *bytes, size_t len)
 {
-    unsigned char *p = out_bytes;
-    while (len) {
-        ssize_t got = getrandom(p, len, 0);
+    size_t filled = 0;
+    while (filled < len) {
+        ssize_t got = getrandom(bytes + filled, len - filled, 0);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0) {
-            fill_from_clock(p, len);
-            return;
-        }
-        p += got;
+        if (got <= 0)
+            break;
+        filled += (size_t)got;
+    }
+    return filled;
+}
+
+static bool fill_from_device(unsigned char *bytes, size_t len)
+{
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    while (fd >= 0 && len > 0) {
+        ssize_t got = read(fd, bytes, len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        bytes += got;
         len -= (size_t)got;
     }
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 && len == 0;
+}
+
+void pal_random_bytes(void *out_bytes, size_t len)
+{
+    unsigned char *bytes = out_bytes;
+    size_t filled = fill_from_call(bytes, len);
+    if (filled < len)
+        fill_from_clock(bytes + filled, len - filled);
+}
+
+pal_status pal_random_secret(void *out_bytes, size_t len, pal_error *err)
+{
+    unsigned char *bytes = out_bytes;
+    size_t filled = fill_from_call(bytes, len);
+    if (filled < len && !fill_from_device(bytes + filled, len - filled))
+        return pal_error_set(err, PAL_IO,
+                "no random bytes for a secret: getrandom() and /dev/urandom fail");
+    return PAL_OK;
 }

@@ -378,8 +378,8 @@ static bool set_options(pal_http_call *call)
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)call->connect_ms);
-    /* Headers with secrets would go along to any host, and a service could lead us to addresses that
-     * only we can reach. */
+    /* Headers with secrets would go along to any host, and a service could lead us to addresses
+     * that only we can reach. */
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
@@ -487,7 +487,7 @@ void pal_http_call_describe(const pal_http_call *call, CURLcode result, pal_http
         describe_curl(call, result, &text);
     else if (call->code / 100 == 3 && call->target[0])
         (void)pal_error_set(&text, PAL_PROVIDER,
-                "'%s' redirects to '%s', and redirects are not followed; set the address that answers",
+                "'%s' redirects to '%s': redirects are not followed; set the address that answers",
                 call->host->name, call->target);
     _Static_assert(sizeof text.message <= sizeof end.error, "it fits");
     memcpy(end.error, text.message, sizeof text.message);

@@ -53,7 +53,7 @@ typedef struct pal_model_end {
     bool is_overflow;     /* the request was too long for the model */
     bool is_retryable;
     int64_t retry_after_ms; /* -1: not said */
-    bool is_unreachable; /* nothing listens there, or no such host, and it was never reached before */
+    bool is_unreachable;    /* nothing listens there, or no such host, and it never was reached */
 } pal_model_end;
 
 /* Told in order, as it arrives. All may be called many times but `end`, which comes once, last, and

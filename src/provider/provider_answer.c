@@ -320,9 +320,23 @@ static void settle_finish(pal_answer *answer)
         *finish = has_calls ? PAL_FINISH_TOOL_CALLS : PAL_FINISH_STOP;
 }
 
+/* Numbers that no call can have would use up every budget at once. */
+static bool is_plausible(const pal_usage *usage)
+{
+    return usage->input <= PAL_PROVIDER_TOKENS_MAX &&
+            usage->cache_read <= PAL_PROVIDER_TOKENS_MAX &&
+            usage->cache_write <= PAL_PROVIDER_TOKENS_MAX &&
+            usage->output <= PAL_PROVIDER_TOKENS_MAX &&
+            usage->reasoning <= PAL_PROVIDER_TOKENS_MAX;
+}
+
 void pal_answer_settle(pal_answer *answer)
 {
     pal_model_end *end = &answer->end;
+    if (end->has_usage && !is_plausible(&end->usage)) {
+        end->has_usage = false;
+        end->usage = (pal_usage){0};
+    }
     if (!pal_answer_failed(answer))
         settle_calls(answer);
     if (!pal_answer_failed(answer))

@@ -86,11 +86,11 @@ bool pal_mcp_sessions_add(
 {
     uint8_t bytes[(PAL_MCP_SESSION_ID_SIZE - 1) / 2];
     mcp_session *session = pal_calloc(1, sizeof *session);
-    if (!session || tenant.len > sizeof session->tenant) {
+    if (!session || tenant.len > sizeof session->tenant ||
+            pal_random_secret(bytes, sizeof bytes, NULL) != PAL_OK) {
         pal_free(session);
         return false;
     }
-    pal_random_bytes(bytes, sizeof bytes);
     pal_hex(bytes, sizeof bytes, session->id);
     session->tenant_len = tenant.len;
     if (tenant.len)

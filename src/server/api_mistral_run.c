@@ -11,6 +11,7 @@
  * recorded is hidden then, and a session that was made for the request is erased. */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/sum.h"
 #include "server/api_mistral_run_inside.h"
 #include "server/server_call.h"
 
@@ -152,11 +153,11 @@ void pal_mistral_run_open(pal_mistral_runner *run)
 
 static void add_usage(pal_usage *sum, const pal_usage *usage)
 {
-    sum->input += usage->input;
-    sum->cache_read += usage->cache_read;
-    sum->cache_write += usage->cache_write;
-    sum->output += usage->output;
-    sum->reasoning += usage->reasoning;
+    pal_sum_u64(&sum->input, usage->input);
+    pal_sum_u64(&sum->cache_read, usage->cache_read);
+    pal_sum_u64(&sum->cache_write, usage->cache_write);
+    pal_sum_u64(&sum->output, usage->output);
+    pal_sum_u64(&sum->reasoning, usage->reasoning);
 }
 
 /* What was said comes right before its first answer. */

@@ -197,7 +197,7 @@ pal_status pal_openai_item_show(
     size_t first, len;
     pal_status status = PAL_OK;
     pal_openai_item_parts(item->message, item->index, &first, &len);
-    if (is_stored)
+    if (is_stored && len > 0)
         status = pal_api_parts_fetch(call, item->message->parts + first, len, err);
     if (status == PAL_OK)
         status = pal_openai_item_put(

@@ -97,6 +97,26 @@ static bool is_wrong(const pal_api_turn *turn, pal_status status)
                     status == PAL_CONFLICT);
 }
 
+/* Skillian's clients expect its text, which says nothing: the reason goes next to it. */
+static void add_reason(pal_call *call, const pal_error *failure)
+{
+    pal_str members = call->fail_members;
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_put_text(&writer, "reason", failure->message);
+    pal_json_end_object(&writer);
+    if (members.len > 2) {
+        buf.len--;
+        pal_buf_append_char(&buf, ',');
+        pal_buf_append_str(&buf, pal_str_make(members.data + 1, members.len - 1));
+    }
+    if (buf.failure == PAL_OK)
+        call->fail_members = pal_arena_copy(call->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+}
+
 static void send_failure(pal_api_turn *turn)
 {
     chat *state = turn->user;
@@ -109,6 +129,7 @@ static void send_failure(pal_api_turn *turn)
     pal_log(PAL_LOG_WARN, "request %.*s: the turn failed: %s",
             PAL_STR_ARG(pal_exchange_id(call->exchange)), state->failure.message);
     call->fail_code = 500;
+    add_reason(call, &state->failure);
     pal_error_set(&err, state->status, "%s", state->failed);
     pal_call_fail(call, state->status, &err);
 }

@@ -136,10 +136,6 @@ static pal_str make_members(pal_call *call, const pal_turn_info *info)
     pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    if (info->reason[0]) {
-        pal_json_name(&writer, "reason");
-        pal_json_put_str(&writer, pal_str_of(info->reason));
-    }
     pal_json_name(&writer, "turn");
     pal_json_begin_object(&writer);
     pal_api_turn_put_info(&writer, info);

@@ -197,7 +197,9 @@ pal_status pal_key_create(pal_store *store, const pal_key *given, pal_arena *are
     pal_status status = check_given(given, err);
     if (status != PAL_OK)
         return status;
-    pal_random_bytes(random, sizeof random);
+    status = pal_random_secret(random, sizeof random, err);
+    if (status != PAL_OK)
+        return status;
     pal_hex(random, sizeof random, secret + 3);
     status = digest_of(pal_str_of(secret), name, err);
     if (status != PAL_OK)

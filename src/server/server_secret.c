@@ -36,11 +36,13 @@ static pal_status make_secret(pal_store *store, pal_error *err)
     uint8_t bytes[PAL_SECRET_SIZE];
     char body[TEXT_LEN + 3] = "\"";
     pal_record record = {.kind = pal_str_of(KIND), .name = pal_str_of(NAME)};
-    pal_random_bytes(bytes, sizeof bytes);
+    pal_status status = pal_random_secret(bytes, sizeof bytes, err);
+    if (status != PAL_OK)
+        return status;
     pal_hex(bytes, sizeof bytes, body + 1);
     memcpy(body + 1 + TEXT_LEN, "\"", 2);
     record.body = pal_str_of(body);
-    pal_status status = pal_store_record_put(store, pal_str_of(SECRET_TENANT), &record, 0, err);
+    status = pal_store_record_put(store, pal_str_of(SECRET_TENANT), &record, 0, err);
     return status == PAL_CONFLICT ? PAL_OK : status;
 }
 

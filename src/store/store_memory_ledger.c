@@ -4,6 +4,7 @@
  * agent. A book has the entries by the hour, each hour with its sum, so that the sum of any time
  * costs the number of hours and the entries of at most two of them. */
 #include "base/memory.h"
+#include "base/sum.h"
 #include "store/store_memory.h"
 
 /* ---- Books ---- */
@@ -149,13 +150,13 @@ void pal_mem_entry_free(mem_tenant *tenant, mem_entry *entry)
 
 static void sum_add(pal_ledger_sum *sum, const pal_ledger_sum *more)
 {
-    sum->calls += more->calls;
-    sum->usage.input += more->usage.input;
-    sum->usage.cache_read += more->usage.cache_read;
-    sum->usage.cache_write += more->usage.cache_write;
-    sum->usage.output += more->usage.output;
-    sum->usage.reasoning += more->usage.reasoning;
-    sum->cost_micros += more->cost_micros;
+    pal_sum_u64(&sum->calls, more->calls);
+    pal_sum_u64(&sum->usage.input, more->usage.input);
+    pal_sum_u64(&sum->usage.cache_read, more->usage.cache_read);
+    pal_sum_u64(&sum->usage.cache_write, more->usage.cache_write);
+    pal_sum_u64(&sum->usage.output, more->usage.output);
+    pal_sum_u64(&sum->usage.reasoning, more->usage.reasoning);
+    pal_sum_i64(&sum->cost_micros, more->cost_micros);
 }
 
 static void sum_add_row(pal_ledger_sum *sum, const pal_ledger_row *row)

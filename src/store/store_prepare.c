@@ -126,7 +126,8 @@ static pal_status copy_parts(const pal_store_options *options, pal_arena *arena,
 
     if (!copy)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for a message");
-    memcpy(copy, parts, len * sizeof(*copy));
+    if (len > 0)
+        memcpy(copy, parts, len * sizeof(*copy));
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         if (copy[i].data.len > 0 || copy[i].blob.len > 0)
             status = collect_blob(options, arena, &copy[i], work, err);

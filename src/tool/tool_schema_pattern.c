@@ -1,7 +1,7 @@
 /* tool_schema_pattern.c - matches a pattern of ECMA 262, which JSON Schema uses.
  *
  * A pattern is read into a tree, the tree is written out as a program (tool_schema_nfa.h), and that
- * is run. Lazy and greedy repetitions are the same here, since the only question is "does it match".
+ * is run. Lazy and greedy repetitions are the same here: the only question is "does it match".
  * A pattern with anything else (looking around, \b, back references, \u and \p, characters beyond
  * ASCII) is not checked, nor is a text beyond ASCII, nor a pair that costs too much: the answer is
  * "unsure". Pure.

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/sum.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/turn_seal.h"
@@ -170,25 +171,25 @@ static pal_ledger_row ledger_row(pal_turn *turn, const pal_usage *usage, char *r
 
 static void add_usage(pal_usage *sum, const pal_usage *usage)
 {
-    sum->input += usage->input;
-    sum->cache_read += usage->cache_read;
-    sum->cache_write += usage->cache_write;
-    sum->output += usage->output;
-    sum->reasoning += usage->reasoning;
+    pal_sum_u64(&sum->input, usage->input);
+    pal_sum_u64(&sum->cache_read, usage->cache_read);
+    pal_sum_u64(&sum->cache_write, usage->cache_write);
+    pal_sum_u64(&sum->output, usage->output);
+    pal_sum_u64(&sum->reasoning, usage->reasoning);
 }
 
 void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros)
 {
     pthread_mutex_lock(&runtime->lock);
     add_usage(&runtime->stats.usage, usage);
-    runtime->stats.cost_micros += cost_micros;
+    pal_sum_i64(&runtime->stats.cost_micros, cost_micros);
     pthread_mutex_unlock(&runtime->lock);
 }
 
 void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros)
 {
     add_usage(&turn->usage, usage);
-    turn->cost_micros += cost_micros;
+    pal_sum_i64(&turn->cost_micros, cost_micros);
     pal_runtime_add_usage(turn->runtime, usage, cost_micros);
 }
 

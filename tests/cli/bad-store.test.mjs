@@ -219,3 +219,16 @@ function fillDisk(w, disk) {
         'what was acknowledged is there, and nothing else');
     w.ok('session', 'append', 'k', '--store', store, { input });
 }
+
+test('a limit of file sizes is a write that fails', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'append', 'k', 'before', '--create');
+    const input = JSON.stringify([message(crypto.randomBytes(400000).toString('hex'))]);
+    const result = spawnSync('sh', ['-c', 'ulimit -f 200; exec "$0" "$@"', process.env.PALAVER_BIN,
+        'session', 'append', 'k', '--json-input'], { cwd: w.dir, input, encoding: 'utf8' });
+    assert.equal(result.signal, null);
+    assert.equal(result.status, 1, result.stderr);
+    assert.match(result.stderr, /^palaver: /);
+    assert.match(w.ok('session', 'show', 'k'), /before/);
+    w.ok('session', 'append', 'k', '--json-input', { input });
+});

@@ -49,13 +49,17 @@ test('a service that was reached before is waited for', async (t) => {
     const again = new MockModel();
     await again.listen({ port: Number(new URL(url).port) });
     t.after(() => again.close());
-    do seen = (await s.get(`/api/v1/turns/${turn}`)).json; while (seen.state === 'retrying' || seen.state === 'running');
+    do seen = (await s.get(`/api/v1/turns/${turn}`)).json;
+    while (seen.state === 'retrying' || seen.state === 'running');
     assert.equal(seen.state, 'done', JSON.stringify(seen));
 });
 
 test('no secret follows a redirect', async (t) => {
     const thief = [];
-    const other = await listen(t, (request, response) => { thief.push(request.headers); response.end('{}'); });
+    const other = await listen(t, (request, response) => {
+        thief.push(request.headers);
+        response.end('{}');
+    });
     const asked = [];
     const port = await listen(t, (request, response) => {
         asked.push(request.headers['x-api-key']);
@@ -64,7 +68,8 @@ test('no secret follows a redirect', async (t) => {
         response.end();
     });
     const s = await serve(t, { env: { ANTHROPIC_API_KEY: 'ant-secret' },
-        args: ['--provider', 'anthropic', '--provider-url', `http://127.0.0.1:${port}/v1`, '--model', 'm'] });
+        args: ['--provider', 'anthropic', '--provider-url', `http://127.0.0.1:${port}/v1`,
+            '--model', 'm'] });
     const failed = await s.post('/api/v1/chat', { message: 'hello' });
     assert.equal(failed.code, 500);
     assert.match(failed.json.reason, new RegExp(`redirects to 'http://localhost:${other}'`));
@@ -72,4 +77,20 @@ test('no secret follows a redirect', async (t) => {
     await s.get('/v1/models');
     assert.ok(asked.length > 0);
     assert.deepEqual(thief, []);
+});
+
+test('usage that no call can have is not believed', async (t) => {
+    const port = await listen(t, (request, response) => {
+        request.resume();
+        request.on('end', () => {
+            response.writeHead(200, { 'content-type': 'text/event-stream' });
+            response.end('data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}],'
+                + '"usage":{"prompt_tokens":4611686018427387904,"completion_tokens":3}}\n\ndata: [DONE]\n\n');
+        });
+    });
+    const s = await serveModel(t, { model: { url: `http://127.0.0.1:${port}` } });
+    for (let i = 0; i < 5; i++)
+        assert.equal((await s.post('/api/v1/chat', { message: 'hello' })).json.response, 'hi');
+    const { json } = await s.get('/api/v1/usage');
+    assert.ok(json.input_tokens < 1e6, JSON.stringify(json));
 });

@@ -1,0 +1,19 @@
+/* sum.h - sums that stay at the largest number instead of beginning again at 0. Pure. */
+#ifndef PAL_BASE_SUM_H
+#define PAL_BASE_SUM_H
+
+#include <stdint.h>
+
+static inline void pal_sum_u64(uint64_t *sum, uint64_t more)
+{
+    if (__builtin_add_overflow(*sum, more, sum))
+        *sum = UINT64_MAX;
+}
+
+static inline void pal_sum_i64(int64_t *sum, int64_t more)
+{
+    if (__builtin_add_overflow(*sum, more, sum))
+        *sum = more < 0 ? INT64_MIN : INT64_MAX;
+}
+
+#endif
