@@ -46,6 +46,11 @@ typedef struct pal_config_expiry {
     int64_t trash_retention;
 } pal_config_expiry;
 
+/* What one tenant may have; 0: no bound. */
+typedef struct pal_config_limits {
+    uint32_t sessions_per_tenant; /* for pal_store_options.sessions_max */
+} pal_config_limits;
+
 /* `palaver serve`. 0 means "no bound" only where a key's help says so. */
 typedef struct pal_config_server {
     pal_str listen;          /* "127.0.0.1:7077", "[::1]:7077" */
@@ -96,6 +101,7 @@ typedef struct pal_config_values {
                                                   the models, and whatever may hold a secret;
                                                   pal_config_runtime() has that */
     pal_config_server server;
+    pal_config_limits limits;
 } pal_config_values;
 
 /* ---- Life cycle ---- */

@@ -24,7 +24,7 @@ typedef enum pal_status {
     PAL_CANCELED = 10,
     PAL_DENIED = 11,   /* not permitted: file permissions, keys, a stale fence */
     PAL_PROVIDER = 12, /* the model's service failed */
-    PAL_BUDGET = 13,   /* a budget of tokens or money is used up */
+    PAL_BUDGET = 13,   /* a budget of tokens, money or sessions is used up */
     PAL_FULL = 14,     /* the disk is full; nothing was written */
 } pal_status;
 

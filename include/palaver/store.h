@@ -41,6 +41,8 @@ typedef struct pal_store_options {
     const pal_encoding *encoding; /* by which messages are counted: o200k_base, where this build
                                      has it, else estimates */
     bool estimate;                /* estimates in any case: appends cost less */
+    uint32_t sessions_max; /* active sessions of one tenant; another one is PAL_BUDGET. 0: no
+                              bound. Expired ones don't count. A new one costs a walk over them */
 } pal_store_options;
 
 /* For a program that uses SQLite through stores only: SQLite keeps no account of its memory from

@@ -80,6 +80,8 @@ pal_status pal_cli_store_open(pal_cli *cli, pal_cli_access access)
             .trace = cli->store_trace,
             .trace_user = cli->store_trace_user,
     };
+    if (cli->config)
+        options.sessions_max = pal_config_get(cli->config)->limits.sessions_per_tenant;
     const char *path = pal_cli_store_path(cli->store_url);
     pal_status status = PAL_OK;
     if (path && access != PAL_CLI_CREATE) {

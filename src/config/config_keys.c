@@ -238,6 +238,15 @@ static const pal_config_row expiry_rows[] = {
         {0},
 };
 
+/* ---- limits ---- */
+
+static const pal_config_row limit_rows[] = {
+        {"sessions_per_tenant", PAL_CONFIG_COUNT32,
+                offsetof(pal_config_limits, sessions_per_tenant), "0", .max = COUNT_MAX,
+                .help = "active sessions of one tenant; 0: no bound"},
+        {0},
+};
+
 /* ---- The top ---- */
 
 #define TOP(field) offsetof(pal_config_state, field)
@@ -278,6 +287,8 @@ const pal_config_row pal_config_rows[] = {
                 .help = "whose tools the model may call"},
         {"expiry", PAL_CONFIG_SECTION, TOP(values.expiry), .rows = expiry_rows,
                 .help = "when sessions end by themselves"},
+        {"limits", PAL_CONFIG_SECTION, TOP(values.limits), .rows = limit_rows,
+                .help = "what one tenant may have"},
         {"server", PAL_CONFIG_SECTION, TOP(values.server), .rows = pal_config_server_rows,
                 .help = "palaver serve"},
         {0},

@@ -95,6 +95,7 @@ extern const pal_api pal_api_native;
 extern const pal_api pal_api_mistral;
 extern const pal_api pal_api_openai;
 extern const pal_api pal_api_mcp;  /* "/mcp" */
+extern const pal_api pal_api_picoclaw; /* "/api/sessions", for PicoClaw's launcher */
 extern const pal_api pal_api_root; /* "/": what belongs to no API, in the native envelope */
 
 /* All of them, NULL at the end (server_dispatch.c). */

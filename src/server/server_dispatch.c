@@ -27,7 +27,8 @@
 #define TURNS_RETRY_MS 1000
 
 const pal_api *const pal_apis[] = {
-        &pal_api_native, &pal_api_openai, &pal_api_mistral, &pal_api_mcp, &pal_api_root, NULL};
+        &pal_api_native, &pal_api_openai, &pal_api_mistral, &pal_api_mcp, &pal_api_picoclaw,
+        &pal_api_root, NULL};
 
 /* ---- Finding the route ---- */
 

@@ -58,6 +58,7 @@
 #define PAL_SERVER_CONVERSATIONS_DEFAULT 50           /* where none is named */
 #define PAL_SERVER_CONVERSATION_MESSAGES_MAX 10000    /* in one answer, of all its conversations */
 #define PAL_SERVER_BEAD_SESSIONS_MAX 10000            /* looked through for one without a record */
+#define PAL_SERVER_PICO_SESSIONS_MAX 10000  /* looked through for those of PicoClaw's page */
 #define PAL_SERVER_TRASH_SESSIONS_MAX 10000 /* looked through for a key in the trash */
 #define PAL_SERVER_MCP_SESSIONS_MAX 10000             /* of MCP clients; the oldest goes */
 #define PAL_SERVER_MCP_JOBS_MAX 10000                 /* turns that MCP clients wait for */

@@ -267,6 +267,18 @@ const pal_schema pal_schemas[] = {
                 "{\"type\":\"object\",\"required\":[\"message\",\"session_id\"],"
                 "\"properties\":{\"message\":" TEXT ",\"session_id\":" TEXT
                 ",\"keep_system_message\":" FLAG "}}"},
+        {"PicoSessionList",
+                "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"id\",\"title\","
+                "\"preview\",\"message_count\",\"created\",\"updated\"],"
+                "\"properties\":{\"id\":" TEXT
+                ",\"title\":" TEXT ",\"preview\":" TEXT ",\"message_count\":" COUNT
+                ",\"created\":" TEXT ",\"updated\":" TEXT "}}}"},
+        {"PicoSession",
+                "{\"type\":\"object\",\"required\":[\"id\",\"messages\",\"summary\",\"created\","
+                "\"updated\"],\"properties\":{\"id\":" TEXT
+                ",\"messages\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
+                "\"required\":[\"role\",\"content\"]}},\"summary\":" TEXT ",\"created\":" TEXT
+                ",\"updated\":" TEXT "}}"},
         {"Imported",
                 "{\"type\":\"object\",\"required\":[\"sessions\",\"messages\",\"session_ids\","
                 "\"problems\"],\"properties\":{\"sessions\":" COUNT ",\"sessions_known\":" COUNT
@@ -285,6 +297,7 @@ const pal_schema pal_schemas[] = {
 const pal_query_doc pal_query_docs[] = {
         {"limit", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}", "at most so many"},
         {"cursor", TEXT, "where the last page ended"},
+        {"offset", COUNT, "so many are left out at the beginning"},
         {"after", COUNT, "only messages, or events, with a larger number"},
         {"before", COUNT, "only messages with a smaller number"},
         {"order", "{\"enum\":[\"asc\",\"desc\"]}", "from the oldest, or from the newest"},

@@ -70,7 +70,17 @@ typedef struct pal_work {
     uint64_t fork_mark; /* fork, adopt */
     pal_id fork_parent; /* fork, adopt: the session that owns fork_seq; none where that is 0 */
     const pal_index_part *index; /* with PAL_OP_NONE: what index_build() gave, to be kept */
+    uint32_t sessions_max;       /* create, fork: as in the options */
 } pal_work;
+
+/* The tenant has as many sessions as it may have. */
+static inline pal_status pal_sessions_full(pal_work *work)
+{
+    return pal_error_set(&work->op->error, PAL_BUDGET,
+            "tenant '%.*s' has %u sessions, which is the limit; delete one first",
+            (int)(work->tenant.len < 80 ? work->tenant.len : 80), work->tenant.data,
+            (unsigned)work->sessions_max);
+}
 
 /* Whether it may run: not where it goes with the operation before it and that one failed. */
 static inline bool pal_work_may_run(pal_work *work)

@@ -214,6 +214,18 @@ static pal_session record_make(const pal_work *work, const pal_session *given)
     return record;
 }
 
+static pal_status check_room(const mem_tenant *tenant, pal_work *work)
+{
+    uint32_t count = 0;
+
+    if (work->sessions_max == 0)
+        return PAL_OK;
+    for (mem_session *s = tenant->sessions; s && count < work->sessions_max; s = s->next)
+        count += s->info->record.state == PAL_SESSION_ACTIVE &&
+                !pal_mem_session_expired(s, work->now_ms);
+    return count >= work->sessions_max ? pal_sessions_full(work) : PAL_OK;
+}
+
 /* Checks what create and fork have in common, then adds the session. */
 static pal_status session_create(
         mem_engine *engine, pal_work *work, const pal_session *record, mem_session *parent)
@@ -229,6 +241,8 @@ static pal_status session_create(
         return pal_error_set(&work->op->error, PAL_CONFLICT, "session '%s' exists", text);
     }
     status = pal_mem_names_check(tenant, work, record, NULL);
+    if (status == PAL_OK)
+        status = check_room(tenant, work);
     if (status != PAL_OK)
         return status;
     return session_add(engine, work, record, tenant, parent);

@@ -416,6 +416,7 @@ pal_status pal_prepare(const pal_store_options *options, pal_op *ops, size_t ops
         work->op = &ops[i];
         work->tenant = pal_tenant_or_default(ops[i].tenant);
         work->now_ms = now_ms;
+        work->sessions_max = options->sessions_max;
         ops[i].status = pal_tenant_check(work->tenant, &ops[i].error);
         if (i == 0 && ops[i].with_previous)
             ops[i].status = pal_error_set(

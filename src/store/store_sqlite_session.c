@@ -279,6 +279,34 @@ static pal_status check_id_free(pal_sql_conn *conn, const pal_work *work, int64_
     return status;
 }
 
+static pal_status count_active(pal_sql_conn *conn, pal_work *work, pal_sql_id statement,
+        int64_t tenant, int64_t *out_count)
+{
+    pal_sql sql = pal_sql_start(conn, statement);
+
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_int(&sql, (int64_t)work->sessions_max);
+    if (statement == PAL_SQL_SESSION_COUNT_LIVE)
+        pal_sql_bind_int(&sql, work->now_ms);
+    if (pal_sql_row(&sql))
+        *out_count = pal_sql_int(&sql, 0);
+    return pal_sql_end(&sql, &work->op->error);
+}
+
+/* Those that expired are told apart only where all of them are too many. */
+static pal_status check_room(pal_sql_conn *conn, pal_work *work, int64_t tenant)
+{
+    int64_t count = 0, max = (int64_t)work->sessions_max;
+    pal_status status = PAL_OK;
+
+    if (max == 0)
+        return PAL_OK;
+    status = count_active(conn, work, PAL_SQL_SESSION_COUNT, tenant, &count);
+    if (status == PAL_OK && count >= max)
+        status = count_active(conn, work, PAL_SQL_SESSION_COUNT_LIVE, tenant, &count);
+    return status == PAL_OK && count >= max ? pal_sessions_full(work) : status;
+}
+
 static pal_status add_session(
         pal_sql_conn *conn, pal_work *work, const pal_session *session, int64_t parent)
 {
@@ -297,6 +325,8 @@ static pal_status add_session(
     }
     if (status == PAL_OK && tenant != 0)
         status = pal_sqlite_aliases_check(conn, work, tenant, session, 0);
+    if (status == PAL_OK && tenant != 0)
+        status = check_room(conn, work, tenant);
     if (status == PAL_OK && tenant == 0)
         status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
     if (status == PAL_OK)

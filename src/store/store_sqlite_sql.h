@@ -146,6 +146,12 @@
             "WHERE s.id = ?1")                                                                     \
     X(SESSION_KEY_HOLDER,                                                                          \
             "SELECT id, expires_at, uuid FROM session WHERE tenant = ?1 AND key = ?2")             \
+    X(SESSION_COUNT,                                                                               \
+            "SELECT count(*) FROM (SELECT 1 FROM head WHERE tenant = ?1 AND state = 1 LIMIT ?2)")  \
+    X(SESSION_COUNT_LIVE,                                                                          \
+            "SELECT count(*) FROM (SELECT 1 FROM head h JOIN session s ON s.id = h.session"        \
+            " WHERE h.tenant = ?1 AND h.state = 1"                                                 \
+            " AND (s.expires_at IS NULL OR s.expires_at >= ?3) LIMIT ?2)")                         \
     X(SESSION_TRASH,                                                                               \
             "UPDATE session SET deleted_at = ?2, kept_key = key, key = NULL WHERE id = ?1")        \
     X(SESSION_RESTORE,                                                                             \

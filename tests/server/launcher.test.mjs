@@ -1,0 +1,95 @@
+// The session routes of PicoClaw's launcher: list, detail, delete.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import { makeKey, serve, workspace } from './support.mjs';
+import { serveModel } from './model.mjs';
+
+const seconds = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
+const inbound = (s, id, message, options) => s.post('/api/v1/inbound', { message,
+    context: { channel: 'pico', chat_type: 'direct', chat_id: `pico:${id}`, sender_id: 'pico-user' } },
+options);
+const missing = (answer) => {
+    assert.deepEqual([answer.code, answer.text], [404, 'session not found\n']);
+    assert.match(answer.headers['content-type'], /^text\/plain/);
+};
+
+test('sessions of its page are listed, the newest update first', async (t) => {
+    const s = await serveModel(t);
+    await s.post('/api/v1/sessions', { key: 'other', message: 'not of the page' });
+    await s.post('/api/v1/inbound', { message: 'x',
+        context: { channel: 'telegram', chat_type: 'direct', chat_id: '7', sender_id: '7' } });
+    await inbound(s, 'one', 'How are you?');
+    await inbound(s, 'two', `  ${'ä'.repeat(61)}`);
+    await inbound(s, 'one', 'And now?');
+    // An empty one is not there.
+    await s.post('/api/v1/sessions', { key: 'agent:main:pico:direct:pico:empty' });
+    const list = await s.get('/api/sessions');
+    assert.equal(list.code, 200, list.text);
+    assert.deepEqual(list.json.map((item) => [item.id, item.title, item.message_count]),
+        [['one', 'How are you?', 4], ['two', `${'ä'.repeat(60)}...`, 2]]);
+    for (const item of list.json) {
+        assert.deepEqual(Object.keys(item),
+            ['id', 'title', 'preview', 'message_count', 'created', 'updated']);
+        assert.equal(item.preview, item.title);
+        assert.match(item.created, seconds);
+        assert.match(item.updated, seconds);
+    }
+    const ids = async (query) => (await s.get(`/api/sessions?${query}`)).json.map((i) => i.id);
+    assert.deepEqual(await ids('offset=1'), ['two']);
+    assert.deepEqual(await ids('offset=0&limit=1'), ['one']);
+    assert.deepEqual(await ids('offset=9'), []);
+    assert.deepEqual(await ids('offset=-1&limit=none'), ['one', 'two']);
+});
+
+test('one with its messages: calls and thoughts are entries, results are none', async (t) => {
+    const s = await serveModel(t);
+    await s.post('/api/v1/sessions', { key: 'agent:main:pico:direct:pico:abc' });
+    await s.post('/api/v1/sessions/agent%3Amain%3Apico%3Adirect%3Apico%3Aabc/messages', { messages: [
+        { role: 'system', content: 'Be brief.' },
+        { role: 'user', content: 'How warm is it?' },
+        { role: 'assistant', parts: [{ type: 'reasoning', text: 'I should look.' },
+            { type: 'tool_call', call_id: 'c1', name: 'temp', arguments: '{"at":1}' }] },
+        { role: 'tool', parts: [{ type: 'tool_result', call_id: 'c1', text: '21' }] },
+        { role: 'assistant', content: '21 degrees.' }] });
+    await s.ask('PUT', '/api/v1/sessions/agent%3Amain%3Apico%3Adirect%3Apico%3Aabc/summary',
+        { body: { summary: 'about the weather' } });
+    const { code, json } = await s.get('/api/sessions/abc');
+    assert.equal(code, 200);
+    assert.deepEqual(Object.keys(json), ['id', 'messages', 'summary', 'created', 'updated']);
+    assert.deepEqual([json.id, json.summary], ['abc', 'about the weather']);
+    assert.deepEqual(json.messages.map((m) => [m.role, m.kind, m.content]), [
+        ['user', undefined, 'How warm is it?'], ['assistant', 'thought', 'I should look.'],
+        ['assistant', 'tool_calls', ''], ['assistant', undefined, '21 degrees.']]);
+    assert.deepEqual(json.messages[2].tool_calls,
+        [{ id: 'c1', type: 'function', function: { name: 'temp', arguments: '{"at":1}' } }]);
+    assert.equal((await s.get('/api/sessions')).json[0].message_count, 3);
+    missing(await s.get('/api/sessions/nobody'));
+});
+
+test('deleting one moves it to the trash', async (t) => {
+    const s = await serveModel(t);
+    const { session_id: id } = (await inbound(s, 'one', 'hi')).json;
+    const gone = await s.ask('DELETE', '/api/sessions/one');
+    assert.deepEqual([gone.code, gone.text], [204, '']);
+    missing(await s.ask('DELETE', '/api/sessions/one'));
+    missing(await s.get('/api/sessions/one'));
+    assert.deepEqual((await s.get('/api/sessions')).json, []);
+    assert.equal((await s.post(`/api/v1/sessions/${id}/restore`)).code, 200);
+    assert.equal((await s.get('/api/sessions/one')).code, 200);
+});
+
+test('keys and tenants hold here, too', async (t) => {
+    const dir = workspace(t);
+    const one = makeKey(dir, '--tenant', 'one').key;
+    const two = makeKey(dir, '--tenant', 'two').key;
+    const reader = makeKey(dir, '--tenant', 'one', '--role', 'read').key;
+    const s = await serve(t, { dir });
+    await inbound(s, 'mine', 'hi', { key: one });
+    assert.equal((await s.get('/api/sessions')).code, 401);
+    assert.equal((await s.get('/api/sessions', { key: one })).json.length, 1);
+    assert.deepEqual((await s.get('/api/sessions', { key: two })).json, []);
+    missing(await s.get('/api/sessions/mine', { key: two }));
+    missing(await s.ask('DELETE', '/api/sessions/mine', { key: two }));
+    assert.equal((await s.ask('DELETE', '/api/sessions/mine', { key: reader })).code, 403);
+    assert.equal((await s.get('/api/sessions/mine', { key: reader })).code, 200);
+});
