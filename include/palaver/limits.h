@@ -42,6 +42,7 @@
 #define PAL_RECORD_PAGE_DEFAULT 50
 #define PAL_INBOX_OWNERS_MAX 1000 /* sessions in one page */
 #define PAL_COMMIT_QUEUE_MAX 4096 /* calls that wait for the writer; more of them block */
+#define PAL_STORE_WATCHERS_MAX 8 /* pal_store_watch() */
 #define PAL_COMMIT_WORKS_MAX 512  /* operations of several calls in one commit */
 
 #define PAL_CONFIG_BYTES_MAX (1u << 20) /* of a configuration file */

@@ -623,6 +623,41 @@ typedef void (*pal_applied)(
 PAL_API PAL_CHECKED pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len,
         pal_applied applied, void *user, pal_error *err);
 
+/* ---- Being told of changes ---- */
+
+typedef enum pal_change_kind {
+    PAL_CHANGE_NONE = 0,
+    PAL_CHANGE_CREATED = 1,  /* a session, by a create or a fork */
+    PAL_CHANGE_UPDATED = 2,  /* its fields */
+    PAL_CHANGE_MESSAGES = 3, /* messages were appended; `seq`: of the newest */
+    PAL_CHANGE_MARK = 4,     /* `mark`, `number` */
+    PAL_CHANGE_DELETED = 5,
+    PAL_CHANGE_RESTORED = 6,
+    PAL_CHANGE_ERASED = 7,
+} pal_change_kind;
+
+/* Valid during the callback only. */
+typedef struct pal_change {
+    pal_change_kind kind;
+    pal_str tenant;
+    pal_id session;
+    uint64_t seq;
+    pal_mark_kind mark;
+    uint64_t number;
+} pal_change;
+
+/* On any thread, after the change is durable and before its caller is told. It must neither block
+ * nor write to the store. */
+typedef void (*pal_change_sink)(const pal_change *change, void *user);
+
+/* Tells every change of a session that this handle makes from now on. Two changes at the same time
+ * may be told in either order. Changes by other processes, and sessions that a sweep moves or
+ * erases, are not told. PAL_LIMIT with PAL_STORE_WATCHERS_MAX watchers. */
+PAL_API PAL_CHECKED pal_status pal_store_watch(
+        pal_store *store, pal_change_sink sink, void *user, pal_error *err);
+/* Ends the watches of `user`. No callback is made after this function returns. */
+PAL_API void pal_store_unwatch(pal_store *store, void *user);
+
 /* ---- Looking after it ---- */
 
 typedef struct pal_store_stats {

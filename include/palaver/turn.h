@@ -448,6 +448,14 @@ PAL_API uint64_t pal_runtime_owned(pal_runtime *runtime, pal_str owner);
 
 /* ---- Looking at it ---- */
 
+/* Called on the loop whenever the state of a turn changes; it must not block. Valid during the
+ * callback only. */
+typedef void (*pal_turn_sink)(pal_str tenant, const pal_turn_info *info, void *user);
+
+/* Tells the states of all turns of this runtime from now on, instead of to the sink before. NULL
+ * ends it: no callback is made after this function returns. */
+PAL_API void pal_runtime_watch(pal_runtime *runtime, pal_turn_sink sink, void *user);
+
 typedef struct pal_runtime_stats {
     uint64_t turns_running;
     uint64_t turns_queued;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "server/api_turn.h"
 #include "server/server_call.h"
+#include "server/server_feed.h"
 #include "server/server_health.h"
 
 static const pal_api_route health_routes[] = {
@@ -25,6 +26,7 @@ static const pal_api_route *const routes[] = {
         pal_skillian_routes,
         pal_loom_routes,
         pal_inbound_routes,
+        pal_feed_routes,
         NULL,
 };
 

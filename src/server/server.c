@@ -10,6 +10,7 @@
 #include "server/server_auth.h"
 #include "server/server_care.h"
 #include "server/server_dispatch.h"
+#include "server/server_feed.h"
 #include "server/server_idempotency.h"
 #include "server/server_rate.h"
 #include "server/server_settings.h"
@@ -80,6 +81,11 @@ pal_status pal_server_open(
     server->version = PAL_VERSION;
     pal_status status = open_parts(server, err);
     if (status == PAL_OK) {
+        server->feed = pal_feed_new(server);
+        if (!server->feed)
+            status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    }
+    if (status == PAL_OK) {
         server->care = pal_care_start(server);
         if (!server->care)
             status = pal_error_set(err, PAL_NO_MEMORY, "no thread can be started");
@@ -126,6 +132,7 @@ void pal_server_close(pal_server *server)
         return;
     pal_care_stop(server->care);
     pal_listener_close(server->listener);
+    pal_feed_free(server->feed);
     pal_mistral_gate_free(server->mistral_gate);
     pal_mcp_service_free(server->mcp);
     pal_trace_close(server->trace);

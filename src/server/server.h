@@ -211,6 +211,7 @@ struct pal_server {
     struct pal_care *care;   /* what is done now and then */
     struct pal_mcp_service *mcp;
     struct pal_mistral_gate *mistral_gate;
+    struct pal_feed *feed;
     atomic_bool is_draining; /* new requests are refused */
     int64_t started_at;
     const char *version;

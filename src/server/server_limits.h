@@ -58,6 +58,8 @@
 #define PAL_SERVER_CONVERSATIONS_DEFAULT 50           /* where none is named */
 #define PAL_SERVER_CONVERSATION_MESSAGES_MAX 10000    /* in one answer, of all its conversations */
 #define PAL_SERVER_BEAD_SESSIONS_MAX 10000            /* looked through for one without a record */
+#define PAL_SERVER_FEED_EVENTS_MAX 4096     /* of one tenant that are kept to be read again */
+#define PAL_SERVER_FEED_TENANTS_MAX 256     /* whose events are kept */
 #define PAL_SERVER_PICO_SESSIONS_MAX 10000  /* looked through for those of PicoClaw's page */
 #define PAL_SERVER_TRASH_SESSIONS_MAX 10000 /* looked through for a key in the trash */
 #define PAL_SERVER_MCP_SESSIONS_MAX 10000             /* of MCP clients; the oldest goes */

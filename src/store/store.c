@@ -93,6 +93,7 @@ pal_status pal_store_open(
     if (!store)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for a store");
     store->options = options_with_defaults(options);
+    pthread_rwlock_init(&store->watch_lock, NULL);
     status = backend->open(location, &store->options, &store->engine, err);
     if (status == PAL_OK && store->options.trace)
         status = pal_store_trace_open(store->engine, &store->options, &store->engine, err);
@@ -118,6 +119,7 @@ void pal_store_close(pal_store *store)
     pal_writer_close(store->writer);
     if (store->engine)
         store->engine->backend->close(store->engine);
+    pthread_rwlock_destroy(&store->watch_lock);
     pal_free(store);
 }
 

@@ -68,6 +68,7 @@ pal_status pal_store_apply(pal_store *store, pal_op *ops, size_t ops_len, pal_er
     if (status == PAL_OK) {
         pal_writer_run(store->writer, prepared.works, prepared.works_len);
         pal_prepared_publish(&prepared);
+        pal_store_changed(store, ops, ops_len);
     }
     pal_prepared_done(&prepared);
     return status;
@@ -88,6 +89,7 @@ pal_status pal_store_apply_one(pal_store *store, pal_op *op, pal_error *err)
 typedef struct batch {
     pal_writer_task task; /* the first member: the writer knows only that */
     pal_prepared prepared;
+    pal_store *store;
     pal_op *ops;
     size_t ops_len;
     pal_applied applied;
@@ -103,6 +105,7 @@ static void batch_told(pal_writer_task *task)
     pal_prepared_publish(&self->prepared);
     pal_prepared_done(&self->prepared);
     pal_free(self);
+    pal_store_changed(told.store, told.ops, told.ops_len);
     told.applied(told.ops, told.ops_len, PAL_OK, NULL, told.user);
 }
 
@@ -114,6 +117,7 @@ static pal_status batch_new(
 
     if (!self)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for a batch");
+    self->store = store;
     self->ops = ops;
     self->ops_len = ops_len;
     self->task.done = batch_told;

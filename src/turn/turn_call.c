@@ -265,6 +265,28 @@ void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user)
     ask(runtime, &q, unwatch_on_loop);
 }
 
+typedef struct watching {
+    pal_ask ask;
+    pal_runtime *runtime;
+    pal_turn_sink sink;
+    void *user;
+} watching;
+
+static void set_watch(pal_ask *asked)
+{
+    watching *w = (watching *)asked;
+
+    w->runtime->watch = w->sink;
+    w->runtime->watch_user = w->user;
+}
+
+void pal_runtime_watch(pal_runtime *runtime, pal_turn_sink sink, void *user)
+{
+    watching w = {.ask.run = set_watch, .runtime = runtime, .sink = sink, .user = user};
+
+    pal_ask_loop(runtime->loop, &w.ask);
+}
+
 static void find_on_loop(pal_ask *asked)
 {
     question *q = (question *)asked;

@@ -46,6 +46,8 @@ void pal_turn_set_state(pal_turn *turn, pal_turn_state state)
     /* What its calls used is in the ledger by now. */
     if (state != PAL_TURN_RUNNING && state != PAL_TURN_RETRYING)
         pal_budget_release(atomic_exchange(&turn->held, NULL));
+    if (turn->runtime->watch && !turn->compact)
+        turn->runtime->watch(turn->request.tenant, &turn->info, turn->runtime->watch_user);
 }
 
 void pal_turn_set_reason(pal_turn *turn, const char *reason)

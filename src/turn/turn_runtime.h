@@ -288,6 +288,8 @@ struct pal_lane_state {
 };
 
 struct pal_runtime {
+    pal_turn_sink watch; /* on the loop; NULL: nobody is told of turns' states */
+    void *watch_user;
     pal_runtime_options options; /* in `arena` */
     pal_arena *arena;
     pal_store *store;

@@ -160,6 +160,44 @@ static void an_operation_names_its_session(void)
     CHECK(op.status == PAL_INVALID);
 }
 
+/* ---- Watching ---- */
+
+static pal_change_kind heard[16];
+static size_t heard_len;
+
+static void hear(const pal_change *change, void *user)
+{
+    CHECK(user == heard && pal_str_is(change->tenant, "default"));
+    if (heard_len < 16)
+        heard[heard_len++] = change->kind;
+}
+
+static void watchers_are_told_what_changed(void)
+{
+    pal_id session;
+    pal_op ops[2] = {{.kind = PAL_OP_DELETE}, {.kind = PAL_OP_RESTORE}};
+    static const pal_change_kind wanted[] = {PAL_CHANGE_CREATED, PAL_CHANGE_MESSAGES,
+            PAL_CHANGE_MARK, PAL_CHANGE_DELETED, PAL_CHANGE_RESTORED, PAL_CHANGE_ERASED};
+
+    heard_len = 0;
+    OK(pal_store_watch(store, hear, heard, &err));
+    session = new_session();
+    say(session, "hello");
+    rewind_to(session, 0);
+    CHECK(pal_store_delete(store, no_tenant(), pal_id_new(), &err) == PAL_NOT_FOUND);
+    ops[0].session = ops[1].session = session;
+    OK(pal_store_apply(store, ops, 2, &err));
+    OK(pal_store_erase(store, no_tenant(), session, NULL, &err));
+    CHECK(heard_len == 6 && memcmp(heard, wanted, sizeof wanted) == 0);
+    pal_store_unwatch(store, heard);
+    (void)new_session();
+    CHECK(heard_len == 6);
+    for (int i = 0; i < PAL_STORE_WATCHERS_MAX; i++)
+        OK(pal_store_watch(store, hear, heard, &err));
+    CHECK(pal_store_watch(store, hear, heard, &err) == PAL_LIMIT);
+    pal_store_unwatch(store, heard);
+}
+
 void contract_batches(void)
 {
     RUN(a_batch_keeps_its_order);
@@ -169,4 +207,5 @@ void contract_batches(void)
     RUN(a_batch_over_the_limit_is_refused);
     RUN(a_batch_spans_sessions_and_tenants);
     RUN(an_operation_names_its_session);
+    RUN(watchers_are_told_what_changed);
 }
