@@ -404,7 +404,7 @@ typedef struct pal_lease {
 } pal_lease;
 
 /* Takes the lease, or renews it when `owner` has it already; PAL_BUSY while another has it. A lease
- * that would end later than its own ttl from now does not hold: the clock has gone back. As an
+ * that would end later than twice its ttl from now does not hold: the clock has gone back. As an
  * operation that carries the number, it also renews one that has run out, if nobody took it since;
  * PAL_DENIED if somebody did. */
 PAL_API PAL_CHECKED pal_status pal_store_lease_take(pal_store *store, pal_str tenant,

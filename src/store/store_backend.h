@@ -26,13 +26,16 @@ typedef struct pal_row {
     bool is_named; /* append: the caller gave the id, and the tenant may have it already */
 } pal_row;
 
-/* Whether a lease holds. One that ends later than it could have been taken for now was taken before
- * the clock went back, and its owner has not renewed it since. `ttl_ms` 0: nobody said. */
+/* Whether a lease holds. One that ends much later than it could have been taken for now was taken
+ * before the clock went back, and its owner has not renewed it since: so a session is held by a
+ * dead process for twice the ttl at most, whatever the clock does. The second ttl is for clocks
+ * that differ a little. `ttl_ms` 0: nobody said. `now_ms` is that of this moment, not of when the
+ * operation was made: another process may have taken the lease in between. */
 static inline bool pal_lease_is_held(int64_t expires_at, int64_t ttl_ms, int64_t now_ms)
 {
     int64_t ttl = ttl_ms > 0 ? ttl_ms : PAL_LEASE_TTL_MS_MAX;
 
-    return expires_at > now_ms && expires_at - now_ms <= ttl;
+    return expires_at > now_ms && expires_at - now_ms <= 2 * ttl;
 }
 
 /* A session with what only the store needs of it. */

@@ -1,4 +1,5 @@
 /* store_memory_turn.c - what surrounds a turn in "memory:": marks, the inbox, the lease. */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "palaver/limits.h"
 #include "store/store_marks.h"
@@ -173,6 +174,7 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
 {
     pal_op *op = work->op;
     pal_str wanted = op->u.lease.owner;
+    int64_t now_ms = pal_clock_now_ms();
     bool is_held, is_mine;
     char *owner, *cursor;
     mem_session *session = NULL;
@@ -181,7 +183,7 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
     if (status != PAL_OK)
         return status;
     is_held = session->lease_owner_len > 0 &&
-            pal_lease_is_held(session->lease_expires_at, session->lease_ttl_ms, work->now_ms) &&
+            pal_lease_is_held(session->lease_expires_at, session->lease_ttl_ms, now_ms) &&
             !(op->u.lease.stale_fence == session->lease_fence &&
                     op->u.lease.stale_expires_at == session->lease_expires_at);
     is_mine = is_held && pal_str_equal(lease_owner(session), wanted);
@@ -198,7 +200,7 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
         /* Whoever carries the number was the last to have it. */
         session->lease_fence += op->fence == 0;
     }
-    session->lease_expires_at = work->now_ms + op->u.lease.ttl_ms;
+    session->lease_expires_at = now_ms + op->u.lease.ttl_ms;
     session->lease_ttl_ms = op->u.lease.ttl_ms;
     op->u.lease.fence = session->lease_fence;
     return PAL_OK;

@@ -1,6 +1,7 @@
 /* store_sqlite_turn.c - operations for turns: inbox and lease. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "store/store_sqlite.h"
 
 /* ---- Inbox ---- */
@@ -152,7 +153,7 @@ static pal_status lease_set(pal_sql_conn *conn, const pal_work *work, int64_t ha
     pal_sql_bind_int(&sql, handle);
     pal_sql_bind_text(&sql, owner);
     pal_sql_bind_int(&sql, (int64_t)fence);
-    pal_sql_bind_int(&sql, ttl_ms ? work->now_ms + ttl_ms : 0);
+    pal_sql_bind_int(&sql, ttl_ms ? pal_clock_now_ms() + ttl_ms : 0);
     pal_sql_bind_int(&sql, ttl_ms);
     return pal_sql_run(&sql, &work->op->error);
 }
@@ -169,7 +170,7 @@ pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
         status = lease_get(conn, work, head.handle, &lease);
     if (status != PAL_OK)
         return status;
-    held = pal_lease_is_held(lease.expires_at, lease.ttl_ms, work->now_ms) &&
+    held = pal_lease_is_held(lease.expires_at, lease.ttl_ms, pal_clock_now_ms()) &&
             !(op->u.lease.stale_fence == lease.fence &&
                     op->u.lease.stale_expires_at == lease.expires_at);
     if (held && !lease.same_owner)
