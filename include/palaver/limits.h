@@ -20,6 +20,9 @@
 #define PAL_MARK_BODY_LEN_MAX (16u << 20)
 #define PAL_INBOX_ITEMS_MAX 1000 /* that wait in one session */
 #define PAL_LEASE_TTL_MS_MAX (24 * 3600 * 1000)
+#define PAL_TURN_TRIES_MAX 3 /* processes that begin to answer a turn and die */
+#define PAL_TURN_PAUSE_MS_MAX (24 * 3600 * 1000) /* for which what came later waits for results */
+#define PAL_TURN_LOOK_SESSIONS_MAX 10000 /* looked through for a turn that has recorded nothing */
 #define PAL_LEASE_POLL_MS_MAX 1000 /* until a turn that waits for another process looks again */
 #define PAL_TURN_OPENING_MAX 4 /* pal_turn_request.opening */
 #define PAL_TURN_UNREACHABLE_MS 2000 /* of tries to reach a model service that was never reached */

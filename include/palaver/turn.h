@@ -133,9 +133,10 @@ PAL_API const pal_agent_settings *pal_agent_find(const pal_runtime_options *opti
 PAL_API PAL_CHECKED pal_status pal_runtime_open(
         const pal_runtime_options *options, pal_runtime **out_runtime, pal_error *err);
 
-/* No new turns; those that run may end within `drain_ms`, then they are interrupted, durably. Those
- * that wait end as canceled: their messages stay in the inbox. Everything else may still be asked.
- */
+/* No new turns; those that run may end within `drain_ms`. What has not ended by then is left to
+ * another runtime on the same store, which goes on with it: it is told ENDED here, with the state
+ * that it is in, and never called canceled. Only a turn with a `finish` is stopped, as nobody else
+ * could end it. Everything else may still be asked. */
 PAL_API void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms);
 
 /* Drains it, and closes it. Accepts NULL. */
@@ -256,8 +257,8 @@ typedef struct pal_turn_info {
     pal_id turn;
     pal_id session;
     pal_turn_state state;
-    bool replayed; /* the client ids were known: this is the turn of the first time, if it is still
-                      remembered; else `turn` is none, and the session has the messages */
+    bool replayed; /* the client ids were known: this is the turn of the first time, whichever
+                      process has it. `turn` is none for messages that name no turn */
     bool steered;  /* the messages went into that running turn */
     uint64_t events;                    /* number of the newest */
     uint32_t attempt;                   /* RETRYING: of the next try, from 2 */
@@ -267,6 +268,8 @@ typedef struct pal_turn_info {
     long code;                          /* FAILED: of HTTP, by the model's service; 0: none */
     int64_t retry_after_ms;             /* FAILED: when it wants to be asked again; 0: not said */
     bool has_calls; /* DONE: its result is tool calls for the caller, as PAUSED told */
+    pal_id message; /* its newest answer; none: there is none yet */
+    uint64_t seq;   /* that answer's; 0: there is none */
 } pal_turn_info;
 
 /* Waits until the messages are durable, and no longer. */
@@ -309,7 +312,8 @@ PAL_API const char *pal_event_kind_name(pal_event_kind kind); /* "tool_started" 
 
 /* Valid during the callback only. */
 typedef struct pal_event {
-    uint64_t number; /* from 1 in each turn, without a gap */
+    uint64_t number; /* from 1 in each turn; a reader that comes late is told several events that
+                        add to one text as one, with the number of the last */
     pal_event_kind kind;
     pal_id turn;
     pal_str text;
@@ -333,15 +337,20 @@ typedef struct pal_event {
 typedef bool (*pal_watch)(const pal_event *event, void *user);
 
 /* Tells the events after number `after`, those that are past first, then each as it comes, until
- * ENDED (told to everyone). Numbers that are no longer kept are left out: the first one told is
- * then larger than after + 1. `gone` is told once when no more will come, whatever the reason; may
- * be NULL. PAL_NOT_FOUND for a turn that nobody remembers: the session has its messages. */
+ * ENDED (told to everyone). Of a long turn, older events that add to one text are one event by now,
+ * so nothing that was said is missing; what else is no longer kept is left out. Both show as a
+ * number that is larger than the one before + 1. ENDED with a state before DONE: the runtime was
+ * closed, and another one goes on with the turn. `gone` is told once when no more will come,
+ * whatever the reason; may be NULL. PAL_NOT_FOUND for a turn that nobody remembers: the session has
+ * its messages. */
 PAL_API PAL_CHECKED pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn,
         uint64_t after, pal_watch watch, void (*gone)(void *user), void *user, pal_error *err);
 /* No callback comes after it returned. */
 PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
 
-/* How it stands. PAL_NOT_FOUND for a turn that nobody remembers. */
+/* How it stands. Of a turn that this runtime does not have, the store tells: whether it waits, runs
+ * in another process or is about to be continued, or how it ended. PAL_NOT_FOUND for a turn that
+ * has recorded nothing, or whose messages are gone. */
 PAL_API PAL_CHECKED pal_status pal_turn_find(
         pal_runtime *runtime, pal_str tenant, pal_id turn, pal_turn_info *out_info, pal_error *err);
 /* The turn that runs, waits for the caller or is first in the queue of a session. PAL_NOT_FOUND:
@@ -359,12 +368,25 @@ PAL_API PAL_CHECKED pal_status pal_turn_cancel(
 PAL_API void pal_turn_abandon(pal_runtime *runtime, pal_str tenant, pal_id turn);
 
 /* PAUSED: the results of the calls, one TOOL_RESULT part each in messages of role tool; the turn
- * goes on when all have come. Also after a restart: by session, with `turn` none. */
+ * goes on when all have come. Also after a restart, and in another process than the turn's own: by
+ * turn, or by session with `turn` none. */
 PAL_API PAL_CHECKED pal_status pal_turn_results(pal_runtime *runtime, pal_str tenant,
         pal_id session, pal_id turn, pal_message *messages, size_t messages_len,
         pal_turn_info *out_info, pal_error *err);
 
-/* ASKING: goes on, or gives the call an error as its result. */
+/* What a turn waits for; empty where it doesn't. In the arena. */
+typedef struct pal_turn_waits {
+    pal_str calls;         /* PAUSED: those for the caller, a JSON array as PAUSED tells it */
+    pal_str asked_call_id; /* ASKING: the call that somebody is asked about */
+    pal_str asked_name;
+    pal_str asked_arguments;
+} pal_turn_waits;
+
+PAL_API PAL_CHECKED pal_status pal_turn_waiting(pal_runtime *runtime, pal_str tenant, pal_id turn,
+        pal_arena *arena, pal_turn_waits *out_waits, pal_error *err);
+
+/* ASKING: goes on, or gives the call an error as its result. After a restart, and in another
+ * process than the turn's own, too. */
 PAL_API PAL_CHECKED pal_status pal_turn_allow(
         pal_runtime *runtime, pal_str tenant, pal_id turn, bool allow, pal_error *err);
 

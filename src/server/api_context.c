@@ -192,6 +192,10 @@ static pal_status compact_session(pal_call *call, pal_error *err)
         status = compact_once(call, session.id, &compaction, &compacted, err);
     if (status == PAL_OK)
         status = keep_given(call, session.id, &compaction, &compacted, err);
+    if (status == PAL_BUSY) {
+        call->fail_code = 409; /* as for a turn that comes while another runs */
+        call->fail_name = "session_busy";
+    }
     if (status != PAL_OK)
         return status;
     put_compacted(pal_call_writer(call), &compacted);

@@ -317,6 +317,39 @@ static void make_room(pal_json_writer *writer, const pal_messages *page)
         (void)pal_buf_reserve(writer->buf, wanted);
 }
 
+/* A message that a rewind or a reset took out of sight says so. */
+static void flag_hidden(pal_call *call, pal_message *message)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_put_flag(&writer, "hidden", true);
+    pal_json_put_members(&writer, message->extra);
+    pal_json_end_object(&writer);
+    if (buf.failure == PAL_OK)
+        message->extra = pal_arena_copy(call->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+}
+
+static pal_status flag_all_hidden(pal_call *call, pal_messages *page, pal_error *err)
+{
+    pal_messages shown = {0};
+    size_t at = 0;
+    if (page->len == 0)
+        return PAL_OK;
+    pal_load load = {.after_seq = page->items[0].seq - 1,
+            .before_seq = page->items[page->len - 1].seq + 1};
+    pal_status status = load_page(call, &load, &shown, err);
+    for (size_t i = 0; status == PAL_OK && i < page->len; i++) {
+        while (at < shown.len && shown.items[at].seq < page->items[i].seq)
+            at++;
+        if (at == shown.len || shown.items[at].seq != page->items[i].seq)
+            flag_hidden(call, &page->items[i]);
+    }
+    return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
+}
+
 static pal_status list_messages(pal_call *call, pal_error *err)
 {
     pal_load load;
@@ -325,6 +358,8 @@ static pal_status list_messages(pal_call *call, pal_error *err)
     pal_status status = read_page(call, &load, &descending, err);
     if (status == PAL_OK)
         status = load_page(call, &load, &page, err);
+    if (status == PAL_OK && load.hidden)
+        status = flag_all_hidden(call, &page, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);

@@ -61,22 +61,63 @@ pal_status pal_api_turn_find(pal_call *call, pal_turn_info *out_info, pal_error 
     return pal_turn_find(call->server->runtime, call->caller.tenant, id, out_info, err);
 }
 
-static void send_info(pal_call *call, const pal_turn_info *info)
+/* What it waits for, of a turn that stands still. */
+static void put_waits(
+        pal_json_writer *writer, const pal_turn_info *info, const pal_turn_waits *waits)
 {
+    if (info->state == PAL_TURN_PAUSED) {
+        pal_json_name(writer, "waiting");
+        pal_json_put_raw(writer, waits->calls.len ? waits->calls : pal_str_of("[]"));
+    }
+    if (info->state == PAL_TURN_ASKING) {
+        pal_json_name(writer, "asking");
+        pal_json_begin_object(writer);
+        pal_put_str(writer, "call_id", waits->asked_call_id);
+        pal_put_str(writer, "name", waits->asked_name);
+        pal_put_str(writer, "arguments", waits->asked_arguments);
+        pal_put_text(writer, "reason", info->reason);
+        pal_json_end_object(writer);
+    }
+}
+
+/* The newest answer's; empty where it is gone. */
+static pal_str text_of(pal_call *call, const pal_turn_info *info)
+{
+    pal_message message;
+    pal_id session;
+    if (!info->seq ||
+            pal_store_message(call->server->store, call->caller.tenant, info->message, call->arena,
+                    &message, &session, NULL) != PAL_OK)
+        return (pal_str){0};
+    return pal_api_message_text(&message, call->arena);
+}
+
+static pal_status send_info(pal_call *call, const pal_turn_info *info, pal_error *err)
+{
+    pal_turn_waits waits = {.calls = {0}};
+    pal_status status = PAL_OK;
+    if (info->state == PAL_TURN_PAUSED || info->state == PAL_TURN_ASKING)
+        status = pal_turn_waiting(call->server->runtime, call->caller.tenant, info->turn,
+                call->arena, &waits, err);
+    if (status != PAL_OK && status != PAL_NOT_FOUND)
+        return status;
+    pal_str text = text_of(call, info);
     pal_json_writer *writer = pal_call_writer(call);
     pal_json_begin_object(writer);
     pal_api_turn_put_info(writer, info);
+    if (info->seq)
+        pal_put_str(writer, "text", text);
+    put_waits(writer, info, &waits);
     pal_json_end_object(writer);
     pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 static pal_status get_turn(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
     pal_status status = pal_api_turn_find(call, &info, err);
-    if (status == PAL_OK)
-        send_info(call, &info);
-    return status;
+    return status == PAL_OK ? send_info(call, &info, err) : status;
 }
 
 static pal_status get_session_turn(pal_call *call, pal_error *err)
@@ -88,10 +129,8 @@ static pal_status get_session_turn(pal_call *call, pal_error *err)
         return status;
     status =
             pal_turn_of_session(call->server->runtime, call->caller.tenant, session.id, &info, err);
-    if (status == PAL_OK) {
-        send_info(call, &info);
-        return PAL_OK;
-    }
+    if (status == PAL_OK)
+        return send_info(call, &info, err);
     if (status != PAL_NOT_FOUND)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
@@ -144,9 +183,7 @@ static pal_status cancel_turn(pal_call *call, pal_error *err)
         status = pal_turn_cancel(call->server->runtime, call->caller.tenant, info.turn, err);
     if (status == PAL_OK)
         status = pal_api_turn_find(call, &info, err);
-    if (status == PAL_OK)
-        send_info(call, &info);
-    return status;
+    return status == PAL_OK ? send_info(call, &info, err) : status;
 }
 
 static pal_status approve_turn(pal_call *call, pal_error *err)
@@ -163,9 +200,7 @@ static pal_status approve_turn(pal_call *call, pal_error *err)
         status = pal_turn_allow(call->server->runtime, call->caller.tenant, info.turn, allow, err);
     if (status == PAL_OK)
         status = pal_api_turn_find(call, &info, err);
-    if (status == PAL_OK)
-        send_info(call, &info);
-    return status;
+    return status == PAL_OK ? send_info(call, &info, err) : status;
 }
 
 /* ---- Results ---- */

@@ -80,7 +80,7 @@ void pal_api_turn_follow(pal_api_turn *turn);
 /* On a worker: answers when the turn stands still. */
 void pal_api_turn_await(pal_api_turn *turn);
 
-/* On a worker: answers from what is recorded, where nobody remembers the turn itself. */
+/* On a worker: answers from what is recorded, where nobody knows which turn that was. */
 void pal_api_turn_recall(pal_api_turn *turn);
 
 /* On a worker: reads what was recorded, and answers with the outcome. */

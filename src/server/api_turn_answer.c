@@ -5,6 +5,7 @@
 #include "dialect/dialect_member.h"
 #include "server/api_message.h"
 #include "server/server_call.h"
+#include "server/server_idempotency.h"
 #include "server/server_put.h"
 
 /* ---- Showing ---- */
@@ -33,6 +34,10 @@ void pal_api_turn_put_info(pal_json_writer *writer, const pal_turn_info *info)
         pal_put_text(writer, "code", pal_status_name(info->status));
     if (info->reason[0])
         pal_put_text(writer, "reason", info->reason);
+    if (info->seq) {
+        pal_put_id(writer, "message_id", info->message);
+        pal_put_count(writer, "seq", info->seq);
+    }
 }
 
 static void put_call(pal_json_writer *writer, const pal_api_tool_call *call)
@@ -300,6 +305,9 @@ static pal_status gather(pal_api_turn *turn, pal_error *err)
                 &load, call->arena, &list, err);
     if (status == PAL_OK)
         take_calls(outcome, &list, call->arena);
+    for (size_t i = 0; status == PAL_OK && !outcome->text.len && i < list.len; i++)
+        if (list.items[i].seq == outcome->seq)
+            outcome->text = pal_api_message_text(&list.items[i], call->arena);
     pal_id_to_text(turn->info.turn, id);
     query.turn_id = pal_str_of(id);
     if (status == PAL_OK && !pal_id_is_none(turn->info.turn))
@@ -308,12 +316,45 @@ static pal_status gather(pal_api_turn *turn, pal_error *err)
     return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
 }
 
+/* The server stops before the turn could run, or end: another one goes on with it. */
+static void fail_stopping(pal_api_turn *turn)
+{
+    pal_error err;
+    turn->call->fail_code = 503;
+    turn->call->fail_name = "stopping";
+    turn->call->fail_retry_ms = 1000;
+    pal_error_set(&err, PAL_BUSY, "the server stops; the turn is %s, and goes on in the next one",
+            pal_turn_state_name(turn->outcome.state));
+    pal_api_turn_fail(turn, PAL_BUSY, &err);
+}
+
+/* Nothing that was seen tells the answer: the store does, or nobody. */
+static void fail_without_answer(pal_api_turn *turn)
+{
+    pal_error err;
+    turn->call->fail_code = 409;
+    turn->call->fail_name = "answer_lost";
+    pal_error_set(&err, PAL_CONFLICT, "the turn's answer is no longer at hand; read the messages");
+    pal_api_turn_fail(turn, PAL_CONFLICT, &err);
+}
+
+static bool is_unfinished(pal_turn_state state)
+{
+    return state == PAL_TURN_QUEUED || state == PAL_TURN_RUNNING || state == PAL_TURN_RETRYING;
+}
+
 void pal_api_turn_send(pal_api_turn *turn)
 {
     pal_error err = {0};
     pal_status status = gather(turn, &err);
+    if (status == PAL_OK && turn->outcome.state != PAL_TURN_DONE && !turn->outcome.seq)
+        pal_idempotency_forget(turn->call); /* what has no answer is no answer to be sent again */
     if (status != PAL_OK)
         pal_api_turn_fail(turn, status, &err);
+    else if (is_unfinished(turn->outcome.state))
+        fail_stopping(turn);
+    else if (turn->outcome.state == PAL_TURN_DONE && !turn->outcome.seq)
+        fail_without_answer(turn);
     else if (turn->outcome.state == PAL_TURN_FAILED)
         fail_outcome(turn);
     else if (turn->send)

@@ -27,6 +27,10 @@ static void answer(pal_exchange *x)
     /* It may run again meanwhile, or be forgotten: what was seen counts. */
     pal_status status = pal_turn_wait(call->server->runtime, call->caller.tenant, turn->info.turn,
             0, call->arena, &info, &text, &err);
+    if (status == PAL_NO_MEMORY) {
+        pal_api_turn_fail(turn, status, &err);
+        return;
+    }
     if (status == PAL_OK || status == PAL_TIMEOUT) {
         info.replayed = turn->info.replayed;
         info.steered = turn->info.steered;
@@ -123,7 +127,10 @@ void pal_api_turn_await(pal_api_turn *turn)
         pal_api_turn_fail(turn, status, &err);
 }
 
-/* ---- What was answered before ---- */
+/* ---- What was answered before ----
+ *
+ * Messages that an older version recorded don't name their turn: only where nothing else was said
+ * is it clear what belongs together. */
 
 /* Which of the messages is the last that the request says; list->len: none. */
 static size_t find_said(const pal_messages *list, const pal_turn_request *request)
@@ -136,7 +143,7 @@ static size_t find_said(const pal_messages *list, const pal_turn_request *reques
     return list->len;
 }
 
-/* Takes the answer that follows; false: nobody has finished one, and nothing else was said. */
+/* Takes the answer that follows at once; false: there is none that is whole. */
 static bool take_answer(pal_api_turn *turn, const pal_messages *list, size_t said)
 {
     pal_api_outcome *outcome = &turn->outcome;
@@ -155,33 +162,15 @@ static bool take_answer(pal_api_turn *turn, const pal_messages *list, size_t sai
         outcome->text = pal_api_message_text(newest, turn->call->arena);
     }
     outcome->state = PAL_TURN_DONE;
-    bool is_finished = newest && newest == &list->items[i - 1] && !(newest->flags & PAL_FLAG_ERROR);
-    return is_finished || i < list->len;
+    return newest && newest == &list->items[i - 1] && !(newest->flags & PAL_FLAG_ERROR);
 }
 
-static void start_again(pal_api_turn *turn)
+static void answer_lost(pal_call *call)
 {
-    pal_error err = {0};
-    turn->info = (pal_turn_info){0};
-    turn->outcome = (pal_api_outcome){0};
-    pal_status status = pal_api_turn_start(turn, &err);
-    if (status != PAL_OK)
-        pal_api_turn_fail(turn, status, &err);
-}
-
-/* What was said is recorded, its answer is not: the turn goes on from there. */
-static void go_on(pal_api_turn *turn)
-{
-    turn->request.messages_len = 0;
-    start_again(turn);
-}
-
-/* What failed as a whole is out of sight: it is said anew. */
-static void say_again(pal_api_turn *turn)
-{
-    for (size_t i = 0; i < turn->request.messages_len; i++)
-        turn->request.messages[i].client_id = (pal_str){0};
-    start_again(turn);
+    pal_error err;
+    pal_status status = pal_call_refuse(call, 409, "answer_lost", PAL_CONFLICT, &err,
+            "this was said before, and its answer is no longer at hand; read the messages");
+    pal_call_fail(call, status, &err);
 }
 
 void pal_api_turn_recall(pal_api_turn *turn)
@@ -193,19 +182,12 @@ void pal_api_turn_recall(pal_api_turn *turn)
     pal_status status = pal_store_load(call->server->store, call->caller.tenant,
             turn->request.session, &load, call->arena, &list, &err);
     size_t said = status == PAL_OK ? find_said(&list, &turn->request) : 0;
-    if (status != PAL_OK) {
+    if (status != PAL_OK)
         pal_api_turn_fail(turn, status, &err);
-    } else if (said == list.len && turn->request.whole) {
-        say_again(turn);
-    } else if (said == list.len) {
-        status = pal_call_refuse(call, 409, "answer_lost", PAL_CONFLICT, &err,
-                "this was said before, and its answer is no longer at hand; read the messages");
-        pal_call_fail(call, status, &err);
-    } else if (take_answer(turn, &list, said)) {
+    else if (said < list.len && !turn->is_stream && take_answer(turn, &list, said))
         pal_api_turn_send(turn);
-    } else {
-        go_on(turn);
-    }
+    else
+        answer_lost(call);
 }
 
 /* ---- Starting ---- */
@@ -237,10 +219,6 @@ static void after_start(pal_exchange *x)
     pal_call_trace_turn(turn->call, info, turn->request.model);
     if (info->replayed && pal_id_is_none(info->turn))
         pal_api_turn_recall(turn);
-    else if (info->replayed && info->state == PAL_TURN_FAILED && turn->request.whole)
-        say_again(turn);
-    else if (info->replayed && info->state == PAL_TURN_FAILED)
-        go_on(turn);
     else
         pal_api_turn_follow(turn);
 }

@@ -16,6 +16,7 @@ typedef struct pal_frame {
     pal_span_id span;                  /* of the request, where traces are made */
     pal_id owner;                      /* see pal_call_belongs(); none: of no session */
     bool is_mixed;                     /* see pal_call_is_mixed() */
+    bool is_forgotten;                 /* its answer is not to be sent again */
     bool is_repeat;                    /* its work was done before, but the answer is not known */
     bool is_on_worker;                 /* since before its body was read */
     bool is_error;

@@ -293,10 +293,16 @@ static pal_status save(pal_call *call, unsigned code, pal_str body, pal_error *e
     return status;
 }
 
+void pal_idempotency_forget(pal_call *call)
+{
+    pal_frame_of(call)->is_forgotten = true;
+}
+
 void pal_idempotency_save(pal_call *call, unsigned code, pal_str body)
 {
     pal_error err = {0};
-    if (!pal_frame_of(call)->idempotent || body.len > PAL_SERVER_REMEMBERED_BYTES_MAX)
+    if (!pal_frame_of(call)->idempotent || body.len > PAL_SERVER_REMEMBERED_BYTES_MAX ||
+            pal_frame_of(call)->is_forgotten)
         return;
     pal_status status = save(call, code, body, &err);
     if (status != PAL_OK)

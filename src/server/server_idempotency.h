@@ -29,6 +29,8 @@ pal_status pal_idempotency_lost(pal_call *call, pal_error *err);
 
 /* Remembers the answer; on a worker. */
 void pal_idempotency_save(pal_call *call, unsigned code, pal_str body);
+/* The answer that is about to be sent is not to be sent again under the same key. */
+void pal_idempotency_forget(pal_call *call);
 
 /* The key is free for others. Any number of times. */
 void pal_idempotency_end(pal_call *call);

@@ -6,6 +6,10 @@
 #include "turn/turn_backlog.h"
 #include "turn/turn_entry.h"
 #include "turn/turn_event.h"
+#include "turn/turn_join.h"
+#include "turn/turn_outcome.h"
+#include "turn/turn_owed.h"
+#include "turn/turn_park.h"
 #include "turn/turn_recover.h"
 #include "turn/turn_servers.h"
 #include "turn/turn_whole.h"
@@ -32,9 +36,25 @@ static bool wait_for_lease(pal_turn *turn, pal_status status)
     return true;
 }
 
+static void refuse(pal_turn *turn, pal_error *err);
+
+/* What is busy may be the turn of the first time. */
+static void refuse_busy(pal_turn *turn)
+{
+    refuse(turn, turn->work_status != PAL_OK ? &turn->work_error
+                                             : &(pal_error){.status = PAL_BUSY});
+}
+
 static void refuse(pal_turn *turn, pal_error *err)
 {
     if (wait_for_lease(turn, err->status))
+        return;
+    if (err->status == PAL_DENIED && turn->lane->fence) {
+        pal_lease_lost(turn->lane); /* it begins again, behind who has the session now */
+        pal_turn_begin(turn);
+        return;
+    }
+    if (err->status == PAL_BUSY && pal_join_look(turn, refuse_busy))
         return;
     if (turn->is_backlog)
         pal_backlog_again(turn->runtime);
@@ -50,39 +70,69 @@ static void refuse(pal_turn *turn, pal_error *err)
 
 /* ---- The same again ---- */
 
-/* It was admitted before, by a turn that nobody remembers; what came of it is in the session. */
+/* It was said before, and by no turn, as far as is known; what came of it is in the session. */
 static void tell_replayed(pal_turn *turn)
 {
     turn->info.replayed = true;
     turn->info.turn = (pal_id){{0}};
+    turn->info.status = PAL_CONFLICT;
+    pal_turn_set_reason(turn, "this was said before, and its answer is no longer at hand");
     tell_started(turn, NULL);
-    pal_turn_finish(turn, PAL_TURN_DONE);
+    pal_turn_finish(turn, PAL_TURN_FAILED);
+}
+
+/* The turn of the first time failed: this one goes on with it, from where it stands. */
+static void go_on_again(pal_turn *turn)
+{
+    pal_id id = turn->outcome->turn;
+
+    turn->outcome = NULL;
+    if (turn->started)
+        pal_turn_rename(turn, id);
+    turn->acting = id;
+    turn->info.replayed = true;
+    turn->first_id = turn->request.messages[0].id;
+    turn->first_seq = turn->request.messages[0].seq;
+    turn->said_again = turn->request.messages[0].client_id;
+    turn->request.messages_len = turn->messages_len = turn->settled_len = 0;
+    look_around(turn);
 }
 
 static void replay_settled(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
 
     turn->holds--;
-    if (pal_turn_write_status(turn, &err) == PAL_OK)
-        tell_replayed(turn);
-    else
+    if (status != PAL_OK)
         refuse(turn, &err);
+    else if (!turn->outcome)
+        tell_replayed(turn);
+    else if (turn->outcome->state == PAL_TURN_FAILED && !turn->request.whole)
+        go_on_again(turn);
+    else
+        pal_join(turn);
 }
 
 /* On a worker. */
 static void look_for_first(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
+    pal_error *err = &turn->work_error;
     bool is_hidden = false;
 
     turn->work_error = (pal_error){0};
-    turn->work_status = pal_whole_is_hidden(turn, &is_hidden, &turn->work_error);
-    if (turn->work_status == PAL_OK && is_hidden)
-        turn->work_status = pal_whole_rename(turn, &turn->work_error);
-    else if (turn->work_status == PAL_OK)
-        turn->messages_len = 0; /* it is there */
+    turn->work_status = PAL_OK;
+    if (turn->request.whole)
+        turn->work_status = pal_whole_is_hidden(turn, &is_hidden, err);
+    if (turn->work_status == PAL_OK && is_hidden) {
+        turn->work_status = pal_whole_rename(turn, err);
+        return;
+    }
+    if (turn->work_status == PAL_OK)
+        turn->work_status = pal_join_read(turn, turn->messages[turn->settled_len].id, err);
+    turn->messages_len = 0; /* it is there */
 }
 
 static void looked_for_first(pal_work_item *item)
@@ -111,14 +161,12 @@ static void work(pal_turn *turn, void (*run)(pal_work_item *), void (*done)(pal_
 
 static void replayed(pal_turn *turn)
 {
-    if (!turn->request.whole) {
-        tell_replayed(turn);
-        return;
-    }
     /* This try is over, and left something that says it isn't. */
-    turn->leftover = turn->whole_item.id;
+    turn->leftover = turn->owed_item.id;
     turn->leftover_seq = 0;
-    turn->whole_item = (pal_inbox_item){0};
+    turn->owed_item = (pal_inbox_item){0};
+    turn->owes = false;
+    turn->first_id = (pal_id){{0}};
     turn->inbox_len = 0; /* it left the inbox all the same */
     work(turn, look_for_first, looked_for_first);
 }
@@ -127,7 +175,10 @@ static void replayed(pal_turn *turn)
 
 static void run(pal_turn *turn)
 {
-    pal_runtime_know(turn);
+    if (turn->said_again.len > 0)
+        pal_runtime_know_as(turn, turn->said_again);
+    else
+        pal_runtime_know(turn);
     turn->lane->is_recovered = true;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     tell_started(turn, NULL);
@@ -152,6 +203,8 @@ static void take_over(pal_turn *turn)
             pal_lease_taken(turn->lane, op->u.lease.fence);
         if (op->kind == PAL_OP_INBOX_DROP)
             turn->leftover = (pal_id){{0}};
+        if (op->kind == PAL_OP_INBOX_ADD)
+            pal_owed_added(turn);
     }
 }
 
@@ -176,6 +229,7 @@ static void admitted(pal_write *write)
     take_over(turn);
     turn->holds--;
     if (status != PAL_OK) {
+        turn->owes = false;
         if (!try_without_settled(turn, status))
             refuse(turn, &err);
         return;
@@ -231,12 +285,40 @@ static void take_lease(pal_turn *turn)
 /* What has waited for longer is run first. */
 static void give_way(pal_turn *turn)
 {
+    /* What could not be run the first time is tried again, but not at once. */
+    if (turn->gave_way)
+        (void)pal_lease_await(turn->lane);
     turn->gave_way = true;
     turn->lane->has_backlog = true;
     if (pal_lane_may_wait(turn))
         pal_lane_step_back(turn);
     else
         refuse(turn, &(pal_error){.status = PAL_BUSY});
+}
+
+/* What was found in the inbox has the id of the turn that it was sent as. */
+static void take_name(pal_turn *turn)
+{
+    pal_id id = turn->acting;
+    const pal_turn *other;
+
+    if (!turn->is_backlog || pal_id_equal(turn->id, id))
+        return;
+    other = pal_map_find(
+            &turn->runtime->turns, pal_str_make((const char *)id.bytes, sizeof(id.bytes)));
+    if (!other || other->phase == PAL_PHASE_ENDED)
+        pal_turn_rename(turn, id);
+}
+
+/* The turn in the way failed here, and was told so, where that could not be written. */
+static bool finds_failed(const pal_turn *turn)
+{
+    const pal_turn *other = turn->resume && !turn->ends_found
+            ? pal_map_find(&turn->runtime->turns,
+                      pal_str_make((const char *)turn->resume->head.turn.bytes, sizeof(pal_id)))
+            : NULL;
+
+    return other && other->phase == PAL_PHASE_ENDED && other->state == PAL_TURN_FAILED;
 }
 
 static void looked_around(pal_work_item *item)
@@ -247,14 +329,20 @@ static void looked_around(pal_work_item *item)
     if (turn->work_status != PAL_OK) {
         refuse(turn, &turn->work_error);
     } else if (turn->is_taken) {
-        tell_replayed(turn);
-    } else if (turn->must_wait) {
-        give_way(turn);
+        pal_away_begin(turn);
     } else if (pal_entry_needs_lease(turn)) {
         take_lease(turn);
+    } else if (turn->must_wait && finds_failed(turn)) {
+        turn->ends_found = true;
+        look_around(turn);
+    } else if (turn->must_wait) {
+        give_way(turn);
+    } else if (turn->resume) {
+        pal_resume_begin(turn);
     } else if (turn->is_backlog && turn->messages_len == 0 && pal_id_is_none(turn->leftover)) {
         pal_turn_finish(turn, PAL_TURN_DONE);
     } else {
+        take_name(turn);
         admit(turn);
     }
 }
@@ -322,8 +410,8 @@ void pal_turn_begin(pal_turn *turn)
         take_lease(turn); /* another process may be about to run what waits, or has done so */
     } else if (turn->request.opening_len > 0) {
         begin_at_once(turn);
-    } else if (!turn->lane->is_recovered || turn->is_backlog ||
-            pal_recover_results(&turn->request) > 0) {
+    } else if (!turn->lane->is_recovered || turn->is_backlog || turn->inbox_len > 0 ||
+            turn->allowing || pal_recover_results(&turn->request) > 0) {
         look_around(turn);
     } else {
         begin_at_once(turn);

@@ -97,6 +97,9 @@ static void recorded(pal_write *write)
         pal_turn_fail(turn, err.status, "the answer could not be recorded: %.180s", err.message);
         return;
     }
+    turn->owes = turn->owes && !turn->is_sealed;
+    turn->told_seq = turn->info.seq = message->seq;
+    turn->info.message = message->id;
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_MESSAGE,
                     .message = message->id,
@@ -141,7 +144,7 @@ static bool is_last(const pal_turn *turn, const pal_message *answer)
 }
 
 /* With the last commit goes the lease, where nobody waits for the session: one sync less for each
- * turn. As that commit has to be the last, the turn is sealed. */
+ * turn. */
 static void give_lease(pal_turn *turn, pal_turn_append *append)
 {
     const pal_lane_state *lane = turn->lane;
@@ -149,7 +152,24 @@ static void give_lease(pal_turn *turn, pal_turn_append *append)
     if (!lane->fence || lane->first || lane->has_backlog || lane->holds > 0)
         return;
     append->gives_lease = true;
-    turn->is_sealed = true;
+}
+
+/* All its calls are for the caller: the turn pauses, and holds no lease meanwhile. */
+static bool pauses(const pal_turn *turn, const pal_message *answer)
+{
+    size_t calls = 0;
+
+    if (turn->is_cancelled || turn->lane->steers || turn->last_call || !turn->owes ||
+            turn->request.calls_end_turn || turn->lane->holds > 0)
+        return false;
+    for (size_t i = 0; i < answer->parts_len; i++) {
+        if (answer->parts[i].kind != PAL_PART_TOOL_CALL)
+            continue;
+        if (!pal_tools_is_callers(turn, answer->parts[i].name))
+            return false;
+        calls++;
+    }
+    return calls > 0;
 }
 
 /* `request_id` has room for an id. */
@@ -314,6 +334,8 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
         status = pal_seal(turn, &append, has_calls(message), &err);
     if (status == PAL_OK && !has_calls(message) && is_last(turn, message))
         give_lease(turn, &append);
+    if (status == PAL_OK && turn->lane->fence && pauses(turn, message))
+        append.gives_lease = true;
     if (status == PAL_OK) {
         pal_turn_write_append(turn, &append);
         return;

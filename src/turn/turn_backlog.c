@@ -1,19 +1,23 @@
 /* turn_backlog.c - takes up what waits in inboxes and is no turn of this runtime's: whoever sent it
  * was told that it is durable, and the process that had it is gone.
  *
- * When a runtime opens, all owners of inboxes are listed in the background, page by page; each gets
- * a turn in its lane that takes its messages from the inbox, one request at a time, the oldest
- * first. A turn that finds something older in its own session gives way to it likewise. What waits
- * in the lane as a turn is never taken. Where another process holds a session's
- * lease, it may be running that request, or be dead: the lane waits for the lease. On the loop, but
- * for what says otherwise. */
+ * When a runtime opens, and then once in the time of a lease, all owners of inboxes are listed in
+ * the background, page by page; each that no process holds gets a turn in its lane that goes on
+ * with what is owed (turn_resume.c) or takes its messages from the inbox, one request at a time,
+ * the oldest first. A turn that finds something older in its own session gives way to it likewise.
+ * What waits in the lane as a turn is never taken. A session that is held is looked at again when
+ * its lease is over: the process that has it may be dead. On the loop, but for what says otherwise.
+ */
 #include "turn/turn_backlog.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "palaver/limits.h"
 #include "turn/turn_inbox.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_sender.h"
+
+enum { LOOK_MS_MIN = 50 };
 
 struct pal_backlog {
     pal_runtime *runtime;
@@ -23,8 +27,21 @@ struct pal_backlog {
     size_t len;
     pal_inbox_owner after; /* of the page before; its tenant is in `name` */
     char name[PAL_TENANT_LEN_MAX];
+    bool is_full;    /* there may be more */
+    int64_t next_ms; /* until it is worth another look */
     pal_status status;
 };
+
+/* A dead process's lease is over when it says so; a living one's goes on, and is seen again. */
+static void note_held(pal_backlog *backlog, const pal_lease *lease)
+{
+    int64_t left = lease->expires_at - pal_clock_now_ms() + 1;
+
+    if (left < LOOK_MS_MIN)
+        left = LOOK_MS_MIN;
+    if (left < backlog->next_ms)
+        backlog->next_ms = left;
+}
 
 static void look(pal_backlog *backlog);
 
@@ -35,13 +52,53 @@ static void free_backlog(pal_backlog *backlog)
     pal_free(backlog);
 }
 
-/* On a worker. */
+/* On a worker. A session that a process holds is that one's, until its lease is over. */
 static void list_owners(pal_work_item *item)
 {
     pal_backlog *backlog = (pal_backlog *)((char *)item - offsetof(pal_backlog, item));
+    pal_store *store = backlog->runtime->store;
 
-    backlog->status = pal_store_inbox_owners(backlog->runtime->store, &backlog->after,
-            PAL_INBOX_OWNERS_MAX, backlog->arena, &backlog->owners, &backlog->len, NULL);
+    backlog->status = pal_store_inbox_owners(store, &backlog->after, PAL_INBOX_OWNERS_MAX,
+            backlog->arena, &backlog->owners, &backlog->len, NULL);
+    if (backlog->status != PAL_OK || backlog->len == 0)
+        return;
+    backlog->after = backlog->owners[backlog->len - 1];
+    memcpy(backlog->name, backlog->after.tenant.data, backlog->after.tenant.len);
+    backlog->after.tenant.data = backlog->name;
+    backlog->is_full = backlog->len == PAL_INBOX_OWNERS_MAX;
+    for (size_t i = 0, kept = 0, len = backlog->len; i < len; i++) {
+        const pal_inbox_owner *owner = &backlog->owners[i];
+        pal_lease lease;
+
+        if (pal_store_lease_find(store, owner->tenant, owner->session, backlog->arena, &lease,
+                    NULL) == PAL_OK)
+            note_held(backlog, &lease);
+        else
+            backlog->owners[kept++] = *owner;
+        backlog->len = kept;
+    }
+}
+
+/* False without memory. What a turn here waits for, or behind, is looked at by that one. */
+static bool take_up(pal_runtime *runtime, const pal_inbox_owner *owner)
+{
+    const pal_lane_state *lane = pal_lane_find(runtime, owner->tenant, owner->session);
+
+    return (lane && (lane->running || lane->first)) ||
+            pal_lane_backlog(runtime, owner->tenant, owner->session);
+}
+
+static void start_again(pal_timer *timer)
+{
+    pal_backlog_start((pal_runtime *)((char *)timer - offsetof(pal_runtime, backlog_timer)));
+}
+
+static void look_later(pal_runtime *runtime, int64_t delay)
+{
+    if (runtime->is_closing || runtime->backlog_timer.position > 0)
+        return;
+    if (!pal_timer_start(runtime->loop, &runtime->backlog_timer, delay, start_again))
+        return; /* as without memory below */
 }
 
 static void owners_listed(pal_work_item *item)
@@ -56,15 +113,14 @@ static void owners_listed(pal_work_item *item)
         return;
     }
     for (size_t i = 0; i < backlog->len; i++)
-        if (!pal_lane_backlog(runtime, backlog->owners[i].tenant, backlog->owners[i].session))
+        if (!take_up(runtime, &backlog->owners[i]))
             pal_backlog_again(runtime);
-    if (backlog->len < PAL_INBOX_OWNERS_MAX) {
+    if (!backlog->is_full) {
+        look_later(runtime, backlog->next_ms);
         free_backlog(backlog);
         return;
     }
-    backlog->after = backlog->owners[backlog->len - 1];
-    memcpy(backlog->name, backlog->after.tenant.data, backlog->after.tenant.len);
-    backlog->after.tenant.data = backlog->name;
+    backlog->is_full = false;
     pal_arena_reset(backlog->arena);
     look(backlog);
 }
@@ -86,6 +142,7 @@ void pal_backlog_start(pal_runtime *runtime)
     if (!backlog)
         return; /* what waits is durable, and waits for the next start */
     backlog->runtime = runtime;
+    backlog->next_ms = runtime->options.lease_ms;
     backlog->arena = pal_arena_new(0);
     if (!backlog->arena) {
         pal_free(backlog);
@@ -95,19 +152,10 @@ void pal_backlog_start(pal_runtime *runtime)
     look(backlog);
 }
 
-static void start_again(pal_timer *timer)
-{
-    pal_backlog_start((pal_runtime *)((char *)timer - offsetof(pal_runtime, backlog_timer)));
-}
-
 void pal_backlog_again(pal_runtime *runtime)
 {
-    int64_t delay = runtime->options.lease_ms / 4 + 1;
-
-    if (runtime->is_closing || runtime->backlog_timer.position > 0)
-        return;
-    if (!pal_timer_start(runtime->loop, &runtime->backlog_timer, delay, start_again))
-        return; /* as without memory above */
+    if (!runtime->options.leave_inbox)
+        look_later(runtime, runtime->options.lease_ms / 4 + 1);
 }
 
 void pal_backlog_stop(pal_runtime *runtime)
@@ -117,25 +165,29 @@ void pal_backlog_stop(pal_runtime *runtime)
 
 /* ---- One session's ---- */
 
-/* Older than the turn, and no turn here: newer ones may be about to be run by those who sent them.
- */
+/* No turn here. */
 static bool is_left(const pal_turn *turn, const pal_inbox_item *item)
 {
     for (size_t i = 0; i < turn->known_len; i++)
         if (pal_id_equal(turn->known_ids[i], item->id))
             return false;
-    return memcmp(item->id.bytes, turn->id.bytes, sizeof(item->id.bytes)) < 0;
+    return true;
 }
 
+/* The inbox has its items in the order in which they came: what is before the turn's own is older,
+ * and so is everything where the turn has none in it. */
 bool pal_backlog_is_there(
         const pal_turn *turn, const pal_inbox_item *items, size_t len, pal_arena *scratch)
 {
     for (size_t i = 0; i < len; i++) {
         pal_turn_request request = {.tenant = turn->request.tenant};
 
+        if (!turn->is_backlog && turn->inbox_len > 0 &&
+                pal_id_equal(turn->inbox_ids[0], items[i].id))
+            return false;
         /* What can't be read at all is passed over, here as there. */
         if (is_left(turn, &items[i]) &&
-                pal_inbox_read(&items[i], scratch, &request, NULL) == PAL_OK &&
+                pal_inbox_read(&items[i], scratch, &request, NULL, NULL) == PAL_OK &&
                 request.messages_len > 0)
             return true;
     }
@@ -148,13 +200,16 @@ static bool take_item(pal_turn *turn, const pal_inbox_item *item)
     pal_turn_request next = {.tenant = turn->request.tenant,
             .session = turn->request.session,
             .lane = PAL_LANE_QUEUE};
+    pal_inbox_head head;
     pal_message *merged;
     size_t len;
 
-    if (pal_inbox_read(item, turn->arena, &next, NULL) != PAL_OK || next.messages_len == 0)
+    if (pal_inbox_read(item, turn->arena, &next, &head, NULL) != PAL_OK || next.messages_len == 0)
         return false;
     if (turn->request.messages_len == 0) {
         turn->request = next;
+        if (!pal_id_is_none(head.turn))
+            turn->acting = head.turn;
         return true;
     }
     if (!pal_sender_can_merge(&turn->request, &next, turn->arena))

@@ -3,6 +3,7 @@
 #include "turn/turn_copy.h"
 #include "turn/turn_event.h"
 #include "turn/turn_machine.h"
+#include "turn/turn_outcome.h"
 
 #include "base/memory.h"
 
@@ -31,6 +32,7 @@ typedef struct start {
     pal_task task;
     pal_runtime *runtime;
     pal_compact_wait *compact; /* NULL: it is a turn like any */
+    pal_allowing allowing;
     pal_arena *arena;
     pal_turn_request request;
     pal_turn_started started;
@@ -43,7 +45,7 @@ static pal_turn *acting(pal_turn *turn)
     return turn && turn->leader ? turn->leader : turn;
 }
 
-static void fill_info(pal_turn *turn, pal_turn_info *out_info)
+void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info)
 {
     *out_info = acting(turn)->info;
     out_info->turn = turn->id;
@@ -56,9 +58,10 @@ static bool tell_known(start *s)
     pal_turn *known = pal_runtime_known(s->runtime, &s->request, s->arena);
     pal_turn_info info;
 
-    if (!known)
+    /* One that failed is gone on with, from where it stands. */
+    if (!known || (known->phase == PAL_PHASE_ENDED && known->state == PAL_TURN_FAILED))
         return false;
-    fill_info(known, &info);
+    pal_turn_fill_info(known, &info);
     info.replayed = true;
     s->started(&info, NULL, s->user);
     pal_arena_free(s->arena);
@@ -94,18 +97,21 @@ static void start_on_loop(pal_task *task)
     turn->started = s->started;
     turn->started_user = s->user;
     turn->compact = s->compact;
+    turn->allowing = s->allowing;
     pal_free(s);
     pal_lane_enter(turn);
 }
 
 static pal_status post_start(pal_runtime *runtime, const pal_turn_request *request,
-        pal_turn_started started, void *user, pal_compact_wait *compact, pal_error *err)
+        pal_turn_started started, void *user, pal_compact_wait *compact, pal_allowing allowing,
+        pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
     start *s = pal_calloc(1, sizeof(*s));
 
     if (s && arena) {
         s->compact = compact;
+        s->allowing = allowing;
         s->runtime = runtime;
         s->arena = arena;
         s->request = pal_copy_request(arena, request);
@@ -126,7 +132,7 @@ static pal_status post_start(pal_runtime *runtime, const pal_turn_request *reque
 pal_status pal_turn_start_async(pal_runtime *runtime, const pal_turn_request *request,
         pal_turn_started started, void *user, pal_error *err)
 {
-    return post_start(runtime, request, started, user, NULL, err);
+    return post_start(runtime, request, started, user, NULL, PAL_ALLOW_NONE, err);
 }
 
 pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant, pal_id session,
@@ -140,7 +146,7 @@ pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant, pal_id session
     pal_status status;
 
     pal_ask_begin(&wait.ask);
-    status = post_start(runtime, &request, NULL, NULL, &wait, err);
+    status = post_start(runtime, &request, NULL, NULL, &wait, PAL_ALLOW_NONE, err);
     if (status != PAL_OK)
         return status;
     pal_ask_wait(&wait.ask);
@@ -168,14 +174,14 @@ static void started_here(const pal_turn_info *info, const pal_error *err, void *
     pal_ask_end(&s->ask);
 }
 
-pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
-        pal_turn_info *out_info, pal_error *err)
+static pal_status start_and_wait(pal_runtime *runtime, const pal_turn_request *request,
+        pal_allowing allowing, pal_turn_info *out_info, pal_error *err)
 {
     starting s = {.is_started = false};
     pal_status status;
 
     pal_ask_begin(&s.ask);
-    status = pal_turn_start_async(runtime, request, started_here, &s, err);
+    status = post_start(runtime, request, started_here, &s, NULL, allowing, err);
     if (status != PAL_OK)
         return status;
     pal_ask_wait(&s.ask);
@@ -183,6 +189,12 @@ pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
         return pal_error_set(err, s.err.status, "%s", s.err.message);
     *out_info = s.info;
     return PAL_OK;
+}
+
+pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
+        pal_turn_info *out_info, pal_error *err)
+{
+    return start_and_wait(runtime, request, PAL_ALLOW_NONE, out_info, err);
 }
 
 /* ---- Looking and acting ---- */
@@ -202,6 +214,7 @@ typedef struct question {
     bool allow;
     pal_arena *arena;
     pal_str *out_text;
+    pal_turn_waits *out_waits;
     pal_error *err;
     pal_status status;
 } question;
@@ -293,24 +306,49 @@ static void find_on_loop(pal_ask *asked)
     pal_turn *turn = find_turn(q);
 
     if (turn)
-        fill_info(turn, q->out_info);
+        pal_turn_fill_info(turn, q->out_info);
+}
+
+/* What the store says of a turn that is not here. */
+static pal_status find_stored(
+        const pal_runtime *runtime, const question *q, pal_id session, pal_turn_info *out_info)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_outcome outcome;
+    pal_status status;
+
+    if (!arena)
+        return pal_error_set(q->err, PAL_NO_MEMORY, "out of memory");
+    if (pal_id_is_none(session))
+        status = pal_outcome_find(runtime->store, q->tenant, q->turn, arena, &outcome, q->err);
+    else
+        status = pal_outcome_of_session(
+                runtime->store, q->tenant, session, arena, &outcome, q->err);
+    if (status == PAL_OK)
+        pal_outcome_tell(
+                &outcome, pal_id_is_none(session) ? q->turn : outcome.turn, out_info);
+    pal_arena_free(arena);
+    return status;
 }
 
 pal_status pal_turn_find(
         pal_runtime *runtime, pal_str tenant, pal_id turn, pal_turn_info *out_info, pal_error *err)
 {
     question q = {.tenant = tenant, .turn = turn, .out_info = out_info, .err = err};
+    pal_status status = ask(runtime, &q, find_on_loop);
 
-    return ask(runtime, &q, find_on_loop);
+    if (status == PAL_NOT_FOUND && !pal_loop_is_on(runtime->loop))
+        status = find_stored(runtime, &q, (pal_id){{0}}, out_info);
+    return status;
 }
 
 static pal_turn *turn_of_lane(question *q)
 {
     pal_lane_state *lane = pal_lane_find(q->runtime, pal_turn_tenant(q->tenant), q->session);
 
-    if (lane && lane->running)
+    if (lane && lane->running && !lane->running->is_backlog)
         return lane->running;
-    if (lane && lane->first)
+    if (lane && lane->first && !lane->first->is_backlog && !lane->running)
         return lane->first;
     q->status = pal_error_set(q->err, PAL_NOT_FOUND, "no turn runs in the session");
     return NULL;
@@ -322,15 +360,18 @@ static void session_on_loop(pal_ask *asked)
     pal_turn *turn = turn_of_lane(q);
 
     if (turn)
-        fill_info(turn, q->out_info);
+        pal_turn_fill_info(turn, q->out_info);
 }
 
 pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant, pal_id session,
         pal_turn_info *out_info, pal_error *err)
 {
     question q = {.tenant = tenant, .session = session, .out_info = out_info, .err = err};
+    pal_status status = ask(runtime, &q, session_on_loop);
 
-    return ask(runtime, &q, session_on_loop);
+    if (status == PAL_NOT_FOUND && !pal_loop_is_on(runtime->loop))
+        status = find_stored(runtime, &q, session, out_info);
+    return status;
 }
 
 static void cancel_on_loop(pal_ask *asked)
@@ -365,7 +406,9 @@ static void results_on_loop(pal_ask *asked)
     question *q = (question *)asked;
     pal_turn *turn = pal_id_is_none(q->turn) ? turn_of_lane(q) : find_turn(q);
 
-    if (!turn)
+    if (turn && turn->phase == PAL_PHASE_AWAY)
+        q->status = PAL_NOT_FOUND; /* whoever has it may have let it go */
+    if (!turn || q->status == PAL_NOT_FOUND)
         return;
     if (turn->phase != PAL_PHASE_PAUSED) {
         q->status = pal_error_set(q->err, PAL_CONFLICT, "the turn waits for no results: it is %s",
@@ -373,7 +416,7 @@ static void results_on_loop(pal_ask *asked)
         return;
     }
     q->status = pal_tools_results(turn, q->messages, q->messages_len, q->err);
-    fill_info(turn, q->out_info);
+    pal_turn_fill_info(turn, q->out_info);
 }
 
 /* After a restart nobody waits: the results are messages like any, and a turn goes on with them. */
@@ -399,10 +442,67 @@ pal_status pal_turn_results(pal_runtime *runtime, pal_str tenant, pal_id session
             .messages_len = messages_len,
             .out_info = out_info,
             .err = err};
+    pal_turn_info info;
     pal_status status = ask(runtime, &q, results_on_loop);
 
-    if (status == PAL_NOT_FOUND && !pal_id_is_none(session))
+    if (status == PAL_NOT_FOUND && pal_id_is_none(session) &&
+            find_stored(runtime, &q, (pal_id){{0}}, &info) == PAL_OK)
+        q.session = info.session;
+    if (status == PAL_NOT_FOUND && !pal_id_is_none(q.session))
         status = results_after_restart(runtime, &q, err);
+    return status;
+}
+
+static void waiting_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = acting(find_turn(q));
+    const pal_tool_run *run = turn ? pal_tools_asked(turn) : NULL;
+    pal_buf buf;
+
+    if (run)
+        *q->out_waits = (pal_turn_waits){.asked_call_id = pal_arena_copy(q->arena, run->id),
+                .asked_name = pal_arena_copy(q->arena, run->name),
+                .asked_arguments = pal_arena_copy(q->arena, run->arguments)};
+    if (!turn || turn->state != PAL_TURN_PAUSED)
+        return;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_tools_put_waiting(turn, &buf);
+    q->out_waits->calls = pal_arena_copy(q->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+}
+
+/* Of one that waits, and is not here. */
+static pal_status waiting_stored(const pal_runtime *runtime, const question *q)
+{
+    pal_outcome outcome;
+    pal_buf buf;
+    pal_status status =
+            pal_outcome_find(runtime->store, q->tenant, q->turn, q->arena, &outcome, q->err);
+
+    if (status != PAL_OK || outcome.state != PAL_TURN_RUNNING || outcome.is_held ||
+            !outcome.has_open_calls)
+        return status;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_outcome_put_open(&outcome, &buf);
+    q->out_waits->calls = pal_arena_copy(q->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return PAL_OK;
+}
+
+pal_status pal_turn_waiting(pal_runtime *runtime, pal_str tenant, pal_id turn, pal_arena *arena,
+        pal_turn_waits *out_waits, pal_error *err)
+{
+    question q = {
+            .tenant = tenant, .turn = turn, .arena = arena, .out_waits = out_waits, .err = err};
+    pal_status status;
+
+    *out_waits = (pal_turn_waits){.calls = {0}};
+    status = ask(runtime, &q, waiting_on_loop);
+    if (status == PAL_NOT_FOUND && !pal_loop_is_on(runtime->loop))
+        status = waiting_stored(runtime, &q);
+    if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
+        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     return status;
 }
 
@@ -411,7 +511,9 @@ static void allow_on_loop(pal_ask *asked)
     question *q = (question *)asked;
     pal_turn *turn = acting(find_turn(q));
 
-    if (!turn)
+    if (turn && turn->phase == PAL_PHASE_AWAY)
+        q->status = PAL_NOT_FOUND;
+    if (!turn || q->status == PAL_NOT_FOUND)
         return;
     if (turn->phase == PAL_PHASE_ASKING)
         pal_tools_allow(turn, q->allow);
@@ -424,8 +526,21 @@ pal_status pal_turn_allow(
         pal_runtime *runtime, pal_str tenant, pal_id turn, bool allow, pal_error *err)
 {
     question q = {.tenant = tenant, .turn = turn, .allow = allow, .err = err};
+    pal_status status = ask(runtime, &q, allow_on_loop);
+    pal_turn_info info;
+    pal_turn_request request = {.tenant = tenant};
 
-    return ask(runtime, &q, allow_on_loop);
+    if (status != PAL_NOT_FOUND)
+        return status;
+    /* Its process is gone, or is another: this one goes on with it. */
+    status = find_stored(runtime, &q, (pal_id){{0}}, &info);
+    if (status != PAL_OK)
+        return status;
+    if (info.state >= PAL_TURN_DONE)
+        return pal_error_set(err, PAL_CONFLICT, "the turn asks nothing: it is %s",
+                pal_turn_state_name(info.state));
+    request.session = info.session;
+    return start_and_wait(runtime, &request, allow ? PAL_ALLOW_YES : PAL_ALLOW_NO, &info, err);
 }
 
 /* ---- Waiting ---- */
@@ -449,7 +564,7 @@ static void text_on_loop(pal_ask *asked)
 
     if (!turn)
         return;
-    fill_info(turn, q->out_info);
+    pal_turn_fill_info(turn, q->out_info);
     *q->out_text = pal_arena_copy(q->arena, acting(turn)->text);
 }
 

@@ -10,7 +10,10 @@
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/turn_follow.h"
+#include "turn/turn_backlog.h"
 #include "turn/turn_models.h"
+#include "turn/turn_owed.h"
+#include "turn/turn_park.h"
 #include "turn/turn_servers.h"
 #include "turn/turn_speech.h"
 #include "turn/turn_whole.h"
@@ -24,8 +27,19 @@ static pal_turn_state end_state(const pal_turn *turn)
 static void closed(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
+    pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
+    bool owes = turn->owes;
 
     turn->holds--;
+    turn->owes = false;
+    if (owes && status == PAL_DENIED) {
+        pal_lease_lost(turn->lane);
+        pal_away_begin(turn);
+        return;
+    }
+    if (owes && status != PAL_OK)
+        pal_backlog_again(turn->runtime); /* it is owed still */
     pal_turn_finish(turn, end_state(turn));
 }
 
@@ -36,6 +50,26 @@ static void close_with_rewind(pal_turn *turn, const pal_op *also)
     if (also && pal_turn_make_ops(turn))
         turn->ops[turn->write.ops_len++] = *also; /* whatever becomes of the rest */
     pal_turn_write(turn, closed);
+}
+
+/* It ends here, and is owed its end still: the next process goes on with it. */
+static void leave_it(pal_turn *turn)
+{
+    pal_turn_state state = turn->state == PAL_TURN_PAUSED || turn->state == PAL_TURN_ASKING
+            ? turn->state
+            : PAL_TURN_QUEUED;
+
+    turn->owes = false;
+    pal_turn_set_reason(turn, "the server stops; the turn is continued by the next one");
+    pal_turn_finish(turn, state);
+}
+
+static void settled(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+
+    turn->holds--;
+    pal_turn_finish(turn, turn->end_state);
 }
 
 /* What was said so far, and why it ended. NULL without memory. */
@@ -67,31 +101,32 @@ static pal_message *make_record(pal_turn *turn)
 
 void pal_turn_close(pal_turn *turn)
 {
+    pal_turn_append append = {.messages_len = 1, .done = closed};
     pal_op also;
-    bool has_also = pal_conversation_drop(turn, &also);
-    pal_message *message;
 
+    if (turn->hands_over) {
+        leave_it(turn);
+        return;
+    }
+    if (pal_conversation_drop(turn, &also))
+        append.also = &also;
     turn->phase = PAL_PHASE_CLOSE;
     turn->write.ops_len = 0;
     if (turn->request.whole && turn->first_seq > 0) {
-        close_with_rewind(turn, has_also ? &also : NULL);
+        close_with_rewind(turn, append.also);
         return;
     }
-    message = turn->first_seq > 0 ? make_record(turn) : NULL;
-    if (!message) {
+    append.messages = turn->first_seq > 0 || turn->owes ? make_record(turn) : NULL;
+    if (!append.messages) {
         pal_turn_finish(turn, end_state(turn));
         return;
     }
     pal_answer_keep_text(turn);
-    pal_turn_write_append(turn,
-            &(pal_turn_append){.messages = message,
-                    .messages_len = 1,
-                    .also = has_also ? &also : NULL,
-                    .done = closed});
+    pal_owed_end(turn, &append);
+    pal_turn_write_append(turn, &append);
 }
 
-/* Nobody is to come back to a turn that ends now. */
-static void stop_waiting(pal_turn *turn)
+void pal_turn_stop_waiting(pal_turn *turn)
 {
     if (turn->call) {
         pal_model_call_cancel(turn->call);
@@ -105,13 +140,26 @@ static void stop_waiting(pal_turn *turn)
     pal_tools_cancel(turn);
 }
 
+/* It was a write that was refused, and not a model or a tool. */
+static bool is_writing(const pal_turn *turn)
+{
+    return turn->phase == PAL_PHASE_RECORD || turn->phase == PAL_PHASE_TOOLS ||
+            turn->phase == PAL_PHASE_STEER || turn->phase == PAL_PHASE_PLAN;
+}
+
 void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
 {
     va_list list;
     bool is_unwritable;
 
-    if (turn->phase == PAL_PHASE_CLOSE || turn->phase == PAL_PHASE_ENDED)
+    if (turn->phase == PAL_PHASE_CLOSE || turn->phase == PAL_PHASE_AWAY ||
+            turn->phase == PAL_PHASE_ENDED)
         return;
+    if (status == PAL_DENIED && turn->owes && is_writing(turn)) {
+        pal_lease_lost(turn->lane);
+        pal_away_begin(turn); /* another process took the session over, and goes on */
+        return;
+    }
     va_start(list, format);
     vsnprintf(turn->info.reason, sizeof(turn->info.reason), format, list);
     va_end(list);
@@ -121,25 +169,35 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     is_unwritable = turn->phase != PAL_PHASE_CALL &&
             (status == PAL_DENIED || status == PAL_IO || status == PAL_FULL ||
                     status == PAL_NO_MEMORY);
-    stop_waiting(turn);
-    if (is_unwritable)
-        pal_turn_finish(turn, PAL_TURN_FAILED);
-    else
+    pal_turn_stop_waiting(turn);
+    if (!is_unwritable) {
         pal_turn_close(turn);
+        return;
+    }
+    if (turn->owes)
+        pal_backlog_again(turn->runtime); /* it is owed still */
+    turn->owes = false;
+    pal_turn_finish(turn, PAL_TURN_FAILED);
+}
+
+static void stop_tools(pal_turn *turn)
+{
+    pal_tools_stop(turn, PAL_INTERRUPTED_TEXT);
 }
 
 void pal_turn_stop(pal_turn *turn, const char *reason)
 {
     if (turn->leader)
         turn = turn->leader;
-    if (turn->is_cancelled || turn->is_sealed || turn->phase == PAL_PHASE_ENDED)
+    if (turn->is_cancelled || turn->is_sealed || turn->phase == PAL_PHASE_AWAY ||
+            turn->phase == PAL_PHASE_ENDED)
         return;
     turn->is_cancelled = true;
     pal_turn_set_reason(turn, reason);
     switch (turn->phase) {
     case PAL_PHASE_CALL:
     case PAL_PHASE_SUMMARY:
-        stop_waiting(turn);
+        pal_turn_stop_waiting(turn);
         if (turn->phase == PAL_PHASE_CALL || pal_summary_stop(turn))
             pal_turn_close(turn);
         break;
@@ -152,19 +210,57 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
         pal_turn_close(turn);
         break;
     case PAL_PHASE_WAIT:
-        stop_waiting(turn);
+        pal_turn_stop_waiting(turn);
         pal_turn_close(turn);
         break;
     case PAL_PHASE_NEW:
         pal_lane_withdraw(turn);
         break;
     case PAL_PHASE_TOOLS:
+        stop_tools(turn);
+        break;
     case PAL_PHASE_PAUSED:
     case PAL_PHASE_ASKING:
-        pal_tools_stop(turn, PAL_INTERRUPTED_TEXT);
+        pal_unpark(turn, stop_tools);
         break;
     default:
         break; /* what is in flight sees the flag when it comes back */
+    }
+}
+
+void pal_turn_hand_over(pal_turn *turn)
+{
+    if (turn->compact || turn->request.finish) {
+        pal_turn_stop(turn, "the server stops");
+        return;
+    }
+    if (turn->is_cancelled || turn->is_sealed)
+        return;
+    turn->hands_over = turn->is_cancelled = true;
+    switch (turn->phase) {
+    case PAL_PHASE_SERVERS:
+        pal_servers_leave(turn);
+        leave_it(turn);
+        break;
+    case PAL_PHASE_MODEL:
+        pal_models_leave(turn);
+        leave_it(turn);
+        break;
+    case PAL_PHASE_SUMMARY:
+        pal_turn_stop_waiting(turn);
+        if (pal_summary_stop(turn))
+            leave_it(turn);
+        break;
+    case PAL_PHASE_CALL:
+    case PAL_PHASE_WAIT:
+    case PAL_PHASE_TOOLS:
+    case PAL_PHASE_PAUSED:
+    case PAL_PHASE_ASKING:
+    case PAL_PHASE_UNPARK:
+        leave_it(turn);
+        break;
+    default:
+        break; /* likewise */
     }
 }
 
@@ -188,9 +284,19 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
 {
     if (turn->phase == PAL_PHASE_ENDED)
         return;
+    if (turn->hands_over && state == PAL_TURN_CANCELED) {
+        leave_it(turn);
+        return;
+    }
+    turn->end_state = state;
+    if (turn->phase != PAL_PHASE_AWAY && pal_owed_settle(turn, settled)) {
+        turn->phase = PAL_PHASE_CLOSE;
+        return;
+    }
+    pal_away_leave(turn);
     turn->phase = PAL_PHASE_ENDED;
     pal_turn_set_state(turn, state);
-    stop_waiting(turn);
+    pal_turn_stop_waiting(turn);
     pal_timer_stop(turn->runtime->loop, &turn->deadline);
     forget_failed(turn);
     pal_follow_end(turn);

@@ -1,4 +1,5 @@
-/* turn_entry.c - the first commit of a turn: the lease, what a dead turn left, and what was said.
+/* turn_entry.c - the first commit of a turn: the lease, what a dead turn left, what was said, and
+ * that the turn is owed its end (turn_owed.c).
  *
  * To look around, to commit and to plan are three works, and the loop could see to each of them.
  * But a thread that has to be woken costs more than any of these, so a worker does all three in one
@@ -9,6 +10,7 @@
  * The loop leaves the turn alone meanwhile, and its lane's fence belongs to the turn that runs. */
 #include "turn/turn_entry.h"
 
+#include "turn/turn_owed.h"
 #include "turn/turn_recover.h"
 #include "turn/turn_servers.h"
 #include "turn/turn_whole.h"
@@ -29,7 +31,8 @@ void pal_entry_add_lease(pal_turn *turn)
 
 bool pal_entry_needs_lease(const pal_turn *turn)
 {
-    return !turn->lane->fence && (turn->settled_len > 0 || !pal_id_is_none(turn->leftover));
+    return !turn->lane->fence && (turn->settled_len > 0 || !pal_id_is_none(turn->leftover) ||
+                                         (turn->resume && !turn->is_taken));
 }
 
 void pal_entry_make(pal_turn *turn)
@@ -48,6 +51,8 @@ void pal_entry_make(pal_turn *turn)
                         .inbox_ids = turn->inbox_ids,
                         .inbox_len = turn->inbox_len,
                         .expected_seq = turn->request.expected_seq});
+    if (turn->messages_len > 0 || !turn->is_backlog)
+        pal_owed_add(turn);
 }
 
 bool pal_entry_is_replay(const pal_turn *turn)
@@ -64,6 +69,8 @@ void pal_entry_note_seq(pal_turn *turn)
 {
     if (turn->messages_len > 0)
         turn->first_seq = turn->messages[0].seq; /* what is settled goes with the rest */
+    if (turn->messages_len > turn->settled_len)
+        turn->first_id = turn->messages[turn->settled_len].id;
     turn->conversation.fresh_seq = turn->first_seq;
 }
 
@@ -122,7 +129,7 @@ void pal_entry_look(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
 
     pal_recover_work(item);
-    if (turn->work_status == PAL_OK && !turn->is_taken && !turn->must_wait &&
+    if (turn->work_status == PAL_OK && !turn->is_taken && !turn->must_wait && !turn->resume &&
             !pal_entry_needs_lease(turn))
         commit_and_plan(turn);
 }

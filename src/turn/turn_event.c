@@ -1,13 +1,22 @@
 /* turn_event.c - the numbered log of a turn's events: bounded, in memory, read by anyone at any
- * time. A reader that asks for what is no longer kept sees a gap in the numbers, never a wrong
- * order. */
+ * time.
+ *
+ * When it is full, events that only add to a text (TEXT, REASONING, ARGUMENTS) become one with
+ * those before them that add to the same text, under the number of the last. So a reader that comes
+ * late gets everything that was said, in fewer events, and one that comes back in the middle of
+ * such an event gets the rest of it. Only where that makes no room is the oldest event dropped: a
+ * reader that asks for it sees a gap in the numbers, never a wrong order. */
 #include "turn/turn_event.h"
 
 #include "base/memory.h"
 
+enum { MERGED_BYTES_MAX = 32 * 1024 }; /* of the text of one event that was several */
+
 struct pal_event_entry {
-    pal_event event; /* its texts lie behind it */
+    pal_event event; /* its texts lie behind it, and `ends` */
     size_t bytes;
+    uint64_t first; /* the number of the first event that is in it */
+    uint32_t *ends; /* where the text of each but the last ends; NULL: it is one event */
 };
 
 struct pal_watcher {
@@ -38,6 +47,8 @@ static pal_event_entry *make_entry(const pal_event *event)
         return NULL;
     at = (char *)(entry + 1);
     entry->event = *event;
+    entry->first = event->number;
+    entry->ends = NULL;
     entry->bytes = sizeof(*entry) + texts;
     entry->event.text = copy_text(&at, event->text);
     entry->event.call_id = copy_text(&at, event->call_id);
@@ -76,6 +87,126 @@ static bool grow(pal_event_log *log, size_t cap_max)
     return true;
 }
 
+/* ---- Making room ---- */
+
+static size_t count_of(const pal_event_entry *entry)
+{
+    return (size_t)(entry->event.number - entry->first) + 1;
+}
+
+static bool can_merge(const pal_event_entry *a, const pal_event_entry *b)
+{
+    const pal_event *x = &a->event, *y = &b->event;
+
+    return x->kind == y->kind &&
+            (x->kind == PAL_EVENT_TEXT || x->kind == PAL_EVENT_REASONING ||
+                    x->kind == PAL_EVENT_ARGUMENTS) &&
+            x->count == y->count && x->is_refusal == y->is_refusal &&
+            pal_str_equal(x->call_id, y->call_id) && a->event.number + 1 == b->first;
+}
+
+static uint32_t end_of(const pal_event_entry *entry, size_t at)
+{
+    return at + 1 < count_of(entry) ? entry->ends[at] : (uint32_t)entry->event.text.len;
+}
+
+/* Entries from `at` on, `len` of them, as one. NULL without memory. */
+static pal_event_entry *merge(const pal_event_log *log, size_t at, size_t len)
+{
+    const pal_event_entry *first = log->entries[(log->first + at) % log->cap];
+    size_t count = 0, text = 0, call_id = first->event.call_id.len;
+    pal_event_entry *merged;
+    uint32_t *ends;
+    char *to;
+
+    for (size_t i = 0; i < len; i++) {
+        const pal_event_entry *each = log->entries[(log->first + at + i) % log->cap];
+
+        count += count_of(each);
+        text += each->event.text.len;
+    }
+    merged = pal_malloc(sizeof(*merged) + count * sizeof(*ends) + text + call_id);
+    if (!merged)
+        return NULL;
+    ends = (uint32_t *)(merged + 1);
+    to = (char *)(ends + count);
+    *merged = (pal_event_entry){.event = first->event,
+            .bytes = sizeof(*merged) + count * sizeof(*ends) + text + call_id,
+            .first = first->first,
+            .ends = ends};
+    merged->event.call_id = copy_text(&to, first->event.call_id);
+    merged->event.text = pal_str_make(to, text);
+    for (size_t i = 0, k = 0, before = 0; i < len; i++) {
+        const pal_event_entry *each = log->entries[(log->first + at + i) % log->cap];
+
+        for (size_t j = 0; j < count_of(each); j++)
+            ends[k++] = (uint32_t)before + end_of(each, j);
+        before += each->event.text.len;
+        copy_text(&to, each->event.text);
+        merged->event.number = each->event.number;
+    }
+    return merged;
+}
+
+/* How many entries from `at` on are one text, and fit into one event. */
+static size_t run_at(const pal_event_log *log, size_t at)
+{
+    const pal_event_entry *before = log->entries[(log->first + at) % log->cap];
+    size_t len = 1, bytes = before->event.text.len;
+
+    for (; at + len < log->len; len++) {
+        const pal_event_entry *next = log->entries[(log->first + at + len) % log->cap];
+
+        bytes += next->event.text.len;
+        if (!can_merge(before, next) || bytes > MERGED_BYTES_MAX)
+            break;
+        before = next;
+    }
+    return len;
+}
+
+/* Not for every event: where texts are short and of many, there is little to be won. */
+static void make_room(pal_event_log *log)
+{
+    size_t kept = 0, len = log->len;
+
+    if (log->newest < log->merge_at)
+        return;
+    log->merge_at = log->newest + log->cap / 8;
+    for (size_t at = 0, run; at < len; at += run) {
+        pal_event_entry *merged = NULL;
+
+        run = run_at(log, at);
+        if (run > 1)
+            merged = merge(log, at, run);
+        for (size_t i = 0; i < run; i++) {
+            pal_event_entry **from = &log->entries[(log->first + at + i) % log->cap];
+
+            if (merged) {
+                log->bytes -= (*from)->bytes;
+                pal_free(*from);
+            } else {
+                log->entries[(log->first + kept++) % log->cap] = *from;
+            }
+        }
+        if (merged) {
+            log->bytes += merged->bytes;
+            log->entries[(log->first + kept++) % log->cap] = merged;
+        }
+    }
+    log->len = kept;
+}
+
+/* What is after that number. */
+static pal_event rest_of(const pal_event_entry *entry, uint64_t after)
+{
+    pal_event event = entry->event;
+    size_t from = after >= entry->first ? entry->ends[after - entry->first] : 0;
+
+    event.text = pal_str_make(event.text.data + from, event.text.len - from);
+    return event;
+}
+
 /* Without memory the event is told, and not kept. */
 static void keep(pal_turn *turn, const pal_event *event)
 {
@@ -90,10 +221,14 @@ static void keep(pal_turn *turn, const pal_event *event)
             pal_free(entry);
             return;
         }
-        drop_oldest(log);
+        make_room(log);
+        if (log->len == log->cap)
+            drop_oldest(log);
     }
     log->entries[(log->first + log->len++) % log->cap] = entry;
     log->bytes += entry->bytes;
+    if (log->bytes > options->events_bytes_max)
+        make_room(log);
     while (log->len > 1 && log->bytes > options->events_bytes_max)
         drop_oldest(log);
 }
@@ -153,6 +288,9 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_watch watch,
     pal_event_log *log = &turn->events;
     pal_watcher *watcher = pal_calloc(1, sizeof(*watcher));
 
+    if (after > log->newest)
+        after = 0; /* those were of another process, which had the turn before */
+
     if (!watcher)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     *watcher = (pal_watcher){.next = log->watchers, .watch = watch, .gone = gone, .user = user};
@@ -160,10 +298,14 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_watch watch,
     turn->runtime->stats.watchers++;
     pthread_mutex_unlock(&turn->runtime->lock);
     for (size_t i = 0; i < log->len && !watcher->is_over; i++) {
-        const pal_event *event = &log->entries[(log->first + i) % log->cap]->event;
+        const pal_event_entry *entry = log->entries[(log->first + i) % log->cap];
+        pal_event event = entry->event;
 
-        if (event->number > after)
-            watcher->is_over = !watch(event, user);
+        if (event.number <= after)
+            continue;
+        if (entry->ends)
+            event = rest_of(entry, after);
+        watcher->is_over = !watch(&event, user);
     }
     if (turn->phase == PAL_PHASE_ENDED || watcher->is_over)
         end_watcher(turn, watcher);

@@ -11,7 +11,8 @@ bool pal_follow_merge(pal_turn *turn, pal_turn *next)
     pal_message *messages;
     size_t len;
 
-    if (!turn->lane->fence || turn->as_sent || next->as_sent ||
+    if (!turn->lane->fence || turn->as_sent || next->as_sent || turn->is_again ||
+            next->is_again ||
             !pal_sender_can_merge(&turn->request, &next->request, turn->arena))
         return false;
     inbox_ids =

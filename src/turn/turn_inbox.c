@@ -64,6 +64,8 @@ static void put_tools(pal_json_writer *writer, const pal_tool *tools, size_t len
         put_text(writer, "description", tools[i].description);
         put_text(writer, "schema", tools[i].schema);
         put_number(writer, "tokens", tools[i].tokens);
+        put_number(writer, "strict", tools[i].is_strict);
+        put_text(writer, "call_extra", tools[i].call_extra);
         pal_json_end_object(writer);
     }
     pal_json_end_array(writer);
@@ -112,8 +114,27 @@ static void put_settings(pal_json_writer *writer, const pal_turn_request *reques
         put_tools(writer, request->tools, request->tools_len);
 }
 
-pal_status pal_inbox_write(const pal_turn_request *request, const char *delivery, pal_arena *arena,
-        pal_inbox_item *out_item, pal_error *err)
+static void put_id(pal_json_writer *writer, const char *name, pal_id id)
+{
+    char text[PAL_ID_TEXT_SIZE];
+
+    if (pal_id_is_none(id))
+        return;
+    pal_id_to_text(id, text);
+    pal_json_name(writer, name);
+    pal_json_put_text(writer, text);
+}
+
+static void put_head(pal_json_writer *writer, const pal_inbox_head *head)
+{
+    put_id(writer, "turn", head->turn);
+    put_id(writer, "first", head->first);
+    put_number(writer, "tries", head->tries);
+    put_number(writer, "final", head->is_final);
+}
+
+pal_status pal_inbox_write(const pal_turn_request *request, const pal_inbox_head *head,
+        const char *delivery, pal_arena *arena, pal_inbox_item *out_item, pal_error *err)
 {
     pal_buf buf;
     pal_json_writer writer;
@@ -122,8 +143,9 @@ pal_status pal_inbox_write(const pal_turn_request *request, const char *delivery
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
+    put_head(&writer, head);
     put_settings(&writer, request);
-    status = put_messages(&writer, request, arena, err);
+    status = request->messages_len ? put_messages(&writer, request, arena, err) : PAL_OK;
     pal_json_end_object(&writer);
     if (status == PAL_OK && buf.failure != PAL_OK)
         status = pal_error_set(err, buf.failure, "the messages and tools are too large to wait");
@@ -222,18 +244,51 @@ static pal_status read_tools(
                 .description = pal_json_string(pal_json_find(tool, "description"), arena),
                 .schema = pal_json_string(pal_json_find(tool, "schema"), arena),
                 .tokens = number_of(tool, "tokens"),
+                .is_strict = number_of(tool, "strict") != 0,
+                .call_extra = pal_json_string(pal_json_find(tool, "call_extra"), arena),
         };
     return PAL_OK;
 }
 
-pal_status pal_inbox_read(
-        const pal_inbox_item *item, pal_arena *arena, pal_turn_request *request, pal_error *err)
+static pal_id id_of(pal_json object, const char *name, pal_arena *arena)
+{
+    pal_id id;
+
+    return pal_id_from_text(pal_json_string(pal_json_find(object, name), arena), &id)
+            ? id
+            : (pal_id){{0}};
+}
+
+static pal_inbox_head read_head(pal_json body, pal_arena *arena)
+{
+    return (pal_inbox_head){
+            .turn = id_of(body, "turn", arena),
+            .first = id_of(body, "first", arena),
+            .tries = small_of(body, "tries"),
+            .is_final = number_of(body, "final") != 0,
+    };
+}
+
+bool pal_inbox_read_head(const pal_inbox_item *item, pal_arena *scratch, pal_inbox_head *out_head)
+{
+    pal_json body;
+
+    if (pal_json_parse(scratch, item->body, NULL, &body, NULL) != PAL_OK)
+        return false;
+    *out_head = read_head(body, scratch);
+    return true;
+}
+
+pal_status pal_inbox_read(const pal_inbox_item *item, pal_arena *arena, pal_turn_request *request,
+        pal_inbox_head *out_head, pal_error *err)
 {
     pal_json body, system, context;
     pal_status status = pal_json_parse(arena, item->body, NULL, &body, err);
 
     if (status != PAL_OK)
         return status;
+    if (out_head)
+        *out_head = read_head(body, arena);
     request->endpoint = pal_json_string(pal_json_find(body, "endpoint"), arena);
     request->model = pal_json_string(pal_json_find(body, "model"), arena);
     system = pal_json_find(body, "system");

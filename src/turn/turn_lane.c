@@ -11,7 +11,10 @@
 #include "turn/turn_event.h"
 #include "turn/turn_follow.h"
 #include "turn/turn_inbox.h"
+#include "turn/turn_join.h"
+#include "turn/turn_park.h"
 #include "turn/turn_recover.h"
+#include "turn/turn_visit.h"
 
 /* ---- Finding ---- */
 
@@ -65,14 +68,15 @@ static void free_lane(pal_lane_state *lane)
     pal_map_remove(&lane->runtime->lanes, pal_str_make(lane->key, lane->key_len));
     pal_timer_stop(lane->runtime->loop, &lane->renew);
     pal_timer_stop(lane->runtime->loop, &lane->wait);
+    pal_timer_stop(lane->runtime->loop, &lane->look);
     pal_free(lane->key);
     pal_free(lane);
 }
 
 static void free_if_idle(pal_lane_state *lane)
 {
-    if (!lane->running && !lane->first && !lane->steers && !lane->has_backlog && lane->holds == 0 &&
-            lane->guards == 0)
+    if (!lane->running && !lane->first && !lane->steers && !lane->has_backlog && !lane->away &&
+            lane->holds == 0 && lane->guards == 0)
         free_lane(lane);
 }
 
@@ -108,7 +112,7 @@ void pal_lane_rest(pal_lane_state *lane)
 
 /* ---- Waiting ---- */
 
-static void count_turns(pal_runtime *runtime, int running, int queued)
+void pal_lane_count(pal_runtime *runtime, int running, int queued)
 {
     pthread_mutex_lock(&runtime->lock);
     runtime->stats.turns_running += (uint64_t)(int64_t)running;
@@ -116,10 +120,10 @@ static void count_turns(pal_runtime *runtime, int running, int queued)
     pthread_mutex_unlock(&runtime->lock);
 }
 
-static void begin(pal_lane_state *lane, pal_turn *turn)
+void pal_lane_begin(pal_lane_state *lane, pal_turn *turn)
 {
     lane->running = turn;
-    count_turns(lane->runtime, 1, 0);
+    pal_lane_count(lane->runtime, 1, 0);
     pal_turn_begin(turn);
 }
 
@@ -131,7 +135,7 @@ static void unqueue(pal_lane_state *lane, pal_turn **at)
     if (!*at)
         lane->last = at;
     turn->next = NULL;
-    count_turns(lane->runtime, 0, -1);
+    pal_lane_count(lane->runtime, 0, -1);
 }
 
 static void begin_next(pal_lane_state *lane)
@@ -148,7 +152,7 @@ static void begin_next(pal_lane_state *lane)
             break;
         unqueue(lane, &lane->first);
     }
-    begin(lane, turn);
+    pal_lane_begin(lane, turn);
 }
 
 static void change_inbox(pal_turn *turn, void (*done)(pal_write *write))
@@ -207,7 +211,7 @@ static void tell(pal_turn *turn, const pal_error *err)
         started(err ? NULL : &turn->info, err, turn->started_user);
 }
 
-static void refuse(pal_turn *turn, pal_status status, const char *text)
+void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text)
 {
     pal_error err;
 
@@ -219,6 +223,35 @@ static void refuse(pal_turn *turn, pal_status status, const char *text)
     turn->info.status = status;
     pal_compact_tell(turn);
     pal_lane_leave(turn);
+}
+
+static void refuse_conflict(pal_turn *turn, const pal_error *err)
+{
+    pal_lane_refuse(turn, err->status, err->message);
+}
+
+/* What is in the way may be the same, sent before to another process. */
+static void busy_for_good(pal_turn *turn)
+{
+    if (turn->work_status == PAL_CONFLICT)
+        refuse_conflict(turn, &turn->work_error);
+    else
+        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
+}
+
+static void refuse_busy(pal_turn *turn)
+{
+    if (!pal_join_look(turn, busy_for_good))
+        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
+}
+
+/* The item that was in the way is gone: what it said is recorded, as will be found. */
+static void enter_again(pal_turn *turn)
+{
+    if (turn->work_status == PAL_OK)
+        pal_lane_enter(turn);
+    else
+        refuse_conflict(turn, &turn->work_error);
 }
 
 static void enqueue(pal_turn *turn)
@@ -235,7 +268,7 @@ static void enqueue(pal_turn *turn)
         *lane->last = turn;
         lane->last = &turn->next;
     }
-    count_turns(lane->runtime, 0, 1);
+    pal_lane_count(lane->runtime, 0, 1);
 }
 
 static void wait_in_queue(pal_turn *turn)
@@ -271,16 +304,15 @@ static void queued(pal_write *write)
 
     inbox_changed(turn);
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
-        refuse(turn, err.status, err.message);
-        return;
-    }
-    if (lane->runtime->is_closing) {
-        refuse(turn, PAL_CANCELED, "the runtime is being closed; the message waits in the inbox");
+        if (err.status != PAL_CONFLICT || !pal_join_look(turn, enter_again))
+            refuse_conflict(turn, &err);
         return;
     }
     turn->inbox_ids[0] = turn->ops[0].u.inbox_item->id;
     turn->inbox_len = 1;
     wait_in_queue(turn);
+    if (lane->runtime->is_closing)
+        pal_lane_hand_over(lane);
 }
 
 static void joined(pal_write *write)
@@ -292,7 +324,8 @@ static void joined(pal_write *write)
 
     inbox_changed(turn);
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
-        refuse(turn, err.status, err.message);
+        if (err.status != PAL_CONFLICT || !pal_join_look(turn, enter_again))
+            refuse_conflict(turn, &err);
         return;
     }
     if (!lane->running && !lane->runtime->is_closing) {
@@ -300,18 +333,19 @@ static void joined(pal_write *write)
         turn->inbox_ids[0] = turn->ops[0].u.inbox_item->id;
         turn->inbox_len = 1;
         if (is_free(lane))
-            begin(lane, turn);
+            pal_lane_begin(lane, turn);
         else
             wait_in_queue(turn);
         return;
     }
     if (!lane->running) {
-        refuse(turn, PAL_CANCELED, "the runtime is being closed; the message waits in the inbox");
+        pal_lane_refuse(turn, PAL_CANCELED,
+                "the runtime is being closed; the message waits in the inbox");
         return;
     }
     steer = pal_calloc(1, sizeof(*steer));
     if (!steer) {
-        refuse(turn, PAL_NO_MEMORY, "out of memory");
+        pal_lane_refuse(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
     steer->arena = turn->arena;
@@ -340,11 +374,12 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
         request.messages = turn->as_sent; /* it is made what is recorded when it begins again */
     turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
     if (item && turn->inbox_ids)
-        status = pal_inbox_write(&request, delivery, turn->arena, item, &err);
+        status = pal_inbox_write(&request, &(pal_inbox_head){.turn = turn->acting}, delivery,
+                turn->arena, item, &err);
     if (status == PAL_OK && !pal_turn_make_ops(turn))
         status = PAL_NO_MEMORY;
     if (status != PAL_OK) {
-        refuse(turn, status, err.message[0] ? err.message : "out of memory");
+        pal_lane_refuse(turn, status, err.message[0] ? err.message : "out of memory");
         return;
     }
     turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_ADD,
@@ -355,7 +390,7 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
 }
 
 /* Results of calls go on with a turn that was there before all that waits. */
-static bool may_begin(const pal_lane_state *lane, const pal_turn_request *request)
+bool pal_lane_may_begin(const pal_lane_state *lane, const pal_turn_request *request)
 {
     if (request->messages_len == 0 || pal_recover_results(request) > 0)
         return !lane->running && !lane->first;
@@ -366,12 +401,16 @@ void pal_lane_enter(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
 
-    if (may_begin(lane, &turn->request)) {
-        begin(lane, turn);
+    if (pal_visit_is(turn)) {
+        pal_visit(turn);
+        return;
+    }
+    if (pal_lane_may_begin(lane, &turn->request)) {
+        pal_lane_begin(lane, turn);
         return;
     }
     if (turn->request.messages_len == 0 || turn->request.opening_len > 0) {
-        refuse(turn, PAL_BUSY, "session is busy");
+        refuse_busy(turn);
         return;
     }
     switch (turn->request.lane) {
@@ -389,9 +428,15 @@ void pal_lane_enter(pal_turn *turn)
             wait_in_inbox(turn, "steer", joined);
         break;
     default:
-        refuse(turn, PAL_BUSY, "session is busy");
+        refuse_busy(turn);
         break;
     }
+}
+
+void pal_lane_wait_first(pal_turn *turn)
+{
+    turn->goes_first = true;
+    enqueue(turn);
 }
 
 bool pal_lane_may_wait(const pal_turn *turn)
@@ -406,7 +451,7 @@ void pal_lane_step_back(pal_turn *turn)
     pal_lane_state *lane = turn->lane;
 
     lane->running = NULL;
-    count_turns(lane->runtime, -1, 0);
+    pal_lane_count(lane->runtime, -1, 0);
     pal_timer_stop(lane->runtime->loop, &turn->deadline);
     turn->phase = PAL_PHASE_NEW;
     turn->goes_first = true;
@@ -484,7 +529,7 @@ static void begin_from_steer(pal_lane_state *lane)
     if (turn->inbox_ids)
         turn->inbox_ids[0] = steer->inbox_id;
     pal_free(steer);
-    begin(lane, turn);
+    pal_lane_begin(lane, turn);
 }
 
 static void begin_from_backlog(pal_lane_state *lane)
@@ -504,7 +549,7 @@ static void begin_from_backlog(pal_lane_state *lane)
         return;
     }
     turn->is_backlog = true;
-    begin(lane, turn);
+    pal_lane_begin(lane, turn);
 }
 
 bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session)
@@ -518,29 +563,65 @@ bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session)
     return true;
 }
 
+/* Of what is durable nobody says that it has ended: another process runs it, or will. */
+static void end_here(pal_turn *turn)
+{
+    bool is_durable = turn->phase == PAL_PHASE_AWAY || turn->inbox_len > 0;
+
+    pal_away_leave(turn);
+    turn->phase = PAL_PHASE_ENDED;
+    if (!is_durable) {
+        pal_turn_set_state(turn, PAL_TURN_FAILED);
+        turn->info.status = PAL_CANCELED;
+    }
+    pal_turn_set_reason(turn,
+            is_durable ? "the server stops; the turn is run by the next one"
+                       : "the server stops; send it again");
+    pal_follow_end(turn);
+    pal_event_tell(turn,
+            (pal_event){.kind = PAL_EVENT_ENDED,
+                    .state = turn->state,
+                    .status = turn->info.status,
+                    .text = pal_str_of(turn->info.reason)});
+    turn->lane = NULL;
+    pal_follow_leave(turn);
+    pal_runtime_ended(turn, false);
+}
+
+void pal_lane_hand_over(pal_lane_state *lane)
+{
+    pal_turn **at = &lane->first;
+
+    lane->guards++;
+    while (*at) {
+        pal_turn *turn = *at;
+
+        if (turn->inbox_len == 0) {
+            at = &turn->next;
+            continue;
+        }
+        unqueue(lane, at);
+        pal_away_begin(turn);
+    }
+    lane->guards--;
+}
+
 void pal_lane_empty(pal_lane_state *lane)
 {
     while (lane->first) {
         pal_turn *turn = lane->first;
 
         unqueue(lane, &lane->first);
-        turn->phase = PAL_PHASE_ENDED;
-        pal_turn_set_state(turn, PAL_TURN_CANCELED);
-        pal_turn_set_reason(turn,
-                turn->inbox_len ? "the runtime was closed; the message waits in the inbox"
-                                : "the runtime was closed");
-        pal_event_tell(turn,
-                (pal_event){.kind = PAL_EVENT_ENDED,
-                        .state = PAL_TURN_CANCELED,
-                        .text = pal_str_of(turn->info.reason)});
-        turn->lane = NULL;
-        pal_runtime_ended(turn, false);
+        end_here(turn);
     }
+    while (lane->away)
+        end_here(lane->away);
     while (lane->steers)
         pal_steer_free(pal_lane_steer(lane));
     lane->has_backlog = false;
     pal_timer_stop(lane->runtime->loop, &lane->renew);
     pal_timer_stop(lane->runtime->loop, &lane->wait);
+    pal_timer_stop(lane->runtime->loop, &lane->look);
 }
 
 void pal_lanes_done(pal_runtime *runtime)
@@ -566,7 +647,7 @@ void pal_lane_leave(pal_turn *turn)
     turn->lane = NULL;
     if (was_running) {
         lane->running = NULL;
-        count_turns(lane->runtime, -1, 0);
+        pal_lane_count(lane->runtime, -1, 0);
     }
     pal_follow_leave(turn);
     pal_runtime_ended(turn, was_running);

@@ -5,6 +5,7 @@
 #include "turn/turn_machine.h"
 
 #include "palaver/limits.h"
+#include "turn/turn_park.h"
 
 enum { WAIT_MS_MIN = 20 };
 
@@ -22,6 +23,9 @@ static void renewed(pal_write *write)
         lane->fence = 0;
     if (!turn && (is_lost || lane->holds == 0)) {
         pal_lane_rest(lane);
+    } else if (is_lost && turn->owes) {
+        pal_lease_lost(lane);
+        pal_away_begin(turn); /* who took the session over goes on with the turn */
     } else if (is_lost) {
         /* Whatever it writes from now on is refused. */
         turn->info.status = PAL_DENIED;
@@ -37,7 +41,7 @@ static void renew(pal_timer *timer)
 
     if (!lane->fence)
         return;
-    if (!lane->running && lane->holds == 0) {
+    if ((!lane->running || lane->running->is_parked) && lane->holds == 0) {
         pal_lease_release(lane);
         return;
     }
@@ -60,6 +64,13 @@ static void renew_later(pal_lane_state *lane)
         lane->running->info.status = PAL_NO_MEMORY;
         pal_turn_stop(lane->running, "out of memory");
     }
+}
+
+void pal_lease_lost(pal_lane_state *lane)
+{
+    pal_timer_stop(lane->runtime->loop, &lane->renew);
+    lane->fence = 0;
+    lane->is_recovered = false;
 }
 
 void pal_lease_taken(pal_lane_state *lane, uint64_t fence)
@@ -114,6 +125,7 @@ void pal_lease_add_release(pal_turn *turn)
 {
     pal_turn_add_op(turn, release_op(turn->lane));
     turn->lane->fence = 0;
+    turn->lane->is_recovered = false;
 }
 
 /* The commit queue keeps order: whoever takes it next, takes it after this. */
@@ -124,6 +136,7 @@ void pal_lease_release(pal_lane_state *lane)
     pal_timer_stop(lane->runtime->loop, &lane->renew);
     lane->op = release_op(lane);
     lane->fence = 0;
+    lane->is_recovered = false;
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = released};
     lane->holds++;
     pal_journal_write(&lane->runtime->journal, &lane->write);

@@ -17,7 +17,7 @@
 #include "turn/turn_models.h"
 #include "turn/turn_seal.h"
 #include "turn/turn_speech.h"
-#include "turn/turn_whole.h"
+#include "turn/turn_owed.h"
 
 /* The first wait for a service that was not there; each further one is twice as long. */
 #define UNREACHABLE_FIRST_MS ((int64_t)500)
@@ -103,6 +103,8 @@ void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
     pal_message *own = append->messages + append->settled_len;
     size_t own_len = append->messages_len - append->settled_len;
 
+    for (size_t i = 0; i < own_len; i++)
+        own[i].turn_id = turn->acting;
     if (!turn->is_sealed)
         pal_seal_note(turn, own, own_len);
     if (append->epoch)
@@ -119,7 +121,6 @@ void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
                             .ledger_len = append->ledger != NULL}});
     if (append->epoch && turn->ops)
         turn->ops[turn->write.ops_len - 1].with_previous = false;
-    pal_whole_begin(turn, append->messages);
     if (append->record)
         pal_turn_add_op(turn, put_record(append->record));
     if (append->also)
@@ -181,7 +182,7 @@ static void find_model(pal_turn *turn)
 
 void pal_turn_planned(pal_turn *turn)
 {
-    if (turn->phase == PAL_PHASE_ENDED) {
+    if (turn->phase != PAL_PHASE_PLAN) { /* it has ended meanwhile, or another process has it */
         pal_budget_release(atomic_exchange(&turn->held, NULL));
         return;
     }
@@ -417,6 +418,14 @@ static void drop_plan(pal_turn *turn)
     turn->write.ops_len = 0;
 }
 
+/* A turn that was told nothing is found by its first answer. */
+static pal_id next_id(pal_turn *turn)
+{
+    if (turn->request.messages_len > 0 || !pal_id_is_none(turn->first_id) || turn->step > 1)
+        return pal_id_new();
+    return pal_owed_first(turn->acting);
+}
+
 static void call_model(pal_turn *turn)
 {
     static const pal_model_sink sink = {
@@ -442,7 +451,7 @@ static void call_model(pal_turn *turn)
     if (turn->attempt == 0) {
         turn->attempt = 1;
         turn->step++;
-        turn->answer_id = pal_id_new();
+        turn->answer_id = next_id(turn);
         pal_event_tell(turn,
                 (pal_event){.kind = PAL_EVENT_STEP,
                         .count = turn->step,

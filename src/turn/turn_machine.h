@@ -37,6 +37,10 @@ bool pal_turn_take_steer(pal_turn *turn);
 void pal_turn_close(pal_turn *turn);
 void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...) PAL_PRINTF(3, 4);
 void pal_turn_stop(pal_turn *turn, const char *reason);
+/* The runtime is closed: leaves the turn as it stands, for another process to go on with. */
+void pal_turn_hand_over(pal_turn *turn);
+/* Nobody comes back to it: stops its call, its timer and its tools. */
+void pal_turn_stop_waiting(pal_turn *turn);
 /* Tells that it is over, and lets the next one begin. */
 void pal_turn_finish(pal_turn *turn, pal_turn_state state);
 
@@ -112,6 +116,13 @@ void pal_tools_stop(pal_turn *turn, const char *text);
 PAL_CHECKED pal_status pal_tools_results(
         pal_turn *turn, const pal_message *messages, size_t len, pal_error *err);
 void pal_tools_allow(pal_turn *turn, bool allow);
+/* Tells which calls wait for the caller, and that somebody is asked about one. */
+void pal_tools_tell_paused(pal_turn *turn);
+void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name);
+/* The calls for the caller, as JSON. */
+void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf);
+/* The call that somebody is asked about; NULL: none is. */
+const pal_tool_run *pal_tools_asked(const pal_turn *turn);
 /* The caller runs the tool of that name. */
 bool pal_tools_is_callers(const pal_turn *turn, pal_str name);
 void pal_tools_cancel(pal_turn *turn); /* nobody waits for those that run any more */
@@ -144,6 +155,18 @@ void pal_lane_leave(pal_turn *turn);
 void pal_lane_withdraw(pal_turn *turn);
 /* Nobody runs in it, as far as is known: what has waited for long begins, or the lane goes. */
 void pal_lane_rest(pal_lane_state *lane);
+/* The turn is the lane's: it begins. */
+void pal_lane_begin(pal_lane_state *lane, pal_turn *turn);
+/* Results of calls go on with a turn that was there before all that waits. */
+bool pal_lane_may_begin(const pal_lane_state *lane, const pal_turn_request *request);
+/* The turn is not run: whoever asked for it is told why. */
+void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text);
+/* A turn that was away is the next to begin. */
+void pal_lane_wait_first(pal_turn *turn);
+/* The runtime is being closed: those that wait are followed in the store, where another process may
+ * run them. */
+void pal_lane_hand_over(pal_lane_state *lane);
+void pal_lane_count(pal_runtime *runtime, int running, int queued); /* in the stats */
 /* Takes what was said into the running turn; NULL: nothing. */
 pal_steer *pal_lane_steer(pal_lane_state *lane);
 void pal_steer_free(pal_steer *steer);
@@ -155,6 +178,8 @@ void pal_lease_taken(pal_lane_state *lane, uint64_t fence);
 /* Another process has it: nobody begins here for a while. False without memory. */
 bool pal_lease_await(pal_lane_state *lane);
 void pal_lease_release(pal_lane_state *lane);
+/* Another process has it: what is written under it is refused. */
+void pal_lease_lost(pal_lane_state *lane);
 /* Gives it back with what turn->write has already. */
 void pal_lease_add_release(pal_turn *turn);
 
@@ -168,12 +193,19 @@ pal_turn *pal_turn_make(
 /* The turn's messages are durable: whoever sends them again gets this turn. */
 void pal_runtime_know(pal_turn *turn);
 void pal_runtime_unknow(pal_turn *turn); /* they are not, after all */
+/* Likewise, of a turn that is gone on with: by the client id of its first message. */
+void pal_runtime_know_as(pal_turn *turn, pal_str client_id);
 /* The turn of that request, if it came before and is remembered; NULL: it isn't. */
 pal_turn *pal_runtime_known(
         pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena);
 
 /* The turn is over: it is remembered for a while, so that readers can come late. */
 void pal_runtime_ended(pal_turn *turn, bool has_run);
+
+/* ---- turn_call.c ---- */
+
+/* How the turn stands, as it is told. */
+void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info);
 
 /* ---- turn_plan.c ---- */
 

@@ -9,12 +9,13 @@
 
 #include "store/store_reading.h"
 #include "turn/turn_backlog.h"
+#include "turn/turn_resume.h"
 #include "turn/turn_sender.h"
 #include "turn/turn_whole.h"
 
 enum { MESSAGES_FIRST = 1, MESSAGES_MAX = 4 * PAL_ANSWER_CALLS_MAX };
 
-static bool has_result(const pal_message *messages, size_t len, pal_str call_id)
+bool pal_recover_has_result(const pal_message *messages, size_t len, pal_str call_id)
 {
     for (size_t i = 0; i < len; i++)
         for (size_t j = 0; j < messages[i].parts_len; j++)
@@ -26,34 +27,27 @@ static bool has_result(const pal_message *messages, size_t len, pal_str call_id)
 
 /* ---- The newest answer ---- */
 
-/* What the log ends with: an answer, and the results behind it. */
-typedef struct ending {
-    const pal_message *answer; /* NULL: it ends with something else */
-    const pal_message *results;
-    size_t results_len;
-} ending;
-
-static ending ending_of(const pal_messages *list)
+static pal_ending ending_of(const pal_messages *list)
 {
     size_t at = list->len;
 
     while (at > 0 && list->items[at - 1].role == PAL_ROLE_TOOL)
         at--;
     if (at == 0 || list->items[at - 1].role != PAL_ROLE_ASSISTANT)
-        return (ending){0};
-    return (ending){&list->items[at - 1], list->items + at, list->len - at};
+        return (pal_ending){0};
+    return (pal_ending){&list->items[at - 1], list->items + at, list->len - at};
 }
 
-/* The newest message will do, unless it is a result. It lies in `scratch`. */
-static pal_status load_ending(const pal_turn *turn, const pal_reading *reading, pal_arena *scratch,
-        ending *out_ending, pal_error *err)
+/* The newest message will do, unless it is a result. */
+pal_status pal_recover_ending(const pal_reading *reading, uint64_t before_seq, pal_arena *arena,
+        pal_ending *out_ending, pal_error *err)
 {
-    pal_load load = {.limit = MESSAGES_FIRST, .from_end = true, .before_seq = turn->leftover_seq};
+    pal_load load = {.limit = MESSAGES_FIRST, .from_end = true, .before_seq = before_seq};
     pal_messages list = {.has_more = true};
     pal_status status = PAL_OK;
 
     do {
-        status = pal_reading_load(reading, &load, scratch, &list, err);
+        status = pal_reading_load(reading, &load, arena, &list, err);
         load.limit *= 8;
     } while (status == PAL_OK && list.has_more && load.limit <= MESSAGES_MAX && list.len > 0 &&
             list.items[0].role == PAL_ROLE_TOOL);
@@ -62,7 +56,7 @@ static pal_status load_ending(const pal_turn *turn, const pal_reading *reading, 
     return status;
 }
 
-static const pal_part *find_call(const ending *end, pal_str call_id)
+static const pal_part *find_call(const pal_ending *end, pal_str call_id)
 {
     for (size_t i = 0; end->answer && i < end->answer->parts_len; i++)
         if (end->answer->parts[i].kind == PAL_PART_TOOL_CALL &&
@@ -88,8 +82,8 @@ static pal_status refuse(size_t message, pal_str call_id, const char *why, pal_e
             (int)(call_id.len < 80 ? call_id.len : 80), call_id.len ? call_id.data : "", why);
 }
 
-static pal_status check_result(
-        const pal_turn *turn, const ending *end, size_t at, const pal_part *part, pal_error *err)
+static pal_status check_result(const pal_turn *turn, const pal_ending *end, size_t at,
+        const pal_part *part, pal_error *err)
 {
     const pal_message *messages = turn->request.messages;
 
@@ -98,30 +92,33 @@ static pal_status check_result(
                 err, PAL_INVALID, "message %zu has the role tool, but is not only results", at);
     if (!find_call(end, part->call_id))
         return refuse(at, part->call_id, "is not one that waits for a result", err);
-    if (has_result(end->results, end->results_len, part->call_id) ||
-            has_result(messages, at, part->call_id))
+    if (pal_recover_has_result(end->results, end->results_len, part->call_id) ||
+            pal_recover_has_result(messages, at, part->call_id))
         return refuse(at, part->call_id, "has its result already", err);
     return PAL_OK;
 }
 
-/* Whether all of it was said before, under the same client ids. */
-static bool is_repetition(const pal_turn *turn)
+bool pal_recover_is_repetition(const pal_turn *turn, pal_id *out_id)
 {
     const uint64_t never = PAL_SEQ_ANY - 1; /* what is new is refused */
     size_t len = turn->request.messages_len;
     pal_message *probe = pal_arena_array(turn->arena, len, sizeof(*probe));
 
-    if (!probe || turn->request.messages[0].client_id.len == 0)
+    if (!probe || len == 0 || turn->request.messages[0].client_id.len == 0)
         return false;
     memcpy(probe, turn->request.messages, len * sizeof(*probe));
-    return pal_store_append(turn->runtime->store, turn->request.tenant, turn->request.session,
-                   probe, len, never, NULL) == PAL_OK;
+    if (pal_store_append(turn->runtime->store, turn->request.tenant, turn->request.session, probe,
+                len, never, NULL) != PAL_OK)
+        return false;
+    *out_id = probe[0].id;
+    return true;
 }
 
-static pal_status check_results(const pal_turn *turn, const ending *end, pal_error *err)
+static pal_status check_results(const pal_turn *turn, const pal_ending *end, pal_error *err)
 {
     size_t len = pal_recover_results(&turn->request);
     pal_status status = PAL_OK;
+    pal_id ignored;
 
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         const pal_message *message = &turn->request.messages[i];
@@ -129,7 +126,7 @@ static pal_status check_results(const pal_turn *turn, const ending *end, pal_err
         for (size_t j = 0; status == PAL_OK && j < message->parts_len; j++)
             status = check_result(turn, end, i, &message->parts[j], err);
     }
-    return status == PAL_INVALID && is_repetition(turn) ? PAL_OK : status;
+    return status == PAL_INVALID && pal_recover_is_repetition(turn, &ignored) ? PAL_OK : status;
 }
 
 pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
@@ -156,36 +153,54 @@ pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
 
 /* ---- Calls that stay open ---- */
 
-static bool is_open(const pal_turn *turn, const ending *end, const pal_part *call)
+static bool is_open(const pal_turn *turn, const pal_ending *end, const pal_part *call)
 {
+    const pal_turn_request *request = &turn->request;
+
     return call->kind == PAL_PART_TOOL_CALL &&
-            !has_result(end->results, end->results_len, call->call_id) &&
-            !has_result(turn->request.messages, turn->request.messages_len, call->call_id);
+            !pal_recover_has_result(end->results, end->results_len, call->call_id) &&
+            !pal_recover_has_result(request->messages, request->messages_len, call->call_id);
 }
 
-static pal_status settle(pal_turn *turn, const ending *end, pal_error *err)
+size_t pal_recover_settle(pal_turn *turn, const pal_part *call, pal_message *out_message)
+{
+    pal_part *part = pal_arena_alloc(turn->arena, sizeof(*part));
+
+    if (!part)
+        return 0;
+    *part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
+            .call_id = pal_arena_copy(turn->arena, call->call_id),
+            .name = pal_arena_copy(turn->arena, call->name),
+            .text = pal_str_of(PAL_INTERRUPTED_TEXT),
+            .is_error = true};
+    *out_message = (pal_message){
+            .role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1, .flags = PAL_FLAG_SYNTHETIC};
+    return 1;
+}
+
+/* A turn that died and that this runtime does not go on with ends here, visibly. */
+static size_t end_dead(const pal_turn *turn, pal_message *out_message)
+{
+    *out_message = (pal_message){.role = PAL_ROLE_ASSISTANT,
+            .flags = PAL_FLAG_ERROR,
+            .turn_id = turn->resume->head.turn,
+            .extra = pal_str_of("{\"error\":\"the process died while it answered\"}")};
+    return 1;
+}
+
+static pal_status settle(pal_turn *turn, const pal_ending *end, pal_error *err)
 {
     size_t calls = end->answer && !turn->compact ? end->answer->parts_len : 0;
     size_t len = 0;
     pal_message *messages =
-            pal_arena_array(turn->arena, calls + turn->request.messages_len + 1, sizeof(*messages));
+            pal_arena_array(turn->arena, calls + turn->request.messages_len + 2, sizeof(*messages));
 
-    for (size_t i = 0; messages && i < calls; i++) {
-        const pal_part *call = &end->answer->parts[i];
-        pal_part *part;
-
-        if (!is_open(turn, end, call))
-            continue;
-        part = pal_arena_alloc(turn->arena, sizeof(*part));
-        if (!part)
-            break;
-        *part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
-                .call_id = pal_arena_copy(turn->arena, call->call_id),
-                .name = pal_arena_copy(turn->arena, call->name),
-                .text = pal_str_of(PAL_INTERRUPTED_TEXT),
-                .is_error = true};
-        messages[len++] = (pal_message){
-                .role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1, .flags = PAL_FLAG_SYNTHETIC};
+    for (size_t i = 0; messages && i < calls; i++)
+        if (is_open(turn, end, &end->answer->parts[i]))
+            len += pal_recover_settle(turn, &end->answer->parts[i], &messages[len]);
+    if (messages && turn->resume) {
+        len += end_dead(turn, &messages[len]);
+        turn->resume = NULL;
     }
     if (pal_arena_failure(turn->arena) != PAL_OK)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
@@ -210,6 +225,8 @@ static bool is_there(pal_id id, const pal_inbox_item *items, size_t len)
 /* What another process has run, while this one waited for it, is out of the inbox. */
 static bool is_taken(const pal_turn *turn, const pal_inbox_item *items, size_t len)
 {
+    if (turn->is_again)
+        return true; /* it was admitted before */
     return !turn->is_backlog && turn->inbox_len > 0 && !is_there(turn->inbox_ids[0], items, len);
 }
 
@@ -223,6 +240,44 @@ static bool gives_way(
             pal_backlog_is_there(turn, items, len, scratch);
 }
 
+/* A program that ends soon goes on with nobody's turn: what died is over. So is one that was told
+ * to have failed, where that could not be written. */
+static bool ends_dead(pal_turn *turn)
+{
+    const pal_resume *found = turn->resume;
+
+    if ((!turn->runtime->options.leave_inbox && !turn->ends_found) ||
+            found->kind != PAL_RESUME_DEAD)
+        return false;
+    turn->leftover = found->item;
+    turn->leftover_seq = found->request.whole ? found->first_seq : 0;
+    if (found->request.whole)
+        turn->resume = NULL;
+    return true;
+}
+
+/* A turn that nobody runs is there: this one goes on with it, or waits until it is over. */
+static pal_status meet_resume(pal_turn *turn, pal_error *err)
+{
+    const pal_resume *found = turn->resume;
+    bool is_wanted = found && pal_resume_is_wanted(turn);
+    pal_ending end;
+
+    if (turn->allowing && !is_wanted)
+        return pal_error_set(err, PAL_CONFLICT, "the turn asks nothing");
+    if (!found || (!is_wanted && ends_dead(turn)))
+        return PAL_OK;
+    turn->must_wait = !is_wanted;
+    if (!is_wanted)
+        return PAL_OK;
+    turn->is_taken = false;
+    end = (pal_ending){found->answer, found->results, found->results_len};
+    return pal_recover_results(&turn->request) > 0 && !turn->is_backlog &&
+                    !pal_id_equal(found->head.turn, turn->acting)
+            ? check_results(turn, &end, err)
+            : PAL_OK;
+}
+
 static pal_status look_into_inbox(
         pal_turn *turn, const pal_reading *reading, pal_arena *scratch, pal_error *err)
 {
@@ -232,18 +287,22 @@ static pal_status look_into_inbox(
     pal_status status =
             pal_reading_inbox_list(reading, takes ? turn->arena : scratch, &items, &len, err);
 
-    if (status == PAL_OK && takes)
+    if (status == PAL_OK)
+        status = pal_whole_find(turn, items, len, err);
+    if (status == PAL_OK)
+        status = pal_resume_look(turn, reading, items, len, err);
+    if (status == PAL_OK && takes && !turn->resume)
         status = pal_backlog_take(turn, items, len, err);
     if (status != PAL_OK)
         return status;
     turn->is_taken = is_taken(turn, items, len);
     turn->must_wait = gives_way(turn, items, len, scratch);
-    return pal_whole_find(turn, items, len, err);
+    return meet_resume(turn, err);
 }
 
 static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
 {
-    ending end = {0};
+    pal_ending end = {0};
     pal_reading reading;
     pal_status status = pal_reading_begin(turn->runtime->store, turn->request.tenant,
             turn->request.session, scratch, &reading, err);
@@ -252,11 +311,13 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
         status = look_into_inbox(turn, &reading, scratch, err);
     if (status != PAL_OK || turn->is_taken || turn->must_wait)
         return status;
+    if (turn->resume && pal_id_is_none(turn->leftover))
+        return PAL_OK;
     if (turn->is_backlog && turn->request.messages_len == 0) {
         turn->messages_len = 0;
         return PAL_OK; /* nothing waits, but something may be left */
     }
-    status = load_ending(turn, &reading, scratch, &end, err);
+    status = pal_recover_ending(&reading, turn->leftover_seq, scratch, &end, err);
     if (status == PAL_OK)
         status = pal_recover_prepare(turn, err);
     if (status == PAL_OK)

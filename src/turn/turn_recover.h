@@ -11,8 +11,25 @@ size_t pal_recover_results(const pal_turn_request *request);
  * request: what is sent again is known by its bytes. As they came they are in turn->as_sent. */
 PAL_CHECKED pal_status pal_recover_prepare(pal_turn *turn, pal_error *err);
 
+/* What the log ends with: an answer, and the results behind it. */
+typedef struct pal_ending {
+    const pal_message *answer; /* NULL: it ends with something else */
+    const pal_message *results;
+    size_t results_len;
+} pal_ending;
+
+/* On a worker; in the arena. `before_seq` 0: the log as a whole. */
+PAL_CHECKED pal_status pal_recover_ending(const struct pal_reading *reading, uint64_t before_seq,
+        pal_arena *arena, pal_ending *out_ending, pal_error *err);
+bool pal_recover_has_result(const pal_message *messages, size_t len, pal_str call_id);
+/* Makes "interrupted" the result of a call; 0 without memory, else 1. */
+size_t pal_recover_settle(pal_turn *turn, const pal_part *call, pal_message *out_message);
+/* On a worker: whether all of it was said before, under the same client ids; then `out_id` is the
+ * first message's. */
+bool pal_recover_is_repetition(const pal_turn *turn, pal_id *out_id);
+
 /* On a worker: sets turn->messages to what is to be recorded, settled calls first, and leftover;
- * or is_taken, or must_wait. */
+ * or is_taken, must_wait or resume. */
 void pal_recover_work(pal_work_item *item);
 
 #endif

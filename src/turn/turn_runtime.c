@@ -17,9 +17,10 @@
 #include "turn/turn_models.h"
 #include "turn/turn_offer.h"
 #include "turn/turn_owner.h"
+#include "turn/turn_owed.h"
 #include "turn/turn_servers.h"
 
-enum { ENDED_MAX = 1000 };
+enum { ENDED_MAX = 1000, HAND_OVER_MS = 1000 };
 
 /* ---- Turns that are remembered ---- */
 
@@ -54,6 +55,17 @@ static pal_str known_key(const pal_turn_request *request, pal_arena *arena)
     return pal_str_make(key, len);
 }
 
+void pal_runtime_know_as(pal_turn *turn, pal_str client_id)
+{
+    pal_message message = {.client_id = client_id};
+    pal_turn_request request = {
+            .session = turn->request.session, .messages = &message, .messages_len = 1};
+    pal_str key = known_key(&request, turn->arena);
+
+    if (key.len > 0 && pal_map_set(&turn->runtime->known, key, turn) == PAL_OK)
+        turn->known_key = key;
+}
+
 void pal_runtime_know(pal_turn *turn)
 {
     pal_str key = known_key(&turn->request, turn->arena);
@@ -82,9 +94,11 @@ void pal_runtime_unknow(pal_turn *turn)
 
 static void forget(pal_runtime *runtime, pal_turn *turn)
 {
+    pal_str id = pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes));
+
     pal_runtime_unknow(turn);
-    pal_map_remove(
-            &runtime->turns, pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes)));
+    if (pal_map_find(&runtime->turns, id) == turn)
+        pal_map_remove(&runtime->turns, id); /* else another one goes on under the same id */
     free_turn(turn);
 }
 
@@ -180,8 +194,9 @@ pal_turn *pal_turn_make(
     turn->runtime = runtime;
     turn->arena = arena;
     turn->request = *request;
-    turn->id = turn->info.turn = pal_id_new();
+    turn->id = turn->acting = turn->info.turn = pal_id_new();
     pal_id_to_text(turn->id, turn->id_text);
+    pal_owed_name_first(turn);
     turn->info.session = request->session;
     pal_speech_init(&turn->answer);
     pal_buf_init(&turn->summary, PAL_MESSAGE_BYTES_MAX);
@@ -382,13 +397,6 @@ pal_status pal_runtime_open(
     return o.status;
 }
 
-/* Its calls stay open in the session: whoever runs them gives the results to the next runtime. */
-static void hand_back(pal_turn *turn)
-{
-    pal_turn_set_reason(turn, "the server stops; the results can be given to the session later");
-    pal_turn_finish(turn, PAL_TURN_CANCELED);
-}
-
 static void stop_all(pal_ask *ask)
 {
     pal_runtime *runtime = ((opening *)ask)->runtime;
@@ -399,10 +407,8 @@ static void stop_all(pal_ask *ask)
     while (pal_map_next(&runtime->turns, &position, &key, &value)) {
         pal_turn *turn = value;
 
-        if (turn->phase == PAL_PHASE_PAUSED)
-            hand_back(turn);
-        else if (turn->phase != PAL_PHASE_ENDED && turn->state != PAL_TURN_QUEUED)
-            pal_turn_stop(turn, "the server stops");
+        if (turn->phase != PAL_PHASE_ENDED && turn->state != PAL_TURN_QUEUED)
+            pal_turn_hand_over(turn);
     }
     pal_forwards_stop(runtime);
 }
@@ -410,20 +416,30 @@ static void stop_all(pal_ask *ask)
 static void refuse_new(pal_ask *ask)
 {
     pal_runtime *runtime = ((opening *)ask)->runtime;
+    size_t position = 0;
+    pal_str key;
+    void *value;
 
     runtime->is_closing = true;
     pal_backlog_stop(runtime);
+    while (pal_map_next(&runtime->lanes, &position, &key, &value))
+        pal_lane_hand_over(value);
 }
 
-/* Those that wait for somebody outside may be left out: nobody knows how long that takes. */
-static bool is_idle(const pal_runtime *runtime, bool with_waiting)
-{
-    uint64_t left_out = with_waiting ? 0 : runtime->stats.turns_waiting;
+/* What is waited for: turns that run, those that wait for somebody outside too, or those that
+ * another process may run. Nobody knows how long the others take. */
+typedef enum idling { WITHOUT_WAITING, WITH_WAITING, WITH_QUEUED } idling;
 
+static bool is_idle(const pal_runtime *runtime, idling what)
+{
+    uint64_t left_out = what == WITHOUT_WAITING ? runtime->stats.turns_waiting : 0;
+
+    if (what == WITH_QUEUED)
+        return runtime->stats.turns_queued == 0;
     return runtime->stats.turns_running <= left_out && runtime->forwards_len == 0;
 }
 
-static void wait_idle(pal_runtime *runtime, bool with_waiting, int64_t timeout_ms)
+static void wait_idle(pal_runtime *runtime, idling what, int64_t timeout_ms)
 {
     struct timespec until;
 
@@ -433,7 +449,7 @@ static void wait_idle(pal_runtime *runtime, bool with_waiting, int64_t timeout_m
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&runtime->lock);
-    while (!is_idle(runtime, with_waiting) &&
+    while (!is_idle(runtime, what) &&
             pthread_cond_timedwait(&runtime->changed, &runtime->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&runtime->lock);
@@ -449,10 +465,11 @@ void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms)
     opening o = {.ask.run = refuse_new, .runtime = runtime};
 
     pal_ask_loop(runtime->loop, &o.ask);
-    wait_idle(runtime, false, drain_ms);
+    wait_idle(runtime, WITHOUT_WAITING, drain_ms);
     o.ask = (pal_ask){.run = stop_all};
     pal_ask_loop(runtime->loop, &o.ask);
-    wait_idle(runtime, true, 10000);
+    wait_idle(runtime, WITH_WAITING, 10000);
+    wait_idle(runtime, WITH_QUEUED, drain_ms < HAND_OVER_MS ? drain_ms : HAND_OVER_MS);
     /* Whoever waits for them is told that they won't run here any more. */
     o.ask = (pal_ask){.run = leave_waiting};
     pal_ask_loop(runtime->loop, &o.ask);

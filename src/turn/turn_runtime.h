@@ -26,6 +26,9 @@ typedef struct pal_lane_state pal_lane_state;
 typedef struct pal_steer pal_steer;
 typedef struct pal_backlog pal_backlog;
 
+/* What somebody outside says to the question of a turn that is not here. */
+typedef enum pal_allowing { PAL_ALLOW_NONE = 0, PAL_ALLOW_YES, PAL_ALLOW_NO } pal_allowing;
+
 /* ---- Writes (turn_journal.c) ---- */
 
 typedef struct pal_write pal_write;
@@ -65,6 +68,7 @@ typedef struct pal_event_log {
     uint64_t newest; /* number of the newest */
     bool is_over;    /* the last one was told */
     uint64_t bytes;
+    uint64_t merge_at; /* the number from which on it is tried again to have fewer entries */
     pal_watcher *watchers;
 } pal_event_log;
 
@@ -135,7 +139,9 @@ typedef enum pal_phase {
     PAL_PHASE_PAUSED,
     PAL_PHASE_ASKING,
     PAL_PHASE_STEER,
+    PAL_PHASE_UNPARK, /* takes the session again, after it has waited for somebody outside */
     PAL_PHASE_CLOSE,
+    PAL_PHASE_AWAY, /* another process has it: it is followed in the store */
     PAL_PHASE_ENDED,
 } pal_phase;
 
@@ -179,12 +185,32 @@ struct pal_turn {
     const pal_message *answered; /* the last answer, in the step's arena */
     pal_record *seal_record;     /* by `finish`, likewise */
 
-    /* All or nothing (turn_whole.c). */
-    pal_inbox_item whole_item; /* says that it is half done; its id is none while there is none */
-    char whole_body[PAL_ID_TEXT_SIZE + 16];
-    pal_id leftover;       /* such an item of a turn that died, to be dropped */
-    uint64_t leftover_seq; /* of that turn's first message; 0: there is none */
+    /* That it is owed its end (turn_owed.c). */
+    pal_id acting;   /* its id in the store: another turn's, where this is the same again */
+    pal_id first_id; /* of its first message; none: it is not recorded yet */
+    pal_inbox_item owed_item; /* says that it is half done; its id is none while there is none */
+    bool owes;                /* that item is in the inbox */
+    uint32_t tries;           /* processes that began to answer it, this one included */
+    uint64_t told_seq;        /* of the newest answer that its readers were told of */
+
+    /* What it finds when it begins. */
+    pal_id leftover;       /* an item that says nothing any more, to be dropped */
+    uint64_t leftover_seq; /* of the first message of a turn that left it, to be rewound; or 0 */
     uint32_t whole_tries;  /* under this client id, that failed */
+    struct pal_resume *resume;   /* a turn that nobody runs; turn_resume.c */
+    struct pal_outcome *outcome; /* of the turn that has said the same before; turn_join.c */
+    bool is_looked_up;           /* whether there is one, is known */
+    pal_allowing allowing;       /* what it is to do with a question; turn_resume.c */
+
+    bool is_parked;  /* PAUSED, ASKING: the lease was given back */
+    bool hands_over; /* it stops here, and another process goes on */
+    void (*then)(pal_turn *turn); /* what comes when it is unparked, or looked up */
+    pal_turn_state end_state;     /* it is about to end as */
+    pal_id parked_item; /* the item of before, while it is replaced */
+    pal_str said_again; /* the client id of what was said before, and is gone on with */
+    bool ends_found;    /* the turn that it finds has failed here: it is over */
+    int64_t visits;     /* how often it has come with what another turn waits for */
+    bool is_again;      /* it was away, and begins again as what it was */
 
     pal_turn_started started;
     void *started_user;
@@ -273,6 +299,13 @@ struct pal_lane_state {
     pal_turn *running;
     pal_turn *first, **last; /* waiting */
     pal_steer *steers, **steers_last;
+    pal_turn *away; /* another process has them, or had */
+    pal_timer look; /* until the store is looked at again for these, and for one that is parked */
+    int64_t look_ms;
+    bool is_looking;
+    uint64_t seen_fence; /* of another process's lease, and its end, for as long as they stay */
+    int64_t seen_expires_at;
+    int64_t seen_since; /* by a clock that only goes forward */
     uint64_t fence;    /* 0: the lease is not held */
     bool is_recovered; /* what a dead process left open is settled */
     bool has_backlog;  /* requests that are no turns here wait in the inbox */

@@ -1,12 +1,14 @@
 /* turn_seal.c - ends a turn in one commit with whatever must be there if and only if the turn is:
- * the caller's record, and the end of all-or-nothing. That commit has to be known as the last one
- * before it is made; from then on the turn is sealed: what is said into it becomes a turn of its
- * own, and a cancel comes too late. On the loop. */
+ * the caller's record, and that it is owed nothing any more. That commit has to be known as the
+ * last one before it is made; from then on the turn is sealed: what is said into it becomes a turn
+ * of its own, and a cancel comes too late. On the loop. */
 #include "turn/turn_seal.h"
+
+#include "turn/turn_owed.h"
 
 bool pal_seal_is_wanted(const pal_turn *turn)
 {
-    return turn->request.whole || turn->request.finish;
+    return turn->owes || turn->request.finish;
 }
 
 static bool make_room(pal_turn *turn, size_t len)
@@ -30,8 +32,6 @@ static bool make_room(pal_turn *turn, size_t len)
 
 void pal_seal_note(pal_turn *turn, pal_message *messages, size_t len)
 {
-    if (!pal_seal_is_wanted(turn))
-        return;
     for (size_t i = 0; i < len; i++)
         if (pal_id_is_none(messages[i].id))
             messages[i].id = pal_id_new();
@@ -77,10 +77,7 @@ pal_status pal_seal(pal_turn *turn, pal_turn_append *append, bool has_calls, pal
     if (status != PAL_OK)
         return status;
     append->record = turn->seal_record;
-    if (!pal_id_is_none(turn->whole_item.id)) {
-        append->inbox_ids = &turn->whole_item.id;
-        append->inbox_len = 1;
-    }
+    pal_owed_end(turn, append);
     turn->is_sealed = true;
     return PAL_OK;
 }

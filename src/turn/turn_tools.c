@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "tool/tool_schema.h"
 #include "turn/turn_event.h"
+#include "turn/turn_park.h"
 #include "turn/turn_seal.h"
 #include "turn/turn_speech.h"
 
@@ -224,7 +225,9 @@ static void results_recorded(pal_write *write)
 
     turn->holds--;
     turn->messages = NULL;
+    turn->owes = turn->owes && !turn->is_sealed;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
+        turn->owes = !pal_id_is_none(turn->owed_item.id);
         pal_turn_fail(turn, err.status, "results could not be recorded: %.180s", err.message);
         return;
     }
@@ -236,8 +239,8 @@ static bool is_open(const pal_tool_run *run)
     return run->is_callers && run->state == PAL_TOOL_WAITING;
 }
 
-/* Those that have ended, up to the first that hasn't. Whose results come in another turn holds up
- * nobody. */
+/* Those that have ended, up to the first that hasn't. Results of the caller's tools may come to
+ * another process, and hold up nobody. */
 static size_t take_ended(pal_turn *turn, pal_message *out_messages)
 {
     size_t len = 0;
@@ -245,7 +248,7 @@ static size_t take_ended(pal_turn *turn, pal_message *out_messages)
     for (size_t i = 0; i < turn->runs_len; i++) {
         pal_tool_run *run = &turn->runs[i];
 
-        if (run->state == PAL_TOOL_RECORDED || (is_open(run) && turn->request.calls_end_turn))
+        if (run->state == PAL_TOOL_RECORDED || is_open(run))
             continue;
         if (run->state != PAL_TOOL_ENDED)
             break;
@@ -306,14 +309,10 @@ static bool record_ended(pal_turn *turn)
     return true;
 }
 
-/* The calls that the caller is to run, as OpenAI writes them. */
-static void tell_paused(pal_turn *turn)
+void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf)
 {
-    pal_buf buf;
-    pal_json_writer writer;
+    pal_json_writer writer = pal_json_writer_make(buf);
 
-    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
-    writer = pal_json_writer_make(&buf);
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < turn->runs_len; i++) {
         const pal_tool_run *run = &turn->runs[i];
@@ -330,6 +329,14 @@ static void tell_paused(pal_turn *turn)
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);
+}
+
+void pal_tools_tell_paused(pal_turn *turn)
+{
+    pal_buf buf;
+
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_tools_put_waiting(turn, &buf);
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_PAUSED, .text = pal_buf_str(&buf)});
     pal_buf_done(&buf);
 }
@@ -359,6 +366,25 @@ static bool is_third(pal_turn *turn, pal_tool_run *run)
     return pal_tool_loop_add(&turn->doom, run->name, run->arguments);
 }
 
+void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name)
+{
+    snprintf(turn->info.reason, sizeof(turn->info.reason),
+            "the model called '%.*s' three times in a row with the same arguments",
+            (int)(name.len < 80 ? name.len : 80), name.len ? name.data : "");
+    pal_event_tell(turn,
+            (pal_event){.kind = PAL_EVENT_ASKING,
+                    .call_id = call_id,
+                    .name = name,
+                    .text = pal_str_of(turn->info.reason)});
+}
+
+/* What other calls of the answer have brought is kept here: they go on together. */
+static void park_asking(pal_turn *turn)
+{
+    if (count_state(turn, PAL_TOOL_RUNNING) == 0 && count_state(turn, PAL_TOOL_ENDED) == 0)
+        pal_park(turn);
+}
+
 /* Somebody has to say whether that makes sense; whoever runs its own tools sees by itself. */
 static bool asks(pal_turn *turn, pal_tool_run *run)
 {
@@ -366,15 +392,17 @@ static bool asks(pal_turn *turn, pal_tool_run *run)
         return false;
     turn->phase = PAL_PHASE_ASKING;
     pal_turn_set_state(turn, PAL_TURN_ASKING);
-    snprintf(turn->info.reason, sizeof(turn->info.reason),
-            "the model called '%.80s' three times in a row with the same arguments",
-            pal_arena_copy(turn->step_arena, run->name).data);
-    pal_event_tell(turn,
-            (pal_event){.kind = PAL_EVENT_ASKING,
-                    .call_id = run->id,
-                    .name = run->name,
-                    .text = pal_str_of(turn->info.reason)});
+    pal_tools_tell_asking(turn, run->id, run->name);
+    park_asking(turn);
     return true;
+}
+
+const pal_tool_run *pal_tools_asked(const pal_turn *turn)
+{
+    for (size_t i = 0; turn->phase == PAL_PHASE_ASKING && i < turn->runs_len; i++)
+        if (turn->runs[i].state == PAL_TOOL_WAITING && !turn->runs[i].is_callers)
+            return &turn->runs[i];
+    return NULL;
 }
 
 /* False: somebody is asked before anything else is done. */
@@ -409,7 +437,7 @@ static void end_with_calls(pal_turn *turn)
 {
     if (has_open(turn)) {
         turn->info.has_calls = true;
-        tell_paused(turn);
+        pal_tools_tell_paused(turn);
     }
     pal_turn_finish(turn, PAL_TURN_DONE);
 }
@@ -418,7 +446,8 @@ static void pause_turn(pal_turn *turn)
 {
     turn->phase = PAL_PHASE_PAUSED;
     pal_turn_set_state(turn, PAL_TURN_PAUSED);
-    tell_paused(turn);
+    pal_park(turn);
+    pal_tools_tell_paused(turn);
 }
 
 static void go_on(pal_turn *turn)
@@ -540,16 +569,20 @@ pal_status pal_tools_results(
             end_run(run);
         }
     }
-    turn->phase = PAL_PHASE_TOOLS;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    go_on(turn);
+    pal_unpark(turn, pal_tools_go_on);
     return PAL_OK;
+}
+
+void pal_tools_go_on(pal_turn *turn)
+{
+    turn->phase = PAL_PHASE_TOOLS;
+    go_on(turn);
 }
 
 void pal_tools_allow(pal_turn *turn, bool allow)
 {
     pal_tool_loop_reset(&turn->doom);
-    turn->phase = PAL_PHASE_TOOLS;
     turn->info.reason[0] = '\0';
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     for (size_t i = 0; i < turn->runs_len; i++) {
@@ -563,7 +596,7 @@ void pal_tools_allow(pal_turn *turn, bool allow)
             end_with(run, "The user did not allow this call: it was the same one again.", true);
         break;
     }
-    go_on(turn);
+    pal_unpark(turn, pal_tools_go_on);
 }
 
 void pal_tools_cancel(pal_turn *turn)

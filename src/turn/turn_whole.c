@@ -1,10 +1,7 @@
-/* turn_whole.c - turns that are all or nothing, even where the process dies in the middle of one.
- *
- * In the commit of its first message such a turn leaves an item in its session's inbox, of the
- * delivery "whole": {"first":"<the message's id>"}. The commit that ends the turn drops it, and so
- * does the rewind of one that fails. An item that is found when a turn begins, under the lease, was
- * left by a turn that died: what that recorded is rewound. Since it lies in the inbox, a runtime
- * that opens finds it at once (turn_backlog.c).
+/* turn_whole.c - turns that are all or nothing: when one fails, a rewind takes out all that it
+ * recorded, in the commit that ends it. One whose process died goes on like any other
+ * (turn_resume.c). Version 0.1.0 rewound it, by an item of the delivery "whole" in the session's
+ * inbox: {"first":"<the message's id>"}. Such an item is still heeded when a turn begins.
  *
  * The store knows the client ids of what was rewound, and would call it known when it is sent
  * again. So the second try of the client id "a" is recorded as "a#2": the same for everyone, after
@@ -14,25 +11,11 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "turn/turn_owed.h"
 
 static const char delivery[] = "whole";
 
 /* ---- One's own ---- */
-
-void pal_whole_begin(pal_turn *turn, pal_message *first)
-{
-    char id[PAL_ID_TEXT_SIZE];
-
-    if (!turn->request.whole || turn->is_sealed || !pal_id_is_none(turn->whole_item.id))
-        return;
-    if (pal_id_is_none(first->id))
-        first->id = pal_id_new();
-    pal_id_to_text(first->id, id);
-    snprintf(turn->whole_body, sizeof(turn->whole_body), "{\"first\":\"%s\"}", id);
-    turn->whole_item = (pal_inbox_item){
-            .delivery = pal_str_of(delivery), .body = pal_str_of(turn->whole_body)};
-    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &turn->whole_item});
-}
 
 /* `last_seq` 0: all that is there. */
 static void take_back(pal_turn *turn, uint64_t first_seq, uint64_t last_seq)
@@ -49,9 +32,9 @@ void pal_whole_undo(pal_turn *turn)
             !turn->answered && turn->messages_len > 0 && turn->messages[0].seq == turn->first_seq;
 
     take_back(turn, turn->first_seq, is_said_only ? turn->first_seq + turn->messages_len - 1 : 0);
-    if (!pal_id_is_none(turn->whole_item.id))
+    if (turn->owes)
         pal_turn_add_op(
-                turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->whole_item.id});
+                turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed_item.id});
 }
 
 /* ---- What another left ---- */
@@ -133,6 +116,8 @@ pal_status pal_whole_rename(pal_turn *turn, pal_error *err)
     for (size_t i = 0; messages && i < len; i++) {
         messages[i] = said[i];
         messages[i].id = (pal_id){{0}}; /* the one of the first time was set */
+        if (i == 0)
+            messages[i].id = pal_owed_first(turn->id);
         messages[i].seq = 0;
         if (said[i].client_id.len > 0)
             messages[i].client_id =

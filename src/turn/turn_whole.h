@@ -4,15 +4,11 @@
 
 #include "turn/turn_machine.h"
 
-/* On the loop: with the first message that such a turn records, adds to turn->write what says that
- * it is half done. `first` gets an id if need be. Nothing for other turns, or where that is there
- * already. */
-void pal_whole_begin(pal_turn *turn, pal_message *first);
 /* On the loop: takes it all back, with turn->write. */
 void pal_whole_undo(pal_turn *turn);
 
-/* On a worker: looks for what a turn that died has left in the inbox; turn->leftover and
- * leftover_seq. */
+/* On a worker: looks for what such a turn of an older version has left in the inbox; turn->leftover
+ * and leftover_seq. */
 PAL_CHECKED pal_status pal_whole_find(
         pal_turn *turn, const pal_inbox_item *items, size_t len, pal_error *err);
 /* On the loop, under the lease: adds to turn->write what takes it out of the conversation. */

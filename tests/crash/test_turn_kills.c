@@ -6,7 +6,8 @@
  * the order in which they were sent; the log is valid, but for the calls of a turn that was killed,
  * which the next one settles; and no tool ran twice. Every few kills a process is left alone until
  * every session has run what waited in its inbox and one turn more: then every message is in the
- * log, and every call has a result.
+ * log, every call has a result, and every turn its answer, or a failure that says why it has
+ * none.
  *
  * Environment: TURN_KILLS (20), CRASH_SEED. */
 #include <fcntl.h>
@@ -199,6 +200,23 @@ static bool check_said(const pal_message *message, int session, uint8_t *found, 
     return true;
 }
 
+/* Each turn that was admitted has its answer, or says why there is none. */
+static bool check_answered(const pal_messages *list, int session)
+{
+    for (size_t i = 0; i < list->len; i++) {
+        const pal_message *newest = NULL;
+
+        if (list->items[i].role != PAL_ROLE_USER)
+            continue;
+        for (size_t k = i + 1; k < list->len; k++)
+            if (pal_id_equal(list->items[k].turn_id, list->items[i].turn_id))
+                newest = &list->items[k];
+        if (!newest || newest->role != PAL_ROLE_ASSISTANT)
+            return wrong("admitted, and never answered", session, list->items[i].seq);
+    }
+    return true;
+}
+
 static bool check_log(pal_store *store, int session, bool is_settled, uint8_t *found)
 {
     int newest = -1;
@@ -219,6 +237,8 @@ static bool check_log(pal_store *store, int session, bool is_settled, uint8_t *f
     }
     if (held && is_settled && open.at < open.len)
         held = wrong("a call without a result at the end", session, list.len);
+    if (held && is_settled)
+        held = check_answered(&list, session);
     pal_arena_free(arena);
     return held;
 }
@@ -233,7 +253,8 @@ static bool add_inbox(pal_store *store, int session, uint8_t *found)
                         &len, &err) == PAL_OK;
 
     for (size_t i = 0; held && i < len; i++)
-        found[number_of(items[i].client_id)]++;
+        if (!pal_str_is(items[i].delivery, "owed")) /* what it is of is in the log */
+            found[number_of(items[i].client_id)]++;
     pal_arena_free(arena);
     return held;
 }

@@ -64,7 +64,7 @@ function send(port, write, n) {
 async function sendUntilFree(port, write, n) {
     for (;;) {
         const answer = await send(port, write, n);
-        if (answer.code !== 503 || answer.json.code !== 'busy') return answer;
+        if (!['busy', 'session_busy'].includes(answer.json.code)) return answer;
         await new Promise((resolve) => { setTimeout(resolve, 50); });
     }
 }

@@ -448,11 +448,12 @@ test('after a restart: answers are found again, what was interrupted is told', a
     await s.untilQueued(1);
     const end = await s.stop();
     assert.deepEqual([end.code, end.signal], [0, null], end.log);
-    assert.deepEqual([(await waiting).json.state, (await waiting).json.reason],
-        ['canceled', 'the server stops']);
-    // What waited is told that it waits on.
-    assert.equal((await queued).json.state, 'canceled');
-    assert.match((await queued).json.reason, /waits in the inbox/);
+    // Neither is called canceled: both go on in the next server, under the ids that are told.
+    for (const cut of [await waiting, await queued]) {
+        assert.deepEqual([cut.code, cut.json.code, cut.json.turn.state], [503, 'stopping', 'queued'],
+            cut.text);
+        assert.equal(cut.headers['retry-after'], '1');
+    }
     const later = await serveModel(t, { dir: s.dir, model: s.model });
     // It is run by itself, and then the session is free again.
     for (;;) {
@@ -461,12 +462,21 @@ test('after a restart: answers are found again, what was interrupted is told', a
         await new Promise((resolve) => setTimeout(resolve, 5));
     }
     await untilState(later, id, 'idle');
+    assert.deepEqual((await messagesOf(later, id)).map((m) => m.content), ['remember me',
+        'echo: remember me', '<<say never>><<hang times=1>>', 'never', 'after the restart',
+        'echo: after the restart']);
+    for (const [cut, text] of [[waiting, 'never'], [queued, 'echo: after the restart']]) {
+        const found = await later.get(`/api/v1/turns/${(await cut).json.turn.turn_id}`);
+        assert.deepEqual([found.json.state, found.json.text], ['done', text], found.text);
+    }
     const again = await later.turn(id, body);
     assert.deepEqual([again.json.replayed, again.json.turn_id, again.json.text, again.json.seq],
-        [true, null, 'echo: remember me', 2]);
+        [true, first.json.turn_id, 'echo: remember me', 2]);
     const remembered = await later.turn(id, body, { headers });
     assert.deepEqual(remembered.json, first.json);
-    assertError(await later.get(`/api/v1/turns/${first.json.turn_id}`), 404, 'not_found');
+    const found = await later.get(`/api/v1/turns/${first.json.turn_id}`);
+    assert.deepEqual([found.json.state, found.json.text, found.json.message_id],
+        ['done', 'echo: remember me', first.json.message_id]);
 });
 
 test('a turn that waits for the caller outlives a clean stop, which does not wait for it', async (t) => {
@@ -478,7 +488,7 @@ test('a turn that waits for the caller outlives a clean stop, which does not wai
     const end = await s.stop();
     assert.deepEqual([end.code, end.signal], [0, null], end.log);
     const last = (await r.end()).at(-1);
-    assert.deepEqual([last.event, last.data.state], ['ended', 'canceled']);
+    assert.deepEqual([last.event, last.data.state], ['ended', 'paused']);
     const later = await serveModel(t, { dir: s.dir, model: s.model });
     const on = await later.post(`/api/v1/sessions/${id}/results`,
         { results: [{ call_id: paused.json.waiting[0].call_id, output: 'ok' }] });

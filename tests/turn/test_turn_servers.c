@@ -128,7 +128,7 @@ static void a_runtime_is_closed_while_turns_wait_for_tools(void)
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     pal_runtime_drain(runtime, 0);
     CHECK(ok(pal_turn_find(runtime, S(""), info.turn, &info, &err)));
-    CHECK(info.state == PAL_TURN_CANCELED);
+    CHECK(info.state == PAL_TURN_QUEUED); /* the next runtime goes on with it */
     end_gated(s);
 }
 

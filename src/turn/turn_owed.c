@@ -1,0 +1,97 @@
+/* turn_owed.c - an admitted turn is answered or fails visibly, whatever dies.
+ *
+ * The invariant: from the commit that admits a turn to the commit that ends it, the session's inbox
+ * has an item of the delivery "owed" with the turn's id, its settings and the number of tries. The
+ * item is added in the first of these commits and dropped in the last, so a crash at any point
+ * leaves either a turn that is over or an item that says it isn't. While a process answers, it
+ * holds the session's lease. An owed item without a lease is therefore a turn whose process died,
+ * or one that waits for somebody outside: its open calls tell which (turn_resume.c). A process that
+ * goes on with such a turn replaces the item in the same commit; of two that try, one finds the old
+ * item gone.
+ *
+ * The first message that a turn records has an id that is made of the turn's. So a turn is found by
+ * its id for as long as its messages are there, without an index of its own. */
+#include "turn/turn_owed.h"
+
+#include "turn/turn_inbox.h"
+
+pal_id pal_owed_first(pal_id turn)
+{
+    turn.bytes[sizeof(turn.bytes) - 1] ^= 1;
+    return turn;
+}
+
+void pal_owed_name_first(pal_turn *turn)
+{
+    if (turn->request.messages_len > 0 && pal_id_is_none(turn->request.messages[0].id))
+        turn->request.messages[0].id = pal_owed_first(turn->id);
+}
+
+/* The settings alone: what was said is recorded. */
+static bool write_item(pal_turn *turn)
+{
+    pal_turn_request settings = turn->request;
+    pal_inbox_head head = {
+            .turn = turn->acting,
+            .first = turn->first_id,
+            .tries = turn->tries ? turn->tries : 1,
+            .is_final = turn->request.finish != NULL,
+    };
+
+    if (turn->messages_len > turn->settled_len && pal_id_is_none(head.first))
+        head.first = turn->messages[turn->settled_len].id;
+    settings.messages_len = 0;
+    turn->tries = head.tries;
+    turn->first_id = head.first;
+    return pal_inbox_write(&settings, &head, PAL_DELIVERY_OWED, turn->arena, &turn->owed_item,
+                   NULL) == PAL_OK;
+}
+
+void pal_owed_add(pal_turn *turn)
+{
+    if (turn->compact)
+        return;
+    if (write_item(turn))
+        pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &turn->owed_item});
+    else
+        turn->is_write_starved = true;
+}
+
+void pal_owed_replace(pal_turn *turn, pal_id old)
+{
+    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = old});
+    pal_owed_add(turn);
+}
+
+void pal_owed_added(pal_turn *turn)
+{
+    turn->owes = !pal_id_is_none(turn->owed_item.id);
+}
+
+void pal_owed_end(pal_turn *turn, pal_turn_append *append)
+{
+    if (!turn->owes)
+        return;
+    append->inbox_ids = &turn->owed_item.id;
+    append->inbox_len = 1;
+}
+
+bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write))
+{
+    if (!turn->owes || !turn->lane->fence)
+        return false;
+    turn->owes = false; /* once only: what fails now is found by the next who looks */
+    turn->write.ops_len = 0;
+    pal_turn_add_op(
+            turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed_item.id});
+    pal_turn_write(turn, then);
+    return true;
+}
+
+const pal_inbox_item *pal_owed_find(const pal_inbox_item *items, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (pal_str_is(items[i].delivery, PAL_DELIVERY_OWED))
+            return &items[i];
+    return NULL;
+}

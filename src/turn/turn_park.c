@@ -1,0 +1,174 @@
+/* turn_park.c - turns that wait for somebody outside.
+ *
+ * A turn that is PAUSED or ASKING holds no lease: its item in the inbox and its open calls say all
+ * that another process needs to go on with it (turn_resume.c). So results and permissions may come
+ * to any process, and a session can't be stuck at one that nobody speaks to. Whoever goes on takes
+ * the lease and replaces the item in one commit; the copies that other processes have notice that
+ * in the store (turn_away.c), and so they do when the session is rewound or deleted. */
+#include "turn/turn_park.h"
+
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "turn/turn_entry.h"
+#include "turn/turn_event.h"
+#include "turn/turn_owed.h"
+#include "turn/turn_recover.h"
+
+enum { AGAIN_MS = 50 };
+
+/* ---- As it was ---- */
+
+/* Part of a call that runs no more. */
+static bool interrupt(pal_tool_run *run)
+{
+    pal_part *part = pal_arena_alloc(run->arena, sizeof(*part));
+
+    if (!part)
+        return false;
+    *part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
+            .call_id = run->id,
+            .name = run->name,
+            .text = pal_str_of(PAL_INTERRUPTED_TEXT),
+            .is_error = true};
+    run->result = (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
+    run->is_error = true;
+    run->state = PAL_TOOL_ENDED;
+    return true;
+}
+
+static bool restore_run(pal_turn *turn, const pal_resume *found, size_t at, pal_tool_run *run)
+{
+    const pal_part *part = &found->answer->parts[at];
+    bool is_waiting;
+
+    *run = (pal_tool_run){.turn = turn,
+            .id = part->call_id,
+            .name = part->name,
+            .arguments = part->arguments,
+            .is_callers = pal_tools_is_callers(turn, part->name),
+            .is_counted = true,
+            .arena = pal_arena_new(0)};
+    if (!run->arena)
+        return false;
+    if (pal_recover_has_result(found->results, found->results_len, part->call_id)) {
+        run->state = PAL_TOOL_RECORDED;
+        return true;
+    }
+    /* What had begun to run is not run twice. */
+    is_waiting = run->is_callers || (found->kind == PAL_RESUME_ASKING && at >= found->asked);
+    run->is_counted = !(found->kind == PAL_RESUME_ASKING && at > found->asked);
+    return is_waiting || interrupt(run);
+}
+
+static void ask_again(pal_turn *turn, const pal_part *part)
+{
+    turn->phase = PAL_PHASE_ASKING;
+    pal_turn_set_state(turn, PAL_TURN_ASKING);
+    pal_tools_tell_asking(turn, part->call_id, part->name);
+}
+
+bool pal_park_restore(pal_turn *turn, const pal_resume *found)
+{
+    const pal_message *answer = found->answer;
+
+    turn->runs = pal_calloc(answer->parts_len, sizeof(*turn->runs));
+    turn->runs_len = 0;
+    if (!turn->runs || !pal_turn_step_arena(turn))
+        return false;
+    turn->answered = answer;
+    for (size_t i = 0; i < answer->parts_len; i++) {
+        if (answer->parts[i].kind != PAL_PART_TOOL_CALL)
+            continue;
+        if (!restore_run(turn, found, i, &turn->runs[turn->runs_len++]))
+            return false;
+    }
+    if (found->kind == PAL_RESUME_ASKING) {
+        ask_again(turn, &answer->parts[found->asked]);
+        return true;
+    }
+    turn->phase = PAL_PHASE_PAUSED;
+    pal_turn_set_state(turn, PAL_TURN_PAUSED);
+    pal_tools_tell_paused(turn);
+    return true;
+}
+
+/* ---- Giving the lease back, and taking it again ---- */
+
+void pal_park(pal_turn *turn)
+{
+    turn->is_parked = turn->owes;
+    if (!turn->is_parked)
+        return;
+    pal_lease_release(turn->lane);
+    turn->lane->is_recovered = false;
+    pal_lane_look(turn->lane);
+}
+
+static void try_unpark(pal_turn *turn);
+
+static void try_again(pal_timer *timer)
+{
+    pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
+
+    turn->holds--;
+    if (turn->phase == PAL_PHASE_UNPARK)
+        try_unpark(turn);
+}
+
+/* Another process looks at it just now, or goes on with it: the next try tells. */
+static void unpark_later(pal_turn *turn)
+{
+    turn->owed_item.id = turn->parked_item;
+    if (!pal_timer_start(turn->runtime->loop, &turn->timer, AGAIN_MS, try_again)) {
+        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+        return;
+    }
+    turn->holds++;
+}
+
+static void unparked(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
+    bool has_lease = turn->write.ops_len > 0 && turn->write.failure.status == PAL_OK &&
+            turn->ops[0].status == PAL_OK;
+
+    turn->holds--;
+    if (has_lease)
+        pal_lease_taken(turn->lane, turn->ops[0].u.lease.fence);
+    if (turn->phase != PAL_PHASE_UNPARK)
+        return;
+    if (status == PAL_OK) {
+        turn->is_parked = false;
+        pal_owed_added(turn);
+        turn->then(turn);
+    } else if (status == PAL_BUSY && !turn->runtime->is_closing) {
+        unpark_later(turn);
+    } else {
+        turn->owed_item.id = turn->parked_item;
+        pal_away_begin(turn); /* the store tells what became of it */
+    }
+}
+
+static void try_unpark(pal_turn *turn)
+{
+    turn->parked_item = turn->owed_item.id;
+    turn->write.ops_len = 0;
+    pal_entry_add_lease(turn);
+    pal_owed_replace(turn, turn->parked_item);
+    pal_turn_write(turn, unparked);
+}
+
+void pal_unpark(pal_turn *turn, void (*then)(pal_turn *turn))
+{
+    if (!turn->is_parked || turn->lane->fence) {
+        turn->is_parked = false;
+        then(turn);
+        return;
+    }
+    turn->phase = PAL_PHASE_UNPARK;
+    turn->then = then;
+    try_unpark(turn);
+}

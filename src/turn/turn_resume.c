@@ -1,0 +1,367 @@
+/* turn_resume.c - goes on with a turn that nobody runs: its process died, or it waits for somebody
+ * outside and its process is gone, or was another.
+ *
+ * Under the session's lease, an owed item (turn_owed.c) is that of such a turn. What is open tells
+ * how it stands: calls of the caller's tools wait for results; a call that is the third equal one
+ * waits to be allowed; everything else died. A turn that waits is set up again as it was, and
+ * writes nothing. A turn that died gets "interrupted" as the result of its open calls, in one
+ * commit with an item that counts one try more, and calls the model again, under the same id. After
+ * PAL_TURN_TRIES_MAX tries it fails, durably. */
+#include "turn/turn_resume.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "turn/turn_backlog.h"
+#include "turn/turn_event.h"
+#include "turn/turn_owed.h"
+#include "turn/turn_park.h"
+#include "turn/turn_recover.h"
+#include "turn/turn_servers.h"
+
+/* ---- Looking: on a worker ---- */
+
+static bool is_callers(const pal_turn_request *request, pal_str name)
+{
+    for (size_t i = 0; i < request->tools_len; i++)
+        if (pal_str_equal(request->tools[i].name, name))
+            return true;
+    return false;
+}
+
+static bool is_open(const pal_resume *found, const pal_part *part)
+{
+    return part->kind == PAL_PART_TOOL_CALL &&
+            !pal_recover_has_result(found->results, found->results_len, part->call_id);
+}
+
+/* The calls of the turn in their order, as the turn itself has counted them. */
+static bool count_calls(pal_resume *found, const pal_message *message)
+{
+    bool is_newest = found->answer && pal_id_equal(message->id, found->answer->id);
+
+    for (size_t i = 0; i < message->parts_len; i++) {
+        const pal_part *part = &message->parts[i];
+
+        if (part->kind != PAL_PART_TOOL_CALL ||
+                !pal_tool_loop_add(&found->doom, part->name, part->arguments))
+            continue;
+        if (is_newest && is_open(found, part)) {
+            found->asked = i;
+            return true;
+        }
+        if (!is_callers(&found->request, part->name))
+            pal_tool_loop_reset(&found->doom); /* somebody was asked, and has answered */
+    }
+    return false;
+}
+
+static pal_status look_for_question(const pal_reading *reading, pal_arena *arena,
+        pal_resume *found, bool *out_asks, pal_error *err)
+{
+    pal_load load = {.after_seq = found->first_seq - 1};
+    pal_messages list;
+    pal_status status = pal_reading_load(reading, &load, arena, &list, err);
+
+    *out_asks = false;
+    for (size_t i = 0; status == PAL_OK && i < list.len && !*out_asks; i++)
+        if (list.items[i].role == PAL_ROLE_ASSISTANT &&
+                pal_id_equal(list.items[i].turn_id, found->head.turn))
+            *out_asks = count_calls(found, &list.items[i]);
+    return status;
+}
+
+static bool waits_for_results(const pal_resume *found)
+{
+    if (found->request.calls_end_turn ||
+            pal_clock_now_ms() - found->answer->created_at > PAL_TURN_PAUSE_MS_MAX)
+        return false;
+    for (size_t i = 0; i < found->answer->parts_len; i++)
+        if (is_open(found, &found->answer->parts[i]) &&
+                is_callers(&found->request, found->answer->parts[i].name))
+            return true;
+    return false;
+}
+
+static bool has_open(const pal_resume *found)
+{
+    for (size_t i = 0; found->answer && i < found->answer->parts_len; i++)
+        if (is_open(found, &found->answer->parts[i]))
+            return true;
+    return false;
+}
+
+static pal_status decide(
+        pal_turn *turn, const pal_reading *reading, pal_resume *found, pal_error *err)
+{
+    pal_ending end;
+    bool asks = false;
+    pal_status status = pal_recover_ending(reading, 0, turn->arena, &end, err);
+
+    if (status != PAL_OK)
+        return status;
+    if (end.answer && pal_id_equal(end.answer->turn_id, found->head.turn)) {
+        found->answer = end.answer;
+        found->results = end.results;
+        found->results_len = end.results_len;
+    }
+    if (!has_open(found) || found->first_seq == 0)
+        return PAL_OK;
+    status = look_for_question(reading, turn->arena, found, &asks, err);
+    if (status == PAL_OK)
+        found->kind = waits_for_results(found) ? PAL_RESUME_PAUSED
+                : asks                         ? PAL_RESUME_ASKING
+                                               : PAL_RESUME_DEAD;
+    return status;
+}
+
+/* False: there is no such message. */
+static pal_status find_first(pal_turn *turn, pal_resume *found, pal_error *err)
+{
+    pal_id id = pal_id_is_none(found->head.first) ? pal_owed_first(found->head.turn)
+                                                  : found->head.first;
+    pal_message message;
+    pal_id session;
+    pal_status status = pal_store_message(turn->runtime->store, turn->request.tenant, id,
+            turn->arena, &message, &session, err);
+
+    if (status == PAL_OK && pal_id_equal(session, turn->request.session)) {
+        found->first_id = id;
+        found->first_seq = message.seq;
+        found->client_id = message.client_id;
+    }
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal_inbox_item *items,
+        size_t len, pal_error *err)
+{
+    const pal_inbox_item *item = pal_owed_find(items, len);
+    pal_resume *found;
+    pal_status status;
+
+    turn->resume = NULL;
+    if (!item)
+        return PAL_OK;
+    found = pal_arena_alloc(turn->arena, sizeof(*found));
+    if (!found)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    *found = (pal_resume){.item = item->id,
+            .request = {.tenant = turn->request.tenant, .session = turn->request.session}};
+    status = pal_inbox_read(item, turn->arena, &found->request, &found->head, err);
+    if (status == PAL_NO_MEMORY)
+        return status;
+    if (status != PAL_OK || pal_id_is_none(found->head.turn)) {
+        turn->leftover = item->id;
+        return PAL_OK;
+    }
+    status = find_first(turn, found, err);
+    if (status == PAL_OK && found->first_seq == 0 && !pal_id_is_none(found->head.first)) {
+        turn->leftover = item->id; /* it had been said before, and that turn died at once */
+        return PAL_OK;
+    }
+    if (status == PAL_OK)
+        status = decide(turn, reading, found, err);
+    if (status != PAL_OK)
+        return status;
+    turn->resume = found;
+    turn->has_more = pal_backlog_is_there(turn, items, len, turn->arena);
+    return PAL_OK;
+}
+
+/* ---- Going on: on the loop ---- */
+
+bool pal_resume_is_wanted(const pal_turn *turn)
+{
+    const pal_resume *found = turn->resume;
+
+    if (turn->is_backlog || pal_id_equal(found->head.turn, turn->acting))
+        return true;
+    if (turn->allowing)
+        return found->kind == PAL_RESUME_ASKING;
+    return pal_recover_results(&turn->request) > 0 && found->kind == PAL_RESUME_PAUSED;
+}
+
+void pal_turn_rename(pal_turn *turn, pal_id id)
+{
+    pal_map *turns = &turn->runtime->turns;
+    pal_str key = pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes));
+
+    turn->acting = id;
+    if (pal_id_equal(turn->id, id))
+        return;
+    if (pal_map_find(turns, key) == turn)
+        pal_map_remove(turns, key);
+    turn->id = turn->info.turn = id;
+    pal_id_to_text(id, turn->id_text);
+    pal_map_remove(turns, key); /* of one that has ended: the key is that one's own */
+    if (pal_map_set(turns, key, turn) != PAL_OK)
+        return; /* without memory it is found in the store alone */
+}
+
+/* What was brought along for the turn that is gone on with. */
+typedef struct brought {
+    const pal_message *results;
+    size_t results_len;
+    pal_allowing allowing;
+} brought;
+
+/* The turn's own id and settings, as it was admitted. */
+static void become(pal_turn *turn)
+{
+    const pal_resume *found = turn->resume;
+    pal_turn_finisher finish = turn->request.finish;
+    void *finish_user = turn->request.finish_user;
+
+    if (turn->started || turn->is_backlog)
+        pal_turn_rename(turn, found->head.turn);
+    else
+        turn->acting = found->head.turn;
+    turn->request = found->request;
+    turn->request.finish = finish;
+    turn->request.finish_user = finish_user;
+    turn->request.lane = PAL_LANE_QUEUE;
+    turn->is_backlog = false;
+    turn->inbox_len = 0;
+    turn->messages = NULL;
+    turn->messages_len = turn->settled_len = 0;
+    turn->first_id = found->first_id;
+    turn->first_seq = found->first_seq;
+    turn->conversation.fresh_seq = 0;
+    turn->tries = found->head.tries;
+    turn->owed_item = (pal_inbox_item){.id = found->item};
+    turn->owes = true;
+    turn->doom = found->doom;
+    turn->lane->is_recovered = true;
+    pal_runtime_know_as(turn, found->client_id);
+}
+
+static void tell_started(pal_turn *turn)
+{
+    pal_turn_started started = turn->started;
+
+    turn->started = NULL;
+    if (started)
+        started(&turn->info, NULL, turn->started_user);
+}
+
+static void run_on(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
+
+    turn->holds--;
+    if (status != PAL_OK) {
+        if (status == PAL_DENIED)
+            pal_lease_lost(turn->lane);
+        pal_away_begin(turn); /* whoever looks next finds the item as it was, or as it is now */
+        return;
+    }
+    pal_owed_added(turn);
+    turn->resume = NULL;
+    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
+    if (turn->is_cancelled)
+        pal_turn_close(turn);
+    else
+        pal_servers_offer(turn);
+}
+
+/* Results of open calls, before anything else is done. */
+static size_t settle_open(pal_turn *turn, pal_message *messages)
+{
+    const pal_resume *found = turn->resume;
+    size_t len = 0;
+
+    for (size_t i = 0; found->answer && i < found->answer->parts_len; i++)
+        if (is_open(found, &found->answer->parts[i]))
+            len += pal_recover_settle(turn, &found->answer->parts[i], &messages[len]);
+    return len;
+}
+
+static void go_on(pal_turn *turn)
+{
+    const pal_resume *found = turn->resume;
+    size_t cap = found->answer ? found->answer->parts_len : 0;
+    pal_message *messages = pal_arena_array(turn->arena, cap + 1, sizeof(*messages));
+    size_t len = messages ? settle_open(turn, messages) : 0;
+
+    if (!messages || pal_arena_failure(turn->arena) != PAL_OK) {
+        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+        return;
+    }
+    turn->tries++;
+    turn->write.ops_len = 0;
+    pal_owed_replace(turn, found->item);
+    if (len > 0)
+        pal_turn_add_append(
+                turn, &(pal_turn_append){.messages = messages, .messages_len = len});
+    pal_turn_write(turn, run_on);
+}
+
+static bool may_try(pal_turn *turn)
+{
+    if (turn->resume->head.is_final)
+        pal_turn_set_reason(turn, "the process died while it answered");
+    else if (turn->tries >= PAL_TURN_TRIES_MAX)
+        snprintf(turn->info.reason, sizeof(turn->info.reason),
+                "the process died %u times while answering", turn->tries);
+    else
+        return true;
+    return false;
+}
+
+static void wait_again(pal_turn *turn, const brought *with)
+{
+    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
+    if (!pal_park_restore(turn, turn->resume)) {
+        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+        return;
+    }
+    turn->resume = NULL;
+    if (with->results_len > 0) {
+        pal_error err;
+        /* They were looked at when the turn was found. */
+        if (pal_tools_results(turn, with->results, with->results_len, &err) != PAL_OK)
+            pal_park(turn);
+    } else if (with->allowing) {
+        pal_tools_allow(turn, with->allowing == PAL_ALLOW_YES);
+    } else {
+        pal_park(turn);
+    }
+}
+
+static const char interrupted[] = "interrupted by a new message";
+
+void pal_resume_begin(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    brought with = {.results = turn->request.messages,
+            .results_len = pal_recover_results(&turn->request),
+            .allowing = turn->allowing};
+
+    turn->allowing = PAL_ALLOW_NONE;
+    lane->has_backlog |= turn->has_more;
+    if (turn->is_backlog && pal_away_take(lane, turn->resume->head.turn)) {
+        pal_turn_finish(turn, PAL_TURN_DONE); /* whoever follows it here goes on with it */
+        return;
+    }
+    become(turn);
+    pal_turn_set_state(turn, PAL_TURN_RUNNING);
+    lane->guards++;
+    if (turn->resume->kind != PAL_RESUME_DEAD) {
+        tell_started(turn);
+        wait_again(turn, &with);
+    } else if (may_try(turn)) {
+        tell_started(turn);
+        go_on(turn);
+    } else {
+        turn->info.status = PAL_PROVIDER;
+        tell_started(turn);
+        turn->resume = NULL;
+        pal_turn_close(turn);
+    }
+    if (lane->running == turn && lane->first && lane->first->request.lane == PAL_LANE_INTERRUPT)
+        pal_turn_stop(turn, interrupted);
+    lane->guards--;
+}

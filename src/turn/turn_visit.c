@@ -1,0 +1,68 @@
+/* turn_visit.c - results and permissions for a turn that waits for them: they are a request like
+ * any, and go to the turn that waits here, or become a turn that goes on with it (turn_resume.c).
+ * On the loop. */
+#include "turn/turn_visit.h"
+
+#include "turn/turn_recover.h"
+
+enum { VISIT_MS = 20, VISITS_MIN = 100 };
+
+bool pal_visit_is(const pal_turn *turn)
+{
+    return turn->allowing || pal_recover_results(&turn->request) > 0;
+}
+
+/* The turn that waits is here: it gets what was brought, and whoever brought it is told of it. */
+static void deliver(pal_turn *turn, pal_turn *to)
+{
+    pal_turn_started started = turn->started;
+    pal_turn_info info;
+    pal_error err = {0};
+
+    turn->started = NULL;
+    if (turn->allowing)
+        pal_tools_allow(to, turn->allowing == PAL_ALLOW_YES);
+    else if (pal_tools_results(to, turn->request.messages, turn->request.messages_len, &err) !=
+            PAL_OK) {
+        turn->started = started;
+        pal_lane_refuse(turn, err.status, err.message);
+        return;
+    }
+    pal_turn_fill_info(to, &info);
+    if (started)
+        started(&info, NULL, turn->started_user);
+    turn->phase = PAL_PHASE_ENDED;
+    pal_lane_leave(turn);
+}
+
+static void visit_again(pal_timer *timer)
+{
+    pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
+
+    turn->holds--;
+    turn->lane->guards--;
+    pal_visit(turn);
+}
+
+/* After a restart the turn that waits is looked for first, once a dead process's lease is over. */
+void pal_visit(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    pal_turn *running = lane->running;
+    pal_phase wanted = turn->allowing ? PAL_PHASE_ASKING : PAL_PHASE_PAUSED;
+    bool is_settling =
+            running ? running->phase <= PAL_PHASE_ADMIT : lane->first || lane->is_waiting;
+
+    if (running && running->phase == wanted) {
+        deliver(turn, running);
+    } else if (pal_lane_may_begin(lane, &turn->request)) {
+        pal_lane_begin(lane, turn);
+    } else if (!is_settling || lane->runtime->is_closing ||
+            turn->visits++ > lane->runtime->options.lease_ms / VISIT_MS + VISITS_MIN ||
+            !pal_timer_start(lane->runtime->loop, &turn->timer, VISIT_MS, visit_again)) {
+        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
+    } else {
+        turn->holds++;
+        lane->guards++;
+    }
+}

@@ -1,0 +1,271 @@
+// Several servers on one store: a client gets the answer of its own turn, whichever of them ran it,
+// and what dies, stands still or stops is gone on with.
+//
+// SEVERAL_SECONDS says how long the mixed test puts load on them, SEVERAL_SEED what it does.
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import test from 'node:test';
+import { serveModel } from './model.mjs';
+import { ask, palaver } from './support.mjs';
+
+const config = 'turn:\n  lease: 1s\nserver:\n  drain: 2s\n';
+const SECONDS = Number(process.env.SEVERAL_SECONDS ?? 6);
+const SEED = Number(process.env.SEVERAL_SEED ?? 1);
+const tool = (name) => ({ type: 'function', function: { name, parameters: { type: 'object' } } });
+const pause = (ms = 10) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function two(t) {
+    const a = await serveModel(t, { config });
+    return [a, await serveModel(t, { dir: a.dir, model: a.model, config })];
+}
+
+async function messagesOf(s, id) {
+    return (await s.get(`/api/v1/sessions/${id}/messages?limit=1000`)).json.messages;
+}
+
+async function untilTurn(s, turn, ...states) {
+    for (;;) {
+        const found = await s.get(`/api/v1/turns/${turn}`);
+        assert.equal(found.code, 200, found.text);
+        if (states.includes(found.json.state)) return found.json;
+        await pause();
+    }
+}
+
+test('what was queued first runs first, and everybody gets the own answer', async (t) => {
+    const [a, b] = await two(t);
+    const id = await a.session();
+    const first = a.turn(id, { message: '<<say one>><<hang times=1>>' });
+    await a.untilAsked(1);
+    const second = b.turn(id, { message: '<<say two>>', lane: 'queue' });
+    await b.untilQueued(1);
+    const third = a.turn(id, { message: '<<say three>>', lane: 'queue' });
+    await a.untilQueued(1);
+    await a.release();
+    const answers = await Promise.all([first, second, third]);
+    assert.deepEqual(answers.map(({ json }) => [json.state, json.text]),
+        [['done', 'one'], ['done', 'two'], ['done', 'three']]);
+    assert.deepEqual((await messagesOf(a, id)).filter((m) => m.role === 'assistant')
+        .map((m) => m.content), ['one', 'two', 'three']);
+    for (const { json } of answers) {
+        for (const s of [a, b]) {
+            const { json: found } = await s.get(`/api/v1/turns/${json.turn_id}`);
+            assert.deepEqual([found.state, found.text], ['done', json.text]);
+        }
+    }
+});
+
+test('a repeat at another server joins the turn, waiting or running', async (t) => {
+    const [a, b] = await two(t);
+    const id = await a.session();
+    const running = { message: '<<say one>><<hang times=1>>', client_id: 'r' };
+    const waiting = { message: '<<say two>>', client_id: 'w', lane: 'queue' };
+    const first = a.turn(id, running);
+    await a.untilAsked(1);
+    const second = a.turn(id, waiting);
+    await a.untilQueued(1);
+    // The lane of a repeat is no part of it.
+    const repeats = [b.turn(id, running), b.turn(id, { ...running, lane: 'queue' }),
+        b.turn(id, waiting), b.turn(id, { ...waiting, lane: 'reject' })];
+    await b.untilQueued(1);
+    const other = await b.turn(id, { ...waiting, message: 'something else' });
+    assert.equal(other.code, 409, other.text);
+    await a.release();
+    const texts = (await Promise.all([first, second, ...repeats])).map(({ json }) => json);
+    assert.deepEqual(texts.map((json) => json.text), ['one', 'two', 'one', 'one', 'two', 'two'],
+        JSON.stringify(texts));
+    assert.equal(new Set(texts.map((json) => json.message_id)).size, 2);
+    assert.deepEqual((await messagesOf(b, id)).map((m) => m.role),
+        ['user', 'assistant', 'user', 'assistant']);
+});
+
+test('a turn that is paused at one server takes its results at another', async (t) => {
+    const [a, b] = await two(t);
+    const id = await a.session();
+    const first = a.turn(id, { message: '<<say one>><<hang times=1>>' });
+    await a.untilAsked(1);
+    // It waits at the second server, and whichever runs it, its caller hears of the pause.
+    const waits = b.turn(id, { message: '<<tool f {}>>', tools: [tool('f')], lane: 'queue' });
+    await b.untilQueued(1);
+    await a.release();
+    assert.equal((await first).json.text, 'one');
+    const { json } = await waits;
+    assert.deepEqual([json.state, json.waiting[0].name], ['paused', 'f'], JSON.stringify(json));
+    const results = { results: [{ call_id: json.waiting[0].call_id, output: 'ok' }] };
+    const on = await a.post(`/api/v1/turns/${json.turn_id}/results`, results);
+    assert.deepEqual([on.code, on.json.turn_id, on.json.text], [200, json.turn_id, 'tool said: ok'],
+        on.text);
+    assert.equal((await untilTurn(b, json.turn_id, 'done')).text, 'tool said: ok');
+});
+
+test('a server that stops hands over what waits', async (t) => {
+    const [a, b] = await two(t);
+    const id = await a.session();
+    const first = a.turn(id, { message: '<<say one>><<hang times=1>>' });
+    await a.untilAsked(1);
+    const waiting = b.turn(id, { message: '<<say two>>', lane: 'queue' });
+    await b.untilQueued(1);
+    const ended = b.stop();
+    const told = await waiting;
+    if (told.code !== 200) {
+        assert.deepEqual([told.code, told.json.code], [503, 'stopping'], told.text);
+        assert.equal(told.json.turn.state, 'queued');
+    }
+    assert.equal((await ended).code, 0);
+    await a.release();
+    assert.equal((await first).json.text, 'one');
+    const turn = told.json.turn_id ?? told.json.turn.turn_id;
+    assert.equal((await untilTurn(a, turn, 'done')).text, 'two');
+});
+
+test('a server that stood still gives its clients the answer of another', async (t) => {
+    const [a, b] = await two(t);
+    const id = await a.session();
+    const body = { message: '<<say one>><<hang times=1>>', client_id: 'c' };
+    const first = a.turn(id, body);
+    await a.untilAsked(1);
+    a.child.kill('SIGSTOP');
+    const second = await b.turn(id, { ...body, lane: 'queue' });
+    assert.equal(second.json.text, 'one', second.text);
+    a.child.kill('SIGCONT');
+    await a.release();
+    const { code, json } = await first;
+    assert.deepEqual([code, json.text, json.message_id], [200, 'one', second.json.message_id]);
+});
+
+// ---- Everything at once ----
+
+function randomOf(seed) {
+    let state = seed * 2654435761 % 4294967296;
+    return () => {
+        state = (state * 1664525 + 1013904223) % 4294967296;
+        return state / 4294967296;
+    };
+}
+
+class Load {
+    constructor(t, count, seed) {
+        Object.assign(this, { t, count, random: randomOf(seed), sent: [], isOver: false, next: 0 });
+    }
+
+    async open() {
+        const first = await serveModel(this.t, { config });
+        this.model = first.model;
+        this.dir = first.dir;
+        this.servers = [first];
+        while (this.servers.length < this.count) this.servers.push(await this.start());
+        this.sessions = [];
+        for (let i = 0; i < 5; i++) this.sessions.push(await first.session());
+    }
+
+    start() {
+        return serveModel(this.t, { dir: this.dir, model: this.model, config });
+    }
+
+    pick(list) {
+        return list[Math.floor(this.random() * list.length)];
+    }
+
+    // Sends until it is answered, each time to another server.
+    async send(work) {
+        for (let tries = 0; ; tries++) {
+            const server = this.pick(this.servers);
+            let answer;
+            try {
+                answer = await ask(server.port, 'POST', `/api/v1/sessions/${work.session}/turns`,
+                    { body: work.body });
+            } catch {
+                await pause(20);
+                continue;
+            }
+            if (answer.code === 200) return answer.json;
+            if (answer.code === 202) return undefined;
+            assert.ok([409, 502, 503].includes(answer.code), answer.text);
+            assert.ok(tries < 2000, `never answered: ${answer.text}`);
+            assert.notEqual(answer.json.code, 'answer_lost', answer.text);
+            await pause(20);
+        }
+    }
+
+    async client() {
+        while (!this.isOver) {
+            const number = this.next++;
+            const work = { session: this.pick(this.sessions), number,
+                body: { message: `<<say answer ${number}>>`, client_id: randomUUID(), lane: 'queue',
+                    background: this.random() < 0.2 } };
+            this.sent.push(work);
+            work.answers = [await this.send(work)];
+            if (this.random() < 0.3) work.answers.push(await this.send(work));
+        }
+    }
+
+    async faults() {
+        while (!this.isOver) {
+            await pause(300 + this.random() * 700);
+            if (this.isOver) return;
+            const at = Math.floor(this.random() * this.servers.length);
+            const server = this.servers[at];
+            const what = this.random();
+            if (what < 0.35) {
+                server.child.kill('SIGSTOP');
+                await pause(1500);
+                server.child.kill('SIGCONT');
+            } else {
+                await server.stop(what < 0.7 ? 'SIGKILL' : 'SIGTERM');
+                this.servers[at] = await this.start();
+            }
+        }
+    }
+}
+
+async function whatBecame(s, work) {
+    const messages = await messagesOf(s, work.session);
+    const said = messages.find((m) => m.client_id === work.body.client_id);
+    const { json } = await s.get(`/api/v1/turns/${said.turn_id}`);
+    const around = messages.slice(said.seq - 2, said.seq + 4)
+        .map((m) => [m.seq, m.role, m.content, m.turn_id, m.created_at]);
+    assert.equal(json.state, 'done', JSON.stringify([json, around]));
+}
+
+async function verify(load) {
+    const s = load.servers[0];
+    for (const id of load.sessions) {
+        const last = await s.turn(id, { message: '<<say last>>', lane: 'queue' });
+        assert.equal(last.json.text, 'last', `the session is stuck: ${last.text}`);
+    }
+    for (const work of load.sent) {
+        const { number, session, body } = work;
+        await whatBecame(s, work);
+        const { json, code, text } = await s.turn(session, { ...body, background: false });
+        assert.deepEqual([code, json.state, json.text], [200, 'done', `answer ${number}`], text);
+        for (const answer of work.answers.filter(Boolean)) {
+            assert.deepEqual([answer.state, answer.text, answer.message_id],
+                ['done', `answer ${number}`, json.message_id], JSON.stringify(answer));
+        }
+    }
+    for (const id of load.sessions) {
+        const messages = await messagesOf(s, id);
+        const said = messages.filter((m) => m.role === 'user').map((m) => m.content);
+        const answers = messages.filter((m) => m.role === 'assistant').map((m) => m.content);
+        assert.equal(new Set(said).size, said.length, 'nothing is said twice');
+        assert.equal(new Set(answers).size, answers.length, 'nothing is answered twice');
+        assert.equal(answers.length, said.length, 'everything is answered');
+    }
+}
+
+for (const count of [2, 3]) {
+    test(`${count} servers that are killed, stand still and stop`, async (t) => {
+        const load = new Load(t, count, SEED + count);
+        await load.open();
+        const clients = Array.from({ length: 6 }, () => load.client());
+        const faults = load.faults();
+        await pause(SECONDS * 1000);
+        load.isOver = true;
+        await faults;
+        await Promise.all(clients);
+        await verify(load);
+        t.diagnostic(`${load.sent.length} turns`);
+        for (const server of load.servers) await server.stop();
+        palaver(load.dir, 'fsck');
+    });
+}
