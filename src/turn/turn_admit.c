@@ -244,6 +244,7 @@ static void admitted(pal_write *write)
         return;
     }
     pal_entry_note_seq(turn);
+    turn->is_backlog = false; /* it is a turn like any from now on */
     run(turn);
 }
 
