@@ -5,17 +5,24 @@
  * on one store go over by one call each.
  *
  * A call is released behind the commit of its row, and reservations are summed before the ledger is
- * read. So a call that ends meanwhile is counted twice at worst, and never missed. Releasing only
+ * read. So a call that ends meanwhile is counted twice at worst, and never missed. Who would be
+ * refused while a call that has ended waits for its commit looks again after that. Releasing only
  * sets a mark; the next one who holds sweeps. */
 #include "turn/turn_budget.h"
 
+#include <time.h>
 #include "base/memory.h"
+
+#define SETTLE_MS 20         /* between two looks */
+#define SETTLE_LOOKS_MAX 100 /* then it is refused all the same */
 
 struct pal_reservation {
     pal_reservation *next;
     _Atomic uint64_t tokens;
     _Atomic int64_t cost_micros;
+    atomic_bool is_settling; /* the call has ended */
     atomic_bool is_over;
+    pthread_cond_t *settled; /* its stripe's */
     pal_id session;
     size_t tenant_len;
     char tenant[];
@@ -32,6 +39,7 @@ void pal_budget_book_init(pal_budget_book *book)
 {
     for (size_t i = 0; i < PAL_BUDGET_STRIPES; i++) {
         pthread_mutex_init(&book->stripes[i].lock, NULL);
+        pthread_cond_init(&book->stripes[i].settled, NULL);
         book->stripes[i].first = NULL;
     }
 }
@@ -43,6 +51,7 @@ void pal_budget_book_done(pal_budget_book *book)
             next = r->next;
             pal_free(r);
         }
+        pthread_cond_destroy(&book->stripes[i].settled);
         pthread_mutex_destroy(&book->stripes[i].lock);
     }
 }
@@ -163,6 +172,32 @@ static pal_reservation *make(
     return r;
 }
 
+/* Under the lock. Whether some of what is held will be in the ledger soon. */
+static bool is_settling(const pal_reservation *first, pal_str tenant)
+{
+    for (const pal_reservation *r = first; r; r = r->next) {
+        if (atomic_load(&r->is_settling) &&
+                pal_str_equal(pal_str_make(r->tenant, r->tenant_len), tenant))
+            return true;
+    }
+    return false;
+}
+
+/* Under the lock, which is free meanwhile. The mark of a release is set without it, so that a
+ * signal can be missed: the next look comes soon in any case. */
+static void await_settled(pthread_cond_t *settled, pthread_mutex_t *lock)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += SETTLE_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    (void)pthread_cond_timedwait(settled, lock, &until);
+}
+
 pal_status pal_budget_hold(pal_budget_book *book, pal_store *store,
         const pal_budget_holder *holder, uint64_t tokens, int64_t cost_micros,
         pal_reservation **out_held, pal_error *err)
@@ -177,9 +212,19 @@ pal_status pal_budget_hold(pal_budget_book *book, pal_store *store,
     r = make(holder, tokens, cost_micros);
     if (!r)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    r->settled = &book->stripes[stripe].settled;
     pthread_mutex_lock(&book->stripes[stripe].lock);
-    sweep(first);
-    status = check(*first, store, holder, err);
+    for (int looks = 0;; looks++) {
+        /* Asked before: a call that is released meanwhile was counted twice. */
+        bool may_change;
+
+        sweep(first);
+        may_change = is_settling(*first, holder->tenant);
+        status = check(*first, store, holder, err);
+        if (status != PAL_BUDGET || !may_change || looks == SETTLE_LOOKS_MAX)
+            break;
+        await_settled(r->settled, &book->stripes[stripe].lock);
+    }
     if (status == PAL_OK) {
         r->next = *first;
         *first = r;
@@ -205,10 +250,16 @@ void pal_budget_hold_only(pal_reservation *held, uint64_t tokens, int64_t cost_m
         return;
     atomic_store(&held->tokens, tokens);
     atomic_store(&held->cost_micros, cost_micros);
+    atomic_store(&held->is_settling, true);
 }
 
 void pal_budget_release(pal_reservation *held)
 {
-    if (held)
-        atomic_store(&held->is_over, true);
+    pthread_cond_t *settled = held ? held->settled : NULL;
+
+    if (!held)
+        return;
+    /* Afterwards it may be swept at any time. */
+    atomic_store(&held->is_over, true);
+    pthread_cond_broadcast(settled);
 }

@@ -15,6 +15,7 @@ typedef struct pal_reservation pal_reservation;
 typedef struct pal_budget_book {
     struct {
         pthread_mutex_t lock; /* held while the ledger is read: taken by workers only */
+        pthread_cond_t settled; /* a call that had ended was released */
         pal_reservation *first;
     } stripes[PAL_BUDGET_STRIPES];
 } pal_budget_book;
