@@ -2,6 +2,7 @@
  * `palaver route` does, and the turn runs there. */
 #include "server/api_inbound.h"
 
+#include <string.h>
 #include <strings.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
@@ -139,13 +140,21 @@ pal_status pal_inbound_resolve(
 
 /* ---- The sender ---- */
 
-/* In a chat of two nobody needs to be told who speaks. */
+static bool is_word(pal_str text, const char *word)
+{
+    return text.len == strlen(word) && strncasecmp(text.data, word, text.len) == 0;
+}
+
+/* In a chat of two nobody needs to be told who speaks. A Matrix room whose type is not given may
+ * have any number of people. */
 static bool is_direct(const pal_route_context *context)
 {
     pal_str type = context->chat_type;
+    bool is_room = is_word(context->channel, "matrix") && context->chat_id.len &&
+            context->chat_id.data[0] == '!';
     if (type.len == 0)
-        return context->kind == PAL_ROUTE_CHAT;
-    return type.len == 6 && strncasecmp(type.data, "direct", 6) == 0;
+        return context->kind == PAL_ROUTE_CHAT && !is_room;
+    return is_word(type, "direct");
 }
 
 static pal_str with_sender(pal_call *call, const pal_route_context *context, pal_str extra)
