@@ -247,14 +247,25 @@ typedef struct script {
     pal_error err;
 } script;
 
+static void open_store(script *s);
+
+/* Where the process has died, another takes its place. */
+static void replace_dead(script *s)
+{
+    if (trace_is_dead())
+        open_store(s);
+}
+
 static pal_id find(script *s, const char *tenant, const char *key)
 {
     pal_session found = {0};
     pal_status status = PAL_IO;
 
-    for (int i = 0; i < TRIES_MAX && status == PAL_IO; i++)
+    for (int i = 0; i < TRIES_MAX && status == PAL_IO; i++) {
+        replace_dead(s);
         status = pal_store_find(
                 s->store, S(tenant), PAL_FIND_KEY, S(key), s->arena, &found, &s->err);
+    }
     return status == PAL_OK ? found.id : (pal_id){{0}};
 }
 
@@ -264,8 +275,10 @@ static pal_id find_trash(script *s, const char *key)
     pal_session_page page = {0};
     pal_status status = PAL_IO;
 
-    for (int i = 0; i < TRIES_MAX && status == PAL_IO; i++)
+    for (int i = 0; i < TRIES_MAX && status == PAL_IO; i++) {
+        replace_dead(s);
         status = pal_store_list(s->store, &query, s->arena, &page, &s->err);
+    }
     must(status == PAL_OK, s->err.message);
     for (size_t i = 0; i < page.sessions_len; i++)
         if (pal_str_equal(page.sessions[i].key, S(key)))
@@ -280,6 +293,8 @@ static void apply(script *s, pal_op *ops, size_t len)
         pal_status status = pal_store_apply(s->store, ops, len, &s->err);
         bool held = status == PAL_OK;
 
+        if (i > 0 && !held && status != PAL_IO)
+            return;
         for (size_t j = 0; held && j < len; j++)
             if (ops[j].status == PAL_IO) {
                 held = false;
@@ -291,6 +306,7 @@ static void apply(script *s, pal_op *ops, size_t len)
         if (held)
             return;
         must(s->has_failures, s->err.message);
+        replace_dead(s);
     }
     must(false, s->err.message);
 }
@@ -456,7 +472,8 @@ static void open_store(script *s)
     pal_status status = PAL_IO;
 
     pal_store_close(s->store);
-    for (int i = 0; i < TRIES_MAX && status == PAL_IO; i++) {
+    for (int i = 0; i < TRIES_MAX && status != PAL_OK; i++) {
+        trace_revive();
         s->store = NULL;
         status = pal_store_open(s->url, NULL, &s->store, &s->err);
     }
@@ -468,8 +485,10 @@ static void step_done(script *s)
     char *text = NULL;
 
     /* Where a step has failed halfway, what was read before is read again. */
-    for (int i = 0; i < TRIES_MAX && !text; i++)
+    for (int i = 0; i < TRIES_MAX && !text; i++) {
         text = store_text(s->store);
+        replace_dead(s);
+    }
     must(text && s->texts->len < SCRIPT_STEPS_MAX + 2, "the store can't be read");
     s->texts->texts[s->texts->len] = text;
     trace_note(s->texts->len++);
@@ -566,8 +585,10 @@ static uint64_t last_seq(script *s, const char *key)
     pal_session found = {0};
     pal_status status = PAL_IO;
 
-    for (int i = 0; i < TRIES_MAX && status == PAL_IO; i++)
+    for (int i = 0; i < TRIES_MAX && status == PAL_IO; i++) {
+        replace_dead(s);
         status = pal_store_find(s->store, S(""), PAL_FIND_KEY, S(key), s->arena, &found, &s->err);
+    }
     return found.last_seq;
 }
 

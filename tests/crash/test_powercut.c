@@ -79,7 +79,8 @@ static uint64_t explore(const disk_trace *trace, bool is_strict, unsigned forget
     return violations;
 }
 
-static const disk_trace *record(unsigned fail_one_in)
+/* One sync in so many fails, or one call in so many is where the process dies; 0: none. */
+static const disk_trace *record(unsigned fail_one_in, unsigned die_one_in)
 {
     char url[512];
 
@@ -89,27 +90,35 @@ static const disk_trace *record(unsigned fail_one_in)
     script_prepare(is_jsonl, root);
     script_url(is_jsonl, root, url);
     trace_begin(root);
-    trace_fail_syncs(fail_one_in);
-    script_run(url, seed, fail_one_in > 0, &texts);
+    trace_fail_syncs(fail_one_in, is_jsonl);
+    trace_die(die_one_in);
+    script_run(url, seed, fail_one_in + die_one_in > 0, &texts);
     printf("# %zu disk calls, %zu steps\n", trace_end()->len - trace_end()->first, texts.len);
     return trace_end();
 }
 
 static void a_power_cut_takes_back_nothing_with_a_journal_of_names(void)
 {
-    CHECK(explore(record(0), false, 0, states_asked, 5) == 0);
+    CHECK(explore(record(0, 0), false, 0, states_asked, 5) == 0);
 }
 
 static void nor_does_it_where_any_names_may_be_lost(void)
 {
-    CHECK(explore(record(0), true, 0, states_asked, 5) == 0);
+    CHECK(explore(record(0, 0), true, 0, states_asked, 5) == 0);
 }
 
 /* Each failed sync has lost some of what it should have made durable, for good. */
 static void nor_does_it_after_failed_syncs(void)
 {
-    CHECK(explore(record(7), false, 0, states_asked / 2, 5) == 0);
-    CHECK(explore(record(11), true, 0, states_asked / 2, 5) == 0);
+    CHECK(explore(record(7, 0), false, 0, states_asked / 2, 5) == 0);
+    CHECK(explore(record(11, 0), true, 0, states_asked / 2, 5) == 0);
+}
+
+/* Another process goes on with what the dead one had written and not synced. */
+static void nor_does_it_after_processes_have_died(void)
+{
+    CHECK(explore(record(0, 61), false, 0, states_asked / 2, 5) == 0);
+    CHECK(explore(record(0, 43), true, 0, states_asked / 2, 5) == 0);
 }
 
 /* So that it is known to find something. */
@@ -120,7 +129,7 @@ static void forgotten_syncs_are_found_out(void)
 
     fflush(stdout);
     dup2(null, 1);
-    violations = explore(record(0), true, 5, 4000, 1);
+    violations = explore(record(0, 0), true, 5, 4000, 1);
     fflush(stdout);
     dup2(silent, 1);
     close(null);
@@ -142,6 +151,7 @@ int main(int argc, char **argv)
     RUN(a_power_cut_takes_back_nothing_with_a_journal_of_names);
     RUN(nor_does_it_where_any_names_may_be_lost);
     RUN(nor_does_it_after_failed_syncs);
+    RUN(nor_does_it_after_processes_have_died);
     RUN(forgotten_syncs_are_found_out);
     script_texts_free(&texts);
     trace_free();

@@ -35,7 +35,8 @@ static char root_path[4096];
 static int fd_nodes[FDS_MAX];
 static bool is_on;
 static uint64_t calls, kill_call;
-static uint64_t fail_every, syncs;
+static uint64_t fail_every, syncs, die_every;
+static bool is_dead, fail_directories;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static void must(bool held, const char *what)
@@ -190,11 +191,26 @@ static void write_add(int node, uint64_t offset, const void *data, size_t len)
     event->data = copy(data, len);
 }
 
-/* Before each call below the root. */
-static void call_begins(void)
+/* Whether the one in so many is due, in no order that a retry could fall in step with. */
+static bool is_due(uint64_t number, uint64_t one_in)
+{
+    uint64_t x = number * 0x9e3779b97f4a7c15u;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return one_in > 0 && (x ^ (x >> 31)) % one_in == 0;
+}
+
+/* Before each call below the root. False: it is not made. */
+static bool call_begins(void)
 {
     if (++calls == kill_call)
         raise(SIGKILL);
+    if (is_due(calls, die_every))
+        is_dead = true;
+    if (is_dead)
+        errno = EIO;
+    return !is_dead;
 }
 
 /* ---- What is there already ---- */
@@ -259,8 +275,8 @@ void trace_begin(const char *root)
 
 const disk_trace *trace_end(void)
 {
-    is_on = false;
-    fail_every = 0;
+    is_on = is_dead = false;
+    fail_every = die_every = 0;
     return &trace;
 }
 
@@ -292,10 +308,26 @@ void trace_note(uint64_t value)
     pthread_mutex_unlock(&mutex);
 }
 
-void trace_fail_syncs(unsigned one_in)
+void trace_fail_syncs(unsigned one_in, bool of_directories)
 {
     fail_every = one_in;
+    fail_directories = of_directories;
     syncs = 0;
+}
+
+void trace_die(unsigned one_in)
+{
+    die_every = one_in;
+}
+
+bool trace_is_dead(void)
+{
+    return is_dead;
+}
+
+void trace_revive(void)
+{
+    is_dead = false;
 }
 
 uint64_t trace_calls(void)
@@ -319,9 +351,9 @@ static int open_it(int dir_fd, const char *path, int flags, mode_t mode)
         return (int)syscall(SYS_openat, dir_fd, path, flags, mode);
     pthread_mutex_lock(&mutex);
     dir = resolve(dir_fd, path, name);
-    if (dir >= 0 && (flags & (O_CREAT | O_TRUNC)))
-        call_begins();
-    fd = (int)syscall(SYS_openat, dir_fd, path, flags, mode);
+    fd = -1;
+    if (dir < 0 || !(flags & (O_CREAT | O_TRUNC)) || call_begins())
+        fd = (int)syscall(SYS_openat, dir_fd, path, flags, mode);
     if (fd >= 0 && fd < FDS_MAX) {
         node = node_at(dir, name);
         if (dir >= 0 && node < 0)
@@ -393,8 +425,7 @@ ssize_t write(int fd, const void *data, size_t len)
     if (node < 0)
         return syscall(SYS_write, fd, data, len);
     pthread_mutex_lock(&mutex);
-    call_begins();
-    done = syscall(SYS_write, fd, data, len);
+    done = call_begins() ? syscall(SYS_write, fd, data, len) : -1;
     if (done > 0)
         write_add(node, (uint64_t)(lseek(fd, 0, SEEK_CUR) - done), data, (size_t)done);
     pthread_mutex_unlock(&mutex);
@@ -409,8 +440,7 @@ ssize_t pwrite(int fd, const void *data, size_t len, off_t offset)
     if (node < 0)
         return syscall(SYS_pwrite64, fd, data, len, offset);
     pthread_mutex_lock(&mutex);
-    call_begins();
-    done = syscall(SYS_pwrite64, fd, data, len, offset);
+    done = call_begins() ? syscall(SYS_pwrite64, fd, data, len, offset) : -1;
     if (done > 0)
         write_add(node, (uint64_t)offset, data, (size_t)done);
     pthread_mutex_unlock(&mutex);
@@ -429,8 +459,7 @@ int ftruncate(int fd, off_t size)
     if (node < 0)
         return (int)syscall(SYS_ftruncate, fd, size);
     pthread_mutex_lock(&mutex);
-    call_begins();
-    result = (int)syscall(SYS_ftruncate, fd, size);
+    result = call_begins() ? (int)syscall(SYS_ftruncate, fd, size) : -1;
     if (result == 0)
         event_add(TRACE_CUT, node)->offset = (uint64_t)size;
     pthread_mutex_unlock(&mutex);
@@ -449,8 +478,9 @@ static int sync_it(int fd)
     if (node < 0)
         return 0; /* the tests' own disk needs none */
     pthread_mutex_lock(&mutex);
-    call_begins();
-    if (fail_every > 0 && (++syncs * 0x9e3779b97f4a7c15u >> 40) % fail_every == 0) {
+    if (!call_begins()) {
+        result = -1;
+    } else if ((fail_directories || !trace.is_dir[node]) && is_due(++syncs, fail_every)) {
         event_add(TRACE_SYNC_FAILED, node);
         errno = EIO;
         result = -1;
@@ -482,9 +512,9 @@ int renameat(int from_fd, const char *from, int to_fd, const char *to)
     pthread_mutex_lock(&mutex);
     dir = resolve(from_fd, from, name);
     to_dir = resolve(to_fd, to, to_name);
-    if (dir >= 0 && to_dir >= 0)
-        call_begins();
-    result = (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, 0);
+    result = -1;
+    if (dir < 0 || to_dir < 0 || call_begins())
+        result = (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, 0);
     if (result == 0 && dir >= 0 && to_dir >= 0) {
         event = event_add(TRACE_RENAME, -1);
         event->dir = dir;
@@ -512,9 +542,7 @@ int unlinkat(int dir_fd, const char *path, int flags)
         return (int)syscall(SYS_unlinkat, dir_fd, path, flags);
     pthread_mutex_lock(&mutex);
     dir = resolve(dir_fd, path, name);
-    if (dir >= 0)
-        call_begins();
-    result = (int)syscall(SYS_unlinkat, dir_fd, path, flags);
+    result = dir < 0 || call_begins() ? (int)syscall(SYS_unlinkat, dir_fd, path, flags) : -1;
     if (result == 0 && dir >= 0) {
         event = event_add(TRACE_REMOVE, entry_take(dir, name));
         event->dir = dir;
@@ -538,9 +566,7 @@ int mkdirat(int dir_fd, const char *path, mode_t mode)
         return (int)syscall(SYS_mkdirat, dir_fd, path, mode);
     pthread_mutex_lock(&mutex);
     dir = resolve(dir_fd, path, name);
-    if (dir >= 0)
-        call_begins();
-    result = (int)syscall(SYS_mkdirat, dir_fd, path, mode);
+    result = dir < 0 || call_begins() ? (int)syscall(SYS_mkdirat, dir_fd, path, mode) : -1;
     if (result == 0 && dir >= 0)
         name_add(dir, name, true);
     pthread_mutex_unlock(&mutex);

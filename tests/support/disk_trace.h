@@ -50,8 +50,15 @@ const disk_trace *trace_end(void);
 void trace_free(void);
 /* Marks a place in the trace. */
 void trace_note(uint64_t value);
-/* One sync in so many fails with EIO from now on; 0: none. */
-void trace_fail_syncs(unsigned one_in);
+/* One sync in so many fails with EIO from now on; 0: none. Those of directories only with
+ * `of_directories`: SQLite does not look at them. */
+void trace_fail_syncs(unsigned one_in, bool of_directories);
+
+/* The process is as good as dead from one call in so many on: its calls fail and do nothing, until
+ * trace_revive(). 0: never. */
+void trace_die(unsigned one_in);
+bool trace_is_dead(void);
+void trace_revive(void);
 
 /* Disk calls below the root since trace_begin(). */
 uint64_t trace_calls(void);
