@@ -190,7 +190,7 @@ static void fail_all(pal_work *works, size_t works_len, pal_status status, const
 static bool is_overtaken(jl_engine *engine, const pal_work *works, size_t works_len)
 {
     for (size_t i = 0; i < works_len; i++) {
-        const jl_file *file = pal_jl_file_find(engine, works[i].op->session);
+        const jl_file *file = pal_jl_file_find(engine, works[i].tenant, works[i].op->session);
 
         if (file && pal_jl_file_changed(engine, file))
             return true;
@@ -275,7 +275,8 @@ static pal_status read_begin(pal_engine *base, pal_error *err)
 static const pal_error *trouble_of(jl_engine *engine, uint64_t handle)
 {
     const mem_session *session = pal_mem_session_by_handle(engine->mem, handle);
-    const jl_file *file = session ? pal_jl_file_find(engine, session->id) : NULL;
+    const jl_file *file =
+            session ? pal_jl_file_find(engine, session->tenant->name, session->id) : NULL;
 
     return file && file->is_unreadable ? file->trouble : NULL;
 }

@@ -35,6 +35,8 @@ typedef struct jl_late {
 /* The file of one session's lines. */
 typedef struct jl_file {
     pal_id id;
+    pal_str tenant; /* behind the struct, as `key` is */
+    pal_str key;    /* in jl_engine.files */
     char *path;     /* without its ending, relative to the directory; allocated */
     uint64_t size;  /* bytes that are known here */
     uint64_t sum;   /* checksum of these bytes */
@@ -111,7 +113,7 @@ typedef struct jl_engine {
     uint64_t batch;          /* number of the last one */
     struct timespec scanned; /* the directory's time of change when it was looked through */
     jl_file *followed;       /* joined by next_touched, while others' batches are read */
-    pal_map files;           /* of jl_file, by session id */
+    pal_map files;           /* of jl_file, by id and tenant */
     pal_map paths;           /* of jl_file, by path */
 } jl_engine;
 
@@ -151,9 +153,9 @@ PAL_CHECKED pal_status pal_jl_id_of(const char *kind, pal_str text, pal_id *out_
 
 /* ---- store_jsonl_file.c ---- */
 
-jl_file *pal_jl_file_find(jl_engine *engine, pal_id id);
+jl_file *pal_jl_file_find(jl_engine *engine, pal_str tenant, pal_id id);
 /* Makes it where there is none; NULL when there is no memory. */
-jl_file *pal_jl_file_get(jl_engine *engine, pal_id id);
+jl_file *pal_jl_file_get(jl_engine *engine, pal_str tenant, pal_id id);
 void pal_jl_file_drop(jl_engine *engine, jl_file *file);
 void pal_jl_files_clear(jl_engine *engine);
 PAL_CHECKED pal_status pal_jl_file_set_path(
@@ -182,9 +184,9 @@ PAL_CHECKED pal_status pal_jl_file_fault(jl_file *file, const pal_error *why, pa
 bool pal_jl_file_changed(jl_engine *engine, const jl_file *file);
 void pal_jl_file_path(const jl_file *file, const char *ending, char out_path[JL_PATH_MAX]);
 /* Where a session's lines are while it is on its way, in the trash or kept for its forks. */
-void pal_jl_side_path(pal_id id, char out_path[JL_PATH_MAX]);
+void pal_jl_side_path(pal_str tenant, pal_id id, char out_path[JL_PATH_MAX]);
 /* Where its lines are that are not messages, once they were set aside. */
-void pal_jl_aside_path(pal_id id, char out_path[JL_PATH_MAX]);
+void pal_jl_aside_path(const jl_file *file, char out_path[JL_PATH_MAX]);
 /* PicoClaw doesn't sync its lines: a power cut may have left zeros in the place of some that ours
  * were appended to. They are not part of the line. */
 void pal_jl_zeros_pass(pal_str *line);
@@ -269,10 +271,11 @@ PAL_CHECKED pal_status pal_jl_log_each(
 void pal_jl_put_session(jl_batch *batch, mem_session *session);
 void pal_jl_put_erase(jl_batch *batch, pal_str tenant, pal_id id);
 void pal_jl_put_append(jl_batch *batch, const jl_append *append, int64_t now_ms);
-void pal_jl_put_mark(jl_batch *batch, pal_id session, const pal_mark *mark);
-void pal_jl_put_unmark(jl_batch *batch, pal_id session);
-void pal_jl_put_inbox(jl_batch *batch, pal_id session, const pal_inbox_item *item);
-void pal_jl_put_inbox_drop(jl_batch *batch, pal_id session, pal_id item);
+void pal_jl_put_mark(jl_batch *batch, const mem_session *session, const pal_mark *mark);
+void pal_jl_put_unmark(jl_batch *batch, const mem_session *session);
+void pal_jl_put_inbox(
+        jl_batch *batch, pal_str tenant, pal_id session, const pal_inbox_item *item);
+void pal_jl_put_inbox_drop(jl_batch *batch, pal_str tenant, pal_id session, pal_id item);
 void pal_jl_put_lease(jl_batch *batch, const mem_session *session);
 void pal_jl_put_ledger(jl_batch *batch, pal_str tenant, pal_id session, const pal_ledger_row *row);
 void pal_jl_put_record(jl_batch *batch, pal_str tenant, const pal_record *record);
@@ -288,7 +291,10 @@ void pal_jl_put_all(jl_batch *batch);
 PAL_CHECKED pal_status pal_jl_state_apply(
         jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err);
 uint64_t pal_jl_record_u64(const jl_record *record, const char *name);
+/* The session that it is about, and its tenant; empty in logs of older versions, whose ids were
+ * unique over all tenants. */
 pal_id pal_jl_record_session(const jl_record *record, pal_arena *arena);
+pal_str pal_jl_record_tenant(const jl_record *record, pal_arena *arena);
 /* All of them go: the messages that they speak of are others now. */
 void pal_jl_state_unmark(mem_session *session);
 /* Adds a mark as it is. */
@@ -297,7 +303,8 @@ PAL_CHECKED pal_status pal_jl_state_mark(
 /* Makes the session or gives it another record. Handle 0: the next one. */
 PAL_CHECKED pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record,
         uint64_t handle, uint64_t fork_mark, mem_session **out_session, pal_error *err);
-mem_session *pal_jl_session(jl_engine *engine, pal_id id);
+/* Of any tenant where that is empty. */
+mem_session *pal_jl_session(jl_engine *engine, pal_str tenant, pal_id id);
 
 /* ---- store_jsonl_recover.c ---- */
 

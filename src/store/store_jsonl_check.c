@@ -61,7 +61,7 @@ static void check_file(const jl_file *file, const report *to)
 static void check_fork(jl_engine *engine, const mem_session *session, const report *to)
 {
     const pal_session *record = &session->info->record;
-    const jl_file *file = pal_jl_file_find(engine, record->parent_id);
+    const jl_file *file = pal_jl_file_find(engine, session->tenant->name, record->parent_id);
     uint64_t there = session->parent ? session->parent->info->record.last_seq : 0;
     char parent[PAL_ID_TEXT_SIZE];
 
@@ -124,7 +124,7 @@ static pal_status set_aside(jl_engine *engine, const jl_file *file, pal_str line
 
     if (lines.len == 0)
         return PAL_OK;
-    pal_jl_aside_path(file->id, path);
+    pal_jl_aside_path(file, path);
     status = pal_jl_make_dirs(engine, path, err);
     if (status != PAL_OK)
         return status;
@@ -142,7 +142,7 @@ static pal_status set_aside(jl_engine *engine, const jl_file *file, pal_str line
  * there are before them. */
 static pal_status mend_lines(jl_engine *engine, jl_file *file, pal_error *err)
 {
-    mem_session *session = pal_jl_session(engine, file->id);
+    mem_session *session = pal_jl_session(engine, file->tenant, file->id);
     pal_buf text, kept, aside;
     char path[JL_PATH_MAX];
     pal_status status;

@@ -66,7 +66,7 @@ static pal_status detour(jl_engine *engine, jl_file *file, pal_error *err)
 {
     char path[JL_PATH_MAX];
 
-    pal_jl_side_path(file->id, path);
+    pal_jl_side_path(file->tenant, file->id, path);
     file->moved_from = pal_malloc(strlen(path) + 1);
     if (!file->moved_from)
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for a file's name");
@@ -228,7 +228,7 @@ static pal_status move_out(jl_engine *engine, const jl_file *file, pal_error *er
     pal_status status;
 
     before.path = file->moved_from;
-    pal_jl_side_path(file->id, via);
+    pal_jl_side_path(file->tenant, file->id, via);
     pal_jl_file_path(&before, ".jsonl", from);
     pal_jl_file_path(&before, ".meta.json", meta);
     status = move_to(engine, from, via, err);
@@ -243,7 +243,7 @@ static pal_status move_in(
 {
     char via[JL_PATH_MAX], to[JL_PATH_MAX];
 
-    pal_jl_side_path(file->id, via);
+    pal_jl_side_path(file->tenant, file->id, via);
     pal_jl_file_path(file, ".jsonl", to);
     *in_out_moved = *in_out_moved || strcmp(via, to) != 0;
     return move_to(engine, via, to, err);
@@ -300,7 +300,7 @@ static void write_metas(jl_batch *batch)
     pal_error ignored;
 
     for (jl_file *file = batch->touched; file; file = file->next_touched) {
-        mem_session *session = pal_jl_session(batch->engine, file->id);
+        mem_session *session = pal_jl_session(batch->engine, file->tenant, file->id);
         pal_session_state state = session ? session->info->record.state : PAL_SESSION_ERASED;
 
         if (state == PAL_SESSION_ACTIVE || state == PAL_SESSION_QUARANTINED)
@@ -353,7 +353,7 @@ static pal_status drop_files(jl_engine *engine, pal_error *err)
 
     while (status == PAL_OK && pal_map_next(&engine->files, &position, &key, &value)) {
         jl_file *file = value;
-        mem_session *session = pal_jl_session(engine, file->id);
+        mem_session *session = pal_jl_session(engine, file->tenant, file->id);
 
         if (!session) {
             status = pal_jl_file_unlink(engine, file, err);

@@ -19,23 +19,41 @@
 
 /* ---- The files by session and by path ---- */
 
-jl_file *pal_jl_file_find(jl_engine *engine, pal_id id)
+enum { KEY_SIZE = sizeof(pal_id) + PAL_TENANT_LEN_MAX };
+
+/* The id, and the tenant behind it: two tenants may have the same id. */
+static pal_str key_of(pal_str tenant, pal_id id, char out_key[KEY_SIZE])
 {
-    return pal_map_find(&engine->files, mem_id_key(&id));
+    size_t len = tenant.len < PAL_TENANT_LEN_MAX ? tenant.len : PAL_TENANT_LEN_MAX;
+
+    memcpy(out_key, id.bytes, sizeof id.bytes);
+    if (len > 0)
+        memcpy(out_key + sizeof id.bytes, tenant.data, len);
+    return pal_str_make(out_key, sizeof id.bytes + len);
 }
 
-jl_file *pal_jl_file_get(jl_engine *engine, pal_id id)
+jl_file *pal_jl_file_find(jl_engine *engine, pal_str tenant, pal_id id)
 {
-    jl_file *file = pal_jl_file_find(engine, id);
+    char key[KEY_SIZE];
+
+    return pal_map_find(&engine->files, key_of(tenant, id, key));
+}
+
+jl_file *pal_jl_file_get(jl_engine *engine, pal_str tenant, pal_id id)
+{
+    jl_file *file = pal_jl_file_find(engine, tenant, id);
+    char *cursor, key[KEY_SIZE];
 
     if (file)
         return file;
-    file = pal_calloc(1, sizeof *file);
+    file = pal_mem_alloc(sizeof *file, KEY_SIZE, &cursor);
     if (!file)
         return NULL;
     file->id = id;
     file->sum = JL_SUM_START;
-    if (pal_map_set(&engine->files, mem_id_key(&file->id), file) != PAL_OK) {
+    file->key = pal_mem_put(&cursor, key_of(tenant, id, key));
+    file->tenant = pal_str_make(file->key.data + sizeof id.bytes, file->key.len - sizeof id.bytes);
+    if (pal_map_set(&engine->files, file->key, file) != PAL_OK) {
         pal_free(file);
         return NULL;
     }
@@ -57,7 +75,7 @@ void pal_jl_file_drop(jl_engine *engine, jl_file *file)
 {
     if (file->path && pal_map_find(&engine->paths, pal_str_of(file->path)) == file)
         pal_map_remove(&engine->paths, pal_str_of(file->path));
-    pal_map_remove(&engine->files, mem_id_key(&file->id));
+    pal_map_remove(&engine->files, file->key);
     file_free(file);
 }
 
@@ -101,20 +119,26 @@ void pal_jl_file_path(const jl_file *file, const char *ending, char out_path[JL_
     snprintf(out_path, JL_PATH_MAX, "%s%s", file->path, is_side ? "" : ending);
 }
 
-void pal_jl_side_path(pal_id id, char out_path[JL_PATH_MAX])
+/* The id; of other tenants than the first with a hash of the tenant, which may have the same id. */
+static void side_name(const char *folder, pal_str tenant, pal_id id, char out_path[JL_PATH_MAX])
 {
-    char text[PAL_ID_TEXT_SIZE];
+    char text[PAL_ID_TEXT_SIZE], hex[17] = "";
+    uint8_t digest[PAL_SHA256_SIZE];
 
     pal_id_to_text(id, text);
-    snprintf(out_path, JL_PATH_MAX, JL_SIDE "/rows/%s", text);
+    if (!pal_str_is(tenant, "default") && pal_sha256(tenant, digest) == PAL_OK)
+        pal_hex(digest, 8, hex);
+    snprintf(out_path, JL_PATH_MAX, JL_SIDE "/%s/%s%s%s", folder, text, hex[0] ? "." : "", hex);
 }
 
-void pal_jl_aside_path(pal_id id, char out_path[JL_PATH_MAX])
+void pal_jl_side_path(pal_str tenant, pal_id id, char out_path[JL_PATH_MAX])
 {
-    char text[PAL_ID_TEXT_SIZE];
+    side_name("rows", tenant, id, out_path);
+}
 
-    pal_id_to_text(id, text);
-    snprintf(out_path, JL_PATH_MAX, JL_SIDE "/aside/%s", text);
+void pal_jl_aside_path(const jl_file *file, char out_path[JL_PATH_MAX])
+{
+    side_name("aside", file->tenant, file->id, out_path);
 }
 
 pal_status pal_jl_file_fault(jl_file *file, const pal_error *why, pal_error *err)
@@ -179,7 +203,7 @@ pal_status pal_jl_place(jl_engine *engine, const mem_session *session, const jl_
 
     if (state == PAL_SESSION_ACTIVE || state == PAL_SESSION_QUARANTINED)
         return place_active(engine, session, file, arena, out_path, err);
-    pal_jl_side_path(session->id, out_path);
+    pal_jl_side_path(session->tenant->name, session->id, out_path);
     return PAL_OK;
 }
 
@@ -204,7 +228,7 @@ pal_status pal_jl_aside_unlink(jl_engine *engine, const jl_file *file, pal_error
 {
     char path[JL_PATH_MAX];
 
-    pal_jl_aside_path(file->id, path);
+    pal_jl_aside_path(file, path);
     if (unlinkat(engine->dir_fd, path, 0) == 0)
         return pal_jl_sync_dir(engine, path, err);
     return errno == ENOENT ? PAL_OK : pal_jl_io(err, "could not remove", path);

@@ -44,10 +44,10 @@ static pal_status settle_path(jl_batch *batch, const mem_session *session, jl_fi
 
 /* The session is part of the batch. Its record is written if the log lacks it or it may have
  * changed. */
-static mem_session *touch_session(jl_batch *batch, pal_id id, bool is_changed)
+static mem_session *touch_session(jl_batch *batch, pal_str tenant, pal_id id, bool is_changed)
 {
-    mem_session *session = pal_jl_session(batch->engine, id);
-    jl_file *file = session ? pal_jl_file_get(batch->engine, id) : NULL;
+    mem_session *session = pal_jl_session(batch->engine, tenant, id);
+    jl_file *file = session ? pal_jl_file_get(batch->engine, tenant, id) : NULL;
     pal_status status = PAL_OK;
 
     if (!session)
@@ -65,12 +65,12 @@ static mem_session *touch_session(jl_batch *batch, pal_id id, bool is_changed)
             fail(batch, status);
     }
     if (file->is_unmarked)
-        pal_jl_put_unmark(batch, id);
+        pal_jl_put_unmark(batch, session);
     file->is_unmarked = false;
     /* Those too that were read from PicoClaw's meta file, which is ours from now on. */
     for (size_t i = 0; i < session->marks_len; i++)
         if (session->marks[i].number > file->mark_logged)
-            pal_jl_put_mark(batch, id, &session->marks[i]);
+            pal_jl_put_mark(batch, session, &session->marks[i]);
     return session;
 }
 
@@ -104,7 +104,7 @@ static void open_end(jl_batch *batch, jl_append *append)
 
 static void gather_lines(jl_batch *batch, const pal_work *work, jl_append *append)
 {
-    append->file = pal_jl_file_get(batch->engine, work->op->session);
+    append->file = pal_jl_file_get(batch->engine, work->tenant, work->op->session);
     if (!append->file ||
             !pal_mem_reserve((void **)&batch->appends, &batch->appends_cap, batch->appends_len, 1,
                     sizeof *batch->appends)) {
@@ -153,7 +153,7 @@ static void gather_append(jl_batch *batch, pal_work *work, jl_append *append)
 {
     const pal_op *op = work->op;
 
-    touch_session(batch, op->session, false);
+    touch_session(batch, work->tenant, op->session, false);
     if (!op->u.append.replayed) {
         gather_blobs(batch, work);
         gather_lines(batch, work, append);
@@ -161,7 +161,7 @@ static void gather_append(jl_batch *batch, pal_work *work, jl_append *append)
     for (size_t i = 0; i < op->u.append.ledger_len; i++)
         gather_ledger(batch, work, &op->u.append.ledger[i]);
     for (size_t i = 0; i < op->u.append.inbox_ids_len; i++)
-        pal_jl_put_inbox_drop(batch, op->session, op->u.append.inbox_ids[i]);
+        pal_jl_put_inbox_drop(batch, work->tenant, op->session, op->u.append.inbox_ids[i]);
 }
 
 /* Sessions whose names the operation may take away, because they have expired. */
@@ -184,7 +184,8 @@ static void find_holders(jl_batch *batch, const pal_work *work, holders *out_hol
         record = op->u.fork.session;
     else if (op->kind == PAL_OP_UPDATE)
         record = op->u.update.session;
-    else if (op->kind == PAL_OP_RESTORE && (session = pal_jl_session(batch->engine, op->session)))
+    else if (op->kind == PAL_OP_RESTORE &&
+            (session = pal_jl_session(batch->engine, work->tenant, op->session)))
         record = &session->info->record;
     for (size_t i = 0; tenant && record && i <= record->aliases_len && i <= PAL_ALIASES_MAX; i++) {
         session = i == 0 ? pal_mem_name_find(&tenant->keys, record->key)
@@ -198,7 +199,8 @@ static void gather_holders(jl_batch *batch, const holders *before)
 {
     for (size_t i = 0; i < before->len; i++)
         if (before->items[i]->info->record.state == PAL_SESSION_TRASH)
-            touch_session(batch, before->items[i]->id, true);
+            touch_session(
+                    batch, before->items[i]->tenant->name, before->items[i]->id, true);
 }
 
 /* A record of a session that the log does not know yet would be lost with the next reading. One
@@ -206,14 +208,14 @@ static void gather_holders(jl_batch *batch, const holders *before)
 static void gather_record(jl_batch *batch, const pal_work *work)
 {
     const pal_record *record = work->op->u.record.record;
-    const jl_file *file = pal_jl_file_find(batch->engine, record->session);
+    const jl_file *file = pal_jl_file_find(batch->engine, work->tenant, record->session);
 
     if (work->op->kind == PAL_OP_RECORD_DROP) {
         pal_jl_put_record_drop(batch, work->tenant, record->kind, record->name);
         return;
     }
     if (!pal_id_is_none(record->session) && (!file || !file->is_logged))
-        touch_session(batch, record->session, false);
+        touch_session(batch, work->tenant, record->session, false);
     pal_jl_put_record(batch, work->tenant, record);
 }
 
@@ -221,11 +223,11 @@ static void gather_record(jl_batch *batch, const pal_work *work)
  * not written to yet. */
 static void gather_fork(jl_batch *batch, const pal_work *work)
 {
-    const jl_file *parent = pal_jl_file_find(batch->engine, work->fork_parent);
+    const jl_file *parent = pal_jl_file_find(batch->engine, work->tenant, work->fork_parent);
 
     if (parent && !parent->is_logged)
-        touch_session(batch, work->fork_parent, false);
-    touch_session(batch, work->op->session, true);
+        touch_session(batch, work->tenant, work->fork_parent, false);
+    touch_session(batch, work->tenant, work->op->session, true);
 }
 
 static void gather(jl_batch *batch, pal_work *work, jl_append *append)
@@ -236,7 +238,7 @@ static void gather(jl_batch *batch, pal_work *work, jl_append *append)
     switch (op->kind) {
     case PAL_OP_CREATE:
         if (!op->u.create.existing)
-            touch_session(batch, op->session, true);
+            touch_session(batch, work->tenant, op->session, true);
         break;
     case PAL_OP_ADOPT:
         if (op->u.adopt.adopted)
@@ -248,25 +250,25 @@ static void gather(jl_batch *batch, pal_work *work, jl_append *append)
     case PAL_OP_UPDATE:
     case PAL_OP_DELETE:
     case PAL_OP_RESTORE:
-        touch_session(batch, op->session, true);
+        touch_session(batch, work->tenant, op->session, true);
         break;
     case PAL_OP_APPEND:
         gather_append(batch, work, append);
         break;
     case PAL_OP_MARK:
-        touch_session(batch, op->session, false);
+        touch_session(batch, work->tenant, op->session, false);
         break;
     case PAL_OP_INBOX_ADD:
-        touch_session(batch, op->session, false);
-        pal_jl_put_inbox_drop(batch, op->session, op->u.inbox_item->id);
-        pal_jl_put_inbox(batch, op->session, op->u.inbox_item);
+        touch_session(batch, work->tenant, op->session, false);
+        pal_jl_put_inbox_drop(batch, work->tenant, op->session, op->u.inbox_item->id);
+        pal_jl_put_inbox(batch, work->tenant, op->session, op->u.inbox_item);
         break;
     case PAL_OP_INBOX_DROP:
-        pal_jl_put_inbox_drop(batch, op->session, op->u.inbox_id);
+        pal_jl_put_inbox_drop(batch, work->tenant, op->session, op->u.inbox_id);
         break;
     case PAL_OP_LEASE_TAKE:
     case PAL_OP_LEASE_RELEASE:
-        session = touch_session(batch, op->session, false);
+        session = touch_session(batch, work->tenant, op->session, false);
         if (session)
             pal_jl_put_lease(batch, session);
         break;
@@ -279,7 +281,8 @@ static void gather(jl_batch *batch, pal_work *work, jl_append *append)
     case PAL_OP_ERASE:
         batch->is_erasing = true;
         pal_jl_put_erase(batch, work->tenant, op->session);
-        touch_session(batch, op->session, true); /* there still, where forks share its rows */
+        /* There still, where forks share its rows. */
+        touch_session(batch, work->tenant, op->session, true);
         break;
     case PAL_OP_RECORD_PUT:
     case PAL_OP_RECORD_DROP:
@@ -315,14 +318,15 @@ static size_t look(jl_engine *engine, sight *out_sights)
 static void gather_sweep(jl_batch *batch, const sight *sights, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
-        mem_session *session = pal_jl_session(batch->engine, sights[i].id);
+        mem_session *session = pal_jl_session(
+                batch->engine, sights[i].tenant->name, sights[i].id);
 
         if (!session || session->info->record.state == PAL_SESSION_ERASED) {
             if (sights[i].state != PAL_SESSION_ERASED)
                 pal_jl_put_erase(batch, sights[i].tenant->name, sights[i].id);
-            touch_session(batch, sights[i].id, true);
+            touch_session(batch, sights[i].tenant->name, sights[i].id, true);
         } else if (session->info->record.state != sights[i].state) {
-            touch_session(batch, sights[i].id, true);
+            touch_session(batch, sights[i].tenant->name, sights[i].id, true);
         }
     }
     batch->is_erasing = true;
@@ -387,26 +391,13 @@ static void apply_sweep(jl_batch *batch, pal_work *work)
     gather_due(batch, records);
 }
 
-/* The log and the files know a session by its id alone. */
-static bool is_anothers(jl_batch *batch, const pal_work *work)
-{
-    pal_op_kind kind = work->op->kind;
-    mem_session *other = NULL;
-
-    if (kind == PAL_OP_CREATE || kind == PAL_OP_FORK)
-        other = pal_jl_session(batch->engine, work->op->session);
-    return other && !pal_str_equal(other->tenant->name, work->tenant);
-}
-
 /* Nothing is written to a session whose files can't be used. */
 static pal_status refuse(jl_batch *batch, pal_work *work)
 {
-    const jl_file *file = pal_jl_file_find(batch->engine, work->op->session);
+    const jl_file *file = pal_jl_file_find(batch->engine, work->tenant, work->op->session);
 
-    if (is_anothers(batch, work))
-        return pal_error_set(&work->op->error, PAL_CONFLICT, "that session id exists already");
     if (!file || !file->trouble)
-        file = pal_jl_file_find(batch->engine, work->fork_parent);
+        file = pal_jl_file_find(batch->engine, work->tenant, work->fork_parent);
     if (!file || !file->trouble)
         return PAL_OK;
     work->op->error = *file->trouble;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <stdio.h>
 #include "base/memory.h"
+#include "dialect/dialect_native.h"
 #include "store/store_jsonl.h"
 
 #define LOG_BYTES_MAX (SIZE_MAX / 4)
@@ -29,6 +30,20 @@ static void note_last(jl_engine *engine, const jl_record *record)
         engine->is_late_erasing = true;
 }
 
+static mem_session *record_session(
+        jl_engine *engine, const jl_record *record, pal_arena *arena)
+{
+    return pal_jl_session(engine, pal_jl_record_tenant(record, arena),
+            pal_jl_record_session(record, arena));
+}
+
+static jl_file *record_file(jl_engine *engine, const jl_record *record, pal_arena *arena)
+{
+    const mem_session *session = record_session(engine, record, arena);
+
+    return session ? pal_jl_file_find(engine, session->tenant->name, session->id) : NULL;
+}
+
 static pal_status load_record(
         jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err)
 {
@@ -40,7 +55,7 @@ static pal_status load_record(
     status = pal_jl_state_apply(engine, record, arena, is_last && engine->is_late, err);
     if (status != PAL_OK || !is_kind(record, "append"))
         return status;
-    file = pal_jl_file_find(engine, pal_jl_record_session(record, arena));
+    file = record_file(engine, record, arena);
     if (!file || !file->path)
         return PAL_OK;
     file->named_inode = (ino_t)pal_jl_record_u64(record, "inode");
@@ -63,7 +78,7 @@ static void drop_marks(mem_session *session, jl_file *file)
 static pal_status load_session(jl_engine *engine, mem_session *session, pal_error *err)
 {
     pal_session_state state = session->info->record.state;
-    jl_file *file = pal_jl_file_find(engine, session->id);
+    jl_file *file = pal_jl_file_find(engine, session->tenant->name, session->id);
     pal_status status = PAL_OK;
 
     if (!file || !file->path)
@@ -200,10 +215,8 @@ pal_status pal_jl_load(jl_engine *engine, pal_error *err)
 
 /* ---- What others have added ---- */
 
-static void note_followed(jl_engine *engine, pal_id id)
+static void note_followed(jl_engine *engine, jl_file *file)
 {
-    jl_file *file = pal_jl_file_find(engine, id);
-
     if (!file || file->is_followed)
         return;
     file->is_followed = true;
@@ -218,7 +231,7 @@ static pal_status load_followed(jl_engine *engine, pal_error *err)
 
     for (; engine->followed; engine->followed = engine->followed->next_touched) {
         jl_file *file = engine->followed;
-        mem_session *session = pal_jl_session(engine, file->id);
+        mem_session *session = pal_jl_session(engine, file->tenant, file->id);
 
         file->is_followed = false;
         if (status == PAL_OK && file->path && session && !file->is_unreadable &&
@@ -237,7 +250,7 @@ static pal_status follow_record(
     struct stat facts;
     pal_arena *lines;
     jl_file *file;
-    pal_id id;
+    pal_session made;
 
     /* Its writer died before it was finished, or could not write that it is. */
     if (is_last && !is_kind(record, "done"))
@@ -245,16 +258,16 @@ static pal_status follow_record(
     if (engine->is_stale)
         return PAL_OK;
     status = load_record(engine, record, arena, false, err);
-    if (pal_id_from_text(
-                pal_json_string(pal_json_find(pal_json_find(record->json, "session"), "id"), arena),
-                &id))
-        note_followed(engine, id);
+    if (is_kind(record, "session") &&
+            pal_native_session_read(
+                    pal_json_find(record->json, "session"), arena, &made, NULL) == PAL_OK)
+        note_followed(engine, pal_jl_file_find(engine, made.tenant, made.id));
     else
-        note_followed(engine, pal_jl_record_session(record, arena));
+        note_followed(engine, record_file(engine, record, arena));
     if (status != PAL_OK || !is_kind(record, "append"))
         return status;
-    session = pal_jl_session(engine, pal_jl_record_session(record, arena));
-    file = session ? pal_jl_file_find(engine, session->id) : NULL;
+    session = record_session(engine, record, arena);
+    file = session ? pal_jl_file_find(engine, session->tenant->name, session->id) : NULL;
     if (!file || !file->path || file->size != pal_jl_record_u64(record, "at")) {
         engine->is_stale = true;
         return PAL_OK;

@@ -76,7 +76,7 @@ static void put_move(record *r, const jl_file *file)
 
 void pal_jl_put_session(jl_batch *batch, mem_session *session)
 {
-    jl_file *file = pal_jl_file_find(batch->engine, session->id);
+    jl_file *file = pal_jl_file_find(batch->engine, session->tenant->name, session->id);
     pal_status status;
     record r;
 
@@ -117,6 +117,7 @@ void pal_jl_put_append(jl_batch *batch, const jl_append *append, int64_t now_ms)
     record r;
 
     begin(&r, batch, "append");
+    put_str(&r, "tenant", append->file->tenant);
     put_id(&r, "session", append->file->id);
     put_u64(&r, "at", append->at);
     put_u64(&r, "sum", append->sum);
@@ -125,15 +126,16 @@ void pal_jl_put_append(jl_batch *batch, const jl_append *append, int64_t now_ms)
     end(&r, pal_str_make(batch->lines.data + append->from, append->len));
 }
 
-void pal_jl_put_mark(jl_batch *batch, pal_id session, const pal_mark *mark)
+void pal_jl_put_mark(jl_batch *batch, const mem_session *session, const pal_mark *mark)
 {
-    jl_file *file = pal_jl_file_find(batch->engine, session);
+    jl_file *file = pal_jl_file_find(batch->engine, session->tenant->name, session->id);
     record r;
 
     if (file)
         file->mark_logged = mark->number;
     begin(&r, batch, "mark");
-    put_id(&r, "session", session);
+    put_str(&r, "tenant", session->tenant->name);
+    put_id(&r, "session", session->id);
     put_u64(&r, "number", mark->number);
     put_u64(&r, "kind", mark->kind);
     put_u64(&r, "seq", mark->seq);
@@ -143,20 +145,23 @@ void pal_jl_put_mark(jl_batch *batch, pal_id session, const pal_mark *mark)
     end(&r, mark->body);
 }
 
-void pal_jl_put_unmark(jl_batch *batch, pal_id session)
+void pal_jl_put_unmark(jl_batch *batch, const mem_session *session)
 {
     record r;
 
     begin(&r, batch, "unmark");
-    put_id(&r, "session", session);
+    put_str(&r, "tenant", session->tenant->name);
+    put_id(&r, "session", session->id);
     end(&r, pal_str_make(NULL, 0));
 }
 
-void pal_jl_put_inbox(jl_batch *batch, pal_id session, const pal_inbox_item *item)
+void pal_jl_put_inbox(
+        jl_batch *batch, pal_str tenant, pal_id session, const pal_inbox_item *item)
 {
     record r;
 
     begin(&r, batch, "inbox");
+    put_str(&r, "tenant", tenant);
     put_id(&r, "session", session);
     put_id(&r, "id", item->id);
     put_str(&r, "client_id", item->client_id);
@@ -165,11 +170,12 @@ void pal_jl_put_inbox(jl_batch *batch, pal_id session, const pal_inbox_item *ite
     end(&r, item->body);
 }
 
-void pal_jl_put_inbox_drop(jl_batch *batch, pal_id session, pal_id item)
+void pal_jl_put_inbox_drop(jl_batch *batch, pal_str tenant, pal_id session, pal_id item)
 {
     record r;
 
     begin(&r, batch, "inbox_drop");
+    put_str(&r, "tenant", tenant);
     put_id(&r, "session", session);
     put_id(&r, "id", item);
     end(&r, pal_str_make(NULL, 0));
@@ -180,6 +186,7 @@ void pal_jl_put_lease(jl_batch *batch, const mem_session *session)
     record r;
 
     begin(&r, batch, "lease");
+    put_str(&r, "tenant", session->tenant->name);
     put_id(&r, "session", session->id);
     put_str(&r, "owner", pal_str_make(session->lease_owner, session->lease_owner_len));
     put_u64(&r, "fence", session->lease_fence);
@@ -283,9 +290,9 @@ static void put_tenant(jl_batch *batch, const mem_tenant *tenant)
     for (mem_session *session = tenant->sessions; session; session = session->next) {
         pal_jl_put_session(batch, session);
         for (size_t i = 0; i < session->marks_len; i++)
-            pal_jl_put_mark(batch, session->id, &session->marks[i]);
+            pal_jl_put_mark(batch, session, &session->marks[i]);
         for (const mem_item *item = session->inbox; item; item = item->next)
-            pal_jl_put_inbox(batch, session->id, &item->item);
+            pal_jl_put_inbox(batch, tenant->name, session->id, &item->item);
         if (session->lease_fence > 0)
             pal_jl_put_lease(batch, session);
     }

@@ -223,7 +223,7 @@ static bool is_anothers(jl_engine *engine, const jl_file *file, const char *path
         if (other == file || !other->late || !other->late->from)
             continue;
         path_before(other, from);
-        pal_jl_side_path(other->id, via);
+        pal_jl_side_path(other->tenant, other->id, via);
         if (strcmp(from, path) == 0 && fstatat(engine->dir_fd, via, &facts, 0) != 0)
             return true;
     }
@@ -240,7 +240,7 @@ static pal_status locate(jl_engine *engine, const jl_file *file, place *out_plac
     pal_status status;
     bool is_there, was_there;
 
-    pal_jl_side_path(file->id, out_place->path);
+    pal_jl_side_path(file->tenant, file->id, out_place->path);
     status = look(engine, out_place, err);
     if (status != PAL_OK || out_place->inode != 0)
         return status;
@@ -270,7 +270,7 @@ static pal_status locate(jl_engine *engine, const jl_file *file, place *out_plac
     }
     if (out_place->inode == 0) {
         out_place->text.len = 0;
-        pal_jl_side_path(file->id, out_place->path);
+        pal_jl_side_path(file->tenant, file->id, out_place->path);
     }
     return PAL_OK;
 }
@@ -330,7 +330,7 @@ static pal_status note_move(jl_file *file, const char *path, pal_error *err)
     pal_jl_file_path(file, ".jsonl", to);
     if (strcmp(path, to) == 0)
         return PAL_OK;
-    pal_jl_side_path(file->id, via);
+    pal_jl_side_path(file->tenant, file->id, via);
     return text_copy(strcmp(path, via) == 0 ? via : file->late->from, &file->moved_from, err);
 }
 

@@ -93,11 +93,11 @@ static pal_status adopt(jl_engine *engine, pal_str tenant, const char *path, pal
     take_times(engine, path, meta, &record);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
         status = pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
-    if (status == PAL_OK && pal_jl_session(engine, record.id))
+    if (status == PAL_OK && pal_jl_session(engine, tenant, record.id))
         return PAL_OK; /* it has moved away meanwhile, and its old name has a new file */
     if (status == PAL_OK)
         status = pal_jl_state_session(engine, &record, handle_of(record.id), 0, &session, err);
-    if (status == PAL_OK && !(file = pal_jl_file_get(engine, record.id)))
+    if (status == PAL_OK && !(file = pal_jl_file_get(engine, tenant, record.id)))
         status = pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
     if (status == PAL_OK)
         status = pal_jl_file_set_path(engine, file, path, err);

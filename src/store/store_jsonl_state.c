@@ -15,10 +15,12 @@ static pal_status no_memory(pal_error *err)
     return pal_error_set(err, PAL_NO_MEMORY, "no memory for the store");
 }
 
-mem_session *pal_jl_session(jl_engine *engine, pal_id id)
+mem_session *pal_jl_session(jl_engine *engine, pal_str tenant_name, pal_id id)
 {
     mem_session *session = NULL;
 
+    if (tenant_name.len > 0)
+        return pal_mem_session_find(engine->mem, tenant_name, id);
     for (mem_tenant *tenant = engine->mem->tenant_list; tenant && !session; tenant = tenant->next)
         session = pal_map_find(&tenant->ids, mem_id_key(&id));
     return session;
@@ -102,7 +104,7 @@ static void join(mem_session *session, mem_session *parent)
  * session may be joined to one that is younger. */
 static void join_parent(jl_engine *engine, mem_session *session, const pal_session *record)
 {
-    mem_session *parent = pal_jl_session(engine, record->parent_id);
+    mem_session *parent = pal_jl_session(engine, session->tenant->name, record->parent_id);
 
     if (session->parent || parent == session || pal_id_is_none(record->parent_id))
         return;
@@ -127,7 +129,7 @@ pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record, ui
         uint64_t fork_mark, mem_session **out_session, pal_error *err)
 {
     mem_tenant *tenant = pal_mem_tenant_get(engine->mem, record->tenant);
-    mem_session *session = pal_jl_session(engine, record->id);
+    mem_session *session = pal_jl_session(engine, record->tenant, record->id);
     mem_info *info = tenant ? pal_mem_info_new(record, tenant) : NULL;
     uint64_t own;
 
@@ -181,7 +183,7 @@ static pal_status apply_session(
         return status;
     if (session->mark_number < get_u64(record, "mark_number"))
         session->mark_number = get_u64(record, "mark_number");
-    file = pal_jl_file_get(engine, session->id);
+    file = pal_jl_file_get(engine, session->tenant->name, session->id);
     if (!file)
         return no_memory(err);
     file->is_logged = true;
@@ -243,7 +245,7 @@ void pal_jl_state_unmark(mem_session *session)
 static pal_status apply_mark(
         jl_engine *engine, mem_session *session, const jl_record *record, pal_error *err)
 {
-    jl_file *file = pal_jl_file_find(engine, session->id);
+    jl_file *file = pal_jl_file_find(engine, session->tenant->name, session->id);
     pal_mark mark = {.number = get_u64(record, "number"),
             .kind = (pal_mark_kind)get_u64(record, "kind"),
             .seq = get_u64(record, "seq"),
@@ -304,7 +306,8 @@ static pal_status apply_lease(
 static pal_status apply_of_session(jl_engine *engine, const jl_record *record, const char *kind,
         pal_arena *arena, pal_error *err)
 {
-    mem_session *session = pal_jl_session(engine, get_id(record, "session", arena));
+    mem_session *session = pal_jl_session(
+            engine, get_str(record, "tenant", arena), get_id(record, "session", arena));
 
     if (!session)
         return PAL_OK;
@@ -346,7 +349,7 @@ static pal_status apply_ledger(
     pal_work work = {.op = &op, .tenant = get_str(record, "tenant", arena)};
     pal_status status;
 
-    if (!pal_jl_session(engine, op.session))
+    if (!pal_jl_session(engine, work.tenant, op.session))
         op.session = (pal_id){{0}};
     status = pal_mem_ledger_add(engine->mem, &work);
     return status == PAL_OK ? PAL_OK : no_memory(err);
@@ -365,7 +368,8 @@ static pal_status apply_record(
             .created_at = get_i64(record, "created_at"),
             .updated_at = get_i64(record, "updated_at"),
             .expires_at = get_i64(record, "expires_at")};
-    mem_session *owner = pal_jl_session(engine, given.session);
+    mem_session *owner =
+            tenant ? pal_jl_session(engine, tenant->name, given.session) : NULL;
 
     if (!tenant)
         return no_memory(err);
@@ -423,6 +427,11 @@ uint64_t pal_jl_record_u64(const jl_record *record, const char *name)
 pal_id pal_jl_record_session(const jl_record *record, pal_arena *arena)
 {
     return get_id(record, "session", arena);
+}
+
+pal_str pal_jl_record_tenant(const jl_record *record, pal_arena *arena)
+{
+    return get_str(record, "tenant", arena);
 }
 
 pal_status pal_jl_state_apply(

@@ -295,8 +295,6 @@ static void owners_of_inboxes_are_listed_one_by_one(void)
 
 void contract_twins(void)
 {
-    if (strncmp(contract_url, "jsonl:", 6) == 0)
-        return; /* its log knows sessions by their ids alone */
     RUN(twins_are_kept_apart);
     RUN(twins_are_kept_apart_on_disk);
     RUN(an_id_is_taken_in_its_own_tenant_only);
