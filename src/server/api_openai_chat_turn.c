@@ -540,6 +540,7 @@ static bool watch(const pal_event *event, void *user)
 {
     reading *r = user;
     bool is_end = event->kind == PAL_EVENT_ENDED;
+    pal_server_log_event(event, r->session);
     pthread_mutex_lock(&r->lock);
     if (is_end)
         finish(r, event);

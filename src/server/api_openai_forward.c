@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include "base/log.h"
 #include "base/memory.h"
 #include "server/server_call.h"
 
@@ -35,6 +36,7 @@ typedef struct relay {
     pal_buf pending; /* a whole body, or the beginning of a frame */
     size_t seen;     /* of it, without the end of a frame */
     bool hides_usage;
+    char request_id[PAL_SERVER_REQUEST_ID_LEN_MAX + 1]; /* for the log, when the call is gone */
 } relay;
 
 static void release(relay *r)
@@ -185,6 +187,8 @@ static void end_stream(relay *r, pal_status status, const pal_error *err)
     if (status == PAL_OK) {
         (void)write_shown(r, pal_buf_str(&r->pending));
     } else {
+        pal_log(PAL_LOG_WARN, "request %s: the stream that is passed on failed: %s", r->request_id,
+                err->message);
         pal_buf_clear(&r->pending);
         pal_buf_append_text(&r->pending, "data: {\"error\":{\"message\":");
         pal_json_quote(&r->pending, pal_str_of(err->message));
@@ -328,6 +332,8 @@ pal_status pal_openai_forward(pal_call *call, const pal_forward *request, pal_er
     r->holders = 2; /* the forwarding, and this function */
     r->call = call;
     r->hides_usage = request->asks_usage;
+    snprintf(r->request_id, sizeof r->request_id, "%.*s",
+            PAL_STR_ARG(pal_exchange_id(call->exchange)));
     pthread_mutex_lock(&r->lock);
     pal_status status =
             pal_runtime_forward(call->server->runtime, request, &sink, r, &r->forwarding, err);

@@ -87,6 +87,9 @@ static bool see(const pal_event *event, void *user)
 {
     pal_api_turn *turn = user;
     const pal_api_outcome *outcome = &turn->outcome;
+    /* Its failure is that of the request, and logged with it. */
+    if (event->kind == PAL_EVENT_RETRYING)
+        pal_server_log_event(event, turn->request.session);
     if (event->kind == PAL_EVENT_MESSAGE)
         note_answer(&turn->outcome, event);
     if (is_still(event->kind))

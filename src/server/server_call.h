@@ -48,4 +48,8 @@ pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_
 /* No stream could be had: 429 where its key has too many, else 503. Returns the status. */
 pal_status pal_call_refuse_stream(pal_call *call, pal_error *err);
 
+/* Logs that a turn failed, or that a call of its model is tried again; nothing else. Called by
+ * whoever reads the events of a turn for its client. */
+void pal_server_log_event(const pal_event *event, pal_id session);
+
 #endif

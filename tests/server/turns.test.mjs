@@ -562,3 +562,17 @@ test('tenants do not see each other, and readers may not speak', async (t) => {
             assertError(await s.ask(method, path, { body, key: reader }), 403, 'forbidden');
     }
 });
+
+test('a failed stream is in the log', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    const cut = '<<say abcdefghijklmnopqrstuvwxyz>><<chunk 5>><<cut after=3>>';
+    const answer = await s.turn(id, { message: cut, stream: true });
+    assert.match(answer.text, /failed/);
+    await s.logged(new RegExp(`^\\S+ warn turn \\S+ of session ${id} failed: \\S.*$`, 'm'));
+    await s.post('/v1/responses', { input: cut, stream: true });
+    await s.logged(new RegExp(`^\\S+ warn turn \\S+ of session (?!${id})\\S+ failed: \\S.*$`, 'm'));
+    await s.post('/v1/chat/completions',
+        { stream: true, messages: [{ role: 'user', content: cut }] });
+    await s.logged(/^\S+ warn request \S+: the stream that is passed on failed: \S.*$/m);
+});
