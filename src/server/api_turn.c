@@ -92,14 +92,30 @@ static pal_str text_of(pal_call *call, const pal_turn_info *info)
     return pal_api_message_text(&message, call->arena);
 }
 
-static pal_status send_info(pal_call *call, const pal_turn_info *info, pal_error *err)
+/* Between two looks a turn may be set up again, after a restart, or go on. */
+static pal_status look_at_waits(
+        pal_call *call, pal_turn_info *info, pal_turn_waits *out_waits, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    for (int looks = 0; status == PAL_OK && looks < 50; looks++) {
+        if (info->state != PAL_TURN_PAUSED && info->state != PAL_TURN_ASKING)
+            return PAL_OK;
+        status = pal_turn_waiting(call->server->runtime, call->caller.tenant, info->turn,
+                call->arena, out_waits, err);
+        if (status == PAL_OK && (out_waits->calls.len > 2 || out_waits->asked_call_id.len))
+            return PAL_OK;
+        if (status == PAL_OK)
+            status = pal_turn_find(
+                    call->server->runtime, call->caller.tenant, info->turn, info, err);
+    }
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+static pal_status send_info(pal_call *call, pal_turn_info *info, pal_error *err)
 {
     pal_turn_waits waits = {.calls = {0}};
-    pal_status status = PAL_OK;
-    if (info->state == PAL_TURN_PAUSED || info->state == PAL_TURN_ASKING)
-        status = pal_turn_waiting(call->server->runtime, call->caller.tenant, info->turn,
-                call->arena, &waits, err);
-    if (status != PAL_OK && status != PAL_NOT_FOUND)
+    pal_status status = look_at_waits(call, info, &waits, err);
+    if (status != PAL_OK)
         return status;
     pal_str text = text_of(call, info);
     pal_json_writer *writer = pal_call_writer(call);

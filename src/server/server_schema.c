@@ -207,7 +207,9 @@ const pal_schema pal_schemas[] = {
                 "\"properties\":{\"turn_id\":" TEXT_OR_NULL ",\"session_id\":" TEXT
                 ",\"state\":" TURN_STATE ",\"since\":" TIME_OR_NULL ",\"events\":" COUNT
                 ",\"attempt\":" COUNT ",\"retry_at\":" TIME_OR_NULL ",\"code\":" TEXT
-                ",\"reason\":" TEXT "}}"},
+                ",\"reason\":" TEXT ",\"text\":" TEXT ",\"message_id\":" TEXT ",\"seq\":" COUNT
+                ",\"waiting\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"
+                ",\"asking\":{\"type\":\"object\"}}}"},
         {"ResultsRequest",
                 "{\"type\":\"object\",\"required\":[\"results\"],\"properties\":{\"results\":{"
                 "\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\","

@@ -15,6 +15,7 @@
 #include "palaver/limits.h"
 #include "turn/turn_inbox.h"
 #include "turn/turn_machine.h"
+#include "turn/turn_owner.h"
 #include "turn/turn_sender.h"
 
 enum { LOOK_MS_MIN = 50 };
@@ -207,6 +208,8 @@ static bool take_item(pal_turn *turn, const pal_inbox_item *item)
     if (pal_inbox_read(item, turn->arena, &next, &head, NULL) != PAL_OK || next.messages_len == 0)
         return false;
     if (turn->request.messages_len == 0) {
+        pal_owner_leave(turn->runtime, &turn->request.budget);
+        pal_owner_enter(turn->runtime, &next.budget);
         turn->request = next;
         if (!pal_id_is_none(head.turn))
             turn->acting = head.turn;

@@ -15,6 +15,7 @@
 #include "turn/turn_backlog.h"
 #include "turn/turn_event.h"
 #include "turn/turn_owed.h"
+#include "turn/turn_owner.h"
 #include "turn/turn_park.h"
 #include "turn/turn_recover.h"
 #include "turn/turn_servers.h"
@@ -217,6 +218,8 @@ static void become(pal_turn *turn)
         pal_turn_rename(turn, found->head.turn);
     else
         turn->acting = found->head.turn;
+    pal_owner_leave(turn->runtime, &turn->request.budget);
+    pal_owner_enter(turn->runtime, &found->request.budget);
     turn->request = found->request;
     turn->request.finish = finish;
     turn->request.finish_user = finish_user;

@@ -188,8 +188,9 @@ test('killed with one queued behind it, both sent again', async (t) => {
     const id = await s.session();
     const bodies = ['<<say one>><<hang times=1>>', '<<say two>>'].map((message, n) =>
         ({ message, client_id: `c${n}`, lane: 'queue' }));
-    const lost = bodies.map((body) => s.turn(id, body).catch(() => undefined));
+    const lost = [s.turn(id, bodies[0]).catch(() => undefined)];
     await s.untilAsked(1);
+    lost.push(s.turn(id, bodies[1]).catch(() => undefined));
     await s.untilQueued(1);
     await s.stop('SIGKILL');
     await Promise.all(lost);
