@@ -40,6 +40,7 @@
 #define PAL_BLOB_UNUSED_MS_MAX (24 * 3600 * 1000)
 #define PAL_RECORD_KIND_LEN_MAX 64
 #define PAL_RECORD_NAME_LEN_MAX 512
+#define PAL_OWNER_SIZE 32 /* the name of who spends a budget, with its NUL */
 #define PAL_RECORD_BODY_LEN_MAX (16u << 20)
 #define PAL_RECORD_PAGE_MAX 1000
 #define PAL_RECORD_PAGE_DEFAULT 50

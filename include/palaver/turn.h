@@ -9,6 +9,7 @@
 #define PALAVER_TURN_H
 
 #include "palaver/context.h"
+#include "palaver/limits.h"
 #include "palaver/store.h"
 #include "palaver/window.h"
 
@@ -162,8 +163,6 @@ typedef enum pal_lane {
     PAL_LANE_STEER = 2,  /* into it, at the next safe point */
     PAL_LANE_INTERRUPT = 3, /* stop it, then begin */
 } pal_lane;
-
-#define PAL_OWNER_SIZE 32 /* with its NUL */
 
 /* A budget stops a turn before the call that would begin over it, with PAL_BUDGET; 0: none. */
 typedef struct pal_budget {
