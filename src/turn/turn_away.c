@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "turn/turn_event.h"
+#include "turn/turn_join.h"
 #include "turn/turn_outcome.h"
 #include "turn/turn_owed.h"
 #include "turn/turn_speech.h"
@@ -268,14 +269,25 @@ static void see_parked(pal_turn *turn, pal_status status, const pal_outcome *out
     }
 }
 
+static void lose(pal_turn *turn)
+{
+    turn->info.status = PAL_NOT_FOUND;
+    pal_turn_set_reason(turn, "the turn is no longer known");
+    pal_turn_finish(turn, PAL_TURN_FAILED);
+}
+
+/* One that has recorded nothing and waits no more had been said before, as another process found:
+ * then it is the turn of the first time. */
 static void see_away(pal_turn *turn, pal_status status, const pal_outcome *outcome)
 {
     pal_lane_state *lane = turn->lane;
 
-    if (status == PAL_NOT_FOUND) {
-        turn->info.status = PAL_NOT_FOUND;
-        pal_turn_set_reason(turn, "the turn is no longer known");
-        pal_turn_finish(turn, PAL_TURN_FAILED);
+    if (status == PAL_NOT_FOUND && turn->holds > 0) {
+        return; /* it is being looked for */
+    } else if (status == PAL_NOT_FOUND) {
+        turn->is_looked_up = false;
+        if (!pal_join_look(turn, lose))
+            lose(turn);
     } else if (status != PAL_OK) {
         return;
     } else if (outcome->state >= PAL_TURN_DONE) {
