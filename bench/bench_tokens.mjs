@@ -93,6 +93,14 @@ function letters(first, last, bytes) {
 }
 
 const worst = 1 << 20;
+
+function runs(characters, longest) {
+    let text = '';
+    while (text.length < worst)
+        text += random.pick([...characters]).repeat(1 + random.below(longest));
+    return text.slice(0, worst);
+}
+
 const HARD = {
     'one letter': 'a'.repeat(worst),
     'one capital': 'A'.repeat(worst),
@@ -109,6 +117,11 @@ const HARD = {
     'random Unicode': letters(0xe000, 0x10ffff, worst),
     'emoji': letters(0x1f300, 0x1f650, worst),
     'two letters': 'ab'.repeat(worst / 2),
+    dashes: '-'.repeat(worst),
+    hashes: '#'.repeat(worst),
+    tabs: '\t'.repeat(worst),
+    'runs of signs': runs('-=*#/_', 300),
+    'runs of spaces': runs(' \t\n', 60),
 };
 
 // ---- Measuring ----
@@ -187,11 +200,15 @@ function compareOn(encoding, names) {
 
 function hardOn(encoding, least) {
     const names = Object.keys(HARD);
-    const ours = measureOurs(encoding, Object.values(HARD).map((text) => text.slice(0, size)));
+    const [usual, ...ours] = measureOurs(encoding,
+        [fill(nextOf['English and code']), ...Object.values(HARD)].map((text) => text.slice(0, size)));
     console.log(`\n${encoding}, the worst, 1 MiB${' '.repeat(6)}${column('count')}`
         + `${column('encode')}      (goal: ${least.toFixed(0)})`);
     for (const [i, name] of names.entries())
         console.log(name.padEnd(30) + column(ours[i].count) + column(ours[i].encode));
+    console.log('the slowest takes '
+        + `${(usual.count / Math.min(...ours.map((one) => one.count))).toFixed(1)}`
+        + ' times as long as English and code');
     return Math.min(...ours.map((one) => one.count));
 }
 
