@@ -83,14 +83,19 @@ bool pal_park_restore(pal_turn *turn, const pal_resume *found)
         if (!restore_run(turn, found, i, &turn->runs[turn->runs_len++]))
             return false;
     }
-    if (found->kind == PAL_RESUME_ASKING) {
-        ask_again(turn, &answer->parts[found->asked]);
-        return true;
-    }
-    turn->phase = PAL_PHASE_PAUSED;
-    pal_turn_set_state(turn, PAL_TURN_PAUSED);
-    pal_tools_tell_paused(turn);
     return true;
+}
+
+void pal_park_again(pal_turn *turn, const pal_resume *found)
+{
+    if (found->kind == PAL_RESUME_ASKING) {
+        ask_again(turn, &found->answer->parts[found->asked]);
+    } else {
+        turn->phase = PAL_PHASE_PAUSED;
+        pal_turn_set_state(turn, PAL_TURN_PAUSED);
+        pal_tools_tell_paused(turn);
+    }
+    pal_park(turn);
 }
 
 /* ---- Giving the lease back, and taking it again ---- */
@@ -133,7 +138,7 @@ static void unparked(pal_write *write)
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
     bool has_lease = turn->write.ops_len > 0 && turn->write.failure.status == PAL_OK &&
-            turn->ops[0].status == PAL_OK;
+            turn->ops[0].kind == PAL_OP_LEASE_TAKE && turn->ops[0].status == PAL_OK;
 
     turn->holds--;
     if (has_lease)
@@ -163,8 +168,7 @@ static void try_unpark(pal_turn *turn)
 
 void pal_unpark(pal_turn *turn, void (*then)(pal_turn *turn))
 {
-    if (!turn->is_parked || turn->lane->fence) {
-        turn->is_parked = false;
+    if (!turn->is_parked) {
         then(turn);
         return;
     }

@@ -5,9 +5,10 @@
 
 #include "turn/turn_resume.h"
 
-/* Sets up the calls of a turn that was found PAUSED or ASKING, and tells it. False without memory.
- */
+/* Sets up the calls of a turn that was found PAUSED or ASKING. False without memory. */
 bool pal_park_restore(pal_turn *turn, const pal_resume *found);
+/* A turn that was set up so is PAUSED or ASKING again: reports that, and parks it. */
+void pal_park_again(pal_turn *turn, const pal_resume *found);
 /* The turn is PAUSED or ASKING: gives the session's lease back, and watches what becomes of it in
  * the store. */
 void pal_park(pal_turn *turn);

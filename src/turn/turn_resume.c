@@ -138,6 +138,7 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
         size_t len, pal_error *err)
 {
     const pal_inbox_item *item = pal_owed_find(items, len);
+    pal_inbox_item kept;
     pal_resume *found;
     pal_status status;
 
@@ -145,11 +146,13 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
     if (!item)
         return PAL_OK;
     found = pal_arena_alloc(turn->arena, sizeof(*found));
-    if (!found)
+    kept = *item;
+    kept.body = pal_arena_copy(turn->arena, item->body); /* the settings lie in it */
+    if (!found || !kept.body.data)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     *found = (pal_resume){.item = item->id,
             .request = {.tenant = turn->request.tenant, .session = turn->request.session}};
-    status = pal_inbox_read(item, turn->arena, &found->request, &found->head, err);
+    status = pal_inbox_read(&kept, turn->arena, &found->request, &found->head, err);
     if (status == PAL_NO_MEMORY)
         return status;
     if (status != PAL_OK || pal_id_is_none(found->head.turn)) {
@@ -316,22 +319,23 @@ static bool may_try(pal_turn *turn)
 
 static void wait_again(pal_turn *turn, const brought *with)
 {
+    const pal_resume *found = turn->resume;
+    pal_error err;
+
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
-    if (!pal_park_restore(turn, turn->resume)) {
+    if (!pal_park_restore(turn, found)) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
     turn->resume = NULL;
-    if (with->results_len > 0) {
-        pal_error err;
-        /* They were looked at when the turn was found. */
-        if (pal_tools_results(turn, with->results, with->results_len, &err) != PAL_OK)
-            pal_park(turn);
-    } else if (with->allowing) {
+    /* Whoever brings something follows the turn already, and must not hear that it waits. It is
+     * taken with a new item, so that other processes see that theirs is out of date. */
+    turn->is_parked = true;
+    if (with->allowing)
         pal_tools_allow(turn, with->allowing == PAL_ALLOW_YES);
-    } else {
-        pal_park(turn);
-    }
+    else if (with->results_len == 0 || /* those were looked at when the turn was found */
+            pal_tools_results(turn, with->results, with->results_len, &err) != PAL_OK)
+        pal_park_again(turn, found);
 }
 
 static const char interrupted[] = "interrupted by a new message";

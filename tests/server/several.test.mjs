@@ -11,6 +11,7 @@ import { ask, palaver } from './support.mjs';
 const config = 'turn:\n  lease: 1s\nserver:\n  drain: 2s\n';
 const SECONDS = Number(process.env.SEVERAL_SECONDS ?? 6);
 const SEED = Number(process.env.SEVERAL_SEED ?? 1);
+const tool = (name) => ({ type: 'function', function: { name, parameters: { type: 'object' } } });
 const pause = (ms = 10) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function two(t) {
@@ -76,6 +77,25 @@ test('a repeat at another server joins the turn, waiting or running', async (t) 
     assert.equal(new Set(texts.map((json) => json.message_id)).size, 2);
     assert.deepEqual((await messagesOf(b, id)).map((m) => m.role),
         ['user', 'assistant', 'user', 'assistant']);
+});
+
+test('a turn that is paused at one server takes its results at another', async (t) => {
+    const [a, b] = await two(t);
+    const id = await a.session();
+    const first = a.turn(id, { message: '<<say one>><<hang times=1>>' });
+    await a.untilAsked(1);
+    // It waits at the second server, and whichever runs it, its caller hears of the pause.
+    const waits = b.turn(id, { message: '<<tool f {}>>', tools: [tool('f')], lane: 'queue' });
+    await b.untilQueued(1);
+    await a.release();
+    assert.equal((await first).json.text, 'one');
+    const { json } = await waits;
+    assert.deepEqual([json.state, json.waiting[0].name], ['paused', 'f'], JSON.stringify(json));
+    const results = { results: [{ call_id: json.waiting[0].call_id, output: 'ok' }] };
+    const on = await a.post(`/api/v1/turns/${json.turn_id}/results`, results);
+    assert.deepEqual([on.code, on.json.turn_id, on.json.text], [200, json.turn_id, 'tool said: ok'],
+        on.text);
+    assert.equal((await untilTurn(b, json.turn_id, 'done')).text, 'tool said: ok');
 });
 
 test('a server that stops hands over what waits', async (t) => {
