@@ -397,18 +397,10 @@ bool pal_lane_may_begin(const pal_lane_state *lane, const pal_turn_request *requ
     return is_free(lane);
 }
 
-void pal_lane_enter(pal_turn *turn)
+void pal_lane_wait(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
 
-    if (pal_visit_is(turn)) {
-        pal_visit(turn);
-        return;
-    }
-    if (pal_lane_may_begin(lane, &turn->request)) {
-        pal_lane_begin(lane, turn);
-        return;
-    }
     if (turn->request.messages_len == 0 || turn->request.opening_len > 0) {
         refuse_busy(turn);
         return;
@@ -431,6 +423,18 @@ void pal_lane_enter(pal_turn *turn)
         refuse_busy(turn);
         break;
     }
+}
+
+void pal_lane_enter(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+
+    if (pal_visit_is(turn))
+        pal_visit(turn);
+    else if (pal_lane_may_begin(lane, &turn->request))
+        pal_lane_begin(lane, turn);
+    else
+        pal_lane_wait(turn);
 }
 
 void pal_lane_wait_first(pal_turn *turn)

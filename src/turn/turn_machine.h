@@ -161,6 +161,8 @@ void pal_lane_begin(pal_lane_state *lane, pal_turn *turn);
 bool pal_lane_may_begin(const pal_lane_state *lane, const pal_turn_request *request);
 /* The turn is not run: whoever asked for it is told why. */
 void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text);
+/* Another turn runs or waits: the new one waits, joins or is refused, as its lane says. */
+void pal_lane_wait(pal_turn *turn);
 /* A turn that was away is the next to begin. */
 void pal_lane_wait_first(pal_turn *turn);
 /* The runtime is being closed: those that wait are followed in the store, where another process may

@@ -57,12 +57,14 @@ void pal_visit(pal_turn *turn)
         deliver(turn, running);
     } else if (pal_lane_may_begin(lane, &turn->request)) {
         pal_lane_begin(lane, turn);
-    } else if (!is_settling || lane->runtime->is_closing ||
-            turn->visits++ > lane->runtime->options.lease_ms / VISIT_MS + VISITS_MIN ||
-            !pal_timer_start(lane->runtime->loop, &turn->timer, VISIT_MS, visit_again)) {
-        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
-    } else {
+    } else if (is_settling && !lane->runtime->is_closing &&
+            turn->visits++ <= lane->runtime->options.lease_ms / VISIT_MS + VISITS_MIN &&
+            pal_timer_start(lane->runtime->loop, &turn->timer, VISIT_MS, visit_again)) {
         turn->holds++;
         lane->guards++;
+    } else if (turn->allowing) {
+        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
+    } else {
+        pal_lane_wait(turn); /* results of a turn that has ended are said like anything else */
     }
 }
