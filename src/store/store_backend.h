@@ -73,7 +73,7 @@ typedef struct pal_work {
     uint64_t fork_mark; /* fork, adopt */
     pal_id fork_parent; /* fork, adopt: the session that owns fork_seq; none where that is 0 */
     const pal_index_part *index; /* with PAL_OP_NONE: what index_build() gave, to be kept */
-    uint32_t sessions_max;       /* create, fork: as in the options */
+    uint32_t sessions_max;       /* create, fork, restore: as in the options */
 } pal_work;
 
 /* The tenant has as many sessions as it may have. */

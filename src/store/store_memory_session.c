@@ -418,6 +418,9 @@ pal_status pal_mem_restore(mem_engine *engine, pal_work *work)
     if (holder && holder != session && !pal_mem_session_expired(holder, work->now_ms))
         return pal_error_set(
                 &work->op->error, PAL_CONFLICT, "key '%.*s' is taken", PAL_STR_ARG(record->key));
+    status = check_room(session->tenant, work);
+    if (status != PAL_OK)
+        return status;
     if (pal_mem_names_take(session, record, record->state == PAL_SESSION_ACTIVE ? record : NULL,
                 work->now_ms) != PAL_OK)
         return no_memory(work);

@@ -211,6 +211,8 @@ PAL_CHECKED pal_status pal_sqlite_aliases_add(pal_sql_conn *conn, int64_t tenant
 PAL_CHECKED pal_status pal_sqlite_holder(pal_sql_conn *conn, const pal_work *work,
         pal_sql_id statement, int64_t tenant, pal_str name, int64_t *out_holder, pal_id *out_id);
 pal_status pal_sqlite_key_conflict(const pal_work *work, pal_str key);
+/* PAL_BUDGET: the tenant has as many active sessions as it may have. */
+pal_status pal_sqlite_check_room(pal_sql_conn *conn, pal_work *work, int64_t tenant);
 
 pal_status pal_sqlite_create(pal_sql_conn *conn, pal_work *work);
 pal_status pal_sqlite_fork(pal_sql_conn *conn, pal_work *work);

@@ -294,7 +294,7 @@ static pal_status count_active(pal_sql_conn *conn, pal_work *work, pal_sql_id st
 }
 
 /* Those that expired are told apart only where all of them are too many. */
-static pal_status check_room(pal_sql_conn *conn, pal_work *work, int64_t tenant)
+pal_status pal_sqlite_check_room(pal_sql_conn *conn, pal_work *work, int64_t tenant)
 {
     int64_t count = 0, max = (int64_t)work->sessions_max;
     pal_status status = PAL_OK;
@@ -326,7 +326,7 @@ static pal_status add_session(
     if (status == PAL_OK && tenant != 0)
         status = pal_sqlite_aliases_check(conn, work, tenant, session, 0);
     if (status == PAL_OK && tenant != 0)
-        status = check_room(conn, work, tenant);
+        status = pal_sqlite_check_room(conn, work, tenant);
     if (status == PAL_OK && tenant == 0)
         status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
     if (status == PAL_OK)

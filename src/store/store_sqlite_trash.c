@@ -105,6 +105,8 @@ static pal_status restore_with(
     if (status == PAL_OK && holder != 0 && holder != head->handle)
         status = pal_sqlite_key_conflict(work, names.key);
     if (status == PAL_OK)
+        status = pal_sqlite_check_room(conn, work, head->tenant);
+    if (status == PAL_OK)
         status = drop_taken(conn, work, head, &names);
     if (status != PAL_OK)
         return status;

@@ -26,13 +26,20 @@ for (const store of ['sqlite:a.db', 'jsonl:sessions', 'memory:'])
         assert.equal((await s.post('/api/v1/chat', { message: 'on', session_id: id })).code, 200);
         const known = made.find((a) => a.code === 201).json.key;
         assert.equal((await s.post('/api/v1/sessions', { key: known, or_find: true })).code, 200);
-        // One that goes makes room.
+        // One that goes makes room, and gets back only where there still is some.
         assert.equal((await s.ask('DELETE', `/api/v1/sessions/${id}`)).code, 200);
         assert.equal((await s.post('/api/v1/sessions', { expires_in: 1 })).code, 201);
         assert.equal((await s.post('/api/v1/sessions', {})).code, 429);
+        assertError(await s.post(`/api/v1/sessions/${id}/restore`, {}), 429, 'budget_exceeded', /which is the limit/);
+        assert.equal((await s.get(`/api/v1/sessions?state=trash`)).json.sessions.length, 1);
         // So does one that expires, before it is swept.
         while ((await s.post('/api/v1/sessions', {})).code === 429)
             await new Promise((resolve) => setTimeout(resolve, 20));
+        const { json: page } = await s.get('/api/v1/sessions');
+        const other = page.sessions.find((one) => one.session_id !== id).session_id;
+        assert.equal((await s.ask('DELETE', `/api/v1/sessions/${other}`)).code, 200);
+        assert.equal((await s.post(`/api/v1/sessions/${id}/restore`, {})).code, 200);
+        assert.equal((await s.post(`/api/v1/sessions/${other}/restore`, {})).code, 429);
     });
 
 test('each tenant has a limit of its own', async (t) => {
