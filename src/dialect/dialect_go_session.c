@@ -4,9 +4,10 @@
  *
  * There a part of the type "tool" is a call and its result in one. In an answer it becomes a call,
  * and its output, if it has one, a message of role tool after the answer; the package may repeat
- * that output in a tool message of its own, which then counts. What a message says beyond our
- * fields is kept in extra under "go_session". A part that nothing is known of is kept as a text
- * that shows it, with a warning: no message loses anything in silence. */
+ * that output in a tool message of its own, which then counts. What a message, a part, or the
+ * object in a part says beyond our fields is kept in extra under "go_session"; what stands next to
+ * that object, in its member "part". A part that nothing is known of is kept as a text that shows
+ * it, with a warning: no message loses anything in silence. */
 #include <stdio.h>
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
@@ -86,29 +87,59 @@ static pal_part *add(reading *r, pal_part_kind kind)
     return part;
 }
 
-/* Members of an object that no field of ours has. */
-static pal_str keep(reading *r, pal_json object, const char *const *names)
+static bool is_one_of(pal_json name, const char *const *names)
+{
+    for (size_t i = 0; names[i]; i++)
+        if (pal_json_string_is(name, names[i]))
+            return true;
+    return false;
+}
+
+/* Members that were not read, as one object. Null is as if it were not there. */
+static pal_str unread(reading *r, pal_json object, const char *const *read, pal_str more)
 {
     pal_buf buf;
     pal_str kept = {0};
+    pal_json name, value;
     pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    for (size_t i = 0; names[i]; i++) {
-        pal_json value = pal_json_find(object, names[i]);
-        pal_json_type type = pal_json_type_of(value);
-        if (type == PAL_JSON_NONE || type == PAL_JSON_NULL)
+    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
+        if (pal_json_type_of(value) == PAL_JSON_NULL || is_one_of(name, read))
             continue;
-        pal_json_name(&writer, names[i]);
+        pal_json_name_str(&writer, pal_json_string(name, r->in->line_arena));
         pal_json_put_raw(&writer, pal_json_raw(value));
+    }
+    if (more.len) {
+        pal_json_name(&writer, "part");
+        pal_json_put_raw(&writer, more);
     }
     pal_json_end_object(&writer);
     if (buf.failure)
         r->in->failure = PAL_NO_MEMORY;
     else if (buf.len > 2)
-        kept = pal_member_wrap(r->in->line_arena, FAMILY, pal_buf_str(&buf));
+        kept = pal_arena_copy(r->in->line_arena, pal_buf_str(&buf));
     pal_buf_done(&buf);
     return kept;
+}
+
+static pal_str wrap(reading *r, pal_str members)
+{
+    return members.len ? pal_member_wrap(r->in->line_arena, FAMILY, members) : members;
+}
+
+/* Members of a message or a part that no field of ours has. */
+static pal_str keep(reading *r, pal_json object, const char *const *read)
+{
+    return wrap(r, unread(r, object, read, (pal_str){0}));
+}
+
+/* Those of the object in a part, and of the part around it. */
+static pal_str keep_inner(reading *r, pal_json part, const char *name, const char *const *read)
+{
+    const char *const around[] = {"id", "type", name, NULL};
+    pal_str more = unread(r, part, around, (pal_str){0});
+    return wrap(r, unread(r, pal_json_find(part, name), read, more));
 }
 
 /* A Go program may have stored JSON where the package has a string of it. */
@@ -125,25 +156,37 @@ static pal_str text_of(reading *r, pal_json object, const char *name)
 static bool is_tool(reading *r, pal_json part)
 {
     pal_json tool = pal_json_find(part, "tool");
-    pal_str call_id = pal_member_string(tool, "callId", r->in->line_arena);
-    return call_id.len || pal_member_string(tool, "name", r->in->line_arena).len;
+    return text_of(r, tool, "callId").len || text_of(r, tool, "name").len;
+}
+
+/* What went wrong is the result where there is no output. */
+static pal_str error_of(reading *r, pal_json tool)
+{
+    pal_json_type type = pal_json_type_of(pal_json_find(tool, "error"));
+    if (text_of(r, tool, "output").len || (type != PAL_JSON_STRING && type != PAL_JSON_OBJECT))
+        return (pal_str){0};
+    return text_of(r, tool, "error");
 }
 
 static void read_tool(reading *r, pal_json part)
 {
-    static const char *const more[] = {"status", "compacted", NULL};
+    /* A result has no arguments; an error that is the text stands first. */
+    static const char *const read[] = {"error", "callId", "name", "output", "input", NULL};
+    static const char *const result_read[] = {"error", "callId", "name", "output", NULL};
     pal_json tool = pal_json_find(part, "tool");
     pal_str status = pal_member_string(tool, "status", r->in->line_arena);
-    pal_str call_id = pal_member_string(tool, "callId", r->in->line_arena);
-    pal_str name = pal_member_string(tool, "name", r->in->line_arena);
+    pal_str call_id = text_of(r, tool, "callId");
+    pal_str name = text_of(r, tool, "name");
+    pal_str error = error_of(r, tool);
+    size_t skip = error.len ? 0 : 1;
     pal_part result = {.kind = PAL_PART_TOOL_RESULT,
             .call_id = call_id.len ? call_id : name,
             .name = name,
-            .text = text_of(r, tool, "output"),
-            .is_error = pal_str_is(status, "error")};
+            .text = error.len ? error : text_of(r, tool, "output"),
+            .is_error = pal_str_is(status, "error") || error.len};
     bool has_ended = pal_str_is(status, "completed") || result.is_error || result.text.len;
     if (r->message.role == PAL_ROLE_TOOL) {
-        result.extra = keep(r, tool, more);
+        result.extra = keep_inner(r, part, "tool", result_read + skip);
         *add(r, PAL_PART_TOOL_RESULT) = result;
         return;
     }
@@ -151,22 +194,31 @@ static void read_tool(reading *r, pal_json part)
     call->call_id = result.call_id;
     call->name = name;
     call->arguments = text_of(r, tool, "input");
-    call->extra = keep(r, tool, more);
+    call->extra = keep_inner(r, part, "tool", read + skip);
     if (has_ended)
         r->results[r->results_len++] = result;
 }
 
+/* The member that has the image's or file's bytes or address. NULL: there is none. */
+static const char *content_name(reading *r, pal_json media, const char *name)
+{
+    if (text_of(r, media, name).len)
+        return name;
+    return text_of(r, media, "url").len ? "url" : NULL;
+}
+
 static void read_image(reading *r, pal_json part)
 {
-    static const char *const more[] = {"source", NULL};
     pal_json image = pal_json_find(part, "image");
-    pal_str text = pal_member_string(image, "image", r->in->line_arena);
+    const char *name = content_name(r, image, "image");
+    const char *const read[] = {"mimeType", name, NULL};
+    pal_str text = text_of(r, image, name);
     pal_part *out = add(r, PAL_PART_IMAGE);
-    out->media_type = pal_member_string(image, "mimeType", r->in->line_arena);
-    out->extra = keep(r, image, more);
+    out->media_type = text_of(r, image, "mimeType");
+    out->extra = keep_inner(r, part, "image", read);
     if (pal_data_url_decode(text, r->in->line_arena, &out->media_type, &out->data))
         return;
-    bool is_url = text.len && memchr(text.data, ':', text.len) != NULL;
+    bool is_url = memchr(text.data, ':', text.len) != NULL;
     if (is_url || !pal_base64_decode(text, r->in->line_arena, &out->data) || !out->data.len)
         out->url = text;
     if (out->data.len && !out->media_type.len)
@@ -175,15 +227,23 @@ static void read_image(reading *r, pal_json part)
 
 static void read_file(reading *r, pal_json part)
 {
-    static const char *const more[] = {"source", NULL};
     pal_json file = pal_json_find(part, "file");
+    const char *name = content_name(r, file, "data");
+    const char *const read[] = {"mimeType", "filename", name, NULL};
+    pal_str text = text_of(r, file, name);
     pal_part *out = add(r, PAL_PART_FILE);
-    out->media_type = pal_member_string(file, "mimeType", r->in->line_arena);
-    out->name = pal_member_string(file, "filename", r->in->line_arena);
-    out->extra = keep(r, file, more);
-    pal_str data = pal_member_string(file, "data", r->in->line_arena);
-    if (!pal_base64_decode(data, r->in->line_arena, &out->data) && data.len)
-        out->url = data;
+    out->media_type = text_of(r, file, "mimeType");
+    out->name = text_of(r, file, "filename");
+    out->extra = keep_inner(r, part, "file", read);
+    if (!pal_base64_decode(text, r->in->line_arena, &out->data))
+        out->url = text;
+}
+
+/* One of which nothing could be shown is none. */
+static bool is_media(reading *r, pal_json part, const char *type, const char *name)
+{
+    return pal_json_string_is(pal_json_find(part, "type"), type) &&
+            content_name(r, pal_json_find(part, type), name) != NULL;
 }
 
 static void read_unknown(reading *r, pal_json part)
@@ -209,16 +269,17 @@ static void read_part(reading *r, pal_json part)
         pal_part_kind kind;
     } texts[] = {{"text", PAL_PART_TEXT}, {"reasoning", PAL_PART_REASONING},
             {"compaction", PAL_PART_COMPACTION}};
+    static const char *const read[] = {"id", "type", "text", NULL};
     pal_json type = pal_json_find(part, "type");
     if (pal_json_string_is(type, "tool") && is_tool(r, part)) {
         read_tool(r, part);
         return;
     }
-    if (has_object(part, "image") && pal_json_string_is(type, "image")) {
+    if (is_media(r, part, "image", "image")) {
         read_image(r, part);
         return;
     }
-    if (has_object(part, "file") && pal_json_string_is(type, "file")) {
+    if (is_media(r, part, "file", "data")) {
         read_file(r, part);
         return;
     }
@@ -227,6 +288,7 @@ static void read_part(reading *r, pal_json part)
             continue;
         pal_part *out = add(r, texts[i].kind);
         out->text = text_of(r, part, "text");
+        out->extra = keep(r, part, read);
         /* The package sends this for it. */
         if (out->kind == PAL_PART_COMPACTION && !out->text.len)
             out->text = pal_str_of("What did we do so far?");
@@ -341,7 +403,8 @@ static void emit(reading *r)
 
 static void read_message(pal_transcript *in, pal_json value, size_t index)
 {
-    static const char *const more[] = {"parentId", "compacted", NULL};
+    static const char *const read[] = {
+            "id", "role", "content", "parts", "summary", "tokens", NULL};
     pal_json part;
     pal_json parts = pal_json_find(value, "parts");
     size_t most = pal_json_count(parts) + 1;
@@ -371,7 +434,7 @@ static void read_message(pal_transcript *in, pal_json value, size_t index)
         r.message.flags |= PAL_FLAG_SUMMARY;
     read_usage(pal_json_find(value, "tokens"), &r.message);
     r.message.model = in->model;
-    r.message.extra = keep(&r, value, more);
+    r.message.extra = keep(&r, value, read);
     emit(&r);
 }
 

@@ -233,6 +233,32 @@ test('messages of the Go package keep everything that they say', async (t) => {
     }
 });
 
+test('members that the Go package does not know are kept', (t) => {
+    const dir = workspace(t);
+    const parts = [{ type: 'tool', tool: { callId: 'c2', name: 'run', input: '{}', status: 'error', error: 'KAPUT' } },
+        { type: 'tool', tool: { callId: 'c3', name: 'run', input: '{}', output: 'half', status: 'error', error: 'LATE', title: 'T1' }, time: 'T2' },
+        { type: 'image', image: { url: 'https://x/y.png', mimeType: 'image/png', alt: 'T3' } },
+        { type: 'image', image: { image: 'https://x/z.png', url: 'https://x/T4.png' }, text: 'T5' },
+        { type: 'file', file: { url: 'https://x/f.pdf', mimeType: 'application/pdf', filename: 'f.pdf', pages: 'T6' } },
+        { type: 'text', text: 'look', synthetic: 'T7' }];
+    write(dir, 'go.json', { id: 'm1', role: 'assistant', parts, finish: 'T8' }, { id: 'm2', role: 'tool', parts: [
+        { type: 'tool', tool: { callId: 'c4', name: 'run', input: 'T9', error: { code: 'BAD' }, status: 'error' } }] });
+    const report = importFile(dir, '--format', 'go-session', '--key', 'k', 'go.json');
+    assert.deepEqual([report.messages, report.problems_total], [3, 0]);
+    const { messages } = JSON.parse(palaver(dir, 'session', 'show', '--json', 'k'));
+    const all = palaver(dir, 'session', 'export', 'k');
+    for (const text of ['LATE', 'x/T4.png', ...[1, 2, 3, 5, 6, 7, 8, 9].map((n) => `"T${n}"`)]) assert.ok(all.includes(text), text);
+    assert.deepEqual(messages[0].parts.map((p) => [p.type, p.url]), [['tool_call', undefined], ['tool_call', undefined],
+        ['image', 'https://x/y.png'], ['image', 'https://x/z.png'], ['file', 'https://x/f.pdf'], ['text', undefined]]);
+    assert.deepEqual(messages.slice(1).flatMap((m) => m.parts.map((p) => [p.call_id, p.output, p.error])),
+        [['c2', 'KAPUT', true], ['c3', 'half', true], ['c4', '{"code":"BAD"}', true]]);
+    // One without anything to show is told.
+    write(dir, 'empty.json', { id: 'm1', role: 'user', parts: [{ type: 'image', image: { asset: 'T10' } }] });
+    const told = importFile(dir, '--format', 'go-session', '--key', 'e', 'empty.json');
+    assert.equal(told.problems_total, 1);
+    assert.match(palaver(dir, 'session', 'show', '--json', 'e'), /\[part of an unknown type: .*T10/);
+});
+
 test('what an import does not understand is told, and shown', (t) => {
     const dir = workspace(t);
     write(dir, 'odd.json', { messages: [{ id: 'a', role: 'assistant', parts: [{ type: 'tool', tool: { callId: 'c', name: 'n', status: 'pending' } },
