@@ -6,11 +6,11 @@
  * show. An imported one may have "loom:ID" as its key. Any other session is shown as well, by its
  * own id.
  *
- * The count of tokens is what the model calls of the conversation used, and what the client said
- * of its messages; it only grows. Until there is any, it is that of the messages in sight. The
- * client's number is kept in a record of the kind "loom", named by the session's id. The record is
- * written after the session: after a crash between the two the request fails, and a repeat answers
- * with the session without that number. */
+ * The count of tokens is what the model calls of the conversation used, what the client said of
+ * its messages, and what an imported row had; it only grows. Until there is any, it is that of
+ * the messages in sight. The client's number is kept in a record of the kind "loom", named by the
+ * session's id. The record is written after the session: after a crash between the two the
+ * request fails, and a repeat answers with the session without that number. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
@@ -48,13 +48,19 @@ static void put_session_id(pal_json_writer *writer, const pal_session *session)
         pal_put_id(writer, "session_id", session->id);
 }
 
-/* An imported row has Loom's own metadata inside of ours. */
+/* An imported row has Loom's own metadata inside of ours, next to other columns. */
+static bool read_metadata(const pal_session *session, pal_arena *arena, pal_json *out_value)
+{
+    *out_value = (pal_json){0};
+    if (session->metadata.len)
+        (void)!pal_json_parse(arena, session->metadata, NULL, out_value, NULL);
+    return pal_json_string_is(pal_json_find(*out_value, "source"), "loom");
+}
+
 static void put_metadata(pal_json_writer *writer, const pal_session *session, pal_arena *arena)
 {
-    pal_json value = {0};
-    if (session->metadata.len)
-        (void)!pal_json_parse(arena, session->metadata, NULL, &value, NULL);
-    if (pal_json_string_is(pal_json_find(value, "source"), "loom"))
+    pal_json value;
+    if (read_metadata(session, arena, &value))
         value = pal_json_find(value, "metadata");
     bool is_object = pal_json_type_of(value) == PAL_JSON_OBJECT;
     pal_json_name(writer, "metadata");
@@ -125,6 +131,15 @@ static pal_status keep_given(pal_call *call, pal_id session, uint64_t tokens, pa
             call->server->store, call->caller.tenant, &record, PAL_VERSION_ANY, err);
 }
 
+static uint64_t imported_tokens(const pal_session *session, pal_arena *arena)
+{
+    pal_json metadata;
+    uint64_t tokens = 0;
+    if (read_metadata(session, arena, &metadata))
+        (void)pal_json_u64(pal_json_find(metadata, "token_count"), &tokens);
+    return tokens;
+}
+
 /* Everything that was used, whatever is in sight now; 0: nothing was yet. */
 static pal_status count_tokens(
         pal_call *call, const pal_session *session, uint64_t *out_tokens, pal_error *err)
@@ -135,8 +150,8 @@ static pal_status count_tokens(
     pal_status status = find_given(call, session->id, &given, err);
     if (status == PAL_OK)
         status = pal_store_ledger_sum(call->server->store, &query, &sum, err);
-    *out_tokens = given + sum.usage.input + sum.usage.cache_read + sum.usage.cache_write +
-            sum.usage.output;
+    *out_tokens = imported_tokens(session, call->arena) + given + sum.usage.input +
+            sum.usage.cache_read + sum.usage.cache_write + sum.usage.output;
     return status;
 }
 

@@ -72,6 +72,18 @@ test("Loom's imported conversation is the bead's", async (t) => {
     assert.deepEqual([anew.code, anew.json.messages], [201, []]);
 });
 
+test("the tokens of Loom's row count on", async (t) => {
+    const s = await serveModel(t);
+    const taken = await s.post('/api/v1/import', JSON.stringify(loom('u1', 'b1', { token_count: 12345 })));
+    assert.equal(taken.code, 200, taken.text);
+    const count = async () => (await s.get('/api/v1/conversations/u1')).json.token_count;
+    assert.equal(await count(), 12345);
+    const { usage } = (await s.turn('u1', { message: 'go on' })).json;
+    assert.equal(await count(), 12345 + usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens + usage.output_tokens);
+    await s.post('/api/v1/conversations/u1/reset', {});
+    assert.ok(await count() > 12345);
+});
+
 // A service that keeps conversations, as Mistral's does.
 async function mistral(t, known, refusals = 0) {
     const asked = [];
