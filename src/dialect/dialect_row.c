@@ -243,6 +243,16 @@ void pal_skillian_line_read(pal_transcript *in, pal_json line)
     read_messages(in, "skillian", data);
 }
 
+/* Where the row doesn't say when it began, its first message with a time does. */
+static int64_t first_time(pal_transcript *in, pal_json messages)
+{
+    pal_json item;
+    int64_t at = 0;
+    for (pal_json_iter iter = pal_json_each(messages); !at && pal_json_next(&iter, NULL, &item);)
+        at = read_time(in, pal_json_find(item, "timestamp"));
+    return at;
+}
+
 void pal_loom_line_read(pal_transcript *in, pal_json line)
 {
     static const char *const kept[] = {
@@ -272,6 +282,8 @@ void pal_loom_line_read(pal_transcript *in, pal_json line)
     session->created_at = read_time(in, pal_json_find(line, "created_at"));
     session->updated_at = read_time(in, pal_json_find(line, "updated_at"));
     session->expires_at = read_time(in, pal_json_find(line, "expires_at"));
+    if (!session->created_at)
+        session->created_at = first_time(in, messages);
     read_messages(in, "loom", messages);
 }
 

@@ -8,6 +8,9 @@
  * the id alone to each of them. Older records are named BEAD and know one session only; where there
  * is such a record, or none at all, sessions are looked through.
  *
+ * An imported row without times has that of its import, which says nothing: {"untimed":MS} in its
+ * record tells so. As long as the session has that time, it is older than all others.
+ *
  * A record is written after its session. A crash between the two leaves a session without a record,
  * which is found by looking through the sessions. */
 #include "server/server_bead.h"
@@ -36,6 +39,7 @@ typedef struct bead_search {
     pal_str project; /* empty: any */
     pal_str bead;
     pal_session *newest;
+    int64_t newest_at;
     bool is_found;
 } bead_search;
 
@@ -50,7 +54,9 @@ static bool is_wanted(const bead_search *search, const pal_session *session)
     return pal_str_equal(project.len ? project : session->project, search->project);
 }
 
-static pal_status consider(bead_search *search, pal_find_by by, pal_str name, pal_error *err)
+/* `untimed_at`: a time that does not count. */
+static pal_status consider(bead_search *search, pal_find_by by, pal_str name, int64_t untimed_at,
+        pal_error *err)
 {
     pal_session session;
     pal_call *call = search->call;
@@ -60,8 +66,11 @@ static pal_status consider(bead_search *search, pal_find_by by, pal_str name, pa
         return PAL_OK;
     if (status != PAL_OK || !is_wanted(search, &session))
         return status;
-    if (!search->is_found || session.updated_at > search->newest->updated_at)
+    int64_t at = session.updated_at == untimed_at ? 0 : session.updated_at;
+    if (!search->is_found || at > search->newest_at) {
         *search->newest = session;
+        search->newest_at = at;
+    }
     search->is_found = true;
     return PAL_OK;
 }
@@ -71,8 +80,12 @@ static pal_status consider(bead_search *search, pal_find_by by, pal_str name, pa
 static pal_status consider_record(bead_search *search, const pal_record *record, pal_error *err)
 {
     char id[PAL_ID_TEXT_SIZE];
+    pal_json body;
+    uint64_t untimed_at = 0;
+    if (pal_json_parse(search->call->arena, record->body, NULL, &body, NULL) == PAL_OK)
+        (void)pal_json_u64(pal_json_find(body, "untimed"), &untimed_at);
     pal_id_to_text(record->session, id);
-    return consider(search, PAL_FIND_ID, pal_str_of(id), err);
+    return consider(search, PAL_FIND_ID, pal_str_of(id), (int64_t)untimed_at, err);
 }
 
 /* "BEAD|": records of the bead begin with it. False: it is too long to have any. */
@@ -131,6 +144,14 @@ bool pal_bead_record_name(
     return true;
 }
 
+void pal_bead_record_body(int64_t untimed_at, char out_body[PAL_BEAD_BODY_SIZE])
+{
+    if (untimed_at)
+        snprintf(out_body, PAL_BEAD_BODY_SIZE, "{\"untimed\":%lld}", (long long)untimed_at);
+    else
+        snprintf(out_body, PAL_BEAD_BODY_SIZE, "{}");
+}
+
 void pal_bead_note(pal_call *call, pal_str bead, pal_id session)
 {
     char name[PAL_RECORD_NAME_LEN_MAX + 1];
@@ -160,7 +181,7 @@ static pal_status consider_agents(
         status = pal_route_decide(
                 call->server->route_settings, &asked, call->arena, &route, err);
         if (status == PAL_OK)
-            status = consider(search, PAL_FIND_KEY, route.scope_key, err);
+            status = consider(search, PAL_FIND_KEY, route.scope_key, 0, err);
     }
     return status;
 }
@@ -174,9 +195,9 @@ pal_status pal_bead_find(pal_call *call, const pal_route_context *context, const
             .bead = route->values[1].value,
             .newest = out_session};
     pal_record old;
-    pal_status status = consider(&search, PAL_FIND_KEY, route->key, err);
+    pal_status status = consider(&search, PAL_FIND_KEY, route->key, 0, err);
     if (status == PAL_OK)
-        status = consider(&search, PAL_FIND_KEY, route->scope_key, err);
+        status = consider(&search, PAL_FIND_KEY, route->scope_key, 0, err);
     if (status == PAL_OK)
         status = consider_agents(&search, context, err);
     if (status == PAL_OK)

@@ -7,6 +7,7 @@
 #include "server/server.h"
 
 #define PAL_BEAD_RECORD "bead" /* the kind of the records below */
+#define PAL_BEAD_BODY_SIZE 40
 
 /* The session of the project's work item that is active; of several, the one with the newest
  * update. `route` is what routing decided for it. PAL_NOT_FOUND if there is none. Blocks. */
@@ -21,6 +22,9 @@ PAL_CHECKED pal_status pal_bead_find_any(
  * for one. */
 bool pal_bead_record_name(
         pal_str bead, pal_id session, char out_name[PAL_RECORD_NAME_LEN_MAX + 1]);
+
+/* The record's body. `untimed_at`: the time of a session that has none of its own, else 0. */
+void pal_bead_record_body(int64_t untimed_at, char out_body[PAL_BEAD_BODY_SIZE]);
 
 /* Notes that the session is the bead's, for pal_bead_find_any(). If it can't be written, sessions
  * are looked through instead; that costs time and nothing else. */

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/json.h"
 #include "server/server_bead.h"
 
@@ -81,17 +82,26 @@ static pal_status keep_conversation(pal_import_reader *reader, const pal_transcr
     return status;
 }
 
-/* What leads from the names that clients know to the session. */
-static pal_status keep_records(pal_import_reader *reader, const pal_transcript_facts *facts)
+/* `untimed_at`: the time that a row without any was given; 0: it has one. */
+static pal_status keep_bead(pal_import_reader *reader, pal_str bead, int64_t untimed_at)
 {
-    char name[PAL_RECORD_NAME_LEN_MAX + 1];
+    char name[PAL_RECORD_NAME_LEN_MAX + 1], body[PAL_BEAD_BODY_SIZE];
+    if (!pal_bead_record_name(bead, pal_import_session(reader->import), name))
+        return PAL_OK;
+    pal_bead_record_body(untimed_at, body);
+    return pal_import_record(reader->import, pal_str_of(PAL_BEAD_RECORD), pal_str_of(name),
+            pal_str_of(body), untimed_at != 0);
+}
+
+/* What leads from the names that clients know to the session. */
+static pal_status keep_records(
+        pal_import_reader *reader, const pal_transcript_facts *facts, int64_t untimed_at)
+{
     pal_status status = PAL_OK;
     if (pal_id_is_none(pal_import_session(reader->import)))
         return PAL_OK;
-    if (facts->bead.len &&
-            pal_bead_record_name(facts->bead, pal_import_session(reader->import), name))
-        status = pal_import_record(reader->import, pal_str_of(PAL_BEAD_RECORD), pal_str_of(name),
-                pal_str_of("{}"), false);
+    if (facts->bead.len)
+        status = keep_bead(reader, facts->bead, untimed_at);
     if (status == PAL_OK && facts->conversation.len)
         status = keep_conversation(reader, facts);
     return status;
@@ -102,9 +112,12 @@ static pal_status begin_session(
         pal_import_reader *reader, const pal_transcript_facts *facts, uint64_t line)
 {
     pal_import_begun begun = {.number = ++reader->sessions};
+    int64_t untimed_at = 0;
     pal_status status = PAL_OK;
     if (facts)
         begun.session = facts->session;
+    if (facts && facts->bead.len && !begun.session.created_at && !begun.session.updated_at)
+        begun.session.created_at = untimed_at = pal_clock_now_ms();
     if (facts && facts->room.len)
         status = route_room(reader, facts->room, &begun.session);
     if (status == PAL_INVALID || status == PAL_LIMIT) {
@@ -120,7 +133,7 @@ static pal_status begin_session(
     reader->is_renamed = begun.is_renamed;
     if (status == PAL_OK)
         status = pal_import_begin(reader->import, &begun.session, begun.is_native);
-    return status == PAL_OK && facts ? keep_records(reader, facts) : status;
+    return status == PAL_OK && facts ? keep_records(reader, facts, untimed_at) : status;
 }
 
 /* In a session with another name a native message is known by a client id: its id may be another

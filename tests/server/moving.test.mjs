@@ -72,6 +72,25 @@ test("Loom's imported conversation is the bead's", async (t) => {
     assert.deepEqual([anew.code, anew.json.messages], [201, []]);
 });
 
+test("a row of Loom's without times does not take a bead from its conversation", async (t) => {
+    const s = await serveModel(t);
+    const at = (body) => s.post('/api/v1/conversations', { project_id: 'proj', ...body });
+    const { session_id: live } = (await at({ bead_id: 'b1' })).json;
+    const none = { created_at: undefined, updated_at: undefined, messages: [{ role: 'user', content: 'old' }] };
+    const bring = (...rows) => s.post('/api/v1/import', rows.map((row) => `${JSON.stringify(row)}\n`).join(''),
+        { headers: { 'content-type': 'application/x-ndjson' } });
+    for (const sessions of [2, 0])
+        assert.equal((await bring(loom('u1', 'b1', none), loom('u2', 'b2', none))).json.sessions, sessions);
+    assert.equal((await at({ bead_id: 'b1' })).json.session_id, live);
+    assert.equal((await s.get('/api/v1/beads/b1/conversation')).json.session_id, live);
+    await s.post('/api/v1/inbound', { project_id: 'proj', bead_id: 'b1', message: 'hi' });
+    assert.equal((await s.get('/api/v1/conversations/u1')).json.messages.length, 1);
+    // By itself it is the bead's, and so it is once it goes on.
+    assert.equal((await at({ bead_id: 'b2' })).json.session_id, 'u2');
+    await s.turn('u1', { message: 'on' });
+    assert.equal((await at({ bead_id: 'b1' })).json.session_id, 'u1');
+});
+
 test("the tokens of Loom's row count on", async (t) => {
     const s = await serveModel(t);
     const taken = await s.post('/api/v1/import', JSON.stringify(loom('u1', 'b1', { token_count: 12345 })));
