@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include "base/unicode.h"
 #include "dialect/dialect_member.h"
 #include "server/api_turn.h"
 #include "server/server_call.h"
@@ -349,28 +350,39 @@ static pal_status list_sessions(pal_call *call, pal_error *err)
 
 /* ---- One of them ---- */
 
+/* Routing puts a chat's id in lower case, and the page asks with its own. One whose id is the very
+ * same goes before one that differs in case. */
 typedef struct pico_search {
     pal_str id;
+    pal_str lower;
     pal_session session;
     bool is_found;
 } pico_search;
+
+static pal_str lower_of(pal_str text, pal_arena *arena)
+{
+    char *lower = pal_arena_alloc(arena, PAL_UNICODE_LOWER_SIZE(text.len) + 1);
+    return lower ? pal_str_make(lower, pal_unicode_lower(text, lower)) : (pal_str){0};
+}
 
 static pal_status compare_one(
         pal_call *call, const pal_session *session, pal_str id, bool *go_on, pal_error *err)
 {
     pico_search *search = call->user;
-    (void)err;
-    if (pal_str_equal(id, search->id)) {
+    bool is_same = pal_str_equal(id, search->id);
+    if (is_same ||
+            (!search->is_found && pal_str_equal(lower_of(id, call->arena), search->lower))) {
         search->session = *session;
         search->is_found = true;
-        *go_on = false;
     }
-    return PAL_OK;
+    *go_on = !is_same;
+    return pal_arena_checked(call->arena, err);
 }
 
 static pal_status find_session(pal_call *call, pal_session *out_session, pal_error *err)
 {
-    pico_search search = {.id = call->params[0]};
+    pico_search search = {.id = call->params[0],
+            .lower = lower_of(call->params[0], call->arena)};
     call->user = &search;
     pal_status status = each_session(call, compare_one, err);
     call->user = NULL;

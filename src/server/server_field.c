@@ -201,12 +201,36 @@ static pal_status find_loom(
             pal_str_of(alias), call->arena, out_session, err);
 }
 
-pal_status pal_call_session(pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
+static pal_status find_named(
+        pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
 {
     pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY, name,
             call->arena, out_session, err);
+    return status == PAL_NOT_FOUND ? find_loom(call, name, out_session, err) : status;
+}
+
+/* A UUID that another system gave is a name here. It matches in either case, as our own do. */
+static pal_status find_uuid(
+        pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    pal_id id;
+    if (!pal_id_from_text(name, &id))
+        return PAL_NOT_FOUND;
+    pal_id_to_text(id, text);
+    pal_status status = find_named(call, pal_str_of(text), out_session, err);
+    if (status != PAL_NOT_FOUND)
+        return status;
+    for (char *c = text; *c; c++)
+        *c = *c >= 'a' ? (char)(*c - 'a' + 'A') : *c;
+    return find_named(call, pal_str_of(text), out_session, err);
+}
+
+pal_status pal_call_session(pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
+{
+    pal_status status = find_named(call, name, out_session, err);
     if (status == PAL_NOT_FOUND)
-        status = find_loom(call, name, out_session, err);
+        status = find_uuid(call, name, out_session, err);
     if (status == PAL_NOT_FOUND)
         return pal_error_set(err, PAL_NOT_FOUND, "Session not found"); /* Skillian's words */
     if (status == PAL_OK)

@@ -66,6 +66,23 @@ test('one with its messages: calls and thoughts are entries, results are none', 
     missing(await s.get('/api/sessions/nobody'));
 });
 
+test('an id is found in any case, the very same one first', async (t) => {
+    const s = await serveModel(t);
+    await inbound(s, 'Sess-ABC-Ä', 'hi');
+    const shown = await s.get(`/api/sessions/${encodeURIComponent('Sess-ABC-Ä')}`);
+    assert.deepEqual([shown.code, shown.json?.id, shown.json?.messages[0].content], [200, 'Sess-ABC-Ä', 'hi']);
+    assert.equal((await s.get(`/api/sessions/${encodeURIComponent('sess-abc-ä')}`)).code, 200);
+    for (const id of ['One', 'ONE', 'one']) {
+        const key = encodeURIComponent(`agent:main:pico:direct:pico:${id}`);
+        await s.post('/api/v1/sessions', { key: decodeURIComponent(key), message: id });
+    }
+    for (const id of ['One', 'ONE', 'one'])
+        assert.equal((await s.get(`/api/sessions/${id}`)).json.messages[0].content, id);
+    assert.equal((await s.ask('DELETE', '/api/sessions/ONE')).code, 204);
+    assert.equal((await s.get('/api/sessions/One')).json.messages[0].content, 'One');
+    missing(await s.get('/api/sessions/Sess-AB'));
+});
+
 test('deleting one moves it to the trash', async (t) => {
     const s = await serveModel(t);
     const { session_id: id } = (await inbound(s, 'one', 'hi')).json;

@@ -14,6 +14,23 @@ const importFile = (dir, ...args) => JSON.parse(palaver(dir, 'session', 'import'
 const list = (dir, ...args) => JSON.parse(palaver(dir, 'session', 'list', '--json', ...args)).sessions;
 const lastSent = async (s) => (await s.asked()).pop().messages;
 
+test("Skillian's session ids match in any case", async (t) => {
+    const s = await serveModel(t);
+    const [low, high] = ['abcdef11-2222-4333-8444-55555555abcd', 'FEDCBA11-2222-4333-8444-55555555ABCD'];
+    for (const id of [low, high])
+        await s.post('/api/v1/import?format=skillian', JSON.stringify({ id, created_at: '2026-02-04T10:00:00+00:00',
+            message_count: 1, conversation_data: { messages: [{ role: 'user', content: 'hi' }] } }));
+    for (const id of [low, low.toUpperCase(), high, high.toLowerCase(), 'aBCdef11-2222-4333-8444-55555555abCD']) {
+        const chat = await s.post('/api/v1/chat', { session_id: id, message: 'x' });
+        assert.deepEqual([chat.code, chat.json.created], [200, false], id);
+        assert.equal((await s.post(`/api/v1/sessions/${id}/chat`, { message: 'x' })).code, 200, id);
+    }
+    assert.equal((await s.get('/api/v1/sessions')).json.sessions.length, 2);
+    // Any other name is what it is.
+    await s.post('/api/v1/sessions', { key: 'notes' });
+    assert.equal((await s.get('/api/v1/sessions/Notes')).code, 404);
+});
+
 test("Skillian's client goes on with its session id", async (t) => {
     const dir = workspace(t);
     const id = '11111111-2222-4333-8444-555555555555';
