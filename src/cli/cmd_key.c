@@ -155,7 +155,7 @@ static pal_status list(pal_cli *cli, void *values)
     } else if (after.len) {
         pal_cli_table_print(cli, &table);
     } else {
-        fprintf(stderr, "No keys: a server without any answers this machine only. "
+        fprintf(stderr, "No keys: a server without any answers this machine only.\n"
                         "'palaver key create' makes one.\n");
     }
     return PAL_OK;

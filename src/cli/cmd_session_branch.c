@@ -214,6 +214,7 @@ const pal_cli_command pal_cmd_session_truncate = {
         .args_min = 1,
         .args_max = 1,
         .access = PAL_CLI_WRITE,
+        .is_destructive = true,
         .run = session_truncate,
 };
 
@@ -260,5 +261,6 @@ const pal_cli_command pal_cmd_session_reset = {
         .args_min = 1,
         .args_max = 1,
         .access = PAL_CLI_WRITE,
+        .is_destructive = true,
         .run = session_reset,
 };

@@ -48,6 +48,14 @@
     ",\"all_or_nothing\":" FLAG ",\"no_server_tools\":" FLAG ",\"label\":" TEXT                    \
     ",\"stream\":" FLAG ",\"background\":" FLAG
 
+#define CONTEXT_SETTINGS                                                                           \
+    "{\"type\":\"object\",\"properties\":{\"token_strategy\":" TEXT ",\"max_tokens\":" COUNT       \
+    ",\"threshold_percent\":" COUNT ",\"keep_recent_messages\":" COUNT                             \
+    ",\"compaction_threshold\":" COUNT ",\"low_water_percent\":" COUNT                             \
+    ",\"compaction\":{\"type\":\"object\",\"properties\":{\"auto\":" FLAG ",\"prune\":" FLAG       \
+    ",\"prune_protect\":" COUNT ",\"prune_protect_turns\":" COUNT ",\"prune_minimum\":" COUNT      \
+    ",\"preserve_recent_tokens\":" COUNT ",\"max_output_tokens\":" COUNT "}}}}"
+
 #define ANSWER_MEMBERS                                                                             \
     "\"turn_id\":" TEXT_OR_NULL ",\"session_id\":" TEXT ",\"state\":" TURN_STATE ",\"text\":" TEXT \
     ",\"message_id\":" TEXT ",\"seq\":" COUNT ",\"finish_reason\":" TEXT                           \
@@ -194,7 +202,7 @@ const pal_schema pal_schemas[] = {
         {"TurnRequest",
                 "{\"type\":\"object\",\"properties\":{" SAID_MEMBERS "," TURN_MEMBERS
                 ",\"client_id\":" TEXT ",\"agent\":" TEXT
-                ",\"context\":{\"type\":\"object\"}}}"},
+                ",\"context\":" CONTEXT_SETTINGS "}}"},
         {"ToolCall",
                 "{\"type\":\"object\",\"required\":[\"call_id\",\"name\",\"arguments\"],"
                 "\"properties\":{\"call_id\":" TEXT ",\"name\":" TEXT ",\"arguments\":" TEXT
@@ -214,7 +222,8 @@ const pal_schema pal_schemas[] = {
                 "{\"type\":\"object\",\"required\":[\"results\"],\"properties\":{\"results\":{"
                 "\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\","
                 "\"required\":[\"call_id\"],\"properties\":{\"call_id\":" TEXT
-                ",\"output\":{},\"is_error\":" FLAG "}}},\"stream\":" FLAG ",\"background\":" FLAG
+                ",\"output\":{},\"content\":{}"
+                ",\"is_error\":" FLAG "}}},\"stream\":" FLAG ",\"background\":" FLAG
                 "}}"},
         {"ApproveRequest",
                 "{\"type\":\"object\",\"required\":[\"allow\"],\"properties\":{\"allow\":" FLAG
@@ -234,6 +243,7 @@ const pal_schema pal_schemas[] = {
                 ",\"state\":" TURN_STATE "}}"},
         {"InboundRequest",
                 "{\"type\":\"object\",\"properties\":{\"context\":{\"type\":\"object\","
+                "\"additionalProperties\":true,"
                 "\"properties\":{\"channel\":" TEXT ",\"account\":" TEXT ",\"space_id\":" TEXT
                 ",\"space_type\":" TEXT ",\"chat_id\":" TEXT ",\"chat_type\":" TEXT
                 ",\"topic_id\":" TEXT ",\"sender_id\":" TEXT ",\"mentioned\":" FLAG

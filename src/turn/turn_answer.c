@@ -249,18 +249,47 @@ static void keep_row(pal_turn *turn, const pal_ledger_row *row)
     pal_journal_write(&turn->runtime->journal, &s->write);
 }
 
+/* Of a call whose service reports no usage: our own count of what was sent, and an estimate of
+ * what was said. Nothing learns from it. */
+static pal_usage guess_usage(const pal_turn *turn)
+{
+    pal_usage usage = {.input = turn->sent.items > 0 ? turn->sent.tokens : 0};
+    pal_arena *arena = pal_arena_new(0);
+    pal_message said = {0};
+    pal_error ignored;
+
+    if (!arena || pal_speech_message(&turn->answer, arena, &said, &ignored) != PAL_OK)
+        said.parts_len = 0;
+    for (size_t i = 0; i < said.parts_len; i++)
+        usage.output += pal_tokens_estimate(said.parts[i].text) +
+                pal_tokens_estimate(said.parts[i].arguments);
+    pal_arena_free(arena);
+    return usage;
+}
+
 /* turn->ledger is the call's row, and counted. */
 static void count(pal_turn *turn, const pal_model_end *end)
 {
-    turn->ledger = ledger_row(turn, &end->usage, turn->ledger_id);
-    pal_answer_add_usage(turn, &end->usage, turn->ledger.cost_micros);
+    pal_usage usage = end->has_usage ? end->usage : guess_usage(turn);
+
+    turn->ledger = ledger_row(turn, &usage, turn->ledger_id);
+    pal_answer_add_usage(turn, &usage, turn->ledger.cost_micros);
 }
 
 void pal_answer_spent(pal_turn *turn, const pal_model_end *end)
 {
-    if (!end->has_usage)
+    /* A call that failed before it said anything is free. */
+    if (!end->has_usage && (turn->phase != PAL_PHASE_CALL || !turn->output_seen))
         return;
     count(turn, end);
+    keep_row(turn, &turn->ledger);
+}
+
+void pal_answer_cut(pal_turn *turn)
+{
+    if (!turn->call || turn->phase != PAL_PHASE_CALL)
+        return;
+    count(turn, &(pal_model_end){0});
     keep_row(turn, &turn->ledger);
 }
 
@@ -321,10 +350,8 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
             : end->finish == PAL_FINISH_FILTERED         ? PAL_DENIED
                                                          : PAL_OK;
     turn->write.ops_len = 0;
-    if (end->has_usage) {
-        count(turn, end);
-        append.ledger = &turn->ledger;
-    }
+    count(turn, end);
+    append.ledger = &turn->ledger;
     if (turn->epoch.kind == PAL_MARK_EPOCH)
         append.epoch = &turn->epoch;
     also.u.record.record = pal_conversation_record(turn, end, message);

@@ -233,14 +233,18 @@ pal_status pal_backlog_take(pal_turn *turn, const pal_inbox_item *items, size_t 
     if (!turn->inbox_ids)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     for (; at < len; at++) {
-        if (!is_left(turn, &items[at]))
-            continue;
-        if (take_item(turn, &items[at]))
+        if (!is_left(turn, &items[at])) {
+            if (!pal_str_is(items[at].delivery, "steer"))
+                break; /* a turn that waits here is older than the rest, and runs first */
+        } else if (take_item(turn, &items[at])) {
             turn->inbox_ids[turn->inbox_len++] = items[at].id;
-        else if (turn->inbox_len > 0)
+        } else if (turn->inbox_len > 0) {
             break; /* another turn's; what can't be read at all is passed over */
+        }
     }
-    turn->has_more = pal_backlog_is_there(turn, items + at, len - at, turn->arena);
+    /* Where nothing was taken, the turn that runs first looks for what is older than the next. */
+    if (turn->inbox_len > 0)
+        turn->has_more = pal_backlog_is_there(turn, &items[at], len - at, turn->arena);
     return pal_arena_failure(turn->arena) == PAL_OK
             ? PAL_OK
             : pal_error_set(err, PAL_NO_MEMORY, "out of memory");

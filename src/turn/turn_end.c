@@ -197,6 +197,7 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
     switch (turn->phase) {
     case PAL_PHASE_CALL:
     case PAL_PHASE_SUMMARY:
+        pal_answer_cut(turn);
         pal_turn_stop_waiting(turn);
         if (turn->phase == PAL_PHASE_CALL || pal_summary_stop(turn))
             pal_turn_close(turn);

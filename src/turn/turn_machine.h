@@ -23,6 +23,8 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end);
 void pal_answer_record(pal_turn *turn, const pal_model_end *end);
 /* Keeps what a call cost that brought no answer. */
 void pal_answer_spent(pal_turn *turn, const pal_model_end *end);
+/* The same for a call that is about to be canceled: what was sent is not free. */
+void pal_answer_cut(pal_turn *turn);
 void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros);
 /* Of a call that belongs to no turn. */
 void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros);

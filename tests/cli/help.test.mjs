@@ -110,12 +110,13 @@ test('options may stand anywhere, and end at --', (t) => {
 });
 
 test('no suggestion names a command that takes something away', () => {
-    const words = ['rename', 'erace', 'erase1', 'delet', 'remove', 'dele', 'revok', 'revoke1'];
+    const words = ['rename', 'erace', 'erase1', 'delet', 'remove', 'dele', 'revok', 'revoke1', 'rese',
+        'truncat'];
     for (const word of words) {
         for (const group of [[], ['session'], ['key']]) {
             const result = palaver([...group, word]);
             assert.equal(result.code, 2, word);
-            assert.doesNotMatch(result.err, /did you mean '[^']*(erase|delete|revoke)/, word);
+            assert.doesNotMatch(result.err, /did you mean '[^']*(erase|delete|revoke|reset|truncate)/, word);
         }
     }
 });

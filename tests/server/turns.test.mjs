@@ -576,3 +576,15 @@ test('a failed stream is in the log', async (t) => {
         { stream: true, messages: [{ role: 'user', content: cut }] });
     await s.logged(/^\S+ warn request \S+: the stream that is passed on failed: \S.*$/m);
 });
+
+test('a turn whose service reports no usage counts against the budget', async (t) => {
+    const dir = workspace(t);
+    const { key } = makeKey(dir, '--max-tokens', '20');
+    const s = await serveModel(t, { dir });
+    const ask = () => s.post('/api/v1/chat', { message: '<<nousage>><<size 4000>>' }, { key });
+    assert.equal((await ask()).code, 200);
+    const { json } = await s.get('/api/v1/usage', { key });
+    assert.equal(json.calls, 1);
+    assert.ok(json.input_tokens > 0 && json.output_tokens > 500, JSON.stringify(json));
+    assert.equal((await ask()).code, 429);
+});

@@ -105,8 +105,10 @@ const scenes = {
 
     async nousage(scene) {
         const end = await scene.turn('<<say a>><<nousage>>');
-        assert.deepEqual([end.state, end.input, end.output], ['done', 0, 0]);
-        assert.equal((await scene.driver.ask({ ledger: scene.name })).calls, 0);
+        // What the service does not report is counted here.
+        assert.equal(end.state, 'done');
+        assert.ok(end.input > 0 && end.output > 0, `${end.input} in, ${end.output} out`);
+        assert.equal((await scene.driver.ask({ ledger: scene.name })).calls, 1);
     },
 
     async size(scene) {
