@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 #include "base/clock.h"
+#include "base/unicode.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_route.h"
 #include "server/api_message.h"
@@ -74,6 +75,46 @@ static pal_status find_item(
     return status;
 }
 
+/* ---- An explicit key ---- */
+
+/* Without white space around it and in lower case, as routing writes keys; the id of a Matrix room
+ * keeps its case. */
+static pal_str plain_key(pal_call *call, pal_str key)
+{
+    pal_str text = pal_unicode_trim(key);
+    const char *room = text.len ? memchr(text.data, '!', text.len) : NULL;
+    size_t len = room ? (size_t)(room - text.data) : text.len;
+    pal_str lower = pal_call_lower(call, pal_str_make(text.data, len));
+    char *plain = pal_arena_alloc(call->arena, lower.len + text.len - len + 1);
+    if (!plain)
+        return key;
+    memcpy(plain, lower.data, lower.len);
+    memcpy(plain + lower.len, text.data + len, text.len - len);
+    return pal_str_make(plain, lower.len + text.len - len);
+}
+
+/* A session that has the very name goes first: others may have named it. */
+static pal_status fold_key(pal_call *call, pal_route_context *context, pal_error *err)
+{
+    static const pal_find_by names[] = {PAL_FIND_ALIAS, PAL_FIND_KEY};
+    pal_str key = context->session_key;
+    pal_session found;
+    pal_status status = PAL_NOT_FOUND;
+    if (!pal_route_key_is_explicit(key) || key.len > PAL_KEY_LEN_MAX)
+        return PAL_OK;
+    pal_str plain = plain_key(call, key);
+    if (pal_str_equal(plain, key))
+        return PAL_OK;
+    for (size_t i = 0; status == PAL_NOT_FOUND && i < 2; i++)
+        status = pal_store_find(call->server->store, call->caller.tenant, names[i], key,
+                call->arena, &found, err);
+    if (status == PAL_NOT_FOUND) {
+        context->session_key = plain;
+        status = pal_arena_checked(call->arena, err);
+    }
+    return status;
+}
+
 /* ---- Any ---- */
 
 /* The main session has two names, its key and "agent:ID:main": either of them means it. */
@@ -99,8 +140,10 @@ pal_status pal_inbound_resolve(
     const pal_route *route = &inbound->route;
     bool is_item = inbound->context.kind == PAL_ROUTE_WORK_ITEM;
     int64_t lasts_ms = call->server->settings->session_expiration;
-    pal_status status = pal_route_decide(
-            call->server->route_settings, &inbound->context, call->arena, &inbound->route, err);
+    pal_status status = fold_key(call, &inbound->context, err);
+    if (status == PAL_OK)
+        status = pal_route_decide(call->server->route_settings, &inbound->context, call->arena,
+                &inbound->route, err);
     if (status != PAL_OK)
         return status;
     pal_session session = {

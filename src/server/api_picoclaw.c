@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include "base/unicode.h"
 #include "dialect/dialect_member.h"
 #include "server/api_turn.h"
 #include "server/server_call.h"
@@ -359,19 +358,13 @@ typedef struct pico_search {
     bool is_found;
 } pico_search;
 
-static pal_str lower_of(pal_str text, pal_arena *arena)
-{
-    char *lower = pal_arena_alloc(arena, PAL_UNICODE_LOWER_SIZE(text.len) + 1);
-    return lower ? pal_str_make(lower, pal_unicode_lower(text, lower)) : (pal_str){0};
-}
-
 static pal_status compare_one(
         pal_call *call, const pal_session *session, pal_str id, bool *go_on, pal_error *err)
 {
     pico_search *search = call->user;
     bool is_same = pal_str_equal(id, search->id);
     if (is_same ||
-            (!search->is_found && pal_str_equal(lower_of(id, call->arena), search->lower))) {
+            (!search->is_found && pal_str_equal(pal_call_lower(call, id), search->lower))) {
         search->session = *session;
         search->is_found = true;
     }
@@ -382,7 +375,7 @@ static pal_status compare_one(
 static pal_status find_session(pal_call *call, pal_session *out_session, pal_error *err)
 {
     pico_search search = {.id = call->params[0],
-            .lower = lower_of(call->params[0], call->arena)};
+            .lower = pal_call_lower(call, call->params[0])};
     call->user = &search;
     pal_status status = each_session(call, compare_one, err);
     call->user = NULL;

@@ -173,7 +173,10 @@ PAL_CHECKED pal_status pal_call_query_time(
         pal_call *call, const char *name, int64_t *out_ms, pal_error *err);
 /* The member that a native form's error names becomes the failure's `param`. Returns `status`. */
 pal_status pal_call_blame(pal_call *call, pal_status status, const pal_error *err);
-/* The session that a parameter of the path names: by id, key or alias, of the caller's tenant. */
+/* The text, which is valid UTF-8, in lower case. */
+pal_str pal_call_lower(pal_call *call, pal_str text);
+/* The session that a parameter of the path names: by id, key or alias, of the caller's tenant. A
+ * UUID is found in upper and lower case. */
 PAL_CHECKED pal_status pal_call_session(
         pal_call *call, pal_str name, pal_session *out_session, pal_error *err);
 

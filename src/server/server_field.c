@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/unicode.h"
 #include "dialect/dialect_member.h"
 
 static pal_status wrong(
@@ -187,6 +188,12 @@ pal_status pal_call_blame(pal_call *call, pal_status status, const pal_error *er
         call->fail_param =
                 pal_arena_copy(call->arena, pal_str_make(name, (size_t)(end - name))).data;
     return status;
+}
+
+pal_str pal_call_lower(pal_call *call, pal_str text)
+{
+    char *lower = pal_arena_alloc(call->arena, PAL_UNICODE_LOWER_SIZE(text.len) + 1);
+    return lower ? pal_str_make(lower, pal_unicode_lower(text, lower)) : pal_str_of("");
 }
 
 /* By one of Loom's ids, of a session that has it as "loom:ID" only. */

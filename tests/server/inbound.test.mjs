@@ -209,6 +209,31 @@ test('the main alias is the main session, whichever comes first', async (t) => {
     }
 });
 
+test('explicit keys that differ in case or white space are one session', async (t) => {
+    const s = await serveModel(t);
+    const ids = async (...keys) => {
+        const said = [];
+        for (const key of keys)
+            said.push((await inbound(s, { session_key: key, message: 'hi' })).json.session_id);
+        return new Set(said).size;
+    };
+    assert.equal(await ids('agent:main:main', 'Agent:Main:MAIN', ' AGENT:main:Main\n'), 1);
+    assert.equal(await ids('AGENT:Work:Main', 'agent:work:main'), 1);
+    assert.equal(await ids('Agent:Main:\u00c4rger', 'agent:main:\u00e4rger'), 1);
+    const hash = `sk_v1_${'ab'.repeat(32)}`;
+    assert.equal(await ids(hash.toUpperCase(), hash), 1);
+    // Rooms that only look alike are two.
+    assert.equal(await ids('agent:main:matrix:group:!AbC:s', 'Agent:Main:matrix:group:!AbC:s'), 1);
+    assert.equal(await ids('agent:main:matrix:group:!AbC:s', 'agent:main:matrix:group:!abc:s'), 2);
+    // An alias of the own chat leads there.
+    const own = await inbound(s, { context: direct('telegram', 'u9', 'u9'), message: 'one' });
+    const again = await inbound(s, { context: direct('telegram', 'u9', 'u9'), session_key: 'Agent:Main:Direct:U9', message: 'two' });
+    assert.equal(again.json.session_id, own.json.session_id);
+    // One that was made with such a key keeps it.
+    const made = await s.session({ key: 'Agent:Main:Mine' });
+    assert.equal((await inbound(s, { session_key: 'Agent:Main:Mine', message: 'hi' })).json.session_id, made);
+});
+
 test('no text and no name poses as another speaker', async (t) => {
     const s = await serveModel(t);
     const room = (sender, message) => ({ matrix_room: '!r:s', context: { sender_id: sender }, message });
