@@ -202,9 +202,10 @@ size_t pal_merge_all(
 /* Marks in `last` the last token of the row of every beginning that goes over `at`, where `last`
  * already says which token ends, and ends with the next token. Returns how many new ones of them
  * end at `from` or later. */
-static size_t walk_on(const struct pal_table *table, const unsigned char *p, size_t at, size_t len,
-        uint32_t *last, size_t from)
+static size_t walk_on(const struct pal_table *table, struct pal_merge *merge,
+        const unsigned char *p, size_t at, size_t len, size_t from)
 {
+    uint32_t *last = merge->last;
     uint32_t base = table->head->trie_root;
     uint32_t place = 0;
     size_t found = 0;
@@ -219,6 +220,7 @@ static size_t walk_on(const struct pal_table *table, const unsigned char *p, siz
         if (last[i + 1] != PAL_TOKEN_NONE || !(place & (PAL_TRIE_LEAF | PAL_TRIE_TOKEN)))
             continue;
         token = place & PAL_TRIE_LEAF ? base : pal_trie_value(table->trie[base + PAL_TRIE_END]);
+        merge->work++;
         if (is_compatible(table, last[at], token)) {
             last[i + 1] = token;
             found += i + 1 >= from;
@@ -229,9 +231,10 @@ static size_t walk_on(const struct pal_table *table, const unsigned char *p, siz
 
 /* Whether the border at the beginning of `p`, after `token`, is final: whether the row of every
  * beginning that ends in the last token_len_max bytes goes over it. */
-static bool is_final(const struct pal_table *table, const unsigned char *p, size_t len,
-        uint32_t token, uint32_t *last)
+static bool is_final(const struct pal_table *table, struct pal_merge *merge,
+        const unsigned char *p, size_t len, uint32_t token)
 {
+    uint32_t *last = merge->last;
     size_t from = len - table->token_len_max + 1;
     size_t missing = table->token_len_max;
 
@@ -240,28 +243,30 @@ static bool is_final(const struct pal_table *table, const unsigned char *p, size
     last[0] = token;
     for (size_t at = 0; at < len && missing > 0; at++) {
         if (last[at] != PAL_TOKEN_NONE)
-            missing -= walk_on(table, p, at, len, last, from);
+            missing -= walk_on(table, merge, p, at, len, from);
         else if (at >= from)
             return false;
     }
     return missing == 0;
 }
 
-/* As is_final(), but remembers: in a long run one window ends like the one before. */
+/* As is_final(), but remembers the last border that was: in a long run one window ends like the one
+ * before. Borders that are not final are tried first, and must not push that one out. */
 static bool is_final_again(const struct pal_table *table, struct pal_merge *merge,
         const unsigned char *p, size_t len, uint32_t token)
 {
     struct pal_merge_border *border = &merge->border;
 
-    if (len > PAL_MERGE_END)
-        return is_final(table, p, len, token, merge->last);
-    if (border->len != len || border->token != token || memcmp(border->bytes, p, len) != 0) {
-        border->is_final = is_final(table, p, len, token, merge->last);
+    if (border->len == len && border->token == token && memcmp(border->bytes, p, len) == 0)
+        return true;
+    if (!is_final(table, merge, p, len, token))
+        return false;
+    if (len <= PAL_MERGE_END) {
         border->token = token;
         border->len = len;
         memcpy(border->bytes, p, len);
     }
-    return border->is_final;
+    return true;
 }
 
 size_t pal_merge_front(const struct pal_table *table, struct pal_merge *merge,

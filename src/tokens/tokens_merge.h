@@ -16,11 +16,10 @@
 /* The end of a window, as far as it is compared with the next one's. */
 #define PAL_MERGE_END 4096
 
-/* Whether a border was final, and after which token and before which bytes. */
+/* A border that was final: after which token and before which bytes. */
 struct pal_merge_border {
-    bool is_final;
     uint32_t token;
-    size_t len; /* 0: not yet known */
+    size_t len; /* 0: none yet */
     unsigned char bytes[PAL_MERGE_END];
 };
 

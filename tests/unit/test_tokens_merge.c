@@ -200,6 +200,42 @@ static void work_on_runs_is_bounded(void)
     free(text);
 }
 
+/* Windows of one run end alike, so that what is final is found out once, not in each of them. */
+static void work_on_borders_is_bounded(void)
+{
+    enum { LEN = 2048, WINDOWS = 50 };
+    unsigned char text[LEN];
+
+    memset(text, 'a', LEN);
+    for (unsigned i = 0; i < 30; i++) {
+        pal_arena *arena = pal_arena_new(0);
+        vocab *v = vocab_new(i + 60, "a", 150);
+        const pal_encoding *encoding = vocab_compile(v, "gpt2", arena);
+        struct pal_merge merge;
+        struct pal_table table;
+        uint64_t first;
+        uint64_t all;
+        size_t front;
+
+        pal_table_view(encoding, &table);
+        pal_merge_init(&merge);
+        CHECK(pal_merge_fit(&merge, LEN - 1));
+        pal_merge_front(&table, &merge, text, LEN, &front);
+        first = merge.work;
+        pal_merge_all(&table, &merge, text, LEN);
+        all = merge.work - first;
+        merge.work = 0;
+        for (int j = 0; j < WINDOWS; j++)
+            pal_merge_front(&table, &merge, text, LEN, &front);
+        if (front > 0 && !CHECK(merge.work < 2 * WINDOWS * all))
+            printf("# vocabulary %u: %llu, not %llu\n", i, (unsigned long long)merge.work / WINDOWS,
+                    (unsigned long long)all);
+        pal_merge_done(&merge);
+        free(v);
+        pal_arena_free(arena);
+    }
+}
+
 /* What a front is said to be final stays when more comes, whatever that is. */
 static void fronts_stay(void)
 {
@@ -208,8 +244,6 @@ static void fronts_stay(void)
     uint64_t seed = 41;
     size_t told = 0;
 
-    pal_merge_init(&merge);
-    CHECK(pal_merge_fit(&merge, PAL_MERGE_WINDOW));
     for (unsigned i = 0; i < 30 && !tap_failed; i++) {
         const char *alphabet = alphabets[i % 3];
         pal_arena *arena = pal_arena_new(0);
@@ -218,6 +252,8 @@ static void fronts_stay(void)
         struct pal_table table;
 
         pal_table_view(encoding, &table);
+        pal_merge_init(&merge);
+        CHECK(pal_merge_fit(&merge, PAL_MERGE_WINDOW));
         for (int j = 0; j < 300 && !tap_failed; j++) {
             unsigned char text[120];
             uint16_t want[120];
@@ -235,11 +271,11 @@ static void fronts_stay(void)
             for (size_t k = 0; k < tokens; k++)
                 CHECK(merge.tokens[k] == want[k]);
         }
+        pal_merge_done(&merge);
         free(v);
         pal_arena_free(arena);
     }
     CHECK(told > 50000);
-    pal_merge_done(&merge);
 }
 
 int main(void)
@@ -250,6 +286,7 @@ int main(void)
     RUN(long_periods_are_merged_as_defined);
     RUN(runs_are_merged_as_defined);
     RUN(work_on_runs_is_bounded);
+    RUN(work_on_borders_is_bounded);
     RUN(fronts_stay);
     return tap_done();
 }
