@@ -52,8 +52,7 @@ static void close_with_rewind(pal_turn *turn, const pal_op *also)
     pal_turn_write(turn, closed);
 }
 
-/* It ends here, and is owed its end still: the next process goes on with it. */
-static void leave_it(pal_turn *turn)
+static void end_left(pal_turn *turn)
 {
     pal_turn_state state = turn->state == PAL_TURN_PAUSED || turn->state == PAL_TURN_ASKING
             ? turn->state
@@ -62,6 +61,18 @@ static void leave_it(pal_turn *turn)
     turn->owes = false;
     pal_turn_set_reason(turn, "the server stops; the turn is continued by the next one");
     pal_turn_finish(turn, state);
+}
+
+/* It ends here, and is owed its end still: the next process goes on with it. */
+static void leave_it(pal_turn *turn)
+{
+    pal_turn_stop_waiting(turn);
+    if (pal_owed_hand_over(turn, end_left)) {
+        turn->owes = false;
+        turn->phase = PAL_PHASE_CLOSE;
+    } else {
+        end_left(turn);
+    }
 }
 
 static void settled(pal_write *write)

@@ -10,6 +10,7 @@ typedef struct pal_inbox_head {
     pal_id first;   /* owed: the turn's first message; none: it has recorded none yet */
     uint32_t tries; /* owed: how many processes have begun to answer, this one included */
     bool is_final;  /* owed: nobody else can go on with it */
+    bool is_handed; /* owed: its last process stopped in good order, which is not a death */
 } pal_inbox_head;
 
 /* The delivery of an admitted turn's item, which has no messages: turn_owed.c. */

@@ -28,7 +28,7 @@ void pal_owed_name_first(pal_turn *turn)
 }
 
 /* The settings alone: what was said is recorded. */
-static bool write_item(pal_turn *turn)
+static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
 {
     pal_turn_request settings = turn->request;
     pal_inbox_head head = {
@@ -36,6 +36,7 @@ static bool write_item(pal_turn *turn)
             .first = turn->first_id,
             .tries = turn->tries ? turn->tries : 1,
             .is_final = turn->request.finish != NULL,
+            .is_handed = is_handed,
     };
 
     if (turn->messages_len > turn->settled_len && pal_id_is_none(head.first))
@@ -43,15 +44,15 @@ static bool write_item(pal_turn *turn)
     settings.messages_len = 0;
     turn->tries = head.tries;
     turn->first_id = head.first;
-    return pal_inbox_write(&settings, &head, PAL_DELIVERY_OWED, turn->arena, &turn->owed_item,
-                   NULL) == PAL_OK;
+    return pal_inbox_write(&settings, &head, PAL_DELIVERY_OWED, turn->arena, out_item, NULL) ==
+            PAL_OK;
 }
 
 void pal_owed_add(pal_turn *turn)
 {
     if (turn->compact)
         return;
-    if (write_item(turn))
+    if (write_item(turn, false, &turn->owed_item))
         pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &turn->owed_item});
     else
         turn->is_write_starved = true;
@@ -85,6 +86,52 @@ bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write))
     pal_turn_add_op(
             turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed_item.id});
     pal_turn_write(turn, then);
+    return true;
+}
+
+/* ---- Handing over ---- */
+
+typedef struct handing {
+    pal_write write;
+    pal_op ops[2];
+    pal_inbox_item item;
+    pal_turn *turn;
+    void (*then)(pal_turn *turn);
+} handing;
+
+static void handed(pal_write *write)
+{
+    handing *h = (handing *)((char *)write - offsetof(handing, write));
+
+    h->turn->holds--;
+    if (h->turn->phase == PAL_PHASE_CLOSE)
+        h->then(h->turn); /* if it was not written, this was a death like any */
+}
+
+bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))
+{
+    handing *h = turn->owes && turn->lane->fence && !turn->is_parked
+            ? pal_arena_alloc(turn->arena, sizeof(*h))
+            : NULL;
+    pal_op op = {.tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .fence = turn->lane->fence};
+
+    if (!h)
+        return false;
+    *h = (handing){.turn = turn, .then = then};
+    if (!write_item(turn, true, &h->item))
+        return false;
+    op.kind = PAL_OP_INBOX_DROP;
+    op.u.inbox_id = turn->owed_item.id;
+    h->ops[0] = op;
+    op.kind = PAL_OP_INBOX_ADD;
+    op.u.inbox_item = &h->item;
+    op.with_previous = true;
+    h->ops[1] = op;
+    h->write = (pal_write){.ops = h->ops, .ops_len = 2, .done = handed};
+    turn->holds++;
+    pal_journal_write(&turn->runtime->journal, &h->write);
     return true;
 }
 

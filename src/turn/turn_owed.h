@@ -24,6 +24,11 @@ void pal_owed_end(pal_turn *turn, pal_turn_append *append);
  * is made. */
 bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write));
 
+/* The runtime is closed: writes down that the turn was left in good order, so that stopping is not
+ * counted as a death, and calls `then`. The turn's own write may be under way. False: there is
+ * nothing to write, or no memory. */
+bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn));
+
 /* The item of the session's admitted turn; NULL: there is none. */
 const pal_inbox_item *pal_owed_find(const pal_inbox_item *items, size_t len);
 

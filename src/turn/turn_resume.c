@@ -6,7 +6,8 @@
  * waits to be allowed; everything else died. A turn that waits is set up again as it was, and
  * writes nothing. A turn that died gets "interrupted" as the result of its open calls, in one
  * commit with an item that counts one try more, and calls the model again, under the same id. After
- * PAL_TURN_TRIES_MAX tries it fails, durably. */
+ * PAL_TURN_TRIES_MAX tries it fails, durably. A process that stops in good order says so in the
+ * item, and is not counted. */
 #include "turn/turn_resume.h"
 
 #include <stdio.h>
@@ -296,7 +297,7 @@ static void go_on(pal_turn *turn)
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
-    turn->tries++;
+    turn->tries += !found->head.is_handed;
     turn->write.ops_len = 0;
     pal_owed_replace(turn, found->item);
     if (len > 0)
@@ -309,7 +310,7 @@ static bool may_try(pal_turn *turn)
 {
     if (turn->resume->head.is_final)
         pal_turn_set_reason(turn, "the process died while it answered");
-    else if (turn->tries >= PAL_TURN_TRIES_MAX)
+    else if (turn->tries >= PAL_TURN_TRIES_MAX && !turn->resume->head.is_handed)
         snprintf(turn->info.reason, sizeof(turn->info.reason),
                 "the process died %u times while answering", turn->tries);
     else

@@ -70,6 +70,33 @@ test('killed again and again, it fails and says so', async (t) => {
     assert.equal((await later.asked()).length, 3);
 });
 
+test('stopped again and again, it is answered all the same', async (t) => {
+    const stops = { config: `${config}server:\n  drain: 100ms\n` };
+    let s = await serveModel(t, stops);
+    const id = await s.session();
+    const { json } = await s.turn(id, { message: '<<say at last>><<hang times=4>>', background: true });
+    for (let tries = 1; tries <= 4; tries++) {
+        await s.untilAsked(tries);
+        assert.equal((await s.stop()).code, 0);
+        s = await serveModel(t, { dir: s.dir, model: s.model, ...stops });
+    }
+    assert.equal((await untilTurn(s, json.turn_id, 'done', 'failed')).text, 'at last');
+    assert.deepEqual((await messagesOf(s, id)).map((m) => m.role), ['user', 'assistant']);
+});
+
+test('stopped, and then killed again and again, it fails', async (t) => {
+    const stops = { config: `${config}server:\n  drain: 100ms\n` };
+    let s = await serveModel(t, stops);
+    const id = await s.session();
+    const { json } = await s.turn(id, { message: '<<hang>>', background: true });
+    for (let tries = 1; tries <= 4; tries++) {
+        await s.untilAsked(tries);
+        await s.stop(tries === 1 ? 'SIGTERM' : 'SIGKILL');
+        s = await serveModel(t, { dir: s.dir, model: s.model, ...stops });
+    }
+    assert.match((await untilTurn(s, json.turn_id, 'failed')).reason, /died 3 times/);
+});
+
 test('one of all or nothing goes on, too', async (t) => {
     const { s, id, turn } = await killed(t,
         { message: '<<say all>><<hang times=1>>', all_or_nothing: true });
