@@ -1,17 +1,24 @@
-/* server_http_address.c - how many connections each address has, and how many streams each key, so
- * that one client alone can't take all that there are. Addresses of IPv6 are counted by their first
- * 64 bits, since one client has all others of those. A trusted proxy stands for many clients and is
- * not counted.
+/* server_http_address.c - which connections have a place: connections_max do, and of each address
+ * no more than its share, so that one client alone can't take all that there are. Streams are
+ * counted the same way, by key. Addresses of IPv6 are counted by their first 64 bits, since one
+ * client has all others of those. A trusted proxy stands for many clients and has no share.
+ *
+ * If no place is left, the connection that has been idle longest loses its place and is closed: of
+ * the same address if its share is full, otherwise of all. Only if none is idle, the new one goes
+ * without. It gets a 503, is closed soon, and counts in neither number.
  *
  * Threads: any; under the listener's lock. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include "base/clock.h"
 #include "base/memory.h"
 #include "server/server_http_inside.h"
 
 struct pal_share {
-    uint64_t len;
+    uint64_t len;             /* places or streams that it has */
+    uint64_t len_without;     /* connections without a place that are still open */
     char name[PAL_PEER_SIZE]; /* its key in the map */
 };
 
@@ -46,48 +53,149 @@ static struct pal_share *find(pal_map *shares, const char *name)
     return NULL;
 }
 
-/* Takes one; returns how many there are now. */
-static uint64_t enter(
-        pal_listener *listener, pal_map *shares, const char *name, struct pal_share **out_share)
+/* Under the lock. */
+static void drop_unused(pal_map *shares, struct pal_share *share)
 {
-    pthread_mutex_lock(&listener->lock);
-    struct pal_share *share = find(shares, name);
-    uint64_t len = share ? ++share->len : 0;
-    pthread_mutex_unlock(&listener->lock);
-    *out_share = share;
-    return len;
-}
-
-static void leave(pal_listener *listener, pal_map *shares, struct pal_share *share)
-{
-    if (!share)
+    if (share->len || share->len_without)
         return;
-    pthread_mutex_lock(&listener->lock);
-    bool is_last = --share->len == 0;
-    if (is_last)
-        pal_map_remove(shares, pal_str_of(share->name));
-    pthread_mutex_unlock(&listener->lock);
-    if (is_last)
-        pal_free(share);
+    pal_map_remove(shares, pal_str_of(share->name));
+    pal_free(share);
 }
 
-bool pal_address_enter(pal_connection *connection)
+/* ---- Connections ---- */
+
+static void link_newest(pal_listener *listener, pal_connection *connection)
+{
+    connection->prev = NULL;
+    connection->next = listener->connections;
+    if (connection->next)
+        connection->next->prev = connection;
+    else
+        listener->oldest = connection;
+    listener->connections = connection;
+}
+
+static void unlink_connection(pal_listener *listener, pal_connection *connection)
+{
+    if (connection->prev)
+        connection->prev->next = connection->next;
+    else
+        listener->connections = connection->next;
+    if (connection->next)
+        connection->next->prev = connection->prev;
+    else
+        listener->oldest = connection->prev;
+}
+
+static void take_place(pal_connection *connection)
+{
+    connection->has_place = true;
+    connection->listener->places_len++;
+    if (connection->address)
+        connection->address->len++;
+}
+
+static void leave_place(pal_connection *connection)
+{
+    connection->has_place = false;
+    connection->listener->places_len--;
+    if (connection->address)
+        connection->address->len--;
+}
+
+/* A client keeps its connection for the next request: for a while that is not idleness. */
+static bool is_idle(pal_connection *connection, int64_t now_us)
+{
+    int64_t deadline_us = atomic_load(&connection->deadline_us);
+    int64_t idle_us = now_us - (deadline_us - connection->listener->config.idle_ms * 1000);
+    return deadline_us && !atomic_load(&connection->has_request) &&
+            (!atomic_load(&connection->was_used) || idle_us >= PAL_SERVER_KEPT_MS * 1000);
+}
+
+/* The longest idle one among the oldest. Those that were looked at become the newest, so that
+ * connections that stay busy don't hide the idle ones from the next search. */
+static pal_connection *find_idle(pal_listener *listener, const struct pal_share *share)
+{
+    int64_t now_us = pal_clock_monotonic_us();
+    pal_connection *found = NULL, *last = listener->connections;
+    for (int i = 0; i < PAL_SERVER_IDLE_LOOKS_MAX && listener->oldest; i++) {
+        pal_connection *c = listener->oldest;
+        if (c->has_place && (!share || c->address == share) && is_idle(c, now_us) &&
+                (!found || atomic_load(&c->deadline_us) < atomic_load(&found->deadline_us)))
+            found = c;
+        unlink_connection(listener, c);
+        link_newest(listener, c);
+        if (c == last)
+            break;
+    }
+    return found;
+}
+
+/* Closes an idle connection. False: there is none, or its request has just come. */
+static bool make_place(pal_listener *listener, const struct pal_share *share)
+{
+    pal_connection *c = find_idle(listener, share);
+    int64_t deadline_us = c ? atomic_load(&c->deadline_us) : 0;
+    if (deadline_us == 0 || atomic_load(&c->has_request) ||
+            !atomic_compare_exchange_strong(
+                    &c->deadline_us, &deadline_us, pal_clock_monotonic_us()))
+        return false;
+    leave_place(c);
+    if (c->address)
+        c->address->len_without++;
+    atomic_store(&c->is_cut, true);
+    shutdown(c->fd, SHUT_RDWR);
+    return true;
+}
+
+/* Gives it a place, or says why there is none. Under the lock. */
+static void settle(pal_connection *connection)
 {
     pal_listener *listener = connection->listener;
-    char name[PAL_PEER_SIZE];
-    pal_str peer = pal_str_of(connection->peer);
-    if (pal_peer_is_trusted(listener->proxies, listener->proxies_len, peer))
-        return true;
-    pal_peer_block(peer, name);
-    uint64_t len = enter(listener, &listener->addresses, name, &connection->address);
-    if (len > listener->address_max)
+    struct pal_share *share = connection->address;
+    if (share && share->len >= listener->address_max && !make_place(listener, share))
         connection->crowd = "too many connections from this address; try again";
-    return len && len <= (uint64_t)listener->address_max + PAL_SERVER_ADDRESS_SPARE;
+    else if (listener->places_len >= listener->config.connections_max &&
+            !make_place(listener, NULL))
+        connection->crowd = "too many connections; try again";
+    else
+        take_place(connection);
 }
 
-void pal_address_leave(pal_connection *connection)
+bool pal_connection_enter(pal_connection *connection)
 {
-    leave(connection->listener, &connection->listener->addresses, connection->address);
+    pal_listener *listener = connection->listener;
+    pal_str peer = pal_str_of(connection->peer);
+    bool is_proxy = pal_peer_is_trusted(listener->proxies, listener->proxies_len, peer);
+    bool is_welcome = true;
+    char name[PAL_PEER_SIZE];
+    pal_peer_block(peer, name);
+    pthread_mutex_lock(&listener->lock);
+    connection->address = is_proxy ? NULL : find(&listener->addresses, name);
+    if (is_proxy || connection->address)
+        settle(connection);
+    else
+        is_welcome = false;
+    if (connection->address && !connection->has_place)
+        is_welcome = ++connection->address->len_without <= PAL_SERVER_ADDRESS_SPARE;
+    link_newest(listener, connection);
+    pthread_mutex_unlock(&listener->lock);
+    return is_welcome;
+}
+
+void pal_connection_leave(pal_connection *connection)
+{
+    pal_listener *listener = connection->listener;
+    struct pal_share *share = connection->address;
+    pthread_mutex_lock(&listener->lock);
+    unlink_connection(listener, connection);
+    if (connection->has_place)
+        leave_place(connection);
+    else if (share)
+        share->len_without--;
+    if (share)
+        drop_unused(&listener->addresses, share);
+    pthread_mutex_unlock(&listener->lock);
 }
 
 /* ---- Streams ---- */
@@ -103,6 +211,27 @@ bool pal_exchange_is_owner_full(const pal_exchange *x)
     return x->is_owner_full;
 }
 
+/* Takes one; returns how many there are now. */
+static uint64_t enter(pal_listener *listener, const char *name, struct pal_share **out_share)
+{
+    pthread_mutex_lock(&listener->lock);
+    struct pal_share *share = find(&listener->owners, name);
+    uint64_t len = share ? ++share->len : 0;
+    pthread_mutex_unlock(&listener->lock);
+    *out_share = share;
+    return len;
+}
+
+static void leave(pal_listener *listener, struct pal_share *share)
+{
+    if (!share)
+        return;
+    pthread_mutex_lock(&listener->lock);
+    share->len--;
+    drop_unused(&listener->owners, share);
+    pthread_mutex_unlock(&listener->lock);
+}
+
 bool pal_streams_claim(pal_exchange *x, struct pal_share **out_owner)
 {
     pal_listener *listener = x->listener;
@@ -110,7 +239,7 @@ bool pal_streams_claim(pal_exchange *x, struct pal_share **out_owner)
     *out_owner = NULL;
     if (x->owner.len && x->owner_streams_max) {
         snprintf(name, sizeof name, "%.*s", PAL_STR_ARG(x->owner));
-        uint64_t len = enter(listener, &listener->owners, name, out_owner);
+        uint64_t len = enter(listener, name, out_owner);
         x->is_owner_full = len > x->owner_streams_max;
     }
     if (!x->is_owner_full &&
@@ -118,14 +247,14 @@ bool pal_streams_claim(pal_exchange *x, struct pal_share **out_owner)
         return true;
     if (!x->is_owner_full)
         atomic_fetch_sub(&listener->streams_len, 1);
-    leave(listener, &listener->owners, *out_owner);
+    leave(listener, *out_owner);
     *out_owner = NULL;
     return false;
 }
 
 void pal_streams_release(pal_listener *listener, struct pal_share *owner)
 {
-    leave(listener, &listener->owners, owner);
+    leave(listener, owner);
     atomic_fetch_sub(&listener->streams_len, 1);
     pal_listener_tell(listener);
 }

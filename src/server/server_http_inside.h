@@ -49,7 +49,9 @@ typedef struct pal_connection {
     struct pal_tls *tls;         /* credentials that it was given; NULL: the listener's first */
     const char *crowd;           /* why its requests are refused; NULL: they are not */
     struct pal_share *address;   /* whose share it takes; NULL: a trusted proxy's */
+    bool has_place;              /* the listener's lock: it counts in connections_max */
     atomic_bool is_cut;          /* by its deadline */
+    atomic_bool was_used;        /* a request has come */
     atomic_bool has_request;     /* its line is there, and it is not answered yet */
     _Atomic int64_t deadline_us; /* by when a request must begin, or be whole; 0: nothing waits */
     char peer[INET6_ADDRSTRLEN];
@@ -218,7 +220,8 @@ struct pal_listener {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* while closing: fewer exchanges or streams */
     struct pal_tls *tls;    /* `lock`; NULL: the files were not read anew */
-    pal_connection *connections;
+    pal_connection *connections, *oldest; /* both ends of the list */
+    uint64_t places_len;                  /* of them, that have a place */
     pal_stream *streams;
     pal_watched *watched; /* by the number of the connection's file */
     size_t watched_len;
@@ -317,9 +320,9 @@ void pal_worker_pools_end(pal_listener *listener);
 
 /* server_http_address.c */
 
-/* Counts a connection whose peer is set; sets `crowd` where it is one too many. False: there is not
- * even room for a refusal. */
-bool pal_address_enter(pal_connection *connection);
-void pal_address_leave(pal_connection *connection);
+/* Puts a connection whose peer and deadline are set into the list. If it gets no place, sets
+ * `crowd`. False: there is not even room for a refusal. */
+bool pal_connection_enter(pal_connection *connection);
+void pal_connection_leave(pal_connection *connection);
 
 #endif

@@ -43,6 +43,13 @@ static void name_peer(pal_connection *connection)
     }
 }
 
+/* How long one without a place may take to send the request that is refused. */
+static int64_t crowd_ms(const pal_listener *listener)
+{
+    int64_t idle_ms = listener->config.idle_ms;
+    return idle_ms < PAL_SERVER_CROWD_MS ? idle_ms : PAL_SERVER_CROWD_MS;
+}
+
 static pal_connection *open_connection(pal_listener *listener, struct MHD_Connection *mhd)
 {
     const union MHD_ConnectionInfo *info =
@@ -56,17 +63,14 @@ static pal_connection *open_connection(pal_listener *listener, struct MHD_Connec
     connection->tls = listener->is_tls ? pal_tls_use(listener, mhd) : NULL;
     name_peer(connection);
     uint64_t before = atomic_fetch_add(&listener->connections_len, 1);
-    if (before >= listener->config.connections_max)
-        connection->crowd = "too many connections; try again";
-    /* One without a place is over at once: the watch cuts it. */
-    bool has_place = pal_address_enter(connection) && !atomic_load(&listener->is_quiet);
-    atomic_init(&connection->deadline_us, after_ms(has_place ? listener->config.idle_ms : 0));
-    pthread_mutex_lock(&listener->lock);
-    connection->next = listener->connections;
-    if (connection->next)
-        connection->next->prev = connection;
-    listener->connections = connection;
-    pthread_mutex_unlock(&listener->lock);
+    /* The watch looks at it as soon as it is in the list: first the deadline. One that may not even
+     * be refused is over at once. */
+    atomic_init(&connection->deadline_us, after_ms(listener->config.idle_ms));
+    bool is_welcome = pal_connection_enter(connection) && !atomic_load(&listener->is_quiet);
+    if (!is_welcome)
+        atomic_store(&connection->deadline_us, after_ms(0));
+    else if (connection->crowd)
+        atomic_store(&connection->deadline_us, after_ms(crowd_ms(listener)));
     if (before == 0)
         pal_watch_wake(listener);
     return connection;
@@ -76,16 +80,8 @@ static pal_connection *open_connection(pal_listener *listener, struct MHD_Connec
 static void close_connection(pal_connection *connection)
 {
     pal_listener *listener = connection->listener;
-    pthread_mutex_lock(&listener->lock);
-    if (connection->prev)
-        connection->prev->next = connection->next;
-    else
-        listener->connections = connection->next;
-    if (connection->next)
-        connection->next->prev = connection->prev;
-    pthread_mutex_unlock(&listener->lock);
+    pal_connection_leave(connection);
     atomic_fetch_sub(&listener->connections_len, 1);
-    pal_address_leave(connection);
     pal_tls_unref(connection->tls);
     pal_free(connection);
 }
@@ -140,7 +136,9 @@ void *pal_request_line(void *user, const char *target, struct MHD_Connection *mh
         return NULL;
     }
     atomic_store(&connection->has_request, true);
-    atomic_store(&connection->deadline_us, after_ms(listener->limits.request_ms));
+    atomic_store(&connection->was_used, true);
+    if (!connection->crowd)
+        atomic_store(&connection->deadline_us, after_ms(listener->limits.request_ms));
     x->listener = listener;
     x->connection = connection;
     x->arena = arena;

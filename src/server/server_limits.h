@@ -15,6 +15,9 @@
 /* Of the body of a request to a route that takes none. */
 #define PAL_SERVER_STRAY_BODY_BYTES_MAX ((size_t)16 << 10)
 #define PAL_SERVER_BODIES_RETRY_MS 2000 /* what a client is told where bodies_bytes_max is full */
+#define PAL_SERVER_IDLE_LOOKS_MAX 256 /* connections looked at to find an idle one to close */
+#define PAL_SERVER_KEPT_MS 5000 /* after a request, before a quiet connection counts as idle */
+#define PAL_SERVER_CROWD_MS 5000 /* that a connection without a place has for its request */
 #define PAL_SERVER_ADDRESS_SPARE 8 /* connections of one address over its share that get a 503 */
 #define PAL_SERVER_THREADS_MAX 8        /* of the listener, where `threads` is 0 */
 #define PAL_SERVER_CONNECTIONS_SPARE 64 /* over connections_max that still get an answer: 503 */

@@ -178,20 +178,50 @@ test('an address that keeps sending wrong keys is refused', async (t) => {
     assert.match(other, /^HTTP\/1.1 401 /, 'another address is not touched');
 });
 
+const healthz = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n';
+
+test('idle connections give way to new ones', async (t) => {
+    const s = await serve(t, { config: 'server:\n  connections_max: 50\n' });
+    for (const from of ['127.0.0.1', '127.0.0.5', '127.0.0.6']) {
+        const many = await Promise.all(
+            Array.from({ length: 60 }, () => idle(t, s.port, from)));
+        // Its share is fifteen sixteenths of 50: the longest idle ones are closed.
+        await new Promise((resolve) => {
+            let closed = 0;
+            for (const each of many)
+                each.closed.then(() => { if (++closed === 60 - 47) resolve(); });
+        });
+        for (let i = 0; i < 5; i++) {
+            assert.match(await raw(s.port, healthz, { from: '127.0.0.7' }), /^HTTP\/1.1 200 /);
+            assert.match(await raw(s.port, healthz, { from }), /^HTTP\/1.1 200 /);
+        }
+    }
+});
+
 test('one address can not take all connections', async (t) => {
     const s = await serve(t,
         { config: 'server:\n  connections_max: 20\n  connections_per_address: 10\n' });
-    const many = await Promise.all(Array.from({ length: 60 }, () => idle(t, s.port)));
-    // All are let go of but those that have a place, and a few that may ask why.
+    // A request that has begun is not idle.
+    const begun = await Promise.all(Array.from({ length: 60 }, async () => {
+        const each = await idle(t, s.port);
+        each.socket.write('POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\n' +
+            'Content-Length: 10\r\n\r\n{');
+        return each;
+    }));
+    // All are refused but those that have a place.
     await new Promise((resolve) => {
         let closed = 0;
-        for (const each of many) each.closed.then(() => { if (++closed === 60 - 10 - 8) resolve(); });
+        for (const each of begun) each.closed.then(() => { if (++closed === 60 - 10) resolve(); });
     });
-    const ask = (from) => raw(s.port, 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n', { from });
-    for (let i = 0; i < 5; i++) assert.match(await ask('127.0.0.7'), /^HTTP\/1.1 200 /);
-    for (const { socket } of many) socket.destroy();
+    for (let i = 0; i < 5; i++) {
+        assert.match(await raw(s.port, healthz, { from: '127.0.0.7' }), /^HTTP\/1.1 200 /);
+        const own = await raw(s.port, healthz);
+        assert.match(own, /^HTTP\/1.1 503 /);
+        assert.match(own, /too many connections from this address/);
+    }
+    for (const { socket } of begun) socket.destroy();
     let own; // once the server has seen that they are gone
-    do own = await ask().catch(() => ''); while (!/^HTTP\/1.1 200 /.test(own));
+    do own = await raw(s.port, healthz).catch(() => ''); while (!/^HTTP\/1.1 200 /.test(own));
 });
 
 // Small requests that are answered, one after another, while `copies` of each large one run.
