@@ -485,6 +485,7 @@ test('a turn that waits for the caller outlives a clean stop, which does not wai
     const paused = await s.turn(id, { message: '<<tool f {}>>', tools: [tool('f')] });
     assert.match((await s.get('/metrics')).text, /^palaver_turns_waiting 1$/m);
     const r = await open(s.port, 'GET', `/api/v1/turns/${paused.json.turn_id}/events`);
+    await r.next(isA('paused')); // the answer's head comes before the server watches the turn
     const end = await s.stop();
     assert.deepEqual([end.code, end.signal], [0, null], end.log);
     const last = (await r.end()).at(-1);
