@@ -4,7 +4,10 @@
  * to the WAL, made durable by one fsync before COMMIT returns, and only then do we acknowledge. A
  * crash before that leaves frames without a valid commit record, which recovery ignores; a crash
  * while frames are copied into the file (checkpoint) leaves the WAL, which is copied again. A
- * failed fsync fails the COMMIT, and the next one writes its frames anew.
+ * failed fsync fails the COMMIT, and the next one writes its frames anew. A process that dies
+ * between write and fsync may leave a commit that the next process finds, and that a power cut
+ * would take back: so whoever opens the file for writing syncs the WAL before it acknowledges
+ * anything, such as a message that is there already.
  *
  * Readers have connections of their own and never wait for the writer. Several processes may use
  * one file: the write lock is taken with BEGIN IMMEDIATE before anything is read that a write
@@ -166,11 +169,25 @@ static pal_status switch_to_wal(pal_sql_conn *conn, pal_error *err)
     return code == SQLITE_OK ? PAL_OK : pal_sql_failed(conn, code, err);
 }
 
+/* What the WAL showed may be a dead process's, and not on the disk yet. Processes that live show
+ * only what they have synced. */
+static pal_status sync_wal(pal_sql_conn *conn, pal_error *err)
+{
+    sqlite3_file *file = NULL;
+    int code = sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file);
+
+    if (code == SQLITE_OK && file && file->pMethods)
+        code = file->pMethods->xSync(file, SQLITE_SYNC_NORMAL);
+    return code == SQLITE_OK ? PAL_OK : pal_sql_failed(conn, code, err);
+}
+
 /* SQLite opens the WAL with the first read. */
 static pal_status watch_wal(pal_sqlite *self, pal_error *err)
 {
     pal_status status = pal_sql_exec(&self->writer, "SELECT 1 FROM tenant LIMIT 1", err);
 
+    if (status == PAL_OK)
+        status = sync_wal(&self->writer, err);
     if (status != PAL_OK)
         return status;
     pal_wal_gather_watch(self);

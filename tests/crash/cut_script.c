@@ -653,6 +653,22 @@ void script_run(const char *url, uint64_t seed, bool has_failures, script_texts 
     pal_arena_free(whole.arena);
 }
 
+void script_repeat(const char *url, uint64_t calls, script_texts *out_texts)
+{
+    script whole = {.url = url, .has_failures = true, .texts = out_texts};
+    script *s = &whole;
+
+    memset(out_texts, 0, sizeof *out_texts);
+    whole.arena = pal_arena_new(0);
+    must(whole.arena, "memory");
+    open_store(s);
+    STEP(create(s, "", "a"));
+    trace_die_at(trace_calls() + calls);
+    STEP(append(s, "", "a", 2, 700));
+    pal_store_close(whole.store);
+    pal_arena_free(whole.arena);
+}
+
 void script_texts_free(script_texts *texts)
 {
     for (size_t i = 0; i < texts->len; i++)

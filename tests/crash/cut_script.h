@@ -22,6 +22,9 @@ void script_url(bool is_jsonl, const char *root, char out_url[512]);
  * with steps that the seed decides. With `has_failures`, steps that fail are tried again, and those
  * that can't be are left out. */
 void script_run(const char *url, uint64_t seed, bool has_failures, script_texts *out_texts);
+/* Says something twice: by a process that dies in place of the `calls`-th disk call after it has
+ * begun to, and by the next one, until it is acknowledged. */
+void script_repeat(const char *url, uint64_t calls, script_texts *out_texts);
 void script_texts_free(script_texts *texts);
 
 /* Everything that the store shows: two stores with the same text have the same content. NULL where

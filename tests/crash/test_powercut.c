@@ -17,6 +17,9 @@
 #include "support/scratch.h"
 #include "support/tap.h"
 
+#define REPEAT_CALLS 12 /* more than an append makes */
+#define REPEAT_STATES 4 /* of each */
+
 static char root[SCRATCH_PATH_MAX], state[SCRATCH_PATH_MAX];
 static bool is_jsonl, has_failed_syncs;
 static uint64_t seed, states_asked = 120;
@@ -79,17 +82,23 @@ static uint64_t explore(const disk_trace *trace, bool is_strict, unsigned forget
     return violations;
 }
 
+/* What a script needs that is traced. */
+static void record_begin(char out_url[512])
+{
+    script_texts_free(&texts);
+    scratch_clear(root, false);
+    script_prepare(is_jsonl, root);
+    script_url(is_jsonl, root, out_url);
+    trace_begin(root);
+}
+
 /* One sync in so many fails, or one call in so many is where the process dies; 0: none. */
 static const disk_trace *record(unsigned fail_one_in, unsigned die_one_in)
 {
     char url[512];
 
     has_failed_syncs = fail_one_in > 0;
-    script_texts_free(&texts);
-    scratch_clear(root, false);
-    script_prepare(is_jsonl, root);
-    script_url(is_jsonl, root, url);
-    trace_begin(root);
+    record_begin(url);
     trace_fail_syncs(fail_one_in, is_jsonl);
     trace_die(die_one_in);
     script_run(url, seed, fail_one_in + die_one_in > 0, &texts);
@@ -119,6 +128,34 @@ static void nor_does_it_after_processes_have_died(void)
 {
     CHECK(explore(record(0, 61), false, 0, states_asked / 2, 5) == 0);
     CHECK(explore(record(0, 43), true, 0, states_asked / 2, 5) == 0);
+}
+
+/* The next process finds what the dead one wrote, has nothing to write itself, and must not
+ * acknowledge what a power cut could still take back. */
+static void what_is_acknowledged_again_is_kept(void)
+{
+    uint64_t random = seed;
+    char url[512];
+
+    has_failed_syncs = false;
+    for (uint64_t calls = 1; calls <= REPEAT_CALLS; calls++) {
+        const disk_trace *trace;
+        size_t cut;
+
+        record_begin(url);
+        script_repeat(url, calls, &texts);
+        trace = trace_end();
+        for (cut = trace->len; trace->events[cut - 1].kind != TRACE_NOTE; cut--)
+            continue;
+        for (int i = 0; i < REPEAT_STATES; i++) {
+            disk_plan plan = {.seed = chance(&random), .is_strict = i % 2 == 0, .cut = cut};
+
+            if (CHECK(state_holds(trace, &plan)))
+                continue;
+            printf("# the process died at its call %" PRIu64 "\n", calls);
+            break;
+        }
+    }
 }
 
 /* So that it is known to find something. */
@@ -152,6 +189,7 @@ int main(int argc, char **argv)
     RUN(nor_does_it_where_any_names_may_be_lost);
     RUN(nor_does_it_after_failed_syncs);
     RUN(nor_does_it_after_processes_have_died);
+    RUN(what_is_acknowledged_again_is_kept);
     RUN(forgotten_syncs_are_found_out);
     script_texts_free(&texts);
     trace_free();

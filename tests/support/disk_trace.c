@@ -35,7 +35,7 @@ static char root_path[4096];
 static int fd_nodes[FDS_MAX];
 static bool is_on;
 static uint64_t calls, kill_call;
-static uint64_t fail_every, syncs, die_every;
+static uint64_t fail_every, syncs, die_every, die_call;
 static bool is_dead, fail_directories;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -206,7 +206,7 @@ static bool call_begins(void)
 {
     if (++calls == kill_call)
         raise(SIGKILL);
-    if (is_due(calls, die_every))
+    if (calls == die_call || is_due(calls, die_every))
         is_dead = true;
     if (is_dead)
         errno = EIO;
@@ -276,7 +276,7 @@ void trace_begin(const char *root)
 const disk_trace *trace_end(void)
 {
     is_on = is_dead = false;
-    fail_every = die_every = 0;
+    fail_every = die_every = die_call = 0;
     return &trace;
 }
 
@@ -318,6 +318,11 @@ void trace_fail_syncs(unsigned one_in, bool of_directories)
 void trace_die(unsigned one_in)
 {
     die_every = one_in;
+}
+
+void trace_die_at(uint64_t call)
+{
+    die_call = call;
 }
 
 bool trace_is_dead(void)

@@ -57,6 +57,8 @@ void trace_fail_syncs(unsigned one_in, bool of_directories);
 /* The process is as good as dead from one call in so many on: its calls fail and do nothing, until
  * trace_revive(). 0: never. */
 void trace_die(unsigned one_in);
+/* The same in place of its `call`-th call, from 1. */
+void trace_die_at(uint64_t call);
 bool trace_is_dead(void);
 void trace_revive(void);
 
