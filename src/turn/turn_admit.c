@@ -17,15 +17,6 @@
 static void admit(pal_turn *turn);
 static void look_around(pal_turn *turn);
 
-static void tell_started(pal_turn *turn, const pal_error *err)
-{
-    pal_turn_started started = turn->started;
-
-    turn->started = NULL;
-    if (started)
-        started(err ? NULL : &turn->info, err, turn->started_user);
-}
-
 /* Another process has the session, or had: its lease lasts for a while. */
 static bool wait_for_lease(pal_turn *turn, pal_status status)
 {
@@ -64,22 +55,11 @@ static void refuse(pal_turn *turn, pal_error *err)
                                 : "another process runs a turn in it");
     turn->info.status = err->status;
     pal_turn_set_reason(turn, err->message);
-    tell_started(turn, err);
+    pal_turn_tell_started(turn, err);
     pal_turn_finish(turn, PAL_TURN_FAILED);
 }
 
 /* ---- The same again ---- */
-
-/* It was said before, and by no turn, as far as is known; what came of it is in the session. */
-static void tell_replayed(pal_turn *turn)
-{
-    turn->info.replayed = true;
-    turn->info.turn = (pal_id){{0}};
-    turn->info.status = PAL_CONFLICT;
-    pal_turn_set_reason(turn, "this was said before, and its answer is no longer at hand");
-    tell_started(turn, NULL);
-    pal_turn_finish(turn, PAL_TURN_FAILED);
-}
 
 /* The turn of the first time failed: this one goes on with it, from where it stands. */
 static void go_on_again(pal_turn *turn)
@@ -91,9 +71,9 @@ static void go_on_again(pal_turn *turn)
         pal_turn_rename(turn, id);
     turn->acting = id;
     turn->info.replayed = true;
-    turn->first_id = turn->request.messages[0].id;
-    turn->first_seq = turn->request.messages[0].seq;
-    turn->said_again = turn->request.messages[0].client_id;
+    turn->first_id = turn->found_id;
+    turn->first_seq = turn->found_seq;
+    turn->said_again = turn->as_sent[0].client_id;
     turn->request.messages_len = turn->messages_len = turn->settled_len = 0;
     look_around(turn);
 }
@@ -107,32 +87,24 @@ static void replay_settled(pal_write *write)
     turn->holds--;
     if (status != PAL_OK)
         refuse(turn, &err);
-    else if (!turn->outcome)
-        tell_replayed(turn);
-    else if (turn->outcome->state == PAL_TURN_FAILED && !turn->request.whole)
+    else if (!turn->was_said)
+        look_around(turn);
+    else if (turn->outcome && turn->outcome->state == PAL_TURN_FAILED && !turn->request.whole)
         go_on_again(turn);
     else
         pal_join(turn);
 }
 
-/* On a worker. */
+/* On a worker. Its id was told already if it has waited: then it can't be another turn's. */
 static void look_for_first(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
     pal_error *err = &turn->work_error;
-    bool is_hidden = false;
 
     turn->work_error = (pal_error){0};
-    turn->work_status = PAL_OK;
-    if (turn->request.whole)
-        turn->work_status = pal_whole_is_hidden(turn, &is_hidden, err);
-    if (turn->work_status == PAL_OK && is_hidden) {
-        turn->work_status = pal_whole_rename(turn, err);
-        return;
-    }
-    if (turn->work_status == PAL_OK)
-        turn->work_status = pal_join_read(turn, turn->messages[turn->settled_len].id, err);
-    turn->messages_len = 0; /* it is there */
+    turn->work_status = pal_join_find(turn, turn->started != NULL, err);
+    if (turn->work_status == PAL_OK && !turn->was_said)
+        turn->work_status = pal_join_rename(turn, err);
 }
 
 static void looked_for_first(pal_work_item *item)
@@ -142,13 +114,11 @@ static void looked_for_first(pal_work_item *item)
     turn->holds--;
     if (turn->work_status != PAL_OK) {
         refuse(turn, &turn->work_error);
-    } else if (turn->messages_len > 0) {
-        admit(turn);
-    } else {
-        turn->write.ops_len = 0;
-        pal_whole_settle(turn);
-        pal_turn_write(turn, replay_settled);
+        return;
     }
+    turn->write.ops_len = 0;
+    pal_whole_settle(turn);
+    pal_turn_write(turn, replay_settled);
 }
 
 static void work(pal_turn *turn, void (*run)(pal_work_item *), void (*done)(pal_work_item *))
@@ -175,13 +145,10 @@ static void replayed(pal_turn *turn)
 
 static void run(pal_turn *turn)
 {
-    if (turn->said_again.len > 0)
-        pal_runtime_know_as(turn, turn->said_again);
-    else
-        pal_runtime_know(turn);
+    pal_runtime_know(turn);
     turn->lane->is_recovered = true;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    tell_started(turn, NULL);
+    pal_turn_tell_started(turn, NULL);
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
     if (turn->is_planned) {
         turn->phase = PAL_PHASE_PLAN;
@@ -400,7 +367,7 @@ void pal_turn_begin(pal_turn *turn)
 
     if (turn_ms > 0 && !pal_timer_start(turn->runtime->loop, &turn->deadline, turn_ms, too_late)) {
         turn->info.status = PAL_NO_MEMORY;
-        tell_started(turn, &(pal_error){PAL_NO_MEMORY, "out of memory"});
+        pal_turn_tell_started(turn, &(pal_error){PAL_NO_MEMORY, "out of memory"});
         pal_turn_finish(turn, PAL_TURN_FAILED);
         return;
     }

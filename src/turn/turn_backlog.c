@@ -211,11 +211,13 @@ static bool take_item(pal_turn *turn, const pal_inbox_item *item)
         pal_owner_leave(turn->runtime, &turn->request.budget);
         pal_owner_enter(turn->runtime, &next.budget);
         turn->request = next;
+        turn->spent_tries = head.spent;
         if (!pal_id_is_none(head.turn))
             turn->acting = head.turn;
         return true;
     }
-    if (!pal_sender_can_merge(&turn->request, &next, turn->arena))
+    if (turn->spent_tries > 0 || head.spent > 0 ||
+            !pal_sender_can_merge(&turn->request, &next, turn->arena))
         return false;
     merged = pal_sender_merge(&turn->request, &next, turn->arena, &len);
     if (!merged)

@@ -335,10 +335,19 @@ pal_status pal_turn_find(
         pal_runtime *runtime, pal_str tenant, pal_id turn, pal_turn_info *out_info, pal_error *err)
 {
     question q = {.tenant = tenant, .turn = turn, .out_info = out_info, .err = err};
+    pal_turn_info info = {.state = PAL_TURN_NONE};
     pal_status status = ask(runtime, &q, find_on_loop);
 
-    if (status == PAL_NOT_FOUND && !pal_loop_is_on(runtime->loop))
-        status = find_stored(runtime, &q, (pal_id){{0}}, out_info);
+    if (pal_loop_is_on(runtime->loop))
+        return status;
+    if (status == PAL_NOT_FOUND)
+        return find_stored(runtime, &q, (pal_id){{0}}, out_info);
+    /* Another process may have continued a turn that failed here. */
+    q.err = NULL;
+    if (status == PAL_OK && out_info->state == PAL_TURN_FAILED &&
+            find_stored(runtime, &q, (pal_id){{0}}, &info) == PAL_OK &&
+            info.state != PAL_TURN_FAILED)
+        *out_info = info;
     return status;
 }
 

@@ -12,7 +12,7 @@ bool pal_follow_merge(pal_turn *turn, pal_turn *next)
     size_t len;
 
     if (!turn->lane->fence || turn->as_sent || next->as_sent || turn->is_again ||
-            next->is_again ||
+            next->is_again || turn->spent_tries > 0 || next->spent_tries > 0 ||
             !pal_sender_can_merge(&turn->request, &next->request, turn->arena))
         return false;
     inbox_ids =

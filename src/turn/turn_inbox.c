@@ -132,6 +132,7 @@ static void put_head(pal_json_writer *writer, const pal_inbox_head *head)
     put_number(writer, "tries", head->tries);
     put_number(writer, "final", head->is_final);
     put_number(writer, "handed", head->is_handed);
+    put_number(writer, "spent", head->spent);
 }
 
 pal_status pal_inbox_write(const pal_turn_request *request, const pal_inbox_head *head,
@@ -268,6 +269,7 @@ static pal_inbox_head read_head(pal_json body, pal_arena *arena)
             .tries = small_of(body, "tries"),
             .is_final = number_of(body, "final") != 0,
             .is_handed = number_of(body, "handed") != 0,
+            .spent = small_of(body, "spent"),
     };
 }
 

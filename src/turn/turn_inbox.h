@@ -11,6 +11,7 @@ typedef struct pal_inbox_head {
     uint32_t tries; /* owed: how many processes have begun to answer, this one included */
     bool is_final;  /* owed: nobody else can go on with it */
     bool is_handed; /* owed: its last process stopped in good order, which is not a death */
+    uint32_t spent; /* turns that said the same before, and failed: turn_join.c */
 } pal_inbox_head;
 
 /* The delivery of an admitted turn's item, which has no messages: turn_owed.c. */

@@ -1,16 +1,79 @@
 /* turn_join.c - the same request again: whoever sends it gets the turn of the first time, its
  * answer or its failure, whichever process has it. Turns of this process that are remembered are
  * found before (turn_call.c); here it is the store that knows: a message names its turn, and so
- * does an item in the inbox. On the loop, but for what says otherwise. */
+ * does an item in the inbox. On the loop, but for what says otherwise.
+ *
+ * A turn that failed is continued from where it stands, if it is the last thing that was said and
+ * the repeat need not wait. Otherwise it would be answered at a place that the conversation has
+ * left: the repeat is a turn of its own then, and says the same once more, at the end. The store
+ * knows the client ids of the first time and would call them known, so the second try of the client
+ * id "a" is recorded as "a#2": the same for all processes. A turn of all or nothing that failed was
+ * taken back (turn_whole.c), and is always said once more. While such a try waits, its item says
+ * which one it is, so that the commit that takes the item out of the inbox records the message. */
 #include "turn/turn_join.h"
+
+#include <stdio.h>
 
 #include "store/store_reading.h"
 #include "turn/turn_event.h"
 #include "turn/turn_inbox.h"
 #include "turn/turn_outcome.h"
+#include "turn/turn_owed.h"
 #include "turn/turn_park.h"
 #include "turn/turn_recover.h"
 #include "turn/turn_resume.h"
+#include "turn/turn_whole.h"
+
+/* ---- Names ---- */
+
+bool pal_join_may_look(const pal_turn *turn)
+{
+    return !turn->compact && !turn->is_backlog && turn->request.messages_len > 0 &&
+            turn->request.messages[0].client_id.len > 0;
+}
+
+static pal_str name_of_try(pal_str client_id, uint32_t number, pal_arena *arena)
+{
+    char *name = pal_arena_alloc(arena, client_id.len + 12);
+    int len;
+
+    if (!name)
+        return client_id; /* the arena has failed */
+    len = snprintf(name, client_id.len + 12, "%.*s#%u", PAL_STR_ARG(client_id), number);
+    return pal_str_make(name, (size_t)len);
+}
+
+void pal_join_name(const pal_turn *turn, pal_message *messages)
+{
+    const pal_message *sent = turn->as_sent ? turn->as_sent : turn->request.messages;
+
+    for (size_t i = 0; turn->spent_tries > 0 && i < turn->request.messages_len; i++)
+        if (sent[i].client_id.len > 0)
+            messages[i].client_id =
+                    name_of_try(sent[i].client_id, turn->spent_tries + 1, turn->arena);
+}
+
+pal_status pal_join_rename(pal_turn *turn, pal_error *err)
+{
+    size_t len = turn->request.messages_len;
+    pal_message *messages;
+    pal_status status = pal_recover_recorded(turn, &messages, err);
+
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = 0; i < len; i++) {
+        messages[i].id = (pal_id){{0}}; /* those of the first time were set */
+        messages[i].seq = 0;
+    }
+    messages[0].id = pal_owed_first(turn->id);
+    memcpy(turn->request.messages, messages, len * sizeof(*messages));
+    turn->messages = turn->request.messages;
+    turn->messages_len = len;
+    turn->settled_len = 0;
+    return pal_arena_failure(turn->arena) == PAL_OK
+            ? PAL_OK
+            : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+}
 
 /* ---- Looking: on a worker ---- */
 
@@ -27,17 +90,76 @@ static pal_status read_outcome(pal_turn *turn, pal_id id, pal_error *err)
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-pal_status pal_join_read(pal_turn *turn, pal_id id, pal_error *err)
+static pal_status read_turn_of(pal_turn *turn, pal_id id, pal_error *err)
 {
     pal_message message;
     pal_id session;
     pal_status status = pal_store_message(turn->runtime->store, turn->request.tenant, id,
             turn->arena, &message, &session, err);
 
-    turn->outcome = NULL;
     if (status != PAL_OK || pal_id_is_none(message.turn_id))
         return status;
     return read_outcome(turn, message.turn_id, err);
+}
+
+/* An append that is refused if it is new. */
+static pal_status look_for_repeat(pal_turn *turn, bool *out_is_repeat, pal_error *err)
+{
+    pal_message *probe;
+    pal_status status = pal_recover_recorded(turn, &probe, err);
+
+    *out_is_repeat = false;
+    if (status != PAL_OK)
+        return status;
+    status = pal_store_append(turn->runtime->store, turn->request.tenant, turn->request.session,
+            probe, turn->request.messages_len, PAL_JOIN_SEQ_NEVER, err);
+    if (status != PAL_OK)
+        return status == PAL_CONFLICT ? PAL_OK : status;
+    *out_is_repeat = true;
+    turn->found_id = probe[0].id;
+    turn->found_seq = probe[0].seq;
+    return PAL_OK;
+}
+
+bool pal_join_is_repeat(pal_turn *turn)
+{
+    bool is_repeat;
+
+    return pal_join_may_look(turn) && look_for_repeat(turn, &is_repeat, NULL) == PAL_OK &&
+            is_repeat;
+}
+
+/* The turn that was found is over, and was not answered. */
+static pal_status look_whether_spent(
+        pal_turn *turn, bool may_go_on, bool *out_spent, pal_error *err)
+{
+    const pal_outcome *outcome = turn->outcome;
+
+    if (turn->request.whole)
+        return pal_whole_is_hidden(turn, turn->found_seq, out_spent, err);
+    *out_spent = outcome && outcome->state == PAL_TURN_FAILED &&
+            !(may_go_on && outcome->is_last && !outcome->is_hidden);
+    return PAL_OK;
+}
+
+pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err)
+{
+    bool is_repeat = false, is_spent = false;
+    pal_status status;
+
+    turn->was_said = false;
+    do {
+        turn->outcome = NULL;
+        turn->spent_tries += is_spent;
+        is_spent = false;
+        status = look_for_repeat(turn, &is_repeat, err);
+        if (status == PAL_OK && is_repeat)
+            status = read_turn_of(turn, turn->found_id, err);
+        if (status == PAL_OK && is_repeat)
+            status = look_whether_spent(turn, may_go_on, &is_spent, err);
+    } while (is_spent);
+    turn->was_said = status == PAL_OK && is_repeat;
+    return status;
 }
 
 static pal_str plain_json(const pal_message *message, pal_arena *arena)
@@ -72,7 +194,7 @@ static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
 {
     pal_str client_id = turn->request.messages[0].client_id;
     pal_inbox_item *items;
-    size_t len;
+    size_t len = 0;
     pal_status status = pal_store_inbox_list(turn->runtime->store, turn->request.tenant,
             turn->request.session, turn->arena, &items, &len, err);
 
@@ -87,24 +209,25 @@ static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
         if (!says_the_same(turn, &request))
             return pal_error_set(err, PAL_CONFLICT, "client id '%.*s' was used for another message",
                     PAL_STR_ARG(client_id));
-        return read_outcome(turn, head.turn, err);
+        status = read_outcome(turn, head.turn, err);
+        turn->was_said = status == PAL_OK && turn->outcome;
+        return status;
     }
     return status;
 }
 
+/* The inbox first: what has left it meanwhile is recorded. */
 static void look(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
     pal_error *err = &turn->work_error;
-    pal_id message;
 
     turn->outcome = NULL;
+    turn->was_said = false;
     turn->work_error = (pal_error){0};
-    turn->work_status = pal_recover_prepare(turn, err);
-    if (turn->work_status == PAL_OK && pal_recover_is_repetition(turn, &message))
-        turn->work_status = pal_join_read(turn, message, err);
-    else if (turn->work_status == PAL_OK)
-        turn->work_status = look_into_inbox(turn, err);
+    turn->work_status = look_into_inbox(turn, err);
+    if (turn->work_status == PAL_OK && !turn->was_said)
+        turn->work_status = pal_join_find(turn, false, err);
 }
 
 static void looked(pal_work_item *item)
@@ -114,7 +237,7 @@ static void looked(pal_work_item *item)
 
     turn->holds--;
     lane->guards--;
-    if (turn->outcome && turn->work_status == PAL_OK && turn->outcome->state != PAL_TURN_FAILED)
+    if (turn->work_status == PAL_OK && turn->was_said)
         pal_join(turn);
     else
         turn->then(turn);
@@ -122,8 +245,7 @@ static void looked(pal_work_item *item)
 
 bool pal_join_look(pal_turn *turn, void (*unknown)(pal_turn *turn))
 {
-    if (turn->is_looked_up || turn->compact || turn->is_backlog ||
-            turn->request.messages_len == 0 || turn->request.messages[0].client_id.len == 0)
+    if (turn->is_looked_up || !pal_join_may_look(turn))
         return false;
     turn->is_looked_up = true;
     turn->then = unknown;
@@ -137,39 +259,57 @@ bool pal_join_look(pal_turn *turn, void (*unknown)(pal_turn *turn))
 
 /* ---- Joining ---- */
 
-static void tell(pal_turn *turn, const pal_turn_info *info)
+static void tell(pal_turn *turn, pal_turn_info info)
 {
     pal_turn_started started = turn->started;
 
+    info.replayed = true;
     turn->started = NULL;
     if (started)
-        started(info, NULL, turn->started_user);
+        started(&info, NULL, turn->started_user);
 }
 
-/* The turn itself is here: it is the one that is followed. */
-static bool tell_other(pal_turn *turn, pal_id id)
+/* The turn itself is here: it is the one that is followed, unless it has ended here otherwise than
+ * in the store. Then another process has continued it since. */
+static bool tell_other(pal_turn *turn, const pal_outcome *outcome)
 {
     pal_turn *other = pal_map_find(&turn->runtime->turns,
-            pal_str_make((const char *)id.bytes, sizeof(id.bytes)));
+            pal_str_make((const char *)outcome->turn.bytes, sizeof(outcome->turn.bytes)));
     pal_turn_info info;
 
-    if (!other || other == turn || !turn->started)
+    if (!other || other == turn || !turn->started ||
+            (other->phase == PAL_PHASE_ENDED && other->state != outcome->state))
         return false;
     pal_turn_fill_info(other, &info);
-    info.replayed = true;
-    tell(turn, &info);
+    tell(turn, info);
     pal_turn_finish(turn, PAL_TURN_DONE);
     return true;
+}
+
+/* It was said before, and by no turn, as far as is known; what came of it is in the session. */
+static void tell_lost(pal_turn *turn)
+{
+    turn->info.replayed = true;
+    turn->info.turn = (pal_id){{0}};
+    turn->info.status = PAL_CONFLICT;
+    pal_turn_set_reason(turn, "this was said before, and its answer is no longer at hand");
+    pal_turn_tell_started(turn, NULL);
+    pal_turn_finish(turn, PAL_TURN_FAILED);
 }
 
 void pal_join(pal_turn *turn)
 {
     pal_outcome *outcome = turn->outcome;
     pal_lane_state *lane = turn->lane;
+    pal_turn_info info;
 
     turn->outcome = NULL;
     turn->owes = false;
-    if (tell_other(turn, outcome->turn))
+    if (!outcome) {
+        tell_lost(turn);
+        return;
+    }
+    if (tell_other(turn, outcome))
         return;
     if (turn->started)
         pal_turn_rename(turn, outcome->turn);
@@ -177,7 +317,10 @@ void pal_join(pal_turn *turn)
     turn->info.replayed = true;
     lane->guards++;
     pal_away_begin(turn);
-    tell(turn, &turn->info);
+    info = turn->info;
+    if (outcome->state >= PAL_TURN_DONE)
+        pal_outcome_tell(outcome, turn->id, &info);
+    tell(turn, info);
     if (outcome->state >= PAL_TURN_DONE)
         pal_away_end(turn, outcome);
     lane->guards--;

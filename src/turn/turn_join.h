@@ -4,15 +4,31 @@
 
 #include "turn/turn_machine.h"
 
-/* On a worker: what became of the turn that has recorded the message; turn->outcome, NULL if nobody
- * knows which turn it was. */
-PAL_CHECKED pal_status pal_join_read(pal_turn *turn, pal_id message, pal_error *err);
+/* A message that is expected at this place is refused, unless it is known. */
+#define PAL_JOIN_SEQ_NEVER (PAL_SEQ_ANY - 1)
 
-/* Looks whether what can't be run now was said before, here or in another process. True: that is
- * under way, and ends in `unknown` if it wasn't. */
+/* Whether the request can be known at all: it has a client id. */
+bool pal_join_may_look(const pal_turn *turn);
+
+/* Gives the request's `messages` the client ids of the try that this turn is. */
+void pal_join_name(const pal_turn *turn, pal_message *messages);
+
+/* On a worker: whether all of the request was recorded before, under the same client ids. */
+bool pal_join_is_repeat(pal_turn *turn);
+
+/* On a worker: looks for the turn that has recorded the same. turn->was_said: there is one, and
+ * turn->outcome tells of it. Otherwise turn->spent_tries has counted those that failed.
+ * `may_go_on`: one that failed, and after which nothing was said, is found too. */
+PAL_CHECKED pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err);
+/* On a worker: the request's messages are those of the next try. */
+PAL_CHECKED pal_status pal_join_rename(pal_turn *turn, pal_error *err);
+
+/* Looks whether what can't be run now was said before, here or in another process, or waits. True:
+ * that is under way, and ends in `unknown` if it wasn't. */
 bool pal_join_look(pal_turn *turn, void (*unknown)(pal_turn *turn));
 
-/* The turn is the one that turn->outcome tells of, which is told; it leaves the lane. */
+/* The turn is the one that turn->outcome tells of, which is told; it leaves the lane. Without an
+ * outcome it is told that the answer is lost. */
 void pal_join(pal_turn *turn);
 
 #endif

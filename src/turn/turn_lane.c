@@ -1,4 +1,5 @@
-/* turn_lane.c - one turn at a time in each session: who runs, who waits, who joins. On the loop.
+/* turn_lane.c - one turn at a time in each session: which one runs, and which one is next. How a
+ * turn comes to wait is in turn_wait.c. On the loop.
  *
  * Order: what waits in the inbox and is no turn here (turn_backlog.c) has waited for longest, then
  * come the turns that wait, then what was said into a turn that ended before it could take it. A
@@ -10,8 +11,6 @@
 #include "turn/turn_backlog.h"
 #include "turn/turn_event.h"
 #include "turn/turn_follow.h"
-#include "turn/turn_inbox.h"
-#include "turn/turn_join.h"
 #include "turn/turn_park.h"
 #include "turn/turn_recover.h"
 #include "turn/turn_visit.h"
@@ -127,7 +126,7 @@ void pal_lane_begin(pal_lane_state *lane, pal_turn *turn)
     pal_turn_begin(turn);
 }
 
-static void unqueue(pal_lane_state *lane, pal_turn **at)
+void pal_lane_unqueue(pal_lane_state *lane, pal_turn **at)
 {
     pal_turn *turn = *at;
 
@@ -144,65 +143,18 @@ static void begin_next(pal_lane_state *lane)
 
     if (!turn)
         return;
-    unqueue(lane, &lane->first);
+    pal_lane_unqueue(lane, &lane->first);
     while (lane->first) {
         pal_turn *next = lane->first;
 
         if (!pal_follow_merge(turn, next))
             break;
-        unqueue(lane, &lane->first);
+        pal_lane_unqueue(lane, &lane->first);
     }
     pal_lane_begin(lane, turn);
 }
 
-static void change_inbox(pal_turn *turn, void (*done)(pal_write *write))
-{
-    turn->write = (pal_write){.ops = turn->ops, .ops_len = 1, .done = done};
-    turn->holds++;
-    turn->lane->holds++;
-    turn->lane->changes++;
-    pal_journal_write(&turn->runtime->journal, &turn->write);
-}
-
-static void inbox_changed(pal_turn *turn)
-{
-    turn->holds--;
-    turn->lane->holds--;
-    turn->lane->changes--;
-}
-
-static void withdrawn(pal_write *write)
-{
-    pal_turn *turn = pal_turn_of_write(write);
-
-    inbox_changed(turn);
-    pal_runtime_unknow(turn);
-    pal_turn_finish(turn, PAL_TURN_CANCELED);
-}
-
-void pal_lane_withdraw(pal_turn *turn)
-{
-    pal_lane_state *lane = turn->lane;
-    pal_turn **at = &lane->first;
-
-    while (*at && *at != turn)
-        at = &(*at)->next;
-    if (!*at)
-        return;
-    unqueue(lane, at);
-    if (turn->inbox_len == 0 || !pal_turn_make_ops(turn)) {
-        pal_runtime_unknow(turn);
-        pal_turn_finish(turn, PAL_TURN_CANCELED);
-        return;
-    }
-    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_DROP,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .u.inbox_id = turn->inbox_ids[0]};
-    change_inbox(turn, withdrawn);
-}
-
-static void tell(pal_turn *turn, const pal_error *err)
+void pal_turn_tell_started(pal_turn *turn, const pal_error *err)
 {
     pal_turn_started started = turn->started;
 
@@ -216,7 +168,7 @@ void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text)
     pal_error err;
 
     pal_error_set(&err, status, "%s", text);
-    tell(turn, &err);
+    pal_turn_tell_started(turn, &err);
     turn->phase = PAL_PHASE_ENDED;
     pal_turn_set_state(turn, PAL_TURN_FAILED);
     pal_turn_set_reason(turn, text);
@@ -225,36 +177,7 @@ void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text)
     pal_lane_leave(turn);
 }
 
-static void refuse_conflict(pal_turn *turn, const pal_error *err)
-{
-    pal_lane_refuse(turn, err->status, err->message);
-}
-
-/* What is in the way may be the same, sent before to another process. */
-static void busy_for_good(pal_turn *turn)
-{
-    if (turn->work_status == PAL_CONFLICT)
-        refuse_conflict(turn, &turn->work_error);
-    else
-        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
-}
-
-static void refuse_busy(pal_turn *turn)
-{
-    if (!pal_join_look(turn, busy_for_good))
-        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
-}
-
-/* The item that was in the way is gone: what it said is recorded, as will be found. */
-static void enter_again(pal_turn *turn)
-{
-    if (turn->work_status == PAL_OK)
-        pal_lane_enter(turn);
-    else
-        refuse_conflict(turn, &turn->work_error);
-}
-
-static void enqueue(pal_turn *turn)
+void pal_lane_enqueue(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
 
@@ -271,122 +194,10 @@ static void enqueue(pal_turn *turn)
     pal_lane_count(lane->runtime, 0, 1);
 }
 
-static void wait_in_queue(pal_turn *turn)
-{
-    pal_lane_state *lane = turn->lane;
-    pal_turn *running = lane->running;
-
-    enqueue(turn);
-    pal_runtime_know(turn);
-    lane->guards++;
-    tell(turn, NULL);
-    if (turn->is_cancelled) /* while it was on its way into the inbox */
-        pal_lane_withdraw(turn);
-    else if (turn->request.lane == PAL_LANE_INTERRUPT && running)
-        pal_turn_stop(running, "interrupted by a new message");
-    lane->guards--;
-    pal_lane_rest(lane);
-}
-
-/* Nobody runs in it, and nobody has come before. */
-static bool is_free(const pal_lane_state *lane)
+bool pal_lane_is_free(const pal_lane_state *lane)
 {
     return !lane->running && !lane->first && !lane->has_backlog && !lane->is_waiting &&
             lane->changes == 0;
-}
-
-/* The messages wait in the inbox, and the turn in the queue. */
-static void queued(pal_write *write)
-{
-    pal_turn *turn = pal_turn_of_write(write);
-    pal_lane_state *lane = turn->lane;
-    pal_error err = {0};
-
-    inbox_changed(turn);
-    if (pal_turn_write_status(turn, &err) != PAL_OK) {
-        if (err.status != PAL_CONFLICT || !pal_join_look(turn, enter_again))
-            refuse_conflict(turn, &err);
-        return;
-    }
-    turn->inbox_ids[0] = turn->ops[0].u.inbox_item->id;
-    turn->inbox_len = 1;
-    wait_in_queue(turn);
-    if (lane->runtime->is_closing)
-        pal_lane_hand_over(lane);
-}
-
-static void joined(pal_write *write)
-{
-    pal_turn *turn = pal_turn_of_write(write);
-    pal_lane_state *lane = turn->lane;
-    pal_error err = {0};
-    pal_steer *steer;
-
-    inbox_changed(turn);
-    if (pal_turn_write_status(turn, &err) != PAL_OK) {
-        if (err.status != PAL_CONFLICT || !pal_join_look(turn, enter_again))
-            refuse_conflict(turn, &err);
-        return;
-    }
-    if (!lane->running && !lane->runtime->is_closing) {
-        /* It ended meanwhile: this is a turn of its own. */
-        turn->inbox_ids[0] = turn->ops[0].u.inbox_item->id;
-        turn->inbox_len = 1;
-        if (is_free(lane))
-            pal_lane_begin(lane, turn);
-        else
-            wait_in_queue(turn);
-        return;
-    }
-    if (!lane->running) {
-        pal_lane_refuse(turn, PAL_CANCELED,
-                "the runtime is being closed; the message waits in the inbox");
-        return;
-    }
-    steer = pal_calloc(1, sizeof(*steer));
-    if (!steer) {
-        pal_lane_refuse(turn, PAL_NO_MEMORY, "out of memory");
-        return;
-    }
-    steer->arena = turn->arena;
-    steer->messages = turn->request.messages;
-    steer->messages_len = turn->request.messages_len;
-    steer->inbox_id = turn->ops[0].u.inbox_item->id;
-    turn->arena = NULL; /* the steer's now */
-    *lane->steers_last = steer;
-    lane->steers_last = &steer->next;
-    turn->info.turn = lane->running->id;
-    turn->info.state = lane->running->state;
-    turn->info.steered = true;
-    tell(turn, NULL);
-    turn->phase = PAL_PHASE_ENDED;
-    pal_lane_leave(turn);
-}
-
-static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal_write *write))
-{
-    pal_error err = {0};
-    pal_inbox_item *item = pal_arena_alloc(turn->arena, sizeof(*item));
-    pal_turn_request request = turn->request;
-    pal_status status = PAL_NO_MEMORY;
-
-    if (turn->as_sent)
-        request.messages = turn->as_sent; /* it is made what is recorded when it begins again */
-    turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
-    if (item && turn->inbox_ids)
-        status = pal_inbox_write(&request, &(pal_inbox_head){.turn = turn->acting}, delivery,
-                turn->arena, item, &err);
-    if (status == PAL_OK && !pal_turn_make_ops(turn))
-        status = PAL_NO_MEMORY;
-    if (status != PAL_OK) {
-        pal_lane_refuse(turn, status, err.message[0] ? err.message : "out of memory");
-        return;
-    }
-    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_ADD,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .u.inbox_item = item};
-    change_inbox(turn, done);
 }
 
 /* Results of calls go on with a turn that was there before all that waits. */
@@ -394,35 +205,7 @@ bool pal_lane_may_begin(const pal_lane_state *lane, const pal_turn_request *requ
 {
     if (request->messages_len == 0 || pal_recover_results(request) > 0)
         return !lane->running && !lane->first;
-    return is_free(lane);
-}
-
-void pal_lane_wait(pal_turn *turn)
-{
-    pal_lane_state *lane = turn->lane;
-
-    if (turn->request.messages_len == 0 || turn->request.opening_len > 0) {
-        refuse_busy(turn);
-        return;
-    }
-    switch (turn->request.lane) {
-    case PAL_LANE_QUEUE:
-    case PAL_LANE_INTERRUPT:
-        if (turn->request.finish)
-            wait_in_queue(turn); /* nobody could be told after a restart */
-        else
-            wait_in_inbox(turn, "queue", queued);
-        break;
-    case PAL_LANE_STEER:
-        if (lane->running && lane->running->compact)
-            wait_in_inbox(turn, "queue", queued); /* nobody is spoken to there */
-        else
-            wait_in_inbox(turn, "steer", joined);
-        break;
-    default:
-        refuse_busy(turn);
-        break;
-    }
+    return pal_lane_is_free(lane);
 }
 
 void pal_lane_enter(pal_turn *turn)
@@ -440,33 +223,7 @@ void pal_lane_enter(pal_turn *turn)
 void pal_lane_wait_first(pal_turn *turn)
 {
     turn->goes_first = true;
-    enqueue(turn);
-}
-
-bool pal_lane_may_wait(const pal_turn *turn)
-{
-    if (turn->is_backlog || turn->inbox_len > 0)
-        return true;
-    return turn->request.messages_len > 0 && turn->request.lane != PAL_LANE_REJECT;
-}
-
-void pal_lane_step_back(pal_turn *turn)
-{
-    pal_lane_state *lane = turn->lane;
-
-    lane->running = NULL;
-    pal_lane_count(lane->runtime, -1, 0);
-    pal_timer_stop(lane->runtime->loop, &turn->deadline);
-    turn->phase = PAL_PHASE_NEW;
-    turn->goes_first = true;
-    if (turn->is_backlog || turn->inbox_len > 0 || turn->request.finish) {
-        wait_in_queue(turn);
-        return;
-    }
-    lane->guards++;
-    wait_in_inbox(turn, "queue", queued);
-    lane->guards--;
-    pal_lane_rest(lane);
+    pal_lane_enqueue(turn);
 }
 
 bool pal_lane_note_known(pal_turn *turn)
@@ -604,7 +361,7 @@ void pal_lane_hand_over(pal_lane_state *lane)
             at = &turn->next;
             continue;
         }
-        unqueue(lane, at);
+        pal_lane_unqueue(lane, at);
         pal_away_begin(turn);
     }
     lane->guards--;
@@ -615,7 +372,7 @@ void pal_lane_empty(pal_lane_state *lane)
     while (lane->first) {
         pal_turn *turn = lane->first;
 
-        unqueue(lane, &lane->first);
+        pal_lane_unqueue(lane, &lane->first);
         end_here(turn);
     }
     while (lane->away)

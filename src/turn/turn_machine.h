@@ -132,16 +132,14 @@ void pal_tools_done(pal_turn *turn);   /* releases */
 
 /* ---- turn_lane.c ---- */
 
+/* Tells whoever started the turn, once: how it stands, or why it is not run. */
+void pal_turn_tell_started(pal_turn *turn, const pal_error *err);
+
 /* The lane of a session, made if need be; NULL without memory. */
 pal_lane_state *pal_lane_of(pal_runtime *runtime, pal_str tenant, pal_id session);
 pal_lane_state *pal_lane_find(pal_runtime *runtime, pal_str tenant, pal_id session);
 /* A new turn: begins, waits, joins or is refused. */
 void pal_lane_enter(pal_turn *turn);
-/* The turn that runs can't go on for now, and may wait for it or not; it is the next to begin,
- * then.
- */
-bool pal_lane_may_wait(const pal_turn *turn);
-void pal_lane_step_back(pal_turn *turn);
 /* Sets turn->known_ids; false without memory. */
 bool pal_lane_note_known(pal_turn *turn);
 /* Requests that are no turns here wait in the session's inbox: they are run when it is free. False
@@ -153,8 +151,6 @@ void pal_lane_empty(pal_lane_state *lane);
 void pal_lanes_done(pal_runtime *runtime);
 /* The turn is over: the next one begins, or the lease is given back. */
 void pal_lane_leave(pal_turn *turn);
-/* A turn that waits does so no more: its messages are taken back. */
-void pal_lane_withdraw(pal_turn *turn);
 /* Nobody runs in it, as far as is known: what has waited for long begins, or the lane goes. */
 void pal_lane_rest(pal_lane_state *lane);
 /* The turn is the lane's: it begins. */
@@ -163,8 +159,11 @@ void pal_lane_begin(pal_lane_state *lane, pal_turn *turn);
 bool pal_lane_may_begin(const pal_lane_state *lane, const pal_turn_request *request);
 /* The turn is not run: whoever asked for it is told why. */
 void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text);
-/* Another turn runs or waits: the new one waits, joins or is refused, as its lane says. */
-void pal_lane_wait(pal_turn *turn);
+/* No turn runs in the lane, and none has come before. */
+bool pal_lane_is_free(const pal_lane_state *lane);
+/* The lane's queue: `at` is the link to the turn that leaves it. */
+void pal_lane_enqueue(pal_turn *turn);
+void pal_lane_unqueue(pal_lane_state *lane, pal_turn **at);
 /* A turn that was away is the next to begin. */
 void pal_lane_wait_first(pal_turn *turn);
 /* The runtime is being closed: those that wait are followed in the store, where another process may
@@ -174,6 +173,18 @@ void pal_lane_count(pal_runtime *runtime, int running, int queued); /* in the st
 /* Takes what was said into the running turn; NULL: nothing. */
 pal_steer *pal_lane_steer(pal_lane_state *lane);
 void pal_steer_free(pal_steer *steer);
+
+/* ---- turn_wait.c ---- */
+
+/* Another turn runs or waits: the new one waits, joins or is refused, as its lane says. */
+void pal_lane_wait(pal_turn *turn);
+/* The turn that runs can't go on for now, and may wait for it or not; it is the next to begin,
+ * then.
+ */
+bool pal_lane_may_wait(const pal_turn *turn);
+void pal_lane_step_back(pal_turn *turn);
+/* A turn that waits does so no more: its messages are taken back. */
+void pal_lane_withdraw(pal_turn *turn);
 
 /* ---- turn_lease.c ---- */
 

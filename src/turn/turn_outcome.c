@@ -169,8 +169,10 @@ static pal_status look_at_messages(const pal_reading *reading, uint64_t first_se
 
     while (status == PAL_OK && list.has_more && !g.is_over) {
         status = pal_reading_load(reading, &load, arena, &list, err);
-        for (size_t i = 0; status == PAL_OK && i < list.len && !g.is_over; i++)
+        for (size_t i = 0; status == PAL_OK && i < list.len && !g.is_over; i++) {
             gather(&g, &list.items[i]);
+            outcome->is_last = g.last == &list.items[i];
+        }
         if (list.len == 0)
             break;
         load.after_seq = list.items[list.len - 1].seq;

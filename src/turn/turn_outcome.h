@@ -16,6 +16,7 @@ typedef struct pal_outcome {
     bool has_open_calls; /* the newest of them has calls without a result */
     pal_str *results; /* the ids of those that have one */
     size_t results_len;
+    bool is_last;        /* nothing was said in the session since */
     bool is_hidden;      /* a rewind or a reset took the newest of its messages out of sight */
     char reason[PAL_ERROR_MESSAGE_MAX]; /* FAILED, CANCELED: why */
 } pal_outcome;

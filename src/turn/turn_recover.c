@@ -9,6 +9,7 @@
 
 #include "store/store_reading.h"
 #include "turn/turn_backlog.h"
+#include "turn/turn_join.h"
 #include "turn/turn_resume.h"
 #include "turn/turn_sender.h"
 #include "turn/turn_whole.h"
@@ -98,27 +99,11 @@ static pal_status check_result(const pal_turn *turn, const pal_ending *end, size
     return PAL_OK;
 }
 
-bool pal_recover_is_repetition(const pal_turn *turn, pal_id *out_id)
-{
-    const uint64_t never = PAL_SEQ_ANY - 1; /* what is new is refused */
-    size_t len = turn->request.messages_len;
-    pal_message *probe = pal_arena_array(turn->arena, len, sizeof(*probe));
-
-    if (!probe || len == 0 || turn->request.messages[0].client_id.len == 0)
-        return false;
-    memcpy(probe, turn->request.messages, len * sizeof(*probe));
-    if (pal_store_append(turn->runtime->store, turn->request.tenant, turn->request.session, probe,
-                len, never, NULL) != PAL_OK)
-        return false;
-    *out_id = probe[0].id;
-    return true;
-}
-
-static pal_status check_results(const pal_turn *turn, const pal_ending *end, pal_error *err)
+/* Results that came before are not wanted any more: the request is a repeat, and found to be. */
+static pal_status check_results(pal_turn *turn, const pal_ending *end, pal_error *err)
 {
     size_t len = pal_recover_results(&turn->request);
     pal_status status = PAL_OK;
-    pal_id ignored;
 
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         const pal_message *message = &turn->request.messages[i];
@@ -126,29 +111,49 @@ static pal_status check_results(const pal_turn *turn, const pal_ending *end, pal
         for (size_t j = 0; status == PAL_OK && j < message->parts_len; j++)
             status = check_result(turn, end, i, &message->parts[j], err);
     }
-    return status == PAL_INVALID && pal_recover_is_repetition(turn, &ignored) ? PAL_OK : status;
+    return status == PAL_INVALID && pal_join_is_repeat(turn) ? PAL_OK : status;
+}
+
+pal_status pal_recover_recorded(const pal_turn *turn, pal_message **out_messages, pal_error *err)
+{
+    size_t results = pal_recover_results(&turn->request);
+    size_t len = turn->request.messages_len;
+    pal_message *messages = pal_arena_array(turn->arena, len + 1, sizeof(*messages));
+    pal_status status = PAL_OK;
+    uint32_t spilled;
+
+    if (!messages)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    memcpy(messages, turn->request.messages, len * sizeof(*messages));
+    *out_messages = messages;
+    pal_join_name(turn, messages);
+    /* What is prepared already is recorded so, but for the names. */
+    for (size_t i = 0; !turn->as_sent && status == PAL_OK && i < results; i++)
+        status = pal_context_spill(&messages[i], turn->arena, &spilled, err);
+    if (status == PAL_OK && !turn->as_sent && !turn->runtime->options.senders_off)
+        status = pal_sender_show(messages, len, turn->arena);
+    if (status == PAL_OK)
+        status = pal_arena_failure(turn->arena);
+    return status == PAL_NO_MEMORY ? pal_error_set(err, PAL_NO_MEMORY, "out of memory") : status;
 }
 
 pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
 {
-    size_t len = pal_recover_results(&turn->request);
     size_t size = turn->request.messages_len * sizeof(pal_message);
-    pal_status status = PAL_OK;
-    uint32_t spilled;
+    pal_message *recorded;
+    pal_status status;
 
     if (turn->as_sent || turn->request.messages_len == 0)
         return PAL_OK;
+    status = pal_recover_recorded(turn, &recorded, err);
+    if (status != PAL_OK)
+        return status;
     turn->as_sent = pal_arena_alloc(turn->arena, size);
     if (!turn->as_sent)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     memcpy(turn->as_sent, turn->request.messages, size);
-    for (size_t i = 0; status == PAL_OK && i < len; i++)
-        status = pal_context_spill(&turn->request.messages[i], turn->arena, &spilled, err);
-    if (status == PAL_OK && !turn->runtime->options.senders_off &&
-            pal_sender_show(turn->request.messages, turn->request.messages_len, turn->arena) !=
-                    PAL_OK)
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    return status;
+    memcpy(turn->request.messages, recorded, size);
+    return PAL_OK;
 }
 
 /* ---- Calls that stay open ---- */

@@ -24,9 +24,9 @@ PAL_CHECKED pal_status pal_recover_ending(const struct pal_reading *reading, uin
 bool pal_recover_has_result(const pal_message *messages, size_t len, pal_str call_id);
 /* Makes "interrupted" the result of a call; 0 without memory, else 1. */
 size_t pal_recover_settle(pal_turn *turn, const pal_part *call, pal_message *out_message);
-/* On a worker: whether all of it was said before, under the same client ids; then `out_id` is the
- * first message's. */
-bool pal_recover_is_repetition(const pal_turn *turn, pal_id *out_id);
+/* A copy of the request's messages as they will be recorded, in the turn's arena. */
+PAL_CHECKED pal_status pal_recover_recorded(
+        const pal_turn *turn, pal_message **out_messages, pal_error *err);
 
 /* On a worker: sets turn->messages to what is to be recorded, settled calls first, and leftover;
  * or is_taken, must_wait or resume. */

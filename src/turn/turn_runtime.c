@@ -58,21 +58,26 @@ static pal_str known_key(const pal_turn_request *request, pal_arena *arena)
 void pal_runtime_know_as(pal_turn *turn, pal_str client_id)
 {
     pal_message message = {.client_id = client_id};
-    pal_turn_request request = {
-            .session = turn->request.session, .messages = &message, .messages_len = 1};
+    pal_turn_request request = {.tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .messages = &message,
+            .messages_len = 1};
     pal_str key = known_key(&request, turn->arena);
 
+    /* Without memory the store still knows. */
     if (key.len > 0 && pal_map_set(&turn->runtime->known, key, turn) == PAL_OK)
         turn->known_key = key;
 }
 
+/* By the client id that was sent, whatever the message is recorded as. */
 void pal_runtime_know(pal_turn *turn)
 {
-    pal_str key = known_key(&turn->request, turn->arena);
+    const pal_message *sent = turn->as_sent ? turn->as_sent : turn->request.messages;
 
-    /* Without memory the store still knows, only not which turn it was. */
-    if (key.len > 0 && pal_map_set(&turn->runtime->known, key, turn) == PAL_OK)
-        turn->known_key = key;
+    if (turn->said_again.len > 0)
+        pal_runtime_know_as(turn, turn->said_again);
+    else if (turn->request.messages_len > 0)
+        pal_runtime_know_as(turn, sent[0].client_id);
 }
 
 pal_turn *pal_runtime_known(pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena)

@@ -196,10 +196,13 @@ struct pal_turn {
     /* What it finds when it begins. */
     pal_id leftover;       /* an item that says nothing any more, to be dropped */
     uint64_t leftover_seq; /* of the first message of a turn that left it, to be rewound; or 0 */
-    uint32_t whole_tries;  /* under this client id, that failed */
     struct pal_resume *resume;   /* a turn that nobody runs; turn_resume.c */
-    struct pal_outcome *outcome; /* of the turn that has said the same before; turn_join.c */
-    bool is_looked_up;           /* whether there is one, is known */
+    bool is_looked_up;     /* whether the same was said before, is known; turn_join.c */
+    bool was_said;         /* it was, and this turn doesn't say it once more */
+    pal_id found_id;       /* of the first message that says so */
+    uint64_t found_seq;    /* its place */
+    uint32_t spent_tries;  /* turns that said the same and failed: this one says it once more */
+    struct pal_outcome *outcome; /* of the turn that said it; NULL: none is known */
     pal_allowing allowing;       /* what it is to do with a question; turn_resume.c */
 
     bool is_parked;  /* PAUSED, ASKING: the lease was given back */

@@ -3,12 +3,8 @@
  * (turn_resume.c). Version 0.1.0 rewound it, by an item of the delivery "whole" in the session's
  * inbox: {"first":"<the message's id>"}. Such an item is still heeded when a turn begins.
  *
- * The store knows the client ids of what was rewound, and would call it known when it is sent
- * again. So the second try of the client id "a" is recorded as "a#2": the same for everyone, after
- * a restart too. */
+ * A turn that failed is said once more when it is sent again (turn_join.c). */
 #include "turn/turn_whole.h"
-
-#include <stdio.h>
 
 #include "base/json.h"
 #include "turn/turn_owed.h"
@@ -82,9 +78,8 @@ void pal_whole_settle(pal_turn *turn)
 
 /* ---- The same again ---- */
 
-pal_status pal_whole_is_hidden(pal_turn *turn, bool *out_hidden, pal_error *err)
+pal_status pal_whole_is_hidden(pal_turn *turn, uint64_t seq, bool *out_hidden, pal_error *err)
 {
-    uint64_t seq = turn->messages[turn->settled_len].seq;
     pal_load load = {.after_seq = seq - 1, .before_seq = seq + 1};
     pal_messages list;
     pal_status status = pal_store_load(turn->runtime->store, turn->request.tenant,
@@ -93,40 +88,4 @@ pal_status pal_whole_is_hidden(pal_turn *turn, bool *out_hidden, pal_error *err)
     if (status == PAL_OK)
         *out_hidden = list.len == 0;
     return status;
-}
-
-static pal_str name_of_try(pal_str client_id, uint32_t number, pal_arena *arena)
-{
-    char *name = pal_arena_alloc(arena, client_id.len + 12);
-    int len;
-
-    if (!name)
-        return client_id;
-    len = snprintf(name, client_id.len + 12, "%.*s#%u", PAL_STR_ARG(client_id), number);
-    return pal_str_make(name, (size_t)len);
-}
-
-pal_status pal_whole_rename(pal_turn *turn, pal_error *err)
-{
-    const pal_message *said = turn->request.messages;
-    size_t len = turn->request.messages_len;
-    pal_message *messages = pal_arena_array(turn->arena, len, sizeof(*messages));
-
-    turn->whole_tries++;
-    for (size_t i = 0; messages && i < len; i++) {
-        messages[i] = said[i];
-        messages[i].id = (pal_id){{0}}; /* the one of the first time was set */
-        if (i == 0)
-            messages[i].id = pal_owed_first(turn->id);
-        messages[i].seq = 0;
-        if (said[i].client_id.len > 0)
-            messages[i].client_id =
-                    name_of_try(said[i].client_id, turn->whole_tries + 1, turn->arena);
-    }
-    turn->messages = messages;
-    turn->messages_len = len;
-    turn->settled_len = 0;
-    return pal_arena_failure(turn->arena) == PAL_OK
-            ? PAL_OK
-            : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
 }

@@ -14,10 +14,9 @@ PAL_CHECKED pal_status pal_whole_find(
 /* On the loop, under the lease: adds to turn->write what takes it out of the conversation. */
 void pal_whole_settle(pal_turn *turn);
 
-/* On a worker: whether what was said before under the same client ids is out of the conversation:
- * then that turn has failed, and this one is no repetition of it. */
-PAL_CHECKED pal_status pal_whole_is_hidden(pal_turn *turn, bool *out_hidden, pal_error *err);
-/* Says the same again, under client ids of the next try. */
-PAL_CHECKED pal_status pal_whole_rename(pal_turn *turn, pal_error *err);
+/* On a worker: whether the message with this number is out of the conversation: then its turn has
+ * failed. */
+PAL_CHECKED pal_status pal_whole_is_hidden(
+        pal_turn *turn, uint64_t seq, bool *out_hidden, pal_error *err);
 
 #endif

@@ -1,0 +1,303 @@
+/* turn_wait.c - a turn that can't begin now waits in the session's inbox, is said into the running
+ * turn, or is refused. On the loop.
+ *
+ * A request that waits may be one that was recorded before, by any process. One commit adds its
+ * item and asks the store: an append that only succeeds if the messages are known takes the item
+ * out again. So a new request keeps the place in which it came, and a repeat leaves nothing in the
+ * inbox: it joins the turn of the first time (turn_join.c), whose id is the only one its caller is
+ * told. A crash before the commit leaves nothing; the caller was told nothing. */
+#include "turn/turn_machine.h"
+
+#include "base/memory.h"
+#include "turn/turn_inbox.h"
+#include "turn/turn_join.h"
+#include "turn/turn_recover.h"
+
+/* ---- The inbox ---- */
+
+static void change_inbox(pal_turn *turn, size_t ops_len, void (*done)(pal_write *write))
+{
+    turn->write = (pal_write){.ops = turn->ops, .ops_len = ops_len, .done = done};
+    turn->holds++;
+    turn->lane->holds++;
+    turn->lane->changes++;
+    pal_journal_write(&turn->runtime->journal, &turn->write);
+}
+
+static void inbox_changed(pal_turn *turn)
+{
+    turn->holds--;
+    turn->lane->holds--;
+    turn->lane->changes--;
+}
+
+static void withdrawn(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+
+    inbox_changed(turn);
+    pal_runtime_unknow(turn);
+    pal_turn_finish(turn, PAL_TURN_CANCELED);
+}
+
+void pal_lane_withdraw(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    pal_turn **at = &lane->first;
+
+    while (*at && *at != turn)
+        at = &(*at)->next;
+    if (!*at)
+        return;
+    pal_lane_unqueue(lane, at);
+    if (turn->inbox_len == 0 || !pal_turn_make_ops(turn)) {
+        pal_runtime_unknow(turn);
+        pal_turn_finish(turn, PAL_TURN_CANCELED);
+        return;
+    }
+    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_DROP,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .u.inbox_id = turn->inbox_ids[0]};
+    change_inbox(turn, 1, withdrawn);
+}
+
+/* ---- Refusing ---- */
+
+static void refuse_error(pal_turn *turn, const pal_error *err)
+{
+    pal_lane_refuse(turn, err->status, err->message);
+}
+
+/* What is in the way may be the same, sent before to another process. */
+static void busy_for_good(pal_turn *turn)
+{
+    if (turn->work_status == PAL_CONFLICT)
+        refuse_error(turn, &turn->work_error);
+    else
+        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
+}
+
+static void refuse_busy(pal_turn *turn)
+{
+    if (!pal_join_look(turn, busy_for_good))
+        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
+}
+
+/* ---- Adding ---- */
+
+static void wait_in_queue(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    pal_turn *running = lane->running;
+
+    pal_lane_enqueue(turn);
+    pal_runtime_know(turn);
+    lane->guards++;
+    pal_turn_tell_started(turn, NULL);
+    if (turn->is_cancelled) /* while it was on its way into the inbox */
+        pal_lane_withdraw(turn);
+    else if (turn->request.lane == PAL_LANE_INTERRUPT && running)
+        pal_turn_stop(running, "interrupted by a new message");
+    lane->guards--;
+    pal_lane_rest(lane);
+}
+
+/* It is no repeat, or one of a turn that failed: it is said again, by a turn of its own. */
+static void enter_again(pal_turn *turn)
+{
+    if (turn->work_status != PAL_OK)
+        refuse_error(turn, &turn->work_error);
+    else if (turn->runtime->is_closing)
+        pal_lane_refuse(turn, PAL_CANCELED, "the runtime is being closed");
+    else
+        pal_lane_enter(turn);
+}
+
+/* The item or the messages of the first time are in the way. */
+static void look_for_first(pal_turn *turn, const pal_error *err)
+{
+    turn->is_looked_up = false;
+    if (!pal_join_look(turn, enter_again))
+        refuse_error(turn, err);
+}
+
+/* False: the item is not in the inbox, and the turn is seen to. */
+static bool was_added(pal_turn *turn)
+{
+    const pal_op *add = &turn->ops[0], *repeat = &turn->ops[1];
+
+    inbox_changed(turn);
+    if (turn->write.failure.status != PAL_OK) {
+        refuse_error(turn, &turn->write.failure);
+    } else if (add->status == PAL_CONFLICT) {
+        look_for_first(turn, &add->error);
+    } else if (add->status != PAL_OK) {
+        refuse_error(turn, &add->error);
+    } else if (turn->write.ops_len > 1 && repeat->status == PAL_OK) {
+        look_for_first(turn, &(pal_error){PAL_CONFLICT, "this was said before"});
+    } else {
+        turn->inbox_ids[0] = add->u.inbox_item->id;
+        return true;
+    }
+    return false;
+}
+
+/* The messages wait in the inbox, and the turn in the queue. */
+static void queued(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_lane_state *lane = turn->lane;
+
+    if (!was_added(turn))
+        return;
+    turn->inbox_len = 1;
+    wait_in_queue(turn);
+    if (lane->runtime->is_closing)
+        pal_lane_hand_over(lane);
+}
+
+static void joined(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_lane_state *lane = turn->lane;
+    pal_steer *steer;
+
+    if (!was_added(turn))
+        return;
+    if (!lane->running && !lane->runtime->is_closing) {
+        /* It ended meanwhile: this is a turn of its own. */
+        turn->inbox_len = 1;
+        if (pal_lane_is_free(lane))
+            pal_lane_begin(lane, turn);
+        else
+            wait_in_queue(turn);
+        return;
+    }
+    if (!lane->running) {
+        pal_lane_refuse(turn, PAL_CANCELED,
+                "the runtime is being closed; the message waits in the inbox");
+        return;
+    }
+    steer = pal_calloc(1, sizeof(*steer));
+    if (!steer) {
+        pal_lane_refuse(turn, PAL_NO_MEMORY, "out of memory");
+        return;
+    }
+    steer->arena = turn->arena;
+    steer->messages = turn->request.messages;
+    steer->messages_len = turn->request.messages_len;
+    steer->inbox_id = turn->inbox_ids[0];
+    turn->arena = NULL; /* the steer's now */
+    *lane->steers_last = steer;
+    lane->steers_last = &steer->next;
+    turn->info.turn = lane->running->id;
+    turn->info.state = lane->running->state;
+    turn->info.steered = true;
+    pal_turn_tell_started(turn, NULL);
+    turn->phase = PAL_PHASE_ENDED;
+    pal_lane_leave(turn);
+}
+
+static pal_status write_item(
+        pal_turn *turn, const char *delivery, pal_inbox_item **out_item, pal_error *err)
+{
+    pal_inbox_item *item = pal_arena_alloc(turn->arena, sizeof(*item));
+    pal_turn_request request = turn->request;
+
+    if (turn->as_sent)
+        request.messages = turn->as_sent; /* it is made what is recorded when it begins again */
+    turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
+    if (!item || !turn->inbox_ids || !pal_turn_make_ops(turn))
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    *out_item = item;
+    return pal_inbox_write(&request,
+            &(pal_inbox_head){.turn = turn->acting, .spent = turn->spent_tries}, delivery,
+            turn->arena, item, err);
+}
+
+static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal_write *write))
+{
+    pal_error err = {0};
+    pal_inbox_item *item = NULL;
+    pal_message *known = NULL;
+    pal_status status = write_item(turn, delivery, &item, &err);
+
+    if (status == PAL_OK && pal_join_may_look(turn))
+        status = pal_recover_recorded(turn, &known, &err);
+    if (status != PAL_OK) {
+        refuse_error(turn, &err);
+        return;
+    }
+    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_ADD,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .u.inbox_item = item};
+    if (known)
+        turn->ops[1] = (pal_op){.kind = PAL_OP_APPEND,
+                .tenant = turn->request.tenant,
+                .session = turn->request.session,
+                .with_previous = true,
+                .u.append = {.messages = known,
+                        .messages_len = turn->request.messages_len,
+                        .expected_seq = PAL_JOIN_SEQ_NEVER,
+                        .inbox_ids = &item->id,
+                        .inbox_ids_len = 1}};
+    change_inbox(turn, known ? 2 : 1, done);
+}
+
+/* ---- Who waits ---- */
+
+void pal_lane_wait(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+
+    if (turn->request.messages_len == 0 || turn->request.opening_len > 0) {
+        refuse_busy(turn);
+        return;
+    }
+    switch (turn->request.lane) {
+    case PAL_LANE_QUEUE:
+    case PAL_LANE_INTERRUPT:
+        if (turn->request.finish)
+            wait_in_queue(turn); /* nobody could be told after a restart */
+        else
+            wait_in_inbox(turn, "queue", queued);
+        break;
+    case PAL_LANE_STEER:
+        if (lane->running && lane->running->compact)
+            wait_in_inbox(turn, "queue", queued); /* nobody is spoken to there */
+        else
+            wait_in_inbox(turn, "steer", joined);
+        break;
+    default:
+        refuse_busy(turn);
+        break;
+    }
+}
+
+bool pal_lane_may_wait(const pal_turn *turn)
+{
+    if (turn->is_backlog || turn->inbox_len > 0)
+        return true;
+    return turn->request.messages_len > 0 && turn->request.lane != PAL_LANE_REJECT;
+}
+
+void pal_lane_step_back(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+
+    lane->running = NULL;
+    pal_lane_count(lane->runtime, -1, 0);
+    pal_timer_stop(lane->runtime->loop, &turn->deadline);
+    turn->phase = PAL_PHASE_NEW;
+    turn->goes_first = true;
+    if (turn->is_backlog || turn->inbox_len > 0 || turn->request.finish) {
+        wait_in_queue(turn);
+        return;
+    }
+    lane->guards++;
+    wait_in_inbox(turn, "queue", queued);
+    lane->guards--;
+    pal_lane_rest(lane);
+}
