@@ -1,4 +1,4 @@
-/* embed.c - a program that keeps a conversation in its own process.
+/* embed.c - a program that stores a conversation without a server.
  *
  *   cc embed.c -o embed $(pkg-config --cflags --libs palaver) && ./embed */
 #include <palaver/palaver.h>
@@ -6,7 +6,7 @@
 
 int main(int argc, char **argv)
 {
-    pal_arena *arena = pal_arena_new(0); /* holds what is read, until it is freed as a whole */
+    pal_arena *arena = pal_arena_new(0); /* owns everything that is read; freed at the end */
     pal_store *store = NULL;
     pal_session session = {.key = pal_str_of("support:alice")};
     pal_load tail = {.from_end = true, .tokens_max = 2000};
@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     pal_error err = {0};
     if (!arena)
         return 1;
-    pal_message said[2] = {
+    pal_message messages[2] = {
         pal_message_text(arena, PAL_ROLE_USER, pal_str_of("Where is my parcel?")),
         pal_message_text(arena, PAL_ROLE_ASSISTANT, pal_str_of("It comes on Friday.")),
     };
@@ -22,11 +22,12 @@ int main(int argc, char **argv)
     pal_status status = pal_store_open(argc > 1 ? argv[1] : "sqlite:chats.db", NULL, &store, &err);
     if (status == PAL_OK)
         status = pal_store_create(store, &session, &session.id, &err);
-    if (status == PAL_CONFLICT) /* an earlier run made the session */
+    if (status == PAL_CONFLICT) /* an earlier run created the session */
         status = pal_store_find(
                 store, session.tenant, PAL_FIND_KEY, session.key, arena, &session, &err);
-    if (status == PAL_OK) /* when this returns, no crash can take the two messages back */
-        status = pal_store_append(store, session.tenant, session.id, said, 2, PAL_SEQ_ANY, &err);
+    if (status == PAL_OK) /* returns only after both messages are on disk */
+        status = pal_store_append(
+                store, session.tenant, session.id, messages, 2, PAL_SEQ_ANY, &err);
     if (status == PAL_OK)
         status = pal_store_load(store, session.tenant, session.id, &tail, arena, &shown, &err);
     for (size_t i = 0; i < shown.len; i++)

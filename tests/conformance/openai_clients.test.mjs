@@ -2,9 +2,13 @@
 // Agents SDK, the Vercel AI SDK, LangChain. What a client sends by default is taken, and what it
 // gets makes sense to it.
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import fs from 'node:fs';
 import { describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { z } from 'zod';
-import { API_KEY, MODEL, PALAVER_URL, collect, eventually, marker,
+import { API_KEY, MODEL, PALAVER_URL, collect, eventually, http, marker,
     upstream } from './lib/harness.mjs';
 import { assertApiError } from './lib/assertions.mjs';
 import { assertSequence } from './openai_clients/sequence.mjs';
@@ -31,6 +35,21 @@ const itemTypes = async (conversation) =>
         .map((item) => item.type);
 
 // ---- SDKs ----
+
+test('the JavaScript example of README.md runs', async () => {
+    const readme = fs.readFileSync(new URL('README.md', import.meta.url), 'utf8');
+    const session = marker('readme');
+    const script = /^```js\n(.*?)^```$/ms.exec(readme)[1]
+        .replace('http://127.0.0.1:7077', PALAVER_URL).replace("'none'", `'${API_KEY}'`)
+        .replace("model: 'echo'", `model: '${MODEL}'`).replace("'ann'", `'${session}'`);
+    const file = new URL('readme-example.mjs', import.meta.url);
+    fs.writeFileSync(file, script);
+    const { stdout } = await promisify(execFile)(process.execPath, [fileURLToPath(file)],
+        { timeout: 30_000 });
+    assert.match(stdout, /My name is Ann\./);
+    const kept = await http('GET', `/api/v1/sessions/${session}/messages`);
+    assert.deepEqual(kept.json.messages.map((message) => message.role), ['user', 'assistant']);
+});
 
 for (const name of ['openai4', 'openai5', 'openai6', 'openai']) {
     const { default: Client } = await import(name);

@@ -71,6 +71,7 @@ function copySuite(scratch) {
     const to = fs.mkdtempSync(path.join(directory, 'run-'));
     for (const name of ['lib', 'mock-model.mjs', `${suite}.test.mjs`, folder].filter(Boolean))
         fs.cpSync(path.join(here, name), path.join(to, name), { recursive: true });
+    fs.copyFileSync(path.join(here, '../../README.md'), path.join(to, 'README.md'));
     scratch.push(to);
     return path.join(to, `${suite}.test.mjs`);
 }

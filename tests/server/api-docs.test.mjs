@@ -34,9 +34,9 @@ test('the first minute of README.md is what happens', async (t) => {
     const done = run(more);
     assert.equal(done.status, 0, String(done.stderr));
     const said = [...String(done.stdout).matchAll(/^event: text\ndata: (.*)$/gm)];
-    assert.equal(said.map(([, data]) => JSON.parse(data).text).join(''), 'echo: Name a colour.');
+    assert.equal(said.map(([, data]) => JSON.parse(data).text).join(''), 'echo: Name a color.');
     const last = JSON.parse(String(done.stdout).trim().split('\n').at(-1));
-    assert.deepEqual(last.messages.map((m) => m.content), ['Name a colour.']);
+    assert.deepEqual(last.messages.map((m) => m.content), ['Name a color.']);
 });
 
 test('docs/api.md shows what happens', async (t) => {
