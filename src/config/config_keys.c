@@ -33,12 +33,12 @@ static const char *const strategy_words[] = {
         .max = PRICE_MAX
 
 static const pal_config_row price_rows[] = {
-        {PRICE(input, "input that no cache had"), .sample = "2.5"},
-        {PRICE(cache_read, "input that the provider's cache had; as input where it isn't given"),
+        {PRICE(input, "input that was not cached"), .sample = "2.5"},
+        {PRICE(cache_read, "input read from the provider's cache; if absent, the price of input"),
                 .sample = "0.25"},
-        {PRICE(cache_write, "input that goes to the cache; as input where it isn't given"),
+        {PRICE(cache_write, "input written to the provider's cache; if absent, the price of input"),
                 .sample = "3.125"},
-        {PRICE(output, "output, reasoning included"), .sample = "10"},
+        {PRICE(output, "output, including reasoning"), .sample = "10"},
         {0},
 };
 
@@ -46,21 +46,24 @@ static const pal_config_row price_rows[] = {
 
 static const pal_config_row model_rows[] = {
         {"name", PAL_CONFIG_TEXT, MODEL(pattern), .max = PAL_MODEL_LEN_MAX, .is_required = true,
-                .help = "its name, or the beginning of one with a '*' behind it",
+                .help = "the model's name, or a prefix that ends in '*'",
                 .sample = "my-model*"},
         {"encoding", PAL_CONFIG_TEXT, MODEL(encoding), "", .max = PAL_LABEL_LEN_MAX,
-                .help = "how its tokens are counted: o200k_base, ...; empty: by an estimate",
+                .help = "vocabulary that tokens are counted with, such as o200k_base; empty: "
+                        "estimate them",
                 .sample = "o200k_base"},
         {"exact", PAL_CONFIG_BOOL, MODEL(is_exact), "false",
-                .help = "the encoding is the model's own, not the nearest known one"},
+                .help = "the model uses exactly this encoding; false: it is the closest known one"},
         {"context", PAL_CONFIG_COUNT, MODEL(context), "0", .max = TOKENS_MAX,
-                .help = "tokens of input and output together; 0: not known", .sample = "128000"},
+                .help = "maximum tokens of input and output together; 0: unknown",
+                .sample = "128000"},
         {"output", PAL_CONFIG_COUNT, MODEL(output), "0", .max = TOKENS_MAX,
-                .help = "tokens of output; 0: not known", .sample = "16384"},
+                .help = "maximum tokens of output; 0: unknown", .sample = "16384"},
         {"input", PAL_CONFIG_COUNT, MODEL(input), "0", .max = TOKENS_MAX,
-                .help = "tokens of input, if the model limits them; 0: context less the answer"},
+                .help = "maximum tokens of input, if it has its own limit; 0: context minus the "
+                        "answer"},
         {"price", PAL_CONFIG_SECTION, offsetof(pal_config_model, price), .rows = price_rows,
-                .help = "in USD for a million tokens"},
+                .help = "prices in USD per million tokens"},
         {0},
 };
 
@@ -74,37 +77,42 @@ static const pal_config_row link_rows[] = {
                 .sample = "alice"},
         {"ids", PAL_CONFIG_TEXTS, offsetof(pal_route_link, ids), .max = PAL_ROUTE_LINK_IDS_MAX,
                 .len_offset = offsetof(pal_route_link, ids_len),
-                .help = "a person's ids on the channels, with their channel or without",
+                .help = "the person's ids, each with or without its channel",
                 .sample = "[\"telegram:123\", \"slack:U456\"]"},
         {0},
 };
 
 static const pal_config_row when_rows[] = {
-        {"channel", ROUTE_TEXT(pal_route_when, channel), .help = "of this channel",
+        {"channel", ROUTE_TEXT(pal_route_when, channel),
+                .help = "the message comes from this channel",
                 .sample = "telegram"},
         {"account", ROUTE_TEXT(pal_route_when, account),
-                .help = "to this account; empty: to the account 'default'"},
-        {"space", ROUTE_TEXT(pal_route_when, space), .help = "in this space, such as guild:g1"},
-        {"chat", ROUTE_TEXT(pal_route_when, chat), .help = "in this chat, such as group:-100123",
+                .help = "the message was sent to this account; empty: to the account 'default'"},
+        {"space", ROUTE_TEXT(pal_route_when, space),
+                .help = "the message is in this space, such as guild:g1"},
+        {"chat", ROUTE_TEXT(pal_route_when, chat),
+                .help = "the message is in this chat, such as group:-100123",
                 .sample = "group:-100123"},
-        {"topic", ROUTE_TEXT(pal_route_when, topic), .help = "in this topic, such as topic:42"},
+        {"topic", ROUTE_TEXT(pal_route_when, topic),
+                .help = "the message is in this topic, such as topic:42"},
         {"sender", ROUTE_TEXT(pal_route_when, sender),
-                .help = "by this sender, a person's name where there is one"},
+                .help = "the sender: the name of a linked person, otherwise the id"},
         {"mentioned", PAL_CONFIG_WORD, offsetof(pal_route_when, mentioned), "any",
-                .words = mention_words, .help = "whether the agent is mentioned in it"},
+                .words = mention_words, .help = "whether the message mentions the agent"},
         {0},
 };
 
 static const pal_config_row rule_rows[] = {
-        {"name", ROUTE_TEXT(pal_route_rule, name), .help = "for people", .sample = "support"},
+        {"name", ROUTE_TEXT(pal_route_rule, name),
+                .help = "name of the rule, shown in matched_by", .sample = "support"},
         {"agent", PAL_CONFIG_TEXT, offsetof(pal_route_rule, agent), .max = PAL_ROUTE_ID_LEN_MAX,
-                .is_required = true, .help = "who answers", .sample = "support"},
+                .is_required = true, .help = "the agent that answers", .sample = "support"},
         {"when", PAL_CONFIG_SECTION, offsetof(pal_route_rule, when), .rows = when_rows,
-                .help = "which messages; a rule that asks for nothing never matches"},
+                .help = "conditions, all of which must hold; a rule without any never matches"},
         {"session_dimensions", PAL_CONFIG_TEXTS, offsetof(pal_route_rule, dimensions), "[]",
                 .max = PAL_ROUTE_VALUES_MAX, .words = dimension_words,
                 .len_offset = offsetof(pal_route_rule, dimensions_len),
-                .help = "instead of session.dimensions"},
+                .help = "replaces session.dimensions for these messages"},
         {0},
 };
 
@@ -112,20 +120,21 @@ static const pal_config_row session_rows[] = {
         {"dimensions", PAL_CONFIG_TEXTS, offsetof(pal_route_config, dimensions), "[]",
                 .max = PAL_ROUTE_VALUES_MAX, .words = dimension_words,
                 .len_offset = offsetof(pal_route_config, dimensions_len),
-                .help = "what sessions are told apart by; none: what dm_scope says"},
+                .help = "what separates sessions; empty: dm_scope decides"},
         {"dm_scope", PAL_CONFIG_TEXT, offsetof(pal_route_config, dm_scope), "per-channel",
                 .words = dm_scope_words,
-                .help = "a name for dimensions: chat and sender; chat; sender; none"},
+                .help = "preset of dimensions: chat and sender, chat, sender, or none, in this "
+                        "order"},
         {"identity_links", PAL_CONFIG_MAP, offsetof(pal_route_config, links), "{}",
                 .len_offset = offsetof(pal_route_config, links_len), .rows = link_rows,
                 .size = sizeof(pal_route_link), .max = PAL_ROUTE_LINK_IDS_MAX,
-                .help = "people, by name"},
+                .help = "linked people, by name"},
         {"link_across_channels", PAL_CONFIG_BOOL, offsetof(pal_route_config, link_across_channels),
-                "false", .help = "a linked person has one session on all channels"},
+                "false", .help = "use one session for a linked person on all channels"},
         {"dispatch_rules", PAL_CONFIG_LIST, offsetof(pal_route_config, rules), "[]",
                 .len_offset = offsetof(pal_route_config, rules_len), .rows = rule_rows,
                 .size = sizeof(pal_route_rule), .max = PAL_ROUTE_RULES_MAX,
-                .help = "which agent answers; the first rule that matches decides"},
+                .help = "rules that choose the agent; the first rule that matches is used"},
         {0},
 };
 
@@ -139,50 +148,57 @@ static const pal_config_row session_rows[] = {
 
 #define COMPACTION_ROWS \
         {"auto", PAL_CONFIG_BOOL_OFF, CONTEXT(auto_off), "true", \
-                .help = "prune and compact without being asked; otherwise too much is refused"}, \
+                .help = "prune and compact automatically; false: refuse requests that are too " \
+                        "long"}, \
         {"prune", PAL_CONFIG_BOOL_OFF, CONTEXT(prune_off), "true", \
-                .help = "compact clears old tool outputs before it summarises"}, \
+                .help = "strategy compact removes old tool outputs before it asks for a summary"}, \
         {"prune_protect", PAL_CONFIG_COUNT, CONTEXT(prune_protect_tokens), "40000", .min = 1, \
-                .max = TOKENS_MAX, .help = "tokens of the newest tool outputs that stay"}, \
+                .max = TOKENS_MAX, \
+                .help = "tokens of the newest tool outputs that are never pruned"}, \
         {"prune_protect_turns", PAL_CONFIG_COUNT32, CONTEXT(prune_protect_turns), "2", .min = 1, \
-                .max = COUNT_MAX, .help = "the newest turns that stay as they are"}, \
+                .max = COUNT_MAX, .help = "newest turns that are never pruned"}, \
         {"prune_minimum", PAL_CONFIG_COUNT, CONTEXT(prune_minimum_tokens), "20000", .min = 1, \
-                .max = TOKENS_MAX, .help = "tokens of outputs that clearing must be worth"}, \
+                .max = TOKENS_MAX, .help = "prune only if it removes more than this many tokens"}, \
         {"preserve_recent_tokens", PAL_CONFIG_COUNT, CONTEXT(preserve_recent_tokens), "0", \
                 .max = TOKENS_MAX, \
-                .help = "tokens of the newest turns that stay; 0: a quarter, 2000 to 15000"}, \
+                .help = "tokens of the newest turns that are not summarized; 0: a quarter, 2000 " \
+                        "to 15000"}, \
         {"max_output_tokens", PAL_CONFIG_COUNT, CONTEXT(summary_tokens_max), "4096", .min = 1, \
-                .max = TOKENS_MAX, .help = "tokens that a summary may have"}
+                .max = TOKENS_MAX, .help = "maximum tokens of a summary"}
 
 #define CONTEXT_ROWS(own_compaction_rows) \
         {"token_strategy", PAL_CONFIG_WORD, CONTEXT(strategy), "compact", \
                 .words = strategy_words, \
-                .help = "what is done when a conversation gets too long"}, \
+                .help = "what to do when a conversation gets too long"}, \
         {"max_tokens", PAL_CONFIG_COUNT, CONTEXT(max_tokens), "0", .max = TOKENS_MAX, \
-                .help = "most that is sent, whatever the model takes; 0: the model's limits"}, \
+                .help = "maximum tokens of a request, even if the model accepts more; 0: its " \
+                        "limits"}, \
         {"threshold_percent", PAL_CONFIG_COUNT32, CONTEXT(threshold_percent), "80", .min = 1, \
                 .max = 100, \
-                .help = "how much of the model's context summarization and sliding_window fill"}, \
+                .help = "percentage of the context that summarization and sliding_window may " \
+                        "fill"}, \
         {"keep_recent_messages", PAL_CONFIG_COUNT32, CONTEXT(keep_recent_messages), "10", \
                 .min = 1, .max = COUNT_MAX, \
-                .help = "newest messages that summarization leaves as they are"}, \
+                .help = "newest messages that summarization keeps unchanged"}, \
         {"compaction_threshold", PAL_CONFIG_COUNT, CONTEXT(compaction_threshold), "0", \
                 .max = TOKENS_MAX, \
-                .help = "tokens at which room is made; 0: reset at 118000, others at the limit"}, \
+                .help = "tokens at which the strategy acts; 0: 118000 for reset, else the limit"}, \
         {"low_water_percent", PAL_CONFIG_COUNT32, CONTEXT(low_water_percent), "50", .min = 1, \
-                .max = 100, .help = "how far a cut goes, of what may be sent"}, \
+                .max = 100, \
+                .help = "percentage of the limit that a cut reduces the conversation to"}, \
         {"compaction", PAL_CONFIG_SECTION, 0, .rows = own_compaction_rows, \
-                .help = "how compact makes room"}
+                .help = "how strategy compact shortens a conversation"}
 
 static const pal_config_row compaction_rows[] = {
         COMPACTION_ROWS,
         {"model", PAL_CONFIG_TEXT, BEHIND_CONTEXT(compaction_model), "", .max = PAL_MODEL_LEN_MAX,
-                .help = "who summarises; empty: the session's model"},
+                .help = "model that writes summaries; empty: the session's model"},
         {"prompt", PAL_CONFIG_TEXT, BEHIND_CONTEXT(compaction_prompt), "", .max = PROMPT_LEN_MAX,
-                .help = "how it is asked to; empty: with the built-in text"},
+                .help = "prompt for summaries; empty: the built-in text"},
         {"system", PAL_CONFIG_TEXT, BEHIND_CONTEXT(compaction_system), "",
                 .max = PAL_SYSTEM_LEN_MAX,
-                .help = "instructions for the question; empty: the session's, which are cached"},
+                .help = "system text for summaries; empty: the session's, which the provider has "
+                        "cached"},
         {0},
 };
 static const pal_config_row context_rows[] = {CONTEXT_ROWS(compaction_rows), {0}};
@@ -196,29 +212,33 @@ const pal_config_row pal_config_agent_context_rows[] = {CONTEXT_ROWS(agent_compa
 
 static const pal_config_row agent_rows[] = {
         {"id", PAL_CONFIG_TEXT, AGENT(route.id), .max = PAL_ROUTE_ID_LEN_MAX,
-                .is_required = true, .help = "letters, digits, '_' and '-'", .sample = "main"},
+                .is_required = true,
+                .help = "the agent's id, of letters, digits, '_' and '-'", .sample = "main"},
         {"default", PAL_CONFIG_BOOL, AGENT(route.is_default), "false",
-                .help = "answers in sessions of no other agent; without any the first one does",
+                .help = "answers if no other agent is chosen; if none is marked, the first one "
+                        "does",
                 .sample = "true"},
         {"system", PAL_CONFIG_TEXT, AGENT(settings.system), "", .max = PAL_SYSTEM_LEN_MAX,
-                .help = "its instructions; empty: turn.system",
+                .help = "the agent's instructions; empty: turn.system",
                 .sample = "\"You answer in one sentence.\""},
         {"provider", PAL_CONFIG_TEXT, AGENT(settings.endpoint), "", .max = PAL_LABEL_LEN_MAX,
-                .help = "the name of one of providers; empty: the first"},
+                .help = "a name from providers; empty: the default provider"},
         {"model", PAL_CONFIG_TEXT, AGENT(settings.model), "", .max = PAL_MODEL_LEN_MAX,
-                .help = "who answers for it; empty: the provider's model"},
+                .help = "the agent's model; empty: the provider's default model"},
         {"max_tool_iterations", PAL_CONFIG_COUNT32, AGENT(settings.max_tool_iterations), "0",
-                .max = COUNT_MAX, .help = "rounds of tool calls in one turn; 0: as in turn"},
+                .max = COUNT_MAX,
+                .help = "maximum rounds of tool calls in one turn; 0: turn.max_tool_iterations"},
         {"tools", PAL_CONFIG_TEXTS, AGENT(settings.tools), .len_offset = AGENT(settings.tools_len),
                 .max = PAL_CONFIG_LIST_MAX,
-                .help = "the only ones it is offered, such as files__*; not given: all",
+                .help = "the server tools it may use: names, or prefixes such as files__*; "
+                        "absent: all",
                 .sample = "[\"files__*\", recall]"},
         {"parameters", PAL_CONFIG_OBJECT, AGENT(settings.parameters), "{}",
                 .max = PAL_SYSTEM_LEN_MAX,
-                .help = "members of its requests to a model, over those of turn.parameters",
+                .help = "members to add to model requests; they override turn.parameters",
                 .sample = "{temperature: 0.7}"},
         {"context", PAL_CONFIG_SECTION, AGENT(context), .rows = pal_config_agent_context_rows,
-                .is_overlay = true, .help = "what is different from context, by the same keys",
+                .is_overlay = true, .help = "overrides keys of context for this agent",
                 .sample = "{max_tokens: 32000}"},
         {0},
 };
@@ -228,13 +248,13 @@ static const pal_config_row agent_rows[] = {
 static const pal_config_row expiry_rows[] = {
         {"session_expiration", PAL_CONFIG_DURATION, offsetof(pal_config_expiry, session_expiration),
                 "24h", .max = DURATION_MS_MAX,
-                .help = "how long a work item's session lasts; 0s: for good"},
+                .help = "how long the session of a work item lasts; 0s: forever"},
         {"cleanup_interval", PAL_CONFIG_DURATION, offsetof(pal_config_expiry, cleanup_interval),
                 "1h", .min = SECOND_MS, .max = DURATION_MS_MAX,
                 .help = "how often expired sessions are moved to the trash"},
         {"trash_retention", PAL_CONFIG_DURATION, offsetof(pal_config_expiry, trash_retention),
                 "30d", .max = DURATION_MS_MAX,
-                .help = "how long the trash is kept before it is erased; 0s: for good"},
+                .help = "how long sessions stay in the trash before they are erased; 0s: forever"},
         {0},
 };
 
@@ -243,7 +263,7 @@ static const pal_config_row expiry_rows[] = {
 static const pal_config_row limit_rows[] = {
         {"sessions_per_tenant", PAL_CONFIG_COUNT32,
                 offsetof(pal_config_limits, sessions_per_tenant), "0", .max = COUNT_MAX,
-                .help = "active sessions of one tenant; 0: no bound"},
+                .help = "maximum active sessions of one tenant; 0: no limit"},
         {0},
 };
 
@@ -254,43 +274,44 @@ static const pal_config_row limit_rows[] = {
 const pal_config_row pal_config_rows[] = {
         {"store", PAL_CONFIG_URL, TOP(values.store), PAL_CONFIG_STORE_DEFAULT,
                 .max = PAL_ROUTE_ID_LEN_MAX,
-                .help = "where conversations are kept: sqlite:PATH, jsonl:DIR or memory:"},
+                .help = "where conversations are stored: sqlite:PATH, jsonl:DIR or memory:"},
         {"provider", PAL_CONFIG_TEXT, TOP(provider), "", .max = PAL_LABEL_LEN_MAX,
-                .help = "who is asked: the name of one of providers, or a kind; empty: the first"},
+                .help = "the default provider: a name from providers, or a kind; empty: the first"},
         {"provider_url", PAL_CONFIG_HTTP_URL, TOP(provider_url), "", .max = PAL_ROUTE_ID_LEN_MAX,
-                .help = "where that one is, instead of its own place"},
+                .help = "URL of that provider, instead of its usual one"},
         {"model", PAL_CONFIG_TEXT, TOP(runtime.model), "", .max = PAL_MODEL_LEN_MAX,
-                .help = "the one to use where none is named; empty: the provider's"},
+                .help = "the default model; empty: the default model of the provider"},
         {"providers", PAL_CONFIG_LIST, TOP(providers), "[]", .len_offset = TOP(providers_len),
                 .rows = pal_config_provider_rows, .size = sizeof(pal_config_provider),
                 .max = PAL_CONFIG_LIST_MAX,
-                .help = "models' services; none: what is found by itself"},
+                .help = "model services; if empty, Palaver looks for some"},
         {"models", PAL_CONFIG_LIST, TOP(values.models), "[]",
                 .len_offset = TOP(values.models_len), .rows = model_rows,
                 .size = sizeof(pal_config_model), .max = MODELS_MAX,
-                .help = "what is known of models, before what is built in"},
+                .help = "limits and prices of models; these rows override the built-in ones"},
         {"price_version", PAL_CONFIG_TEXT, TOP(runtime.price_version), "",
                 .max = PAL_LABEL_LEN_MAX,
-                .help = "kept with every cost, to tell price lists apart; empty: a hash of them"},
+                .help = "label of the price list, stored with every cost; empty: a hash of the "
+                        "prices"},
         {"session", PAL_CONFIG_SECTION, TOP(values.session), .rows = session_rows,
-                .help = "which session a message belongs to"},
+                .help = "how the session of an inbound message is chosen"},
         {"agents", PAL_CONFIG_LIST, TOP(agents), "[]", .len_offset = TOP(agents_len),
                 .rows = agent_rows, .size = sizeof(pal_config_agent), .max = PAL_ROUTE_AGENTS_MAX,
-                .help = "who answers; if there are any, no other does"},
+                .help = "the agents; if any are listed, only these can be used"},
         {"context", PAL_CONFIG_SECTION, TOP(runtime.context), .rows = context_rows,
-                .help = "what the model gets to see"},
+                .help = "what the model is sent"},
         {"turn", PAL_CONFIG_SECTION, TOP(runtime), .rows = pal_config_turn_rows,
-                .help = "how an exchange with a model runs"},
+                .help = "how turns run"},
         {"mcp_servers", PAL_CONFIG_LIST, TOP(tool_servers), "[]",
                 .len_offset = TOP(tool_servers_len), .rows = pal_config_tool_server_rows,
                 .size = sizeof(pal_config_tool_server), .max = PAL_CONFIG_LIST_MAX,
-                .help = "whose tools the model may call"},
+                .help = "MCP servers whose tools the model can call"},
         {"expiry", PAL_CONFIG_SECTION, TOP(values.expiry), .rows = expiry_rows,
-                .help = "when sessions end by themselves"},
+                .help = "when sessions expire, and when they are erased"},
         {"limits", PAL_CONFIG_SECTION, TOP(values.limits), .rows = limit_rows,
-                .help = "what one tenant may have"},
+                .help = "limits of each tenant"},
         {"server", PAL_CONFIG_SECTION, TOP(values.server), .rows = pal_config_server_rows,
-                .help = "palaver serve"},
+                .help = "settings of 'palaver serve'"},
         {0},
 };
 

@@ -201,7 +201,7 @@ static void put_comment(pal_buf *buf, const pal_config_row *row, int indent)
     if (!row->words)
         return;
     put_indent(buf, indent);
-    pal_buf_append_text(buf, "# Of:");
+    pal_buf_append_text(buf, row->kind == PAL_CONFIG_TEXTS ? "# Any of:" : "# One of:");
     for (size_t i = 0; row->words[i]; i++)
         pal_buf_format(buf, "%s %s", i ? "," : "", row->words[i]);
     pal_buf_append_char(buf, '\n');
@@ -278,8 +278,8 @@ pal_status pal_config_example(pal_arena *arena, pal_str *out_text, pal_error *er
     pal_buf buf;
     pal_buf_init(&buf, VALUE_LEN_MAX);
     pal_buf_append_text(&buf,
-            "# palaver.yaml - every key at its default; all of them may be left out. Lists are\n"
-            "# shown as comments: remove the '#' in the first column.\n");
+            "# palaver.yaml - every key with its default. All keys are optional. Lists are\n"
+            "# commented out; to use one, remove the '#' in the first column.\n");
     put_rows(&buf, pal_config_rows, 0);
     pal_str text = pal_arena_copy(arena, pal_buf_str(&buf));
     pal_status failure = buf.failure ? buf.failure : pal_arena_failure(arena);

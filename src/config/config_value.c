@@ -114,11 +114,13 @@ void pal_config_wants(const pal_config_row *row, char *out_text, size_t size)
         snprintf(out_text, size, "an address and a port, such as 127.0.0.1:7077 or [::1]:7077");
         break;
     case PAL_CONFIG_VARIABLE:
-        snprintf(out_text, size, "the name of a variable, of capitals, digits and '_'");
+        snprintf(out_text, size,
+                "the name of an environment variable, of capital letters, digits and '_'");
         break;
     case PAL_CONFIG_REFERENCE:
         snprintf(out_text, size,
-                "a text of at most %" PRIu64 " bytes, in which ${NAME} is a variable", row->max);
+                "a text of at most %" PRIu64 " bytes, in which ${NAME} is an environment variable",
+                row->max);
         break;
     case PAL_CONFIG_COUNT:
     case PAL_CONFIG_COUNT32:
@@ -140,16 +142,16 @@ void pal_config_wants(const pal_config_row *row, char *out_text, size_t size)
             snprintf(out_text, size, "a list of texts");
         break;
     case PAL_CONFIG_SECTION:
-        snprintf(out_text, size, "keys");
+        snprintf(out_text, size, "a section");
         break;
     case PAL_CONFIG_LIST:
         snprintf(out_text, size, "a list");
         break;
     case PAL_CONFIG_MAP:
-        snprintf(out_text, size, "names with their values");
+        snprintf(out_text, size, "a map of names to values");
         break;
     case PAL_CONFIG_OBJECT:
-        snprintf(out_text, size, "keys with any values, %" PRIu64 " bytes at most", row->max);
+        snprintf(out_text, size, "a map of at most %" PRIu64 " bytes", row->max);
         break;
     }
 }

@@ -152,7 +152,7 @@ agents: [{id: a, parameters: {}}]
         deep: { x: true, y: null }, n: 'true' });
     assert.deepEqual(shown.get('agents[0].parameters'), {});
     w.write('palaver.yaml', 'turn: {parameters: 0.7}\n');
-    assertFails(w.run('config', 'show'), 1, /'turn.parameters' wants keys with any values/);
+    assertFails(w.run('config', 'show'), 1, /'turn.parameters' wants a map/);
 });
 
 test('the example is a file with all defaults', (t) => {

@@ -228,7 +228,7 @@ static void wrong_types_name_what_is_wanted(void)
     CHECK(is_wrong("models:\n - {name: a, exact: yes}\n",
             "palaver.yaml:2: 'models[0].exact' wants true or false, not 'yes'"));
     CHECK(is_wrong("session: {identity_links: [a]}\n",
-            "palaver.yaml:1: 'session.identity_links' wants names with their values, not a list"));
+            "palaver.yaml:1: 'session.identity_links' wants a map of names to values, not a list"));
     CHECK(is_wrong("session:\n  identity_links:\n    a: b\n",
             "palaver.yaml:3: 'session.identity_links.a' wants a list of texts, not 'b'"));
     CHECK(is_wrong("session:\n  dimensions: [chat,\n    chats]\n",

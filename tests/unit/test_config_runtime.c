@@ -211,8 +211,8 @@ static void secrets_in_the_file_are_refused(void)
             "palaver.yaml:3: 'providers[0].api_key' is a secret, and none belongs into a file: put "
             "it into a variable of the environment, and give that one's name to api_key_env"));
     CHECK(is_wrong("providers: [{kind: openai, api_key_env: sk-123}]",
-            "palaver.yaml:1: 'providers[0].api_key_env' wants the name of a variable, of capitals, "
-            "digits and '_'"));
+            "palaver.yaml:1: 'providers[0].api_key_env' wants the name of an environment "
+            "variable, of capital letters, digits and '_'"));
     CHECK(is_wrong("providers: [{kind: openai, headers: {X-Api-Key: abc}}]",
             "palaver.yaml:1: 'providers[0].headers.X-Api-Key' is a secret, and none belongs into a "
             "file: put it into a variable of the environment, and write ${NAME} here"));
@@ -225,10 +225,10 @@ static void secrets_in_the_file_are_refused(void)
             "here"));
     CHECK(is_wrong("providers: [{kind: openai, headers: {a: '${b}'}}]",
             "palaver.yaml:1: 'providers[0].headers.a' wants a text of at most 4096 bytes, in which "
-            "${NAME} is a variable"));
+            "${NAME} is an environment variable"));
     CHECK(is_wrong("providers: [{kind: openai, headers: {a: 'x${B'}}]",
             "palaver.yaml:1: 'providers[0].headers.a' wants a text of at most 4096 bytes, in which "
-            "${NAME} is a variable"));
+            "${NAME} is an environment variable"));
 }
 
 static void secrets_in_urls_are_not_shown(void)
