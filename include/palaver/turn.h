@@ -1,10 +1,21 @@
-/* turn.h - runs turns: admits a message durably, builds the context, calls the model, streams, runs
- * the tools, records, answers; whatever happens.
+/* turn.h - runs turns. A turn is one exchange with a model: it begins with the user's message,
+ * includes any number of model calls and tools, and ends when the answer is recorded.
  *
- * One runtime has one event loop on a thread of its own and runs any number of turns on it. All
- * functions here may be called from any thread; callbacks run on the loop and must not block, so
- * that of this runtime's functions they may call only pal_turn_start_async(), pal_turn_watch(),
- * pal_turn_find() and pal_turn_abandon(). docs/turns.md tells the life of a turn. */
+ * Durability: the user's message is committed before the model is called, each answer before its
+ * tools run, and their results before the next call. If a process dies, the next runtime on the
+ * same store continues its turns. docs/turns.md describes the life of a turn.
+ *
+ * Threads: a runtime runs all its turns on one event loop, which has a thread of its own. Every
+ * function here can be called from any thread. Callbacks run on the loop and must not block. A
+ * callback can call only these functions of its runtime: pal_turn_start_async(), pal_turn_watch(),
+ * pal_turn_find(), pal_turn_abandon() and pal_forwarding_leave().
+ *
+ * Ownership: a function copies its arguments unless its comment says otherwise. Results are
+ * allocated in the arena that the caller passes. An id is empty if pal_id_is_none() says so.
+ *
+ * Errors: every function that can fail returns a pal_status and fills `err`, which may be NULL.
+ * Outputs are meaningful only after PAL_OK. Any of these functions can return PAL_NO_MEMORY or an
+ * error of the store; their comments list the other errors. */
 #ifndef PALAVER_TURN_H
 #define PALAVER_TURN_H
 
@@ -19,30 +30,31 @@ extern "C" {
 
 typedef struct pal_runtime pal_runtime;
 
-/* ---- What a runtime is made of ---- */
+/* ---- Configuration ---- */
 
+/* A header of an HTTP request. */
 typedef struct pal_header {
     pal_str name;
     pal_str value;
 } pal_header;
 
-/* Where a model is. */
+/* A model service that the runtime can call. */
 typedef struct pal_endpoint {
-    pal_str name; /* the user's word for it; unique; empty: the kind's */
+    pal_str name; /* unique; if empty, the kind is used as the name */
     pal_str kind; /* "openai", "anthropic", "mistral", "mistral_conversations", "echo", "script" */
-    pal_str url;  /* empty: the kind's own */
+    pal_str url;  /* if empty, the usual URL of the kind */
     pal_str api_key;           /* may be empty */
     const pal_header *headers; /* sent with every request */
     size_t headers_len;
-    pal_str path;        /* script: the recorded answers */
-    pal_str model;       /* the one to use where none is named */
-    pal_str api_key_env; /* the variable of the environment that api_key came from, so that it can
-                            be named where the key is refused; may be empty */
+    pal_str path;        /* kind "script" only: the file with the recorded answers */
+    pal_str model;       /* the default model, for requests that name none */
+    pal_str api_key_env; /* the environment variable that api_key was read from, for error messages
+                            about a rejected key; may be empty */
 } pal_endpoint;
 
-/* An MCP server: a program, or a URL. */
+/* An MCP server: either a command to start, or a URL. */
 typedef struct pal_tool_server {
-    pal_str name; /* its tools are shown as NAME__TOOL */
+    pal_str name; /* its tools are shown to the model as NAME__TOOL */
     const pal_str *command;
     size_t command_len;
     const pal_str *environment; /* "NAME=value" */
@@ -50,10 +62,11 @@ typedef struct pal_tool_server {
     pal_str url;
     const pal_header *headers;
     size_t headers_len;
-    int64_t call_ms; /* 0: 120000 */
+    int64_t call_ms; /* timeout of one tool call; 0: 120000 */
 } pal_tool_server;
 
-/* Prices in millionths of the currency for a million tokens; `pattern` as in pal_model_rule. */
+/* Prices of a model, in millionths of the currency per million tokens. `pattern` selects the models
+ * as in pal_model_rule. */
 typedef struct pal_price {
     pal_str pattern;
     uint64_t input;
@@ -62,31 +75,34 @@ typedef struct pal_price {
     uint64_t output;
 } pal_price;
 
-/* What the sessions of one agent get where neither the request nor the session's metadata says
- * otherwise. What is empty, NULL or 0 is the runtime's. docs/turns.md has the order. */
+/* Settings for all sessions of one agent. The request and the session's metadata override them.
+ * Members that are empty, NULL or 0 fall back to the runtime's. docs/turns.md has the order. */
 typedef struct pal_agent_settings {
-    pal_str name;     /* pal_session.agent */
-    pal_str system;   /* instead of the runtime's */
-    pal_str endpoint; /* one of the runtime's */
+    pal_str name;     /* matches pal_session.agent; case does not matter */
+    pal_str system;   /* replaces the runtime's instructions */
+    pal_str endpoint; /* the name of one of the runtime's endpoints */
     pal_str model;
-    const pal_context_settings *context; /* as a whole; start from the runtime's */
-    const pal_str *tools; /* of servers and built in, the only ones it is offered: names, or
-                             beginnings of them with a '*' behind, as "files__*" */
+    const pal_context_settings *context; /* replaces the runtime's settings completely, so start
+                                            from a copy of those */
+    const pal_str *tools; /* the server tools and built-in tools that the agent may use: names, or
+                             prefixes that end in '*', such as "files__*" */
     size_t tools_len;
-    bool has_tools; /* `tools` counts, even with none in it */
+    bool has_tools; /* apply `tools`, even if it is empty; otherwise all server tools and built-in
+                       tools are allowed */
     uint32_t max_tool_iterations;
-    pal_str parameters; /* a JSON object: members for the provider's request; over the runtime's */
+    pal_str parameters; /* a JSON object whose members are added to requests to the model service;
+                           they override those of the runtime */
 } pal_agent_settings;
 
-/* Everything is copied, but for `store` and `models`, which must outlive the runtime. Zero means
- * the default named beside it. */
+/* Options of a runtime. Everything is copied except `store` and `models`, which must outlive the
+ * runtime. A number that is 0 means the default in its comment. */
 typedef struct pal_runtime_options {
     pal_store *store;
     const pal_models *models;      /* NULL: the built-in table */
-    const pal_endpoint *endpoints; /* the first one is used where none is named */
-    size_t endpoints_len;          /* 0: those that are found by themselves: by keys in the usual
-                                      variables of the environment, then what answers on this
-                                      machine; else "echo", which is no model and says so */
+    const pal_endpoint *endpoints; /* the first one is the default */
+    size_t endpoints_len;          /* 0: find endpoints by API keys in the environment, otherwise by
+                                      asking servers on this machine. If none is found, "echo" is
+                                      used, which is not a model: it repeats the message */
     const pal_tool_server *tool_servers;
     size_t tool_servers_len;
     const pal_price *prices;
@@ -94,225 +110,270 @@ typedef struct pal_runtime_options {
     pal_str price_version;
     pal_str system; /* instructions for every session; may be empty */
     pal_context_settings context;
-    uint32_t max_tool_iterations; /* 10 */
-    uint32_t retries_max;         /* 5 */
-    int64_t turn_ms;              /* 0: no bound */
-    int64_t lease_ms;             /* 30000: how long a dead process blocks a session */
-    uint32_t turns_max;           /* 100000: that run or wait at once */
-    uint32_t events_max;          /* 10000: of one turn that are kept to be read again */
-    uint64_t events_bytes_max;    /* 4 MiB, likewise */
-    bool builtin_tools_off;       /* no read_output, search_output, recall */
+    uint32_t max_tool_iterations; /* rounds of tools in one turn; 10 */
+    uint32_t retries_max;         /* retries of one model call; 5 */
+    int64_t turn_ms;              /* maximum duration of a turn; 0: no limit */
+    int64_t lease_ms;             /* how long a process that died blocks a session; 30000 */
+    uint32_t turns_max;           /* turns that run or wait at the same time; 100000 */
+    uint32_t events_max;          /* events of one turn that are kept for late readers; 10000 */
+    uint64_t events_bytes_max;    /* bytes of those events; 4 MiB */
+    bool builtin_tools_off;       /* do not offer read_output, search_output and recall */
     const pal_agent_settings *agents;
     size_t agents_len;
-    pal_str compaction_model;  /* for summaries; empty: the turn's */
-    pal_str compaction_prompt; /* instead of the built-in one; may be empty */
-    bool leave_inbox; /* what waits in inboxes since before is left to another runtime; otherwise it
-                         is run, in the background. For programs that end soon */
-    pal_str model; /* the one to use where none is named: of the endpoint whose own it is, or of the
-                      first; empty: the first endpoint's */
-    int64_t tools_wait_ms; /* 10000: since it was opened, how long turns wait for tool servers that
-                              are being started; then they go on without, and tell it */
-    pal_str default_agent; /* one of `agents`: its settings are used in sessions whose agent is not
-                              among them, or that have none; empty: the runtime's own are */
-    pal_str parameters;    /* a JSON object: members for every request to a provider, such as
-                              {"temperature": 0.7}; may be empty */
+    pal_str compaction_model;  /* model for summaries; if empty, the model of the turn */
+    pal_str compaction_prompt; /* replaces the built-in prompt; may be empty */
+    bool leave_inbox; /* do not run messages that were waiting before this runtime was opened; by
+                         default they run in the background. For programs that exit soon */
+    pal_str model;    /* the default model, at the endpoint whose default model it is, otherwise at
+                         the first endpoint; if empty, the first endpoint's default model */
+    int64_t tools_wait_ms;         /* how long after opening turns wait for tool servers that are
+                                      starting; 10000. Then turns run without the missing tools, and
+                                      a TOOLS_MISSING event reports each missing server */
+    pal_str default_agent;         /* the name of one of `agents`, whose settings apply to sessions
+                                      that have no agent or an agent that is not in `agents`; if
+                                      empty, the runtime's settings apply */
+    pal_str parameters;            /* a JSON object whose members are added to every request to a
+                                      model service, such as {"temperature": 0.7}; may be empty */
     pal_str compaction_system;     /* pal_compaction.system for all summaries; may be empty */
-    pal_str compaction_parameters; /* pal_compaction.parameters, likewise */
-    pal_pruned_text pruned_text;   /* instead of the built-in placeholders; NULL: those */
-    void *pruned_user;             /* for pruned_text, which workers call at the same time */
-    bool senders_off; /* a group's messages are sent and recorded without "<sender> " in front */
-    uint32_t calls_max; /* HTTP calls to services that run at the same time, one open file each; the
-                           others wait. 0: no bound */
+    pal_str compaction_parameters; /* pal_compaction.parameters for all summaries; may be empty */
+    pal_pruned_text pruned_text; /* replaces the built-in placeholders for pruned content; NULL: use
+                                    those. Several worker threads can call it at the same time */
+    void *pruned_user;           /* passed to pruned_text */
+    bool senders_off;            /* do not put "<sender> " in front of the messages of a group,
+                                    neither for the model nor in the record */
+    uint32_t calls_max;          /* HTTP calls to services that run at the same time, each with one
+                                    open file; further calls wait. 0: no limit */
 } pal_runtime_options;
 
-/* The settings that hold for the sessions of an agent: its own, or else those of the default agent.
- * Case does not matter. NULL if there are neither. They are those of `options`. */
+/* Returns the settings for sessions of the agent `name`: the agent's own, otherwise those of the
+ * default agent. Case does not matter. NULL if there is neither. The result points into
+ * `options`. */
 PAL_API const pal_agent_settings *pal_agent_find(const pal_runtime_options *options, pal_str name);
 
-/* Starts a runtime, which belongs to the caller: release it with pal_runtime_close(), before its
- * store. PAL_INVALID names the option that is wrong. */
+/* Starts a runtime. The caller owns it and must release it with pal_runtime_close(), before it
+ * closes the store. If no endpoint is given, this blocks until endpoints were searched for.
+ * PAL_INVALID: `err` names the option that is wrong. PAL_NOT_FOUND: an agent's endpoint or the
+ * default agent does not exist. */
 PAL_API PAL_CHECKED pal_status pal_runtime_open(
         const pal_runtime_options *options, pal_runtime **out_runtime, pal_error *err);
 
-/* No new turns; those that run may end within `drain_ms`. What has not ended by then is left to
- * another runtime on the same store, which goes on with it: it is told ENDED here, with the state
- * that it is in, and never called canceled. Only a turn with a `finish` is stopped, as nobody else
- * could end it. Everything else may still be asked. */
+/* Stops accepting turns and waits up to `drain_ms` for running turns and forwarded requests to end.
+ * Blocks.
+ *
+ * Turns that have not ended by then are left to the next runtime on the same store, which continues
+ * them. Here they get an ENDED event with their current state; they are not canceled. A turn with
+ * `finish` is an exception, because no other runtime can end it: it is canceled if it runs, and
+ * fails if it is queued. Compactions and forwarded requests that still run are canceled.
+ *
+ * All functions that read can still be called afterwards. */
 PAL_API void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms);
 
-/* Drains it, and closes it. Accepts NULL. */
+/* Drains the runtime and frees it. Blocks. Accepts NULL. */
 PAL_API void pal_runtime_close(pal_runtime *runtime, int64_t drain_ms);
 
-/* The endpoint and model that a request without any would get; in the arena. `out_is_stopgap` (may
- * be NULL): nothing was configured and nothing was found, so "echo" answers, which is no model. */
+/* Reports the endpoint and the model that a request gets if it names neither. `out_is_stopgap` (may
+ * be NULL) is set to true if no endpoint was configured and none was found, so that "echo"
+ * answers. */
 PAL_API PAL_CHECKED pal_status pal_runtime_default(pal_runtime *runtime, pal_arena *arena,
         pal_str *out_endpoint, pal_str *out_model, bool *out_is_stopgap, pal_error *err);
 
-/* The variable of the environment that the endpoint's key came from; empty: it has no key, or
- * nobody said. Borrowed, until the runtime is closed. */
+/* Returns the name of the environment variable that the endpoint's API key was read from. Empty if
+ * the endpoint has no key or its variable is unknown. Valid until the runtime is closed. */
 PAL_API pal_str pal_runtime_key_variable(const pal_runtime *runtime, pal_str endpoint);
 
-/* ---- Starting one ---- */
+/* ---- Starting a turn ---- */
 
-/* What to do where a turn runs in the session already, in this process or in another, or where
- * older messages wait there. */
+/* Decides what happens to a message if the session is not idle. A session is idle if no turn runs
+ * in it, in any process, and no older messages are waiting. */
 typedef enum pal_lane {
-    PAL_LANE_REJECT = 0, /* PAL_BUSY: "session is busy" */
-    PAL_LANE_QUEUE = 1,  /* after all that, in order; those of a group that wait become one turn, as
-                            docs/turns.md says */
-    PAL_LANE_STEER = 2,  /* into it, at the next safe point */
-    PAL_LANE_INTERRUPT = 3, /* stop it, then begin */
+    PAL_LANE_REJECT = 0,    /* fail with PAL_BUSY, "session is busy" */
+    PAL_LANE_QUEUE = 1,     /* wait for all older messages; waiting messages of a group are merged
+                               into one turn, see docs/turns.md */
+    PAL_LANE_STEER = 2,     /* join the running turn at the next safe point */
+    PAL_LANE_INTERRUPT = 3, /* stop the running turn, then run */
 } pal_lane;
 
-/* A budget stops a turn before the call that would begin over it, with PAL_BUDGET; 0: none. */
+/* Limits on the tokens and the cost of model calls since `since`. If a call would begin over a
+ * limit, it is not made, and the turn fails with PAL_BUDGET. 0: no limit. */
 typedef struct pal_budget {
     uint64_t session_tokens;
     int64_t session_cost_micros;
     uint64_t tenant_tokens;
     int64_t tenant_cost_micros;
-    int64_t since; /* counted from then, milliseconds since 1970 */
-    char owner[PAL_OWNER_SIZE]; /* who spends it, for pal_runtime_owned(); may be empty */
+    int64_t since;              /* milliseconds since 1970 */
+    char owner[PAL_OWNER_SIZE]; /* the name that pal_runtime_owned() counts the turn under; may be
+                                   empty */
 } pal_budget;
 
-/* How a turn is about to end; all of it is valid during the callback only. */
+/* Describes a turn that is about to end as DONE. Valid during the callback only. */
 typedef struct pal_turn_end {
     pal_id turn;
     pal_id session;
-    const pal_id *messages; /* all that the turn records, in order: what was said, answers, results;
-                               those of this last commit too */
+    const pal_id *messages; /* everything that the turn records, in order: the request's messages,
+                               answers and results, including those of this last commit */
     size_t messages_len;
-    const pal_message *answer; /* the last one; its seq is not known yet */
-    bool has_calls;            /* of the caller's tools, which wait for results */
-    bool finish_length;        /* the answer was cut off by the limit of the output */
-    bool finish_filtered;      /* or by the service's content filter */
-    pal_usage usage;           /* of the whole turn */
+    const pal_message *answer; /* the last answer; its seq is not known yet */
+    bool has_calls;            /* calls of the caller's tools are waiting for results */
+    bool finish_length;        /* the output limit cut the answer off */
+    bool finish_filtered;      /* the service's content filter cut the answer off */
+    pal_usage usage;           /* total of the turn */
     int64_t cost_micros;
 } pal_turn_end;
 
-/* Fills a record that is written in the commit that ends the turn as DONE; an empty kind: none. On
- * the loop: it must not block. Told once for such a turn, unless that commit fails; a turn that
- * ends in any other way tells nothing and writes none. Anything but PAL_OK, and a record that the
- * store refuses, fail the turn. */
+/* Called once, on the loop, just before the commit that ends a turn as DONE. Not called for turns
+ * that end in any other way. The callback can fill `out_record`, allocating from `arena`. The
+ * record is written in that same commit, so it exists if and only if the answer does. Leave the
+ * record's kind empty to write none.
+ *
+ * The turn fails if the callback returns anything but PAL_OK, or if the store rejects the record.
+ * If the commit itself fails, the turn fails after the callback has been called. */
 typedef pal_status (*pal_turn_finisher)(const pal_turn_end *end, pal_arena *arena,
         pal_record *out_record, void *user, pal_error *err);
 
+/* A request for a turn. Zero a request, then set `session` and `messages`. Members that are empty
+ * or 0 fall back to the session's metadata, the agent's settings and the runtime's options, in that
+ * order. docs/turns.md lists them. */
 typedef struct pal_turn_request {
     pal_str tenant;
     pal_id session;
-    pal_message *messages; /* what is said; its id, seq and so on are set. None: go on from where
-                              the session stands, as after tool results */
+    pal_message *messages; /* the user's messages; copies get an id and a seq when they are
+                              recorded. None: continue the session, for example after tool
+                              results */
     size_t messages_len;
     pal_lane lane;
-    pal_str endpoint; /* empty: the default, or the one that has the model */
-    pal_str model;    /* empty: the endpoint's */
-    pal_str system;   /* instead of the runtime's */
+    pal_str endpoint; /* if empty, the endpoint whose default model is `model`, or the default
+                         endpoint */
+    pal_str model;    /* if empty, the endpoint's default model */
+    pal_str system;   /* replaces all other instructions, if has_system is set */
     bool has_system;
-    const pal_tool *tools; /* that the caller runs: the turn pauses for them */
+    const pal_tool *tools; /* tools that the caller runs; a call of one pauses the turn */
     size_t tools_len;
-    bool no_server_tools; /* only the caller's */
-    pal_str tool_choice;  /* JSON as OpenAI writes it; empty: auto */
-    pal_str parameters;   /* a JSON object with members for the provider's request, over those of
-                             session, agent and runtime; null takes one of theirs out */
-    uint64_t output_max;
+    bool no_server_tools; /* offer only the caller's tools */
+    pal_str tool_choice;  /* JSON in OpenAI's format; empty: auto */
+    pal_str parameters;   /* a JSON object whose members are added to requests to the model service.
+                             They override those of session, agent and runtime; null removes a
+                             member */
+    uint64_t output_max;  /* maximum tokens of one answer; 0: the model's limit */
     bool has_context;
-    pal_context_settings context; /* instead of the runtime's */
-    uint32_t max_tool_iterations; /* 0: the runtime's */
-    bool whole; /* all or nothing: a turn that fails is no part of the conversation */
+    pal_context_settings context; /* replaces all other context settings, if has_context is set */
+    uint32_t max_tool_iterations; /* rounds of tools; 0: the session's, the agent's or the
+                                     runtime's */
+    bool whole;                   /* all or nothing: if the turn fails or is canceled, everything
+                                     that it recorded is hidden again */
     pal_budget budget;
-    pal_str label;       /* the caller's word for it, told with STARTED; may be empty */
-    bool no_retries;     /* a model call that failed is not made again: the caller does that */
-    bool calls_end_turn; /* a call of one of `tools` ends the turn as DONE, with has_calls, instead
-                            of pausing it. Results begin the `messages` of a later turn, role tool;
-                            calls whose results it doesn't bring are settled as interrupted */
-    pal_turn_finisher finish; /* NULL: none. Whoever waits in a queue with one does so in memory
-                                 only: after a restart nobody could be told */
-    void *finish_user;        /* good until the turn has ended, or was refused */
-    uint64_t expected_seq;    /* not 0: PAL_CONFLICT unless this is the session's last_seq when the
-                                 messages are recorded */
-    const pal_op *opening; /* makes the session in the commit that records the messages: a create
-                              with the id `session`, which nobody knows yet, and what belongs to it.
-                              The turn is refused where one of them fails. Not copied: good until
-                              `started` is told */
-    size_t opening_len;    /* up to PAL_TURN_OPENING_MAX; 0: the session is there */
-    pal_str agent; /* who answers this turn, instead of the session's agent; empty: that one. If the
-                      runtime has agents, any other name is PAL_NOT_FOUND */
+    pal_str label;            /* free text, returned in the STARTED event; may be empty */
+    bool no_retries;          /* do not retry failed model calls, because the caller does */
+    bool calls_end_turn;      /* a call of one of `tools` ends the turn as DONE with has_calls,
+                                 instead of pausing it. A later turn brings the results, as messages
+                                 of role tool before its other messages. Calls that get no result
+                                 there are recorded as interrupted */
+    pal_turn_finisher finish; /* may be NULL. A queued request with `finish` is kept in memory only,
+                                 because the callback could not be made after a restart */
+    void *finish_user;        /* must stay valid until the turn has ended or was refused */
+    uint64_t expected_seq;    /* not 0: fail with PAL_CONFLICT unless this is the session's last_seq
+                                 when the messages are recorded */
+    const pal_op *opening; /* operations that create the session, in the commit that records the
+                              messages: a create with the id `session`, which must be new, and any
+                              others. If one of them fails, the turn is refused. Not copied: must
+                              stay valid until pal_turn_start() returns or `started` is called */
+    size_t opening_len;    /* up to PAL_TURN_OPENING_MAX; 0: the session exists */
+    pal_str agent;         /* the agent for this turn; if empty, the session's agent. If the runtime
+                              has agents, a name that is not one of them fails with
+                              PAL_NOT_FOUND */
 } pal_turn_request;
 
 typedef enum pal_turn_state {
     PAL_TURN_NONE = 0,
-    PAL_TURN_QUEUED = 1,
+    PAL_TURN_QUEUED = 1, /* waits until the session is free */
     PAL_TURN_RUNNING = 2,
-    PAL_TURN_RETRYING = 3, /* waits to ask the model again */
-    PAL_TURN_PAUSED = 4,   /* its result is tool calls for the caller */
-    PAL_TURN_ASKING = 5,   /* waits for allow or deny */
+    PAL_TURN_RETRYING = 3, /* waits before it calls the model again */
+    PAL_TURN_PAUSED = 4,   /* waits for results of the caller's tools: pal_turn_results() */
+    PAL_TURN_ASKING = 5,   /* waits for approval of a tool call: pal_turn_allow() */
     PAL_TURN_DONE = 6,
     PAL_TURN_FAILED = 7,
     PAL_TURN_CANCELED = 8,
 } pal_turn_state;
 
-PAL_API const char *pal_turn_state_name(pal_turn_state state); /* "retrying" */
+/* Returns the lower-case name, for example "retrying". "none" for an unknown value. */
+PAL_API const char *pal_turn_state_name(pal_turn_state state);
 
 typedef struct pal_turn_info {
     pal_id turn;
     pal_id session;
     pal_turn_state state;
-    bool replayed; /* the client ids were known: this is the turn of the first time, whichever
-                      process has it. `turn` is none for messages that name no turn */
-    bool steered;  /* the messages went into that running turn */
-    uint64_t events;                    /* number of the newest */
-    uint32_t attempt;                   /* RETRYING: of the next try, from 2 */
-    int64_t retry_at;                   /* RETRYING: milliseconds since 1970 */
+    bool replayed;    /* the client ids were used before: this is the turn of the first request, in
+                         whichever process it runs. `turn` is empty if those messages do not belong
+                         to a turn */
+    bool steered;     /* the messages joined the running turn `turn` */
+    uint64_t events;  /* number of the newest event */
+    uint32_t attempt; /* RETRYING: the number of the next attempt, from 2 */
+    int64_t retry_at; /* RETRYING: time of the next attempt, in milliseconds since 1970 */
     char reason[PAL_ERROR_MESSAGE_MAX]; /* RETRYING, FAILED, ASKING, CANCELED: why */
-    pal_status status;                  /* FAILED: what it failed with */
-    long code;                          /* FAILED: of HTTP, by the model's service; 0: none */
-    int64_t retry_after_ms;             /* FAILED: when it wants to be asked again; 0: not said */
-    bool has_calls; /* DONE: its result is tool calls for the caller, as PAUSED told */
-    pal_id message; /* its newest answer; none: there is none yet */
-    uint64_t seq;   /* that answer's; 0: there is none */
+    pal_status status;                  /* FAILED: the error */
+    long code;                          /* FAILED: the HTTP status of the model service; 0: none */
+    int64_t retry_after_ms;             /* FAILED: the delay that the service requested; 0: none */
+    bool has_calls; /* DONE: the caller's tools were called; the PAUSED event carried the calls */
+    pal_id message; /* the newest answer; empty if there is none yet */
+    uint64_t seq;   /* the seq of that answer; 0: none */
 } pal_turn_info;
 
-/* Waits until the messages are durable, and no longer. */
+/* Starts a turn and waits until its messages are durable. Does not wait for the model: use
+ * pal_turn_watch() or pal_turn_wait() for the answer.
+ *
+ *   PAL_BUSY       the session is not idle, and the lane is REJECT or there are no messages
+ *   PAL_CONFLICT   expected_seq does not match, or a client id was used for a different message
+ *   PAL_INVALID    a message, tool or result is not valid
+ *   PAL_NOT_FOUND  there is no such session, endpoint or agent
+ *   PAL_LIMIT      turns_max turns run or wait already, or the session's inbox is full
+ *   PAL_CANCELED   the runtime is being closed */
 PAL_API PAL_CHECKED pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
         pal_turn_info *out_info, pal_error *err);
 
-/* Likewise without waiting: everything is copied, and `started` is told once, on the loop. */
+/* Like pal_turn_start(), but does not wait. If this function returns PAL_OK, `started` is called
+ * exactly once, on the loop: with `info`, or with `err` and `info` NULL if the turn was refused. */
 typedef void (*pal_turn_started)(const pal_turn_info *info, const pal_error *err, void *user);
 PAL_API PAL_CHECKED pal_status pal_turn_start_async(pal_runtime *runtime,
         const pal_turn_request *request, pal_turn_started started, void *user, pal_error *err);
 
-/* ---- While it runs ---- */
+/* ---- Events ---- */
 
+/* Each comment lists the members of pal_event that are set, in addition to number, kind and
+ * turn. */
 typedef enum pal_event_kind {
     PAL_EVENT_NONE = 0,
-    PAL_EVENT_STARTED = 1,      /* the turn runs; `text`: the request's label */
-    PAL_EVENT_STEP = 2,         /* a model call begins; `count`: its number, from 1; `message`: the
-                                   id that its answer will have; `name`: the model */
-    PAL_EVENT_TEXT = 3,         /* `text`: more of the answer; `count`: of which of its parts, from
-                                   1 */
-    PAL_EVENT_REASONING = 4,    /* `text`, `count` */
-    PAL_EVENT_CALL = 5,         /* `call_id`, `name`, `count`: the model begins a tool call */
-    PAL_EVENT_ARGUMENTS = 6,    /* `call_id`, `text`: more of its arguments */
-    PAL_EVENT_MESSAGE = 7,      /* `message`, `seq`: an answer of `at` is recorded, with `usage` */
-    PAL_EVENT_TOOL_STARTED = 8, /* `call_id`, `name`, `text`: the arguments */
-    PAL_EVENT_TOOL_ENDED = 9,   /* `call_id`, `name`, `text`: the result; `status` */
-    PAL_EVENT_RETRYING = 10,    /* `count`: attempt, `at`: when, `text`: why */
-    PAL_EVENT_COMPACTED = 11,   /* `text`: what was done, `count`: tokens that went */
-    PAL_EVENT_STEERED = 12,     /* `message`, `seq`: something was said into it */
-    PAL_EVENT_PAUSED = 13,      /* `text`: the calls for the caller, a JSON array; with
-                                   calls_end_turn the turn is over, and ENDED is next */
-    PAL_EVENT_ASKING = 14,      /* `call_id`, `name`, `text`: what is asked */
-    PAL_EVENT_ENDED = 15, /* the last one: `state`, `status`, `text`: the reason; `usage`: of the
-                             whole turn; `name`: the endpoint that was asked, if one was chosen */
-    PAL_EVENT_TOOLS_MISSING = 16, /* `name`: a tool server whose tools this turn lacks, as it did
-                                     not start in time; `text`: why */
+    PAL_EVENT_STARTED = 1,   /* the turn runs. text: the request's label */
+    PAL_EVENT_STEP = 2,      /* a model call begins. count: its number, from 1; message: the id that
+                                its answer will have; name: the model */
+    PAL_EVENT_TEXT = 3,      /* text: more of the answer; count: the part that it belongs to, from
+                                1; is_refusal */
+    PAL_EVENT_REASONING = 4, /* text: more of the reasoning; count: the part that it belongs to,
+                                from 1 */
+    PAL_EVENT_CALL = 5, /* the model begins a tool call. call_id, name; count: the part, from 1 */
+    PAL_EVENT_ARGUMENTS = 6,    /* call_id; text: more of the call's arguments */
+    PAL_EVENT_MESSAGE = 7,      /* an answer was recorded. message, seq, at, usage, finish_length,
+                                   finish_filtered */
+    PAL_EVENT_TOOL_STARTED = 8, /* call_id, name; text: the arguments */
+    PAL_EVENT_TOOL_ENDED = 9,   /* call_id, name; text: the result; status */
+    PAL_EVENT_RETRYING = 10,  /* count: the number of the attempt; at: its time; text: the reason */
+    PAL_EVENT_COMPACTED = 11, /* text: what was done; count: tokens saved */
+    PAL_EVENT_STEERED = 12,   /* a message joined the turn. message, seq */
+    PAL_EVENT_PAUSED = 13,    /* text: the calls for the caller, a JSON array. With calls_end_turn
+                                 the turn is over and ENDED is next */
+    PAL_EVENT_ASKING = 14,    /* call_id, name; text: the question */
+    PAL_EVENT_ENDED = 15,     /* always the last event. state, status; text: the reason; usage:
+                                 total of the turn; name: the endpoint, if one was chosen; code;
+                                 retry_after_ms */
+    PAL_EVENT_TOOLS_MISSING = 16, /* a tool server did not start in time, so this turn runs without
+                                     its tools. name: the server; text: the reason */
 } pal_event_kind;
 
-PAL_API const char *pal_event_kind_name(pal_event_kind kind); /* "tool_started" */
+/* Returns the lower-case name, for example "tool_started". "none" for an unknown value. */
+PAL_API const char *pal_event_kind_name(pal_event_kind kind);
 
-/* Valid during the callback only. */
+/* One event of a turn. Valid during the callback only. */
 typedef struct pal_event {
-    uint64_t number; /* from 1 in each turn; a reader that comes late is told several events that
-                        add to one text as one, with the number of the last */
+    uint64_t number; /* counted from 1 in each turn. Late readers get several events that add to one
+                        text as one event, with the number of the last */
     pal_event_kind kind;
     pal_id turn;
     pal_str text;
@@ -321,176 +382,215 @@ typedef struct pal_event {
     pal_id message;
     uint64_t seq;
     uint64_t count;
-    int64_t at;
+    int64_t at; /* milliseconds since 1970 */
     pal_usage usage;
     pal_turn_state state;
     pal_status status;
-    bool finish_length;     /* MESSAGE: it was cut off by the limit of the output */
+    bool finish_length;     /* MESSAGE: the output limit cut the answer off */
     long code;              /* ENDED: as in pal_turn_info */
-    int64_t retry_after_ms; /* ENDED: likewise */
-    bool finish_filtered;   /* MESSAGE: it was cut off by the service's content filter */
-    bool is_refusal;        /* TEXT: it says that the model won't */
+    int64_t retry_after_ms; /* ENDED: as in pal_turn_info */
+    bool finish_filtered;   /* MESSAGE: the service's content filter cut the answer off */
+    bool is_refusal;        /* TEXT: the model declines to answer */
 } pal_event;
 
-/* False ends the watching. */
+/* Receives one event, on the loop. Return false to stop watching. */
 typedef bool (*pal_watch)(const pal_event *event, void *user);
 
-/* Tells the events after number `after`, those that are past first, then each as it comes, until
- * ENDED (told to everyone). Of a long turn, older events that add to one text are one event by now,
- * so nothing that was said is missing; what else is no longer kept is left out. Both show as a
- * number that is larger than the one before + 1. ENDED with a state before DONE: the runtime was
- * closed, and another one goes on with the turn. `gone` is told once when no more will come,
- * whatever the reason; may be NULL. PAL_NOT_FOUND for a turn that nobody remembers: the session has
- * its messages. */
+/* Watches a turn. Calls `watch` for each event after number `after`: first for past events that are
+ * still kept, before this function returns, then for new events up to and including ENDED. A turn
+ * can have any number of watchers.
+ *
+ * If a turn has many events, older events that add to one text are merged into one, so that no text
+ * is lost. If this does not make enough room, the oldest events are dropped. In both cases an event
+ * has a number that is larger than the previous one + 1.
+ *
+ * An ENDED event with a state other than DONE, FAILED or CANCELED means that this runtime was
+ * closed. Another one continues the turn. Its events are numbered from 1 again. If `after` is
+ * larger than the newest number, all events are sent.
+ *
+ * `gone` (may be NULL) is called once, on the loop, when no more events will come, for whatever
+ * reason. If this function fails, neither callback is called.
+ *
+ * PAL_NOT_FOUND: the turn is not in this runtime's memory; read the session's messages. */
 PAL_API PAL_CHECKED pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn,
         uint64_t after, pal_watch watch, void (*gone)(void *user), void *user, pal_error *err);
-/* No callback comes after it returned. */
+/* Stops the watchers of the turn that were added with `user`, and calls their `gone`. No callback
+ * is made after this function returns. */
 PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
 
-/* How it stands. Of a turn that this runtime does not have, the store tells: whether it waits, runs
- * in another process or is about to be continued, or how it ended. PAL_NOT_FOUND for a turn that
- * has recorded nothing, or whose messages are gone. */
+/* ---- While a turn runs ---- */
+
+/* Reports the current state of a turn. For a turn that is not in this runtime's memory, the store
+ * is read: the turn is waiting, runs in another process, will be continued, or has ended. On the
+ * loop the store is not read. PAL_NOT_FOUND: the turn has recorded nothing, or its messages do not
+ * exist any more. */
 PAL_API PAL_CHECKED pal_status pal_turn_find(
         pal_runtime *runtime, pal_str tenant, pal_id turn, pal_turn_info *out_info, pal_error *err);
-/* The turn that runs, waits for the caller or is first in the queue of a session. PAL_NOT_FOUND:
- * it is idle. */
+/* Reports the active turn of a session: the one that runs or waits for the caller, otherwise the
+ * first in the queue. Turns of other processes are found in the store. PAL_NOT_FOUND: the session
+ * is idle. */
 PAL_API PAL_CHECKED pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant,
         pal_id session, pal_turn_info *out_info, pal_error *err);
 
-/* Stops it; what was said so far is kept and marked as interrupted. One that waits in the queue is
- * taken out of it, with its messages. Waits until that is durable. */
+/* Stops a turn. The answer so far is recorded and marked as interrupted. If the turn is queued, its
+ * messages are removed from the inbox. A turn that runs in another process is not stopped. Waits
+ * until the end is durable, up to 10 seconds; then it returns PAL_TIMEOUT. PAL_NOT_FOUND: the turn
+ * is not in this runtime's memory. */
 PAL_API PAL_CHECKED pal_status pal_turn_cancel(
         pal_runtime *runtime, pal_str tenant, pal_id turn, pal_error *err);
 
-/* Likewise without waiting, for threads that must not: its events tell the end. Without memory it
- * goes on. */
+/* Like pal_turn_cancel(), but does not wait, for threads that must not block. The ENDED event
+ * reports the end. If there is no memory, the turn is not stopped. */
 PAL_API void pal_turn_abandon(pal_runtime *runtime, pal_str tenant, pal_id turn);
 
-/* PAUSED: the results of the calls, one TOOL_RESULT part each in messages of role tool; the turn
- * goes on when all have come. Also after a restart, and in another process than the turn's own: by
- * turn, or by session with `turn` none. */
+/* Sends results of the caller's tools to a PAUSED turn: messages of role tool with one TOOL_RESULT
+ * part for each call. The turn continues when it has all results. This also works after a restart
+ * and in another process than the turn's: then send all results at once. Name the turn, or name the
+ * session and leave `turn` empty. Waits until the results are accepted.
+ *
+ *   PAL_CONFLICT   the turn is not paused
+ *   PAL_INVALID    a result does not belong to a call that waits for one
+ *   PAL_NOT_FOUND  there is no such turn or session */
 PAL_API PAL_CHECKED pal_status pal_turn_results(pal_runtime *runtime, pal_str tenant,
         pal_id session, pal_id turn, pal_message *messages, size_t messages_len,
         pal_turn_info *out_info, pal_error *err);
 
-/* What a turn waits for; empty where it doesn't. In the arena. */
+/* The calls that a turn waits for. Members that do not apply are empty. */
 typedef struct pal_turn_waits {
-    pal_str calls;         /* PAUSED: those for the caller, a JSON array as PAUSED tells it */
-    pal_str asked_call_id; /* ASKING: the call that somebody is asked about */
-    pal_str asked_name;
-    pal_str asked_arguments;
+    pal_str calls; /* PAUSED: the calls for the caller, the JSON array of the PAUSED event */
+    pal_str asked_call_id;   /* ASKING: the call that needs approval */
+    pal_str asked_name;      /* ASKING: the tool */
+    pal_str asked_arguments; /* ASKING: the arguments of the call */
 } pal_turn_waits;
 
+/* Reports what a turn waits for. For a turn that is not in this runtime's memory, only `calls` is
+ * reported, from the store. PAL_NOT_FOUND: there is no such turn. */
 PAL_API PAL_CHECKED pal_status pal_turn_waiting(pal_runtime *runtime, pal_str tenant, pal_id turn,
         pal_arena *arena, pal_turn_waits *out_waits, pal_error *err);
 
-/* ASKING: goes on, or gives the call an error as its result. After a restart, and in another
- * process than the turn's own, too. */
+/* Answers an ASKING turn. True: the call is run. False: the call gets an error as its result. The
+ * turn continues in both cases. This also works after a restart and in another process than the
+ * turn's. PAL_CONFLICT: the turn is not asking. */
 PAL_API PAL_CHECKED pal_status pal_turn_allow(
         pal_runtime *runtime, pal_str tenant, pal_id turn, bool allow, pal_error *err);
 
-/* Waits for the end, a pause or a question; PAL_TIMEOUT after `timeout_ms` (negative: never). The
- * newest answer's text lies in the arena. */
+/* Waits until a turn ends, pauses or asks. `out_text` is the text of its newest answer. A turn that
+ * FAILED is not an error here: check out_info->state.
+ *
+ *   PAL_TIMEOUT    `timeout_ms` have passed; a negative value waits without limit
+ *   PAL_NOT_FOUND  the turn is not in this runtime's memory */
 PAL_API PAL_CHECKED pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn,
         int64_t timeout_ms, pal_arena *arena, pal_turn_info *out_info, pal_str *out_text,
         pal_error *err);
 
-/* Compacts a session by the runtime's model, as a turn would; `compaction` gives prompt, model,
- * reason, cut_seq, redo and summary. Waits for it. PAL_BUSY while a turn runs there. */
+/* ---- Context, models and tools ---- */
+
+/* Compacts a session with the runtime's model, as a turn does. `compaction` gives prompt, model,
+ * reason, cut_seq, redo and summary. Blocks until it is done. PAL_BUSY: a turn is running in the
+ * session. */
 PAL_API PAL_CHECKED pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant,
         pal_id session, const pal_compaction *compaction, pal_arena *arena,
         pal_compacted *out_compacted, pal_error *err);
 
-/* The plan of what the model would be sent now, by the runtime's settings; in the arena. `request`
- * gives tenant, session and whatever else bears on it; its messages, if any, are planned as if they
- * had been said. */
+/* Plans what the model would receive for `request` now, with the runtime's settings. Messages of
+ * the request are planned as if they were already recorded. Changes nothing. */
 PAL_API PAL_CHECKED pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request,
         pal_arena *arena, pal_plan *out_plan, pal_error *err);
 
-/* A model that can be asked for, and where it is. */
+/* A model that an endpoint offers. */
 typedef struct pal_served_model {
     pal_str endpoint;
     pal_str model;
 } pal_served_model;
 
-/* What the endpoints list, each one's own first; endpoints that don't answer within `timeout_ms`
- * are left out. Waits. In the arena. */
+/* Lists the models of all endpoints; each endpoint's default model comes first. Endpoints that do
+ * not answer within `timeout_ms` are left out. Blocks. */
 PAL_API PAL_CHECKED pal_status pal_runtime_models(pal_runtime *runtime, int64_t timeout_ms,
         pal_arena *arena, pal_served_model **out_models, size_t *out_len, pal_error *err);
 
-/* The tools that a turn would offer beside the caller's own; in the arena. */
+/* Lists the server tools and built-in tools that a turn would offer to the model, in addition to
+ * the caller's. */
 PAL_API PAL_CHECKED pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena,
         pal_tool **out_tools, size_t *out_len, pal_error *err);
 
-/* ---- Passing on ---- */
+/* ---- Forwarding ---- */
 
-/* A request that goes to an endpoint as it is. */
+/* A request that is sent to an endpoint unchanged. */
 typedef struct pal_forward {
-    pal_str endpoint;  /* empty: the one that has the model, or the default */
-    pal_str model;     /* empty: the default's */
-    pal_str path;      /* behind the endpoint's URL: "/chat/completions" */
+    pal_str endpoint;  /* if empty, the endpoint whose default model is `model`, or the default
+                          endpoint */
+    pal_str model;     /* if empty, the default model */
+    pal_str path;      /* appended to the endpoint's URL, for example "/chat/completions" */
     pal_str body;      /* JSON */
-    pal_str tenant;    /* whose ledger has it, under the purpose "forward" and in no session */
-    pal_budget budget; /* the tenant's limits, looked up before the call is made; those of a session
-                          bind nobody here */
-    bool asks_usage;   /* a stream's request gets stream_options.include_usage where the service
-                          needs that to tell its usage */
+    pal_str tenant;    /* the ledger row is written for this tenant, with the purpose "forward" and
+                          without a session */
+    pal_budget budget; /* only the tenant's limits apply; they are checked before the call */
+    bool asks_usage;   /* add stream_options.include_usage to the request of a stream if the service
+                          needs it to report its usage */
 } pal_forward;
 
-/* The answer as it comes, on the loop. `header` may be NULL; names are in lower case. */
+/* Receives the response, on the loop, in this order: header (any number of times), head, bytes (any
+ * number of times), end. */
 typedef struct pal_forward_sink {
-    void (*header)(pal_str name, pal_str value, void *user);
-    void (*head)(unsigned code, void *user); /* once, behind the headers */
+    void (*header)(pal_str name, pal_str value, void *user); /* may be NULL; names are in lower
+                                                                case */
+    void (*head)(unsigned code, void *user); /* once, after the headers; the HTTP status */
     void (*bytes)(pal_str bytes, void *user);
-    /* Once, last, in any case. PAL_OK: an answer came whole, whatever its code. PAL_BUDGET: the
-     * budget is used up, and nobody was asked. */
+    /* Always called, once and last. PAL_OK: the response is complete, whatever its HTTP status.
+     * PAL_BUDGET: the budget is used up, and no request was sent. */
     void (*end)(pal_status status, const pal_error *err, void *user);
 } pal_forward_sink;
 
 typedef struct pal_forwarding pal_forwarding;
 
-/* Passes it on without waiting, and once: no session, no tools, no second try. Everything is
- * copied. PAL_CONFLICT where the endpoint does not speak chat completions. The sink may be told
- * before this returns.
+/* Forwards a request without waiting: no session, no tools, no retries. The sink may be called
+ * before this function returns. The caller must release *out_forwarding with
+ * pal_forwarding_leave().
  *
- * The usage that the answer reports is counted: at once in the runtime's stats, soon in the ledger,
- * at the latest when the runtime is closed. If it reports none, as a stream does whose request
- * doesn't ask for it, the request and as much of the answer as came are counted by the model's
- * encoding. An answer with an error counts nothing. */
+ * The usage in the response is added to the runtime's stats at once, and to the ledger soon after,
+ * at the latest when the runtime is closed. If the response reports no usage, as a stream that was
+ * not asked for it, the tokens of the request and of the response so far are counted with the
+ * model's encoding. An error response counts nothing.
+ *
+ *   PAL_CONFLICT   the endpoint does not speak chat completions
+ *   PAL_NOT_FOUND  there is no such endpoint */
 PAL_API PAL_CHECKED pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
         const pal_forward_sink *sink, void *user, pal_forwarding **out_forwarding, pal_error *err);
-/* Once for each, before the runtime is closed; from any thread, and from the sink too. One that
- * runs still is cancelled, which its `end` is told soon. Accepts NULL. */
+/* Releases a forwarded request. Call it once for each, before the runtime is closed, from any
+ * thread or from the sink. If the call is still running, it is canceled, and `end` reports that
+ * soon after. Accepts NULL. */
 PAL_API void pal_forwarding_leave(pal_forwarding *forwarding);
 
-/* How many turns and passed-on calls of an owner (pal_budget.owner) run or wait now. From any
- * thread; never blocks for long. */
+/* Counts the turns and forwarded requests of an owner (pal_budget.owner) that run or wait now. Can
+ * be called from any thread; does not wait for the loop. */
 PAL_API uint64_t pal_runtime_owned(pal_runtime *runtime, pal_str owner);
 
-/* ---- Looking at it ---- */
+/* ---- Statistics ---- */
 
-/* Called on the loop whenever the state of a turn changes; it must not block. Valid during the
+/* Called on the loop when the state of a turn changes. Must not block. `info` is valid during the
  * callback only. */
 typedef void (*pal_turn_sink)(pal_str tenant, const pal_turn_info *info, void *user);
 
-/* Tells the states of all turns of this runtime from now on, instead of to the sink before. NULL
- * ends it: no callback is made after this function returns. */
+/* Reports the states of all turns of this runtime to `sink` from now on, and no longer to the
+ * previous sink. NULL ends it. No callback of the previous sink is made after this function
+ * returns. */
 PAL_API void pal_runtime_watch(pal_runtime *runtime, pal_turn_sink sink, void *user);
 
 typedef struct pal_runtime_stats {
     uint64_t turns_running;
     uint64_t turns_queued;
-    uint64_t turns_waiting; /* paused or asking */
+    uint64_t turns_waiting; /* PAUSED or ASKING */
     uint64_t turns_ended;
     uint64_t turns_failed;
     uint64_t model_calls;
     uint64_t model_retries;
     uint64_t tool_calls;
     uint64_t watchers;
-    pal_usage usage; /* of all model calls that ended */
+    pal_usage usage; /* total of all model calls that have ended */
     int64_t cost_micros;
 } pal_runtime_stats;
 
+/* Reports the runtime's counters. Can be called from any thread. */
 PAL_API void pal_runtime_stat(pal_runtime *runtime, pal_runtime_stats *out_stats);
 
 #ifdef __cplusplus
