@@ -262,7 +262,7 @@ typedef struct pal_plan_item {
     pal_str reason; /* for example "newest that fit" or "orphan result: no call 'c1' before it" */
 } pal_plan_item;
 
-/* Tells the caller what to do with a plan. */
+/* Says what the caller has to do with a plan. */
 typedef enum pal_action {
     PAL_ACTION_SEND = 0,    /* send the items */
     PAL_ACTION_PRUNE = 1,   /* record `prune` as a mark, then plan again */
@@ -357,8 +357,8 @@ PAL_API PAL_CHECKED pal_status pal_context_repair(const pal_message *messages, s
         const pal_context_input *input, pal_arena *arena, pal_repaired *out_repaired,
         pal_error *err);
 
-/* Returns the parts that a prune would remove, in addition to those that are pruned already. There
- * are none unless they save more than prune_minimum_tokens. */
+/* Returns the parts that a prune would remove, in addition to those that are pruned already. If they
+ * do not save more than prune_minimum_tokens, it returns none. */
 PAL_API PAL_CHECKED pal_status pal_context_prune(const pal_context_input *input, pal_arena *arena,
         pal_pruned **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err);
 
