@@ -1,9 +1,11 @@
-/* config.h - the configuration file: one YAML file, every key with a default. The environment
- * overrides it, and whoever loads it may do so again, as the command does with its options.
- * docs/configuration.md has all keys.
+/* config.h - the configuration: one YAML file, in which every key has a default. Environment
+ * variables override the file, and the program can override both; the command `palaver` does so
+ * with its options. docs/configuration.md lists all keys.
  *
- * Errors of a file name it and the line: "palaver.yaml:12: unknown key 'contxt' ...". Once it is
- * loaded and overridden, a configuration never changes: many threads may read one. */
+ * Errors in a file name the file and the line: "palaver.yaml:12: unknown key 'contxt' ...".
+ *
+ * Threads: any number of threads can read one configuration. pal_config_set() and
+ * pal_config_read_environment() must not run at the same time as other calls. */
 #ifndef PALAVER_CONFIG_H
 #define PALAVER_CONFIG_H
 
@@ -23,10 +25,10 @@ extern "C" {
 
 #define PAL_CONFIG_STORE_DEFAULT "sqlite:palaver-data/palaver.db"
 
-/* ---- What is configured: a field for each key ---- */
+/* ---- Values ---- */
 
-/* In USD for a million tokens; negative where it isn't given. Cached input costs as much as other
- * input where it has no price of its own. */
+/* Prices in USD per million tokens. Negative: not given. Cached input without a price costs as much
+ * as other input. */
 typedef struct pal_config_price {
     double input;
     double cache_read;
@@ -34,72 +36,77 @@ typedef struct pal_config_price {
     double output;
 } pal_config_price;
 
+/* A model with its properties and its prices. */
 typedef struct pal_config_model {
     pal_model_rule rule;
     pal_config_price price;
 } pal_config_model;
 
-/* In milliseconds; 0 where the key says "for good". */
+/* Durations in milliseconds. 0: forever. */
 typedef struct pal_config_expiry {
     int64_t session_expiration;
     int64_t cleanup_interval;
     int64_t trash_retention;
 } pal_config_expiry;
 
-/* What one tenant may have; 0: no bound. */
+/* Limits for one tenant. 0: no limit. */
 typedef struct pal_config_limits {
     uint32_t sessions_per_tenant; /* for pal_store_options.sessions_max */
 } pal_config_limits;
 
-/* `palaver serve`. 0 means "no bound" only where a key's help says so. */
+/* Settings of `palaver serve`. 0 means "no limit" only if the key's help says so. */
 typedef struct pal_config_server {
-    pal_str listen;          /* "127.0.0.1:7077", "[::1]:7077" */
-    pal_str tls_certificate; /* files; both or none */
-    pal_str tls_key;
-    const pal_str *trusted_proxies; /* addresses whose forwarded headers are believed */
+    pal_str listen;                 /* for example "127.0.0.1:7077" or "[::1]:7077" */
+    pal_str tls_certificate;        /* path of a file; requires tls_key */
+    pal_str tls_key;                /* path of a file; requires tls_certificate */
+    const pal_str *trusted_proxies; /* addresses of proxies whose forwarding headers are trusted */
     size_t trusted_proxies_len;
-    const pal_str *cors_origins; /* "*": any */
+    const pal_str *cors_origins; /* origins whose pages can call the server; "*": any */
     size_t cors_origins_len;
-    uint64_t body_bytes_max;
-    uint32_t header_bytes_max;
-    uint32_t url_bytes_max;
-    uint32_t connections_max;
-    uint32_t streams_max;         /* readers of events at once */
-    uint64_t stream_bytes_max;    /* that wait for one slow reader; then it is let go */
-    uint32_t requests_per_minute; /* of one key, or one address without keys; 0: no bound */
-    int64_t idle_ms;              /* a connection without a request */
-    int64_t request_ms;           /* for a request to arrive as a whole */
-    int64_t heartbeat_ms;         /* between comments in a quiet stream */
-    int64_t drain_ms;             /* that turns have to end after SIGTERM */
-    int64_t idempotency_ms;       /* how long an answer is remembered by its key */
-    uint32_t threads;             /* 0: one a core, at most 8 */
-    pal_str log_level;            /* "debug", "info", "warn", "error" */
-    bool log_text;                /* texts of messages may be in the log */
-    pal_str otlp_url;             /* traces go there; empty: none are made */
-    uint64_t bodies_bytes_max;    /* bytes of all request bodies in memory together */
-    /* Connections of one address at the same time. 0: a half of connections_max, and on a server
-     * that listens on a loopback address fifteen sixteenths. */
+    uint64_t body_bytes_max;      /* maximum size of a request body */
+    uint32_t header_bytes_max;    /* maximum size of the headers of a request */
+    uint32_t url_bytes_max;       /* maximum length of a URL */
+    uint32_t connections_max;     /* maximum number of connections at the same time */
+    uint32_t streams_max;         /* maximum number of event streams at the same time */
+    uint64_t stream_bytes_max;    /* maximum of bytes that wait for one slow reader; then its stream
+                                     is closed */
+    uint32_t requests_per_minute; /* maximum for one key, or for one address if there are no keys;
+                                     0: no limit */
+    int64_t idle_ms;              /* how long a connection can stay open without a request */
+    int64_t request_ms;           /* how long a complete request can take to arrive */
+    int64_t heartbeat_ms;         /* interval of keep-alive comments in an idle stream */
+    int64_t drain_ms;             /* how long running turns can take to end after SIGTERM */
+    int64_t idempotency_ms;       /* how long a response is kept for its idempotency key */
+    uint32_t threads;             /* 0: one per core, up to 8 */
+    pal_str log_level;            /* "debug", "info", "warn" or "error" */
+    bool log_text;                /* the log can contain texts of messages */
+    pal_str otlp_url;             /* where traces are sent; empty: no traces */
+    uint64_t bodies_bytes_max;    /* maximum size of all request bodies in memory together */
+    /* Maximum number of connections from one address. 0: half of connections_max; fifteen
+     * sixteenths if the server listens on a loopback address. */
     uint32_t connections_per_address;
-    uint32_t key_failures_per_minute; /* requests of one address with a wrong key; 0: no bound */
-    uint32_t turns_per_key;   /* turns and passed-on calls of one key at once; 0: no bound */
-    uint32_t streams_per_key; /* streams of one key at once; 0: no bound */
+    uint32_t key_failures_per_minute; /* requests from one address with a wrong key; 0: no limit */
+    uint32_t turns_per_key;           /* turns and forwarded requests of one key at the same time;
+                                         0: no limit */
+    uint32_t streams_per_key;         /* streams of one key at the same time; 0: no limit */
 } pal_config_server;
 
-struct pal_context_settings; /* context.h */
-struct pal_runtime_options;  /* turn.h */
+struct pal_context_settings; /* declared in context.h */
+struct pal_runtime_options;  /* declared in turn.h */
 
-/* Texts have a NUL behind them. Everything is the configuration's own. */
+/* All values. Texts are terminated with a NUL. Everything belongs to the configuration. */
 typedef struct pal_config_values {
-    pal_str store; /* a URL, for pal_store_open() */
+    pal_str store; /* a URL for pal_store_open() */
     const pal_config_model *models;
     size_t models_len;
-    const pal_model_rule *model_rules; /* of the same models, for pal_models_new() */
-    pal_route_config session;          /* with the agents, for pal_route_settings_new() */
+    const pal_model_rule *model_rules; /* the rules of `models`, for pal_models_new() */
+    pal_route_config session;          /* for pal_route_settings_new(); includes the agents */
     const struct pal_context_settings *context;
     pal_config_expiry expiry;
-    const struct pal_runtime_options *runtime; /* endpoints, prices, agents, ...: all but the store,
-                                                  the models, and whatever may hold a secret;
-                                                  pal_config_runtime() has that */
+    const struct pal_runtime_options *runtime; /* endpoints, prices, agents and so on, but neither
+                                                  the store nor the models nor members that can
+                                                  contain a secret; use pal_config_runtime() for
+                                                  those */
     pal_config_server server;
     pal_config_limits limits;
 } pal_config_values;
@@ -108,34 +115,37 @@ typedef struct pal_config_values {
 
 typedef struct pal_config pal_config;
 
-/* Reads the file; `path` NULL gives the defaults, and so does an empty file. PAL_INVALID and
- * PAL_LIMIT name the line; PAL_NOT_FOUND, PAL_DENIED or PAL_IO where it can't be read. Release it
- * with pal_config_free(). */
+/* Reads a configuration file. `path` NULL or an empty file: all defaults. The caller must release
+ * the configuration with pal_config_free(). Blocks on the disk.
+ *
+ *   PAL_INVALID, PAL_LIMIT             the content is wrong; `err` names the line
+ *   PAL_NOT_FOUND, PAL_DENIED, PAL_IO  the file cannot be read */
 PAL_API PAL_CHECKED pal_status pal_config_load(
         const char *path, pal_config **out_config, pal_error *err);
 
-/* Likewise from a text; `name` stands for the file in errors. */
+/* Like pal_config_load(), but reads a text. `name` is used instead of the file's name in errors. */
 PAL_API PAL_CHECKED pal_status pal_config_parse(
         pal_str text, const char *name, pal_config **out_config, pal_error *err);
 
-/* Accepts NULL. */
+/* Frees a configuration. Accepts NULL. */
 PAL_API void pal_config_free(pal_config *config);
 
-/* The values as they are now: look again after overriding one. */
+/* Returns the current values. Call it again after a value was overridden. Valid until then, or
+ * until the configuration is freed. */
 PAL_API const pal_config_values *pal_config_get(const pal_config *config);
 
-/* The file that was read, or what pal_config_parse() called it; NULL when there is none. */
+/* Returns the path of the file, or the `name` of pal_config_parse(). NULL if there is none. */
 PAL_API const char *pal_config_path(const pal_config *config);
 
-/* Something that works, but is better written otherwise: keys of another system's section, with the
- * place that they are read from. False if `index` is past the last one. The text is the
- * configuration's. */
+/* Returns the warnings one by one: keys that work but belong in another place, such as keys in the
+ * section of another system. `out_text` names the place where they belong; it is owned by the
+ * configuration. False if `index` is past the last one. */
 PAL_API bool pal_config_warning_at(
         const pal_config *config, size_t index, pal_str *out_text, uint32_t *out_line);
 
-/* ---- Overriding it ---- */
+/* ---- Overriding values ---- */
 
-/* Where a value comes from. */
+/* The place that a value comes from. */
 typedef enum pal_config_source {
     PAL_CONFIG_DEFAULT = 0,
     PAL_CONFIG_FILE = 1,
@@ -143,62 +153,65 @@ typedef enum pal_config_source {
     PAL_CONFIG_FLAG = 3,
 } pal_config_source;
 
-PAL_API const char *pal_config_source_name(pal_config_source source); /* "environment" */
+/* Returns the name, for example "environment". "unknown" for an unknown value. */
+PAL_API const char *pal_config_source_name(pal_config_source source);
 
-/* Gives a single key ("context.max_tokens", not a list, nor one in a list) another value, written
- * as in the file. On failure nothing has changed. */
+/* Sets a single key, such as "context.max_tokens", to a value that is written as in the file. Lists
+ * and keys in lists cannot be set. If the call fails, nothing has changed. */
 PAL_API PAL_CHECKED pal_status pal_config_set(pal_config *config, const char *key, pal_str value,
         pal_config_source source, pal_error *err);
 
-/* Takes what the environment has: PALAVER_CONTEXT_MAX_TOKENS for "context.max_tokens". A variable
- * that is empty counts for nothing. */
+/* Applies the environment variables that override keys: PALAVER_CONTEXT_MAX_TOKENS overrides
+ * "context.max_tokens". Empty variables are ignored. PAL_INVALID: `err` names a variable with a
+ * wrong value, or one that looks like the variable of a key but is not. */
 PAL_API PAL_CHECKED pal_status pal_config_read_environment(pal_config *config, pal_error *err);
 
-/* ---- Using it ---- */
+/* ---- Using a configuration ---- */
 
-/* Gives what pal_runtime_open() takes, all but the store and the models: providers and tool servers
- * with the secrets that they name in the environment, the provider and model that are chosen first.
- * It lies in the arena and in the configuration, and must not outlive either. PAL_NOT_FOUND names
- * the variable that is not set. */
+/* Returns the options for pal_runtime_open(), except the store and the models. Providers and tool
+ * servers get their secrets from the environment variables that the configuration names. The result
+ * points into the arena and the configuration, and must not outlive either. PAL_NOT_FOUND: `err`
+ * names the environment variable that is not set. */
 PAL_API PAL_CHECKED pal_status pal_config_runtime(const pal_config *config, pal_arena *arena,
         struct pal_runtime_options *out_options, pal_error *err);
 
-/* ---- Looking at it ---- */
+/* ---- Inspecting a configuration ---- */
 
-/* PAL_CONFIG_DEFAULT also for a key that there isn't. Of lists, where the list comes from. */
+/* Returns where a value comes from. For a list it is the source of the list. PAL_CONFIG_DEFAULT if
+ * there is no such key. */
 PAL_API pal_config_source pal_config_source_of(const pal_config *config, const char *key);
 
-/* One effective value. */
+/* A key and its current value. */
 typedef struct pal_config_entry {
-    pal_str key;   /* "models[0].price.input" */
-    pal_str value; /* as JSON, without secrets */
+    pal_str key;   /* for example "models[0].price.input" */
+    pal_str value; /* JSON, without secrets */
     pal_config_source source;
-    uint32_t line; /* in the file; 0 elsewhere */
+    uint32_t line; /* line in the file; 0: the value does not come from the file */
 } pal_config_entry;
 
-/* All of them, in the order of the documentation; in the arena. */
+/* Lists all keys and their current values, in the order of the documentation, in the arena. */
 PAL_API PAL_CHECKED pal_status pal_config_list(const pal_config *config, pal_arena *arena,
         pal_config_entry **out_entries, size_t *out_len, pal_error *err);
 
-/* ---- What there is to configure ---- */
+/* ---- Keys ---- */
 
 #define PAL_CONFIG_KEY_SIZE 80
 
-/* One key; "models[]" stands for any element of a list, "*" for any name. */
+/* Describes a key. In `path`, "models[]" means any element of a list, and "*" any name. */
 typedef struct pal_config_key {
     char path[PAL_CONFIG_KEY_SIZE];
-    char environment[PAL_CONFIG_KEY_SIZE]; /* the variable that overrides it; empty: none */
-    char wants[160];                       /* "a whole number from 1 to 100" */
-    const char *value;                     /* the default, as in the file; NULL: none */
-    const char *help;                      /* one line */
-    bool is_required;                      /* in every element of its list */
-    bool is_group;                         /* has keys of its own, which follow */
+    char environment[PAL_CONFIG_KEY_SIZE]; /* the variable that overrides the key; empty: none */
+    char wants[160];   /* the accepted values, for example "a whole number from 1 to 100" */
+    const char *value; /* the default, as it is written in the file; NULL: none */
+    const char *help;  /* one line that explains the key */
+    bool is_required;  /* every element of its list must have this key */
+    bool is_group;     /* the key contains other keys, which follow */
 } pal_config_key;
 
-/* False when `index` is past the last one. */
+/* Returns the keys one by one. False if `index` is past the last one. */
 PAL_API bool pal_config_key_at(size_t index, pal_config_key *out_key);
 
-/* A file with all keys at their defaults and what they are for, in the arena. */
+/* Returns a configuration file with all keys, their defaults and explanations, in the arena. */
 PAL_API PAL_CHECKED pal_status pal_config_example(
         pal_arena *arena, pal_str *out_text, pal_error *err);
 
