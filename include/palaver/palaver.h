@@ -1,21 +1,27 @@
-/* palaver.h - everything that an embedding program needs.
+/* palaver.h - includes all public headers.
  *
- * A program that keeps conversations begins with store.h; one that wants answers from a model with
- * turn.h, on top of it; examples/embed.c and examples/turn.c are the two at their shortest. The
- * others stand for themselves: route.h (which session?), context.h and window.h (what does the
- * model see?), tokens.h (how much is it?), config.h (one file for all of them), dialect.h (messages
- * as other APIs write them), retry.h and loop.h (when to call a model again, and when to stop it).
+ * To store conversations, begin with store.h (examples/embed.c). To get answers from a model, begin
+ * with turn.h, which uses a store (examples/turn.c). The other headers can be used alone:
  *
- * What holds everywhere:
- * - A call that can fail returns a pal_status and fills the `err` at its end, which may be NULL.
- *   Outputs are named out_..., and count after PAL_OK only.
- * - A pal_str that is handed in is borrowed until the call returns, unless the call says otherwise.
- *   Results lie in the arena that the caller passes: free or reset that, never a result.
- * - Structs of options and queries begin as zeros, `pal_load load = {0};`: what stays zero has the
- *   default that is named beside it. Members are only ever added at the end.
- * - Handles belong to whoever opened or made them, and are released by the function that their
- *   header names, which accepts NULL. A handle, and an arena, is used by one thread at a time
- *   unless its header says more. */
+ *   route.h               finds the session that a message belongs to
+ *   context.h, window.h   decide what the model sees
+ *   tokens.h              counts tokens
+ *   config.h              reads one configuration file for all of these
+ *   dialect.h             reads and writes messages in the formats of other APIs
+ *   retry.h, loop.h       say when to retry a model call, and when a model repeats itself
+ *
+ * Rules for all headers:
+ *
+ *   - A function that can fail returns a pal_status and fills its last argument, `err`, which may
+ *     be NULL. Outputs are named out_... and are meaningful only after PAL_OK.
+ *   - A function uses a pal_str argument only until it returns, unless its comment says otherwise.
+ *     Results are allocated in the arena that the caller passes. Free or reset the arena, never a
+ *     result.
+ *   - Zero a struct of options or a query before you use it: `pal_load load = {0};`. A member that
+ *     is zero has the default in its comment. New members are only added at the end of a struct.
+ *   - A handle belongs to the caller that created it. Release it with the function that its header
+ *     names; that function accepts NULL. A handle or an arena must be used by one thread at a time,
+ *     unless its header says otherwise. */
 #ifndef PALAVER_H
 #define PALAVER_H
 
