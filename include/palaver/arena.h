@@ -1,4 +1,5 @@
-/* arena.h - memory that is released all at once. Reading calls put their results into one. */
+/* arena.h - memory that is released all at once. Functions that read put their results into an
+ * arena of the caller. An arena must be used by one thread at a time. */
 #ifndef PALAVER_ARENA_H
 #define PALAVER_ARENA_H
 
@@ -12,27 +13,29 @@ extern "C" {
 
 typedef struct pal_arena pal_arena;
 
-/* Failure sticks: an arena that ran out of memory or passed `bytes_max` returns NULL from then on,
- * so a caller may check once at the end with pal_arena_failure(). `bytes_max` 0 means no bound.
- * NULL when there is no memory. Release it with pal_arena_free(). */
+/* Creates an arena. `bytes_max` limits its size; 0: no limit. NULL if there is no memory. The
+ * caller must release it with pal_arena_free().
+ *
+ * A failure is permanent: after an arena has run out of memory or reached `bytes_max`, all
+ * allocations return NULL. So it is enough to check once at the end, with pal_arena_failure(). */
 PAL_API pal_arena *pal_arena_new(size_t bytes_max);
 
-/* Accepts NULL. Everything that was put into the arena is gone afterwards. */
+/* Frees the arena and everything in it. Accepts NULL. */
 PAL_API void pal_arena_free(pal_arena *arena);
 
-/* Empties the arena, and clears its failure, but keeps its first block for the next use. */
+/* Empties the arena and clears its failure. Keeps the first block for the next use. */
 PAL_API void pal_arena_reset(pal_arena *arena);
 
-/* PAL_OK, or what made an earlier call fail: PAL_NO_MEMORY or PAL_LIMIT. */
+/* Returns PAL_OK, or the reason why an earlier allocation failed: PAL_NO_MEMORY or PAL_LIMIT. */
 PAL_API pal_status pal_arena_failure(const pal_arena *arena);
 
-/* Zeroed memory, aligned for any type. NULL on failure. */
+/* Allocates zeroed memory, aligned for any type. NULL if it fails. */
 PAL_API void *pal_arena_alloc(pal_arena *arena, size_t size);
 
-/* `count` zeroed elements; NULL on failure, also when the product overflows. */
+/* Allocates `count` zeroed elements. NULL if it fails, also if the product overflows. */
 PAL_API void *pal_arena_array(pal_arena *arena, size_t count, size_t element_size);
 
-/* A copy with a NUL behind it (not counted in len). The empty view on failure. */
+/* Copies a text and adds a NUL, which is not counted in len. Returns an empty text if it fails. */
 PAL_API pal_str pal_arena_copy(pal_arena *arena, pal_str text);
 
 #ifdef __cplusplus
