@@ -1,4 +1,5 @@
-/* str.h - a borrowed view of bytes. Lengths always travel: model output holds NULs. */
+/* str.h - a text or bytes, with their length. A pal_str does not own its memory. There is always a
+ * length, because the output of a model can contain NULs. */
 #ifndef PALAVER_STR_H
 #define PALAVER_STR_H
 
@@ -11,7 +12,7 @@ extern "C" {
 #endif
 
 typedef struct pal_str {
-    const char *data; /* may be NULL when len is 0; not terminated */
+    const char *data; /* not terminated; may be NULL if len is 0 */
     size_t len;
 } pal_str;
 
@@ -23,7 +24,7 @@ static inline pal_str pal_str_make(const char *data, size_t len)
     return str;
 }
 
-/* A view of a terminated string; NULL gives the empty view. */
+/* Makes a pal_str from a terminated string. NULL gives an empty text. */
 static inline pal_str pal_str_of(const char *text)
 {
     return pal_str_make(text, text ? strlen(text) : 0);
@@ -39,7 +40,7 @@ static inline bool pal_str_is(pal_str a, const char *text)
     return pal_str_equal(a, pal_str_of(text));
 }
 
-/* For printf("%.*s", PAL_STR_ARG(str)). */
+/* Passes a pal_str to printf: printf("%.*s", PAL_STR_ARG(str)). */
 #define PAL_STR_ARG(str) (int)(str).len, ((str).data ? (str).data : "")
 
 #ifdef __cplusplus
