@@ -1,4 +1,4 @@
-/* foreign.h - databases of other programs, read to import from them. */
+/* foreign.h - reads the databases of other programs, for imports. */
 #ifndef PALAVER_FOREIGN_H
 #define PALAVER_FOREIGN_H
 
@@ -10,17 +10,19 @@
 extern "C" {
 #endif
 
-/* One row as a JSON object, its columns as members; borrowed until the call returns. Anything but
- * PAL_OK ends the reading, and is what it returns. */
+/* Receives one row as a JSON object whose members are the columns. `row` is valid during the
+ * callback only. If the callback returns anything but PAL_OK, reading stops, and the function
+ * returns that status. */
 typedef pal_status (*pal_foreign_row)(pal_str row, void *user);
 
-/* Tells every row of the table 'conversation_contexts' in Loom's SQLite file, oldest first. The
- * file is not changed. PAL_INVALID where it is none or has no such table. */
+/* Calls `row` for every row of the table 'conversation_contexts' in the SQLite file of Loom (which
+ * sends agents to work items), the oldest first. Runs on the caller's thread and blocks. The file
+ * is not changed. PAL_INVALID: the file is not a SQLite database or has no such table. */
 PAL_API PAL_CHECKED pal_status pal_foreign_loom_each(
         const char *path, pal_foreign_row row, void *user, pal_error *err);
 
-/* Likewise every row of the table 'conversations' in Sol's SQLite file: which conversation of the
- * service each Matrix room has. */
+/* Like pal_foreign_loom_each(), for the table 'conversations' in the SQLite file of Sol (a Matrix
+ * bot). A row names the conversation of the model service that belongs to a Matrix room. */
 PAL_API PAL_CHECKED pal_status pal_foreign_sol_each(
         const char *path, pal_foreign_row row, void *user, pal_error *err);
 
