@@ -1,4 +1,4 @@
-/* alloc.h - where the library's memory comes from. */
+/* alloc.h - replaces the library's memory allocator. */
 #ifndef PALAVER_ALLOC_H
 #define PALAVER_ALLOC_H
 
@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* An embedding program's own allocator. The three functions behave as malloc, realloc and free do,
- * and are called from several threads at once. */
+/* An allocator of the embedding program. The three functions behave like malloc, realloc and free.
+ * Several threads can call them at the same time. */
 typedef struct pal_allocator {
     void *(*alloc)(size_t size, void *user);
     void *(*resize)(void *memory, size_t size, void *user);
@@ -18,8 +18,8 @@ typedef struct pal_allocator {
     void *user;
 } pal_allocator;
 
-/* Call once, before anything else of the library; NULL restores the C library's allocator.
- * SQLite keeps its own memory: see sqlite3_config(). */
+/* Sets the allocator; NULL restores that of the C library. The struct is copied. Call this once,
+ * before any other function of the library. SQLite has its own allocator: see sqlite3_config(). */
 PAL_API void pal_allocator_set(const pal_allocator *allocator);
 
 #ifdef __cplusplus
