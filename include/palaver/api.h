@@ -1,4 +1,5 @@
-/* api.h - what every public header needs: visibility, checked results, the version. */
+/* api.h - the version, and macros that every public header uses: PAL_API exports a symbol,
+ * PAL_CHECKED warns if a result is ignored, and PAL_PRINTF checks format strings. */
 #ifndef PALAVER_API_H
 #define PALAVER_API_H
 
