@@ -357,8 +357,8 @@ PAL_API PAL_CHECKED pal_status pal_context_repair(const pal_message *messages, s
         const pal_context_input *input, pal_arena *arena, pal_repaired *out_repaired,
         pal_error *err);
 
-/* Returns the parts that a prune would remove, in addition to those that are pruned already. If they
- * do not save more than prune_minimum_tokens, it returns none. */
+/* Returns the parts that a prune would remove, in addition to those that are already pruned. If
+ * they do not save more than prune_minimum_tokens, it returns none. */
 PAL_API PAL_CHECKED pal_status pal_context_prune(const pal_context_input *input, pal_arena *arena,
         pal_pruned **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err);
 
