@@ -692,6 +692,8 @@ typedef struct pal_op {
                                          by a dead process. If this and stale_expires_at match the
                                          current lease, it is treated as free */
             int64_t stale_expires_at; /* take: the expires_at of that lease; 0: none */
+            bool is_watched; /* take: the caller watches the lease itself. The clock does not count:
+                                only a released or stale lease is free */
         } lease;
         const pal_ledger_row *ledger_row;
         struct {

@@ -38,6 +38,25 @@ static inline bool pal_lease_is_held(int64_t expires_at, int64_t ttl_ms, int64_t
     return expires_at > now_ms && expires_at - now_ms <= 2 * ttl;
 }
 
+/* Whether the lease is in the way of this operation, unless its owner is the same. A lease that was
+ * given back has the end 0. */
+static inline bool pal_lease_blocks(
+        const pal_op *op, uint64_t fence, int64_t expires_at, int64_t ttl_ms, int64_t now_ms)
+{
+    if (op->u.lease.stale_fence == fence && op->u.lease.stale_expires_at == expires_at)
+        return false;
+    if (op->u.lease.is_watched)
+        return expires_at != 0;
+    return pal_lease_is_held(expires_at, ttl_ms, now_ms);
+}
+
+/* When a lease ends that is taken now. Each renewal has another end, also if the clock stands still
+ * or goes back: other processes see by it that the owner lives. */
+static inline int64_t pal_lease_end(int64_t now_ms, int64_t ttl_ms, int64_t previous)
+{
+    return now_ms + ttl_ms + (now_ms + ttl_ms == previous);
+}
+
 /* A session with what only the store needs of it. */
 typedef struct pal_session_row {
     pal_session session;

@@ -183,9 +183,8 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
     if (status != PAL_OK)
         return status;
     is_held = session->lease_owner_len > 0 &&
-            pal_lease_is_held(session->lease_expires_at, session->lease_ttl_ms, now_ms) &&
-            !(op->u.lease.stale_fence == session->lease_fence &&
-                    op->u.lease.stale_expires_at == session->lease_expires_at);
+            pal_lease_blocks(op, session->lease_fence, session->lease_expires_at,
+                    session->lease_ttl_ms, now_ms);
     is_mine = is_held && pal_str_equal(lease_owner(session), wanted);
     if (is_held && !is_mine)
         return pal_error_set(
@@ -200,7 +199,8 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
         /* Whoever carries the number was the last to have it. */
         session->lease_fence += op->fence == 0;
     }
-    session->lease_expires_at = now_ms + op->u.lease.ttl_ms;
+    session->lease_expires_at =
+            pal_lease_end(now_ms, op->u.lease.ttl_ms, session->lease_expires_at);
     session->lease_ttl_ms = op->u.lease.ttl_ms;
     op->u.lease.fence = session->lease_fence;
     return PAL_OK;

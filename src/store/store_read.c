@@ -256,6 +256,21 @@ pal_status pal_store_inbox_list(pal_store *store, pal_str tenant, pal_id session
     return status;
 }
 
+pal_status pal_reading_lease(
+        const pal_reading *reading, pal_arena *arena, pal_lease *out_lease, pal_error *err)
+{
+    pal_engine *engine = reading->store->engine;
+    pal_lease lease = {0};
+    pal_status status =
+            engine->backend->lease_find(engine, reading->row.handle, arena, &lease, err);
+
+    if (status == PAL_NOT_FOUND)
+        status = PAL_OK;
+    if (status == PAL_OK)
+        *out_lease = lease;
+    return status;
+}
+
 pal_status pal_store_lease_find(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_lease *out_lease, pal_error *err)
 {
@@ -265,8 +280,7 @@ pal_status pal_store_lease_find(pal_store *store, pal_str tenant, pal_id session
 
     if (status != PAL_OK)
         return status;
-    status = store->engine->backend->lease_find(
-            store->engine, reading.row.handle, arena, &lease, err);
+    status = pal_reading_lease(&reading, arena, &lease, err);
     if (status == PAL_OK && (lease.owner.len == 0 ||
                                     !pal_lease_is_held(
                                             lease.expires_at, lease.ttl_ms, pal_clock_now_ms())))

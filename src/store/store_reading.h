@@ -23,5 +23,8 @@ PAL_CHECKED pal_status pal_reading_standing(
         const pal_reading *reading, pal_arena *arena, pal_standing *out_standing, pal_error *err);
 PAL_CHECKED pal_status pal_reading_inbox_list(const pal_reading *reading, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err);
+/* The lease as it was taken, whatever the clock says of it; without an owner: nobody has it. */
+PAL_CHECKED pal_status pal_reading_lease(
+        const pal_reading *reading, pal_arena *arena, pal_lease *out_lease, pal_error *err);
 
 #endif

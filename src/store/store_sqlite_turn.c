@@ -146,14 +146,15 @@ static pal_status lease_get(
 
 /* An owner of nobody and a ttl of 0 keep the number of a lease that was given back. */
 static pal_status lease_set(pal_sql_conn *conn, const pal_work *work, int64_t handle, pal_str owner,
-        uint64_t fence, int64_t ttl_ms)
+        const lease_state *previous, int64_t ttl_ms)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_LEASE_SET);
 
     pal_sql_bind_int(&sql, handle);
     pal_sql_bind_text(&sql, owner);
-    pal_sql_bind_int(&sql, (int64_t)fence);
-    pal_sql_bind_int(&sql, ttl_ms ? pal_clock_now_ms() + ttl_ms : 0);
+    pal_sql_bind_int(&sql, (int64_t)previous->fence);
+    pal_sql_bind_int(&sql,
+            ttl_ms ? pal_lease_end(pal_clock_now_ms(), ttl_ms, previous->expires_at) : 0);
     pal_sql_bind_int(&sql, ttl_ms);
     return pal_sql_run(&sql, &work->op->error);
 }
@@ -170,16 +171,13 @@ pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
         status = lease_get(conn, work, head.handle, &lease);
     if (status != PAL_OK)
         return status;
-    held = pal_lease_is_held(lease.expires_at, lease.ttl_ms, pal_clock_now_ms()) &&
-            !(op->u.lease.stale_fence == lease.fence &&
-                    op->u.lease.stale_expires_at == lease.expires_at);
+    held = pal_lease_blocks(op, lease.fence, lease.expires_at, lease.ttl_ms, pal_clock_now_ms());
     if (held && !lease.same_owner)
         return pal_error_set(&op->error, PAL_BUSY, "'%s' holds the session for another %lld ms",
                 lease.owner, (long long)(lease.expires_at - work->now_ms));
     if (!held && op->fence == 0)
         lease.fence++; /* whoever carries the number was the last to have it */
-    status = lease_set(
-            conn, work, head.handle, op->u.lease.owner, lease.fence, op->u.lease.ttl_ms);
+    status = lease_set(conn, work, head.handle, op->u.lease.owner, &lease, op->u.lease.ttl_ms);
     if (status == PAL_OK)
         op->u.lease.fence = lease.fence;
     return status;
@@ -194,6 +192,6 @@ pal_status pal_sqlite_lease_release(pal_sql_conn *conn, pal_work *work)
     if (status == PAL_OK)
         status = lease_get(conn, work, head.handle, &lease);
     if (status == PAL_OK && lease.fence == work->op->u.lease.fence && lease.fence != 0)
-        status = lease_set(conn, work, head.handle, pal_str_make(NULL, 0), lease.fence, 0);
+        status = lease_set(conn, work, head.handle, pal_str_make(NULL, 0), &lease, 0);
     return status;
 }

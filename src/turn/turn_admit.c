@@ -6,6 +6,7 @@
 #include "turn/turn_backlog.h"
 #include "turn/turn_entry.h"
 #include "turn/turn_event.h"
+#include "turn/turn_holder.h"
 #include "turn/turn_join.h"
 #include "turn/turn_outcome.h"
 #include "turn/turn_owed.h"
@@ -57,6 +58,42 @@ static void refuse(pal_turn *turn, pal_error *err)
     pal_turn_set_reason(turn, err->message);
     pal_turn_tell_started(turn, err);
     pal_turn_finish(turn, PAL_TURN_FAILED);
+}
+
+/* ---- Another process's lease ---- */
+
+enum { SUSPECT_MS = 50, LEASE_TRIES_MAX = 3 };
+
+static void look_at_holder(pal_turn *turn);
+
+static void look_again(pal_timer *timer)
+{
+    pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
+
+    turn->holds--;
+    look_at_holder(turn);
+}
+
+/* A turn that may not wait is refused while the holder lives. If that is not known it waits for it
+ * to show, which takes a ttl at most. */
+static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
+{
+    bool is_stopping = lane->runtime->is_closing || turn->is_cancelled;
+
+    if (view == PAL_HOLDER_NONE && !is_stopping && turn->lease_tries < LEASE_TRIES_MAX) {
+        turn->lease_tries++;
+        pal_turn_begin(turn);
+    } else if (view == PAL_HOLDER_SUSPECT && !is_stopping && !pal_lane_may_wait(turn) &&
+            pal_timer_start(lane->runtime->loop, &turn->timer, SUSPECT_MS, look_again)) {
+        turn->holds++;
+    } else {
+        refuse(turn, &(pal_error){.status = PAL_BUSY});
+    }
+}
+
+static void look_at_holder(pal_turn *turn)
+{
+    pal_holder_look(turn->lane, turn, holder_seen);
 }
 
 /* ---- The same again ---- */
@@ -197,7 +234,9 @@ static void admitted(pal_write *write)
     turn->holds--;
     if (status != PAL_OK) {
         turn->owes = false;
-        if (!try_without_settled(turn, status))
+        if (status == PAL_BUSY)
+            look_at_holder(turn);
+        else if (!try_without_settled(turn, status))
             refuse(turn, &err);
         return;
     }
@@ -239,6 +278,8 @@ static void leased(pal_write *write)
     turn->holds--;
     if (status == PAL_OK)
         look_around(turn);
+    else if (status == PAL_BUSY)
+        look_at_holder(turn);
     else
         refuse(turn, &err);
 }
@@ -372,6 +413,7 @@ void pal_turn_begin(pal_turn *turn)
         return;
     }
     turn->phase = PAL_PHASE_ADMIT;
+    pal_entry_note_stale(turn);
     turn->messages = turn->request.messages;
     turn->messages_len = turn->request.messages_len;
     if ((turn->is_backlog || turn->inbox_len > 0) && !turn->lane->fence) {

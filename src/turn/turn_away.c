@@ -309,6 +309,9 @@ static void looked(pal_work_item *item)
     for (size_t i = 0; i < l->len; i++) {
         pal_turn *turn = find_away(lane, l->ids[i]);
 
+        if (l->statuses[i] == PAL_OK)
+            l->outcomes[i].is_held =
+                    pal_holder_see(lane, &l->outcomes[i].holder) != PAL_HOLDER_NONE;
         if (turn)
             see_away(turn, l->statuses[i], &l->outcomes[i]);
         else if (is_parked(lane->running) && pal_id_equal(lane->running->id, l->ids[i]))

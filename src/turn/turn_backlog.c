@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "palaver/limits.h"
+#include "turn/turn_holder.h"
 #include "turn/turn_inbox.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_owner.h"
@@ -33,10 +34,11 @@ struct pal_backlog {
     pal_status status;
 };
 
-/* A dead process's lease is over when it says so; a living one's goes on, and is seen again. */
-static void note_held(pal_backlog *backlog, const pal_lease *lease)
+/* A living process renews its lease before its end, and is seen again. If the lease is over by the
+ * clock, a lane watches it (turn_holder.c). */
+static void note_held(pal_backlog *backlog, const pal_holder *holder)
 {
-    int64_t left = lease->expires_at - pal_clock_now_ms() + 1;
+    int64_t left = holder->expires_at - pal_clock_now_ms() + 1;
 
     if (left < LOOK_MS_MIN)
         left = LOOK_MS_MIN;
@@ -69,11 +71,12 @@ static void list_owners(pal_work_item *item)
     backlog->is_full = backlog->len == PAL_INBOX_OWNERS_MAX;
     for (size_t i = 0, kept = 0, len = backlog->len; i < len; i++) {
         const pal_inbox_owner *owner = &backlog->owners[i];
-        pal_lease lease;
+        pal_holder holder;
 
-        if (pal_store_lease_find(store, owner->tenant, owner->session, backlog->arena, &lease,
-                    NULL) == PAL_OK)
-            note_held(backlog, &lease);
+        if (pal_holder_read(store, owner->tenant, owner->session, backlog->arena, &holder, NULL) ==
+                        PAL_OK &&
+                holder.fence > 0 && !holder.is_dead && !holder.is_over)
+            note_held(backlog, &holder);
         else
             backlog->owners[kept++] = *owner;
         backlog->len = kept;

@@ -26,7 +26,18 @@ void pal_entry_add_lease(pal_turn *turn)
     pal_turn_add_op(turn,
             (pal_op){.kind = PAL_OP_LEASE_TAKE,
                     .u.lease = {.owner = pal_str_of(turn->runtime->owner),
-                            .ttl_ms = turn->runtime->options.lease_ms}});
+                            .ttl_ms = turn->runtime->options.lease_ms,
+                            .stale_fence = turn->stale_fence,
+                            .stale_expires_at = turn->stale_expires_at,
+                            .is_watched = true}});
+}
+
+void pal_entry_note_stale(pal_turn *turn)
+{
+    const pal_lane_state *lane = turn->lane;
+
+    turn->stale_fence = lane->is_stale ? lane->seen_fence : 0;
+    turn->stale_expires_at = lane->is_stale ? lane->seen_expires_at : 0;
 }
 
 bool pal_entry_needs_lease(const pal_turn *turn)

@@ -6,6 +6,8 @@
 
 /* Adds to turn->write what takes the session's lease, unless it is held. */
 void pal_entry_add_lease(pal_turn *turn);
+/* On the loop, before that: a lease that was seen to be a dead process's may be taken. */
+void pal_entry_note_stale(pal_turn *turn);
 /* What is open may be a running turn's of another process, unless the session is ours. */
 bool pal_entry_needs_lease(const pal_turn *turn);
 /* Puts all of the first commit into turn->write, which may be nothing. */

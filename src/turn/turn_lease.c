@@ -5,11 +5,23 @@
 #include "turn/turn_machine.h"
 
 #include "palaver/limits.h"
+#include "turn/turn_holder.h"
 #include "turn/turn_park.h"
 
 enum { WAIT_MS_MIN = 20 };
 
 static void renew_later(pal_lane_state *lane);
+
+/* Whatever it writes from now on is refused. A turn that is being admitted begins again then, after
+ * the turns of the process that has the session now; one that is about to end is told by its write.
+ */
+static void lose(pal_turn *turn)
+{
+    if (turn->phase <= PAL_PHASE_ADMIT || turn->phase == PAL_PHASE_CLOSE || turn->is_sealed)
+        return;
+    turn->info.status = PAL_DENIED;
+    pal_turn_stop(turn, "another process took the session over");
+}
 
 static void renewed(pal_write *write)
 {
@@ -27,9 +39,7 @@ static void renewed(pal_write *write)
         pal_lease_lost(lane);
         pal_away_begin(turn); /* who took the session over goes on with the turn */
     } else if (is_lost) {
-        /* Whatever it writes from now on is refused. */
-        turn->info.status = PAL_DENIED;
-        pal_turn_stop(turn, "another process took the session over");
+        lose(turn);
     } else {
         renew_later(lane); /* where it failed for the moment, it is tried again in time */
     }
@@ -50,7 +60,8 @@ static void renew(pal_timer *timer)
             .session = lane->session,
             .fence = lane->fence, /* after a standstill it is ours still, if nobody had it since */
             .u.lease = {.owner = pal_str_of(lane->runtime->owner),
-                    .ttl_ms = lane->runtime->options.lease_ms}};
+                    .ttl_ms = lane->runtime->options.lease_ms,
+                    .is_watched = true}};
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = renewed};
     lane->holds++;
     pal_journal_write(&lane->runtime->journal, &lane->write);
@@ -82,16 +93,27 @@ void pal_lease_taken(pal_lane_state *lane, uint64_t fence)
 
 /* ---- Another process's ---- */
 
-static void awaited(pal_timer *timer)
+static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
 {
-    pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, wait));
+    bool has_waiting = lane->first || lane->steers || lane->has_backlog;
 
+    (void)turn;
+    if (view != PAL_HOLDER_NONE && has_waiting && !lane->runtime->is_closing &&
+            pal_lease_await(lane))
+        return;
     lane->is_waiting = false;
     pal_lane_rest(lane);
 }
 
-/* A process that runs gives its lease back any time, a dead one's runs out: it is asked for again
- * and again, less and less often. */
+static void awaited(pal_timer *timer)
+{
+    pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, wait));
+
+    pal_holder_look(lane, NULL, holder_seen);
+}
+
+/* A process that runs gives its lease back any time, a dead one's is seen to stay as it is
+ * (turn_holder.c): it is looked at again and again, less and less often. */
 bool pal_lease_await(pal_lane_state *lane)
 {
     int64_t delay = lane->wait_ms ? 2 * lane->wait_ms : WAIT_MS_MIN;

@@ -40,10 +40,9 @@ static pal_status look_into_inbox(
 
 static void look_at_lease(pal_store *store, pal_str tenant, pal_arena *arena, pal_outcome *outcome)
 {
-    pal_lease lease;
-
-    outcome->is_held = pal_store_lease_find(store, tenant, outcome->session, arena, &lease, NULL) ==
-            PAL_OK;
+    outcome->is_held = pal_holder_read(store, tenant, outcome->session, arena, &outcome->holder,
+                               NULL) == PAL_OK &&
+            outcome->holder.fence > 0 && !outcome->holder.is_dead;
 }
 
 /* ---- The messages ---- */

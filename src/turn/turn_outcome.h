@@ -2,6 +2,7 @@
 #ifndef PAL_TURN_OUTCOME_H
 #define PAL_TURN_OUTCOME_H
 
+#include "turn/turn_holder.h"
 #include "turn/turn_runtime.h"
 
 typedef struct pal_outcome {
@@ -9,7 +10,8 @@ typedef struct pal_outcome {
     pal_id turn;          /* that acts: of merged turns, the first */
     pal_id session;
     pal_id item;        /* QUEUED, RUNNING: its item in the inbox */
-    bool is_held;       /* a process holds the session's lease */
+    pal_holder holder;  /* of the session's lease */
+    bool is_held;       /* a process holds the session's lease, and is not known to be dead */
     bool is_gone;       /* the session is in the trash, or has expired */
     pal_message *said;  /* answers of the turn, in order, the newest last; in the arena */
     size_t said_len;

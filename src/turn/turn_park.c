@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "turn/turn_entry.h"
 #include "turn/turn_event.h"
+#include "turn/turn_holder.h"
 #include "turn/turn_owed.h"
 #include "turn/turn_recover.h"
 
@@ -112,13 +113,21 @@ void pal_park(pal_turn *turn)
 
 static void try_unpark(pal_turn *turn);
 
+static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
+{
+    (void)lane;
+    (void)view; /* who has the lease shows in the write */
+    if (turn->phase == PAL_PHASE_UNPARK)
+        try_unpark(turn);
+}
+
 static void try_again(pal_timer *timer)
 {
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
 
     turn->holds--;
     if (turn->phase == PAL_PHASE_UNPARK)
-        try_unpark(turn);
+        pal_holder_look(turn->lane, turn, holder_seen);
 }
 
 /* Another process looks at it just now, or goes on with it: the next try tells. */
@@ -161,6 +170,7 @@ static void try_unpark(pal_turn *turn)
 {
     turn->parked_item = turn->owed_item.id;
     turn->write.ops_len = 0;
+    pal_entry_note_stale(turn);
     pal_entry_add_lease(turn);
     pal_owed_replace(turn, turn->parked_item);
     pal_turn_write(turn, unparked);

@@ -2,7 +2,6 @@
 #include "turn/turn_runtime.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/memory.h"
@@ -335,10 +334,11 @@ static void free_runtime(pal_runtime *runtime)
 
 static void set_owner(pal_runtime *runtime)
 {
-    char id[PAL_ID_TEXT_SIZE];
+    char process[PAL_PROCESS_NAME_SIZE], id[PAL_ID_TEXT_SIZE];
 
+    pal_process_name(process);
     pal_id_to_text(pal_id_new(), id);
-    snprintf(runtime->owner, sizeof(runtime->owner), "%ld:%s", (long)getpid(), id);
+    snprintf(runtime->owner, sizeof(runtime->owner), "%s:%s", process, id);
 }
 
 /* The loop, and what is found by it where nothing is configured. */

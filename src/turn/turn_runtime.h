@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/map.h"
+#include "base/process.h"
 #include "net/net_http.h"
 #include "net/net_loop.h"
 #include "palaver/turn.h"
@@ -174,6 +175,9 @@ struct pal_turn {
     pal_event_log events;
 
     uint64_t fence;  /* the lease's, for what workers write */
+    uint64_t stale_fence; /* a dead process's lease, which may be taken, and its end; 0: none */
+    int64_t stale_expires_at;
+    uint32_t lease_tries; /* how often it was tried again at once to take the lease */
     bool is_entered; /* its first commit was made by a worker */
     bool is_planned; /* and the first plan with it */
     pal_str known_key; /* in the runtime's map of them; empty: it is not there */
@@ -308,7 +312,9 @@ struct pal_lane_state {
     bool is_looking;
     uint64_t seen_fence; /* of another process's lease, and its end, for as long as they stay */
     int64_t seen_expires_at;
-    int64_t seen_since; /* by a clock that only goes forward */
+    int64_t seen_since_us; /* by the monotonic clock */
+    bool is_renewed;       /* there was another end before: its owner was alive */
+    bool is_stale;         /* that lease is a dead process's; turn_holder.c */
     uint64_t fence;    /* 0: the lease is not held */
     bool is_recovered; /* what a dead process left open is settled */
     bool has_backlog;  /* requests that are no turns here wait in the inbox */
@@ -352,7 +358,7 @@ struct pal_runtime {
     size_t ended_len;
     size_t turns_len;   /* that run or wait */
     size_t entries_len; /* that are being entered by workers */
-    char owner[64];   /* of leases */
+    char owner[PAL_PROCESS_NAME_SIZE + PAL_ID_TEXT_SIZE]; /* of leases */
     bool is_closing;
     pal_backlog *backlog; /* it is being looked for */
     pal_timer backlog_timer;

@@ -306,6 +306,41 @@ static void a_lease_that_is_known_to_be_stale_does_not_hold(void)
     GIVES(PAL_BUSY, take(session, "a", 1000, &other));
 }
 
+/* Whoever has watched it, and not the clock, says whether its owner lives. */
+static void a_watched_lease_holds_whatever_the_clock_says(void)
+{
+    pal_id session = new_session();
+    uint64_t fence = 0;
+    pal_lease lease;
+    pal_op op = {.kind = PAL_OP_LEASE_TAKE,
+            .session = session,
+            .u.lease = {.owner = S("b"), .ttl_ms = 1000, .is_watched = true}};
+    const int64_t clocks[] = {NOW, NOW + 3600000, NOW - 3600000};
+
+    OK(take(session, "a", 1000, &fence));
+    for (size_t i = 0; i < 3; i++) {
+        pal_clock_set_ms(clocks[i]);
+        OK(pal_store_apply(store, &op, 1, &err));
+        CHECK(op.status == PAL_BUSY);
+    }
+    op.u.lease.stale_fence = fence;
+    op.u.lease.stale_expires_at = NOW + 1000;
+    OK(pal_store_apply(store, &op, 1, &err));
+    CHECK(op.status == PAL_OK && op.u.lease.fence == fence + 1);
+    OK(pal_store_lease_release(store, no_tenant(), session, fence + 1, &err));
+    op.u.lease = (__typeof__(op.u.lease)){.owner = S("c"), .ttl_ms = 1000, .is_watched = true};
+    OK(pal_store_apply(store, &op, 1, &err));
+    CHECK(op.status == PAL_OK && op.u.lease.fence == fence + 2);
+    /* Another end with each renewal, though the clock stands still. */
+    OK(find_lease(session, &lease));
+    op.fence = fence + 2;
+    OK(pal_store_apply(store, &op, 1, &err));
+    CHECK(op.status == PAL_OK && op.u.lease.fence == fence + 2);
+    fence = (uint64_t)lease.expires_at;
+    OK(find_lease(session, &lease));
+    CHECK(lease.expires_at != (int64_t)fence);
+}
+
 /* Whoever holds the session's lease ends what it began there. */
 static void a_fence_writes_into_a_session_that_is_gone(void)
 {
@@ -439,6 +474,7 @@ void contract_turns(void)
     RUN(a_lease_that_ran_out_is_renewed_by_its_number);
     RUN(a_lease_from_before_the_clock_went_back_does_not_hold);
     RUN(a_lease_that_is_known_to_be_stale_does_not_hold);
+    RUN(a_watched_lease_holds_whatever_the_clock_says);
     RUN(a_fence_writes_into_a_session_that_is_gone);
     RUN(a_message_names_its_turn);
     RUN(a_fence_without_a_lease_is_denied);

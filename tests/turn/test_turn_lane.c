@@ -3,6 +3,10 @@
 #include "turn_fixture.h"
 #include "turn_service.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
 #include "support/on_loop.h"
 #include "turn/turn_inbox.h"
 #include "turn/turn_sender.h"
@@ -598,6 +602,109 @@ static void a_lease_alone_is_waited_for(void)
     end();
 }
 
+enum { HELD_MS = 3000, RENEWALS = 30, AN_HOUR_MS = 3600 * 1000 };
+
+/* By a process whose clock differs from ours. */
+static uint64_t hold_by_other_clock(pal_id session, uint64_t fence, int64_t clock_ms)
+{
+    pal_op op = {.kind = PAL_OP_LEASE_TAKE,
+            .session = session,
+            .fence = fence,
+            .u.lease = {.owner = S("other"), .ttl_ms = HELD_MS}};
+
+    pal_clock_set_ms(clock_ms);
+    CHECK(ok(pal_store_apply(store, &op, 1, &err)) && op.status == PAL_OK);
+    pal_clock_set_ms(0);
+    return op.u.lease.fence;
+}
+
+static void a_lease_that_is_renewed_by_another_clock_is_not_taken(void)
+{
+    const int64_t offsets[] = {-AN_HOUR_MS, AN_HOUR_MS};
+
+    for (size_t i = 0; i < 2; i++) {
+        pal_turn_request request;
+        pal_turn_info waiting, info;
+        pal_id session;
+        uint64_t fence;
+
+        open_store();
+        session = new_session();
+        fence = hold_by_other_clock(session, 0, pal_clock_now_ms() + offsets[i]);
+        open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
+        request = said_by(session, "", "a");
+        CHECK(ok(pal_turn_start(runtime, &request, &waiting, &err)));
+        for (int renewal = 0; renewal < RENEWALS; renewal++) {
+            fence = hold_by_other_clock(session, fence, pal_clock_now_ms() + offsets[i]);
+            usleep(10000);
+        }
+        CHECK(ok(pal_turn_find(runtime, S(""), waiting.turn, &info, &err)));
+        CHECK(info.state == PAL_TURN_QUEUED && all_of(session).len == 0);
+        /* Its process is dead, or stands still. */
+        CHECK(wait_for(waiting.turn, NULL, NULL) == PAL_TURN_DONE);
+        CHECK(all_of(session).len == 2);
+        end();
+    }
+}
+
+typedef struct renewing {
+    pthread_t thread;
+    pal_id session;
+    uint64_t fence;
+    int64_t offset_ms;
+    atomic_bool is_over;
+} renewing;
+
+static void *renew(void *user)
+{
+    renewing *r = user;
+
+    while (!r->is_over) {
+        r->fence = hold_by_other_clock(
+                r->session, r->fence, pal_clock_now_ms() + r->offset_ms);
+        usleep(10000);
+    }
+    return NULL;
+}
+
+static void a_turn_that_may_not_wait_is_refused_while_the_holder_lives(void)
+{
+    renewing r = {.offset_ms = -AN_HOUR_MS};
+    pal_turn_request request;
+    pal_turn_info info;
+
+    open_store();
+    r.session = new_session();
+    open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
+    r.fence = hold_by_other_clock(r.session, 0, pal_clock_now_ms() + r.offset_ms);
+    CHECK(pthread_create(&r.thread, NULL, renew, &r) == 0);
+    request = said(r.session, "a");
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_BUSY);
+    r.is_over = true;
+    CHECK(pthread_join(r.thread, NULL) == 0);
+    end();
+}
+
+static void a_turn_that_may_not_wait_waits_for_a_dead_holder(void)
+{
+    const int64_t offsets[] = {-AN_HOUR_MS, AN_HOUR_MS};
+
+    for (size_t i = 0; i < 2; i++) {
+        pal_turn_request request;
+        pal_turn_info info;
+        pal_id session;
+
+        open_store();
+        session = new_session();
+        (void)hold_by_other_clock(session, 0, pal_clock_now_ms() + offsets[i]);
+        open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
+        request = said(session, "a");
+        CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+        CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+        end();
+    }
+}
+
 static void one_that_waits_for_a_lease_can_be_taken_back(void)
 {
     pal_turn_request request;
@@ -722,6 +829,9 @@ int main(void)
     RUN(who_does_not_wait_is_told_of_what_is_older);
     RUN(a_dead_processs_lease_is_waited_for_in_order);
     RUN(a_lease_alone_is_waited_for);
+    RUN(a_lease_that_is_renewed_by_another_clock_is_not_taken);
+    RUN(a_turn_that_may_not_wait_is_refused_while_the_holder_lives);
+    RUN(a_turn_that_may_not_wait_waits_for_a_dead_holder);
     RUN(one_that_waits_for_a_lease_can_be_taken_back);
     RUN(a_turn_is_two_commits);
     RUN(what_is_sent_again_after_a_restart_is_said_once);

@@ -1,0 +1,115 @@
+/* turn_holder.c - whether the process that holds a session's lease still lives.
+ *
+ * Clocks of two machines differ, and any clock may be set. So no process compares its clock with
+ * the end of another's lease to take that lease. A holder renews its lease three times in a ttl.
+ * Every renewal changes the lease's end. A process that waits looks at number and end again and
+ * again: if both stay the same for a whole ttl of its own monotonic clock, the holder is dead or
+ * stands still, and the lease may be taken. The store checks number and end once more in the commit
+ * that takes it. If the holder was a process of this machine that is gone, nobody has to wait. */
+#include "turn/turn_holder.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/process.h"
+#include "store/store_reading.h"
+#include "turn/turn_machine.h"
+
+pal_status pal_holder_read(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
+        pal_holder *out_holder, pal_error *err)
+{
+    pal_reading reading;
+    pal_lease lease = {0};
+    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+
+    *out_holder = (pal_holder){0};
+    if (status == PAL_OK)
+        status = pal_reading_lease(&reading, arena, &lease, err);
+    if (status != PAL_OK || lease.owner.len == 0)
+        return status;
+    *out_holder = (pal_holder){.fence = lease.fence,
+            .expires_at = lease.expires_at,
+            .ttl_ms = lease.ttl_ms,
+            .is_dead = pal_process_is_dead(lease.owner),
+            .is_over = !pal_lease_is_held(lease.expires_at, lease.ttl_ms, pal_clock_now_ms())};
+    return PAL_OK;
+}
+
+pal_holder_view pal_holder_see(pal_lane_state *lane, const pal_holder *holder)
+{
+    int64_t now_us = pal_clock_monotonic_us();
+    int64_t ttl_ms = holder->ttl_ms > 0 ? holder->ttl_ms : lane->runtime->options.lease_ms;
+
+    if (lane->fence)
+        return PAL_HOLDER_NONE; /* this process holds it */
+    if (lane->seen_fence != holder->fence || lane->seen_expires_at != holder->expires_at) {
+        lane->is_renewed = lane->seen_fence > 0;
+        lane->seen_fence = holder->fence;
+        lane->seen_expires_at = holder->expires_at;
+        lane->seen_since_us = now_us;
+    }
+    lane->is_stale = holder->fence > 0 &&
+            (holder->is_dead || now_us - lane->seen_since_us >= ttl_ms * 1000);
+    if (holder->fence == 0 || lane->is_stale)
+        return PAL_HOLDER_NONE;
+    return holder->is_over && !lane->is_renewed ? PAL_HOLDER_SUSPECT : PAL_HOLDER_ALIVE;
+}
+
+typedef struct looking {
+    pal_work_item item;
+    pal_lane_state *lane;
+    pal_turn *turn;
+    pal_holder_seen then;
+    pal_arena *arena;
+    pal_holder holder;
+    pal_status status;
+} looking;
+
+static void read_holder(pal_work_item *item)
+{
+    looking *l = (looking *)((char *)item - offsetof(looking, item));
+
+    l->status = pal_holder_read(l->lane->runtime->store, l->lane->tenant, l->lane->session,
+            l->arena, &l->holder, NULL);
+}
+
+static void end_look(looking *l, pal_holder_view view)
+{
+    looking copy = *l;
+
+    pal_arena_free(l->arena);
+    pal_free(l);
+    copy.lane->guards--;
+    if (copy.turn)
+        copy.turn->holds--;
+    copy.then(copy.lane, copy.turn, view);
+}
+
+static void holder_read(pal_work_item *item)
+{
+    looking *l = (looking *)((char *)item - offsetof(looking, item));
+
+    /* What can't be read is tried: that tells what is wrong. */
+    end_look(l, l->status == PAL_OK ? pal_holder_see(l->lane, &l->holder) : PAL_HOLDER_NONE);
+}
+
+void pal_holder_look(pal_lane_state *lane, pal_turn *turn, pal_holder_seen then)
+{
+    looking *l = pal_calloc(1, sizeof(*l));
+
+    if (l)
+        l->arena = pal_arena_new(0);
+    if (!l || !l->arena) {
+        pal_free(l);
+        then(lane, turn, PAL_HOLDER_ALIVE);
+        return;
+    }
+    l->lane = lane;
+    l->turn = turn;
+    l->then = then;
+    l->item.work = read_holder;
+    l->item.done = holder_read;
+    lane->guards++;
+    if (turn)
+        turn->holds++;
+    pal_loop_work(lane->runtime->loop, &l->item);
+}
