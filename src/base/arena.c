@@ -1,9 +1,9 @@
 /* arena.c - blocks that are filled from their start and freed together.
  *
- * The arena lives at the start of its first block, so a new arena is one allocation. Blocks double
- * in size up to BLOCK_SIZE_MAX. What would take more than a quarter of the next block gets one of
- * its own, and the block being filled stays in use. Blocks are a list, newest first; the one being
- * filled is remembered apart. An arena is used by one thread at a time. */
+ * The arena is at the start of its first block, so a new arena is one allocation. Blocks double in
+ * size up to BLOCK_SIZE_MAX. An allocation that needs more than a quarter of the next block gets a
+ * separate block, and the current block stays in use. Blocks form a list, the newest first; a
+ * separate pointer marks the current one. An arena is used by one thread at a time. */
 #include "palaver/arena.h"
 
 #include <assert.h>

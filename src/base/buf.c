@@ -1,7 +1,7 @@
-/* buf.c - a growing byte buffer with a stated maximum and a failure that sticks.
+/* buf.c - a growing byte buffer with a maximum length and a permanent failure.
  *
- * Invariant: len <= cap, and len <= len_max. Capacity doubles, so appending is linear in all. Used
- * by one thread at a time. */
+ * Invariant: len <= cap, and len <= len_max. The capacity doubles, so appending takes linear time
+ * in total. Used by one thread at a time. */
 #include "base/buf.h"
 
 #include <assert.h>

@@ -1,7 +1,8 @@
-/* clock.c - the wall clock, which tests may stop, and times as text.
+/* clock.c - the wall clock, which tests can stop, and times as text.
  *
- * Dates are the proleptic Gregorian calendar, counted in days from 1970-01-01; a year is taken to
- * begin in March, so that the leap day is its last. Any thread may call any of these. */
+ * Dates are in the proleptic Gregorian calendar, counted in days from 1970-01-01. A year is
+ * computed as if it began in March, so that the leap day is its last day. All functions can be
+ * called from any thread. */
 #include "base/clock.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,9 @@
-/* digest.c - SHA-256 and HMAC by OpenSSL, and hex digits. Any thread may call these.
+/* digest.c - SHA-256 and HMAC by OpenSSL, and hex digits. All functions can be called from any
+ * thread.
  *
- * OpenSSL would rather have its EVP interface used, which looks up the algorithm and allocates for
- * every digest: for the short texts of session keys that takes several times as long as hashing. */
+ * OpenSSL recommends its EVP interface, which looks up the algorithm and allocates memory for every
+ * digest. For texts as short as session keys this takes several times as long as the hashing, so
+ * the older functions are used. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/digest.h"
 

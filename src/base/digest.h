@@ -10,13 +10,14 @@
 #define PAL_SHA256_SIZE 32
 
 PAL_CHECKED pal_status pal_sha256(pal_str data, uint8_t out_digest[PAL_SHA256_SIZE]);
-/* HMAC-SHA-256: without the key nobody can tell what the digest of a text is. */
+/* HMAC-SHA-256. The digest of a text cannot be computed without the key. */
 PAL_CHECKED pal_status pal_hmac_sha256(
         pal_str key, pal_str data, uint8_t out_digest[PAL_SHA256_SIZE]);
 
-/* Lower-case hex digits of `data` and a NUL: 2 * len + 1 bytes. */
+/* Writes `data` as lower-case hex digits and a NUL: 2 * len + 1 bytes. */
 void pal_hex(const uint8_t *data, size_t len, char *out_text);
-/* Reads exactly 2 * len hex digits of either case. */
+/* Reads exactly 2 * len hex digits, in upper or lower case. Returns false if the text is anything
+ * else. */
 _Bool pal_unhex(pal_str text, uint8_t *out_data, size_t len);
 
 #endif

@@ -1,6 +1,6 @@
-/* error.c - words for statuses, and one-line messages in the caller's own memory.
+/* error.c - names of statuses, and one-line messages in the caller's memory.
  *
- * Nothing here allocates or locks, so any thread may report anything, out of memory included. */
+ * Nothing here allocates or locks, so any thread can report any error, even a lack of memory. */
 #include "palaver/error.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* id.c - UUIDv7 (RFC 9562) that grow within one process.
+/* id.c - UUIDs of version 7 (RFC 9562) that grow within one process.
  *
  *   48 bits  milliseconds since 1970
  *    4 bits  version 7
@@ -7,11 +7,11 @@
  *   14 bits  counter, low part
  *   48 bits  random
  *
- * The 26-bit counter starts at a random value below its half in each new millisecond and is
- * counted up within it. While the clock stands still or goes back, the last millisecond stays in
- * use; a counter that overflows borrows the next millisecond. One lock makes the order hold
- * between threads. A forked child throws the buffered random bytes away, so that it and its parent
- * do not make the same ids. */
+ * The counter has 26 bits. In each new millisecond it starts at a random value in its lower half,
+ * and is incremented within the millisecond. If the clock stands still or goes back, the last
+ * millisecond stays in use. If the counter overflows, the next millisecond is used early. One lock
+ * keeps the order between threads. A forked child discards the buffered random bytes, so that it
+ * does not create the same ids as its parent. */
 #include "palaver/id.h"
 
 #include <pthread.h>

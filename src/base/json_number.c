@@ -1,8 +1,8 @@
-/* json_number.c - numbers of JSON as C types, exactly or not at all.
+/* json_number.c - converts JSON numbers to C types, exactly or not at all.
  *
- * A number's text is looked at as digits times a power of ten, without the zeros in front and
- * behind: 1, 1.0, 10e-1 and 1e0 are then the same. Integers are made from that. Doubles are made by
- * strtod() in the "C" locale, since the process may be in one that writes a comma. */
+ * The text of a number is treated as digits times a power of ten, without leading and trailing
+ * zeros, so that 1, 1.0, 10e-1 and 1e0 are the same. Integers are made from that. Doubles are made
+ * by strtod() in the "C" locale, because the process may use a locale that writes a comma. */
 #include "base/json.h"
 
 #include <locale.h>

@@ -1,10 +1,10 @@
-/* json_read.c - checks a text against RFC 8259 and lays its values out as a tape, in one pass.
+/* json_read.c - checks a text against RFC 8259 and writes its values to a tape, in one pass.
  *
- * There is no recursion and no stack: while a container is open, its node's `skip` holds the
- * distance back to the container around it, and depth is a number. Closing a container replaces
- * that distance by the real skip. The tape starts at a size that fits common texts, doubles when
- * it must, and gives back what it did not need. Functions that read take the place to read from
- * and return the place behind, or NULL once they have filled the error. */
+ * There is no recursion and no stack. While a container is open, the `skip` of its node holds the
+ * distance back to the container around it, and the depth is a number. When the container is
+ * closed, the distance is replaced by the real skip. The tape starts at a size that fits common
+ * texts, doubles if necessary, and returns unused memory. Functions that read take the position to
+ * read from and return the position after it, or NULL after they have filled the error. */
 #include "base/json.h"
 
 #include <string.h>

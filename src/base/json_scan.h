@@ -1,7 +1,8 @@
-/* json_scan.h - finds the next byte of a string that needs a look: a quote, a backslash, a control
- * character, or the start of a character that is not ASCII. Only for json_read.c and json_write.c.
+/* json_scan.h - finds the next byte of a string that needs attention: a quote, a backslash, a
+ * control character, or the start of a character that is not ASCII. For json_read.c and
+ * json_write.c only.
  *
- * Never reads at or behind `end`, so texts need no padding. */
+ * Never reads at `end` or beyond, so texts need no padding. */
 #ifndef PAL_BASE_JSON_SCAN_H
 #define PAL_BASE_JSON_SCAN_H
 
@@ -18,8 +19,9 @@ static inline bool json_is_plain(char c)
     return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\';
 }
 
-/* Whether none of eight bytes needs a look. The high bit of (x - 0x01..) & ~x marks zero bytes, and
- * may mark bytes above one too, but never without a true one: that is enough for a yes or no. */
+/* Returns true if none of eight bytes needs attention. The high bit of (x - 0x01..) & ~x marks zero
+ * bytes. It can also mark other bytes, but only if there is a zero byte as well, which is enough
+ * for a yes or no. */
 static inline bool json_is_plain_word(uint64_t word)
 {
     const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
@@ -46,7 +48,7 @@ static inline const char *json_scan_portable(const char *p, const char *end)
 }
 
 #if defined(__SSE2__)
-/* Signed: bytes from 0x80 on are below a space too. */
+/* The comparison is signed, so bytes from 0x80 on are also below a space. */
 static inline __m128i json_marks(const char *p)
 {
     __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -57,7 +59,7 @@ static inline __m128i json_marks(const char *p)
 
 static inline const char *json_scan(const char *p, const char *end)
 {
-    /* Two at a time, and only a yes or no of them. */
+    /* Checks two words at a time, and only for yes or no. */
     while (end - p >= 32 && _mm_movemask_epi8(_mm_or_si128(json_marks(p), json_marks(p + 16))) == 0)
         p += 32;
     while (end - p >= 16) {

@@ -1,5 +1,5 @@
-/* json_value.c - looks at parsed values. Nothing here changes the tape, so any number of threads
- * may read one at once. */
+/* json_value.c - reads parsed values. Nothing here changes the tape, so any number of threads can
+ * read one at the same time. */
 #include "base/json.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* json_write.c - JSON into a buf: commas where they belong, escapes where they must be. A writer
- * is used by one thread at a time, as its buf is. */
+/* json_write.c - writes JSON into a buf, with commas where they belong and escapes only where they
+ * are needed. A writer is used by one thread at a time, like its buf. */
 #include "base/json.h"
 
 #include <assert.h>

@@ -1,12 +1,13 @@
-/* log.c - one line a call, as text or as JSON.
+/* log.c - writes one line per call, as text or as JSON.
  *
  *   2026-11-15T20:47:48.123Z warn disk is nearly full
  *   {"time":"2026-11-15T20:47:48.123Z","level":"warn","message":"disk is nearly full"}
  *
- * Fields follow the message as name=value, in quotes where the value needs them, or as members.
+ * Fields follow the message as name=value, in quotes if the value needs them, or as members.
  *
- * Lines are built on the stack, then written under one lock: they come out whole from any thread,
- * and a lack of memory can be logged too. What is longer than MESSAGE_MAX is cut. */
+ * Lines are built on the stack and written under one lock. So lines of different threads are never
+ * mixed, and a lack of memory can be logged too. A message that is longer than MESSAGE_MAX is
+ * cut. */
 #include "base/log.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* log.h - lines for operators. The library never logs; the command and the server do. */
+/* log.h - log lines for operators. The library never logs; the command and the server do. */
 #ifndef PAL_BASE_LOG_H
 #define PAL_BASE_LOG_H
 
@@ -15,13 +15,14 @@ typedef enum pal_log_level {
     PAL_LOG_DEBUG = 3,
 } pal_log_level;
 
-/* Lines up to `level` go to `file` (stderr until set), as text, or as one JSON object a line. */
+/* Sends lines up to `level` to `file` (stderr by default), as text or as one JSON object per
+ * line. */
 void pal_log_setup(FILE *file, pal_log_level level, int as_json);
 
-/* One line, written whole, from any thread. Control characters are escaped. */
+/* Writes one complete line, from any thread. Control characters are escaped. */
 void pal_log(pal_log_level level, const char *format, ...) PAL_PRINTF(2, 3);
 
-/* Something that goes with a line: name=value, or a member of its JSON object. */
+/* A value that belongs to a line, written as name=value or as a member of the JSON object. */
 typedef struct pal_log_field {
     const char *name;
     pal_str text;
@@ -31,7 +32,7 @@ typedef struct pal_log_field {
 
 #define PAL_LOG_FIELDS_MAX 16
 
-/* Likewise, with fields behind the message; texts that are empty are left out. */
+/* Like pal_log(), with fields after the message. Empty texts are left out. */
 void pal_log_event(
         pal_log_level level, const char *message, const pal_log_field *fields, size_t fields_len);
 

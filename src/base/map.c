@@ -1,9 +1,9 @@
 /* map.c - open addressing with linear probing.
  *
- * A free place has a NULL value. At most three quarters of the places are taken, so every probe
- * ends. Removing moves later entries of the same run back, so there are no tombstones and lookups
- * do not grow slower with use. Keys are hashed by SipHash-1-3 under a key of this process. A map
- * is used by one thread at a time. */
+ * A free slot has a NULL value. At most three quarters of the slots are used, so every probe ends.
+ * Removing an entry moves later entries of the same run back, so there are no tombstones and
+ * lookups do not become slower over time. Keys are hashed by SipHash-1-3 with a random key of this
+ * process. A map is used by one thread at a time. */
 #include "base/map.h"
 
 #include <assert.h>

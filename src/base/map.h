@@ -1,5 +1,5 @@
-/* map.h - a hash map from bytes to a pointer. Keys are borrowed: they must outlive their entry.
- * Hashing is seeded per process, so that no sender can choose keys that collide. */
+/* map.h - a hash map from bytes to a pointer. Keys are not copied: they must outlive their entry.
+ * The hash has a random seed in each process, so that a sender cannot choose keys that collide. */
 #ifndef PAL_BASE_MAP_H
 #define PAL_BASE_MAP_H
 
@@ -16,20 +16,22 @@ typedef struct pal_map {
     size_t len;
 } pal_map;
 
-/* A zeroed pal_map is an empty one too. */
+/* A zeroed pal_map is empty as well. */
 void pal_map_init(pal_map *map);
-void pal_map_done(pal_map *map); /* keys and values are the caller's */
+void pal_map_done(pal_map *map); /* frees the map, but neither keys nor values */
 
-/* NULL where it is absent. */
+/* Returns NULL if the key does not exist. */
 void *pal_map_find(const pal_map *map, pal_str key);
 
-/* Adds or replaces (then the new key's bytes are the ones borrowed). `value` is not NULL. */
+/* Adds or replaces an entry. After a replacement the map points to the bytes of the new key.
+ * `value` must not be NULL. */
 PAL_CHECKED pal_status pal_map_set(pal_map *map, pal_str key, void *value);
 
-/* The removed value, or NULL. */
+/* Removes an entry and returns its value, or NULL if the key does not exist. */
 void *pal_map_remove(pal_map *map, pal_str key);
 
-/* Walks in no order: start with *position 0; false at the end. The map must not change. */
+/* Iterates over the entries in any order. Start with *position 0. Returns false at the end. The map
+ * must not change meanwhile. */
 bool pal_map_next(const pal_map *map, size_t *position, pal_str *out_key, void **out_value);
 
 #endif

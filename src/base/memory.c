@@ -1,8 +1,8 @@
-/* memory.c - the only place that calls the C library's allocator.
+/* memory.c - the only file that calls the C library's allocator.
  *
- * The countdown for tests is a flag that is read with one relaxed load when it is off. Its state
- * is atomic, so that threads may allocate while a test sets it. The allocator itself is plain: it
- * is set before any thread of the library exists. */
+ * The countdown for tests is a flag; if it is off, it costs one relaxed load. Its state is atomic,
+ * so threads can allocate while a test sets it. The allocator itself is not atomic, because it is
+ * set before the library has any threads. */
 #include "base/memory.h"
 
 #include <stdatomic.h>

@@ -1,20 +1,21 @@
-/* memory.h - the only door to the heap. Tests count allocations here and make the Nth fail. */
+/* memory.h - all heap memory is allocated here, so that tests can count allocations and make the
+ * Nth one fail. */
 #ifndef PAL_BASE_MEMORY_H
 #define PAL_BASE_MEMORY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* NULL on failure. Size 0 gives a pointer that pal_free() takes. */
+/* Returns NULL if it fails. Size 0 gives a pointer that pal_free() accepts. */
 void *pal_malloc(size_t size);
-void *pal_calloc(size_t count, size_t size); /* also NULL when the product overflows */
+void *pal_calloc(size_t count, size_t size); /* NULL also if the product overflows */
 void *pal_realloc(void *memory, size_t size);
 void pal_free(void *memory); /* accepts NULL */
 
-/* For tests: the allocation number `nth` from now (from 1) and all after it fail until the
- * countdown is cleared with 0; with `once`, only that one. */
+/* For tests: the allocation number `nth` from now, counted from 1, and all later ones fail, until
+ * this is called with 0. With `once`, only that one fails. */
 void pal_memory_fail_at(uint64_t nth, int once);
-/* Whether the countdown has fired since it was set. */
+/* Returns true if an allocation has failed since the last pal_memory_fail_at(). */
 int pal_memory_failed(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* nearest.c - finds the nearest word by counting edits. Long words are near to nothing: the work is
- * bounded. */
+/* nearest.c - finds the nearest word by counting edits. Long words match nothing, which limits the
+ * work. */
 #include "base/nearest.h"
 
 #include <stdint.h>

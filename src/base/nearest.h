@@ -1,4 +1,4 @@
-/* nearest.h - which of several words a mistyped one was probably meant to be. */
+/* nearest.h - finds the word that a mistyped word was probably meant to be. */
 #ifndef PAL_BASE_NEAREST_H
 #define PAL_BASE_NEAREST_H
 
@@ -6,16 +6,16 @@
 #include <stddef.h>
 #include "palaver/str.h"
 
-/* A search: hand it one word after another. */
+/* A search. Pass it the candidates one by one. */
 typedef struct pal_nearest {
-    pal_str text;    /* what was written; borrowed */
-    size_t distance; /* of the best word so far */
+    pal_str text;    /* the mistyped word; not copied */
+    size_t distance; /* distance of the best word so far */
     bool found;
 } pal_nearest;
 
 pal_nearest pal_nearest_make(pal_str text);
 
-/* Whether the word is near enough, and nearer than all before it. */
+/* Returns true if the word is near enough and nearer than all previous words. */
 bool pal_nearest_try(pal_nearest *nearest, pal_str word);
 
 #endif

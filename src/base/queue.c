@@ -1,6 +1,6 @@
-/* queue.c - a ring of pointers under one lock, with a condition for each side.
+/* queue.c - a ring of pointers under one lock, with a condition variable for each side.
  *
- * Takers empty it in batches, so a busy writer thread takes the lock once for many items. */
+ * Items are taken in batches, so a busy writer takes the lock once for many items. */
 #include "base/queue.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* random.c - random bytes from getrandom(2). It waits until the kernel's pool is ready and, with
- * flags 0 and valid memory, fails only where the system call is missing or forbidden. */
+/* random.c - random bytes from getrandom(2). It waits until the kernel's pool is ready. With flags
+ * 0 and valid memory it fails only if the system call is missing or forbidden. */
 #include "base/random.h"
 
 #include <errno.h>

@@ -5,11 +5,12 @@
 #include <stddef.h>
 #include "palaver/error.h"
 
-/* Fills `out_bytes`; from any thread. Buffer it where one byte at a time is wanted. */
+/* Fills `out_bytes`, from any thread. Each call is a system call, so callers that need single bytes
+ * should buffer them. */
 void pal_random_bytes(void *out_bytes, size_t len);
 
-/* As pal_random_bytes() for what nobody may guess: keys, session ids that open something. If the
- * system gives no random bytes, it is PAL_IO, and nothing else takes their place. */
+/* Like pal_random_bytes(), for keys and other secrets that must not be guessed. PAL_IO: the system
+ * has no random bytes. There is no fallback. */
 PAL_CHECKED pal_status pal_random_secret(void *out_bytes, size_t len, pal_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* sum.h - sums that stay at the largest number instead of beginning again at 0. Pure. */
+/* sum.h - sums that stop at the largest number instead of wrapping around to 0. Pure functions. */
 #ifndef PAL_BASE_SUM_H
 #define PAL_BASE_SUM_H
 

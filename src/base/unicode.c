@@ -1,5 +1,5 @@
-/* unicode.c - lower case, white space and the kinds of characters, by utf8proc's tables. ASCII
- * never gets that far. */
+/* unicode.c - lower case, white space and classes of characters, from utf8proc's tables. ASCII is
+ * handled without them. */
 #include "base/unicode.h"
 
 #include <stdint.h>

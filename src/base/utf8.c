@@ -1,4 +1,4 @@
-/* utf8.c - checking, reading and writing UTF-8. Pure functions, for any thread. */
+/* utf8.c - checks, reads and writes UTF-8. Pure functions for any thread. */
 #include "base/utf8.h"
 
 #include <string.h>

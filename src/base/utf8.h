@@ -1,4 +1,5 @@
-/* utf8.h - what is valid UTF-8 (RFC 3629: no surrogates, nothing over U+10FFFF, no long forms). */
+/* utf8.h - checks, reads and writes UTF-8 (RFC 3629: no surrogates, nothing above U+10FFFF, no
+ * overlong forms). */
 #ifndef PAL_BASE_UTF8_H
 #define PAL_BASE_UTF8_H
 
@@ -6,7 +7,8 @@
 #include <stdint.h>
 #include "palaver/str.h"
 
-/* The length of the character at `p`, 1 to 4; 0 when it is not valid. `p` is before `end`. */
+/* Returns the length of the character at `p`, 1 to 4, or 0 if it is not valid. `p` must be before
+ * `end`. */
 static inline size_t pal_utf8_char_len(const unsigned char *p, const unsigned char *end)
 {
     size_t left = (size_t)(end - p);
@@ -22,7 +24,7 @@ static inline size_t pal_utf8_char_len(const unsigned char *p, const unsigned ch
     return lead >= 0xf090 && lead < 0xf490 && left >= 4 && (p[3] & 0xc0) == 0x80 ? 4 : 0;
 }
 
-/* How many bytes at the start are valid; text.len when all are. */
+/* Returns the number of valid bytes at the beginning; text.len if all are valid. */
 size_t pal_utf8_valid_len(pal_str text);
 
 static inline bool pal_utf8_is_valid(pal_str text)
@@ -30,7 +32,7 @@ static inline bool pal_utf8_is_valid(pal_str text)
     return pal_utf8_valid_len(text) == text.len;
 }
 
-/* How many characters valid text has. */
+/* Returns the number of characters of a valid text. */
 static inline size_t pal_utf8_count(pal_str text)
 {
     size_t count = 0;
@@ -39,14 +41,15 @@ static inline size_t pal_utf8_count(pal_str text)
     return count;
 }
 
-/* Reads one character; returns its length. Invalid bytes give U+FFFD and the length of the longest
- * valid beginning, at least 1. `text` is not empty. */
+/* Reads one character and returns its length. Invalid bytes give U+FFFD and the length of the
+ * longest valid beginning, at least 1. `text` must not be empty. */
 size_t pal_utf8_decode(pal_str text, uint32_t *out_char);
 
-/* Writes one character, 1 to 4 bytes; returns how many. Surrogates become U+FFFD. */
+/* Writes one character and returns its length, 1 to 4 bytes. Surrogates become U+FFFD. */
 size_t pal_utf8_encode(uint32_t character, char out_bytes[4]);
 
-/* The longest beginning of at most `len` bytes that cuts no character apart. */
+/* Returns the length of the longest beginning that has at most `len` bytes and ends between two
+ * characters. */
 size_t pal_utf8_cut(pal_str text, size_t len);
 
 #endif
