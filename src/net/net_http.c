@@ -1,13 +1,14 @@
-/* net_http.c - the client: which call may go when, and how each ends.
+/* net_http.c - the client: when a call can start, and how it ends.
  *
- * A call waits at its host. So many at most may be looking up the host's name at once, because
- * libcurl starts a thread for each that does not find it in the cache; and so many connecting, so
- * that a crowd does not slow each other down until all are too late. The others go as soon as those
- * are past it. Its time to connect does not run while a call waits, unless nobody gets through.
+ * A call waits at its host. Only a limited number of calls look up the host's name at the same
+ * time, because libcurl starts a thread for each name that is not in its cache. Only a limited
+ * number connect at the same time, so that many calls do not slow each other down until all of them
+ * time out. Other calls start as soon as these are done. The time limit for connecting does not run
+ * while a call waits, unless no call to the host gets through.
  *
- * libcurl must not be called from its own callbacks. What a listener wants meanwhile (a start, a
- * cancel, of any call) is noted, and done when libcurl is off the stack; nothing is told to a
- * canceled one from that moment on. */
+ * libcurl must not be called from its own callbacks. If a callback starts or cancels a call, this
+ * is noted, and done when libcurl is off the stack. A canceled call gets no more callbacks from
+ * that moment on. */
 #include "net/net_http.h"
 
 #include <assert.h>

@@ -1,25 +1,27 @@
-/* net_http.h - HTTP requests on the loop, by libcurl's multi interface: any number at once, each a
- * small thing. Connections are kept and shared. Redirects are not followed: the response is told as
- * it is. All on the loop. */
+/* net_http.h - HTTP requests on the loop, through libcurl's multi interface. Any number of requests
+ * can run at the same time. Connections are kept and shared. Redirects are not followed: the
+ * response is reported unchanged. All functions must be called on the loop, and all callbacks run
+ * on it. */
 #ifndef PAL_NET_HTTP_H
 #define PAL_NET_HTTP_H
 
 #include "net/net_loop.h"
 #include "palaver/str.h"
 
-typedef struct pal_http pal_http;           /* the client: one a loop */
+typedef struct pal_http pal_http;           /* the client; one per loop */
 typedef struct pal_http_call pal_http_call; /* one request */
 
 typedef struct pal_http_options {
-    uint32_t connections_max;      /* to one host; 0: no bound */
-    uint32_t idle_connections_max; /* that are kept; 0: 64 */
-    const char *ca_file;           /* NULL: the system's */
-    uint32_t calls_max;            /* to all hosts that run at once, the others wait; 0: no bound */
+    uint32_t connections_max;      /* connections to one host; 0: no limit */
+    uint32_t idle_connections_max; /* idle connections that are kept; 0: 64 */
+    const char *ca_file;           /* file with CA certificates; NULL: the system's */
+    uint32_t calls_max; /* calls to all hosts that run at the same time, others wait; 0: no limit */
 } pal_http_options;
 
 PAL_CHECKED pal_status pal_http_open(
         pal_loop *loop, const pal_http_options *options, pal_http **out_http, pal_error *err);
-/* Cancels what is left. Not from a callback of one of its calls. Accepts NULL. */
+/* Cancels all calls and frees the client. Must not be called from a callback of one of its calls.
+ * Accepts NULL. */
 void pal_http_close(pal_http *http);
 
 typedef struct pal_http_header {
@@ -27,42 +29,48 @@ typedef struct pal_http_header {
     pal_str value;
 } pal_http_header;
 
-/* How a request ended. */
+/* The result of a request. */
 typedef struct pal_http_end {
-    pal_status status; /* PAL_OK: a response came, whatever its code, and came whole; PAL_IO: it did
-                          not; PAL_TIMEOUT; PAL_CANCELED is never told */
-    long code;         /* 0: none came */
+    pal_status status; /* PAL_OK: a complete response arrived, whatever its code. PAL_IO: it did
+                          not. PAL_TIMEOUT. PAL_LIMIT: the response is too long. PAL_CANCELED is
+                          never reported */
+    long code;         /* HTTP status; 0: there was no response */
     bool sent;         /* the request may have reached the server */
-    bool unreachable;  /* nothing listens there, or no such host: another try soon is in vain */
-    char error[256];   /* "could not connect to 'host': ..."; of a redirect, where it leads */
+    bool unreachable;  /* no server listens there, or the host does not exist; a quick retry is
+                          useless */
+    char error[256];   /* for example "could not connect to 'host': ..."; for a redirect, its
+                          target */
 } pal_http_end;
 
 typedef struct pal_http_events {
-    /* May be NULL. Once, before the body; for the final response only. */
+    /* May be NULL. Called once, before the body, for the final response only. */
     void (*head)(void *user, long code);
-    /* May be NULL. Each header of the final response, before `head`; names in lower case. */
+    /* May be NULL. Called for each header of the final response, before `head`. Names are in lower
+     * case. */
     void (*header)(void *user, pal_str name, pal_str value);
     void (*body)(void *user, pal_str bytes);
-    /* Once, last; not after a cancel. The call is gone afterwards. */
+    /* Called once, as the last callback, but not after a cancel. The call is freed afterwards. */
     void (*end)(void *user, const pal_http_end *end);
 } pal_http_events;
 
 typedef struct pal_http_request {
-    const char *method; /* "POST" */
+    const char *method; /* for example "POST" */
     pal_str url;
     const pal_http_header *headers;
     size_t headers_len;
     pal_str body;                /* copied */
-    int64_t connect_ms;          /* 0: 10000 */
-    int64_t idle_ms;             /* without a byte from the server; 0: 120000; negative: no bound */
-    int64_t total_ms;            /* 0: no bound */
-    uint64_t response_bytes_max; /* 0: no bound; over it the call ends with PAL_LIMIT */
+    int64_t connect_ms;          /* maximum time to connect; 0: 10000 */
+    int64_t idle_ms;             /* maximum time without a byte from the server; 0: 120000;
+                                    negative: no limit */
+    int64_t total_ms;            /* maximum time of the whole call; 0: no limit */
+    uint64_t response_bytes_max; /* if the response is longer, the call ends with PAL_LIMIT; 0: no
+                                    limit */
 } pal_http_request;
 
-/* Everything is copied. `end` is never called before this returns. */
+/* Starts a request. Everything is copied. `end` is never called before this function returns. */
 PAL_CHECKED pal_status pal_http_start(pal_http *http, const pal_http_request *request,
         const pal_http_events *events, void *user, pal_http_call **out_call, pal_error *err);
-/* Ends it without a word. The connection is closed at once. */
+/* Cancels a call. No callback is made after this. The connection is closed at once. */
 void pal_http_cancel(pal_http_call *call);
 
 #endif

@@ -1,7 +1,8 @@
-/* net_http_call.c - the libcurl side of one request: its options, what comes back, how it ended.
+/* net_http_call.c - the libcurl side of one request: its options, the response and the result.
  *
- * Made to be small: thousands of them stream at once. The body of the request is given back once
- * the server has it and answers; the head of the response once it was told. */
+ * A call uses little memory, because thousands of them can stream at the same time. The body of the
+ * request is freed when the server has received it and responds. The head of the response is freed
+ * after it was reported. */
 #include <ctype.h>
 #include <errno.h>
 #include <strings.h>

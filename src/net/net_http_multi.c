@@ -1,10 +1,10 @@
 /* net_http_multi.c - a multi handle of libcurl on the loop: libuv watches its sockets and its
- * clock.
+ * timer.
  *
- * A client has several of them. libcurl looks at every connection to a host when it seeks one to
- * use, so a crowd of calls to one host would make each start dearer. A multi takes so many calls
- * and no more; the next goes to the next multi. While there are few calls they share one, and with
- * it all connections that are kept. */
+ * A client has several of them. libcurl examines every connection to a host when it looks for one
+ * to use, so many calls to one host would make each start more expensive. A multi therefore takes a
+ * limited number of calls; further calls go to the next multi. While there are few calls, they
+ * share one multi and its idle connections. */
 #include <assert.h>
 #include "base/memory.h"
 #include "net/net_http_inside.h"

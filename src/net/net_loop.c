@@ -1,15 +1,15 @@
-/* net_loop.c - the loop's thread: what other threads post, and how it ends.
+/* net_loop.c - the thread of a loop: how tasks of other threads are run, and how the loop ends.
  *
- * Posts lie in a list under a lock; the loop is woken by the first of them only, takes the whole
- * list and runs it. What is posted meanwhile waits for the next round, so that sockets and timers
- * have their turn in between.
+ * Posted tasks are in a list under a lock. Only the first task wakes the loop, which takes the
+ * whole list and runs it. Tasks that are posted meanwhile wait for the next round, so that sockets
+ * and timers are served in between.
  *
- * It is woken by an eventfd of its own. A uv_async_t has one too, but the loop spins on it until
- * the thread that woke it goes on: for as long as that thread is off the processor, which it is
- * when the loop was given the same one.
+ * The loop is woken by an eventfd. A uv_async_t has one too, but there the loop spins until the
+ * thread that woke it continues. If both were given the same processor, that thread is not running,
+ * and the loop spins for a long time.
  *
- * The `wake` handle keeps the loop alive. Once it closes and nothing is held any more, the handle
- * stops counting, and the loop ends when the last socket and child is gone. */
+ * The `wake` handle keeps the loop alive. When the loop is being closed and no longer held, the
+ * handle stops counting, and the loop ends after the last socket and the last child are gone. */
 #include "net/net_loop.h"
 
 #include <assert.h>

@@ -1,8 +1,8 @@
-/* net_loop.h - one thread that waits for everything: timers, sockets, child processes, and work
- * that other threads hand in. Built on libuv, which nobody above this folder sees.
+/* net_loop.h - an event loop: one thread that waits for timers, sockets, child processes and tasks
+ * of other threads. It is built on libuv, which is not visible outside this folder.
  *
- * "On the loop" means on its thread. Functions say who may call them; all callbacks run on the loop
- * and must not block. */
+ * "On the loop" means on its thread. Each function says which threads can call it. All callbacks
+ * run on the loop and must not block. */
 #ifndef PAL_NET_LOOP_H
 #define PAL_NET_LOOP_H
 
@@ -13,16 +13,16 @@
 
 typedef struct pal_loop pal_loop;
 
-/* Starts the thread. `workers` threads beside it run what blocks; 0: 4. */
+/* Starts the thread of the loop. `workers` more threads run blocking work; 0: 4. */
 PAL_CHECKED pal_status pal_loop_open(uint32_t workers, pal_loop **out_loop, pal_error *err);
 
-/* Stops and joins it. From any other thread. Everything that was opened on it is closed before by
- * its owner; what was posted is run first. Accepts NULL. */
+/* Runs all posted tasks, then stops and joins the thread. Must be called from another thread.
+ * Everything that was opened on the loop must be closed before. Accepts NULL. */
 void pal_loop_close(pal_loop *loop);
 
-bool pal_loop_is_on(const pal_loop *loop); /* the caller is on the loop */
+bool pal_loop_is_on(const pal_loop *loop); /* true if the caller is on the loop */
 
-/* A task lies in whatever it belongs to; it is queued at most once at a time. */
+/* A task is a member of the struct that it belongs to. It can be queued only once at a time. */
 typedef struct pal_task pal_task;
 typedef void (*pal_task_run)(pal_task *task);
 struct pal_task {
@@ -30,33 +30,33 @@ struct pal_task {
     pal_task *next;
 };
 
-/* Runs the task on the loop, soon and in order. From any thread; never fails. */
+/* Runs the task on the loop, soon and in order. Can be called from any thread. Never fails. */
 void pal_loop_post(pal_loop *loop, pal_task *task);
 
-/* Runs `work` on a worker, then `done` on the loop. On the loop. Never fails; works wait in
- * order. */
+/* Runs `work` on a worker thread, then `done` on the loop. Must be called on the loop. Never fails;
+ * items wait in order. */
 typedef struct pal_work_item pal_work_item;
 struct pal_work_item {
-    void (*work)(pal_work_item *item); /* on a worker: may block */
-    void (*done)(pal_work_item *item); /* on the loop */
+    void (*work)(pal_work_item *item); /* runs on a worker thread and can block */
+    void (*done)(pal_work_item *item); /* runs on the loop */
     pal_work_item *next;
 };
 void pal_loop_work(pal_loop *loop, pal_work_item *item);
 
-/* A timer that fires once. It lies in its owner; a zeroed one is stopped. All on the loop. Timers
- * are kept in one heap: thousands of them cost nothing while they wait. */
+/* A timer that fires once. It is a member of its owner's struct; a zeroed timer is stopped. Must be
+ * used on the loop. Timers are kept in a heap, so thousands of waiting timers cost nothing. */
 typedef struct pal_timer pal_timer;
 typedef void (*pal_timer_fire)(pal_timer *timer);
 struct pal_timer {
     pal_timer_fire fire;
-    int64_t at_ms;   /* by pal_loop_now_ms() */
-    size_t position; /* in the heap, from 1; 0: stopped */
+    int64_t at_ms;   /* on the clock of pal_loop_now_ms() */
+    size_t position; /* position in the heap, from 1; 0: stopped */
 };
-/* False without memory. Starting a running one moves it. */
+/* Starts a timer, or moves it if it is running. Returns false if there is no memory. */
 PAL_CHECKED bool pal_timer_start(
         pal_loop *loop, pal_timer *timer, int64_t delay_ms, pal_timer_fire fire);
-void pal_timer_stop(pal_loop *loop, pal_timer *timer); /* a stopped one too */
+void pal_timer_stop(pal_loop *loop, pal_timer *timer); /* the timer can be stopped already */
 
-int64_t pal_loop_now_ms(const pal_loop *loop); /* only grows; since some start */
+int64_t pal_loop_now_ms(const pal_loop *loop); /* a clock that never goes back */
 
 #endif

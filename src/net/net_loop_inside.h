@@ -1,4 +1,4 @@
-/* net_loop_inside.h - what the files of this folder share of a loop. Only for src/net. */
+/* net_loop_inside.h - the parts of a loop that the files of this folder share. For src/net only. */
 #ifndef PAL_NET_LOOP_INSIDE_H
 #define PAL_NET_LOOP_INSIDE_H
 
@@ -7,17 +7,17 @@
 #include <uv.h>
 #include "net/net_loop.h"
 
-/* All timers of a loop. On the loop. */
+/* All timers of a loop. Used on the loop. */
 typedef struct pal_timers {
     uv_timer_t clock;
-    pal_timer **heap; /* the first to fire is first; each knows its position */
+    pal_timer **heap; /* a binary heap; the timer that fires first is first */
     size_t len, cap;
-    int64_t armed_ms; /* when the clock rings; INT64_MAX: not */
+    int64_t armed_ms; /* when the clock fires; INT64_MAX: not armed */
     bool ringing;
 } pal_timers;
 
-/* Threads that run what blocks. The condition decides which idle one is woken: where it was always
- * the last, a turn was a twelfth slower. */
+/* Threads that run blocking work. The condition variable decides which idle thread is woken. Always
+ * waking the last idle thread made a turn a twelfth slower. */
 typedef struct pal_workers {
     pthread_mutex_t lock;
     pthread_cond_t more;
@@ -35,31 +35,31 @@ struct pal_loop {
     pal_timers timers;
     pal_workers workers;
 
-    pthread_mutex_t lock; /* over the next lines */
+    pthread_mutex_t lock; /* protects the following members */
     pal_task *posted, *posted_last;
     pal_work_item *done, *done_last;
     bool wanted; /* the loop was woken and has not looked yet */
     bool closing;
 
-    atomic_uint wakers; /* who have posted, and are about to wake it */
+    atomic_uint wakers; /* threads that have posted and are about to wake the loop */
 
     bool ending;  /* on the loop: it has seen `closing` */
-    size_t holds; /* on the loop: works and children it must wait for */
+    size_t holds; /* on the loop: number of work items and children that it must wait for */
 };
 
-/* A thread that gets none of the program's signals. SIGPIPE is among them: a write to a peer that
- * is gone fails with EPIPE. `stack_bytes` 0: the usual. Returns an errno. */
+/* Starts a thread that gets none of the program's signals. SIGPIPE is one of them, so writing to a
+ * closed connection fails with EPIPE. `stack_bytes` 0: the default. Returns an errno. */
 int pal_thread_start(pthread_t *out_thread, size_t stack_bytes, void *(*run)(void *), void *user);
 
-/* While it is held, a loop that closes waits. On the loop. */
+/* A loop that is being closed waits while it is held. Must be called on the loop. */
 void pal_loop_hold(pal_loop *loop);
 void pal_loop_release(pal_loop *loop);
 
 void pal_timers_open(pal_loop *loop);
-void pal_timers_close(pal_loop *loop); /* the clock; the loop runs once more afterwards */
+void pal_timers_close(pal_loop *loop); /* the loop must run once more afterwards */
 
 PAL_CHECKED pal_status pal_workers_open(pal_loop *loop, uint32_t len, pal_error *err);
-void pal_workers_close(pal_loop *loop);                       /* after what waits was run */
-void pal_loop_tell_done(pal_loop *loop, pal_work_item *item); /* from a worker */
+void pal_workers_close(pal_loop *loop);                       /* runs all waiting items first */
+void pal_loop_tell_done(pal_loop *loop, pal_work_item *item); /* called on a worker thread */
 
 #endif

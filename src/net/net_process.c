@@ -1,14 +1,14 @@
 /* net_process.c - a child process on the loop.
  *
- * A thread of its own waits for each child, so that the program's SIGCHLD stays the program's. It
- * waits without reaping; the loop reaps, after it has killed what the child left behind in its
- * process group: until then no other process can have got the group's number.
+ * A separate thread waits for each child, so that the program keeps its own SIGCHLD handling. The
+ * thread waits without reaping. The loop first kills the other processes in the child's process
+ * group and then reaps the child: until then no other process can have the same group number.
  *
- * `exit` is told when the child is dead and both its streams have ended. A grandchild that left the
- * group may hold a stream open: it is waited for a moment only.
+ * `exit` is called when the child is dead and both of its streams have ended. A grandchild that
+ * left the group can hold a stream open; the loop waits for it only for a moment.
  *
- * The process is freed when nothing of it is left on the loop: the waiter, three pipes, and the
- * owner's interest, which ends with `exit` or a kill. */
+ * The process is freed when nothing of it is left on the loop: the waiting thread, three pipes, and
+ * the owner's interest, which ends with `exit` or a kill. */
 #include "net/net_process.h"
 
 #include <assert.h>

@@ -1,8 +1,8 @@
-/* net_spawn.c - posix_spawn() with care: the child leads its own process group, has the default
- * signals, nothing of ours open but its three streams, and a small environment.
+/* net_spawn.c - starts a child with posix_spawn(). The child leads a new process group, has the
+ * default signal handlers, no open files except its three streams, and a small environment.
  *
- * Of our environment it gets only what programs need to find their way. Keys of model services stay
- * here; who wants a child to have one names it. */
+ * It inherits only the environment variables that programs generally need. API keys of model
+ * services are not passed on, unless the caller names them. */
 #include "net/net_spawn.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
-/* net_sse.c - server-sent events, as the HTML standard takes a stream apart.
+/* net_sse.c - server-sent events, parsed as the HTML standard describes.
  *
- * Bytes gather in `line` until an end of line: LF, CR, or CRLF, whose two may come apart. A line
- * that lies whole in what was fed is not copied. Fields gather in `data`, `name` and `id` until an
- * empty line. Where the stream is cut makes no difference to what comes out. */
+ * Bytes are collected in `line` until an end of line: LF, CR, or CRLF, whose two bytes can arrive
+ * separately. A line that is complete in the fed bytes is not copied. Fields are collected in
+ * `data`, `name` and `id` until an empty line. The result does not depend on where the stream is
+ * cut. */
 #include "net/net_sse.h"
 
 #define FIELD_ROOM 16   /* a line is a field's name, a colon, a space and a value */

@@ -1,9 +1,9 @@
-/* net_timer.c - a loop's timers: a binary heap by time, and one clock of libuv that rings for the
+/* net_timer.c - the timers of a loop: a binary heap ordered by time, and one libuv timer for the
  * first of them.
  *
- * Stopping the first leaves the clock as it is: it rings once for nothing, which is cheaper than to
- * set it anew for each call that ends in time. Timers count by the real clock and libuv by one that
- * stands still within a round, so a ring may come early; then it is set again. */
+ * Stopping the first timer does not change the libuv timer. It fires once in vain, which is cheaper
+ * than setting it again for every call that ends in time. Timers use the real clock, but libuv's
+ * clock stands still within a round, so it can fire too early; then it is set again. */
 #include <assert.h>
 #include "base/memory.h"
 #include "net/net_loop_inside.h"

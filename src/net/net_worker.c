@@ -1,5 +1,5 @@
-/* net_worker.c - the threads beside a loop that run what blocks. Their own and not libuv's pool, so
- * that how many there are is the owner's choice and nothing of others waits behind a slow disk. */
+/* net_worker.c - the threads of a loop that run blocking work. They are separate from libuv's pool,
+ * so that the owner chooses their number and no other work waits for a slow disk. */
 #include <assert.h>
 #include <string.h>
 #include "base/memory.h"
