@@ -1,5 +1,5 @@
-/* message.c - the names of roles and of kinds of parts, and the shortest way to a message. Plain
- * data: any thread. */
+/* message.c - names of roles and of kinds of parts, and a simple way to make a message. Plain data:
+ * any thread. */
 #include "palaver/limits.h"
 #include "palaver/message.h"
 

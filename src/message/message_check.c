@@ -1,5 +1,5 @@
-/* message_check.c - whether a message may be kept. What is stored must be able to go to a model
- * later, so text that no provider would take is refused when it comes in. */
+/* message_check.c - decides whether a message can be stored. Stored messages must be acceptable to
+ * a model later, so text that no model service accepts is rejected on arrival. */
 #include "message/message_check.h"
 
 #include <stdio.h>

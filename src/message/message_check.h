@@ -1,4 +1,4 @@
-/* message_check.h - whether a message may be kept. */
+/* message_check.h - decides whether a message can be stored. Can be called from any thread. */
 #ifndef PAL_MESSAGE_CHECK_H
 #define PAL_MESSAGE_CHECK_H
 
@@ -6,20 +6,20 @@
 
 #define PAL_BLOB_NAME_LEN 71 /* "sha256:" and 64 hex digits */
 
-/* Its texts, names and blobs. PAL_INVALID or PAL_LIMIT with the part and member that is wrong.
- * The shape must have passed pal_native_message_check(): that bounds the nesting. */
+/* Checks texts, names and blobs. PAL_INVALID or PAL_LIMIT: `err` names the part and the member. The
+ * message must have passed pal_native_message_check(), which limits the nesting. */
 PAL_CHECKED pal_status pal_message_check(const pal_message *message, pal_error *err);
 
-/* `what` names it in the error: "'title' is not valid UTF-8 at byte 3". NUL is no text either
- * where `what` is a name or a key, so those refuse it with `no_nul`. */
+/* Checks for valid UTF-8 of at most `len_max` bytes. `what` names the text in the error: "'title'
+ * is not valid UTF-8 at byte 3". With `no_nul`, which names and keys use, a NUL is rejected too. */
 PAL_CHECKED pal_status pal_text_check(
         pal_str text, const char *what, size_t len_max, bool no_nul, pal_error *err);
 
-/* Empty, or a JSON object. */
+/* Accepts an empty text or a JSON object. */
 PAL_CHECKED pal_status pal_object_check(
         pal_str json, const char *what, size_t len_max, pal_error *err);
 
-/* Any JSON value. */
+/* Accepts any JSON value. */
 PAL_CHECKED pal_status pal_value_check(
         pal_str json, const char *what, size_t len_max, pal_error *err);
 
