@@ -1,7 +1,7 @@
-/* tokens_builtin.h - the tables that were embedded when the library was built.
+/* tokens_builtin.h - the tables that are embedded in the library.
  *
- * The build defines both names: with one entry for each vocabulary that it had, best known first,
- * or with none. */
+ * The build defines both names. There is one entry for each vocabulary that was available at build
+ * time, the best known first, or none. */
 #ifndef PAL_TOKENS_BUILTIN_H
 #define PAL_TOKENS_BUILTIN_H
 
@@ -9,7 +9,7 @@
 
 /* A table as tools/tokens_compile made it. `data` is aligned to 64 bytes. */
 struct pal_builtin {
-    const char *name; /* of the encoding: "o200k_base" */
+    const char *name; /* name of the encoding, for example "o200k_base" */
     const unsigned char *data;
     const unsigned char *end;
 };

@@ -1,7 +1,8 @@
-/* tokens_calibration.c - corrects our counts by what the provider reports.
+/* tokens_calibration.c - corrects our counts by what the service reports.
  *
- * The newest report counts three tenths, so that a session follows when its language or its tools
- * change, and one odd report moves it little. Pure arithmetic on the caller's struct. */
+ * The newest report has a weight of three tenths. So a session adapts when its language or its
+ * tools change, and a single odd report has little effect. Pure arithmetic on the caller's
+ * struct. */
 #include "palaver/limits.h"
 #include "palaver/tokens.h"
 

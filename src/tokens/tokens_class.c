@@ -1,4 +1,4 @@
-/* tokens_class.c - looks characters up in the generated table. */
+/* tokens_class.c - looks up characters in the generated table. */
 #include "tokens/tokens_class.h"
 #include "base/utf8.h"
 

@@ -1,14 +1,15 @@
-/* tokens_class.h - what kind of character stands at a place of a text, as far as the patterns that
- * split texts can tell. Pure functions, any thread. */
+/* tokens_class.h - the class of a character, as far as the patterns that split texts distinguish
+ * them. Pure functions for any thread. */
 #ifndef PAL_TOKENS_CLASS_H
 #define PAL_TOKENS_CLASS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The numbers are those of the digits in tokens_class_data.c. */
+/* The values are the digits in tokens_class_data.c. */
 enum pal_class {
-    PAL_CLASS_OTHER = 0, /* control characters, unassigned ones, bytes that are no UTF-8 */
+    PAL_CLASS_OTHER = 0, /* control characters, unassigned characters, and bytes that are not valid
+                            UTF-8 */
     PAL_CLASS_SIGN = 1,  /* punctuation and symbols */
     PAL_CLASS_UPPER = 2, /* upper and title case */
     PAL_CLASS_LOWER = 3,
@@ -16,8 +17,8 @@ enum pal_class {
     PAL_CLASS_MARK = 5,
     PAL_CLASS_NUMBER = 6,
     PAL_CLASS_NEWLINE = 7, /* CR and LF only */
-    PAL_CLASS_SPACE = 8,   /* the other white space */
-    PAL_CLASS_NONE = 9,    /* there is no character: the text ends here */
+    PAL_CLASS_SPACE = 8,   /* all other white space */
+    PAL_CLASS_NONE = 9,    /* the end of the text */
 };
 
 /* Sets of classes. */
@@ -30,12 +31,12 @@ enum pal_class {
 
 extern const uint8_t pal_class_ascii[128];
 
-/* tokens_class_data.c has these. */
+/* Defined in tokens_class_data.c. */
 extern const uint8_t pal_class_tops[];
 extern const uint16_t pal_class_middles[][64];
 extern const char pal_class_leaves[][65];
 
-/* The class of a code point, by its upper bits, the middle six and the lower six. */
+/* Returns the class of a code point, given by its upper bits, its middle six and its lower six. */
 static inline enum pal_class pal_class_of(unsigned top, unsigned middle, unsigned low)
 {
     unsigned leaf = pal_class_middles[pal_class_tops[top]][middle & 0x3f];
@@ -43,10 +44,10 @@ static inline enum pal_class pal_class_of(unsigned top, unsigned middle, unsigne
     return (enum pal_class)(pal_class_leaves[leaf][low & 0x3f] - '0');
 }
 
-/* For any first byte of 0x80 or more. */
+/* For a first byte of 0x80 or more. */
 enum pal_class pal_class_wide(const unsigned char *p, const unsigned char *end, size_t *out_len);
 
-/* The class of the character at `p`, and its length; PAL_CLASS_NONE and 0 at the end. */
+/* Returns the class of the character at `p` and its length. PAL_CLASS_NONE and 0 at the end. */
 static inline enum pal_class pal_class_at(
         const unsigned char *p, const unsigned char *end, size_t *out_len)
 {
@@ -58,8 +59,8 @@ static inline enum pal_class pal_class_at(
         *out_len = 1;
         return (enum pal_class)pal_class_ascii[*p];
     }
-    /* Most are two bytes, or three whose first one says that they are neither too long nor half of
-     * a pair. */
+    /* Most characters have two bytes, or three bytes whose first byte shows that they are neither
+     * overlong nor a surrogate. */
     if (p[0] >= 0xc2 && p[0] < 0xe0 && end - p >= 2 && (p[1] & 0xc0) == 0x80) {
         *out_len = 2;
         return pal_class_of(0, p[0] & 0x1f, p[1]);

@@ -1,6 +1,6 @@
-/* tokens_compile_hash.c - finds displacements that give each token a slot of its own: the fullest
- * buckets first, while there is room, each with the first number that moves all of its keys to free
- * slots. When a bucket has none, everything is tried again with another seed. */
+/* tokens_compile_hash.c - finds displacements that give each token its own slot. The fullest
+ * buckets come first, while there is room. Each gets the first number that moves all of its keys to
+ * free slots. If there is none for a bucket, everything is tried again with another seed. */
 #include "tokens/tokens_compile.h"
 
 #define DISPLACEMENTS 65536u

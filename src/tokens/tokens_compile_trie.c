@@ -1,6 +1,7 @@
-/* tokens_compile_trie.c - packs the trie into a double array. Nodes are made level by level from
- * the sorted tokens; then each gets the lowest base at which all its children find free places,
- * those with most children first, so that the many with one child fill the gaps. */
+/* tokens_compile_trie.c - packs the trie into a double array. Nodes are created level by level from
+ * the sorted tokens. Then each node gets the lowest base for which all its children find free
+ * places. Nodes with the most children come first, so that the many nodes with one child fill the
+ * gaps. */
 #include <stdlib.h>
 #include "tokens/tokens_compile.h"
 

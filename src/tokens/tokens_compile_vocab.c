@@ -1,4 +1,4 @@
-/* tokens_compile_vocab.c - reads a vocabulary and finds out how its tokens are made. */
+/* tokens_compile_vocab.c - reads a vocabulary and finds out how its tokens are merged. */
 #include <stdlib.h>
 #include "tokens/tokens_compile.h"
 

@@ -1,10 +1,11 @@
-/* tokens_cut.c - the longest beginning of a text that is so many tokens by itself.
+/* tokens_cut.c - finds the longest beginning of a text that has a given number of tokens when it is
+ * counted alone.
  *
- * A beginning is not split like the whole: its last pieces end otherwise. But a piece is decided
- * when two more have ended behind it, so for the beginnings that end later all before it counts
- * the same. It is enough to know some pieces around the place where the whole has too many tokens,
- * and to count there beginning by beginning. Where pieces are too long for that, they are halved:
- * then the result fits, but a longer one might. */
+ * A beginning is not split like the whole text, because its last pieces end differently. But a
+ * piece is decided when two more pieces have ended after it. So for all beginnings that end later,
+ * everything before it counts the same. It is enough to know some pieces around the position where
+ * the whole text has too many tokens, and to count each beginning there. Pieces that are too long
+ * for this are halved. Then the result fits, but a longer beginning might fit as well. */
 #include "base/utf8.h"
 #include "tokens/tokens_walk.h"
 

@@ -1,12 +1,12 @@
-/* tokens_estimate.c - how many tokens a text will be, roughly, where no vocabulary is known.
+/* tokens_estimate.c - estimates the tokens of a text if no vocabulary is known.
  *
- * Four bytes are a token in English and in code, and ASCII is counted so wherever it stands. That
- * is far too low where one character is a word or half of one, and too high where an alphabet takes
- * two bytes a letter; so every other character weighs what characters of its script cost in
- * o200k_base on average, in hundredths of a token. What the ASCII between them, mostly spaces,
- * counts too much is taken off the letters. Letters that only some languages have carry what those
- * languages cost more than English: most of their text is plain ASCII. A byte that is no valid
- * UTF-8 is a token. */
+ * Four bytes are about one token in English and in code, and ASCII is always counted in this way.
+ * That is much too low for scripts in which one character is a word or half a word, and too high
+ * for alphabets with two bytes per letter. So every other character has the weight that characters
+ * of its script cost in o200k_base on average, in hundredths of a token. The ASCII between them,
+ * mostly spaces, is counted too high, and the letters are counted lower to make up for that.
+ * Letters that only some languages have carry the extra cost of those languages over English,
+ * because most of their text is plain ASCII. A byte that is not valid UTF-8 is one token. */
 #include "tokens/tokens_estimate.h"
 
 #include "base/utf8.h"

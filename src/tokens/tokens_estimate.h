@@ -1,7 +1,7 @@
-/* tokens_estimate.h - how many tokens a text will be, roughly, where no vocabulary is known.
+/* tokens_estimate.h - estimates the tokens of a text if no vocabulary is known.
  *
- * Every character weighs something, whatever stands beside it, so that a text may come in pieces:
- * feed them all, cut anywhere, then ask. Zero is a fresh estimate. */
+ * Each character has a fixed weight that does not depend on its neighbors. So a text can be fed in
+ * pieces that are cut anywhere. Zero an estimate before the first use. */
 #ifndef PAL_TOKENS_ESTIMATE_H
 #define PAL_TOKENS_ESTIMATE_H
 
@@ -10,13 +10,14 @@
 
 typedef struct pal_estimate {
     uint64_t weight; /* in hundredths of a token */
-    char cut[4];     /* the beginning of a character whose end did not come yet */
+    char cut[4];     /* the beginning of a character whose end has not arrived yet */
     uint8_t cut_len;
 } pal_estimate;
 
 void pal_estimate_feed(pal_estimate *estimate, pal_str text);
 
-/* As if the text ended here; more may be fed. Rounded up; 0 for the empty text. */
+/* Returns the tokens so far, as if the text ended here. Rounded up; 0 for an empty text. More text
+ * can be fed afterwards. */
 uint64_t pal_estimate_tokens(const pal_estimate *estimate);
 
 #endif

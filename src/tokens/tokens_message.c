@@ -1,17 +1,18 @@
-/* tokens_message.c - what messages and declarations of tools cost in a request.
+/* tokens_message.c - counts the tokens of messages and tool declarations in a request.
  *
- * No provider says how it writes a request out for its model. These are the rules that OpenAI
- * publishes for its own, which hold within a few tokens for those of others:
+ * No service documents how it writes a request for its model. These are the rules that OpenAI
+ * publishes for its own models. For models of other services they are correct to within a few
+ * tokens:
  *
- *   a message   3, its role, and its parts; each result of a tool is a message of its own
+ *   a message   3, its role, and its parts; each tool result is a separate message
  *   a tool      7 (10 before o200k_base), and "name:description"
- *   arguments   3 where there are any, and for each 3 and "name:type:description"
+ *   arguments   3 if there are any, and for each 3 and "name:type:description"
  *   an enum     less 3, and for each value 3 and the value
  *
- * The full stop at the end of a description is not counted. Schemas within schemas are counted by
- * the same rules. What a request costs once is left to the caller: 3 for the beginning of the
- * answer, and 12 where it declares tools. Calls of tools, for which nothing is published, are 3
- * with their name and arguments. */
+ * The period at the end of a description is not counted. Nested schemas are counted by the same
+ * rules. The caller adds the costs of the request as a whole: 3 for the beginning of the answer,
+ * and 12 if it declares tools. Nothing is published about tool calls; they are counted as 3 plus
+ * their name and arguments. */
 #include "base/buf.h"
 #include "base/json.h"
 #include "palaver/limits.h"

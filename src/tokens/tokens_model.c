@@ -1,12 +1,12 @@
-/* tokens_model.c - finds what is known of a model by its name, as any provider writes it.
+/* tokens_model.c - finds the properties of a model by its name, in any form that services use.
  *
- * A name is a path, of which the last part is the model ("openrouter/anthropic/claude-3-opus"). In
- * front of that may stand words with a dot or a colon behind them ("us.anthropic.", "ft:"); what
- * has a digit in it is no such word, or "gpt-4.1" would be one. So a name has several places where
- * the model's own name may begin, and patterns are tried at each. Behind a whole name may stand a
- * version ("-2024-08-06"), a tag (":free") or a region ("@20250514").
+ * A name is a path whose last part is the model ("openrouter/anthropic/claude-3-opus"). Words that
+ * end in a dot or a colon can precede it ("us.anthropic.", "ft:"). A word with a digit does not
+ * count as one, because of "gpt-4.1". So the model's own name can begin at several positions, and
+ * patterns are tried at each. A complete name can be followed by a version ("-2024-08-06"), a tag
+ * (":free") or a region ("@20250514").
  *
- * Nothing is allocated to find one; the tables never change: any thread. */
+ * Finding a model allocates nothing, and the tables never change: any thread. */
 #include "tokens/tokens_model.h"
 
 #include "palaver/limits.h"

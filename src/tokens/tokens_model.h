@@ -6,12 +6,13 @@
 #include <stdint.h>
 
 typedef struct pal_model_line {
-    const char *pattern;  /* lower case; a name, or the beginning of one and '*' */
-    const char *encoding; /* its own one; NULL: not public */
-    const char *nearest;  /* where this build does not have its own; NULL: the estimate */
+    const char *pattern;  /* in lower case: a name, or a prefix that ends in '*' */
+    const char *encoding; /* the model's own encoding; NULL: not public */
+    const char *nearest;  /* used if this build does not contain the model's own encoding; NULL: the
+                             estimate */
     uint64_t context;
     uint64_t output;
-    uint64_t input; /* 0: what the answer leaves of the context */
+    uint64_t input; /* 0: the context minus the answer */
 } pal_model_line;
 
 extern const pal_model_line pal_model_lines[];

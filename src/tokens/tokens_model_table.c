@@ -1,9 +1,10 @@
-/* tokens_model_table.c - what is known of models: which encoding is theirs, and their limits.
+/* tokens_model_table.c - the known models: their encodings and their limits.
  *
- * An encoding is a model's own only where its maker says so or has published the vocabulary; what
- * is merely likely stands in the other column. Limits are the ones that the makers document for
- * their own services (others may set lower ones); 0 where they differ by service, or we are not
- * sure. The order is for reading: the longest pattern wins. */
+ * An encoding counts as a model's own only if its maker says so or has published the vocabulary.
+ * Encodings that are merely likely are in the other column. Limits are those that the makers
+ * document for their own services; other services can have lower limits. A limit is 0 if it differs
+ * between services, or if we are not sure. The order of the rows is for readers only: the longest
+ * pattern wins. */
 #include "tokens/tokens_model.h"
 
 #define O200K "o200k_base"

@@ -1,8 +1,8 @@
 /* tokens_runs.c - byte pair encoding of items that are runs of equal tokens.
  *
- * Merging goes from the lowest token to the highest, and each of them is made by two others only.
- * So one round makes all of one token: half of a run, leftmost first, where the two are equal, or
- * one at each border of two items where they are not. A run of n bytes is merged in about log n
+ * Tokens are merged from the lowest to the highest, and each is made of exactly two others. So one
+ * round makes all tokens of one kind: half of a run, leftmost first, if the two are equal;
+ * otherwise one at each border between two items. A run of n bytes is merged in about log n
  * rounds. */
 #include "tokens/tokens_runs.h"
 

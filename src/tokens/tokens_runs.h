@@ -1,33 +1,32 @@
-/* tokens_runs.h - the tokens of long runs of one byte, as a guess. Vocabularies have tokens of many
- * lengths for runs of dashes, spaces and the like, so that a search goes wrong at nearly every
- * place of such a run. Merging is cheap there if a run of equal tokens is one item: this file
- * merges a stretch of text that way, as if the text began and ended there. Pure functions, any
- * thread. */
+/* tokens_runs.h - guesses the tokens of long runs of one byte. Vocabularies have tokens of many
+ * lengths for runs of dashes, spaces and so on, so a search fails at nearly every position of such
+ * a run. Merging is cheap there if a run of equal tokens is one item. This file merges a stretch of
+ * text in that way, as if the text began and ended there. Pure functions for any thread. */
 #ifndef PAL_TOKENS_RUNS_H
 #define PAL_TOKENS_RUNS_H
 
 #include "tokens/tokens_table.h"
 
-/* So many equal bytes are a long run. */
+/* Number of equal bytes that count as a long run. */
 #define PAL_RUNS_LEN 32
-/* The items that a stretch has at most: at first, and while it merges. */
+/* Maximum number of items of a stretch: at the beginning, and while it is merged. */
 #define PAL_RUNS_FIRST 16
 #define PAL_RUNS_ITEMS 256
 
-/* The same token several times. */
+/* The same token, repeated. */
 struct pal_runs_item {
     uint32_t token;
     uint32_t count;
-    uint32_t doubled; /* the token that two of it make, also if there is only one */
+    uint32_t doubled; /* the token that two of it make, even if there is only one */
     uint32_t joined;  /* the token that it makes with `next` */
-    uint32_t next;    /* the token of the next item when that was looked up */
+    uint32_t next;    /* the token of the next item at the time of that lookup */
 };
 
 struct pal_runs {
-    size_t at;    /* the place of the next guessed token */
-    size_t end;   /* guesses end here; a stretch is not guessed twice */
-    size_t item;  /* the next guess is this item's token */
-    size_t taken; /* so many times it was taken already */
+    size_t at;    /* position of the next guessed token */
+    size_t end;   /* end of the guesses; a stretch is not guessed twice */
+    size_t item;  /* the next guess is the token of this item */
+    size_t taken; /* how many times the token was already used */
     size_t items_len;
     struct pal_runs_item items[PAL_RUNS_ITEMS];
 };
@@ -41,7 +40,7 @@ static inline void pal_runs_init(struct pal_runs *runs)
     runs->items_len = 0;
 }
 
-/* Whether the text begins with a long run. */
+/* Returns true if the text begins with a long run. */
 static inline bool pal_runs_begin(const unsigned char *p, size_t len)
 {
     uint64_t word;
@@ -53,13 +52,13 @@ static inline bool pal_runs_begin(const unsigned char *p, size_t len)
             word == pal_table_word(p + 16) && word == pal_table_word(p + 24);
 }
 
-/* Guesses the tokens of the text of `len` bytes from `at` on, as far as long runs go. The first of
- * them begins at `run`, a few bytes after `at`. The guess ends after `run`. Returns how many items
- * were looked at. */
+/* Guesses the tokens of a text of `len` bytes from `at` on, as far as there are long runs. The
+ * first run begins at `run`, a few bytes after `at`. The guess ends after `run`. Returns the number
+ * of items that were examined. */
 size_t pal_runs_guess(const struct pal_table *table, struct pal_runs *runs, const unsigned char *p,
         size_t at, size_t run, size_t len);
 
-/* The token that is guessed at `at`, or PAL_TOKEN_NONE. */
+/* Returns the token that is guessed at `at`, or PAL_TOKEN_NONE. */
 static inline uint32_t pal_runs_token(const struct pal_runs *runs, size_t at)
 {
     return runs->at == at && at < runs->end && runs->item < runs->items_len
@@ -67,7 +66,7 @@ static inline uint32_t pal_runs_token(const struct pal_runs *runs, size_t at)
             : PAL_TOKEN_NONE;
 }
 
-/* Goes on to the next guess: the one before was right, and has `token_len` bytes. */
+/* Moves to the next guess. The current guess was right, and its token has `token_len` bytes. */
 static inline void pal_runs_next(struct pal_runs *runs, size_t token_len)
 {
     runs->at += token_len;

@@ -1,8 +1,8 @@
-/* tokens_split.c - the scanners, a character at a time. tokens_split_window.c has the quick way
- * through ASCII; both must agree, and a test compares them.
+/* tokens_split.c - the scanners, one character at a time. tokens_split_window.c is the fast path
+ * for ASCII. Both must agree, and a test compares them.
  *
- * In what follows "undecided" is the answer 0: the scan came to the end of what is there, more
- * may come, and could change the piece. */
+ * "Undecided" below means the result 0: the scan reached the end of the available text, and more
+ * text could change the piece. */
 #include "tokens/tokens_split.h"
 #include "tokens/tokens_class.h"
 #include "tokens/tokens_split_deepseek.h"

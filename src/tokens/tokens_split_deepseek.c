@@ -1,10 +1,10 @@
-/* tokens_split_deepseek.c - numbers are cut out first, then runs of Chinese characters and kana;
- * what is left between them is a text of its own to the third pattern, which ends where it ends:
+/* tokens_split_deepseek.c - numbers are cut out first, then runs of Chinese characters and kana.
+ * Each rest between them is treated as a separate text by the third pattern:
  *
  *   [!-/:-@\[-`{-~][A-Za-z]+ | [^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+ | ?[\p{P}\p{S}]+[\r\n]* |
  *   \s*[\r\n]+ | \s+(?!\S) | \s+
  *
- * What it does not match (control characters) is a piece as well, up to the next match. */
+ * Text that does not match (control characters) is a piece as well, up to the next match. */
 #include "tokens/tokens_split_deepseek.h"
 #include "tokens/tokens_class.h"
 

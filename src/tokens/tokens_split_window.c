@@ -1,9 +1,9 @@
-/* tokens_split_window.c - where pieces begin in up to 64 bytes of ASCII, all at once.
+/* tokens_split_window.c - finds where pieces begin in up to 64 bytes of ASCII, all at once.
  *
- * A class of characters is a word with a bit for each byte; "the one before is a letter" is a
- * shift. Nothing before the window matters, since a piece begins there. What follows it matters to
- * white space and to contractions that touch the end: from there on nothing is said. The rules
- * are those of tokens_split.c, which see. */
+ * A class of characters is a word with one bit for each byte; "the previous one is a letter" is a
+ * shift. The text before the window does not matter, because a piece begins at its start. The text
+ * after it can change white space and contractions that touch its end, so nothing is decided from
+ * there on. The rules are those of tokens_split.c. */
 #include "tokens/tokens_class.h"
 #include "tokens/tokens_split.h"
 #ifdef __SSE2__

@@ -1,6 +1,6 @@
-/* tokens_stream.c - a text that comes in pieces. What is decided is taken at once; the rest waits,
- * with what comes next behind it. It is looked at again only when it has doubled, so that small
- * pieces do not make it slow, and never grows beyond a few windows: tokens_stream_run.c. */
+/* tokens_stream.c - a text that arrives in pieces. Decided parts are counted at once; the rest
+ * waits for more text. It is examined again only when it has doubled, so that small pieces are not
+ * slow. It never grows beyond a few windows; see tokens_stream_run.c. */
 #include "tokens/tokens_stream.h"
 #include "base/memory.h"
 #include "base/utf8.h"

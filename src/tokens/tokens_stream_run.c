@@ -1,10 +1,10 @@
-/* tokens_stream_run.c - a piece that does not end: a gigabyte of spaces, of letters, of Chinese.
+/* tokens_stream_run.c - a piece that does not end: a gigabyte of spaces, of letters or of Chinese.
  *
- * Its beginning is not kept. For the scanner a short text stands for it (pal_split_rest()); of what
- * merging makes of it, all that is final is taken. Where a piece may turn out to have ended
- * earlier, at a line end among spaces, or before upper case letters, there are two sides until that
- * is known: one counts on as if it goes on, the other as if a new piece had begun. Their ids
- * wait: as runs of the same one, so that only a text that is made for it lets them grow. */
+ * Its beginning is not kept. A short text replaces it for the scanner (pal_split_rest()), and all
+ * final tokens are taken from the merge. Some pieces may turn out to have ended earlier, at a line
+ * end among spaces, or before upper-case letters. Until that is known, there are two sides: one
+ * counts as if the piece continues, the other as if a new piece had begun. Their ids wait, stored
+ * as runs of equal ids, so that only a specially made text makes them grow. */
 #include "tokens/tokens_stream.h"
 #include "base/memory.h"
 

@@ -1,4 +1,4 @@
-/* tokens_text.c - texts that are there as a whole. */
+/* tokens_text.c - counts and encodes texts that are completely in memory. */
 #include "base/memory.h"
 #include "tokens/tokens_walk.h"
 

@@ -1,5 +1,5 @@
-/* tokens_walk.c - the loop that everything goes through. ASCII is cut into pieces 64 bytes at a
- * time; what the window cannot decide, and all else, goes by the scanner. */
+/* tokens_walk.c - the loop that all texts go through. ASCII is cut into pieces 64 bytes at a time.
+ * The scanner handles everything else, and what the window cannot decide. */
 #include "tokens/tokens_walk.h"
 #include "base/memory.h"
 
