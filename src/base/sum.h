@@ -10,6 +10,12 @@ static inline void pal_sum_u64(uint64_t *sum, uint64_t more)
         *sum = UINT64_MAX;
 }
 
+/* Of counts that are kept as signed numbers: the largest of those. */
+static inline uint64_t pal_sum_cap(uint64_t count)
+{
+    return count < INT64_MAX ? count : INT64_MAX;
+}
+
 static inline void pal_sum_i64(int64_t *sum, int64_t more)
 {
     if (__builtin_add_overflow(*sum, more, sum))

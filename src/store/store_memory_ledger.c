@@ -148,14 +148,20 @@ void pal_mem_entry_free(mem_tenant *tenant, mem_entry *entry)
     pal_free(entry);
 }
 
+/* As large as sqlite: can keep. */
+static void count_add(uint64_t *sum, uint64_t more)
+{
+    *sum = pal_sum_cap(*sum + pal_sum_cap(more));
+}
+
 static void sum_add(pal_ledger_sum *sum, const pal_ledger_sum *more)
 {
-    pal_sum_u64(&sum->calls, more->calls);
-    pal_sum_u64(&sum->usage.input, more->usage.input);
-    pal_sum_u64(&sum->usage.cache_read, more->usage.cache_read);
-    pal_sum_u64(&sum->usage.cache_write, more->usage.cache_write);
-    pal_sum_u64(&sum->usage.output, more->usage.output);
-    pal_sum_u64(&sum->usage.reasoning, more->usage.reasoning);
+    count_add(&sum->calls, more->calls);
+    count_add(&sum->usage.input, more->usage.input);
+    count_add(&sum->usage.cache_read, more->usage.cache_read);
+    count_add(&sum->usage.cache_write, more->usage.cache_write);
+    count_add(&sum->usage.output, more->usage.output);
+    count_add(&sum->usage.reasoning, more->usage.reasoning);
     pal_sum_i64(&sum->cost_micros, more->cost_micros);
 }
 

@@ -84,6 +84,8 @@ pal_status pal_sqlite_connect(
     }
     pal_sql_set_busy_handler(out_conn, self->options.busy_timeout_ms);
     status = pal_sqlite_scan_prepare(out_conn, err);
+    if (status == PAL_OK)
+        status = pal_sqlite_sum_prepare(out_conn, err);
     if (status == PAL_OK && self->is_migrated && !self->has_turns)
         status = show_columns(out_conn, err);
     return status == PAL_OK ? configure(out_conn, read_only, err) : status;

@@ -356,6 +356,8 @@ void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn);
 
 /* Makes the function that PAL_SQL_SCAN_UP and PAL_SQL_SCAN_DOWN call. */
 PAL_CHECKED pal_status pal_sqlite_scan_prepare(pal_sql_conn *conn, pal_error *err);
+/* Gives the connection what sums of the ledger need. */
+PAL_CHECKED pal_status pal_sqlite_sum_prepare(pal_sql_conn *conn, pal_error *err);
 
 /* Own marks of one session, in the arena. */
 PAL_CHECKED pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan,

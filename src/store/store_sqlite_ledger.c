@@ -2,8 +2,59 @@
  *
  * Every row is counted a second time in the table ledger_hour, in the same transaction: once for
  * its tenant (agent 0) and once for its agent. The sum of any time is then that of whole hours, and
- * of the rows before and after them, which are less than two hours' worth. */
+ * of the rows before and after them, which are less than two hours' worth.
+ *
+ * Sums stay at the largest number that SQLite keeps. Its own sum() fails there, and its own "+"
+ * goes over to floating point, so connections have functions that do neither. */
+#include "base/sum.h"
 #include "store/store_sqlite.h"
+
+/* ---- Adding ---- */
+
+/* palaver_add(a, b) */
+static void add_two(sqlite3_context *context, int values_len, sqlite3_value **values)
+{
+    int64_t sum = sqlite3_value_int64(values[0]);
+
+    (void)values_len;
+    pal_sum_i64(&sum, sqlite3_value_int64(values[1]));
+    sqlite3_result_int64(context, sum);
+}
+
+/* palaver_sum(a), an aggregate */
+static void sum_step(sqlite3_context *context, int values_len, sqlite3_value **values)
+{
+    sqlite3_int64 *sum = sqlite3_aggregate_context(context, sizeof *sum);
+    int64_t so_far;
+
+    (void)values_len;
+    if (!sum) {
+        sqlite3_result_error_nomem(context);
+        return;
+    }
+    so_far = *sum;
+    pal_sum_i64(&so_far, sqlite3_value_int64(values[0]));
+    *sum = so_far;
+}
+
+static void sum_end(sqlite3_context *context)
+{
+    const sqlite3_int64 *sum = sqlite3_aggregate_context(context, 0);
+
+    sqlite3_result_int64(context, sum ? *sum : 0);
+}
+
+pal_status pal_sqlite_sum_prepare(pal_sql_conn *conn, pal_error *err)
+{
+    int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
+    int code = sqlite3_create_function_v2(
+            conn->db, "palaver_add", 2, flags, NULL, add_two, NULL, NULL, NULL);
+
+    if (code == SQLITE_OK)
+        code = sqlite3_create_function_v2(
+                conn->db, "palaver_sum", 1, flags, NULL, NULL, sum_step, sum_end, NULL);
+    return code == SQLITE_OK ? PAL_OK : pal_sql_failed(conn, code, err);
+}
 
 /* ---- Writing ---- */
 
@@ -18,13 +69,18 @@ static pal_status ledger_known(
     return pal_sql_end(&sql, err);
 }
 
+static void bind_count(pal_sql *sql, uint64_t count)
+{
+    pal_sql_bind_int(sql, (int64_t)pal_sum_cap(count));
+}
+
 static void bind_numbers(pal_sql *sql, const pal_ledger_row *row)
 {
-    pal_sql_bind_int(sql, (int64_t)row->usage.input);
-    pal_sql_bind_int(sql, (int64_t)row->usage.cache_read);
-    pal_sql_bind_int(sql, (int64_t)row->usage.cache_write);
-    pal_sql_bind_int(sql, (int64_t)row->usage.output);
-    pal_sql_bind_int(sql, (int64_t)row->usage.reasoning);
+    bind_count(sql, row->usage.input);
+    bind_count(sql, row->usage.cache_read);
+    bind_count(sql, row->usage.cache_write);
+    bind_count(sql, row->usage.output);
+    bind_count(sql, row->usage.reasoning);
     pal_sql_bind_int(sql, row->cost_micros);
 }
 

@@ -43,7 +43,8 @@
 #define PAL_SQL_LEDGER_NUMBERS "input, cache_read, cache_write, output, reasoning, cost_micros"
 
 #define PAL_SQL_LEDGER_SUMS                                                                        \
-    "sum(input), sum(cache_read), sum(cache_write), sum(output), sum(reasoning), sum(cost_micros)"
+    "palaver_sum(input), palaver_sum(cache_read), palaver_sum(cache_write), palaver_sum(output),"  \
+    " palaver_sum(reasoning), palaver_sum(cost_micros)"
 
 /* The table ledger_hour as it should be. */
 #define PAL_SQL_LEDGER_HOURS                                                                       \
@@ -289,10 +290,12 @@
             "INSERT INTO ledger_hour(tenant, agent, hour, calls, input, cache_read, cache_write,"  \
             " output, reasoning, cost_micros) VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, ?9)"      \
             " ON CONFLICT(tenant, agent, hour) DO UPDATE SET calls = calls + 1,"                   \
-            " input = input + excluded.input, cache_read = cache_read + excluded.cache_read,"      \
-            " cache_write = cache_write + excluded.cache_write,"                                   \
-            " output = output + excluded.output, reasoning = reasoning + excluded.reasoning,"      \
-            " cost_micros = cost_micros + excluded.cost_micros")                                   \
+            " input = palaver_add(input, excluded.input),"                                         \
+            " cache_read = palaver_add(cache_read, excluded.cache_read),"                          \
+            " cache_write = palaver_add(cache_write, excluded.cache_write),"                       \
+            " output = palaver_add(output, excluded.output),"                                      \
+            " reasoning = palaver_add(reasoning, excluded.reasoning),"                             \
+            " cost_micros = palaver_add(cost_micros, excluded.cost_micros)")                       \
     /* Whole hours, and rows on either side of them. */                                            \
     X(LEDGER_SUM,                                                                                  \
             "SELECT sum(calls), " PAL_SQL_LEDGER_SUMS " FROM"                                      \

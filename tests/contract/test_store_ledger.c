@@ -203,6 +203,43 @@ static void an_erased_session_leaves_its_sums(void)
     }
 }
 
+/* Numbers that no service can mean stay at the largest one, and break nothing. */
+static void sums_stay_at_the_largest_number(void)
+{
+    pal_id session = new_session(), none = {{0}};
+    uint64_t inputs[] = {INT64_MAX - 5, 10, UINT64_MAX, 7};
+    uint64_t findings = 99;
+    pal_ledger_sum sum;
+
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+        char request_id[16];
+        pal_ledger_row row = ledger_row("", inputs[i], NOW + (int64_t)i);
+
+        snprintf(request_id, sizeof request_id, "large-%zu", i);
+        row.request_id = S(request_id);
+        row.agent = S("main");
+        row.cost_micros = i == 0 ? INT64_MAX - 1 : 10;
+        OK(pal_store_ledger_add(store, no_tenant(), session, &row, &err));
+    }
+    for (int reopened = 0; reopened < 2; reopened++) {
+        sum = sum_of(none, 0, 0);
+        CHECK(sum.calls == 4 && sum.usage.input == INT64_MAX && sum.usage.output == 16);
+        CHECK(sum.cost_micros == INT64_MAX);
+        CHECK(sum_of(session, 0, 0).usage.input == INT64_MAX);
+        CHECK(sum_of(none, NOW, NOW + 4).usage.input == INT64_MAX);
+        CHECK(sum_of(none, NOW + 1, NOW + 2).usage.input == 10);
+        CHECK(sum_of(none, NOW + 2, NOW + 3).usage.input == INT64_MAX);
+        OK(pal_store_ledger_sum(store, &(pal_ledger_query){.agent = S("main")}, &sum, &err));
+        CHECK(sum.usage.input == INT64_MAX && sum.usage.reasoning == 4);
+        OK(pal_store_ledger_sum(store, &(pal_ledger_query){.turn_id = S("turn")}, &sum, &err));
+        CHECK(sum.usage.input == INT64_MAX);
+        OK(pal_store_check(store, true, NULL, NULL, NULL, &findings, &err));
+        CHECK(findings == 0);
+        if (contract_is_durable())
+            contract_reopen_store();
+    }
+}
+
 void contract_ledger(void)
 {
     RUN(the_ledger_adds_up);
@@ -211,4 +248,5 @@ void contract_ledger(void)
     RUN(sums_are_by_turn_and_by_agent);
     RUN(any_time_adds_up);
     RUN(an_erased_session_leaves_its_sums);
+    RUN(sums_stay_at_the_largest_number);
 }
