@@ -361,6 +361,8 @@ typedef struct pal_search {
     int64_t to;          /* messages created at this time or later are left out; 0: none */
     uint32_t limit;      /* hits on a page, up to PAL_SEARCH_HITS_MAX; 0: 20 */
     pal_str cursor;      /* the `cursor` of the previous page; empty: the first page */
+    uint32_t wait_ms;    /* how long the search adds to an incomplete index, and then again walks
+                            through messages that are not in it; 0: as long as it takes */
 } pal_search;
 
 typedef struct pal_hit {
@@ -377,6 +379,8 @@ typedef struct pal_hits {
     pal_hit *items; /* the newest first */
     size_t len;
     pal_str cursor; /* for the next page; empty on the last page */
+    bool partial;   /* `wait_ms` ended the page: older messages were not searched. The next page
+                       continues there. */
 } pal_hits;
 
 /* Finds messages by their texts, tool outputs and tool arguments, in any script. Only messages that
@@ -792,8 +796,8 @@ typedef struct pal_store_stats {
     uint64_t ops;     /* operations in those commits */
 } pal_store_stats;
 
-/* Counts what is stored, over all tenants. "sqlite:" keeps the counts, so this is cheap for a store
- * of any size. "memory:" and "jsonl:" walk over their sessions. */
+/* Counts what is stored, over all tenants. The counts are kept, so this is cheap for a store of any
+ * size. An expired session counts as active until the sweep moves it to the trash. */
 PAL_API PAL_CHECKED pal_status pal_store_stat(
         pal_store *store, pal_arena *arena, pal_store_stats *out_stats, pal_error *err);
 

@@ -209,7 +209,7 @@ static pal_status read_search(pal_call *call, pal_search *out_search, pal_error 
 {
     uint64_t limit = PAL_SEARCH_HITS_DEFAULT;
     pal_str role;
-    pal_search search = {.tenant = call->caller.tenant};
+    pal_search search = {.tenant = call->caller.tenant, .wait_ms = PAL_SEARCH_WAIT_MS};
     (void)pal_exchange_query(call->exchange, "q", &search.text);
     (void)pal_exchange_query(call->exchange, "cursor", &search.cursor);
     if (!search.text.len) {
@@ -265,6 +265,8 @@ static pal_status send_hits(pal_call *call, const pal_search *search, pal_error 
     pal_json_end_array(writer);
     pal_put_flag(writer, "has_more", hits.cursor.len > 0);
     pal_put_str_or_null(writer, "cursor", hits.cursor);
+    if (hits.partial)
+        pal_put_flag(writer, "partial", true);
     pal_json_end_object(writer);
     pal_call_send(call, 200);
     return PAL_OK;

@@ -299,6 +299,7 @@ pal_status pal_mcp_search_conversations(pal_mcp_ask *ask, pal_error *err)
             .to = pal_mcp_ask_time(ask, "until"),
             .limit = (uint32_t)pal_mcp_ask_number(ask, "limit"),
             .cursor = pal_mcp_ask_text(ask, "cursor"),
+            .wait_ms = PAL_SEARCH_WAIT_MS,
     };
     if (pal_mcp_ask_text(ask, "conversation").len) {
         status = pal_mcp_ask_session(ask, &session, err);
@@ -315,6 +316,8 @@ pal_status pal_mcp_search_conversations(pal_mcp_ask *ask, pal_error *err)
         status = put_hit(ask, &hits.items[i], &session, err);
     pal_json_end_array(ask->writer);
     put_if(ask->writer, "next_cursor", hits.cursor);
+    if (hits.partial)
+        pal_put_flag(ask->writer, "partial", true);
     pal_json_end_object(ask->writer);
     return status;
 }

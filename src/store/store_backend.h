@@ -228,9 +228,10 @@ typedef struct pal_store_backend {
     pal_status (*fork_list)(pal_engine *engine, uint64_t handle, uint64_t min_seq, pal_arena *arena,
             pal_id **out_ids, size_t *out_len, pal_error *err);
     /* Optional: NULL where row_search() has no index. Makes a part of it that is missing, without
-     * writing anything: apply() does that. NULL in *out_part where nothing is missing. */
+     * writing anything: apply() does that. A backend whose index is in memory adds the part itself
+     * and leaves *out_part NULL. *out_more says that there may be others. */
     pal_status (*index_build)(pal_engine *engine, pal_arena *arena,
-            const pal_index_part **out_part, pal_error *err);
+            const pal_index_part **out_part, bool *out_more, pal_error *err);
 
     /* Own marks of one session, oldest first; `undone` unset. Costs what it returns: bodies may be
      * long, and most marks hide nothing. */

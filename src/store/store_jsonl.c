@@ -380,6 +380,17 @@ static pal_status jsonl_row_search(pal_engine *base, const pal_row_search *searc
     return read_end(base, pal_store_memory.row_search(memory_of(base), search, sink, user, err));
 }
 
+static pal_status jsonl_index_build(pal_engine *base, pal_arena *arena,
+        const pal_index_part **out_part, bool *out_more, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+
+    if (status != PAL_OK)
+        return status;
+    return read_end(base,
+            pal_store_memory.index_build(memory_of(base), arena, out_part, out_more, err));
+}
+
 static pal_status jsonl_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
@@ -561,6 +572,7 @@ const pal_store_backend pal_store_jsonl = {
         .row_scan = jsonl_row_scan,
         .row_find = jsonl_row_find,
         .row_search = jsonl_row_search,
+        .index_build = jsonl_index_build,
         .fork_list = jsonl_fork_list,
         .mark_list = jsonl_mark_list,
         .inbox_list = jsonl_inbox_list,

@@ -153,8 +153,10 @@ pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record, ui
         info->record.bytes = before->bytes;
         if (before->state == PAL_SESSION_ACTIVE)
             pal_mem_names_drop(session, before, NULL);
+        mem_state_leave(session);
         pal_free(session->info);
         session->info = info;
+        mem_state_enter(session);
     }
     session->fork_mark = fork_mark;
     join_parent(engine, session, record);

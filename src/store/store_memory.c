@@ -366,38 +366,32 @@ static pal_status memory_blob_get(pal_engine *base, pal_str tenant_name, const u
 
 /* ---- Looking after it ---- */
 
-static void stat_tenant(const mem_tenant *tenant, int64_t now_ms, pal_store_stats *stats)
+static void stat_tenant(const mem_tenant *tenant, pal_store_stats *stats)
 {
     /* Names with a control character are the engine's own: keys lie under one. */
     bool is_ours = tenant->name.len > 0 && (unsigned char)tenant->name.data[0] < 0x20;
-    bool has_any = tenant->blob_list || tenant->ledger || tenant->kind_list;
+    bool has_any =
+            tenant->sessions || tenant->blob_list || tenant->ledger || tenant->kind_list;
+    const mem_counts *counts = &tenant->counts;
 
-    for (const mem_session *session = tenant->sessions; session; session = session->next) {
-        pal_session_state state = pal_mem_state(session, now_ms);
-
-        stats->sessions_active += state == PAL_SESSION_ACTIVE;
-        stats->sessions_trash += state == PAL_SESSION_TRASH;
-        stats->messages += session->rows_len;
-        stats->content_bytes += session->info->record.bytes;
-        has_any = true;
-    }
-    for (const mem_blob *blob = tenant->blob_list; blob; blob = blob->next) {
-        stats->blobs++;
-        stats->blob_bytes += blob->data.len;
-    }
+    stats->sessions_active += counts->states[PAL_SESSION_ACTIVE];
+    stats->sessions_trash += counts->states[PAL_SESSION_TRASH];
+    stats->messages += counts->messages;
+    stats->content_bytes += counts->content_bytes;
+    stats->blobs += counts->blobs;
+    stats->blob_bytes += counts->blob_bytes;
     stats->tenants += has_any && !is_ours;
 }
 
 static pal_status memory_stat(pal_engine *base, pal_store_stats *out_stats, pal_error *err)
 {
     mem_engine *engine = (mem_engine *)base;
-    int64_t now_ms = pal_clock_now_ms();
     pal_store_stats stats = {0};
 
     (void)err;
     pthread_rwlock_rdlock(&engine->lock);
     for (const mem_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next)
-        stat_tenant(tenant, now_ms, &stats);
+        stat_tenant(tenant, &stats);
     pthread_rwlock_unlock(&engine->lock);
     *out_stats = stats;
     return PAL_OK;
@@ -414,6 +408,7 @@ const pal_store_backend pal_store_memory = {
         .row_scan = memory_row_scan,
         .row_find = memory_row_find,
         .row_search = pal_mem_row_search,
+        .index_build = pal_mem_index_build,
         .fork_list = pal_mem_fork_list,
         .mark_list = memory_mark_list,
         .inbox_list = memory_inbox_list,

@@ -20,6 +20,15 @@
 
 typedef struct mem_session mem_session;
 typedef struct mem_tenant mem_tenant;
+typedef struct mem_word mem_word;
+
+enum { MEM_WORD_LEVELS = 12 };
+
+/* A tenant's words. */
+typedef struct mem_words {
+    mem_word *first[MEM_WORD_LEVELS]; /* of each level */
+    uint64_t random;                  /* decides about the levels of the next word */
+} mem_words;
 
 typedef struct mem_row {
     pal_row row;
@@ -143,6 +152,15 @@ struct mem_session {
     int64_t lease_ttl_ms;
 };
 
+/* How much a tenant has, so that the statistics need not walk over it. */
+typedef struct mem_counts {
+    uint64_t states[PAL_SESSION_ERASED + 1]; /* sessions, by their state */
+    uint64_t messages;
+    uint64_t content_bytes;
+    uint64_t blobs;
+    uint64_t blob_bytes;
+} mem_counts;
+
 struct mem_tenant {
     mem_tenant *next;
     pal_str name;
@@ -160,6 +178,8 @@ struct mem_tenant {
     pal_map turns;  /* of mem_turn, by id */
     pal_map kinds;  /* of mem_kind, by name */
     mem_kind *kind_list;
+    mem_words words; /* of its rows before `unindexed` */
+    mem_counts counts;
 };
 
 typedef struct mem_engine {
@@ -172,6 +192,8 @@ typedef struct mem_engine {
     pal_map handles;  /* of mem_session, by handle */
     mem_row *newest;  /* of all rows, joined by `older` */
     uint64_t pos_last;
+    mem_row *unindexed; /* the oldest row that is not in the search index, nor are the newer ones */
+    pal_map places;     /* of mem_row, by pos: those in the search index */
 } mem_engine;
 
 /* A lock under which a stream of readers can't keep the writer out for ever; not 0 on failure. */
@@ -182,6 +204,17 @@ int pal_mem_lock_init(pthread_rwlock_t *lock);
 static inline pal_str mem_id_key(const pal_id *id)
 {
     return pal_str_make((const char *)id->bytes, sizeof id->bytes);
+}
+
+/* The session is about to leave its state, or has entered it. */
+static inline void mem_state_leave(mem_session *session)
+{
+    session->tenant->counts.states[session->info->record.state]--;
+}
+
+static inline void mem_state_enter(mem_session *session)
+{
+    session->tenant->counts.states[session->info->record.state]++;
 }
 
 /* NULL where there is none. */
@@ -317,7 +350,9 @@ pal_status pal_mem_list(pal_engine *base, const pal_session_query *query, int64_
 /* Puts the row at the newest end of the list of all rows, and takes it out again. */
 void pal_mem_arrival_link(mem_engine *engine, mem_row *row);
 void pal_mem_arrival_unlink(mem_engine *engine, mem_row *row);
-/* Two more callbacks of the table. */
+/* Three more callbacks of the table. */
+pal_status pal_mem_index_build(pal_engine *base, pal_arena *arena, const pal_index_part **out_part,
+        bool *out_more, pal_error *err);
 pal_status pal_mem_row_search(pal_engine *base, const pal_row_search *search, pal_found_sink sink,
         void *user, pal_error *err);
 pal_status pal_mem_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq, pal_arena *arena,

@@ -225,6 +225,8 @@ static void commit_blobs(mem_plan *plan)
         if (blob->next)
             blob->next->prev = blob;
         plan->tenant->blob_list = blob;
+        plan->tenant->counts.blobs++;
+        plan->tenant->counts.blob_bytes += blob->data.len;
     }
 }
 

@@ -8,7 +8,7 @@
  * the shell goes as well, and so on upwards. */
 #include "base/memory.h"
 #include "palaver/limits.h"
-#include "store/store_memory.h"
+#include "store/store_memory_words.h"
 
 /* ---- Blobs ---- */
 
@@ -21,6 +21,8 @@ static void blob_free(mem_tenant *tenant, mem_blob *blob)
         tenant->blob_list = blob->next;
     if (blob->next)
         blob->next->prev = blob->prev;
+    tenant->counts.blobs--;
+    tenant->counts.blob_bytes -= blob->data.len;
     pal_free(blob);
 }
 
@@ -173,6 +175,7 @@ static void session_free(mem_engine *engine, mem_session *session)
 {
     mem_tenant *tenant = session->tenant;
 
+    mem_state_leave(session);
     unlink_child(session);
     if (session->prev)
         session->prev->next = session->next;
@@ -230,7 +233,9 @@ static void session_erase(mem_engine *engine, mem_session *session, pal_erasure 
     lease_clear(session);
     session_empty(engine, session, erasure);
     erasure->shared += session->rows_len;
+    mem_state_leave(session);
     info_blank(session->info);
+    mem_state_enter(session);
     while (session && !session->children && session->info->record.state == PAL_SESSION_ERASED) {
         mem_session *parent = session->parent;
 
@@ -336,6 +341,7 @@ static void session_clear(mem_engine *engine, mem_session *session)
 static void tenant_clear(mem_engine *engine, mem_tenant *tenant)
 {
     pal_mem_records_clear(tenant);
+    pal_mem_words_clear(&tenant->words);
     while (tenant->sessions)
         session_clear(engine, tenant->sessions);
     while (tenant->blob_list)
@@ -351,6 +357,7 @@ static void tenant_clear(mem_engine *engine, mem_tenant *tenant)
 
 void pal_mem_engine_clear(mem_engine *engine)
 {
+    pal_map_done(&engine->places); /* first: rows then leave without a look at their words */
     while (engine->tenant_list) {
         mem_tenant *tenant = engine->tenant_list;
 

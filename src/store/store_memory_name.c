@@ -61,7 +61,9 @@ void pal_mem_names_drop(mem_session *self, const pal_session *record, const pal_
 void pal_mem_session_trash(mem_session *session, int64_t now_ms)
 {
     pal_mem_names_drop(session, &session->info->record, NULL);
+    mem_state_leave(session);
     session->info->record.state = PAL_SESSION_TRASH;
+    mem_state_enter(session);
     session->info->record.deleted_at = now_ms;
 }
 

@@ -1,6 +1,19 @@
-/* store_memory_search.c - the search in "memory:": a walk over all rows, the newest first. There is
- * no index; the front looks into each row. Good for what fits into memory and is small. */
-#include "store/store_memory.h"
+/* store_memory_search.c - the search in "memory:", from the newest row to the oldest.
+ *
+ * Rows that are not in the index yet are offered one after the other. Of the others only those are
+ * offered that have all words (store_memory_words.c): the positions of the rarest word are gone
+ * through, and looked up in those of the others. */
+#include <string.h>
+
+#include "store/store_memory_words.h"
+
+enum {
+    INDEX_STEP = 256, /* rows that are added to the index under one lock */
+    TERMS_MAX = 64,   /* others are left to the front */
+    SOURCES_MAX = 64, /* words with one beginning; if there are more, all rows are offered */
+};
+
+/* ---- The order of arrival ---- */
 
 void pal_mem_arrival_link(mem_engine *engine, mem_row *row)
 {
@@ -9,46 +22,222 @@ void pal_mem_arrival_link(mem_engine *engine, mem_row *row)
     if (row->older)
         row->older->newer = row;
     engine->newest = row;
+    if (!engine->unindexed)
+        engine->unindexed = row;
+    row->session->tenant->counts.messages++;
+    row->session->tenant->counts.content_bytes += row->row.body.len;
 }
 
 void pal_mem_arrival_unlink(mem_engine *engine, mem_row *row)
 {
+    pal_mem_words_remove(engine, row);
+    if (row == engine->unindexed)
+        engine->unindexed = row->newer;
     if (row->older)
         row->older->newer = row->newer;
     if (row->newer)
         row->newer->older = row->older;
     else
         engine->newest = row->older;
+    row->session->tenant->counts.messages--;
+    row->session->tenant->counts.content_bytes -= row->row.body.len;
 }
 
-static bool is_candidate(const mem_row *row, const mem_tenant *tenant, const pal_row_search *search)
+pal_status pal_mem_index_build(pal_engine *base, pal_arena *arena, const pal_index_part **out_part,
+        bool *out_more, pal_error *err)
 {
+    mem_engine *engine = (mem_engine *)base;
+    pal_status status = PAL_OK;
+
+    (void)arena;
+    *out_part = NULL;
+    pthread_rwlock_wrlock(&engine->lock);
+    for (int i = 0; status == PAL_OK && i < INDEX_STEP && engine->unindexed; i++) {
+        if (pal_mem_words_add(engine, engine->unindexed))
+            engine->unindexed = engine->unindexed->newer;
+        else
+            status = pal_error_set(err, PAL_NO_MEMORY, "no memory for the search index");
+    }
+    *out_more = engine->unindexed != NULL;
+    pthread_rwlock_unlock(&engine->lock);
+    return status;
+}
+
+/* ---- Looking ---- */
+
+/* The positions of a word that were not gone through yet: the first `left` of them. */
+typedef struct source {
+    const mem_word *word;
+    size_t left;
+} source;
+
+typedef struct looking {
+    mem_engine *engine;
+    const mem_tenant *tenant;
+    const pal_row_search *search;
+    pal_found_sink sink;
+    void *user;
+    bool wanted;
+    bool has_prefix;                  /* some term may go on */
+    pal_term prefix;                  /* one of them */
+    const mem_word *words[TERMS_MAX]; /* all of them are needed */
+    size_t words_len;
+    bool is_missing; /* one of them is nowhere */
+    source sources[SOURCES_MAX];
+    size_t sources_len;
+} looking;
+
+static void offer(looking *state, const mem_row *row)
+{
+    const pal_row_search *search = state->search;
+    pal_found_row found = {.row = &row->row,
+            .pos = row->pos,
+            .handle = row->session->handle,
+            .session = row->session->id};
+
     if (search->below_pos != 0 && row->pos >= search->below_pos)
-        return false;
+        return;
     if (search->role != PAL_ROLE_NONE && row->row.role != search->role)
+        return;
+    if (row->session->tenant == state->tenant)
+        state->wanted = state->sink(&found, state->user);
+}
+
+/* Down to the row `end`, which is not offered; NULL: all of them. */
+static void walk(looking *state, const mem_row *end)
+{
+    for (const mem_row *row = state->engine->newest; state->wanted && row != end; row = row->older)
+        offer(state, row);
+}
+
+static bool take_term(pal_term term, void *user)
+{
+    looking *state = user;
+    const mem_word *word;
+
+    if (term.is_prefix) {
+        state->has_prefix = true;
+        state->prefix = term;
+        return true;
+    }
+    word = pal_mem_word_find(&state->tenant->words, term.text);
+    state->is_missing = state->is_missing || !word;
+    if (word)
+        state->words[state->words_len++] = word;
+    return word && state->words_len < TERMS_MAX;
+}
+
+static bool add_source(looking *state, const mem_word *word)
+{
+    uint64_t below = state->search->below_pos ? state->search->below_pos : UINT64_MAX >> 1;
+
+    if (!word)
+        return true;
+    if (state->sources_len == SOURCES_MAX)
         return false;
-    return row->session->tenant == tenant;
+    state->sources[state->sources_len++] =
+            (source){.word = word, .left = pal_mem_word_below(word, below)};
+    return true;
+}
+
+static bool add_prefixed(looking *state)
+{
+    pal_str text = state->prefix.text;
+    const mem_word *word = pal_mem_word_from(&state->tenant->words, text);
+
+    for (; word && word->text.len >= text.len && memcmp(word->text.data, text.data, text.len) == 0;
+            word = word->next[0])
+        if (!add_source(state, word))
+            return false;
+    return true;
+}
+
+/* Where every row is that may match; false where it is better to walk. */
+static bool find_sources(looking *state)
+{
+    const mem_word *rarest = state->words_len > 0 ? state->words[0] : NULL;
+
+    if (!add_source(state, pal_mem_word_wide(&state->tenant->words)))
+        return false;
+    for (size_t i = 1; i < state->words_len; i++)
+        if (state->words[i]->len < rarest->len)
+            rarest = state->words[i];
+    if (state->is_missing)
+        return true;
+    if (rarest)
+        return add_source(state, rarest);
+    return state->has_prefix && add_prefixed(state);
+}
+
+/* The newest position that is left; 0 where there is none. Dead ones look newer than any. */
+static uint64_t take_newest(looking *state, bool *out_wide)
+{
+    uint64_t newest = 0;
+
+    *out_wide = false;
+    for (size_t i = 0; i < state->sources_len; i++) {
+        source *from = &state->sources[i];
+
+        while (from->left > 0 && from->word->positions[from->left - 1] >> 63)
+            from->left--;
+        if (from->left > 0 && from->word->positions[from->left - 1] > newest)
+            newest = from->word->positions[from->left - 1];
+    }
+    for (size_t i = 0; newest > 0 && i < state->sources_len; i++) {
+        source *from = &state->sources[i];
+
+        if (from->left == 0 || from->word->positions[from->left - 1] != newest)
+            continue;
+        from->left--;
+        *out_wide = *out_wide || from->word == pal_mem_word_wide(&state->tenant->words);
+    }
+    return newest;
+}
+
+static bool has_all(const looking *state, uint64_t pos)
+{
+    for (size_t i = 0; i < state->words_len; i++)
+        if (!pal_mem_word_has(state->words[i], pos))
+            return false;
+    return true;
+}
+
+static void look(looking *state)
+{
+    const mem_row *unindexed = state->engine->unindexed;
+    uint64_t pos;
+    bool is_wide;
+
+    pal_query_terms(state->search->query, take_term, state);
+    if (!find_sources(state)) {
+        walk(state, NULL);
+        return;
+    }
+    if (unindexed)
+        walk(state, unindexed->older);
+    while (state->wanted && (pos = take_newest(state, &is_wide)) > 0) {
+        const mem_row *row = pal_mem_row_at(state->engine, pos);
+
+        /* A row whose words were added in part is among those that were walked through. */
+        if (!row || (unindexed && pos >= unindexed->pos))
+            continue;
+        if (is_wide || has_all(state, pos))
+            offer(state, row);
+    }
 }
 
 pal_status pal_mem_row_search(pal_engine *base, const pal_row_search *search, pal_found_sink sink,
         void *user, pal_error *err)
 {
     mem_engine *engine = (mem_engine *)base;
-    const mem_tenant *tenant;
-    bool wanted = true;
+    looking state = {
+            .engine = engine, .search = search, .sink = sink, .user = user, .wanted = true};
 
     (void)err;
     pthread_rwlock_rdlock(&engine->lock);
-    tenant = pal_mem_tenant_find(engine, search->tenant);
-    for (const mem_row *row = tenant ? engine->newest : NULL; wanted && row; row = row->older) {
-        pal_found_row found = {.row = &row->row,
-                .pos = row->pos,
-                .handle = row->session->handle,
-                .session = row->session->id};
-
-        if (is_candidate(row, tenant, search))
-            wanted = sink(&found, user);
-    }
+    state.tenant = pal_mem_tenant_find(engine, search->tenant);
+    if (state.tenant)
+        look(&state);
     pthread_rwlock_unlock(&engine->lock);
     return PAL_OK;
 }

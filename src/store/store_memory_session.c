@@ -162,6 +162,7 @@ void pal_mem_session_link(mem_tenant *tenant, mem_session *session, mem_session 
     else
         tenant->sessions = session;
     tenant->sessions_last = session;
+    mem_state_enter(session);
     if (parent) {
         session->parent = parent;
         session->next_child = parent->children;
@@ -425,7 +426,9 @@ pal_status pal_mem_restore(mem_engine *engine, pal_work *work)
                 work->now_ms) != PAL_OK)
         return no_memory(work);
     aliases_filter(session);
+    mem_state_leave(session);
     record->state = PAL_SESSION_ACTIVE;
+    mem_state_enter(session);
     record->deleted_at = 0;
     if (record->expires_at != 0 && work->now_ms > record->expires_at)
         record->expires_at = 0;

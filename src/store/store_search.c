@@ -8,8 +8,9 @@
  *
  * A short session is walked through; a long one, and a tenant, are searched by the backend's index
  * where it has one. What that lacks is added before, one part a commit, so that appends of others
- * get in between; a program that calls pal_store_index() now and then leaves little to add. Any
- * thread. */
+ * get in between; a program that calls pal_store_index() now and then leaves little to add. A
+ * caller that can't wait for all of it says how long it waits: the rows that are not in the index
+ * are then walked through for as long again, and the page ends where that ended. Any thread. */
 #include "palaver/store.h"
 
 #include <stdio.h>
@@ -23,8 +24,10 @@
 #include "store/store_text.h"
 #include "store/store_view.h"
 
-/* Up to so many rows a session is walked through. */
-enum { WALK_ROWS_MAX = 2000 };
+enum {
+    WALK_ROWS_MAX = 2000, /* a session of so many rows is walked through */
+    CLOCK_ROWS = 64,      /* the clock is read once for so many rows */
+};
 
 typedef struct candidate {
     pal_hit hit;
@@ -45,6 +48,9 @@ typedef struct searching {
     candidate *found;
     size_t len;
     size_t wanted; /* stop at so many: one more than the page has */
+    int64_t until_us;   /* stop at this time; 0: never */
+    uint32_t looked_at; /* rows since the clock was read */
+    uint64_t stopped_below; /* the page ends before this pos, or seq; 0: it was not stopped */
     pal_status status;
     pal_error *err;
 } searching;
@@ -110,10 +116,23 @@ static bool take_row(const pal_row *row, void *user)
     return look_at(state, row, state->handle, 0, state->search->session);
 }
 
+/* Reads the clock now and then. */
+static bool is_late(searching *state)
+{
+    if (state->until_us == 0 || ++state->looked_at < CLOCK_ROWS)
+        return false;
+    state->looked_at = 0;
+    return pal_clock_monotonic_us() > state->until_us;
+}
+
 static bool take_found(const pal_found_row *found, void *user)
 {
     searching *state = user;
 
+    if (is_late(state)) {
+        state->stopped_below = (state->pieces ? found->row->seq : found->pos) + 1;
+        return false;
+    }
     if (!state->pieces)
         return look_at(state, found->row, found->handle, found->pos, found->session);
     if (!pal_pieces_have(state->pieces, state->pieces_len, found->handle, found->row->seq))
@@ -123,9 +142,10 @@ static bool take_found(const pal_found_row *found, void *user)
 
 /* ---- The index ---- */
 
-/* Adds up to `parts_max` parts that it lacks. *out_more: there may be others. */
-static pal_status complete_index(
-        pal_store *store, uint32_t parts_max, bool *out_more, pal_error *err)
+/* Adds up to `parts_max` parts that it lacks, until `until_us` (0: as long as it takes). *out_more:
+ * there may be others. */
+static pal_status complete_index(pal_store *store, uint32_t parts_max, int64_t until_us,
+        bool *out_more, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_op op = {.status = PAL_OK};
@@ -138,18 +158,26 @@ static pal_status complete_index(
         pal_work work = {.op = &op, .now_ms = pal_clock_now_ms()};
 
         pal_arena_reset(arena);
-        status = store->engine->backend->index_build(store->engine, arena, &work.index, err);
-        *out_more = status == PAL_OK && work.index;
-        if (!*out_more)
-            break;
-        pal_writer_run(store->writer, &work, 1);
+        status = store->engine->backend->index_build(
+                store->engine, arena, &work.index, out_more, err);
+        if (status == PAL_OK && work.index)
+            pal_writer_run(store->writer, &work, 1);
+        else if (status != PAL_OK)
+            *out_more = false;
         if (op.status != PAL_OK) {
             status = pal_error_set(err, op.status, "%s", op.error.message);
             *out_more = false;
         }
+        if (until_us != 0 && pal_clock_monotonic_us() > until_us)
+            break;
     }
     pal_arena_free(arena);
     return status;
+}
+
+static bool has_index(const pal_store *store)
+{
+    return store->engine->backend->index_build && !store->options.read_only;
 }
 
 pal_status pal_store_index(pal_store *store, uint32_t parts_max, bool *out_more, pal_error *err)
@@ -157,8 +185,8 @@ pal_status pal_store_index(pal_store *store, uint32_t parts_max, bool *out_more,
     bool more = false;
     pal_status status = PAL_OK;
 
-    if (store->engine->backend->index_build && !store->options.read_only)
-        status = complete_index(store, parts_max, &more, err);
+    if (has_index(store))
+        status = complete_index(store, parts_max, 0, &more, err);
     if (out_more)
         *out_more = more;
     return status;
@@ -166,10 +194,17 @@ pal_status pal_store_index(pal_store *store, uint32_t parts_max, bool *out_more,
 
 /* What can't be written, or is damaged, is walked through instead: a full disk does not keep anyone
  * from searching. */
-static pal_status ready_index(pal_store *store, pal_error *err)
+static pal_status ready_index(pal_store *store, searching *state, pal_error *err)
 {
-    pal_status status = pal_store_index(store, UINT32_MAX, NULL, err);
+    int64_t wait_us = (int64_t)state->search->wait_ms * 1000;
+    int64_t until_us = wait_us ? pal_clock_monotonic_us() + wait_us : 0;
+    pal_status status = PAL_OK;
+    bool more;
 
+    if (has_index(store))
+        status = complete_index(store, UINT32_MAX, until_us, &more, err);
+    if (wait_us)
+        state->until_us = pal_clock_monotonic_us() + wait_us;
     return status == PAL_NO_MEMORY ? status : PAL_OK;
 }
 
@@ -241,7 +276,7 @@ static pal_status search_session(
     if (!store->engine->backend->index_build ||
             count_rows(pieces, state->pieces_len) <= WALK_ROWS_MAX)
         return walk_pieces(store, state, err);
-    status = ready_index(store, err);
+    status = ready_index(store, state, err);
     return status == PAL_OK ? search_rows(store, state, 0, err) : status;
 }
 
@@ -271,7 +306,7 @@ static pal_status keep_shown(searching *state, pal_sight *sight, size_t kept, pa
 static pal_status search_tenant(
         pal_store *store, searching *state, uint64_t below_pos, pal_arena *scratch, pal_error *err)
 {
-    pal_status status = ready_index(store, err);
+    pal_status status = ready_index(store, state, err);
     bool is_full = true;
     pal_sight sight;
 
@@ -292,7 +327,8 @@ static pal_status search_tenant(
 
 /* ---- Pages ---- */
 
-/* A cursor is the seq, or of a tenant the place in the order of arrival, of the last hit. */
+/* A cursor is the seq, or of a tenant the place in the order of arrival, of the last hit, or of the
+ * row after the one where the page was stopped. */
 static pal_status read_cursor(const pal_search *search, uint64_t *out_below, pal_error *err)
 {
     char wanted = pal_id_is_none(search->session) ? 'p' : 's', kind = 0;
@@ -315,12 +351,12 @@ static pal_status read_cursor(const pal_search *search, uint64_t *out_below, pal
     return pal_error_set(err, PAL_INVALID, "'cursor' is not one that this search returned");
 }
 
-static pal_str write_cursor(const searching *state, const candidate *last)
+static pal_str write_cursor(const searching *state, uint64_t below)
 {
     bool is_tenant = pal_id_is_none(state->search->session);
     char text[32];
-    int len = snprintf(text, sizeof(text), "%c%llu", is_tenant ? 'p' : 's',
-            (unsigned long long)(is_tenant ? last->pos : last->hit.seq));
+    int len = snprintf(
+            text, sizeof(text), "%c%llu", is_tenant ? 'p' : 's', (unsigned long long)below);
 
     return pal_arena_copy(state->arena, pal_str_make(text, (size_t)len));
 }
@@ -346,8 +382,15 @@ static pal_status give_hits(const searching *state, pal_hits *out_hits, pal_erro
     pal_hits hits = {.len = state->len < limit ? state->len : limit};
 
     hits.items = pal_arena_array(state->arena, hits.len + 1, sizeof(*hits.items));
-    if (state->len > limit)
-        hits.cursor = write_cursor(state, &state->found[limit - 1]);
+    if (state->len > limit) {
+        const candidate *last = &state->found[limit - 1];
+
+        hits.cursor = write_cursor(
+                state, pal_id_is_none(state->search->session) ? last->pos : last->hit.seq);
+    } else if (state->stopped_below != 0) {
+        hits.cursor = write_cursor(state, state->stopped_below);
+        hits.partial = true;
+    }
     if (!hits.items || pal_arena_failure(state->arena))
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for the hits");
     for (size_t i = 0; i < hits.len; i++)

@@ -309,8 +309,8 @@ pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *searc
         pal_found_sink sink, void *user, pal_error *err);
 pal_status pal_sqlite_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err);
-pal_status pal_sqlite_index_build(
-        pal_engine *engine, pal_arena *arena, const pal_index_part **out_part, pal_error *err);
+pal_status pal_sqlite_index_build(pal_engine *engine, pal_arena *arena,
+        const pal_index_part **out_part, bool *out_more, pal_error *err);
 pal_status pal_sqlite_mark_list(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err);
 pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,

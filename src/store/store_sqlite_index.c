@@ -219,8 +219,8 @@ static pal_status build_missing(
     return status;
 }
 
-pal_status pal_sqlite_index_build(
-        pal_engine *engine, pal_arena *arena, const pal_index_part **out_part, pal_error *err)
+pal_status pal_sqlite_index_build(pal_engine *engine, pal_arena *arena,
+        const pal_index_part **out_part, bool *out_more, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_index_part *part = NULL;
@@ -228,6 +228,7 @@ pal_status pal_sqlite_index_build(
     pal_status status;
 
     *out_part = NULL;
+    *out_more = false;
     if (!self->has_counts)
         return PAL_OK;
     status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
@@ -238,8 +239,10 @@ pal_status pal_sqlite_index_build(
         status = build_missing(conn, arena, &part, err);
     pal_sqlite_snapshot_end(conn);
     pal_sqlite_reader_give(self, conn);
-    if (status == PAL_OK)
+    if (status == PAL_OK) {
         *out_part = part;
+        *out_more = part != NULL;
+    }
     return status;
 }
 

@@ -134,6 +134,7 @@ static void a_sweep_erases_words_too(void)
 static void an_overtaken_part_is_not_written(void)
 {
     const pal_index_part *part = NULL;
+    bool more = false;
     pal_engine *engine;
     pal_id kept, gone;
     pal_op op = {.status = PAL_OK};
@@ -145,18 +146,18 @@ static void an_overtaken_part_is_not_written(void)
     gone = new_session();
     say_many(gone, 1, 100, "zzgoneword");
     say_many(kept, 1, 1500, "zzkeptword");
-    CHECK(fine(engine->backend->index_build(engine, arena, &part, &err)) && part);
+    CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err)) && part);
     CHECK(fine(pal_store_erase(store, nobody, gone, NULL, &err)));
     work.index = part;
     engine->backend->apply(engine, &work, 1);
     CHECK(op.status == PAL_OK && ask("SELECT count(*) FROM search_block") == 0);
     CHECK(!is_on_disk("zzgoneword"));
-    CHECK(fine(engine->backend->index_build(engine, arena, &part, &err)) && part);
+    CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err)) && part);
     work.index = part;
     engine->backend->apply(engine, &work, 1);
     engine->backend->apply(engine, &work, 1); /* as another process might */
     CHECK(op.status == PAL_OK && ask("SELECT count(*) FROM search_block") == 1);
-    CHECK(fine(engine->backend->index_build(engine, arena, &part, &err)) && !part);
+    CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err)) && !part);
     close_store();
 }
 

@@ -244,6 +244,7 @@ static void a_search_that_failed_shows_no_old_state(void)
         (void)hits_of("nothing");
         fired = pal_memory_failed();
         pal_memory_fail_at(0, 0);
+        pal_arena_reset(arena); /* a failed one stays failed */
         snprintf(word, sizeof(word), "word%llu", (unsigned long long)nth);
         message = text_of(PAL_ROLE_USER, word);
         CHECK(pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err) ==
