@@ -1,4 +1,4 @@
-/* dialect.c - messages in the form of any API, by one pair of functions. */
+/* dialect.c - reads and writes messages in the format of any API, with one pair of functions. */
 #include "palaver/dialect.h"
 
 #include "base/buf.h"

@@ -1,5 +1,5 @@
-/* dialect_anthropic.c - reads the messages of Anthropic's Messages API. Their blocks are read by
- * dialect_anthropic_block.c; dialect_anthropic_write.c does the way back. */
+/* dialect_anthropic.c - reads the messages of Anthropic's Messages API. dialect_anthropic_block.c
+ * reads their blocks, and dialect_anthropic_write.c writes them. */
 #include "dialect/dialect_anthropic.h"
 #include "dialect/dialect_anthropic_block.h"
 #include "dialect/dialect_member.h"

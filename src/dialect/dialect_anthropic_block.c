@@ -1,4 +1,4 @@
-/* dialect_anthropic_block.c - reads the blocks of Anthropic's messages by a table of members. */
+/* dialect_anthropic_block.c - reads the blocks of Anthropic's messages with a table of members. */
 #include "dialect/dialect_anthropic_block.h"
 #include "dialect/dialect_anthropic.h"
 #include "dialect/dialect_base64.h"

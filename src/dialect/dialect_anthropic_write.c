@@ -1,9 +1,10 @@
-/* dialect_anthropic_write.c - writes messages as Anthropic's Messages API takes them. What reading
- * kept in `extra` under "anthropic" goes back to its place; see dialect_anthropic.c.
+/* dialect_anthropic_write.c - writes messages in the format of Anthropic's Messages API. Values
+ * that the reader kept in `extra` under "anthropic" are written back to their place; see
+ * dialect_anthropic.c.
  *
- * Messages of one role that follow each other are written as one: results have to stand in one
- * message, behind their calls. Marks for the cache stand at the last block that may have one: that
- * is no thinking, and nothing empty. */
+ * Consecutive messages of one role are written as one, because all results must be in one message,
+ * after their calls. A cache mark is put on the last block that can have one: a block that is
+ * neither thinking nor empty. */
 #include "dialect/dialect_anthropic.h"
 #include "dialect/dialect_member.h"
 

@@ -1,14 +1,14 @@
-/* dialect_claude_code.c - the transcripts of Claude Code, one record a line.
+/* dialect_claude_code.c - the transcripts of Claude Code, with one record per line.
  *
- * An answer comes in several records with one message id, a block each, and the results of its
- * first tools may stand between them: the answer is held until something else is said. Records name
- * their parents; a prompt whose parent is an earlier message than the newest is where the user went
- * back, and gives a rewind mark. Records of sub-agents in a main file are left out; a file that
- * holds nothing else is a session of its own.
+ * An answer consists of several records with the same message id, one for each block. Results of
+ * its first tools can be between them, so the answer is held back until another message begins.
+ * Records name their parents. If the parent of a prompt is not the newest message, the user went
+ * back, which gives a rewind mark. Records of sub-agents in a main file are left out; a file that
+ * contains only such records is a separate session.
  *
- * What a record says beyond our fields is kept in extra under "claude_code", and that of a block
- * under "anthropic"; what it repeats on every line (directory, version) or a second time for the
- * screen ("toolUseResult") is not. */
+ * Values of a record that have no counterpart are kept in extra under "claude_code", and those of a
+ * block under "anthropic". Values that are repeated on every line (directory, version), or a second
+ * time for display ("toolUseResult"), are not kept. */
 #include "base/clock.h"
 #include "dialect/dialect_anthropic_block.h"
 #include "dialect/dialect_member.h"

@@ -1,12 +1,12 @@
-/* dialect_codex.c - the rollouts of Codex CLI, one record a line.
+/* dialect_codex.c - the rollouts of Codex CLI, with one record per line.
  *
- * A record is {"timestamp","type","payload"}; older files have the items without that envelope,
- * and a first line of bare facts. An answer is the items that the model made one after the other
- * (reasoning, texts, calls): it is held until something else comes, so that the count of its
- * tokens, which follows it, finds it. Items have no ids that last: the line's number stands for
- * one, which a file that only grows keeps.
+ * A record is {"timestamp","type","payload"}. Older files have the items without this envelope, and
+ * a first line with the properties of the session. An answer consists of the consecutive items that
+ * the model made (reasoning, texts, calls). It is held back until another item comes, because its
+ * token count follows it. Items have no permanent ids, so the line number is used, which stays the
+ * same in a file that only grows.
  *
- * What an item says beyond our fields is kept in extra under "codex". */
+ * Values of an item that have no counterpart are kept in extra under "codex". */
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "dialect/dialect_base64.h"

@@ -1,13 +1,13 @@
 /* dialect_go_session.c - messages of the Go package session: {"id","role","content","parts",
- * "parentId","summary","tokens","compacted"}, one a line, in an array, or within a session,
+ * "parentId","summary","tokens", "compacted"}, one per line, in an array, or within a session,
  * {"ID","AgentName","ModelID","Messages"}.
  *
- * There a part of the type "tool" is a call and its result in one. In an answer it becomes a call,
- * and its output, if it has one, a message of role tool after the answer; the package may repeat
- * that output in a tool message of its own, which then counts. What a message, a part, or the
- * object in a part says beyond our fields is kept in extra under "go_session"; what stands next to
- * that object, in its member "part". A part that nothing is known of is kept as a text that shows
- * it, with a warning: no message loses anything in silence. */
+ * In this format a part of type "tool" is a call together with its result. In an answer it becomes
+ * a call; its output, if there is one, becomes a message of role tool after the answer. The package
+ * may repeat the output in a separate tool message, which is then used instead. Values of a
+ * message, a part, or the object in a part that have no counterpart are kept in extra under
+ * "go_session"; values next to that object are kept in its member "part". A part of an unknown type
+ * becomes a text that shows it, with a warning, so that nothing is lost silently. */
 #include <stdio.h>
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"

@@ -1,4 +1,4 @@
-/* dialect_member.c - reads and writes JSON objects by tables of members. */
+/* dialect_member.c - reads and writes JSON objects with tables of members. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/utf8.h"

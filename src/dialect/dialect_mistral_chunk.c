@@ -1,5 +1,5 @@
-/* dialect_mistral_chunk.c - reads the inner pieces of what a client of Mistral's says: texts,
- * chunks of a content, arguments. Entries and chat messages have the same. */
+/* dialect_mistral_chunk.c - reads the parts of requests from clients of Mistral's API: texts,
+ * chunks of a content, arguments. Entries and chat messages share them. */
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_mistral_entries_part.h"

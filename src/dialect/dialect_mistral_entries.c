@@ -1,7 +1,7 @@
-/* dialect_mistral_entries.c - writes our messages as entries of Mistral's Conversations.
+/* dialect_mistral_entries.c - writes messages as entries of Mistral's Conversations.
  *
- * An entry says one thing, so a message becomes several: runs of text and media one, each call and
- * each result one of its own, in their order. */
+ * An entry has one kind of content, so a message becomes several entries: one for each run of text
+ * and media, and one for each call and each result, in their order. */
 #include "dialect/dialect_mistral_entries.h"
 
 #include "dialect/dialect_member.h"

@@ -1,5 +1,5 @@
-/* dialect_mistral_entries_part.h - the inner pieces of entries and chat messages. Only for the
- * dialect_mistral*.c files. */
+/* dialect_mistral_entries_part.h - the parts of entries and chat messages. For the
+ * dialect_mistral*.c files only. */
 #ifndef PAL_DIALECT_MISTRAL_ENTRIES_PART_H
 #define PAL_DIALECT_MISTRAL_ENTRIES_PART_H
 
@@ -16,7 +16,7 @@ static inline void pal_entries_put_member(pal_json_writer *writer, const char *n
     pal_json_put_str(writer, text);
 }
 
-/* "object" and "type" of an object that stays open. */
+/* Begins an object with "object" and "type". The caller ends it. */
 static inline void pal_entries_begin(pal_json_writer *writer, const char *type)
 {
     pal_json_begin_object(writer);
@@ -29,35 +29,35 @@ static inline bool pal_entries_is_media(const pal_part *part)
     return part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
 }
 
-/* Whether it is what a message says, rather than an entry of its own. */
+/* Returns true if the part is content of a message, false if it is a separate entry. */
 static inline bool pal_entries_is_content(const pal_part *part)
 {
     return pal_entries_is_media(part) || part->kind == PAL_PART_TEXT ||
             part->kind == PAL_PART_COMPACTION;
 }
 
-/* One chunk of a content. */
+/* Writes one chunk of a content. */
 void pal_entries_put_chunk(pal_json_writer *writer, const pal_part *part);
 
-/* "tool_call_id", "name" and "arguments". */
+/* Writes "tool_call_id", "name" and "arguments". */
 void pal_entries_put_call(pal_json_writer *writer, const pal_part *part);
 
-/* A result as one text, as a value: the texts in it, a line for what is none. */
+/* Writes a result as one string value: its texts, and a line for each part that is not a text. */
 void pal_entries_put_output(pal_json_writer *writer, const pal_part *part);
 
-/* ---- Reading (dialect_mistral_chunk.c); everything lies in the arena ---- */
+/* ---- Reading into the arena (dialect_mistral_chunk.c) ---- */
 
-/* A member that must be a string. */
+/* Reads a member that must be a string. */
 PAL_CHECKED pal_status pal_entries_read_string(
         pal_json object, const char *name, pal_arena *arena, pal_str *out, pal_error *err);
-/* "arguments" of a call: a text, or an object as it is written. */
+/* Reads the "arguments" of a call: a text, or the bytes of an object. */
 PAL_CHECKED pal_status pal_entries_read_arguments(
         pal_json object, pal_arena *arena, pal_str *out, pal_error *err);
-/* "content" of a message, whose role is set: a text or chunks. */
+/* Reads the "content" of a message whose role is set: a text or chunks. */
 PAL_CHECKED pal_status pal_entries_read_content(
         pal_json object, pal_arena *arena, pal_message *message, pal_error *err);
 
-/* An extra of ours: {"mistral":{NAME:JSON}}. */
+/* Returns one of our extras: {"mistral":{NAME:JSON}}. */
 pal_str pal_entries_keep(pal_arena *arena, const char *name, pal_str json);
 
 #endif

@@ -1,8 +1,8 @@
-/* dialect_mistral_entries_read.c - reads what a client of Mistral's says into messages.
+/* dialect_mistral_entries_read.c - reads the entries of a client of Mistral's API into messages.
  *
- * Two kinds of entries stand for an exchange with a tool that was over when they were written: a
- * tool.execution and an agent.handoff become a call and its result, so that any model understands
- * them, and are marked so that they are shown again as what they were. */
+ * Two kinds of entries represent a complete exchange with a tool: a tool.execution and an
+ * agent.handoff. Each becomes a call and its result, so that any model understands it, and is
+ * marked, so that it is shown again as the original entry. */
 #include <stdio.h>
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_mistral_entries.h"

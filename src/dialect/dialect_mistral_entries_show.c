@@ -1,5 +1,5 @@
-/* dialect_mistral_entries_show.c - shows stored messages as entries: which parts an entry is, what
- * it is called, what it says. */
+/* dialect_mistral_entries_show.c - shows stored messages as entries: the parts, the id and the
+ * content of each entry. */
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_mistral_entries.h"

@@ -1,8 +1,8 @@
-/* dialect_native.c - messages in the native JSON form, docs/messages.md.
+/* dialect_native.c - messages in the native JSON format, docs/messages.md.
  *
- * The form has two shapes: the full one, and the body that the store keeps beside columns of its
- * own. Unknown members of the usage have no field of their own: they travel in the message's extra
- * as its member "usage_extra", and the full shape writes them back where they came from. */
+ * There are two forms: the full one, and the body that the store keeps next to its columns. Unknown
+ * members of the usage have no field. They are kept in the message's extra, in the member
+ * "usage_extra", and the full form writes them back to their place. */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/json.h"

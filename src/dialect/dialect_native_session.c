@@ -1,4 +1,4 @@
-/* dialect_native_session.c - sessions and marks in the native JSON form, docs/sessions.md. */
+/* dialect_native_session.c - sessions and marks in the native JSON format, docs/sessions.md. */
 #include "base/buf.h"
 #include "base/json.h"
 #include "dialect/dialect_member.h"

@@ -1,10 +1,10 @@
 /* dialect_openai_chat.c - reads the messages of OpenAI's chat completions.
  *
- * Each object's known members go to fields; the rest of it is kept in `extra` as
- * {"openai":{...}}, in the same places that it had. Two members that an object always uses up
- * mark there what it was: "role" for a message ("developer", "function"), "type" for a part
+ * The known members of each object become fields. The other members are kept in `extra` as
+ * {"openai":{...}}, in the same places. Two members that are always consumed are recorded there if
+ * they have an unusual value: "role" for a message ("developer", "function"), and "type" for a part
  * ("refusal", "message_refusal", "custom", "function_call", or an unknown type, whose whole object
- * is then kept). dialect_openai_chat_write.c does the way back. */
+ * is then kept). dialect_openai_chat_write.c writes messages. */
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_native.h"
 #include "dialect/dialect_openai_chat.h"

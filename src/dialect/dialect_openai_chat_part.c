@@ -1,5 +1,5 @@
 /* dialect_openai_chat_part.c - reads the content parts and tool calls of chat completions, and
- * keeps in `extra` what they say beyond our fields. */
+ * keeps values without a counterpart in `extra`. */
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_openai_chat_part.h"

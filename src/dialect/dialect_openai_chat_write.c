@@ -1,8 +1,9 @@
-/* dialect_openai_chat_write.c - writes messages as OpenAI's chat completions take them. What
- * reading kept in `extra` under "openai" goes back to its place; see dialect_openai_chat.c.
+/* dialect_openai_chat_write.c - writes messages in the format of OpenAI's chat completions. Values
+ * that the reader kept in `extra` under "openai" are written back to their place; see
+ * dialect_openai_chat.c.
  *
- * Whatever the message, what is written can be read, and is then written the same again. An extra
- * may be anybody's; therefore nothing kept goes where a member that the reader knows stands. */
+ * Every message gives a text that can be read, and that is written the same again. Any program can
+ * set an extra, so a kept member is never written where the reader expects a known member. */
 #include "base/buf.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_openai_chat.h"

@@ -1,8 +1,8 @@
 /* dialect_openai_items.c - reads items into messages.
  *
- * What one answer of a model was cut into is put together again: reasoning joins what follows it,
- * calls join the assistant's words before them and each other. What is read stays in the order of
- * the items. dialect_openai_items_write.c does the way back. */
+ * The items of one answer are joined again: reasoning is joined to what follows it; calls are
+ * joined to each other and to the assistant's text before them. The order of the items is kept.
+ * dialect_openai_items_write.c writes items. */
 #include "dialect/dialect_openai_items.h"
 
 #include "dialect/dialect_native.h"

@@ -1,8 +1,9 @@
-/* dialect_openai_items_part.c - the content of items, both ways: texts, refusals, images, files.
+/* dialect_openai_items_part.c - reads and writes the content of items: texts, refusals, images,
+ * files.
  *
- * What chat completions know too (a refusal, an image's detail, a file's id) is kept where their
- * dialect keeps it, so that it reaches a model; the rest under our own family. Whatever the part,
- * what is written can be read again. */
+ * Values that chat completions have too (a refusal, an image's detail, a file's id) are kept where
+ * their dialect keeps them, so that they reach a model. Other values are kept under "openai_items".
+ * Every part gives a text that can be read again. */
 #include "dialect/dialect_openai_items_part.h"
 
 #include "base/buf.h"

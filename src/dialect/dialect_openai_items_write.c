@@ -1,5 +1,5 @@
-/* dialect_openai_items_write.c - writes messages as items: which parts an item is, what it is
- * called, what it says. dialect_openai_items.c reads them. */
+/* dialect_openai_items_write.c - writes messages as items: the parts, the id and the content of
+ * each item. dialect_openai_items.c reads them. */
 #include "dialect/dialect_openai_items.h"
 
 #include "dialect/dialect_openai_items_part.h"

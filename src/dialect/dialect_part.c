@@ -1,4 +1,4 @@
-/* dialect_part.c - names for runs of a message's parts. */
+/* dialect_part.c - ids of runs of a message's parts. */
 #include "dialect/dialect_part.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* dialect_part.h - parts of messages as APIs name them that know no parts: each item or entry is a
- * run of a message's parts, and is called PREFIX, the message's 32 hex digits and, unless it begins
- * the message, "_" and the number of its first part. So it has the same name before its message is
- * recorded as ever after, whatever of that is out of sight. Pure functions: any thread. */
+/* dialect_part.h - ids of runs of parts, for APIs that have no parts: each item or entry is a run
+ * of a message's parts. Its id is PREFIX, the message's 32 hex digits and, unless it begins the
+ * message, "_" and the number of its first part. So the id is the same before and after its message
+ * is recorded, even if some parts are hidden. Pure functions: any thread. */
 #ifndef PAL_DIALECT_PART_H
 #define PAL_DIALECT_PART_H
 
@@ -11,21 +11,23 @@
 #include "palaver/message.h"
 #include "palaver/str.h"
 
-/* The part's own number, from 0, whatever of its message is out of sight. */
+/* Returns the part's number, from 0, even if other parts of its message are hidden. */
 static inline size_t pal_part_number(const pal_message *message, size_t part)
 {
     return message->parts[part].number ? message->parts[part].number - 1 : part;
 }
 
-/* Behind the run of parts from `first` on that `joins` says belong together. What stands apart
- * stays apart: a run must not grow when something between it and the next goes out of sight. */
+/* Returns the end of the run of parts from `first` on that belong together according to `joins`.
+ * Separate runs stay separate: a run must not grow when something between it and the next one is
+ * hidden. */
 size_t pal_part_run_end(
         const pal_message *message, size_t first, bool (*joins)(const pal_part *part));
 
-/* `number` from 0. */
+/* Writes an id. `number` is counted from 0. */
 void pal_part_id_text(
         const char *prefix, pal_id message, size_t number, char *out_id, size_t out_size);
-/* The message that an id with one of the prefixes names; false where it is none. */
+/* Sets *out_message to the message that an id with one of the prefixes names. Returns false if it
+ * is not such an id. */
 bool pal_part_id_parse(
         pal_str id, const char *const *prefixes, size_t prefixes_len, pal_id *out_message);
 

@@ -1,4 +1,5 @@
-/* dialect_picoclaw.c - PicoClaw's sessions: their names, meta files and the older whole files. */
+/* dialect_picoclaw.c - PicoClaw's sessions: their names, their meta files and the older files that
+ * contain a whole session. */
 #include "base/clock.h"
 #include "base/digest.h"
 #include "dialect/dialect_member.h"

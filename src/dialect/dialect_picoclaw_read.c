@@ -1,9 +1,9 @@
 /* dialect_picoclaw_read.c - reads PicoClaw's lines.
  *
- * By the plain rules a line is, in this order: reasoning_content as reasoning; content as text, or
- * as the result of tool_call_id; media as images; attachments as files; tool_calls. What has no
- * field of ours is kept: in a part's extra as {"picoclaw":{...}}, in the message's extra under its
- * own name, and there under "picoclaw" too where a native member has that name. */
+ * By the plain rules a line gives, in this order: reasoning_content as reasoning; content as text,
+ * or as the result of tool_call_id; media as images; attachments as files; tool_calls. Values
+ * without a field are kept: in a part's extra as {"picoclaw":{...}}, or in the message's extra
+ * under their own name; if a native member has that name, under "picoclaw". */
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_native.h"

@@ -1,12 +1,12 @@
 /* dialect_picoclaw_write.c - writes PicoClaw's lines.
  *
- * First comes what PicoClaw understands. That much is then read back by the plain rules, and
- * whatever did not come back as it was goes into "palaver": so nothing can be lost by a rule that
- * reader and writer see differently. A message of one text needs no such check.
+ * The members that PicoClaw understands are written first. They are then read back by the plain
+ * rules, and everything that differs goes into "palaver". So nothing is lost if reader and writer
+ * interpret a rule differently. A message of one text needs no such check.
  *
- * PicoClaw's decoder fails for a whole line where a member it knows is of another type, and it
- * knows its members in any case ("Role"): members of an extra are written only where they can't
- * be mistaken for one. */
+ * PicoClaw's decoder rejects a whole line if a member that it knows has another type, and it
+ * ignores the case of names ("Role"). So members of an extra are written only if they cannot be
+ * mistaken for a known member. */
 #include "base/clock.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"

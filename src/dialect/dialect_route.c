@@ -1,10 +1,10 @@
-/* dialect_route.c - inbound messages as JSON: what `palaver route` reads, {"agent_id", "context":
- * {...}} with settings, and what the server's requests have of it.
+/* dialect_route.c - inbound messages as JSON: the input of `palaver route`, {"agent_id", "context":
+ * {...}} with settings, and the same members in requests to the server.
  *
- * A member that is absent or null is empty; one that has another type than it should is an error,
- * and so is one that is not known, since a mistyped setting would choose the wrong session. Only
- * within `context`, which a program may hand over as it got it, others are ignored. `inbound` is
- * another name for `context`, `dispatch_rules` for `rules`. */
+ * A member that is absent or null is empty. A member of a wrong type is an error. An unknown member
+ * is an error too, because a mistyped setting would select the wrong session. Only within
+ * `context`, which a program can pass on unchanged, unknown members are ignored. `inbound` is
+ * another name for `context`, and `dispatch_rules` for `rules`. */
 #include "dialect/dialect_route.h"
 
 #include <stdio.h>

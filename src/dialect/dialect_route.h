@@ -1,7 +1,7 @@
-/* dialect_route.h - an inbound message's context, with settings or without, as JSON has it:
+/* dialect_route.h - reads the context of an inbound message, with or without settings, from JSON:
  * docs/routing.md.
  *
- * Pure functions over the caller's memory: any thread may call them. */
+ * Pure functions that use only the caller's memory: any thread. */
 #ifndef PAL_DIALECT_ROUTE_H
 #define PAL_DIALECT_ROUTE_H
 
@@ -13,11 +13,11 @@ typedef struct pal_route_input {
     pal_route_context context;
 } pal_route_input;
 
-/* Views of the JSON, or in the arena. An error names the member. */
+/* Texts point into the JSON or the arena. Errors name the member. */
 PAL_CHECKED pal_status pal_route_input_read(
         pal_json value, pal_arena *arena, pal_route_input *out_input, pal_error *err);
 
-/* The context alone, from an object that may have members of its own beside it. */
+/* Reads only the context, from an object that can have other members as well. */
 PAL_CHECKED pal_status pal_route_context_read(
         pal_json value, pal_arena *arena, pal_route_context *out_context, pal_error *err);
 

@@ -1,13 +1,15 @@
-/* dialect_row.c - conversations that other programs keep as rows of a table, a row a line.
+/* dialect_row.c - conversations that other programs keep as rows of a table, with one row per line.
  *
- * Skillian: {"id","created_at","conversation_data",...}; the data are messages, or an object that
- * has them, with role, content, tool_call_id and tool_calls. Loom: {"session_id","bead_id",
- * "project_id","messages","metadata","created_at","expires_at",...}; messages have role, content,
- * timestamp and token_count. Sol: {"room_id","conversation_id","estimated_tokens","created_at"};
- * the messages are with the service. Columns of JSON may come as JSON or as the text of it.
+ * Skillian (a chat assistant): {"id","created_at","conversation_data",...}. The data is a list of
+ * messages, or an object that contains one, with role, content, tool_call_id and tool_calls. Loom
+ * (which sends agents to work items, called beads): {"session_id", "bead_id",
+ * "project_id","messages","metadata","created_at","expires_at",...}. Messages have role, content,
+ * timestamp and token_count. Sol (a Matrix bot):
+ * {"room_id","conversation_id","estimated_tokens","created_at"}. The model service keeps the
+ * messages. Columns of JSON can be JSON or a string that contains it.
  *
- * The first two rewrite a row as a whole, so a message's place in it says nothing: its client id
- * is made of what it says. */
+ * Skillian and Loom rewrite a whole row, so the position of a message says nothing: its client id
+ * is made from its content. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/digest.h"

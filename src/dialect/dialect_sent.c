@@ -1,4 +1,4 @@
-/* dialect_sent.c - what a model was sent for an answer, in the native form. */
+/* dialect_sent.c - the record of the request that led to an answer, in the native format. */
 #include "dialect/dialect_sent.h"
 
 #include "dialect/dialect_member.h"

@@ -1,4 +1,4 @@
-/* dialect_skillian.c - see dialect_skillian.h. Failures show in the writer's buf. */
+/* dialect_skillian.c - see dialect_skillian.h. If writing fails, the writer's buf has failed. */
 #include "dialect/dialect_skillian.h"
 
 #include <string.h>

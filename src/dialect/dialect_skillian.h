@@ -1,4 +1,5 @@
-/* dialect_skillian.h - writes rows of Skillian's table of sessions. dialect_row.c reads them. */
+/* dialect_skillian.h - writes rows of the table of sessions of Skillian (a chat assistant).
+ * dialect_row.c reads them. */
 #ifndef PAL_DIALECT_SKILLIAN_H
 #define PAL_DIALECT_SKILLIAN_H
 
@@ -6,13 +7,14 @@
 #include "palaver/message.h"
 #include "palaver/session.h"
 
-/* {"id","created_at","last_accessed","conversation_data":{"messages":[ and so on: the caller puts
- * the messages, and closes the array and both objects. The id is Skillian's own for a session that
- * was imported from it. */
+/* Writes {"id","created_at","last_accessed","conversation_data":{"messages":[. The caller writes
+ * the messages, then ends the array and both objects. A session that was imported from Skillian
+ * keeps Skillian's id. */
 void pal_skillian_row_begin(pal_json_writer *writer, const pal_session *session);
 
-/* A message, or one for each of its tool results: always with role, content, tool_call_id and
- * tool_calls. Images, files and reasoning have no place there. */
+/* Writes a message, or one message for each of its tool results. Each has role, content,
+ * tool_call_id and tool_calls. Images, files and reasoning are left out, because the format cannot
+ * express them. */
 void pal_skillian_message_put(
         pal_json_writer *writer, const pal_message *message, pal_arena *scratch);
 

@@ -1,6 +1,6 @@
-/* dialect_transcript.c - the way of a line into items: cleaning, parsing, finding out whose
- * transcript it is, holding messages back until they are complete. What the lines mean is in the
- * formats' own files. */
+/* dialect_transcript.c - turns a line into items: cleans it, parses it, detects the kind of
+ * transcript, and holds messages back until they are complete. The files of the formats interpret
+ * the lines. */
 #include <stdarg.h>
 #include <stdio.h>
 #include "base/memory.h"

@@ -1,8 +1,9 @@
-/* dialect_transcript_native.c - lines of our own export and of OpenAI's form, and the writing of
- * the former.
+/* dialect_transcript_native.c - reads lines of our own export and of OpenAI's format, and writes
+ * our own export.
  *
- * The export: {"palaver":"session","version":1,"session":{...}}, then a message a line, then
- * {"palaver":"mark","mark":{...}} a mark. A file may hold several sessions, one after the other. */
+ * The export is {"palaver":"session","version":1,"session":{...}}, then one line for each message,
+ * then one line {"palaver":"mark","mark":{...}} for each mark. A file can contain several sessions,
+ * one after the other. */
 #include <stdio.h>
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_native.h"
