@@ -1,5 +1,5 @@
-/* route.c - the decision itself: which agent, which scope, which key. A pure function of its input;
- * any number of threads may decide at once with the same settings. */
+/* route.c - the decision: agent, scope and key. A pure function of its input; any number of threads
+ * can use the same settings at the same time. */
 #include "palaver/route.h"
 
 #include "base/utf8.h"

@@ -1,5 +1,5 @@
-/* route_alias.c - builds the alias list, exactly as PicoClaw writes it: the main alias, then for a
- * direct chat three for each id that the peer is known by, else one for the chat. */
+/* route_alias.c - builds the list of aliases exactly as PicoClaw does: the main alias; then, for a
+ * direct chat, three for each id that the peer is known by; otherwise one for the chat. */
 #include "route/route_alias.h"
 
 #include "route/route_text.h"

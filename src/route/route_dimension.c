@@ -1,5 +1,5 @@
-/* route_dimension.c - what sessions are told apart by: the names, lists of them, and the shorthands
- * that stand for lists. */
+/* route_dimension.c - the dimensions that distinguish sessions: their names, lists of them, and
+ * shorthands for such lists. */
 #include "base/unicode.h"
 #include "route/route_settings.h"
 #include "route/route_text.h"

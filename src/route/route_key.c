@@ -1,5 +1,5 @@
-/* route_key.c - session keys by themselves: the opaque ones, which are hashes, and the legacy ones,
- * which spell out what they are about. */
+/* route_key.c - session keys: opaque keys, which are hashes, and legacy keys, which are
+ * readable. */
 #include "route/route_key.h"
 
 #include "base/digest.h"

@@ -1,14 +1,14 @@
 /* route_scope.c - builds the scope of a session.
  *
- * The signature is the identity of a scope: fields "name=value" joined by '|', in a fixed order, of
- * values in which '|' and '%' are escaped. So two scopes have one signature only if they are equal:
+ * The signature is the identity of a scope: fields "name=value", joined by '|' in a fixed order.
+ * '|' and '%' in values are escaped. So two scopes have the same signature only if they are equal:
  *
  *   v=1|agent=A|channel=C|account=N|DIMENSION=VALUE...   a chat; PicoClaw's, byte for byte
  *   v=1|agent=A|sender=NAME                              a linked person on all channels
- *   v=1|kind=K|agent=A|NAME=VALUE...                     what is no chat
+ *   v=1|kind=K|agent=A|NAME=VALUE...                     a session that is not a chat
  *
- * The third field of the first form is always a channel and never a dimension; the second field of
- * the third form is never an agent: none of them can be another one. */
+ * In the first form the third field is always a channel and never a dimension. In the third form
+ * the second field is never an agent. So no signature has two meanings. */
 #include "route/route_scope.h"
 
 #include "route/route_key.h"

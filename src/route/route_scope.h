@@ -1,17 +1,17 @@
-/* route_scope.h - what a session is about, as values, as signature and key, and as JSON. */
+/* route_scope.h - the scope of a session as values, as signature and key, and as JSON. */
 #ifndef PAL_ROUTE_SCOPE_H
 #define PAL_ROUTE_SCOPE_H
 
 #include "route/route_view.h"
 
-/* Channel, account and values of a chat. */
+/* Sets channel, account and values of a chat. */
 void pal_route_scope_set(const pal_route_settings *settings, const pal_route_view *view,
         const pal_route_dimensions *dimensions, pal_arena *arena, pal_route *route);
 
-/* Signature, scope_key and JSON of what was set. `kind` is empty for chats. */
+/* Sets signature, scope_key and JSON from these. `kind` is empty for chats. */
 void pal_route_scope_finish(pal_str kind, pal_arena *arena, pal_route *route);
 
-/* After it: the keys of a Matrix room by the other types that it may be said to have. */
+/* Call it last: sets the keys that a Matrix room has with other chat types. */
 void pal_route_scope_earlier(const pal_route_view *view, pal_arena *arena, pal_route *route);
 
 #endif

@@ -1,5 +1,6 @@
-/* route_settings.c - checks a configuration and compiles it: ids in a map, rules normalised, the
- * main keys of all agents made. What is wrong is named here, once, and not at every message. */
+/* route_settings.c - checks a configuration and compiles it: ids are put into a map, rules are
+ * normalized, and the main keys of all agents are made. Errors are reported here, once, and not for
+ * every message. */
 #include "route/route_settings.h"
 
 #include <stdio.h>

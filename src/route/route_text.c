@@ -1,4 +1,5 @@
-/* route_text.c - checks, trims, lower-cases, escapes and joins. Pure functions, any thread. */
+/* route_text.c - checks, trims, lower-cases, escapes and joins texts. Pure functions for any
+ * thread. */
 #include "route/route_text.h"
 
 #include "base/unicode.h"

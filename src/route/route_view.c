@@ -1,4 +1,4 @@
-/* route_view.c - makes the view of an inbound message, and finds the rule that it matches. */
+/* route_view.c - makes the view of an inbound message, and finds the first rule that matches it. */
 #include "route/route_view.h"
 
 #include "route/route_text.h"
