@@ -1,10 +1,10 @@
-/* context_budget.c - how much there is, and how much may be sent: tokens, bytes and images at once.
- * Pure: any thread.
+/* context_budget.c - measures a request and how much can be sent: tokens, bytes and images
+ * together. Pure: any thread.
  *
- * Tokens of stored messages were counted when they were stored and are never counted again here;
- * sums are made of plain counts, and calibrated when they meet a limit. Bytes are those of the JSON
- * that will hold the text, so that escapes count; what a format writes around a part is taken at
- * its most. */
+ * Tokens of stored messages were counted when they were stored, and are not counted again here.
+ * Sums are made of plain counts, and are calibrated when they are compared with a limit. Bytes are
+ * those of the JSON that contains the text, including escapes. For the text that a format adds
+ * around a part, the maximum is used. */
 #include "context/context_draft.h"
 
 #include "palaver/limits.h"

@@ -1,5 +1,5 @@
-/* context_checkpoint.c - how a summary is shown: as an answer to a question of ours, or, as Loom
- * does, in the system's voice. Pure: any thread. */
+/* context_checkpoint.c - how a summary is shown: as the answer to a question of ours or, as in
+ * Loom, as a system message. Pure: any thread. */
 #include "context/context_checkpoint.h"
 
 #include "context/context_text.h"

@@ -1,5 +1,5 @@
-/* context_checkpoint.h - the message that stands for what a checkpoint summarises. Also for turn/,
- * which counts it once, when the checkpoint is made. */
+/* context_checkpoint.h - the message that carries the summary of a checkpoint. turn/ uses it too,
+ * to count the message once, when the checkpoint is made. */
 #ifndef PAL_CONTEXT_CHECKPOINT_H
 #define PAL_CONTEXT_CHECKPOINT_H
 
@@ -7,10 +7,10 @@
 
 pal_role pal_checkpoint_role(const pal_checkpoint *checkpoint);
 
-/* In the arena, or the summary itself. */
+/* Returns the text of the message, in the arena, or the summary itself. */
 pal_str pal_checkpoint_text(const pal_checkpoint *checkpoint, pal_arena *arena);
 
-/* How many tokens the message has; 0 where there is no summary. */
+/* Counts the tokens of the message; 0 if there is no summary. */
 PAL_CHECKED pal_status pal_checkpoint_count(const pal_checkpoint *checkpoint,
         const pal_encoding *encoding, pal_arena *arena, uint64_t *out_tokens, pal_error *err);
 

@@ -1,9 +1,9 @@
-/* context_compose.c - makes the items of a plan from a draft and what was chosen of it.
+/* context_compose.c - makes the items of a plan from a draft and a choice.
  *
- * The repair is the last thing that happens to what is sent, so the items are read back from what
- * it returns: messages with a seq are those of the draft, messages of ours carry the number of
- * their line in their id on the way through it, and whatever else comes back was made there. Lines
- * that do not come back are shown where they would have stood. */
+ * The repair is the last step, so the items are read back from its result. Messages with a seq are
+ * those of the draft. Our own messages carry the number of their line in their id during the
+ * repair. All other messages were created by the repair. Lines that do not come back are shown
+ * where they would have been. */
 #include "context/context_draft.h"
 
 #include <inttypes.h>

@@ -1,8 +1,9 @@
-/* context_cut.c - where a history can be cut.
+/* context_cut.c - finds where a history can be cut.
  *
- * A place is safe where no call before it has its result behind it. What must be sent wherever the
- * cut is: pins, with the other half of their pair, the last user's message, and messages with
- * pending calls. Costs are sums from the end, so that asking for a place is one walk. */
+ * A place is safe if no call before it has its result after it. Some messages must be sent wherever
+ * the cut is: pinned messages with the other half of their pair, the last user message, and
+ * messages with pending calls. Costs are sums from the end, so that a place is found in one
+ * pass. */
 #include "context/context_draft.h"
 
 #include "base/map.h"

@@ -1,7 +1,7 @@
-/* context_draft.c - lays out what could be sent, line by line, in the order that never changes.
+/* context_draft.c - lists everything that could be sent, line by line, in the fixed order.
  *
- * Parts that were pruned are shown as placeholders already, so that everything behind this file
- * counts and hashes what would really go out. */
+ * Pruned parts are already shown as placeholders, so that all later steps count and hash what would
+ * really be sent. */
 #include "context/context_draft.h"
 
 #include "context/context_checkpoint.h"

@@ -1,9 +1,8 @@
-/* context_drop.c - leaves out the oldest of a tail until the rest fits.
+/* context_drop.c - leaves out the oldest messages of a tail until the rest fits.
  *
- * The newest message, or the newest call with its results, is always sent: where its results alone
- * are too long, they are cleared before anything is given up. A window that begins within a turn
- * has that turn's question before it: not every service takes a request that the assistant
- * begins. */
+ * The newest message, or the newest call with its results, is always sent. If its results alone are
+ * too long, they are cleared first. A window that begins within a turn gets that turn's question
+ * before it, because some services reject a request that begins with an assistant message. */
 #include "context/context_draft.h"
 
 static pal_size add_sizes(pal_size a, pal_size b)

@@ -11,8 +11,8 @@
  *    "items": [{"kind": "message", "disposition": "sent", "role": "user", "seq": 41, "tokens": 12,
  *               "bytes": 80, "images": 0, "pinned": true, "hash": "00ff...", "reason": "fits"}]}
  *
- * A range has "first_seq" and "count" too, tools have "count"; "pinned" is there where it is true,
- * "hash", 16 hex digits, where the item is sent, "seq" where it is a stored message. */
+ * A range also has "first_seq" and "count", and tools have "count". "pinned" is present only if it
+ * is true, "hash" (16 hex digits) only if the item is sent, and "seq" only for a stored message. */
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/json.h"

@@ -1,9 +1,9 @@
-/* context_media.c - keeps a request within the provider's number of images and of bytes by showing
- * placeholders for what is old or large.
+/* context_media.c - keeps a request within the service's limits of images and bytes, by showing
+ * placeholders for old or large parts.
  *
- * Nothing is remembered from plan to plan, yet the prefix should not move with each of them: what
- * is taken away is rounded up to quarters of the limit, so the same oldest parts stay away while
- * the conversation grows by another quarter. */
+ * Nothing is remembered from one plan to the next, but the beginning of the request should stay the
+ * same. So the amount that is removed is rounded up to quarters of the limit: the same oldest parts
+ * are left out until the conversation has grown by another quarter. */
 #include "context/context_draft.h"
 
 #include <stdlib.h>

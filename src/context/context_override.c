@@ -1,5 +1,5 @@
-/* context_override.c - settings that one session, or one agent, has of its own: in its metadata,
- * under "context", with the names that the configuration file has. Pure: any thread.
+/* context_override.c - settings of a single session or agent: in its metadata, under "context",
+ * with the names of the configuration file. Pure: any thread.
  *
  *   {"context": {"token_strategy": "sliding_window", "compaction": {"prune": false}}} */
 #include <inttypes.h>

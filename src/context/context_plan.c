@@ -1,9 +1,9 @@
-/* context_plan.c - the one decision: what the model gets to see.
+/* context_plan.c - makes a plan: decides what the model sees.
  *
- * What could be sent is laid out in lines (context_draft.c), bounded in images and bytes
- * (context_media.c), and the strategy decides (context_strategy.c); whatever is sent went through
- * the repair last (context_compose.c). Time and memory are those of the lines, never of the
- * history behind them. The same input gives the same plan; any thread. */
+ * Everything that could be sent is listed in lines (context_draft.c), limited in images and bytes
+ * (context_media.c), and the strategy decides (context_strategy.c). The repair is the last step for
+ * everything that is sent (context_compose.c). Time and memory depend on the lines, not on the
+ * length of the history. The same input gives the same plan. Any thread. */
 #include "context/context_draft.h"
 
 #include "context/context_text.h"

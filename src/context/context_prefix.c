@@ -1,9 +1,9 @@
-/* context_prefix.c - how long a request is the same as the last one: that much of it is in the
- * provider's cache.
+/* context_prefix.c - finds how much of a request is equal to the last one, because that part is in
+ * the service's cache.
  *
- * A hash stands for an item. It is the same in every process, so that a request can be compared
- * with one that another process sent; nothing but an explanation depends on it, so it is made to
- * be fast and not to withstand anyone. Pure: any thread. */
+ * Each item has a hash. It is the same in every process, so that a request can be compared with one
+ * that another process sent. Only explanations depend on it, so it is fast and not made to resist
+ * attacks. Pure: any thread. */
 #include "context/context_draft.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
-/* context_prune.c - which old tool outputs, images and files are not worth their tokens any more.
+/* context_prune.c - finds old tool outputs, images and files that are no longer worth their tokens.
  *
- * From the newest message back: the last turns are protected, then the newest tokens of output;
- * everything older goes, all at once, and only if it is worth it. A prune before this one ends the
- * walk: what is older went with it. Pure: any thread. */
+ * It goes from the newest message back. The last turns are protected, then the newest tokens of
+ * outputs. Everything older is pruned at once, but only if it saves enough. An earlier prune ends
+ * the search, because everything older was pruned with it. Pure: any thread. */
 #include "context/context_draft.h"
 
 #include "base/map.h"

@@ -1,5 +1,5 @@
-/* context_refuse.c - says why nothing can be sent: the limit, by how much it is passed, and what
- * can be done about it. */
+/* context_refuse.c - explains why nothing can be sent: the limit, the amount over it, and a
+ * remedy. */
 #include "context/context_draft.h"
 
 #include <inttypes.h>

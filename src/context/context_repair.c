@@ -1,8 +1,8 @@
-/* context_repair.c - makes any list of messages one that a provider takes, and tells what it did.
- * The rules of each provider stand here; docs/context.md has them in words.
+/* context_repair.c - turns any list of messages into one that a service accepts, and reports the
+ * changes. The rules of each service are here; docs/context.md explains them.
  *
- * Stored messages are never changed: what has to be different is copied. Time and memory are linear
- * in the parts and their texts. Pure functions over the caller's memory: any thread. */
+ * Stored messages are never changed: what must differ is copied. Time and memory are linear in the
+ * parts and their texts. Pure functions that use only the caller's memory: any thread. */
 #include "context/context_repair.h"
 
 #include <stdarg.h>

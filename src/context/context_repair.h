@@ -1,10 +1,10 @@
-/* context_repair.h - what the files of the repair share. Only for context_repair*.c.
+/* context_repair.h - definitions that the files of the repair share. For context_repair*.c only.
  *
- * A list of messages is taken apart into units: a message that is not a tool's, with the results of
- * its calls. Results hang on their calls, so that writing the units out in order puts everything
- * where it belongs. Parts are cleaned on the way in (context_repair_part.c), calls are named and
- * results are paired as they come (context_repair_round.c), and roles are set right on the way out
- * (context_repair_out.c). Each message is looked at once; a part that stays as it is, is not
+ * A list of messages is split into units. A unit is a message that is not a tool's, with the
+ * results of its calls. Results are attached to their calls, so that everything is in the right
+ * order when the units are written. Parts are cleaned on the way in (context_repair_part.c), calls
+ * get ids and results are paired as they arrive (context_repair_round.c), and roles are corrected
+ * on the way out (context_repair_out.c). Each message is examined once. Unchanged parts are not
  * copied. */
 #ifndef PAL_CONTEXT_REPAIR_H
 #define PAL_CONTEXT_REPAIR_H
@@ -13,7 +13,7 @@
 #include "base/map.h"
 #include "palaver/context.h"
 
-/* What the model reads in place of what can't be sent. */
+/* Texts that replace content that cannot be sent. */
 #define PAL_TEXT_INTERRUPTED "[Tool execution was interrupted]"
 #define PAL_TEXT_RUNNING "[Tool is still running]"
 #define PAL_TEXT_FAILED "[The tool failed without output]"
@@ -36,29 +36,29 @@ typedef enum pal_id_charset {
     PAL_ID_ALPHANUM = 2, /* letters and digits */
 } pal_id_charset;
 
-/* What a provider insists on. */
+/* The requirements of a service. */
 typedef struct pal_repair_rules {
     const char *name;
     pal_id_charset id_charset;
     size_t id_len_min;
     size_t id_len_max;
-    bool unique_ids;       /* of calls, in all of the request, not just in one message */
-    bool object_arguments; /* they are JSON objects, not texts */
-    bool system_leads;     /* no system message behind another one */
+    bool unique_ids; /* ids of calls are unique in the whole request, not only in one message */
+    bool object_arguments; /* arguments are JSON objects, not texts */
+    bool system_leads;     /* system messages are allowed only at the beginning */
     bool user_first;
-    bool user_last;           /* or a tool */
-    bool merge_assistants;    /* none follows another directly */
-    bool bridge_tool_to_user; /* an assistant's message stands between the two */
-    bool blank_is_empty;      /* a text of white space alone is refused like none */
+    bool user_last;           /* the last message is a user's or a tool's */
+    bool merge_assistants;    /* assistant messages must not follow each other directly */
+    bool bridge_tool_to_user; /* there must be an assistant message between a tool's and a user's */
+    bool blank_is_empty;      /* a text of white space is rejected like an empty one */
     bool signed_reasoning;
-    bool reasoning_not_last; /* in a message */
-    bool result_media;       /* a tool's result may hold images and files */
-    bool error_text_only;    /* but not where the tool failed, and that needs a text */
-    bool openai_forms;       /* what is kept in `extra` under "openai" is sent */
-    bool drops;              /* PicoClaw: nothing is mended */
+    bool reasoning_not_last; /* reasoning must not be the last part of a message */
+    bool result_media;       /* a tool result can contain images and files */
+    bool error_text_only; /* the result of a failed tool must be a text without images and files */
+    bool openai_forms;    /* values that `extra` keeps under "openai" are sent */
+    bool drops;           /* PicoClaw: drop instead of repair */
 } pal_repair_rules;
 
-/* Kinds of changes to parts: each gives one line for a message, however often it was made. */
+/* Kinds of changes to parts. Each gives one line per message, however often it was made. */
 typedef enum pal_repair_change {
     PAL_CHANGE_TEXT = 1 << 0,
     PAL_CHANGE_EMPTY = 1 << 1,
@@ -93,28 +93,30 @@ typedef struct pal_repair_piece pal_repair_piece;
 
 struct pal_repair_call {
     pal_repair_unit *unit;
-    pal_repair_call *next; /* in the unit */
-    size_t index;          /* in the unit */
+    pal_repair_call *next; /* next call in the unit */
+    size_t index;          /* index in the unit */
     pal_str stored_id;
     pal_str sent_id;
     pal_str sent_name;
-    pal_str stored_name; /* these two tell the same call from another one of its id */
+    pal_str stored_name; /* the next two members distinguish this call from others with the same
+                            id */
     pal_str stored_arguments;
-    /* Calls of one stored id in one unit are a chain; these two are those of its first. */
+    /* Calls with the same stored id in one unit form a chain; these two belong to its first
+     * call. */
     pal_repair_call *chain_last;
-    pal_repair_call *chain_open; /* the first without a result */
+    pal_repair_call *chain_open; /* the first call without a result */
     pal_repair_call *chain_next;
-    const pal_part *result;    /* NULL: none came */
-    const pal_message *source; /* of the result */
+    const pal_part *result;    /* NULL: there was none */
+    const pal_message *source; /* message of the result */
 };
 
-/* A stored message in a unit: more than one where messages are merged. */
+/* A stored message in a unit. Merged messages are several pieces of one unit. */
 struct pal_repair_piece {
     const pal_message *source;
     pal_role role;
     const pal_part *parts;
     size_t parts_len;
-    pal_part *own; /* `parts`, where they were copied and may be changed */
+    pal_part *own; /* `parts`, if they were copied and can be changed */
     pal_repair_piece *next;
 };
 
@@ -126,8 +128,8 @@ struct pal_repair_unit {
     pal_repair_call *calls_last;
     size_t calls_len;
     size_t results_len;
-    size_t result_index; /* of the call that was answered last */
-    pal_part *media;     /* taken out of the results; in the arena */
+    size_t result_index; /* index of the call that was answered last */
+    pal_part *media;     /* images and files from the results; in the arena */
     size_t media_len;
     size_t media_cap;
     pal_repair_unit *next;
@@ -136,15 +138,16 @@ struct pal_repair_unit {
 typedef struct pal_repair_work {
     const pal_context_input *input;
     const pal_repair_rules *rules;
-    pal_arena *arena;   /* of what comes out */
-    pal_arena *scratch; /* of everything else; sticky failures of both are checked at the end */
-    pal_status failure; /* of a map */
+    pal_arena *arena;   /* for results */
+    pal_arena *scratch; /* for everything else; the failures of both arenas are checked at the
+                           end */
+    pal_status failure; /* failure of a map */
 
     pal_repair_unit *units;
     pal_repair_unit *units_last;
-    bool has_turn; /* a unit that is not of the system is there */
+    bool has_turn; /* there is a unit that is not a system message */
 
-    pal_map calls;   /* stored id -> the first of the newest chain */
+    pal_map calls;   /* stored id -> the first call of the newest chain */
     pal_map ids;     /* sent id -> its unit */
     pal_map pending; /* stored id -> itself */
 
@@ -158,36 +161,38 @@ typedef struct pal_repair_work {
 
 /* ---- context_repair.c ---- */
 
-/* One line of what was done; ids in the text are shortened. */
+/* Adds one line about a change. Ids in the text are shortened. */
 void pal_repair_line(pal_repair_work *work, uint64_t seq, const char *format, ...) PAL_PRINTF(3, 4);
-/* A line for each bit of pal_repair_change. */
+/* Adds a line for each bit of pal_repair_change. */
 void pal_repair_line_changes(pal_repair_work *work, uint64_t seq, unsigned changes);
-/* An id that may be anything, fit to be read in a line. */
+/* Returns any id in a form that can be shown in a line. */
 const char *pal_repair_label(pal_repair_work *work, pal_str id);
-/* Makes room for one element more in an array of the arena; false on its failure. */
+/* Makes room for one more element in an array of the arena. Returns false if the arena fails. */
 bool pal_repair_room(pal_arena *arena, void **array, size_t len, size_t *cap, size_t size);
-/* pal_map_set() whose failure sticks. */
+/* Like pal_map_set(), but keeps the failure. */
 void pal_repair_map(pal_repair_work *work, pal_map *map, pal_str key, void *value);
 
 /* ---- context_repair_part.c ---- */
 
-/* The text as valid UTF-8 without U+0000: itself where it is so. */
+/* Returns the text as valid UTF-8 without U+0000; the text itself if it is already valid. */
 pal_str pal_repair_text(pal_repair_work *work, pal_str text, unsigned *changes);
-/* Fills the piece with the parts of its source that are no results, cleaned. Its role is the one
- * that it will have. */
+/* Sets the parts of a piece: those of its source that are not results, cleaned. The role of the
+ * piece must be final. */
 void pal_repair_clean(pal_repair_work *work, pal_repair_piece *piece, unsigned *changes);
-/* Cleans a result, whose media go to the unit where the provider wants that. Returns the part
- * itself where nothing had to change. */
+/* Cleans a result. Its images and files go to the unit if the service requires that. Returns the
+ * part itself if nothing changed. */
 const pal_part *pal_repair_clean_result(
         pal_repair_work *work, const pal_part *result, pal_repair_unit *unit, unsigned *changes);
-/* What the OpenAI forms kept of a part or message; PAL_JSON_NONE where there is nothing. */
+/* Returns the values that OpenAI's formats kept of a part or message; PAL_JSON_NONE if there are
+ * none. */
 pal_json pal_repair_kept(pal_repair_work *work, pal_str extra);
 
 /* ---- context_repair_call.c ---- */
 
-/* The id under which a call is sent: unique where it must be, and of the provider's form. */
+/* Returns the id under which a call is sent: unique if it must be, and in the form that the service
+ * requires. */
 pal_str pal_repair_call_id(pal_repair_work *work, const pal_repair_call *call, uint64_t seq);
-/* Sets the name, and the arguments, of a call right; true where something changed in *part. */
+/* Corrects the name and the arguments of a call. Returns true if *part changed. */
 bool pal_repair_call_form(pal_repair_work *work, pal_part *part, unsigned *changes);
 pal_str pal_repair_tool_name(pal_repair_work *work, pal_str name, unsigned *changes);
 
@@ -199,7 +204,7 @@ void pal_repair_take(pal_repair_work *work, const pal_message *message);
 /* ---- context_repair_out.c ---- */
 
 void pal_repair_put(pal_repair_work *work, const pal_message *message);
-/* Writes all units out, with what the roles need around them. */
+/* Writes all units, with messages around them that the roles require. */
 void pal_repair_put_units(pal_repair_work *work);
 
 /* ---- context_repair_picoclaw.c ---- */

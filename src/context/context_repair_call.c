@@ -1,7 +1,8 @@
-/* context_repair_call.c - ids, names and arguments of tool calls in the form that a provider takes.
+/* context_repair_call.c - ids, names and arguments of tool calls in the form that a service
+ * accepts.
  *
- * An id that can't be sent is replaced by one that is made of it by a fixed hash: the same history
- * gives the same request, on every machine, so that the provider's cache still knows it. */
+ * An id that cannot be sent is replaced by a fixed hash of it. So the same history gives the same
+ * request on every machine, and the service's cache can be used. */
 #include "context/context_repair.h"
 
 #include <stdio.h>

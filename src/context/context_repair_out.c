@@ -1,5 +1,5 @@
-/* context_repair_out.c - writes the units out: every call with its result, made here where there is
- * none, and roles in an order that the provider takes. */
+/* context_repair_out.c - writes the units: every call with its result, which is created if there is
+ * none, and roles in an order that the service accepts. */
 #include "context/context_repair.h"
 
 #include "context/context_text.h"

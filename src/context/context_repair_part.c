@@ -1,5 +1,5 @@
-/* context_repair_part.c - cleans parts: texts that are no UTF-8, images that nobody takes,
- * reasoning of other models, and whatever its role can't have. */
+/* context_repair_part.c - cleans parts: texts that are not valid UTF-8, images that no service
+ * accepts, reasoning of other models, and parts that are not allowed for their role. */
 #include "context/context_repair.h"
 
 #include "base/unicode.h"

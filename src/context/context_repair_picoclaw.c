@@ -1,9 +1,10 @@
-/* context_repair_picoclaw.c - what PicoClaw sends of a history: it mends nothing, it drops.
+/* context_repair_picoclaw.c - sends a history as PicoClaw does: it drops messages instead of
+ * repairing them.
  *
- * System messages of the history go; the one before it is made anew each time. An assistant's
- * message with calls must follow a user or a tool, and all its results must follow it directly;
- * else it goes, and they with it. Results that nobody asked for, or that came before, go. Texts are
- * left alone. */
+ * System messages of the history are dropped; the first one is created for each request. An
+ * assistant message with calls must follow a user or a tool, and all its results must follow it
+ * directly; otherwise it is dropped together with them. Results without a call, or before it, are
+ * dropped. Texts are not changed. */
 #include "context/context_repair.h"
 
 typedef struct history {

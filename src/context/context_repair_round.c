@@ -1,8 +1,8 @@
-/* context_repair_round.c - takes messages in, one by one: gives calls their ids, and results their
+/* context_repair_round.c - takes messages one by one, gives calls their ids, and pairs results with
  * calls.
  *
- * A result belongs to the newest call of its id before it; so ids may come again in later rounds,
- * as many models have it. Where a message has an id twice, the first result is the first call's. */
+ * A result belongs to the newest call with its id. So ids can be reused in later rounds, as many
+ * models do. If a message has an id twice, the first result belongs to the first call. */
 #include "context/context_repair.h"
 
 /* Keys of maps are never NULL. */

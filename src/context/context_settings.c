@@ -1,4 +1,4 @@
-/* context_settings.c - names, defaults, and what may be asked of a plan. Pure: any thread. */
+/* context_settings.c - names, defaults, and the checks of a plan's input. Pure: any thread. */
 #include "context/context_draft.h"
 
 #include <inttypes.h>

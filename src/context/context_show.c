@@ -1,5 +1,5 @@
-/* context_show.c - a message as it is shown once parts of it are not sent any more. What is stored
- * stays as it is: copies lie in the arena, and share all that did not change. Any thread. */
+/* context_show.c - shows a message without the parts that are no longer sent. Stored messages are
+ * not changed: copies are in the arena, and share everything that is equal. Any thread. */
 #include "context/context_draft.h"
 
 #include "context/context_text.h"

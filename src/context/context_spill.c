@@ -1,8 +1,9 @@
-/* context_spill.c - cuts long outputs of tools to head and tail before they are stored. What is cut
- * out is not lost: it becomes a blob in the same commit as the message, and a handle leads to it.
+/* context_spill.c - cuts long tool outputs to their beginning and end before they are stored. The
+ * complete output is not lost: it becomes a blob in the same commit as the message, and a handle
+ * leads to it.
  *
- * An output may be several texts, with images between them: they count as one, and are cut as one.
- * Pure but for the parts that are given to it: any thread. */
+ * An output can be several texts with images between them. They count as one, and are cut as one.
+ * Changes only the parts that are passed to it: any thread. */
 #include <stdio.h>
 
 #include "base/digest.h"

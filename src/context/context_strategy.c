@@ -1,7 +1,8 @@
-/* context_strategy.c - decides: send, prune, compact, or refuse. The rules are in docs/context.md.
+/* context_strategy.c - decides whether to send, prune, compact or refuse. docs/context.md has the
+ * rules.
  *
- * Everything is composed first as if nothing had to go; that is what is sent most of the time, and
- * what a plan shows while something else must happen before. */
+ * First the plan is composed as if nothing had to be left out. In most cases that is sent. If
+ * something else must happen first, the plan shows it. */
 #include "context/context_draft.h"
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-/* context_strategy_drop.c - what is done without a model: the sliding window, and leaving out whole
- * oldest turns where a compaction was not enough.
+/* context_strategy_drop.c - the strategies that need no model: the sliding window, and leaving out
+ * whole turns, the oldest first, if a compaction was not enough.
  *
- * Repairs may add to what was chosen. So what was composed is measured, and if it is over, the
- * choice is made again by what each line really took; every round leaves out more, and their number
- * is bounded. */
+ * Repairs can add to the chosen messages. So the composed plan is measured, and if it is too large,
+ * the choice is made again with the real size of each line. Every round leaves out more, and the
+ * number of rounds is limited. */
 #include "context/context_draft.h"
 
 #include <inttypes.h>

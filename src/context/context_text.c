@@ -1,4 +1,4 @@
-/* context_text.c - the texts that a plan puts into a request. Pure: any thread. */
+/* context_text.c - the texts that a plan adds to a request. Pure: any thread. */
 #include "context/context_text.h"
 
 #include <inttypes.h>

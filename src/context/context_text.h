@@ -1,5 +1,5 @@
-/* context_text.h - the texts that a plan puts into a request, word for word: what is stored,
- * counted and compared elsewhere depends on them. */
+/* context_text.h - the texts that a plan adds to a request. They must not change, because stored,
+ * counted and compared data depends on them. */
 #ifndef PAL_CONTEXT_TEXT_H
 #define PAL_CONTEXT_TEXT_H
 
@@ -15,20 +15,20 @@
 #define PAL_TEXT_FILE_REMOVED "[File removed from context]"
 #define PAL_TEXT_REMOVED "[Content removed from context]"
 
-/* A view of a literal. */
+/* Makes a pal_str from a literal. */
 #define PAL_TEXT(literal) (pal_str_make((literal), sizeof(literal) - 1))
 
-/* Printed into the arena; the empty view on failure, which sticks there. */
+/* Formats a text into the arena. Empty if the arena fails. */
 pal_str pal_text_format(pal_arena *arena, const char *format, ...) PAL_PRINTF(2, 3);
 
-/* Likewise: the three, one behind the other, whatever is in them. */
+/* Joins three texts of any content, in the arena. Empty if the arena fails. */
 pal_str pal_text_join(pal_arena *arena, pal_str a, pal_str b, pal_str c);
 
-/* "[Note: 3 older messages truncated to stay within token limit]"; after the provider refused, the
- * words are Loom's other ones: "... dropped to fit context window]". */
+/* Returns "[Note: 3 older messages truncated to stay within token limit]". After the service
+ * rejected a request, Loom's other wording is used: "... dropped to fit context window]". */
 pal_str pal_text_notice(pal_arena *arena, uint64_t messages, bool after_overflow);
 
-/* What stands for the part once it is not sent any more. */
+/* Returns the placeholder for a part that is no longer sent. */
 pal_str pal_text_placeholder(pal_arena *arena, const pal_part *part);
 
 #endif
