@@ -1,5 +1,5 @@
-/* provider.c - the front of all providers: opens them by kind, checks what they are given, and
- * keeps count of their calls. On the loop. */
+/* provider.c - the common part of all providers: opens them by kind, checks requests, and counts
+ * their calls. On the loop. */
 #include "provider/provider.h"
 
 #include <assert.h>

@@ -1,8 +1,8 @@
-/* provider_answer.c - what is the same of every service's answer.
+/* provider_answer.c - the part of an answer that is the same for all services.
  *
- * Tool calls come in pieces that name their call by number, by id, by both or by nothing, and some
- * services use one number for several calls. A call is told to the sink once its name is known;
- * arguments that come earlier wait for it. Everything on the loop. */
+ * Tool calls arrive in pieces that name their call by number, by id, by both or not at all, and
+ * some services use one number for several calls. A call is reported to the sink when its name is
+ * known; arguments that arrive earlier wait. Everything runs on the loop. */
 #include "provider/provider_answer.h"
 
 #include <assert.h>

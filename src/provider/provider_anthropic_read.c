@@ -1,9 +1,9 @@
-/* provider_anthropic_read.c - the answers of Anthropic's Messages.
+/* provider_anthropic_read.c - reads the answers of Anthropic's Messages API.
  *
- * A stream is a message that starts, blocks that start, grow and stop, and what changed of the
- * message; counts of tokens are cumulative, so the last ones replace the others. The signature of a
- * block of thinking is told when the block is complete; a block that is opaque as a whole is told
- * in its place, as the JSON that it is, to be sent back byte for byte. On the loop. */
+ * A stream consists of a message that starts, blocks that start, grow and stop, and changes of the
+ * message. Token counts are cumulative, so the last ones replace the others. The signature of a
+ * block of thinking is reported when the block is complete. A block that is completely opaque is
+ * reported in its place as JSON, and is sent back byte for byte. On the loop. */
 #include "dialect/dialect_anthropic.h"
 #include "provider/provider_reader.h"
 

@@ -1,9 +1,9 @@
-/* provider_discover.c - finds models' services when none is configured.
+/* provider_discover.c - finds model services if none is configured.
  *
- * A key in the environment is a wish, so all that have one are taken without being asked. Only
- * where there is none, servers on this machine are asked for their models, all at once: one that is
- * there answers at once, and none has longer than PAL_DISCOVER_MS. On the loop; pal_discover_list()
- * is pure. */
+ * A key in the environment shows that the user wants the service, so all services with a key are
+ * used without asking them. Only if there is no key, servers on this machine are asked for their
+ * models, all at the same time. A running server answers at once, and none gets more than
+ * PAL_DISCOVER_MS. On the loop; pal_discover_list() is pure. */
 #include "provider/provider_discover.h"
 
 #include <assert.h>

@@ -1,11 +1,11 @@
-/* provider_discover.h - finds models' services when none is configured: by keys in the usual
- * variables of the environment, then by asking what may run on this machine, else echo. */
+/* provider_discover.h - finds model services if none is configured: by API keys in the environment,
+ * otherwise by asking servers on this machine, otherwise "echo". */
 #ifndef PAL_PROVIDER_DISCOVER_H
 #define PAL_PROVIDER_DISCOVER_H
 
 #include "provider/provider.h"
 
-/* The values of the variables; empty where one is not set. */
+/* The values of the environment variables; empty if a variable is not set. */
 typedef struct pal_discover_env {
     pal_str openai_api_key;
     pal_str openai_base_url;
@@ -19,29 +19,31 @@ typedef struct pal_discover_env {
 
 typedef struct pal_discovered {
     pal_provider_config config;
-    pal_str model; /* to begin with; empty: the first that the service lists, to be asked for */
-    pal_str key_variable; /* that its key came from; empty: it has none */
-    bool is_local;        /* it may not be there: it has to be asked */
+    pal_str model;        /* the default model; empty: the first model that the service lists */
+    pal_str key_variable; /* the variable that its key came from; empty: it has no key */
+    bool is_local;        /* it may not be running, so it must be asked */
 } pal_discovered;
 
 #define PAL_DISCOVERED_MAX 9
-#define PAL_DISCOVER_MS 300 /* that one that may be there has, to answer */
+#define PAL_DISCOVER_MS 300 /* how long a server that may be running has to answer */
 
-/* All that may be there, the best first, echo last; returns how many. Views are the environment's,
- * or lie in the arena. Pure. */
+/* Lists all possible services, the best first, echo last. Returns their number. Texts point into
+ * the environment or the arena. Pure. */
 size_t pal_discover_list(
         const pal_discover_env *env, pal_arena *arena, pal_discovered out_list[PAL_DISCOVERED_MAX]);
 
-/* Told once, the best first, at least one; views are valid during the call only. */
+/* Called once, with at least one service, the best first. The texts are valid during the callback
+ * only. */
 typedef void (*pal_discover_told)(void *user, const pal_discovered *found, size_t len);
 
 typedef struct pal_discover pal_discover;
 
-/* Finds all that have a key; where none has, all on this machine that answer, with their first
- * models; where none does, echo. On the loop; never tells before it returns. */
+/* Finds all services with a key. If there is none, all servers on this machine that answer, with
+ * their first models; if there is none, echo. Must be called on the loop. The callback is never
+ * made before this function returns. */
 PAL_CHECKED pal_status pal_discover_start(pal_http *http, pal_loop *loop,
         const pal_discover_env *env, pal_discover_told told, void *user,
         pal_discover **out_discover, pal_error *err);
-void pal_discover_cancel(pal_discover *discover); /* before it has told */
+void pal_discover_cancel(pal_discover *discover); /* only before the callback was made */
 
 #endif

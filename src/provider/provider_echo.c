@@ -1,6 +1,6 @@
-/* provider_echo.c - the provider that is there when no other is: no model, and it says so. It
- * answers "echo: " and what the user said, as the model "echo", and calls no tools. The same
- * request always gets the same answer. On the loop. */
+/* provider_echo.c - the provider that is used if there is no other. It is not a model: it answers
+ * "echo: " and the user's message, as the model "echo", and calls no tools. The same request always
+ * gets the same answer. On the loop. */
 #include "base/utf8.h"
 #include "palaver/tokens.h"
 #include "provider/provider_play.h"

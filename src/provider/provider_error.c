@@ -1,5 +1,5 @@
-/* provider_error.c - what services say when they refuse, in all their shapes, and how it is shown.
- * On the loop. */
+/* provider_error.c - reads the error responses of services, in all their forms, and prepares them
+ * for display. On the loop. */
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
 #include "provider/provider_answer.h"

@@ -1,6 +1,6 @@
-/* provider_forward.c - a request of somebody else's that goes to the service as it is, with the
- * service's own address and keys, and a reader beside its answer that only counts. Only where the
- * service speaks chat completions. On the loop. */
+/* provider_forward.c - forwards a client's request unchanged to the service, with the service's
+ * address and keys, and reads the response only to count it. Works only for services that accept
+ * chat completions. On the loop. */
 #include "base/buf.h"
 #include "base/memory.h"
 #include "palaver/limits.h"

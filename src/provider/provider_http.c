@@ -1,10 +1,10 @@
-/* provider_http.c - a model's call over HTTP: the request goes out, what comes back goes through
- * the kind's reader to the sink.
+/* provider_http.c - a model call over HTTP: sends the request, and passes the response through the
+ * kind's reader to the sink.
  *
- * The sink may cancel the call from any of its callbacks: then nothing more is told, and the call
- * goes away when it is off the stack. A failure that we see ourselves ends the call at once; a
- * service that has said everything gets a moment to end its answer properly, so that the connection
- * can be used again. On the loop. */
+ * The sink can cancel the call from any of its callbacks. Then nothing more is reported, and the
+ * call is freed when it is off the stack. A failure on our side ends the call at once. A service
+ * that has sent the complete answer gets a moment to end the response properly, so that the
+ * connection can be reused. On the loop. */
 #include "base/memory.h"
 #include "palaver/limits.h"
 #include "provider/provider_kind.h"

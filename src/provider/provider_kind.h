@@ -1,7 +1,8 @@
-/* provider_kind.h - what the kinds of providers are made of. Only for the provider_*.c files.
+/* provider_kind.h - the definition of a kind of provider. For the provider_*.c files only.
  *
- * Most kinds are a way to write a request and a way to read an answer, over HTTP
- * (provider_http.c). Those without a network play steps (provider_play.c). All on the loop. */
+ * Most kinds have one function that writes a request and one that reads an answer, and use HTTP
+ * (provider_http.c). Kinds without a network replay steps (provider_play.c). Everything runs on the
+ * loop. */
 #ifndef PAL_PROVIDER_KIND_H
 #define PAL_PROVIDER_KIND_H
 
@@ -14,24 +15,26 @@ typedef struct pal_script pal_script;
 
 typedef enum pal_provider_auth {
     PAL_AUTH_BEARER = 0,    /* authorization: Bearer KEY */
-    PAL_AUTH_ANTHROPIC = 1, /* x-api-key: KEY, and a version */
+    PAL_AUTH_ANTHROPIC = 1, /* x-api-key: KEY, and a version header */
 } pal_provider_auth;
 
 typedef struct pal_provider_kind {
     const char *name;
-    const char *url; /* its own; NULL: none, and no network */
+    const char *url; /* the usual URL; NULL: no network */
     pal_profile profile;
-    const char *family; /* whose reasoning it takes back; NULL: nobody's */
+    const char *family; /* the family whose reasoning it accepts; NULL: none */
     pal_provider_auth auth;
 
-    /* Over HTTP: the path behind the URL, and the body. PAL_INVALID names what can't be sent. */
+    /* Kinds that use HTTP: writes the path, which is appended to the URL, and the body.
+     * PAL_INVALID: `err` names what cannot be sent. */
     pal_status (*write)(const pal_provider *provider, const pal_model_request *request,
             pal_buf *out_path, pal_buf *out_body, pal_error *err);
     const pal_reader_kind *reader;
-    /* Whether a failure means that the service's own conversation is lost; NULL: it keeps none. */
+    /* Returns true if a failure means that the service's conversation is lost. NULL: it keeps
+     * none. */
     bool (*is_stale)(const pal_model_end *end);
 
-    /* Without: NULL where `write` is not. `open` may be NULL too. */
+    /* Kinds without a network; NULL if `write` is set. `open` may be NULL as well. */
     pal_status (*open)(pal_provider *provider, const pal_provider_config *config, pal_error *err);
     pal_status (*start)(pal_provider *provider, const pal_model_request *request,
             const pal_model_sink *sink, void *user, pal_model_call **out_call, pal_error *err);
@@ -50,23 +53,23 @@ struct pal_provider {
     const pal_provider_kind *kind;
     pal_http *http;
     pal_loop *loop;
-    pal_arena *kept;    /* of all that is copied here */
-    pal_arena *scratch; /* of the event that is being read */
+    pal_arena *kept;    /* holds everything that is copied */
+    pal_arena *scratch; /* for the event that is being read */
     pal_str name;
     pal_str url;              /* without a slash at its end */
-    pal_http_header *headers; /* all that are sent */
+    pal_http_header *headers; /* all headers that are sent */
     size_t headers_len;
-    pal_str *secrets; /* that no text may show */
+    pal_str *secrets; /* values that must not be shown in any text */
     size_t secrets_len;
     int64_t connect_ms;
     int64_t idle_ms;
     pal_model_call *calls;
     pal_models_query *queries;
-    pal_script *script; /* in `kept` */
-    bool was_reached;   /* a call got through to the service since it was opened */
+    pal_script *script; /* in the arena `kept` */
+    bool was_reached;   /* a call reached the service since it was opened */
 };
 
-/* Every kind's own struct begins with this one. */
+/* Must be the first member of the struct of every kind. */
 struct pal_model_call {
     pal_provider *provider;
     pal_model_call *previous, *next;
@@ -85,25 +88,25 @@ PAL_CHECKED pal_status pal_provider_http_start(pal_provider *provider,
 /* ---- provider_models.c ---- */
 
 void pal_models_query_cancel_all(pal_provider *provider);
-/* The names in a list of models, as a JSON array; false where it is no such list. */
+/* Writes the names in a list of models as a JSON array. Returns false if the body is not such a
+ * list. */
 bool pal_models_read(pal_str body, pal_arena *scratch, pal_buf *out_json);
 
-/* ---- What the writers of requests share: provider_request.c ---- */
+/* ---- Functions that the writers of requests share: provider_request.c ---- */
 
-/* The members of the caller's parameters but those in `own`, which ends with NULL. */
+/* Writes the members of the caller's parameters, except those in `own`, which ends with NULL. */
 PAL_CHECKED pal_status pal_request_put_parameters(pal_json_writer *writer,
         const pal_model_request *request, const char *const *own, pal_error *err);
-/* Finds a member of the parameters; PAL_JSON_NONE where there is none. In the arena. */
+/* Finds a member of the parameters, or PAL_JSON_NONE. In the arena. */
 pal_json pal_request_parameter(
         const pal_model_request *request, const char *name, pal_arena *arena);
-/* The tools as chat completions have them, with their choice. */
+/* Writes the tools and the tool choice in the format of chat completions. */
 PAL_CHECKED pal_status pal_request_put_tools(
         pal_json_writer *writer, const pal_model_request *request, pal_error *err);
-/* A schema as it goes out: an empty one is that of no arguments. PAL_INVALID where it is no JSON.
- */
+/* Writes a schema. An empty schema becomes one without arguments. PAL_INVALID: it is not JSON. */
 PAL_CHECKED pal_status pal_request_put_schema(
         pal_json_writer *writer, const pal_tool *tool, pal_error *err);
-/* PAL_INVALID where it is no JSON; NULL err is allowed. */
+/* PAL_INVALID: the text is not JSON. `err` may be NULL. */
 PAL_CHECKED pal_status pal_request_check_json(pal_str json, const char *what, pal_error *err);
 
 #endif

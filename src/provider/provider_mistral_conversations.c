@@ -1,9 +1,10 @@
-/* provider_mistral_conversations.c - Mistral's Conversations, which keep what was said.
+/* provider_mistral_conversations.c - Mistral's Conversations API, in which the service keeps the
+ * messages.
  *
- * request.conversation is the service's own id of the conversation, or empty to begin one: then all
- * messages are sent, and `end` tells the new id. Into a known one goes what was said since the
- * model spoke last. Instructions and tools belong to a conversation from its start on; those of an
- * agent (a model named "ag_..." or "ag:...") are its own. On the loop. */
+ * request.conversation is the service's id of the conversation, or empty to begin one. A new
+ * conversation gets all messages, and `end` reports its id. A known conversation gets the messages
+ * since the model's last answer. Instructions and tools belong to a conversation from its
+ * beginning; an agent (a model named "ag_..." or "ag:...") has its own. On the loop. */
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_mistral_entries.h"
 #include "provider/provider_kind.h"

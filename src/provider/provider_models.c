@@ -1,4 +1,4 @@
-/* provider_models.c - asks a service which models it has. On the loop. */
+/* provider_models.c - requests the list of models of a service. On the loop. */
 #include <stdio.h>
 #include "base/memory.h"
 #include "palaver/limits.h"

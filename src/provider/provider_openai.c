@@ -1,5 +1,5 @@
-/* provider_openai.c - requests for chat completions: OpenAI's, and Mistral's, which refuses members
- * that it does not know. Pure functions; provider_openai_read.c reads the answers. */
+/* provider_openai.c - writes requests for chat completions: for OpenAI, and for Mistral, which
+ * rejects unknown members. Pure functions; provider_openai_read.c reads the answers. */
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_openai_chat.h"
 #include "provider/provider_kind.h"

@@ -1,8 +1,8 @@
-/* provider_openai_read.c - the answers of chat completions, as OpenAI and all who speak like it
- * write them: vLLM, llama.cpp, Ollama, Mistral, OpenRouter, Groq, DeepSeek and others.
+/* provider_openai_read.c - reads the answers of chat completions, from OpenAI and all services with
+ * the same format: vLLM, llama.cpp, Ollama, Mistral, OpenRouter, Groq, DeepSeek and others.
  *
- * A piece of a stream ("delta") and a whole answer ("message") have the same members. Reasoning has
- * three names; a service that writes two of them writes the same twice. On the loop. */
+ * A piece of a stream ("delta") and a complete answer ("message") have the same members. Reasoning
+ * has three names; a service that uses two of them sends the same text twice. On the loop. */
 #include "provider/provider_reader.h"
 
 static bool is_given(pal_json value)

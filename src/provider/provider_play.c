@@ -1,5 +1,5 @@
-/* provider_play.c - tells the steps of an answer that is known beforehand, one for each turn of the
- * loop, so that whoever listens sees what a stream would be. On the loop. */
+/* provider_play.c - replays the steps of a known answer, one per iteration of the loop, so that the
+ * reader sees the same as with a stream. On the loop. */
 #include "base/memory.h"
 #include "provider/provider_play.h"
 

@@ -1,9 +1,9 @@
-/* provider_reader.c - finds out what a service sends, and gives its events to the service's own
- * reader as parsed JSON.
+/* provider_reader.c - detects what a service sends, and passes its events to the service's reader
+ * as parsed JSON.
  *
- * A service that was asked for a stream may answer with one JSON text, or a page of a proxy, and
- * not say so: where the type of the content does not tell, the first byte does. What is no answer
- * at all is shown with its first words. On the loop; pure but for the sink. */
+ * A service that was asked for a stream may respond with one JSON text or a proxy's page, without
+ * saying so. If the content type does not show it, the first byte does. A response that is not an
+ * answer is shown with its first words. On the loop; pure except for the sink. */
 #include "provider/provider_reader.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* provider_reader.h - takes a service's answer apart, a stream or one JSON text, fed in pieces cut
- * anywhere. Knows HTTP's code and headers, but no network: bytes in, sink out. Only for the
- * provider_*.c files and the tests. */
+/* provider_reader.h - parses a service's answer, a stream or one JSON text, which can be fed in
+ * pieces of any size. It knows the HTTP status and headers but uses no network. For the
+ * provider_*.c files and the tests only. */
 #ifndef PAL_PROVIDER_READER_H
 #define PAL_PROVIDER_READER_H
 
@@ -9,14 +9,14 @@
 
 typedef struct pal_reader pal_reader;
 
-/* One service's language. `value` is an object; it lies in reader->scratch. */
+/* The format of one service. `value` is an object in reader->scratch. */
 typedef struct pal_reader_kind {
     void (*event)(pal_reader *reader, pal_str name, pal_json value);
     void (*whole)(pal_reader *reader, pal_json value);
 } pal_reader_kind;
 
 typedef enum pal_reader_form {
-    PAL_READER_UNKNOWN = 0, /* no byte that tells came yet */
+    PAL_READER_UNKNOWN = 0, /* no byte has shown the kind of answer yet */
     PAL_READER_STREAM = 1,
     PAL_READER_WHOLE = 2,
 } pal_reader_form;
@@ -24,47 +24,48 @@ typedef enum pal_reader_form {
 struct pal_reader {
     const pal_reader_kind *kind;
     pal_answer answer;
-    pal_arena *scratch; /* borrowed; emptied with each event */
+    pal_arena *scratch; /* not owned; emptied for each event */
     pal_reader_form form;
     long code;
-    bool is_event_stream; /* the service says so */
+    bool is_event_stream; /* the service says that it is an event stream */
     bool has_events;
-    bool is_last; /* what is being read was left at the end without an end of its own */
+    bool is_last; /* the text that is being read was left at the end without a terminator */
     pal_sse sse;
-    pal_buf body;            /* of an answer that is no stream; else its first bytes */
-    pal_buf said;            /* passing: the text of the answer, up to a bound; to be counted */
-    uint64_t said_len;       /* all of it */
-    pal_buf signature;       /* of the reasoning block that is open */
-    pal_buf asked_ms, asked; /* retry-after-ms, retry-after */
+    pal_buf body;      /* the body of an answer that is not a stream; otherwise its first bytes */
+    pal_buf said;      /* forwarding: the text of the answer up to a limit, for counting */
+    uint64_t said_len; /* length of the whole text */
+    pal_buf signature; /* signature of the open reasoning block */
+    pal_buf asked_ms, asked; /* the headers retry-after-ms and retry-after */
 };
 
 extern const pal_reader_kind pal_reader_openai;
-/* The same without what is said: only who said it, and its usage. Tells the sink nothing. */
+/* Reads only the model and the usage, and reports nothing to the sink. */
 extern const pal_reader_kind pal_reader_openai_passing;
 extern const pal_reader_kind pal_reader_anthropic;
 extern const pal_reader_kind pal_reader_mistral_conversations;
 
-/* `scratch` may be shared by readers that are fed one after the other. */
+/* `scratch` can be shared by readers that are fed one after the other. */
 void pal_reader_init(pal_reader *reader, const pal_reader_kind *kind, pal_arena *scratch,
         const pal_model_sink *sink, void *user);
 void pal_reader_done(pal_reader *reader);
 
 void pal_reader_header(pal_reader *reader, pal_str name, pal_str value);
 void pal_reader_code(pal_reader *reader, long code);
-/* Tells the sink what is in it. Failures show in reader->answer; nothing is read after one. */
+/* Parses bytes and reports the result to the sink. Failures are in reader->answer; nothing is read
+ * after one. */
 void pal_reader_feed(pal_reader *reader, pal_str bytes);
 
-/* No more comes; `http` says how it ended, NULL that we ended it ourselves. What to tell is in
- * reader->answer.end afterwards, unless the sink stopped listening. */
+/* Ends the answer. `http` says how the call ended; NULL: we ended it. The result is in
+ * reader->answer.end, unless the call was canceled. */
 void pal_reader_finish(pal_reader *reader, const pal_http_end *http);
 
-/* ---- What services have in common ---- */
+/* ---- Functions for several services ---- */
 
-/* A string, or a list of chunks of text and thinking, as Mistral writes both. */
+/* Reads a string, or a list of chunks of text and thinking as Mistral writes them. */
 void pal_reader_content(pal_reader *reader, pal_json content);
-/* {"prompt_tokens":...} and its cousins: replaces what was told before. */
+/* Reads {"prompt_tokens":...} and similar forms; replaces earlier values. */
 void pal_reader_usage(pal_reader *reader, pal_json usage);
-/* A member's text, or the empty view. */
+/* Returns the text of a member, or an empty text. */
 pal_str pal_reader_string(pal_reader *reader, pal_json object, const char *name);
 
 #endif

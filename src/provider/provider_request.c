@@ -1,4 +1,4 @@
-/* provider_request.c - what requests to several services have in common. Pure functions. */
+/* provider_request.c - parts of requests that several services share. Pure functions. */
 #include "dialect/dialect_member.h"
 #include "provider/provider_kind.h"
 

@@ -1,5 +1,5 @@
-/* provider_rules.c - what a service's refusal means: may the same request be sent again, when, and
- * was it too long. Pure functions: any thread. */
+/* provider_rules.c - the meaning of a service's error: whether and when the same request can be
+ * sent again, and whether it was too long. Pure functions: any thread. */
 #include "provider/provider.h"
 
 #include <math.h>

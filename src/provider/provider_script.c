@@ -1,6 +1,6 @@
 /* provider_script.c - replays recorded answers from a file, for tests.
  *
- * The file has a JSON object a line:
+ * The file has one JSON object per line:
  *
  *   {"text":"Hel"}  {"reasoning":"..."}  {"signature":"...","family":"anthropic"}
  *   {"call":{"id":"c1","name":"ls","arguments":{"path":"."}}}
@@ -10,9 +10,9 @@
  *                                       "status":"timeout","retry_after_ms":100}}
  *   {"next":true}
  *
- * "next" ends an answer: the first call gets the first, the second the second, and so on. When none
- * is left, calls fail. Empty lines are nothing. The file is read once, when the provider is opened.
- * On the loop. */
+ * "next" ends an answer: the first call gets the first answer, the second call the second, and so
+ * on. When no answer is left, calls fail. Empty lines are ignored. The file is read once, when the
+ * provider is opened. On the loop. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
