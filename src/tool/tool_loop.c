@@ -1,5 +1,6 @@
-/* tool_loop.c - sees a model that calls the same tool with the same arguments again and again. Two
- * calls are compared by a hash that does not depend on the order of members or on white space. */
+/* tool_loop.c - detects a model that calls the same tool with the same arguments again and again.
+ * Two calls are compared by a hash that does not depend on the order of members or on white
+ * space. */
 #include "palaver/loop.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* tool_mcp.c - the life of an MCP server as we see it: it is started, says hello, lists its tools,
- * and is started again when it dies, after pauses that grow. On the loop. */
+/* tool_mcp.c - the life of an MCP server: it is started, completes the handshake, lists its tools,
+ * and is restarted when it dies, after growing pauses. On the loop. */
 #include "tool/tool_mcp.h"
 
 #include <assert.h>

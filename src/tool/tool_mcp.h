@@ -1,5 +1,6 @@
-/* tool_mcp.h - tools of MCP servers: child processes spoken to over standard input and output, and
- * servers on the network (streamable HTTP). All on the loop. */
+/* tool_mcp.h - tools of MCP servers: child processes with messages on standard input and output,
+ * and servers on the network (streamable HTTP). All functions must be called on the loop, and all
+ * callbacks run on it. */
 #ifndef PAL_TOOL_MCP_H
 #define PAL_TOOL_MCP_H
 
@@ -12,55 +13,55 @@ typedef struct pal_mcp pal_mcp;           /* one server */
 typedef struct pal_mcp_call pal_mcp_call; /* one tool call */
 
 typedef struct pal_mcp_config {
-    pal_str name;           /* the user's word: tools are shown as NAME__TOOL */
-    const pal_str *command; /* stdio: program and arguments; none: HTTP */
+    pal_str name;           /* its tools are shown as NAME__TOOL */
+    const pal_str *command; /* stdio: the program and its arguments; none: HTTP */
     size_t command_len;
     const pal_str *environment; /* "NAME=value" */
     size_t environment_len;
-    pal_str url; /* HTTP */
+    pal_str url; /* HTTP: the address */
     const pal_http_header *headers;
     size_t headers_len;
-    int64_t start_ms;      /* 0: 30000, until it has said hello */
-    int64_t call_ms;       /* 0: 120000, of one tool call */
-    uint32_t restarts_max; /* 0: 5 in a row, with growing pauses */
+    int64_t start_ms;      /* time until the handshake is complete; 0: 30000 */
+    int64_t call_ms;       /* timeout of one tool call; 0: 120000 */
+    uint32_t restarts_max; /* restarts in a row, with growing pauses; 0: 5 */
 } pal_mcp_config;
 
 typedef enum pal_mcp_state {
     PAL_MCP_STARTING = 0,
     PAL_MCP_READY = 1,
-    PAL_MCP_WAITING = 2, /* it died; it will be started again */
-    PAL_MCP_FAILED = 3,  /* too often */
+    PAL_MCP_WAITING = 2, /* the server died and will be restarted */
+    PAL_MCP_FAILED = 3,  /* the server died too often */
 } pal_mcp_state;
 
-/* Told whenever the state or the list of tools changed. */
+/* Called when the state or the list of tools has changed. */
 typedef void (*pal_mcp_changed)(pal_mcp *mcp, void *user);
 
-/* Everything is copied. Starts it; PAL_OK says only that it was tried. */
+/* Starts a server. Everything is copied. PAL_OK means only that the start was attempted. */
 PAL_CHECKED pal_status pal_mcp_open(pal_loop *loop, pal_http *http, const pal_mcp_config *config,
         pal_mcp_changed changed, void *user, pal_mcp **out_mcp, pal_error *err);
-/* Calls that run end without a word; the process is stopped. Accepts NULL. */
+/* Cancels running calls without a callback, and stops the process. Accepts NULL. */
 void pal_mcp_close(pal_mcp *mcp);
 
 pal_str pal_mcp_name(const pal_mcp *mcp);
 pal_mcp_state pal_mcp_state_of(const pal_mcp *mcp);
-pal_str pal_mcp_failure(const pal_mcp *mcp); /* the last thing that went wrong; empty: nothing */
-/* Borrowed until the next change; names are shown names. */
+pal_str pal_mcp_failure(const pal_mcp *mcp); /* the last failure; empty: none */
+/* Returns the tools under their shown names. Valid until the next change. */
 const pal_tool *pal_mcp_tools(const pal_mcp *mcp, size_t *out_len);
 
 typedef struct pal_tool_outcome {
     bool is_error;
-    const pal_part *parts; /* text, images, files; valid during the call only */
+    const pal_part *parts; /* text, images and files; valid during the callback only */
     size_t parts_len;
 } pal_tool_outcome;
 
-/* Told once. What goes wrong, a time-out, a dead server, is an outcome with is_error too. */
+/* Called once. A failure, such as a timeout or a dead server, is an outcome with is_error. */
 typedef void (*pal_tool_told)(void *user, const pal_tool_outcome *outcome);
 
-/* `name` is the shown name, `arguments` a JSON object. `told` is never called before this
- * returns. */
+/* Calls a tool. `name` is the shown name, `arguments` a JSON object. `told` is never called before
+ * this function returns. */
 PAL_CHECKED pal_status pal_mcp_start(pal_mcp *mcp, pal_str name, pal_str arguments,
         pal_tool_told told, void *user, pal_mcp_call **out_call, pal_error *err);
-/* Ends it without a word, and tells the server. */
+/* Cancels a call without a callback, and notifies the server. */
 void pal_mcp_cancel(pal_mcp_call *call);
 
 #endif

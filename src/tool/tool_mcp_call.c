@@ -1,6 +1,6 @@
-/* tool_mcp_call.c - calls of a server's tools. A call waits while its server is being started; once
- * it was sent it is never sent again, unless the server said that it did not take it.
- * On the loop. */
+/* tool_mcp_call.c - calls of a server's tools. A call waits while its server is starting. After it
+ * was sent it is never sent again, unless the server said that it did not accept it. On the
+ * loop. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* tool_mcp_header.c - arguments that a tool wants repeated as HTTP headers (x-mcp-header, since
- * 2026-07-28), so that what lies between us and the server can look at them. A schema that asks for
- * it in a way that is not allowed makes its tool one that we don't show. Pure. */
+/* tool_mcp_header.c - arguments that a tool requires as HTTP headers as well (x-mcp-header, since
+ * 2026-07-28), so that proxies can read them. If a schema requests this in a way that is not
+ * allowed, the tool is not shown. Pure. */
 #include <strings.h>
 
 #include "dialect/dialect_base64.h"

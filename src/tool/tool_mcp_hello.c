@@ -1,9 +1,9 @@
-/* tool_mcp_hello.c - finds out what a server speaks, and greets it so.
+/* tool_mcp_hello.c - finds out which era of the protocol a server uses, and makes the handshake.
  *
- * `server/discover` first, which only servers of the new era know. Anything but an answer to it or
- * one of the new era's own errors means the old era, and so does silence: then comes `initialize`.
- * A server that was only slow to start, and is of the new era alone, refuses that; it is asked to
- * discover itself once more. What was found out is remembered over restarts. On the loop. */
+ * `server/discover` comes first; only servers of the new era know it. Anything but an answer or an
+ * error of the new era means the old era, and so does silence: then `initialize` is sent. A server
+ * of the new era that was only slow to start rejects that, and gets `server/discover` once more.
+ * The result is remembered over restarts. On the loop. */
 #include "tool/tool_mcp_inside.h"
 
 #define PROBE_MS 5000

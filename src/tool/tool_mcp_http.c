@@ -1,10 +1,11 @@
-/* tool_mcp_http.c - a server on the network, by streamable HTTP: every message is a POST, answered
- * by one message or by a stream of them. In the old era there is a session besides, a GET brings
- * what comes unasked, and a stream that broke off can be taken up again where it ended.
+/* tool_mcp_http.c - a server on the network, by streamable HTTP. Every message is a POST, whose
+ * response is one message or a stream of messages. In the old era there is also a session, a GET
+ * receives messages that are not answers, and a stream that broke off can be resumed where it
+ * ended.
  *
- * An exchange is one of these requests. It ends with its HTTP call, or when its answer is not
- * wanted any more; in one of its own callbacks it is only marked, and goes away at the callback's
- * end. On the loop. */
+ * An exchange is one of these requests. It ends with its HTTP call, or when its answer is no longer
+ * needed. Within one of its own callbacks it is only marked, and freed at the end of the callback.
+ * On the loop. */
 #include <stdio.h>
 #include <strings.h>
 

@@ -1,5 +1,5 @@
-/* tool_mcp_list.c - lists a server's tools, page by page, and again when it says that they changed.
- * What was listed before is shown until the new list is whole. On the loop. */
+/* tool_mcp_list.c - lists a server's tools, page by page, and again when the server reports a
+ * change. The previous tools are shown until the new list is complete. On the loop. */
 #include "base/memory.h"
 #include "tool/tool_mcp_inside.h"
 

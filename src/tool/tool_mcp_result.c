@@ -1,5 +1,5 @@
-/* tool_mcp_result.c - makes parts of a tool's result. What a model can't be shown as it is, a link
- * or a kind of content that nobody knows, becomes text. Pure. */
+/* tool_mcp_result.c - converts a tool's result to parts. Content that a model cannot receive, such
+ * as a link or an unknown kind of content, becomes text. Pure. */
 #include "base/buf.h"
 #include "dialect/dialect_base64.h"
 #include "tool/tool_mcp_inside.h"

@@ -1,6 +1,6 @@
-/* tool_mcp_rpc.c - JSON-RPC with a server: requests that wait for an answer, and what comes from it
- * unasked. An answer to a request that nobody waits for (any more) is ignored, so one that answers
- * twice does no harm. On the loop. */
+/* tool_mcp_rpc.c - JSON-RPC with a server: requests that wait for an answer, and messages from the
+ * server that are not answers. An answer without a waiting request is ignored, so a server that
+ * answers twice does no harm. On the loop. */
 #include <stdarg.h>
 #include <stdio.h>
 

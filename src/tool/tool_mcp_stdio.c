@@ -1,6 +1,7 @@
-/* tool_mcp_stdio.c - a server that is our child: a message a line, both ways. What it prints on its
- * standard output that is no message is ignored; the last line of its standard error says why it
- * died. A child outlives its server when that is closed, until it is dead. On the loop. */
+/* tool_mcp_stdio.c - a server that is a child process: one message per line, in both directions.
+ * Other lines on its standard output are ignored. The last line of its standard error explains why
+ * it died. When the server is closed, the child object lives on until the child is dead. On the
+ * loop. */
 #include <stdio.h>
 
 #include "base/memory.h"

@@ -1,9 +1,9 @@
 /* tool_mcp_toolbox.c - the tools of one server, under the names that a model sees.
  *
- * A shown name is SERVER__TOOL in the letters that every provider takes, 64 at most. One that is
- * too long, or that two tools would share, ends in a hash of the tool's own name: so it does not
- * depend on the order of the list. A tool whose name had to be changed gives way to one whose name
- * had not. On the loop. */
+ * A shown name is SERVER__TOOL, at most 64 characters that every service accepts. A name that is
+ * too long, or that two tools would share, ends in a hash of the tool's own name, so that it does
+ * not depend on the order of the list. If two tools have the same shown name, the one whose name
+ * was changed gets the hash. On the loop. */
 #include <stdio.h>
 
 #include "tool/tool_mcp_inside.h"

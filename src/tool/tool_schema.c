@@ -1,6 +1,6 @@
-/* tool_schema.c - walks a schema and a value together, keyword by keyword, and keeps the bounds: a
- * check that takes too many steps ends, and lets everything pass; one that goes too deep lets the
- * rest of that branch pass. Pure, any thread. */
+/* tool_schema.c - walks through a schema and a value together, keyword by keyword, within limits. A
+ * check that takes too many steps ends and accepts everything. A check that goes too deep accepts
+ * the rest of that branch. Pure, any thread. */
 #include "tool/tool_schema.h"
 
 #include <stdarg.h>

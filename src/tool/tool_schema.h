@@ -1,8 +1,8 @@
-/* tool_schema.h - checks a tool's arguments against its JSON Schema before it is run. Pure. Knows
- * the vocabulary that tool schemas use (2020-12: types, enum, const, properties, required,
- * additionalProperties, items, prefixItems, bounds, pattern, format as a remark, allOf, anyOf,
- * oneOf, not, if/then/else, $ref and $defs within the schema); what it does not know it lets pass.
- */
+/* tool_schema.h - checks the arguments of a tool against its JSON Schema before the tool is run.
+ * Pure. It supports the vocabulary that tool schemas use (2020-12: types, enum, const, properties,
+ * required, additionalProperties, items, prefixItems, bounds, pattern, format as a remark, allOf,
+ * anyOf, oneOf, not, if/then/else, $ref and $defs within the schema). Unknown keywords are
+ * ignored. */
 #ifndef PAL_TOOL_SCHEMA_H
 #define PAL_TOOL_SCHEMA_H
 
@@ -10,8 +10,9 @@
 #include "palaver/error.h"
 #include "palaver/str.h"
 
-/* PAL_OK, or PAL_INVALID with where and what: "at '/path/0': expected string, got number". A schema
- * that is none gives PAL_OK: it is the tool's own matter. Bounded in depth and steps. */
+/* Returns PAL_OK, or PAL_INVALID with the place and the problem: "at '/path/0': expected string,
+ * got number". An invalid schema gives PAL_OK, because that is the tool's fault. Depth and steps
+ * are limited. */
 PAL_CHECKED pal_status pal_tool_check(
         pal_str schema, pal_str arguments, pal_arena *arena, pal_error *err);
 

@@ -1,5 +1,5 @@
-/* tool_schema_group.c - the keywords of JSON Schema that hold other schemas: of members and
- * elements, of alternatives, and by reference. Pure. */
+/* tool_schema_group.c - the keywords of JSON Schema that contain other schemas: for members and
+ * elements, for alternatives, and by reference. Pure. */
 #include "tool/tool_schema_inside.h"
 
 static bool fits_member(pal_schema_check *check, pal_json schema, const pal_schema_place *at,

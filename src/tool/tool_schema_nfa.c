@@ -1,5 +1,5 @@
-/* tool_schema_nfa.c - runs a program over a text. The places in the program where matching may be
- * are a list without doubles: a step of one character looks at each place once. */
+/* tool_schema_nfa.c - runs a program on a text. The current positions in the program are a list
+ * without duplicates, so a step of one character visits each position once. */
 #include "tool/tool_schema_nfa.h"
 
 #include <string.h>

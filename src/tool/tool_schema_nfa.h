@@ -1,6 +1,6 @@
-/* tool_schema_nfa.h - a regular expression as a program, and its run over a text: all ways to match
- * are followed at once, one character after another, so that time and memory have a bound whatever
- * the expression is. ASCII only. Pure. */
+/* tool_schema_nfa.h - a regular expression as a program, and its execution on a text. All possible
+ * matches are followed at the same time, one character after another, so time and memory are
+ * limited for any expression. ASCII only. Pure. */
 #ifndef PAL_TOOL_SCHEMA_NFA_H
 #define PAL_TOOL_SCHEMA_NFA_H
 
@@ -9,10 +9,10 @@
 #include <stdint.h>
 #include "palaver/str.h"
 
-#define PAL_NFA_CODE_MAX 4000 /* instructions, all repetitions written out */
-#define PAL_NFA_STEPS_MAX 500000 /* of one run */
+#define PAL_NFA_CODE_MAX 4000    /* instructions, with all repetitions written out */
+#define PAL_NFA_STEPS_MAX 500000 /* steps of one run */
 
-/* The characters that one place of a text may be. */
+/* The characters that are allowed at one position of a text. */
 typedef struct pal_nfa_set {
     uint64_t bits[2];
 } pal_nfa_set;
@@ -28,11 +28,11 @@ static inline void pal_nfa_set_add(pal_nfa_set *set, unsigned c)
 }
 
 typedef enum pal_nfa_op {
-    PAL_NFA_SET,   /* goes on if the character is in set `x` */
-    PAL_NFA_BEGIN, /* goes on at the beginning of the text */
-    PAL_NFA_END,   /* goes on at its end */
-    PAL_NFA_SPLIT, /* goes on at `x` and at `y` */
-    PAL_NFA_JUMP,  /* goes on at `x` */
+    PAL_NFA_SET,   /* continues if the character is in set `x` */
+    PAL_NFA_BEGIN, /* continues at the beginning of the text */
+    PAL_NFA_END,   /* continues at the end of the text */
+    PAL_NFA_SPLIT, /* continues at `x` and at `y` */
+    PAL_NFA_JUMP,  /* continues at `x` */
     PAL_NFA_MATCH,
 } pal_nfa_op;
 
@@ -45,10 +45,10 @@ typedef struct pal_nfa_code {
 typedef enum pal_nfa_result {
     PAL_NFA_MATCHES,
     PAL_NFA_MATCHES_NOT,
-    PAL_NFA_STOPPED, /* it took too many steps, or there was no memory */
+    PAL_NFA_STOPPED, /* there were too many steps, or there was no memory */
 } pal_nfa_result;
 
-/* Looks for a match anywhere in the text. *out_steps is what it cost. */
+/* Searches for a match anywhere in the text. *out_steps is the number of steps. */
 pal_nfa_result pal_nfa_run(const pal_nfa_code *code, size_t code_len, const pal_nfa_set *sets,
         pal_str text, size_t *out_steps);
 

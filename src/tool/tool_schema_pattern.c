@@ -1,11 +1,10 @@
-/* tool_schema_pattern.c - matches a pattern of ECMA 262, which JSON Schema uses.
+/* tool_schema_pattern.c - matches an ECMA 262 pattern, as used by JSON Schema.
  *
- * A pattern is read into a tree, the tree is written out as a program (tool_schema_nfa.h), and that
- * is run. Lazy and greedy repetitions are the same here: the only question is "does it match".
- * A pattern with anything else (looking around, \b, back references, \u and \p, characters beyond
- * ASCII) is not checked, nor is a text beyond ASCII, nor a pair that costs too much: the answer is
- * "unsure". Pure.
- */
+ * A pattern is parsed into a tree, the tree is written as a program (tool_schema_nfa.h), and the
+ * program is run. Lazy and greedy repetitions are the same, because only the existence of a match
+ * matters. The result is "unsure" for patterns with anything else (look-around, \b, back
+ * references, \u and \p, characters beyond ASCII), for texts beyond ASCII, and if matching costs
+ * too much. Pure. */
 #include "base/memory.h"
 #include "tool/tool_schema_inside.h"
 #include "tool/tool_schema_nfa.h"

@@ -1,6 +1,6 @@
-/* tool_schema_value.c - the keywords of JSON Schema that look at one value: its type, which values
- * there are, numbers, texts, and how long a list or an object may be. Bounds that are no numbers
- * say nothing. Pure. */
+/* tool_schema_value.c - the keywords of JSON Schema that check one value: its type, allowed values,
+ * numbers, texts, and the length of a list or an object. Bounds that are not numbers are ignored.
+ * Pure. */
 #include <math.h>
 
 #include "base/utf8.h"
