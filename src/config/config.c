@@ -1,5 +1,5 @@
-/* config.c - a configuration's life: read from a file, overridden, looked at, released. All of it
- * lies in one arena. */
+/* config.c - the life of a configuration: it is read from a file, overridden, inspected and freed.
+ * All of it is in one arena. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* config_check.c - what no single key can tell: names that must differ, things that are named
- * elsewhere, and what follows from several keys: prices, agents. The first mistake ends it. */
+/* config_check.c - conditions between several keys: names that must differ, references to other
+ * keys, and values that follow from several keys, such as prices and agents. Stops at the first
+ * mistake. */
 #include "config/config_row.h"
 
 #include <stdio.h>

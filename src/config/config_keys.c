@@ -1,7 +1,7 @@
-/* config_keys.c - every key that there is: a table for each struct, the file's top at the end.
+/* config_keys.c - all keys: one table for each struct, and the top level of the file at the end.
  *
- * A new key is a row here and a field in its struct; a new list of things is a table of their own
- * and a row that points to it. docs/configuration.md has the same rows, and a test compares. */
+ * A new key is a row here and a field in its struct. A new list is a separate table and a row that
+ * points to it. docs/configuration.md has the same rows, and a test compares them. */
 #include "config/config_row.h"
 
 #include <stddef.h>

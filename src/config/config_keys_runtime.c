@@ -1,5 +1,5 @@
-/* config_keys_runtime.c - the keys of what answers: providers, MCP servers, turns, and the server.
- * As config_keys.c, which points to these tables. */
+/* config_keys_runtime.c - the keys of providers, MCP servers, turns and the server. See
+ * config_keys.c, which points to these tables. */
 #include "config/config_row.h"
 
 #include <stddef.h>

@@ -1,8 +1,8 @@
-/* config_moved.c - keys that other systems have in another section. They act where ours do, and a
+/* config_moved.c - keys that other systems have in another section. They work like our keys, and a
  * warning names the new place.
  *
- * The tree is not changed: the file's top and the sections that get a key are copied, with the
- * moved nodes at their ends. Moved nodes keep their lines. */
+ * The tree is not changed: the top level and the sections that get a key are copied, with the moved
+ * nodes at the end. Moved nodes keep their line numbers. */
 #include "config/config_row.h"
 
 #include <stdio.h>

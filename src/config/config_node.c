@@ -1,7 +1,6 @@
-/* config_node.c - reads YAML with libyaml, event by event, so that whatever a file holds, the work
- * and the depth are bounded by PAL_CONFIG_BYTES_MAX and PAL_CONFIG_DEPTH_MAX: there are no aliases,
- * so nothing is ever expanded. libyaml keeps its own memory, outside base/memory.h, and releases it
- * before the call returns. */
+/* config_node.c - reads YAML with libyaml, event by event. For any file, PAL_CONFIG_BYTES_MAX and
+ * PAL_CONFIG_DEPTH_MAX limit the work and the depth: there are no aliases, so nothing is expanded.
+ * libyaml allocates its memory outside base/memory.h, and frees it before the call returns. */
 #include "config/config_node.h"
 
 #include <stdarg.h>

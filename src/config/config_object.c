@@ -1,4 +1,4 @@
-/* config_object.c - keys with any values, as the JSON object that they stand for. */
+/* config_object.c - converts keys with any values to a JSON object. */
 #include "config/config_row.h"
 
 static bool is_number(pal_str text, pal_arena *scratch)

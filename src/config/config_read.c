@@ -1,5 +1,5 @@
-/* config_read.c - from the tree of a file to the values, by the table of keys. What is wrong is
- * reported with its line and its key's whole path; the first mistake ends the reading. */
+/* config_read.c - converts the tree of a file to values, with the table of keys. Errors name the
+ * line and the complete path of the key. Stops at the first mistake. */
 #include "config/config_row.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* config_runtime.c - what a runtime is opened with: the secrets that the file only names, and the
- * provider and model that were chosen. Reads the environment and changes nothing: any thread, as
- * long as nobody changes the environment. */
+/* config_runtime.c - the options of a runtime: with the secrets that the file only names, and the
+ * selected provider and model. It reads the environment and changes nothing: any thread, as long as
+ * no thread changes the environment. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "config/config_row.h"

@@ -1,5 +1,6 @@
-/* config_secret.c - secrets: they stand in the environment, not in the file, and are never shown.
- * What can't be kept out, such as the password of a URL, is hidden. Pure: any thread. */
+/* config_secret.c - secrets are in the environment, not in the file, and are never shown. A secret
+ * that cannot be kept out of the file, such as the password in a URL, is hidden. Pure: any
+ * thread. */
 #include "config/config_row.h"
 
 #include <strings.h>

@@ -1,5 +1,5 @@
-/* config_show.c - the effective values with their sources, and the table of keys itself: walks over
- * the same rows that files are read by. */
+/* config_show.c - shows the current values with their sources, and the table of keys. It walks over
+ * the same rows that are used to read files. */
 #include "config/config_row.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* config_value.c - single values: from what stands in a file, and back to what is shown. */
+/* config_value.c - reads and writes single values. */
 #include "config/config_row.h"
 
 #include <inttypes.h>
