@@ -17,7 +17,11 @@ typedef pal_status (*pal_foreign_row)(pal_str row, void *user);
 
 /* Calls `row` for every row of the table 'conversation_contexts' in the SQLite file of Loom (which
  * sends agents to work items), the oldest first. Runs on the caller's thread and blocks. The file
- * is not changed. PAL_INVALID: the file is not a SQLite database or has no such table. */
+ * is not changed.
+ *
+ *   PAL_INVALID  the file is not a SQLite database or has no such table
+ *   PAL_IO       the file cannot be opened
+ *   PAL_BUSY     another process has locked the file */
 PAL_API PAL_CHECKED pal_status pal_foreign_loom_each(
         const char *path, pal_foreign_row row, void *user, pal_error *err);
 

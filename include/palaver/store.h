@@ -18,8 +18,9 @@
  * Outputs are meaningful only after PAL_OK. Any function can return PAL_NO_MEMORY, PAL_IO,
  * PAL_CORRUPT or PAL_INVALID, and a writing call also PAL_BUSY, PAL_FULL, or PAL_DENIED if the
  * store is read-only. A call for a session that does not exist returns PAL_NOT_FOUND. A writing
- * call for a session in the trash, or for one that has expired, returns PAL_CONFLICT; for a
- * quarantined session PAL_CORRUPT. */
+ * call for a session in the trash, or for one that has expired, returns PAL_CONFLICT, except for
+ * pal_store_restore(), pal_store_erase() and operations with a fence. A writing call for a
+ * quarantined session returns PAL_CORRUPT. */
 #ifndef PALAVER_STORE_H
 #define PALAVER_STORE_H
 
@@ -386,7 +387,7 @@ typedef struct pal_hits {
 /* Finds messages by their texts, tool outputs and tool arguments, in any script. Only messages that
  * the session shows are found: its own and those that it shares with its parents, but no hidden
  * messages, and no message with a hidden part. The search covers everything that was acknowledged
- * before the call, although the index is built after the appends.
+ * before the call, although the index is built after the appends. Only `wait_ms` ends it early.
  *
  *   PAL_INVALID  the text contains no word, the cursor is not valid, or a seq is given without a
  *                session
@@ -442,9 +443,9 @@ typedef struct pal_sweep {
 } pal_sweep;
 
 /* Moves expired sessions to the trash, erases sessions that have been in the trash for more than
- * `trash_ms` (negative: none), and removes expired records and blobs that were never used. One call
- * handles at most `limit` sessions and `limit` records. Covers all tenants. `out_sweep` may be
- * NULL. */
+ * `trash_ms` (negative: none), and removes expired records. Blobs that no message refers to are
+ * removed after a day. One call handles at most `limit` sessions and `limit` records. Covers all
+ * tenants. `out_sweep` may be NULL. */
 PAL_API PAL_CHECKED pal_status pal_store_sweep(
         pal_store *store, int64_t trash_ms, uint32_t limit, pal_sweep *out_sweep, pal_error *err);
 
@@ -652,7 +653,8 @@ typedef struct pal_op {
     pal_id session;     /* create, fork: the id of the new session, or empty to get one; out: the
                            session's id */
     uint64_t fence;     /* if not 0, the operation fails with PAL_DENIED unless the session's lease
-                           has this fence number */
+                           has this fence number. A turn can end even if its session has expired or
+                           was moved to the trash meanwhile */
     bool with_previous; /* fail with PAL_CANCELED unless the operation before this one succeeded */
     union {
         struct {
@@ -824,7 +826,8 @@ typedef void (*pal_progress)(uint64_t done, uint64_t total, void *user);
 /* Checks everything that is stored. With `repair`, it rebuilds derived data and quarantines damaged
  * sessions, one by one; other sessions are not affected. Calls `sink` for each problem and sets
  * *out_findings to their number. `sink`, `progress` and `out_findings` may be NULL. PAL_OK means
- * that the check was completed, not that there were no problems. Blocks. */
+ * that the check was completed, not that there were no problems. PAL_DENIED: `repair` is set and
+ * the store is read-only. Blocks. */
 PAL_API PAL_CHECKED pal_status pal_store_check(pal_store *store, bool repair, pal_finding_sink sink,
         pal_progress progress, void *user, uint64_t *out_findings, pal_error *err);
 

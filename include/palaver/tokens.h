@@ -3,7 +3,8 @@
  * the vocabularies.
  *
  * Threads: all functions can be called from any thread. Encodings and tables of models never change
- * and can be shared; a stream must be used by one thread at a time. No function blocks. */
+ * and can be shared; a stream must be used by one thread at a time. Only pal_encoding_open() reads
+ * a file. */
 #ifndef PALAVER_TOKENS_H
 #define PALAVER_TOKENS_H
 

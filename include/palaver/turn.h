@@ -485,15 +485,17 @@ PAL_API PAL_CHECKED pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenan
 
 /* ---- Context, models and tools ---- */
 
-/* Compacts a session with the runtime's model, as a turn does. `compaction` gives prompt, model,
- * reason, cut_seq, redo and summary. Blocks until it is done. PAL_BUSY: a turn is running in the
+/* Compacts a session with the runtime's model, as a turn does. All members of `compaction` are used
+ * except `summarise` and `user`; if prompt, model, system or parameters are empty, those of the
+ * runtime's options are used. Blocks until it is done. PAL_BUSY: a turn is running in the
  * session. */
 PAL_API PAL_CHECKED pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant,
         pal_id session, const pal_compaction *compaction, pal_arena *arena,
         pal_compacted *out_compacted, pal_error *err);
 
 /* Plans what the model would receive for `request` now, with the runtime's settings. Messages of
- * the request are planned as if they were already recorded. Changes nothing. */
+ * the request are planned as if they were already recorded. Changes nothing. Reads the store on the
+ * caller's thread. */
 PAL_API PAL_CHECKED pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request,
         pal_arena *arena, pal_plan *out_plan, pal_error *err);
 

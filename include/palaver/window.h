@@ -104,7 +104,8 @@ typedef struct pal_compaction {
     pal_str reason;   /* stored with the checkpoint, for example "manual" or "over the limit" */
     uint64_t cut_seq; /* the last message to replace; 0: where the plan would cut; if nothing is
                          over the limit, before the recent messages */
-    uint64_t redo;    /* not 0: the number of a checkpoint to make again, from the same messages */
+    uint64_t redo;    /* not 0: the number of the checkpoint in effect, to make it again from the
+                         same messages; another number fails with PAL_CONFLICT */
     pal_str summary;  /* use this summary and call no model, whatever its length; empty: the model
                          writes the summary */
     pal_str system;   /* replaces the window's instructions in the request for the summary, which
@@ -128,7 +129,8 @@ typedef struct pal_compacted {
 /* Makes a checkpoint. The previous summary is merged into the new one. Pinned messages, the last
  * user message, running calls and calls that wait for approval are always kept. If the model fails,
  * or if its answer is empty or not shorter than the messages, whole turns are left out, the oldest
- * first, and is_fallback is set. Blocks until the model has answered. */
+ * first, and is_fallback is set. With the strategy `reset` no model is called: a hint replaces the
+ * messages. Blocks until the model has answered. */
 PAL_API PAL_CHECKED pal_status pal_window_compact(pal_store *store, const pal_window *window,
         const pal_compaction *compaction, pal_arena *arena, pal_compacted *out_compacted,
         pal_error *err);
