@@ -317,6 +317,8 @@ static void take_name(pal_turn *turn)
             &turn->runtime->turns, pal_str_make((const char *)id.bytes, sizeof(id.bytes)));
     if (!other || other->phase == PAL_PHASE_ENDED)
         pal_turn_rename(turn, id);
+    else
+        turn->info.turn = id; /* whoever follows it here does so by that one */
 }
 
 /* The turn in the way failed here, and was told so, where that could not be written. */

@@ -48,7 +48,8 @@ static pal_turn *acting(pal_turn *turn)
 void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info)
 {
     *out_info = acting(turn)->info;
-    out_info->turn = turn->id;
+    if (turn->leader)
+        out_info->turn = turn->id;
     out_info->events = turn->events.newest;
 }
 

@@ -79,6 +79,27 @@ test('killed in the model call: the same request at once is the same turn', asyn
     assert.equal((await said(later, id)).length, 2);
 });
 
+test('a turn that is followed here, and run here when its server died, has one id', async (t) => {
+    const [a, b] = await two(t);
+    const id = await a.session();
+    const request = { message: '<<say mine>><<hang times=1>>', client_id: 'x', lane: 'queue',
+        background: true };
+    const held = await a.turn(id, { message: '<<say held>><<hang times=1>>', background: true });
+    await a.untilAsked(1);
+    const turn = (await a.turn(id, request)).json.turn_id;
+    const follows = b.turn(id, { ...request, background: false });
+    await b.untilQueued(1);
+    await a.stop('SIGKILL');
+    await untilTurn(b, held.json.turn_id, 'done');
+    await b.untilAsked(3);
+    assert.equal((await b.turn(id, request)).json.turn_id, turn);
+    assert.equal((await b.get(`/api/v1/sessions/${id}/turn`)).json.turn_id, turn);
+    await b.release();
+    const { json } = await follows;
+    assert.deepEqual([json.text, json.turn_id], ['mine', turn]);
+    assert.equal((await b.turn(id, request)).json.turn_id, turn);
+});
+
 const fails = { message: '<<say better>><<fail status=400 times=1>>', client_id: 'x' };
 const spoken = [['user', fails.message, 'x'],
     ['assistant', 'mock: scripted failure with status 400', undefined]];
