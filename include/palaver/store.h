@@ -674,7 +674,8 @@ typedef struct pal_op {
             size_t inbox_ids_len;
             const pal_ledger_row *ledger; /* ledger rows that are written in the same commit */
             size_t ledger_len;
-            bool replayed; /* out: all client ids were used before, and nothing was appended */
+            bool replayed; /* out: all client ids were used before, and nothing was appended;
+                              with PAL_CONFLICT: some of them were */
         } append;
         struct {
             const pal_session *session;

@@ -348,7 +348,6 @@ pal_status pal_mem_append(mem_engine *engine, pal_work *work)
         status = plan_entries(&plan);
     if (status != PAL_OK) {
         plan_abort(&plan);
-        op->u.append.replayed = false;
         return status;
     }
     if (op->u.append.replayed)

@@ -174,6 +174,7 @@ static pal_status check_replays(
         status = find_replay(conn, work, handle, &work->rows[i], &known, &equal);
         if (status != PAL_OK)
             return status;
+        work->op->u.append.replayed |= known; /* which a conflict tells, too */
         if (known && !equal)
             return replay_conflict(work, &work->rows[i], "was used for another message");
         if (known)
@@ -296,6 +297,7 @@ pal_status pal_sqlite_append(pal_sql_conn *conn, pal_work *work)
     pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
+    work->op->u.append.replayed = false;
     if (status == PAL_OK)
         status = check_replays(conn, work, head.handle, &replayed);
     if (status == PAL_OK && !replayed)
@@ -310,8 +312,6 @@ pal_status pal_sqlite_append(pal_sql_conn *conn, pal_work *work)
         status = update_head(conn, work, &head);
     if (status == PAL_OK)
         status = write_companions(conn, work, &head);
-    if (status == PAL_OK)
-        work->op->u.append.replayed = replayed;
     return status;
 }
 

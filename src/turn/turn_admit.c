@@ -30,23 +30,70 @@ static bool wait_for_lease(pal_turn *turn, pal_status status)
 
 static void refuse(pal_turn *turn, pal_error *err);
 
-/* What is busy may be the turn of the first time. */
-static void refuse_busy(pal_turn *turn)
+/* It was looked up, and it is not that of the first time. */
+static void refuse_unknown(pal_turn *turn)
 {
-    refuse(turn, turn->work_status != PAL_OK ? &turn->work_error
-                                             : &(pal_error){.status = PAL_BUSY});
+    pal_error why = turn->write.failure;
+
+    refuse(turn, turn->work_status != PAL_OK ? &turn->work_error : &why);
+}
+
+static void refuse_settled(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+
+    turn->holds--;
+    refuse(turn, &turn->work_error);
+}
+
+/* The messages themselves were refused, and would be again. */
+static bool is_for_good(const pal_turn *turn, pal_status status)
+{
+    if (status == PAL_CONFLICT || status == PAL_INVALID)
+        return true;
+    for (size_t i = 0; status == PAL_LIMIT && i < turn->write.ops_len; i++)
+        if (turn->ops[i].kind == PAL_OP_APPEND && turn->ops[i].status == PAL_LIMIT)
+            return true;
+    return false;
+}
+
+/* What can't ever be admitted leaves the inbox before that is told, and is not tried again. True:
+ * that is under way. */
+static bool drop_waiting(pal_turn *turn, pal_status status)
+{
+    if (turn->inbox_len == 0 || !is_for_good(turn, status) || !pal_turn_make_ops(turn))
+        return false;
+    turn->write.ops_len = 0;
+    while (turn->inbox_len > 0 && turn->write.ops_len < PAL_TURN_OPS_MAX) {
+        pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP,
+                                      .u.inbox_id = turn->inbox_ids[--turn->inbox_len]});
+        turn->ops[turn->write.ops_len - 1].with_previous = false; /* one may be gone already */
+    }
+    pal_turn_write(turn, refuse_settled);
+    return true;
 }
 
 static void refuse(pal_turn *turn, pal_error *err)
 {
+    pal_error why = *err;
+
     if (wait_for_lease(turn, err->status))
         return;
+    turn->work_error = why;
+    if (pal_owed_settle(turn, refuse_settled))
+        return; /* its item goes first: whoever is told may come again at once */
     if (err->status == PAL_DENIED && turn->lane->fence) {
         pal_lease_lost(turn->lane); /* it begins again, behind who has the session now */
         pal_turn_begin(turn);
         return;
     }
-    if (err->status == PAL_BUSY && pal_join_look(turn, refuse_busy))
+    /* What is busy may be the turn of the first time; what is known with another content may have
+     * been merged with others. */
+    turn->write.failure = why;
+    if ((err->status == PAL_BUSY || err->status == PAL_CONFLICT) &&
+            pal_join_look(turn, refuse_unknown))
+        return;
+    if (drop_waiting(turn, err->status))
         return;
     if (turn->is_backlog)
         pal_backlog_again(turn->runtime);
@@ -224,16 +271,40 @@ static bool try_without_settled(pal_turn *turn, pal_status status)
     return true;
 }
 
+/* The same request waits in the inbox, or is being answered: it came to another process. */
+static bool is_clash(const pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->write.ops_len; i++)
+        if (turn->ops[i].kind == PAL_OP_INBOX_ADD)
+            return turn->write.failure.status == PAL_OK && turn->ops[i].status == PAL_CONFLICT;
+    return false;
+}
+
+/* That one is gone meanwhile. */
+static void look_around_again(pal_turn *turn)
+{
+    if (turn->work_status == PAL_OK)
+        look_around(turn);
+    else
+        refuse(turn, &turn->work_error);
+}
+
 static void admitted(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 
+    turn->owes = false;
     take_over(turn);
     turn->holds--;
+    if (status != PAL_OK && is_clash(turn)) {
+        turn->is_looked_up = false;
+        if (!pal_join_look(turn, look_around_again))
+            refuse(turn, &err);
+        return;
+    }
     if (status != PAL_OK) {
-        turn->owes = false;
         if (status == PAL_BUSY)
             look_at_holder(turn);
         else if (!try_without_settled(turn, status))

@@ -2,6 +2,7 @@
 #include "turn/turn_ask.h"
 #include "turn/turn_copy.h"
 #include "turn/turn_event.h"
+#include "turn/turn_join.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_outcome.h"
 
@@ -59,8 +60,9 @@ static bool tell_known(start *s)
     pal_turn *known = pal_runtime_known(s->runtime, &s->request, s->arena);
     pal_turn_info info;
 
-    /* One that failed is gone on with, from where it stands. */
-    if (!known || (known->phase == PAL_PHASE_ENDED && known->state == PAL_TURN_FAILED))
+    /* One that failed is tried again, and of other messages the store says that they are. */
+    if (!known || (known->phase == PAL_PHASE_ENDED && known->state == PAL_TURN_FAILED) ||
+            !pal_join_says(known, &s->request, s->arena))
         return false;
     pal_turn_fill_info(known, &info);
     info.replayed = true;

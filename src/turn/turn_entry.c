@@ -48,12 +48,17 @@ bool pal_entry_needs_lease(const pal_turn *turn)
 
 void pal_entry_make(pal_turn *turn)
 {
+    bool owes = turn->messages_len > 0 || !turn->is_backlog;
+    bool owes_first = owes && turn->inbox_len == 0 && pal_turn_client_id(turn).len > 0;
+
     turn->write.ops_len = 0;
     turn->said_len = 0;
     for (size_t i = 0; i < turn->request.opening_len; i++)
         pal_turn_add_op(turn, turn->request.opening[i]);
     pal_entry_add_lease(turn);
     pal_whole_settle(turn);
+    if (owes_first)
+        pal_owed_add(turn); /* before the messages: turn_owed.c */
     if (turn->messages_len > 0)
         pal_turn_add_append(turn,
                 &(pal_turn_append){.messages = turn->messages,
@@ -62,7 +67,7 @@ void pal_entry_make(pal_turn *turn)
                         .inbox_ids = turn->inbox_ids,
                         .inbox_len = turn->inbox_len,
                         .expected_seq = turn->request.expected_seq});
-    if (turn->messages_len > 0 || !turn->is_backlog)
+    if (owes && !owes_first)
         pal_owed_add(turn);
 }
 

@@ -22,6 +22,7 @@
 #include "turn/turn_park.h"
 #include "turn/turn_recover.h"
 #include "turn/turn_resume.h"
+#include "turn/turn_sender.h"
 #include "turn/turn_whole.h"
 
 /* ---- Names ---- */
@@ -102,23 +103,55 @@ static pal_status read_turn_of(pal_turn *turn, pal_id id, pal_error *err)
     return read_outcome(turn, message.turn_id, err);
 }
 
-/* An append that is refused if it is new. */
+static pal_status other_message(pal_str client_id, pal_error *err)
+{
+    return pal_error_set(err, PAL_CONFLICT, "client id '%.*s' was used for another message",
+            PAL_STR_ARG(client_id));
+}
+
+pal_op pal_join_probe(const pal_turn *turn, pal_message *messages)
+{
+    return (pal_op){.kind = PAL_OP_APPEND,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .u.append = {.messages = messages,
+                    .messages_len = turn->request.messages_len,
+                    .expected_seq = PAL_SEQ_ANY - 1}};
+}
+
+static pal_status probe(pal_turn *turn, pal_message *messages, bool *out_is_repeat,
+        bool *out_is_known, pal_error *err)
+{
+    pal_op op = pal_join_probe(turn, messages);
+    pal_status status = pal_store_apply(turn->runtime->store, &op, 1, err);
+
+    if (status == PAL_OK && op.status != PAL_OK && op.status != PAL_CONFLICT)
+        status = pal_error_set(err, op.status, "%s", op.error.message);
+    *out_is_repeat = status == PAL_OK && op.status == PAL_OK;
+    *out_is_known = status == PAL_OK && op.u.append.replayed;
+    if (*out_is_repeat) {
+        turn->found_id = messages[0].id;
+        turn->found_seq = messages[0].seq;
+    }
+    return status;
+}
+
+/* Messages that were merged with others are recorded with a mark. */
 static pal_status look_for_repeat(pal_turn *turn, bool *out_is_repeat, pal_error *err)
 {
-    pal_message *probe;
-    pal_status status = pal_recover_recorded(turn, &probe, err);
+    pal_message *messages = NULL;
+    bool is_known = false;
+    pal_status status = pal_recover_recorded(turn, &messages, err);
 
     *out_is_repeat = false;
-    if (status != PAL_OK)
-        return status;
-    status = pal_store_append(turn->runtime->store, turn->request.tenant, turn->request.session,
-            probe, turn->request.messages_len, PAL_JOIN_SEQ_NEVER, err);
-    if (status != PAL_OK)
-        return status == PAL_CONFLICT ? PAL_OK : status;
-    *out_is_repeat = true;
-    turn->found_id = probe[0].id;
-    turn->found_seq = probe[0].seq;
-    return PAL_OK;
+    if (status == PAL_OK)
+        status = probe(turn, messages, out_is_repeat, &is_known, err);
+    if (status == PAL_OK && is_known && !*out_is_repeat &&
+            pal_sender_mark(messages, turn->request.messages_len, turn->arena))
+        status = probe(turn, messages, out_is_repeat, &is_known, err);
+    if (status == PAL_OK && is_known && !*out_is_repeat)
+        status = other_message(pal_turn_client_id(turn), err);
+    return status;
 }
 
 bool pal_join_is_repeat(pal_turn *turn)
@@ -176,23 +209,24 @@ static pal_str plain_json(const pal_message *message, pal_arena *arena)
     return json;
 }
 
-static bool says_the_same(const pal_turn *turn, const pal_turn_request *other)
+bool pal_join_says(const pal_turn *turn, const pal_turn_request *request, pal_arena *scratch)
 {
     const pal_message *own = turn->as_sent ? turn->as_sent : turn->request.messages;
 
-    if (other->messages_len != turn->request.messages_len)
+    if (request->messages_len > turn->request.messages_len)
         return false;
-    for (size_t i = 0; i < other->messages_len; i++)
-        if (!pal_str_equal(plain_json(&own[i], turn->arena),
-                    plain_json(&other->messages[i], turn->arena)))
+    for (size_t i = 0; i < request->messages_len; i++)
+        if (!pal_str_equal(plain_json(&own[i], scratch),
+                    plain_json(&request->messages[i], scratch)))
             return false;
     return true;
 }
 
-/* It may wait in the inbox, as a turn of another process. */
+/* It may wait in the inbox, as a turn of another process. An admitted turn's item has no messages:
+ * they are recorded. */
 static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
 {
-    pal_str client_id = turn->request.messages[0].client_id;
+    pal_str client_id = pal_turn_client_id(turn);
     pal_inbox_item *items;
     size_t len = 0;
     pal_status status = pal_store_inbox_list(turn->runtime->store, turn->request.tenant,
@@ -206,9 +240,11 @@ static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
                 pal_inbox_read(&items[i], turn->arena, &request, &head, NULL) != PAL_OK ||
                 pal_id_is_none(head.turn))
             continue;
-        if (!says_the_same(turn, &request))
-            return pal_error_set(err, PAL_CONFLICT, "client id '%.*s' was used for another message",
-                    PAL_STR_ARG(client_id));
+        if (request.messages_len == 0)
+            return PAL_OK;
+        if (request.messages_len != turn->request.messages_len ||
+                !pal_join_says(turn, &request, turn->arena))
+            return other_message(client_id, err);
         status = read_outcome(turn, head.turn, err);
         turn->was_said = status == PAL_OK && turn->outcome;
         return status;

@@ -4,14 +4,18 @@
 
 #include "turn/turn_machine.h"
 
-/* A message that is expected at this place is refused, unless it is known. */
-#define PAL_JOIN_SEQ_NEVER (PAL_SEQ_ANY - 1)
-
 /* Whether the request can be known at all: it has a client id. */
 bool pal_join_may_look(const pal_turn *turn);
 
+/* Whether the turn begins with what the request says, as it was sent. On any thread that has the
+ * turn. */
+bool pal_join_says(const pal_turn *turn, const pal_turn_request *request, pal_arena *scratch);
+
 /* Gives the request's `messages` the client ids of the try that this turn is. */
 void pal_join_name(const pal_turn *turn, pal_message *messages);
+
+/* An append of the request's messages that succeeds only if they are known, and records nothing. */
+pal_op pal_join_probe(const pal_turn *turn, pal_message *messages);
 
 /* On a worker: whether all of the request was recorded before, under the same client ids. */
 bool pal_join_is_repeat(pal_turn *turn);

@@ -205,11 +205,11 @@ void pal_lease_add_release(pal_turn *turn);
 pal_turn *pal_turn_make(
         pal_runtime *runtime, pal_arena *arena, const pal_turn_request *request, pal_error *err);
 
+/* The client id that was sent first, whatever the message is recorded as. Empty: there was none. */
+pal_str pal_turn_client_id(const pal_turn *turn);
 /* The turn's messages are durable: whoever sends them again gets this turn. */
 void pal_runtime_know(pal_turn *turn);
 void pal_runtime_unknow(pal_turn *turn); /* they are not, after all */
-/* Likewise, of a turn that is gone on with: by the client id of its first message. */
-void pal_runtime_know_as(pal_turn *turn, pal_str client_id);
 /* The turn of that request, if it came before and is remembered; NULL: it isn't. */
 pal_turn *pal_runtime_known(
         pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena);

@@ -9,6 +9,12 @@
  * goes on with such a turn replaces the item in the same commit; of two that try, one finds the old
  * item gone.
  *
+ * The item has the client id of what was said, as a waiting one has, and the inbox has each client
+ * id once. So of two processes that get the same request at once, one adds its item, waiting or
+ * owed, and the other one finds it and joins that turn. A turn that didn't wait adds its owed item
+ * before its messages; the messages are recorded only if that succeeds. A turn that waited has the
+ * client id already: its messages replace the waiting item, and the owed item comes after them.
+ *
  * The first message that a turn records has an id that is made of the turn's. So a turn is found by
  * its id for as long as its messages are there, without an index of its own. */
 #include "turn/turn_owed.h"
@@ -44,8 +50,10 @@ static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
     settings.messages_len = 0;
     turn->tries = head.tries;
     turn->first_id = head.first;
-    return pal_inbox_write(&settings, &head, PAL_DELIVERY_OWED, turn->arena, out_item, NULL) ==
-            PAL_OK;
+    if (pal_inbox_write(&settings, &head, PAL_DELIVERY_OWED, turn->arena, out_item, NULL) != PAL_OK)
+        return false;
+    out_item->client_id = pal_turn_client_id(turn);
+    return true;
 }
 
 void pal_owed_add(pal_turn *turn)

@@ -130,7 +130,8 @@ static pal_status find_first(pal_turn *turn, pal_resume *found, pal_error *err)
     if (status == PAL_OK && pal_id_equal(session, turn->request.session)) {
         found->first_id = id;
         found->first_seq = message.seq;
-        found->client_id = message.client_id;
+        if (found->client_id.len == 0)
+            found->client_id = message.client_id; /* an older version's item has none */
     }
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
@@ -152,6 +153,7 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
     if (!found || !kept.body.data)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     *found = (pal_resume){.item = item->id,
+            .client_id = pal_arena_copy(turn->arena, item->client_id),
             .request = {.tenant = turn->request.tenant, .session = turn->request.session}};
     status = pal_inbox_read(&kept, turn->arena, &found->request, &found->head, err);
     if (status == PAL_NO_MEMORY)
@@ -240,7 +242,8 @@ static void become(pal_turn *turn)
     turn->owes = true;
     turn->doom = found->doom;
     turn->lane->is_recovered = true;
-    pal_runtime_know_as(turn, found->client_id);
+    turn->said_again = found->client_id;
+    pal_runtime_know(turn);
 }
 
 static void tell_started(pal_turn *turn)

@@ -20,7 +20,7 @@ typedef struct pal_resume {
     pal_resume_kind kind;
     pal_id first_id;    /* of its first message; none: it has recorded nothing */
     uint64_t first_seq; /* 0: likewise */
-    pal_str client_id;  /* that message's */
+    pal_str client_id;  /* that was sent first */
     const pal_message *answer; /* with calls that are open; NULL: it has none */
     const pal_message *results;
     size_t results_len;

@@ -54,9 +54,16 @@ static pal_str known_key(const pal_turn_request *request, pal_arena *arena)
     return pal_str_make(key, len);
 }
 
-void pal_runtime_know_as(pal_turn *turn, pal_str client_id)
+pal_str pal_turn_client_id(const pal_turn *turn)
 {
-    pal_message message = {.client_id = client_id};
+    const pal_message *sent = turn->as_sent ? turn->as_sent : turn->request.messages;
+
+    return turn->request.messages_len > 0 ? sent[0].client_id : turn->said_again;
+}
+
+void pal_runtime_know(pal_turn *turn)
+{
+    pal_message message = {.client_id = pal_turn_client_id(turn)};
     pal_turn_request request = {.tenant = turn->request.tenant,
             .session = turn->request.session,
             .messages = &message,
@@ -66,17 +73,6 @@ void pal_runtime_know_as(pal_turn *turn, pal_str client_id)
     /* Without memory the store still knows. */
     if (key.len > 0 && pal_map_set(&turn->runtime->known, key, turn) == PAL_OK)
         turn->known_key = key;
-}
-
-/* By the client id that was sent, whatever the message is recorded as. */
-void pal_runtime_know(pal_turn *turn)
-{
-    const pal_message *sent = turn->as_sent ? turn->as_sent : turn->request.messages;
-
-    if (turn->said_again.len > 0)
-        pal_runtime_know_as(turn, turn->said_again);
-    else if (turn->request.messages_len > 0)
-        pal_runtime_know_as(turn, sent[0].client_id);
 }
 
 pal_turn *pal_runtime_known(pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena)

@@ -179,6 +179,18 @@ static pal_str mark_merged(pal_str extra, pal_arena *arena)
     return marked;
 }
 
+bool pal_sender_mark(pal_message *messages, size_t len, pal_arena *arena)
+{
+    for (size_t i = 0; i < len; i++) {
+        origin from = origin_of(&messages[i], arena);
+
+        if (from.sender.len == 0 || from.is_merged)
+            return false;
+        messages[i].extra = mark_merged(messages[i].extra, arena);
+    }
+    return len > 0;
+}
+
 pal_message *pal_sender_merge(const pal_turn_request *first, const pal_turn_request *second,
         pal_arena *arena, size_t *out_len)
 {

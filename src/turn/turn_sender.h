@@ -15,6 +15,10 @@ PAL_CHECKED pal_status pal_sender_show(pal_message *messages, size_t len, pal_ar
 bool pal_sender_can_merge(
         const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch);
 
+/* Marks messages as going on from the one before, as a merge does. False: they can't have been
+ * merged. */
+bool pal_sender_mark(pal_message *messages, size_t len, pal_arena *arena);
+
 /* One list of both requests' messages, the second's marked as going on from the one before; in the
  * arena. NULL without memory. */
 pal_message *pal_sender_merge(const pal_turn_request *first, const pal_turn_request *second,

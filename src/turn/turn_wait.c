@@ -31,6 +31,14 @@ static void inbox_changed(pal_turn *turn)
     turn->lane->changes--;
 }
 
+static void make_drop(pal_turn *turn, pal_id item)
+{
+    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_DROP,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .u.inbox_id = item};
+}
+
 static void withdrawn(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
@@ -55,10 +63,7 @@ void pal_lane_withdraw(pal_turn *turn)
         pal_turn_finish(turn, PAL_TURN_CANCELED);
         return;
     }
-    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_DROP,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .u.inbox_id = turn->inbox_ids[0]};
+    make_drop(turn, turn->inbox_ids[0]);
     change_inbox(turn, 1, withdrawn);
 }
 
@@ -115,11 +120,27 @@ static void enter_again(pal_turn *turn)
 }
 
 /* The item or the messages of the first time are in the way. */
-static void look_for_first(pal_turn *turn, const pal_error *err)
+static void look_for_first(pal_turn *turn)
 {
     turn->is_looked_up = false;
     if (!pal_join_look(turn, enter_again))
-        refuse_error(turn, err);
+        pal_lane_refuse(turn, PAL_CONFLICT, "this was said before");
+}
+
+static void dropped(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+
+    inbox_changed(turn);
+    look_for_first(turn);
+}
+
+/* The client id is known with another content: that of a message that was merged with others, or
+ * one that makes this an error. */
+static void drop_item(pal_turn *turn)
+{
+    make_drop(turn, turn->ops[0].u.inbox_item->id);
+    change_inbox(turn, 1, dropped);
 }
 
 /* False: the item is not in the inbox, and the turn is seen to. */
@@ -131,11 +152,14 @@ static bool was_added(pal_turn *turn)
     if (turn->write.failure.status != PAL_OK) {
         refuse_error(turn, &turn->write.failure);
     } else if (add->status == PAL_CONFLICT) {
-        look_for_first(turn, &add->error);
+        look_for_first(turn);
     } else if (add->status != PAL_OK) {
         refuse_error(turn, &add->error);
-    } else if (turn->write.ops_len > 1 && repeat->status == PAL_OK) {
-        look_for_first(turn, &(pal_error){PAL_CONFLICT, "this was said before"});
+    } else if (turn->write.ops_len > 1 && repeat->u.append.replayed) {
+        if (repeat->status == PAL_OK)
+            look_for_first(turn);
+        else
+            drop_item(turn);
     } else {
         turn->inbox_ids[0] = add->u.inbox_item->id;
         return true;
@@ -233,16 +257,12 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
             .tenant = turn->request.tenant,
             .session = turn->request.session,
             .u.inbox_item = item};
-    if (known)
-        turn->ops[1] = (pal_op){.kind = PAL_OP_APPEND,
-                .tenant = turn->request.tenant,
-                .session = turn->request.session,
-                .with_previous = true,
-                .u.append = {.messages = known,
-                        .messages_len = turn->request.messages_len,
-                        .expected_seq = PAL_JOIN_SEQ_NEVER,
-                        .inbox_ids = &item->id,
-                        .inbox_ids_len = 1}};
+    if (known) {
+        turn->ops[1] = pal_join_probe(turn, known);
+        turn->ops[1].with_previous = true;
+        turn->ops[1].u.append.inbox_ids = &item->id;
+        turn->ops[1].u.append.inbox_ids_len = 1;
+    }
     change_inbox(turn, known ? 2 : 1, done);
 }
 

@@ -198,6 +198,23 @@ static void a_client_id_with_another_content_conflicts(void)
     CHECK(shows(other, "other"));
 }
 
+static void a_conflict_says_whether_a_client_id_is_known(void)
+{
+    pal_message message = with_client_id("a", "1"), other = with_client_id("b", "1");
+    pal_op op = {.kind = PAL_OP_APPEND,
+            .session = new_session(),
+            .u.append = {.messages = &other, .messages_len = 1, .expected_seq = 7}};
+
+    OK(pal_store_apply(store, &op, 1, &err));
+    CHECK(op.status == PAL_CONFLICT && !op.u.append.replayed);
+    OK(append(op.session, &message, 1, PAL_SEQ_ANY));
+    OK(pal_store_apply(store, &op, 1, &err));
+    CHECK(op.status == PAL_CONFLICT && op.u.append.replayed);
+    other = with_client_id("b", "2");
+    OK(pal_store_apply(store, &op, 1, &err));
+    CHECK(op.status == PAL_CONFLICT && !op.u.append.replayed);
+}
+
 static void a_client_id_comes_once_in_a_batch(void)
 {
     pal_message messages[] = {with_client_id("a", "1"), with_client_id("a", "1")};
@@ -309,6 +326,7 @@ void contract_messages(void)
     RUN(an_expected_seq_must_be_the_last);
     RUN(the_same_client_id_is_the_same_message);
     RUN(a_client_id_with_another_content_conflicts);
+    RUN(a_conflict_says_whether_a_client_id_is_known);
     RUN(a_client_id_comes_once_in_a_batch);
     RUN(a_fork_has_client_ids_of_its_own);
     RUN(a_message_id_exists_once);

@@ -64,6 +64,30 @@ test('an answered turn is told at once, while others run and wait at another ser
     assert.equal((await said(a, id)).length, 8, 'nothing was said twice');
 });
 
+test('a client id that was used for another message is refused, busy or not', async (t) => {
+    const [a, b] = await two(t);
+    const id = await a.session();
+    assert.equal((await a.turn(id, { message: 'one', client_id: 'x' })).code, 200);
+    const other = { message: 'two', client_id: 'x', background: true };
+    const refused = async () => {
+        for (const s of [a, b]) {
+            for (const lane of ['queue', 'reject', 'steer']) {
+                const { code, json, text } = await s.turn(id, { ...other, lane });
+                assert.deepEqual([code, json.code], [409, 'conflict'], text);
+                assert.match(json.error, /client id 'x' was used for another message/);
+            }
+        }
+    };
+    await refused();
+    const ended = await keepBusy(a, id, 1);
+    await refused();
+    await a.release();
+    await ended();
+    // Nothing of it waits.
+    assert.equal((await b.turn(id, { message: 'three' })).json.text, 'echo: three');
+    assert.equal((await said(a, id)).length, 8);
+});
+
 test('killed in the model call: the same request at once is the same turn', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();

@@ -1,0 +1,168 @@
+/* test_turn_again.c - the same request again, where the moment decides: it comes while the first one is on its way into
+ * the store, or it was merged with others. */
+#include "service_fixture.h"
+
+/* A request as another process keeps it, and that turn's id. */
+#define OTHER "01234567-89ab-7def-8123-456789abcdef"
+#define SENT                                                                                       \
+    "{\"turn\":\"" OTHER "\",\"messages\":[{\"id\":\"01234567-89ab-7def-8123-456789abcdee\","        \
+    "\"role\":\"user\",\"content\":\"a\",\"client_id\":\"c1\"}]}"
+
+/* ---- Between look and commit ---- */
+
+typedef struct meddler {
+    pal_id session;
+    bool is_due;
+} meddler;
+
+/* Another process gets the same request just when this one has seen that nothing waits. */
+static void meddle(
+        const char *call, size_t ops, int64_t duration_us, pal_status status, void *user)
+{
+    meddler *m = user;
+    pal_inbox_item item = {.client_id = S("c1"), .delivery = S("queue"), .body = S(SENT)};
+    pal_error ignored;
+
+    if (!m->is_due || strcmp(call, "inbox_list") != 0)
+        return;
+    m->is_due = false;
+    CHECK(pal_store_inbox_add(store, S(""), m->session, &item, &ignored) == PAL_OK);
+}
+
+static void a_request_that_comes_to_two_at_once_is_one_turn(void)
+{
+    static meddler m;
+    pal_store_options options = {.trace = meddle, .trace_user = &m};
+    pal_turn_request request;
+    pal_turn_info info = {0};
+    pal_str text = {0};
+    pal_id waiting;
+
+    arena = arena ? arena : pal_arena_new(0);
+    CHECK(pal_id_from_text(S(OTHER), &waiting));
+    CHECK(ok(pal_store_open("memory:", &options, &store, &err)));
+    open_runtime(NULL, (pal_runtime_options){0});
+    m.session = new_session();
+    request = said(m.session, "a");
+    request.messages[0].client_id = S("c1");
+    m.is_due = true;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(!m.is_due && info.replayed && pal_id_equal(info.turn, waiting));
+    CHECK(wait_for(info.turn, &info, &text) == PAL_TURN_DONE && pal_str_is(text, "echo: a"));
+    CHECK(all_of(m.session).len == 2);
+    end();
+}
+
+/* ---- What can't be admitted ---- */
+
+static size_t waiting_in(pal_id session)
+{
+    pal_inbox_item *items;
+    size_t len = 0;
+
+    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)));
+    return len;
+}
+
+/* It waits since before the client id was used: nobody is stuck behind it. */
+static void a_waiting_request_that_is_refused_for_good_leaves_the_inbox(void)
+{
+    pal_inbox_item item = {.client_id = S("c1"), .delivery = S("queue"), .body = S(SENT)};
+    pal_message known;
+    pal_turn_request request;
+    pal_turn_info info;
+    pal_id session;
+
+    open_store();
+    session = new_session();
+    known = pal_message_text(arena, PAL_ROLE_USER, S("something else"));
+    known.client_id = S("c1");
+    CHECK(ok(pal_store_append(store, S(""), session, &known, 1, PAL_SEQ_ANY, &err)));
+    CHECK(ok(pal_store_inbox_add(store, S(""), session, &item, &err)));
+    open_runtime(NULL, (pal_runtime_options){0});
+    request = said(session, "next");
+    request.lane = PAL_LANE_QUEUE;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(waiting_in(session) == 0 && all_of(session).len == 3);
+    end();
+}
+
+static void a_refused_request_leaves_nothing_behind(void)
+{
+    pal_turn_request request;
+    pal_turn_info info;
+    pal_id session;
+
+    begin(NULL);
+    session = new_session();
+    request = said(session, "a");
+    request.messages[0].client_id = S("c1");
+    request.expected_seq = 7;
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_CONFLICT);
+    CHECK(waiting_in(session) == 0);
+    request.expected_seq = 0;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    request = said(session, "b");
+    request.messages[0].client_id = S("c1");
+    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_CONFLICT);
+    CHECK(strstr(err.message, "was used for another message") != NULL);
+    CHECK(waiting_in(session) == 0 && all_of(session).len == 2);
+    end();
+}
+
+/* ---- Merged ---- */
+
+static pal_turn_request said_by(pal_id session, const char *name, const char *id, const char *text)
+{
+    pal_turn_request request = said(session, text);
+
+    request.messages[0].extra = S(name);
+    request.messages[0].client_id = S(id);
+    request.lane = PAL_LANE_QUEUE;
+    return request;
+}
+
+/* After a restart only the store knows which turn has said them. */
+static void each_of_a_merged_turn_is_found_again(void)
+{
+    static const service_reply replies[] = {
+            {.body = ANSWER("one"), .is_held = true}, {.body = ANSWER("both")}};
+    static const char *const names[] = {"{\"sender\":\"@a:x\"}", "{\"sender\":\"@b:x\"}"};
+    service *s = begin_service(replies, 2);
+    pal_id session = new_session();
+    pal_turn_info info, waiting[2], again;
+    pal_turn_request request = said_by(session, names[0], "", "start");
+    pal_str text;
+
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 1);
+    for (int i = 0; i < 2; i++) {
+        request = said_by(session, names[i], i ? "c1" : "c0", i ? "second" : "first");
+        CHECK(ok(pal_turn_start(runtime, &request, &waiting[i], &err)));
+    }
+    service_release(s);
+    CHECK(wait_for(waiting[1].turn, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "both"));
+    pal_runtime_close(runtime, 0);
+    open_with(s);
+    for (int i = 0; i < 2; i++) {
+        request = said_by(session, names[i], i ? "c1" : "c0", i ? "second" : "first");
+        CHECK(ok(pal_turn_start(runtime, &request, &again, &err)) && again.replayed);
+        CHECK(wait_for(again.turn, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "both"));
+        CHECK(ok(pal_turn_find(runtime, S(""), waiting[i].turn, &info, &err)));
+        CHECK(info.state == PAL_TURN_DONE);
+    }
+    CHECK(all_of(session).len == 5);
+    end_service(s);
+}
+
+int main(void)
+{
+    RUN(a_request_that_comes_to_two_at_once_is_one_turn);
+    RUN(a_waiting_request_that_is_refused_for_good_leaves_the_inbox);
+    RUN(a_refused_request_leaves_nothing_behind);
+    RUN(each_of_a_merged_turn_is_found_again);
+    pal_arena_free(arena);
+    return tap_done();
+}
