@@ -13,6 +13,7 @@
 #include "turn/turn_park.h"
 #include "turn/turn_recover.h"
 #include "turn/turn_servers.h"
+#include "turn/turn_visit.h"
 #include "turn/turn_whole.h"
 
 static void admit(pal_turn *turn);
@@ -109,7 +110,7 @@ static void refuse(pal_turn *turn, pal_error *err)
 
 /* ---- Another process's lease ---- */
 
-enum { SUSPECT_MS = 50, LEASE_TRIES_MAX = 3 };
+enum { SUSPECT_MS = 50, LEASE_TRIES_MAX = 3, VISIT_LOOKS_MAX = 40 };
 
 static void look_at_holder(pal_turn *turn);
 
@@ -121,6 +122,16 @@ static void look_again(pal_timer *timer)
     look_at_holder(turn);
 }
 
+/* The holder may have told of its question or calls just now, and is about to give the lease back.
+ */
+static bool may_look_again(pal_turn *turn, pal_holder_view view)
+{
+    if (pal_lane_may_wait(turn))
+        return false;
+    return view == PAL_HOLDER_SUSPECT ||
+            (pal_visit_is(turn) && turn->visits++ < VISIT_LOOKS_MAX);
+}
+
 /* A turn that may not wait is refused while the holder lives. If that is not known it waits for it
  * to show, which takes a ttl at most. */
 static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
@@ -130,7 +141,7 @@ static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view vi
     if (view == PAL_HOLDER_NONE && !is_stopping && turn->lease_tries < LEASE_TRIES_MAX) {
         turn->lease_tries++;
         pal_turn_begin(turn);
-    } else if (view == PAL_HOLDER_SUSPECT && !is_stopping && !pal_lane_may_wait(turn) &&
+    } else if (!is_stopping && may_look_again(turn, view) &&
             pal_timer_start(lane->runtime->loop, &turn->timer, SUSPECT_MS, look_again)) {
         turn->holds++;
     } else {

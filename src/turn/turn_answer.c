@@ -99,6 +99,7 @@ static void recorded(pal_write *write)
     }
     turn->owes = turn->owes && !turn->is_sealed;
     turn->told_seq = turn->info.seq = message->seq;
+    turn->output_seen = false; /* readers know it as it is recorded */
     turn->info.message = message->id;
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_MESSAGE,

@@ -16,6 +16,7 @@
 #include "turn/turn_join.h"
 #include "turn/turn_outcome.h"
 #include "turn/turn_owed.h"
+#include "turn/turn_retell.h"
 #include "turn/turn_speech.h"
 
 enum { LOOK_MS_MIN = 20, LOOK_MS_MAX = 500 };
@@ -72,6 +73,7 @@ bool pal_away_take(pal_lane_state *lane, pal_id id)
             continue;
         pal_away_leave(turn);
         pal_tools_done(turn);
+        pal_retell_step(turn);
         pal_speech_clear(&turn->answer);
         turn->attempt = 0;
         turn->phase = PAL_PHASE_NEW;
@@ -84,51 +86,6 @@ bool pal_away_take(pal_lane_state *lane, pal_id id)
 }
 
 /* ---- How it ended ---- */
-
-static void tell_part(pal_turn *turn, const pal_part *part, size_t number)
-{
-    switch (part->kind) {
-    case PAL_PART_TEXT:
-        pal_event_tell(turn,
-                (pal_event){.kind = PAL_EVENT_TEXT, .text = part->text, .count = number});
-        break;
-    case PAL_PART_REASONING:
-        pal_event_tell(turn,
-                (pal_event){.kind = PAL_EVENT_REASONING, .text = part->text, .count = number});
-        break;
-    case PAL_PART_TOOL_CALL:
-        pal_event_tell(turn,
-                (pal_event){.kind = PAL_EVENT_CALL,
-                        .call_id = part->call_id,
-                        .name = part->name,
-                        .count = number});
-        pal_event_tell(turn,
-                (pal_event){.kind = PAL_EVENT_ARGUMENTS,
-                        .call_id = part->call_id,
-                        .text = part->arguments});
-        break;
-    default:
-        break;
-    }
-}
-
-static void tell_answer(pal_turn *turn, const pal_message *answer)
-{
-    if (answer->seq <= turn->told_seq)
-        return;
-    turn->told_seq = answer->seq;
-    pal_event_tell(turn,
-            (pal_event){.kind = PAL_EVENT_STEP, .count = ++turn->step, .message = answer->id});
-    for (size_t i = 0; i < answer->parts_len; i++)
-        tell_part(turn, &answer->parts[i], i + 1);
-    if (!(answer->flags & PAL_FLAG_ERROR))
-        pal_event_tell(turn,
-                (pal_event){.kind = PAL_EVENT_MESSAGE,
-                        .message = answer->id,
-                        .seq = answer->seq,
-                        .at = answer->created_at,
-                        .usage = answer->usage});
-}
 
 static void keep_text(pal_turn *turn, const pal_message *answer)
 {
@@ -169,15 +126,8 @@ void pal_away_end(pal_turn *turn, const pal_outcome *outcome)
 
     if (turn->events.newest == 0)
         pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
-    for (size_t i = 0; i < outcome->said_len; i++) {
-        tell_answer(turn, &outcome->said[i]);
-        turn->usage = (pal_usage){
-                .input = turn->usage.input + outcome->said[i].usage.input,
-                .cache_read = turn->usage.cache_read + outcome->said[i].usage.cache_read,
-                .cache_write = turn->usage.cache_write + outcome->said[i].usage.cache_write,
-                .output = turn->usage.output + outcome->said[i].usage.output,
-                .reasoning = turn->usage.reasoning + outcome->said[i].usage.reasoning};
-    }
+    for (size_t i = 0; i < outcome->said_len; i++)
+        pal_retell(turn, &outcome->said[i]);
     if (newest) {
         keep_text(turn, newest);
         turn->info.message = newest->id;
@@ -219,12 +169,6 @@ static pal_turn *find_away(const pal_lane_state *lane, pal_id id)
         if (pal_id_equal(turn->id, id))
             return turn;
     return NULL;
-}
-
-static bool is_parked(const pal_turn *turn)
-{
-    return turn && turn->is_parked &&
-            (turn->phase == PAL_PHASE_PAUSED || turn->phase == PAL_PHASE_ASKING);
 }
 
 static void end_canceled(pal_turn *turn)
@@ -314,7 +258,7 @@ static void looked(pal_work_item *item)
                     pal_holder_see(lane, &l->outcomes[i].holder) != PAL_HOLDER_NONE;
         if (turn)
             see_away(turn, l->statuses[i], &l->outcomes[i]);
-        else if (is_parked(lane->running) && pal_id_equal(lane->running->id, l->ids[i]))
+        else if (pal_park_is(lane->running) && pal_id_equal(lane->running->id, l->ids[i]))
             see_parked(lane->running, l->statuses[i], &l->outcomes[i]);
     }
     pal_arena_free(l->arena);
@@ -362,7 +306,7 @@ static void look_again(pal_timer *timer)
         l->ids[l->len] = turn->id;
         l->acting[l->len++] = turn->acting;
     }
-    if (is_parked(lane->running)) {
+    if (pal_park_is(lane->running)) {
         l->ids[l->len] = lane->running->id;
         l->acting[l->len++] = lane->running->acting;
     }
@@ -379,7 +323,7 @@ void pal_lane_look(pal_lane_state *lane)
 
     if (delay > LOOK_MS_MAX)
         delay = LOOK_MS_MAX;
-    if ((!lane->away && !is_parked(lane->running)) || lane->is_looking || lane->look.position > 0)
+    if ((!lane->away && !pal_park_is(lane->running)) || lane->is_looking || lane->look.position > 0)
         return;
     /* Without memory nobody looks, until something else happens in the session. */
     if (pal_timer_start(lane->runtime->loop, &lane->look, delay, look_again))

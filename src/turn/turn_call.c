@@ -215,6 +215,7 @@ typedef struct question {
     void (*gone)(void *user);
     void *user;
     bool allow;
+    bool is_elsewhere; /* the store may know more of it than this process */
     pal_arena *arena;
     pal_str *out_text;
     pal_turn_waits *out_waits;
@@ -308,8 +309,11 @@ static void find_on_loop(pal_ask *asked)
     question *q = (question *)asked;
     pal_turn *turn = find_turn(q);
 
-    if (turn)
-        pal_turn_fill_info(turn, q->out_info);
+    if (!turn)
+        return;
+    pal_turn_fill_info(turn, q->out_info);
+    q->is_elsewhere = turn->phase == PAL_PHASE_AWAY || turn->state == PAL_TURN_FAILED ||
+            turn->state == PAL_TURN_PAUSED || turn->state == PAL_TURN_ASKING;
 }
 
 /* What the store says of a turn that is not here. */
@@ -345,11 +349,11 @@ pal_status pal_turn_find(
         return status;
     if (status == PAL_NOT_FOUND)
         return find_stored(runtime, &q, (pal_id){{0}}, out_info);
-    /* Another process may have continued a turn that failed here. */
+    /* Another process may have continued a turn that failed here, or waits here, or runs it. */
     q.err = NULL;
-    if (status == PAL_OK && out_info->state == PAL_TURN_FAILED &&
+    if (status == PAL_OK && q.is_elsewhere &&
             find_stored(runtime, &q, (pal_id){{0}}, &info) == PAL_OK &&
-            info.state != PAL_TURN_FAILED)
+            info.state != out_info->state)
         *out_info = info;
     return status;
 }
@@ -472,6 +476,10 @@ static void waiting_on_loop(pal_ask *asked)
     const pal_tool_run *run = turn ? pal_tools_asked(turn) : NULL;
     pal_buf buf;
 
+    if (turn && turn->phase == PAL_PHASE_AWAY) {
+        q->status = PAL_NOT_FOUND; /* the store says what it waits for */
+        return;
+    }
     if (run)
         *q->out_waits = (pal_turn_waits){.asked_call_id = pal_arena_copy(q->arena, run->id),
                 .asked_name = pal_arena_copy(q->arena, run->name),
@@ -492,8 +500,11 @@ static pal_status waiting_stored(const pal_runtime *runtime, const question *q)
     pal_status status =
             pal_outcome_find(runtime->store, q->tenant, q->turn, q->arena, &outcome, q->err);
 
-    if (status != PAL_OK || outcome.state != PAL_TURN_RUNNING || outcome.is_held ||
-            !outcome.has_open_calls)
+    if (status == PAL_OK && outcome.asking)
+        *q->out_waits = (pal_turn_waits){.asked_call_id = outcome.asking->call_id,
+                .asked_name = outcome.asking->name,
+                .asked_arguments = outcome.asking->arguments};
+    if (status != PAL_OK || !outcome.is_paused)
         return status;
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     pal_outcome_put_open(&outcome, &buf);

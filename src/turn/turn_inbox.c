@@ -131,6 +131,7 @@ static void put_head(pal_json_writer *writer, const pal_inbox_head *head)
     put_id(writer, "first", head->first);
     put_number(writer, "tries", head->tries);
     put_number(writer, "final", head->is_final);
+    put_number(writer, "on", head->on_seq);
     put_number(writer, "handed", head->is_handed);
     put_number(writer, "spent", head->spent);
 }
@@ -268,6 +269,7 @@ static pal_inbox_head read_head(pal_json body, pal_arena *arena)
             .first = id_of(body, "first", arena),
             .tries = small_of(body, "tries"),
             .is_final = number_of(body, "final") != 0,
+            .on_seq = number_of(body, "on"),
             .is_handed = number_of(body, "handed") != 0,
             .spent = small_of(body, "spent"),
     };

@@ -10,6 +10,7 @@ typedef struct pal_inbox_head {
     pal_id first;   /* owed: the turn's first message; none: it has recorded none yet */
     uint32_t tries; /* owed: how many processes have begun to answer, this one included */
     bool is_final;  /* owed: nobody else can go on with it */
+    uint64_t on_seq; /* owed: the answer whose calls somebody outside has dealt with; 0: none */
     bool is_handed; /* owed: its last process stopped in good order, which is not a death */
     uint32_t spent; /* turns that said the same before, and failed: turn_join.c */
 } pal_inbox_head;

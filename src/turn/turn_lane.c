@@ -103,7 +103,7 @@ void pal_lane_rest(pal_lane_state *lane)
 {
     lane->guards++;
     begin_waiting(lane);
-    if (!lane->running)
+    if (!lane->running || pal_park_is(lane->running))
         pal_lease_release(lane);
     lane->guards--;
     free_if_idle(lane);

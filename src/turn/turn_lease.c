@@ -40,6 +40,8 @@ static void renewed(pal_write *write)
         pal_away_begin(turn); /* who took the session over goes on with the turn */
     } else if (is_lost) {
         lose(turn);
+    } else if (pal_park_is(turn) && lane->holds == 0) {
+        pal_lease_release(lane); /* it was parked meanwhile */
     } else {
         renew_later(lane); /* where it failed for the moment, it is tried again in time */
     }
@@ -51,7 +53,7 @@ static void renew(pal_timer *timer)
 
     if (!lane->fence)
         return;
-    if ((!lane->running || lane->running->is_parked) && lane->holds == 0) {
+    if ((!lane->running || pal_park_is(lane->running)) && lane->holds == 0) {
         pal_lease_release(lane);
         return;
     }

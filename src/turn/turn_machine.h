@@ -120,6 +120,7 @@ PAL_CHECKED pal_status pal_tools_results(
 void pal_tools_allow(pal_turn *turn, bool allow);
 /* Tells which calls wait for the caller, and that somebody is asked about one. */
 void pal_tools_tell_paused(pal_turn *turn);
+void pal_tools_say_why(pal_str name, char out_reason[static PAL_ERROR_MESSAGE_MAX]);
 void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name);
 /* The calls for the caller, as JSON. */
 void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf);

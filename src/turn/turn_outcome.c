@@ -13,13 +13,15 @@
 #include "turn/turn_inbox.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_owed.h"
+#include "turn/turn_resume.h"
 
 enum { PAGE = 256 };
 
 /* ---- The inbox ---- */
 
-static pal_status look_into_inbox(
-        const pal_reading *reading, pal_arena *arena, pal_outcome *outcome, pal_error *err)
+/* `out_owed` is the item of a turn that was admitted. */
+static pal_status look_into_inbox(const pal_reading *reading, pal_arena *arena,
+        pal_outcome *outcome, const pal_inbox_item **out_owed, pal_error *err)
 {
     pal_inbox_item *items;
     size_t len;
@@ -32,8 +34,12 @@ static pal_status look_into_inbox(
                 !pal_id_equal(head.turn, outcome->turn))
             continue;
         outcome->item = items[i].id;
-        outcome->state = pal_str_is(items[i].delivery, PAL_DELIVERY_OWED) ? PAL_TURN_RUNNING
-                                                                          : PAL_TURN_QUEUED;
+        if (pal_str_is(items[i].delivery, PAL_DELIVERY_OWED)) {
+            outcome->state = PAL_TURN_RUNNING;
+            *out_owed = &items[i];
+        } else {
+            outcome->state = PAL_TURN_QUEUED;
+        }
     }
     return status;
 }
@@ -185,6 +191,52 @@ static pal_status look_at_messages(const pal_reading *reading, uint64_t first_se
     return status;
 }
 
+/* ---- Whom it waits for ---- */
+
+static bool has_result(const pal_outcome *outcome, pal_str call_id)
+{
+    for (size_t i = 0; i < outcome->results_len; i++)
+        if (pal_str_equal(outcome->results[i], call_id))
+            return true;
+    return false;
+}
+
+/* A process that holds the session may be at its own tools still. */
+static bool is_at_tools(const pal_outcome *outcome, const pal_turn_request *request)
+{
+    const pal_message *answer = &outcome->said[outcome->said_len - 1];
+
+    for (size_t i = 0; i < answer->parts_len; i++)
+        if (answer->parts[i].kind == PAL_PART_TOOL_CALL &&
+                !has_result(outcome, answer->parts[i].call_id) &&
+                !pal_resume_is_callers(request, answer->parts[i].name))
+            return true;
+    return false;
+}
+
+/* What is open tells it, unless a process is dealing with what came from outside. */
+static pal_status look_whom_it_waits_for(const pal_reading *reading, const pal_inbox_item *owed,
+        uint64_t first_seq, pal_arena *arena, pal_outcome *outcome, pal_error *err)
+{
+    pal_resume found = {.first_seq = first_seq};
+    pal_status status = pal_inbox_read(owed, arena, &found.request, &found.head, err);
+
+    if (status != PAL_OK)
+        return status == PAL_NO_MEMORY ? status : PAL_OK;
+    if (outcome->is_held && found.head.on_seq == outcome->said[outcome->said_len - 1].seq)
+        return PAL_OK;
+    status = pal_resume_judge(reading, arena, &found, err);
+    if (status != PAL_OK)
+        return status;
+    outcome->tools = found.request.tools;
+    outcome->tools_len = found.request.tools_len;
+    outcome->is_paused = found.kind == PAL_RESUME_PAUSED &&
+            !(outcome->is_held && is_at_tools(outcome, &found.request));
+    if (found.kind == PAL_RESUME_ASKING)
+        outcome->asking = &found.answer->parts[found.asked];
+    return PAL_OK;
+}
+
 /* ---- Both ---- */
 
 static pal_status no_turn(pal_error *err)
@@ -219,13 +271,14 @@ pal_status pal_outcome_read(pal_store *store, pal_str tenant, pal_id session, pa
 {
     pal_outcome outcome = {.turn = turn, .session = session};
     uint64_t first_seq = 0, acting_seq = 0;
+    const pal_inbox_item *owed = NULL;
     pal_reading reading;
     pal_status status = find_first(store, tenant, turn, arena, &outcome, &first_seq, err);
 
     if (status == PAL_OK)
         status = pal_reading_begin(store, tenant, session, arena, &reading, err);
     if (status == PAL_OK)
-        status = look_into_inbox(&reading, arena, &outcome, err);
+        status = look_into_inbox(&reading, arena, &outcome, &owed, err);
     /* Once more, now that the inbox was seen: what it had then is recorded by now, or still there.
      * A reading shows what was there when it began. */
     if (status == PAL_OK)
@@ -244,8 +297,10 @@ pal_status pal_outcome_read(pal_store *store, pal_str tenant, pal_id session, pa
         return no_turn(err);
     outcome.is_gone = reading.row.session.state != PAL_SESSION_ACTIVE;
     look_at_lease(store, tenant, arena, &outcome);
+    if (owed && outcome.has_open_calls && !outcome.is_hidden)
+        status = look_whom_it_waits_for(&reading, owed, first_seq, arena, &outcome, err);
     *out_outcome = outcome;
-    return PAL_OK;
+    return status;
 }
 
 /* One that has recorded nothing is known by its item in an inbox only. */
@@ -264,12 +319,13 @@ static pal_status find_in_inboxes(
             return PAL_NOT_FOUND;
         for (size_t i = 0; i < len; i++) {
             pal_outcome outcome = {.turn = turn};
+            const pal_inbox_item *owed;
             pal_reading reading;
 
             if (!pal_str_equal(owners[i].tenant, pal_turn_tenant(tenant)) ||
                     pal_reading_begin(store, tenant, owners[i].session, arena, &reading, NULL) !=
                             PAL_OK ||
-                    look_into_inbox(&reading, arena, &outcome, NULL) != PAL_OK ||
+                    look_into_inbox(&reading, arena, &outcome, &owed, NULL) != PAL_OK ||
                     outcome.state == PAL_TURN_NONE)
                 continue;
             *out_session = owners[i].session;
@@ -317,24 +373,18 @@ pal_status pal_outcome_of_session(pal_store *store, pal_str tenant, pal_id sessi
     return pal_outcome_read(store, tenant, session, head.turn, arena, out_outcome, err);
 }
 
-static bool has_result(const pal_outcome *outcome, pal_str call_id)
-{
-    for (size_t i = 0; i < outcome->results_len; i++)
-        if (pal_str_equal(outcome->results[i], call_id))
-            return true;
-    return false;
-}
-
 void pal_outcome_put_open(const pal_outcome *outcome, pal_buf *buf)
 {
     const pal_message *answer = outcome->said_len ? &outcome->said[outcome->said_len - 1] : NULL;
+    const pal_turn_request callers = {.tools = outcome->tools, .tools_len = outcome->tools_len};
     pal_json_writer writer = pal_json_writer_make(buf);
 
     pal_json_begin_array(&writer);
     for (size_t i = 0; answer && i < answer->parts_len; i++) {
         const pal_part *part = &answer->parts[i];
 
-        if (part->kind != PAL_PART_TOOL_CALL || has_result(outcome, part->call_id))
+        if (part->kind != PAL_PART_TOOL_CALL || has_result(outcome, part->call_id) ||
+                !pal_resume_is_callers(&callers, part->name))
             continue;
         pal_json_begin_object(&writer);
         pal_json_name(&writer, "call_id");
@@ -357,8 +407,14 @@ void pal_outcome_tell(const pal_outcome *outcome, pal_id turn, pal_turn_info *ou
     snprintf(out_info->reason, sizeof(out_info->reason), "%s", outcome->reason);
     if (outcome->state == PAL_TURN_FAILED)
         out_info->status = PAL_PROVIDER;
-    if (outcome->state == PAL_TURN_RUNNING && !outcome->is_held) /* or is about to be continued */
-        out_info->state = outcome->has_open_calls ? PAL_TURN_PAUSED : PAL_TURN_QUEUED;
+    if (outcome->is_paused) {
+        out_info->state = PAL_TURN_PAUSED;
+    } else if (outcome->asking) {
+        out_info->state = PAL_TURN_ASKING;
+        pal_tools_say_why(outcome->asking->name, out_info->reason);
+    } else if (outcome->state == PAL_TURN_RUNNING && !outcome->is_held) {
+        out_info->state = PAL_TURN_QUEUED; /* it is about to be continued */
+    }
     if (answer) {
         out_info->message = answer->id;
         out_info->seq = answer->seq;

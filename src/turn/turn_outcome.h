@@ -19,6 +19,10 @@ typedef struct pal_outcome {
     pal_str *results; /* the ids of those that have one */
     size_t results_len;
     bool is_last;        /* nothing was said in the session since */
+    bool is_paused;         /* RUNNING: it waits for results of the caller's tools */
+    const pal_tool *tools;  /* RUNNING, with open calls: those of the caller */
+    size_t tools_len;
+    const pal_part *asking; /* RUNNING: it waits for this call to be allowed; NULL: it does not */
     bool is_hidden;      /* a rewind or a reset took the newest of its messages out of sight */
     char reason[PAL_ERROR_MESSAGE_MAX]; /* FAILED, CANCELED: why */
 } pal_outcome;
@@ -36,7 +40,7 @@ PAL_CHECKED pal_status pal_outcome_find(pal_store *store, pal_str tenant, pal_id
 PAL_CHECKED pal_status pal_outcome_of_session(pal_store *store, pal_str tenant, pal_id session,
         pal_arena *arena, pal_outcome *out_outcome, pal_error *err);
 
-/* The open calls of the newest answer, as JSON. */
+/* The open calls of the newest answer that the caller runs, as JSON. */
 void pal_outcome_put_open(const pal_outcome *outcome, pal_buf *buf);
 
 /* For pal_turn_find() and those like it. */

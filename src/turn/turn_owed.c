@@ -42,6 +42,7 @@ static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
             .first = turn->first_id,
             .tries = turn->tries ? turn->tries : 1,
             .is_final = turn->request.finish != NULL,
+            .on_seq = turn->on_seq,
             .is_handed = is_handed,
     };
 

@@ -111,6 +111,12 @@ void pal_park(pal_turn *turn)
     pal_lane_look(turn->lane);
 }
 
+bool pal_park_is(const pal_turn *turn)
+{
+    return turn && turn->is_parked &&
+            (turn->phase == PAL_PHASE_PAUSED || turn->phase == PAL_PHASE_ASKING);
+}
+
 static void try_unpark(pal_turn *turn);
 
 static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
@@ -169,6 +175,7 @@ static void unparked(pal_write *write)
 static void try_unpark(pal_turn *turn)
 {
     turn->parked_item = turn->owed_item.id;
+    turn->on_seq = turn->answered ? turn->answered->seq : 0;
     turn->write.ops_len = 0;
     pal_entry_note_stale(turn);
     pal_entry_add_lease(turn);

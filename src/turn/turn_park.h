@@ -12,6 +12,8 @@ void pal_park_again(pal_turn *turn, const pal_resume *found);
 /* The turn is PAUSED or ASKING: gives the session's lease back, and watches what becomes of it in
  * the store. */
 void pal_park(pal_turn *turn);
+/* The turn is PAUSED or ASKING, and needs no lease; false for NULL. */
+bool pal_park_is(const pal_turn *turn);
 /* Takes the session again if it is parked, and calls `then`; at once if it isn't. If another
  * process has gone on with the turn, it is followed instead. */
 void pal_unpark(pal_turn *turn, void (*then)(pal_turn *turn));

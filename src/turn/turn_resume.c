@@ -19,11 +19,12 @@
 #include "turn/turn_owner.h"
 #include "turn/turn_park.h"
 #include "turn/turn_recover.h"
+#include "turn/turn_retell.h"
 #include "turn/turn_servers.h"
 
 /* ---- Looking: on a worker ---- */
 
-static bool is_callers(const pal_turn_request *request, pal_str name)
+bool pal_resume_is_callers(const pal_turn_request *request, pal_str name)
 {
     for (size_t i = 0; i < request->tools_len; i++)
         if (pal_str_equal(request->tools[i].name, name))
@@ -52,7 +53,7 @@ static bool count_calls(pal_resume *found, const pal_message *message)
             found->asked = i;
             return true;
         }
-        if (!is_callers(&found->request, part->name))
+        if (!pal_resume_is_callers(&found->request, part->name))
             pal_tool_loop_reset(&found->doom); /* somebody was asked, and has answered */
     }
     return false;
@@ -80,7 +81,7 @@ static bool waits_for_results(const pal_resume *found)
         return false;
     for (size_t i = 0; i < found->answer->parts_len; i++)
         if (is_open(found, &found->answer->parts[i]) &&
-                is_callers(&found->request, found->answer->parts[i].name))
+                pal_resume_is_callers(&found->request, found->answer->parts[i].name))
             return true;
     return false;
 }
@@ -93,12 +94,12 @@ static bool has_open(const pal_resume *found)
     return false;
 }
 
-static pal_status decide(
-        pal_turn *turn, const pal_reading *reading, pal_resume *found, pal_error *err)
+pal_status pal_resume_judge(
+        const pal_reading *reading, pal_arena *arena, pal_resume *found, pal_error *err)
 {
     pal_ending end;
     bool asks = false;
-    pal_status status = pal_recover_ending(reading, 0, turn->arena, &end, err);
+    pal_status status = pal_recover_ending(reading, 0, arena, &end, err);
 
     if (status != PAL_OK)
         return status;
@@ -109,7 +110,7 @@ static pal_status decide(
     }
     if (!has_open(found) || found->first_seq == 0)
         return PAL_OK;
-    status = look_for_question(reading, turn->arena, found, &asks, err);
+    status = look_for_question(reading, arena, found, &asks, err);
     if (status == PAL_OK)
         found->kind = waits_for_results(found) ? PAL_RESUME_PAUSED
                 : asks                         ? PAL_RESUME_ASKING
@@ -134,6 +135,24 @@ static pal_status find_first(pal_turn *turn, pal_resume *found, pal_error *err)
             found->client_id = message.client_id; /* an older version's item has none */
     }
     return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+/* For readers who come to it here. */
+static pal_status load_recorded(const pal_reading *reading, pal_arena *arena, pal_resume *found,
+        pal_error *err)
+{
+    pal_load load = {.after_seq = found->first_seq - 1};
+    pal_messages list = {0};
+    size_t len = 0;
+    pal_status status = pal_reading_load(reading, &load, arena, &list, err);
+
+    for (size_t i = 0; status == PAL_OK && i < list.len; i++)
+        if (pal_id_equal(list.items[i].turn_id, found->head.turn) &&
+                list.items[i].role != PAL_ROLE_USER)
+            list.items[len++] = list.items[i];
+    found->recorded = list.items;
+    found->recorded_len = len;
+    return status;
 }
 
 pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal_inbox_item *items,
@@ -168,7 +187,9 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
         return PAL_OK;
     }
     if (status == PAL_OK)
-        status = decide(turn, reading, found, err);
+        status = pal_resume_judge(reading, turn->arena, found, err);
+    if (status == PAL_OK && found->first_seq > 0)
+        status = load_recorded(reading, turn->arena, found, err);
     if (status != PAL_OK)
         return status;
     turn->resume = found;
@@ -255,6 +276,16 @@ static void tell_started(pal_turn *turn)
         started(&turn->info, NULL, turn->started_user);
 }
 
+static void tell_recorded(pal_turn *turn)
+{
+    const pal_resume *found = turn->resume;
+
+    if (turn->events.newest == 0)
+        pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
+    for (size_t i = 0; i < found->recorded_len; i++)
+        pal_retell(turn, &found->recorded[i]);
+}
+
 static void run_on(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
@@ -269,8 +300,8 @@ static void run_on(pal_write *write)
         return;
     }
     pal_owed_added(turn);
+    tell_recorded(turn);
     turn->resume = NULL;
-    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
     if (turn->is_cancelled)
         pal_turn_close(turn);
     else
@@ -326,7 +357,7 @@ static void wait_again(pal_turn *turn, const brought *with)
     const pal_resume *found = turn->resume;
     pal_error err;
 
-    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
+    tell_recorded(turn);
     if (!pal_park_restore(turn, found)) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;

@@ -24,6 +24,8 @@ typedef struct pal_resume {
     const pal_message *answer; /* with calls that are open; NULL: it has none */
     const pal_message *results;
     size_t results_len;
+    const pal_message *recorded; /* answers and results of the turn, in order */
+    size_t recorded_len;
     size_t asked; /* ASKING: which of the answer's parts it asks about */
     pal_tool_loop doom;
 } pal_resume;
@@ -32,6 +34,14 @@ typedef struct pal_resume {
  * turn->leftover. */
 PAL_CHECKED pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading,
         const pal_inbox_item *items, size_t len, pal_error *err);
+
+/* The caller runs the tool of that name. */
+bool pal_resume_is_callers(const pal_turn_request *request, pal_str name);
+
+/* On a worker: says by its open calls how the turn of found->head stands; needs `request` and
+ * `first_seq`, sets `kind` and what goes with it. */
+PAL_CHECKED pal_status pal_resume_judge(
+        const pal_reading *reading, pal_arena *arena, pal_resume *found, pal_error *err);
 
 /* True: the turn that has begun is there to go on with the one that was found, or is that turn. */
 bool pal_resume_is_wanted(const pal_turn *turn);

@@ -214,6 +214,7 @@ struct pal_turn {
     void (*then)(pal_turn *turn); /* what comes when it is unparked, or looked up */
     pal_turn_state end_state;     /* it is about to end as */
     pal_id parked_item; /* the item of before, while it is replaced */
+    uint64_t on_seq;    /* of the answer whose calls it was last unparked for; 0: none */
     pal_str said_again; /* the client id of what was said before, and is gone on with */
     bool ends_found;    /* the turn that it finds has failed here: it is over */
     int64_t visits;     /* how often it has come with what another turn waits for */

@@ -224,6 +224,8 @@ static void results_recorded(pal_write *write)
     pal_error err = {0};
 
     turn->holds--;
+    if (turn->messages_len > 0 && pal_turn_write_status(turn, &err) == PAL_OK)
+        turn->told_seq = turn->messages[turn->messages_len - 1].seq;
     turn->messages = NULL;
     turn->owes = turn->owes && !turn->is_sealed;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
@@ -366,11 +368,16 @@ static bool is_third(pal_turn *turn, pal_tool_run *run)
     return pal_tool_loop_add(&turn->doom, run->name, run->arguments);
 }
 
-void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name)
+void pal_tools_say_why(pal_str name, char out_reason[static PAL_ERROR_MESSAGE_MAX])
 {
-    snprintf(turn->info.reason, sizeof(turn->info.reason),
+    snprintf(out_reason, PAL_ERROR_MESSAGE_MAX,
             "the model called '%.*s' three times in a row with the same arguments",
             (int)(name.len < 80 ? name.len : 80), name.len ? name.data : "");
+}
+
+void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name)
+{
+    pal_tools_say_why(name, turn->info.reason);
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_ASKING,
                     .call_id = call_id,

@@ -2,16 +2,15 @@
 // and what dies, stands still or stops is gone on with.
 //
 // SEVERAL_SECONDS says how long the mixed test puts load on them while they are killed, stand still
-// and stop, SEVERAL_SEED what it does. Without it the load is short, and nobody is disturbed.
+// and stop, SEVERAL_SEED what it does.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test from 'node:test';
-import { serveModel } from './model.mjs';
+import { isA, open, serveModel, textOf } from './model.mjs';
 import { ask, palaver } from './support.mjs';
 
 const config = 'turn:\n  lease: 1s\nserver:\n  drain: 2s\n';
 const SECONDS = Number(process.env.SEVERAL_SECONDS ?? 4);
-const HAS_FAULTS = process.env.SEVERAL_SECONDS !== undefined;
 const SEED = Number(process.env.SEVERAL_SEED ?? 1);
 const tool = (name) => ({ type: 'function', function: { name, parameters: { type: 'object' } } });
 const pause = (ms = 10) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -135,6 +134,74 @@ test('a server that stood still gives its clients the answer of another', async 
     assert.deepEqual([code, json.text, json.message_id], [200, 'one', second.json.message_id]);
 });
 
+// A stream of the first server that has seen the beginning of an answer; then that server stands still.
+async function standStill(t, message) {
+    const [a, b] = await two(t);
+    const id = await a.session();
+    const body = { message, client_id: 'c', lane: 'queue' };
+    const stream = await open(a.port, 'POST', `/api/v1/sessions/${id}/turns`,
+        { body: { ...body, stream: true } });
+    await stream.next(isA('text'));
+    a.child.kill('SIGSTOP');
+    // Ends when the second server has answered it.
+    const goOn = async () => {
+        const other = b.turn(id, body);
+        await a.untilAsked(2);
+        await a.release();
+        const { json } = await other;
+        a.child.kill('SIGCONT');
+        return { events: await stream.end(), json };
+    };
+    return { b, id, goOn };
+}
+
+test('a stream of a server that stood still has no text twice', async (t) => {
+    const { goOn } = await standStill(t, 'alpha beta gamma <<chunk 9>><<stall after=1>>');
+    const { events, json } = await goOn();
+    assert.equal(json.text, 'echo: alpha beta gamma');
+    assert.equal(textOf(events), json.text, JSON.stringify(events));
+    assert.deepEqual(events.filter(isA('step')).map(({ data }) => data.step), [1]);
+    assert.equal(events.find(isA('message')).data.message_id, json.message_id);
+    assert.deepEqual([events.at(-1).event, events.at(-1).data.state], ['ended', 'done']);
+});
+
+test('an answer of another server that differs begins its step again', async (t) => {
+    const { b, id, goOn } = await standStill(t, 'alpha beta gamma <<chunk 9>><<stall after=1>>');
+    await b.post(`/api/v1/sessions/${id}/messages`, { role: 'user', content: 'something else' });
+    const { events, json } = await goOn();
+    assert.equal(json.text, 'echo: something else');
+    const steps = events.filter(isA('step'));
+    assert.deepEqual(steps.map(({ data }) => data.step), [1, 1], JSON.stringify(events));
+    assert.equal(textOf(events.slice(events.indexOf(steps[1]))), json.text);
+});
+
+test('a turn that waits is seen so at another server at once', async (t) => {
+    const [a, b] = await two(t);
+    const call = '<<tool recall {"text":"x"}>>';
+    const message = `${call}<<next>>${call}<<next>>${call}<<next>><<say enough>>`;
+    for (let i = 0; i < 5; i++) {
+        const asks = (await a.turn(await a.session(), { message })).json;
+        assert.equal(asks.state, 'asking');
+        const seen = (await b.get(`/api/v1/turns/${asks.turn_id}`)).json;
+        assert.deepEqual([seen.state, seen.asking?.call_id, seen.asking?.reason],
+            ['asking', asks.asking.call_id, asks.asking.reason], JSON.stringify(seen));
+        const told = await b.post(`/api/v1/turns/${asks.turn_id}/approve`, { allow: true });
+        assert.equal(told.code, 200, told.text);
+        assert.equal((await untilTurn(b, asks.turn_id, 'done')).state, 'done');
+        const pauses = (await a.turn(await a.session(),
+            { message: '<<tool f {}>>', tools: [tool('f')] })).json;
+        const stands = (await b.get(`/api/v1/turns/${pauses.turn_id}`)).json;
+        assert.deepEqual([stands.state, stands.waiting], ['paused', pauses.waiting],
+            JSON.stringify(stands));
+        const on = await b.post(`/api/v1/turns/${pauses.turn_id}/results`,
+            { results: [{ call_id: pauses.waiting[0].call_id, output: 'ok' }] });
+        assert.equal(on.json.text, 'tool said: ok', on.text);
+        assert.deepEqual(on.json.tool_calls.map((one) => [one.name, one.output]), [['f', 'ok']]);
+        // The server that it waited at does not say that it waits still.
+        assert.equal((await a.get(`/api/v1/turns/${pauses.turn_id}`)).json.state, 'done');
+    }
+});
+
 // ---- Everything at once ----
 
 function randomOf(seed) {
@@ -256,11 +323,11 @@ async function verify(load) {
 }
 
 for (const count of [2, 3]) {
-    test(`${count} servers under load${HAS_FAULTS ? ', killed, stopped and standing still' : ''}`, async (t) => {
+    test(`${count} servers under load, killed, stopped and standing still`, async (t) => {
         const load = new Load(t, count, SEED + count);
         await load.open();
         const clients = Array.from({ length: 6 }, () => load.client());
-        const faults = HAS_FAULTS ? load.faults() : undefined;
+        const faults = load.faults();
         await pause(SECONDS * 1000);
         load.isOver = true;
         await faults;
