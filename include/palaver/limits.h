@@ -90,8 +90,18 @@
 
 #define PAL_PROVIDER_REQUEST_BYTES_MAX (256u << 20) /* bytes of a request to a model service */
 #define PAL_PROVIDER_ANSWER_BYTES_MAX (256u << 20)  /* bytes of a response of a model service */
-#define PAL_PROVIDER_BODY_BYTES_MAX (64u << 20)     /* bytes of a response that is not a stream */
-#define PAL_PROVIDER_EVENT_BYTES_MAX (16u << 20)    /* bytes of one event of a stream */
+#define PAL_PROVIDER_BODY_BYTES_MAX (64u << 20)     /* bytes of a response that is passed on and is
+                                                       not a stream */
+#define PAL_PROVIDER_EVENT_BYTES_MAX (16u << 20)    /* bytes of one event of a stream, and of any
+                                                       other response that is not a stream */
+#define PAL_PROVIDER_ERROR_BYTES_MAX (1u << 20)     /* bytes of an error that is passed on */
+#define PAL_PROVIDER_VALUES_MAX 500000u             /* JSON values in an event or a response */
+#define PAL_PROVIDER_TEXT_BYTES_MAX (6u << 20)      /* bytes of one JSON string in an event or a
+                                                       response, with its escapes */
+#define PAL_PROVIDER_SAID_BYTES_MAX (8u << 20)      /* bytes of all texts and tool arguments in one
+                                                       response */
+#define PAL_PROVIDER_INLINE_BYTES_MAX (256u << 10)  /* bytes of a passed-on response, or of one of
+                                                       its events, that the loop thread parses */
 #define PAL_PROVIDER_TOKENS_MAX 1000000000u         /* tokens of one call; if a service reports
                                                        more, its usage is ignored */
 #define PAL_ANSWER_CALLS_MAX 1024                   /* tool calls in one answer */

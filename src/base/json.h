@@ -45,6 +45,7 @@ typedef struct pal_json {
 typedef struct pal_json_limits {
     size_t bytes_max;   /* PAL_JSON_BYTES_MAX */
     uint32_t depth_max; /* PAL_JSON_DEPTH_MAX */
+    uint32_t values_max; /* values and names of members; no bound */
 } pal_json_limits;
 
 /* Parses exactly one value with white space around it. `err` says what is wrong and at which byte.

@@ -24,6 +24,7 @@ typedef struct reader {
     uint32_t parent; /* the innermost open container, or NO_PARENT */
     uint32_t depth;
     uint32_t depth_max;
+    uint32_t values_max;
     pal_arena *arena;
     pal_error *err;
     pal_status status;
@@ -61,10 +62,17 @@ static bool resize_tape(reader *r, size_t cap)
  * one step is mostly enough. At least half as much again, so that many steps cost little. */
 static __attribute__((noinline)) bool grow_tape(reader *r, const char *at)
 {
+    if (r->len >= r->values_max) {
+        r->status = pal_error_set(
+                r->err, PAL_LIMIT, "JSON text of more than %u values", (unsigned)r->values_max);
+        return false;
+    }
     double share = (double)(r->end - r->text) / (double)(at - r->text + 1);
     size_t expected = (size_t)(share * r->len * 1.05) + 16;
     size_t least = (size_t)r->cap + r->cap / 2;
-    return resize_tape(r, expected > least ? expected : least);
+    if (expected < least)
+        expected = least;
+    return resize_tape(r, expected < r->values_max ? expected : r->values_max);
 }
 
 /* `count` is as in json_node.h; the other fields are those of a value without values in it. */
@@ -347,6 +355,8 @@ pal_status pal_json_parse(pal_arena *arena, pal_str text, const pal_json_limits 
 {
     size_t bytes_max = limits && limits->bytes_max ? limits->bytes_max : PAL_JSON_BYTES_MAX;
     uint32_t depth_max = limits && limits->depth_max ? limits->depth_max : PAL_JSON_DEPTH_MAX;
+    uint32_t values_max = limits && limits->values_max ? limits->values_max : UINT32_MAX;
+    size_t cap = text.len / 32 + 16;
     if (bytes_max > PAL_JSON_BYTES_MAX)
         bytes_max = PAL_JSON_BYTES_MAX;
     if (text.len > bytes_max)
@@ -359,10 +369,11 @@ pal_status pal_json_parse(pal_arena *arena, pal_str text, const pal_json_limits 
             .end = start + text.len,
             .parent = NO_PARENT,
             .depth_max = depth_max < PAL_JSON_DEPTH_MAX ? depth_max : PAL_JSON_DEPTH_MAX,
+            .values_max = values_max,
             .arena = arena,
             .err = err,
     };
-    if (!resize_tape(&r, text.len / 32 + 16))
+    if (!resize_tape(&r, cap < values_max ? cap : values_max))
         return r.status;
     bool valid = read_text(&r);
     if (pal_arena_failure(arena))

@@ -142,6 +142,12 @@ void pal_meter_feed(pal_meter *meter, pal_str bytes);
  * The result is valid until the meter is freed. If a stream broke off, it includes what was
  * reported until then. */
 const pal_model_end *pal_meter_finish(pal_meter *meter, const pal_http_end *http);
+/* Whether pal_meter_finish() would block the loop for long. Then call pal_meter_finish_apart() on a
+ * worker instead. */
+bool pal_meter_is_long(const pal_meter *meter);
+/* Like pal_meter_finish(), on any thread, while no other thread uses the meter. Does not use the
+ * provider. */
+const pal_model_end *pal_meter_finish_apart(pal_meter *meter, const pal_http_end *http);
 /* Returns the length of the answer so far. *out_text is its text, or the beginning of a very long
  * one. Valid until more is fed or the meter is freed. */
 uint64_t pal_meter_said(const pal_meter *meter, pal_str *out_text);

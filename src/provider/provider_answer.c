@@ -48,23 +48,35 @@ static bool listens(const pal_answer *answer)
 
 /* ---- Texts ---- */
 
+/* Whether a text goes to the sink; fails if the answer becomes too long by it. */
+static bool takes(pal_answer *answer, pal_str delta)
+{
+    if (delta.len == 0 || !listens(answer))
+        return false;
+    answer->said += delta.len;
+    if (answer->said > PAL_PROVIDER_SAID_BYTES_MAX)
+        pal_answer_fail(answer, PAL_PROVIDER, "the answer is longer than %u bytes",
+                PAL_PROVIDER_SAID_BYTES_MAX);
+    return !pal_answer_failed(answer);
+}
+
 void pal_answer_text(pal_answer *answer, pal_str delta)
 {
-    if (delta.len && listens(answer))
+    if (takes(answer, delta))
         answer->sink.text(answer->user, delta);
 }
 
 void pal_answer_refusal(pal_answer *answer, pal_str delta)
 {
-    if (delta.len && listens(answer) && answer->sink.refusal)
-        answer->sink.refusal(answer->user, delta);
-    else
+    if (!answer->sink.refusal)
         pal_answer_text(answer, delta);
+    else if (takes(answer, delta))
+        answer->sink.refusal(answer->user, delta);
 }
 
 void pal_answer_reasoning(pal_answer *answer, pal_str delta)
 {
-    if (delta.len && listens(answer))
+    if (takes(answer, delta))
         answer->sink.reasoning(answer->user, delta);
 }
 
@@ -200,7 +212,7 @@ uint32_t pal_answer_call_of(pal_answer *answer, int64_t key, pal_str id, pal_str
 
 void pal_answer_arguments(pal_answer *answer, uint32_t index, pal_str delta)
 {
-    if (index == PAL_ANSWER_NO_CALL || delta.len == 0 || !listens(answer))
+    if (index == PAL_ANSWER_NO_CALL || !takes(answer, delta))
         return;
     assert(index < answer->calls_len);
     pal_answer_call *call = &answer->calls[index];

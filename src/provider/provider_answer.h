@@ -27,6 +27,7 @@ typedef struct pal_answer {
     pal_answer_call *calls;
     size_t calls_len;
     size_t calls_cap;
+    uint64_t said;     /* bytes of all texts and tool arguments */
     pal_model_end end; /* its texts are set by pal_answer_settle() */
     pal_buf model, request_id, conversation, error, error_code;
     bool has_finish; /* the service said why the answer ended */

@@ -212,7 +212,7 @@ static void take_model(probe *asking)
     pal_buf names;
     pal_json list, name;
 
-    pal_buf_init(&names, PAL_PROVIDER_BODY_BYTES_MAX);
+    pal_buf_init(&names, PAL_PROVIDER_EVENT_BYTES_MAX);
     if (pal_models_read(pal_buf_str(&asking->body), discover->scratch, &names) &&
             pal_json_parse(discover->scratch, pal_buf_str(&names), NULL, &list, NULL) == PAL_OK) {
         pal_json_iter iter = pal_json_each(list);
@@ -263,7 +263,7 @@ static bool send(probe *asking)
             .headers = provider->headers,
             .headers_len = provider->headers_len,
             .total_ms = PAL_DISCOVER_MS,
-            .response_bytes_max = PAL_PROVIDER_BODY_BYTES_MAX,
+            .response_bytes_max = PAL_PROVIDER_EVENT_BYTES_MAX,
     };
     bool sent = !url.failure &&
             pal_http_start(discover->http, &request, &http_events, asking, &asking->call, NULL) ==
@@ -280,7 +280,7 @@ static void ask_local(pal_discover *discover)
         if (!discover->list[i].is_local)
             continue;
         *asking = (probe){.discover = discover, .asked = &discover->list[i]};
-        pal_buf_init(&asking->body, PAL_PROVIDER_BODY_BYTES_MAX);
+        pal_buf_init(&asking->body, PAL_PROVIDER_EVENT_BYTES_MAX);
         discover->probes_len++;
         discover->waiting += send(asking);
     }

@@ -70,16 +70,20 @@ void pal_answer_excerpt(pal_buf *out, pal_str bytes)
 void pal_answer_redact(pal_buf *text, pal_str secret)
 {
     static const char mask[] = "***";
-    if (secret.len < sizeof mask)
+    size_t mask_len = sizeof mask - 1, at = 0, kept = 0;
+    const char *found;
+    if (secret.len <= mask_len || text->len == 0)
         return;
-    for (size_t at = 0; at + secret.len <= text->len; at++) {
-        if (memcmp(text->data + at, secret.data, secret.len) != 0)
-            continue;
-        size_t end = at + secret.len;
-        memcpy(text->data + at, mask, sizeof mask - 1);
-        memmove(text->data + at + sizeof mask - 1, text->data + end, text->len - end);
-        text->len -= secret.len - (sizeof mask - 1);
+    /* Every byte is moved once, however often the secret is in it. */
+    while ((found = memmem(text->data + at, text->len - at, secret.data, secret.len)) != NULL) {
+        size_t len = (size_t)(found - text->data) - at;
+        memmove(text->data + kept, text->data + at, len);
+        memcpy(text->data + kept + len, mask, mask_len);
+        kept += len + mask_len;
+        at += len + secret.len;
     }
+    memmove(text->data + kept, text->data + at, text->len - at);
+    text->len = kept + text->len - at;
 }
 
 /* ---- Shapes ---- */

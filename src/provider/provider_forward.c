@@ -100,3 +100,21 @@ const pal_model_end *pal_meter_finish(pal_meter *meter, const pal_http_end *http
     pal_reader_finish(&meter->reader, http);
     return &meter->reader.answer.end;
 }
+
+bool pal_meter_is_long(const pal_meter *meter)
+{
+    return meter->reader.form == PAL_READER_WHOLE &&
+            meter->reader.body.len > PAL_PROVIDER_INLINE_BYTES_MAX;
+}
+
+const pal_model_end *pal_meter_finish_apart(pal_meter *meter, const pal_http_end *http)
+{
+    pal_arena *arena = pal_arena_new(0);
+    meter->reader.is_on_worker = true;
+    meter->reader.scratch = arena;
+    if (!arena)
+        pal_answer_fail(&meter->reader.answer, PAL_NO_MEMORY, "out of memory");
+    pal_reader_finish(&meter->reader, http);
+    pal_arena_free(arena);
+    return &meter->reader.answer.end;
+}

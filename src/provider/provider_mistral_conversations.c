@@ -213,7 +213,7 @@ static void read_call(pal_reader *reader, pal_json value)
             pal_reader_string(reader, value, "tool_call_id"),
             pal_reader_string(reader, value, "name"));
     pal_answer_arguments(&reader->answer, index,
-            is_object ? pal_json_raw(arguments) : pal_json_string(arguments, reader->scratch));
+            is_object ? pal_json_raw(arguments) : pal_reader_text(reader, arguments));
 }
 
 static void conversations_event(pal_reader *reader, pal_str name, pal_json value)

@@ -80,9 +80,10 @@ static pal_json name_of(pal_json model)
 
 bool pal_models_read(pal_str body, pal_arena *scratch, pal_buf *out_json)
 {
+    static const pal_json_limits limits = {.values_max = PAL_PROVIDER_VALUES_MAX};
     pal_json value, model;
     pal_arena_reset(scratch);
-    if (pal_json_parse(scratch, body, NULL, &value, NULL) != PAL_OK)
+    if (pal_json_parse(scratch, body, &limits, &value, NULL) != PAL_OK)
         return false;
     pal_json list = list_of(value);
     if (pal_json_type_of(list) != PAL_JSON_ARRAY)
@@ -139,7 +140,7 @@ static void on_end(void *user, const pal_http_end *end)
     pal_models_query *query = user;
     pal_buf json;
     query->http = NULL;
-    pal_buf_init(&json, PAL_PROVIDER_BODY_BYTES_MAX);
+    pal_buf_init(&json, PAL_PROVIDER_EVENT_BYTES_MAX);
     if (end->status == PAL_OK && end->code == 200 && !query->body.failure &&
             pal_models_read(pal_buf_str(&query->body), query->provider->scratch, &json))
         tell(query, pal_buf_str(&json), NULL);
@@ -164,7 +165,7 @@ static pal_status ask(pal_models_query *query, pal_error *err)
             .headers_len = provider->headers_len,
             .connect_ms = provider->connect_ms,
             .total_ms = TOTAL_MS,
-            .response_bytes_max = PAL_PROVIDER_BODY_BYTES_MAX,
+            .response_bytes_max = PAL_PROVIDER_EVENT_BYTES_MAX,
     };
     pal_status status = url.failure;
     if (status == PAL_OK)
@@ -193,7 +194,7 @@ pal_status pal_provider_models(
     if (!query)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     *query = (pal_models_query){.provider = provider, .told = told, .user = user};
-    pal_buf_init(&query->body, PAL_PROVIDER_BODY_BYTES_MAX);
+    pal_buf_init(&query->body, PAL_PROVIDER_EVENT_BYTES_MAX);
     query->next = provider->queries;
     if (provider->queries)
         provider->queries->previous = query;

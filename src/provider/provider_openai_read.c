@@ -54,7 +54,7 @@ static pal_str arguments_of(pal_reader *reader, pal_json function)
     pal_json_type type = pal_json_type_of(arguments);
     if (type == PAL_JSON_OBJECT || type == PAL_JSON_ARRAY)
         return pal_json_raw(arguments);
-    return pal_json_string(arguments, reader->scratch);
+    return pal_reader_text(reader, arguments);
 }
 
 static void read_call(pal_reader *reader, pal_json call)
@@ -168,7 +168,7 @@ static void keep_content(pal_reader *reader, pal_json content)
 {
     pal_json part;
     if (pal_json_type_of(content) == PAL_JSON_STRING)
-        keep_said(reader, pal_json_string(content, reader->scratch));
+        keep_said(reader, pal_reader_text(reader, content));
     else if (pal_json_type_of(content) == PAL_JSON_ARRAY)
         for (pal_json_iter iter = pal_json_each(content); pal_json_next(&iter, NULL, &part);)
             keep_string(reader, part, "text");
@@ -220,4 +220,11 @@ static void passing_whole(pal_reader *reader, pal_json value)
     passing_event(reader, pal_str_make(NULL, 0), value);
 }
 
-const pal_reader_kind pal_reader_openai_passing = {.event = passing_event, .whole = passing_whole};
+/* What is said in it is counted by its length: images make events long. */
+static void passing_skip(pal_reader *reader, pal_str data)
+{
+    reader->said_len += data.len;
+}
+
+const pal_reader_kind pal_reader_openai_passing = {
+        .event = passing_event, .whole = passing_whole, .skip = passing_skip};

@@ -3,7 +3,11 @@
  *
  * A service that was asked for a stream may respond with one JSON text or a proxy's page, without
  * saying so. If the content type does not show it, the first byte does. A response that is not an
- * answer is shown with its first words. On the loop; pure except for the sink. */
+ * answer is shown with its first words. On the loop; pure except for the sink.
+ *
+ * No response may block the loop for long. The answer fails if an event has too many JSON values,
+ * or a very long string. A reader that only counts skips large events, and parses a large body on a
+ * worker. */
 #include "provider/provider_reader.h"
 
 #include <inttypes.h>
@@ -16,6 +20,7 @@
 #define START_LEN_MAX 512              /* of a stream: enough for an excerpt */
 #define ERROR_BODY_LEN_MAX (64u << 10) /* what is behind it is not read */
 #define HEADER_LEN_MAX 1024
+#define MENDED_LEN_MAX (1u << 20) /* a longer text with bytes that are no UTF-8 is not read */
 #define DONE "[DONE]"
 
 void pal_reader_init(pal_reader *reader, const pal_reader_kind *kind, pal_arena *scratch,
@@ -24,7 +29,8 @@ void pal_reader_init(pal_reader *reader, const pal_reader_kind *kind, pal_arena 
     *reader = (pal_reader){.kind = kind, .scratch = scratch};
     pal_answer_init(&reader->answer, sink, user);
     pal_sse_init(&reader->sse, PAL_PROVIDER_EVENT_BYTES_MAX);
-    pal_buf_init(&reader->body, PAL_PROVIDER_BODY_BYTES_MAX);
+    pal_buf_init(&reader->body,
+            kind->skip ? PAL_PROVIDER_BODY_BYTES_MAX : PAL_PROVIDER_EVENT_BYTES_MAX);
     pal_buf_init(&reader->said, PAL_PROVIDER_EVENT_BYTES_MAX);
     pal_buf_init(&reader->signature, PAL_PROVIDER_EVENT_BYTES_MAX);
     pal_buf_init(&reader->asked_ms, HEADER_LEN_MAX);
@@ -122,17 +128,34 @@ static void fail_garbage(pal_reader *reader, const char *what, pal_str bytes)
     pal_buf_done(&words);
 }
 
-/* Nearly all texts are good as they are, which parsing finds out as well. */
-static bool parse(pal_reader *reader, pal_str text, pal_json *out_value)
+/* Nearly all texts are good as they are, which parsing finds out as well. PAL_LIMIT: it has too
+ * many values. */
+static pal_status parse(pal_reader *reader, pal_str text, pal_json *out_value)
 {
-    static const pal_json_limits limits = {.depth_max = JSON_DEPTH_MAX};
+    const pal_json_limits limits = {.depth_max = JSON_DEPTH_MAX,
+            .values_max = reader->is_on_worker ? 0 : PAL_PROVIDER_VALUES_MAX};
+    pal_error err;
     pal_arena_reset(reader->scratch);
-    pal_status status = pal_json_parse(reader->scratch, text, &limits, out_value, NULL);
-    if (status == PAL_INVALID && pal_utf8_valid_len(text) < text.len)
-        status = pal_json_parse(reader->scratch, mended(reader, text), &limits, out_value, NULL);
+    pal_status status = pal_json_parse(reader->scratch, text, &limits, out_value, &err);
+    if (status == PAL_INVALID && text.len <= MENDED_LEN_MAX &&
+            pal_utf8_valid_len(text) < text.len)
+        status = pal_json_parse(reader->scratch, mended(reader, text), &limits, out_value, &err);
     if (status == PAL_NO_MEMORY)
         pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
-    return status == PAL_OK && pal_json_type_of(*out_value) == PAL_JSON_OBJECT;
+    if (status == PAL_OK && pal_json_type_of(*out_value) != PAL_JSON_OBJECT)
+        status = PAL_INVALID;
+    return status;
+}
+
+/* Says why it could not be read, if a callback has not done so already. */
+static void fail_parse(pal_reader *reader, pal_status status, const char *what, pal_str bytes)
+{
+    if (status == PAL_LIMIT)
+        pal_answer_fail(&reader->answer, PAL_PROVIDER,
+                "the answer is nested too deeply, or has more than %u JSON values",
+                PAL_PROVIDER_VALUES_MAX);
+    else
+        fail_garbage(reader, what, bytes);
 }
 
 /* A callback may have run the arena out of memory: what it read then was nothing. */
@@ -142,20 +165,30 @@ static void check_scratch(pal_reader *reader)
         pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
 }
 
+static void read_event(pal_reader *reader, const pal_sse_event *event)
+{
+    pal_json value;
+    pal_status status = parse(reader, event->data, &value);
+    if (status == PAL_OK) {
+        reader->kind->event(reader, event->name, value);
+        check_scratch(reader);
+    } else if (!reader->is_last) {
+        fail_parse(reader, status, "an event of the stream is no JSON object", event->data);
+    }
+}
+
 static bool on_event(const pal_sse_event *event, void *user)
 {
     pal_reader *reader = user;
-    pal_json value;
     if (event->data.len == 0)
         return true;
     reader->has_events = true;
     if (pal_str_is(event->data, DONE)) {
         reader->answer.is_done = true;
-    } else if (parse(reader, event->data, &value)) {
-        reader->kind->event(reader, event->name, value);
-        check_scratch(reader);
-    } else if (!reader->is_last) {
-        fail_garbage(reader, "an event of the stream is no JSON object", event->data);
+    } else if (reader->kind->skip && event->data.len > PAL_PROVIDER_INLINE_BYTES_MAX) {
+        reader->kind->skip(reader, event->data);
+    } else {
+        read_event(reader, event);
     }
     return !pal_answer_failed(&reader->answer) && !reader->answer.is_silent &&
             !reader->answer.is_done;
@@ -204,8 +237,8 @@ static void feed_whole(pal_reader *reader, pal_str bytes)
                 reader->body.len < ERROR_BODY_LEN_MAX ? ERROR_BODY_LEN_MAX - reader->body.len : 0;
     pal_buf_append_str(&reader->body, bytes);
     if (reader->body.failure == PAL_LIMIT)
-        pal_answer_fail(&reader->answer, PAL_PROVIDER, "the answer is longer than %u bytes",
-                PAL_PROVIDER_BODY_BYTES_MAX);
+        pal_answer_fail(&reader->answer, PAL_PROVIDER, "the answer is longer than %zu bytes",
+                reader->body.len_max);
     else if (reader->body.failure)
         pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
 }
@@ -228,11 +261,12 @@ static void finish_whole(pal_reader *reader)
 {
     pal_json value;
     pal_str body = pal_buf_str(&reader->body);
-    if (parse(reader, body, &value)) {
+    pal_status status = parse(reader, body, &value);
+    if (status == PAL_OK) {
         reader->kind->whole(reader, value);
         check_scratch(reader);
     } else {
-        fail_garbage(reader, "the answer is no JSON object", body);
+        fail_parse(reader, status, "the answer is no JSON object", body);
     }
 }
 
@@ -302,15 +336,25 @@ void pal_reader_finish(pal_reader *reader, const pal_http_end *http)
 
 /* ---- What services have in common ---- */
 
+pal_str pal_reader_text(pal_reader *reader, pal_json value)
+{
+    if (reader->is_on_worker || pal_json_type_of(value) != PAL_JSON_STRING ||
+            pal_json_raw(value).len <= PAL_PROVIDER_TEXT_BYTES_MAX)
+        return pal_json_string(value, reader->scratch);
+    pal_answer_fail(&reader->answer, PAL_PROVIDER, "a text of the answer is longer than %u bytes",
+            PAL_PROVIDER_TEXT_BYTES_MAX);
+    return pal_str_make(NULL, 0);
+}
+
 pal_str pal_reader_string(pal_reader *reader, pal_json object, const char *name)
 {
-    return pal_member_string(object, name, reader->scratch);
+    return pal_reader_text(reader, pal_json_find(object, name));
 }
 
 static void read_thinking(pal_reader *reader, pal_json thinking)
 {
     pal_json chunk;
-    pal_answer_reasoning(&reader->answer, pal_json_string(thinking, reader->scratch));
+    pal_answer_reasoning(&reader->answer, pal_reader_text(reader, thinking));
     if (pal_json_type_of(thinking) != PAL_JSON_ARRAY)
         return;
     for (pal_json_iter iter = pal_json_each(thinking); pal_json_next(&iter, NULL, &chunk);)
@@ -320,7 +364,7 @@ static void read_thinking(pal_reader *reader, pal_json thinking)
 static void read_chunk(pal_reader *reader, pal_json chunk)
 {
     if (pal_json_type_of(chunk) == PAL_JSON_STRING) {
-        pal_answer_text(&reader->answer, pal_json_string(chunk, reader->scratch));
+        pal_answer_text(&reader->answer, pal_reader_text(reader, chunk));
         return;
     }
     if (pal_json_string_is(pal_json_find(chunk, "type"), "thinking"))

@@ -239,13 +239,11 @@ static void answer_unreadable(relay *r)
     fail(r->call, r->code, PAL_PROVIDER, why);
 }
 
-/* Under the lock. */
-static void answer_body(relay *r)
+/* The forwarding has ended: nobody else uses the call and the body. */
+static void answer_read(relay *r)
 {
     pal_call *call = r->call;
-    if (r->pending.failure) {
-        fail(call, 502, r->pending.failure, "the answer of the model's service is too large");
-    } else if (!is_readable(r)) {
+    if (!is_readable(r)) {
         answer_unreadable(r);
     } else if (call->idempotency_key.len && r->code < 300) {
         /* It is remembered, so it goes the usual way. */
@@ -253,7 +251,37 @@ static void answer_body(relay *r)
         pal_call_send(call, r->code);
     } else {
         pal_call_streaming(call);
-        pal_exchange_answer(call->exchange, r->code, "application/json", pal_buf_str(&r->pending));
+        pal_exchange_answer_with(call->exchange, r->code, "application/json", &r->pending);
+    }
+    r->call = NULL;
+}
+
+/* On a worker: a large body would hold the loop. Not under the lock, for which the loop waits. */
+static void answer_large(pal_exchange *x)
+{
+    pal_call *call = pal_exchange_user(x);
+    relay *r = call->user;
+    answer_read(r);
+    release(r);
+}
+
+/* Under the lock. */
+static void answer_body(relay *r)
+{
+    pal_call *call = r->call;
+    if (r->pending.failure) {
+        fail(call, 502, r->pending.failure, "the answer of the model's service is too large");
+    } else if (r->pending.len <= PAL_SERVER_INLINE_BODY_BYTES_MAX) {
+        answer_read(r);
+        return;
+    } else {
+        call->user = r;
+        r->holders++;
+        pal_exchange_set_large(call->exchange, r->pending.len > PAL_SERVER_SMALL_BODY_BYTES_MAX);
+        if (pal_exchange_try_worker(call->exchange, answer_large))
+            return;
+        r->holders--;
+        fail(call, 503, PAL_BUSY, "too many requests wait; try again");
     }
     r->call = NULL;
 }

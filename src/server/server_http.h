@@ -70,6 +70,8 @@ typedef void (*pal_exchange_work)(pal_exchange *x);
 void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work);
 /* Likewise, but false instead of a refusal: then it is still the caller's. */
 bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work);
+/* Whether it waits for the workers for large bodies, so that others don't wait behind it. */
+void pal_exchange_set_large(pal_exchange *x, bool is_large);
 
 /* Tells `left` when the client leaves before it is answered, once, on a thread of the listener's
  * and under a lock that the answer takes: it must neither block nor use the exchange. A stream

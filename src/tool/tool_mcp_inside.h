@@ -17,6 +17,10 @@
 #include "tool/tool_mcp.h"
 
 #define PAL_MCP_MESSAGE_BYTES_MAX (16u << 20) /* bytes of one message, in both directions */
+#define PAL_MCP_VALUES_MAX 500000u            /* JSON values in a message of the server */
+#define PAL_MCP_TEXT_BYTES_MAX (4u << 20)     /* bytes of one text in a result, with its escapes */
+#define PAL_MCP_PARTS_MAX 1000                /* parts of a result; a note replaces the rest */
+#define PAL_MCP_MENDED_BYTES_MAX (1u << 20)   /* bytes of a message that is not UTF-8 */
 #define PAL_MCP_STREAM_BYTES_MAX (64u << 20)  /* bytes of all that arrives over HTTP for one
                                                  request */
 #define PAL_MCP_TOOLS_MAX 4096                /* tools of one server; further tools are ignored */

@@ -1,12 +1,43 @@
 /* tool_mcp_result.c - converts a tool's result to parts. Content that a model cannot receive, such
- * as a link or an unknown kind of content, becomes text. Pure. */
+ * as a link or an unknown kind of content, becomes text. Content that would block the loop for long
+ * is left out, and a note replaces it. Pure. */
+#include <stdio.h>
 #include "base/buf.h"
 #include "dialect/dialect_base64.h"
 #include "tool/tool_mcp_inside.h"
 
+#define NOTE_SIZE 96
+#define TOO_LONG "bytes of text are left out: too long"
+#define TOO_MANY "parts are left out: too many"
+
 static pal_str member(pal_json object, const char *name, pal_arena *arena)
 {
     return pal_json_string(pal_json_find(object, name), arena);
+}
+
+/* Says that something is left out, and how much. */
+static pal_str note_of(size_t len, const char *what, pal_arena *arena)
+{
+    char note[NOTE_SIZE];
+    snprintf(note, sizeof note, "[%zu %s for one result]", len, what);
+    return pal_arena_copy(arena, pal_str_of(note));
+}
+
+static bool is_too_long(pal_json value)
+{
+    return pal_json_raw(value).len > PAL_MCP_TEXT_BYTES_MAX;
+}
+
+static pal_str text_of(pal_json value, pal_arena *arena)
+{
+    return is_too_long(value) ? note_of(pal_json_raw(value).len, TOO_LONG, arena)
+                              : pal_json_string(value, arena);
+}
+
+static pal_str raw_of(pal_json value, pal_arena *arena)
+{
+    return is_too_long(value) ? note_of(pal_json_raw(value).len, TOO_LONG, arena)
+                              : pal_json_raw(value);
 }
 
 static pal_part text_part(pal_str text)
@@ -70,7 +101,8 @@ static pal_part resource_part(pal_json resource, pal_arena *arena)
         return bytes_part(
                 pal_json_string(blob, arena), member(resource, "mimeType", arena), uri, arena);
     const pal_str texts[] = {
-            pal_str_of("["), uri, pal_str_of("]\n"), member(resource, "text", arena)};
+            pal_str_of("["), uri, pal_str_of("]\n"),
+            text_of(pal_json_find(resource, "text"), arena)};
     return text_part(uri.len ? join(arena, texts, 4) : texts[3]);
 }
 
@@ -87,7 +119,7 @@ static pal_part content_part(pal_json content, pal_arena *arena)
 {
     pal_json type = pal_json_find(content, "type");
     if (pal_json_string_is(type, "text"))
-        return text_part(member(content, "text", arena));
+        return text_part(text_of(pal_json_find(content, "text"), arena));
     if (pal_json_string_is(type, "image") || pal_json_string_is(type, "audio"))
         return bytes_part(member(content, "data", arena), member(content, "mimeType", arena),
                 (pal_str){0}, arena);
@@ -95,7 +127,7 @@ static pal_part content_part(pal_json content, pal_arena *arena)
         return resource_part(pal_json_find(content, "resource"), arena);
     if (pal_json_string_is(type, "resource_link"))
         return link_part(content, arena);
-    return text_part(pal_json_raw(content));
+    return text_part(raw_of(content, arena));
 }
 
 void pal_mcp_read_result(pal_json result, pal_arena *arena, pal_tool_outcome *out_outcome)
@@ -104,17 +136,19 @@ void pal_mcp_read_result(pal_json result, pal_arena *arena, pal_tool_outcome *ou
     pal_json structured = pal_json_find(result, "structuredContent");
     bool is_list = pal_json_type_of(content) == PAL_JSON_ARRAY, has_text = false;
     pal_json_iter each = pal_json_each(content);
-    size_t len = 0;
-    pal_part *parts =
-            pal_arena_array(arena, (is_list ? pal_json_count(content) : 0) + 1, sizeof(*parts));
+    size_t len = 0, all = is_list ? pal_json_count(content) : 0;
+    size_t len_max = all < PAL_MCP_PARTS_MAX ? all : PAL_MCP_PARTS_MAX;
+    pal_part *parts = pal_arena_array(arena, len_max + 2, sizeof(*parts));
     *out_outcome = (pal_tool_outcome){.parts = parts};
     (void)pal_json_bool(pal_json_find(result, "isError"), &out_outcome->is_error);
-    while (parts && is_list && pal_json_next(&each, NULL, &one)) {
+    while (parts && len < len_max && pal_json_next(&each, NULL, &one)) {
         parts[len] = content_part(one, arena);
         has_text |= parts[len++].kind == PAL_PART_TEXT;
     }
+    if (parts && all > len_max)
+        parts[len++] = text_part(note_of(all - len_max, TOO_MANY, arena));
     /* Servers send it as text too, for those who don't know it. */
     if (parts && pal_json_type_of(structured) != PAL_JSON_NONE && !has_text)
-        parts[len++] = text_part(pal_json_raw(structured));
+        parts[len++] = text_part(raw_of(structured, arena));
     out_outcome->parts_len = len;
 }

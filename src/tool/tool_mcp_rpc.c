@@ -3,10 +3,12 @@
  * answers twice does no harm. On the loop. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/utf8.h"
 #include "tool/tool_mcp_inside.h"
 
+#define UNREAD_LOOK_LEN ((size_t)256) /* of a message that is not read, at either end */
 #define META "io.modelcontextprotocol/"
 #define CLIENT "{\"name\":\"palaver\",\"version\":\"" PAL_VERSION "\"}"
 
@@ -202,17 +204,27 @@ static void append_valid(pal_buf *out, pal_str text)
     }
 }
 
-bool pal_mcp_parse(pal_mcp *mcp, pal_str text, pal_json *out_value)
+/* PAL_LIMIT: it would hold the loop too long. */
+static pal_status parse(pal_mcp *mcp, pal_str text, pal_json *out_value)
 {
+    static const pal_json_limits limits = {.values_max = PAL_MCP_VALUES_MAX};
+    pal_error err;
     pal_arena_reset(mcp->scratch);
     if (pal_utf8_is_valid(text))
-        return pal_json_parse(mcp->scratch, text, NULL, out_value, NULL) == PAL_OK;
+        return pal_json_parse(mcp->scratch, text, &limits, out_value, &err);
+    if (text.len > PAL_MCP_MENDED_BYTES_MAX)
+        return PAL_LIMIT;
     pal_buf valid;
-    pal_buf_init(&valid, 3 * (size_t)PAL_MCP_MESSAGE_BYTES_MAX);
+    pal_buf_init(&valid, 3 * (size_t)PAL_MCP_MENDED_BYTES_MAX);
     append_valid(&valid, text);
     pal_str copy = pal_arena_copy(mcp->scratch, pal_buf_str(&valid));
     pal_buf_done(&valid);
-    return copy.len && pal_json_parse(mcp->scratch, copy, NULL, out_value, NULL) == PAL_OK;
+    return copy.len ? pal_json_parse(mcp->scratch, copy, &limits, out_value, &err) : PAL_NO_MEMORY;
+}
+
+bool pal_mcp_parse(pal_mcp *mcp, pal_str text, pal_json *out_value)
+{
+    return parse(mcp, text, out_value) == PAL_OK;
 }
 
 bool pal_mcp_read_answer(pal_mcp *mcp, pal_json message, pal_mcp_answer *out_answer)
@@ -241,6 +253,48 @@ static pal_mcp_request *find_request(pal_mcp *mcp, pal_json id)
     if (!pal_json_u64(id, &number))
         return NULL;
     return pal_map_find(&mcp->by_id, pal_str_make((const char *)&number, sizeof(number)));
+}
+
+/* The number behind the last "id": of a text; 0: there is none. */
+static uint64_t last_id(pal_str text)
+{
+    static const char name[] = "\"id\":";
+    uint64_t number = 0;
+    for (const char *at; (at = text.len ? memmem(text.data, text.len, name, sizeof name - 1)
+                                        : NULL) != NULL;) {
+        size_t skip = (size_t)(at - text.data) + sizeof name - 1;
+        text = pal_str_make(text.data + skip, text.len - skip);
+        number = 0;
+        for (size_t i = 0; i < text.len && i < 18; i++) {
+            char c = text.data[i];
+            if (c >= '0' && c <= '9')
+                number = number * 10 + (uint64_t)(c - '0');
+            else if (c != ' ' || number)
+                break;
+        }
+    }
+    return number;
+}
+
+/* Whose answer it is stands at the beginning or at the end of what was not read. Its caller would
+ * wait in vain. */
+static void refuse_unread(pal_mcp *mcp, pal_str text)
+{
+    size_t len = text.len < UNREAD_LOOK_LEN ? text.len : UNREAD_LOOK_LEN;
+    const pal_str ends[] = {
+            pal_str_make(text.data, len), pal_str_make(text.data + text.len - len, len)};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        uint64_t id = last_id(ends[i]);
+        pal_mcp_request *request =
+                pal_map_find(&mcp->by_id, pal_str_make((const char *)&id, sizeof id));
+        if (!request || request->is_notification)
+            continue;
+        mcp->transport->forget(request);
+        pal_mcp_fail_request(request, PAL_PROVIDER,
+                "the answer has more than %u JSON values, or is too long and not UTF-8",
+                PAL_MCP_VALUES_MAX);
+        return;
+    }
 }
 
 static void take_answer(pal_mcp *mcp, pal_json message)
@@ -313,8 +367,11 @@ static bool take_one(pal_mcp *mcp, pal_json message)
 bool pal_mcp_take(pal_mcp *mcp, pal_str text)
 {
     pal_json message, one;
-    if (!pal_mcp_parse(mcp, text, &message))
-        return false;
+    pal_status status = parse(mcp, text, &message);
+    if (status == PAL_LIMIT)
+        refuse_unread(mcp, text);
+    if (status != PAL_OK)
+        return status == PAL_LIMIT;
     if (pal_json_type_of(message) != PAL_JSON_ARRAY)
         return take_one(mcp, message);
     pal_json_iter each = pal_json_each(message);

@@ -40,6 +40,10 @@ struct pal_forwarding {
     pal_status lookup_status;
     pal_error lookup_error;
     pal_reservation *held; /* of the budget; NULL: nothing */
+    pal_work_item finish;  /* of the meter, if the answer is long */
+    pal_http_end ended;    /* for it: how the call ended */
+    bool was_stopped;      /* for it: by us */
+    const pal_model_end *measured; /* by the meter, and the meter's */
     pal_work_item tally;   /* of what the service did not tell */
     uint64_t input;        /* tokens of the request by our count; 0: not counted */
     uint64_t output;
@@ -224,14 +228,14 @@ static void tallied(pal_work_item *item)
     free_unowned(f);
 }
 
-/* `http` as of pal_meter_finish(). An answer that failed and said nothing is free, unless we ended
- * it: a client that leaves early does not make its request so. */
-static void count(pal_forwarding *f, const pal_http_end *http)
+/* An answer that failed and said nothing is free, unless we ended it: a client that leaves early
+ * does not make its request so. */
+static void settle(pal_forwarding *f)
 {
-    const pal_model_end *end = pal_meter_finish(f->meter, http);
+    const pal_model_end *end = f->measured;
     pal_str text;
     bool has_failed = f->is_error ||
-            (http && end->status != PAL_OK && pal_meter_said(f->meter, &text) == 0);
+            (!f->was_stopped && end->status != PAL_OK && pal_meter_said(f->meter, &text) == 0);
 
     if (end->has_usage) {
         charge(f, end->model, &end->usage);
@@ -245,6 +249,45 @@ static void count(pal_forwarding *f, const pal_http_end *http)
         count_forwards(f->runtime, 1);
         pal_loop_work(f->runtime->loop, &f->tally);
     }
+}
+
+static pal_forwarding *of_finish(pal_work_item *item)
+{
+    return (pal_forwarding *)((char *)item - offsetof(pal_forwarding, finish));
+}
+
+/* On a worker: nobody feeds the meter any more. */
+static void measure(pal_work_item *item)
+{
+    pal_forwarding *f = of_finish(item);
+
+    f->measured = pal_meter_finish_apart(f->meter, f->was_stopped ? NULL : &f->ended);
+}
+
+static void measured(pal_work_item *item)
+{
+    pal_forwarding *f = of_finish(item);
+
+    f->is_looking = false;
+    settle(f);
+    count_forwards(f->runtime, -1);
+    free_unowned(f);
+}
+
+/* `http` as of pal_meter_finish(). */
+static void count(pal_forwarding *f, const pal_http_end *http)
+{
+    f->was_stopped = !http;
+    if (!pal_meter_is_long(f->meter)) {
+        f->measured = pal_meter_finish(f->meter, http);
+        settle(f);
+        return;
+    }
+    if (http)
+        f->ended = *http;
+    f->is_looking = true;
+    count_forwards(f->runtime, 1);
+    pal_loop_work(f->runtime->loop, &f->finish);
 }
 
 /* ---- What comes ---- */
@@ -441,8 +484,9 @@ static pal_forwarding *make(
     f->begin.run = begin;
     f->leave.run = leave;
     f->lookup = (pal_work_item){.work = look_up, .done = looked_up};
+    f->finish = (pal_work_item){.work = measure, .done = measured};
     f->tally = (pal_work_item){.work = tally, .done = tallied};
-    pal_buf_init(&f->failure, PAL_PROVIDER_BODY_BYTES_MAX);
+    pal_buf_init(&f->failure, PAL_PROVIDER_ERROR_BYTES_MAX);
     return f;
 }
 

@@ -316,6 +316,42 @@ test('calls that run at once do not go over a budget together', async (t) => {
     assert.deepEqual([used.calls, used.input_tokens + used.output_tokens], [2, 38]);
 });
 
+test('large answers are passed on, counted, and bounded', async (t) => {
+    const answer = (pad) => JSON.stringify({ id: 'c', object: 'chat.completion', model: 'm-1', pad,
+        choices: [{ index: 0, message: { role: 'assistant', content: 'x' }, finish_reason: 'stop' }],
+        usage: { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 } });
+    const bodies = {
+        values: [200, answer(Array(2e6).fill(1))], // more than a turn would read
+        garbage: [200, '{'.repeat(2e6)],
+        error: [400, JSON.stringify({ error: { message: 'e'.repeat(2e6) } })],
+    };
+    const model = await upstream(t, (response, body) => {
+        const [code, text] = bodies[JSON.parse(body).user];
+        response.writeHead(code, { 'content-type': 'application/json' }).end(text);
+    });
+    const dir = workspace(t);
+    const { key } = makeKey(dir, '--role', 'write', '--max-tokens', '1000000');
+    const s = await serve(t, { dir, args: over(model.url) });
+    const passed = (user) =>
+        s.post('/v1/chat/completions', { user, messages: [say('a')] }, { key });
+    const large = await passed('values');
+    assert.equal(large.code, 200);
+    assert.ok(large.text === bodies.values[1], 'byte for byte');
+    const garbage = await passed('garbage');
+    assert.equal(garbage.code, 502);
+    assert.match(garbage.json.error.message, /is no JSON/);
+    const error = await passed('error');
+    assert.equal(error.code, 400);
+    assert.match(error.json.error.message, /nothing that can be shown/);
+    for (;;) { // the ledger is written after the answer
+        const { json } = await s.get('/api/v1/usage', { key });
+        if (json.input_tokens) {
+            assert.deepEqual([json.input_tokens, json.output_tokens], [7, 3]);
+            break;
+        }
+    }
+});
+
 test('one long frame passes whole', async (t) => {
     const picture = 'x'.repeat(7e6);
     const up = await upstream(t, (response) => {

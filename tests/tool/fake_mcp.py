@@ -34,7 +34,7 @@ lock = threading.Lock()
 
 def tools():
     names = ['echo', 'kinds', 'structured', 'fails', 'error', 'die', 'twice', 'stranger', 'hang',
-             'progress', 'huge', 'bytes', 'ask', 'change', 'facts', 'state', 'input', 'forget',
+             'progress', 'huge', 'large', 'bytes', 'ask', 'change', 'facts', 'state', 'input', 'forget',
              'stream', 'broken', 'mute', 'nonsense', 'get.user', 'get_user', 'y' * 80 + '1',
              'y' * 80 + '2']
     listed = [{'name': name, 'description': 'does ' + name, 'inputSchema': ANY} for name in names]
@@ -176,6 +176,14 @@ class Peer:
             self.result(message, text('done'))
         elif name == 'huge':
             self.result(message, text('x' * (100 << 20)))
+        elif name == 'large':
+            self.result(message, {
+                'values': {**text('x'), 'more': [1] * 600000},
+                'text': {'content': [{'type': 'text', 'text': '\n' * (3 << 20)},
+                                     {'type': 'text', 'text': 'y'}]},
+                'parts': {'content': text('z')['content'] * 1500},
+                'bytes': text('\udcff' * (2 << 20)),
+            }[arguments['what']])
         elif name == 'bytes':
             self.result(message, text('a\udcff\udc80b'))
         elif name == 'ask':

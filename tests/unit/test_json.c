@@ -243,6 +243,21 @@ static void depth_counts_what_is_open(void)
     pal_arena_free(arena);
 }
 
+static void values_are_bounded(void)
+{
+    pal_json_limits five = {.values_max = 5}, one = {.values_max = 1};
+    pal_arena *arena = pal_arena_new(0);
+    pal_json value;
+    pal_error err;
+    CHECK(parse_exact(arena, pal_str_of("[1,2,{\"a\":3}]"), &five, &value, &err) == PAL_LIMIT);
+    CHECK(strstr(err.message, "more than 5 values"));
+    CHECK(parse_exact(arena, pal_str_of("[1,2,{},3]"), &five, &value, &err) == PAL_OK);
+    CHECK(pal_json_count(value) == 4);
+    CHECK(parse_exact(arena, pal_str_of("[1]"), &one, &value, &err) == PAL_LIMIT);
+    CHECK(parse_exact(arena, pal_str_of("\"a\""), &one, &value, &err) == PAL_OK);
+    pal_arena_free(arena);
+}
+
 static void size_is_bounded(void)
 {
     pal_json_limits ten = {.bytes_max = 10};
@@ -345,6 +360,7 @@ int main(void)
     RUN(outputs_stay_untouched_on_failure);
     RUN(depth_is_bounded);
     RUN(depth_counts_what_is_open);
+    RUN(values_are_bounded);
     RUN(size_is_bounded);
     RUN(tapes_grow_as_they_must);
     RUN(a_lack_of_memory_is_reported);

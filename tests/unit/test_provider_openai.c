@@ -409,6 +409,52 @@ static void huge_events_have_a_limit(void)
     pal_buf_done(&event);
 }
 
+/* `begin`, then a piece so often, then `end`. */
+static void tells_of_many(const answer_case *in, const char *begin, const char *piece, size_t len,
+        const char *end, const char *expected)
+{
+    pal_buf body;
+    answer_log log;
+    pal_buf_init(&body, 64u << 20);
+    pal_buf_append_text(&body, begin);
+    for (size_t i = 0; i < len; i++)
+        pal_buf_append_text(&body, piece);
+    pal_buf_append_text(&body, end);
+    CHECK(body.failure == PAL_OK);
+    answer_run(in, pal_buf_str(&body), 65536, 65536, &log);
+    CHECK(memmem(log.text.data, log.text.len, expected, strlen(expected)));
+    log_done(&log);
+    pal_buf_done(&body);
+}
+
+static void what_would_hold_the_loop_is_not_read(void)
+{
+    static const answer_case passing = {
+            .kind = &pal_reader_openai_passing, .content_type = "text/event-stream"};
+    tells_of_many(&stream, "data: {\"pad\":[0", ",1", 600000, "]}\n\n" DONE,
+            "end(provider: the answer is nested too deeply, or has more than 500000 JSON values)");
+    tells_of_many(&plain, "{\"pad\":[0", ",1", 600000, "]}",
+            "end(provider: the answer is nested too deeply, or has more than 500000 JSON values)");
+    tells_of_many(&stream, "data: {\"choices\":[{\"delta\":{\"content\":\"", "\\n", 3500000,
+            "\"}}]}\n\n" DONE, "end(provider: a text of the answer is longer than 6291456 bytes)");
+    tells_of_many(&plain, "{", " ", 17u << 20, "}",
+            "end(provider: the answer is longer than 16777216 bytes)");
+    /* One that is passed on is counted by its length. */
+    tells_of_many(&passing, "data: {\"pad\":[0", ",1", 600000,
+            "]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,"
+            "\"completion_tokens\":4}}\n\n" DONE, "end(ok stop 9+0+0>4/0)");
+}
+
+static void an_answer_has_an_end(void)
+{
+    char piece[65536] = "data: {\"choices\":[{\"delta\":{\"content\":\"";
+    size_t len = strlen(piece);
+    memset(piece + len, 'x', 60000);
+    memcpy(piece + len + 60000, "\"}}]}\n\n", sizeof "\"}}]}\n\n");
+    tells_of_many(&stream, "", piece, 150, DONE,
+            "end(provider: the answer is longer than 8388608 bytes)");
+}
+
 static void other_choices_are_not_ours(void)
 {
     CHECK(answer_tells(&stream,
@@ -459,6 +505,8 @@ int main(void)
     RUN(a_refusal_is_judged);
     RUN(long_texts_are_cut);
     RUN(huge_events_have_a_limit);
+    RUN(what_would_hold_the_loop_is_not_read);
+    RUN(an_answer_has_an_end);
     RUN(other_choices_are_not_ours);
     RUN(memory_may_run_out);
     pal_arena_free(answer_scratch);

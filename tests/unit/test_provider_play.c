@@ -133,6 +133,12 @@ static void secrets_are_not_shown(void)
     pal_answer_redact(&text, pal_str_of(""));
     CHECK(pal_str_is(pal_buf_str(&text), "bad key ***, ***!"));
     pal_buf_done(&text);
+    pal_buf_init(&text, 4u << 20);
+    for (int i = 0; i < 200000; i++)
+        pal_buf_append_text(&text, "sk-12345678,");
+    pal_answer_redact(&text, pal_str_of("sk-12345678"));
+    CHECK(text.len == 200000 * 4 && memcmp(text.data + text.len - 8, "***,***,", 8) == 0);
+    pal_buf_done(&text);
 }
 
 /* ---- Calls ---- */

@@ -350,6 +350,25 @@ static void a_flood_ends_the_child_only(void)
     mcp_client_close(&client);
 }
 
+static void large_answers_are_not_read_to_their_end(void)
+{
+    child_config c;
+    mcp_client client;
+    if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
+        return;
+    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(answers(&client, "s__large", "{\"what\":\"values\"}",
+            "the answer has more than 500000 JSON values"));
+    CHECK(answers(&client, "s__large", "{\"what\":\"text\"}",
+            "[6291458 bytes of text are left out: too long for one result]\"},"
+            "{\"kind\":\"text\",\"text\":\"y\"}"));
+    CHECK(answers(&client, "s__large", "{\"what\":\"parts\"}",
+            "[500 parts are left out: too many for one result]"));
+    CHECK(answers(&client, "s__large", "{\"what\":\"bytes\"}", "is too long and not UTF-8"));
+    CHECK(answers(&client, "s__echo", "{}", TEXT("{}")));
+    mcp_client_close(&client);
+}
+
 static bool open_late(mcp_client *client, child_config *c, int64_t call_ms)
 {
     pal_mcp_config *config = child(c, NULL);
@@ -659,6 +678,7 @@ int main(void)
     RUN(a_child_that_dies_is_started_again);
     RUN(starts_that_fail_are_tried_again);
     RUN(a_flood_ends_the_child_only);
+    RUN(large_answers_are_not_read_to_their_end);
     RUN(late_calls_fail);
     RUN(progress_helps);
     RUN(cancel_is_silent_and_told);
