@@ -63,20 +63,24 @@ static void begin_head(pal_http_call *call, pal_str line)
         call->code = call->code * 10 + (line.data[i] - '0');
 }
 
-/* "https://host:443" of an address that libcurl has read; false: it is not one of http. */
-static bool append_host(CURLU *address, pal_buf *out_name)
+/* "https://host:443" of an address that libcurl has read. Not CURLUE_OK: it is not one of http, or
+ * there is no memory. */
+static CURLUcode append_host(CURLU *address, pal_buf *out_name)
 {
     char *scheme = NULL, *host = NULL, *port = NULL;
-    bool is_good = !curl_url_get(address, CURLUPART_SCHEME, &scheme, 0) &&
-            !curl_url_get(address, CURLUPART_HOST, &host, 0) &&
-            !curl_url_get(address, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) &&
-            (!strcmp(scheme, "http") || !strcmp(scheme, "https"));
-    if (is_good)
+    CURLUcode rc = curl_url_get(address, CURLUPART_SCHEME, &scheme, 0);
+    if (rc == CURLUE_OK)
+        rc = curl_url_get(address, CURLUPART_HOST, &host, 0);
+    if (rc == CURLUE_OK)
+        rc = curl_url_get(address, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT);
+    if (rc == CURLUE_OK && strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)
+        rc = CURLUE_UNSUPPORTED_SCHEME;
+    if (rc == CURLUE_OK)
         pal_buf_format(out_name, "%s://%s:%s", scheme, host, port);
     curl_free(port);
     curl_free(host);
     curl_free(scheme);
-    return is_good;
+    return rc;
 }
 
 /* Where a redirect leads: scheme, host and port. The rest may hold a secret. */
@@ -90,7 +94,7 @@ static void learn_target(pal_http_call *call, pal_str location)
     pal_buf_append_char(&text, '\0');
     call->target[0] = '\0';
     if (address && !text.failure && !curl_url_set(address, CURLUPART_URL, call->host->name, 0) &&
-            !curl_url_set(address, CURLUPART_URL, text.data, 0) && append_host(address, &host)) {
+            !curl_url_set(address, CURLUPART_URL, text.data, 0) && !append_host(address, &host)) {
         pal_buf_append_char(&host, '\0');
         if (!host.failure)
             memcpy(call->target, host.data, host.len);
@@ -228,14 +232,18 @@ pal_status pal_http_url_host(pal_str url, pal_buf *out_name, pal_error *err)
     if (url.len)
         memcpy(text, url.data, url.len);
     text[url.len] = '\0';
-    if (strlen(text) != url.len || curl_url_set(parsed, CURLUPART_URL, text, 0) ||
-            !append_host(parsed, out_name)) {
+    CURLUcode rc = strlen(text) == url.len ? curl_url_set(parsed, CURLUPART_URL, text, 0)
+                                           : CURLUE_MALFORMED_INPUT;
+    if (rc == CURLUE_OK)
+        rc = append_host(parsed, out_name);
+    if (rc == CURLUE_OUT_OF_MEMORY || out_name->failure == PAL_NO_MEMORY)
+        status = no_memory(err);
+    else if (rc)
         status = pal_error_set(err, PAL_INVALID, "'%s' is no http or https address", text);
-        goto out;
-    }
-    status = out_name->failure;
-    if (status)
-        (void)pal_error_set(err, status, "the address is too long");
+    else if (out_name->failure)
+        status = pal_error_set(err, out_name->failure, "the address is too long");
+    else
+        status = PAL_OK;
 out:
     curl_url_cleanup(parsed);
     pal_free(text);
