@@ -1,12 +1,13 @@
-/* turn.c - a program that talks to a model in its own process, and shows the answer as it comes.
+/* turn.c - a program that runs a turn without a server, and prints the answer as it arrives.
  *
  *   cc turn.c -o turn $(pkg-config --cflags --libs palaver) && ./turn "Hello there"
  *
- * The model is "echo", which is built in; for a real one, name another endpoint. */
+ * It uses "echo", which is built in and repeats the message. For a real model, use another
+ * endpoint. */
 #include <palaver/palaver.h>
 #include <stdio.h>
 
-/* Called on the runtime's own thread for everything that happens in the turn. */
+/* Called for each event of the turn, on the thread of the runtime. */
 static bool show(const pal_event *event, void *user)
 {
     (void)user;
@@ -15,21 +16,21 @@ static bool show(const pal_event *event, void *user)
     if (event->kind == PAL_EVENT_TOOL_STARTED)
         printf("\n[%.*s]\n", PAL_STR_ARG(event->name));
     if (event->kind == PAL_EVENT_RETRYING)
-        printf("\n[trying again: %.*s]\n", PAL_STR_ARG(event->text));
+        printf("\n[retrying: %.*s]\n", PAL_STR_ARG(event->text));
     fflush(stdout);
     return true;
 }
 
 static pal_status talk(pal_runtime *runtime, pal_id session, const char *text, pal_error *err)
 {
-    const pal_str tenant = {0}; /* the default one */
+    const pal_str tenant = {0}; /* empty: the default tenant */
     pal_arena *arena = pal_arena_new(0);
     pal_message said = pal_message_text(arena, PAL_ROLE_USER, pal_str_of(text));
     pal_turn_request request = {.session = session, .messages = &said, .messages_len = 1};
     pal_turn_info turn;
     pal_str answer;
 
-    /* When this returns, the message is on the disk, and the model is about to be asked. */
+    /* Returns when the message is on disk. Does not wait for the model. */
     pal_status status = pal_turn_start(runtime, &request, &turn, err);
     if (status == PAL_OK)
         status = pal_turn_watch(runtime, tenant, turn.turn, 0, show, NULL, NULL, err);
