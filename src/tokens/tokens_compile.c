@@ -71,15 +71,34 @@ struct parts {
     struct pal_compiled_hash hash;
     struct specials specials;
     struct pal_token *tokens;
-    struct pal_halves *halves;
     unsigned char *bytes;
     uint32_t bytes_len;
     uint32_t *ids;
     uint32_t *pairs;
     uint8_t *filter;
-    uint32_t *byte_pairs;
+    struct pal_byte_pair *byte_pairs;
     uint32_t pair_bits;
 };
+
+/* All but the tokens, which pairs_fill() adds. */
+static void byte_pairs_begin(struct parts *parts)
+{
+    const struct pal_vocab *vocab = &parts->vocab;
+
+    for (unsigned i = 0; i < 256 * 256; i++) {
+        parts->byte_pairs[i] = (struct pal_byte_pair){
+                .token = PAL_TOKEN_NONE,
+                .lowest = PAL_TOKEN_NONE,
+                .place = pal_trie_two(parts->trie.places, parts->trie.root, i >> 8, i & 255),
+        };
+    }
+    for (uint32_t i = vocab->len; i-- > PAL_TOKEN_FIRST;) {
+        const unsigned char *bytes = vocab->tokens[i].bytes;
+
+        if (vocab->tokens[i].is_merged)
+            parts->byte_pairs[bytes[0] << 8 | bytes[1]].lowest = i;
+    }
+}
 
 static void pairs_fill(struct parts *parts)
 {
@@ -95,7 +114,7 @@ static void pairs_fill(struct parts *parts)
         if (!vocab->tokens[i].is_merged)
             continue;
         if ((left | right) < PAL_TOKEN_FIRST) {
-            parts->byte_pairs[left << 8 | right] = i;
+            parts->byte_pairs[left << 8 | right].token = i;
             continue;
         }
         parts->filter[at] |= (uint8_t)(1u << (hash & 7));
@@ -113,14 +132,14 @@ static void tokens_fill(struct parts *parts)
     for (uint32_t i = 0; i < vocab->len; i++) {
         const struct pal_vocab_token *token = &vocab->tokens[i];
 
-        parts->tokens[i] = (struct pal_token){token->prefix, at};
-        parts->halves[i] = (struct pal_halves){token->left, token->right};
+        parts->tokens[i] = (struct pal_token){
+                .prefix = token->prefix, .start = at, .left = token->left, .right = token->right};
         memcpy(parts->bytes + at, token->bytes, token->len);
         at += token->len;
         if (i >= PAL_TOKEN_FIRST)
             parts->ids[i - PAL_TOKEN_FIRST] = token->id;
     }
-    parts->tokens[vocab->len] = (struct pal_token){PAL_TOKEN_NONE, at};
+    parts->tokens[vocab->len] = (struct pal_token){.prefix = PAL_TOKEN_NONE, .start = at};
 }
 
 static pal_status arrays_make(struct parts *parts, pal_arena *arena, pal_error *err)
@@ -133,7 +152,6 @@ static pal_status arrays_make(struct parts *parts, pal_arena *arena, pal_error *
     while ((1u << parts->pair_bits) < vocab->len + vocab->len / 4)
         parts->pair_bits++;
     parts->tokens = pal_arena_array(arena, (size_t)vocab->len + 1, sizeof parts->tokens[0]);
-    parts->halves = pal_arena_array(arena, vocab->len, sizeof parts->halves[0]);
     parts->bytes = pal_arena_alloc(arena, parts->bytes_len);
     parts->ids = pal_arena_array(arena, vocab->len, sizeof parts->ids[0]);
     parts->byte_pairs = pal_arena_array(arena, 256 * 256, sizeof parts->byte_pairs[0]);
@@ -142,8 +160,9 @@ static pal_status arrays_make(struct parts *parts, pal_arena *arena, pal_error *
     if (pal_arena_failure(arena) != PAL_OK)
         return no_memory(err);
     tokens_fill(parts);
+    byte_pairs_begin(parts);
     pairs_fill(parts);
-    return PAL_OK;
+    return pal_compile_spines(vocab, arena, parts->tokens, err);
 }
 
 /* Whether all ids are their numbers and a shift, so that they need not be written. */
@@ -213,7 +232,6 @@ static pal_status table_write(const pal_vocabulary *vocabulary, const struct par
             [PAL_TABLE_SLOTS] = parts->hash.slots,
             [PAL_TABLE_DISPLACEMENTS] = parts->hash.displacements,
             [PAL_TABLE_TOKENS] = parts->tokens,
-            [PAL_TABLE_HALVES] = parts->halves,
             [PAL_TABLE_PAIRS] = parts->pairs,
             [PAL_TABLE_FILTER] = parts->filter,
             [PAL_TABLE_BYTE_PAIRS] = parts->byte_pairs,

@@ -54,6 +54,10 @@ struct pal_compiled_hash {
     uint64_t seed;
 };
 
+/* Fills in what tokens say about their spines. */
+pal_status pal_compile_spines(const struct pal_vocab *vocab, pal_arena *arena,
+        struct pal_token *tokens, pal_error *err);
+
 pal_status pal_compile_hash(const struct pal_vocab *vocab, pal_arena *arena,
         struct pal_compiled_hash *out_hash, pal_error *err);
 

@@ -6,9 +6,17 @@
  * is compatible with the one before, else the next shorter one, else a step back; a place from
  * which there was no way on is dead and never tried again, so each is left at most once.
  *
- * Compatible is what never merged across the border. Undo the last merge of the two tokens: if what
- * stands at the border now would have merged earlier than that, the two are not what merging makes.
- * Go on until both sides are bytes.
+ * Compatible is what never merged across the border. The tokens that ever ended at the border are
+ * the right spine of the left token, those that began there the left spine of the right one. Two of
+ * them would have merged if the token that they make is lower than the next ones of both spines,
+ * because those came later. is_compatible() looks for such a pair. Undo the last merge of the two
+ * tokens: if what stands at the border now would have merged earlier than that, the two are not
+ * what merging makes. Go on until both sides are bytes.
+ *
+ * Nearly always there is a shorter way. The two bytes at the border decide most cases against a
+ * pair; one look at a table tells what they make. In its favor: nothing merges with the whole left
+ * token if no longer token begins at its place; and what the table has about the spines rules out
+ * the rest. Texts without words depend on it: they need about one such decision for each byte.
  *
  * In a run of one byte the longest tokens are nearly always wrong, and there are many: the tokens
  * are guessed there (tokens_runs.h) and only checked. A wrong guess costs time, never the result.
@@ -71,132 +79,234 @@ void pal_merge_done(struct pal_merge *merge)
     pal_merge_init(merge);
 }
 
-static inline bool is_compatible(const struct pal_table *table, uint32_t left, uint32_t right)
+/* The token that the last one of a row makes with what follows it in the text; or one of these. */
+#define NOTHING PAL_TOKEN_NONE
+#define UNKNOWN 0u
+
+/* Whether the two can be neighbors. `joined` is the only token that the left one makes with what
+ * begins the right one. */
+static bool is_compatible(
+        const struct pal_table *table, uint32_t left, uint32_t joined, uint32_t right)
 {
+    uint32_t whole = joined == UNKNOWN ? PAL_TOKEN_NONE : left;
     uint32_t limit = UINT32_MAX;
 
     while ((left | right) >= PAL_TOKEN_FIRST) {
-        if (pal_pair_tokens(table, left, right) < limit)
+        uint32_t made = PAL_TOKEN_NONE;
+
+        if (left != whole)
+            made = pal_pair_tokens(table, left, right);
+        else if (joined != NOTHING && table->tokens[joined].right == right)
+            made = joined;
+        if (made < limit)
             return false;
         /* The higher number was made last; of two that are the same, the right one. */
         if (left > right) {
             limit = left;
-            left = table->halves[left].right;
+            left = table->tokens[left].right;
         } else {
             limit = right + 1;
-            right = table->halves[right].left;
+            right = table->tokens[right].left;
         }
     }
     return pal_pair_bytes(table, left, right) >= limit;
 }
 
-static bool is_dead(const struct pal_merge *merge, size_t at)
+/* As is_compatible() for the last token of a row and the text at `border`, where `right` begins. In
+ * these conditions it is cheaper to compute than to branch. */
+static inline bool is_neighbor(const struct pal_table *table, uint32_t left, uint32_t joined,
+        uint32_t right, const unsigned char *border)
+{
+    const struct pal_token *l = &table->tokens[left];
+    const struct pal_token *r = &table->tokens[right];
+    const struct pal_byte_pair *bytes = &table->byte_pairs[border[-1] << 8 | border[0]];
+    bool is_whole_free =
+            (joined > right) & (joined == NOTHING || table->tokens[joined].right != right);
+    bool is_byte_free = (left < PAL_TOKEN_FIRST) | (bytes->lowest >= l->low_right) |
+            (r->low_joined >= l->low_right);
+
+    if ((bytes->token < l->low_right) & (bytes->token <= r->low_left))
+        return false;
+    if (is_whole_free & is_byte_free & ~(l->joins >> border[0] % 32))
+        return true;
+    return is_compatible(table, left, joined, right);
+}
+
+/* Whether no token can follow `left`, which ends before `next`. */
+static inline bool is_blocked(const struct pal_table *table, uint32_t left,
+        const unsigned char *next, const unsigned char *end)
+{
+    uint32_t bytes = next < end ? pal_pair_bytes(table, next[-1], next[0]) : PAL_TOKEN_NONE;
+
+    return bytes < table->tokens[left].low_right &&
+            (next + 1 == end || bytes <= table->byte_pairs[next[0] << 8 | next[1]].lowest);
+}
+
+static inline bool is_dead(const struct pal_merge *merge, size_t at)
 {
     return merge->dead[at / 64] >> at % 64 & 1;
 }
 
-/* Where a walk is. */
+/* Where a walk is. It is handed on as a value, so that it stays in registers. */
 struct walk {
-    const struct pal_table *table;
-    struct pal_merge *merge;
     const unsigned char *p;
     size_t len;
     size_t at;
     size_t tokens_len;
-    size_t kept;    /* so many of the tokens are never taken back */
-    size_t guessed; /* so many of the tokens may be guesses, with longer ones still to be tried */
+    uint32_t joined; /* what the last token makes with what follows it, NOTHING or UNKNOWN */
+    size_t kept;     /* so many of the tokens are never taken back */
+    size_t guessed;  /* so many of the tokens may be guesses, with longer ones still to be tried */
+    uint64_t work;
 };
 
-static bool fits(const struct walk *walk, uint32_t token)
+/* A token that may be the next one of a row. */
+struct step {
+    uint32_t token;
+    uint32_t joined;
+    size_t len;
+    bool is_longest;
+};
+
+static inline bool fits(const struct pal_table *table, const struct pal_merge *merge,
+        const struct walk *walk, uint32_t token)
 {
     return walk->tokens_len == 0 ||
-            is_compatible(walk->table, walk->merge->tokens[walk->tokens_len - 1], token);
+            is_neighbor(table, merge->tokens[walk->tokens_len - 1], walk->joined, token,
+                    walk->p + walk->at);
 }
 
-static void push(struct walk *walk, uint32_t token, size_t token_len)
+static inline void push(
+        struct pal_merge *merge, struct walk *walk, uint32_t token, size_t len, uint32_t joined)
 {
-    walk->merge->tokens[walk->tokens_len++] = token;
-    walk->at += token_len;
+    merge->tokens[walk->tokens_len++] = token;
+    walk->at += len;
+    walk->joined = joined;
 }
 
-static uint32_t pop(struct walk *walk)
+static inline uint32_t pop(
+        const struct pal_table *table, const struct pal_merge *merge, struct walk *walk)
 {
-    uint32_t token = walk->merge->tokens[--walk->tokens_len];
+    uint32_t token = merge->tokens[--walk->tokens_len];
 
-    walk->at -= pal_table_len(walk->table, token);
+    walk->at -= pal_table_len(table, token);
+    walk->joined = UNKNOWN;
     return token;
 }
 
 /* In a long run the tokens are guessed and need only be checked. A guess begins a few bytes before
  * the run, because the tokens there may be wrong. */
-static void follow_guess(struct walk *walk, struct pal_runs *runs)
+static struct walk follow_guess(
+        const struct pal_table *table, struct pal_merge *merge, struct walk walk)
 {
-    size_t run = walk->at;
+    struct pal_runs *runs = &merge->runs;
+    size_t run = walk.at;
     uint32_t token;
 
-    while (walk->tokens_len > walk->kept && walk->at > runs->end && run - walk->at < GUESS_BEFORE)
-        pop(walk);
-    walk->merge->work += pal_runs_guess(walk->table, runs, walk->p, walk->at, run, walk->len);
-    while ((token = pal_runs_token(runs, walk->at)) != PAL_TOKEN_NONE) {
-        size_t token_len = pal_table_len(walk->table, token);
+    while (walk.tokens_len > walk.kept && walk.at > runs->end && run - walk.at < GUESS_BEFORE)
+        pop(table, merge, &walk);
+    walk.work += pal_runs_guess(table, runs, walk.p, walk.at, run, walk.len);
+    while ((token = pal_runs_token(runs, walk.at)) != PAL_TOKEN_NONE) {
+        size_t len = pal_table_len(table, token);
 
-        if (is_dead(walk->merge, walk->at + token_len) || !fits(walk, token))
+        if (is_dead(merge, walk.at + len) || !fits(table, merge, &walk, token))
             break;
-        push(walk, token, token_len);
-        pal_runs_next(runs, token_len);
+        push(merge, &walk, token, len, UNKNOWN);
+        pal_runs_next(runs, len);
     }
-    walk->guessed = walk->tokens_len;
+    walk.guessed = walk.tokens_len;
+    return walk;
+}
+
+/* The longest token of a place makes no longer one with what follows it. */
+static inline struct step step_longest(const struct pal_table *table, struct walk *walk)
+{
+    struct step step = {.joined = NOTHING, .is_longest = true};
+
+    step.token = pal_trie_longest(table, walk->p + walk->at, walk->p + walk->len, &step.len);
+    walk->work += step.len;
+    return step;
+}
+
+static inline bool can_step(const struct pal_table *table, const struct pal_merge *merge,
+        const struct walk *walk, const struct step *step)
+{
+    size_t end = walk->at + step->len;
+
+    return !is_dead(merge, end) &&
+            !is_blocked(table, step->token, walk->p + end, walk->p + walk->len) &&
+            fits(table, merge, walk, step->token);
+}
+
+/* The next shorter token of the place. Of all that a token makes with what follows it, only the
+ * longest one of the place is remembered: it is nearly always the only one. */
+static inline struct step step_shorter(const struct pal_table *table, struct step step)
+{
+    uint32_t longer = step.token;
+
+    step.token = table->tokens[longer].prefix;
+    if (!step.is_longest)
+        step.joined = UNKNOWN;
+    else if (table->tokens[longer].left == step.token)
+        step.joined = longer;
+    step.is_longest = false;
+    return step;
+}
+
+/* No token of the place fits: it is dead. Goes back to places before it until there is a token that
+ * was not tried. */
+static struct walk go_back(
+        const struct pal_table *table, struct pal_merge *merge, struct walk walk, struct step *step)
+{
+    while (step->token == PAL_TOKEN_NONE && walk.tokens_len > walk.kept) {
+        merge->dead[walk.at / 64] |= (uint64_t)1 << walk.at % 64;
+        step->token = pop(table, merge, &walk);
+        if (walk.tokens_len < walk.guessed) {
+            walk.guessed = walk.tokens_len;
+            *step = step_longest(table, &walk);
+            return walk;
+        }
+        step->token = table->tokens[step->token].prefix;
+    }
+    step->joined = UNKNOWN;
+    if (step->token == PAL_TOKEN_NONE) {
+        /* Only a damaged table comes here, since there is a row for every text. It gets bytes,
+         * which are never taken back, so that this ends. */
+        push(merge, &walk, walk.p[walk.at], 1, UNKNOWN);
+        walk.kept = walk.tokens_len;
+    }
+    return walk;
 }
 
 size_t pal_merge_all(
         const struct pal_table *table, struct pal_merge *merge, const unsigned char *p, size_t len)
 {
-    struct walk walk = {.table = table, .merge = merge, .p = p, .len = len};
-    uint32_t token;
-    size_t token_len;
+    struct walk walk = {.p = p, .len = len};
 
     assert(len > 0 && len <= merge->window);
     memset(merge->dead, 0, (len / 64 + 1) * sizeof merge->dead[0]);
     merge->runs.end = 0;
-    for (;;) {
+    while (walk.at < len) {
+        struct step step;
+
         if (walk.at >= merge->runs.end && pal_runs_begin(p + walk.at, len - walk.at)) {
-            follow_guess(&walk, &merge->runs);
+            walk = follow_guess(table, merge, walk);
             if (walk.at == len)
-                return walk.tokens_len;
-        }
-        token = pal_trie_longest(table, p + walk.at, p + len, &token_len);
-        merge->work += token_len;
-        for (;;) {
-            while (token != PAL_TOKEN_NONE &&
-                    (is_dead(merge, walk.at + token_len) || !fits(&walk, token))) {
-                token = table->tokens[token].prefix;
-                token_len = token == PAL_TOKEN_NONE ? 0 : pal_table_len(table, token);
-                merge->work++;
-            }
-            if (token != PAL_TOKEN_NONE || walk.tokens_len <= walk.kept)
                 break;
-            merge->dead[walk.at / 64] |= (uint64_t)1 << walk.at % 64;
-            token = pop(&walk);
-            if (walk.tokens_len < walk.guessed) {
-                walk.guessed = walk.tokens_len;
-                token = pal_trie_longest(table, p + walk.at, p + len, &token_len);
-                merge->work += token_len;
-                continue;
-            }
-            token = table->tokens[token].prefix;
-            token_len = token == PAL_TOKEN_NONE ? 0 : pal_table_len(table, token);
         }
-        if (token == PAL_TOKEN_NONE) {
-            /* Only a damaged table comes here, since there is a row for every text. It gets bytes,
-             * which are never taken back, so that this ends. */
-            token = p[walk.at];
-            token_len = 1;
-            walk.kept = walk.tokens_len + 1;
+        step = step_longest(table, &walk);
+        while (step.token != PAL_TOKEN_NONE && !can_step(table, merge, &walk, &step)) {
+            walk.work++;
+            step = step_shorter(table, step);
+            if (step.token == PAL_TOKEN_NONE)
+                walk = go_back(table, merge, walk, &step);
+            if (step.token != PAL_TOKEN_NONE)
+                step.len = pal_table_len(table, step.token);
         }
-        push(&walk, token, token_len);
-        if (walk.at == len)
-            return walk.tokens_len;
+        if (step.token != PAL_TOKEN_NONE)
+            push(merge, &walk, step.token, step.len, step.joined);
     }
+    merge->work += walk.work;
+    return walk.tokens_len;
 }
 
 /* Marks in `last` the last token of the row of every beginning that goes over `at`, where `last`
@@ -217,11 +327,11 @@ static size_t walk_on(const struct pal_table *table, struct pal_merge *merge,
         if (pal_trie_label(place) != p[i])
             break;
         base = pal_trie_value(place);
-        if (last[i + 1] != PAL_TOKEN_NONE || !(place & (PAL_TRIE_LEAF | PAL_TRIE_TOKEN)))
+        if (last[i + 1] != PAL_TOKEN_NONE || !pal_trie_ends(place))
             continue;
-        token = place & PAL_TRIE_LEAF ? base : pal_trie_value(table->trie[base + PAL_TRIE_END]);
+        token = pal_trie_token(table, place);
         merge->work++;
-        if (is_compatible(table, last[at], token)) {
+        if (is_neighbor(table, last[at], UNKNOWN, token, p + at)) {
             last[i + 1] = token;
             found += i + 1 >= from;
         }

@@ -8,9 +8,9 @@
 #include "tokens/tokens_table.h"
 
 /* Number of equal bytes that count as a long run. */
-#define PAL_RUNS_LEN 32
+#define PAL_RUNS_LEN 96
 /* Maximum number of items of a stretch: at the beginning, and while it is merged. */
-#define PAL_RUNS_FIRST 16
+#define PAL_RUNS_FIRST 4
 #define PAL_RUNS_ITEMS 256
 
 /* The same token, repeated. */
@@ -49,7 +49,7 @@ static inline bool pal_runs_begin(const unsigned char *p, size_t len)
         return false;
     word = pal_table_word(p);
     return word == pal_table_word(p + 8) && word == (word >> 8 | word << 56) &&
-            word == pal_table_word(p + 16) && word == pal_table_word(p + 24);
+            memcmp(p, p + 1, PAL_RUNS_LEN - 1) == 0;
 }
 
 /* Guesses the tokens of a text of `len` bytes from `at` on, as far as there are long runs. The

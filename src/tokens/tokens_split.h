@@ -61,8 +61,8 @@ size_t pal_split_rest(const struct pal_split *split, const unsigned char *p,
 
 /* Returns where pieces begin in the first `len` bytes at `p`, one bit for each byte.
  * PAL_SPLIT_WINDOW bytes must be readable. A piece begins at `p` itself. All pieces except that of
- * the highest bit are decided, whatever follows. Only ASCII is examined, so possibly only the
- * lowest bit is set. */
+ * the highest bit are decided, whatever follows. Characters beyond ASCII are not examined, so
+ * possibly only the lowest bit is set. */
 uint64_t pal_split_window(const struct pal_split *split, const unsigned char *p, size_t len);
 
 #endif

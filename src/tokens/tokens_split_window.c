@@ -1,4 +1,6 @@
-/* tokens_split_window.c - finds where pieces begin in up to 64 bytes of ASCII, all at once.
+/* tokens_split_window.c - finds where pieces begin in up to 64 bytes of ASCII, all at once. Bytes
+ * that are not characters are signs, as in the scanner. The first character beyond ASCII ends the
+ * window.
  *
  * A class of characters is a word with one bit for each byte; "the previous one is a letter" is a
  * shift. The text before the window does not matter, because a piece begins at its start. The text
@@ -58,7 +60,34 @@ static inline void classify(const unsigned char *p, struct masks *out)
     }
     *out = m;
 }
+
+/* Bytes that begin a character of two, three or four bytes, and bytes that continue one. */
+static inline void classify_wide(
+        const unsigned char *p, uint64_t begins[3], uint64_t *out_continues)
+{
+    for (int i = 0; i < PAL_SPLIT_WINDOW; i += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(p + i));
+
+        begins[0] |= in_range(bytes, (char)0xc2, 30) << i;
+        begins[1] |= in_range(bytes, (char)0xe0, 16) << i;
+        begins[2] |= in_range(bytes, (char)0xf0, 5) << i;
+        *out_continues |= in_range(bytes, (char)0x80, 64) << i;
+    }
+}
 #else
+static inline void classify_wide(
+        const unsigned char *p, uint64_t begins[3], uint64_t *out_continues)
+{
+    for (int i = 0; i < PAL_SPLIT_WINDOW; i++) {
+        uint64_t bit = (uint64_t)1 << i;
+
+        begins[0] |= p[i] >= 0xc2 && p[i] < 0xe0 ? bit : 0;
+        begins[1] |= p[i] >= 0xe0 && p[i] < 0xf0 ? bit : 0;
+        begins[2] |= p[i] >= 0xf0 && p[i] < 0xf5 ? bit : 0;
+        *out_continues |= p[i] >= 0x80 && p[i] < 0xc0 ? bit : 0;
+    }
+}
+
 static inline void classify(const unsigned char *p, struct masks *out)
 {
     struct masks m = {0};
@@ -235,6 +264,22 @@ static uint64_t gpt2_starts(
     return (starts | sign_starts) & valid;
 }
 
+/* Where a character beyond ASCII may begin among the first `len` bytes; what follows them may be
+ * its rest. */
+static uint64_t wide_characters(const unsigned char *p, size_t len)
+{
+    uint64_t begins[3] = {0};
+    uint64_t continues = 0;
+    uint64_t second;
+    uint64_t third;
+
+    classify_wide(p, begins, &continues);
+    continues |= ~below(len);
+    second = continues >> 1 | (uint64_t)1 << 63;
+    third = second & (continues >> 2 | (uint64_t)3 << 62);
+    return ((begins[0] & second) | ((begins[1] | begins[2]) & third)) & below(len);
+}
+
 uint64_t pal_split_window(const struct pal_split *split, const unsigned char *p, size_t len)
 {
     struct masks m;
@@ -242,7 +287,10 @@ uint64_t pal_split_window(const struct pal_split *split, const unsigned char *p,
     if (split->family == PAL_SPLIT_DEEPSEEK)
         return 1;
     classify(p, &m);
-    if (m.wide & below(len))
+    m.wide &= below(len);
+    if (m.wide)
+        m.wide = wide_characters(p, len);
+    if (m.wide)
         len = (size_t)__builtin_ctzll(m.wide);
     if (len == 0)
         return 1;

@@ -52,10 +52,9 @@ void pal_table_sizes(const struct pal_encoding *head, uint64_t out_sizes[PAL_TAB
     out_sizes[PAL_TABLE_SLOTS] = (uint64_t)head->slots_len * sizeof(struct pal_slot);
     out_sizes[PAL_TABLE_DISPLACEMENTS] = ((uint64_t)1 << head->bucket_bits) * sizeof(uint16_t);
     out_sizes[PAL_TABLE_TOKENS] = ((uint64_t)head->tokens_len + 1) * sizeof(struct pal_token);
-    out_sizes[PAL_TABLE_HALVES] = (uint64_t)head->tokens_len * sizeof(struct pal_halves);
     out_sizes[PAL_TABLE_PAIRS] = ((uint64_t)1 << head->pair_bits) * sizeof(uint32_t);
     out_sizes[PAL_TABLE_FILTER] = (uint64_t)1 << head->pair_bits;
-    out_sizes[PAL_TABLE_BYTE_PAIRS] = 256 * 256 * sizeof(uint32_t);
+    out_sizes[PAL_TABLE_BYTE_PAIRS] = 256 * 256 * sizeof(struct pal_byte_pair);
     out_sizes[PAL_TABLE_TRIE] = (uint64_t)head->trie_len * sizeof(uint32_t);
     out_sizes[PAL_TABLE_BYTES] = head->bytes_len;
     out_sizes[PAL_TABLE_IDS] = ids_len * sizeof(uint32_t);
@@ -72,7 +71,6 @@ void pal_table_view(const struct pal_encoding *encoding, struct pal_table *out_t
     t->slots = section(encoding, PAL_TABLE_SLOTS);
     t->displacements = section(encoding, PAL_TABLE_DISPLACEMENTS);
     t->tokens = section(encoding, PAL_TABLE_TOKENS);
-    t->halves = section(encoding, PAL_TABLE_HALVES);
     t->pairs = section(encoding, PAL_TABLE_PAIRS);
     t->filter = section(encoding, PAL_TABLE_FILTER);
     t->byte_pairs = section(encoding, PAL_TABLE_BYTE_PAIRS);

@@ -22,7 +22,7 @@
 #include "tokens/tokens_split.h"
 
 #define PAL_TABLE_MAGIC "PALTOKEN"
-#define PAL_TABLE_VERSION 1u
+#define PAL_TABLE_VERSION 2u
 #define PAL_TABLE_ORDER 0x01020304u /* reads otherwise where bytes go the other way round */
 #define PAL_TABLE_NAME_MAX 63
 #define PAL_TABLE_ALIGN 64
@@ -36,10 +36,9 @@ enum pal_table_section {
     PAL_TABLE_SLOTS,         /* struct pal_slot[slots_len] */
     PAL_TABLE_DISPLACEMENTS, /* uint16_t[1 << bucket_bits] */
     PAL_TABLE_TOKENS,        /* struct pal_token[tokens_len + 1]; the last one ends the bytes */
-    PAL_TABLE_HALVES,        /* struct pal_halves[tokens_len] */
     PAL_TABLE_PAIRS,         /* uint32_t[1 << pair_bits]: a token by the two that make it */
     PAL_TABLE_FILTER,        /* uint8_t[1 << pair_bits]: eight bits for each of those places */
-    PAL_TABLE_BYTE_PAIRS,    /* uint32_t[256][256]: what two bytes make, or 0; these are no pairs */
+    PAL_TABLE_BYTE_PAIRS,    /* struct pal_byte_pair[256][256]; these are not among the pairs */
     PAL_TABLE_TRIE,          /* uint32_t[trie_len] */
     PAL_TABLE_BYTES,         /* of all tokens */
     PAL_TABLE_IDS,           /* uint32_t[tokens_len - 256], or nothing */
@@ -63,15 +62,29 @@ struct pal_slot {
 #define PAL_SLOT_TOKEN_SHIFT 36
 #define PAL_SLOT_KEY (((uint64_t)1 << PAL_SLOT_TOKEN_SHIFT) - 1)
 
+/* A token. Its left spine is the token, its left half, the left half of that, and so on down to its
+ * first byte; its right spine goes down to its last byte. The last four members answer most of the
+ * questions whether two tokens can be neighbors: tokens_merge.c has the rules. */
 struct pal_token {
-    uint32_t prefix; /* the longest other token that it begins with, or PAL_TOKEN_NONE */
-    uint32_t start;  /* of its bytes */
+    uint32_t prefix;    /* the longest other token that it begins with, or PAL_TOKEN_NONE */
+    uint32_t start;     /* of its bytes */
+    uint32_t left;      /* the two halves that merge into it; itself, twice, if none do */
+    uint32_t right;
+    uint32_t low_left;  /* the lowest token of the left spine but the byte, or PAL_TOKEN_NONE */
+    uint32_t low_right; /* the lowest token of the right spine but the byte, or PAL_TOKEN_NONE */
+    /* The lowest token that some byte makes with a token of the left spine, before that token
+     * becomes a part of the next one of the spine; or PAL_TOKEN_NONE. */
+    uint32_t low_joined;
+    /* The first bytes, modulo 32, of everything that a token of the right spine can merge with
+     * before it becomes a part of the next one of the spine. Leaves out the token itself. */
+    uint32_t joins;
 };
 
-/* The two tokens that merge into one; itself, twice, when nothing does. */
-struct pal_halves {
-    uint32_t left;
-    uint32_t right;
+/* What two bytes are. */
+struct pal_byte_pair {
+    uint32_t token;  /* that they make, or PAL_TOKEN_NONE */
+    uint32_t lowest; /* the lowest token that begins with them, or PAL_TOKEN_NONE */
+    uint32_t place;  /* in the trie; PAL_TRIE_FREE: no token begins with them */
 };
 
 struct pal_special {
@@ -114,10 +127,9 @@ struct pal_table {
     const struct pal_slot *slots;
     const uint16_t *displacements;
     const struct pal_token *tokens;
-    const struct pal_halves *halves;
     const uint32_t *pairs;
     const uint8_t *filter;
-    const uint32_t *byte_pairs;
+    const struct pal_byte_pair *byte_pairs;
     const uint32_t *trie;
     const unsigned char *bytes;
     const uint32_t *ids;
@@ -262,9 +274,7 @@ static inline bool pal_pair_filter(const struct pal_table *table, uint64_t hash)
 /* The token that two bytes make, or PAL_TOKEN_NONE. */
 static inline uint32_t pal_pair_bytes(const struct pal_table *table, uint32_t left, uint32_t right)
 {
-    uint32_t token = table->byte_pairs[left << 8 | right];
-
-    return token != 0 ? token : PAL_TOKEN_NONE;
+    return table->byte_pairs[left << 8 | right].token;
 }
 
 /* The token that the two make, of which one at least is not a byte, or PAL_TOKEN_NONE. */
@@ -282,8 +292,8 @@ static inline uint32_t pal_pair_tokens(
     while ((entry = table->pairs[at]) != 0) {
         uint32_t token = entry & PAL_PAIR_TOKEN_MASK;
 
-        if (entry - token == tag && table->halves[token].left == left &&
-                table->halves[token].right == right)
+        if (entry - token == tag && table->tokens[token].left == left &&
+                table->tokens[token].right == right)
             return token;
         at = (at + 1) & mask;
     }
@@ -319,34 +329,65 @@ static inline uint32_t pal_trie_label(uint32_t place)
     return place & 511u;
 }
 
+/* Whether a token ends at this place. */
+static inline bool pal_trie_ends(uint32_t place)
+{
+    return place & (PAL_TRIE_LEAF | PAL_TRIE_TOKEN);
+}
+
+/* The token that ends at this place. */
+static inline uint32_t pal_trie_token(const struct pal_table *table, uint32_t place)
+{
+    uint32_t value = pal_trie_value(place);
+
+    return place & PAL_TRIE_LEAF ? value : pal_trie_value(table->trie[value + PAL_TRIE_END]);
+}
+
+/* Where two bytes lead from the root, or PAL_TRIE_FREE. */
+static inline uint32_t pal_trie_two(
+        const uint32_t *trie, uint32_t root, unsigned first, unsigned second)
+{
+    uint32_t place = trie[root + first];
+
+    if (place & PAL_TRIE_LEAF)
+        return PAL_TRIE_FREE;
+    place = trie[pal_trie_value(place) + second];
+    return pal_trie_label(place) == second ? place : PAL_TRIE_FREE;
+}
+
 /* The longest token that the text, which is not empty, begins with, and its length. There is one,
  * since every byte is a token. */
 static inline uint32_t pal_trie_longest(const struct pal_table *table, const unsigned char *p,
         const unsigned char *end, size_t *out_len)
 {
-    const uint32_t *trie = table->trie;
-    const unsigned char *q = p;
-    uint32_t base = table->head->trie_root;
-    uint32_t found = 0;
+    const unsigned char *q = p + 2;
+    const struct pal_byte_pair *pair;
+    uint32_t found = PAL_TRIE_FREE;
+    uint32_t place;
 
     *out_len = 1;
-    while (q < end) {
-        uint32_t place = trie[base + *q];
-
+    if (q > end)
+        return *p;
+    pair = &table->byte_pairs[p[0] << 8 | p[1]];
+    place = pair->place;
+    if (place == PAL_TRIE_FREE)
+        return *p;
+    while (!(place & PAL_TRIE_LEAF) && q < end) {
+        place = table->trie[pal_trie_value(place) + *q];
         if (pal_trie_label(place) != *q)
             break;
         q++;
-        base = pal_trie_value(place);
-        if (place & PAL_TRIE_LEAF) {
-            *out_len = (size_t)(q - p);
-            return base;
-        }
-        if (place & PAL_TRIE_TOKEN) {
-            found = base + PAL_TRIE_END;
+        if (pal_trie_ends(place)) {
+            found = place;
             *out_len = (size_t)(q - p);
         }
     }
-    return pal_trie_value(trie[found]);
+    if (found != PAL_TRIE_FREE)
+        return pal_trie_token(table, found);
+    if (pair->token == PAL_TOKEN_NONE)
+        return *p;
+    *out_len = 2;
+    return pair->token;
 }
 
 #endif

@@ -39,7 +39,7 @@ static bool sections_are_good(const struct pal_encoding *head)
 static bool is_made(const struct pal_table *table, uint32_t token)
 {
     return token < PAL_TOKEN_FIRST ||
-            (table->halves[token].left < token && table->halves[token].right < token);
+            (table->tokens[token].left < token && table->tokens[token].right < token);
 }
 
 static bool tokens_are_good(const struct pal_table *table)
@@ -79,14 +79,6 @@ static bool slots_are_good(const struct pal_table *table)
 {
     for (uint32_t i = 0; i < table->slots_len; i++)
         if (pal_slot_token(&table->slots[i]) >= table->head->tokens_len)
-            return false;
-    return true;
-}
-
-static bool byte_pairs_are_good(const struct pal_table *table)
-{
-    for (size_t i = 0; i < 256 * 256; i++)
-        if (table->byte_pairs[i] >= table->head->tokens_len)
             return false;
     return true;
 }
@@ -170,6 +162,22 @@ static bool ends_are_good(const struct pal_table *table)
     return ends == 0;
 }
 
+/* The trie is good already. */
+static bool byte_pairs_are_good(const struct pal_table *table)
+{
+    for (unsigned i = 0; i < 256 * 256; i++) {
+        const struct pal_byte_pair *pair = &table->byte_pairs[i];
+
+        if (pair->place != pal_trie_two(table->trie, table->head->trie_root, i >> 8, i & 255))
+            return false;
+        if (pair->token != PAL_TOKEN_NONE &&
+                (pair->token >= table->head->tokens_len || !is_made(table, pair->token) ||
+                        pal_table_len(table, pair->token) != 2))
+            return false;
+    }
+    return true;
+}
+
 static pal_status trie_check(const struct pal_table *table, pal_error *err)
 {
     uint64_t *seen = pal_calloc(table->head->trie_len / 64 + 1, sizeof *seen);
@@ -177,7 +185,7 @@ static pal_status trie_check(const struct pal_table *table, pal_error *err)
 
     if (!seen)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    is_good = bases_are_good(table, seen) && ends_are_good(table);
+    is_good = bases_are_good(table, seen) && ends_are_good(table) && byte_pairs_are_good(table);
     pal_free(seen);
     return is_good ? PAL_OK : corrupt(err, "its trie does not fit its tokens");
 }
@@ -204,8 +212,7 @@ pal_status pal_table_check(const unsigned char *data, size_t len, pal_error *err
     pal_table_view(head, &table);
     if (!tokens_are_good(&table) || !prefixes_are_good(&table))
         return corrupt(err, "its tokens are not in order");
-    if (!slots_are_good(&table) || !pairs_are_good(&table) || !byte_pairs_are_good(&table) ||
-            !specials_are_good(&table))
+    if (!slots_are_good(&table) || !pairs_are_good(&table) || !specials_are_good(&table))
         return corrupt(err, "it names tokens that it does not have");
     return trie_check(&table, err);
 }

@@ -1,5 +1,6 @@
-/* tokens_walk.c - the loop that all texts go through. ASCII is cut into pieces 64 bytes at a time.
- * The scanner handles everything else, and what the window cannot decide. */
+/* tokens_walk.c - the loop that all texts go through. ASCII, and bytes that are not characters, are
+ * cut into pieces 64 bytes at a time. The scanner handles everything else, and what the window
+ * cannot decide. */
 #include "tokens/tokens_walk.h"
 #include "base/memory.h"
 
@@ -222,17 +223,24 @@ static inline void find_all(uint64_t starts, struct pieces *left)
     }
 }
 
-/* Counts the pieces that are tokens, and takes them out. */
+/* Counts the pieces that are tokens, and takes them out. Slots are far away: all of them are on
+ * their way before the first one is needed. */
 static inline void count_tokens(
         struct pal_walk *walk, const unsigned char *p, struct pieces *pieces)
 {
+    const struct pal_slot *slots[PAL_SPLIT_WINDOW];
     size_t len = pieces->len;
 
+    for (size_t i = 0; i < len; i++) {
+        slots[i] = pal_table_slot(
+                &walk->table, pal_table_key(p + pieces->begins[i], pieces->lens[i]));
+        __builtin_prefetch(slots[i]);
+    }
     pieces->len = 0;
     for (size_t i = 0; i < len; i++) {
         size_t begin = pieces->begins[i];
         struct pal_slot key = pal_table_key(p + begin, pieces->lens[i]);
-        bool is_token = pal_slot_has(pal_table_slot(&walk->table, key), key);
+        bool is_token = pal_slot_has(slots[i], key);
 
         if (walk->cache && is_token)
             cache_put(walk, key, 1);
@@ -342,10 +350,24 @@ static size_t put_last_window(struct pal_walk *walk, const unsigned char *p, siz
     return put_window(walk, copy, len < PAL_SPLIT_WINDOW ? len : PAL_SPLIT_WINDOW);
 }
 
-/* Whether a window is worth the while. */
-static inline bool begins_ascii(const unsigned char *p, size_t left)
+/* Whether a window is worth the while: among eight bytes there is no beginning of a character with
+ * a byte that continues it. */
+static inline bool begins_window(const unsigned char *p, size_t left)
 {
-    return left >= 8 && (pal_table_word(p) & 0x8080808080808080u) == 0;
+    uint64_t high;
+    uint64_t begins;
+
+    if (left < 8)
+        return false;
+    high = pal_table_word(p) & 0x8080808080808080u;
+    if (high == 0)
+        return true;
+    begins = high & pal_table_word(p) << 1;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return (begins & (high & ~begins) >> 8) == 0;
+#else
+    return (begins & (high & ~begins) << 8) == 0;
+#endif
 }
 
 /* A piece of two bytes is one token or two. */
@@ -389,7 +411,7 @@ size_t pal_walk_text(struct pal_walk *walk, const unsigned char *p, size_t len, 
         size_t left = (size_t)(end - p);
         size_t got = 0;
 
-        if (begins_ascii(p, left)) {
+        if (begins_window(p, left)) {
             got = left >= READABLE ? put_window(walk, p, PAL_SPLIT_WINDOW)
                                    : put_last_window(walk, p, left);
         }

@@ -88,7 +88,8 @@ static size_t text_random(unsigned char *text, size_t room, uint64_t *seed)
 {
     static const char *const parts[] = {"a", "b", "s", "t", "re", "ll", "A", "S", "VE", "1", "2",
             " ", " ", "\n", "\r", "\t", "\f", "'", "'", "/", ".", "(", "\x01", "\x7f", "\xc3\xa9",
-            "\xe4\xb8\xad", "\xcc\x81", "\xff", "\xc5\xbf", "\xc2\xa0"};
+            "\xe4\xb8\xad", "\xcc\x81", "\xff", "\xc5\xbf", "\xc2\xa0", "\xff", "\x80", "\xc3", "\xc0",
+            "\xe4", "\xe4\xb8", "\xf0\x9f", "\xf0\x9f\x98", "\xed\xa0\x80"};
     size_t all = sizeof(parts) / sizeof(parts[0]);
     size_t kinds = 1 + next(seed) % all;
     size_t first = next(seed) % all;
