@@ -1,13 +1,15 @@
 /* bench_tokens.c - how fast texts are counted and encoded, on one core.
  *
- *   bench_tokens ENCODING FILE...
+ *   bench_tokens [--count] ENCODING FILE...
  *
  * Writes a line for each file: its bytes, its tokens, MB/s counting, MB/s encoding, and the
- * microseconds that the first count in this process took, before anything was in memory. Time is
- * that of the processor, and each speed is the best of several rounds, so that a busy machine
- * disturbs little. bench_tokens.mjs runs this beside others. */
+ * microseconds that the first count in this process took, before anything was in memory. With
+ * --count it does not encode, and says 0 for that. Time is that of the processor, and each speed is
+ * the best of several rounds, so that a busy machine disturbs little. bench_tokens.mjs and
+ * bench_tokens_kinds.mjs run this. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include "palaver/arena.h"
 #include "palaver/tokens.h"
@@ -88,18 +90,19 @@ static bool read_text(const char *path, pal_arena *arena, pal_str *out_text)
     return is_good;
 }
 
-static bool bench(text *t, int64_t first_us)
+static bool bench(text *t, int64_t first_us, bool encodes)
 {
-    double counted, encoded;
+    double counted, encoded = 0;
 
     if (!count(t))
         return false;
     counted = measure(t, count);
-    encoded = measure(t, encode);
+    if (encodes)
+        encoded = measure(t, encode);
     printf("%zu %llu %.2f %.2f %lld\n", t->bytes.len, (unsigned long long)t->tokens, counted,
             encoded, (long long)first_us);
     fflush(stdout);
-    return counted > 0 && encoded > 0;
+    return counted > 0 && (encoded > 0 || !encodes);
 }
 
 int main(int argc, char **argv)
@@ -108,7 +111,10 @@ int main(int argc, char **argv)
     pal_arena *texts = pal_arena_new(0);
     text t = {.arena = pal_arena_new(0)};
     int status = 1;
+    bool encodes = argc < 2 || strcmp(argv[1], "--count") != 0;
 
+    argc -= !encodes;
+    argv += !encodes;
     if (argc < 3 || !texts || !t.arena)
         goto out;
     t.encoding = pal_encoding_find(pal_str_of(argv[1]));
@@ -119,7 +125,7 @@ int main(int argc, char **argv)
     }
     first_us = spent_us() - start;
     for (int i = 2; i < argc; i++) {
-        if (!read_text(argv[i], texts, &t.bytes) || !bench(&t, first_us)) {
+        if (!read_text(argv[i], texts, &t.bytes) || !bench(&t, first_us, encodes)) {
             fprintf(stderr, "bench_tokens: '%s' failed\n", argv[i]);
             goto out;
         }
