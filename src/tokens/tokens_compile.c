@@ -1,4 +1,4 @@
-/* tokens_compile.c - turns a vocabulary into a table: tokens_table.h has its layout. */
+/* tokens_compile.c - turns a vocabulary into a table. tokens_table.h describes its layout. */
 #include "tokens/tokens_compile.h"
 
 struct specials {

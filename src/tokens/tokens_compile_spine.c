@@ -1,5 +1,5 @@
-/* tokens_compile_spine.c - finds out for each token what its spines can merge with. The table has
- * it, so that counting need not look for it. */
+/* tokens_compile_spine.c - finds what the spines of each token can merge with. The result is stored
+ * in the table, so that counting does not have to search for it. */
 #include "tokens/tokens_compile.h"
 
 /* What is made with a token as one half. */

@@ -1,30 +1,34 @@
 /* tokens_merge.c - byte pair encoding without merging.
  *
- * Two facts carry it. First: a row of tokens is what merging makes of its bytes exactly when
- * each two neighbours are what merging makes of theirs ("compatible"). Second: for each text there
- * is only one such row. So the row is found by walking: from each place the longest token that
- * is compatible with the one before, else the next shorter one, else a step back; a place from
- * which there was no way on is dead and never tried again, so each is left at most once.
+ * It is based on two facts. First: a row of tokens is the result of merging its bytes if and only
+ * if each two neighbors are the result of merging theirs ("compatible"). Second: for each text
+ * there is only one such row. So the row is found by walking. At each place the longest token that
+ * is compatible with the previous one is tried, then the next shorter one, then a step back. A
+ * place from which no token leads on is dead and never tried again, so each place is left at most
+ * once.
  *
- * Compatible is what never merged across the border. The tokens that ever ended at the border are
- * the right spine of the left token, those that began there the left spine of the right one. Two of
- * them would have merged if the token that they make is lower than the next ones of both spines,
- * because those came later. is_compatible() looks for such a pair. Undo the last merge of the two
- * tokens: if what stands at the border now would have merged earlier than that, the two are not
- * what merging makes. Go on until both sides are bytes.
+ * Two tokens are compatible if nothing ever merged across their border. The tokens that ever ended
+ * at the border are the right spine of the left token; those that began there are the left spine of
+ * the right token. Two of them would have merged if the token that they make is lower than the next
+ * tokens of both spines, because those were made later. is_compatible() searches for such a pair.
+ * It undoes the last merge of the two tokens: if the tokens at the border would now have merged
+ * earlier than that, the two are not compatible. This is repeated until both sides are bytes.
  *
- * Nearly always there is a shorter way. The two bytes at the border decide most cases against a
- * pair; one look at a table tells what they make. In its favor: nothing merges with the whole left
- * token if no longer token begins at its place; and what the table has about the spines rules out
- * the rest. Texts without words depend on it: they need about one such decision for each byte.
+ * Nearly always there is a shorter way. Most incompatible pairs are decided by the two bytes at the
+ * border: one table lookup gives the token that they make. Most compatible pairs are decided as
+ * follows: nothing merges with the whole left token if no longer token begins at its place, and the
+ * table's values about the spines exclude the rest. Texts without words depend on this, because
+ * they need about one such decision per byte.
  *
- * In a run of one byte the longest tokens are nearly always wrong, and there are many: the tokens
- * are guessed there (tokens_runs.h) and only checked. A wrong guess costs time, never the result.
+ * In a run of one byte the longest tokens are nearly always wrong, and there are many of them. So
+ * the tokens are guessed there (tokens_runs.h) and only checked. A wrong guess costs time but never
+ * changes the result.
  *
- * A place k of a long text is final, that is, a border whatever follows, when what merging makes of
- * each beginning of the text that ends within the last token_len_max bytes has a border at k: any
- * longer text's row has to pass through one of those ends. Since rows are unique, each end has one
- * last token; walking all compatible tokens from k on finds all the ends whose rows pass k. */
+ * A place k of a long text is final if it is a border whatever follows. This is the case if merging
+ * gives a border at k for each beginning of the text that ends within the last token_len_max bytes,
+ * because the row of any longer text must pass through one of those ends. Rows are unique, so each
+ * end has one last token. Walking all compatible tokens from k on finds all ends whose rows pass
+ * k. */
 #include "tokens/tokens_merge.h"
 #include <assert.h>
 #include "base/memory.h"

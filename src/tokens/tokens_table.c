@@ -1,5 +1,5 @@
-/* tokens_table.c - opens tables and looks things up in them. The built-in ones are trusted: they
- * were made by the same build. */
+/* tokens_table.c - opens tables and looks up words, ids and texts. Built-in tables are trusted,
+ * because the same build made them. */
 #include "tokens/tokens_table.h"
 #include <errno.h>
 #include <fcntl.h>

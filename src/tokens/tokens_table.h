@@ -1,15 +1,15 @@
 /* tokens_table.h - a vocabulary as it is mapped: read-only, without pointers, ready for use.
  *
- * A table is a header (struct pal_encoding, which is the handle itself) and sections at offsets
- * from it, each aligned to 64 bytes, all numbers in the byte order of the machine.
+ * A table is a header (struct pal_encoding, which is also the handle) and sections at offsets from
+ * it. Each section is aligned to 64 bytes. All numbers are in the byte order of the machine.
  *
- * Tokens have numbers of their own: a single byte is its value, the others follow from 256 on in
- * the order in which they merge, so that comparing numbers is comparing ranks. The ids that the
- * world knows are `byte_ids` for bytes, and for the others the number plus `id_shift`, or what the
- * section of ids says where they have gaps.
+ * Tokens have internal numbers. A single byte has its value; the others follow from 256 on in the
+ * order in which they merge, so that comparing numbers compares ranks. The public ids are
+ * `byte_ids` for bytes, and for the others the number plus `id_shift`. If the ids have gaps, they
+ * are in the section of ids.
  *
- * Words are found by a perfect hash: the key's hash picks a bucket, the bucket's displacement
- * and the hash pick the slot, and the slot has the key in it, so that one look decides. */
+ * Words are found by a perfect hash: the key's hash selects a bucket, the bucket's displacement and
+ * the hash select the slot, and the slot contains the key, so that one comparison decides. */
 #ifndef PAL_TOKENS_TABLE_H
 #define PAL_TOKENS_TABLE_H
 
@@ -23,33 +23,34 @@
 
 #define PAL_TABLE_MAGIC "PALTOKEN"
 #define PAL_TABLE_VERSION 2u
-#define PAL_TABLE_ORDER 0x01020304u /* reads otherwise where bytes go the other way round */
+#define PAL_TABLE_ORDER 0x01020304u /* has another value if the byte order differs */
 #define PAL_TABLE_NAME_MAX 63
 #define PAL_TABLE_ALIGN 64
 
 #define PAL_TOKENS_MAX (1u << 21)
 #define PAL_TOKEN_LEN_MAX 1024
 #define PAL_TOKEN_NONE UINT32_MAX
-#define PAL_TOKEN_FIRST 256u /* that is not a byte */
+#define PAL_TOKEN_FIRST 256u /* the first token that is not a byte */
 
 enum pal_table_section {
     PAL_TABLE_SLOTS,         /* struct pal_slot[slots_len] */
     PAL_TABLE_DISPLACEMENTS, /* uint16_t[1 << bucket_bits] */
-    PAL_TABLE_TOKENS,        /* struct pal_token[tokens_len + 1]; the last one ends the bytes */
-    PAL_TABLE_PAIRS,         /* uint32_t[1 << pair_bits]: a token by the two that make it */
-    PAL_TABLE_FILTER,        /* uint8_t[1 << pair_bits]: eight bits for each of those places */
-    PAL_TABLE_BYTE_PAIRS,    /* struct pal_byte_pair[256][256]; these are not among the pairs */
+    PAL_TABLE_TOKENS,        /* struct pal_token[tokens_len + 1]; the last one marks the end of the
+                                bytes */
+    PAL_TABLE_PAIRS,         /* uint32_t[1 << pair_bits]: a token by its two halves */
+    PAL_TABLE_FILTER,        /* uint8_t[1 << pair_bits]: eight bits for each entry of the pairs */
+    PAL_TABLE_BYTE_PAIRS,    /* struct pal_byte_pair[256][256]; pairs of bytes are not in PAIRS */
     PAL_TABLE_TRIE,          /* uint32_t[trie_len] */
-    PAL_TABLE_BYTES,         /* of all tokens */
-    PAL_TABLE_IDS,           /* uint32_t[tokens_len - 256], or nothing */
-    PAL_TABLE_SPECIALS,      /* struct pal_special[specials_len], by their ids */
+    PAL_TABLE_BYTES,         /* the bytes of all tokens */
+    PAL_TABLE_IDS,           /* uint32_t[tokens_len - 256], or empty */
+    PAL_TABLE_SPECIALS,      /* struct pal_special[specials_len], ordered by id */
     PAL_TABLE_SPECIAL_BYTES,
     PAL_TABLE_SECTIONS,
 };
 
-/* A word and its token. A word of up to 12 bytes is in `low` and the lower half of `high`, zeros
- * behind it, its length in the next four bits. Of a longer one there is a hash, and PAL_SLOT_LONG
- * instead of the length. Above that is the token. A slot without a word has the length 0. */
+/* A word and its token. A word of up to 12 bytes is in `low` and the lower half of `high`, followed
+ * by zeros, with its length in the next four bits. For a longer word there is a hash, and
+ * PAL_SLOT_LONG instead of the length. The token is above that. An empty slot has the length 0. */
 struct pal_slot {
     uint64_t low;
     uint64_t high;
@@ -64,27 +65,27 @@ struct pal_slot {
 
 /* A token. Its left spine is the token, its left half, the left half of that, and so on down to its
  * first byte; its right spine goes down to its last byte. The last four members answer most of the
- * questions whether two tokens can be neighbors: tokens_merge.c has the rules. */
+ * questions whether two tokens can be neighbors; tokens_merge.c has the rules. */
 struct pal_token {
-    uint32_t prefix;    /* the longest other token that it begins with, or PAL_TOKEN_NONE */
-    uint32_t start;     /* of its bytes */
-    uint32_t left;      /* the two halves that merge into it; itself, twice, if none do */
+    uint32_t prefix; /* the longest other token that it begins with, or PAL_TOKEN_NONE */
+    uint32_t start;  /* start of its bytes */
+    uint32_t left;   /* the two halves that merge into it; the token itself, twice, if no two do */
     uint32_t right;
-    uint32_t low_left;  /* the lowest token of the left spine but the byte, or PAL_TOKEN_NONE */
-    uint32_t low_right; /* the lowest token of the right spine but the byte, or PAL_TOKEN_NONE */
+    uint32_t low_left;  /* the lowest token of the left spine except the byte, or PAL_TOKEN_NONE */
+    uint32_t low_right; /* the lowest token of the right spine except the byte, or PAL_TOKEN_NONE */
     /* The lowest token that some byte makes with a token of the left spine, before that token
-     * becomes a part of the next one of the spine; or PAL_TOKEN_NONE. */
+     * becomes part of the next token of the spine; or PAL_TOKEN_NONE. */
     uint32_t low_joined;
     /* The first bytes, modulo 32, of everything that a token of the right spine can merge with
-     * before it becomes a part of the next one of the spine. Leaves out the token itself. */
+     * before it becomes part of the next token of the spine. Does not include the token itself. */
     uint32_t joins;
 };
 
-/* What two bytes are. */
+/* The properties of two bytes. */
 struct pal_byte_pair {
-    uint32_t token;  /* that they make, or PAL_TOKEN_NONE */
+    uint32_t token;  /* the token that they make, or PAL_TOKEN_NONE */
     uint32_t lowest; /* the lowest token that begins with them, or PAL_TOKEN_NONE */
-    uint32_t place;  /* in the trie; PAL_TRIE_FREE: no token begins with them */
+    uint32_t place;  /* place in the trie; PAL_TRIE_FREE: no token begins with them */
 };
 
 struct pal_special {
@@ -97,10 +98,10 @@ struct pal_encoding {
     char magic[8];
     uint32_t version;
     uint32_t order;
-    uint64_t size; /* of the whole table */
+    uint64_t size; /* size of the whole table */
     char name[PAL_TABLE_NAME_MAX + 1];
     uint32_t name_len;
-    uint32_t pattern; /* index of pal_splits */
+    uint32_t pattern; /* index in pal_splits */
     uint32_t ids_end;
     uint32_t tokens_len;
     uint32_t token_len_max;
@@ -111,7 +112,7 @@ struct pal_encoding {
     uint32_t pair_bits;
     uint32_t trie_len;
     uint32_t trie_root;
-    uint32_t trie_tokens; /* how many tokens the trie has: those that merging can make */
+    uint32_t trie_tokens; /* number of tokens in the trie: those that merging can make */
     uint32_t bytes_len;
     uint32_t specials_len;
     uint32_t special_bytes_len;
@@ -120,7 +121,7 @@ struct pal_encoding {
     uint64_t offsets[PAL_TABLE_SECTIONS];
 };
 
-/* The sections, found once for a call. */
+/* The sections of a table, looked up once per call. */
 struct pal_table {
     const struct pal_encoding *head;
     const struct pal_split *split;
@@ -142,13 +143,14 @@ struct pal_table {
     unsigned pair_shift;
 };
 
-/* How long the sections of a table are that says of itself what this one says. */
+/* Computes the sizes of the sections from the header. */
 void pal_table_sizes(const struct pal_encoding *head, uint64_t out_sizes[PAL_TABLE_SECTIONS]);
 
 void pal_table_view(const struct pal_encoding *encoding, struct pal_table *out_table);
 
-/* Everything that the code relies on, for tables that come from outside: afterwards no text can
- * lead out of it, nor into a loop. PAL_CORRUPT says what is wrong. `data` is aligned to 8. */
+/* Checks everything that the code relies on, for tables from outside. After it, no text can lead
+ * outside the table or into an endless loop. PAL_CORRUPT: `err` says what is wrong. `data` must be
+ * aligned to 8. */
 pal_status pal_table_check(const unsigned char *data, size_t len, pal_error *err);
 
 /* ---- Hashing ---- */
@@ -166,7 +168,7 @@ static inline uint64_t pal_table_hash(uint64_t seed, struct pal_slot key)
     return pal_table_mix(key.low ^ seed, key.high ^ 0x9e3779b97f4a7c15u);
 }
 
-/* The slot of a hash, once its bucket's displacement is known. */
+/* Returns the slot of a hash, if the displacement of its bucket is known. */
 static inline uint32_t pal_table_place(uint64_t hash, uint32_t displacement, uint32_t slots_len)
 {
     uint64_t moved = (hash ^ displacement * 0xd6e8feb86659fd93u) * 0xa0761d6478bd642fu;
@@ -182,8 +184,8 @@ static inline uint64_t pal_table_word(const unsigned char *p)
     return word;
 }
 
-/* What of a word's first and second eight bytes is in the key of a word of so many bytes, and its
- * length there. Words that are too long give a key that no slot has. */
+/* Masks for the first and second eight bytes of a word of a given length, and its length in the
+ * key. A word that is too long gives a key that no slot has. */
 struct pal_key_mask {
     uint64_t low;
     uint64_t high;
@@ -193,7 +195,7 @@ struct pal_key_mask {
 
 extern const struct pal_key_mask pal_key_masks[PAL_SPLIT_WINDOW + 1];
 
-/* The key of a word of 1 to PAL_SPLIT_WINDOW bytes, of which 16 can be read. */
+/* Returns the key of a word of 1 to PAL_SPLIT_WINDOW bytes. 16 bytes must be readable. */
 static inline struct pal_slot pal_table_key(const unsigned char *p, size_t len)
 {
     const struct pal_key_mask *mask = &pal_key_masks[len];
@@ -204,12 +206,12 @@ static inline struct pal_slot pal_table_key(const unsigned char *p, size_t len)
     return key;
 }
 
-/* The key of a word of any length of at least 1; reads only that. */
+/* Returns the key of a word of any length of at least 1. Reads only the word. */
 struct pal_slot pal_table_key_any(const unsigned char *p, size_t len);
 
 /* ---- Looking up ---- */
 
-/* The slot where a key is if it is anywhere. */
+/* Returns the only slot that can contain a key. */
 static inline const struct pal_slot *pal_table_slot(
         const struct pal_table *table, struct pal_slot key)
 {
@@ -229,7 +231,7 @@ static inline uint32_t pal_slot_token(const struct pal_slot *slot)
     return (uint32_t)(slot->high >> PAL_SLOT_TOKEN_SHIFT);
 }
 
-/* The token that is this word, or PAL_TOKEN_NONE. */
+/* Returns the token that is equal to this word, or PAL_TOKEN_NONE. */
 uint32_t pal_table_find(const struct pal_table *table, const unsigned char *p, size_t len);
 
 static inline size_t pal_table_len(const struct pal_table *table, uint32_t token)
@@ -244,12 +246,13 @@ static inline uint32_t pal_table_id(const struct pal_table *table, uint32_t toke
     return table->ids ? table->ids[token - PAL_TOKEN_FIRST] : token + table->head->id_shift;
 }
 
-/* The bytes of an id, a special one's name too. False when there is no such id. */
+/* Returns the bytes of an id, or the name of a special one. Returns false if there is no such
+ * id. */
 bool pal_table_text(const struct pal_table *table, uint32_t id, pal_str *out_text);
 
 /* ---- Pairs ---- */
 
-/* An entry of the pairs is a token and, above it, bits of the pair's hash; 0 is free. */
+/* An entry of the pairs is a token and, above it, bits of the pair's hash; 0: free. */
 #define PAL_PAIR_TOKEN_BITS 21
 #define PAL_PAIR_TOKEN_MASK ((1u << PAL_PAIR_TOKEN_BITS) - 1)
 
@@ -265,19 +268,19 @@ static inline uint32_t pal_pair_entry(uint64_t hash, uint32_t token)
     return (uint32_t)(hash >> 8) << PAL_PAIR_TOKEN_BITS | token;
 }
 
-/* Most pairs are none; a bit that is not set says so without a look at the pairs. */
+/* Most pairs do not exist. A bit that is not set shows this without reading the pairs. */
 static inline bool pal_pair_filter(const struct pal_table *table, uint64_t hash)
 {
     return table->filter[hash >> table->pair_shift] >> (hash & 7) & 1;
 }
 
-/* The token that two bytes make, or PAL_TOKEN_NONE. */
+/* Returns the token that two bytes make, or PAL_TOKEN_NONE. */
 static inline uint32_t pal_pair_bytes(const struct pal_table *table, uint32_t left, uint32_t right)
 {
     return table->byte_pairs[left << 8 | right].token;
 }
 
-/* The token that the two make, of which one at least is not a byte, or PAL_TOKEN_NONE. */
+/* Returns the token that two tokens make, or PAL_TOKEN_NONE. At least one of them is not a byte. */
 static inline uint32_t pal_pair_tokens(
         const struct pal_table *table, uint32_t left, uint32_t right)
 {
@@ -300,7 +303,7 @@ static inline uint32_t pal_pair_tokens(
     return PAL_TOKEN_NONE;
 }
 
-/* The token that any two make, or PAL_TOKEN_NONE. */
+/* Returns the token that any two tokens make, or PAL_TOKEN_NONE. */
 static inline uint32_t pal_pair_find(const struct pal_table *table, uint32_t left, uint32_t right)
 {
     return (left | right) < PAL_TOKEN_FIRST ? pal_pair_bytes(table, left, right)
@@ -309,10 +312,11 @@ static inline uint32_t pal_pair_find(const struct pal_table *table, uint32_t lef
 
 /* ---- The trie ---- */
 
-/* A double array: a node has a base, and its child by byte c, if any, is at base + c and bears
+/* A double array. A node has a base; its child for byte c, if there is one, is at base + c and has
  * the label c. No two nodes have the same base, so the label decides. A node that is a token and
- * has children has that token as its child PAL_TRIE_END; a leaf has it instead of a base. Free
- * places bear PAL_TRIE_FREE. A place has two flags, 21 bits of base or token, and 9 of label. */
+ * has children has the token as its child PAL_TRIE_END; a leaf has the token instead of a base.
+ * Free places have the label PAL_TRIE_FREE. A place has two flags, 21 bits of base or token, and 9
+ * bits of label. */
 #define PAL_TRIE_LEAF (1u << 31)
 #define PAL_TRIE_TOKEN (1u << 30) /* has a child PAL_TRIE_END */
 #define PAL_TRIE_VALUE_BITS 21
@@ -329,13 +333,13 @@ static inline uint32_t pal_trie_label(uint32_t place)
     return place & 511u;
 }
 
-/* Whether a token ends at this place. */
+/* Returns true if a token ends at this place. */
 static inline bool pal_trie_ends(uint32_t place)
 {
     return place & (PAL_TRIE_LEAF | PAL_TRIE_TOKEN);
 }
 
-/* The token that ends at this place. */
+/* Returns the token that ends at this place. */
 static inline uint32_t pal_trie_token(const struct pal_table *table, uint32_t place)
 {
     uint32_t value = pal_trie_value(place);
@@ -343,7 +347,7 @@ static inline uint32_t pal_trie_token(const struct pal_table *table, uint32_t pl
     return place & PAL_TRIE_LEAF ? value : pal_trie_value(table->trie[value + PAL_TRIE_END]);
 }
 
-/* Where two bytes lead from the root, or PAL_TRIE_FREE. */
+/* Returns the place of two bytes from the root, or PAL_TRIE_FREE. */
 static inline uint32_t pal_trie_two(
         const uint32_t *trie, uint32_t root, unsigned first, unsigned second)
 {
@@ -355,8 +359,8 @@ static inline uint32_t pal_trie_two(
     return pal_trie_label(place) == second ? place : PAL_TRIE_FREE;
 }
 
-/* The longest token that the text, which is not empty, begins with, and its length. There is one,
- * since every byte is a token. */
+/* Returns the longest token that the text begins with, and its length. The text must not be empty.
+ * There is always one, because every byte is a token. */
 static inline uint32_t pal_trie_longest(const struct pal_table *table, const unsigned char *p,
         const unsigned char *end, size_t *out_len)
 {

@@ -1,6 +1,7 @@
-/* tokens_table_check.c - distrusts a table. What the code walks by is checked: sizes and places,
- * tokens that are made of lower ones, prefixes that are shorter, the trie token by token, and free
- * places where searches end. What a wrong table then can do is to count wrongly. */
+/* tokens_table_check.c - checks a table that is not trusted. It checks everything that the code
+ * follows: sizes and places, tokens that are made of lower ones, prefixes that are shorter, the
+ * trie token by token, and free places where searches end. After that, a wrong table can only give
+ * wrong counts. */
 #include "base/memory.h"
 #include "tokens/tokens_table.h"
 
