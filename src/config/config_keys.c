@@ -123,8 +123,8 @@ static const pal_config_row session_rows[] = {
                 .help = "what separates sessions; empty: dm_scope decides"},
         {"dm_scope", PAL_CONFIG_TEXT, offsetof(pal_route_config, dm_scope), "per-channel",
                 .words = dm_scope_words,
-                .help = "preset of dimensions: chat and sender, chat, sender, or none, in this "
-                        "order"},
+                .help = "if dimensions is empty: separate by chat and sender, chat, sender, or "
+                        "nothing"},
         {"identity_links", PAL_CONFIG_MAP, offsetof(pal_route_config, links), "{}",
                 .len_offset = offsetof(pal_route_config, links_len), .rows = link_rows,
                 .size = sizeof(pal_route_link), .max = PAL_ROUTE_LINK_IDS_MAX,
@@ -161,8 +161,8 @@ static const pal_config_row session_rows[] = {
                 .max = TOKENS_MAX, .help = "prune only if it removes more than this many tokens"}, \
         {"preserve_recent_tokens", PAL_CONFIG_COUNT, CONTEXT(preserve_recent_tokens), "0", \
                 .max = TOKENS_MAX, \
-                .help = "tokens of the newest turns that are not summarized; 0: a quarter, 2000 " \
-                        "to 15000"}, \
+                .help = "tokens of the newest turns that are not summarized; 0: a quarter of the " \
+                        "limit, but 2000 to 15000"}, \
         {"max_output_tokens", PAL_CONFIG_COUNT, CONTEXT(summary_tokens_max), "4096", .min = 1, \
                 .max = TOKENS_MAX, .help = "maximum tokens of a summary"}
 
@@ -182,7 +182,8 @@ static const pal_config_row session_rows[] = {
                 .help = "newest messages that summarization keeps unchanged"}, \
         {"compaction_threshold", PAL_CONFIG_COUNT, CONTEXT(compaction_threshold), "0", \
                 .max = TOKENS_MAX, \
-                .help = "tokens at which the strategy acts; 0: 118000 for reset, else the limit"}, \
+                .help = "tokens at which the strategy acts; 0: 118000 for reset, otherwise the " \
+                        "limit"}, \
         {"low_water_percent", PAL_CONFIG_COUNT32, CONTEXT(low_water_percent), "50", .min = 1, \
                 .max = 100, \
                 .help = "percentage of the limit that a cut reduces the conversation to"}, \

@@ -52,7 +52,7 @@ const pal_config_row pal_config_provider_rows[] = {
                 .help = "name of the provider; empty: its kind", .sample = "main"},
         {"kind", PAL_CONFIG_TEXT, PROVIDER(kind), .words = pal_config_provider_kinds,
                 .is_required = true,
-                .help = "API of the service; openai also for compatible services",
+                .help = "API of the service; use openai for every compatible service",
                 .sample = "openai"},
         {"url", PAL_CONFIG_HTTP_URL, PROVIDER(url), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "URL of the service; empty: the usual URL of the kind"},
