@@ -78,14 +78,14 @@ pal_status pal_join_rename(pal_turn *turn, pal_error *err)
 
 /* ---- Looking: on a worker ---- */
 
-static pal_status read_outcome(pal_turn *turn, pal_id id, pal_error *err)
+static pal_status read_outcome(pal_turn *turn, pal_id id, pal_id first, pal_error *err)
 {
     pal_outcome *outcome = pal_arena_alloc(turn->arena, sizeof(*outcome));
     pal_status status = PAL_NO_MEMORY;
 
     if (outcome)
-        status = pal_outcome_read(turn->runtime->store, turn->request.tenant,
-                turn->request.session, id, turn->arena, outcome, err);
+        status = pal_outcome_read_from(turn->runtime->store, turn->request.tenant,
+                turn->request.session, id, first, turn->arena, outcome, err);
     if (status == PAL_OK)
         turn->outcome = outcome;
     return status == PAL_NOT_FOUND ? PAL_OK : status;
@@ -100,7 +100,7 @@ static pal_status read_turn_of(pal_turn *turn, pal_id id, pal_error *err)
 
     if (status != PAL_OK || pal_id_is_none(message.turn_id))
         return status;
-    return read_outcome(turn, message.turn_id, err);
+    return read_outcome(turn, message.turn_id, id, err);
 }
 
 static pal_status other_message(pal_str client_id, pal_error *err)
@@ -245,7 +245,7 @@ static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
         if (request.messages_len != turn->request.messages_len ||
                 !pal_join_says(turn, &request, turn->arena))
             return other_message(client_id, err);
-        status = read_outcome(turn, head.turn, err);
+        status = read_outcome(turn, head.turn, pal_owed_first(head.turn), err);
         turn->was_said = status == PAL_OK && turn->outcome;
         return status;
     }

@@ -245,13 +245,12 @@ static pal_status no_turn(pal_error *err)
 }
 
 /* The turn's first message. `out_seq` 0: it has recorded none. */
-static pal_status find_first(pal_store *store, pal_str tenant, pal_id turn, pal_arena *arena,
+static pal_status find_first(pal_store *store, pal_str tenant, pal_id first, pal_arena *arena,
         pal_outcome *outcome, uint64_t *out_seq, pal_error *err)
 {
     pal_message message;
     pal_id session;
-    pal_status status = pal_store_message(
-            store, tenant, pal_owed_first(turn), arena, &message, &session, err);
+    pal_status status = pal_store_message(store, tenant, first, arena, &message, &session, err);
 
     *out_seq = 0;
     if (status == PAL_NOT_FOUND)
@@ -269,11 +268,18 @@ static pal_status find_first(pal_store *store, pal_str tenant, pal_id turn, pal_
 pal_status pal_outcome_read(pal_store *store, pal_str tenant, pal_id session, pal_id turn,
         pal_arena *arena, pal_outcome *out_outcome, pal_error *err)
 {
+    return pal_outcome_read_from(
+            store, tenant, session, turn, pal_owed_first(turn), arena, out_outcome, err);
+}
+
+pal_status pal_outcome_read_from(pal_store *store, pal_str tenant, pal_id session, pal_id turn,
+        pal_id first, pal_arena *arena, pal_outcome *out_outcome, pal_error *err)
+{
     pal_outcome outcome = {.turn = turn, .session = session};
     uint64_t first_seq = 0, acting_seq = 0;
     const pal_inbox_item *owed = NULL;
     pal_reading reading;
-    pal_status status = find_first(store, tenant, turn, arena, &outcome, &first_seq, err);
+    pal_status status = find_first(store, tenant, first, arena, &outcome, &first_seq, err);
 
     if (status == PAL_OK)
         status = pal_reading_begin(store, tenant, session, arena, &reading, err);
@@ -282,9 +288,10 @@ pal_status pal_outcome_read(pal_store *store, pal_str tenant, pal_id session, pa
     /* Once more, now that the inbox was seen: what it had then is recorded by now, or still there.
      * A reading shows what was there when it began. */
     if (status == PAL_OK)
-        status = find_first(store, tenant, turn, arena, &outcome, &first_seq, err);
+        status = find_first(store, tenant, first, arena, &outcome, &first_seq, err);
     if (status == PAL_OK && !pal_id_equal(outcome.turn, turn))
-        status = find_first(store, tenant, outcome.turn, arena, &outcome, &acting_seq, err);
+        status = find_first(store, tenant, pal_owed_first(outcome.turn), arena, &outcome,
+                &acting_seq, err);
     if (acting_seq)
         first_seq = acting_seq;
     if (status == PAL_OK && first_seq)
@@ -343,7 +350,8 @@ pal_status pal_outcome_find(pal_store *store, pal_str tenant, pal_id turn, pal_a
 {
     pal_outcome found = {.turn = turn};
     uint64_t seq;
-    pal_status status = find_first(store, tenant, turn, arena, &found, &seq, err);
+    pal_status status =
+            find_first(store, tenant, pal_owed_first(turn), arena, &found, &seq, err);
 
     if (status == PAL_OK && seq == 0)
         status = find_in_inboxes(store, tenant, turn, arena, &found.session);

@@ -30,6 +30,10 @@ typedef struct pal_outcome {
 /* On any thread but the loop. PAL_NOT_FOUND: the session knows nothing of the turn. */
 PAL_CHECKED pal_status pal_outcome_read(pal_store *store, pal_str tenant, pal_id session,
         pal_id turn, pal_arena *arena, pal_outcome *out_outcome, pal_error *err);
+/* The same for a turn whose first message is known. Messages with an id of the caller's are not
+ * found by the turn's id. */
+PAL_CHECKED pal_status pal_outcome_read_from(pal_store *store, pal_str tenant, pal_id session,
+        pal_id turn, pal_id first, pal_arena *arena, pal_outcome *out_outcome, pal_error *err);
 
 /* Likewise; finds the session, too. */
 PAL_CHECKED pal_status pal_outcome_find(pal_store *store, pal_str tenant, pal_id turn,

@@ -88,6 +88,21 @@ test('a client id that was used for another message is refused, busy or not', as
     assert.equal((await said(a, id)).length, 8);
 });
 
+test('a response that is being made at another server is waited for', async (t) => {
+    const [a, b] = await two(t);
+    const body = { model: 'mock-model', input: '<<say mine>><<hang times=1>>' };
+    const headers = { 'idempotency-key': 'k' };
+    const first = a.post('/v1/responses', body, { headers });
+    await a.untilAsked(1);
+    const second = b.post('/v1/responses', body, { headers });
+    await b.untilQueued(1);
+    await a.release();
+    const [one, repeat] = await Promise.all([first, second]);
+    assert.deepEqual([repeat.code, repeat.json.id, repeat.json.output[0].content[0].text],
+        [200, one.json.id, 'mine'], repeat.text);
+    assert.equal((await a.asked()).length, 1);
+});
+
 test('killed in the model call: the same request at once is the same turn', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();
