@@ -42,6 +42,16 @@ static pal_status read_execution(pal_mistral_start *start, pal_error *err)
     return PAL_OK;
 }
 
+/* A repeat under the same idempotency key says the same again. */
+static void give_client_ids(pal_call *call, pal_message *messages, size_t len)
+{
+    for (size_t i = 0; call->idempotency_key.len && i < len; i++) {
+        char text[PAL_ID_TEXT_SIZE];
+        pal_id_to_text(pal_call_derived_id(call, (uint32_t)i + 2), text);
+        messages[i].client_id = pal_arena_copy(call->arena, pal_str_of(text));
+    }
+}
+
 static pal_status read_inputs(pal_mistral_start *start, bool is_required, pal_error *err)
 {
     pal_call *call = start->call;
@@ -53,9 +63,11 @@ static pal_status read_inputs(pal_mistral_start *start, bool is_required, pal_er
             inputs, call->arena, &start->run.messages, &start->run.messages_len, err);
     if (status == PAL_OK && is_required && start->run.messages_len == 0)
         return pal_error_set(err, PAL_INVALID, "'inputs' is empty: say something");
-    if (status == PAL_OK)
-        call->fail_param = NULL;
-    return status;
+    if (status != PAL_OK)
+        return status;
+    call->fail_param = NULL;
+    give_client_ids(call, start->run.messages, start->run.messages_len);
+    return pal_arena_checked(call->arena, err);
 }
 
 pal_status pal_mistral_start_read(pal_mistral_start *start, bool is_required, pal_error *err)

@@ -103,6 +103,26 @@ test('a response that is being made at another server is waited for', async (t) 
     assert.equal((await a.asked()).length, 1);
 });
 
+test('a Mistral request that is sent again after a kill is said once', async (t) => {
+    const s = await serveModel(t, { config });
+    const path = '/mistral/v1/conversations';
+    const made = await s.post(path, { model: 'mock-model', inputs: 'hello' });
+    assert.equal(made.code, 200, made.text);
+    const target = `${path}/${made.json.conversation_id}`;
+    const headers = { 'idempotency-key': 'k' };
+    const body = { inputs: '<<say mine>><<hang times=1>>' };
+    const first = s.post(target, body, { headers }).catch(() => {});
+    await s.untilAsked(2);
+    await s.stop('SIGKILL');
+    await first;
+    const later = await again(t, s);
+    const repeat = await later.post(target, body, { headers });
+    assert.deepEqual([repeat.code, repeat.json.outputs[0].content], [200, 'mine'], repeat.text);
+    const { json } = await later.get(`${target}/history`);
+    assert.deepEqual(json.entries.map((e) => e.content),
+        ['hello', 'echo: hello', body.inputs, 'mine']);
+});
+
 test('killed in the model call: the same request at once is the same turn', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();

@@ -1,5 +1,5 @@
-/* test_turn_again.c - the same request again, where the moment decides: it comes while the first one is on its way into
- * the store, or it was merged with others. */
+/* test_turn_again.c - the same request again, where the moment decides: it comes while the first one
+ * is on its way into the store, or it was merged with others. */
 #include "service_fixture.h"
 
 /* A request as another process keeps it, and that turn's id. */
