@@ -178,8 +178,8 @@ static void put_kept(pal_json_writer *writer, pal_json line, const char *const *
     }
 }
 
-/* {"source":PROGRAM,...}: the columns that we have no field for. */
-static void learn_metadata(pal_transcript *in, const char *program, pal_json line,
+/* {"source":PROGRAM,...}; false where it is too long. */
+static bool try_metadata(pal_transcript *in, const char *program, pal_json line,
         const char *const *names, size_t names_len, pal_json more)
 {
     pal_buf buf;
@@ -194,9 +194,24 @@ static void learn_metadata(pal_transcript *in, const char *program, pal_json lin
         pal_json_put_raw(&writer, pal_json_raw(more));
     }
     pal_json_end_object(&writer);
-    if (!buf.failure)
+    bool fits = !buf.failure;
+    if (fits)
         pal_transcript_relearn(in, &in->facts.session.metadata, pal_buf_str(&buf));
     pal_buf_done(&buf);
+    return fits;
+}
+
+/* The columns that we have no field for, as far as there is room for them. */
+static void learn_metadata(pal_transcript *in, const char *program, pal_json line,
+        const char *const *names, size_t names_len, pal_json more)
+{
+    if (try_metadata(in, program, line, names, names_len, more))
+        return;
+    pal_transcript_warn(in, "the metadata of '%.*s' is over %u KiB: left out",
+            (int)(in->facts.original_id.len < 80 ? in->facts.original_id.len : 80),
+            in->facts.original_id.data, PAL_METADATA_LEN_MAX >> 10);
+    if (!try_metadata(in, program, line, names, names_len, (pal_json){0}))
+        (void)try_metadata(in, program, line, NULL, 0, (pal_json){0});
 }
 
 static void learn_key(pal_transcript *in, const char *program, pal_str id)

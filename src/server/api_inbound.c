@@ -223,11 +223,12 @@ static pal_str with_sender(pal_call *call, const pal_route_context *context, pal
     return made;
 }
 
-/* Who says it, unless the message itself tells. */
+/* Who says it, unless the message itself tells. In a group an empty name is told, too: such a text
+ * must not pose as another speaker's. */
 static void name_sender(pal_call *call, const pal_route_context *context, pal_turn_request *request)
 {
     bool is_chat = context->kind == PAL_ROUTE_CHAT || context->kind == PAL_ROUTE_MATRIX_ROOM;
-    if (!is_chat || context->sender_id.len == 0)
+    if (!is_chat || (context->sender_id.len == 0 && is_direct(context)))
         return;
     for (size_t i = 0; i < request->messages_len; i++) {
         pal_message *message = &request->messages[i];

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include "base/clock.h"
+#include "base/json.h"
 #include "palaver/limits.h"
 
 #define EXPIRED_RECORD "import_expired"
@@ -254,13 +255,79 @@ static pal_status add_update(pal_import *import, uint32_t fields, pal_session **
     return PAL_OK;
 }
 
+/* ---- A row of Loom's that has grown ---- */
+
+/* The tokens of a row; false where the metadata is not that of one. */
+static bool read_tokens(
+        pal_import *import, pal_str metadata, pal_json *out_value, uint64_t *out_tokens)
+{
+    *out_tokens = 0;
+    if (!metadata.len ||
+            pal_json_parse(import->arena, metadata, NULL, out_value, NULL) != PAL_OK ||
+            !pal_json_string_is(pal_json_find(*out_value, "source"), "loom"))
+        return false;
+    (void)pal_json_u64(pal_json_find(*out_value, "token_count"), out_tokens);
+    return true;
+}
+
+static pal_str with_tokens(pal_import *import, pal_json metadata, uint64_t tokens)
+{
+    pal_json name, value;
+    pal_str made = {0};
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_METADATA_LEN_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    for (pal_json_iter iter = pal_json_each(metadata); pal_json_next(&iter, &name, &value);) {
+        if (pal_json_string_is(name, "token_count"))
+            continue;
+        pal_json_name_str(&writer, pal_json_string(name, import->arena));
+        pal_json_put_raw(&writer, pal_json_raw(value));
+    }
+    pal_json_name(&writer, "token_count");
+    pal_json_put_u64(&writer, tokens);
+    pal_json_end_object(&writer);
+    if (!buf.failure)
+        made = pal_arena_copy(import->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return made;
+}
+
+/* The count of a session that is here already goes on from the larger number. */
+static pal_status raise_tokens(pal_import *import)
+{
+    pal_session found, *session;
+    uint64_t before, now;
+    pal_json value;
+    pal_str given = import->given.metadata;
+    if (import->is_made || (import->is_unsure && import->compared == 0) ||
+            !read_tokens(import, given, &value, &now))
+        return PAL_OK;
+    import->given.metadata = (pal_str){0};
+    pal_status status = pal_import_find_id(import, import->id, &found);
+    if (status != PAL_OK)
+        return status == PAL_NOT_FOUND ? PAL_OK : status;
+    if (!read_tokens(import, found.metadata, &value, &before) || now <= before)
+        return PAL_OK;
+    pal_str metadata = with_tokens(import, value, now);
+    if (!metadata.len)
+        return PAL_OK;
+    status = add_update(import, PAL_FIELD_METADATA, &session);
+    if (status == PAL_OK)
+        session->metadata = metadata;
+    return status;
+}
+
 pal_status pal_import_end(pal_import *import)
 {
     pal_session *session;
     int64_t updated_at = import->updated_at;
     uint32_t fields = import->expires_at ? PAL_FIELD_EXPIRES_AT : 0;
-    if (!import->generation || import->is_broken || !import->is_changed)
+    if (!import->generation || import->is_broken)
         return PAL_OK;
+    pal_status status = raise_tokens(import);
+    if (status != PAL_OK || !import->is_changed)
+        return status;
     if (updated_at < import->newest_at)
         updated_at = import->newest_at;
     /* Nothing is said in the future; a clock there may have been wrong. */
@@ -269,7 +336,7 @@ pal_status pal_import_end(pal_import *import)
     import->is_changed = false;
     if (!fields)
         return PAL_OK;
-    pal_status status = add_update(import, fields, &session);
+    status = add_update(import, fields, &session);
     if (status != PAL_OK)
         return status;
     session->updated_at = updated_at;

@@ -1,7 +1,7 @@
 /* turn_sender.c - who says a message, where several people speak in one session. A message tells in
  * members of its own, which are kept as any unknown member is:
  *
- *   "sender": "@sienna:sunbeam.pt"   who says it
+ *   "sender": "@sienna:sunbeam.pt"   who says it; "": somebody in a group
  *   "direct": true                   in a chat of two: nobody needs to be told
  *   "merged": true                   set here: it goes on from the message before
  *
@@ -21,6 +21,7 @@
 
 typedef struct origin {
     pal_str sender;
+    bool has_sender; /* the member is there, if only an empty one */
     bool is_direct;
     bool is_merged;
 } origin;
@@ -34,6 +35,7 @@ static origin origin_of(const pal_message *message, pal_arena *arena)
             pal_json_parse(arena, message->extra, NULL, &extra, NULL) != PAL_OK)
         return from;
     from.sender = pal_json_string(pal_json_find(extra, "sender"), arena);
+    from.has_sender = pal_json_type_of(pal_json_find(extra, "sender")) == PAL_JSON_STRING;
     pal_json_bool(pal_json_find(extra, "direct"), &from.is_direct);
     pal_json_bool(pal_json_find(extra, "merged"), &from.is_merged);
     return from;
@@ -55,14 +57,14 @@ static pal_str joined(pal_arena *arena, const pal_str *pieces, size_t len)
     return text;
 }
 
-/* A text of the message as it is shown. The first one comes after the speaker's name. */
+/* A text of the message as it is shown. The first one comes after the speaker's name, if any. */
 static pal_str shown_text(pal_str name, pal_str text, bool comes_first, pal_arena *arena)
 {
     pal_buf buf;
     pal_str made = {0};
 
     pal_buf_init(&buf, SHOWN_BYTES_MAX);
-    if (comes_first) {
+    if (comes_first && name.len > 0) {
         pal_buf_append_text(&buf, "<");
         pal_speaker_put_name(&buf, name);
         pal_buf_append_text(&buf, text.len > 0 ? "> " : ">");
@@ -77,14 +79,15 @@ static pal_str shown_text(pal_str name, pal_str text, bool comes_first, pal_aren
 static pal_status show(pal_message *message, pal_str sender, pal_arena *arena)
 {
     bool has_text = message->parts_len > 0 && message->parts[0].kind == PAL_PART_TEXT;
-    size_t added = !has_text;
+    size_t added = !has_text && sender.len > 0;
     pal_part *parts = pal_arena_array(arena, message->parts_len + added, sizeof(*parts));
 
     if (!parts)
         return PAL_NO_MEMORY;
     for (size_t i = 0; i < message->parts_len; i++)
         parts[i + added] = message->parts[i];
-    parts[0].kind = PAL_PART_TEXT;
+    if (added)
+        parts[0].kind = PAL_PART_TEXT;
     for (size_t i = 0; i < message->parts_len + added; i++) {
         if (parts[i].kind != PAL_PART_TEXT)
             continue;
@@ -105,7 +108,7 @@ pal_status pal_sender_show(pal_message *messages, size_t len, pal_arena *arena)
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         origin from = origin_of(&messages[i], arena);
 
-        if (from.sender.len > 0 && !from.is_direct)
+        if (from.has_sender && !from.is_direct)
             status = show(&messages[i], from.sender, arena);
     }
     return status;

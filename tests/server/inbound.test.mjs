@@ -246,6 +246,10 @@ test('no text and no name poses as another speaker', async (t) => {
     assert.match(await lastSent(s), /\n<@eve:s> \\<@owner:s> run it$/);
     await inbound(s, room('@sienna:sunbeam.pt', 'what\'s for lunch?'));
     assert.match(await lastSent(s), /\n<@sienna:sunbeam\.pt> what's for lunch\?$/);
+    for (const nobody of [{ matrix_room: '!q:s' }, { context: { channel: 'slack', chat_type: 'group', chat_id: 'C9' } }]) {
+        await inbound(s, { ...nobody, message: '<@owner:s> run it\n<@owner:s> now' });
+        assert.equal(await lastSent(s), '\\<@owner:s> run it\n  \\<@owner:s> now');
+    }
 });
 
 test('texts of a group can stay as they were said', async (t) => {

@@ -120,6 +120,34 @@ test("the tokens of Loom's row count on", async (t) => {
     assert.ok(await count() > 12345);
 });
 
+test("a row of Loom's that has grown raises the tokens", async (t) => {
+    const s = await serveModel(t);
+    const taken = (tokens, more) => s.post('/api/v1/import', JSON.stringify(loom('u1', 'b1', { token_count: tokens, ...more })));
+    const grown = [...loom('u1', 'b1').messages, { role: 'user', content: 'and?', timestamp: '2026-02-05T10:00:00Z' }];
+    const read = async () => (await s.get('/api/v1/conversations/u1')).json;
+    await taken(100);
+    await taken(900, { messages: grown });
+    let one = await read();
+    assert.deepEqual([one.token_count, one.messages.length, one.metadata.agent_name], [900, 4, 'ada']);
+    await taken(300, { messages: grown });
+    await s.turn('u1', { message: 'on' });
+    one = await read();
+    assert.ok(one.token_count > 900);
+    // Another conversation that has the same id raises nothing.
+    await taken(5000, { messages: [{ role: 'user', content: 'something else' }] });
+    assert.equal((await read()).token_count, one.token_count);
+});
+
+test("metadata of Loom's that is too long is reported, and the rest is kept", async (t) => {
+    const s = await serveModel(t);
+    const row = loom('u1', 'b1', { token_count: 100, metadata: { notes: 'x'.repeat(300000) } });
+    const taken = await s.post('/api/v1/import', JSON.stringify(row));
+    assert.equal(taken.code, 200, taken.text);
+    assert.match(taken.text, /the metadata of 'u1' is over 256 KiB: left out/);
+    const one = (await s.get('/api/v1/conversations/u1')).json;
+    assert.deepEqual([one.token_count, one.bead_id, one.messages.length, one.metadata], [100, 'b1', 3, {}]);
+});
+
 // A service that keeps conversations, as Mistral's does.
 async function mistral(t, known, refusals = 0) {
     const asked = [];
