@@ -815,6 +815,7 @@ typedef struct pal_finding {
     pal_id session;
     bool repaired;
     char text[PAL_ERROR_MESSAGE_MAX];
+    bool advice; /* nothing is damaged, but the user should know: other users can read the files */
 } pal_finding;
 
 /* Called for each problem, on the thread that runs the check. */
@@ -826,9 +827,9 @@ typedef void (*pal_progress)(uint64_t done, uint64_t total, void *user);
 
 /* Checks everything that is stored. With `repair`, it rebuilds derived data and quarantines damaged
  * sessions, one by one; other sessions are not affected. Calls `sink` for each problem and sets
- * *out_findings to their number. `sink`, `progress` and `out_findings` may be NULL. PAL_OK means
- * that the check was completed, not that there were no problems. PAL_DENIED: `repair` is set and
- * the store is read-only. Blocks. */
+ * *out_findings to their number; advice is not counted. `sink`, `progress` and `out_findings` may
+ * be NULL. PAL_OK means that the check was completed, not that there were no problems. PAL_DENIED:
+ * `repair` is set and the store is read-only. Blocks. */
 PAL_API PAL_CHECKED pal_status pal_store_check(pal_store *store, bool repair, pal_finding_sink sink,
         pal_progress progress, void *user, uint64_t *out_findings, pal_error *err);
 

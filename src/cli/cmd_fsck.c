@@ -13,6 +13,7 @@ typedef struct fsck {
     pal_json_writer writer;
     uint64_t found;
     uint64_t repaired;
+    pal_buf advice; /* lines, or members of an array */
 } fsck;
 
 static pal_cli_access access_for(const void *values)
@@ -36,10 +37,34 @@ static void put_finding_json(fsck *check, const pal_finding *finding)
     pal_json_end_object(writer);
 }
 
+static void keep_advice(fsck *check, const pal_finding *finding)
+{
+    pal_json_writer writer = pal_json_writer_make(&check->advice);
+    if (!check->cli->json) {
+        pal_buf_append_text(&check->advice, finding->repaired ? "" : "hint: ");
+        pal_cli_clean(&check->advice, pal_str_of(finding->text), false);
+        pal_buf_append_text(&check->advice, finding->repaired
+                        ? " (repaired)\n"
+                        : "; 'palaver fsck --repair' makes it private\n");
+        return;
+    }
+    pal_buf_append_text(&check->advice, check->advice.len ? "," : "");
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "repaired");
+    pal_json_put_bool(&writer, finding->repaired);
+    pal_json_name(&writer, "text");
+    pal_json_put_text(&writer, finding->text);
+    pal_json_end_object(&writer);
+}
+
 static void on_finding(const pal_finding *finding, void *user)
 {
     fsck *check = user;
     pal_buf *out = &check->cli->out;
+    if (finding->advice) {
+        keep_advice(check, finding);
+        return;
+    }
     check->found++;
     check->repaired += finding->repaired;
     if (check->cli->json) {
@@ -58,6 +83,18 @@ static void on_progress(uint64_t done, uint64_t total, void *user)
     pal_cli_progress_set(&check->progress, done, total);
 }
 
+static void put_advice(fsck *check)
+{
+    pal_buf list;
+    if (!check->advice.len)
+        return;
+    pal_buf_init(&list, PAL_JSON_BYTES_MAX);
+    pal_buf_format(&list, "[%.*s]", (int)check->advice.len, check->advice.data);
+    pal_json_name(&check->writer, "advice");
+    pal_json_put_raw(&check->writer, pal_buf_str(&list));
+    pal_buf_done(&list);
+}
+
 static pal_status conclude(fsck *check, bool repair)
 {
     pal_cli *cli = check->cli;
@@ -68,6 +105,7 @@ static pal_status conclude(fsck *check, bool repair)
         pal_json_put_u64(&check->writer, check->found);
         pal_json_name(&check->writer, "repaired");
         pal_json_put_u64(&check->writer, check->repaired);
+        put_advice(check);
         pal_json_end_object(&check->writer);
         pal_buf_append_char(&cli->out, '\n');
     } else if (!check->found) {
@@ -77,6 +115,8 @@ static pal_status conclude(fsck *check, bool repair)
     }
     /* The findings are the output, whatever the exit code. */
     pal_status status = pal_cli_flush(cli);
+    if (!cli->json && check->advice.len)
+        fprintf(stderr, "%.*s", (int)check->advice.len, check->advice.data);
     if (status != PAL_OK || !left)
         return status;
     if (!repair)
@@ -92,6 +132,7 @@ static pal_status run_fsck(pal_cli *cli, void *values)
     const fsck_values *given = values;
     fsck check = {.cli = cli, .writer = pal_json_writer_make(&cli->out)};
     uint64_t findings = 0;
+    pal_buf_init(&check.advice, PAL_JSON_BYTES_MAX);
     if (cli->json) {
         pal_json_begin_object(&check.writer);
         pal_json_name(&check.writer, "findings");
@@ -101,7 +142,10 @@ static pal_status run_fsck(pal_cli *cli, void *values)
     pal_status status = pal_store_check(
             cli->store, given->repair, on_finding, on_progress, &check, &findings, &cli->err);
     pal_cli_progress_end(&check.progress);
-    return status == PAL_OK ? conclude(&check, given->repair) : status;
+    if (status == PAL_OK)
+        status = conclude(&check, given->repair);
+    pal_buf_done(&check.advice);
+    return status;
 }
 
 static const pal_cli_option options[] = {
@@ -117,7 +161,8 @@ const pal_cli_command pal_cmd_fsck = {
         .about = "Checks files, indexes and every session. With --repair it rebuilds what can be "
                  "derived and quarantines damaged sessions, each alone: they stay readable as far "
                  "as "
-                 "they go. Exit code 1 when something is left that was not repaired.",
+                 "they go. It makes a store private that others can read. Exit code 1 when "
+                 "something is left that was not repaired.",
         .examples = "palaver fsck\n"
                     "palaver fsck --repair --json",
         .options = options,

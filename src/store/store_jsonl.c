@@ -39,6 +39,7 @@
  * `lock` for reading and look first whether the log or the directory has changed. There is one lock
  * for all sessions, so there is no order of locks to get wrong. */
 #include "store/store_jsonl.h"
+#include "store/store_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -559,6 +560,8 @@ static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_c
     if (status != PAL_OK)
         return status;
     pal_jl_check(engine, sink, progress, user);
+    /* If others can't enter the directory, the modes of its files don't matter. */
+    (void)pal_private_check(engine->location, repair, sink, user);
     return read_end(base, PAL_OK);
 }
 

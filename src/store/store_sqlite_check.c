@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "store/store_private.h"
 #include "store/store_sqlite.h"
 
 enum { LINES_MAX = 20 };
@@ -475,6 +476,19 @@ static pal_status check_index(checking *check, bool has_groups, pal_error *err)
     return status == PAL_CORRUPT ? PAL_OK : status;
 }
 
+/* The files next to it get its mode from SQLite: they are told only if it is private itself. */
+static void check_modes(const checking *check, const char *path)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    char name[PAL_SQLITE_PATH_SIZE];
+    bool told = false;
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        if ((size_t)snprintf(name, sizeof(name), "%s%s", path, ends[i]) < sizeof(name) &&
+                pal_private_check(name, check->repair, told ? NULL : check->sink, check->user))
+            told = true;
+}
+
 pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,
         pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
 {
@@ -501,6 +515,8 @@ pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_c
         status = check_index(&check, ((pal_sqlite *)engine)->has_counts, err);
     if (status == PAL_OK && ((pal_sqlite *)engine)->has_counts)
         status = check_totals(&check, err);
+    if (status == PAL_OK)
+        check_modes(&check, ((pal_sqlite *)engine)->path);
     pal_sql_close(&check.conn);
     return status;
 }

@@ -2,6 +2,7 @@
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
+import path from 'node:path';
 import { spawn } from 'node:child_process';
 import { binary, workspace, assertFails } from './support.mjs';
 
@@ -31,6 +32,21 @@ test('fsck of a sound store', (t) => {
     assert.equal(w.ok('fsck'), 'Everything is in order.\n');
     assert.equal(w.ok('fsck', '--repair'), 'Everything is in order.\n');
     assert.deepEqual(w.json('fsck', '--repair'), { findings: [], found: 0, repaired: 0 });
+});
+
+test('fsck tells of a store that others can read, and makes it private', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'append', 'a', 'one', '--create');
+    const file = path.join(w.dir, 'palaver-data', 'palaver.db');
+    fs.chmodSync(file, 0o644);
+    const found = w.run('fsck');
+    assert.deepEqual([found.code, found.out], [0, 'Everything is in order.\n']);
+    assert.match(found.err, /^hint: '.*palaver\.db' can be read by others \(mode 0644\); 'palaver fsck --repair' makes it private$/m);
+    const asJson = w.json('fsck');
+    assert.deepEqual([asJson.found, asJson.advice.length, asJson.advice[0].repaired], [0, 1, false]);
+    assert.match(w.run('fsck', '--repair').err, /can be read by others \(mode 0644\) \(repaired\)/);
+    assert.equal(fs.statSync(file).mode & 0o777, 0o600);
+    assert.equal(w.run('fsck').err, '');
 });
 
 test('bench: a temporary store, which is removed', (t) => {

@@ -177,6 +177,8 @@ static void on_finding(const pal_finding *finding, void *user)
 {
     findings *found = user;
 
+    if (finding->advice)
+        return;
     found->left += !finding->repaired;
     printf("# fsck%s: %s%s\n", found->repair ? " --repair" : "", finding->text,
             finding->repaired ? " (repaired)" : "");

@@ -154,6 +154,8 @@ static void note(const pal_finding *finding, void *user)
 {
     findings *found = user;
 
+    if (finding->advice)
+        return;
     found->len++;
     found->repaired += finding->repaired;
     for (int i = 0; i < SESSIONS; i++)
