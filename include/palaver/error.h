@@ -27,6 +27,7 @@ typedef enum pal_status {
     PAL_PROVIDER = 12, /* the model service failed */
     PAL_BUDGET = 13,   /* a budget of tokens, money or sessions is used up */
     PAL_FULL = 14,     /* the disk is full; nothing was written */
+    PAL_OVERLOADED = 15, /* too much runs at the same time; nothing was started: retry later */
 } pal_status;
 
 #define PAL_ERROR_MESSAGE_MAX 248

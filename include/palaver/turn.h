@@ -324,7 +324,8 @@ typedef struct pal_turn_info {
  *   PAL_CONFLICT   expected_seq does not match, or a client id was used for a different message
  *   PAL_INVALID    a message, tool or result is not valid
  *   PAL_NOT_FOUND  there is no such session, endpoint or agent
- *   PAL_LIMIT      turns_max turns run or wait already, or the session's inbox is full
+ *   PAL_LIMIT      the session's inbox is full
+ *   PAL_OVERLOADED turns_max turns run or wait already
  *   PAL_CANCELED   the runtime is being closed */
 PAL_API PAL_CHECKED pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
         pal_turn_info *out_info, pal_error *err);

@@ -24,6 +24,7 @@ static const char *const status_names[] = {
         [PAL_PROVIDER] = "provider",
         [PAL_BUDGET] = "budget_exceeded",
         [PAL_FULL] = "full",
+        [PAL_OVERLOADED] = "overloaded",
 };
 
 const char *pal_status_name(pal_status status)

@@ -122,7 +122,8 @@ static void send_failure(pal_api_turn *turn)
     chat *state = turn->user;
     pal_call *call = turn->call;
     pal_error err;
-    if (is_wrong(turn, state->status) || state->status == PAL_BUDGET) {
+    if (is_wrong(turn, state->status) || state->status == PAL_BUDGET ||
+            state->status == PAL_OVERLOADED) {
         pal_call_fail(call, state->status, &state->failure);
         return;
     }

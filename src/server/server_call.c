@@ -73,6 +73,7 @@ unsigned pal_status_http(pal_status status)
             [PAL_PROVIDER] = 502,
             [PAL_BUDGET] = 429,
             [PAL_FULL] = 507,
+            [PAL_OVERLOADED] = 503,
     };
     return (size_t)status < sizeof codes / sizeof *codes ? codes[status] : 500;
 }
@@ -155,6 +156,8 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
         status = pal_idempotency_lost(call, &lost);
         err = &lost;
     }
+    if (status == PAL_OVERLOADED && call->fail_retry_ms < 0)
+        call->fail_retry_ms = RETRY_MS;
     pal_failure failure = {
             .code = call->fail_code ? call->fail_code : pal_status_http(status),
             .status = status,

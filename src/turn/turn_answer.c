@@ -221,6 +221,7 @@ typedef struct spent {
     pal_op op;
     pal_ledger_row row;
     char request_id[PAL_ID_TEXT_SIZE];
+    char model[PAL_MODEL_LEN_MAX + 1];
 } spent;
 
 static void spent_kept(pal_write *write)
@@ -231,7 +232,7 @@ static void spent_kept(pal_write *write)
     pal_free(s);
 }
 
-static void keep_row(pal_turn *turn, const pal_ledger_row *row)
+void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row)
 {
     spent *s = pal_calloc(1, sizeof(*s));
 
@@ -241,6 +242,8 @@ static void keep_row(pal_turn *turn, const pal_ledger_row *row)
     s->row = *row;
     snprintf(s->request_id, sizeof(s->request_id), "%.*s", PAL_STR_ARG(row->request_id));
     s->row.request_id = pal_str_of(s->request_id);
+    snprintf(s->model, sizeof(s->model), "%.*s", PAL_STR_ARG(row->model));
+    s->row.model = pal_str_of(s->model);
     s->op = (pal_op){.kind = PAL_OP_LEDGER_ADD,
             .tenant = turn->request.tenant,
             .session = turn->request.session,
@@ -283,15 +286,21 @@ void pal_answer_spent(pal_turn *turn, const pal_model_end *end)
     if (!end->has_usage && (turn->phase != PAL_PHASE_CALL || !turn->output_seen))
         return;
     count(turn, end);
-    keep_row(turn, &turn->ledger);
+    pal_answer_keep_row(turn, &turn->ledger);
 }
 
 void pal_answer_cut(pal_turn *turn)
 {
-    if (!turn->call || turn->phase != PAL_PHASE_CALL)
+    const pal_model_end untold = {0};
+
+    if (!turn->call)
         return;
-    count(turn, &(pal_model_end){0});
-    keep_row(turn, &turn->ledger);
+    if (turn->phase == PAL_PHASE_SUMMARY) {
+        pal_summary_spent(turn, &untold);
+    } else if (turn->phase == PAL_PHASE_CALL) {
+        count(turn, &untold);
+        pal_answer_keep_row(turn, &turn->ledger);
+    }
 }
 
 /* What the caller wants to be kept with the calls of its tools. */
@@ -369,6 +378,6 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
         return;
     }
     if (append.ledger)
-        keep_row(turn, append.ledger);
+        pal_answer_keep_row(turn, append.ledger);
     pal_turn_fail(turn, status, "the turn could not be finished: %.180s", err.message);
 }

@@ -84,7 +84,7 @@ static void start_on_loop(pal_task *task)
     if (runtime->is_closing)
         pal_error_set(&err, PAL_CANCELED, "the runtime is being closed");
     else if (runtime->turns_len >= runtime->options.turns_max)
-        pal_error_set(&err, PAL_LIMIT, "%zu turns run or wait already: try again later",
+        pal_error_set(&err, PAL_OVERLOADED, "%zu turns run or wait already; try again later",
                 runtime->turns_len);
     else
         turn = pal_turn_make(runtime, s->arena, &s->request, &err);

@@ -25,6 +25,9 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end);
 void pal_answer_spent(pal_turn *turn, const pal_model_end *end);
 /* The same for a call that is about to be canceled: what was sent is not free. */
 void pal_answer_cut(pal_turn *turn);
+/* Writes a row of the ledger by itself, next to whatever the turn does. Copies id and model; the
+ * other texts live as long as the turn. */
+void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row);
 void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros);
 /* Of a call that belongs to no turn. */
 void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros);
@@ -103,6 +106,8 @@ void pal_turn_begin(pal_turn *turn);
 void pal_summary_ask(pal_turn *turn);
 /* False: it is being kept, and comes back by itself. */
 bool pal_summary_stop(pal_turn *turn);
+/* Counts a call for a summary, and keeps its row, if no checkpoint does. */
+void pal_summary_spent(pal_turn *turn, const pal_model_end *model_end);
 /* Tells whoever waits for the turn's compaction, if anyone does, how it ended. */
 void pal_compact_tell(pal_turn *turn);
 void pal_compact_refuse(pal_compact_wait *wait, const pal_error *why);

@@ -136,18 +136,66 @@ static void ignore_arguments(void *user, uint32_t index, pal_str delta)
 {
 }
 
+/* Of a summary whose service reports no usage: estimates of what was sent, and of what was said. */
+static pal_usage guess_usage(const pal_turn *turn)
+{
+    const pal_summary_request *asked = &turn->job->request;
+    pal_usage usage = {.output = pal_tokens_estimate(pal_buf_str(&turn->summary))};
+
+    for (size_t i = 0; i < asked->messages_len; i++) {
+        const pal_message *message = &asked->messages[i];
+
+        for (size_t k = 0; k < message->parts_len; k++)
+            usage.input += pal_tokens_estimate(message->parts[k].text) +
+                    pal_tokens_estimate(message->parts[k].arguments);
+    }
+    return usage;
+}
+
+void pal_summary_spent(pal_turn *turn, const pal_model_end *model_end)
+{
+    pal_usage usage = model_end->has_usage ? model_end->usage : guess_usage(turn);
+    pal_str model = turn->job->request.model;
+    char request_id[PAL_ID_TEXT_SIZE];
+    pal_ledger_row row = {
+            .request_id = pal_str_make(request_id, PAL_ID_TEXT_LEN),
+            .turn_id = pal_str_of(turn->id_text),
+            .agent = turn->settings.agent,
+            .purpose = pal_str_of("compaction"),
+            .provider = pal_provider_name(turn->summary_provider),
+            .model = model,
+            .price_version = turn->runtime->options.price_version,
+            .usage = usage,
+            .cost_micros = pal_price_of(turn->runtime, model, &usage),
+    };
+
+    pal_id_to_text(pal_id_new(), request_id);
+    pal_answer_add_usage(turn, &usage, row.cost_micros);
+    pal_answer_keep_row(turn, &row);
+}
+
+/* A call that failed before it said anything is free. */
+static bool is_free(const pal_turn *turn, const pal_model_end *model_end)
+{
+    return model_end->status != PAL_OK && !model_end->has_usage && turn->summary.len == 0;
+}
+
 static void summary_ended(void *user, const pal_model_end *model_end)
 {
     pal_turn *turn = user;
     summary_end *end = turn->summary_end;
+    bool asks_again = model_end->status == PAL_OK && turn->summary.len == 0 && end->has_call &&
+            !end->forbids_calls;
+    /* The row of an answer with usage is written with the checkpoint. */
+    bool is_kept_later = model_end->status == PAL_OK && model_end->has_usage && !asks_again;
 
     turn->holds--;
     turn->call = NULL;
+    if (!is_kept_later && !is_free(turn, model_end))
+        pal_summary_spent(turn, model_end);
     if (model_end->status != PAL_OK && pal_turn_retry(turn, model_end))
         return; /* nobody has seen any of it, and a summary is worth the wait */
-    if (model_end->status == PAL_OK && turn->summary.len == 0 && end->has_call &&
-            !end->forbids_calls) {
-        pal_answer_spent(turn, model_end);
+    if (asks_again) {
         end->forbids_calls = true;
         pal_summary_ask(turn);
         return;
@@ -157,7 +205,7 @@ static void summary_ended(void *user, const pal_model_end *model_end)
     end->answer = (pal_summary_answer){
             .text = pal_arena_copy(turn->job_arena, pal_buf_str(&turn->summary)),
             .model = pal_arena_copy(turn->job_arena, model_end->model),
-            .has_usage = model_end->has_usage,
+            .has_usage = is_kept_later,
             .usage = model_end->usage,
             .provider = pal_provider_name(turn->summary_provider),
             .price_version = turn->runtime->options.price_version,
@@ -165,7 +213,7 @@ static void summary_ended(void *user, const pal_model_end *model_end)
             .turn_id = pal_str_of(turn->id_text),
             .agent = turn->settings.agent,
     };
-    if (model_end->has_usage)
+    if (is_kept_later)
         pal_answer_add_usage(turn, &model_end->usage, end->answer.cost_micros);
     end_summary(turn);
 }

@@ -138,7 +138,7 @@ static void statuses_have_names(void)
     CHECK(strcmp(pal_status_name(PAL_PROVIDER), "provider") == 0);
     CHECK(strcmp(pal_status_name(PAL_BUDGET), "budget_exceeded") == 0);
     CHECK(strcmp(pal_status_name((pal_status)99), "unknown") == 0);
-    for (int i = PAL_OK; i <= PAL_FULL; i++)
+    for (int i = PAL_OK; i <= PAL_OVERLOADED; i++)
         CHECK(pal_status_name((pal_status)i) && pal_status_name((pal_status)i)[0]);
 }
 
