@@ -248,7 +248,10 @@ class Load {
                 continue;
             }
             if (answer.code === 200) return answer.json;
-            if (answer.code === 202) return undefined;
+            if (answer.code === 202) {
+                work.turn = answer.json.turn_id;
+                return undefined;
+            }
             assert.ok([409, 502, 503].includes(answer.code), answer.text);
             assert.ok(tries < 2000, `never answered: ${answer.text}`);
             assert.notEqual(answer.json.code, 'answer_lost', answer.text);
@@ -290,6 +293,8 @@ class Load {
 async function whatBecame(s, work) {
     const messages = await messagesOf(s, work.session);
     const said = messages.find((m) => m.client_id === work.body.client_id);
+    assert.ok(said, `${JSON.stringify(work)} was admitted, and is not recorded: ${
+        work.turn && (await s.get(`/api/v1/turns/${work.turn}`)).text}`);
     const { json } = await s.get(`/api/v1/turns/${said.turn_id}`);
     const around = messages.slice(said.seq - 2, said.seq + 4)
         .map((m) => [m.seq, m.role, m.content, m.turn_id, m.created_at]);
