@@ -241,7 +241,6 @@ static void replayed(pal_turn *turn)
 static void run(pal_turn *turn)
 {
     pal_runtime_know(turn);
-    turn->lane->is_recovered = true;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     pal_turn_tell_started(turn, NULL);
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
@@ -463,7 +462,7 @@ static void look_around(pal_turn *turn)
         work(turn, pal_recover_work, looked_around);
 }
 
-/* Nothing can have happened here since the last turn, or at all. */
+/* The session is new: nothing can have happened in it. */
 static void begin_at_once(pal_turn *turn)
 {
     pal_error err;
@@ -504,10 +503,7 @@ void pal_turn_begin(pal_turn *turn)
         take_lease(turn); /* another process may be about to run what waits, or has done so */
     } else if (turn->request.opening_len > 0) {
         begin_at_once(turn);
-    } else if (!turn->lane->is_recovered || turn->is_backlog || turn->inbox_len > 0 ||
-            turn->allowing || pal_recover_results(&turn->request) > 0) {
-        look_around(turn);
     } else {
-        begin_at_once(turn);
+        look_around(turn); /* what came to another process meanwhile is older */
     }
 }

@@ -60,7 +60,6 @@ void pal_away_begin(pal_turn *turn)
     turn->next = lane->away;
     lane->away = turn;
     pal_lane_count(turn->runtime, 0, 1);
-    lane->is_recovered = false;
     lane->look_ms = 0;
     pal_lane_look(lane);
     pal_lane_rest(lane);
@@ -78,7 +77,6 @@ bool pal_away_take(pal_lane_state *lane, pal_id id)
         turn->attempt = 0;
         turn->phase = PAL_PHASE_NEW;
         turn->is_again = true;
-        lane->is_recovered = false;
         pal_lane_wait_first(turn);
         return true;
     }

@@ -412,7 +412,5 @@ void pal_lane_leave(pal_turn *turn)
     }
     pal_follow_leave(turn);
     pal_runtime_ended(turn, was_running);
-    if (was_running && (turn->state != PAL_TURN_DONE || turn->info.has_calls))
-        lane->is_recovered = false; /* calls may be left without a result */
     pal_lane_rest(lane);
 }

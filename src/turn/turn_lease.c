@@ -83,7 +83,6 @@ void pal_lease_lost(pal_lane_state *lane)
 {
     pal_timer_stop(lane->runtime->loop, &lane->renew);
     lane->fence = 0;
-    lane->is_recovered = false;
 }
 
 void pal_lease_taken(pal_lane_state *lane, uint64_t fence)
@@ -149,7 +148,6 @@ void pal_lease_add_release(pal_turn *turn)
 {
     pal_turn_add_op(turn, release_op(turn->lane));
     turn->lane->fence = 0;
-    turn->lane->is_recovered = false;
 }
 
 /* The commit queue keeps order: whoever takes it next, takes it after this. */
@@ -160,7 +158,6 @@ void pal_lease_release(pal_lane_state *lane)
     pal_timer_stop(lane->runtime->loop, &lane->renew);
     lane->op = release_op(lane);
     lane->fence = 0;
-    lane->is_recovered = false;
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = released};
     lane->holds++;
     pal_journal_write(&lane->runtime->journal, &lane->write);

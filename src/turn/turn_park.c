@@ -107,7 +107,6 @@ void pal_park(pal_turn *turn)
     if (!turn->is_parked)
         return;
     pal_lease_release(turn->lane);
-    turn->lane->is_recovered = false;
     pal_lane_look(turn->lane);
 }
 

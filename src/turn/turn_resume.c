@@ -262,7 +262,6 @@ static void become(pal_turn *turn)
     turn->owed_item = (pal_inbox_item){.id = found->item};
     turn->owes = true;
     turn->doom = found->doom;
-    turn->lane->is_recovered = true;
     turn->said_again = found->client_id;
     pal_runtime_know(turn);
 }

@@ -317,7 +317,6 @@ struct pal_lane_state {
     bool is_renewed;       /* there was another end before: its owner was alive */
     bool is_stale;         /* that lease is a dead process's; turn_holder.c */
     uint64_t fence;    /* 0: the lease is not held */
-    bool is_recovered; /* what a dead process left open is settled */
     bool has_backlog;  /* requests that are no turns here wait in the inbox */
     bool is_waiting;   /* until another process has given its lease back, or is gone */
     int64_t wait_ms;   /* the last time */

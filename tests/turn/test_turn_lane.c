@@ -543,6 +543,44 @@ static void who_does_not_wait_is_told_of_what_is_older(void)
     end();
 }
 
+static pal_status finish(const pal_turn_end *ending, pal_arena *scratch, pal_record *out_record,
+        void *user, pal_error *error)
+{
+    (void)scratch;
+    (void)user;
+    (void)error;
+    *out_record = (pal_record){.kind = S("response"),
+            .name = S("r"),
+            .session = ending->session,
+            .body = S("{}")};
+    return PAL_OK;
+}
+
+/* It waits in memory, behind one that keeps the session's lease. */
+static void what_came_to_another_process_first_is_run_first(void)
+{
+    static const service_reply replies[] = {{.body = ANSWER("a"), .is_held = true},
+            {.body = ANSWER("b")},
+            {.body = ANSWER("c")}};
+    service *s = service_open(replies, 3);
+    pal_id session = begin_held(s);
+    pal_turn_request request;
+    pal_turn_info info;
+    pal_messages list;
+
+    leave(session, "older");
+    request = said_by(session, "", "newer");
+    request.finish = finish;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.state == PAL_TURN_QUEUED);
+    service_release(s);
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    if (CHECK(list.len == 6))
+        CHECK(says(&list.items[2], "older") && says(&list.items[4], "newer"));
+    end();
+    service_close(s);
+}
+
 /* A process that died holds it for as long as the test wants: once more, and it runs out. */
 static void hold_lease(pal_id session, int64_t ttl_ms)
 {
@@ -829,6 +867,7 @@ int main(void)
     RUN(who_does_not_wait_is_told_of_what_is_older);
     RUN(a_dead_processs_lease_is_waited_for_in_order);
     RUN(a_lease_alone_is_waited_for);
+    RUN(what_came_to_another_process_first_is_run_first);
     RUN(a_lease_that_is_renewed_by_another_clock_is_not_taken);
     RUN(a_turn_that_may_not_wait_is_refused_while_the_holder_lives);
     RUN(a_turn_that_may_not_wait_waits_for_a_dead_holder);
