@@ -17,17 +17,18 @@
 #define BLOCK_SIZE_MAX ((size_t)256 * 1024)
 
 typedef struct block {
-    _Alignas(ALIGNMENT) struct block *older; /* so that what follows is aligned too */
+    _Alignas(ALIGNMENT) struct block *older; /* the alignment holds for the bytes after the struct
+                                                too */
 } block;
 
 struct pal_arena {
     block *newest;
-    char *next; /* the free bytes of the block being filled */
+    char *next; /* start of the free bytes in the current block */
     char *end;
-    size_t block_size; /* of the next ordinary block */
-    size_t bytes;      /* handed out, alignment included */
+    size_t block_size; /* size of the next ordinary block */
+    size_t bytes;      /* bytes allocated so far, including alignment */
     size_t bytes_max;
-    block *large; /* the newest block, when it belongs to one allocation; else NULL */
+    block *large; /* the newest block if it holds a single large allocation; otherwise NULL */
     pal_status failure;
 };
 
@@ -100,7 +101,7 @@ static block *add_block(pal_arena *arena, size_t size)
     return added;
 }
 
-/* `size` is aligned, within the bound, and more than is left in the block being filled. */
+/* `size` must be aligned, within the limit, and larger than the rest of the current block. */
 static void *take_from_new_block(pal_arena *arena, size_t size)
 {
     bool is_large = size > arena->block_size / 4;
@@ -119,7 +120,7 @@ static void *take_from_new_block(pal_arena *arena, size_t size)
     return added + 1;
 }
 
-/* Not zeroed. */
+/* The returned bytes are not zeroed. */
 static inline void *take(pal_arena *arena, size_t wanted)
 {
     if (arena->failure)
@@ -170,7 +171,7 @@ pal_str pal_arena_copy(pal_arena *arena, pal_str text)
 static void *resize_large(pal_arena *arena, size_t old_size, size_t new_size)
 {
     assert(arena->large == arena->newest);
-    /* Giving a little back costs more than it is worth. */
+    /* Copying to save less than half of the bytes costs more than it gains. */
     if (new_size <= old_size && new_size > old_size / 2)
         return arena->large + 1;
     block *resized = pal_realloc(arena->large, sizeof *resized + new_size);

@@ -102,7 +102,7 @@ size_t pal_u64_to_text(uint64_t number, char out_text[PAL_U64_TEXT_MAX])
     return len;
 }
 
-/* In one piece, so that a full buf never ends within a number. */
+/* Appends the number in one call, so that a full buf never ends in the middle of a number. */
 static void append_number(pal_buf *buf, bool negative, uint64_t magnitude)
 {
     char text[1 + PAL_U64_TEXT_MAX] = "-";
@@ -120,7 +120,8 @@ void pal_buf_append_i64(pal_buf *buf, int64_t number)
     append_number(buf, number < 0, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
 }
 
-/* Formatted aside: vsnprintf() wants room for a terminator, which the maximum may not have. */
+/* Formats into a separate buffer: vsnprintf() writes a terminator, and the buf's limit may leave no
+ * room for it. */
 static void format_large(pal_buf *buf, size_t len, const char *format, va_list args)
 {
     if (len > buf->len_max - buf->len) {

@@ -13,7 +13,8 @@
 #define DAY_MS INT64_C(86400000)
 #define TIME_MIN_MS INT64_C(-62167219200000) /* 0000-01-01T00:00:00.000Z */
 #define DAYS_OF_ERA 146097                   /* 400 years */
-#define DAYS_TO_MARCH 60                     /* of the year 0, a leap year */
+#define DAYS_TO_MARCH 60                     /* days before March 1 of the year 0, which is a leap
+                                                year */
 
 static atomic_int_least64_t stopped_at_ms; /* 0 while the real clock is in use */
 
@@ -49,12 +50,12 @@ static int64_t days_from_date(int64_t year, int month, int day)
     return era * DAYS_OF_ERA + day_of_era - 719468;
 }
 
-/* Of a day counted from 0000-01-01. Unsigned and short, because a list of messages has many times
- * and such divisions are quicker. */
+/* Converts a day counted from 0000-01-01. The numbers are unsigned and 32 bits wide, because a list
+ * of messages has many times and these divisions are faster. */
 static void date_from_days(
         uint32_t days, uint32_t *out_year, uint32_t *out_month, uint32_t *out_day)
 {
-    /* An era more, so that January and February of the year 0 are in one too. */
+    /* Adds one era, so that January and February of the year 0 fall into an era too. */
     uint32_t shifted = days + DAYS_OF_ERA - DAYS_TO_MARCH;
     uint32_t era = shifted / DAYS_OF_ERA, day_of_era = shifted % DAYS_OF_ERA;
     uint32_t year_of_era =
@@ -66,7 +67,7 @@ static void date_from_days(
     *out_year = year_of_era + era * 400 - 400 + (*out_month <= 2);
 }
 
-/* Two digits, and what stands behind them. */
+/* Writes two digits and the character that follows them. */
 static char *put_pair(char *p, uint32_t number, char after)
 {
     p[0] = (char)('0' + number / 10);
@@ -77,7 +78,7 @@ static char *put_pair(char *p, uint32_t number, char after)
 
 size_t pal_time_to_text(int64_t ms, char out_text[PAL_TIME_TEXT_SIZE])
 {
-    /* RFC 3339 has no other years. */
+    /* RFC 3339 cannot express years before 0 or after 9999. */
     ms = ms < TIME_MIN_MS ? TIME_MIN_MS : ms > PAL_TIME_MAX_MS ? PAL_TIME_MAX_MS : ms;
     uint64_t since_min = (uint64_t)(ms - TIME_MIN_MS);
     uint32_t in_day = (uint32_t)(since_min % DAY_MS), seconds = in_day / 1000;
@@ -97,7 +98,7 @@ size_t pal_time_to_text(int64_t ms, char out_text[PAL_TIME_TEXT_SIZE])
     return (size_t)(p - out_text);
 }
 
-/* Takes exactly `count` digits off the front. */
+/* Reads exactly `count` digits and removes them from the front of the text. */
 static bool take_digits(pal_str *text, int count, int *out_number)
 {
     if (text->len < (size_t)count)
@@ -114,7 +115,7 @@ static bool take_digits(pal_str *text, int count, int *out_number)
     return true;
 }
 
-/* Takes one of the two characters off the front. */
+/* Removes the first character of the text if it is one of the two. */
 static bool take_char(pal_str *text, char this_one, char or_this)
 {
     if (text->len == 0 || (text->data[0] != this_one && text->data[0] != or_this))
@@ -143,7 +144,7 @@ static bool take_date(pal_str *text, int64_t *out_ms)
     return true;
 }
 
-/* A leap second (":60") reads as the second after it. */
+/* A leap second (":60") is read as the first second after it. */
 static bool take_time(pal_str *text, int64_t *out_ms)
 {
     int hour, minute, second;

@@ -31,7 +31,8 @@ pal_status pal_hmac_sha256(pal_str key, pal_str data, uint8_t out_digest[PAL_SHA
     return PAL_OK;
 }
 
-/* Computed and not looked up: that way the compiler makes sixteen at once. */
+/* Computed, because the compiler can then convert sixteen digits at once; a table would prevent
+ * that. */
 static inline char hex_digit(uint8_t value)
 {
     return (char)('0' + value + (value > 9 ? 'a' - '9' - 1 : 0));

@@ -33,7 +33,8 @@ const char *pal_status_name(pal_status status)
     return (size_t)status < count ? status_names[status] : "unknown";
 }
 
-/* A message may quote what a sender wrote; it must stay one line all the same. */
+/* A message may quote text from a client. Control characters are replaced so that it stays one
+ * line. */
 static void keep_to_one_line(char *message)
 {
     for (char *p = message; *p; p++) {
@@ -47,7 +48,8 @@ pal_status pal_error_set(pal_error *err, pal_status status, const char *format, 
     if (!err)
         return status;
 
-    /* Formatted aside, because an argument may be the message that is being replaced. */
+    /* Formats into a separate buffer, because an argument may be the message that is being
+     * replaced. */
     char message[PAL_ERROR_MESSAGE_MAX + 4];
     va_list args;
     va_start(args, format);
@@ -56,7 +58,8 @@ pal_status pal_error_set(pal_error *err, pal_status status, const char *format, 
     if (len < 0)
         message[0] = '\0';
 
-    /* The few bytes of extra room let the cut see whether the last character goes on. */
+    /* The buffer is a few bytes larger, so that the cut can see whether the last character
+     * continues. */
     size_t kept = pal_utf8_cut(pal_str_of(message), PAL_ERROR_MESSAGE_MAX - 1);
     message[kept] = '\0';
     keep_to_one_line(message);

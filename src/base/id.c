@@ -115,7 +115,7 @@ bool pal_id_equal(pal_id a, pal_id b)
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
-/* Bytes before each of the four hyphens, and at the end. */
+/* The number of bytes before each of the four hyphens and at the end. */
 static const uint8_t groups[] = {0, 4, 6, 8, 10, 16};
 
 void pal_id_to_text(pal_id id, char out_text[PAL_ID_TEXT_SIZE])

@@ -13,18 +13,20 @@
 #include <string.h>
 #include "base/json_node.h"
 
-/* No double lies so close to the middle of two others that digits behind these could decide, but
- * for whether any of them is not zero. */
+/* The number of digits that can decide how a double is rounded. Of the digits after these, it only
+ * matters whether one of them is not zero. */
 #define DIGITS_MAX 800
-#define EXPONENT_MAX INT64_C(1000000000000) /* far beyond what a text of 1 GiB could balance */
+#define EXPONENT_MAX INT64_C(1000000000000) /* far larger than any exponent that the digits of a 1
+                                               GiB text could balance */
 
 typedef struct decimal {
     bool negative;
     pal_str whole;    /* digits before the point */
-    pal_str fraction; /* and behind it; may be empty */
+    pal_str fraction; /* digits after the point; may be empty */
     int64_t exponent;
     size_t first; /* index in whole + fraction of the first digit that is not zero */
-    size_t last;  /* index behind the last one; equals first for zero */
+    size_t last;  /* index after the last digit that is not zero; equals first if the number is
+                     zero */
 } decimal;
 
 static pal_str take_digits(const char **p, const char *end)
@@ -50,7 +52,7 @@ static int64_t read_exponent(const char *p, const char *end)
     return negative ? -exponent : exponent;
 }
 
-/* `text` is a valid number. */
+/* `text` must be a valid JSON number. */
 static decimal split(pal_str text)
 {
     decimal d = {0};
@@ -74,13 +76,13 @@ static decimal split(pal_str text)
     return d;
 }
 
-/* The power of ten of the last digit that is not zero. */
+/* Returns the power of ten of the last digit that is not zero. */
 static int64_t last_power(const decimal *d)
 {
     return d->exponent + (int64_t)d->whole.len - (int64_t)d->last;
 }
 
-/* False when it has a fraction or is over UINT64_MAX. */
+/* Returns false if the number has a fraction or is greater than UINT64_MAX. */
 static bool magnitude_of(const decimal *d, uint64_t *out_number)
 {
     uint64_t number = 0;
@@ -134,7 +136,7 @@ static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
 
 static void make_c_locale(void)
 {
-    /* "C" is built in: there is nothing to load that could fail. */
+    /* The "C" locale is built in, so this cannot fail for lack of a file. */
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
@@ -144,8 +146,8 @@ static double double_of_text(const char *text)
     return strtod_l(text, NULL, c_locale);
 }
 
-/* Exact when the digits fit a double's 53 bits and the power of ten is exact as well: then one
- * rounding is made, the right one. */
+/* The result is exact if the digits fit the 53 bits of a double and the power of ten is exact too:
+ * then only one rounding is made, and it is the correct one. */
 static bool double_is_quick(const decimal *d, double *out_number)
 {
     static const double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
@@ -176,7 +178,7 @@ static double double_of(const decimal *d)
     for (size_t i = 0; i < kept; i++)
         *p++ = digit_at(d, d->first + i);
     if (kept < d->last - d->first)
-        *p++ = '1'; /* stands for all that was left out */
+        *p++ = '1'; /* represents all the omitted digits */
     snprintf(p, 32, "e%lld", (long long)power);
     return double_of_text(text);
 }

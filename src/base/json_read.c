@@ -19,7 +19,7 @@ typedef struct reader {
     const char *text;
     const char *end;
     pal_json_node *nodes;
-    uint32_t len; /* nodes in use */
+    uint32_t len; /* number of nodes in use */
     uint32_t cap;
     uint32_t parent; /* the innermost open container, or NO_PARENT */
     uint32_t depth;
@@ -58,13 +58,14 @@ static bool resize_tape(reader *r, size_t cap)
     return true;
 }
 
-/* `at` is how far the text was read: the rest of it is expected to be like the first part, so that
- * one step is mostly enough. At least half as much again, so that many steps cost little. */
+/* `at` is how far the text was read. The rest is expected to be as dense as the part before it, so
+ * one step is usually enough. Each step grows the tape by at least half, so that many steps stay
+ * cheap. */
 static __attribute__((noinline)) bool grow_tape(reader *r, const char *at)
 {
     if (r->len >= r->values_max) {
         r->status = pal_error_set(
-                r->err, PAL_LIMIT, "JSON text of more than %u values", (unsigned)r->values_max);
+                r->err, PAL_LIMIT, "JSON text has more than %u values", (unsigned)r->values_max);
         return false;
     }
     double share = (double)(r->end - r->text) / (double)(at - r->text + 1);
@@ -75,7 +76,8 @@ static __attribute__((noinline)) bool grow_tape(reader *r, const char *at)
     return resize_tape(r, expected < r->values_max ? expected : r->values_max);
 }
 
-/* `count` is as in json_node.h; the other fields are those of a value without values in it. */
+/* `count` has the meaning given in json_node.h. The other fields are those of a value that contains
+ * no other values. */
 static inline bool add_node(
         reader *r, pal_json_type type, const char *from, const char *to, uint32_t count)
 {
@@ -95,7 +97,7 @@ static const char *skip_long_space(const char *p, const char *end)
 {
     uint64_t word;
     for (;;) {
-        /* Indented texts are mostly runs of spaces. */
+        /* Indented texts consist mostly of runs of spaces. */
         while ((size_t)(end - p) >= sizeof word) {
             memcpy(&word, p, sizeof word);
             if (word != 0x2020202020202020u)
@@ -137,7 +139,7 @@ static inline bool is_letter_escape(char c)
     return letters[(unsigned char)c];
 }
 
-/* `p` is at the backslash. */
+/* `p` points to the backslash. */
 static inline const char *read_escape(reader *r, const char *p)
 {
     const char *start = p++;
@@ -153,7 +155,7 @@ static inline const char *read_escape(reader *r, const char *p)
     return p;
 }
 
-/* `p` is at a byte that is not ASCII; reads as many as follow each other. */
+/* `p` points to a byte that is not ASCII. Reads all consecutive characters that are not ASCII. */
 static const char *read_wide_chars(reader *r, const char *p)
 {
     const unsigned char *end = (const unsigned char *)r->end;
@@ -168,7 +170,7 @@ static const char *read_wide_chars(reader *r, const char *p)
     return p;
 }
 
-/* `p` is at the opening quote. */
+/* `p` points to the opening quote. */
 static inline const char *read_string(reader *r, const char *p)
 {
     const char *start = p++;
@@ -200,7 +202,7 @@ static inline const char *skip_digits(const char *p, const char *end)
     return p;
 }
 
-/* At least one. */
+/* Reads one or more digits. */
 static inline const char *read_digits(reader *r, const char *p)
 {
     const char *after = skip_digits(p, r->end);
@@ -239,7 +241,7 @@ static inline const char *read_word(reader *r, const char *p, pal_json_type type
     return add_node(r, type, p, p + len, 0) ? p + len : NULL;
 }
 
-/* A member's name and colon. */
+/* Reads the name of a member and the colon after it. */
 static inline const char *read_name(reader *r, const char *p)
 {
     p = skip_space(p, r->end);
@@ -254,8 +256,8 @@ static inline const char *read_name(reader *r, const char *p)
     return p + 1;
 }
 
-/* `p` is at the opening bracket. Goes up to the place of the first element or member value;
- * *out_opened is false when there is none. */
+/* `p` points to the opening bracket. Reads up to the first element or the first member's value.
+ * Sets *out_opened to false if the container is empty. */
 static const char *open_container(reader *r, const char *p, pal_json_type type, bool *out_opened)
 {
     if (r->depth == r->depth_max) {
@@ -279,7 +281,7 @@ static const char *open_container(reader *r, const char *p, pal_json_type type, 
     return type == PAL_JSON_OBJECT ? read_name(r, inside) : inside;
 }
 
-/* `p` is at the closing bracket of the innermost container. */
+/* `p` points to the closing bracket of the innermost container. */
 static void close_container(reader *r, const char *p)
 {
     pal_json_node *node = &r->nodes[r->parent];
@@ -290,7 +292,7 @@ static void close_container(reader *r, const char *p)
     r->depth--;
 }
 
-/* One scalar, or the beginning of a container. */
+/* Reads one scalar, or the beginning of a container. */
 static inline const char *read_value(reader *r, const char *p, bool *out_opened)
 {
     p = skip_space(p, r->end);
@@ -314,7 +316,8 @@ static inline const char *read_value(reader *r, const char *p, bool *out_opened)
     }
 }
 
-/* Behind a value: closes containers until a comma promises another value, or all are closed. */
+/* Called after a value. Closes containers until a comma announces another value, or until all of
+ * them are closed. */
 static inline const char *read_after_value(reader *r, const char *p)
 {
     while (r->parent != NO_PARENT) {
@@ -346,7 +349,7 @@ static bool read_text(reader *r)
 
     p = skip_space(p, r->end);
     if (p < r->end)
-        fail(r, p, "unexpected text behind the JSON value");
+        fail(r, p, "unexpected text after the JSON value");
     return p == r->end;
 }
 
@@ -360,7 +363,7 @@ pal_status pal_json_parse(pal_arena *arena, pal_str text, const pal_json_limits 
     if (bytes_max > PAL_JSON_BYTES_MAX)
         bytes_max = PAL_JSON_BYTES_MAX;
     if (text.len > bytes_max)
-        return pal_error_set(err, PAL_LIMIT, "JSON text of %zu bytes is over the limit of %zu",
+        return pal_error_set(err, PAL_LIMIT, "JSON text of %zu bytes exceeds the limit of %zu",
                 text.len, bytes_max);
 
     const char *start = text.len ? text.data : "";

@@ -46,7 +46,7 @@ bool pal_json_bool(pal_json value, bool *out_bool)
 
 /* ---- Strings ---- */
 
-/* What stands between the quotes, escapes and all. */
+/* Returns the bytes between the quotes, with escapes. */
 static pal_str inner(pal_json string)
 {
     assert(string.node && string.node->type == PAL_JSON_STRING);
@@ -59,7 +59,7 @@ static bool has_escapes(pal_json string)
     return string.node->count != 0;
 }
 
-/* `p` is at the first of four hex digits that were checked. */
+/* `p` points to the first of four hex digits, which are already checked. */
 static uint32_t hex4(const char *p)
 {
     uint32_t number = 0;
@@ -70,8 +70,9 @@ static uint32_t hex4(const char *p)
     return number;
 }
 
-/* *p is behind "\u". A high surrogate takes the low one behind it along; alone, either one is left
- * to pal_utf8_encode(), which makes it U+FFFD. The closing quote ends the look ahead. */
+/* *p points to the byte after "\u". A high surrogate is combined with the low surrogate that
+ * follows it. A lone surrogate is passed to pal_utf8_encode(), which writes U+FFFD. The closing
+ * quote ends the look ahead. */
 static uint32_t unescape_unicode(const char **p)
 {
     uint32_t c = hex4(*p);
@@ -119,7 +120,8 @@ size_t pal_json_unescape(const char **p, char out[4])
 
 static pal_str unescape_all(pal_str escaped, pal_arena *arena)
 {
-    /* No escape is shorter than what it stands for; one more for a terminator. */
+    /* No escape is shorter than the character that it encodes. One more byte is for a
+     * terminator. */
     size_t size = escaped.len + 1;
     char *text = pal_arena_grow(arena, NULL, 0, size);
     if (!text)
@@ -185,8 +187,9 @@ static bool strings_equal(pal_json a, pal_json b)
     if (!has_escapes(b))
         return string_is(a, inner(b));
 
-    /* Both in step. A character of several bytes comes from an escape in one piece and from plain
-     * text byte by byte, so each side keeps what the other has not reached yet. */
+    /* Both texts are compared in step. An escape yields a character of several bytes at once, and
+     * plain text yields it byte by byte, so each side keeps the bytes that the other side has not
+     * reached yet. */
     struct {
         const char *p, *end;
         char bytes[4];
@@ -243,8 +246,8 @@ bool pal_json_next(pal_json_iter *iter, pal_json *out_name, pal_json *out_value)
     return true;
 }
 
-/* Readers of streams ask every piece for twenty names, most of which aren't there: lengths tell
- * nearly always. */
+/* Stream readers look up about twenty names in every object, and most of them are absent. Comparing
+ * the lengths first rejects nearly all of them. */
 static inline bool is_named(const char *text, const pal_json_node *name, pal_str wanted)
 {
     const char *start = text + name->start + 1;
@@ -271,7 +274,7 @@ pal_json pal_json_find(pal_json object, const char *name)
 
 /* ---- Equality ---- */
 
-/* The last member named as `name` is. */
+/* Returns the last member of `object` that has the same name. */
 static pal_json find_like(pal_json object, pal_json name)
 {
     pal_json found = {0}, member, value;
@@ -283,7 +286,8 @@ static pal_json find_like(pal_json object, pal_json name)
     return found;
 }
 
-/* Every name of `a` is one of `b`, and (when asked) its last values are equal. */
+/* Returns whether every name of `a` is also a name of `b`. With compare_values, the last values of
+ * each name must be equal too. */
 static bool members_within(pal_json a, pal_json b, bool compare_values)
 {
     pal_json name, value;
@@ -310,8 +314,8 @@ static bool same_names_in_order(pal_json a, pal_json b)
     return each_b.left == 0;
 }
 
-/* For objects with the same names in the same order: values at the same place correspond, and an
- * unequal pair only counts when no later member hides it. */
+/* Compares objects that have the same names in the same order. Values at the same position
+ * correspond. An unequal pair counts only if no later member of the same name hides it. */
 static bool objects_equal_in_order(pal_json a, pal_json b)
 {
     pal_json name, value_a, value_b;
@@ -336,8 +340,8 @@ static bool arrays_equal(pal_json a, pal_json b)
     return true;
 }
 
-/* Linear for members in the same order, quadratic in their number otherwise. Recursion is bounded
- * by the depth that the reader allows, and each pair of values is compared once. */
+/* Takes linear time if the members are in the same order, and quadratic time otherwise. The reader
+ * limits the depth, which bounds the recursion. Each pair of values is compared once. */
 bool pal_json_equal(pal_json a, pal_json b)
 {
     pal_json_type type = pal_json_type_of(a);

@@ -14,7 +14,8 @@ pal_json_writer pal_json_writer_make(pal_buf *buf)
     return (pal_json_writer){.buf = buf};
 }
 
-/* The text in quotes, and `more` bytes behind it: where to write them. NULL on failure. */
+/* Appends the text in quotes and reserves `more` bytes after it. Returns the place of these bytes,
+ * or NULL on failure. */
 static inline char *append_plain(pal_buf *buf, pal_str text, size_t more)
 {
     char *p = pal_buf_reserve(buf, text.len + 2 + more);
@@ -29,7 +30,7 @@ static inline char *append_plain(pal_buf *buf, pal_str text, size_t more)
     return p;
 }
 
-/* Before every value, and before every name. */
+/* Called before every value and before every name. */
 static void separate(pal_json_writer *writer)
 {
     if (writer->need_comma)
@@ -125,7 +126,7 @@ void pal_json_put_u64(pal_json_writer *writer, uint64_t number)
     pal_buf_append_u64(writer->buf, number);
 }
 
-/* JSON has no word for what is not a number or not finite. */
+/* JSON cannot express NaN or infinity. */
 void pal_json_put_f64(pal_json_writer *writer, double number)
 {
     if (!isfinite(number)) {
@@ -158,7 +159,8 @@ static bool is_space(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* The length of what may be copied as it is: up to white space outside of strings. */
+/* Returns the length of the part that can be copied unchanged: up to the first white space outside
+ * of strings. */
 static size_t solid_len(pal_str json)
 {
     bool is_string = false;
@@ -228,7 +230,7 @@ static void append_escape(pal_buf *buf, unsigned char c)
     }
 }
 
-/* Returns behind the characters at `p` that are not ASCII, and writes them. */
+/* Writes the characters at `p` that are not ASCII. Returns the position after them. */
 static const char *append_wide_chars(pal_buf *buf, const char *p, const char *end)
 {
     pal_str rest = pal_str_make(p, (size_t)(end - p));

@@ -21,7 +21,7 @@
 #include "base/utf8.h"
 
 #define MESSAGE_MAX 2048
-#define FIELD_MAX 128 /* of a field's text; the rest is cut */
+#define FIELD_MAX 128 /* bytes of a field's text; the rest is cut off */
 #define FIELD_NAME_MAX 32
 #define FIELD_SIZE (FIELD_MAX * ESCAPE_MAX + 64)
 #define ESCAPE_MAX 6 /* \u00XX */
@@ -42,8 +42,8 @@ void pal_log_setup(FILE *file, pal_log_level level, int as_json)
     pthread_mutex_unlock(&log_lock);
 }
 
-/* Writes `message` with control characters as \u00XX and invalid UTF-8 as U+FFFD, so that a line
- * can neither be forged nor reach into a terminal. */
+/* Writes control characters as \u00XX and invalid UTF-8 as U+FFFD. Otherwise a message could forge
+ * a log line or send escape sequences to a terminal. */
 static char *put_escaped(char *p, pal_str message, bool as_json)
 {
     while (message.len) {
@@ -71,7 +71,7 @@ static char *put_number(char *p, int64_t number)
     return p + pal_u64_to_text(number < 0 ? 0 - (uint64_t)number : (uint64_t)number, p);
 }
 
-/* Texts are in quotes where a reader could otherwise not tell their end. */
+/* A text is quoted if a reader could not see otherwise where it ends. */
 static char *put_field(char *p, const pal_log_field *field, bool as_json)
 {
     pal_str text = field->text;

@@ -83,7 +83,7 @@ void pal_map_done(pal_map *map)
     *map = (pal_map){0};
 }
 
-/* The key's entry, or the free place where it would go. The map has places. */
+/* Returns the key's entry, or the free slot for it. The map must have slots. */
 static pal_map_entry *entry_of(const pal_map *map, pal_str key, uint64_t hash)
 {
     size_t mask = map->cap - 1;
@@ -131,7 +131,7 @@ pal_status pal_map_set(pal_map *map, pal_str key, void *value)
     return PAL_OK;
 }
 
-/* Fills the hole at `hole` with later entries of its run that may stand there. */
+/* Moves later entries of the run into the hole at `hole` if they are allowed to be there. */
 static void close_hole(pal_map *map, size_t hole)
 {
     size_t mask = map->cap - 1;

@@ -11,12 +11,13 @@
 #include <string.h>
 #include "palaver/alloc.h"
 
-static pal_allocator custom; /* alloc is NULL while the C library's is in use */
+static pal_allocator custom; /* alloc is NULL while the C library's allocator is in use */
 
 static atomic_bool fail_armed;
 static atomic_bool fail_once;
 static atomic_bool fail_fired;
-static atomic_int_least64_t fail_left; /* allocations up to and including the failing one */
+static atomic_int_least64_t fail_left; /* number of allocations until one fails, including the
+                                          failing one */
 
 void pal_allocator_set(const pal_allocator *allocator)
 {

@@ -7,7 +7,8 @@
 #define LEN_MAX 48
 #define DISTANCE_MAX 3
 
-/* Edits (insert, remove, replace) that make `b` of `a`; large when either is too long. */
+/* Returns how many edits (insert, remove, replace) turn `a` into `b`. Returns a large number if
+ * either text is too long. */
 static size_t edit_distance(pal_str a, pal_str b)
 {
     size_t row[LEN_MAX + 1];

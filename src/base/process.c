@@ -26,7 +26,8 @@ static size_t read_small(const char *path, char *out_text, size_t size)
     return len > 0 ? (size_t)len : 0;
 }
 
-/* The start of the machine, and the namespace; empty: not known. */
+/* Writes the machine's boot id and the process namespace. Writes an empty text if they are not
+ * known. */
 static void tell_place(char out_place[static PLACE_SIZE])
 {
     char boot[64];
@@ -42,7 +43,7 @@ static void tell_place(char out_place[static PLACE_SIZE])
 
 typedef enum life { UNKNOWN, ALIVE, GONE } life;
 
-/* When it was started, in ticks since the machine was. */
+/* Sets *out_start to the start time of the process, in ticks since the machine booted. */
 static life look_at(long pid, unsigned long long *out_start)
 {
     char path[48], text[1024];
@@ -52,7 +53,7 @@ static life look_at(long pid, unsigned long long *out_start)
     snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
     if (read_small(path, text, sizeof(text)) == 0)
         return kill((pid_t)pid, 0) != 0 && errno == ESRCH ? GONE : UNKNOWN;
-    at = strrchr(text, ')'); /* the name before it may have anything in it */
+    at = strrchr(text, ')'); /* the process name, which ends here, can contain any character */
     if (!at || at[1] != ' ')
         return UNKNOWN;
     state = at[2];

@@ -27,7 +27,7 @@ pal_queue *pal_queue_new(size_t items_max)
     pal_queue *queue = pal_calloc(1, size);
     if (!queue)
         return NULL;
-    /* With default attributes none of these can fail. */
+    /* With default attributes none of these calls can fail. */
     pthread_mutex_init(&queue->lock, NULL);
     pthread_cond_init(&queue->not_empty, NULL);
     pthread_cond_init(&queue->not_full, NULL);
@@ -85,7 +85,7 @@ size_t pal_queue_take(pal_queue *queue, void **out_items, size_t items_max)
         queue->first = (queue->first + 1) % queue->items_max;
         queue->len--;
     }
-    /* One signal would wake one of several that now have room. */
+    /* Several producers may have room now; a signal would wake only one of them. */
     if (taken)
         pthread_cond_broadcast(&queue->not_full);
     pthread_mutex_unlock(&queue->lock);

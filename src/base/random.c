@@ -12,7 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* For a sandbox without getrandom(2): unique among processes and calls, though not secret. */
+/* Used in a sandbox without getrandom(2). The bytes differ between processes and calls, but they
+ * are not secret. */
 static void fill_from_clock(unsigned char *bytes, size_t len)
 {
     static atomic_uint_least64_t calls;
@@ -28,7 +29,8 @@ static void fill_from_clock(unsigned char *bytes, size_t len)
     }
 }
 
-/* Returns how many bytes were filled; fewer than `len` where the call is missing or forbidden. */
+/* Returns the number of filled bytes. It is less than `len` if the system call is missing or
+ * forbidden. */
 static size_t fill_from_call(unsigned char *bytes, size_t len)
 {
     size_t filled = 0;
@@ -74,6 +76,6 @@ pal_status pal_random_secret(void *out_bytes, size_t len, pal_error *err)
     size_t filled = fill_from_call(bytes, len);
     if (filled < len && !fill_from_device(bytes + filled, len - filled))
         return pal_error_set(err, PAL_IO,
-                "no random bytes for a secret: getrandom() and /dev/urandom fail");
+                "no random bytes for a secret: getrandom() and /dev/urandom failed");
     return PAL_OK;
 }

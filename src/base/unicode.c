@@ -26,7 +26,7 @@ size_t pal_unicode_lower(pal_str text, char *out_text)
     return (size_t)(out - out_text);
 }
 
-/* The property White_Space. */
+/* The Unicode property White_Space. */
 static bool is_space(uint32_t c)
 {
     if (c < 0x80)
@@ -46,7 +46,7 @@ static bool is_space(uint32_t c)
     }
 }
 
-/* Where the last character begins. */
+/* Returns the offset of the last character. */
 static size_t last_start(pal_str text)
 {
     size_t at = text.len - 1;
@@ -74,8 +74,8 @@ pal_str pal_unicode_trim(pal_str text)
     return text;
 }
 
-/* Blocks of scripts that are written without spaces between words, and of emoji. Hangul has spaces,
- * but its words carry endings: parts of them must be found too. */
+/* Blocks of emoji and of scripts that are written without spaces between words. Hangul has spaces,
+ * but its words have endings, so a search must also find parts of words. */
 static const struct {
     uint32_t first;
     uint32_t last;

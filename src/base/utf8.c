@@ -38,7 +38,7 @@ size_t pal_utf8_valid_len(pal_str text)
     return (size_t)(p - start);
 }
 
-/* How many of the bytes at `p` could still begin a valid character; at least 1. */
+/* Returns how many bytes at `p` are the beginning of a valid character; at least 1. */
 static size_t broken_len(const unsigned char *p, const unsigned char *end)
 {
     unsigned char rest[4] = {p[0], 0x80, 0x80, 0x80};
@@ -108,7 +108,7 @@ size_t pal_utf8_cut(pal_str text, size_t len)
 {
     if (len >= text.len)
         return text.len;
-    /* A character that holds byte `len` begins at most three bytes before it. */
+    /* A character that contains byte `len` begins at most three bytes before it. */
     const unsigned char *bytes = (const unsigned char *)text.data;
     for (size_t back = 1; back <= 3 && back <= len; back++) {
         const unsigned char *p = bytes + len - back;

@@ -51,7 +51,7 @@ static void allocations_do_not_overlap(void)
     pal_arena_free(arena);
 }
 
-static void large_blocks_stand_alone(void)
+static void large_allocations_get_separate_blocks(void)
 {
     pal_arena *arena = pal_arena_new(0);
     char *small = pal_arena_alloc(arena, 16);
@@ -63,7 +63,7 @@ static void large_blocks_stand_alone(void)
     pal_arena_free(arena);
 }
 
-static void a_bound_is_kept_and_sticks(void)
+static void the_limit_holds_and_the_failure_sticks(void)
 {
     pal_arena *arena = pal_arena_new(1000);
     CHECK(pal_arena_alloc(arena, 600));
@@ -106,7 +106,7 @@ static void copies_end_with_a_nul(void)
     pal_arena_free(arena);
 }
 
-static void arrays_grow_in_place_and_give_back(void)
+static void arrays_grow_in_place_and_release_memory(void)
 {
     pal_arena *arena = pal_arena_new(0);
     char *array = pal_arena_grow(arena, NULL, 0, 32);
@@ -145,7 +145,7 @@ static void arrays_grow_beyond_blocks(void)
     pal_arena_free(arena);
 }
 
-static void growing_respects_the_bound(void)
+static void growing_respects_the_limit(void)
 {
     pal_arena *arena = pal_arena_new(1000);
     void *array = pal_arena_grow(arena, NULL, 0, 500);
@@ -161,7 +161,7 @@ static void growing_respects_the_bound(void)
 }
 
 /* An array that grows is counted once, not once for every place it was in. */
-static void growing_gives_the_old_place_back(void)
+static void growing_releases_the_old_place(void)
 {
     pal_arena *arena = pal_arena_new(300000);
     void *array = pal_arena_grow(arena, NULL, 0, 50000);
@@ -188,7 +188,7 @@ static bool fill_arena(void)
     return failure == PAL_OK;
 }
 
-static void every_lack_of_memory_is_reported(void)
+static void every_allocation_failure_is_reported(void)
 {
     for (int once = 0; once < 2; once++) {
         uint64_t nth = 1;
@@ -205,7 +205,7 @@ static void every_lack_of_memory_is_reported(void)
     }
 }
 
-static void the_countdown_counts(void)
+static void the_test_countdown_fails_the_nth_allocation(void)
 {
     pal_memory_fail_at(2, 1);
     void *first = pal_malloc(1), *second = pal_calloc(1, 1), *third = pal_realloc(NULL, 1);
@@ -222,7 +222,7 @@ static void the_countdown_counts(void)
     CHECK(!pal_memory_failed());
 }
 
-static void memory_edge_cases_hold(void)
+static void zero_sizes_and_overflows_are_handled(void)
 {
     void *nothing = pal_malloc(0), *no_items = pal_calloc(0, 8);
     CHECK(nothing && no_items);
@@ -254,7 +254,7 @@ static void count_release(void *memory, void *user)
     free(memory);
 }
 
-static void an_embedders_allocator_is_used(void)
+static void the_programs_allocator_is_used(void)
 {
     int live = 0;
     pal_allocator allocator = {count_alloc, count_resize, count_release, &live};
@@ -274,17 +274,17 @@ int main(void)
 {
     RUN(memory_is_zeroed_and_aligned);
     RUN(allocations_do_not_overlap);
-    RUN(large_blocks_stand_alone);
-    RUN(a_bound_is_kept_and_sticks);
+    RUN(large_allocations_get_separate_blocks);
+    RUN(the_limit_holds_and_the_failure_sticks);
     RUN(sizes_that_overflow_fail);
     RUN(copies_end_with_a_nul);
-    RUN(arrays_grow_in_place_and_give_back);
+    RUN(arrays_grow_in_place_and_release_memory);
     RUN(arrays_grow_beyond_blocks);
-    RUN(growing_respects_the_bound);
-    RUN(growing_gives_the_old_place_back);
-    RUN(every_lack_of_memory_is_reported);
-    RUN(the_countdown_counts);
-    RUN(memory_edge_cases_hold);
-    RUN(an_embedders_allocator_is_used);
+    RUN(growing_respects_the_limit);
+    RUN(growing_releases_the_old_place);
+    RUN(every_allocation_failure_is_reported);
+    RUN(the_test_countdown_fails_the_nth_allocation);
+    RUN(zero_sizes_and_overflows_are_handled);
+    RUN(the_programs_allocator_is_used);
     return tap_done();
 }

@@ -10,7 +10,7 @@ static bool buf_is(const pal_buf *buf, const char *text)
     return pal_str_is(pal_buf_str(buf), text);
 }
 
-static void appends_add_up(void)
+static void appends_are_concatenated(void)
 {
     pal_buf buf;
     pal_buf_init(&buf, 1000);
@@ -82,7 +82,7 @@ static void the_maximum_is_exact_however_it_is_reached(void)
     pal_buf_done(&buf);
 }
 
-static void formats_of_any_length(void)
+static void formatted_text_can_have_any_length(void)
 {
     pal_buf buf;
     pal_buf_init(&buf, 100000);
@@ -96,7 +96,7 @@ static void formats_of_any_length(void)
     pal_buf_done(&buf);
 }
 
-static void reserved_room_is_committed(void)
+static void reserved_room_is_appended_by_a_commit(void)
 {
     pal_buf buf;
     pal_buf_init(&buf, 5000);
@@ -115,7 +115,7 @@ static void reserved_room_is_committed(void)
     pal_buf_done(&buf);
 }
 
-static void a_lack_of_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     pal_buf buf;
     pal_buf_init(&buf, 100000);
@@ -176,7 +176,7 @@ static void digests_match_the_standard(void)
     CHECK(strcmp(text, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855") == 0);
 }
 
-static void hex_reads_back(void)
+static void hex_survives_a_round_trip(void)
 {
     uint8_t bytes[2] = {0, 0};
     CHECK(pal_unhex(pal_str_of("aB0f"), bytes, 2) && bytes[0] == 0xab && bytes[1] == 0x0f);
@@ -191,17 +191,17 @@ static void hex_reads_back(void)
 
 int main(void)
 {
-    RUN(appends_add_up);
+    RUN(appends_are_concatenated);
     RUN(numbers_are_decimal);
     RUN(failure_sticks);
     RUN(the_maximum_is_exact_however_it_is_reached);
-    RUN(formats_of_any_length);
-    RUN(reserved_room_is_committed);
-    RUN(a_lack_of_memory_is_reported);
+    RUN(formatted_text_can_have_any_length);
+    RUN(reserved_room_is_appended_by_a_commit);
+    RUN(an_allocation_failure_is_reported);
     RUN(statuses_have_names);
     RUN(errors_are_one_line);
     RUN(long_errors_are_cut_between_characters);
     RUN(digests_match_the_standard);
-    RUN(hex_reads_back);
+    RUN(hex_survives_a_round_trip);
     return tap_done();
 }

@@ -27,7 +27,7 @@ static void the_clock_can_be_stopped(void)
     CHECK(pal_clock_now_ms() > INT64_C(1700000000000));
 }
 
-static void times_are_written(void)
+static void times_are_written_as_rfc_3339(void)
 {
     CHECK(writes(0, "1970-01-01T00:00:00.000Z"));
     CHECK(writes(-1, "1969-12-31T23:59:59.999Z"));
@@ -42,7 +42,7 @@ static void times_are_written(void)
     CHECK(writes(INT64_C(-62162035200000), "0000-03-01T00:00:00.000Z"));
 }
 
-static void times_are_read(void)
+static void rfc_3339_times_are_read(void)
 {
     CHECK(reads("1970-01-01T00:00:00Z", 0));
     CHECK(reads("2026-11-15T20:47:48.123Z", INT64_C(1794775668123)));
@@ -89,7 +89,7 @@ static void other_texts_are_refused(void)
     }
 }
 
-static void what_is_written_reads_back(void)
+static void times_survive_a_round_trip(void)
 {
     char text[PAL_TIME_TEXT_SIZE];
     uint64_t random = 1;
@@ -121,7 +121,7 @@ static void log_to(char *out_text, size_t size, bool as_json, pal_log_level leve
     fclose(file);
 }
 
-static void log_lines_are_whole_and_clean(void)
+static void log_lines_are_complete_and_escaped(void)
 {
     char text[256] = "";
     log_to(text, sizeof text, false, PAL_LOG_WARN);
@@ -190,11 +190,11 @@ static void long_log_messages_are_cut(void)
 int main(void)
 {
     RUN(the_clock_can_be_stopped);
-    RUN(times_are_written);
-    RUN(times_are_read);
+    RUN(times_are_written_as_rfc_3339);
+    RUN(rfc_3339_times_are_read);
     RUN(other_texts_are_refused);
-    RUN(what_is_written_reads_back);
-    RUN(log_lines_are_whole_and_clean);
+    RUN(times_survive_a_round_trip);
+    RUN(log_lines_are_complete_and_escaped);
     RUN(log_fields_follow_the_message);
     RUN(long_log_messages_are_cut);
     return tap_done();

@@ -32,7 +32,7 @@ static void ids_are_uuid_version_7(void)
     CHECK(pal_id_equal(id, id) && !pal_id_equal(id, pal_id_new()));
 }
 
-static void each_is_larger_than_the_one_before(void)
+static void each_id_is_larger_than_the_previous_one(void)
 {
     pal_id last = pal_id_new();
     for (int i = 0; i < 100000; i++) {
@@ -45,7 +45,7 @@ static void each_is_larger_than_the_one_before(void)
 
 /* 26 bits of counter start below their half: after 2^26 ids in one millisecond they have surely
  * overflowed. Far fewer would do to see an overflow of 12 bits. */
-static void they_grow_while_the_clock_stands_or_goes_back(void)
+static void ids_grow_while_the_clock_stops_or_goes_back(void)
 {
     int64_t now_ms = pal_clock_now_ms() + 10000;
     pal_clock_set_ms(now_ms);
@@ -67,7 +67,7 @@ static void they_grow_while_the_clock_stands_or_goes_back(void)
     pal_clock_set_ms(0);
 }
 
-static void the_random_part_differs(void)
+static void the_random_part_of_ids_differs(void)
 {
     pal_id a = pal_id_new(), b = pal_id_new(), c = pal_id_new();
     CHECK(memcmp(a.bytes + 10, b.bytes + 10, 6) != 0 || memcmp(b.bytes + 10, c.bytes + 10, 6) != 0);
@@ -81,7 +81,7 @@ static void *make_ids(void *user)
     return NULL;
 }
 
-static void threads_never_share_one(void)
+static void threads_never_create_the_same_id(void)
 {
     static pal_id ids[THREADS][IDS];
     pthread_t threads[THREADS];
@@ -105,7 +105,7 @@ static void threads_never_share_one(void)
     }
 }
 
-static void a_forked_child_makes_others(void)
+static void a_forked_child_creates_different_ids(void)
 {
     int ends[2];
     pal_clock_set_ms(pal_clock_now_ms() + 60000);
@@ -127,7 +127,7 @@ static void a_forked_child_makes_others(void)
     pal_clock_set_ms(0);
 }
 
-static void texts_read_back(void)
+static void ids_survive_a_round_trip_as_text(void)
 {
     char text[PAL_ID_TEXT_SIZE];
     pal_id id = {{0x01, 0x9a, 0x8b, 0x3c, 0x7d, 0x2e, 0x7f, 0x10, 0x8a, 0x41, 0x5b, 0x6c, 0x7d,
@@ -162,12 +162,12 @@ static void other_texts_are_refused(void)
 int main(void)
 {
     RUN(ids_are_uuid_version_7);
-    RUN(each_is_larger_than_the_one_before);
-    RUN(they_grow_while_the_clock_stands_or_goes_back);
-    RUN(the_random_part_differs);
-    RUN(threads_never_share_one);
-    RUN(a_forked_child_makes_others);
-    RUN(texts_read_back);
+    RUN(each_id_is_larger_than_the_previous_one);
+    RUN(ids_grow_while_the_clock_stops_or_goes_back);
+    RUN(the_random_part_of_ids_differs);
+    RUN(threads_never_create_the_same_id);
+    RUN(a_forked_child_creates_different_ids);
+    RUN(ids_survive_a_round_trip_as_text);
     RUN(other_texts_are_refused);
     return tap_done();
 }

@@ -160,7 +160,7 @@ static void cut_texts_are_refused(void)
     pal_arena_free(arena);
 }
 
-static void errors_say_what_and_where(void)
+static void errors_name_the_problem_and_the_byte(void)
 {
     static const struct {
         const char *text, *message;
@@ -178,7 +178,7 @@ static void errors_say_what_and_where(void)
             {"[-x]", "expected a digit at byte 2"},
             {"[tru]", "expected a value at byte 1"},
             {"[?]", "expected a value at byte 1"},
-            {"1 1", "unexpected text behind the JSON value at byte 2"},
+            {"1 1", "unexpected text after the JSON value at byte 2"},
     };
     pal_arena *arena = pal_arena_new(0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -219,7 +219,7 @@ static pal_status parse_nested(size_t depth, char open, const pal_json_limits *l
     return status;
 }
 
-static void depth_is_bounded(void)
+static void the_depth_is_limited(void)
 {
     pal_json_limits three = {.depth_max = 3}, too_many = {.depth_max = 1000000};
     CHECK(parse_nested(PAL_JSON_DEPTH_MAX, '[', NULL) == PAL_OK);
@@ -231,7 +231,7 @@ static void depth_is_bounded(void)
     CHECK(parse_nested(PAL_JSON_DEPTH_MAX + 1, '[', &too_many) == PAL_LIMIT);
 }
 
-static void depth_counts_what_is_open(void)
+static void the_depth_counts_open_containers(void)
 {
     pal_json_limits two = {.depth_max = 2};
     pal_arena *arena = pal_arena_new(0);
@@ -243,7 +243,7 @@ static void depth_counts_what_is_open(void)
     pal_arena_free(arena);
 }
 
-static void values_are_bounded(void)
+static void the_number_of_values_is_limited(void)
 {
     pal_json_limits five = {.values_max = 5}, one = {.values_max = 1};
     pal_arena *arena = pal_arena_new(0);
@@ -258,7 +258,7 @@ static void values_are_bounded(void)
     pal_arena_free(arena);
 }
 
-static void size_is_bounded(void)
+static void the_size_is_limited(void)
 {
     pal_json_limits ten = {.bytes_max = 10};
     pal_arena *arena = pal_arena_new(0);
@@ -287,7 +287,7 @@ static pal_buf many_elements(int count)
     return buf;
 }
 
-static void tapes_grow_as_they_must(void)
+static void the_tape_grows_with_the_number_of_values(void)
 {
     pal_buf buf = many_elements(100000);
     pal_arena *arena = pal_arena_new(0);
@@ -303,7 +303,7 @@ static void tapes_grow_as_they_must(void)
     pal_buf_done(&buf);
 }
 
-static void a_lack_of_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     pal_buf buf = many_elements(20000);
     pal_json value;
@@ -331,7 +331,7 @@ static void a_lack_of_memory_is_reported(void)
 }
 
 /* The scan in words and the one in vectors agree with looking at every byte. */
-static void scans_agree(void)
+static void the_fast_and_the_plain_scan_agree(void)
 {
     char text[64];
     uint32_t random = 7;
@@ -356,14 +356,14 @@ int main(void)
     RUN(broken_structure_is_refused);
     RUN(broken_scalars_are_refused);
     RUN(cut_texts_are_refused);
-    RUN(errors_say_what_and_where);
+    RUN(errors_name_the_problem_and_the_byte);
     RUN(outputs_stay_untouched_on_failure);
-    RUN(depth_is_bounded);
-    RUN(depth_counts_what_is_open);
-    RUN(values_are_bounded);
-    RUN(size_is_bounded);
-    RUN(tapes_grow_as_they_must);
-    RUN(a_lack_of_memory_is_reported);
-    RUN(scans_agree);
+    RUN(the_depth_is_limited);
+    RUN(the_depth_counts_open_containers);
+    RUN(the_number_of_values_is_limited);
+    RUN(the_size_is_limited);
+    RUN(the_tape_grows_with_the_number_of_values);
+    RUN(an_allocation_failure_is_reported);
+    RUN(the_fast_and_the_plain_scan_agree);
     return tap_done();
 }

@@ -242,7 +242,7 @@ static bool compare(pal_buf *buf)
 }
 
 /* Whatever json-c of this or another version makes of them, we refuse what is listed. */
-static void the_listed_differences_are_refused(void)
+static void texts_with_listed_differences_are_refused(void)
 {
     static const char *const texts[] = {"\"\x01\"", "\"\n\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"",
             "1.", "[1.]", "1.e1", "[-.5]", "-01", "00", "[00.5]", "NaN", "[Infinity]", "-Infinity",
@@ -257,7 +257,7 @@ static void the_listed_differences_are_refused(void)
     pal_buf_done(&buf);
 }
 
-static void generated_texts_mean_the_same(void)
+static void generated_texts_are_read_like_the_reference(void)
 {
     pal_buf buf;
     pal_buf_init(&buf, 1 << 20);
@@ -269,7 +269,7 @@ static void generated_texts_mean_the_same(void)
     pal_buf_done(&buf);
 }
 
-static void broken_texts_are_judged_the_same(void)
+static void broken_texts_are_refused_like_the_reference(void)
 {
     int accepted = 0;
     pal_buf buf;
@@ -288,9 +288,9 @@ static void broken_texts_are_judged_the_same(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(the_listed_differences_are_refused);
-    RUN(generated_texts_mean_the_same);
-    RUN(broken_texts_are_judged_the_same);
+    RUN(texts_with_listed_differences_are_refused);
+    RUN(generated_texts_are_read_like_the_reference);
+    RUN(broken_texts_are_refused_like_the_reference);
     pal_arena_free(arena);
     return tap_done();
 }

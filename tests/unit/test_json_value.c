@@ -27,7 +27,7 @@ static bool string_is_bytes(const char *json, const char *bytes, size_t len)
     return pal_str_equal(pal_json_string(parse(json), arena), pal_str_make(bytes, len));
 }
 
-static void types_are_told(void)
+static void each_value_reports_its_type(void)
 {
     static const char *const texts[] = {"null", "false", "true", "1", "\"\"", "[]", "{}"};
     static const char *const names[] = {
@@ -41,7 +41,7 @@ static void types_are_told(void)
     CHECK(strcmp(pal_json_type_name(PAL_JSON_NONE), "nothing") == 0);
 }
 
-static void nothing_is_taken_everywhere(void)
+static void every_function_accepts_a_missing_value(void)
 {
     pal_json none = {0}, name, value;
     int64_t i = 5;
@@ -116,7 +116,7 @@ static void plain_strings_are_borrowed(void)
     pal_arena_free(full);
 }
 
-static void strings_are_compared_without_memory(void)
+static void strings_are_compared_without_an_arena(void)
 {
     CHECK(pal_json_string_is(parse("\"abc\""), "abc") &&
             !pal_json_string_is(parse("\"abc\""), "abd"));
@@ -156,7 +156,7 @@ static void the_last_of_duplicates_is_found(void)
     CHECK(raw_is(object, "{\"a\":1,\"b\":2,\"a\":3,\"\\u0061\":4}"));
 }
 
-static void walks_keep_the_order(void)
+static void iteration_keeps_the_order(void)
 {
     pal_json object = parse("{\"z\":[1,[2]],\"a\":{},\"m\":{\"x\":{\"y\":[]}},\"z\":null}"), name,
              value;
@@ -278,7 +278,7 @@ static bool equal(const char *a, const char *b)
     return result;
 }
 
-static void equality_is_of_values(void)
+static void equality_compares_values_not_spelling(void)
 {
     CHECK(equal("null", "null") && !equal("null", "false") && !equal("true", "false"));
     CHECK(equal("1", "1.0") && equal("100", "1e2") && equal("0.5", "5e-1") && equal("-0", "0"));
@@ -339,21 +339,21 @@ static void deep_inequality_is_quick(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(types_are_told);
-    RUN(nothing_is_taken_everywhere);
+    RUN(each_value_reports_its_type);
+    RUN(every_function_accepts_a_missing_value);
     RUN(raw_bytes_are_kept);
     RUN(strings_are_unescaped);
     RUN(lone_surrogates_become_replacements);
     RUN(plain_strings_are_borrowed);
-    RUN(strings_are_compared_without_memory);
+    RUN(strings_are_compared_without_an_arena);
     RUN(members_are_found);
     RUN(escaped_names_are_found);
     RUN(the_last_of_duplicates_is_found);
-    RUN(walks_keep_the_order);
+    RUN(iteration_keeps_the_order);
     RUN(integers_are_exact_or_refused);
     RUN(doubles_match_the_c_library);
     RUN(thousands_of_digits_are_read_exactly);
-    RUN(equality_is_of_values);
+    RUN(equality_compares_values_not_spelling);
     RUN(objects_are_equal_in_any_order);
     RUN(deep_inequality_is_quick);
     pal_arena_free(arena);

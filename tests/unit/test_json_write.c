@@ -17,7 +17,7 @@ static bool buf_is(pal_buf *buf, const char *text)
     return same;
 }
 
-static void commas_go_where_they_belong(void)
+static void commas_separate_values_and_members(void)
 {
     pal_buf buf;
     pal_buf_init(&buf, 10000);
@@ -48,7 +48,7 @@ static void commas_go_where_they_belong(void)
     pal_buf_done(&buf);
 }
 
-static void white_space_between_parts_goes(void)
+static void white_space_between_tokens_is_removed(void)
 {
     pal_buf buf;
     pal_buf_init(&buf, 10000);
@@ -63,7 +63,7 @@ static void white_space_between_parts_goes(void)
     pal_buf_done(&buf);
 }
 
-static void members_of_objects_are_taken_over(void)
+static void members_of_an_object_are_copied(void)
 {
     pal_buf buf;
     pal_buf_init(&buf, 10000);
@@ -81,7 +81,7 @@ static void members_of_objects_are_taken_over(void)
     pal_buf_done(&buf);
 }
 
-static void only_what_must_be_is_escaped(void)
+static void only_required_characters_are_escaped(void)
 {
     pal_buf buf;
     pal_buf_init(&buf, 10000);
@@ -102,7 +102,7 @@ static void only_what_must_be_is_escaped(void)
     pal_buf_done(&buf);
 }
 
-static void every_byte_reads_back(void)
+static void every_byte_survives_a_round_trip(void)
 {
     pal_buf buf;
     pal_buf_init(&buf, 10000);
@@ -133,7 +133,7 @@ static bool writes_f64(double number, const char *text)
     return same;
 }
 
-static void doubles_are_short_and_read_back(void)
+static void doubles_are_short_and_survive_a_round_trip(void)
 {
     CHECK(writes_f64(0.1, "0.1") && writes_f64(1, "1") && writes_f64(-0.0, "-0") &&
             writes_f64(1e300, "1e+300"));
@@ -163,7 +163,7 @@ static void doubles_are_short_and_read_back(void)
 }
 
 /* Only where a locale with a decimal comma is installed does this test say anything. */
-static void the_locale_changes_nothing(void)
+static void the_locale_does_not_change_the_output(void)
 {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -203,13 +203,13 @@ static void a_full_buf_is_the_only_failure(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(commas_go_where_they_belong);
-    RUN(white_space_between_parts_goes);
-    RUN(members_of_objects_are_taken_over);
-    RUN(only_what_must_be_is_escaped);
-    RUN(every_byte_reads_back);
-    RUN(doubles_are_short_and_read_back);
-    RUN(the_locale_changes_nothing);
+    RUN(commas_separate_values_and_members);
+    RUN(white_space_between_tokens_is_removed);
+    RUN(members_of_an_object_are_copied);
+    RUN(only_required_characters_are_escaped);
+    RUN(every_byte_survives_a_round_trip);
+    RUN(doubles_are_short_and_survive_a_round_trip);
+    RUN(the_locale_does_not_change_the_output);
     RUN(a_full_buf_is_the_only_failure);
     pal_arena_free(arena);
     return tap_done();

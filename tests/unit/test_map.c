@@ -15,7 +15,7 @@ static pal_str key_of(int i)
     return pal_str_make(key_texts[i], (size_t)snprintf(key_texts[i], 16, "k%d", i));
 }
 
-static void an_empty_map_has_nothing(void)
+static void an_empty_map_finds_nothing(void)
 {
     pal_map map = {0};
     size_t position = 0;
@@ -44,7 +44,7 @@ static void entries_are_set_replaced_and_removed(void)
     pal_map_done(&map);
 }
 
-static void keys_are_bytes(void)
+static void keys_can_contain_any_byte(void)
 {
     int values_of[3];
     pal_map map;
@@ -74,7 +74,7 @@ static void check_walk(const pal_map *map, const bool *present)
     CHECK(count == map->len);
 }
 
-static void it_agrees_with_a_model(void)
+static void the_map_agrees_with_a_simple_model(void)
 {
     static bool present[KEYS];
     uint32_t random = 1;
@@ -103,7 +103,7 @@ static void it_agrees_with_a_model(void)
     pal_map_done(&map);
 }
 
-static void a_lack_of_memory_changes_nothing(void)
+static void an_allocation_failure_changes_nothing(void)
 {
     pal_map map;
     pal_map_init(&map);
@@ -125,10 +125,10 @@ static void a_lack_of_memory_changes_nothing(void)
 
 int main(void)
 {
-    RUN(an_empty_map_has_nothing);
+    RUN(an_empty_map_finds_nothing);
     RUN(entries_are_set_replaced_and_removed);
-    RUN(keys_are_bytes);
-    RUN(it_agrees_with_a_model);
-    RUN(a_lack_of_memory_changes_nothing);
+    RUN(keys_can_contain_any_byte);
+    RUN(the_map_agrees_with_a_simple_model);
+    RUN(an_allocation_failure_changes_nothing);
     return tap_done();
 }

@@ -58,7 +58,7 @@ static void a_process_that_ended_is_dead(void)
     CHECK(pal_process_is_dead(pal_str_of(longer)) == (strchr(name, '@') != NULL));
 }
 
-static void a_number_that_was_given_again_is_another_process(void)
+static void a_reused_pid_is_a_different_process(void)
 {
     char name[PAL_PROCESS_NAME_SIZE];
     size_t len;
@@ -71,7 +71,7 @@ static void a_number_that_was_given_again_is_another_process(void)
     CHECK(pal_process_is_dead(pal_str_of(name)));
 }
 
-static void of_other_places_nobody_knows(void)
+static void unknown_processes_are_not_reported_as_dead(void)
 {
     char name[PAL_PROCESS_NAME_SIZE];
     char *at;
@@ -94,7 +94,7 @@ int main(void)
 {
     RUN(a_living_process_is_not_dead);
     RUN(a_process_that_ended_is_dead);
-    RUN(a_number_that_was_given_again_is_another_process);
-    RUN(of_other_places_nobody_knows);
+    RUN(a_reused_pid_is_a_different_process);
+    RUN(unknown_processes_are_not_reported_as_dead);
     return tap_done();
 }

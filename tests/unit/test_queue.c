@@ -8,7 +8,7 @@
 #define PUSHERS 4
 #define ITEMS 5000 /* of each pusher */
 
-static void order_is_kept(void)
+static void items_keep_their_order(void)
 {
     int items[5];
     void *taken[8];
@@ -27,7 +27,7 @@ static void order_is_kept(void)
     pal_queue_free(NULL);
 }
 
-static void a_closed_queue_is_emptied_first(void)
+static void a_closed_queue_still_returns_its_items(void)
 {
     int item;
     void *taken[2];
@@ -59,7 +59,7 @@ static void *push_all(void *user)
     return NULL;
 }
 
-static void nothing_is_lost_between_threads(void)
+static void no_item_is_lost_between_threads(void)
 {
     pal_queue *queue = pal_queue_new(7);
     pthread_t threads[PUSHERS];
@@ -97,7 +97,7 @@ static void *take_all(void *user)
     return NULL;
 }
 
-static void several_takers_share_the_items(void)
+static void several_consumers_share_the_items(void)
 {
     pal_queue *queue = pal_queue_new(16);
     pthread_t threads[3];
@@ -129,7 +129,7 @@ static void *push_until_closed(void *user)
     return NULL;
 }
 
-static void closing_wakes_those_who_wait(void)
+static void closing_wakes_waiting_threads(void)
 {
     pal_queue *queue = pal_queue_new(1);
     pthread_t threads[3];
@@ -148,7 +148,7 @@ static void closing_wakes_those_who_wait(void)
     pal_queue_free(queue);
 }
 
-static void no_memory_means_no_queue(void)
+static void an_allocation_failure_creates_no_queue(void)
 {
     pal_memory_fail_at(1, 1);
     CHECK(!pal_queue_new(10));
@@ -158,11 +158,11 @@ static void no_memory_means_no_queue(void)
 
 int main(void)
 {
-    RUN(order_is_kept);
-    RUN(a_closed_queue_is_emptied_first);
-    RUN(nothing_is_lost_between_threads);
-    RUN(several_takers_share_the_items);
-    RUN(closing_wakes_those_who_wait);
-    RUN(no_memory_means_no_queue);
+    RUN(items_keep_their_order);
+    RUN(a_closed_queue_still_returns_its_items);
+    RUN(no_item_is_lost_between_threads);
+    RUN(several_consumers_share_the_items);
+    RUN(closing_wakes_waiting_threads);
+    RUN(an_allocation_failure_creates_no_queue);
     return tap_done();
 }

@@ -54,7 +54,7 @@ static void secrets_come_from_the_system(void)
     has_call = true;
 }
 
-static void without_the_system_there_is_no_secret(void)
+static void secrets_fail_if_the_system_has_no_random_bytes(void)
 {
     unsigned char bytes[16];
     pal_error err;
@@ -88,7 +88,7 @@ static void sums_stay_at_the_largest_number(void)
 int main(void)
 {
     RUN(secrets_come_from_the_system);
-    RUN(without_the_system_there_is_no_secret);
+    RUN(secrets_fail_if_the_system_has_no_random_bytes);
     RUN(sums_stay_at_the_largest_number);
     return tap_done();
 }

@@ -23,7 +23,7 @@ static size_t slow_len(const unsigned char *p, size_t len)
     return allowed ? wanted : 0;
 }
 
-static void every_character_reads_back(void)
+static void every_character_survives_a_round_trip(void)
 {
     for (uint32_t c = 0; c <= 0x10ffff; c++) {
         char bytes[4];
@@ -40,7 +40,7 @@ static void every_character_reads_back(void)
     CHECK(pal_utf8_encode(0x110000, bytes) == 3 && memcmp(bytes, "\xef\xbf\xbd", 3) == 0);
 }
 
-static void every_short_sequence_is_judged_right(void)
+static void every_short_sequence_is_validated_correctly(void)
 {
     static const unsigned char tails[] = {
             0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff};
@@ -59,7 +59,7 @@ static void every_short_sequence_is_judged_right(void)
 }
 
 /* The table of the Unicode standard on replacing maximal parts of what is not valid. */
-static void broken_text_is_taken_in_the_longest_parts(void)
+static void invalid_bytes_are_consumed_in_the_longest_parts(void)
 {
     static const struct {
         const char *bytes;
@@ -129,9 +129,9 @@ static void cuts_fall_between_characters(void)
 
 int main(void)
 {
-    RUN(every_character_reads_back);
-    RUN(every_short_sequence_is_judged_right);
-    RUN(broken_text_is_taken_in_the_longest_parts);
+    RUN(every_character_survives_a_round_trip);
+    RUN(every_short_sequence_is_validated_correctly);
+    RUN(invalid_bytes_are_consumed_in_the_longest_parts);
     RUN(the_valid_beginning_is_found);
     RUN(cuts_fall_between_characters);
     return tap_done();
