@@ -10,7 +10,7 @@ static const char *const kind_names[] = {
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* The names' positions are the enums' values; 0, the name of nothing, is never found. */
+/* A name's position is the value of the enum. Position 0 has no name and is never found. */
 static unsigned find_name(const char *const *names, unsigned names_len, pal_str name)
 {
     for (unsigned i = 1; i < names_len; i++) {

@@ -14,13 +14,13 @@ pal_status pal_text_check(
     size_t valid;
 
     if (text.len > len_max)
-        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes is over the limit of %zu", what,
+        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes exceeds the limit of %zu", what,
                 text.len, len_max);
     valid = pal_utf8_valid_len(text);
     if (valid < text.len)
         return pal_error_set(err, PAL_INVALID, "'%s' is not valid UTF-8 at byte %zu", what, valid);
     if (no_nul && text.len > 0 && memchr(text.data, 0, text.len))
-        return pal_error_set(err, PAL_INVALID, "'%s' contains a NUL", what);
+        return pal_error_set(err, PAL_INVALID, "'%s' contains a NUL byte", what);
     return PAL_OK;
 }
 
@@ -33,11 +33,11 @@ static pal_status check_json(
     pal_status status;
 
     if (json.len > len_max)
-        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes is over the limit of %zu", what,
+        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes exceeds the limit of %zu", what,
                 json.len, len_max);
     arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to check '%s'", what);
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory while checking '%s'", what);
     status = pal_json_parse(arena, json, NULL, &value, &inner);
     if (status != PAL_OK)
         pal_error_set(err, status, "'%s' is not valid JSON: %s", what, inner.message);
@@ -66,7 +66,7 @@ static pal_status check_blob_name(pal_str name, size_t number, pal_error *err)
                 (name.data[i] >= 'a' && name.data[i] <= 'f');
     if (!good)
         return pal_error_set(err, PAL_INVALID,
-                "part %zu: 'blob' is not 'sha256:' and 64 lower-case hex digits", number);
+                "part %zu: 'blob' must be 'sha256:' and 64 lower-case hex digits", number);
     return PAL_OK;
 }
 
@@ -107,7 +107,8 @@ static pal_status check_part(const pal_part *part, size_t number, pal_error *err
     pal_status status;
 
     if (part->parts_len > 0 && part->kind != PAL_PART_TOOL_RESULT)
-        return pal_error_set(err, PAL_INVALID, "part %zu: only a tool result has parts", number);
+        return pal_error_set(
+                err, PAL_INVALID, "part %zu: 'parts' is only allowed in a tool result", number);
     if ((is_call || part->kind == PAL_PART_TOOL_RESULT) && part->call_id.len == 0)
         return pal_error_set(err, PAL_INVALID, "part %zu: 'call_id' is missing", number);
     if (is_call && part->name.len == 0)
@@ -115,7 +116,7 @@ static pal_status check_part(const pal_part *part, size_t number, pal_error *err
     if ((part->data.len > 0 || part->blob.len > 0) && !is_media &&
             part->kind != PAL_PART_TOOL_RESULT)
         return pal_error_set(err, PAL_INVALID,
-                "part %zu: only images, files and outputs of tools hold data", number);
+                "part %zu: 'data' is only allowed in images, files and tool outputs", number);
     if (part->blob.len > 0 && part->data.len == 0) {
         status = check_blob_name(part->blob, number, err);
         if (status != PAL_OK)

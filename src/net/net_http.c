@@ -17,8 +17,9 @@
 #include "base/memory.h"
 #include "net/net_http_inside.h"
 
-#define FINDING_MAX 16  /* calls of one host that may be looking up its name */
-#define OPENING_MAX 256 /* and connecting, those included */
+#define FINDING_MAX 16  /* calls of one host that can look up its name at the same time */
+#define OPENING_MAX 256 /* calls of one host that can look up its name or connect at the same
+                           time */
 #define IDLE_CONNECTIONS 64
 #define CONNECT_MS 10000
 #define IDLE_MS 120000
@@ -192,7 +193,7 @@ void pal_http_settle(pal_http *http)
         post_soon(http);
 }
 
-/* Those that took more than their share go on, after all that was ready meanwhile. */
+/* Resumes calls that received more than their share, after all other ready calls were served. */
 static void resume_paused(pal_http *http)
 {
     http->has_paused = false;
@@ -231,7 +232,8 @@ static void unlist(pal_http_call *call)
         call->next->previous = call->previous;
 }
 
-/* It connected or could not; what is too late says nothing of the next one's chances. */
+/* A call has connected or has failed to connect. `moves` restarts the time limit of waiting calls;
+ * a timeout does not, because it says nothing about the next call. */
 static void leave_opening(pal_http_call *call, bool moves)
 {
     call->host->finding -= call->stage == PAL_HTTP_FINDING;
@@ -240,7 +242,8 @@ static void leave_opening(pal_http_call *call, bool moves)
         call->host->moved_ms = pal_loop_now_ms(call->http->loop);
 }
 
-/* One of all calls has ended: those of any host may have waited for that. */
+/* A call has ended. If the limit of all calls was reached, calls of any host may have waited for
+ * this. */
 static void leave_running(pal_http *http)
 {
     size_t position = 0;
@@ -312,7 +315,7 @@ static int64_t sum(int64_t from, int64_t more)
     return more > INT64_MAX - from ? INT64_MAX : from + more;
 }
 
-/* The end of what it is doing now. */
+/* Returns when the current stage of the call times out. */
 static int64_t stage_deadline(const pal_http_call *call)
 {
     int64_t moved_ms = call->host->moved_ms;
@@ -329,12 +332,12 @@ static int64_t deadline(const pal_http_call *call)
     return total < stage ? total : stage;
 }
 
-/* The timer is not moved with every byte: it fires, and is set to what is left. */
+/* The timer is not restarted for every byte. When it fires, it is set to the remaining time. */
 static void on_timer(pal_timer *timer)
 {
     pal_http_call *call = (pal_http_call *)((char *)timer - offsetof(pal_http_call, timer));
     int64_t now = pal_loop_now_ms(call->http->loop);
-    /* Waiting for others to give up a connection is no failure to connect. */
+    /* Waiting for a free connection does not count as a failure to connect. */
     if (call->stage == PAL_HTTP_WAITING && is_full(call->http, call->host))
         call->host->moved_ms = now;
     int64_t at = deadline(call);
@@ -355,7 +358,8 @@ void pal_http_sent(pal_http_call *call)
     call->heard_ms = pal_loop_now_ms(call->http->loop);
     if (call->host->first)
         pal_http_host_touch(call->http, call->host);
-    /* From here on silence counts, which may be over sooner. It runs, so it can be moved. */
+    /* From here on the idle timeout counts, which may end sooner. The timer is running, so
+     * restarting it cannot fail. */
     bool moved = pal_timer_start(
             call->http->loop, &call->timer, deadline(call) - call->heard_ms, on_timer);
     assert(moved);
@@ -373,7 +377,8 @@ static void set_limits(pal_http_call *call, const pal_http_request *request)
     call->bytes_max = request->response_bytes_max ? request->response_bytes_max : UINT64_MAX;
 }
 
-/* By the first call: libcurl and its TLS library take two MB, and many a server never calls. */
+/* Initializes libcurl with the first call: libcurl and its TLS library take 2 MB, and many servers
+ * never make a call. */
 static pal_status make_ready(pal_http *http, pal_error *err)
 {
     pthread_once(&curl_once, init_curl);
@@ -381,7 +386,7 @@ static pal_status make_ready(pal_http *http, pal_error *err)
         return pal_error_set(err, PAL_IO, "libcurl: %s", curl_easy_strerror(curl_ready));
     if (http->share)
         return PAL_OK;
-    /* Names and TLS sessions are one thread's, so they need no locks. */
+    /* Only one thread uses the shared names and TLS sessions, so they need no locks. */
     http->share = curl_share_init();
     if (!http->share)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
@@ -447,7 +452,7 @@ static void free_parts(pal_http *http)
 
 static bool copy_ca_file(pal_http *http, const char *path)
 {
-    /* As curl's own command does. */
+    /* The same search as that of the curl command. */
     if (!path)
         path = secure_getenv("SSL_CERT_FILE");
     if (!path || !*path)

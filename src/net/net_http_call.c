@@ -10,12 +10,12 @@
 #include "base/memory.h"
 #include "net/net_http_inside.h"
 
-#define LAP_BYTES_MAX 65536 /* of one call, before the others have their turn */
-#define UPLOAD_BYTES 16384L /* the least that libcurl takes */
+#define LAP_BYTES_MAX 65536 /* bytes that one call can receive before the other calls are served */
+#define UPLOAD_BYTES 16384L /* the smallest size that libcurl accepts */
 #define HEAD_BYTES_MAX (256u << 10)
-#define HEADER_BYTES_MAX (64u << 10) /* of a request */
+#define HEADER_BYTES_MAX (64u << 10) /* bytes of a request's headers */
 
-/* ---- What comes back ---- */
+/* ---- Reading the response ---- */
 
 static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
@@ -52,7 +52,7 @@ static pal_str trim(pal_str text)
     return text;
 }
 
-/* "HTTP/1.1 200 OK" or "HTTP/2 200". */
+/* Reads a status line such as "HTTP/1.1 200 OK" or "HTTP/2 200". */
 static void begin_head(pal_http_call *call, pal_str line)
 {
     const char *space = memchr(line.data, ' ', line.len);
@@ -63,8 +63,8 @@ static void begin_head(pal_http_call *call, pal_str line)
         call->code = call->code * 10 + (line.data[i] - '0');
 }
 
-/* "https://host:443" of an address that libcurl has read. Not CURLUE_OK: it is not one of http, or
- * there is no memory. */
+/* Appends the origin of a parsed URL, such as "https://host:443". Fails if the URL is not an http
+ * URL or there is no memory. */
 static CURLUcode append_host(CURLU *address, pal_buf *out_name)
 {
     char *scheme = NULL, *host = NULL, *port = NULL;
@@ -83,7 +83,7 @@ static CURLUcode append_host(CURLU *address, pal_buf *out_name)
     return rc;
 }
 
-/* Where a redirect leads: scheme, host and port. The rest may hold a secret. */
+/* Keeps the scheme, host and port of a redirect. The rest of the URL may contain a secret. */
 static void learn_target(pal_http_call *call, pal_str location)
 {
     CURLU *address = curl_url();
@@ -124,20 +124,20 @@ static void add_header(pal_http_call *call, pal_str line)
     pal_buf_append_char(&call->head, '\n');
 }
 
-/* The request's body is not needed again: what was answered is not sent anew. */
+/* The request's body is no longer needed, because an answered request is never sent again. */
 static void release_body(pal_http_call *call)
 {
     curl_off_t sent = 0;
     curl_easy_getinfo(call->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
     if (!call->body || (size_t)sent < call->body_len)
         return;
-    /* Also gives libcurl's buffer for it back. */
+    /* This also releases libcurl's upload buffer. */
     curl_easy_setopt(call->easy, CURLOPT_UPLOAD_BUFFERSIZE, UPLOAD_BYTES);
     pal_free(call->body);
     call->body = NULL;
 }
 
-/* Lines can't hold a newline, nor names a colon. */
+/* A header line cannot contain a newline, and a header name cannot contain a colon. */
 static void tell_head(pal_http_call *call)
 {
     pal_str left = pal_buf_str(&call->head);
@@ -171,7 +171,7 @@ static size_t take_header(char *data, size_t one, size_t len, void *user)
     pal_http_call *call = user;
     pal_str line = pal_str_make(data, len);
     call->heard_ms = pal_loop_now_ms(call->http->loop);
-    /* What comes after the head are trailers. */
+    /* Lines after the head are trailers. */
     if (!call->headed && !call->doomed) {
         if (len >= 5 && memcmp(data, "HTTP/", 5) == 0)
             begin_head(call, trim(line));
@@ -183,8 +183,8 @@ static size_t take_header(char *data, size_t one, size_t len, void *user)
     return call->doomed ? 0 : len;
 }
 
-/* libcurl reads on as long as bytes come, and a service that never stops would be the only one that
- * is heard. */
+/* libcurl continues to read as long as bytes arrive. Without a limit, a service that never stops
+ * sending would starve all other calls. */
 static bool has_its_share(pal_http_call *call, size_t len)
 {
     pal_http *http = call->http;
@@ -213,7 +213,7 @@ static size_t take_body(char *data, size_t one, size_t len, void *user)
     return call->doomed ? 0 : len;
 }
 
-/* ---- What is asked ---- */
+/* ---- Building the request ---- */
 
 static pal_status no_memory(pal_error *err)
 {
@@ -239,9 +239,9 @@ pal_status pal_http_url_host(pal_str url, pal_buf *out_name, pal_error *err)
     if (rc == CURLUE_OUT_OF_MEMORY || out_name->failure == PAL_NO_MEMORY)
         status = no_memory(err);
     else if (rc)
-        status = pal_error_set(err, PAL_INVALID, "'%s' is no http or https address", text);
+        status = pal_error_set(err, PAL_INVALID, "'%s' is not an http or https URL", text);
     else if (out_name->failure)
-        status = pal_error_set(err, out_name->failure, "the address is too long");
+        status = pal_error_set(err, out_name->failure, "the URL is too long");
     else
         status = PAL_OK;
 out:
@@ -282,11 +282,12 @@ static pal_status add_request_header(
         pal_http_call *call, const pal_http_header *header, pal_error *err)
 {
     if (!is_token(header->name) || has_control(header->value))
-        return pal_error_set(err, PAL_INVALID, "'%.*s' is no header", PAL_STR_ARG(header->name));
+        return pal_error_set(
+                err, PAL_INVALID, "'%.*s' is not a valid header", PAL_STR_ARG(header->name));
     pal_buf line;
     pal_buf_init(&line, HEADER_BYTES_MAX);
     pal_buf_append_str(&line, header->name);
-    /* To libcurl "name:" means: don't send it. */
+    /* For libcurl "name:" means that the header is not sent. */
     pal_buf_append_text(&line, header->value.len ? ": " : ";");
     pal_buf_append_str(&line, header->value);
     pal_buf_append_char(&line, '\0');
@@ -315,7 +316,8 @@ static pal_status set_headers(pal_http_call *call, const pal_http_request *reque
             return status;
         has_type = has_type || is_named(header, "content-type");
     }
-    /* What libcurl would add by itself: a wait for "100 Continue", and the type of a form. */
+    /* Removes headers that libcurl adds by default: "Expect: 100-continue" and the content type of
+     * a form. */
     if (!add_line(call, "Expect:") || (!has_type && !add_line(call, "Content-Type:")))
         return no_memory(err);
     return curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->headers) ? no_memory(err)
@@ -343,7 +345,7 @@ static pal_status set_body(pal_http_call *call, const pal_http_request *request,
     return PAL_OK;
 }
 
-/* Copied by libcurl; no NUL is in it, which pal_http_url_host() has seen to. */
+/* libcurl copies the URL. It has no NUL: pal_http_url_host() has checked that. */
 static bool set_url(pal_http_call *call, pal_str url)
 {
     char *text = pal_malloc(url.len + 1);
@@ -377,23 +379,24 @@ static bool set_options(pal_http_call *call)
     CURL *easy = call->easy;
     curl_easy_setopt(easy, CURLOPT_SHARE, call->http->share);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    /* To cancel must not wait for the thread that looks up a name. */
+    /* Canceling must not wait for the thread that looks up a name. */
     curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)PAL_HTTP_RECEIVE_BYTES);
     curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, UPLOAD_BYTES);
     curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
-    /* Of HTTP/2, libcurl 7.88 tells the server that a stream was canceled only with the next frame
-     * that it sends, which may be never. */
+    /* With HTTP/2, libcurl 7.88 reports a canceled stream to the server only with the next frame
+     * that it sends, and that may never happen. */
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)call->connect_ms);
-    /* Headers with secrets would go along to any host, and a service could lead us to addresses
-     * that only we can reach. */
+    /* A redirect would send headers with secrets to any host, and it could lead to addresses that
+     * only this machine can reach. */
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
-    /* A file of certificates is read once and kept, a directory for each connection anew. */
+    /* A certificate file is read once and cached. A directory would be read again for each
+     * connection. */
     return curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK &&
             (!call->http->ca_file ||
                     curl_easy_setopt(easy, CURLOPT_CAINFO, call->http->ca_file) == CURLE_OK) &&
@@ -405,8 +408,8 @@ pal_status pal_http_call_setup(pal_http_call *call, const pal_http_request *requ
 {
     pal_buf_init(&call->head, HEAD_BYTES_MAX);
     if (!is_token(pal_str_of(request->method)))
-        return pal_error_set(
-                err, PAL_INVALID, "'%s' is no method", request->method ? request->method : "");
+        return pal_error_set(err, PAL_INVALID, "'%s' is not a valid method",
+                request->method ? request->method : "");
     call->easy = curl_easy_init();
     if (!call->easy || !set_options(call) || !set_url(call, request->url))
         return no_memory(err);
@@ -425,7 +428,7 @@ void pal_http_call_free(pal_http_call *call)
     pal_free(call);
 }
 
-/* ---- How it ended ---- */
+/* ---- Describing the end ---- */
 
 static pal_status status_of(const pal_http_call *call, CURLcode result)
 {
@@ -448,10 +451,10 @@ static void describe_timeout(const pal_http_call *call, pal_error *out_text)
     int64_t now = pal_loop_now_ms(call->http->loop);
     const char *host = call->host->name;
     if (now - call->started_ms >= call->total_ms)
-        (void)pal_error_set(out_text, PAL_TIMEOUT, "no whole answer from '%s' within %lld ms", host,
-                (long long)call->total_ms);
+        (void)pal_error_set(out_text, PAL_TIMEOUT, "no complete response from '%s' within %lld ms",
+                host, (long long)call->total_ms);
     else if (call->stage == PAL_HTTP_SENT)
-        (void)pal_error_set(out_text, PAL_TIMEOUT, "'%s' was silent for %lld ms", host,
+        (void)pal_error_set(out_text, PAL_TIMEOUT, "'%s' sent nothing for %lld ms", host,
                 (long long)call->idle_ms);
     else
         (void)pal_error_set(out_text, PAL_TIMEOUT, "could not connect to '%s' within %lld ms", host,
@@ -489,14 +492,14 @@ void pal_http_call_describe(const pal_http_call *call, CURLcode result, pal_http
         describe_timeout(call, &text);
     else if (end.status == PAL_LIMIT)
         (void)pal_error_set(
-                &text, PAL_LIMIT, "the answer of '%s' is over the limit", call->host->name);
+                &text, PAL_LIMIT, "the response of '%s' exceeds the limit", call->host->name);
     else if (end.status == PAL_NO_MEMORY)
         (void)no_memory(&text);
     else if (end.status)
         describe_curl(call, result, &text);
     else if (call->code / 100 == 3 && call->target[0])
         (void)pal_error_set(&text, PAL_PROVIDER,
-                "'%s' redirects to '%s': redirects are not followed; set the address that answers",
+                "'%s' redirects to '%s': redirects are not followed; set the final URL",
                 call->host->name, call->target);
     _Static_assert(sizeof text.message <= sizeof end.error, "it fits");
     memcpy(end.error, text.message, sizeof text.message);

@@ -10,8 +10,8 @@
 #include "net/net_http_inside.h"
 #include "net/net_loop_inside.h"
 
-#define CALLS_MAX 256 /* of one multi */
-#define READS_MAX 8   /* of a socket, before the others have their turn */
+#define CALLS_MAX 256 /* calls of one multi handle */
+#define READS_MAX 8   /* reads of one socket before the others are served */
 
 struct pal_http_multi {
     pal_http *http;
@@ -21,7 +21,7 @@ struct pal_http_multi {
     uint32_t calls;
 };
 
-/* A socket that libcurl wants watched. It outlives its multi by a round of the loop. */
+/* A socket that libcurl watches. It is freed one round of the loop after its multi. */
 typedef struct socket_watch {
     uv_poll_t poll;
     pal_http_multi *multi;
@@ -36,7 +36,7 @@ static void tell_ended(pal_http_multi *multi)
         pal_http_call *call = NULL;
         if (message->msg != CURLMSG_DONE)
             continue;
-        /* The message is gone once its call is. */
+        /* The message is freed together with its call. */
         CURLcode result = message->data.result;
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call);
         pal_http_finish(call, result);
@@ -57,8 +57,8 @@ static void drive(pal_http_multi *multi, curl_socket_t fd, int events)
     tell_ended(multi);
 }
 
-/* libcurl reads once when it is told that it can. Where its buffer was full there is more, mostly,
- * and to go round the loop for that costs more than the reading. */
+/* libcurl reads once per notification. If its buffer was full, there is usually more to read, and
+ * another round of the loop costs more than the read. */
 static void read_on(uv_poll_t *poll)
 {
     const socket_watch *watch = poll->data;
@@ -74,8 +74,8 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     socket_watch *watch = poll->data;
     int flags = 0;
     if (status < 0) {
-        /* libuv has stopped to watch it. There may be bytes to read before the error, which libcurl
-         * meets by itself. */
+        /* libuv has stopped watching the socket. There may be bytes to read before the error, and
+         * libcurl finds the error by itself. */
         uv_poll_start(poll, watch->events, on_ready);
         flags = CURL_CSELECT_IN;
     }
@@ -142,7 +142,7 @@ static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *user, void
         if (uv_poll_start(&watch->poll, events, on_ready) == 0)
             return 0;
     }
-    /* A failure here would end every call of the multi: it is this one's alone. */
+    /* A failure here would end every call of the multi, so only this call fails. */
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, &call);
     if (call)
         pal_http_doom(call, PAL_NO_MEMORY);
@@ -185,7 +185,7 @@ void pal_http_multi_close_all(pal_http *http)
     http->multis = NULL;
 }
 
-/* The first that has room, so that few calls share what is kept. */
+/* Returns the first multi with room. A few calls then share one multi and its connections. */
 static pal_http_multi *find_multi(pal_http *http)
 {
     pal_http_multi **place = &http->multis;
@@ -196,7 +196,7 @@ static pal_http_multi *find_multi(pal_http *http)
     return *place;
 }
 
-/* libcurl counts connections in use among those it keeps. */
+/* libcurl counts connections in use as cached connections. */
 static void count(pal_http_multi *multi, int change)
 {
     multi->calls += (uint32_t)change;

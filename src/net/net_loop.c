@@ -25,7 +25,8 @@
 
 int pal_thread_start(pthread_t *out_thread, size_t stack_bytes, void *(*run)(void *), void *user)
 {
-    /* A fault in our own code still reaches the program's handlers. */
+    /* These signals stay unblocked, so that a fault in this thread still reaches the program's
+     * handlers. */
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
     sigset_t mask, before;
     pthread_attr_t attr;
@@ -84,7 +85,7 @@ static void run_done(pal_loop *loop, pal_work_item *item)
     }
 }
 
-/* False when there was nothing. */
+/* Returns false if there was nothing to run. */
 static bool run_posted(pal_loop *loop)
 {
     pthread_mutex_lock(&loop->lock);
@@ -120,8 +121,8 @@ static void *run_loop(void *user)
     return NULL;
 }
 
-/* Gives the lock back, and wakes the loop if nobody has done so: not under the lock, which the loop
- * runs into as soon as it is woken. */
+/* Releases the lock, then wakes the loop unless another thread has done so. Waking the loop under
+ * the lock would make the loop wait for the lock at once. */
 static void unlock_and_wake(pal_loop *loop)
 {
     bool is_first = !loop->wanted;
@@ -135,8 +136,7 @@ static void unlock_and_wake(pal_loop *loop)
     atomic_fetch_sub(&loop->wakers, 1);
 }
 
-/* What was posted may have been run, and have led to the end, before its poster was done with
- * waking the loop. */
+/* A posted task may run, and end the loop, before the posting thread has finished waking it. */
 static void wait_for_wakers(pal_loop *loop)
 {
     while (atomic_load(&loop->wakers) > 0)
@@ -178,7 +178,7 @@ int64_t pal_loop_now_ms(const pal_loop *loop)
     return pal_clock_monotonic_us() / 1000;
 }
 
-/* Returns an error of libuv's, or 0. */
+/* Returns an error code of libuv, or 0. */
 static int open_wake(pal_loop *loop)
 {
     loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -201,12 +201,12 @@ static pal_status open_uv(pal_loop *loop, pal_error *err)
         uv_loop_close(&loop->uv);
     if (rc)
         return pal_error_set(err, rc == UV_ENOMEM ? PAL_NO_MEMORY : PAL_IO,
-                "could not make an event loop: %s", uv_strerror(rc));
+                "could not create an event loop: %s", uv_strerror(rc));
     pal_timers_open(loop);
     return PAL_OK;
 }
 
-/* Nobody runs it any more. */
+/* The loop must not be running. */
 static void close_uv(pal_loop *loop)
 {
     uv_close((uv_handle_t *)&loop->wake, NULL);

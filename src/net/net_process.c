@@ -24,9 +24,10 @@
 #define LINE_BYTES_MAX (16u << 20)
 #define WRITE_BYTES_MAX (64u << 20)
 #define READ_BYTES 65536
-#define LINE_KEPT 4096      /* larger buffers are given back after their line */
-#define WAITER_STACK 262144 /* it calls waitid() and nothing else */
-#define DRAIN_MS 100        /* so often, and so many times, the streams get a chance to end */
+#define LINE_KEPT 4096      /* larger buffers are freed after their line */
+#define WAITER_STACK 262144 /* the thread calls nothing but waitid() */
+#define DRAIN_MS 100        /* after the exit, the streams get DRAIN_ROUNDS periods of this length
+                               to end */
 #define DRAIN_ROUNDS 10
 
 typedef struct stream {
@@ -35,7 +36,7 @@ typedef struct stream {
     pal_buf line;
     void (*told)(void *user, pal_str line);
     bool open;
-    bool cut; /* the rest of a line that was too long is skipped */
+    bool cut; /* a line was too long, and its rest is skipped */
 } stream;
 
 struct pal_process {
@@ -45,23 +46,23 @@ struct pal_process {
     uv_pipe_t input;
     stream output, error;
     char *read_buffer;
-    pal_timer timer; /* of a stop, then of the end of the streams */
+    pal_timer timer; /* time limit of a stop, later of the end of the streams */
     int64_t grace_ms;
-    size_t write_len; /* bytes that wait */
+    size_t write_len; /* bytes that are not written yet */
 
     pthread_t waiter;
-    pal_task task; /* the waiter's word */
+    pal_task task; /* posted by the waiter thread when the child is dead */
     pid_t pid;
     int code;
-    unsigned handles; /* pipes that libuv still has */
+    unsigned handles; /* pipes that libuv has not closed yet */
     unsigned drains;
     bool input_open, input_ending;
-    bool dead;     /* and reaped */
-    bool too_long; /* a line was */
-    bool told;     /* `exit` was told, or a kill asked that it isn't */
+    bool dead;     /* the child has ended and was reaped */
+    bool too_long; /* a line of its output was too long */
+    bool told;     /* `exit` was called, or must not be called because of a kill */
 };
 
-/* A write on its way, and its bytes. */
+/* A pending write and its bytes. */
 typedef struct write_job {
     uv_write_t request;
     pal_process *process;
@@ -80,7 +81,7 @@ static void maybe_free(pal_process *process)
     pal_free(process);
 }
 
-/* ---- Its end ---- */
+/* ---- The end of the process ---- */
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -96,7 +97,7 @@ static void close_input(pal_process *process)
     process->input_open = false;
 }
 
-/* Behind what waits to be written. */
+/* Closes the input after all pending writes. */
 static void end_input(pal_process *process)
 {
     process->input_ending = true;
@@ -129,7 +130,8 @@ static void maybe_tell_exit(pal_process *process)
     maybe_free(process);
 }
 
-/* Rounds, not one wait: a loop that was held up must still read what is there. */
+/* Waits in rounds instead of once: even if the loop was held up, it must read the available
+ * bytes. */
 static void on_drained(pal_timer *timer)
 {
     pal_process *process = (pal_process *)((char *)timer - offsetof(pal_process, timer));
@@ -141,14 +143,15 @@ static void on_drained(pal_timer *timer)
     maybe_tell_exit(process);
 }
 
-/* On the loop, by the waiter: the child is dead, and a zombie. */
+/* Runs on the loop, posted by the waiter. The child is dead and still a zombie. */
 static void on_dead(pal_task *task)
 {
     pal_process *process = (pal_process *)((char *)task - offsetof(pal_process, task));
     int status = 0;
     pthread_join(process->waiter, NULL);
     signal_group(process, SIGKILL);
-    /* Where the program ignores SIGCHLD the system has reaped it, and nobody knows its code. */
+    /* If the program ignores SIGCHLD, the system has already reaped the child and its exit code is
+     * lost. */
     if (waitpid(process->pid, &status, 0) == process->pid)
         process->code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
     process->dead = true;
@@ -173,13 +176,13 @@ static void *wait_for(void *user)
     return NULL;
 }
 
-/* ---- Its lines ---- */
+/* ---- Reading lines ---- */
 
 static void take_too_long(stream *from)
 {
     pal_process *process = from->process;
     from->cut = true;
-    /* What it says on its error stream is for people: there the rest is left out. */
+    /* The error stream is for people, so a long line is cut there and the process continues. */
     if (from != &process->output)
         return;
     process->too_long = true;
@@ -192,7 +195,7 @@ static void tell_line(stream *from, pal_str line)
         from->told(from->process->user, line);
 }
 
-/* More of a line that is not whole yet. */
+/* Appends bytes to a line whose end was not read yet. */
 static void gather(stream *from, pal_str bytes)
 {
     size_t room = from->line.len_max - from->line.len;
@@ -222,7 +225,7 @@ static void end_line(stream *from, pal_str bytes)
     from->cut = false;
 }
 
-/* A listener may kill the process at any line. */
+/* The callback may kill the process at any line. */
 static void take_bytes(stream *from, pal_str bytes)
 {
     const char *end;
@@ -252,14 +255,14 @@ static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buffer)
         take_bytes(from, pal_str_make(buffer->base, (size_t)len));
     if (len >= 0)
         return;
-    /* A last line may lack its end. */
+    /* The last line may have no newline. */
     if (from->line.len && !from->cut)
         tell_line(from, pal_buf_str(&from->line));
     close_stream(from);
     maybe_tell_exit(process);
 }
 
-/* ---- Its input ---- */
+/* ---- Writing the input ---- */
 
 static void on_written(uv_write_t *request, int status)
 {
@@ -274,9 +277,9 @@ static void on_written(uv_write_t *request, int status)
 pal_status pal_process_write(pal_process *process, pal_str bytes, pal_error *err)
 {
     if (!process->input_open || process->input_ending)
-        return pal_error_set(err, PAL_IO, "the process takes no more input");
+        return pal_error_set(err, PAL_IO, "the input of the process is closed");
     if (bytes.len > WRITE_BYTES_MAX - process->write_len)
-        return pal_error_set(err, PAL_LIMIT, "the process does not take its input");
+        return pal_error_set(err, PAL_LIMIT, "the process does not read its input");
     write_job *job = pal_malloc(sizeof *job + bytes.len);
     if (!job)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
@@ -295,7 +298,7 @@ pal_status pal_process_write(pal_process *process, pal_str bytes, pal_error *err
     return PAL_OK;
 }
 
-/* ---- Its life ---- */
+/* ---- Starting and stopping ---- */
 
 static void on_killed(pal_timer *timer)
 {
@@ -333,7 +336,7 @@ void pal_process_kill(pal_process *process)
     maybe_free(process);
 }
 
-/* Takes the descriptor, whether it succeeds or not. */
+/* Takes ownership of the descriptor, even on failure. */
 static int open_pipe(pal_process *process, uv_pipe_t *pipe, int *fd)
 {
     int rc = uv_pipe_init(&process->loop->uv, pipe, 0);
@@ -397,7 +400,7 @@ static pal_process *new_process(
     return process;
 }
 
-/* Before its waiter runs: nobody else waits for it, so it is reaped here. */
+/* The waiter thread is not running yet, so the child must be reaped here. */
 static void undo_start(pal_process *process)
 {
     kill(-process->pid, SIGKILL);

@@ -42,7 +42,7 @@ static bool is_variable(const char *text, const char *name, size_t name_len)
     return strncmp(text, name, name_len) == 0 && text[name_len] == '=';
 }
 
-/* The value of the last one, as later ones win. */
+/* Returns the value of the last entry of this name, because later entries win. */
 static const char *find_variable(const char *const *list, const char *name)
 {
     const char *found = NULL;
@@ -54,7 +54,8 @@ static const char *find_variable(const char *const *list, const char *name)
     return found;
 }
 
-/* One block: the list, then the texts of ours; the given ones are borrowed. */
+/* Allocates one block: the list, followed by the texts that we add. The given texts are
+ * borrowed. */
 static char **make_environment(const char *const *given)
 {
     size_t size = (SAFE_LEN + count(given) + 1) * sizeof(char *), len = 0;
@@ -88,12 +89,13 @@ static bool is_program(const char *path)
     return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
 }
 
-/* Into `out_path`, terminated: the program as the child's own PATH has it. */
+/* Writes the program's path, terminated, into `out_path`. Searches the PATH of the child. */
 static bool find_program(const char *name, const char *path, pal_buf *out_path)
 {
     bool found = strchr(name, '/') != NULL;
     pal_buf_append_text(out_path, found ? name : "");
-    /* Without memory it ends: another place may have another program of that name. */
+    /* Stops if there is no memory: a later directory may contain a different program of the same
+     * name. */
     for (path = path ? path : DEFAULT_PATH; !found && path && out_path->failure != PAL_NO_MEMORY;) {
         const char *colon = strchr(path, ':');
         pal_buf_clear(out_path);
@@ -115,8 +117,8 @@ static void close_end(int *fd)
     *fd = -1;
 }
 
-/* Where a standard stream of ours is closed, a pipe may have got its number, and the child's dup2()
- * would overwrite it. */
+/* If one of our standard streams is closed, a pipe may have got its number. The child's dup2()
+ * would then overwrite the pipe. */
 static int move_up(int *fd)
 {
     if (*fd > STDERR_FILENO)
@@ -129,7 +131,7 @@ static int move_up(int *fd)
     return 0;
 }
 
-/* Each end closes on exec: dup2() gives the child its own. */
+/* All ends are close-on-exec; dup2() makes the child's copies without that flag. */
 static int make_pipes(int pipes[3][2])
 {
     int rc = 0;
@@ -209,7 +211,7 @@ static pal_status describe(const pal_process_spec *spec, int rc, pal_error *err)
 pal_status pal_child_start(const pal_process_spec *spec, pal_child *out_child, pal_error *err)
 {
     if (!spec->arguments || !spec->arguments[0] || !spec->arguments[0][0])
-        return pal_error_set(err, PAL_INVALID, "no program is named");
+        return pal_error_set(err, PAL_INVALID, "the command is empty");
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
     pal_buf path;
     pal_buf_init(&path, PATH_BYTES_MAX);

@@ -6,15 +6,15 @@
  * cut. */
 #include "net/net_sse.h"
 
-#define FIELD_ROOM 16   /* a line is a field's name, a colon, a space and a value */
-#define KEPT_BYTES 4096 /* larger buffers are given back between events */
+#define FIELD_ROOM 16   /* room for a field's name, a colon and a space before the value */
+#define KEPT_BYTES 4096 /* larger buffers are freed between events */
 
 void pal_sse_init(pal_sse *sse, size_t event_bytes_max)
 {
     size_t most = event_bytes_max < SIZE_MAX - FIELD_ROOM ? event_bytes_max : SIZE_MAX - FIELD_ROOM;
     *sse = (pal_sse){.retry_ms = -1};
     pal_buf_init(&sse->line, most + FIELD_ROOM);
-    pal_buf_init(&sse->data, most + 1); /* its last newline is none of the event's */
+    pal_buf_init(&sse->data, most + 1); /* the last newline is not part of the event */
     pal_buf_init(&sse->name, most);
     pal_buf_init(&sse->id, most);
 }
@@ -41,7 +41,7 @@ static void replace(pal_buf *buf, pal_str text)
     pal_buf_append_str(buf, text);
 }
 
-/* An empty line: the event is complete, or, without data, forgotten. */
+/* An empty line ends an event. An event without data is dropped. */
 static void dispatch(pal_sse *sse, pal_sse_sink sink, void *user)
 {
     if (sse->has_data) {
@@ -58,7 +58,7 @@ static void dispatch(pal_sse *sse, pal_sse_sink sink, void *user)
     sse->has_data = false;
 }
 
-/* Digits only, as the standard has it; a number that no clock can hold is not taken. */
+/* The standard allows only digits. A number that a clock cannot hold is ignored. */
 static void take_retry(pal_sse *sse, pal_str value)
 {
     int64_t ms = 0;
@@ -106,7 +106,8 @@ static void take_line(pal_sse *sse, pal_str line, pal_sse_sink sink, void *user)
             pal_str_make(line.data + value_at, line.len - value_at));
 }
 
-/* The bytes before the next end of line; all of them where there is none. */
+/* Returns the number of bytes before the next end of line, or all bytes if there is no end of
+ * line. */
 static size_t line_len(pal_str bytes)
 {
     const char *lf = memchr(bytes.data, '\n', bytes.len);
@@ -133,7 +134,7 @@ static pal_status failure(const pal_sse *sse, pal_error *err)
     const pal_buf *bufs[] = {&sse->line, &sse->data, &sse->name, &sse->id};
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) {
         if (bufs[i]->failure == PAL_LIMIT)
-            return pal_error_set(err, PAL_LIMIT, "an event of the stream is over the limit");
+            return pal_error_set(err, PAL_LIMIT, "an event of the stream exceeds the limit");
         if (bufs[i]->failure)
             return pal_error_set(err, bufs[i]->failure, "out of memory");
     }

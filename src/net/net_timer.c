@@ -9,7 +9,7 @@
 #include "net/net_loop_inside.h"
 
 #define FIRST_CAP 16
-#define DELAY_MS_MAX ((int64_t)1 << 52) /* so that sums don't overflow */
+#define DELAY_MS_MAX ((int64_t)1 << 52) /* prevents overflow of sums */
 
 static void put(pal_timers *timers, size_t position, pal_timer *timer)
 {
@@ -66,8 +66,9 @@ static void arm(pal_loop *loop, int64_t least_ms)
     uv_timer_start(&timers->clock, on_ring, (uint64_t)(delay > least_ms ? delay : least_ms), 0);
 }
 
-/* At most as many as there were, and then a pause, because libuv rings again at once for a clock
- * that is set to no delay meanwhile: a timer that starts itself anew must not keep the loop. */
+/* Fires at most as many timers as there are now, and then waits at least 1 ms. Otherwise a timer
+ * that restarts itself without delay would keep the loop here: libuv runs a clock without delay
+ * again at once. */
 static void on_ring(uv_timer_t *clock)
 {
     pal_loop *loop = clock->data;

@@ -18,10 +18,11 @@ void pal_loop_work(pal_loop *loop, pal_work_item *item)
         workers->first = item;
     workers->last = item;
     pthread_mutex_unlock(&workers->lock);
-    pthread_cond_signal(&workers->more); /* whoever wakes up doesn't run into the lock */
+    pthread_cond_signal(&workers->more); /* after the unlock, so that the woken thread does not wait
+                                            for the lock */
 }
 
-/* NULL at the end. */
+/* Returns NULL when the workers must end. */
 static pal_work_item *take(pal_workers *workers)
 {
     pthread_mutex_lock(&workers->lock);

@@ -195,7 +195,7 @@ static void wait_round(const char *name)
     printf("# %s: %lld ms\n", name, (long long)took_us / 1000);
 }
 
-static void nobody_is_left_behind(void)
+static void all_calls_of_a_crowd_are_answered(void)
 {
     int commands;
     members_len = wanted_calls();
@@ -235,6 +235,6 @@ int main(void)
 {
     setenv("no_proxy", "*", 1);
     setenv("NO_PROXY", "*", 1);
-    RUN(nobody_is_left_behind);
+    RUN(all_calls_of_a_crowd_are_answered);
     return tap_done();
 }

@@ -147,7 +147,7 @@ static bool has(const pal_buf *buf, const char *text)
 
 /* ---- Well ---- */
 
-static void an_answer_is_told_whole(void)
+static void a_response_is_reported_completely(void)
 {
     TALK(t, "POST", "/echo", "hello");
     CHECK(t.end.status == PAL_OK && t.end.code == 200 && t.end.sent && !t.end.error[0]);
@@ -156,7 +156,7 @@ static void an_answer_is_told_whole(void)
     done_talk(&t);
 }
 
-static void what_is_sent_is_what_was_asked(void)
+static void the_request_is_sent_as_given(void)
 {
     const pal_http_header headers[] = {
             {pal_str_of("Authorization"), pal_str_of("Bearer key")},
@@ -211,7 +211,7 @@ static void large_bodies_go_both_ways(void)
     done_talk(&u);
 }
 
-static void codes_are_no_failures(void)
+static void http_error_codes_are_not_failures(void)
 {
     TALK(t, "POST", "/code/429", "");
     CHECK(t.end.status == PAL_OK && t.end.code == 429 && t.code == 429 && body_is(&t, "code"));
@@ -221,7 +221,7 @@ static void codes_are_no_failures(void)
     done_talk(&u);
 }
 
-static void only_the_final_response_is_told(void)
+static void only_the_final_response_is_reported(void)
 {
     TALK(t, "POST", "/continue", "x");
     CHECK(t.end.status == PAL_OK && t.code == 200 && t.heads == 1 && body_is(&t, "x"));
@@ -250,7 +250,7 @@ static void redirects_are_not_followed(void)
     }
 }
 
-static void slow_answers_arrive(void)
+static void slow_responses_arrive(void)
 {
     TALK(t, "POST", "/slow", "");
     CHECK(t.end.status == PAL_OK && body_is(&t, "slow"));
@@ -263,7 +263,7 @@ static void slow_answers_arrive(void)
     done_talk(&v);
 }
 
-static void connections_are_kept(void)
+static void connections_are_reused(void)
 {
     TALK(first, "POST", "/echo", "a");
     done_talk(&first);
@@ -276,7 +276,7 @@ static void connections_are_kept(void)
     CHECK(http_server_connections(server) == before);
 }
 
-static void a_kept_connection_that_died_is_replaced(void)
+static void a_dead_idle_connection_is_replaced(void)
 {
     for (int i = 0; i < 5; i++) {
         TALK(t, "POST", "/once", "a");
@@ -287,7 +287,7 @@ static void a_kept_connection_that_died_is_replaced(void)
 
 /* ---- Badly ---- */
 
-static void broken_answers_are_told(void)
+static void broken_responses_are_reported(void)
 {
     static const struct {
         const char *path;
@@ -315,7 +315,7 @@ static void broken_answers_are_told(void)
     }
 }
 
-static void a_closed_port_is_told(void)
+static void a_closed_port_is_reported(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t len = sizeof address;
@@ -335,7 +335,7 @@ static void a_closed_port_is_told(void)
 }
 
 /* No name has a part of over 63 letters, so nobody is asked. */
-static void an_unknown_name_is_told(void)
+static void an_unknown_host_is_reported(void)
 {
     talk t = make_talk("POST", "/", "x");
     snprintf(t.url, sizeof t.url, "http://%070d/", 0);
@@ -375,7 +375,7 @@ static void wrong_requests_are_refused(void)
     refuses("GET", "http://127.0.0.1/", "", "b");
 }
 
-static void too_much_is_refused(void)
+static void a_response_over_the_limit_is_refused(void)
 {
     talk t = make_talk("POST", "/flood", "");
     t.request.response_bytes_max = 10000;
@@ -412,7 +412,7 @@ static bool ends_in_time(const timed *t, int limit_ms)
 {
     char text[64];
     talk u = make_talk("POST", t->path, "x");
-    snprintf(text, sizeof text, t->is_total ? "within %d ms" : "was silent for %d ms", limit_ms);
+    snprintf(text, sizeof text, t->is_total ? "within %d ms" : "sent nothing for %d ms", limit_ms);
     u.request.idle_ms = t->is_total ? -1 : limit_ms;
     u.request.total_ms = t->is_total ? limit_ms : 0;
     int64_t start_us = pal_clock_monotonic_us();
@@ -432,7 +432,7 @@ static bool ends_in_time(const timed *t, int limit_ms)
     return is_whole;
 }
 
-static void limits_in_time_hold(void)
+static void time_limits_hold(void)
 {
     static const timed cases[] = {
             {"/hang", false, 0},
@@ -461,13 +461,13 @@ static bool is_heard(int pause_ms)
     return is_whole;
 }
 
-static void bytes_that_trickle_are_not_silence(void)
+static void trickling_bytes_keep_a_call_alive(void)
 {
     CHECK(is_heard(8) || is_heard(30) || is_heard(100));
 }
 
 /* A socket that listens and whose queue is full lets nobody in. */
-static void connecting_has_a_limit(void)
+static void connecting_has_a_time_limit(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t len = sizeof address;
@@ -530,7 +530,7 @@ static void a_cancel_while_streaming_is_noticed(void)
     done_talk(&u);
 }
 
-static void another_call_may_be_canceled_from_a_callback(void)
+static void a_callback_can_cancel_another_call(void)
 {
     talk victim = make_talk("POST", "/hang", "x"), t = make_talk("POST", "/events", "x");
     send_talk(&victim);
@@ -544,7 +544,7 @@ static void another_call_may_be_canceled_from_a_callback(void)
     done_talk(&t);
 }
 
-static void a_call_may_be_started_from_a_callback(void)
+static void a_callback_can_start_a_call(void)
 {
     talk next = make_talk("POST", "/echo", "next"), t = make_talk("POST", "/events", "x");
     next.request.url = pal_str_of(next.url);
@@ -568,7 +568,7 @@ static void reopen(void *user)
         printf("# %s\n", err.message);
 }
 
-static void connections_have_a_bound(void)
+static void the_number_of_connections_is_limited(void)
 {
     static talk talks[12];
     pal_http_options options = {.connections_max = 2};
@@ -587,7 +587,7 @@ static void connections_have_a_bound(void)
     on_loop(loop, reopen, NULL);
 }
 
-static void closing_cancels_what_is_left(void)
+static void closing_cancels_running_calls(void)
 {
     talk a = make_talk("POST", "/hang", "x"), b = make_talk("POST", "/flood", "x");
     send_talk(&a);
@@ -620,7 +620,7 @@ static void begin_without_memory(void *user)
 
 /* Each allocation of a start fails once, of libcurl's as well as of our own; in the end one
  * succeeds. libcurl does without some of its own. */
-static void no_memory_is_told(void)
+static void an_allocation_failure_is_reported(void)
 {
     bool succeeded = false;
     int failures = 0;
@@ -653,31 +653,31 @@ int main(void)
     server = http_server_start();
     CHECK(pal_loop_open(1, &loop, NULL) == PAL_OK);
     on_loop(loop, reopen, NULL);
-    RUN(an_answer_is_told_whole);
-    RUN(what_is_sent_is_what_was_asked);
+    RUN(a_response_is_reported_completely);
+    RUN(the_request_is_sent_as_given);
     RUN(every_method_is_sent);
     RUN(large_bodies_go_both_ways);
-    RUN(codes_are_no_failures);
-    RUN(only_the_final_response_is_told);
+    RUN(http_error_codes_are_not_failures);
+    RUN(only_the_final_response_is_reported);
     RUN(redirects_are_not_followed);
-    RUN(slow_answers_arrive);
-    RUN(connections_are_kept);
-    RUN(a_kept_connection_that_died_is_replaced);
-    RUN(broken_answers_are_told);
-    RUN(a_closed_port_is_told);
-    RUN(an_unknown_name_is_told);
+    RUN(slow_responses_arrive);
+    RUN(connections_are_reused);
+    RUN(a_dead_idle_connection_is_replaced);
+    RUN(broken_responses_are_reported);
+    RUN(a_closed_port_is_reported);
+    RUN(an_unknown_host_is_reported);
     RUN(wrong_requests_are_refused);
-    RUN(too_much_is_refused);
-    RUN(limits_in_time_hold);
-    RUN(bytes_that_trickle_are_not_silence);
-    RUN(connecting_has_a_limit);
+    RUN(a_response_over_the_limit_is_refused);
+    RUN(time_limits_hold);
+    RUN(trickling_bytes_keep_a_call_alive);
+    RUN(connecting_has_a_time_limit);
     RUN(a_cancel_while_streaming_is_noticed);
     RUN(a_cancel_closes_the_connection_at_once);
-    RUN(another_call_may_be_canceled_from_a_callback);
-    RUN(a_call_may_be_started_from_a_callback);
-    RUN(connections_have_a_bound);
-    RUN(closing_cancels_what_is_left);
-    RUN(no_memory_is_told);
+    RUN(a_callback_can_cancel_another_call);
+    RUN(a_callback_can_start_a_call);
+    RUN(the_number_of_connections_is_limited);
+    RUN(closing_cancels_running_calls);
+    RUN(an_allocation_failure_is_reported);
     on_loop(loop, close_client, NULL);
     pal_loop_close(loop);
     http_server_stop(server);

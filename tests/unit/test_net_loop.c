@@ -46,7 +46,7 @@ static void *post_all(void *user)
     return NULL;
 }
 
-static void posts_of_many_threads_are_run_in_order(void)
+static void tasks_of_each_thread_run_in_order(void)
 {
     static post posts[POSTERS][POSTS];
     pthread_t threads[POSTERS];
@@ -78,7 +78,7 @@ static void post_again(pal_task *task)
         bell_ring(&again_done);
 }
 
-static void a_task_may_post_itself(void)
+static void a_task_can_post_itself(void)
 {
     static pal_task task = {post_again, NULL};
     post_loop = open_loop(1);
@@ -97,7 +97,7 @@ static void last_words(pal_task *task)
     pal_loop_post(post_loop, &second);
 }
 
-static void what_is_posted_while_it_closes_is_run_too(void)
+static void tasks_posted_during_close_are_run(void)
 {
     static pal_task task = {last_words, NULL};
     post_loop = open_loop(1);
@@ -147,7 +147,7 @@ static void start_works(void *user)
     }
 }
 
-static void works_run_on_so_many_threads_and_finish_before_the_loop(void)
+static void works_run_on_all_threads_and_end_before_the_loop(void)
 {
     static work works[100];
     work_loop = open_loop(3);
@@ -287,7 +287,7 @@ static void start_spin(void *user)
     pal_loop_post(timer_loop, user);
 }
 
-static void a_timer_of_no_delay_does_not_keep_the_loop(void)
+static void a_timer_without_delay_does_not_block_the_loop(void)
 {
     static pal_task task = {stop_spin, NULL};
     timer_loop = open_loop(1);
@@ -304,7 +304,7 @@ static void start_long(void *user)
     timers_right = pal_timer_start(timer_loop, user, INT64_MAX, spin) && timers_right;
 }
 
-static void a_timer_left_behind_does_not_hold_the_loop(void)
+static void a_pending_timer_does_not_keep_the_loop_open(void)
 {
     static pal_timer timer;
     timer_loop = open_loop(1);
@@ -322,7 +322,7 @@ static void start_without_memory(void *user)
     pal_memory_fail_at(0, 0);
 }
 
-static void no_memory_is_told(void)
+static void an_allocation_failure_is_reported(void)
 {
     pal_loop *loop;
     pal_error err = {PAL_OK, ""};
@@ -341,14 +341,14 @@ static void no_memory_is_told(void)
 
 int main(void)
 {
-    RUN(posts_of_many_threads_are_run_in_order);
-    RUN(a_task_may_post_itself);
-    RUN(what_is_posted_while_it_closes_is_run_too);
-    RUN(works_run_on_so_many_threads_and_finish_before_the_loop);
+    RUN(tasks_of_each_thread_run_in_order);
+    RUN(a_task_can_post_itself);
+    RUN(tasks_posted_during_close_are_run);
+    RUN(works_run_on_all_threads_and_end_before_the_loop);
     RUN(works_wait_in_order);
     RUN(timers_fire_once_in_order_and_never_early);
-    RUN(a_timer_of_no_delay_does_not_keep_the_loop);
-    RUN(a_timer_left_behind_does_not_hold_the_loop);
-    RUN(no_memory_is_told);
+    RUN(a_timer_without_delay_does_not_block_the_loop);
+    RUN(a_pending_timer_does_not_keep_the_loop_open);
+    RUN(an_allocation_failure_is_reported);
     return tap_done();
 }

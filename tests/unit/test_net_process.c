@@ -146,7 +146,7 @@ static int number_of(const child *c)
 
 /* ---- Speaking ---- */
 
-static void a_child_is_spoken_to_line_by_line(void)
+static void lines_are_exchanged_with_a_child(void)
 {
     child c = make_child("while read -r x; do echo \"got $x\"; done; echo bye >&2; exit 3");
     c.grace_ms = 30000; /* its end of input is enough */
@@ -158,7 +158,7 @@ static void a_child_is_spoken_to_line_by_line(void)
     done(&c);
 }
 
-static void lines_are_cut_where_they_end(void)
+static void output_is_split_at_line_ends(void)
 {
     child c = make_child("printf 'a\\n\\nb\\r\\nlast'; printf 'e1\\ne2' >&2");
     hear(&c);
@@ -166,7 +166,7 @@ static void lines_are_cut_where_they_end(void)
     done(&c);
 }
 
-static void long_lines_come_whole(void)
+static void long_lines_arrive_complete(void)
 {
     child c = make_child("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end");
     hear(&c);
@@ -174,7 +174,7 @@ static void long_lines_come_whole(void)
     done(&c);
 }
 
-static void a_line_that_is_too_long_ends_the_child(void)
+static void a_line_over_the_limit_kills_the_child(void)
 {
     child c = make_child("echo fine; head -c 3000000 /dev/zero | tr '\\0' x; echo; sleep 100");
     c.line_max = 100000;
@@ -183,7 +183,7 @@ static void a_line_that_is_too_long_ends_the_child(void)
     done(&c);
 }
 
-static void a_long_line_of_errors_is_only_cut(void)
+static void a_long_error_line_is_only_cut(void)
 {
     child c = make_child("head -c 300 /dev/zero | tr '\\0' x >&2; echo >&2; echo end >&2");
     c.line_max = 10;
@@ -198,7 +198,7 @@ static void a_long_line_of_errors_is_only_cut(void)
     done(&d);
 }
 
-static void much_output_arrives(void)
+static void large_output_arrives(void)
 {
     child c = make_child("yes 0123456789abcde | head -n 500000");
     hear(&c);
@@ -208,7 +208,7 @@ static void much_output_arrives(void)
 
 /* ---- Its input ---- */
 
-static void much_input_is_taken_as_the_child_can(void)
+static void large_input_waits_for_a_slow_child(void)
 {
     size_t len = 8u << 20;
     char *text = malloc(len + 1);
@@ -225,7 +225,7 @@ static void much_input_is_taken_as_the_child_can(void)
     done(&c);
 }
 
-static void input_that_nobody_takes_has_a_bound(void)
+static void unread_input_is_limited(void)
 {
     size_t len = 32u << 20;
     char *text = calloc(1, len);
@@ -247,7 +247,7 @@ static void input_that_nobody_takes_has_a_bound(void)
     done(&c);
 }
 
-static void writing_to_the_dead_is_harmless(void)
+static void writing_to_a_dead_child_is_harmless(void)
 {
     child c = make_child("exec <&-; echo closed; exec sleep 100");
     start(&c, NULL);
@@ -266,7 +266,7 @@ static void writing_to_the_dead_is_harmless(void)
 
 /* ---- Its end ---- */
 
-static void signals_are_told(void)
+static void death_by_a_signal_is_reported(void)
 {
     child c = make_child("kill -9 $$");
     hear(&c);
@@ -288,12 +288,12 @@ static bool ends_gently(int64_t grace_ms)
 }
 
 /* How much grace a child needs to say a word is the machine's. */
-static void a_stop_is_gentle_first(void)
+static void a_stop_begins_with_sigterm(void)
 {
     CHECK(ends_gently(30) || ends_gently(1000) || ends_gently(10000));
 }
 
-static void a_stop_is_firm_at_last(void)
+static void a_stop_ends_with_sigkill(void)
 {
     child c = make_child("trap '' TERM; echo up; while :; do sleep 0.01; done");
     c.stop_at = "up";
@@ -323,7 +323,7 @@ static bool goes(pid_t pid)
     return is_gone(pid);
 }
 
-static void children_of_children_die_with_them(void)
+static void grandchildren_are_killed_with_the_child(void)
 {
     child c = make_child("sleep 1000 & echo $!; echo up; wait");
     c.stop_at = "up";
@@ -338,7 +338,7 @@ static void children_of_children_die_with_them(void)
     done(&d);
 }
 
-static void a_grandchild_that_left_holds_nothing_up(void)
+static void a_detached_grandchild_delays_nothing(void)
 {
     child c = make_child("setsid sh -c 'echo $$; echo up; exec sleep 1000' & read -r x; exit 5");
     c.stop_at = "up";
@@ -350,7 +350,7 @@ static void a_grandchild_that_left_holds_nothing_up(void)
     done(&c);
 }
 
-static void a_kill_is_silent(void)
+static void a_killed_process_reports_no_exit(void)
 {
     child c = make_child("echo $$; echo up; echo never; sleep 1000");
     c.kill_at = "up";
@@ -360,7 +360,7 @@ static void a_kill_is_silent(void)
     done(&c);
 }
 
-static void the_loop_waits_for_the_killed(void)
+static void the_loop_waits_for_killed_processes(void)
 {
     child c = make_child("echo $$; echo up; sleep 1000");
     c.kill_at = "up";
@@ -372,7 +372,7 @@ static void the_loop_waits_for_the_killed(void)
     done(&c);
 }
 
-static void the_loop_waits_for_the_stopped(void)
+static void the_loop_waits_for_stopped_processes(void)
 {
     child c = make_child("trap '' TERM; echo up; while :; do sleep 0.01; done");
     c.stop_at = "up";
@@ -387,7 +387,7 @@ static void the_loop_waits_for_the_stopped(void)
 
 /* ---- Its surroundings ---- */
 
-static void the_environment_is_small(void)
+static void the_child_gets_a_small_environment(void)
 {
     static const char *const given[] = {"GIVEN=yes", "LANG=C.UTF-8", NULL};
     setenv("SECRET_API_KEY", "secret", 1);
@@ -401,7 +401,7 @@ static void the_environment_is_small(void)
     done(&c);
 }
 
-static void nothing_of_ours_is_open_in_it(void)
+static void the_child_inherits_no_descriptors(void)
 {
     char script[64];
     int fd = fcntl(1, F_DUPFD, 77); /* without O_CLOEXEC */
@@ -414,7 +414,7 @@ static void nothing_of_ours_is_open_in_it(void)
     done(&c);
 }
 
-static void it_starts_where_it_is_told(void)
+static void the_child_starts_in_the_given_directory(void)
 {
     child c = make_child("pwd; kill -0 -$$ && echo leader");
     c.directory = "/usr";
@@ -424,7 +424,7 @@ static void it_starts_where_it_is_told(void)
 }
 
 /* The child's own PATH decides. */
-static void a_program_is_looked_up(void)
+static void a_program_is_found_in_the_path(void)
 {
     char dir[] = "/tmp/palaver-net-XXXXXX", path[64], variable[64];
     CHECK(mkdtemp(dir) != NULL);
@@ -459,13 +459,13 @@ static void fails(const char *program, const char *directory, pal_status status,
     done(&c);
 }
 
-static void what_can_not_start_is_told(void)
+static void a_failed_start_is_reported(void)
 {
     fails("no-such-program-here", NULL, PAL_NOT_FOUND, "could not start 'no-such-program-here'");
     fails("/no/such/program", NULL, PAL_NOT_FOUND, "'/no/such/program'");
     fails("/etc/passwd", NULL, PAL_DENIED, "'/etc/passwd'");
     fails("sh", "/no/such/place", PAL_NOT_FOUND, "'/no/such/place'");
-    fails("", NULL, PAL_INVALID, "no program");
+    fails("", NULL, PAL_INVALID, "is empty");
 }
 
 static void begin_without_memory(void *user)
@@ -476,7 +476,7 @@ static void begin_without_memory(void *user)
     pal_memory_fail_at(0, 0);
 }
 
-static void no_memory_is_told(void)
+static void an_allocation_failure_is_reported(void)
 {
     bool succeeded = false;
     int failures = 0;
@@ -495,29 +495,29 @@ static void no_memory_is_told(void)
 int main(void)
 {
     CHECK(pal_loop_open(1, &loop, NULL) == PAL_OK);
-    RUN(a_child_is_spoken_to_line_by_line);
-    RUN(lines_are_cut_where_they_end);
-    RUN(long_lines_come_whole);
-    RUN(a_line_that_is_too_long_ends_the_child);
-    RUN(a_long_line_of_errors_is_only_cut);
-    RUN(much_output_arrives);
-    RUN(much_input_is_taken_as_the_child_can);
-    RUN(input_that_nobody_takes_has_a_bound);
-    RUN(writing_to_the_dead_is_harmless);
-    RUN(signals_are_told);
-    RUN(a_stop_is_gentle_first);
-    RUN(a_stop_is_firm_at_last);
-    RUN(children_of_children_die_with_them);
-    RUN(a_grandchild_that_left_holds_nothing_up);
-    RUN(a_kill_is_silent);
-    RUN(the_loop_waits_for_the_killed);
-    RUN(the_loop_waits_for_the_stopped);
-    RUN(the_environment_is_small);
-    RUN(nothing_of_ours_is_open_in_it);
-    RUN(it_starts_where_it_is_told);
-    RUN(a_program_is_looked_up);
-    RUN(what_can_not_start_is_told);
-    RUN(no_memory_is_told);
+    RUN(lines_are_exchanged_with_a_child);
+    RUN(output_is_split_at_line_ends);
+    RUN(long_lines_arrive_complete);
+    RUN(a_line_over_the_limit_kills_the_child);
+    RUN(a_long_error_line_is_only_cut);
+    RUN(large_output_arrives);
+    RUN(large_input_waits_for_a_slow_child);
+    RUN(unread_input_is_limited);
+    RUN(writing_to_a_dead_child_is_harmless);
+    RUN(death_by_a_signal_is_reported);
+    RUN(a_stop_begins_with_sigterm);
+    RUN(a_stop_ends_with_sigkill);
+    RUN(grandchildren_are_killed_with_the_child);
+    RUN(a_detached_grandchild_delays_nothing);
+    RUN(a_killed_process_reports_no_exit);
+    RUN(the_loop_waits_for_killed_processes);
+    RUN(the_loop_waits_for_stopped_processes);
+    RUN(the_child_gets_a_small_environment);
+    RUN(the_child_inherits_no_descriptors);
+    RUN(the_child_starts_in_the_given_directory);
+    RUN(a_program_is_found_in_the_path);
+    RUN(a_failed_start_is_reported);
+    RUN(an_allocation_failure_is_reported);
     pal_loop_close(loop);
     return tap_done();
 }

@@ -64,7 +64,7 @@ static void events_are_read(void)
     READS("data: a:b: c\n\n", "message||-1|a:b: c\n");
 }
 
-static void every_end_of_line_is_one(void)
+static void every_kind_of_line_end_is_accepted(void)
 {
     READS("data: a\rdata: b\r\rdata: c\r\r", "message||-1|a\nb\nmessage||-1|c\n");
     READS("data: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", "message||-1|a\nb\nmessage||-1|c\n");
@@ -72,7 +72,7 @@ static void every_end_of_line_is_one(void)
     READS("data: a\n\r\n\r\n\r", "message||-1|a\n");
 }
 
-static void a_mark_at_the_start_is_skipped_once(void)
+static void a_byte_order_mark_is_skipped_once(void)
 {
     READS("\xef\xbb\xbf"
           "data: a\n\n\xef\xbb\xbf"
@@ -86,7 +86,7 @@ static void a_mark_at_the_start_is_skipped_once(void)
             "");
 }
 
-static void comments_and_strange_fields_are_left_out(void)
+static void comments_and_unknown_fields_are_ignored(void)
 {
     READS(": OPENROUTER PROCESSING\n\n:\n\ndata: a\n:x\n\n", "message||-1|a\n");
     READS("Data: x\ndat: x\ndatas: x\n data: x\n\n", "");
@@ -94,7 +94,7 @@ static void comments_and_strange_fields_are_left_out(void)
     READS("event: x\nevent:\ndata: y\n\n", "message||-1|y\n");
 }
 
-static void id_and_retry_stay(void)
+static void id_and_retry_persist_between_events(void)
 {
     READS("id: 1\ndata: a\n\ndata: b\n\nid\ndata: c\n\n",
             "message|1|-1|a\nmessage|1|-1|b\nmessage||-1|c\n");
@@ -104,7 +104,7 @@ static void id_and_retry_stay(void)
     READS("retry: 99999999999999999999\ndata: a\n\n", "message||-1|a\n");
 }
 
-static void an_unfinished_event_is_none(void)
+static void an_unfinished_event_is_dropped(void)
 {
     READS("data: a\n\ndata: b\n", "message||-1|a\n");
     READS("data: a", "");
@@ -117,7 +117,7 @@ static bool data_is_nul(const pal_sse_event *event, void *user)
     return true;
 }
 
-static void data_may_hold_anything(void)
+static void data_can_contain_any_bytes(void)
 {
     pal_sse sse;
     bool right = false;
@@ -150,7 +150,7 @@ static void a_long_event_is_refused(void)
     pal_buf_done(&all);
 }
 
-static void a_failure_stays(void)
+static void a_failure_sticks(void)
 {
     pal_sse sse;
     pal_error err = {PAL_OK, ""};
@@ -171,7 +171,7 @@ static bool stop_at_second(const pal_sse_event *event, void *user)
     return ++*(int *)user < 2;
 }
 
-static void the_sink_can_stop_it(void)
+static void the_sink_can_stop_the_reader(void)
 {
     pal_sse sse;
     int count = 0;
@@ -182,7 +182,7 @@ static void the_sink_can_stop_it(void)
     pal_sse_done(&sse);
 }
 
-static void no_memory_is_told(void)
+static void an_allocation_failure_is_reported(void)
 {
     pal_str text = pal_str_of("event: e\nid: i\ndata: d\n\n");
     pal_buf all;
@@ -202,15 +202,15 @@ static void no_memory_is_told(void)
 int main(void)
 {
     RUN(events_are_read);
-    RUN(every_end_of_line_is_one);
-    RUN(a_mark_at_the_start_is_skipped_once);
-    RUN(comments_and_strange_fields_are_left_out);
-    RUN(id_and_retry_stay);
-    RUN(an_unfinished_event_is_none);
-    RUN(data_may_hold_anything);
+    RUN(every_kind_of_line_end_is_accepted);
+    RUN(a_byte_order_mark_is_skipped_once);
+    RUN(comments_and_unknown_fields_are_ignored);
+    RUN(id_and_retry_persist_between_events);
+    RUN(an_unfinished_event_is_dropped);
+    RUN(data_can_contain_any_bytes);
     RUN(a_long_event_is_refused);
-    RUN(a_failure_stays);
-    RUN(the_sink_can_stop_it);
-    RUN(no_memory_is_told);
+    RUN(a_failure_sticks);
+    RUN(the_sink_can_stop_the_reader);
+    RUN(an_allocation_failure_is_reported);
     return tap_done();
 }
