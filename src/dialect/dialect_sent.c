@@ -1,6 +1,8 @@
 /* dialect_sent.c - the record of the request that led to an answer, in the native format. */
 #include "dialect/dialect_sent.h"
 
+#include <string.h>
+
 #include "dialect/dialect_member.h"
 #include "palaver/limits.h"
 
@@ -73,6 +75,22 @@ pal_status pal_sent_read(
         *sent = record.sent;
     *out_sent = sent;
     return pal_arena_checked(arena, err);
+}
+
+const pal_sent *pal_sent_copy(pal_arena *arena, const pal_sent *sent)
+{
+    pal_sent *copy = sent ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
+    uint16_t *hashes = copy && sent->hashes_len
+            ? pal_arena_array(arena, sent->hashes_len, sizeof(*hashes))
+            : NULL;
+    if (!copy)
+        return NULL;
+    *copy = *sent;
+    if (hashes)
+        memcpy(hashes, sent->hashes, sent->hashes_len * sizeof(*hashes));
+    copy->hashes = hashes;
+    copy->hashes_len = hashes ? sent->hashes_len : 0;
+    return copy;
 }
 
 void pal_sent_write(pal_json_writer *writer, const pal_sent *sent)

@@ -17,6 +17,9 @@
 PAL_CHECKED pal_status pal_sent_read(
         pal_json value, pal_arena *arena, const pal_sent **out_sent, pal_error *err);
 
+/* Copies the record into the arena. Returns NULL if `sent` is NULL or there is no memory. */
+const pal_sent *pal_sent_copy(pal_arena *arena, const pal_sent *sent);
+
 /* Writes the member with its name. Writes nothing if `sent` is NULL. */
 void pal_sent_write(pal_json_writer *writer, const pal_sent *sent);
 

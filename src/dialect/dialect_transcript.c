@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_native.h"
+#include "dialect/dialect_sent.h"
 #include "dialect/dialect_transcript_reader.h"
 #include "message/message_check.h"
 
@@ -180,6 +181,7 @@ pal_message pal_transcript_copy(pal_arena *arena, const pal_message *message)
     pal_str *strings[] = {&copy.model, &copy.client_id, &copy.extra};
     copy_strings(arena, strings, COUNT_OF(strings));
     copy.parts = copy_parts(arena, message->parts, &copy.parts_len);
+    copy.sent = pal_sent_copy(arena, message->sent);
     return copy;
 }
 

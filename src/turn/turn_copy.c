@@ -1,6 +1,8 @@
 /* turn_copy.c - deep copies of messages, requests and options into an arena. */
 #include "turn/turn_copy.h"
 
+#include "dialect/dialect_sent.h"
+
 static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t len)
 {
     pal_part *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
@@ -19,23 +21,6 @@ static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t len)
     return copy;
 }
 
-static const pal_sent *copy_sent(pal_arena *arena, const pal_sent *sent)
-{
-    pal_sent *copy = sent ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
-    uint16_t *hashes = copy && sent->hashes_len
-            ? pal_arena_array(arena, sent->hashes_len, sizeof(*hashes))
-            : NULL;
-
-    if (!copy)
-        return NULL;
-    *copy = *sent;
-    if (hashes)
-        memcpy(hashes, sent->hashes, sent->hashes_len * sizeof(*hashes));
-    copy->hashes = hashes;
-    copy->hashes_len = hashes ? sent->hashes_len : 0;
-    return copy;
-}
-
 pal_message *pal_copy_messages(pal_arena *arena, const pal_message *messages, size_t len)
 {
     pal_message *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
@@ -46,7 +31,7 @@ pal_message *pal_copy_messages(pal_arena *arena, const pal_message *messages, si
         copy[i].model = pal_arena_copy(arena, messages[i].model);
         copy[i].client_id = pal_arena_copy(arena, messages[i].client_id);
         copy[i].extra = pal_arena_copy(arena, messages[i].extra);
-        copy[i].sent = copy_sent(arena, messages[i].sent);
+        copy[i].sent = pal_sent_copy(arena, messages[i].sent);
     }
     return copy;
 }

@@ -437,6 +437,27 @@ static void what_is_written_is_read(void)
     pal_buf_done(&buf);
 }
 
+/* It outlives its line, as everything of a message does: the next one lies in the same place. */
+static void what_a_model_was_sent_is_kept(void)
+{
+    char line[512];
+    begin(PAL_TRANSCRIPT_NATIVE);
+    feed(pal_str_of("{\"palaver\":\"session\",\"version\":1,\"session\":{\"key\":\"k\"}}"));
+    for (int i = 1; i < 9; i++) {
+        snprintf(line, sizeof(line),
+                "{\"seq\":%d,\"role\":\"assistant\",\"content\":\"a\",\"palaver_sent\":{\"tokens\":%d,"
+                "\"items\":2,\"first_seq\":1,\"hashes\":\"9f3a000%d\"}}",
+                i, i, i);
+        feed(pal_str_of(line));
+    }
+    finish();
+    for (int i = 1; i < 9; i++) {
+        const pal_sent *sent = message((size_t)i - 1)->sent;
+        if (CHECK(sent && sent->hashes_len == 2))
+            CHECK(sent->tokens == (uint64_t)i && sent->hashes[1] == i);
+    }
+}
+
 static void a_bad_message_leaves_no_half_line(void)
 {
     pal_buf buf;
@@ -574,6 +595,7 @@ int main(void)
     RUN(openai_lines_are_sessions);
     RUN(own_exports_are_read);
     RUN(what_is_written_is_read);
+    RUN(what_a_model_was_sent_is_kept);
     RUN(a_bad_message_leaves_no_half_line);
     RUN(nothing_in_a_file_is_an_error);
     RUN(a_byte_order_mark_is_no_harm);
