@@ -457,6 +457,12 @@ static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, pal_er
     return PAL_OK;
 }
 
+/* A record that was put in one commit with what was found is there, too. */
+static bool was_written_with(const pal_op *op)
+{
+    return op->kind == PAL_OP_RECORD_PUT && op->with_previous;
+}
+
 pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
         pal_idempotent_batch *out_batch, pal_error *err)
 {
@@ -466,12 +472,14 @@ pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
     };
     pal_status status = PAL_OK;
     bool is_repeat = pal_frame_of(call)->is_repeat;
+    bool was_found = false;
     if (!batch.ops || !batch.from)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < ops_len; i++) {
-        bool found = false;
-        if (is_repeat)
+        bool found = is_repeat && was_found && was_written_with(&ops[i]);
+        if (is_repeat && !found)
             status = find_again(call, &ops[i], &found, err);
+        was_found = found;
         if (status != PAL_OK)
             return status;
         if (found)

@@ -123,6 +123,25 @@ test('a Mistral request that is sent again after a kill is said once', async (t)
         ['hello', 'echo: hello', body.inputs, 'mine']);
 });
 
+test('a Mistral conversation that is begun again is the same one, running or killed', async (t) => {
+    const [a, b] = await two(t);
+    const headers = { 'idempotency-key': 'k' };
+    const body = { model: 'mock-model', inputs: '<<say mine>><<hang times=1>>' };
+    const begin = (s) => s.post('/mistral/v1/conversations', body, { headers });
+    const first = begin(a).catch(() => {});
+    await a.untilAsked(1);
+    const second = begin(b);
+    await Promise.race([b.untilQueued(1), second]);
+    await a.stop('SIGKILL');
+    await first;
+    const [repeat, third] = [await second, await begin(await again(t, a))];
+    assert.deepEqual([repeat.code, repeat.json.outputs[0].content], [200, 'mine'], repeat.text);
+    assert.deepEqual([third.code, third.json.conversation_id],
+        [200, repeat.json.conversation_id], third.text);
+    const { json } = await b.get(`/mistral/v1/conversations/${repeat.json.conversation_id}/history`);
+    assert.deepEqual(json.entries.map((e) => e.content), [body.inputs, 'mine']);
+});
+
 test('killed in the model call: the same request at once is the same turn', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();
