@@ -250,9 +250,11 @@ static pal_str assignment(resolver *r, pal_str name, pal_str value)
         fail_no_memory(r);
         return pal_str_make(NULL, 0);
     }
-    memcpy(data, name.data, name.len);
+    if (name.len)
+        memcpy(data, name.data, name.len);
     data[name.len] = '=';
-    memcpy(data + name.len + 1, value.data, value.len);
+    if (value.len)
+        memcpy(data + name.len + 1, value.data, value.len);
     return pal_str_make(data, name.len + value.len + 1);
 }
 

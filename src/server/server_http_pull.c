@@ -64,6 +64,8 @@ static size_t take(pal_pull *pull, char *buffer, size_t len_max)
     size_t len = pull->piece.len - pull->taken;
     if (len > len_max)
         len = len_max;
+    if (len == 0)
+        return 0;
     memcpy(buffer, pull->piece.data + pull->taken, len);
     pull->taken += len;
     pull->bytes += len;

@@ -35,6 +35,8 @@ static size_t take(pal_stream *stream, char *buffer, size_t len_max)
     size_t len = stream->pending.len - stream->taken;
     if (len > len_max)
         len = len_max;
+    if (len == 0)
+        return 0;
     memcpy(buffer, stream->pending.data + stream->taken, len);
     stream->taken += len;
     stream->bytes += len;

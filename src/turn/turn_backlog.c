@@ -66,7 +66,8 @@ static void list_owners(pal_work_item *item)
     if (backlog->status != PAL_OK || backlog->len == 0)
         return;
     backlog->after = backlog->owners[backlog->len - 1];
-    memcpy(backlog->name, backlog->after.tenant.data, backlog->after.tenant.len);
+    if (backlog->after.tenant.len)
+        memcpy(backlog->name, backlog->after.tenant.data, backlog->after.tenant.len);
     backlog->after.tenant.data = backlog->name;
     backlog->is_full = backlog->len == PAL_INBOX_OWNERS_MAX;
     for (size_t i = 0, kept = 0, len = backlog->len; i < len; i++) {
