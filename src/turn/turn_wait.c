@@ -91,11 +91,23 @@ static void refuse_busy(pal_turn *turn)
 
 /* ---- Adding ---- */
 
+/* A turn that was stopped before it began takes its messages back, unless these are not its own to
+ * take: it was found in the inbox, or the process stops and another one runs it. */
+static void keep_what_is_durable(pal_turn *turn)
+{
+    if (!turn->is_cancelled || turn->inbox_len == 0 || !(turn->is_backlog || turn->hands_over))
+        return;
+    turn->is_cancelled = turn->hands_over = false;
+    turn->info.status = PAL_OK;
+    turn->info.reason[0] = '\0';
+}
+
 static void wait_in_queue(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
     pal_turn *running = lane->running;
 
+    keep_what_is_durable(turn);
     pal_lane_enqueue(turn);
     pal_runtime_know(turn);
     lane->guards++;
