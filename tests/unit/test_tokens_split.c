@@ -88,8 +88,8 @@ static size_t text_random(unsigned char *text, size_t room, uint64_t *seed)
 {
     static const char *const parts[] = {"a", "b", "s", "t", "re", "ll", "A", "S", "VE", "1", "2",
             " ", " ", "\n", "\r", "\t", "\f", "'", "'", "/", ".", "(", "\x01", "\x7f", "\xc3\xa9",
-            "\xe4\xb8\xad", "\xcc\x81", "\xff", "\xc5\xbf", "\xc2\xa0", "\xff", "\x80", "\xc3", "\xc0",
-            "\xe4", "\xe4\xb8", "\xf0\x9f", "\xf0\x9f\x98", "\xed\xa0\x80"};
+            "\xe4\xb8\xad", "\xcc\x81", "\xff", "\xc5\xbf", "\xc2\xa0", "\xff", "\x80", "\xc3",
+            "\xc0", "\xe4", "\xe4\xb8", "\xf0\x9f", "\xf0\x9f\x98", "\xed\xa0\x80"};
     size_t all = sizeof(parts) / sizeof(parts[0]);
     size_t kinds = 1 + next(seed) % all;
     size_t first = next(seed) % all;
@@ -135,6 +135,21 @@ static void windows_agree_with_the_scanner(void)
 
         if (len > 0)
             CHECK(window_agrees(&pal_splits[(size_t)i % pal_splits_len], text, len));
+    }
+}
+
+/* Bytes that are not characters do not end a window: binary data is counted as fast as text. */
+static void windows_take_bytes_that_are_not_characters(void)
+{
+    static const char text[] = "ab \xff\x80 cd\xc3 \xe4\xb8 ef \xf0\x9f gh\x80\xbf 12 \xc0\xaf xy "
+                               "... \xed\xe4 abc def ghi jkl mno pqr";
+
+    for (size_t i = 0; i < pal_splits_len; i++) {
+        uint64_t starts =
+                pal_split_window(&pal_splits[i], (const unsigned char *)text, PAL_SPLIT_WINDOW);
+
+        CHECK(pal_splits[i].family == PAL_SPLIT_DEEPSEEK || starts >> 56 != 0);
+        CHECK(window_agrees(&pal_splits[i], (const unsigned char *)text, strlen(text)));
     }
 }
 
@@ -220,6 +235,7 @@ int main(void)
 {
     RUN(patterns_split_as_they_say);
     RUN(windows_agree_with_the_scanner);
+    RUN(windows_take_bytes_that_are_not_characters);
     RUN(windows_see_most_of_plain_text);
     RUN(what_is_decided_stays);
     RUN(the_rest_goes_on_as_the_whole);
