@@ -204,6 +204,7 @@ static struct walk follow_guess(
 {
     struct pal_runs *runs = &merge->runs;
     size_t run = walk.at;
+    uint32_t repeated = PAL_TOKEN_NONE; /* a token that fits itself */
     uint32_t token;
 
     while (walk.tokens_len > walk.kept && walk.at > runs->end && run - walk.at < GUESS_BEFORE)
@@ -212,8 +213,13 @@ static struct walk follow_guess(
     while ((token = pal_runs_token(runs, walk.at)) != PAL_TOKEN_NONE) {
         size_t len = pal_table_len(table, token);
 
-        if (is_dead(merge, walk.at + len) || !fits(table, merge, &walk, token))
+        if (is_dead(merge, walk.at + len) ||
+                (token != repeated && !fits(table, merge, &walk, token)))
             break;
+        if (walk.tokens_len > 0 && merge->tokens[walk.tokens_len - 1] == token)
+            repeated = token;
+        else
+            repeated = PAL_TOKEN_NONE;
         push(merge, &walk, token, len, UNKNOWN);
         pal_runs_next(runs, len);
     }
