@@ -192,7 +192,8 @@ const pal_schema pal_schemas[] = {
         {"HitPage",
                 "{\"type\":\"object\",\"required\":[\"hits\",\"has_more\",\"cursor\"],"
                 "\"properties\":{\"hits\":{\"type\":\"array\",\"items\":" REF(
-                        "Hit") "},\"has_more\":" FLAG ",\"cursor\":" TEXT_OR_NULL "}}"},
+                        "Hit") "},\"has_more\":" FLAG ",\"cursor\":" TEXT_OR_NULL
+                ",\"partial\":" FLAG "}}"},
         {"TokenUsage", "{\"type\":\"object\",\"properties\":{" TOKEN_MEMBERS "}}"},
         {"Tool",
                 "{\"type\":\"object\",\"properties\":{\"type\":{\"const\":\"function\"},"
