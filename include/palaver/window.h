@@ -112,6 +112,8 @@ typedef struct pal_compaction {
                          then finds nothing in the service's cache; may be empty */
     pal_str parameters; /* a JSON object whose members are added to the request for the summary; may
                            be empty */
+    const struct pal_budget *budget; /* refuses a compaction that calls a model if the budget is
+                                        used up; NULL: no budget; pal_turn_compact() only */
 } pal_compaction;
 
 /* The result of a compaction. */

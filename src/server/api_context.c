@@ -169,7 +169,7 @@ static pal_status compact_session(pal_call *call, pal_error *err)
 {
     pal_session session;
     pal_compacted compacted = {0};
-    pal_compaction compaction = {0};
+    pal_compaction compaction = {.budget = &call->caller.budget};
     pal_json body = call->body;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
     if (status == PAL_OK)

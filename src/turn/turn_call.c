@@ -148,6 +148,8 @@ pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant, pal_id session
             .compaction = compaction, .arena = arena, .out_compacted = &compacted, .err = err};
     pal_status status;
 
+    if (compaction->budget && compaction->summary.len == 0)
+        request.budget = *compaction->budget;
     pal_ask_begin(&wait.ask);
     status = post_start(runtime, &request, NULL, NULL, &wait, PAL_ALLOW_NONE, err);
     if (status != PAL_OK)

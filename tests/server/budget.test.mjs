@@ -98,6 +98,25 @@ test('a summary counts, whether or not the service reports its usage', async (t)
     assert.ok(usage.input_tokens > 1000 && usage.output_tokens > 0, JSON.stringify(usage));
 });
 
+test('a budget that is used up refuses summaries', async (t) => {
+    const dir = workspace(t);
+    const { key } = makeKey(dir, '--role', 'write', '--max-tokens', '20');
+    const s = await serve(t, { dir, args: await upstream(t) });
+    const id = await newSession(s, key);
+    const compact = async (body) => {
+        const messages = Array.from({ length: 20 }, (_, i) =>
+            ({ role: i % 2 ? 'assistant' : 'user', content: `${i} ${'more words '.repeat(200)}` }));
+        await s.post(`/api/v1/sessions/${id}/messages`, { messages }, { key });
+        return s.post(`/api/v1/sessions/${id}/compact`, body, { key });
+    };
+    assert.equal((await compact({})).code, 200);
+    await counted(s, key, 1);
+    const refused = await compact({});
+    assert.equal(refused.code, 429, refused.text);
+    assert.match(refused.json.error, /budget of the tenant is used up/);
+    assert.equal((await compact({ summary: 'given' })).code, 200, 'which calls no model');
+});
+
 test('turns over turns_max are told to come again, in every API', async (t) => {
     const config = 'turn:\n  turns_max: 1\n';
     const s = await serve(t, { config, args: ['--config', 'palaver.yaml',
