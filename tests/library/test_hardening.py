@@ -1,15 +1,17 @@
 """test_hardening.py - the command and the library are built so that an error is hard to use.
 
-    test_hardening.py IS_HARDENED FILE...
+    test_hardening.py IS_HARDENED IS_FORTIFIED FILE...
 
 The stack has canaries, libc's calls check their sizes, and nothing that can be written can be run,
-the table of calls included. Builds for debugging and with sanitizers go without.
+the table of calls included. Builds with sanitizers go without, and sizes are checked by optimized
+builds only.
 """
 import sys
 
 import tap
 
-IS_HARDENED, FILES = sys.argv[1] == 'true', sys.argv[2:]
+IS_HARDENED, IS_FORTIFIED = sys.argv[1] == 'true', sys.argv[2] == 'true'
+FILES = sys.argv[3:]
 
 
 def stack_has_canaries():
@@ -37,10 +39,10 @@ def stack_cannot_be_run():
 
 
 TESTS = [
-    ('the stack has canaries', stack_has_canaries),
-    ('calls of libc check sizes', sizes_are_checked),
-    ('calls cannot be redirected', calls_cannot_be_redirected),
-    ('the stack cannot be run', stack_cannot_be_run),
+    (True, 'the stack cannot be run', stack_cannot_be_run),
+    (IS_HARDENED, 'the stack has canaries', stack_has_canaries),
+    (IS_HARDENED, 'calls cannot be redirected', calls_cannot_be_redirected),
+    (IS_FORTIFIED, 'calls of libc check sizes', sizes_are_checked),
 ]
 
-tap.main(TESTS if IS_HARDENED else TESTS[3:])
+tap.main([(name, run) for is_wanted, name, run in TESTS if is_wanted])
