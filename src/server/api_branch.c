@@ -1,5 +1,5 @@
-/* api_branch.c - what is done to a conversation as a whole: forks, rewinds, resets, pins, undoing,
- * and the marks that all of them leave. Nothing here removes a message. */
+/* api_branch.c - operations on a session's history: forks, rewinds, resets, pins and undo, and the
+ * list of the marks that they leave. No operation in this file removes a message. */
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_native.h"
 #include "server/api_native.h"
@@ -84,7 +84,7 @@ static pal_status add_mark(pal_call *call, pal_mark given, pal_error *err)
     return pal_call_apply(call, op, 1, marked, err);
 }
 
-/* A number that the request must give. */
+/* Reads a seq that the request must contain. */
 static pal_status read_seq(
         pal_call *call, const char *name, uint64_t min, uint64_t *out_seq, pal_error *err)
 {
@@ -93,7 +93,7 @@ static pal_status read_seq(
     if (status != PAL_OK || *out_seq != UINT64_MAX)
         return status;
     call->fail_param = name;
-    return pal_error_set(err, PAL_INVALID, "'%s' is missing: give a message's number", name);
+    return pal_error_set(err, PAL_INVALID, "'%s' is missing; send the seq of a message", name);
 }
 
 static pal_status rewind_session(pal_call *call, pal_error *err)
@@ -121,11 +121,11 @@ static pal_status unpin_message(pal_call *call, pal_error *err)
 {
     pal_mark mark = {.kind = PAL_MARK_UNPIN};
     if (!pal_call_number(call->params[1], &mark.seq))
-        return pal_error_set(err, PAL_INVALID, "the path must end in a message's number");
+        return pal_error_set(err, PAL_INVALID, "the path must end in the seq of a message");
     return add_mark(call, mark, err);
 }
 
-/* As pal_store_reset(), but without waiting for the commit. */
+/* Like pal_store_reset(), but does not wait for the commit. */
 static pal_status reset_session(pal_call *call, pal_error *err)
 {
     pal_session session;
@@ -156,7 +156,8 @@ static pal_status truncate_session(pal_call *call, pal_error *err)
         status = pal_call_count(call, call->body, "keep", 0, UINT32_MAX, &keep, err);
     if (status == PAL_OK && keep == UINT64_MAX) {
         call->fail_param = "keep";
-        status = pal_error_set(err, PAL_INVALID, "'keep' is missing: how many messages stay");
+        status = pal_error_set(err, PAL_INVALID,
+                "'keep' is missing; send the number of messages to keep");
     }
     if (status == PAL_OK)
         status = pal_call_session(call, call->params[0], &session, err);
@@ -174,7 +175,7 @@ static pal_status truncate_session(pal_call *call, pal_error *err)
 
 /* ---- Compactions ---- */
 
-/* The newest that counts where none is named. */
+/* If the request names no compaction, this is the newest one that is in effect. */
 static pal_status find_checkpoint(
         pal_call *call, const pal_session *session, uint64_t *number, pal_error *err)
 {
@@ -234,31 +235,32 @@ static pal_status list_marks(pal_call *call, pal_error *err)
 
 const pal_api_route pal_branch_routes[] = {
         {"POST", "/api/v1/sessions/{id}/fork", PAL_KEY_WRITE, PAL_ROUTE_JSON, fork_session,
-                {"forkSession", "a session that begins as this one does, up to a message", NULL,
+                {"forkSession",
+                        "fork a session: the new session shares its messages up to a seq", NULL,
                         "ForkRequest", "Session", 201}},
         {"POST", "/api/v1/sessions/{id}/rewind", PAL_KEY_WRITE, PAL_ROUTE_JSON, rewind_session,
-                {"rewindSession", "take the messages after a number out of sight", NULL,
+                {"rewindSession", "hide all messages after a seq", NULL,
                         "RewindRequest", "Mark", 200}},
         {"POST", "/api/v1/sessions/{id}/reset", PAL_KEY_WRITE, PAL_ROUTE_ANY_JSON, reset_session,
-                {"resetSession", "take everything out of sight", NULL, "ResetRequest", "Mark",
+                {"resetSession", "hide all messages", NULL, "ResetRequest", "Mark",
                         200}},
         {"POST", "/api/v1/sessions/{id}/truncate", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 truncate_session,
-                {"truncateSession", "keep only the newest messages in sight", NULL,
+                {"truncateSession", "hide all but the newest messages", NULL,
                         "TruncateRequest", "Mark", 200}},
         {"POST", "/api/v1/sessions/{id}/undo", PAL_KEY_WRITE, PAL_ROUTE_JSON, undo_mark,
-                {"undoMark", "take back a rewind, a reset, a compaction, a pin", NULL,
+                {"undoMark", "undo a rewind, a reset, a compaction or a pin", NULL,
                         "UndoRequest", "Mark", 200}},
         {"DELETE", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_ROUTE_WORKER,
                 undo_compaction,
-                {"undoCompaction", "take back the newest compaction, or the one with a number",
+                {"undoCompaction", "undo the newest compaction, or the one with the given number",
                         "number", NULL, "Mark", 200}},
         {"POST", "/api/v1/sessions/{id}/pins", PAL_KEY_WRITE, PAL_ROUTE_JSON, pin_message,
                 {"pinMessage", "keep a message in every context", NULL, "PinRequest", "Mark", 200}},
         {"DELETE", "/api/v1/sessions/{id}/pins/{seq}", PAL_KEY_WRITE, 0, unpin_message,
-                {"unpinMessage", "a message like any other again", NULL, NULL, "Mark", 200}},
+                {"unpinMessage", "remove the pin of a message", NULL, NULL, "Mark", 200}},
         {"GET", "/api/v1/sessions/{id}/marks", PAL_KEY_READ, PAL_ROUTE_WORKER, list_marks,
-                {"listMarks", "everything that was done to it, oldest first", NULL, NULL,
+                {"listMarks", "list the marks of a session, oldest first", NULL, NULL,
                         "MarkList", 200}},
         {0},
 };

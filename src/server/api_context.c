@@ -1,5 +1,5 @@
-/* api_context.c - what a model sees of a session, and what it cost: the plan, compactions, search,
- * usage. */
+/* api_context.c - shows the context that a model gets of a session, compacts and searches sessions,
+ * and reports tokens and cost. */
 #include <stdio.h>
 #include "dialect/dialect_member.h"
 #include "server/api_message.h"
@@ -10,7 +10,7 @@
 
 /* ---- The plan ---- */
 
-/* Another strategy, and everything else as it holds for the session. */
+/* Replaces the strategy alone. All other settings are the session's. */
 static pal_status read_strategy(
         pal_call *call, const pal_session *session, pal_turn_request *request, pal_error *err)
 {
@@ -68,7 +68,8 @@ static void put_compacted(pal_json_writer *writer, const pal_compacted *compacte
     pal_json_end_object(writer);
 }
 
-/* Why it was made. A request with an idempotency key signs it, and so finds it again. */
+/* Returns the reason to store with the compaction. If the request has an idempotency key, the
+ * reason contains an id derived from the key, so that a repeated request finds its compaction. */
 static pal_str sign_reason(const pal_call *call)
 {
     char text[PAL_ID_TEXT_SIZE + 32], id[PAL_ID_TEXT_SIZE];
@@ -86,7 +87,8 @@ static uint64_t number_of(pal_json object, const char *name)
     return number;
 }
 
-/* What the request did before its answer was lost; number 0: nothing. */
+/* Finds the compaction that an earlier attempt of this request made. Number 0 means that it made
+ * none. */
 static pal_status find_signed(pal_call *call, pal_id session, pal_str reason,
         pal_compacted *out_compacted, pal_error *err)
 {
@@ -126,7 +128,7 @@ static pal_status compact_once(pal_call *call, pal_id session, pal_compaction *c
             call->arena, out_compacted, err);
 }
 
-/* A summary that the caller gives is used also where nothing can be cut. */
+/* Stores the caller's summary even if there was nothing to compact. */
 static pal_status keep_given(pal_call *call, pal_id session, const pal_compaction *compaction,
         pal_compacted *compacted, pal_error *err)
 {
@@ -157,10 +159,12 @@ static pal_status read_given(pal_call *call, pal_compaction *compaction, pal_err
     call->fail_param = "summary";
     if (blank == summary->len)
         return pal_error_set(
-                err, PAL_INVALID, "'summary' is empty; leave it out to let the model write it");
+                err, PAL_INVALID,
+                "'summary' is empty; leave it out to let the model write the summary");
     if (compaction->prompt.len || compaction->model.len)
         return pal_error_set(err, PAL_INVALID,
-                "give 'summary', or 'prompt' and 'model' for a model to write it");
+                "'summary' is not allowed together with 'prompt' or 'model'; leave it out to let "
+                "the model write the summary");
     call->fail_param = NULL;
     return PAL_OK;
 }
@@ -193,7 +197,8 @@ static pal_status compact_session(pal_call *call, pal_error *err)
     if (status == PAL_OK)
         status = keep_given(call, session.id, &compaction, &compacted, err);
     if (status == PAL_BUSY) {
-        call->fail_code = 409; /* as for a turn that comes while another runs */
+        call->fail_code = 409; /* the same code as for a turn that is rejected because another one
+                                  runs */
         call->fail_name = "session_busy";
     }
     if (status != PAL_OK)
@@ -214,7 +219,7 @@ static pal_status read_search(pal_call *call, pal_search *out_search, pal_error 
     (void)pal_exchange_query(call->exchange, "cursor", &search.cursor);
     if (!search.text.len) {
         call->fail_param = "q";
-        return pal_error_set(err, PAL_INVALID, "'q' is missing: give the words to look for");
+        return pal_error_set(err, PAL_INVALID, "'q' is missing; send the words to search for");
     }
     if (pal_exchange_query(call->exchange, "role", &role)) {
         search.role = pal_role_from_name(role);
@@ -327,7 +332,8 @@ static pal_status set_summary(pal_call *call, pal_error *err)
             pal_json_type_of(pal_json_find(call->body, "summary")) != PAL_JSON_STRING) {
         call->fail_param = "summary";
         status = pal_error_set(
-                err, PAL_INVALID, "'summary' must be a text; an empty one clears it");
+                err, PAL_INVALID,
+                "'summary' must be a string; send an empty string to remove the summary");
     }
     if (status == PAL_OK)
         status = pal_call_text(call, call->body, "summary", PAL_SYSTEM_LEN_MAX, &summary, err);
@@ -387,31 +393,34 @@ static pal_status usage_session(pal_call *call, pal_error *err)
 
 const pal_api_route pal_context_routes[] = {
         {"GET", "/api/v1/sessions/{id}/context", PAL_KEY_READ, PAL_ROUTE_WORKER, get_context,
-                {"getContext", "the plan: what a model would be sent now, item by item, and why",
+                {"getContext", "show the plan: every item that a model would get now, and why",
                         "model strategy", NULL, "Object", 200}},
         {"POST", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 compact_session,
                 {"compactSession",
-                        "let a summary stand for the older messages; 'undo' takes it back", NULL,
+                        "replace the older messages by a summary; undo with 'undo'", NULL,
                         "CompactRequest", "Compacted", 200}},
         {"GET", "/api/v1/sessions/{id}/summary", PAL_KEY_READ, PAL_ROUTE_WORKER, get_summary,
-                {"getSummary", "the summary that the model is sent; empty: none", NULL, NULL,
+                {"getSummary",
+                        "read the summary that the model gets; empty if there is none", NULL, NULL,
                         "Summary", 200}},
         {"PUT", "/api/v1/sessions/{id}/summary", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 set_summary,
-                {"setSummary", "set the summary, without a model and without a cut", NULL,
+                {"setSummary",
+                        "set the summary without calling a model and without hiding messages", NULL,
                         "SummaryRequest", "Summary", 200}},
         {"GET", "/api/v1/search", PAL_KEY_READ, PAL_ROUTE_WORKER, search_all,
-                {"searchAll", "messages of all sessions by their words",
+                {"searchAll", "search the messages of all sessions",
                         "q role from to limit cursor", NULL, "HitPage", 200}},
         {"GET", "/api/v1/sessions/{id}/search", PAL_KEY_READ, PAL_ROUTE_WORKER, search_session,
-                {"searchSession", "messages of one session by their words",
+                {"searchSession", "search the messages of one session",
                         "q role after before from to limit cursor", NULL, "HitPage", 200}},
         {"GET", "/api/v1/usage", PAL_KEY_READ, PAL_ROUTE_WORKER, usage_all,
-                {"getUsage", "tokens and cost of the tenant, an agent or a turn",
+                {"getUsage", "report tokens and cost of the tenant, an agent or a turn",
                         "from to agent turn", NULL, "Usage", 200}},
         {"GET", "/api/v1/sessions/{id}/usage", PAL_KEY_READ, PAL_ROUTE_WORKER, usage_session,
-                {"getSessionUsage", "tokens and cost of one session", "from to agent turn", NULL,
+                {"getSessionUsage",
+                        "report tokens and cost of one session", "from to agent turn", NULL,
                         "Usage", 200}},
         {0},
 };

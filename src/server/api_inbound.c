@@ -1,5 +1,5 @@
-/* api_inbound.c - messages that come from channels: the context says whose session it is, as
- * `palaver route` does, and the turn runs there. */
+/* api_inbound.c - messages from channels. The message's context determines its session, as in
+ * `palaver route`, and the turn runs in that session. */
 #include "server/api_inbound.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "server/server_put.h"
 #include "server/server_settings.h"
 
-/* ---- The session ---- */
+/* ---- Finding the session ---- */
 
 static void add_alias(pal_session *session, pal_str alias)
 {
@@ -27,7 +27,8 @@ static void add_alias(pal_session *session, pal_str alias)
     session->aliases[session->aliases_len++] = alias;
 }
 
-/* Aliases of the route, or those stored, then those given. */
+/* Sets the session's aliases: first those of the route or the stored ones, then the given ones.
+ * Each name is kept once. */
 static pal_status gather_aliases(pal_call *call, const pal_str *first, size_t first_len,
         const pal_session *given, pal_session *session)
 {
@@ -43,9 +44,9 @@ static pal_status gather_aliases(pal_call *call, const pal_str *first, size_t fi
     return PAL_OK;
 }
 
-/* ---- A work item's ---- */
+/* ---- Sessions of work items ---- */
 
-/* Who answers from now on, if the message says so, and the names that are new. */
+/* Adds new aliases to a stored session. Also changes its agent if the message names another one. */
 static pal_status change_item(pal_call *call, const pal_session *given, const pal_inbound *inbound,
         pal_session *stored, pal_error *err)
 {
@@ -77,7 +78,7 @@ static pal_status find_item(
 
 /* ---- An explicit key ---- */
 
-/* Without white space around it and in lower case, as routing writes keys; the id of a Matrix room
+/* Trims the key and converts it to lower case, as routing writes keys. The id of a Matrix room
  * keeps its case. */
 static pal_str plain_key(pal_call *call, pal_str key)
 {
@@ -93,7 +94,8 @@ static pal_str plain_key(pal_call *call, pal_str key)
     return pal_str_make(plain, lower.len + text.len - len);
 }
 
-/* A session that has the very name goes first: others may have named it. */
+/* Normalizes an explicit key, unless a session has exactly this key or alias: another program may
+ * have chosen that name. */
 static pal_status fold_key(pal_call *call, pal_route_context *context, pal_error *err)
 {
     static const pal_find_by names[] = {PAL_FIND_ALIAS, PAL_FIND_KEY};
@@ -115,9 +117,9 @@ static pal_status fold_key(pal_call *call, pal_route_context *context, pal_error
     return status;
 }
 
-/* ---- Any ---- */
+/* ---- All sessions ---- */
 
-/* The main session has two names, its key and "agent:ID:main": either of them means it. */
+/* The main session has two names: its key and "agent:ID:main". Both names find it. */
 static pal_status name_main(
         pal_call *call, const pal_route *route, pal_resolve *resolve, pal_error *err)
 {
@@ -188,8 +190,8 @@ static bool is_word(pal_str text, const char *word)
     return text.len == strlen(word) && strncasecmp(text.data, word, text.len) == 0;
 }
 
-/* In a chat of two nobody needs to be told who speaks. A Matrix room whose type is not given may
- * have any number of people. */
+/* In a chat of two people the model does not need the sender's name. A Matrix room without a chat
+ * type can have any number of people. */
 static bool is_direct(const pal_route_context *context)
 {
     pal_str type = context->chat_type;
@@ -223,8 +225,8 @@ static pal_str with_sender(pal_call *call, const pal_route_context *context, pal
     return made;
 }
 
-/* Who says it, unless the message itself tells. In a group an empty name is told, too: such a text
- * must not pose as another speaker's. */
+/* Adds the sender to the user's messages, unless a message names its sender. In a group an empty
+ * name is added too, so that such a text is not mistaken for another speaker's. */
 static void name_sender(pal_call *call, const pal_route_context *context, pal_turn_request *request)
 {
     bool is_chat = context->kind == PAL_ROUTE_CHAT || context->kind == PAL_ROUTE_MATRIX_ROOM;
@@ -255,7 +257,8 @@ static pal_status read_said(pal_api_turn *turn, pal_error *err)
             call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
     if (status == PAL_OK && turn->request.messages_len == 0) {
         call->fail_param = "message";
-        return pal_error_set(err, PAL_INVALID, "'message' is missing: a text, or a message");
+        return pal_error_set(err, PAL_INVALID,
+                "'message' is missing; send a string or a message object");
     }
     return status;
 }
@@ -273,7 +276,8 @@ static pal_status receive(pal_call *call, pal_error *err)
     status = pal_call_blame(call, status, err);
     if (status == PAL_OK)
         status = read_said(turn, err);
-    /* Everything is read before a session is made: what is wrong changes nothing. */
+    /* Everything is checked before a session is created, so that an invalid request changes
+     * nothing. */
     if (status == PAL_OK)
         status = pal_api_turn_read(turn, &session, false, err);
     if (status == PAL_OK)
@@ -289,7 +293,7 @@ static pal_status receive(pal_call *call, pal_error *err)
 const pal_api_route pal_inbound_routes[] = {
         {"POST", "/api/v1/inbound", PAL_KEY_WRITE,
                 PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER, receive,
-                {"receive", "a message from a channel: routed to its session, and answered", NULL,
+                {"receive", "route a message from a channel to its session, and answer it", NULL,
                         "InboundRequest", "InboundAnswer", 200}},
         {0},
 };

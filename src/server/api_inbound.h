@@ -1,4 +1,4 @@
-/* api_inbound.h - which session an inbound message belongs to, and that session. */
+/* api_inbound.h - finds or creates the session that an inbound message belongs to. */
 #ifndef PAL_API_INBOUND_H
 #define PAL_API_INBOUND_H
 
@@ -11,9 +11,9 @@ typedef struct pal_inbound {
     pal_resolution resolution;
 } pal_inbound;
 
-/* Decides by `context`, and finds or makes the session; blocks. What a new one has beyond the route
- * is in `given`: metadata, and aliases that are its own. A work item's expires as configured; one
- * that there is already gets the agent that `context` asks for. */
+/* Routes by `inbound->context`, then finds or creates the session. Blocks. `given` contains
+ * metadata for a new session and additional aliases. A new session of a work item expires as
+ * configured. An existing one gets the agent that the context names. */
 PAL_CHECKED pal_status pal_inbound_resolve(
         pal_call *call, const pal_session *given, pal_inbound *inbound, pal_error *err);
 

@@ -1,4 +1,4 @@
-/* api_key.c - keys over HTTP, for admins: make, list, revoke. */
+/* api_key.c - API keys over HTTP, for admins: create, list, revoke. */
 #include "server/api_native.h"
 #include "server/server_auth.h"
 #include "server/server_call.h"
@@ -69,7 +69,7 @@ static pal_status create_key(pal_call *call, pal_error *err)
         status = pal_key_create(call->server->store, &given, call->arena, secret, &key, err);
     if (status != PAL_OK)
         return status;
-    /* An answer that is remembered would keep the secret. */
+    /* An idempotency key would store this response, and the secret with it. */
     pal_call_streaming(call);
     pal_keys_forget(call->server->keys);
     pal_key_put(&key, secret, pal_call_writer(call));
@@ -124,11 +124,13 @@ static pal_status revoke_key(pal_call *call, pal_error *err)
 
 const pal_api_route pal_key_routes[] = {
         {"POST", "/api/v1/keys", PAL_KEY_ADMIN, PAL_ROUTE_WORKER | PAL_ROUTE_JSON, create_key,
-                {"createKey", "make a key; its secret is in this answer and nowhere else", NULL,
+                {"createKey", "create an API key; its secret is shown only in this response", NULL,
                         "KeyRequest", "NewKey", 201}},
         {"GET", "/api/v1/keys", PAL_KEY_ADMIN, PAL_ROUTE_WORKER, list_keys,
-                {"listKeys", "all keys, revoked ones too", "limit cursor", NULL, "KeyPage", 200}},
+                {"listKeys",
+                        "list all API keys, including revoked ones",
+                        "limit cursor", NULL, "KeyPage", 200}},
         {"DELETE", "/api/v1/keys/{id}", PAL_KEY_ADMIN, PAL_ROUTE_WORKER, revoke_key,
-                {"revokeKey", "from now on it opens nothing", NULL, NULL, "Key", 200}},
+                {"revokeKey", "revoke an API key", NULL, NULL, "Key", 200}},
         {0},
 };

@@ -1,16 +1,18 @@
-/* api_loom.c - conversations of work items ("beads"), in Loom's shapes, codes and words.
+/* api_loom.c - conversations of work items in the formats, codes and texts of Loom. Loom is a
+ * program that sends agents to work items, which it calls beads.
  *
- * A conversation is a session. One that was made here has the key of its work item, as routing
- * makes it (server_bead.h). A session id that the client chose is an alias, so that it names the
- * session in every other route too, and once more as "loom:ID", which says that it is the id to
- * show. An imported one may have "loom:ID" as its key. Any other session is shown as well, by its
- * own id.
+ * A conversation is a session. A session that was created here has the key of its work item, as
+ * routing derives it (server_bead.h). If the client chose a session id, that id becomes an alias,
+ * so that every other route finds the session by it too. A second alias, "loom:ID", marks it as the
+ * id to show. An imported session may have "loom:ID" as its key. All other sessions are shown too,
+ * under their own ids.
  *
- * The count of tokens is what the model calls of the conversation used, what the client said of
- * its messages, and what an imported row had; it only grows. Until there is any, it is that of
- * the messages in sight. The client's number is kept in a record of the kind "loom", named by the
- * session's id. The record is written after the session: after a crash between the two the
- * request fails, and a repeat answers with the session without that number. */
+ * The token count only grows. It is the sum of three numbers: the tokens of the conversation's
+ * model calls, the counts that the client sent with its messages, and the count of an imported row.
+ * While the sum is 0, the count is that of the visible messages. The client's number is stored in a
+ * record of kind "loom", named by the session's id. The record is written after the session. After
+ * a crash between the two, the request has failed, and a repeated request returns the session
+ * without that number. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
@@ -25,7 +27,7 @@
 #define LOOM_ALIAS "loom:"
 #define LOOM_RECORD "loom"
 
-/* ---- Showing ---- */
+/* ---- Showing sessions and messages ---- */
 
 static bool take_loom_id(pal_str name, pal_str *out_id)
 {
@@ -48,7 +50,7 @@ static void put_session_id(pal_json_writer *writer, const pal_session *session)
         pal_put_id(writer, "session_id", session->id);
 }
 
-/* An imported row has Loom's own metadata inside of ours, next to other columns. */
+/* The metadata of an imported row has Loom's metadata as a member, next to other columns. */
 static bool read_metadata(const pal_session *session, pal_arena *arena, pal_json *out_value)
 {
     *out_value = (pal_json){0};
@@ -67,7 +69,7 @@ static void put_metadata(pal_json_writer *writer, const pal_session *session, pa
     pal_json_put_raw(writer, is_object ? pal_json_raw(value) : pal_str_of("{}"));
 }
 
-/* What the client said of a message; 0: nothing. */
+/* Returns the token count that the client sent with the message; 0 if it sent none. */
 static uint64_t given_tokens(const pal_message *message, pal_arena *arena)
 {
     pal_json extra = {0};
@@ -101,7 +103,7 @@ static uint64_t put_messages(pal_json_writer *writer, const pal_messages *list, 
     return sum;
 }
 
-/* ---- Counting ---- */
+/* ---- Counting tokens ---- */
 
 static pal_status find_given(pal_call *call, pal_id session, uint64_t *out_tokens, pal_error *err)
 {
@@ -140,7 +142,8 @@ static uint64_t imported_tokens(const pal_session *session, pal_arena *arena)
     return tokens;
 }
 
-/* Everything that was used, whatever is in sight now; 0: nothing was yet. */
+/* Sums up all tokens that were ever used, including those of hidden messages. 0 means that none
+ * were used. */
 static pal_status count_tokens(
         pal_call *call, const pal_session *session, uint64_t *out_tokens, pal_error *err)
 {
@@ -157,7 +160,7 @@ static pal_status count_tokens(
 
 /* ---- One conversation ---- */
 
-/* One ConversationContext; `room` is how many messages the answer still takes. */
+/* Writes one ConversationContext. `room` is how many more messages the response can contain. */
 static pal_status put_conversation(
         pal_call *call, const pal_session *session, uint32_t *room, pal_error *err)
 {
@@ -209,7 +212,7 @@ static pal_status send_conversation(
     return status;
 }
 
-/* ---- Finding ---- */
+/* ---- Finding conversations ---- */
 
 static pal_status not_found(const char *what, pal_str id, pal_error *err)
 {
@@ -217,7 +220,7 @@ static pal_status not_found(const char *what, pal_str id, pal_error *err)
             id.data ? id.data : "");
 }
 
-/* One that has expired is still shown until it is swept, as Loom does. */
+/* Like Loom, shows an expired conversation until it is cleaned up. */
 static pal_status find_conversation(pal_call *call, pal_session *out_session, pal_error *err)
 {
     pal_str id = call->params[0];
@@ -340,7 +343,7 @@ static pal_status list_conversations(pal_call *call, pal_error *err)
     pal_put_count(writer, "limit", limit);
     pal_json_name(writer, "conversations");
     if (page.sessions_len == 0)
-        pal_json_put_null(writer); /* as Loom's clients know it */
+        pal_json_put_null(writer); /* Loom's clients expect null instead of an empty array */
     else
         pal_json_begin_array(writer);
     for (size_t i = 0; status == PAL_OK && i < page.sessions_len; i++)
@@ -353,7 +356,7 @@ static pal_status list_conversations(pal_call *call, pal_error *err)
     return status;
 }
 
-/* ---- Making one ---- */
+/* ---- Creating conversations ---- */
 
 static pal_status name_session(pal_call *call, pal_str id, pal_session *given, pal_error *err)
 {
@@ -397,7 +400,7 @@ static pal_status read_new(pal_call *call, pal_inbound *inbound, pal_session *gi
     return id.len ? name_session(call, id, given, err) : PAL_OK;
 }
 
-/* Whether the session is the work item's that the request is about. */
+/* Whether the session belongs to the work item of the request. */
 static bool is_item(pal_call *call, const pal_session *session, const pal_route_context *context)
 {
     return session->state == PAL_SESSION_ACTIVE &&
@@ -412,7 +415,8 @@ static pal_status taken(pal_call *call, pal_str id, pal_error *err)
             (int)(id.len < 120 ? id.len : 120), id.data);
 }
 
-/* An id that the client chose names this session or none: PAL_CONFLICT if it is another one's. */
+/* Checks that the id chosen by the client is free or names this session. PAL_CONFLICT if it names
+ * another session. */
 static pal_status check_id(
         pal_call *call, const pal_session *given, const pal_route_context *context, pal_error *err)
 {
@@ -428,7 +432,7 @@ static pal_status check_id(
     return taken(call, given->aliases[0], err);
 }
 
-/* Two requests may have chosen one id for two work items at the same time. */
+/* Two concurrent requests may have chosen the same id for two work items. */
 static pal_status check_made(
         pal_call *call, const pal_session *given, const pal_inbound *inbound, pal_error *err)
 {
@@ -444,7 +448,7 @@ static pal_status check_made(
     return status == PAL_OK ? taken(call, given->aliases[0], err) : status;
 }
 
-/* A message's time and count are the client's, if it says them. */
+/* Time and token count of a message are the client's, if it sends them. */
 static pal_status take_given(
         pal_call *call, pal_message *messages, size_t len, uint64_t *out_tokens, pal_error *err)
 {
@@ -471,7 +475,7 @@ static pal_status add_messages(pal_call *call, pal_id session, pal_message *mess
     return status == PAL_OK && tokens ? keep_given(call, session, tokens, err) : status;
 }
 
-/* The session of a work item: the one that there is, or a new one. */
+/* Finds the session of a work item, or creates it. */
 static pal_status create_conversation(pal_call *call, pal_error *err)
 {
     char id[PAL_ID_TEXT_SIZE];
@@ -515,30 +519,34 @@ static pal_status no_path(pal_call *call, pal_error *err)
 
 const pal_api_route pal_loom_routes[] = {
         {"GET", "/api/v1/conversations", PAL_KEY_READ, PAL_ROUTE_WORKER, list_conversations,
-                {"listConversations", "a project's conversations, the newest update first",
+                {"listConversations", "list a project's conversations, newest update first",
                         "project_id limit", NULL, "ConversationList", 200}},
         {"POST", "/api/v1/conversations", PAL_KEY_WRITE,
                 PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 create_conversation,
-                {"createConversation", "the conversation of a work item, made if there is none",
+                {"createConversation",
+                        "get the conversation of a work item; create it if there is none",
                         NULL, "ConversationRequest", "Conversation", 201}},
         {"GET", "/api/v1/conversations/", PAL_KEY_READ, 0, no_id,
-                {"getNoConversation", "says that an id is missing", NULL, NULL, "Error", 400}},
+                {"getNoConversation", "always fails: the id is missing", NULL, NULL, "Error", 400}},
         {"GET", "/api/v1/conversations/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_conversation,
-                {"getConversation", "one conversation with its messages", NULL, NULL,
+                {"getConversation", "read one conversation with its messages", NULL, NULL,
                         "Conversation", 200}},
         {"DELETE", "/api/v1/conversations/{id}", PAL_KEY_WRITE, PAL_ROUTE_WORKER,
                 delete_conversation,
-                {"deleteConversation", "move it to the trash", NULL, NULL, "ConversationDone",
+                {"deleteConversation",
+                        "move a conversation to the trash", NULL, NULL, "ConversationDone",
                         200}},
         {"POST", "/api/v1/conversations/{id}/reset", PAL_KEY_WRITE,
                 PAL_ROUTE_ANY_JSON | PAL_ROUTE_WORKER, reset_conversation,
-                {"resetConversation", "take its messages out of sight", NULL, "ResetRequest",
+                {"resetConversation", "hide all messages of a conversation", NULL, "ResetRequest",
                         "ConversationDone", 200}},
         {"GET", "/api/v1/beads/{id}", PAL_KEY_READ, 0, no_path,
-                {"getBead", "says that there is only the conversation", NULL, NULL, "Error", 400}},
+                {"getBead",
+                        "always fails: only the conversation itself can be requested",
+                        NULL, NULL, "Error", 400}},
         {"GET", "/api/v1/beads/{id}/conversation", PAL_KEY_READ, PAL_ROUTE_WORKER, get_bead,
-                {"getBeadConversation", "the conversation of a work item", NULL, NULL,
+                {"getBeadConversation", "read the conversation of a work item", NULL, NULL,
                         "Conversation", 200}},
         {0},
 };

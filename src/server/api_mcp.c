@@ -1,12 +1,14 @@
-/* api_mcp.c - MCP over streamable HTTP, at /mcp: every message is a POST of its own, answered by
- * JSON; one that runs a turn by a stream of events, where the client takes such.
+/* api_mcp.c - MCP over streamable HTTP, at /mcp. Every message is a POST request with a JSON
+ * response. A message that runs a turn gets an event stream, if the client accepts one.
  *
- * A client of the old era gets a session at `initialize` and names it from then on; a request of
- * the new era stands for itself, and repeats in its headers what its body says. There is nothing
- * that comes unasked, so a GET is refused, as the protocol allows.
+ * The protocol has two eras (server_mcp.h). In the old era a client gets a session from
+ * `initialize` and sends its id with every later request. In the new era each request is complete,
+ * and its headers repeat members of its body. The server never sends messages on its own, so it
+ * refuses GET, as the protocol allows.
  *
- * The words of a turn come on the runtime's loop, the end of a stream on a listener's thread. An
- * mcp_answer belongs to both until each has ended; its lock guards everything in it. */
+ * Threads: the messages of a turn arrive on the runtime's loop, the end of a stream on a listener
+ * thread. Both sides hold an mcp_answer until each of them has ended. Its lock guards all its
+ * members. */
 #include "server/api_mcp.h"
 
 #include <pthread.h>
@@ -28,7 +30,7 @@ struct pal_mcp_service {
     pal_mcp_sessions *sessions;
 };
 
-/* ---- What the server keeps ---- */
+/* ---- The service ---- */
 
 static pal_runtime *runtime_of(void *user, pal_error *err)
 {
@@ -60,14 +62,14 @@ void pal_mcp_service_free(pal_mcp_service *service)
     pal_free(service);
 }
 
-/* ---- The answer of a turn ---- */
+/* ---- The response of a turn ---- */
 
 typedef struct mcp_answer {
     pthread_mutex_t lock;
     unsigned holders;
-    pal_call *call;     /* until it is answered, or a stream is open */
-    pal_stream *stream; /* NULL: there is none, or it is gone */
-    pal_mcp_job *job;   /* while it runs */
+    pal_call *call;     /* set until the response is sent or a stream is open */
+    pal_stream *stream; /* NULL if there is no stream, or if it has ended */
+    pal_mcp_job *job;   /* set while the turn runs */
     bool wants_stream;
 } mcp_answer;
 
@@ -96,8 +98,8 @@ static mcp_answer *new_answer(pal_call *call)
     return answer;
 }
 
-/* On a listener's thread. In the old era a client that leaves has not said that it wants no more:
- * the answer is kept in the conversation. */
+/* Called on a listener thread. In the old era a disconnect does not cancel the turn: its answer is
+ * stored in the conversation. */
 static void stream_gone(void *user)
 {
     mcp_answer *answer = user;
@@ -109,7 +111,7 @@ static void stream_gone(void *user)
     release(answer);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static bool open_stream(mcp_answer *answer)
 {
     pal_error err;
@@ -118,7 +120,8 @@ static bool open_stream(mcp_answer *answer)
     answer->call = NULL;
     pal_call_streaming(call);
     pal_exchange_add_header(x, "cache-control", pal_str_of("no-store"));
-    pal_exchange_add_header(x, "x-accel-buffering", pal_str_of("no")); /* nginx would gather it */
+    /* Keeps nginx from buffering. */
+    pal_exchange_add_header(x, "x-accel-buffering", pal_str_of("no"));
     answer->stream =
             pal_exchange_stream(x, 200, "text/event-stream; charset=utf-8", stream_gone, answer);
     if (answer->stream) {
@@ -143,7 +146,7 @@ static bool answer_begin(void *user, pal_mcp_job *job, const pal_turn_info *info
     return is_heard;
 }
 
-/* Under the lock. Without memory the stream ends, which the client sees. */
+/* The lock must be held. If there is no memory, the stream ends, so the client notices the loss. */
 static void write_event(pal_stream *stream, pal_str message)
 {
     pal_buf event;
@@ -220,8 +223,8 @@ static pal_status send_error(pal_call *call, unsigned status, pal_str id, int co
     return PAL_OK;
 }
 
-/* What the frame refuses. Codes of our own are outside of those that the protocol reserves: they
- * are HTTP's. */
+/* Writes an error that occurred outside of the MCP methods. Its codes are those of HTTP, which are
+ * outside the range that the protocol reserves. */
 static void put_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
 {
     pal_json_begin_object(writer);
@@ -242,9 +245,9 @@ static void put_failure(pal_call *call, const pal_failure *failure, pal_json_wri
     pal_json_end_object(writer);
 }
 
-/* ---- Who may ask ---- */
+/* ---- Origins and sessions ---- */
 
-/* Also where there are keys: the protocol wants that nobody's page gets here by another's name. */
+/* Also applies if the server has keys: the protocol requires this check against DNS rebinding. */
 static pal_status check_origin(pal_call *call, pal_error *err)
 {
     pal_str origin = pal_exchange_header(call->exchange, "origin");
@@ -258,7 +261,7 @@ static pal_status check_origin(pal_call *call, pal_error *err)
     if (pal_origin_is_own(call, origin, true))
         return PAL_OK;
     return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
-            "pages of '%.*s' may not ask here; server.cors_origins lets them",
+            "origin '%.*s' is not allowed; add it to server.cors_origins",
             (int)(origin.len < 80 ? origin.len : 80), origin.data);
 }
 
@@ -267,18 +270,18 @@ static pal_status check_session(pal_call *call, pal_str *out_id, pal_error *err)
     pal_str id = pal_exchange_header(call->exchange, SESSION_HEADER);
     if (id.len == 0)
         return pal_call_refuse(call, 400, "no_session", PAL_INVALID, err,
-                "the header Mcp-Session-Id is missing: begin with 'initialize', whose answer has "
-                "it, or say in '_meta' that this is of " NEW_VERSION);
+                "header Mcp-Session-Id is missing; send 'initialize' first and use the id of its "
+                "response, or set the protocol version in '_meta' to " NEW_VERSION);
     if (!pal_mcp_sessions_use(call->server->mcp->sessions, call->caller.tenant, id))
         return pal_call_refuse(call, 404, "session_not_found", PAL_NOT_FOUND, err,
-                "there is no such MCP session, or it has ended: begin with 'initialize'");
+                "the MCP session does not exist or has ended; send 'initialize' again");
     *out_id = id;
     return PAL_OK;
 }
 
 /* ---- Headers of the new era ---- */
 
-/* A value that headers can't hold is sent as base64. */
+/* A value with characters that a header cannot contain is sent as base64. */
 static pal_str decode_header(pal_call *call, pal_str value)
 {
     static const char start[] = "=?base64?", end[] = "?=";
@@ -291,7 +294,7 @@ static pal_str decode_header(pal_call *call, pal_str value)
     return pal_base64_decode(inner, call->arena, &decoded) ? decoded : value;
 }
 
-/* NULL, or which header is not what the body says. */
+/* Returns the error for the first header that differs from the body; NULL if all match. */
 static const char *find_mismatch(pal_call *call, const pal_rpc_message *message)
 {
     pal_exchange *x = call->exchange;
@@ -350,7 +353,7 @@ static pal_status take(
     pal_mcp_taken taken = pal_mcp_host_take(call->server->mcp->host, &peer, message, &http_outlet,
             answer, call->arena, pal_call_writer(call), &code);
     if (taken == PAL_MCP_LATER)
-        return PAL_OK; /* the call may be gone already */
+        return PAL_OK; /* the call may already be freed */
     release(answer);
     return send_taken(call, message, taken, code, err);
 }
@@ -361,12 +364,12 @@ static pal_status take_old(pal_call *call, const pal_rpc_message *message, pal_e
     pal_str version = pal_exchange_header(call->exchange, "mcp-protocol-version");
     if (pal_str_is(version, NEW_VERSION) && message->id.len)
         return send_error(call, 400, message->id, PAL_RPC_INVALID_PARAMS,
-                "'_meta' must have 'io.modelcontextprotocol/protocolVersion'");
+                "'_meta' must contain 'io.modelcontextprotocol/protocolVersion'");
     if (pal_str_is(version, NEW_VERSION))
         return send_taken(call, message, PAL_MCP_NOTED, 0, err);
     if (version.len && !pal_mcp_knows_revision(version))
         return send_error(call, 400, message->id, PAL_RPC_INVALID_REQUEST,
-                "MCP-Protocol-Version names a revision that is not known here");
+                "MCP-Protocol-Version is not a supported revision");
     if (!pal_str_is(message->method, "initialize")) {
         pal_status status = check_session(call, &session, err);
         if (status != PAL_OK)
@@ -382,7 +385,7 @@ static pal_status post_message(pal_call *call, pal_error *err)
     pal_status status = check_origin(call, err);
     if (status != PAL_OK)
         return status;
-    pal_call_is_mixed(call); /* tools tell of any session */
+    pal_call_is_mixed(call); /* the response can show any session */
     int code = pal_rpc_read(call->arena, pal_exchange_body(call->exchange), &message, &wrong);
     if (code)
         return send_error(
@@ -392,7 +395,7 @@ static pal_status post_message(pal_call *call, pal_error *err)
     const char *mismatch = find_mismatch(call, &message);
     if (mismatch)
         return send_error(call, 400, message.id, PAL_RPC_HEADER_MISMATCH, mismatch);
-    /* A notification of the new era is none that is known: over HTTP, leaving says it. */
+    /* Over HTTP, the new era has no notifications: a client cancels by closing the connection. */
     if (message.id.len == 0)
         return send_taken(call, &message, PAL_MCP_NOTED, 0, err);
     return take(call, &message, (pal_str){0}, err);
@@ -413,10 +416,12 @@ static pal_status end_session(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
-/* Tools that write ask for more than a key that reads. */
+/* Tools that write require a role other than 'read'. */
 static const pal_api_route mcp_routes[] = {
         {"POST", "/mcp", PAL_KEY_READ, PAL_ROUTE_WORKER, post_message,
-                {"mcp", "a message of the Model Context Protocol", NULL, "Object", "Object", 200}},
+                {"mcp",
+                        "send a message of the Model Context Protocol",
+                        NULL, "Object", "Object", 200}},
         {"DELETE", "/mcp", PAL_KEY_READ, 0, end_session,
                 {"endMcpSession", "end an MCP session", NULL, NULL, NULL, 204}},
         {0},

@@ -1,4 +1,4 @@
-/* api_mcp.h - what the server keeps for its MCP clients. */
+/* api_mcp.h - the state that the server keeps for its MCP clients. */
 #ifndef PAL_API_MCP_H
 #define PAL_API_MCP_H
 
@@ -6,9 +6,10 @@
 
 typedef struct pal_mcp_service pal_mcp_service;
 
-/* NULL without memory. Store and runtime are the server's. */
+/* Creates the service. Returns NULL without memory. The service uses the server's store and
+ * runtime. */
 pal_mcp_service *pal_mcp_service_new(pal_server *server);
-/* After the listener is closed. Accepts NULL. */
+/* Call it after the listener is closed. Accepts NULL. */
 void pal_mcp_service_free(pal_mcp_service *service);
 
 #endif

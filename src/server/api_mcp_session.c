@@ -1,4 +1,4 @@
-/* api_mcp_session.c - sessions of MCP clients: a map by their ids, and a list by their last use. */
+/* api_mcp_session.c - sessions of MCP clients: a map by id, and a list ordered by last use. */
 #include "server/api_mcp_session.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ struct mcp_session {
 };
 
 struct pal_mcp_sessions {
-    pthread_mutex_t lock; /* guards everything */
+    pthread_mutex_t lock; /* guards all members */
     pal_map by_id;
     mcp_session *newest, *oldest;
 };

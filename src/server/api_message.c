@@ -1,9 +1,8 @@
-/* api_message.c - a session's messages: append, list, look at one; and the bytes of their images
- * and files.
+/* api_message.c - the messages of a session: append, list, read one, replace all; and the bytes of
+ * images and files.
  *
- * An append never blocks the listener's thread: it goes to the store's writer, is committed
- * together with everybody else's, and is answered from there. A list is a short read, answered at
- * once. */
+ * An append never blocks the listener's thread. The store's writer commits it together with other
+ * appends and sends the response. A list is a short read and is answered immediately. */
 #include "server/api_message.h"
 
 #include <stdio.h>
@@ -14,11 +13,11 @@
 #include "server/server_call.h"
 #include "server/server_put.h"
 
-#define MESSAGE_FRAME_BYTES 256 /* about what a message takes beside its text */
+#define MESSAGE_FRAME_BYTES 256 /* approximate size of a message in JSON without its text */
 
-/* ---- Reading ---- */
+/* ---- Reading messages from requests ---- */
 
-/* Whether only chat completions write a message so. */
+/* Whether the message is in the format of chat completions rather than in the native one. */
 static bool is_chat_form(pal_json value)
 {
     static const char *const names[] = {"tool_calls", "tool_call_id", "function_call", "refusal"};
@@ -32,7 +31,8 @@ static bool is_chat_form(pal_json value)
     return false;
 }
 
-/* One value gives one message, but a chat completion's may give several. */
+/* A value in the native format is one message. In the format of chat completions it can be
+ * several. */
 static pal_status read_one(
         pal_call *call, pal_json value, pal_message **out_messages, size_t *out_len, pal_error *err)
 {
@@ -51,17 +51,17 @@ static pal_status read_one(
     return pal_native_message_read(value, call->arena, message, err);
 }
 
-/* What a sender says of a message that is the store's to say. */
+/* Checks that a new message has a role and content, and no members that only the store can set. */
 static pal_status check_one(const pal_message *message, pal_error *err)
 {
     if (message->role == PAL_ROLE_NONE)
         return pal_error_set(err, PAL_INVALID,
-                "member 'role' is missing; expected one of system, user, assistant, tool");
+                "member 'role' is missing; use system, user, assistant or tool");
     if (message->seq)
-        return pal_error_set(err, PAL_INVALID, "member 'seq' is the store's to give: leave it out");
+        return pal_error_set(err, PAL_INVALID, "member 'seq' is not allowed; the store assigns it");
     if (message->parts_len == 0)
         return pal_error_set(err, PAL_INVALID,
-                "member 'content' is missing; expected a text, or 'parts' in its place");
+                "member 'content' is missing; send a string, or use 'parts'");
     return PAL_OK;
 }
 
@@ -81,9 +81,11 @@ static pal_status read_many(
     pal_json_iter iter = pal_json_each(array);
     pal_json value;
     if (count > PAL_SERVER_MESSAGES_MAX)
-        return pal_error_set(err, PAL_LIMIT, "'messages' has %zu; at most %d go into one request",
+        return pal_error_set(err, PAL_LIMIT,
+                "'messages' has %zu messages; at most %d are allowed in one request",
                 count, PAL_SERVER_MESSAGES_MAX);
-    /* Chat completions may put a user's words and several results into one. */
+    /* In the format of chat completions, one message can contain a user's text and several
+     * results. */
     size_t cap = count;
     pal_message *all = pal_arena_alloc(call->arena, (cap ? cap : 1) * sizeof *all);
     for (size_t i = 0; all && pal_json_next(&iter, NULL, &value); i++) {
@@ -129,7 +131,8 @@ static pal_status read_messages(pal_call *call, pal_json object, bool or_itself,
     } else {
         call->fail_param = "message";
         if (one_type != PAL_JSON_OBJECT && one_type != PAL_JSON_STRING)
-            return pal_error_set(err, PAL_INVALID, "'message' must be a text or a message");
+            return pal_error_set(err, PAL_INVALID,
+                    "'message' must be a string or a message object");
     }
     pal_status status = read_one(call, one, out_messages, out_len, err);
     for (size_t i = 0; status == PAL_OK && i < *out_len; i++)
@@ -148,14 +151,14 @@ pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself
     call->fail_param = NULL;
     for (size_t i = 0; i < *out_len; i++) {
         give_client_id(call, &(*out_messages)[i], (uint32_t)i);
-        (*out_messages)[i].turn_id = (pal_id){{0}}; /* only a turn can say so */
+        (*out_messages)[i].turn_id = (pal_id){{0}}; /* only the runtime may set it */
     }
     return pal_arena_checked(call->arena, err);
 }
 
 /* ---- Appending ---- */
 
-/* As a call's `user`: its session was taken for an id without looking. */
+/* Value of a call's `user`: the session in the path looks like an id, but was not looked up. */
 static char is_guess;
 
 static void put_appended(pal_json_writer *writer, const pal_message *message)
@@ -207,7 +210,7 @@ static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
         return status;
     if (len == 0) {
         call->fail_param = "messages";
-        return pal_error_set(err, PAL_INVALID, "there is no message in 'messages'");
+        return pal_error_set(err, PAL_INVALID, "'messages' is empty; send at least one message");
     }
     pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
     if (!op)
@@ -228,7 +231,7 @@ static pal_status append_found(pal_call *call, pal_error *err)
     return status == PAL_OK ? append_to(call, session.id, err) : status;
 }
 
-/* On a worker. There is no session of that id: it may be somebody's key. */
+/* Called on a worker. There is no session with that id, so the text may be a session's key. */
 static void append_by_name(pal_exchange *x)
 {
     pal_error err = {0};
@@ -239,8 +242,9 @@ static void append_by_name(pal_exchange *x)
         pal_call_fail(call, status, &err);
 }
 
-/* The append itself says whether there is a session of that id: nothing is read beforehand. What is
- * remembered by an idempotency key is done in one try. */
+/* Appends without reading the session first: the append fails if there is no session with that id.
+ * A request with an idempotency key is looked up first, because its operations can be applied only
+ * once. */
 static pal_status append_messages(pal_call *call, pal_error *err)
 {
     pal_id id;
@@ -283,7 +287,7 @@ static pal_status read_page(
     return status;
 }
 
-/* An id is looked up once, by the load itself. */
+/* If the path has an id, the load finds the session, so that it is read only once. */
 static pal_status load_page(
         pal_call *call, const pal_load *load, pal_messages *out_page, pal_error *err)
 {
@@ -302,8 +306,8 @@ static pal_status load_page(
     return status;
 }
 
-/* Makes room for about what the messages take: a buffer that grows with them is copied five times
- * on the way. A guess that is too small does no harm. */
+/* Reserves approximately the space that the messages need. Without this, the buffer is copied about
+ * five times while it grows. A guess that is too small does no harm. */
 static void make_room(pal_json_writer *writer, const pal_messages *page)
 {
     size_t wanted = 0;
@@ -317,7 +321,7 @@ static void make_room(pal_json_writer *writer, const pal_messages *page)
         (void)pal_buf_reserve(writer->buf, wanted);
 }
 
-/* A message that a rewind or a reset took out of sight says so. */
+/* Marks a message as hidden if a rewind or a reset hides it. */
 static void flag_hidden(pal_call *call, pal_message *message)
 {
     pal_buf buf;
@@ -398,13 +402,13 @@ static pal_status get_message(pal_call *call, pal_error *err)
             return status;
         seq = message.seq;
     } else if (!pal_call_number(name, &seq) || seq == 0) {
-        return pal_error_set(err, PAL_INVALID, "'%.*s' is no message: give its id or its number",
+        return pal_error_set(err, PAL_INVALID, "'%.*s' is not a message id or seq",
                 (int)(name.len < 64 ? name.len : 64), name.data);
     }
     pal_load load = {.after_seq = seq - 1, .before_seq = seq + 1, .hidden = true};
     status = pal_store_load(
             call->server->store, call->caller.tenant, session.id, &load, call->arena, &found, err);
-    /* An id may be that of another session's message, which has the same number there. */
+    /* The id may belong to a message of another session with the same seq. */
     if (status == PAL_OK && (found.len == 0 || (is_id && !pal_id_equal(found.items[0].id, id))))
         return pal_error_set(err, PAL_NOT_FOUND, "the session has no such message");
     if (status == PAL_OK)
@@ -432,7 +436,7 @@ pal_status pal_api_parts_fetch(pal_call *call, pal_part *parts, size_t len, pal_
     return status;
 }
 
-/* What a browser would run is only ever downloaded. */
+/* Content that a browser could execute is always sent as a download. */
 static bool is_harmless(pal_str media_type)
 {
     return (media_type.len > 6 && memcmp(media_type.data, "image/", 6) == 0 &&
@@ -459,7 +463,7 @@ static pal_status get_blob(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
-/* ---- Replacing ---- */
+/* ---- Replacing all messages ---- */
 
 static pal_status replace_messages(pal_call *call, pal_error *err)
 {
@@ -502,19 +506,20 @@ static pal_status replace_messages(pal_call *call, pal_error *err)
 
 const pal_api_route pal_message_routes[] = {
         {"POST", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_ROUTE_JSON, append_messages,
-                {"appendMessages", "append one message or several; answered when they are durable",
+                {"appendMessages",
+                        "append one or more messages; the response is sent after they are durable",
                         NULL, "AppendRequest", "Appended", 201}},
         {"PUT", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 replace_messages,
-                {"replaceMessages", "these messages instead of all that it shows", NULL,
+                {"replaceMessages", "replace all visible messages", NULL,
                         "ReplaceRequest", "Replaced", 200}},
         {"GET", "/api/v1/sessions/{id}/messages", PAL_KEY_READ, PAL_ROUTE_WORKER, list_messages,
-                {"listMessages", "messages by their numbers, from either end",
+                {"listMessages", "list messages in order of seq, ascending or descending",
                         "after before limit order hidden", NULL, "MessagePage", 200}},
         {"GET", "/api/v1/sessions/{id}/messages/{message}", PAL_KEY_READ, PAL_ROUTE_WORKER,
                 get_message,
-                {"getMessage", "one message, by its id or its number", NULL, NULL, "Message", 200}},
+                {"getMessage", "read one message by id or seq", NULL, NULL, "Message", 200}},
         {"GET", "/api/v1/blobs/{name}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_blob,
-                {"getBlob", "the bytes of an image or a file", NULL, NULL, "Bytes", 200}},
+                {"getBlob", "download the bytes of an image or a file", NULL, NULL, "Bytes", 200}},
         {0},
 };

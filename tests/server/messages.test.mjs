@@ -173,7 +173,7 @@ test('what can not be appended is told by its place', async (t) => {
         [{ role: 'king', content: 'x' }, 400, /'role' is 'king'; expected one of/, 'role'],
         [{ role: 'user', content: 7 }, 400, /'content' is 7/, 'content'],
         [{ role: 'user', content: 'x', client_id: 7 }, 400, /'client_id' is 7/, 'client_id'],
-        [{ role: 'user', content: 'x', seq: 3 }, 400, /'seq' is the store's/, 'seq'],
+        [{ role: 'user', content: 'x', seq: 3 }, 400, /'seq' is not allowed/, 'seq'],
         [{ role: 'user', content: 'x', expected_seq: 'y' }, 400, /'expected_seq' must be/,
             'expected_seq'],
         [{ messages: {} }, 400, /'messages' must be an array/, 'messages'],
