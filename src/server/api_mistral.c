@@ -1,5 +1,5 @@
-/* api_mistral.c - Mistral's API under /mistral/v1: its envelope for errors, and what its routes
- * share. */
+/* api_mistral.c - Mistral's API under /mistral/v1: the format of its errors, and functions that its
+ * routes share. */
 #include "server/api_mistral.h"
 
 #include <stdarg.h>

@@ -1,18 +1,19 @@
-/* api_mistral_agent_list.c - agents, the newest first, by pages and by what is asked for. */
+/* api_mistral_agent_list.c - lists agents, newest first, in pages and with filters. */
 #include "dialect/dialect_member.h"
 #include "server/api_mistral.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
 
 #define PAGE_DEFAULT 20
-#define SCAN_STEP 200 /* records that are looked at in one go */
+#define SCAN_STEP 200 /* records that are read at a time */
 
 typedef struct agent_filter {
     pal_str name;
     pal_str search;
     pal_str id;
     pal_json metadata;
-    bool is_deployed; /* to a chat, where none of ours is */
+    bool is_deployed; /* filter for agents that are deployed to a chat; no agent of this server
+                         is */
 } agent_filter;
 
 static pal_status read_filter(pal_call *call, agent_filter *out_filter, pal_error *err)
@@ -48,11 +49,11 @@ typedef struct agent_scan {
     const agent_filter *filter;
     uint64_t skip;
     uint64_t left;
-    pal_str after; /* the last one that was shown */
+    pal_str after; /* the last agent that was shown */
     bool has_more;
 } agent_scan;
 
-/* False: it is one more than is wanted. */
+/* Returns false if the agent does not fit into the page. */
 static bool take_agent(pal_call *call, agent_scan *scan, const pal_mistral_agent *agent)
 {
     if (!fits(call, agent, scan->filter))
@@ -70,7 +71,7 @@ static bool take_agent(pal_call *call, agent_scan *scan, const pal_mistral_agent
     return true;
 }
 
-/* Writes what fits, the newest first, until `left` is 0. */
+/* Writes agents that match the filter, newest first, until `left` is 0. */
 static pal_status scan_agents(pal_call *call, agent_scan *scan, pal_error *err)
 {
     pal_record_query query = {.tenant = call->caller.tenant,
@@ -138,9 +139,10 @@ PAL_MISTRAL_HANDLER(list_pages)
 
 const pal_api_route pal_mistral_agent_list_routes[] = {
         {"GET", "/mistral/v1/agents", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_list,
-                {"mistralListAgents", "agents, the newest first", NULL, NULL, "Object", 200}},
+                {"mistralListAgents", "list agents, newest first", NULL, NULL, "Object", 200}},
         {"GET", "/mistral/v1/agents/pages", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_list_pages,
-                {"mistralPageAgents", "likewise, from where the last page ended", NULL, NULL,
+                {"mistralPageAgents",
+                        "list agents, newest first, from the end of the previous page", NULL, NULL,
                         "Object", 200}},
         {0},
 };

@@ -1,9 +1,11 @@
-/* api_mistral_agents.c - agents: model, instructions and tools under a name, in versions.
+/* api_mistral_agents.c - agents. An agent is a name with a model, instructions and tools, and has
+ * versions.
  *
- * An agent is a record of kind "agent", named by its id's hex digits, which sort by the time of its
- * making: {"version":1,"count":2,"aliases":[...],"fields":{...}}. Every version is a record of kind
- * "agent_version", named ID/0000000001, with its fields alone. Both are written in one commit, the
- * agent first: of two updates at once one fails, and changes nothing. */
+ * An agent is a record of kind "agent", named by the hex digits of its id, which sort by creation
+ * time: {"version":1,"count":2,"aliases":[...],"fields":{...}}. Every version is a record of kind
+ * "agent_version", named ID/0000000001, which contains only the fields. Both records are written in
+ * one commit, the agent first. If two updates run concurrently, one of them fails and changes
+ * nothing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/utf8.h"
@@ -36,7 +38,7 @@ static pal_str version_name(pal_call *call, pal_str id, uint64_t version)
 
 static pal_status no_agent(pal_str id, pal_error *err)
 {
-    return pal_error_set(err, PAL_NOT_FOUND, "there is no agent '%.*s'",
+    return pal_error_set(err, PAL_NOT_FOUND, "unknown agent '%.*s'",
             (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data ? id.data : "");
 }
 
@@ -47,7 +49,7 @@ static pal_status no_version(pal_str version, pal_error *err)
             version.data ? version.data : "");
 }
 
-/* From the record's body; the id is made of its name. */
+/* Reads the agent from the body of its record. Its id is derived from the record's name. */
 pal_status pal_mistral_agent_take(
         pal_call *call, const pal_record *record, pal_mistral_agent *out_agent, pal_error *err)
 {
@@ -223,12 +225,12 @@ static pal_status check_handoffs(pal_call *call, pal_error *err)
     if (pal_json_type_of(handoffs) != PAL_JSON_ARRAY ||
             pal_json_count(handoffs) > PAL_MISTRAL_HANDOFFS_MAX)
         return pal_mistral_wrong(call, "handoffs", err,
-                "'handoffs' must be an array of at most %d ids of agents",
+                "'handoffs' must be an array of at most %d agent ids",
                 PAL_MISTRAL_HANDOFFS_MAX);
     for (pal_json_iter iter = pal_json_each(handoffs); pal_json_next(&iter, NULL, &value);) {
         if (!pal_openai_id_read(pal_json_string(value, call->arena), "ag_", &unused))
             return pal_mistral_wrong(
-                    call, "handoffs", err, "'handoffs' must be ids of agents: \"ag_...\"");
+                    call, "handoffs", err, "'handoffs' must contain agent ids: \"ag_...\"");
     }
     return pal_arena_checked(call->arena, err);
 }
@@ -256,7 +258,8 @@ static pal_status check_body(pal_call *call, pal_error *err)
     return status;
 }
 
-/* What the request gives, over what was there: null clears, but for what an agent must have. */
+/* Merges the request's fields into the existing ones. null removes a field, except for fields that
+ * an agent must have. */
 static pal_json choose_field(pal_json body, pal_json old, const char *name, bool is_required)
 {
     pal_json value = pal_json_find(body, name);
@@ -289,7 +292,7 @@ static pal_status make_fields(pal_call *call, pal_json old, pal_json *out_fields
 
 /* ---- Writing ---- */
 
-/* The agent is the call's `user`; its record is of the first operation. */
+/* The call's `user` is the agent, and its record belongs to the first operation. */
 static void agent_written(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
 {
@@ -311,7 +314,7 @@ static pal_op put_op(pal_call *call, pal_record *record, uint64_t expected)
             .u.record = {.record = record, .expected_version = expected}};
 }
 
-/* Writes the agent, with a version of its own where `is_new`. */
+/* Writes the agent. If `is_new`, also writes a new version. */
 static pal_status write_agent(pal_call *call, pal_mistral_agent *agent, bool is_new, pal_error *err)
 {
     pal_record *record, *version = NULL;
@@ -355,14 +358,15 @@ static pal_status create(pal_call *call, pal_error *err)
         pal_json value = pal_json_find(call->body, required[i]);
         if (pal_mistral_is_absent(value) || pal_json_string_is(value, ""))
             status = pal_mistral_wrong(
-                    call, required[i], err, "'%s' is missing: an agent needs one", required[i]);
+                    call, required[i], err, "'%s' is missing; an agent requires it", required[i]);
     }
     if (status == PAL_OK)
         status = make_fields(call, (pal_json){0}, &agent->fields, err);
     return status == PAL_OK ? write_agent(call, agent, true, err) : status;
 }
 
-/* The agent of the path, in the call's arena; NULL: the error says why. */
+/* Finds the agent that the path names, in the call's arena. Returns NULL on failure, with the
+ * reason in `err`. */
 static pal_mistral_agent *agent_of(pal_call *call, pal_str version, pal_error *err)
 {
     pal_mistral_agent *agent = pal_arena_alloc(call->arena, sizeof *agent);
@@ -382,7 +386,7 @@ static pal_status update(pal_call *call, pal_error *err)
     pal_status status = check_body(call, err);
     if (status == PAL_OK && agent->count >= PAL_MISTRAL_VERSIONS_MAX)
         return pal_mistral_wrong(call, NULL, err,
-                "the agent has %d versions, as many as it may; make a new agent",
+                "the agent has %d versions, which is the maximum; create a new agent",
                 PAL_MISTRAL_VERSIONS_MAX);
     if (status == PAL_OK)
         status = make_fields(call, agent->fields, &agent->fields, err);
@@ -434,7 +438,7 @@ static pal_status erase(pal_call *call, pal_error *err)
     return pal_call_apply(call, ops, len, dropped, err);
 }
 
-/* ---- Looking ---- */
+/* ---- Reading agents and versions ---- */
 
 static pal_status get(pal_call *call, pal_error *err)
 {
@@ -465,7 +469,7 @@ static pal_status list_versions(pal_call *call, pal_error *err)
         return err->status;
     pal_json_writer *writer = pal_call_writer(call);
     pal_json_begin_array(writer);
-    /* The newest first. */
+    /* Lists the versions, newest first. */
     for (uint64_t i = skip; status == PAL_OK && i < agent->count && i < skip + size; i++) {
         char number[24];
         pal_mistral_agent version = *agent;
@@ -493,25 +497,29 @@ PAL_MISTRAL_HANDLER(get_version)
 const pal_api_route pal_mistral_agent_routes[] = {
         {"POST", "/mistral/v1/agents", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 handle_create,
-                {"mistralCreateAgent", "make an agent", NULL, "Object", "Object", 200}},
+                {"mistralCreateAgent", "create an agent", NULL, "Object", "Object", 200}},
         {"GET", "/mistral/v1/agents/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_get,
-                {"mistralGetAgent", "one agent, as it is or in a version", NULL, NULL, "Object",
+                {"mistralGetAgent",
+                        "read one agent, in its current or another version", NULL, NULL, "Object",
                         200}},
         {"PATCH", "/mistral/v1/agents/{id}", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 handle_update,
-                {"mistralUpdateAgent", "make a new version of it", NULL, "Object", "Object", 200}},
+                {"mistralUpdateAgent",
+                        "create a new version of an agent", NULL, "Object", "Object", 200}},
         {"DELETE", "/mistral/v1/agents/{id}", PAL_KEY_WRITE, PAL_ROUTE_WORKER, handle_erase,
-                {"mistralDeleteAgent", "delete it, with all its versions", NULL, NULL, NULL, 204}},
+                {"mistralDeleteAgent",
+                        "delete an agent with all its versions", NULL, NULL, NULL, 204}},
         {"PATCH", "/mistral/v1/agents/{id}/version", PAL_KEY_WRITE, PAL_ROUTE_WORKER,
                 handle_update_version,
-                {"mistralSwitchAgent", "go back to a version, or on to it", NULL, NULL, "Object",
+                {"mistralSwitchAgent", "make another version the current one", NULL, NULL, "Object",
                         200}},
         {"GET", "/mistral/v1/agents/{id}/versions", PAL_KEY_READ, PAL_ROUTE_WORKER,
                 handle_list_versions,
-                {"mistralListVersions", "its versions, the newest first", NULL, NULL, "Object",
+                {"mistralListVersions",
+                        "list the versions of an agent, newest first", NULL, NULL, "Object",
                         200}},
         {"GET", "/mistral/v1/agents/{id}/versions/{version}", PAL_KEY_READ, PAL_ROUTE_WORKER,
                 handle_get_version,
-                {"mistralGetVersion", "one of them", NULL, NULL, "Object", 200}},
+                {"mistralGetVersion", "read one version of an agent", NULL, NULL, "Object", 200}},
         {0},
 };

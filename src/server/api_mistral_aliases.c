@@ -1,5 +1,5 @@
-/* api_mistral_aliases.c - names for versions of agents. They are kept in the agent's record:
- * [{"alias":"live","version":1,"created_at":MS,"updated_at":MS}]. */
+/* api_mistral_aliases.c - aliases: names for versions of an agent. They are stored in the agent's
+ * record: [{"alias":"live","version":1,"created_at":MS,"updated_at":MS}]. */
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
 #include "server/api_mistral.h"
@@ -10,7 +10,7 @@
 typedef struct alias_change {
     pal_str name;
     uint64_t version;
-    int64_t created_at; /* of the one before it by that name; 0: none */
+    int64_t created_at; /* creation time of the existing alias with this name; 0 if there is none */
     int64_t now;
     bool is_drop;
 } alias_change;
@@ -43,7 +43,8 @@ static void show(pal_json_writer *writer, pal_str name, uint64_t version, int64_
 
 /* ---- Changing ---- */
 
-/* The others, and the new one where it is not dropped; *out_found: there was one of that name. */
+/* Copies the other aliases, and adds the new one unless it is to be removed. *out_found reports
+ * whether the alias existed. */
 static void put_aliases(pal_call *call, pal_json_writer *writer, const pal_mistral_agent *agent,
         alias_change *change, bool *out_found)
 {
@@ -125,7 +126,7 @@ static pal_status write_change(
     return pal_call_apply(call, op, 1, changed, err);
 }
 
-/* A number would be taken for a version. */
+/* A number would be mistaken for a version. */
 static pal_status read_name(pal_call *call, pal_str *out_name, pal_error *err)
 {
     uint64_t unused;
@@ -133,7 +134,7 @@ static pal_status read_name(pal_call *call, pal_str *out_name, pal_error *err)
     (void)pal_exchange_query(call->exchange, "alias", &name);
     if (name.len == 0 || name.len > 64 || pal_call_number(name, &unused))
         return pal_mistral_wrong(
-                call, "alias", err, "'alias' must be a name of 1 to 64 bytes that is no number");
+                call, "alias", err, "'alias' must have 1 to 64 bytes and must not be a number");
     *out_name = name;
     return PAL_OK;
 }
@@ -153,7 +154,8 @@ static pal_status change_alias(pal_call *call, bool is_drop, pal_error *err)
     if (status == PAL_OK)
         status = pal_mistral_agent_find(call, call->params[0], (pal_str){0}, agent, err);
     if (status == PAL_OK && !is_drop && change->version >= agent->count)
-        status = pal_mistral_wrong(call, "version", err, "'version' must be one of the agent's");
+        status = pal_mistral_wrong(call, "version", err,
+                "'version' must be a version of the agent");
     return status == PAL_OK ? write_change(call, agent, change, err) : status;
 }
 
@@ -193,10 +195,10 @@ PAL_MISTRAL_HANDLER(list)
 
 const pal_api_route pal_mistral_alias_routes[] = {
         {"PUT", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, PAL_ROUTE_WORKER, handle_put,
-                {"mistralPutAlias", "give a version a name", NULL, NULL, "Object", 200}},
+                {"mistralPutAlias", "set an alias for a version", NULL, NULL, "Object", 200}},
         {"DELETE", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, PAL_ROUTE_WORKER, handle_drop,
-                {"mistralDropAlias", "take the name away", NULL, NULL, NULL, 204}},
+                {"mistralDropAlias", "remove an alias", NULL, NULL, NULL, 204}},
         {"GET", "/mistral/v1/agents/{id}/aliases", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_list,
-                {"mistralListAliases", "its names", NULL, NULL, "Object", 200}},
+                {"mistralListAliases", "list the aliases of an agent", NULL, NULL, "Object", 200}},
         {0},
 };

@@ -1,10 +1,10 @@
-/* api_mistral_chat.c - chat completions, of models and of agents: one turn in a session that passes
- * with it. Everything is told in the request, nothing is stored. */
+/* api_mistral_chat.c - chat completions of models and of agents. Each one is a turn in a temporary
+ * session. The request contains the whole history, and nothing is stored. */
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_mistral_chat.h"
 #include "server/api_mistral_start.h"
 
-/* Instructions at the beginning are no part of what is said. */
+/* System messages at the beginning are instructions, not part of the history. */
 static pal_status take_instructions(pal_mistral_start *start, pal_error *err)
 {
     pal_mistral_run_options *run = &start->run;
@@ -30,7 +30,7 @@ static pal_status read_messages(pal_mistral_start *start, pal_error *err)
     if (status == PAL_OK)
         status = take_instructions(start, err);
     if (status == PAL_OK && start->run.messages_len == 0)
-        return pal_error_set(err, PAL_INVALID, "'messages' is empty: say something");
+        return pal_error_set(err, PAL_INVALID, "'messages' is empty; send at least one message");
     if (status == PAL_OK)
         status = pal_mistral_start_check(start, (pal_id){{0}}, 0, err);
     if (status == PAL_OK)
@@ -38,7 +38,7 @@ static pal_status read_messages(pal_mistral_start *start, pal_error *err)
     return status;
 }
 
-/* `name` is "model" or "agent_id". */
+/* Reads a required text; `name` is "model" or "agent_id". */
 static pal_status read_chat(
         pal_mistral_start *start, const char *name, pal_str *out_speaker, pal_error *err)
 {
@@ -83,7 +83,8 @@ static pal_status chat(pal_call *call, bool is_agents, pal_error *err)
         status = pal_mistral_legs_make(call, settings, call->body, &start->run.legs, err);
     if (status != PAL_OK)
         return status;
-    /* Clients of chat completions run their tools themselves, and count on nothing else. */
+    /* Clients of chat completions run tools themselves and do not expect calls of the server's
+     * tools. */
     for (size_t i = 0; i < start->run.legs.len; i++)
         start->run.legs.items[i].request.no_server_tools = true;
     return make_session(start, err);
@@ -106,12 +107,13 @@ const pal_api_route pal_mistral_chat_routes[] = {
         {"POST", "/mistral/v1/chat/completions", PAL_KEY_WRITE,
                 PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 handle_chat_model,
-                {"mistralCompleteChat", "a model's answer to messages; nothing is stored", NULL,
+                {"mistralCompleteChat", "get a model's answer to messages; nothing is stored", NULL,
                         "Object", "Object", 200}},
         {"POST", "/mistral/v1/agents/completions", PAL_KEY_WRITE,
                 PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 handle_chat_agent,
-                {"mistralCompleteAgent", "an agent's answer to messages; nothing is stored", NULL,
+                {"mistralCompleteAgent",
+                        "get an agent's answer to messages; nothing is stored", NULL,
                         "Object", "Object", 200}},
         {0},
 };

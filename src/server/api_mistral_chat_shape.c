@@ -1,16 +1,16 @@
-/* api_mistral_chat_shape.c - a turn as one of Mistral's chat completions:
+/* api_mistral_chat_shape.c - writes a turn as one of Mistral's chat completions:
  *
  *   data: {"id":"cmpl-...","object":"chat.completion.chunk","choices":[{"delta":{...},...}],...}
  *
- * Unlike OpenAI's, its calls come whole, in one chunk, its usage is in the last chunk that has a
- * choice, and what the model thinks is a chunk of the content. What the server does itself, as
- * handing over to another agent, is not told. */
+ * It differs from OpenAI's in three ways. A call is complete in one chunk, the usage is in the last
+ * chunk that has a choice, and reasoning is a chunk of the content. Work of the server itself, such
+ * as a handoff to another agent, is not shown. */
 #include "dialect/dialect_member.h"
 #include "server/api_mistral_run.h"
 #include "server/api_turn.h"
 #include "server/server_put.h"
 
-/* ---- What both forms have ---- */
+/* ---- Members of both forms ---- */
 
 static void put_head(const pal_mistral_frames *frames, pal_json_writer *writer, const char *object)
 {
@@ -53,7 +53,7 @@ static void put_calls(pal_json_writer *writer, const pal_mistral_outcome *outcom
     pal_json_end_array(writer);
 }
 
-/* Closes the choice and what it is in. */
+/* Closes the choice and its parents. */
 static void put_tail(pal_json_writer *writer, const pal_mistral_outcome *outcome)
 {
     if (!outcome) {
@@ -129,7 +129,8 @@ static void tell_done(pal_mistral_frames *frames, const pal_mistral_outcome *out
     pal_buf_append_text(frames->buf, "data: [DONE]\n\n");
 }
 
-/* It is no chunk, so that no reader takes what came for the whole. */
+/* An error is not sent as a chunk, so that no client takes the partial answer for a complete
+ * one. */
 static void tell_failed(pal_mistral_frames *frames, unsigned code, const char *message)
 {
     pal_buf_append_text(frames->buf, "data: ");
@@ -144,7 +145,7 @@ static void tell_failed(pal_mistral_frames *frames, unsigned code, const char *m
     pal_buf_append_text(frames->buf, "\n\n");
 }
 
-/* ---- The whole answer ---- */
+/* ---- The complete answer ---- */
 
 static bool has_thought(const pal_message *message)
 {
@@ -172,7 +173,8 @@ static void put_chunks(pal_json_writer *writer, const pal_message *message)
     pal_json_end_array(writer);
 }
 
-/* The newest message: those before were handed over, or their calls run here. */
+/* Only the newest message is the answer. Earlier messages ended in a handoff, or the server ran
+ * their calls. */
 static pal_status put_answer(pal_call *call, const pal_mistral_frames *frames,
         const pal_messages *messages, const pal_mistral_outcome *outcome, pal_error *err)
 {

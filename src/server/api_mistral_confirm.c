@@ -1,12 +1,12 @@
-/* api_mistral_confirm.c - questions of a turn, and the answers to them: the server asks before it
- * runs a tool, and "tool_confirmations" of a later request allow or deny it. */
+/* api_mistral_confirm.c - asks the client for permission to run a tool. A turn pauses before the
+ * call, and "tool_confirmations" of a later request allows or denies it. */
 #include "dialect/dialect_member.h"
 #include "server/api_mistral.h"
 
 typedef struct asked_call {
     pal_arena *arena;
     pal_str id;
-    uint64_t last; /* event */
+    uint64_t last; /* number of the newest event at the time of the request */
 } asked_call;
 
 static bool find_asked(const pal_event *event, void *user)
@@ -30,7 +30,7 @@ pal_status pal_mistral_asked(
     asked.last = out_info->events;
     status = pal_turn_watch(
             runtime, call->caller.tenant, out_info->turn, 0, find_asked, NULL, &asked, err);
-    /* What is past was told already. */
+    /* pal_turn_watch() has reported all past events already, and later ones do not matter. */
     pal_turn_unwatch(runtime, out_info->turn, &asked);
     *out_id = asked.id;
     return status;
@@ -52,7 +52,8 @@ pal_status pal_mistral_confirmation(pal_call *call, pal_str asked, bool *out_all
                     "'tool_confirmations': 'confirmation' must be allow or deny");
         if (asked.len == 0 || !pal_str_equal(id, asked))
             return pal_mistral_wrong(call, "tool_confirmations", err,
-                    "no call '%.*s' waits for a confirmation", (int)(id.len < 80 ? id.len : 80),
+                    "call '%.*s' is not waiting for a confirmation",
+                    (int)(id.len < 80 ? id.len : 80),
                     id.data ? id.data : "");
     }
     return PAL_OK;

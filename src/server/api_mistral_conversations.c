@@ -1,5 +1,5 @@
-/* api_mistral_conversations.c - conversations as they are: look, list, read, delete.
- * api_mistral_start.c has what makes a model speak. */
+/* api_mistral_conversations.c - operations that call no model: read, list and delete conversations.
+ * api_mistral_start.c has the routes that call a model. */
 #include "dialect/dialect_member.h"
 #include "server/api_message.h"
 #include "server/api_mistral.h"
@@ -8,11 +8,11 @@
 #include "server/server_put.h"
 
 #define PAGE_DEFAULT 100
-#define SCAN_STEP 200 /* records that are looked at in one go */
+#define SCAN_STEP 200 /* records that are read at a time */
 
-/* ---- One ---- */
+/* ---- One conversation ---- */
 
-/* A number stays one. */
+/* A version that is a number is written as a number. */
 static void put_version(pal_json_writer *writer, pal_str version)
 {
     uint64_t number;
@@ -112,7 +112,7 @@ static pal_status erase(pal_call *call, pal_error *err)
     return pal_call_apply(call, op, 1, deleted, err);
 }
 
-/* ---- Many ---- */
+/* ---- Lists of conversations ---- */
 
 typedef struct conversation_scan {
     pal_json filter;
@@ -120,7 +120,7 @@ typedef struct conversation_scan {
     uint64_t left;
 } conversation_scan;
 
-/* One in the trash is none. */
+/* Conversations in the trash are skipped. */
 static pal_status take_conversation(
         pal_call *call, conversation_scan *scan, const pal_record *record, pal_error *err)
 {
@@ -143,7 +143,7 @@ static pal_status take_conversation(
     return put_conversation(call, &session, &settings, err);
 }
 
-/* The newest first: names of records sort by the time of their sessions' making. */
+/* Lists the newest first: the names of records sort by the creation time of their sessions. */
 static pal_status scan_conversations(pal_call *call, conversation_scan *scan, pal_error *err)
 {
     pal_record_query query = {.tenant = call->caller.tenant,
@@ -177,7 +177,7 @@ static pal_status list(pal_call *call, pal_error *err)
     return status;
 }
 
-/* ---- What was said ---- */
+/* ---- Entries and messages ---- */
 
 static pal_status put_entries(pal_call *call, const pal_session *session, pal_str agent_id,
         bool messages_only, pal_error *err)
@@ -241,19 +241,24 @@ PAL_MISTRAL_HANDLER(get_messages)
 
 const pal_api_route pal_mistral_conversation_routes[] = {
         {"GET", "/mistral/v1/conversations", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_list,
-                {"mistralListConversations", "conversations, the newest first", NULL, NULL,
+                {"mistralListConversations", "list conversations, newest first", NULL, NULL,
                         "Object", 200}},
         {"GET", "/mistral/v1/conversations/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_get,
-                {"mistralGetConversation", "what one is held with", NULL, NULL, "Object", 200}},
+                {"mistralGetConversation",
+                        "read the settings of a conversation", NULL, NULL, "Object", 200}},
         {"DELETE", "/mistral/v1/conversations/{id}", PAL_KEY_WRITE, 0, handle_erase,
-                {"mistralDeleteConversation", "move it to the trash", NULL, NULL, NULL, 204}},
+                {"mistralDeleteConversation",
+                        "move a conversation to the trash", NULL, NULL, NULL, 204}},
         {"GET", "/mistral/v1/conversations/{id}/history", PAL_KEY_READ, PAL_ROUTE_WORKER,
                 handle_get_history,
-                {"mistralGetHistory", "all its entries, the oldest first", NULL, NULL, "Object",
+                {"mistralGetHistory",
+                        "list all entries of a conversation, oldest first", NULL, NULL, "Object",
                         200}},
         {"GET", "/mistral/v1/conversations/{id}/messages", PAL_KEY_READ, PAL_ROUTE_WORKER,
                 handle_get_messages,
-                {"mistralGetMessages", "what was said, without calls and results", NULL, NULL,
+                {"mistralGetMessages",
+                        "list the messages of a conversation, without calls and results",
+                        NULL, NULL,
                         "Object", 200}},
         {0},
 };

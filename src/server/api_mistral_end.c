@@ -1,11 +1,11 @@
-/* api_mistral_end.c - the end of a run: what is left behind is tidied up, the conversation is left
- * to the next request, and the client gets its answer, whole or as the last frames of a stream. */
+/* api_mistral_end.c - ends a run. It cleans up after a failure, lets the next request into the
+ * conversation, and sends the response or the last frames of the stream. */
 #include "base/log.h"
 #include "dialect/dialect_member.h"
 #include "server/api_mistral_run_inside.h"
 #include "server/server_call.h"
 
-/* ---- What is done at the end ---- */
+/* ---- Operations at the end ---- */
 
 static bool is_done(const pal_mistral_runner *run)
 {
@@ -18,7 +18,7 @@ static pal_op op_of(const pal_mistral_runner *run, pal_op_kind kind)
             .kind = kind, .tenant = pal_str_of(run->tenant), .session = run->options.session};
 }
 
-/* What turns of the request have recorded, up to `last_seq`, goes out of sight. */
+/* Hides the messages of the request's turns, up to `last_seq`. */
 static void plan_hiding(pal_mistral_runner *run, uint64_t last_seq)
 {
     size_t len = (size_t)(last_seq - run->first_seq + 1);
@@ -32,7 +32,7 @@ static void plan_hiding(pal_mistral_runner *run, uint64_t last_seq)
     }
 }
 
-/* Who speaks from now on. */
+/* Stores the agent that now speaks for the conversation. */
 static void plan_speaker(pal_mistral_runner *run)
 {
     pal_buf buf;
@@ -54,7 +54,8 @@ static void plan_speaker(pal_mistral_runner *run)
 
 static void plan_end(pal_mistral_runner *run)
 {
-    /* The last turn has taken itself back, unless all is well but for the answer. */
+    /* A failed turn has removed its own messages. A turn that succeeded has not, so if only its
+     * response fails, its messages must be hidden here. */
     uint64_t left_seq = run->state == PAL_TURN_DONE ? run->last_seq : run->kept_seq;
     run->ops_len = 0;
     if (run->options.is_passing || (!is_done(run) && run->options.is_made)) {
@@ -76,7 +77,8 @@ static void log_failures(const pal_mistral_runner *run, pal_status status)
     for (size_t i = 0; status == PAL_OK && i < run->ops_len; i++)
         status = run->ops[i].status;
     if (status != PAL_OK)
-        pal_log(PAL_LOG_WARN, "a conversation could not be tidied up: %s", pal_status_name(status));
+        pal_log(PAL_LOG_WARN,
+                "could not clean up a conversation after a request: %s", pal_status_name(status));
 }
 
 static void leave(pal_mistral_runner *run)
@@ -88,8 +90,8 @@ static void leave(pal_mistral_runner *run)
 
 /* ---- Failing ---- */
 
-/* What the model's service says of the request is passed on; what it says of its own key is not the
- * caller's. */
+/* The model service's errors about the request are passed on. Its errors about its API key do not
+ * concern the caller and become 502. */
 static unsigned code_of(const pal_mistral_runner *run)
 {
     pal_status status = run->error.status;
@@ -112,7 +114,7 @@ static void send_failure(pal_mistral_runner *run)
     pal_error err = run->error;
     call->fail_code = code_of(run);
     if (err.status == PAL_BUDGET)
-        call->fail_name = pal_status_name(PAL_BUDGET); /* asking again soon would not help */
+        call->fail_name = pal_status_name(PAL_BUDGET); /* a retry does not help */
     else if (call->fail_code == 429)
         call->fail_retry_ms = run->retry_after_ms > 0 ? run->retry_after_ms : 1000;
     if (run->is_refused && pal_exchange_is_owner_full(call->exchange))
@@ -120,12 +122,12 @@ static void send_failure(pal_mistral_runner *run)
     else if (run->is_refused)
         pal_error_set(&err, PAL_BUSY,
                 run->options.is_stream
-                        ? "as many streams as server.streams_max allows are open; try again later"
-                        : "too many requests wait; try again later");
+                        ? "too many open streams; retry later, or raise server.streams_max"
+                        : "too many waiting requests; retry later");
     pal_call_fail(call, err.status, &err);
 }
 
-/* ---- Answering ---- */
+/* ---- Sending the response ---- */
 
 static pal_mistral_outcome outcome_of(pal_mistral_runner *run)
 {
@@ -151,7 +153,7 @@ static pal_status put_answer(pal_mistral_runner *run, pal_error *err)
     return status == PAL_OK ? pal_arena_checked(run->call->arena, err) : status;
 }
 
-/* On a worker. */
+/* Called on a worker. */
 static void answer(pal_exchange *x)
 {
     pal_call *call = pal_exchange_user(x);
@@ -160,12 +162,14 @@ static void answer(pal_exchange *x)
     pal_status status = PAL_OK;
     if (is_done(run))
         status = put_answer(run, &err);
-    if (run->asked.len && run->options.is_passing) /* nobody could be asked later */
+    if (run->asked.len && run->options.is_passing) /* the session is erased, so the confirmation can
+                                                      never arrive */
         pal_turn_abandon(run->server->runtime, pal_str_of(run->tenant), run->turn);
     if (run->ops_len)
         log_failures(run, pal_store_apply(run->server->store, run->ops, run->ops_len, NULL));
     leave(run);
-    bool is_own = run->options.is_stream; /* one that was refused; else it may go with the call */
+    bool is_own = run->options.is_stream; /* true for a refused stream; otherwise the run may be
+                                             freed with the call */
     if (!is_done(run))
         send_failure(run);
     else if (status == PAL_OK)
@@ -176,7 +180,7 @@ static void answer(pal_exchange *x)
         pal_mistral_run_release(run);
 }
 
-/* Under the lock: the last frames. */
+/* The lock must be held. Writes the last frames. */
 static void put_last(pal_mistral_runner *run)
 {
     const pal_mistral_shape *shape = run->options.shape;
@@ -202,7 +206,7 @@ static void end_stream(pal_mistral_runner *run)
     pal_mistral_run_release(run);
 }
 
-/* Where no worker takes the answer, the client is told to come again. */
+/* If no worker accepts the job, the client is asked to retry. */
 static void end(pal_mistral_runner *run)
 {
     bool is_own = run->options.is_stream;
@@ -225,7 +229,7 @@ static void tidied(pal_op *ops, size_t ops_len, pal_status status, const pal_err
     end(user);
 }
 
-/* Under the lock: nothing came of it, for it can't be told. */
+/* The lock must be held. Undoes the request, because its response cannot be sent. */
 static void take_back(pal_mistral_runner *run)
 {
     run->is_refused = true;
@@ -239,7 +243,7 @@ void pal_mistral_run_finish(pal_mistral_runner *run)
     pthread_mutex_lock(&run->lock);
     if (run->state == PAL_TURN_RUNNING && run->asked.len == 0) {
         run->state = PAL_TURN_CANCELED;
-        pal_error_set(&run->error, PAL_CANCELED, "the server stops");
+        pal_error_set(&run->error, PAL_CANCELED, "the server is stopping");
     }
     if (run->options.is_stream && is_done(run))
         pal_mistral_run_open(run);

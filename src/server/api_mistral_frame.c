@@ -1,11 +1,11 @@
-/* api_mistral_frame.c - conversations as they are told: a turn's events as those of Mistral's
- * streams, and the answer as a whole.
+/* api_mistral_frame.c - writes conversations: the events of a turn as those of Mistral's streams,
+ * and the complete response.
  *
  *   event: message.output.delta
  *   data: {"type":"message.output.delta",...}
  *
- * Ids and indexes are those that the entries will have in the answer and in the history: an
- * answer's id is told before it comes, and every delta says which part it belongs to. */
+ * Ids and indexes are those that the entries get in the response and in the history. So the id of
+ * an answer is sent before the answer exists, and every delta names its part. */
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
 #include "server/api_mistral_run.h"
@@ -48,14 +48,14 @@ static void put_entry(
     pal_put_count(writer, "output_index", output);
 }
 
-/* ---- What is said ---- */
+/* ---- Text ---- */
 
 static size_t part_of(const pal_event *event)
 {
     return event->count ? (size_t)event->count - 1 : 0;
 }
 
-/* Which entry and chunk the event goes on with, or begins. */
+/* Determines the entry and the chunk that the event continues or begins. */
 static void place(pal_mistral_frames *frames, const pal_event *event)
 {
     if (!frames->is_said) {
@@ -112,7 +112,7 @@ static pal_mistral_call *find_call(const pal_mistral_frames *frames, pal_str id)
     return call;
 }
 
-/* A call, or more of it. `confirmation` may be NULL. */
+/* Writes a call, or another piece of it. `confirmation` may be NULL. */
 static void put_call(pal_mistral_frames *frames, const pal_mistral_call *call, pal_str arguments,
         const char *confirmation)
 {
@@ -127,7 +127,7 @@ static void put_call(pal_mistral_frames *frames, const pal_mistral_call *call, p
     end(frames, &writer);
 }
 
-/* A call that the server runs. */
+/* Writes a call that the server runs. */
 static pal_json_writer begin_execution(
         pal_mistral_frames *frames, const pal_mistral_call *call, const char *type)
 {
@@ -175,7 +175,7 @@ static void add_arguments(pal_mistral_frames *frames, const pal_event *event)
         put_execution(frames, call, "tool.execution.delta", event->text);
 }
 
-/* A model that wrote no arguments meant none, and they are recorded so. */
+/* If a model sends no arguments, an empty object is recorded, and it is sent here too. */
 static void end_calls(pal_mistral_frames *frames, const pal_mistral_call *call)
 {
     if (!call)
@@ -198,7 +198,7 @@ static void end_execution(pal_mistral_frames *frames, const pal_event *event)
     end(frames, &writer);
 }
 
-/* ---- All of them ---- */
+/* ---- All events ---- */
 
 static void tell(pal_mistral_frames *frames, const pal_event *event)
 {
@@ -267,7 +267,8 @@ void pal_mistral_put_usage(pal_json_writer *writer, const pal_usage *usage)
     pal_json_end_object(writer);
 }
 
-/* Calls that were held back because they would have handed over, or that ask. */
+/* Writes the calls that were held back because they could have been handoffs, or because they wait
+ * for permission. */
 static void put_held(pal_mistral_frames *frames, const pal_mistral_outcome *outcome)
 {
     pal_json call;
@@ -298,7 +299,7 @@ static void tell_failed(pal_mistral_frames *frames, unsigned code, const char *m
     end(frames, &writer);
 }
 
-/* ---- The whole answer ---- */
+/* ---- The complete response ---- */
 
 static pal_status put_outputs(pal_call *call, const pal_mistral_frames *frames,
         const pal_messages *messages, pal_str asked, pal_error *err)

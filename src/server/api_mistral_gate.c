@@ -1,6 +1,6 @@
-/* api_mistral_gate.c - who is in a conversation, and who waits for it. The one inside has the list
- * of the others; whoever leaves lets the first of them in. The lock is held for moments only, and
- * nobody is called under it. */
+/* api_mistral_gate.c - admits one request at a time to each conversation. The admitted request has
+ * a list of the waiting ones. When it leaves, the first waiting request is admitted. The lock is
+ * held only briefly, and no callback runs under it. */
 #include "server/api_mistral_gate.h"
 
 #include <pthread.h>
@@ -12,15 +12,16 @@
 
 struct pal_mistral_gate {
     pthread_mutex_t lock;
-    pal_map inside; /* session and tenant -> the one that is in */
+    pal_map inside; /* session and tenant -> pass of the admitted request */
 };
 
 struct pal_mistral_pass {
-    pal_mistral_pass *next; /* who waits behind it */
-    size_t waiting;         /* of the one inside: how many */
+    pal_mistral_pass *next; /* the request that waits after this one */
+    size_t waiting;         /* number of waiting requests; only counted in the pass of the admitted
+                               request */
     pal_mistral_gate *gate;
-    pal_call *call; /* good until it is in */
-    void *user;     /* the call's own, while it waits */
+    pal_call *call; /* valid until the request is admitted */
+    void *user;     /* the call's own `user`, saved while it waits */
     pal_mistral_inside begin;
     size_t key_len;
     char key[sizeof(pal_id) + PAL_TENANT_LEN_MAX];
@@ -65,9 +66,9 @@ static pal_str key_of(const pal_mistral_pass *pass)
     return pal_str_make(pass->key, pass->key_len);
 }
 
-/* ---- Going in ---- */
+/* ---- Entering ---- */
 
-/* On a worker: those before have left. */
+/* Called on a worker, after all earlier requests have left. */
 static void let_in(pal_exchange *x)
 {
     pal_call *call = pal_exchange_user(x);
@@ -81,17 +82,18 @@ static void let_in(pal_exchange *x)
     pal_call_fail(call, pal_mistral_checked(call, status), &err);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static pal_status wait_behind(pal_mistral_pass *first, pal_mistral_pass *pass, pal_error *err)
 {
     pal_mistral_pass *last = first;
     if (first->waiting >= PAL_MISTRAL_WAITING_MAX)
         return pal_call_refuse(pass->call, 409, NULL, PAL_BUSY, err,
-                "%d requests wait for the conversation already; try again later",
+                "%d requests are already waiting for the conversation; retry later",
                 PAL_MISTRAL_WAITING_MAX);
     while (last->next)
         last = last->next;
-    pass->call->user = pass; /* whoever leaves may let it in at once */
+    pass->call->user = pass; /* Set before the pass is linked, because a leaving request may admit
+                                it at once. */
     last->next = pass;
     first->waiting++;
     return PAL_OK;
@@ -126,7 +128,7 @@ pal_status pal_mistral_gate_enter(
 
 /* ---- Leaving ---- */
 
-/* The next one is in from now on; NULL: nobody waits. */
+/* Admits the next request. Returns NULL if none is waiting. */
 static pal_mistral_pass *pass_on(pal_mistral_pass *pass)
 {
     pal_mistral_gate *gate = pass->gate;
@@ -135,7 +137,7 @@ static pal_mistral_pass *pass_on(pal_mistral_pass *pass)
     pal_map_remove(&gate->inside, key_of(pass));
     if (next) {
         next->waiting = pass->waiting - 1;
-        /* There is room: one was just taken out. */
+        /* This cannot fail: an entry was just removed, so there is room. */
         (void)!pal_map_set(&gate->inside, key_of(next), next);
     }
     pthread_mutex_unlock(&gate->lock);
@@ -151,7 +153,7 @@ void pal_mistral_gate_leave(pal_mistral_pass *pass)
             return;
         pal_error err;
         pal_status status = pal_call_refuse(
-                next->call, 503, NULL, PAL_BUSY, &err, "too many requests wait; try again later");
+                next->call, 503, NULL, PAL_BUSY, &err, "too many waiting requests; retry later");
         pal_call_fail(next->call, status, &err);
         pass = next;
     }

@@ -1,5 +1,6 @@
-/* api_mistral_handoff.c - from one agent to the next: whether the calls that ended a turn hand the
- * conversation over, and what is said then. On the loop, under the run's lock. */
+/* api_mistral_handoff.c - handoffs from one agent to the next: decides whether the calls that ended
+ * a turn hand the conversation over, and creates their results. Runs on the loop, with the run's
+ * lock held. */
 #include "dialect/dialect_member.h"
 #include "server/api_mistral_run_inside.h"
 
@@ -13,8 +14,8 @@ static const pal_mistral_target *target_of(const pal_mistral_runner *run, pal_st
     return NULL;
 }
 
-/* The agent to go on with; NULL: it ends here. Where the client has calls to run besides, it comes
- * first. */
+/* Returns the agent that continues; NULL if the request ends here. If the answer also calls tools
+ * of the client, there is no handoff: the client must run those first. */
 static const pal_mistral_target *next_target(pal_mistral_runner *run, pal_json calls)
 {
     const pal_mistral_target *first = NULL;
@@ -32,7 +33,8 @@ static const pal_mistral_target *next_target(pal_mistral_runner *run, pal_json c
     return first;
 }
 
-/* The results of the calls that hand over: only the first one does. */
+/* Creates the results of the handoff calls. Only the first call hands over; the others get an
+ * error. */
 static pal_message *make_results(
         pal_mistral_runner *run, pal_json calls, const pal_mistral_leg *to, size_t *out_len)
 {

@@ -1,13 +1,14 @@
-/* api_mistral_legs.c - what turns are run with: a conversation's own settings, or its agent's, and
- * those of all agents that it may be handed to. All of them are read before the first turn begins,
- * because the next one begins on the runtime's loop, which reads nothing. */
+/* api_mistral_legs.c - reads the settings of a request's turns: those of the conversation or its
+ * agent, and those of all agents that it can be handed to. All of them are read before the first
+ * turn starts, because later turns start on the runtime's loop, which must not read from the
+ * store. */
 #include <stdio.h>
 #include "dialect/dialect_member.h"
 #include "server/api_mistral.h"
 #include "server/api_turn.h"
 #include "server/server_call.h"
 
-#define TOOL_NAME_LEN_MAX 64 /* what services take */
+#define TOOL_NAME_LEN_MAX 64 /* limit of the model services */
 
 /* ---- completion_args ---- */
 
@@ -47,7 +48,7 @@ static bool has_type(pal_json value, arg_type type)
     }
 }
 
-/* `within` is the member that they are in; NULL: the request itself. */
+/* `within` is the object that contains the member; NULL means the request itself. */
 static pal_status wrong_arg(
         pal_call *call, const char *within, const char *name, const char *expected, pal_error *err)
 {
@@ -86,7 +87,7 @@ pal_status pal_mistral_args_check(pal_call *call, pal_json args, const char *wit
                             : status;
 }
 
-/* The first of the three that says it. */
+/* Returns the member of the first of the three objects that has it. */
 static pal_json choose(const pal_json *levels, const char *name)
 {
     for (size_t i = 0; i < 3; i++) {
@@ -135,7 +136,7 @@ static pal_turn_request new_request(const pal_call *call)
             .calls_end_turn = true};
 }
 
-/* "transfer_to_weather_agent": what services take as a function's name. */
+/* Makes a function name that model services accept, such as "transfer_to_weather_agent". */
 static pal_str transfer_name(pal_call *call, pal_str agent_name, size_t number)
 {
     char name[TOOL_NAME_LEN_MAX + 1];
@@ -180,8 +181,8 @@ static pal_str describe(pal_call *call, const pal_mistral_agent *agent)
 typedef struct legs_maker {
     pal_call *call;
     pal_mistral_legs *legs;
-    pal_mistral_agent agents[PAL_MISTRAL_HANDOFFS_MAX + 1]; /* of each leg */
-    pal_json args;                                          /* the request's own */
+    pal_mistral_agent agents[PAL_MISTRAL_HANDOFFS_MAX + 1]; /* the agent of each leg */
+    pal_json args;                                          /* the args of the request */
     pal_error *err;
 } legs_maker;
 
@@ -208,7 +209,7 @@ static pal_status fill_leg(legs_maker *maker, size_t at, const pal_mistral_setti
     return status == PAL_OK ? apply_args(call, levels, &leg->request, maker->err) : status;
 }
 
-/* The leg of that agent, which is read where it is new. PAL_NOT_FOUND: it is gone. */
+/* Finds the leg of the agent, or adds it. PAL_NOT_FOUND if the agent no longer exists. */
 static pal_status find_leg(legs_maker *maker, pal_str agent_id, size_t *out_leg)
 {
     pal_mistral_legs *legs = maker->legs;
@@ -247,7 +248,8 @@ static void add_transfer(legs_maker *maker, pal_mistral_leg *leg, pal_tool *tool
     leg->targets[leg->targets_len++] = (pal_mistral_target){.tool = name, .leg = target};
 }
 
-/* The tools by which the agent hands over, behind its own. Agents that are gone are left out. */
+/* Adds the handoff tools after the agent's other tools. Agents that no longer exist are left
+ * out. */
 static pal_status add_transfers(legs_maker *maker, size_t at)
 {
     pal_arena *arena = maker->call->arena;

@@ -1,8 +1,9 @@
-/* api_mistral_models.c - the models that can be asked for, as Mistral shows its own. */
+/* api_mistral_models.c - lists the available models in Mistral's format. */
 #include "server/api_mistral.h"
 #include "server/server_put.h"
 
-/* What every model is taken to be able to do: whether one can't, its service says. */
+/* Every model is listed with these capabilities. If a model lacks one, its service reports an
+ * error. */
 static void put_capabilities(pal_json_writer *writer)
 {
     pal_json_name(writer, "capabilities");
@@ -46,9 +47,9 @@ static pal_status get_model(pal_call *call, pal_error *err)
 
 const pal_api_route pal_mistral_model_routes[] = {
         {"GET", "/mistral/v1/models", PAL_KEY_READ, PAL_ROUTE_WORKER, list_models,
-                {"mistralListModels", "the models that can be asked for", NULL, NULL, "Object",
+                {"mistralListModels", "list the available models", NULL, NULL, "Object",
                         200}},
         {"GET", "/mistral/v1/models/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_model,
-                {"mistralGetModel", "one of them", NULL, NULL, "Object", 200}},
+                {"mistralGetModel", "read one model", NULL, NULL, "Object", 200}},
         {0},
 };

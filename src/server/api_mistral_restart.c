@@ -1,25 +1,28 @@
-/* api_mistral_restart.c - another conversation, from one entry of this one on: a fork, so that what
- * came before is shared and not copied. Where the entry is not the last of its message, the rest of
- * that is hidden in the fork. */
+/* api_mistral_restart.c - starts another conversation from one entry of this one. The new session
+ * is a fork, so earlier messages are shared and not copied. If the entry is not the last one of its
+ * message, the later entries of that message are hidden in the fork. */
 #include "dialect/dialect_member.h"
 #include "server/api_mistral_start.h"
 #include "server/server_call.h"
 
-#define RESULTS_MESSAGES 64 /* that follow a call */
+#define RESULTS_MESSAGES 64 /* messages after a call that can contain its results */
 
 typedef struct restart_point {
-    uint64_t seq;                    /* the last message that stays */
-    const pal_mistral_entry *hidden; /* behind its parts the rest of its message is hidden */
+    uint64_t seq;                    /* the last message that is kept */
+    const pal_mistral_entry *hidden; /* the parts of its message after this entry are hidden; NULL
+                                        hides nothing */
 } restart_point;
 
 static pal_status no_entry(pal_call *call, pal_str id, pal_error *err)
 {
     call->fail_param = "from_entry_id";
-    return pal_error_set(err, PAL_NOT_FOUND, "there is no entry '%.*s' in the conversation",
+    return pal_error_set(err, PAL_NOT_FOUND,
+            "unknown entry '%.*s'; the conversation does not contain it",
             (int)(id.len < 80 ? id.len : 80), id.data ? id.data : "");
 }
 
-/* Up to where messages of tools follow: a call stays with its results. */
+/* Returns the seq of the last tool message that follows, so that a call is kept with its
+ * results. */
 static uint64_t end_of_results(const pal_messages *list)
 {
     size_t i = 1;
@@ -67,7 +70,7 @@ static pal_status find_point(
     return PAL_OK;
 }
 
-/* Who spoke there, where it had been handed over. */
+/* Finds the agent that spoke at that point, if the conversation had been handed over. */
 static pal_status find_speaker(
         pal_mistral_start *start, pal_id session, uint64_t seq, pal_error *err)
 {
@@ -192,7 +195,8 @@ PAL_MISTRAL_HANDLER(restart)
 const pal_api_route pal_mistral_restart_routes[] = {
         {"POST", "/mistral/v1/conversations/{id}/restart", PAL_KEY_WRITE,
                 PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER, handle_restart,
-                {"mistralRestartConversation", "begin another from one of its entries", NULL,
+                {"mistralRestartConversation",
+                        "start another conversation from one of the entries", NULL,
                         "Object", "Object", 200}},
         {0},
 };

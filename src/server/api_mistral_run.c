@@ -1,14 +1,18 @@
-/* api_mistral_run.c - runs a request's turns: starts one, watches it, and perhaps starts the next.
+/* api_mistral_run.c - runs the turns of a request: starts one, watches it, and starts the next one
+ * after a handoff.
  *
- * Everything happens on the runtime's loop, from one callback to the next. Only an answer that is
- * no stream is written on a worker, because it reads what was recorded. A stream may be gone at any
- * time, which is told on a listener's thread: `lock` guards what both sides look at. That a client
- * has left before there was a stream is told under the listener's own lock, which is also taken
- * when a stream begins: whoever tells it takes `turn_lock` only. A request goes when its stream
- * begins, so that a run with one has an arena of its own; the others lie in their call's.
+ * Threads: everything happens on the runtime's loop, from one callback to the next. Only a response
+ * without a stream is written on a worker, because it reads recorded messages. A stream can end at
+ * any time, which is reported on a listener thread: `lock` guards the members that both sides use.
+ * A client can also leave before there is a stream. That is reported under the listener's own lock,
+ * which is also taken when a stream begins, so that callback takes only `turn_lock`.
  *
- * All or nothing: a turn that fails takes itself back. What earlier turns of the same request have
- * recorded is hidden then, and a session that was made for the request is erased. */
+ * Ownership: the call is freed when its stream begins, so a run with a stream has a separate arena.
+ * All other runs are in their call's arena.
+ *
+ * A request succeeds or fails completely. A failed turn removes its own messages. Messages of
+ * earlier turns of the same request are then hidden, and a session that was created for the request
+ * is erased. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/sum.h"
@@ -19,9 +23,9 @@
 
 static void start_leg(pal_mistral_runner *run, pal_message *messages, size_t messages_len);
 
-/* ---- Its life ---- */
+/* ---- Creating and freeing a run ---- */
 
-/* Without a stream it lies in the call's arena, and goes with that. */
+/* A run without a stream is freed with the arena of its call. */
 void pal_mistral_run_release(pal_mistral_runner *run)
 {
     pthread_mutex_lock(&run->lock);
@@ -56,7 +60,7 @@ static pal_mistral_runner *new_run(pal_call *call, const pal_mistral_run_options
     memcpy(run->tenant, call->caller.tenant.data, call->caller.tenant.len);
     run->options = *options;
     run->arena = arena;
-    if (is_stream) /* the request goes when its stream begins */
+    if (is_stream) /* the call is freed when its stream begins */
         run->options.legs = pal_mistral_legs_copy(&options->legs, arena);
     run->frames = (pal_mistral_frames){.arena = arena,
             .conversation = options->conversation,
@@ -65,7 +69,7 @@ static pal_mistral_runner *new_run(pal_call *call, const pal_mistral_run_options
     return run;
 }
 
-/* ---- Who waits for it ---- */
+/* ---- Clients that leave ---- */
 
 bool pal_mistral_run_is_gone(pal_mistral_runner *run)
 {
@@ -83,7 +87,7 @@ static void set_turn(pal_mistral_runner *run, pal_id turn, bool can_abandon)
     pthread_mutex_unlock(&run->turn_lock);
 }
 
-/* Nobody waits for it any more: what runs is stopped, and takes itself back. */
+/* The client has left: stops the running turn, which removes its messages. */
 static void abandon(pal_mistral_runner *run)
 {
     pthread_mutex_lock(&run->turn_lock);
@@ -95,7 +99,7 @@ static void abandon(pal_mistral_runner *run)
         pal_turn_abandon(run->server->runtime, pal_str_of(run->tenant), turn);
 }
 
-/* On a listener's thread. */
+/* Called on a listener thread. */
 static void stream_gone(void *user)
 {
     pal_mistral_runner *run = user;
@@ -106,7 +110,7 @@ static void stream_gone(void *user)
     pal_mistral_run_release(run);
 }
 
-/* On a thread of the listener's, which holds its lock. */
+/* Called on a listener thread that holds the listener's lock. */
 static void client_left(void *user)
 {
     abandon(user);
@@ -160,7 +164,7 @@ static void add_usage(pal_usage *sum, const pal_usage *usage)
     pal_sum_u64(&sum->reasoning, usage->reasoning);
 }
 
-/* What was said comes right before its first answer. */
+/* The messages of the request come right before its first answer. */
 static void note_answer(pal_mistral_runner *run, const pal_event *event)
 {
     if (!run->answer_seq) {
@@ -172,16 +176,17 @@ static void note_answer(pal_mistral_runner *run, const pal_event *event)
     run->is_cut = event->finish_length;
 }
 
-/* The results of a handoff are refused where somebody else has spoken since: by another API, which
- * knows no gate. The calls have been settled for that, and must stay with those results. */
+/* The results of a handoff are refused if another API has written to the session meanwhile, because
+ * the other APIs do not pass the gate. The store has then completed the calls with those results,
+ * so the messages must stay visible. */
 static void note_failure(pal_mistral_runner *run, pal_status status, pal_str why)
 {
     bool is_refused = !run->code && (status == PAL_INVALID || status == PAL_CONFLICT);
     run->is_parted = run->legs_run > 1 && is_refused;
     if (run->is_parted)
         pal_error_set(&run->error, PAL_CONFLICT,
-                "somebody else has spoken while the conversation was handed over; "
-                "what was said until then stays");
+                "the conversation changed during a handoff; the entries before the handoff are "
+                "kept");
     else
         pal_error_set(&run->error, status, "%.*s", PAL_STR_ARG(why));
 }
@@ -197,8 +202,8 @@ static void note_end(pal_mistral_runner *run, const pal_event *event)
         note_failure(run, event->status == PAL_OK ? PAL_CANCELED : event->status, event->text);
 }
 
-/* A question stays open when nobody waits any more: it may be answered later, unless the session
- * goes. */
+/* After the client has left, a question stays open, because it can be answered later. If the
+ * session is temporary, the turn is stopped. */
 static void note_question(pal_mistral_runner *run, const pal_event *event)
 {
     run->asked = pal_arena_copy(run->arena, event->call_id);
@@ -219,13 +224,13 @@ static void note(pal_mistral_runner *run, const pal_event *event)
     pal_server_log_event(event, run->options.session);
 }
 
-/* What a client waits for. */
+/* Whether the event is text that a client waits for. */
 static bool is_word(const pal_event *event)
 {
     return event->kind == PAL_EVENT_TEXT || event->kind == PAL_EVENT_REASONING;
 }
 
-/* On the loop. */
+/* Called on the loop. */
 static bool see(const pal_event *event, void *user)
 {
     pal_mistral_runner *run = user;
@@ -243,7 +248,7 @@ static bool see(const pal_event *event, void *user)
     return event->kind != PAL_EVENT_ENDED && event->kind != PAL_EVENT_ASKING;
 }
 
-/* On the loop: the turn tells no more. */
+/* Called on the loop after the turn's last event. */
 static void seen(void *user)
 {
     pal_mistral_runner *run = user;
@@ -269,7 +274,7 @@ static void fail(pal_mistral_runner *run, const pal_error *err)
     pal_mistral_run_finish(run);
 }
 
-/* On the loop, or on a worker for one that goes on. */
+/* Called on the loop, or on a worker if a paused turn continues. */
 static void watch(pal_mistral_runner *run, uint64_t after)
 {
     bool begins_now = run->options.is_stream && !run->options.shape->begins_late;
@@ -288,7 +293,7 @@ static void watch(pal_mistral_runner *run, uint64_t after)
         fail(run, &err);
 }
 
-/* On the loop. */
+/* Called on the loop. */
 static void started(const pal_turn_info *info, const pal_error *err, void *user)
 {
     pal_mistral_runner *run = user;
@@ -302,21 +307,22 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
     set_turn(run, info->turn, true);
     if (run->call)
         pal_call_trace_turn(run->call, info, pal_mistral_leg_of(run)->request.model);
-    /* A session that is not kept is erased; the answer is still to be remembered. */
+    /* A temporary session is erased, but the response must still be stored under the idempotency
+     * key, so the response belongs to no session. */
     if (run->call && run->options.is_passing)
         pal_call_belongs(run->call, (pal_id){{0}});
     watch(run, 0);
 }
 
-/* Where nobody waits for it any more, nothing begins. Nobody else may have spoken since the turn
- * before: its calls are answered here. */
+/* Starts no turn if the client has left. `expected_seq` rejects the turn if another request has
+ * written since the previous turn, because this turn contains the results of that turn's calls. */
 static void start_leg(pal_mistral_runner *run, pal_message *messages, size_t messages_len)
 {
     pal_error err = {0};
     pal_status status;
     pthread_mutex_lock(&run->lock);
     if (pal_mistral_run_is_gone(run)) {
-        status = pal_error_set(&err, PAL_CANCELED, "nobody waits for the answer");
+        status = pal_error_set(&err, PAL_CANCELED, "the client no longer waits for the answer");
     } else {
         pal_turn_request request = pal_mistral_leg_of(run)->request;
         request.session = run->options.session;
@@ -324,7 +330,7 @@ static void start_leg(pal_mistral_runner *run, pal_message *messages, size_t mes
         request.messages_len = messages_len;
         request.expected_seq = run->last_seq;
         if (run->legs_run > 0)
-            request.opening_len = 0; /* the session is there */
+            request.opening_len = 0; /* the session exists since the first turn */
         run->legs_run++;
         status = pal_turn_start_async(run->server->runtime, &request, started, run, &err);
     }

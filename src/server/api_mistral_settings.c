@@ -1,10 +1,10 @@
-/* api_mistral_settings.c - what a conversation is held with, as requests give it and as its session
- * keeps it: the user's metadata beside members of our own,
+/* api_mistral_settings.c - the settings of a conversation: reads them from requests, and stores
+ * them in the session's metadata, next to the client's own members:
  *
  *   {"project":"x", "turn":{"model":"m","system":"Be brief."}, "mistral":{"tools":[...],...}}
  *
- * "turn" is what any turn of the session goes by, so that the native API goes on with the same
- * model and instructions. */
+ * "turn" applies to every turn of the session, so the native API continues the conversation with
+ * the same model and instructions. */
 #include "dialect/dialect_member.h"
 #include "server/api_mistral.h"
 #include "server/api_turn.h"
@@ -26,7 +26,7 @@ pal_status pal_mistral_metadata_read(pal_call *call, pal_json *out_metadata, pal
     for (size_t i = 0; own_members[i]; i++) {
         if (pal_json_type_of(pal_json_find(metadata, own_members[i])) != PAL_JSON_NONE)
             return pal_mistral_wrong(call, "metadata", err,
-                    "'metadata' must not have a member '%s': the session keeps its settings there",
+                    "'metadata' must not have a member '%s', which contains the session's settings",
                     own_members[i]);
     }
     *out_metadata = metadata;
@@ -83,8 +83,8 @@ pal_status pal_mistral_settings_read(
     pal_status status = read_texts(call, &settings, err);
     if (status == PAL_OK && (settings.model.len == 0) == (settings.agent_id.len == 0))
         return pal_mistral_wrong(call, settings.model.len ? "agent_id" : "model", err,
-                settings.model.len ? "give 'model' or 'agent_id', not both"
-                                   : "give 'model' or 'agent_id'");
+                settings.model.len ? "send either 'model' or 'agent_id', not both"
+                                   : "'model' or 'agent_id' is missing");
     if (status == PAL_OK)
         status = pal_mistral_version_read(call, &settings.agent_version, err);
     if (status == PAL_OK)
@@ -148,7 +148,7 @@ pal_status pal_mistral_settings_keep(
     return status;
 }
 
-/* The members that are the user's; none where there are no others. */
+/* Returns the client's members; empty if there are none. */
 static pal_status users_of(pal_call *call, pal_json all, pal_json *out_metadata, pal_error *err)
 {
     pal_buf buf;
@@ -165,7 +165,7 @@ static pal_status users_of(pal_call *call, pal_json all, pal_json *out_metadata,
     return status;
 }
 
-/* Whom the conversation was handed to, if it was. */
+/* Reads the agent that the conversation was handed to, if any. */
 static pal_status find_speaker(
         pal_call *call, pal_id session, pal_str *out_speaker_id, pal_error *err)
 {

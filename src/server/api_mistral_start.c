@@ -1,9 +1,10 @@
-/* api_mistral_start.c - start and append: what makes a model speak in a conversation, and what that
- * has in common with restarting one (api_mistral_restart.c) and with chat completions.
+/* api_mistral_start.c - the routes start and append, which make a model answer in a conversation.
+ * Also contains what they share with restart (api_mistral_restart.c) and chat completions.
  *
- * Each reads and checks everything, makes the session that it needs, and runs in it
- * (api_mistral_run.h). With store:false that session is one that passes: a fork, where there is a
- * conversation already. What depends on how the conversation stands is read inside of its gate. */
+ * Each request is read and checked completely. Then its session is created, and its turns run there
+ * (api_mistral_run.h). With store:false the session is temporary; if the conversation exists, it is
+ * a fork of it. Everything that depends on the state of the conversation is read after the gate has
+ * admitted the request. */
 #include "server/api_mistral_start.h"
 
 #include "base/clock.h"
@@ -11,10 +12,12 @@
 #include "server/api_session.h"
 #include "server/server_call.h"
 
-#define PASSING_MS (24 * 3600 * 1000) /* after which a session that passes is swept in any case */
-#define OPEN_CALLS_MESSAGES 256       /* from the end, in which calls wait for results */
+#define PASSING_MS (24 * 3600 * 1000) /* a temporary session that was not erased expires after this
+                                         time */
+#define OPEN_CALLS_MESSAGES 256       /* newest messages that are searched for calls without
+                                         results */
 
-/* ---- What all three read ---- */
+/* ---- Members of all three requests ---- */
 
 pal_mistral_start *pal_mistral_start_new(pal_call *call, pal_error *err)
 {
@@ -62,7 +65,7 @@ static pal_status read_inputs(pal_mistral_start *start, bool is_required, pal_er
     pal_status status = pal_mistral_inputs_read(
             inputs, call->arena, &start->run.messages, &start->run.messages_len, err);
     if (status == PAL_OK && is_required && start->run.messages_len == 0)
-        return pal_error_set(err, PAL_INVALID, "'inputs' is empty: say something");
+        return pal_error_set(err, PAL_INVALID, "'inputs' is empty; send at least one input");
     if (status != PAL_OK)
         return status;
     call->fail_param = NULL;
@@ -85,7 +88,7 @@ pal_status pal_mistral_start_read(pal_mistral_start *start, bool is_required, pa
     return status;
 }
 
-/* ---- Results belong to calls ---- */
+/* ---- Checking results ---- */
 
 static bool has_part(const pal_message *messages, size_t len, pal_part_kind kind, pal_str call_id)
 {
@@ -110,8 +113,8 @@ static pal_status check_result(const pal_mistral_start *start, const pal_message
     if (is_called && !is_known)
         return PAL_OK;
     return pal_mistral_wrong(start->call, "inputs", err,
-            is_called ? "the call '%.*s' has its result already"
-                      : "there is no call '%.*s' that waits for a result",
+            is_called ? "call '%.*s' already has a result"
+                      : "call '%.*s' is not waiting for a result",
             (int)(part->call_id.len < 80 ? part->call_id.len : 80), part->call_id.data);
 }
 
@@ -140,15 +143,16 @@ pal_status pal_mistral_start_check(
     return status;
 }
 
-/* ---- Making the session ---- */
+/* ---- Creating the session ---- */
 
-/* On the store's writer, or at once. */
+/* Called on the store's writer, or immediately. */
 static void made(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
 {
     pal_mistral_start *start = call->user;
     pal_error own = {0};
-    pal_mistral_gate_leave(start->parents); /* what is said from now on is no longer there */
+    pal_mistral_gate_leave(start->parents); /* The fork exists now, and later messages of its parent
+                                               do not concern it. */
     status = pal_api_ops_failure(ops, ops_len, status, err, &err);
     if (status == PAL_OK) {
         status = pal_mistral_run(call, &start->run, &own);
@@ -210,7 +214,7 @@ static pal_status make(pal_call *call, pal_mistral_pass *pass, pal_error *err)
             call, start->ops, start->ops_len, &start->run.legs.items[0].request, made, err);
 }
 
-/* A session that others come to know has a gate from its beginning on. */
+/* Other requests can find a stored session, so it has a gate from the start. */
 pal_status pal_mistral_start_make(pal_mistral_start *start, pal_error *err)
 {
     pal_call *call = start->call;
@@ -224,7 +228,7 @@ pal_status pal_mistral_start_make(pal_mistral_start *start, pal_error *err)
                             : make(call, NULL, err);
 }
 
-/* ---- Start ---- */
+/* ---- Starting a conversation ---- */
 
 static pal_status start_conversation(pal_call *call, pal_error *err)
 {
@@ -251,7 +255,7 @@ static pal_status start_conversation(pal_call *call, pal_error *err)
     return pal_mistral_start_make(start, err);
 }
 
-/* ---- Append ---- */
+/* ---- Appending to a conversation ---- */
 
 static pal_status append_passing(
         pal_mistral_start *start, const pal_session *parent, pal_mistral_pass *pass, pal_error *err)
@@ -268,7 +272,7 @@ static pal_status append_passing(
     return pal_mistral_start_make(start, err);
 }
 
-/* The turn that asks goes on. */
+/* Continues the turn that waits for permission. */
 static pal_status confirm(
         pal_mistral_start *start, const pal_turn_info *info, pal_str asked, pal_error *err)
 {
@@ -277,7 +281,9 @@ static pal_status confirm(
     pal_status status = pal_mistral_confirmation(call, asked, &allow, err);
     if (status == PAL_OK && start->run.messages_len)
         return pal_mistral_wrong(
-                call, "inputs", err, "give 'inputs' after the confirmed call has ended");
+                call, "inputs", err,
+                "'inputs' is not allowed together with 'tool_confirmations'; send it after the "
+                "confirmed call has ended");
     if (status == PAL_OK)
         status = pal_turn_allow(call->server->runtime, call->caller.tenant, info->turn, allow, err);
     start->run.turn = info->turn;
@@ -297,12 +303,12 @@ static pal_status append_stored(pal_mistral_start *start, pal_mistral_pass *pass
         return confirm(start, &info, asked, err);
     if (status == PAL_OK && asked.len)
         return pal_mistral_wrong(call, "tool_confirmations", err,
-                "the call '%.*s' waits for a confirmation: give 'tool_confirmations'",
+                "call '%.*s' is waiting for a confirmation; send 'tool_confirmations'",
                 (int)(asked.len < 80 ? asked.len : 80), asked.data);
     return status == PAL_OK ? pal_mistral_run(call, &start->run, err) : status;
 }
 
-/* Nobody else is in the conversation now: it stands as those before have left it. */
+/* No other request is in the conversation now, so its state cannot change. */
 static pal_status append_inside(pal_call *call, pal_mistral_pass *pass, pal_error *err)
 {
     pal_mistral_start *start = call->user;
@@ -341,12 +347,14 @@ const pal_api_route pal_mistral_start_routes[] = {
         {"POST", "/mistral/v1/conversations", PAL_KEY_WRITE,
                 PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 handle_start_conversation,
-                {"mistralStartConversation", "begin one, and get the answer", NULL, "Object",
+                {"mistralStartConversation",
+                        "start a conversation and get the answer", NULL, "Object",
                         "Object", 200}},
         {"POST", "/mistral/v1/conversations/{id}", PAL_KEY_WRITE,
                 PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 handle_append,
-                {"mistralAppendConversation", "go on with one, and get the answer", NULL, "Object",
+                {"mistralAppendConversation",
+                        "continue a conversation and get the answer", NULL, "Object",
                         "Object", 200}},
         {0},
 };

@@ -209,7 +209,7 @@ test('a tool that the server asks about waits for allow or deny', async (t) => {
         assert.deepEqual(types(outputs), ['tool.execution', 'tool.execution', 'function.call']);
         assert.equal(pending.confirmation_status, 'pending');
         const refused = await s.append(id, { inputs: 'go on' }, 422);
-        assert.match(refused.detail[0].msg, /waits for a confirmation/);
+        assert.match(refused.detail[0].msg, /is waiting for a confirmation/);
         await s.append(id, { tool_confirmations: [{ tool_call_id: 'other', confirmation }] }, 422);
         const next = await s.append(id, { tool_confirmations:
             [{ tool_call_id: pending.tool_call_id, confirmation }] });
@@ -298,7 +298,7 @@ test('a restart at one of several calls leaves the others out', async (t) => {
     assert.equal((await s.history(id)).length, 3);
     const missing = await s.call('POST', `/conversations/${id}/restart`,
         { from_entry_id: outputs[0].id.replace(/^fc_/, 'msg_'), inputs: 'x' }, 404);
-    assert.match(missing.message, /there is no entry/);
+    assert.match(missing.message, /unknown entry/);
 });
 
 // ---- Entries ----
