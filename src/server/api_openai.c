@@ -1,5 +1,5 @@
-/* api_openai.c - OpenAI's API under /v1: its envelope for errors, its models, and what its routes
- * share. */
+/* api_openai.c - OpenAI's API under /v1: the format of its errors, the list of models, and
+ * functions that its routes share. */
 #include "server/api_openai.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "server/server_put.h"
 
 #define HEX_LEN 32
-#define MODELS_WAIT_MS 3000 /* for endpoints that don't answer */
+#define MODELS_WAIT_MS 3000 /* maximum wait for endpoints that don't answer */
 
 /* ---- Errors ---- */
 
@@ -24,7 +24,7 @@ static const char *type_of(const pal_failure *failure)
                                    : "invalid_request_error";
 }
 
-/* OpenAI's own words where it has one for what our frame calls otherwise. */
+/* Uses OpenAI's error code if OpenAI has one for this failure. */
 static pal_str code_of(const pal_failure *failure)
 {
     if (failure->code == 401)
@@ -38,7 +38,7 @@ static pal_str code_of(const pal_failure *failure)
 
 static void put_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
 {
-    if (failure->status == PAL_BUDGET) /* clients would try 429 again, in vain */
+    if (failure->status == PAL_BUDGET) /* OpenAI's clients retry 429, which does not help here */
         pal_exchange_add_header(call->exchange, "x-should-retry", pal_str_of("false"));
     pal_json_begin_object(writer);
     pal_json_name(writer, "error");
@@ -83,7 +83,7 @@ static pal_status find_session(pal_call *call, pal_id id, pal_session *out_sessi
     pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ID,
             pal_str_of(text), call->arena, out_session, err);
     if (status == PAL_OK && !is_shown(out_session))
-        return pal_error_set(err, PAL_NOT_FOUND, "it is in the trash");
+        return pal_error_set(err, PAL_NOT_FOUND, "the conversation is in the trash");
     return status;
 }
 
@@ -97,7 +97,7 @@ pal_status pal_openai_conversation(
     if (status != PAL_NOT_FOUND)
         return status;
     call->fail_param = param;
-    return pal_error_set(err, PAL_NOT_FOUND, "there is no conversation '%.*s'",
+    return pal_error_set(err, PAL_NOT_FOUND, "unknown conversation '%.*s'",
             (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data ? id.data : "");
 }
 
@@ -127,7 +127,8 @@ pal_status pal_openai_metadata_read(
         return PAL_OK;
     call->fail_param = "metadata";
     if (type != PAL_JSON_OBJECT)
-        return pal_error_set(err, PAL_INVALID, "'metadata' must be an object with texts, not %s",
+        return pal_error_set(err, PAL_INVALID,
+                "'metadata' must be an object with string values, not %s",
                 pal_json_type_name(type));
     if (pal_json_count(metadata) > PAL_OPENAI_METADATA_PAIRS_MAX)
         return pal_error_set(err, PAL_INVALID, "'metadata' has %zu pairs; at most %d are allowed",
@@ -234,11 +235,13 @@ pal_status pal_openai_list_put(pal_call *call, const pal_openai_item *items, siz
 
 static pal_status no_item(pal_str id, pal_error *err)
 {
-    return pal_error_set(err, PAL_NOT_FOUND, "there is no item '%.*s' in the conversation",
+    return pal_error_set(err, PAL_NOT_FOUND,
+            "unknown item '%.*s'; the conversation does not contain it",
             (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data ? id.data : "");
 }
 
-/* The message `seq` as the session shows it, if it is the one with that id. */
+/* Finds the item's message by its seq, as the session shows it. The message must have the item's
+ * id. */
 static pal_status load_message(pal_call *call, pal_id session, const pal_message *message,
         bool hidden, pal_messages *out_found, pal_error *err)
 {
@@ -382,7 +385,7 @@ pal_status pal_openai_send_model(
     if (status != PAL_OK)
         return status;
     return pal_error_set(err, PAL_NOT_FOUND,
-            "there is no model '%.*s'; GET %s lists those that there are",
+            "unknown model '%.*s'; GET %s lists the models",
             (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data, list_path);
 }
 
@@ -404,10 +407,10 @@ static pal_status get_model(pal_call *call, pal_error *err)
 
 static const pal_api_route model_routes[] = {
         {"GET", "/v1/models", PAL_KEY_READ, PAL_ROUTE_WORKER, list_models,
-                {"openaiListModels", "the models that can be asked for", NULL, NULL, "Object",
+                {"openaiListModels", "list the available models", NULL, NULL, "Object",
                         200}},
         {"GET", "/v1/models/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_model,
-                {"openaiGetModel", "one of them", NULL, NULL, "Object", 200}},
+                {"openaiGetModel", "read one model", NULL, NULL, "Object", 200}},
         {0},
 };
 

@@ -1,7 +1,7 @@
-/* api_openai_chat.c - chat completions. Without more they are passed on to the model's service as
- * they are. With the header x-palaver-session the server keeps the history: what comes is what is
- * new, and a turn of that session answers. A service that speaks otherwise is asked by a turn too,
- * in a session that is erased with it. */
+/* api_openai_chat.c - chat completions. By default, a request is forwarded to the model service
+ * unchanged. With the header x-palaver-session the server keeps the history: the request contains
+ * only the new messages, and a turn of that session answers. If the model service has another API,
+ * the request also becomes a turn, in a temporary session that is erased with it. */
 #include "server/api_openai_chat.h"
 
 #include "base/clock.h"
@@ -15,11 +15,12 @@
 #include "server/server_call.h"
 #include "server/server_put.h"
 
-#define PASSING_MS (60 * 60 * 1000) /* after which a session of one turn is swept in any case */
+#define PASSING_MS (60 * 60 * 1000) /* a temporary session that was not erased expires after this
+                                       time */
 
-/* ---- Passing on ---- */
+/* ---- Forwarding ---- */
 
-/* The body as it came, with the default model where it names none. */
+/* Copies the body unchanged, with the default model if it names none. */
 static pal_status make_body(pal_call *call, pal_str *out_body, pal_error *err)
 {
     pal_str endpoint, model = {0}, body = pal_exchange_body(call->exchange);
@@ -48,7 +49,8 @@ static pal_status pass_on(pal_call *call, pal_error *err)
             .path = pal_str_of("/chat/completions"),
             .tenant = call->caller.tenant,
             .budget = call->caller.budget};
-    /* A budget counts on what the service tells; the client is told what it asked for. */
+    /* A budget needs the usage, so it is requested from the service. The client gets it only if it
+     * requested it. */
     pal_json options = pal_json_find(call->body, "stream_options");
     request.asks_usage = (request.budget.tenant_tokens || request.budget.tenant_cost_micros) &&
             pal_json_type_of(pal_json_find(call->body, "stream")) == PAL_JSON_TRUE &&
@@ -59,8 +61,8 @@ static pal_status pass_on(pal_call *call, pal_error *err)
 
 /* ---- Reading a turn ---- */
 
-/* Instructions at the beginning hold for this turn, and are no part of the history: clients send
- * them every time. */
+/* System messages at the beginning apply to this turn only and are not stored, because clients send
+ * them with every request. */
 static pal_status take_system(pal_openai_chat *chat, pal_error *err)
 {
     pal_turn_request *request = &chat->request;
@@ -103,7 +105,7 @@ static pal_status read_messages(pal_openai_chat *chat, pal_error *err)
     return pal_arena_checked(call->arena, err);
 }
 
-/* All that the model's service shall know and we need not. */
+/* Collects the members that Palaver does not interpret, for the model service. */
 static pal_status read_parameters(pal_openai_chat *chat, pal_error *err)
 {
     static const char *const own[] = {"model", "messages", "stream", "stream_options", "tools",
@@ -211,11 +213,12 @@ static pal_status create_session(pal_openai_chat *chat, pal_str key, pal_error *
             .u.create = {.session = session, .or_find = key.len > 0}};
     call->user = chat;
     if (key.len)
-        return pal_call_apply(call, op, 1, created, err); /* another may have the key */
+        /* Another request may create a session with this key meanwhile; then that one is used. */
+        return pal_call_apply(call, op, 1, created, err);
     return pal_call_open(call, op, 1, &chat->request, created, err);
 }
 
-/* By id, as the other APIs show it too; by key; by alias. */
+/* Finds the session by id (also in the form that the other APIs show), by key, or by alias. */
 static pal_status find_session(pal_openai_chat *chat, pal_str key, pal_error *err)
 {
     pal_call *call = chat->call;
@@ -266,7 +269,8 @@ static pal_status complete(pal_call *call, pal_error *err)
 const pal_api_route pal_openai_chat_routes[] = {
         {"POST", "/v1/chat/completions", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN, complete,
                 {"openaiCreateChatCompletion",
-                        "passed on; with x-palaver-session the server keeps the history", NULL,
+                        "get a chat completion; with x-palaver-session the server keeps the "
+                        "history", NULL,
                         "Object", "Object", 200}},
         {0},
 };

@@ -1,5 +1,4 @@
-/* api_openai_chat.h - a chat completion that is a turn of a session: what was asked, and its answer
- * as it becomes. */
+/* api_openai_chat.h - a chat completion that runs as a turn of a session. */
 #ifndef PAL_API_OPENAI_CHAT_H
 #define PAL_API_OPENAI_CHAT_H
 
@@ -10,11 +9,11 @@ typedef struct pal_openai_chat {
     pal_turn_request request; /* in the call's arena */
     bool is_stream;
     bool has_usage_chunk;
-    bool is_passing; /* the session is there for this turn only */
+    bool is_passing; /* the session is temporary and exists for this turn only */
 } pal_openai_chat;
 
-/* Runs the turn and answers the call, with a whole completion or with chunks. Where the client
- * leaves, the turn is stopped, and nothing of it is kept. From any thread. */
+/* Runs the turn and answers the call with a complete object or with chunks. If the client leaves,
+ * the turn is stopped and its messages are removed. Can be called from any thread. */
 PAL_CHECKED pal_status pal_openai_chat_run(const pal_openai_chat *chat, pal_error *err);
 
 #endif

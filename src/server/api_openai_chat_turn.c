@@ -1,12 +1,12 @@
-/* api_openai_chat_turn.c - a turn as a chat completion: chunks while it runs, or one object at its
- * end, made of what its events told.
+/* api_openai_chat_turn.c - runs a turn as a chat completion. It sends chunks while the turn runs,
+ * or collects the events into one object at the end.
  *
- * A reading belongs to up to three sides, which end in any order: the watching, told on the
- * runtime's loop, the stream, whose end is told on a listener's thread, and the erasing of a
- * session that was there for this turn only, told by the store's writer. Each holds it; the last
- * one frees it. Its lock guards everything. The call is the loop's until it is answered.
+ * Ownership: up to three sides hold a reading, and they end in any order. The watch ends on the
+ * runtime's loop, the stream on a listener thread, and the erasure of a temporary session on the
+ * store's writer. The last side frees the reading. Its lock guards all members. The loop owns the
+ * call until it is answered.
  *
- * A stream begins with the first word of the answer: what fails before is answered with a code. */
+ * A stream begins with the first text of the answer, so that earlier failures get an HTTP code. */
 #include "server/api_openai_chat.h"
 
 #include <pthread.h>
@@ -22,7 +22,7 @@
 /* A call of one of the caller's tools. */
 typedef struct told_call {
     struct told_call *next;
-    pal_str id; /* in the arena, and the name */
+    pal_str id; /* id and name are in the arena */
     pal_str name;
     uint32_t index;
     pal_buf arguments;
@@ -31,17 +31,17 @@ typedef struct told_call {
 typedef struct reading {
     pthread_mutex_t lock;
     unsigned holders;
-    pal_call *call;     /* NULL: answered */
-    pal_stream *stream; /* NULL: none, or gone */
+    pal_call *call;     /* NULL after the response was sent */
+    pal_stream *stream; /* NULL if there is no stream, or if it has ended */
     pal_server *server;
     pal_arena *arena;
-    pal_str tenant; /* these in the arena */
+    pal_str tenant; /* the texts below are in the arena */
     pal_str model;
-    pal_str *tools; /* names of the caller's */
+    pal_str *tools; /* names of the caller's tools */
     size_t tools_len;
     told_call *calls, **calls_end;
     uint32_t calls_len;
-    pal_buf text; /* of the newest step, where it is answered whole */
+    pal_buf text; /* text of the newest step, for a response without a stream */
     pal_buf reasoning;
     pal_buf refusal;
     pal_id session;
@@ -76,7 +76,7 @@ static void release(reading *r)
     pal_free(r);
 }
 
-/* ---- What both forms have ---- */
+/* ---- Members of both forms ---- */
 
 static void put_head(const reading *r, pal_json_writer *writer, const char *object)
 {
@@ -115,9 +115,10 @@ static const char *finish_of(const reading *r)
                              : "stop";
 }
 
-/* ---- The whole completion, under the lock ---- */
+/* ---- The complete object; the lock must be held ---- */
 
-/* A model that wrote no arguments meant none; SDKs parse what they get. */
+/* If a model sends no arguments, the client gets an empty object, because SDKs parse the
+ * arguments. */
 static void put_calls(const reading *r, pal_json_writer *writer)
 {
     pal_json_name(writer, "tool_calls");
@@ -159,7 +160,7 @@ static void put_choice(const reading *r, pal_json_writer *writer)
     pal_json_end_object(writer);
 }
 
-/* What could not be kept must not be left out. */
+/* A part that could not be kept in memory must not be missing silently. */
 static bool has_gap(const reading *r)
 {
     bool has = r->text.failure || r->reasoning.failure || r->refusal.failure ||
@@ -176,7 +177,7 @@ static void send_completion(reading *r)
     r->call = NULL;
     if (has_gap(r)) {
         pal_error err;
-        pal_error_set(&err, PAL_NO_MEMORY, "the answer can't be kept in memory");
+        pal_error_set(&err, PAL_NO_MEMORY, "the answer could not be kept in memory");
         pal_call_fail(call, PAL_NO_MEMORY, &err);
         return;
     }
@@ -191,11 +192,11 @@ static void send_completion(reading *r)
     pal_call_send(call, 200);
 }
 
-/* ---- Chunks, under the lock ---- */
+/* ---- Chunks; the lock must be held ---- */
 
 static void write_stream(reading *r, const pal_buf *buf)
 {
-    /* Without memory there is a gap that a reader must not overlook. */
+    /* If there is no memory for a chunk, the stream ends, so that the client notices the gap. */
     if (r->stream && (buf->failure || !pal_stream_write(r->stream, pal_buf_str(buf)))) {
         pal_stream_end(r->stream);
         r->stream = NULL;
@@ -247,7 +248,7 @@ static void write_delta(reading *r, const char *name, pal_str text)
     end_chunk(r, &writer, NULL);
 }
 
-/* The first delta of a call has its id and name, the others more of its arguments. */
+/* The first delta of a call has its id and name. Later deltas have more of its arguments. */
 static void write_call(reading *r, const told_call *call, pal_str name, pal_str arguments)
 {
     pal_buf buf;
@@ -330,7 +331,7 @@ static void stream_gone(void *user)
     release(r);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void open_stream(reading *r)
 {
     pal_call *call = r->call;
@@ -359,7 +360,7 @@ static void open_stream(reading *r)
     pal_turn_abandon(r->server->runtime, r->tenant, r->turn);
 }
 
-/* ---- The end ---- */
+/* ---- The end of the turn ---- */
 
 static void erased(pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
 {
@@ -370,7 +371,7 @@ static void erased(pal_op *ops, size_t ops_len, pal_status status, const pal_err
     release(user);
 }
 
-/* Where this fails, the session expires soon, and is swept. */
+/* If the erasure fails, the session expires soon and is then cleaned up. */
 static void erase_passing(reading *r)
 {
     if (!r->is_passing)
@@ -386,7 +387,8 @@ static void erase_passing(reading *r)
         release(r);
 }
 
-/* What the service says of the request is the client's to know; its refusal of our key is not. */
+/* The model service's errors about the request are passed on. Its refusal of the server's API key
+ * is not. */
 static unsigned code_of_failure(const pal_event *event)
 {
     if (event->state == PAL_TURN_CANCELED)
@@ -400,7 +402,7 @@ static unsigned code_of_failure(const pal_event *event)
     return pal_status_http(event->status);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void fail_call(reading *r, const pal_event *event)
 {
     pal_error err;
@@ -415,7 +417,7 @@ static void fail_call(reading *r, const pal_event *event)
     pal_call_fail(call, status, &err);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void end_stream(reading *r, const pal_event *event)
 {
     if (r->stream && event->state == PAL_TURN_DONE)
@@ -427,7 +429,7 @@ static void end_stream(reading *r, const pal_event *event)
     r->stream = NULL;
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void finish(reading *r, const pal_event *event)
 {
     bool is_done = event->state == PAL_TURN_DONE;
@@ -443,7 +445,7 @@ static void finish(reading *r, const pal_event *event)
         fail_call(r, event);
 }
 
-/* ---- What is told, on the loop ---- */
+/* ---- Events, on the loop ---- */
 
 static told_call *find_call(const reading *r, pal_str id)
 {
@@ -462,7 +464,7 @@ static bool is_callers(const reading *r, pal_str name)
     return false;
 }
 
-/* What the server's own tools are asked is nothing to the client. */
+/* Calls of the server's tools are not shown to the client. */
 static void note_call(reading *r, const pal_event *event)
 {
     told_call *call = is_callers(r, event->name) ? pal_arena_alloc(r->arena, sizeof *call) : NULL;
@@ -510,11 +512,11 @@ static void note_text(reading *r, const pal_event *event)
 static void note(reading *r, const pal_event *event)
 {
     switch (event->kind) {
-    case PAL_EVENT_STEP: /* the last one's answer is the answer */
+    case PAL_EVENT_STEP: /* only the last step's text is the answer */
         pal_buf_clear(&r->text);
         pal_buf_clear(&r->reasoning);
         pal_buf_clear(&r->refusal);
-        if (r->model.len == 0) /* the request named none */
+        if (r->model.len == 0) /* the request named no model */
             r->model = pal_arena_copy(r->arena, event->name);
         break;
     case PAL_EVENT_TEXT:
@@ -559,15 +561,16 @@ static void watch_gone(void *user)
     if (!r->is_over) {
         const pal_event lost = {.kind = PAL_EVENT_ENDED,
                 .state = PAL_TURN_CANCELED,
-                .text = pal_str_of("the server stops")};
+                .text = pal_str_of("the server is stopping")};
         finish(r, &lost);
     }
     pthread_mutex_unlock(&r->lock);
     release(r);
 }
 
-/* The client did not wait for the answer. Under the listener's lock, before the call is answered: r
- * is there, and its lock must not be taken. */
+/* The client left before the response. Called under the listener's lock, before the call is
+ * answered, so `r` exists. Must not take the lock of `r`: the loop may hold it while it waits for
+ * the listener's lock. */
 static void client_left(void *user)
 {
     const reading *r = user;
@@ -583,7 +586,8 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
     if (status == PAL_OK) {
         r->turn = info->turn;
         pal_call_trace_turn(call, info, r->model);
-        /* A session that is not kept is erased; the answer is still to be remembered. */
+        /* A temporary session is erased, but the response must still be stored under the
+         * idempotency key, so the response belongs to no session. */
         pal_call_belongs(call, r->is_passing ? (pal_id){{0}} : r->session);
         (void)pal_exchange_watch(call->exchange, client_left, r);
         status = pal_turn_watch(
@@ -598,7 +602,7 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
     release(r);
 }
 
-/* ---- Beginning ---- */
+/* ---- Starting ---- */
 
 static reading *new_reading(const pal_openai_chat *chat)
 {

@@ -1,9 +1,9 @@
-/* api_openai_conversations.c - conversations and their items: a conversation is a session, and what
- * it shows is the session's messages as items.
+/* api_openai_conversations.c - conversations and their items. A conversation is a session, and its
+ * items are the session's messages.
  *
- * Writes never block the listener's thread: the store's writer answers them. A page costs what it
- * shows: every message is one item at least, so that no more messages are loaded than items are
- * asked for, and two. */
+ * Writes never block the listener's thread: the store's writer sends their responses. A page costs
+ * no more than it shows. Every message has at least one item, so at most two messages more than the
+ * requested number of items are loaded. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
@@ -12,7 +12,7 @@
 #include "server/server_call.h"
 #include "server/server_put.h"
 
-/* ---- Showing ---- */
+/* ---- Showing conversations ---- */
 
 static void put_conversation(pal_call *call, const pal_session *session)
 {
@@ -27,7 +27,7 @@ static void put_conversation(pal_call *call, const pal_session *session)
     pal_json_end_object(writer);
 }
 
-/* For pal_call_apply(), where the call's user is the conversation as it is now. */
+/* For pal_call_apply(): the call's `user` is the conversation in its new state. */
 static void send_conversation(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
 {
@@ -53,7 +53,7 @@ static pal_status get_conversation(pal_call *call, pal_error *err)
 
 /* ---- Reading items ---- */
 
-/* A repeat under the same idempotency key says the same again. */
+/* A repeated request with the same idempotency key gets the same ids. */
 static void give_client_ids(pal_call *call, pal_message *messages, size_t len)
 {
     for (size_t i = 0; call->idempotency_key.len && i < len; i++) {
@@ -63,7 +63,7 @@ static void give_client_ids(pal_call *call, pal_message *messages, size_t len)
     }
 }
 
-/* None where "items" is absent or null, and that may be. */
+/* Reads "items". If it is absent or null and may be, there are none. */
 static pal_status read_items(pal_call *call, bool may_be_absent, pal_message **out_messages,
         size_t *out_len, pal_error *err)
 {
@@ -124,7 +124,7 @@ static pal_status create_conversation(pal_call *call, pal_error *err)
     return pal_call_apply(call, ops, len ? 2 : 1, send_conversation, err);
 }
 
-/* What this API can't show stays: settings of the session are no pairs of texts. */
+/* Keeps metadata that this API cannot show: the session's settings are not pairs of strings. */
 static pal_status replace_metadata(
         pal_call *call, pal_session *session, pal_str given, pal_error *err)
 {
@@ -167,7 +167,7 @@ static pal_status update_conversation(pal_call *call, pal_error *err)
             pal_json_type_of(pal_json_find(call->body, "metadata")) == PAL_JSON_NONE) {
         call->fail_param = "metadata";
         return pal_call_refuse(call, 400, "missing_required_parameter", PAL_INVALID, err,
-                "'metadata' is missing: give the pairs that the conversation shall have");
+                "'metadata' is missing; send the new pairs of the conversation");
     }
     if (status == PAL_OK)
         status = pal_openai_metadata_read(call, call->body, &given, err);
@@ -262,10 +262,10 @@ static pal_status create_items(pal_call *call, pal_error *err)
 
 /* ---- Listing ---- */
 
-/* Where a page begins: behind this place. */
+/* The position at which a page begins; the item at this position is not included. */
 typedef struct place {
-    uint64_t seq;  /* 0: at the end that the order begins with */
-    size_t number; /* of a part, from 0 */
+    uint64_t seq;  /* 0: the end at which the order begins */
+    size_t number; /* number of the part, from 0 */
 } place;
 
 static place place_of(const pal_openai_item *item)
@@ -286,7 +286,7 @@ static bool is_behind(const pal_openai_item *item, place after, bool is_ascendin
     return own.number != after.number && (own.number > after.number) == is_ascending;
 }
 
-/* An item that was deleted since the last page still says where that page ended. */
+/* A deleted item still marks the end of the previous page. */
 static pal_status read_place(
         pal_call *call, pal_id session, const pal_openai_page *page, place *out, pal_error *err)
 {
@@ -380,7 +380,7 @@ static pal_status get_item(pal_call *call, pal_error *err)
     return status;
 }
 
-/* A mark for each of its parts, or one for the message where that is nothing else. */
+/* Hides each part of the item, or the whole message if the item is all of it. */
 static pal_status fill_marks(pal_call *call, pal_id session, const pal_openai_item *item,
         pal_op **out_ops, size_t *out_len, pal_error *err)
 {
@@ -433,22 +433,27 @@ static pal_status delete_item(pal_call *call, pal_error *err)
 
 const pal_api_route pal_openai_conversation_routes[] = {
         {"POST", "/v1/conversations", PAL_KEY_WRITE, PAL_ROUTE_JSON, create_conversation,
-                {"openaiCreateConversation", "a conversation, with items or without", NULL,
+                {"openaiCreateConversation", "create a conversation, optionally with items", NULL,
                         "Object", "Object", 200}},
         {"GET", CONVERSATION, PAL_KEY_READ, 0, get_conversation,
-                {"openaiGetConversation", "one conversation", NULL, NULL, "Object", 200}},
+                {"openaiGetConversation", "read one conversation", NULL, NULL, "Object", 200}},
         {"POST", CONVERSATION, PAL_KEY_WRITE, PAL_ROUTE_JSON, update_conversation,
-                {"openaiUpdateConversation", "give it other metadata", NULL, "Object", "Object",
+                {"openaiUpdateConversation",
+                        "replace the metadata of a conversation", NULL, "Object", "Object",
                         200}},
         {"DELETE", CONVERSATION, PAL_KEY_WRITE, 0, delete_conversation,
-                {"openaiDeleteConversation", "to the trash", NULL, NULL, "Object", 200}},
+                {"openaiDeleteConversation",
+                        "move a conversation to the trash", NULL, NULL, "Object", 200}},
         {"POST", CONVERSATION "/items", PAL_KEY_WRITE, PAL_ROUTE_JSON, create_items,
-                {"openaiCreateItems", "add items, all or none", NULL, "Object", "Object", 200}},
+                {"openaiCreateItems",
+                        "add items to a conversation, all or none", NULL, "Object", "Object", 200}},
         {"GET", CONVERSATION "/items", PAL_KEY_READ, PAL_ROUTE_WORKER, list_items,
-                {"openaiListItems", "its items, from either end", NULL, NULL, "Object", 200}},
+                {"openaiListItems",
+                        "list the items of a conversation, ascending or descending",
+                        NULL, NULL, "Object", 200}},
         {"GET", ITEM, PAL_KEY_READ, PAL_ROUTE_WORKER, get_item,
-                {"openaiGetItem", "one item", NULL, NULL, "Object", 200}},
+                {"openaiGetItem", "read one item", NULL, NULL, "Object", 200}},
         {"DELETE", ITEM, PAL_KEY_WRITE, 0, delete_item,
-                {"openaiDeleteItem", "take it out of sight", NULL, NULL, "Object", 200}},
+                {"openaiDeleteItem", "hide an item", NULL, NULL, "Object", 200}},
         {0},
 };

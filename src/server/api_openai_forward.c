@@ -1,16 +1,15 @@
-/* api_openai_forward.c - passes a request on to the model's service, and the answer back: code,
- * body and the headers that matter as they are, streams as they come.
+/* api_openai_forward.c - forwards a request to the model service, and the response to the client.
+ * Code, body and the important headers are unchanged. Streams are forwarded as they arrive.
  *
- * A relay belongs to two sides, which end in any order: the forwarding, told on the runtime's loop,
- * and the stream, whose end is told on a listener's thread. Each holds it; the last one frees it.
- * Its lock guards everything but `forwarding`, which is set before anybody else sees it. The call
- * is the loop's alone from the moment on that the forwarding runs, until it is answered; up to then
- * the listener may tell, under a lock of its own, that the client has left.
+ * Ownership: two sides hold a relay, and they end in any order. The forwarding ends on the
+ * runtime's loop, the stream on a listener thread. The last side frees the relay. Its lock guards
+ * all members except `forwarding`, which is set before any other thread sees the relay. While the
+ * forwarding runs, the loop alone owns the call, until the call is answered. Until then, the
+ * listener can report under its own lock that the client has left.
  *
- * Only whole frames of a stream are written, so that a comment that keeps the connection alive
- * never comes between the pieces of one. Each byte is looked at once, however long a frame is.
- * Where we asked for the usage and the client did not, the frame that tells nothing else is left
- * out. */
+ * Only complete frames of a stream are written, so that a keep-alive comment never splits a frame.
+ * Each byte is examined only once, however long a frame is. If the server requested the usage and
+ * the client did not, the frame that contains only the usage is left out. */
 #include "server/api_openai_forward.h"
 
 #include <pthread.h>
@@ -27,16 +26,16 @@ typedef struct relay {
     pthread_mutex_t lock;
     unsigned holders;
     pal_forwarding *forwarding;
-    atomic_flag is_left; /* it was let go */
-    pal_call *call;      /* NULL: answered */
-    pal_stream *stream;  /* NULL: none, or gone */
+    atomic_flag is_left; /* pal_forwarding_leave() was called */
+    pal_call *call;      /* NULL after the response was sent */
+    pal_stream *stream;  /* NULL if there is no stream, or if it has ended */
     bool is_stream;
     unsigned code;
     char content_type[CONTENT_TYPE_SIZE];
-    pal_buf pending; /* a whole body, or the beginning of a frame */
-    size_t seen;     /* of it, without the end of a frame */
+    pal_buf pending; /* the complete body, or the beginning of a frame */
+    size_t seen;     /* bytes of `pending` that were searched and contain no end of a frame */
     bool hides_usage;
-    char request_id[PAL_SERVER_REQUEST_ID_LEN_MAX + 1]; /* for the log, when the call is gone */
+    char request_id[PAL_SERVER_REQUEST_ID_LEN_MAX + 1]; /* for the log, after the call is freed */
 } relay;
 
 static void release(relay *r)
@@ -51,14 +50,14 @@ static void release(relay *r)
     pal_free(r);
 }
 
-/* From any side, under any lock. */
+/* Can be called by both sides, under any lock. */
 static void leave(relay *r)
 {
     if (!atomic_flag_test_and_set(&r->is_left))
         pal_forwarding_leave(r->forwarding);
 }
 
-/* The client did not wait for the answer. */
+/* The client left before the response. */
 static void client_left(void *user)
 {
     leave(user);
@@ -66,8 +65,8 @@ static void client_left(void *user)
 
 /* ---- Frames ---- */
 
-/* The length of all whole frames at the beginning of `bytes`, up to the last empty line; none ends
- * before `from`. */
+/* Returns the length of all complete frames at the beginning of `bytes`, up to the last empty line.
+ * No frame ends before `from`. */
 static size_t frames_len(pal_str bytes, size_t from)
 {
     for (size_t i = bytes.len; i > 1 && i > from; i--) {
@@ -80,7 +79,7 @@ static size_t frames_len(pal_str bytes, size_t from)
     return 0;
 }
 
-/* The length of the first frame of whole ones. */
+/* Returns the length of the first frame; all frames are complete. */
 static size_t first_frame_len(pal_str frames)
 {
     const char *at = frames.data, *end = frames.data + frames.len;
@@ -94,7 +93,8 @@ static size_t first_frame_len(pal_str frames)
     return frames.len;
 }
 
-/* "data: {...,"choices":[],"usage":{...}}": what include_usage adds at the end. */
+/* Recognizes the frame that include_usage adds at the end: "data:
+ * {...,"choices":[],"usage":{...}}". */
 static bool is_usage_frame(pal_str frame)
 {
     static const char prefix[] = "data:";
@@ -129,7 +129,7 @@ static bool write_shown(const relay *r, pal_str frames)
     return true;
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void write_frames(relay *r, pal_str bytes)
 {
     if (!r->stream)
@@ -137,7 +137,7 @@ static void write_frames(relay *r, pal_str bytes)
     pal_buf_append_str(&r->pending, bytes);
     pal_str all = pal_buf_str(&r->pending);
     size_t len = all.len >= FRAME_BYTES_MAX / 2 ? all.len : frames_len(all, r->seen);
-    /* What can't be kept is a gap that a reader must not overlook. */
+    /* If a frame cannot be kept, the stream ends, so that the client notices the gap. */
     if (r->pending.failure || !write_shown(r, pal_str_make(all.data, len))) {
         pal_stream_end(r->stream);
         r->stream = NULL;
@@ -160,7 +160,7 @@ static void stream_gone(void *user)
     release(r);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void open_stream(relay *r)
 {
     pal_call *call = r->call;
@@ -179,7 +179,8 @@ static void open_stream(relay *r)
     leave(r);
 }
 
-/* A reader that counts on the end of the stream learns that this is none. */
+/* Sends an error, so that a client that waits for the end of the stream does not take this end for
+ * a normal one. */
 static void end_stream(relay *r, pal_status status, const pal_error *err)
 {
     if (!r->stream)
@@ -187,7 +188,7 @@ static void end_stream(relay *r, pal_status status, const pal_error *err)
     if (status == PAL_OK) {
         (void)write_shown(r, pal_buf_str(&r->pending));
     } else {
-        pal_log(PAL_LOG_WARN, "request %s: the stream that is passed on failed: %s", r->request_id,
+        pal_log(PAL_LOG_WARN, "request %s: could not forward the stream: %s", r->request_id,
                 err->message);
         pal_buf_clear(&r->pending);
         pal_buf_append_text(&r->pending, "data: {\"error\":{\"message\":");
@@ -200,7 +201,7 @@ static void end_stream(relay *r, pal_status status, const pal_error *err)
     r->stream = NULL;
 }
 
-/* ---- The answer ---- */
+/* ---- Responses without a stream ---- */
 
 static void fail(pal_call *call, unsigned code, pal_status status, const char *why)
 {
@@ -209,7 +210,7 @@ static void fail(pal_call *call, unsigned code, pal_status status, const char *w
     pal_call_fail(call, status, &err);
 }
 
-/* What isn't the service's fault keeps its own code. */
+/* Failures that the model service did not cause keep their own code. */
 static unsigned code_of_end(pal_status status)
 {
     if (status == PAL_BUDGET || status == PAL_BUSY || status == PAL_CORRUPT)
@@ -217,7 +218,8 @@ static unsigned code_of_end(pal_status status)
     return status == PAL_TIMEOUT ? 504 : status == PAL_CANCELED ? 503 : 502;
 }
 
-/* Whether the body is what a client of OpenAI can read: JSON, and an envelope if it is an error. */
+/* Whether an OpenAI client can read the body: it must be JSON, and an error must have OpenAI's
+ * format. */
 static bool is_readable(const relay *r)
 {
     pal_json value;
@@ -231,22 +233,23 @@ static void answer_unreadable(relay *r)
 {
     char why[160];
     if (r->code < 400) {
-        fail(r->call, 502, PAL_PROVIDER, "the model's service sent an answer that is no JSON");
+        fail(r->call, 502, PAL_PROVIDER, "the model service sent a response that is not JSON");
         return;
     }
-    snprintf(why, sizeof why, "the model's service answered %u, and nothing that can be shown",
+    snprintf(why, sizeof why,
+            "the model service responded with code %u and a body that is not an OpenAI error",
             r->code);
     fail(r->call, r->code, PAL_PROVIDER, why);
 }
 
-/* The forwarding has ended: nobody else uses the call and the body. */
+/* The forwarding has ended, so no other thread uses the call and the body. */
 static void answer_read(relay *r)
 {
     pal_call *call = r->call;
     if (!is_readable(r)) {
         answer_unreadable(r);
     } else if (call->idempotency_key.len && r->code < 300) {
-        /* It is remembered, so it goes the usual way. */
+        /* The response is stored under the idempotency key, which pal_call_send() does. */
         pal_json_put_raw(pal_call_writer(call), pal_buf_str(&r->pending));
         pal_call_send(call, r->code);
     } else {
@@ -256,7 +259,8 @@ static void answer_read(relay *r)
     r->call = NULL;
 }
 
-/* On a worker: a large body would hold the loop. Not under the lock, for which the loop waits. */
+/* Called on a worker, because a large body would block the loop. Does not hold the lock, because
+ * the loop may wait for it. */
 static void answer_large(pal_exchange *x)
 {
     pal_call *call = pal_exchange_user(x);
@@ -265,12 +269,12 @@ static void answer_large(pal_exchange *x)
     release(r);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void answer_body(relay *r)
 {
     pal_call *call = r->call;
     if (r->pending.failure) {
-        fail(call, 502, r->pending.failure, "the answer of the model's service is too large");
+        fail(call, 502, r->pending.failure, "the response of the model service is too large");
     } else if (r->pending.len <= PAL_SERVER_INLINE_BODY_BYTES_MAX) {
         answer_read(r);
         return;
@@ -281,14 +285,14 @@ static void answer_body(relay *r)
         if (pal_exchange_try_worker(call->exchange, answer_large))
             return;
         r->holders--;
-        fail(call, 503, PAL_BUSY, "too many requests wait; try again");
+        fail(call, 503, PAL_BUSY, "too many waiting requests; retry later");
     }
     r->call = NULL;
 }
 
-/* ---- What is told, on the loop ---- */
+/* ---- Callbacks of the forwarding, on the loop ---- */
 
-/* Headers that tell a client when to come again go with the answer. */
+/* Passes on the headers that say when a client should retry. */
 static void on_header(pal_str name, pal_str value, void *user)
 {
     static const char *const passed[] = {"retry-after", "retry-after-ms", "x-should-retry"};
@@ -347,7 +351,7 @@ static void on_end(pal_status status, const pal_error *err, void *user)
     release(r);
 }
 
-/* ---- Beginning ---- */
+/* ---- Starting ---- */
 
 pal_status pal_openai_forward(pal_call *call, const pal_forward *request, pal_error *err)
 {
@@ -357,7 +361,7 @@ pal_status pal_openai_forward(pal_call *call, const pal_forward *request, pal_er
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     pthread_mutex_init(&r->lock, NULL);
     pal_buf_init(&r->pending, PAL_PROVIDER_BODY_BYTES_MAX);
-    r->holders = 2; /* the forwarding, and this function */
+    r->holders = 2; /* one for the forwarding, one for this function */
     r->call = call;
     r->hides_usage = request->asks_usage;
     snprintf(r->request_id, sizeof r->request_id, "%.*s",

@@ -1,5 +1,5 @@
-/* api_openai_responses.c - the routes of responses: create, read, replay, cancel, delete, list the
- * input. */
+/* api_openai_responses.c - the routes of responses: create, read, replay, cancel, delete, and list
+ * the input. */
 #include "server/api_openai_responses.h"
 
 #include "dialect/dialect_member.h"
@@ -33,7 +33,7 @@ static pal_status get_response(pal_call *call, pal_error *err)
 
 /* ---- The input ---- */
 
-/* They have been appended together: their seqs follow each other. */
+/* The messages of the input were appended together, so their seqs are consecutive. */
 static pal_status load_input(
         pal_call *call, const pal_response *response, pal_messages *out, pal_error *err)
 {
@@ -44,7 +44,7 @@ static pal_status load_input(
         return PAL_OK;
     pal_status status = pal_store_message(call->server->store, call->caller.tenant, response->input,
             call->arena, &first, &owner, err);
-    if (status == PAL_NOT_FOUND) /* it is not said yet, or was taken back */
+    if (status == PAL_NOT_FOUND) /* it is not recorded yet, or was removed by a failed turn */
         return PAL_OK;
     if (status != PAL_OK)
         return status;
@@ -68,7 +68,7 @@ static pal_status find_after(pal_call *call, const pal_openai_item *items, size_
     }
     call->fail_param = "after";
     return pal_error_set(
-            err, PAL_INVALID, "'after' names no item of the input: give an id that was listed");
+            err, PAL_INVALID, "'after' is not an item of the input; send the id of a listed item");
 }
 
 static pal_status put_input(
@@ -145,7 +145,7 @@ static void send_deleted(
     pal_call_send(call, 200);
 }
 
-/* Whether the session has no other response, and was made for responses only. */
+/* Whether the session contains no other response and was created for responses. */
 static pal_status is_last(
         pal_call *call, const pal_response *response, bool *out_is_last, pal_error *err)
 {
@@ -175,7 +175,7 @@ static pal_status delete_response(pal_call *call, pal_error *err)
     pal_status status = pal_response_find(call, call->params[0], &response, err);
     if (status == PAL_OK && !pal_response_is_over(&response))
         return pal_error_set(
-                err, PAL_INVALID, "the response is in progress; cancel it before it is deleted");
+                err, PAL_INVALID, "the response is in progress; cancel it before you delete it");
     if (status == PAL_OK)
         status = is_last(call, &response, &is_alone, err);
     if (status != PAL_OK)
@@ -196,27 +196,28 @@ static pal_status delete_response(pal_call *call, pal_error *err)
 const pal_api_route pal_openai_response_routes[] = {
         {"POST", "/v1/responses", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
                 pal_openai_create_response,
-                {"openaiCreateResponse", "ask the model: whole, as events, or in the background",
+                {"openaiCreateResponse",
+                        "create a response: complete, as events, or in the background",
                         NULL, "Object", "Object", 200}},
         {"GET", "/v1/responses/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_response,
-                {"openaiGetResponse", "one that is stored, or its events again",
+                {"openaiGetResponse", "read a stored response, or replay its events",
                         "stream starting_after", NULL, "Object", 200}},
         {"DELETE", "/v1/responses/{id}", PAL_KEY_WRITE, PAL_ROUTE_WORKER, delete_response,
-                {"openaiDeleteResponse", "forget it", NULL, NULL, "Object", 200}},
+                {"openaiDeleteResponse", "delete a stored response", NULL, NULL, "Object", 200}},
         {"POST", "/v1/responses/{id}/cancel", PAL_KEY_WRITE, PAL_ROUTE_ANY_JSON | PAL_ROUTE_WORKER,
                 cancel_response,
-                {"openaiCancelResponse", "stop one that runs in the background", NULL, NULL,
+                {"openaiCancelResponse", "cancel a background response", NULL, NULL,
                         "Object", 200}},
         {"GET", "/v1/responses/{id}/input_items", PAL_KEY_READ, PAL_ROUTE_WORKER, list_input,
-                {"openaiListInput", "the items that it was asked with", "limit order after", NULL,
+                {"openaiListInput", "list the input items of a response", "limit order after", NULL,
                         "Object", 200}},
         {"POST", "/v1/responses/input_tokens", PAL_KEY_READ, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 pal_openai_count_input,
-                {"openaiCountInput", "how many tokens a request would have", NULL, "Object",
+                {"openaiCountInput", "count the tokens of a request", NULL, "Object",
                         "Object", 200}},
         {"POST", "/v1/responses/compact", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 pal_openai_compact_input,
-                {"openaiCompactInput", "what was said so far, in short", NULL, "Object", "Object",
+                {"openaiCompactInput", "summarize a conversation", NULL, "Object", "Object",
                         200}},
         {0},
 };

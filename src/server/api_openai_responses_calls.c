@@ -1,15 +1,16 @@
-/* api_openai_responses_calls.c - a request's input beside what was said before it: every output
- * needs its call, every call its output, and what the context has is not said twice.
+/* api_openai_responses_calls.c - compares the input of a request with the history. Every output
+ * must have a call, and every call an output. Items that the history already contains are not
+ * stored twice.
  *
- * Clients that keep the history themselves send it again although the conversation has it: outputs
- * that were given before are left out, and so are references to items of the context. */
+ * Clients that keep the history themselves send it again, although the conversation has it.
+ * Repeated outputs and references to items of the history are therefore left out. */
 #include "server/api_openai_responses.h"
 
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
 
-#define TAIL_MESSAGES 32       /* in which calls without an output are looked for */
-#define TAIL_MESSAGES_MAX 1000 /* in which the call of an output is */
+#define TAIL_MESSAGES 32       /* newest messages that are searched for calls without an output */
+#define TAIL_MESSAGES_MAX 1000 /* newest messages that are searched for the call of an output */
 
 /* ---- References ---- */
 
@@ -62,7 +63,7 @@ static void open_call(open_calls *open, pal_str id)
         size_t cap = open->cap ? 2 * open->cap : 8;
         pal_str *ids = pal_arena_array(open->arena, cap, sizeof *ids);
         if (!ids)
-            return; /* the arena remembers */
+            return; /* the arena keeps the failure */
         if (open->len)
             memcpy(ids, open->ids, open->len * sizeof *ids);
         open->ids = ids;
@@ -73,12 +74,12 @@ static void open_call(open_calls *open, pal_str id)
 
 /* ---- Outputs ---- */
 
-/* The input and what was said before it, while they are compared. */
+/* The state of the comparison of input and history. */
 typedef struct comparison {
     pal_messages tail;
     open_calls open;
-    pal_str orphan; /* the call of an output without one; empty: none */
-    bool *is_known; /* of each message of the input: it is an output that the tail has */
+    pal_str orphan; /* call id of an output without a call; empty if there is none */
+    bool *is_known; /* for each message of the input: it is an output that the tail contains */
     bool has_known;
 } comparison;
 
@@ -95,7 +96,8 @@ static void follow_tail(comparison *c)
     }
 }
 
-/* As far as it can be told: bytes of images and files are stored elsewhere. */
+/* Whether two outputs are equal, except for the bytes of images and files, which are stored
+ * elsewhere. */
 static bool is_same(const pal_part *a, const pal_part *b)
 {
     bool is = pal_str_equal(a->text, b->text) && a->parts_len == b->parts_len;
@@ -105,7 +107,7 @@ static bool is_same(const pal_part *a, const pal_part *b)
     return is;
 }
 
-/* Whether the tail has the same output of the same call. */
+/* Whether the tail contains the same output of the same call. */
 static bool has_output(const pal_messages *tail, const pal_part *output)
 {
     for (size_t i = 0; i < tail->len; i++) {
@@ -142,7 +144,7 @@ static void follow_input(comparison *c, const pal_turn_request *turn)
     }
 }
 
-/* Looks at the newest `limit` messages. */
+/* Compares with the newest `limit` messages of the history. */
 static pal_status compare(
         const pal_response_request *request, uint32_t limit, comparison *out, pal_error *err)
 {
@@ -166,8 +168,8 @@ static pal_status compare(
     return pal_arena_checked(call->arena, err);
 }
 
-/* What a turn that runs has said may be taken back: who asks again because the first try was lost
- * must not lose the output with it. */
+/* A running turn can still fail and remove its messages. If a client repeats a lost request
+ * meanwhile, its outputs must not be left out, because they would be lost with that turn. */
 static pal_status settle_known(
         const pal_response_request *request, uint32_t limit, comparison *c, pal_error *err)
 {
@@ -177,7 +179,7 @@ static pal_status settle_known(
         return PAL_OK;
     pal_status status = pal_turn_of_session(
             call->server->runtime, call->caller.tenant, request->context.session.id, &info, err);
-    if (status == PAL_NOT_FOUND) /* all is settled now */
+    if (status == PAL_NOT_FOUND) /* no turn is running, so the history is final */
         return compare(request, limit, c, err);
     memset(c->is_known, 0, request->turn.messages_len * sizeof *c->is_known);
     return status;

@@ -1,9 +1,10 @@
-/* api_openai_responses_create.c - where a new response goes: into the conversation that it names,
- * on in the session of the response before it, into a fork of that, or into a session of its own.
+/* api_openai_responses_create.c - chooses the session of a new response: the conversation that the
+ * request names, the session of the previous response, a fork of that session, or a new session.
  *
- * A response goes on in the session of the one before it only while that is the newest there: the
- * turn is refused where somebody was faster (expected_seq), and then runs in a fork. So a chain of
- * responses is one session, and every branch of it another, and nothing is ever copied. */
+ * A response continues in the session of the previous response only if that one is the newest in
+ * its session. If another request was faster, the turn is rejected (expected_seq) and then runs in
+ * a fork. So a chain of responses is one session, each branch of it is another session, and nothing
+ * is copied. */
 #include "server/api_openai_responses.h"
 
 #include "base/clock.h"
@@ -12,7 +13,7 @@
 #include "server/api_session.h"
 #include "server/server_call.h"
 
-/* ---- The response before it ---- */
+/* ---- The previous response ---- */
 
 static pal_status no_previous(pal_call *call, pal_str id, pal_error *err)
 {
@@ -54,7 +55,7 @@ static pal_status find_previous(
     if (status == PAL_OK && previous.output_len == 0) {
         call->fail_param = "previous_response_id";
         return pal_error_set(err, PAL_INVALID,
-                "the response '%.*s' has no output to go on with: it is still in progress, or "
+                "response '%.*s' has no output to continue from: it is still in progress, or it "
                 "failed",
                 PAL_STR_ARG(request->previous));
     }
@@ -77,7 +78,7 @@ pal_status pal_response_context_find(pal_response_request *request, pal_error *e
     return status;
 }
 
-/* ---- Going there ---- */
+/* ---- Choosing the session ---- */
 
 static void run_in_fork(pal_response_request *request);
 
@@ -86,7 +87,7 @@ static pal_status run(pal_response_request *request, pal_error *err)
     return pal_response_run(request, run_in_fork, err);
 }
 
-/* On the store's writer, or at once. */
+/* Called on the store's writer, or immediately. */
 static void made(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
 {
@@ -102,7 +103,8 @@ static void made(
         pal_call_fail(call, status, err);
 }
 
-/* A session for it alone: empty, or with all that was said up to the response before it. */
+/* Creates a session for this response: empty, or a fork with the history up to the previous
+ * response. */
 static pal_status make_session(pal_response_request *request, pal_error *err)
 {
     pal_call *call = request->call;
@@ -131,7 +133,7 @@ static pal_status make_session(pal_response_request *request, pal_error *err)
     return pal_call_open(call, op, 1, &request->turn, made, err);
 }
 
-/* Somebody was faster in the session, or is there now. */
+/* Another request was faster in the session, or is running there now. */
 static void run_in_fork(pal_response_request *request)
 {
     pal_error err = {0};

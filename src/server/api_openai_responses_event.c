@@ -1,12 +1,12 @@
-/* api_openai_responses_event.c - the events of a response, in the order and with the numbers that
- * the API promises, made of what the model says piece by piece.
+/* api_openai_responses_event.c - creates the events of a response from the pieces that the model
+ * sends, with the order and the numbers that the API promises.
  *
- * Every piece is one item of the output: a text, a block of reasoning, a call. A text or a block
- * ends when something else begins. A call ends then too, if its arguments are whole; services may
- * tell several calls at once, and then they end with the answer.
+ * Every piece is one item of the output: a text, a block of reasoning, or a call. A text or a block
+ * ends when another item begins. A call ends then too, if its arguments are complete. If a service
+ * sends several calls at the same time, they end with the answer.
  *
- * How it was cut is noted as runs, [[ITEM, LEN, LEN, ...], ...], an item's number in the output
- * and the lengths of its deltas in bytes. Whoever has the output and the runs can tell the same
+ * The lengths of the deltas are stored as runs, [[ITEM, LEN, LEN, ...], ...]: an item's number in
+ * the output, and the lengths of its deltas in bytes. Output and runs are enough to create the same
  * events again. */
 #include "server/api_openai_responses.h"
 
@@ -14,12 +14,12 @@
 #include "dialect/dialect_member.h"
 #include "server/server_put.h"
 
-/* What each form's events and members are called. */
+/* The names of the events and members of each form. */
 static const struct {
     pal_part_kind kind;
     const char *delta, *done; /* types of events */
-    const char *member;       /* that has the whole */
-    const char *part;         /* type of the content part; NULL: it has none */
+    const char *member;       /* the member that contains the complete text */
+    const char *part;         /* type of the content part; NULL if it has none */
 } forms[] = {
         [PAL_RESPONSE_TEXT] = {PAL_PART_TEXT, "response.output_text.delta",
                 "response.output_text.done", "text", "output_text"},
@@ -38,7 +38,7 @@ struct pal_response_piece {
     pal_id message;
     uint32_t part; /* from 1 */
     bool is_open;
-    pal_buf text; /* or arguments */
+    pal_buf text; /* the text or the arguments so far */
     pal_buf call_id;
     pal_buf name;
 };
@@ -82,7 +82,7 @@ static pal_json_writer begin_frame(
     return writer;
 }
 
-/* Without memory the reader is let go: it must not overlook a gap. */
+/* If there is no memory, no more events are written, so that the reader notices the gap. */
 static void end_frame(pal_response_events *events, pal_json_writer *writer)
 {
     pal_json_end_object(writer);
@@ -119,7 +119,7 @@ static bool is_call_piece(const pal_response_piece *piece)
     return forms[piece->form].kind == PAL_PART_TOOL_CALL;
 }
 
-/* A message with nothing but the piece. */
+/* Builds a message that contains only this piece. */
 static pal_message message_of(const pal_response_piece *piece, pal_part *part)
 {
     bool is_call = is_call_piece(piece);
@@ -150,7 +150,7 @@ static pal_status put_item(pal_json_writer *writer, const pal_response_piece *pi
     return pal_openai_item_put(writer, &message, 0, status, err);
 }
 
-/* As it is before its first delta. */
+/* Writes the item without content, as it is before its first delta. */
 static void put_new_item(pal_json_writer *writer, const pal_response_piece *piece)
 {
     static const pal_str no_list = {"[]", 2};
@@ -226,7 +226,7 @@ static void tell_item(
     events->number++;
 }
 
-/* What all events within an item begin with. */
+/* Writes the members that all events of an item begin with. */
 static pal_json_writer begin_within(const pal_response_events *events,
         const pal_response_piece *piece, const char *type, pal_buf *buf)
 {
@@ -252,7 +252,7 @@ static void tell_part(pal_response_events *events, const pal_response_piece *pie
     events->number++;
 }
 
-/* A delta, or all of it where it is done. */
+/* Writes a delta, or the complete text at the end. */
 static void tell_text(
         pal_response_events *events, const pal_response_piece *piece, pal_str delta, bool is_done)
 {
@@ -293,7 +293,7 @@ static void grow(pal_response_events *events, pal_response_piece *piece, pal_str
         tell_text(events, piece, delta, false);
 }
 
-/* The text is known when its JSON is whole: it is one delta. */
+/* The text of a custom call is known only when its JSON is complete, so it is sent as one delta. */
 static void tell_input(pal_response_events *events, const pal_response_piece *piece)
 {
     pal_arena *arena = pal_arena_new(0);
@@ -315,7 +315,7 @@ static void end_piece(pal_response_events *events, pal_response_piece *piece, co
     bool is_call = is_call_piece(piece);
     if (!piece->is_open)
         return;
-    /* Nothing is what a model says that means no arguments; it is recorded as an object. */
+    /* If a model sends no arguments, an empty object is recorded. */
     if (is_call && piece->text.len == 0)
         grow(events, piece, pal_str_of("{}"));
     piece->is_open = false;
@@ -367,7 +367,7 @@ static pal_response_piece *add_piece(
     return piece;
 }
 
-/* ---- What is said ---- */
+/* ---- Input from the model ---- */
 
 void pal_response_events_message(pal_response_events *events, pal_id message)
 {
@@ -395,7 +395,7 @@ void pal_response_events_call(
         pal_response_events *events, uint64_t part, pal_str call_id, pal_str name)
 {
     if (name.len == 0 || events->failure)
-        return; /* it is not recorded either */
+        return; /* empty text is not recorded either */
     pal_response_form form;
     events->failure = pal_response_tool_form(events->response, name, &form);
     pal_response_piece *piece = events->failure ? NULL : add_piece(events, form, part);
@@ -439,7 +439,7 @@ void pal_response_events_end(pal_response_events *events)
             is_answered);
 }
 
-/* ---- What was gathered ---- */
+/* ---- The collected output ---- */
 
 pal_status pal_response_events_output(pal_json_writer *writer, const void *user, pal_error *err)
 {

@@ -1,5 +1,5 @@
-/* api_openai_responses_failure.c - what a turn that failed is called: in a response, and as an
- * answer with a code. */
+/* api_openai_responses_failure.c - converts the failure of a turn to the error of a response, and
+ * to an HTTP error. */
 #include "server/api_openai_responses.h"
 #include "server/server_call.h"
 
@@ -11,7 +11,7 @@ pal_str pal_response_error_code(pal_status status, long code)
                                                                                   : "server_error");
 }
 
-/* A turn that somebody stopped is cancelled; one that the server stopped has failed. */
+/* A turn that a client stopped is "cancelled". A turn that the server stopped has failed. */
 void pal_response_set_failure(pal_response *response, const pal_event *event, pal_arena *arena)
 {
     bool is_cancelled = event->state == PAL_TURN_CANCELED && pal_str_is(event->text, "canceled");
@@ -25,7 +25,8 @@ void pal_response_set_failure(pal_response *response, const pal_event *event, pa
             arena, event->text.len ? event->text : pal_str_of("the turn was stopped"));
 }
 
-/* What the service says of the request is the client's to know; its refusal of our key is not. */
+/* The model service's errors about the request are passed on. Its refusal of the server's API key
+ * is not. */
 static unsigned http_code(const pal_event *event)
 {
     if (event->state == PAL_TURN_CANCELED)

@@ -4,7 +4,7 @@
  *    "input":{"message":"UUID","count":1},"output":["UUID"],"usage":[7,0,0,3,0],
  *    "deltas":[[0,5,6]],"echo":{...}}
  *
- * What is false, 0 or empty is left out. */
+ * Members that are false, 0 or empty are left out. */
 #include "server/api_openai_responses.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 #include "server/server_call.h"
 #include "server/server_put.h"
 
-#define OUTPUT_MAX 1000 /* messages */
+#define OUTPUT_MAX 1000 /* maximum number of messages of the output */
 
 static const char *const status_names[] = {
         "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"};
@@ -237,7 +237,8 @@ static pal_status read_record(
         return status;
     *out = (pal_response){.session = record->session, .version = record->version};
     if (!pal_id_from_text(record->name, &out->id))
-        return pal_error_set(err, PAL_CORRUPT, "a response is named by no id");
+        return pal_error_set(err, PAL_CORRUPT,
+                "the record of a response is damaged: its name is not an id");
     (void)pal_json_i64(pal_json_find(body, "created_at"), &out->created_at);
     (void)pal_json_i64(pal_json_find(body, "completed_at"), &out->completed_at);
     (void)read_id(pal_json_find(body, "turn"), arena, &out->turn);
@@ -273,7 +274,7 @@ static void fail(pal_response *response, const char *code, const char *message, 
     response->error_message = pal_arena_copy(arena, pal_str_of(message));
 }
 
-/* Nobody here remembers the turn: another process may have it. */
+/* This process does not know the turn; another process may be running it. */
 static void settle_lost(pal_call *call, pal_response *response)
 {
     pal_lease lease;
@@ -285,7 +286,7 @@ static void settle_lost(pal_call *call, pal_response *response)
             call->arena);
 }
 
-/* What became of it, where the record doesn't say so yet. */
+/* Determines how the response ended, if the record does not contain it yet. */
 static void settle(pal_call *call, pal_response *response)
 {
     pal_turn_info info;
@@ -305,7 +306,7 @@ static void settle(pal_call *call, pal_response *response)
     }
 }
 
-/* Who was faster has written how it ended. */
+/* Another thread has written the end first, and its record is used. */
 static pal_status keep_settled(pal_call *call, pal_response *response, pal_error *err)
 {
     pal_record record;
@@ -322,7 +323,7 @@ static pal_status settle_now(pal_call *call, pal_response *response, pal_error *
     settle(call, response);
     if (pal_response_is_over(response))
         return keep_settled(call, response, err);
-    /* Its answer may have been recorded since. */
+    /* The turn may have recorded its answer since the record was read. */
     pal_status status = load(call, response->id, &newer, err);
     if (status == PAL_OK && pal_response_is_over(&newer))
         *response = newer;
@@ -337,7 +338,7 @@ pal_status pal_response_find(pal_call *call, pal_str id, pal_response *out_respo
     if (pal_openai_id_read(id, "resp_", &name))
         status = load(call, name, &response, err);
     if (status == PAL_NOT_FOUND)
-        return pal_error_set(err, PAL_NOT_FOUND, "there is no response '%.*s'",
+        return pal_error_set(err, PAL_NOT_FOUND, "unknown response '%.*s'",
                 (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data ? id.data : "");
     if (status == PAL_OK && !pal_response_is_over(&response))
         status = settle_now(call, &response, err);

@@ -1,23 +1,23 @@
-/* api_openai_responses_replay.c - the events of a response that is over, told again: what is stored
- * of its output is cut as the first stream was. Made no faster than the client takes it, on a
- * worker. */
+/* api_openai_responses_replay.c - sends the events of an ended response again. The stored output is
+ * cut into the deltas of the first stream. Events are created on a worker, no faster than the
+ * client reads them. */
 #include "server/api_openai_responses.h"
 
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
 
-#define PIECE_BYTES ((size_t)100 << 10) /* made at once */
+#define PIECE_BYTES ((size_t)100 << 10) /* size of the pieces that are created at a time */
 
 typedef struct replay { /* in the call's arena */
     const pal_response *response;
-    pal_response begun; /* as it was first told */
+    pal_response begun; /* the response as it was when the stream began */
     pal_response_events events;
     pal_openai_item *items;
-    size_t *taken; /* bytes of each that were told */
+    size_t *taken; /* for each item: bytes that were sent */
     size_t len;
     pal_json_iter runs;
     pal_json_iter run;
-    size_t item; /* of that run */
+    size_t item; /* item of the current run */
     bool is_begun;
     pal_buf *out;
 } replay;
@@ -48,7 +48,7 @@ static pal_response_form form_of(const pal_part *part)
                                                : PAL_RESPONSE_TEXT;
 }
 
-/* A call is told when it begins, the others by their first delta. */
+/* The event of a call is sent when it begins, other items begin with their first delta. */
 static void begin_item(replay *r, const pal_openai_item *item)
 {
     const pal_part *part = part_of(item);
@@ -74,7 +74,7 @@ static void tell_delta(replay *r, uint64_t len)
         pal_response_events_text(&r->events, form_of(part), number_of(item, part), delta);
 }
 
-/* False: all has been told but the end. */
+/* Returns false if only the last events remain. */
 static bool step(replay *r)
 {
     pal_json value;
@@ -98,14 +98,15 @@ static void tell_end(replay *r)
 {
     bool is_answered = r->response->status == PAL_RESPONSE_COMPLETED ||
             r->response->status == PAL_RESPONSE_INCOMPLETE;
-    /* What a failed one had said is not stored: its end comes behind all that a reader knows. */
+    /* The output of a failed response is not stored. Its last event gets a number after all events
+     * that a reader can have. */
     if (!is_answered && r->events.number < r->events.told_from)
         r->events.number = r->events.told_from;
     r->events.response = r->response;
     pal_response_events_end(&r->events);
 }
 
-/* On a worker. */
+/* Called on a worker. */
 static pal_pulled more(pal_buf *out, void *user)
 {
     replay *r = user;
@@ -139,8 +140,7 @@ static pal_status prepare(pal_call *call, replay *r, int64_t after, pal_error *e
         return status;
     if (r->len && !r->response->deltas.len)
         return pal_call_refuse(call, 400, "stream_not_kept", PAL_INVALID, err,
-                "the response was told in too many events to be told again; read it without "
-                "'stream'");
+                "the response has too many events to replay; request it without 'stream'");
     r->runs = pal_json_each(deltas);
     r->taken = pal_arena_array(call->arena, r->len + 1, sizeof *r->taken);
     r->begun = *r->response;

@@ -1,5 +1,5 @@
-/* api_openai_responses_request.c - what a request asks for: the turn to run, and what the response
- * says of it. Reads and checks only. */
+/* api_openai_responses_request.c - reads a request: the turn to run, and the settings that the
+ * response repeats. Only reads and checks. */
 #include "server/api_openai_responses.h"
 
 #include "dialect/dialect_member.h"
@@ -21,14 +21,14 @@ static pal_status wrong(
     return pal_member_wrong(err, name, value, expected);
 }
 
-/* ---- Members that go on to the model as they are ---- */
+/* ---- Members that are sent to the model unchanged ---- */
 
 typedef struct plain_member {
     const char *name;
-    pal_json_type type; /* TRUE stands for both */
+    pal_json_type type; /* TRUE means both booleans */
     const char *expected;
-    double min, max;      /* of a number */
-    const char *upstream; /* NULL: it goes nowhere */
+    double min, max;      /* range of a number */
+    const char *upstream; /* name at the model service; NULL: it is not sent */
 } plain_member;
 
 static const plain_member plain_members[] = {
@@ -40,7 +40,7 @@ static const plain_member plain_members[] = {
         {"user", PAL_JSON_STRING, "a string", 0, 0, "user"},
         {"safety_identifier", PAL_JSON_STRING, "a string", 0, 0, NULL},
         {"prompt_cache_key", PAL_JSON_STRING, "a string", 0, 0, NULL},
-        {"max_tool_calls", PAL_JSON_NUMBER, "a number from 1 on", 1, 1e9, NULL},
+        {"max_tool_calls", PAL_JSON_NUMBER, "a number of at least 1", 1, 1e9, NULL},
 };
 
 static bool is_fit(const plain_member *member, pal_json value)
@@ -70,7 +70,7 @@ static pal_status read_plain(
             continue;
         if (!is_fit(member, value))
             return wrong(call, member->name, value, member->expected, err);
-        /* Services refuse to be told of calls where there are no tools; clients tell it always. */
+        /* Model services reject this setting if there are no tools, but clients always send it. */
         if (!member->upstream ||
                 (is_named(member, "parallel_tool_calls") && !request->turn.tools_len))
             continue;
@@ -82,7 +82,7 @@ static pal_status read_plain(
     return PAL_OK;
 }
 
-/* ---- The form of the answer ---- */
+/* ---- The format of the answer ---- */
 
 static void put_member(
         pal_json_writer *writer, pal_json object, const char *name, const char *upstream)
@@ -101,7 +101,7 @@ static pal_status read_schema(
     if (pal_json_type_of(name) != PAL_JSON_STRING)
         return wrong(call, "text.format.name", name, "a string", err);
     if (pal_json_type_of(schema) != PAL_JSON_OBJECT)
-        return wrong(call, "text.format.schema", schema, "a JSON Schema, an object", err);
+        return wrong(call, "text.format.schema", schema, "a JSON Schema object", err);
     pal_json_name(parameters, "response_format");
     pal_json_begin_object(parameters);
     pal_put_text(parameters, "type", "json_schema");
@@ -165,7 +165,7 @@ static pal_status read_parameters(pal_response_request *request, pal_error *err)
     return status;
 }
 
-/* ---- What it goes on with ---- */
+/* ---- The history to continue ---- */
 
 static pal_status read_state(pal_response_request *request, pal_error *err)
 {
@@ -180,16 +180,16 @@ static pal_status read_state(pal_response_request *request, pal_error *err)
         return status;
     if (pal_json_type_of(id) != PAL_JSON_STRING)
         return wrong(
-                call, "conversation", conversation, "a conversation's id, or {\"id\":...}", err);
+                call, "conversation", conversation, "a conversation id, or {\"id\":...}", err);
     request->conversation = pal_json_string(id, call->arena);
     if (request->previous.len == 0)
         return pal_arena_checked(call->arena, err);
     call->fail_param = "previous_response_id";
     return pal_call_refuse(call, 400, "mutually_exclusive_parameters", PAL_INVALID, err,
-            "give 'previous_response_id' or 'conversation', not both");
+            "send either 'previous_response_id' or 'conversation', not both");
 }
 
-/* A repeat under the same idempotency key says the same again. */
+/* A repeated request with the same idempotency key gets the same ids. */
 static void give_ids(pal_call *call, pal_message *messages, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -212,19 +212,19 @@ static pal_status read_input(pal_response_request *request, pal_error *err)
     call->fail_param = "input";
     if (is_absent(input))
         return pal_call_refuse(call, 400, "missing_required_parameter", PAL_INVALID, err,
-                "'input' is missing: give a text or an array of items");
+                "'input' is missing; send a string or an array of items");
     pal_status status = pal_openai_items_read(input, "input", pal_response_reference, request,
             call->arena, &request->turn.messages, &request->turn.messages_len, err);
     if (status != PAL_OK)
         return status;
     if (request->turn.messages_len == 0 && !has_context)
-        return pal_error_set(err, PAL_INVALID, "'input' has no items: give one at least");
+        return pal_error_set(err, PAL_INVALID, "'input' is empty; send at least one item");
     call->fail_param = NULL;
     give_ids(call, request->turn.messages, request->turn.messages_len);
     return pal_arena_checked(call->arena, err);
 }
 
-/* ---- How it is run ---- */
+/* ---- How the turn runs ---- */
 
 static pal_status read_flags(pal_response_request *request, pal_error *err)
 {
@@ -238,10 +238,11 @@ static pal_status read_flags(pal_response_request *request, pal_error *err)
     if (status != PAL_OK || !request->is_background || request->is_stored)
         return status;
     call->fail_param = "store";
-    return pal_error_set(err, PAL_INVALID, "'background' needs 'store': it is asked for later");
+    return pal_error_set(err, PAL_INVALID,
+            "'background' requires 'store': the response is fetched later");
 }
 
-/* What is not said is as the session has it. */
+/* Settings that the request does not contain are those of the session. */
 static pal_status read_truncation(pal_response_request *request, pal_error *err)
 {
     pal_call *call = request->call;
@@ -272,12 +273,13 @@ static pal_status read_texts(pal_response_request *request, pal_error *err)
         return status;
     call->fail_param = "prompt";
     return pal_error_set(err, PAL_INVALID,
-            "prompt templates are not kept here: give 'instructions' and 'input'");
+            "'prompt' is not supported; send 'instructions' and 'input'");
 }
 
-/* ---- What the response says of it ---- */
+/* ---- The settings that the response repeats ---- */
 
-/* Compact, because frames of a stream are made of lines: some clients write JSON on many. */
+/* Copies the value as compact JSON, because a frame of a stream must be one line and clients may
+ * send JSON on many lines. */
 static void echo(pal_json_writer *writer, pal_json body, const char *name, const char *otherwise)
 {
     pal_json value = pal_json_find(body, name);
@@ -349,7 +351,7 @@ static pal_status make_echo(pal_response_request *request, pal_error *err)
     echo_all(request, model, &writer);
     if (buf.failure == PAL_LIMIT)
         status = pal_call_refuse(call, 413, NULL, PAL_LIMIT, err,
-                "instructions, tools and other settings are over %zu bytes together",
+                "instructions, tools and other settings exceed %zu bytes together",
                 PAL_RESPONSE_ECHO_BYTES_MAX);
     else
         status = pal_member_keep(&buf, call->arena, &request->echo, err);
@@ -357,10 +359,10 @@ static pal_status make_echo(pal_response_request *request, pal_error *err)
     return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
 }
 
-/* ---- All of it ---- */
+/* ---- The request ---- */
 
-/* The client asks again by itself where the model fails, and gets the calls of its own tools to run
- * them: what the server could call would be no part of what it sees. */
+/* The client retries failed model calls, so the turn does not. The client also runs its tools
+ * itself. Server tools are not offered, because their calls would not be visible to the client. */
 static void set_up(pal_response_request *request)
 {
     pal_turn_request *turn = &request->turn;

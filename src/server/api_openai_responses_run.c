@@ -1,13 +1,13 @@
-/* api_openai_responses_run.c - a response while its turn runs, and how it is answered: whole, as a
- * stream, or at once where it runs in the background.
+/* api_openai_responses_run.c - runs the turn of a response and answers the request: with a complete
+ * object, with a stream, or immediately if the response runs in the background.
  *
- * A run belongs to up to four sides, which end in any order: the turn, whose events come on the
- * runtime's loop; the stream, whose end is told on a listener's thread; a write of its own, told by
- * the store's writer; whoever began it. Each holds it, and the last one frees it. Its lock guards
- * everything. The call is the loop's until it is answered.
+ * Ownership: up to four sides hold a run, and they end in any order. They are the turn (its events
+ * arrive on the runtime's loop), the stream (it ends on a listener thread), a write to the store
+ * (it ends on the store's writer), and the function that started the run. The last side frees the
+ * run. Its lock guards all members. The loop owns the call until it is answered.
  *
- * The record is written by finish(), in the commit of the answer. Who is told that it is over finds
- * it stored. */
+ * finish() writes the record in the commit of the answer. So when the end of a response is
+ * reported, its record is stored. */
 #include "server/api_openai_responses.h"
 
 #include <pthread.h>
@@ -21,23 +21,25 @@ typedef struct response_run {
     pthread_mutex_t lock;
     unsigned holders;
     pal_server *server;
-    pal_arena *arena; /* of everything here */
+    pal_arena *arena; /* everything in the run is in this arena */
     pal_str tenant;
-    pal_call *call;     /* NULL: answered */
-    pal_stream *stream; /* NULL: none, or gone */
+    pal_call *call;     /* NULL after the response was sent */
+    pal_stream *stream; /* NULL if there is no stream, or if it has ended */
     pal_response response;
     pal_response_events events;
-    uint64_t next_event; /* of the turn; another one means that some are lost */
+    uint64_t next_event; /* expected number of the turn's next event; another number means that
+                            events were lost */
     bool wants_stream;
-    bool is_waiting; /* its stream begins when its record is kept; what is told meanwhile */
-    pal_buf early;   /* is here */
+    bool is_waiting; /* the stream begins when the record is stored; until then, frames go to
+                        `early` */
+    pal_buf early;   /* frames that wait for the stream */
     bool is_stored;
-    bool is_new;     /* the session is its own */
-    bool is_passing; /* and is erased at the end */
-    bool is_reader;  /* it looks on only: the turn is somebody else's */
+    bool is_new;     /* the session was created for this response */
+    bool is_passing; /* the session is temporary and is erased at the end */
+    bool is_reader;  /* this run only reads the events of a turn that another request started */
     bool is_over;
     void (*again)(pal_response_request *request);
-    pal_response_request *request; /* the call's */
+    pal_response_request *request; /* allocated in the call's arena */
     pal_op op;
     pal_record record;
     pal_erasure erasure;
@@ -84,7 +86,7 @@ static response_run *new_run(pal_call *call)
     return run;
 }
 
-/* ---- Writes of its own ---- */
+/* ---- Writes to the store ---- */
 
 static void written(
         pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
@@ -96,7 +98,8 @@ static void written(
     release(user);
 }
 
-/* Nobody waits for it. What is lost is settled by whoever asks next, or is swept. */
+/* Writes without waiting. If the write fails, the next read of the response repairs the record, or
+ * the session expires. */
 static void write_op(response_run *run)
 {
     hold(run);
@@ -113,7 +116,8 @@ static bool fill_record(response_run *run, uint64_t expected_version)
     return pal_response_record(&run->response, run->arena, &run->record, NULL) == PAL_OK;
 }
 
-/* What is left of one that did not end well, or is not to be stored. */
+/* Removes what a failed or temporary response leaves, and records the failure of a background
+ * response. */
 static void clean_up(response_run *run)
 {
     bool is_answered = run->response.status == PAL_RESPONSE_COMPLETED ||
@@ -129,15 +133,15 @@ static void clean_up(response_run *run)
         if (!fill_record(run, PAL_VERSION_ANY))
             return;
     } else if (run->is_new && !is_answered) {
-        run->op.kind = PAL_OP_DELETE; /* the log of it stays until the trash is emptied */
+        run->op.kind = PAL_OP_DELETE; /* the record stays until the trash is emptied */
     }
     if (run->op.kind != PAL_OP_NONE)
         write_op(run);
 }
 
-/* ---- Its end ---- */
+/* ---- The end of a response ---- */
 
-/* `at` in milliseconds: everyone who looks on tells the same. */
+/* `at` is in milliseconds. It is the time of the event, so that all readers see the same time. */
 static void set_end(
         response_run *run, int64_t at, bool is_length, bool is_filtered, const pal_usage *usage)
 {
@@ -150,7 +154,7 @@ static void set_end(
     response->completed_at = at / 1000;
 }
 
-/* On the loop, before the commit of the answer. */
+/* Called on the loop, before the commit of the answer. */
 static pal_status finish(const pal_turn_end *end, pal_arena *arena, pal_record *out_record,
         void *user, pal_error *err)
 {
@@ -171,7 +175,7 @@ static pal_status finish(const pal_turn_end *end, pal_arena *arena, pal_record *
     return status;
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void send_whole(const response_run *run, pal_call *call)
 {
     pal_error err = {0};
@@ -183,7 +187,7 @@ static void send_whole(const response_run *run, pal_call *call)
         pal_call_fail(call, status, &err);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void end_writing(response_run *run)
 {
     if (run->stream)
@@ -191,14 +195,14 @@ static void end_writing(response_run *run)
     run->stream = NULL;
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void end_stream(response_run *run)
 {
     pal_response_events_end(&run->events);
     end_writing(run);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void end(response_run *run, const pal_event *event)
 {
     bool is_done = event->state == PAL_TURN_DONE && !run->events.failure;
@@ -220,7 +224,7 @@ static void end(response_run *run, const pal_event *event)
         pal_response_fail_call(call, event);
 }
 
-/* ---- What is told of the turn, on the loop ---- */
+/* ---- Events of the turn, on the loop ---- */
 
 static void note(response_run *run, const pal_event *event)
 {
@@ -280,7 +284,7 @@ static void watch_gone(void *user)
     if (!run->is_over) {
         const pal_event lost = {.kind = PAL_EVENT_ENDED,
                 .state = PAL_TURN_CANCELED,
-                .text = pal_str_of("the server stops, or the events are lost")};
+                .text = pal_str_of("the server is stopping, or events were lost")};
         end(run, &lost);
     }
     pthread_mutex_unlock(&run->lock);
@@ -295,7 +299,7 @@ typedef struct waiting_client { /* in the call's arena */
     pal_id turn;
 } waiting_client;
 
-/* On a thread of the listener's. */
+/* Called on a listener thread. */
 static void client_left(void *user)
 {
     const waiting_client *client = user;
@@ -312,7 +316,7 @@ static void watch_client(response_run *run)
     (void)pal_exchange_watch(call->exchange, client_left, client);
 }
 
-/* On a thread of the listener's. */
+/* Called on a listener thread. */
 static void stream_gone(void *user)
 {
     response_run *run = user;
@@ -327,7 +331,7 @@ static void stream_gone(void *user)
 
 /* ---- Streams ---- */
 
-/* Under the lock. */
+/* The lock must be held. */
 static bool write_frame(pal_str frame, void *user)
 {
     response_run *run = user;
@@ -337,7 +341,7 @@ static bool write_frame(pal_str frame, void *user)
     return !run->early.failure;
 }
 
-/* Under the lock. False: it has been refused. */
+/* The lock must be held. Returns false if the stream was refused; the call is then answered. */
 static bool open_stream(response_run *run)
 {
     pal_call *call = run->call;
@@ -359,7 +363,7 @@ static bool open_stream(response_run *run)
     return false;
 }
 
-/* Under the lock. False: it has been refused. */
+/* The lock must be held. Returns false if the stream was refused; the call is then answered. */
 static bool begin_stream(response_run *run)
 {
     run->events.write = write_frame;
@@ -369,21 +373,21 @@ static bool begin_stream(response_run *run)
     return true;
 }
 
-/* ---- In the background ---- */
+/* ---- Background responses ---- */
 
-/* Under the lock: what was told so far, and from now on all as it comes. */
+/* The lock must be held. Sends the frames that waited; later frames are sent directly. */
 static void join_stream(response_run *run)
 {
     run->is_waiting = false;
     if (!open_stream(run))
-        return; /* it runs on, and can be asked for */
+        return; /* the response continues and can be read later */
     if (run->early.failure || !pal_stream_write(run->stream, pal_buf_str(&run->early)) ||
             run->is_over)
         end_writing(run);
     pal_buf_done(&run->early);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void send_begun(response_run *run)
 {
     pal_error err = {0};
@@ -399,7 +403,7 @@ static void send_begun(response_run *run)
         pal_call_fail(call, status, &err);
 }
 
-/* On the store's writer. A record that is there already is a newer one: it is over. */
+/* Called on the store's writer. If a record exists already, it is newer: the response has ended. */
 static void background_kept(
         pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
 {
@@ -424,7 +428,7 @@ static void background_kept(
     release(run);
 }
 
-/* It is known durably before the client hears of it. */
+/* The record is stored before the client learns the id of the response. */
 static pal_status keep_background(response_run *run, pal_error *err)
 {
     pal_record *record = pal_arena_alloc(run->arena, sizeof *record);
@@ -445,9 +449,10 @@ static pal_status keep_background(response_run *run, pal_error *err)
     return status;
 }
 
-/* ---- Beginning ---- */
+/* ---- Starting ---- */
 
-/* It was asked before, under the same key, and nobody remembers the turn: on a worker. */
+/* Called on a worker. The same request was sent before with the same idempotency key, and its turn
+ * is no longer in memory. */
 static void recall(pal_exchange *x)
 {
     pal_call *call = pal_exchange_user(x);
@@ -460,7 +465,7 @@ static void recall(pal_exchange *x)
         status = pal_response_send(call, &response, &err);
     else if (status == PAL_NOT_FOUND)
         status = pal_call_refuse(call, 409, "answer_lost", PAL_CONFLICT, &err,
-                "this was asked before, and its answer is no longer at hand");
+                "the same request was sent before, and its response is no longer available");
     if (status != PAL_OK)
         pal_call_fail(call, status, &err);
 }
@@ -485,7 +490,7 @@ static void refuse(response_run *run, pal_status status, const pal_error *err)
     }
     pal_call_fail(call, status, err);
     run->response.status = PAL_RESPONSE_FAILED;
-    run->response.is_background = false; /* nobody was told of it */
+    run->response.is_background = false; /* the client does not know of it */
     clean_up(run);
     release(run);
 }
@@ -503,14 +508,14 @@ static pal_status begin(response_run *run, pal_error *err)
     if (run->response.is_background)
         status = keep_background(run, err);
     if (status != PAL_OK) {
-        /* Nobody was told of it: it fails as any other. */
+        /* The client does not know of it, so it fails like any other response. */
         run->response.is_background = false;
         run->wants_stream = false;
     }
     return status;
 }
 
-/* Nothing was sent yet, but for the beginning of a stream. */
+/* Nothing was sent yet, except perhaps the beginning of a stream. */
 static void give_up(response_run *run, const pal_error *why)
 {
     const pal_event lost = {.kind = PAL_EVENT_ENDED,
@@ -524,7 +529,7 @@ static void give_up(response_run *run, const pal_error *why)
     release(run);
 }
 
-/* On the loop. */
+/* Called on the loop. */
 static void started(const pal_turn_info *info, const pal_error *err, void *user)
 {
     response_run *run = user;
@@ -541,7 +546,8 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
     }
     run->response.turn = info->turn;
     pal_call_trace_turn(run->call, info, run->request->turn.model);
-    /* A session that is not kept is erased; the answer is still to be remembered. */
+    /* A temporary session is erased, but the response must still be stored under the idempotency
+     * key, so the response belongs to no session. */
     if (run->is_passing)
         pal_call_belongs(run->call, (pal_id){{0}});
     pal_status status = begin(run, &failure);
@@ -591,9 +597,9 @@ pal_status pal_response_run(
     return status;
 }
 
-/* ---- Looking on ---- */
+/* ---- Reading the events of a running response ---- */
 
-/* On a worker. */
+/* Called on a worker. */
 pal_status pal_response_look_on(
         pal_call *call, const pal_response *response, int64_t after, pal_error *err)
 {

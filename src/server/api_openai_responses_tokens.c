@@ -1,19 +1,19 @@
-/* api_openai_responses_tokens.c - what a request would cost, and what was said so far in short:
- * neither leaves anything behind. */
+/* api_openai_responses_tokens.c - counts the tokens of a request, and summarizes a conversation.
+ * Neither changes the history. */
 #include "dialect/dialect_member.h"
 #include "server/api_openai_responses.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
 
-#define PAGE_MESSAGES 500 /* that are counted at once */
+#define PAGE_MESSAGES 500 /* messages that are counted at a time */
 
 static const char compact_prompt[] =
         "Stop here and write down this conversation so far, so that it can be continued without "
-        "it: what is wanted, what was decided and why, the names, numbers and results that will "
-        "be needed again, exactly as they were, what is done, and what is open. Do not answer "
-        "anything, do not call tools, and do not mention that this is a summary.";
+        "its messages: the goal, the decisions and their reasons, the names, numbers and results "
+        "that will be needed again, exactly as they were, what is done, and what is open. Do not "
+        "answer anything, do not call tools, and do not mention that this is a summary.";
 
-/* NULL without memory, or where the request is wrong: *out_status says which. */
+/* Returns NULL without memory, or if the request is invalid. *out_status is the reason. */
 static pal_response_request *read_request(pal_call *call, pal_status *out_status, pal_error *err)
 {
     pal_response_request *request = pal_arena_alloc(call->arena, sizeof *request);
@@ -29,7 +29,7 @@ static pal_response_request *read_request(pal_call *call, pal_status *out_status
 
 /* ---- Counting ---- */
 
-/* What is stored was counted when it was. */
+/* Stored messages were counted when they were stored. */
 static pal_status count_stored(
         pal_call *call, const pal_response_context *context, uint64_t *out_tokens, pal_error *err)
 {
@@ -104,7 +104,7 @@ pal_status pal_openai_count_input(pal_call *call, pal_error *err)
 
 /* ---- Compacting ---- */
 
-/* The question for it comes behind all that was said. */
+/* The instruction to summarize is the last message. */
 static pal_status add_prompt(pal_response_request *request, pal_error *err)
 {
     pal_turn_request *turn = &request->turn;
@@ -130,7 +130,8 @@ pal_status pal_openai_compact_input(pal_call *call, pal_error *err)
     if (request->conversation.len) {
         call->fail_param = "conversation";
         return pal_error_set(err, PAL_INVALID,
-                "a conversation is compacted by itself: give 'input' or 'previous_response_id'");
+                "'conversation' is not allowed: a conversation is compacted automatically; send "
+                "'input' or 'previous_response_id'");
     }
     request->is_compaction = true;
     request->is_stored = false;

@@ -1,9 +1,10 @@
-/* api_openai_responses_tools.c - the tools that a request offers, and which of them the model may
- * or must call. Reads and checks only.
+/* api_openai_responses_tools.c - reads the tools of a request, and which of them the model may or
+ * must call. Only reads and checks.
  *
- * A custom tool takes free text. Models' services have functions: it is offered as one whose only
- * argument is that text, and its calls are marked, so that they are shown as what they are
- * (dialect_openai_items.h). A choice of allowed tools leaves the others out of the offer. */
+ * A custom tool takes free text, but model services only have functions. So it is offered as a
+ * function whose only argument is that text. Its calls are marked, so that they are shown as custom
+ * calls (dialect_openai_items.h). If the request allows only some tools, the other ones are not
+ * offered. */
 #include "dialect/dialect_member.h"
 #include "server/api_openai_responses.h"
 #include "server/api_turn.h"
@@ -23,7 +24,7 @@ static pal_status wrong_choice(pal_call *call, pal_json value, pal_error *err)
 
 /* ---- Custom tools ---- */
 
-/* The service can't hold the model to a grammar, but the model can be told. */
+/* The service cannot force the model to follow a grammar, so the description contains it. */
 static pal_status describe(pal_call *call, pal_json format, pal_tool *tool, pal_error *err)
 {
     pal_str definition = pal_member_string(format, "definition", call->arena);
@@ -93,8 +94,8 @@ static pal_status read_tool(pal_call *call, pal_json value, pal_tool *out_tool, 
         return read_custom(call, value, out_tool, err);
     if (pal_json_type_of(type) == PAL_JSON_STRING && !pal_json_string_is(type, "function"))
         return pal_error_set(err, PAL_INVALID,
-                "'type' must be function or custom: tools that a service runs itself are not "
-                "offered here");
+                "'type' must be function or custom; built-in tools of model services are not "
+                "supported");
     return pal_api_tool_read(call, value, out_tool, err);
 }
 
@@ -118,7 +119,7 @@ static pal_status read_tools(pal_response_request *request, pal_json array, pal_
     return pal_arena_checked(call->arena, err);
 }
 
-/* ---- Which of them ---- */
+/* ---- Tool choice ---- */
 
 static const pal_tool *find_tool(const pal_tool *tools, size_t len, pal_str name)
 {
@@ -129,7 +130,7 @@ static const pal_tool *find_tool(const pal_tool *tools, size_t len, pal_str name
     return NULL;
 }
 
-/* For services a custom tool is a function as well. */
+/* For model services, a custom tool is a function too. */
 static pal_status choose_one(pal_response_request *request, pal_json value, pal_error *err)
 {
     pal_call *call = request->call;
@@ -163,7 +164,7 @@ static pal_status allow(pal_response_request *request, pal_json value, pal_error
         if (!tool) {
             call->fail_param = "tool_choice";
             return pal_error_set(err, PAL_INVALID,
-                    "'tool_choice' allows '%.*s', which is none of 'tools'",
+                    "'tool_choice' names '%.*s', which is not in 'tools'",
                     (int)(name.len < 80 ? name.len : 80), name.data ? name.data : "");
         }
         if (!find_tool(allowed, len, name))

@@ -147,7 +147,7 @@ describe('several in one conversation', () => {
             `/mistral/v1/conversations/${conversationId}`, { body: { inputs: `n${i}` } }));
         const refused = await Promise.race(others);
         assert.equal(refused.status, 409);
-        assert.match(refused.json.message, /wait for the conversation/);
+        assert.match(refused.json.message, /waiting for the conversation/);
         await release();
         await first;
         const codes = (await Promise.all(others)).map(({ status }) => status);

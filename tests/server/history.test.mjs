@@ -82,7 +82,7 @@ test('a summary can be set and read without a cut, and the model is sent it', as
     assert.equal((await s.get(at)).json.summary, 'We chose blue.');
     assert.equal((await set('')).json.summary, '');
     assert.deepEqual(await shown(s, id), ['and now?', 'echo: and now?']);
-    assertError(await s.ask('PUT', at, { body: {} }), 400, 'invalid', /'summary' must be a text/);
+    assertError(await s.ask('PUT', at, { body: {} }), 400, 'invalid', /'summary' must be a string/);
     assertError(await s.ask('PUT', at, { body: { summary: 'x', more: 1 } }), 400, 'invalid', /more/);
 });
 
@@ -104,7 +104,7 @@ test('a compaction uses the summary that it is given, and asks no model', async 
     assert.equal((await s.asked()).length, 0);
     assertError(await compact(id, { sumary: 'x' }), 400, 'invalid', /sumary/);
     assertError(await compact(id, { summary: ' ' }), 400, 'invalid', /'summary' is empty/);
-    assertError(await compact(id, { summary: 'x', model: 'm' }), 400, 'invalid', /give 'summary'/);
+    assertError(await compact(id, { summary: 'x', model: 'm' }), 400, 'invalid', /'summary' is not allowed/);
     assert.equal((await s.asked()).length, 0);
 });
 

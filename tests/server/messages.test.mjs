@@ -136,7 +136,7 @@ test('one message by its id or its number', async (t) => {
     assertError(await s.get(`${path}/${there.id}`), 404, 'not_found', /no such message/);
     assertError(await s.get(`${path}/3`), 404, 'not_found', /no such message/);
     assertError(await s.get(`${path}/0`), 400, 'invalid');
-    assertError(await s.get(`${path}/one`), 400, 'invalid', /'one' is no message/);
+    assertError(await s.get(`${path}/one`), 400, 'invalid', /'one' is not a message id or seq/);
     const fork = (await s.post('/api/v1/sessions/k/fork', {})).json.id;
     assert.equal((await s.get(`/api/v1/sessions/${fork}/messages/${first.id}`)).json.seq, 1);
 });
@@ -177,7 +177,7 @@ test('what can not be appended is told by its place', async (t) => {
         [{ role: 'user', content: 'x', expected_seq: 'y' }, 400, /'expected_seq' must be/,
             'expected_seq'],
         [{ messages: {} }, 400, /'messages' must be an array/, 'messages'],
-        [{ messages: [] }, 400, /no message in 'messages'/, 'messages'],
+        [{ messages: [] }, 400, /'messages' is empty/, 'messages'],
         [{ messages: [{ role: 'user', content: 'x' }, { role: 'user', content: [7] }] }, 400,
             /messages\[1\]/, 'messages'],
         [{ messages: [{ role: 'user', parts: [{ type: 'text', text: 7 }] }] }, 400, /messages\[0\]/,

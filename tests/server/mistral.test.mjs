@@ -217,7 +217,7 @@ test('a tool that the server asks about waits for allow or deny', async (t) => {
         assert.equal(next.outputs.at(-1).content, 'over');
         const again = await s.append(id, { tool_confirmations:
             [{ tool_call_id: pending.tool_call_id, confirmation }] }, 422);
-        assert.match(again.detail[0].msg, /no call '.*' waits/);
+        assert.match(again.detail[0].msg, /call '.*' is not waiting/);
         assert.deepEqual(types(await s.history(id)), ['message.input', 'tool.execution',
             'tool.execution', 'tool.execution', 'message.output']);
     }
@@ -442,7 +442,7 @@ test('wrong input is named, and changes nothing', async (t) => {
         [{ model: MODEL, inputs: [{ role: 'user', content: [{ type: 'audio' }] }] }, 'inputs',
             /inputs\[0\]: content\[0\]: member 'type'/],
         [{ model: MODEL, inputs: [{ type: 'function.result', tool_call_id: 'c', result: 'x' }] },
-            'inputs', /no call 'c'/],
+            'inputs', /call 'c' is not waiting/],
         [{ model: MODEL, inputs: 'x', tools: [{ type: 'web_search' }] }, 'tools', /function/],
         [{ model: MODEL, inputs: 'x', metadata: { context: 1 } }, 'metadata', /'context'/],
         [{ model: MODEL, inputs: 'x', completion_args: { temperature: 'hot' } }, 'completion_args',
@@ -465,7 +465,7 @@ test('wrong input is named, and changes nothing', async (t) => {
         /missing/);
     await check('POST', `/conversations/${id}`,
         { tool_confirmations: [{ tool_call_id: 'c', confirmation: 'allow' }] },
-        'tool_confirmations', /no call 'c' waits/);
+        'tool_confirmations', /call 'c' is not waiting/);
     await check('GET', '/conversations?page_size=0', undefined, 'page_size', /from 1/);
     await check('GET', '/conversations?metadata=x', undefined, 'metadata', /JSON object/);
     await check('POST', '/agents', { model: MODEL, name: 'x', handoffs: ['y'] }, 'handoffs', /ag_/);

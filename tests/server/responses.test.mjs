@@ -362,7 +362,7 @@ test('wrong requests name the field, and change nothing', bounded, async (t) => 
         [{ input: 'x', background: true, store: false }, 'store', /store/],
         [{ input: 'x', max_output_tokens: 0 }, 'max_output_tokens', /from 1/],
         [{ input: 'x', reasoning: 'high' }, 'reasoning', /object/],
-        [{ input: 'x', prompt: { id: 'p' } }, 'prompt', /templates/]]) {
+        [{ input: 'x', prompt: { id: 'p' } }, 'prompt', /not supported/]]) {
         const { code, json } = await create(s, body);
         assert.equal(code, 400, JSON.stringify(body));
         assert.equal(json.error.type, 'invalid_request_error');

@@ -234,7 +234,7 @@ test('pins', async (t) => {
     const plan = await ok(s.get(`${base}/k/context`));
     assert.match(JSON.stringify(plan), /pin/);
     assert.equal((await ok(s.ask('DELETE', `${base}/k/pins/1`))).kind, 'unpin');
-    assertError(await s.ask('DELETE', `${base}/k/pins/one`), 400, 'invalid', /a message's number/);
+    assertError(await s.ask('DELETE', `${base}/k/pins/one`), 400, 'invalid', /the seq of a message/);
     assertError(await s.post(`${base}/k/pins`, {}), 400, 'invalid', /'seq' is missing/);
     assertError(await s.post(`${base}/k/pins`, { seq: 0 }), 400, 'invalid', /'seq' must be from 1/);
 });

@@ -575,7 +575,7 @@ test('a failed stream is in the log', async (t) => {
     await s.logged(new RegExp(`^\\S+ warn turn \\S+ of session (?!${id})\\S+ failed: \\S.*$`, 'm'));
     await s.post('/v1/chat/completions',
         { stream: true, messages: [{ role: 'user', content: cut }] });
-    await s.logged(/^\S+ warn request \S+: the stream that is passed on failed: \S.*$/m);
+    await s.logged(/^\S+ warn request \S+: could not forward the stream: \S.*$/m);
 });
 
 test('a turn whose service reports no usage counts against the budget', async (t) => {
