@@ -1,4 +1,5 @@
-/* api_native.c - the native API under /api/v1, gathered from the files that have its routes. */
+/* api_native.c - the native API under /api/v1: collects the routes of the files that implement
+ * them. */
 #include "server/api_native.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 
 static const pal_api_route health_routes[] = {
         {"GET", "/api/v1/health", PAL_KEY_NONE, PAL_ROUTE_WORKER, pal_health_details,
-                {"health", "what the server consists of, and whether it works", NULL, NULL,
+                {"health", "show the version and state of the server's parts", NULL, NULL,
                         "ServerHealth", 200}},
         {0},
 };

@@ -1,5 +1,4 @@
-/* api_native.h - the routes of the native API, by the file that has them; a zeroed one ends each.
- */
+/* api_native.h - the routes of the native API. Each array ends with a zeroed route. */
 #ifndef PAL_API_NATIVE_H
 #define PAL_API_NATIVE_H
 

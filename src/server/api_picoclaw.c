@@ -1,8 +1,9 @@
-/* api_picoclaw.c - the session routes of PicoClaw's launcher, in its shapes, codes and words: list,
- * detail, delete. PicoClaw is a personal assistant; the launcher is its web page.
+/* api_picoclaw.c - the session routes of PicoClaw's launcher, in its formats, codes and texts:
+ * list, detail, delete. PicoClaw is a personal assistant that keeps its sessions in JSONL files.
+ * The launcher is its web page.
  *
- * Only sessions of the channel "pico", the page's own, are shown. Their id is what stands behind
- * "pico:" in the scope, or in a legacy key. Deleting one moves it to the trash. */
+ * Only sessions of the page's own channel, "pico", are shown. The id of such a session is the text
+ * after "pico:" in the scope or in a legacy key. Deleting a session moves it to the trash. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -17,7 +18,7 @@
 #define TITLE_CHARS 60
 #define LIMIT_DEFAULT 20
 
-/* ---- Whose ---- */
+/* ---- Sessions of the page ---- */
 
 static pal_str trimmed(pal_str text)
 {
@@ -28,7 +29,7 @@ static pal_str trimmed(pal_str text)
     return text;
 }
 
-/* What is behind the first `mark`; empty: it is not there. */
+/* Returns the text after the first `mark`; empty if the mark does not occur. */
 static pal_str behind(pal_str text, const char *mark)
 {
     size_t len = strlen(mark);
@@ -39,7 +40,7 @@ static pal_str behind(pal_str text, const char *mark)
     return (pal_str){0};
 }
 
-/* "agent:A:pico:direct:pico:ID". */
+/* Reads the id from a legacy key: "agent:A:pico:direct:pico:ID". */
 static pal_str legacy_id(pal_str key)
 {
     bool is_legacy = key.len > sizeof LEGACY_START - 1 &&
@@ -47,7 +48,8 @@ static pal_str legacy_id(pal_str key)
     return is_legacy ? behind(key, LEGACY_MIDDLE) : (pal_str){0};
 }
 
-/* The page's id of a session; empty: it is none of the page's. In the arena. */
+/* Returns the page's id of a session, in the arena. Empty if the session does not belong to the
+ * page. */
 static pal_str pico_id(const pal_session *session, pal_arena *arena)
 {
     pal_json scope = {0};
@@ -70,7 +72,7 @@ static pal_str pico_id(const pal_session *session, pal_arena *arena)
     return id;
 }
 
-/* ---- What is shown of its messages ---- */
+/* ---- Entries of messages ---- */
 
 static bool is_media(const pal_part *part)
 {
@@ -92,7 +94,8 @@ static bool is_said(const pal_message *message, pal_arena *arena)
             has_part(message, PAL_PART_IMAGE) || has_part(message, PAL_PART_FILE);
 }
 
-/* How many entries it is in a list's count: calls are one, thoughts none. */
+/* Returns how many entries of the list the message counts as. Tool calls are one entry, reasoning
+ * is none. */
 static size_t count_entries(const pal_message *message, pal_arena *arena)
 {
     if (message->role == PAL_ROLE_USER)
@@ -260,7 +263,7 @@ static pal_status put_item(
     return pal_arena_checked(call->arena, err);
 }
 
-/* One without messages in sight and without a summary is not there, for the page. */
+/* The page does not list sessions that have neither visible messages nor a summary. */
 static pal_status is_empty(
         pal_call *call, const pal_session *session, bool *out_empty, pal_error *err)
 {
@@ -275,7 +278,7 @@ static pal_status is_empty(
     return status;
 }
 
-/* A number that can't be read is as if it were not there. */
+/* A value that is not a valid number is ignored. */
 static uint64_t query_number(pal_call *call, const char *name, uint64_t min, uint64_t otherwise)
 {
     pal_str text;
@@ -285,7 +288,8 @@ static uint64_t query_number(pal_call *call, const char *name, uint64_t min, uin
     return is_given ? number : otherwise;
 }
 
-/* Called for each session of the page's, the newest update first; false ends it. */
+/* Called for each session of the page, newest update first. Iteration ends if it sets *go_on to
+ * false. */
 typedef pal_status (*pico_sink)(
         pal_call *call, const pal_session *session, pal_str id, bool *go_on, pal_error *err);
 
@@ -347,10 +351,10 @@ static pal_status list_sessions(pal_call *call, pal_error *err)
     return status;
 }
 
-/* ---- One of them ---- */
+/* ---- One session ---- */
 
-/* Routing puts a chat's id in lower case, and the page asks with its own. One whose id is the very
- * same goes before one that differs in case. */
+/* Routing converts the id of a chat to lower case, but the page uses the original id. An exact
+ * match is preferred to one that differs in case. */
 typedef struct pico_search {
     pal_str id;
     pal_str lower;
@@ -383,7 +387,7 @@ static pal_status find_session(pal_call *call, pal_session *out_session, pal_err
     return status == PAL_OK && !search.is_found ? PAL_NOT_FOUND : status;
 }
 
-/* In the launcher's words, which are plain text. */
+/* Fails with the launcher's texts, which are plain text. */
 static pal_status not_found(pal_call *call)
 {
     pal_exchange_answer(call->exchange, 404, "text/plain; charset=utf-8",
@@ -439,10 +443,10 @@ static pal_status delete_session(pal_call *call, pal_error *err)
 
 static const pal_api_route pico_routes[] = {
         {"GET", "/api/sessions", PAL_KEY_READ, PAL_ROUTE_WORKER, list_sessions,
-                {"listPicoSessions", "sessions of PicoClaw's page, the newest update first",
+                {"listPicoSessions", "list the sessions of PicoClaw's page, newest update first",
                         "offset limit", NULL, "PicoSessionList", 200}},
         {"GET", "/api/sessions/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_session,
-                {"getPicoSession", "one of them with its messages", NULL, NULL, "PicoSession",
+                {"getPicoSession", "read one session with its messages", NULL, NULL, "PicoSession",
                         200}},
         {"DELETE", "/api/sessions/{id}", PAL_KEY_WRITE, PAL_ROUTE_WORKER, delete_session,
                 {"deletePicoSession", "move it to the trash", NULL, NULL, NULL, 204}},

@@ -1,4 +1,4 @@
-/* api_root.c - what belongs to no API: health, metrics, the description of everything else. */
+/* api_root.c - routes that belong to no API: health, metrics, and the description of all routes. */
 #include "server/server_call.h"
 #include "server/server_health.h"
 #include "server/server_metrics.h"
@@ -6,14 +6,17 @@
 
 static const pal_api_route root_routes[] = {
         {"GET", "/healthz", PAL_KEY_NONE, 0, pal_health_live,
-                {"live", "whether the process answers", NULL, NULL, "Status", 200}},
+                {"live", "check that the process answers", NULL, NULL, "Status", 200}},
         {"GET", "/readyz", PAL_KEY_NONE, PAL_ROUTE_WORKER, pal_health_ready,
-                {"ready", "whether it can work: the store answers, and it is not stopping", NULL,
+                {"ready",
+                        "check that the server is ready: the store works, and the server is not "
+                        "stopping", NULL,
                         NULL, "Status", 200}},
         {"GET", "/metrics", PAL_KEY_ADMIN, PAL_ROUTE_WORKER, pal_metrics_handle,
-                {"metrics", "counters, for Prometheus", NULL, NULL, "text/plain", 200}},
+                {"metrics",
+                        "read the metrics in Prometheus format", NULL, NULL, "text/plain", 200}},
         {"GET", "/openapi.json", PAL_KEY_NONE, 0, pal_openapi_handle,
-                {"openapi", "this description", NULL, NULL, "Object", 200}},
+                {"openapi", "read this description", NULL, NULL, "Object", 200}},
         {0},
 };
 

@@ -1,4 +1,5 @@
-/* api_session.c - sessions: create, look, list, change, delete to the trash, restore, erase. */
+/* api_session.c - sessions: create, read, list, update, delete (move to the trash), restore,
+ * erase. */
 #include "server/api_session.h"
 
 #include <stdio.h>
@@ -102,7 +103,8 @@ static pal_status read_expiry(pal_call *call, pal_json object, pal_session *sess
         return status;
     if (session->expires_at) {
         call->fail_param = "expires_in";
-        return pal_error_set(err, PAL_INVALID, "give 'expires_at' or 'expires_in', not both");
+        return pal_error_set(err, PAL_INVALID,
+                "send either 'expires_at' or 'expires_in', not both");
     }
     session->expires_at = pal_clock_now_ms() + (int64_t)seconds * 1000;
     return PAL_OK;
@@ -117,7 +119,8 @@ pal_status pal_api_session_read(
     if (status == PAL_OK && given.tenant.len && !pal_str_equal(given.tenant, call->caller.tenant)) {
         call->fail_param = "tenant";
         return pal_error_set(
-                err, PAL_INVALID, "'tenant' is the key's; leave it out of the request");
+                err, PAL_INVALID,
+                "member 'tenant' is not allowed; the API key determines the tenant");
     }
     if (status == PAL_OK)
         status = read_expiry(call, object, &given, err);
@@ -168,7 +171,7 @@ static pal_status create_session(pal_call *call, pal_error *err)
     return pal_call_apply(call, op, 1, created, err);
 }
 
-/* ---- Looking ---- */
+/* ---- Reading ---- */
 
 static pal_status get_session(pal_call *call, pal_error *err)
 {
@@ -236,9 +239,9 @@ static pal_status list_sessions(pal_call *call, pal_error *err)
     return status;
 }
 
-/* ---- Changing ---- */
+/* ---- Updating and deleting ---- */
 
-/* Which of a session's members the request names: null clears one. */
+/* Returns the fields of the session that the request contains. null clears a field. */
 static uint32_t fields_of(pal_json body)
 {
     static const struct {
@@ -262,7 +265,8 @@ static uint32_t fields_of(pal_json body)
     return fields;
 }
 
-/* An operation on the session that the path names; NULL: the error says why. */
+/* Creates an operation on the session that the path names. Returns NULL on failure, with the reason
+ * in `err`. */
 static pal_op *op_of(pal_call *call, pal_op_kind kind, pal_error *err)
 {
     pal_session *session = pal_arena_array(call->arena, 1, sizeof *session);
@@ -271,7 +275,8 @@ static pal_op *op_of(pal_call *call, pal_op_kind kind, pal_error *err)
         (void)!pal_arena_checked(call->arena, err);
         return NULL;
     }
-    /* What is in the trash is gone for whoever deletes, unless it was this request that did it. */
+    /* A session in the trash cannot be deleted again, except by a repetition of the request that
+     * deleted it. */
     bool is_any = kind != PAL_OP_DELETE || pal_frame_of(call)->is_repeat;
     pal_status status = is_any ? pal_call_session(call, call->params[0], session, err)
                                : pal_api_active_session(call, call->params[0], session, err);
@@ -292,7 +297,7 @@ static pal_status update_session(pal_call *call, pal_error *err)
     uint32_t fields = fields_of(call->body);
     if (fields == 0)
         return pal_error_set(err, PAL_INVALID,
-                "nothing to change: give title, project, agent, metadata, scope, expires_at, "
+                "no member to change; send title, project, agent, metadata, scope, expires_at, "
                 "expires_in, key or aliases");
     pal_status status = pal_api_session_read(call, call->body, session, err);
     if (status != PAL_OK)
@@ -339,7 +344,7 @@ static bool has_name(const pal_session *session, pal_str name)
     return is_named;
 }
 
-/* Keys and aliases of deleted sessions lead nowhere, so that the trash is looked through. */
+/* Keys and aliases do not find deleted sessions, so the trash is searched here. */
 static pal_status find_in_trash(pal_call *call, pal_str name, pal_id *out_id, pal_error *err)
 {
     pal_session_query query = {.tenant = call->caller.tenant,
@@ -360,7 +365,7 @@ static pal_status find_in_trash(pal_call *call, pal_str name, pal_id *out_id, pa
     } while (page.cursor.len && seen < PAL_SERVER_TRASH_SESSIONS_MAX);
     if (found > 1)
         return pal_error_set(err, PAL_CONFLICT,
-                "'%.*s' means %zu sessions in the trash; use the id of one",
+                "'%.*s' is ambiguous: it matches %zu sessions in the trash; use an id",
                 (int)(name.len < 120 ? name.len : 120), name.data, found);
     return found ? PAL_OK : pal_error_set(err, PAL_NOT_FOUND, "Session not found");
 }
@@ -428,24 +433,26 @@ static pal_status erase_session(pal_call *call, pal_error *err)
 
 const pal_api_route pal_session_routes[] = {
         {"POST", "/api/v1/sessions", PAL_KEY_WRITE, PAL_ROUTE_JSON, create_session,
-                {"createSession", "make a session; with a message, answer it as /chat does", NULL,
+                {"createSession",
+                        "create a session; with a message, also answer it like /chat", NULL,
                         "NewSessionRequest", "Session", 201}},
         {"GET", "/api/v1/sessions", PAL_KEY_READ, PAL_ROUTE_WORKER, list_sessions,
-                {"listSessions", "sessions, the newest update first",
+                {"listSessions", "list sessions, newest update first",
                         "limit cursor state project agent updated_from updated_to", NULL,
                         "SessionPage", 200}},
         {"GET", "/api/v1/sessions/{id}", PAL_KEY_READ, 0, get_session,
-                {"getSession", "one session, by its id, key or alias", NULL, NULL, "Session", 200}},
+                {"getSession", "read one session by id, key or alias", NULL, NULL, "Session", 200}},
         {"PATCH", "/api/v1/sessions/{id}", PAL_KEY_WRITE, PAL_ROUTE_JSON, update_session,
-                {"updateSession", "change what is given, and nothing else", NULL, "SessionRequest",
+                {"updateSession", "update only the given members", NULL, "SessionRequest",
                         "Session", 200}},
         {"DELETE", "/api/v1/sessions/{id}", PAL_KEY_WRITE, 0, delete_session,
-                {"deleteSession", "move it to the trash", NULL, NULL, "SessionStatus", 200}},
+                {"deleteSession", "move a session to the trash", NULL, NULL, "SessionStatus", 200}},
         {"POST", "/api/v1/sessions/{id}/restore", PAL_KEY_WRITE, PAL_ROUTE_WORKER,
                 restore_session,
-                {"restoreSession", "take it out of the trash", NULL, NULL, "Session", 200}},
+                {"restoreSession", "restore a session from the trash", NULL, NULL, "Session", 200}},
         {"POST", "/api/v1/sessions/{id}/erase", PAL_KEY_ADMIN, 0, erase_session,
-                {"eraseSession", "erase it for good, with all that was derived from it", NULL, NULL,
+                {"eraseSession",
+                        "erase a session for good, with everything derived from it", NULL, NULL,
                         "Erasure", 200}},
         {0},
 };

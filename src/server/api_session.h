@@ -1,26 +1,28 @@
-/* api_session.h - a session as answers show it. */
+/* api_session.h - functions that read sessions from requests and write them into responses. */
 #ifndef PAL_API_SESSION_H
 #define PAL_API_SESSION_H
 
 #include "server/server.h"
 
-/* The native form, with "session_id" and "message_count" before it, as one object. */
+/* Writes the session as one object: its native form, preceded by "session_id" and
+ * "message_count". */
 PAL_CHECKED pal_status pal_api_session_put(
         pal_json_writer *writer, const pal_session *session, pal_error *err);
 
-/* Answers with the session as it stands now. From any thread: it is read on a worker. */
+/* Responds with the current state of the session. Can be called from any thread; the session is
+ * read on a worker. */
 void pal_api_session_send(pal_call *call, pal_id session, unsigned code);
 
-/* For pal_call_apply(): answers 200 with the session of the first operation, or with what failed.
- */
+/* For pal_call_apply(): responds with 200 and the session of the first operation, or with the first
+ * failure. */
 void pal_api_session_changed(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err);
 
-/* Reads the members of a new session that a request gives; the rest is the store's. */
+/* Reads the members of a new session from a request. The store sets the other members. */
 PAL_CHECKED pal_status pal_api_session_read(
         pal_call *call, pal_json object, pal_session *out_session, pal_error *err);
 
-/* What failed first; PAL_OK: nothing did. */
+/* Returns the first failure; PAL_OK if there is none. */
 pal_status pal_api_ops_failure(const pal_op *ops, size_t ops_len, pal_status status,
         const pal_error *err, const pal_error **out_error);
 

@@ -1,9 +1,9 @@
-/* api_skillian.c - Skillian's way to talk: one request with a message, one answer with a text, in
- * its own words and codes. What a client of ours may say beside it (stream, model, tools of
- * servers) holds here too.
+/* api_skillian.c - the chat routes of Skillian, in its formats, codes and texts. Skillian is a chat
+ * assistant that keeps each session as one row of a table. A request contains one message, the
+ * response one text. The members of native turns (stream, model, tools of servers) can be used too.
  *
- * A turn that fails leaves no trace: it is out of the conversation as a whole, and a session that
- * was made for it goes to the trash. */
+ * A failed turn leaves no trace: its messages are removed from the conversation, and a session that
+ * was created for it is moved to the trash. */
 #include "server/api_skillian.h"
 
 #include "base/log.h"
@@ -20,16 +20,16 @@ static const char exhausted_text[] =
 
 typedef struct chat {
     bool is_created;
-    const char *failed; /* what a failure says */
+    const char *failed; /* the error text of the route */
     pal_session session;
     pal_op op;
-    pal_error failure; /* of the turn, while its session is taken away */
+    pal_error failure; /* failure of the turn, while its session is deleted */
     pal_status status;
 } chat;
 
-/* ---- Answering ---- */
+/* ---- Sending the response ---- */
 
-/* The arguments as an object, whatever the model wrote. */
+/* Writes the arguments as an object; as an empty one if the model sent anything else. */
 static void put_arguments(pal_json_writer *writer, pal_str arguments, pal_arena *arena)
 {
     pal_json value = {0};
@@ -60,11 +60,12 @@ static void send_chat(pal_api_turn *turn)
     pal_call *call = turn->call;
     const chat *state = turn->user;
     const pal_api_outcome *outcome = &turn->outcome;
-    /* It ends with calls where it had no more rounds to see their results. */
+    /* The turn ends with calls if it has used up its rounds and the model could not see their
+     * results. */
     bool is_exhausted = outcome->state == PAL_TURN_DONE && outcome->has_calls;
     pal_json_writer *writer = pal_call_writer(call);
     if (outcome->state == PAL_TURN_ASKING) {
-        /* Nobody there can be asked. */
+        /* A client of this route cannot give permission, so the call is denied. */
         pal_error err;
         pal_status status = pal_turn_allow(
                 call->server->runtime, call->caller.tenant, turn->info.turn, false, &err);
@@ -87,9 +88,9 @@ static void send_chat(pal_api_turn *turn)
     pal_call_send(call, 200);
 }
 
-/* ---- Failing ---- */
+/* ---- Failures ---- */
 
-/* Whether the request was wrong, rather than its turn. */
+/* Whether the request was invalid, rather than its turn failed. */
 static bool is_wrong(const pal_api_turn *turn, pal_status status)
 {
     return pal_id_is_none(turn->info.turn) &&
@@ -97,7 +98,8 @@ static bool is_wrong(const pal_api_turn *turn, pal_status status)
                     status == PAL_CONFLICT);
 }
 
-/* Skillian's clients expect its text, which says nothing: the reason goes next to it. */
+/* Skillian's clients expect its fixed text, which does not name the cause. The cause is added as a
+ * separate member. */
 static void add_reason(pal_call *call, const pal_error *failure)
 {
     pal_str members = call->fail_members;
@@ -145,7 +147,7 @@ static void removed(
     send_failure(call->user);
 }
 
-/* Under an idempotency key the session stays: the request that comes again finds it. */
+/* With an idempotency key, the session is kept, because a repeated request must find it. */
 static void fail_chat(pal_api_turn *turn, pal_status status, const pal_error *err)
 {
     chat *state = turn->user;
@@ -183,15 +185,15 @@ static pal_status read_message(pal_call *call, pal_error *err)
     size_t chars = count_chars(pal_json_string(value, call->arena));
     if (chars == 0 || chars > PAL_SERVER_CHAT_CHARS_MAX)
         return pal_error_set(err, PAL_INVALID,
-                "'message' must have 1 to %d characters, not %zu; "
-                "POST /api/v1/sessions/{id}/turns takes longer ones",
+                "'message' must have 1 to %d characters, not %zu; send longer messages to POST "
+                "/api/v1/sessions/{id}/turns",
                 PAL_SERVER_CHAT_CHARS_MAX, chars);
     call->fail_code = 0;
     call->fail_param = NULL;
     return pal_arena_checked(call->arena, err);
 }
 
-/* NULL: the error says why. */
+/* Returns NULL on failure, with the reason in `err`. */
 static pal_api_turn *make_turn(
         pal_call *call, const pal_session *session, const char *failed, pal_error *err)
 {
@@ -221,9 +223,9 @@ static pal_api_turn *make_turn(
     return status == PAL_OK ? turn : NULL;
 }
 
-/* ---- In a session of its own ---- */
+/* ---- Chat in a new session ---- */
 
-/* On the store's writer, or at once. */
+/* Called on the store's writer, or immediately. */
 static void created(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
 {
@@ -286,7 +288,7 @@ static pal_status read_name(pal_call *call, pal_str *out_name, pal_error *err)
     return status;
 }
 
-/* The path says which session; what the body says of it is only checked. */
+/* The path determines the session. The name in the body is only checked. */
 static pal_status session_chat(pal_call *call, pal_error *err)
 {
     pal_session session;
@@ -297,7 +299,7 @@ static pal_status session_chat(pal_call *call, pal_error *err)
     return status == PAL_OK ? chat_in(call, &session, err) : status;
 }
 
-/* An id that nobody knows makes a new session, as it does at Skillian's; the answer says so. */
+/* Like in Skillian, an unknown id creates a new session. The response contains "created". */
 static pal_status any_chat(pal_call *call, pal_error *err)
 {
     pal_session session = {.tenant = call->caller.tenant};
@@ -315,11 +317,12 @@ static pal_status any_chat(pal_call *call, pal_error *err)
 
 const pal_api_route pal_skillian_routes[] = {
         {"POST", "/api/v1/chat", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN, any_chat,
-                {"chat", "a message and its answer, in this session or a new one", NULL,
+                {"chat", "send a message and get the answer, in this session or a new one", NULL,
                         "ChatRequest", "ChatAnswer", 200}},
         {"POST", "/api/v1/sessions/{id}/chat", PAL_KEY_WRITE,
                 PAL_ROUTE_JSON | PAL_ROUTE_TURN, session_chat,
-                {"chatInSession", "a message and its answer", NULL, "ChatRequest", "ChatAnswer",
+                {"chatInSession",
+                        "send a message and get the answer", NULL, "ChatRequest", "ChatAnswer",
                         200}},
         {0},
 };

@@ -1,9 +1,10 @@
-/* api_transfer.c - conversations out of the server and into it, as the command's `session export`
- * and `session import` do it.
+/* api_transfer.c - exports and imports conversations, like `session export` and `session import` of
+ * the command.
  *
- * An export is written as fast as its reader takes it, a page of messages at a time, so that its
- * memory is that of a page. An import has arrived whole, within server.body_bytes_max; it is
- * committed in batches, and one that is cut off can be repeated: what is here already is found. */
+ * An export is written as fast as its reader takes it, one page of messages at a time, so it needs
+ * the memory of one page. The body of an import has arrived completely, within
+ * server.body_bytes_max. An import is committed in batches. If it is interrupted, it can be
+ * repeated: sessions and messages that were stored before are found again. */
 #include "base/log.h"
 #include "dialect/dialect_member.h"
 #include "server/api_native.h"
@@ -21,7 +22,7 @@ typedef struct exporting {
     bool is_begun;
 } exporting;
 
-/* On a worker, for each piece. */
+/* Called on a worker for each piece. */
 static pal_pulled write_piece(pal_buf *out, void *user)
 {
     exporting *it = user;
@@ -36,7 +37,8 @@ static pal_pulled write_piece(pal_buf *out, void *user)
         status = pal_export_page(&it->lines, out, &more, &err);
     if (status == PAL_OK)
         return more ? PAL_PULLED_MORE : PAL_PULLED_END;
-    pal_log(PAL_LOG_ERROR, "request %.*s: the export was cut off: %s", PAL_STR_ARG(it->request_id),
+    pal_log(PAL_LOG_ERROR,
+            "request %.*s: could not complete the export: %s", PAL_STR_ARG(it->request_id),
             err.message);
     return PAL_PULLED_FAILED;
 }
@@ -93,8 +95,8 @@ typedef struct importing {
     pal_import *import;
     pal_import_reader reader;
     problem problems[PAL_SERVER_IMPORT_PROBLEMS_MAX];
-    uint64_t problems_len; /* all, not only those that are kept */
-    pal_id *ids;           /* in the call's arena, of PAL_SERVER_IMPORT_IDS_MAX */
+    uint64_t problems_len; /* the number of all problems, including those that are not kept */
+    pal_id *ids;           /* in the call's arena; room for PAL_SERVER_IMPORT_IDS_MAX ids */
     size_t ids_len;
     uint32_t nameless;
 } importing;
@@ -107,7 +109,7 @@ static void on_problem(uint64_t line, const char *text, void *user)
                 (problem){line, pal_arena_copy(it->call->arena, pal_str_of(text))};
 }
 
-/* The session before is as it will be: its id is known. */
+/* Stores the id of the previous session, which is final now. */
 static void note_session(importing *it)
 {
     pal_id id = {{0}};
@@ -118,8 +120,8 @@ static void note_session(importing *it)
         it->ids[it->ids_len++] = id;
 }
 
-/* One that has no name gets an id by which the same request, sent again under the same idempotency
- * key, finds it. */
+/* A session without a name gets a derived id, so that a repeated request with the same idempotency
+ * key finds it. */
 static pal_status on_begin(pal_import_begun *begun, void *user)
 {
     importing *it = user;
@@ -128,7 +130,7 @@ static pal_status on_begin(pal_import_begun *begun, void *user)
     if (it->key.len && begun->number > 1) {
         it->call->fail_param = "key";
         return pal_error_set(it->reader.err, PAL_INVALID,
-                "'key' can name one session, and there are several; leave it out");
+                "'key' is not allowed: the body contains several sessions; leave it out");
     }
     if (it->key.len) {
         session->key = it->key;
@@ -172,11 +174,12 @@ static pal_status read_transcript(importing *it, pal_transcript_kind kind, pal_e
         status = pal_import_reader_finish(&it->reader);
     if (status == PAL_OK && kind != PAL_TRANSCRIPT_AUTO && it->reader.sessions == 0)
         status = pal_error_set(err, PAL_INVALID,
-                "the body has no conversation in the format '%s'", pal_transcript_kind_name(kind));
+                "the body contains no conversation in the format '%s'",
+                pal_transcript_kind_name(kind));
     else if (status == PAL_OK && it->reader.sessions == 0)
         status = pal_error_set(err, PAL_INVALID,
-                "the body is not a conversation in a format that we know; 'format' says what it "
-                "is: " PAL_TRANSCRIPT_KINDS);
+                "the body is not a conversation in a known format; set 'format' to one "
+                "of: " PAL_TRANSCRIPT_KINDS);
     if (status == PAL_OK)
         status = pal_import_flush(it->import);
     pal_import_reader_close(&it->reader);
@@ -231,7 +234,7 @@ static pal_status read_names(pal_call *call, importing *it, pal_error *err)
         if (names[i].value->len <= names[i].len_max)
             continue;
         call->fail_param = names[i].name;
-        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes is over the limit of %zu",
+        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes exceeds the limit of %zu",
                 names[i].name, names[i].value->len, names[i].len_max);
     }
     return PAL_OK;
@@ -270,10 +273,12 @@ static pal_status import_sessions(pal_call *call, pal_error *err)
 const pal_api_route pal_transfer_routes[] = {
         {"GET", "/api/v1/sessions/{id}/export", PAL_KEY_READ, 0, export_session,
                 {"exportSession",
-                        "all of a session as lines of JSON, or its messages in OpenAI's form",
+                        "export a session as JSON lines, or its messages in OpenAI's format",
                         "format blobs", NULL, "application/x-ndjson", 200}},
         {"POST", "/api/v1/import", PAL_KEY_WRITE, PAL_ROUTE_WORKER, import_sessions,
-                {"importSessions", "conversations from our exports or other programs' transcripts",
+                {"importSessions",
+                        "import conversations from exports of Palaver or transcripts of other "
+                        "programs",
                         "format key project", "application/x-ndjson", "Imported", 200}},
         {0},
 };

@@ -1,5 +1,5 @@
-/* api_turn.c - turns: start one in a session, look at it, read its events, steer, cancel, give it
- * results and permission. */
+/* api_turn.c - turns: start a turn in a session, show its state, read its events, steer it, cancel
+ * it, and send it results and permission. */
 #include "server/api_turn.h"
 
 #include <stdio.h>
@@ -10,11 +10,12 @@
 #include "server/server_put.h"
 #include "server/server_sse.h"
 
-#define NO_TURN "there is no such turn, or it was long ago"
+#define NO_TURN "the turn does not exist or is no longer in memory; read the session's messages"
 
 /* ---- Starting ---- */
 
-/* The request's own id is the first message's; the others' are made of it. */
+/* The first message gets the client id of the request. The ids of the others are derived from
+ * it. */
 static pal_status give_client_id(pal_call *call, pal_turn_request *request, pal_error *err)
 {
     pal_str id = {0};
@@ -51,7 +52,7 @@ static pal_status start_turn(pal_call *call, pal_error *err)
     return status == PAL_OK ? pal_api_turn_start(turn, err) : status;
 }
 
-/* ---- Looking ---- */
+/* ---- Showing turns ---- */
 
 pal_status pal_api_turn_find(pal_call *call, pal_turn_info *out_info, pal_error *err)
 {
@@ -61,7 +62,7 @@ pal_status pal_api_turn_find(pal_call *call, pal_turn_info *out_info, pal_error 
     return pal_turn_find(call->server->runtime, call->caller.tenant, id, out_info, err);
 }
 
-/* What it waits for, of a turn that stands still. */
+/* Shows what a paused turn is waiting for. */
 static void put_waits(
         pal_json_writer *writer, const pal_turn_info *info, const pal_turn_waits *waits)
 {
@@ -80,7 +81,7 @@ static void put_waits(
     }
 }
 
-/* The newest answer's; empty where it is gone. */
+/* The text of the newest answer; empty if it no longer exists. */
 static pal_str text_of(pal_call *call, const pal_turn_info *info)
 {
     pal_message message;
@@ -92,7 +93,8 @@ static pal_str text_of(pal_call *call, const pal_turn_info *info)
     return pal_api_message_text(&message, call->arena);
 }
 
-/* Between two looks a turn may be set up again, after a restart, or go on. */
+/* The state may have changed between two reads: the turn may have continued, or been set up again
+ * after a restart. */
 static pal_status look_at_waits(
         pal_call *call, pal_turn_info *info, pal_turn_waits *out_waits, pal_error *err)
 {
@@ -159,7 +161,7 @@ static pal_status get_session_turn(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
-/* The header is what a browser sends when it comes back, to the same address as before. */
+/* A browser that reconnects to the same URL sends this header. */
 static pal_status read_after(pal_call *call, uint64_t *out_after, pal_error *err)
 {
     pal_str last = pal_exchange_header(call->exchange, "last-event-id");
@@ -169,7 +171,7 @@ static pal_status read_after(pal_call *call, uint64_t *out_after, pal_error *err
         return PAL_OK;
     call->fail_param = "Last-Event-ID";
     return pal_error_set(
-            err, PAL_INVALID, "the header Last-Event-ID must be the number of an event");
+            err, PAL_INVALID, "header Last-Event-ID must be the number of an event");
 }
 
 static pal_status get_events(pal_call *call, pal_error *err)
@@ -182,14 +184,14 @@ static pal_status get_events(pal_call *call, pal_error *err)
     if (status != PAL_OK)
         return status;
     if (info.state >= PAL_TURN_DONE && after >= info.events) {
-        /* The code that tells a browser not to come back. */
+        /* 204 tells a browser not to reconnect. */
         pal_exchange_answer(call->exchange, 204, NULL, (pal_str){0});
         return PAL_OK;
     }
     return pal_sse_turn(call, &info, after, err);
 }
 
-/* ---- Acting ---- */
+/* ---- Changing turns ---- */
 
 static pal_status cancel_turn(pal_call *call, pal_error *err)
 {
@@ -221,7 +223,7 @@ static pal_status approve_turn(pal_call *call, pal_error *err)
 
 /* ---- Results ---- */
 
-/* What a tool said: a text, or any other JSON as it is written. */
+/* Returns the output of a tool: a string, or any other JSON value as text. */
 static pal_str output_of(pal_json result, pal_arena *arena)
 {
     pal_json value = pal_json_find(result, "output");
@@ -276,7 +278,8 @@ static pal_status read_results(pal_call *call, pal_turn_request *request, pal_er
     return pal_arena_checked(call->arena, err);
 }
 
-/* `now` is the turn that waits; none: nobody remembers it, and another goes on for it. */
+/* `now` is the turn that waits. If it is empty, no turn in memory waits, and a new turn continues
+ * in its place. */
 static pal_status give_results(
         pal_call *call, const pal_session *session, const pal_turn_info *now, pal_error *err)
 {
@@ -298,7 +301,7 @@ static pal_status give_results(
     } else if (status == PAL_BUSY) {
         turn->start_error = *err;
         pal_api_turn_refuse(turn);
-        status = PAL_OK; /* it is answered */
+        status = PAL_OK; /* the call has been answered */
     }
     return status;
 }
@@ -329,30 +332,40 @@ static pal_status session_results(pal_call *call, pal_error *err)
 const pal_api_route pal_turn_routes[] = {
         {"POST", "/api/v1/sessions/{id}/turns", PAL_KEY_WRITE,
                 PAL_ROUTE_JSON | PAL_ROUTE_TURN, start_turn,
-                {"startTurn", "say something and get the answer: whole, as events, or later", NULL,
+                {"startTurn",
+                        "send messages and get the answer: complete, as events, or later", NULL,
                         "TurnRequest", "TurnAnswer", 200}},
         {"GET", "/api/v1/sessions/{id}/turn", PAL_KEY_READ, PAL_ROUTE_WORKER, get_session_turn,
-                {"getSessionTurn", "what the session is doing", NULL, NULL, "TurnState", 200}},
+                {"getSessionTurn", "show what the session is doing", NULL, NULL, "TurnState", 200}},
         {"POST", "/api/v1/sessions/{id}/results", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 session_results,
-                {"giveSessionResults", "results of the calls that the session waits for", NULL,
+                {"giveSessionResults",
+                        "send the results of the calls that the session waits for", NULL,
                         "ResultsRequest", "TurnAnswer", 200}},
         {"GET", "/api/v1/turns/{turn}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_turn,
-                {"getTurn", "what a turn does, or how it ended", NULL, NULL, "TurnState", 200}},
+                {"getTurn",
+                        "show the state of a turn, or how it ended", NULL, NULL, "TurnState", 200}},
         {"GET", "/api/v1/turns/{turn}/events", PAL_KEY_READ, PAL_ROUTE_WORKER, get_events,
-                {"readEvents", "its events, from any number on", "after", NULL, "text/event-stream",
+                {"readEvents",
+                        "read the events of a turn, from any number on",
+                        "after", NULL, "text/event-stream",
                         200}},
         {"POST", "/api/v1/turns/{turn}/cancel", PAL_KEY_WRITE,
                 PAL_ROUTE_ANY_JSON | PAL_ROUTE_WORKER, cancel_turn,
-                {"cancelTurn", "stop it, and keep what was said so far", NULL, NULL, "TurnState",
+                {"cancelTurn",
+                        "cancel a turn and keep its messages so far", NULL, NULL, "TurnState",
                         200}},
         {"POST", "/api/v1/turns/{turn}/approve", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 approve_turn,
-                {"approveTurn", "allow or deny what it asks for", NULL, "ApproveRequest",
+                {"approveTurn",
+                        "allow or deny the call that the turn wants to make",
+                        NULL, "ApproveRequest",
                         "TurnState", 200}},
         {"POST", "/api/v1/turns/{turn}/results", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
                 turn_results,
-                {"giveResults", "results of the calls that it waits for", NULL, "ResultsRequest",
+                {"giveResults",
+                        "send the results of the calls that the turn waits for",
+                        NULL, "ResultsRequest",
                         "TurnAnswer", 200}},
         {0},
 };

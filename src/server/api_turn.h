@@ -1,5 +1,5 @@
-/* api_turn.h - a turn that a request runs, from what it asks for to its answer. No thread waits
- * for it: the runtime's loop tells how it goes, and a worker answers. */
+/* api_turn.h - runs a turn for a request, from reading the request to the response. No thread waits
+ * for the turn: the runtime's loop reports its events, and a worker sends the response. */
 #ifndef PAL_API_TURN_H
 #define PAL_API_TURN_H
 
@@ -17,104 +17,110 @@ typedef struct pal_api_tool_call {
     bool is_error;
 } pal_api_tool_call;
 
-/* What came of it, up to a pause, a question or the end. */
+/* The result of a turn until it stops. A turn stops when it is paused, asks for permission, or
+ * ends. */
 typedef struct pal_api_outcome {
-    uint64_t after;    /* events up to this number are known to decide nothing */
-    uint64_t stop_at;  /* the event at which it stood still already; 0: it ran */
-    uint64_t from_seq; /* of its first answer; 0: it has none */
-    uint64_t seq;      /* of its newest answer */
-    pal_id message;    /* likewise */
-    bool is_cut;       /* the newest answer was cut off by the limit of the output */
+    uint64_t after;    /* events up to this number are old and do not count as a stop */
+    uint64_t stop_at;  /* the event with which the turn had stopped already; 0: it was running */
+    uint64_t from_seq; /* seq of the turn's first answer; 0 if it has none */
+    uint64_t seq;      /* seq of the turn's newest answer */
+    pal_id message;    /* id of the turn's newest answer */
+    bool is_cut;       /* the newest answer was cut by the output limit */
     bool has_calls;    /* the newest answer calls tools */
     pal_turn_state state;
-    pal_status status; /* FAILED: what with */
+    pal_status status; /* if FAILED: the cause */
     pal_str reason;
-    pal_str waiting;    /* PAUSED: the calls for the caller, a JSON array */
-    pal_str asked_call; /* ASKING: about which call */
+    pal_str waiting;    /* if PAUSED: the calls for the caller, as a JSON array */
+    pal_str asked_call; /* if ASKING: the call that needs permission */
     pal_str asked_name;
-    pal_str text; /* the newest answer's */
+    pal_str text; /* text of the newest answer */
     pal_api_tool_call *calls;
     size_t calls_len;
     pal_ledger_sum sum;
 } pal_api_outcome;
 
-/* Lies in the call's arena and is the call's `user` while it runs. */
+/* Allocated in the call's arena. It is the call's `user` while the turn runs. */
 struct pal_api_turn {
     pal_call *call;
     pal_turn_request request;
     bool is_stream;
     bool is_background;
-    uint64_t stream_after; /* events that a stream leaves out: they are known */
-    /* Each may be NULL; they run on a worker. */
-    void (*put_members)(const pal_api_turn *turn, pal_json_writer *writer); /* of its own, first */
-    void (*send)(pal_api_turn *turn); /* instead of the native answer */
-    void (*fail)(pal_api_turn *turn, pal_status status, const pal_error *err); /* likewise */
+    uint64_t stream_after; /* a stream skips events up to this number, which the client knows */
+    /* Optional callbacks; they run on a worker. */
+    /* Writes additional members first. */
+    void (*put_members)(const pal_api_turn *turn, pal_json_writer *writer);
+    void (*send)(pal_api_turn *turn); /* replaces the native response */
+    /* Replaces the native error. */
+    void (*fail)(pal_api_turn *turn, pal_status status, const pal_error *err);
     void *user;
 
-    pal_turn_info info; /* once it is started */
+    pal_turn_info info; /* set after the turn has started */
     pal_error start_error;
     pal_api_outcome outcome;
 };
 
-/* One for the session, with the caller's budget; NULL without memory. */
+/* Creates a turn for the session, with the caller's budget. Returns NULL without memory. */
 pal_api_turn *pal_api_turn_new(pal_call *call, const pal_session *session);
 
-/* The settings that hold for a session: its own, over its agent's, over the configuration's. */
+/* Reads the context settings of a session. The session's settings override its agent's, which
+ * override the configuration's. */
 PAL_CHECKED pal_status pal_api_session_context(pal_call *call, const pal_session *session,
         pal_str agent, pal_context_settings *out_settings, pal_error *err);
 
-/* Reads how it is to be run from the body: lane, model, tools, stream and so on; what is said is
- * the caller's to read. `has_context`: the member "context" has settings for the window. */
+/* Reads the settings of the turn from the body: lane, model, tools, stream and so on, but not the
+ * messages. If `has_context`, the member "context" contains context settings. */
 PAL_CHECKED pal_status pal_api_turn_read(
         pal_api_turn *turn, const pal_session *session, bool has_context, pal_error *err);
 
-/* Reads who answers, before the rest: one of the configured agents, if there are any. */
+/* Reads the agent before the other settings. If agents are configured, it must be one of them. */
 PAL_CHECKED pal_status pal_api_agent_read(pal_api_turn *turn, pal_error *err);
 
-/* Starts it; the call is answered when it is due. From any thread. */
+/* Starts the turn. The call is answered later. Can be called from any thread. */
 PAL_CHECKED pal_status pal_api_turn_start(pal_api_turn *turn, pal_error *err);
 
-/* On a worker: `info` says which turn; answers as the request wants it. */
+/* Call it on a worker, with `info` set. Answers in the way that the request wants: as a stream, in
+ * the background, or when the turn stops. */
 void pal_api_turn_follow(pal_api_turn *turn);
 
-/* On a worker: answers when the turn stands still. */
+/* Call it on a worker. Answers when the turn stops. */
 void pal_api_turn_await(pal_api_turn *turn);
 
-/* On a worker: answers from what is recorded, where nobody knows which turn that was. */
+/* Call it on a worker. Answers from recorded messages, if the turn is no longer known. */
 void pal_api_turn_recall(pal_api_turn *turn);
 
-/* On a worker: reads what was recorded, and answers with the outcome. */
+/* Call it on a worker. Reads the recorded messages and responds with the outcome. */
 void pal_api_turn_send(pal_api_turn *turn);
 
-/* Answers 202: it runs on by itself. */
+/* Responds with 202; the turn continues. */
 void pal_api_turn_send_state(pal_api_turn *turn);
 
-/* Fails with what is known of the turn beside the error. */
+/* Fails, and adds the known facts about the turn to the error. */
 void pal_api_turn_fail(pal_api_turn *turn, pal_status status, const pal_error *err);
 
-/* On a worker: it was not started; `start_error` says why. */
+/* Call it on a worker. The turn was not started, for the reason in `start_error`. */
 void pal_api_turn_refuse(pal_api_turn *turn);
 
-/* "turn_id" to "reason": what a turn does now. */
+/* Writes the members "turn_id" to "reason": the current state of the turn. */
 void pal_api_turn_put_info(pal_json_writer *writer, const pal_turn_info *info);
 
-/* The turn that the path names. On a worker: it waits for the runtime. */
+/* Finds the turn that the path names. Call it on a worker, because it waits for the runtime. */
 PAL_CHECKED pal_status pal_api_turn_find(pal_call *call, pal_turn_info *out_info, pal_error *err);
 
-/* The session that the path names, where it takes part in turns: one in the trash is not found. */
+/* Finds the session that the path names. A session in the trash is not found. */
 PAL_CHECKED pal_status pal_api_active_session(
         pal_call *call, pal_str name, pal_session *out_session, pal_error *err);
 
-/* Tools as chat completions have them. In the call's arena. */
+/* Reads tools in the format of chat completions, in the call's arena. */
 PAL_CHECKED pal_status pal_api_tools_read(
         pal_call *call, pal_json array, pal_tool **out_tools, size_t *out_len, pal_error *err);
-/* One by one: checks that it is an array, and makes room for all; reads one, as a function. */
+/* Reads tools one by one. The first function checks the array and allocates all tools. The second
+ * one reads one tool of type function. */
 PAL_CHECKED pal_status pal_api_tools_begin(
         pal_call *call, pal_json array, pal_tool **out_tools, pal_error *err);
 PAL_CHECKED pal_status pal_api_tool_read(
         pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err);
 
-/* The text of a message: its text parts and plain outputs, one behind the other. In the arena. */
+/* Returns the text of a message: its text parts and plain outputs, concatenated, in the arena. */
 pal_str pal_api_message_text(const pal_message *message, pal_arena *arena);
 
 #endif

@@ -1,5 +1,5 @@
-/* api_turn_answer.c - what a request is told of its turn: the answer as it was recorded, or why
- * there is none. On a worker. */
+/* api_turn_answer.c - the response of a turn: the recorded answer, or the reason why there is none.
+ * Runs on a worker. */
 #include "server/api_turn.h"
 
 #include "dialect/dialect_member.h"
@@ -8,9 +8,9 @@
 #include "server/server_idempotency.h"
 #include "server/server_put.h"
 
-/* ---- Showing ---- */
+/* ---- Showing the outcome ---- */
 
-/* When a turn was made is the first six bytes of its id. */
+/* The first six bytes of a turn's id are its creation time. */
 static int64_t made_at(pal_id id)
 {
     int64_t ms = 0;
@@ -132,9 +132,9 @@ void pal_api_turn_send_state(pal_api_turn *turn)
     pal_call_send(turn->call, 202);
 }
 
-/* ---- Failing ---- */
+/* ---- Failures ---- */
 
-/* Members for the error, in the arena; none without memory. */
+/* Writes additional members of the error, in the arena. Empty without memory. */
 static pal_str make_members(pal_call *call, const pal_turn_info *info)
 {
     pal_buf buf;
@@ -164,8 +164,8 @@ void pal_api_turn_fail(pal_api_turn *turn, pal_status status, const pal_error *e
         pal_call_fail(call, status, err);
 }
 
-/* The service's refusal is none of ours: its 403 says nothing of the caller's key. PAL_IO is the
- * disk's: a connection to the service that fails is PAL_PROVIDER. */
+/* A refusal by the model service becomes 502, because its 403 or 404 does not concern the caller's
+ * key or path. PAL_IO means the disk; a failed connection to the service is PAL_PROVIDER. */
 static unsigned code_of_failure(pal_status status)
 {
     bool is_foreign = status == PAL_DENIED || status == PAL_NOT_FOUND;
@@ -185,7 +185,7 @@ static void fail_outcome(pal_api_turn *turn)
     pal_api_turn_fail(turn, status, &err);
 }
 
-/* Somebody else's turn runs there: whose, and how far it is. */
+/* Another turn runs in the session. The error shows that turn and its state. */
 static void fail_busy(pal_api_turn *turn)
 {
     pal_call *call = turn->call;
@@ -214,7 +214,7 @@ void pal_api_turn_refuse(pal_api_turn *turn)
     pal_api_turn_fail(turn, status, &turn->start_error);
 }
 
-/* ---- What was recorded ---- */
+/* ---- Recorded messages ---- */
 
 pal_str pal_api_message_text(const pal_message *message, pal_arena *arena)
 {
@@ -274,8 +274,8 @@ static void add_calls(pal_api_outcome *outcome, const pal_message *message)
     }
 }
 
-/* The turn's own messages are those from its first answer to its newest, and the results behind.
- */
+/* The turn's messages are those from its first answer to its newest one, and the results after
+ * that. */
 static void take_calls(pal_api_outcome *outcome, const pal_messages *list, pal_arena *arena)
 {
     size_t count = count_parts(list, PAL_PART_TOOL_CALL);
@@ -312,29 +312,31 @@ static pal_status gather(pal_api_turn *turn, pal_error *err)
     query.turn_id = pal_str_of(id);
     if (status == PAL_OK && !pal_id_is_none(turn->info.turn))
         status = pal_store_ledger_sum(call->server->store, &query, &outcome->sum, err);
-    /* What was seen on the loop lies there too. */
+    /* Facts that were seen on the loop are in the outcome too. */
     return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
 }
 
-/* The server stops before the turn could run, or end: another one goes on with it. */
+/* The server stops before the turn has run or ended. The next server continues it. */
 static void fail_stopping(pal_api_turn *turn)
 {
     pal_error err;
     turn->call->fail_code = 503;
     turn->call->fail_name = "stopping";
     turn->call->fail_retry_ms = 1000;
-    pal_error_set(&err, PAL_BUSY, "the server stops; the turn is %s, and goes on in the next one",
+    pal_error_set(&err, PAL_BUSY,
+            "the server is stopping; the turn is '%s' and continues after the restart",
             pal_turn_state_name(turn->outcome.state));
     pal_api_turn_fail(turn, PAL_BUSY, &err);
 }
 
-/* Nothing that was seen tells the answer: the store does, or nobody. */
+/* The events did not contain the answer, so it must be in the store. */
 static void fail_without_answer(pal_api_turn *turn)
 {
     pal_error err;
     turn->call->fail_code = 409;
     turn->call->fail_name = "answer_lost";
-    pal_error_set(&err, PAL_CONFLICT, "the turn's answer is no longer at hand; read the messages");
+    pal_error_set(&err, PAL_CONFLICT,
+            "the answer of the turn is no longer in memory; read the session's messages");
     pal_api_turn_fail(turn, PAL_CONFLICT, &err);
 }
 
@@ -348,7 +350,8 @@ void pal_api_turn_send(pal_api_turn *turn)
     pal_error err = {0};
     pal_status status = gather(turn, &err);
     if (status == PAL_OK && turn->outcome.state != PAL_TURN_DONE && !turn->outcome.seq)
-        pal_idempotency_forget(turn->call); /* what has no answer is no answer to be sent again */
+        pal_idempotency_forget(turn->call); /* a lost answer must not be replayed for the
+                                               idempotency key */
     if (status != PAL_OK)
         pal_api_turn_fail(turn, status, &err);
     else if (is_unfinished(turn->outcome.state))

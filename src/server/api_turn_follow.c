@@ -1,8 +1,8 @@
-/* api_turn_follow.c - a request's turn from its start to the point where it can be answered.
+/* api_turn_follow.c - follows the turn of a request until the request can be answered.
  *
- * Three threads have it in turn, never two at once: a worker starts to follow it, the runtime's
- * loop sees its events, a worker answers. The loop itself reads nothing from the store and asks
- * nothing of the runtime. */
+ * Three threads use it one after the other, never at the same time: a worker starts to follow the
+ * turn, the runtime's loop sees its events, and a worker answers. On the loop, nothing is read from
+ * the store, and the runtime is not called. */
 #include "server/api_turn.h"
 
 #include "server/api_message.h"
@@ -15,7 +15,7 @@ static pal_api_turn *turn_of(pal_exchange *x)
     return call->user;
 }
 
-/* ---- When it stands still ---- */
+/* ---- When the turn stops ---- */
 
 static void answer(pal_exchange *x)
 {
@@ -24,7 +24,7 @@ static void answer(pal_exchange *x)
     pal_turn_info info;
     pal_error err;
     pal_str text = {0};
-    /* It may run again meanwhile, or be forgotten: what was seen counts. */
+    /* Meanwhile the turn may continue or be forgotten. The outcome that was seen counts. */
     pal_status status = pal_turn_wait(call->server->runtime, call->caller.tenant, turn->info.turn,
             0, call->arena, &info, &text, &err);
     if (status == PAL_NO_MEMORY) {
@@ -42,7 +42,7 @@ static void answer(pal_exchange *x)
     pal_api_turn_send(turn);
 }
 
-/* ---- Seeing how it goes ---- */
+/* ---- Events of the turn ---- */
 
 static void note_answer(pal_api_outcome *outcome, const pal_event *event)
 {
@@ -53,7 +53,7 @@ static void note_answer(pal_api_outcome *outcome, const pal_event *event)
     outcome->is_cut = event->finish_length;
 }
 
-/* It stands still; what it said of that before counts no longer. */
+/* The turn has stopped. This replaces the facts of an earlier stop. */
 static void note_still(pal_api_turn *turn, const pal_event *event)
 {
     pal_api_outcome *outcome = &turn->outcome;
@@ -82,12 +82,13 @@ static bool is_still(pal_event_kind kind)
     return kind == PAL_EVENT_PAUSED || kind == PAL_EVENT_ASKING || kind == PAL_EVENT_ENDED;
 }
 
-/* On the loop. */
+/* Called on the loop. */
 static bool see(const pal_event *event, void *user)
 {
     pal_api_turn *turn = user;
     const pal_api_outcome *outcome = &turn->outcome;
-    /* Its failure is that of the request, and logged with it. */
+    /* A failure of the turn is not logged here: it becomes the failure of the request, which is
+     * logged. */
     if (event->kind == PAL_EVENT_RETRYING)
         pal_server_log_event(event, turn->request.session);
     if (event->kind == PAL_EVENT_MESSAGE)
@@ -100,7 +101,7 @@ static bool see(const pal_event *event, void *user)
             !(is_still(event->kind) && event->number > outcome->after);
 }
 
-/* On the loop. */
+/* Called on the loop. */
 static void seen(void *user)
 {
     const pal_api_turn *turn = user;
@@ -130,12 +131,13 @@ void pal_api_turn_await(pal_api_turn *turn)
         pal_api_turn_fail(turn, status, &err);
 }
 
-/* ---- What was answered before ----
+/* ---- Repeated requests whose turn is unknown ----
  *
- * Messages that an older version recorded don't name their turn: only where nothing else was said
- * is it clear what belongs together. */
+ * Messages recorded by older versions do not name their turn. Only if no other message follows is
+ * it clear which answer belongs to the request. */
 
-/* Which of the messages is the last that the request says; list->len: none. */
+/* Returns the index of the last message of the request in the list; list->len if it is not
+ * there. */
 static size_t find_said(const pal_messages *list, const pal_turn_request *request)
 {
     pal_str id = request->messages[request->messages_len - 1].client_id;
@@ -146,7 +148,7 @@ static size_t find_said(const pal_messages *list, const pal_turn_request *reques
     return list->len;
 }
 
-/* Takes the answer that follows at once; false: there is none that is whole. */
+/* Takes the answer that directly follows. Returns false if there is no complete answer. */
 static bool take_answer(pal_api_turn *turn, const pal_messages *list, size_t said)
 {
     pal_api_outcome *outcome = &turn->outcome;
@@ -172,7 +174,8 @@ static void answer_lost(pal_call *call)
 {
     pal_error err;
     pal_status status = pal_call_refuse(call, 409, "answer_lost", PAL_CONFLICT, &err,
-            "this was said before, and its answer is no longer at hand; read the messages");
+            "the message was sent before, and its turn is no longer in memory; read the session's "
+            "messages");
     pal_call_fail(call, status, &err);
 }
 
@@ -210,7 +213,7 @@ void pal_api_turn_follow(pal_api_turn *turn)
         pal_call_fail(call, status, &err);
 }
 
-/* On a worker. */
+/* Called on a worker. */
 static void after_start(pal_exchange *x)
 {
     pal_api_turn *turn = turn_of(x);
@@ -226,7 +229,7 @@ static void after_start(pal_exchange *x)
         pal_api_turn_follow(turn);
 }
 
-/* On the loop. */
+/* Called on the loop. */
 static void started(const pal_turn_info *info, const pal_error *err, void *user)
 {
     pal_api_turn *turn = user;

@@ -1,4 +1,4 @@
-/* api_turn_request.c - what a request says of the turn that it wants. Reads and checks only. */
+/* api_turn_request.c - reads the settings of a turn from a request. Only reads and checks. */
 #include "server/api_turn.h"
 
 #include <strings.h>
@@ -23,7 +23,7 @@ pal_status pal_api_tool_read(pal_call *call, pal_json value, pal_tool *out_tool,
         return pal_error_set(err, PAL_INVALID, "a tool must be an object");
     if (!is_absent(type) && !pal_json_string_is(type, "function"))
         return pal_error_set(err, PAL_INVALID,
-                "'type' must be function: tools that a service runs itself are not offered here");
+                "'type' must be function; built-in tools of model services are not supported");
     pal_status status = pal_call_text(call, of, "name", PAL_LABEL_LEN_MAX, &tool.name, err);
     if (status == PAL_OK)
         status = pal_call_text(call, of, "description", PAL_SYSTEM_LEN_MAX, &tool.description, err);
@@ -44,7 +44,8 @@ pal_status pal_api_tools_begin(pal_call *call, pal_json array, pal_tool **out_to
     if (pal_json_type_of(array) != PAL_JSON_ARRAY)
         return pal_error_set(err, PAL_INVALID, "'tools' must be an array of tools");
     if (count > PAL_SERVER_TOOLS_MAX)
-        return pal_error_set(err, PAL_LIMIT, "'tools' has %zu; at most %d go into one request",
+        return pal_error_set(err, PAL_LIMIT,
+                "'tools' has %zu tools; at most %d are allowed in one request",
                 count, PAL_SERVER_TOOLS_MAX);
     call->fail_param = NULL;
     *out_tools = pal_arena_array(call->arena, count ? count : 1, sizeof **out_tools);
@@ -89,7 +90,7 @@ static pal_status read_tool_choice(pal_call *call, pal_turn_request *request, pa
             "'tool_choice' must be auto, none, required or an object that names a function");
 }
 
-/* ---- The window ---- */
+/* ---- Context settings ---- */
 
 static const pal_context_settings *agent_context(const pal_call *call, pal_str agent)
 {
@@ -104,7 +105,7 @@ pal_status pal_api_session_context(pal_call *call, const pal_session *session, p
             session->metadata, out_settings, err);
 }
 
-/* What the request says of its own goes over what would hold without it. */
+/* The request's settings override those of the session. */
 static pal_status read_context(
         pal_api_turn *turn, const pal_session *session, bool has_context, pal_error *err)
 {
@@ -136,7 +137,7 @@ static pal_status read_context(
     return PAL_OK;
 }
 
-/* ---- All of it ---- */
+/* ---- The request ---- */
 
 static pal_status read_lane(pal_call *call, pal_lane *out_lane, pal_error *err)
 {
@@ -199,7 +200,7 @@ static pal_status read_flags(pal_api_turn *turn, pal_error *err)
         status = pal_call_flag(call, call->body, flags[i].name, flags[i].flag, err);
     if (status == PAL_OK && turn->is_stream && turn->is_background) {
         call->fail_param = "background";
-        return pal_error_set(err, PAL_INVALID, "give 'stream' or 'background', not both");
+        return pal_error_set(err, PAL_INVALID, "send either 'stream' or 'background', not both");
     }
     return status;
 }

@@ -95,8 +95,8 @@ static pal_status fill_blobs(pal_export *export, pal_part *parts, size_t parts_l
     return status;
 }
 
-/* Writes the marks that were made before the message `seq` came. What a fork inherits was made
- * before its first own message, whatever its parent had by then. */
+/* Writes the marks that were made before the message `seq`. Marks that a fork inherits come before
+ * the fork's first own message, whatever messages its parent had by then. */
 static pal_status put_marks_before(pal_export *export, uint64_t seq, pal_buf *out, pal_error *err)
 {
     pal_status status = PAL_OK;

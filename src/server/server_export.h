@@ -1,12 +1,13 @@
-/* server_export.h - one session as lines of JSON, a page at a time, so that none of it has to be in
- * memory at once. For the command and for the server; one thread at a time.
+/* server_export.h - exports one session as JSON lines, a page at a time, so that it never has to be
+ * in memory completely. Used by the command and by the server. One thread at a time.
  *
- * The native form is complete: the session, all messages, hidden ones too, and the marks, each
- * behind the messages that were there when it was made, so that an import can make them again. The
- * openai form has the messages in sight, whatever a checkpoint or a prune leaves of them for the
- * model: {"messages":[...]} in one line. The skillian form has them as a row of its table, {"id",
- * "created_at","last_accessed","conversation_data","message_count"} in one line; texts and tools
- * only. */
+ * The native form is complete. It contains the session, all messages (also hidden ones) and the
+ * marks. Each mark comes after the messages that existed when it was made, so that an import can
+ * repeat it. The openai form contains the visible messages, even if a checkpoint or a prune keeps
+ * them from the model: {"messages":[...]} in one line. The skillian form contains the visible
+ * messages as a row of Skillian's table (Skillian is a chat assistant):
+ * {"id","created_at","last_accessed","conversation_data","message_count"} in one line. It contains
+ * texts and tools only. */
 #ifndef PAL_SERVER_EXPORT_H
 #define PAL_SERVER_EXPORT_H
 
@@ -20,40 +21,43 @@ typedef enum pal_export_form {
     PAL_EXPORT_SKILLIAN = 2,
 } pal_export_form;
 
-#define PAL_EXPORT_FORMS "native, openai or skillian" /* for messages */
-/* By its name; false leaves *out_form untouched. */
+#define PAL_EXPORT_FORMS "native, openai or skillian" /* for error messages */
+/* Finds a form by its name. Leaves *out_form unchanged and returns false if the name is unknown. */
 bool pal_export_form_from_name(pal_str name, pal_export_form *out_form);
 
 typedef struct pal_export {
-    /* Filled by the caller; the rest is zero. */
+    /* Set by the caller; all other members must be zero. */
     pal_store *store;
     pal_str tenant;
     pal_export_form form;
-    bool with_blobs; /* the bytes of images and files come along, as base64 */
-    /* What has been written, over all sessions. */
+    bool with_blobs; /* include the bytes of images and files, as base64 */
+    /* Counts of everything that was written, over all sessions. */
     uint64_t messages;
     uint64_t blobs_left; /* images and files that were left out */
-    /* The export's own. */
-    pal_arena *arena;      /* of the session */
-    pal_arena *page_arena; /* of one page */
+    /* Private members. */
+    pal_arena *arena;      /* for the session */
+    pal_arena *page_arena; /* for one page */
     pal_id session;
     uint64_t fork_seq;
-    uint64_t after_seq; /* of the last message that was written */
-    uint64_t questions; /* messages of the user that were written */
-    bool is_alone;      /* the next message is over a page's bytes: it is a page by itself */
+    uint64_t after_seq; /* seq of the last message that was written */
+    uint64_t questions; /* number of the user's messages that were written */
+    bool is_alone;      /* the next message exceeds the size of a page and becomes a page by
+                           itself */
     pal_json_writer writer;
     const pal_mark *marks;
     size_t marks_len;
-    size_t marks_at; /* the next one to write */
+    size_t marks_at; /* index of the next mark to write */
 } pal_export;
 
-/* Writes what comes before the messages. End it in any case. */
+/* Writes the lines before the messages. Must be followed by the end function, also after a
+ * failure. */
 PAL_CHECKED pal_status pal_export_begin(
         pal_export *export, const pal_session *session, pal_buf *out, pal_error *err);
-/* Writes some messages; *out_more is false after the last, when all else is written too. */
+/* Writes some messages. *out_more is false after the last message, when everything else is written
+ * too. */
 PAL_CHECKED pal_status pal_export_page(
         pal_export *export, pal_buf *out, bool *out_more, pal_error *err);
-/* Keeps the counts; another session may begin. */
+/* Ends the session and keeps the counts. Another session can begin. */
 void pal_export_end(pal_export *export);
 
 #endif

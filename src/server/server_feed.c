@@ -1,18 +1,18 @@
-/* server_feed.c - what changes in a tenant's sessions, as Server-Sent Events:
+/* server_feed.c - reports changes of a tenant's sessions as Server-Sent Events:
  *
  *   id: 5f0c1b2a9d3e4f60.17
  *   event: session
  *   data: {"session_id":"...","what":"messages","last_seq":4}
  *
- * A tenant whose feed was ever read has a ring of its newest events, so that a reader that was cut
- * off can continue. An id names the ring and the event's number in it. If it names another ring (of
- * an earlier server, or one that was given up), or an event that the ring no longer has, the reader
- * gets the event "lost" and must look at the sessions again. Before the first reader of a tenant
- * nothing is kept for it.
+ * A tenant whose feed was ever read has a ring of its newest events, so that a disconnected reader
+ * can continue. An id names the ring and the event's number in it. If the id names another ring (of
+ * an earlier server, or one that was dropped), or an event that is no longer in the ring, the
+ * reader gets the event "lost" and must read the sessions again. Before the first reader of a
+ * tenant connects, no events are kept for that tenant.
  *
- * Events come from the store, on whatever thread made a commit, and from the runtime's loop. All of
- * it is under one lock, within which nothing waits: a stream copies what it is given, and drops a
- * reader that is too slow. */
+ * Events come from the store, on any thread that commits, and from the runtime's loop. One lock
+ * guards everything, and nothing waits while it is held: a stream copies what it is given, and
+ * drops a reader that is too slow. */
 #include "server/server_feed.h"
 
 #include <pthread.h>
@@ -23,15 +23,15 @@
 #include "server/server_call.h"
 #include "server/server_put.h"
 
-#define BOOT_SIZE 17 /* 16 digits, NUL */
+#define BOOT_SIZE 17 /* 16 digits and NUL */
 
 typedef struct feed_event {
-    pal_change_kind change; /* NONE: of a turn */
+    pal_change_kind change; /* NONE if it is the event of a turn */
     pal_mark_kind mark;
     pal_turn_state state;
     pal_id session;
     pal_id turn;
-    uint64_t number; /* of a message or a mark */
+    uint64_t number; /* seq of a message, or number of a mark */
 } feed_event;
 
 typedef struct feed_ring feed_ring;
@@ -41,26 +41,26 @@ typedef struct feed_reader {
     feed_ring *ring;
     pal_feed *feed;
     pal_stream *stream;
-    bool is_ended; /* it takes no more; its end will be told */
+    bool is_ended; /* it accepts no more events; its end will be reported */
 } feed_reader;
 
 struct feed_ring {
     feed_ring *next;
     char tenant[PAL_TENANT_LEN_MAX + 1];
     char boot[BOOT_SIZE];
-    uint64_t last; /* number of the newest event; 0: none yet */
+    uint64_t last; /* number of the newest event; 0 if there is none */
     feed_reader *readers;
-    feed_event events[PAL_SERVER_FEED_EVENTS_MAX]; /* number N at N % MAX */
+    feed_event events[PAL_SERVER_FEED_EVENTS_MAX]; /* event N is at N % MAX */
 };
 
 struct pal_feed {
     pthread_mutex_t lock;
     pal_server *server;
-    feed_ring *rings; /* the last one used first */
+    feed_ring *rings; /* the most recently used one first */
     atomic_size_t rings_len;
 };
 
-/* ---- What an event says ---- */
+/* ---- Writing events ---- */
 
 static const char *const what_names[] = {
         [PAL_CHANGE_CREATED] = "created",
@@ -101,7 +101,8 @@ static void put_event(pal_buf *buf, const feed_ring *ring, uint64_t number)
     pal_buf_append_text(buf, "\n\n");
 }
 
-/* Under the lock. One that takes no more is let go, and comes back. */
+/* The lock must be held. Ends the stream of a reader that accepts no more; the reader
+ * reconnects. */
 static void write_to(feed_reader *reader, const pal_buf *buf)
 {
     if (reader->is_ended || !reader->stream)
@@ -115,7 +116,7 @@ static void write_to(feed_reader *reader, const pal_buf *buf)
 
 /* ---- Events ---- */
 
-/* Under the lock. The ring that is used comes first. */
+/* The lock must be held. Moves the ring to the front of the list. */
 static feed_ring *find_ring(pal_feed *feed, pal_str tenant)
 {
     for (feed_ring **at = &feed->rings; *at; at = &(*at)->next) {
@@ -167,7 +168,7 @@ static void turn_changed(pal_str tenant, const pal_turn_info *info, void *user)
 
 /* ---- Readers ---- */
 
-/* On a listener's thread. */
+/* Called on a listener thread. */
 static void stream_gone(void *user)
 {
     feed_reader *reader = user;
@@ -182,7 +183,8 @@ static void stream_gone(void *user)
     pal_free(reader);
 }
 
-/* Under the lock. The one that was used longest ago and that nobody reads makes room. */
+/* The lock must be held. Frees the least recently used ring without readers, if there are too
+ * many. */
 static bool make_room(pal_feed *feed)
 {
     feed_ring **unused = NULL;
@@ -201,7 +203,7 @@ static bool make_room(pal_feed *feed)
     return true;
 }
 
-/* Under the lock; NULL: the error says why. */
+/* The lock must be held. Returns NULL on failure, with the reason in `err`. */
 static feed_ring *get_ring(pal_feed *feed, pal_call *call, pal_error *err)
 {
     uint64_t random;
@@ -210,7 +212,7 @@ static feed_ring *get_ring(pal_feed *feed, pal_call *call, pal_error *err)
         return ring;
     if (!make_room(feed)) {
         (void)!pal_call_refuse(call, 503, "busy", PAL_BUSY, err,
-                "the feeds of %d tenants are being read, which is the limit; try again later",
+                "the feeds of %d tenants are being read, which is the maximum; retry later",
                 PAL_SERVER_FEED_TENANTS_MAX);
         return NULL;
     }
@@ -228,7 +230,7 @@ static feed_ring *get_ring(pal_feed *feed, pal_call *call, pal_error *err)
     return ring;
 }
 
-/* "RING.N", from the query or the header that a browser sends when it comes back. */
+/* Reads "RING.N" from the query, or from the header that a browser sends when it reconnects. */
 static pal_status read_after(
         pal_call *call, pal_str *out_boot, uint64_t *out_number, bool *out_given, pal_error *err)
 {
@@ -248,7 +250,8 @@ static pal_status read_after(
     return pal_error_set(err, PAL_INVALID, "'after' must be the id of an event of this feed");
 }
 
-/* Under the lock: what is past, or that it is lost; then where it is now. */
+/* The lock must be held. Writes the events after the given one, or "lost" if they are gone. A
+ * reader without a position gets "ready" with the current position. */
 static void write_past(
         feed_reader *reader, pal_str boot, uint64_t number, bool is_given)
 {
@@ -275,7 +278,7 @@ static void write_past(
     pal_buf_done(&buf);
 }
 
-/* Under the lock. Nothing was sent where it fails. */
+/* The lock must be held. If it fails, nothing was sent. */
 static pal_status open_reader(pal_feed *feed, pal_call *call, feed_reader **out_reader,
         pal_error *err)
 {
@@ -295,7 +298,7 @@ static pal_status open_reader(pal_feed *feed, pal_call *call, feed_reader **out_
     if (!reader->stream) {
         pal_free(reader);
         return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,
-                "as many streams as server.streams_max allows are open; try again later");
+                "too many open streams; retry later, or raise server.streams_max");
     }
     reader->next = ring->readers;
     ring->readers = reader;
@@ -314,7 +317,7 @@ static pal_status read_feed(pal_call *call, pal_error *err)
     pal_status status = read_after(call, &boot, &number, &is_given, err);
     if (status != PAL_OK)
         return status;
-    /* The call is gone once the stream is there. */
+    /* The call is freed when the stream begins. */
     snprintf(copy, sizeof copy, "%.*s", PAL_STR_ARG(boot));
     pthread_mutex_lock(&feed->lock);
     status = open_reader(feed, call, &reader, err);
@@ -326,12 +329,12 @@ static pal_status read_feed(pal_call *call, pal_error *err)
 
 const pal_api_route pal_feed_routes[] = {
         {"GET", "/api/v1/events", PAL_KEY_READ, PAL_ROUTE_WORKER, read_feed,
-                {"readFeed", "what changes in all sessions, as it does", "after", NULL,
+                {"readFeed", "stream the changes of all sessions", "after", NULL,
                         "text/event-stream", 200}},
         {0},
 };
 
-/* ---- The feed ---- */
+/* ---- Creating and freeing the feed ---- */
 
 pal_feed *pal_feed_new(pal_server *server)
 {

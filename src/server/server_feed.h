@@ -1,4 +1,4 @@
-/* server_feed.h - what changes in a tenant's sessions, as Server-Sent Events. */
+/* server_feed.h - reports changes of a tenant's sessions as Server-Sent Events. */
 #ifndef PAL_SERVER_FEED_H
 #define PAL_SERVER_FEED_H
 
@@ -6,9 +6,9 @@
 
 typedef struct pal_feed pal_feed;
 
-/* Watches the server's store and runtime from now on. NULL without memory. */
+/* Starts to watch the server's store and runtime. Returns NULL without memory. */
 pal_feed *pal_feed_new(pal_server *server);
-/* After the listener was closed, before the runtime and the store are. Accepts NULL. */
+/* Call it after the listener is closed, and before the runtime and the store are. Accepts NULL. */
 void pal_feed_free(pal_feed *feed);
 
 extern const pal_api_route pal_feed_routes[];

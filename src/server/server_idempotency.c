@@ -1,37 +1,55 @@
-/* server_idempotency.c - the same request, sent again under the same `Idempotency-Key`, does its
- * work once, whatever happened to the first one.
+/* server_idempotency.c - a request that is repeated with the same `Idempotency-Key` does its work
+ * once, whatever happened to the first attempt.
  *
- * A key belongs to a tenant. What is known of it is a record (kind "idempotency", named by the
- * SHA-256 of the key) that holds the SHA-256 of the request (method, path, body, and the query and
- * headers that choose something), and once the work is done the code of its answer. The answer is a
- * record of its own under the same name (kind "idempotency_answer"): it belongs to the session that
- * it tells of and is erased with it, while the first record stays, so that the repeat is not taken
- * for a first time. Both expire by server.idempotency_ms.
+ * Records: a key belongs to a tenant. Its record (kind "idempotency", named by the SHA-256 of the
+ * key) contains the SHA-256 of the request: method, path, body, query, and the headers that select
+ * a session. After the work is done, it also contains the code of the response. The response is a
+ * separate record with the same name (kind "idempotency_answer"). It belongs to the session that it
+ * shows and is erased with that session. The first record stays, so that a repeated request is not
+ * mistaken for a new one. Both records expire after server.idempotency_ms.
  *
- * Ids that a repeat must find again are an HMAC of tenant, route, key and a number under the
- * store's secret (server_secret.h): no other tenant and no other store can tell or choose them.
+ * Derived ids: a repeated request must use the same ids as the first attempt. They are an HMAC of
+ * tenant, route, key and a number, with the store's secret (server_secret.h). So no other tenant
+ * and no other store can predict or choose them.
  *
- *   first time   no record. The handler runs; its operations are committed together with a record
- *                that says "applied". Then the answer is put into the record, and only then sent.
- *   again        there is an answer: it is sent again, with `idempotent-replayed: true`.
- *   erased       the session is gone, and the answer with it: 409, nothing runs.
- *   meanwhile    the first one is still being worked on by this process: 409.
- *   another      request under the same key: 422.
+ * The tables below show what a request finds, and what a crash leaves.
  *
- * A crash
- *   before the commit        leaves nothing: the repeat is a first time.
- *   between commit, answer   leaves "applied": the repeat runs the handler in a mode where creates
- *                            and forks with derived ids that exist, and appends whose messages all
- *                            have client ids, count as what they were the first time (the store
- * finds the first ones). Anything else can't be found again: 409 says that it was done, and that
- * its answer is lost. after the answer         leaves the answer. Work that doesn't go through
- * pal_call_apply(), as turns do, has no "applied": its handler takes client ids from
- * pal_call_derived_id(), by which the runtime finds the first turn.
+ * Turns and other work that does not use pal_call_apply() have no "applied" record. Their handlers
+ * take client ids from pal_call_derived_id(), by which the runtime finds the first turn.
  *
- * A failure has changed nothing and is not remembered. Two processes that get the same new key at
- * the same moment both run; ids that are derived make them one for creates, appends and turns.
+ * A failed request has changed nothing, and its response is not stored. If two processes get the
+ * same new key at the same time, both run the request. Derived ids merge their creates, appends and
+ * turns into one.
  *
- * Threads: any. The table of what runs has one lock, which is held for a look-up only. */
+ * Threads: all functions can be called from any thread. The table of running requests has one lock,
+ * which is held only for a look-up. */
+
+/* clang-format off */
+/* What a request finds, and what happens then:
+ *
+ *   no record                     First attempt. The handler runs. Its operations and an "applied"
+ *                                 record (a record without a code) are committed together. Then
+ *                                 the response is stored, and only then is it sent.
+ *   a record and its response     The response is sent again, with `idempotent-replayed: true`.
+ *   a record, response erased     409: the session was erased, and the response with it.
+ *   an "applied" record           The process crashed before the response was stored; see below.
+ *   the first attempt is running  409, if it runs in this process.
+ *   a different request           422: the key was used for a request with another digest.
+ *
+ * When the process crashed, and what the repeated request does:
+ *
+ *   before the commit             There is no record. It runs as a first attempt.
+ *   after the commit, before      There is an "applied" record. The handler runs again:
+ *   the response was stored         - creates and forks whose derived id exists are left out;
+ *                                   - appends whose messages all have client ids are applied, and
+ *                                     the store finds the first ones;
+ *                                   - anything else cannot be found again: 409 reports that the
+ *                                     work was done and that its response is lost.
+ *   after the response was        The stored response is sent.
+ *   stored
+ */
+/* clang-format on */
+
 #include "server/server_idempotency.h"
 
 #include <inttypes.h>
@@ -56,14 +74,14 @@ struct pal_idempotency {
     pthread_mutex_t lock;
     pal_map running; /* by pal_idempotent.id */
     bool has_secret;
-    uint8_t secret[PAL_SECRET_SIZE]; /* the store's; never changes once it is there */
+    uint8_t secret[PAL_SECRET_SIZE]; /* the store's secret; never changes after it is set */
 };
 
-/* One key while its request is worked on. */
+/* A key whose request is running. */
 typedef struct pal_idempotent {
-    char id[DIGEST_TEXT_SIZE];      /* of tenant and key */
-    char name[DIGEST_TEXT_SIZE];    /* of the key: the record's */
-    char request[DIGEST_TEXT_SIZE]; /* of everything that says what to do */
+    char id[DIGEST_TEXT_SIZE];      /* digest of tenant and key */
+    char name[DIGEST_TEXT_SIZE];    /* digest of the key: the name of the record */
+    char request[DIGEST_TEXT_SIZE]; /* digest of everything that determines what the request does */
 } pal_idempotent;
 
 struct pal_idempotency *pal_idempotency_new(void)
@@ -85,8 +103,8 @@ void pal_idempotency_free(struct pal_idempotency *idempotency)
 
 /* ---- Names ---- */
 
-/* Texts with their lengths before them, so that no two lists are hashed alike. `secret` NULL: by
- * SHA-256, else by HMAC. */
+/* Hashes texts, each preceded by its length, so that two different lists never have the same input.
+ * Uses SHA-256 if `secret` is NULL, otherwise HMAC. */
 static pal_status digest(const pal_str *texts, size_t texts_len, const uint8_t *secret,
         uint8_t out[PAL_SHA256_SIZE])
 {
@@ -116,8 +134,8 @@ static pal_status digest_text(const pal_str *texts, size_t texts_len, char out[D
     return status;
 }
 
-/* The tenant is no part of it: each tenant has keys of its own. A request with neither a query nor
- * such a header has the digest that earlier versions gave it. */
+/* Does not include the tenant, because each tenant has separate keys. The digest of a request with
+ * neither a query nor one of these headers is the same as in earlier versions. */
 static pal_status digest_request(const pal_exchange *x, char out[DIGEST_TEXT_SIZE])
 {
     const pal_str texts[] = {pal_exchange_method(x), pal_exchange_path(x), pal_exchange_body(x),
@@ -138,7 +156,7 @@ static pal_status name_all(const pal_call *call, pal_idempotent *out)
     return status;
 }
 
-/* Before the first id is derived. The secret is the same for all who come at once. */
+/* Must be called before the first id is derived. Concurrent callers get the same secret. */
 static pal_status learn_secret(pal_call *call, pal_error *err)
 {
     struct pal_idempotency *table = call->server->idempotency;
@@ -173,17 +191,18 @@ pal_id pal_call_derived_id(const pal_call *call, uint32_t n)
                     PAL_OK)
         return pal_id_new();
     memcpy(id.bytes, bytes, sizeof id.bytes);
-    id.bytes[6] = (uint8_t)(0x80 | (id.bytes[6] & 0x0f)); /* version 8: made by a rule of ours */
+    /* UUID version 8: derived by a rule of this project. */
+    id.bytes[6] = (uint8_t)(0x80 | (id.bytes[6] & 0x0f));
     id.bytes[8] = (uint8_t)(0x80 | (id.bytes[8] & 0x3f));
     return id;
 }
 
-/* ---- What runs ---- */
+/* ---- Running requests ---- */
 
 static pal_status refuse_other(pal_call *call, pal_error *err)
 {
     return pal_call_refuse(call, 422, "idempotency_key_reused", PAL_INVALID, err,
-            "this idempotency key was used for another request; send this one under a new key");
+            "the idempotency key was used for a different request; use a new key");
 }
 
 static pal_status enter(pal_call *call, pal_idempotent *entry, pal_error *err)
@@ -204,7 +223,7 @@ static pal_status enter(pal_call *call, pal_idempotent *entry, pal_error *err)
     if (status == PAL_CONFLICT) {
         call->fail_retry_ms = RUNNING_RETRY_MS;
         return pal_call_refuse(call, 409, "request_in_progress", PAL_CONFLICT, err,
-                "the request with this idempotency key is still being worked on");
+                "a request with this idempotency key is still running; retry later");
     }
     pal_frame_of(call)->idempotent = entry;
     return PAL_OK;
@@ -233,7 +252,7 @@ static pal_status write_body(const pal_call *call, pal_buf *buf, pal_record *out
     return status;
 }
 
-/* The record of the request; code 0: not answered yet. */
+/* Builds the record of the request. Code 0 means that there is no response yet. */
 static pal_status make_record(
         const pal_call *call, const pal_idempotent *entry, unsigned code, pal_record *out_record)
 {
@@ -268,8 +287,8 @@ static pal_status make_answer(
     return write_body(call, &buf, out_record);
 }
 
-/* Both in one commit. The answer of a session that was erased meanwhile is refused, and that is
- * right: only the first record stays. */
+/* Writes both records in one commit. If the session was erased meanwhile, the store refuses the
+ * response, as intended, and only the first record is written. */
 static pal_status save(pal_call *call, unsigned code, pal_str body, pal_error *err)
 {
     pal_record records[2];
@@ -306,13 +325,14 @@ void pal_idempotency_save(pal_call *call, unsigned code, pal_str body)
         return;
     pal_status status = save(call, code, body, &err);
     if (status != PAL_OK)
-        pal_log(PAL_LOG_WARN, "request %.*s: its answer is not remembered: %s",
+        pal_log(PAL_LOG_WARN,
+                "request %.*s: could not store the response for its idempotency key: %s",
                 PAL_STR_ARG(pal_exchange_id(call->exchange)),
                 err.message[0] ? err.message : pal_status_name(status));
 }
 
-/* The text of the answer; PAL_NOT_FOUND if it was erased. Earlier versions had it in the record of
- * the request. */
+/* Returns the text of the response. PAL_NOT_FOUND if it was erased. Earlier versions stored it in
+ * the record of the request. */
 static pal_status find_answer(pal_call *call, pal_json record, pal_str *out_text, pal_error *err)
 {
     pal_record answer;
@@ -378,7 +398,7 @@ pal_status pal_idempotency_begin(pal_call *call, bool *out_answered, pal_error *
     if (key.len > PAL_SERVER_IDEMPOTENCY_KEY_LEN_MAX) {
         call->fail_param = "Idempotency-Key";
         return pal_error_set(err, PAL_INVALID,
-                "the header Idempotency-Key of %zu bytes is over the limit of %d", key.len,
+                "header Idempotency-Key of %zu bytes exceeds the limit of %d", key.len,
                 PAL_SERVER_IDEMPOTENCY_KEY_LEN_MAX);
     }
     pal_status status = learn_secret(call, err);
@@ -412,12 +432,12 @@ static bool have_client_ids(const pal_op *op)
 pal_status pal_idempotency_lost(pal_call *call, pal_error *err)
 {
     return pal_call_refuse(call, 409, "answer_lost", PAL_CONFLICT, err,
-            "the request with this idempotency key was carried out, but its answer was lost; "
-            "read what is there");
+            "the request with this idempotency key was completed, but its response was lost; read "
+            "the current state before you send it again");
 }
 
-/* Whether an operation of a repeat is there already; else it must be an append that the store
- * itself finds again. */
+/* Whether an operation of a repeated request was applied before. If not, it must be an append,
+ * because the store recognizes repeated appends by their client ids. */
 static pal_status find_again(pal_call *call, pal_op *op, bool *out_found, pal_error *err)
 {
     char text[PAL_ID_TEXT_SIZE];

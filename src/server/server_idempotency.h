@@ -1,38 +1,40 @@
-/* server_idempotency.h - the same request, sent again under the same key, does its work once. */
+/* server_idempotency.h - a request that is repeated with the same `Idempotency-Key` does its work
+ * once. */
 #ifndef PAL_SERVER_IDEMPOTENCY_H
 #define PAL_SERVER_IDEMPOTENCY_H
 
 #include "server/server.h"
 #include "server/server_limits.h"
 
-struct pal_idempotency *pal_idempotency_new(void);              /* NULL without memory */
+struct pal_idempotency *pal_idempotency_new(void);              /* returns NULL without memory */
 void pal_idempotency_free(struct pal_idempotency *idempotency); /* accepts NULL */
 
-/* Before the handler. PAL_OK with *out_answered: the call has been answered as the first time. A
- * call without the header passes. */
+/* Call it before the handler. PAL_OK with *out_answered: the call was answered with the response of
+ * the first attempt. A call without the header continues normally. */
 PAL_CHECKED pal_status pal_idempotency_begin(pal_call *call, bool *out_answered, pal_error *err);
 
-/* What is applied in the place of a handler's operations. */
+/* The operations that are applied instead of those of the handler. */
 typedef struct pal_idempotent_batch {
     pal_op *ops;
-    size_t *from; /* which of the handler's each of them is; SIZE_MAX: none of them */
+    size_t *from; /* the index of the handler's operation; SIZE_MAX for an additional one */
     size_t len;
 } pal_idempotent_batch;
 
-/* The operations, and one more that records that they were applied, in the same commit. Of a
- * repeat, those that were applied before are left out: their status is set. In the arena. */
+/* Builds the batch in the arena: the handler's operations, and another one that records in the same
+ * commit that they were applied. Operations of a repeated request that were applied before are left
+ * out, and their status is set. */
 PAL_CHECKED pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
         pal_idempotent_batch *out_batch, pal_error *err);
 
-/* Fails a repeat whose work was done before, but can't be found any more. Returns the status. */
+/* Fails a repeated request whose work was done before but cannot be found. Returns the status. */
 pal_status pal_idempotency_lost(pal_call *call, pal_error *err);
 
-/* Remembers the answer; on a worker. */
+/* Stores the response. Call it on a worker. */
 void pal_idempotency_save(pal_call *call, unsigned code, pal_str body);
-/* The answer that is about to be sent is not to be sent again under the same key. */
+/* Prevents that the response is stored and sent again for the same key. */
 void pal_idempotency_forget(pal_call *call);
 
-/* The key is free for others. Any number of times. */
+/* Releases the key. Can be called any number of times. */
 void pal_idempotency_end(pal_call *call);
 
 #endif

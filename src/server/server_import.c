@@ -1,8 +1,9 @@
-/* server_import.c - see server_import.h. Here: the batch.
+/* server_import.c - implements server_import.h; this file contains the batch.
  *
- * Operations wait in one array and go to the store together: a CREATE (or FORK) and an APPEND for
- * each session. The new session's id is chosen here, so that both can be in one batch. An append
- * that the store refuses is tried again message by message: one bad message costs only itself. */
+ * Operations wait in one array and are applied together: a CREATE (or FORK) and an APPEND for each
+ * session. The new session's id is chosen here, so that both can be in one batch. If the store
+ * refuses an append, it is retried message by message, so that one bad message does not affect the
+ * others. */
 #include "server/server_import_inside.h"
 
 #include <stdio.h>
@@ -112,8 +113,8 @@ static void remember_seqs(pal_import *import, const pal_op *op, const pal_import
     }
 }
 
-/* Bytes that neither the file nor the store has: a line of text takes their place, so that the
- * rest of the message is not lost with them. False when there is nothing to replace. */
+/* Replaces images and files whose bytes are neither in the file nor in the store by a line of text,
+ * so that the rest of the message is not lost. Returns false if there is nothing to replace. */
 static bool replace_blobs(pal_import *import, pal_part *parts, size_t parts_len)
 {
     bool replaced = false;
@@ -146,7 +147,7 @@ static pal_status append_one(
     char id[PAL_ID_TEXT_SIZE], text[64];
     pal_status status =
             pal_store_append(store, op->tenant, op->session, message, 1, PAL_SEQ_ANY, err);
-    /* Another session has a message with its id. */
+    /* Another session has a message with this id. */
     if (status == PAL_CONFLICT && !pal_id_is_none(message->id)) {
         pal_id_to_text(message->id, id);
         snprintf(text, sizeof text, "native:%s", id);
@@ -158,7 +159,7 @@ static pal_status append_one(
     if (status != PAL_NOT_FOUND || !replace_blobs(import, message->parts, message->parts_len))
         return status;
     pal_import_tell(
-            import, line, "an image or file is not in the export: a note stands in its place");
+            import, line, "an image or file is not in the export; a note replaces it");
     return pal_store_append(store, op->tenant, op->session, message, 1, PAL_SEQ_ANY, err);
 }
 
@@ -243,7 +244,7 @@ pal_status pal_import_settle(pal_import *import, size_t line_len)
 {
     pal_status status = PAL_OK;
     import->bytes_waiting += line_len;
-    /* What was told of a session whose messages are still to be compared may be taken back. */
+    /* Counts of a session whose messages are still compared may have to be undone. */
     if (import->is_unsure && import->compared == 0)
         return PAL_OK;
     if (import->messages_waiting >= MESSAGES_FLUSH_AT || import->bytes_waiting >= BYTES_FLUSH_AT ||

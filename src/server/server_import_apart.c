@@ -1,14 +1,15 @@
-/* server_import_apart.c - tells two conversations apart that have the same name.
+/* server_import_apart.c - distinguishes two conversations that have the same name.
  *
- * A session of the import may find one with its id or key here. It is the same conversation if its
- * first message is here too and says the same; then it goes on where it ended. Otherwise it is a
- * stranger's, and nothing may be added to it or left out because of it: the import goes on in a
- * session of its own, with another id and without the key. That id depends on the name and the
- * first message only, so that the same import finds it again. Where the first messages are alike
- * and a later one differs, before anything was written, those that are alike are copied.
+ * The store may already contain a session with the id or the key of an imported session. It is the
+ * same conversation if it contains the same first message; then the import continues it. Otherwise
+ * it is a different conversation, and the import must neither add to it nor leave out messages
+ * because of it. The import then uses a separate session, with another id and without the key. That
+ * id depends only on the name and the first message, so that a repeated import finds it. If the
+ * first messages are equal and a later one differs before anything was written, the equal messages
+ * are copied.
  *
- * Likewise for a fork, whose first messages must be those of the session that it would share them
- * with. */
+ * The same applies to a fork: its first messages must be those of the session that it would share
+ * them with. */
 #include "server/server_import_inside.h"
 
 #include <stdio.h>
@@ -58,7 +59,7 @@ static pal_status remember_name(pal_import *import, pal_id there, pal_id here)
     return PAL_OK;
 }
 
-/* Those that were found alike, in the order of the import. */
+/* Copies the messages that were equal, in the order of the import. */
 static pal_status copy_alike(pal_import *import, pal_id from, const uint64_t *seqs, size_t len)
 {
     pal_status status = PAL_OK;
@@ -81,12 +82,13 @@ static void tell_name(pal_import *import, pal_id id)
 {
     char text[PAL_ERROR_MESSAGE_MAX], here[PAL_ID_TEXT_SIZE];
     pal_id_to_text(id, here);
-    snprintf(text, sizeof text, "'%.*s' is another conversation here: kept apart, as session %s",
+    snprintf(text, sizeof text,
+            "'%.*s' is a different conversation in this store; imported as session %s",
             (int)(import->name.len < 120 ? import->name.len : 120), import->name.data, here);
     pal_import_tell(import, 0, text);
 }
 
-/* Finds the session that the same import made before, or makes it. */
+/* Finds the session that an earlier import created, or creates it. */
 static pal_status go_apart(pal_import *import, const pal_message *first)
 {
     pal_session found, *session = pal_arena_alloc(import->arena, sizeof *session);
@@ -122,7 +124,8 @@ static pal_status go_apart(pal_import *import, const pal_message *first)
     return pal_import_make(import, session);
 }
 
-/* What was done for the session that is here, in this import: it was only looked at. */
+/* Undoes the operations and counts of this import for the existing session, which was only
+ * compared. */
 static void let_go(pal_import *import)
 {
     const pal_import_waiting *waits = import->waits;
@@ -167,7 +170,8 @@ static pal_status part(pal_import *import, const pal_message *message)
     return status == PAL_OK ? copy_alike(import, from, seqs, len) : status;
 }
 
-/* A fork that is about to be made has other messages than its parent here: it gets its own. */
+/* A new fork has other messages than its parent in this store, so it becomes a session without a
+ * parent. */
 static pal_status unfork(pal_import *import)
 {
     size_t len = import->seqs.len / sizeof(uint64_t);
@@ -178,7 +182,7 @@ static pal_status unfork(pal_import *import)
             op = &import->ops[i];
     if (!seqs)
         return pal_import_no_memory(import);
-    if (!op) /* it is written: the message is refused */
+    if (!op) /* the fork is written already, so the message is refused */
         return PAL_OK;
     if (len)
         memcpy(seqs, import->seqs.data, len * sizeof *seqs);
@@ -212,7 +216,8 @@ pal_status pal_import_tell_apart(pal_import *import, const pal_message *message)
         return index < import->shared && match != PAL_IMPORT_SAME ? unfork(import) : PAL_OK;
     if (match == PAL_IMPORT_OTHER || (match == PAL_IMPORT_UNKNOWN && import->compared == 0))
         return part(import, &named);
-    /* From here on it grows: what was alike so far is the same conversation. */
+    /* The conversation now grows. All messages so far were equal, so it is the same
+     * conversation. */
     if (match == PAL_IMPORT_UNKNOWN)
         import->is_unsure = false;
     else

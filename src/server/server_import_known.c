@@ -1,5 +1,5 @@
-/* server_import_known.c - the messages that a session has here already: a map from id and client id
- * to what is remembered of a message: its seq, its number of parts and a digest of what it says. */
+/* server_import_known.c - the messages that a session already has in the store: a map from id and
+ * client id to the seq of a message, its number of parts, and a digest of its content. */
 #include "server/server_import_inside.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/digest.h"
 
 #define KNOWN_PAGE 1000
-#define DIGEST_LEN 16 /* of SHA-256: enough to tell messages apart */
+#define DIGEST_LEN 16 /* bytes of the SHA-256; enough to distinguish messages */
 #define MISSING_END " was not in the import]"
 
 typedef struct known_message {
@@ -16,7 +16,7 @@ typedef struct known_message {
     uint8_t digest[DIGEST_LEN];
 } known_message;
 
-/* ---- What a message says ---- */
+/* ---- Digests ---- */
 
 static void put_text(pal_buf *buf, pal_str text)
 {
@@ -25,8 +25,8 @@ static void put_text(pal_buf *buf, pal_str text)
     pal_buf_append_str(buf, text);
 }
 
-/* Images and files have no part in it: their bytes may have been moved out, or a note may stand in
- * their place (server_import.c). */
+/* Images and files are not included: their bytes may be stored as blobs, or a note may replace them
+ * (server_import.c). */
 static bool is_told(const pal_part *part)
 {
     size_t len = sizeof MISSING_END - 1;
@@ -47,7 +47,7 @@ static void put_parts(pal_buf *buf, const pal_part *parts, size_t len)
     }
 }
 
-/* Of its role and its first `parts_len` parts. */
+/* Computes the digest of the role and the first `parts_len` parts. */
 static pal_status digest_message(
         const pal_message *message, size_t parts_len, uint8_t out[PAL_SHA256_SIZE])
 {
@@ -77,7 +77,8 @@ pal_status pal_import_other_id(
     if (status != PAL_OK)
         return status;
     memcpy(out_id->bytes, bytes, sizeof out_id->bytes);
-    out_id->bytes[6] = (uint8_t)(0x80 | (out_id->bytes[6] & 0x0f)); /* version 8: a rule of ours */
+    /* UUID version 8: derived by a rule of this project. */
+    out_id->bytes[6] = (uint8_t)(0x80 | (out_id->bytes[6] & 0x0f));
     out_id->bytes[8] = (uint8_t)(0x80 | (out_id->bytes[8] & 0x3f));
     return PAL_OK;
 }
@@ -122,7 +123,7 @@ pal_status pal_import_known_load(pal_import *import, pal_id session, uint64_t be
     return status;
 }
 
-/* A message whose id was taken here has it as a client id: see name_message(). */
+/* If a message's id was in use, the id is its client id: see name_message(). */
 static const known_message *find_dropped(const pal_import *import, const pal_message *message)
 {
     char id[PAL_ID_TEXT_SIZE], text[64];
@@ -150,7 +151,7 @@ pal_import_match pal_import_known_match(const pal_import *import, const pal_mess
     const known_message *known = known_find(import, message);
     if (!known)
         return PAL_IMPORT_UNKNOWN;
-    /* Of one that was still being written, the parts that were there. */
+    /* For a message that was still being written, the digest of the parts that existed then. */
     size_t len = known->parts_len < message->parts_len ? known->parts_len : message->parts_len;
     bool is_same = digest_message(message, len, digest) == PAL_OK &&
             memcmp(digest, known->digest, sizeof known->digest) == 0;

@@ -1,10 +1,10 @@
-/* server_import_mark.c - marks: they name places and each other by numbers of where they come from,
- * which are others here. */
+/* server_import_mark.c - marks. They refer to messages and to other marks by numbers of the source,
+ * which are different in this store. */
 #include "server/server_import_inside.h"
 
 #include <string.h>
 
-/* A mark's number there and here. */
+/* The number of a mark in the source and in this store. */
 typedef struct mark_pair {
     uint64_t theirs;
     uint64_t ours;
@@ -22,7 +22,8 @@ pal_status pal_import_marks_count(pal_import *import)
     return status;
 }
 
-/* The seq here of the message at `place` (from 1), or of the nearest before it. */
+/* Returns the seq in this store of the message at `place` (from 1), or of the nearest message
+ * before it. */
 static uint64_t seq_of(const pal_import *import, uint64_t place)
 {
     uint64_t count = import->seqs.len / sizeof(uint64_t), seq = 0;
@@ -70,7 +71,7 @@ static pal_status add_mark(pal_import *import, const pal_mark *given, uint64_t l
     return status;
 }
 
-/* Without a message that both have, the session here may be a stranger's. */
+/* If no message was compared yet, the existing session may be a different conversation. */
 static bool may_mark(const pal_import *import)
 {
     return !import->is_broken && !(import->is_unsure && import->compared == 0);

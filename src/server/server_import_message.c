@@ -1,13 +1,13 @@
-/* server_import_message.c - messages on their way into the batch: named, so that they are known
- * when they come again, and counted, so that marks find them. */
+/* server_import_message.c - adds messages to the batch. They get names, so that a repeated import
+ * recognizes them, and are counted, so that marks find them. */
 #include "server/server_import_inside.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Ids are the tenant's, not the session's: a fork that comes without its parent may meet its
- * messages in another fork. Then they get new ids, and their old ones become client ids. */
+/* Ids are unique in the tenant, not in the session. A fork that is imported without its parent may
+ * find its messages in another fork. They then get new ids, and their old ids become client ids. */
 static pal_status check_ids(pal_import *import, const pal_message *message)
 {
     pal_message other;
@@ -91,13 +91,14 @@ pal_status pal_import_wait_message(
     return PAL_OK;
 }
 
-/* Another message has its name here: it is left out, and that is told. */
+/* Another message in the store has this name, so the message is left out and reported. */
 static pal_status refuse_message(pal_import *import, uint64_t line)
 {
     uint64_t none = 0;
     import->counts.failed++;
     pal_buf_append(&import->seqs, &none, sizeof none);
-    pal_import_tell(import, line, "a message differs from the one that is here under its id");
+    pal_import_tell(import, line,
+            "a message differs from the stored message with the same id; left out");
     return import->seqs.failure ? pal_import_no_memory(import) : PAL_OK;
 }
 

@@ -1,4 +1,4 @@
-/* server_import_reader.c - see server_import_reader.h. */
+/* server_import_reader.c - implements server_import_reader.h. */
 #include "server/server_import_reader.h"
 
 #include <stdio.h>
@@ -26,9 +26,9 @@ pal_transcript_kind pal_import_reader_kind(const pal_import_reader *reader)
     return pal_transcript_kind_of(reader->transcript);
 }
 
-/* ---- What a line holds ---- */
+/* ---- Items of a line ---- */
 
-/* A Matrix room has the session that messages from it are routed to. */
+/* Finds the session that messages from the Matrix room are routed to. */
 static pal_status route_room(pal_import_reader *reader, pal_str room, pal_session *session)
 {
     pal_arena *arena = pal_import_arena(reader->import);
@@ -58,7 +58,8 @@ static pal_status route_room(pal_import_reader *reader, pal_str room, pal_sessio
     return status;
 }
 
-/* The service's conversation, which the room's next message goes on with: turn_conversation.c. */
+/* Records the service's conversation, which the room's next message continues
+ * (turn_conversation.c). */
 static pal_status keep_conversation(pal_import_reader *reader, const pal_transcript_facts *facts)
 {
     char id[PAL_ID_TEXT_SIZE];
@@ -82,7 +83,7 @@ static pal_status keep_conversation(pal_import_reader *reader, const pal_transcr
     return status;
 }
 
-/* `untimed_at`: the time that a row without any was given; 0: it has one. */
+/* `untimed_at` is the time that was assigned to a row without a time; 0 if the row has one. */
 static pal_status keep_bead(pal_import_reader *reader, pal_str bead, int64_t untimed_at)
 {
     char name[PAL_RECORD_NAME_LEN_MAX + 1], body[PAL_BEAD_BODY_SIZE];
@@ -93,7 +94,7 @@ static pal_status keep_bead(pal_import_reader *reader, pal_str bead, int64_t unt
             pal_str_of(body), untimed_at != 0);
 }
 
-/* What leads from the names that clients know to the session. */
+/* Adds the records that lead from names that clients use to the session. */
 static pal_status keep_records(
         pal_import_reader *reader, const pal_transcript_facts *facts, int64_t untimed_at)
 {
@@ -107,7 +108,7 @@ static pal_status keep_records(
     return status;
 }
 
-/* `line`: where it is. */
+/* `line` is the line of the session. */
 static pal_status begin_session(
         pal_import_reader *reader, const pal_transcript_facts *facts, uint64_t line)
 {
@@ -136,8 +137,8 @@ static pal_status begin_session(
     return status == PAL_OK && facts ? keep_records(reader, facts, untimed_at) : status;
 }
 
-/* In a session with another name a native message is known by a client id: its id may be another
- * session's. */
+/* In a renamed session, the id of a native message becomes its client id, because the id may belong
+ * to another session. */
 static pal_status take_message(pal_import_reader *reader, const pal_message *message, uint64_t line)
 {
     pal_message copy = *message;
@@ -202,7 +203,7 @@ pal_status pal_import_reader_finish(pal_import_reader *reader)
     return status == PAL_OK ? pal_import_settle(reader->import, 0) : status;
 }
 
-/* ---- Whole texts ---- */
+/* ---- Complete texts ---- */
 
 pal_status pal_import_reader_value(pal_import_reader *reader, pal_str text, bool *out_done)
 {
@@ -236,7 +237,7 @@ bool pal_import_starts_value(pal_str line)
     return line.data[at] == '{' && line.data[line.len - 1] != '}';
 }
 
-/* The next line, without its end; what is left in *text. */
+/* Returns the next line without its line end. *text is then the rest. */
 static pal_str take_line(pal_str *text)
 {
     const char *end = memchr(text->data, '\n', text->len);

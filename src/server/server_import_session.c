@@ -1,5 +1,5 @@
-/* server_import_session.c - the session that is being imported: one that is here already goes on,
- * any other is made. */
+/* server_import_session.c - the session that is being imported: continues an existing one, or
+ * creates it. */
 #include "server/server_import_inside.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ pal_status pal_import_find_id(pal_import *import, pal_id id, pal_session *out_se
     return find(import, PAL_FIND_ID, pal_str_of(text), out_session);
 }
 
-/* Whether what is about to be looked up may be in the batch that waits. */
+/* Whether the session to look up may be in the waiting batch. */
 static bool must_flush(const pal_import *import, const pal_session *session)
 {
     if (!pal_id_is_none(session->parent_id))
@@ -45,7 +45,7 @@ pal_status pal_import_resume(pal_import *import, const pal_session *found)
     import->counts.sessions_known++;
     pal_buf_append_str(&import->title, found->title);
     if (found->state != PAL_SESSION_ACTIVE) {
-        snprintf(text, sizeof text, "session '%.*s' is in the state '%s' here: left as it is",
+        snprintf(text, sizeof text, "session '%.*s' is in state '%s' and was left unchanged",
                 (int)import->name.len, import->name.data, pal_session_state_name(found->state));
         import->is_broken = true;
         pal_import_tell(import, 0, text);
@@ -59,7 +59,7 @@ pal_status pal_import_resume(pal_import *import, const pal_session *found)
     return status == PAL_OK ? pal_import_marks_count(import) : status;
 }
 
-/* A routed list stays as it is: its aliases lead here where they are free. */
+/* A routed session keeps its list: the store uses those aliases that are free. */
 static pal_status drop_taken_aliases(pal_import *import, pal_session *session)
 {
     pal_session other;
@@ -76,15 +76,15 @@ static pal_status drop_taken_aliases(pal_import *import, pal_session *session)
     return PAL_OK;
 }
 
-/* ---- Sessions that had expired already ---- */
+/* ---- Expired sessions ---- */
 
 static bool has_expired(const pal_session *session)
 {
     return session->expires_at && session->expires_at <= pal_clock_now_ms();
 }
 
-/* Such a session is not found by its key. A record by that name tells that it was imported, as long
- * as the session is there. */
+/* An expired session is not found by its key. A record with that name shows that it was imported,
+ * as long as the session exists. */
 static pal_status find_expired(pal_import *import, const pal_session *session)
 {
     pal_record record;
@@ -100,9 +100,9 @@ static pal_status find_expired(pal_import *import, const pal_session *session)
     return PAL_OK;
 }
 
-/* ---- Sessions that are made ---- */
+/* ---- New sessions ---- */
 
-/* Names that other sessions here have are left out: they can't be had twice. */
+/* Removes names that other sessions have, because a name must be unique. */
 static pal_status drop_taken_names(pal_import *import, pal_session *session)
 {
     pal_session other;
@@ -111,7 +111,7 @@ static pal_status drop_taken_names(pal_import *import, pal_session *session)
     if (import->is_native && session->key.len)
         status = find(import, PAL_FIND_KEY, session->key, &other);
     if (status == PAL_OK) {
-        snprintf(text, sizeof text, "the key '%.*s' is another session's here: left out",
+        snprintf(text, sizeof text, "key '%.*s' is already in use by another session; left out",
                 (int)(session->key.len < 150 ? session->key.len : 150), session->key.data);
         pal_import_tell(import, 0, text);
         session->key = pal_str_of(NULL);
@@ -121,7 +121,8 @@ static pal_status drop_taken_names(pal_import *import, pal_session *session)
     return drop_taken_aliases(import, session);
 }
 
-/* A fork whose parent is here becomes a fork again; else it has all messages of its own. */
+/* If the parent of a fork exists, the fork becomes a fork again. Otherwise it gets a copy of all
+ * messages. */
 static pal_status has_parent(pal_import *import, const pal_session *session, bool *out_has)
 {
     pal_session parent;
@@ -132,7 +133,7 @@ static pal_status has_parent(pal_import *import, const pal_session *session, boo
     pal_status status = pal_import_find_id(import, id, &parent);
     if (status == PAL_OK)
         *out_has = parent.last_seq >= session->fork_seq && parent.state == PAL_SESSION_ACTIVE;
-    /* Its messages are compared with the parent's as they come. */
+    /* Its messages are compared with the parent's while they are imported. */
     if (*out_has)
         status = pal_import_known_load(import, id, session->fork_seq + 1);
     return status == PAL_NOT_FOUND ? PAL_OK : status;
@@ -149,7 +150,7 @@ pal_status pal_import_make(pal_import *import, pal_session *session)
     import->id = session->id;
     import->is_made = import->is_changed = true;
     import->updated_at = session->updated_at ? session->updated_at : session->created_at;
-    /* An expired session takes no messages: one that has passed is set at the end. */
+    /* An expired session accepts no messages, so an expiry in the past is set at the end. */
     if (has_expired(session)) {
         import->expires_at = session->expires_at;
         session->expires_at = 0;
@@ -189,7 +190,7 @@ static void forget_session(pal_import *import)
     pal_arena_reset(import->known_arena);
 }
 
-/* That it has the same name does not make it the same conversation: its messages will tell. */
+/* The same name does not mean the same conversation, so its messages are compared. */
 static pal_status resume_given(
         pal_import *import, const pal_session *given, const pal_session *found)
 {
@@ -236,7 +237,7 @@ pal_status pal_import_begin(pal_import *import, const pal_session *given, bool i
     return status == PAL_NOT_FOUND ? pal_import_make(import, session) : status;
 }
 
-/* A copy of the session for an update, in the arena. */
+/* Adds an update of the session; *out_session is in the arena. */
 static pal_status add_update(pal_import *import, uint32_t fields, pal_session **out_session)
 {
     pal_op *op;
@@ -330,7 +331,7 @@ pal_status pal_import_end(pal_import *import)
         return status;
     if (updated_at < import->newest_at)
         updated_at = import->newest_at;
-    /* Nothing is said in the future; a clock there may have been wrong. */
+    /* A time in the future is ignored, because the clock of the source may have been wrong. */
     if (updated_at > 0 && updated_at <= pal_clock_now_ms())
         fields |= PAL_FIELD_UPDATED_AT;
     import->is_changed = false;

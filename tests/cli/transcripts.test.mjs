@@ -125,7 +125,7 @@ test('native: names that are taken are left out and told', (t) => {
     w.ok('session', 'new', '--key', 'k', '--store', 'b.db');
     const report = w.json('session', 'import', 'k.jsonl', '--store', 'b.db');
     assert.equal(report.sessions, 1);
-    assert.match(report.problems[0].text, /key 'k' is another session's/);
+    assert.match(report.problems[0].text, /key 'k' is already in use/);
     const sessions = w.json('session', 'list', '--store', 'b.db').sessions;
     assert.deepEqual(sessions.map((s) => [s.key ?? '', s.last_seq ?? 0]).sort(),
         [['', 5], ['k', 0]]);

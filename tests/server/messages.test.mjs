@@ -153,7 +153,7 @@ test('client ids, idempotency keys and expected numbers', async (t) => {
     assert.deepEqual(again.json, two.json);
     assert.equal(again.headers['idempotent-replayed'], 'true');
     assertError(await s.add({ role: 'user', content: 'three' }, keyed), 422,
-        'idempotency_key_reused', /used for another request/);
+        'idempotency_key_reused', /used for a different request/);
     assert.equal((await s.add({ role: 'user', content: '3', expected_seq: 2 })).code, 201);
     assertError(await s.add({ role: 'user', content: '3', expected_seq: 2 }), 409, 'conflict',
         /at seq 3, not at the expected 2/);

@@ -339,7 +339,7 @@ test('large answers are passed on, counted, and bounded', async (t) => {
     assert.ok(large.text === bodies.values[1], 'byte for byte');
     const garbage = await passed('garbage');
     assert.equal(garbage.code, 502);
-    assert.match(garbage.json.error.message, /is no JSON/);
+    assert.match(garbage.json.error.message, /is not JSON/);
     const error = await passed('error');
     assert.equal(error.code, 400);
     assert.match(error.json.error.message, /not an OpenAI error/);

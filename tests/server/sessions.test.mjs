@@ -132,7 +132,7 @@ test('a change changes what is given, and null clears', async (t) => {
     assert.deepEqual([cleared.title, cleared.project, cleared.metadata, cleared.key],
         [undefined, undefined, { b: 2 }, 'n']);
     assert.equal((await s.get(`${base}/k`)).code, 404);
-    assertError(await patch({}), 400, 'invalid', /nothing to change: give title/);
+    assertError(await patch({}), 400, 'invalid', /no member to change; send title/);
     assertError(await patch({ title: [] }), 400, 'invalid', /title/);
     assert.deepEqual(await ok(s.get(`${base}/x`)), cleared, 'nothing has changed');
     assertError(await s.ask('PATCH', `${base}/nobody`, { body: { title: 'x' } }), 404, 'not_found',
@@ -166,7 +166,7 @@ test('the trash, the way back, and the end', async (t) => {
         await ok(s.ask('DELETE', `${base}/${twice}`));
     }
     assertError(await s.ask('POST', `${base}/twice/restore`), 409, 'conflict',
-        /means 2 sessions in the trash; use the id of one/);
+        /matches 2 sessions in the trash; use an id/);
     assert.deepEqual(await textsOf(s, 'k'), ['one', 'two']);
     const erased = await ok(s.ask('POST', `${base}/k/erase`));
     assert.deepEqual([erased.status, erased.session_id, erased.messages], ['erased', id, 2]);
@@ -348,12 +348,12 @@ test('imports of others, and what is not one', async (t) => {
         `${JSON.stringify(chat[0])}\n{"role":\n${JSON.stringify(chat[1])}`));
     assert.deepEqual([partly.messages, partly.problems_total, partly.problems[0].line], [2, 1, 2]);
     const count = (await ok(s.get(base))).sessions.length;
-    assertError(await send('', 'hello'), 400, 'invalid', /not a conversation in a format that we/);
+    assertError(await send('', 'hello'), 400, 'invalid', /not a conversation in a known format/);
     assertError(await s.ask('POST', '/api/v1/import'), 400, 'invalid');
     assertError(await send('?format=pdf', chat), 400, 'invalid', /'format' must be auto, native/);
     assertError(await send(`?key=${'x'.repeat(1025)}`, chat), 413, 'limit', /'key' of 1025 bytes/);
     const two = JSON.stringify({ messages: chat });
-    assertError(await send('?key=x', `${two}\n${two}`), 400, 'invalid', /'key' can name one/);
+    assertError(await send('?key=x', `${two}\n${two}`), 400, 'invalid', /'key' is not allowed/);
     assert.equal((await ok(s.get(base))).sessions.length, count, 'nothing has changed');
     const keyed = { headers: { 'idempotency-key': 'i-1' } };
     const first = await ok(s.post('/api/v1/import', chat, keyed));

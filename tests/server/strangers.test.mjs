@@ -201,7 +201,7 @@ test('a session of the same id that is another conversation is kept apart', asyn
     const report = await importLines(s, lines[0]);
     assert.deepEqual([report.sessions, report.sessions_known, report.messages,
         report.messages_known, report.messages_failed], [1, 0, 3, 0, 0]);
-    assert.ok(report.problems.some((p) => /is another conversation here: kept apart/.test(p.text)));
+    assert.ok(report.problems.some((p) => /is a different conversation in this store/.test(p.text)));
     const [apart] = report.session_ids;
     assert.notEqual(apart, id);
     assert.equal((await s.get(`${base}/${id}/export`)).text, before, 'nothing was added');
