@@ -49,8 +49,7 @@ typedef struct pal_export {
     size_t marks_at; /* index of the next mark to write */
 } pal_export;
 
-/* Writes the lines before the messages. Must be followed by the end function, also after a
- * failure. */
+/* Writes the lines before the messages. Call pal_export_end() afterwards in any case. */
 PAL_CHECKED pal_status pal_export_begin(
         pal_export *export, const pal_session *session, pal_buf *out, pal_error *err);
 /* Writes some messages. *out_more is false after the last message, when everything else is written

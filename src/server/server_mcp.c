@@ -1,5 +1,6 @@
-/* server_mcp.c - the methods of MCP: what a message asks for, in either era. Tools that only use
- * the store run here and now; one that runs a turn becomes a job (server_mcp_job.c). Any thread. */
+/* server_mcp.c - the methods of MCP, for both eras of the protocol. Tools that use only the store
+ * run immediately. The tool that runs a turn starts a job (server_mcp_job.c). All functions can be
+ * called from any thread. */
 #include "server/server_mcp_inside.h"
 
 #include <stdio.h>
@@ -8,16 +9,16 @@
 
 #define NEW_VERSION "2026-07-28"
 #define META "io.modelcontextprotocol/"
-#define DISCOVER_MS 3600000 /* how long a client may keep what it was told */
+#define DISCOVER_MS 3600000 /* how long a client may cache the description of the server */
 #define TOOLS_MS 300000
 
 static const char instructions[] =
-        "Palaver keeps conversations with language models. Look things up with "
-        "search_conversations or list_conversations, read them with read_conversation, keep notes "
-        "with remember. continue_conversation asks the model behind Palaver, which sees the "
-        "conversation so far.";
+        "Palaver stores conversations with language models. Use search_conversations or "
+        "list_conversations to find something, read_conversation to read it, and remember to store "
+        "notes. continue_conversation sends a message to the model that Palaver uses. The model "
+        "sees the conversation so far.";
 
-/* Of the old era, newest first. */
+/* Revisions of the old era, newest first. */
 static const char *const old_versions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
 typedef struct taking {
@@ -47,7 +48,7 @@ static pal_mcp_taken refuse(taking *t, int code, const char *message)
     return PAL_MCP_ANSWERED;
 }
 
-/* ---- Saying hello ---- */
+/* ---- Initialization ---- */
 
 static void put_versions(pal_json_writer *writer, const char *name)
 {
@@ -66,7 +67,8 @@ static void put_capabilities(pal_json_writer *writer)
     pal_put_text(writer, "instructions", instructions);
 }
 
-/* The client's own revision where it is known, else the newest: then it decides. */
+/* Returns the client's revision if it is known, otherwise the newest one. The client then decides
+ * whether to continue. */
 static pal_mcp_taken initialize(taking *t)
 {
     pal_json asked = pal_json_find(t->message->params, "protocolVersion");
@@ -152,12 +154,13 @@ static void put_offer(pal_json_writer *writer, const pal_mcp_offer *offer)
     pal_json_end_object(writer);
 }
 
-/* Those that the peer may use. */
+/* Lists the tools that the peer may use. */
 static pal_mcp_taken list_tools(taking *t)
 {
     pal_json_type type = pal_json_type_of(pal_json_find(t->message->params, "cursor"));
     if (type != PAL_JSON_NONE && type != PAL_JSON_NULL)
-        return refuse(t, PAL_RPC_INVALID_PARAMS, "there is one page: leave 'cursor' out");
+        return refuse(t, PAL_RPC_INVALID_PARAMS,
+                "'cursor' is not allowed: the list has only one page; leave it out");
     pal_mcp_begin_result(t->writer, t->message->id, t->message->is_new);
     pal_json_name(t->writer, "tools");
     pal_json_begin_array(t->writer);
@@ -214,7 +217,8 @@ static pal_status check_ask(const pal_mcp_ask *ask, pal_error *err)
 {
     if (ask->peer->role < ask->offer->role)
         return pal_error_set(err, PAL_DENIED,
-                "'%s' needs a key that may write; this one may only read", ask->offer->name);
+                "'%s' requires an API key that can write; this key can only read",
+                ask->offer->name);
     return pal_mcp_fields_check(ask->offer->fields, ask->arguments, ask->arena, err);
 }
 
@@ -301,7 +305,7 @@ pal_mcp_taken pal_mcp_host_take(pal_mcp_host *host, const pal_mcp_peer *peer,
     pal_mcp_taken taken;
     taking t = {host, peer, message, outlet, outlet_user, arena, writer, 0};
     if (message->method.len == 0)
-        taken = PAL_MCP_NOTED; /* an answer; we never ask */
+        taken = PAL_MCP_NOTED; /* a response: ignored, because this server sends no requests */
     else if (message->id.len == 0)
         taken = take_notification(&t);
     else

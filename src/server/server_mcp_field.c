@@ -1,6 +1,7 @@
-/* server_mcp_field.c - arguments of tools. The same table says what a client reads in the schema
- * and what is checked here, so that the two can't differ. Whoever is wrong is mostly a model, which
- * tries again: so the errors say what to do instead. Pure functions, any thread. */
+/* server_mcp_field.c - arguments of tools. One table defines both the schema that a client reads
+ * and the checks in this file, so that they cannot differ. The caller is usually a model that
+ * retries, so the errors say what to send instead. All functions are pure and can be called from
+ * any thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/clock.h"
@@ -57,7 +58,7 @@ void pal_mcp_fields_put(const pal_mcp_field *fields, pal_json_writer *writer)
     pal_json_end_object(writer);
 }
 
-/* ---- The check ---- */
+/* ---- Checks ---- */
 
 static bool is_absent(pal_json value)
 {
@@ -103,7 +104,7 @@ static pal_status check_text(
     if (text.len < field->min)
         return pal_error_set(err, PAL_INVALID, "'%s' must not be empty", field->name);
     if (text.len > field->max)
-        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes is over the limit of %" PRIu64,
+        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes exceeds the limit of %" PRIu64,
                 field->name, text.len, field->max);
     return PAL_OK;
 }
@@ -138,7 +139,7 @@ static pal_status unknown(
         if (pal_nearest_try(&nearest, pal_str_of(fields->name)))
             meant = fields->name;
     }
-    return pal_error_set(err, PAL_INVALID, "there is no argument '%.*s'%s%s%s",
+    return pal_error_set(err, PAL_INVALID, "unknown argument '%.*s'%s%s%s",
             (int)(text.len < 60 ? text.len : 60), text.data ? text.data : "",
             meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
 }

@@ -1,9 +1,10 @@
-/* server_mcp_job.c - turns that MCP clients wait for: a job from its start to its answer.
+/* server_mcp_job.c - turns that MCP clients wait for: a job, from its start to its response.
  *
- * No thread waits for one. The runtime's loop tells that it runs, what it does, and how it ended;
- * its words go to the transport's outlet. All turns are whole: one that fails or is canceled leaves
- * the conversation as it was. A job is in the host's list from its start to its end; the lock
- * guards the list and what says whether it is canceled, everything else is the loop's. */
+ * No thread waits for a job. The runtime's loop reports that it has started, its events, and its
+ * end. Its messages go to the transport's outlet. All turns are all-or-nothing: if a turn fails or
+ * is canceled, the conversation is unchanged. A job is in the host's list from its start to its
+ * end. The lock guards the list and the members that say whether a job is canceled; the loop owns
+ * all other members. */
 #include "server/server_mcp_inside.h"
 
 #include <stdio.h>
@@ -13,7 +14,8 @@
 #include "dialect/dialect_member.h"
 #include "server/server_put.h"
 
-#define PROGRESS_US 1000000 /* between two words about how much was written */
+#define PROGRESS_US 1000000 /* minimum time between two progress messages about the length of the
+                               answer */
 #define MESSAGE_BYTES_MAX ((size_t)32 << 20)
 
 struct pal_mcp_job {
@@ -22,18 +24,19 @@ struct pal_mcp_job {
     const pal_mcp_outlet *outlet;
     void *outlet_user;
     pal_runtime *runtime;
-    pal_arena *arena; /* of the next ones */
+    pal_arena *arena; /* for the next members */
     pal_str tenant;
     pal_str scope;
-    pal_str id;    /* of the request, as it was written */
-    pal_str token; /* of progress, likewise; empty: nobody asks for it */
+    pal_str id;    /* JSON text of the request id */
+    pal_str token; /* JSON text of the progress token; empty if the client wants no progress
+                      messages */
     bool is_new;
     pal_id session;
 
-    pal_id turn;      /* under the lock, once it is started */
-    bool is_canceled; /* under the lock: nobody waits for an answer */
+    pal_id turn;      /* guarded by the lock; set after the turn has started */
+    bool is_canceled; /* guarded by the lock; the client does not wait for a response */
 
-    pal_buf text; /* of the newest step, as far as it is wanted */
+    pal_buf text; /* text of the newest step, up to the limit */
     uint64_t text_bytes;
     pal_id message;
     uint64_t seq;
@@ -41,8 +44,8 @@ struct pal_mcp_job {
     uint64_t tool_calls;
     uint64_t progress;
     int64_t told_us;
-    bool has_asked;       /* it was stopped because it wants to be allowed something */
-    pal_turn_state state; /* once it has ended, as the next */
+    bool has_asked;       /* it was stopped because it asked for permission */
+    pal_turn_state state; /* set after the turn has ended, like the next members */
     pal_status status;
     pal_usage usage;
     char reason[PAL_ERROR_MESSAGE_MAX];
@@ -61,7 +64,8 @@ pal_mcp_host *pal_mcp_host_new(const pal_mcp_host_options *options)
     return host;
 }
 
-/* Under the lock. What can't be told for want of memory runs to its end. */
+/* The lock must be held. If the turn could not be abandoned because of missing memory, it runs to
+ * its end. */
 static void cancel(pal_mcp_job *job)
 {
     bool is_first = !job->is_canceled;
@@ -117,7 +121,7 @@ bool pal_mcp_job_is_new(const pal_mcp_job *job)
     return job->is_new;
 }
 
-/* ---- Life ---- */
+/* ---- Creating and freeing jobs ---- */
 
 static void free_job(pal_mcp_job *job)
 {
@@ -140,7 +144,7 @@ static pal_status enlist(pal_mcp_job *job, pal_error *err)
     }
     pthread_mutex_unlock(&host->lock);
     return has_room ? PAL_OK
-                    : pal_error_set(err, PAL_BUSY, "%d turns run already; try again later",
+                    : pal_error_set(err, PAL_BUSY, "%d turns are already running; retry later",
                               PAL_SERVER_MCP_JOBS_MAX);
 }
 
@@ -168,14 +172,14 @@ static bool is_canceled(pal_mcp_job *job)
     return is;
 }
 
-/* ---- Words ---- */
+/* ---- Messages ---- */
 
 static void say(pal_mcp_job *job, pal_buf *message, bool is_last)
 {
     if (!message->failure)
         job->outlet->say(job->outlet_user, pal_buf_str(message), is_last);
     else if (is_last)
-        pal_log(PAL_LOG_ERROR, "mcp: an answer is lost: out of memory");
+        pal_log(PAL_LOG_ERROR, "could not send an MCP response: out of memory");
 }
 
 static void tell_progress(pal_mcp_job *job, const char *words)
@@ -235,13 +239,15 @@ static void write_answer(pal_mcp_job *job, pal_json_writer *writer)
 static void write_failure(pal_mcp_job *job, pal_json_writer *writer)
 {
     char text[PAL_ERROR_MESSAGE_MAX + 80];
-    const char *what = job->state == PAL_TURN_CANCELED ? "the turn was canceled" : "no answer came";
-    snprintf(text, sizeof text, "%s%s%s; the conversation is as it was", what,
+    const char *what = job->state == PAL_TURN_CANCELED ? "the turn was canceled" : "the model "
+                                                                                   "returned no "
+                                                                                   "answer";
+    snprintf(text, sizeof text, "%s%s%s; the conversation is unchanged", what,
             job->reason[0] ? ": " : "", job->reason);
     pal_mcp_put_failure(writer, job->id, job->is_new, pal_str_of(text));
 }
 
-/* The last that is done with it. */
+/* Sends the response and frees the job. It is the last function that uses the job. */
 static void end_job(pal_mcp_job *job)
 {
     pal_buf message;
@@ -259,7 +265,7 @@ static void end_job(pal_mcp_job *job)
     free_job(job);
 }
 
-/* ---- What it does: on the loop ---- */
+/* ---- Events, on the loop ---- */
 
 static void take_text(pal_mcp_job *job, pal_str text)
 {
@@ -268,13 +274,13 @@ static void take_text(pal_mcp_job *job, pal_str text)
     int64_t now = pal_clock_monotonic_us();
     bool is_cut = job->text_bytes > job->text.len;
     job->text_bytes += text.len;
-    /* Pieces end where characters do not always: the writer mends what is cut here. */
+    /* A piece can end within a character. The JSON writer repairs a character that is cut here. */
     if (!is_cut)
         pal_buf_append(&job->text, text.data, text.len < room ? text.len : room);
     if (now - job->told_us < PROGRESS_US)
         return;
     job->told_us = now;
-    snprintf(words, sizeof words, "the answer has %llu bytes so far",
+    snprintf(words, sizeof words, "received %llu bytes of the answer",
             (unsigned long long)job->text_bytes);
     tell_progress(job, words);
 }
@@ -285,7 +291,8 @@ static void take_step(pal_mcp_job *job, const pal_event *event)
     pal_buf_clear(&job->text);
     job->text_bytes = 0;
     job->told_us = pal_clock_monotonic_us();
-    snprintf(words, sizeof words, "asks the model, call %llu", (unsigned long long)event->count);
+    snprintf(words, sizeof words,
+            "calling the model (call %llu)", (unsigned long long)event->count);
     tell_progress(job, words);
 }
 
@@ -293,7 +300,7 @@ static void take_tool(pal_mcp_job *job, const pal_event *event)
 {
     char words[160];
     job->tool_calls++;
-    snprintf(words, sizeof words, "runs '%.*s'",
+    snprintf(words, sizeof words, "running '%.*s'",
             (int)(event->name.len < 100 ? event->name.len : 100),
             event->name.data ? event->name.data : "");
     tell_progress(job, words);
@@ -311,7 +318,7 @@ static void take_end(pal_mcp_job *job, const pal_event *event)
                 event->text.data ? event->text.data : "");
 }
 
-/* Nobody here could say yes. */
+/* A client of MCP cannot give permission, so the turn is stopped. */
 static void take_question(pal_mcp_job *job, const pal_event *event)
 {
     job->has_asked = true;
@@ -335,7 +342,7 @@ static bool watch(const pal_event *event, void *user)
         take_tool(job, event);
         break;
     case PAL_EVENT_RETRYING:
-        tell_progress(job, "the model's service failed; asks it again");
+        tell_progress(job, "the model service failed; retrying");
         break;
     case PAL_EVENT_MESSAGE:
         job->message = event->message;
@@ -368,7 +375,7 @@ static void fail_job(pal_mcp_job *job, const pal_error *err)
     end_job(job);
 }
 
-/* A turn that nobody hears of is not run. */
+/* If the client no longer waits, the turn is abandoned. */
 static void started(const pal_turn_info *info, const pal_error *err, void *user)
 {
     pal_mcp_job *job = user;

@@ -1,12 +1,12 @@
-/* server_mcp_message.c - JSON-RPC as MCP uses it: one message that came, and the envelopes of what
- * answers it. Pure functions, any thread. */
+/* server_mcp_message.c - JSON-RPC as MCP uses it: parses one message, and writes the envelopes of
+ * responses. All functions are pure and can be called from any thread. */
 #include "base/utf8.h"
 #include "server/server_mcp_inside.h"
 #include "server/server_put.h"
 
 #define META "io.modelcontextprotocol/"
 
-/* ---- What comes ---- */
+/* ---- Parsing ---- */
 
 static bool read_id(pal_json id, pal_str *out_id)
 {
@@ -51,7 +51,7 @@ static int read_object(pal_json message, pal_rpc_message *out, pal_arena *arena,
         return PAL_RPC_INVALID_REQUEST;
     }
     if (type != PAL_JSON_STRING || pal_json_string_is(method, "")) {
-        pal_error_set(err, PAL_INVALID, "'method' must be the name of one");
+        pal_error_set(err, PAL_INVALID, "'method' must be the name of a method");
         return PAL_RPC_INVALID_REQUEST;
     }
     out->method = pal_json_string(method, arena);
@@ -69,11 +69,11 @@ int pal_rpc_read(pal_arena *arena, pal_str text, pal_rpc_message *out_message, p
         return PAL_RPC_INTERNAL_ERROR;
     }
     if (status != PAL_OK) {
-        pal_error_set(err, PAL_INVALID, "this is not valid JSON: %.180s", inner.message);
+        pal_error_set(err, PAL_INVALID, "the message is not valid JSON: %.180s", inner.message);
         return PAL_RPC_PARSE_ERROR;
     }
     if (pal_json_type_of(message) != PAL_JSON_OBJECT) {
-        pal_error_set(err, PAL_INVALID, "a message must be an object, not %s",
+        pal_error_set(err, PAL_INVALID, "the message must be an object, not %s",
                 pal_json_type_name(pal_json_type_of(message)));
         return PAL_RPC_INVALID_REQUEST;
     }
@@ -85,7 +85,7 @@ int pal_rpc_read(pal_arena *arena, pal_str text, pal_rpc_message *out_message, p
     return code;
 }
 
-/* ---- What goes ---- */
+/* ---- Writing ---- */
 
 static void begin_message(pal_json_writer *writer, pal_str id)
 {

@@ -1,6 +1,6 @@
-/* server_mcp_read.c - the tools that only look: list, read and search conversations. Whoever reads
- * their answers has a small window, so everything is bounded, and says where it goes on. Block for
- * as long as the store needs; any thread. */
+/* server_mcp_read.c - the tools that only read: list, read and search conversations. Models read
+ * their results and have small windows, so every result is limited and says how to get the rest.
+ * Tools block while the store works. All functions can be called from any thread. */
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
 #include "server/api_openai.h"
@@ -8,9 +8,10 @@
 #include "server/server_mcp_inside.h"
 #include "server/server_put.h"
 
-#define LOAD_BYTES_MAX ((uint64_t)4 << 20) /* of what is stored, for one page */
+#define LOAD_BYTES_MAX ((uint64_t)4 << 20) /* maximum size of the stored messages that are loaded
+                                              for one page */
 
-/* The longest beginning of at most `max` bytes. */
+/* Returns the longest beginning of at most `max` bytes that does not cut a character. */
 static pal_str cut(pal_str text, size_t max)
 {
     return text.len > max ? pal_str_make(text.data, pal_utf8_cut(text, max)) : text;
@@ -41,7 +42,7 @@ pal_status pal_mcp_ask_session(const pal_mcp_ask *ask, pal_session *out_session,
     pal_id id;
     char id_text[PAL_ID_TEXT_SIZE];
     pal_str name = pal_mcp_ask_text(ask, "conversation"), asked = name;
-    /* As the other APIs write it. */
+    /* Uses the same form as the other APIs. */
     if (pal_openai_id_read(name, "conv_", &id)) {
         pal_id_to_text(id, id_text);
         asked = pal_str_of(id_text);
@@ -53,7 +54,7 @@ pal_status pal_mcp_ask_session(const pal_mcp_ask *ask, pal_session *out_session,
     if (!is_gone)
         return status;
     return pal_error_set(err, PAL_NOT_FOUND,
-            "there is no conversation '%.*s'; list_conversations shows those that there are",
+            "unknown conversation '%.*s'; use list_conversations to find it",
             PAL_STR_ARG(cut(name, 80)));
 }
 
@@ -132,7 +133,7 @@ static void put_attachments(pal_json_writer *writer, const pal_message *message)
         pal_json_end_array(writer);
 }
 
-/* `offset` is where its text begins. */
+/* `offset` is the position at which its text begins. */
 static void put_message(pal_mcp_ask *ask, const pal_message *message, uint64_t offset)
 {
     pal_json_writer *writer = ask->writer;
@@ -155,7 +156,7 @@ static void put_message(pal_mcp_ask *ask, const pal_message *message, uint64_t o
     pal_json_end_object(writer);
 }
 
-/* What it takes of a page, about. */
+/* Estimates how much of a page the message needs. */
 static size_t weight_of(const pal_message *message)
 {
     size_t text = 0, others = 0;
@@ -169,7 +170,7 @@ static size_t weight_of(const pal_message *message)
     return (text < PAL_SERVER_MCP_TEXT_BYTES_MAX ? text : PAL_SERVER_MCP_TEXT_BYTES_MAX) + others;
 }
 
-/* Leaves as many as fit, one at least, from the end that was asked for. */
+/* Keeps as many messages as fit, but at least one, from the requested end. */
 static void fit_page(pal_messages *page, bool from_end)
 {
     size_t count = 0, bytes = 0;
@@ -204,7 +205,7 @@ static pal_status load_page(
     pal_store *store = ask->host->options.store;
     pal_status status =
             pal_store_load(store, ask->peer->tenant, session->id, &load, ask->arena, out_page, err);
-    /* One that is larger than that alone. */
+    /* A single message that is larger than a page. */
     if (status == PAL_OK && out_page->len == 0 && out_page->has_more) {
         load.bytes_max = 0;
         load.limit = 1;
@@ -245,7 +246,8 @@ pal_status pal_mcp_read_conversation(pal_mcp_ask *ask, pal_error *err)
     pal_messages page = {0};
     if (is_given(ask, "text_offset") && !is_given(ask, "after_seq"))
         return pal_error_set(err, PAL_INVALID,
-                "'text_offset' needs 'after_seq', the number before the message that was cut");
+                "'text_offset' requires 'after_seq', which is the seq before the truncated "
+                "message");
     pal_status status = pal_mcp_ask_session(ask, &session, err);
     if (status == PAL_OK)
         status = load_page(ask, &session, &page, err);
@@ -258,7 +260,7 @@ pal_status pal_mcp_read_conversation(pal_mcp_ask *ask, pal_error *err)
 
 /* ---- Search ---- */
 
-/* Hits of one conversation mostly stand together: it is looked up once. */
+/* Hits of one conversation are usually adjacent, so the last conversation is kept. */
 static pal_status put_hit(
         pal_mcp_ask *ask, const pal_hit *hit, pal_session *session, pal_error *err)
 {
@@ -268,7 +270,7 @@ static pal_status put_hit(
     if (!pal_id_equal(session->id, hit->session)) {
         pal_status status = pal_store_find(ask->host->options.store, ask->peer->tenant, PAL_FIND_ID,
                 pal_str_of(id), ask->arena, session, err);
-        /* It may be erased meanwhile. */
+        /* The conversation may have been erased meanwhile. */
         if (status == PAL_NOT_FOUND)
             *session = (pal_session){.id = hit->session};
         else if (status != PAL_OK)

@@ -1,14 +1,14 @@
-/* server_mcp_write.c - the tools that change something: make and fork conversations, append to
- * them. Each returns when the change is durable; any thread. */
+/* server_mcp_write.c - the tools that write: create and fork conversations, and append to them.
+ * Each one returns after the change is durable. All functions can be called from any thread. */
 #include "dialect/dialect_member.h"
 #include "server/server_mcp_inside.h"
 #include "server/server_put.h"
 
-#define TOPIC "memory" /* where notes go that name none */
+#define TOPIC "memory" /* default topic of notes */
 
 /* ---- Conversations ---- */
 
-/* The session as it is now, as the whole answer. */
+/* Writes the current state of the session as the complete result. */
 static pal_status put_session(
         pal_mcp_ask *ask, pal_id id, const char *flag, bool is_set, pal_error *err)
 {

@@ -1,8 +1,8 @@
-/* server_metrics.c - counters, and what Prometheus reads of them.
+/* server_metrics.c - counters, and their text for Prometheus.
  *
- * Every counter is an atomic of its own; a reading sees each of them whole, but not all of one
- * moment. Requests are counted for every route, whose place is found by a walk over the tables: the
- * tables never change while the server runs. */
+ * Every counter is a separate atomic. A scrape reads each of them consistently, but not all at the
+ * same moment. Requests are counted by route. A request's counters are found by a walk over the
+ * tables of routes, which never change while the server runs. */
 #include "server/server_metrics.h"
 
 #include <inttypes.h>
@@ -11,12 +11,13 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-#define SESSIONS_COUNT_REST 100 /* times as long as a count takes, until the next one */
+#define SESSIONS_COUNT_REST 100 /* the next count of sessions is made after this many times the
+                                   duration of the last one */
 #define TEXT_MAX ((size_t)4 << 20)
-#define CODES_MAX 24 /* different codes of one route; more are counted as the last */
+#define CODES_MAX 24 /* different codes of one route; further codes are counted as the last one */
 #define TIMES_LEN 13
 
-/* Upper bounds of the buckets of times, in microseconds. */
+/* Upper bounds of the duration buckets, in microseconds. */
 static const int64_t times_us[TIMES_LEN] = {
         100, 250, 500, 1000, 2500, 5000, 10000, 25000, 100000, 500000, 2500000, 10000000, 60000000};
 
@@ -26,23 +27,23 @@ static const int64_t batch_sizes[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
 typedef _Atomic uint64_t counter;
 
 typedef struct histogram {
-    counter buckets[TIMES_LEN + 1]; /* the last one is for all that is larger */
+    counter buckets[TIMES_LEN + 1]; /* the last bucket is for all larger values */
     counter sum;
 } histogram;
 
 typedef struct code_count {
-    atomic_uint code; /* 0: free */
+    atomic_uint code; /* 0 if the entry is free */
     counter count;
 } code_count;
 
 typedef struct route_counts {
-    const pal_api_route *route; /* NULL: requests that came to none */
+    const pal_api_route *route; /* NULL for requests without a route */
     code_count codes[CODES_MAX];
     histogram times;
 } route_counts;
 
 struct pal_metrics {
-    route_counts *routes; /* the last one is for those that came to none */
+    route_counts *routes; /* the last element is for requests without a route */
     size_t routes_len;
     counter bytes_sent;
     counter replayed;
@@ -53,12 +54,12 @@ struct pal_metrics {
     counter read_us;
     counter expired;
     counter erased;
-    pthread_mutex_t sessions_lock; /* of these */
+    pthread_mutex_t sessions_lock; /* guards the members below */
     uint64_t sessions_active, sessions_trash, sessions_quarantined;
-    int64_t sessions_until_us; /* by the clock that only grows: no need to count before */
+    int64_t sessions_until_us; /* monotonic time; the counts are valid until then */
 };
 
-/* ---- Life ---- */
+/* ---- Creating and freeing ---- */
 
 static size_t count_routes(void)
 {
@@ -173,7 +174,7 @@ void pal_metrics_replayed(pal_metrics *metrics)
     add(&metrics->replayed, 1);
 }
 
-/* ---- Writing them ---- */
+/* ---- Writing the metrics ---- */
 
 static void head(pal_buf *buf, const char *name, const char *type, const char *help)
 {
@@ -186,7 +187,7 @@ static void put(pal_buf *buf, const char *name, const char *type, const char *he
     pal_buf_format(buf, "%s %" PRIu64 "\n", name, value);
 }
 
-/* `scale`: how many of the unit that was counted are one of what is written. */
+/* Divides the recorded values by `scale` to get the unit of the metric. */
 static void put_histogram(pal_buf *buf, const char *name, const char *labels, const histogram *h,
         const int64_t *bounds, size_t bounds_len, double scale)
 {
@@ -219,7 +220,7 @@ static void put_requests(pal_buf *buf, const pal_metrics *metrics)
                     r->route ? r->route->method : "", r->route ? r->route->path : "none",
                     atomic_load(&r->codes[j].code), atomic_load(&r->codes[j].count));
     }
-    head(buf, "palaver_request_seconds", "histogram", "How long requests took, by route.");
+    head(buf, "palaver_request_seconds", "histogram", "Duration of requests, by route.");
     for (size_t i = 0; i < metrics->routes_len; i++) {
         const route_counts *r = &metrics->routes[i];
         char labels[256];
@@ -234,22 +235,23 @@ static void put_requests(pal_buf *buf, const pal_metrics *metrics)
 static void put_store(pal_buf *buf, const pal_metrics *metrics)
 {
     head(buf, "palaver_commit_seconds", "histogram",
-            "How long a commit took, with its fsync, all operations of it together.");
+            "Duration of a commit with all its operations, including fsync.");
     put_histogram(
             buf, "palaver_commit_seconds", "", &metrics->commit_times, times_us, TIMES_LEN, 1e6);
-    head(buf, "palaver_commit_operations", "histogram", "Operations in one commit.");
+    head(buf, "palaver_commit_operations", "histogram", "Operations per commit.");
     put_histogram(
             buf, "palaver_commit_operations", "", &metrics->batches, batch_sizes, SIZES_LEN, 1);
-    put(buf, "palaver_commits_failed_total", "counter", "Commits that failed.",
+    put(buf, "palaver_commits_failed_total", "counter", "Failed commits.",
             atomic_load(&metrics->commits_failed));
-    put(buf, "palaver_store_reads_total", "counter", "Reading calls of the store.",
+    put(buf, "palaver_store_reads_total", "counter", "Read calls of the store.",
             atomic_load(&metrics->reads));
-    head(buf, "palaver_store_read_seconds_total", "counter", "Time in reading calls.");
+    head(buf, "palaver_store_read_seconds_total", "counter", "Total duration of read calls.");
     pal_buf_format(buf, "palaver_store_read_seconds_total %.6f\n",
             (double)atomic_load(&metrics->read_us) / 1e6);
 }
 
-/* Counting may walk over all sessions: it is done again after a hundred times as long. */
+/* A count may have to visit all sessions, so it is repeated only after a hundred times its
+ * duration. */
 static void count_sessions(const pal_server *server)
 {
     pal_metrics *metrics = server->metrics;
@@ -279,21 +281,22 @@ static void put_sessions(pal_buf *buf, const pal_server *server)
             buf, "%s{state=\"quarantined\"} %" PRIu64 "\n", name, metrics->sessions_quarantined);
     pthread_mutex_unlock(&metrics->sessions_lock);
     put(buf, "palaver_sessions_expired_total", "counter",
-            "Expired sessions that a sweep moved to the trash.", atomic_load(&metrics->expired));
+            "Expired sessions that the cleanup moved to the trash.",
+            atomic_load(&metrics->expired));
     put(buf, "palaver_sessions_erased_total", "counter",
-            "Sessions that a sweep erased from the trash.", atomic_load(&metrics->erased));
+            "Sessions that the cleanup erased from the trash.", atomic_load(&metrics->erased));
 }
 
 static void put_usage(pal_buf *buf, const pal_runtime_stats *s)
 {
     static const char name[] = "palaver_tokens_total";
     head(buf, name, "counter",
-            "Tokens of model calls; cache_read is input that a service had in its cache.");
+            "Tokens of model calls; cache_read is input from the cache of the model service.");
     pal_buf_format(buf, "%s{kind=\"input\"} %" PRIu64 "\n", name, s->usage.input);
     pal_buf_format(buf, "%s{kind=\"cache_read\"} %" PRIu64 "\n", name, s->usage.cache_read);
     pal_buf_format(buf, "%s{kind=\"cache_write\"} %" PRIu64 "\n", name, s->usage.cache_write);
     pal_buf_format(buf, "%s{kind=\"output\"} %" PRIu64 "\n", name, s->usage.output);
-    head(buf, "palaver_cost_total", "counter", "What they cost, by the price list.");
+    head(buf, "palaver_cost_total", "counter", "Cost of model calls, by the price list.");
     pal_buf_format(buf, "palaver_cost_total %.6f\n", (double)s->cost_micros / 1e6);
 }
 
@@ -301,18 +304,18 @@ static void put_turns(pal_buf *buf, pal_runtime *runtime)
 {
     pal_runtime_stats s;
     pal_runtime_stat(runtime, &s);
-    put(buf, "palaver_turns_running", "gauge", "Turns that run.", s.turns_running);
-    put(buf, "palaver_turns_queued", "gauge", "Turns that wait for others of their session.",
+    put(buf, "palaver_turns_running", "gauge", "Running turns.", s.turns_running);
+    put(buf, "palaver_turns_queued", "gauge", "Turns that wait for other turns of their session.",
             s.turns_queued);
-    put(buf, "palaver_turns_waiting", "gauge", "Turns that wait for results or an approval.",
+    put(buf, "palaver_turns_waiting", "gauge", "Turns that wait for tool results or approval.",
             s.turns_waiting);
-    put(buf, "palaver_turns_ended_total", "counter", "Turns that ended.", s.turns_ended);
-    put(buf, "palaver_turns_failed_total", "counter", "Turns that failed.", s.turns_failed);
-    put(buf, "palaver_model_calls_total", "counter", "Calls of models.", s.model_calls);
-    put(buf, "palaver_model_retries_total", "counter", "Calls that were tried again.",
+    put(buf, "palaver_turns_ended_total", "counter", "Ended turns.", s.turns_ended);
+    put(buf, "palaver_turns_failed_total", "counter", "Failed turns.", s.turns_failed);
+    put(buf, "palaver_model_calls_total", "counter", "Model calls.", s.model_calls);
+    put(buf, "palaver_model_retries_total", "counter", "Retried model calls.",
             s.model_retries);
-    put(buf, "palaver_tool_calls_total", "counter", "Calls of tools.", s.tool_calls);
-    put(buf, "palaver_turn_watchers", "gauge", "Readers of turns' events.", s.watchers);
+    put(buf, "palaver_tool_calls_total", "counter", "Tool calls.", s.tool_calls);
+    put(buf, "palaver_turn_watchers", "gauge", "Readers of turn events.", s.watchers);
     put_usage(buf, &s);
 }
 
@@ -325,17 +328,19 @@ static void put_listener(pal_buf *buf, const pal_server *server)
     put(buf, "palaver_connections", "gauge", "Open connections.", c.connections);
     put(buf, "palaver_streams", "gauge", "Open streams.", c.streams);
     put(buf, "palaver_refused_total", "counter",
-            "Requests that a limit of HTTP refused before any route saw them.", c.refused);
-    put(buf, "palaver_streams_dropped_total", "counter", "Streams whose reader was too slow.",
+            "Requests that an HTTP limit refused before they reached a route.", c.refused);
+    put(buf, "palaver_streams_dropped_total", "counter",
+            "Streams that were closed because their reader was too slow.",
             c.dropped);
-    put(buf, "palaver_sent_bytes_total", "counter", "Bytes of answers.",
+    put(buf, "palaver_sent_bytes_total", "counter", "Bytes of responses.",
             atomic_load(&server->metrics->bytes_sent));
     put(buf, "palaver_idempotent_replays_total", "counter",
-            "Requests that were answered as the first time.",
+            "Requests that were answered with the stored response of an earlier attempt.",
             atomic_load(&server->metrics->replayed));
-    head(buf, "palaver_start_time_seconds", "gauge", "When the server started, since 1970.");
+    head(buf, "palaver_start_time_seconds", "gauge",
+            "Start time of the server, in seconds since 1970.");
     pal_buf_format(buf, "palaver_start_time_seconds %.3f\n", (double)server->started_at / 1000);
-    head(buf, "palaver_info", "gauge", "The version.");
+    head(buf, "palaver_info", "gauge", "Version of the server.");
     pal_buf_format(buf, "palaver_info{version=\"%s\"} 1\n", server->version);
 }
 
@@ -354,7 +359,7 @@ pal_status pal_metrics_handle(pal_call *call, pal_error *err)
         pal_exchange_answer(
                 call->exchange, 200, "text/plain; version=0.0.4; charset=utf-8", pal_buf_str(&buf));
     else
-        pal_error_set(err, status, "the metrics don't fit");
+        pal_error_set(err, status, "the metrics are too large");
     pal_buf_done(&buf);
     return status;
 }

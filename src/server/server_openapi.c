@@ -1,5 +1,5 @@
-/* server_openapi.c - OpenAPI 3.1 of all routes, written anew for each who asks: it can't be out of
- * date, and nobody asks often. */
+/* server_openapi.c - writes the OpenAPI 3.1 description of all routes. It is created for each
+ * request, so it is never outdated, and it is rarely requested. */
 #include "server/server_openapi.h"
 
 #include <ctype.h>
@@ -73,13 +73,13 @@ static void put_parameters(pal_json_writer *writer, const pal_api_route *route)
     }
     if (is_write)
         put_parameter(writer, "header", pal_str_of("Idempotency-Key"), "{\"type\":\"string\"}",
-                "the same request under the same key does its work once");
+                "key that makes a repeated request do its work only once");
     pal_json_end_array(writer);
 }
 
 /* ---- Bodies ---- */
 
-/* A schema's name, or a media type that has none. */
+/* `name` is the name of a schema, or a media type without one. */
 static void put_content(pal_json_writer *writer, const char *what)
 {
     bool is_media = strchr(what, '/') != NULL;
@@ -127,7 +127,7 @@ static void put_route(pal_json_writer *writer, const pal_api_route *route)
     pal_json_name(writer, "responses");
     pal_json_begin_object(writer);
     put_response(writer, code, "done", route->doc.response);
-    put_response(writer, "default", "what is wrong, and what to do", "Error");
+    put_response(writer, "default", "the error and its cause", "Error");
     pal_json_end_object(writer);
     if (route->role == PAL_KEY_NONE) {
         pal_json_name(writer, "security");
@@ -136,7 +136,7 @@ static void put_route(pal_json_writer *writer, const pal_api_route *route)
     pal_json_end_object(writer);
 }
 
-/* ---- The whole ---- */
+/* ---- The document ---- */
 
 typedef void (*route_sink)(const pal_api_route *route, void *user);
 
@@ -150,11 +150,12 @@ static void each_route(route_sink sink, void *user)
     }
 }
 
-/* All methods of one path stand together, where the first of them is. */
+/* All methods of a path are written together, at the path's first route. */
 typedef struct path_walk {
     pal_json_writer *writer;
-    const pal_api_route *first; /* of the path that is written */
-    bool is_other;              /* it is not the path's first, with which all were written */
+    const pal_api_route *first; /* the first route of the current path */
+    bool is_other;              /* it is not the first route of its path; the first one has written
+                                   it */
     bool is_begun;
 } path_walk;
 

@@ -1,4 +1,4 @@
-/* server_openapi.h - /openapi.json, made from the tables that requests are routed by. */
+/* server_openapi.h - /openapi.json, created from the tables of routes. */
 #ifndef PAL_SERVER_OPENAPI_H
 #define PAL_SERVER_OPENAPI_H
 

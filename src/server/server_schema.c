@@ -1,5 +1,5 @@
-/* server_schema.c - every schema and every parameter of a query that a route names. A new route's
- * go here: a test walks /openapi.json and fails on names that are not in these tables. */
+/* server_schema.c - all schemas and query parameters that routes name. Add those of a new route
+ * here: a test reads /openapi.json and fails if a name is not in these tables. */
 #include "server/server_schema.h"
 
 #include <stddef.h>
@@ -308,31 +308,33 @@ const pal_schema pal_schemas[] = {
 };
 
 const pal_query_doc pal_query_docs[] = {
-        {"limit", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}", "at most so many"},
-        {"cursor", TEXT, "where the last page ended"},
-        {"offset", COUNT, "so many are left out at the beginning"},
-        {"after", COUNT, "only messages, or events, with a larger number"},
+        {"limit", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}",
+                "maximum number of results"},
+        {"cursor", TEXT, "cursor of the previous page"},
+        {"offset", COUNT, "number of results to skip"},
+        {"after", COUNT, "only messages or events with a larger number"},
         {"before", COUNT, "only messages with a smaller number"},
-        {"order", "{\"enum\":[\"asc\",\"desc\"]}", "from the oldest, or from the newest"},
-        {"hidden", FLAG, "also what a rewind or a reset took out of sight"},
+        {"order", "{\"enum\":[\"asc\",\"desc\"]}", "ascending or descending by seq"},
+        {"hidden", FLAG, "include messages that a rewind or a reset hides"},
         {"state", TEXT, "active, trash or quarantined"},
-        {"project", TEXT, "only of this project"},
-        {"project_id", TEXT, "of this project"},
-        {"agent", TEXT, "only of this agent"},
-        {"updated_from", TEXT, "changed then or later: RFC 3339, or milliseconds since 1970"},
-        {"updated_to", TEXT, "changed before then"},
-        {"q", TEXT, "words that must all occur; a phrase in quotes; a word* may go on"},
-        {"role", TEXT, "only of this role"},
-        {"from", TEXT, "then or later: RFC 3339, or milliseconds since 1970"},
-        {"to", TEXT, "before then"},
-        {"turn", TEXT, "only of this turn"},
-        {"format", TEXT, "of conversations; to read: auto"},
-        {"blobs", FLAG, "with the bytes of images and files, as base64"},
-        {"key", TEXT, "the key of the session, if there is just one"},
-        {"number", COUNT, "of the mark; absent: the newest"},
-        {"model", TEXT, "as this model would get it"},
+        {"project", TEXT, "only results of this project"},
+        {"project_id", TEXT, "the project"},
+        {"agent", TEXT, "only results of this agent"},
+        {"updated_from", TEXT,
+                "changed at or after this time: RFC 3339, or milliseconds since 1970"},
+        {"updated_to", TEXT, "changed before this time"},
+        {"q", TEXT, "words that must all occur; use quotes for a phrase and word* for a prefix"},
+        {"role", TEXT, "only messages of this role"},
+        {"from", TEXT, "at or after this time: RFC 3339, or milliseconds since 1970"},
+        {"to", TEXT, "before this time"},
+        {"turn", TEXT, "only this turn"},
+        {"format", TEXT, "format of the conversations; auto detects it on import"},
+        {"blobs", FLAG, "include the bytes of images and files, as base64"},
+        {"key", TEXT, "key of the session, if there is only one"},
+        {"number", COUNT, "number of the mark; the newest if absent"},
+        {"model", TEXT, "the model whose context is shown"},
         {"strategy", TEXT, "compact, summarization, sliding_window, reset or none"},
-        {"stream", FLAG, "as events"},
+        {"stream", FLAG, "send events"},
         {"starting_after", COUNT, "only events with a larger number"},
         {NULL, NULL, NULL},
 };

@@ -1,4 +1,4 @@
-/* server_schema.h - what the bodies and the parameters of requests are, for /openapi.json. */
+/* server_schema.h - schemas of bodies and query parameters, for /openapi.json. */
 #ifndef PAL_SERVER_SCHEMA_H
 #define PAL_SERVER_SCHEMA_H
 
@@ -8,14 +8,14 @@ typedef struct pal_schema {
     const char *json;
 } pal_schema;
 
-/* One parameter of a query: what it is wherever that name is used. */
+/* One query parameter. A name has the same meaning in all routes. */
 typedef struct pal_query_doc {
     const char *name;
     const char *schema; /* JSON */
     const char *help;
 } pal_query_doc;
 
-/* A zeroed one at the end of each. */
+/* Each array ends with a zeroed element. */
 extern const pal_schema pal_schemas[];
 extern const pal_query_doc pal_query_docs[];
 

@@ -1,16 +1,16 @@
-/* server_sse.c - the events of a turn as Server-Sent Events:
+/* server_sse.c - sends the events of a turn as Server-Sent Events:
  *
  *   id: 7
  *   event: text
  *   data: {"text":"Hel"}
  *
- * A reader belongs to two sides, which end in any order: the stream, whose end is told on a
- * listener's thread, and the watching, whose events come on the runtime's loop. Each holds it, and
- * so does whoever began it; the last one frees it. Its lock guards `stream`, which is NULL as soon
- * as nothing can be written any more.
+ * Ownership: two sides hold a reader, and they end in any order. The stream ends on a listener
+ * thread, the watch on the runtime's loop. The function that starts the reader holds it too. The
+ * last side frees the reader. Its lock guards `stream`, which becomes NULL as soon as nothing can
+ * be written.
  *
- * What is past is told at once, and may be more than a slow connection's buffer takes. Then the
- * stream ends in order after a part of it, and the reader asks again from where that ended. */
+ * Past events are sent at once, and may exceed the buffer of a slow connection. In that case the
+ * stream ends normally after some of them, and the reader requests the rest. */
 #include "server/server_sse.h"
 
 #include <pthread.h>
@@ -21,20 +21,20 @@
 
 typedef struct sse_reader {
     pthread_mutex_t lock;
-    unsigned holders; /* under the lock */
+    unsigned holders; /* guarded by the lock */
     pal_stream *stream;
     bool is_begun;      /* something was written */
-    bool is_ended;      /* the stream was ended in order */
-    bool is_watching;   /* the runtime still tells events */
-    uint64_t past;      /* events up to this number were there before it came */
-    uint64_t past_room; /* bytes that may still be written of those */
+    bool is_ended;      /* the stream was ended normally */
+    bool is_watching;   /* the runtime still reports events */
+    uint64_t past;      /* number of the newest event that existed when the reader came */
+    uint64_t past_room; /* bytes of past events that can still be written */
     pal_runtime *runtime;
     pal_id turn;
     pal_id session;
     char tenant[PAL_TENANT_LEN_MAX + 1];
 } sse_reader;
 
-/* ---- What an event says ---- */
+/* ---- Members of events ---- */
 
 static void put_calls(pal_json_writer *writer, pal_str calls)
 {
@@ -69,7 +69,7 @@ static void put_ended(pal_json_writer *writer, const pal_event *event)
     pal_put_usage(writer, "usage", &event->usage);
 }
 
-/* A call's own members, by what the event tells of it. */
+/* Writes the members of a call that belong to this kind of event. */
 static void put_tool(pal_json_writer *writer, const pal_event *event)
 {
     put_call(writer, event);
@@ -173,7 +173,7 @@ static void release(sse_reader *reader)
     pal_free(reader);
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void end_stream(sse_reader *reader)
 {
     if (reader->stream && !reader->is_ended)
@@ -181,7 +181,8 @@ static void end_stream(sse_reader *reader)
     reader->is_ended = true;
 }
 
-/* Under the lock. False: this is enough for one connection, which takes one event at least. */
+/* The lock must be held. Returns false if the connection has received enough past events. It always
+ * gets at least one event. */
 static bool has_room(sse_reader *reader, uint64_t number, size_t len)
 {
     bool is_enough = number <= reader->past && len > reader->past_room;
@@ -193,7 +194,8 @@ static bool has_room(sse_reader *reader, uint64_t number, size_t len)
     return true;
 }
 
-/* Under the lock. Without memory the reader is let go, and comes back for the event. */
+/* The lock must be held. If there is no memory, the stream ends; the reader reconnects and requests
+ * the event again. */
 static bool write_event(sse_reader *reader, const pal_event *event)
 {
     bool is_taken = false;
@@ -208,7 +210,7 @@ static bool write_event(sse_reader *reader, const pal_event *event)
     return is_taken && event->kind != PAL_EVENT_ENDED;
 }
 
-/* On the loop. */
+/* Called on the loop. */
 static bool watch(const pal_event *event, void *user)
 {
     sse_reader *reader = user;
@@ -220,7 +222,7 @@ static bool watch(const pal_event *event, void *user)
     return goes_on;
 }
 
-/* On the loop: no event will come. */
+/* Called on the loop after the last event. */
 static void watch_gone(void *user)
 {
     sse_reader *reader = user;
@@ -231,8 +233,8 @@ static void watch_gone(void *user)
     release(reader);
 }
 
-/* On a listener's thread: nothing can be written. A turn may be silent for hours, so it is told
- * that nobody listens. */
+/* Called on a listener thread. Nothing more can be written. Stops watching the turn, because its
+ * next event may come only after hours. */
 static void stream_gone(void *user)
 {
     sse_reader *reader = user;
@@ -245,7 +247,7 @@ static void stream_gone(void *user)
     release(reader);
 }
 
-/* ---- Beginning ---- */
+/* ---- Starting ---- */
 
 static sse_reader *new_reader(const pal_call *call, const pal_turn_info *info)
 {
@@ -269,7 +271,8 @@ static void add_headers(pal_call *call, const pal_turn_info *info)
     char id[PAL_ID_TEXT_SIZE];
     pal_exchange *x = call->exchange;
     pal_exchange_add_header(x, "cache-control", pal_str_of("no-store"));
-    pal_exchange_add_header(x, "x-accel-buffering", pal_str_of("no")); /* nginx would gather it */
+    /* Keeps nginx from buffering. */
+    pal_exchange_add_header(x, "x-accel-buffering", pal_str_of("no"));
     pal_id_to_text(info->turn, id);
     pal_exchange_add_header(x, "x-palaver-turn", pal_str_of(id));
     pal_id_to_text(info->session, id);
@@ -289,7 +292,7 @@ static bool open_stream(pal_call *call, const pal_turn_info *info, sse_reader *r
     return is_open;
 }
 
-/* The call is gone from here on. */
+/* The call must not be used from here on. */
 static void begin_watching(sse_reader *reader, uint64_t after)
 {
     pthread_mutex_lock(&reader->lock);
@@ -301,7 +304,7 @@ static void begin_watching(sse_reader *reader, uint64_t after)
         watch_gone(reader);
         return;
     }
-    /* Who left before it was watched has told nobody. */
+    /* If the reader left before the watch began, stream_gone() could not end the watch. */
     pthread_mutex_lock(&reader->lock);
     bool has_left = !reader->stream && reader->is_watching;
     pthread_mutex_unlock(&reader->lock);

@@ -1,8 +1,8 @@
-/* server_trace.c - spans on their way to the collector.
+/* server_trace.c - sends spans to the collector.
  *
- * A span that ended is written as JSON into a buffer, under a lock. A loop of its own takes the
- * buffer every SEND_EVERY_MS and sends it as one request; one is under way at a time. What doesn't
- * fit into the buffer meanwhile, and what the collector refuses, is dropped. */
+ * A span that has ended is written as JSON into a buffer, under a lock. A separate loop takes the
+ * buffer every SEND_EVERY_MS and sends it as one request, one at a time. Spans that do not fit into
+ * the buffer meanwhile, and spans that the collector refuses, are dropped. */
 #include "server/server_trace.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #define SEND_EVERY_MS 1000
 #define SEND_MS 10000
-#define LAST_SEND_MS 2000 /* that the last request may take when the server ends */
+#define LAST_SEND_MS 2000 /* timeout of the last request when the server stops */
 
 /* ---- Ids ---- */
 
@@ -89,7 +89,7 @@ static void put_hex(pal_json_writer *writer, const char *name, const uint8_t *by
     pal_json_put_text(writer, text);
 }
 
-/* 64-bit numbers are texts in OTLP's JSON. */
+/* In OTLP's JSON, 64-bit numbers are strings. */
 static void put_long(pal_json_writer *writer, const char *name, int64_t number)
 {
     char text[24];
@@ -164,7 +164,7 @@ void pal_trace_add(pal_trace *trace, const pal_span *span)
         pal_buf_append_char(&trace->spans, ',');
     put_span(&trace->spans, span);
     if (trace->spans.failure) {
-        /* What was there before is whole: the failed one is cut off again. */
+        /* The earlier spans are complete, so only the failed one is removed. */
         trace->spans.failure = PAL_OK;
         trace->spans.len = len;
         trace->dropped++;
@@ -183,7 +183,7 @@ static void tick(pal_timer *timer)
     pal_trace *trace = (pal_trace *)((char *)timer - offsetof(pal_trace, timer));
     send_spans(trace);
     if (!pal_timer_start(trace->loop, timer, SEND_EVERY_MS, tick))
-        pal_log(PAL_LOG_WARN, "traces stop: out of memory");
+        pal_log(PAL_LOG_WARN, "tracing stopped: out of memory");
 }
 
 static void ignore_body(void *user, pal_str bytes)
@@ -204,14 +204,15 @@ static void sent(void *user, const pal_http_end *end)
 {
     pal_trace *trace = user;
     if (end->status != PAL_OK)
-        pal_log(PAL_LOG_WARN, "a batch of traces is lost: %s", end->error);
+        pal_log(PAL_LOG_WARN, "could not send a batch of spans: %s", end->error);
     else if (end->code >= 300)
-        pal_log(PAL_LOG_WARN, "a batch of traces is lost: the collector refused it (HTTP %ld)%s%s",
+        pal_log(PAL_LOG_WARN,
+                "could not send a batch of spans: the collector refused it (HTTP %ld)%s%s",
                 end->code, end->error[0] ? ": " : "", end->error);
     set_sending(trace, false);
 }
 
-/* Takes the buffer; false: it is empty, or another is under way. */
+/* Takes the buffer. Returns false if it is empty, or if a request is running. */
 static bool take_spans(pal_trace *trace, pal_buf *out_spans)
 {
     uint64_t dropped;
@@ -226,7 +227,7 @@ static bool take_spans(pal_trace *trace, pal_buf *out_spans)
     trace->dropped = 0;
     pthread_mutex_unlock(&trace->lock);
     if (dropped)
-        pal_log(PAL_LOG_WARN, "%llu spans were dropped: the collector is too slow",
+        pal_log(PAL_LOG_WARN, "dropped %llu spans: the collector is too slow",
                 (unsigned long long)dropped);
     return any;
 }
@@ -237,7 +238,7 @@ static const char body_head[] =
         "{\"key\":\"service.version\",\"value\":{\"stringValue\":\"" PAL_VERSION "\"}}]},"
         "\"scopeSpans\":[{\"scope\":{\"name\":\"palaver\"},\"spans\":[";
 
-/* On the loop. */
+/* Called on the loop. */
 static void send_spans(pal_trace *trace)
 {
     static const pal_http_events events = {.body = ignore_body, .end = sent};
@@ -261,14 +262,14 @@ static void send_spans(pal_trace *trace)
             pal_http_start(trace->http, &request, &events, trace, &call, &err) == PAL_OK)
         set_sending(trace, true);
     else
-        pal_log(PAL_LOG_WARN, "a batch of traces is lost: %s", err.message);
+        pal_log(PAL_LOG_WARN, "could not send a batch of spans: %s", err.message);
     pal_buf_done(&body);
     pal_buf_done(&spans);
 }
 
-/* ---- Life ---- */
+/* ---- Opening and closing ---- */
 
-/* Something that is done on the loop while the caller waits. */
+/* A function that runs on the loop while the caller waits. */
 typedef struct errand {
     pal_task task;
     pal_trace *trace;
@@ -316,7 +317,7 @@ static void look(pal_trace *trace)
     (void)trace;
 }
 
-/* A last request, after the one that is under way. */
+/* Sends a last request after the running one. */
 static void send_rest(pal_trace *trace)
 {
     int64_t until = pal_trace_now_ns() + (int64_t)LAST_SEND_MS * 1000000;
@@ -375,7 +376,7 @@ pal_status pal_trace_open(pal_runtime *runtime, pal_str url, pal_trace **out_tra
         on_loop(trace, start_on_loop);
         if (!trace->http) {
             pal_loop_close(trace->loop);
-            status = pal_error_set(err, PAL_NO_MEMORY, "traces can't be sent: out of memory");
+            status = pal_error_set(err, PAL_NO_MEMORY, "could not start tracing: out of memory");
         }
     }
     if (status != PAL_OK) {
@@ -393,7 +394,7 @@ void pal_trace_close(pal_trace *trace)
     pthread_mutex_lock(&trace->lock);
     trace->is_closing = true;
     pthread_mutex_unlock(&trace->lock);
-    on_loop(trace, look); /* turns that were handed over are followed by now */
+    on_loop(trace, look); /* after this, all turns that were passed to the loop are followed */
     pal_trace_leave_turns(trace);
     send_rest(trace);
     on_loop(trace, end_on_loop);

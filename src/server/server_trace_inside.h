@@ -1,4 +1,4 @@
-/* server_trace_inside.h - what the files of traces share. */
+/* server_trace_inside.h - what the server_trace*.c files share. */
 #ifndef PAL_SERVER_TRACE_INSIDE_H
 #define PAL_SERVER_TRACE_INSIDE_H
 
@@ -9,22 +9,23 @@
 
 struct pal_trace {
     pal_runtime *runtime;
-    pal_loop *loop; /* of its own: the runtime's callbacks may not ask the runtime */
+    pal_loop *loop; /* a separate loop, because callbacks of the runtime must not call the
+                       runtime */
     pal_http *http;
-    pal_str url; /* its own */
+    pal_str url; /* owned by the trace */
     pal_timer timer;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    pal_buf spans; /* JSON, with commas between */
+    pal_buf spans; /* JSON, separated by commas */
     size_t spans_len;
     uint64_t dropped;
     bool is_sending;
     bool is_closing;
-    struct pal_trace_turn *turns; /* that are followed */
+    struct pal_trace_turn *turns; /* the followed turns */
     size_t turns_len;
 };
 
-/* Lets go of all turns, and waits until nothing is told of them any more. */
+/* Stops following all turns, and waits until no more events are reported. */
 void pal_trace_leave_turns(pal_trace *trace);
 
 #endif

@@ -1,33 +1,33 @@
-/* server_trace_turn.c - a turn's events as spans, by the semantic conventions for generative AI:
- * one "invoke_agent" for the turn, a "chat" for every model call, an "execute_tool" for every tool.
- * No texts of messages, arguments or results are in them.
+/* server_trace_turn.c - converts a turn's events to spans, by the semantic conventions for
+ * generative AI: one "invoke_agent" for the turn, one "chat" for every model call, and one
+ * "execute_tool" for every tool. The spans contain no texts of messages, arguments or results.
  *
- * Events come on the runtime's loop; following begins on the trace's own, since those who start a
- * turn may be on the runtime's loop, where it must not be asked. */
+ * Events come on the runtime's loop. Following begins on the trace's own loop, because a turn may
+ * be started on the runtime's loop, where the runtime must not be called. */
 #include "server/server_trace.h"
 
 #include "base/memory.h"
 #include "server/server_trace_inside.h"
 
-#define TOOLS_MAX 32 /* that run at once; more have no spans */
+#define TOOLS_MAX 32 /* tools that run at the same time; further ones get no spans */
 #define TEXT_MAX 256
 
 typedef struct tool_span {
-    char call_id[TEXT_MAX]; /* empty: free */
+    char call_id[TEXT_MAX]; /* empty if the entry is free */
     int64_t start_ns;
 } tool_span;
 
 typedef struct pal_trace_turn {
     pal_task task;
     pal_trace *trace;
-    struct pal_trace_turn *next, **at; /* under the trace's lock */
+    struct pal_trace_turn *next, **at; /* guarded by the trace's lock */
     pal_span_id id;
     pal_id turn;
     char tenant[PAL_TENANT_LEN_MAX + 1];
     char session[PAL_ID_TEXT_SIZE];
     char model[TEXT_MAX];
     int64_t start_ns;
-    int64_t step_ns; /* of the model call that runs; 0: none */
+    int64_t step_ns; /* start time of the running model call; 0 if there is none */
     tool_span tools[TOOLS_MAX];
 } pal_trace_turn_state;
 
@@ -187,7 +187,7 @@ static void follow(pal_task *task)
         gone(t);
 }
 
-/* Under the lock. False: there are too many, or it is over. */
+/* The lock must be held. Returns false if there are too many turns, or if the trace is closing. */
 static bool enter(pal_trace *trace, pal_trace_turn_state *t)
 {
     if (trace->is_closing || trace->turns_len >= PAL_SERVER_TRACE_TURNS_MAX)
@@ -231,7 +231,7 @@ void pal_trace_leave_turns(pal_trace *trace)
         pal_trace_turn_state *t = trace->turns;
         pal_id turn = t->turn;
         pthread_mutex_unlock(&trace->lock);
-        /* `t` is only a name here: it may be gone by now. */
+        /* `t` is only an identity here: it may already be freed. */
         pal_turn_unwatch(trace->runtime, turn, t);
         pthread_mutex_lock(&trace->lock);
         while (trace->turns == t)

@@ -171,14 +171,14 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
         assert.deepEqual([answer.text, answer.seq, answer.finish_reason, answer.tool_calls],
             ['echo: hello', 2, 'stop', 0]);
         assert.ok(answer.usage.output_tokens > 0);
-        assert.match(steps[0].message, /asks the model/);
+        assert.match(steps[0].message, /calling the model/);
         const second = await ok('continue_conversation',
             { conversation: 'talk', text: 'again', model: 'mock-model' });
         assert.equal(second.seq, 4);
         await mock.untilAsked(2);
         assert.match(await fails('continue_conversation',
             { conversation: 'talk', text: '<<fail status=400>>' }),
-        /^no answer came: .*; the conversation is as it was$/);
+        /^the model returned no answer: .*; the conversation is unchanged$/);
         assert.deepEqual((await ok('read_conversation', { conversation: 'talk' })).messages
             .map((m) => m.text), ['hello', 'echo: hello', 'again', 'echo: again']);
     });
@@ -202,13 +202,14 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
     test(`${name} is told what is wrong`, { skip }, async (t) => {
         const { client, ok, fails } = await connect(t, era, over);
         for (const [name, args, pattern] of [
-            ['read_conversation', {}, /^'conversation' is missing: its id, key or alias$/],
+            ['read_conversation', {},
+                /^'conversation' is missing: id, key or alias of the conversation$/],
             ['read_conversation', { conversation: 'x' }, /no conversation 'x'; list_conv/],
             ['read_conversation', { conversation_id: 'x' }, /did you mean 'conversation'\?/],
             ['read_conversation', { conversation: 'x', limit: 1000 },
                 /'limit' must be a whole number from 1 to 200, not 1000/],
             ['read_conversation', { conversation: 'x', limit: '5' }, /'limit' must be .*not "5"/],
-            ['read_conversation', { conversation: 'x', text_offset: 5 }, /needs 'after_seq'/],
+            ['read_conversation', { conversation: 'x', text_offset: 5 }, /requires 'after_seq'/],
             ['list_conversations', { since: 'yesterday' }, /'since' must be a time such as/],
             ['list_conversations', { cursor: 'nonsense' }, /cursor/],
             ['search_conversations', { query: '' }, /'query' must not be empty/],
@@ -472,7 +473,7 @@ test('keys: who may do what, and whose conversations they are', async (t) => {
         .content[0].text, /no conversation 'memory'/);
     const refused = await call(reader, 'remember', { text: 'more' });
     assert.equal(refused.isError, true);
-    assert.match(refused.content[0].text, /needs a key that may write/);
+    assert.match(refused.content[0].text, /requires an API key that can write/);
     const [target, body, options] = modern('tools/list');
     const { tools } = (await s.post(target, body, { ...options, key: reader })).json.result;
     assert.deepEqual(tools.map((tool) => tool.name),

@@ -79,10 +79,10 @@ test('a collector that refuses, or is not there, is in nobody\'s way', async (t)
     const refusing = await collector(t, { code: 500 });
     const s = await serve(t, { config: `server:\n  otlp_url: ${refusing.url}\n` });
     assert.equal((await s.get('/healthz')).code, 200);
-    await s.logged(/a batch of traces is lost: the collector refused it/);
+    await s.logged(/could not send a batch of spans: the collector refused it/);
     assert.equal((await s.stop()).code, 0);
     const none = await serve(t, { config: 'server:\n  otlp_url: http://127.0.0.1:1\n' });
     assert.equal((await none.get('/healthz')).code, 200);
-    await none.logged(/a batch of traces is lost/);
+    await none.logged(/could not send a batch of spans/);
     assert.equal((await none.stop()).code, 0);
 });
