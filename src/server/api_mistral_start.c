@@ -45,7 +45,7 @@ static pal_status read_execution(pal_mistral_start *start, pal_error *err)
     return PAL_OK;
 }
 
-/* A repeat under the same idempotency key says the same again. */
+/* A repeated request with the same idempotency key gets the same client ids. */
 static void give_client_ids(pal_call *call, pal_message *messages, size_t len)
 {
     for (size_t i = 0; call->idempotency_key.len && i < len; i++) {

@@ -109,7 +109,7 @@ static pal_status list_input(pal_call *call, pal_error *err)
     return status;
 }
 
-/* ---- Cancelling ---- */
+/* ---- Canceling ---- */
 
 static pal_status cancel_response(pal_call *call, pal_error *err)
 {
@@ -117,7 +117,7 @@ static pal_status cancel_response(pal_call *call, pal_error *err)
     pal_status status = pal_response_find(call, call->params[0], &response, err);
     if (status == PAL_OK && !response.is_background)
         return pal_error_set(
-                err, PAL_INVALID, "only a response with 'background' can be cancelled");
+                err, PAL_INVALID, "only a response with 'background' can be canceled");
     if (status == PAL_OK && !pal_response_is_over(&response)) {
         status = pal_turn_cancel(call->server->runtime, call->caller.tenant, response.turn, err);
         if (status == PAL_OK || status == PAL_NOT_FOUND)

@@ -30,7 +30,7 @@ static pal_str trimmed(pal_str text)
 }
 
 /* Returns the text after the first `mark`; empty if the mark does not occur. */
-static pal_str behind(pal_str text, const char *mark)
+static pal_str text_after(pal_str text, const char *mark)
 {
     size_t len = strlen(mark);
     for (size_t i = 0; i + len <= text.len; i++) {
@@ -45,7 +45,7 @@ static pal_str legacy_id(pal_str key)
 {
     bool is_legacy = key.len > sizeof LEGACY_START - 1 &&
             memcmp(key.data, LEGACY_START, sizeof LEGACY_START - 1) == 0;
-    return is_legacy ? behind(key, LEGACY_MIDDLE) : (pal_str){0};
+    return is_legacy ? text_after(key, LEGACY_MIDDLE) : (pal_str){0};
 }
 
 /* Returns the page's id of a session, in the arena. Empty if the session does not belong to the
@@ -59,9 +59,9 @@ static pal_str pico_id(const pal_session *session, pal_arena *arena)
     pal_str channel = trimmed(pal_member_string(scope, "channel", arena));
     if (channel.len == 4 && strncasecmp(channel.data, "pico", 4) == 0) {
         pal_json values = pal_json_find(scope, "values");
-        id = behind(pal_member_string(values, "sender", arena), PICO);
+        id = text_after(pal_member_string(values, "sender", arena), PICO);
         if (!id.len)
-            id = behind(pal_member_string(values, "chat", arena), PICO);
+            id = text_after(pal_member_string(values, "chat", arena), PICO);
     } else if (channel.len) {
         return id;
     }
@@ -95,7 +95,7 @@ static bool is_said(const pal_message *message, pal_arena *arena)
 }
 
 /* Returns how many entries of the list the message counts as. Tool calls are one entry, reasoning
- * is none. */
+ * is not counted. */
 static size_t count_entries(const pal_message *message, pal_arena *arena)
 {
     if (message->role == PAL_ROLE_USER)

@@ -25,7 +25,7 @@
  * which is held only for a look-up. */
 
 /* clang-format off */
-/* What a request finds, and what happens then:
+/* The states that a request can find, and what happens then:
  *
  *   no record                     First attempt. The handler runs. Its operations and an "applied"
  *                                 record (a record without a code) are committed together. Then
@@ -36,11 +36,12 @@
  *   the first attempt is running  409, if it runs in this process.
  *   a different request           422: the key was used for a request with another digest.
  *
- * When the process crashed, and what the repeated request does:
+ * The time of a crash, and what the repeated request finds and does:
  *
  *   before the commit             There is no record. It runs as a first attempt.
  *   after the commit, before      There is an "applied" record. The handler runs again:
- *   the response was stored         - creates and forks whose derived id exists are left out;
+ *   the response was stored         - creates and forks whose derived id exists are left out, with
+ *                                     the records that were written in the same commit;
  *                                   - appends whose messages all have client ids are applied, and
  *                                     the store finds the first ones;
  *                                   - anything else cannot be found again: 409 reports that the
@@ -477,7 +478,7 @@ static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, pal_er
     return PAL_OK;
 }
 
-/* A record that was put in one commit with what was found is there, too. */
+/* A record that was written in the same commit as a found operation exists too. */
 static bool was_written_with(const pal_op *op)
 {
     return op->kind == PAL_OP_RECORD_PUT && op->with_previous;

@@ -256,9 +256,9 @@ static pal_status add_update(pal_import *import, uint32_t fields, pal_session **
     return PAL_OK;
 }
 
-/* ---- A row of Loom's that has grown ---- */
+/* ---- Rows of Loom (a program that sends agents to work items) that have grown ---- */
 
-/* The tokens of a row; false where the metadata is not that of one. */
+/* Reads the token count of a row. Returns false if the metadata does not come from Loom. */
 static bool read_tokens(
         pal_import *import, pal_str metadata, pal_json *out_value, uint64_t *out_tokens)
 {
@@ -294,7 +294,8 @@ static pal_str with_tokens(pal_import *import, pal_json metadata, uint64_t token
     return made;
 }
 
-/* The count of a session that is here already goes on from the larger number. */
+/* If the row's count is larger than that of the existing session, the session gets the larger
+ * count. */
 static pal_status raise_tokens(pal_import *import)
 {
     pal_session found, *session;

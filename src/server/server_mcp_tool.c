@@ -52,7 +52,7 @@ static const char *const own_role[] = {"user", "assistant", "system", NULL};
     {"conversation", PAL_MCP_TEXT, required, 1, PAL_KEY_LEN_MAX, 0, NULL, what}
 #define ONE_CONVERSATION CONVERSATION(true, "id, key or alias of the conversation")
 #define LIMIT(fallback) \
-    {"limit", PAL_MCP_NUMBER, false, 1, PAL_SERVER_MCP_PAGE_MAX, fallback, NULL,
+    {"limit", PAL_MCP_NUMBER, false, 1, PAL_SERVER_MCP_PAGE_MAX, fallback, NULL, \
             "maximum number of results"}
 #define CURSOR \
     {"cursor", PAL_MCP_TEXT, false, 0, PAL_KEY_LEN_MAX, 0, NULL, \
