@@ -204,7 +204,7 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
         for (const [name, args, pattern] of [
             ['read_conversation', {},
                 /^'conversation' is missing: id, key or alias of the conversation$/],
-            ['read_conversation', { conversation: 'x' }, /no conversation 'x'; list_conv/],
+            ['read_conversation', { conversation: 'x' }, /unknown conversation 'x'; use list_conv/],
             ['read_conversation', { conversation_id: 'x' }, /did you mean 'conversation'\?/],
             ['read_conversation', { conversation: 'x', limit: 1000 },
                 /'limit' must be a whole number from 1 to 200, not 1000/],
@@ -215,11 +215,11 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
             ['search_conversations', { query: '' }, /'query' must not be empty/],
             ['search_conversations', { query: 'a', role: 'robot' },
                 /'role' must be one of system, user, assistant, tool, not "robot"/],
-            ['append_message', { conversation: 'x', text: 'a' }, /no conversation 'x'/],
+            ['append_message', { conversation: 'x', text: 'a' }, /unknown conversation 'x'/],
             ['append_message', { conversation: 'x', text: 7 }, /'text' must be a string, not 7/],
-            ['remember', { text: 'x'.repeat((1 << 20) + 1) }, /over the limit of 1048576/],
-            ['continue_conversation', { conversation: 'x', text: 'a' }, /no conversation 'x'/],
-            ['fork_conversation', { conversation: 'x' }, /no conversation 'x'/],
+            ['remember', { text: 'x'.repeat((1 << 20) + 1) }, /exceeds the limit of 1048576/],
+            ['continue_conversation', { conversation: 'x', text: 'a' }, /unknown conversation 'x'/],
+            ['fork_conversation', { conversation: 'x' }, /unknown conversation 'x'/],
         ]) assert.match(await fails(name, args), pattern);
         assert.deepEqual((await ok('list_conversations', {})).conversations, []);
         await assert.rejects(client.callTool({ name: 'dance', arguments: {} }), /Unknown tool/);
@@ -470,7 +470,7 @@ test('keys: who may do what, and whose conversations they are', async (t) => {
     assert.deepEqual((await call(theirs, 'search_conversations', { query: 'secret' }))
         .structuredContent.hits, []);
     assert.match((await call(theirs, 'read_conversation', { conversation: 'memory' }))
-        .content[0].text, /no conversation 'memory'/);
+        .content[0].text, /unknown conversation 'memory'/);
     const refused = await call(reader, 'remember', { text: 'more' });
     assert.equal(refused.isError, true);
     assert.match(refused.content[0].text, /requires an API key that can write/);
