@@ -1,10 +1,10 @@
-/* cli.h - what the commands share: their table, the command line as read, the open store, and
- * everything that is printed.
+/* cli.h - shared by all commands: the table of commands, the parsed command line, the open store,
+ * and functions for input and output.
  *
- * The command is one thread (bench starts more, and joins them). A command's handler returns a
- * status and leaves the words in cli->err; only main.c prints errors and chooses the exit code.
- * Output is gathered in cli->out and written when the handler succeeds, so that a failure leaves
- * nothing on stdout; long output is written as it comes, with pal_cli_flush(). */
+ * The command runs in one thread (bench starts more and joins them). The handler of a command
+ * returns a status and sets cli->err; only main.c prints errors and chooses the exit code.
+ * Output is collected in cli->out and written when the handler succeeds, so that a failed
+ * command prints nothing on stdout. Long output is written in pieces with pal_cli_flush(). */
 #ifndef PAL_CLI_H
 #define PAL_CLI_H
 
@@ -15,15 +15,15 @@
 #include "base/json.h"
 #include "palaver/palaver.h"
 
-#define PAL_CLI_OUT_MAX ((size_t)1 << 30) /* of output that waits to be written */
+#define PAL_CLI_OUT_MAX ((size_t)1 << 30) /* bytes of output that wait to be written */
 #define PAL_CLI_FLUSH_AT ((size_t)1 << 20)
 
 /* ---- The command line ---- */
 
 typedef enum pal_cli_kind {
     PAL_CLI_FLAG = 1,   /* bool */
-    PAL_CLI_TEXT = 2,   /* const char *, NULL when it was not given */
-    PAL_CLI_LIST = 3,   /* pal_cli_list: may be given again and again */
+    PAL_CLI_TEXT = 2,   /* const char *; NULL if the option is missing */
+    PAL_CLI_LIST = 3,   /* pal_cli_list: the option can be repeated */
     PAL_CLI_NUMBER = 4, /* pal_cli_number */
 } pal_cli_kind;
 
@@ -37,12 +37,12 @@ typedef struct pal_cli_number {
     bool given;
 } pal_cli_number;
 
-/* One option; a table of them ends with a zeroed one. */
+/* One option. A table of options ends with a zeroed entry. */
 typedef struct pal_cli_option {
     const char *name; /* without the dashes */
     char letter;      /* 'o' for -o; 0: none */
     pal_cli_kind kind;
-    size_t offset;          /* of its member in the command's values */
+    size_t offset;          /* offset of its member in the command's values */
     const char *value_name; /* "FILE", for the help */
     const char *help;
 } pal_cli_option;
@@ -51,8 +51,8 @@ typedef struct pal_cli_option {
 typedef enum pal_cli_access {
     PAL_CLI_NO_STORE = 0,
     PAL_CLI_READ = 1,
-    PAL_CLI_WRITE = 2,  /* the store must be there */
-    PAL_CLI_CREATE = 3, /* it is made when it is missing */
+    PAL_CLI_WRITE = 2,  /* the store must exist */
+    PAL_CLI_CREATE = 3, /* the store is created if it does not exist */
 } pal_cli_access;
 
 typedef struct pal_cli pal_cli;
@@ -60,43 +60,43 @@ typedef struct pal_cli pal_cli;
 typedef struct pal_cli_command {
     const char *name;              /* "session new" */
     const char *summary;           /* one line, for lists of commands */
-    const char *usage;             /* what follows the name: "SESSION [TEXT]" */
+    const char *usage;             /* the arguments after the name: "SESSION [TEXT]" */
     const char *about;             /* one paragraph, not wrapped */
     const char *examples;          /* lines */
-    const pal_cli_option *options; /* NULL: none of its own */
+    const pal_cli_option *options; /* NULL: only the global options */
     size_t values_size;
     size_t args_min;
     size_t args_max;
     pal_cli_access access;
-    /* Optional: the access that these values ask for, where it is not always the same. */
+    /* Optional: returns the access that these values require, if it depends on them. */
     pal_cli_access (*access_for)(const void *values);
-    bool is_destructive; /* takes something away: never suggested for a mistyped name */
-    bool no_config; /* runs without the configuration, and so whatever is wrong with it */
+    bool is_destructive; /* removes data: never suggested for a mistyped name */
+    bool no_config; /* runs without the configuration, even if that is wrong */
     pal_status (*run)(pal_cli *cli, void *values);
 } pal_cli_command;
 
 struct pal_cli {
-    const char *config_file; /* as given on the command line */
-    const char *store_url;   /* the effective one, once the configuration is there */
-    bool store_given;        /* on the command line */
+    const char *config_file; /* from the command line */
+    const char *store_url;   /* the effective URL, after the configuration was read */
+    bool store_given;        /* --store is on the command line */
     const char *tenant;
     bool json;
     bool help;
     bool version;
-    const char **args; /* what is neither an option nor the command's name; in the arena */
+    const char **args; /* all words except options and the command's name; in the arena */
     size_t args_len;
     const pal_cli_command *command;
-    const char *group;  /* "session" when no command of it was named */
-    pal_config *config; /* NULL for commands without */
+    const char *group;  /* "session" if only the group was named */
+    pal_config *config; /* NULL if no_config is set */
     pal_store *store;   /* NULL for PAL_CLI_NO_STORE */
-    pal_store_trace store_trace; /* of the store once it is opened; NULL: none */
+    pal_store_trace store_trace; /* set on the store when it is opened; NULL: none */
     void *store_trace_user;
     pal_arena *arena;   /* lives as long as the command */
     pal_buf out;
-    int out_fd;       /* where it goes: stdout, or the file of an export */
+    int out_fd;       /* stdout, or the file of an export */
     int width;        /* columns of the terminal; 80 in a pipe */
-    bool is_terminal; /* stdout is one */
-    bool is_usage;    /* the failure is the command line's: exit code 2 */
+    bool is_terminal; /* stdout is a terminal */
+    bool is_usage;    /* the command line is wrong: exit code 2 */
     pal_error err;
     char hint[PAL_ERROR_MESSAGE_MAX];
 };
@@ -108,25 +108,25 @@ typedef struct pal_cli_group {
     const char *about;   /* lines */
 } pal_cli_group;
 
-/* All groups, a zeroed one at the end (cli_help.c). */
+/* All groups; ends with a zeroed entry (cli_help.c). */
 extern const pal_cli_group pal_cli_groups[];
 
-/* All commands, NULL at the end (main.c). */
+/* All commands; ends with NULL (main.c). */
 extern const pal_cli_command *const pal_cli_commands[];
 
-/* Reads the command line into `cli` and the command's values, which lie in the arena. */
+/* Parses the command line into `cli` and the command's values, which are allocated in the arena. */
 PAL_CHECKED pal_status pal_cli_parse(pal_cli *cli, int argc, char **argv, void **out_values);
 
-/* The options that every command takes (cli_options.c). */
+/* The options of every command (cli_options.c). */
 extern const pal_cli_option pal_cli_globals[];
 
-/* Fails because of the command line, with an optional hint. */
+/* Fails because the command line is wrong, with an optional hint. */
 pal_status pal_cli_usage(pal_cli *cli, const char *hint, const char *format, ...) PAL_PRINTF(3, 4);
 
-/* The word of `words` (NULL at the end) that `text` was probably meant to be; or NULL. */
+/* Returns the most similar word of `words` (NULL at the end); NULL if none is similar. */
 const char *pal_cli_nearest(const char *text, const char *const *words);
 
-/* ---- Help (cli_help.c): into cli->out ---- */
+/* ---- Help (cli_help.c): written to cli->out ---- */
 
 void pal_cli_help_main(pal_cli *cli);
 void pal_cli_help_group(pal_cli *cli, const char *group);
@@ -134,74 +134,76 @@ void pal_cli_help_command(pal_cli *cli, const pal_cli_command *command);
 
 /* ---- The configuration (cli_config.c) ---- */
 
-/* Reads the file that is named, or the first of those that there may be, and what the environment
- * and the command line say instead; sets cli->config and cli->store_url. */
+/* Reads the file that the user names, or the first default file that exists. Then applies the
+ * environment and the command line. Sets cli->config and cli->store_url. */
 PAL_CHECKED pal_status pal_cli_config_load(pal_cli *cli);
 
 /* ---- The store (cli_store.c) ---- */
 
-/* Opens cli->store. What is missing is not created unless `access` says so. */
+/* Opens cli->store. A missing store is created only if `access` is PAL_CLI_CREATE. */
 PAL_CHECKED pal_status pal_cli_store_open(pal_cli *cli, pal_cli_access access);
 
-/* The path of a sqlite url, or NULL for other backends. */
+/* Returns the path of a sqlite URL, or NULL for other backends. */
 const char *pal_cli_store_path(const char *url);
 
-/* Which sessions a name is looked up among when it is no exact id, key or alias. */
+/* Which sessions are searched for a name that is not an exact id, key or alias. */
 typedef enum pal_cli_among {
-    PAL_CLI_AMONG_LIVE = 0, /* active and quarantined ones, then the trash */
+    PAL_CLI_AMONG_LIVE = 0, /* active and quarantined sessions, then the trash */
     PAL_CLI_AMONG_TRASH = 1,
 } pal_cli_among;
 
-/* Finds the session that a person means: an id or an unambiguous beginning of one (4 characters
- * or more), a key, an alias, or "@last". It lies in cli->arena. */
+/* Finds the session that a user names: by id or unique beginning of an id (4 characters or
+ * more), key, alias, or "@last". The session is allocated in cli->arena. */
 PAL_CHECKED pal_status pal_cli_find(
         pal_cli *cli, const char *name, pal_cli_among among, pal_session *out_session);
 
-/* Tells every session of the tenant in that state, newest update first, a page at a time. */
+/* Calls `sink` for every session of the tenant in that state, newest update first, one page at a
+ * time. */
 PAL_CHECKED pal_status pal_cli_each_session(pal_cli *cli, pal_session_state state,
         void (*sink)(const pal_session *session, void *user), void *user);
 
-/* The tenant that was asked for. */
+/* Returns the tenant that the command works on. */
 pal_str pal_cli_tenant(const pal_cli *cli);
 
 /* ---- Output (cli_output.c) ---- */
 
-/* Writes what is in cli->out to cli->out_fd. PAL_IO when that fails. */
+/* Writes the contents of cli->out to cli->out_fd. PAL_IO if the write fails. */
 PAL_CHECKED pal_status pal_cli_flush(pal_cli *cli);
-/* Likewise, once there is enough of it to be worth it. */
+/* The same, but only if there is enough to be worth a write. */
 PAL_CHECKED pal_status pal_cli_flush_some(pal_cli *cli);
 
-/* Text that somebody else wrote: control characters, which could command the terminal, become
+/* Appends untrusted text. Control characters, which could control the terminal, are made
  * visible. With `lines`, line ends and tabs are kept. */
 void pal_cli_clean(pal_buf *buf, pal_str text, bool lines);
 
-/* Likewise, wrapped at spaces to `width` columns, each line after `indent` spaces. */
+/* Appends untrusted text, wrapped at spaces to `width` columns, with `indent` spaces before each
+ * line. */
 void pal_cli_wrap(pal_buf *buf, pal_str text, int indent, int width);
 
-/* Columns that the text takes on a terminal. */
+/* Returns the number of columns that the text takes on a terminal. */
 size_t pal_cli_columns(pal_str text);
-/* The longest beginning that takes at most `columns`. */
+/* Returns the length of the longest beginning that takes at most `columns`. */
 size_t pal_cli_columns_cut(pal_str text, size_t columns);
-/* How much of a line fits: up to the last space inside `columns`, else a hard cut. */
+/* Returns how much of a line fits: up to the last space within `columns`, otherwise a hard cut. */
 size_t pal_cli_columns_fit(pal_str line, size_t columns);
 
-/* Whether stdout is a terminal that wants them: NO_COLOR is not set. */
+/* Returns whether stdout is a terminal that supports styles, and NO_COLOR is not set. */
 bool pal_cli_has_styles(const pal_cli *cli);
-/* Emphasis, where there are styles: 1 bold, 2 faint, 0 back to plain. */
+/* Starts a style, if styles are supported: 1 bold, 2 faint, 0 plain. */
 void pal_cli_style(pal_cli *cli, int style);
 
-/* "palaver: ..." and "hint: ..." on stderr. */
+/* Prints "palaver: ..." and "hint: ..." on stderr. */
 void pal_cli_print_error(const char *message, const char *hint);
-/* The same as one JSON object, with the names that the API uses: error, code, hint. */
+/* The same as one JSON object, with the member names of the API: error, code, hint. */
 void pal_cli_print_error_json(const pal_error *err, const char *hint);
 
-/* An id as text, in the arena. */
+/* Returns an id as text, in the arena. */
 pal_str pal_cli_id(pal_cli *cli, pal_id id);
 
 /* "12.3 MB". */
 #define PAL_CLI_SIZE_SIZE 32
 void pal_cli_size(uint64_t bytes, char out_text[PAL_CLI_SIZE_SIZE]);
-/* "1,234 messages" ("1 message"): `noun` takes an s. */
+/* "1,234 messages" ("1 message"): an s is added to `noun` for the plural. */
 void pal_cli_count(pal_buf *buf, uint64_t count, const char *noun);
 /* "1,234,567". */
 void pal_cli_number_text(pal_buf *buf, uint64_t number);
@@ -212,60 +214,62 @@ pal_status pal_cli_no_memory(pal_cli *cli);
 /* ---- Input (cli_input.c) ---- */
 
 #define PAL_CLI_LINE_MAX ((size_t)256 << 20)
-#define PAL_CLI_INPUT_MAX ((size_t)256 << 20) /* of what is read as a whole */
+#define PAL_CLI_INPUT_MAX ((size_t)256 << 20) /* limit for input that is read completely */
 
-/* A file or stdin, as a whole or line by line. */
+/* A file or stdin, which is read completely or line by line. */
 typedef struct pal_cli_input {
-    const char *name; /* for errors */
+    const char *name; /* for error messages */
     int fd;
     pal_buf buf;
-    size_t at;      /* of the next line in buf */
-    uint64_t bytes; /* taken so far */
+    size_t at;      /* offset of the next line in buf */
+    uint64_t bytes; /* bytes read so far */
     bool is_end;
 } pal_cli_input;
 
 typedef struct pal_cli_line {
-    pal_str text;  /* without its line end; borrowed until the next one */
-    bool too_long; /* over PAL_CLI_LINE_MAX: the text was thrown away */
+    pal_str text;  /* without its line end; valid until the next line is read */
+    bool too_long; /* longer than PAL_CLI_LINE_MAX; the text was dropped */
 } pal_cli_line;
 
-/* `path` "-" is stdin. */
+/* Opens a file; `path` "-" is stdin. */
 PAL_CHECKED pal_status pal_cli_input_open(pal_cli *cli, const char *path, pal_cli_input *out_input);
 void pal_cli_input_close(pal_cli_input *input);
 
-/* All that is left, borrowed until the input is closed. PAL_LIMIT over PAL_CLI_INPUT_MAX. */
+/* Reads everything that is left; valid until the input is closed. PAL_LIMIT if it exceeds
+ * PAL_CLI_INPUT_MAX. */
 PAL_CHECKED pal_status pal_cli_input_all(pal_cli *cli, pal_cli_input *input, pal_str *out_text);
-/* The next line; *out_has is false at the end. */
+/* Reads the next line; *out_has is false at the end. */
 PAL_CHECKED pal_status pal_cli_input_line(
         pal_cli *cli, pal_cli_input *input, pal_cli_line *out_line, bool *out_has);
 
-/* The next piece, borrowed until the one after it; empty at the end. For files of any size: not
- * together with lines. */
+/* Reads the next piece; empty at the end. The piece is valid until the next call. For files of
+ * any size; cannot be combined with pal_cli_input_line(). */
 PAL_CHECKED pal_status pal_cli_input_piece(pal_cli *cli, pal_cli_input *input, pal_str *out_text);
 
-/* ---- Files that are written (cli_target.c) ---- */
+/* ---- Output files (cli_target.c) ---- */
 
 typedef struct pal_cli_target {
     const char *path;
-    char *temporary; /* NULL: written in place */
+    char *temporary; /* NULL: the file is written directly */
     int fd;          /* for cli->out_fd */
 } pal_cli_target;
 
 PAL_CHECKED pal_status pal_cli_target_open(
         pal_cli *cli, const char *path, pal_cli_target *out_target);
-/* Gives the file its name if `status` is PAL_OK, removes it otherwise; returns how that went. */
+/* If `status` is PAL_OK, renames the file to its final name; otherwise removes it. Returns
+ * `status`, or the error of the rename. */
 PAL_CHECKED pal_status pal_cli_target_finish(
         pal_cli *cli, pal_cli_target *target, pal_status status);
 
 /* ---- Times (cli_time.c) ---- */
 
-/* "3 min ago"; "in 2 h" for times to come. */
+/* "3 min ago"; "in 2 h" for a time in the future. */
 void pal_cli_time_relative(pal_buf *buf, int64_t ms, int64_t now_ms);
-/* "2026-11-15 20:47:48" by the user's time zone on a terminal, RFC 3339 elsewhere. */
+/* "2026-11-15 20:47:48" in the user's time zone on a terminal, RFC 3339 otherwise. */
 void pal_cli_time(pal_cli *cli, pal_buf *buf, int64_t ms);
 /* "90s", "15m", "24h", "7d", "2w". */
 bool pal_cli_duration_from_text(const char *text, int64_t *out_ms);
-/* RFC 3339, a date ("2026-11-15"), or a duration from now (`sign` 1) or before now (-1). */
+/* Reads RFC 3339, a date ("2026-11-15"), or a duration after now (`sign` 1) or before now (-1). */
 PAL_CHECKED pal_status pal_cli_time_option(
         pal_cli *cli, const char *option, const char *text, int sign, int64_t *out_ms);
 
@@ -279,16 +283,16 @@ typedef struct pal_cli_table {
     size_t cells_cap;
     size_t columns;
     const char *heads[PAL_CLI_COLUMNS_MAX];
-    bool right[PAL_CLI_COLUMNS_MAX]; /* numbers stand to the right */
-    int shrink; /* the column that is cut first when a terminal is too narrow; -1: none */
+    bool right[PAL_CLI_COLUMNS_MAX]; /* align numbers to the right */
+    int shrink; /* the column that is cut first if the terminal is too narrow; -1: none */
 } pal_cli_table;
 
 void pal_cli_table_cell(pal_cli *cli, pal_cli_table *table, pal_str text);
 void pal_cli_table_cell_u64(pal_cli *cli, pal_cli_table *table, uint64_t number);
-/* Into cli->out; columns that are empty in all rows are left out. */
+/* Prints the table to cli->out. Columns that are empty in all rows are left out. */
 void pal_cli_table_print(pal_cli *cli, const pal_cli_table *table);
 
-/* ---- Progress (cli_progress.c): on stderr, if that is a terminal ---- */
+/* ---- Progress (cli_progress.c): on stderr, if stderr is a terminal ---- */
 
 typedef struct pal_cli_progress {
     const char *what; /* "importing" */
@@ -298,9 +302,9 @@ typedef struct pal_cli_progress {
 } pal_cli_progress;
 
 void pal_cli_progress_start(pal_cli_progress *progress, const char *what);
-/* `total` 0: not known. Shows at most ten times a second. */
+/* `total` 0: not known. Updates the line at most ten times a second. */
 void pal_cli_progress_set(pal_cli_progress *progress, uint64_t done, uint64_t total);
-/* Takes the line away. Also before anything else is printed to stderr. */
+/* Removes the line. Also call it before anything else is printed to stderr. */
 void pal_cli_progress_end(pal_cli_progress *progress);
 
 /* ---- Naming a session, for `new` and `fork` (cmd_session_new.c) ---- */
@@ -315,29 +319,28 @@ typedef struct pal_cli_naming {
     const char *expires;
 } pal_cli_naming;
 
-/* The options' rows for a command's table; `values` has a member `naming`. */
+/* The rows of these options for a command's table; `values` has a member `naming`. */
 /* clang-format off */
 #define PAL_CLI_NAMING_OPTIONS(values) \
     {"key", 0, PAL_CLI_TEXT, offsetof(values, naming.key), "KEY", \
-            "a name that no other active session has"}, \
-    {"title", 0, PAL_CLI_TEXT, offsetof(values, naming.title), "TEXT", "what it is about"}, \
+            "unique name among the active sessions"}, \
+    {"title", 0, PAL_CLI_TEXT, offsetof(values, naming.title), "TEXT", "title for people"}, \
     {"project", 0, PAL_CLI_TEXT, offsetof(values, naming.project), "NAME", \
-            "what it belongs to; lists can be narrowed to it"}, \
-    {"agent", 0, PAL_CLI_TEXT, offsetof(values, naming.agent), "NAME", "who answers in it"}, \
+            "project, by which lists can be filtered"}, \
+    {"agent", 0, PAL_CLI_TEXT, offsetof(values, naming.agent), "NAME", "agent that answers"}, \
     {"alias", 0, PAL_CLI_LIST, offsetof(values, naming.aliases), "NAME", \
-            "another name for it; may be given again"}, \
+            "another name of the session; can be repeated"}, \
     {"metadata", 0, PAL_CLI_TEXT, offsetof(values, naming.metadata), "JSON", \
-            "an object that is kept with it"}, \
+            "a JSON object that is stored with the session"}, \
     {"expires", 0, PAL_CLI_TEXT, offsetof(values, naming.expires), "WHEN", \
-            "24h, 7d, or a time: then it goes to the trash"}
+            "move to the trash after 24h, 7d, or at a time"}
 /* clang-format on */
 
-/* Fills `session` with what was given; what wasn't stays as it is. */
+/* Sets the fields of `session` that the options name; the others do not change. */
 PAL_CHECKED pal_status pal_cli_name_session(
         pal_cli *cli, const pal_cli_naming *naming, pal_session *session);
 
-/* Prints what became of a session: its id between two texts, or with --json its record as it is
- * now. */
+/* Prints the result for a session: its id between two texts, or with --json its current record. */
 PAL_CHECKED pal_status pal_cli_print_session(
         pal_cli *cli, pal_id id, const char *head, const char *tail);
 
@@ -350,31 +353,33 @@ typedef struct pal_cli_window_values {
     pal_cli_number max_tokens;
 } pal_cli_window_values;
 
-/* The options' rows; `at` leads from the command's values to these, with its dot. */
+/* The rows of these options. `at` is the path from the command's values to these, with its dot. */
 /* clang-format off */
 #define PAL_CLI_WINDOW_OPTIONS(values, at) \
     {"model", 0, PAL_CLI_TEXT, offsetof(values, at model), "M", \
-            "whose limits and vocabulary count (who answered last)"}, \
+            "model whose limits and vocabulary apply (the last one)"}, \
     {"strategy", 0, PAL_CLI_TEXT, offsetof(values, at strategy), "S", \
             "compact, summarization, sliding_window, reset or none"}, \
     {"profile", 0, PAL_CLI_TEXT, offsetof(values, at profile), "P", \
-            "whose rules count: openai_chat, anthropic, mistral, ..."}, \
+            "provider's rules: openai_chat, anthropic, mistral, ..."}, \
     {"max-tokens", 0, PAL_CLI_NUMBER, offsetof(values, at max_tokens), "N", \
-            "most that is sent, whatever the model takes"}
+            "maximum tokens to send, regardless of the model's limit"}
 /* clang-format on */
 
 typedef struct pal_cli_window {
     pal_window window;
     pal_models *models;
-    pal_str kind; /* of the provider that would answer; empty: whatever is found by itself */
+    pal_str kind; /* kind of the provider that would answer; empty: not configured, so a provider
+                     is searched for */
 } pal_cli_window;
 
-/* Close it also where this fails. */
+/* The caller must close `out_window` even if this fails. */
 PAL_CHECKED pal_status pal_cli_window_open(pal_cli *cli, const pal_session *session,
         const pal_cli_window_values *given, pal_cli_window *out_window);
 void pal_cli_window_close(pal_cli_window *window);
 
-/* How full the window is, what is in it and what not, and what comes next (cmd_context.c). */
+/* Prints how full the window is, what is in it, what is left out, and what happens next
+ * (cmd_context.c). */
 void pal_cli_print_plan(pal_cli *cli, const pal_plan *plan);
 
 /* ---- A runtime, for `chat`, `serve`, `mcp` and `session compact` (cli_runtime.c) ---- */
@@ -383,40 +388,40 @@ typedef struct pal_cli_runtime_values {
     const char *model;
     const char *provider;
     const char *provider_url;
-    bool runs_inbox; /* what waits in inboxes since before is run: for who stays long enough */
+    bool runs_inbox; /* run messages that were waiting before; for processes that run long enough */
     uint32_t calls_max; /* pal_runtime_options.calls_max */
 } pal_cli_runtime_values;
 
-/* The options' rows; `at` leads from the command's values to these, with its dot. */
+/* The rows of these options. `at` is the path from the command's values to these, with its dot. */
 /* clang-format off */
 #define PAL_CLI_RUNTIME_OPTIONS(values, at) \
-    {"model", 0, PAL_CLI_TEXT, offsetof(values, at model), "NAME", "which model answers"}, \
+    {"model", 0, PAL_CLI_TEXT, offsetof(values, at model), "NAME", "the model that answers"}, \
     PAL_CLI_PROVIDER_OPTIONS(values, at)
 #define PAL_CLI_PROVIDER_OPTIONS(values, at) \
     {"provider", 0, PAL_CLI_TEXT, offsetof(values, at provider), "NAME", \
-            "openai, anthropic, mistral, echo, ..., or one of your own"}, \
+            "openai, anthropic, mistral, echo, or a configured name"}, \
     {"provider-url", 0, PAL_CLI_TEXT, offsetof(values, at provider_url), "URL", \
-            "where it is, instead of its usual place"}
+            "URL of the provider, instead of its usual one"}
 /* clang-format on */
 
 typedef struct pal_cli_runtime {
     pal_runtime *runtime;
     pal_models *models;
-    pal_str endpoint; /* what a request without any gets; in cli->arena */
+    pal_str endpoint; /* the default endpoint of requests; in cli->arena */
     pal_str model;
-    bool is_echo;    /* which is no model */
-    bool is_stopgap; /* because none is configured and none was found */
+    bool is_echo;    /* the endpoint is 'echo', which is not a model */
+    bool is_stopgap; /* 'echo' is used because no model is configured and none was found */
 } pal_cli_runtime;
 
-/* Takes the options into the configuration, for whoever looks at that before a runtime is there. */
+/* Applies the options to the configuration, for callers that read it before a runtime exists. */
 PAL_CHECKED pal_status pal_cli_runtime_choose(pal_cli *cli, const pal_cli_runtime_values *given);
 
-/* Opens a runtime on cli->store by the configuration, with what the environment and the options say
- * instead. Without any provider it is the one that is found by itself. Close it also where this
- * fails. */
+/* Opens a runtime on cli->store with the configuration, which the environment and the options
+ * override. If no provider is configured, one is searched for. The caller must close
+ * `out_runtime` even if this fails. */
 PAL_CHECKED pal_status pal_cli_runtime_open(
         pal_cli *cli, const pal_cli_runtime_values *given, pal_cli_runtime *out_runtime);
-/* Turns that run may end within `drain_ms`. */
+/* Waits up to `drain_ms` for running turns. */
 void pal_cli_runtime_close(pal_cli_runtime *runtime, int64_t drain_ms);
 
 /* ---- The commands ---- */

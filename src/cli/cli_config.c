@@ -1,5 +1,5 @@
-/* cli_config.c - which configuration file is read, and what the environment and the command line
- * say instead. */
+/* cli_config.c - chooses the configuration file, then applies the environment and the command
+ * line, which override the file. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -8,13 +8,14 @@
 
 #define FILE_NAME "palaver.yaml"
 
-/* The user's own file, in the arena; NULL where there is no home to have it in. */
+/* Returns the path of the user's configuration file, in the arena; NULL if there is no home
+ * directory. */
 static const char *user_file(pal_cli *cli)
 {
     const char *dir = getenv("XDG_CONFIG_HOME");
     const char *home = getenv("HOME");
     char *path;
-    /* A relative one counts as not set, says the specification of these directories. */
+    /* The XDG specification says that a relative path counts as not set. */
     bool has_dir = dir && *dir == '/';
     if (!has_dir && (!home || *home != '/'))
         return NULL;
@@ -27,8 +28,8 @@ static const char *user_file(pal_cli *cli)
     return path;
 }
 
-/* The file to read, NULL for none. One that is named must be there; of the others, the first that
- * is there counts. */
+/* Returns the file to read, or NULL for none. If the user names a file, it must exist. Otherwise
+ * the first existing default file is used. */
 static const char *choose_file(pal_cli *cli)
 {
     const char *named = cli->config_file ? cli->config_file : getenv("PALAVER_CONFIG");

@@ -1,12 +1,12 @@
-/* cli_flow.c - wraps text as it comes. A word is written when it is whole, so that what is on the
- * screen never moves. Scripts without spaces break between any two wide characters, but not before
- * closing punctuation. One thread. */
+/* cli_flow.c - wraps text as it arrives. A word is written when it is complete, so that text on
+ * the screen never moves. In scripts without spaces, a line can break between any two wide
+ * characters, but not before closing punctuation. Not thread-safe. */
 #include "cli/cli_flow.h"
 
 #include "base/utf8.h"
 #include "cli/cli.h"
 
-#define WORD_BYTES_MAX 4096 /* a longer one is written in pieces */
+#define WORD_BYTES_MAX 4096 /* a longer word is written in pieces */
 #define JOINER 0x200d
 
 static void put_style(pal_buf *buf, unsigned from, unsigned to)
@@ -73,7 +73,7 @@ void pal_flow_begin(pal_flow *flow, size_t indent)
         pal_buf_append_char(flow->out, '\n');
     flow->breaks = 0;
     flow->is_begun = true;
-    /* Half of a narrow terminal is left for the text. */
+    /* Leave half of a narrow terminal for the text. */
     if (flow->width && indent > flow->width / 2)
         indent = flow->width / 2;
     start_line(flow, indent);
@@ -105,7 +105,7 @@ static void put_word(pal_flow *flow)
     pal_buf_append_str(flow->out, pal_buf_str(&flow->word));
     flow->style = flow->word_last;
     flow->column += flow->word_columns;
-    /* The terminal has broken a word that is longer than a line. */
+    /* The terminal itself breaks a word that is longer than a line. */
     if (flow->width && flow->column > flow->width)
         flow->column = (flow->column - 1) % flow->width + 1;
     flow->is_filled = true;
@@ -116,7 +116,7 @@ static void put_word(pal_flow *flow)
     pal_buf_clear(&flow->word);
 }
 
-/* Marks that must not begin a line. */
+/* Punctuation that must not begin a line. */
 static bool is_closing(uint32_t c)
 {
     static const uint32_t marks[] = {0x3001, 0x3002, 0x300b, 0x300d, 0x300f, 0x3011, 0x30fc, 0xff01,

@@ -1,5 +1,5 @@
-/* cli_flow.h - text that flows into lines of a terminal: wrapped at words by columns, with styles
- * that never leak into what stands beside it. */
+/* cli_flow.h - wraps text into lines of a terminal, by columns and between words. Styles never
+ * leak into the text around them. */
 #ifndef PAL_CLI_FLOW_H
 #define PAL_CLI_FLOW_H
 
@@ -19,41 +19,41 @@ typedef enum pal_flow_style {
 #define PAL_FLOW_QUOTES_MAX 8
 
 typedef struct pal_flow {
-    pal_buf *out;    /* the caller's; failures stick there */
-    size_t width;    /* columns; 0: nothing is wrapped */
-    bool has_styles; /* else no escape sequence is ever written */
-    bool is_muted;   /* likewise, but marks are left away as if it were */
-    size_t quotes;   /* bars before each line */
-    size_t hang;     /* columns before the second and later lines of what is wrapped */
+    pal_buf *out;    /* owned by the caller; failures are recorded there */
+    size_t width;    /* columns; 0: no wrapping */
+    bool has_styles; /* if false, no escape sequence is ever written */
+    bool is_muted;   /* write no escape sequences, but still remove the marks of emphasis */
+    size_t quotes;   /* number of bars before each line */
+    size_t hang;     /* columns before the second and later lines of a wrapped text */
 
-    size_t breaks;  /* line ends that wait: they are written before what comes next */
-    bool is_begun;  /* something was written: until then line ends are nothing */
-    bool is_inside; /* of a line */
-    bool is_filled; /* it has more than its bars and indent */
+    size_t breaks;  /* line ends that are written before the next text */
+    bool is_begun;  /* something was written; before that, line ends are ignored */
+    bool is_inside; /* inside a line */
+    bool is_filled; /* the line has more than its bars and indent */
     size_t column;
-    unsigned style; /* that the terminal has now */
-    pal_buf word;   /* not written yet: it may belong to the next line */
+    unsigned style; /* the current style of the terminal */
+    pal_buf word;   /* not written yet, because it may belong to the next line */
     size_t word_columns;
-    unsigned word_first; /* style of its first character, and of its last */
+    unsigned word_first; /* style of its first character; word_last: of its last */
     unsigned word_last;
-    bool word_is_wide; /* its last character allows a break behind it */
+    bool word_is_wide; /* a line can break after its last character */
     bool word_is_joined;
-    size_t spaces; /* before the word */
+    size_t spaces; /* spaces before the word */
     unsigned spaces_style;
 } pal_flow;
 
 void pal_flow_init(pal_flow *flow, pal_buf *out, size_t width, bool has_styles);
 void pal_flow_done(pal_flow *flow);
 
-/* Begins a line that has these columns of space first, unless inside of one. */
+/* Begins a line with `indent` columns of space, unless a line has begun already. */
 void pal_flow_begin(pal_flow *flow, size_t indent);
-/* Clean text without line ends: words and spaces. */
+/* Adds words and spaces. The text has no control characters and no line ends. */
 void pal_flow_text(pal_flow *flow, pal_str text, unsigned style);
-/* Likewise as it is, never wrapped: the terminal may break it, so that it can be copied. */
+/* Adds text unchanged and without wrapping, so that it can be copied from the terminal. */
 void pal_flow_verbatim(pal_flow *flow, pal_str text, unsigned style);
-/* Ends the line; twice gives an empty one between, and more than that is not more. */
+/* Ends the line. A second call adds an empty line; more calls have no effect. */
 void pal_flow_end(pal_flow *flow);
-/* Writes everything that waits, and a line end if there was anything. Begins anew. */
+/* Writes everything that waits, and a line end if there was any text. Then starts over. */
 void pal_flow_finish(pal_flow *flow);
 
 #endif

@@ -1,5 +1,5 @@
-/* cli_help.c - what `palaver`, --help and `palaver help` print, from the same tables that the
- * command line is read by. */
+/* cli_help.c - the help texts: prints what `palaver`, --help and `palaver help` show. They are
+ * made from the same tables that the command line is parsed with. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -8,14 +8,15 @@
 
 const pal_cli_group pal_cli_groups[] = {
         {"session", NULL,
-                "Works on conversations. SESSION is an id or an unambiguous beginning of one, a "
-                "key,\nan alias, or @last for the one that was updated last.\n"},
-        {"config", "show, check or begin the configuration",
-                "Works on the configuration: --config FILE, else PALAVER_CONFIG, else palaver.yaml "
-                "here,\nelse palaver/palaver.yaml in $XDG_CONFIG_HOME or ~/.config.\n"},
-        {"key", "make, list or revoke keys of the API",
-                "Works on the keys by which 'palaver serve' knows who asks. A server without any "
-                "key\nanswers this machine only.\n"},
+                "Manages conversations. SESSION is an id or its unique beginning, a key, an\n"
+                "alias, or @last for the session that was updated last.\n"},
+        {"config", "show, check or create the configuration",
+                "Manages the configuration. It is read from the first of these that exists:\n"
+                "--config FILE, PALAVER_CONFIG, ./palaver.yaml, and palaver/palaver.yaml in\n"
+                "$XDG_CONFIG_HOME or ~/.config.\n"},
+        {"key", "create, list or revoke API keys",
+                "Manages the API keys that clients send to 'palaver serve'. A server\n"
+                "without keys answers only requests from this machine.\n"},
         {0},
 };
 
@@ -47,7 +48,8 @@ static void put_line(pal_cli *cli, const char *name, const char *summary)
     put(cli, "\n");
 }
 
-/* The commands of a group ("" for those of none), one a line. */
+/* Lists the commands of a group, one per line. An empty group lists the commands without a
+ * group. */
 static void put_commands(pal_cli *cli, const char *group)
 {
     size_t group_len = strlen(group);
@@ -64,8 +66,8 @@ static void put_commands(pal_cli *cli, const char *group)
 void pal_cli_help_main(pal_cli *cli)
 {
     put(cli,
-            "Palaver keeps conversations with language models: every message in order, safe\n"
-            "on disk before it is acknowledged, and yours to fork, rewind, export or erase.\n\n");
+            "Palaver is a conversation engine for programs that talk to language models. It\n"
+            "stores every message durably, and can fork, rewind, export and erase sessions.\n\n");
     put_head(cli, "Try it:");
     put(cli,
             "  palaver session new --key demo --title \"First steps\"\n"
@@ -82,8 +84,8 @@ void pal_cli_help_main(pal_cli *cli)
     }
     put(cli, "\n");
     put(cli,
-            "Everything is kept in ./palaver-data, unless --store or PALAVER_STORE says\n"
-            "otherwise. 'palaver COMMAND --help' explains a command and shows examples.\n");
+            "Everything is stored in ./palaver-data, unless --store or PALAVER_STORE names\n"
+            "another place. 'palaver COMMAND --help' explains a command and shows examples.\n");
 }
 
 void pal_cli_help_group(pal_cli *cli, const char *group)
@@ -139,7 +141,7 @@ void pal_cli_help_command(pal_cli *cli, const pal_cli_command *command)
         put_options(cli, command->options);
         put(cli, "\n");
     }
-    put_head(cli, "Options of every command:");
+    put_head(cli, "Options for every command:");
     put_options(cli, pal_cli_globals);
     put(cli, "\n");
     put_examples(cli, command->examples);

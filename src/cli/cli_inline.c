@@ -1,16 +1,16 @@
-/* cli_inline.c - reads emphasis, code and links as they stream in. What might be a mark is held
- * back until its end is seen, so that no text is ever shown in a style that it turns out not to
- * have; marks without an end are text. That is less than CommonMark has, on purpose: nothing nests
- * by rules that a reader wouldn't guess. One thread. */
+/* cli_inline.c - reads emphasis, code and links as they stream in. A possible mark is held back
+ * until its end is found, so that text is never shown in a wrong style. Marks without an end are
+ * text. This is intentionally less than CommonMark: there are no surprising rules for nesting.
+ * Not thread-safe. */
 #include "cli/cli_inline.h"
 
 #include <string.h>
 
-/* What is known of the rest of a line. Decisions look at nothing else. */
+/* The known rest of a line. Decisions depend on nothing else. */
 typedef struct view {
     pal_str text;
-    bool is_end;  /* the line ends where the text does */
-    bool is_sure; /* no decision may wait for more */
+    bool is_end;  /* the line ends at the end of the text */
+    bool is_sure; /* a decision must be made now, without more text */
 } view;
 
 static view view_of(pal_str text, bool is_whole)
@@ -37,7 +37,7 @@ static bool is_punctuation(char c)
     return c > ' ' && c < 0x7f && !is_word(c);
 }
 
-/* How many of the same mark stand at `at`. */
+/* Returns how many equal marks follow each other at `at`. */
 static size_t run_at(const view *v, size_t at)
 {
     size_t len = 1;
@@ -46,7 +46,7 @@ static size_t run_at(const view *v, size_t at)
     return len;
 }
 
-/* Whether what stands at `at` is known: a character, or the end of the line. */
+/* Returns whether position `at` is known: a character, or the end of the line. */
 static bool is_known(const view *v, size_t at)
 {
     return at < v->text.len || v->is_end;
@@ -85,7 +85,7 @@ static size_t put_plain(pal_inline *line, const view *v, size_t len)
 
 /* ---- Code ---- */
 
-/* Where the run of `len` backticks begins that ends a code span; 0: not seen. */
+/* Returns where the `len` backticks that end a code span begin; 0: not found. */
 static size_t find_code_end(const view *v, size_t at, size_t len)
 {
     while (at < v->text.len) {
@@ -119,7 +119,8 @@ static size_t take_code(pal_inline *line, const view *v)
 
 /* ---- Emphasis ---- */
 
-/* Past an escape or a code span at `at`, where marks don't count; 0: it can't be told yet. */
+/* Returns the position after an escape or a code span at `at`, in which marks have no meaning;
+ * 0: not known yet. */
 static size_t skip_hidden(const view *v, size_t at)
 {
     if (v->text.data[at] == '\\')
@@ -140,7 +141,7 @@ static bool can_close(const view *v, size_t at, size_t run, size_t wanted, char 
     return run == wanted || run >= 3;
 }
 
-/* Whether the emphasis that begins with `len` marks ends somewhere. */
+/* Returns whether the emphasis that begins with `len` marks has an end. */
 static bool has_end(const view *v, size_t len)
 {
     char mark = v->text.data[0];
@@ -200,7 +201,7 @@ static size_t take_emphasis(pal_inline *line, const view *v)
 
 /* ---- Links ---- */
 
-/* Where the bracket that opens at `at` is closed; 0: not seen. */
+/* Returns where the bracket that opens at `at` is closed; 0: not found. */
 static size_t find_bracket(const view *v, size_t at, char open, char close)
 {
     size_t depth = 0;
@@ -216,7 +217,7 @@ static size_t find_bracket(const view *v, size_t at, char open, char close)
     return 0;
 }
 
-/* The text of a link: marks in it are left away. */
+/* Prints the text of a link without marks. */
 static void put_label(pal_inline *line, pal_str text)
 {
     unsigned style = current_style(line) | PAL_FLOW_UNDERLINE;
@@ -316,7 +317,7 @@ size_t pal_inline_step(pal_inline *line, pal_str text, bool is_whole)
     size_t taken = 0;
     while (taken < text.len) {
         pal_str rest = pal_str_make(text.data + taken, text.len - taken);
-        /* Without styles the marks themselves are what can be seen. */
+        /* Without styles the marks themselves are shown. */
         size_t len = line->flow->has_styles ? 0 : rest.len;
         while (len < rest.len && !strchr("\\`[<!*_~", rest.data[len]))
             len++;
@@ -337,5 +338,5 @@ size_t pal_inline_step(pal_inline *line, pal_str text, bool is_whole)
 void pal_inline_all(pal_inline *line, pal_str text)
 {
     size_t taken = pal_inline_step(line, text, true);
-    (void)taken; /* all: the line is whole */
+    (void)taken; /* the line is complete, so all of it was read */
 }

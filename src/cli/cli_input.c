@@ -1,4 +1,4 @@
-/* cli_input.c - reads files and stdin, whole or line by line, with bounds. */
+/* cli_input.c - reads files and stdin, completely or line by line, with limits. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ pal_status pal_cli_input_open(pal_cli *cli, const char *path, pal_cli_input *out
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return pal_error_set(&cli->err, errno == ENOENT ? PAL_NOT_FOUND : PAL_IO,
-                "can't read '%.160s': %s", path, strerror(errno));
+                "could not read '%.160s': %s", path, strerror(errno));
     *out_input = (pal_cli_input){.name = is_stdin ? "stdin" : path, .fd = fd};
     pal_buf_init(&out_input->buf, PAL_CLI_LINE_MAX + CHUNK);
     return PAL_OK;
@@ -28,7 +28,7 @@ void pal_cli_input_close(pal_cli_input *input)
     input->fd = -1;
 }
 
-/* Reads one more piece to the end of the buffer. */
+/* Reads one more piece and appends it to the buffer. */
 static pal_status fill(pal_cli *cli, pal_cli_input *input)
 {
     char *place = pal_buf_reserve(&input->buf, CHUNK);
@@ -42,7 +42,7 @@ static pal_status fill(pal_cli *cli, pal_cli_input *input)
     } while (len < 0 && errno == EINTR);
     if (len < 0)
         return pal_error_set(
-                &cli->err, PAL_IO, "can't read '%.160s': %s", input->name, strerror(errno));
+                &cli->err, PAL_IO, "could not read '%.160s': %s", input->name, strerror(errno));
     input->is_end = len == 0;
     pal_buf_commit(&input->buf, (size_t)len);
     return PAL_OK;
@@ -54,7 +54,7 @@ pal_status pal_cli_input_all(pal_cli *cli, pal_cli_input *input, pal_str *out_te
     while (status == PAL_OK && !input->is_end) {
         status = fill(cli, input);
         if (status == PAL_OK && input->buf.len > PAL_CLI_INPUT_MAX)
-            status = pal_error_set(&cli->err, PAL_LIMIT, "'%.160s' is over %zu MiB", input->name,
+            status = pal_error_set(&cli->err, PAL_LIMIT, "'%.160s' exceeds %zu MiB", input->name,
                     PAL_CLI_INPUT_MAX >> 20);
     }
     if (status == PAL_OK)
@@ -73,7 +73,7 @@ pal_status pal_cli_input_piece(pal_cli *cli, pal_cli_input *input, pal_str *out_
     return PAL_OK;
 }
 
-/* Gives out the line that ends at `len` bytes from the current place. */
+/* Returns the line of `len` bytes at the current position. */
 static void take(pal_cli_input *input, size_t len, bool with_end, pal_cli_line *out_line)
 {
     out_line->text = pal_str_make(input->buf.data + input->at, len);
@@ -91,7 +91,7 @@ pal_status pal_cli_input_line(
     for (;;) {
         pal_str rest = {0};
 
-        if (input->buf.data) /* nothing was read yet: no address to add to */
+        if (input->buf.data) /* before the first read there is no buffer to point into */
             rest = pal_str_make(input->buf.data + input->at, input->buf.len - input->at);
         const char *end = rest.len > searched
                 ? memchr(rest.data + searched, '\n', rest.len - searched)

@@ -1,8 +1,8 @@
-/* cli_markdown.c - the lines of a text in Markdown: what each of them is, decided from as little of
- * it as possible, so that it can be shown while it comes. Tables wait until they are whole. Lines
- * stay lines: models mean the line ends that they write.
+/* cli_markdown.c - decides for each line of a Markdown text what it is, from as few characters as
+ * possible, so that text can be shown while it arrives. Tables wait until they are complete. Line
+ * ends are kept, because models write them intentionally.
  *
- * Every decision depends on the text alone, never on where a piece of it ends. One thread. */
+ * Every decision depends on the text alone, never on where a piece ends. Not thread-safe. */
 #include "cli/cli_markdown.h"
 
 #include <string.h>
@@ -13,13 +13,13 @@
 #define DIGITS_MAX 9
 #define TEXT_MAX PAL_CLI_OUT_MAX
 
-/* The rest of a line as far as it is there. */
+/* The rest of a line, as far as it has arrived. */
 typedef struct rest {
     pal_str text;
     bool is_whole;
 } rest;
 
-/* What a line turned out to be; BLOCK_WAIT: too little of it is there. */
+/* The kind of a line; BLOCK_WAIT: not enough of it has arrived. */
 typedef enum block {
     BLOCK_WAIT,
     BLOCK_BLANK,
@@ -69,14 +69,14 @@ static rest rest_of(const pal_markdown *md)
     return r;
 }
 
-/* Past the line end, if there is one. */
+/* Skips the line end, if there is one. */
 static void skip_end(pal_markdown *md)
 {
     if (md->at < md->text.len)
         md->at++;
 }
 
-/* ---- What is it? ---- */
+/* ---- Recognizing a line ---- */
 
 static size_t run_of(pal_str text, char c)
 {
@@ -102,7 +102,7 @@ static pal_str behind(pal_str text, size_t len)
 static block is_heading(rest r)
 {
     size_t len = run_of(r.text, '#');
-    /* All blanks behind the marks are skipped: there must be an end of them. */
+    /* All blanks after the marks are skipped, so their end must have arrived. */
     if (len <= 6 && !r.is_whole && len + blanks_of(behind(r.text, len)) == r.text.len)
         return BLOCK_WAIT;
     return len <= 6 && (len == r.text.len || r.text.data[len] == ' ') ? BLOCK_HEADING : BLOCK_TEXT;
@@ -115,13 +115,13 @@ static block is_fence(rest r)
         return BLOCK_WAIT;
     if (len < 3)
         return BLOCK_TEXT;
-    /* Three backticks and more of them later are code in a line. */
+    /* Three backticks with more backticks later in the line are inline code. */
     if (r.text.data[0] == '`' && memchr(r.text.data + len, '`', r.text.len - len))
         return BLOCK_TEXT;
     return r.is_whole ? BLOCK_FENCE : BLOCK_WAIT;
 }
 
-/* "- item", or "---", or emphasis. */
+/* Decides between "- item", "---" and emphasis. */
 static block is_dash(rest r)
 {
     char mark = r.text.data[0];
@@ -179,7 +179,7 @@ static block block_of(rest r)
     }
 }
 
-/* ---- Showing it ---- */
+/* ---- Showing a line ---- */
 
 static void begin_text(pal_markdown *md, size_t indent, unsigned style)
 {
@@ -197,7 +197,7 @@ static void begin_heading(pal_markdown *md, rest r, size_t indent)
         md->at += level + blanks_of(behind(r.text, level));
 }
 
-/* "[ ] " and "[x] " of a list of tasks; false: too little is there. */
+/* Recognizes "[ ] " and "[x] " of a task list. Returns false if not enough has arrived. */
 static bool task_of(rest r, const char **out_box)
 {
     pal_str text = r.text;
@@ -328,7 +328,7 @@ static bool show_block(pal_markdown *md, rest r, block kind, size_t indent)
     }
 }
 
-/* Bars of a quote, then the line inside of it. */
+/* Counts the bars of a quote; `r` is then the line after them. */
 static size_t skip_quotes(rest *r, size_t *out_quotes)
 {
     size_t taken = 0;
@@ -342,7 +342,7 @@ static size_t skip_quotes(rest *r, size_t *out_quotes)
     return taken;
 }
 
-/* Decisions look only so far; a row may be as long as a table. */
+/* Decides by the first PAL_MARKDOWN_HOLD_MAX bytes; a table row can be longer. */
 static block decide(rest r)
 {
     bool is_row = r.text.len > 0 && r.text.data[0] == '|' && r.text.len < PAL_MARKDOWN_TABLE_MAX;
@@ -404,7 +404,7 @@ static bool go_on_inline(pal_markdown *md)
     return true;
 }
 
-/* A line of code, unless it closes the fence. */
+/* Begins a line of code, unless the line closes the fence. */
 static bool start_code(pal_markdown *md)
 {
     rest r = rest_of(md);
@@ -455,9 +455,9 @@ static bool step(pal_markdown *md)
     }
 }
 
-/* ---- In and out ---- */
+/* ---- Input and output ---- */
 
-/* How many bytes at the end may be the beginning of a character. */
+/* Returns how many bytes at the end may be the beginning of a character. */
 static size_t tail_of(pal_str text)
 {
     for (size_t len = 1; len <= 3 && len <= text.len; len++) {
@@ -470,14 +470,14 @@ static size_t tail_of(pal_str text)
     return 0;
 }
 
-/* Whole characters, made harmless, go where they are wanted. */
+/* Adds complete characters, with control characters made visible. */
 static void take_in(pal_markdown *md, pal_str text)
 {
     if (text.len == 0)
         return;
     pal_cli_clean(md->is_raw ? md->flow.out : &md->text, text, true);
     if (md->is_raw)
-        md->flow.is_begun = text.data[text.len - 1] != '\n'; /* a line end is missing */
+        md->flow.is_begun = text.data[text.len - 1] != '\n'; /* the line has not ended */
 }
 
 static void drain(pal_markdown *md)
@@ -492,7 +492,7 @@ static void drain(pal_markdown *md)
         md->flow.out->failure = md->text.failure;
 }
 
-/* The tail is given back its rest, byte by byte, until it is a character or none. */
+/* Adds bytes to the incomplete character until it is complete or found to be invalid. */
 static pal_str complete_tail(pal_markdown *md, pal_str piece)
 {
     while (md->tail_len > 0 && piece.len > 0) {

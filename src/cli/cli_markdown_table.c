@@ -1,29 +1,29 @@
-/* cli_markdown_table.c - a table of Markdown, laid out by columns. Where the terminal is too
- * narrow, cells wrap; where it is much too narrow, each row becomes a few lines of "head: cell". */
+/* cli_markdown_table.c - lays out a Markdown table by columns. If the terminal is too narrow,
+ * cells wrap. If it is much too narrow, each row becomes a few lines of "head: cell". */
 #include "cli/cli_markdown.h"
 
 #include <string.h>
 #include "cli/cli.h"
 
 #define GAP 3        /* " | " between two columns */
-#define COLUMN_MIN 8 /* columns that a cell gets at least, if it wants them */
+#define COLUMN_MIN 8 /* minimum columns of a cell, if its text is that long */
 
 typedef struct row {
-    pal_str cells[PAL_MARKDOWN_CELLS_MAX]; /* plain texts, in the arena */
+    pal_str cells[PAL_MARKDOWN_CELLS_MAX]; /* plain text, in the arena */
     size_t len;
 } row;
 
 typedef struct table {
     pal_flow *flow;
     pal_arena *arena;
-    row *rows; /* the first is the head's */
+    row *rows; /* the first row is the head */
     size_t rows_len;
     size_t columns;
     bool right[PAL_MARKDOWN_CELLS_MAX];
     size_t widths[PAL_MARKDOWN_CELLS_MAX];
 } table;
 
-/* ---- Reading it ---- */
+/* ---- Reading ---- */
 
 static pal_str trim(pal_str text)
 {
@@ -34,7 +34,8 @@ static pal_str trim(pal_str text)
     return text;
 }
 
-/* Up to the bar that ends the cell; bars in code and behind a backslash don't. */
+/* Returns the length up to the bar that ends the cell. Bars in code and after a backslash do not
+ * end it. */
 static size_t cell_len(pal_str text)
 {
     bool in_code = false;
@@ -49,7 +50,7 @@ static size_t cell_len(pal_str text)
     return text.len;
 }
 
-/* What the cell says, without marks. */
+/* Returns the text of the cell without marks. */
 static pal_str plain_of(table *t, pal_str text)
 {
     pal_buf plain;
@@ -86,7 +87,7 @@ static void read_row(pal_str line, row *out_row)
     }
 }
 
-/* ":---:" and so on. */
+/* Recognizes ":---:" and so on. */
 static bool is_delimiter(pal_str cell)
 {
     size_t dashes = 0;
@@ -138,7 +139,7 @@ static bool read_table(table *t, pal_str lines)
     return true;
 }
 
-/* ---- Measuring it ---- */
+/* ---- Measuring ---- */
 
 static void measure(table *t)
 {
@@ -161,7 +162,8 @@ static size_t total_of(const table *t)
     return total;
 }
 
-/* Takes columns from the widest until all fit. False: they would be too narrow to read. */
+/* Takes columns from the widest column until all fit. Returns false if they would be too narrow
+ * to read. */
 static bool shrink(table *t, size_t width)
 {
     size_t total = total_of(t);
@@ -179,7 +181,7 @@ static bool shrink(table *t, size_t width)
     return true;
 }
 
-/* ---- Showing it ---- */
+/* ---- Printing ---- */
 
 static void put_blanks(pal_flow *flow, size_t count)
 {
@@ -187,7 +189,7 @@ static void put_blanks(pal_flow *flow, size_t count)
         pal_flow_verbatim(flow, pal_str_of(" "), 0);
 }
 
-/* Takes what fits into one line off the front of the cell. */
+/* Takes as much from the beginning of the cell as fits into one line. */
 static pal_str take_line(pal_str *cell, size_t width)
 {
     if (cell->len == 0)
@@ -245,7 +247,7 @@ static void put_grid(table *t)
         put_row(t, &t->rows[i], 0);
 }
 
-/* Row by row, one cell a line. */
+/* Prints row by row, one cell per line. */
 static void put_records(table *t)
 {
     t->flow->hang = 2;

@@ -1,6 +1,6 @@
-/* cli_options.c - reads the command line by tables: the global options, the words that name the
- * command, then the command's own options. Options and arguments may come in any order; after "--"
- * everything is an argument. */
+/* cli_options.c - parses the command line by tables: the global options, the words of the
+ * command's name, then the options of the command. Options and arguments can come in any order.
+ * After "--" everything is an argument. */
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -15,11 +15,11 @@
 
 const pal_cli_option pal_cli_globals[] = {
         {"store", 0, PAL_CLI_TEXT, offsetof(pal_cli, store_url), "URL",
-                "where they are kept: sqlite:PATH, jsonl:DIR or memory:"},
+                "the store: sqlite:PATH, jsonl:DIR or memory:"},
         {"config", 0, PAL_CLI_TEXT, offsetof(pal_cli, config_file), "FILE",
-                "the configuration, instead of palaver.yaml"},
+                "configuration file to use instead of palaver.yaml"},
         {"tenant", 0, PAL_CLI_TEXT, offsetof(pal_cli, tenant), "NAME",
-                "whose conversations: other tenants see none of them"},
+                "owner of the sessions; tenants are separate (default)"},
         {"json", 0, PAL_CLI_FLAG, offsetof(pal_cli, json), NULL, "print JSON, for programs"},
         {"help", 'h', PAL_CLI_FLAG, offsetof(pal_cli, help), NULL, "explain the command"},
         {"version", 0, PAL_CLI_FLAG, offsetof(pal_cli, version), NULL, "print the version"},
@@ -33,7 +33,7 @@ typedef struct parser {
     int at;
     void *values;
     bool only_args;   /* "--" was seen */
-    bool has_options; /* of the command */
+    bool has_options; /* the command has options */
 } parser;
 
 pal_status pal_cli_usage(pal_cli *cli, const char *hint, const char *format, ...)
@@ -79,7 +79,7 @@ static pal_status unknown_option(parser *p, const char *text, size_t name_len)
     if (nearest)
         snprintf(hint, sizeof hint, "did you mean --%s?", nearest);
     else
-        snprintf(hint, sizeof hint, "palaver %s%s--help lists the options",
+        snprintf(hint, sizeof hint, "run 'palaver %s%s--help' to see the options",
                 command ? command->name : "", command ? " " : "");
     return pal_cli_usage(p->cli, hint, "unknown option '%.*s'%s%s%s",
             (int)name_len + (text[1] == '-' ? 2 : 1), text, command ? " for '" : "",
@@ -107,7 +107,7 @@ static pal_status parse_number(
     unsigned long long value = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end || errno)
         return pal_cli_usage(
-                cli, NULL, "--%s wants a number from 0 up, not '%.60s'", option->name, text);
+                cli, NULL, "--%s must be a non-negative number, not '%.60s'", option->name, text);
     out_number->value = value;
     out_number->given = true;
     return PAL_OK;
@@ -144,7 +144,7 @@ static pal_status set_value(
     return PAL_OK;
 }
 
-/* Reads argv[at], which begins with a dash, and the value that follows it where it takes one. */
+/* Parses argv[at], which begins with a dash, and the value after it if the option takes one. */
 static pal_status parse_option(parser *p)
 {
     const char *text = p->argv[p->at++];
@@ -164,11 +164,11 @@ static pal_status parse_option(parser *p)
 
     const char *value = equals ? equals + 1 : NULL;
     if (option->kind == PAL_CLI_FLAG && value)
-        return pal_cli_usage(p->cli, NULL, "--%s takes no value", option->name);
+        return pal_cli_usage(p->cli, NULL, "--%s does not take a value", option->name);
     if (option->kind != PAL_CLI_FLAG && !value) {
         if (p->at >= p->argc)
             return pal_cli_usage(
-                    p->cli, NULL, "--%s wants a value: %s", option->name, option->value_name);
+                    p->cli, NULL, "--%s requires a value: %s", option->name, option->value_name);
         value = p->argv[p->at++];
     }
     if (base == p->cli && strcmp(option->name, "store") == 0)
@@ -188,7 +188,7 @@ static pal_status unknown_command(pal_cli *cli, const char *group, const char *w
     const char *names[WORDS_MAX + 1];
     size_t len = 0;
     char hint[PAL_ERROR_MESSAGE_MAX];
-    /* A command of a group is offered by its last word too: `palaver list`. */
+    /* Also suggest a command of a group by its last word: `palaver list` means `session list`. */
     for (size_t i = 0; pal_cli_commands[i] && len + 1 < WORDS_MAX; i++) {
         const char *name = pal_cli_commands[i]->name;
         const char *space = strchr(name, ' ');
@@ -208,8 +208,8 @@ static pal_status unknown_command(pal_cli *cli, const char *group, const char *w
             snprintf(hint, sizeof hint, "did you mean 'palaver %s'?", names[i]);
     }
     if (!nearest)
-        snprintf(hint, sizeof hint, "palaver %s%s--help lists the commands", group ? group : "",
-                group ? " " : "");
+        snprintf(hint, sizeof hint, "run 'palaver %s%s--help' to see the commands",
+                group ? group : "", group ? " " : "");
     return pal_cli_usage(
             cli, hint, "unknown command '%s%s%.60s'", group ? group : "", group ? " " : "", word);
 }
@@ -221,7 +221,7 @@ static pal_status choose_command(parser *p, const pal_cli_command *command)
     return p->values ? PAL_OK : pal_cli_no_memory(p->cli);
 }
 
-/* Takes a word as the next one of the command's name. */
+/* Takes `word` as the next word of the command's name. */
 static pal_status parse_command_word(parser *p, const char *word)
 {
     pal_cli *cli = p->cli;
@@ -243,8 +243,8 @@ static pal_status parse_command_word(parser *p, const char *word)
     return unknown_command(cli, group, word);
 }
 
-/* `tokens` is a command, and so is `tokens list`: the second word, if nothing was between them, may
- * be a part of the name. A file of that name is still "./list". */
+/* Both `tokens` and `tokens list` are commands. The second word can belong to the name only if
+ * it follows the first one directly. A file with such a name can be passed as "./list". */
 static pal_status parse_arg(parser *p, const char *word)
 {
     pal_cli *cli = p->cli;
@@ -266,11 +266,11 @@ static pal_status check_args(pal_cli *cli)
             command->usage);
     if (cli->args_len < command->args_min) {
         bool session = strncmp(command->usage, "SESSION", 7) == 0 && cli->args_len == 0;
-        return pal_cli_usage(cli, hint, "'%s' wants %s", command->name,
+        return pal_cli_usage(cli, hint, "'%s' requires %s", command->name,
                 session ? "a session: an id, a key, an alias or @last" : "more arguments");
     }
     if (cli->args_len > command->args_max)
-        return pal_cli_usage(cli, hint, "'%s' does not know what to do with '%.60s'", command->name,
+        return pal_cli_usage(cli, hint, "'%s': unexpected argument '%.60s'", command->name,
                 cli->args[command->args_max]);
     return PAL_OK;
 }

@@ -1,8 +1,8 @@
-/* cli_output.c - everything that reaches the terminal: buffered output, text of other people made
- * harmless, wrapping by columns, numbers for people.
+/* cli_output.c - prints everything that reaches the terminal: buffered output, untrusted text with
+ * control characters made visible, text wrapped by columns, and numbers for people.
  *
  * Columns are counted by code point: combining marks take none, East Asian wide characters and
- * emoji take two. That is what terminals agree on; joined emoji may be counted too wide. */
+ * emoji take two. Terminals agree on these widths; joined emoji may be counted too wide. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -138,7 +138,7 @@ size_t pal_cli_columns(pal_str text)
     return columns;
 }
 
-/* Control characters, and the direction overrides that make text read as something else. */
+/* Control characters, and direction overrides that make text look like different text. */
 static bool is_control(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x202a && c <= 0x202e) ||
@@ -232,7 +232,8 @@ pal_status pal_cli_flush(pal_cli *cli)
         if (len < 0 && errno == EINTR)
             continue;
         if (len < 0)
-            return pal_error_set(&cli->err, PAL_IO, "can't write the output: %s", strerror(errno));
+            return pal_error_set(&cli->err, PAL_IO,
+                    "could not write the output: %s", strerror(errno));
         at += (size_t)len;
     }
     pal_buf_clear(&cli->out);

@@ -1,9 +1,9 @@
-/* cli_picoclaw_export.c - writes sessions as PicoClaw's files: what is in sight, one line a
- * message, and a meta file beside it. Each file appears whole or not at all, the lines first: a
- * meta without its lines would be a session that has lost them.
+/* cli_picoclaw_export.c - writes sessions as PicoClaw's files: the visible messages, one per line,
+ * and a meta file next to them. Each file appears complete or not at all. The lines are written
+ * first, because a meta file without lines would look like a session that lost them.
  *
- * PicoClaw gives each tool result a message of its own, so a message of several becomes several
- * lines. */
+ * PicoClaw stores each tool result as a separate message, so a message with several results
+ * becomes several lines. */
 #include "cli/cli_picoclaw.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static void show_name(pal_str name, char out_text[NAME_SHOWN + 1])
 static pal_status file_failed(pal_cli *cli, const char *path)
 {
     return pal_error_set(&cli->err, errno == EACCES || errno == EROFS ? PAL_DENIED : PAL_IO,
-            "can't write '%.160s': %s", path, strerror(errno));
+            "could not write '%.160s': %s", path, strerror(errno));
 }
 
 static pal_status path_of(const job *j, const char *end, char out_path[PATH_MAX])
@@ -59,7 +59,7 @@ static pal_status path_of(const job *j, const char *end, char out_path[PATH_MAX]
     show_name(j->key, name);
     if (base.len + strlen(META) > NAME_MAX || memchr(base.data, 0, base.len))
         return pal_error_set(
-                &j->export->cli->err, PAL_LIMIT, "the key '%s' can't be the name of a file", name);
+                &j->export->cli->err, PAL_LIMIT, "key '%s' cannot be used as a file name", name);
     int len = snprintf(out_path, PATH_MAX, "%s/%.*s%s", j->export->dir, PAL_STR_ARG(base), end);
     if (len >= PATH_MAX)
         return pal_error_set(
@@ -83,7 +83,7 @@ static pal_status target_write(job *j)
     pal_buf *buf = &j->file.buf;
     size_t at = 0;
     if (buf->failure)
-        return pal_error_set(&j->export->cli->err, buf->failure, "'%.160s' does not fit in memory",
+        return pal_error_set(&j->export->cli->err, buf->failure, "not enough memory for '%.160s'",
                 j->file.path);
     while (at < buf->len) {
         ssize_t written = write(j->file.fd, buf->data + at, buf->len - at);
@@ -116,7 +116,7 @@ static pal_status target_finish(job *j, pal_status status)
     return status;
 }
 
-/* A rename lasts once its directory does. */
+/* A rename is durable only after its directory is synced. */
 static void sync_directory(const char *dir)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -128,7 +128,7 @@ static void sync_directory(const char *dir)
 
 /* ---- Lines ---- */
 
-/* Messages out of sight are left out, so the others have other places there. */
+/* Hidden messages are left out, so the positions of the others change. */
 static pal_status put_line(job *j, const pal_message *message)
 {
     pal_buf *buf = &j->file.buf;
@@ -141,7 +141,7 @@ static pal_status put_line(job *j, const pal_message *message)
         char name[NAME_SHOWN + 1];
         show_name(j->key, name);
         return pal_error_set(&j->export->cli->err, PAL_LIMIT,
-                "message %llu of '%s' has %zu bytes; PicoClaw reads no line over %u",
+                "message %llu of '%s' has %zu bytes; PicoClaw cannot read lines over %u bytes",
                 (unsigned long long)message->seq, name, buf->len - start, PAL_PICOCLAW_LINE_MAX);
     }
     j->lines++;
@@ -153,7 +153,8 @@ static bool is_result(const pal_part *part)
     return part->kind == PAL_PART_TOOL_RESULT;
 }
 
-/* What comes behind a result goes with it. The pieces are no longer the message they were. */
+/* Writes each result as a separate line, together with the parts after it. These lines do not have
+ * the id of the message. */
 static pal_status put_message(job *j, const pal_message *message)
 {
     pal_status status = PAL_OK;
@@ -192,7 +193,7 @@ static pal_status put_messages(job *j)
             status = put_message(j, &page.items[i]);
             pal_cli_progress_set(export->progress, ++export->messages, 0);
         }
-        /* One message alone may be over the page's bytes: then it is asked for by itself. */
+        /* A single message can exceed the byte limit of a page; then it is loaded alone. */
         bool is_big = status == PAL_OK && page.has_more && page.len == 0;
         load.bytes_max = is_big ? 0 : PAGE_BYTES;
         load.limit = is_big ? 1 : PAGE;
@@ -219,7 +220,7 @@ static pal_status find_summary(job *j, pal_str *out_summary)
     return status;
 }
 
-/* What an import found in the meta beyond our fields. */
+/* Returns the members of the meta file that an import stored because they have no field here. */
 static pal_str kept_members(job *j)
 {
     pal_json metadata;
@@ -253,7 +254,7 @@ static pal_status put_meta(job *j)
 
 /* ---- Sessions ---- */
 
-/* Two keys may have one file name. A file of another session is never replaced. */
+/* Two keys can have the same file name. A file of another session is never replaced. */
 static pal_status check_owner(job *j, const char *path)
 {
     pal_cli *cli = j->export->cli;
@@ -273,7 +274,7 @@ static pal_status check_owner(job *j, const char *path)
         show_name(j->key, ours);
         show_name(meta.key, theirs);
         status = pal_error_set(&cli->err, PAL_CONFLICT,
-                "'%s' would have the same file as '%s', which is there already", ours, theirs);
+                "'%s' would use the same file as '%s', which already exists", ours, theirs);
     }
     pal_cli_input_close(&input);
     return status;
@@ -293,8 +294,8 @@ static pal_status check_free(job *j)
     const char *taken = access(meta, F_OK) == 0 ? meta : access(lines, F_OK) == 0 ? lines : NULL;
     if (!taken)
         return PAL_OK;
-    snprintf(cli->hint, sizeof cli->hint, "--force replaces it");
-    return pal_error_set(&cli->err, PAL_CONFLICT, "'%.200s' is there already", taken);
+    snprintf(cli->hint, sizeof cli->hint, "use --force to replace it");
+    return pal_error_set(&cli->err, PAL_CONFLICT, "'%.200s' already exists", taken);
 }
 
 pal_status pal_cli_picoclaw_export(pal_picoclaw_export *export, const pal_session *session)

@@ -1,7 +1,7 @@
-/* cli_picoclaw_import.c - reads a PicoClaw directory into the store.
+/* cli_picoclaw_import.c - imports a PicoClaw directory into the store.
  *
- * Each session is read twice: once to import it, and after the last commit once more, to compare
- * what the store has with what the files say. */
+ * Each session is read twice: once to import it, and again after the last commit, to compare the
+ * store with the files. */
 #include "cli/cli_picoclaw_inside.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static pal_status differs(pal_picoclaw_walk *w, const char *how, uint64_t found)
     pal_str key = w->meta.key;
     snprintf(name, sizeof name, "%.*s", (int)pal_utf8_cut(key, PAL_PICOCLAW_NAME_SHOWN), key.data);
     return pal_error_set(&w->import->cli->err, PAL_CORRUPT,
-            "session '%s' is not the same here as in its file: %s (%llu of %llu messages)", name,
+            "session '%s' differs from its file: %s (%llu of %llu messages)", name,
             how, (unsigned long long)found, (unsigned long long)w->messages);
 }
 
@@ -49,13 +49,13 @@ static pal_status compare(pal_picoclaw_walk *w, const pal_messages *page, uint64
             continue;
         status = pal_picoclaw_digest(w, message, false, digest);
         if (status == PAL_OK && memcmp(digest, wanted, sizeof digest) != 0)
-            return differs(w, "a message has another text", *found);
+            return differs(w, "the text of a message differs", *found);
         ++*found;
     }
     return status;
 }
 
-/* What the store would not take was told when it was refused. */
+/* Messages that the store rejected were reported at that time. */
 static pal_status check_session(pal_picoclaw_walk *w)
 {
     pal_cli *cli = w->import->cli;
@@ -89,7 +89,7 @@ static pal_status check_session(pal_picoclaw_walk *w)
     return status;
 }
 
-/* ---- All of them ---- */
+/* ---- All sessions ---- */
 
 static pal_status walk_session(pal_picoclaw_import *import, pal_picoclaw_listing *list,
         pal_picoclaw_source *from, bool is_check)
@@ -138,7 +138,8 @@ pal_status pal_cli_picoclaw_check(pal_cli *cli, const char *dir)
     if (strncmp(cli->store_url, scheme, len) != 0 || stat(cli->store_url + len, &ours) != 0 ||
             stat(dir, &theirs) != 0 || ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino)
         return PAL_OK;
-    return pal_error_set(&cli->err, PAL_INVALID, "'%.160s' is the store itself", dir);
+    return pal_error_set(&cli->err, PAL_INVALID,
+            "'%.160s' is the directory of the open store", dir);
 }
 
 pal_status pal_cli_picoclaw_import(pal_picoclaw_import *import, const char *dir)
@@ -149,7 +150,7 @@ pal_status pal_cli_picoclaw_import(pal_picoclaw_import *import, const char *dir)
         status = pal_picoclaw_list(import, dir, &list);
     if (status == PAL_OK && list.len == 0)
         status = pal_error_set(&import->cli->err, PAL_NOT_FOUND,
-                "there are no sessions of PicoClaw's in '%.160s'", dir);
+                "'%.160s' has no sessions of PicoClaw", dir);
     if (status == PAL_OK)
         status = walk_all(import, &list, false);
     if (status == PAL_OK)

@@ -1,9 +1,9 @@
-/* cli_picoclaw_inside.h - what the files of the import from PicoClaw share. Only for them.
+/* cli_picoclaw_inside.h - shared by the files of the import from PicoClaw, and private to them.
  *
- * cli_picoclaw_list.c     the directory: which sessions it has
- * cli_picoclaw_walk.c     one reading of one session, message by message
- * cli_picoclaw_session.c  its record and its marks, in the store
- * cli_picoclaw_import.c   all of them, twice */
+ * cli_picoclaw_list.c     lists the sessions of the directory
+ * cli_picoclaw_walk.c     reads one session once, message by message
+ * cli_picoclaw_session.c  writes its record and its marks to the store
+ * cli_picoclaw_import.c   imports all sessions, then verifies them */
 #ifndef PAL_CLI_PICOCLAW_INSIDE_H
 #define PAL_CLI_PICOCLAW_INSIDE_H
 
@@ -11,28 +11,28 @@
 #include "base/map.h"
 #include "cli/cli_picoclaw.h"
 
-#define PAL_PICOCLAW_NAME_SHOWN 120 /* bytes of a name that a problem shows */
+#define PAL_PICOCLAW_NAME_SHOWN 120 /* bytes of a name that a problem report shows */
 
 /* One session of the directory. */
 typedef struct pal_picoclaw_source {
     const char *base;
-    const char *lines; /* paths; NULL where there is no such file */
+    const char *lines; /* paths; NULL if there is no such file */
     const char *meta;
     const char *legacy;
     uint64_t size;
-    uint64_t lines_read; /* by the import: the second reading goes no further */
+    uint64_t lines_read; /* lines that the import read; the second reading stops there */
     bool is_skipped;
-    pal_id session; /* that it was imported to; none: nothing of it was */
+    pal_id session; /* the imported session; empty: nothing was imported */
 } pal_picoclaw_source;
 
-/* All of them. */
+/* All sessions of the directory. */
 typedef struct pal_picoclaw_listing {
     pal_picoclaw_source *sources;
     size_t len;
     size_t cap;
     uint64_t bytes;
-    pal_map by_base; /* base -> its place plus 1, as a pointer */
-    pal_map aliases; /* alias -> the key that has it, a pal_str */
+    pal_map by_base; /* base -> its index plus 1, as a pointer */
+    pal_map aliases; /* alias -> the key of its session, a pal_str */
 } pal_picoclaw_listing;
 
 typedef struct pal_picoclaw_walk pal_picoclaw_walk;
@@ -42,43 +42,43 @@ struct pal_picoclaw_walk {
     pal_picoclaw_import *import;
     pal_picoclaw_listing *list;
     pal_picoclaw_source *from;
-    pal_arena *arena; /* of the session */
+    pal_arena *arena; /* freed after the session */
     pal_picoclaw_meta meta;
     bool is_check;
     uint64_t line;
-    uint64_t counted; /* lines that PicoClaw counts: those that aren't empty */
+    uint64_t counted; /* lines that PicoClaw counts: those that are not empty */
     uint64_t messages;
-    uint64_t hidden; /* of them: those before `skip` */
-    int64_t time;    /* of the message before: for those that have none */
-    pal_map seen;    /* content -> how often, as a pointer */
+    uint64_t hidden; /* how many of them are before `skip` */
+    int64_t time;    /* time of the previous message, for messages without a time */
+    pal_map seen;    /* content -> number of occurrences, as a pointer */
     pal_map wanted;  /* second reading: client id -> digest */
-    /* What becomes of each message. */
+    /* Called for each message. */
     pal_status (*take)(pal_picoclaw_walk *w, pal_message *message, uint64_t line);
     pal_arena *message_arena;
 };
 
-/* Fills the listing, whose maps are the caller's to release. */
+/* Fills the listing. The caller releases its maps. */
 PAL_CHECKED pal_status pal_picoclaw_list(
         pal_picoclaw_import *import, const char *dir, pal_picoclaw_listing *list);
 
-/* Reads a session's lines and meta file, or its older file, and hands each message to `take`. The
- * first reading also begins the session, and ends it with its summary. */
+/* Reads the lines and the meta file of a session, or its older file, and calls `take` for each
+ * message. The first reading also creates the session and stores its summary at the end. */
 PAL_CHECKED pal_status pal_picoclaw_walk_lines(pal_picoclaw_walk *w);
 PAL_CHECKED pal_status pal_picoclaw_walk_legacy(pal_picoclaw_walk *w);
 
-/* Of what a message says, with its time or without. */
+/* Computes a digest of the message's content, with or without its time. */
 PAL_CHECKED pal_status pal_picoclaw_digest(pal_picoclaw_walk *w, const pal_message *message,
         bool with_time, uint8_t out_digest[PAL_SHA256_SIZE]);
 
-/* Tells a problem, on the first reading only. */
+/* Reports a problem; only in the first reading. */
 void pal_picoclaw_tell(pal_picoclaw_walk *w, uint64_t line, const char *what, const char *detail);
 
-/* ---- In the store ---- */
+/* ---- Writing to the store ---- */
 
 PAL_CHECKED pal_status pal_picoclaw_begin(pal_picoclaw_walk *w);
-/* All lines up to `skip` are in. Takes them out of sight, unless that was done before. */
+/* Hides all lines up to `skip`, which have been imported, unless that was done before. */
 PAL_CHECKED pal_status pal_picoclaw_hide_skipped(pal_picoclaw_walk *w);
-/* The summary becomes a checkpoint that stands for what was skipped. */
+/* Stores the summary as a checkpoint that replaces the skipped messages. */
 PAL_CHECKED pal_status pal_picoclaw_keep_summary(pal_picoclaw_walk *w);
 
 #endif

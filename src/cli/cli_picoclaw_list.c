@@ -1,4 +1,4 @@
-/* cli_picoclaw_list.c - the sessions of a PicoClaw directory, by the names of their files. */
+/* cli_picoclaw_list.c - lists the sessions of a PicoClaw directory by the names of their files. */
 #include "cli/cli_picoclaw_inside.h"
 
 #include <dirent.h>
@@ -82,7 +82,7 @@ pal_status pal_picoclaw_list(
     pal_status status = PAL_OK;
     if (!open_dir) {
         status = errno == ENOENT ? PAL_NOT_FOUND : errno == EACCES ? PAL_DENIED : PAL_IO;
-        return pal_error_set(&import->cli->err, status, "can't read the directory '%.160s': %s",
+        return pal_error_set(&import->cli->err, status, "could not read the directory '%.160s': %s",
                 dir, strerror(errno));
     }
     for (struct dirent *entry; status == PAL_OK && (entry = readdir(open_dir));)

@@ -1,13 +1,13 @@
-/* cli_picoclaw_session.c - a session of PicoClaw's as the store has it: its record, whose aliases
- * the first one keeps, and the marks for what is out of sight there. */
+/* cli_picoclaw_session.c - writes a session of PicoClaw to the store: its record, its aliases
+ * (the first session with an alias keeps it), and marks for messages that PicoClaw hides. */
 #include "cli/cli_picoclaw_inside.h"
 
 #include <string.h>
 #include "base/utf8.h"
 
-/* ---- Its record ---- */
+/* ---- The record ---- */
 
-/* Whether the alias is the main session's, and this isn't it. */
+/* Returns whether the alias is the one of the main session, and this is another session. */
 static bool is_main_of_another(pal_str key, pal_str alias)
 {
     uint8_t digest[PAL_SHA256_SIZE];
@@ -31,7 +31,7 @@ static bool is_taken(pal_picoclaw_walk *w, pal_str key, pal_str alias)
             !pal_str_equal(other.key, key);
 }
 
-/* The first session that has an alias keeps it. */
+/* The first session with an alias keeps it. */
 static pal_status claim_alias(pal_picoclaw_walk *w, pal_str key, pal_str alias)
 {
     pal_arena *arena = w->import->cli->arena;
@@ -39,7 +39,8 @@ static pal_status claim_alias(pal_picoclaw_walk *w, pal_str key, pal_str alias)
     if (is_taken(w, key, alias)) {
         snprintf(name, sizeof name, "%.*s", (int)pal_utf8_cut(alias, PAL_PICOCLAW_NAME_SHOWN),
                 alias.data);
-        pal_picoclaw_tell(w, 0, "an alias leads to another session already, and stays so: ", name);
+        pal_picoclaw_tell(w, 0,
+                "the alias already belongs to another session and is not changed: ", name);
         return PAL_OK;
     }
     pal_str *holder = pal_arena_alloc(arena, sizeof *holder);
@@ -72,7 +73,7 @@ static pal_status name_session(pal_picoclaw_walk *w, pal_session *session, pal_a
     return status;
 }
 
-/* Where it came from, and what we have no field for. */
+/* Returns metadata with the source of the session and the members that have no field here. */
 static pal_str metadata_of(pal_picoclaw_walk *w, pal_arena *arena)
 {
     pal_buf buf;
@@ -118,7 +119,7 @@ pal_status pal_picoclaw_begin(pal_picoclaw_walk *w)
     return status == PAL_OK ? pal_import_begin(w->import->store, &session, false) : status;
 }
 
-/* ---- Its marks ---- */
+/* ---- The marks ---- */
 
 static pal_status session_marks(pal_picoclaw_walk *w, pal_mark **out_marks, size_t *out_len)
 {
@@ -159,7 +160,8 @@ pal_status pal_picoclaw_hide_skipped(pal_picoclaw_walk *w)
         return status;
     if (session.last_seq > w->messages) {
         pal_picoclaw_tell(w, 0,
-                "its oldest messages went out of sight there, but are here already: they stay", "");
+                "PicoClaw has hidden the oldest messages, but they were imported before and stay "
+                "visible", "");
         return PAL_OK;
     }
     return pal_import_mark_anew(store, &reset, 0);

@@ -1,9 +1,9 @@
-/* cli_picoclaw_walk.c - one reading of one session. A message is known again by a client id made of
- * its content and time, not of its line: PicoClaw's compaction moves lines, and what was imported
- * before must not come twice then, nor be missed.
+/* cli_picoclaw_walk.c - reads one session once. A message gets a client id that is derived from its
+ * content and time, not from its line. PicoClaw's compaction moves lines; a repeated import must
+ * still find each message exactly once.
  *
- * Lines before a meta's `skip` are out of sight there; they come along and go out of sight here
- * too, by a reset between them and the rest. */
+ * PicoClaw hides the lines before a meta file's `skip`. They are imported too, and a reset after
+ * them hides them here as well. */
 #include "cli/cli_picoclaw_inside.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "dialect/dialect_native.h"
 
-#define NAMELESS "picoclaw" /* the key of a session that has an empty one */
+#define NAMELESS "picoclaw" /* key of a session whose key is empty */
 
 void pal_picoclaw_tell(pal_picoclaw_walk *w, uint64_t line, const char *what, const char *detail)
 {
@@ -37,7 +37,7 @@ pal_status pal_picoclaw_digest(pal_picoclaw_walk *w, const pal_message *message,
     return failed ? pal_cli_no_memory(w->import->cli) : PAL_OK;
 }
 
-/* The same content at the same time may be said twice: the second has a number. */
+/* The same content can appear twice at the same time: then the second one gets a number. */
 static pal_status name_message(pal_picoclaw_walk *w, pal_message *message, pal_arena *arena)
 {
     uint8_t digest[PAL_SHA256_SIZE];
@@ -56,7 +56,7 @@ static pal_status name_message(pal_picoclaw_walk *w, pal_message *message, pal_a
     return PAL_OK;
 }
 
-/* A store wants calls to have an id and a name; PicoClaw doesn't. */
+/* The store requires an id and a name for each call; PicoClaw does not. */
 static void name_calls(pal_part *parts, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -72,7 +72,7 @@ static pal_status take(pal_picoclaw_walk *w, pal_message *message, uint64_t line
 {
     if (pal_picoclaw_is_transient(message))
         return PAL_OK;
-    /* Ids are the tenant's: those of a line that we exported may be another session's here. */
+    /* Ids belong to the tenant: an exported id may belong to another session here. */
     message->id = message->parent_id = (pal_id){{0}};
     message->seq = 0;
     name_calls(message->parts, message->parts_len);
@@ -104,7 +104,7 @@ static pal_status read_whole(pal_picoclaw_walk *w, const char *path, pal_str *ou
     return status;
 }
 
-/* A damaged meta costs what only it knew: the key, the summary, what was out of sight. */
+/* If the meta file is damaged, the key, the summary and the hidden lines are not known. */
 static void read_meta(pal_picoclaw_walk *w)
 {
     pal_str text;
@@ -114,7 +114,7 @@ static void read_meta(pal_picoclaw_walk *w)
                     pal_picoclaw_meta_read(text, w->arena, &w->meta, &why) != PAL_OK)) {
         *w->import->file = w->from->meta;
         pal_picoclaw_tell(
-                w, 0, "the meta file can't be read, the session is imported without it", "");
+                w, 0, "the meta file could not be read; the session is imported without it", "");
         w->meta = (pal_picoclaw_meta){0};
     }
     if (!w->meta.key.len)
@@ -179,17 +179,19 @@ static pal_status read_legacy(pal_picoclaw_walk *w, pal_picoclaw_legacy *legacy)
     pal_status status = PAL_OK;
     *w->import->file = w->from->legacy;
     if (legacy->skipped)
-        pal_picoclaw_tell(w, 0, "some of its messages are none: skipped", "");
+        pal_picoclaw_tell(w, 0, "some items are not messages: skipped", "");
     for (size_t i = 0; status == PAL_OK && i < legacy->messages_len; i++) {
         w->line++;
         w->message_arena = w->is_check ? w->message_arena : pal_import_arena(w->import->store);
         status = take(w, &legacy->messages[i], w->line);
     }
-    /* Its messages lie in this walk's arena, which goes before they would be written. */
+    /* The messages are allocated in the arena of this walk, so they must be written before it is
+     * freed. */
     return status == PAL_OK && !w->is_check ? pal_import_flush(w->import->store) : status;
 }
 
-/* An older file that was migrated already has its lines beside it, under the name of its key. */
+/* If an older file was already migrated, its lines are in a file next to it that is named after
+ * its key. */
 static pal_status open_legacy(pal_picoclaw_walk *w, pal_picoclaw_legacy *legacy, bool *out_use)
 {
     const pal_picoclaw_listing *list = w->list;
@@ -213,22 +215,24 @@ static pal_status open_legacy(pal_picoclaw_walk *w, pal_picoclaw_legacy *legacy,
     uintptr_t place = (uintptr_t)pal_map_find(&list->by_base, base);
     *out_use = !place || !list->sources[place - 1].lines;
     if (!*out_use)
-        pal_picoclaw_tell(w, 0, "skipped: its session has been migrated, its lines are there", "");
+        pal_picoclaw_tell(w, 0,
+                "skipped: the session was migrated, and its lines are imported from the new file",
+                "");
     return PAL_OK;
 }
 
-/* A file that can't be read costs its session, and nothing else. */
+/* If a file cannot be read, only its session is skipped. */
 static bool can_read(pal_picoclaw_walk *w, const char *path)
 {
     if (!path || access(path, R_OK) == 0)
         return true;
     *w->import->file = path;
     w->from->is_skipped = true;
-    pal_picoclaw_tell(w, 0, "skipped: can't be read: ", strerror(errno));
+    pal_picoclaw_tell(w, 0, "skipped: could not read the file: ", strerror(errno));
     return false;
 }
 
-/* ---- The session ---- */
+/* ---- Reading a session ---- */
 
 pal_status pal_picoclaw_walk_lines(pal_picoclaw_walk *w)
 {

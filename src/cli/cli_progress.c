@@ -1,5 +1,5 @@
-/* cli_progress.c - one line on a terminal's stderr that says how far long work has come. In a pipe
- * there is none, and short work shows none either. */
+/* cli_progress.c - shows the progress of long work in one line on stderr. Nothing is shown for
+ * short work, or if stderr is not a terminal. */
 #include "cli/cli.h"
 
 #include <unistd.h>

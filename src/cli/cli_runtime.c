@@ -1,5 +1,5 @@
-/* cli_runtime.c - the runtime that the user means: what the options say goes before the
- * environment, and that before the file, since all of them are keys of the configuration. */
+/* cli_runtime.c - opens the runtime with the user's settings. Options override environment
+ * variables, and those override the file, because all of them set keys of the configuration. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@ static pal_status set_key(pal_cli *cli, const char *key, const char *option, con
             pal_config_set(cli->config, key, pal_str_of(value), PAL_CONFIG_FLAG, &cli->err);
     if (status == PAL_INVALID) {
         pal_error cause = cli->err;
-        const char *wants = strstr(cause.message, "wants");
-        return pal_cli_usage(cli, NULL, "%s %s", option, wants ? wants : cause.message);
+        const char *problem = strstr(cause.message, "must be");
+        return pal_cli_usage(cli, NULL, "%s %s", option, problem ? problem : cause.message);
     }
     return status;
 }
@@ -32,7 +32,7 @@ static void hint_for_options(pal_cli *cli, pal_status status)
 {
     if (status == PAL_NOT_FOUND)
         snprintf(cli->hint, sizeof cli->hint,
-                "set it, or name another provider; '--provider echo' needs no key");
+                "set the variable, or use another provider; '--provider echo' requires no key");
 }
 
 static pal_status open_runtime(

@@ -1,6 +1,6 @@
-/* cli_signals.c - what the process is told while it waits. Handlers only note it, and wake whoever
- * waits through a descriptor that has no memory of its own: nothing is lost between looking and
- * waiting. The state is the process's, as signals are. */
+/* cli_signals.c - records signals for a thread that waits. A handler only sets a flag and writes
+ * to an eventfd, which stays readable, so a signal between the check and the wait is not lost.
+ * The state is global, because signals belong to the process. */
 #include "cli/cli_terminal.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ void pal_signals_wake(void)
 {
     uint64_t one = 1;
     ssize_t written = write(wake_fd, &one, sizeof one);
-    (void)written; /* full means that it is awake already */
+    (void)written; /* if the counter is full, the waiting thread is awake already */
 }
 
 static void note(int number)
@@ -37,7 +37,7 @@ pal_status pal_signals_open(pal_cli *cli)
     struct sigaction action = {.sa_handler = note};
     wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (wake_fd < 0)
-        return pal_error_set(&cli->err, PAL_IO, "can't wait for signals: %s", strerror(errno));
+        return pal_error_set(&cli->err, PAL_IO, "could not wait for signals: %s", strerror(errno));
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaction(numbers[i], &action, NULL);
@@ -62,7 +62,7 @@ bool pal_signals_wait(int fd, int timeout_ms)
         return false;
     if (waited[0].revents) {
         ssize_t len = read(wake_fd, &count, sizeof count);
-        (void)len; /* only taken so that the next wait waits */
+        (void)len; /* only resets the counter, so that the next wait blocks */
     }
     return waited[1].revents != 0;
 }

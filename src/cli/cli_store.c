@@ -1,4 +1,4 @@
-/* cli_store.c - opens the store that the user means and finds the session that they mean. */
+/* cli_store.c - opens the store that the user names and finds the session that the user names. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -27,13 +27,14 @@ const char *pal_cli_store_path(const char *url)
 static pal_status missing_store(pal_cli *cli, const char *path, bool is_empty)
 {
     snprintf(cli->hint, sizeof cli->hint,
-            "'palaver session new' starts one there; --store URL or PALAVER_STORE names another");
-    return pal_error_set(&cli->err, PAL_NOT_FOUND, "there is no store at '%.160s'%s", path,
+            "create a store with 'palaver session new', or select another one with --store or "
+            "PALAVER_STORE");
+    return pal_error_set(&cli->err, PAL_NOT_FOUND, "store '%.160s' does not exist%s", path,
             is_empty ? ": the file is empty" : "");
 }
 
-/* Makes the name of the new directory durable, so that a power cut does not take the store with it.
- * A working directory that can't be read can't be synced. */
+/* Makes the name of the new directory durable; otherwise a power failure could lose the whole
+ * store. A working directory that cannot be opened for reading cannot be synced. */
 static int sync_parent(void)
 {
     int fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -45,7 +46,8 @@ static int sync_parent(void)
     return failed;
 }
 
-/* Only the default store's own directory: elsewhere a missing one is more likely a typing error. */
+/* Creates only the directory of the default store. Any other missing directory is more likely a
+ * typing error. */
 static pal_status make_default_directory(pal_cli *cli)
 {
     if (strcmp(cli->store_url, PAL_CONFIG_STORE_DEFAULT) != 0)
@@ -56,7 +58,7 @@ static pal_status make_default_directory(pal_cli *cli)
                 failed == EACCES || failed == EROFS                ? PAL_DENIED
                         : failed == ENOSPC || failed == EDQUOT ? PAL_FULL
                                                                    : PAL_IO,
-                "can't make the directory 'palaver-data': %s", strerror(failed));
+                "could not create the directory 'palaver-data': %s", strerror(failed));
     return PAL_OK;
 }
 
@@ -64,11 +66,11 @@ static void hint_for_open(pal_cli *cli, pal_status status)
 {
     const char *hint = "";
     if (status == PAL_CORRUPT)
-        hint = "the file was left as it is";
+        hint = "the file was not changed";
     else if (status == PAL_DENIED)
-        hint = "check who may write to the file and its directory";
+        hint = "check the permissions of the file and its directory";
     else if (status == PAL_BUSY)
-        hint = "another process is writing; try again";
+        hint = "another process is writing; retry later";
     snprintf(cli->hint, sizeof cli->hint, "%s", hint);
 }
 
@@ -134,9 +136,9 @@ pal_status pal_cli_each_session(pal_cli *cli, pal_session_state state,
 
 typedef struct lookup {
     pal_str name;
-    bool is_prefix; /* the name could begin an id */
+    bool is_prefix; /* the name could be the beginning of an id */
     size_t matches;
-    char id[PAL_ID_TEXT_SIZE]; /* of the first match */
+    char id[PAL_ID_TEXT_SIZE]; /* the id of the first match */
 } lookup;
 
 static bool could_begin_id(pal_str name)
@@ -166,8 +168,8 @@ static bool session_matches(const lookup *search, const pal_session *session, co
     return false;
 }
 
-/* The names of active ones were tried before, so that among those only beginnings of ids are new;
- * sessions in the trash have no other way to be found. */
+/* The names of active sessions were tried before, so for these only beginnings of ids are left
+ * to compare. Sessions in the trash can be found only here. */
 static void try_session(const pal_session *session, void *user)
 {
     lookup *search = user;
@@ -179,10 +181,10 @@ static void try_session(const pal_session *session, void *user)
 
 static pal_status unknown_session(pal_cli *cli, const char *name, pal_cli_among among)
 {
-    snprintf(cli->hint, sizeof cli->hint, "palaver session list%s shows what there is",
+    snprintf(cli->hint, sizeof cli->hint, "run 'palaver session list%s' to see the sessions",
             among == PAL_CLI_AMONG_TRASH ? " --state trash" : "");
-    return pal_error_set(&cli->err, PAL_NOT_FOUND, "there is no session '%.160s'%s", name,
-            among == PAL_CLI_AMONG_TRASH ? " in the trash" : "");
+    return pal_error_set(&cli->err, PAL_NOT_FOUND, "session '%.160s' %s", name,
+            among == PAL_CLI_AMONG_TRASH ? "is not in the trash" : "does not exist");
 }
 
 static pal_status find_by_scan(
@@ -202,9 +204,10 @@ static pal_status find_by_scan(
         return unknown_session(cli, name, among);
     if (search.matches > 1) {
         snprintf(cli->hint, sizeof cli->hint,
-                "give more of the id; ids that begin alike were made at about the same time");
+                "type more characters of the id");
         return pal_error_set(
-                &cli->err, PAL_CONFLICT, "'%.160s' means %zu sessions", name, search.matches);
+                &cli->err, PAL_CONFLICT,
+                "'%.160s' is ambiguous: it matches %zu sessions", name, search.matches);
     }
     return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ID, pal_str_of(search.id),
             cli->arena, out_session, &cli->err);
@@ -220,8 +223,8 @@ static pal_status find_last(pal_cli *cli, pal_cli_among among, pal_session *out_
     if (status != PAL_OK)
         return status;
     if (page.sessions_len == 0) {
-        snprintf(cli->hint, sizeof cli->hint, "'palaver session new' starts one");
-        return pal_error_set(&cli->err, PAL_NOT_FOUND, "there is no session yet");
+        snprintf(cli->hint, sizeof cli->hint, "create a session with 'palaver session new'");
+        return pal_error_set(&cli->err, PAL_NOT_FOUND, "there are no sessions yet");
     }
     *out_session = page.sessions[0];
     return PAL_OK;
@@ -233,7 +236,7 @@ pal_status pal_cli_find(
     if (strcmp(name, "@last") == 0)
         return find_last(cli, among, out_session);
     if (!*name)
-        return pal_cli_usage(cli, NULL, "the session's name is empty");
+        return pal_cli_usage(cli, NULL, "the name of the session is empty");
     pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli),
             among == PAL_CLI_AMONG_TRASH ? PAL_FIND_ID : PAL_FIND_ANY, pal_str_of(name), cli->arena,
             out_session, &cli->err);

@@ -1,13 +1,13 @@
-/* cli_table.c - aligned tables for people. Cells are made harmless when they are added; widths are
- * columns, not bytes. On a terminal columns are cut so that no row wraps: first the one that the
- * table names, then whichever text is widest. */
+/* cli_table.c - prints aligned tables for people. Control characters in cells are made visible
+ * when a cell is added. Widths are measured in columns, not bytes. On a terminal, columns are
+ * cut so that no row wraps: first the column that the table names, then the widest text. */
 #include "cli/cli.h"
 
 #include <string.h>
 
 #define GAP 2
-#define NAMED_MIN 12 /* columns that the column to be cut first keeps */
-#define TEXT_MIN 8   /* columns that any other text keeps */
+#define NAMED_MIN 12 /* minimum width of the column that is cut first */
+#define TEXT_MIN 8   /* minimum width of any other text column */
 
 void pal_cli_table_cell(pal_cli *cli, pal_cli_table *table, pal_str text)
 {
@@ -35,7 +35,7 @@ void pal_cli_table_cell_u64(pal_cli *cli, pal_cli_table *table, uint64_t number)
     pal_cli_table_cell(cli, table, pal_str_of(text));
 }
 
-/* Widths of all columns; 0 for those without any content. */
+/* Computes the widths of all columns; 0 for columns without content. */
 static void measure(const pal_cli_table *table, size_t *widths)
 {
     memset(widths, 0, table->columns * sizeof *widths);
@@ -51,7 +51,8 @@ static void measure(const pal_cli_table *table, size_t *widths)
     }
 }
 
-/* Takes up to `excess` columns from a width, down to `least`; returns how many are left to take. */
+/* Takes up to `excess` columns from a width, but leaves at least `least`. Returns how many
+ * columns are still to be taken. */
 static size_t cut_width(size_t *width, size_t least, size_t excess)
 {
     size_t cut = *width > least ? *width - least : 0;

@@ -1,5 +1,5 @@
-/* cli_target.c - a file that appears whole or not at all; an older one stays until then. Devices
- * and pipes are written in place. */
+/* cli_target.c - writes a file that appears complete or not at all; an older file stays in place
+ * until then. Devices and pipes are written directly. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 static pal_status target_failed(pal_cli *cli, const char *path)
 {
     return pal_error_set(&cli->err, errno == EACCES || errno == EROFS ? PAL_DENIED : PAL_IO,
-            "can't write '%.160s': %s", path, strerror(errno));
+            "could not write '%.160s': %s", path, strerror(errno));
 }
 
 pal_status pal_cli_target_open(pal_cli *cli, const char *path, pal_cli_target *out_target)

@@ -1,9 +1,10 @@
-/* cli_terminal.c - line editing by libedit, the only place that knows it. Characters are read here
- * and not by libedit, so that Ctrl-C and a new size of the window are seen at once. Text that is
- * pasted comes between two marks of the terminal's (bracketed paste): its line ends are text.
+/* cli_terminal.c - line editing with libedit; only this file uses it. This file reads the
+ * characters itself, so that Ctrl-C and a new window size are noticed immediately. The terminal
+ * sends marks before and after pasted text (bracketed paste), so line ends in it are text.
  *
- * The history is a file of libedit's own form in the user's state directory, readable by the user
- * only, and replaced as a whole. Where it can't be written, it is not. */
+ * The history is a file in libedit's format in the user's state directory. Only the user can
+ * read it, and it is always replaced completely. If it cannot be written, there is no history
+ * file. */
 #include "cli/cli_terminal.h"
 
 #include <errno.h>
@@ -31,8 +32,8 @@ struct pal_terminal {
     EditLine *editor;
     History *history;
     const char *const *words;
-    char *history_file;    /* NULL: nothing is kept */
-    struct termios before; /* how the terminal was */
+    char *history_file;    /* NULL: the history is not stored */
+    struct termios before; /* settings to restore */
     char prompt[PROMPT_SIZE];
     pal_terminal_input reason; /* why reading ended without a line */
     pal_buf pasted;            /* wide characters */
@@ -57,7 +58,7 @@ static pal_terminal *terminal_of(EditLine *editor)
 static void put(const char *text)
 {
     ssize_t written = write(STDOUT_FILENO, text, strlen(text));
-    (void)written; /* a terminal that is gone ends the next read */
+    (void)written; /* if the terminal is gone, the next read fails */
 }
 
 int pal_terminal_width(const pal_terminal *terminal)
@@ -71,7 +72,7 @@ int pal_terminal_width(const pal_terminal *terminal)
 
 /* ---- Characters ---- */
 
-/* Sees to what came up while nobody typed; false: there is a reason to stop. */
+/* Handles signals and a new window size. Returns false if reading must stop. */
 static bool look_around(pal_terminal *terminal)
 {
     if (pal_signals_interrupted()) {
@@ -91,7 +92,7 @@ static bool look_around(pal_terminal *terminal)
     return true;
 }
 
-/* One byte, as soon as there is one; false: there is a reason to stop. */
+/* Waits for one byte. Returns false if reading must stop. */
 static bool read_byte(pal_terminal *terminal, unsigned char *out_byte)
 {
     while (look_around(terminal)) {
@@ -125,7 +126,7 @@ static int read_char(EditLine *editor, wchar_t *out_char)
     return 1;
 }
 
-/* ---- Keys of our own ---- */
+/* ---- Keys ---- */
 
 static void insert_char(pal_terminal *terminal, wchar_t c)
 {
@@ -134,7 +135,7 @@ static void insert_char(pal_terminal *terminal, wchar_t c)
         pal_buf_append(&terminal->pasted, &c, sizeof c);
 }
 
-/* Everything up to the terminal's mark; what is over the limit is left out. */
+/* Reads pasted text up to the mark of the terminal. Text over the limit is dropped. */
 static unsigned char paste(EditLine *editor, int key)
 {
     static const wchar_t mark[] = L"\033[201~";
@@ -150,7 +151,7 @@ static unsigned char paste(EditLine *editor, int key)
             seen++;
             continue;
         }
-        /* What looked like the mark was text: all but its escape. */
+        /* What looked like the mark is text, except its escape character. */
         for (size_t i = 1; i < seen; i++)
             insert_char(terminal, mark[i]);
         seen = c == mark[0];
@@ -175,7 +176,7 @@ static unsigned char new_line(EditLine *editor, int key)
     return el_winsertstr(editor, L"\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
-/* Completes the only word that the line can become. */
+/* Completes the line if only one word matches. */
 static unsigned char complete(EditLine *editor, int key)
 {
     pal_terminal *terminal = terminal_of(editor);
@@ -200,7 +201,7 @@ static void bind_keys(EditLine *editor)
     static const char *const keys[][2] = {
             {"\\e[200~", "palaver-paste"},
             {"\\e^M", "palaver-new-line"},
-            {"\\e^J", "palaver-new-line"}, /* a terminal that sends a line feed for Enter */
+            {"\\e^J", "palaver-new-line"}, /* for terminals that send a line feed for Enter */
             {"^I", "palaver-complete"},
             {"^R", "em-inc-search-prev"},
             {"^W", "ed-delete-prev-word"},
@@ -212,8 +213,8 @@ static void bind_keys(EditLine *editor)
             {"\\e[1;5C", "em-next-word"},
             {"\\e[1;5D", "ed-prev-word"},
     };
-    /* The wide form keeps these texts where they are; the other one copies and leaks them. */
-    el_wset(editor, EL_ADDFN, L"palaver-paste", L"insert what is pasted", paste);
+    /* The wide function keeps pointers to these texts; the other one copies and leaks them. */
+    el_wset(editor, EL_ADDFN, L"palaver-paste", L"insert pasted text", paste);
     el_wset(editor, EL_ADDFN, L"palaver-new-line", L"insert a line end", new_line);
     el_wset(editor, EL_ADDFN, L"palaver-complete", L"complete a command", complete);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -222,7 +223,7 @@ static void bind_keys(EditLine *editor)
 
 /* ---- History ---- */
 
-/* Makes the directories of the path that are missing; false: that can't be done. */
+/* Creates the missing directories of the path. Returns false on failure. */
 static bool make_parents(char *path)
 {
     for (char *at = path + 1; *at; at++) {
@@ -237,7 +238,7 @@ static bool make_parents(char *path)
     return true;
 }
 
-/* The caller's, for pal_free(); NULL where there is no home to have it in. */
+/* Returns the path; free it with pal_free(). NULL if there is no home directory. */
 static char *find_history(void)
 {
     const char *state = getenv("XDG_STATE_HOME");
@@ -258,7 +259,7 @@ static char *find_history(void)
     return NULL;
 }
 
-/* Written beside and moved into place, so that no crash leaves half of it. */
+/* Writes a temporary file and renames it, so that a crash cannot leave an incomplete file. */
 static void save_history(pal_terminal *terminal)
 {
     HistEvent event;
@@ -304,7 +305,7 @@ pal_terminal_input pal_terminal_read(
         pal_terminal *terminal, const char *prompt, bool has_styles, pal_str *out_line)
 {
     int len = 0;
-    /* libedit writes what is marked only with a character behind it: the space. */
+    /* libedit prints marked text only if a character follows it: the space. */
     const char *format = has_styles ? "\1\033[1m\1%s\1\033[0m\1 " : "%s ";
     snprintf(terminal->prompt, sizeof terminal->prompt, format, prompt);
     terminal->reason = PAL_INPUT_END;
@@ -323,7 +324,7 @@ pal_terminal_input pal_terminal_read(
 
 /* ---- Life cycle ---- */
 
-/* libedit needs to know that characters are UTF-8; what else the locale says is left alone. */
+/* libedit must know that characters are UTF-8. The rest of the locale does not change. */
 static void use_utf8(void)
 {
     setlocale(LC_CTYPE, "");
@@ -337,7 +338,7 @@ static pal_status open_editor(pal_cli *cli, pal_terminal *terminal)
     terminal->editor = el_init("palaver", stdin, stdout, stderr);
     terminal->history = history_init();
     if (!terminal->editor || !terminal->history)
-        return pal_error_set(&cli->err, PAL_IO, "can't edit lines on this terminal");
+        return pal_error_set(&cli->err, PAL_IO, "the terminal does not support line editing");
     history(terminal->history, &event, H_SETSIZE, PAL_TERMINAL_HISTORY_MAX);
     history(terminal->history, &event, H_SETUNIQUE, 1);
     if (terminal->history_file)
@@ -347,7 +348,7 @@ static pal_status open_editor(pal_cli *cli, pal_terminal *terminal)
     el_set(terminal->editor, EL_PROMPT_ESC, tell_prompt, '\1');
     el_set(terminal->editor, EL_HIST, history, terminal->history);
     el_set(terminal->editor, EL_GETCFN, read_char);
-    /* Between two lines, keys are kept for the next one, and not shown. */
+    /* Between two lines, typed keys are kept for the next line and not shown. */
     el_set(terminal->editor, EL_SETTY, "-x", "-echo", "-icanon", NULL);
     bind_keys(terminal->editor);
     return PAL_OK;

@@ -1,4 +1,4 @@
-/* cli_time.c - times as people say them: "3 min ago", "24h", a date, RFC 3339. */
+/* cli_time.c - reads and prints times for people: "3 min ago", "24h", a date, RFC 3339. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -8,12 +8,12 @@
 #include "base/clock.h"
 
 typedef struct unit {
-    const char *letter; /* as read */
-    const char *name;   /* as shown */
+    const char *letter; /* as it is read */
+    const char *name;   /* as it is shown */
     int64_t ms;
 } unit;
 
-/* Smallest first. */
+/* Smallest unit first. */
 static const unit units[] = {
         {"s", "s", 1000},
         {"m", "min", 60 * 1000},
@@ -35,7 +35,7 @@ void pal_cli_time_relative(pal_buf *buf, int64_t ms, int64_t now_ms)
         pal_buf_append_text(buf, "just now");
         return;
     }
-    /* Weeks only from two on: "9 d ago" says more than "1 wk ago". */
+    /* Weeks are used only from two on: "9 d ago" is more precise than "1 wk ago". */
     for (size_t i = 0; i < UNITS_LEN; i++) {
         if (age >= units[i].ms * (i + 1 == UNITS_LEN ? 2 : 1))
             best = i;
@@ -73,7 +73,7 @@ bool pal_cli_duration_from_text(const char *text, int64_t *out_ms)
     return false;
 }
 
-/* A date alone means the beginning of that day in UTC. */
+/* A date without a time is the beginning of that day in UTC. */
 static bool date_from_text(const char *text, int64_t *out_ms)
 {
     char whole[PAL_TIME_TEXT_SIZE];
@@ -94,5 +94,5 @@ pal_status pal_cli_time_option(
     if (date_from_text(text, out_ms) || pal_time_from_text(pal_str_of(text), out_ms))
         return PAL_OK;
     return pal_cli_usage(cli, "for example 24h, 7d, 2026-11-15 or 2026-11-15T20:47:48Z",
-            "--%s does not understand the time '%.60s'", option, text);
+            "--%s must be a time or a duration, not '%.60s'", option, text);
 }

@@ -1,12 +1,12 @@
-/* cli_window.c - a session's window as the command line, the session, its agent and the
- * configuration say it, in that order: as a turn would see it, but without the tools. */
+/* cli_window.c - builds the window of a session from the command line, the session, its agent
+ * and the configuration, in that order, as a turn would, but without tools. */
 #include "cli/cli.h"
 
 #include <string.h>
 
-#define MODEL_MESSAGES 20 /* the newest ones that are asked who answered */
+#define MODEL_MESSAGES 20 /* newest messages that are searched for the model of the last answer */
 
-/* ---- Who would answer ---- */
+/* ---- The model that would answer ---- */
 
 static const pal_agent_settings *find_agent(const pal_runtime_options *options, pal_str name)
 {
@@ -35,7 +35,7 @@ static pal_profile profile_of(pal_str kind)
     return PAL_PROFILE_OPENAI_CHAT;
 }
 
-/* What the session itself says, in its metadata: {"turn": {"model": ...}}. */
+/* Reads the settings in the session's metadata: {"turn": {"model": ...}}. */
 static pal_agent_settings own_settings(pal_cli *cli, const pal_session *session)
 {
     pal_agent_settings own = {0};
@@ -50,8 +50,8 @@ static pal_agent_settings own_settings(pal_cli *cli, const pal_session *session)
     return own;
 }
 
-/* The session's word over its agent's, over the configuration's. Whoever names an endpoint means
- * its model, unless they name another. */
+/* The session overrides its agent, and the agent overrides the configuration. A level that names
+ * an endpoint but no model means the default model of the endpoint. */
 static void choose_answerer(pal_cli *cli, const pal_session *session,
         const pal_runtime_options *options, pal_cli_window *out_window)
 {
@@ -81,7 +81,7 @@ static void choose_answerer(pal_cli *cli, const pal_session *session,
         window->model = endpoint && endpoint->model.len ? endpoint->model : options->model;
 }
 
-/* Who answered last, where nobody says which model is meant. */
+/* Finds the model of the last answer, for the case that no setting names a model. */
 static pal_status find_model(pal_cli *cli, pal_id session, pal_str *out_model)
 {
     pal_load load = {.limit = MODEL_MESSAGES, .from_end = true};
@@ -95,7 +95,7 @@ static pal_status find_model(pal_cli *cli, pal_id session, pal_str *out_model)
     return PAL_OK;
 }
 
-/* Fails with the name that was probably meant, or all that there are. */
+/* Fails with the most similar name as the hint, or with all names. */
 static pal_status unknown_name(
         pal_cli *cli, const char *what, const char *name, const char *const *names)
 {
@@ -106,8 +106,8 @@ static pal_status unknown_name(
         snprintf(hint, sizeof hint, "did you mean '%s'?", near);
     for (size_t i = 0; !near && names[i]; i++)
         len += (size_t)snprintf(
-                hint + len, sizeof hint - len, "%s%s", i == 0 ? "it is one of " : ", ", names[i]);
-    return pal_cli_usage(cli, hint, "there is no %s '%.60s'", what, name);
+                hint + len, sizeof hint - len, "%s%s", i == 0 ? "use one of " : ", ", names[i]);
+    return pal_cli_usage(cli, hint, "unknown %s '%.60s'", what, name);
 }
 
 static pal_status read_names(pal_cli *cli, const pal_cli_window_values *given, pal_window *window)
@@ -124,7 +124,7 @@ static pal_status read_names(pal_cli *cli, const pal_cli_window_values *given, p
     return PAL_OK;
 }
 
-/* Without the keys that it would need to ask anybody, if need be. */
+/* If an API key is missing, the options are used without keys: no model is called. */
 static void read_options(pal_cli *cli, pal_runtime_options *out_options)
 {
     if (pal_config_runtime(cli->config, cli->arena, out_options, NULL) != PAL_OK)
@@ -143,7 +143,7 @@ static pal_status read_settings(pal_cli *cli, const pal_session *session,
     if (status != PAL_OK)
         return status;
     choose_answerer(cli, session, &options, out_window);
-    /* As a turn has it: a conversation that the service keeps has no other end. */
+    /* The same as in a turn: for a conversation that the provider keeps, this is the only limit. */
     if (window->settings.compaction_threshold == 0 &&
             pal_str_is(out_window->kind, "mistral_conversations"))
         window->settings.compaction_threshold = PAL_COMPACTION_THRESHOLD;

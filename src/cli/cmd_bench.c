@@ -1,10 +1,11 @@
-/* cmd_bench.c - `palaver bench store`: how fast appends are acknowledged here, beside how fast
- * this disk can be at all.
+/* cmd_bench.c - `palaver bench store`: measures how fast appends are acknowledged, compared with
+ * how fast the disk can be at all.
  *
- * The yardstick is a plain write and fdatasync of as many bytes, on a file in the same directory,
- * in the same run: one durable write cannot be quicker than that, but many threads can share one.
- * Every append that is counted was acknowledged. A store that was named by --store gets sessions of
- * a tenant of its own, which are erased at the end; otherwise a directory is made and removed. */
+ * The reference is a plain write and fdatasync of the same number of bytes, to a file in the
+ * same directory, in the same run. One durable write cannot be faster than that, but many
+ * threads can share one. Every counted append was acknowledged. In a store that --store names,
+ * the sessions belong to a separate tenant and are erased at the end. Otherwise a temporary
+ * directory is created and removed. */
 #include "cli/cli.h"
 
 #include <dirent.h>
@@ -27,7 +28,8 @@
 #define RESULTS_MAX 8
 #define PATH_SIZE 4096
 
-/* Latencies by powers of two, each in four: good to a fifth, and no allocation while measuring. */
+/* A histogram of latencies: four buckets per power of two. It is accurate to a fifth, and needs
+ * no allocation while measuring. */
 #define BUCKETS 128
 
 typedef struct bench_values {
@@ -45,8 +47,8 @@ typedef struct result {
 typedef struct bench {
     pal_cli *cli;
     int64_t run_us;
-    char dir[PATH_SIZE];       /* of the store's file; empty for memory: */
-    char temporary[PATH_SIZE]; /* empty: the store is the user's */
+    char dir[PATH_SIZE];       /* directory of the store's file; empty for memory: */
+    char temporary[PATH_SIZE]; /* empty: the store belongs to the user */
     char text[TEXT_BYTES];
     pal_id sessions[THREADS_MAX];
     size_t sessions_len;
@@ -54,7 +56,7 @@ typedef struct bench {
     size_t results_len;
 } bench;
 
-/* An interrupt ends the measuring, so that what was made is still removed. */
+/* An interrupt only ends the measurement, so that the temporary data is still removed. */
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number)
@@ -111,11 +113,12 @@ static result *new_result(bench *b, const char *name)
     return r;
 }
 
-/* ---- What this disk can do ---- */
+/* ---- The speed of the disk ---- */
 
 static pal_status write_failed(bench *b, const char *path)
 {
-    return pal_error_set(&b->cli->err, PAL_IO, "can't write '%.160s': %s", path, strerror(errno));
+    return pal_error_set(&b->cli->err, PAL_IO,
+            "could not write '%.160s': %s", path, strerror(errno));
 }
 
 static pal_status measure_floor(bench *b)
@@ -195,7 +198,7 @@ static pal_status measure_appends(bench *b, size_t threads)
         workers[started] =
                 (worker){.b = b, .session = b->sessions[started], .until_us = start + b->run_us};
         if (pthread_create(&workers[started].thread, NULL, append_until, &workers[started]) != 0) {
-            status = pal_error_set(&b->cli->err, PAL_IO, "can't start %zu threads", threads);
+            status = pal_error_set(&b->cli->err, PAL_IO, "could not start %zu threads", threads);
             break;
         }
     }
@@ -263,7 +266,7 @@ static pal_status make_temporary(bench *b, const char *parent)
     snprintf(b->dir, sizeof b->dir, "%s/palaver-bench-XXXXXX", parent);
     if (!mkdtemp(b->dir))
         return pal_error_set(&cli->err, errno == EACCES ? PAL_DENIED : PAL_IO,
-                "can't make a directory in '%.160s': %s", parent, strerror(errno));
+                "could not create a directory in '%.160s': %s", parent, strerror(errno));
     memcpy(b->temporary, b->dir, sizeof b->dir);
     snprintf(url, PATH_SIZE + 32, "sqlite:%s/palaver.db", b->dir);
     cli->store_url = url;
@@ -288,7 +291,8 @@ static pal_status open_store(bench *b, const bench_values *given)
     pal_cli *cli = b->cli;
     pal_status status = PAL_OK;
     if (cli->store_given && given->dir)
-        return pal_cli_usage(cli, NULL, "--dir is for a temporary store; --store names one");
+        return pal_cli_usage(cli, NULL,
+                "--dir is for a temporary store and cannot be combined with --store");
     if (!cli->store_given) {
         status = make_temporary(b, given->dir ? given->dir : ".");
     } else if (pal_cli_store_path(cli->store_url)) {
@@ -320,7 +324,7 @@ static void erase_sessions(bench *b)
         pal_error ignored;
         if (pal_store_erase(b->cli->store, pal_str_of(TENANT), b->sessions[i], &erasure,
                     &ignored) != PAL_OK)
-            fprintf(stderr, "palaver: a session of tenant '" TENANT "' is left: %s\n",
+            fprintf(stderr, "palaver: could not erase a session of tenant '" TENANT "': %s\n",
                     ignored.message);
     }
 }
@@ -383,11 +387,12 @@ static void print_text(bench *b)
         put_time(cli, &table, percentile_us(r, 0.99));
     }
     pal_cli_table_print(cli, &table);
-    pal_buf_format(&cli->out, "\nMessages of %d bytes; each append is %s before it counts.\n",
-            TEXT_BYTES, *b->dir ? "safe on disk" : "in memory");
+    pal_buf_format(&cli->out, "\nMessages have %d bytes; each append is %s before it is counted.\n",
+            TEXT_BYTES, *b->dir ? "on disk" : "in memory");
     if (*b->dir)
         pal_buf_append_text(&cli->out,
-                "RATIO: to a plain write of as many bytes with fdatasync, same place.\n");
+                "RATIO compares with a plain write and fdatasync of the same size in the same "
+                "place.\n");
 }
 
 static void print_json(bench *b)
@@ -426,9 +431,9 @@ static pal_status run_bench(pal_cli *cli, void *values)
     const bench_values *given = values;
     if (strcmp(cli->args[0], "store") != 0)
         return pal_cli_usage(
-                cli, "palaver bench store", "there is no benchmark '%.60s'", cli->args[0]);
+                cli, "palaver bench store", "unknown benchmark '%.60s'", cli->args[0]);
     if (given->ms.given && (given->ms.value < 1 || given->ms.value > 600000))
-        return pal_cli_usage(cli, NULL, "--ms is from 1 to 600000");
+        return pal_cli_usage(cli, NULL, "--ms must be from 1 to 600000");
     bench *b = pal_arena_alloc(cli->arena, sizeof *b);
     if (!b)
         return pal_cli_no_memory(cli);
@@ -452,24 +457,22 @@ static pal_status run_bench(pal_cli *cli, void *values)
 
 static const pal_cli_option options[] = {
         {"dir", 0, PAL_CLI_TEXT, offsetof(bench_values, dir), "DIR",
-                "where the temporary store is made (here)"},
+                "directory for the temporary store (the current one)"},
         {"ms", 0, PAL_CLI_NUMBER, offsetof(bench_values, ms), "N",
-                "how long each measurement runs, in milliseconds (1000)"},
+                "duration of each measurement in milliseconds (1000)"},
         {0},
 };
 
 const pal_cli_command pal_cmd_bench = {
         .name = "bench",
-        .summary = "measure how fast the store is here",
+        .summary = "measure the speed of the store",
         .usage = "store",
-        .about = "Measures durable appends from 1, 8 and 64 threads and loads of the newest "
-                 "messages, "
-                 "beside a plain write with fdatasync in the same directory: that is what the disk "
-                 "can "
-                 "do. Uses a temporary store in the current directory, or the one that --store "
-                 "names; "
-                 "there it erases what it made. 'palaver bench cache' compares strategies of the "
-                 "context instead.",
+        .about = "Measures durable appends from 1, 8 and 64 threads, and loads of the newest "
+                 "messages. The reference is a plain write with fdatasync in the same directory, "
+                 "which is the fastest that the disk allows. It uses a temporary store in the "
+                 "current directory, or the store that --store names; there it erases the "
+                 "sessions that it created. 'palaver bench cache' compares context strategies "
+                 "instead.",
         .examples = "palaver bench store\n"
                     "palaver bench store --dir /var/lib/palaver --ms 5000",
         .options = options,

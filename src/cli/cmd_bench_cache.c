@@ -1,11 +1,12 @@
-/* cmd_bench_cache.c - `palaver bench cache`: what the strategies cost, in tokens and in money, over
- * conversations of a thousand turns.
+/* cmd_bench_cache.c - `palaver bench cache`: compares what the context strategies cost, in tokens
+ * and in money, over conversations of a thousand turns.
  *
- * Nothing is asked and nothing is stored: a seeded conversation is planned request by request, and
- * a simulated provider has in its cache what the last request began with. Beside the strategies
- * stand two ways of others at the same limits: a plain sliding window that leaves out the oldest
- * messages until the rest fits, each time; and opencode's, which clears old outputs of tools in
- * place after every turn and, when the window is full, summarises everything. */
+ * No model is called and nothing is stored: a generated conversation is planned request by
+ * request, and a simulated provider caches the beginning that a request shares with the previous
+ * one. For comparison there are two other methods with the same limits: a plain sliding window,
+ * which leaves out the oldest messages until the rest fits, each time; and the method of
+ * opencode, which clears old tool outputs in place after every turn and summarizes everything
+ * when the window is full. */
 #include "cli/cli.h"
 
 #include <math.h>
@@ -17,9 +18,9 @@
 #define CONTEXT 200000
 #define OUTPUT 32000
 #define SYSTEM_LEN 6000   /* bytes: 1,500 tokens */
-#define TOOLS_TOKENS 3000 /* of all tools */
+#define TOOLS_TOKENS 3000 /* tokens of all tools together */
 #define SUMMARY_TOKENS 1200
-#define QUESTION_TOKENS 300 /* the one that asks for a summary */
+#define QUESTION_TOKENS 300 /* tokens of the prompt for a summary */
 #define STEPS_MAX 8
 #define RUNS 7
 
@@ -33,7 +34,7 @@ typedef struct cache_values {
 } cache_values;
 
 typedef struct prices {
-    double input, cached, output; /* for a million tokens */
+    double input, cached, output; /* price per million tokens */
 } prices;
 
 /* ---- The conversation ---- */
@@ -42,9 +43,9 @@ typedef struct talk {
     const char *name;
     pal_message *messages;
     size_t len;
-    size_t *requests; /* how many messages each request has behind it */
+    size_t *requests; /* how many messages each request contains */
     size_t requests_len;
-    uint64_t tokens; /* of all messages */
+    uint64_t tokens; /* tokens of all messages */
 } talk;
 
 typedef struct talk_maker {
@@ -53,7 +54,7 @@ typedef struct talk_maker {
     uint64_t state;
 } talk_maker;
 
-/* splitmix64: the same conversation on every machine. */
+/* splitmix64: creates the same conversation on every machine. */
 static uint64_t next_random(talk_maker *maker)
 {
     uint64_t z = maker->state += UINT64_C(0x9e3779b97f4a7c15);
@@ -62,7 +63,7 @@ static uint64_t next_random(talk_maker *maker)
     return z ^ z >> 31;
 }
 
-/* Many are short and few are long: exponential around the mean, within bounds. */
+/* Many messages are short and few are long: exponential around the mean, within limits. */
 static uint32_t some_tokens(talk_maker *maker, double mean, double most)
 {
     double share = ((double)(next_random(maker) >> 11) + 1) / 9007199254740993.0;
@@ -147,20 +148,20 @@ typedef struct run {
     way way;
     pal_cli *cli;
     const talk *talk;
-    pal_context_input input; /* what stands: checkpoint, prunes, and the rest */
+    pal_context_input input; /* the marks in effect: checkpoint, prunes, and the rest */
     pal_context_last last;   /* the last request; its arrays are the two below */
     uint64_t *hashes, *tokens;
     pal_message *kept;
     pal_pruned *pruned;
-    size_t cuts; /* compactions, prunes, and where a window slid */
-    bool is_cut; /* since the last request */
+    size_t cuts; /* compactions, prunes, and moves of a window */
+    bool is_cut; /* there was a cut since the last request */
     uint64_t sent, cached, output;
-    uint64_t between_sent, between_cached; /* of requests that no cut was made before */
+    uint64_t between_sent, between_cached; /* tokens of requests without a cut before them */
     size_t requests;
     bool refused;
 } run;
 
-/* Everything that a request begins with. */
+/* Sets up everything that each request begins with. */
 static pal_status run_init(run *r, pal_cli *cli, const talk *t, const cache_values *given)
 {
     static const pal_tool tool = {.name = {"read", 4}, .tokens = TOOLS_TOKENS};
@@ -187,7 +188,8 @@ static pal_status run_init(run *r, pal_cli *cli, const talk *t, const cache_valu
     return PAL_OK;
 }
 
-/* The tail up to message number `end`. Of a sliding window it begins where the last one did. */
+/* Sets the tail up to message number `end`. For a sliding window it begins at the previous
+ * beginning. */
 static void set_tail(run *r, size_t end)
 {
     size_t from = (size_t)r->input.checkpoint.seq;
@@ -198,7 +200,8 @@ static void set_tail(run *r, size_t end)
     r->input.messages_len = end - from;
 }
 
-/* The summary stands for all up to `seq`. What is asked is the last request's own beginning. */
+/* Sets a summary that replaces all messages up to `seq`. The request for the summary begins like
+ * the last request. */
 static void set_checkpoint(run *r, uint64_t seq, const pal_plan *plan)
 {
     pal_checkpoint *checkpoint = &r->input.checkpoint;
@@ -229,7 +232,7 @@ static void set_pruned(run *r, const pal_pruned *pruned, size_t len)
     r->input.pruned_len = len;
 }
 
-/* Sends it: what it has in common with the last one comes from the cache. */
+/* Simulates a request: the beginning that it shares with the last request comes from the cache. */
 static void send(run *r, const pal_plan *plan, size_t answer)
 {
     bool is_between = r->requests > 0 && !r->is_cut;
@@ -289,14 +292,14 @@ static pal_status request_planned(run *r, size_t end, pal_arena *arena)
     return PAL_OK;
 }
 
-/* ---- The ways of others ---- */
+/* ---- The other methods ---- */
 
 static bool begins_pair(const pal_message *message)
 {
     return message->role != PAL_ROLE_TOOL;
 }
 
-/* Everything from a place on, with nothing decided. */
+/* Plans all messages from a position on, without a strategy. */
 static pal_status plan_from(run *r, size_t from, size_t end, pal_arena *arena, pal_plan *out_plan)
 {
     pal_context_limits limits = r->input.limits;
@@ -351,7 +354,7 @@ static pal_status request_opencode(run *r, size_t end, pal_arena *arena)
     return status;
 }
 
-/* After every turn, whether there is need of it or not. */
+/* Runs after every turn, whether it is needed or not. */
 static pal_status prune_opencode(run *r, size_t end, pal_arena *arena)
 {
     pal_pruned *added = NULL;
@@ -362,7 +365,7 @@ static pal_status prune_opencode(run *r, size_t end, pal_arena *arena)
     pal_status status = pal_context_prune(&r->input, arena, &added, &len, &tokens, &r->cli->err);
     if (status != PAL_OK || len == 0)
         return status;
-    /* What is pruned now is newer than what was before. */
+    /* Newly pruned messages are newer than those pruned before. */
     memcpy(r->pruned + r->input.pruned_len, added, len * sizeof *added);
     r->input.pruned_len += len;
     r->cuts++;
@@ -419,7 +422,8 @@ static void print_text(pal_cli *cli, const talk *t, const run *runs, const price
             .shrink = -1};
     pal_buf_format(&cli->out, "%s: %zu requests, ", t->name, t->requests_len);
     pal_cli_number_text(&cli->out, t->tokens);
-    pal_buf_append_text(&cli->out, " tokens said; millions of tokens sent, cost in USD\n");
+    pal_buf_append_text(&cli->out,
+            " tokens in the conversation; tokens sent in millions, cost in USD\n");
     for (size_t i = 0; i < RUNS; i++) {
         const run *r = &runs[i];
         pal_cli_table_cell(cli, &table, pal_str_of(r->name));
@@ -509,7 +513,8 @@ static pal_status read_price(pal_cli *cli, const char *name, const char *text, d
         return PAL_OK;
     number = strtod(text, &end);
     if (end == text || *end || !(number >= 0 && number <= 1e6))
-        return pal_cli_usage(cli, NULL, "--%s wants a price for a million tokens, like 0.30", name);
+        return pal_cli_usage(cli, NULL,
+                "--%s must be a price per million tokens, such as 0.30", name);
     *price = number;
     return PAL_OK;
 }
@@ -527,9 +532,9 @@ static pal_status bench_cache(pal_cli *cli, void *values)
     if (status != PAL_OK)
         return status;
     if (given->turns.given && (given->turns.value < 1 || given->turns.value > TURNS_MAX))
-        return pal_cli_usage(cli, NULL, "--turns is from 1 to %d", TURNS_MAX);
+        return pal_cli_usage(cli, NULL, "--turns must be from 1 to %d", TURNS_MAX);
     if (given->context.given && (given->context.value < 40000 || given->context.value > 10000000))
-        return pal_cli_usage(cli, NULL, "--context is from 40000 to 10000000");
+        return pal_cli_usage(cli, NULL, "--context must be from 40000 to 10000000");
     if (cli->json)
         pal_json_begin_array(&writer);
     status = measure_talk(cli, given, false, &p, &writer);
@@ -546,30 +551,32 @@ static pal_status bench_cache(pal_cli *cli, void *values)
 
 static const pal_cli_option options[] = {
         {"turns", 0, PAL_CLI_NUMBER, offsetof(cache_values, turns), "N",
-                "of each conversation (1000)"},
+                "turns of each conversation (1000)"},
         {"context", 0, PAL_CLI_NUMBER, offsetof(cache_values, context), "N",
-                "tokens that the model takes (200000)"},
-        {"seed", 0, PAL_CLI_NUMBER, offsetof(cache_values, seed), "N", "of the conversations (1)"},
+                "context window of the model in tokens (200000)"},
+        {"seed", 0, PAL_CLI_NUMBER, offsetof(cache_values, seed), "N",
+                "seed of the generated conversations (1)"},
         {"price-input", 0, PAL_CLI_TEXT, offsetof(cache_values, price_input), "USD",
-                "for a million tokens of input (3.00)"},
+                "price per million input tokens (3.00)"},
         {"price-cached", 0, PAL_CLI_TEXT, offsetof(cache_values, price_cached), "USD",
-                "for a million of them from the cache (0.30)"},
+                "price per million cached input tokens (0.30)"},
         {"price-output", 0, PAL_CLI_TEXT, offsetof(cache_values, price_output), "USD",
-                "for a million tokens of answers (15.00)"},
+                "price per million output tokens (15.00)"},
         {0},
 };
 
 const pal_cli_command pal_cmd_bench_cache = {
         .name = "bench cache",
-        .summary = "compare what strategies send, and what of it is in the provider's cache",
+        .summary = "compare what strategies send and what the provider caches",
         .usage = "",
-        .about = "Plans two made-up conversations, one of plain talk and one full of tool calls, "
-                 "request by request under each strategy, and prints what was sent, how much of it "
-                 "the provider had in its cache because the last request began with it, and what "
-                 "it would cost. A cut is a compaction, a prune, or a window that slid; between "
-                 "them nothing that was sent before should change. Beside the strategies stand a "
-                 "plain sliding window, to which RATIO compares, and opencode's way, at the same "
-                 "limits. No model is asked, and no store is used.",
+        .about = "Plans two generated conversations, one of plain talk and one full of tool "
+                 "calls, request by request with each strategy. It prints the tokens sent, how "
+                 "many of them the provider had in its cache because the previous request began "
+                 "with them, and the cost. A cut is a compaction, a prune, or a move of the "
+                 "window; between cuts, tokens that were sent before should not change. For "
+                 "comparison it includes a plain sliding window, which RATIO refers to, and the "
+                 "method of opencode, with the same limits. No model is called, and no store is "
+                 "used.",
         .examples = "palaver bench cache\n"
                     "palaver bench cache --context 64000 --price-input 1.25 --price-cached 0.125",
         .options = options,

@@ -1,13 +1,13 @@
-/* cmd_chat.c - `palaver chat`: a conversation in the terminal, or one question and its answer where
- * stdin or stdout is none. */
+/* cmd_chat.c - `palaver chat`: a conversation in the terminal. If stdin or stdout is not a
+ * terminal, it asks one question and prints the answer. */
 #include "cli/cmd_chat.h"
 
 #include <string.h>
 #include <unistd.h>
 #include "server/server_put.h"
 
-#define WORDS_MAX 10000 /* of a question on the command line */
-#define DRAIN_MS 2000   /* that a turn has to end when we leave */
+#define WORDS_MAX 10000 /* maximum words of a question on the command line */
+#define DRAIN_MS 2000   /* how long a running turn may take to end when the user leaves */
 
 typedef struct chat_values {
     pal_cli_runtime_values runtime;
@@ -47,7 +47,7 @@ static pal_status choose_session(
     pal_status status = PAL_OK;
     *out_found = false;
     if (given->session && given->new)
-        return pal_cli_usage(chat->cli, NULL, "--session and --new are one or the other");
+        return pal_cli_usage(chat->cli, NULL, "--session and --new cannot be combined");
     if (given->session) {
         status = find_named(chat, given->session, out_session);
         *out_found = status == PAL_OK;
@@ -61,7 +61,7 @@ static pal_status choose_session(
 
 /* ---- One question ---- */
 
-/* The words of the command line, then all of stdin if that is not a person. */
+/* Joins the words of the command line and, if stdin is not a terminal, all of stdin. */
 static pal_status gather_question(pal_chat *chat, pal_buf *text)
 {
     pal_cli *cli = chat->cli;
@@ -111,13 +111,14 @@ static pal_status ask_once(pal_chat *chat)
     if (status == PAL_OK && text.failure)
         status = pal_cli_no_memory(cli);
     if (status == PAL_OK && text.len == 0)
-        status = pal_cli_usage(cli, "palaver chat \"What is a palaver?\"", "there is no question");
+        status = pal_cli_usage(cli, "palaver chat \"What is a palaver?\"",
+                "the question is missing");
     if (status == PAL_OK)
         status = pal_chat_say(chat, pal_buf_str(&text), !cli->json, &answer);
     if (status == PAL_OK && cli->json)
         put_json(chat, &answer);
     if (status == PAL_OK && answer.state == PAL_TURN_CANCELED)
-        status = pal_error_set(&cli->err, PAL_CANCELED, "stopped before the end of the answer");
+        status = pal_error_set(&cli->err, PAL_CANCELED, "the answer was stopped before its end");
     pal_buf_done(&text);
     return status;
 }
@@ -125,9 +126,10 @@ static pal_status ask_once(pal_chat *chat)
 /* ---- A conversation ---- */
 
 static const char no_model[] =
-        "No model is set up, so 'echo' answers: it only repeats what you say. Set OPENAI_API_KEY, "
-        "ANTHROPIC_API_KEY or MISTRAL_API_KEY, start Ollama or a llama.cpp server, or name a "
-        "provider in palaver.yaml ('palaver config example' begins one).";
+        "No model is configured, so 'echo' answers: it only repeats your messages. Set "
+        "OPENAI_API_KEY, ANTHROPIC_API_KEY or MISTRAL_API_KEY, start Ollama or a llama.cpp "
+        "server, or configure a provider in palaver.yaml ('palaver config example' prints a file "
+        "to start from).";
 
 static void greet(pal_chat *chat)
 {
@@ -140,14 +142,14 @@ static void greet(pal_chat *chat)
     pal_cli_clean(&cli->out, chat->runtime.model, false);
     pal_buf_append_text(&cli->out, " at ");
     pal_cli_clean(&cli->out, chat->runtime.endpoint, false);
-    pal_buf_append_text(&cli->out, "\n/help lists the commands, Ctrl-D leaves.");
+    pal_buf_append_text(&cli->out, "\n/help lists the commands, Ctrl-D quits.");
     pal_cli_style(cli, 0);
     pal_buf_append_char(&cli->out, '\n');
     if (chat->runtime.is_stopgap)
         pal_cli_wrap(&cli->out, pal_str_of(no_model), 0, cli->width);
 }
 
-/* A message: a line, and those after it while they end with a backslash. */
+/* Reads a message: one line, plus the following lines while a line ends with a backslash. */
 static pal_terminal_input read_message(pal_chat *chat, pal_buf *text)
 {
     pal_terminal_input input;
@@ -164,11 +166,11 @@ static pal_terminal_input read_message(pal_chat *chat, pal_buf *text)
         if (goes_on)
             pal_buf_append_char(text, '\n');
     } while (goes_on);
-    /* Ctrl-C gives up all lines of the message. */
+    /* Ctrl-C discards all lines of the message. */
     return input == PAL_INPUT_EMPTY && text->len ? PAL_INPUT_INTERRUPTED : input;
 }
 
-/* An error is shown, and the conversation goes on. */
+/* Shows an error. The conversation continues. */
 static void put_failure(pal_chat *chat)
 {
     pal_cli *cli = chat->cli;
@@ -213,7 +215,7 @@ static pal_status take_message(pal_chat *chat, pal_str text)
 static pal_status talk(pal_chat *chat)
 {
     pal_cli *cli = chat->cli;
-    bool was_empty = false; /* Ctrl-C at an empty line, just now */
+    bool was_empty = false; /* the last input was Ctrl-C on an empty line */
     pal_buf text;
     pal_buf_init(&text, PAL_CLI_INPUT_MAX);
     pal_status status = pal_cli_flush(cli);
@@ -223,7 +225,7 @@ static pal_status talk(pal_chat *chat)
             break;
         was_empty = input == PAL_INPUT_EMPTY;
         if (was_empty)
-            pal_buf_append_text(&cli->out, "Ctrl-C once more leaves, and so does Ctrl-D.\n");
+            pal_buf_append_text(&cli->out, "Press Ctrl-C again, or Ctrl-D, to quit.\n");
         if (input == PAL_INPUT_LINE && text.failure)
             status = pal_cli_no_memory(cli);
         else if (input == PAL_INPUT_LINE)
@@ -240,7 +242,7 @@ static pal_status talk_at_terminal(pal_chat *chat, const pal_session *last)
     pal_cli *cli = chat->cli;
     if (cli->json)
         return pal_cli_usage(cli, "palaver chat --json \"What is a palaver?\"",
-                "--json wants a question, or a pipe");
+                "--json requires a question, or input from a pipe");
     pal_status status = pal_terminal_open(cli, pal_chat_words, &chat->terminal);
     if (status != PAL_OK)
         return status;
@@ -272,8 +274,9 @@ static pal_status run_chat(pal_chat *chat, const chat_values *given)
     else if (status == PAL_OK)
         status = ask_once(chat);
     if (status == PAL_OK && chat->runtime.is_stopgap && !is_talk)
-        pal_cli_print_error("no model is set up, so 'echo' answered",
-                "set OPENAI_API_KEY or another provider's key, or see 'palaver config example'");
+        pal_cli_print_error("no model is configured, so 'echo' answered",
+                "set OPENAI_API_KEY or the key of another provider, or see 'palaver config "
+                "example'");
     pal_cli_runtime_close(&chat->runtime, DRAIN_MS);
     pal_signals_close();
     return status;
@@ -299,25 +302,25 @@ static pal_status chat_run(pal_cli *cli, void *values)
 
 static const pal_cli_option options[] = {
         {"new", 'n', PAL_CLI_FLAG, offsetof(chat_values, new), NULL,
-                "start another conversation, rather than going on"},
+                "start a new conversation"},
         {"session", 's', PAL_CLI_TEXT, offsetof(chat_values, session), "SESSION",
-                "go on with this one"},
+                "continue this session (the last one)"},
         {"agent", 0, PAL_CLI_TEXT, offsetof(chat_values, agent), "NAME",
-                "whose conversations these are (chat)"},
+                "agent whose conversations are used (chat)"},
         PAL_CLI_RUNTIME_OPTIONS(chat_values, runtime.),
         {0},
 };
 
 const pal_cli_command pal_cmd_chat = {
         .name = "chat",
-        .summary = "talk with a model, here in the terminal",
+        .summary = "talk to a model in the terminal",
         .usage = "[TEXT...]",
-        .about = "Goes on with the last conversation, or starts one. Answers are shown as they "
-                 "come; "
-                 "Ctrl-C stops one, Ctrl-D leaves, /help lists the commands. With TEXT, or in a "
-                 "pipe, it asks once and prints the answer only: stdin as a whole is one message, "
-                 "behind TEXT if there is both. The exit code tells whether there was an answer. "
-                 "With --json the answer comes with its session and the tokens it took.",
+        .about = "Continues the last conversation, or starts a new one. Answers appear as they "
+                 "arrive; Ctrl-C stops one, Ctrl-D quits, /help lists the commands. With TEXT, or "
+                 "in a pipe, it asks one question and prints only the answer. All of stdin is one "
+                 "message; if there is also a TEXT, stdin follows it. The exit code is 0 if there "
+                 "was an answer. With --json the answer is printed with its session and its token "
+                 "counts.",
         .examples = "palaver chat \"What is a palaver?\"\n"
                     "git diff | palaver chat --new \"Review this:\"",
         .options = options,

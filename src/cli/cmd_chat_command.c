@@ -1,16 +1,16 @@
-/* cmd_chat_command.c - what can be done in a chat beside talking: lines that begin with a slash. */
+/* cmd_chat_command.c - the commands in a chat: lines that begin with a slash. */
 #include "cli/cmd_chat.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 
-#define MODELS_MS 3000       /* that endpoints have to list theirs */
-#define REWIND_LOAD_MAX 2000 /* messages in which the one to go back to is looked for */
+#define MODELS_MS 3000       /* time limit for endpoints to list their models */
+#define REWIND_LOAD_MAX 2000 /* messages that are searched for the one to go back to */
 
 typedef struct command {
     const char *name;
-    const char *usage; /* of its argument */
+    const char *usage; /* the argument */
     const char *help;
     pal_status (*run)(pal_chat *chat, pal_str argument);
     bool wants_session;
@@ -18,7 +18,7 @@ typedef struct command {
 
 static pal_status run_help(pal_chat *chat, pal_str argument);
 
-/* ---- Parts of many ---- */
+/* ---- Shared parts ---- */
 
 pal_str pal_chat_first_line(pal_chat *chat, pal_str text, size_t columns)
 {
@@ -47,7 +47,7 @@ void pal_chat_introduce(pal_chat *chat, const pal_session *session)
     pal_cli *cli = chat->cli;
     pal_str title = pal_chat_first_line(chat, session->title, (size_t)cli->width / 2);
     pal_cli_style(cli, 2);
-    pal_buf_append_text(&cli->out, "Going on with ");
+    pal_buf_append_text(&cli->out, "Continuing ");
     if (title.len)
         pal_buf_format(&cli->out, "\"%.*s\" (", PAL_STR_ARG(title));
     else
@@ -67,7 +67,7 @@ static pal_status find_session(pal_chat *chat, pal_session *out_session)
             pal_cli_id(cli, chat->session), chat->arena, out_session, &cli->err);
 }
 
-/* A number from 1 up, or `otherwise` where there is none. */
+/* Reads a number from 1. If there is no argument, returns `otherwise`. */
 static pal_status read_number(
         pal_chat *chat, pal_str text, uint64_t otherwise, uint64_t *out_number)
 {
@@ -89,7 +89,7 @@ static pal_status run_new(pal_chat *chat, pal_str argument)
 {
     (void)argument;
     chat->session = (pal_id){0};
-    pal_buf_append_text(&chat->cli->out, "A new conversation. The last one is kept: /sessions.\n");
+    pal_buf_append_text(&chat->cli->out, "A new conversation. The last one stays in /sessions.\n");
     return PAL_OK;
 }
 
@@ -114,11 +114,12 @@ static pal_status run_fork(pal_chat *chat, pal_str argument)
         return status;
     chat->session = id;
     pal_buf_append_text(&cli->out,
-            "A fork: what you say now is said here only. /sessions shows the other one too.\n");
+            "This is a fork: new messages are added only here. /sessions also lists the "
+            "original.\n");
     return PAL_OK;
 }
 
-/* The `count`th thing that the user said, from the end. */
+/* Finds the user's `count`th message from the end. */
 static pal_status find_said(pal_chat *chat, uint64_t count, pal_message *out_message)
 {
     pal_cli *cli = chat->cli;
@@ -139,7 +140,7 @@ static pal_status find_said(pal_chat *chat, uint64_t count, pal_message *out_mes
             return PAL_OK;
     }
     return pal_error_set(&cli->err, PAL_NOT_FOUND,
-            found ? "you said only %llu thing%s here" : "you said nothing here yet",
+            found ? "you sent only %llu message%s here" : "you have not sent a message here yet",
             (unsigned long long)found, found == 1 ? "" : "s");
 }
 
@@ -159,7 +160,7 @@ static pal_status run_rewind(pal_chat *chat, pal_str argument)
     uint64_t count = 1;
     pal_status status = read_number(chat, argument, 1, &count);
     if (status == PAL_OK && count == 0)
-        status = pal_error_set(&cli->err, PAL_INVALID, "/rewind wants a number from 1 up");
+        status = pal_error_set(&cli->err, PAL_INVALID, "the number for /rewind must be at least 1");
     if (status == PAL_OK)
         status = find_said(chat, count, &message);
     if (status != PAL_OK)
@@ -170,11 +171,11 @@ static pal_status run_rewind(pal_chat *chat, pal_str argument)
         return status;
     pal_str said = pal_chat_first_line(chat, text_of(&message), (size_t)cli->width / 2);
     pal_buf_format(
-            &cli->out, "Back to before \"%.*s\". /undo brings it back.\n", PAL_STR_ARG(said));
+            &cli->out, "Went back to before \"%.*s\". /undo reverses this.\n", PAL_STR_ARG(said));
     return PAL_OK;
 }
 
-/* The newest mark that the user would think of as something done; others are the engine's. */
+/* Returns the newest mark that the user made. Other marks are made by the engine. */
 static uint64_t newest_mark(const pal_mark *marks, size_t len)
 {
     for (size_t i = len; i > 0; i--) {
@@ -202,7 +203,7 @@ static pal_status run_undo(pal_chat *chat, pal_str argument)
         return pal_error_set(&cli->err, PAL_NOT_FOUND, "there is no rewind or compaction to undo");
     status = pal_store_mark(cli->store, pal_cli_tenant(cli), chat->session, &mark, &cli->err);
     if (status == PAL_OK)
-        pal_buf_append_text(&cli->out, "Undone: what was out of sight is back.\n");
+        pal_buf_append_text(&cli->out, "Undone. The hidden messages are visible again.\n");
     return status;
 }
 
@@ -242,11 +243,11 @@ static pal_status run_sessions(pal_chat *chat, pal_str argument)
         put_session(chat, &table, &page.sessions[i]);
     }
     if (page.sessions_len == 0)
-        pal_buf_append_text(&cli->out, "There are none yet.\n");
+        pal_buf_append_text(&cli->out, "There are no conversations yet.\n");
     else
         pal_cli_table_print(cli, &table);
     if (page.sessions_len)
-        pal_buf_append_text(&cli->out, "/open N goes on with one of them.\n");
+        pal_buf_append_text(&cli->out, "/open N continues one of them.\n");
     return PAL_OK;
 }
 
@@ -259,14 +260,14 @@ static pal_status run_open(pal_chat *chat, pal_str argument)
     uint64_t number = 0;
     if (argument.len == 0)
         return pal_error_set(
-                &cli->err, PAL_INVALID, "/open wants a number of /sessions, or a name");
+                &cli->err, PAL_INVALID, "/open requires a number from /sessions, or a name");
     if (argument.len < 3 && read_number(chat, argument, 0, &number) == PAL_OK && number > 0 &&
             number <= chat->listed_len)
         name = pal_cli_id(cli, chat->listed[number - 1]);
     cli->err = ignored;
     pal_status status = pal_cli_find(cli, name.data, PAL_CLI_AMONG_LIVE, &session);
     if (status == PAL_OK && session.state != PAL_SESSION_ACTIVE)
-        status = pal_error_set(&cli->err, PAL_CONFLICT, "that session is %s",
+        status = pal_error_set(&cli->err, PAL_CONFLICT, "the session is %s",
                 pal_session_state_name(session.state));
     if (status != PAL_OK)
         return status;
@@ -275,7 +276,7 @@ static pal_status run_open(pal_chat *chat, pal_str argument)
     return PAL_OK;
 }
 
-/* ---- What the model sees, and which it is ---- */
+/* ---- The context and the model ---- */
 
 static pal_status run_compact(pal_chat *chat, pal_str argument)
 {
@@ -287,18 +288,18 @@ static pal_status run_compact(pal_chat *chat, pal_str argument)
     if (status != PAL_OK)
         return status;
     if (made.number == 0) {
-        pal_buf_format(&cli->out, "Nothing was done: %.*s.\n", PAL_STR_ARG(made.note));
+        pal_buf_format(&cli->out, "Nothing was changed: %.*s.\n", PAL_STR_ARG(made.note));
         return PAL_OK;
     }
     if (made.is_fallback)
-        pal_buf_format(&cli->out, "No summary was made: %.*s.\n", PAL_STR_ARG(made.note));
-    pal_buf_append_text(&cli->out, made.is_fallback ? "Left out " : "A summary stands for ");
+        pal_buf_format(&cli->out, "No summary was written: %.*s.\n", PAL_STR_ARG(made.note));
+    pal_buf_append_text(&cli->out, made.is_fallback ? "Left out " : "A summary replaces ");
     pal_cli_count(&cli->out, made.messages, "message");
     pal_buf_append_text(&cli->out, " now: ");
     pal_cli_number_text(&cli->out, made.tokens_before);
     pal_buf_append_text(&cli->out, " tokens became ");
     pal_cli_number_text(&cli->out, made.tokens_after);
-    pal_buf_append_text(&cli->out, ". /undo takes it back.\n");
+    pal_buf_append_text(&cli->out, ". /undo reverses this.\n");
     return PAL_OK;
 }
 
@@ -317,7 +318,7 @@ static pal_status run_context(pal_chat *chat, pal_str argument)
 static pal_status run_tools(pal_chat *chat, pal_str argument)
 {
     pal_cli *cli = chat->cli;
-    pal_cli_table table = {.columns = 2, .heads = {"TOOL", "WHAT IT DOES"}, .shrink = 1};
+    pal_cli_table table = {.columns = 2, .heads = {"TOOL", "DESCRIPTION"}, .shrink = 1};
     pal_tool *tools;
     size_t len;
     (void)argument;
@@ -333,8 +334,7 @@ static pal_status run_tools(pal_chat *chat, pal_str argument)
         pal_cli_table_print(cli, &table);
     else
         pal_buf_append_text(&cli->out,
-                "There are no tools. 'tool_servers' of the configuration "
-                "names MCP servers that have some.\n");
+                "There are no tools. Configure MCP servers in 'mcp_servers' to add some.\n");
     return PAL_OK;
 }
 
@@ -362,7 +362,7 @@ static pal_status list_models(pal_chat *chat, const pal_served_model *models, si
     }
     if (len)
         pal_cli_table_print(cli, &table);
-    pal_buf_append_text(&cli->out, "/model NAME chooses one.\n");
+    pal_buf_append_text(&cli->out, "/model NAME selects one.\n");
     return PAL_OK;
 }
 
@@ -386,7 +386,7 @@ static pal_status run_model(pal_chat *chat, pal_str argument)
     if (argument.len == 0)
         return list_models(chat, models, len);
     if (argument.len > PAL_MODEL_LEN_MAX)
-        return pal_error_set(&cli->err, PAL_LIMIT, "no model has a name that long");
+        return pal_error_set(&cli->err, PAL_LIMIT, "the name of the model is too long");
     for (size_t i = 0; i < len && !is_listed; i++) {
         is_listed = pal_str_equal(models[i].model, argument);
         if (is_listed)
@@ -396,13 +396,13 @@ static pal_status run_model(pal_chat *chat, pal_str argument)
     set_text(&chat->model, argument);
     put_model(chat);
     if (!is_listed)
-        pal_buf_append_text(&cli->out, "Nobody lists it, so it may not be there.\n");
+        pal_buf_append_text(&cli->out, "No endpoint lists this model, so it may not exist.\n");
     return PAL_OK;
 }
 
-/* ---- The rest ---- */
+/* ---- Other commands ---- */
 
-/* The newest message that is shown; its role is PAL_ROLE_NONE if there is none. */
+/* Finds the newest visible message. Its role is PAL_ROLE_NONE if there is none. */
 static pal_status find_newest(pal_chat *chat, pal_message *out_message)
 {
     pal_cli *cli = chat->cli;
@@ -416,7 +416,7 @@ static pal_status find_newest(pal_chat *chat, pal_message *out_message)
     return status;
 }
 
-/* Takes a complete answer back, so that the same question gets another one. */
+/* Hides a complete answer, so that the same question can get a new one. */
 static pal_status take_answer_back(pal_chat *chat)
 {
     pal_cli *cli = chat->cli;
@@ -430,7 +430,8 @@ static pal_status take_answer_back(pal_chat *chat)
     pal_mark mark = {.kind = PAL_MARK_REWIND, .seq = said.seq};
     status = pal_store_mark(cli->store, pal_cli_tenant(cli), chat->session, &mark, &cli->err);
     if (status == PAL_OK)
-        pal_buf_append_text(&cli->out, "The last answer is taken back; /undo brings it back.\n");
+        pal_buf_append_text(&cli->out,
+                "The last answer is hidden; /undo makes it visible again.\n");
     return status == PAL_OK ? pal_cli_flush(cli) : status;
 }
 
@@ -452,19 +453,19 @@ static pal_status run_quit(pal_chat *chat, pal_str argument)
 }
 
 static const command commands[] = {
-        {"/new", "", "start another conversation", run_new, false},
+        {"/new", "", "start a new conversation", run_new, false},
         {"/sessions", "", "list your conversations", run_sessions, false},
-        {"/open", "N", "go on with one of them", run_open, false},
-        {"/fork", "", "go another way from here, and keep this one", run_fork, true},
-        {"/rewind", "[N]", "take back the last N things that you said (1)", run_rewind, true},
-        {"/undo", "", "take back the last rewind or compaction", run_undo, true},
-        {"/retry", "", "ask again, for another answer or after a failure", run_retry, true},
-        {"/compact", "", "let a summary stand for the older part", run_compact, true},
-        {"/context", "", "show what the model gets to see", run_context, true},
-        {"/tools", "", "list what the model may call", run_tools, false},
-        {"/model", "[NAME]", "show or choose who answers", run_model, false},
-        {"/help", "", "show this", run_help, false},
-        {"/quit", "", "leave", run_quit, false},
+        {"/open", "N", "continue one of them", run_open, false},
+        {"/fork", "", "branch off a new conversation here; this one stays", run_fork, true},
+        {"/rewind", "[N]", "hide your last N messages and their answers (1)", run_rewind, true},
+        {"/undo", "", "undo the last rewind or compaction", run_undo, true},
+        {"/retry", "", "request a new answer, or retry after a failure", run_retry, true},
+        {"/compact", "", "replace older messages by a summary", run_compact, true},
+        {"/context", "", "show what the model receives", run_context, true},
+        {"/tools", "", "list the tools that the model can call", run_tools, false},
+        {"/model", "[NAME]", "show or select the model", run_model, false},
+        {"/help", "", "show this list", run_help, false},
+        {"/quit", "", "quit", run_quit, false},
         {0},
 };
 
@@ -478,8 +479,8 @@ static pal_status run_help(pal_chat *chat, pal_str argument)
         pal_buf_format(out, "  %-16s%s\n", left, c->help);
     }
     pal_buf_append_text(out,
-            "A line that ends with \\ goes on in the next one. What you paste is one message.\n"
-            "Ctrl-C stops the answer, Ctrl-D leaves. Arrow up brings back what you said.\n");
+            "A line that ends with \\ continues on the next one. Pasted text is one message.\n"
+            "Ctrl-C stops the answer, Ctrl-D quits. Arrow up shows your earlier messages.\n");
     return PAL_OK;
 }
 
@@ -509,8 +510,8 @@ static pal_status unknown(pal_chat *chat, pal_str name)
         snprintf(cli->hint, sizeof cli->hint, "did you mean %s?", near);
     else
         snprintf(cli->hint, sizeof cli->hint,
-                "/help lists them; to say it, begin the line with a space");
-    return pal_error_set(&cli->err, PAL_INVALID, "there is no command '%.*s'",
+                "type /help for a list; to send it as a message, begin the line with a space");
+    return pal_error_set(&cli->err, PAL_INVALID, "unknown command '%.*s'",
             (int)pal_cli_columns_cut(name, 40), name.data);
 }
 
@@ -528,6 +529,6 @@ pal_status pal_chat_command(pal_chat *chat, pal_str line)
         return unknown(chat, name);
     if (found->wants_session && pal_id_is_none(chat->session))
         return pal_error_set(
-                &chat->cli->err, PAL_NOT_FOUND, "nothing was said yet in this conversation");
+                &chat->cli->err, PAL_NOT_FOUND, "this conversation has no messages yet");
     return found->run(chat, argument);
 }

@@ -1,6 +1,6 @@
-/* cmd_chat_events.c - carries a turn's events from the loop, which must not wait, to the thread
- * that writes to the terminal, which may. What waits is bounded: over it the watching ends, and
- * begins again from the last number when the terminal has caught up. */
+/* cmd_chat_events.c - passes the events of a turn from the loop, which must not block, to the
+ * thread that writes to the terminal, which may block. The queue is bounded: when it is full,
+ * watching stops, and it starts again after the last event once the terminal has caught up. */
 #include "cli/cmd_chat.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 typedef struct entry {
     struct entry *next;
-    pal_event event; /* its texts lie behind it */
+    pal_event event; /* its texts are stored after it */
     size_t bytes;
 } entry;
 
@@ -18,12 +18,12 @@ struct pal_chat_events {
     pal_chat *chat;
     pal_id turn;
     pthread_mutex_t lock;
-    entry *first; /* of those that wait; under the lock, and so is what follows */
+    entry *first; /* the first waiting event; the lock protects this and all members below */
     entry **last;
     size_t bytes;
-    bool is_gone;  /* nobody watches now */
-    bool is_short; /* ... because too much waited */
-    uint64_t seen; /* the number of the newest that was taken over */
+    bool is_gone;  /* watching has ended */
+    bool is_short; /* watching has ended because the queue was full */
+    uint64_t seen; /* the number of the newest event that was queued */
 };
 
 static pal_str copy_text(char **at, pal_str text)
@@ -49,7 +49,7 @@ static entry *make_entry(const pal_event *event)
     return made;
 }
 
-/* On the loop. */
+/* Runs on the loop. */
 static bool gather(const pal_event *event, void *user)
 {
     pal_chat_events *events = user;
@@ -70,7 +70,7 @@ static bool gather(const pal_event *event, void *user)
     return has_room;
 }
 
-/* On the loop. */
+/* Runs on the loop. */
 static void note_gone(void *user)
 {
     pal_chat_events *events = user;

@@ -1,5 +1,5 @@
-/* cmd_chat_turn.c - runs one turn and shows it: text as it comes, tools as a line each, what is
- * waited for in a line that goes away again, and what it took at the end. */
+/* cmd_chat_turn.c - runs one turn and shows it: the text as it arrives, one line per tool call, a
+ * status line while the turn waits, and the tokens and cost at the end. */
 #include "cli/cmd_chat.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 
 #define TITLE_COLUMNS 60
-#define PATIENCE_MS 700 /* of silence before it is said that something is waited for */
+#define PATIENCE_MS 700 /* milliseconds of silence before the status line appears */
 #define TICK_MS 500
 
 /* One turn while it is shown. */
@@ -17,20 +17,20 @@ typedef struct show {
     pal_chat_answer *answer;
     pal_markdown markdown;
     bool is_shown;
-    bool is_canceled;    /* Ctrl-C was pressed: we asked for the end */
-    bool has_status;     /* a line stands there that goes away again */
-    const char *waiting; /* "waiting"; NULL: text is coming */
-    int64_t since_ms;    /* ... since then */
-    int64_t retry_at;    /* not 0: it is asked again then */
+    bool is_canceled;    /* Ctrl-C was pressed and the turn was canceled */
+    bool has_status;     /* a status line is shown, which is removed later */
+    const char *waiting; /* "waiting"; NULL: text is arriving */
+    int64_t since_ms;    /* when the waiting began */
+    int64_t retry_at;    /* not 0: the time of the next retry */
     uint64_t attempt;
-    pal_buf why;   /* of the retry */
-    pal_buf text;  /* of this step */
-    pal_id asking; /* the turn, if it waits for yes or no */
+    pal_buf why;   /* the reason of the retry */
+    pal_buf text;  /* the text of this step */
+    pal_id asking; /* the turn, if it waits for the user's approval */
     pal_buf question;
     bool is_ended;
     pal_status status;
     bool is_key_refused;
-    pal_buf endpoint; /* that was asked; of an end that was a failure */
+    pal_buf endpoint; /* if the turn failed: the endpoint that was called */
 } show;
 
 static int64_t now_ms(void)
@@ -38,7 +38,7 @@ static int64_t now_ms(void)
     return pal_clock_monotonic_us() / 1000;
 }
 
-/* ---- Lines beside the text ---- */
+/* ---- Lines next to the text ---- */
 
 static void clear_status(show *s)
 {
@@ -47,7 +47,7 @@ static void clear_status(show *s)
     s->has_status = false;
 }
 
-/* Ends the text so far, so that a line of ours can stand below it. */
+/* Ends the text so far, so that a separate line can follow it. */
 static void end_text(show *s)
 {
     clear_status(s);
@@ -59,7 +59,7 @@ static bool has_notes(const show *s)
     return s->is_shown && s->chat->terminal;
 }
 
-/* A faint line: `format` and its text, cut to the terminal. */
+/* Prints a faint line, cut to the width of the terminal. */
 static void put_note(show *s, pal_str text)
 {
     pal_cli *cli = s->chat->cli;
@@ -90,7 +90,7 @@ static void wait_for(show *s, const char *what)
     s->retry_at = 0;
 }
 
-/* Says what is waited for, where that takes longer than one would think nothing of. */
+/* Shows what is awaited, if it takes noticeably long. */
 static void tick(show *s)
 {
     pal_buf line;
@@ -101,7 +101,7 @@ static void tick(show *s)
     pal_buf_init(&line, 1024);
     if (s->retry_at) {
         int64_t left = s->retry_at - pal_clock_now_ms();
-        pal_buf_format(&line, "trying again (%llu) in %lld s: ", (unsigned long long)s->attempt,
+        pal_buf_format(&line, "retry %llu in %lld s: ", (unsigned long long)s->attempt,
                 (long long)(left > 0 ? (left + 999) / 1000 : 0));
         pal_buf_append_str(&line, pal_buf_str(&s->why));
     } else {
@@ -157,7 +157,7 @@ static void show_result(show *s, const pal_event *event)
     pal_buf_done(&line);
 }
 
-/* Without a terminal: a person who waits for the answer of a pipe sees why on stderr. */
+/* Without a terminal: prints the retry to stderr, for a person who waits for a pipe. */
 static void print_retry(const show *s, const pal_event *event)
 {
     char line[PAL_ERROR_MESSAGE_MAX + 64];
@@ -206,7 +206,7 @@ static void show_missing(show *s, const pal_event *event)
     if (!has_notes(s))
         return;
     pal_buf_init(&line, 4096);
-    pal_buf_format(&line, "without the tools of '%.*s': %.*s", PAL_STR_ARG(event->name),
+    pal_buf_format(&line, "the tools of '%.*s' are missing: %.*s", PAL_STR_ARG(event->name),
             PAL_STR_ARG(event->text));
     put_line(s, pal_buf_str(&line));
     pal_buf_done(&line);
@@ -292,11 +292,11 @@ static pal_status cancel(show *s)
     s->is_canceled = true;
     pal_status status = pal_turn_cancel(
             s->chat->runtime.runtime, pal_cli_tenant(cli), s->answer->turn, &cli->err);
-    /* It may have ended by itself meanwhile. */
+    /* The turn may have ended in the meantime. */
     return status == PAL_NOT_FOUND || status == PAL_CONFLICT ? PAL_OK : status;
 }
 
-/* Asks the user; without one the answer is no. */
+/* Asks the user for approval; without a terminal the call is denied. */
 static pal_status ask(show *s)
 {
     pal_chat *chat = s->chat;
@@ -311,7 +311,8 @@ static pal_status ask(show *s)
         if (status != PAL_OK)
             return status;
         pal_terminal_input input =
-                pal_terminal_read(chat->terminal, "allow it? [y/N]", chat->has_styles, &line);
+                pal_terminal_read(chat->terminal,
+                        "allow this call? [y/N]", chat->has_styles, &line);
         if (input != PAL_INPUT_LINE)
             return cancel(s);
         allow = line.len > 0 && (line.data[0] == 'y' || line.data[0] == 'Y');
@@ -343,7 +344,7 @@ static pal_status follow(show *s, pal_chat_events *events)
             pal_signals_wait(-1, TICK_MS);
     }
     if (status == PAL_OK && !s->is_ended)
-        status = pal_error_set(&cli->err, PAL_CANCELED, "the turn went away before its end");
+        status = pal_error_set(&cli->err, PAL_CANCELED, "the turn was dropped before its end");
     return status;
 }
 
@@ -371,7 +372,7 @@ static void put_usage(show *s)
     pal_ledger_query query = {.tenant = pal_cli_tenant(chat->cli),
             .session = chat->session,
             .turn_id = pal_str_of(turn)};
-    /* Only for people to look at: without it the line is shorter. */
+    /* This is only information: if it fails, the line is shorter. */
     if (pal_store_ledger_sum(chat->cli->store, &query, &sum, NULL) != PAL_OK)
         sum.cost_micros = 0;
     pal_buf_init(&line, 1024);
@@ -398,24 +399,24 @@ static void put_end(show *s)
     if (!s->chat->terminal)
         return;
     if (s->answer->state == PAL_TURN_CANCELED)
-        put_line(s, pal_str_of("stopped; what was said so far is kept"));
+        put_line(s, pal_str_of("stopped; the answer so far is stored"));
     put_usage(s);
 }
 
-/* Whoever has several keys has to know which one it was. */
+/* Names the variable of the key, because the user may have several keys. */
 static void hint_for_key(pal_chat *chat, pal_str endpoint)
 {
     pal_str variable = pal_runtime_key_variable(chat->runtime.runtime, endpoint);
     int len = (int)(endpoint.len < 60 ? endpoint.len : 60);
     if (variable.len)
         snprintf(chat->cli->hint, sizeof chat->cli->hint,
-                "'%.*s' was sent the key in %.*s: set that to a valid one, or choose another with "
-                "--provider",
+                "'%.*s' was called with the key from %.*s; set it to a valid key, or select "
+                "another provider with --provider",
                 len, endpoint.data, (int)(variable.len < 80 ? variable.len : 80), variable.data);
     else
         snprintf(chat->cli->hint, sizeof chat->cli->hint,
-                "'%.*s' was sent no key: put it into a variable, and give that one's name to "
-                "'api_key_env' of the provider in the configuration",
+                "'%.*s' was called without a key; put a key into an environment variable, and set "
+                "the provider's 'api_key_env' to its name",
                 len, endpoint.data ? endpoint.data : "");
 }
 
@@ -424,16 +425,22 @@ static void hint_for(pal_chat *chat, pal_status status)
     bool is_talk = chat->terminal != NULL;
     const char *hint = "";
     if (status == PAL_DENIED || status == PAL_BUSY)
-        hint = is_talk ? "another process talks here; /retry later, or /new for another session"
-                       : "another process talks here; try again, or --new for another session";
+        hint = is_talk ?
+                "another process uses this session; /retry later, or start a new session with /new"
+                       :
+                               "another process uses this session; retry later, or start a new "
+                               "session with --new";
     else if (status == PAL_BUDGET)
-        hint = "the budget must be larger, or its period over";
+        hint = "raise the budget, or wait for the next period";
     else if (status == PAL_LIMIT)
-        hint = is_talk ? "/compact makes room, /new starts afresh" : "--new starts afresh";
+        hint = is_talk ? "use /compact to make room, or /new to start a new session" :
+                "use --new to start a new session";
     else if (is_talk)
-        hint = "your message is kept: /retry asks again, /model chooses another model";
+        hint =
+                "your message is stored; use /retry to send it again, or /model to select another "
+                "model";
     else
-        hint = "your message is kept in the session; try again";
+        hint = "your message is stored in the session; retry later";
     snprintf(chat->cli->hint, sizeof chat->cli->hint, "%s", hint);
 }
 

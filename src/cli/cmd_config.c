@@ -51,7 +51,7 @@ static void show_text(pal_cli *cli, const pal_config_entry *entries, size_t len)
         pal_cli_table_cell(cli, &table, entries[i].value);
         pal_cli_table_cell(cli, &table, pal_arena_copy(cli->arena, pal_str_of(source)));
     }
-    pal_buf_append_text(&cli->out, path ? "file: " : "no file was read");
+    pal_buf_append_text(&cli->out, path ? "file: " : "no configuration file was read");
     pal_cli_clean(&cli->out, pal_str_of(path), false);
     pal_buf_append_text(&cli->out, "\n\n");
     pal_cli_table_print(cli, &table);
@@ -71,11 +71,11 @@ static pal_status show(pal_cli *cli, void *values)
 
 const pal_cli_command pal_cmd_config_show = {
         .name = "config show",
-        .summary = "what is configured, and where each value comes from",
+        .summary = "show all values and where each one comes from",
         .usage = "",
-        .about = "Prints the effective value of every key and where it comes from: the default, "
-                 "the file with its line, the environment, or the command line. The first line "
-                 "says which file was read. Passwords in URLs are left out.",
+        .about = "Prints the effective value of every key and its source: the default, the file "
+                 "and its line, the environment, or the command line. The first line shows which "
+                 "file was read. Passwords in URLs are not shown.",
         .examples = "palaver config show\n"
                     "palaver config show --config /etc/palaver.yaml --json",
         .run = show,
@@ -135,11 +135,11 @@ static pal_status check(pal_cli *cli, void *values)
 
 const pal_cli_command pal_cmd_config_check = {
         .name = "config check",
-        .summary = "say what is wrong with a file",
+        .summary = "check a configuration file",
         .usage = "FILE",
-        .about = "Reads a configuration file as every command does, and says whether it is right; "
-                 "if it isn't, what is wrong and on which line. Keys of another system's section "
-                 "are warned of, with their new place. Nothing else is done.",
+        .about = "Reads a configuration file as every command does. If the file is wrong, the "
+                 "error names the problem and its line. For keys of another system's section it "
+                 "prints warnings with their new names. Nothing else is done.",
         .examples = "palaver config check palaver.yaml\n"
                     "palaver config check /etc/palaver.yaml --json",
         .args_min = 1,
@@ -161,10 +161,10 @@ static pal_status example(pal_cli *cli, void *values)
 
 const pal_cli_command pal_cmd_config_example = {
         .name = "config example",
-        .summary = "print a file to begin with: every key, its default and what it is for",
+        .summary = "print a file with every key and its default",
         .usage = "",
-        .about = "Prints a configuration file with every key at its default and a line on what it "
-                 "is for. Lists are shown as comments.",
+        .about = "Prints a configuration file with every key at its default and a comment about "
+                 "it. Lists are shown as comments.",
         .examples = "palaver config example\n"
                     "palaver config example --tenant demo",
         .no_config = true,

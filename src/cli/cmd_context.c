@@ -1,5 +1,5 @@
-/* cmd_context.c - `palaver context`: what the model would get to see of a session now, what not,
- * and why. */
+/* cmd_context.c - `palaver context`: shows what the model would receive from a session now, what
+ * it would not receive, and why. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -8,11 +8,11 @@
 #define BAR_WIDTH_MAX 240
 #define TEXT_WIDTH_MAX 80 /* longer lines are hard to read */
 
-/* What the bar tells apart. */
+/* The parts of the bar. */
 typedef enum share {
     SHARE_SYSTEM,
     SHARE_TOOLS,
-    SHARE_SUMMARY, /* and notices */
+    SHARE_SUMMARY, /* summaries and notices */
     SHARE_KEPT,
     SHARE_MESSAGES,
     SHARES,
@@ -50,8 +50,8 @@ static share share_of(const pal_plan_item *item)
     }
 }
 
-/* Tokens as the provider would count them, so that all numbers add up: each share gets its part of
- * the sum, rounded where the shares before it leave off. */
+/* Tokens as the provider would count them. Each share gets its part of the corrected sum.
+ * Running totals are rounded, so that the shares add up to the sum. */
 typedef struct shares {
     uint64_t tokens[SHARES];
     uint64_t sum;
@@ -84,7 +84,7 @@ static void put_bar(pal_cli *cli, const shares *all, uint64_t whole)
         seen += all->tokens[i];
         size_t until = (size_t)((double)seen / (double)whole * (double)cells + 0.5);
         if (all->tokens[i] && until <= at)
-            until = at + 1; /* what is there can be seen */
+            until = at + 1; /* every share that is not empty is visible */
         for (; at < until && at < cells; at++)
             pal_buf_append_char(&cli->out, letters[i]);
     }
@@ -93,7 +93,7 @@ static void put_bar(pal_cli *cli, const shares *all, uint64_t whole)
     pal_buf_append_text(&cli->out, "]\n");
 }
 
-/* One entry of the legend, on a new line where this one is full. */
+/* Prints one entry of the legend, on a new line if the current line is full. */
 static void put_entry(pal_cli *cli, char letter, const char *name, uint64_t tokens, size_t *column)
 {
     pal_buf entry;
@@ -130,7 +130,7 @@ static void put_percent(pal_cli *cli, const pal_plan *plan)
         pal_buf_format(&cli->out, ", %.0f %%", percent);
 }
 
-/* Why the numbers are not those that were counted. */
+/* Explains why the numbers differ from those counted here. */
 static void put_correction(pal_cli *cli, const pal_plan *plan)
 {
     pal_buf text;
@@ -140,7 +140,7 @@ static void put_correction(pal_cli *cli, const pal_plan *plan)
     pal_buf_format(&text, "The provider reports %.2f times as many tokens as are counted here, ",
             (double)plan->tokens / (double)plan->tokens_plain);
     pal_cli_number_text(&text, plan->tokens_plain);
-    pal_buf_append_text(&text, "; all numbers above are as it reports them.");
+    pal_buf_append_text(&text, "; all numbers above are the provider's.");
     pal_cli_wrap(&cli->out, pal_buf_str(&text), 0, (int)text_width_of(cli));
     pal_buf_done(&text);
 }
@@ -188,7 +188,7 @@ static pal_str messages_text(pal_cli *cli, const pal_plan_item *first, const pal
     return pal_arena_copy(cli->arena, pal_str_of(text));
 }
 
-/* It may quote what somebody else wrote: the id of a call, the name of a file. */
+/* The reason may contain untrusted text: the id of a call, the name of a file. */
 static pal_str clean_reason(pal_cli *cli, pal_str reason)
 {
     pal_buf buf;
@@ -199,7 +199,7 @@ static pal_str clean_reason(pal_cli *cli, pal_str reason)
     return clean;
 }
 
-/* Neighbours of which the same is to be said are one line. */
+/* Prints the items. Neighbors with the same properties share one line. */
 static void put_items(pal_cli *cli, const pal_plan *plan)
 {
     pal_cli_table table = {.columns = 5,
@@ -239,13 +239,13 @@ static void put_next(pal_cli *cli, const pal_plan *plan)
         pal_buf_format(&text, "; %s", plan->refusal.message);
     pal_buf_append_char(&text, '.');
     if (plan->action == PAL_ACTION_COMPACT)
-        pal_buf_format(&text, " A summary would stand for the messages up to %llu, %llu tokens.",
+        pal_buf_format(&text, " A summary would replace the messages up to %llu, %llu tokens.",
                 (unsigned long long)plan->cut_seq, (unsigned long long)plan->cut_tokens);
     if (plan->action == PAL_ACTION_PRUNE)
         pal_buf_format(&text, " Clearing %zu old outputs frees %llu tokens.", plan->prune_len,
                 (unsigned long long)plan->prune_tokens);
     if (plan->repairs)
-        pal_buf_format(&text, " %u %s made so that the provider takes it.", plan->repairs,
+        pal_buf_format(&text, " %u %s made to meet the provider's rules.", plan->repairs,
                 plan->repairs == 1 ? "change is" : "changes are");
     pal_buf_append_char(&cli->out, '\n');
     pal_cli_wrap(&cli->out, pal_buf_str(&text), 0, (int)text_width_of(cli));
@@ -307,15 +307,15 @@ static const pal_cli_option options[] = {
 
 const pal_cli_command pal_cmd_context = {
         .name = "context",
-        .summary = "show what the model would get to see, and why",
+        .summary = "show what the model would receive, and why",
         .usage = "SESSION",
-        .about = "Prints the plan of the next request: how full the window is, what is in it, what "
-                 "is not and why, and what has to happen first (prune, compact), if anything. "
-                 "Nothing is changed. The settings are those of the options, of the session's "
-                 "metadata ({\"context\": {\"token_strategy\": ...}}), of its agent and of the "
-                 "configuration, in that order, and so is the model; where none of them names one "
-                 "it is the one that answered last. Tools are left out of the count. "
-                 "With --json the plan is printed as docs/context.md describes it.",
+        .about = "Prints the plan of the next request: how full the window is, what is in it, "
+                 "what is left out and why, and what must happen first (prune, compact), if "
+                 "anything. Nothing is changed. Settings and model come from the options, then "
+                 "the session's metadata ({\"context\": {\"token_strategy\": ...}}), then its "
+                 "agent, then the configuration. If none of them names a model, it is the one "
+                 "that answered last. Tools are not counted. With --json the plan is printed as "
+                 "docs/context.md describes it.",
         .examples = "palaver context demo --model gpt-4.1\n"
                     "palaver context demo --strategy sliding_window --max-tokens 4000 --json",
         .options = options,

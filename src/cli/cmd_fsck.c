@@ -1,4 +1,4 @@
-/* cmd_fsck.c - `palaver fsck`: checks everything that is stored, and repairs what can be. */
+/* cmd_fsck.c - `palaver fsck`: checks everything in the store, and repairs what can be repaired. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -109,9 +109,9 @@ static pal_status conclude(fsck *check, bool repair)
         pal_json_end_object(&check->writer);
         pal_buf_append_char(&cli->out, '\n');
     } else if (!check->found) {
-        pal_buf_append_text(&cli->out, "Everything is in order.\n");
+        pal_buf_append_text(&cli->out, "No problems were found.\n");
     } else if (!left) {
-        pal_buf_append_text(&cli->out, "All of it was repaired.\n");
+        pal_buf_append_text(&cli->out, "All problems were repaired.\n");
     }
     /* The findings are the output, whatever the exit code. */
     pal_status status = pal_cli_flush(cli);
@@ -121,8 +121,8 @@ static pal_status conclude(fsck *check, bool repair)
         return status;
     if (!repair)
         snprintf(cli->hint, sizeof cli->hint,
-                "'palaver fsck --repair' repairs what can be, and "
-                "sets damaged sessions aside");
+                "'palaver fsck --repair' repairs what can be repaired, and quarantines damaged "
+                "sessions");
     return pal_error_set(&cli->err, PAL_CORRUPT, "%llu %s found%s", (unsigned long long)left,
             left == 1 ? "problem" : "problems", repair ? " that could not be repaired" : "");
 }
@@ -150,7 +150,7 @@ static pal_status run_fsck(pal_cli *cli, void *values)
 
 static const pal_cli_option options[] = {
         {"repair", 0, PAL_CLI_FLAG, offsetof(fsck_values, repair), NULL,
-                "repair what can be; set damaged sessions aside"},
+                "repair problems; quarantine damaged sessions"},
         {0},
 };
 
@@ -159,10 +159,9 @@ const pal_cli_command pal_cmd_fsck = {
         .summary = "check the store, and repair it",
         .usage = "",
         .about = "Checks files, indexes and every session. With --repair it rebuilds what can be "
-                 "derived and quarantines damaged sessions, each alone: they stay readable as far "
-                 "as "
-                 "they go. It makes a store private that others can read. Exit code 1 when "
-                 "something is left that was not repaired.",
+                 "derived, and quarantines damaged sessions one by one: their intact messages "
+                 "stay readable. If other users can read the store, --repair also makes it "
+                 "private. The exit code is 1 if a problem is left.",
         .examples = "palaver fsck\n"
                     "palaver fsck --repair --json",
         .options = options,

@@ -1,5 +1,5 @@
-/* cmd_key.c - `palaver key`: makes, lists and revokes the keys by which a server knows who asks. A
- * server that runs sees a change within seconds. */
+/* cmd_key.c - `palaver key`: creates, lists and revokes API keys. A running server notices a
+ * change within seconds. */
 #include "cli/cli.h"
 
 #include <inttypes.h>
@@ -21,19 +21,21 @@ typedef struct create_values {
 
 static const pal_cli_option create_options[] = {
         {"role", 0, PAL_CLI_TEXT, offsetof(create_values, role), "ROLE",
-                "admin, write (the default) or read"},
-        {"label", 0, PAL_CLI_TEXT, offsetof(create_values, label), "TEXT", "what it is for"},
-        {"rate", 0, PAL_CLI_NUMBER, offsetof(create_values, rate), "N", "most requests a minute"},
+                "admin, write or read (write)"},
+        {"label", 0, PAL_CLI_TEXT, offsetof(create_values, label), "TEXT",
+                "a note on what the key is for"},
+        {"rate", 0, PAL_CLI_NUMBER, offsetof(create_values, rate), "N",
+                "maximum requests per minute"},
         {"max-tokens", 0, PAL_CLI_NUMBER, offsetof(create_values, tokens), "N",
-                "most tokens that its tenant may use in a period"},
+                "maximum tokens of its tenant per period"},
         {"max-cost", 0, PAL_CLI_TEXT, offsetof(create_values, cost), "AMOUNT",
-                "likewise, in the price list's currency: 2.50"},
+                "maximum cost per period, in the currency of the prices"},
         {"period", 0, PAL_CLI_TEXT, offsetof(create_values, period), "P",
-                "day (the default) or month, by UTC"},
+                "day or month, in UTC (day)"},
         {0},
 };
 
-/* "2.50" in millionths. */
+/* Reads "2.50" as millionths. */
 static bool read_amount(const char *text, int64_t *out_micros)
 {
     uint64_t micros = 0, unit = MICROS;
@@ -66,18 +68,20 @@ static pal_status read_values(pal_cli *cli, const create_values *v, pal_key *key
     key->label = pal_str_of(v->label);
     key->role = pal_key_role_from_name(pal_str_of(v->role ? v->role : "write"));
     if (key->role == PAL_KEY_NONE)
-        return pal_cli_usage(cli, NULL, "--role wants admin, write or read, not '%.40s'", v->role);
+        return pal_cli_usage(cli, NULL,
+                "--role must be admin, write or read, not '%.40s'", v->role);
     if (v->rate.value > PAL_SERVER_KEY_RATE_MAX)
-        return pal_cli_usage(cli, NULL, "--rate wants at most %d", PAL_SERVER_KEY_RATE_MAX);
+        return pal_cli_usage(cli, NULL, "--rate must be at most %d", PAL_SERVER_KEY_RATE_MAX);
     if (v->tokens.value > INT64_MAX)
         return pal_cli_usage(cli, NULL, "--max-tokens is too large");
     if (v->cost && !read_amount(v->cost, &key->budget_cost_micros))
-        return pal_cli_usage(cli, NULL, "--max-cost wants an amount as 2.50, not '%.40s'", v->cost);
+        return pal_cli_usage(cli, NULL,
+                "--max-cost must be an amount such as 2.50, not '%.40s'", v->cost);
     key->requests_per_minute = (uint32_t)v->rate.value;
     key->budget_tokens = v->tokens.value;
     key->is_monthly = v->period && strcmp(v->period, "month") == 0;
     if (v->period && !key->is_monthly && strcmp(v->period, "day") != 0)
-        return pal_cli_usage(cli, NULL, "--period wants day or month, not '%.40s'", v->period);
+        return pal_cli_usage(cli, NULL, "--period must be day or month, not '%.40s'", v->period);
     return PAL_OK;
 }
 
@@ -98,7 +102,7 @@ static pal_status create(pal_cli *cli, void *values)
     }
     pal_buf_format(&cli->out, "%s\n", secret);
     if (cli->is_terminal)
-        pal_buf_format(&cli->out, "This is %.*s. Its secret is shown here and nowhere else.\n",
+        pal_buf_format(&cli->out, "The id of this key is %.*s. The secret is shown only now.\n",
                 PAL_STR_ARG(key.id));
     return PAL_OK;
 }
@@ -155,8 +159,9 @@ static pal_status list(pal_cli *cli, void *values)
     } else if (after.len) {
         pal_cli_table_print(cli, &table);
     } else {
-        fprintf(stderr, "No keys: a server without any answers this machine only.\n"
-                        "'palaver key create' makes one.\n");
+        fprintf(stderr,
+                "There are no API keys: the server answers only requests from this machine.\n"
+                "'palaver key create' creates a key.\n");
     }
     return PAL_OK;
 }
@@ -168,7 +173,7 @@ static pal_status revoke(pal_cli *cli, void *values)
     pal_status status =
             pal_key_revoke(cli->store, pal_str_of(cli->args[0]), cli->arena, &key, &cli->err);
     if (status == PAL_NOT_FOUND)
-        snprintf(cli->hint, sizeof cli->hint, "'palaver key list' shows their ids");
+        snprintf(cli->hint, sizeof cli->hint, "run 'palaver key list' to see the ids");
     if (status != PAL_OK)
         return status;
     if (cli->json) {
@@ -183,11 +188,11 @@ static pal_status revoke(pal_cli *cli, void *values)
 
 const pal_cli_command pal_cmd_key_create = {
         .name = "key create",
-        .summary = "make a key and print its secret",
+        .summary = "create a key and print its secret",
         .usage = "",
-        .about = "Makes a key for the tenant of --tenant and prints its secret, which is kept "
-                 "nowhere. 'read' may look at things, 'write' may also change them, 'admin' may do "
-                 "so for every tenant, and makes and revokes keys.",
+        .about = "Creates an API key for the tenant of --tenant and prints its secret, which is "
+                 "not stored. Role 'read' can only read, 'write' can also change things, and "
+                 "'admin' can do so for every tenant and can create and revoke keys.",
         .examples = "palaver key create --label \"my laptop\"\n"
                     "palaver key create --tenant acme --role read --rate 600",
         .options = create_options,
@@ -198,9 +203,9 @@ const pal_cli_command pal_cmd_key_create = {
 
 const pal_cli_command pal_cmd_key_list = {
         .name = "key list",
-        .summary = "list keys, revoked ones too",
+        .summary = "list all keys, including revoked ones",
         .usage = "",
-        .about = "Lists the keys of all tenants: their ids, never their secrets.",
+        .about = "Lists the keys of all tenants, with their ids. Secrets are never shown.",
         .examples = "palaver key list\n"
                     "palaver key list --json",
         .access = PAL_CLI_READ,
@@ -209,9 +214,9 @@ const pal_cli_command pal_cmd_key_list = {
 
 const pal_cli_command pal_cmd_key_revoke = {
         .name = "key revoke",
-        .summary = "make a key open nothing any more",
+        .summary = "revoke a key",
         .usage = "ID",
-        .about = "Revokes a key for good. Servers that run see it within seconds.",
+        .about = "Revokes a key for good. Running servers reject it within seconds.",
         .examples = "palaver key revoke key_0123456789abcdef\n"
                     "palaver key revoke key_0123456789abcdef --json",
         .args_min = 1,

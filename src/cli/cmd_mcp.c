@@ -1,10 +1,10 @@
-/* cmd_mcp.c - `palaver mcp`: an MCP server on standard input and output, one message a line, for
+/* cmd_mcp.c - `palaver mcp`: an MCP server on standard input and output, one message per line, for
  * the program that started it. Nothing else is ever written to stdout; the log goes to stderr.
  *
- * The main thread reads and does what is asked, one after the other, but for turns: their words
- * come on the runtime's loop, and the lock keeps lines whole. The runtime is opened when the first
- * turn wants it: it may start programs of its own. At the end of the input, or when it is told to
- * stop, turns that run are canceled, and what was acknowledged is safe. */
+ * The main thread reads requests and runs them one after the other, except turns: their output
+ * is written on the runtime's loop, and a lock keeps lines complete. The runtime is opened for
+ * the first turn, because it may start other programs. When the input ends or a signal arrives,
+ * running turns are canceled; everything acknowledged is safe. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -31,14 +31,14 @@ typedef struct speaking {
     const mcp_values *values;
     pal_mcp_host *host;
     pal_cli_runtime runtime;
-    pthread_mutex_t lock; /* of the output */
-    bool is_broken;       /* nobody reads it; under the lock */
+    pthread_mutex_t lock; /* protects the output */
+    bool is_broken;       /* the reader is gone; protected by the lock */
     bool is_begun;        /* `initialize` was answered */
 } speaking;
 
 /* ---- Output ---- */
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static bool write_all(const char *data, size_t len)
 {
     while (len) {
@@ -96,13 +96,14 @@ static pal_runtime *open_runtime(void *user, pal_error *err)
     }
     if (s->runtime.is_stopgap)
         pal_log(PAL_LOG_WARN,
-                "no model is configured and none was found: 'echo' answers, which is none");
+                "no model is configured and none was found; using 'echo', which repeats each "
+                "message; set OPENAI_API_KEY or see 'palaver config example'");
     return s->runtime.runtime;
 }
 
 /* ---- Messages ---- */
 
-/* What comes before `initialize`, and does not say of which revision it is, is of none. */
+/* A message before `initialize` is too early, unless it names its protocol revision. */
 static bool is_early(const speaking *s, const pal_rpc_message *message)
 {
     return !s->is_begun && !message->is_new && message->id.len && message->method.len &&
@@ -119,7 +120,7 @@ static void answer(speaking *s, pal_str line, pal_arena *arena, pal_json_writer 
         pal_rpc_put_error(writer, message.id, code, wrong.message);
     } else if (is_early(s, &message)) {
         pal_rpc_put_error(writer, message.id, PAL_RPC_INVALID_REQUEST,
-                "send 'initialize' first, or say in '_meta' of which revision this is");
+                "send 'initialize' first, or set the protocol revision in '_meta'");
     } else {
         pal_mcp_host_take(s->host, &peer, &message, &outlet, s, arena, writer, &code);
         if (code == 0 && pal_str_is(message.method, "initialize"))
@@ -136,11 +137,11 @@ static void take_line(speaking *s, const pal_cli_line *line)
     if (!arena)
         pal_rpc_put_error(&writer, (pal_str){0}, PAL_RPC_INTERNAL_ERROR, "out of memory");
     else if (line->too_long)
-        pal_rpc_put_error(&writer, (pal_str){0}, PAL_RPC_PARSE_ERROR, "this message is too long");
+        pal_rpc_put_error(&writer, (pal_str){0}, PAL_RPC_PARSE_ERROR, "the message is too long");
     else if (line->text.len)
         answer(s, line->text, arena, &writer);
     if (buf.failure)
-        pal_log(PAL_LOG_ERROR, "an answer is lost: out of memory");
+        pal_log(PAL_LOG_ERROR, "could not send a response: out of memory");
     else if (buf.len)
         write_line(s, pal_buf_str(&buf));
     pal_buf_done(&buf);
@@ -155,7 +156,7 @@ static bool has_line(const pal_cli_input *input)
     return len && memchr(input->buf.data + input->at, '\n', len);
 }
 
-/* Until there is something to read; false: it was told to stop. */
+/* Waits until there is something to read. Returns false if a signal stopped the server. */
 static bool wait_for_input(const pal_cli_input *input)
 {
     bool is_there = has_line(input) || input->is_end;
@@ -203,12 +204,12 @@ static pal_status mcp(pal_cli *cli, void *values)
 
 const pal_cli_command pal_cmd_mcp = {
         .name = "mcp",
-        .summary = "offer conversations to an MCP client",
+        .summary = "serve conversations to an MCP client",
         .usage = "",
-        .about = "Speaks the Model Context Protocol on standard input and output, until the input "
-                 "ends: its tools list, read, search, append to, fork and continue conversations. "
-                 "An MCP client starts it; the log goes to stderr. The same tools are at /mcp of "
-                 "'palaver serve'.",
+        .about = "Serves the Model Context Protocol on standard input and output, until the input "
+                 "ends. Its tools list, read, search, append to, fork and continue conversations. "
+                 "An MCP client starts this command; the log goes to stderr. 'palaver serve' "
+                 "offers the same tools at /mcp.",
         .examples = "palaver mcp --store sqlite:chats.db\n"
                     "palaver mcp --tenant team --provider openai",
         .options = options,

@@ -1,4 +1,4 @@
-/* cmd_route.c - `palaver route`: says which session inbound messages belong to. */
+/* cmd_route.c - `palaver route`: shows which session inbound messages belong to. */
 #include "cli/cli.h"
 #include "dialect/dialect_route.h"
 
@@ -8,7 +8,7 @@ typedef struct route_values {
 
 static const pal_cli_option options[] = {
         {"keep-going", 0, PAL_CLI_FLAG, offsetof(route_values, keep_going), NULL,
-                "report a wrong line and go on with the next one"},
+                "report a wrong line and continue with the next one"},
         {0},
 };
 
@@ -47,9 +47,9 @@ static void print_route(pal_cli *cli, const pal_route *route)
     pal_buf_append_char(&cli->out, '\n');
 }
 
-/* The configuration, with its defaults, fills in what the input leaves out: so the answer is the
- * server's. Dimensions and dm_scope say the same thing in two ways, so one of them in the input is
- * enough for both. */
+/* The configuration, with its defaults, fills in settings that the input leaves out, so that the
+ * result is the same as the server's. Dimensions and dm_scope express the same setting in two
+ * ways; if the input has one of them, the configuration sets neither. */
 static void fill_settings(const pal_cli *cli, pal_json value, pal_route_config *settings)
 {
     const pal_route_config *ours = &pal_config_get(cli->config)->session;
@@ -97,7 +97,7 @@ static pal_status route_value(pal_cli *cli, pal_arena *arena, pal_json value)
     return status;
 }
 
-/* Puts the line's number in front of a failure. */
+/* Adds the line number to the beginning of an error message. */
 static pal_status at_line(pal_cli *cli, pal_status status, uint64_t number)
 {
     pal_error cause = cli->err;
@@ -152,11 +152,12 @@ static pal_status route_lines(pal_cli *cli, pal_arena *arena, pal_str text, bool
         return PAL_OK;
     pal_status status = pal_cli_flush(cli);
     return status != PAL_OK ? status
-                            : pal_error_set(&cli->err, PAL_INVALID, "%llu of the lines %s wrong",
-                                      (unsigned long long)wrong, wrong == 1 ? "is" : "are");
+                            : pal_error_set(&cli->err, PAL_INVALID, "%llu %s wrong",
+                                      (unsigned long long)wrong,
+                                      wrong == 1 ? "line is" : "lines are");
 }
 
-/* Where the first object begins. */
+/* Returns the line on which the first object begins. */
 static uint64_t first_line(pal_str text)
 {
     uint64_t number = 1;
@@ -165,7 +166,7 @@ static uint64_t first_line(pal_str text)
     return number;
 }
 
-/* One object over any number of lines, or one a line. */
+/* Routes one object on any number of lines, or one object per line. */
 static pal_status route_text(pal_cli *cli, pal_arena *arena, pal_str text, bool keep_going)
 {
     pal_json value;
@@ -199,12 +200,12 @@ out:
 
 const pal_cli_command pal_cmd_route = {
         .name = "route",
-        .summary = "say which session a message belongs to",
+        .summary = "show which session a message belongs to",
         .usage = "[FILE]",
-        .about = "Reads inbound messages with their settings, one JSON object or one a line, and "
-                 "prints for each the session's key, scope and aliases, the main session, and the "
-                 "rule that matched. Settings that are left out come from the configuration. "
-                 "Nothing is stored. docs/routing.md has all members.",
+        .about = "Reads inbound messages with their settings: one JSON object, or one per line. "
+                 "For each message it prints the session's key, scope and aliases, the main "
+                 "session, and the rule that matched. Missing settings come from the "
+                 "configuration. Nothing is stored. docs/routing.md lists all members.",
         .examples = "palaver route inbound.json\n"
                     "tail -n 5 inbound.jsonl | palaver route --keep-going",
         .options = options,

@@ -1,9 +1,10 @@
-/* cmd_serve.c - `palaver serve`: the server from its start to its end.
+/* cmd_serve.c - `palaver serve`: runs the server from start to end.
  *
- * The main thread does nothing but wait for signals, which all other threads leave to it: they are
- * blocked before the first of those is started. SIGTERM and SIGINT drain: no new requests, turns
- * end or are interrupted durably, then everything is closed. A second one ends the process at once,
- * which loses nothing that was acknowledged. SIGHUP reads the configuration anew. */
+ * The main thread only waits for signals. All other threads have them blocked, because they are
+ * blocked before the first thread starts. SIGTERM and SIGINT drain: no new requests are
+ * accepted, turns end or are interrupted durably, then everything is closed. A second signal
+ * ends the process immediately; nothing that was acknowledged is lost. SIGHUP reloads the
+ * configuration. */
 #include "cli/cli.h"
 
 #include <malloc.h>
@@ -18,7 +19,7 @@
 #include "server/server_metrics.h"
 #include "server/server_notify.h"
 
-#define HEAP_SPARE_BYTES (4 << 20) /* that a thread keeps for its next request */
+#define HEAP_SPARE_BYTES (4 << 20) /* memory that a thread keeps for its next request */
 
 typedef struct serve_values {
     const char *listen;
@@ -27,7 +28,7 @@ typedef struct serve_values {
 
 static const pal_cli_option options[] = {
         {"listen", 0, PAL_CLI_TEXT, offsetof(serve_values, listen), "ADDRESS",
-                "where to listen, 127.0.0.1:7077; port 0 takes a free one"},
+                "address to listen on (127.0.0.1:7077); port 0: a free one"},
         PAL_CLI_RUNTIME_OPTIONS(serve_values, runtime.),
         {0},
 };
@@ -37,10 +38,10 @@ typedef struct serving {
     pal_route_settings *route_settings;
     pal_metrics *metrics;
     pal_server *server;
-    pal_config *reloaded; /* what SIGHUP read last; NULL: nothing yet */
+    pal_config *reloaded; /* the configuration of the last SIGHUP; NULL: none yet */
 } serving;
 
-/* What counts of it now. */
+/* Returns the configuration that is in use now. */
 static const pal_config *latest(const pal_cli *cli, const serving *s)
 {
     return s->reloaded ? s->reloaded : cli->config;
@@ -58,7 +59,7 @@ static sigset_t our_signals(void)
     return set;
 }
 
-/* The files that decide are read as at the start. One that is wrong changes nothing. */
+/* Reads the same files as at the start. If a file is wrong, nothing changes. */
 static pal_status read_again(const pal_cli *cli, pal_config **out_config, pal_error *err)
 {
     pal_cli fresh = *cli;
@@ -88,9 +89,10 @@ static void reload(pal_cli *cli, serving *s)
         pal_server_reload(s->server, cli->config, latest(cli, s), fresh);
         pal_config_free(s->reloaded);
         s->reloaded = fresh;
-        pal_log(PAL_LOG_INFO, "reloaded: keys were looked up anew, and the configuration was read");
+        pal_log(PAL_LOG_INFO, "reloaded the API keys and the configuration");
     } else {
-        pal_log(PAL_LOG_ERROR, "the configuration stays as it was: %s", err.message);
+        pal_log(PAL_LOG_ERROR,
+                "could not reload the configuration, the old one stays in use: %s", err.message);
     }
     pal_notify("READY=1");
 }
@@ -101,10 +103,10 @@ static void wait_for_end(pal_cli *cli, serving *s)
     int number = 0;
     while (sigwait(&set, &number) == 0 && number == SIGHUP)
         reload(cli, s);
-    pal_log(PAL_LOG_INFO, "stopping: turns that run have %lld ms",
+    pal_log(PAL_LOG_INFO, "stopping; waiting up to %lld ms for running turns",
             (long long)pal_config_get(latest(cli, s))->server.drain_ms);
     pal_notify("STOPPING=1");
-    sigdelset(&set, SIGHUP); /* whoever reloads now is too late, and must not end it */
+    sigdelset(&set, SIGHUP); /* a reload now is too late, and must not end the process */
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
@@ -118,8 +120,8 @@ static pal_status read_config(pal_cli *cli, const serve_values *given)
             cli->config, "server.listen", pal_str_of(given->listen), PAL_CONFIG_FLAG, &cli->err);
     if (status == PAL_INVALID) {
         pal_error cause = cli->err;
-        const char *wants = strstr(cause.message, "wants");
-        return pal_cli_usage(cli, NULL, "--listen %s", wants ? wants : cause.message);
+        const char *problem = strstr(cause.message, "must be");
+        return pal_cli_usage(cli, NULL, "--listen %s", problem ? problem : cause.message);
     }
     return status;
 }
@@ -151,11 +153,11 @@ static pal_status open_server(pal_cli *cli, serving *s)
     status = pal_server_open(&server_options, &s->server, &cli->err);
     if (status == PAL_DENIED)
         snprintf(cli->hint, sizeof cli->hint,
-                "make one with 'palaver key create', or listen on 127.0.0.1 only");
+                "create a key with 'palaver key create', or listen on 127.0.0.1");
     return status;
 }
 
-/* "[::1]:0" with the port that was given: "http://[::1]:41234". */
+/* Returns the URL with the actual port: "http://[::1]:41234" for "[::1]:0". */
 static pal_str address_of(pal_cli *cli, const serving *s)
 {
     const pal_config_server *config = &pal_config_get(cli->config)->server;
@@ -172,7 +174,7 @@ static pal_str address_of(pal_cli *cli, const serving *s)
     return text;
 }
 
-/* The first line has the address. The others are for a person who started it in a terminal. */
+/* Prints the address in the first line. The other lines are for a person at a terminal. */
 static void print_welcome(pal_cli *cli, const serving *s)
 {
     pal_str address = address_of(cli, s);
@@ -182,11 +184,11 @@ static void print_welcome(pal_cli *cli, const serving *s)
     if (!cli->is_terminal)
         return;
     if (pal_keys_any(s->server->keys, &has_keys, NULL) != PAL_OK)
-        has_keys = true; /* then nothing is promised */
+        has_keys = true; /* then no example is printed */
     pal_buf_format(&cli->out, "Store: %s\nModel: %.*s at %.*s\n", cli->store_url,
             PAL_STR_ARG(s->runtime.model), PAL_STR_ARG(s->runtime.endpoint));
     if (has_keys)
-        pal_buf_append_text(&cli->out, "Requests need a key.\n");
+        pal_buf_append_text(&cli->out, "Requests require an API key.\n");
     else
         pal_buf_format(&cli->out,
                 "Try: curl %.*s/api/v1/chat -d '{\"message\": \"Hello, is anybody there?\"}'\n",
@@ -231,7 +233,7 @@ static void close_all(pal_cli *cli, serving *s)
     pal_server_close(s->server);
     pal_cli_runtime_close(&s->runtime, 0);
     pal_route_settings_free(s->route_settings);
-    /* It is told of every call of the store: that ends first. */
+    /* The server is notified of every call of the store, so the store is closed first. */
     pal_store_close(cli->store);
     cli->store = NULL;
     pal_metrics_free(s->metrics);
@@ -244,7 +246,7 @@ static pal_status serve(pal_cli *cli, void *values)
     sigset_t set = our_signals();
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    /* Else glibc gives the memory of each larger answer back, and asks for it again. */
+    /* Without this, glibc returns the memory of each larger response and requests it again. */
     mallopt(M_TRIM_THRESHOLD, HEAP_SPARE_BYTES);
     pal_status status = open_all(cli, values, &s);
     if (status == PAL_OK) {
@@ -254,8 +256,8 @@ static pal_status serve(pal_cli *cli, void *values)
     if (status == PAL_OK) {
         if (s.runtime.is_stopgap)
             pal_log(PAL_LOG_WARN,
-                    "no model is configured and none was found: 'echo' answers by repeating "
-                    "what was said");
+                    "no model is configured and none was found; using 'echo', which repeats each "
+                    "message; set OPENAI_API_KEY or see 'palaver config example'");
         pal_notify("READY=1");
         wait_for_end(cli, &s);
     }
@@ -265,11 +267,11 @@ static pal_status serve(pal_cli *cli, void *values)
 
 const pal_cli_command pal_cmd_serve = {
         .name = "serve",
-        .summary = "offer everything over HTTP",
+        .summary = "serve the APIs over HTTP",
         .usage = "",
-        .about = "Serves the APIs until it is told to stop (SIGTERM, SIGINT). The first line that "
-                 "it prints has the address; the log goes to stderr, as JSON with --json. It "
-                 "listens on this machine only, unless another address is given: that needs a key "
+        .about = "Serves the APIs until SIGTERM or SIGINT stops it. The first line of output "
+                 "contains the address. The log goes to stderr, as JSON with --json. By default "
+                 "the server listens on this machine only; any other address requires a key "
                  "('palaver key create').",
         .examples = "palaver serve\n"
                     "palaver serve --listen 127.0.0.1:8080 --provider echo",

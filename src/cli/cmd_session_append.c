@@ -1,5 +1,5 @@
-/* cmd_session_append.c - `palaver session append`: text from the command line or stdin, or native
- * messages as JSON. Whatever comes in one call is appended whole or not at all. */
+/* cmd_session_append.c - `palaver session append`: appends text from the command line or stdin,
+ * or native messages as JSON. All messages of one call are appended, or none. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ static pal_status read_input(pal_cli *cli, pal_str *out_text)
     pal_str text;
     if (cli->args_len < 2 && isatty(STDIN_FILENO))
         return pal_cli_usage(cli, "palaver session append SESSION \"some text\"",
-                "there is nothing to append: give a text, or pipe it in");
+                "nothing to append; pass a text, or pipe one in");
     pal_status status = pal_cli_input_open(cli, "-", &input);
     if (status != PAL_OK)
         return status;
@@ -56,7 +56,7 @@ static pal_status text_batch(
         role = pal_role_from_name(pal_str_of(given->role));
     if (role == PAL_ROLE_NONE)
         return pal_cli_usage(cli, NULL,
-                "--role is one of system, user, assistant, tool; not '%.60s'", given->role);
+                "--role must be system, user, assistant or tool, not '%.60s'", given->role);
     out_batch->messages = pal_arena_alloc(cli->arena, sizeof *out_batch->messages);
     if (!out_batch->messages)
         return pal_cli_no_memory(cli);
@@ -93,7 +93,8 @@ static pal_status lines_batch(pal_cli *cli, pal_str text, batch *out_batch)
         lines += text.data[i] == '\n';
     if (lines > LINES_MAX)
         return pal_error_set(
-                &cli->err, PAL_LIMIT, "the input has %zu lines, over %d", lines, LINES_MAX);
+                &cli->err, PAL_LIMIT,
+                "the input has %zu lines, which exceeds %d", lines, LINES_MAX);
     out_batch->messages = pal_arena_array(cli->arena, lines, sizeof *out_batch->messages);
     if (!out_batch->messages)
         return pal_cli_no_memory(cli);
@@ -116,7 +117,7 @@ static pal_status lines_batch(pal_cli *cli, pal_str text, batch *out_batch)
     return PAL_OK;
 }
 
-/* One array, one object however it is laid out, or an object a line. */
+/* Reads one array, one object (on any number of lines), or one object per line. */
 static pal_status json_batch(pal_cli *cli, pal_str text, batch *out_batch)
 {
     pal_json value;
@@ -144,12 +145,14 @@ static pal_status make_batch(pal_cli *cli, const append_values *given, batch *ou
     pal_str text = pal_str_of(from_stdin ? NULL : cli->args[1]);
     if (given->json_input && (given->role || given->client_id))
         return pal_cli_usage(
-                cli, NULL, "--json-input has roles and client ids in the messages themselves");
+                cli, NULL,
+                "--role and --client-id are not allowed with --json-input; set them in the "
+                "messages");
     if (from_stdin) {
         pal_status status = read_input(cli, &text);
         if (status != PAL_OK)
             return status;
-        /* What `echo` adds is not part of what was said. */
+        /* The line end that `echo` adds is not part of the message. */
         if (!given->json_input && text.len > 0 && text.data[text.len - 1] == '\n')
             text.len--;
     }
@@ -162,8 +165,8 @@ static pal_status make_batch(pal_cli *cli, const append_values *given, batch *ou
 
 /* ---- Where to ---- */
 
-/* With --create a name is a key and never the beginning of an id: a new key must not end up in
- * somebody else's conversation. */
+/* With --create, SESSION is a key and never the beginning of an id. Otherwise a message for a
+ * new key could be appended to another conversation. */
 static pal_status find_or_create(pal_cli *cli, const char *name, pal_session *out_session)
 {
     pal_str key = pal_str_of(name);
@@ -219,7 +222,8 @@ static pal_status session_append(pal_cli *cli, void *values)
     uint64_t expected = given->expect_seq.given ? given->expect_seq.value : PAL_SEQ_ANY;
     pal_mark mark;
     if (given->replace && (given->expect_seq.given || given->client_id))
-        return pal_cli_usage(cli, NULL, "--replace goes with neither --expect-seq nor --client-id");
+        return pal_cli_usage(cli, NULL,
+                "--replace cannot be combined with --expect-seq or --client-id");
     pal_status status = make_batch(cli, given, &input);
     if (status == PAL_OK && pal_arena_failure(cli->arena) != PAL_OK)
         status = pal_cli_no_memory(cli);
@@ -229,7 +233,8 @@ static pal_status session_append(pal_cli *cli, void *values)
         status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
     if (status == PAL_NOT_FOUND && !cli->is_usage)
         snprintf(cli->hint, sizeof cli->hint,
-                "palaver session list shows what there is; --create makes one with that key");
+                "run 'palaver session list' to see the sessions, or add --create to create one "
+                "with that key");
     if (status == PAL_OK)
         status = given->replace ? pal_store_replace(cli->store, pal_cli_tenant(cli), session.id,
                                           input.messages, input.len, &mark, &cli->err)
@@ -240,17 +245,17 @@ static pal_status session_append(pal_cli *cli, void *values)
 
 static const pal_cli_option options[] = {
         {"role", 0, PAL_CLI_TEXT, offsetof(append_values, role), "ROLE",
-                "system, user (the default), assistant or tool"},
+                "system, user, assistant or tool (user)"},
         {"client-id", 0, PAL_CLI_TEXT, offsetof(append_values, client_id), "ID",
-                "your own id: the same one again is not added again"},
+                "sender's id: a repeated id is stored once"},
         {"expect-seq", 0, PAL_CLI_NUMBER, offsetof(append_values, expect_seq), "N",
                 "fail unless the session's newest message is N"},
         {"json-input", 0, PAL_CLI_FLAG, offsetof(append_values, json_input), NULL,
-                "native JSON messages: an array, or one a line"},
+                "read native JSON messages: an array, or one per line"},
         {"replace", 0, PAL_CLI_FLAG, offsetof(append_values, replace), NULL,
-                "in the place of all that the session shows"},
+                "replace all visible messages of the session"},
         {"create", 0, PAL_CLI_FLAG, offsetof(append_values, create), NULL,
-                "make the session, with SESSION as its key, if needed"},
+                "create the session, with SESSION as its key, if missing"},
         {0},
 };
 
@@ -258,10 +263,9 @@ const pal_cli_command pal_cmd_session_append = {
         .name = "session append",
         .summary = "add messages",
         .usage = "SESSION [TEXT]",
-        .about = "Adds a message, or several with --json-input, and prints the place (seq) and id "
-                 "of "
-                 "each once they are safe on disk. Without TEXT, or when it is -, the text is read "
-                 "from stdin, less its last line end.",
+        .about = "Appends a message, or several with --json-input, and prints the seq and id of "
+                 "each one when they are on disk. If TEXT is missing or -, the text is read from "
+                 "stdin, without its last line end.",
         .examples = "palaver session append demo \"Hello, is anybody there?\"\n"
                     "git diff | palaver session append review --create --client-id diff-1",
         .options = options,

@@ -1,5 +1,5 @@
-/* cmd_session_branch.c - other ways through a conversation: fork, rewind, reset, and undo for the
- * last two. None of them removes a message. */
+/* cmd_session_branch.c - fork, rewind, truncate, reset, and undo. None of them removes a
+ * message. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -46,22 +46,20 @@ static pal_status session_fork(pal_cli *cli, void *values)
 
 static const pal_cli_option fork_options[] = {
         {"at", 0, PAL_CLI_NUMBER, offsetof(fork_values, at), "SEQ",
-                "the last message that both share (the newest)"},
+                "the last message that both sessions share (the newest)"},
         PAL_CLI_NAMING_OPTIONS(fork_values),
         {0},
 };
 
 const pal_cli_command pal_cmd_session_fork = {
         .name = "session fork",
-        .summary = "go another way from some message on",
+        .summary = "branch off a new session at a message",
         .usage = "SESSION",
         .about =
-                "Makes a new session that begins with the messages of SESSION up to --at, and "
-                "prints "
-                "its id. Nothing is copied, so it costs the same however long the conversation is; "
-                "from there on the two know nothing of each other. Title, project and agent are "
-                "the "
-                "parent's unless given.",
+                "Creates a new session that begins with the messages of SESSION up to --at, and "
+                "prints its id. No message is copied, so a fork of a long conversation costs no "
+                "more than a fork of a short one. Later messages of one session do not appear in "
+                "the other. The fork takes over title, project and agent, unless options set them.",
         .examples = "palaver session fork demo --at 4 --key demo-2\n"
                     "palaver session fork @last --title \"What if?\"",
         .options = fork_options,
@@ -93,7 +91,7 @@ static pal_status session_rewind(pal_cli *cli, void *values)
     char text[160];
     if (!given->to.given)
         return pal_cli_usage(cli, "palaver session rewind SESSION --to SEQ",
-                "'session rewind' wants --to: the last message that stays");
+                "'session rewind' requires --to, the last message that stays visible");
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
     if (status != PAL_OK)
         return status;
@@ -102,7 +100,7 @@ static pal_status session_rewind(pal_cli *cli, void *values)
     if (status != PAL_OK)
         return status;
     snprintf(text, sizeof text,
-            "Rewound to message %llu (mark %llu). 'palaver session undo' takes that back.\n",
+            "Rewound to message %llu (mark %llu). 'palaver session undo' reverses this.\n",
             (unsigned long long)mark.seq, (unsigned long long)mark.number);
     return print_mark(cli, &mark, text);
 }
@@ -115,7 +113,7 @@ static pal_status session_truncate(pal_cli *cli, void *values)
     char text[160];
     if (!given->keep.given || given->keep.value > UINT32_MAX)
         return pal_cli_usage(cli, "palaver session truncate SESSION --keep N",
-                "'session truncate' needs --keep: how many of the newest messages stay");
+                "'session truncate' requires --keep, the number of messages that stay visible");
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
     if (status == PAL_OK)
         status = pal_store_truncate(cli->store, pal_cli_tenant(cli), session.id,
@@ -124,11 +122,12 @@ static pal_status session_truncate(pal_cli *cli, void *values)
         return status;
     if (mark.number)
         snprintf(text, sizeof text,
-                "Truncated to the newest messages (mark %llu). 'palaver session undo' takes that "
-                "back.\n",
+                "Truncated to the newest messages (mark %llu). 'palaver session undo' reverses "
+                "this.\n",
                 (unsigned long long)mark.number);
     else
-        snprintf(text, sizeof text, "Nothing was done: the session has no more messages.\n");
+        snprintf(text, sizeof text,
+                "Nothing was changed: the session has no more messages than that.\n");
     return print_mark(cli, &mark, text);
 }
 
@@ -141,13 +140,12 @@ static pal_status session_undo(pal_cli *cli, void *values)
     if (status != PAL_OK)
         return status;
     if (given->mark.given && !given->mark.value)
-        return pal_cli_usage(cli, NULL, "--mark wants a number from 1 up");
+        return pal_cli_usage(cli, NULL, "--mark must be at least 1");
     pal_mark mark = {.kind = PAL_MARK_UNDO, .target = given->mark.value};
     status = pal_store_mark(cli->store, pal_cli_tenant(cli), session.id, &mark, &cli->err);
     if (status != PAL_OK) {
         snprintf(cli->hint, sizeof cli->hint,
-                "'palaver session show SESSION --marks' lists what "
-                "there is to undo");
+                "run 'palaver session show SESSION --marks' to see the marks that can be undone");
         return status;
     }
     snprintf(text, sizeof text, "Undid mark %llu.\n", (unsigned long long)mark.target);
@@ -166,25 +164,24 @@ static pal_status session_reset(pal_cli *cli, void *values)
                 !given->no_keep_system, &mark, &cli->err);
     if (status != PAL_OK)
         return status;
-    snprintf(text, sizeof text, "Reset%s (mark %llu). 'palaver session undo' takes that back.\n",
-            mark.seq ? ", but for the system message" : "", (unsigned long long)mark.number);
+    snprintf(text, sizeof text, "Reset%s (mark %llu). 'palaver session undo' reverses this.\n",
+            mark.seq ? ", except the system message" : "", (unsigned long long)mark.number);
     return print_mark(cli, &mark, text);
 }
 
 static const pal_cli_option rewind_options[] = {
         {"to", 0, PAL_CLI_NUMBER, offsetof(rewind_values, to), "SEQ",
-                "the last message that stays in sight; 0 for none"},
+                "the last message that stays visible; 0 hides all"},
         {0},
 };
 
 const pal_cli_command pal_cmd_session_rewind = {
         .name = "session rewind",
-        .summary = "take the last messages out of sight",
+        .summary = "hide the last messages",
         .usage = "SESSION --to SEQ",
-        .about = "Takes the messages after SEQ out of sight: they are kept, but no longer part of "
-                 "the "
-                 "conversation. 'session undo' brings them back, 'session show --hidden' shows "
-                 "them.",
+        .about = "Hides the messages after SEQ. They stay stored, but are no longer part of the "
+                 "conversation. 'session undo' makes them visible again; 'session show --hidden' "
+                 "shows them.",
         .examples = "palaver session rewind demo --to 4\n"
                     "palaver session show demo --hidden --marks",
         .options = rewind_options,
@@ -197,16 +194,16 @@ const pal_cli_command pal_cmd_session_rewind = {
 
 static const pal_cli_option truncate_options[] = {
         {"keep", 0, PAL_CLI_NUMBER, offsetof(truncate_values, keep), "N",
-                "how many of the newest messages stay; 0 for none"},
+                "number of newest messages that stay visible; 0 hides all"},
         {0},
 };
 
 const pal_cli_command pal_cmd_session_truncate = {
         .name = "session truncate",
-        .summary = "keep only the newest messages in sight",
+        .summary = "hide all but the newest messages",
         .usage = "SESSION --keep N",
-        .about = "Hides all messages but the newest N. They are kept: 'session undo' brings them "
-                 "back, 'session show --hidden' shows them.",
+        .about = "Hides all messages but the newest N. They stay stored: 'session undo' makes "
+                 "them visible again, and 'session show --hidden' shows them.",
         .examples = "palaver session truncate demo --keep 20\n"
                     "palaver session undo demo",
         .options = truncate_options,
@@ -220,17 +217,17 @@ const pal_cli_command pal_cmd_session_truncate = {
 
 static const pal_cli_option undo_options[] = {
         {"mark", 0, PAL_CLI_NUMBER, offsetof(undo_values, mark), "N",
-                "this mark, rather than the newest"},
+                "undo this mark (the newest)"},
         {0},
 };
 
 const pal_cli_command pal_cmd_session_undo = {
         .name = "session undo",
-        .summary = "take back a rewind, a reset or another mark",
+        .summary = "undo a rewind, a reset or another mark",
         .usage = "SESSION",
-        .about = "Undoes the newest mark of the session (a rewind, a reset, a checkpoint, a pin) "
-                 "or the "
-                 "one named by --mark. The undoing is kept as a mark too: nothing is ever removed.",
+        .about = "Undoes the newest mark of the session (a rewind, a reset, a checkpoint, a pin), "
+                 "or the mark that --mark names. The undo itself is stored as a mark; nothing is "
+                 "removed.",
         .examples = "palaver session undo demo\n"
                     "palaver session undo demo --mark 2",
         .options = undo_options,
@@ -243,17 +240,17 @@ const pal_cli_command pal_cmd_session_undo = {
 
 static const pal_cli_option reset_options[] = {
         {"no-keep-system", 0, PAL_CLI_FLAG, offsetof(reset_values, no_keep_system), NULL,
-                "a leading system message goes out of sight too"},
+                "also hide a leading system message"},
         {0},
 };
 
 const pal_cli_command pal_cmd_session_reset = {
         .name = "session reset",
-        .summary = "start afresh in the same session",
+        .summary = "hide all messages and start over",
         .usage = "SESSION",
         .about =
-                "Takes all messages out of sight, but for a leading system message. They are kept: "
-                "'session undo' brings them back.",
+                "Hides all messages except a leading system message. They stay stored: 'session "
+                "undo' makes them visible again.",
         .examples = "palaver session reset demo\n"
                     "palaver session reset demo --no-keep-system",
         .options = reset_options,

@@ -1,5 +1,6 @@
-/* cmd_session_compact.c - `palaver session compact`: a summary takes the place of the older part of
- * a conversation; it can be taken back, made again, and compared. Nothing is deleted. */
+/* cmd_session_compact.c - `palaver session compact`: replaces the older part of a conversation
+ * by a summary in what the model receives. A compaction can be undone, repeated and compared.
+ * Nothing is deleted. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 typedef struct compact_values {
     pal_cli_window_values window;
-    pal_cli_runtime_values runtime; /* whose model is the window's */
+    pal_cli_runtime_values runtime; /* the model is that of the window */
     const char *prompt;
     const char *summary;
     bool undo;
@@ -21,7 +22,7 @@ typedef struct compacter {
     const compact_values *given;
     pal_session session;
     pal_cli_window window;
-    pal_str summary; /* that the user wrote */
+    pal_str summary; /* written by the user */
 } compacter;
 
 static pal_status read_number(pal_cli *cli, const char *text, uint64_t *out_number)
@@ -29,7 +30,8 @@ static pal_status read_number(pal_cli *cli, const char *text, uint64_t *out_numb
     char *end;
     unsigned long long number = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || number == 0)
-        return pal_cli_usage(cli, "'palaver session show SESSION --marks' lists the checkpoints",
+        return pal_cli_usage(cli,
+                "run 'palaver session show SESSION --marks' to see the checkpoints",
                 "'%.60s' is not the number of a checkpoint", text);
     *out_number = number;
     return PAL_OK;
@@ -50,7 +52,8 @@ static pal_status undo(compacter *c)
     if (cli->json)
         pal_buf_append_text(&cli->out, "{\"undone\":true}\n");
     else
-        pal_buf_append_text(&cli->out, "Undone: what the checkpoint stood for is back.\n");
+        pal_buf_append_text(&cli->out,
+                "Undone. The messages that the checkpoint replaced are sent to the model again.\n");
     return PAL_OK;
 }
 
@@ -61,7 +64,8 @@ static pal_status diff(compacter *c)
     pal_str text;
     if (cli->args_len != 3)
         return pal_cli_usage(
-                cli, "palaver session compact SESSION --diff 1 3", "--diff wants two checkpoints");
+                cli, "palaver session compact SESSION --diff 1 3",
+                "--diff requires the numbers of two checkpoints");
     pal_status status = read_number(cli, cli->args[1], &numbers[0]);
     if (status == PAL_OK)
         status = read_number(cli, cli->args[2], &numbers[1]);
@@ -138,31 +142,31 @@ static void print_json(pal_cli *cli, const pal_compacted *made)
 static void print_text(pal_cli *cli, const pal_compacted *made)
 {
     if (made->number == 0) {
-        pal_buf_format(&cli->out, "Nothing was done: %.*s.\n", PAL_STR_ARG(made->note));
+        pal_buf_format(&cli->out, "Nothing was changed: %.*s.\n", PAL_STR_ARG(made->note));
         return;
     }
     if (made->seq == 0 && !made->is_fallback) {
         pal_buf_format(&cli->out,
-                "Checkpoint %llu: the summary goes before all messages; nothing was cut off.\n",
+                "Checkpoint %llu: the summary is sent before all messages; no messages were "
+                "replaced.\n",
                 (unsigned long long)made->number);
         return;
     }
     if (made->is_fallback)
-        pal_buf_format(&cli->out, "No summary was made: %.*s.\n", PAL_STR_ARG(made->note));
+        pal_buf_format(&cli->out, "No summary was written: %.*s.\n", PAL_STR_ARG(made->note));
     pal_buf_format(&cli->out, "Checkpoint %llu: %s ", (unsigned long long)made->number,
-            made->is_fallback ? "left out" : "a summary stands for");
+            made->is_fallback ? "left out" : "a summary replaces");
     pal_cli_count(&cli->out, made->messages, "message");
     pal_buf_format(&cli->out, " up to %llu, ", (unsigned long long)made->seq);
     pal_cli_number_text(&cli->out, made->tokens_before);
     pal_buf_append_text(&cli->out, " tokens became ");
     pal_cli_number_text(&cli->out, made->tokens_after);
     pal_buf_append_text(&cli->out,
-            ".\nEverything is still there: 'palaver session compact SESSION --undo' takes it "
-            "back.\n");
+            ".\nNo message was removed: 'palaver session compact SESSION --undo' reverses this.\n");
 }
 
-/* A plan as a compaction would make it; its action is PAL_ACTION_COMPACT where there is something
- * to be done. */
+/* Plans as a compaction would. The action of the plan is PAL_ACTION_COMPACT if there is
+ * something to compact. */
 static pal_status plan_cut(compacter *c, pal_plan *out_plan)
 {
     pal_cli *cli = c->cli;
@@ -176,8 +180,8 @@ static pal_status plan_cut(compacter *c, pal_plan *out_plan)
     return pal_window_plan(cli->store, &window, cli->arena, out_plan, &cli->err);
 }
 
-/* A runtime has its own settings, so that those of the command line are told as the place to cut.
- */
+/* Computes where to cut. A runtime uses its own settings, so the settings of the command line
+ * are passed as a cut position. */
 static pal_status place_cut(compacter *c, pal_compaction *compaction, bool *out_is_some)
 {
     pal_plan plan;
@@ -192,7 +196,8 @@ static pal_status place_cut(compacter *c, pal_compaction *compaction, bool *out_
     return PAL_OK;
 }
 
-/* By the model that is configured or found; echo is none, and then whole turns are left out. */
+/* Compacts with the model that is configured or found. 'echo' is not a model; with it, complete
+ * turns are left out instead. */
 static pal_status compact_by_model(
         compacter *c, pal_compaction *compaction, pal_compacted *out_made)
 {
@@ -218,7 +223,8 @@ static pal_status compact_by_model(
             cli->store, &c->window.window, compaction, cli->arena, out_made, &cli->err);
     if (status == PAL_OK && out_made->is_fallback)
         out_made->note = pal_str_of(
-                is_stopgap ? "no model is configured, and none was found" : "echo is no model");
+                is_stopgap ? "no model is configured and none was found" :
+                "'echo' is not a model and cannot write summaries; configure a provider");
     return status;
 }
 
@@ -233,7 +239,7 @@ static pal_status compact_by_hand(compacter *c, pal_compaction *compaction, pal_
                 cli->store, &c->window.window, compaction, cli->arena, out_made, &cli->err);
     if (status != PAL_OK || out_made->number || c->summary.len == 0)
         return status;
-    /* Nothing can be cut: the summary is sent before all messages. */
+    /* No message can be cut, so the summary is sent before all messages. */
     status = pal_window_summary_set(
             cli->store, pal_cli_tenant(cli), c->session.id, c->summary, &mark, &cli->err);
     out_made->number = mark.number;
@@ -257,7 +263,7 @@ static pal_status compact(compacter *c)
     if (given->redo && cli->args_len > 1)
         status = read_number(cli, cli->args[1], &compaction.redo);
     else if (given->redo)
-        status = pal_cli_usage(cli, NULL, "--redo wants the number of a checkpoint");
+        status = pal_cli_usage(cli, NULL, "--redo requires the number of a checkpoint");
     if (status == PAL_OK)
         status = given->summary ? compact_by_hand(c, &compaction, &made)
                                 : compact_by_model(c, &compaction, &made);
@@ -283,12 +289,12 @@ static pal_status dry_run(compacter *c)
         made.seq = plan.cut_seq;
         made.tokens_before = plan.tokens;
         made.tokens_after = plan.tokens - plan.cut_tokens;
-        made.note = pal_str_of("nothing was done: a dry run");
+        made.note = pal_str_of("dry run");
     }
     if (cli->json) {
         print_json(cli, &made);
     } else if (is_some) {
-        pal_buf_format(&cli->out, "A summary would stand for the messages up to %llu: ",
+        pal_buf_format(&cli->out, "A summary would replace the messages up to %llu: ",
                 (unsigned long long)plan.cut_seq);
         pal_cli_number_text(&cli->out, plan.cut_tokens);
         pal_buf_append_text(&cli->out, " of ");
@@ -306,13 +312,14 @@ static pal_status check_options(pal_cli *cli, const compact_values *given)
 {
     int ways = given->undo + given->redo + given->diff + given->dry_run;
     if (ways > 1)
-        return pal_cli_usage(cli, NULL, "--undo, --redo, --diff and --dry-run exclude each other");
+        return pal_cli_usage(cli, NULL, "--undo, --redo, --diff and --dry-run cannot be combined");
     if ((given->undo || given->diff || given->dry_run) && (given->summary || given->prompt))
-        return pal_cli_usage(cli, NULL, "--summary and --prompt are for making a checkpoint");
+        return pal_cli_usage(cli, NULL,
+                "--summary and --prompt are only allowed if a checkpoint is created");
     if (cli->args_len > 1 && !given->undo && !given->redo && !given->diff)
-        return pal_cli_usage(cli, NULL, "'%.60s' is one argument too many", cli->args[1]);
+        return pal_cli_usage(cli, NULL, "unexpected argument '%.60s'", cli->args[1]);
     if (cli->args_len > 2 && !given->diff)
-        return pal_cli_usage(cli, NULL, "'%.60s' is one argument too many", cli->args[2]);
+        return pal_cli_usage(cli, NULL, "unexpected argument '%.60s'", cli->args[2]);
     return PAL_OK;
 }
 
@@ -345,17 +352,17 @@ static pal_cli_access access_for(const void *values)
 
 static const pal_cli_option options[] = {
         {"summary", 0, PAL_CLI_TEXT, offsetof(compact_values, summary), "TEXT",
-                "the summary; '-' reads it from the input"},
+                "the summary; '-' reads it from stdin"},
         {"prompt", 0, PAL_CLI_TEXT, offsetof(compact_values, prompt), "TEXT",
-                "what a model is asked, instead of the built-in question"},
+                "prompt for the model, instead of the built-in one"},
         {"undo", 0, PAL_CLI_FLAG, offsetof(compact_values, undo), NULL,
-                "take back the newest checkpoint, or that NUMBER"},
+                "undo checkpoint NUMBER (the newest)"},
         {"redo", 0, PAL_CLI_FLAG, offsetof(compact_values, redo), NULL,
-                "make the checkpoint again that has this NUMBER"},
+                "write the summary of checkpoint NUMBER again"},
         {"diff", 0, PAL_CLI_FLAG, offsetof(compact_values, diff), NULL,
                 "compare two checkpoints by their NUMBERs"},
         {"dry-run", 0, PAL_CLI_FLAG, offsetof(compact_values, dry_run), NULL,
-                "only say what would be summarised"},
+                "only show what would be summarized"},
         PAL_CLI_WINDOW_OPTIONS(compact_values, window.),
         PAL_CLI_PROVIDER_OPTIONS(compact_values, runtime.),
         {0},
@@ -363,16 +370,15 @@ static const pal_cli_option options[] = {
 
 const pal_cli_command pal_cmd_session_compact = {
         .name = "session compact",
-        .summary = "let a summary stand for the older part",
+        .summary = "replace older messages by a summary",
         .usage = "SESSION [NUMBER]...",
-        .about = "Makes a checkpoint: a summary stands for the older part of the conversation in "
-                 "what a model gets to see. --summary gives it; otherwise the model writes it that "
-                 "is configured or found, or that --provider and --model name. Without any model "
-                 "the oldest turns are left out instead, and it is said so. Pinned messages, the "
-                 "last "
-                 "user's message and running calls are kept. No message is removed or changed, and "
-                 "all of it can be undone. An earlier summary should be part of the new one: it "
-                 "replaces it.",
+        .about = "Creates a checkpoint: for the model, a summary replaces the older part of the "
+                 "conversation. --summary sets the text. Otherwise a model writes it: the one "
+                 "that --provider and --model name, or the one that is configured or found. "
+                 "Without a model the oldest turns are left out instead, and a note reports this. "
+                 "Pinned messages, the last user message and pending calls are kept. No message "
+                 "is removed or changed, and every checkpoint can be undone. A new summary "
+                 "replaces an earlier one, so it should include it.",
         .examples = "palaver session compact demo --summary \"We chose blue.\"\n"
                     "palaver session compact demo --undo",
         .options = options,

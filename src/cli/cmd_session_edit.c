@@ -1,5 +1,5 @@
-/* cmd_session_edit.c - `palaver session edit`: changes a session's names and settings. Its messages
- * stay as they are. */
+/* cmd_session_edit.c - `palaver session edit`: changes the names and settings of a session. Its
+ * messages do not change. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ typedef struct edit_values {
     pal_cli_list unaliases;
 } edit_values;
 
-/* The fields that the options set; an empty text clears one. */
+/* Returns the fields that the options set. An empty text clears a field. */
 static uint32_t fields_of(const edit_values *given)
 {
     const pal_cli_naming *naming = &given->naming;
@@ -36,14 +36,15 @@ static pal_status remove_alias(pal_cli *cli, pal_session *session, const char *n
 {
     size_t at = find_alias(session, name);
     if (at == session->aliases_len)
-        return pal_error_set(&cli->err, PAL_NOT_FOUND, "the session has no alias '%.100s'", name);
+        return pal_error_set(&cli->err, PAL_NOT_FOUND,
+                "'%.100s' is not an alias of the session", name);
     session->aliases_len--;
     memmove(&session->aliases[at], &session->aliases[at + 1],
             (session->aliases_len - at) * sizeof *session->aliases);
     return PAL_OK;
 }
 
-/* The aliases that the session has, with those of --alias and without those of --unalias. */
+/* Computes the new aliases: those of the session, plus --alias, minus --unalias. */
 static pal_status edit_aliases(pal_cli *cli, const edit_values *given, pal_session *session)
 {
     const pal_cli_list *added = &given->naming.aliases;
@@ -70,8 +71,8 @@ static pal_status session_edit(pal_cli *cli, void *values)
     uint32_t fields = fields_of(given);
     pal_session session;
     if (fields == 0)
-        return pal_cli_usage(cli, "palaver session edit --help lists what can be changed",
-                "'session edit' needs at least one option that says what to change");
+        return pal_cli_usage(cli, "run 'palaver session edit --help' to see what can be changed",
+                "'session edit' requires at least one option");
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
     if (status == PAL_OK)
         status = edit_aliases(cli, given, &session);
@@ -98,11 +99,11 @@ static const pal_cli_option options[] = {
 
 const pal_cli_command pal_cmd_session_edit = {
         .name = "session edit",
-        .summary = "rename, or change its key, aliases, metadata or expiry",
+        .summary = "change its title, key, aliases, metadata or expiry",
         .usage = "SESSION",
-        .about = "Changes what the options name and nothing else. An empty value clears a field; "
-                 "'--expires never' removes the expiry. --alias adds an alias, --unalias removes "
-                 "one. --metadata replaces the complete object.",
+        .about = "Changes only what the options name. An empty value clears a field; '--expires "
+                 "never' removes the expiry. --alias adds an alias, --unalias removes one. "
+                 "--metadata replaces the complete object.",
         .examples = "palaver session edit demo --title \"A better title\"\n"
                     "palaver session edit @last --key support:42 --expires 30d",
         .options = options,

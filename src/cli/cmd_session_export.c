@@ -1,7 +1,8 @@
-/* cmd_session_export.c - `palaver session export`: conversations as lines of JSON, in the forms of
- * server_export.h, or as PicoClaw's files.
+/* cmd_session_export.c - `palaver session export`: writes conversations as lines of JSON, in the
+ * forms of server_export.h, or as PicoClaw's files. PicoClaw is a personal assistant that keeps its
+ * sessions in JSONL files.
  *
- * A file that is named by -o appears whole or not at all. */
+ * A file that -o names appears complete or not at all. */
 #include "cli/cli.h"
 #include "cli/cli_picoclaw.h"
 
@@ -13,7 +14,7 @@
 #include <unistd.h>
 #include "server/server_export.h"
 
-#define PICOCLAW "picoclaw:" /* before a directory */
+#define PICOCLAW "picoclaw:" /* prefix of a directory */
 
 typedef struct export_values {
     bool all;
@@ -27,9 +28,10 @@ typedef struct exporter {
     pal_cli *cli;
     const export_values *given;
     pal_export lines;
-    pal_picoclaw_export *picoclaw; /* NULL: not there */
-    const char *name;              /* of the one session; NULL: all */
-    pal_error left_out;            /* why the first of those that could not be exported wasn't */
+    pal_picoclaw_export *picoclaw; /* NULL: not an export to PicoClaw */
+    const char *name;              /* the one session; NULL: all sessions */
+    pal_error left_out;            /* why the first session that was left out could not be
+                                      exported */
     uint64_t left_out_len;
     uint64_t sessions;
     pal_cli_progress progress;
@@ -52,7 +54,8 @@ static pal_status export_lines(exporter *e, const pal_session *session)
     return status;
 }
 
-/* Of many sessions, one that has no place in the directory costs only itself. */
+/* If many sessions are exported, a session that cannot be written to the directory is left out
+ * and the others continue. */
 static pal_status leave_out(exporter *e, pal_status status)
 {
     bool is_its_own = status == PAL_CONFLICT || status == PAL_LIMIT;
@@ -95,7 +98,8 @@ static void add_id(const pal_session *session, void *user)
     pal_buf_append(user, &session->id, sizeof session->id);
 }
 
-/* Oldest first: a fork comes after the session that it was forked from. */
+/* Exports the oldest session first, so that a fork comes after the session that it was forked
+ * from. */
 static pal_status export_all(exporter *e)
 {
     pal_buf ids;
@@ -104,7 +108,7 @@ static pal_status export_all(exporter *e)
     if (status == PAL_OK)
         status = pal_cli_each_session(e->cli, PAL_SESSION_QUARANTINED, add_id, &ids);
     if (status == PAL_OK && ids.failure)
-        status = pal_error_set(&e->cli->err, ids.failure, "there are too many sessions");
+        status = pal_error_set(&e->cli->err, ids.failure, "too many sessions");
     if (status == PAL_OK && ids.len)
         qsort(ids.data, ids.len / sizeof(pal_id), sizeof(pal_id), by_age);
     for (size_t at = 0; status == PAL_OK && at < ids.len; at += sizeof(pal_id)) {
@@ -176,12 +180,13 @@ static pal_status export_to_picoclaw(exporter *e, const char *dir)
         return PAL_OK;
     status = pal_cli_flush(e->cli);
     if (status == PAL_OK)
-        status = pal_error_set(&e->cli->err, e->left_out.status, "%llu left out: %s",
-                (unsigned long long)e->left_out_len, e->left_out.message);
+        status = pal_error_set(&e->cli->err, e->left_out.status, "could not export %llu %s: %s",
+                (unsigned long long)e->left_out_len, e->left_out_len == 1 ? "session" : "sessions",
+                e->left_out.message);
     return status;
 }
 
-/* The directory of "picoclaw:DIR", if that is the first argument. */
+/* Returns the directory of "picoclaw:DIR", if that is the first argument. */
 static const char *picoclaw_dir(const pal_cli *cli)
 {
     size_t len = sizeof(PICOCLAW) - 1;
@@ -194,9 +199,10 @@ static pal_status check_picoclaw(pal_cli *cli, const export_values *given, const
 {
     if (!*dir)
         return pal_cli_usage(cli, "palaver session export picoclaw:DIR SESSION",
-                "'" PICOCLAW "' wants a directory behind it");
+                "'" PICOCLAW "' requires a directory after it");
     if (given->format || given->output || given->with_blobs)
-        return pal_cli_usage(cli, NULL, "--format, -o and --with-blobs are not for '" PICOCLAW "'");
+        return pal_cli_usage(
+                cli, NULL, "--format, -o and --with-blobs are not allowed with '" PICOCLAW "'");
     return PAL_OK;
 }
 
@@ -212,15 +218,15 @@ static pal_status session_export(pal_cli *cli, void *values)
             .with_blobs = e.given->with_blobs};
     if (!pal_export_form_from_name(pal_str_of(format), &e.lines.form))
         return pal_cli_usage(
-                cli, NULL, "--format is " PAL_EXPORT_FORMS "; not '%.60s'", format);
+                cli, NULL, "--format must be " PAL_EXPORT_FORMS ", not '%.60s'", format);
     if (e.given->all == (names > 0) || names > 1)
         return pal_cli_usage(cli, "palaver session export SESSION, or --all",
-                "'session export' wants either a session or --all");
+                "'session export' requires either a session or --all");
     if (dir && check_picoclaw(cli, e.given, dir) != PAL_OK)
         return cli->err.status;
     e.name = names ? cli->args[cli->args_len - 1] : NULL;
     pal_cli_progress_start(&e.progress, "messages exported");
-    /* A terminal that shows the output is progress enough. */
+    /* If stdout is a terminal, the output itself shows the progress. */
     e.progress.enabled = e.progress.enabled && (to_file || dir || !cli->is_terminal);
     pal_status status;
     if (dir)
@@ -231,18 +237,18 @@ static pal_status session_export(pal_cli *cli, void *values)
         status = e.given->all ? export_all(&e) : export_named(&e);
     pal_cli_progress_end(&e.progress);
     if (status == PAL_OK && e.lines.blobs_left)
-        fprintf(stderr, "Images and files are left out (%llu): --with-blobs includes them.\n",
+        fprintf(stderr, "Images and files are not included (%llu); --with-blobs includes them.\n",
                 (unsigned long long)e.lines.blobs_left);
     return status;
 }
 
 static const pal_cli_option options[] = {
         {"all", 0, PAL_CLI_FLAG, offsetof(export_values, all), NULL,
-                "every session of the tenant that is not in the trash"},
+                "export all sessions of the tenant except the trash"},
         {"format", 0, PAL_CLI_TEXT, offsetof(export_values, format), "FORMAT",
-                "native (complete, the default), openai or skillian"},
+                "native, openai or skillian (native)"},
         {"output", 'o', PAL_CLI_TEXT, offsetof(export_values, output), "FILE",
-                "write to a file, whole or not at all"},
+                "write to a file that appears complete or not at all"},
         {"with-blobs", 0, PAL_CLI_FLAG, offsetof(export_values, with_blobs), NULL,
                 "include images and files, as base64"},
         {"force", 0, PAL_CLI_FLAG, offsetof(export_values, force), NULL,
@@ -254,11 +260,12 @@ const pal_cli_command pal_cmd_session_export = {
         .name = "session export",
         .summary = "write conversations to a file",
         .usage = "[picoclaw:DIR] SESSION|--all",
-        .about = "Writes one session, or all, as lines of JSON. The native format is complete, and "
-                 "'session import' makes the same sessions of it; openai has the messages that "
-                 "are not hidden, {\"messages\":[...]} a line; skillian has them as rows of its "
-                 "table. With picoclaw:DIR the messages in sight are written to that directory as "
-                 "PicoClaw keeps them.",
+        .about = "Writes one session, or all, as lines of JSON. The native format is complete, "
+                 "and 'session import' recreates the same sessions from it. openai writes the "
+                 "visible messages of each session as one line, {\"messages\":[...]}. skillian "
+                 "writes them as rows of the table in which Skillian, a chat assistant, keeps its "
+                 "sessions. picoclaw:DIR writes them to a directory in the format of PicoClaw, a "
+                 "personal assistant.",
         .examples = "palaver session export --all --with-blobs -o backup.jsonl\n"
                     "palaver session export picoclaw:sessions demo",
         .options = options,

@@ -1,8 +1,8 @@
-/* cmd_session_import.c - `palaver session import`: finds the files, feeds their lines to the
- * transcript reader, and reports what came of it. server_import.c writes into the store.
+/* cmd_session_import.c - `palaver session import`: finds the files, passes their lines to the
+ * transcript reader, and reports the result. server_import.c writes to the store.
  *
- * One bad line costs that line, one bad file that file; only a store that fails ends the import.
- * What was committed until then stays, and the import can be repeated. */
+ * A bad line is skipped, and so is a bad file; only an error of the store stops the import.
+ * Everything committed before stays, and the import can be repeated. */
 #include "cli/cli.h"
 #include "cli/cli_picoclaw.h"
 
@@ -17,7 +17,7 @@
 #include "server/server_import_reader.h"
 
 #define PROBLEMS_SHOWN 5
-#define PICOCLAW "picoclaw:" /* before a directory */
+#define PICOCLAW "picoclaw:" /* prefix of a directory */
 
 typedef struct import_values {
     const char *format;
@@ -28,8 +28,8 @@ typedef struct import_values {
 typedef struct source {
     const char *path;
     uint64_t size;
-    bool is_named;    /* on the command line, not found in a directory */
-    bool is_picoclaw; /* a directory of PicoClaw's */
+    bool is_named;    /* named on the command line, not found in a directory */
+    bool is_picoclaw; /* a directory of PicoClaw */
 } source;
 
 typedef struct problem {
@@ -51,7 +51,7 @@ typedef struct importer {
     uint64_t bytes_done;
     pal_cli_progress progress;
     problem problems[PROBLEMS_SHOWN];
-    uint64_t problems_len; /* all, not only those that are kept */
+    uint64_t problems_len; /* number of all problems, not only of the stored ones */
     size_t files;
     size_t files_failed;
     uint64_t verified_sessions;
@@ -64,7 +64,7 @@ typedef struct importer {
     bool key_used;
 } importer;
 
-/* ---- What is reported ---- */
+/* ---- Reporting ---- */
 
 static void on_problem(uint64_t line, const char *text, void *user)
 {
@@ -115,7 +115,7 @@ static void print_text(importer *im)
     pal_cli_count(out, counts.messages, "message");
     pal_buf_append_text(out, ".\n");
     if (counts.sessions_known || counts.messages_known) {
-        pal_buf_append_text(out, "Here already: ");
+        pal_buf_append_text(out, "Already here: ");
         pal_cli_count(out, counts.sessions_known, "session");
         pal_buf_append_text(out, ", ");
         pal_cli_count(out, counts.messages_known, "message");
@@ -131,7 +131,7 @@ static void print_text(importer *im)
         pal_cli_count(out, im->verified_sessions, "session");
         pal_buf_append_text(out, ", ");
         pal_cli_count(out, im->verified_messages, "message");
-        pal_buf_append_text(out, " are the same here as there.\n");
+        pal_buf_append_text(out, " are the same here as in the files.\n");
     }
     print_problems(im);
 }
@@ -176,10 +176,11 @@ static void print_json(importer *im)
     pal_buf_append_char(&im->cli->out, '\n');
 }
 
-/* ---- From a file's items to the store ---- */
+/* ---- From the items of a file to the store ---- */
 
-/* Names a conversation that comes without a name by its file. The key is made of the file's place,
- * so that the same file again is the same session, also when it has grown. Stdin has no place. */
+/* Names a conversation without a name after its file. The key is derived from the path of the
+ * file, so that importing the same file again finds the same session, even if the file has
+ * grown. Stdin has no path. */
 static pal_status name_by_file(importer *im, pal_session *session, size_t count)
 {
     char path[PATH_MAX];
@@ -203,14 +204,14 @@ static pal_status name_by_file(importer *im, pal_session *session, size_t count)
     return PAL_OK;
 }
 
-/* Tells the reader how a session is to be named. */
+/* Sets the name of a session for the reader. */
 static pal_status on_begin(pal_import_begun *begun, void *user)
 {
     importer *im = user;
     pal_session *session = &begun->session;
     if (im->given->key && im->key_used)
-        return pal_cli_usage(im->cli, "leave --key away: every session then keeps its own name",
-                "--key can name one session, and '%.100s' brings another", im->file);
+        return pal_cli_usage(im->cli, "omit --key: then every session keeps its own name",
+                "--key can name only one session, but '%.100s' contains another one", im->file);
     if (im->given->key) {
         session->key = pal_str_of(im->given->key);
         session->id = session->parent_id = (pal_id){{0}};
@@ -238,8 +239,8 @@ static pal_status open_reader(importer *im, pal_transcript_kind kind)
 
 /* ---- Files ---- */
 
-/* A file may be one JSON value over many lines, or an array of messages. *out_done is false for a
- * file of lines. */
+/* Reads a file that is one JSON value on many lines, or an array of messages. *out_done is false
+ * for a file of lines. */
 static pal_status feed_value(importer *im, pal_cli_input *input, bool *out_done)
 {
     pal_str text;
@@ -261,7 +262,7 @@ static pal_status feed_lines(importer *im, pal_cli_input *input)
     }
     while (status == PAL_OK && has && !done) {
         if (line.too_long)
-            on_problem(0, "a line is over 256 MiB: skipped", im);
+            on_problem(0, "a line exceeds 256 MiB: skipped", im);
         status = pal_import_reader_line(&im->reader, line.too_long ? pal_str_of("") : line.text);
         pal_cli_progress_set(&im->progress, im->bytes_done + input->bytes, im->bytes_total);
         if (status == PAL_OK)
@@ -281,8 +282,8 @@ static pal_status import_picoclaw(importer *im, const source *from, bool *out_us
             .project = im->given->project};
     *out_used = false;
     if (im->given->key)
-        return pal_cli_usage(im->cli, "leave --key away: every session keeps its own",
-                "--key can't name the sessions of a directory");
+        return pal_cli_usage(im->cli, "omit --key: then every session keeps its own key",
+                "--key is not allowed for a directory");
     pal_status status = pal_cli_picoclaw_import(&import, from->path);
     im->verified_sessions += import.verified_sessions;
     im->verified_messages += import.verified_messages;
@@ -310,8 +311,8 @@ static pal_status feed_row(pal_str row, void *user)
     return pal_import_reader_line(&im->reader, row);
 }
 
-/* One program's database. *out_why tells what was wrong with it: that is the file's fault, not the
- * store's. */
+/* Reads the database of one program. *out_why reports what was wrong with the database; that is
+ * not an error of the store. */
 static pal_status read_database(
         importer *im, const char *path, pal_transcript_kind kind, pal_error *out_why)
 {
@@ -340,8 +341,8 @@ static pal_status import_database(importer *im, const source *from, bool *out_us
             why.status = PAL_OK;
         else
             pal_error_set(&why, PAL_INVALID,
-                    "'%.160s' is a database without Loom's table 'conversation_contexts' and "
-                    "without Sol's table 'conversations'",
+                    "'%.160s' is a database that has neither Loom's table 'conversation_contexts' "
+                    "nor Sol's table 'conversations'",
                     from->path);
     }
     *out_used = status == PAL_OK && why.status == PAL_OK;
@@ -350,27 +351,27 @@ static pal_status import_database(importer *im, const source *from, bool *out_us
     return status;
 }
 
-/* What a file that was of no use lacks. */
+/* Sets the error for a file without any usable conversation. */
 static void say_why(importer *im, const char *path)
 {
     if (im->kind == PAL_TRANSCRIPT_AUTO)
         pal_error_set(&im->cli->err, PAL_INVALID,
-                "'%.160s' is not a conversation in a format that we know", path);
+                "'%.160s' is not a conversation in a known format", path);
     else if (im->first_problem.text.len)
         pal_error_set(&im->cli->err, PAL_INVALID,
-                "'%.160s' has no conversation in the format '%s': line %llu: %.*s", path,
+                "'%.160s' has no conversation in format '%s': line %llu: %.*s", path,
                 pal_transcript_kind_name(im->kind), (unsigned long long)im->first_problem.line,
                 PAL_STR_ARG(im->first_problem.text));
     else
         pal_error_set(&im->cli->err, PAL_INVALID,
-                "'%.160s' has no conversation in the format '%s'", path,
+                "'%.160s' has no conversation in format '%s'", path,
                 pal_transcript_kind_name(im->kind));
     snprintf(im->cli->hint, sizeof im->cli->hint,
-            "--format " PAL_TRANSCRIPT_KINDS " says what it is");
+            "set --format to one of " PAL_TRANSCRIPT_KINDS);
 }
 
-/* Sets *out_used to false, and the error, when the file itself was no use; anything else that
- * fails is the store's. */
+/* If the file itself was not usable, sets the error and *out_used to false. Any other failure is
+ * an error of the store. */
 static pal_status import_file(importer *im, const source *from, bool *out_used)
 {
     pal_cli_input input;
@@ -436,7 +437,7 @@ static pal_status add_directory(importer *im, const char *path)
     FTS *tree = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
     if (!tree)
         return pal_error_set(
-                &im->cli->err, PAL_IO, "can't read '%.160s': %s", path, strerror(errno));
+                &im->cli->err, PAL_IO, "could not read '%.160s': %s", path, strerror(errno));
     for (FTSENT *entry; status == PAL_OK && (entry = fts_read(tree));) {
         if (entry->fts_info == FTS_F &&
                 (ends_with(entry->fts_name, ".jsonl") || ends_with(entry->fts_name, ".json")))
@@ -460,8 +461,7 @@ static pal_status add_argument(importer *im, const char *path)
             im, path, (source){.size = is_known ? (uint64_t)info.st_size : 0, .is_named = true});
 }
 
-/* Files of a directory that are something else are passed over; a file that was named is an
- * error. */
+/* Other files of a directory are skipped. A file that the user named is an error. */
 static void file_failed(importer *im, const source *from)
 {
     im->files_failed += from->is_named;
@@ -484,7 +484,8 @@ static pal_status import_all(importer *im)
     }
     if (status == PAL_OK)
         status = pal_import_flush(im->store);
-    /* The first search need not do it then. What fails here is done by that search. */
+    /* Index the new messages now, so that the first search is fast. If this fails, that search
+     * does it. */
     if (status == PAL_OK)
         (void)!pal_store_index(im->cli->store, UINT32_MAX, NULL, NULL);
     return status;
@@ -497,7 +498,7 @@ static pal_status conclude(importer *im)
         return cli->err.status;
     cli->hint[0] = '\0';
     if (im->files == 0)
-        return pal_error_set(&cli->err, PAL_NOT_FOUND, "there was no conversation to import");
+        return pal_error_set(&cli->err, PAL_NOT_FOUND, "no conversation to import was found");
     if (cli->json)
         print_json(im);
     else
@@ -518,7 +519,7 @@ static pal_status session_import(pal_cli *cli, void *values)
     pal_status status = PAL_OK;
     if (!pal_transcript_kind_from_name(pal_str_of(format), &im.kind))
         return pal_cli_usage(cli, NULL,
-                "--format is auto, " PAL_TRANSCRIPT_KINDS "; not '%.60s'", format);
+                "--format must be auto, " PAL_TRANSCRIPT_KINDS ", not '%.60s'", format);
     for (size_t i = 0; status == PAL_OK && i < cli->args_len; i++)
         status = add_argument(&im, cli->args[i]);
     if (status != PAL_OK)
@@ -543,11 +544,11 @@ static pal_status session_import(pal_cli *cli, void *values)
 
 static const pal_cli_option options[] = {
         {"format", 0, PAL_CLI_TEXT, offsetof(import_values, format), "FORMAT",
-                "what the files are; auto (the default) finds out"},
+                "format of the files; auto detects it (auto)"},
         {"key", 0, PAL_CLI_TEXT, offsetof(import_values, key), "KEY",
-                "the key of the session, if there is just one"},
+                "key of the session, if the input has only one"},
         {"project", 0, PAL_CLI_TEXT, offsetof(import_values, project), "NAME",
-                "the project of all sessions"},
+                "project of all imported sessions"},
         {0},
 };
 
@@ -555,13 +556,14 @@ const pal_cli_command pal_cmd_session_import = {
         .name = "session import",
         .summary = "read conversations from files",
         .usage = "FILE|DIR|picoclaw:DIR|-...",
-        .about = "Imports conversations: our own exports, OpenAI messages, the transcripts that "
-                 "Claude Code and Codex keep, rows of Skillian's, Loom's and Sol's tables, the "
-                 "SQLite files of the last two, messages of the Go package session. A directory "
-                 "is searched for .jsonl and .json files; picoclaw:DIR is one of PicoClaw's "
-                 "sessions, which is compared with the store afterwards. It can be repeated: what "
-                 "is here already is not imported again, what was added is. Lines that can't be "
-                 "used are skipped and told. The formats are " PAL_TRANSCRIPT_KINDS ".",
+        .about = "Imports conversations from: exports of Palaver, OpenAI messages, transcripts of "
+                 "Claude Code and Codex, rows and databases of Loom (which sends agents to work "
+                 "items) and Sol (a Matrix bot), rows of Skillian (a chat assistant), and messages "
+                 "of the Go package session. A directory is searched for .jsonl and .json files. "
+                 "picoclaw:DIR imports the sessions of PicoClaw, a personal assistant, and then "
+                 "compares them with the store. An import can be repeated: only new messages are "
+                 "added. Lines that cannot be used are skipped and reported. The formats are "
+                 PAL_TRANSCRIPT_KINDS ".",
         .examples = "palaver session import ~/.claude/projects\n"
                     "palaver session import picoclaw:sessions",
         .options = options,

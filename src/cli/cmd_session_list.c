@@ -1,11 +1,11 @@
-/* cmd_session_list.c - `palaver session list`: what there is, newest update first. */
+/* cmd_session_list.c - `palaver session list`: lists sessions, the newest update first. */
 #include "cli/cli.h"
 
 #include <string.h>
 #include "base/clock.h"
 #include "dialect/dialect_native.h"
 
-/* A UUIDv7's first 13 characters are its millisecond. */
+/* The first 13 characters of a UUIDv7 are its time in milliseconds. */
 #define SHORT_ID_MIN 13
 
 typedef struct list_values {
@@ -28,11 +28,12 @@ static pal_status make_query(pal_cli *cli, const list_values *given, pal_session
         query->state = pal_session_state_from_name(pal_str_of(given->state));
         if (query->state == PAL_SESSION_NONE || query->state == PAL_SESSION_ERASED)
             return pal_cli_usage(cli, NULL,
-                    "--state is one of active, trash, quarantined; not '%.60s'", given->state);
+                    "--state must be active, trash or quarantined, not '%.60s'", given->state);
     }
     if (given->limit.given && (given->limit.value < 1 || given->limit.value > PAL_SESSION_PAGE_MAX))
         return pal_cli_usage(
-                cli, "--all lists everything", "--limit is from 1 to %d", PAL_SESSION_PAGE_MAX);
+                cli, "use --all to list everything",
+                "--limit must be from 1 to %d", PAL_SESSION_PAGE_MAX);
     query->limit = (uint32_t)given->limit.value;
     if (given->all && !given->limit.given)
         query->limit = PAL_SESSION_PAGE_MAX;
@@ -41,7 +42,7 @@ static pal_status make_query(pal_cli *cli, const list_values *given, pal_session
     return PAL_OK;
 }
 
-/* How much of each id tells it from the others on the page. */
+/* Returns how many characters of each id distinguish it from the other ids on the page. */
 static size_t short_id_len(const pal_session_page *page)
 {
     size_t len = SHORT_ID_MIN;
@@ -100,15 +101,16 @@ static pal_status list_table(pal_cli *cli, pal_session_query *query, bool all)
     if (table.cells_len)
         pal_cli_table_print(cli, &table);
     status = pal_cli_flush(cli);
-    /* Words for people go to stderr: stdout holds the sessions and nothing else. */
+    /* Messages for people go to stderr: stdout contains only the sessions. */
     if (status == PAL_OK && !table.cells_len)
-        fprintf(stderr, "No sessions here. 'palaver session new' starts one.\n");
+        fprintf(stderr, "No sessions found. 'palaver session new' creates one.\n");
     else if (status == PAL_OK && page.cursor.len)
-        fprintf(stderr, "There are more: --all, or --cursor %.*s\n", PAL_STR_ARG(page.cursor));
+        fprintf(stderr,
+                "More sessions follow: use --all, or --cursor %.*s\n", PAL_STR_ARG(page.cursor));
     return status;
 }
 
-/* Page by page, so that a store of any size can be listed. */
+/* Lists page by page, so that a store of any size can be listed. */
 static pal_status list_json(pal_cli *cli, pal_session_query *query, bool all)
 {
     pal_json_writer writer = pal_json_writer_make(&cli->out);
@@ -160,25 +162,27 @@ static pal_status session_list(pal_cli *cli, void *values)
 
 static const pal_cli_option options[] = {
         {"state", 0, PAL_CLI_TEXT, offsetof(list_values, state), "STATE",
-                "active (the default), trash or quarantined"},
+                "active, trash or quarantined (active)"},
         {"project", 0, PAL_CLI_TEXT, offsetof(list_values, project), "NAME",
-                "only those of a project"},
-        {"agent", 0, PAL_CLI_TEXT, offsetof(list_values, agent), "NAME", "only those of an agent"},
+                "only sessions of this project"},
+        {"agent", 0, PAL_CLI_TEXT, offsetof(list_values, agent), "NAME",
+                "only sessions of this agent"},
         {"since", 0, PAL_CLI_TEXT, offsetof(list_values, since), "WHEN",
-                "only those updated since: 2h, 7d, or a time"},
-        {"limit", 0, PAL_CLI_NUMBER, offsetof(list_values, limit), "N", "at most so many (50)"},
-        {"cursor", 0, PAL_CLI_TEXT, offsetof(list_values, cursor), "C", "go on where a list ended"},
-        {"all", 0, PAL_CLI_FLAG, offsetof(list_values, all), NULL, "page after page, to the end"},
+                "only sessions updated since: 2h, 7d, or a time"},
+        {"limit", 0, PAL_CLI_NUMBER, offsetof(list_values, limit), "N",
+                "maximum number of sessions (50)"},
+        {"cursor", 0, PAL_CLI_TEXT, offsetof(list_values, cursor), "C",
+                "continue after the previous page"},
+        {"all", 0, PAL_CLI_FLAG, offsetof(list_values, all), NULL, "list all pages"},
         {0},
 };
 
 const pal_cli_command pal_cmd_session_list = {
         .name = "session list",
-        .summary = "show what there is, newest first",
+        .summary = "list sessions, newest first",
         .usage = "",
-        .about = "Lists sessions, the one that was updated last first. On a terminal ids are "
-                 "shortened "
-                 "to what tells them apart; any such beginning is good as a SESSION.",
+        .about = "Lists sessions, the newest update first. On a terminal, each id is shortened to "
+                 "a unique beginning, which every command accepts as SESSION.",
         .examples = "palaver session list --since 7d\n"
                     "palaver session list --state trash --all --json",
         .options = options,

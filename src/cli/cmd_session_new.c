@@ -1,4 +1,5 @@
-/* cmd_session_new.c - `palaver session new`, and what it shares with fork: naming a session. */
+/* cmd_session_new.c - `palaver session new`, and the options that name a session, which fork
+ * shares. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -14,13 +15,13 @@ static pal_status check_metadata(pal_cli *cli, const char *metadata)
     pal_error why;
     pal_status status = pal_json_parse(cli->arena, pal_str_of(metadata), NULL, &value, &why);
     if (status == PAL_INVALID || status == PAL_LIMIT)
-        return pal_cli_usage(cli, "for example --metadata '{\"customer\":42}'",
+        return pal_cli_usage(cli, "use a JSON object, such as --metadata '{\"customer\":42}'",
                 "--metadata is not JSON: %.180s", why.message);
     if (status != PAL_OK)
         return pal_error_set(&cli->err, status, "%s", why.message);
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
-        return pal_cli_usage(cli, "for example --metadata '{\"customer\":42}'",
-                "--metadata wants a JSON object, not %s",
+        return pal_cli_usage(cli, "use a JSON object, such as --metadata '{\"customer\":42}'",
+                "--metadata must be a JSON object, not %s",
                 pal_json_type_name(pal_json_type_of(value)));
     return PAL_OK;
 }
@@ -87,8 +88,7 @@ static pal_status session_new(pal_cli *cli, void *values)
         status = pal_store_create(cli->store, &session, &id, &cli->err);
     if (status == PAL_CONFLICT && given->naming.key)
         snprintf(cli->hint, sizeof cli->hint,
-                "'palaver session show %.100s' shows the one with "
-                "that key",
+                "run 'palaver session show %.100s' to see the session with that key",
                 given->naming.key);
     return status == PAL_OK ? pal_cli_print_session(cli, id, "", "") : status;
 }
@@ -100,11 +100,10 @@ static const pal_cli_option options[] = {
 
 const pal_cli_command pal_cmd_session_new = {
         .name = "session new",
-        .summary = "start a conversation",
+        .summary = "create a session",
         .usage = "",
-        .about = "Starts a session and prints its id. Give it a key to have a name of your own for "
-                 "it; "
-                 "everything else can stay away. The store is made when there is none yet.",
+        .about = "Creates a session and prints its id. --key gives the session a name of your "
+                 "choice; all options can be omitted. If the store does not exist, it is created.",
         .examples = "palaver session new --key demo --title \"First steps\"\n"
                     "palaver session new --project support --expires 30d --json",
         .options = options,

@@ -1,5 +1,5 @@
-/* cmd_session_pin.c - `palaver session pin` and `unpin`: messages that a model gets to see whatever
- * is left out around them. */
+/* cmd_session_pin.c - `palaver session pin` and `unpin`: pinned messages are always sent to the
+ * model, even if messages around them are left out. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static pal_status mark_message(pal_cli *cli, pal_mark_kind kind)
     char *end;
     mark.seq = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || mark.seq == 0)
-        return pal_cli_usage(cli, "'palaver session show SESSION' shows the numbers",
+        return pal_cli_usage(cli, "run 'palaver session show SESSION' to see the numbers",
                 "'%.60s' is not the number of a message", text);
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
     if (status == PAL_OK)
@@ -47,9 +47,9 @@ const pal_cli_command pal_cmd_session_pin = {
         .name = "session pin",
         .summary = "keep a message in every context",
         .usage = "SESSION SEQ",
-        .about = "Pins the message with the number SEQ: no compaction and no window leaves it out "
-                 "of what the model gets to see. A pinned call of a tool keeps its result, and the "
-                 "other way round.",
+        .about = "Pins the message with number SEQ: it is sent to the model even if a compaction "
+                 "or a full window leaves out other messages. A pinned tool call keeps its "
+                 "result, and a pinned result keeps its call.",
         .examples = "palaver session pin demo 4\n"
                     "palaver context demo",
         .args_min = 2,
@@ -60,10 +60,10 @@ const pal_cli_command pal_cmd_session_pin = {
 
 const pal_cli_command pal_cmd_session_unpin = {
         .name = "session unpin",
-        .summary = "let go of a pinned message",
+        .summary = "remove the pin of a message",
         .usage = "SESSION SEQ",
-        .about = "Takes the pin off the message with the number SEQ. It may be left out again like "
-                 "any other.",
+        .about = "Removes the pin of the message with number SEQ. The message can then be left "
+                 "out like any other.",
         .examples = "palaver session unpin demo 4\n"
                     "palaver session show demo --marks",
         .args_min = 2,

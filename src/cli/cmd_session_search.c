@@ -1,14 +1,14 @@
 /* cmd_session_search.c - `palaver session search`: finds messages by their words.
  *
- * The store is opened for writing where it has an index, so that this can be brought up to date;
- * where that is not allowed the search only takes longer. */
+ * If the store has a search index, the store is opened for writing, so that the index can be
+ * updated. Without write access the search works too, but takes longer. */
 #include "cli/cli.h"
 
 #include <string.h>
 #include "base/clock.h"
 #include "server/server_put.h"
 
-#define WORDS_MAX 1000 /* of a text on the command line */
+#define WORDS_MAX 1000 /* maximum words of a text on the command line */
 
 typedef struct search_values {
     const char *role;
@@ -28,8 +28,8 @@ static pal_status open_store(pal_cli *cli)
     return status;
 }
 
-/* The first of several words may name a session; the others are the text. A text that a shell has
- * split into words is put together again. */
+/* If there are several words, the first one may name a session; the others are the text. Words
+ * that the shell has split are joined again. */
 static pal_status read_words(pal_cli *cli, pal_search *search)
 {
     size_t first = 0;
@@ -65,10 +65,10 @@ static pal_status make_search(pal_cli *cli, const search_values *given, pal_sear
         search->role = pal_role_from_name(pal_str_of(given->role));
         if (search->role == PAL_ROLE_NONE)
             return pal_cli_usage(cli, NULL,
-                    "--role is one of system, user, assistant, tool; not '%.60s'", given->role);
+                    "--role must be system, user, assistant or tool, not '%.60s'", given->role);
     }
     if (given->limit.given && (given->limit.value < 1 || given->limit.value > PAL_SEARCH_HITS_MAX))
-        return pal_cli_usage(cli, NULL, "--limit is from 1 to %d", PAL_SEARCH_HITS_MAX);
+        return pal_cli_usage(cli, NULL, "--limit must be from 1 to %d", PAL_SEARCH_HITS_MAX);
     search->limit = (uint32_t)given->limit.value;
     pal_status status = PAL_OK;
     if (given->since)
@@ -108,9 +108,10 @@ static pal_status print_table(pal_cli *cli, const pal_hits *hits)
         pal_cli_table_print(cli, &table);
     pal_status status = pal_cli_flush(cli);
     if (status == PAL_OK && !hits->len)
-        fprintf(stderr, "Nothing was found.\n");
+        fprintf(stderr, "No messages found.\n");
     else if (status == PAL_OK && hits->cursor.len)
-        fprintf(stderr, "There are more: --limit, or --cursor %.*s\n", PAL_STR_ARG(hits->cursor));
+        fprintf(stderr,
+                "More messages follow: use --limit, or --cursor %.*s\n", PAL_STR_ARG(hits->cursor));
     return status;
 }
 
@@ -158,12 +159,13 @@ static pal_status session_search(pal_cli *cli, void *values)
 
 static const pal_cli_option options[] = {
         {"role", 0, PAL_CLI_TEXT, offsetof(search_values, role), "ROLE",
-                "only what was said by: system, user, assistant, tool"},
+                "only of this role: system, user, assistant or tool"},
         {"since", 0, PAL_CLI_TEXT, offsetof(search_values, since), "WHEN",
-                "only what was said since: 2h, 7d, or a time"},
-        {"limit", 0, PAL_CLI_NUMBER, offsetof(search_values, limit), "N", "at most so many (20)"},
+                "only messages since: 2h, 7d, or a time"},
+        {"limit", 0, PAL_CLI_NUMBER, offsetof(search_values, limit), "N",
+                "maximum number of messages (20)"},
         {"cursor", 0, PAL_CLI_TEXT, offsetof(search_values, cursor), "C",
-                "go on where a search ended"},
+                "continue after the previous page"},
         {0},
 };
 
@@ -171,10 +173,11 @@ const pal_cli_command pal_cmd_session_search = {
         .name = "session search",
         .summary = "find messages by their words",
         .usage = "[SESSION] TEXT",
-        .about = "Finds messages that have all the words of TEXT, in any script and whatever their "
-                 "case, the newest first: in one session, with what it shares with its parents, or "
-                 "in all of them. \"a phrase\" in quotes is found as it stands, and a word* may go "
-                 "on. Tool calls and their outputs are searched too; what is out of sight is not.",
+        .about = "Finds messages that contain all words of TEXT, in any script, ignoring case, "
+                 "newest first. It searches all sessions, or one session including the messages "
+                 "that it shares with its parents. \"a phrase\" in quotes must match exactly; "
+                 "word* matches all words with that beginning. Tool calls and tool outputs are "
+                 "searched too; hidden messages are not.",
         .examples = "palaver session search \"connection refused\" --role tool\n"
                     "palaver session search @last 'parser \"off by one\" test*' --json",
         .options = options,

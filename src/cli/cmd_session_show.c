@@ -1,7 +1,7 @@
-/* cmd_session_show.c - `palaver session show`: a conversation for people, or as JSON.
+/* cmd_session_show.c - `palaver session show`: prints a conversation for people, or as JSON.
  *
- * Without a bound the messages are read page by page, so that a conversation of any length can be
- * shown; with --last or --tokens it is one load from the end. */
+ * Without a limit the messages are read page by page, so that a conversation of any length can
+ * be shown. With --last or --tokens they are read in one load from the end. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define PAGE 500
 #define WIDTH_MAX 100
-#define OUTPUT_LINES 8 /* of a tool's output, unless --full */
+#define OUTPUT_LINES 8 /* lines of a tool output that are shown without --full */
 #define LABEL_WIDTH 10
 
 typedef struct show_values {
@@ -99,7 +99,7 @@ static void put_header(show *s)
     pal_buf_append_char(&cli->out, '\n');
 }
 
-/* The first lines of a text, and how many were left out. */
+/* Returns the first lines of a text, and how many lines are left out. */
 static pal_str first_lines(pal_str text, size_t lines_max, size_t *out_left)
 {
     size_t lines = 0, at = 0;
@@ -210,7 +210,7 @@ static void put_flags(pal_buf *out, uint32_t flags)
     }
 }
 
-/* Why an answer ended early: it is kept beside what was said. */
+/* Prints why an answer ended early. The reason is stored in the message's extra members. */
 static void put_reason(show *s, const pal_message *message)
 {
     static const char *const names[] = {"error", "interrupted"};
@@ -372,7 +372,7 @@ static pal_status session_show(pal_cli *cli, void *values)
     show s = {.cli = cli, .given = values};
     if ((s.given->last.given && !s.given->last.value) ||
             (s.given->tokens.given && !s.given->tokens.value))
-        return pal_cli_usage(cli, NULL, "--last and --tokens want a number from 1 up");
+        return pal_cli_usage(cli, NULL, "--last and --tokens must be at least 1");
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &s.session);
     if (status == PAL_OK && s.given->marks)
         status = pal_store_marks(cli->store, pal_cli_tenant(cli), s.session.id, cli->arena,
@@ -385,15 +385,15 @@ static pal_status session_show(pal_cli *cli, void *values)
 static const pal_cli_option options[] = {
         {"last", 0, PAL_CLI_NUMBER, offsetof(show_values, last), "N", "only the newest N messages"},
         {"tokens", 0, PAL_CLI_NUMBER, offsetof(show_values, tokens), "N",
-                "only the newest that fit into N tokens"},
+                "only the newest messages that fit into N tokens"},
         {"after", 0, PAL_CLI_NUMBER, offsetof(show_values, after), "SEQ",
-                "only messages after this one"},
+                "only messages after SEQ"},
         {"hidden", 0, PAL_CLI_FLAG, offsetof(show_values, hidden), NULL,
-                "also what a rewind or a reset hides"},
+                "also show messages that a rewind or a reset hides"},
         {"marks", 0, PAL_CLI_FLAG, offsetof(show_values, marks), NULL,
-                "also rewinds, resets, pins"},
+                "also show the marks: rewinds, resets, pins"},
         {"full", 0, PAL_CLI_FLAG, offsetof(show_values, full), NULL,
-                "tool calls and outputs at full length"},
+                "show tool calls and outputs at full length"},
         {0},
 };
 
@@ -401,9 +401,8 @@ const pal_cli_command pal_cmd_session_show = {
         .name = "session show",
         .summary = "read a conversation",
         .usage = "SESSION",
-        .about = "Shows a session and its messages, oldest first. SESSION is an id or the "
-                 "beginning of "
-                 "one, a key, an alias, or @last.",
+        .about = "Shows a session and its messages, oldest first. SESSION is an id or its unique "
+                 "beginning, a key, an alias, or @last.",
         .examples = "palaver session show demo --last 10\n"
                     "palaver session show @last --json",
         .options = options,

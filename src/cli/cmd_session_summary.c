@@ -1,5 +1,5 @@
-/* cmd_session_summary.c - `palaver session summary`: shows the summary that the model is sent, or
- * sets it without a model and without a cut. */
+/* cmd_session_summary.c - `palaver session summary`: shows the summary that is sent to the
+ * model, or sets it without a model call and without replacing messages. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -59,12 +59,13 @@ static pal_status session_summary(pal_cli *cli, void *values)
     pal_mark mark;
     pal_str text = {0};
     if (given->clear && given->set)
-        return pal_cli_usage(cli, NULL, "give --set or --clear, not both");
+        return pal_cli_usage(cli, NULL, "--set and --clear cannot be combined");
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
     if (status == PAL_OK && given->set)
         status = read_text(cli, given->set, &text);
     if (status == PAL_OK && given->set && text.len == 0)
-        status = pal_error_set(&cli->err, PAL_INVALID, "the summary is empty; --clear removes one");
+        status = pal_error_set(&cli->err, PAL_INVALID,
+                "the summary is empty; use --clear to remove the summary");
     if (status == PAL_OK && (given->set || given->clear))
         status = pal_window_summary_set(
                 cli->store, pal_cli_tenant(cli), session.id, text, &mark, &cli->err);
@@ -79,18 +80,18 @@ static pal_cli_access access_for(const void *values)
 
 static const pal_cli_option options[] = {
         {"set", 0, PAL_CLI_TEXT, offsetof(summary_values, set), "TEXT",
-                "the new summary; '-' reads it from the input"},
+                "the new summary; '-' reads it from stdin"},
         {"clear", 0, PAL_CLI_FLAG, offsetof(summary_values, clear), NULL, "remove the summary"},
         {0},
 };
 
 const pal_cli_command pal_cmd_session_summary = {
         .name = "session summary",
-        .summary = "show or set the summary that the model is sent",
+        .summary = "show or set the summary that the model receives",
         .usage = "SESSION",
-        .about = "Prints the summary that stands for older messages. --set sets it: no model is "
-                 "called and no message is cut off. 'session undo' takes that back; 'session "
-                 "compact --summary' cuts, too.",
+        .about = "Prints the summary that replaces older messages for the model. --set sets it: "
+                 "no model is called and no message is left out. 'session undo' reverses this. To "
+                 "also replace older messages, use 'session compact --summary'.",
         .examples = "palaver session summary demo\n"
                     "palaver session summary demo --set \"We chose blue.\"",
         .options = options,

@@ -1,4 +1,4 @@
-/* cmd_session_trash.c - delete (to the trash), restore (from it), erase (for good). */
+/* cmd_session_trash.c - delete (move to the trash), restore (from the trash), erase (for good). */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static pal_status session_delete(pal_cli *cli, void *values)
     if (status != PAL_OK)
         return status;
     return pal_cli_print_session(
-            cli, session.id, "Moved to the trash. 'palaver session restore ", "' brings it back.");
+            cli, session.id, "Moved to the trash. 'palaver session restore ", "' restores it.");
 }
 
 static pal_status session_restore(pal_cli *cli, void *values)
@@ -36,7 +36,7 @@ static pal_status ask_for_yes(pal_cli *cli, const pal_session *session)
     if (!name.len)
         name = pal_str_of(text);
     return pal_cli_usage(cli, "'palaver session delete' moves it to the trash instead",
-            "erasing '%.*s' (%llu message%s) can't be undone: add --yes to do it",
+            "erasing '%.*s' (%llu message%s) cannot be undone; add --yes to confirm",
             (int)pal_cli_columns_cut(name, 40), name.data, (unsigned long long)session->last_seq,
             session->last_seq == 1 ? "" : "s");
 }
@@ -97,10 +97,10 @@ static pal_status session_erase(pal_cli *cli, void *values)
 
 const pal_cli_command pal_cmd_session_delete = {
         .name = "session delete",
-        .summary = "move to the trash",
+        .summary = "move a session to the trash",
         .usage = "SESSION",
-        .about = "Moves the session to the trash. Its key and aliases are free again; its messages "
-                 "stay, and 'session restore' brings it back.",
+        .about = "Moves the session to the trash. Its key and aliases can be used again; its "
+                 "messages stay, and 'session restore' restores it.",
         .examples = "palaver session delete demo\n"
                     "palaver session list --state trash",
         .args_min = 1,
@@ -112,11 +112,10 @@ const pal_cli_command pal_cmd_session_delete = {
 
 const pal_cli_command pal_cmd_session_restore = {
         .name = "session restore",
-        .summary = "bring back from the trash",
+        .summary = "restore a session from the trash",
         .usage = "SESSION",
-        .about = "Brings a session back from the trash, by its id or by the key it had. If its key "
-                 "was "
-                 "taken meanwhile this fails and changes nothing.",
+        .about = "Restores a session from the trash, by its id or by the key that it had. If that "
+                 "key is in use again, the command fails and changes nothing.",
         .examples = "palaver session restore demo\n"
                     "palaver session restore 019a8c21-7b3e",
         .args_min = 1,
@@ -126,19 +125,18 @@ const pal_cli_command pal_cmd_session_restore = {
 };
 
 static const pal_cli_option erase_options[] = {
-        {"yes", 0, PAL_CLI_FLAG, offsetof(erase_values, yes), NULL, "yes, for good"},
+        {"yes", 0, PAL_CLI_FLAG, offsetof(erase_values, yes), NULL,
+                "confirm that the session is erased for good"},
         {0},
 };
 
 const pal_cli_command pal_cmd_session_erase = {
         .name = "session erase",
-        .summary = "remove for good, with a report",
+        .summary = "erase a session for good",
         .usage = "SESSION --yes",
-        .about = "Erases a session with everything that was derived from it: messages, marks, "
-                 "blobs, "
-                 "names, waiting items. It can't be undone. Messages that a fork still shows are "
-                 "kept "
-                 "until the last such fork is erased. Prints what was erased.",
+        .about = "Erases a session with everything derived from it: messages, marks, blobs, "
+                 "names, waiting items. This cannot be undone. Messages that a fork still shows "
+                 "are kept until the last such fork is erased. Prints what was erased.",
         .examples = "palaver session erase demo --yes\n"
                     "palaver session erase 019a8c21-7b3e --yes --json",
         .options = erase_options,

@@ -1,9 +1,9 @@
-/* cmd_stats.c - `palaver stats`: how much is kept. */
+/* cmd_stats.c - `palaver stats`: prints how much is stored. */
 #include "cli/cli.h"
 
 typedef struct stat_row {
-    const char *name; /* in JSON */
-    const char *text; /* for people */
+    const char *name; /* the name in JSON */
+    const char *text; /* the label for people */
     uint64_t value;
     bool is_size;
 } stat_row;
@@ -51,10 +51,10 @@ static pal_status stats(pal_cli *cli, void *values)
             {"sessions_trash", "in the trash", s.sessions_trash, false},
             {"sessions_quarantined", "quarantined", s.sessions_quarantined, false},
             {"messages", "messages", s.messages, false},
-            {"content_bytes", "their size", s.content_bytes, true},
+            {"content_bytes", "size of messages", s.content_bytes, true},
             {"blobs", "images and files", s.blobs, false},
-            {"blob_bytes", "their size", s.blob_bytes, true},
-            {"disk_bytes", "on disk", s.disk_bytes, true},
+            {"blob_bytes", "size of those files", s.blob_bytes, true},
+            {"disk_bytes", "size on disk", s.disk_bytes, true},
     };
     if (cli->json)
         print_json(cli, s.backend, rows, sizeof rows / sizeof *rows);
@@ -65,9 +65,10 @@ static pal_status stats(pal_cli *cli, void *values)
 
 const pal_cli_command pal_cmd_stats = {
         .name = "stats",
-        .summary = "count what is kept",
+        .summary = "count what is stored",
         .usage = "",
-        .about = "Counts sessions, messages and bytes of the whole store, all tenants together.",
+        .about = "Counts the sessions, messages and bytes of the whole store, for all tenants "
+                 "together.",
         .examples = "palaver stats\n"
                     "palaver stats --json --store sqlite:/var/lib/palaver/palaver.db",
         .access = PAL_CLI_READ,

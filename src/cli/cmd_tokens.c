@@ -1,7 +1,7 @@
-/* cmd_tokens.c - `palaver tokens`: how many tokens a text is. The text is read in pieces and ids
- * are written as they come, so that memory does not grow with it.
+/* cmd_tokens.c - `palaver tokens`: counts the tokens of a text. The text is read in pieces and ids
+ * are written as they come, so that memory does not grow with the text.
  *
- * The number stands alone on stdout, for scripts; what makes it an estimate is said on stderr. */
+ * Only the number is printed on stdout, for scripts. If it is an estimate, stderr says why. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -19,12 +19,12 @@ typedef struct tokens_values {
 typedef struct tokenizer {
     pal_cli *cli;
     const tokens_values *given;
-    const pal_encoding *encoding; /* NULL: the estimate */
-    pal_encoding *opened;         /* of the user's own, to be closed */
+    const pal_encoding *encoding; /* NULL: estimate */
+    pal_encoding *opened;         /* opened from the user's table; must be closed */
     bool is_exact;
-    char why[PAL_ERROR_MESSAGE_MAX]; /* it is not exact */
-    uint64_t ids;                    /* written so far */
-    pal_status status;               /* of writing them */
+    char why[PAL_ERROR_MESSAGE_MAX]; /* why the count is not exact */
+    uint64_t ids;                    /* ids written so far */
+    pal_status status;               /* result of writing the ids */
 } tokenizer;
 
 /* ---- The encoding ---- */
@@ -32,16 +32,17 @@ typedef struct tokenizer {
 static pal_status unknown_encoding(pal_cli *cli, const char *name)
 {
     const char *words[64] = {NULL};
-    char hint[PAL_ERROR_MESSAGE_MAX] = "palaver tokens list shows them; ./NAME is a file";
+    char hint[PAL_ERROR_MESSAGE_MAX] =
+            "run 'palaver tokens list' to see the encodings; ./NAME is a file";
     for (size_t i = 0; i + 1 < sizeof words / sizeof *words && pal_encoding_at(i); i++)
         words[i] = pal_arena_copy(cli->arena, pal_encoding_name(pal_encoding_at(i))).data;
     const char *nearest = pal_cli_nearest(name, words);
     if (nearest)
         snprintf(hint, sizeof hint, "did you mean %s?", nearest);
-    return pal_cli_usage(cli, hint, "there is no encoding '%.60s'", name);
+    return pal_cli_usage(cli, hint, "unknown encoding '%.60s'", name);
 }
 
-/* A name, or the path of a table that `tokens compile` made. */
+/* `name` is the name of an encoding, or the path of a table that `tokens compile` created. */
 static pal_status choose_named(tokenizer *t, const char *name)
 {
     t->encoding = pal_encoding_find(pal_str_of(name));
@@ -49,7 +50,7 @@ static pal_status choose_named(tokenizer *t, const char *name)
     if (t->encoding)
         return PAL_OK;
     if (strcmp(name, "estimate") == 0) {
-        snprintf(t->why, sizeof t->why, "as asked for");
+        snprintf(t->why, sizeof t->why, "an estimate was requested");
         return PAL_OK;
     }
     if (!strchr(name, '/') && access(name, F_OK) != 0)
@@ -72,11 +73,12 @@ static pal_status choose_by_model(tokenizer *t, const char *name)
     t->encoding = model.encoding;
     t->is_exact = model.is_exact;
     if (!model.is_known)
-        snprintf(t->why, sizeof t->why, "nothing is known of the model '%.100s'", name);
+        snprintf(t->why, sizeof t->why, "model '%.100s' is not known", name);
     else if (!model.encoding)
-        snprintf(t->why, sizeof t->why, "there is no vocabulary of '%.100s' here", name);
+        snprintf(t->why, sizeof t->why, "this build has no vocabulary for '%.100s'", name);
     else if (!model.is_exact)
-        snprintf(t->why, sizeof t->why, "counted with %.*s, the nearest to '%.100s' here",
+        snprintf(t->why, sizeof t->why,
+                "counted with %.*s, the closest encoding to '%.100s' in this build",
                 PAL_STR_ARG(pal_encoding_name(model.encoding)), name);
     pal_models_free(models);
     return PAL_OK;
@@ -86,7 +88,7 @@ static pal_status choose(tokenizer *t)
 {
     const tokens_values *given = t->given;
     if (given->encoding && given->model)
-        return pal_cli_usage(t->cli, NULL, "--encoding and --model are two ways to say one thing");
+        return pal_cli_usage(t->cli, NULL, "--encoding and --model cannot be combined");
     if (given->encoding)
         return choose_named(t, given->encoding);
     if (given->model)
@@ -151,11 +153,11 @@ static pal_status count(tokenizer *t, pal_cli_input *input, uint64_t *out_tokens
     if (status == PAL_OK)
         status = pal_token_stream_end(stream, out_tokens, &cli->err);
     pal_token_stream_free(stream);
-    /* What stopped the sink is what is wrong; the stream only knows that it was stopped. */
+    /* The status of the sink has the cause; the stream reports only that it was stopped. */
     return t->status != PAL_OK ? t->status : status;
 }
 
-/* ---- The answer ---- */
+/* ---- Output ---- */
 
 static void put_text_or_null(pal_json_writer *writer, const char *name, pal_str text)
 {
@@ -166,7 +168,7 @@ static void put_text_or_null(pal_json_writer *writer, const char *name, pal_str 
         pal_json_put_null(writer);
 }
 
-/* Behind the ids, if they were asked for. */
+/* Printed after the ids, if the ids are printed. */
 static void print_json(tokenizer *t, uint64_t tokens, uint64_t bytes)
 {
     pal_buf *out = &t->cli->out;
@@ -209,7 +211,7 @@ static pal_status print(tokenizer *t, uint64_t tokens, uint64_t bytes)
     }
     pal_status status = pal_cli_flush(t->cli);
     if (status == PAL_OK && !t->is_exact)
-        fprintf(stderr, "an estimate: %s\n", t->why);
+        fprintf(stderr, "estimate: %s\n", t->why);
     return status;
 }
 
@@ -220,7 +222,7 @@ static pal_status tokens(pal_cli *cli, void *values)
     uint64_t counted = 0;
     pal_status status = choose(&t);
     if (status == PAL_OK && t.given->ids && !t.encoding)
-        status = pal_cli_usage(cli, NULL, "an estimate has no ids: %.120s", t.why);
+        status = pal_cli_usage(cli, NULL, "--ids is not possible for an estimate: %.120s", t.why);
     if (status == PAL_OK)
         status = pal_cli_input_open(cli, cli->args_len ? cli->args[0] : "-", &input);
     if (status != PAL_OK)
@@ -240,9 +242,9 @@ static const pal_cli_option options[] = {
         {"encoding", 0, PAL_CLI_TEXT, offsetof(tokens_values, encoding), "E",
                 "a name ('palaver tokens list'), a table, or 'estimate'"},
         {"model", 0, PAL_CLI_TEXT, offsetof(tokens_values, model), "M",
-                "as the provider calls it: the encoding is the model's own"},
+                "use the encoding of this model, by the provider's name"},
         {"ids", 0, PAL_CLI_FLAG, offsetof(tokens_values, ids), NULL,
-                "print the tokens' ids instead, one a line"},
+                "print the ids of the tokens, one per line"},
         {0},
 };
 
@@ -250,13 +252,13 @@ const pal_cli_command pal_cmd_tokens = {
         .name = "tokens",
         .summary = "count the tokens of a text",
         .usage = "[FILE]",
-        .about = "Prints how many tokens the file, or the input, has: in o200k_base, unless an "
-                 "encoding or a model is named. The number stands alone on stdout. If it is not "
-                 "exact, because the model's vocabulary is not public or not in this build, a "
-                 "line on stderr says so, and with --json \"exact\" is false. Files of any size "
-                 "are read in little memory. 'palaver tokens list' shows the encodings and the "
-                 "models that are known, 'palaver tokens compile' adds a vocabulary of your own; "
-                 "files of these names are './list' and './compile'.",
+        .about = "Prints how many tokens the file, or stdin, has. The encoding is o200k_base, "
+                 "unless an encoding or a model is named. Only the number goes to stdout. If the "
+                 "number is an estimate, because the model's vocabulary is not public or not in "
+                 "this build, a line on stderr says so, and with --json \"exact\" is false. Files "
+                 "of any size are read with little memory. 'palaver tokens list' shows the known "
+                 "encodings and models, and 'palaver tokens compile' adds a vocabulary of your "
+                 "own. Write './list' and './compile' for files with these names.",
         .examples = "palaver tokens --model gpt-4.1 prompt.txt\n"
                     "palaver session export @last | palaver tokens --json",
         .options = options,

@@ -1,5 +1,5 @@
-/* cmd_tokens_compile.c - `palaver tokens compile`: makes a table of a vocabulary of the user's own,
- * for --encoding and pal_encoding_open(). */
+/* cmd_tokens_compile.c - `palaver tokens compile`: compiles the user's vocabulary to a table for
+ * --encoding and pal_encoding_open(). */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ static void print(pal_cli *cli, const compile_values *v, size_t table_len)
         return;
     }
     pal_cli_size(table_len, size);
-    pal_buf_format(&cli->out, "Made the table of '%s', %s.\n", v->name, size);
+    pal_buf_format(&cli->out, "Compiled the table of '%s', %s.\n", v->name, size);
 }
 
 static pal_status compile(pal_cli *cli, void *values)
@@ -49,7 +49,7 @@ static pal_status compile(pal_cli *cli, void *values)
     pal_vocabulary vocabulary = {.name = pal_str_of(v->name), .pattern = pal_str_of(v->pattern)};
     pal_str table = {0};
     if (!v->name || !v->pattern)
-        return pal_cli_usage(cli, NULL, "--name and --pattern are needed");
+        return pal_cli_usage(cli, NULL, "'tokens compile' requires --name and --pattern");
     pal_status status = pal_cli_input_open(cli, cli->args[0], &tokens);
     if (status != PAL_OK)
         return status;
@@ -70,21 +70,21 @@ static pal_status compile(pal_cli *cli, void *values)
 }
 
 static const pal_cli_option options[] = {
-        {"name", 0, PAL_CLI_TEXT, offsetof(compile_values, name), "N", "what it is called"},
+        {"name", 0, PAL_CLI_TEXT, offsetof(compile_values, name), "N", "name of the encoding"},
         {"pattern", 0, PAL_CLI_TEXT, offsetof(compile_values, pattern), "P",
-                "how texts are split: o200k, cl100k, llama3, qwen2, ..."},
+                "rule that splits texts: o200k, cl100k, llama3, qwen2, ..."},
         {"special", 0, PAL_CLI_TEXT, offsetof(compile_values, special), "FILE",
-                "names of special tokens with their ids, one a line"},
+                "names of special tokens and their ids, one per line"},
         {0},
 };
 
 const pal_cli_command pal_cmd_tokens_compile = {
         .name = "tokens compile",
-        .summary = "make a table of a vocabulary of your own",
+        .summary = "compile a table from your own vocabulary",
         .usage = "VOCABULARY OUT",
-        .about = "Makes a table of a vocabulary file in tiktoken's format, a line for each token: "
-                 "the token in base64, and its rank. 'palaver tokens --encoding OUT' counts with "
-                 "it. The file appears whole or not at all.",
+        .about = "Compiles a table from a vocabulary file in tiktoken's format, which has one "
+                 "line per token: the token in base64, and its rank. 'palaver tokens --encoding "
+                 "OUT' counts with it. The file appears complete or not at all.",
         .examples = "palaver tokens compile --name mine --pattern llama3 vocabulary mine.table\n"
                     "palaver tokens --encoding mine.table prompt.txt",
         .options = options,

@@ -1,5 +1,5 @@
-/* cmd_tokens_list.c - `palaver tokens list`: the encodings of this build, and what is known of
- * models: the configuration's lines, then the built-in ones. */
+/* cmd_tokens_list.c - `palaver tokens list`: lists the encodings of this build and the known
+ * models: first those of the configuration, then the built-in ones. */
 #include "cli/cli.h"
 
 static void put_limit(pal_cli *cli, pal_cli_table *table, uint64_t limit)
@@ -42,12 +42,12 @@ static void print_text(pal_cli *cli, const pal_config_values *config)
         pal_cli_table_print(cli, &encodings);
     else
         pal_buf_append_text(
-                &cli->out, "This build has no vocabularies: every number is an estimate.\n");
+                &cli->out, "This build has no vocabularies: every count is an estimate.\n");
     pal_buf_append_char(&cli->out, '\n');
     pal_cli_table_print(cli, &models);
     pal_buf_append_text(&cli->out,
-            "\nThe configuration's models come first, then the longest name. A * stands for any "
-            "end.\n");
+            "\nModels of the configuration are tried first, then the longest name. * matches any "
+            "ending.\n");
 }
 
 static void put_limit_json(pal_json_writer *writer, const char *name, uint64_t limit)
@@ -115,12 +115,12 @@ static pal_status list(pal_cli *cli, void *values)
 
 const pal_cli_command pal_cmd_tokens_list = {
         .name = "tokens list",
-        .summary = "show encodings and models",
+        .summary = "list encodings and models",
         .usage = "",
-        .about = "Shows the encodings of this build with the number of their tokens, and the "
-                 "models that are known: by which encoding their tokens are counted ('-': by the "
-                 "estimate), whether it is their own, and their limits in tokens. Models of the "
-                 "configuration come first.",
+        .about = "Lists the encodings of this build with the number of their tokens, and the "
+                 "known models. For each model it shows the encoding that counts its tokens ('-': "
+                 "estimated), whether that encoding is exact, and the model's limits in tokens. "
+                 "Models of the configuration come first.",
         .examples = "palaver tokens list\n"
                     "palaver tokens list --json",
         .run = list,

@@ -12,7 +12,7 @@ static pal_status version(pal_cli *cli, void *values)
     return PAL_OK;
 }
 
-/* `palaver help session new` is `palaver session new --help`. */
+/* `palaver help session new` prints the same as `palaver session new --help`. */
 static pal_status help(pal_cli *cli, void *values)
 {
     char name[128] = "";
@@ -38,7 +38,7 @@ static pal_status help(pal_cli *cli, void *values)
         }
     }
     return pal_cli_usage(
-            cli, "palaver --help lists the commands", "there is no command '%.100s'", name);
+            cli, "run 'palaver --help' to see the commands", "unknown command '%.100s'", name);
 }
 
 const pal_cli_command pal_cmd_version = {
@@ -56,7 +56,7 @@ const pal_cli_command pal_cmd_help = {
         .name = "help",
         .summary = "explain a command",
         .usage = "[COMMAND]...",
-        .about = "Explains Palaver, or the command that is named.",
+        .about = "Explains Palaver, or the named command.",
         .examples = "palaver help\n"
                     "palaver help session append",
         .args_max = 3,

@@ -1,7 +1,7 @@
-/* main.c - the `palaver` command: the table of commands, one command's life from the command line
- * to its exit code, and the only place where errors are printed.
+/* main.c - the `palaver` command: the table of commands, and the run of one command from the
+ * command line to its exit code. Only this file prints errors.
  *
- * Exit codes: 0 done, 1 failed, 2 the command line is wrong. */
+ * Exit codes: 0 success, 1 failure, 2 wrong command line. */
 #include "cli/cli.h"
 
 #include <signal.h>
@@ -110,7 +110,7 @@ static pal_status run(pal_cli *cli, int argc, char **argv)
     return PAL_OK;
 }
 
-/* A command line that could not be read to its end may still ask for JSON. */
+/* Looks for --json in a command line that could not be parsed to its end. */
 static bool has_json(int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -124,9 +124,9 @@ int main(int argc, char **argv)
 {
     pal_cli cli = {0};
     int code = 0;
-    /* A reader that leaves early, as `head` does, ends us without a word. */
+    /* If the reader of stdout exits early, as `head` does, end without a message. */
     signal(SIGPIPE, SIG_DFL);
-    /* A file that may not grow any more (ulimit -f) is a write that fails, like a full disk. */
+    /* If a file must not grow any more (ulimit -f), the write fails, as on a full disk. */
     signal(SIGXFSZ, SIG_IGN);
     pal_store_claim_sqlite();
     set_defaults(&cli);

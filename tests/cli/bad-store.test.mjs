@@ -39,7 +39,7 @@ test('a store that is not there', (t) => {
         ['session', 'erase', 'k', '--yes'], ['session', 'fork', 'k'], ['session', 'undo', 'k'],
         ['session', 'reset', 'k']]) {
         assertFails(w.run(...command), 1,
-            /there is no store at 'palaver-data\/palaver.db'\nhint: .*session new.*--store/);
+            /store 'palaver-data\/palaver.db' does not exist\nhint: .*session new.*--store/);
         assert.deepEqual(fs.readdirSync(w.dir), [], `${command.join(' ')} made something`);
     }
     assertFails(w.run('session', 'new', '--store', 'no/such/dir/a.db'), 1, /no\/such\/dir/);
@@ -60,7 +60,7 @@ test('an empty file becomes a store only by a command that makes one', (t) => {
     const w = workspace(t);
     w.write('a.db', '');
     for (const command of [...reading, ...writing.slice(1)])
-        assertFails(w.run(...command, '--store', 'a.db'), 1, /no store at 'a.db': the file is empty/);
+        assertFails(w.run(...command, '--store', 'a.db'), 1, /store 'a.db' does not exist: the file is empty/);
     assert.equal(fs.statSync(w.file('a.db')).size, 0);
     w.ok('session', 'new', '--store', 'a.db');
     assert.equal(w.json('session', 'list', '--store', 'a.db').sessions.length, 1);
@@ -113,7 +113,7 @@ test('a damaged page: other sessions work, fsck tells and repairs', (t) => {
     const w = workspace(t);
     const file = filled(w, 200);
     const clean = w.run('fsck');
-    assert.equal(clean.out, 'Everything is in order.\n');
+    assert.equal(clean.out, 'No problems were found.\n');
     assert.equal(clean.code, 0);
     assert.deepEqual(w.json('fsck'), { findings: [], found: 0, repaired: 0 });
     // A row's content is replaced by something that is no message.
@@ -183,7 +183,7 @@ test('a file that may only be read', (t) => {
 test('a directory that may only be read', (t) => {
     const w = workspace(t);
     fs.chmodSync(w.dir, 0o555);
-    assertFails(w.run('session', 'new', nobody), 1, /can't make the directory 'palaver-data': Permission/);
+    assertFails(w.run('session', 'new', nobody), 1, /could not create the directory 'palaver-data': Permission/);
     assertFails(w.run('session', 'new', '--store', 'a.db', nobody), 1, /a\.db/);
     fs.chmodSync(w.dir, 0o755);
     assert.deepEqual(fs.readdirSync(w.dir), []);

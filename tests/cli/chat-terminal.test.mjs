@@ -55,7 +55,7 @@ test('Ctrl-C stops the answer, and the chat goes on', async (t) => {
     await terminal.see('stall after=3>>'); // what was typed, which has the words too
     await terminal.see('one two');
     terminal.type('\x03');
-    await terminal.see('stopped; what was said so far is kept');
+    await terminal.see('stopped; the answer so far is stored');
     await terminal.prompt();
     assert.match(await terminal.say('and now?'), /echo: and now\?/);
     assert.equal(await terminal.leave(), 0);
@@ -72,11 +72,11 @@ test('Ctrl-C gives up a line, and leaves only when pressed twice at an empty one
     terminal.type('\x03');
     await terminal.prompt();
     terminal.type('\x03');
-    await terminal.see('Ctrl-C once more leaves');
+    await terminal.see('Press Ctrl-C again');
     await terminal.prompt();
     await terminal.say('still here');
     terminal.type('\x03');
-    await terminal.see('once more');
+    await terminal.see('Press Ctrl-C again');
     await terminal.prompt();
     terminal.type('\x03');
     assert.equal(await terminal.exit, 0);
@@ -86,16 +86,16 @@ test('Ctrl-C gives up a line, and leaves only when pressed twice at an empty one
 test('the last conversation goes on after a restart', async (t) => {
     const w = await setup(t);
     const first = await w.open();
-    assert.doesNotMatch(first.greeting, /Going on/);
+    assert.doesNotMatch(first.greeting, /Continuing/);
     await first.say('remember me');
     assert.equal(await first.leave(), 0);
     const second = await w.open();
-    assert.match(second.greeting, /Going on with "remember me" \(2 messages, (just now|\d+ s ago)\)\./);
+    assert.match(second.greeting, /Continuing "remember me" \(2 messages, (just now|\d+ s ago)\)\./);
     await second.say('more');
     assert.equal(await second.leave(), 0);
     assert.equal((await w.requests()).at(-1).body.messages.filter((m) => m.role === 'user').length, 2);
     const third = await w.open(['--new']);
-    assert.doesNotMatch(third.greeting, /Going on/);
+    assert.doesNotMatch(third.greeting, /Continuing/);
     assert.equal(await third.leave(), 0);
     assert.equal(w.json('session', 'list').sessions.length, 1, 'nothing said, nothing kept');
 });
@@ -108,10 +108,10 @@ test('/new and /sessions and /open', async (t) => {
     await terminal.say('second talk');
     const list = await terminal.say('/sessions');
     assert.match(list, /1 .*second talk +this one\n *2 .*first talk\n/);
-    assert.match(await terminal.say('/open 2'), /Going on with "first talk"/);
+    assert.match(await terminal.say('/open 2'), /Continuing "first talk"/);
     await terminal.say('again');
     assert.deepEqual(shownTexts(w), ['first talk', 'echo: first talk', 'again', 'echo: again']);
-    assert.match(await terminal.say('/open 9'), /! there is no session '9'/);
+    assert.match(await terminal.say('/open 9'), /! session '9' does not exist/);
     assert.equal(await terminal.leave(), 0);
 });
 
@@ -119,7 +119,7 @@ test('/fork leaves the old one as it is', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     await terminal.say('shared');
-    assert.match(await terminal.say('/fork'), /A fork/);
+    assert.match(await terminal.say('/fork'), /This is a fork/);
     await terminal.say('only here');
     assert.equal(await terminal.leave(), 0);
     const texts = w.json('session', 'list').sessions
@@ -131,15 +131,15 @@ test('/fork leaves the old one as it is', async (t) => {
 test('/rewind takes back what was said, /undo brings it back', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
-    assert.match(await terminal.say('/rewind'), /! nothing was said yet/);
+    assert.match(await terminal.say('/rewind'), /! this conversation has no messages yet/);
     await terminal.say('one');
     await terminal.say('two');
-    assert.match(await terminal.say('/rewind'), /Back to before "two"/);
+    assert.match(await terminal.say('/rewind'), /Went back to before "two"/);
     assert.deepEqual(shownTexts(w), ['one', 'echo: one']);
     assert.match(await terminal.say('/undo'), /Undone/);
     assert.deepEqual(shownTexts(w), ['one', 'echo: one', 'two', 'echo: two']);
-    assert.match(await terminal.say('/rewind 2'), /Back to before "one"/);
-    assert.match(await terminal.say('/rewind 3'), /! you said nothing here yet/);
+    assert.match(await terminal.say('/rewind 2'), /Went back to before "one"/);
+    assert.match(await terminal.say('/rewind 3'), /! you have not sent a message here yet/);
     assert.match(await terminal.say('/rewind x'), /! 'x' is not a number/);
     assert.equal(await terminal.leave(), 0);
 });
@@ -147,11 +147,11 @@ test('/rewind takes back what was said, /undo brings it back', async (t) => {
 test('/compact, /context, /tools, /model and /help', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
-    assert.match(await terminal.say('/context'), /! nothing was said yet/);
+    assert.match(await terminal.say('/context'), /! this conversation has no messages yet/);
     await terminal.say('<<size 4000>>');
     await terminal.say('short');
     assert.match(await terminal.say('/context'), /tokens[^\n]*:\n\[[st=p#.]+\]\n/);
-    assert.match(await terminal.say('/compact'), /tokens became|Nothing was done/);
+    assert.match(await terminal.say('/compact'), /tokens became|Nothing was changed/);
     assert.match(await terminal.say('/tools'), /TOOL[^\n]*\n(.*\n)*recall/);
     assert.match(await terminal.say('/model'), /mock-model at openai answers\.\n(.*\n)*mock-model-mini +openai/);
     assert.match(await terminal.say('/model mock-model-mini'), /mock-model-mini at openai answers/);
@@ -160,7 +160,7 @@ test('/compact, /context, /tools, /model and /help', async (t) => {
     const help = await terminal.say('/help');
     for (const name of ['new', 'fork', 'rewind', 'compact', 'context', 'tools', 'model', 'quit'])
         assert.match(help, new RegExp(`\\n {2}/${name} `));
-    assert.match(await terminal.say('/modle'), /! there is no command '\/modle'\n {2}did you mean \/model\?/);
+    assert.match(await terminal.say('/modle'), /! unknown command '\/modle'\n {2}did you mean \/model\?/);
     terminal.type('/quit\r');
     assert.equal(await terminal.exit, 0);
 });
@@ -176,7 +176,7 @@ test('a failure is shown with what to do, and /retry asks again', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     const shown = await terminal.say('<<fail status=400 times=1>> please');
-    assert.match(shown, /\n! [^\n]+\n {2}your message is kept: \/retry asks again/);
+    assert.match(shown, /\n! [^\n]+\n {2}your message is stored; use \/retry/);
     assert.match(await terminal.say('/retry'), /\necho: +please/);
     assert.equal(await terminal.leave(), 0);
 });
@@ -185,7 +185,7 @@ test('a retry is shown while it is waited for', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('<<fail status=503 times=1 retry_after=1>> please\r');
-    await terminal.see(/trying again \(2\) in \d s: /);
+    await terminal.see(/retry 2 in \d s: /);
     await terminal.see('echo:');
     await terminal.prompt();
     assert.equal(await terminal.leave(), 0);
@@ -204,7 +204,7 @@ test('equal calls in a row are asked about', async (t) => {
     const terminal = await w.open();
     const call = '<<tool recall {"text":"fox"}>>';
     terminal.type(`${call} <<next>> ${call} <<next>> ${call} <<next>> <<say done>>\r`);
-    await terminal.see('allow it? [y/N] ');
+    await terminal.see('allow this call? [y/N] ');
     terminal.type('y\r');
     await terminal.see('done');
     await terminal.prompt();
@@ -246,7 +246,7 @@ test('/retry after a good answer takes it back and asks for another', async (t) 
     const terminal = await w.open();
     await terminal.say('clear');
     const shown = await terminal.say('/retry');
-    assert.match(shown, /The last answer is taken back; \/undo brings it back\./);
+    assert.match(shown, /The last answer is hidden; \/undo makes it visible again\./);
     assert.match(shown, /echo: clear/);
     assert.equal(await terminal.leave(), 0);
     assert.deepEqual(shownTexts(w), ['clear', 'echo: clear']);
@@ -274,7 +274,7 @@ test('Tab completes a command', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('/hel\t\r');
-    await terminal.see('start another conversation');
+    await terminal.see('start a new conversation');
     assert.equal(await terminal.leave(), 0);
 });
 
@@ -342,7 +342,7 @@ test('without a model it says so, and how to get one', async (t) => {
     const terminal = new Terminal(t, ['chat'], { cwd: w.dir, env: { OLLAMA_HOST: '127.0.0.1:1' } });
     const greeting = await terminal.prompt();
     assert.match(greeting, /echo at echo/);
-    assert.match(greeting, /No model is set up, so 'echo' answers/);
+    assert.match(greeting, /No model is configured, so 'echo' answers/);
     assert.match(greeting, /OPENAI_API_KEY/);
     assert.match(await terminal.say('hi'), /echo: hi/);
     assert.equal(await terminal.leave(), 0);

@@ -78,8 +78,8 @@ test('--session names the conversation', async (t) => {
     w.ok('session', 'new', '--key', 'mine');
     await w.chat('--session', 'mine', 'hello');
     assert.deepEqual(textsOf(w.json('session', 'show', 'mine')), ['hello', 'echo: hello']);
-    assertFails(await w.chat('--session', 'nobody', 'x'), 1, /there is no session 'nobody'/);
-    assertFails(await w.chat('--session', 'mine', '--new', 'x'), 2, /one or the other/);
+    assertFails(await w.chat('--session', 'nobody', 'x'), 1, /session 'nobody' does not exist/);
+    assertFails(await w.chat('--session', 'mine', '--new', 'x'), 2, /--session and --new cannot be combined/);
 });
 
 test('Markdown is left alone, and control characters are made harmless', async (t) => {
@@ -101,13 +101,13 @@ test('with --json there is more to know', async (t) => {
 test('a model that fails gives an exit code and one line that says why', async (t) => {
     const w = await setup(t);
     const result = await w.chat('<<fail status=400>> x');
-    assertFails(result, 1, /hint: your message is kept/);
+    assertFails(result, 1, /hint: your message is stored/);
     assert.match(w.ok('session', 'show', '@last'), /fail status=400/);
 });
 
 test('an empty question is no question', async (t) => {
     const w = await setup(t);
-    assertFails(await w.chat({ input: '\n' }), 2, /there is no question/);
+    assertFails(await w.chat({ input: '\n' }), 2, /the question is missing/);
     assert.equal(w.json('session', 'list').sessions.length, 0);
 });
 
@@ -134,7 +134,7 @@ test('without any model echo answers, and says that it is none', (t) => {
     const env = { ...Object.fromEntries(keys.map((name) => [name, ''])), OLLAMA_HOST: '127.0.0.1:1' };
     const result = w.run('chat', 'hello', { env });
     assert.equal(result.out, 'echo: hello\n');
-    assert.match(result.err, /no model is set up/);
+    assert.match(result.err, /no model is configured/);
     assert.equal(result.code, 0);
 });
 
@@ -143,17 +143,17 @@ test('a key that is refused is named, and what to do about it', async (t) => {
     const { code, err } = await w.chat({ input: '<<fail status=401>>' });
     assert.equal(code, 1);
     assert.match(err, /^palaver: .*401/);
-    assert.ok(err.endsWith("\nhint: 'openai' was sent the key in OPENAI_API_KEY: "
-        + 'set that to a valid one, or choose another with --provider\n'), err);
+    assert.ok(err.endsWith("\nhint: 'openai' was called with the key from OPENAI_API_KEY; "
+        + 'set it to a valid key, or select another provider with --provider\n'), err);
     w.write('palaver.yaml', 'providers:\n'
         + `  - {name: house, kind: openai, url: "${w.url}", api_key_env: HOUSE_KEY, model: m}\n`
         + `  - {name: open, kind: openai, url: "${w.url}", model: m}\n`);
     const house = await w.bare('--provider', 'house',
         { input: '<<fail status=401>>', env: { HOUSE_KEY: 'h' } });
-    assert.match(house.err, /hint: 'house' was sent the key in HOUSE_KEY: /);
+    assert.match(house.err, /hint: 'house' was called with the key from HOUSE_KEY; /);
     const open = await w.bare('--provider', 'open', { input: '<<fail status=401>>' });
-    assert.match(open.err, /hint: 'open' was sent no key: .* 'api_key_env'/);
+    assert.match(open.err, /hint: 'open' was called without a key; .* 'api_key_env'/);
     const found = await w.bare({ input: '<<fail status=401>>',
         env: { OPENAI_BASE_URL: w.url, PALAVER_CONFIG: '/dev/null' } });
-    assert.match(found.err, /hint: 'openai' was sent the key in OPENAI_API_KEY: /);
+    assert.match(found.err, /hint: 'openai' was called with the key from OPENAI_API_KEY; /);
 });

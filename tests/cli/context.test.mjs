@@ -159,14 +159,14 @@ test('compact: the model that is configured writes the summary', (t) => {
 test('compact: without a model turns are left out, and it is said so', (t) => {
     const w = demo(t);
     const text = w.ok('session', 'compact', 'demo', '--max-tokens', '4000', '--provider', 'echo');
-    assert.match(text, /^No summary was made: echo is no model\.\nCheckpoint 1: left out /);
+    assert.match(text, /^No summary was written: 'echo' is not a model and cannot write summaries; configure a provider\.\nCheckpoint 1: left out /);
     const plan = w.json('context', 'demo');
     assert.equal(plan.items[0].kind, 'notice');
     assert.equal(plan.items[1].disposition, 'dropped');
     w.ok('session', 'new', '--key', 'short');
     w.ok('session', 'append', 'short', 'Hello');
     assert.match(w.ok('session', 'compact', 'short', '--provider', 'echo'),
-        /^Nothing was done: nothing to compact/);
+        /^Nothing was changed: nothing to compact/);
 });
 
 test('compact: who is asked', (t) => {
@@ -174,27 +174,27 @@ test('compact: who is asked', (t) => {
     const env = { OPENAI_API_KEY: '' };
     const compact = (...args) => w.run('session', 'compact', 'demo', ...args);
     assertFails(compact('--provider', 'openai', { env }), 1,
-        /provider 'openai' needs the variable OPENAI_API_KEY, which is not set\nhint: set it/);
-    assertFails(compact('--provider', 'cohere'), 1, /there is no provider 'cohere'/);
+        /provider 'openai' requires environment variable OPENAI_API_KEY, which is not set\nhint: set the variable/);
+    assertFails(compact('--provider', 'cohere'), 1, /unknown provider 'cohere'/);
     assertFails(compact('--provider-url', 'nowhere'), 2,
-        /--provider-url wants a URL that begins with http/);
+        /--provider-url must be a URL that begins with http/);
     w.write('palaver.yaml', '\nproviders:\n  - {kind: anthropic, api_key_env: NOBODY_SET_IT}\n');
     assertFails(compact(), 1,
-        /palaver\.yaml:3: provider 'anthropic' needs the variable NOBODY_SET_IT/);
+        /palaver\.yaml:3: provider 'anthropic' requires environment variable NOBODY_SET_IT/);
     assert.deepEqual(w.json('session', 'show', 'demo', '--marks').marks, []);
     assert.match(w.ok('session', 'compact', 'demo', { env: { PALAVER_PROVIDER: 'echo' } }),
-        /^No summary was made: echo is no model/);
+        /^No summary was written: 'echo' is not a model/);
 });
 
 test('compact: options that exclude each other, and wrong numbers', (t) => {
     const w = demo(t, 2);
     const compact = (...args) => w.run('session', 'compact', 'demo', ...args);
-    assertFails(compact('--undo', '--diff', '1', '2'), 2, /exclude/);
+    assertFails(compact('--undo', '--diff', '1', '2'), 2, /cannot be combined/);
     assertFails(compact('--diff', '1'), 2, /two checkpoints/);
-    assertFails(compact('--redo'), 2, /wants the number/);
+    assertFails(compact('--redo'), 2, /requires the number/);
     assertFails(compact('--undo', 'x'), 2, /not the number of a checkpoint/);
     assertFails(compact('--undo', '--summary', 'x'), 2, /--summary/);
-    assertFails(compact('3'), 2, /too many/);
+    assertFails(compact('3'), 2, /unexpected argument '3'/);
     assertFails(compact('--redo', '7', '--summary', 'x'), 1, /checkpoint 7/);
 });
 

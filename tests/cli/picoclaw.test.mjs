@@ -51,7 +51,7 @@ test('a directory comes over whole, and can be repeated', (t) => {
     assert.deepEqual(shown.marks[1].body, { summary: 'They met.' });
     assert.equal(texts(w, 'agent:main:x', '--hidden')[0], 'old', 'what was skipped is kept');
     assert.equal(w.json('session', 'show', 'agent:main:direct:x').session.id, shown.session.id);
-    assertFails(w.run('session', 'append', 'agent:main:main', 'x'), 1, /there is no session/);
+    assertFails(w.run('session', 'append', 'agent:main:main', 'x'), 1, /does not exist/);
 
     const again = w.json('session', 'import', 'picoclaw:s');
     assert.deepEqual([again.sessions, again.messages, again.marks], [0, 0, 0]);
@@ -183,20 +183,20 @@ test('an import that was killed goes on where it was', (t) => {
 
 test('wrong directories and options are refused', (t) => {
     const w = workspace(t);
-    assert.match(w.run('session', 'import', 'picoclaw:none').err, /can't read the directory 'none'/);
+    assert.match(w.run('session', 'import', 'picoclaw:none').err, /could not read the directory 'none'/);
     fs.mkdirSync(w.file('empty'));
-    assert.match(w.run('session', 'import', 'picoclaw:empty').err, /no sessions of PicoClaw's/);
+    assert.match(w.run('session', 'import', 'picoclaw:empty').err, /no sessions of PicoClaw/);
     w.write('file', 'x');
     assert.notEqual(w.run('session', 'import', 'picoclaw:file').code, 0);
     assertFails(w.run('session', 'import', 'picoclaw:empty', '--key', 'k'), 2, /--key/);
     w.ok('session', 'append', 'k', 'x', '--create');
     assertFails(w.run('session', 'export', 'picoclaw:', 'k'), 2, /a directory/);
     assertFails(w.run('session', 'export', 'picoclaw:out'), 2, /either a session or --all/);
-    assertFails(w.run('session', 'export', 'picoclaw:out', 'k', '-o', 'f'), 2, /not for/);
+    assertFails(w.run('session', 'export', 'picoclaw:out', 'k', '-o', 'f'), 2, /not allowed with/);
     assert.match(w.run('session', 'export', 'picoclaw:file', 'k').err, /not a directory/);
     w.ok('session', 'append', 'k', 'x', '--create', '--store', 'jsonl:own');
     for (const args of [['import', 'picoclaw:own/.'], ['export', 'picoclaw:own', 'k', '--force']])
-        assertFails(w.run('session', ...args, '--store', 'jsonl:own'), 1, /is the store itself/);
+        assertFails(w.run('session', ...args, '--store', 'jsonl:own'), 1, /is the directory of the open store/);
 });
 
 test('an export is what PicoClaw reads', (t) => {
@@ -221,14 +221,14 @@ test('an export is what PicoClaw reads', (t) => {
     }
 
     // Over files that are there only when that is asked for, and never over another session's.
-    assertFails(w.run('session', 'export', 'picoclaw:out', 'agent:main:x'), 1, /there already/);
+    assertFails(w.run('session', 'export', 'picoclaw:out', 'agent:main:x'), 1, /already exists/);
     w.ok('session', 'export', 'picoclaw:out', 'agent:main:x', '--force');
     w.ok('session', 'append', 'agent_main_x', 'collides', '--create');
     assertFails(w.run('session', 'export', 'picoclaw:out', 'agent_main_x', '--force'), 1,
         /the same file as 'agent:main:x'/);
     const all = w.run('session', 'export', 'picoclaw:all', '--all');
     assert.match(all.out, /^Exported 1 session/);
-    assert.match(all.err, /1 left out: .*the same file/);
+    assert.match(all.err, /could not export 1 session: .*the same file/);
     assert.notEqual(all.code, 0);
 
     // And back.
@@ -254,7 +254,7 @@ test('each result of a tool has a line of its own', (t) => {
 test('a line that PicoClaw could not read is not written', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', '--create', { input: 'x'.repeat(11 << 20) });
-    assertFails(w.run('session', 'export', 'picoclaw:out', 'k'), 1, /PicoClaw reads no line over/);
+    assertFails(w.run('session', 'export', 'picoclaw:out', 'k'), 1, /PicoClaw cannot read lines over/);
     assert.deepEqual(fs.readdirSync(w.file('out')), []);
 });
 
@@ -351,5 +351,5 @@ test("Loom's SQLite file", (t) => {
 test('a database that is not Loom’s is an error, and stays as it is', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', 'x', '--create', '--store', 'other.db');
-    assertFails(w.run('session', 'import', 'other.db'), 1, /'other\.db' is a database without Loom's table/);
+    assertFails(w.run('session', 'import', 'other.db'), 1, /'other\.db' is a database that has neither Loom's table/);
 });

@@ -44,20 +44,20 @@ test('search: what a hit says', (t) => {
     assert.match(lines[0], /^SESSION +SEQ +ROLE +WHEN +TEXT$/);
     assert.match(lines[1], /^[0-9a-f-]{36} +2 +assistant +\S+ +In src\/net\/pool_open\.c\.$/);
     const more = w.run('session', 'search', 'pool', '--limit', '1');
-    assert.match(more.err, /There are more: --limit, or --cursor \S+\n/);
+    assert.match(more.err, /More messages follow: use --limit, or --cursor \S+\n/);
     const none = w.run('session', 'search', 'nowhere');
     assert.equal(none.code, 0);
     assert.equal(none.out, '');
-    assert.match(none.err, /Nothing was found/);
+    assert.match(none.err, /No messages found/);
 });
 
 test('search: what is wrong with it', (t) => {
     const w = filled(t);
     assertFails(w.run('session', 'search'), 2, /TEXT/);
     assertFails(w.run('session', 'search', '...'), 1, /there is no word to search for/);
-    assertFails(w.run('session', 'search', 'x', '--role', 'cat'), 2, /--role is one of/);
-    assertFails(w.run('session', 'search', 'x', '--limit', '0'), 2, /--limit is from 1/);
-    assert.match(w.run('session', 'search', 'nobody', 'x').err, /Nothing was found/);
+    assertFails(w.run('session', 'search', 'x', '--role', 'cat'), 2, /--role must be/);
+    assertFails(w.run('session', 'search', 'x', '--limit', '0'), 2, /--limit must be from 1/);
+    assert.match(w.run('session', 'search', 'nobody', 'x').err, /No messages found/);
     assertFails(w.run('session', 'search', 'x', '--cursor', 'p'), 1, /cursor/);
     assertFails(w.run('session', 'search', 'x', '--store', 'missing.db'), 1, /missing\.db/);
 });

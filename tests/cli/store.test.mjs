@@ -23,14 +23,14 @@ test('stats', (t) => {
     const text = w.ok('stats');
     assert.match(text, /^store {17}sqlite:palaver-data\/palaver\.db$/m);
     assert.match(text, /^active sessions {7}2$/m);
-    assert.match(text, /^on disk {15}[\d.]+ kB$/m);
+    assert.match(text, /^size on disk {10}[\d.]+ kB$/m);
 });
 
 test('fsck of a sound store', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'a', 'one', '--create');
-    assert.equal(w.ok('fsck'), 'Everything is in order.\n');
-    assert.equal(w.ok('fsck', '--repair'), 'Everything is in order.\n');
+    assert.equal(w.ok('fsck'), 'No problems were found.\n');
+    assert.equal(w.ok('fsck', '--repair'), 'No problems were found.\n');
     assert.deepEqual(w.json('fsck', '--repair'), { findings: [], found: 0, repaired: 0 });
 });
 
@@ -87,6 +87,6 @@ test('bench: a store that is named keeps nothing of it', (t) => {
     assert.equal(stats.messages, 1);
     const memory = w.json('bench', 'store', '--ms', '20', '--store', 'memory:').results;
     assert.equal(memory.length, 4);
-    assertFails(w.run('bench', 'store', '--ms', '0'), 2, /--ms is from 1/);
+    assertFails(w.run('bench', 'store', '--ms', '0'), 2, /--ms must be from 1/);
     assertFails(w.run('bench', 'store', '--dir', 'nowhere'), 1, /nowhere/);
 });

@@ -24,12 +24,12 @@ function ok(result) {
 test('the estimate is a number on stdout and a remark on stderr', () => {
     const result = ok(tokens(['--encoding', 'estimate'], '12345'));
     assert.equal(result.out, '2\n');
-    assert.equal(result.err, 'an estimate: as asked for\n');
+    assert.equal(result.err, 'estimate: an estimate was requested\n');
     const unknown = ok(tokens(['--model', 'who/knows'], '12345'));
     assert.equal(unknown.out, '2\n');
-    assert.equal(unknown.err, "an estimate: nothing is known of the model 'who/knows'\n");
+    assert.equal(unknown.err, "estimate: model 'who/knows' is not known\n");
     const closed = ok(tokens(['--model', 'models/gemini-2.5-flash'], '12345'));
-    assert.equal(closed.err, "an estimate: there is no vocabulary of 'models/gemini-2.5-flash' here\n");
+    assert.equal(closed.err, "estimate: this build has no vocabulary for 'models/gemini-2.5-flash'\n");
 });
 
 test('JSON says whether the number is exact', () => {
@@ -62,7 +62,7 @@ test('models name their encoding', { skip: noVocabulary }, () => {
     if (!has('llama3')) {
         assert.equal(of('llama3:8b').exact, false);
         assert.match(ok(tokens(['--model', 'llama3:8b'], 'hello')).err,
-            /^an estimate: counted with cl100k_base, the nearest to 'llama3:8b' here\n$/);
+            /^estimate: counted with cl100k_base, the closest encoding to 'llama3:8b' in this build\n$/);
     }
 });
 
@@ -105,7 +105,7 @@ test('the configuration adds models', (t) => {
     assert.deepEqual(listed.models[0],
         { name: 'house-*', encoding: null, exact: false, context: 77, output: null });
     assert.equal(w.run('tokens', '--model', 'house-1', { input: 'x' }).err,
-        "an estimate: there is no vocabulary of 'house-1' here\n");
+        "estimate: this build has no vocabulary for 'house-1'\n");
 });
 
 test('the list shows encodings and models', () => {
@@ -134,7 +134,7 @@ test('a table of the user\u2019s own', (t) => {
             { ids: [257, 256, 33], tokens: 3, encoding: 'mine', model: null, exact: true, bytes: 6 });
     }
     assert.match(w.ok('tokens', 'compile', '--name', 'mine', '--pattern', 'cl100k', 'mine.tiktoken',
-        'mine.table'), /^Made the table of 'mine', [\d.]+ \w+\.\n$/);
+        'mine.table'), /^Compiled the table of 'mine', [\d.]+ \w+\.\n$/);
     assert.deepEqual(fs.readdirSync(w.dir).sort(), ['mine.special', 'mine.table', 'mine.tiktoken']);
 });
 
@@ -159,13 +159,13 @@ test('files named like commands', (t) => {
 
 test('wrong command lines', (t) => {
     const w = workspace(t);
-    assertFails(w.run('tokens', '--encoding', 'o200k', '--model', 'gpt-4'), 2, /two ways/);
-    assertFails(w.run('tokens', '--encoding', 'zzz'), 2, /there is no encoding 'zzz'\nhint: palaver tokens list/);
+    assertFails(w.run('tokens', '--encoding', 'o200k', '--model', 'gpt-4'), 2, /--encoding and --model cannot be combined/);
+    assertFails(w.run('tokens', '--encoding', 'zzz'), 2, /unknown encoding 'zzz'\nhint: run 'palaver tokens list'/);
     assertFails(w.run('tokens', '--encoding', './zzz'), 1, /zzz/);
-    assertFails(w.run('tokens', '--ids', '--encoding', 'estimate'), 2, /an estimate has no ids/);
-    assertFails(w.run('tokens', 'nowhere.txt'), 1, /can't read 'nowhere.txt'/);
-    assertFails(w.run('tokens', '.'), 1, /can't read '\.'/);
-    assertFails(w.run('tokens', 'a', 'b'), 2, /does not know what to do with 'b'/);
+    assertFails(w.run('tokens', '--ids', '--encoding', 'estimate'), 2, /--ids is not possible for an estimate/);
+    assertFails(w.run('tokens', 'nowhere.txt'), 1, /could not read 'nowhere.txt'/);
+    assertFails(w.run('tokens', '.'), 1, /could not read '\.'/);
+    assertFails(w.run('tokens', 'a', 'b'), 2, /unexpected argument 'b'/);
     if (!noVocabulary)
         assertFails(w.run('tokens', '--encoding', 'o200k_bas'), 2, /hint: did you mean o200k_base\?/);
     w.write('not-a-table', 'x'.repeat(100));

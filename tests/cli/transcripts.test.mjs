@@ -46,7 +46,7 @@ test('native: a round trip loses nothing, and can be repeated', (t) => {
     assert.deepEqual([again.sessions_known, again.messages_known], [1, 5]);
     assert.deepEqual(contents(w, 'b.db', 'k'), contents(w, 'a.db', 'k'));
     assert.equal(w.ok('session', 'import', 'k.jsonl', '--store', 'b.db'),
-        'Imported 0 sessions, 0 messages.\nHere already: 1 session, 5 messages.\n');
+        'Imported 0 sessions, 0 messages.\nAlready here: 1 session, 5 messages.\n');
 
     // What was added meanwhile is added, and nothing else.
     w.ok('session', 'append', 'k', 'later', '--store', 'a.db');
@@ -151,7 +151,7 @@ test('blobs travel with --with-blobs', (t) => {
     assert.equal(w.json('stats', '--store', 'a.db').blobs, 1);
     const bare = w.run('session', 'export', 'k', '--store', 'a.db');
     assert.ok(!bare.out.includes(data));
-    assert.match(bare.err, /^Images and files are left out \(1\): --with-blobs includes them\.\n$/);
+    assert.match(bare.err, /^Images and files are not included \(1\); --with-blobs includes them\.\n$/);
     // Without them the rest of the message still arrives.
     const report = w.json('session', 'import', '-', '--store', 'c.db', { input: bare.out });
     assert.deepEqual([report.messages, report.problems_total], [1, 1]);
@@ -207,7 +207,7 @@ test('openai: export, import, export is the same', (t) => {
     const all = w.ok('session', 'export', '--all', '--format', 'openai');
     assert.equal(all, out + out);
     w.write('all.jsonl', all);
-    assertFails(w.run('session', 'import', 'all.jsonl', '--key', 'x'), 2, /--key can name one/);
+    assertFails(w.run('session', 'import', 'all.jsonl', '--key', 'x'), 2, /--key can name only one/);
     assert.equal(w.json('session', 'import', 'all.jsonl').sessions, 2);
     assert.equal(w.json('session', 'import', 'all.jsonl').sessions, 0);
     // What has no name of its own is named by its file.
@@ -322,12 +322,12 @@ test('what cannot be imported', (t) => {
     w.write('empty.jsonl', '');
     w.write('good.jsonl', lines(claude(1)));
     fs.mkdirSync(w.file('nothing'));
-    assertFails(w.run('session', 'import', 'missing.jsonl'), 1, /can't read 'missing.jsonl': No such/);
-    assertFails(w.run('session', 'import', 'notes.txt'), 1, /'notes.txt' is not a conversation.*\nhint: --format/);
+    assertFails(w.run('session', 'import', 'missing.jsonl'), 1, /could not read 'missing.jsonl': No such/);
+    assertFails(w.run('session', 'import', 'notes.txt'), 1, /'notes.txt' is not a conversation.*\nhint: set --format/);
     assertFails(w.run('session', 'import', 'empty.jsonl'), 1, /'empty.jsonl' is not a conversation/);
     assertFails(w.run('session', 'import', 'nothing'), 1, /no conversation to import/);
-    assertFails(w.run('session', 'import', '--format', 'xml', 'good.jsonl'), 2, /--format is auto/);
-    assertFails(w.run('session', 'import'), 2, /wants more arguments/);
+    assertFails(w.run('session', 'import', '--format', 'xml', 'good.jsonl'), 2, /--format must be auto/);
+    assertFails(w.run('session', 'import'), 2, /requires more arguments/);
     const mixed = w.run('session', 'import', 'good.jsonl', 'notes.txt');
     assert.equal(mixed.code, 1);
     assert.match(mixed.out, /^Imported 1 session, 2 messages\./);
@@ -339,11 +339,11 @@ test('export: what is wrong with it', (t) => {
     conversation(w);
     assertFails(w.run('session', 'export'), 2, /either a session or --all/);
     assertFails(w.run('session', 'export', 'k', '--all'), 2, /either a session or --all/);
-    assertFails(w.run('session', 'export', 'k', '--format', 'xml'), 2, /--format is native, openai or skillian/);
-    assertFails(w.run('session', 'export', 'nobody'), 1, /there is no session 'nobody'/);
-    assertFails(w.run('session', 'export', 'k', '-o', 'no/such/dir'), 1, /can't write 'no\/such\/dir'/);
+    assertFails(w.run('session', 'export', 'k', '--format', 'xml'), 2, /--format must be native, openai or skillian/);
+    assertFails(w.run('session', 'export', 'nobody'), 1, /session 'nobody' does not exist/);
+    assertFails(w.run('session', 'export', 'k', '-o', 'no/such/dir'), 1, /could not write 'no\/such\/dir'/);
     w.write('kept.jsonl', 'as it was');
-    assertFails(w.run('session', 'export', 'nobody', '-o', 'kept.jsonl'), 1, /no session/);
+    assertFails(w.run('session', 'export', 'nobody', '-o', 'kept.jsonl'), 1, /does not exist/);
     assert.equal(fs.readFileSync(w.file('kept.jsonl'), 'utf8'), 'as it was');
     assert.deepEqual(fs.readdirSync(w.dir).sort(), ['kept.jsonl', 'palaver-data']);
     w.ok('session', 'export', 'k', '-o', 'kept.jsonl');

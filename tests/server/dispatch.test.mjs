@@ -222,7 +222,7 @@ test('SIGHUP reads the level of the log anew', async (t) => {
     assert.doesNotMatch(s.log(), /id=before/);
     fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), 'servre: 1\n');
     s.child.kill('SIGHUP');
-    await s.logged(/error the configuration stays as it was: .*servre/);
+    await s.logged(/error could not reload the configuration, the old one stays in use: .*servre/);
     assert.equal((await s.get('/healthz')).code, 200);
 });
 
@@ -266,7 +266,7 @@ test('the command says what it can not listen on', async (t) => {
     assert.equal(open.code, 1);
     assert.equal(open.out, '');
     assert.match(open.err, /palaver: '0\.0\.0\.0:0' can be reached from other machines/);
-    assert.match(open.err, /hint: make one with 'palaver key create'/);
+    assert.match(open.err, /hint: create a key with 'palaver key create'/);
     const bad = serveFails(dir, '--listen', 'nonsense');
     assert.equal(bad.code, 2, bad.err);
     const s = await serve(t);

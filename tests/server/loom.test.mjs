@@ -136,7 +136,7 @@ test('a work item has one conversation, as long as it lasts', async (t) => {
     // The next one lasts longer than the test.
     fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), 'expiry:\n  session_expiration: 24h\n');
     s.child.kill('SIGHUP');
-    await s.logged(/reloaded: keys were/);
+    await s.logged(/reloaded the API keys/);
     const second = await make(s, 'b1');
     assert.equal(second.code, 201);
     assert.notEqual(second.json.session_id, first.json.session_id);

@@ -505,7 +505,7 @@ test('a server that waits for its last turns is not ended by a reload', async (t
     await s.untilAsked(1);
     s.child.kill('SIGTERM');
     const ended = once(s.child, 'close');
-    await s.logged(/stopping: turns that run/);
+    await s.logged(/stopping; waiting up to/);
     s.child.kill('SIGHUP');
     await s.release();
     assert.equal((await asked).json.text, 'at last');
