@@ -11,7 +11,7 @@
 #include "palaver/limits.h"
 
 #define READ_SIZE (64u << 10)
-#define PREFIX "PALAVER_" /* of the variables that override keys */
+#define PREFIX "PALAVER_" /* prefix of environment variables that override keys */
 
 static pal_status no_memory(pal_error *err)
 {
@@ -68,10 +68,10 @@ static pal_status fail_read(const char *path, int number, pal_error *err)
         status = PAL_NOT_FOUND;
     else if (number == EACCES || number == EPERM)
         status = PAL_DENIED;
-    return pal_config_fail(err, status, path, 0, "can't read it: %s", strerror(number));
+    return pal_config_fail(err, status, path, 0, "could not read the file: %s", strerror(number));
 }
 
-/* One byte over the limit is enough to be refused by it. */
+/* Reads at most one byte over the limit; then the limit rejects the file. */
 static pal_status read_file(const char *path, int fd, pal_buf *buf, pal_error *err)
 {
     ssize_t got;
@@ -132,7 +132,7 @@ bool pal_config_warning_at(
     return true;
 }
 
-/* ---- Overriding it ---- */
+/* ---- Overriding values ---- */
 
 const char *pal_config_source_name(pal_config_source source)
 {
@@ -140,7 +140,7 @@ const char *pal_config_source_name(pal_config_source source)
     return (size_t)source < sizeof names / sizeof *names ? names[source] : "unknown";
 }
 
-/* `name` stands for the key in errors. */
+/* `name` is the name of the key in error messages. */
 static pal_status override(pal_config *config, const char *key, const char *name, pal_str value,
         pal_config_source source, pal_error *err)
 {
@@ -148,7 +148,8 @@ static pal_status override(pal_config *config, const char *key, const char *name
     char wants[160];
     const pal_config_row *row = pal_config_row_find(key, &base);
     if (!row || !pal_config_row_is_scalar(row))
-        return pal_config_fail(err, PAL_INVALID, name, 0, "there is no such single key");
+        return pal_config_fail(err, PAL_INVALID, name, 0,
+                "is not a single key of the configuration");
     pal_config_override *entry = pal_arena_alloc(config->arena, sizeof *entry);
     pal_str text = pal_arena_copy(config->arena, value);
     if (!entry || !text.data)
@@ -159,7 +160,7 @@ static pal_status override(pal_config *config, const char *key, const char *name
             !pal_config_value_read(row, text, true, config->arena, field))
         return pal_arena_failure(config->arena)
                 ? no_memory(err)
-                : pal_config_fail(err, PAL_INVALID, name, 0, "wants %s", wants);
+                : pal_config_fail(err, PAL_INVALID, name, 0, "must be %s", wants);
     *entry = (pal_config_override){row, source, config->overrides};
     config->overrides = entry;
     return PAL_OK;
@@ -173,7 +174,8 @@ pal_status pal_config_set(pal_config *config, const char *key, pal_str value,
     return status;
 }
 
-/* Whether a variable's name begins with a section's: PALAVER_SERVER_ANYTHING. */
+/* Returns whether the name of a variable begins with the name of a section:
+ * PALAVER_SERVER_ANYTHING. */
 static bool is_of_section(pal_str name)
 {
     pal_config_key key;
@@ -186,8 +188,8 @@ static bool is_of_section(pal_str name)
     return false;
 }
 
-/* A variable that no key has is a mistake if it looks like one of ours; any other name that begins
- * with PALAVER_ belongs to another program. */
+/* A variable without a key is a mistake if its name is similar to a key or begins with a
+ * section. Any other name that begins with PALAVER_ belongs to another program. */
 static pal_status check_variable(const char *variable, pal_error *err)
 {
     pal_str name = pal_str_of(variable + strlen(PREFIX));

@@ -8,7 +8,7 @@
 #include "palaver/limits.h"
 
 #define MICROS 1e6
-#define VERSION_BYTES 8 /* of the hash that tells price lists apart */
+#define VERSION_BYTES 8 /* bytes of the hash that identifies a price list */
 #define SHOWN_MAX 60
 
 typedef struct checker {
@@ -17,7 +17,7 @@ typedef struct checker {
     pal_arena *arena;
     pal_config_state *state;
     pal_error *err;
-    pal_status status; /* failure sticks */
+    pal_status status; /* the first failure */
 } checker;
 
 static void fail_no_memory(checker *c)
@@ -26,7 +26,7 @@ static void fail_no_memory(checker *c)
         c->status = pal_config_fail(c->err, PAL_NO_MEMORY, c->name, 0, "out of memory");
 }
 
-/* Zeroed; NULL after a failure. */
+/* Returns a zeroed array; NULL after a failure. */
 static void *new_array(checker *c, size_t len, size_t size)
 {
     void *array = c->status == PAL_OK ? pal_arena_array(c->arena, len + 1, size) : NULL;
@@ -35,7 +35,7 @@ static void *new_array(checker *c, size_t len, size_t size)
     return array;
 }
 
-/* Where a key of an element stands, or else the element. */
+/* Returns the line of a key in an element; the line of the element if the key is missing. */
 static uint32_t line_of(const pal_config_node *element, const char *key)
 {
     const pal_config_node *node = pal_config_node_find(element, key);
@@ -68,7 +68,7 @@ static void add_price(const pal_config_model *model, pal_price *out_price)
     };
 }
 
-/* The same prices have the same one, wherever they are read. */
+/* Computes a name for the price list: equal prices always have the same name. */
 static void name_prices(checker *c)
 {
     const pal_runtime_options *runtime = &c->state->runtime;
@@ -94,13 +94,13 @@ static void name_prices(checker *c)
     pal_buf_done(&buf);
 }
 
-/* A '*' anywhere but at the end would match nothing, and be missed by nobody. */
+/* A '*' anywhere but at the end would match nothing, and the user would not notice. */
 static void check_pattern(checker *c, size_t i, const pal_config_node *element, pal_str pattern)
 {
     const char *star = pattern.len ? memchr(pattern.data, '*', pattern.len) : NULL;
     if (!pattern.len || (star && star != pattern.data + pattern.len - 1))
         c->status = pal_config_fail(c->err, PAL_INVALID, c->name, line_of(element, "name"),
-                "'models[%zu].name' wants a name with a '*' at its end at most", i);
+                "'models[%zu].name' can contain '*' only at its end", i);
 }
 
 static void check_models(checker *c)
@@ -141,13 +141,13 @@ static void check_providers(checker *c)
     pal_endpoint *endpoints = new_array(c, state->providers_len, sizeof *endpoints);
     for (size_t i = 0; i < state->providers_len && c->status == PAL_OK; i++, node = node->next) {
         pal_endpoint endpoint = state->providers[i].endpoint;
-        endpoint.headers = NULL; /* they may hold what is not resolved yet */
+        endpoint.headers = NULL; /* their variables are not resolved yet */
         endpoint.headers_len = 0;
         if (endpoint.name.len == 0)
             endpoint.name = endpoint.kind;
         if (is_listed(endpoints, i, endpoint.name))
             c->status = pal_config_fail(c->err, PAL_INVALID, c->name, line_of(node, "name"),
-                    "there is a provider '%.*s' already; give 'providers[%zu]' another name",
+                    "provider '%.*s' already exists; choose a different name for 'providers[%zu]'",
                     PAL_STR_ARG(endpoint.name), i);
         endpoints[i] = endpoint;
     }
@@ -155,7 +155,7 @@ static void check_providers(checker *c)
     c->state->runtime.endpoints_len = state->providers_len;
 }
 
-/* Names of tools begin with it, and services take no other characters in those. */
+/* The names of the tools begin with this name, and model services allow no other characters. */
 static bool is_tool_word(pal_str text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -181,15 +181,15 @@ static void check_tool_server(checker *c, size_t i, const pal_config_node *node)
     const pal_tool_server *server = &c->state->tool_servers[i].server;
     const char *wrong = NULL;
     if (!is_tool_word(server->name))
-        wrong = ".name' wants letters, digits, '_' and '-'";
+        wrong = ".name' must consist of letters, digits, '_' and '-'";
     else if (has_server(c->state, i, server->name))
-        wrong = ".name' is another one's already";
+        wrong = ".name' is already in use; choose a different name";
     else if ((server->command_len > 0) == (server->url.len > 0))
-        wrong = "' wants either a 'command' or a 'url'";
+        wrong = "' must have either a 'command' or a 'url'";
     else if (server->url.len > 0 && c->state->tool_servers[i].variables_len > 0)
-        wrong = ".environment' is for a 'command'; a 'url' has 'headers'";
+        wrong = ".environment' requires a 'command'; use 'headers' for a 'url'";
     else if (server->command_len > 0 && server->headers_len > 0)
-        wrong = ".headers' is for a 'url'; a 'command' has an 'environment'";
+        wrong = ".headers' requires a 'url'; use 'environment' for a 'command'";
     if (wrong)
         c->status = pal_config_fail(c->err, PAL_INVALID, c->name, line_of(node, "name"),
                 "'mcp_servers[%zu]%s", i, wrong);
@@ -206,7 +206,7 @@ static void check_tool_servers(checker *c)
 
 /* ---- Agents ---- */
 
-/* Where there are no providers, whatever is found by itself may have that name. */
+/* Without 'providers', a discovered provider may have this name, so any name is allowed. */
 static void check_agent_provider(checker *c, size_t i, const pal_config_node *node)
 {
     const pal_runtime_options *runtime = &c->state->runtime;
@@ -215,11 +215,11 @@ static void check_agent_provider(checker *c, size_t i, const pal_config_node *no
             is_listed(runtime->endpoints, runtime->endpoints_len, name))
         return;
     c->status = pal_config_fail(c->err, PAL_INVALID, c->name, line_of(node, "provider"),
-            "'agents[%zu].provider' names '%.*s', which is none of 'providers'", i,
+            "'agents[%zu].provider' is '%.*s', which is not defined in 'providers'", i,
             (int)(name.len < SHOWN_MAX ? name.len : SHOWN_MAX), name.data);
 }
 
-/* As routing picks it: the first that says so, or else the first. */
+/* The same choice as in routing: the first agent with is_default, otherwise the first agent. */
 static pal_str default_agent(const pal_route_agent *agents, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -257,7 +257,7 @@ static void check_agents(checker *c)
     pal_config_state_refresh(c->root, state);
 }
 
-/* Control characters and the like, as routing itself sees them. */
+/* Checks the settings as routing does, for example for control characters. */
 static void check_session(checker *c)
 {
     pal_route_settings *settings = NULL;
@@ -279,7 +279,7 @@ pal_status pal_config_state_check(const pal_config_node *root, const char *name,
     return c.status;
 }
 
-/* ---- Agents' own settings over the others ---- */
+/* ---- Context settings of agents ---- */
 
 static size_t size_of(const pal_config_row *row)
 {
@@ -298,7 +298,7 @@ static size_t size_of(const pal_config_row *row)
     }
 }
 
-/* Of the rows of a context, those that the file gives. */
+/* Copies the rows of a context that the file contains. */
 static void copy_given(
         const pal_config_row *rows, const pal_config_node *map, const char *from, char *to)
 {

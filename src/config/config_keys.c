@@ -24,7 +24,7 @@ static const char *const mention_words[] = {"any", "true", "false", NULL};
 static const char *const strategy_words[] = {
         "compact", "summarization", "sliding_window", "reset", "none", NULL};
 
-/* A row a key reads better than what it would make of them. */
+/* One row per key is easier to read than clang-format's result. */
 /* clang-format off */
 
 /* ---- models ---- */
@@ -138,11 +138,11 @@ static const pal_config_row session_rows[] = {
         {0},
 };
 
-/* ---- context: zero in the struct means the default, so that no key may be zero but where that
- * says the same. An agent has the same keys but for those of the summary's model ---- */
+/* ---- context: zero in the struct means the default. So zero is allowed only for keys whose
+ * default is zero. Agents have the same keys, except those for the model of the summary ---- */
 
 #define CONTEXT(field) offsetof(pal_context_settings, field)
-/* From the settings to what lies behind them in the same options. */
+/* Offset of another runtime option, relative to the context settings in the same struct. */
 #define BEHIND_CONTEXT(field) \
         (offsetof(pal_runtime_options, field) - offsetof(pal_runtime_options, context))
 

@@ -10,7 +10,7 @@
 
 #define SHOWN_MAX 40
 
-/* One key of the section "conversation", as Loom has it. */
+/* One key of the section "conversation" of Loom, a program that sends agents to work items. */
 typedef struct moved_key {
     const char *name;
     const char *section;
@@ -28,11 +28,11 @@ static const moved_key moved_keys[] = {
 
 typedef struct mover {
     pal_arena *arena;
-    const char *name; /* of the file */
+    const char *name; /* name of the file */
     pal_config_node *root;
     pal_config_warning **last;
     pal_error *err;
-    pal_status status; /* failure sticks */
+    pal_status status; /* the first failure */
 } mover;
 
 static void fail_no_memory(mover *m)
@@ -59,7 +59,7 @@ static void warn(mover *m, const pal_config_node *node, const moved_key *key)
 
 /* ---- Copies ---- */
 
-/* A map with copies of another one's members, without the member `left_out` (NULL: with all). */
+/* Returns a map with copies of the members of `map`, except `left_out` (NULL: all members). */
 static pal_config_node *copy_map(mover *m, const pal_config_node *map, const char *left_out)
 {
     pal_config_node *copy = pal_arena_alloc(m->arena, sizeof *copy);
@@ -97,7 +97,7 @@ static void append(pal_config_node *map, pal_config_node *member)
     map->len++;
 }
 
-/* The section of the copied top, as a map that can be added to; NULL after a failure. */
+/* Returns a section of the copied top level as a map that can be extended; NULL after a failure. */
 static pal_config_node *section_of(mover *m, const char *name, uint32_t line)
 {
     for (pal_config_node **at = &m->root->first; *at; at = &(*at)->next) {
@@ -106,7 +106,7 @@ static pal_config_node *section_of(mover *m, const char *name, uint32_t line)
         if (pal_config_node_is_null(*at))
             (*at)->kind = PAL_CONFIG_NODE_MAP;
         if ((*at)->kind != PAL_CONFIG_NODE_MAP)
-            return *at; /* wrong by itself, which is told when it is read */
+            return *at; /* it is not a map; reading it reports the error */
         pal_config_node *next = (*at)->next;
         pal_config_node *copy = copy_map(m, *at, NULL);
         if (!copy)
@@ -188,7 +188,7 @@ pal_status pal_config_move(const pal_config_node *root, const char *name, pal_ar
         return PAL_OK;
     if (!pal_config_node_is_null(old) && old->kind != PAL_CONFIG_NODE_MAP)
         return pal_config_fail(
-                err, PAL_INVALID, name, old->line, "'%s' wants keys of its own", old_section);
+                err, PAL_INVALID, name, old->line, "'%s' must have keys", old_section);
     m.root = copy_map(&m, root, old_section);
     if (m.root && old->kind == PAL_CONFIG_NODE_MAP)
         move_section(&m, old);

@@ -18,7 +18,7 @@ typedef struct reader {
     pal_str text;
     const char *name;
     pal_error *err;
-    pal_status status; /* failure sticks */
+    pal_status status; /* the first failure */
     int depth;
 } reader;
 
@@ -68,7 +68,7 @@ const pal_config_node *pal_config_list_at(const pal_config_node *map, const char
     return node;
 }
 
-/* ---- What is wrong ---- */
+/* ---- Errors ---- */
 
 static uint32_t line_of(pal_str text, size_t offset)
 {
@@ -84,8 +84,8 @@ static void fail(reader *r, pal_status status, size_t line, const char *text)
         r->status = pal_config_fail(r->err, status, r->name, (uint32_t)line, "%s", text);
 }
 
-/* Tabs are the commonest mistake, and libyaml does not name them; a URL such as "memory:" without
- * quotes is the next one. */
+/* Tabs are the most common mistake, but libyaml does not name them. The second most common one
+ * is a URL such as "memory:" without quotes. */
 static bool is_about_tab(const reader *r, size_t line)
 {
     const char *at = r->text.data;
@@ -108,17 +108,18 @@ static void fail_from_parser(reader *r)
     else if (p->error == YAML_READER_ERROR)
         fail(r, PAL_INVALID, line_of(r->text, p->problem_offset), p->problem);
     else if (p->error == YAML_SCANNER_ERROR && is_about_tab(r, line))
-        fail(r, PAL_INVALID, line, "a tab at the beginning of a line; indent with spaces");
+        fail(r, PAL_INVALID, line,
+                "a tab at the beginning of the line is not allowed; indent with spaces");
     else if (p->problem && strncmp(p->problem, "mapping values are", 18) == 0)
         fail(r, PAL_INVALID, line,
-                "a ':' where none can be; look at the indentation, or put the text in quotes");
+                "unexpected ':'; check the indentation, or quote the text");
     else
-        fail(r, PAL_INVALID, line, p->problem ? p->problem : "this is not YAML");
+        fail(r, PAL_INVALID, line, p->problem ? p->problem : "the file is not YAML");
 }
 
 /* ---- Reading ---- */
 
-/* Where true, the event is the caller's to delete. */
+/* If this returns true, the caller must delete the event. */
 static bool next_event(reader *r, yaml_event_t *event)
 {
     if (r->status != PAL_OK)
@@ -147,9 +148,9 @@ static void refuse_extras(
         reader *r, const yaml_event_t *event, const yaml_char_t *anchor, const yaml_char_t *tag)
 {
     if (anchor)
-        fail(r, PAL_INVALID, event->start_mark.line + 1, "anchors and aliases are not taken");
+        fail(r, PAL_INVALID, event->start_mark.line + 1, "anchors and aliases are not supported");
     if (tag)
-        fail(r, PAL_INVALID, event->start_mark.line + 1, "tags are not taken");
+        fail(r, PAL_INVALID, event->start_mark.line + 1, "tags are not supported");
 }
 
 static pal_config_node *read_scalar(reader *r, const yaml_event_t *event)
@@ -164,7 +165,7 @@ static pal_config_node *read_scalar(reader *r, const yaml_event_t *event)
     if (!node->text.data)
         fail(r, PAL_NO_MEMORY, 0, "out of memory");
     if (text.len && memchr(text.data, '\0', text.len))
-        fail(r, PAL_INVALID, node->line, "a text with a NUL in it");
+        fail(r, PAL_INVALID, node->line, "the text contains a NUL byte");
     return node;
 }
 
@@ -187,7 +188,7 @@ static pal_config_node *read_list(reader *r, const yaml_event_t *start)
     return list;
 }
 
-/* Remembers the member by its key; a second one of that key is refused. */
+/* Adds the member to the known keys; fails if the key is already known. */
 static void remember(reader *r, pal_map *known, pal_config_node *node)
 {
     const pal_config_node *before = pal_map_find(known, node->key);
@@ -199,13 +200,13 @@ static void remember(reader *r, pal_map *known, pal_config_node *node)
         fail(r, PAL_NO_MEMORY, 0, "out of memory");
 }
 
-/* The value that follows a key. */
+/* Reads a key and its value. */
 static pal_config_node *read_member(reader *r, yaml_event_t *key_event)
 {
     yaml_event_t event;
     pal_config_node *key = read_node(r, key_event);
     if (key && key->kind != PAL_CONFIG_NODE_SCALAR)
-        fail(r, PAL_INVALID, key->line, "a key that is not a text");
+        fail(r, PAL_INVALID, key->line, "the key is not a text");
     if (!next_event(r, &event))
         return NULL;
     pal_config_node *node = read_node(r, &event);
@@ -240,12 +241,12 @@ static pal_config_node *read_map(reader *r, const yaml_event_t *start)
     return map;
 }
 
-/* The node that begins with this event; NULL after a failure. */
+/* Reads the node that begins with this event; NULL after a failure. */
 static pal_config_node *read_node(reader *r, yaml_event_t *event)
 {
     pal_config_node *node = NULL;
     if (++r->depth > PAL_CONFIG_DEPTH_MAX)
-        fail(r, PAL_LIMIT, event->start_mark.line + 1, "nested too deeply");
+        fail(r, PAL_LIMIT, event->start_mark.line + 1, "the nesting is too deep");
     else if (event->type == YAML_SCALAR_EVENT)
         node = read_scalar(r, event);
     else if (event->type == YAML_SEQUENCE_START_EVENT)
@@ -253,12 +254,12 @@ static pal_config_node *read_node(reader *r, yaml_event_t *event)
     else if (event->type == YAML_MAPPING_START_EVENT)
         node = read_map(r, event);
     else
-        fail(r, PAL_INVALID, event->start_mark.line + 1, "anchors and aliases are not taken");
+        fail(r, PAL_INVALID, event->start_mark.line + 1, "anchors and aliases are not supported");
     r->depth--;
     return r->status == PAL_OK ? node : NULL;
 }
 
-/* Stream and document begin, one node, both end. */
+/* Reads the beginning of stream and document, one node, and the end of both. */
 static const pal_config_node *read_stream(reader *r)
 {
     yaml_event_t event;
@@ -268,7 +269,7 @@ static const pal_config_node *read_stream(reader *r)
     while (!is_end && next_event(r, &event)) {
         is_end = event.type == YAML_STREAM_END_EVENT;
         if (event.type == YAML_DOCUMENT_START_EVENT && ++documents > 1)
-            fail(r, PAL_INVALID, event.start_mark.line + 1, "a second document");
+            fail(r, PAL_INVALID, event.start_mark.line + 1, "a second document is not allowed");
         else if (!is_end && event.type != YAML_STREAM_START_EVENT &&
                 event.type != YAML_DOCUMENT_START_EVENT && event.type != YAML_DOCUMENT_END_EVENT)
             root = read_node(r, &event);
@@ -285,12 +286,14 @@ pal_status pal_config_node_parse(pal_arena *arena, pal_str text, const char *nam
     size_t mark = text.len >= 3 && memcmp(text.data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     if (text.len > PAL_CONFIG_BYTES_MAX)
         return pal_config_fail(
-                err, PAL_LIMIT, name, 0, "more than %u bytes", (unsigned)PAL_CONFIG_BYTES_MAX);
+                err, PAL_LIMIT, name, 0,
+                "the file exceeds %u bytes", (unsigned)PAL_CONFIG_BYTES_MAX);
     if (valid < text.len)
-        return pal_config_fail(err, PAL_INVALID, name, line_of(text, valid), "this is not UTF-8");
+        return pal_config_fail(err, PAL_INVALID, name, line_of(text, valid),
+                "the file is not UTF-8");
     if (!yaml_parser_initialize(&r.parser))
         return pal_config_fail(err, PAL_NO_MEMORY, name, 0, "out of memory");
-    /* Otherwise it would guess, and take UTF-16 for what a mark says. */
+    /* Without this, libyaml would detect the encoding and accept UTF-16 by its byte order mark. */
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(
             &r.parser, (const unsigned char *)(text.len ? text.data + mark : ""), text.len - mark);

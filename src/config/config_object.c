@@ -22,7 +22,7 @@ static void put_scalar(
         pal_json_put_str(writer, node->text);
 }
 
-/* As deep as a file may be: PAL_CONFIG_DEPTH_MAX. */
+/* The depth is limited by PAL_CONFIG_DEPTH_MAX, like the depth of a file. */
 static void put_node(pal_json_writer *writer, const pal_config_node *node, pal_arena *scratch)
 {
     if (node->kind == PAL_CONFIG_NODE_SCALAR) {
@@ -55,7 +55,7 @@ bool pal_config_object_read(const pal_config_row *row, const pal_config_node *no
     pal_json_writer writer = pal_json_writer_make(&buf);
     put_node(&writer, node, arena);
     bool is_right = buf.failure == PAL_OK;
-    /* An object without members says nothing. */
+    /* An object without members counts as empty. */
     if (is_right && node->first)
         *out_object = pal_arena_copy(arena, pal_buf_str(&buf));
     pal_buf_done(&buf);

@@ -7,21 +7,21 @@
 #include "base/utf8.h"
 
 #define PATH_SIZE 128
-#define SHOWN_MAX 40 /* bytes of a wrong value */
+#define SHOWN_MAX 40 /* bytes of a wrong value that an error shows */
 
 typedef struct reader {
     const char *name;
     pal_arena *arena;
     pal_error *err;
-    pal_status status;    /* failure sticks */
-    char path[PATH_SIZE]; /* of what is being read: "models[0].price" */
+    pal_status status;    /* the first failure */
+    char path[PATH_SIZE]; /* path of the current key: "models[0].price" */
     size_t path_len;
-    bool is_overlay; /* what is not given has no default */
+    bool is_overlay; /* missing keys do not get a default */
 } reader;
 
-/* ---- The path ---- */
+/* ---- Path ---- */
 
-/* Returns the length to go back to with leave(). */
+/* Appends a name to the path. Returns the length to pass to leave(). */
 static size_t enter(reader *r, pal_str name)
 {
     size_t before = r->path_len;
@@ -46,7 +46,7 @@ static void leave(reader *r, size_t before)
     r->path[before] = '\0';
 }
 
-/* ---- What is wrong ---- */
+/* ---- Errors ---- */
 
 static void fail_no_memory(reader *r)
 {
@@ -54,14 +54,14 @@ static void fail_no_memory(reader *r)
         r->status = pal_config_fail(r->err, PAL_NO_MEMORY, r->name, 0, "out of memory");
 }
 
-/* Then errors don't repeat it. */
+/* Errors do not show a value that may be a secret. */
 static bool may_be_secret(const pal_config_row *row)
 {
     return row->kind == PAL_CONFIG_URL || row->kind == PAL_CONFIG_HTTP_URL ||
             row->kind == PAL_CONFIG_VARIABLE || row->kind == PAL_CONFIG_REFERENCE;
 }
 
-/* "'context.max_tokens' wants a whole number from 0 to 9, not 'many'". */
+/* "'context.max_tokens' must be a whole number from 0 to 9, not 'many'". */
 static void fail_wants(reader *r, const pal_config_row *row, const pal_config_node *node)
 {
     char wants[160];
@@ -74,19 +74,19 @@ static void fail_wants(reader *r, const pal_config_row *row, const pal_config_no
     pal_config_wants(row, wants, sizeof wants);
     if (node->kind != PAL_CONFIG_NODE_SCALAR)
         r->status =
-                pal_config_fail(r->err, PAL_INVALID, r->name, node->line, "'%s' wants %s, not %s",
+                pal_config_fail(r->err, PAL_INVALID, r->name, node->line, "'%s' must be %s, not %s",
                         r->path, wants, node->kind == PAL_CONFIG_NODE_LIST ? "a list" : "keys");
     else if (may_be_secret(row))
         r->status = pal_config_fail(
-                r->err, PAL_INVALID, r->name, node->line, "'%s' wants %s", r->path, wants);
+                r->err, PAL_INVALID, r->name, node->line, "'%s' must be %s", r->path, wants);
     else
         r->status = pal_config_fail(r->err, PAL_INVALID, r->name, node->line,
-                "'%s' wants %s, not '%.*s%s'", r->path, wants,
+                "'%s' must be %s, not '%.*s%s'", r->path, wants,
                 (int)pal_utf8_cut(node->text, SHOWN_MAX), node->text.data,
                 node->text.len > SHOWN_MAX ? "..." : "");
 }
 
-/* Tries every key that is in no list; writes the nearest one's path. */
+/* Compares with every key that is not in a list, and writes the path of the most similar one. */
 static void nearest_path(pal_nearest *nearest, const pal_config_row *rows, const char *before,
         char out_path[PATH_SIZE])
 {
@@ -100,7 +100,7 @@ static void nearest_path(pal_nearest *nearest, const pal_config_row *rows, const
     }
 }
 
-/* A secret itself where the name of its variable belongs. */
+/* Finds the row of a key such as api_key, for which only the name of a variable is allowed. */
 static const pal_config_row *find_secret(const pal_config_row *rows, const pal_config_node *node)
 {
     for (const pal_config_row *row = rows; row->name; row++) {
@@ -110,12 +110,11 @@ static const pal_config_row *find_secret(const pal_config_row *rows, const pal_c
     return NULL;
 }
 
-/* What r->path leads to is one. */
+/* Reports that the file contains a secret at r->path. */
 static void fail_secret(reader *r, uint32_t line, const char *what_to_do, const char *key)
 {
     r->status = pal_config_fail(r->err, PAL_INVALID, r->name, line,
-            "'%s' is a secret, and none belongs into a file: put it into a variable of the "
-            "environment, and %s%s",
+            "'%s' must not contain a secret; put the secret into an environment variable and %s%s",
             r->path, what_to_do, key);
 }
 
@@ -155,7 +154,7 @@ static void check_key(reader *r, const pal_config_row *rows, const pal_config_no
         return;
     }
     size_t before = enter(r, node->key);
-    fail_secret(r, node->line, "give that one's name to ", row->name);
+    fail_secret(r, node->line, "its name into ", row->name);
     leave(r, before);
 }
 
@@ -165,13 +164,13 @@ static void check_keys(reader *r, const pal_config_row *rows, const pal_config_n
         check_key(r, rows, node);
 }
 
-/* Room for as many structs, or texts, as the node has elements. */
+/* Allocates structs or texts for all elements of the node. */
 static char *new_elements(
         reader *r, const pal_config_row *row, const pal_config_node *node, size_t size)
 {
     if (node->len > row->max) {
         r->status = pal_config_fail(r->err, PAL_LIMIT, r->name, node->line,
-                "'%s' has %zu elements, more than %llu", r->path, node->len,
+                "'%s' has %zu elements, which exceeds %llu", r->path, node->len,
                 (unsigned long long)row->max);
         return NULL;
     }
@@ -181,7 +180,7 @@ static char *new_elements(
     return elements;
 }
 
-/* Points the row's field to the elements. */
+/* Sets the row's field to the elements. */
 static void set_elements(const pal_config_row *row, char *base, const void *elements, size_t len)
 {
     *(const void **)(base + row->offset) = elements;
@@ -223,7 +222,7 @@ static void read_list(reader *r, const pal_config_row *row, const pal_config_nod
             read_rows(r, row->rows, n, n->line, elements + len++ * row->size);
         else
             r->status = pal_config_fail(r->err, PAL_INVALID, r->name, n->line,
-                    "'%s' wants keys, such as '%s: %s'", r->path, row->rows->name,
+                    "'%s' must have keys, such as '%s: %s'", r->path, row->rows->name,
                     row->rows->sample);
         leave(r, before);
     }
@@ -234,7 +233,7 @@ static void read_list(reader *r, const pal_config_row *row, const pal_config_nod
 static void read_row(reader *r, const pal_config_row *row, const pal_config_node *node,
         uint32_t line, char *base);
 
-/* The first of the two rows is for the name, the second for what it stands for. */
+/* The first of the two rows is for the name, the second for the value. */
 static void read_map(reader *r, const pal_config_row *row, const pal_config_node *node, char *base)
 {
     if (node->kind != PAL_CONFIG_NODE_MAP) {
@@ -287,7 +286,7 @@ static void read_default(reader *r, const pal_config_row *row, uint32_t line, ch
         pal_config_value_clear(row, base + row->offset);
     else if (!pal_config_value_read(
                      row, pal_str_of(row->value), true, r->arena, base + row->offset))
-        fail_no_memory(r); /* defaults are what their rows want */
+        fail_no_memory(r); /* only possible without memory, because defaults are valid */
 }
 
 static void read_section(reader *r, const pal_config_row *row, const pal_config_node *node,
@@ -299,7 +298,7 @@ static void read_section(reader *r, const pal_config_row *row, const pal_config_
     r->is_overlay = before;
 }
 
-/* `line` is where it would stand if it were there. */
+/* `line` is the line of the parent, for a key that is missing. */
 static void read_row(reader *r, const pal_config_row *row, const pal_config_node *node,
         uint32_t line, char *base)
 {
@@ -326,7 +325,8 @@ static void read_rows(reader *r, const pal_config_row *rows, const pal_config_no
         map = NULL;
     if (map && map->kind != PAL_CONFIG_NODE_MAP && r->status == PAL_OK)
         r->status = pal_config_fail(r->err, PAL_INVALID, r->name, map->line,
-                r->path_len ? "'%s' wants keys of its own" : "there are no keys in it%s", r->path);
+                r->path_len ? "'%s' must have keys" :
+                "the file must consist of keys%s", r->path);
     if (map && r->status == PAL_OK)
         check_keys(r, rows, map);
     for (const pal_config_row *row = rows; row->name && r->status == PAL_OK; row++) {

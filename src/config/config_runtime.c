@@ -1,6 +1,6 @@
-/* config_runtime.c - the options of a runtime: with the secrets that the file only names, and the
- * selected provider and model. It reads the environment and changes nothing: any thread, as long as
- * no thread changes the environment. */
+/* config_runtime.c - builds the options of a runtime: reads the secrets that the file only
+ * names, and selects the provider and the model. It reads the environment and changes nothing.
+ * It can be called from any thread, as long as no thread changes the environment. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "config/config_row.h"
@@ -9,7 +9,7 @@
 #define SHOWN_MAX 60
 #define RESOLVED_LEN_MAX (1u << 20)
 
-/* The variables that everybody uses for a kind. */
+/* The usual environment variables of a kind. */
 typedef struct usual_names {
     const char *kind;
     const char *key;
@@ -29,7 +29,7 @@ typedef struct resolver {
     const pal_config_state *state;
     pal_arena *arena;
     pal_error *err;
-    pal_status status; /* failure sticks */
+    pal_status status; /* the first failure */
 } resolver;
 
 static const usual_names *usual_of(pal_str kind)
@@ -40,7 +40,7 @@ static const usual_names *usual_of(pal_str kind)
     return names;
 }
 
-/* Empty where it is not set: a variable that is empty counts for nothing. */
+/* Returns the value of a variable. An empty value is the same as none. */
 static pal_str variable(const char *name)
 {
     return pal_str_of(name ? getenv(name) : NULL);
@@ -57,13 +57,13 @@ static void fail_no_memory(resolver *r)
         r->status = pal_error_set(r->err, PAL_NO_MEMORY, "out of memory");
 }
 
-/* `node` is where it is asked for, NULL where no file does. */
+/* `node` is the part of the file that requires the variable; NULL if it is not from a file. */
 static void fail_unset(
         resolver *r, const char *what, pal_str of, pal_str missing, const pal_config_node *node)
 {
     char text[PAL_ERROR_MESSAGE_MAX];
-    snprintf(text, sizeof text, "%s '%.*s' needs the variable %.*s, which is not set", what,
-            shown(of), of.data, shown(missing), missing.data);
+    snprintf(text, sizeof text, "%s '%.*s' requires environment variable %.*s, which is not set",
+            what, shown(of), of.data, shown(missing), missing.data);
     if (r->status != PAL_OK)
         return;
     if (node)
@@ -74,8 +74,8 @@ static void fail_unset(
 
 /* ---- References ---- */
 
-/* The text with the values of its variables, in the arena; false, and which one, where one of them
- * is not set. */
+/* Replaces variables in the text by their values; the result is in the arena. If a variable is
+ * not set, returns false and its name in *out_missing. */
 static bool resolve(resolver *r, pal_str text, pal_str *out_text, pal_str *out_missing)
 {
     pal_buf buf;
@@ -84,7 +84,7 @@ static bool resolve(resolver *r, pal_str text, pal_str *out_text, pal_str *out_m
     bool is_whole = true;
     pal_buf_init(&buf, RESOLVED_LEN_MAX);
     while (is_whole && pal_config_reference_next(text, &at, &before, &name)) {
-        name = pal_arena_copy(r->arena, name); /* now with a NUL behind it */
+        name = pal_arena_copy(r->arena, name); /* now terminated by NUL */
         pal_str value = variable(name.data);
         pal_buf_append_str(&buf, before);
         pal_buf_append_str(&buf, value);
@@ -122,7 +122,7 @@ static pal_str name_of(const pal_config_provider *provider)
     return provider->endpoint.name.len ? provider->endpoint.name : provider->endpoint.kind;
 }
 
-/* A url of one's own gets no key that was meant for another place. */
+/* If a provider has its own URL, the usual key of its kind is not sent there. */
 static bool resolve_provider(resolver *r, const pal_config_provider *provider,
         pal_endpoint *out_endpoint, pal_str *out_missing)
 {
@@ -142,7 +142,7 @@ static bool resolve_provider(resolver *r, const pal_config_provider *provider,
             &out_endpoint->headers, out_missing);
 }
 
-/* One of a kind that nobody has configured. */
+/* Makes a provider of a kind that is not configured. */
 static pal_config_provider make_provider(const resolver *r, pal_str kind)
 {
     const usual_names *names = usual_of(kind);
@@ -157,14 +157,14 @@ static pal_config_provider make_provider(const resolver *r, pal_str kind)
 static bool is_kind(pal_str name)
 {
     for (size_t i = 0; pal_config_provider_kinds[i]; i++) {
-        /* A script without its file is none. */
+        /* A script requires a file, so it cannot be used without configuration. */
         if (pal_str_is(name, pal_config_provider_kinds[i]) && !pal_str_is(name, "script"))
             return true;
     }
     return false;
 }
 
-/* The one that is asked for; as many as there are, where it is none of these. */
+/* Returns the index of the selected provider; providers_len if it is not listed. */
 static size_t choose(const resolver *r)
 {
     const pal_config_state *state = r->state;
@@ -186,7 +186,7 @@ static size_t choose(const resolver *r)
     return 0;
 }
 
-/* The first endpoint; false where there is none, or after a failure. */
+/* Resolves the first endpoint. Returns false if there is none, or after a failure. */
 static bool resolve_first(resolver *r, size_t chosen, pal_endpoint *out_endpoint)
 {
     const pal_config_state *state = r->state;
@@ -201,8 +201,8 @@ static bool resolve_first(resolver *r, size_t chosen, pal_endpoint *out_endpoint
         return false;
     } else if (!is_kind(kind)) {
         r->status = pal_error_set(r->err, PAL_INVALID,
-                "there is no provider '%.*s': it is neither one of 'providers' nor openai, "
-                "anthropic, mistral, mistral_conversations or echo",
+                "unknown provider '%.*s'; define it in 'providers', or use openai, anthropic, "
+                "mistral, mistral_conversations or echo",
                 shown(kind), kind.data);
         return false;
     } else {
@@ -216,7 +216,8 @@ static bool resolve_first(resolver *r, size_t chosen, pal_endpoint *out_endpoint
     return r->status == PAL_OK;
 }
 
-/* Whoever chooses one needs no keys for the others: those without are left out. */
+/* If the user selects a provider, the others do not need their keys: those without a key are
+ * left out. */
 static void resolve_providers(resolver *r, pal_runtime_options *options)
 {
     const pal_config_state *state = r->state;
@@ -306,7 +307,7 @@ static bool has_endpoint(const pal_runtime_options *options, pal_str name)
     return false;
 }
 
-/* Those whose provider was left out get the one that was chosen. */
+/* Agents whose provider was left out get the selected one. */
 static void resolve_agents(resolver *r, pal_runtime_options *options)
 {
     pal_agent_settings *agents = pal_arena_array(r->arena, options->agents_len + 1, sizeof *agents);

@@ -1,6 +1,6 @@
-/* config_secret.c - secrets are in the environment, not in the file, and are never shown. A secret
- * that cannot be kept out of the file, such as the password in a URL, is hidden. Pure: any
- * thread. */
+/* config_secret.c - keeps secrets out of files and out of the output. Secrets belong into the
+ * environment. A secret that cannot be kept out of the file, such as the password in a URL, is
+ * never shown. Pure: can be called from any thread. */
 #include "config/config_row.h"
 
 #include <strings.h>
@@ -24,7 +24,7 @@ bool pal_config_variable_is_name(pal_str text)
 bool pal_config_reference_next(pal_str text, size_t *at, pal_str *out_before, pal_str *out_name)
 {
     if (*at >= text.len)
-        return false; /* an empty text may have no place at all */
+        return false; /* the data pointer of an empty text may be NULL */
     const char *from = text.data + *at;
     const char *start = memmem(from, text.len - *at, "${", 2);
     const char *end = start ? memchr(start, '}', (size_t)(text.data + text.len - start)) : NULL;
@@ -54,7 +54,7 @@ bool pal_config_reference_has_any(pal_str text)
     return pal_config_reference_next(text, &at, &before, &name);
 }
 
-/* ---- What may be one ---- */
+/* ---- Recognizing secrets ---- */
 
 static bool is_letter(char c)
 {
@@ -72,7 +72,7 @@ static bool is_secret_word(pal_str word)
     return false;
 }
 
-/* "X-Api-Key", "GITHUB_TOKEN": a name is as secret as one of its words. */
+/* "X-Api-Key", "GITHUB_TOKEN": a name is secret if one of its words is. */
 static bool is_secret_name(pal_str name)
 {
     size_t start = 0;
@@ -101,7 +101,7 @@ bool pal_config_secret_is_clear(pal_str name, pal_str value)
 
 /* ---- Showing ---- */
 
-/* The text with "***" for what stands from `from` to `to`; as it is where `from` is 0. */
+/* Writes the text with "***" for the bytes from `from` to `to`; unchanged if `from` is 0. */
 static void hide(pal_buf *buf, pal_str text, size_t from, size_t to)
 {
     if (!from) {
@@ -113,8 +113,8 @@ static void hide(pal_buf *buf, pal_str text, size_t from, size_t to)
     pal_buf_append(buf, text.data + to, text.len - to);
 }
 
-/* From `*at` on, the place of the value of a parameter whose name says that it is secret, and where
- * it ends; false where there is none. */
+/* Finds the next query parameter with a secret name, from `*at` on. Sets the beginning and the
+ * end of its value. Returns false if there is none. */
 static bool secret_parameter(pal_str url, size_t *at, size_t *out_end)
 {
     for (size_t i = *at > 0 ? *at : 1; i < url.len; i++) {
@@ -134,8 +134,8 @@ static bool secret_parameter(pal_str url, size_t *at, size_t *out_end)
     return false;
 }
 
-/* In "scheme://user:password@host" the place of the password; else 0. A password may hold what it
- * should have escaped, so it ends at the last '@' there is. */
+/* Returns the position of the password in "scheme://user:password@host", otherwise 0. The
+ * password may contain characters that should have been escaped, so it ends at the last '@'. */
 static size_t password_of_user(pal_str url, size_t *out_end)
 {
     const char *slashes = url.len ? memmem(url.data, url.len, "://", 3) : NULL;
@@ -148,7 +148,7 @@ static size_t password_of_user(pal_str url, size_t *out_end)
     return (size_t)(colon + 1 - url.data);
 }
 
-/* Each secret of the query is hidden; what is between them is as it was. */
+/* Hides each secret of the query; the text between them does not change. */
 static void hide_parameters(pal_buf *buf, pal_str url)
 {
     size_t told = 0, at = 0, end;
@@ -176,7 +176,7 @@ void pal_config_url_write(pal_json_writer *writer, pal_str url)
     pal_buf_done(&shown);
 }
 
-/* What names no variable may be a secret nevertheless. */
+/* A text without variables may be a secret, so it is hidden. */
 void pal_config_reference_write(pal_json_writer *writer, pal_str text)
 {
     bool is_shown = text.len == 0 || pal_config_reference_has_any(text);

@@ -13,12 +13,12 @@
 typedef struct walk {
     const pal_config *config;
     pal_arena *arena;
-    pal_config_entry *entries; /* NULL while they are counted */
+    pal_config_entry *entries; /* NULL while the entries are counted */
     size_t len;
     pal_buf path;
     pal_buf value;
-    bool is_overlay; /* what is not given is not shown */
-    bool failed;     /* of any value so far */
+    bool is_overlay; /* missing keys are not shown */
+    bool failed;     /* a value could not be written */
 } walk;
 
 static void add(walk *w, const pal_config_row *row, const pal_config_node *node, const char *base)
@@ -44,7 +44,7 @@ static void walk_rows(
 static void walk_row(
         walk *w, const pal_config_row *row, const pal_config_node *node, const char *base);
 
-/* The elements of a list or a map stand in the order of their nodes. */
+/* The elements of a list or a map are in the order of their nodes. */
 static void walk_elements(
         walk *w, const pal_config_row *row, const pal_config_node *node, const char *base)
 {
@@ -119,10 +119,10 @@ pal_status pal_config_list(const pal_config *config, pal_arena *arena,
 
 /* ---- Keys ---- */
 
-/* Where a key is. */
+/* The place of a key in the configuration. */
 typedef struct place {
-    bool is_listed;  /* in a list or map: no variable overrides it */
-    bool is_overlay; /* without a default */
+    bool is_listed;  /* in a list or map: no variable can override it */
+    bool is_overlay; /* has no default */
 } place;
 
 static void fill_key(const pal_config_row *row, place at, pal_config_key *key)
@@ -142,7 +142,7 @@ static void fill_key(const pal_config_row *row, place at, pal_config_key *key)
     }
 }
 
-/* Counts *left down; true when it found the key. */
+/* Decrements *left for each key; returns true at the key that was searched for. */
 static bool find_key(
         const pal_config_row *rows, const char *before, place at, size_t *left, pal_config_key *key)
 {
@@ -207,7 +207,7 @@ static void put_comment(pal_buf *buf, const pal_config_row *row, int indent)
     pal_buf_append_char(buf, '\n');
 }
 
-/* One line of what is commented out: whoever removes the '#' at its beginning has it. */
+/* Writes one commented-out line. To use it, the user removes the '#' at its beginning. */
 static void put_sample_line(
         pal_buf *buf, const pal_config_row *row, int indent, const char *dash, const char *value)
 {
@@ -227,7 +227,7 @@ static void put_sample_line(
     pal_buf_append_char(buf, '\n');
 }
 
-/* An element: the first of its keys after a dash. Only sections have their keys below them. */
+/* Writes an element, with a dash before its first key. Only sections have their keys below them. */
 static void put_sample(pal_buf *buf, const pal_config_row *rows, int indent, bool is_element)
 {
     for (const pal_config_row *row = rows; row->name; row++) {

@@ -20,7 +20,7 @@ static const struct {
 
 /* ---- Durations ---- */
 
-/* The unit's name is what stands up to the next digit. */
+/* The name of the unit is the text up to the next digit. */
 static int64_t unit_of(pal_str text, size_t *out_len)
 {
     size_t len = 0;
@@ -57,7 +57,7 @@ static bool duration_from_text(pal_str text, int64_t *out_ms)
     return text.len > 0;
 }
 
-/* In the largest unit that says it exactly, 90m rather than 1h30m. */
+/* Writes the duration in the largest unit that is exact: 90m rather than 1h30m. */
 static void duration_write(pal_buf *buf, int64_t ms)
 {
     size_t unit = 0;
@@ -65,14 +65,14 @@ static void duration_write(pal_buf *buf, int64_t ms)
         unit++;
     if (ms == 0)
         unit = UNITS_LEN - 2;
-    /* 24h and 48h say more than days do where it is about so few of them. */
+    /* Up to two days, hours are easier to read: 24h and 48h. */
     if (units[unit].ms == units[1].ms && ms <= 2 * units[1].ms)
         unit = 2;
     pal_buf_append_i64(buf, ms / units[unit].ms);
     pal_buf_append_text(buf, units[unit].name);
 }
 
-/* ---- What a row wants ---- */
+/* ---- What a row requires ---- */
 
 static void list_words(const pal_config_row *row, const char *before, char *out, size_t size)
 {
@@ -167,7 +167,7 @@ static bool read_bool(pal_str text, bool is_plain, bool is_inverted, bool *field
     return true;
 }
 
-/* Numbers are JSON's: the same in every locale. */
+/* Numbers have the syntax of JSON, so they are the same in every locale. */
 static bool read_number(
         pal_str text, bool is_plain, pal_arena *scratch, uint64_t *out_count, double *out_number)
 {
@@ -183,7 +183,7 @@ static bool begins(pal_str text, const char *start)
     return text.len > len && memcmp(text.data, start, len) == 0;
 }
 
-/* "HOST:PORT", or "[ADDRESS]:PORT" where the address itself has colons. */
+/* "HOST:PORT", or "[ADDRESS]:PORT" if the address itself contains colons. */
 static bool is_address(pal_str text)
 {
     const char *colon = text.len ? memrchr(text.data, ':', text.len) : NULL;

@@ -105,12 +105,13 @@ static void the_chosen_one_is_first(void)
     CHECK(gives(
             both, KEYS("provider_url", "http://h"), "a=openai@http://h(k)m1 b=anthropic@(ak)m2"));
     CHECK(gives(both, KEYS("provider", "mistral"),
-            "not_found: provider 'mistral' needs the variable MISTRAL_API_KEY, which is not set"));
+            "not_found: provider 'mistral' requires environment variable "
+            "MISTRAL_API_KEY, which is not set"));
     CHECK(gives(both, KEYS("provider", "c"),
-            "invalid: there is no provider 'c': it is neither one of 'providers' nor openai, "
-            "anthropic, mistral, mistral_conversations or echo"));
+            "invalid: unknown provider 'c'; define it in 'providers', or use openai, anthropic, "
+            "mistral, mistral_conversations or echo"));
     CHECK(gives("", KEYS("provider", "script"),
-            "invalid: there is no provider 'script': it is neither one of 'providers' nor openai, "
+            "invalid: unknown provider 'script'; define it in 'providers', or use openai, "
             "anthropic, mistral, mistral_conversations or echo"));
     CHECK(gives("provider: b\nmodel: m9\nproviders: [{kind: echo, name: b}]", NULL, "b=echo@()m9"));
 }
@@ -119,7 +120,8 @@ static void a_kind_needs_no_file(void)
 {
     clear_environment();
     CHECK(gives("", KEYS("provider", "openai"),
-            "not_found: provider 'openai' needs the variable OPENAI_API_KEY, which is not set"));
+            "not_found: provider 'openai' requires environment variable "
+            "OPENAI_API_KEY, which is not set"));
     CHECK(gives(
             "", KEYS("provider_url", "http://h/v1", "model", "m"), "openai=openai@http://h/v1()m"));
     setenv("OPENAI_API_KEY", "k", 1);
@@ -139,17 +141,18 @@ static void variables_that_are_not_set_are_named(void)
     pal_error err;
     clear_environment();
     CHECK(gives("\nproviders:\n  - kind: echo\n  - {kind: openai, api_key_env: MY_KEY}\n", NULL,
-            "not_found: palaver.yaml:4: provider 'openai' needs the variable MY_KEY, which is not "
-            "set"));
+            "not_found: palaver.yaml:4: provider 'openai' requires environment variable "
+            "MY_KEY, which is not set"));
     setenv("MY_KEY", "", 1);
     CHECK(gives("providers: [{kind: openai, api_key_env: MY_KEY}]", NULL,
-            "not_found: palaver.yaml:1: provider 'openai' needs the variable MY_KEY, which is not "
-            "set"));
+            "not_found: palaver.yaml:1: provider 'openai' requires environment variable "
+            "MY_KEY, which is not set"));
     CHECK(gives("providers: [{kind: echo, headers: {x-team: 'a ${TEAM}'}}]", NULL,
-            "not_found: palaver.yaml:1: provider 'echo' needs the variable TEAM, which is not "
-            "set"));
+            "not_found: palaver.yaml:1: provider 'echo' requires environment variable "
+            "TEAM, which is not set"));
     CHECK(gives("mcp_servers: [{name: f, command: [x], environment: {A: '${TEAM}'}}]", NULL,
-            "not_found: palaver.yaml:1: MCP server 'f' needs the variable TEAM, which is not set"));
+            "not_found: palaver.yaml:1: MCP server 'f' requires environment variable "
+            "TEAM, which is not set"));
     /* Whoever chooses one needs no keys for the others, nor do the agents. */
     CHECK(gives(
             "providers: [{kind: echo}, {kind: openai}]", KEYS("provider", "echo"), "echo=echo@()"));
@@ -208,27 +211,26 @@ static void headers_refer_to_variables(void)
 static void secrets_in_the_file_are_refused(void)
 {
     CHECK(is_wrong("providers:\n  - kind: openai\n    api_key: sk-123\n",
-            "palaver.yaml:3: 'providers[0].api_key' is a secret, and none belongs into a file: put "
-            "it into a variable of the environment, and give that one's name to api_key_env"));
+            "palaver.yaml:3: 'providers[0].api_key' must not contain a secret; put the "
+            "secret into an environment variable and its name into api_key_env"));
     CHECK(is_wrong("providers: [{kind: openai, api_key_env: sk-123}]",
-            "palaver.yaml:1: 'providers[0].api_key_env' wants the name of an environment "
+            "palaver.yaml:1: 'providers[0].api_key_env' must be the name of an environment "
             "variable, of capital letters, digits and '_'"));
     CHECK(is_wrong("providers: [{kind: openai, headers: {X-Api-Key: abc}}]",
-            "palaver.yaml:1: 'providers[0].headers.X-Api-Key' is a secret, and none belongs into a "
-            "file: put it into a variable of the environment, and write ${NAME} here"));
+            "palaver.yaml:1: 'providers[0].headers.X-Api-Key' must not contain a secret; "
+            "put the secret into an environment variable and write ${NAME} here"));
     CHECK(is_wrong("providers: [{kind: openai, headers: {x: 'Bearer abc'}}]",
-            "palaver.yaml:1: 'providers[0].headers.x' is a secret, and none belongs into a file: "
-            "put it into a variable of the environment, and write ${NAME} here"));
+            "palaver.yaml:1: 'providers[0].headers.x' must not contain a secret; put the "
+            "secret into an environment variable and write ${NAME} here"));
     CHECK(is_wrong("mcp_servers: [{name: a, command: [b], environment: {GITHUB_TOKEN: abc}}]",
-            "palaver.yaml:1: 'mcp_servers[0].environment.GITHUB_TOKEN' is a secret, and none "
-            "belongs into a file: put it into a variable of the environment, and write ${NAME} "
-            "here"));
+            "palaver.yaml:1: 'mcp_servers[0].environment.GITHUB_TOKEN' must not contain a "
+            "secret; put the secret into an environment variable and write ${NAME} here"));
     CHECK(is_wrong("providers: [{kind: openai, headers: {a: '${b}'}}]",
-            "palaver.yaml:1: 'providers[0].headers.a' wants a text of at most 4096 bytes, in which "
-            "${NAME} is an environment variable"));
+            "palaver.yaml:1: 'providers[0].headers.a' must be a text of at most 4096 bytes, in "
+            "which ${NAME} is an environment variable"));
     CHECK(is_wrong("providers: [{kind: openai, headers: {a: 'x${B'}}]",
-            "palaver.yaml:1: 'providers[0].headers.a' wants a text of at most 4096 bytes, in which "
-            "${NAME} is an environment variable"));
+            "palaver.yaml:1: 'providers[0].headers.a' must be a text of at most 4096 bytes, in "
+            "which ${NAME} is an environment variable"));
 }
 
 static void secrets_in_urls_are_not_shown(void)
@@ -251,31 +253,33 @@ static void what_belongs_together_is_checked(void)
 {
     CHECK(is_wrong("providers: [{name: a}]", "palaver.yaml:1: 'providers[0].kind' is missing"));
     CHECK(is_wrong("providers: [{kind: cohere}]",
-            "palaver.yaml:1: 'providers[0].kind' wants one of openai, anthropic, mistral, "
+            "palaver.yaml:1: 'providers[0].kind' must be one of openai, anthropic, mistral, "
             "mistral_conversations, echo, script, not 'cohere'"));
     CHECK(is_wrong("providers: [{kind: openai, url: 'ftp://x'}]",
-            "palaver.yaml:1: 'providers[0].url' wants a URL that begins with http:// or https://"));
+            "palaver.yaml:1: 'providers[0].url' must be a URL that begins with http:// or "
+            "https://"));
     CHECK(is_wrong("providers:\n - kind: openai\n - kind: echo\n   name: openai\n",
-            "palaver.yaml:4: there is a provider 'openai' already; give 'providers[1]' another "
-            "name"));
+            "palaver.yaml:4: provider 'openai' already exists; choose a different name for "
+            "'providers[1]'"));
     CHECK(is_wrong("mcp_servers: [{name: a b, command: [x]}]",
-            "palaver.yaml:1: 'mcp_servers[0].name' wants letters, digits, '_' and '-'"));
+            "palaver.yaml:1: 'mcp_servers[0].name' must consist of letters, digits, '_' and '-'"));
     CHECK(is_wrong("mcp_servers: [{name: a, command: [x]}, {name: a, command: [x]}]",
-            "palaver.yaml:1: 'mcp_servers[1].name' is another one's already"));
+            "palaver.yaml:1: 'mcp_servers[1].name' is already in use; choose a different name"));
     CHECK(is_wrong("mcp_servers:\n  - name: a\n",
-            "palaver.yaml:2: 'mcp_servers[0]' wants either a 'command' or a 'url'"));
+            "palaver.yaml:2: 'mcp_servers[0]' must have either a 'command' or a 'url'"));
     CHECK(is_wrong("mcp_servers: [{name: a, command: [x], url: 'http://x'}]",
-            "palaver.yaml:1: 'mcp_servers[0]' wants either a 'command' or a 'url'"));
+            "palaver.yaml:1: 'mcp_servers[0]' must have either a 'command' or a 'url'"));
     CHECK(is_wrong("mcp_servers: [{name: a, command: [x], headers: {a: b}}]",
-            "palaver.yaml:1: 'mcp_servers[0].headers' is for a 'url'; a 'command' has an "
-            "'environment'"));
+            "palaver.yaml:1: 'mcp_servers[0].headers' requires a 'url'; use 'environment' for a "
+            "'command'"));
     CHECK(is_wrong("mcp_servers: [{name: a, url: 'http://x', environment: {a: b}}]",
-            "palaver.yaml:1: 'mcp_servers[0].environment' is for a 'command'; a 'url' has "
-            "'headers'"));
+            "palaver.yaml:1: 'mcp_servers[0].environment' requires a 'command'; use 'headers' for "
+            "a 'url'"));
     CHECK(is_wrong("providers: [{kind: echo}]\nagents:\n  - id: a\n    provider: openai\n",
-            "palaver.yaml:4: 'agents[0].provider' names 'openai', which is none of 'providers'"));
+            "palaver.yaml:4: 'agents[0].provider' is 'openai', which is not defined in "
+            "'providers'"));
     CHECK(is_wrong("server: {listen: '7077'}",
-            "palaver.yaml:1: 'server.listen' wants an address and a port, such as 127.0.0.1:7077 "
+            "palaver.yaml:1: 'server.listen' must be an address and a port, such as 127.0.0.1:7077 "
             "or [::1]:7077, not '7077'"));
     static const char *const addresses[] = {
             "::1:80", "h:", ":80", "h:65536", "h:x", "a b:80", "[]:80", "h:080808"};
