@@ -40,7 +40,7 @@ test('fsck tells of a store that others can read, and makes it private', (t) => 
     const file = path.join(w.dir, 'palaver-data', 'palaver.db');
     fs.chmodSync(file, 0o644);
     const found = w.run('fsck');
-    assert.deepEqual([found.code, found.out], [0, 'Everything is in order.\n']);
+    assert.deepEqual([found.code, found.out], [0, 'No problems were found.\n']);
     assert.match(found.err, /^hint: '.*palaver\.db' can be read by others \(mode 0644\); 'palaver fsck --repair' makes it private$/m);
     const asJson = w.json('fsck');
     assert.deepEqual([asJson.found, asJson.advice.length, asJson.advice[0].repaired], [0, 1, false]);
