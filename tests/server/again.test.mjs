@@ -37,7 +37,7 @@ async function keepBusy(s, id, asked) {
     return () => Promise.all([running, waiting]);
 }
 
-test('an answered turn is told at once, while others run and wait at another server', async (t) => {
+test('a server returns a finished turn at once while other servers run and queue turns', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();
     const request = { message: '<<say mine>>', client_id: 'x', lane: 'queue' };
@@ -64,7 +64,7 @@ test('an answered turn is told at once, while others run and wait at another ser
     assert.equal((await said(a, id)).length, 8, 'nothing was said twice');
 });
 
-test('a client id that was used for another message is refused, busy or not', async (t) => {
+test('a client id that was used for another message is refused, also in a busy session', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();
     assert.equal((await a.turn(id, { message: 'one', client_id: 'x' })).code, 200);
@@ -88,7 +88,7 @@ test('a client id that was used for another message is refused, busy or not', as
     assert.equal((await said(a, id)).length, 8);
 });
 
-test('a response that is being made at another server is waited for', async (t) => {
+test('a repeated request waits for a response that another server creates', async (t) => {
     const [a, b] = await two(t);
     const body = { model: 'mock-model', input: '<<say mine>><<hang times=1>>' };
     const headers = { 'idempotency-key': 'k' };
@@ -103,7 +103,7 @@ test('a response that is being made at another server is waited for', async (t) 
     assert.equal((await a.asked()).length, 1);
 });
 
-test('a Mistral request that is sent again after a kill is said once', async (t) => {
+test('a Mistral request that is repeated after a kill adds its message once', async (t) => {
     const s = await serveModel(t, { config });
     const path = '/mistral/v1/conversations';
     const made = await s.post(path, { model: 'mock-model', inputs: 'hello' });
@@ -123,7 +123,7 @@ test('a Mistral request that is sent again after a kill is said once', async (t)
         ['hello', 'echo: hello', body.inputs, 'mine']);
 });
 
-test('a Mistral conversation that is begun again is the same one, running or killed', async (t) => {
+test('a repeated start of a Mistral conversation returns the same conversation, running or killed', async (t) => {
     const [a, b] = await two(t);
     const headers = { 'idempotency-key': 'k' };
     const body = { model: 'mock-model', inputs: '<<say mine>><<hang times=1>>' };
@@ -142,7 +142,7 @@ test('a Mistral conversation that is begun again is the same one, running or kil
     assert.deepEqual(json.entries.map((e) => e.content), [body.inputs, 'mine']);
 });
 
-test('killed in the model call: the same request at once is the same turn', async (t) => {
+test('after a kill during the model call, a repeated request gets the same turn', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();
     const request = { message: '<<say at last>><<hang times=1>>', client_id: 'x', lane: 'queue',
@@ -157,7 +157,7 @@ test('killed in the model call: the same request at once is the same turn', asyn
     assert.equal((await said(later, id)).length, 2);
 });
 
-test('a turn that is followed here, and run here when its server died, has one id', async (t) => {
+test('a turn keeps its id when this server follows it and takes it over from a dead server', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();
     const request = { message: '<<say mine>><<hang times=1>>', client_id: 'x', lane: 'queue',
@@ -182,7 +182,7 @@ const fails = { message: '<<say better>><<fail status=400 times=1>>', client_id:
 const spoken = [['user', fails.message, 'x'],
     ['assistant', 'mock: scripted failure with status 400', undefined]];
 
-test('a turn that failed, and after which others spoke, is said once more at the end', async (t) => {
+test('a repeated failed turn is appended again at the end if other messages followed it', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();
     const first = await a.turn(id, fails);
@@ -206,7 +206,7 @@ test('a turn that failed, and after which others spoke, is said once more at the
     }
 });
 
-test('a turn that failed, sent again while the session is busy, waits under one id', async (t) => {
+test('a repeated failed turn waits in a busy session under one id', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();
     const first = await a.turn(id, fails);
@@ -231,7 +231,7 @@ test('a turn that failed, sent again while the session is busy, waits under one 
         [['user', fails.message, 'x#2'], ['assistant', 'better', undefined]]);
 });
 
-test('a turn that failed last is continued where it stands', async (t) => {
+test('a repeated failed turn continues in place if it is the last one', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();
     const first = await a.turn(id, { ...fails, message: '<<say better>><<fail status=400 times=2>>' });

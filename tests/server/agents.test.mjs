@@ -18,7 +18,7 @@ agents:
 const last = async (s) => (await s.asked()).at(-1);
 const system = (request) => request.messages.filter((m) => m.role === 'system').map((m) => m.content);
 
-test('the default agent answers where no other is named', async (t) => {
+test('the default agent answers if no other agent is named', async (t) => {
     const s = await serveModel(t, { config: agents });
     await s.post('/api/v1/chat', { message: 'hi' });
     assert.deepEqual(system(await last(s)), ['You are Sol.']);
@@ -37,7 +37,7 @@ test('the default agent answers where no other is named', async (t) => {
         ['mock-model-mini', ['You help.']]);
 });
 
-test('the rounds of tools are those of the default agent', async (t) => {
+test('the default agent determines the number of tool rounds', async (t) => {
     const s = await serveModel(t, { config: agents.replace('tools: []', 'tools: [recall]') });
     const call = (n) => `<<tool recall {"text":"${n}"}>>`;
     await s.post('/api/v1/chat', { message: [1, 2, 3, 4, 5].map(call).join('<<next>>') });
@@ -46,7 +46,7 @@ test('the rounds of tools are those of the default agent', async (t) => {
     assert.equal(asked.length, 3, 'two rounds, and the answer');
 });
 
-test('an agent named in a request is used, or refused', async (t) => {
+test('a request can name a configured agent, and no other', async (t) => {
     const s = await serveModel(t, { config: agents });
     const made = await s.post('/api/v1/chat', { message: 'hi', agent: 'helper' });
     assert.equal(made.code, 200, made.text);
@@ -66,7 +66,7 @@ test('an agent named in a request is used, or refused', async (t) => {
     assert.equal((await s.asked()).length, before);
 });
 
-test('without agents in the configuration, the name is only kept', async (t) => {
+test('without configured agents, the name of an agent is only stored', async (t) => {
     const s = await serveModel(t, { config: 'turn: {system: Be brief.}\n' });
     const made = await s.post('/api/v1/chat', { message: 'hi', agent: 'anybody' });
     assert.equal(made.code, 200, made.text);
@@ -74,7 +74,7 @@ test('without agents in the configuration, the name is only kept', async (t) => 
     assert.equal((await s.get(`/api/v1/sessions/${made.json.session_id}`)).json.agent, 'anybody');
 });
 
-test('parameters come from configuration, agent, session and request, the nearest first', async (t) => {
+test('parameters come from request, session, agent and configuration, in this order', async (t) => {
     const s = await serveModel(t, { config: `
 turn:
   parameters: {temperature: 0.7, top_p: 0.9, seed: 1, stop: ["END", "no"], user: "7"}

@@ -22,7 +22,7 @@ function assertShown(actual, shown, where) {
     }
 }
 
-test('the first minute of README.md is what happens', async (t) => {
+test('the first minute of README.md works as written', async (t) => {
     const s = await serve(t);
     const readme = fs.readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
     const minute = readme.slice(readme.indexOf('\n## The first minute\n'));
@@ -39,7 +39,7 @@ test('the first minute of README.md is what happens', async (t) => {
     assert.deepEqual(last.messages.map((m) => m.content), ['Name a color.']);
 });
 
-test('docs/api.md shows what happens', async (t) => {
+test('the examples of docs/api.md work as written', async (t) => {
     const s = await serve(t);
     const blocks = [...part.matchAll(/^```sh\n(.*?)^```\n\n```json\n(.*?)^```$/gms)];
     assert.equal(blocks.length, part.match(/^```sh$/gm).length, 'every command has its answer');

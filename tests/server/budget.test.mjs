@@ -44,7 +44,7 @@ async function newSession(s, key) {
     return made.json.session_id;
 }
 
-test('a canceled turn counts what was sent and said', async (t) => {
+test('a canceled turn counts the tokens that were sent and received', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'write', '--max-tokens', '60');
     const s = await serve(t, { dir, args: await upstream(t, { stalls: () => true }) });
@@ -71,7 +71,7 @@ test('a canceled turn counts what was sent and said', async (t) => {
     assert.ok(codes.includes(429), `canceled calls are free: ${codes}`);
 });
 
-test('an answer that is cut off counts', async (t) => {
+test('a truncated answer counts', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'write', '--max-tokens', '1000000');
     const s = await serve(t, { dir, config: 'turn:\n  retries: 1\n', args: ['--config',
@@ -83,7 +83,7 @@ test('an answer that is cut off counts', async (t) => {
     assert.ok(usage.output_tokens > 0, JSON.stringify(usage));
 });
 
-test('a summary counts, whether or not the service reports its usage', async (t) => {
+test('a summary counts, even if the service does not report its usage', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'write', '--max-tokens', '1000000');
     const s = await serve(t, { dir, args: await upstream(t) });
@@ -98,7 +98,7 @@ test('a summary counts, whether or not the service reports its usage', async (t)
     assert.ok(usage.input_tokens > 1000 && usage.output_tokens > 0, JSON.stringify(usage));
 });
 
-test('a budget that is used up refuses summaries', async (t) => {
+test('a used-up budget refuses summaries', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'write', '--max-tokens', '20');
     const s = await serve(t, { dir, args: await upstream(t) });
@@ -117,7 +117,7 @@ test('a budget that is used up refuses summaries', async (t) => {
     assert.equal((await compact({ summary: 'given' })).code, 200, 'which calls no model');
 });
 
-test('turns over turns_max are told to come again, in every API', async (t) => {
+test('every API tells clients to retry turns over turns_max', async (t) => {
     const config = 'turn:\n  turns_max: 1\n';
     const s = await serve(t, { config, args: ['--config', 'palaver.yaml',
         ...await upstream(t, { stalls: () => true })] });

@@ -24,7 +24,7 @@ const shared = (a, b) => {
 };
 const roles = (request) => request.messages.map(({ role }) => role);
 
-test('the prefix of a plan is what the last request began with, also after a restart', bounded,
+test('the prefix of a plan is the beginning of the last request, also after a restart', bounded,
     async (t) => {
         const dir = workspace(t);
         const one = await serveModel(t, { dir, config: 'turn:\n  system: "Be brief."\n' });
@@ -43,7 +43,7 @@ test('the prefix of a plan is what the last request began with, also after a res
         assert.deepEqual((await plan(two, id)).prefix, prefix);
     });
 
-test('what the last request brought with it is taken to come again', bounded, async (t) => {
+test('a plan assumes that the extras of the last request come again', bounded, async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const tools = [{ name: 'weather', description: 'tells it', schema: { type: 'object' } }];
@@ -69,7 +69,7 @@ context:
   token_strategy: ${strategy}
 ${more}`;
 
-test('a sliding window moves seldom, is never over its limit, and begins with the user', bounded,
+test('a sliding window moves rarely, stays within its limit, and begins with the user', bounded,
     async (t) => {
         const s = await serveModel(t, { config: small('sliding_window') });
         const id = await s.session();
@@ -92,7 +92,7 @@ test('a sliding window moves seldom, is never over its limit, and begins with th
         if (range) assert.ok(range.tokens > 0);
     });
 
-test('the last round keeps the tools and allows none', bounded, async (t) => {
+test('the last round keeps the tools but allows no calls', bounded, async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const call = (text) => `<<tool recall ${JSON.stringify({ text })}>>`;
@@ -105,7 +105,7 @@ test('the last round keeps the tools and allows none', bounded, async (t) => {
     for (const request of asked) assert.deepEqual(request.tools, asked[0].tools);
 });
 
-test('a plan for another strategy keeps the session\'s and the agent\'s settings', bounded,
+test('a plan for another strategy keeps the settings of the session and the agent', bounded,
     async (t) => {
         const s = await serveModel(t, { config: `agents:
   - {id: main, context: {max_tokens: 9000}}
@@ -118,7 +118,7 @@ test('a plan for another strategy keeps the session\'s and the agent\'s settings
         }
     });
 
-test('input limits of models are obeyed, and can be set', bounded, async (t) => {
+test('input limits of models are obeyed, and can be configured', bounded, async (t) => {
     const s = await serveModel(t, { config: 'models:\n  - {name: mine, context: 100000, input: 7000}\n' });
     const id = await s.session();
     assert.equal((await plan(s, id, '?model=gpt-5-mini')).usable, 272000);
@@ -128,7 +128,7 @@ test('input limits of models are obeyed, and can be set', bounded, async (t) => 
 
 for (const kind of ['mistral', 'mistral_conversations']) {
     for (const strategy of ['compact', 'summarization', 'sliding_window', 'reset']) {
-        test(`${kind}, ${strategy}: the threshold acts at 118,000`, bounded, async (t) => {
+        test(`${kind}, ${strategy}: the threshold takes effect at 118,000`, bounded, async (t) => {
             const s = await serve(t, { env: { MISTRAL_API_KEY: 'k' }, args: ['--provider', kind],
                 config: `providers:
   - {kind: ${kind}, model: mistral-medium-latest}
@@ -200,7 +200,7 @@ for (const strategy of ['compact', 'summarization', 'sliding_window', 'reset']) 
     });
 }
 
-test('rounds that are used up stay in the conversation', bounded, async (t) => {
+test('a turn that used up its rounds stays in the conversation', bounded, async (t) => {
     let calls = 0;
     const model = await serveConversations(t, (body) => ({
         outputs: body.completion_args?.tool_choice === 'none' ? said('done') : [{
@@ -216,7 +216,7 @@ test('rounds that are used up stay in the conversation', bounded, async (t) => {
 });
 
 for (const [context, output] of [[3000, 500], [4000, 2000], [1000, 400]]) {
-    test(`a summary within ${context} tokens is short, and never of nothing`, bounded, async (t) => {
+    test(`a summary within ${context} tokens is short and never empty`, bounded, async (t) => {
         const s = await serveModel(t, { config: `models:
   - {name: mock-model, context: ${context}, output: ${output}}
 ` });

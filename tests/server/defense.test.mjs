@@ -42,7 +42,7 @@ function idle(t, port, from) {
     });
 }
 
-test('what the head says is judged before a body is taken', async (t) => {
+test('the server checks the head of a request before it reads the body', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'read');
     const s = await serve(t, { dir });
@@ -70,7 +70,7 @@ test('what the head says is judged before a body is taken', async (t) => {
     assert.doesNotMatch(await head('POST /api/v1/sessions', long, 'Expect: 100-continue'), / 100 /);
 });
 
-test('too many requests are told so before their bodies are taken', async (t) => {
+test('the server rejects too many requests before it reads their bodies', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'write');
     const s = await serve(t, { dir, config: 'server:\n  requests_per_minute: 1\n' });
@@ -80,7 +80,7 @@ test('too many requests are told so before their bodies are taken', async (t) =>
     assert.match(answer, /^HTTP\/1.1 429 [\s\S]*retry-after: \d+/);
 });
 
-test('all bodies together have a bound', async (t) => {
+test('the total size of all bodies is limited', async (t) => {
     const s = await serve(t, { config: 'server:\n  bodies_bytes_max: 100000\n' });
     const length = 90000;
     // The first one stays open with most of its body there.
@@ -102,7 +102,7 @@ test('all bodies together have a bound', async (t) => {
     assert.equal(answer.code, 201, 'there is room again');
 });
 
-test('every malformed request gets one head and our envelope', async (t) => {
+test('every malformed request gets exactly one response, in the error format of the server', async (t) => {
     const s = await serve(t);
     const post = (...lines) => raw(s.port,
         `POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\n${lines.join('\r\n')}`);
@@ -129,7 +129,7 @@ test('every malformed request gets one head and our envelope', async (t) => {
     await s.logged(/^.* request id=.* code=431 .*$/m);
 });
 
-test('pages of other origins can not use an open server', async (t) => {
+test('pages of other origins cannot use a server without keys', async (t) => {
     const s = await serve(t, { config: 'server:\n  cors_origins: ["https://app.example"]\n' });
     const own = `http://127.0.0.1:${s.port}`;
     const as = async (headers, method = 'POST') => (await s.ask(method, '/api/v1/sessions',
@@ -158,7 +158,7 @@ test('pages of other origins can not use an open server', async (t) => {
         /^HTTP\/1.1 403 /, 'an empty Host is not this machine');
 });
 
-test('an address that keeps sending wrong keys is refused', async (t) => {
+test('the server blocks an address that keeps sending wrong keys', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'write');
     const s = await serve(t, { dir, config: 'server:\n  key_failures_per_minute: 5\n' });
@@ -180,7 +180,7 @@ test('an address that keeps sending wrong keys is refused', async (t) => {
 
 const healthz = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n';
 
-test('idle connections give way to new ones', async (t) => {
+test('idle connections are closed to make room for new ones', async (t) => {
     const s = await serve(t, { config: 'server:\n  connections_max: 50\n' });
     for (const from of ['127.0.0.1', '127.0.0.5', '127.0.0.6']) {
         const many = await Promise.all(
@@ -198,7 +198,7 @@ test('idle connections give way to new ones', async (t) => {
     }
 });
 
-test('one address can not take all connections', async (t) => {
+test('one address cannot use all connections', async (t) => {
     const s = await serve(t,
         { config: 'server:\n  connections_max: 20\n  connections_per_address: 10\n' });
     // A request that has begun is not idle.
@@ -249,7 +249,7 @@ async function roundsBeside(s, copies) {
     return rounds;
 }
 
-test('large bodies hold up neither health nor small requests', async (t) => {
+test('large bodies delay neither health checks nor small requests', async (t) => {
     const dir = workspace(t);
     const s = await serve(t, { dir, config: `store: sqlite:${dir}/t.db\n` });
     await s.post('/api/v1/sessions', { key: 'k' });
@@ -292,7 +292,7 @@ async function slowModel(t) {
     release: () => { isFree = true; for (const response of open.splice(0)) answer(response); } };
 }
 
-test('turns that wait for a model leave files to connections', async (t) => {
+test('turns that wait for a model leave file descriptors for connections', async (t) => {
     const model = await slowModel(t);
     const s = await serve(t, { limits: '-n 200', args: model.args });
     const ids = await Promise.all(Array.from({ length: 20 }, async () =>
@@ -321,7 +321,7 @@ test('turns that wait for a model leave files to connections', async (t) => {
     }
 });
 
-test('one key has so many turns and streams at once, and no more', async (t) => {
+test('one key has a limited number of turns and streams at the same time', async (t) => {
     const dir = workspace(t);
     const model = await slowModel(t);
     const { key } = makeKey(dir, '--role', 'write');
@@ -349,7 +349,7 @@ test('one key has so many turns and streams at once, and no more', async (t) => 
     assert.equal(again.code, 202);
 });
 
-test('a key’s streams are bounded', async (t) => {
+test('the streams of a key are limited', async (t) => {
     const dir = workspace(t);
     const model = await slowModel(t);
     const { key } = makeKey(dir, '--role', 'write');
@@ -380,7 +380,7 @@ test('a key’s streams are bounded', async (t) => {
     model.release();
 });
 
-test('a disk that takes no more makes it not ready, until it does', async (t) => {
+test('the server is not ready while the disk accepts no writes', async (t) => {
     const dir = workspace(t);
     const s = await serve(t, { dir, config: `store: sqlite:${dir}/t.db\n`, limits: '-S -f 2000' });
     assert.deepEqual((await s.get('/readyz')).json, { status: 'ready', store: 'ok' });
@@ -402,7 +402,7 @@ test('a disk that takes no more makes it not ready, until it does', async (t) =>
         201);
 });
 
-test('health says no more than its status to strangers', async (t) => {
+test('health shows only its status to callers without a key', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'read');
     const s = await serve(t, { dir });
@@ -411,7 +411,7 @@ test('health says no more than its status to strangers', async (t) => {
     assert.ok((await s.get('/api/v1/health', { key })).json.llm_provider);
 });
 
-test('OPTIONS names each method once, and a base URL without /v1 is told so', async (t) => {
+test('OPTIONS lists each method once, and a base URL without /v1 gets a hint', async (t) => {
     const s = await serve(t);
     const options = await raw(s.port, 'OPTIONS /api/v1/keys HTTP/1.1\r\nHost: localhost\r\n' +
         'Connection: close\r\n\r\n');
@@ -421,7 +421,7 @@ test('OPTIONS names each method once, and a base URL without /v1 is told so', as
     assertError(await s.post('/elsewhere', {}), 404, 'not_found', /openapi\.json/);
 });
 
-test('the log has what was received, and says what was wrong', async (t) => {
+test('the log contains each received request and the reason of its failure', async (t) => {
     const s = await serve(t);
     const as = (id) => ({ headers: { 'x-request-id': id } });
     await s.post('/api/v1/sessions', { key: 'secret-name' }, as('made-1'));

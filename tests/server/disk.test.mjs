@@ -13,7 +13,7 @@ const limit = (s, bytes) => {
     assert.equal(done.status, 0, `${done.stderr}`);
 };
 
-test('a turn that fails on the disk is no failure of the model', async (t) => {
+test('a turn that fails because of the disk is not reported as a failure of the model', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     assert.equal((await s.turn(id, { message: 'one' })).code, 200);
@@ -29,7 +29,7 @@ test('a turn that fails on the disk is no failure of the model', async (t) => {
     assert.equal((await s.turn(id, { message: 'two', lane: 'queue' })).code, 200);
 });
 
-test('a model that is not there is one of the service', async (t) => {
+test('an unreachable model is reported as a failure of the service', async (t) => {
     const s = await serve(t, { config: 'turn: {retries: 1}\n',
         args: ['--provider', 'openai', '--provider-url', 'http://127.0.0.1:9/v1', '--model', 'm'] });
     const { session_id: id } = (await s.post('/api/v1/sessions', {})).json;

@@ -7,7 +7,7 @@ import http from 'node:http';
 import path from 'node:path';
 import { assertError, palaver, serve, workspace } from './support.mjs';
 
-test('health, readiness, and what the server consists of', async (t) => {
+test('the server reports its health, readiness and parts', async (t) => {
     const s = await serve(t);
     const live = await s.get('/healthz');
     assert.equal(live.code, 200);
@@ -22,7 +22,7 @@ test('health, readiness, and what the server consists of', async (t) => {
     assert.equal(health.json.llm_provider, 'echo');
 });
 
-test('a path that nobody knows, and a method that it does not take', async (t) => {
+test('an unknown path and an unsupported method are refused', async (t) => {
     const s = await serve(t);
     assertError(await s.get('/nowhere'), 404, 'not_found', /'GET \/nowhere'/);
     assertError(await s.get('/api/v1/nowhere'), 404, 'not_found');
@@ -36,7 +36,7 @@ test('a path that nobody knows, and a method that it does not take', async (t) =
     assertError(bad, 400, 'invalid', /'%'/);
 });
 
-test('bodies that can not be read', async (t) => {
+test('unreadable bodies are refused', async (t) => {
     const s = await serve(t);
     const post = (body, headers) => s.ask('POST', '/api/v1/keys', { body, headers });
     assertError(await post('{"role":'), 400, 'invalid', /not valid JSON/);
@@ -55,7 +55,7 @@ test('bodies that can not be read', async (t) => {
     assertError(curl, 400, 'invalid', /'role' must be admin, write or read/);
 });
 
-test('fields of the query say what they want', async (t) => {
+test('errors of query parameters name the expected value', async (t) => {
     const s = await serve(t);
     for (const limit of ['0', '1001', '-1', 'many', '', '99999999999999999999999']) {
         const answer = await s.get(`/api/v1/keys?limit=${limit}`);
@@ -65,7 +65,7 @@ test('fields of the query say what they want', async (t) => {
     assertError(await s.get('/api/v1/keys?cursor=x'), 400, 'invalid', /cursor/);
 });
 
-test('an open server answers to this machine only', async (t) => {
+test('a server without keys accepts only requests from this machine', async (t) => {
     const s = await serve(t);
     const as = (headers) => s.ask('GET', '/api/v1/keys', { headers });
     for (const host of ['localhost', 'localhost:1', '127.0.0.1:80', '[::1]:7077', 'LOCALHOST'])
@@ -80,7 +80,7 @@ test('an open server answers to this machine only', async (t) => {
     assert.equal((await as({ 'x-palaver-tenant': 'default' })).code, 200);
 });
 
-test('pages of others are let in by name', async (t) => {
+test('pages of configured origins are allowed', async (t) => {
     const s = await serve(t,
         { config: 'server:\n  cors_origins: ["https://app.example"]\n' });
     const origin = 'https://app.example';
@@ -98,7 +98,7 @@ test('pages of others are let in by name', async (t) => {
     assert.equal(other.headers['access-control-allow-methods'], undefined);
 });
 
-test('/openapi.json has every route, and only names that it explains', async (t) => {
+test('/openapi.json contains every route, and defines every name that it uses', async (t) => {
     const s = await serve(t);
     const { code, json } = await s.get('/openapi.json');
     assert.equal(code, 200);
@@ -140,7 +140,7 @@ async function counted(s, ...lines) {
     }
 }
 
-test('/metrics counts sessions, and those that expired', async (t) => {
+test('/metrics counts sessions and expired sessions', async (t) => {
     const s = await serve(t, { config: 'expiry: {cleanup_interval: 1s}\n' });
     await s.post('/api/v1/sessions', { key: 'stays' });
     await s.post('/api/v1/sessions', { key: 'goes', expires_in: 1 });
@@ -174,7 +174,7 @@ test('/metrics counts requests, commits and turns', async (t) => {
         assert.match(line, /^(# (HELP|TYPE) \w+ .+|\w+(\{[^}]*(\{\w+\}[^}]*)*\})? [-+.\de]+)$/, line);
 });
 
-test('one line in the log for each request, and no names that users gave', async (t) => {
+test('the log has one line per request and no names that users chose', async (t) => {
     const s = await serve(t);
     await s.post('/api/v1/sessions', { key: 'secret-name' });
     const answer = await s.ask('DELETE', '/api/v1/sessions/secret-name',
@@ -187,7 +187,7 @@ test('one line in the log for each request, and no names that users gave', async
     assert.doesNotMatch(s.log(), /secret-name/);
 });
 
-test('the log is JSON for whoever wants that', async (t) => {
+test('the log can be JSON', async (t) => {
     const s = await serve(t, { args: ['--json'] });
     await s.get('/healthz', { headers: { 'x-request-id': 'mine-2' } });
     const [line] = await s.logged(/^.*"id":"mine-2".*$/m);
@@ -197,7 +197,7 @@ test('the log is JSON for whoever wants that', async (t) => {
     for (const each of s.log().trimEnd().split('\n')) JSON.parse(each);
 });
 
-test('SIGTERM and SIGINT end it cleanly', async (t) => {
+test('SIGTERM and SIGINT stop the server cleanly', async (t) => {
     for (const signal of ['SIGTERM', 'SIGINT']) {
         const s = await serve(t);
         await s.get('/healthz');
@@ -207,7 +207,7 @@ test('SIGTERM and SIGINT end it cleanly', async (t) => {
     }
 });
 
-test('SIGHUP reads the level of the log anew', async (t) => {
+test('SIGHUP reloads the log level', async (t) => {
     const s = await serve(t, { config: 'server:\n  log_level: error\n' });
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     t.after(() => agent.destroy());
@@ -226,7 +226,7 @@ test('SIGHUP reads the level of the log anew', async (t) => {
     assert.equal((await s.get('/healthz')).code, 200);
 });
 
-test('systemd is told when it is ready, reads its configuration, and stops', async (t) => {
+test('the server notifies systemd when it is ready, reloads and stops', async (t) => {
     const dir = workspace(t);
     const seen = [];
     const name = path.join(dir, 'notify');
@@ -259,7 +259,7 @@ test('systemd is told when it is ready, reads its configuration, and stops', asy
     await until('STOPPING=1');
 });
 
-test('the command says what it can not listen on', async (t) => {
+test('the command reports the address that it cannot listen on', async (t) => {
     const dir = workspace(t);
     const { serveFails } = await import('./support.mjs');
     const open = serveFails(dir, '--listen', '0.0.0.0:0');
@@ -278,7 +278,7 @@ test('the command says what it can not listen on', async (t) => {
     assert.equal((await keyed.get('/api/v1/keys')).code, 401);
 });
 
-test('expired sessions go to the trash by themselves', async (t) => {
+test('the cleanup moves expired sessions to the trash', async (t) => {
     const dir = workspace(t);
     palaver(dir, 'session', 'new', '--key', 'old', '--expires', '1s');
     palaver(dir, 'session', 'new', '--key', 'kept');

@@ -42,7 +42,7 @@ async function open(t, s, { after, key } = {}) {
     return { next, close: () => request.destroy() };
 }
 
-test('sessions, messages, marks and turns are told', async (t) => {
+test('the feed reports sessions, messages, marks and turns', async (t) => {
     const s = await serveModel(t);
     const feed = await open(t, s);
     assert.equal((await feed.next()).event, 'ready');
@@ -72,7 +72,7 @@ test('sessions, messages, marks and turns are told', async (t) => {
     await told('session', { what: 'erased' });
 });
 
-test('a reader that comes back gets what it missed, or is told that it is lost', async (t) => {
+test('a reader that reconnects gets the missed events, or the event lost', async (t) => {
     const s = await serve(t);
     const first = await open(t, s);
     const ready = await first.next();
@@ -100,7 +100,7 @@ test('a reader that comes back gets what it missed, or is told that it is lost',
     assert.equal((await (await open(t, s, { after: ready.id })).next()).event, 'lost');
 });
 
-test('a tenant is told of its own sessions only', async (t) => {
+test('the feed of a tenant reports only its own sessions', async (t) => {
     const dir = workspace(t);
     const [one, two] = ['one', 'two'].map((tenant) => makeKey(dir, '--tenant', tenant).key);
     const s = await serve(t, { dir });
@@ -118,7 +118,7 @@ test('a tenant is told of its own sessions only', async (t) => {
     assert.equal((await s.get('/api/v1/events')).code, 401);
 });
 
-test('a server with readers stops', async (t) => {
+test('a server with readers of the feed can stop', async (t) => {
     const s = await serve(t);
     const feed = await open(t, s);
     await feed.next();

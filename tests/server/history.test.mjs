@@ -17,7 +17,7 @@ async function conversation(s, texts, key) {
 const shown = async (s, id) => (await s.get(`${base}/${id}/messages`)).json.messages
     .map((m) => m.content);
 
-test('truncate keeps the newest messages, and can be undone', async (t) => {
+test('truncate keeps the newest messages and can be undone', async (t) => {
     const s = await serve(t);
     const id = await conversation(s, ['a', 'b', 'c', 'd']);
     const done = await s.post(`${base}/${id}/truncate`, { keep: 3 });
@@ -33,7 +33,7 @@ test('truncate keeps the newest messages, and can be undone', async (t) => {
     assertError(await s.post(`${base}/nobody/truncate`, { keep: 1 }), 404, 'not_found');
 });
 
-test('a directory that PicoClaw reads skips what was truncated', async (t) => {
+test('a directory for PicoClaw leaves out truncated messages', async (t) => {
     const dir = workspace(t);
     const s = await serve(t, { dir, args: ['--store', 'jsonl:sessions'] });
     const id = await conversation(s, ['a', 'b', 'c', 'd'], 'k');
@@ -45,7 +45,7 @@ test('a directory that PicoClaw reads skips what was truncated', async (t) => {
     assert.deepEqual([meta().skip, meta().count], [4, 6]);
 });
 
-test('messages are replaced in one step, and nothing is lost', async (t) => {
+test('messages are replaced in one step, and the old ones are kept', async (t) => {
     const s = await serve(t);
     const id = await conversation(s, ['a', 'b']);
     const put = (body) => s.ask('PUT', `${base}/${id}/messages`, { body });
@@ -64,7 +64,7 @@ test('messages are replaced in one step, and nothing is lost', async (t) => {
     assert.deepEqual(await shown(s, id), []);
 });
 
-test('a summary can be set and read without a cut, and the model is sent it', async (t) => {
+test('a summary can be set and read without a cut, and the model gets it', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const at = `${base}/${id}/summary`;
@@ -86,7 +86,7 @@ test('a summary can be set and read without a cut, and the model is sent it', as
     assertError(await s.ask('PUT', at, { body: { summary: 'x', more: 1 } }), 400, 'invalid', /more/);
 });
 
-test('a compaction uses the summary that it is given, and asks no model', async (t) => {
+test('a compaction with a given summary calls no model', async (t) => {
     const s = await serveModel(t);
     const id = await conversation(s, [...Array(40).keys()].map((i) => `${i} ${'word '.repeat(150)}`));
     const compact = (to, body) => s.post(`${base}/${to}/compact`, body);

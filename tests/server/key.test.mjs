@@ -3,7 +3,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import { assertError, makeKey, palaver, serve, workspace } from './support.mjs';
 
-test('the first key closes the server', async (t) => {
+test('the first key closes the server to requests without a key', async (t) => {
     const dir = workspace(t);
     const s = await serve(t, { dir });
     assert.equal((await s.get('/api/v1/keys')).code, 200);
@@ -23,7 +23,7 @@ test('the first key closes the server', async (t) => {
         assert.equal((await s.get(open)).code, 200, open);
 });
 
-test('a key that another process makes counts within seconds', async (t) => {
+test('a key that another process creates is accepted within seconds', async (t) => {
     const dir = workspace(t);
     const s = await serve(t, { dir });
     assert.equal((await s.get('/api/v1/keys')).code, 200);
@@ -42,7 +42,7 @@ test('a key that another process makes counts within seconds', async (t) => {
     assertError(gone, 401, 'unauthorized', /was revoked/);
 });
 
-test('what is no key opens nothing', async (t) => {
+test('an invalid key is refused', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'admin');
     const s = await serve(t, { dir });
@@ -56,7 +56,7 @@ test('what is no key opens nothing', async (t) => {
     assertError(await as({ authorization: 'Bearer ' }), 401, 'unauthorized', /is needed/);
 });
 
-test('roles: read, write, admin', async (t) => {
+test('each role allows its operations: read, write, admin', async (t) => {
     const dir = workspace(t);
     const keys = Object.fromEntries(['read', 'write', 'admin']
         .map((role) => [role, makeKey(dir, '--role', role).key]));
@@ -70,7 +70,7 @@ test('roles: read, write, admin', async (t) => {
     assertError(await s.get('/metrics'), 401, 'unauthorized');
 });
 
-test('only an admin speaks for other tenants', async (t) => {
+test('only an admin can name other tenants', async (t) => {
     const dir = workspace(t);
     const admin = makeKey(dir, '--role', 'admin').key;
     const s = await serve(t, { dir });
@@ -106,7 +106,7 @@ test('keys are listed page by page', async (t) => {
     for (const id of made) assert.ok(seen.includes(id));
 });
 
-test('a key is revoked over HTTP, at once and for good', async (t) => {
+test('a revoked key is refused immediately and for good', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'admin');
     const s = await serve(t, { dir });
@@ -123,7 +123,7 @@ test('a key is revoked over HTTP, at once and for good', async (t) => {
     assertError(await s.ask('DELETE', '/api/v1/keys/x', { key }), 404, 'not_found', /no key/);
 });
 
-test('a key has its own number of requests a minute', async (t) => {
+test('a key can have its own limit of requests per minute', async (t) => {
     const dir = workspace(t);
     const slow = makeKey(dir, '--role', 'admin', '--rate', '3').key;
     const fast = makeKey(dir, '--role', 'admin').key;
@@ -144,7 +144,7 @@ test('a key has its own number of requests a minute', async (t) => {
     assert.equal((await s.get('/healthz')).code, 200);
 });
 
-test('a budget that is used up is no limit of size, in every API', async (t) => {
+test('a used-up budget is not reported as a size limit, in every API', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--max-tokens', '1');
     const s = await serve(t, { dir });
@@ -184,7 +184,7 @@ test('a budget that is used up is no limit of size, in every API', async (t) => 
     assertError(skillian, 429, 'budget_exceeded', /budget of the tenant is used up/);
 });
 
-test('the command lists keys, never their secrets', async (t) => {
+test('the command lists keys without their secrets', async (t) => {
     const dir = workspace(t);
     const { key, id } = makeKey(dir, '--tenant', 'acme', '--role', 'read', '--label', 'a laptop',
         '--max-tokens', '1000', '--max-cost', '2.50', '--period', 'month', '--rate', '60');
@@ -203,7 +203,7 @@ test('the command lists keys, never their secrets', async (t) => {
     assert.ok(!store.includes(key.slice(3)), 'not in the file either');
 });
 
-test('the day of a key\'s last use is kept', async (t) => {
+test('the day of the last use of a key is stored', async (t) => {
     const dir = workspace(t);
     const { key, id } = makeKey(dir, '--role', 'admin');
     const unused = makeKey(dir).id;

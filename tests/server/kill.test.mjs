@@ -170,7 +170,7 @@ async function verifyCreated(server, ids) {
     }
 }
 
-test(`nothing acknowledged is lost in ${KILLS} kills under load`, async (t) => {
+test(`${KILLS} kills under load lose nothing that was acknowledged`, async (t) => {
     const dir = workspace(t);
     let server = await serve(t, { dir });
     const ids = [];
@@ -205,7 +205,7 @@ test(`nothing acknowledged is lost in ${KILLS} kills under load`, async (t) => {
     palaver(dir, 'fsck');
 });
 
-test('a server ends in order while clients leave in the middle of their requests', async (t) => {
+test('a server stops cleanly while clients disconnect during their requests', async (t) => {
     const server = await serve(t);
     const { session_id: id } = (await server.post('/api/v1/sessions', {})).json;
     const body = JSON.stringify({ role: 'user', content: 'and gone' });

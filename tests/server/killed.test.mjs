@@ -79,7 +79,7 @@ const looking = (s) => ({
         (await s.get(`${base}/${name}/marks`)).json.marks.filter((m) => m.kind === kind).length,
 });
 
-test('a write that is sent again after a crash is done once', async (t) => {
+test('a write that is repeated after a crash is done once', async (t) => {
     const dir = workspace(t);
     const config = 'turn:\n  lease: 1s\n';
     const seen = {};

@@ -13,7 +13,7 @@ const missing = (answer) => {
     assert.match(answer.headers['content-type'], /^text\/plain/);
 };
 
-test('sessions of its page are listed, the newest update first', async (t) => {
+test('the sessions of the page are listed, newest update first', async (t) => {
     const s = await serveModel(t);
     await s.post('/api/v1/sessions', { key: 'other', message: 'not of the page' });
     await s.post('/api/v1/inbound', { message: 'x',
@@ -41,7 +41,7 @@ test('sessions of its page are listed, the newest update first', async (t) => {
     assert.deepEqual(await ids('offset=-1&limit=none'), ['one', 'two']);
 });
 
-test('one with its messages: calls and thoughts are entries, results are none', async (t) => {
+test('the detail of a session shows calls and reasoning, but no results', async (t) => {
     const s = await serveModel(t);
     await s.post('/api/v1/sessions', { key: 'agent:main:pico:direct:pico:abc' });
     await s.post('/api/v1/sessions/agent%3Amain%3Apico%3Adirect%3Apico%3Aabc/messages', { messages: [
@@ -66,7 +66,7 @@ test('one with its messages: calls and thoughts are entries, results are none', 
     missing(await s.get('/api/sessions/nobody'));
 });
 
-test('an id is found in any case, the very same one first', async (t) => {
+test('an id is found in any case, and an exact match is preferred', async (t) => {
     const s = await serveModel(t);
     await inbound(s, 'Sess-ABC-Ä', 'hi');
     const shown = await s.get(`/api/sessions/${encodeURIComponent('Sess-ABC-Ä')}`);
@@ -83,7 +83,7 @@ test('an id is found in any case, the very same one first', async (t) => {
     missing(await s.get('/api/sessions/Sess-AB'));
 });
 
-test('deleting one moves it to the trash', async (t) => {
+test('deleting a session moves it to the trash', async (t) => {
     const s = await serveModel(t);
     const { session_id: id } = (await inbound(s, 'one', 'hi')).json;
     const gone = await s.ask('DELETE', '/api/sessions/one');
@@ -95,7 +95,7 @@ test('deleting one moves it to the trash', async (t) => {
     assert.equal((await s.get('/api/sessions/one')).code, 200);
 });
 
-test('keys and tenants hold here, too', async (t) => {
+test('keys and tenants apply to the launcher\'s routes', async (t) => {
     const dir = workspace(t);
     const one = makeKey(dir, '--tenant', 'one').key;
     const two = makeKey(dir, '--tenant', 'two').key;

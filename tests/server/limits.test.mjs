@@ -6,7 +6,7 @@ import { assertError, makeKey, serve, workspace } from './support.mjs';
 const config = 'limits: {sessions_per_tenant: 5}\n';
 
 for (const store of ['sqlite:a.db', 'jsonl:sessions', 'memory:'])
-    test(`a tenant has no more sessions than its limit (${store})`, async (t) => {
+    test(`a tenant cannot have more sessions than its limit (${store})`, async (t) => {
         const s = await serve(t, { config, args: ['--store', store] });
         const made = await Promise.all([...Array(20).keys()].map((i) =>
             s.post('/api/v1/sessions', { key: `k${i}` })));
@@ -42,7 +42,7 @@ for (const store of ['sqlite:a.db', 'jsonl:sessions', 'memory:'])
         assert.equal((await s.post(`/api/v1/sessions/${other}/restore`, {})).code, 429);
     });
 
-test('each tenant has a limit of its own', async (t) => {
+test('each tenant has a separate limit', async (t) => {
     const dir = workspace(t);
     const keys = ['one', 'two'].map((tenant) => makeKey(dir, '--tenant', tenant).key);
     const s = await serve(t, { dir, config });

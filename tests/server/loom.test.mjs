@@ -30,7 +30,7 @@ async function make(s, bead, more = {}) {
 const three = [{ role: 'system', content: 'You are an agent.' },
     { role: 'user', content: 'Investigate' }, { role: 'assistant', content: 'I will.' }];
 
-test('its own sequence: make, get, by bead, list, reset, delete', async (t) => {
+test('Loom\'s sequence works: create, get, get by bead, list, reset, delete', async (t) => {
     const s = await serve(t);
     const made = await make(s, 'bead-123', { session_id: 'test-session-123', messages: three,
         metadata: { agent_id: 'a1', agent_name: 'Ann', provider_id: 'p1' } });
@@ -77,7 +77,7 @@ test('its own sequence: make, get, by bead, list, reset, delete', async (t) => {
         `Conversation session not found: ${other}`);
 });
 
-test('codes and texts', async (t) => {
+test('errors have Loom\'s codes and texts', async (t) => {
     const s = await serve(t);
     const none = 'Conversation session not found: non-existent';
     assertLoom(await s.get('/api/v1/conversations/non-existent'), 404, none);
@@ -112,7 +112,7 @@ test('codes and texts', async (t) => {
     assert.equal((await list('?project_id=p')).json.conversations, null, 'nothing was made');
 });
 
-test('a project\'s conversations, the newest update first, as many as asked for', async (t) => {
+test('a project\'s conversations are listed, newest update first, up to the limit', async (t) => {
     const s = await serve(t);
     for (const bead of ['b1', 'b2', 'b3']) await make(s, bead);
     await s.post('/api/v1/conversations', { project_id: 'other', bead_id: 'b4' });
@@ -125,7 +125,7 @@ test('a project\'s conversations, the newest update first, as many as asked for'
     assert.equal((await beads(''))[0], 'b1');
 });
 
-test('a work item has one conversation, as long as it lasts', async (t) => {
+test('a work item has one conversation until it is deleted or expires', async (t) => {
     const s = await serve(t, { config: 'expiry:\n  session_expiration: 1s\n' });
     const first = await make(s, 'b1', { session_id: 'mine' });
     assert.equal(first.code, 201);
@@ -147,7 +147,7 @@ test('a work item has one conversation, as long as it lasts', async (t) => {
         second.json.session_id);
 });
 
-test('reset: what is kept, and what a bad body means', async (t) => {
+test('reset keeps the system message as requested, and ignores a bad body', async (t) => {
     const s = await serve(t);
     const kept = async (bead, body, messages = three) => {
         const id = (await make(s, bead, { messages })).json.session_id;
@@ -163,7 +163,7 @@ test('reset: what is kept, and what a bad body means', async (t) => {
     assert.equal((await s.get('/api/v1/beads/b4/conversation')).json.token_count, 0);
 });
 
-test('turns run in it, and inbound messages of the work item come to it', async (t) => {
+test('turns and inbound messages of a work item use its conversation', async (t) => {
     const s = await serveModel(t);
     const made = await make(s, 'b1', { session_id: 'mine', messages: three.slice(0, 1) });
     const session = (await s.get('/api/v1/sessions/loom%3Amine')).json;
@@ -183,7 +183,7 @@ test('turns run in it, and inbound messages of the work item come to it', async 
     assert.ok(shown.expires_at);
 });
 
-test('imported rows are found by their own ids', async (t) => {
+test('imported rows are found by their original ids', async (t) => {
     const dir = workspace(t);
     fs.writeFileSync(path.join(dir, 'rows.jsonl'), `${JSON.stringify({ session_id: 'old-1',
         bead_id: 'bead-9', project_id: 'proj-9', messages: [{ role: 'user', content: 'hi',
@@ -200,7 +200,7 @@ test('imported rows are found by their own ids', async (t) => {
     assert.equal((await s.get('/api/v1/conversations?project_id=proj-9')).json.conversations.length, 1);
 });
 
-test('tenants do not see each other\'s', async (t) => {
+test('tenants do not see the conversations of other tenants', async (t) => {
     const dir = workspace(t);
     const [a, b] = ['a', 'b'].map((tenant) => makeKey(dir, '--tenant', tenant).key);
     const s = await serve(t, { dir });
@@ -216,7 +216,7 @@ test('tenants do not see each other\'s', async (t) => {
     assert.equal((await s.get('/api/v1/conversations/mine')).code, 401);
 });
 
-test('an id that the client chose names the session in every route', async (t) => {
+test('an id that the client chose finds the session in every route', async (t) => {
     const s = await serveModel(t);
     await make(s, 'b1', { session_id: 'test-session-123', messages: three.slice(0, 1) });
     const at = '/api/v1/sessions/test-session-123';
@@ -236,7 +236,7 @@ test('an id that the client chose names the session in every route', async (t) =
     assert.equal((await s.get(`${at}/messages`)).json.messages.length, 6);
 });
 
-test('an id that the client chose is no other session\'s', async (t) => {
+test('an id that the client chose cannot belong to two sessions', async (t) => {
     const dir = workspace(t);
     const one = makeKey(dir, '--tenant', 'one').key;
     const two = makeKey(dir, '--tenant', 'two').key;
@@ -294,7 +294,7 @@ agents:
     assert.equal(new Set(made.map((a) => a.json.session_id)).size, 1);
 });
 
-test('of one bead id in two projects, the newest update is shown', async (t) => {
+test('if two projects use one bead id, the newest update is shown', async (t) => {
     const s = await serveModel(t);
     const in_ = async (project) =>
         (await make(s, '7', { project_id: project })).json.session_id;
@@ -309,7 +309,7 @@ test('of one bead id in two projects, the newest update is shown', async (t) => 
     assert.equal((await shown()).project_id, 'pA');
 });
 
-test('of several conversations that a bead has from before, the newest update counts', async (t) => {
+test('if a bead has several old conversations, the newest update is used', async (t) => {
     // Keys with the agent in them, as earlier versions made them.
     const s = await serveModel(t, { config: 'agents: [{id: alpha}, {id: beta}]\n' });
     const old = async (agent) => {
@@ -327,7 +327,7 @@ test('of several conversations that a bead has from before, the newest update co
     assert.equal(await found({ agent_id: 'alpha' }), beta);
 });
 
-test('tokens are counted up by what was used; times and counts of posted messages stay', async (t) => {
+test('the token count grows with the usage; times and counts of posted messages are kept', async (t) => {
     const s = await serveModel(t);
     const { session_id: id } = (await make(s, 'b1', { messages: three.slice(0, 1) })).json;
     const count = async () => (await s.get(`/api/v1/conversations/${id}`)).json.token_count;

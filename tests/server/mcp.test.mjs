@@ -183,7 +183,7 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
             .map((m) => m.text), ['hello', 'echo: hello', 'again', 'echo: again']);
     });
 
-    test(`${name} changes its mind`, { skip }, async (t) => {
+    test(`${name} can cancel a turn`, { skip }, async (t) => {
         const { mock, call, ok } = await connect(t, era, over);
         await ok('create_conversation', { key: 'talk' });
         const abort = new AbortController();
@@ -199,7 +199,7 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
             .map((m) => m.text), ['hello', 'echo: hello']);
     });
 
-    test(`${name} is told what is wrong`, { skip }, async (t) => {
+    test(`${name} gets errors that say what to do`, { skip }, async (t) => {
         const { client, ok, fails } = await connect(t, era, over);
         for (const [name, args, pattern] of [
             ['read_conversation', {},
@@ -228,7 +228,7 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
 
 // ---- Bounds ----
 
-test('long conversations come in pages, long messages in pieces', { skip }, async (t) => {
+test('long conversations are read in pages, long messages in pieces', { skip }, async (t) => {
     const { ok } = await connect(t, 'old', 'http');
     await ok('create_conversation', { key: 'long' });
     const big = Array.from({ length: 40000 }, (_, i) => 'äbc'[i % 3]).join('');
@@ -278,7 +278,7 @@ async function begin(s, options = {}) {
     return answer.headers['mcp-session-id'];
 }
 
-test('sessions of the old era', async (t) => {
+test('a session of the old era begins, is checked, and ends', async (t) => {
     const s = await serveModel(t);
     const session = await begin(s);
     assert.match(session, /^[0-9a-f]{32}$/);
@@ -304,7 +304,7 @@ test('sessions of the old era', async (t) => {
     assert.equal((await as(session)).code, 404);
 });
 
-test('the revision that a client asks for, or the newest', async (t) => {
+test('a client gets the revision that it requests, or the newest', async (t) => {
     const s = await serveModel(t);
     for (const [asked, given] of [['2024-11-05', '2024-11-05'], ['2025-03-26', '2025-03-26'],
         ['2025-06-18', '2025-06-18'], ['2025-11-25', '2025-11-25'], ['1999-01-01', '2025-11-25']]) {
@@ -315,7 +315,7 @@ test('the revision that a client asks for, or the newest', async (t) => {
     }
 });
 
-test('messages that are none', async (t) => {
+test('invalid messages are refused', async (t) => {
     const s = await serveModel(t);
     const session = await begin(s);
     const post = (body) => s.post('/mcp', body,
@@ -349,7 +349,7 @@ const modern = (method, params = {}, { version = NEW, headers = {} } = {}) => [
     { headers: { ...both, 'mcp-protocol-version': version, 'mcp-method': method,
         ...(params.name && { 'mcp-name': params.name }), ...headers } }];
 
-test('requests of the new era stand for themselves', async (t) => {
+test('a request of the new era needs no session', async (t) => {
     const s = await serveModel(t);
     const found = (await s.post(...modern('server/discover'))).json.result;
     assert.equal(found.resultType, 'complete');
@@ -389,7 +389,7 @@ test('requests of the new era stand for themselves', async (t) => {
     assert.deepEqual([half.code, half.json.error.code], [400, -32602]);
 });
 
-test('a turn is answered as JSON where the client takes no stream', async (t) => {
+test('a turn gets a JSON response if the client accepts no stream', async (t) => {
     const s = await serveModel(t);
     await s.session({ key: 'talk' });
     const [target, body, options] = modern('tools/call',
@@ -404,7 +404,7 @@ test('a turn is answered as JSON where the client takes no stream', async (t) =>
     assert.equal(plain.json.result.structuredContent.seq, 4);
 });
 
-test('a client of the old era that leaves finds the answer later', async (t) => {
+test('a client of the old era that disconnects finds the answer later', async (t) => {
     const s = await serveModel(t);
     const id = await s.session({ key: 'talk' });
     const session = await begin(s);
@@ -421,7 +421,7 @@ test('a client of the old era that leaves finds the answer later', async (t) => 
     while ((await messages()).length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
 });
 
-test('ending a session ends what it waits for', async (t) => {
+test('the end of a session cancels its turns', async (t) => {
     const s = await serveModel(t);
     const id = await s.session({ key: 'talk' });
     const session = await begin(s);
@@ -435,7 +435,7 @@ test('ending a session ends what it waits for', async (t) => {
     assert.deepEqual((await s.get(`/api/v1/sessions/${id}/messages`)).json.messages, []);
 });
 
-test('pages of others do not get in', async (t) => {
+test('pages of other origins are refused', async (t) => {
     const s = await serveModel(t, { config: 'server:\n  cors_origins: ["https://app.example"]\n' });
     const from = (origin, more = {}) => s.post('/mcp', hello,
         { headers: { ...both, origin, ...more } });
@@ -449,7 +449,7 @@ test('pages of others do not get in', async (t) => {
     assert.match(app.headers['access-control-expose-headers'], /mcp-session-id/);
 });
 
-test('keys: who may do what, and whose conversations they are', async (t) => {
+test('the key determines the allowed tools and the visible conversations', async (t) => {
     const dir = workspace(t);
     const ours = makeKey(dir, '--tenant', 'ours', '--role', 'write').key;
     const reader = makeKey(dir, '--tenant', 'ours', '--role', 'read').key;
@@ -516,7 +516,7 @@ const hang = { jsonrpc: '2.0', id: 9, method: 'tools/call', params: {
 const note = { jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'remember',
     arguments: { text: 'a line\nand another' } } };
 
-test('lines that are no messages, and what comes too early', async (t) => {
+test('invalid lines and requests before initialize are refused', async (t) => {
     const { send, next, child, ended } = await start(t);
     send({ jsonrpc: '2.0', id: 1, method: 'tools/list' });
     assert.equal((await next()).error.code, -32600);
@@ -535,7 +535,7 @@ test('lines that are no messages, and what comes too early', async (t) => {
 
 for (const [how, stop] of [['the end of its input', (child) => child.stdin.end()],
     ['SIGTERM', (child) => child.kill('SIGTERM')]]) {
-    test(`${how} ends it while a turn runs`, async (t) => {
+    test(`${how} stops the server while a turn runs`, async (t) => {
         const { send, next, child, mock, ended } = await start(t);
         send(hello);
         send(note);

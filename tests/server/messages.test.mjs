@@ -18,7 +18,7 @@ async function start(t, options) {
         } };
 }
 
-test('one message, several, and a text', async (t) => {
+test('one message, several messages and a text can be appended', async (t) => {
     const s = await start(t);
     const one = await s.add({ role: 'user', content: 'one' });
     assert.equal(one.code, 201);
@@ -40,14 +40,14 @@ test('one message, several, and a text', async (t) => {
     assert.equal(messages[0].id, one.json.messages[0].id);
 });
 
-test('what was acknowledged is in the store when the answer is', async (t) => {
+test('an acknowledged message is in the store when the response arrives', async (t) => {
     const s = await start(t);
     await s.add({ role: 'user', content: 'kept' });
     await s.stop('SIGKILL');
     assert.match(palaver(s.dir, 'session', 'show', 'k'), /kept/);
 });
 
-test('the forms of chat completions', async (t) => {
+test('messages in the format of chat completions can be appended', async (t) => {
     const s = await start(t);
     const url = `data:image/png;base64,${png.toString('base64')}`;
     const added = await s.add({ messages: [
@@ -72,7 +72,7 @@ test('the forms of chat completions', async (t) => {
     assert.equal(blob.headers['content-length'], String(png.length));
 });
 
-test('native parts, with bytes', async (t) => {
+test('native parts with bytes can be appended and read', async (t) => {
     const s = await start(t);
     const html = Buffer.from('<script>alert(1)</script>').toString('base64');
     const added = await s.add({ role: 'user', parts: [{ type: 'text', text: 'a page' },
@@ -87,7 +87,7 @@ test('native parts, with bytes', async (t) => {
     assertError(await s.get(`/api/v1/blobs/sha256:${'0'.repeat(64)}`), 404, 'not_found');
 });
 
-test('pages from either end', async (t) => {
+test('pages can be read from either end', async (t) => {
     const s = await start(t);
     await s.add({ messages: Array.from({ length: 120 }, (_, i) => ({ role: 'user',
         content: `m${i + 1}` })) });
@@ -121,7 +121,7 @@ test('pages from either end', async (t) => {
     }
 });
 
-test('one message by its id or its number', async (t) => {
+test('one message can be read by id or seq', async (t) => {
     const s = await start(t);
     const [first] = (await s.add({ role: 'user', content: 'one' })).json.messages;
     await s.add({ role: 'user', content: 'two' });
@@ -141,7 +141,7 @@ test('one message by its id or its number', async (t) => {
     assert.equal((await s.get(`/api/v1/sessions/${fork}/messages/${first.id}`)).json.seq, 1);
 });
 
-test('client ids, idempotency keys and expected numbers', async (t) => {
+test('client ids, idempotency keys and expected_seq prevent double appends', async (t) => {
     const s = await start(t);
     const body = { role: 'user', content: 'one', client_id: 'c-1' };
     const one = (await s.add(body)).json;
@@ -164,7 +164,7 @@ test('client ids, idempotency keys and expected numbers', async (t) => {
     assert.equal((await s.list()).messages.length, 4);
 });
 
-test('what can not be appended is told by its place', async (t) => {
+test('an error names the message that cannot be appended', async (t) => {
     const s = await start(t);
     const cases = [
         [{}, 400, /'role' is missing/, 'role'],
@@ -198,7 +198,7 @@ test('what can not be appended is told by its place', async (t) => {
         /^Session not found$/);
 });
 
-test('text of every kind comes back as it was', async (t) => {
+test('text of every kind is returned unchanged', async (t) => {
     const s = await start(t);
     const texts = ['', ' ', '\u0000\u0001\n\r\t"\\/', 'ä€𝄞', '\u2028</script>',
         'x'.repeat(2 << 20), '{"a":1}', '\ufeff'];
@@ -211,7 +211,7 @@ test('text of every kind comes back as it was', async (t) => {
     }
 });
 
-test('appends of many connections are all there, in one order', async (t) => {
+test('appends of many connections are all stored, in one order', async (t) => {
     const s = await start(t);
     const writers = Array.from({ length: 16 }, async (_, w) => {
         const mine = [];

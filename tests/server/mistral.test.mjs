@@ -81,7 +81,7 @@ async function team(s) {
     return { cook, clerk };
 }
 
-test('an agent hands the conversation over, and the next one answers and stays', async (t) => {
+test('an agent hands the conversation over, and the next agent continues it', async (t) => {
     const s = await mocked(t);
     const { cook, clerk } = await team(s);
     const first = await s.start({ agent_id: clerk.id, inputs: 'one <<tool transfer_to_Cook {}>>' });
@@ -115,7 +115,7 @@ test('an agent hands the conversation over, and the next one answers and stays',
     assert.equal(shown.agent_id, clerk.id);
 });
 
-test('a handoff is told in a stream, with the ids that it has later', async (t) => {
+test('a stream shows a handoff with its final ids', async (t) => {
     const s = await mocked(t);
     const { cook, clerk } = await team(s);
     const events = await frames(s, '/conversations',
@@ -136,7 +136,7 @@ test('a handoff is told in a stream, with the ids that it has later', async (t) 
     assert.equal(entries[2].id, deltas[0].id);
 });
 
-test('a restart goes on with the agent that spoke there', async (t) => {
+test('a restart continues with the agent that spoke at that entry', async (t) => {
     const s = await mocked(t);
     const { cook, clerk } = await team(s);
     const { conversation_id: id } = await s.start({ agent_id: clerk.id, inputs: 'zero' });
@@ -151,7 +151,7 @@ test('a restart goes on with the agent that spoke there', async (t) => {
     }
 });
 
-test('with handoff_execution client, a handoff is a call', async (t) => {
+test('with handoff_execution client, a handoff is a call for the client', async (t) => {
     const s = await mocked(t);
     const { clerk } = await team(s);
     const { conversation_id: id, outputs } = await s.start({ agent_id: clerk.id,
@@ -163,7 +163,7 @@ test('with handoff_execution client, a handoff is a call', async (t) => {
     assert.equal(next.outputs[0].content, 'tool said: no');
 });
 
-test('where the next agent fails, all of it is taken back', async (t) => {
+test('if the next agent fails, the whole request is undone', async (t) => {
     const s = await mocked(t);
     const broken = await s.agent({ name: 'Broken', model: 'missing-model' });
     const clerk = await s.agent({ name: 'Clerk', handoffs: [broken.id] });
@@ -184,7 +184,7 @@ test('where the next agent fails, all of it is taken back', async (t) => {
     assert.equal(outputs[0].agent_id, clerk.id);
 });
 
-test('calls of the client come before a handoff', async (t) => {
+test('calls of the client\'s tools prevent a handoff', async (t) => {
     const s = await mocked(t);
     const cook = await s.agent({ name: 'Cook' });
     const clerk = await s.agent({ name: 'Clerk', handoffs: [cook.id], tools: [weather] });
@@ -199,7 +199,7 @@ test('calls of the client come before a handoff', async (t) => {
 
 // ---- Confirmations ----
 
-test('a tool that the server asks about waits for allow or deny', async (t) => {
+test('a tool that needs permission waits for allow or deny', async (t) => {
     const s = await mocked(t);
     const round = '<<tool recall {"query":"x"}>>';
     const inputs = `${round}<<next>>${round}<<next>>${round}<<next>><<say over>>`;
@@ -223,7 +223,7 @@ test('a tool that the server asks about waits for allow or deny', async (t) => {
     }
 });
 
-test('a tool of the server is told in a stream as it is shown later', async (t) => {
+test('a stream shows a server tool as the history does later', async (t) => {
     const s = await mocked(t);
     const events = await frames(s, '/conversations',
         { model: MODEL, inputs: '<<tool recall {"query":"x"}>><<next>><<say over>>' });
@@ -246,7 +246,7 @@ test('a tool of the server is told in a stream as it is shown later', async (t) 
 
 // ---- What is left behind ----
 
-test('store: false leaves nothing behind', async (t) => {
+test('store: false leaves no trace', async (t) => {
     const s = await mocked(t);
     await s.start({ model: MODEL, inputs: 'one', store: false });
     await frames(s, '/conversations', { model: MODEL, inputs: 'one', store: false });
@@ -265,7 +265,7 @@ test('store: false leaves nothing behind', async (t) => {
 });
 
 for (const stream of [true, false]) {
-    test(`who leaves takes all back, and nobody waits for it (stream: ${stream})`, async (t) => {
+    test(`a client that disconnects undoes its request, and the next request runs (stream: ${stream})`, async (t) => {
         const s = await mocked(t);
         const sessions = async () => (await s.get('/api/v1/sessions')).json.sessions.length;
         const { conversation_id: id } = await s.start({ model: MODEL, inputs: 'kept' });
@@ -283,7 +283,7 @@ const hex = (id) => id.slice(5).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$
 
 // ---- Restarting in the middle of a message ----
 
-test('a restart at one of several calls leaves the others out', async (t) => {
+test('a restart at one of several calls leaves out the others', async (t) => {
     const s = await mocked(t);
     const { conversation_id: id, outputs } = await s.start({ model: MODEL, tools: [weather],
         inputs: '<<tool get_weather {"n":1}>><<tool get_weather {"n":2}>>' });
@@ -303,7 +303,7 @@ test('a restart at one of several calls leaves the others out', async (t) => {
 
 // ---- Entries ----
 
-test('entries of all kinds are read and shown again', async (t) => {
+test('entries of all kinds are read and returned', async (t) => {
     const s = await mocked(t);
     const pixel = 'data:image/png;base64,iVBORw0KGgo=';
     const inputs = [
@@ -334,7 +334,7 @@ test('entries of all kinds are read and shown again', async (t) => {
     assert.equal(new Set(entries.map((entry) => entry.id)).size, entries.length);
 });
 
-test('the same conversation is there for all APIs', async (t) => {
+test('all APIs see the same conversation', async (t) => {
     const s = await mocked(t);
     const { conversation_id: id } = await s.start({ model: MODEL, inputs: 'one', name: 'Name',
         instructions: 'Be brief.', metadata: { project: 'x' } });
@@ -361,7 +361,7 @@ test('the same conversation is there for all APIs', async (t) => {
 
 // ---- Agents ----
 
-test('an alias names a version, for reading and for conversations', async (t) => {
+test('an alias names a version in reads and in conversations', async (t) => {
     const s = await mocked(t);
     const { id } = await s.agent({ name: 'a', instructions: 'old' });
     await s.call('PATCH', `/agents/${id}`, { instructions: 'new', description: null });
@@ -382,7 +382,7 @@ test('an alias names a version, for reading and for conversations', async (t) =>
     await s.call('GET', `/agents/${id}?agent_version=live`, undefined, 404);
 });
 
-test('agents are found by what is asked for', async (t) => {
+test('agents can be filtered', async (t) => {
     const s = await mocked(t);
     const made = [];
     for (const name of ['red', 'green', 'blue'])
@@ -405,7 +405,7 @@ test('agents are found by what is asked for', async (t) => {
 
 // ---- Who may see what, and what is refused ----
 
-test('no tenant sees what is another\'s', async (t) => {
+test('no tenant sees the data of another tenant', async (t) => {
     const dir = workspace(t);
     const [ours, theirs] = ['ours', 'theirs'].map((tenant) =>
         makeKey(dir, '--tenant', tenant, '--role', 'write').key);
@@ -431,7 +431,7 @@ test('no tenant sees what is another\'s', async (t) => {
     assert.equal((await ask(s.port, 'GET', '/mistral/v1/agents')).code, 401);
 });
 
-test('wrong input is named, and changes nothing', async (t) => {
+test('errors name the invalid field and change nothing', async (t) => {
     const s = await mocked(t);
     const { conversation_id: id } = await s.start({ model: MODEL, inputs: 'one' });
     const starts = [
@@ -479,7 +479,7 @@ test('wrong input is named, and changes nothing', async (t) => {
         /already/);
 });
 
-test('the example of docs/mistral.md', async (t) => {
+test('the example of docs/mistral.md works as written', async (t) => {
     const page = fs.readFileSync(new URL('../../docs/mistral.md', import.meta.url), 'utf8');
     const [, script] = /```sh\n([\s\S]*?)```/.exec(page);
     const s = await serve(t);

@@ -31,7 +31,7 @@ test("Skillian's session ids match in any case", async (t) => {
     assert.equal((await s.get('/api/v1/sessions/Notes')).code, 404);
 });
 
-test("Skillian's client goes on with its session id", async (t) => {
+test("Skillian's client continues with its session id", async (t) => {
     const dir = workspace(t);
     const id = '11111111-2222-4333-8444-555555555555';
     const empty = '99999999-2222-4333-8444-555555555555';
@@ -68,7 +68,7 @@ const loom = (id, bead, more) => ({
         { role: 'assistant', content: 'looking', timestamp: '2026-02-04T10:00:02Z' }], ...more,
 });
 
-test("Loom's imported conversation is the bead's", async (t) => {
+test('an imported conversation of Loom belongs to its bead', async (t) => {
     const dir = workspace(t);
     write(dir, 'rows.jsonl', loom('uuid-0', 'bead-0'), loom('uuid-2', 'bead-0', { project_id: 'other' }),
         loom('uuid-1', 'bead-1', { expires_at: '2026-02-05T10:00:00Z' }));
@@ -89,7 +89,7 @@ test("Loom's imported conversation is the bead's", async (t) => {
     assert.deepEqual([anew.code, anew.json.messages], [201, []]);
 });
 
-test("a row of Loom's without times does not take a bead from its conversation", async (t) => {
+test('a row of Loom without times does not replace the conversation of a bead', async (t) => {
     const s = await serveModel(t);
     const at = (body) => s.post('/api/v1/conversations', { project_id: 'proj', ...body });
     const { session_id: live } = (await at({ bead_id: 'b1' })).json;
@@ -108,7 +108,7 @@ test("a row of Loom's without times does not take a bead from its conversation",
     assert.equal((await at({ bead_id: 'b1' })).json.session_id, 'u1');
 });
 
-test("the tokens of Loom's row count on", async (t) => {
+test("the token count continues from the count of Loom's row", async (t) => {
     const s = await serveModel(t);
     const taken = await s.post('/api/v1/import', JSON.stringify(loom('u1', 'b1', { token_count: 12345 })));
     assert.equal(taken.code, 200, taken.text);
@@ -120,7 +120,7 @@ test("the tokens of Loom's row count on", async (t) => {
     assert.ok(await count() > 12345);
 });
 
-test("a row of Loom's that has grown raises the tokens", async (t) => {
+test('a row of Loom that has grown raises the token count', async (t) => {
     const s = await serveModel(t);
     const taken = (tokens, more) => s.post('/api/v1/import', JSON.stringify(loom('u1', 'b1', { token_count: tokens, ...more })));
     const grown = [...loom('u1', 'b1').messages, { role: 'user', content: 'and?', timestamp: '2026-02-05T10:00:00Z' }];
@@ -138,7 +138,7 @@ test("a row of Loom's that has grown raises the tokens", async (t) => {
     assert.equal((await read()).token_count, one.token_count);
 });
 
-test("metadata of Loom's that is too long is reported, and the rest is kept", async (t) => {
+test('metadata of Loom that is too long is reported, and the rest is imported', async (t) => {
     const s = await serveModel(t);
     const row = loom('u1', 'b1', { token_count: 100, metadata: { notes: 'x'.repeat(300000) } });
     const taken = await s.post('/api/v1/import', JSON.stringify(row));
@@ -229,7 +229,7 @@ async function goOnAsSol(t, dir) {
     assert.equal(service.asked[6].url, '/v1/conversations');
 }
 
-test("Sol's rooms go on with their conversations, from its SQLite file", async (t) => {
+test("Sol's rooms continue their conversations after an import of its SQLite file", async (t) => {
     const dir = workspace(t);
     const made = spawnSync('python3', ['-c', makeSol, path.join(dir, 'sol.db')], { input: JSON.stringify(solRows) });
     if (made.error || /No module named/.test(made.stderr)) return t.skip('needs Python with sqlite3');
@@ -238,7 +238,7 @@ test("Sol's rooms go on with their conversations, from its SQLite file", async (
     await goOnAsSol(t, dir);
 });
 
-test("Sol's rooms go on with their conversations, from rows of JSON", async (t) => {
+test("Sol's rooms continue their conversations after an import of JSON rows", async (t) => {
     const dir = workspace(t);
     write(dir, 'rows.jsonl', ...solRows.map(([room_id, conversation_id, estimated_tokens, created_at]) =>
         ({ room_id, conversation_id, estimated_tokens, created_at })));
@@ -276,7 +276,7 @@ const goMessages = [
 const shapes = { array: goMessages, object: { messages: goMessages },
     session: { ID: 'ses_1', AgentName: 'coder', ModelID: 'gpt', Messages: goMessages } };
 
-test('messages of the Go package keep everything that they say', async (t) => {
+test('messages of the Go package keep all their data', async (t) => {
     for (const [name, value] of Object.entries(shapes)) {
         const dir = workspace(t);
         fs.writeFileSync(path.join(dir, 'go.json'), JSON.stringify(value));
@@ -335,7 +335,7 @@ test('members that the Go package does not know are kept', (t) => {
     assert.match(palaver(dir, 'session', 'show', '--json', 'e'), /\[part of an unknown type: .*T10/);
 });
 
-test('what an import does not understand is told, and shown', (t) => {
+test('an import reports and shows the lines that it does not understand', (t) => {
     const dir = workspace(t);
     write(dir, 'odd.json', { messages: [{ id: 'a', role: 'assistant', parts: [{ type: 'tool', tool: { callId: 'c', name: 'n', status: 'pending' } },
         { type: 'hologram', text: 'spin' }] }, { id: 'b', role: 'robot', content: 'x' }] });
@@ -357,7 +357,7 @@ test('what an import does not understand is told, and shown', (t) => {
     assert.match(told.problems[0].text, /no 'content', and 'blocks' is not known/);
 });
 
-test('a file that has nothing of the format is an error', (t) => {
+test('a file without anything in the format is an error', (t) => {
     const dir = workspace(t);
     const fails = (...args) => {
         const result = spawnSync(binary, ['session', 'import', ...args], { cwd: dir });
@@ -378,7 +378,7 @@ test('a file that has nothing of the format is an error', (t) => {
     fails('--format', 'sol', 'rows.jsonl');
 });
 
-test('over HTTP, too, a body without a conversation is an error', async (t) => {
+test('a body without a conversation is an error over HTTP too', async (t) => {
     const s = await serve(t);
     for (const [query, body] of [['', 'just a text'], ['?format=openai', 'just a text'], ['?format=openai', '[]'],
         ['?format=sol', JSON.stringify(loom('u', 'b'))]]) {
@@ -389,7 +389,7 @@ test('over HTTP, too, a body without a conversation is an error', async (t) => {
     assert.deepEqual([taken.code, taken.json.sessions, taken.json.messages], [200, 1, 7], taken.text);
 });
 
-test('imported history keeps its times, and lists go by them', async (t) => {
+test('imported history keeps its times, and lists are sorted by them', async (t) => {
     for (const store of ['chats.db', 'jsonl:chats']) {
         const dir = workspace(t);
         const at = (day, role, text) => ({ timestamp: `2026-03-0${day}T10:00:00.000Z`, type: 'response_item',
@@ -413,7 +413,7 @@ test('imported history keeps its times, and lists go by them', async (t) => {
     }
 });
 
-test("Claude Code's titles are used", (t) => {
+test('titles of Claude Code are imported', (t) => {
     const dir = workspace(t);
     const said = (uuid, text) => ({ type: 'user', uuid, sessionId: 's', timestamp: '2026-03-01T10:00:00.000Z',
         message: { role: 'user', content: text } });
@@ -424,7 +424,7 @@ test("Claude Code's titles are used", (t) => {
     assert.deepEqual(list(dir).map((one) => one.title).sort(), ['A summary', 'My own title']);
 });
 
-test('the configurations that docs/coming-from.md shows are valid', (t) => {
+test('the configurations in docs/coming-from.md are valid', (t) => {
     const dir = workspace(t);
     const text = fs.readFileSync(new URL('../../docs/coming-from.md', import.meta.url), 'utf8');
     const blocks = [...text.matchAll(/```yaml\n(.*?)```/gs)].map((match) => match[1]);

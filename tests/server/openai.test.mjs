@@ -82,7 +82,7 @@ function assertFailure(answer, code, { type = 'invalid_request_error', param = n
 
 // ---- Models ----
 
-test('models, and one of them', async (t) => {
+test('models can be listed and read', async (t) => {
     const s = await mocked(t);
     const list = (await s.get('/v1/models')).json;
     assert.equal(list.object, 'list');
@@ -97,7 +97,7 @@ test('models, and one of them', async (t) => {
     assertFailure(await s.get('/v1/models/none'), 404, { param: 'model', name: 'model_not_found' });
 });
 
-test('errors in the envelope of the API, whatever refuses', async (t) => {
+test('all errors have OpenAI\'s format', async (t) => {
     const dir = workspace(t);
     makeKey(dir, '--role', 'admin');
     const s = await serve(t, { dir });
@@ -108,7 +108,7 @@ test('errors in the envelope of the API, whatever refuses', async (t) => {
 
 // ---- Passed on ----
 
-test('a chat completion goes out and comes back as it is', async (t) => {
+test('a chat completion is forwarded unchanged in both directions', async (t) => {
     const answer = '{ "id":"x", "choices":[], "future": [1, 2.50] }';
     const up = await upstream(t, (response) => {
         response.writeHead(200, { 'content-type': 'application/json', 'x-ratelimit-left': '7' });
@@ -125,7 +125,7 @@ test('a chat completion goes out and comes back as it is', async (t) => {
     assert.deepEqual((await s.get('/api/v1/sessions')).json.sessions, []);
 });
 
-test('a stream comes back byte for byte, as it arrives', async (t) => {
+test('a stream is forwarded byte by byte as it arrives', async (t) => {
     const first = 'data: {"a":1}\r\n\r\n: x\n\ndata: {"b"';
     let go;
     const up = await upstream(t, (response) => {
@@ -145,7 +145,7 @@ test('a stream comes back byte for byte, as it arrives', async (t) => {
     assert.equal(text, `${first}:2}\n\ndata: [DONE]\n\n`);
 });
 
-test('what the service refuses is passed on, and a page becomes an envelope', async (t) => {
+test('errors of the service are forwarded, and an HTML page becomes an OpenAI error', async (t) => {
     const answers = [
         [429, { 'content-type': 'application/json', 'retry-after': '7' },
             '{"error":{"message":"slow","type":"tokens","param":null,"code":"rate"}}'],
@@ -179,7 +179,7 @@ test('what the service refuses is passed on, and a page becomes an envelope', as
     assert.equal(up.asked[0].headers.authorization, 'Bearer sk-very-secret-1');
 });
 
-test('what is passed on is counted, and stopped by the budget of the key', async (t) => {
+test('forwarded requests are counted, and the budget of the key stops them', async (t) => {
     const usage = { prompt_tokens: 90, completion_tokens: 20 };
     const up = await upstream(t, (response, body) => {
         if (JSON.parse(body).stream) {
@@ -220,7 +220,7 @@ test('what is passed on is counted, and stopped by the budget of the key', async
     assert.equal((await chat(s, { messages: [] }, { key: other })).code, 200);
 });
 
-test('a stream is counted, whether or not the service tells its usage', async (t) => {
+test('a forwarded stream is counted, even if the service reports no usage', async (t) => {
     const usage = { prompt_tokens: 90, completion_tokens: 20 };
     let tells = true;
     const up = await upstream(t, (response, body) => {
@@ -274,7 +274,7 @@ test('a stream is counted, whether or not the service tells its usage', async (t
     assert.equal(codes.at(-1), 429, 'the budget of 1000 tokens is used up by 60 streams');
 });
 
-test('calls that run at once do not go over a budget together', async (t) => {
+test('concurrent calls do not exceed a budget together', async (t) => {
     const waiting = [];
     const answer = (response) => {
         response.writeHead(200, { 'content-type': 'application/json' });
@@ -316,7 +316,7 @@ test('calls that run at once do not go over a budget together', async (t) => {
     assert.deepEqual([used.calls, used.input_tokens + used.output_tokens], [2, 38]);
 });
 
-test('large answers are passed on, counted, and bounded', async (t) => {
+test('large responses are forwarded, counted and limited', async (t) => {
     const answer = (pad) => JSON.stringify({ id: 'c', object: 'chat.completion', model: 'm-1', pad,
         choices: [{ index: 0, message: { role: 'assistant', content: 'x' }, finish_reason: 'stop' }],
         usage: { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 } });
@@ -352,7 +352,7 @@ test('large answers are passed on, counted, and bounded', async (t) => {
     }
 });
 
-test('one long frame passes whole', async (t) => {
+test('one long frame is forwarded completely', async (t) => {
     const picture = 'x'.repeat(7e6);
     const up = await upstream(t, (response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -368,7 +368,7 @@ test('one long frame passes whole', async (t) => {
     assert.ok(got.text.endsWith('data: [DONE]\n\n'));
 });
 
-test('a stream that breaks off ends with an error, and without [DONE]', async (t) => {
+test('a broken stream ends with an error and without [DONE]', async (t) => {
     const up = await upstream(t, (response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
         response.write('data: {"a":1}\n\ndata: {"half');
@@ -381,7 +381,7 @@ test('a stream that breaks off ends with an error, and without [DONE]', async (t
     assert.doesNotMatch(got.text, /DONE|half/);
 });
 
-test('a client that leaves a stream ends the call of the model', async (t) => {
+test('a client that leaves a stream cancels the model call', async (t) => {
     let closed;
     const gone = new Promise((resolve) => { closed = resolve; });
     const up = await upstream(t, (response) => {
@@ -396,7 +396,7 @@ test('a client that leaves a stream ends the call of the model', async (t) => {
     await gone;
 });
 
-test('so does one that does not wait for the answer', async (t) => {
+test('a client that does not wait for the response cancels the model call', async (t) => {
     let closed, asked;
     const gone = new Promise((resolve) => { closed = resolve; });
     const begun = new Promise((resolve) => { asked = resolve; });
@@ -412,7 +412,7 @@ test('so does one that does not wait for the answer', async (t) => {
     await gone;
 });
 
-test('a server stops although clients have left', async (t) => {
+test('a server can stop after clients have left', async (t) => {
     const up = await upstream(t, (response, body) => {
         if (!body.includes('hang')) response.end('{}');
     });
@@ -432,7 +432,7 @@ test('a server stops although clients have left', async (t) => {
 
 // ---- Without a service that speaks so ----
 
-test('the built-in model answers chat completions too, and nothing is kept', async (t) => {
+test('the built-in model answers chat completions, and nothing is stored', async (t) => {
     const s = await serve(t);
     const system = { role: 'system', content: 'Be brief.' };
     const body = { model: 'echo', messages: [system, say('Hello!')] };
@@ -466,7 +466,7 @@ test('the built-in model answers chat completions too, and nothing is kept', asy
 
 // ---- With a session ----
 
-test('with a session the server keeps the history', async (t) => {
+test('with a session, the server keeps the history', async (t) => {
     const s = await mocked(t);
     const one = await inSession(s, 'ann', { messages: [say('one-1')] });
     assert.equal(one.json.choices[0].message.content, 'echo: one-1');
@@ -497,7 +497,7 @@ test('with a session the server keeps the history', async (t) => {
         { messages: [say('x')] }), 404, { param: 'x-palaver-session' });
 });
 
-test('calls of the caller’s tools end the turn, and their results begin the next', async (t) => {
+test('calls of the caller’s tools end the turn, and their results start the next one', async (t) => {
     const s = await mocked(t);
     const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object' } } }];
     for (const stream of [false, true]) {
@@ -524,7 +524,7 @@ test('calls of the caller’s tools end the turn, and their results begin the ne
     }
 });
 
-test('a turn that fails leaves the conversation as it was', async (t) => {
+test('a failed turn leaves the conversation unchanged', async (t) => {
     const s = await mocked(t);
     await inSession(s, 'bob', { messages: [say('one')] });
     const failed = await inSession(s, 'bob',
@@ -539,7 +539,7 @@ test('a turn that fails leaves the conversation as it was', async (t) => {
     assert.deepEqual(messages.map((message) => message.content), ['one', 'echo: one']);
 });
 
-test('a client that leaves a turn’s stream stops it, and nothing of it is kept', async (t) => {
+test('a client that leaves the stream of a turn stops it, and nothing is stored', async (t) => {
     const s = await mocked(t);
     await inSession(s, 'eve', { messages: [say('one')] });
     const { request, response } = await open(s.port,
@@ -554,7 +554,7 @@ test('a client that leaves a turn’s stream stops it, and nothing of it is kept
         ['one', 'echo: one', 'two', 'echo: two']);
 });
 
-test('so does one that does not wait for a turn’s answer', async (t) => {
+test('a client that does not wait for the answer stops the turn, and nothing is stored', async (t) => {
     const s = await mocked(t);
     await inSession(s, 'eva', { messages: [say('one')] });
     const waiting = open(s.port, { messages: [say('hung-1 <<hang>>')] },
@@ -571,7 +571,7 @@ test('so does one that does not wait for a turn’s answer', async (t) => {
 
 // ---- Conversations ----
 
-test('items of a message of several keep their ids when one of them is deleted', async (t) => {
+test('the items of a message keep their ids when one of them is deleted', async (t) => {
     const s = await serve(t);
     const { id } = (await s.post('/v1/conversations', {})).json;
     const items = `/v1/conversations/${id}/items`;
@@ -592,7 +592,7 @@ test('items of a message of several keep their ids when one of them is deleted',
     assert.deepEqual(await left(), [ids[0], ids[3], ids[4]]);
 });
 
-test('what the session has of its own stays when metadata is replaced', async (t) => {
+test('replacing the metadata keeps the session\'s settings', async (t) => {
     const s = await serve(t);
     const metadata = { turn: { model: 'm' }, a: 'b' };
     const session = (await s.post('/api/v1/sessions', { metadata })).json;
@@ -605,7 +605,7 @@ test('what the session has of its own stays when metadata is replaced', async (t
         { param: 'metadata', name: 'missing_required_parameter' });
 });
 
-test('a reference stands for an item that is stored', async (t) => {
+test('a reference is replaced by the stored item', async (t) => {
     const s = await serve(t);
     const one = (await s.post('/v1/conversations', { items: [say('mine')] })).json.id;
     const [item] = (await s.get(`/v1/conversations/${one}/items`)).json.data;
@@ -619,7 +619,7 @@ test('a reference stands for an item that is stored', async (t) => {
         { param: 'items' });
 });
 
-test('a tenant sees nothing of another', async (t) => {
+test('a tenant sees no data of another tenant', async (t) => {
     const dir = workspace(t);
     const [ann, bob] = ['ann', 'bob'].map((tenant) =>
         makeKey(dir, '--role', 'write', '--tenant', tenant).key);
@@ -639,7 +639,7 @@ test('a tenant sees nothing of another', async (t) => {
     assert.equal((await as(ann)('GET', items)).json.data.length, 1);
 });
 
-test('the same request under the same key is done once', async (t) => {
+test('a repeated request with the same key does its work once', async (t) => {
     const s = await serve(t);
     const headers = { 'idempotency-key': 'k-1' };
     const body = { items: [say('once')] };
@@ -658,7 +658,7 @@ test('the same request under the same key is done once', async (t) => {
     assert.equal((await as('ann')).text, ann.text);
 });
 
-test('the example of docs/openai.md', async (t) => {
+test('the example of docs/openai.md works as written', async (t) => {
     const page = fs.readFileSync(new URL('../../docs/openai.md', import.meta.url), 'utf8');
     const [, script] = /```sh\n([\s\S]*?)```/.exec(page);
     const s = await serve(t);

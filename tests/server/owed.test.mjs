@@ -34,7 +34,7 @@ async function killed(t, body, untilAsked = 1) {
     return { s, id, turn: json.turn_id };
 }
 
-test('killed in the model call', async (t) => {
+test('a turn continues after a kill during the model call', async (t) => {
     const { s, id, turn } = await killed(t, { message: '<<say at last>><<hang times=1>>' });
     const later = await again(t, s);
     const { text, message_id: message } = await untilTurn(later, turn, 'done');
@@ -45,14 +45,14 @@ test('killed in the model call', async (t) => {
     assert.equal((await later.asked()).length, 2);
 });
 
-test('killed while it waits for retry-after', async (t) => {
+test('a turn continues after a kill while it waits for retry-after', async (t) => {
     const { s, turn } = await killed(t,
         { message: '<<say at last>><<fail status=503 times=1 retry_after=60>>' });
     const later = await again(t, s);
     assert.equal((await untilTurn(later, turn, 'done')).text, 'at last');
 });
 
-test('killed again and again, it fails and says so', async (t) => {
+test('a turn that is killed again and again fails with a reason', async (t) => {
     const { s, id, turn } = await killed(t, { message: '<<hang>>' });
     let later;
     for (let tries = 2; tries <= 3; tries++) {
@@ -70,7 +70,7 @@ test('killed again and again, it fails and says so', async (t) => {
     assert.equal((await later.asked()).length, 3);
 });
 
-test('stopped again and again, it is answered all the same', async (t) => {
+test('a turn that is stopped again and again is still answered', async (t) => {
     const stops = { config: `${config}server:\n  drain: 100ms\n` };
     let s = await serveModel(t, stops);
     const id = await s.session();
@@ -84,7 +84,7 @@ test('stopped again and again, it is answered all the same', async (t) => {
     assert.deepEqual((await messagesOf(s, id)).map((m) => m.role), ['user', 'assistant']);
 });
 
-test('stopped, and then killed again and again, it fails', async (t) => {
+test('a turn that is stopped, then killed again and again, fails', async (t) => {
     const stops = { config: `${config}server:\n  drain: 100ms\n` };
     let s = await serveModel(t, stops);
     const id = await s.session();
@@ -97,7 +97,7 @@ test('stopped, and then killed again and again, it fails', async (t) => {
     assert.match((await untilTurn(s, json.turn_id, 'failed')).reason, /died 3 times/);
 });
 
-test('one of all or nothing goes on, too', async (t) => {
+test('an all-or-nothing turn continues too', async (t) => {
     const { s, id, turn } = await killed(t,
         { message: '<<say all>><<hang times=1>>', all_or_nothing: true });
     const later = await again(t, s);
@@ -106,7 +106,7 @@ test('one of all or nothing goes on, too', async (t) => {
         ['<<say all>><<hang times=1>>', 'all']);
 });
 
-test('paused with one behind it: the results are taken first', async (t) => {
+test('a paused turn takes its results before the queued turn runs', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();
     const paused = await s.turn(id, { message: '<<tool f {}>>', tools: [tool('f')] });
@@ -125,7 +125,7 @@ test('paused with one behind it: the results are taken first', async (t) => {
         ['user', 'assistant', 'tool', 'assistant', 'user', 'assistant']);
 });
 
-test('results that come at once after the restart', async (t) => {
+test('results can be sent immediately after the restart', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();
     const paused = await s.turn(id, { message: '<<tool f {}>>', tools: [tool('f')] });
@@ -138,7 +138,7 @@ test('results that come at once after the restart', async (t) => {
 });
 
 for (const allow of [true, false]) {
-    test(`asking, then ${allow ? 'allowed' : 'denied'} after the restart`, async (t) => {
+    test(`a call can be ${allow ? 'allowed' : 'denied'} after the restart`, async (t) => {
         const s = await serveModel(t, { config });
         const id = await s.session();
         const call = '<<tool recall {"text":"x"}>>';
@@ -164,7 +164,7 @@ for (const allow of [true, false]) {
 
 // ---- The same again ----
 
-test('a repeat gets the answer of its own turn, whatever was said since', async (t) => {
+test('a repeated request gets the answer of its own turn, despite later messages', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();
     const body = { message: '<<say mine>><<hang times=1>>', client_id: 'c1' };
@@ -189,7 +189,7 @@ test('a repeat gets the answer of its own turn, whatever was said since', async 
     assert.deepEqual([events.at(-1).event, events.at(-1).data.state], ['ended', 'done']);
 });
 
-test('a repeat after a kill joins the turn that goes on', async (t) => {
+test('a repeated request after a kill joins the continued turn', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();
     const body = { message: '<<say at last>><<hang times=1>>', client_id: 'c1' };
@@ -210,7 +210,7 @@ test('a repeat after a kill joins the turn that goes on', async (t) => {
         [['echo: somebody else', first.json.turn_id]]);
 });
 
-test('killed with one queued behind it, both sent again', async (t) => {
+test('a running and a queued turn survive a kill and are both repeated', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();
     const bodies = ['<<say one>><<hang times=1>>', '<<say two>>'].map((message, n) =>
@@ -231,7 +231,7 @@ test('killed with one queued behind it, both sent again', async (t) => {
 
 // ---- Clocks, ends and looks ----
 
-test('a session that expires while its turn runs keeps the answer', async (t) => {
+test('a session that expires during its turn keeps the answer', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session({ expires_at: new Date(Date.now() + 1000).toISOString() });
     const first = s.turn(id, { message: '<<say kept>><<hang times=1>>' });
@@ -295,7 +295,7 @@ test('events of a long turn can be read from the beginning', async (t) => {
     }
 });
 
-test('a compaction while a turn runs is refused as a turn would be', async (t) => {
+test('a compaction during a turn is rejected like a second turn', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();
     const running = s.turn(id, { message: '<<say on>><<hang times=1>>' });
@@ -306,7 +306,7 @@ test('a compaction while a turn runs is refused as a turn would be', async (t) =
     assert.equal((await running).json.text, 'on');
 });
 
-test('hidden messages say so, and all name their turn', async (t) => {
+test('hidden messages are marked, and all messages name their turn', async (t) => {
     const s = await serveModel(t, { config });
     const id = await s.session();
     const first = await s.turn(id, { message: 'one' });
@@ -319,7 +319,7 @@ test('hidden messages say so, and all name their turn', async (t) => {
     assert.ok((await messagesOf(s, id)).every((m) => !('hidden' in m)));
 });
 
-test('a turn is known by its events, too, when it goes on', async (t) => {
+test('a continued turn can be found by its events', async (t) => {
     const { s, turn } = await killed(t, { message: '<<say at last>><<hang times=1>>' });
     const later = await again(t, s);
     await untilTurn(later, turn, 'done');

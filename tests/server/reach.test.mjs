@@ -26,7 +26,7 @@ async function listen(t, answer) {
 const retries = async (s) =>
     Number(/^palaver_model_retries_total (\d+)$/m.exec((await s.get('/metrics')).text)[1]);
 
-test('a service that was never there fails after few tries, with the reason', async (t) => {
+test('a service that was never reachable fails after a few retries, with the reason', async (t) => {
     const s = await serveModel(t, { model: { url: await closedUrl() } });
     const failed = await s.post('/api/v1/chat', { message: 'hello' });
     assert.equal(failed.code, 500);
@@ -35,7 +35,7 @@ test('a service that was never there fails after few tries, with the reason', as
     assert.ok(await retries(s) <= 2, `${await retries(s)} retries`);
 });
 
-test('a service that was reached before is waited for', async (t) => {
+test('the server waits for a service that was reachable before', async (t) => {
     const mock = new MockModel();
     const url = await mock.listen();
     const s = await serveModel(t, { model: { url } });
@@ -54,7 +54,7 @@ test('a service that was reached before is waited for', async (t) => {
     assert.equal(seen.state, 'done', JSON.stringify(seen));
 });
 
-test('no secret follows a redirect', async (t) => {
+test('a redirect gets no secret', async (t) => {
     const thief = [];
     const other = await listen(t, (request, response) => {
         thief.push(request.headers);
@@ -79,7 +79,7 @@ test('no secret follows a redirect', async (t) => {
     assert.deepEqual(thief, []);
 });
 
-test('usage that no call can have is not believed', async (t) => {
+test('impossible usage numbers are ignored', async (t) => {
     const port = await listen(t, (request, response) => {
         request.resume();
         request.on('end', () => {

@@ -24,7 +24,7 @@ async function reload(s, config) {
     }
 }
 
-test('limits and origins count at once', async (t) => {
+test('new limits and origins apply immediately', async (t) => {
     const s = await serve(t, { config: 'server:\n  body_bytes_max: 2048\n' });
     const page = { headers: { origin: 'http://page.example' } };
     const large = { metadata: { x: 'x'.repeat(3000) } };
@@ -48,7 +48,7 @@ test('limits and origins count at once', async (t) => {
     assertError(await s.get('/api/v1/sessions', page), 403, 'forbidden');
 });
 
-test('what needs a restart is named, each time', async (t) => {
+test('a reload names the settings that need a restart, each time', async (t) => {
     const s = await serve(t, { config: 'context:\n  max_tokens: 9000\n' });
     const config = 'server:\n  threads: 1\n  listen: 127.0.0.1:1\ncontext:\n  max_tokens: 8000\n' +
         'agents:\n  - id: helper\n';
@@ -62,14 +62,14 @@ test('what needs a restart is named, each time', async (t) => {
     assert.doesNotMatch(await reload(s, 'context:\n  max_tokens: 9000\n'), /restart|now/);
 });
 
-test('a file that is wrong changes nothing', async (t) => {
+test('an invalid file changes nothing', async (t) => {
     const s = await serve(t, { config: 'server:\n  requests_per_minute: 1000\n' });
     const said = await reload(s, 'server:\n  requests_per_minute: 1\n  lisen: x\n');
     assert.match(said, /error could not reload the configuration, the old one stays in use: .*palaver\.yaml:3: .*lisen/);
     for (let i = 0; i < 3; i++) assert.equal((await s.get('/api/v1/sessions')).code, 200);
 });
 
-test('texts are in the log only where that is asked for', async (t) => {
+test('the log contains texts only if that is configured', async (t) => {
     const s = await serve(t);
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     t.after(() => agent.destroy());
@@ -85,7 +85,7 @@ test('texts are in the log only where that is asked for', async (t) => {
     assert.doesNotMatch(s.log(), /the first|the third/);
 });
 
-test('sweeps come as often as is asked for', async (t) => {
+test('the cleanup runs at the configured interval', async (t) => {
     const s = await serve(t, { config: 'server:\n  log_level: debug\n' });
     await reload(s, 'server:\n  log_level: debug\nexpiry:\n  cleanup_interval: 1s\n');
     await s.logged(/debug sweep trashed=0 erased=0/);
@@ -122,7 +122,7 @@ function askSecurely(port, agent) {
     });
 }
 
-test('a renewed certificate is shown to new connections, and the others stay', async (t) => {
+test('new connections get a renewed certificate, and old ones stay open', async (t) => {
     const dir = workspace(t);
     const config = 'server:\n  tls_certificate: certificate.pem\n  tls_key: key.pem\n';
     certify(dir, 'first');
@@ -153,7 +153,7 @@ test('a renewed certificate is shown to new connections, and the others stay', a
     assert.equal((await s.stop()).code, 0);
 });
 
-test('TLS is not begun while the server runs', async (t) => {
+test('a reload does not enable TLS', async (t) => {
     const s = await serve(t);
     certify(s.dir, 'late');
     const said = await reload(s,

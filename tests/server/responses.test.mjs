@@ -59,7 +59,7 @@ async function serveDeltas(t, deltas, finish = 'stop') {
     return serveModel(t, { model: { url: `http://127.0.0.1:${server.address().port}` } });
 }
 
-test('a replay tells the same events with the same numbers', bounded, async (t) => {
+test('a replay sends the same events with the same numbers', bounded, async (t) => {
     const s = await serveModel(t);
     for (const body of [{ input: '<<say one two three four five six seven eight nine>>' },
         { input: '<<say Grüße, 世界 🌍>><<chunk 1>>' },
@@ -77,7 +77,7 @@ test('a replay tells the same events with the same numbers', bounded, async (t) 
     }
 });
 
-test('one that was not streamed can be replayed, however long it is', bounded, async (t) => {
+test('a response without a stream can be replayed, however long it is', bounded, async (t) => {
     const s = await serveModel(t);
     const { json } = await create(s, { input: '<<size 3000000>>' });
     const told = await replayed(s, json.id);
@@ -87,7 +87,7 @@ test('one that was not streamed can be replayed, however long it is', bounded, a
     assert.deepEqual(told.at(-1).response, json);
 });
 
-test('reasoning, and calls that come at the same time', bounded, async (t) => {
+test('reasoning and concurrent calls become items', bounded, async (t) => {
     const call = (index, part, name) => ({ tool_calls: [{ index, ...(name && { id: `call_${index}`,
         type: 'function' }), function: { ...(name && { name }), arguments: part } }] });
     const s = await serveDeltas(t, [{ reasoning_content: 'I th' }, { reasoning_content: 'ink.' },
@@ -115,7 +115,7 @@ test('reasoning, and calls that come at the same time', bounded, async (t) => {
     assert.deepEqual((await s.get(`/v1/responses/${response.id}`)).json, response);
 });
 
-test('a call of which no id is told gets one, the same everywhere', bounded, async (t) => {
+test('a call without an id gets one, the same everywhere', bounded, async (t) => {
     const s = await serveDeltas(t, [{ tool_calls: [{ index: 0, type: 'function',
         function: { name: 'get_weather', arguments: '{}' } }] }], 'tool_calls');
     const told = await streamed(s, { input: 'x', tools: [weather] });
@@ -125,7 +125,7 @@ test('a call of which no id is told gets one, the same everywhere', bounded, asy
     assert.deepEqual((await s.get(`/v1/responses/${told[0].response.id}`)).json.output, [call]);
 });
 
-test('a background stream goes on without its reader, who comes back for the rest', bounded, async (t) => {
+test('a background stream continues without its reader, who can read the rest later', bounded, async (t) => {
     const s = await serveModel(t);
     const first = await open(s.port, 'POST', '/v1/responses', { body: { model: 'mock-model',
         input: '<<size 640>><<stall after=3>>', background: true, stream: true } });
@@ -147,7 +147,7 @@ test('a background stream goes on without its reader, who comes back for the res
     assert.equal(last.background, true);
 });
 
-test('a background response that ran when the server died has failed', bounded, async (t) => {
+test('a background response fails if the server dies', bounded, async (t) => {
     const dir = workspace(t);
     const one = await serveModel(t, { dir, config: 'turn:\n  lease: 1s\n' });
     const { json: { id } } = await create(one, { input: 'x <<hang>>', background: true });
@@ -167,7 +167,7 @@ test('a background response that ran when the server died has failed', bounded, 
     assert.equal(textOf(next), 'echo: second');
 });
 
-test('a background response that ran when the server stopped has failed too', bounded, async (t) => {
+test('a background response fails if the server stops', bounded, async (t) => {
     const dir = workspace(t);
     const one = await serveModel(t, { dir, config: 'server:\n  drain: 0s\n' });
     const { json: { id } } = await create(one, { input: 'x <<hang>>', background: true });
@@ -179,7 +179,7 @@ test('a background response that ran when the server stopped has failed too', bo
     assert.equal(json.error.code, 'server_error');
 });
 
-test('responses outlive the server, and are gone on with', bounded, async (t) => {
+test('responses survive a restart and can be continued', bounded, async (t) => {
     const dir = workspace(t);
     const one = await serveModel(t, { dir });
     const { json: first } = await create(one, { input: '<<tool get_weather {"city":"Oslo"}>>',
@@ -192,7 +192,7 @@ test('responses outlive the server, and are gone on with', bounded, async (t) =>
     assert.equal(textOf(second), 'tool said: cold');
 });
 
-test('instructions hold for the response that brings them, and for no other', bounded, async (t) => {
+test('instructions apply only to the response of their request', bounded, async (t) => {
     const s = await serveModel(t);
     const systems = async () => (await s.asked()).at(-1).messages
         .filter(({ role }) => role === 'system' || role === 'developer').map(({ content }) => content);
@@ -216,7 +216,7 @@ test('instructions hold for the response that brings them, and for no other', bo
     }
 });
 
-test('two that go on from the same response don\'t see each other', bounded, async (t) => {
+test('two responses that continue the same one do not see each other', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: root } = await create(s, { input: 'root' });
     const names = Array.from({ length: 8 }, (_, i) => `branch ${i}`);
@@ -230,7 +230,7 @@ test('two that go on from the same response don\'t see each other', bounded, asy
     assert.equal((await sessions(s)).length, 8);
 });
 
-test('what goes on from a conversation\'s response is no part of the conversation', bounded, async (t) => {
+test('a response that continues a conversation\'s response is not part of the conversation', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: { id } } = await s.post('/v1/conversations', {});
     const { json: one } = await create(s, { input: 'one', conversation: id });
@@ -240,7 +240,7 @@ test('what goes on from a conversation\'s response is no part of the conversatio
     assert.deepEqual(json.messages.map((message) => message.content), ['one', 'echo: one']);
 });
 
-test('nothing is left of what is not to be stored, or failed', bounded, async (t) => {
+test('a failed or unstored response leaves no trace', bounded, async (t) => {
     const s = await serveModel(t);
     assert.equal((await create(s, { input: 'x', store: false })).code, 200);
     assert.equal((await create(s, { input: '<<fail status=500>>' })).code, 500);
@@ -254,7 +254,7 @@ test('nothing is left of what is not to be stored, or failed', bounded, async (t
     assert.deepEqual(await sessions(s), []);
 });
 
-test('a client that hangs up stops its turn', bounded, async (t) => {
+test('a client that disconnects stops its turn', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: { id } } = await s.post('/v1/conversations', {});
     const request = http.request({ port: s.port, host: '127.0.0.1', method: 'POST',
@@ -268,7 +268,7 @@ test('a client that hangs up stops its turn', bounded, async (t) => {
     assert.deepEqual((await s.asked()).at(-1).messages.map((message) => message.content), ['next']);
 });
 
-test('tenants don\'t see each other\'s responses', bounded, async (t) => {
+test('tenants do not see the responses of other tenants', bounded, async (t) => {
     const dir = workspace(t);
     const [a, b] = ['a', 'b'].map((name) =>
         makeKey(dir, '--tenant', name, '--role', 'write').key);
@@ -282,7 +282,7 @@ test('tenants don\'t see each other\'s responses', bounded, async (t) => {
     assert.equal((await s.get(`/v1/responses/${id}`, { key: a })).code, 200);
 });
 
-test('the same request under the same key is answered once', bounded, async (t) => {
+test('a repeated request with the same key is answered once', bounded, async (t) => {
     const s = await serveModel(t);
     const headers = { 'idempotency-key': 'k1' };
     const one = await create(s, { input: 'x' }, { headers });
@@ -292,7 +292,7 @@ test('the same request under the same key is answered once', bounded, async (t) 
     assert.equal((await s.asked()).length, 1);
 });
 
-test('references stand for the items', bounded, async (t) => {
+test('references are replaced by their items', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: one } = await create(s, { input: 'one' });
     await create(s, { input: [{ type: 'item_reference', id: one.output[0].id },
@@ -303,7 +303,7 @@ test('references stand for the items', bounded, async (t) => {
     assert.deepEqual([unknown.code, unknown.json.error.param], [400, 'input']);
 });
 
-test('what is too long is refused where truncation is disabled, and cut otherwise', bounded, async (t) => {
+test('too much input is refused if truncation is disabled, and cut otherwise', bounded, async (t) => {
     const s = await serveModel(t, { config: 'context:\n  max_tokens: 2000\n' });
     const long = 'word '.repeat(1500);
     const { json: one } = await create(s, { input: long });
@@ -314,7 +314,7 @@ test('what is too long is refused where truncation is disabled, and cut otherwis
     assert.equal(cut.code, 200, cut.text);
 });
 
-test('tokens of the input', bounded, async (t) => {
+test('the tokens of the input are counted', bounded, async (t) => {
     const s = await serveModel(t);
     const count = async (body) => (await s.post('/v1/responses/input_tokens',
         { model: 'mock-model', ...body })).json;
@@ -330,7 +330,7 @@ test('tokens of the input', bounded, async (t) => {
     assert.equal((await s.asked()).length, 1);
 });
 
-test('a compaction stands for what was said', bounded, async (t) => {
+test('a compaction replaces the history', bounded, async (t) => {
     const s = await serveModel(t);
     const { json: { id } } = await create(s, { input: 'the sky is green' });
     const { code, json } = await s.post('/v1/responses/compact',
@@ -348,7 +348,7 @@ test('a compaction stands for what was said', bounded, async (t) => {
     await until(async () => (await sessions(s)).length === 2);
 });
 
-test('wrong requests name the field, and change nothing', bounded, async (t) => {
+test('errors name the invalid field and change nothing', bounded, async (t) => {
     const s = await serveModel(t);
     for (const [body, param, pattern] of [
         [{}, 'input', /missing/],

@@ -105,7 +105,7 @@ const headOf = (route, path, key, length) => [`${route.method} ${path} HTTP/1.1`
     `Authorization: Bearer ${key}`, 'Content-Type: application/json', `Content-Length: ${length}`,
     '', ''].join('\r\n');
 
-test('what must not work does not, anywhere', async (t) => {
+test('no route does what it must not do', async (t) => {
     const { s, keys, dir, doc, fill, dump, routes } = await setUp(t);
     const before = dump();
     const unchanged = () => assert.equal(dump(), before, 'nothing has changed');
@@ -327,7 +327,7 @@ function conforms(doc, schema, value, where) {
         value.forEach((item, i) => conforms(doc, schema.items, item, `${where}[${i}]`));
 }
 
-test('answers are what /openapi.json says', async (t) => {
+test('responses match /openapi.json', async (t) => {
     const { s, keys, doc, fill, routes } = await setUp(t);
     const bodies = { ...bases, forkSession: { at_seq: 2 },
         importSessions: [{ role: 'user', content: 'x' }] };

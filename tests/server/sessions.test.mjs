@@ -27,7 +27,7 @@ async function conversation(s, key, texts, options) {
 const textsOf = async (s, name, query = '', options = {}) =>
     (await ok(s.get(`${base}/${name}/messages${query}`, options))).messages.map((m) => m.content);
 
-test('a session is made of nothing, or of what is given', async (t) => {
+test('a session can be created with and without members', async (t) => {
     const s = await serve(t);
     const bare = await ok(s.post(base, {}), 201);
     assert.match(bare.session_id, uuid);
@@ -49,7 +49,7 @@ test('a session is made of nothing, or of what is given', async (t) => {
     assert.ok(left > 3500e3 && left <= 3601e3, soon.expires_at);
 });
 
-test('a key is one session\'s; or_find finds it', async (t) => {
+test('a key belongs to one session, and or_find finds it', async (t) => {
     const s = await serve(t);
     const first = await ok(s.post(base, { key: 'k' }), 201);
     assertError(await s.post(base, { key: 'k' }), 409, 'conflict',
@@ -60,7 +60,7 @@ test('a key is one session\'s; or_find finds it', async (t) => {
     assert.notEqual(fresh.id, first.id);
 });
 
-test('what can not be made is told by its name', async (t) => {
+test('errors name the invalid member of a new session', async (t) => {
     const s = await serve(t);
     const cases = [
         [{ key: 7 }, 400, 'invalid', 'key'],
@@ -82,7 +82,7 @@ test('what can not be made is told by its name', async (t) => {
     assert.deepEqual((await ok(s.get(base))).sessions, []);
 });
 
-test('lists are pages, by project, agent, state and time', async (t) => {
+test('lists have pages and filters by project, agent, state and time', async (t) => {
     const s = await serve(t);
     const ids = [];
     for (let i = 0; i < 7; i++)
@@ -120,7 +120,7 @@ test('lists are pages, by project, agent, state and time', async (t) => {
     }
 });
 
-test('a change changes what is given, and null clears', async (t) => {
+test('an update changes only the given members, and null clears one', async (t) => {
     const s = await serve(t);
     const id = (await ok(s.post(base, { key: 'k', title: 'T', project: 'P', metadata: { a: 1 } }),
         201)).id;
@@ -139,7 +139,7 @@ test('a change changes what is given, and null clears', async (t) => {
         /^Session not found$/);
 });
 
-test('the trash, the way back, and the end', async (t) => {
+test('a session can be deleted, restored and erased', async (t) => {
     const s = await serve(t);
     const id = await conversation(s, 'k', ['one', 'two']);
     assert.deepEqual(await ok(s.ask('DELETE', `${base}/k`)), { status: 'deleted', session_id: id });
@@ -174,7 +174,7 @@ test('the trash, the way back, and the end', async (t) => {
         assertError(await s.get(`${base}/${id}${path}`), 404, 'not_found', /^Session not found$/);
 });
 
-test('forks share what was said, and go their own way', async (t) => {
+test('forks share the history and then diverge', async (t) => {
     const s = await serve(t);
     const id = await conversation(s, 'k', ['one', 'two', 'three']);
     await ok(s.ask('PATCH', `${base}/k`, { body: { title: 'T', project: 'P' } }));
@@ -191,7 +191,7 @@ test('forks share what was said, and go their own way', async (t) => {
     assertError(await s.post(`${base}/k/fork`, { key: 'f' }), 409, 'conflict');
 });
 
-test('rewind, reset and undo hide and show, and remove nothing', async (t) => {
+test('rewind, reset and undo hide and show messages, and remove none', async (t) => {
     const s = await serve(t);
     await ok(s.post(base, { key: 'k' }), 201);
     await ok(s.post(`${base}/k/messages`, { messages: [{ role: 'system', content: 'be kind' },
@@ -226,7 +226,7 @@ test('rewind, reset and undo hide and show, and remove nothing', async (t) => {
     assertError(await s.post(`${base}/k/rewind`, { to_seq: 99 }), 400, 'invalid', /no seq 99/);
 });
 
-test('pins', async (t) => {
+test('a message can be pinned and unpinned', async (t) => {
     const s = await serve(t);
     await conversation(s, 'k', ['one', 'two']);
     assert.deepEqual((({ kind, seq }) => ({ kind, seq }))(await ok(s.post(`${base}/k/pins`,
@@ -239,7 +239,7 @@ test('pins', async (t) => {
     assertError(await s.post(`${base}/k/pins`, { seq: 0 }), 400, 'invalid', /'seq' must be from 1/);
 });
 
-test('a compaction stands for what it sums up, until it is taken back', async (t) => {
+test('a compaction replaces the messages that it summarizes, until it is undone', async (t) => {
     const s = await serve(t);
     const long = 'The lamp in the hall is broken, and nobody has looked at it. '.repeat(40);
     await conversation(s, 'k', Array.from({ length: 12 }, (_, i) => `${i} ${long}`));
@@ -272,7 +272,7 @@ test('a compaction stands for what it sums up, until it is taken back', async (t
     assertError(await s.get('/api/v1/usage?from=then'), 400, 'invalid', /'from' must be a time/);
 });
 
-test('search finds what is in sight', async (t) => {
+test('search finds visible messages', async (t) => {
     const s = await serve(t);
     const one = await conversation(s, 'k', ['a red lamp', 'a blue lamp', 'grün wie Gras']);
     const two = await conversation(s, 'l', ['another lamp']);
@@ -296,7 +296,7 @@ test('search finds what is in sight', async (t) => {
     assertError(await s.get('/api/v1/search?q=x&role=king'), 400, 'invalid', /'role' must be/);
 });
 
-test('an export is complete, and an import makes the same of it', async (t) => {
+test('an export is complete, and its import restores the session', async (t) => {
     const [a, b] = [await serve(t), await serve(t)];
     await ok(a.post(base, { key: 'k', title: 'Tée', metadata: { n: 1 } }), 201);
     await ok(a.post(`${base}/k/messages`, { messages: [{ role: 'user', content: 'one' },
@@ -324,7 +324,7 @@ test('an export is complete, and an import makes the same of it', async (t) => {
     assertError(await a.get(`${base}/k/export?blobs=7`), 400, 'invalid', /'blobs' must be/);
 });
 
-test('imports of others, and what is not one', async (t) => {
+test('transcripts of other programs are imported, and anything else is refused', async (t) => {
     const s = await serve(t);
     const send = (query, body) => s.post(`/api/v1/import${query}`, body);
     const chat = [{ role: 'user', content: 'hi' }, { role: 'assistant', content: 'ho' }];
@@ -368,7 +368,7 @@ test('imports of others, and what is not one', async (t) => {
 });
 
 // One that is far larger than what is held for a reader.
-test('a long export arrives whole, and a stuck reader holds up nobody', async (t) => {
+test('a long export arrives completely, and a stuck reader blocks no other request', async (t) => {
     const s = await serve(t);
     await ok(s.post(base, { key: 'k' }), 201);
     // Some are longer than a page of it.
@@ -397,7 +397,7 @@ test('a long export arrives whole, and a stuck reader holds up nobody', async (t
     assert.deepEqual([end.code, end.signal], [0, null], end.log);
 });
 
-test('another tenant has none of it', async (t) => {
+test('another tenant sees nothing of a session', async (t) => {
     const dir = workspace(t);
     const [one, two] = ['one', 'two'].map((tenant) => makeKey(dir, '--tenant', tenant).key);
     const admin = makeKey(dir, '--role', 'admin').key;

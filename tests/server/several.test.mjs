@@ -33,7 +33,7 @@ async function untilTurn(s, turn, ...states) {
     }
 }
 
-test('what was queued first runs first, and everybody gets the own answer', async (t) => {
+test('turns run in the order in which they were queued, and each client gets its answer', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();
     const first = a.turn(id, { message: '<<say one>><<hang times=1>>' });
@@ -56,7 +56,7 @@ test('what was queued first runs first, and everybody gets the own answer', asyn
     }
 });
 
-test('a repeat at another server joins the turn, waiting or running', async (t) => {
+test('a repeated request at another server joins the turn, waiting or running', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();
     const running = { message: '<<say one>><<hang times=1>>', client_id: 'r' };
@@ -99,7 +99,7 @@ test('a turn that is paused at one server takes its results at another', async (
     assert.equal((await untilTurn(b, json.turn_id, 'done')).text, 'tool said: ok');
 });
 
-test('a server that stops hands over what waits', async (t) => {
+test('a server that stops hands over its waiting turns', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();
     const first = a.turn(id, { message: '<<say one>><<hang times=1>>' });
@@ -119,7 +119,7 @@ test('a server that stops hands over what waits', async (t) => {
     assert.equal((await untilTurn(a, turn, 'done')).text, 'two');
 });
 
-test('a server that stood still gives its clients the answer of another', async (t) => {
+test('a server that was suspended sends its clients the answer of another server', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();
     const body = { message: '<<say one>><<hang times=1>>', client_id: 'c' };
@@ -155,7 +155,7 @@ async function standStill(t, message) {
     return { b, id, goOn };
 }
 
-test('a stream of a server that stood still has no text twice', async (t) => {
+test('the stream of a server that was suspended repeats no text', async (t) => {
     const { goOn } = await standStill(t, 'alpha beta gamma <<chunk 9>><<stall after=1>>');
     const { events, json } = await goOn();
     assert.equal(json.text, 'echo: alpha beta gamma');
@@ -165,7 +165,7 @@ test('a stream of a server that stood still has no text twice', async (t) => {
     assert.deepEqual([events.at(-1).event, events.at(-1).data.state], ['ended', 'done']);
 });
 
-test('an answer of another server that differs begins its step again', async (t) => {
+test('a different answer of another server restarts its step', async (t) => {
     const { b, id, goOn } = await standStill(t, 'alpha beta gamma <<chunk 9>><<stall after=1>>');
     await b.post(`/api/v1/sessions/${id}/messages`, { role: 'user', content: 'something else' });
     const { events, json } = await goOn();
@@ -175,7 +175,7 @@ test('an answer of another server that differs begins its step again', async (t)
     assert.equal(textOf(events.slice(events.indexOf(steps[1]))), json.text);
 });
 
-test('a turn that waits is seen so at another server at once', async (t) => {
+test('another server immediately sees that a turn is waiting', async (t) => {
     const [a, b] = await two(t);
     const call = '<<tool recall {"text":"x"}>>';
     const message = `${call}<<next>>${call}<<next>>${call}<<next>><<say enough>>`;
@@ -328,7 +328,7 @@ async function verify(load) {
 }
 
 for (const count of [2, 3]) {
-    test(`${count} servers under load, killed, stopped and standing still`, async (t) => {
+    test(`${count} servers work under load, while they are killed, stopped and suspended`, async (t) => {
         const load = new Load(t, count, SEED + count);
         await load.open();
         const clients = Array.from({ length: 6 }, () => load.client());

@@ -22,7 +22,7 @@ function assertAnswer({ code, json, text }, response, sessionId) {
     return json;
 }
 
-test('its own sequence: a first message, a second one, the list, the end', async (t) => {
+test('Skillian\'s sequence works: two messages, the list, the end', async (t) => {
     const s = await serveModel(t);
     const first = assertAnswer(await s.post('/api/v1/chat',
         { message: "What's the budget for CC-1001?" }), "echo: What's the budget for CC-1001?");
@@ -52,7 +52,7 @@ test('its own sequence: a first message, a second one, the list, the end', async
     assert.equal(late.json.detail, 'Session not found');
 });
 
-test('POST /sessions creates, and answers a message that comes along', async (t) => {
+test('POST /sessions creates a session and answers its message', async (t) => {
     const s = await serveModel(t);
     const answer = assertAnswer(await s.post('/api/v1/sessions', { message: 'hello' }),
         'echo: hello');
@@ -64,7 +64,7 @@ test('POST /sessions creates, and answers a message that comes along', async (t)
     assert.equal(empty.code, 201, 'without one it only creates');
 });
 
-test('an unknown session makes a new one, and says so', async (t) => {
+test('an unknown session id creates a new session, and the response shows it', async (t) => {
     const s = await serveModel(t);
     for (const id of ['nowhere', '01890000-0000-7000-8000-000000000001', '']) {
         const answer = assertAnswer(
@@ -80,7 +80,7 @@ test('an unknown session makes a new one, and says so', async (t) => {
         /^Session not found$/);
 });
 
-test('messages have 1 to 10000 characters', async (t) => {
+test('messages must have 1 to 10000 characters', async (t) => {
     const s = await serveModel(t);
     const id = (await s.post('/api/v1/sessions', {})).json.session_id;
     const wrong = [{}, { message: '' }, { message: 7 }, { message: ['x'] }, { message: { a: 1 } },
@@ -125,7 +125,7 @@ test('a failed turn leaves no trace', async (t) => {
     assert.deepEqual(seen, ['one', 'echo: one', 'two']);
 });
 
-test('a failure may be sent again under its key, in the same session', async (t) => {
+test('a failed request can be repeated with its key, in the same session', async (t) => {
     const s = await serveModel(t);
     const headers = { 'idempotency-key': 'once' };
     const body = { message: '<<fail status=400 times=1>>later' };
@@ -137,7 +137,7 @@ test('a failure may be sent again under its key, in the same session', async (t)
     assert.equal((await listed(s)).length, 1);
 });
 
-test('tool calls: which, with what, and what came of it', async (t) => {
+test('tool calls are shown with their arguments and results', async (t) => {
     const s = await serveModel(t);
     const { json } = await s.post('/api/v1/chat',
         { message: '<<tool recall {"text":"budget"}>><<next>><<say nothing yet>>' });
@@ -175,7 +175,7 @@ async function restless(t, differs) {
         `http://127.0.0.1:${server.address().port}/v1`] });
 }
 
-test('when the rounds are used up, it is not finished', async (t) => {
+test('a turn that used up its rounds is not finished', async (t) => {
     const s = await restless(t, true);
     const { code, json } = await s.post('/api/v1/chat', { message: 'go' });
     assert.equal(code, 200);
@@ -187,14 +187,14 @@ test('when the rounds are used up, it is not finished', async (t) => {
     assert.equal(few.json.tool_calls.length, 3);
 });
 
-test('nobody is asked: a model in circles comes to an end by itself', async (t) => {
+test('a model that repeats a call ends without asking for permission', async (t) => {
     const s = await restless(t, false);
     const { code, json } = await s.post('/api/v1/chat', { message: 'go' });
     assert.deepEqual([code, json.finished], [200, false]);
     assert.equal((await s.get(`/api/v1/sessions/${json.session_id}/turn`)).json.state, 'idle');
 });
 
-test('two messages at once are answered one after the other', async (t) => {
+test('two concurrent messages are answered one after the other', async (t) => {
     const s = await serveModel(t);
     const id = (await s.post('/api/v1/chat', { message: 'zero' })).json.session_id;
     const answers = await Promise.all(['one', 'two', 'three'].map((message) =>
@@ -204,7 +204,7 @@ test('two messages at once are answered one after the other', async (t) => {
     assert.deepEqual(roles, Array(4).fill(['user', 'assistant']).flat());
 });
 
-test('the answer may come as events', async (t) => {
+test('the answer can be streamed as events', async (t) => {
     const s = await serveModel(t);
     const r = await open(s.port, 'POST', '/api/v1/chat',
         { body: { message: '<<say bit by bit>><<chunk 3>>', stream: true } });

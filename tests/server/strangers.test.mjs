@@ -38,7 +38,7 @@ async function withTenants(t, store) {
 
 const keyed = (key, idempotency) => ({ key, headers: { 'idempotency-key': idempotency } });
 
-test('the id of a keyed create is not to be worked out', async (t) => {
+test('the id of a keyed create cannot be predicted', async (t) => {
     const { s, acme } = await withTenants(t, stores[0]);
     const made = await ok(s.post(base, { title: 't' }, keyed(acme, 'order-2')), 201);
     for (const texts of [['acme', 'order-2', '0'], ['acme', 'POST', base, 'order-2', '0']])
@@ -49,7 +49,7 @@ test('the id of a keyed create is not to be worked out', async (t) => {
     assert.notEqual(fork.id, made.id);
 });
 
-test('two stores give different ids to the same request', async (t) => {
+test('two stores derive different ids from the same request', async (t) => {
     const ids = new Set();
     for (let i = 0; i < 2; i++) {
         const s = await serve(t);
@@ -58,7 +58,7 @@ test('two stores give different ids to the same request', async (t) => {
     assert.equal(ids.size, 2);
 });
 
-test('servers on one store give the same id', async (t) => {
+test('two servers on one store derive the same id', async (t) => {
     const dir = workspace(t);
     const servers = await Promise.all([1, 2, 3].map(() => serve(t, { dir })));
     const answers = await Promise.all(servers.map((s) =>
@@ -70,7 +70,7 @@ test('servers on one store give the same id', async (t) => {
     for (const a of after) assert.deepEqual([a.code, a.json.id], [201, [...ids][0]], a.text);
 });
 
-test('the secret is in no export', async (t) => {
+test('no export contains the secret', async (t) => {
     const s = await serve(t);
     await ok(s.post(base, { key: 'k' }, { headers: { 'idempotency-key': 'k' } }), 201);
     await s.stop();
@@ -81,7 +81,7 @@ test('the secret is in no export', async (t) => {
     assert.ok(!out.includes(secret[1]));
 });
 
-test('an id that one tenant took is free for the other', async (t) => {
+test('an id that one tenant uses is free for another', async (t) => {
     const { s, acme, evil } = await withTenants(t, stores[0]);
     const id = (await ok(s.post(base, { title: 'mine' }, keyed(acme, 'k')), 201)).id;
     await ok(s.post(`${base}/${id}/messages`, { role: 'user', content: 'ACME-TEXT' },
@@ -115,7 +115,7 @@ function filesWith(dir, text) {
 for (const store of stores) {
     const kind = store.slice(0, store.indexOf(':'));
 
-    test(`${kind}: erased text is in no remembered answer`, async (t) => {
+    test(`${kind}: no stored response contains erased text`, async (t) => {
         const dir = workspace(t);
         fs.mkdirSync(path.join(dir, 'palaver-data'));
         const s = await serve(t, { dir, args: ['--store', store] });
@@ -147,7 +147,7 @@ for (const store of stores) {
     });
 }
 
-test('an erase that is sent again is told its answer', async (t) => {
+test('a repeated erase gets its response again', async (t) => {
     const s = await serve(t);
     const id = (await ok(s.post(base, {}), 201)).id;
     const headers = { 'idempotency-key': 'e' };
@@ -157,7 +157,7 @@ test('an erase that is sent again is told its answer', async (t) => {
     assert.deepEqual([again.code, again.text], [200, first.text]);
 });
 
-test('a completion that is not kept is still told again', async (t) => {
+test('a completion that is not stored is still replayed', async (t) => {
     const s = await serve(t);
     const body = { model: 'echo', messages: [{ role: 'user', content: 'hello' }] };
     const headers = { 'idempotency-key': 'c' };
@@ -192,7 +192,7 @@ async function exported(t) {
     return { id, fork, lines };
 }
 
-test('a session of the same id that is another conversation is kept apart', async (t) => {
+test('a different conversation with the same id is imported separately', async (t) => {
     const { id, fork, lines } = await exported(t);
     const s = await serve(t);
     const ours = lines[0].replaceAll('THEIRS', 'OURS').replaceAll('theirs', 'ours');
@@ -220,7 +220,7 @@ test('a session of the same id that is another conversation is kept apart', asyn
     assert.deepEqual([same.sessions, same.sessions_known, same.messages], [0, 1, 0]);
 });
 
-test('a fork does not share the messages of a stranger', async (t) => {
+test('a fork does not share the messages of a different conversation', async (t) => {
     const { id, fork, lines } = await exported(t);
     const s = await serve(t);
     await importLines(s, lines[0].replaceAll('THEIRS', 'OURS'));
@@ -231,7 +231,7 @@ test('a fork does not share the messages of a stranger', async (t) => {
     assert.deepEqual(await textsOf(s, fork), ['first THEIRS', 'second THEIRS', 'fork THEIRS']);
 });
 
-test('a key that another conversation has stays with it', async (t) => {
+test('a key stays with the conversation that has it', async (t) => {
     const s = await serve(t);
     const first = await importLines(s, chat('hello', 'I am the first'), '?key=ann');
     for (const texts of [['good day', 'I am the second'], ['hello', 'I am the third', 'more']]) {
@@ -251,7 +251,7 @@ test('a key that another conversation has stays with it', async (t) => {
     assert.deepEqual(await textsOf(s, 'ann'), ['hello', 'I am the first', 'and go on']);
 });
 
-test('what a stranger says under a key is not imported into', async (t) => {
+test('a different conversation with the same key gets no imported messages', async (t) => {
     const s = await serve(t);
     const id = (await ok(s.post(base, { key: 'ann' }), 201)).id;
     await ok(s.post(`${base}/ann/messages`, { role: 'user', content: 'LOCAL' }), 201);

@@ -42,7 +42,7 @@ async function collector(t, { code = 200 } = {}) {
 const attributes = (span) => Object.fromEntries(span.attributes
     .map(({ key, value }) => [key, value.stringValue ?? Number(value.intValue)]));
 
-test('every request is a span, below the one of its client', async (t) => {
+test('every request is a span below the span of its client', async (t) => {
     const c = await collector(t);
     const s = await serve(t, { config: `server:\n  otlp_url: ${c.url}\n` });
     const trace = '0af7651916cd43dd8448eb211c80319c';
@@ -61,7 +61,7 @@ test('every request is a span, below the one of its client', async (t) => {
         { 'service.name': 'palaver', 'service.version': attributes(span.resource.resource)['service.version'] });
 });
 
-test('what is left is sent before the end', async (t) => {
+test('the remaining spans are sent before the server stops', async (t) => {
     const c = await collector(t);
     const s = await serve(t, { config: `server:\n  otlp_url: ${c.url}/own/path\n` });
     for (const traceparent of ['nonsense', `00-${'0'.repeat(32)}-b7ad6b7169203331-01`])
@@ -75,7 +75,7 @@ test('what is left is sent before the end', async (t) => {
     for (const span of mine) assert.equal(span.parentSpanId, undefined);
 });
 
-test('a collector that refuses, or is not there, is in nobody\'s way', async (t) => {
+test('a collector that refuses or is unreachable delays nothing', async (t) => {
     const refusing = await collector(t, { code: 500 });
     const s = await serve(t, { config: `server:\n  otlp_url: ${refusing.url}\n` });
     assert.equal((await s.get('/healthz')).code, 200);

@@ -22,7 +22,7 @@ async function untilState(s, id, state) {
     }
 }
 
-test('a message and its answer, field by field', async (t) => {
+test('the response of a turn contains every documented member', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const { code, json } = await s.turn(id, { message: 'hello' });
@@ -46,7 +46,7 @@ test('a message and its answer, field by field', async (t) => {
         { turn_id: null, session_id: id, state: 'idle' });
 });
 
-test('what a request asks for reaches the model', async (t) => {
+test('the settings of a request reach the model', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const long = 'x'.repeat(20000);
@@ -65,7 +65,7 @@ test('what a request asks for reaches the model', async (t) => {
     assert.ok(JSON.stringify(body.messages).includes(long));
 });
 
-test('wrong requests are named, and change nothing', async (t) => {
+test('errors name the invalid member and change nothing', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const wrong = [
@@ -98,7 +98,7 @@ test('wrong requests are named, and change nothing', async (t) => {
     assertError(await s.turn(id, { message: 'x' }), 404, 'not_found', /^Session not found$/);
 });
 
-test('turns that nobody knows', async (t) => {
+test('unknown turns are not found', async (t) => {
     const s = await serveModel(t);
     for (const turn of ['x', '01890000-0000-7000-8000-000000000001']) {
         assertError(await s.get(`/api/v1/turns/${turn}`), 404, 'not_found', /does not exist|no such turn/);
@@ -118,7 +118,7 @@ test('turns that nobody knows', async (t) => {
     }
 });
 
-test('events are numbered, and tell the answer as it comes', async (t) => {
+test('events are numbered and contain the answer as it arrives', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const r = await stream(s, id,
@@ -139,7 +139,7 @@ test('events are numbered, and tell the answer as it comes', async (t) => {
         ['ended', 'done', r.headers['x-palaver-turn']]);
 });
 
-test('a reader resumes by Last-Event-ID with no gap and no double', async (t) => {
+test('a reader resumes by Last-Event-ID without gaps and repetitions', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const text = 'abcdefghijklmnopqrstuvwxyz'.repeat(4);
@@ -170,7 +170,7 @@ test('a reader resumes by Last-Event-ID with no gap and no double', async (t) =>
     assert.deepEqual([past.code, past.text], [204, '']);
 });
 
-test('what is past comes in parts where it is more than a connection takes', async (t) => {
+test('past events are sent in parts if they exceed the buffer of a connection', async (t) => {
     const s = await serveModel(t, { config: 'server:\n  stream_bytes_max: 65536\n' });
     const id = await s.session();
     const { json } = await s.turn(id, { message: '<<size 60000>><<chunk 40>>' });
@@ -189,7 +189,7 @@ test('what is past comes in parts where it is more than a connection takes', asy
     assert.equal(textOf(all), json.text);
 });
 
-test('several readers at once see the same', async (t) => {
+test('concurrent readers see the same events', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const first = await stream(s, id, { message: '<<say together>><<chunk 2>><<stall after=2>>' });
@@ -203,7 +203,7 @@ test('several readers at once see the same', async (t) => {
     for (const each of others.slice(1)) assert.deepEqual(await each.end(), events);
 });
 
-test('a busy session says what it does; queue, interrupt and steer get in', async (t) => {
+test('a busy session reports its turn, and accepts queue, interrupt and steer', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const first = await stream(s, id, { message: '<<say slow>><<hang times=1>>' });
@@ -230,7 +230,7 @@ test('a busy session says what it does; queue, interrupt and steer get in', asyn
         ['<<say slow>>', 'slow', 'later', 'echo: later', 'last', 'echo: last']);
 });
 
-test('an interrupt stops what runs, and its words stay', async (t) => {
+test('an interrupt stops the running turn and keeps its text', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const first = await stream(s, id, { message: '<<say half of it>><<chunk 5>><<stall after=1>>' });
@@ -243,7 +243,7 @@ test('an interrupt stops what runs, and its words stay', async (t) => {
     assert.equal((await messagesOf(s, id))[1].content, 'half ');
 });
 
-test('what is steered into a turn is answered by it', async (t) => {
+test('a steered message is answered by the running turn', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const first = s.turn(id, { message: 'go <<tool f {}>>', tools: [tool('f')] });
@@ -260,7 +260,7 @@ test('what is steered into a turn is answered by it', async (t) => {
         ['user', 'assistant', 'tool', 'user', 'assistant']);
 });
 
-test('cancel keeps what was said so far', async (t) => {
+test('cancel keeps the messages so far', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const answer = s.turn(id, { message: '<<say some words>><<chunk 5>><<stall after=1>>' });
@@ -278,7 +278,7 @@ test('cancel keeps what was said so far', async (t) => {
     assert.equal((await s.turn(id, { message: 'next' })).json.text, 'echo: next');
 });
 
-test('one that waits is taken back with its message', async (t) => {
+test('a canceled waiting turn is removed with its message', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const first = await stream(s, id, { message: '<<say one>><<hang times=1>>' });
@@ -291,7 +291,7 @@ test('one that waits is taken back with its message', async (t) => {
     assert.equal((await messagesOf(s, id)).length, 2);
 });
 
-test('tools of the caller: a pause, results, and on', async (t) => {
+test('a turn pauses for tools of the caller and continues with their results', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const paused = await s.turn(id, { message: '<<tool f {"a":1}>><<tool g {}>>',
@@ -321,7 +321,7 @@ test('tools of the caller: a pause, results, and on', async (t) => {
         /waits for no results/);
 });
 
-test('results may be streamed on, by the session', async (t) => {
+test('a stream continues after results were sent to the session', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const first = await stream(s, id, { message: '<<tool f {}>><<next>><<say over>>',
@@ -338,7 +338,7 @@ test('results may be streamed on, by the session', async (t) => {
     assert.deepEqual([rest[0].data.output, rest[0].data.is_error], ['ok', false]);
 });
 
-test('the third equal call in a row asks, and is allowed or denied', async (t) => {
+test('the third identical call in a row asks, and can be allowed or denied', async (t) => {
     const s = await serveModel(t);
     // recall is built in; each reply asks for the same.
     const call = '<<tool recall {"text":"x"}>>';
@@ -363,7 +363,7 @@ test('the third equal call in a row asks, and is allowed or denied', async (t) =
     }
 });
 
-test('a failure has its code, and the next turn works', async (t) => {
+test('a failed turn has a code, and the next turn works', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const failed = await s.turn(id, { message: '<<fail status=400>>' });
@@ -379,7 +379,7 @@ test('a failure has its code, and the next turn works', async (t) => {
     assert.equal((await s.turn(id, { message: 'again' })).json.text, 'echo: again');
 });
 
-test('a client that leaves stops nothing', async (t) => {
+test('a client that leaves does not stop its turn', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const body = JSON.stringify({ message: '<<say heard by nobody>><<hang times=1>>' });
@@ -394,7 +394,7 @@ test('a client that leaves stops nothing', async (t) => {
     assert.equal((await messagesOf(s, id))[1].content, 'heard by nobody');
 });
 
-test('the same request again does its work once', async (t) => {
+test('a repeated request does its work once', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const headers = { 'idempotency-key': 'k1' };
@@ -422,7 +422,7 @@ test('the same request again does its work once', async (t) => {
     assert.equal((await messagesOf(s, id)).length, 6);
 });
 
-test('a failure may be sent again under its key', async (t) => {
+test('a failed request can be repeated with its key', async (t) => {
     const s = await serveModel(t);
     for (const whole of [false, true]) {
         const id = await s.session();
@@ -436,7 +436,7 @@ test('a failure may be sent again under its key', async (t) => {
     }
 });
 
-test('after a restart: answers are found again, what was interrupted is told', async (t) => {
+test('after a restart, answers are found, and interrupted turns are reported', async (t) => {
     const s = await serveModel(t, { config: 'server:\n  drain: 0s\n' });
     const id = await s.session();
     const headers = { 'idempotency-key': 'before' };
@@ -479,7 +479,7 @@ test('after a restart: answers are found again, what was interrupted is told', a
         ['done', 'echo: remember me', first.json.message_id]);
 });
 
-test('a turn that waits for the caller outlives a clean stop, which does not wait for it', async (t) => {
+test('a clean stop does not wait for a turn that waits for the caller, and the turn survives', async (t) => {
     const s = await serveModel(t, { config: 'server:\n  drain: 1h\n' });
     const id = await s.session();
     const paused = await s.turn(id, { message: '<<tool f {}>>', tools: [tool('f')] });
@@ -498,7 +498,7 @@ test('a turn that waits for the caller outlives a clean stop, which does not wai
         ['user', 'assistant', 'tool', 'assistant']);
 });
 
-test('a server that waits for its last turns is not ended by a reload', async (t) => {
+test('a reload does not end a server that waits for its last turns', async (t) => {
     const s = await serveModel(t, { config: 'server:\n  drain: 1h\n' });
     const id = await s.session();
     const asked = s.turn(id, { message: '<<say at last>><<hang times=1>>' });
@@ -512,7 +512,7 @@ test('a server that waits for its last turns is not ended by a reload', async (t
     assert.deepEqual(await ended, [0, null], s.log());
 });
 
-test('after a kill: results go on, and so does what was being answered', async (t) => {
+test('after a kill, turns continue with their results and their answers', async (t) => {
     const s = await serveModel(t);
     const [paused, cut] = [await s.session(), await s.session()];
     const pause = await s.turn(paused, { message: '<<tool f {}>>', tools: [tool('f')] });
@@ -539,7 +539,7 @@ test('after a kill: results go on, and so does what was being answered', async (
     assert.deepEqual((await messagesOf(later, cut)).map((m) => m.role), ['user', 'assistant']);
 });
 
-test('tenants do not see each other, and readers may not speak', async (t) => {
+test('tenants do not see each other, and keys that only read cannot start turns', async (t) => {
     const dir = workspace(t);
     const [a, b] = ['a', 'b'].map((tenant) => makeKey(dir, '--tenant', tenant).key);
     const reader = makeKey(dir, '--tenant', 'a', '--role', 'read').key;
@@ -564,7 +564,7 @@ test('tenants do not see each other, and readers may not speak', async (t) => {
     }
 });
 
-test('a failed stream is in the log', async (t) => {
+test('a failed stream is logged', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();
     const cut = '<<say abcdefghijklmnopqrstuvwxyz>><<chunk 5>><<cut after=3>>';
@@ -578,7 +578,7 @@ test('a failed stream is in the log', async (t) => {
     await s.logged(/^\S+ warn request \S+: could not forward the stream: \S.*$/m);
 });
 
-test('a turn whose service reports no usage counts against the budget', async (t) => {
+test('a turn counts against the budget if its service reports no usage', async (t) => {
     const dir = workspace(t);
     const { key } = makeKey(dir, '--max-tokens', '20');
     const s = await serveModel(t, { dir });
