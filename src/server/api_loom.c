@@ -462,7 +462,7 @@ static pal_status take_given(
         if (pal_json_type_of(time) == PAL_JSON_NONE || pal_json_type_of(time) == PAL_JSON_NULL)
             continue;
         if (!pal_time_from_text(pal_json_string(time, call->arena), &messages[i].created_at))
-            return wrong(call, "messages", "Invalid timestamp: give it as RFC 3339", err);
+            return wrong(call, "messages", "Invalid timestamp: use RFC 3339", err);
     }
     return PAL_OK;
 }

@@ -90,7 +90,8 @@ static pal_status change_aliases(
                 err, PAL_NOT_FOUND, "the agent has no alias '%.*s'", PAL_STR_ARG(change->name));
     if (status == PAL_OK && pal_json_count(agent->aliases) > PAL_MISTRAL_ALIASES_MAX)
         return pal_mistral_wrong(
-                call, "alias", err, "an agent has at most %d aliases", PAL_MISTRAL_ALIASES_MAX);
+                call, "alias", err, "an agent can have at most %d aliases",
+                PAL_MISTRAL_ALIASES_MAX);
     return status;
 }
 

@@ -189,7 +189,7 @@ static void put_last(pal_mistral_runner *run)
         shape->done(&run->frames, &outcome);
     else
         shape->failed(&run->frames, code_of(run),
-                run->error.message[0] ? run->error.message : "the model did not answer");
+                run->error.message[0] ? run->error.message : "the model returned no answer");
 }
 
 static void end_stream(pal_mistral_runner *run)

@@ -176,7 +176,7 @@ static pal_str describe(pal_call *call, const pal_mistral_agent *agent)
     return text;
 }
 
-/* ---- All of them ---- */
+/* ---- All legs ---- */
 
 typedef struct legs_maker {
     pal_call *call;

@@ -176,9 +176,9 @@ static void note_answer(pal_mistral_runner *run, const pal_event *event)
     run->is_cut = event->finish_length;
 }
 
-/* The results of a handoff are refused if another API has written to the session meanwhile, because
- * the other APIs do not pass the gate. The store has then completed the calls with those results,
- * so the messages must stay visible. */
+/* The results of a handoff are refused if another API has started a turn in the session meanwhile,
+ * because the other APIs do not pass the gate. That turn has recorded results for the open calls,
+ * so the calls must stay visible together with those results. */
 static void note_failure(pal_mistral_runner *run, pal_status status, pal_str why)
 {
     bool is_refused = !run->code && (status == PAL_INVALID || status == PAL_CONFLICT);

@@ -10,8 +10,8 @@
 #define PAL_OPENAI_PAGE_MAX 100 /* items in one page */
 #define PAL_OPENAI_PAGE_DEFAULT 20
 #define PAL_OPENAI_METADATA_PAIRS_MAX 16
-#define PAL_OPENAI_METADATA_KEY_MAX 64    /* characters */
-#define PAL_OPENAI_METADATA_VALUE_MAX 512 /* characters */
+#define PAL_OPENAI_METADATA_KEY_MAX 64    /* maximum length in characters */
+#define PAL_OPENAI_METADATA_VALUE_MAX 512 /* maximum length in characters */
 
 extern const pal_api_route pal_openai_conversation_routes[]; /* api_openai_conversations.c */
 extern const pal_api_route pal_openai_response_routes[];     /* api_openai_responses.c */

@@ -36,7 +36,7 @@ static const struct {
 struct pal_response_piece {
     pal_response_form form;
     pal_id message;
-    uint32_t part; /* from 1 */
+    uint32_t part; /* number of the part in its message, from 1 */
     bool is_open;
     pal_buf text; /* the text or the arguments so far */
     pal_buf call_id;

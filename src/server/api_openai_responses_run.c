@@ -1,10 +1,10 @@
 /* api_openai_responses_run.c - runs the turn of a response and answers the request: with a complete
  * object, with a stream, or immediately if the response runs in the background.
  *
- * Ownership: up to four sides hold a run, and they end in any order. They are the turn (its events
- * arrive on the runtime's loop), the stream (it ends on a listener thread), a write to the store
- * (it ends on the store's writer), and the function that started the run. The last side frees the
- * run. Its lock guards all members. The loop owns the call until it is answered.
+ * Ownership: up to four sides hold a run, and they end in any order. The turn reports its
+ * events on the runtime's loop. The stream ends on a listener thread, and a write to the store ends
+ * on the store's writer. The fourth side is the function that started the run. The last side frees
+ * the run. Its lock guards all members. The loop owns the call until it is answered.
  *
  * finish() writes the record in the commit of the answer. So when the end of a response is
  * reported, its record is stored. */

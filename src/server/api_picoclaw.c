@@ -449,7 +449,7 @@ static const pal_api_route pico_routes[] = {
                 {"getPicoSession", "read one session with its messages", NULL, NULL, "PicoSession",
                         200}},
         {"DELETE", "/api/sessions/{id}", PAL_KEY_WRITE, PAL_ROUTE_WORKER, delete_session,
-                {"deletePicoSession", "move it to the trash", NULL, NULL, NULL, 204}},
+                {"deletePicoSession", "move a session to the trash", NULL, NULL, NULL, 204}},
         {0},
 };
 

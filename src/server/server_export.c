@@ -1,4 +1,4 @@
-/* server_export.c - see server_export.h. */
+/* server_export.c - implements server_export.h. */
 #include "server/server_export.h"
 
 #include "dialect/dialect_openai_chat.h"

@@ -294,7 +294,7 @@ static pal_mcp_taken take_new(taking *t)
         return wrong_version(t);
     if (pal_json_type_of(capabilities) != PAL_JSON_OBJECT)
         return refuse(t, PAL_RPC_INVALID_PARAMS,
-                "'_meta' must have an object '" META "clientCapabilities'");
+                "'_meta' must contain an object '" META "clientCapabilities'");
     return take_request(t);
 }
 

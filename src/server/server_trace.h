@@ -32,7 +32,7 @@ typedef enum pal_span_kind {
 typedef struct pal_span {
     pal_span_id id;
     pal_span_kind kind;
-    const char *name; /* "chat" */
+    const char *name; /* such as "chat" */
     pal_str what;     /* appended to the name: "chat gpt-5"; may be empty */
     int64_t start_ns; /* nanoseconds since 1970 */
     int64_t end_ns;

@@ -351,5 +351,5 @@ test('the token count grows with the usage; times and counts of posted messages 
     assert.equal(after.token_count, 80 + total(more));
     assertLoom(await s.post('/api/v1/conversations', { project_id: 'p', bead_id: 'b3',
         messages: [{ role: 'user', content: 'x', timestamp: 'yesterday' }] }), 400,
-    'Invalid timestamp: give it as RFC 3339');
+    'Invalid timestamp: use RFC 3339');
 });
