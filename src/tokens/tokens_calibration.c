@@ -7,7 +7,7 @@
 #include "palaver/tokens.h"
 
 #define NEWEST 0.3
-/* 110 * 1.1 is 121.00000000000001: not a reason to say 122. */
+/* 110 * 1.1 is 121.00000000000001 in binary, and must still give 121 instead of 122. */
 #define ROUNDING 1e-9
 
 static double clamp(double ratio)

@@ -14,7 +14,7 @@ static pal_status no_memory(pal_error *err)
     return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
 }
 
-/* Reads "name id" into the list; the name may have spaces. */
+/* Reads "name id" into the list. The name may contain spaces. */
 static bool special_read(pal_str line, struct specials *out)
 {
     struct pal_special *special = &out->list[out->len];
@@ -58,13 +58,13 @@ static pal_status specials_read(
             line.len--;
         if (line.len > 0 && !special_read(line, out)) {
             return pal_error_set(
-                    err, PAL_INVALID, "special tokens, line %u: not a name and its id", number);
+                    err, PAL_INVALID, "special tokens, line %u: must be a name and an id", number);
         }
     }
     return PAL_OK;
 }
 
-/* Everything that goes into the table. */
+/* All parts of the table. */
 struct parts {
     struct pal_vocab vocab;
     struct pal_compiled_trie trie;
@@ -80,7 +80,7 @@ struct parts {
     uint32_t pair_bits;
 };
 
-/* All but the tokens, which pairs_fill() adds. */
+/* Fills in everything except the tokens, which pairs_fill() adds. */
 static void byte_pairs_begin(struct parts *parts)
 {
     const struct pal_vocab *vocab = &parts->vocab;
@@ -165,7 +165,8 @@ static pal_status arrays_make(struct parts *parts, pal_arena *arena, pal_error *
     return pal_compile_spines(vocab, arena, parts->tokens, err);
 }
 
-/* Whether all ids are their numbers and a shift, so that they need not be written. */
+/* Returns whether each id is the token's number plus a constant. Then the ids need not be
+ * written. */
 static bool ids_are_even(const struct pal_vocab *vocab)
 {
     for (uint32_t i = PAL_TOKEN_FIRST + 1; i < vocab->len; i++)
@@ -210,7 +211,7 @@ static void head_fill(
     head->special_bytes_len = parts->specials.bytes_len;
 }
 
-/* Gives the sections their places and returns the size of the whole. */
+/* Assigns the sections their offsets and returns the total size. */
 static uint64_t sections_place(struct pal_encoding *head, uint64_t sizes[PAL_TABLE_SECTIONS])
 {
     uint64_t at = sizeof *head;
@@ -274,7 +275,7 @@ static pal_status compile(
     return status;
 }
 
-/* Works in an arena of its own, so that only the table stays in the caller's. */
+/* Works in a temporary arena, so that only the table remains in the caller's arena. */
 pal_status pal_encoding_compile(
         const pal_vocabulary *vocabulary, pal_arena *arena, pal_str *out_table, pal_error *err)
 {
@@ -283,10 +284,11 @@ pal_status pal_encoding_compile(
     pal_status status;
 
     if (vocabulary->name.len == 0 || vocabulary->name.len > PAL_TABLE_NAME_MAX)
-        return pal_error_set(err, PAL_INVALID, "a name of %zu bytes", vocabulary->name.len);
+        return pal_error_set(err, PAL_INVALID,
+                "a name of %zu bytes is not allowed", vocabulary->name.len);
     if (pal_split_find(vocabulary->pattern) == pal_splits_len) {
         return pal_error_set(
-                err, PAL_INVALID, "no pattern '%.*s'", PAL_STR_ARG(vocabulary->pattern));
+                err, PAL_INVALID, "unknown pattern '%.*s'", PAL_STR_ARG(vocabulary->pattern));
     }
     work = pal_arena_new(0);
     if (!work)

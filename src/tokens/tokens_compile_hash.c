@@ -11,9 +11,9 @@ struct hashing {
     struct pal_compiled_hash *out;
     struct pal_slot *keys;
     uint64_t *hashes;
-    uint32_t *starts; /* of each bucket, in `members`; one more at the end */
+    uint32_t *starts; /* index of each bucket's first key in `members`, and the end */
     uint32_t *members;
-    uint32_t *order; /* buckets, fullest first */
+    uint32_t *order; /* buckets, the fullest first */
     uint32_t buckets;
 };
 
@@ -40,7 +40,7 @@ static void buckets_fill(struct hashing *h)
         h->starts[i + 1] += h->starts[i];
     for (uint32_t i = len; i-- > 0;)
         h->members[--h->starts[bucket_of(h, i) + 1]] = i;
-    /* Each start was moved to where the one before ends: put them back. */
+    /* Each start was moved to where the one before ends. This restores them. */
     memmove(h->starts, h->starts + 1, h->buckets * sizeof h->starts[0]);
     h->starts[h->buckets] = len;
 }
@@ -59,7 +59,8 @@ static void buckets_order(struct hashing *h)
     }
 }
 
-/* Puts the bucket's keys where the displacement moves them, or none of them. */
+/* Places all keys of the bucket as the displacement says. If one does not fit, places none of
+ * them. */
 static bool bucket_put(struct hashing *h, uint32_t bucket, uint32_t displacement)
 {
     struct pal_compiled_hash *out = h->out;
@@ -142,5 +143,5 @@ pal_status pal_compile_hash(const struct pal_vocab *vocab, pal_arena *arena,
         if (slots_fill(&h))
             return PAL_OK;
     }
-    return pal_error_set(err, PAL_INVALID, "no perfect hash was found for the tokens");
+    return pal_error_set(err, PAL_INVALID, "could not find a perfect hash for the tokens");
 }

@@ -2,11 +2,11 @@
  * in the table, so that counting does not have to search for it. */
 #include "tokens/tokens_compile.h"
 
-/* What is made with a token as one half. */
+/* The tokens that have a given token as one half. */
 struct made {
-    uint32_t *first;  /* the first token whose left half it is, or PAL_TOKEN_NONE */
+    uint32_t *first;  /* the first token whose left half this is, or PAL_TOKEN_NONE */
     uint32_t *next;   /* the next token with the same left half */
-    uint32_t *lowest; /* the lowest token that it makes with a byte before it */
+    uint32_t *lowest; /* the lowest token that this makes with a byte before it */
 };
 
 static void made_fill(const struct pal_vocab *vocab, struct made *made)

@@ -6,11 +6,11 @@
 #include "tokens/tokens_compile.h"
 
 struct node {
-    uint32_t low; /* its tokens in `sorted` */
+    uint32_t low; /* its tokens in `sorted` are from `low` to `high` */
     uint32_t high;
-    uint32_t children; /* the first of them, in `nodes` */
+    uint32_t children; /* index of its first child in `nodes` */
     uint32_t base;
-    uint32_t token; /* or PAL_TOKEN_NONE */
+    uint32_t token; /* the token that ends here, or PAL_TOKEN_NONE */
     uint16_t depth;
     uint16_t children_len;
     uint16_t label;
@@ -21,11 +21,11 @@ struct packing {
     uint32_t *sorted;
     struct node *nodes;
     uint32_t nodes_len;
-    uint32_t *order; /* nodes with children */
+    uint32_t *order; /* the nodes that have children */
     uint32_t order_len;
-    uint64_t *used;  /* places, a bit each */
-    uint64_t *bases; /* likewise */
-    uint32_t room;   /* places and bases are below this */
+    uint64_t *used;  /* one bit per place that is in use */
+    uint64_t *bases; /* one bit per base that is in use */
+    uint32_t room;   /* all places and bases are below this */
 };
 
 static int bytes_order(const void *a, const void *b, void *user)
@@ -48,7 +48,7 @@ static void bit_set(uint64_t *bits, uint32_t at)
     bits[at / 64] |= (uint64_t)1 << at % 64;
 }
 
-/* Gives a node its children: one for each next byte of its tokens. */
+/* Creates the children of a node: one for each next byte of its tokens. */
 static void node_expand(struct packing *k, uint32_t index)
 {
     struct node *node = &k->nodes[index];
@@ -72,7 +72,7 @@ static void node_expand(struct packing *k, uint32_t index)
     }
 }
 
-/* The deepest token above each node is the prefix of the tokens below it. */
+/* The prefix of a token is the deepest token above it in the trie. */
 static void node_prefixes(struct packing *k, uint32_t index, uint32_t *above)
 {
     const struct node *node = &k->nodes[index];
@@ -115,7 +115,7 @@ static bool node_place(struct packing *k, struct node *node, uint32_t *from)
     return true;
 }
 
-/* Nodes with children, those with most of them first. */
+/* Sorts the nodes with children; those with the most children come first. */
 static void nodes_order(struct packing *k)
 {
     for (uint32_t len = 256; len > 0; len--) {
@@ -127,13 +127,14 @@ static void nodes_order(struct packing *k)
 
 static bool nodes_place(struct packing *k)
 {
-    uint32_t from = 1; /* place 0 stays free: it is where a search that found nothing looks */
+    uint32_t from = 1; /* place 0 stays free, because a failed search ends there */
     uint32_t len = 0;
 
     for (uint32_t i = 0; i < k->order_len; i++) {
         struct node *node = &k->nodes[k->order[i]];
 
-        /* Among nodes of one size the search goes on where it was, else it would be slow. */
+        /* Among nodes of the same size the search continues from the last position. Otherwise it
+         * would be slow. */
         if (node->children_len != len) {
             len = node->children_len;
             from = 1;
@@ -211,7 +212,7 @@ pal_status pal_compile_trie(struct pal_vocab *vocab, pal_arena *arena,
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     nodes_order(&k);
     if (!nodes_place(&k))
-        return pal_error_set(err, PAL_LIMIT, "the tokens are too many for a table");
+        return pal_error_set(err, PAL_LIMIT, "the vocabulary has too many tokens for a table");
     for (uint32_t i = 0; i < k.order_len; i++) {
         uint32_t base = k.nodes[k.order[i]].base;
 

@@ -37,7 +37,8 @@ static int base64_digit(unsigned char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Decodes up to the first character that is no base64; returns how many characters that were. */
+/* Decodes up to the first character that is not base64. Returns the number of decoded
+ * characters. */
 static size_t base64_read(pal_str text, unsigned char *out, uint32_t *out_len)
 {
     unsigned bits = 0;
@@ -74,7 +75,7 @@ static bool number_read(pal_str text, uint32_t *out_number)
     return true;
 }
 
-/* Takes a line off the text, without its end. */
+/* Removes a line from the front of the text and returns it without its end. */
 static pal_str line_take(pal_str *text)
 {
     const char *end = memchr(text->data, '\n', text->len);
@@ -97,7 +98,7 @@ static bool token_read(pal_str line, unsigned char *bytes, struct pal_vocab_toke
             number_read(pal_str_make(line.data + used + 1, line.len - used - 1), &out->id);
 }
 
-/* Bytes by their value, then the others by their id. */
+/* Single bytes come first, sorted by value, then the other tokens by id. */
 static int token_order(const void *a, const void *b)
 {
     const struct pal_vocab_token *x = a;
@@ -126,7 +127,7 @@ static pal_status index_make(struct pal_vocab *vocab, pal_arena *arena, pal_erro
 
         if (pal_vocab_find(vocab, token->bytes, token->len) != PAL_TOKEN_NONE) {
             return pal_error_set(
-                    err, PAL_INVALID, "line %u: the token is there twice", token->line);
+                    err, PAL_INVALID, "line %u: duplicate token", token->line);
         }
         while (vocab->index[at] != 0)
             at = (at + 1) & vocab->index_mask;
@@ -141,14 +142,14 @@ static pal_status order_check(const struct pal_vocab *vocab, pal_error *err)
         if (i > 0 && i < vocab->len && vocab->tokens[i].len == 1 &&
                 vocab->tokens[i].bytes[0] == i - 1) {
             return pal_error_set(
-                    err, PAL_INVALID, "line %u: the token is there twice", vocab->tokens[i].line);
+                    err, PAL_INVALID, "line %u: duplicate token", vocab->tokens[i].line);
         }
         if (i >= vocab->len || vocab->tokens[i].len != 1 || vocab->tokens[i].bytes[0] != i)
-            return pal_error_set(err, PAL_INVALID, "there is no token for the byte 0x%02x", i);
+            return pal_error_set(err, PAL_INVALID, "the token for byte 0x%02x is missing", i);
     }
     for (uint32_t i = PAL_TOKEN_FIRST + 1; i < vocab->len; i++) {
         if (vocab->tokens[i].id == vocab->tokens[i - 1].id) {
-            return pal_error_set(err, PAL_INVALID, "line %u: the rank %u is there twice",
+            return pal_error_set(err, PAL_INVALID, "line %u: duplicate rank %u",
                     vocab->tokens[i].line, vocab->tokens[i].id);
         }
     }
@@ -174,18 +175,19 @@ pal_status pal_vocab_read(struct pal_vocab *vocab, pal_str text, pal_arena *aren
         if (line.len == 0)
             continue;
         if (!token_read(line, bytes, token))
-            return pal_error_set(err, PAL_INVALID, "line %u: not a token and its rank", number);
+            return pal_error_set(err, PAL_INVALID, "line %u: must be a token and its rank", number);
         token->line = number;
         bytes += token->len;
         if (++vocab->len >= PAL_TOKENS_MAX)
-            return pal_error_set(err, PAL_LIMIT, "over %u tokens", PAL_TOKENS_MAX);
+            return pal_error_set(err, PAL_LIMIT,
+                    "the vocabulary has more than %u tokens", PAL_TOKENS_MAX);
     }
     qsort(vocab->tokens, vocab->len, sizeof vocab->tokens[0], token_order);
     status = order_check(vocab, err);
     return status == PAL_OK ? index_make(vocab, arena, err) : status;
 }
 
-/* The rank of the two parts at `at` as one; PAL_TOKEN_NONE when they are none. */
+/* Returns the rank of the token that the two parts at `at` make, or PAL_TOKEN_NONE. */
 static uint32_t pair_rank(
         const struct pal_vocab *vocab, const unsigned char *bytes, const uint32_t *ends, size_t at)
 {
@@ -194,7 +196,8 @@ static uint32_t pair_rank(
     return pal_vocab_find(vocab, bytes + start, ends[at + 1] - start);
 }
 
-/* Merges the bytes the slow way with what ranks below `limit`; the ends of the parts. */
+/* Merges the bytes the slow way with all tokens that rank below `limit`. Writes the ends of the
+ * parts. */
 static size_t merge_slowly(const struct pal_vocab *vocab, const unsigned char *bytes, uint32_t len,
         uint32_t limit, uint32_t *ends)
 {
@@ -238,9 +241,10 @@ pal_status pal_vocab_merge(struct pal_vocab *vocab, pal_error *err)
             token->right = pal_vocab_find(vocab, token->bytes + ends[0], token->len - ends[0]);
         } else if (parts > 2 &&
                 merge_slowly(vocab, token->bytes, token->len, PAL_TOKEN_NONE, ends) == 1) {
-            /* The linear method relies on parts that rank before the whole. */
+            /* The linear method requires that the parts of a token rank before the token. */
             return pal_error_set(
-                    err, PAL_INVALID, "line %u: the token is made of later ones", token->line);
+                    err, PAL_INVALID,
+                    "line %u: the token is made of parts that rank after it", token->line);
         }
     }
     return PAL_OK;

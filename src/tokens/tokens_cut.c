@@ -9,12 +9,13 @@
 #include "base/utf8.h"
 #include "tokens/tokens_walk.h"
 
-/* Pieces that are remembered, and how many of these have to follow one that is decided. */
+/* KEPT is the number of remembered pieces. DECIDED of them must follow a piece before it is
+ * decided. */
 #define KEPT 8
 #define DECIDED 3
 
-#define NEAR 256  /* bytes whose beginnings are all counted */
-#define HALVED 16 /* likewise, after halving */
+#define NEAR 256  /* range in bytes in which each beginning is counted */
+#define HALVED 16 /* the same range after halving */
 
 struct cut {
     const pal_encoding *encoding;
@@ -22,13 +23,14 @@ struct cut {
     size_t len;
     uint64_t tokens_max;
     pal_status failure;
-    /* A piece before which all is decided for beginnings that end at `from` or later. */
+    /* `start` is a piece. Everything before it is decided for beginnings that end at `from` or
+     * later. */
     size_t start;
-    uint64_t count; /* until there */
+    uint64_t count; /* tokens before `start` */
     size_t from;
 };
 
-/* Whether the beginning of this length fits. */
+/* Returns whether the beginning of this length has at most tokens_max tokens. */
 static bool fits(struct cut *cut, size_t len)
 {
     bool is_near = len >= cut->from;
@@ -47,8 +49,8 @@ static bool fits(struct cut *cut, size_t len)
     return is_good;
 }
 
-/* Goes through the pieces until there are too many tokens, and some pieces more; returns how long
- * a beginning can be at most, and remembers where to count from. */
+/* Reads pieces until there are too many tokens, and a few pieces more. Returns the maximum length
+ * of a beginning and remembers where to count from. */
 static size_t find_bound(struct cut *cut)
 {
     struct {
@@ -87,7 +89,7 @@ static size_t char_before(const struct cut *cut, size_t at)
     return pal_utf8_cut(pal_str_make((const char *)cut->text, cut->len), at - 1);
 }
 
-/* The longest that fits of those that end after `low`, else `low`. */
+/* Returns the longest beginning after `low` that fits, or `low` if there is none. */
 static size_t find_one_by_one(struct cut *cut, size_t low, size_t high)
 {
     while (high > low && cut->failure == PAL_OK && !fits(cut, high))
@@ -95,7 +97,7 @@ static size_t find_one_by_one(struct cut *cut, size_t low, size_t high)
     return high > low ? high : low;
 }
 
-/* One that fits; `low` does. */
+/* Returns a beginning that fits, at least `low`, which must fit. */
 static size_t find_by_halves(struct cut *cut, size_t low, size_t high)
 {
     while (high - low > HALVED && cut->failure == PAL_OK) {
@@ -126,11 +128,11 @@ static size_t find_longest(struct cut *cut)
     return find_by_halves(cut, 0, cut->from);
 }
 
-/* The estimate grows with the text, so halving is exact. */
+/* The estimate grows with the text, so a binary search is exact. */
 static size_t find_estimate(pal_str text, uint64_t tokens_max)
 {
     size_t low = 0;
-    size_t high = text.len + 1; /* does not fit */
+    size_t high = text.len + 1; /* the shortest length that does not fit */
 
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
@@ -160,7 +162,7 @@ pal_status pal_tokens_cut(const pal_encoding *encoding, pal_str text, uint64_t t
     }
     len = text.len > 0 ? find_longest(&cut) : 0;
     if (cut.failure != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for tokens");
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory while counting tokens");
     *out_len = len;
     return PAL_OK;
 }

@@ -15,7 +15,7 @@
 enum { TOKEN = 100, ASCII = 25, INVALID = 100, CUT_MAX = 3 };
 
 typedef struct weight_range {
-    uint32_t end; /* the first character behind it */
+    uint32_t end; /* the first character after the range */
     uint16_t weight;
 } weight_range;
 
@@ -23,7 +23,8 @@ static const weight_range ranges[] = {
         {0x80, ASCII},
         {0xc0, 40},   /* Latin-1 signs */
         {0x100, 20},  /* Western European letters */
-        {0x102, 125}, /* Central European and Turkish ones, but for those that Vietnamese has */
+        {0x102, 125}, /* Central European and Turkish letters, except those that are also
+                         Vietnamese */
         {0x104, 72},
         {0x110, 125},
         {0x112, 72},
@@ -33,7 +34,7 @@ static const weight_range ranges[] = {
         {0x370, 150}, /* combining marks */
         {0x400, 39},  /* Greek */
         {0x450, 30},  /* Cyrillic: Russian letters */
-        {0x460, 90},  /* those of its neighbours */
+        {0x460, 90},  /* Cyrillic letters of other languages */
         {0x530, 60},
         {0x590, 28},   /* Armenian */
         {0x600, 40},   /* Hebrew */
@@ -53,10 +54,10 @@ static const weight_range ranges[] = {
         {0x2000, 100}, /* ancient Greek */
         {0x2070, 25},  /* dashes and quotation marks */
         {0x2500, 150}, /* numbers, arrows, mathematics */
-        {0x2580, 40},  /* lines of boxes, which come in runs */
+        {0x2580, 40},  /* box-drawing lines, which come in runs */
         {0x2e80, 130}, /* other signs */
         {0x3040, 40},  /* Chinese and Japanese punctuation */
-        {0x3100, 77},  /* kana */
+        {0x3100, 77},  /* Hiragana and Katakana */
         {0x3200, 75},
         {0x4e00, 150},
         {0xa000, 93}, /* Chinese characters */
@@ -71,7 +72,8 @@ static const weight_range ranges[] = {
         {0x110000, 350},
 };
 
-/* Letters whose languages, Czech and Hungarian, cost much more than their neighbours. */
+/* These letters belong to Czech and Hungarian, which need many more tokens than similar
+ * languages. */
 static bool is_costly(uint32_t character)
 {
     return character == 0x11b || character == 0x159 || character == 0x16f || character == 0x151 ||
@@ -82,7 +84,7 @@ static uint64_t char_weight(uint32_t character, const weight_range **range)
 {
     const weight_range *r = *range;
 
-    /* The next character is mostly of the same range. */
+    /* The next character is usually in the same range. */
     if (character >= r->end || (r > ranges && character < r[-1].end)) {
         for (r = ranges; character >= r->end;)
             r++;
@@ -108,7 +110,7 @@ static size_t ascii_run(pal_str text)
     return len;
 }
 
-/* Whether more bytes could still make a character of these. */
+/* Returns whether more bytes could complete these bytes to a character. */
 static bool is_beginning(pal_str text)
 {
     static const char *const ends[] = {"\x80\x80\x80", "\xbf\xbf\xbf"};
@@ -125,7 +127,8 @@ static bool is_beginning(pal_str text)
     return false;
 }
 
-/* Weighs whole characters and broken ones; returns how many bytes are left that may go on. */
+/* Adds the weight of complete and invalid characters. Returns the number of bytes at the end that
+ * more bytes may complete. */
 static size_t weigh(pal_str text, uint64_t *weight)
 {
     const weight_range *range = ranges;
@@ -152,7 +155,7 @@ static size_t weigh(pal_str text, uint64_t *weight)
     return 0;
 }
 
-/* Completes the character that an earlier piece began; returns how many bytes that took. */
+/* Completes a character that an earlier piece began. Returns how many bytes that took. */
 static size_t feed_cut(pal_estimate *estimate, pal_str text)
 {
     size_t taken = 0;

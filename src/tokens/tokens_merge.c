@@ -33,7 +33,7 @@
 #include <assert.h>
 #include "base/memory.h"
 
-/* A guess begins so many bytes before its run. */
+/* A guess begins this many bytes before its run. */
 #define GUESS_BEFORE 16
 
 void pal_merge_init(struct pal_merge *merge)
@@ -83,12 +83,13 @@ void pal_merge_done(struct pal_merge *merge)
     pal_merge_init(merge);
 }
 
-/* The token that the last one of a row makes with what follows it in the text; or one of these. */
+/* Values of `joined`, which is otherwise the token that the last token of a row makes with the text
+ * after it. */
 #define NOTHING PAL_TOKEN_NONE
 #define UNKNOWN 0u
 
-/* Whether the two can be neighbors. `joined` is the only token that the left one makes with what
- * begins the right one. */
+/* Returns whether the two tokens can be neighbors. `joined` is the only token that the left one
+ * makes with the beginning of the right one. */
 static bool is_compatible(
         const struct pal_table *table, uint32_t left, uint32_t joined, uint32_t right)
 {
@@ -104,7 +105,8 @@ static bool is_compatible(
             made = joined;
         if (made < limit)
             return false;
-        /* The higher number was made last; of two that are the same, the right one. */
+        /* The token with the higher number was made last. If both are the same, the right one
+         * was. */
         if (left > right) {
             limit = left;
             left = table->tokens[left].right;
@@ -116,8 +118,8 @@ static bool is_compatible(
     return pal_pair_bytes(table, left, right) >= limit;
 }
 
-/* As is_compatible() for the last token of a row and the text at `border`, where `right` begins. In
- * these conditions it is cheaper to compute than to branch. */
+/* Like is_compatible(), for the last token of a row and the text at `border`, where `right` begins.
+ * Computing all conditions is cheaper here than branching. */
 static inline bool is_neighbor(const struct pal_table *table, uint32_t left, uint32_t joined,
         uint32_t right, const unsigned char *border)
 {
@@ -136,7 +138,7 @@ static inline bool is_neighbor(const struct pal_table *table, uint32_t left, uin
     return is_compatible(table, left, joined, right);
 }
 
-/* Whether no token can follow `left`, which ends before `next`. */
+/* Returns whether no token can follow `left`, which ends before `next`. */
 static inline bool is_blocked(const struct pal_table *table, uint32_t left,
         const unsigned char *next, const unsigned char *end)
 {
@@ -151,19 +153,21 @@ static inline bool is_dead(const struct pal_merge *merge, size_t at)
     return merge->dead[at / 64] >> at % 64 & 1;
 }
 
-/* Where a walk is. It is handed on as a value, so that it stays in registers. */
+/* The state of a walk. It is passed by value, so that it stays in registers. */
 struct walk {
     const unsigned char *p;
     size_t len;
     size_t at;
     size_t tokens_len;
-    uint32_t joined; /* what the last token makes with what follows it, NOTHING or UNKNOWN */
-    size_t kept;     /* so many of the tokens are never taken back */
-    size_t guessed;  /* so many of the tokens may be guesses, with longer ones still to be tried */
+    uint32_t joined; /* the token that the last token makes with the text after it, or NOTHING or
+                        UNKNOWN */
+    size_t kept;     /* the first `kept` tokens are never removed again */
+    size_t guessed;  /* the first `guessed` tokens may be guesses; longer tokens were not tried for
+                        them */
     uint64_t work;
 };
 
-/* A token that may be the next one of a row. */
+/* A token that may become the next one of a row. */
 struct step {
     uint32_t token;
     uint32_t joined;
@@ -197,8 +201,8 @@ static inline uint32_t pop(
     return token;
 }
 
-/* In a long run the tokens are guessed and need only be checked. A guess begins a few bytes before
- * the run, because the tokens there may be wrong. */
+/* In a long run the tokens are guessed and only checked. A guess begins a few bytes before the run,
+ * because the tokens there may be wrong. */
 static struct walk follow_guess(
         const struct pal_table *table, struct pal_merge *merge, struct walk walk)
 {
@@ -227,7 +231,7 @@ static struct walk follow_guess(
     return walk;
 }
 
-/* The longest token of a place makes no longer one with what follows it. */
+/* The longest token of a place cannot make a longer token with the text after it. */
 static inline struct step step_longest(const struct pal_table *table, struct walk *walk)
 {
     struct step step = {.joined = NOTHING, .is_longest = true};
@@ -247,8 +251,8 @@ static inline bool can_step(const struct pal_table *table, const struct pal_merg
             fits(table, merge, walk, step->token);
 }
 
-/* The next shorter token of the place. Of all that a token makes with what follows it, only the
- * longest one of the place is remembered: it is nearly always the only one. */
+/* Returns the next shorter token of the place. Of the tokens that it makes with the text after it,
+ * only the longest token of the place is remembered. Nearly always it is the only one. */
 static inline struct step step_shorter(const struct pal_table *table, struct step step)
 {
     uint32_t longer = step.token;
@@ -262,8 +266,8 @@ static inline struct step step_shorter(const struct pal_table *table, struct ste
     return step;
 }
 
-/* No token of the place fits: it is dead. Goes back to places before it until there is a token that
- * was not tried. */
+/* No token of the place fits, so the place is dead. Goes back until there is a place with an
+ * untried token. */
 static struct walk go_back(
         const struct pal_table *table, struct pal_merge *merge, struct walk walk, struct step *step)
 {
@@ -279,8 +283,8 @@ static struct walk go_back(
     }
     step->joined = UNKNOWN;
     if (step->token == PAL_TOKEN_NONE) {
-        /* Only a damaged table comes here, since there is a row for every text. It gets bytes,
-         * which are never taken back, so that this ends. */
+        /* There is a row for every text, so this happens only with a damaged table. It gets single
+         * bytes, which are never removed, so that the loop ends. */
         push(merge, &walk, walk.p[walk.at], 1, UNKNOWN);
         walk.kept = walk.tokens_len;
     }
@@ -319,9 +323,8 @@ size_t pal_merge_all(
     return walk.tokens_len;
 }
 
-/* Marks in `last` the last token of the row of every beginning that goes over `at`, where `last`
- * already says which token ends, and ends with the next token. Returns how many new ones of them
- * end at `from` or later. */
+/* `last` holds, for each end, the last token of the row that ends there. Adds all rows that end
+ * with one more token after `at`. Returns how many new ends are at `from` or later. */
 static size_t walk_on(const struct pal_table *table, struct pal_merge *merge,
         const unsigned char *p, size_t at, size_t len, size_t from)
 {
@@ -349,8 +352,8 @@ static size_t walk_on(const struct pal_table *table, struct pal_merge *merge,
     return found;
 }
 
-/* Whether the border at the beginning of `p`, after `token`, is final: whether the row of every
- * beginning that ends in the last token_len_max bytes goes over it. */
+/* Returns whether the border at the beginning of `p`, after `token`, is final. It is final if the
+ * rows of all beginnings that end in the last token_len_max bytes pass it. */
 static bool is_final(const struct pal_table *table, struct pal_merge *merge,
         const unsigned char *p, size_t len, uint32_t token)
 {
@@ -370,8 +373,8 @@ static bool is_final(const struct pal_table *table, struct pal_merge *merge,
     return missing == 0;
 }
 
-/* As is_final(), but remembers the last border that was: in a long run one window ends like the one
- * before. Borders that are not final are tried first, and must not push that one out. */
+/* Like is_final(), but remembers the last final border: in a long run, windows end alike. Borders
+ * that are not final are tried first and must not replace the remembered one. */
 static bool is_final_again(const struct pal_table *table, struct pal_merge *merge,
         const unsigned char *p, size_t len, uint32_t token)
 {

@@ -25,12 +25,12 @@ enum {
     TOOL_OLD = 10,
     ARGUMENTS = 3,
     ARGUMENT = 3,
-    ENUM_VALUE = 3, /* and once less: the first one costs only itself */
+    ENUM_VALUE = 3, /* for each value; an enum costs 3 less in total */
 };
 
 /* ---- Messages ---- */
 
-/* Counts texts one by one; failure sticks. */
+/* Counts texts one by one. After a failure all further counts fail. */
 typedef struct counter {
     const pal_encoding *encoding;
     pal_error *err;
@@ -88,7 +88,8 @@ pal_status pal_tokens_message(const pal_encoding *encoding, const pal_message *m
 
         results += part->kind == PAL_PART_TOOL_RESULT;
         count_part(&c, part);
-        for (size_t j = 0; j < part->parts_len; j++) /* the output of a tool: one level deep */
+        for (size_t j = 0; j < part->parts_len; j++) /* the output of a tool; it is one level
+                                                        deep */
             count_part(&c, &part->parts[j]);
     }
     if (results == 0 || results < message->parts_len)
@@ -100,17 +101,18 @@ pal_status pal_tokens_message(const pal_encoding *encoding, const pal_message *m
 
 /* ---- Tools ---- */
 
-/* A schema that is still to be counted. */
+/* A schema that was not counted yet. */
 typedef struct schema schema;
 struct schema {
     pal_json value;
-    pal_str name; /* of the argument; empty where it has none */
+    pal_str name; /* name of the argument; empty if it has none */
     schema *next;
 };
 
 typedef struct tool {
     counter c;
-    pal_arena *arena; /* of the schema's JSON, and of what waits: as many as it has values */
+    pal_arena *arena; /* holds the schema's JSON and the waiting schemas, at most one per JSON
+                         value */
     pal_buf line;
     schema *waiting;
 } tool;
@@ -145,7 +147,7 @@ static void append_description(tool *t, pal_str text)
     pal_buf_append_str(&t->line, text);
 }
 
-/* "string", or "string|null" where there are several. */
+/* Appends "string", or "string|null" if there are several types. */
 static void append_type(tool *t, pal_json type)
 {
     pal_json_iter iter = pal_json_each(type);
@@ -163,7 +165,8 @@ static void append_type(tool *t, pal_json type)
 static void count_line(tool *t)
 {
     if (t->line.failure != PAL_OK && t->c.status == PAL_OK)
-        t->c.status = pal_error_set(t->c.err, t->line.failure, "no memory to count a tool");
+        t->c.status = pal_error_set(t->c.err, t->line.failure,
+                "out of memory while counting a tool");
     count(&t->c, pal_buf_str(&t->line));
     pal_buf_clear(&t->line);
 }
@@ -231,7 +234,7 @@ static void count_schemas(tool *t, pal_str text)
         count_schema(t, s);
     }
     if (t->c.status == PAL_OK && pal_arena_failure(t->arena) != PAL_OK)
-        t->c.status = pal_error_set(t->c.err, PAL_NO_MEMORY, "no memory to count a tool");
+        t->c.status = pal_error_set(t->c.err, PAL_NO_MEMORY, "out of memory while counting a tool");
 }
 
 pal_status pal_tokens_tool(const pal_encoding *encoding, pal_str name, pal_str description,
@@ -242,7 +245,7 @@ pal_status pal_tokens_tool(const pal_encoding *encoding, pal_str name, pal_str d
 
     t.arena = pal_arena_new(0);
     if (!t.arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to count a tool");
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory while counting a tool");
     pal_buf_init(&t.line, PAL_JSON_BYTES_MAX);
     t.c.tokens = is_new ? TOOL : TOOL_OLD;
     pal_buf_append_str(&t.line, name);

@@ -19,7 +19,7 @@ typedef struct own_rule {
 } own_rule;
 
 struct pal_models {
-    pal_arena *arena; /* holds everything, this struct too */
+    pal_arena *arena; /* holds everything, including this struct */
     own_rule *rules;
     size_t rules_len;
 };
@@ -56,8 +56,8 @@ static size_t digits_at(pal_str text, size_t at)
     return len;
 }
 
-/* Whether what follows a whole name only says which one of it: a date, a tag, a region, or a
- * version as Bedrock has them ("-v1:0"). */
+/* Returns whether the text after a model's name only selects a variant: a date, a tag, a region, or
+ * a version in Bedrock's form ("-v1:0"). */
 static bool is_version(pal_str rest)
 {
     size_t digits;
@@ -85,7 +85,8 @@ static bool matches(pal_str pattern, pal_str name)
     return begins_with(name, pattern) && is_version(rest_of(name, pattern.len));
 }
 
-/* Where the model's own name may begin behind `at`; name.len when nowhere. */
+/* Returns the next position after `at` where the model's name can begin, or name.len if there is
+ * none. */
 static size_t next_start(pal_str name, size_t at)
 {
     for (; at < name.len && !is_digit(name.data[at]); at++) {
@@ -203,9 +204,10 @@ pal_model pal_models_find(const pal_models *models, pal_str name)
     return model;
 }
 
-/* ---- The user's own lines ---- */
+/* ---- Lines of the configuration ---- */
 
-/* A name that another build would have is none that a configuration may not have. */
+/* An encoding that only other builds contain is also allowed, so that one configuration works with
+ * all builds. */
 static bool is_known_encoding(pal_str name)
 {
     for (size_t i = 0; i < pal_model_lines_len; i++) {
@@ -223,13 +225,13 @@ static pal_status check_rule(const pal_model_rule *rule, size_t number, pal_erro
     pal_str pattern = rule->pattern;
 
     if (pattern.len == 0 || pattern.len > PAL_MODEL_LEN_MAX)
-        return pal_error_set(err, PAL_INVALID, "model %zu: the name is empty or over %d bytes",
+        return pal_error_set(err, PAL_INVALID, "model %zu: the name must have 1 to %d bytes",
                 number, PAL_MODEL_LEN_MAX);
     if (memchr(pattern.data, '*', pattern.len - 1))
-        return pal_error_set(err, PAL_INVALID, "model '%.*s': a '*' stands only at the end",
+        return pal_error_set(err, PAL_INVALID, "model '%.*s': '*' is only allowed at the end",
                 PAL_STR_ARG(pattern));
     if (rule->encoding.len > 0 && !is_known_encoding(rule->encoding))
-        return pal_error_set(err, PAL_INVALID, "model '%.*s': there is no encoding '%.*s'",
+        return pal_error_set(err, PAL_INVALID, "model '%.*s': unknown encoding '%.*s'",
                 PAL_STR_ARG(pattern), PAL_STR_ARG(rule->encoding));
     return PAL_OK;
 }
@@ -256,7 +258,7 @@ pal_status pal_models_new(
     pal_models *models;
 
     if (rules_len > PAL_MODEL_RULES_MAX)
-        return pal_error_set(err, PAL_LIMIT, "%zu models are over the limit", rules_len);
+        return pal_error_set(err, PAL_LIMIT, "%zu models exceed the limit", rules_len);
     for (size_t i = 0; i < rules_len; i++) {
         pal_status status = check_rule(&rules[i], i + 1, err);
 
@@ -271,7 +273,7 @@ pal_status pal_models_new(
         copy_rule(arena, &rules[i], &models->rules[i]);
     if (!arena || pal_arena_failure(arena) != PAL_OK) {
         pal_arena_free(arena);
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu models", rules_len);
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for %zu models", rules_len);
     }
     models->arena = arena;
     models->rules_len = rules_len;

@@ -12,7 +12,7 @@
 #define K 1000
 #define KI 1024
 
-/* clang-format off: a line a pattern */
+/* clang-format off: one line per pattern */
 const pal_model_line pal_model_lines[] = {
     /* OpenAI */
     {"gpt-3.5*", CL100K, NULL, 16385, 4096, 0},
@@ -39,7 +39,7 @@ const pal_model_line pal_model_lines[] = {
     {"gpt-5*", O200K, NULL, 400 * K, 128 * K, 272 * K},
     {"gpt-5-pro*", O200K, NULL, 400 * K, 272 * K, 272 * K},
     {"gpt-5-chat*", O200K, NULL, 128 * K, 16384, 0},
-    {"gpt-5.*", O200K, NULL, 0, 128 * K, 0}, /* one that came after this table */
+    {"gpt-5.*", O200K, NULL, 0, 128 * K, 0}, /* models that are newer than this table */
     {"gpt-5.1*", O200K, NULL, 400 * K, 128 * K, 272 * K},
     {"gpt-5.1-chat*", O200K, NULL, 128 * K, 16384, 0},
     {"gpt-5.2*", O200K, NULL, 400 * K, 128 * K, 272 * K},
@@ -73,7 +73,7 @@ const pal_model_line pal_model_lines[] = {
     {"babbage", "r50k_base", NULL, 2049, 2049, 0},
     {"ada", "r50k_base", NULL, 2049, 2049, 0},
 
-    /* Anthropic: since Claude 3 the vocabulary is not public, and the old one a rough guess */
+    /* Anthropic: the vocabulary is not public since Claude 3, and the old one is a rough guess. */
     {"claude*", NULL, "claude", 0, 0, 0},
     {"claude-1*", "claude", NULL, 100 * K, 4096, 0},
     {"claude-v1*", "claude", NULL, 100 * K, 4096, 0},
@@ -104,8 +104,8 @@ const pal_model_line pal_model_lines[] = {
     {"claude-haiku-4*", NULL, "claude", 200 * K, 64 * K, 0},
     {"claude-fable-5*", NULL, "claude", 1000 * K, 128 * K, 0},
 
-    /* Mistral: tekken where the published weights come with it; SentencePiece before that. Where
-     * catalogs differ on what a name without a date stands for, it is the smaller context. */
+    /* Mistral: tekken if the published weights include it, SentencePiece before that. If catalogs
+     * disagree on the model that a name without a date means, the smaller context is used. */
     {"mistral-nemo*", "tekken", NULL, 128 * KI, 0, 0},
     {"open-mistral-nemo*", "tekken", NULL, 128 * KI, 0, 0},
     {"pixtral*", NULL, "tekken", 128 * K, 0, 0},
@@ -176,7 +176,7 @@ const pal_model_line pal_model_lines[] = {
     {"open-mixtral-8x7b*", NULL, NULL, 32 * KI, 0, 0},
     {"open-mixtral-8x22b*", NULL, NULL, 64 * KI, 0, 0},
 
-    /* Qwen: one vocabulary from 1.5 to 3, another one from 3.5 on */
+    /* Qwen: one vocabulary from 1.5 to 3, another one from 3.5 */
     {"qwen*", NULL, "qwen3", 0, 0, 0},
     {"qwen1.5*", "qwen3", NULL, 32 * KI, 0, 0},
     {"qwen2*", "qwen3", NULL, 0, 0, 0},
@@ -199,7 +199,7 @@ const pal_model_line pal_model_lines[] = {
     {"deepseek-v3*", "deepseek_v3", NULL, 128 * KI, 0, 0},
     {"deepseek-r1*", "deepseek_v3", NULL, 128 * KI, 0, 0},
     {"deepseek.r1*", "deepseek_v3", NULL, 128 * KI, 0, 0}, /* as Bedrock writes it */
-    {"deepseek-r1:*", NULL, "qwen3", 128 * KI, 0, 0}, /* Ollama's small ones are distilled */
+    {"deepseek-r1:*", NULL, "qwen3", 128 * KI, 0, 0}, /* Ollama's small models are distilled */
     {"deepseek-r1:671b*", "deepseek_v3", NULL, 128 * KI, 0, 0},
     {"deepseek-r1-distill-qwen*", NULL, "qwen3", 128 * KI, 0, 0},
     {"deepseek-r1-distill-llama*", "llama3", CL100K, 128 * KI, 0, 0},

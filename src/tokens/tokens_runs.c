@@ -6,10 +6,10 @@
  * rounds. */
 #include "tokens/tokens_runs.h"
 
-/* Stretches are so many times as long as the longest token: what is near the end of one is wrong
- * where the text goes on. */
+/* The length of a stretch, in multiples of the longest token. Tokens near the end of a stretch are
+ * wrong if the text continues. */
 #define STRETCH_TOKENS 8
-/* Runs that are not long, one after another, that end a stretch. */
+/* A stretch ends after this many short runs in a row. */
 #define SHORT_RUNS 3
 
 static size_t run_len(const unsigned char *p, size_t len)
@@ -21,7 +21,7 @@ static size_t run_len(const unsigned char *p, size_t len)
     return n;
 }
 
-/* Adds `count` times the token of `item`, with what was looked up for it. */
+/* Appends the token of `item` `count` times, with the values that were looked up for it. */
 static void items_add(struct pal_runs *runs, struct pal_runs_item item, uint32_t count)
 {
     struct pal_runs_item *last = runs->items_len > 0 ? &runs->items[runs->items_len - 1] : NULL;
@@ -43,7 +43,7 @@ static struct pal_runs_item item_of(const struct pal_table *table, uint32_t toke
             .next = PAL_TOKEN_NONE};
 }
 
-/* Makes items of the bytes from `at` on; returns where they end. */
+/* Turns the bytes from `at` on into items. Returns where they end. */
 static size_t items_read(const struct pal_table *table, struct pal_runs *runs,
         const unsigned char *p, size_t at, size_t run, size_t len)
 {
@@ -62,7 +62,7 @@ static size_t items_read(const struct pal_table *table, struct pal_runs *runs,
     return at;
 }
 
-/* The lowest token that can be made, or PAL_TOKEN_NONE. */
+/* Returns the lowest token that can be made, or PAL_TOKEN_NONE. */
 static uint32_t items_lowest(const struct pal_table *table, struct pal_runs *runs)
 {
     uint32_t lowest = PAL_TOKEN_NONE;
@@ -88,14 +88,15 @@ static bool item_makes(const struct pal_runs_item *item, uint32_t token)
     return item->joined == token || (item->count > 1 && item->doubled == token);
 }
 
-/* Makes all of `token`, which is the lowest; returns false when there are too many items. */
+/* Makes all occurrences of `token`, which is the lowest one. Returns false if there are too many
+ * items. */
 static bool items_merge(const struct pal_table *table, struct pal_runs *runs, uint32_t token)
 {
     struct pal_runs_item made = item_of(table, token);
     struct pal_runs_item old[PAL_RUNS_ITEMS];
     size_t old_len = runs->items_len;
     size_t first = 0;
-    uint32_t used = 0; /* of the item by the one before it */
+    uint32_t used = 0; /* tokens of this item that the item before it has used */
 
     while (!item_makes(&runs->items[first], token))
         first++;

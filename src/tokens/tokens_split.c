@@ -28,16 +28,16 @@ size_t pal_split_find(pal_str name)
     return i;
 }
 
-/* What a scan is about: the text from the beginning of the piece. */
+/* One scan of the text, beginning at the piece. */
 struct scan {
     const struct pal_split *split;
     const unsigned char *begin;
     const unsigned char *end;
     bool is_final;
-    struct pal_split_rest *rest; /* or NULL */
+    struct pal_split_rest *rest; /* may be NULL */
 };
 
-/* The piece is not decided, but goes on behind `q` as it does behind `text`. */
+/* The piece is not decided. After `q` it continues in the same way as after `text`. */
 static size_t undecided(const struct scan *scan, const unsigned char *q, const char *text)
 {
     if (scan->rest)
@@ -45,7 +45,7 @@ static size_t undecided(const struct scan *scan, const unsigned char *q, const c
     return 0;
 }
 
-/* Likewise, but it may have ended at `cut`. */
+/* Like undecided(), but the piece may already have ended at `cut`. */
 static size_t undecided_cut(const struct scan *scan, const unsigned char *q,
         const unsigned char *cut, const struct pal_split_rest *texts)
 {
@@ -57,14 +57,14 @@ static size_t undecided_cut(const struct scan *scan, const unsigned char *q,
     return 0;
 }
 
-/* The piece ends at `q` unless that is the end of the text, where it may go on as it does behind
- * `text`. */
+/* The piece ends at `q`, unless that is the end of the text. There it may continue in the same way
+ * as after `text`. */
 static size_t piece(const struct scan *scan, const unsigned char *q, const char *text)
 {
     return q == scan->end && !scan->is_final ? undecided(scan, q, text) : (size_t)(q - scan->begin);
 }
 
-/* The end of the run of characters of `set` from `p` on. */
+/* Returns the end of the run of characters of `set` that begins at `p`. */
 static const unsigned char *run(const struct scan *scan, const unsigned char *p, unsigned set)
 {
     size_t len;
@@ -76,8 +76,8 @@ static const unsigned char *run(const struct scan *scan, const unsigned char *p,
 
 #define UNDECIDED SIZE_MAX
 
-/* The length of 's 't 're 've 'm 'll 'd at `p`; 0 when there is none. The long s is an s to
- * engines that fold case by Unicode. */
+/* Returns the length of 's 't 're 've 'm 'll 'd at `p`, or 0 if there is none. For engines that
+ * fold case by Unicode, the long s is an s. */
 static size_t contraction(const struct scan *scan, const unsigned char *p)
 {
     size_t left = (size_t)(scan->end - p);
@@ -102,7 +102,8 @@ static size_t contraction(const struct scan *scan, const unsigned char *p)
     return second == (first == 'l' ? 'l' : 'e') ? 3 : 0;
 }
 
-/* What follows a word that ends at `p`; it goes on as it does behind `text`. */
+/* Ends a word at `p` or after a contraction. If the text ends there, the word may continue in the
+ * same way as after `text`. */
 static size_t cased_word_end(const struct scan *scan, const unsigned char *p, const char *text)
 {
     size_t len = scan->split->has_contractions ? contraction(scan, p) : 0;
@@ -112,9 +113,9 @@ static size_t cased_word_end(const struct scan *scan, const unsigned char *p, co
     return len > 0 ? (size_t)(p + len - scan->begin) : piece(scan, p, text);
 }
 
-/* [upper]*[lower]+ or else [upper]+[lower]*, where letters without case and marks are both: the
- * first part takes all it can, and gives back to the last of those "both" when no lower case
- * follows. */
+/* Matches [upper]*[lower]+ or else [upper]+[lower]*; letters without case and marks belong to both
+ * sets. The first part takes as many characters as possible. If no lower case follows, the word
+ * ends after the last character that belongs to both. */
 static size_t cased_word(const struct scan *scan, const unsigned char *p)
 {
     static const struct pal_split_rest upper_after_both = {.text = "\xe4\xb8\xad"
@@ -155,7 +156,7 @@ static size_t digits(const struct scan *scan, const unsigned char *p)
     return left == 0 ? (size_t)(p - scan->begin) : piece(scan, p, "1");
 }
 
-/* Punctuation and what the pattern takes behind it. */
+/* Matches punctuation and the characters that the pattern takes after it. */
 static size_t signs(const struct scan *scan, const unsigned char *p)
 {
     const struct pal_split *split = scan->split;
@@ -168,8 +169,9 @@ static size_t signs(const struct scan *scan, const unsigned char *p)
     return piece(scan, p, p > signs_end ? "!!\n" : "!!");
 }
 
-/* White space goes on; `last` is the last one, and `line_end` the end of the last line before it,
- * if any. The last one stays, since it may go with what follows. */
+/* The white space may continue. `last` is its last character, and `line_end` is the end of the last
+ * line before it, if any. The last character stays undecided, because it may belong to the next
+ * piece. */
 static size_t spaces_undecided(
         const struct scan *scan, const unsigned char *last, const unsigned char *line_end)
 {
@@ -181,8 +183,8 @@ static size_t spaces_undecided(
     return undecided(scan, last, line_end ? "\n" : "  ");
 }
 
-/* \s*[\r\n]+|\s+(?!\S)|\s+ : up to the last line end if there is one, else all but the last one,
- * which goes with what follows, else the one. */
+/* Matches \s*[\r\n]+|\s+(?!\S)|\s+ : up to the last line end if there is one. Otherwise all but the
+ * last character, which belongs to the next piece, or a single character. */
 static size_t spaces(const struct scan *scan)
 {
     const unsigned char *p = scan->begin;

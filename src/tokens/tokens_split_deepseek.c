@@ -12,12 +12,12 @@ struct scan {
     const unsigned char *begin;
     const unsigned char *end;
     bool is_final;
-    struct pal_split_rest *rest; /* or NULL */
+    struct pal_split_rest *rest; /* may be NULL */
 };
 
 #define WORDS (PAL_LETTERS | PAL_BIT(PAL_CLASS_MARK))
 
-/* The piece is not decided, but goes on behind `q` as it does behind `text`. */
+/* The piece is not decided. After `q` it continues in the same way as after `text`. */
 static size_t undecided(const struct scan *scan, const unsigned char *q, const char *text)
 {
     if (scan->rest)
@@ -30,7 +30,7 @@ static size_t piece(const struct scan *scan, const unsigned char *q, const char 
     return q == scan->end && !scan->is_final ? undecided(scan, q, text) : (size_t)(q - scan->begin);
 }
 
-/* U+4E00 to U+9FA5 and U+3040 to U+30FF. */
+/* Returns whether the character is in U+4E00 to U+9FA5 or U+3040 to U+30FF. */
 static bool is_east(const unsigned char *p, size_t len)
 {
     unsigned code;
@@ -41,7 +41,7 @@ static bool is_east(const unsigned char *p, size_t len)
     return (code >= 0x4e00 && code <= 0x9fa5) || (code >= 0x3040 && code <= 0x30ff);
 }
 
-/* The class within a text of the third pattern: none at its end. */
+/* Returns the class within a text of the third pattern, or no class at its end. */
 static enum pal_class inner_class(const struct scan *scan, const unsigned char *p, size_t *out_len)
 {
     enum pal_class class = pal_class_at(p, scan->end, out_len);
@@ -86,7 +86,7 @@ static bool is_ascii_letter(const unsigned char *p, const unsigned char *end)
     return p < end && (unsigned char)((*p | 0x20) - 'a') < 26;
 }
 
-/* A sign of ASCII takes the letters of ASCII behind it; else signs take signs and line ends. */
+/* An ASCII sign takes the ASCII letters after it. Other signs take signs and line ends. */
 static size_t signs(const struct scan *scan, const unsigned char *p)
 {
     const unsigned char *q = p + 1;
@@ -104,7 +104,7 @@ static size_t signs(const struct scan *scan, const unsigned char *p)
     return piece(scan, q, q > p ? "!!\n" : "!!");
 }
 
-/* White space goes on; as in tokens_split.c. */
+/* The white space may continue, as in tokens_split.c. */
 static size_t spaces_undecided(
         const struct scan *scan, const unsigned char *last, const unsigned char *line_end)
 {
@@ -146,8 +146,8 @@ static size_t spaces(const struct scan *scan)
     return (size_t)(p - scan->begin);
 }
 
-/* Characters that nothing matches; the last of them may belong to a word, so it stays until what
- * follows is known. */
+/* Characters that no pattern matches. The last of them may belong to a word, so it waits until the
+ * next character is known. */
 static size_t others(const struct scan *scan)
 {
     const unsigned char *p = scan->begin;

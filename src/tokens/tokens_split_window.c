@@ -16,7 +16,7 @@ struct masks {
     uint64_t upper;
     uint64_t lower;
     uint64_t digit;
-    uint64_t space; /* all white space but line ends */
+    uint64_t space; /* all white space except line ends */
     uint64_t blank; /* ' ' alone */
     uint64_t newline;
     uint64_t slash;
@@ -25,7 +25,7 @@ struct masks {
 };
 
 #ifdef __SSE2__
-/* Bytes from `low` on, `count` of them: by moving them to the lowest signed values. */
+/* Marks the `count` byte values from `low` on, by shifting them to the lowest signed values. */
 static inline uint64_t in_range(__m128i bytes, char low, int count)
 {
     __m128i moved = _mm_add_epi8(bytes, _mm_set1_epi8((char)(-128 - low)));
@@ -61,7 +61,7 @@ static inline void classify(const unsigned char *p, struct masks *out)
     *out = m;
 }
 
-/* Bytes that begin a character of two, three or four bytes, and bytes that continue one. */
+/* Marks bytes that begin a character of two, three or four bytes, and bytes that continue one. */
 static inline void classify_wide(
         const unsigned char *p, uint64_t begins[3], uint64_t *out_continues)
 {
@@ -110,7 +110,7 @@ static inline void classify(const unsigned char *p, struct masks *out)
 }
 #endif
 
-/* `bits` and all of `through` that follows them without a gap. */
+/* Returns `bits` and all bits of `through` that follow them without a gap. */
 static inline uint64_t fill_up(uint64_t bits, uint64_t through)
 {
     for (int shift = 1; shift < 64; shift *= 2) {
@@ -134,8 +134,8 @@ static inline uint64_t below(size_t bit)
     return bit < 64 ? ((uint64_t)1 << bit) - 1 : UINT64_MAX;
 }
 
-/* The length of a contraction whose quote is at `p`; 0 when there is none; 9 when it would need
- * more than `left` bytes to tell. */
+/* Returns the length of the contraction whose quote is at `p`. Returns 0 if there is none, and 9 if
+ * more than `left` bytes are needed to decide. */
 static size_t contraction(const struct pal_split *split, const unsigned char *p, size_t left)
 {
     unsigned char fold = split->is_any_case ? 0x20 : 0;
@@ -151,8 +151,9 @@ static size_t contraction(const struct pal_split *split, const unsigned char *p,
     return 0;
 }
 
-/* The bytes of all contractions. `quotes` are where one can begin; where `needs_letter` is set, not
- * behind a letter that belongs to one. *valid loses what is not decided. */
+/* Returns the bytes of all contractions. `quotes` marks where one can begin. If `needs_letter` is
+ * set, none begins after a letter that belongs to another one. Undecided bytes are removed from
+ * *valid. */
 static uint64_t contractions(const struct pal_split *split, const unsigned char *p, size_t len,
         uint64_t quotes, bool needs_letter, uint64_t *valid)
 {
@@ -174,7 +175,7 @@ static uint64_t contractions(const struct pal_split *split, const unsigned char 
     return taken;
 }
 
-/* Where pieces of digits begin. */
+/* Marks where pieces of digits begin. */
 static inline uint64_t digit_starts(uint64_t digit, unsigned digits_max)
 {
     uint64_t at = digit & ~(digit << 1);
@@ -189,8 +190,9 @@ static inline uint64_t digit_starts(uint64_t digit, unsigned digits_max)
     return starts;
 }
 
-/* Where pieces of white space begin. `space` and `newline` are what no other piece has taken; the
- * last one of a run begins a piece, whether alone or with what follows it. */
+/* Marks where pieces of white space begin. `space` and `newline` contain only characters that no
+ * other piece has taken. The last space of a run begins a piece, alone or with the text after
+ * it. */
 static inline uint64_t space_starts(uint64_t space, uint64_t newline)
 {
     uint64_t all = space | newline;
@@ -199,7 +201,7 @@ static inline uint64_t space_starts(uint64_t space, uint64_t newline)
     return (all & ~(all << 1)) | (tail & ~(tail << 1)) | (tail & ~(tail >> 1));
 }
 
-/* White space that touches the end may go on; it begins a piece all the same. */
+/* White space that reaches the end may continue, but its first character does begin a piece. */
 static inline uint64_t space_valid(uint64_t spaces, size_t len)
 {
     uint64_t rest;
@@ -210,7 +212,7 @@ static inline uint64_t space_valid(uint64_t spaces, size_t len)
     return rest ? below(65 - (size_t)__builtin_clzll(rest)) : 1;
 }
 
-/* The families o200k and cl100k, which differ in where a word and a contraction begin. */
+/* Handles the families o200k and cl100k, which differ in where a word and a contraction begin. */
 static uint64_t word_starts(
         const struct pal_split *split, const unsigned char *p, size_t len, const struct masks *m)
 {
@@ -264,8 +266,8 @@ static uint64_t gpt2_starts(
     return (starts | sign_starts) & valid;
 }
 
-/* Where a character beyond ASCII may begin among the first `len` bytes; what follows them may be
- * its rest. */
+/* Marks where a character beyond ASCII may begin among the first `len` bytes. The bytes after them
+ * may be its rest. */
 static uint64_t wide_characters(const unsigned char *p, size_t len)
 {
     uint64_t begins[3] = {0};

@@ -5,12 +5,12 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 
-/* Before the text is room for what pal_split_rest() puts there. */
+/* Room before the text for the replacement text of pal_split_rest(). */
 #define MARGIN 8
 #define TRY_FROM 256
 #define CHUNK ((size_t)PAL_MERGE_WINDOW)
 
-/* The walk's sink. */
+/* Receives the ids of the walk. */
 static bool stream_collect(const uint32_t *ids, size_t len, void *user)
 {
     pal_token_stream *stream = user;
@@ -29,10 +29,10 @@ pal_status pal_token_stream_new(const pal_encoding *encoding, pal_token_sink sin
     pal_token_stream *stream;
 
     if (!encoding && sink)
-        return pal_error_set(err, PAL_INVALID, "an estimate has no ids");
+        return pal_error_set(err, PAL_INVALID, "an estimated count has no token ids");
     stream = pal_calloc(1, sizeof *stream);
     if (!stream)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for a stream of tokens");
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for a token stream");
     stream->encoding = encoding;
     stream->sink = sink;
     stream->user = user;
@@ -56,7 +56,7 @@ void pal_token_stream_free(pal_token_stream *stream)
     pal_free(stream);
 }
 
-/* How many bytes at the end of the text are the beginning of a character. */
+/* Returns how many bytes at the end of the text are an incomplete character. */
 static size_t cut_len(const unsigned char *begin, const unsigned char *end)
 {
     static const unsigned char low[3] = {0x80, 0x80, 0x80};
@@ -83,7 +83,7 @@ size_t pal_stream_safe_end(const pal_token_stream *stream, bool is_final)
     return stream->end - cut_len(stream->text + stream->begin, stream->text + stream->end);
 }
 
-/* Takes what can be taken; everything when `is_final`. */
+/* Counts all decided pieces, or everything if `is_final` is set. */
 static void stream_take(pal_token_stream *stream, bool is_final)
 {
     while (stream->begin < stream->end && stream->walk.failure == PAL_OK) {
@@ -103,7 +103,7 @@ static void stream_take(pal_token_stream *stream, bool is_final)
     stream->tried = stream->end - stream->begin;
 }
 
-/* Makes room behind the text. Everything before it is moved away first. */
+/* Makes room after the text. Bytes that are already counted are removed first. */
 static bool stream_reserve(pal_token_stream *stream, size_t len)
 {
     size_t kept = stream->end - stream->begin;
@@ -130,7 +130,8 @@ static bool stream_reserve(pal_token_stream *stream, size_t len)
     return true;
 }
 
-/* Whether it is time to look at what waits. A long piece is looked at a window at a time. */
+/* Returns whether the waiting text should be examined now. A long piece is examined one window at a
+ * time. */
 static bool is_time(const pal_token_stream *stream)
 {
     size_t len = stream->end - stream->begin;
@@ -143,9 +144,9 @@ static bool is_time(const pal_token_stream *stream)
 static pal_status stream_status(const pal_token_stream *stream, pal_error *err)
 {
     if (stream->walk.failure == PAL_CANCELED)
-        return pal_error_set(err, PAL_CANCELED, "the stream of tokens was stopped");
+        return pal_error_set(err, PAL_CANCELED, "the sink stopped the token stream");
     if (stream->walk.failure != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for a stream of tokens");
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for a token stream");
     return PAL_OK;
 }
 
@@ -173,7 +174,7 @@ pal_status pal_token_stream_feed(pal_token_stream *stream, pal_str text, pal_err
     return stream_status(stream, err);
 }
 
-/* Works on a copy that only counts. The text is shared: taking it to the end leaves it as it is. */
+/* Works on a copy that only counts. The copy shares the text, which counting does not change. */
 pal_status pal_token_stream_count(
         const pal_token_stream *stream, uint64_t *out_tokens, pal_error *err)
 {
@@ -198,7 +199,7 @@ pal_status pal_token_stream_count(
     return status;
 }
 
-/* What follows is a new text, also after a failure. */
+/* The next byte begins a new text, also after a failure. */
 static void stream_reset(pal_token_stream *stream)
 {
     stream->begin = MARGIN;

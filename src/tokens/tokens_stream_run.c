@@ -31,7 +31,7 @@ bool pal_stream_ids_add(struct pal_stream_side *side, const uint32_t *ids, size_
     return true;
 }
 
-/* Lets the walk work for a side: its count, and its ids where they have to wait. */
+/* Makes the walk add to the count of this side, and to its ids if they must wait. */
 static void side_enter(pal_token_stream *stream, struct pal_stream_side *side)
 {
     stream->walk.count = side->count;
@@ -46,7 +46,7 @@ static void side_leave(pal_token_stream *stream, struct pal_stream_side *side)
     stream->side = NULL;
 }
 
-/* Takes what is final of the text until `scanned`. */
+/* Takes the final tokens of the text up to `scanned`. */
 static void side_advance(pal_token_stream *stream, struct pal_stream_side *side)
 {
     size_t taken;
@@ -70,7 +70,7 @@ static void side_finish(pal_token_stream *stream, struct pal_stream_side *side, 
     side_leave(stream, side);
 }
 
-/* It is known which way it is: the other is forgotten, and what waited goes to the sink. */
+/* The right side is known. Drops the other side and passes the waiting ids to the sink. */
 static void sides_join(pal_token_stream *stream, int winner)
 {
     struct pal_stream_side side = stream->sides[winner];
@@ -98,7 +98,7 @@ static void sides_join(pal_token_stream *stream, int winner)
     stream->sides[0].ids_len = 0;
 }
 
-/* Begins the side on which the piece ended at `cut`. */
+/* Begins the second side, on which the piece ended at `cut`. */
 static void sides_fork(pal_token_stream *stream, size_t cut)
 {
     struct pal_stream_side *side = &stream->sides[1];
@@ -111,7 +111,7 @@ static void sides_fork(pal_token_stream *stream, size_t cut)
     side->is_begun = false;
 }
 
-/* The scanner saw more of the piece: `rest` is about the text from `begin` on. */
+/* The scanner has read more of the piece. `rest` describes the text from `begin` on. */
 static void run_slide(
         pal_token_stream *stream, struct pal_split_rest rest, size_t begin, size_t text_len)
 {
@@ -151,8 +151,8 @@ void pal_stream_run_begin(pal_token_stream *stream)
     run_slide(stream, rest, stream->begin, 0);
 }
 
-/* Scans the piece on from `scanned`, with the text that stands for what was before it in its place,
- * which is put back afterwards. Returns the length with that text, or 0 and the rest. */
+/* Continues to scan the piece from `scanned`. Meanwhile the text before it is replaced by the short
+ * text, and restored afterwards. Returns the length with the short text, or 0 and the rest. */
 static size_t run_scan(
         pal_token_stream *stream, bool is_final, size_t text_len, struct pal_split_rest *rest)
 {

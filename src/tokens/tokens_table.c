@@ -130,7 +130,7 @@ static pal_str token_text(const struct pal_table *table, uint32_t token)
             (const char *)table->bytes + table->tokens[token].start, pal_table_len(table, token));
 }
 
-/* Ids grow with the numbers of tokens, except for bytes. */
+/* Ids increase with the numbers of the tokens, except for single bytes. */
 static uint32_t token_by_id(const struct pal_table *table, uint32_t id)
 {
     uint32_t low = PAL_TOKEN_FIRST;
@@ -204,16 +204,17 @@ pal_status pal_encoding_open(const char *path, pal_encoding **out_encoding, pal_
     int file = open(path, O_RDONLY | O_CLOEXEC);
 
     if (file < 0) {
-        return pal_error_set(err, errno == ENOENT ? PAL_NOT_FOUND : PAL_IO, "cannot open '%s': %s",
+        return pal_error_set(err, errno == ENOENT ? PAL_NOT_FOUND : PAL_IO,
+                "could not open '%s': %s",
                 path, strerror(errno));
     }
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= 0) {
-        status = pal_error_set(err, PAL_INVALID, "'%s' is no table of a vocabulary", path);
+        status = pal_error_set(err, PAL_INVALID, "'%s' is not a vocabulary table", path);
         goto out;
     }
     data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
     if (data == MAP_FAILED) {
-        status = pal_error_set(err, PAL_IO, "cannot map '%s': %s", path, strerror(errno));
+        status = pal_error_set(err, PAL_IO, "could not map '%s': %s", path, strerror(errno));
         goto out;
     }
     status = pal_table_check(data, (size_t)info.st_size, err);

@@ -7,7 +7,7 @@
 
 static pal_status corrupt(pal_error *err, const char *what)
 {
-    return pal_error_set(err, PAL_CORRUPT, "the table of the vocabulary is damaged: %s", what);
+    return pal_error_set(err, PAL_CORRUPT, "the vocabulary table is damaged: %s", what);
 }
 
 static bool head_is_good(const struct pal_encoding *head, size_t len)
@@ -36,7 +36,8 @@ static bool sections_are_good(const struct pal_encoding *head)
     return true;
 }
 
-/* Whether merging can make the token, of lower ones. Undoing that ends with bytes. */
+/* Returns whether merging lower tokens can make the token. Undoing its merges must end with
+ * bytes. */
 static bool is_made(const struct pal_table *table, uint32_t token)
 {
     return token < PAL_TOKEN_FIRST ||
@@ -62,7 +63,8 @@ static bool tokens_are_good(const struct pal_table *table)
     return true;
 }
 
-/* Prefixes become shorter, so that following them ends; they are walked by like the trie's own. */
+/* Prefixes must become shorter, so that following them ends. They are followed like the trie
+ * itself. */
 static bool prefixes_are_good(const struct pal_table *table)
 {
     for (uint32_t i = 0; i < table->head->tokens_len; i++) {
@@ -84,7 +86,7 @@ static bool slots_are_good(const struct pal_table *table)
     return true;
 }
 
-/* The search for any pair ends. */
+/* The search for any pair must end. */
 static bool pairs_are_good(const struct pal_table *table)
 {
     size_t len = (size_t)1 << table->head->pair_bits;
@@ -101,7 +103,7 @@ static bool pairs_are_good(const struct pal_table *table)
     return has_free;
 }
 
-/* Whether a token's bytes lead to a place that says this token. */
+/* Returns whether the token's bytes lead to a place that names this token. */
 static bool trie_follow(const struct pal_table *table, uint32_t token)
 {
     const unsigned char *p = table->bytes + table->tokens[token].start;
@@ -122,7 +124,7 @@ static bool trie_follow(const struct pal_table *table, uint32_t token)
     return (place & PAL_TRIE_TOKEN) && pal_trie_value(table->trie[base + PAL_TRIE_END]) == token;
 }
 
-/* All bases lead to places, and no two to the same ones: it is a tree. */
+/* All bases must lead to places, and no two of them to the same ones: the trie is a tree. */
 static bool bases_are_good(const struct pal_table *table, uint64_t *seen)
 {
     uint32_t root = table->head->trie_root;
@@ -141,8 +143,8 @@ static bool bases_are_good(const struct pal_table *table, uint64_t *seen)
     return true;
 }
 
-/* Each place that says a token is where that token's bytes lead to; so a token that the trie finds
- * is always as long as the way to it. */
+/* Each place that names a token must be where the bytes of that token lead. Then a token that the
+ * trie finds is always as long as the path to it. */
 static bool ends_are_good(const struct pal_table *table)
 {
     uint32_t ends = 0;
@@ -163,7 +165,7 @@ static bool ends_are_good(const struct pal_table *table)
     return ends == 0;
 }
 
-/* The trie is good already. */
+/* The trie must have been checked before. */
 static bool byte_pairs_are_good(const struct pal_table *table)
 {
     for (unsigned i = 0; i < 256 * 256; i++) {
@@ -188,7 +190,7 @@ static pal_status trie_check(const struct pal_table *table, pal_error *err)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     is_good = bases_are_good(table, seen) && ends_are_good(table) && byte_pairs_are_good(table);
     pal_free(seen);
-    return is_good ? PAL_OK : corrupt(err, "its trie does not fit its tokens");
+    return is_good ? PAL_OK : corrupt(err, "its trie does not match its tokens");
 }
 
 static bool specials_are_good(const struct pal_table *table)
@@ -209,11 +211,11 @@ pal_status pal_table_check(const unsigned char *data, size_t len, pal_error *err
     struct pal_table table;
 
     if (len < sizeof *head || !head_is_good(head, len) || !sections_are_good(head))
-        return corrupt(err, "its head is not that of a table of this version");
+        return corrupt(err, "its header is not that of a table of this version");
     pal_table_view(head, &table);
     if (!tokens_are_good(&table) || !prefixes_are_good(&table))
-        return corrupt(err, "its tokens are not in order");
+        return corrupt(err, "its tokens are not sorted");
     if (!slots_are_good(&table) || !pairs_are_good(&table) || !specials_are_good(&table))
-        return corrupt(err, "it names tokens that it does not have");
+        return corrupt(err, "it refers to tokens that do not exist");
     return trie_check(&table, err);
 }

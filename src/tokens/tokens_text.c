@@ -5,7 +5,8 @@
 static pal_status walk_status(const struct pal_walk *walk, pal_error *err)
 {
     return walk->failure == PAL_OK ? PAL_OK
-                                   : pal_error_set(err, PAL_NO_MEMORY, "out of memory for tokens");
+                                   : pal_error_set(err, PAL_NO_MEMORY,
+                                           "out of memory while counting tokens");
 }
 
 static const unsigned char *bytes_of(pal_str text)
@@ -33,7 +34,7 @@ pal_status pal_tokens_count(
     return status;
 }
 
-/* Ids as they are told. */
+/* Collects the ids of the walk. */
 struct ids {
     uint32_t *list;
     size_t len;
@@ -67,7 +68,7 @@ pal_status pal_tokens_encode(const pal_encoding *encoding, pal_str text, pal_are
     pal_status status;
 
     if (!encoding)
-        return pal_error_set(err, PAL_INVALID, "an estimate has no ids");
+        return pal_error_set(err, PAL_INVALID, "an estimated count has no token ids");
     pal_walk_init(&walk, encoding, ids_append, &ids);
     if (text.len > 0) {
         pal_walk_text(&walk, bytes_of(text), text.len, true);
@@ -78,7 +79,7 @@ pal_status pal_tokens_encode(const pal_encoding *encoding, pal_str text, pal_are
         result.len = ids.len;
         result.ids = pal_arena_array(arena, ids.len, sizeof result.ids[0]);
         if (!result.ids)
-            status = pal_error_set(err, PAL_NO_MEMORY, "out of memory for tokens");
+            status = pal_error_set(err, PAL_NO_MEMORY, "out of memory while counting tokens");
         else if (ids.len > 0)
             memcpy(result.ids, ids.list, ids.len * sizeof ids.list[0]);
     }
@@ -98,7 +99,7 @@ pal_status pal_tokens_decode(const pal_encoding *encoding, const uint32_t *ids, 
     char *text;
 
     if (!encoding)
-        return pal_error_set(err, PAL_INVALID, "an estimate has no ids");
+        return pal_error_set(err, PAL_INVALID, "an estimated count has no token ids");
     pal_table_view(encoding, &table);
     for (size_t i = 0; i < ids_len; i++) {
         if (!pal_table_text(&table, ids[i], &part)) {

@@ -4,10 +4,10 @@
 #include "tokens/tokens_walk.h"
 #include "base/memory.h"
 
-/* A window, and what a key at its last byte reads. */
+/* The length of a window, plus the bytes that a key at its last byte reads. */
 #define READABLE (PAL_SPLIT_WINDOW + 16)
 
-/* Shorter ones are merged faster than they are remembered. */
+/* Shorter words are merged faster than they are found in the cache. */
 #define WORD_LEN_MIN 4
 
 void pal_walk_init(
@@ -70,7 +70,7 @@ size_t pal_walk_front(struct pal_walk *walk, const unsigned char *p, size_t len)
     return taken;
 }
 
-/* The tokens of a piece of at most the window, in walk->merge; returns how many. */
+/* Writes the tokens of a piece, which must fit the window, to walk->merge. Returns their number. */
 static size_t piece_tokens(
         struct pal_walk *walk, const unsigned char *p, size_t len, bool may_be_token)
 {
@@ -83,7 +83,7 @@ static size_t piece_tokens(
     return pal_merge_all(&walk->table, &walk->merge, p, len);
 }
 
-/* A piece that may have been seen. */
+/* Counts a piece that may be in the cache. */
 static void put_known(struct pal_walk *walk, const unsigned char *p, size_t len, bool may_be_token)
 {
     uint64_t hash = pal_table_hash(walk->table.seed, pal_table_key_any(p, len));
@@ -129,13 +129,13 @@ void pal_walk_piece(struct pal_walk *walk, const unsigned char *p, size_t len)
     put_piece(walk, p, len, true);
 }
 
-/* A piece that is no token unless it is longer than what slots have. */
+/* Counts a piece that is not a token, unless it is too long for a slot. */
 static void put_other(struct pal_walk *walk, const unsigned char *p, size_t len)
 {
     put_piece(walk, p, len, len > PAL_SLOT_LEN_MAX);
 }
 
-/* A piece of which 16 bytes can be read. */
+/* Counts a piece of which 16 bytes can be read. */
 static void put_word(struct pal_walk *walk, const unsigned char *p, size_t len)
 {
     struct pal_slot key;
@@ -156,7 +156,7 @@ static void put_word(struct pal_walk *walk, const unsigned char *p, size_t len)
         put_token(walk, pal_slot_token(slot));
 }
 
-/* Pieces of a window that are still to be dealt with. */
+/* The pieces of a window that are not counted yet. */
 struct pieces {
     size_t len;
     unsigned char begins[PAL_SPLIT_WINDOW];
@@ -177,7 +177,7 @@ static inline struct pal_slot *cache_slot(struct pal_walk_cache *cache, struct p
     return &cache->slots[hash >> (64 - PAL_WALK_SLOT_BITS)];
 }
 
-/* Keeps a word; what does not fit beside it is not kept. */
+/* Caches a word if its value fits into the slot. */
 static inline void cache_put(struct pal_walk *walk, struct pal_slot key, uint64_t value)
 {
     struct pal_slot *slot = cache_slot(walk->cache, key);
@@ -188,8 +188,8 @@ static inline void cache_put(struct pal_walk *walk, struct pal_slot key, uint64_
     }
 }
 
-/* In these loops no branch depends on what is found: it could not be foreseen. They go from one bit
- * of `starts` to the next; the last piece is not decided. */
+/* In these loops no branch depends on whether a piece is found, because that cannot be predicted.
+ * They go from one bit of `starts` to the next. The last piece is not decided. */
 
 /* Counts the pieces that are in the cache. */
 static inline uint64_t count_cached(
@@ -223,8 +223,8 @@ static inline void find_all(uint64_t starts, struct pieces *left)
     }
 }
 
-/* Counts the pieces that are tokens, and takes them out. Slots are far away: all of them are on
- * their way before the first one is needed. */
+/* Counts the pieces that are tokens and removes them. Slots are rarely in the CPU cache, so all of
+ * them are prefetched before the first one is used. */
 static inline void count_tokens(
         struct pal_walk *walk, const unsigned char *p, struct pieces *pieces)
 {
@@ -249,7 +249,7 @@ static inline void count_tokens(
     walk->count += len - pieces->len;
 }
 
-/* Takes the pieces of a window but the last; returns how many bytes they are. */
+/* Counts all pieces of a window except the last. Returns their number of bytes. */
 static size_t count_window(struct pal_walk *walk, const unsigned char *p, size_t len)
 {
     uint64_t starts = pal_split_window(walk->table.split, p, len);
@@ -273,7 +273,7 @@ static size_t count_window(struct pal_walk *walk, const unsigned char *p, size_t
     return 63 - (size_t)__builtin_clzll(starts);
 }
 
-/* The ids of what is in the cache; returns which pieces are not, a bit each. */
+/* Writes the ids of cached pieces. Returns one bit for each piece that is not cached. */
 static inline uint64_t ids_cached(struct pal_walk_cache *cache, const unsigned char *p,
         const struct pieces *pieces, uint32_t *ids)
 {
@@ -289,7 +289,7 @@ static inline uint64_t ids_cached(struct pal_walk_cache *cache, const unsigned c
     return missing;
 }
 
-/* Tells a word, and keeps it where it is one token. */
+/* Reports the tokens of a word, and caches the word if it is a single token. */
 static void put_new_word(struct pal_walk *walk, const unsigned char *p, size_t len)
 {
     uint64_t before = walk->count;
@@ -299,7 +299,7 @@ static void put_new_word(struct pal_walk *walk, const unsigned char *p, size_t l
         cache_put(walk, pal_table_key(p, len), walk->ids[walk->ids_len - 1]);
 }
 
-/* Tells the ids of pieces that were in the cache. */
+/* Reports the ids of pieces that were in the cache. */
 static inline void put_ids(struct pal_walk *walk, const uint32_t *ids, size_t len)
 {
     if (walk->ids_len + len > PAL_WALK_IDS)
@@ -310,7 +310,7 @@ static inline void put_ids(struct pal_walk *walk, const uint32_t *ids, size_t le
     walk->count += len;
 }
 
-/* As count_window(), with ids. */
+/* Like count_window(), but with ids. */
 static size_t tell_window(struct pal_walk *walk, const unsigned char *p, size_t len)
 {
     uint64_t starts = pal_split_window(walk->table.split, p, len);
@@ -341,7 +341,7 @@ static inline size_t put_window(struct pal_walk *walk, const unsigned char *p, s
     return walk->sink ? tell_window(walk, p, len) : count_window(walk, p, len);
 }
 
-/* Near the end the window is copied to where enough can be read. */
+/* Near the end of the text the window is copied to a place where enough bytes can be read. */
 static size_t put_last_window(struct pal_walk *walk, const unsigned char *p, size_t len)
 {
     unsigned char copy[READABLE] = {0};
@@ -350,8 +350,8 @@ static size_t put_last_window(struct pal_walk *walk, const unsigned char *p, siz
     return put_window(walk, copy, len < PAL_SPLIT_WINDOW ? len : PAL_SPLIT_WINDOW);
 }
 
-/* Whether a window is worth the while: among eight bytes there is no beginning of a character with
- * a byte that continues it. */
+/* Returns whether a window is worthwhile: the next eight bytes contain no character of several
+ * bytes. */
 static inline bool begins_window(const unsigned char *p, size_t left)
 {
     uint64_t high;
@@ -381,7 +381,7 @@ static void put_two(struct pal_walk *walk, const unsigned char *p)
         put_tokens(walk, (uint32_t[]){p[0], p[1]}, 2);
 }
 
-/* One piece by the scanner; 0 when it is not decided. */
+/* Counts the next piece of the scanner. Returns 0 if the piece is not decided. */
 static size_t put_next(
         struct pal_walk *walk, const unsigned char *p, const unsigned char *end, bool is_final)
 {
@@ -404,7 +404,7 @@ size_t pal_walk_text(struct pal_walk *walk, const unsigned char *p, size_t len, 
     const unsigned char *end = p + len;
 
     if (len >= PAL_WALK_CACHE_FROM && !walk->cache) {
-        /* Without memory it goes without. */
+        /* If there is no memory, counting works without a cache. */
         walk->cache = pal_calloc(1, sizeof *walk->cache);
     }
     while (p < end && walk->failure == PAL_OK) {

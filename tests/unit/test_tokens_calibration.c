@@ -12,7 +12,7 @@ static bool is_near(double is, double wanted)
     return false;
 }
 
-static void a_fresh_one_changes_nothing(void)
+static void a_new_calibration_changes_nothing(void)
 {
     pal_calibration c = {0};
 
@@ -21,7 +21,7 @@ static void a_fresh_one_changes_nothing(void)
     CHECK(pal_calibration_apply(&c, UINT64_MAX) == UINT64_MAX);
 }
 
-static void the_first_report_is_believed(void)
+static void the_first_report_sets_the_ratio(void)
 {
     pal_calibration c = {0};
 
@@ -31,7 +31,7 @@ static void the_first_report_is_believed(void)
     CHECK(pal_calibration_apply(&c, 1000) == 1500);
 }
 
-static void later_ones_are_smoothed(void)
+static void later_reports_are_smoothed(void)
 {
     pal_calibration c = {0};
 
@@ -61,7 +61,7 @@ static void results_are_rounded_up(void)
     CHECK(pal_calibration_apply(&c, UINT64_MAX / 2) == UINT64_MAX);
 }
 
-static void small_reports_are_left_out(void)
+static void small_reports_are_ignored(void)
 {
     pal_calibration c = {0};
 
@@ -74,7 +74,7 @@ static void small_reports_are_left_out(void)
     CHECK(c.reports == 1);
 }
 
-static void the_ratio_has_bounds(void)
+static void the_ratio_is_limited(void)
 {
     pal_calibration c = {0};
 
@@ -88,7 +88,7 @@ static void the_ratio_has_bounds(void)
 }
 
 /* What a provider leaves out of its report is sent all the same. */
-static void low_reports_make_no_room(void)
+static void a_low_report_never_reduces_an_estimate(void)
 {
     pal_calibration c = {0};
 
@@ -99,7 +99,7 @@ static void low_reports_make_no_room(void)
 }
 
 /* It may have been kept anywhere. */
-static void damaged_ones_do_no_harm(void)
+static void damaged_calibrations_are_harmless(void)
 {
     const double ratios[] = {-1, (double)NAN, (double)INFINITY, 1e300, 1e-300};
 
@@ -116,13 +116,13 @@ static void damaged_ones_do_no_harm(void)
 
 int main(void)
 {
-    RUN(a_fresh_one_changes_nothing);
-    RUN(the_first_report_is_believed);
-    RUN(later_ones_are_smoothed);
+    RUN(a_new_calibration_changes_nothing);
+    RUN(the_first_report_sets_the_ratio);
+    RUN(later_reports_are_smoothed);
     RUN(results_are_rounded_up);
-    RUN(small_reports_are_left_out);
-    RUN(the_ratio_has_bounds);
-    RUN(low_reports_make_no_room);
-    RUN(damaged_ones_do_no_harm);
+    RUN(small_reports_are_ignored);
+    RUN(the_ratio_is_limited);
+    RUN(a_low_report_never_reduces_an_estimate);
+    RUN(damaged_calibrations_are_harmless);
     return tap_done();
 }

@@ -17,7 +17,7 @@ static uint64_t estimate(const char *text)
     return pal_tokens_estimate(pal_str_of(text));
 }
 
-static void ascii_is_four_bytes_a_token(void)
+static void ascii_has_four_bytes_per_token(void)
 {
     pal_json_iter iter =
             pal_json_each(pal_json_find(vectors_load(arena, "token_estimates.json"), "cases"));
@@ -45,7 +45,7 @@ static double error_of(uint64_t estimated, uint64_t counted)
     return (double)estimated / (double)counted - 1;
 }
 
-static void samples_are_near(void)
+static void estimates_of_samples_are_close(void)
 {
     const pal_encoding *o200k = pal_encoding_find(pal_str_of("o200k_base"));
     pal_json_iter iter = pal_json_each(vectors_json(arena, "tokens", "counts.json"));
@@ -71,7 +71,7 @@ static void samples_are_near(void)
     CHECK(compared >= 18);
 }
 
-static void scripts_differ(void)
+static void scripts_have_different_costs(void)
 {
     CHECK(estimate("") == 0);
     CHECK(estimate("\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e") == 3); /* three characters of Chinese */
@@ -80,7 +80,7 @@ static void scripts_differ(void)
     CHECK(estimate("\xf4\x8f\xbf\xbf") == 4); /* the last character there is */
 }
 
-static void invalid_bytes_are_tokens(void)
+static void each_invalid_byte_is_a_token(void)
 {
     CHECK(estimate("\xff\xfe\xfd") == 3);
     CHECK(estimate("\xe6\x97") == 2);
@@ -91,7 +91,7 @@ static void invalid_bytes_are_tokens(void)
 }
 
 /* Every length of pieces, over bytes that are broken in many ways. */
-static void pieces_make_the_whole(void)
+static void pieces_count_like_the_complete_text(void)
 {
     static const char mixed[] = "a\xc3\xa9\xe6\x97\xa5\xf0\x9f\x98\x80 \xe6\x97\xff\xf0\x9f\x98"
                                 "b\xe0\x80\xc3\xc3\xa9\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82";
@@ -115,7 +115,7 @@ static void pieces_make_the_whole(void)
     }
 }
 
-static void asking_does_not_end_it(void)
+static void reading_the_estimate_does_not_end_it(void)
 {
     pal_estimate e = {0};
 
@@ -133,12 +133,12 @@ int main(void)
     arena = pal_arena_new(0);
     if (!arena)
         return 1;
-    RUN(ascii_is_four_bytes_a_token);
-    RUN(samples_are_near);
-    RUN(scripts_differ);
-    RUN(invalid_bytes_are_tokens);
-    RUN(pieces_make_the_whole);
-    RUN(asking_does_not_end_it);
+    RUN(ascii_has_four_bytes_per_token);
+    RUN(estimates_of_samples_are_close);
+    RUN(scripts_have_different_costs);
+    RUN(each_invalid_byte_is_a_token);
+    RUN(pieces_count_like_the_complete_text);
+    RUN(reading_the_estimate_does_not_end_it);
     pal_arena_free(arena);
     return tap_done();
 }

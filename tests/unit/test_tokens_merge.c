@@ -66,7 +66,7 @@ static void short_pieces_are_merged_as_defined(void)
     }
 }
 
-static void every_text_of_two_letters_is_right(void)
+static void every_text_of_two_letters_is_merged_correctly(void)
 {
     for (uint64_t seed = 50; seed < 56 && !tap_failed; seed++) {
         pal_arena *keep = pal_arena_new(0);
@@ -171,7 +171,7 @@ static void runs_are_merged_as_defined(void)
 
 /* The vocabulary has tokens of many lengths for runs: a search among them would look at dozens of
  * bytes and tokens for each byte of the text. */
-static void work_on_runs_is_bounded(void)
+static void the_work_for_runs_is_limited(void)
 {
     enum { LEN = 60000 };
     unsigned char *text = malloc(LEN);
@@ -201,7 +201,7 @@ static void work_on_runs_is_bounded(void)
 }
 
 /* Windows of one run end alike, so that what is final is found out once, not in each of them. */
-static void work_on_borders_is_bounded(void)
+static void the_work_for_borders_is_limited(void)
 {
     enum { LEN = 2048, WINDOWS = 50 };
     unsigned char text[LEN];
@@ -237,7 +237,7 @@ static void work_on_borders_is_bounded(void)
 }
 
 /* What a front is said to be final stays when more comes, whatever that is. */
-static void fronts_stay(void)
+static void final_tokens_never_change(void)
 {
     static const char *const alphabets[] = {"a", "ab", "abc"};
     struct pal_merge merge;
@@ -281,12 +281,12 @@ static void fronts_stay(void)
 int main(void)
 {
     RUN(short_pieces_are_merged_as_defined);
-    RUN(every_text_of_two_letters_is_right);
+    RUN(every_text_of_two_letters_is_merged_correctly);
     RUN(long_pieces_are_merged_as_defined);
     RUN(long_periods_are_merged_as_defined);
     RUN(runs_are_merged_as_defined);
-    RUN(work_on_runs_is_bounded);
-    RUN(work_on_borders_is_bounded);
-    RUN(fronts_stay);
+    RUN(the_work_for_runs_is_limited);
+    RUN(the_work_for_borders_is_limited);
+    RUN(final_tokens_never_change);
     return tap_done();
 }

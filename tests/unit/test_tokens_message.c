@@ -108,7 +108,7 @@ static void empty_messages_cost_their_frame(void)
     CHECK(message_tokens(NULL, &message) == 4);
 }
 
-static void schemas_in_schemas_count(void)
+static void nested_schemas_are_counted(void)
 {
     const char *flat = "{\"properties\":{\"a\":{\"type\":\"string\"}}}";
     uint64_t one = tool_tokens(NULL, "t", "", flat) - tool_tokens(NULL, "t", "", "{}");
@@ -144,7 +144,7 @@ static pal_status nested_tokens(size_t depth, uint64_t *out_tokens)
     return status;
 }
 
-static void depth_has_a_bound(void)
+static void the_depth_is_limited(void)
 {
     uint64_t tokens = 0;
 
@@ -153,7 +153,7 @@ static void depth_has_a_bound(void)
     CHECK(nested_tokens(PAL_JSON_DEPTH_MAX + 1, &tokens) == PAL_LIMIT);
 }
 
-static void a_wrong_schema_is_named(void)
+static void a_wrong_schema_is_reported(void)
 {
     uint64_t tokens = 77;
     pal_error err;
@@ -184,7 +184,7 @@ static void no_memory_is_reported_for(pal_str schema)
     CHECK(status == PAL_OK);
 }
 
-static void no_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     pal_buf buf;
 
@@ -203,9 +203,9 @@ int main(void)
     RUN(the_rules_hold_exactly);
     RUN(estimates_follow_the_same_rules);
     RUN(empty_messages_cost_their_frame);
-    RUN(schemas_in_schemas_count);
-    RUN(depth_has_a_bound);
-    RUN(a_wrong_schema_is_named);
-    RUN(no_memory_is_reported);
+    RUN(nested_schemas_are_counted);
+    RUN(the_depth_is_limited);
+    RUN(a_wrong_schema_is_reported);
+    RUN(an_allocation_failure_is_reported);
     return tap_done();
 }

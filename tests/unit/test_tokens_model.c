@@ -113,7 +113,7 @@ static bool is_encoding(const pal_model *model, const expectation *wanted)
     return model->encoding == encoding && model->is_exact == (wanted->is_exact && encoding);
 }
 
-static void providers_names_are_found(void)
+static void names_of_providers_are_found(void)
 {
     const pal_encoding *llama3 = pal_encoding_find(str("llama3"));
 
@@ -130,7 +130,7 @@ static void providers_names_are_found(void)
     }
 }
 
-static void others_are_unknown(void)
+static void other_names_are_unknown(void)
 {
     static const char *const names[] = {"", "my-model", "gpt", "xgpt-4o", "my-gpt-4o", "o", "/",
             ":", ".", "openai/", "4.gpt-4o", "us.", "adamant", "curie-osity"};
@@ -153,7 +153,7 @@ static void long_names_are_unknown(void)
     CHECK(pal_models_find(NULL, pal_str_make(name + 2, sizeof(name) - 2)).is_known);
 }
 
-static void own_lines_come_first_in_their_order(void)
+static void configured_lines_come_first_in_their_order(void)
 {
     const pal_model_rule rules[] = {
             {.pattern = str("My-Model"),
@@ -185,7 +185,7 @@ static void own_lines_come_first_in_their_order(void)
     pal_models_free(models);
 }
 
-static void a_star_alone_is_everything(void)
+static void a_star_alone_matches_every_name(void)
 {
     const pal_model_rule rule = {.pattern = str("*"), .context = 9};
     pal_models *models = NULL;
@@ -199,16 +199,16 @@ static void a_star_alone_is_everything(void)
     pal_models_free(models);
 }
 
-static void wrong_lines_are_named(void)
+static void wrong_lines_are_reported(void)
 {
     const struct {
         pal_model_rule rule;
         const char *text;
     } cases[] = {
             {{.pattern = str("x"), .encoding = str("o300k")},
-                    "model 'x': there is no encoding 'o300k'"},
-            {{.pattern = str("a*b")}, "model 'a*b': a '*' stands only at the end"},
-            {{.pattern = str("")}, "model 1: the name is empty or over 256 bytes"},
+                    "model 'x': unknown encoding 'o300k'"},
+            {{.pattern = str("a*b")}, "model 'a*b': '*' is only allowed at the end"},
+            {{.pattern = str("")}, "model 1: the name must have 1 to 256 bytes"},
     };
     pal_models *models = NULL;
     pal_error err;
@@ -222,7 +222,7 @@ static void wrong_lines_are_named(void)
     pal_models_free(NULL);
 }
 
-static void no_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     const pal_model_rule rules[] = {
             {.pattern = str("a"), .encoding = str("o200k_base")}, {.pattern = str("b")}};
@@ -267,13 +267,13 @@ static void built_in_lines_are_all_reachable(void)
 
 int main(void)
 {
-    RUN(providers_names_are_found);
-    RUN(others_are_unknown);
+    RUN(names_of_providers_are_found);
+    RUN(other_names_are_unknown);
     RUN(long_names_are_unknown);
-    RUN(own_lines_come_first_in_their_order);
-    RUN(a_star_alone_is_everything);
-    RUN(wrong_lines_are_named);
-    RUN(no_memory_is_reported);
+    RUN(configured_lines_come_first_in_their_order);
+    RUN(a_star_alone_matches_every_name);
+    RUN(wrong_lines_are_reported);
+    RUN(an_allocation_failure_is_reported);
     RUN(built_in_lines_are_all_reachable);
     return tap_done();
 }

@@ -70,7 +70,7 @@ static bool splits_so(const expected *want)
     return false;
 }
 
-static void patterns_split_as_they_say(void)
+static void patterns_split_as_specified(void)
 {
     for (size_t i = 0; i < sizeof(splits) / sizeof(splits[0]); i++)
         CHECK(splits_so(&splits[i]));
@@ -154,7 +154,7 @@ static void windows_take_bytes_that_are_not_characters(void)
 }
 
 /* All pieces but the last must come from the window where there is nothing difficult. */
-static void windows_see_most_of_plain_text(void)
+static void windows_decide_most_of_plain_text(void)
 {
     static const char text[PAL_SPLIT_WINDOW + 1] =
             "It wasn't there. if (a_b[12345] == 'x')\n    fooBar(1); // yes 12";
@@ -168,7 +168,7 @@ static void windows_see_most_of_plain_text(void)
     }
 }
 
-static void what_is_decided_stays(void)
+static void decided_pieces_never_change(void)
 {
     unsigned char text[100] = {0};
     uint64_t seed = 8;
@@ -196,7 +196,7 @@ static void what_is_decided_stays(void)
 }
 
 /* The text that stands for what was scanned is split like it, whatever follows. */
-static void the_rest_goes_on_as_the_whole(void)
+static void a_replaced_beginning_splits_like_the_original(void)
 {
     unsigned char text[100] = {0};
     unsigned char short_text[120];
@@ -233,11 +233,11 @@ static void the_rest_goes_on_as_the_whole(void)
 
 int main(void)
 {
-    RUN(patterns_split_as_they_say);
+    RUN(patterns_split_as_specified);
     RUN(windows_agree_with_the_scanner);
     RUN(windows_take_bytes_that_are_not_characters);
-    RUN(windows_see_most_of_plain_text);
-    RUN(what_is_decided_stays);
-    RUN(the_rest_goes_on_as_the_whole);
+    RUN(windows_decide_most_of_plain_text);
+    RUN(decided_pieces_never_change);
+    RUN(a_replaced_beginning_splits_like_the_original);
     return tap_done();
 }

@@ -119,7 +119,7 @@ static bool is_same_at_windows(const pal_encoding *encoding, pal_str text)
     return same;
 }
 
-static void any_cut_gives_the_whole(void)
+static void any_cut_gives_the_same_tokens(void)
 {
     pal_arena *arena = pal_arena_new(0);
     vocab *v = vocab_for_streams();
@@ -175,7 +175,7 @@ static bool is_same_long(
     return same;
 }
 
-static void long_pieces_give_the_whole(void)
+static void long_pieces_give_the_same_tokens(void)
 {
     static const char *const texts[][4] = {{"", " ", "", "x"}, {"\n", " ", "", "x"},
             {"\n", " ", "", "\nx"}, {"a", "? \t", "\n", " x"}, {"\n", "? \t\n", " ", " x"},
@@ -224,7 +224,7 @@ static void long_pieces_give_the_whole(void)
 }
 
 /* Half a character is no letter yet; it must not end the word before it. */
-static void characters_may_be_cut_apart(void)
+static void characters_can_be_cut_apart(void)
 {
     pal_arena *arena = pal_arena_new(0);
     vocab *v = vocab_of((const char *const[]){"\xe4\xb8", "\xe4\xb8\xad", "z\xe4\xb8\xad", NULL});
@@ -250,7 +250,7 @@ static void characters_may_be_cut_apart(void)
     pal_arena_free(arena);
 }
 
-static void a_stream_takes_one_text_after_the_other(void)
+static void a_stream_can_count_several_texts(void)
 {
     pal_arena *arena = pal_arena_new(0);
     vocab *v = vocab_for_streams();
@@ -272,7 +272,7 @@ static void a_stream_takes_one_text_after_the_other(void)
     pal_arena_free(arena);
 }
 
-static void the_sink_can_stop_it(void)
+static void the_sink_can_stop_the_stream(void)
 {
     pal_arena *arena = pal_arena_new(0);
     vocab *v = vocab_for_streams();
@@ -299,7 +299,7 @@ static void the_sink_can_stop_it(void)
     pal_arena_free(arena);
 }
 
-static void without_an_encoding_it_estimates(void)
+static void without_an_encoding_the_count_is_estimated(void)
 {
     pal_token_stream *stream = NULL;
     pal_error err;
@@ -316,7 +316,7 @@ static void without_an_encoding_it_estimates(void)
     pal_token_stream_free(stream);
 }
 
-static void running_out_of_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     pal_arena *arena = pal_arena_new(0);
     vocab *v = vocab_for_streams();
@@ -353,12 +353,12 @@ static void running_out_of_memory_is_reported(void)
 
 int main(void)
 {
-    RUN(any_cut_gives_the_whole);
-    RUN(long_pieces_give_the_whole);
-    RUN(characters_may_be_cut_apart);
-    RUN(a_stream_takes_one_text_after_the_other);
-    RUN(the_sink_can_stop_it);
-    RUN(without_an_encoding_it_estimates);
-    RUN(running_out_of_memory_is_reported);
+    RUN(any_cut_gives_the_same_tokens);
+    RUN(long_pieces_give_the_same_tokens);
+    RUN(characters_can_be_cut_apart);
+    RUN(a_stream_can_count_several_texts);
+    RUN(the_sink_can_stop_the_stream);
+    RUN(without_an_encoding_the_count_is_estimated);
+    RUN(an_allocation_failure_is_reported);
     return tap_done();
 }

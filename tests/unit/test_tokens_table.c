@@ -28,7 +28,7 @@ static void write_table(const char *path, pal_str table)
     }
 }
 
-static void ids_are_those_of_the_vocabulary(void)
+static void ids_match_the_vocabulary(void)
 {
     vocab *v = vocab_new(1, "abc", 50);
     pal_str table = {0};
@@ -96,9 +96,9 @@ static void bad_vocabularies_are_refused(void)
     CHECK(is_refused("YWFhYWFh\n", "", "#"));
     CHECK(is_refused("YWFhYWFh -1\n", "", "#"));
     CHECK(is_refused("YWFhYWFh 99999999999\n", "", "#"));
-    CHECK(is_refused("enp6eno= 257\n", "", "twice"));
+    CHECK(is_refused("enp6eno= 257\n", "", "duplicate"));
     CHECK(is_refused("enp6eno= 300\nenp6eno= 301\n", "", "@"));
-    CHECK(is_refused("YQ== 500\n", "", "twice"));
+    CHECK(is_refused("YQ== 500\n", "", "duplicate"));
     CHECK(is_refused("", "<|end|>\n", "line 1:"));
     CHECK(is_refused("", "a 1\n <|end|>5\n", "line 2:"));
     /* "wxyz" before "yz": what it is made of comes later. */
@@ -128,7 +128,7 @@ static void use(const pal_encoding *encoding)
     pal_arena_free(mine);
 }
 
-static void a_table_is_mapped(void)
+static void a_table_file_is_mapped(void)
 {
     const char *path = "test_tokens_table.tmp";
     vocab *v = vocab_new(5, "abc", 100);
@@ -157,7 +157,7 @@ static void a_table_is_mapped(void)
 }
 
 /* Changed anywhere, a table is refused or harmless; the sanitizers watch. */
-static void a_damaged_table_does_no_harm(void)
+static void a_damaged_table_is_harmless(void)
 {
     vocab *v = vocab_new(5, "abc", 60);
     pal_str table = {0};
@@ -187,7 +187,7 @@ static void a_damaged_table_does_no_harm(void)
     free(v);
 }
 
-static void built_in_ones_are_found_by_name(void)
+static void built_in_tables_are_found_by_name(void)
 {
     CHECK(!pal_encoding_find(pal_str_of("nonsense")));
     CHECK(!pal_encoding_at(pal_builtins_len));
@@ -203,7 +203,7 @@ static void built_in_ones_are_found_by_name(void)
     }
 }
 
-static void running_out_of_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     vocab *v = vocab_new(5, "abc", 30);
     pal_str tokens = vocab_text(v, 1, 0, arena);
@@ -231,12 +231,12 @@ static void running_out_of_memory_is_reported(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(ids_are_those_of_the_vocabulary);
+    RUN(ids_match_the_vocabulary);
     RUN(bad_vocabularies_are_refused);
-    RUN(a_table_is_mapped);
-    RUN(a_damaged_table_does_no_harm);
-    RUN(built_in_ones_are_found_by_name);
-    RUN(running_out_of_memory_is_reported);
+    RUN(a_table_file_is_mapped);
+    RUN(a_damaged_table_is_harmless);
+    RUN(built_in_tables_are_found_by_name);
+    RUN(an_allocation_failure_is_reported);
     pal_arena_free(arena);
     return tap_done();
 }

@@ -24,7 +24,7 @@ static size_t text_random(char *text, size_t len, int kind, uint64_t *seed)
     return len;
 }
 
-static void any_bytes_come_back(void)
+static void any_bytes_survive_a_round_trip(void)
 {
     uint64_t seed = 2;
     char text[300];
@@ -77,7 +77,7 @@ static void long_texts_count_like_their_pieces(void)
     free(text);
 }
 
-static void the_cut_is_the_longest_that_fits(void)
+static void the_cut_is_the_longest_beginning_that_fits(void)
 {
     static const char *const patterns[] = {"o200k", "cl100k", "gpt2", "deepseek"};
     uint64_t seed = 12;
@@ -111,7 +111,7 @@ static void the_cut_is_the_longest_that_fits(void)
 
 /* Three spaces are one token, though merging does not make them, and two are two tokens: so the
  * longer beginning is the cheaper one. */
-static void a_longer_beginning_may_fit(void)
+static void a_longer_beginning_can_have_fewer_tokens(void)
 {
     vocab *v = vocab_of((const char *const[]){"   ", NULL});
     const pal_encoding *encoding = vocab_compile(v, "o200k", arena);
@@ -141,7 +141,7 @@ static void long_pieces_can_be_cut(void)
     free(text);
 }
 
-static void the_empty_text_is_nothing(void)
+static void the_empty_text_has_no_tokens(void)
 {
     const pal_encoding *encoding = encoding_of("o200k");
     pal_str none = {NULL, 0};
@@ -157,7 +157,7 @@ static void the_empty_text_is_nothing(void)
     CHECK(pal_tokens_decode(encoding, NULL, 0, arena, &back, NULL) == PAL_OK && back.len == 0);
 }
 
-static void without_an_encoding_it_estimates(void)
+static void without_an_encoding_the_count_is_estimated(void)
 {
     pal_str text = pal_str_of("Hello, \xe4\xb8\xad\xe6\x96\x87 and more of it.");
     pal_token_ids ids;
@@ -178,7 +178,7 @@ static void without_an_encoding_it_estimates(void)
     CHECK(len == text.len);
 }
 
-static void running_out_of_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     const pal_encoding *encoding = encoding_of("o200k");
     size_t text_len = 150000;
@@ -209,14 +209,14 @@ int main(void)
 {
     arena = pal_arena_new(0);
     words = vocab_new(31, "abAB \n.'s1", 300);
-    RUN(any_bytes_come_back);
+    RUN(any_bytes_survive_a_round_trip);
     RUN(long_texts_count_like_their_pieces);
-    RUN(the_cut_is_the_longest_that_fits);
-    RUN(a_longer_beginning_may_fit);
+    RUN(the_cut_is_the_longest_beginning_that_fits);
+    RUN(a_longer_beginning_can_have_fewer_tokens);
     RUN(long_pieces_can_be_cut);
-    RUN(the_empty_text_is_nothing);
-    RUN(without_an_encoding_it_estimates);
-    RUN(running_out_of_memory_is_reported);
+    RUN(the_empty_text_has_no_tokens);
+    RUN(without_an_encoding_the_count_is_estimated);
+    RUN(an_allocation_failure_is_reported);
     free(words);
     pal_arena_free(arena);
     return tap_done();
