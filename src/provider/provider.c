@@ -18,7 +18,7 @@ static const pal_provider_kind *const kinds[] = {
 };
 
 #define KINDS_LEN (sizeof(kinds) / sizeof(kinds[0]))
-#define HEADERS_OWN_MAX 4 /* beside the configured ones */
+#define HEADERS_OWN_MAX 4 /* headers in addition to the configured ones */
 #define SECRET_LEN_MIN 8  /* shorter values are words, not secrets */
 #define ANTHROPIC_VERSION "2023-06-01"
 
@@ -38,7 +38,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Keys that were read from a file bring its line end along. */
+/* A key that was read from a file ends with a line end. */
 static pal_str trimmed(pal_str text)
 {
     while (text.len && is_blank(text.data[0]))
@@ -64,7 +64,7 @@ static bool begins(pal_str text, const char *start)
     return text.len > len && memcmp(text.data, start, len) == 0;
 }
 
-/* A URL without a path means the usual one. */
+/* A URL without a path gets the usual path. */
 static pal_str join_url(pal_arena *arena, pal_str url)
 {
     static const char version[] = "/v1";
@@ -86,7 +86,7 @@ static pal_status take_url(pal_provider *provider, pal_str url, pal_error *err)
     url = url.len ? trimmed(url) : pal_str_of(provider->kind->url);
     if ((!begins(url, "http://") && !begins(url, "https://")) || has_control(url))
         return pal_error_set(err, PAL_INVALID,
-                "the url of provider '%.*s' does not begin with http:// or https://",
+                "'url' of provider '%.*s' must begin with http:// or https://",
                 PAL_STR_ARG(provider->name));
     provider->url = join_url(provider->kept, url);
     return PAL_OK;
@@ -109,7 +109,7 @@ static void add_header(pal_provider *provider, pal_str name, pal_str prefix, pal
 {
     for (size_t i = 0; i < provider->headers_len; i++) {
         if (is_same_name(provider->headers[i].name, name))
-            return; /* what was configured goes before what is usual */
+            return; /* a configured header replaces the default one */
     }
     char *data = pal_arena_alloc(provider->kept, prefix.len + value.len + 1);
     if (!data)
@@ -151,7 +151,7 @@ static pal_status check_header(
 {
     if (header->name.len == 0 || has_control(header->name) || has_control(header->value) ||
             memchr(header->name.data, ':', header->name.len))
-        return pal_error_set(err, PAL_INVALID, "a header of provider '%.*s' is no header",
+        return pal_error_set(err, PAL_INVALID, "provider '%.*s' has an invalid header",
                 PAL_STR_ARG(provider->name));
     return PAL_OK;
 }
@@ -166,7 +166,8 @@ static pal_status take_headers(
     if (!provider->headers || !provider->secrets)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     if (has_control(key))
-        return pal_error_set(err, PAL_INVALID, "the key of provider '%.*s' is no key",
+        return pal_error_set(err, PAL_INVALID,
+                "the API key of provider '%.*s' contains control characters",
                 PAL_STR_ARG(provider->name));
     add_secret(provider, key);
     for (size_t i = 0; i < config->headers_len; i++) {
@@ -181,7 +182,7 @@ static pal_status take_headers(
     return PAL_OK;
 }
 
-/* ---- Life ---- */
+/* ---- Opening and closing ---- */
 
 static pal_status set_up(pal_provider *provider, const pal_provider_config *config, pal_error *err)
 {
@@ -210,8 +211,8 @@ pal_status pal_provider_open(pal_http *http, pal_loop *loop, const pal_provider_
     const pal_provider_kind *kind = find_kind(config->kind);
     if (!kind)
         return pal_error_set(err, PAL_INVALID,
-                "there is no kind of provider '%.*s'; there are openai, anthropic, mistral, "
-                "mistral_conversations, echo and script",
+                "unknown kind of provider '%.*s'; use openai, anthropic, mistral, "
+                "mistral_conversations, echo or script",
                 PAL_STR_ARG(config->kind));
     pal_provider *provider = pal_calloc(1, sizeof(*provider));
     if (!provider)
@@ -250,7 +251,7 @@ pal_profile pal_provider_profile(const pal_provider *provider)
 
 pal_str pal_provider_family(const pal_provider *provider, pal_str model)
 {
-    (void)model; /* so far a service's models take back each other's */
+    (void)model; /* so far all models of a service accept the reasoning of each other */
     return pal_str_of(provider->kind->family);
 }
 
@@ -283,13 +284,13 @@ static pal_status check_request(
         const pal_provider *provider, const pal_model_request *request, pal_error *err)
 {
     if (provider->kind->url && request->model.len == 0)
-        return pal_error_set(err, PAL_INVALID, "no model is named for provider '%.*s'",
+        return pal_error_set(err, PAL_INVALID, "no model is set for provider '%.*s'",
                 PAL_STR_ARG(provider->name));
     if (request->messages_len == 0)
-        return pal_error_set(err, PAL_INVALID, "there are no messages to send");
+        return pal_error_set(err, PAL_INVALID, "the request has no messages");
     for (size_t i = 0; i < request->tools_len; i++) {
         if (request->tools[i].name.len == 0)
-            return pal_error_set(err, PAL_INVALID, "tools[%zu] has no name", i);
+            return pal_error_set(err, PAL_INVALID, "'tools[%zu].name' is missing", i);
     }
     return PAL_OK;
 }

@@ -48,14 +48,14 @@ static bool listens(const pal_answer *answer)
 
 /* ---- Texts ---- */
 
-/* Whether a text goes to the sink; fails if the answer becomes too long by it. */
+/* Returns whether the text is passed to the sink. Fails if the text makes the answer too long. */
 static bool takes(pal_answer *answer, pal_str delta)
 {
     if (delta.len == 0 || !listens(answer))
         return false;
     answer->said += delta.len;
     if (answer->said > PAL_PROVIDER_SAID_BYTES_MAX)
-        pal_answer_fail(answer, PAL_PROVIDER, "the answer is longer than %u bytes",
+        pal_answer_fail(answer, PAL_PROVIDER, "the answer exceeds %u bytes",
                 PAL_PROVIDER_SAID_BYTES_MAX);
     return !pal_answer_failed(answer);
 }
@@ -88,7 +88,7 @@ void pal_answer_signature(pal_answer *answer, pal_str signature, pal_str family)
 
 /* ---- Tool calls ---- */
 
-/* Mistral's word for an id that was given before. */
+/* Mistral sends "null" as the id of a call that already has an id. */
 static bool says_nothing(pal_str id)
 {
     return id.len == 0 || pal_str_is(id, "null");
@@ -112,7 +112,7 @@ static uint32_t find_id(const pal_answer *answer, pal_str id)
     return PAL_ANSWER_NO_CALL;
 }
 
-/* Where only the name tells: a second one is a second call. */
+/* Used if a call has neither a number nor an id. A second name begins a second call. */
 static uint32_t find_last(const pal_answer *answer, pal_str name)
 {
     if (answer->calls_len == 0)
@@ -128,7 +128,7 @@ static uint32_t find_call(const pal_answer *answer, int64_t key, pal_str id, pal
     uint32_t index = find_key(answer, key);
     if (index == PAL_ANSWER_NO_CALL || says_nothing(id))
         return index;
-    /* One number for all calls of an answer: the ids tell them apart. */
+    /* Some services send the same number for all calls of an answer; their ids differ. */
     pal_str known = pal_buf_str(&answer->calls[index].id);
     return known.len == 0 || pal_str_equal(known, id) ? index : find_id(answer, id);
 }
@@ -164,7 +164,7 @@ static uint32_t add_call(pal_answer *answer, int64_t key)
     return (uint32_t)answer->calls_len++;
 }
 
-/* For services that give none: their calls still have to be told from one another later. */
+/* Some services send no ids, but the calls of an answer must be distinguishable later. */
 static void make_id(pal_buf *id)
 {
     unsigned char bytes[12];
@@ -181,7 +181,7 @@ static bool name_call(pal_answer *answer, uint32_t index, pal_str name)
         make_id(&call->id);
     if (call->id.failure) {
         pal_answer_fail(answer, call->id.failure == PAL_LIMIT ? PAL_PROVIDER : PAL_NO_MEMORY,
-                "the id of a tool call can't be kept");
+                "the id of a tool call is too long, or there is no memory");
         return false;
     }
     call->is_named = true;
@@ -224,7 +224,7 @@ void pal_answer_arguments(pal_answer *answer, uint32_t index, pal_str delta)
     pal_buf_append_str(&call->held, delta);
     if (call->held.failure)
         pal_answer_fail(answer, call->held.failure == PAL_LIMIT ? PAL_PROVIDER : PAL_NO_MEMORY,
-                "the arguments of a tool call can't be kept");
+                "the arguments of a tool call are too long, or there is no memory");
 }
 
 /* ---- Facts ---- */
@@ -252,7 +252,7 @@ void pal_answer_finish(pal_answer *answer, pal_str reason)
     if (reason.len == 0)
         return;
     answer->has_finish = true;
-    answer->end.finish = PAL_FINISH_STOP; /* whatever else it may be called */
+    answer->end.finish = PAL_FINISH_STOP; /* any unknown reason counts as a stop */
     for (size_t i = 0; i < sizeof(finishes) / sizeof(finishes[0]); i++) {
         if (pal_str_is(reason, finishes[i].reason))
             answer->end.finish = finishes[i].finish;
@@ -310,19 +310,19 @@ bool pal_answer_number(pal_json value, uint64_t *out_number)
     return true;
 }
 
-/* ---- The end ---- */
+/* ---- The end of the answer ---- */
 
 static void settle_calls(pal_answer *answer)
 {
     for (uint32_t i = 0; i < answer->calls_len; i++) {
         if (!answer->calls[i].is_named)
-            pal_answer_fail(answer, PAL_PROVIDER, "a tool call without a name");
+            pal_answer_fail(answer, PAL_PROVIDER, "the answer contains a tool call without a name");
         else if (!answer->calls[i].has_arguments)
             pal_answer_arguments(answer, i, pal_str_of("{}"));
     }
 }
 
-/* Some say "stop" behind a call, some "tool_calls" behind none. */
+/* Some services send "stop" after a call, and some send "tool_calls" without a call. */
 static void settle_finish(pal_answer *answer)
 {
     pal_finish *finish = &answer->end.finish;
@@ -332,7 +332,7 @@ static void settle_finish(pal_answer *answer)
         *finish = has_calls ? PAL_FINISH_TOOL_CALLS : PAL_FINISH_STOP;
 }
 
-/* Numbers that no call can have would use up every budget at once. */
+/* Impossible numbers would use up every budget at once. */
 static bool is_plausible(const pal_usage *usage)
 {
     return usage->input <= PAL_PROVIDER_TOKENS_MAX &&

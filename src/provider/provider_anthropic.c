@@ -7,11 +7,12 @@
 #include "dialect/dialect_member.h"
 #include "provider/provider_kind.h"
 
-#define OUTPUT_MAX 32000    /* where nobody says how much */
-#define OUTPUT_MAX_3_5 8192 /* of models that give less */
+#define OUTPUT_MAX 32000    /* output limit if neither the request nor the model has one */
+#define OUTPUT_MAX_3_5 8192 /* output limit of models that allow less */
 #define OUTPUT_MAX_3 4096
 
-/* What a request says itself, or has another word for, and what only chat completions know. */
+/* Parameters that the request sets itself or under another name, and parameters that exist only in
+ * chat completions. */
 static const char *const own_names[] = {"model", "messages", "system", "stream", "tools",
         "tool_choice", "max_tokens", "max_completion_tokens", "stop", "user", "parallel_tool_calls",
         "n", "seed", "stream_options", "logprobs", "top_logprobs", "logit_bias", "response_format",
@@ -34,7 +35,7 @@ static uint64_t default_max(pal_str model)
     return OUTPUT_MAX;
 }
 
-/* The service insists on a number, and on one above what thinking may take. */
+/* The service requires a limit, and the limit must exceed the budget for thinking. */
 static uint64_t max_tokens(const pal_model_request *request, pal_arena *arena)
 {
     uint64_t max = request->output_max, budget = 0;
@@ -71,7 +72,7 @@ static pal_status put_tool(
     return PAL_OK;
 }
 
-/* OpenAI's words for it are "auto", "none", "required" and an object that names a function. */
+/* OpenAI's values are "auto", "none", "required" and an object that names a function. */
 static const char *choice_type(pal_json choice)
 {
     if (pal_json_string_is(choice, "none"))
@@ -129,12 +130,13 @@ static pal_status put_tools(
     return put_choice(writer, request, arena, err);
 }
 
-/* ---- The rest ---- */
+/* ---- Messages and the complete request ---- */
 
 static pal_status put_messages(
         pal_json_writer *writer, const pal_model_request *request, pal_error *err)
 {
-    /* A question that is only asked here is not what a request to come begins with. */
+    /* The messages after the stable ones belong to this request alone. No later request begins with
+     * them, so they are not cached. */
     bool is_shared = request->stable_len == 0 || request->stable_len >= request->messages_len;
     const pal_anthropic_marks marks = {
             .system = true, .stable_len = request->stable_len, .last = is_shared};

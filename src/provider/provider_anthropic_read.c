@@ -53,7 +53,7 @@ static int64_t key_of(pal_json value)
     return has_number && number <= INT32_MAX ? (int64_t)number : -1;
 }
 
-/* Streams begin a call with {} and send what it is in pieces. */
+/* A stream begins a call with {} as its input and sends the real input in pieces. */
 static void start_call(pal_reader *reader, int64_t key, pal_json block, bool is_whole)
 {
     pal_json input = pal_json_find(block, "input");
@@ -99,7 +99,7 @@ static void stop_block(pal_reader *reader)
     if (reader->signature.failure)
         pal_answer_fail(&reader->answer,
                 reader->signature.failure == PAL_LIMIT ? PAL_PROVIDER : PAL_NO_MEMORY,
-                "the signature of some reasoning can't be kept");
+                "the signature of a reasoning block is too long, or there is no memory");
     pal_answer_signature(&reader->answer, pal_buf_str(&reader->signature), family());
     pal_buf_clear(&reader->signature);
 }
@@ -116,7 +116,7 @@ static bool read_error(pal_reader *reader, pal_json value)
 
 static void anthropic_event(pal_reader *reader, pal_str name, pal_json value)
 {
-    (void)name; /* the data says it too */
+    (void)name; /* the data contains the event's type too */
     if (read_error(reader, value))
         return;
     if (is_type(value, "message_start")) {

@@ -14,7 +14,7 @@
 #define OLLAMA_HOST "127.0.0.1:11434"
 #define LLAMA_CPP_URL "http://127.0.0.1:8080/v1"
 
-/* ---- What may be there ---- */
+/* ---- Candidates ---- */
 
 static pal_str joined(pal_arena *arena, pal_str a, pal_str b, pal_str c)
 {
@@ -37,7 +37,8 @@ static bool begins(pal_str text, const char *start)
     return text.len >= len && memcmp(text.data, start, len) == 0;
 }
 
-/* Ollama's variable says where it listens: "0.0.0.0", ":11434", "host:port" or a URL. */
+/* Ollama's environment variable contains its listen address: "0.0.0.0", ":11434", "host:port" or a
+ * URL. */
 static pal_str ollama_url(pal_str host, pal_arena *arena)
 {
     static const char any[] = "0.0.0.0";
@@ -77,7 +78,7 @@ static pal_discovered local(const char *name, pal_str url)
     return found;
 }
 
-/* A service that is there if its key is. */
+/* A service that is available if its key is set. */
 typedef struct keyed_service {
     const char *variable;
     pal_discovered found;
@@ -119,14 +120,14 @@ size_t pal_discover_list(
     return len;
 }
 
-/* ---- Asking ---- */
+/* ---- Requests ---- */
 
-/* One that may be there. */
+/* A running request to a service that may be available. */
 typedef struct probe {
     pal_discover *discover;
     pal_discovered *asked;
     pal_provider *provider;
-    pal_http_call *call; /* NULL: it has ended */
+    pal_http_call *call; /* NULL after the end of the call */
     pal_buf body;
 } probe;
 
@@ -139,7 +140,7 @@ struct pal_discover {
     size_t len;
     probe probes[PAL_DISCOVERED_MAX];
     size_t probes_len;
-    size_t waiting; /* of the probes */
+    size_t waiting; /* number of running probes */
     pal_timer timer;
     pal_discover_told told;
     void *user;
@@ -176,7 +177,7 @@ static bool is_there(const pal_discovered *found)
     return found->is_local && found->model.len > 0;
 }
 
-/* Moves those to the front; returns how many. */
+/* Moves the matching entries to the front and returns their number. */
 static size_t keep_if(pal_discover *discover, bool (*is_kept)(const pal_discovered *found))
 {
     size_t kept = 0;
@@ -193,7 +194,7 @@ static void tell(pal_discover *discover, const pal_discovered *found, size_t len
     free_discover(discover);
 }
 
-/* The last of the list is echo, which is always there. */
+/* The last entry of the list is echo, which is always available. */
 static void tell_local(pal_discover *discover)
 {
     pal_discovered echo = discover->list[discover->len - 1];
@@ -205,7 +206,7 @@ static void tell_local(pal_discover *discover)
         tell(discover, &echo, 1);
 }
 
-/* Takes the first name of the list. */
+/* Reads the first model name of the list. */
 static void take_model(probe *asking)
 {
     pal_discover *discover = asking->discover;

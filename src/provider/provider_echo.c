@@ -41,7 +41,7 @@ static uint64_t count_input(const pal_model_request *request)
     return tokens;
 }
 
-/* Cuts the answer into a few pieces, none inside of a character. */
+/* Splits the answer into a few pieces, never inside a character. */
 static size_t cut(pal_str text, pal_play_step *steps)
 {
     size_t len = 0, size = text.len / DELTAS_MAX + 1;
@@ -58,7 +58,7 @@ static size_t cut(pal_str text, pal_play_step *steps)
     return len;
 }
 
-/* The limit of an answer holds for this one too. */
+/* The request's output limit also applies to this answer. */
 static pal_str limited(pal_str text, uint64_t tokens_max, bool *out_is_cut)
 {
     *out_is_cut = false;

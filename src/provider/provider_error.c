@@ -31,8 +31,8 @@ static void append_char(pal_buf *out, pal_str *rest)
     *rest = pal_str_make(rest->data + len, rest->len - len);
 }
 
-/* What stands in <style> and <script> would be no words; a page of an error that begins with them
- * shows little. */
+/* The contents of <style> and <script> are not skipped. An error page that begins with them yields
+ * a poor excerpt. */
 static pal_str skip_tag(pal_str rest)
 {
     const char *end = memchr(rest.data, '>', rest.len);
@@ -74,7 +74,7 @@ void pal_answer_redact(pal_buf *text, pal_str secret)
     const char *found;
     if (secret.len <= mask_len || text->len == 0)
         return;
-    /* Every byte is moved once, however often the secret is in it. */
+    /* Every byte is moved at most once, however often the text contains the secret. */
     while ((found = memmem(text->data + at, text->len - at, secret.data, secret.len)) != NULL) {
         size_t len = (size_t)(found - text->data) - at;
         memmove(text->data + kept, text->data + at, len);
@@ -88,13 +88,13 @@ void pal_answer_redact(pal_buf *text, pal_str secret)
 
 /* ---- Shapes ---- */
 
-/* Where the words are in an error, tried in this order. */
+/* Members that may contain the text of an error, in this order. */
 static const char *const message_names[] = {"message", "detail", "msg", "error", "reason", NULL};
 static const char *const code_names[] = {"code", "type", "error_type", "status", NULL};
 
 #define SHAPE_DEPTH_MAX 4
 
-/* The object that holds the words: inside "error", or the first of a list. */
+/* Returns the object that contains the text: the member "error", or the first element of a list. */
 static pal_json inner_of(pal_json value)
 {
     for (int depth = 0; depth < SHAPE_DEPTH_MAX; depth++) {
@@ -116,7 +116,8 @@ static pal_json inner_of(pal_json value)
     return value;
 }
 
-/* A validation error: {"loc":["body","inputs",0],"msg":"Field required"}. */
+/* Appends the place of a validation error, such as {"loc":["body","inputs",0],"msg":"Field
+ * required"}. */
 static void append_place(pal_buf *out, pal_json value, pal_arena *scratch)
 {
     pal_json name;
@@ -169,8 +170,8 @@ static void learn_code(pal_answer *answer, pal_json value, pal_arena *scratch)
     }
 }
 
-/* What stands behind a service that passes errors on: {"metadata":{"raw":"...","provider_name"}}.
- */
+/* Appends the original error if a service forwards it:
+ * {"metadata":{"raw":"...","provider_name"}}. */
 static void append_upstream(pal_buf *out, pal_json value, pal_arena *scratch)
 {
     pal_str raw = pal_member_string(pal_json_find(value, "metadata"), "raw", scratch);

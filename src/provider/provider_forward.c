@@ -14,7 +14,7 @@ bool pal_provider_speaks_chat(const pal_provider *provider)
     return provider->kind == &pal_provider_openai || provider->kind == &pal_provider_mistral;
 }
 
-/* Mistral always tells, and refuses members that it does not know. */
+/* Mistral always reports usage, and it rejects unknown members. */
 bool pal_provider_hides_usage(const pal_provider *provider)
 {
     return provider->kind == &pal_provider_openai;
@@ -38,7 +38,8 @@ pal_status pal_provider_forward(pal_provider *provider, pal_str path, pal_str bo
             .response_bytes_max = PAL_PROVIDER_ANSWER_BYTES_MAX,
     };
     pal_status status = url.failure
-            ? pal_error_set(err, url.failure, "the request to '%.*s' can't be kept in memory",
+            ? pal_error_set(err, url.failure,
+                    "the request to '%.*s' is too long, or there is no memory",
                       PAL_STR_ARG(provider->name))
             : pal_http_start(provider->http, &request, events, user, out_call, err);
     pal_buf_done(&url);

@@ -14,15 +14,15 @@
 
 typedef struct http_call {
     pal_model_call base;
-    pal_http_call *http; /* NULL: it has ended */
+    pal_http_call *http; /* NULL after the end of the call */
     pal_reader reader;
     pal_timer grace;
-    bool has_conversation; /* the request went on with one that the service keeps */
-    bool is_busy;          /* on the stack */
+    bool has_conversation; /* the request continued a conversation that the service stores */
+    bool is_busy;          /* a function of this call is on the stack */
     bool is_canceled;
 } http_call;
 
-/* From here on the provider may be closed. */
+/* From here on the provider can be closed. */
 static void detach(http_call *call)
 {
     pal_timer_stop(call->base.provider->loop, &call->grace);
@@ -41,7 +41,7 @@ static void free_call(http_call *call)
     free_detached(call);
 }
 
-/* ---- The end ---- */
+/* ---- The end of a call ---- */
 
 static void judge(http_call *call)
 {
@@ -55,7 +55,7 @@ static void judge(http_call *call)
             provider->kind->is_stale(end);
 }
 
-/* `http` is NULL where we ended it. */
+/* `http` is NULL if we ended the call. */
 static void finish(http_call *call, const pal_http_end *http)
 {
     pal_answer *answer = &call->reader.answer;
@@ -96,7 +96,7 @@ static void cancel_http(pal_model_call *base)
         free_call(call);
 }
 
-/* ---- What comes ---- */
+/* ---- Receiving ---- */
 
 static void on_head(void *user, long code)
 {
@@ -136,7 +136,7 @@ static void on_end(void *user, const pal_http_end *end)
 
 static const pal_http_events http_events = {on_head, on_header, on_body, on_end};
 
-/* ---- The request ---- */
+/* ---- Sending ---- */
 
 static pal_status send(http_call *call, const pal_model_request *request, pal_str url, pal_str body,
         pal_error *err)
@@ -176,7 +176,8 @@ pal_status pal_provider_http_start(pal_provider *provider, const pal_model_reque
     status = provider->kind->write(provider, request, &url, &body, err);
     if (status == PAL_OK && (url.failure || body.failure))
         status = pal_error_set(err, url.failure ? url.failure : body.failure,
-                "the request to '%.*s' can't be kept in memory", PAL_STR_ARG(provider->name));
+                "the request to '%.*s' is too long, or there is no memory",
+                PAL_STR_ARG(provider->name));
     if (status == PAL_OK)
         status = send(call, request, pal_buf_str(&url), pal_buf_str(&body), err);
     if (status == PAL_OK)

@@ -9,10 +9,11 @@
 #include "dialect/dialect_mistral_entries.h"
 #include "provider/provider_kind.h"
 
-/* Parameters that are members of the request, not of "completion_args". */
+/* Parameters that are members of the request instead of "completion_args". */
 static const char *const outer_names[] = {
         "name", "description", "metadata", "guardrails", "agent_version", NULL};
-/* Neither: what a request says itself, and what has other names there. */
+/* Parameters that are not passed on: the request sets them itself, or they have other names in this
+ * API. */
 static const char *const own_names[] = {"model", "agent_id", "messages", "inputs", "instructions",
         "stream", "stream_options", "store", "tools", "tool_choice", "handoff_execution",
         "max_tokens", "max_completion_tokens", "seed", "n", "user", "parallel_tool_calls", "name",
@@ -26,7 +27,7 @@ static bool is_agent(pal_str model)
 
 /* ---- Requests ---- */
 
-/* Where that begins which the conversation has not seen. */
+/* Returns the index of the first message that the conversation does not contain yet. */
 static size_t first_new(const pal_model_request *request)
 {
     size_t first = request->messages_len;
@@ -46,7 +47,8 @@ static pal_status put_inputs(
     for (size_t i = first_new(request); i < request->messages_len; i++)
         pal_mistral_entries_put(writer, &request->messages[i]);
     if (writer->buf->len == empty_len && !writer->buf->failure)
-        return pal_error_set(err, PAL_INVALID, "there is nothing new to say to the conversation");
+        return pal_error_set(err, PAL_INVALID,
+                "the request has no new message for the conversation");
     pal_json_end_array(writer);
     return PAL_OK;
 }
@@ -82,7 +84,7 @@ static pal_status put_choice(
     pal_status status = pal_request_check_json(request->tool_choice, "'tool_choice'", err);
     if (status != PAL_OK)
         return status;
-    /* It has words for it, but no way to name one tool. */
+    /* The API has these values, but no way to name one tool. */
     pal_json_name(writer, "tool_choice");
     pal_json_put_raw(writer,
             request->tool_choice.data[0] == '"' ? request->tool_choice : pal_str_of("\"any\""));
@@ -152,7 +154,7 @@ static pal_status put_all(
     return put_arguments(writer, request, arena, err);
 }
 
-/* An id goes into a path: nothing of it may mean something there. */
+/* Escapes an id for a URL path, so that none of its characters has a special meaning. */
 static void append_id(pal_buf *path, pal_str id)
 {
     for (size_t i = 0; i < id.len; i++) {
@@ -204,7 +206,7 @@ static void read_facts(pal_reader *reader, pal_json value)
     pal_reader_usage(reader, pal_json_find(value, "usage"));
 }
 
-/* Every piece names its call. */
+/* Every piece contains the id of its call. */
 static void read_call(pal_reader *reader, pal_json value)
 {
     pal_json arguments = pal_json_find(value, "arguments");
@@ -254,8 +256,8 @@ static void conversations_whole(pal_reader *reader, pal_json value)
 const pal_reader_kind pal_reader_mistral_conversations = {
         .event = conversations_event, .whole = conversations_whole};
 
-/* Gone, or in a state that takes no more: a call whose answer was never sent leaves one. Where it
- * was the request that is wrong, a conversation that is begun with it says so again. */
+/* The conversation is gone, or it accepts no more entries, for example because the result of a call
+ * was never sent. If the request itself is wrong, it fails again in the new conversation. */
 static bool is_stale(const pal_model_end *end)
 {
     static const char words[] = "unction calls and responses";

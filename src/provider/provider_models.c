@@ -9,14 +9,14 @@
 struct pal_models_query {
     pal_provider *provider;
     pal_models_query *previous, *next;
-    pal_http_call *http; /* NULL: there is no network in it, or it has ended */
-    pal_timer timer;     /* of a provider that has no network */
+    pal_http_call *http; /* NULL if the kind uses no network, or after the end of the call */
+    pal_timer timer;     /* delays the result of a provider without network */
     pal_buf body;
     pal_models_told told;
     void *user;
 };
 
-/* From here on the provider may be closed. */
+/* From here on the provider can be closed. */
 static void detach(pal_models_query *query)
 {
     if (query->previous)
@@ -51,7 +51,7 @@ void pal_models_query_cancel_all(pal_provider *provider)
 
 /* ---- Lists ---- */
 
-/* {"data":[{"id":...}]}, {"models":[{"name":...}]}, or the list by itself. */
+/* The list is {"data":[{"id":...}]}, {"models":[{"name":...}]}, or a bare array. */
 static pal_json list_of(pal_json value)
 {
     static const char *const names[] = {"data", "models"};
@@ -123,7 +123,7 @@ static void tell_failure(pal_models_query *query, const pal_http_end *end)
     for (size_t i = 0; i < provider->secrets_len; i++)
         pal_answer_redact(&text, provider->secrets[i]);
     (void)pal_error_set(&err, end->status == PAL_OK ? PAL_PROVIDER : end->status,
-            "provider '%.*s' does not list its models: %.*s", PAL_STR_ARG(provider->name),
+            "provider '%.*s' did not list its models: %.*s", PAL_STR_ARG(provider->name),
             PAL_STR_ARG(pal_buf_str(&text)));
     tell(query, pal_str_make(NULL, 0), &err);
     pal_buf_done(&text);
@@ -176,7 +176,7 @@ static pal_status ask(pal_models_query *query, pal_error *err)
     return status;
 }
 
-/* A kind without a network has one model, of its own name. */
+/* A kind without network has one model, which has the kind's name. */
 static void on_timer(pal_timer *timer)
 {
     pal_models_query *query =

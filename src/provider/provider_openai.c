@@ -6,7 +6,7 @@
 
 #define OPENAI_URL "https://api.openai.com/v1"
 
-/* What a request says itself; parameters can't say it otherwise. */
+/* Members that the request sets itself; parameters cannot replace them. */
 static const char *const own_names[] = {
         "model", "messages", "stream", "stream_options", "tools", "tool_choice", "n", NULL};
 static const char *const own_names_and_max[] = {"model", "messages", "stream", "stream_options",
@@ -17,7 +17,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The model's own name, behind that of whoever made it: "openai/gpt-5" is "gpt-5". */
+/* Returns the model's name without the maker's name: "openai/gpt-5" is "gpt-5". */
 static pal_str own_name(pal_str model)
 {
     for (size_t i = model.len; i > 0; i--) {
@@ -27,7 +27,8 @@ static pal_str own_name(pal_str model)
     return model;
 }
 
-/* OpenAI's models that reason refuse the older name of the limit: o1, o3, o4-mini, gpt-5 and on. */
+/* OpenAI's reasoning models reject the older name of the limit: o1, o3, o4-mini, gpt-5 and
+ * later. */
 static bool takes_completion_tokens(pal_str model)
 {
     static const char gpt[] = "gpt-";
@@ -61,7 +62,7 @@ static void put_stream(pal_json_writer *writer, const pal_model_request *request
         return;
     pal_json_name(writer, "stream");
     pal_json_put_bool(writer, true);
-    /* Mistral always tells the usage, and refuses to be asked. */
+    /* Mistral always reports usage, and it rejects a request for it. */
     if (is_mistral)
         return;
     pal_json_name(writer, "stream_options");
@@ -77,8 +78,8 @@ static void put_max(pal_json_writer *writer, const pal_model_request *request, b
     pal_json_put_u64(writer, request->output_max);
 }
 
-/* Requests of one conversation find its cache sooner by its name. Others refuse what they don't
- * know, or ignore it. */
+/* With a key, requests of one conversation are more likely to find its cache. Other services reject
+ * or ignore the member. */
 static void put_cache_key(
         pal_json_writer *writer, const pal_provider *provider, const pal_model_request *request)
 {

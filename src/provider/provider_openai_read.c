@@ -10,7 +10,7 @@ static bool is_given(pal_json value)
     return pal_json_type_of(value) > PAL_JSON_NULL;
 }
 
-/* Errors come in the middle of a stream too, or as a whole answer with code 200. */
+/* An error can also arrive in the middle of a stream, or as a complete response with code 200. */
 static bool read_error(pal_reader *reader, pal_str name, pal_json value)
 {
     if (!is_given(pal_json_find(value, "error")) &&
@@ -47,7 +47,7 @@ static void read_reasoning(pal_reader *reader, pal_json delta)
 
 /* ---- Tool calls ---- */
 
-/* A piece of text, or the whole of them as the JSON that they are. */
+/* The arguments are a piece of text, or the complete value as JSON. */
 static pal_str arguments_of(pal_reader *reader, pal_json function)
 {
     pal_json arguments = pal_json_find(function, "arguments");
@@ -163,7 +163,7 @@ static void keep_string(pal_reader *reader, pal_json object, const char *name)
     keep_said(reader, pal_reader_string(reader, object, name));
 }
 
-/* A text, or parts that have one. */
+/* The content is a text, or parts with texts. */
 static void keep_content(pal_reader *reader, pal_json content)
 {
     pal_json part;
@@ -189,7 +189,7 @@ static void keep_calls(pal_reader *reader, pal_json calls)
     }
 }
 
-/* What is said, thought, refused, and called for, in all choices. */
+/* Keeps the texts, reasoning, refusals and calls of all choices. */
 static void keep_choices(pal_reader *reader, pal_json value)
 {
     pal_json choice, choices = pal_json_find(value, "choices");
@@ -220,7 +220,7 @@ static void passing_whole(pal_reader *reader, pal_json value)
     passing_event(reader, pal_str_make(NULL, 0), value);
 }
 
-/* What is said in it is counted by its length: images make events long. */
+/* The text of a skipped event is estimated by its length: images make events long. */
 static void passing_skip(pal_reader *reader, pal_str data)
 {
     reader->said_len += data.len;

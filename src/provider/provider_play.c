@@ -9,8 +9,8 @@ typedef struct play_call {
     size_t next;
     pal_answer answer;
     pal_timer timer;
-    int64_t deadline_ms; /* by the loop's clock; 0: none */
-    bool is_busy;        /* on the stack */
+    int64_t deadline_ms; /* time on the loop's clock; 0: no deadline */
+    bool is_busy;        /* a function of this call is on the stack */
 } play_call;
 
 static void detach(play_call *call)
@@ -89,7 +89,7 @@ static void tell(play_call *call, const pal_play_step *step)
     }
 }
 
-/* How long to wait before the next step; beyond the deadline it does not matter which. */
+/* Returns the delay before the next step. It ends at the deadline at the latest. */
 static int64_t delay_of(play_call *call, const pal_play_step *told)
 {
     int64_t delay = told->kind == PAL_PLAY_DELAY && told->ms > 0 ? told->ms : 0;
@@ -105,7 +105,7 @@ static void on_timer(pal_timer *timer)
     pal_loop *loop = call->base.provider->loop;
     call->is_busy = true;
     if (call->deadline_ms && pal_loop_now_ms(loop) >= call->deadline_ms)
-        pal_answer_fail(&call->answer, PAL_TIMEOUT, "the model took too long");
+        pal_answer_fail(&call->answer, PAL_TIMEOUT, "the model exceeded the time limit");
     const pal_play_step *step =
             call->next < call->play.steps_len ? &call->play.steps[call->next++] : NULL;
     if (step)

@@ -17,10 +17,11 @@
 #include "palaver/limits.h"
 
 #define JSON_DEPTH_MAX 128
-#define START_LEN_MAX 512              /* of a stream: enough for an excerpt */
-#define ERROR_BODY_LEN_MAX (64u << 10) /* what is behind it is not read */
+#define START_LEN_MAX 512              /* bytes kept of a stream's beginning; enough for an
+                                          excerpt */
+#define ERROR_BODY_LEN_MAX (64u << 10) /* bytes of an error's body; the rest is not read */
 #define HEADER_LEN_MAX 1024
-#define MENDED_LEN_MAX (1u << 20) /* a longer text with bytes that are no UTF-8 is not read */
+#define MENDED_LEN_MAX (1u << 20) /* a longer text with invalid UTF-8 is not read */
 #define DONE "[DONE]"
 
 void pal_reader_init(pal_reader *reader, const pal_reader_kind *kind, pal_arena *scratch,
@@ -89,7 +90,8 @@ static bool is_good(long code)
 
 /* ---- Events ---- */
 
-/* The text with U+FFFD for what is no UTF-8; in the scratch arena where something is. */
+/* Returns the text with U+FFFD for invalid UTF-8. The result is in the scratch arena if something
+ * was replaced. */
 static pal_str mended(pal_reader *reader, pal_str text)
 {
     pal_str good;
@@ -128,8 +130,8 @@ static void fail_garbage(pal_reader *reader, const char *what, pal_str bytes)
     pal_buf_done(&words);
 }
 
-/* Nearly all texts are good as they are, which parsing finds out as well. PAL_LIMIT: it has too
- * many values. */
+/* Nearly all texts are valid, and parsing detects the others, so the text is not checked first.
+ * Returns PAL_LIMIT if it has too many values. */
 static pal_status parse(pal_reader *reader, pal_str text, pal_json *out_value)
 {
     const pal_json_limits limits = {.depth_max = JSON_DEPTH_MAX,
@@ -147,18 +149,18 @@ static pal_status parse(pal_reader *reader, pal_str text, pal_json *out_value)
     return status;
 }
 
-/* Says why it could not be read, if a callback has not done so already. */
+/* Reports why the text could not be read, unless a callback has already failed. */
 static void fail_parse(pal_reader *reader, pal_status status, const char *what, pal_str bytes)
 {
     if (status == PAL_LIMIT)
         pal_answer_fail(&reader->answer, PAL_PROVIDER,
-                "the answer is nested too deeply, or has more than %u JSON values",
+                "the response is nested too deeply, or has more than %u JSON values",
                 PAL_PROVIDER_VALUES_MAX);
     else
         fail_garbage(reader, what, bytes);
 }
 
-/* A callback may have run the arena out of memory: what it read then was nothing. */
+/* A callback may have exhausted the arena. Then the values that it read were empty. */
 static void check_scratch(pal_reader *reader)
 {
     if (pal_arena_failure(reader->scratch))
@@ -173,7 +175,7 @@ static void read_event(pal_reader *reader, const pal_sse_event *event)
         reader->kind->event(reader, event->name, value);
         check_scratch(reader);
     } else if (!reader->is_last) {
-        fail_parse(reader, status, "an event of the stream is no JSON object", event->data);
+        fail_parse(reader, status, "an event of the stream is not a JSON object", event->data);
     }
 }
 
@@ -225,7 +227,7 @@ static void feed_stream(pal_reader *reader, pal_str bytes)
         keep_start(reader, bytes);
     if (status == PAL_LIMIT)
         pal_answer_fail(&reader->answer, PAL_PROVIDER,
-                "an event of the stream is longer than %u bytes", PAL_PROVIDER_EVENT_BYTES_MAX);
+                "an event of the stream exceeds %u bytes", PAL_PROVIDER_EVENT_BYTES_MAX);
     else if (status == PAL_NO_MEMORY)
         pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
 }
@@ -237,7 +239,7 @@ static void feed_whole(pal_reader *reader, pal_str bytes)
                 reader->body.len < ERROR_BODY_LEN_MAX ? ERROR_BODY_LEN_MAX - reader->body.len : 0;
     pal_buf_append_str(&reader->body, bytes);
     if (reader->body.failure == PAL_LIMIT)
-        pal_answer_fail(&reader->answer, PAL_PROVIDER, "the answer is longer than %zu bytes",
+        pal_answer_fail(&reader->answer, PAL_PROVIDER, "the response exceeds %zu bytes",
                 reader->body.len_max);
     else if (reader->body.failure)
         pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
@@ -255,7 +257,7 @@ void pal_reader_feed(pal_reader *reader, pal_str bytes)
         feed_whole(reader, bytes);
 }
 
-/* ---- The end ---- */
+/* ---- The end of the response ---- */
 
 static void finish_whole(pal_reader *reader)
 {
@@ -266,14 +268,14 @@ static void finish_whole(pal_reader *reader)
         reader->kind->whole(reader, value);
         check_scratch(reader);
     } else {
-        fail_parse(reader, status, "the answer is no JSON object", body);
+        fail_parse(reader, status, "the response is not a JSON object", body);
     }
 }
 
 static void finish_stream(pal_reader *reader)
 {
     pal_answer *answer = &reader->answer;
-    /* Some leave out the empty line behind their last event. */
+    /* Some services omit the empty line after their last event. */
     reader->is_last = true;
     if (!answer->is_done && !answer->has_finish)
         feed_stream(reader, pal_str_of("\n\n"));
@@ -282,18 +284,18 @@ static void finish_stream(pal_reader *reader)
     if (reader->has_events)
         pal_answer_fail(answer, PAL_IO, "the stream ended in the middle of the answer");
     else
-        fail_garbage(reader, "the answer is no stream of events", pal_buf_str(&reader->body));
+        fail_garbage(reader, "the response is not an event stream", pal_buf_str(&reader->body));
 }
 
 static void fail_http(pal_reader *reader, const pal_http_end *http)
 {
     pal_answer *answer = &reader->answer;
-    /* An answer that is complete was not harmed by what happened behind it. */
+    /* If the answer is already complete, a later failure does not matter. */
     if (reader->form == PAL_READER_STREAM && is_good(reader->code) &&
             (answer->is_done || answer->has_finish))
         return;
     if (http->status == PAL_LIMIT)
-        pal_answer_fail(answer, PAL_PROVIDER, "the answer is too long: %s", http->error);
+        pal_answer_fail(answer, PAL_PROVIDER, "the response is too long: %s", http->error);
     else
         pal_answer_fail(answer, http->status, "%s", http->error);
 }
@@ -334,14 +336,14 @@ void pal_reader_finish(pal_reader *reader, const pal_http_end *http)
     pal_answer_settle(answer);
 }
 
-/* ---- What services have in common ---- */
+/* ---- Functions for all services ---- */
 
 pal_str pal_reader_text(pal_reader *reader, pal_json value)
 {
     if (reader->is_on_worker || pal_json_type_of(value) != PAL_JSON_STRING ||
             pal_json_raw(value).len <= PAL_PROVIDER_TEXT_BYTES_MAX)
         return pal_json_string(value, reader->scratch);
-    pal_answer_fail(&reader->answer, PAL_PROVIDER, "a text of the answer is longer than %u bytes",
+    pal_answer_fail(&reader->answer, PAL_PROVIDER, "a text of the answer exceeds %u bytes",
             PAL_PROVIDER_TEXT_BYTES_MAX);
     return pal_str_make(NULL, 0);
 }
@@ -384,9 +386,9 @@ void pal_reader_content(pal_reader *reader, pal_json content)
         read_chunk(reader, chunk);
 }
 
-/* Where one number may stand: "outer.inner" or "name". */
+/* One possible place of a number: "outer.inner" or "name". */
 typedef struct usage_place {
-    const char *outer; /* NULL: none */
+    const char *outer; /* NULL: the number is not nested */
     const char *name;
 } usage_place;
 
@@ -435,7 +437,7 @@ void pal_reader_usage(pal_reader *reader, pal_json usage)
     if (pal_json_type_of(usage) != PAL_JSON_OBJECT)
         return;
     uint64_t prompt = FIND(usage, prompt_places), output = FIND(usage, output_places);
-    /* Some put zeros beside every piece until they know. */
+    /* Some services send zeros with every piece until they know the numbers. */
     if (prompt == 0 && output == 0)
         return;
     pal_usage *out = &reader->answer.end.usage;

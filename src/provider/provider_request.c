@@ -19,7 +19,7 @@ static pal_status parse_parameters(
     if (status != PAL_OK)
         return pal_error_set(err, status, "'parameters' is not JSON: %s", inner.message);
     if (pal_json_type_of(*out_value) != PAL_JSON_OBJECT)
-        return pal_error_set(err, PAL_INVALID, "'parameters' is no JSON object");
+        return pal_error_set(err, PAL_INVALID, "'parameters' must be a JSON object");
     return PAL_OK;
 }
 

@@ -12,7 +12,7 @@
 #define JITTER_MAX 0.25
 #define ASKED_MS_MAX INT64_C(2147483647)
 
-/* ---- When ---- */
+/* ---- When to retry ---- */
 
 int64_t pal_retry_delay_ms(uint32_t attempt, int64_t retry_after_ms, double jitter)
 {
@@ -35,7 +35,8 @@ static pal_str trimmed(pal_str text)
     return text;
 }
 
-/* A number from 0 in plain decimals, times `scale`, rounded up; -1 where it is none. */
+/* Reads a non-negative decimal number, times `scale`, rounded up. Returns -1 if the text is not
+ * such a number. */
 static int64_t read_number(pal_str text, double scale)
 {
     char copy[64], *end;
@@ -56,7 +57,7 @@ static int64_t read_number(pal_str text, double scale)
 
 #define WORDS_MAX 6
 
-/* The words of a date, which blanks, commas and hyphens part. */
+/* Splits a date into words, which are separated by blanks, commas and hyphens. */
 static size_t split(pal_str text, pal_str words[WORDS_MAX])
 {
     size_t len = 0, at = 0;
@@ -133,14 +134,14 @@ int64_t pal_retry_after_ms(pal_str retry_after_ms, pal_str retry_after, int64_t 
         ms = read_number(retry_after, 1000);
     if (ms >= 0)
         return ms;
-    /* A date that is past says nothing. */
+    /* A date in the past is ignored. */
     if ((!read_http_date(retry_after, &at) && !pal_time_from_text(trimmed(retry_after), &at)) ||
             at <= now_ms)
         return -1;
     return at - now_ms < ASKED_MS_MAX ? at - now_ms : ASKED_MS_MAX;
 }
 
-/* ---- Texts ---- */
+/* ---- Matching texts ---- */
 
 static char lower(char c)
 {
@@ -152,10 +153,10 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-#define GAP_MAX 100 /* bytes that a '*' stands for, at most */
+#define GAP_MAX 100 /* maximum number of bytes that a '*' matches */
 
-/* Whether the text begins like the pattern, which is in lower case: '*' is anything for a while,
- * '#' a number, '_' a blank, a hyphen or an underscore. */
+/* Returns whether the text begins like the pattern, which is in lower case. '*' matches anything up
+ * to GAP_MAX bytes, '#' a number, and '_' a blank, a hyphen or an underscore. */
 static bool begins(pal_str text, const char *pattern)
 {
     size_t at = 0;
@@ -201,7 +202,7 @@ static bool contains_any(pal_str text, const char *const *patterns)
     return false;
 }
 
-/* ---- Too long ---- */
+/* ---- Context overflow ---- */
 
 static const char *const overflow_texts[] = {
         "prompt is too long",
@@ -236,7 +237,7 @@ static const char *const overflow_texts[] = {
         NULL,
 };
 
-/* These speak of how much is asked for in a minute, not of one request. */
+/* These texts are about a rate limit, not about the length of one request. */
 static const char *const not_overflow_texts[] = {"rate limit", "too many requests", NULL};
 
 bool pal_error_is_overflow(long code, pal_str error_code, pal_str text)
@@ -251,9 +252,9 @@ bool pal_error_is_overflow(long code, pal_str error_code, pal_str text)
             begins(text, "413 (no body)");
 }
 
-/* ---- Once more ---- */
+/* ---- Retries ---- */
 
-/* Whatever the code is, these are somebody's trouble that passes. */
+/* These texts mean a transient failure, whatever the HTTP code is. */
 static const char *const passing_texts[] = {
         "overloaded",
         "rate_limit",
@@ -282,7 +283,7 @@ static const char *const passing_texts[] = {
         NULL,
 };
 
-/* Said of a request that the service refuses, these may mean the request itself. */
+/* If the service rejects a request, these texts may be about the request itself. */
 static const char *const vague_texts[] = {
         "timeout",
         "timed out",
@@ -296,7 +297,7 @@ static const char *const vague_texts[] = {
         NULL,
 };
 
-/* No waiting helps against these, whatever else is said. */
+/* Retrying never helps against these, whatever else the text contains. */
 static const char *const lasting_texts[] = {
         "insufficient_quota", "billing_hard_limit", "no more recorded responses", NULL};
 
@@ -305,7 +306,8 @@ static bool is_passing_code(long code)
     return code == 408 || code == 425 || code == 429 || (code >= 500 && code <= 599);
 }
 
-/* A number that stands by itself and is a code of HTTP that passes: "status 502", not "15002". */
+/* Returns whether the text contains an HTTP code of a transient failure as a separate number:
+ * "status 502", not "15002". */
 static bool names_passing_code(pal_str text)
 {
     for (size_t at = 0; at < text.len;) {

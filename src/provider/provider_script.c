@@ -25,7 +25,7 @@
 struct pal_script {
     const pal_play_step *steps;
     size_t steps_len;
-    size_t next; /* where the next call's answer begins */
+    size_t next; /* index of the first step of the next answer */
 };
 
 typedef struct script_reader {
@@ -34,7 +34,7 @@ typedef struct script_reader {
     pal_error *err;
 } script_reader;
 
-/* ---- Steps; kind 0 stands between two answers ---- */
+/* ---- Steps; a step of kind 0 separates two answers ---- */
 
 static void read_call(script_reader *in, pal_json call, pal_play_step *step)
 {
@@ -122,7 +122,7 @@ static pal_status read_step(script_reader *in, pal_play_step *step)
     else if (pal_json_type_of(error) > PAL_JSON_NULL)
         read_error(in, error, step);
     else
-        return pal_error_set(in->err, PAL_INVALID, "no step that is known");
+        return pal_error_set(in->err, PAL_INVALID, "unknown step");
     return PAL_OK;
 }
 
@@ -134,13 +134,13 @@ static pal_status read_file(const char *path, pal_buf *out, pal_error *err)
     size_t len;
     FILE *file = fopen(path, "rb");
     if (!file)
-        return pal_error_set(err, PAL_IO, "can't open '%s': %s", path, strerror(errno));
+        return pal_error_set(err, PAL_IO, "could not open '%s': %s", path, strerror(errno));
     while ((len = fread(chunk, 1, sizeof chunk, file)) > 0)
         pal_buf_append(out, chunk, len);
     bool failed = ferror(file) != 0;
     fclose(file);
     if (failed)
-        return pal_error_set(err, PAL_IO, "can't read '%s'", path);
+        return pal_error_set(err, PAL_IO, "could not read '%s'", path);
     if (out->failure)
         return pal_error_set(err, out->failure, "'%s' is too long", path);
     return PAL_OK;
@@ -208,7 +208,8 @@ static pal_status open_script(
     if (!script)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     if (path.len == 0)
-        return pal_error_set(err, PAL_INVALID, "provider '%.*s' has no path of a script",
+        return pal_error_set(err, PAL_INVALID,
+                "'path' of provider '%.*s' is missing: a script needs a file",
                 PAL_STR_ARG(provider->name));
     pal_buf_init(&text, FILE_BYTES_MAX);
     pal_status status = read_file(path.data, &text, err);

@@ -40,7 +40,7 @@ static uint64_t hash_number(pal_json value)
     return hash_bytes(0x13, pal_json_raw(value));
 }
 
-/* As deep as the reader lets a text be, PAL_JSON_DEPTH_MAX. */
+/* The recursion is limited by the reader's PAL_JSON_DEPTH_MAX. */
 static uint64_t hash_value(pal_json value, pal_arena *arena)
 {
     pal_json_type type = pal_json_type_of(value);

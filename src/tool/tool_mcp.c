@@ -13,9 +13,9 @@
 #define START_MS 30000
 #define CALL_MS 120000
 #define RESTARTS 5
-#define PAUSE_MS 500 /* before the first restart; twice as much before each further one */
+#define PAUSE_MS 500 /* delay before the first restart; it doubles with each further restart */
 #define PAUSE_MS_MAX 30000
-#define STEADY_MS 60000 /* it ran so long: what was before is forgotten */
+#define STEADY_MS 60000 /* after running this long, earlier failures are forgotten */
 
 void pal_mcp_enter(pal_mcp *mcp)
 {
@@ -87,7 +87,7 @@ static int64_t pause_ms(uint32_t failures)
     return pause < PAUSE_MS_MAX ? pause : PAUSE_MS_MAX;
 }
 
-/* Ends all that we wait for ourselves. */
+/* Ends all requests that the client itself has made. */
 static void stop_own_requests(pal_mcp *mcp)
 {
     pal_mcp_drop(&mcp->discover, false);
@@ -114,7 +114,7 @@ void pal_mcp_broke(pal_mcp *mcp, bool for_good, const char *format, ...)
     vsnprintf(why, sizeof(why), format, arguments);
     va_end(arguments);
     pal_mcp_set_failure(mcp, "%s", why);
-    /* There are old servers that die of a question they don't know. */
+    /* Some old servers exit when they receive an unknown request. */
     if (mcp->state == PAL_MCP_STARTING)
         mcp->last_era =
                 mcp->discover.id || mcp->probe_was_late ? PAL_MCP_ERA_OLD : PAL_MCP_ERA_UNKNOWN;
@@ -122,7 +122,7 @@ void pal_mcp_broke(pal_mcp *mcp, bool for_good, const char *format, ...)
     if (mcp->state == PAL_MCP_READY && pal_loop_now_ms(mcp->loop) - mcp->ready_ms >= STEADY_MS)
         mcp->failures = 0;
     mcp->failures++;
-    /* Before anybody hears of it: calls that are made now have to wait. */
+    /* Set before the callbacks: calls that they make must wait. */
     mcp->state = PAL_MCP_WAITING;
     pal_mcp_calls_fail_sent(mcp, pal_str_of(why));
     if (mcp->closed)
@@ -139,7 +139,7 @@ bool pal_mcp_is_lost(const pal_mcp *mcp, const pal_mcp_answer *answer)
 {
     if (mcp->era != PAL_MCP_ERA_OLD || mcp->sessions == 0)
         return false;
-    /* Not by the book, but said by many: "Bad Request: No valid session ID provided". */
+    /* Not standard, but many servers send it: "Bad Request: No valid session ID provided". */
     return answer->http_code == 404 ||
             (answer->http_code == 400 && answer->error.len &&
                     memmem(answer->error.data, answer->error.len, "ession", 6));
@@ -157,7 +157,7 @@ void pal_mcp_renew(pal_mcp *mcp)
         pal_mcp_hello(mcp);
 }
 
-/* ---- Ready ---- */
+/* ---- Becoming ready ---- */
 
 void pal_mcp_said_hello(pal_mcp *mcp)
 {
@@ -185,7 +185,7 @@ void pal_mcp_listed(pal_mcp *mcp, bool has_changed)
         pal_mcp_calls_send(mcp);
 }
 
-/* ---- Open and close ---- */
+/* ---- Opening and closing ---- */
 
 static pal_str *copy_texts(
         pal_arena *arena, const pal_str *from, size_t len, const char ***out_plain)
@@ -224,16 +224,17 @@ static void copy_config(pal_mcp *mcp, const pal_mcp_config *from)
 static pal_status check_config(const pal_mcp_config *config, pal_http *http, pal_error *err)
 {
     if (config->name.len == 0)
-        return pal_error_set(err, PAL_INVALID, "an MCP server without a name");
+        return pal_error_set(err, PAL_INVALID, "the name of an MCP server is missing");
     if (config->command_len == 0 && config->url.len == 0)
-        return pal_error_set(err, PAL_INVALID, "MCP server '%.*s' has neither a command nor a url",
+        return pal_error_set(err, PAL_INVALID, "MCP server '%.*s' must have a command or a url",
                 PAL_STR_ARG(config->name));
     if (config->command_len && config->url.len)
-        return pal_error_set(err, PAL_INVALID, "MCP server '%.*s' has a command and a url",
+        return pal_error_set(err, PAL_INVALID,
+                "MCP server '%.*s' must not have both a command and a url",
                 PAL_STR_ARG(config->name));
     if (config->command_len == 0 && !http)
         return pal_error_set(
-                err, PAL_INVALID, "MCP server '%.*s' needs HTTP", PAL_STR_ARG(config->name));
+                err, PAL_INVALID, "MCP server '%.*s' requires HTTP", PAL_STR_ARG(config->name));
     return PAL_OK;
 }
 
@@ -279,7 +280,7 @@ void pal_mcp_close(pal_mcp *mcp)
     pal_mcp_leave(mcp);
 }
 
-/* ---- What it is ---- */
+/* ---- Properties ---- */
 
 pal_str pal_mcp_name(const pal_mcp *mcp)
 {

@@ -9,25 +9,26 @@
 #include "base/utf8.h"
 #include "tool/tool_mcp_inside.h"
 
-#define PROGRESS_FACTOR 30 /* so many times as long, at most, while it reports progress */
-#define ROUNDS_MAX 8       /* of a server that wants to be asked again */
-#define REFUSALS_MAX 2     /* sessions that it lost, lists that had changed */
+#define PROGRESS_FACTOR 30 /* while a call reports progress, its time limit is at most this many
+                              times as long */
+#define ROUNDS_MAX 8       /* how often a server can request another round */
+#define REFUSALS_MAX 2     /* lost sessions and changed lists that one call survives */
 
 struct pal_mcp_call {
     pal_mcp *mcp;
-    pal_mcp_calls *list; /* that it is in */
+    pal_mcp_calls *list; /* the list that contains the call */
     pal_mcp_call *previous, *next;
     pal_mcp_request request;
     pal_timer timer;
-    int64_t until_ms; /* whatever progress it makes */
-    pal_arena *arena; /* of the next lines */
-    pal_str tool;     /* the server's own name */
+    int64_t until_ms; /* the final time limit, whatever progress is reported */
+    pal_arena *arena; /* owns the next members */
+    pal_str tool;     /* the server's name of the tool */
     pal_str arguments;
-    pal_arena *round_arena; /* of the request that runs */
+    pal_arena *round_arena; /* owns the data of the current request */
     pal_tool_told told;
     void *user;
     uint32_t rounds, refusals;
-    uint32_t sessions; /* the server's, when it was sent */
+    uint32_t sessions; /* number of the server's session when the request was sent */
 };
 
 /* ---- Lists ---- */
@@ -63,7 +64,7 @@ static void add_call(pal_mcp_calls *list, pal_mcp_call *call)
     list->len++;
 }
 
-/* ---- Ends ---- */
+/* ---- The end of a call ---- */
 
 static void free_call(pal_mcp_call *call)
 {
@@ -103,7 +104,7 @@ static void fail_call(pal_mcp_call *call, const char *format, ...)
     end_call(call, &outcome);
 }
 
-/* What a server says, as it said it. */
+/* Passes the text of the server unchanged. */
 static void fail_with_text(pal_mcp_call *call, pal_str text)
 {
     const pal_part part = {.kind = PAL_PART_TEXT, .text = text};
@@ -117,7 +118,8 @@ static void on_late(pal_timer *timer)
     pal_mcp *mcp = call->mcp;
     pal_mcp_enter(mcp);
     pal_mcp_drop(&call->request, true);
-    fail_call(call, "the tool did not answer within %lld ms", (long long)mcp->config.call_ms);
+    fail_call(call,
+            "the tool did not return a result within %lld ms", (long long)mcp->config.call_ms);
     pal_mcp_leave(mcp);
 }
 
@@ -126,7 +128,7 @@ static void on_progress(pal_mcp_request *request)
     pal_mcp_call *call = (pal_mcp_call *)((char *)request - offsetof(pal_mcp_call, request));
     int64_t left = call->until_ms - pal_loop_now_ms(call->mcp->loop);
     int64_t wait = call->mcp->config.call_ms;
-    /* Moving a timer that runs takes no memory. */
+    /* Restarting a running timer needs no memory. */
     (void)!pal_timer_start(
             call->mcp->loop, &call->timer, left < wait ? (left > 0 ? left : 0) : wait, on_late);
 }
@@ -135,7 +137,7 @@ static void on_progress(pal_mcp_request *request)
 
 static bool send_call(pal_mcp_call *call, pal_str state, pal_error *err);
 
-/* False: it must wait no more, and was told. */
+/* Returns false if the call must not wait any longer. Then its callback was called. */
 static bool wait_again(pal_mcp_call *call)
 {
     if (call->refusals++ >= REFUSALS_MAX)
@@ -144,14 +146,15 @@ static bool wait_again(pal_mcp_call *call)
     return true;
 }
 
-/* More of the server's own state is all that it may ask for: we offer nothing else. */
+/* A server can only request another round with its own state, because this client offers nothing
+ * else. */
 static void ask_again(pal_mcp_call *call, pal_json result)
 {
     pal_error err;
     pal_json state = pal_json_find(result, "requestState");
     if (pal_json_count(pal_json_find(result, "inputRequests")) ||
             pal_json_type_of(state) != PAL_JSON_STRING || call->rounds++ >= ROUNDS_MAX)
-        fail_call(call, "the tool asks for something that only a person could answer");
+        fail_call(call, "the tool requires input from a user, which is not supported");
     else if (!send_call(call, pal_json_raw(state), &err))
         fail_call(call, "%s", err.message);
 }
@@ -165,11 +168,11 @@ static void take_result(pal_mcp_call *call, pal_json result)
     if (pal_json_string_is(type, "input_required")) {
         ask_again(call, result);
     } else if (pal_json_type_of(type) != PAL_JSON_NONE && !pal_json_string_is(type, "complete")) {
-        fail_call(call, "the tool answered in a way that is not known here");
+        fail_call(call, "the tool returned a result of an unknown type");
     } else {
         pal_mcp_read_result(result, mcp->scratch, &outcome);
         if (pal_arena_failure(mcp->scratch))
-            fail_call(call, "there is no memory for what the tool answered");
+            fail_call(call, "out of memory for the result of the tool");
         else
             end_call(call, &outcome);
     }
@@ -182,7 +185,7 @@ static void on_answer(pal_mcp_request *request, const pal_mcp_answer *answer)
     if (answer->status == PAL_OK) {
         take_result(call, answer->result);
     } else if (pal_mcp_is_lost(mcp, answer) && wait_again(call)) {
-        /* Perhaps another call has found out before. */
+        /* Another call may have noticed the lost session before. */
         if (call->sessions == mcp->sessions)
             pal_mcp_renew(mcp);
         else
@@ -193,7 +196,7 @@ static void on_answer(pal_mcp_request *request, const pal_mcp_answer *answer)
     } else if (answer->status == PAL_PROVIDER) {
         fail_with_text(call, answer->error);
     } else {
-        fail_call(call, "the tool's server failed: %.*s", PAL_STR_ARG(answer->error));
+        fail_call(call, "the MCP server failed: %.*s", PAL_STR_ARG(answer->error));
     }
 }
 
@@ -212,7 +215,7 @@ static void write_params(pal_buf *out, const pal_mcp_call *call, pal_str state)
     pal_json_end_object(&json);
 }
 
-/* `state` is JSON, or empty. */
+/* `state` is JSON or empty. */
 static bool send_call(pal_mcp_call *call, pal_str state, pal_error *err)
 {
     pal_mcp *mcp = call->mcp;
@@ -256,19 +259,19 @@ void pal_mcp_calls_send(pal_mcp *mcp)
 
 static void fail_all(pal_mcp *mcp, pal_mcp_calls *list, const char *what, pal_str why)
 {
-    /* Not those that are made meanwhile. */
+    /* Calls that are added meanwhile are not run here. */
     for (size_t left = list->len; left && !mcp->closed && list->first; left--)
         fail_call(list->first, "%s: %.*s", what, PAL_STR_ARG(why));
 }
 
 void pal_mcp_calls_fail_sent(pal_mcp *mcp, pal_str why)
 {
-    fail_all(mcp, &mcp->sent, "the tool's server failed while the tool ran", why);
+    fail_all(mcp, &mcp->sent, "the MCP server failed while the tool was running", why);
 }
 
 void pal_mcp_calls_fail_waiting(pal_mcp *mcp, pal_str why)
 {
-    fail_all(mcp, &mcp->waiting, "the tool's server failed", why);
+    fail_all(mcp, &mcp->waiting, "the MCP server failed", why);
 }
 
 void pal_mcp_calls_drop(pal_mcp *mcp)
@@ -281,7 +284,7 @@ void pal_mcp_calls_drop(pal_mcp *mcp)
     }
 }
 
-/* ---- From outside ---- */
+/* ---- Public functions ---- */
 
 static pal_status check_arguments(pal_str arguments, pal_error *err)
 {
@@ -310,11 +313,12 @@ static const pal_str *find_shown(const pal_mcp *mcp, pal_str name)
 static pal_status check_start(const pal_mcp *mcp, pal_str name, pal_str arguments, pal_error *err)
 {
     if (mcp->state == PAL_MCP_FAILED)
-        return pal_error_set(err, PAL_IO, "the tool's server failed: %s", mcp->failure);
+        return pal_error_set(err, PAL_IO, "the MCP server failed: %s", mcp->failure);
     if (!find_shown(mcp, name))
-        return pal_error_set(err, PAL_NOT_FOUND, "there is no tool '%.*s'", PAL_STR_ARG(name));
+        return pal_error_set(err, PAL_NOT_FOUND, "unknown tool '%.*s'", PAL_STR_ARG(name));
     if (mcp->waiting.len + mcp->sent.len >= PAL_MCP_CALLS_MAX)
-        return pal_error_set(err, PAL_LIMIT, "%d calls run on '%.*s' already", PAL_MCP_CALLS_MAX,
+        return pal_error_set(err, PAL_LIMIT,
+                "the limit of %d running calls on '%.*s' is reached", PAL_MCP_CALLS_MAX,
                 PAL_STR_ARG(mcp->config.name));
     return check_arguments(arguments, err);
 }
@@ -355,7 +359,7 @@ pal_status pal_mcp_start(pal_mcp *mcp, pal_str name, pal_str arguments, pal_tool
     call->told = told;
     call->user = user;
     bool is_sent = mcp->state == PAL_MCP_READY && send_call(call, (pal_str){0}, &why);
-    /* A child that takes nothing any more is about to die, and to be started again. */
+    /* A child that accepts no input is about to exit and to be restarted. */
     if (!is_sent &&
             (why.status == PAL_OK || (why.status == PAL_IO && mcp->transport->is_ordered))) {
         add_call(&mcp->waiting, call);

@@ -8,7 +8,7 @@
 
 #define KEYWORD "x-mcp-header"
 #define PREFIX "Mcp-Param-"
-#define PLAIN_MAX 9007199254740991 /* the largest whole number that all of them read alike */
+#define PLAIN_MAX 9007199254740991 /* the largest integer that all JSON readers represent exactly */
 #define HEADERS_MAX 64
 #define DEPTH_MAX 32
 
@@ -42,7 +42,7 @@ pal_str pal_mcp_header_value(pal_str text, pal_arena *arena)
     return copy;
 }
 
-/* False: there is nothing to say. */
+/* Returns false if the value has no header text. */
 static bool value_text(pal_json value, pal_arena *arena, pal_str *out_text)
 {
     int64_t number;
@@ -73,7 +73,7 @@ static bool value_text(pal_json value, pal_arena *arena, pal_str *out_text)
 typedef struct finder {
     pal_arena *arena;
     pal_json arguments;
-    pal_http_header *headers; /* NULL: they are only counted */
+    pal_http_header *headers; /* NULL: the headers are only counted */
     pal_str names[HEADERS_MAX];
     size_t len;
     bool invalid;
@@ -150,7 +150,7 @@ static void walk_properties(finder *f, pal_json properties, pal_json value, unsi
     }
 }
 
-/* Whether the keyword stands anywhere in there. */
+/* Returns whether the keyword occurs anywhere in the value. */
 static bool has_keyword(pal_json value, unsigned depth)
 {
     pal_json_iter each = pal_json_each(value);
@@ -164,7 +164,7 @@ static bool has_keyword(pal_json value, unsigned depth)
     return false;
 }
 
-/* Only what a chain of `properties` leads to may have a header. */
+/* Only a value that a chain of `properties` leads to can have a header. */
 static void walk_schema(finder *f, pal_json schema, pal_json value, unsigned depth)
 {
     static const char *const data[] = {"default", "examples", "enum", "const", "description"};

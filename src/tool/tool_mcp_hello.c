@@ -8,7 +8,7 @@
 
 #define PROBE_MS 5000
 
-/* Of the old era, newest first. */
+/* Revisions of the old era, newest first. */
 static const char *const old_versions[] = {
         PAL_MCP_OLD_VERSION, "2025-06-18", "2025-03-26", "2024-11-05"};
 
@@ -33,7 +33,7 @@ static void read_capabilities(pal_mcp *mcp, pal_json result)
 
 static void broke_at_hello(pal_mcp *mcp, const pal_mcp_answer *answer)
 {
-    pal_mcp_broke(mcp, false, "'%.*s' did not say hello: %.*s", PAL_STR_ARG(mcp->config.name),
+    pal_mcp_broke(mcp, false, "'%.*s' failed the handshake: %.*s", PAL_STR_ARG(mcp->config.name),
             PAL_STR_ARG(answer->error));
 }
 
@@ -71,7 +71,7 @@ static void on_initialize(pal_mcp_request *request, const pal_mcp_answer *answer
     pal_str version =
             pal_json_string(pal_json_find(answer->result, "protocolVersion"), mcp->scratch);
     if (!pal_mcp_knows_version(version, &mcp->version)) {
-        pal_mcp_broke(mcp, true, "'%.*s' speaks revision '%.*s', which nobody here does",
+        pal_mcp_broke(mcp, true, "'%.*s' uses MCP revision '%.*s', which is not supported",
                 PAL_STR_ARG(mcp->config.name), PAL_STR_ARG(version));
         return;
     }
@@ -107,7 +107,7 @@ static void initialize(pal_mcp *mcp, const char *version)
 
 /* ---- The new era ---- */
 
-/* Goes on with the best of the versions that both speak. */
+/* Continues with the newest version that both sides support. */
 static void choose(pal_mcp *mcp, pal_json versions)
 {
     pal_json_iter each = pal_json_each(versions);
@@ -118,7 +118,7 @@ static void choose(pal_mcp *mcp, pal_json versions)
             pal_mcp_said_hello(mcp);
             return;
         }
-        /* They are dates: the later one is the greater one. */
+        /* Versions are dates, so the later one compares greater. */
         if (pal_mcp_knows_version(pal_json_string(one, mcp->scratch), &known) &&
                 (!old || strcmp(known, old) > 0))
             old = known;
@@ -126,7 +126,7 @@ static void choose(pal_mcp *mcp, pal_json versions)
     if (old)
         initialize(mcp, old);
     else
-        pal_mcp_broke(mcp, true, "'%.*s' speaks only revisions that nobody here does: %.*s",
+        pal_mcp_broke(mcp, true, "'%.*s' uses only MCP revisions that are not supported: %.*s",
                 PAL_STR_ARG(mcp->config.name), PAL_STR_ARG(pal_json_raw(versions)));
 }
 

@@ -14,32 +14,32 @@
 #include "tool/tool_mcp_inside.h"
 
 #define EVENT_ID_LEN_MAX 255
-#define LINGER_MS 1000 /* for a stream to end by itself after its answer */
-#define PLAIN_MS 30000 /* for what has no answer */
+#define LINGER_MS 1000 /* time for a stream to end by itself after its response */
+#define PLAIN_MS 30000 /* time limit of messages without a response */
 #define PAUSE_MS 1000
 #define PAUSE_MS_MAX 60000
-#define RESUMES_MAX 20 /* of a request's stream */
-#define HEADERS_MAX 8  /* of our own */
+#define RESUMES_MAX 20 /* how often the stream of a request is resumed */
+#define HEADERS_MAX 8  /* number of headers that the client adds */
 
 struct pal_mcp_exchange {
     pal_mcp *mcp;
-    pal_mcp_request *request; /* NULL: there is none, or it was answered */
-    pal_http_call *http;      /* NULL: it has ended */
+    pal_mcp_request *request; /* NULL if there is no request, or after its response */
+    pal_http_call *http;      /* NULL after the end of the HTTP call */
     pal_mcp_exchange *previous, *next;
-    pal_timer timer; /* to linger, or until it is taken up again */
+    pal_timer timer; /* runs while the exchange lingers, or until it is resumed */
     pal_buf body;
     pal_sse sse;
     long code;
     char event_id[EVENT_ID_LEN_MAX + 1];
-    uint32_t resumes; /* in a row, of short ones */
+    uint32_t resumes; /* number of resumed short streams in a row */
     int64_t started_ms;
-    bool is_listener; /* for what comes unasked */
+    bool is_listener; /* the exchange receives messages that belong to no request */
     bool is_stream;
-    bool is_busy; /* in one of its callbacks */
+    bool is_busy; /* one of its callbacks is running */
     bool is_dead;
 };
 
-/* ---- Life ---- */
+/* ---- Creating and freeing ---- */
 
 static void free_exchange(pal_mcp_exchange *x)
 {
@@ -103,7 +103,7 @@ static pal_mcp_exchange *new_exchange(pal_mcp *mcp, pal_mcp_request *request)
     return x;
 }
 
-/* ---- What is sent ---- */
+/* ---- Sending ---- */
 
 static void add_header(pal_http_header *headers, size_t *len, const char *name, pal_str value)
 {
@@ -111,7 +111,7 @@ static void add_header(pal_http_header *headers, size_t *len, const char *name, 
         headers[(*len)++] = (pal_http_header){pal_str_of(name), value};
 }
 
-/* All headers, in the arena. */
+/* Returns all headers, allocated from the arena. */
 static pal_http_header *make_headers(
         const pal_mcp_exchange *x, bool is_get, pal_arena *arena, size_t *out_len)
 {
@@ -187,7 +187,7 @@ static pal_status send_http(pal_mcp *mcp, pal_mcp_request *request, pal_str mess
     return status;
 }
 
-/* ---- Taking up again ---- */
+/* ---- Resuming ---- */
 
 static void on_resume(pal_timer *timer)
 {
@@ -203,7 +203,7 @@ static void on_resume(pal_timer *timer)
     end_callback(x);
 }
 
-/* False: it can't be. */
+/* Returns false if the stream cannot be resumed. */
 static bool resume(pal_mcp_exchange *x)
 {
     int64_t pause = PAUSE_MS;
@@ -223,7 +223,7 @@ static bool resume(pal_mcp_exchange *x)
 
 static void listen_http(pal_mcp *mcp)
 {
-    /* One of a session that was lost may still be there. */
+    /* There may still be a listener of a lost session. */
     for (pal_mcp_exchange *old = mcp->exchanges, *next; old; old = next) {
         next = old->next;
         if (old->is_listener)
@@ -237,15 +237,15 @@ static void listen_http(pal_mcp *mcp)
         end_exchange(x);
 }
 
-/* ---- What comes ---- */
+/* ---- Receiving ---- */
 
 static void on_linger(pal_timer *timer)
 {
     end_exchange((pal_mcp_exchange *)((char *)timer - offsetof(pal_mcp_exchange, timer)));
 }
 
-/* In its own callback the answer was just read: what is left of the stream may end in peace, so
- * that the connection can be used again. */
+/* If this is called from the exchange's callback, the response was just read. The rest of the
+ * stream gets time to end, so that the connection can be reused. */
 static void forget_http(pal_mcp_request *request)
 {
     pal_mcp_exchange *x = request->exchange;
@@ -290,8 +290,8 @@ static void on_head(void *user, long code)
     pal_mcp_exchange *x = user;
     x->code = code;
     x->is_stream &= code >= 200 && code < 300;
-    /* From now on changes are told; what came unasked before is lost, unless the server keeps it.
-     */
+    /* From now on the server reports changes. Earlier changes are lost, unless the server keeps
+     * them. */
     if (x->is_stream && x->event_id[0] == '\0' &&
             (x->is_listener || x->request == &x->mcp->listening))
         pal_mcp_list_soon(x->mcp);
@@ -305,7 +305,7 @@ static bool on_event(const pal_sse_event *event, void *user)
     return !x->is_dead;
 }
 
-/* Kept from one connection to the next. */
+/* The id is kept from one connection to the next. */
 static void keep_event_id(pal_mcp_exchange *x)
 {
     pal_str id = pal_buf_str(&x->sse.id);
@@ -328,11 +328,11 @@ static void on_body(void *user, pal_str bytes)
         status = x->body.failure;
     }
     if (status && !x->is_dead)
-        fail_exchange(x, status, "it said more than 16 MiB at once, or there is no memory");
+        fail_exchange(x, status, "the response exceeds 16 MiB, or there is no memory");
     end_callback(x);
 }
 
-/* It said no, with a code of HTTP, and perhaps with an error of JSON-RPC. */
+/* The server has refused the request with an HTTP code, and maybe with a JSON-RPC error. */
 static void refuse(pal_mcp_exchange *x, const pal_http_end *end)
 {
     pal_mcp *mcp = x->mcp;
@@ -340,7 +340,7 @@ static void refuse(pal_mcp_exchange *x, const pal_http_end *end)
     pal_mcp_answer answer = {0};
     pal_json message;
     char text[64 + sizeof end->error];
-    snprintf(text, sizeof(text), "it answered with code %ld of HTTP%s%s", x->code,
+    snprintf(text, sizeof(text), "the server returned HTTP code %ld%s%s", x->code,
             end->error[0] ? ": " : "", end->error);
     if (!pal_mcp_parse(mcp, pal_buf_str(&x->body), &message) ||
             !pal_mcp_read_answer(mcp, message, &answer) || answer.status != PAL_PROVIDER)
@@ -374,10 +374,10 @@ static void end_request(pal_mcp_exchange *x, const pal_http_end *end)
     } else if (end->status == PAL_OK && !x->is_stream) {
         (void)pal_mcp_take(x->mcp, pal_buf_str(&x->body));
         if (x->request)
-            fail_exchange(x, PAL_IO, "what it answered is no answer");
+            fail_exchange(x, PAL_IO, "the response is not a JSON-RPC message");
     } else if (!resume(x)) {
         fail_exchange(x, end->status ? end->status : PAL_IO,
-                end->status ? end->error : "it ended the stream before its answer");
+                end->status ? end->error : "the stream ended before the response");
     }
 }
 
@@ -411,7 +411,8 @@ static void on_ignored_end(void *user, const pal_http_end *end)
     (void)end;
 }
 
-/* Nobody waits for it: it goes out if the client lives long enough. */
+/* The client does not wait for the response. The request is sent if the client lives long
+ * enough. */
 static void delete_session(pal_mcp *mcp)
 {
     static const pal_http_events nobody = {NULL, NULL, on_ignored_body, on_ignored_end};

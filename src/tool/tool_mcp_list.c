@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "tool/tool_mcp_inside.h"
 
-#define GAP_MS 250 /* between two lists, for servers that say "changed" with every one */
+#define GAP_MS 250 /* delay between two lists, for servers that report a change with every list */
 #define LISTEN_PAUSE_MS 1000
 #define LISTEN_PAUSE_MS_MAX 60000
 
@@ -11,7 +11,7 @@ static void ask_page(pal_mcp *mcp);
 
 /* ---- Lists ---- */
 
-/* At the start a server without a list is of no use; later the last list stands. */
+/* At the start, a server without a list is useless. Later the last list stays in use. */
 static void fail_list(pal_mcp *mcp, pal_str why)
 {
     bool is_start = mcp->state != PAL_MCP_READY;
@@ -21,7 +21,8 @@ static void fail_list(pal_mcp *mcp, pal_str why)
         pal_mcp_broke(mcp, false, "'%.*s' did not list its tools: %.*s",
                 PAL_STR_ARG(mcp->config.name), PAL_STR_ARG(why));
     else
-        pal_mcp_set_failure(mcp, "'%.*s' did not list its tools again: %.*s",
+        pal_mcp_set_failure(mcp,
+                "'%.*s' did not list its tools again, the old list stays in use: %.*s",
                 PAL_STR_ARG(mcp->config.name), PAL_STR_ARG(why));
     if (!is_start)
         pal_mcp_calls_send(mcp);
@@ -48,7 +49,7 @@ static void end_list(pal_mcp *mcp)
         pal_mcp_list_soon(mcp);
 }
 
-/* False at the end: there is no other page, or it is the same one again. */
+/* Returns false after the last page, and if a page repeats. */
 static bool next_page(pal_mcp *mcp, pal_json result)
 {
     pal_str next = pal_json_string(pal_json_find(result, "nextCursor"), mcp->scratch);
@@ -79,7 +80,7 @@ static void on_page(pal_mcp_request *request, const pal_mcp_answer *answer)
     }
     if (answer->status || pal_json_type_of(tools) != PAL_JSON_ARRAY) {
         fail_list(
-                mcp, answer->status ? answer->error : pal_str_of("there is no list in the answer"));
+                mcp, answer->status ? answer->error : pal_str_of("the response contains no list"));
         return;
     }
     while (has_room && pal_json_next(&each, NULL, &tool))
@@ -155,7 +156,7 @@ void pal_mcp_list_soon(pal_mcp *mcp)
         pal_mcp_set_failure(mcp, "out of memory");
 }
 
-/* ---- Changes, in the new era: a request without an end ---- */
+/* ---- Changes in the new era: a request that stays open ---- */
 
 static void subscribe(pal_mcp *mcp);
 
@@ -164,7 +165,7 @@ static void on_listen_timer(pal_timer *timer)
     pal_mcp *mcp = (pal_mcp *)((char *)timer - offsetof(pal_mcp, listen_timer));
     pal_mcp_enter(mcp);
     subscribe(mcp);
-    /* What changed meanwhile was not heard. */
+    /* Changes that happened meanwhile were not reported. */
     pal_mcp_list_soon(mcp);
     pal_mcp_leave(mcp);
 }
@@ -172,7 +173,7 @@ static void on_listen_timer(pal_timer *timer)
 static void on_listen_end(pal_mcp_request *request, const pal_mcp_answer *answer)
 {
     pal_mcp *mcp = request->mcp;
-    /* It does not want to: then it is not asked again. */
+    /* The server refuses the request, so it is not sent again. */
     if (answer->status == PAL_PROVIDER)
         return;
     int64_t pause = mcp->listen_pause_ms ? mcp->listen_pause_ms : LISTEN_PAUSE_MS;

@@ -7,19 +7,19 @@
 #include "tool/tool_mcp_inside.h"
 
 #define NOTE_SIZE 96
-#define TOO_LONG "bytes of text are left out: too long"
-#define TOO_MANY "parts are left out: too many"
+#define TOO_LONG "bytes of text were left out because the result is too long"
+#define TOO_MANY "parts were left out because the result has too many"
 
 static pal_str member(pal_json object, const char *name, pal_arena *arena)
 {
     return pal_json_string(pal_json_find(object, name), arena);
 }
 
-/* Says that something is left out, and how much. */
+/* Returns a note that says how much was left out. */
 static pal_str note_of(size_t len, const char *what, pal_arena *arena)
 {
     char note[NOTE_SIZE];
-    snprintf(note, sizeof note, "[%zu %s for one result]", len, what);
+    snprintf(note, sizeof note, "[%zu %s]", len, what);
     return pal_arena_copy(arena, pal_str_of(note));
 }
 
@@ -64,7 +64,7 @@ static pal_str join(pal_arena *arena, const pal_str *texts, size_t len)
     return pal_str_make(out, out ? all : 0);
 }
 
-/* Bytes in base64; some servers break its lines. */
+/* Decodes base64. Some servers send it with line breaks. */
 static bool decode(pal_str text, pal_arena *arena, pal_str *out_data)
 {
     if (pal_base64_decode(text, arena, out_data))
@@ -92,7 +92,7 @@ static pal_part bytes_part(pal_str base64, pal_str media_type, pal_str name, pal
     return text_part(join(arena, texts, 3));
 }
 
-/* Something that the server has, with what is in it. */
+/* Converts an embedded resource of the server. */
 static pal_part resource_part(pal_json resource, pal_arena *arena)
 {
     pal_str uri = member(resource, "uri", arena);
@@ -147,7 +147,7 @@ void pal_mcp_read_result(pal_json result, pal_arena *arena, pal_tool_outcome *ou
     }
     if (parts && all > len_max)
         parts[len++] = text_part(note_of(all - len_max, TOO_MANY, arena));
-    /* Servers send it as text too, for those who don't know it. */
+    /* Servers usually send structured content as text too, for clients that do not know it. */
     if (parts && pal_json_type_of(structured) != PAL_JSON_NONE && !has_text)
         parts[len++] = text_part(raw_of(structured, arena));
     out_outcome->parts_len = len;

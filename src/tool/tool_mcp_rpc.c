@@ -8,7 +8,8 @@
 #include "base/utf8.h"
 #include "tool/tool_mcp_inside.h"
 
-#define UNREAD_LOOK_LEN ((size_t)256) /* of a message that is not read, at either end */
+#define UNREAD_LOOK_LEN ((size_t)256) /* bytes that are examined at either end of a message that
+                                         could not be read */
 #define META "io.modelcontextprotocol/"
 #define CLIENT "{\"name\":\"palaver\",\"version\":\"" PAL_VERSION "\"}"
 
@@ -57,7 +58,8 @@ static void on_late(pal_timer *timer)
             (pal_mcp_request *)((char *)timer - offsetof(pal_mcp_request, timer));
     pal_mcp *mcp = request->mcp;
     pal_mcp_enter(mcp);
-    const pal_mcp_answer answer = {.status = PAL_TIMEOUT, .error = pal_str_of("no answer in time")};
+    const pal_mcp_answer answer = {
+            .status = PAL_TIMEOUT, .error = pal_str_of("no response within the time limit")};
     pal_mcp_drop(request, true);
     request->answered(request, &answer);
     pal_mcp_leave(mcp);
@@ -106,7 +108,7 @@ static void write_request(pal_buf *out, const pal_mcp_request *request, pal_str 
     pal_json_end_object(&json);
 }
 
-/* In valid JSON a line's end is white space wherever it stands. */
+/* A raw line end in valid JSON is always white space. */
 static void remove_line_ends(pal_buf *message)
 {
     for (size_t i = 0; i < message->len; i++) {
@@ -142,7 +144,7 @@ pal_status pal_mcp_send(
 
 static void send_plain(pal_mcp *mcp, pal_buf *message)
 {
-    /* Nobody waits for these: one that is lost is lost. */
+    /* Nothing waits for these messages, so a lost one is not sent again. */
     if (!message->failure)
         (void)!mcp->transport->send(mcp, NULL, pal_buf_str(message), NULL);
 }
@@ -151,7 +153,7 @@ static void tell_canceled(pal_mcp_request *request)
 {
     pal_mcp *mcp = request->mcp;
     pal_buf message;
-    /* In the new era the end of an HTTP request says it; a hello is never canceled. */
+    /* In the new era, ending the HTTP request cancels it. The handshake is never canceled. */
     if (request->is_notification || request == &mcp->initialize || request == &mcp->discover ||
             (mcp->era == PAL_MCP_ERA_NEW && mcp->transport == &pal_mcp_http))
         return;
@@ -191,7 +193,7 @@ void pal_mcp_fail_request(pal_mcp_request *request, pal_status status, const cha
     pal_mcp_answer_request(request, &answer);
 }
 
-/* ---- What comes ---- */
+/* ---- Receiving ---- */
 
 static void append_valid(pal_buf *out, pal_str text)
 {
@@ -204,7 +206,7 @@ static void append_valid(pal_buf *out, pal_str text)
     }
 }
 
-/* PAL_LIMIT: it would hold the loop too long. */
+/* Returns PAL_LIMIT if reading the text would block the loop too long. */
 static pal_status parse(pal_mcp *mcp, pal_str text, pal_json *out_value)
 {
     static const pal_json_limits limits = {.values_max = PAL_MCP_VALUES_MAX};
@@ -243,7 +245,7 @@ bool pal_mcp_read_answer(pal_mcp *mcp, pal_json message, pal_mcp_answer *out_ans
     out_answer->data = pal_json_find(error, "data");
     out_answer->error = pal_json_string(pal_json_find(error, "message"), mcp->scratch);
     if (out_answer->error.len == 0)
-        out_answer->error = pal_str_of("the server gave an error without a word");
+        out_answer->error = pal_str_of("the server sent an error without a text");
     return pal_json_type_of(error) == PAL_JSON_OBJECT;
 }
 
@@ -255,7 +257,7 @@ static pal_mcp_request *find_request(pal_mcp *mcp, pal_json id)
     return pal_map_find(&mcp->by_id, pal_str_make((const char *)&number, sizeof(number)));
 }
 
-/* The number behind the last "id": of a text; 0: there is none. */
+/* Returns the number after the last "id": of a text, or 0 if there is none. */
 static uint64_t last_id(pal_str text)
 {
     static const char name[] = "\"id\":";
@@ -276,8 +278,8 @@ static uint64_t last_id(pal_str text)
     return number;
 }
 
-/* Whose answer it is stands at the beginning or at the end of what was not read. Its caller would
- * wait in vain. */
+/* The beginning or the end of an unread message shows which request it answers. Without this, the
+ * request would wait in vain. */
 static void refuse_unread(pal_mcp *mcp, pal_str text)
 {
     size_t len = text.len < UNREAD_LOOK_LEN ? text.len : UNREAD_LOOK_LEN;
@@ -291,7 +293,7 @@ static void refuse_unread(pal_mcp *mcp, pal_str text)
             continue;
         mcp->transport->forget(request);
         pal_mcp_fail_request(request, PAL_PROVIDER,
-                "the answer has more than %u JSON values, or is too long and not UTF-8",
+                "the response has more than %u JSON values, or is too long and not UTF-8",
                 PAL_MCP_VALUES_MAX);
         return;
     }
@@ -305,13 +307,13 @@ static void take_answer(pal_mcp *mcp, pal_json message)
         return;
     if (!pal_mcp_read_answer(mcp, message, &answer)) {
         answer.status = PAL_IO;
-        answer.error = pal_str_of("an answer with neither a result nor an error");
+        answer.error = pal_str_of("the response has neither a result nor an error");
     }
     mcp->transport->forget(request);
     pal_mcp_answer_request(request, &answer);
 }
 
-/* In the new era a client sends no answers. */
+/* In the new era a client sends no responses. */
 static void take_request(pal_mcp *mcp, pal_json method, pal_json id)
 {
     pal_buf message;
@@ -341,7 +343,7 @@ static void take_notification(pal_mcp *mcp, pal_json method, pal_json params)
         pal_mcp_request *request = find_request(mcp, pal_json_find(params, "requestId"));
         if (request && request->is_endless) {
             mcp->transport->forget(request);
-            pal_mcp_fail_request(request, PAL_IO, "the server ended it");
+            pal_mcp_fail_request(request, PAL_IO, "the server canceled the request");
         }
     }
 }
@@ -363,7 +365,7 @@ static bool take_one(pal_mcp *mcp, pal_json message)
     return true;
 }
 
-/* A list of messages was possible in 2025-03-26. */
+/* Revision 2025-03-26 allowed a list of messages. */
 bool pal_mcp_take(pal_mcp *mcp, pal_str text)
 {
     pal_json message, one;

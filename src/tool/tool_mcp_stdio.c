@@ -12,9 +12,9 @@
 #define WORD_LEN_MAX 120
 
 typedef struct pal_mcp_child {
-    pal_mcp *mcp; /* NULL: nobody is interested any more */
+    pal_mcp *mcp; /* NULL when the result is no longer needed */
     pal_process *process;
-    char word[WORD_LEN_MAX + 1]; /* the last thing that it said to people */
+    char word[WORD_LEN_MAX + 1]; /* the last line of its error stream */
 } pal_mcp_child;
 
 static void on_line(void *user, pal_str line)
@@ -25,7 +25,7 @@ static void on_line(void *user, pal_str line)
         return;
     pal_mcp_enter(mcp);
     if (!pal_mcp_take(mcp, line) && mcp->state != PAL_MCP_READY)
-        pal_mcp_set_failure(mcp, "'%.*s' said what is no message: %.*s",
+        pal_mcp_set_failure(mcp, "'%.*s' wrote a line that is not a message: %.*s",
                 PAL_STR_ARG(mcp->config.name), (int)pal_utf8_cut(line, WORD_LEN_MAX), line.data);
     pal_mcp_leave(mcp);
 }
@@ -46,12 +46,12 @@ static void on_exit(void *user, int code)
     pal_mcp *mcp = child->mcp;
     char how[64];
     if (code == PAL_PROCESS_LINE_TOO_LONG)
-        snprintf(
-                how, sizeof(how), "said more than %u MiB at once", PAL_MCP_MESSAGE_BYTES_MAX >> 20);
+        snprintf(how, sizeof(how), "wrote more than %u MiB in one line",
+                PAL_MCP_MESSAGE_BYTES_MAX >> 20);
     else if (code < 0)
         snprintf(how, sizeof(how), "was ended by signal %d", -code);
     else
-        snprintf(how, sizeof(how), "ended with code %d", code);
+        snprintf(how, sizeof(how), "exited with code %d", code);
     if (mcp) {
         pal_mcp_enter(mcp);
         mcp->child = NULL;
@@ -86,7 +86,7 @@ static pal_status send_stdio(
 {
     pal_buf line;
     if (!mcp->child)
-        return pal_error_set(err, PAL_IO, "the server does not run");
+        return pal_error_set(err, PAL_IO, "the server is not running");
     pal_buf_init(&line, message.len + 1);
     pal_buf_append_str(&line, message);
     pal_buf_append_char(&line, '\n');
@@ -102,7 +102,7 @@ static void forget_stdio(pal_mcp_request *request)
     (void)request;
 }
 
-/* All that comes unasked comes the same way. */
+/* Unsolicited messages arrive on the same stream as responses. */
 static void listen_stdio(pal_mcp *mcp)
 {
     (void)mcp;

@@ -9,7 +9,7 @@
 #include "tool/tool_mcp_inside.h"
 
 #define NAME_LEN_MAX 64
-#define HASH_LEN 9 /* "_" and eight digits */
+#define HASH_LEN 9 /* an underscore and eight digits */
 
 void pal_mcp_toolbox_done(pal_mcp_toolbox *tools)
 {
@@ -28,7 +28,7 @@ static bool has_name(const pal_mcp_toolbox *tools, pal_str name)
     return false;
 }
 
-/* One that must be run as a task, which we don't do, can't be called. */
+/* A tool that must run as a task cannot be called, because tasks are not supported. */
 static bool can_be_called(pal_mcp *mcp, pal_json tool)
 {
     pal_json support = pal_json_find(pal_json_find(tool, "execution"), "taskSupport");
@@ -84,7 +84,7 @@ static bool is_plain(char c)
             c == '-';
 }
 
-/* As many `_` as characters, not bytes, take the place of what is not plain. */
+/* Each character that is not allowed becomes one `_`, however many bytes it has. */
 static void append_plain(pal_buf *out, pal_str text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -103,7 +103,7 @@ static uint32_t hash(pal_str text)
     return value;
 }
 
-/* `salt` 0: without a hash, if it can be. */
+/* If `salt` is 0, the name gets no hash, if possible. */
 static pal_str make_name(pal_arena *arena, pal_str server, pal_str tool, uint32_t salt)
 {
     char end[HASH_LEN + 1] = "";
@@ -136,7 +136,7 @@ bool pal_mcp_toolbox_name(pal_mcp_toolbox *tools, pal_str server)
     pal_map taken;
     pal_map_init(&taken);
     bool has_memory = true;
-    /* Those that keep their names first, then the others. */
+    /* First the tools that keep their names, then the others. */
     for (size_t i = 0; has_memory && i < 2 * tools->len; i++) {
         size_t at = i % tools->len;
         pal_tool *tool = &tools->tools[at];
@@ -151,7 +151,7 @@ bool pal_mcp_toolbox_name(pal_mcp_toolbox *tools, pal_str server)
     return has_memory;
 }
 
-/* ---- Looking ---- */
+/* ---- Finding ---- */
 
 bool pal_mcp_toolbox_equal(const pal_mcp_toolbox *a, const pal_mcp_toolbox *b)
 {

@@ -9,7 +9,7 @@
 #include "tool/tool_schema_inside.h"
 
 #define STEPS_MAX 500000
-#define DEPTH_MAX 128 /* of schemas in one another, $ref among them */
+#define DEPTH_MAX 128 /* depth of nested schemas, including $ref */
 #define PATH_LEN_MAX 96
 
 bool pal_schema_spend(pal_schema_check *check, size_t steps)
@@ -21,7 +21,7 @@ bool pal_schema_spend(pal_schema_check *check, size_t steps)
     return !check->stopped;
 }
 
-/* The end of a long path is what tells most. */
+/* If the path is too long, its end is kept, because it is the most useful part. */
 static void write_path(pal_buf *path, const pal_schema_place *at)
 {
     if (!at->parent)
@@ -63,7 +63,7 @@ bool pal_schema_fail(pal_schema_check *check, const pal_schema_place *at, const 
     return false;
 }
 
-/* Objects are compared member by member: the work is that of the product. */
+/* Objects are compared member by member, so the cost is the product of their sizes. */
 bool pal_schema_equal(pal_schema_check *check, pal_json a, pal_json b)
 {
     size_t a_len = pal_json_raw(a).len, b_len = pal_json_raw(b).len;
@@ -121,7 +121,7 @@ bool pal_schema_fits(pal_schema_check *check, pal_json schema, const pal_schema_
     if (!pal_schema_spend(check, 1))
         return true;
     if (pal_json_type_of(schema) == PAL_JSON_FALSE)
-        return pal_schema_fail(check, at, "nothing is allowed here");
+        return pal_schema_fail(check, at, "no value is allowed here");
     if (pal_json_type_of(schema) == PAL_JSON_TRUE || pal_json_type_of(schema) == PAL_JSON_NONE)
         return true;
     if (pal_json_type_of(schema) != PAL_JSON_OBJECT || check->depth >= DEPTH_MAX) {
@@ -154,7 +154,7 @@ pal_status pal_tool_check(pal_str schema, pal_str arguments, pal_arena *arena, p
     pal_error why;
     pal_json rules;
     pal_schema_place at = {0};
-    /* Models send nothing where there is nothing to say. */
+    /* Models send an empty text if a call has no arguments. */
     pal_str text = arguments.len ? arguments : pal_str_of("{}");
     pal_status status = pal_json_parse(arena, text, NULL, &at.value, &why);
     if (status == PAL_NO_MEMORY)

@@ -31,7 +31,7 @@ static bool fits_properties(
     return true;
 }
 
-/* Whether a pattern of `patterns` matches the name. */
+/* Returns whether a pattern of `patterns` matches the name. */
 static pal_schema_verdict has_pattern(pal_schema_check *check, pal_json patterns, pal_str name)
 {
     pal_json_iter each = pal_json_each(patterns);
@@ -69,7 +69,7 @@ static bool fits_pattern_properties(
     return true;
 }
 
-/* Members that neither properties nor patternProperties know. */
+/* Checks members that neither properties nor patternProperties contain. */
 static bool fits_additional(
         pal_schema_check *check, pal_json schema, pal_json rule, const pal_schema_place *at)
 {
@@ -114,7 +114,7 @@ static bool fits_required(
     return has_all(check, rule, at);
 }
 
-/* Both kinds: a list of names, or a schema. */
+/* Checks both kinds: a list of names, or a schema. */
 static bool fits_dependent(
         pal_schema_check *check, pal_json schema, pal_json rule, const pal_schema_place *at)
 {
@@ -137,7 +137,7 @@ static bool fits_names(
     pal_json_iter each = pal_json_each(at->value);
     pal_json name;
     while (pal_json_next(&each, &name, &(pal_json){0})) {
-        /* The name itself is the value here: it is a string. */
+        /* The name itself is checked here: it is a string value. */
         if (!fits_member(check, rule, at, name, name))
             return false;
     }
@@ -173,7 +173,7 @@ static bool fits_from(
     return true;
 }
 
-/* Before 2020 a list here was what prefixItems is now. */
+/* Before 2020 a list here had the meaning of prefixItems. */
 static bool fits_items(
         pal_schema_check *check, pal_json schema, pal_json rule, const pal_schema_place *at)
 {
@@ -210,7 +210,7 @@ static bool fits_contains(
         check->unsure = true;
     if (found + maybe < least)
         return pal_schema_fail(check, at,
-                "%llu elements are of the kind that is needed, less than %llu",
+                "%llu elements are of the required kind, fewer than %llu",
                 (unsigned long long)found, (unsigned long long)least);
     if (found > most)
         return pal_schema_fail(check, at, "%llu elements are of one kind, more than %llu",
@@ -232,19 +232,19 @@ static bool fits_all_of(
     return true;
 }
 
-/* What is wrong with the first is said: it is mostly the one that was meant. */
+/* Reports the error of the first alternative, which is usually the intended one. */
 static bool fail_as_first(pal_schema_check *check, pal_json rule, const pal_schema_place *at)
 {
     pal_json_iter each = pal_json_each(rule);
     pal_json first;
     pal_error why, *err = check->err;
     if (!err || !pal_json_next(&each, NULL, &first))
-        return pal_schema_fail(check, at, "there is no alternative that fits");
+        return pal_schema_fail(check, at, "no alternative matches");
     check->err = &why;
     bool fits = pal_schema_fits(check, first, at);
     check->err = err;
-    return pal_schema_fail(check, at, "fits none of %zu alternatives; the first: %s",
-            pal_json_count(rule), fits ? "it took too long" : why.message);
+    return pal_schema_fail(check, at, "matches none of %zu alternatives; the first: %s",
+            pal_json_count(rule), fits ? "the check took too long" : why.message);
 }
 
 static bool fits_any_of(
@@ -281,7 +281,8 @@ static bool fits_one_of(
     if (maybe)
         check->unsure = true;
     if (found > 1)
-        return pal_schema_fail(check, at, "fits %zu alternatives, and may fit only one", found);
+        return pal_schema_fail(check, at,
+                "matches %zu alternatives, but only one is allowed", found);
     return found + maybe > 0 || fail_as_first(check, rule, at);
 }
 
@@ -291,7 +292,8 @@ static bool fits_not(
     pal_schema_verdict verdict = pal_schema_try(check, rule, at);
     if (verdict == PAL_SCHEMA_UNSURE)
         check->unsure = true;
-    return verdict != PAL_SCHEMA_FITS || pal_schema_fail(check, at, "is what it may not be");
+    return verdict != PAL_SCHEMA_FITS || pal_schema_fail(check, at,
+            "matches a schema that is not allowed");
 }
 
 static bool fits_if(
@@ -316,7 +318,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* One step of a pointer: ~0, ~1 and %xx are undone, in place of a copy. */
+/* Decodes one step of a pointer: ~0, ~1 and %xx. */
 static pal_str plain_step(pal_schema_check *check, pal_str step)
 {
     char *out = pal_arena_alloc(check->arena, step.len + 1);
@@ -366,7 +368,7 @@ static pal_json follow_pointer(pal_schema_check *check, pal_str pointer)
     return at;
 }
 
-/* An $anchor among the definitions. */
+/* Finds an $anchor among the definitions. */
 static pal_json find_anchor(pal_schema_check *check, pal_str name)
 {
     static const char *const places[] = {"$defs", "definitions"};
@@ -385,7 +387,7 @@ static pal_json find_anchor(pal_schema_check *check, pal_str name)
     return (pal_json){0};
 }
 
-/* Nothing is ever fetched: what lies elsewhere is not checked. */
+/* Nothing is ever downloaded, so a schema at another address is not checked. */
 static bool fits_ref(
         pal_schema_check *check, pal_json schema, pal_json rule, const pal_schema_place *at)
 {
@@ -403,7 +405,7 @@ static bool fits_ref(
     return pal_schema_fits(check, target, at);
 }
 
-/* Known, but not to us. */
+/* The keyword exists in the standard, but it is not supported. */
 static bool fits_unknown(
         pal_schema_check *check, pal_json schema, pal_json rule, const pal_schema_place *at)
 {

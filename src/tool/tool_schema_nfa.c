@@ -14,17 +14,17 @@ typedef struct places {
 typedef struct runner {
     const pal_nfa_code *code;
     pal_str text;
-    size_t at; /* in the text */
+    size_t at; /* offset in the text */
     size_t steps;
     bool is_match;
-    uint32_t round;                  /* one more than `at` */
+    uint32_t round;                  /* always `at` + 1 */
     uint32_t seen[PAL_NFA_CODE_MAX]; /* the round in which a place was added */
     uint16_t stack[PAL_NFA_CODE_MAX + 1];
     places now;
     places next;
 } runner;
 
-/* Pushes a place that was not yet seen in this round: so the stack never holds one twice. */
+/* Pushes a place that was not added in this round, so the stack never contains a place twice. */
 static size_t push(runner *r, size_t depth, uint16_t place)
 {
     if (r->seen[place] == r->round)
@@ -34,7 +34,7 @@ static size_t push(runner *r, size_t depth, uint16_t place)
     return depth + 1;
 }
 
-/* Adds a place and all that follow it without a character. */
+/* Adds a place and all places that follow it without a character. */
 static void add(runner *r, places *to, uint16_t place)
 {
     size_t depth = push(r, 0, place);
@@ -70,7 +70,7 @@ static void add(runner *r, places *to, uint16_t place)
     }
 }
 
-/* Takes one character. */
+/* Consumes one character. */
 static void step(runner *r, const pal_nfa_set *sets)
 {
     unsigned char c = (unsigned char)r->text.data[r->at];

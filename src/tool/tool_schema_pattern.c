@@ -11,10 +11,10 @@
 
 #define PATTERN_LEN_MAX 1024
 #define TEXT_LEN_MAX 65536
-#define GROUPS_MAX 64 /* in one another */
+#define GROUPS_MAX 64 /* maximum depth of nested groups */
 #define TIMES_MAX 255
 #define WRITE_CALLS_MAX (4 * PAL_NFA_CODE_MAX)
-#define STEPS_SHARE 4 /* so many steps of a run are one of a check */
+#define STEPS_SHARE 4 /* this many steps of a run count as one step of a check */
 
 typedef enum node_kind {
     NODE_SET,
@@ -24,15 +24,15 @@ typedef enum node_kind {
     NODE_ROW,   /* an alternative: its children follow each other */
 } node_kind;
 
-/* A part of the pattern, and how often it comes. Places in `nodes`; 0 is none. */
+/* A part of the pattern and its number of repetitions. Indexes refer to `nodes`; 0 means none. */
 typedef struct node {
     uint8_t kind;
-    bool is_open;   /* any number of times more than `least` */
+    bool is_open;   /* can repeat more often than `least`, without limit */
     uint16_t least;
     uint16_t most;
     uint16_t set;
-    uint16_t child; /* the first one */
-    uint16_t next;  /* of the same parent */
+    uint16_t child; /* the first child */
+    uint16_t next;  /* the next child of the same parent */
 } node;
 
 typedef struct reader {
@@ -42,14 +42,14 @@ typedef struct reader {
     size_t nodes_len;
     pal_nfa_set sets[PATTERN_LEN_MAX];
     size_t sets_len;
-    uint16_t groups[GROUPS_MAX]; /* that are open */
-    uint16_t rows[GROUPS_MAX];   /* their alternatives that are being read */
-    uint16_t last[GROUPS_MAX];   /* the last part of each of these */
+    uint16_t groups[GROUPS_MAX]; /* the open groups */
+    uint16_t rows[GROUPS_MAX];   /* the current alternative of each open group */
+    uint16_t last[GROUPS_MAX];   /* the last part of each current alternative */
     size_t depth;
     pal_nfa_code code[PAL_NFA_CODE_MAX];
     size_t code_len;
     size_t writes;
-    bool has_dot;    /* which does not match a line's end */
+    bool has_dot;    /* a dot was read, which does not match a line end */
     bool can_repeat; /* the last part can be repeated */
     bool unknown;
 } reader;
@@ -65,14 +65,14 @@ static void add_range(pal_nfa_set *set, int first, int last)
         pal_nfa_set_add(set, (unsigned)c);
 }
 
-/* All of ASCII but NUL. */
+/* Sets all other ASCII characters except NUL. */
 static void complement(pal_nfa_set *set)
 {
     set->bits[0] = ~set->bits[0] & ~(uint64_t)1;
     set->bits[1] = ~set->bits[1];
 }
 
-/* \d, \w, \s and their opposites; false for any other letter. */
+/* Adds \d, \w, \s or their opposites. Returns false for any other letter. */
 static bool add_class(pal_nfa_set *set, int letter)
 {
     pal_nfa_set own = {{0}};
@@ -100,7 +100,7 @@ static bool add_class(pal_nfa_set *set, int letter)
     return true;
 }
 
-/* The character that an escape stands for, or -1. */
+/* Returns the character that an escape means, or -1. */
 static int escaped(int letter)
 {
     switch (letter) {
@@ -115,7 +115,7 @@ static int escaped(int letter)
     case 'v':
         return '\v';
     default:
-        /* Letters and digits mean something of their own; signs mean themselves. */
+        /* Escaped letters and digits have special meanings; escaped punctuation means itself. */
         return letter > ' ' && letter < 127 &&
                         !((letter | 0x20) >= 'a' && (letter | 0x20) <= 'z') &&
                         !(letter >= '0' && letter <= '9')
@@ -124,7 +124,7 @@ static int escaped(int letter)
     }
 }
 
-/* Adds a part behind the last one of the row that is being read. */
+/* Adds a part after the last one of the current alternative. */
 static node *add_node(reader *r, node_kind kind)
 {
     size_t level = r->depth - 1;
@@ -149,7 +149,7 @@ static void add_set(reader *r, const pal_nfa_set *set)
     r->can_repeat = true;
 }
 
-/* One end of a range, or a class, which is added at once and gives 0. */
+/* Reads one end of a range, or a class. A class is added at once, and 0 is returned. */
 static int set_character(reader *r, pal_nfa_set *set)
 {
     int c = peek(r, 0);
@@ -282,7 +282,8 @@ static void read_open(reader *r)
     group_begin(r, r->last[r->depth - 1]);
 }
 
-/* Ends a row at ')' or '|', or at the pattern's end. Empty ones are left to others. */
+/* Ends an alternative at ')' or '|', or at the end of the pattern. Empty alternatives are not
+ * supported. */
 static void row_end(reader *r)
 {
     if (r->last[r->depth - 1] == 0)
@@ -370,10 +371,11 @@ static size_t put(reader *r, pal_nfa_op op, size_t x)
 
 static void write_node(reader *r, uint16_t index);
 
-/* The alternatives: each but the last behind a split, with a jump to the end of all. */
+/* Writes the alternatives. Each one except the last follows a split and ends with a jump to the
+ * common end. */
 static void write_rows(reader *r, uint16_t row)
 {
-    size_t jumps = PAL_NFA_CODE_MAX; /* a chain of jumps whose place is not yet known */
+    size_t jumps = PAL_NFA_CODE_MAX; /* a chain of jumps whose target is not known yet */
 
     for (; row; row = r->nodes[row].next) {
         bool is_last = r->nodes[row].next == 0;
@@ -394,7 +396,7 @@ static void write_rows(reader *r, uint16_t row)
     }
 }
 
-/* Once. */
+/* Writes the part once. */
 static void write_part(reader *r, const node *part)
 {
     if (part->kind == NODE_SET)
@@ -405,7 +407,7 @@ static void write_part(reader *r, const node *part)
         put(r, part->kind == NODE_BEGIN ? PAL_NFA_BEGIN : PAL_NFA_END, 0);
 }
 
-/* As often as it says. What may be left out is behind a split that leads over it. */
+/* Writes the part with its repetitions. An optional part follows a split that can skip it. */
 static void write_node(reader *r, uint16_t index)
 {
     const node *part = &r->nodes[index];
@@ -432,11 +434,11 @@ static void write_node(reader *r, uint16_t index)
     }
 }
 
-/* False if the pattern has something that is not known here, or is too large. */
+/* Returns false if the pattern contains something unsupported or is too large. */
 static bool compile(reader *r, pal_str pattern)
 {
     r->from = pattern;
-    r->nodes_len = 2; /* 0 is none, 1 is the whole */
+    r->nodes_len = 2; /* index 0 means none, and 1 is the complete pattern */
     r->nodes[1] = (node){.kind = NODE_GROUP, .least = 1, .most = 1};
     group_begin(r, 1);
     while (!r->unknown && r->at < pattern.len)

@@ -6,9 +6,9 @@
 #include "base/utf8.h"
 #include "tool/tool_schema_inside.h"
 
-#define SHOWN_LEN_MAX 48 /* of a value in an error */
+#define SHOWN_LEN_MAX 48 /* bytes of a value that an error shows */
 
-/* As much of a value's text as a line can show. */
+/* Returns as much of the value's text as fits in one line. */
 static pal_str shown(pal_json value)
 {
     pal_str text = pal_json_raw(value);
@@ -26,7 +26,7 @@ static bool is_integer(pal_json value)
             (pal_json_f64(value, &number) && number == floor(number));
 }
 
-/* A type that nobody knows fits everything. */
+/* An unknown type matches every value. */
 static bool is_of_type(pal_json value, pal_json name)
 {
     static const char *const names[] = {"object", "array", "string", "number", "boolean", "null"};
@@ -54,7 +54,7 @@ static bool fits_type(
         if (is_of_type(at->value, name))
             return true;
     }
-    /* OpenAPI's word, which has found its way into tools' schemas. */
+    /* An OpenAPI keyword that also occurs in the schemas of tools. */
     if (pal_json_type_of(at->value) == PAL_JSON_NULL &&
             pal_json_bool(pal_json_find(schema, "nullable"), &nullable) && nullable)
         return true;
@@ -92,7 +92,8 @@ static bool fits_const(
 
 /* ---- Numbers ---- */
 
-/* -1, 0 or 1; false where one of them is no number that can be compared. */
+/* Compares two numbers: -1, 0 or 1. Returns false if one of them is not a number that can be
+ * compared. */
 static bool compare(pal_json a, pal_json b, int *out_order)
 {
     int64_t a_whole, b_whole;
@@ -106,7 +107,7 @@ static bool compare(pal_json a, pal_json b, int *out_order)
     return true;
 }
 
-/* Before 2019 the exclusive bounds were flags beside the others. */
+/* Before 2019 the exclusive bounds were flags next to the other bounds. */
 static bool is_exclusive(pal_json schema, const char *flag)
 {
     bool exclusive = false;
@@ -120,7 +121,7 @@ static bool fits_minimum(
     if (!compare(at->value, rule, &order) ||
             order > (is_exclusive(schema, "exclusiveMinimum") ? 0 : -1))
         return true;
-    return pal_schema_fail(check, at, "%.*s is less than %.*s, or may not be it",
+    return pal_schema_fail(check, at, "%.*s does not satisfy the minimum %.*s",
             PAL_STR_ARG(shown(at->value)), PAL_STR_ARG(shown(rule)));
 }
 
@@ -131,7 +132,7 @@ static bool fits_maximum(
     if (!compare(at->value, rule, &order) ||
             order < (is_exclusive(schema, "exclusiveMaximum") ? 0 : 1))
         return true;
-    return pal_schema_fail(check, at, "%.*s is more than %.*s, or may not be it",
+    return pal_schema_fail(check, at, "%.*s does not satisfy the maximum %.*s",
             PAL_STR_ARG(shown(at->value)), PAL_STR_ARG(shown(rule)));
 }
 
@@ -140,7 +141,8 @@ static bool fits_exclusive_minimum(
 {
     int order;
     return !compare(at->value, rule, &order) || order > 0 ||
-            pal_schema_fail(check, at, "%.*s is not more than %.*s", PAL_STR_ARG(shown(at->value)),
+            pal_schema_fail(check, at,
+                    "%.*s is not greater than %.*s", PAL_STR_ARG(shown(at->value)),
                     PAL_STR_ARG(shown(rule)));
 }
 
@@ -193,7 +195,7 @@ static bool fits_min_length(
     uint64_t least;
     return !pal_json_u64(rule, &least) || text_len(check, at->value) >= least || check->stopped ||
             pal_schema_fail(
-                    check, at, "the text has less than %.*s characters", PAL_STR_ARG(shown(rule)));
+                    check, at, "the text has fewer than %.*s characters", PAL_STR_ARG(shown(rule)));
 }
 
 static bool fits_max_length(
@@ -227,7 +229,7 @@ static bool fits_least(
 {
     uint64_t least;
     return !pal_json_u64(rule, &least) || pal_json_count(at->value) >= least ||
-            pal_schema_fail(check, at, "has %zu %s, less than %.*s", pal_json_count(at->value),
+            pal_schema_fail(check, at, "has %zu %s, fewer than %.*s", pal_json_count(at->value),
                     pal_json_type_of(at->value) == PAL_JSON_ARRAY ? "elements" : "members",
                     PAL_STR_ARG(shown(rule)));
 }

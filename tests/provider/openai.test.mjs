@@ -88,13 +88,13 @@ for (const kind of ['openai', 'mistral']) {
             const eof = await say('<<cut after=2 mode=eof>><<size 100>>');
             assert.match(eof, stream
                 ? /^text\(The quick brown \) end\(io .*retryable: the stream ended in the middle of the answer\)/
-                : /^end\(provider .*: the answer is no JSON object: '{"id":/);
+                : /^end\(provider .*: the response is not a JSON object: '{"id":/);
         }));
 
         test(`garbage: ${name}`, of(async (say) => {
             assert.match(await say('<<garbage>>'), stream
-                ? /^end\(provider .*: an event of the stream is no JSON object: '{"id": "broken'\)$/
-                : /^end\(provider .*: the answer is no JSON object: '{"id":/);
+                ? /^end\(provider .*: an event of the stream is not a JSON object: '{"id": "broken'\)$/
+                : /^end\(provider .*: the response is not a JSON object: '{"id":/);
             assert.match(await say('hi'), /^text\(echo: hi\) end\(ok/);
         }));
     }
@@ -135,7 +135,7 @@ test('a key is never shown', async () => {
         sendJson(response, 401, { error: { message: `Incorrect API key: ${request.headers.authorization}, ${key}, ${request.headers['x-other']}` } }));
     const caller = new Caller('openai', server.url, { key, headers: ['x-other: another-secret'] });
     assert.equal(await caller.say('hi'), 'end(provider HTTP=401: Incorrect API key: Bearer ***, ***, ***)');
-    assert.match(await caller.ask({ models: true }), /does not list its models: HTTP 401: (?!.*secret)/);
+    assert.match(await caller.ask({ models: true }), /did not list its models: HTTP 401: (?!.*secret)/);
     assert.equal(await caller.close(), 0);
     await server.close();
 });

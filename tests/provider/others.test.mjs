@@ -65,7 +65,7 @@ test('messages: whatever goes wrong', () => withServer('anthropic', (request, re
     assert.equal(await say('busy'), 'end(provider HTTP=529 code=overloaded_error retryable after=250: Overloaded)');
     assert.match(await say('long'), /HTTP=400 .*overflow: prompt is too long/);
     assert.equal(await say('page'), 'end(provider HTTP=502 retryable: HTTP 502: Bad gateway)');
-    assert.match(await say('garbage'), /^end\(provider: an event of the stream is no JSON object: '{"type":'\)$/);
+    assert.match(await say('garbage'), /^end\(provider: an event of the stream is not a JSON object: '{"type":'\)$/);
     assert.match(await say('hang', { timeout_ms: 50 }), /^end\(timeout retryable: /);
     let stalled = '';
     for (const timeout_ms of [100, 2000, 20000]) {

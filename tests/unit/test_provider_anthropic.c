@@ -25,7 +25,7 @@ static const answer_case plain = {
     EVENT("message_stop", "")
 #define TOLD_END "25+100+7>15/0 model=claude-x id=msg_1)"
 
-static void text_comes_in_pieces(void)
+static void text_arrives_in_pieces(void)
 {
     CHECK(answer_tells(&stream,
             START BLOCK("0", "{\"type\":\"text\",\"text\":\"\"}") EVENT("ping", "")
@@ -53,7 +53,7 @@ static void thinking_keeps_its_signature(void)
             "sign(Z,anthropic) text(A) end(ok length " TOLD_END));
 }
 
-static void calls_come_in_pieces(void)
+static void calls_arrive_in_pieces(void)
 {
     CHECK(answer_tells(&stream,
             START BLOCK("0", "{\"type\":\"text\",\"text\":\"Ok\"}") STOP("0") BLOCK(
@@ -70,7 +70,7 @@ static void calls_come_in_pieces(void)
             "args2({\"b\":2}) args1({}) end(ok tool_calls " TOLD_END));
 }
 
-static void a_whole_answer_reads_the_same(void)
+static void a_complete_response_reads_the_same(void)
 {
     CHECK(answer_tells(&plain,
             "{\"id\":\"msg_1\",\"model\":\"m\",\"content\":[{\"type\":\"thinking\",\"thinking\":"
@@ -83,7 +83,7 @@ static void a_whole_answer_reads_the_same(void)
     CHECK(answer_tells(&plain, "{\"id\":\"x\"}", "end(provider: the answer has no 'content')"));
 }
 
-static void counts_replace_each_other(void)
+static void later_token_counts_replace_earlier_ones(void)
 {
     CHECK(answer_tells(&stream,
             START EVENT("message_delta",
@@ -102,7 +102,7 @@ static void reasons_to_finish_are_known(void)
             &stream, START END("model_context_window_exceeded"), "end(ok length " TOLD_END));
 }
 
-static void errors_are_told(void)
+static void errors_are_reported(void)
 {
     CHECK(answer_tells(&stream,
             START EVENT("error",
@@ -128,7 +128,7 @@ static void errors_are_told(void)
             "end(provider HTTP=401 code=authentication_error: invalid x-api-key)"));
 }
 
-static void a_cut_stream_is_no_answer(void)
+static void a_truncated_stream_is_an_error(void)
 {
     CHECK(answer_tells(&stream,
             START BLOCK("0", "{\"type\":\"thinking\",\"thinking\":\"a\"}")
@@ -137,7 +137,7 @@ static void a_cut_stream_is_no_answer(void)
             "the middle of the answer)"));
 }
 
-static void what_is_unknown_is_skipped(void)
+static void unknown_events_are_skipped(void)
 {
     CHECK(answer_tells(&stream,
             START EVENT("something_new", ",\"x\":1") BLOCK("0",
@@ -149,7 +149,7 @@ static void what_is_unknown_is_skipped(void)
             "text(A) end(ok stop " TOLD_END));
 }
 
-static void memory_may_run_out(void)
+static void an_allocation_failure_is_reported(void)
 {
     CHECK(answer_starves(&stream,
             START BLOCK("0", "{\"type\":\"thinking\",\"thinking\":\"\\u0041\"}") GROW(
@@ -160,16 +160,16 @@ static void memory_may_run_out(void)
 
 int main(void)
 {
-    RUN(text_comes_in_pieces);
+    RUN(text_arrives_in_pieces);
     RUN(thinking_keeps_its_signature);
-    RUN(calls_come_in_pieces);
-    RUN(a_whole_answer_reads_the_same);
-    RUN(counts_replace_each_other);
+    RUN(calls_arrive_in_pieces);
+    RUN(a_complete_response_reads_the_same);
+    RUN(later_token_counts_replace_earlier_ones);
     RUN(reasons_to_finish_are_known);
-    RUN(errors_are_told);
-    RUN(a_cut_stream_is_no_answer);
-    RUN(what_is_unknown_is_skipped);
-    RUN(memory_may_run_out);
+    RUN(errors_are_reported);
+    RUN(a_truncated_stream_is_an_error);
+    RUN(unknown_events_are_skipped);
+    RUN(an_allocation_failure_is_reported);
     pal_arena_free(answer_scratch);
     return tap_done();
 }

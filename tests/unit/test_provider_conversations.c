@@ -20,7 +20,7 @@ static const answer_case plain = {
             ",\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":4,"                            \
             "\"total_tokens\":16,\"connector_tokens\":2}")
 
-static void text_and_thinking_come_in_pieces(void)
+static void text_and_thinking_arrive_in_pieces(void)
 {
     CHECK(answer_tells(&stream,
             START SAID("{\"type\":\"thinking\",\"thinking\":[{\"type\":\"text\",\"text\":\"hm\"}]}")
@@ -28,7 +28,7 @@ static void text_and_thinking_come_in_pieces(void)
             "think(hm) text(Hello) end(ok stop 12+0+0>4/0 model=m conversation=conv_1)"));
 }
 
-static void calls_come_in_pieces(void)
+static void calls_arrive_in_pieces(void)
 {
     CHECK(answer_tells(&stream,
             START CALL("c1", "\"{\\\"a\\\":\"") CALL("c1", "\"1}\"") CALL("c2", "{\"b\":2}") DONE,
@@ -36,7 +36,7 @@ static void calls_come_in_pieces(void)
             "end(ok tool_calls 12+0+0>4/0 conversation=conv_1)"));
 }
 
-static void what_the_service_runs_is_not_ours(void)
+static void calls_that_the_service_runs_are_ignored(void)
 {
     CHECK(answer_tells(&stream,
             START EVENT("tool.execution.started", ",\"id\":\"t\",\"name\":\"web_search\"")
@@ -45,7 +45,7 @@ static void what_the_service_runs_is_not_ours(void)
             "text(A) end(ok stop 12+0+0>4/0 model=m conversation=conv_1)"));
 }
 
-static void a_whole_answer_reads_the_same(void)
+static void a_complete_response_reads_the_same(void)
 {
     CHECK(answer_tells(&plain,
             "{\"object\":\"conversation.response\",\"conversation_id\":\"conv_1\",\"outputs\":["
@@ -59,7 +59,7 @@ static void a_whole_answer_reads_the_same(void)
     CHECK(answer_tells(&plain, "{\"message\":\"odd\"}", "end(provider: odd)"));
 }
 
-static void errors_are_told(void)
+static void errors_are_reported(void)
 {
     CHECK(answer_tells(&stream,
             START EVENT("conversation.response.error", ",\"message\":\"Overloaded\",\"code\":503"),
@@ -75,7 +75,7 @@ static bool is_stale(long code, const char *text)
     return pal_provider_mistral_conversations.is_stale(&end);
 }
 
-static void a_lost_conversation_is_known(void)
+static void a_lost_conversation_is_detected(void)
 {
     CHECK(is_stale(404, "not found"));
     CHECK(is_stale(422, "validation"));
@@ -90,12 +90,12 @@ static void a_lost_conversation_is_known(void)
 
 int main(void)
 {
-    RUN(text_and_thinking_come_in_pieces);
-    RUN(calls_come_in_pieces);
-    RUN(what_the_service_runs_is_not_ours);
-    RUN(a_whole_answer_reads_the_same);
-    RUN(errors_are_told);
-    RUN(a_lost_conversation_is_known);
+    RUN(text_and_thinking_arrive_in_pieces);
+    RUN(calls_arrive_in_pieces);
+    RUN(calls_that_the_service_runs_are_ignored);
+    RUN(a_complete_response_reads_the_same);
+    RUN(errors_are_reported);
+    RUN(a_lost_conversation_is_detected);
     pal_arena_free(answer_scratch);
     return tap_done();
 }

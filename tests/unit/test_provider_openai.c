@@ -13,7 +13,7 @@ static const answer_case untold = {.kind = &pal_reader_openai};
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"" reason "\"}]}\n\n"
 #define DONE "data: [DONE]\n\n"
 
-static void text_comes_in_pieces(void)
+static void text_arrives_in_pieces(void)
 {
     CHECK(answer_tells(&stream,
             "data: {\"id\":\"chatcmpl-1\",\"model\":\"m-1\",\"choices\":[{\"index\":0,\"delta\":"
@@ -32,7 +32,7 @@ static void text_comes_in_pieces(void)
             "end(ok stop 12+8+0>7/3 model=m-1 id=chatcmpl-1)"));
 }
 
-static void a_whole_answer_reads_the_same(void)
+static void a_complete_response_reads_the_same(void)
 {
     static const char body[] =
             " {\"id\":\"x\",\"model\":\"m\",\"choices\":[{\"index\":0,\"message\":{\"role\":"
@@ -47,14 +47,14 @@ static void a_whole_answer_reads_the_same(void)
     CHECK(answer_tells(&untold, body, told));
 }
 
-static void a_stream_is_known_without_its_type(void)
+static void a_stream_is_detected_without_its_content_type(void)
 {
     CHECK(answer_tells(
             &untold, ": hello\n\n" DELTA("{\"content\":\"a\"}") DONE, "text(a) end(ok stop)"));
     CHECK(answer_tells(&plain, DELTA("{\"content\":\"a\"}") DONE, "text(a) end(ok stop)"));
 }
 
-static void comments_and_line_ends_are_no_matter(void)
+static void comments_and_line_ends_do_not_matter(void)
 {
     CHECK(answer_tells(&stream,
             ": OPENROUTER PROCESSING\r\n\r\n: OPENROUTER PROCESSING\r\n\r\nevent: message\r\n"
@@ -88,7 +88,7 @@ static void mistral_thinks_in_chunks(void)
             "think(so what) text(AB) end(ok length)"));
 }
 
-static void calls_come_in_deltas(void)
+static void calls_arrive_in_deltas(void)
 {
     CHECK(answer_tells(&stream,
             DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"type\":\"function\",\"function\":"
@@ -103,7 +103,7 @@ static void calls_come_in_deltas(void)
             "call0(c1,f) args0({\"a\") call1(c2,g) args0(:1}) args1({}) end(ok tool_calls)"));
 }
 
-static void calls_without_a_number_are_told_apart(void)
+static void calls_without_an_index_are_distinguished(void)
 {
     /* Ids alone, each repeated. */
     CHECK(answer_tells(&stream,
@@ -139,7 +139,7 @@ static void calls_without_a_number_are_told_apart(void)
             "call0(a,f) args0({}) end(ok tool_calls)"));
 }
 
-static void odd_calls_are_made_right(void)
+static void odd_calls_are_repaired(void)
 {
     CHECK(answer_tells(&stream,
             DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"arguments\":\"{\"}}]"
@@ -153,7 +153,7 @@ static void odd_calls_are_made_right(void)
     CHECK(answer_tells(&stream,
             DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"arguments\":\"{}\"}}]"
                   "}") DONE,
-            "end(provider: a tool call without a name)"));
+            "end(provider: the answer contains a tool call without a name)"));
     CHECK(answer_tells(&stream,
             DELTA("{\"function_call\":{\"name\":\"f\",\"arguments\":\"\"}}") DELTA(
                     "{\"function_call\":{\"arguments\":\"{}\"}}") FINISH("function_call") DONE,
@@ -206,7 +206,7 @@ static void usage_is_counted_once(void)
             "text(a) end(ok stop 0+3+0>1/0)"));
 }
 
-static void one_that_passes_is_only_counted(void)
+static void a_forwarded_answer_is_only_counted(void)
 {
     static const answer_case passing = {
             .kind = &pal_reader_openai_passing, .content_type = "text/event-stream"};
@@ -231,7 +231,7 @@ static void one_that_passes_is_only_counted(void)
             "end(provider: no)"));
 }
 
-static void an_end_without_done_is_one(void)
+static void a_stream_can_end_without_done(void)
 {
     CHECK(answer_tells(
             &stream, DELTA("{\"content\":\"a\"}") FINISH("stop"), "text(a) end(ok stop)"));
@@ -249,7 +249,7 @@ static void an_end_without_done_is_one(void)
             &reset, DELTA("{\"content\":\"a\"}") FINISH("stop"), "text(a) end(ok stop)"));
 }
 
-static void a_cut_stream_is_no_answer(void)
+static void a_truncated_stream_is_an_error(void)
 {
     CHECK(answer_tells(&stream, DELTA("{\"content\":\"a\"}"),
             "text(a) end(io retryable: the stream ended in the middle of the answer)"));
@@ -267,7 +267,7 @@ static void a_cut_stream_is_no_answer(void)
     CHECK(answer_tells(&untold, "", "end(io retryable: the service sent nothing)"));
 }
 
-static void errors_in_a_stream_are_told(void)
+static void errors_in_a_stream_are_reported(void)
 {
     CHECK(answer_tells(&stream,
             DELTA("{\"content\":\"a\"}") "data: "
@@ -290,21 +290,21 @@ static void errors_in_a_stream_are_told(void)
             &plain, "{\"error\":\"model 'x' not found\"}", "end(provider: model 'x' not found)"));
 }
 
-static void garbage_is_shown(void)
+static void invalid_responses_are_quoted_in_the_error(void)
 {
     CHECK(answer_tells(&stream, DELTA("{\"content\":\"a\"}") "data: {\"id\": \"broken\n\n",
-            "text(a) end(provider: an event of the stream is no JSON object: '{\"id\": "
+            "text(a) end(provider: an event of the stream is not a JSON object: '{\"id\": "
             "\"broken')"));
     CHECK(answer_tells(&plain, "{\"choices\":[{\"mess",
-            "end(provider: the answer is no JSON object: '{\"choices\":[{\"mess')"));
+            "end(provider: the response is not a JSON object: '{\"choices\":[{\"mess')"));
     CHECK(answer_tells(&plain, "<html><body>\n<h1>It   works!</h1></body></html>",
-            "end(provider: the answer is no JSON object: 'It works!')"));
+            "end(provider: the response is not a JSON object: 'It works!')"));
     CHECK(answer_tells(&untold, "Hello, \xff world",
-            "end(provider: the answer is no stream of events: 'Hello, \xef\xbf\xbd world')"));
+            "end(provider: the response is not an event stream: 'Hello, \xef\xbf\xbd world')"));
     CHECK(answer_tells(&plain, "{}", "end(provider: the answer has no 'choices')"));
-    CHECK(answer_tells(&plain, "[1]", "end(provider: the answer is no JSON object: '[1]')"));
+    CHECK(answer_tells(&plain, "[1]", "end(provider: the response is not a JSON object: '[1]')"));
     CHECK(answer_tells(&stream, "data: 7\n\n",
-            "end(provider: an event of the stream is no JSON object: '7')"));
+            "end(provider: an event of the stream is not a JSON object: '7')"));
 }
 
 static void invalid_characters_are_replaced(void)
@@ -324,7 +324,7 @@ static answer_case refused(long code)
             .kind = &pal_reader_openai, .code = code, .content_type = "application/json"};
 }
 
-static void refusals_have_many_shapes(void)
+static void errors_of_all_shapes_are_read(void)
 {
     answer_case bad = refused(400);
     CHECK(answer_tells(&bad,
@@ -351,7 +351,7 @@ static void refusals_have_many_shapes(void)
             "end(provider HTTP=400: a\xef\xbf\xbd z)"));
 }
 
-static void a_refusal_is_judged(void)
+static void errors_are_classified(void)
 {
     answer_case busy = refused(429);
     busy.retry_after = "7";
@@ -378,7 +378,7 @@ static void a_refusal_is_judged(void)
             &cut, "{\"error\":", "end(provider HTTP=503 retryable: HTTP 503: {\"error\":)"));
 }
 
-static void long_texts_are_cut(void)
+static void long_error_texts_are_cut(void)
 {
     pal_buf body;
     answer_log log;
@@ -392,7 +392,7 @@ static void long_texts_are_cut(void)
     pal_buf_done(&body);
 }
 
-static void huge_events_have_a_limit(void)
+static void the_size_of_events_is_limited(void)
 {
     pal_buf event;
     answer_log log;
@@ -404,7 +404,7 @@ static void huge_events_have_a_limit(void)
     answer_run(&stream, pal_buf_str(&event), 65536, 65536, &log);
     CHECK(log.end.status == PAL_PROVIDER && !log.end.is_retryable);
     CHECK(pal_str_is(pal_buf_str(&log.text),
-            "end(provider: an event of the stream is longer than 16777216 bytes)"));
+            "end(provider: an event of the stream exceeds 16777216 bytes)"));
     log_done(&log);
     pal_buf_done(&event);
 }
@@ -427,35 +427,37 @@ static void tells_of_many(const answer_case *in, const char *begin, const char *
     pal_buf_done(&body);
 }
 
-static void what_would_hold_the_loop_is_not_read(void)
+static void texts_that_would_block_the_loop_are_refused(void)
 {
     static const answer_case passing = {
             .kind = &pal_reader_openai_passing, .content_type = "text/event-stream"};
     tells_of_many(&stream, "data: {\"pad\":[0", ",1", 600000, "]}\n\n" DONE,
-            "end(provider: the answer is nested too deeply, or has more than 500000 JSON values)");
+            "end(provider: the response is nested too deeply, or has more than 500000 JSON "
+            "values)");
     tells_of_many(&plain, "{\"pad\":[0", ",1", 600000, "]}",
-            "end(provider: the answer is nested too deeply, or has more than 500000 JSON values)");
+            "end(provider: the response is nested too deeply, or has more than 500000 JSON "
+            "values)");
     tells_of_many(&stream, "data: {\"choices\":[{\"delta\":{\"content\":\"", "\\n", 3500000,
-            "\"}}]}\n\n" DONE, "end(provider: a text of the answer is longer than 6291456 bytes)");
+            "\"}}]}\n\n" DONE, "end(provider: a text of the answer exceeds 6291456 bytes)");
     tells_of_many(&plain, "{", " ", 17u << 20, "}",
-            "end(provider: the answer is longer than 16777216 bytes)");
+            "end(provider: the response exceeds 16777216 bytes)");
     /* One that is passed on is counted by its length. */
     tells_of_many(&passing, "data: {\"pad\":[0", ",1", 600000,
             "]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,"
             "\"completion_tokens\":4}}\n\n" DONE, "end(ok stop 9+0+0>4/0)");
 }
 
-static void an_answer_has_an_end(void)
+static void the_length_of_an_answer_is_limited(void)
 {
     char piece[65536] = "data: {\"choices\":[{\"delta\":{\"content\":\"";
     size_t len = strlen(piece);
     memset(piece + len, 'x', 60000);
     memcpy(piece + len + 60000, "\"}}]}\n\n", sizeof "\"}}]}\n\n");
     tells_of_many(&stream, "", piece, 150, DONE,
-            "end(provider: the answer is longer than 8388608 bytes)");
+            "end(provider: the answer exceeds 8388608 bytes)");
 }
 
-static void other_choices_are_not_ours(void)
+static void only_the_first_choice_is_read(void)
 {
     CHECK(answer_tells(&stream,
             "data: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\"b\"}},{\"index\":0,"
@@ -467,7 +469,7 @@ static void other_choices_are_not_ours(void)
             "text(a) end(ok stop)"));
 }
 
-static void memory_may_run_out(void)
+static void an_allocation_failure_is_reported(void)
 {
     CHECK(answer_starves(&stream,
             DELTA("{\"content\":\"a\\u00e9\",\"reasoning\":\"b\\n\"}")
@@ -484,31 +486,31 @@ static void memory_may_run_out(void)
 
 int main(void)
 {
-    RUN(text_comes_in_pieces);
-    RUN(a_whole_answer_reads_the_same);
-    RUN(a_stream_is_known_without_its_type);
-    RUN(comments_and_line_ends_are_no_matter);
+    RUN(text_arrives_in_pieces);
+    RUN(a_complete_response_reads_the_same);
+    RUN(a_stream_is_detected_without_its_content_type);
+    RUN(comments_and_line_ends_do_not_matter);
     RUN(reasoning_has_many_names);
     RUN(mistral_thinks_in_chunks);
-    RUN(calls_come_in_deltas);
-    RUN(calls_without_a_number_are_told_apart);
-    RUN(odd_calls_are_made_right);
+    RUN(calls_arrive_in_deltas);
+    RUN(calls_without_an_index_are_distinguished);
+    RUN(odd_calls_are_repaired);
     RUN(reasons_to_finish_are_known);
     RUN(usage_is_counted_once);
-    RUN(one_that_passes_is_only_counted);
-    RUN(an_end_without_done_is_one);
-    RUN(a_cut_stream_is_no_answer);
-    RUN(errors_in_a_stream_are_told);
-    RUN(garbage_is_shown);
+    RUN(a_forwarded_answer_is_only_counted);
+    RUN(a_stream_can_end_without_done);
+    RUN(a_truncated_stream_is_an_error);
+    RUN(errors_in_a_stream_are_reported);
+    RUN(invalid_responses_are_quoted_in_the_error);
     RUN(invalid_characters_are_replaced);
-    RUN(refusals_have_many_shapes);
-    RUN(a_refusal_is_judged);
-    RUN(long_texts_are_cut);
-    RUN(huge_events_have_a_limit);
-    RUN(what_would_hold_the_loop_is_not_read);
-    RUN(an_answer_has_an_end);
-    RUN(other_choices_are_not_ours);
-    RUN(memory_may_run_out);
+    RUN(errors_of_all_shapes_are_read);
+    RUN(errors_are_classified);
+    RUN(long_error_texts_are_cut);
+    RUN(the_size_of_events_is_limited);
+    RUN(texts_that_would_block_the_loop_are_refused);
+    RUN(the_length_of_an_answer_is_limited);
+    RUN(only_the_first_choice_is_read);
+    RUN(an_allocation_failure_is_reported);
     pal_arena_free(answer_scratch);
     return tap_done();
 }

@@ -101,7 +101,7 @@ static void urls_are_completed(void)
     CHECK(url_becomes("openai", " https://x/openai/v1/ ", "https://x/openai/v1"));
 }
 
-static void keys_go_where_they_belong(void)
+static void keys_are_sent_in_the_right_header(void)
 {
     CHECK(opens((pal_provider_config){.kind = pal_str_of("anthropic"),
                   .api_key = pal_str_of(" sk-ant-123456\n")}) == PAL_OK);
@@ -201,7 +201,7 @@ static pal_message said(pal_part *part, pal_role role, const char *text)
     return (pal_message){.role = role, .parts = part, .parts_len = 1};
 }
 
-static void echo_says_what_was_said(void)
+static void echo_repeats_the_message(void)
 {
     pal_part parts[3];
     pal_message messages[3] = {said(&parts[0], PAL_ROLE_SYSTEM, "Be brief."),
@@ -292,7 +292,7 @@ static void scripts_are_replayed(void)
     CHECK(opens_script("{\"text\":\"a\"\n") == PAL_INVALID && strstr(error.message, "line 1"));
 }
 
-static void a_call_is_canceled_from_inside(void)
+static void a_callback_can_cancel_its_call(void)
 {
     CHECK(opens_script("{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"}\n") == PAL_OK);
     cancel_at = 2;
@@ -302,11 +302,11 @@ static void a_call_is_canceled_from_inside(void)
     CHECK(pal_str_is(pal_buf_str(&told.text), "text(ab") && !told.ended);
 }
 
-static void a_call_has_a_time(void)
+static void a_call_has_a_time_limit(void)
 {
     CHECK(opens_script("{\"text\":\"a\"}\n{\"delay_ms\":60000}\n{\"text\":\"b\"}\n") == PAL_OK);
     request.timeout_ms = 30;
-    CHECK(tells("text(a) end(timeout model=script retryable: the model took too long)"));
+    CHECK(tells("text(a) end(timeout model=script retryable: the model exceeded the time limit)"));
     request.timeout_ms = 0;
     closes();
 }
@@ -359,7 +359,7 @@ static void lists_of_models_are_read(void)
 
 /* ---- Finding one ---- */
 
-static void candidates_have_an_order(void)
+static void discovery_tries_candidates_in_order(void)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_discovered list[PAL_DISCOVERED_MAX];
@@ -389,7 +389,7 @@ static bool ollama_is(const char *host, const char *url)
     return same;
 }
 
-static void ollama_has_many_addresses(void)
+static void ollamas_address_has_many_forms(void)
 {
     CHECK(ollama_is("0.0.0.0", "http://127.0.0.1:11434"));
     CHECK(ollama_is("0.0.0.0:99", "http://127.0.0.1:99"));
@@ -418,7 +418,7 @@ static void discover_on_loop(void *user)
     CHECK(found[0] == '\0');
 }
 
-static void a_key_is_taken_unasked(void)
+static void a_service_with_a_key_is_not_probed(void)
 {
     pal_discover_env env = {.mistral_api_key = pal_str_of("k")};
     run_and_wait(discover_on_loop, &env);
@@ -435,7 +435,7 @@ static void cancel_discover_on_loop(void *user)
     bell_ring(&told_bell);
 }
 
-static void finding_can_be_stopped(void)
+static void discovery_can_be_canceled(void)
 {
     run_and_wait(cancel_discover_on_loop, NULL);
 }
@@ -466,7 +466,7 @@ static void starve_on_loop(void *user)
     bell_ring(&told_bell);
 }
 
-static void memory_may_run_out(void)
+static void an_allocation_failure_is_reported(void)
 {
     static const char *const kinds[] = {"echo", "script", "openai", "anthropic"};
     const pal_http_header own = {pal_str_of("x-a"), pal_str_of("b")};
@@ -516,20 +516,20 @@ int main(void)
     run_and_wait(open_http, NULL);
     RUN(configurations_are_checked);
     RUN(urls_are_completed);
-    RUN(keys_go_where_they_belong);
+    RUN(keys_are_sent_in_the_right_header);
     RUN(secrets_are_not_shown);
-    RUN(echo_says_what_was_said);
+    RUN(echo_repeats_the_message);
     RUN(requests_are_checked);
     RUN(scripts_are_replayed);
-    RUN(a_call_is_canceled_from_inside);
-    RUN(a_call_has_a_time);
+    RUN(a_callback_can_cancel_its_call);
+    RUN(a_call_has_a_time_limit);
     RUN(echo_lists_itself);
     RUN(lists_of_models_are_read);
-    RUN(candidates_have_an_order);
-    RUN(ollama_has_many_addresses);
-    RUN(a_key_is_taken_unasked);
-    RUN(finding_can_be_stopped);
-    RUN(memory_may_run_out);
+    RUN(discovery_tries_candidates_in_order);
+    RUN(ollamas_address_has_many_forms);
+    RUN(a_service_with_a_key_is_not_probed);
+    RUN(discovery_can_be_canceled);
+    RUN(an_allocation_failure_is_reported);
     run_and_wait(close_http, NULL);
     pal_loop_close(loop);
     log_done(&told);

@@ -110,7 +110,7 @@ static bool body_has(const char *text)
     "\"parameters\":{\"type\":\"object\"}}},{\"type\":\"function\",\"function\":{\"name\":"        \
     "\"wait\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]"
 
-static void chat_completions_get_everything(void)
+static void a_chat_completion_has_all_members(void)
 {
     pal_model_request request = full_request();
     request.tool_choice = pal_str_of("\"required\"");
@@ -127,7 +127,7 @@ static void chat_completions_get_everything(void)
             "\"stream\":true,\"stream_options\":{\"include_usage\":true},\"temperature\":0.5}"));
 }
 
-static void what_is_not_wanted_is_not_sent(void)
+static void unset_members_are_not_sent(void)
 {
     pal_model_request request = plain_request();
     CHECK(sends(&pal_provider_openai, &request, "/chat/completions",
@@ -166,7 +166,7 @@ static void the_limit_has_two_names(void)
     CHECK(!memmem(body.data, body.len, "\"max_tokens\":5", 14));
 }
 
-static void the_cache_is_named_where_it_is_known(void)
+static void the_cache_key_is_sent_to_services_that_know_it(void)
 {
     pal_model_request request = plain_request();
     request.conversation = pal_str_of("s-1");
@@ -178,7 +178,7 @@ static void the_cache_is_named_where_it_is_known(void)
 
 #define MARK "\"cache_control\":{\"type\":\"ephemeral\"}"
 
-static void messages_get_everything_and_marks_of_what_is_shared(void)
+static void an_anthropic_request_has_all_members_and_cache_marks(void)
 {
     pal_model_request request = full_request();
     request.tool_choice = pal_str_of("{\"type\":\"function\",\"function\":{\"name\":\"look\"}}");
@@ -211,7 +211,7 @@ static void messages_get_everything_and_marks_of_what_is_shared(void)
     CHECK(body_has("{\"type\":\"text\",\"text\":\"And?\"," MARK "}]}]"));
 }
 
-static void marks_stand_at_no_thinking(void)
+static void cache_marks_are_never_set_on_thinking(void)
 {
     pal_model_request request = full_request();
     pal_part only[] = {part_text("so"), answer_parts[0]};
@@ -231,7 +231,7 @@ static bool max_is(const char *model, const char *parameters, const char *expect
     return body_has(expected);
 }
 
-static void messages_always_have_a_limit(void)
+static void anthropic_requests_always_have_an_output_limit(void)
 {
     CHECK(max_is("claude-sonnet-4-5", NULL, "\"max_tokens\":32000,"));
     CHECK(max_is("claude-3-5-haiku-latest", NULL, "\"max_tokens\":8192,"));
@@ -250,7 +250,7 @@ static bool choice_is(const char *choice, const char *expected)
     return body_has(expected);
 }
 
-static void choices_are_translated(void)
+static void tool_choices_are_translated(void)
 {
     CHECK(choice_is("\"auto\"", "\"tool_choice\":{\"type\":\"auto\"}"));
     CHECK(choice_is("\"none\"", "\"tool_choice\":{\"type\":\"none\"}"));
@@ -259,7 +259,7 @@ static void choices_are_translated(void)
             "\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\"}"));
 }
 
-static void a_conversation_is_begun_with_all(void)
+static void a_new_conversation_gets_all_messages(void)
 {
     pal_model_request request = full_request();
     request.output_max = 50;
@@ -281,7 +281,7 @@ static void a_conversation_is_begun_with_all(void)
             "\"temperature\":0}}"));
 }
 
-static void a_conversation_is_told_what_is_new(void)
+static void a_known_conversation_gets_only_new_messages(void)
 {
     pal_model_request request = full_request();
     request.conversation = pal_str_of("conv_1/../x");
@@ -295,7 +295,7 @@ static void a_conversation_is_told_what_is_new(void)
     CHECK(write_to(&pal_provider_mistral_conversations, NULL, &request) == PAL_INVALID);
 }
 
-static void an_agent_has_its_own_instructions(void)
+static void an_agent_gets_no_instructions(void)
 {
     pal_model_request request = full_request();
     request.model = pal_str_of("ag_123");
@@ -307,7 +307,7 @@ static void an_agent_has_its_own_instructions(void)
     CHECK(!memmem(body.data, body.len, "\"tools\"", 7));
 }
 
-static void what_is_no_json_is_refused(void)
+static void invalid_json_is_refused(void)
 {
     static const pal_provider_kind *const kinds[] = {&pal_provider_openai, &pal_provider_mistral,
             &pal_provider_anthropic, &pal_provider_mistral_conversations};
@@ -334,18 +334,18 @@ int main(void)
     pal_buf_init(&path, 4096);
     pal_buf_init(&body, 1 << 20);
     make_messages();
-    RUN(chat_completions_get_everything);
-    RUN(what_is_not_wanted_is_not_sent);
+    RUN(a_chat_completion_has_all_members);
+    RUN(unset_members_are_not_sent);
     RUN(the_limit_has_two_names);
-    RUN(the_cache_is_named_where_it_is_known);
-    RUN(messages_get_everything_and_marks_of_what_is_shared);
-    RUN(marks_stand_at_no_thinking);
-    RUN(messages_always_have_a_limit);
-    RUN(choices_are_translated);
-    RUN(a_conversation_is_begun_with_all);
-    RUN(a_conversation_is_told_what_is_new);
-    RUN(an_agent_has_its_own_instructions);
-    RUN(what_is_no_json_is_refused);
+    RUN(the_cache_key_is_sent_to_services_that_know_it);
+    RUN(an_anthropic_request_has_all_members_and_cache_marks);
+    RUN(cache_marks_are_never_set_on_thinking);
+    RUN(anthropic_requests_always_have_an_output_limit);
+    RUN(tool_choices_are_translated);
+    RUN(a_new_conversation_gets_all_messages);
+    RUN(a_known_conversation_gets_only_new_messages);
+    RUN(an_agent_gets_no_instructions);
+    RUN(invalid_json_is_refused);
     pal_buf_done(&path);
     pal_buf_done(&body);
     pal_arena_free(arena);

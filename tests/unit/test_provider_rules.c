@@ -27,7 +27,7 @@ static pal_str none;
 
 /* ---- Delays ---- */
 
-static void sol_waits_as_long(void)
+static void delays_equal_those_of_sol(void)
 {
     static const struct {
         const char *header;
@@ -60,7 +60,7 @@ static void sol_waits_as_long(void)
     CHECK(rows == 16);
 }
 
-static void opencode_waits_as_long(void)
+static void delays_equal_those_of_opencode(void)
 {
     size_t rows = 0;
     pal_json row, delays = pal_json_find(vectors_load(arena, "opencode_retry.json"), "delays");
@@ -86,7 +86,7 @@ static int64_t asked(const char *after)
     return pal_retry_after_ms(none, pal_str_of(after), NOW);
 }
 
-static void what_is_asked_for_has_many_forms(void)
+static void retry_after_has_many_forms(void)
 {
     CHECK(asked("Sun, 06 Nov 1994 08:49:42 GMT") == 5000);
     CHECK(asked("Sunday, 06-Nov-94 08:49:42 GMT") == 5000);
@@ -109,7 +109,7 @@ static void what_is_asked_for_has_many_forms(void)
     CHECK(pal_retry_after_ms(pal_str_of("-1"), pal_str_of("9"), NOW) == 9000);
 }
 
-static void waits_stay_within_bounds(void)
+static void delays_are_limited(void)
 {
     CHECK(pal_retry_delay_ms(0, -1, 0) == 2000);
     CHECK(pal_retry_delay_ms(UINT32_MAX, -1, 1) == 30000);
@@ -121,7 +121,7 @@ static void waits_stay_within_bounds(void)
 
 /* ---- Once more ---- */
 
-static void sol_tries_again(void)
+static void retries_equal_those_of_sol(void)
 {
     /* Its gaps: the design says 5xx, and a service that is unavailable. */
     static const char *const differs[] = {"status 500", "Service Unavailable"};
@@ -138,7 +138,7 @@ static void sol_tries_again(void)
     CHECK(rows == 14 && differing == 2);
 }
 
-static void opencode_tries_again(void)
+static void retries_equal_those_of_opencode(void)
 {
     /* "i/o timeout" is the network's, as sol sees it too; in "15002" no code of HTTP is named. */
     static const char *const differs[] = {"i/o timeout", "order 15002 rejected"};
@@ -158,7 +158,7 @@ static void opencode_tries_again(void)
     CHECK(rows == 28 && differing == 2);
 }
 
-static void opencode_judges_codes(void)
+static void codes_are_classified_like_in_opencode(void)
 {
     size_t rows = 0;
     pal_json row,
@@ -202,7 +202,7 @@ static void codes_decide_first(void)
 
 /* ---- Too long ---- */
 
-static void opencode_sees_overflows(void)
+static void overflows_are_detected_like_in_opencode(void)
 {
     size_t rows = 0;
     pal_json row,
@@ -221,7 +221,7 @@ static void opencode_sees_overflows(void)
 }
 
 /* One for each phrase that the vectors only describe. */
-static void phrases_of_overflow_are_known(void)
+static void phrases_of_an_overflow_are_known(void)
 {
     static const char *const texts[] = {
             "Request_Too_Large: x",
@@ -259,16 +259,16 @@ static void phrases_of_overflow_are_known(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(sol_waits_as_long);
-    RUN(opencode_waits_as_long);
-    RUN(what_is_asked_for_has_many_forms);
-    RUN(waits_stay_within_bounds);
-    RUN(sol_tries_again);
-    RUN(opencode_tries_again);
-    RUN(opencode_judges_codes);
+    RUN(delays_equal_those_of_sol);
+    RUN(delays_equal_those_of_opencode);
+    RUN(retry_after_has_many_forms);
+    RUN(delays_are_limited);
+    RUN(retries_equal_those_of_sol);
+    RUN(retries_equal_those_of_opencode);
+    RUN(codes_are_classified_like_in_opencode);
     RUN(codes_decide_first);
-    RUN(opencode_sees_overflows);
-    RUN(phrases_of_overflow_are_known);
+    RUN(overflows_are_detected_like_in_opencode);
+    RUN(phrases_of_an_overflow_are_known);
     pal_arena_free(arena);
     return tap_done();
 }

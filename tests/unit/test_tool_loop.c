@@ -88,7 +88,7 @@ static void arguments_are_equal_as_values(void)
     CHECK(is_loop("{\"a\":0.1}", "{\"a\":1e-1}", "{\"a\":0.10}"));
 }
 
-static void what_is_no_json_is_equal_as_bytes(void)
+static void invalid_json_is_compared_as_bytes(void)
 {
     CHECK(is_loop("{\"a\":", "{\"a\":", "{\"a\":"));
     CHECK(!is_loop("{\"a\":", "{\"a\": ", "{\"a\":"));
@@ -96,7 +96,7 @@ static void what_is_no_json_is_equal_as_bytes(void)
     CHECK(!is_loop("", "{}", ""));
 }
 
-static void another_tool_begins_anew(void)
+static void another_tool_restarts_the_count(void)
 {
     pal_tool_loop loop = {0};
     pal_str none = pal_str_of("{}");
@@ -116,7 +116,7 @@ int main(void)
     RUN(upstream_cases_hold);
     RUN(the_last_tool_is_known);
     RUN(arguments_are_equal_as_values);
-    RUN(what_is_no_json_is_equal_as_bytes);
-    RUN(another_tool_begins_anew);
+    RUN(invalid_json_is_compared_as_bytes);
+    RUN(another_tool_restarts_the_count);
     return tap_done();
 }

@@ -138,7 +138,7 @@ static void check_plain(mcp_client *client)
             "\"is_error\":false}"));
     CHECK(answers(client, "s__twice", "{}", TEXT("first")));
     CHECK(answers(client, "s__nonsense", "{}", "\"is_error\":true"));
-    CHECK(answers(client, "s__nothing", "{}", "not_found: there is no tool 's__nothing'"));
+    CHECK(answers(client, "s__nothing", "{}", "not_found: unknown tool 's__nothing'"));
     CHECK(answers(client, "s__echo", "[1]", "invalid: the arguments are not a JSON object"));
     CHECK(answers(client, "s__echo", "{", "invalid: the arguments are not a JSON object"));
 }
@@ -212,7 +212,7 @@ static void a_child_of_the_new_era_works(void)
     CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
     check_plain(&client);
     CHECK(answers(&client, "s__state", "{}", TEXT("after two rounds")));
-    CHECK(answers(&client, "s__input", "{}", FAILED("the tool asks for something that only a person")));
+    CHECK(answers(&client, "s__input", "{}", FAILED("the tool requires input from a user")));
     /* No answers are sent in this era. */
     CHECK(answers(&client, "s__ask", "{}", TEXT("asked")));
     CHECK(answers(&client, "s__facts", "{}", "\\\"answers\\\": {}"));
@@ -255,11 +255,11 @@ static void fails(pal_mcp_config *config, const char *why)
     mcp_client_look look = mcp_client_see(&client, NULL);
     if (!CHECK(strstr(look.failure, why) && look.tools == 0))
         printf("# %s\n", look.failure);
-    CHECK(answers(&client, "s__echo", "{}", "io: the tool's server failed"));
+    CHECK(answers(&client, "s__echo", "{}", "io: the MCP server failed"));
     mcp_client_close(&client);
 }
 
-static void servers_of_no_use_fail(void)
+static void unusable_servers_fail(void)
 {
     child_config c;
     fails(child(&c, "--version", "1999-01-01", NULL), "revision '1999-01-01'");
@@ -270,7 +270,7 @@ static void servers_of_no_use_fail(void)
     pal_str command[] = {pal_str_of("sh"), pal_str_of("-c"), pal_str_of("echo why >&2; exit 4")};
     pal_mcp_config dies = {
             .name = pal_str_of("s"), .command = command, .command_len = 3, .restarts_max = 1};
-    fails(&dies, "ended with code 4: why");
+    fails(&dies, "exited with code 4: why");
     pal_mcp_config refused = {.name = pal_str_of("s"), .url = pal_str_of("http://127.0.0.1:9/"),
             .restarts_max = 1};
     fails(&refused, "could not connect");
@@ -293,7 +293,7 @@ static void configurations_are_checked(void)
 
 /* ---- Trouble ---- */
 
-static void a_child_that_dies_is_started_again(void)
+static void a_child_that_dies_is_restarted(void)
 {
     child_config c;
     mcp_client client;
@@ -303,9 +303,10 @@ static void a_child_that_dies_is_started_again(void)
     CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
     CHECK(mcp_client_start(&hanging, &client, "s__hang", "{}"));
     CHECK(answers(&client, "s__die", "{}",
-            FAILED("the tool's server failed while the tool ran: 's' ended with code 3: out of cheese")));
+            FAILED("the MCP server failed while the tool was running: "
+                   "'s' exited with code 3: out of cheese")));
     char *outcome = mcp_client_finish(&hanging);
-    CHECK(strstr(outcome, "ended with code 3") != NULL);
+    CHECK(strstr(outcome, "exited with code 3") != NULL);
     free(outcome);
     CHECK(mcp_client_see(&client, "s__echo").has_name);
     /* It waits for the new one, and the dead calls are not made again. */
@@ -317,7 +318,7 @@ static void a_child_that_dies_is_started_again(void)
     mcp_client_close(&client);
 }
 
-static void starts_that_fail_are_tried_again(void)
+static void failed_starts_are_retried(void)
 {
     char path[] = "/tmp/test_tool_mcp.XXXXXX";
     child_config c;
@@ -338,19 +339,19 @@ static void starts_that_fail_are_tried_again(void)
     unlink(path);
 }
 
-static void a_flood_ends_the_child_only(void)
+static void too_much_output_ends_only_the_child(void)
 {
     child_config c;
     mcp_client client;
     if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
         return;
     CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
-    CHECK(answers(&client, "s__huge", "{}", "said more than 16 MiB at once"));
+    CHECK(answers(&client, "s__huge", "{}", "wrote more than 16 MiB in one line"));
     CHECK(answers(&client, "s__echo", "{}", TEXT("{}")));
     mcp_client_close(&client);
 }
 
-static void large_answers_are_not_read_to_their_end(void)
+static void large_results_are_refused_or_cut(void)
 {
     child_config c;
     mcp_client client;
@@ -358,12 +359,12 @@ static void large_answers_are_not_read_to_their_end(void)
         return;
     CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
     CHECK(answers(&client, "s__large", "{\"what\":\"values\"}",
-            "the answer has more than 500000 JSON values"));
+            "the response has more than 500000 JSON values"));
     CHECK(answers(&client, "s__large", "{\"what\":\"text\"}",
-            "[6291458 bytes of text are left out: too long for one result]\"},"
+            "[6291458 bytes of text were left out because the result is too long]\"},"
             "{\"kind\":\"text\",\"text\":\"y\"}"));
     CHECK(answers(&client, "s__large", "{\"what\":\"parts\"}",
-            "[500 parts are left out: too many for one result]"));
+            "[500 parts were left out because the result has too many]"));
     CHECK(answers(&client, "s__large", "{\"what\":\"bytes\"}", "is too long and not UTF-8"));
     CHECK(answers(&client, "s__echo", "{}", TEXT("{}")));
     mcp_client_close(&client);
@@ -383,9 +384,10 @@ static void late_calls_fail(void)
     mcp_client client;
     if (!open_late(&client, &c, 1000))
         return;
-    CHECK(answers(&client, "s__hang", "{}", FAILED("the tool did not answer within 1000 ms")));
+    CHECK(answers(
+            &client, "s__hang", "{}", FAILED("the tool did not return a result within 1000 ms")));
     CHECK(answers_in_time(&client, "s__facts", "{}", "\\\"cancels\\\": 1,"));
-    CHECK(answers(&client, "s__progress", "{\"steps\":1,\"ms\":600000}", "did not answer"));
+    CHECK(answers(&client, "s__progress", "{\"steps\":1,\"ms\":600000}", "did not return"));
     mcp_client_close(&client);
 }
 
@@ -404,12 +406,12 @@ static bool is_waited_for(int64_t call_ms)
 }
 
 /* How long a server may be stopped between two words is the machine's. */
-static void progress_helps(void)
+static void progress_extends_the_time_limit(void)
 {
     CHECK(is_waited_for(1000) || is_waited_for(4000) || is_waited_for(16000));
 }
 
-static void cancel_is_silent_and_told(void)
+static void a_cancel_reports_nothing_and_notifies_the_server(void)
 {
     child_config c;
     mcp_client client;
@@ -425,7 +427,7 @@ static void cancel_is_silent_and_told(void)
     mcp_client_close(&client);
 }
 
-static void close_ends_calls_without_a_word(void)
+static void closing_ends_calls_without_a_callback(void)
 {
     child_config c;
     mcp_client client;
@@ -480,7 +482,7 @@ static void closes_when_told(const pal_mcp_config *config, const char *tool)
     pal_buf_done(&other.outcome);
 }
 
-static void a_listener_may_close_it(void)
+static void a_callback_can_close_the_client(void)
 {
     child_config c;
     http_child h;
@@ -494,7 +496,7 @@ static void a_listener_may_close_it(void)
     }
 }
 
-static void it_can_be_closed_at_any_time(void)
+static void the_client_can_be_closed_at_any_time(void)
 {
     child_config c;
     mcp_client client;
@@ -507,7 +509,7 @@ static void it_can_be_closed_at_any_time(void)
     }
 }
 
-static void many_calls_at_once(void)
+static void many_calls_can_run_at_once(void)
 {
     enum { CALLS = 200 };
     static mcp_client_call calls[CALLS];
@@ -576,7 +578,7 @@ static void http_of_the_old_era_works(void)
 }
 
 /* What changes after it was listed and before changes are told is seen all the same. */
-static void a_change_that_nobody_heard_is_seen(void)
+static void a_missed_change_is_noticed(void)
 {
     static const char *const eras[] = {"--era=old", "--era=new"};
 
@@ -620,7 +622,7 @@ static void http_of_the_new_era_works(void)
     http_child_stop(&h);
 }
 
-static void a_network_server_that_dies_is_missed(void)
+static void the_death_of_an_http_server_is_noticed(void)
 {
     http_child h;
     mcp_client client;
@@ -631,10 +633,10 @@ static void a_network_server_that_dies_is_missed(void)
     CHECK(answers(&client, "s__huge", "{}", "\"is_error\":true"));
     CHECK(mcp_client_start(&call, &client, "s__die", "{}"));
     char *outcome = mcp_client_finish(&call);
-    if (!CHECK(strstr(outcome, "the tool's server failed: ") != NULL))
+    if (!CHECK(strstr(outcome, "the MCP server failed: ") != NULL))
         printf("# %s\n", outcome);
     free(outcome);
-    CHECK(answers(&client, "s__echo", "{}", "the tool's server failed: "));
+    CHECK(answers(&client, "s__echo", "{}", "the MCP server failed: "));
     mcp_client_close(&client);
     http_child_stop(&h);
 }
@@ -642,7 +644,7 @@ static void a_network_server_that_dies_is_missed(void)
 /* ---- Memory ---- */
 
 /* Whatever allocation fails: it becomes ready or fails, and nothing is lost. */
-static void no_memory_is_survived(void)
+static void an_allocation_failure_is_survived(void)
 {
     child_config c;
     mcp_client client;
@@ -673,23 +675,23 @@ int main(void)
     RUN(a_child_of_the_old_era_works);
     RUN(a_child_of_the_new_era_works);
     RUN(versions_are_negotiated);
-    RUN(servers_of_no_use_fail);
+    RUN(unusable_servers_fail);
     RUN(configurations_are_checked);
-    RUN(a_child_that_dies_is_started_again);
-    RUN(starts_that_fail_are_tried_again);
-    RUN(a_flood_ends_the_child_only);
-    RUN(large_answers_are_not_read_to_their_end);
+    RUN(a_child_that_dies_is_restarted);
+    RUN(failed_starts_are_retried);
+    RUN(too_much_output_ends_only_the_child);
+    RUN(large_results_are_refused_or_cut);
     RUN(late_calls_fail);
-    RUN(progress_helps);
-    RUN(cancel_is_silent_and_told);
-    RUN(close_ends_calls_without_a_word);
-    RUN(a_listener_may_close_it);
-    RUN(it_can_be_closed_at_any_time);
-    RUN(many_calls_at_once);
+    RUN(progress_extends_the_time_limit);
+    RUN(a_cancel_reports_nothing_and_notifies_the_server);
+    RUN(closing_ends_calls_without_a_callback);
+    RUN(a_callback_can_close_the_client);
+    RUN(the_client_can_be_closed_at_any_time);
+    RUN(many_calls_can_run_at_once);
     RUN(http_of_the_old_era_works);
     RUN(http_of_the_new_era_works);
-    RUN(a_change_that_nobody_heard_is_seen);
-    RUN(a_network_server_that_dies_is_missed);
-    RUN(no_memory_is_survived);
+    RUN(a_missed_change_is_noticed);
+    RUN(the_death_of_an_http_server_is_noticed);
+    RUN(an_allocation_failure_is_survived);
     return tap_done();
 }

@@ -130,7 +130,7 @@ static void patterns(void)
 
 /* The run stops after as many steps as are allowed, and then the text passes: also one that POSIX's
  * matcher needs seconds and hundreds of megabytes for. */
-static void patterns_are_bounded(void)
+static void the_work_for_patterns_is_limited(void)
 {
     static const char *const patterns[] = {"[ab]*a[ab]{200}c", "^([ab]+)+c$", "(a|b|ab)*c",
             "(((a?){20}){20}){9}c", "(((a{0}){255}){255}){255}", "([ab]{1,60}){60}c"};
@@ -155,7 +155,7 @@ static void patterns_are_bounded(void)
 }
 
 /* They would say "no" to all of these, if they were not let pass. */
-static void patterns_that_differ_pass(void)
+static void unsupported_patterns_match_everything(void)
 {
     static const char *const patterns[] = {"^(?=x)y", "^(?!a)b$", "\\\\bq\\\\b", "(a)\\\\1",
             "\\\\u0041", "\\\\p{L}", "^(a", "a)", "[a", "a{2,1}", "x{999}", "(((x{99}){99}){99})",
@@ -261,7 +261,7 @@ static void references(void)
     CASES(cases);
 }
 
-static void what_is_no_schema_passes(void)
+static void an_invalid_schema_allows_everything(void)
 {
     static const char *const schemas[] = {"", "{", "7", "\"x\"", "null", "true", "[]", "{}",
             "{\"properties\":3,\"required\":3,\"items\":3,\"allOf\":3,\"not\":3,\"$ref\":3}"};
@@ -288,7 +288,7 @@ static void says(const char *schema, const char *arguments, const char *message)
         printf("# %s\n", err.message);
 }
 
-static void errors_say_where_and_what(void)
+static void errors_name_the_place_and_the_problem(void)
 {
     says("{\"properties\":{\"path\":{\"items\":{\"type\":\"string\"}}}}", "{\"path\":[1]}",
             "at '/path/0': expected string, got number");
@@ -297,7 +297,7 @@ static void errors_say_where_and_what(void)
     says("{\"properties\":{\"a/b~c\":{\"type\":[\"string\",\"null\"]}}}", "{\"a/b~c\":true}",
             "at '/a~1b~0c': expected one of [\"string\",\"null\"], got boolean");
     says("{\"properties\":{\"a\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}}}", "{\"a\":1}",
-            "at '/a': fits none of 2 alternatives; the first: at '/a': expected string, got number");
+            "at '/a': matches none of 2 alternatives; the first: at '/a': expected string, got number");
     says("{\"properties\":{\"a\":{\"enum\":[\"x\",\"y\"]}}}", "{\"a\":\"z\"}",
             "at '/a': expected one of [\"x\",\"y\"], got \"z\"");
     says("{\"additionalProperties\":false}", "{\"q\":1}", "'q' is not a known member");
@@ -311,7 +311,7 @@ static double seconds(void)
 }
 
 /* A schema whose check would take 3^30 steps, others that are large or loop. */
-static void checks_are_bounded(void)
+static void the_work_for_a_check_is_limited(void)
 {
     pal_buf schema, arguments;
     pal_buf_init(&schema, 1 << 24);
@@ -344,7 +344,7 @@ static void checks_are_bounded(void)
     pal_buf_done(&arguments);
 }
 
-static void no_memory_is_said(void)
+static void an_allocation_failure_is_reported(void)
 {
     static const char schema[] = "{\"properties\":{\"a\\u0062\":{\"pattern\":\"^[a-z]{3}$\"}},"
             "\"required\":[\"ab\"],\"$ref\":\"#/$defs/x~0\",\"$defs\":{\"x~\":{\"minProperties\":1}}}";
@@ -371,16 +371,16 @@ int main(void)
     RUN(numbers);
     RUN(texts);
     RUN(patterns);
-    RUN(patterns_that_differ_pass);
-    RUN(patterns_are_bounded);
+    RUN(unsupported_patterns_match_everything);
+    RUN(the_work_for_patterns_is_limited);
     RUN(lists);
     RUN(objects);
     RUN(alternatives);
     RUN(references);
-    RUN(what_is_no_schema_passes);
+    RUN(an_invalid_schema_allows_everything);
     RUN(arguments_must_be_json);
-    RUN(errors_say_where_and_what);
-    RUN(checks_are_bounded);
-    RUN(no_memory_is_said);
+    RUN(errors_name_the_place_and_the_problem);
+    RUN(the_work_for_a_check_is_limited);
+    RUN(an_allocation_failure_is_reported);
     return tap_done();
 }
