@@ -44,7 +44,7 @@ static bool is_conversation(const pal_message *messages, size_t len)
             pal_str_is(messages[4].parts[0].text, "21 degrees.");
 }
 
-static void a_conversation_goes_through_every_form(void)
+static void a_conversation_survives_every_dialect(void)
 {
     size_t len;
     pal_message *messages = read(PAL_DIALECT_OPENAI_CHAT, openai, &len);
@@ -58,7 +58,7 @@ static void a_conversation_goes_through_every_form(void)
     }
 }
 
-static void one_message_or_an_object_with_them_is_read_too(void)
+static void a_single_message_and_an_object_are_read_too(void)
 {
     size_t len;
     for (int i = PAL_DIALECT_NATIVE; i <= PAL_DIALECT_MISTRAL_CHAT; i++) {
@@ -89,7 +89,7 @@ static void wrong_input_is_refused(void)
     CHECK(pal_dialect_write((pal_dialect)99, NULL, 0, arena, &json, &err) == PAL_INVALID);
 }
 
-static void names_lead_back(void)
+static void names_of_dialects_survive_a_round_trip(void)
 {
     pal_dialect found;
     for (int i = PAL_DIALECT_NATIVE; i <= PAL_DIALECT_MISTRAL_CHAT; i++)
@@ -101,10 +101,10 @@ static void names_lead_back(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(a_conversation_goes_through_every_form);
-    RUN(one_message_or_an_object_with_them_is_read_too);
+    RUN(a_conversation_survives_every_dialect);
+    RUN(a_single_message_and_an_object_are_read_too);
     RUN(wrong_input_is_refused);
-    RUN(names_lead_back);
+    RUN(names_of_dialects_survive_a_round_trip);
     pal_arena_free(arena);
     return tap_done();
 }

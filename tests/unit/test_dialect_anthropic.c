@@ -51,7 +51,7 @@ static bool refused(const char *json, const char *text)
 
 #define ONE(role, blocks) "{\"messages\":[{\"role\":\"" role "\",\"content\":[" blocks "]}]}"
 
-static void system_is_a_message(void)
+static void the_system_text_is_a_message(void)
 {
     CHECK(rewrites("{\"system\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":"
                    "\"b\"}],\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\","
@@ -63,7 +63,7 @@ static void system_is_a_message(void)
             "\"content\":[{\"type\":\"text\",\"text\":\"c\"}]}]}"));
 }
 
-static void shapes_are_taken(void)
+static void all_input_shapes_are_accepted(void)
 {
     CHECK(reads("{\"role\":\"user\",\"content\":\"a\"}") && messages_len == 1);
     CHECK(reads("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":[]}]"));
@@ -91,7 +91,7 @@ static void thinking_survives_byte_for_byte(void)
 }
 
 /* As a provider tells it: the whole block is the signature. */
-static void an_opaque_block_goes_back_as_it_came(void)
+static void an_opaque_block_is_returned_unchanged(void)
 {
     static const char block[] = "{\"type\":\"redacted_thinking\", \"data\":\"E\\u006d\"}";
     pal_part part = {.kind = PAL_PART_REASONING,
@@ -144,7 +144,7 @@ static void unknown_blocks_survive(void)
             NULL));
 }
 
-static void marks_are_not_kept(void)
+static void cache_marks_are_not_kept(void)
 {
     CHECK(rewrites(ONE("user",
                            "{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{\"type\":"
@@ -152,13 +152,13 @@ static void marks_are_not_kept(void)
             ONE("user", "{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"new\",\"x\":1}")));
 }
 
-static void neighbours_of_one_role_are_one(void)
+static void neighboring_messages_of_one_role_are_merged(void)
 {
     CHECK(rewrites("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\"}]",
             ONE("user", "{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}")));
 }
 
-static void what_has_no_place_is_named(void)
+static void omitted_content_is_named(void)
 {
     pal_part parts[] = {
             {.kind = PAL_PART_FILE,
@@ -182,7 +182,7 @@ static void what_has_no_place_is_named(void)
 }
 
 /* Whatever is written can be read, and is then written the same. */
-static void anything_is_written_stably(void)
+static void any_message_is_stable_after_one_round_trip(void)
 {
     for (uint64_t seed = 1; seed <= 400; seed++) {
         pal_str first, second;
@@ -202,7 +202,7 @@ static void anything_is_written_stably(void)
     }
 }
 
-static void memory_may_run_out(void)
+static void an_allocation_failure_is_reported(void)
 {
     static const char json[] =
             "{\"system\":\"s\",\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":"
@@ -229,18 +229,18 @@ static void memory_may_run_out(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(system_is_a_message);
-    RUN(shapes_are_taken);
+    RUN(the_system_text_is_a_message);
+    RUN(all_input_shapes_are_accepted);
     RUN(thinking_survives_byte_for_byte);
-    RUN(an_opaque_block_goes_back_as_it_came);
+    RUN(an_opaque_block_is_returned_unchanged);
     RUN(tools_survive);
     RUN(media_survive);
     RUN(unknown_blocks_survive);
-    RUN(marks_are_not_kept);
-    RUN(neighbours_of_one_role_are_one);
-    RUN(what_has_no_place_is_named);
-    RUN(anything_is_written_stably);
-    RUN(memory_may_run_out);
+    RUN(cache_marks_are_not_kept);
+    RUN(neighboring_messages_of_one_role_are_merged);
+    RUN(omitted_content_is_named);
+    RUN(any_message_is_stable_after_one_round_trip);
+    RUN(an_allocation_failure_is_reported);
     pal_arena_free(arena);
     return tap_done();
 }

@@ -50,7 +50,7 @@ static bool refused(const char *json, pal_status status, const char *text)
     return false;
 }
 
-static void names_go_both_ways(void)
+static void names_survive_a_round_trip(void)
 {
     for (int i = 1; i <= 4; i++)
         CHECK((int)pal_role_from_name(pal_str_of(pal_role_name((pal_role)i))) == i);
@@ -69,7 +69,7 @@ static void names_go_both_ways(void)
     CHECK(pal_part_kind_from_name(pal_str_of("")) == PAL_PART_NONE);
 }
 
-static void one_text_is_content(void)
+static void a_single_text_is_written_as_content(void)
 {
     pal_message message = pal_message_text(arena, PAL_ROLE_USER, pal_str_of("hi \"there\""));
     CHECK(pal_str_is(written(&message), "{\"role\":\"user\",\"content\":\"hi \\\"there\\\"\"}"));
@@ -95,7 +95,7 @@ static bool is_written_by_both(pal_message message)
             memcmp(bare.data, full.data, head) == 0 && memcmp(full.data + head, more, 7) == 0;
 }
 
-static void bare_messages_are_the_same(void)
+static void bare_messages_are_written_like_all_others(void)
 {
     static const char *const texts[] = {"", "plain", "\"\\\n\x01", "h\xc3\xa4\xff", "{}"};
     static const int64_t times[] = {0, 1, 1794775668123, 253402300799999, 253402300800000, -1};
@@ -179,7 +179,7 @@ static void members_fill_their_fields(void)
     CHECK(message.flags == PAL_FLAG_PINNED && message.extra.len == 0);
 }
 
-static void unknown_usage_lies_in_extra(void)
+static void unknown_usage_members_are_kept_in_extra(void)
 {
     pal_message message;
     CHECK(read_text("{\"role\":\"user\",\"usage\":{\"input_tokens\":1,\"x\":2},\"y\":3}",
@@ -200,7 +200,7 @@ static void unknown_usage_lies_in_extra(void)
     pal_buf_done(&body);
 }
 
-static void other_spellings_are_taken(void)
+static void other_spellings_are_accepted(void)
 {
     CHECK(rewrites("{\"role\":\"user\",\"created_at\":1500}",
             "{\"role\":\"user\",\"created_at\":\"1970-01-01T00:00:01.500Z\"}"));
@@ -397,7 +397,7 @@ static void sessions_are_kept(void)
 }
 
 /* Every allocation fails once: the call says so, and nothing crashes or leaks. */
-static void want_of_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     static const char json[] =
             "{\"role\":\"user\",\"parts\":[{\"type\":\"image\",\"data\":\"AAEC\",\"x\":\"\\n\"}],"
@@ -424,13 +424,13 @@ static void want_of_memory_is_reported(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(names_go_both_ways);
-    RUN(one_text_is_content);
-    RUN(bare_messages_are_the_same);
+    RUN(names_survive_a_round_trip);
+    RUN(a_single_text_is_written_as_content);
+    RUN(bare_messages_are_written_like_all_others);
     RUN(every_member_is_kept);
     RUN(members_fill_their_fields);
-    RUN(unknown_usage_lies_in_extra);
-    RUN(other_spellings_are_taken);
+    RUN(unknown_usage_members_are_kept_in_extra);
+    RUN(other_spellings_are_accepted);
     RUN(errors_name_the_member);
     RUN(limits_hold);
     RUN(bad_messages_are_not_written);
@@ -438,7 +438,7 @@ int main(void)
     RUN(bodies_are_short);
     RUN(random_messages_survive);
     RUN(sessions_are_kept);
-    RUN(want_of_memory_is_reported);
+    RUN(an_allocation_failure_is_reported);
     pal_arena_free(arena);
     return tap_done();
 }

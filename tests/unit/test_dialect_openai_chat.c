@@ -50,7 +50,7 @@ static bool refused(const char *json, const char *text)
     return false;
 }
 
-static void three_shapes_are_taken(void)
+static void three_input_shapes_are_accepted(void)
 {
     CHECK(reads("{\"role\":\"user\",\"content\":\"a\"}") && messages_len == 1);
     CHECK(reads(
@@ -167,7 +167,7 @@ static pal_str write_one(const pal_message *message)
     return text;
 }
 
-static void foreign_parts_are_written_as_they_can_be(void)
+static void foreign_parts_are_written_as_far_as_possible(void)
 {
     pal_part parts[] = {
             {.kind = PAL_PART_TOOL_RESULT, .call_id = pal_str_of("a"), .text = pal_str_of("1")},
@@ -337,7 +337,7 @@ static void a_lone_part_without_content_is_a_string(void)
     CHECK(settles(&message));
 }
 
-static void what_says_nothing_is_no_content(void)
+static void empty_parts_are_no_content(void)
 {
     pal_part parts[] = {
             {.kind = PAL_PART_REASONING, .text = pal_str_of("x")}, {.kind = PAL_PART_TEXT}};
@@ -380,7 +380,7 @@ static void set_any_extras(message_random *random, pal_part *parts, size_t len)
     }
 }
 
-static void any_message_settles(void)
+static void any_message_is_stable_after_one_round_trip(void)
 {
     for (uint64_t seed = 1; seed <= 20000; seed++) {
         message_random random = {seed * UINT64_C(0x9e3779b97f4a7c15), arena};
@@ -395,7 +395,7 @@ static void any_message_settles(void)
     }
 }
 
-static void want_of_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     static const char json[] =
             "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\\n\",\"x\":1},"
@@ -424,19 +424,19 @@ static void want_of_memory_is_reported(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(three_shapes_are_taken);
+    RUN(three_input_shapes_are_accepted);
     RUN(roles_and_names_survive);
     RUN(tool_calls_survive);
     RUN(results_survive);
     RUN(refusals_survive);
     RUN(media_survive);
-    RUN(foreign_parts_are_written_as_they_can_be);
+    RUN(foreign_parts_are_written_as_far_as_possible);
     RUN(errors_name_the_place);
     RUN(random_messages_survive);
     RUN(a_lone_part_without_content_is_a_string);
-    RUN(what_says_nothing_is_no_content);
-    RUN(any_message_settles);
-    RUN(want_of_memory_is_reported);
+    RUN(empty_parts_are_no_content);
+    RUN(any_message_is_stable_after_one_round_trip);
+    RUN(an_allocation_failure_is_reported);
     pal_arena_free(arena);
     return tap_done();
 }

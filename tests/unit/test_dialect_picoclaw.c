@@ -117,7 +117,7 @@ static void unknown_members_are_kept(void)
 }
 
 /* PicoClaw's decoder would fail for, or believe, members that look like its own. */
-static void extras_never_disguise_as_members(void)
+static void extra_members_never_replace_known_members(void)
 {
     static const char *const extras[] = {"{\"Role\":\"system\"}", "{\"system_parts\":5}",
             "{\"system_parts\":[{\"type\":\"text\",\"text\":1}]}", "{\"TOOL_CALLS\":1,\"x\":1}",
@@ -162,7 +162,7 @@ static void texts_are_written_once(void)
     CHECK(message_same(&message, &again));
 }
 
-static void results_are_a_tools(void)
+static void results_have_the_role_tool(void)
 {
     pal_part parts[] = {
             {.kind = PAL_PART_TOOL_RESULT,
@@ -179,7 +179,7 @@ static void results_are_a_tools(void)
     CHECK(message_same(&message, &again));
 }
 
-static void random_messages_come_back(void)
+static void random_messages_survive_a_round_trip(void)
 {
     message_random random = {.state = 20261115, .arena = arena};
     for (int i = 0; i < 5000; i++) {
@@ -197,7 +197,7 @@ static void random_messages_come_back(void)
     CHECK(true);
 }
 
-static void a_line_is_one_line(void)
+static void a_written_line_has_no_line_break(void)
 {
     CHECK(rewrites("{\"role\":\"user\",\n\"content\":\"a\",\"x\":[1,\n2]}",
             "{\"role\":\"user\",\"content\":\"a\",\"x\":[1, 2]}"));
@@ -231,7 +231,7 @@ static void wrong_lines_are_refused(void)
     CHECK(refused("{\"role\":\"user\",\"created_at\":\"yesterday\"}", "created_at"));
 }
 
-static void strange_members_of_ours_are_passed_over(void)
+static void invalid_palaver_members_are_ignored(void)
 {
     CHECK(rewrites("{\"role\":\"user\",\"content\":\"a\",\"palaver\":5}",
             "{\"role\":\"user\",\"content\":\"a\"}"));
@@ -248,7 +248,7 @@ static bool is_transient(const char *line)
     return read_line(line, &message) == PAL_OK && pal_picoclaw_is_transient(&message);
 }
 
-static void transient_thoughts_are_known(void)
+static void transient_thoughts_are_recognized(void)
 {
 #define THOUGHT "{\"role\":\"assistant\",\"content\":\" \\n\",\"reasoning_content\":\"hm\""
     CHECK(is_transient(THOUGHT "}"));
@@ -281,7 +281,7 @@ static bool meta_rewrites(const char *json, const char *expected)
     return same;
 }
 
-static void metas_come_back(void)
+static void meta_files_survive_a_round_trip(void)
 {
     CHECK(meta_rewrites("{\n  \"key\": \"agent:main:x\",\n  \"summary\": \"a \\\"b\\\" {c, d}\",\n"
                         "  \"skip\": 2,\n  \"count\": 5,\n"
@@ -304,7 +304,7 @@ static void metas_come_back(void)
     CHECK(meta.aliases_len == 0 && meta.extra.len == 0);
 }
 
-static void wrong_metas_are_refused(void)
+static void wrong_meta_files_are_refused(void)
 {
     static const char *const wrong[] = {"", "[]", "{\"key\":", "{\"key\":1}", "{\"skip\":-1}",
             "{\"aliases\":\"x\"}", "{\"aliases\":[1]}", "{\"created_at\":\"soon\"}"};
@@ -335,7 +335,7 @@ static void older_files_are_read(void)
 
 /* ---- Names ---- */
 
-static void names_equal_picoclaws(void)
+static void file_names_equal_those_of_picoclaw(void)
 {
     pal_json root = vectors_load(arena, "picoclaw_filenames.json"), item;
     size_t count = 0;
@@ -353,7 +353,7 @@ static void names_equal_picoclaws(void)
     CHECK(pal_str_is(pal_picoclaw_base(pal_str_of("a\\b"), arena), "a_b"));
 }
 
-static void main_aliases_are_known(void)
+static void main_aliases_are_recognized(void)
 {
     CHECK(pal_picoclaw_is_main_alias(pal_str_of("agent:main:main")));
     CHECK(pal_picoclaw_is_main_alias(pal_str_of("agent:sales:main")));
@@ -369,7 +369,7 @@ static void main_aliases_are_known(void)
 
 /* ---- Without memory ---- */
 
-static void failures_of_memory_are_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     message_random random = {.state = 7, .arena = arena};
     pal_message message = random_message(&random);
@@ -415,21 +415,21 @@ int main(void)
     RUN(plain_lines_stay_plain);
     RUN(signatures_of_calls_are_kept);
     RUN(unknown_members_are_kept);
-    RUN(extras_never_disguise_as_members);
+    RUN(extra_members_never_replace_known_members);
     RUN(texts_are_written_once);
-    RUN(results_are_a_tools);
-    RUN(random_messages_come_back);
-    RUN(a_line_is_one_line);
+    RUN(results_have_the_role_tool);
+    RUN(random_messages_survive_a_round_trip);
+    RUN(a_written_line_has_no_line_break);
     RUN(times_are_read_as_go_writes_them);
     RUN(wrong_lines_are_refused);
-    RUN(strange_members_of_ours_are_passed_over);
-    RUN(transient_thoughts_are_known);
-    RUN(metas_come_back);
-    RUN(wrong_metas_are_refused);
+    RUN(invalid_palaver_members_are_ignored);
+    RUN(transient_thoughts_are_recognized);
+    RUN(meta_files_survive_a_round_trip);
+    RUN(wrong_meta_files_are_refused);
     RUN(older_files_are_read);
-    RUN(names_equal_picoclaws);
-    RUN(main_aliases_are_known);
-    RUN(failures_of_memory_are_reported);
+    RUN(file_names_equal_those_of_picoclaw);
+    RUN(main_aliases_are_recognized);
+    RUN(an_allocation_failure_is_reported);
     RUN(reading_without_memory_loses_nothing);
     pal_arena_free(arena);
     return tap_done();

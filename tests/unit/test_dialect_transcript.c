@@ -169,7 +169,7 @@ static void results_follow_their_calls(void)
     CHECK(pal_str_is(said->client_id, "00000000-0000-4000-8000-000000000011:said"));
 }
 
-static void odd_records_are_told(void)
+static void odd_records_are_reported(void)
 {
     CHECK(message(4)->parts_len == 3);
     CHECK(pal_str_is(message(4)->parts[1].signature, "b3BhcXVl"));
@@ -188,7 +188,7 @@ static void odd_records_are_told(void)
     CHECK(count(PAL_ENTRY_WARNING) == 4);
 }
 
-static void going_back_is_a_rewind(void)
+static void going_back_becomes_a_rewind(void)
 {
     CHECK(count(PAL_ENTRY_MARK) == 1);
     const pal_mark *mark = &nth(PAL_ENTRY_MARK, 0)->u.mark;
@@ -208,7 +208,7 @@ static void a_sub_agents_file_is_a_session(void)
 }
 
 /* Calls that ran side by side have results side by side; a prompt follows one of them. */
-static void results_side_by_side_are_no_way_back(void)
+static void parallel_results_are_not_a_rewind(void)
 {
     static const char *const lines[] = {
             "{\"type\":\"user\",\"uuid\":\"a\",\"message\":{\"content\":\"go\"}}",
@@ -228,7 +228,7 @@ static void results_side_by_side_are_no_way_back(void)
     CHECK(count(PAL_ENTRY_MESSAGE) == 5 && count(PAL_ENTRY_MARK) == 0);
 }
 
-static void what_can_not_be_stored_is_told(void)
+static void messages_that_cannot_be_stored_are_reported(void)
 {
     static const char line[] = "{\"type\":\"user\",\"uuid\":\"a\",\"sessionId\":\"s\",\"message\":{"
                                "\"content\":\"x\"}}";
@@ -246,7 +246,7 @@ static void what_can_not_be_stored_is_told(void)
 }
 
 /* What was said can't be refused any more, as it would be in a request. */
-static void wrong_blocks_are_kept_as_they_are(void)
+static void wrong_blocks_are_kept_unchanged(void)
 {
     static const char line[] =
             "{\"type\":\"user\",\"uuid\":\"a\",\"sessionId\":\"s\",\"message\":{\"content\":["
@@ -285,7 +285,7 @@ static void codex_is_read(void)
     CHECK(warned(19, "unknown type") && count(PAL_ENTRY_WARNING) == 1);
 }
 
-static void codex_answers_are_gathered(void)
+static void pieces_of_codex_answers_are_merged(void)
 {
     const pal_message *answer = message(3);
     CHECK(answer->role == PAL_ROLE_ASSISTANT && answer->parts_len == 4);
@@ -308,7 +308,7 @@ static void codex_answers_are_gathered(void)
     CHECK(text_is(message(8), 0, PAL_PART_TEXT, "A cat."));
 }
 
-static void codex_rollbacks_are_rewinds(void)
+static void codex_rollbacks_become_rewinds(void)
 {
     CHECK(count(PAL_ENTRY_MARK) == 1);
     CHECK(nth(PAL_ENTRY_MARK, 0)->u.mark.kind == PAL_MARK_REWIND);
@@ -362,7 +362,7 @@ static void openai_lines_are_sessions(void)
     CHECK(pal_str_is(message(1)->client_id, "line:2"));
 }
 
-static void own_exports_are_read(void)
+static void exports_of_palaver_are_read(void)
 {
     begin(PAL_TRANSCRIPT_AUTO);
     feed_file("native.jsonl");
@@ -410,7 +410,7 @@ static void feed_lines(const pal_buf *buf)
     }
 }
 
-static void what_is_written_is_read(void)
+static void written_transcripts_survive_a_round_trip(void)
 {
     static const size_t counted = 50;
     pal_buf buf;
@@ -438,7 +438,7 @@ static void what_is_written_is_read(void)
 }
 
 /* It outlives its line, as everything of a message does: the next one lies in the same place. */
-static void what_a_model_was_sent_is_kept(void)
+static void the_messages_sent_to_a_model_are_kept(void)
 {
     char line[512];
     begin(PAL_TRANSCRIPT_NATIVE);
@@ -480,7 +480,7 @@ static void a_bad_message_leaves_no_half_line(void)
 
 /* ---- Bad input ---- */
 
-static void nothing_in_a_file_is_an_error(void)
+static void no_content_of_a_file_is_an_error(void)
 {
     static const char *const lines[] = {"\xef\xbb\xbf", "", "\r\n", "{", "7", "null", "[]", "{}",
             "{\"type\":1}", "{\"type\":\"user\"}", "{\"type\":\"user\",\"message\":7}",
@@ -514,7 +514,7 @@ static void nothing_in_a_file_is_an_error(void)
     CHECK(pal_transcript_kind_of(transcript) == PAL_TRANSCRIPT_AUTO);
 }
 
-static void a_byte_order_mark_is_no_harm(void)
+static void a_byte_order_mark_is_skipped(void)
 {
     begin(PAL_TRANSCRIPT_AUTO);
     feed(pal_str_of("\xef\xbb\xbf{\"role\":\"user\",\"content\":\"a\"}\r\n"));
@@ -565,7 +565,7 @@ static bool survives_failure(uint64_t allocation, int once)
     return !failed;
 }
 
-static void want_of_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     for (int once = 0; once <= 1; once++) {
         uint64_t allocation = 1;
@@ -581,26 +581,26 @@ int main(void)
     RUN(claude_code_facts_are_found);
     RUN(pieces_of_an_answer_become_one);
     RUN(results_follow_their_calls);
-    RUN(odd_records_are_told);
-    RUN(going_back_is_a_rewind);
+    RUN(odd_records_are_reported);
+    RUN(going_back_becomes_a_rewind);
     RUN(a_sub_agents_file_is_a_session);
-    RUN(results_side_by_side_are_no_way_back);
-    RUN(what_can_not_be_stored_is_told);
-    RUN(wrong_blocks_are_kept_as_they_are);
+    RUN(parallel_results_are_not_a_rewind);
+    RUN(messages_that_cannot_be_stored_are_reported);
+    RUN(wrong_blocks_are_kept_unchanged);
     RUN(codex_is_read);
-    RUN(codex_answers_are_gathered);
-    RUN(codex_rollbacks_are_rewinds);
+    RUN(pieces_of_codex_answers_are_merged);
+    RUN(codex_rollbacks_become_rewinds);
     RUN(counted_tokens_end_an_answer);
     RUN(old_codex_is_read);
     RUN(openai_lines_are_sessions);
-    RUN(own_exports_are_read);
-    RUN(what_is_written_is_read);
-    RUN(what_a_model_was_sent_is_kept);
+    RUN(exports_of_palaver_are_read);
+    RUN(written_transcripts_survive_a_round_trip);
+    RUN(the_messages_sent_to_a_model_are_kept);
     RUN(a_bad_message_leaves_no_half_line);
-    RUN(nothing_in_a_file_is_an_error);
-    RUN(a_byte_order_mark_is_no_harm);
+    RUN(no_content_of_a_file_is_an_error);
+    RUN(a_byte_order_mark_is_skipped);
     RUN(kinds_have_names);
-    RUN(want_of_memory_is_reported);
+    RUN(an_allocation_failure_is_reported);
     pal_transcript_close(transcript);
     pal_arena_free(arena);
     return tap_done();

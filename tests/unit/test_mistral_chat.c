@@ -46,7 +46,7 @@ static void messages_of_all_roles_are_read(void)
     CHECK(pal_str_is(messages[4].parts[0].text, "r"));
 }
 
-static void chunks_are_read_and_calls_come_behind_them(void)
+static void chunks_are_read_and_calls_follow_them(void)
 {
     CHECK(read_chat("[{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":"
                     "[{\"type\":\"text\",\"text\":\"hm\"}]},{\"type\":\"text\",\"text\":\"a\"}],"
@@ -62,7 +62,7 @@ static void chunks_are_read_and_calls_come_behind_them(void)
 }
 
 /* OpenAI's services refuse an image whose URL stands by itself. */
-static void an_image_is_written_as_every_service_takes_it(void)
+static void an_image_is_written_in_the_common_form(void)
 {
     pal_str json;
     CHECK(read_chat("[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\","
@@ -73,7 +73,7 @@ static void an_image_is_written_as_every_service_takes_it(void)
     CHECK(strstr(json.data, "\"image_url\":{\"url\":\"http://x/y.png\"}") != NULL);
 }
 
-static void wrong_messages_are_named(void)
+static void wrong_messages_are_reported(void)
 {
     CHECK(refused("\"hello\"", "'messages' is"));
     CHECK(refused("[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"bot\",\"content\":\"b\"}]",
@@ -89,7 +89,7 @@ static void wrong_messages_are_named(void)
     CHECK(refused("[3]", "member 'role'"));
 }
 
-static void running_out_of_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     static const char json[] =
             "[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"\\u0041\"}],"
@@ -111,10 +111,10 @@ int main(void)
 {
     arena = pal_arena_new(0);
     RUN(messages_of_all_roles_are_read);
-    RUN(chunks_are_read_and_calls_come_behind_them);
-    RUN(an_image_is_written_as_every_service_takes_it);
-    RUN(wrong_messages_are_named);
-    RUN(running_out_of_memory_is_reported);
+    RUN(chunks_are_read_and_calls_follow_them);
+    RUN(an_image_is_written_in_the_common_form);
+    RUN(wrong_messages_are_reported);
+    RUN(an_allocation_failure_is_reported);
     pal_arena_free(arena);
     return tap_done();
 }

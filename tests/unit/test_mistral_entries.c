@@ -89,14 +89,14 @@ static bool survives(const char *json)
     return true;
 }
 
-static void a_text_is_one_message_of_the_user(void)
+static void a_text_becomes_one_user_message(void)
 {
     CHECK(reads("\"hi\""));
     CHECK(messages_len == 1 && messages[0].role == PAL_ROLE_USER);
     CHECK(pal_str_is(messages[0].parts[0].text, "hi"));
 }
 
-static void entries_come_back_as_they_were(void)
+static void entries_survive_a_round_trip(void)
 {
     CHECK(survives("[{\"type\":\"message.input\",\"role\":\"user\",\"content\":\"a\"},"
                    "{\"type\":\"message.output\",\"content\":\"b\"},"
@@ -121,7 +121,7 @@ static void entries_come_back_as_they_were(void)
                    "\"next_agent_name\":\"B\"}]"));
 }
 
-static void calls_join_what_the_assistant_said(void)
+static void calls_join_the_assistants_message(void)
 {
     CHECK(reads("[{\"type\":\"message.output\",\"content\":\"a\"},"
                 "{\"type\":\"function.call\",\"tool_call_id\":\"c\",\"name\":\"f\","
@@ -134,7 +134,7 @@ static void calls_join_what_the_assistant_said(void)
     CHECK(messages[1].role == PAL_ROLE_TOOL);
 }
 
-static void wrong_entries_are_named(void)
+static void wrong_entries_are_reported(void)
 {
     CHECK(refused("7", "'inputs'"));
     CHECK(refused("[{\"type\":\"x\"}]", "inputs[0]: member 'type'"));
@@ -152,7 +152,7 @@ static void wrong_entries_are_named(void)
 }
 
 /* An answer of a model: reasoning without words, a text, two calls, a text. */
-static void an_entry_is_named_by_its_first_part_that_is_seen(void)
+static void an_entry_id_comes_from_its_first_visible_part(void)
 {
     pal_part parts[] = {
             {.kind = PAL_PART_REASONING, .signature = pal_str_of("s")},
@@ -203,7 +203,7 @@ static void an_entry_is_named_by_its_first_part_that_is_seen(void)
     CHECK(entries[0].number == 2 && entries[1].number == 4);
 }
 
-static void ids_of_others_are_none(void)
+static void foreign_ids_are_not_entry_ids(void)
 {
     static const char *const texts[] = {"", "msg_", "msg_1", "x_00000000000000000000000000000001",
             "msg_0000000000000000000000000000000g", "msg_00000000000000000000000000000001x"};
@@ -212,7 +212,7 @@ static void ids_of_others_are_none(void)
         CHECK(!pal_mistral_entry_parse(pal_str_of(texts[i]), &id));
 }
 
-static void running_out_of_memory_is_reported(void)
+static void an_allocation_failure_is_reported(void)
 {
     static const char json[] = "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
                                "\"\\u0041\"}]},{\"type\":\"tool.execution\",\"name\":\"s\","
@@ -243,13 +243,13 @@ static void running_out_of_memory_is_reported(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(a_text_is_one_message_of_the_user);
-    RUN(entries_come_back_as_they_were);
-    RUN(calls_join_what_the_assistant_said);
-    RUN(wrong_entries_are_named);
-    RUN(an_entry_is_named_by_its_first_part_that_is_seen);
-    RUN(ids_of_others_are_none);
-    RUN(running_out_of_memory_is_reported);
+    RUN(a_text_becomes_one_user_message);
+    RUN(entries_survive_a_round_trip);
+    RUN(calls_join_the_assistants_message);
+    RUN(wrong_entries_are_reported);
+    RUN(an_entry_id_comes_from_its_first_visible_part);
+    RUN(foreign_ids_are_not_entry_ids);
+    RUN(an_allocation_failure_is_reported);
     pal_arena_free(arena);
     return tap_done();
 }

@@ -117,7 +117,7 @@ static void texts_become_parts(void)
     CHECK(rewrites("[{\"role\":\"assistant\",\"content\":[" IN("a") "]}]", "[" SAID(OUT("a")) "]"));
 }
 
-static void answers_are_put_together(void)
+static void pieces_of_an_answer_are_merged(void)
 {
     CHECK(rewrites("[" USER(IN("q")) "," REASONING "," SAID(OUT("a")) "," CALL("1") "," CALL(
                            "2") "," OUTPUT("1") "," OUTPUT("2") "," SAID(OUT("b")) "]",
@@ -133,7 +133,7 @@ static void answers_are_put_together(void)
     CHECK(reads("[" CALL("1") "," USER(IN("x")) "," CALL("2") "]") && messages_len == 3);
 }
 
-static void everything_said_survives(void)
+static void all_content_survives_a_round_trip(void)
 {
     CHECK(rewrites("[" USER(IN("a") ",{\"type\":\"input_image\",\"image_url\":\"data:image/"
                                     "png;base64,iVBORw0KGgo=\",\"detail\":\"low\"},{\"type\":"
@@ -190,7 +190,7 @@ static bool input_is(const char *arguments, const char *input)
 }
 
 /* Services have functions only. Chat completions may have marked a call themselves. */
-static void custom_calls_are_functions_to_models(void)
+static void custom_calls_are_function_calls_for_models(void)
 {
     static const char chat[] = "{\"openai\":{\"type\":\"custom\"}}";
     pal_str json;
@@ -218,7 +218,7 @@ static void custom_calls_are_functions_to_models(void)
             item_has(&message, "\"input\":\"raw\""));
 }
 
-static void refusals_are_known(void)
+static void refusals_are_recognized(void)
 {
     pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of("no")};
     const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = &part, .parts_len = 1};
@@ -232,7 +232,7 @@ static void refusals_are_known(void)
 }
 
 /* Nothing that only items know reaches a model. */
-static void chat_completions_get_what_they_know(void)
+static void chat_completions_get_all_members_that_they_know(void)
 {
     pal_str json;
     CHECK(reads("[{\"role\":\"user\",\"phase\":\"x\",\"content\":[{\"type\":\"input_text\","
@@ -245,7 +245,7 @@ static void chat_completions_get_what_they_know(void)
 }
 
 /* The Agents SDK throws on anything else. */
-static void an_assistant_says_texts_only(void)
+static void assistant_messages_contain_only_texts(void)
 {
     pal_part parts[] = {{.kind = PAL_PART_TEXT, .text = pal_str_of("a")},
             {.kind = PAL_PART_IMAGE, .url = pal_str_of("https://x")},
@@ -255,7 +255,7 @@ static void an_assistant_says_texts_only(void)
             "[" SAID(OUT("a") "," OUT("[image]") "," OUT("[file b.txt]")) "]"));
 }
 
-static void what_is_wrong_is_named(void)
+static void wrong_items_are_reported(void)
 {
     CHECK(refused("7", "'input'"));
     CHECK(refused("[7]", "input[0]: is number"));
@@ -290,7 +290,7 @@ static pal_status find_stored(pal_str id, pal_arena *where, pal_message *out_mes
     return PAL_OK;
 }
 
-static void references_stand_for_their_items(void)
+static void references_are_replaced_by_their_items(void)
 {
     pal_part parts[] = {{.kind = PAL_PART_TEXT, .text = pal_str_of("a")},
             {.kind = PAL_PART_TOOL_CALL,
@@ -313,7 +313,7 @@ static void references_stand_for_their_items(void)
     find_item = NULL;
 }
 
-static void ids_last(void)
+static void ids_of_items_are_stable(void)
 {
     pal_part parts[] = {{.kind = PAL_PART_REASONING, .text = pal_str_of("r")},
             {.kind = PAL_PART_TEXT, .text = pal_str_of("a")},
@@ -367,15 +367,15 @@ int main(void)
 {
     arena = pal_arena_new(0);
     RUN(texts_become_parts);
-    RUN(answers_are_put_together);
-    RUN(everything_said_survives);
-    RUN(custom_calls_are_functions_to_models);
-    RUN(refusals_are_known);
-    RUN(chat_completions_get_what_they_know);
-    RUN(an_assistant_says_texts_only);
-    RUN(what_is_wrong_is_named);
-    RUN(references_stand_for_their_items);
-    RUN(ids_last);
+    RUN(pieces_of_an_answer_are_merged);
+    RUN(all_content_survives_a_round_trip);
+    RUN(custom_calls_are_function_calls_for_models);
+    RUN(refusals_are_recognized);
+    RUN(chat_completions_get_all_members_that_they_know);
+    RUN(assistant_messages_contain_only_texts);
+    RUN(wrong_items_are_reported);
+    RUN(references_are_replaced_by_their_items);
+    RUN(ids_of_items_are_stable);
     RUN(any_message_can_be_shown);
     pal_arena_free(arena);
     return tap_done();
