@@ -36,12 +36,12 @@ bool pal_dialect_from_name(pal_str name, pal_dialect *out_dialect)
 
 static pal_status unknown(pal_error *err)
 {
-    return pal_error_set(err, PAL_INVALID, "there is no such dialect");
+    return pal_error_set(err, PAL_INVALID, "the dialect does not exist");
 }
 
 /* ---- Reading ---- */
 
-/* The messages in an object that has them; an object without is one itself. */
+/* Returns the member "messages" of an object, or the object itself if it has no such member. */
 static pal_json messages_in(pal_json value)
 {
     pal_json messages = pal_json_find(value, "messages");
@@ -70,7 +70,7 @@ static pal_status read_native(pal_json value, pal_arena *arena, pal_message **ou
     return status;
 }
 
-/* Mistral's reader takes an array only. */
+/* Mistral's reader accepts only an array. */
 static pal_status read_mistral(pal_json value, pal_arena *arena, pal_message **out_messages,
         size_t *out_len, pal_error *err)
 {
@@ -97,7 +97,7 @@ pal_status pal_dialect_read(pal_dialect dialect, pal_str json, pal_arena *arena,
         pal_message **out_messages, size_t *out_len, pal_error *err)
 {
     pal_json value;
-    pal_str text = pal_arena_copy(arena, json); /* messages are views of it */
+    pal_str text = pal_arena_copy(arena, json); /* a copy, because the messages refer to it */
     pal_status status = pal_arena_checked(arena, err);
     if (status == PAL_OK)
         status = pal_json_parse(arena, text, NULL, &value, err);
@@ -140,7 +140,7 @@ static pal_status write_native(const pal_message *messages, size_t messages_len,
     return status == PAL_OK ? pal_arena_checked(arena, err) : status;
 }
 
-/* What Mistral's service is sent has the form of OpenAI's. */
+/* A request to Mistral's service has the same form as one to OpenAI. */
 pal_status pal_dialect_write(pal_dialect dialect, const pal_message *messages, size_t messages_len,
         pal_arena *arena, pal_str *out_json, pal_error *err)
 {

@@ -4,7 +4,7 @@
 #include "dialect/dialect_anthropic_block.h"
 #include "dialect/dialect_member.h"
 
-/* The results of tools in front of what the user says, as a message of their own. */
+/* Counts the tool results before the user's content. They become a separate message. */
 static size_t leading_results(const pal_part *parts, size_t len)
 {
     size_t results = 0;
@@ -13,7 +13,7 @@ static size_t leading_results(const pal_part *parts, size_t len)
     return results;
 }
 
-/* One or two messages, into `out`, which has room. */
+/* Reads one or two messages into `out`, which must have room for both. */
 static pal_status read_message(
         const pal_block_reader *in, pal_json value, pal_message *out, size_t *out_len)
 {

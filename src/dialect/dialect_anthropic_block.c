@@ -66,8 +66,8 @@ static pal_part unknown_block(const pal_block_reader *in, pal_json block)
             .extra = pal_member_wrap(in->arena, PAL_ANTHROPIC_FAMILY, pal_json_raw(block))};
 }
 
-/* {"type":"base64","media_type","data"}, {"type":"url","url"} or {"type":"text","data"}; false for
- * others, which are kept as they are. */
+/* Reads {"type":"base64","media_type","data"}, {"type":"url","url"} or {"type":"text","data"}.
+ * Returns false for other types, which are kept unchanged. */
 static bool read_source(const pal_block_reader *in, pal_json source, pal_part *part)
 {
     pal_json type = pal_json_find(source, "type");
@@ -132,7 +132,7 @@ static pal_status read_block(
     return status == PAL_OK ? pal_arena_checked(in->arena, in->err) : status;
 }
 
-/* A block of history that can't be read is kept as it is. */
+/* An unreadable block of the history is kept unchanged. */
 static pal_status read_or_keep(
         const pal_block_reader *in, pal_json block, bool nested, pal_part *out_part)
 {

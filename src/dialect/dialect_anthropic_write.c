@@ -10,17 +10,17 @@
 
 typedef struct block_writer {
     pal_json_writer *json;
-    pal_arena *scratch; /* for what must be parsed; its failure is checked at the end */
-    bool marks_next;    /* the block that is written next is the one to mark */
+    pal_arena *scratch; /* owns parsed JSON; its failure is checked at the end */
+    bool marks_next;    /* the next block gets the cache mark */
 } block_writer;
 
-/* What was kept of a block; PAL_JSON_NONE where nothing was. */
+/* Returns the kept members of a block, or PAL_JSON_NONE if there are none. */
 static pal_json kept_of(block_writer *out, pal_str extra)
 {
     return pal_member_kept(extra, PAL_ANTHROPIC_FAMILY, out->scratch);
 }
 
-/* The members that were kept but those in `own`, which the block has itself. */
+/* Writes the kept members, except those in `own`, which the block writes itself. */
 static void put_others(block_writer *out, pal_json object, const char *const *own)
 {
     static const char *const never[] = {"type", "cache_control", NULL};
@@ -60,7 +60,7 @@ static void put_text(block_writer *out, pal_str text, pal_json kept)
     end_block(out);
 }
 
-/* A whole block that was told in place of a signature. */
+/* Returns whether the signature is a complete block, which some blocks are kept as. */
 static bool is_block(block_writer *out, pal_str signature)
 {
     pal_json value;
@@ -108,13 +108,13 @@ static void put_placeholder(block_writer *out, const pal_part *part)
     pal_buf_done(&text);
 }
 
-/* Text is written as it is; JSON could not hold other bytes. */
+/* Text is written as text, because JSON cannot contain other bytes. */
 static bool is_plain_text(const pal_part *part)
 {
     return part->kind == PAL_PART_FILE && pal_str_is(part->media_type, "text/plain");
 }
 
-/* Whether its bytes are of a kind that is taken. */
+/* Returns whether the service accepts bytes of this type. */
 static bool has_data(const pal_part *part)
 {
     return part->data.len &&
@@ -158,7 +158,7 @@ static void put_media(block_writer *out, const pal_part *part, pal_json kept)
     end_block(out);
 }
 
-/* A block of a type that we have no kind for: the whole of it was kept. */
+/* A block of an unknown type is kept completely. */
 static bool is_unknown(const pal_part *part, pal_json kept)
 {
     return part->kind == PAL_PART_FILE && !part->url.len && !part->data.len && !part->blob.len &&
@@ -251,7 +251,7 @@ static bool may_be_marked(const pal_part *part)
     return part->kind != PAL_PART_REASONING && !(is_text && part->text.len == 0);
 }
 
-/* The last part of the message that may have a mark; parts_len where none may. */
+/* Returns the index of the last part that can have a cache mark, or parts_len if there is none. */
 static size_t mark_of(const pal_message *message)
 {
     for (size_t i = message->parts_len; i > 0; i--) {

@@ -30,7 +30,7 @@ void pal_base64_encode(pal_buf *buf, pal_str data)
     pal_buf_commit(buf, len);
 }
 
-/* -1 for what is no digit. */
+/* Returns -1 if the character is not a base64 digit. */
 static int digit_value(char c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -42,7 +42,7 @@ static int digit_value(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Decodes `digits_len` (2 to 4) digits; false for others and for bits that no byte uses. */
+/* Decodes 2 to 4 digits. Returns false if a digit is invalid or if unused bits are set. */
 static bool decode_group(const char *text, size_t digits_len, uint8_t *out)
 {
     uint32_t group = 0;

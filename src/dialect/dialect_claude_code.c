@@ -73,7 +73,7 @@ static void read_usage(pal_json usage, pal_message *message)
     pal_json_u64(pal_json_find(usage, "output_tokens"), &message->usage.output);
 }
 
-/* Failures stay in the arena, where the caller of a line finds them. */
+/* A failure is recorded in the arena, and the caller checks the arena after each line. */
 static void read_content(pal_transcript *in, pal_json content, pal_message *message)
 {
     const pal_block_reader reader = {.arena = in->line_arena, .is_history = true};
@@ -104,8 +104,9 @@ static pal_message make_message(pal_transcript *in, const claude_record *record,
 
 /* ---- The tree of records ---- */
 
-/* The position of the record's message, or of the nearest one before it. Where that is unknown (the
- * first record, one after a compaction) the conversation goes on from its end. */
+/* Returns the position of the record's message, or of the nearest message before it. If the
+ * position is unknown (the first record, or the first one after a compaction), returns the end of
+ * the conversation. */
 static uint64_t position_of(const pal_transcript *in, pal_str uuid)
 {
     void *found = uuid.len ? pal_map_find(&in->positions, uuid) : NULL;
@@ -121,8 +122,8 @@ static void place(pal_transcript *in, pal_str uuid, uint64_t position)
         in->failure = PAL_NO_MEMORY;
 }
 
-/* A prompt that follows an earlier message than the newest one. Tools' results behind that don't
- * count: those of calls that ran side by side stand beside each other in the tree. */
+/* A prompt follows a message before the newest one, so the messages after that are rewound. Tool
+ * results do not count, because the results of parallel calls are siblings in the tree. */
 static void rewind_to_parent(pal_transcript *in, const claude_record *record)
 {
     uint64_t position = position_of(in, record->parent);
@@ -150,7 +151,7 @@ static void read_assistant(pal_transcript *in, const claude_record *record)
     place(in, record->uuid, in->position);
 }
 
-/* Splits off the tools' results, which are another's words than the user's. */
+/* Splits off the tool results, because they have another role than the user's content. */
 static size_t take_results(pal_arena *arena, pal_message *message, pal_part **out_results)
 {
     size_t results = 0, others = 0;
@@ -190,7 +191,7 @@ static void read_user(pal_transcript *in, const claude_record *record)
     place(in, record->uuid, in->position);
 }
 
-/* False for a sub-agent's record in a file that is not a sub-agent's. */
+/* Returns false for a record of a sub-agent in a file of another session. */
 static bool belongs(pal_transcript *in, const claude_record *record)
 {
     if (!in->seen_message) {
@@ -201,7 +202,7 @@ static bool belongs(pal_transcript *in, const claude_record *record)
         return true;
     in->counts.ignored++;
     if (!in->sidechain_told)
-        pal_transcript_warn(in, "records of sub-agents are left out, from this one on");
+        pal_transcript_warn(in, "records of sub-agents are skipped, from this one on");
     in->sidechain_told = true;
     return false;
 }
@@ -219,7 +220,7 @@ static void learn_facts(pal_transcript *in, const claude_record *record)
 
 /* ---- Other records ---- */
 
-/* A title that the user gave stands; the others replace each other. */
+/* A title that the user has set stays. Other titles replace each other. */
 static bool read_title(pal_transcript *in, pal_json line, pal_json type)
 {
     bool own = pal_json_string_is(type, "custom-title");
@@ -249,7 +250,7 @@ static void read_other(pal_transcript *in, pal_json line, pal_json type)
         return;
     }
     pal_str name = pal_json_string(type, in->line_arena);
-    pal_transcript_warn(in, "skipped: a record of the unknown type '%.*s'",
+    pal_transcript_warn(in, "skipped: a record of unknown type '%.*s'",
             name.len < 64 ? (int)name.len : 64, name.data ? name.data : "");
 }
 
@@ -272,13 +273,13 @@ void pal_claude_code_line_read(pal_transcript *in, pal_json line)
         return;
     }
     if (pal_json_type_of(record.message) != PAL_JSON_OBJECT) {
-        pal_transcript_warn(in, "skipped: a record without its message");
+        pal_transcript_warn(in, "skipped: a record without a message");
         return;
     }
     if (!belongs(in, &record))
         return;
     if (record.uuid.len && pal_map_find(&in->positions, record.uuid)) {
-        in->counts.ignored++; /* a resumed session repeats what it took over */
+        in->counts.ignored++; /* a resumed session repeats the records that it continues */
         return;
     }
     learn_facts(in, &record);

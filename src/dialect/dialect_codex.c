@@ -17,7 +17,7 @@
 #define AGENT "codex"
 #define FAMILY "openai"
 #define TITLE_BYTES 80
-#define PIECES "answer" /* the key of a held answer that may get more pieces */
+#define PIECES "answer" /* key of a held answer that can be extended */
 
 /* ---- Items ---- */
 
@@ -57,7 +57,7 @@ static const pal_member item_members[] = {
 };
 static const pal_member_table item_table = {item_members, COUNT_OF(item_members), NULL, NULL};
 
-/* {"type":"input_text"|"output_text","text"} or {"type":"input_image","image_url"}. */
+/* Reads {"type":"input_text"|"output_text","text"} or {"type":"input_image","image_url"}. */
 static pal_part read_content_part(pal_transcript *in, pal_json item)
 {
     pal_part part = {.kind = PAL_PART_TEXT};
@@ -106,7 +106,7 @@ static pal_message make_message(pal_transcript *in, pal_role role, pal_str times
     return message;
 }
 
-/* A piece of the answer that is held, or the first one of a new answer. */
+/* Extends the held answer, or begins a new answer. */
 static void add_to_answer(pal_transcript *in, pal_message *piece)
 {
     bool open = in->held_len == 1 && pal_str_is(in->held_key, PIECES);
@@ -125,7 +125,7 @@ static void add_result(pal_transcript *in, const pal_message *message)
         pal_transcript_emit(in, message);
 }
 
-/* What the program puts in the user's mouth. */
+/* Returns whether the program has written the message in the user's name. */
 static bool is_synthetic(const pal_message *message)
 {
     static const char *const starts[] = {"<environment_context>", "<user_instructions>",
@@ -141,7 +141,7 @@ static bool is_synthetic(const pal_message *message)
     return false;
 }
 
-/* Remembers where a prompt is, for rollbacks that count turns. */
+/* Remembers the position of a prompt, because rollbacks count turns. */
 static void note_prompt(pal_transcript *in)
 {
     if (in->prompts_len == in->prompts_cap) {
@@ -157,7 +157,7 @@ static void note_prompt(pal_transcript *in)
     in->prompts[in->prompts_len++] = in->position;
 }
 
-/* The user's first words, until the thread is given a name. */
+/* The title is the beginning of the user's first message, until the thread gets a name. */
 static void learn_title(pal_transcript *in, const pal_message *message)
 {
     pal_str text = message->parts_len ? message->parts[0].text : (pal_str){0};
@@ -182,13 +182,13 @@ static void read_message_item(
     pal_role role = developer ? PAL_ROLE_SYSTEM
                               : pal_role_from_name(pal_json_string(record->role, in->line_arena));
     if (role == PAL_ROLE_NONE) {
-        pal_transcript_warn(in, "skipped: a message of an unknown role");
+        pal_transcript_warn(in, "skipped: a message with an unknown role");
         return;
     }
     pal_message message = make_message(in, role, timestamp);
     message.parts_len = read_content(in, record->content, &message.parts);
     if (role == PAL_ROLE_ASSISTANT) {
-        /* A piece of an answer has no extra of its own: its first part has. */
+        /* A piece of an answer has no extra, so the members are kept with its first part. */
         if (message.parts_len && message.parts[0].extra.len == 0)
             message.parts[0].extra = pal_member_wrap(in->line_arena, AGENT, unknown);
         add_to_answer(in, &message);
@@ -219,7 +219,7 @@ static void read_output(pal_transcript *in, item_record *record)
     pal_json output = record->output, content = pal_json_find(output, "content");
     bool success = true;
     part->kind = PAL_PART_TOOL_RESULT;
-    /* Older files: {"content":"...","success":false}. */
+    /* Older files contain {"content":"...","success":false}. */
     if (pal_json_type_of(output) == PAL_JSON_OBJECT) {
         pal_json_bool(pal_json_find(output, "success"), &success);
         part->is_error = !success;
@@ -234,7 +234,7 @@ static void read_output(pal_transcript *in, item_record *record)
 static const struct {
     const char *type;
     uint32_t form;
-    const char *tool; /* its name where the item does not say one */
+    const char *tool; /* the tool's name if the item has none */
 } item_types[] = {
         {"message", OF_MESSAGE, NULL},
         {"reasoning", OF_REASONING, NULL},
@@ -246,8 +246,8 @@ static const struct {
         {"custom_tool_call_output", OF_OUTPUT, NULL},
 };
 
-/* Calls that the provider itself answers have no call id: another one stands for it, as the store
- * asks for one. */
+/* Calls that the provider answers itself have no call id. The store requires one, so another id is
+ * used. */
 static void read_call(pal_transcript *in, const char *tool, pal_part *part, pal_json item)
 {
     part->kind = PAL_PART_TOOL_CALL;
@@ -297,7 +297,7 @@ static void read_item(pal_transcript *in, pal_json item, pal_str timestamp)
         if (pal_member_is_one_of(type, silent))
             in->counts.ignored++;
         else
-            pal_transcript_warn(in, "skipped: an item of an unknown type");
+            pal_transcript_warn(in, "skipped: an item of unknown type");
         return;
     }
     pal_status status = pal_members_read(
@@ -312,7 +312,7 @@ static void read_item(pal_transcript *in, pal_json item, pal_str timestamp)
 
 /* ---- Facts and events ---- */
 
-/* Files that were forked repeat the facts of the first one; those that come first are its own. */
+/* A forked file repeats the metadata of the original file; the first record is its own. */
 static void read_meta(pal_transcript *in, pal_json meta, pal_str timestamp)
 {
     int64_t created_at;
@@ -341,7 +341,7 @@ static void read_token_count(pal_transcript *in, pal_json event)
 {
     pal_json last = pal_json_find(pal_json_find(event, "info"), "last_token_usage");
     pal_message *answer = in->held_len ? &in->held[0].message : NULL;
-    /* The same count comes again with news of rate limits. */
+    /* The same counts are repeated when the rate limits change. */
     if (pal_json_type_of(last) != PAL_JSON_OBJECT || !answer || answer->has_usage ||
             answer->role != PAL_ROLE_ASSISTANT)
         return;
@@ -350,10 +350,10 @@ static void read_token_count(pal_transcript *in, pal_json event)
     pal_json_u64(pal_json_find(last, "cached_input_tokens"), &usage->cache_read);
     pal_json_u64(pal_json_find(last, "output_tokens"), &usage->output);
     pal_json_u64(pal_json_find(last, "reasoning_output_tokens"), &usage->reasoning);
-    /* There the input is with what was cached; here it is without. */
+    /* Codex includes cached tokens in the input; here they are separate. */
     usage->input -= usage->cache_read < usage->input ? usage->cache_read : usage->input;
     answer->has_usage = true;
-    in->held_key = pal_str_make(NULL, 0); /* what comes next is another answer */
+    in->held_key = pal_str_make(NULL, 0); /* the next item belongs to another answer */
 }
 
 static void read_rollback(pal_transcript *in, pal_json event, pal_str timestamp)
@@ -427,5 +427,5 @@ void pal_codex_line_read(pal_transcript *in, pal_json line)
     else if (pal_member_is_one_of(type, silent))
         in->counts.ignored++;
     else
-        pal_transcript_warn(in, "skipped: a record of an unknown type");
+        pal_transcript_warn(in, "skipped: a record of unknown type");
 }

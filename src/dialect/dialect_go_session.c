@@ -14,7 +14,7 @@
 #include "dialect/dialect_transcript_reader.h"
 
 #define FAMILY "go_session"
-#define UNKNOWN_SHOWN 4096 /* bytes of a part of an unknown type */
+#define UNKNOWN_SHOWN 4096 /* bytes of an unknown part that are shown */
 
 static pal_json find_either(pal_json object, const char *name, const char *other)
 {
@@ -28,7 +28,7 @@ static bool is_true(pal_json object, const char *name)
     return pal_json_bool(pal_json_find(object, name), &value) && value;
 }
 
-/* ---- Whether it is the package's ---- */
+/* ---- Detecting the format ---- */
 
 static bool has_object(pal_json object, const char *name)
 {
@@ -76,7 +76,7 @@ bool pal_go_session_is(pal_json line)
 typedef struct reading {
     pal_transcript *in;
     pal_message message;
-    pal_part *results; /* of an answer's tools */
+    pal_part *results; /* results of the answer's tool calls */
     size_t results_len;
 } reading;
 
@@ -95,7 +95,7 @@ static bool is_one_of(pal_json name, const char *const *names)
     return false;
 }
 
-/* Members that were not read, as one object. Null is as if it were not there. */
+/* Returns the members that were not read, as one object. A null member is treated as absent. */
 static pal_str unread(reading *r, pal_json object, const char *const *read, pal_str more)
 {
     pal_buf buf;
@@ -128,13 +128,13 @@ static pal_str wrap(reading *r, pal_str members)
     return members.len ? pal_member_wrap(r->in->line_arena, FAMILY, members) : members;
 }
 
-/* Members of a message or a part that no field of ours has. */
+/* Returns the members of a message or a part that have no field here. */
 static pal_str keep(reading *r, pal_json object, const char *const *read)
 {
     return wrap(r, unread(r, object, read, (pal_str){0}));
 }
 
-/* Those of the object in a part, and of the part around it. */
+/* Returns the unread members of the object inside a part and of the part itself. */
 static pal_str keep_inner(reading *r, pal_json part, const char *name, const char *const *read)
 {
     const char *const around[] = {"id", "type", name, NULL};
@@ -142,7 +142,7 @@ static pal_str keep_inner(reading *r, pal_json part, const char *name, const cha
     return wrap(r, unread(r, pal_json_find(part, name), read, more));
 }
 
-/* A Go program may have stored JSON where the package has a string of it. */
+/* A Go program may have stored JSON instead of a string that contains it. */
 static pal_str text_of(reading *r, pal_json object, const char *name)
 {
     pal_json value = pal_json_find(object, name);
@@ -152,14 +152,14 @@ static pal_str text_of(reading *r, pal_json object, const char *name)
     return type == PAL_JSON_NONE || type == PAL_JSON_NULL ? (pal_str){0} : pal_json_raw(value);
 }
 
-/* A call without id and name can't be told from others. */
+/* A call without an id and a name could not be distinguished from others. */
 static bool is_tool(reading *r, pal_json part)
 {
     pal_json tool = pal_json_find(part, "tool");
     return text_of(r, tool, "callId").len || text_of(r, tool, "name").len;
 }
 
-/* What went wrong is the result where there is no output. */
+/* If there is no output, the error is the result. */
 static pal_str error_of(reading *r, pal_json tool)
 {
     pal_json_type type = pal_json_type_of(pal_json_find(tool, "error"));
@@ -170,7 +170,8 @@ static pal_str error_of(reading *r, pal_json tool)
 
 static void read_tool(reading *r, pal_json part)
 {
-    /* A result has no arguments; an error that is the text stands first. */
+    /* A result has no arguments. If the error is the text of the result, it counts as read; it is
+     * the first name, so that it can be skipped. */
     static const char *const read[] = {"error", "callId", "name", "output", "input", NULL};
     static const char *const result_read[] = {"error", "callId", "name", "output", NULL};
     pal_json tool = pal_json_find(part, "tool");
@@ -199,7 +200,8 @@ static void read_tool(reading *r, pal_json part)
         r->results[r->results_len++] = result;
 }
 
-/* The member that has the image's or file's bytes or address. NULL: there is none. */
+/* Returns the name of the member with the bytes or the URL of an image or a file, or NULL if there
+ * is none. */
 static const char *content_name(reading *r, pal_json media, const char *name)
 {
     if (text_of(r, media, name).len)
@@ -239,7 +241,7 @@ static void read_file(reading *r, pal_json part)
         out->url = text;
 }
 
-/* One of which nothing could be shown is none. */
+/* A media part without any content is not a media part. */
 static bool is_media(reading *r, pal_json part, const char *type, const char *name)
 {
     return pal_json_string_is(pal_json_find(part, "type"), type) &&
@@ -254,8 +256,8 @@ static void read_unknown(reading *r, pal_json part)
     size_t len = raw.len < UNKNOWN_SHOWN ? raw.len : UNKNOWN_SHOWN;
     while (len > 0 && len < raw.len && ((unsigned char)raw.data[len] & 0xc0) == 0x80)
         len--;
-    snprintf(text, sizeof(text), "[part of an unknown type: %.*s]", (int)len, raw.data);
-    pal_transcript_warn(r->in, "'parts': a part of the unknown type '%.*s' is kept as a text",
+    snprintf(text, sizeof(text), "[part of unknown type: %.*s]", (int)len, raw.data);
+    pal_transcript_warn(r->in, "'parts': a part of unknown type '%.*s' is kept as text",
             (int)(type.len < 60 ? type.len : 60), type.len ? type.data : "");
     pal_part *out = add(r, PAL_PART_TEXT);
     out->text = pal_arena_copy(r->in->line_arena, pal_str_of(text));
@@ -289,7 +291,7 @@ static void read_part(reading *r, pal_json part)
         pal_part *out = add(r, texts[i].kind);
         out->text = text_of(r, part, "text");
         out->extra = keep(r, part, read);
-        /* The package sends this for it. */
+        /* The package sends this text for a compaction without a text. */
         if (out->kind == PAL_PART_COMPACTION && !out->text.len)
             out->text = pal_str_of("What did we do so far?");
         return;
@@ -311,7 +313,8 @@ static void read_usage(pal_json tokens, pal_message *message)
     message->has_usage = message->role == PAL_ROLE_ASSISTANT && (usage->input || usage->output);
 }
 
-/* "msg_2" is kept as it is. One that comes twice in a file is told apart by its line. */
+/* An id such as "msg_2" is kept unchanged. If an id occurs twice in a file, the line number is
+ * added. */
 static void identify(reading *r, pal_json value, size_t index)
 {
     pal_transcript *in = r->in;
@@ -328,7 +331,7 @@ static void identify(reading *r, pal_json value, size_t index)
     r->message.client_id = id;
 }
 
-/* The text beside the parts, unless one of them repeats it. */
+/* The text next to the parts is added, unless a part repeats it. */
 static void read_content(reading *r, pal_json value)
 {
     pal_str text = text_of(r, value, "content");
@@ -342,8 +345,8 @@ static void read_content(reading *r, pal_json value)
         add(r, PAL_PART_TEXT)->text = text;
 }
 
-/* A tool's message has results only; texts, images and files beside them are the first one's. If
- * there is none, they are a result of no call. */
+/* A tool message consists of results. Texts, images and files next to them are added to the first
+ * result. If there is no result, they become a result without a call. */
 static void gather_results(reading *r)
 {
     pal_message *message = &r->message;
@@ -380,7 +383,7 @@ static bool repeats(const pal_message *held, const pal_message *message)
     return false;
 }
 
-/* Results that an answer brought are held until the next message shows whether it repeats them. */
+/* Results inside an answer are held until the next message shows whether it repeats them. */
 static void emit(reading *r)
 {
     pal_transcript *in = r->in;
@@ -414,9 +417,9 @@ static void read_message(pal_transcript *in, pal_json value, size_t index)
     r.message.parts = pal_arena_array(in->line_arena, most, sizeof(*r.message.parts));
     r.results = pal_arena_array(in->line_arena, most, sizeof(*r.results));
     if (!r.message.parts || !r.results)
-        return; /* the arena tells */
+        return; /* the caller checks the arena */
     if (r.message.role == PAL_ROLE_NONE) {
-        pal_transcript_warn(in, "skipped: 'role' is none that we know: '%.*s'",
+        pal_transcript_warn(in, "skipped: unknown 'role' '%.*s'",
                 (int)(role.len < 60 ? role.len : 60), role.len ? role.data : "");
         return;
     }

@@ -8,7 +8,8 @@
 
 #define SHOWN_MAX 48 /* bytes of a wrong value that an error shows */
 
-/* From the year 1 to PAL_TIME_MAX_MS RFC 3339 can say it; times beyond are written as integers. */
+/* RFC 3339 can express times from the year 1 to PAL_TIME_MAX_MS. Other times are written as
+ * integers. */
 #define TIME_TEXT_MIN INT64_C(-62135596800000)
 
 static const pal_member *find_member(const pal_member_table *table, uint32_t form, pal_json name)
@@ -147,14 +148,14 @@ static pal_status read_member(const pal_member_table *table, const pal_member *m
         return table->read(member, value, arena, record, err);
     if (read_field(member->type, value, arena, (char *)record + member->offset))
         return PAL_OK;
-    /* Decoding may have failed for want of memory rather than for the value. */
+    /* Decoding may have failed because there is no memory, not because the value is wrong. */
     pal_status status = pal_arena_checked(arena, err);
     if (status != PAL_OK)
         return status;
     return pal_member_wrong(err, member->name, value, type_expected(member->type));
 }
 
-/* Gathers the members that the form does not have; `len` is the room for them. */
+/* Collects the members that the form does not have. `len` is the room for them. */
 static pal_str gather_extra(
         const pal_member_table *table, uint32_t form, pal_json object, size_t len, pal_arena *arena)
 {
@@ -219,7 +220,8 @@ pal_str pal_member_string(pal_json object, const char *name, pal_arena *arena)
 
 void pal_json_put_base64(pal_json_writer *writer, pal_str prefix, pal_str data)
 {
-    /* The string of the prefix is opened again at its end; base64 needs no escapes. */
+    /* The closing quote of the prefix is removed, and the string continues. Base64 needs no
+     * escapes. */
     pal_json_put_str(writer, prefix);
     if (!writer->buf->failure)
         writer->buf->len--;
@@ -320,7 +322,7 @@ pal_status pal_member_keep(const pal_buf *buf, pal_arena *arena, pal_str *out_js
 {
     if (buf->failure)
         return pal_error_set(err, buf->failure,
-                buf->failure == PAL_LIMIT ? "the JSON text is over its limit" : "out of memory");
+                buf->failure == PAL_LIMIT ? "the JSON text exceeds its limit" : "out of memory");
     pal_str json = pal_arena_copy(arena, pal_buf_str(buf));
     pal_status status = pal_arena_checked(arena, err);
     if (status == PAL_OK)
@@ -342,7 +344,7 @@ static pal_status check_object(const pal_member_table *table, uint32_t form, con
         const pal_member *member = find_member(table, form, key);
         if (member)
             return pal_error_set(err, PAL_INVALID,
-                    "'%s' has a member '%s', which belongs outside of it", name, member->name);
+                    "'%s' must not contain '%s', which is a separate member", name, member->name);
     }
     return PAL_OK;
 }

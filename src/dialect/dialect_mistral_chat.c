@@ -23,7 +23,7 @@ static pal_status read_call(pal_json value, pal_arena *arena, pal_part *part, pa
     return status;
 }
 
-/* Behind what the message says. */
+/* Adds the calls after the message's content. */
 static pal_status add_calls(pal_json calls, pal_arena *arena, pal_message *message, pal_error *err)
 {
     pal_json call;
@@ -50,7 +50,7 @@ static pal_status add_calls(pal_json calls, pal_arena *arena, pal_message *messa
     return PAL_OK;
 }
 
-/* An empty text before calls stands for nothing said. */
+/* An empty text before calls means that there is no text. */
 static pal_status read_assistant(
         pal_json value, pal_arena *arena, pal_message *message, pal_error *err)
 {
@@ -64,7 +64,7 @@ static pal_status read_assistant(
     return status;
 }
 
-/* The whole message is one result; content in chunks lies inside of it. */
+/* The complete message is one result, and its chunks are inside the result. */
 static pal_status read_result(
         pal_json value, pal_arena *arena, pal_message *message, pal_error *err)
 {

@@ -37,7 +37,7 @@ pal_str pal_entries_keep(pal_arena *arena, const char *name, pal_str json)
     return pal_chat_join(arena, pieces, sizeof pieces / sizeof *pieces);
 }
 
-/* A URL, or the bytes in it. */
+/* Reads a URL, or the bytes in a data: URL. */
 static pal_status read_url(
         pal_json chunk, const char *name, pal_arena *arena, pal_part *part, pal_error *err)
 {
@@ -50,8 +50,8 @@ static pal_status read_url(
     return pal_arena_checked(arena, err);
 }
 
-/* Its URL may stand by itself. That is Mistral's spelling alone, so it is not kept: other services
- * refuse it. */
+/* The URL may be a plain string. Only Mistral writes it so, and other services reject it, so this
+ * form is not kept. */
 static pal_status read_image(pal_json chunk, pal_arena *arena, pal_part *part, pal_error *err)
 {
     part->kind = PAL_PART_IMAGE;
@@ -89,7 +89,7 @@ static pal_status read_thinking(pal_json chunk, pal_arena *arena, pal_part *part
     return status;
 }
 
-/* What only Mistral's own tools make: the model is told that there is something. */
+/* Only Mistral's built-in tools create these chunks. The model gets a short text in their place. */
 static pal_status read_foreign(pal_json chunk, pal_arena *arena, pal_part *part, pal_error *err)
 {
     static const char *const names[] = {"title", "file_name", "file_id", "type"};

@@ -18,7 +18,7 @@ typedef struct inputs_reader {
     pal_arena *arena;
     pal_message *messages;
     size_t len;
-    size_t last_cap; /* parts that the last message has room for */
+    size_t last_cap; /* number of parts that the last message has room for */
     pal_error *err;
 } inputs_reader;
 
@@ -27,7 +27,7 @@ static pal_status read_string(inputs_reader *in, pal_json entry, const char *nam
     return pal_entries_read_string(entry, name, in->arena, out, in->err);
 }
 
-/* ---- Putting together ---- */
+/* ---- Building messages ---- */
 
 static bool grow_last(inputs_reader *in)
 {
@@ -51,7 +51,7 @@ static void add(inputs_reader *in, const pal_message *message)
     in->last_cap = message->parts_len;
 }
 
-/* To the message before, where that is the assistant's too. */
+/* Adds the call to the previous message if that is an assistant message too. */
 static pal_status add_call(inputs_reader *in, const pal_part *part)
 {
     const pal_message *last = in->len ? &in->messages[in->len - 1] : NULL;
@@ -131,7 +131,7 @@ static pal_str new_call_id(inputs_reader *in)
     return pal_arena_copy(in->arena, pal_str_of(text));
 }
 
-/* A call and its result, both over. */
+/* Adds a call together with its result. */
 static pal_status add_pair(inputs_reader *in, pal_part *call, pal_part *result)
 {
     call->kind = PAL_PART_TOOL_CALL;

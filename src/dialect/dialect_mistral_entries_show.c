@@ -13,7 +13,7 @@ typedef struct entries_maker {
     pal_mistral_entry *entries;
     size_t len;
     const pal_mistral_view *view;
-    pal_str agent_id; /* of whoever speaks now */
+    pal_str agent_id; /* the agent that is speaking now */
 } entries_maker;
 
 /* ---- Ids ---- */
@@ -37,14 +37,14 @@ bool pal_mistral_entry_parse(pal_str id, pal_id *out_message)
     return pal_part_id_parse(id, prefixes, sizeof prefixes / sizeof *prefixes, out_message);
 }
 
-/* ---- Which parts ---- */
+/* ---- Selecting parts ---- */
 
 static bool is_said(const pal_part *part)
 {
     return pal_entries_is_content(part) || part->kind == PAL_PART_REASONING;
 }
 
-/* A block of reasoning that is nothing but a signature says nothing. */
+/* A reasoning block that has only a signature is not shown. */
 static bool is_seen(const pal_part *part)
 {
     return pal_entries_is_media(part) || part->text.len > 0;
@@ -62,7 +62,7 @@ static pal_mistral_entry *add(entries_maker *maker, pal_entry_kind kind, const p
     return entry;
 }
 
-/* The result of a call, in the messages of tools that follow it. */
+/* Returns the result of a call from the tool messages that follow it. */
 static const pal_part *result_of(const entries_maker *maker, size_t at, pal_str call_id)
 {
     for (size_t i = at + 1; i < maker->messages_len; i++) {
@@ -85,7 +85,7 @@ static pal_json handoff_of(const pal_part *result, pal_arena *arena)
     return pal_json_find(pal_member_kept(result->extra, PAL_ENTRIES_FAMILY, arena), "handoff");
 }
 
-/* Whether the server ran it. */
+/* Returns whether the server ran the call. */
 static bool is_own(const entries_maker *maker, const pal_part *call)
 {
     pal_json kept = {0};
@@ -106,7 +106,7 @@ static void add_call(entries_maker *maker, size_t at, size_t part, size_t number
     const pal_part *call = &message->parts[part];
     const pal_part *result = result_of(maker, at, call->call_id);
     if (pal_json_type_of(handoff_of(result, maker->arena)) == PAL_JSON_OBJECT)
-        return; /* it is shown where it was done */
+        return; /* a handoff is shown at the place of its result */
     bool is_execution = is_own(maker, call);
     pal_mistral_entry *entry =
             add(maker, is_execution ? PAL_ENTRY_EXECUTION : PAL_ENTRY_CALL, message, part, 1);
@@ -114,7 +114,7 @@ static void add_call(entries_maker *maker, size_t at, size_t part, size_t number
     entry->result = is_execution ? result : NULL;
 }
 
-/* The call that a result belongs to is in the assistant's message before those of tools. */
+/* A result belongs to a call of the assistant message before the tool messages. */
 static bool is_of_execution(const entries_maker *maker, size_t at, pal_str call_id)
 {
     size_t i = at;
@@ -144,7 +144,7 @@ static void add_result(entries_maker *maker, size_t at, size_t part, size_t numb
         maker->agent_id = pal_member_string(handoff, "next_agent_id", maker->arena);
 }
 
-/* It is named by the first of its parts that a reader sees. */
+/* The entry's id comes from the first part that is shown. */
 static void add_said(entries_maker *maker, const pal_message *message, size_t first, size_t end)
 {
     size_t seen = first;
@@ -194,7 +194,7 @@ pal_status pal_mistral_entries_of(const pal_message *messages, size_t messages_l
     return pal_arena_checked(arena, err);
 }
 
-/* ---- What it says ---- */
+/* ---- Writing entries ---- */
 
 static void put_time(pal_json_writer *writer, const char *name, int64_t ms)
 {
@@ -262,7 +262,7 @@ static void put_said(pal_json_writer *writer, const pal_mistral_entry *entry, pa
     }
 }
 
-/* The result as a member of "info", or as it is where it is an object. */
+/* Writes the result as a member of "info". An object is written unchanged. */
 static void put_info(pal_json_writer *writer, const pal_part *result, pal_arena *arena)
 {
     pal_json value;

@@ -29,7 +29,7 @@ static const pal_member_table usage_table = {usage_members, COUNT_OF(usage_membe
 
 /* ---- Parts ---- */
 
-/* The forms of a part are its kinds. */
+/* Each kind of part is one form of the table. */
 #define KIND(kind) (1u << PAL_PART_##kind)
 #define MEDIA (KIND(IMAGE) | KIND(FILE))
 #define CALLS (KIND(TOOL_CALL) | KIND(TOOL_RESULT))
@@ -55,13 +55,13 @@ static const pal_member part_members[] = {
         {"media_type", PAL_MEMBER_STRING, MEDIA, offsetof(pal_part, media_type)},
         {"url", PAL_MEMBER_STRING, MEDIA, offsetof(pal_part, url)},
         {"blob", PAL_MEMBER_STRING, MEDIA | KIND(TOOL_RESULT), offsetof(pal_part, blob)},
-        {"data", PAL_MEMBER_BASE64, MEDIA, offsetof(pal_part, data)}, /* the last: see below */
+        {"data", PAL_MEMBER_BASE64, MEDIA, offsetof(pal_part, data)}, /* must be last: see below */
 };
 
 static const pal_member_table part_table = {
         part_members, COUNT_OF(part_members), read_part_other, write_part_other};
 
-/* Without the last member: the store keeps bytes as blobs, never in a body. */
+/* The last member is left out: the store keeps bytes as blobs, never in a body. */
 static const pal_member_table body_part_table = {
         part_members, COUNT_OF(part_members) - 1, NULL, write_body_part_other};
 
@@ -73,7 +73,7 @@ static pal_status read_part_other(
 {
     pal_part *part = record;
     if (member->offset == offsetof(pal_part, kind))
-        return PAL_OK; /* it was read first: the other members depend on it */
+        return PAL_OK; /* the kind was read first, because the other members depend on it */
     return read_parts(value, arena, true, &part->parts, &part->parts_len, err);
 }
 
@@ -208,10 +208,11 @@ static void write_flags(pal_json_writer *writer, uint32_t flags)
 
 /* ---- Messages ---- */
 
-/* What is written or read: the message first, so that the table's offsets fit both. */
+/* The record that is read or written. The message must be first, so that the table's offsets are
+ * valid for both structs. */
 typedef struct message_record {
     pal_message message;
-    pal_str usage_extra; /* unknown members of the usage */
+    pal_str usage_extra; /* unknown members of 'usage' */
     bool has_content;
     bool has_parts;
 } message_record;
@@ -224,7 +225,7 @@ static void write_body_other(const pal_member *member, pal_json_writer *writer, 
 
 enum message_other { ROLE, CONTENT, PARTS, USAGE, FLAGS, SENT };
 
-/* For members of type OTHER the offset tells which one it is. */
+/* For members of type OTHER the offset identifies the member. */
 static const pal_member message_members[] = {
         {"id", PAL_MEMBER_ID, FULL, offsetof(pal_message, id)},
         {"seq", PAL_MEMBER_U64, FULL, offsetof(pal_message, seq)},
@@ -303,7 +304,7 @@ static pal_status read_message_other(
     return PAL_OK;
 }
 
-/* Puts {"usage_extra":...} before the members of the message's extra. */
+/* Inserts {"usage_extra":...} before the members of the message's extra. */
 static pal_status keep_usage_extra(
         pal_json object, pal_arena *arena, message_record *record, pal_error *err)
 {
@@ -311,7 +312,7 @@ static pal_status keep_usage_extra(
     pal_str kept = record->usage_extra, extra = record->message.extra;
     if (pal_json_type_of(pal_json_find(object, USAGE_EXTRA)) != PAL_JSON_NONE)
         return pal_error_set(err, PAL_INVALID,
-                "member '" USAGE_EXTRA "' stands beside unknown members of 'usage'");
+                "member '" USAGE_EXTRA "' is not allowed together with unknown members of 'usage'");
     size_t start_len = sizeof(start) - 1;
     char *data = pal_arena_alloc(arena, start_len + kept.len + extra.len + 1);
     if (!data)
@@ -321,7 +322,7 @@ static pal_status keep_usage_extra(
     size_t len = start_len + kept.len;
     if (extra.len) {
         memcpy(data + len, extra.data, extra.len);
-        data[len] = ','; /* where the extra's brace was */
+        data[len] = ','; /* replaces the opening brace of the extra */
         len += extra.len;
     } else {
         data[len++] = '}';
@@ -429,9 +430,9 @@ static pal_status check_parts(const pal_part *parts, size_t parts_len, bool nest
 static pal_status check_part(const pal_part *part, bool nested, pal_error *err)
 {
     if (part->kind <= PAL_PART_NONE || part->kind > PAL_PART_COMPACTION)
-        return pal_error_set(err, PAL_INVALID, "a part has the unknown kind %d", (int)part->kind);
+        return pal_error_set(err, PAL_INVALID, "a part has unknown kind %d", (int)part->kind);
     if (part->kind == PAL_PART_TOOL_RESULT && nested)
-        return pal_error_set(err, PAL_INVALID, "a tool_result lies inside a tool_result");
+        return pal_error_set(err, PAL_INVALID, "a tool_result must not contain a tool_result");
     pal_status status = pal_members_check(&part_table, 1u << part->kind, "extra", part->extra, err);
     if (status == PAL_OK && part->kind == PAL_PART_TOOL_RESULT)
         status = check_parts(part->parts, part->parts_len, true, err);
@@ -497,7 +498,7 @@ pal_status pal_native_body_read(
 
 /* ---- The full form ---- */
 
-/* The members of `extra` but for usage_extra, which goes to the record. */
+/* Writes the members of `extra`, except usage_extra, which goes to the record. */
 static void write_extra_split(pal_json_writer *writer, pal_json extra, pal_arena *arena)
 {
     pal_json name, value;
@@ -525,7 +526,7 @@ static void write_message(
     pal_json_end_object(writer);
 }
 
-/* Most messages by far: a text, and nothing that the store would not have given it. */
+/* Most messages are bare: one text, and no members that the store did not set. */
 static bool is_bare(const pal_message *message)
 {
     return has_role(message) && pal_native_is_plain(message) && message->flags == 0 &&
@@ -534,8 +535,8 @@ static bool is_bare(const pal_message *message)
             message->created_at > 0 && message->created_at <= PAL_TIME_MAX_MS;
 }
 
-#define BARE_HEAD_MAX 128 /* what stands before the text of a bare message */
-#define BARE_TAIL_MAX 96  /* and behind it */
+#define BARE_HEAD_MAX 128 /* bytes before the text of a bare message */
+#define BARE_TAIL_MAX 96  /* bytes after the text of a bare message */
 
 static pal_str bare_head(const pal_message *message, char out[BARE_HEAD_MAX])
 {
@@ -562,7 +563,8 @@ static pal_str bare_tail(const pal_message *message, char out[BARE_TAIL_MAX])
     return pal_str_make(out, (size_t)(p - out));
 }
 
-/* What message_table says of a bare message, with less work: long lists are made of them. */
+/* Writes the same as message_table does for a bare message, but faster. Long lists consist of
+ * them. */
 static void write_bare(pal_json_writer *writer, const pal_message *message)
 {
     char head[BARE_HEAD_MAX], tail[BARE_TAIL_MAX];
@@ -574,7 +576,7 @@ static void write_bare(pal_json_writer *writer, const pal_message *message)
 pal_status pal_native_message_put(
         pal_json_writer *writer, const pal_message *message, pal_error *err)
 {
-    if (is_bare(message)) { /* nothing of it could be wrong */
+    if (is_bare(message)) { /* a bare message needs no checks */
         write_bare(writer, message);
         return PAL_OK;
     }

@@ -216,7 +216,7 @@ static void write_mark_kind(const pal_member *member, pal_json_writer *writer, c
 pal_status pal_native_mark_put(pal_json_writer *writer, const pal_mark *mark, pal_error *err)
 {
     if (mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_HIDE)
-        return pal_error_set(err, PAL_INVALID, "a mark has the unknown kind %d", (int)mark->kind);
+        return pal_error_set(err, PAL_INVALID, "a mark has unknown kind %d", (int)mark->kind);
     pal_status status = pal_members_check(NULL, 0, "body", mark->body, err);
     if (status != PAL_OK)
         return status;
@@ -226,7 +226,7 @@ pal_status pal_native_mark_put(pal_json_writer *writer, const pal_mark *mark, pa
     return PAL_OK;
 }
 
-/* Members that are unknown here are ignored: a mark has no place for them. */
+/* Unknown members are ignored, because a mark cannot store them. */
 pal_status pal_native_mark_read(
         pal_json value, pal_arena *arena, pal_mark *out_mark, pal_error *err)
 {

@@ -55,7 +55,7 @@ static pal_status read_content_parts(
     return PAL_OK;
 }
 
-/* Appends to `parts`, which has room. An empty string is no part: it stands for no content. */
+/* Appends to `parts`, which must have room. An empty string means no content and adds no part. */
 static pal_status read_content(
         pal_json content, pal_arena *arena, pal_part *parts, size_t *parts_len, pal_error *err)
 {
@@ -94,7 +94,7 @@ static pal_status read_tool_calls(
     return PAL_OK;
 }
 
-/* Room for all parts of the message, for the caller to fill in. */
+/* Allocates room for all parts of the message. The caller fills them in. */
 static pal_status make_parts(
         const chat_record *record, pal_arena *arena, pal_part **out_parts, pal_error *err)
 {
@@ -132,7 +132,7 @@ static pal_status read_assistant(
     return status;
 }
 
-/* The whole message is one result; content in parts lies inside of it. */
+/* The complete message is one result, and its parts are inside the result. */
 static pal_status read_tool(const chat_record *record, bool legacy, pal_arena *arena,
         pal_message *message, pal_error *err)
 {
@@ -160,7 +160,7 @@ static pal_status read_tool(const chat_record *record, bool legacy, pal_arena *a
 typedef struct chat_role {
     const char *name;
     pal_role role;
-    bool is_kept; /* our role does not say it */
+    bool is_kept; /* the name is kept because PAL_ROLE_* cannot express it */
 } chat_role;
 
 static const chat_role chat_roles[] = {

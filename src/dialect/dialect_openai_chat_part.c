@@ -6,7 +6,7 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* ---- What is kept in extra ---- */
+/* ---- Members kept in extra ---- */
 
 pal_str pal_chat_join(pal_arena *arena, const pal_str *pieces, size_t pieces_len)
 {
@@ -25,7 +25,7 @@ pal_str pal_chat_join(pal_arena *arena, const pal_str *pieces, size_t pieces_len
     return pal_str_make(data, len);
 }
 
-/* The inside of {...}; the empty view for an empty object. */
+/* Returns the text between the braces of an object. It is empty for an empty object. */
 static pal_str members_of(pal_str object)
 {
     return object.len > 2 ? pal_str_make(object.data + 1, object.len - 2) : pal_str_make(NULL, 0);
@@ -80,7 +80,7 @@ pal_status pal_chat_expect_object(const char *name, pal_json value, pal_error *e
 
 /* ---- Content parts ---- */
 
-/* One record serves all types of content parts; each table takes what its type has. */
+/* One record serves all types of content parts. Each table reads the members of its type. */
 typedef struct content_record {
     pal_str text;
     pal_str url;
@@ -119,8 +119,9 @@ static pal_status read_text_part(content_reader *in, const char *member, const c
     return pal_arena_checked(in->arena, in->err);
 }
 
-/* Reads {"type":...,"MEMBER":{...}}: the inner object by `table` into the record; what is unknown
- * in either lands in the part's extra. `record->inner` is the inner value on return. */
+/* Reads {"type":...,"MEMBER":{...}}: the inner object is read by `table` into the record. Unknown
+ * members of both objects are added to the part's extra. On return, `record->inner` is the inner
+ * value. */
 static pal_status read_wrapped_part(content_reader *in, const char *member,
         const pal_member_table *table, content_record *record)
 {
@@ -176,7 +177,7 @@ static pal_status read_image_part(content_reader *in)
     content_record record = {0};
     pal_json inner = pal_json_find(in->value, "image_url");
     in->part->kind = PAL_PART_IMAGE;
-    /* Mistral's spelling: the URL stands there by itself. */
+    /* Mistral writes the URL as a plain string. */
     if (pal_json_type_of(inner) == PAL_JSON_STRING)
         return read_plain_image_part(in, inner);
     pal_status status = read_wrapped_part(in, "image_url", &table, &record);
@@ -212,7 +213,7 @@ static pal_status read_file_part(content_reader *in)
             {"file_data", PAL_MEMBER_STRING, 1, offsetof(content_record, url)},
     };
     static const pal_member_table table = TABLE(members);
-    /* Data that is no data: URL that we can write again stays in the extra as it is. */
+    /* If the data is not a data: URL that can be written again, it stays in the extra unchanged. */
     static const pal_member_table name_only = {members, 1, pal_chat_read_value, NULL};
     content_record record = {0};
     pal_json inner = pal_json_find(in->value, "file");
@@ -286,7 +287,7 @@ pal_status pal_chat_read_tool_call(pal_json value, pal_arena *arena, pal_part *p
     bool function = !custom && pal_json_type_of(record.inner) != PAL_JSON_NONE;
     if (!custom && !function && pal_json_type_of(record.type) == PAL_JSON_STRING &&
             !pal_json_string_is(record.type, "function")) {
-        part->name = pal_json_string(record.type, arena); /* a call needs one to be stored */
+        part->name = pal_json_string(record.type, arena); /* the store requires a name */
         part->extra = pal_chat_keep(arena, (pal_chat_kept){.unknown = pal_json_raw(value)});
         return pal_arena_checked(arena, err);
     }

@@ -10,16 +10,16 @@
 
 typedef struct chat_writer {
     pal_json_writer *json;
-    pal_arena *scratch; /* for what must be parsed again; its failure is checked at the end */
+    pal_arena *scratch; /* owns JSON that is parsed again; its failure is checked at the end */
 } chat_writer;
 
-/* What was kept of an object; PAL_JSON_NONE where nothing was. */
+/* Returns the kept members of an object, or PAL_JSON_NONE if there are none. */
 static pal_json kept_of(chat_writer *out, pal_str extra)
 {
     return pal_member_kept(extra, "openai", out->scratch);
 }
 
-/* The members of `object` but those in `without`, which ends with NULL. */
+/* Writes the members of `object` except those in `without`, which ends with NULL. */
 static void put_others(chat_writer *out, pal_json object, const char *const *without)
 {
     pal_member_put_others(out->json, object, without, NULL, out->scratch);
@@ -57,7 +57,7 @@ static void put_text(chat_writer *out, pal_str text, pal_json kept)
     pal_json_end_object(out->json);
 }
 
-/* The data: URL of the part's bytes. */
+/* Writes the part's bytes as a data: URL. */
 static void put_data_url(chat_writer *out, const pal_part *part)
 {
     pal_buf prefix;
@@ -150,7 +150,7 @@ static void put_file(chat_writer *out, const pal_part *part, pal_json kept)
     pal_json_end_object(out->json);
 }
 
-/* A line that names what can't be sent. */
+/* Returns a line that describes content that cannot be sent. */
 static pal_str placeholder_of(chat_writer *out, const pal_part *part)
 {
     const pal_str words[] = {pal_str_of(pal_part_kind_name(part->kind)), part->media_type,
@@ -177,7 +177,7 @@ static bool is_media(const pal_part *part)
     return part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
 }
 
-/* How a part of media is sent; NOTHING where it has nothing that could be. */
+/* The form in which a media part is sent; NOTHING if it has no content to send. */
 typedef enum media_form { NOTHING, IMAGE, AUDIO_DATA, FILE_DATA, UNKNOWN } media_form;
 
 static media_form media_form_of(const pal_part *part, pal_json kept)
@@ -207,7 +207,7 @@ static void put_media(chat_writer *out, const pal_part *part, pal_json kept)
     case FILE_DATA:
         put_file(out, part, kept);
         break;
-    case UNKNOWN: /* the whole of it was kept */
+    case UNKNOWN: /* the complete part was kept */
         pal_json_put_raw(out->json, pal_json_raw(kept));
         break;
     case NOTHING:
@@ -246,7 +246,7 @@ static void put_tool_call(chat_writer *out, const pal_part *part, pal_json kept)
     const char *const own[] = {"id", "type", name, NULL};
     if (pal_json_type_of(type) == PAL_JSON_STRING && !pal_member_is_one_of(type, known) &&
             pal_json_type_of(pal_json_find(kept, "function")) == PAL_JSON_NONE) {
-        pal_json_put_raw(out->json, pal_json_raw(kept)); /* the whole of it was kept */
+        pal_json_put_raw(out->json, pal_json_raw(kept)); /* the complete part was kept */
         return;
     }
     pal_json_begin_object(out->json);
@@ -290,18 +290,18 @@ static void put_result(chat_writer *out, const pal_part *result, pal_json kept)
 
 /* ---- Messages ---- */
 
-/* Where a part of a message goes. */
+/* The place of a part in a message. */
 typedef enum place { CONTENT, REASONING, REFUSAL, TOOL_CALL, FUNCTION_CALL, RESULT } place;
 
 #define PLACES (RESULT + 1)
 
-/* A message with its parts sorted out. */
+/* A message with its parts sorted by place. */
 typedef struct sorted {
     const pal_message *message;
-    pal_json kept;         /* of the message */
-    pal_json *part_kept;   /* of each part */
-    place *places;         /* of each part */
-    size_t counts[PLACES]; /* parts in each place */
+    pal_json kept;         /* kept members of the message */
+    pal_json *part_kept;   /* kept members of each part */
+    place *places;         /* place of each part */
+    size_t counts[PLACES]; /* number of parts in each place */
     const pal_part *first[PLACES];
 } sorted;
 
@@ -322,7 +322,7 @@ static place place_of(const pal_part *part, pal_json kept)
     }
 }
 
-/* False when the scratch arena failed. */
+/* Returns false if the scratch arena failed. */
 static bool sort_parts(chat_writer *out, const pal_message *message, sorted *in)
 {
     size_t len = message->parts_len;
@@ -342,8 +342,8 @@ static bool sort_parts(chat_writer *out, const pal_message *message, sorted *in)
     return true;
 }
 
-/* Whether the content is one text of which nothing else is to be said: that is a plain string. No
- * content at all is the empty one. */
+/* Returns whether the content is one text without further members. It is then written as a plain
+ * string. A message without content gets an empty string. */
 static bool is_plain_content(chat_writer *out, const sorted *in, pal_str *out_text)
 {
     const pal_part *first = in->first[CONTENT];
@@ -373,7 +373,7 @@ static bool has_text(const sorted *in, place where)
     return false;
 }
 
-/* Whether the message says something that is no content. */
+/* Returns whether the message has anything besides its content. */
 static bool says_other(const sorted *in)
 {
     return in->message->role == PAL_ROLE_ASSISTANT &&
@@ -400,7 +400,7 @@ static void put_content(chat_writer *out, const sorted *in)
     }
 }
 
-/* Several texts of one place become one: the form has room for one only. */
+/* Several texts of one place are joined, because the form has room for only one. */
 static void put_joined(chat_writer *out, const sorted *in, place where, const char *name)
 {
     const pal_message *message = in->message;
@@ -440,7 +440,7 @@ static void put_calls(chat_writer *out, const sorted *in)
     }
 }
 
-/* A tool's message without a result is no message that the form knows; it is said by the user. */
+/* The form has no tool message without a result, so such a message is sent as a user message. */
 static const char *role_of(const pal_message *message, pal_json kept)
 {
     if (message->role == PAL_ROLE_SYSTEM &&

@@ -20,11 +20,11 @@ typedef struct items_reader {
     void *user;
     pal_message *messages;
     size_t len;
-    size_t last_cap; /* parts that the last message has room for */
+    size_t last_cap; /* number of parts that the last message has room for */
     pal_error *err;
 } items_reader;
 
-/* ---- Putting together ---- */
+/* ---- Building messages ---- */
 
 static bool has_kind(const pal_message *message, pal_part_kind kind)
 {
@@ -44,7 +44,7 @@ static bool has_content(const pal_message *message)
     return message->parts_len == 0;
 }
 
-/* Whether `piece` goes on with the answer that the last message is. */
+/* Returns whether `piece` continues the answer in the last message. */
 static bool joins(const items_reader *in, const pal_message *piece)
 {
     const pal_message *last = in->len ? &in->messages[in->len - 1] : NULL;
@@ -107,7 +107,7 @@ static pal_status add_part(items_reader *in, pal_role role, const pal_part *part
 static const struct {
     const char *name;
     pal_role role;
-    bool is_kept; /* our role does not say it */
+    bool is_kept; /* the name is kept because PAL_ROLE_* cannot express it */
 } roles[] = {
         {"user", PAL_ROLE_USER, false},
         {"assistant", PAL_ROLE_ASSISTANT, false},
@@ -179,7 +179,7 @@ static pal_status read_string(
     return pal_arena_checked(in->arena, in->err);
 }
 
-/* {"input":TEXT} */
+/* Wraps the text as {"input":TEXT}. */
 static pal_status wrap_input(items_reader *in, pal_str *arguments)
 {
     pal_buf buf;
@@ -238,7 +238,7 @@ static pal_status read_output(items_reader *in, pal_json item)
 
 /* ---- Reasoning ---- */
 
-/* The texts of [{"text":...}, ...], a line each. */
+/* Joins the texts of [{"text":...}, ...], one per line. */
 static pal_str join_texts(items_reader *in, pal_json array)
 {
     size_t len = pal_json_count(array), used = 0;
@@ -271,8 +271,8 @@ static pal_status check_list(items_reader *in, pal_json item, const char *name)
     return PAL_OK;
 }
 
-/* Summary and content are kept as they are; the text is for whoever has no place for both. Plain
- * content alone is what we write of a text ourselves, and is not kept. */
+/* Summary and content are kept unchanged. The text is for formats that have no place for both.
+ * Plain content alone is not kept, because a text is written in this form anyway. */
 static pal_status read_reasoning(items_reader *in, pal_json item)
 {
     static const char *const own[] = {"id", "type", "status", "encrypted_content", NULL};
@@ -300,7 +300,7 @@ static pal_status read_reasoning(items_reader *in, pal_json item)
 
 /* ---- References ---- */
 
-/* Stands for an item that is stored: what it says is said again. */
+/* A reference is replaced by the stored item that it names. */
 static pal_status read_reference(items_reader *in, pal_json item)
 {
     pal_message message = {0};
@@ -311,10 +311,11 @@ static pal_status read_reference(items_reader *in, pal_json item)
         return status;
     if (!in->find)
         return pal_error_set(
-                in->err, PAL_INVALID, "an item_reference can't be used here: send the item itself");
+                in->err, PAL_INVALID,
+                        "an item_reference is not supported here; send the item itself");
     status = in->find(id, in->arena, &message, &index, in->user, in->err);
     if (status == PAL_NOT_FOUND)
-        return pal_error_set(in->err, PAL_INVALID, "there is no item '%.*s' to refer to",
+        return pal_error_set(in->err, PAL_INVALID, "unknown item '%.*s' in an item_reference",
                 (int)(id.len < 80 ? id.len : 80), id.data);
     if (status != PAL_OK || message.role == PAL_ROLE_NONE)
         return status;
@@ -327,7 +328,7 @@ static pal_status read_reference(items_reader *in, pal_json item)
     return add(in, &piece);
 }
 
-/* ---- The whole ---- */
+/* ---- The list of items ---- */
 
 static const struct {
     const char *type;
@@ -350,7 +351,7 @@ static pal_status read_item(items_reader *in, pal_json item)
                 pal_json_type_name(pal_json_type_of(item)));
     pal_json_type found = pal_json_type_of(type);
     if (found == PAL_JSON_NONE || found == PAL_JSON_NULL) {
-        /* The SDKs leave it out of messages, and of references too. */
+        /* The SDKs omit the type of messages, and of references too. */
         if (pal_json_type_of(pal_json_find(item, "role")) != PAL_JSON_NONE)
             return read_message(in, item);
         if (pal_json_count(item) <= 2 &&
@@ -369,7 +370,7 @@ static pal_status read_array(items_reader *in, pal_json array, const char *name)
     size_t count = pal_json_count(array), at = 0;
     pal_json item;
     if (count > PAL_OPENAI_ITEMS_MAX)
-        return pal_error_set(in->err, PAL_LIMIT, "'%s' has %zu items; at most %d go into one", name,
+        return pal_error_set(in->err, PAL_LIMIT, "'%s' has %zu items; at most %d are allowed", name,
                 count, PAL_OPENAI_ITEMS_MAX);
     in->messages = pal_arena_array(in->arena, count + 1, sizeof *in->messages);
     if (!in->messages)

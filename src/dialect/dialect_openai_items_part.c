@@ -14,10 +14,10 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define BLOB_PREFIX "sha256:"
-#define BLOB_LEN 71 /* with 64 hex digits */
+#define BLOB_LEN 71 /* length of the prefix and 64 hex digits */
 #define TYPES_EXPECTED "one of input_text, input_image, input_file, output_text, refusal"
 
-/* ---- What is kept ---- */
+/* ---- Keeping members ---- */
 
 pal_status pal_items_unknown(pal_json object, const char *const *own, const char *type,
         pal_arena *arena, pal_str *out_json, pal_error *err)
@@ -69,7 +69,8 @@ typedef struct content_reader {
     pal_error *err;
 } content_reader;
 
-/* {"NAME":VALUE}, of a member that is a string; empty where it is none. */
+/* Returns {"NAME":VALUE} for a member that is a string. Returns an empty text if it is not a
+ * string. */
 static pal_str inner_of(content_reader *in, const char *member, const char *name)
 {
     pal_json value = pal_json_find(in->value, member);
@@ -95,7 +96,8 @@ static bool is_empty_array(pal_json value)
     return pal_json_type_of(value) == PAL_JSON_ARRAY && pal_json_count(value) == 0;
 }
 
-/* Empty annotations and logprobs say nothing: every output_text is written with the first. */
+/* Empty annotations and logprobs are not kept. Every output_text is written with empty annotations
+ * anyway. */
 static pal_status read_text(content_reader *in, const char *member, const char *mark)
 {
     const char *own[5] = {"type", member};
@@ -112,7 +114,7 @@ static pal_status read_text(content_reader *in, const char *member, const char *
     return keep(in, (pal_chat_kept){.mark = mark}, own);
 }
 
-/* A file that is ours by its content. */
+/* The file id names a blob of this store by its content. */
 static bool take_blob(content_reader *in)
 {
     static const char hex[] = "0123456789abcdef";
@@ -266,7 +268,8 @@ static void put_data_url(pal_items_writer *out, const char *name, const pal_part
             out->json, pal_chat_join(out->scratch, pieces, COUNT_OF(pieces)), part->data);
 }
 
-/* Where the bytes are; false: nowhere. `inner` is what chat completions keep of a file. */
+/* Returns whether the part has bytes, a URL or an id. `inner` is the member that chat completions
+ * keep for a file. */
 static bool has_source(const pal_part *part, pal_json kept, pal_json inner)
 {
     if (part->data.len || part->url.len || part->blob.len)
@@ -311,7 +314,7 @@ static void put_media(pal_items_writer *out, const pal_part *part, pal_json kept
         put_member(out, "filename", part->name);
     put_source(out, part, pal_json_find(chat, "file"));
     if (is_image) {
-        /* The SDKs' types want one. */
+        /* The types of the SDKs require this member. */
         pal_json_name(out->json, "detail");
         if (pal_json_type_of(detail) == PAL_JSON_STRING)
             pal_json_put_raw(out->json, pal_json_raw(detail));

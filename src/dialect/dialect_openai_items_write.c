@@ -5,9 +5,9 @@
 #include "dialect/dialect_openai_items_part.h"
 #include "dialect/dialect_part.h"
 
-/* ---- Which parts ---- */
+/* ---- Selecting parts ---- */
 
-/* Behind the item that begins with part `first`. */
+/* Returns the index after the last part of the item that begins with part `first`. */
 static size_t end_of(const pal_message *message, size_t first)
 {
     return pal_part_run_end(message, first, pal_items_is_content);
@@ -18,7 +18,7 @@ size_t pal_openai_items_count(const pal_message *message)
     size_t count = 0;
     for (size_t at = 0; at < message->parts_len; at = end_of(message, at))
         count++;
-    return count ? count : 1; /* a message that says nothing is one all the same */
+    return count ? count : 1; /* an empty message is still one item */
 }
 
 void pal_openai_item_parts(
@@ -31,7 +31,7 @@ void pal_openai_item_parts(
     *out_len = first < message->parts_len ? end_of(message, first) - first : 0;
 }
 
-/* ---- What it is called ---- */
+/* ---- Ids ---- */
 
 typedef enum item_form { MESSAGE, REASONING, CALL, OUTPUT } item_form;
 
@@ -76,7 +76,7 @@ bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_i
     return false;
 }
 
-/* ---- What it says ---- */
+/* ---- Writing items ---- */
 
 static void put_member(pal_items_writer *out, const char *name, pal_str text)
 {
@@ -90,11 +90,12 @@ static const char *role_of(const pal_message *message, pal_arena *scratch)
     if (message->role == PAL_ROLE_SYSTEM &&
             pal_json_string_is(pal_json_find(chat, "role"), "developer"))
         return "developer";
-    /* A tool's message says nothing but results; what else it holds, somebody put there. */
+    /* A tool message consists of results. Any other content was added by a client, so it is shown
+     * as the user's. */
     return message->role == PAL_ROLE_TOOL ? "user" : pal_role_name(message->role);
 }
 
-/* What was kept of a message goes to the first item that it is. */
+/* The kept members of a message are written with its first item. */
 static bool is_first_content(const pal_message *message, size_t first)
 {
     for (size_t i = 0; i < first; i++) {
@@ -160,8 +161,8 @@ pal_str pal_openai_custom_input(pal_str arguments, pal_arena *arena)
     return pal_json_type_of(input) == PAL_JSON_STRING ? pal_json_string(input, arena) : arguments;
 }
 
-/* Chat completions have custom tools too, with their text as it is. A model that wrote no arguments
- * meant none; SDKs parse what they get. */
+/* Chat completions also have custom tools, whose input is plain text. If the model wrote no
+ * arguments, an empty object is written, because SDKs parse the arguments. */
 static void put_call(pal_items_writer *out, const pal_part *part, pal_json kept)
 {
     static const char custom[] = "custom_tool_call";

@@ -66,7 +66,7 @@ bool pal_picoclaw_is_main_alias(pal_str alias)
 
 /* ---- Transient thoughts ---- */
 
-/* Blank as PicoClaw's Unicode-aware trimming would have it, as far as ASCII goes. */
+/* Returns whether the text is blank. PicoClaw trims all Unicode spaces; this handles ASCII only. */
 static bool is_blank(pal_str text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -127,7 +127,7 @@ static const pal_member meta_members[] = {
 static const pal_member_table meta_table = {
         meta_members, COUNT_OF(meta_members), read_aliases, NULL};
 
-/* Go's zero time means none. */
+/* Go's zero time means that there is no time. */
 static pal_status read_time(const char *name, pal_str *text, int64_t *out_ms, pal_error *err)
 {
     if (pal_str_is(*text, GO_TIME_ZERO))
@@ -221,7 +221,7 @@ static void new_line(pal_buf *buf, size_t depth)
         pal_buf_append_text(buf, "  ");
 }
 
-/* The length of the string that begins at `at`, quotes and all. */
+/* Returns the length of the string that begins at `at`, including its quotes. */
 static size_t string_len(pal_str json, size_t at)
 {
     size_t end = at + 1;
@@ -230,7 +230,7 @@ static size_t string_len(pal_str json, size_t at)
     return (end < json.len ? end + 1 : json.len) - at;
 }
 
-/* Valid JSON, laid out as Go's MarshalIndent does: {} and [] stay closed. */
+/* Writes valid JSON in the layout of Go's MarshalIndent: {} and [] stay on one line. */
 static void indent(pal_buf *buf, pal_str json)
 {
     size_t depth = 0;
@@ -242,7 +242,7 @@ static void indent(pal_buf *buf, pal_str json)
         bool closes = c == '}' || c == ']';
         if (closes && depth > 0)
             depth--;
-        if (opened != closes) /* the first thing inside, or the end of what isn't empty */
+        if (opened != closes) /* before the first element, or at the end of a non-empty container */
             new_line(buf, depth);
         opened = c == '{' || c == '[';
         if (c == '"') {

@@ -10,8 +10,8 @@
 #include "dialect/dialect_picoclaw_part.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
-#define GO_TIME_ZERO INT64_C(-62135596800000) /* the start of year 1: Go's "no time" */
-#define DEPTH_MAX (PAL_MESSAGE_DEPTH_MAX + 8) /* ours lies a few levels down in a line */
+#define GO_TIME_ZERO INT64_C(-62135596800000) /* the start of year 1, which means "no time" in Go */
+#define DEPTH_MAX (PAL_MESSAGE_DEPTH_MAX + 8) /* our member is a few levels deep in a line */
 
 /* ---- Objects by table ---- */
 
@@ -81,9 +81,9 @@ static const pal_member attachment_members[] = {
 static const pal_member_table attachment_table = {
         attachment_members, COUNT_OF(attachment_members), NULL, NULL};
 
-/* ---- What is kept ---- */
+/* ---- Keeping members ---- */
 
-/* What a writer made, in the arena. */
+/* Copies the text of a buf to the arena. */
 static pal_str keep(pal_buf *buf, pal_arena *arena)
 {
     pal_str text = {0};
@@ -92,7 +92,8 @@ static pal_str keep(pal_buf *buf, pal_arena *arena)
     return text;
 }
 
-/* {"picoclaw":{"type":TYPE,"function":INNER,...unknown}}, or empty where there is nothing. */
+/* Returns {"picoclaw":{"type":TYPE,"function":INNER,...unknown}}, or an empty text if there is
+ * nothing to keep. */
 static pal_status keep_in_part(pal_arena *arena, pal_str type, pal_str inner, pal_str unknown,
         pal_str *out_extra, pal_error *err)
 {
@@ -151,7 +152,7 @@ static bool has_native_name(pal_json object)
     return found;
 }
 
-/* Moves what can't stand in an extra, and a role that we don't have, under "picoclaw". */
+/* Moves members whose names are not allowed in an extra, and an unknown role, under "picoclaw". */
 static pal_status shelter(pal_str *extra, pal_str role, pal_arena *arena, pal_error *err)
 {
     pal_json object = {0};
@@ -299,7 +300,7 @@ pal_status pal_picoclaw_plain_read(
     pal_status status =
             pal_members_read(&line_table, 1, line, arena, &record, &message->extra, err);
     if (status == PAL_OK && !record.role.len)
-        return pal_member_wrong(err, "role", (pal_json){0}, "who said it");
+        return pal_member_wrong(err, "role", (pal_json){0}, "a role");
     if (status == PAL_OK)
         status = read_parts(&record, arena, message, err);
     if (status != PAL_OK)
@@ -326,7 +327,8 @@ static bool is_marked(pal_json palaver, const char *name)
     return pal_json_bool(pal_json_find(palaver, name), &marked) && marked;
 }
 
-/* The part that a mark such as "content":2 names, if it is of one of these kinds (a bit each). */
+/* Returns the part that a mark such as "content":2 names, if its kind is in `kinds` (one bit per
+ * kind). */
 static pal_part *marked_part(
         pal_json palaver, const char *name, uint32_t kinds, pal_message *message)
 {
@@ -337,7 +339,7 @@ static pal_part *marked_part(
     return (1u << part->kind) & kinds ? part : NULL;
 }
 
-/* The n-th call of the message has the arguments of the line's n-th. */
+/* The n-th call of the message gets the arguments of the n-th call of the line. */
 static void fill_arguments(pal_message *message, const pal_message *plain)
 {
     size_t next = 0;
@@ -365,7 +367,7 @@ static void fill_parts(pal_json palaver, const pal_picoclaw_plain *plain, pal_me
         fill_arguments(message, &plain->message);
 }
 
-/* Puts together what the line says and what "palaver" says. */
+/* Combines the plain members of the line with its member "palaver". */
 static void join(const pal_picoclaw_plain *plain, pal_message *message)
 {
     if (is_marked(plain->palaver, "parts")) {
@@ -399,7 +401,7 @@ pal_status pal_picoclaw_value_read(
     if (status == PAL_OK)
         join(&plain, &message);
     else
-        message = plain.message; /* not as we write it: the line stands for itself */
+        message = plain.message; /* the line was not written by us, so its plain members are used */
     status = pal_arena_checked(arena, err);
     if (status == PAL_OK)
         status = pal_native_message_check(&message, err);

@@ -16,20 +16,20 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define NOWHERE SIZE_MAX
 
-/* The times that a line can say; the first of them would mean none. */
+/* The times that a line can express. The millisecond before the first one would mean "no time". */
 #define TIME_FIRST INT64_C(-62135596799999)
 #define TIME_LAST INT64_C(253402300799999)
 
 typedef struct line {
     pal_json_writer writer;
     const pal_message *message;
-    pal_arena *arena; /* NULL for a plain one */
-    size_t start;     /* of the line in the buf */
+    pal_arena *arena; /* NULL for a plain line */
+    size_t start;     /* offset of the line in the buf */
     pal_str content;
-    size_t content_part; /* the one part that it is the text of, or NOWHERE */
+    size_t content_part; /* index of the only part that provides the text, or NOWHERE */
     pal_str reasoning;
     size_t reasoning_part;
-    bool parts_differ; /* from what the plain rules read */
+    bool parts_differ; /* the parts differ from those that the plain rules read */
     bool extra_differs;
     bool role_differs;
 } line;
@@ -61,7 +61,7 @@ static void join_texts(pal_buf *buf, const pal_part *parts, size_t len, wanted_f
     }
 }
 
-/* One text where only one part has some; else all of them, a blank line between. */
+/* If only one part has a text, returns it. Otherwise joins all texts with blank lines. */
 static pal_str gather(line *out, wanted_fn wanted, size_t *out_part)
 {
     const pal_message *message = out->message;
@@ -92,8 +92,9 @@ static char lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
-/* Whether PicoClaw would take the name for one of these. Its decoder folds a few letters beyond
- * ASCII too (U+017F as s, U+212A as k), so names that are not plain ASCII are never trusted. */
+/* Returns whether PicoClaw would read the name as one of these. Its decoder also folds a few
+ * letters beyond ASCII (U+017F as s, U+212A as k), so names that are not plain ASCII are never
+ * trusted. */
 static bool is_like_one_of(pal_str name, const char *const *names, size_t names_len)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -115,7 +116,7 @@ static bool is_text(pal_json value)
     return pal_json_type_of(value) == PAL_JSON_STRING;
 }
 
-/* Absent, or an object with a string in it: {"type":"ephemeral"}. */
+/* The value must be absent or an object with a string, such as {"type":"ephemeral"}. */
 static bool is_object_of_text(pal_json value, const char *name)
 {
     pal_json text = pal_json_find(value, name);
@@ -146,7 +147,7 @@ static void put_member(line *out, pal_json name, pal_json value)
     pal_json_put_raw(&out->writer, pal_json_raw(value));
 }
 
-/* What an extra keeps under "picoclaw"; a zeroed value where it keeps nothing. */
+/* Returns the object that an extra keeps under "picoclaw", or a zeroed value if there is none. */
 static pal_json kept_in(const line *out, pal_str extra)
 {
     pal_json value = {0};
@@ -156,8 +157,8 @@ static pal_json kept_in(const line *out, pal_str extra)
     return pal_json_find(value, PAL_PICOCLAW_KEPT);
 }
 
-/* The members of `kept` that can't be taken for one of `names`; `odd` is one that may stand where
- * its value is good. */
+/* Writes the members of `kept` that PicoClaw cannot confuse with one of `names`. `odd` is an
+ * exception: it is written if its value is valid. */
 static void put_kept(line *out, pal_json kept, const char *const *names, size_t names_len,
         const char *odd, bool (*is_good)(pal_json value))
 {
@@ -182,7 +183,8 @@ static void put_text(line *out, const char *name, pal_str text)
     pal_json_put_str(&out->writer, text);
 }
 
-/* A role that we don't have is in the extra; results are a tool's, whoever handed them in. */
+/* An unknown role is kept in the extra. A message with results has the role tool, whoever sent
+ * it. */
 static void put_role(line *out)
 {
     const pal_message *message = out->message;
@@ -313,7 +315,8 @@ static pal_str result_call_id(const pal_message *message)
     return pal_str_make(NULL, 0);
 }
 
-/* Members that were sheltered because a native one has their name go back to where they were. */
+/* Members that were moved because a native member has the same name are written to their original
+ * place. */
 static void put_sheltered(line *out, pal_json kept)
 {
     pal_json name, value;
@@ -353,7 +356,7 @@ static void put_members(line *out)
     put_extra(out);
 }
 
-/* ---- What came back ---- */
+/* ---- Comparing with the original ---- */
 
 static bool parts_equal(const pal_part *a, size_t a_len, const pal_part *b, size_t b_len);
 
@@ -377,7 +380,7 @@ static bool parts_equal(const pal_part *a, size_t a_len, const pal_part *b, size
     return equal;
 }
 
-/* Closes the line for a moment and reads it. */
+/* Closes the line temporarily and reads it again. */
 static void compare(line *out)
 {
     pal_buf *buf = out->writer.buf;
@@ -401,7 +404,7 @@ static void compare(line *out)
 
 /* ---- The member "palaver" ---- */
 
-/* The parts without the texts that the line has. */
+/* Returns the parts without the texts that are already in the line. */
 static pal_part *lean_parts(const line *out)
 {
     const pal_message *message = out->message;
@@ -474,7 +477,8 @@ static void put_rest(line *out)
         pal_json_end_object(writer);
 }
 
-/* An extra may have been laid out over several lines. In JSON a raw line end is white space. */
+/* An extra may contain line breaks. In JSON a raw line break is white space, so it can be
+ * removed. */
 static void flatten(pal_buf *buf, size_t start)
 {
     char *end = buf->data + buf->len;

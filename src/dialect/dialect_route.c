@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* What reading goes on with. Failure sticks, as that of a buf does. */
+/* The state of a reader. After a failure all further reads do nothing, like those of a buf. */
 typedef struct reader {
     pal_arena *arena;
     pal_status status;
@@ -22,26 +22,26 @@ static bool is_given(pal_json value)
     return type != PAL_JSON_NONE && type != PAL_JSON_NULL;
 }
 
-/* The member of either name. */
+/* Returns the member that has either name. */
 static pal_json find_either(pal_json object, const char *name, const char *other)
 {
     pal_json value = pal_json_find(object, name);
     return is_given(value) ? value : pal_json_find(object, other);
 }
 
-/* Whether it is given; then it must be of that type. */
+/* Returns whether the member is given. If it is given, it must have this type. */
 static bool expect(reader *r, const char *name, pal_json value, pal_json_type type)
 {
     if (r->status != PAL_OK || !is_given(value))
         return false;
     if (pal_json_type_of(value) == type)
         return true;
-    r->status = pal_error_set(r->err, PAL_INVALID, "'%s' is not of type %s but %s", name,
+    r->status = pal_error_set(r->err, PAL_INVALID, "'%s' must be of type %s, not %s", name,
             pal_json_type_name(type), pal_json_type_name(pal_json_type_of(value)));
     return false;
 }
 
-/* The code of the escape "\uXXXX" at that place, -1 where there is none. */
+/* Returns the code of the escape "\uXXXX" at this offset, or -1 if there is none. */
 static int32_t escape_at(pal_str raw, size_t at)
 {
     int32_t code = 0;
@@ -54,7 +54,7 @@ static int32_t escape_at(pal_str raw, size_t at)
     return code;
 }
 
-/* Half of a pair reads as U+FFFD: different ids would become one. */
+/* Half of a surrogate pair reads as U+FFFD, so different ids would become equal. */
 static bool has_lone_surrogate(pal_str raw)
 {
     for (size_t i = 0; i < raw.len; i++) {
@@ -79,7 +79,8 @@ static pal_str read_text(reader *r, const char *name, pal_json value)
         return pal_str_make(NULL, 0);
     if (has_lone_surrogate(pal_json_raw(value)))
         r->status = pal_error_set(
-                r->err, PAL_INVALID, "'%s' is not valid Unicode: it has half of a pair", name);
+                r->err, PAL_INVALID,
+                        "'%s' is not valid Unicode: it contains half of a surrogate pair", name);
     return pal_json_string(value, r->arena);
 }
 
@@ -87,7 +88,7 @@ static bool read_bool(reader *r, const char *name, pal_json value)
 {
     bool is_true = false;
     if (r->status == PAL_OK && is_given(value) && !pal_json_bool(value, &is_true))
-        r->status = pal_error_set(r->err, PAL_INVALID, "'%s' is not of type boolean but %s", name,
+        r->status = pal_error_set(r->err, PAL_INVALID, "'%s' must be of type boolean, not %s", name,
                 pal_json_type_name(pal_json_type_of(value)));
     return is_true;
 }
@@ -104,7 +105,7 @@ static const pal_str *read_texts(reader *r, const char *name, pal_json value, si
         char at[96];
         snprintf(at, sizeof at, "%.60s[%zu]", name, i);
         if (!is_given(element) && r->status == PAL_OK)
-            r->status = pal_error_set(r->err, PAL_INVALID, "'%s' is not of type string", at);
+            r->status = pal_error_set(r->err, PAL_INVALID, "'%s' must be of type string", at);
         texts[i] = read_text(r, at, element);
         *out_len = i + 1;
     }
@@ -201,7 +202,7 @@ static void read_rules(reader *r, pal_json value, pal_route_config *config)
     config->rules_len = len;
 }
 
-/* "id", "id*" for the default one, or {"id", "default"}. */
+/* Reads "id", "id*" for the default agent, or {"id", "default"}. */
 static void read_agent(reader *r, size_t index, pal_json value, pal_route_agent *agent)
 {
     static const char *const names[] = {"id", "default", NULL};
@@ -248,14 +249,14 @@ static void read_config(reader *r, pal_json value, pal_route_config *config)
             read_bool(r, "link_across_channels", pal_json_find(value, "link_across_channels"));
 }
 
-/* The kind is that of the members that are given. */
+/* The given members determine the kind. */
 static void set_kind(reader *r, pal_route_context *c)
 {
     bool is_room = c->matrix_room.data, is_code = c->project_path.data || c->branch.data;
     bool is_item = c->project_id.data || c->bead_id.data;
     if (is_room + is_item + is_code > 1 && r->status == PAL_OK)
         r->status = pal_error_set(r->err, PAL_INVALID,
-                "only one of 'matrix_room', 'project_id' and 'project_path' can be given");
+                "only one of 'matrix_room', 'project_id' and 'project_path' is allowed");
     if (is_room)
         c->kind = PAL_ROUTE_MATRIX_ROOM;
     else if (is_item)
@@ -290,7 +291,7 @@ static void read_context(reader *r, pal_json value, pal_route_context *c)
     if (is_given(context) && !expect(r, "context", context, PAL_JSON_OBJECT))
         return;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        /* What is no part of a chat may stand beside the context too. */
+        /* Texts that are not part of a chat may also be given next to the context. */
         pal_json text = pal_json_find(value, texts[i].name);
         if (!is_given(text))
             text = pal_json_find(context, texts[i].name);
@@ -310,7 +311,7 @@ pal_status pal_route_input_read(
     reader r = {.arena = arena, .status = PAL_OK, .err = err};
     pal_route_input input = {.context = {.kind = PAL_ROUTE_CHAT}};
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
-        return pal_error_set(err, PAL_INVALID, "the input is not an object but %s",
+        return pal_error_set(err, PAL_INVALID, "the input must be an object, not %s",
                 pal_json_type_name(pal_json_type_of(value)));
     pal_json inner = pal_json_find(value, "input");
     if (pal_json_type_of(inner) == PAL_JSON_OBJECT)

@@ -17,9 +17,9 @@
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_transcript_reader.h"
 
-#define CALLS_MAX 1024 /* of one message */
+#define CALLS_MAX 1024 /* calls of one message */
 
-/* The value itself, or what its text says where it is a text of JSON. */
+/* Returns the value, or the parsed value if it is a string that contains JSON. */
 static pal_json unwrap(pal_transcript *in, pal_json value)
 {
     const pal_json_limits limits = {.depth_max = 128};
@@ -32,7 +32,7 @@ static pal_json unwrap(pal_transcript *in, pal_json value)
     return inner;
 }
 
-/* Databases write a blank for the T, and leave the zone away where it is UTC. */
+/* Databases write a blank instead of the T, and omit the zone if it is UTC. */
 static int64_t read_time(pal_transcript *in, pal_json value)
 {
     char text[48];
@@ -53,7 +53,7 @@ static int64_t read_time(pal_transcript *in, pal_json value)
 
 typedef struct row {
     const char *program;
-    pal_map seen; /* content -> how often, as a pointer */
+    pal_map seen; /* maps a content to the number of its occurrences, stored as a pointer */
 } row;
 
 static pal_str client_id_of(pal_transcript *in, row *from, pal_json message)
@@ -88,7 +88,7 @@ static pal_str text_or_json(pal_json value, pal_arena *arena)
                                                           : pal_json_raw(value);
 }
 
-/* {"id","name","args"} or {"id","function":{"name","arguments"}}. */
+/* Reads {"id","name","args"} or {"id","function":{"name","arguments"}}. */
 static pal_part read_call(pal_transcript *in, pal_json call)
 {
     pal_part part = {.kind = PAL_PART_TOOL_CALL};
@@ -118,7 +118,7 @@ static void read_parts(pal_transcript *in, pal_json from, pal_message *message)
     size_t most = pal_json_count(calls) < CALLS_MAX ? pal_json_count(calls) : CALLS_MAX;
     message->parts = pal_arena_array(in->line_arena, most + 1, sizeof(*message->parts));
     if (!message->parts)
-        return; /* the arena tells */
+        return; /* the caller checks the arena */
     if (message->role == PAL_ROLE_TOOL) {
         pal_str id = pal_member_string(from, "tool_call_id", in->line_arena);
         message->parts[message->parts_len++] = (pal_part){.kind = PAL_PART_TOOL_RESULT,
@@ -139,7 +139,7 @@ static void read_message(pal_transcript *in, row *from, pal_json value)
     uint64_t tokens = 0;
     message.role = pal_role_from_name(pal_member_string(value, "role", in->line_arena));
     if (message.role == PAL_ROLE_NONE) {
-        pal_transcript_warn(in, "skipped: a message has no role that we know");
+        pal_transcript_warn(in, "skipped: a message has an unknown role");
         return;
     }
     read_parts(in, value, &message);
@@ -178,7 +178,8 @@ static void put_kept(pal_json_writer *writer, pal_json line, const char *const *
     }
 }
 
-/* {"source":PROGRAM,...}; false where it is too long. */
+/* Writes {"source":PROGRAM,...} with the columns that have no field here. Returns false if they
+ * exceed the limit. */
 static bool try_metadata(pal_transcript *in, const char *program, pal_json line,
         const char *const *names, size_t names_len, pal_json more)
 {
@@ -201,13 +202,13 @@ static bool try_metadata(pal_transcript *in, const char *program, pal_json line,
     return fits;
 }
 
-/* The columns that we have no field for, as far as there is room for them. */
+/* Keeps the columns that have no field here, if there is room for them. */
 static void learn_metadata(pal_transcript *in, const char *program, pal_json line,
         const char *const *names, size_t names_len, pal_json more)
 {
     if (try_metadata(in, program, line, names, names_len, more))
         return;
-    pal_transcript_warn(in, "the metadata of '%.*s' is over %u KiB: left out",
+    pal_transcript_warn(in, "the metadata of '%.*s' exceeds %u KiB and is left out",
             (int)(in->facts.original_id.len < 80 ? in->facts.original_id.len : 80),
             in->facts.original_id.data, PAL_METADATA_LEN_MAX >> 10);
     if (!try_metadata(in, program, line, names, names_len, (pal_json){0}))
@@ -223,7 +224,7 @@ static void learn_key(pal_transcript *in, const char *program, pal_str id)
     pal_transcript_learn(in, &in->facts.original_id, id);
 }
 
-/* The id by itself: clients go on with it. */
+/* The plain id becomes an alias, because clients continue to use it. */
 static void learn_alias(pal_transcript *in)
 {
     pal_session *session = &in->facts.session;
@@ -241,7 +242,7 @@ void pal_skillian_line_read(pal_transcript *in, pal_json line)
     pal_json data = unwrap(in, pal_json_find(line, "conversation_data"));
     if (pal_json_type_of(data) == PAL_JSON_NONE)
         data = line;
-    /* A new session's data are {}. */
+    /* A new session has {} as its data. */
     bool is_empty = pal_json_type_of(data) == PAL_JSON_OBJECT && pal_json_count(data) == 0;
     if (pal_json_type_of(data) == PAL_JSON_OBJECT)
         data = unwrap(in, pal_json_find(data, "messages"));
@@ -260,7 +261,7 @@ void pal_skillian_line_read(pal_transcript *in, pal_json line)
     read_messages(in, "skillian", data);
 }
 
-/* Where the row doesn't say when it began, its first message with a time does. */
+/* If the row has no creation time, the time of its first message is used. */
 static int64_t first_time(pal_transcript *in, pal_json messages)
 {
     pal_json item;
@@ -283,7 +284,7 @@ void pal_loom_line_read(pal_transcript *in, pal_json line)
         return;
     }
     if (pal_json_type_of(messages) == PAL_JSON_OBJECT) {
-        pal_transcript_warn(in, "skipped: the 'messages' of a row are no list");
+        pal_transcript_warn(in, "skipped: 'messages' of a row is not a list");
         return;
     }
     pal_transcript_start_session(in);
@@ -304,7 +305,7 @@ void pal_loom_line_read(pal_transcript *in, pal_json line)
     read_messages(in, "loom", messages);
 }
 
-/* A time in seconds or milliseconds since 1970, or as text. */
+/* Reads a time in seconds or milliseconds since 1970, or as text. */
 static int64_t read_any_time(pal_transcript *in, pal_json value)
 {
     uint64_t number = 0;
@@ -330,7 +331,7 @@ void pal_sol_line_read(pal_transcript *in, pal_json line)
     else
         learn_key(in, "sol", room);
     if (room.data[0] != '!')
-        pal_transcript_warn(in, "'room_id' is no Matrix room: imported with the key 'sol:%.*s'",
+        pal_transcript_warn(in, "'room_id' is not a Matrix room; imported with the key 'sol:%.*s'",
                 PAL_STR_ARG(room));
     pal_transcript_learn(in, &in->facts.conversation, conversation);
     (void)pal_json_u64(

@@ -10,7 +10,7 @@ enum { HASH_DIGITS = 4 };
 
 typedef struct sent_record {
     pal_sent sent;
-    pal_str hashes; /* in hex */
+    pal_str hashes; /* hashes in hex */
 } sent_record;
 
 static const pal_member sent_members[] = {

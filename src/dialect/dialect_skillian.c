@@ -45,7 +45,7 @@ void pal_skillian_row_begin(pal_json_writer *writer, const pal_session *session)
 
 /* ---- Messages ---- */
 
-/* The texts, a blank line between them. */
+/* Joins the texts with blank lines. */
 static pal_str texts_of(const pal_part *parts, size_t parts_len, pal_arena *scratch)
 {
     pal_buf buf;
@@ -63,7 +63,7 @@ static pal_str texts_of(const pal_part *parts, size_t parts_len, pal_arena *scra
     return text;
 }
 
-/* The arguments as an object, whatever the model wrote. */
+/* Writes the arguments as an object, even if the model wrote something else. */
 static void put_arguments(pal_json_writer *writer, pal_str arguments, pal_arena *scratch)
 {
     pal_json value = {0};

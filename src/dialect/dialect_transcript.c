@@ -32,7 +32,7 @@ bool pal_transcript_kind_from_name(pal_str name, pal_transcript_kind *out_kind)
     return false;
 }
 
-/* ---- Life ---- */
+/* ---- Creating and freeing ---- */
 
 pal_transcript *pal_transcript_open(pal_transcript_kind kind)
 {
@@ -79,7 +79,7 @@ pal_transcript_counts pal_transcript_count(const pal_transcript *in)
 
 /* ---- Items ---- */
 
-/* NULL when the caller's arena failed. */
+/* Returns NULL if the caller's arena failed. */
 static pal_transcript_item *add_item(
         pal_transcript *in, pal_transcript_item_kind kind, uint64_t line)
 {
@@ -109,7 +109,7 @@ void pal_transcript_warn(pal_transcript *in, const char *format, ...)
     pal_transcript_item *item = add_item(in, PAL_ENTRY_WARNING, in->line);
     if (!item)
         return;
-    /* Never NULL, so that a reader of the item needs no check. */
+    /* The text is never NULL, so that readers of the item need no check. */
     const char *kept = pal_arena_copy(in->out_arena, pal_str_of(text)).data;
     item->u.warning = kept ? kept : "";
     in->counts.skipped++;
@@ -185,7 +185,7 @@ pal_message pal_transcript_copy(pal_arena *arena, const pal_message *message)
     return copy;
 }
 
-/* What could not be stored is not given out, nor counted. */
+/* A message that could not be stored is neither returned nor counted. */
 static bool is_keepable(pal_transcript *in, const pal_message *message)
 {
     pal_error error;
@@ -262,11 +262,11 @@ bool pal_transcript_extend(pal_transcript *in, const pal_message *piece)
     if (in->held_len == 0 || len > PAL_MESSAGE_PARTS_MAX)
         return false;
     if (!is_keepable(in, piece))
-        return true; /* nothing of it is worth holding */
+        return true; /* the piece has nothing worth holding */
     pal_message copy = pal_transcript_copy(in->held_arena, piece);
     pal_part *parts = pal_arena_array(in->held_arena, len ? len : 1, sizeof(*parts));
     if (!parts)
-        return true; /* the arena tells */
+        return true; /* the caller checks the arena */
     if (first->parts_len)
         memcpy(parts, first->parts, first->parts_len * sizeof(*parts));
     if (copy.parts_len)
@@ -275,7 +275,7 @@ bool pal_transcript_extend(pal_transcript *in, const pal_message *piece)
     first->parts = parts;
     first->flags |= copy.flags;
     if (copy.has_usage) {
-        first->usage = copy.usage; /* each piece repeats it, the last one has it whole */
+        first->usage = copy.usage; /* each piece repeats the usage, and the last one is complete */
         first->has_usage = true;
     }
     return true;
@@ -339,7 +339,7 @@ void pal_transcript_settle_facts(pal_transcript *in, const char *agent)
     pal_buf_done(&text);
 }
 
-/* ---- Helpers of the formats ---- */
+/* ---- Helpers for the formats ---- */
 
 pal_str pal_transcript_texts(pal_arena *arena, pal_json array)
 {
@@ -383,14 +383,14 @@ pal_str pal_transcript_suffix(pal_arena *arena, pal_str text, const char *suffix
     return pal_str_make(data, text.len + suffix_len);
 }
 
-/* ---- Whose it is ---- */
+/* ---- Detecting the format ---- */
 
 static bool has(pal_json object, const char *name)
 {
     return pal_json_type_of(pal_json_find(object, name)) != PAL_JSON_NONE;
 }
 
-/* AUTO when this line does not tell. */
+/* Returns AUTO if this line does not show the format. */
 static pal_transcript_kind detect_typed(pal_json line)
 {
     static const char *const codex_items[] = {"message", "reasoning", "function_call",
@@ -430,7 +430,7 @@ static pal_transcript_kind detect(pal_json line)
         return has(line, "parts") || has(line, "seq") || has(line, "client_id")
                 ? PAL_TRANSCRIPT_NATIVE
                 : PAL_TRANSCRIPT_OPENAI_CHAT;
-    /* The first line of older Codex files: bare facts. */
+    /* Older Codex files begin with a line of plain metadata. */
     if (has(line, "record_type") || (has(line, "id") && has(line, "timestamp")))
         return PAL_TRANSCRIPT_CODEX;
     return PAL_TRANSCRIPT_AUTO;
@@ -438,7 +438,7 @@ static pal_transcript_kind detect(pal_json line)
 
 /* ---- Lines ---- */
 
-/* Without the byte order mark, the line end and white space around. */
+/* Removes the byte order mark, the line end and surrounding white space. */
 static pal_str clean(pal_str line, bool is_first)
 {
     static const char mark[] = "\xef\xbb\xbf";
@@ -481,7 +481,7 @@ static void read_line(pal_transcript *in, pal_json line)
         pal_go_session_line_read(in, line);
         break;
     default:
-        pal_transcript_warn(in, "not a line of a transcript that we know");
+        pal_transcript_warn(in, "the line is not from a known kind of transcript");
         break;
     }
 }

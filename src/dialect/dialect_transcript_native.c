@@ -19,15 +19,15 @@ static void read_session(pal_transcript *in, pal_json line)
     pal_error error;
     pal_json value = pal_json_find(line, "session");
     if (pal_json_u64(pal_json_find(line, "version"), &version) && version > PAL_TRANSCRIPT_VERSION)
-        pal_transcript_warn(in, "written in version %llu of the form; this reads version %d",
+        pal_transcript_warn(in, "the file has format version %llu; version %d is supported",
                 (unsigned long long)version, PAL_TRANSCRIPT_VERSION);
     pal_transcript_start_session(in);
-    /* Read from a copy of its own, for it outlives the line. */
+    /* The session is read from a copy, because it outlives the line. */
     pal_status status = pal_session_from_json(pal_json_raw(value), in->kept, &session, &error);
     if (status == PAL_OK)
         in->facts.session = session;
     else if (status != PAL_NO_MEMORY)
-        pal_transcript_warn(in, "the session's facts are skipped: %s", error.message);
+        pal_transcript_warn(in, "the session's metadata is skipped: %s", error.message);
     pal_transcript_tell_session(in);
 }
 
@@ -57,7 +57,7 @@ static void read_message(pal_transcript *in, pal_json line)
 void pal_native_line_read(pal_transcript *in, pal_json line)
 {
     pal_json type = pal_json_find(line, "palaver");
-    /* A message may have a member "palaver" among its extra ones; it always has a role. */
+    /* A message may have an extra member "palaver", but it always has a role. */
     if (pal_json_type_of(type) == PAL_JSON_NONE ||
             pal_json_type_of(pal_json_find(line, "role")) != PAL_JSON_NONE)
         read_message(in, line);
@@ -66,10 +66,10 @@ void pal_native_line_read(pal_transcript *in, pal_json line)
     else if (pal_json_string_is(type, "mark"))
         read_mark(in, line);
     else
-        pal_transcript_warn(in, "skipped: a record of an unknown type");
+        pal_transcript_warn(in, "skipped: a record of unknown type");
 }
 
-/* The form has no ids: the line's number, and the message's in it, stand for one. */
+/* The format has no ids. An id is made from the line number and the message's index in the line. */
 static void identify(pal_transcript *in, pal_message *message, size_t index, size_t len)
 {
     message->client_id = pal_transcript_number_id(in->line_arena, "line", in->line);
@@ -80,14 +80,15 @@ static void identify(pal_transcript *in, pal_message *message, size_t index, siz
     message->client_id = pal_transcript_suffix(in->line_arena, message->client_id, place);
 }
 
-/* A message that OpenAI's form has nothing of, though it says something. */
+/* Returns whether OpenAI's form has nothing of the message, although the message has content. */
 static bool is_empty(const pal_message *message, pal_json *out_kept, pal_arena *arena)
 {
     *out_kept = pal_member_kept(message->extra, "openai", arena);
     return message->parts_len == 0 && pal_json_count(*out_kept) > 0;
 }
 
-/* What models will not be shown is told: nothing is lost in silence. False: it is not taken. */
+/* Reports content that models will not see, so that no content is lost silently. Returns false if
+ * the message is skipped. */
 static bool tell_unknown(pal_transcript *in, const pal_message *message)
 {
     pal_json kept, name, value;
@@ -96,7 +97,7 @@ static bool tell_unknown(pal_transcript *in, const pal_message *message)
         bool has_bytes = part->url.len || part->data.len || part->blob.len || part->name.len;
         if (part->kind == PAL_PART_FILE && !has_bytes)
             pal_transcript_warn(in,
-                    "'content[%zu]' has a type that we don't know: kept, but not shown to models",
+                    "'content[%zu]' has an unknown type: it is stored, but not shown to models",
                     i);
     }
     if (!is_empty(message, &kept, in->line_arena))
@@ -104,7 +105,7 @@ static bool tell_unknown(pal_transcript *in, const pal_message *message)
     pal_json_iter iter = pal_json_each(kept);
     bool has_name = pal_json_next(&iter, &name, &value);
     pal_str text = has_name ? pal_json_string(name, in->line_arena) : pal_str_of("");
-    pal_transcript_warn(in, "skipped: the message has no 'content', and '%.*s' is not known",
+    pal_transcript_warn(in, "skipped: the message has no 'content', and '%.*s' is unknown",
             (int)(text.len < 60 ? text.len : 60), text.len ? text.data : "");
     return false;
 }
@@ -115,7 +116,7 @@ void pal_openai_line_read(pal_transcript *in, pal_json line)
     size_t len;
     pal_error error;
     pal_status status;
-    /* Its first lines may look like ours. */
+    /* The first lines of such a file may look like our format. */
     if (pal_go_session_is(line)) {
         pal_go_session_line_read(in, line);
         return;
@@ -137,21 +138,21 @@ void pal_openai_line_read(pal_transcript *in, pal_json line)
 
 /* ---- Writing ---- */
 
-/* Members that were kept byte for byte may hold line breaks between their tokens (inside of
- * strings JSON has none); a line must not. */
+/* Members that were kept byte for byte may contain line breaks between their tokens; JSON strings
+ * cannot contain them. A line must not contain line breaks. */
 static pal_status end_line(pal_buf *buf, size_t start, pal_status status, pal_error *err)
 {
     if (status != PAL_OK || buf->failure) {
         if (buf->len > start)
-            buf->len = start; /* half a line would spoil the next one */
-        return status != PAL_OK ? status : pal_error_set(err, buf->failure, "the line did not fit");
+            buf->len = start; /* an incomplete line would damage the next one */
+        return status != PAL_OK ? status : pal_error_set(err, buf->failure, "the line is too long");
     }
     for (size_t i = start; i < buf->len; i++) {
         if (buf->data[i] == '\n' || buf->data[i] == '\r')
             buf->data[i] = ' ';
     }
     pal_buf_append_char(buf, '\n');
-    return buf->failure ? pal_error_set(err, buf->failure, "the line did not fit") : PAL_OK;
+    return buf->failure ? pal_error_set(err, buf->failure, "the line is too long") : PAL_OK;
 }
 
 pal_status pal_transcript_write_session(pal_buf *buf, const pal_session *session, pal_error *err)

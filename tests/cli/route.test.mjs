@@ -145,27 +145,27 @@ test('wrong input is named, and nothing is printed', () => {
     const wrong = [
         ['', /the input is empty/],
         [' \n', /the input is empty/],
-        ['[]', /not an object but array/],
-        ['{"agent_id":1}', /'agent_id' is not of type string but number/],
-        ['{"context":[]}', /'context' is not of type object but array/],
-        ['{"context":{"mentioned":"yes"}}', /'mentioned' is not of type boolean but string/],
-        ['{"dimensions":"chat"}', /'dimensions' is not of type array/],
-        ['{"dimensions":["chat",null]}', /'dimensions\[1\]' is not of type string/],
+        ['[]', /must be an object, not array/],
+        ['{"agent_id":1}', /'agent_id' must be of type string, not number/],
+        ['{"context":[]}', /'context' must be of type object, not array/],
+        ['{"context":{"mentioned":"yes"}}', /'mentioned' must be of type boolean, not string/],
+        ['{"dimensions":"chat"}', /'dimensions' must be of type array/],
+        ['{"dimensions":["chat",null]}', /'dimensions\[1\]' must be of type string/],
         ['{"dimensions":["chanel"]}', /'dimensions' has the unknown dimension 'chanel'/],
         ['{"dm_scope":"per-moon"}', /unknown dm_scope 'per-moon'/],
         ['{"dimension":["chat"]}', /unknown member 'dimension'/],
-        ['{"identity_links":{"a":"b"}}', /'identity_links\.a' is not of type array/],
+        ['{"identity_links":{"a":"b"}}', /'identity_links\.a' must be of type array/],
         ['{"rules":[{"when":{"chanel":"x"}}]}', /unknown member 'chanel' of rules\[0\]\.when/],
         ['{"rules":[{"agnet":"x"}]}', /unknown member 'agnet' of rules\[0\]/],
         ['{"rules":[{"when":{"mentioned":1}}]}', /'rules\[0\]\.when\.mentioned'/],
-        ['{"agents":[7]}', /'agents\[0\]' is not of type string but number/],
+        ['{"agents":[7]}', /'agents\[0\]' must be of type string, not number/],
         ['{"agents":["*"]}', /'agents\[0\]' has no id/],
         ['{"context":{"chat_id":"a\\u0000b"}}', /'chat_id' contains a control character/],
         ['{"context":{"sender_id":"a\\nb"}}', /'sender_id' contains a control character/],
         [{ context: { chat_id: 'x'.repeat(1 << 20) } }, /'chat_id' of 1048576 bytes is over the limit/],
         [{ session_key: `agent:${'x'.repeat(2000)}` }, /'session_key' of 2006 bytes/],
-        ['{"agents":[{"id":"a","default":7}]}', /'agents\[0\]\.default' is not of type boolean/],
-        ['{"agents":[{"id":7}]}', /'agents\[0\]\.id' is not of type string but number/],
+        ['{"agents":[{"id":"a","default":7}]}', /'agents\[0\]\.default' must be of type boolean/],
+        ['{"agents":[{"id":7}]}', /'agents\[0\]\.id' must be of type string, not number/],
         ['{"dimensions":["chat","\\u001b"]}', /'dimensions\[1\]' contains a control character/],
         ['{"a\\nb":1}', /unknown member 'a b'/],
         ['{"matrix_room":" "}', /'matrix_room' is empty/],
@@ -224,7 +224,7 @@ test('wrong text in any field is named, with the limit', () => {
 
 test('a wrong line stops, unless told to keep going', () => {
     const input = '{"agent_id":"a"}\n{"agent_id":2}\nnonsense\n{"agent_id":"b"}\n';
-    assertFails(route(input), 1, /^palaver: line 2: 'agent_id' is not of type string/);
+    assertFails(route(input), 1, /^palaver: line 2: 'agent_id' must be of type string/);
     const result = route(input, '--keep-going');
     assert.equal(result.code, 1);
     assert.deepEqual(lines(result.out).map((answer) => answer.scope.agent_id), ['a', 'b']);

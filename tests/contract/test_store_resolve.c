@@ -382,7 +382,7 @@ static void a_wrong_explicit_key_is_refused(void)
 
     memset(long_key, 'x', sizeof long_key);
     GIVES(PAL_LIMIT, pal_store_resolve(store, &explicit, &resolution, &err));
-    CHECK(strstr(err.message, "'key' of 1025 bytes is over the limit of 1024"));
+    CHECK(strstr(err.message, "'key' of 1025 bytes exceeds the limit of 1024"));
     wanted.key = S("agent:\xff");
     GIVES(PAL_INVALID, pal_store_resolve(store, &explicit, &resolution, &err));
     CHECK(strstr(err.message, "'key' is not valid UTF-8"));

@@ -307,7 +307,7 @@ static void references_are_replaced_by_their_items(void)
     CHECK(messages[0].parts[0].kind == PAL_PART_TOOL_CALL && pal_id_is_none(messages[0].id));
     snprintf(json, sizeof json, "[{\"id\":\"%s\"}]", id);
     CHECK(reads(json) && messages_len == 1);
-    CHECK(refused("[{\"type\":\"item_reference\",\"id\":\"msg_1\"}]", "no item 'msg_1'"));
+    CHECK(refused("[{\"type\":\"item_reference\",\"id\":\"msg_1\"}]", "unknown item 'msg_1'"));
     stored.role = PAL_ROLE_NONE;
     CHECK(reads(json) && messages_len == 0);
     find_item = NULL;
