@@ -114,13 +114,13 @@ test('the command does the same', (t) => {
     run('new', '--key', 'demo');
     for (const text of ['a', 'b', 'c']) run('append', 'demo', text);
     assert.match(run('truncate', 'demo', '--keep', '1'), /^Truncated to the newest/);
-    assert.match(run('truncate', 'demo', '--keep', '1'), /^Nothing was done/);
+    assert.match(run('truncate', 'demo', '--keep', '1'), /^Nothing was changed/);
     assert.equal(run('summary', 'demo', '--set', 'letters'), 'letters\n');
     assert.equal(JSON.parse(run('summary', 'demo', '--json')).summary, 'letters');
     assert.equal(run('summary', 'demo', '--clear'), '');
     run('append', 'demo', '--replace', 'only this');
     const { messages } = JSON.parse(run('show', 'demo', '--json'));
     assert.deepEqual(messages.map((m) => m.content), ['only this']);
-    assert.match(run('compact', 'demo', '--summary', 'short'), /goes before all messages/);
+    assert.match(run('compact', 'demo', '--summary', 'short'), /before all messages/);
     assert.equal(run('summary', 'demo'), 'short\n');
 });

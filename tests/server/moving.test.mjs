@@ -354,7 +354,7 @@ test('an import reports and shows the lines that it does not understand', (t) =>
     write(dir, 'empty.json', { messages: [{ role: 'user', content: 'x' }, { role: 'assistant', blocks: [{ text: 'lost?' }] }] });
     const told = importFile(dir, 'empty.json');
     assert.deepEqual([told.messages, told.problems_total], [1, 1]);
-    assert.match(told.problems[0].text, /no 'content', and 'blocks' is not known/);
+    assert.match(told.problems[0].text, /no 'content', and 'blocks' is unknown/);
 });
 
 test('a file without anything in the format is an error', (t) => {
@@ -369,7 +369,7 @@ test('a file without anything in the format is an error', (t) => {
     fs.writeFileSync(path.join(dir, 'notes.txt'), 'just a text\nand more\n');
     fs.writeFileSync(path.join(dir, 'none.jsonl'), '');
     fs.writeFileSync(path.join(dir, 'list.json'), '[]');
-    assert.match(fails('--format', 'openai', 'notes.txt'), /no conversation in the format 'openai': line 1/);
+    assert.match(fails('--format', 'openai', 'notes.txt'), /no conversation in format 'openai': line 1/);
     for (const format of ['native', 'claude-code', 'codex', 'skillian', 'loom', 'sol', 'go-session'])
         assert.match(fails('--format', format, 'notes.txt'), /notes\.txt/, format);
     fails('notes.txt');
