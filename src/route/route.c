@@ -20,7 +20,7 @@ static void set_agent(const pal_route_main *known, pal_str id, pal_arena *arena,
     route->main_key = known->key;
 }
 
-/* An explicit key is used as it came; *out_own is the message's key without white space. */
+/* An explicit key is used unchanged; *out_own is the message's key without white space. */
 static pal_status set_key(const pal_route_context *context, pal_arena *arena, pal_route *route,
         pal_str *out_own, pal_error *err)
 {
@@ -30,7 +30,7 @@ static pal_status set_key(const pal_route_context *context, pal_arena *arena, pa
         return status;
     route->is_explicit = own.len && pal_route_key_is_explicit(own);
     if (route->is_explicit && context->session_key.len > PAL_KEY_LEN_MAX)
-        return pal_error_set(err, PAL_LIMIT, "'session_key' of %zu bytes is over the limit of %d",
+        return pal_error_set(err, PAL_LIMIT, "'session_key' of %zu bytes exceeds the limit of %d",
                 context->session_key.len, PAL_KEY_LEN_MAX);
     route->key =
             route->is_explicit ? pal_arena_copy(arena, context->session_key) : route->scope_key;
@@ -52,7 +52,7 @@ static pal_status finish(const pal_route_context *context, pal_str kind, const p
     return PAL_OK;
 }
 
-/* The agent that no rule has chosen. */
+/* Sets the agent if no rule chose one. */
 static pal_status set_asked_agent(const pal_route_settings *settings,
         const pal_route_context *context, pal_arena *arena, pal_route *route, pal_error *err)
 {
@@ -66,18 +66,19 @@ static pal_status set_asked_agent(const pal_route_settings *settings,
     return PAL_OK;
 }
 
-/* A room's session is the same whether or not its type is given, so the key's type is fixed. */
+/* A room has the same session whether or not its type is given, so the type in the key is fixed. */
 static void fix_type(pal_route_view *view, pal_arena *arena)
 {
     view->chat = pal_route_join(arena, PAL_LITERAL("group:"), view->chat_id);
 }
 
-/* `dimensions` NULL: those of the rule or of the settings. Given, it is a room's. */
+/* `dimensions` NULL: use those of the rule or of the settings. Otherwise the message is from a
+ * room. */
 static pal_status decide_chat(const pal_route_settings *settings, const pal_route_context *context,
         const pal_route_dimensions *dimensions, pal_arena *arena, pal_route *route, pal_error *err)
 {
     pal_route_view view;
-    /* Checked also where a rule decides: wrong input is wrong whatever the rules. */
+    /* Checked even if a rule decides, so that wrong input always fails. */
     pal_status status = set_asked_agent(settings, context, arena, route, err);
     if (status == PAL_OK)
         status = pal_route_view_make(settings, context, arena, &view, err);
@@ -118,7 +119,7 @@ static pal_status decide_room(const pal_route_settings *settings, const pal_rout
     if (room.len < 2 || room.data[0] != '!') {
         room.len = pal_utf8_cut(room, 100);
         return pal_error_set(err, PAL_INVALID,
-                "'matrix_room' is not a room's id, which begins with '!': '%.*s'",
+                "'matrix_room' must be a room id, which begins with '!', not '%.*s'",
                 PAL_STR_ARG(room));
     }
     chat.channel = PAL_LITERAL("matrix");
@@ -127,7 +128,7 @@ static pal_status decide_room(const pal_route_settings *settings, const pal_rout
     return decide_chat(settings, &chat, &chat_only, arena, route, err);
 }
 
-/* Copies the value, which is the context's. */
+/* Copies the value, which belongs to the context. */
 static void add_value(pal_route *route, pal_str name, pal_str value, pal_arena *arena)
 {
     route->values[route->values_len].dimension = name;
@@ -135,8 +136,8 @@ static void add_value(pal_route *route, pal_str name, pal_str value, pal_arena *
     route->values_len++;
 }
 
-/* One session for all agents: the key is that of the agent "main", whoever answers. The signature
- * says who does. */
+/* All agents share one session: its key is always that of the agent "main". The signature
+ * contains the agent that answers. */
 static void share_key(pal_arena *arena, pal_route *route)
 {
     pal_route shared = *route;
@@ -211,7 +212,7 @@ pal_status pal_route_decide(const pal_route_settings *settings, const pal_route_
     if (status == PAL_OK && (route.scope_key.len == 0 || route.main_key.len == 0))
         status = PAL_NO_MEMORY;
     if (status != PAL_OK)
-        return pal_error_set(err, status, "the arena has no room for a route");
+        return pal_error_set(err, status, "not enough memory for a route");
     *out_route = route;
     return PAL_OK;
 }

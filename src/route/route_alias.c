@@ -47,7 +47,7 @@ static void add_direct(alias_list *list, const pal_route_view *view, pal_str age
     }
 }
 
-/* The topic is part of it on every channel, other than in the scope. */
+/* The topic is part of the alias on every channel, unlike in the scope. */
 static void add_chat(alias_list *list, const pal_route_view *view, pal_str agent, pal_str channel,
         pal_arena *arena)
 {
@@ -61,7 +61,7 @@ static void add_chat(alias_list *list, const pal_route_view *view, pal_str agent
                     view->topic_id));
 }
 
-/* Whether it was there. */
+/* Removes the alias; returns whether it was in the list. */
 static bool drop(alias_list *list, pal_str key)
 {
     for (size_t i = 0; i < list->len; i++) {
@@ -82,7 +82,7 @@ void pal_route_aliases_set(
         return;
     add(&list, route->main_alias);
     if (view) {
-        /* Not the scope's, which may have none. */
+        /* The channel of the message, not of the scope, which may have none. */
         pal_str channel = view->channel.len ? view->channel : PAL_LITERAL("unknown");
         if (view->is_direct)
             add_direct(&list, view, route->agent, channel, arena);

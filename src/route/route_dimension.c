@@ -20,7 +20,7 @@ bool pal_route_dimensions_has(const pal_route_dimensions *dimensions, pal_route_
     return false;
 }
 
-/* Whether the name is known; then it is in the list afterwards. */
+/* Adds a known name to the list. Returns false if the name is not known. */
 static bool add_name(pal_route_dimensions *dimensions, pal_str name)
 {
     for (int i = 0; i < PAL_ROUTE_VALUES_MAX; i++) {

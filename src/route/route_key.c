@@ -33,13 +33,13 @@ pal_status pal_route_key_from_alias(
         key = pal_route_key_hash(arena, text);
     pal_status failure = pal_arena_failure(arena);
     if (failure)
-        return pal_error_set(err, failure, "no memory for a key");
+        return pal_error_set(err, failure, "not enough memory for a key");
     *out_key = key;
     return PAL_OK;
 }
 
-/* Whether the lower case of the text begins so. A prefix has six bytes, and no letter has more than
- * four: the text's first 24 decide. */
+/* Returns whether the text in lower case begins with the prefix. A prefix has six bytes, and a
+ * letter at most four, so the first 24 bytes of the text decide. */
 static bool begins(pal_str text, const char *prefix)
 {
     char lower[PAL_UNICODE_LOWER_SIZE(24)];

@@ -25,7 +25,7 @@ static void add_value(pal_route *route, const char *dimension, pal_str value)
     route->values_len++;
 }
 
-/* With Telegram, a topic is a part of its chat unless it is told apart by itself. */
+/* On Telegram, a topic is a part of its chat, unless the topic is a separate dimension. */
 static bool topic_is_in_chat(const pal_route_view *view, const pal_route_dimensions *dimensions)
 {
     return view->is_telegram && view->topic_id.len &&
@@ -50,8 +50,8 @@ static pal_str value_of(const pal_route_view *view, const pal_route_dimensions *
     return view->chat;
 }
 
-/* Whether the scope is about nothing but the sender: no place is told apart, or only the direct
- * chat with this very person. */
+/* Returns whether the scope depends only on the sender: it has no dimension of a place, or only
+ * the direct chat with this person. */
 static bool is_personal(const pal_route_view *view, const pal_route_dimensions *dimensions)
 {
     bool has_sender = pal_route_dimensions_has(dimensions, PAL_DIMENSION_SENDER);
@@ -109,8 +109,8 @@ static pal_str make_signature(pal_str kind, pal_arena *arena, const pal_route *r
     return pal_route_join_parts(arena, parts, len);
 }
 
-/* The key of a chat is made with escapes in lower case, because PicoClaw lowers the whole
- * signature. All else is in lower case already, or keeps its case on purpose. */
+/* In the key of a chat, escapes are in lower case, because PicoClaw converts the complete
+ * signature. Everything else is in lower case already, or keeps its case intentionally. */
 static pal_str make_key(pal_str kind, pal_arena *arena, pal_str signature)
 {
     bool has_escapes = signature.len && memchr(signature.data, '%', signature.len);
@@ -123,7 +123,7 @@ static pal_str make_key(pal_str kind, pal_arena *arena, pal_str signature)
     return pal_route_key_hash(arena, signature);
 }
 
-/* By name, as PicoClaw's JSON has them. */
+/* Sorts by name, as PicoClaw does in its JSON. */
 static void sort_values(pal_route_value *values, size_t len)
 {
     for (size_t i = 1; i < len; i++) {
@@ -139,7 +139,7 @@ static void sort_values(pal_route_value *values, size_t len)
     }
 }
 
-/* Names need no quoting; values do. Returns how many parts were added. */
+/* Names need no quoting; values do. Returns the number of parts that were added. */
 static size_t add_members(const pal_route *route, pal_arena *arena, pal_str *parts)
 {
     pal_route_value sorted[PAL_ROUTE_VALUES_MAX];

@@ -29,10 +29,10 @@ static pal_status too_many(const char *what, size_t len, size_t len_max, pal_err
 {
     if (len <= len_max)
         return PAL_OK;
-    return pal_error_set(err, PAL_LIMIT, "%zu %s are over the limit of %zu", len, what, len_max);
+    return pal_error_set(err, PAL_LIMIT, "%zu %s exceed the limit of %zu", len, what, len_max);
 }
 
-/* Checked, trimmed and lower-cased. */
+/* Checks, trims and lower-cases the text. */
 static pal_status normalise(
         pal_arena *arena, const char *name, pal_str text, pal_str *out_text, pal_error *err)
 {
@@ -59,11 +59,11 @@ static pal_status read_dimensions(const char *name, const pal_str *list, size_t 
         return PAL_OK;
     unknown.len = pal_utf8_cut(unknown, 100);
     return pal_error_set(err, PAL_INVALID,
-            "'%s' has the unknown dimension '%.*s': there are space, chat, topic and sender", name,
+            "'%s' contains the unknown dimension '%.*s'; use space, chat, topic or sender", name,
             PAL_STR_ARG(unknown));
 }
 
-/* Dimensions win over the shorthand, which must be a known one all the same. */
+/* Dimensions override the shorthand, but the shorthand must still be a known one. */
 static pal_status set_dimensions(
         pal_route_settings *settings, const pal_route_config *config, pal_error *err)
 {
@@ -96,12 +96,13 @@ void pal_route_main_make(pal_arena *arena, pal_str agent, pal_route_main *out_ma
 {
     out_main->agent = agent;
     out_main->alias = pal_route_join(arena, PAL_LITERAL("agent:"), agent, PAL_LITERAL(":main"));
-    /* A failure is the arena's, and sticks there. */
+    /* A failure is recorded in the arena. */
     if (pal_route_key_from_alias(out_main->alias, arena, &out_main->key, NULL) != PAL_OK)
         out_main->key = pal_str_make(NULL, 0);
 }
 
-/* The agent of that id, which is added when it isn't there. NULL when there is no memory. */
+/* Returns the agent with that id, and adds it if it is missing. NULL if there is not enough
+ * memory. */
 static const pal_route_main *add_agent(pal_route_settings *settings, pal_str id)
 {
     pal_route_main *known = pal_map_find(&settings->agents, id);
@@ -137,7 +138,7 @@ static pal_status set_agents(
         if (status != PAL_OK)
             break;
         if (pal_unicode_trim(agent->id).len == 0)
-            return pal_error_set(err, PAL_INVALID, "'%s' has no id", name);
+            return pal_error_set(err, PAL_INVALID, "'%s' has an empty id", name);
         const pal_route_main *known =
                 add_agent(settings, pal_route_id(settings->arena, id, PAL_LITERAL("main")));
         if (!known)
@@ -161,7 +162,7 @@ static bool is_smaller(pal_str a, pal_str b)
     return order ? order < 0 : a.len < b.len;
 }
 
-/* Both in the arena. Of two names that claim the id the smaller one gets it. */
+/* Both texts are in the arena. If two names claim the id, the smaller name gets it. */
 static pal_status claim(pal_route_settings *settings, pal_str id, pal_str *name, pal_error *err)
 {
     const pal_str *owner = pal_map_find(&settings->links, id);
@@ -205,7 +206,7 @@ static pal_status set_links(
     return status;
 }
 
-/* Normalises what a rule asks for. *out_asks: whether it asks for anything. */
+/* Normalizes the conditions of a rule. *out_asks: whether there are any. */
 static pal_status set_when(pal_arena *arena, const pal_route_when *from, size_t index,
         pal_route_when *out_when, bool *out_asks, pal_error *err)
 {
@@ -242,7 +243,7 @@ static pal_str matched_by(pal_arena *arena, pal_str name)
     return pal_route_join(arena, PAL_LITERAL("dispatch.rule:"), name);
 }
 
-/* The rule's agent, made known; the default one where there is no such agent. */
+/* Sets the agent of the rule and adds it; the default agent if there is no such agent. */
 static pal_status set_rule_agent(pal_route_settings *settings, const pal_route_rule *rule,
         size_t index, pal_route_case *out_case, pal_error *err)
 {

@@ -8,7 +8,7 @@
 
 #define ID_LEN_MAX 64
 
-/* C0, DEL and, in UTF-8, C1. */
+/* Returns whether the text contains C0, DEL or, in UTF-8, C1 characters. */
 static bool has_control(pal_str text)
 {
     const unsigned char *p = (const unsigned char *)text.data;
@@ -21,7 +21,8 @@ static bool has_control(pal_str text)
     return false;
 }
 
-/* Visible ASCII, perhaps with spaces inside: nothing to trim, nothing to refuse. */
+/* Returns whether the text is visible ASCII, possibly with inner spaces, so that nothing must be
+ * trimmed or rejected. */
 static bool is_plain(pal_str text)
 {
     const unsigned char *p = (const unsigned char *)text.data;
@@ -38,7 +39,7 @@ pal_status pal_route_check(const char *name, pal_str text, pal_str *out_trimmed,
         return PAL_OK;
     }
     if (text.len > PAL_ROUTE_ID_LEN_MAX)
-        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes is over the limit of %d", name,
+        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes exceeds the limit of %d", name,
                 text.len, PAL_ROUTE_ID_LEN_MAX);
     if (is_plain(text)) {
         *out_trimmed = text;
@@ -94,7 +95,7 @@ static bool is_id(pal_str text)
     return true;
 }
 
-/* Every run of other bytes becomes one '-'. Returns the length. */
+/* Replaces every run of other bytes by one '-'. Returns the length. */
 static size_t replace_others(pal_str text, char *out)
 {
     size_t len = 0;
@@ -121,12 +122,12 @@ pal_str pal_route_id(pal_arena *arena, pal_str text, pal_str fallback)
         start++;
     while (end > start && id[end - 1] == '-')
         end--;
-    /* Cut last, so a '-' may end it: the keys that exist were made this way. */
+    /* The text is cut last, so it can end with '-': existing keys were made this way. */
     size_t len = end - start < ID_LEN_MAX ? end - start : ID_LEN_MAX;
     return len ? pal_str_make(id + start, len) : fallback;
 }
 
-/* Most parts are shorter than a call of memcpy() is worth: two moves that may overlap do. */
+/* Most parts are so short that a call of memcpy() costs more: two overlapping moves are enough. */
 static inline void put(char *at, pal_str part)
 {
     const char *from = part.data;

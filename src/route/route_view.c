@@ -11,7 +11,7 @@ static pal_str typed(pal_arena *arena, pal_str type, pal_str id, pal_str fallbac
     return pal_route_join(arena, type.len ? type : fallback, PAL_LITERAL(":"), id);
 }
 
-/* The smaller one of the name that was found and the one that claims `id`. */
+/* Returns the smaller one of the name found so far and the name that claims `id`. */
 static const pal_str *smaller_claim(
         const pal_route_settings *settings, const pal_str *found, pal_str id)
 {
@@ -23,7 +23,7 @@ static const pal_str *smaller_claim(
     return order < 0 || (order == 0 && name->len < found->len) ? name : found;
 }
 
-/* An id is looked up as it is, with its channel in front, and without what stands before its first
+/* Looks up an id unchanged, with its channel before it, and without the text up to its first
  * colon. */
 static void set_person(const pal_route_settings *settings, pal_arena *arena, pal_route_view *view)
 {
@@ -70,7 +70,7 @@ pal_status pal_route_view_make(const pal_route_settings *settings, const pal_rou
         if (status != PAL_OK)
             return status;
     }
-    /* Before the lower case: these compare letters of ASCII only. */
+    /* Before the conversion to lower case, because these compare ASCII letters only. */
     view.is_direct = pal_route_is_word(view.chat_type, "direct");
     view.is_telegram = pal_route_is_word(view.channel, "telegram");
     view.is_room = pal_route_is_word(view.channel, "matrix") && view.chat_id.len > 0 &&
@@ -96,8 +96,8 @@ static bool agrees(pal_str wanted, pal_str is)
     return wanted.len == 0 || pal_str_equal(wanted, is);
 }
 
-/* A rule says "type:id" in lower case. For a Matrix room only the id counts: a message that leaves
- * out the room's type must reach the same agent. */
+/* A rule contains "type:id" in lower case. For a Matrix room only the id counts: a message
+ * without the type of the room must reach the same agent. */
 static bool agrees_on_chat(pal_str wanted, const pal_route_view *view)
 {
     if (wanted.len == 0 || !view->is_room)
@@ -112,7 +112,7 @@ static bool matches(const pal_route_when *when, const pal_route_view *view)
     if (when->mentioned != PAL_ROUTE_MENTION_ANY &&
             (when->mentioned == PAL_ROUTE_MENTION_YES) != view->mentioned)
         return false;
-    /* What tells most messages apart comes first. */
+    /* The most selective conditions come first. */
     return agrees_on_chat(when->chat, view) && agrees(when->sender, view->person) &&
             agrees(when->topic, view->topic) && agrees(when->space, view->space) &&
             agrees(when->channel, view->channel) && agrees(when->account, view->account);

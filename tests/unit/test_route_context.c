@@ -11,7 +11,7 @@ static const struct wrong_text {
     pal_status status;
     const char *words;
 } wrong_texts[] = {
-        {{long_id, sizeof long_id}, PAL_LIMIT, "'%s' of 1048576 bytes is over the limit of 4096"},
+        {{long_id, sizeof long_id}, PAL_LIMIT, "'%s' of 1048576 bytes exceeds the limit of 4096"},
         {{"!a\0b", 4}, PAL_INVALID, "'%s' contains a control character"},
         {{"!a\x1f-", 4}, PAL_INVALID, "'%s' contains a control character"},
         {{"!a\x7f-", 4}, PAL_INVALID, "'%s' contains a control character"},
@@ -65,7 +65,7 @@ static void wrong_fields_are_named(void)
     CHECK(routed(NULL, &longest).aliases_len == 2);
     memcpy(long_id, "agent:", 6);
     pal_route_context key = {.session_key = pal_str_make(long_id, PAL_KEY_LEN_MAX + 1)};
-    fails(NULL, &key, PAL_LIMIT, "'session_key' of 1025 bytes is over the limit of 1024");
+    fails(NULL, &key, PAL_LIMIT, "'session_key' of 1025 bytes exceeds the limit of 1024");
 }
 
 static void empty_ids_are_named_where_they_matter(void)
@@ -90,7 +90,7 @@ static void empty_ids_are_named_where_they_matter(void)
 static void wrong_kinds_are_named(void)
 {
     pal_route_context room = {.kind = PAL_ROUTE_MATRIX_ROOM, .matrix_room = str("#alias:s")};
-    fails(NULL, &room, PAL_INVALID, "'matrix_room' is not a room's id, which begins with '!': '#alias:s'");
+    fails(NULL, &room, PAL_INVALID, "'matrix_room' must be a room id, which begins with '!', not '#alias:s'");
     pal_route_context item = {.kind = PAL_ROUTE_WORK_ITEM, .project_id = str("p")};
     fails(NULL, &item, PAL_INVALID, "'bead_id' is empty");
     pal_route_context code = {.kind = PAL_ROUTE_CODE, .branch = str("b")};

@@ -56,7 +56,7 @@ static void wrong_settings_are_named(void)
     pal_route_context context = {0};
     pal_str names[] = {str("chat"), str("chanel")};
     pal_route_config unknown = {.dimensions = names, .dimensions_len = 2};
-    fails(&unknown, &context, PAL_INVALID, "'dimensions' has the unknown dimension 'chanel'");
+    fails(&unknown, &context, PAL_INVALID, "'dimensions' contains the unknown dimension 'chanel'");
     pal_route_rule rule = {.agent = str("a"),
             .when = {.channel = str("x")},
             .dimensions = names,
@@ -70,13 +70,13 @@ static void wrong_settings_are_named(void)
     fails(&scope, &context, PAL_INVALID, "unknown dm_scope 'per-moon'");
     pal_route_agent nobody = {.id = str(" ")};
     pal_route_config agents = {.agents = &nobody, .agents_len = 1};
-    fails(&agents, &context, PAL_INVALID, "'agents[0]' has no id");
+    fails(&agents, &context, PAL_INVALID, "'agents[0]' has an empty id");
     pal_str bad = pal_str_make("\xff", 1);
     pal_route_link link = {str("john"), &bad, 1};
     pal_route_config links = {.links = &link, .links_len = 1};
     fails(&links, &context, PAL_INVALID, "'identity_links[0][0]' is not valid UTF-8");
     pal_route_config many = {.rules = &rule, .rules_len = PAL_ROUTE_RULES_MAX + 1};
-    fails(&many, &context, PAL_LIMIT, "10001 rules are over the limit");
+    fails(&many, &context, PAL_LIMIT, "10001 rules exceed the limit");
 }
 
 static void wrong_dimensions_are_named_by_place(void)
@@ -90,7 +90,7 @@ static void wrong_dimensions_are_named_by_place(void)
     fails(&config, &context, PAL_INVALID, "'dimensions[1]' is not valid UTF-8");
     names[1] = pal_str_make(long_name, sizeof long_name);
     fails(&config, &context, PAL_LIMIT,
-            "'dimensions[1]' of 1048576 bytes is over the limit of 4096");
+            "'dimensions[1]' of 1048576 bytes exceeds the limit of 4096");
     pal_route_rule rule = {.when = {.channel = str("x")}, .dimensions = names, .dimensions_len = 2};
     pal_route_config in_rule = {.rules = &rule, .rules_len = 1};
     fails(&in_rule, &context, PAL_LIMIT, "'rules[0].session_dimensions[1]' of 1048576 bytes");
