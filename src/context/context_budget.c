@@ -10,11 +10,12 @@
 #include "palaver/limits.h"
 
 #define MESSAGE_BYTES 48 /* {"role":"assistant","content":[]}, and a comma */
-#define PART_BYTES 128   /* member names of the widest form of a part, a tool call's */
+#define PART_BYTES 128   /* member names of the largest form of a part, a tool call */
 #define TOOL_BYTES 96
-#define TOOLS_TOKENS 12 /* where there are any */
+#define TOOLS_TOKENS 12 /* if there are any tools */
 
-/* As the providers document them. Anthropic's 5 MiB of an image are those of its base64. */
+/* As the providers document them. Anthropic's limit of 5 MiB per image applies to the base64
+ * text. */
 static const pal_context_limits profile_limits[] = {
         [PAL_PROFILE_OPENAI_CHAT] = {.bytes = 50000000, .images = 500},
         [PAL_PROFILE_OPENAI_RESPONSES] = {.bytes = 50000000, .images = 500},
@@ -25,7 +26,7 @@ static const pal_context_limits profile_limits[] = {
 void pal_profile_limits(pal_profile profile, pal_context_limits *limits)
 {
     if ((size_t)profile >= sizeof(profile_limits) / sizeof(profile_limits[0]))
-        return; /* PicoClaw's are those of whomever it speaks to */
+        return; /* PicoClaw has the limits of the service that it calls */
     const pal_context_limits *known = &profile_limits[profile];
     if (!limits->bytes)
         limits->bytes = known->bytes;
@@ -48,7 +49,8 @@ uint64_t pal_context_usable(const pal_context_limits *limits)
         return limits->input;
     if (limits->context > reserve)
         return limits->context - reserve;
-    /* A small model: question and answer share what there is. Not 0, which would be no limit. */
+    /* A small model: question and answer share the context. The result is not 0, which would
+     * mean no limit. */
     return limits->context - limits->context / 2;
 }
 
@@ -82,7 +84,7 @@ static bool fills_by_percent(const pal_context_input *input)
             input->settings.strategy == PAL_STRATEGY_SLIDING_WINDOW;
 }
 
-/* Tokens at which the strategy acts because the settings say so; 0: they don't. */
+/* The threshold in tokens from the settings; 0: none. */
 static uint64_t own_threshold(const pal_context_input *input)
 {
     const pal_context_settings *settings = &input->settings;
@@ -91,7 +93,7 @@ static uint64_t own_threshold(const pal_context_input *input)
     return settings->compaction_threshold;
 }
 
-/* Whether so many tokens leave the answer what the request asks for it; Anthropic's always do. */
+/* Returns whether this many tokens leave enough room for the answer; always true for Anthropic. */
 static bool leaves_answer(const pal_context_input *input, uint64_t tokens)
 {
     const pal_context_limits *limits = &input->limits;
@@ -102,9 +104,9 @@ static bool leaves_answer(const pal_context_input *input, uint64_t tokens)
     return tokens < limits->context && limits->context - tokens >= answer;
 }
 
-/* `summarization` and `sliding_window` leave the answer what their percentage leaves free; only
- * where the model says how long an answer can be does that bound them too. A threshold in tokens
- * that somebody set is meant as it is: what is left free for an answer does not undercut it. */
+/* `summarization` and `sliding_window` leave the rest of their percentage free for the answer.
+ * The length of an answer limits them only if the model's limits state it. A threshold in tokens
+ * from the settings is used unchanged, even if it leaves less room for an answer. */
 uint64_t pal_context_sendable(const pal_context_input *input)
 {
     const pal_context_limits *limits = &input->limits;
@@ -124,7 +126,7 @@ static uint64_t percent_threshold(const pal_draft *draft)
     return limits->context && tokens == 0 ? 1 : tokens;
 }
 
-/* The strategy acts over the soft limit, hence at the threshold. */
+/* The strategy acts if the soft limit is exceeded, so the limit is one below the threshold. */
 void pal_draft_limits(pal_draft *draft)
 {
     const pal_context_settings *settings = &draft->settings;
@@ -140,7 +142,8 @@ void pal_draft_limits(pal_draft *draft)
     draft->soft = lower(draft->soft, draft->hard);
 }
 
-/* How many bytes JSON adds to each byte: an escape of two, or \u00XX. */
+/* The number of bytes that JSON adds to each byte: 1 for an escape of two characters, 5 for
+ * \u00XX. */
 static const uint8_t escapes[256] = {5, 5, 5, 5, 5, 5, 5, 5, 1, 1, 1, 5, 1, 1, 5, 5, 5, 5, 5, 5, 5,
         5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, ['"'] = 1, ['\\'] = 1};
 
@@ -155,7 +158,7 @@ static uint64_t json_len(pal_str text)
 uint64_t pal_part_data_bytes(const pal_part *part)
 {
     if (part->kind != PAL_PART_IMAGE && part->kind != PAL_PART_FILE)
-        return 0; /* the whole of an output that was cut is kept, but not sent */
+        return 0; /* the complete text of a cut output is stored, but not sent */
     return part->data.len ? part->data.len : part->bytes;
 }
 

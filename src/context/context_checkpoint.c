@@ -27,6 +27,6 @@ pal_status pal_checkpoint_count(const pal_checkpoint *checkpoint, const pal_enco
     pal_message shown = pal_message_text(
             arena, pal_checkpoint_role(checkpoint), pal_checkpoint_text(checkpoint, arena));
     if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, pal_arena_failure(arena), "no memory to count a summary");
+        return pal_error_set(err, pal_arena_failure(arena), "not enough memory to count a summary");
     return pal_tokens_message(encoding, &shown, out_tokens, err);
 }

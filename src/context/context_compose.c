@@ -11,13 +11,13 @@
 
 #define NO_LINE SIZE_MAX
 
-/* What became of a line. */
+/* The state of a line. */
 typedef struct line_state {
-    bool is_given;    /* to the repair */
-    bool is_returned; /* and came back */
-    bool is_dropped;  /* the repair says so: nothing of it is in another message either */
-    bool is_listed;   /* among the items */
-    pal_str repairs;  /* what was done to it */
+    bool is_given;    /* it was passed to the repair */
+    bool is_returned; /* the repair returned it */
+    bool is_dropped;  /* the repair dropped it; no other message contains a part of it */
+    bool is_listed;   /* it is among the items */
+    pal_str repairs;  /* the changes to it */
 } line_state;
 
 typedef struct composition {
@@ -26,13 +26,13 @@ typedef struct composition {
     pal_plan *plan;
     line_state *states;
     pal_repaired repaired;
-    size_t made_at; /* the next of the repairs that tell of made messages */
+    size_t made_at; /* the next repair that describes a new message */
     size_t next;    /* the first line that is not yet among the items, if it was not sent */
-    size_t hint;    /* where the next message is, most likely */
+    size_t hint;    /* the most likely position of the next message */
     size_t opening; /* the repaired message that was put before an answer; NO_LINE: none */
 } composition;
 
-/* ---- Messages of ours ---- */
+/* ---- Messages that a plan adds ---- */
 
 static const uint8_t line_mark[8] = {0xff, 'l', 'i', 'n', 'e', 0xff, 0xff, 0xff};
 
@@ -97,8 +97,8 @@ static bool is_chosen(const composition *c, size_t index)
             draft->lines[index].must;
 }
 
-/* What is kept of a history may begin with an answer. Not every service takes that, so a request
- * from which something is left out then gets a user's message before it. */
+/* The kept part of a history may begin with an answer. Some services reject that, so a shortened
+ * request gets a user message before it. */
 static pal_status put_opening(composition *c, pal_error *err)
 {
     const pal_draft *draft = c->draft;
@@ -149,9 +149,9 @@ static pal_status repair(composition *c, pal_error *err)
     return status == PAL_OK ? put_opening(c, err) : status;
 }
 
-/* ---- After it ---- */
+/* ---- After the repair ---- */
 
-/* Lines with a seq ascend within the kept messages and within the tail. */
+/* The seqs of lines ascend within the kept messages and within the tail. */
 static size_t search_seq(const pal_draft *draft, size_t low, size_t high, uint64_t seq)
 {
     size_t end = high;
@@ -203,7 +203,7 @@ static void note_repairs(composition *c)
     }
 }
 
-/* The text of the next repair that tells of a message which was made there. */
+/* Returns the text of the next repair that describes a new message. */
 static pal_str next_made(composition *c)
 {
     while (c->made_at < c->repaired.repairs_len) {
@@ -211,7 +211,7 @@ static pal_str next_made(composition *c)
         if (done->seq == 0)
             return done->text;
     }
-    return PAL_TEXT("made so that the provider takes the request");
+    return PAL_TEXT("created to meet the provider's rules");
 }
 
 static pal_plan_item *add_item(composition *c)
@@ -233,7 +233,7 @@ static pal_plan_item item_of(const pal_line *line)
             .reason = line->reason};
 }
 
-/* A line that no message came back for: left out, or a part of another one now. */
+/* Adds a line that the repair did not return: it was left out, or it is part of another message. */
 static void add_absent(composition *c, size_t index)
 {
     const pal_line *line = &c->draft->lines[index];
@@ -251,10 +251,11 @@ static void add_absent(composition *c, size_t index)
     if (!state->is_given)
         return;
     if (item->reason.len == 0)
-        item->reason = PAL_TEXT("nothing of it can be sent");
+        item->reason = PAL_TEXT("nothing in it can be sent");
     if (!state->is_dropped && state->repairs.len) {
         item->disposition = PAL_SENT_REPAIRED;
-        item->tokens = item->bytes = item->images = 0; /* they are counted where it went */
+        item->tokens = item->bytes = item->images = 0; /* they are counted in the message that
+                                                          contains it */
     }
 }
 
@@ -288,7 +289,8 @@ static pal_status add_made(composition *c, size_t at, pal_error *err)
             .hash = pal_message_hash(message),
             .message = message};
     if (at == c->opening) {
-        item->reason = PAL_TEXT("user's message made: the first may not be the assistant's");
+        item->reason = PAL_TEXT(
+                "user message created: the first message must not be the assistant's");
     } else if (message->seq == 0) {
         item->reason = next_made(c);
     } else {
@@ -314,7 +316,7 @@ static pal_status add_returned(composition *c, size_t index, pal_message *messag
     bool is_before = index >= c->draft->tail && index - c->draft->tail < c->choice->start;
     if (is_changed || repairs.len) {
         item->disposition = PAL_SENT_REPAIRED;
-        item->reason = repairs.len ? repairs : PAL_TEXT("changed so that the provider takes it");
+        item->reason = repairs.len ? repairs : PAL_TEXT("changed to meet the provider's rules");
     } else if (item->reason.len == 0) {
         item->reason = is_before ? PAL_TEXT("kept") : c->choice->sent;
     }
@@ -323,7 +325,7 @@ static pal_status add_returned(composition *c, size_t index, pal_message *messag
     return status;
 }
 
-/* Returns how many lines did not come back. */
+/* Returns the number of lines that did not come back. */
 static size_t mark_returned(composition *c)
 {
     size_t absent = c->draft->len;

@@ -50,7 +50,7 @@ typedef struct pair_list {
 
 static pal_status no_memory(pal_error *err)
 {
-    return pal_error_set(err, PAL_NO_MEMORY, "no memory for the plan");
+    return pal_error_set(err, PAL_NO_MEMORY, "not enough memory for the plan");
 }
 
 static pal_status pairs_init(pal_draft *draft, pair_list *pairs, pal_error *err)
@@ -97,7 +97,7 @@ static pal_status pairs_add(pal_draft *draft, pair_list *pairs, size_t place, pa
     return PAL_OK;
 }
 
-/* Half a pair is none: what keeps one half keeps the other. */
+/* A call and its result are kept together. */
 static void keep_pairs(pal_draft *draft, const pair_list *pairs)
 {
     for (size_t i = 0; i < pairs->len; i++) {
@@ -110,7 +110,7 @@ static void keep_pairs(pal_draft *draft, const pair_list *pairs)
     }
 }
 
-/* Results come in the order of their places, so the last one of a call is its farthest. */
+/* Results are in the order of their places, so the last result of a call is the farthest. */
 static pal_status mark_unsafe(pal_draft *draft, const pair_list *pairs, pal_error *err)
 {
     size_t *reach = pal_arena_array(draft->arena, draft->tail_len + 1, sizeof(*reach));
@@ -128,7 +128,8 @@ static pal_status mark_unsafe(pal_draft *draft, const pair_list *pairs, pal_erro
 
 /* ---- Places ---- */
 
-/* `sliding_window` and `reset` may forget a question that was answered; the others never do. */
+/* `sliding_window` and `reset` may leave out an answered question; the other strategies never
+ * do. */
 static void mark_must(pal_draft *draft)
 {
     pal_strategy strategy = draft->settings.strategy;
@@ -266,7 +267,8 @@ bool pal_line_lasts(const pal_draft *draft, size_t index)
     return line->kind == PAL_ITEM_SYSTEM || line->kind == PAL_ITEM_TOOLS;
 }
 
-/* What will stand before the tail: the old summary goes into the new one, which gets its room. */
+/* Returns the tokens before the tail: the old summary becomes part of the new one, which gets
+ * its room. */
 static uint64_t top_tokens(const pal_draft *draft)
 {
     uint64_t room = draft->settings.summary_tokens_max;
@@ -298,14 +300,14 @@ static bool fits_after(const pal_draft *draft, size_t place)
             top_tokens(draft) + calibrated(draft, draft->cost_tokens[place]) <= draft->soft;
 }
 
-/* A cut at `place` or the last safe one before it that leaves pending calls in the tail. */
+/* Returns `place`, or the last safe place before it that leaves pending calls in the tail. */
 static size_t before_pending(const pal_draft *draft, size_t place)
 {
     return place > draft->pending ? pal_place_before(draft, draft->pending) : place;
 }
 
-/* Whole newest turns within the budget; where these would fill less than half of it, also the end
- * of the turn before. */
+/* Keeps complete newest turns within the budget. If they fill less than half of it, the end of
+ * the turn before is kept too. */
 static size_t cut_within(const pal_draft *draft, uint64_t budget)
 {
     size_t place = draft->tail_len;
@@ -316,7 +318,8 @@ static size_t cut_within(const pal_draft *draft, uint64_t budget)
         turn = pal_place_after(draft, place);
     if (turn == draft->tail_len) {
         size_t newest = pal_place_newest(draft);
-        /* The last user's message is kept anyway, and better at its place than as a memory. */
+        /* The last user message is kept anyway; it is better at its place than among the kept
+         * messages. */
         if (newest == draft->last_user || fits_after(draft, newest))
             turn = newest;
     }
@@ -327,7 +330,7 @@ size_t pal_place_compact(const pal_draft *draft)
 {
     uint64_t budget = recent_tokens(draft), half = draft->rest_tokens[0] / 2;
     size_t place = cut_within(draft, budget);
-    /* All of it is recent, and too much all the same. */
+    /* Everything is recent, but still too long. */
     while (place == 0 && budget > 0) {
         budget = half < budget ? half : budget / 2;
         half = budget;

@@ -7,8 +7,8 @@
 #include "context/context_checkpoint.h"
 #include "context/context_text.h"
 
-/* Lines that are there beside messages: system, head, tools, what the checkpoint hides, two that
- * stand for it, what was not loaded, the notice. */
+/* Lines other than messages: system, head, tools, the range that the checkpoint hides, two lines
+ * that replace it, messages that were not loaded, the notice. */
 #define LINES_BEFORE_MAX 8
 
 pal_status pal_draft_failure(const pal_draft *draft, pal_error *err)
@@ -16,7 +16,7 @@ pal_status pal_draft_failure(const pal_draft *draft, pal_error *err)
     pal_status status = pal_arena_failure(draft->arena);
     if (status == PAL_OK)
         return PAL_OK;
-    return pal_error_set(err, status, "no memory for the plan");
+    return pal_error_set(err, status, "not enough memory for the plan");
 }
 
 static pal_line *add_line(pal_draft *draft, pal_item_kind kind)
@@ -46,7 +46,7 @@ static pal_status add_message(pal_draft *draft, pal_item_kind kind, const pal_me
     return measure_line(draft, line, err);
 }
 
-/* A message that no one wrote: a text of ours. `tokens` 0: counted. */
+/* Adds a message that the plan creates. `tokens` 0: they are counted. */
 static pal_status add_made(pal_draft *draft, pal_item_kind kind, pal_role role, pal_str text,
         uint64_t tokens, pal_str reason, pal_error *err)
 {
@@ -83,7 +83,7 @@ static pal_status add_top(pal_draft *draft, pal_error *err)
     return pal_tools_measure(input, &line->size, err);
 }
 
-/* Messages that only their numbers are known of. */
+/* Adds messages of which only the seqs are known. */
 static void add_range(pal_draft *draft, uint64_t first_seq, uint64_t seq, uint64_t count,
         uint64_t tokens, bool is_summarised)
 {
@@ -94,13 +94,13 @@ static void add_range(pal_draft *draft, uint64_t first_seq, uint64_t seq, uint64
     line->size.tokens = tokens;
     line->disposition = is_summarised ? PAL_SUMMARISED : PAL_DROPPED;
     line->reason =
-            is_summarised ? PAL_TEXT("the summary stands for them") : PAL_TEXT("left out for room");
+            is_summarised ? PAL_TEXT("the summary replaces them") : PAL_TEXT("left out for room");
 }
 
 static pal_status add_summary(pal_draft *draft, pal_error *err)
 {
     const pal_checkpoint *checkpoint = &draft->input->checkpoint;
-    pal_str reason = PAL_TEXT("stands for what the checkpoint hides");
+    pal_str reason = PAL_TEXT("replaces what the checkpoint hides");
     pal_status status = PAL_OK;
     if (pal_checkpoint_role(checkpoint) == PAL_ROLE_ASSISTANT)
         status = add_made(draft, PAL_ITEM_SUMMARY, PAL_ROLE_USER, PAL_TEXT(PAL_TEXT_QUESTION), 0,
@@ -141,7 +141,7 @@ static pal_status add_checkpoint(pal_draft *draft, pal_error *err)
                 checkpoint->summary.len > 0);
     if (checkpoint->strategy == PAL_STRATEGY_RESET && checkpoint->hint.len)
         return add_made(draft, PAL_ITEM_SUMMARY, PAL_ROLE_SYSTEM, checkpoint->hint,
-                checkpoint->tokens, PAL_TEXT("hint for the fresh start"), err);
+                checkpoint->tokens, PAL_TEXT("hint for a fresh start"), err);
     return checkpoint->summary.len ? add_summary(draft, err) : PAL_OK;
 }
 
@@ -167,7 +167,7 @@ pal_status pal_line_show(pal_draft *draft, pal_line *line, const pal_message *me
     return measure_line(draft, line, err);
 }
 
-/* The first of `pruned`, which are sorted, that is of this message or a later one. */
+/* Returns the first entry of `pruned`, which is sorted, for this message or a later one. */
 static size_t find_pruned(const pal_context_input *input, uint64_t seq)
 {
     size_t low = 0, high = input->pruned_len;
@@ -181,7 +181,7 @@ static size_t find_pruned(const pal_context_input *input, uint64_t seq)
     return low;
 }
 
-/* `pruned` that name a part the message does not have are passed over. */
+/* Entries of `pruned` for a part that the message does not have are skipped. */
 static pal_status show_pruned(pal_draft *draft, pal_line *line, pal_error *err)
 {
     const pal_context_input *input = draft->input;

@@ -10,7 +10,7 @@ static pal_size add_sizes(pal_size a, pal_size b)
     return (pal_size){a.tokens + b.tokens, a.bytes + b.bytes, a.images + b.images};
 }
 
-/* The oldest place that the target allows; over tail_len where it cannot be reached. */
+/* Returns the oldest place that the target allows; more than tail_len if there is none. */
 static size_t place_allowed(const pal_draft *draft, const pal_drop *drop)
 {
     pal_size all = add_sizes(drop->notice, drop->excess);
@@ -20,14 +20,14 @@ static size_t place_allowed(const pal_draft *draft, const pal_drop *drop)
     return place > drop->start_min ? place : drop->start_min;
 }
 
-/* ---- Beginning with a user's message ---- */
+/* ---- Beginning with a user message ---- */
 
 static bool is_user(const pal_draft *draft, size_t place)
 {
     return place < draft->tail_len && pal_draft_tail(draft, place)->message->role == PAL_ROLE_USER;
 }
 
-/* The user's message of the turn that `place` is in; tail_len: it is not in the tail. */
+/* Returns the user message of the turn that contains `place`; tail_len if it is not in the tail. */
 static size_t question_of(const pal_draft *draft, size_t place)
 {
     while (place > 0 && !is_user(draft, place - 1))
@@ -55,8 +55,8 @@ bool pal_draft_open(pal_draft *draft, size_t place)
     return is_open;
 }
 
-/* The beginning of the next turn, if that leaves half of the target; otherwise within a turn, whose
- * question is sent too. */
+/* Returns the beginning of the next turn, if that leaves half of the target. Otherwise a place
+ * within a turn, whose question is sent too. */
 static size_t place_opened(pal_draft *draft, const pal_drop *drop, size_t place)
 {
     size_t turn = pal_place_turn(draft, place);
@@ -73,7 +73,7 @@ static size_t place_opened(pal_draft *draft, const pal_drop *drop, size_t place)
     return turn;
 }
 
-/* The place that the target asks for; tail_len or more where it cannot be reached. */
+/* Returns the place for the target; tail_len or more if there is none. */
 static size_t place_within(pal_draft *draft, const pal_drop *drop)
 {
     if (drop->begins_turn)
@@ -103,7 +103,7 @@ pal_status pal_draft_drop(
         status = pal_draft_clear_newest(draft, newest, all, &fits, err);
     if (status != PAL_OK)
         return status;
-    /* The question without what was found so far is still a question. */
+    /* If the results so far do not fit, the question alone can still be sent. */
     if (!fits && draft->is_open && draft->last_user < newest) {
         start = draft->tail_len;
         fits = pal_place_fitting(draft, draft->hard, all) <= start;

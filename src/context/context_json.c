@@ -3,7 +3,7 @@
  *   {"action": "compact", "reason": "...", "strategy": "compact",
  *    "tokens": 70120, "tokens_plain": 68000, "usable": 68000, "bytes": 281000, "images": 0,
  *    "is_estimate": false, "repairs": 1,
- *    "prefix": {"items": 3, "tokens": 900, "break": "the summary is another one"},
+ *    "prefix": {"items": 3, "tokens": 900, "break": "the summary is a different one"},
  *    "refusal": "...",                                             with "refuse"
  *    "prune": {"tokens": 30000, "parts": [{"seq": 4, "part": 0}]},   with "prune"
  *    "cut": {"seq": 40, "tokens": 50000, "keep": [2, 38]},           with "compact"
@@ -165,7 +165,7 @@ pal_status pal_plan_to_json(
         status = pal_arena_failure(arena);
     pal_buf_done(&buf);
     if (status != PAL_OK)
-        return pal_error_set(err, status, "no memory for the plan as JSON");
+        return pal_error_set(err, status, "not enough memory for the plan as JSON");
     *out_json = json;
     return PAL_OK;
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include "context/context_text.h"
 
-#define SMALL_BYTES 1024 /* less than this is not worth a placeholder */
+#define SMALL_BYTES 1024 /* a smaller part is not worth a placeholder */
 
 typedef struct candidate {
     pal_line *line;
@@ -21,7 +21,7 @@ typedef struct candidate {
 typedef struct candidates {
     candidate *items; /* oldest first */
     size_t len;
-    pal_removal *removals; /* room for all of them */
+    pal_removal *removals; /* has room for all of them */
 } candidates;
 
 static bool is_pinned(const pal_line *line)
@@ -29,7 +29,8 @@ static bool is_pinned(const pal_line *line)
     return line->message && line->message->flags & PAL_FLAG_PINNED;
 }
 
-/* What must go so that `size` is within `limit`, in whole quarters of the limit. */
+/* Returns how much must be removed so that `size` is within `limit`, rounded up to quarters of
+ * the limit. */
 static uint64_t excess(uint64_t size, uint64_t limit)
 {
     uint64_t quarter = limit / 4 ? limit / 4 : 1;
@@ -63,7 +64,7 @@ static pal_status remove_images(pal_draft *draft, pal_line *line, uint64_t *left
     *left -= len;
     return pal_line_show(draft, line,
             pal_message_without(draft, line->message, removals, len),
-            PAL_TEXT("image removed: there are more than the provider takes"), err);
+            PAL_TEXT("image removed: there are more than the provider accepts"), err);
 }
 
 static pal_status limit_images(pal_draft *draft, pal_error *err)
@@ -85,7 +86,8 @@ static pal_status limit_images(pal_draft *draft, pal_error *err)
 
 /* ---- Bytes ---- */
 
-/* As they are on the way: base64 for data. Texts are taken plain, which is never too much. */
+/* Bytes as they are sent: base64 for data. Texts are counted without escapes, which is never too
+ * much. */
 static uint64_t part_bytes(const pal_part *part)
 {
     uint64_t bytes = part->text.len + pal_part_base64_bytes(part) + part->url.len;
@@ -99,7 +101,7 @@ static bool is_cleared(const pal_part *part)
     return part->parts_len == 0 && pal_str_is(part->text, PAL_TEXT_CLEARED);
 }
 
-/* Outputs of tools, and images and files, of one message; `out` may be NULL to count them. */
+/* Lists the tool outputs, images and files of one message. `out` NULL: only counts them. */
 static size_t list_parts(pal_line *line, bool only_results, candidate *out)
 {
     size_t len = 0;
@@ -134,7 +136,7 @@ static pal_status list_candidates(pal_draft *draft, size_t from, size_t to, bool
     return PAL_OK;
 }
 
-/* Shows placeholders for those that were chosen, each message once. */
+/* Shows placeholders for the chosen parts, with one copy per message. */
 static pal_status take_chosen(
         pal_draft *draft, const candidates *list, pal_str reason, pal_error *err)
 {
@@ -162,8 +164,8 @@ static uint64_t total_bytes(const pal_draft *draft)
     return bytes;
 }
 
-/* Largest first, by powers of two, and the oldest first among these: what is taken away does not
- * depend much on what comes later. The newest turn and pins are left alone. */
+/* Removes the largest parts first, by powers of two, and among these the oldest, so that the
+ * choice depends little on later messages. The newest turn and pinned messages are not changed. */
 static pal_status limit_bytes(pal_draft *draft, pal_error *err)
 {
     uint64_t left = excess(total_bytes(draft), draft->input->limits.bytes);
@@ -219,7 +221,7 @@ static pal_status sort_by_bytes(
     return PAL_OK;
 }
 
-/* One result, then two, then four: rounds that measure everything anew stay few. */
+/* Clears one result, then two, then four, because each round measures everything again. */
 pal_status pal_draft_clear_newest(
         pal_draft *draft, size_t place, pal_size extra, bool *out_fits, pal_error *err)
 {

@@ -10,14 +10,14 @@
 typedef enum field_kind {
     FIELD_U32,
     FIELD_U64,
-    FIELD_OFF, /* a bool, of which true is written as false */
+    FIELD_OFF, /* a bool that is written inverted */
 } field_kind;
 
 typedef struct field {
     const char *name;
     field_kind kind;
     size_t offset;
-    uint64_t max; /* of numbers */
+    uint64_t max; /* maximum of a number */
 } field;
 
 #define AT(member) offsetof(pal_context_settings, member)
@@ -47,9 +47,10 @@ static const field compaction_fields[] = {
 static pal_status bad_value(const field *f, pal_error *err)
 {
     if (f->kind == FIELD_OFF)
-        return pal_error_set(err, PAL_INVALID, "'%s' in \"context\" is true or false", f->name);
+        return pal_error_set(err, PAL_INVALID,
+                "'%s' in \"context\" must be true or false", f->name);
     return pal_error_set(err, PAL_INVALID,
-            "'%s' in \"context\" is a whole number from 0 to %" PRIu64, f->name, f->max);
+            "'%s' in \"context\" must be a whole number from 0 to %" PRIu64, f->name, f->max);
 }
 
 static pal_status read_field(
@@ -91,7 +92,7 @@ static pal_status read_strategy(
     if (pal_json_type_of(value) == PAL_JSON_NONE)
         return PAL_OK;
     if (!pal_strategy_from_name(name, &settings->strategy))
-        return pal_error_set(err, PAL_INVALID, "there is no 'token_strategy' '%.*s'",
+        return pal_error_set(err, PAL_INVALID, "unknown 'token_strategy' '%.*s'",
                 (int)(name.len < 60 ? name.len : 60), name.data ? name.data : "");
     return PAL_OK;
 }
@@ -116,7 +117,7 @@ pal_status pal_context_override(pal_str metadata, pal_context_settings *settings
         return PAL_OK;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to read settings");
+        return pal_error_set(err, PAL_NO_MEMORY, "not enough memory to read settings");
     status = pal_json_parse(arena, metadata, NULL, &root, err);
     if (status != PAL_OK)
         goto out;

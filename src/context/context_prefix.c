@@ -52,7 +52,7 @@ static uint64_t mix_parts(uint64_t hash, const pal_part *parts, size_t len)
     return hash;
 }
 
-/* 0 is the hash of what is not sent. */
+/* 0 is the hash of items that are not sent. */
 static uint64_t not_zero(uint64_t hash)
 {
     hash = mix(hash, SEED);
@@ -88,20 +88,20 @@ static pal_str break_text(const pal_plan_item *item, pal_arena *arena)
     case PAL_ITEM_TOOLS:
         return PAL_TEXT("the tools changed");
     case PAL_ITEM_SUMMARY:
-        return PAL_TEXT("the summary is another one");
+        return PAL_TEXT("the summary is a different one");
     case PAL_ITEM_NOTICE:
         return PAL_TEXT("older messages were left out");
     default:
         break;
     }
     if (item->seq == 0)
-        return PAL_TEXT("a message that was made here is another one");
+        return PAL_TEXT("a message that the plan created is different");
     return pal_text_format(arena, "message %" PRIu64 " %s", item->seq,
             item->disposition == PAL_SENT_PRUNED ? "is shown without old content"
                                                  : "was not at this place, or differs");
 }
 
-/* Entries of 0, for what was not sent, may be among the last request's. */
+/* The last request may contain entries of 0, for items that were not sent. */
 static size_t next_sent(const pal_context_last *last, size_t at)
 {
     while (at < last->len && last->hashes[at] == 0)
@@ -130,13 +130,13 @@ static void compare_hashes(pal_plan *plan, const pal_context_last *last, pal_are
     }
     if (at < last->len)
         plan->prefix_break = pal_text_format(arena,
-                "the last request went on where this one ends, after message %" PRIu64,
+                "the last request continued where this one ends, after message %" PRIu64,
                 newest ? newest->seq : 0);
 }
 
-/* ---- What is kept of a request ---- */
+/* ---- The stored form of a request ---- */
 
-/* The hash of all items up to the last one that was added. */
+/* Returns the hash of all items up to the last one that was added. */
 static uint16_t chain_hash(uint64_t chain)
 {
     return (uint16_t)(chain ^ chain >> 16 ^ chain >> 32 ^ chain >> 48);
@@ -157,7 +157,7 @@ pal_status pal_plan_sent(
     uint16_t *hashes = pal_arena_array(arena, PAL_SENT_HASHES_MAX, sizeof(*hashes));
     uint64_t chain = SEED, at = 0;
     if (!sent || !hashes)
-        return pal_error_set(err, pal_arena_failure(arena), "no memory for the plan");
+        return pal_error_set(err, pal_arena_failure(arena), "not enough memory for the plan");
     *sent = (pal_sent){.tokens = plan->tokens_plain,
             .items = count_sent(plan),
             .first_seq = plan->first_seq,
@@ -173,8 +173,8 @@ pal_status pal_plan_sent(
     return PAL_OK;
 }
 
-/* Between two places with a hash only the first is known to be the same: the prefix is told too
- * short there, by an eighth at most. */
+/* Between two places with a hash, only the first is known to be equal. So the reported prefix
+ * may be too short, by an eighth at most. */
 static void compare_places(pal_plan *plan, const pal_sent *sent, pal_arena *arena)
 {
     uint64_t chain = SEED, at = 0, tokens = 0, place = pal_sent_place(sent->items, 0);
@@ -205,7 +205,7 @@ static void compare_places(pal_plan *plan, const pal_sent *sent, pal_arena *aren
     }
     if (number < sent->hashes_len)
         plan->prefix_break = pal_text_format(arena,
-                "the last request went on where this one ends, after message %" PRIu64,
+                "the last request continued where this one ends, after message %" PRIu64,
                 newest ? newest->seq : 0);
 }
 

@@ -47,7 +47,7 @@ static pal_status count_part(const prune_walk *walk, const pal_message *message,
         *out_tokens = part->kind == PAL_PART_IMAGE ? PAL_TOKENS_IMAGE : PAL_TOKENS_FILE;
         return PAL_OK;
     }
-    /* What was counted once is not counted again for a decision of this size. */
+    /* A stored count is good enough for a decision of this size. */
     if (message->tokens && message->parts_len == 1) {
         *out_tokens = message->tokens;
         return PAL_OK;
@@ -63,7 +63,7 @@ static pal_status count_part(const prune_walk *walk, const pal_message *message,
     return status;
 }
 
-/* Whether it is something that could go; an output that went already ends the walk. */
+/* Returns whether the part can be pruned. An output that was already pruned ends the walk. */
 static bool may_go(prune_walk *walk, const pal_message *message, size_t at)
 {
     const pal_part *part = &message->parts[at];
@@ -115,7 +115,7 @@ static pal_status walk_messages(prune_walk *walk, pal_error *err)
     return status;
 }
 
-/* Room for every part, and the pending calls in a map. */
+/* Allocates room for every part, and puts the pending calls into a map. */
 static pal_status prepare(prune_walk *walk, pal_arena *arena, pal_error *err)
 {
     const pal_context_input *input = walk->input;
@@ -124,10 +124,10 @@ static pal_status prepare(prune_walk *walk, pal_arena *arena, pal_error *err)
         parts += input->messages[i].parts_len;
     walk->found = pal_arena_array(arena, parts, sizeof(*walk->found));
     if (!walk->found)
-        return pal_error_set(err, pal_arena_failure(arena), "no memory for the plan");
+        return pal_error_set(err, pal_arena_failure(arena), "not enough memory for the plan");
     for (size_t i = 0; i < input->pending_len; i++) {
         if (pal_map_set(&walk->pending, input->pending[i], walk) != PAL_OK)
-            return pal_error_set(err, PAL_NO_MEMORY, "no memory for the plan");
+            return pal_error_set(err, PAL_NO_MEMORY, "not enough memory for the plan");
     }
     return PAL_OK;
 }

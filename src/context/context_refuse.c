@@ -11,7 +11,7 @@ static void set_refusal(pal_plan *plan, pal_str reason)
     plan->reason = reason;
 }
 
-/* Bytes come first where they alone are over: tokens would explain nothing. */
+/* If only the bytes exceed their limit, the error names the bytes: tokens would explain nothing. */
 static bool is_bytes(const pal_draft *draft, uint64_t tokens, uint64_t bytes)
 {
     const pal_context_limits *limits = &draft->input->limits;
@@ -22,8 +22,8 @@ void pal_plan_refuse_whole(const pal_draft *draft, pal_plan *plan)
 {
     const pal_context_input *input = draft->input;
     const char *advice = draft->settings.strategy == PAL_STRATEGY_NONE
-            ? "strategy 'none' leaves nothing out: choose another one"
-            : "automatic compaction is off: compact the session";
+            ? "strategy 'none' leaves nothing out; use another strategy"
+            : "automatic compaction is off; compact the session";
     set_refusal(plan, PAL_TEXT("over the limit, and nothing may be left out"));
     uint64_t tokens =
             plan->tokens + pal_calibration_apply(&input->calibration, input->older_tokens);
@@ -44,11 +44,11 @@ void pal_plan_refuse_whole(const pal_draft *draft, pal_plan *plan)
         pal_plan_refuse_again(draft, plan);
 }
 
-/* Parts of what can't be left out, calibrated. */
+/* Calibrated tokens of the parts that cannot be left out. */
 typedef struct breakdown {
     uint64_t system;
     uint64_t tools;
-    uint64_t kept; /* summary, pins */
+    uint64_t kept; /* summary and pinned messages */
 } breakdown;
 
 static breakdown break_down(const pal_draft *draft)
@@ -75,25 +75,27 @@ void pal_plan_refuse_least(const pal_draft *draft, pal_plan *plan, pal_size leas
     set_refusal(plan, PAL_TEXT("not even the newest message fits"));
     if (is_bytes(draft, tokens, least.bytes)) {
         pal_error_set(&plan->refusal, PAL_LIMIT,
-                "what must be sent is %" PRIu64 " bytes, %" PRIu64 " over the limit of %" PRIu64
-                "; shorten the newest message, or send what is large as a file",
+                "the required messages have %" PRIu64 " bytes, %" PRIu64
+                " over the limit of %" PRIu64
+                "; shorten the newest message, or send large content as a file",
                 least.bytes, least.bytes - draft->input->limits.bytes, draft->input->limits.bytes);
         return;
     }
     pal_error_set(&plan->refusal, PAL_LIMIT,
-            "what must be sent is %" PRIu64 " tokens, %" PRIu64 " over the limit of %" PRIu64
+            "the required messages have %" PRIu64 " tokens, %" PRIu64 " over the limit of %" PRIu64
             ": system %" PRIu64 ", tools %" PRIu64 ", kept %" PRIu64 ", newest %" PRIu64
-            "; shorten it, unpin, or take a model with a larger window",
+            "; shorten or unpin messages, or use a model with a larger window",
             tokens, tokens > draft->hard ? tokens - draft->hard : 0, draft->hard, parts.system,
             parts.tools, parts.kept, tokens > known ? tokens - known : 0);
 }
 
 void pal_plan_refuse_again(const pal_draft *draft, pal_plan *plan)
 {
-    set_refusal(plan, PAL_TEXT("the provider refused it as too long, and nothing can go"));
+    set_refusal(plan, PAL_TEXT(
+            "the provider rejected it as too long, and nothing more can be left out"));
     pal_error_set(&plan->refusal, PAL_LIMIT,
-            "the provider refused the request as too long, at %" PRIu64 " tokens of %" PRIu64
-            " that may be sent by what is known, and nothing more can be left out; shorten the "
+            "the provider rejected the request as too long: it has %" PRIu64 " of at most %" PRIu64
+            " tokens by the known limits, and nothing more can be left out; shorten the "
             "newest message, or set the model's limits",
             plan->tokens, draft->hard);
 }

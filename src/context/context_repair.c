@@ -18,7 +18,7 @@ static const pal_repair_rules profiles[] = {
                 .openai_forms = true},
         [PAL_PROFILE_OPENAI_RESPONSES] = {.name = "openai_responses",
                 .id_len_max = PAL_CALL_ID_MAX,
-                .unique_ids = true, /* outputs name their call by nothing else */
+                .unique_ids = true, /* outputs identify their call only by its id */
                 .signed_reasoning = true,
                 .reasoning_not_last = true,
                 .result_media = true,
@@ -28,11 +28,12 @@ static const pal_repair_rules profiles[] = {
                 .id_len_max = PAL_CALL_ID_MAX,
                 .unique_ids = true,
                 .object_arguments = true,
-                /* System is a field of its own: what comes later is said where it belongs, for a
-                 * longer field would change the request from its first byte on. */
+                /* The system text is a separate field. A later system message is sent at its
+                 * place, because a change of the field would change the request from its first
+                 * byte on. */
                 .system_leads = true,
                 .user_first = true,
-                .user_last = true, /* newer models don't go on with a begun answer */
+                .user_last = true, /* newer models do not continue an answer that has begun */
                 .blank_is_empty = true,
                 .signed_reasoning = true,
                 .reasoning_not_last = true,
@@ -70,30 +71,30 @@ bool pal_profile_from_name(pal_str name, pal_profile *out_profile)
     return false;
 }
 
-/* ---- Lines ---- */
+/* ---- Reports of changes ---- */
 
 static const char *const change_texts[PAL_REPAIR_CHANGES] = {
         "invalid characters replaced",
         "empty text left out",
         "reasoning of another model left out",
         "reasoning without a signature left out",
-        "reasoning with nothing behind it left out",
-        "image of a type that is not taken replaced by a placeholder",
+        "reasoning with nothing after it left out",
+        "image of an unsupported type replaced by a placeholder",
         "image over the limit replaced by a placeholder",
         "image or file without its bytes replaced by a placeholder",
         "image or file that only a user can send replaced by a placeholder",
         "media type corrected",
-        "media of a tool result moved behind the results",
+        "media of a tool result moved after the results",
         "compaction mark sent as a question",
-        "part left out that its role can't have",
+        "part left out that is not allowed for its role",
         "old or unknown form sent as a plain one",
-        "system message after the first sent as the user's",
-        "tool message without a result sent as the user's",
-        "results sent as a tool's message, apart from the rest",
+        "later system message sent as a user message",
+        "tool message without a result sent as a user message",
+        "results sent as a separate tool message",
         "failure without output given a text",
         "tool name changed to letters, digits, '_' and '-'",
         "arguments made a JSON object",
-        "results moved behind their call",
+        "results moved after their call",
         "results sent under the new id of their call",
         "results sent in more than one message",
 };
@@ -166,7 +167,7 @@ void pal_repair_map(pal_repair_work *work, pal_map *map, pal_str key, void *valu
         work->failure = pal_map_set(map, key, value);
 }
 
-/* ---- The whole ---- */
+/* ---- The repair ---- */
 
 static void take_pending(pal_repair_work *work)
 {
@@ -194,7 +195,7 @@ static void run(pal_repair_work *work, const pal_message *messages, size_t messa
         pal_repair_put_units(work);
 }
 
-/* A copy that lies in the arena, and has no room to spare. */
+/* Returns a copy in the arena, without spare room. */
 static void *keep(pal_arena *arena, const void *array, size_t len, size_t size)
 {
     void *copy = len ? pal_arena_array(arena, len, size) : NULL;
@@ -218,7 +219,7 @@ static pal_status finish(pal_repair_work *work, pal_repaired *out_repaired, pal_
     if (status == PAL_OK)
         status = pal_arena_failure(work->arena);
     if (status == PAL_LIMIT)
-        return pal_error_set(err, status, "the repaired messages are over the arena's limit");
+        return pal_error_set(err, status, "the repaired messages exceed the limit of the arena");
     if (status != PAL_OK)
         return pal_error_set(err, status, "out of memory");
     *out_repaired = result;
@@ -233,14 +234,14 @@ pal_status pal_context_repair(const pal_message *messages, size_t messages_len,
     if (!input)
         input = &none;
     if (!arena || !out_repaired || (!messages && messages_len))
-        return pal_error_set(err, PAL_INVALID, "messages, arena and result must be given");
+        return pal_error_set(err, PAL_INVALID, "messages, arena and result must not be NULL");
     if ((size_t)input->profile >= PROFILES_LEN)
-        return pal_error_set(err, PAL_INVALID, "there is no profile %d", (int)input->profile);
+        return pal_error_set(err, PAL_INVALID, "unknown profile %d", (int)input->profile);
     pal_repair_work work = {.input = input, .rules = &profiles[input->profile], .arena = arena};
     work.scratch = pal_arena_new(0);
     if (!work.scratch)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    /* Room for all of them at once: growing by doubling would touch three times the memory. */
+    /* Allocates room for all messages at once: doubling would touch three times as much memory. */
     work.messages = pal_arena_array(work.scratch, messages_len + ROOM_SPARE, sizeof(pal_message));
     work.messages_cap = work.messages ? messages_len + ROOM_SPARE : 0;
     run(&work, messages, messages_len);

@@ -60,7 +60,7 @@ static uint64_t hash_number(uint64_t hash, uint64_t number)
     return hash;
 }
 
-/* FNV leaves the high bits of short inputs alike; the digits are taken from all of them. */
+/* FNV leaves the high bits of short inputs equal; the digits depend on all bits. */
 static uint64_t mix(uint64_t hash)
 {
     hash = (hash ^ hash >> 33) * UINT64_C(0xff51afd7ed558ccd);
@@ -89,8 +89,8 @@ pal_str pal_repair_call_id(pal_repair_work *work, const pal_repair_call *call, u
     uint64_t hash = hash_bytes(UINT64_C(0xcbf29ce484222325), id.data, id.len);
     pal_str made = id.len ? write_id(work, mix(hash)) : id;
     bool is_second = is_valid_id(work->rules, id) || !id.len || is_taken(work, made, call->unit);
-    /* A second one of its name is told apart by its place, which stays when the history is cut;
-     * if many claim the same place, by how many ids there are. */
+    /* A second call with the same id gets an id from its position, which does not change when
+     * the history is cut. If several calls have the same position, the number of ids is used. */
     hash = hash_number(hash, call->index);
     for (uint64_t attempt = 0; is_second && !pal_arena_failure(work->arena); attempt++) {
         uint64_t place = seq && attempt == 0 ? seq : ~(work->ids.len + attempt);
@@ -126,7 +126,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The number of the escape \uXXXX at `at`; -1 where there is none. */
+/* Returns the number of the escape \uXXXX at `at`; -1 if there is none. */
 static int32_t escape_at(pal_str json, size_t at)
 {
     int32_t number = 0;
@@ -141,8 +141,8 @@ static int32_t escape_at(pal_str json, size_t at)
     return number;
 }
 
-/* Escapes of half a character are valid JSON, but services refuse the request that holds one: each
- * becomes \ufffd. Same length, so that it is done in place. */
+/* Escapes of half a character are valid JSON, but services reject a request that contains one.
+ * Each becomes \ufffd, which has the same length, so it is replaced in place. */
 static void fix_escapes(char *data, size_t len)
 {
     pal_str json = {data, len};
@@ -160,7 +160,7 @@ static void fix_escapes(char *data, size_t len)
     }
 }
 
-/* Whether there is an escape that may be half a character. */
+/* Returns whether there is an escape that may be half a character. */
 static bool has_half_character(pal_str json)
 {
     for (size_t at = 0; at < json.len;) {
@@ -171,7 +171,7 @@ static bool has_half_character(pal_str json)
         int32_t number = escape_at(json, at);
         if (number >= 0xd800 && number <= 0xdfff)
             return true;
-        at += 2; /* an escaped backslash begins nothing */
+        at += 2; /* an escaped backslash does not begin an escape */
     }
     return false;
 }
@@ -186,7 +186,8 @@ static pal_str without_half_characters(pal_repair_work *work, pal_str json)
     return copy.len && memcmp(copy.data, json.data, json.len) == 0 ? json : copy;
 }
 
-/* {"arguments": ...} around what is no object, as JSON where it is that, else as a text. */
+/* Wraps arguments that are not an object in {"arguments": ...}: as JSON if they are JSON,
+ * otherwise as a text. */
 static pal_str wrap(pal_repair_work *work, pal_str arguments, bool is_json)
 {
     pal_str wrapped = {0};

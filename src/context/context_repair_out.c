@@ -26,7 +26,7 @@ static void put_made(pal_repair_work *work, pal_role role, const char *text)
     pal_repair_put(work, &message);
 }
 
-/* Puts a message, and before it what the provider wants there. */
+/* Puts a message, and before it any message that the provider requires there. */
 static void put_message(pal_repair_work *work, const pal_message *message)
 {
     const pal_repair_rules *rules = work->rules;
@@ -34,11 +34,12 @@ static void put_message(pal_repair_work *work, const pal_message *message)
     bool is_first = last == PAL_ROLE_NONE || last == PAL_ROLE_SYSTEM;
     if (rules->user_first && is_first && message->role == PAL_ROLE_ASSISTANT) {
         put_made(work, PAL_ROLE_USER, PAL_TEXT_CONTINUES);
-        pal_repair_line(work, 0, "user's message made: the first may not be the assistant's");
+        pal_repair_line(work, 0,
+                "user message created: the first message must not be the assistant's");
     }
     if (rules->bridge_tool_to_user && last == PAL_ROLE_TOOL && message->role == PAL_ROLE_USER) {
         put_made(work, PAL_ROLE_ASSISTANT, PAL_TEXT_DONE);
-        pal_repair_line(work, 0, "assistant's message made: the user may not follow a tool");
+        pal_repair_line(work, 0, "assistant message created: the user must not follow a tool");
     }
     pal_repair_put(work, message);
 }
@@ -67,7 +68,7 @@ static void put_content(pal_repair_work *work, const pal_repair_unit *unit)
     message.role = unit->role;
     if (piece->next) {
         message.parts = join_pieces(work, unit, &message.parts_len);
-        message.tokens = 0; /* counted of what was stored */
+        message.tokens = 0; /* the count is that of the stored message */
     } else if (piece->own) {
         message.parts = piece->own;
         message.parts_len = piece->parts_len;
@@ -96,11 +97,12 @@ static void put_missing(pal_repair_work *work, const pal_repair_call *call)
                     .parts = part,
                     .parts_len = 1,
                     .flags = PAL_FLAG_SYNTHETIC});
-    pal_repair_line(work, 0, "result made for call '%s': %s",
-            pal_repair_label(work, call->stored_id), is_pending ? "it still runs" : "none came");
+    pal_repair_line(work, 0, "result created for call '%s': %s",
+            pal_repair_label(work, call->stored_id), is_pending ? "it still runs" :
+            "no result exists");
 }
 
-/* A tool's message in the old form has no place for an id. */
+/* A tool message in the old form has no member for an id. */
 static void set_form(pal_repair_work *work, pal_message *message)
 {
     if (!message->extra.len || !work->rules->openai_forms)
@@ -112,7 +114,8 @@ static void set_form(pal_repair_work *work, pal_message *message)
     pal_repair_line_changes(work, message->seq, PAL_CHANGE_FORM);
 }
 
-/* The results from `call` on that came in one message: they leave in one. Returns the next call. */
+/* Puts the results from `call` on that came in one message; they are sent in one message.
+ * Returns the next call. */
 static const pal_repair_call *put_results(pal_repair_work *work, const pal_repair_call *call)
 {
     const pal_message *source = call->source;
@@ -152,7 +155,7 @@ static void put_all_results(pal_repair_work *work, const pal_repair_unit *unit)
                     .parts = unit->media,
                     .parts_len = unit->media_len,
                     .flags = PAL_FLAG_SYNTHETIC});
-    pal_repair_line(work, 0, "user's message made for the media of results");
+    pal_repair_line(work, 0, "user message created for the media of results");
 }
 
 void pal_repair_put_units(pal_repair_work *work)
@@ -167,5 +170,5 @@ void pal_repair_put_units(pal_repair_work *work)
     if (!is_empty && !is_turnless && !(last == PAL_ROLE_ASSISTANT && work->rules->user_last))
         return;
     put_made(work, PAL_ROLE_USER, PAL_TEXT_CONTINUES);
-    pal_repair_line(work, 0, "user's message made: there must be one to answer");
+    pal_repair_line(work, 0, "user message created: the model must have one to answer");
 }

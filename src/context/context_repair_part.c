@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "context/context_draft.h"
 
-/* What becomes of a part. */
+/* What happens to a part. */
 typedef enum fate { STAYS, CHANGES, GOES } fate;
 
 /* ---- Texts ---- */
@@ -16,7 +16,7 @@ static bool is_clean(pal_str text)
     return text.len == 0 || (!memchr(text.data, 0, text.len) && pal_utf8_is_valid(text));
 }
 
-/* Writes the clean text where `out` is given; its length. */
+/* Writes the clean text if `out` is not NULL. Returns its length. */
 static size_t write_clean(pal_str text, char *out)
 {
     size_t len = 0;
@@ -45,7 +45,7 @@ pal_str pal_repair_text(pal_repair_work *work, pal_str text, unsigned *changes)
     return pal_str_make(clean, len);
 }
 
-/* Control characters count as white space: some services' languages have it so. */
+/* Control characters count as white space, because some services treat them so. */
 static bool is_blank(pal_str text)
 {
     for (size_t before = text.len + 1; text.len && text.len < before;) {
@@ -95,7 +95,7 @@ static fate clean_text(pal_repair_work *work, pal_role role, pal_part *part, uns
     part->text = pal_repair_text(work, part->text, &made);
     if (says_nothing(work, part->text))
         return leave_out(PAL_CHANGE_EMPTY, changes);
-    /* A refusal beside no content is refused itself. */
+    /* Services reject a refusal without content. */
     if (part->extra.len && role == PAL_ROLE_ASSISTANT && work->rules->openai_forms &&
             pal_json_string_is(
                     pal_json_find(pal_repair_kept(work, part->extra), "type"), "message_refusal")) {
@@ -106,7 +106,7 @@ static fate clean_text(pal_repair_work *work, pal_role role, pal_part *part, uns
     return made ? CHANGES : STAYS;
 }
 
-/* Signatures cover the bytes: reasoning is sent as it is, or not at all. */
+/* Signatures cover the bytes, so reasoning is sent unchanged or not at all. */
 static fate clean_reasoning(
         const pal_repair_work *work, pal_role role, const pal_part *part, unsigned *changes)
 {
@@ -139,7 +139,7 @@ static bool is_same_word(pal_str text, const char *word)
     return true;
 }
 
-/* The name that providers know the type by; NULL where they don't know it. */
+/* Returns the provider's name of the type; NULL if the type is not supported. */
 static const char *image_type(pal_str type)
 {
     static const char *const types[][2] = {{"image/png", "image/png"}, {"image/jpeg", "image/jpeg"},
@@ -151,7 +151,7 @@ static const char *image_type(pal_str type)
     return NULL;
 }
 
-/* What "data:image/png;base64,AAAA" holds; 0 for the address of something elsewhere. */
+/* Returns the number of bytes in "data:image/png;base64,AAAA"; 0 for the URL of a remote image. */
 static uint64_t data_url_bytes(pal_str url)
 {
     static const char start[] = "data:", coding[] = ";base64";
@@ -185,7 +185,7 @@ static fate clean_image(pal_repair_work *work, pal_part *part, unsigned *changes
     unsigned made = 0;
     if (!has_source(part))
         return replace(part, PAL_TEXT_IMAGE, PAL_CHANGE_NO_DATA, changes);
-    /* Only of an address the type need not be known. */
+    /* The type may be unknown only if the part is a URL. */
     if (!type && (part->media_type.len || !part->url.len))
         return replace(part, PAL_TEXT_IMAGE, PAL_CHANGE_IMAGE_TYPE, changes);
     if (limit && image_size(part) > limit)
@@ -235,7 +235,7 @@ static fate clean_media(pal_repair_work *work, pal_role role, pal_part *part, un
 
 /* ---- Messages ---- */
 
-/* What becomes of a part of a message, which is no result; `part` is a copy that may be changed. */
+/* Cleans a part of a message, except results. `part` is a copy that may be changed. */
 static fate clean_part(pal_repair_work *work, pal_role role, pal_part *part, unsigned *changes)
 {
     switch (part->kind) {
@@ -255,11 +255,11 @@ static fate clean_part(pal_repair_work *work, pal_role role, pal_part *part, uns
     }
 }
 
-/* A list of parts that is copied when it first differs from the one it was made of. */
+/* A list of parts that is copied when it first differs from its source. */
 typedef struct part_list {
     const pal_part *from;
     size_t from_len;
-    pal_part *own; /* NULL: so far the same */
+    pal_part *own; /* NULL: equal to the source so far */
     size_t len;
 } part_list;
 
@@ -267,7 +267,7 @@ static void list_own(pal_repair_work *work, part_list *list)
 {
     if (list->own)
         return;
-    /* One more, for lead_with(). */
+    /* One more part, for lead_with(). */
     list->own = pal_arena_array(work->arena, list->from_len + 1, sizeof(*list->own));
     if (list->own && list->len)
         memcpy(list->own, list->from, list->len * sizeof(*list->own));
@@ -293,7 +293,7 @@ static void drop_last_reasoning(pal_repair_work *work, part_list *list, unsigned
         list_own(work, list);
 }
 
-/* An answer that has not come further than its reasoning is none. */
+/* An answer that consists only of reasoning is not an answer. */
 static bool is_reasoning_only(const part_list *list)
 {
     const pal_part *parts = list->own ? list->own : list->from;
@@ -319,7 +319,8 @@ void pal_repair_clean(pal_repair_work *work, pal_repair_piece *piece, unsigned *
     const pal_message *source = piece->source;
     part_list list = {.from = source->parts, .from_len = source->parts ? source->parts_len : 0};
     bool is_folded = source->role == PAL_ROLE_SYSTEM && piece->role != PAL_ROLE_SYSTEM;
-    /* Media of a folded system message are those of a system message still. */
+    /* Media of a system message that is sent as a user message are still those of a system
+     * message. */
     pal_role role = is_folded ? source->role : piece->role;
     for (size_t i = 0; i < list.from_len && !pal_arena_failure(work->arena); i++) {
         pal_part part = source->parts[i];
@@ -354,7 +355,7 @@ static bool takes_media(const pal_repair_work *work, const pal_part *result)
     return work->rules->result_media && !(work->rules->error_text_only && result->is_error);
 }
 
-/* Parts within a result: texts and media. */
+/* Cleans a part within a result: a text or media. */
 static fate clean_inner(pal_repair_work *work, const pal_part *result, pal_repair_unit *unit,
         pal_part *part, unsigned *changes)
 {

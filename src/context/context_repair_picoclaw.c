@@ -8,7 +8,8 @@
 #include "context/context_repair.h"
 
 typedef struct history {
-    const pal_message **messages; /* what is left after the first pass; in the scratch arena */
+    const pal_message **messages; /* the messages that are left after the first pass; in the
+                                     scratch arena */
     size_t len;
 } history;
 
@@ -33,17 +34,17 @@ static void drop(pal_repair_work *work, const pal_message *message, const char *
         work->lines[work->lines_len - 1].dropped = true;
 }
 
-/* Made for this request, and not of the history. */
+/* Returns whether the message was created for this request and is not part of the history. */
 static bool is_ours(const pal_message *message)
 {
     return message->seq == 0 && message->flags & PAL_FLAG_SYNTHETIC;
 }
 
-/* First pass: why a message goes by what stands before it; NULL where it stays. */
+/* First pass: returns why the message before it makes this message invalid; NULL if it stays. */
 static const char *reason_to_drop(const pal_message *message, pal_role last, bool in_round)
 {
     if (message->role <= PAL_ROLE_NONE || message->role > PAL_ROLE_TOOL)
-        return "a message without a role left out";
+        return "message without a role left out";
     if (message->role == PAL_ROLE_SYSTEM && !is_ours(message))
         return "system message of the history left out";
     if (message->role == PAL_ROLE_TOOL && !in_round)
@@ -57,7 +58,7 @@ static void keep_followers(
         pal_repair_work *work, const pal_message *messages, size_t messages_len, history *left)
 {
     pal_role last = PAL_ROLE_NONE;
-    bool in_round = false; /* only tools since the last message with calls */
+    bool in_round = false; /* only tool messages since the last message with calls */
     for (size_t i = 0; i < messages_len; i++) {
         const char *reason = reason_to_drop(&messages[i], last, in_round);
         if (reason) {
@@ -73,16 +74,17 @@ static void keep_followers(
     }
 }
 
-/* ---- Second pass: one message with calls and the tools' messages behind it ---- */
+/* ---- Second pass: one message with calls and the tool messages after it ---- */
 
 typedef struct call_round {
     const pal_message **messages;
     size_t len;
-    size_t expected; /* ids */
+    size_t expected; /* number of expected ids */
     bool is_broken;  /* an id is empty */
 } call_round;
 
-/* Ids are marked with the round's address, so that nothing has to be taken out between rounds. */
+/* Ids are marked with the address of the round, so that nothing has to be removed between
+ * rounds. */
 static void expect_calls(pal_repair_work *work, call_round *round)
 {
     const pal_message *caller = round->messages[0];
@@ -99,7 +101,7 @@ static void expect_calls(pal_repair_work *work, call_round *round)
     }
 }
 
-/* Whether the result is one that the round waits for; it does so once. */
+/* Returns whether the round waits for the result; true only once per result. */
 static bool take_expected(pal_repair_work *work, const call_round *round, const pal_part *part)
 {
     if (part->kind != PAL_PART_TOOL_RESULT || part->call_id.len == 0 ||
@@ -110,7 +112,7 @@ static bool take_expected(pal_repair_work *work, const call_round *round, const 
     return true;
 }
 
-/* The message with those of its results that are expected; counts them. */
+/* Returns the message with only its expected results, and counts them. */
 static pal_message with_expected(pal_repair_work *work, const call_round *round,
         const pal_message *message, size_t *out_taken)
 {

@@ -5,7 +5,7 @@
  * models do. If a message has an id twice, the first result belongs to the first call. */
 #include "context/context_repair.h"
 
-/* Keys of maps are never NULL. */
+/* The data pointer of a map key must not be NULL. */
 static pal_str key_of(pal_str id)
 {
     return id.len ? id : pal_str_of("");
@@ -46,7 +46,8 @@ static void link_call(pal_repair_unit *unit, pal_repair_call *call)
     unit->calls_len++;
 }
 
-/* The same call twice, as broken streams leave it: no provider takes it, and no tool ran twice. */
+/* Broken streams can contain the same call twice. No provider accepts that, and the tool did not
+ * run twice. */
 static bool is_repeated(
         const pal_repair_call *first, const pal_repair_unit *unit, const pal_part *part)
 {
@@ -81,7 +82,8 @@ static void take_call(pal_repair_work *work, pal_repair_unit *unit, pal_repair_p
     pal_str id = key_of(part->call_id);
     pal_repair_call *first = pal_map_find(&work->calls, id);
     if (is_repeated(first, unit, part)) {
-        pal_repair_line(work, piece->source->seq, "call '%s' is there twice: the second left out",
+        pal_repair_line(work, piece->source->seq,
+                "call '%s' appears twice: the second one left out",
                 pal_repair_label(work, id));
         if (own_parts(work, piece))
             piece->own[at].kind = PAL_PART_NONE;
@@ -114,7 +116,7 @@ static void take_calls(
     }
     if (!piece->own || len == piece->parts_len)
         return;
-    /* What was thought before a call that is not sent is not sent either. */
+    /* Reasoning before a call that is not sent is not sent either. */
     while (len && piece->own[len - 1].kind == PAL_PART_REASONING)
         len--;
     piece->parts_len = len;
@@ -131,8 +133,8 @@ static bool has_calls(const pal_repair_piece *piece)
     return false;
 }
 
-/* Calls of one step that were stored as messages of their own were made in parallel: had they not
- * been, a result would lie between. */
+/* Calls of one step that were stored as separate messages ran in parallel. Otherwise a result
+ * would be between them. */
 static bool is_merged(const pal_repair_work *work, const pal_repair_piece *piece)
 {
     const pal_repair_unit *last = work->units_last;
@@ -178,11 +180,11 @@ static void tell_merged(
 {
     if (unit->first == unit->last)
         pal_repair_line(work, unit->first->source->seq,
-                "sent as one with the assistant's message behind it");
-    pal_repair_line(work, piece->source->seq, "sent as one with the assistant's message before it");
+                "sent together with the assistant message after it");
+    pal_repair_line(work, piece->source->seq, "sent together with the assistant message before it");
 }
 
-/* What a message says beside its results; false where that is nothing. */
+/* Takes the content of a message apart from its results. Returns false if there is none. */
 static bool take_content(pal_repair_work *work, const pal_message *message, unsigned *changes)
 {
     pal_repair_piece *piece = pal_arena_alloc(work->scratch, sizeof(*piece));
@@ -234,7 +236,7 @@ static const pal_part *with_id(
     return copy;
 }
 
-/* The call that is answered; NULL where there is none. */
+/* Returns the call that the result belongs to; NULL if there is none. */
 static const pal_repair_call *take_result(pal_repair_work *work, const pal_message *message,
         const pal_part *result, unsigned *changes)
 {
@@ -264,7 +266,7 @@ static bool take_results(pal_repair_work *work, const pal_message *message, unsi
             continue;
         const pal_repair_call *call = take_result(work, message, &message->parts[i], changes);
         if (call && last && (call->unit != last->unit || call->index > last->index + 1))
-            *changes |= PAL_CHANGE_APART; /* the result of another call will stand between */
+            *changes |= PAL_CHANGE_APART; /* the result of another call will be between them */
         last = call ? call : last;
     }
     return last != NULL;
@@ -284,7 +286,8 @@ static bool has_results(const pal_message *message)
 static bool take_parts(pal_repair_work *work, const pal_message *message, unsigned *changes)
 {
     bool results = has_results(message), result_sent = false, content_sent = false;
-    /* An assistant's message has results of the calls in it; any other's are of earlier ones. */
+    /* The results in an assistant message belong to the calls in it; those in other messages
+     * belong to earlier calls. */
     if (results && message->role != PAL_ROLE_ASSISTANT)
         result_sent = take_results(work, message, changes);
     content_sent = take_content(work, message, changes);
@@ -307,9 +310,9 @@ void pal_repair_take(pal_repair_work *work, const pal_message *message)
     if (is_sent)
         return;
     if (!has_role)
-        pal_repair_line(work, message->seq, "a message without a role left out");
+        pal_repair_line(work, message->seq, "message without a role left out");
     else if (work->lines_len == lines_before)
-        pal_repair_line(work, message->seq, "a message without content left out");
+        pal_repair_line(work, message->seq, "message without content left out");
     for (size_t i = lines_before; i < work->lines_len; i++)
         work->lines[i].dropped = true;
 }

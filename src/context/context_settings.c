@@ -13,7 +13,7 @@
 #define PRUNE_MINIMUM_TOKENS 20000
 #define PRUNE_PROTECT_TURNS 2
 
-/* Each name's position is its enum's value. */
+/* The position of each name is the value of its enum. */
 static const char *const strategy_names[] = {
         "compact", "summarization", "sliding_window", "reset", "none"};
 static const char *const disposition_names[] = {
@@ -88,7 +88,7 @@ static pal_status check_settings(const pal_context_input *input, pal_error *err)
     return PAL_OK;
 }
 
-/* Every seq is over the one before; *seq is the last one's. */
+/* Checks that each seq is greater than the previous one; *seq is then the last one. */
 static pal_status check_order(
         const char *what, const pal_message *messages, size_t len, uint64_t *seq, pal_error *err)
 {

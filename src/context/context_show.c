@@ -29,7 +29,7 @@ static pal_str text_for(const pal_draft *draft, const pal_message *message, pal_
     return own.len ? own : text;
 }
 
-/* A result stays one, so that its call keeps it; anything else becomes a text. */
+/* A result stays a result, so that its call keeps it; any other part becomes a text. */
 static pal_part placeholder_of(const pal_draft *draft, const pal_message *message,
         pal_removal removal, const pal_part *part)
 {
@@ -44,7 +44,7 @@ static pal_part placeholder_of(const pal_draft *draft, const pal_message *messag
     return shown;
 }
 
-/* The parts within results are copied once, where the first of them is replaced. */
+/* The parts within a result are copied once, when the first of them is replaced. */
 static bool remove_part(const pal_draft *draft, const pal_message *original, pal_message *copy,
         pal_removal removal)
 {

@@ -29,7 +29,8 @@ static size_t count_lines(pal_str text)
     return lines + (text.len > 0 && text.data[text.len - 1] != '\n');
 }
 
-/* Whole lines from the beginning; a line that is longer than all is cut between characters. */
+/* Returns the length of the complete lines that fit at the beginning. If the first line is too
+ * long, it is cut between characters. */
 static size_t head_len(pal_str text)
 {
     size_t len = 0;
@@ -50,7 +51,7 @@ static bool is_continuation(char c)
     return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* Where the tail begins: likewise from the end, and not before `from`. */
+/* Returns where the tail begins: the complete lines that fit at the end, not before `from`. */
 static size_t tail_start(pal_str text, size_t from)
 {
     size_t start = text.len, lines = 0;
@@ -73,19 +74,19 @@ static size_t tail_start(pal_str text, size_t from)
     return start;
 }
 
-/* ---- An output, wherever its texts are ---- */
+/* ---- An output and its texts ---- */
 
 /* The text of the result itself, or of a part within it. */
 typedef struct piece {
     pal_part *part;
-    size_t start;  /* its place in the whole */
-    pal_str shown; /* what stays of it */
+    size_t start;  /* its offset in the complete output */
+    pal_str shown; /* the part of it that stays */
 } piece;
 
 typedef struct output {
     piece *pieces;
     size_t len;
-    pal_str whole; /* all of them; each begins a line */
+    pal_str whole; /* all texts together; each begins a line */
 } output;
 
 static void add_piece(output *out, pal_part *part)
@@ -99,7 +100,7 @@ static bool ends_line(pal_str text)
     return text.data[text.len - 1] == '\n';
 }
 
-/* Where each piece begins; how long all of them are. */
+/* Sets where each piece begins. Returns the length of all pieces together. */
 static size_t lay_out(output *out)
 {
     size_t len = 0;
@@ -112,7 +113,7 @@ static size_t lay_out(output *out)
     return len;
 }
 
-/* False on failure of the arena. */
+/* Returns false if the arena has failed. */
 static bool read_output(pal_part *result, pal_arena *arena, output *out)
 {
     char *whole;
@@ -148,7 +149,7 @@ static size_t within(size_t at, const piece *p)
     return at <= p->start ? 0 : at - p->start < len ? at - p->start : len;
 }
 
-/* What stays of a piece, with the note where the cut is. False on failure of the arena. */
+/* Builds what stays of a piece, with the note at the cut. Returns false if the arena has failed. */
 static bool show_piece(piece *p, size_t head, size_t tail, pal_str note, pal_arena *arena)
 {
     pal_str text = p->part->text;
@@ -177,7 +178,7 @@ static pal_status write_note(
     char hex[2 * PAL_SHA256_SIZE + 1];
 
     if (pal_sha256(whole, digest) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to hash an output");
+        return pal_error_set(err, PAL_NO_MEMORY, "not enough memory to hash an output");
     pal_hex(digest, sizeof(digest), hex);
     *out_len = (size_t)snprintf(note, NOTE_SIZE,
             "[%zu lines, %zu bytes are left out here. The whole output has %zu lines and is kept: "
@@ -186,7 +187,7 @@ static pal_status write_note(
     return PAL_OK;
 }
 
-/* Parts of which nothing stays go; media keep their places among the others. */
+/* Removes parts of which nothing stays; media keep their places among the others. */
 static void take_over(pal_part *result, const output *out)
 {
     size_t len = 0;

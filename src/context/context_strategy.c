@@ -8,9 +8,9 @@
 #include <inttypes.h>
 #include "context/context_text.h"
 
-#define PLACEHOLDER_TOKENS 12 /* of a cleared result, with its frame */
+#define PLACEHOLDER_TOKENS 12 /* tokens of a cleared result and its frame */
 
-/* After a compaction, a provider's refusal is answered unless much is left all the same. */
+/* After a compaction, a rejection by the provider counts as handled, unless much is left. */
 static bool is_refused(const pal_draft *draft, const pal_plan *plan)
 {
     const pal_context_input *input = draft->input;
@@ -24,11 +24,11 @@ static bool is_refused(const pal_draft *draft, const pal_plan *plan)
 static bool is_over_threshold(const pal_draft *draft, const pal_plan *plan)
 {
     if (draft->input->after_compaction)
-        return false; /* it asked for one, and that was made */
+        return false; /* the rejection led to a compaction already */
     return draft->soft && plan->tokens > draft->soft;
 }
 
-/* Sets the reason, and says whether something must be done. */
+/* Sets the reason; returns whether something must be done. */
 static bool is_over(const pal_draft *draft, pal_plan *plan)
 {
     const pal_context_input *input = draft->input;
@@ -39,7 +39,7 @@ static bool is_over(const pal_draft *draft, pal_plan *plan)
                         is_tokens ? plan->tokens : plan->bytes, is_tokens ? "tokens" : "bytes",
                         is_tokens ? draft->hard : input->limits.bytes);
     } else if (is_refused(draft, plan)) {
-        plan->reason = PAL_TEXT("the provider refused the last request as too long");
+        plan->reason = PAL_TEXT("the provider rejected the last request as too long");
     } else if (input->older_messages) {
         plan->reason = pal_text_format(
                 draft->arena, "%" PRIu64 " messages were left out for room", input->older_messages);
@@ -60,7 +60,7 @@ static bool is_over(const pal_draft *draft, pal_plan *plan)
 
 /* ---- Prune ---- */
 
-/* Both lists are sorted, and have nothing in common. */
+/* Both lists are sorted, and have no common entries. */
 static pal_pruned *merge_pruned(pal_draft *draft, const pal_pruned *added, size_t added_len)
 {
     const pal_context_input *input = draft->input;
@@ -76,8 +76,8 @@ static pal_pruned *merge_pruned(pal_draft *draft, const pal_pruned *added, size_
     return merged;
 }
 
-/* A prune rewrites nearly the whole window, a compaction only its end: it pays where it goes as far
- * down as a cut does. */
+/* A prune rewrites nearly the complete window, a compaction only its end. So a prune is worth it
+ * only if it frees as much as a cut. */
 static bool is_worth(const pal_draft *draft, const pal_plan *plan, size_t len, uint64_t tokens)
 {
     uint64_t room = draft->hard ? draft->hard : plan->tokens;
@@ -127,7 +127,7 @@ static pal_status list_kept(pal_draft *draft, size_t place, pal_plan *plan, pal_
     return PAL_OK;
 }
 
-/* False where there is nothing before `place` that a summary could stand for. */
+/* Returns false if there is nothing before `place` that a summary could replace. */
 static bool measure_cut(const pal_draft *draft, size_t place, pal_plan *plan)
 {
     uint64_t count = draft->input->older_messages, tokens = draft->input->older_tokens;
@@ -148,7 +148,7 @@ static bool measure_cut(const pal_draft *draft, size_t place, pal_plan *plan)
     return true;
 }
 
-/* Whether what is left after any compaction fits: if not, no summary helps. */
+/* Returns whether the rest fits after any compaction; if not, no summary helps. */
 static bool can_ever_fit(const pal_draft *draft, pal_size *out_least)
 {
     pal_size least = pal_draft_lasting(draft);
@@ -182,7 +182,7 @@ static pal_status compact(pal_draft *draft, pal_plan *plan, pal_error *err)
         plan->action = PAL_ACTION_COMPACT;
         return list_kept(draft, place, plan, err);
     }
-    /* One turn, and it is the newest: there is nothing to summarise. */
+    /* The only turn is the newest one: there is nothing to summarize. */
     if (pal_plan_fits(draft, plan) && !draft->input->after_overflow) {
         plan->reason = PAL_TEXT("fits, and there is nothing older to leave out");
         return PAL_OK;
@@ -207,12 +207,12 @@ static pal_status decide_over(pal_draft *draft, pal_plan *plan, pal_error *err)
     return status;
 }
 
-/* As a whole it does not fit, so that is no reason for any part of it. */
+/* The complete request does not fit, so "fits" is wrong for each of its parts. */
 static void explain_over(pal_plan *plan, pal_str fits)
 {
     for (size_t i = 0; i < plan->items_len; i++) {
         if (plan->items[i].reason.data == fits.data)
-            plan->items[i].reason = PAL_TEXT("sent if nothing were done");
+            plan->items[i].reason = PAL_TEXT("would be sent without any change");
     }
 }
 

@@ -25,14 +25,14 @@ bool pal_draft_is_full(const pal_draft *draft)
     return draft->input->full_tokens && acts && !draft->input->after_compaction;
 }
 
-/* Without the notice, which comes when something goes. */
+/* Without the notice, which is added only if something is left out. */
 static uint64_t content_tokens(const pal_draft *draft, const pal_plan *plan)
 {
     uint64_t notice = draft->lines[draft->notice].size.tokens;
     return plan->tokens_plain > notice ? plan->tokens_plain - notice : 0;
 }
 
-/* The tail's line of that message, or NULL. */
+/* Returns the line of that message in the tail, or NULL. */
 static pal_line *find_tail_line(const pal_draft *draft, uint64_t seq)
 {
     size_t low = 0, high = draft->tail_len;
@@ -53,8 +53,9 @@ static void add_size(pal_size *size, const pal_plan_item *item)
     size->bytes += item->bytes;
 }
 
-/* Gives lines the costs that they have when they are repaired. What was made behind a line is its;
- * what was made before all of them, or of kept messages, is the excess. */
+/* Sets the cost of each line to its cost after the repair. A message that the repair created
+ * after a line belongs to that line. Messages created before all lines, or for kept messages,
+ * are the excess. */
 static void learn_costs(pal_draft *draft, const pal_plan *plan, pal_size *out_excess)
 {
     pal_line *line = NULL;
@@ -76,7 +77,7 @@ static void learn_costs(pal_draft *draft, const pal_plan *plan, pal_size *out_ex
     pal_draft_add_up(draft);
 }
 
-/* The notice is as long as it can be in this plan. */
+/* Measures the longest notice that is possible in this plan. */
 static pal_status measure_notice(pal_draft *draft, pal_size *out_size, pal_error *err)
 {
     const pal_context_input *input = draft->input;
@@ -96,7 +97,8 @@ static void refuse_newest(const pal_draft *draft, pal_plan *plan)
     pal_size least = {.tokens = draft->fixed.tokens + draft->cost_tokens[newest],
             .bytes = draft->fixed.bytes + draft->cost_bytes[newest]};
     if (pal_size_fits(draft, least.tokens, least.bytes, draft->hard)) {
-        /* Only with the notice, or what the provider's rules add, is it too much. */
+        /* It is too long only with the notice, or with messages that the provider's rules
+         * require. */
         least.tokens = plan->tokens_plain;
         least.bytes = plan->bytes;
     }
@@ -129,7 +131,7 @@ static void explain(const pal_draft *draft, const pal_choice *choice, pal_plan *
         return;
     plan->reason = choice->start == 0
             ? PAL_TEXT("fits")
-            : pal_text_format(draft->arena, "fits without what is before message %" PRIu64,
+            : pal_text_format(draft->arena, "fits without the messages before message %" PRIu64,
                       plan->first_seq);
 }
 
@@ -153,7 +155,7 @@ pal_status pal_draft_drop_turns(pal_draft *draft, pal_plan *plan, pal_error *err
 
 /* ---- The sliding window ---- */
 
-/* Where the last request's tail began: it stays there while it fits. */
+/* Returns where the tail of the last request began: it stays there while it fits. */
 static size_t last_start(const pal_draft *draft)
 {
     const pal_context_last *last = draft->input->last;
@@ -166,7 +168,7 @@ static size_t last_start(const pal_draft *draft)
     return place < draft->tail_len ? place : 0;
 }
 
-/* The threshold is a mark to stay below, not the end of the window: the notice may pass it. */
+/* The threshold is not the end of the window, so the notice may exceed it. */
 static bool is_below_threshold(const pal_draft *draft, const pal_plan *plan)
 {
     return pal_size_fits(draft, content_tokens(draft, plan), 0, draft->soft) &&

@@ -67,7 +67,7 @@ test('settings: options, then the session, then the configuration', (t) => {
     plan = w.json('context', 'plain');
     assert.deepEqual([plan.strategy, plan.usable], ['reset', 2000]);
     w.ok('session', 'new', '--key', 'bad', '--metadata', '{"context":{"max_tokens":"many"}}');
-    assertFails(w.run('context', 'bad'), 1, /'max_tokens' in "context" is a whole number/);
+    assertFails(w.run('context', 'bad'), 1, /'max_tokens' in "context" must be a whole number/);
 });
 
 test('context: what is wrong', (t) => {

@@ -453,7 +453,7 @@ static void a_refusal_by_the_provider_is_taken_as_over(void)
     input.after_overflow = true;
     plan = history_plan(&h, &input);
     CHECK(plan.action == PAL_ACTION_REFUSE);
-    CHECK(strstr(plan.refusal.message, "the provider refused"));
+    CHECK(strstr(plan.refusal.message, "the provider rejected"));
 }
 
 static void nothing_happens_by_itself_where_that_is_off(void)

@@ -278,7 +278,7 @@ static void parallel_calls_are_one_message(void)
     CHECK(repaired.messages[1].seq == 2 && repaired.messages[1].tokens == 0);
     CHECK(repaired.repairs_len == 2 && repaired.repairs[0].seq == 2 &&
             repaired.repairs[1].seq == 3);
-    CHECK(says(&repaired, "one with the assistant's message"));
+    CHECK(says(&repaired, "together with the assistant message"));
 }
 
 static void repairs_say_why(void)
@@ -288,7 +288,7 @@ static void repairs_say_why(void)
     CHECK(repaired.repairs_len == 3);
     CHECK(says(&repaired, "orphan result: no call 'x' before it"));
     CHECK(says(&repaired, "second result of call 'c' left out"));
-    CHECK(says(&repaired, "result made for call 'd': none came"));
+    CHECK(says(&repaired, "result created for call 'd': no result exists"));
     CHECK(repaired.repairs[0].dropped && repaired.repairs[0].seq == 1);
     CHECK(repaired.repairs[1].dropped && repaired.repairs[1].seq == 5);
     CHECK(!repaired.repairs[2].dropped && repaired.repairs[2].seq == 0);
@@ -430,7 +430,7 @@ static void roles_follow_the_profile(void)
     CHECK(becomes(PAL_PROFILE_MISTRAL, "a", "+u a +u"));
     history list = history_of(str("u s u"));
     pal_repaired repaired = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
-    CHECK(says(&repaired, "system message after the first"));
+    CHECK(says(&repaired, "later system message"));
     CHECK(pal_str_is(part_at(&repaired, 1, 0)->text, "[System message]\n"));
     CHECK(pal_str_is(part_at(&repaired, 1, 1)->text, "text"));
     pal_message nobody = {.seq = 1, .parts = list.messages[0].parts, .parts_len = 1};
@@ -479,7 +479,7 @@ static void reasoning_is_the_models_own(void)
     CHECK(claude.messages[1].parts_len == 2 && says(&claude, "without a signature"));
     /* An answer that ended while it reasoned. */
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, &parts[1], 2);
-    CHECK(chat.len == 1 && says(&chat, "nothing behind it"));
+    CHECK(chat.len == 1 && says(&chat, "nothing after it"));
     pal_part last[] = {parts[3], parts[2]};
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, last, 2);
     claude = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_ASSISTANT, last, 2);
@@ -575,8 +575,8 @@ static void media_of_results_go_to_the_user(void)
     CHECK(part_at(&chat, 2, 0)->parts_len == 1 && part_at(&chat, 3, 0)->parts_len == 0);
     CHECK(part_at(&chat, 3, 0)->text.len > 0);
     CHECK(pal_str_is(part_at(&chat, 4, 0)->text, "Attached media from tool result:"));
-    CHECK(chat.messages[4].parts_len == 3 && says(&chat, "moved behind the results"));
-    CHECK(says(&chat, "made for the media"));
+    CHECK(chat.messages[4].parts_len == 3 && says(&chat, "moved after the results"));
+    CHECK(says(&chat, "created for the media"));
     pal_repaired mistral = repair(PAL_PROFILE_MISTRAL, list.messages, list.len);
     CHECK(strcmp(show(&mistral), "u A:c00000001,c00000002 t:c00000001 t:c00000002 +a +u u") == 0);
     list.messages[3].parts[0].is_error = true;
@@ -594,14 +594,14 @@ static void results_are_a_tools(void)
     list.messages[3].role = PAL_ROLE_USER;
     pal_repaired repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK(strcmp(show(&repaired), "u A:c,d t:c t:d u u") == 0);
-    CHECK(says(&repaired, "apart from the rest") && says(&repaired, "moved behind their call"));
+    CHECK(says(&repaired, "separate tool message") && says(&repaired, "moved after their call"));
     CHECK(repaired.messages[4].seq == 3 && pal_str_is(part_at(&repaired, 4, 0)->text, "also"));
     /* A tool's message that says something, but of no call. */
     repaired = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_TOOL, mixed, 1);
     CHECK(strcmp(show(&repaired), "u u") == 0 && says(&repaired, "without a result"));
     /* Calls of a user are none. */
     repaired = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_USER, list.messages[1].parts, 2);
-    CHECK(repaired.len == 1 && says(&repaired, "role can't have"));
+    CHECK(repaired.len == 1 && says(&repaired, "not allowed for its role"));
     /* An answer that holds the result of its own call. */
     pal_part both[] = {list.messages[1].parts[0], mixed[1]};
     repaired = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, both, 2);
