@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/store_sqlite_sql.h"
+#include "store/store_sqlite.h"
 #include "support/sqlite_file.h"
 
 #define HOUR INT64_C(3600000)
@@ -394,7 +394,8 @@ static const char *plan_of(pal_sql_id id)
     plan[0] = '\0';
     snprintf(text, sizeof text, "EXPLAIN QUERY PLAN %s", statements[id]);
     sqlite3_open(path, &db);
-    if (sqlite3_prepare_v2(db, text, -1, &stmt, NULL) != SQLITE_OK)
+    if (pal_sqlite_sum_prepare(&(pal_sql_conn){.db = db}, NULL) != PAL_OK ||
+            sqlite3_prepare_v2(db, text, -1, &stmt, NULL) != SQLITE_OK)
         printf("# %s\n", sqlite3_errmsg(db));
     while (len < sizeof plan && sqlite3_step(stmt) == SQLITE_ROW)
         len += (size_t)snprintf(
