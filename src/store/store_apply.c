@@ -8,8 +8,8 @@
 #include "store/store_prepare.h"
 #include "store/store_view.h"
 
-/* Forks are resolved here, against what is stored now; rows never change, so it stays right. False
- * where nothing is left to do. */
+/* Forks are resolved here, against the current rows. Rows never change, so the result stays valid.
+ * Returns false if nothing is left to do. */
 static bool resolve_fork(pal_store *store, pal_work *work, pal_arena *arena)
 {
     pal_op *op = work->op;
@@ -42,7 +42,7 @@ static pal_status check_batch(const pal_store *store, size_t ops_len, pal_error 
     if (store->options.read_only)
         return pal_error_set(err, PAL_DENIED, "the store was opened for reading only");
     if (ops_len > PAL_BATCH_OPS_MAX)
-        return pal_error_set(err, PAL_LIMIT, "%zu operations in one batch are over the limit of %d",
+        return pal_error_set(err, PAL_LIMIT, "%zu operations in one batch exceed the limit of %d",
                 ops_len, PAL_BATCH_OPS_MAX);
     return PAL_OK;
 }
@@ -83,11 +83,11 @@ pal_status pal_store_apply_one(pal_store *store, pal_op *op, pal_error *err)
     return status;
 }
 
-/* ---- Without waiting ---- */
+/* ---- Asynchronous batches ---- */
 
-/* A batch that nobody waits for, until it is told. */
+/* A batch without a waiting caller; it lives until its callback is called. */
 typedef struct batch {
-    pal_writer_task task; /* the first member: the writer knows only that */
+    pal_writer_task task; /* must be the first member, because the writer knows only the task */
     pal_prepared prepared;
     pal_store *store;
     pal_op *ops;
@@ -96,7 +96,8 @@ typedef struct batch {
     void *user;
 } batch;
 
-/* The batch is gone before it is told, so that whoever is told may close the store soon after. */
+/* The batch is freed before its callback, so that the callback's receiver can close the store soon
+ * after. */
 static void batch_told(pal_writer_task *task)
 {
     batch *self = (batch *)task;

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-/* Five chunks of that length fill a page of SQLite's. */
+/* Five chunks of this length fill one page of SQLite. */
 enum { CHUNK_LEN_MAX = 760, BITMAP_MIN = 100, BITMAP_LEN = PAL_BLOCK_ROWS / 8 };
 
 #define NO_PAIR UINT32_MAX
@@ -60,14 +60,14 @@ bool pal_bitmap_read(pal_str bytes, pal_bitmap *out_bitmap)
 /* ---- Building ---- */
 
 typedef struct pair {
-    uint32_t next; /* of the same term */
+    uint32_t next; /* the next pair of the same term */
     uint32_t row;
 } pair;
 
 typedef struct entry {
     char text[PAL_TERM_LEN_MAX];
-    uint8_t len;          /* 0: free, there is no empty term */
-    uint32_t first, last; /* pairs */
+    uint8_t len;          /* 0: the slot is free; a term is never empty */
+    uint32_t first, last; /* the first and the last pair */
     uint32_t count;
 } entry;
 
@@ -301,7 +301,7 @@ pal_status pal_block_finish(pal_block_builder *builder, pal_arena *arena, pal_ch
     }
     pal_buf_done(&buf);
     if (!fits || pal_arena_failure(arena))
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a part of the search index");
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for a part of the search index");
     *out_chunks = chunks;
     *out_len = len;
     return PAL_OK;
@@ -361,7 +361,8 @@ static void take_rows(chunk_reader *reader, pal_bitmap *rows)
     }
 }
 
-/* The next term, over the one before it in `term`; its length, 0 where it is damaged. */
+/* Reads the next term into `term`, which holds the term before it. Returns its length, or 0 if the
+ * data is damaged. */
 static size_t take_term(chunk_reader *reader, char term[PAL_TERM_LEN_MAX], size_t len_before)
 {
     uint32_t shared = take_number(reader), more = take_number(reader);

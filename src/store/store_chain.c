@@ -96,7 +96,7 @@ pal_status pal_chain_hide(pal_engine *engine, const pal_chain_level *at, pal_are
     return hidden->partly ? PAL_OK : add_parts(marks, len, at->below_seq, arena, hidden, err);
 }
 
-/* ---- All of it ---- */
+/* ---- The complete chain ---- */
 
 static pal_status chain_push(
         pal_chain *owners, const pal_chain_level *at, pal_arena *arena, pal_error *err)
@@ -133,19 +133,19 @@ pal_status pal_chain_collect(pal_engine *engine, const pal_session_row *session,
         if (status != PAL_OK)
             return status;
     }
-    return pal_error_set(err, PAL_CORRUPT, "the chain of forks has no end");
+    return pal_error_set(err, PAL_CORRUPT, "the chain of forks is a cycle");
 }
 
 /* ---- Pieces ---- */
 
 typedef struct cutting {
-    pal_piece *items; /* room for all that there can be */
+    pal_piece *items; /* has room for all possible pieces */
     size_t len;
     const pal_spans *hidden;
-    size_t span; /* those from here on are newer than what is being cut */
+    size_t span; /* pieces from here on are newer than the rows that are being cut */
 } cutting;
 
-/* Adds the visible parts of one owner's rows, newest first. */
+/* Adds the visible parts of one session's rows, newest first. */
 static void cut_level(cutting *state, uint64_t handle, uint64_t first, uint64_t last)
 {
     const pal_span *spans = state->hidden->items;
@@ -180,7 +180,8 @@ pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session, 
     state.span = hidden.len;
     state.items = pal_arena_array(arena, owners.len + hidden.len + 1, sizeof(*state.items));
     if (!state.items)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for what the session shows");
+        return pal_error_set(err, PAL_NO_MEMORY,
+                "out of memory for the visible messages of the session");
     for (size_t i = 0; i < owners.len; i++) {
         const pal_chain_level *at = &owners.levels[i];
         uint64_t first = at->row.session.fork_seq, last = at->last_seq;

@@ -14,7 +14,7 @@ static pal_status failed(sqlite3 *db, const char *path, const char *whose, pal_e
             : code == SQLITE_BUSY            ? PAL_BUSY
             : code == SQLITE_CANTOPEN        ? PAL_IO
                                              : PAL_INVALID;
-    return pal_error_set(err, status, "can't read '%.120s' as %s database: %.80s", path, whose,
+    return pal_error_set(err, status, "could not read '%.120s' as %s database: %.80s", path, whose,
             db ? sqlite3_errmsg(db) : "out of memory");
 }
 
@@ -43,7 +43,7 @@ static pal_status tell_row(
         put_column(&writer, statement, i);
     pal_json_end_object(&writer);
     if (buf->failure)
-        return pal_error_set(err, buf->failure, "a row does not fit in memory");
+        return pal_error_set(err, buf->failure, "a row is too large for the memory");
     return row(pal_buf_str(buf), user);
 }
 

@@ -5,11 +5,11 @@
  * counts only if they were appended. After a crash there are both or neither. */
 #include "palaver/store.h"
 
-#define REPLACE_TRIES 8 /* while others append to the session, too */
+#define REPLACE_TRIES 8 /* number of attempts while other writers append to the session */
 
 /* ---- Truncating ---- */
 
-/* The seq of the last message that goes; 0: none does. */
+/* Finds the seq of the last message to remove; 0 if there is none. */
 static pal_status find_cut(pal_store *store, pal_str tenant, pal_id session, uint32_t keep,
         uint64_t *out_seq, pal_error *err)
 {
@@ -99,7 +99,7 @@ pal_status pal_store_replace(pal_store *store, pal_str tenant, pal_id session,
     *out_mark = (pal_mark){0};
     if (messages_len == 0)
         return pal_store_reset(store, tenant, session, false, out_mark, err);
-    /* A message that is out of sight may have the same client id: this is another one. */
+    /* A hidden message may have the same client id, but this is a different message. */
     for (size_t i = 0; i < messages_len; i++)
         messages[i].client_id = pal_str_make(NULL, 0);
     for (int i = 0; status == PAL_CONFLICT && i < REPLACE_TRIES; i++) {

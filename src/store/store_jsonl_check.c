@@ -14,7 +14,7 @@
 
 #define FILE_BYTES_MAX (SIZE_MAX / 4)
 
-/* Where findings go. */
+/* The receiver of the findings. */
 typedef struct report {
     pal_finding_sink sink;
     void *user;
@@ -32,7 +32,7 @@ static void tell(const report *to, pal_id session, bool repaired, const char *fo
     to->sink(&finding, to->user);
 }
 
-/* ---- Looking ---- */
+/* ---- Finding damage ---- */
 
 static void check_log(jl_engine *engine, const report *to)
 {
@@ -57,7 +57,7 @@ static void check_file(const jl_file *file, const report *to)
                 (unsigned long long)file->bad[i], file->path);
 }
 
-/* Where the parent's lines can't be read at all, that is told instead. */
+/* If the parent's lines cannot be read at all, only that is reported. */
 static void check_fork(jl_engine *engine, const mem_session *session, const report *to)
 {
     const pal_session *record = &session->info->record;
@@ -68,7 +68,7 @@ static void check_fork(jl_engine *engine, const mem_session *session, const repo
     if (there >= record->fork_seq || (file && file->is_unreadable))
         return;
     pal_id_to_text(record->parent_id, parent);
-    tell(to, session->id, false, "it shares %llu messages of session %s, which has %llu",
+    tell(to, session->id, false, "the session shares %llu messages of session %s, which has %llu",
             (unsigned long long)record->fork_seq, parent, (unsigned long long)there);
 }
 
@@ -90,10 +90,10 @@ void pal_jl_check(jl_engine *engine, pal_finding_sink sink, pal_progress progres
     }
 }
 
-/* ---- Mending ---- */
+/* ---- Repairing ---- */
 
-/* The file's text, divided as it was when it was read: lines that are kept, without the zeros
- * before them, and lines that are not messages. */
+/* Divides the text of a file as it was when it was read: lines to keep, without the zeros before
+ * them, and lines that are not messages. */
 static void divide(const jl_file *file, pal_str text, pal_buf *kept, pal_buf *aside)
 {
     uint64_t number = 0;
@@ -138,8 +138,8 @@ static pal_status set_aside(jl_engine *engine, const jl_file *file, pal_str line
     return status == PAL_OK ? pal_jl_sync_dir(engine, path, err) : status;
 }
 
-/* The log and the meta file come first: from then on they say which lines are hidden, however many
- * there are before them. */
+/* The log and the meta file are written first. From then on they determine which lines are hidden,
+ * however many lines there are before them. */
 static pal_status mend_lines(jl_engine *engine, jl_file *file, pal_error *err)
 {
     mem_session *session = pal_jl_session(engine, file->tenant, file->id);
@@ -177,11 +177,12 @@ static void tell_mended(const jl_file *file, const report *to)
         tell(to, file->id, true, "'%.160s.jsonl' had %llu zeros in its lines", file->path,
                 (unsigned long long)file->zeros);
     for (size_t i = 0; i < file->bad_len; i++)
-        tell(to, file->id, true, "line %llu of '%.160s.jsonl' was not a message: it is set aside",
+        tell(to, file->id, true,
+                "line %llu of '%.160s.jsonl' was not a message; it was moved aside",
                 (unsigned long long)file->bad[i], file->path);
 }
 
-/* What the log has lost can't be brought back: it is told for the last time. */
+/* Lost records of the log cannot be restored. They are reported for the last time. */
 static pal_status forget_lost(jl_engine *engine, const report *to, pal_error *err)
 {
     uint64_t lost = engine->log_lost;
@@ -190,7 +191,7 @@ static pal_status forget_lost(jl_engine *engine, const report *to, pal_error *er
     if (lost == 0)
         return PAL_OK;
     tell(to, (pal_id){{0}}, false,
-            "the log had lost records in %llu damaged places: they can't be brought back",
+            "the log had lost records in %llu damaged places; they cannot be restored",
             (unsigned long long)lost);
     engine->log_lost = 0;
     status = pal_jl_compact(engine, err);

@@ -9,9 +9,10 @@
 #include "base/memory.h"
 #include "store/store_jsonl.h"
 
-#define LOG_COMPACT_BYTES (4u << 20) /* beyond twice what it was when it was written anew */
+#define LOG_COMPACT_BYTES (4u << 20) /* the log is compacted when it exceeds twice its size after
+                                        the last compaction by this much */
 
-/* ---- What the log only names ---- */
+/* ---- Blobs and other data that the log refers to ---- */
 
 static pal_status write_blob(
         jl_engine *engine, pal_str tenant, const mem_blob *blob, pal_error *err)
@@ -28,7 +29,7 @@ static pal_status write_blob(
             (fstatat(engine->dir_fd, path, &facts, 0) != 0 ||
                     (uint64_t)facts.st_size != blob->data.len))
         status = pal_jl_replace(engine, path, blob->data, err);
-    /* One that is there already may be of a process that died before it had done this. */
+    /* An existing file may come from a process that died before it synced the directory. */
     if (status == PAL_OK)
         status = pal_jl_sync_dir(engine, path, err);
     return status;
@@ -51,7 +52,7 @@ static pal_status write_blobs(jl_engine *engine, const pal_work *work, pal_error
 
 /* ---- Lines ---- */
 
-/* Where the file is on disk until the moves are made. */
+/* Returns where the file is on disk until the moves are made. */
 static void disk_path(const jl_file *file, char out_path[JL_PATH_MAX])
 {
     jl_file at = *file;
@@ -61,7 +62,7 @@ static void disk_path(const jl_file *file, char out_path[JL_PATH_MAX])
     pal_jl_file_path(&at, ".jsonl", out_path);
 }
 
-/* A new file's name may still be that of one which is about to leave. */
+/* The name of a new file may still belong to a file that is about to be moved away. */
 static pal_status detour(jl_engine *engine, jl_file *file, pal_error *err)
 {
     char path[JL_PATH_MAX];
@@ -90,7 +91,7 @@ static pal_status open_lines(jl_batch *batch, jl_file *file, int *out_fd, pal_er
         status = pal_jl_make_dirs(engine, path, err);
     if (status != PAL_OK)
         return status;
-    if (is_new) /* one of ours there is what a batch that failed has left */
+    if (is_new) /* an existing file of ours is left over from a failed batch */
         flags |= pal_jl_open_flags(path) ? O_CREAT | O_TRUNC : O_CREAT | O_EXCL;
     *out_fd = openat(engine->dir_fd, path, flags | pal_jl_open_flags(path), 0600);
     if (*out_fd < 0 || fstat(*out_fd, &facts) != 0)
@@ -98,7 +99,7 @@ static pal_status open_lines(jl_batch *batch, jl_file *file, int *out_fd, pal_er
     file->inode = facts.st_ino;
     if (engine->is_doubtful && fdatasync(*out_fd) != 0)
         status = pal_jl_io(err, "could not sync", path);
-    /* PicoClaw does not sync the name of a file that it has made, or has written anew. */
+    /* PicoClaw does not sync the name of a file that it has created or rewritten. */
     if (status == PAL_OK && file->named_inode != file->inode)
         status = pal_jl_sync_dir(engine, path, err);
     if (status == PAL_OK)
@@ -108,7 +109,7 @@ static pal_status open_lines(jl_batch *batch, jl_file *file, int *out_fd, pal_er
     return status;
 }
 
-/* All that the batch appends to one file, with one sync behind it. */
+/* Writes all lines that the batch appends to one file, followed by one sync. */
 static pal_status append_lines(jl_batch *batch, jl_append *first, pal_error *err)
 {
     char path[JL_PATH_MAX];
@@ -130,8 +131,8 @@ static pal_status append_lines(jl_batch *batch, jl_append *first, pal_error *err
     return status;
 }
 
-/* Takes back what the appends have written, the newest first. What another program wrote behind
- * them stays, and then they do, too. */
+/* Undoes the writes of the appends, newest first. If another program has written after them, its
+ * bytes stay, and so do ours. */
 static void undo_lines(jl_batch *batch)
 {
     for (size_t len = batch->appends_len; len-- > 0;) {
@@ -152,15 +153,15 @@ static void undo_lines(jl_batch *batch)
                 (ftruncate(fd, (off_t)append->at) != 0 || fdatasync(fd) != 0))
             batch->engine->is_doubtful = true;
         close(fd);
-        /* An empty file would be a session of its own to whoever looks next. */
+        /* Other processes would read an empty file as a separate session. */
         if (append->at == 0 && fstatat(batch->engine->dir_fd, path, &facts, 0) == 0 &&
                 facts.st_size == 0)
             unlinkat(batch->engine->dir_fd, path, 0);
     }
 }
 
-/* What a batch that never happened has left must not stand behind the next one, nor between its
- * parts where only some of it reaches the disk. */
+/* Bytes of a failed batch must not stay before the next batch, nor between its parts if only some
+ * of them reach the disk. */
 static pal_status cut_log(jl_engine *engine, pal_error *err)
 {
     struct stat facts;
@@ -208,7 +209,7 @@ static pal_status write_lines(jl_batch *batch, pal_error *err)
     return status;
 }
 
-/* ---- What can be made again from log and lines ---- */
+/* ---- Files that can be rebuilt from the log and the lines ---- */
 
 static pal_status move_to(jl_engine *engine, const char *from, const char *to, pal_error *err)
 {
@@ -249,8 +250,8 @@ static pal_status move_in(
     return move_to(engine, via, to, err);
 }
 
-/* Makes durable what was moved between .palaver/rows and where files were, or where they are now.
- * Most of them are in one directory, which is synced once. */
+/* Makes the moves between .palaver/rows and the old or the new places durable. Most files are in
+ * one directory, which is synced once. */
 static pal_status sync_moves(jl_engine *engine, const jl_file *files, bool is_out, pal_error *err)
 {
     pal_status status = pal_jl_sync_dir(engine, JL_SIDE "/rows/", err);
@@ -269,8 +270,8 @@ static pal_status sync_moves(jl_engine *engine, const jl_file *files, bool is_ou
     return status;
 }
 
-/* First all out of the way, and durably so, then all in place: they may swap names, and none is put
- * over another. */
+/* First moves all files out of the way and makes that durable, then moves all of them to their
+ * places. Files may swap names, and no file may overwrite another. */
 pal_status pal_jl_make_moves(jl_engine *engine, jl_file *files, pal_error *err)
 {
     pal_status status = PAL_OK;
@@ -280,7 +281,7 @@ pal_status pal_jl_make_moves(jl_engine *engine, jl_file *files, pal_error *err)
         has_moves = file->moved_from != NULL;
     if (!has_moves)
         return PAL_OK;
-    /* Whoever made the directory between may have died before it was durable. */
+    /* The process that created the directory may have died before it was durable. */
     status = pal_jl_make_dirs(engine, JL_SIDE "/rows/", err);
     if (status == PAL_OK)
         status = pal_jl_sync_dir(engine, JL_SIDE "/rows", err);
@@ -325,7 +326,7 @@ static bool blob_is_kept(jl_engine *engine, const char *tenant_dir, const char *
     return false;
 }
 
-/* What is not there any more may be known to the system's cache alone. */
+/* A removed file may be removed only in the system's cache, so the directory is synced. */
 static pal_status drop_blobs_of(jl_engine *engine, const char *directory, pal_error *err)
 {
     int fd = openat(engine->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -343,7 +344,7 @@ static pal_status drop_blobs_of(jl_engine *engine, const char *directory, pal_er
     return is_there ? pal_jl_sync_dir(engine, directory, err) : PAL_OK;
 }
 
-/* Files whose session is gone, or is only there for its forks, which need less of it. */
+/* Drops files of sessions that no longer exist, and shortens files that only their forks need. */
 static pal_status drop_files(jl_engine *engine, pal_error *err)
 {
     pal_status status = PAL_OK;
@@ -384,11 +385,11 @@ static pal_status clean_up(jl_engine *engine, pal_error *err)
     return status == PAL_OK ? pal_jl_sync_dir(engine, JL_SIDE "/rows/", err) : status;
 }
 
-/* ---- All of it ---- */
+/* ---- The complete commit ---- */
 
-/* Says that nothing of the batch is to be done again, so that what PicoClaw changes from now on is
- * not taken for something that is missing. It needs no sync and may fail: without it, what is
- * there already is found to be there. */
+/* Records that the batch needs no recovery, so that later changes by PicoClaw are not mistaken for
+ * missing parts. It needs no sync and may fail: recovery then finds that everything is already
+ * there. */
 static void log_done(jl_engine *engine)
 {
     jl_batch batch;
@@ -451,7 +452,7 @@ pal_status pal_jl_commit(jl_batch *batch, const pal_work *works, size_t works_le
     engine->log_len += batch->log.len;
     engine->batch++;
     engine->log_tail_len = 0;
-    /* It has happened. Where this fails, whoever reads the log next does it again. */
+    /* The batch is committed. If this step fails, the next reader of the log repeats it. */
     status = pal_jl_make_moves(engine, batch->touched, err);
     if (status != PAL_OK)
         return status;

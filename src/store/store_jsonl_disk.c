@@ -11,7 +11,8 @@
 #include "base/digest.h"
 #include "store/store_jsonl.h"
 
-#define NAME_LEN_MAX 200 /* of what we choose, well below what file systems take */
+#define NAME_LEN_MAX 200 /* bytes of names that the store chooses, far below the limits of file
+                            systems */
 
 pal_status pal_jl_io(pal_error *err, const char *what, const char *path)
 {
@@ -21,15 +22,15 @@ pal_status pal_jl_io(pal_error *err, const char *what, const char *path)
             "%s '%.120s': %s", what, path, strerror(error));
 }
 
-/* What is wrong, so that it can be put right. */
+/* Returns the reason with a remedy. */
 static const char *reason_of(int error)
 {
     if (error == EISDIR)
-        return "it is a directory where a file should be; move it away";
+        return "it is a directory, but a file is expected; move it away";
     if (error == ENOTDIR)
-        return "it is a file where a directory should be; move it away or give another path";
+        return "it is a file, but a directory is expected; move it away or use another path";
     if (error == EACCES || error == EPERM)
-        return "permission denied; this user needs to be given access to it";
+        return "permission denied; give this user access";
     return strerror(error);
 }
 
@@ -42,9 +43,9 @@ pal_status pal_jl_refused(jl_engine *engine, pal_error *err, const char *path)
                                                     : PAL_IO;
 
     if (*path == '\0')
-        return pal_error_set(err, status, "can't use '%.120s': %s", engine->location, reason);
+        return pal_error_set(err, status, "cannot use '%.120s': %s", engine->location, reason);
     return pal_error_set(
-            err, status, "can't use '%.80s/%.80s': %s", engine->location, path, reason);
+            err, status, "cannot use '%.80s/%.80s': %s", engine->location, path, reason);
 }
 
 pal_status pal_jl_append_at(int fd, pal_str data, uint64_t at, const char *path, pal_error *err)
@@ -67,8 +68,8 @@ pal_status pal_jl_append_at(int fd, pal_str data, uint64_t at, const char *path,
     end = lseek(fd, 0, SEEK_CUR);
     if (done == data.len && (uint64_t)end == at + data.len)
         return PAL_OK;
-    /* The file is open to append, so that nothing was written over: ours came behind the other's,
-     * and goes again unless there is more behind it by now. */
+    /* The file is open for appending, so nothing was overwritten. Our bytes follow those of the
+     * other program. They are removed, unless there are more bytes after them by now. */
     if (done > 0 && fstat(fd, &facts) == 0 && facts.st_size == end)
         (void)!ftruncate(fd, end - (off_t)done);
     return pal_error_set(err, PAL_BUSY, "'%.120s' was changed by another program", path);
@@ -97,7 +98,7 @@ static pal_status read_all(int fd, const char *path, pal_buf *text, pal_error *e
         ssize_t len;
 
         if (!room)
-            return pal_error_set(err, text->failure, "'%.120s' did not fit into memory", path);
+            return pal_error_set(err, text->failure, "'%.120s' is too large for the memory", path);
         len = pread(fd, room, 65536, (off_t)text->len);
         if (len < 0 && errno == EINTR)
             continue;
@@ -127,7 +128,7 @@ pal_status pal_jl_read_file(jl_engine *engine, const char *path, size_t bytes_ma
         errno = EISDIR;
         status = pal_jl_refused(engine, err, path);
     } else if (!S_ISREG(facts.st_mode)) {
-        status = pal_error_set(err, PAL_IO, "can't use '%.80s/%.80s': it is no file; move it away",
+        status = pal_error_set(err, PAL_IO, "'%.80s/%.80s' is not a regular file; move it away",
                 engine->location, path);
     } else if ((uint64_t)facts.st_size > bytes_max) {
         status = pal_error_set(err, PAL_LIMIT, "'%.120s' is too large", path);
@@ -145,7 +146,7 @@ int pal_jl_open_flags(const char *path)
     return strncmp(path, JL_SIDE "/", sizeof JL_SIDE) == 0 ? O_NOFOLLOW : 0;
 }
 
-/* Another program that could use the old file can use the new one. */
+/* Programs that could use the old file can use the new one too. */
 static void keep_mode(jl_engine *engine, const char *path, int fd)
 {
     struct stat facts;
@@ -162,7 +163,7 @@ pal_status pal_jl_replace(jl_engine *engine, const char *path, pal_str text, pal
     pal_status status = PAL_OK;
     int fd;
 
-    /* The directory's lock is held: nobody else writes this one. */
+    /* The directory's lock is held, so no other process writes this file. */
     unlinkat(engine->dir_fd, temporary, 0);
     fd = openat(
             engine->dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -180,8 +181,8 @@ pal_status pal_jl_replace(jl_engine *engine, const char *path, pal_str text, pal
     return status;
 }
 
-/* A directory that is not there or may not be read, or a file system that can't sync one, is not a
- * failure. */
+/* It is not an error if the directory does not exist, cannot be read, or is on a file system that
+ * cannot sync directories. */
 static pal_status sync_one(int from_fd, const char *directory, pal_error *err)
 {
     int fd = openat(from_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -196,7 +197,7 @@ static pal_status sync_one(int from_fd, const char *directory, pal_error *err)
     return status;
 }
 
-/* Directories above may have been made by a process that died before it had synced them. */
+/* A process may have created the directories above and died before it synced them. */
 pal_status pal_jl_sync_dir(jl_engine *engine, const char *path, pal_error *err)
 {
     char directory[JL_PATH_MAX];
@@ -213,7 +214,7 @@ pal_status pal_jl_sync_dir(jl_engine *engine, const char *path, pal_error *err)
     return status;
 }
 
-/* A directory is durable before anything is moved into it. */
+/* A directory must be durable before anything is moved into it. */
 pal_status pal_jl_make_dirs(jl_engine *engine, const char *path, pal_error *err)
 {
     char part[JL_PATH_MAX];

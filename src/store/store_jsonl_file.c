@@ -21,7 +21,7 @@
 
 enum { KEY_SIZE = sizeof(pal_id) + PAL_TENANT_LEN_MAX };
 
-/* The id, and the tenant behind it: two tenants may have the same id. */
+/* The key is the id followed by the tenant, because two tenants may have the same id. */
 static pal_str key_of(pal_str tenant, pal_id id, char out_key[KEY_SIZE])
 {
     size_t len = tenant.len < PAL_TENANT_LEN_MAX ? tenant.len : PAL_TENANT_LEN_MAX;
@@ -113,13 +113,14 @@ pal_status pal_jl_file_set_path(jl_engine *engine, jl_file *file, const char *pa
 
 void pal_jl_file_path(const jl_file *file, const char *ending, char out_path[JL_PATH_MAX])
 {
-    /* What PicoClaw is not to see has no ending that it knows. */
+    /* Files that PicoClaw must not see have no extension that it knows. */
     bool is_side = strncmp(file->path, JL_SIDE "/rows/", sizeof JL_SIDE "/rows/" - 1) == 0;
 
     snprintf(out_path, JL_PATH_MAX, "%s%s", file->path, is_side ? "" : ending);
 }
 
-/* The id; of other tenants than the first with a hash of the tenant, which may have the same id. */
+/* The name is the id. For tenants other than the first it includes a hash of the tenant, because
+ * two tenants may have the same id. */
 static void side_name(const char *folder, pal_str tenant, pal_id id, char out_path[JL_PATH_MAX])
 {
     char text[PAL_ID_TEXT_SIZE], hex[17] = "";
@@ -151,9 +152,10 @@ pal_status pal_jl_file_fault(jl_file *file, const pal_error *why, pal_error *err
     return PAL_OK;
 }
 
-/* ---- Where they belong ---- */
+/* ---- Places of files ---- */
 
-/* Whether the path is nobody's, or the session's own. The directory was looked through before. */
+/* Returns whether the path is free or belongs to this session. The directory must have been
+ * scanned. */
 static bool is_free(jl_engine *engine, const char *path, const jl_file *file)
 {
     const jl_file *holder = pal_map_find(&engine->paths, pal_str_of(path));
@@ -236,7 +238,7 @@ pal_status pal_jl_aside_unlink(jl_engine *engine, const jl_file *file, pal_error
 
 /* ---- Lines as rows ---- */
 
-/* Blobs that the row's message refers to and that are there: one that is lost must not make the
+/* Returns the existing blobs that the row's message refers to. A lost blob must not make the
  * session unreadable. */
 static pal_status row_blobs(const pal_row *row, const mem_tenant *tenant, pal_arena *arena,
         pal_work *work, pal_error *err);
@@ -283,7 +285,7 @@ static pal_status row_blobs(const pal_row *row, const mem_tenant *tenant, pal_ar
     return PAL_OK;
 }
 
-/* As it stands in the file, whatever the session's state says about writing. */
+/* Adds the row as it is in the file, even if the session's state does not allow writing. */
 static pal_status row_add(
         jl_engine *engine, mem_session *session, pal_row *row, pal_arena *arena, pal_error *err)
 {
@@ -314,7 +316,7 @@ static pal_status line_is_bad(jl_file *file, pal_error *err)
     return PAL_OK;
 }
 
-/* A line twice, as after a copy by hand, is the same message once. */
+/* A duplicate line, for example after a manual copy, counts as one message. */
 static pal_status line_add(jl_engine *engine, mem_session *session, jl_file *file, pal_str line,
         pal_arena *arena, pal_error *err)
 {
@@ -381,7 +383,8 @@ pal_status pal_jl_rows_add(jl_engine *engine, mem_session *session, jl_file *fil
     return status;
 }
 
-/* Where the lines are: not in their place yet, where the last batch is not finished. */
+/* Returns where the lines are. If the last batch is not finished, they are not in their final place
+ * yet. */
 static void lines_path(const jl_file *file, char out_path[JL_PATH_MAX])
 {
     if (file->late && file->late->found)
@@ -483,7 +486,7 @@ bool pal_jl_file_changed(jl_engine *engine, const jl_file *file)
     if (strcmp(path, meta) == 0)
         return false;
     if (fstatat(engine->dir_fd, meta, &facts, 0) != 0)
-        return false; /* it is made again with the next write */
+        return false; /* the file is created again with the next write */
     return facts.st_ino != file->meta_inode || facts.st_mtim.tv_sec != file->meta_time.tv_sec ||
             facts.st_mtim.tv_nsec != file->meta_time.tv_nsec;
 }

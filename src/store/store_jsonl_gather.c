@@ -24,7 +24,7 @@ static void fail(jl_batch *batch, pal_status status)
 
 /* ---- Gathering ---- */
 
-/* Chooses where the file belongs now. It moves at once in our books, on disk with the commit. */
+/* Chooses the file's place. It is recorded in memory at once, and changed on disk by the commit. */
 static pal_status settle_path(jl_batch *batch, const mem_session *session, jl_file *file)
 {
     char path[JL_PATH_MAX];
@@ -42,8 +42,8 @@ static pal_status settle_path(jl_batch *batch, const mem_session *session, jl_fi
     return pal_jl_file_set_path(batch->engine, file, path, NULL);
 }
 
-/* The session is part of the batch. Its record is written if the log lacks it or it may have
- * changed. */
+/* Adds the session to the batch. Its record is written if the log does not contain it or if it may
+ * have changed. */
 static mem_session *touch_session(jl_batch *batch, pal_str tenant, pal_id id, bool is_changed)
 {
     mem_session *session = pal_jl_session(batch->engine, tenant, id);
@@ -67,7 +67,7 @@ static mem_session *touch_session(jl_batch *batch, pal_str tenant, pal_id id, bo
     if (file->is_unmarked)
         pal_jl_put_unmark(batch, session);
     file->is_unmarked = false;
-    /* Those too that were read from PicoClaw's meta file, which is ours from now on. */
+    /* Includes marks that were read from PicoClaw's meta file, which we write from now on. */
     for (size_t i = 0; i < session->marks_len; i++)
         if (session->marks[i].number > file->mark_logged)
             pal_jl_put_mark(batch, session, &session->marks[i]);
@@ -88,7 +88,7 @@ static pal_status lines_of(jl_batch *batch, pal_work *work, jl_append *append)
     return status;
 }
 
-/* A line that somebody left without its end gets one first. */
+/* If another program left a line without its end, the end is written first. */
 static void open_end(jl_batch *batch, jl_append *append)
 {
     if (!append->file->is_open_ended)
@@ -164,7 +164,7 @@ static void gather_append(jl_batch *batch, pal_work *work, jl_append *append)
         pal_jl_put_inbox_drop(batch, work->tenant, op->session, op->u.append.inbox_ids[i]);
 }
 
-/* Sessions whose names the operation may take away, because they have expired. */
+/* Sessions that may lose their names to this operation, because they have expired. */
 typedef struct holders {
     mem_session *items[PAL_ALIASES_MAX + 1];
     size_t len;
@@ -203,8 +203,8 @@ static void gather_holders(jl_batch *batch, const holders *before)
                     batch, before->items[i]->tenant->name, before->items[i]->id, true);
 }
 
-/* A record of a session that the log does not know yet would be lost with the next reading. One
- * that it knows needs nothing: its files have no part in records. */
+/* A record of a session that is not in the log would be lost with the next reading, so the session
+ * is added. A known session needs nothing, because records are not part of its files. */
 static void gather_record(jl_batch *batch, const pal_work *work)
 {
     const pal_record *record = work->op->u.record.record;
@@ -219,8 +219,8 @@ static void gather_record(jl_batch *batch, const pal_work *work)
     pal_jl_put_record(batch, work->tenant, record);
 }
 
-/* What a session shares must be in the log as well: its parent may be one of PicoClaw's, which was
- * not written to yet. */
+/* The parent of a fork must be in the log too. It may be a session of PicoClaw that was not written
+ * to yet. */
 static void gather_fork(jl_batch *batch, const pal_work *work)
 {
     const jl_file *parent = pal_jl_file_find(batch->engine, work->tenant, work->fork_parent);
@@ -281,7 +281,7 @@ static void gather(jl_batch *batch, pal_work *work, jl_append *append)
     case PAL_OP_ERASE:
         batch->is_erasing = true;
         pal_jl_put_erase(batch, work->tenant, op->session);
-        /* There still, where forks share its rows. */
+        /* The session still exists if forks share its rows. */
         touch_session(batch, work->tenant, op->session, true);
         break;
     case PAL_OP_RECORD_PUT:
@@ -294,7 +294,7 @@ static void gather(jl_batch *batch, pal_work *work, jl_append *append)
     }
 }
 
-/* ---- Sweeping: what it did is seen by looking before and after ---- */
+/* ---- Sweeping: the state before and after shows what the sweep did ---- */
 
 typedef struct sight {
     pal_id id;
@@ -332,7 +332,7 @@ static void gather_sweep(jl_batch *batch, const sight *sights, size_t len)
     batch->is_erasing = true;
 }
 
-/* A record that the sweep may take. */
+/* A record that the sweep may remove. */
 typedef struct due {
     const mem_tenant *tenant;
     pal_str kind;
@@ -391,7 +391,7 @@ static void apply_sweep(jl_batch *batch, pal_work *work)
     gather_due(batch, records);
 }
 
-/* Nothing is written to a session whose files can't be used. */
+/* A session whose files cannot be used is never written to. */
 static pal_status refuse(jl_batch *batch, pal_work *work)
 {
     const jl_file *file = pal_jl_file_find(batch->engine, work->tenant, work->op->session);

@@ -22,11 +22,11 @@ pal_status pal_jl_line_write(pal_buf *buf, const pal_row *row, pal_arena *arena,
     pal_picoclaw_line_write(buf, &message);
     pal_buf_append_char(buf, '\n');
     if (buf->failure)
-        return pal_error_set(err, buf->failure, "the messages did not fit");
+        return pal_error_set(err, buf->failure, "the messages are too large for the memory");
     if (buf->len - before <= PAL_PICOCLAW_LINE_MAX)
         return PAL_OK;
     status = pal_error_set(err, PAL_LIMIT,
-            "a message whose line has %zu bytes is over the limit of %u", buf->len - before,
+            "a message whose line has %zu bytes exceeds the limit of %u", buf->len - before,
             PAL_PICOCLAW_LINE_MAX);
     buf->len = before;
     return status;
@@ -103,7 +103,7 @@ pal_status pal_jl_line_read(const pal_store_options *options, pal_str line, pal_
 {
     pal_message message = {0};
     pal_status status = line.len > PAL_PICOCLAW_LINE_MAX
-            ? pal_error_set(err, PAL_INVALID, "a line of %zu bytes is too long", line.len)
+            ? pal_error_set(err, PAL_INVALID, "a line of %zu bytes exceeds the limit", line.len)
             : pal_picoclaw_line_read(line, arena, &message, err);
 
     if (status != PAL_OK)

@@ -18,8 +18,8 @@ static bool is_kind(const jl_record *record, const char *kind)
     return pal_json_string_is(pal_json_find(record->json, "is"), kind);
 }
 
-/* A batch that says that the one before is finished has nothing to be finished itself; nor has the
- * log that was written anew. */
+/* A batch that only marks the previous one as finished needs no recovery. Neither does a rewritten
+ * log. */
 static void note_last(jl_engine *engine, const jl_record *record)
 {
     if (is_kind(record, "done") || is_kind(record, "start"))
@@ -62,9 +62,9 @@ static pal_status load_record(
     return is_last && engine->is_late ? pal_jl_late_note(file, record, NULL, err) : PAL_OK;
 }
 
-/* ---- Everything ---- */
+/* ---- Loading everything ---- */
 
-/* Where PicoClaw has written the file anew with less in it, the marks mean nothing any more. */
+/* If PicoClaw has rewritten the file with fewer lines, the marks are no longer valid. */
 static void drop_marks(mem_session *session, jl_file *file)
 {
     uint64_t last_seq = session->info->record.last_seq;
@@ -163,7 +163,7 @@ static bool same_log(jl_engine *engine, struct stat *out_facts)
             (uint64_t)out_facts->st_size >= engine->log_len;
 }
 
-/* The last batch is finished, and the log is without holes. */
+/* Finishes the last batch and rewrites a damaged log. */
 static pal_status mend(jl_engine *engine, pal_error *err)
 {
     pal_status status = PAL_OK;
@@ -171,8 +171,8 @@ static pal_status mend(jl_engine *engine, pal_error *err)
 
     if (engine->options.read_only)
         return PAL_OK;
-    /* Whoever made the log, or put it in the place of another, may have died before its name was
-     * durable. Nothing was appended to it since. */
+    /* The process that created or replaced the log may have died before its name was durable.
+     * Nothing was appended to it since. */
     if (engine->log_len == 0 || engine->is_log_new)
         status = pal_jl_sync_store(engine, err);
     engine->is_log_new = false;
@@ -181,7 +181,7 @@ static pal_status mend(jl_engine *engine, pal_error *err)
     if (status == PAL_OK && engine->log_gaps + engine->log_holes > 0) {
         engine->log_lost += engine->log_gaps;
         status = pal_jl_compact(engine, err);
-        /* There may be no room for it. The log can be read and written as it is. */
+        /* There may be no space for a new log. The old log can still be read and written. */
         if (status != PAL_OK && same_log(engine, &facts)) {
             engine->log_lost -= engine->log_gaps;
             status = PAL_OK;
@@ -213,7 +213,7 @@ pal_status pal_jl_load(jl_engine *engine, pal_error *err)
     return pal_jl_migrate(engine, err);
 }
 
-/* ---- What others have added ---- */
+/* ---- Changes by other processes ---- */
 
 static void note_followed(jl_engine *engine, jl_file *file)
 {
@@ -224,7 +224,8 @@ static void note_followed(jl_engine *engine, jl_file *file)
     engine->followed = file;
 }
 
-/* Reads their meta files: they are the other process's, or PicoClaw's who came after it. */
+/* Reads the meta files of changed sessions. The other process has written them, or PicoClaw has
+ * written them later. */
 static pal_status load_followed(jl_engine *engine, pal_error *err)
 {
     pal_status status = PAL_OK;
@@ -252,7 +253,7 @@ static pal_status follow_record(
     jl_file *file;
     pal_session made;
 
-    /* Its writer died before it was finished, or could not write that it is. */
+    /* The writer died before the batch was finished, or could not record that it is finished. */
     if (is_last && !is_kind(record, "done"))
         engine->is_stale = true;
     if (engine->is_stale)
@@ -331,7 +332,7 @@ bool pal_jl_is_behind(jl_engine *engine)
     return fstat(engine->dir_fd, &facts) != 0 || !same_time(facts.st_mtim, engine->scanned);
 }
 
-/* Whether PicoClaw, or anybody, wrote to a file that the log does not speak of. */
+/* Returns whether PicoClaw or another program has written to a file without the log. */
 static bool any_changed(jl_engine *engine)
 {
     size_t position = 0;
@@ -366,7 +367,7 @@ pal_status pal_jl_catch_up(jl_engine *engine, pal_error *err)
     return status;
 }
 
-/* ---- The log anew ---- */
+/* ---- Rewriting the log ---- */
 
 pal_status pal_jl_compact(jl_engine *engine, pal_error *err)
 {

@@ -123,7 +123,7 @@ void pal_jl_log_finish(jl_batch *batch)
 
 /* ---- Reading ---- */
 
-/* The length of the intact frame at `at`; 0 where there is none. */
+/* Returns the length of the intact frame at `at`, or 0 if there is none. */
 static size_t intact_frame(pal_str text, size_t at)
 {
     size_t len;
@@ -136,7 +136,7 @@ static size_t intact_frame(pal_str text, size_t at)
     return checksum(text.data + at, len) == get_number(text.data + at + SUM_AT, 8) ? len : 0;
 }
 
-/* Moves *in_out_at to the next intact frame, over whatever is damaged before it; 0 at the end. */
+/* Moves *in_out_at to the next intact frame, skipping damaged bytes. Returns 0 at the end. */
 static size_t next_frame(pal_str text, size_t *in_out_at)
 {
     size_t at = *in_out_at, len = intact_frame(text, at);
@@ -164,14 +164,14 @@ static pal_status tell(jl_engine *engine, const char *frame, jl_record_sink sink
             arena, pal_str_make(frame + HEAD_LEN, json_len), NULL, &record.json, err);
 
     if (status == PAL_INVALID)
-        return pal_error_set(err, PAL_CORRUPT, "the log has a record that can't be read");
+        return pal_error_set(err, PAL_CORRUPT, "the log contains a record that cannot be read");
     if (status == PAL_OK)
         status = sink(engine, &record, arena, is_last, err);
     pal_arena_reset(arena);
     return status;
 }
 
-/* Finds the end of the last complete batch and where that begins. */
+/* Finds the end of the last complete batch, and where this batch begins. */
 static size_t complete_len(pal_str text, size_t *out_last)
 {
     size_t at = 0, start = 0, last = 0, before = 0, len;
@@ -198,7 +198,7 @@ static size_t complete_len(pal_str text, size_t *out_last)
     return is_torn ? last : start;
 }
 
-/* Where frames are missing, whether one was that had something to say. */
+/* If frames are missing, notes whether one of them contained data. */
 static void note_gap(jl_engine *engine, size_t len, uint64_t batch)
 {
     size_t done_len = HEAD_LEN + sizeof JL_DONE - 1;

@@ -13,9 +13,9 @@
 
 #define OURS "palaver"
 
-/* ---- Lines that are out of sight from the start ---- */
+/* ---- Lines that are hidden from the start ---- */
 
-/* The number of the line that has the session's own row number `row`, from 1. */
+/* Returns the number of the line, counted from 1, that contains the session's row `row`. */
 static uint64_t line_of_row(const jl_file *file, uint64_t row)
 {
     uint64_t line = row;
@@ -25,7 +25,7 @@ static uint64_t line_of_row(const jl_file *file, uint64_t row)
     return line;
 }
 
-/* How many rows are among the first `line` lines. */
+/* Returns how many rows are among the first `line` lines. */
 static uint64_t rows_until(const jl_file *file, uint64_t line)
 {
     uint64_t rows = line < file->lines ? line : file->lines;
@@ -35,7 +35,7 @@ static uint64_t rows_until(const jl_file *file, uint64_t line)
     return rows;
 }
 
-/* How many of its own rows are hidden from the start on. */
+/* Returns how many of the session's rows are hidden from the start on. */
 static pal_status hidden_rows(
         mem_session *session, pal_arena *arena, uint64_t *out_rows, pal_error *err)
 {
@@ -92,7 +92,7 @@ static pal_str summary_of(mem_session *session, pal_arena *arena)
 
 /* ---- Writing ---- */
 
-/* The unknown members without ours, and with it. */
+/* Returns the unknown members, with our member replaced by the current one. */
 static pal_str with_ours(pal_str extra, pal_arena *arena)
 {
     pal_json object, name, value;
@@ -193,7 +193,7 @@ pal_status pal_jl_meta_save(jl_engine *engine, mem_session *session, jl_file *fi
     if (status == PAL_OK)
         pal_picoclaw_meta_write(&text, &meta);
     if (status == PAL_OK && text.failure)
-        status = pal_error_set(err, text.failure, "a meta file did not fit");
+        status = pal_error_set(err, text.failure, "a meta file is too large for the memory");
     pal_jl_file_path(file, ".meta.json", path);
     if (status == PAL_OK)
         status = pal_jl_make_dirs(engine, path, err);
@@ -227,14 +227,15 @@ static pal_status add_summary(mem_session *session, const jl_file *file,
     pal_buf_init(&body, PAL_MARK_BODY_LEN_MAX);
     pal_jl_summary_write(&body, meta->summary);
     mark.body = pal_buf_str(&body);
-    status = body.failure ? pal_error_set(err, body.failure, "a summary did not fit")
+    status = body.failure ? pal_error_set(err, body.failure,
+            "a summary is too large for the memory")
                           : pal_jl_state_mark(session, &mark, err);
     pal_buf_done(&body);
     return status;
 }
 
-/* Takes over what PicoClaw did. The log does not know it before the session is written to, or the
- * log anew; until then every reader comes to the same marks by itself. */
+/* Adopts changes that PicoClaw made. They are not in the log until the session is written to or the
+ * log is rewritten. Until then every reader derives the same marks. */
 static pal_status take_over(mem_session *session, jl_file *file, const pal_picoclaw_meta *meta,
         pal_arena *arena, pal_error *err)
 {
@@ -243,7 +244,8 @@ static pal_status take_over(mem_session *session, jl_file *file, const pal_picoc
     uint64_t hidden;
     pal_status status = hidden_rows(session, arena, &hidden, err);
 
-    /* It skips less than we hide, and wrote that later: it has written the lines anew, too. */
+    /* PicoClaw skips fewer lines than we hide, and its file is newer: it has rewritten the lines
+     * too. */
     if (status == PAL_OK && hidden > rows_until(file, meta->skip) &&
             meta->updated_at_ms >= record->updated_at) {
         pal_jl_state_unmark(session);
@@ -310,7 +312,7 @@ static pal_status compare(jl_engine *engine, mem_session *session, jl_file *file
         status = take_over(session, file, &meta, arena, err);
     else if (!is_stale && meta.count != file->lines)
         is_stale = true;
-    /* One that can't be read costs nothing but itself: it is made again. */
+    /* An unreadable meta file only loses its own content, because it is created again. */
     if (status == PAL_OK && is_stale && !engine->options.read_only)
         (void)!pal_jl_meta_save(engine, session, file, NULL);
     return status;

@@ -63,10 +63,10 @@ static void put_id(record *r, const char *name, pal_id id)
     put_str(r, name, pal_str_of(text));
 }
 
-/* ---- The kinds ---- */
+/* ---- Record kinds ---- */
 
-/* Where a file comes from, and what is in it: after a crash it is known again by that, in a copy of
- * the directory too. */
+/* Writes where a file comes from and how it begins. Recovery recognizes the file by this after a
+ * crash, even in a copy of the directory. */
 static void put_move(record *r, const jl_file *file)
 {
     put_str(r, "from", pal_str_of(file->moved_from));
@@ -265,7 +265,7 @@ void pal_jl_put_done(jl_batch *batch)
     pal_jl_log_put(batch, pal_str_of(JL_DONE), pal_str_make(NULL, 0));
 }
 
-/* ---- All of it ---- */
+/* ---- The complete record ---- */
 
 static void put_start(jl_batch *batch)
 {

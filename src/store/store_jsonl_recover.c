@@ -39,7 +39,7 @@ static pal_status text_copy(const char *text, char **out_copy, pal_error *err)
     return PAL_OK;
 }
 
-/* ---- What the batch did ---- */
+/* ---- Reading the batch ---- */
 
 void pal_jl_late_free(jl_file *file)
 {
@@ -82,7 +82,7 @@ pal_status pal_jl_late_note(
     return file->late->lines.failure ? no_memory(err) : PAL_OK;
 }
 
-/* ---- What of it is there ---- */
+/* ---- Comparing with the disk ---- */
 
 static bool is_object(pal_str text, size_t at)
 {
@@ -97,9 +97,9 @@ static bool is_object(pal_str text, size_t at)
     return is_one;
 }
 
-/* How much of `behind` is of the lines: their bytes, or zeros in the place of those that never
- * reached the disk. Lines begin alike, so that PicoClaw's, which came behind a torn one of ours,
- * may look like more of it: its line begins where an object does. */
+/* Returns how much of `behind` belongs to the lines: their bytes, or zeros for bytes that never
+ * reached the disk. All lines begin alike, so a line of PicoClaw after a torn line of ours may look
+ * like its continuation. The end is where a complete object begins. */
 static size_t len_there(pal_str lines, pal_str behind)
 {
     size_t common = 0, start, at;
@@ -117,7 +117,7 @@ static size_t len_there(pal_str lines, pal_str behind)
     return common;
 }
 
-/* Whether the file begins as it did before the batch. */
+/* Returns whether the file begins as it did before the batch. */
 static bool fits(const jl_late *late, pal_str text, ino_t inode)
 {
     if (text.len < late->at)
@@ -127,7 +127,7 @@ static bool fits(const jl_late *late, pal_str text, ino_t inode)
     return pal_jl_sum(JL_SUM_START, pal_str_make(text.data, late->at)) == late->sum;
 }
 
-/* A file that the batch was the first to write to is known by its beginning. */
+/* A file that the batch wrote first is recognized by its beginning. */
 static bool is_ours(const jl_late *late, pal_str text, ino_t inode)
 {
     pal_str lines = pal_buf_str(&late->lines);
@@ -138,8 +138,8 @@ static bool is_ours(const jl_late *late, pal_str text, ino_t inode)
             (lines.len > 0 && memmem(text.data, text.len, lines.data, lines.len) != NULL);
 }
 
-/* PicoClaw can have written a file anew so that it begins as before, but ends there: it has cut
- * the lines away, and its meta file is younger than they are. */
+/* PicoClaw may have rewritten the file so that it begins as before but ends there: it has removed
+ * the lines, and its meta file is newer than the lines. */
 static bool is_cut(jl_engine *engine, const jl_file *file, pal_str text, ino_t inode)
 {
     const jl_late *late = file->late;
@@ -154,7 +154,8 @@ static bool is_cut(jl_engine *engine, const jl_file *file, pal_str text, ino_t i
             updated_at >= late->now_ms;
 }
 
-/* What the file has when the batch is finished. False: it stays as it is. */
+/* Returns the content of the file when the batch is finished. Returns false if the file stays
+ * unchanged. */
 static bool completed(
         jl_engine *engine, const jl_file *file, pal_str text, ino_t inode, pal_buf *out_text)
 {
@@ -178,13 +179,13 @@ static bool completed(
     return true;
 }
 
-/* ---- Where it is ---- */
+/* ---- Finding the file ---- */
 
-/* One place where the file may be. */
+/* One possible place of the file. */
 typedef struct place {
-    char path[JL_PATH_MAX]; /* with its ending */
+    char path[JL_PATH_MAX]; /* path with its extension */
     pal_buf text;
-    ino_t inode; /* 0: there is nothing */
+    ino_t inode; /* 0: there is no file */
 } place;
 
 static pal_status look(jl_engine *engine, place *at, pal_error *err)
@@ -208,7 +209,7 @@ static void path_before(const jl_file *file, char out_path[JL_PATH_MAX])
     pal_jl_file_path(&before, ".jsonl", out_path);
 }
 
-/* Whether another file of the batch was there and has not been moved away yet. */
+/* Returns whether another file of the batch was here and was not moved away yet. */
 static bool is_anothers(jl_engine *engine, const jl_file *file, const char *path)
 {
     char from[JL_PATH_MAX], via[JL_PATH_MAX];
@@ -230,9 +231,9 @@ static bool is_anothers(jl_engine *engine, const jl_file *file, const char *path
     return false;
 }
 
-/* Between where it was and where it belongs nothing else can be. Of those two, the one that has
- * what it had; where both have, or neither, its number tells. A file that is nowhere is made
- * between them. */
+/* No other file can be at the place between the old and the new one. Of the old and the new place,
+ * the file is where the content matches. If both or neither match, the inode decides. A file that
+ * is at none of the places is created between them. */
 static pal_status locate(jl_engine *engine, const jl_file *file, place *out_place, pal_error *err)
 {
     const jl_late *late = file->late;
@@ -275,10 +276,10 @@ static pal_status locate(jl_engine *engine, const jl_file *file, place *out_plac
     return PAL_OK;
 }
 
-/* ---- Doing it ---- */
+/* ---- Finishing the batch ---- */
 
-/* Writes what is to follow the bytes that were there before, or nothing, and makes the file
- * durable: what is found there already may be known to the system's cache alone. */
+/* Writes the missing bytes, if any, and syncs the file: existing bytes may be only in the system's
+ * cache. */
 static pal_status write_text(
         jl_engine *engine, const char *path, uint64_t at, const pal_buf *text, pal_error *err)
 {
@@ -302,7 +303,7 @@ static pal_status write_text(
     return status == PAL_OK ? pal_jl_sync_dir(engine, path, err) : status;
 }
 
-/* Says where the lines are, for the rest of this process's reading. */
+/* Records where the lines are, for the rest of this process's reading. */
 static pal_status settle_reading(jl_engine *engine, jl_file *file, const place *at, pal_error *err)
 {
     pal_str text = pal_buf_str(&at->text);
@@ -315,14 +316,15 @@ static pal_status settle_reading(jl_engine *engine, jl_file *file, const place *
         return PAL_OK;
     if (file->late->from)
         path_before(file, from);
-    /* What lies under its old name is this session, and not another that took the name. */
+    /* The file under the old name belongs to this session, not to another one that took the
+     * name. */
     if (strcmp(at->path, from) == 0 &&
             pal_map_set(&engine->paths, pal_str_of(file->late->from), file) != PAL_OK)
         return no_memory(err);
     return text_copy(at->path, &file->late->found, err);
 }
 
-/* The path without its ending, as moved_from has it. */
+/* Takes the path without its extension, like moved_from. */
 static pal_status note_move(jl_file *file, const char *path, pal_error *err)
 {
     char to[JL_PATH_MAX], via[JL_PATH_MAX];
@@ -352,8 +354,8 @@ static pal_status settle_writing(jl_engine *engine, jl_file *file, const place *
     return status;
 }
 
-/* The meta file that the session had under its old name goes, unless PicoClaw has made one there
- * since; what belongs there now is written when its session is read. */
+/* Removes the session's meta file under its old name, unless PicoClaw has created one there since.
+ * The meta file that belongs there now is written when its session is read. */
 static pal_status drop_old_meta(jl_engine *engine, const jl_file *file, pal_error *err)
 {
     char path[JL_PATH_MAX];
@@ -401,7 +403,7 @@ pal_status pal_jl_settle(jl_engine *engine, pal_error *err)
 
     if (!engine->is_late)
         return PAL_OK;
-    /* Nothing may reach the disk that the log there does not know. */
+    /* Nothing may reach the disk before the log that describes it. */
     if (!engine->options.read_only && fdatasync(engine->log_fd) != 0)
         return pal_jl_io(err, "could not sync", JL_LOG);
     while (status == PAL_OK && pal_map_next(&engine->files, &position, &key, &value)) {
@@ -415,7 +417,7 @@ pal_status pal_jl_settle(jl_engine *engine, pal_error *err)
     }
     if (engine->options.read_only)
         return status;
-    /* Files that are found in their place may have got there without it. */
+    /* Files that are already in their places may have been moved without a sync. */
     if (status == PAL_OK && moved)
         status = pal_jl_sync_dir(engine, JL_SIDE "/rows/", err);
     for (jl_file *file = moved; status == PAL_OK && file; file = file->next_touched)

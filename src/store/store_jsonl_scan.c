@@ -15,7 +15,7 @@
 
 #define LEGACY_BYTES_MAX ((size_t)1 << 29)
 
-/* Is told each name in one tenant's directory. */
+/* Called for each name in one tenant's directory. */
 typedef pal_status (*name_sink)(
         jl_engine *engine, pal_str tenant, const char *directory, const char *name, pal_error *err);
 
@@ -36,7 +36,7 @@ static void take_names(const pal_picoclaw_meta *meta, pal_str base, const mem_te
 {
     pal_str key = meta->key.len > 0 ? meta->key : base;
 
-    /* A copy of a session's files has its key too: it is there, but without one. */
+    /* A copy of a session's files contains the same key. The copy exists, but without a key. */
     if (pal_text_check(key, "key", PAL_KEY_LEN_MAX, true, NULL) == PAL_OK &&
             !(tenant && pal_mem_name_find(&tenant->keys, key)))
         record->key = key;
@@ -94,7 +94,8 @@ static pal_status adopt(jl_engine *engine, pal_str tenant, const char *path, pal
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
         status = pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
     if (status == PAL_OK && pal_jl_session(engine, tenant, record.id))
-        return PAL_OK; /* it has moved away meanwhile, and its old name has a new file */
+        return PAL_OK; /* the file was moved away meanwhile, and its old name belongs to a new
+                          file */
     if (status == PAL_OK)
         status = pal_jl_state_session(engine, &record, handle_of(record.id), 0, &session, err);
     if (status == PAL_OK && !(file = pal_jl_file_get(engine, tenant, record.id)))
@@ -108,8 +109,8 @@ static pal_status adopt(jl_engine *engine, pal_str tenant, const char *path, pal
     return status;
 }
 
-/* A meta file of ours without lines, in a place where the log has no session: it was left by one
- * that has moved away or is gone, whose writer died before it was removed. */
+/* Returns whether a meta file of ours has no lines and the log has no session there. A session that
+ * was moved or erased has left it, because its writer died before removing it. */
 static bool is_left_over(jl_engine *engine, const char *path, const char *meta_path)
 {
     char lines_path[JL_PATH_MAX];
@@ -156,7 +157,7 @@ static pal_status found(
     }
     pal_buf_done(&text);
     pal_arena_free(arena);
-    /* What can't be read of one session is no reason to show none. */
+    /* An unreadable session must not hide the others. */
     return status == PAL_NO_MEMORY ? status : PAL_OK;
 }
 
@@ -261,7 +262,7 @@ static pal_status legacy_apply(jl_engine *engine, pal_work *works, size_t works_
     return status;
 }
 
-/* Creates the session with all its messages, in one batch. */
+/* Creates the session with all its messages in one batch. */
 static pal_status import(jl_engine *engine, pal_str tenant, const pal_picoclaw_legacy *legacy,
         pal_str key, pal_arena *arena, pal_error *err)
 {
@@ -291,7 +292,7 @@ static pal_status import(jl_engine *engine, pal_str tenant, const pal_picoclaw_l
         works[i].now_ms = now_ms;
     }
     if (status == PAL_OK && body.failure)
-        status = pal_error_set(err, body.failure, "a summary did not fit");
+        status = pal_error_set(err, body.failure, "a summary is too large for the memory");
     if (status == PAL_OK)
         status = legacy_apply(engine, works, works_len, err);
     pal_buf_done(&body);
@@ -311,7 +312,8 @@ static pal_status migrate_text(jl_engine *engine, pal_str tenant, pal_str base, 
         return status;
     key = legacy.key.len > 0 ? legacy.key : base;
     session = known ? pal_mem_name_find(&known->keys, key) : NULL;
-    /* It was taken over before, and only its renaming was lost; or it is newer than the old one. */
+    /* The file was imported before and only its renaming was lost, or the session is newer than the
+     * file. */
     if (session)
         return PAL_OK;
     return import(engine, tenant, &legacy, key, arena, err);
@@ -350,7 +352,7 @@ static pal_status migrate_one(
     }
     pal_buf_done(&text);
     pal_arena_free(arena);
-    /* One whose content can't be read stays as it is. */
+    /* A file with unreadable content stays unchanged. */
     return status == PAL_NO_MEMORY || status == PAL_IO ? status : PAL_OK;
 }
 

@@ -85,7 +85,7 @@ static mem_session *session_new(
         pal_free(session);
         return NULL;
     }
-    /* Sessions that others made have numbers of their own, above all that we count. */
+    /* Sessions of other programs have separate numbers, above all numbers that we assign. */
     if (session->handle >> 63 == 0 && session->handle > mem->handle_last)
         mem->handle_last = session->handle;
     session->info = info;
@@ -100,8 +100,8 @@ static void join(mem_session *session, mem_session *parent)
     parent->children = session;
 }
 
-/* A fork may be known before its parent: PicoClaw's sessions are found after all others, and a
- * session may be joined to one that is younger. */
+/* A fork may be known before its parent: PicoClaw's sessions are found last, and a session may
+ * adopt a younger one. */
 static void join_parent(jl_engine *engine, mem_session *session, const pal_session *record)
 {
     mem_session *parent = pal_jl_session(engine, session->tenant->name, record->parent_id);
@@ -211,12 +211,12 @@ static pal_status apply_erase(
     pal_work work = {.op = &op, .tenant = get_str(record, "tenant", arena)};
 
     (void)err;
-    /* One that went with its last child is gone already. */
+    /* A session that was removed with its last child no longer exists. */
     (void)pal_mem_erase(engine->mem, &work);
     return PAL_OK;
 }
 
-/* ---- What hangs on a session ---- */
+/* ---- Data of a session ---- */
 
 pal_status pal_jl_state_mark(mem_session *session, const pal_mark *mark, pal_error *err)
 {
@@ -328,7 +328,7 @@ static pal_status apply_of_session(jl_engine *engine, const jl_record *record, c
     return PAL_OK;
 }
 
-/* ---- What hangs on a tenant ---- */
+/* ---- Data of a tenant ---- */
 
 static pal_status apply_ledger(
         jl_engine *engine, const jl_record *record, pal_arena *arena, pal_error *err)
@@ -357,7 +357,7 @@ static pal_status apply_ledger(
     return status == PAL_OK ? PAL_OK : no_memory(err);
 }
 
-/* One that belonged to a session which is gone went with it. */
+/* A record of an erased session was removed with the session. */
 static pal_status apply_record(
         jl_engine *engine, const jl_record *record, pal_arena *arena, pal_error *err)
 {

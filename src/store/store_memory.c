@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "store/store_marks.h"
 
-/* ---- For the other files ---- */
+/* ---- Functions for the other files ---- */
 
 void *pal_mem_alloc(size_t size, size_t text_len, char **out_text)
 {
@@ -74,7 +74,7 @@ static pal_status parse_cap(const char *location, size_t *out_cap, pal_error *er
         cap = strtoul(location + sizeof prefix - 1, &end, 10);
     if (!end || *end != '\0' || cap == 0 || location[sizeof prefix - 1] == '-')
         return pal_error_set(
-                err, PAL_INVALID, "'memory:%s' is not 'memory:' or 'memory:?cap=N'", location);
+                err, PAL_INVALID, "'memory:%s' must be 'memory:' or 'memory:?cap=N'", location);
     *out_cap = cap;
     return PAL_OK;
 }
@@ -364,11 +364,12 @@ static pal_status memory_blob_get(pal_engine *base, pal_str tenant_name, const u
     return status;
 }
 
-/* ---- Looking after it ---- */
+/* ---- Maintenance ---- */
 
 static void stat_tenant(const mem_tenant *tenant, pal_store_stats *stats)
 {
-    /* Names with a control character are the engine's own: keys lie under one. */
+    /* Names that begin with a control character are internal; API keys are stored under such a
+     * name. */
     bool is_ours = tenant->name.len > 0 && (unsigned char)tenant->name.data[0] < 0x20;
     bool has_any =
             tenant->sessions || tenant->blob_list || tenant->ledger || tenant->kind_list;

@@ -12,11 +12,11 @@ typedef struct mem_plan {
     mem_engine *engine;
     pal_work *work;
     mem_tenant *tenant;
-    mem_session *session; /* NULL: of the tenant alone */
-    size_t rows_len;      /* behind the session's own, in its array */
-    size_t refs_len;      /* likewise */
-    mem_blob *blobs;      /* new ones, joined by next */
-    mem_entry *entries;   /* joined by next */
+    mem_session *session; /* NULL: the operation concerns only the tenant */
+    size_t rows_len;      /* new rows after those of the session, in its array */
+    size_t refs_len;      /* new references after those of the session, in its array */
+    mem_blob *blobs;      /* new blobs, linked by next */
+    mem_entry *entries;   /* new entries, linked by next */
 } mem_plan;
 
 static pal_status no_memory(mem_plan *plan, const char *what)
@@ -91,7 +91,7 @@ static pal_status plan_refs(mem_plan *plan)
 
 /* ---- Ledger ---- */
 
-/* A call that is known already is not added again. */
+/* A call that is already recorded is not added again. */
 static pal_status plan_entry(mem_plan *plan, const pal_ledger_row *given)
 {
     bool has_id = given->request_id.len > 0;
@@ -138,7 +138,7 @@ static mem_row *row_new(const pal_row *given, mem_session *session)
     return row;
 }
 
-/* Into the map of ids and that of client ids, or into neither. */
+/* Adds the row to the maps of ids and of client ids, or to neither. */
 static bool row_index(mem_row *row)
 {
     if (pal_map_set(&row->session->tenant->rows, mem_id_key(&row->row.id), row) != PAL_OK)
@@ -286,7 +286,7 @@ static bool is_replay(const mem_session *session, const pal_work *work)
     return false;
 }
 
-/* Everything must be known as it was said the first time. */
+/* Every message must have the same content as the first time. */
 static pal_status check_replay(const mem_session *session, pal_work *work)
 {
     for (size_t i = 0; i < work->rows_len; i++) {
@@ -363,7 +363,7 @@ pal_status pal_mem_ledger_add(mem_engine *engine, pal_work *work)
     mem_plan plan = {.engine = engine, .work = work};
     pal_status status = PAL_OK;
 
-    /* A call that was made is recorded, wherever its session has gone meanwhile. */
+    /* A call that was made is recorded even if its session was deleted meanwhile. */
     if (!pal_id_is_none(work->op->session))
         status = pal_mem_session_for(
                 engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &plan.session);
@@ -391,7 +391,8 @@ pal_status pal_mem_blob_put(mem_engine *engine, pal_work *work)
     status = plan_blob(&plan, &work->blobs[0], &blob);
     if (status != PAL_OK)
         return status;
-    /* Put again, it has its day anew: whoever did so is about to refer to it. */
+    /* A blob that is stored again is kept for another day, because its sender is about to refer to
+     * it. */
     blob->put_at = work->now_ms;
     plan_commit(&plan);
     return PAL_OK;

@@ -26,7 +26,7 @@ static void blob_free(mem_tenant *tenant, mem_blob *blob)
     pal_free(blob);
 }
 
-/* Drops the references of rows outside first_seq..last_seq; returns how many blobs went. */
+/* Drops the references of rows outside first_seq..last_seq. Returns how many blobs were removed. */
 static uint64_t refs_keep(mem_session *session, uint64_t first_seq, uint64_t last_seq)
 {
     uint64_t gone = 0;
@@ -77,7 +77,7 @@ void pal_mem_rows_cut(mem_engine *engine, mem_session *session, size_t rows_len)
     refs_keep(session, last_seq - session->rows_len + 1, UINT64_MAX);
 }
 
-/* Removes the rows after `last_seq`; returns how many. */
+/* Removes the rows after `last_seq`. Returns their number. */
 static uint64_t rows_truncate(mem_engine *engine, mem_session *session, uint64_t last_seq)
 {
     pal_session *record = &session->info->record;
@@ -120,7 +120,7 @@ static uint64_t inbox_clear(mem_session *session)
     return gone;
 }
 
-/* The numbers stay for the tenant's sums; what could tell of the session goes. */
+/* The numbers stay for the tenant's sums. Everything that identifies the session is removed. */
 static uint64_t ledger_forget(mem_session *session)
 {
     uint64_t count = 0;
@@ -144,7 +144,7 @@ static void lease_clear(mem_session *session)
     session->lease_expires_at = 0;
 }
 
-/* What is left for the children: ids, seqs, counts. */
+/* Keeps only what the children need: ids, seqs and counts. */
 static void info_blank(mem_info *info)
 {
     pal_session *record = &info->record;
@@ -170,7 +170,7 @@ static void unlink_child(mem_session *session)
     *link = session->next_child;
 }
 
-/* Takes a session out of everything; it has no rows, marks, inbox or names any more. */
+/* Removes a session from all structures. It must have no rows, marks, inbox items or names. */
 static void session_free(mem_engine *engine, mem_session *session)
 {
     mem_tenant *tenant = session->tenant;
@@ -279,8 +279,8 @@ static void sweep_session(
     }
 }
 
-/* Sessions are listed by handle and a parent is older than its children, so erasing one never
- * takes away the next. */
+/* Sessions are listed by handle, and a parent is older than its children. So erasing one session
+ * never removes the next one. */
 static void sweep_tenant(
         mem_engine *engine, mem_tenant *tenant, const pal_work *work, pal_sweep *result)
 {
@@ -315,7 +315,7 @@ pal_status pal_mem_sweep(mem_engine *engine, pal_work *work)
     return PAL_OK;
 }
 
-/* ---- The end ---- */
+/* ---- Closing ---- */
 
 static void names_clear(pal_map *names)
 {
@@ -357,7 +357,8 @@ static void tenant_clear(mem_engine *engine, mem_tenant *tenant)
 
 void pal_mem_engine_clear(mem_engine *engine)
 {
-    pal_map_done(&engine->places); /* first: rows then leave without a look at their words */
+    pal_map_done(&engine->places); /* first, so that rows are freed without a lookup of their
+                                      words */
     while (engine->tenant_list) {
         mem_tenant *tenant = engine->tenant_list;
 

@@ -110,8 +110,7 @@ static mem_entry *entry_copy(const pal_ledger_row *given, int64_t now_ms)
     return entry;
 }
 
-/* Hours and agents that stay empty when a later step fails do no harm; a turn's id must not stay.
- */
+/* If a later step fails, empty hours and agents may stay, but the turn's id must not. */
 static bool entry_place(mem_tenant *tenant, mem_entry *entry)
 {
     mem_book *book = NULL;
@@ -148,7 +147,7 @@ void pal_mem_entry_free(mem_tenant *tenant, mem_entry *entry)
     pal_free(entry);
 }
 
-/* As large as sqlite: can keep. */
+/* The sum is limited to the largest number that sqlite: can store. */
 static void count_add(uint64_t *sum, uint64_t more)
 {
     *sum = pal_sum_cap(*sum + pal_sum_cap(more));
@@ -289,7 +288,7 @@ static void sum_turn(
             sum_add_row(sum, &entry->row);
 }
 
-/* An hour that is only partly meant is added up by its entries. */
+/* If only a part of an hour is requested, its entries are summed one by one. */
 static void sum_hour(
         const mem_hour *hour, int which, const pal_ledger_query *query, pal_ledger_sum *sum)
 {

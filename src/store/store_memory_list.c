@@ -88,7 +88,7 @@ static bool matches(const mem_session *session, const pal_session_query *query, 
     return query->updated_to == 0 || record->updated_at < query->updated_to;
 }
 
-/* Newest update first, then the largest handle. */
+/* The newest update comes first, then the largest handle. */
 static bool comes_before(const mem_session *a, int64_t updated_at, uint64_t handle)
 {
     int64_t a_updated_at = a->info->record.updated_at;
@@ -103,7 +103,7 @@ static int compare_sessions(const void *a, const void *b)
     return comes_before(left, right->info->record.updated_at, right->handle) ? -1 : 1;
 }
 
-/* Gathers what matches and comes after the cursor; NULL when there is no memory. */
+/* Collects the matching sessions after the cursor. Returns NULL if there is no memory. */
 static mem_session **gather(const mem_tenant *tenant, const pal_session_query *query,
         int64_t after_ms, uint64_t after_handle, size_t *out_len)
 {
@@ -164,9 +164,9 @@ pal_status pal_mem_list(pal_engine *base, const pal_session_query *query, int64_
     return status;
 }
 
-/* ---- Those with something in their inbox ---- */
+/* ---- Sessions with inbox items ---- */
 
-/* By id, then by tenant: two tenants may have the same id. */
+/* Compares by id, then by tenant, because two tenants may have the same id. */
 static int compare_owners(pal_inbox_owner a, pal_inbox_owner b)
 {
     size_t len = a.tenant.len < b.tenant.len ? a.tenant.len : b.tenant.len;
@@ -195,7 +195,7 @@ static int compare_by_owner(const void *a, const void *b)
     return compare_owners(owner_of(*(mem_session *const *)a), owner_of(*(mem_session *const *)b));
 }
 
-/* Fills in what there is room for, and tells how many there are. */
+/* Fills the array as far as there is room. Returns the total number. */
 static size_t find_owners(const mem_engine *engine, const pal_inbox_owner *after, int64_t now_ms,
         mem_session **out_owners)
 {

@@ -37,7 +37,7 @@ static int compare(pal_str a, pal_str b)
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* Where the name is, or where it would be. */
+/* Returns the index of the name, or where it would be inserted. */
 static size_t place_of(const mem_kind *kind, pal_str name)
 {
     size_t first = 0, last = kind->len;
@@ -66,7 +66,7 @@ mem_record *pal_mem_record_get(const mem_tenant *tenant, pal_str kind_name, pal_
     return kind && is_at(kind, place, name) ? kind->items[place] : NULL;
 }
 
-/* ---- Coming and going ---- */
+/* ---- Adding and removing ---- */
 
 static mem_record *record_new(mem_kind *kind, const pal_record *given)
 {
@@ -150,7 +150,7 @@ uint64_t pal_mem_records_erase(mem_session *session)
     return gone;
 }
 
-/* One pass, whatever the number of those that go. */
+/* Makes one pass, however many records are removed. */
 static bool sweep_kind(mem_kind *kind, int64_t now_ms, uint32_t *left)
 {
     bool has_more = false;
@@ -196,7 +196,7 @@ void pal_mem_records_clear(mem_tenant *tenant)
 
 /* ---- Operations ---- */
 
-/* The session that the operation names has nothing to do with the record but its fence. */
+/* Of the session that the operation names, only the fence matters for the record. */
 static pal_status check_fence(mem_engine *engine, pal_work *work)
 {
     mem_session *ignored;
@@ -216,7 +216,7 @@ static pal_status find_owner(mem_engine *engine, pal_work *work, mem_session **o
     return pal_mem_session_check(engine, work, id, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, out_owner);
 }
 
-/* The record as far as it counts: one that has expired does not. */
+/* Returns the record, or NULL if it does not exist or has expired. */
 static mem_record *find_live(mem_engine *engine, const pal_work *work)
 {
     const pal_record *wanted = work->op->u.record.record;
@@ -294,7 +294,7 @@ pal_status pal_mem_record_find(pal_engine *base, pal_str tenant_name, pal_str ki
     return status;
 }
 
-/* From behind `after` on, in the order asked for. */
+/* Lists from the record after `after` on, in the requested order. */
 static size_t list_kind(const mem_kind *kind, const pal_record_query *query, uint64_t handle,
         int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max)
 {

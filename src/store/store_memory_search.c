@@ -8,9 +8,9 @@
 #include "store/store_memory_words.h"
 
 enum {
-    INDEX_STEP = 256, /* rows that are added to the index under one lock */
-    TERMS_MAX = 64,   /* others are left to the front */
-    SOURCES_MAX = 64, /* words with one beginning; if there are more, all rows are offered */
+    INDEX_STEP = 256, /* rows that are indexed under one lock */
+    TERMS_MAX = 64,   /* further terms are checked by the front */
+    SOURCES_MAX = 64, /* words with one prefix; if there are more, all rows are returned */
 };
 
 /* ---- The order of arrival ---- */
@@ -63,9 +63,9 @@ pal_status pal_mem_index_build(pal_engine *base, pal_arena *arena, const pal_ind
     return status;
 }
 
-/* ---- Looking ---- */
+/* ---- Searching ---- */
 
-/* The positions of a word that were not gone through yet: the first `left` of them. */
+/* The first `left` positions of a word, which were not examined yet. */
 typedef struct source {
     const mem_word *word;
     size_t left;
@@ -78,11 +78,11 @@ typedef struct looking {
     pal_found_sink sink;
     void *user;
     bool wanted;
-    bool has_prefix;                  /* some term may go on */
-    pal_term prefix;                  /* one of them */
-    const mem_word *words[TERMS_MAX]; /* all of them are needed */
+    bool has_prefix;                  /* some term is a prefix */
+    pal_term prefix;                  /* one of the prefix terms */
+    const mem_word *words[TERMS_MAX]; /* a row must have all of these words */
     size_t words_len;
-    bool is_missing; /* one of them is nowhere */
+    bool is_missing; /* one of the words does not occur */
     source sources[SOURCES_MAX];
     size_t sources_len;
 } looking;
@@ -103,7 +103,7 @@ static void offer(looking *state, const mem_row *row)
         state->wanted = state->sink(&found, state->user);
 }
 
-/* Down to the row `end`, which is not offered; NULL: all of them. */
+/* Offers rows down to `end`, which is excluded; NULL means all rows. */
 static void walk(looking *state, const mem_row *end)
 {
     for (const mem_row *row = state->engine->newest; state->wanted && row != end; row = row->older)
@@ -152,7 +152,7 @@ static bool add_prefixed(looking *state)
     return true;
 }
 
-/* Where every row is that may match; false where it is better to walk. */
+/* Finds where all possible matches are. Returns false if walking all rows is better. */
 static bool find_sources(looking *state)
 {
     const mem_word *rarest = state->words_len > 0 ? state->words[0] : NULL;
@@ -169,7 +169,8 @@ static bool find_sources(looking *state)
     return state->has_prefix && add_prefixed(state);
 }
 
-/* The newest position that is left; 0 where there is none. Dead ones look newer than any. */
+/* Returns the newest remaining position, or 0 if there is none. Removed rows appear newer than all
+ * others. */
 static uint64_t take_newest(looking *state, bool *out_wide)
 {
     uint64_t newest = 0;
@@ -218,7 +219,7 @@ static void look(looking *state)
     while (state->wanted && (pos = take_newest(state, &is_wide)) > 0) {
         const mem_row *row = pal_mem_row_at(state->engine, pos);
 
-        /* A row whose words were added in part is among those that were walked through. */
+        /* A row whose words were added only in part was already examined by the walk. */
         if (!row || (unindexed && pos >= unindexed->pos))
             continue;
         if (is_wide || has_all(state, pos))

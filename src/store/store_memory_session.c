@@ -74,14 +74,14 @@ pal_status pal_mem_session_for(
     mem_session *session = NULL;
     pal_status status;
 
-    if (work->op->fence != 0) /* a turn that began before ends, wherever its session has gone */
+    if (work->op->fence != 0) /* a running turn can end even if its session was deleted */
         allow |= MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH;
     status = pal_mem_session_check(engine, work, work->op->session, allow, &session);
     if (status != PAL_OK)
         return status;
     if (work->op->fence != 0 && work->op->fence != session->lease_fence)
         return pal_error_set(&work->op->error, PAL_DENIED,
-                "the lease has the number %llu now, not %llu",
+                "the lease was taken over by another process: the current fence is %llu, not %llu",
                 (unsigned long long)session->lease_fence, (unsigned long long)work->op->fence);
     *out_session = session;
     return PAL_OK;
@@ -102,7 +102,7 @@ static size_t record_text_len(const pal_session *record)
     return len;
 }
 
-/* A copy of the record and its texts in one allocation; NULL when there is no memory. */
+/* Copies the record and its texts into one allocation. Returns NULL if there is no memory. */
 mem_info *pal_mem_info_new(const pal_session *record, const mem_tenant *tenant)
 {
     size_t aliases_size = record->aliases_len * sizeof(pal_str);
@@ -138,7 +138,7 @@ static pal_str session_handle_key(const mem_session *session)
     return pal_str_make((const char *)&session->handle, sizeof session->handle);
 }
 
-/* Puts the session into the maps; nothing of it is left there on failure. */
+/* Adds the session to the maps. On failure nothing is left in them. */
 static pal_status session_index(mem_engine *engine, mem_session *session, int64_t now_ms)
 {
     const pal_session *record = &session->info->record;
@@ -170,7 +170,7 @@ void pal_mem_session_link(mem_tenant *tenant, mem_session *session, mem_session 
     }
 }
 
-/* Makes a session from a record that is complete. */
+/* Creates a session from a complete record. */
 static pal_status session_add(mem_engine *engine, pal_work *work, const pal_session *record,
         mem_tenant *tenant, mem_session *parent)
 {
@@ -197,7 +197,7 @@ static pal_status session_add(mem_engine *engine, pal_work *work, const pal_sess
     return PAL_OK;
 }
 
-/* What a new session's record is, whether created or forked. */
+/* Builds the record of a new session, created or forked. */
 static pal_session record_make(const pal_work *work, const pal_session *given)
 {
     pal_session record = *given;
@@ -227,7 +227,7 @@ static pal_status check_room(const mem_tenant *tenant, pal_work *work)
     return count >= work->sessions_max ? pal_sessions_full(work) : PAL_OK;
 }
 
-/* Checks what create and fork have in common, then adds the session. */
+/* Makes the checks that create and fork share, then adds the session. */
 static pal_status session_create(
         mem_engine *engine, pal_work *work, const pal_session *record, mem_session *parent)
 {
@@ -277,10 +277,10 @@ pal_status pal_mem_fork(mem_engine *engine, pal_work *work)
     if (status != PAL_OK)
         return status;
     if (!pal_id_is_none(work->fork_parent)) {
-        /* It may be an erased shell, above the session that was named: its rows are shared. */
+        /* The parent may be an erased session above the named one, because its rows are shared. */
         parent = pal_mem_session_find(engine, work->tenant, work->fork_parent);
         if (!parent || parent->info->record.last_seq < work->fork_seq)
-            return pal_error_set(&op->error, PAL_NOT_FOUND, "the messages to fork are erased");
+            return pal_error_set(&op->error, PAL_NOT_FOUND, "the messages of the fork were erased");
         record.parent_id = work->fork_parent;
         record.fork_seq = work->fork_seq;
         record.last_seq = work->fork_seq;
@@ -288,7 +288,8 @@ pal_status pal_mem_fork(mem_engine *engine, pal_work *work)
     return session_create(engine, work, &record, parent);
 }
 
-/* A session becomes the child of another while it is still as empty as on its first day. */
+/* A session can become the child of another one only while it is empty and unchanged since its
+ * creation. */
 pal_status pal_mem_adopt(mem_engine *engine, pal_work *work)
 {
     mem_session *session = NULL, *parent;
@@ -299,7 +300,8 @@ pal_status pal_mem_adopt(mem_engine *engine, pal_work *work)
         return status;
     parent = pal_mem_session_find(engine, work->tenant, work->fork_parent);
     if (!parent || parent->info->record.last_seq < work->fork_seq)
-        return pal_error_set(&work->op->error, PAL_NOT_FOUND, "the session to adopt is gone");
+        return pal_error_set(&work->op->error, PAL_NOT_FOUND,
+                "the session to adopt no longer exists");
     record = &session->info->record;
     work->op->u.adopt.adopted =
             record->last_seq == 0 && session->mark_number == 0 && parent != session;
@@ -385,7 +387,7 @@ pal_status pal_mem_delete(mem_engine *engine, pal_work *work)
     return status;
 }
 
-/* Drops from the record the aliases that lead elsewhere by now. */
+/* Removes aliases from the record that belong to other sessions by now. */
 static void aliases_filter(mem_session *session)
 {
     pal_session *record = &session->info->record;

@@ -12,7 +12,7 @@ static pal_status no_memory(pal_work *work, const char *what)
 
 /* ---- Marks ---- */
 
-/* The mark that an undo means; its status where that can't be undone. */
+/* Finds the mark to undo. Fails if it cannot be undone. */
 static pal_status undo_target(mem_session *session, pal_work *work, uint64_t *out_number)
 {
     uint64_t wanted = work->op->u.mark->target;
@@ -24,7 +24,7 @@ static pal_status undo_target(mem_session *session, pal_work *work, uint64_t *ou
         if (wanted ? mark->number != wanted : mark->undone || mark->kind == PAL_MARK_UNDO)
             continue;
         if (mark->undone)
-            return pal_error_set(&work->op->error, PAL_CONFLICT, "mark %llu is undone already",
+            return pal_error_set(&work->op->error, PAL_CONFLICT, "mark %llu is already undone",
                     (unsigned long long)wanted);
         *out_number = mark->number;
         return PAL_OK;
@@ -41,10 +41,10 @@ static pal_status mark_check(mem_session *session, pal_work *work, pal_mark *mar
     bool is_pin = mark->kind == PAL_MARK_PIN || mark->kind == PAL_MARK_UNPIN;
 
     if (mark->seq > last_seq)
-        return pal_error_set(&work->op->error, PAL_INVALID, "seq %llu is beyond the last one, %llu",
+        return pal_error_set(&work->op->error, PAL_INVALID, "seq %llu is beyond the last seq, %llu",
                 (unsigned long long)mark->seq, (unsigned long long)last_seq);
     if (is_pin && mark->seq == 0)
-        return pal_error_set(&work->op->error, PAL_INVALID, "a pin needs a message");
+        return pal_error_set(&work->op->error, PAL_INVALID, "a pin requires a message");
     if (mark->kind == PAL_MARK_UNDO)
         return undo_target(session, work, &mark->target);
     return PAL_OK;
@@ -196,7 +196,7 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
         pal_free(session->lease_owner);
         session->lease_owner = cursor = owner;
         session->lease_owner_len = pal_mem_put(&cursor, wanted).len;
-        /* Whoever carries the number was the last to have it. */
+        /* A caller that presents the fence was the last owner, so the fence stays the same. */
         session->lease_fence += op->fence == 0;
     }
     session->lease_expires_at =
@@ -206,7 +206,7 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
     return PAL_OK;
 }
 
-/* The number stays: the next owner's must be larger. */
+/* The fence stays, because the next owner must get a larger one. */
 pal_status pal_mem_lease_release(mem_engine *engine, pal_work *work)
 {
     mem_session *session = NULL;

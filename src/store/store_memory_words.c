@@ -15,7 +15,7 @@
 #include "store/store_memory_words.h"
 #include "store/store_text.h"
 
-/* A longer text is not taken apart. */
+/* The words of a longer text are not indexed. */
 #define WIDE_TEXT_LEN ((size_t)256 << 10)
 #define DEAD (UINT64_C(1) << 63)
 
@@ -33,7 +33,7 @@ static int compare(pal_str a, pal_str b)
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* The links before the first word that is not less than `text`, of each level. */
+/* Finds, on each level, the link before the first word that is not less than `text`. */
 static mem_word *find_links(mem_words *words, pal_str text, mem_word **links[MEM_WORD_LEVELS])
 {
     mem_word **next = words->first;
@@ -68,7 +68,7 @@ mem_word *pal_mem_word_wide(const mem_words *words)
     return pal_mem_word_find(words, wide_name);
 }
 
-/* One word in four is in the next level, too. */
+/* One word in four is also on the next level. */
 static int draw_levels(mem_words *words)
 {
     uint64_t random = words->random = words->random * UINT64_C(6364136223846793005) + 1;
@@ -124,7 +124,7 @@ void pal_mem_words_clear(mem_words *words)
 
 /* ---- Positions ---- */
 
-/* The number of positions below `pos`. */
+/* Returns the number of positions below `pos`. */
 size_t pal_mem_word_below(const mem_word *word, uint64_t pos)
 {
     size_t low = 0, high = word->len;
@@ -147,7 +147,7 @@ bool pal_mem_word_has(const mem_word *word, uint64_t pos)
     return at < word->len && word->positions[at] == pos;
 }
 
-/* Rows come in ascending order, and a row that was begun before, without enough memory, again. */
+/* Rows arrive in ascending order. A row that failed before for lack of memory is added again. */
 static bool add_position(mem_words *words, pal_str text, uint64_t pos)
 {
     mem_word *word = word_new(words, text);

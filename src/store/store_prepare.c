@@ -39,10 +39,10 @@ static pal_status check_session_names(const pal_session *session, pal_error *err
 static pal_status check_aliases(const pal_session *session, pal_error *err)
 {
     if (session->alias_apart.len > PAL_KEY_LEN_MAX)
-        return pal_error_set(err, PAL_LIMIT, "'alias_apart' of %zu bytes is over the limit of %d",
+        return pal_error_set(err, PAL_LIMIT, "'alias_apart' of %zu bytes exceeds the limit of %d",
                 session->alias_apart.len, PAL_KEY_LEN_MAX);
     if (session->aliases_len > PAL_ALIASES_MAX)
-        return pal_error_set(err, PAL_LIMIT, "%zu aliases are over the limit of %d",
+        return pal_error_set(err, PAL_LIMIT, "%zu aliases exceed the limit of %d",
                 session->aliases_len, PAL_ALIASES_MAX);
     for (size_t i = 0; i < session->aliases_len; i++) {
         pal_status status =
@@ -54,7 +54,7 @@ static pal_status check_aliases(const pal_session *session, pal_error *err)
             return pal_error_set(err, PAL_INVALID, "alias %zu is empty", i + 1);
         for (size_t j = 0; j < i; j++)
             if (pal_str_equal(session->aliases[i], session->aliases[j]))
-                return pal_error_set(err, PAL_INVALID, "alias '%.*s' is given twice",
+                return pal_error_set(err, PAL_INVALID, "alias '%.*s' occurs twice",
                         PAL_STR_ARG(session->aliases[i]));
     }
     return PAL_OK;
@@ -65,7 +65,7 @@ static pal_status check_session(const pal_session *session, pal_error *err)
     pal_status status;
 
     if (!session)
-        return pal_error_set(err, PAL_INVALID, "the operation names no session record");
+        return pal_error_set(err, PAL_INVALID, "the operation has no session record");
     status = check_session_names(session, err);
     if (status == PAL_OK)
         status = check_aliases(session, err);
@@ -100,7 +100,7 @@ static pal_status collect_blob(const pal_store_options *options, pal_arena *aren
     char name[PAL_BLOB_NAME_SIZE] = "sha256:";
 
     if (part->data.len > options->blob_bytes_max)
-        return pal_error_set(err, PAL_LIMIT, "a blob of %zu bytes is over the limit of %llu",
+        return pal_error_set(err, PAL_LIMIT, "a blob of %zu bytes exceeds the limit of %llu",
                 part->data.len, (unsigned long long)options->blob_bytes_max);
     if (part->data.len > 0) {
         if (pal_sha256(part->data, blob->hash) != PAL_OK)
@@ -111,13 +111,15 @@ static pal_status collect_blob(const pal_store_options *options, pal_arena *aren
         blob->media_type = part->media_type;
         blob->data = part->data;
     } else if (!pal_unhex(pal_str_make(part->blob.data + 7, 64), blob->hash, 32)) {
-        return pal_error_set(err, PAL_INVALID, "'%.*s' names no blob", PAL_STR_ARG(part->blob));
+        return pal_error_set(err, PAL_INVALID,
+                "'%.*s' is not the name of a blob", PAL_STR_ARG(part->blob));
     }
     work->blobs_len++;
     return PAL_OK;
 }
 
-/* A copy of the parts whose media name their blobs: the caller's own stay as they are. */
+/* Copies the parts and puts the names of blobs into the media parts. The caller's parts stay
+ * unchanged. */
 static pal_status copy_parts(const pal_store_options *options, pal_arena *arena,
         const pal_part *parts, size_t len, pal_work *work, pal_part **out_parts, pal_error *err)
 {
@@ -139,7 +141,7 @@ static pal_status copy_parts(const pal_store_options *options, pal_arena *arena,
     return status;
 }
 
-/* Writes the row's body behind the others. Its address is settled when all are written. */
+/* Appends the row's body to the others. Its address is set after all bodies are written. */
 static pal_status encode_row(const pal_store_options *options, pal_prepared *prepared,
         const pal_message *message, pal_row *row, pal_error *err)
 {
@@ -152,11 +154,12 @@ static pal_status encode_row(const pal_store_options *options, pal_prepared *pre
         pal_native_body_write(&prepared->bodies, message);
     row->body.len = prepared->bodies.len - before;
     if (prepared->bodies.failure)
-        return pal_error_set(err, prepared->bodies.failure, "the messages did not fit");
+        return pal_error_set(err, prepared->bodies.failure,
+                "the messages are too large for the memory");
     if (row->body.len <= options->message_bytes_max)
         return PAL_OK;
     prepared->bodies.len = before;
-    return pal_error_set(err, PAL_LIMIT, "a message of %zu bytes is over the limit of %llu",
+    return pal_error_set(err, PAL_LIMIT, "a message of %zu bytes exceeds the limit of %llu",
             row->body.len, (unsigned long long)options->message_bytes_max);
 }
 
@@ -207,7 +210,7 @@ static pal_status check_client_ids(pal_row *rows, size_t len, pal_error *err)
         if (rows[i].client_id.len == 0)
             continue;
         if (pal_map_find(&seen, rows[i].client_id))
-            status = pal_error_set(err, PAL_INVALID, "client id '%.*s' is given twice",
+            status = pal_error_set(err, PAL_INVALID, "client id '%.*s' occurs twice",
                     PAL_STR_ARG(rows[i].client_id));
         else if (pal_map_set(&seen, rows[i].client_id, &rows[i]) != PAL_OK)
             status = pal_error_set(err, PAL_NO_MEMORY, "no memory to compare client ids");
@@ -224,7 +227,7 @@ static pal_status check_ledger_row(const pal_ledger_row *row, pal_error *err)
             "request_id", "turn_id", "purpose", "provider", "model", "price_version"};
 
     if (row->request_id.len == 0)
-        return pal_error_set(err, PAL_INVALID, "a ledger row needs a 'request_id'");
+        return pal_error_set(err, PAL_INVALID, "a ledger row requires a 'request_id'");
     if (row->created_at < 0)
         return pal_error_set(err, PAL_INVALID, "'created_at' is before 1970");
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -244,9 +247,9 @@ static pal_status prepare_append(const pal_store_options *options, pal_prepared 
     pal_status status = PAL_OK;
 
     if (len == 0)
-        return pal_error_set(err, PAL_INVALID, "there is no message to append");
+        return pal_error_set(err, PAL_INVALID, "the append has no messages");
     if (len > PAL_APPEND_MESSAGES_MAX)
-        return pal_error_set(err, PAL_LIMIT, "%zu messages in one append are over the limit of %d",
+        return pal_error_set(err, PAL_LIMIT, "%zu messages in one append exceed the limit of %d",
                 len, PAL_APPEND_MESSAGES_MAX);
     for (size_t i = 0; i < len; i++)
         media += count_media(op->u.append.messages[i].parts, op->u.append.messages[i].parts_len);
@@ -268,20 +271,20 @@ static pal_status prepare_append(const pal_store_options *options, pal_prepared 
     return status;
 }
 
-/* ---- The rest ---- */
+/* ---- Other operations ---- */
 
 static pal_status prepare_mark(pal_op *op, pal_error *err)
 {
     const pal_mark *mark = op->u.mark;
 
     if (!mark || mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_HIDE)
-        return pal_error_set(err, PAL_INVALID, "the mark has no known kind");
+        return pal_error_set(err, PAL_INVALID, "the kind of the mark is unknown");
     if ((mark->kind == PAL_MARK_PIN || mark->kind == PAL_MARK_UNPIN) && mark->seq == 0)
-        return pal_error_set(err, PAL_INVALID, "a pin needs the 'seq' of a message");
+        return pal_error_set(err, PAL_INVALID, "a pin requires the 'seq' of a message");
     if (mark->kind == PAL_MARK_HIDE && mark->seq == 0)
-        return pal_error_set(err, PAL_INVALID, "hiding needs the 'seq' of a message");
+        return pal_error_set(err, PAL_INVALID, "hiding requires the 'seq' of a message");
     if (mark->kind == PAL_MARK_EPOCH && mark->body.len == 0)
-        return pal_error_set(err, PAL_INVALID, "an epoch needs a body");
+        return pal_error_set(err, PAL_INVALID, "an epoch requires a body");
     return pal_text_check(mark->body, "body", PAL_MARK_BODY_LEN_MAX, false, err);
 }
 
@@ -292,7 +295,7 @@ static pal_status prepare_inbox_item(
     pal_status status;
 
     if (!item || item->body.len == 0)
-        return pal_error_set(err, PAL_INVALID, "an inbox item needs a body");
+        return pal_error_set(err, PAL_INVALID, "an inbox item requires a body");
     work->new_id = pal_id_new();
     status = pal_text_check(item->body, "body", options->message_bytes_max, false, err);
     if (status == PAL_OK)
@@ -305,9 +308,9 @@ static pal_status prepare_inbox_item(
 static pal_status prepare_lease(pal_op *op, pal_error *err)
 {
     if (op->u.lease.owner.len == 0)
-        return pal_error_set(err, PAL_INVALID, "a lease needs an owner");
+        return pal_error_set(err, PAL_INVALID, "a lease requires an owner");
     if (op->u.lease.ttl_ms <= 0 || op->u.lease.ttl_ms > PAL_LEASE_TTL_MS_MAX)
-        return pal_error_set(err, PAL_INVALID, "a lease lasts from 1 to %d ms, not %lld",
+        return pal_error_set(err, PAL_INVALID, "a lease must last from 1 to %d ms, not %lld",
                 PAL_LEASE_TTL_MS_MAX, (long long)op->u.lease.ttl_ms);
     return pal_text_check(op->u.lease.owner, "owner", PAL_LABEL_LEN_MAX, true, err);
 }
@@ -318,7 +321,7 @@ static pal_status prepare_blob(const pal_store_options *options, pal_prepared *p
     pal_work_blob *blob;
 
     if (op->u.blob.data.len > options->blob_bytes_max)
-        return pal_error_set(err, PAL_LIMIT, "a blob of %zu bytes is over the limit of %llu",
+        return pal_error_set(err, PAL_LIMIT, "a blob of %zu bytes exceeds the limit of %llu",
                 op->u.blob.data.len, (unsigned long long)options->blob_bytes_max);
     blob = pal_arena_alloc(prepared->arena, sizeof(*blob));
     if (!blob || pal_sha256(op->u.blob.data, blob->hash) != PAL_OK)
@@ -344,7 +347,7 @@ static pal_status prepare_op(const pal_store_options *options, pal_prepared *pre
         pal_work *work, pal_error *err)
 {
     if (needs_session(op->kind) && pal_id_is_none(op->session))
-        return pal_error_set(err, PAL_INVALID, "the operation names no session");
+        return pal_error_set(err, PAL_INVALID, "the operation has no session");
     switch (op->kind) {
     case PAL_OP_CREATE:
         work->new_id = pal_id_new();
@@ -380,13 +383,14 @@ static pal_status prepare_op(const pal_store_options *options, pal_prepared *pre
     case PAL_OP_NONE:
         break;
     }
-    return pal_error_set(err, PAL_INVALID, "operation %d is not known", (int)op->kind);
+    return pal_error_set(err, PAL_INVALID, "operation %d is unknown", (int)op->kind);
 }
 
-/* The bodies have stopped moving: gives every row the address of its own. */
+/* The bodies no longer move, so every row gets the address of its body. */
 static void settle_bodies(pal_prepared *prepared)
 {
-    const char *at = prepared->bodies.data ? prepared->bodies.data : ""; /* all may be empty */
+    const char *at = prepared->bodies.data ? prepared->bodies.data : ""; /* all bodies may be
+                                                                            empty */
 
     for (size_t i = 0; i < prepared->works_len; i++) {
         for (size_t j = 0; j < prepared->works[i].rows_len; j++) {
@@ -420,11 +424,13 @@ pal_status pal_prepare(const pal_store_options *options, pal_op *ops, size_t ops
         ops[i].status = pal_tenant_check(work->tenant, &ops[i].error);
         if (i == 0 && ops[i].with_previous)
             ops[i].status = pal_error_set(
-                    &ops[i].error, PAL_INVALID, "the first operation has none to go with");
+                    &ops[i].error, PAL_INVALID,
+                    "the first operation cannot depend on a previous one");
         if (ops[i].status == PAL_OK)
             ops[i].status = prepare_op(options, prepared, &ops[i], work, &ops[i].error);
         if (prepared->bodies.failure)
-            return pal_error_set(err, prepared->bodies.failure, "the batch is too large to hold");
+            return pal_error_set(err, prepared->bodies.failure,
+                    "the batch is too large for the memory");
         if (ops[i].status == PAL_OK)
             prepared->works_len++;
     }

@@ -69,7 +69,7 @@ pal_status pal_store_find(pal_store *store, pal_str tenant, pal_find_by by, pal_
     if (status != PAL_OK)
         return status;
     if (name.len == 0 || name.len > PAL_KEY_LEN_MAX)
-        return pal_error_set(err, PAL_INVALID, "a session's name has 1 to %d bytes, not %zu",
+        return pal_error_set(err, PAL_INVALID, "a session's name must have 1 to %d bytes, not %zu",
                 PAL_KEY_LEN_MAX, name.len);
     status = PAL_NOT_FOUND;
     if ((by == PAL_FIND_ID || by == PAL_FIND_ANY) && pal_id_from_text(name, &id)) {
@@ -89,7 +89,7 @@ pal_status pal_store_find(pal_store *store, pal_str tenant, pal_find_by by, pal_
 
 /* ---- Pages of sessions ---- */
 
-/* A cursor is "<updated_at>-<handle>" of the last session on the page before. */
+/* A cursor is "<updated_at>-<handle>" of the last session on the previous page. */
 static pal_status read_cursor(pal_str cursor, int64_t *out_ms, uint64_t *out_handle, pal_error *err)
 {
     char text[48];
@@ -111,7 +111,8 @@ static pal_status read_cursor(pal_str cursor, int64_t *out_ms, uint64_t *out_han
             return PAL_OK;
         }
     }
-    return pal_error_set(err, PAL_INVALID, "'cursor' is not one that a list returned");
+    return pal_error_set(err, PAL_INVALID,
+            "'cursor' is not valid; pass the cursor of the previous page");
 }
 
 static pal_str write_cursor(const pal_session_row *last, pal_arena *arena)
@@ -128,11 +129,12 @@ static pal_status check_query(pal_session_query *query, pal_error *err)
     if (query->state == PAL_SESSION_NONE)
         query->state = PAL_SESSION_ACTIVE;
     if (query->state > PAL_SESSION_QUARANTINED)
-        return pal_error_set(err, PAL_INVALID, "'state' is none that sessions are listed by");
+        return pal_error_set(err, PAL_INVALID,
+                "'state' is not a state that sessions can be listed by");
     if (query->limit == 0)
         query->limit = PAL_SESSION_PAGE_DEFAULT;
     if (query->limit > PAL_SESSION_PAGE_MAX)
-        return pal_error_set(err, PAL_LIMIT, "a page of %u sessions is over the limit of %d",
+        return pal_error_set(err, PAL_LIMIT, "a page of %u sessions exceeds the limit of %d",
                 query->limit, PAL_SESSION_PAGE_MAX);
     return checked_tenant(query->tenant, &query->tenant, err);
 }
@@ -169,7 +171,7 @@ pal_status pal_store_list(pal_store *store, const pal_session_query *query, pal_
     return PAL_OK;
 }
 
-/* ---- Messages and what stands beside them ---- */
+/* ---- Messages and their marks, inbox and lease ---- */
 
 pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session, const pal_load *load,
         pal_arena *arena, pal_messages *out_messages, pal_error *err)
@@ -286,7 +288,7 @@ pal_status pal_store_lease_find(pal_store *store, pal_str tenant, pal_id session
                                             lease.expires_at, lease.ttl_ms, pal_clock_now_ms())))
         status = PAL_NOT_FOUND;
     if (status == PAL_NOT_FOUND)
-        return pal_error_set(err, PAL_NOT_FOUND, "nobody holds the session's lease");
+        return pal_error_set(err, PAL_NOT_FOUND, "the session has no active lease");
     if (status == PAL_OK)
         *out_lease = lease;
     return status;
@@ -300,7 +302,7 @@ pal_status pal_store_inbox_owners(pal_store *store, const pal_inbox_owner *after
     pal_status status;
 
     if (limit > PAL_INBOX_OWNERS_MAX)
-        return pal_error_set(err, PAL_LIMIT, "a page of %u sessions is over the limit of %d", limit,
+        return pal_error_set(err, PAL_LIMIT, "a page of %u sessions exceeds the limit of %d", limit,
                 PAL_INBOX_OWNERS_MAX);
     if (limit == 0)
         limit = PAL_INBOX_OWNERS_MAX;
@@ -339,7 +341,7 @@ static pal_status blob_hash(pal_str name, uint8_t out_hash[PAL_SHA256_SIZE], pal
 {
     if (name.len != PAL_BLOB_NAME_LEN || memcmp(name.data, "sha256:", 7) != 0 ||
             !pal_unhex(pal_str_make(name.data + 7, 64), out_hash, PAL_SHA256_SIZE))
-        return pal_error_set(err, PAL_INVALID, "a blob's name is 'sha256:' and 64 hex digits");
+        return pal_error_set(err, PAL_INVALID, "a blob's name must be 'sha256:' and 64 hex digits");
     return PAL_OK;
 }
 

@@ -8,11 +8,11 @@
 #include "palaver/store.h"
 #include "store/store_front.h"
 
-/* About as much as a turn writes: a disk with a few bytes left is still full. */
+/* About as many bytes as a turn writes. A disk with only a few free bytes counts as full. */
 #define PROBE_BYTES 65536
 #define PROBE_PAUSE_US 1000000
 
-/* No tenant of a request has a control character in its name. */
+/* A tenant of a request never has a control character in its name. */
 #define PROBE_TENANT "\x01ready"
 
 static pal_status read_something(pal_store *store, pal_error *err)
@@ -29,7 +29,7 @@ static pal_status read_something(pal_store *store, pal_error *err)
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-/* A record's body is JSON: a string of so many letters. */
+/* The body of a record must be JSON, so this is a long string. */
 static pal_status write_something(pal_store *store, pal_error *err)
 {
     pal_record record = {.kind = pal_str_of("probe"), .name = pal_str_of("probe")};
@@ -50,7 +50,7 @@ static pal_status write_something(pal_store *store, pal_error *err)
     return status;
 }
 
-/* One caller a second tries; the others are told of the last commit. */
+/* One caller per second tries a write. The others get the result of the last commit. */
 static bool may_probe(pal_store *store)
 {
     int64_t now_us = pal_clock_monotonic_us();

@@ -12,7 +12,7 @@ static pal_status check_name(pal_str kind, pal_str name, pal_error *err)
     pal_status status;
 
     if (kind.len == 0 || name.len == 0)
-        return pal_error_set(err, PAL_INVALID, "a record needs a kind and a name");
+        return pal_error_set(err, PAL_INVALID, "a record requires a kind and a name");
     status = pal_text_check(kind, "kind", PAL_RECORD_KIND_LEN_MAX, true, err);
     if (status == PAL_OK)
         status = pal_text_check(name, "name", PAL_RECORD_NAME_LEN_MAX, true, err);
@@ -27,7 +27,7 @@ pal_status pal_record_check(const pal_op *op, pal_error *err)
     if (!record)
         return pal_error_set(err, PAL_INVALID, "the operation has no record");
     if (op->fence != 0 && pal_id_is_none(op->session))
-        return pal_error_set(err, PAL_INVALID, "a fence needs the session that it is of");
+        return pal_error_set(err, PAL_INVALID, "a fence requires the session that it belongs to");
     status = check_name(record->kind, record->name, err);
     if (status != PAL_OK || op->kind == PAL_OP_RECORD_DROP)
         return status;
@@ -36,7 +36,7 @@ pal_status pal_record_check(const pal_op *op, pal_error *err)
     return pal_value_check(record->body, "body", PAL_RECORD_BODY_LEN_MAX, err);
 }
 
-/* For error messages, which have room for no more. */
+/* Error messages have no room for a longer name. */
 static pal_str brief(pal_str name)
 {
     return pal_str_make(name.data, name.len < 100 ? name.len : 100);
@@ -51,14 +51,14 @@ pal_status pal_record_check_version(pal_work *work, uint64_t version)
         return PAL_OK;
     if (version == 0)
         return pal_error_set(&work->op->error, PAL_CONFLICT,
-                "there is no record '%.*s', and version %llu of it was expected", PAL_STR_ARG(name),
+                "record '%.*s' does not exist, but version %llu was expected", PAL_STR_ARG(name),
                 (unsigned long long)expected);
     if (expected == 0)
         return pal_error_set(&work->op->error, PAL_CONFLICT,
-                "there is a record '%.*s' already, of version %llu", PAL_STR_ARG(name),
+                "record '%.*s' already exists with version %llu", PAL_STR_ARG(name),
                 (unsigned long long)version);
     return pal_error_set(&work->op->error, PAL_CONFLICT,
-            "the record '%.*s' has the version %llu now, not %llu", PAL_STR_ARG(name),
+            "record '%.*s' has version %llu, not %llu", PAL_STR_ARG(name),
             (unsigned long long)version, (unsigned long long)expected);
 }
 
@@ -127,11 +127,11 @@ static pal_status check_query(pal_record_query *query, pal_error *err)
     if (query->limit == 0)
         query->limit = PAL_RECORD_PAGE_DEFAULT;
     if (query->limit > PAL_RECORD_PAGE_MAX)
-        return pal_error_set(err, PAL_LIMIT, "a page of %u records is over the limit of %d",
+        return pal_error_set(err, PAL_LIMIT, "a page of %u records exceeds the limit of %d",
                 query->limit, PAL_RECORD_PAGE_MAX);
     if (query->kind.len == 0)
         return pal_error_set(
-                err, PAL_INVALID, "records are listed by their kind, and none is given");
+                err, PAL_INVALID, "'kind' is missing; records are listed by kind");
     status = pal_tenant_check(query->tenant, err);
     if (status == PAL_OK)
         status = pal_text_check(query->kind, "kind", PAL_RECORD_KIND_LEN_MAX, true, err);

@@ -20,8 +20,8 @@ static pal_status find(pal_store *store, const pal_session *wanted, pal_find_by 
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-/* The record as it is to be stored. An alias that is too long for a name was never one, and must
- * not keep a message out. */
+/* Builds the record to store. An alias that is too long for a name is left out, because it must not
+ * prevent a message from being stored. */
 static pal_status routed_record(
         const pal_resolve *resolve, pal_arena *arena, pal_session *out_record, pal_error *err)
 {
@@ -69,7 +69,7 @@ static pal_status create(pal_store *store, const pal_session *record, pal_id *ou
     return status;
 }
 
-/* Routing's word replaces what was stored before. */
+/* The result of routing replaces the stored values. */
 static pal_status update(pal_store *store, const pal_session *stored, const pal_session *record,
         pal_error *err)
 {
@@ -106,15 +106,16 @@ static pal_status adopt_from(pal_store *store, const pal_session *record, pal_id
     return status;
 }
 
-/* A key that routing made. Whatever its session holds was said in one certain chat. */
+/* Returns whether routing made the key. The messages of such a session belong to one specific
+ * chat. */
 static bool is_routed_key(pal_str key)
 {
     return key.len >= 6 && strncasecmp(key.data, "sk_v1_", 6) == 0;
 }
 
-/* Only from the session whose key is the alias: others that list the alias are other chats, perhaps
- * of other people. And only if the alias leads to this session: the first chat that claims a legacy
- * key gets its history, and no other chat does. */
+/* Adopts only from the session whose key is the alias. Other sessions that list the alias are other
+ * chats, maybe of other people. The alias must also lead to this session: the first chat that
+ * claims a legacy key gets its history, and no other chat does. */
 static pal_status adopt_alias(pal_store *store, const pal_session *record, pal_id session,
         pal_str alias, pal_arena *arena, bool *out_adopted, pal_error *err)
 {
@@ -147,7 +148,7 @@ static pal_status adopt_history(pal_store *store, const pal_resolve *resolve,
 
 /* ---- Resolving ---- */
 
-/* The first session that has one of the keys. */
+/* Finds the first session that has one of the keys. */
 static pal_status find_first(pal_store *store, const pal_session *wanted, const pal_str *keys,
         size_t keys_len, pal_arena *arena, pal_session *out_session, bool *out_found,
         pal_error *err)
@@ -173,7 +174,7 @@ static pal_status resolve_routed(pal_store *store, const pal_resolve *resolve, p
         status = find_first(store, &record, resolve->earlier_keys, resolve->earlier_keys_len, arena,
                 &stored, &is_earlier, err);
     resolution->session = stored.id;
-    /* A session with an earlier key keeps its names: PicoClaw knows it by them. */
+    /* A session with an earlier key keeps its names, because PicoClaw knows it by them. */
     if (status != PAL_OK || is_earlier)
         return status;
     if (found)
@@ -185,7 +186,8 @@ static pal_status resolve_routed(pal_store *store, const pal_resolve *resolve, p
     return status;
 }
 
-/* An alias goes before a key: what was said under a legacy key may live under its canonical one. */
+/* An alias is tried before a key, because the messages of a legacy key may be stored under its
+ * canonical key. */
 static pal_status find_named(pal_store *store, const pal_session *wanted, pal_arena *arena,
         pal_session *stored, bool *out_found, pal_error *err)
 {
@@ -250,8 +252,8 @@ static pal_status complete_names(pal_store *store, const pal_resolve *resolve,
     return pal_store_update(store, &changed, PAL_FIELD_ALIASES, err);
 }
 
-/* Its key and its alias name one session, whichever of the two came first. A session that has the
- * given name as its key goes first: an older store may have one for each. */
+/* The key and the alias name one session, whichever of them was created first. An older store may
+ * have two sessions; then the session that has the given name as its key wins. */
 static pal_status resolve_main(pal_store *store, const pal_resolve *resolve, pal_arena *arena,
         pal_resolution *resolution, pal_error *err)
 {
@@ -275,13 +277,14 @@ static pal_status resolve_main(pal_store *store, const pal_resolve *resolve, pal
     return status;
 }
 
-/* What the operations below would refuse too, but by the names of their own fields. */
+/* Makes the checks of the operations below first, so that errors use the names of the request's
+ * fields. */
 static pal_status check_names(const pal_resolve *resolve, pal_error *err)
 {
     pal_status status;
 
     if (!resolve->session || resolve->session->key.len == 0)
-        return pal_error_set(err, PAL_INVALID, "there is no key to resolve");
+        return pal_error_set(err, PAL_INVALID, "'key' is missing");
     status = pal_text_check(resolve->session->key, "key", PAL_KEY_LEN_MAX, true, err);
     if (status == PAL_OK)
         status = pal_text_check(resolve->main_alias, "main_alias", PAL_KEY_LEN_MAX, true, err);

@@ -25,8 +25,8 @@
 #include "store/store_view.h"
 
 enum {
-    WALK_ROWS_MAX = 2000, /* a session of so many rows is walked through */
-    CLOCK_ROWS = 64,      /* the clock is read once for so many rows */
+    WALK_ROWS_MAX = 2000, /* a session with up to this many rows is searched without the index */
+    CLOCK_ROWS = 64,      /* the clock is read once per this many rows */
 };
 
 typedef struct candidate {
@@ -38,19 +38,20 @@ typedef struct candidate {
 typedef struct searching {
     const pal_search *search;
     pal_query query;
-    const pal_piece *pieces; /* NULL: of a whole tenant */
+    const pal_piece *pieces; /* NULL: the search covers a tenant */
     size_t pieces_len;
-    uint64_t handle;    /* of the piece being walked through */
-    pal_arena *arena;   /* the caller's */
-    pal_arena *scratch; /* for one row */
+    uint64_t handle;    /* session of the current piece */
+    pal_arena *arena;   /* the caller's arena */
+    pal_arena *scratch; /* temporary data of one row */
     pal_buf text;
     pal_buf normal;
     candidate *found;
     size_t len;
-    size_t wanted; /* stop at so many: one more than the page has */
-    int64_t until_us;   /* stop at this time; 0: never */
-    uint32_t looked_at; /* rows since the clock was read */
-    uint64_t stopped_below; /* the page ends before this pos, or seq; 0: it was not stopped */
+    size_t wanted; /* stop after this many hits: one more than the page has */
+    int64_t until_us;   /* stop at this time; 0: no limit */
+    uint32_t looked_at; /* rows since the clock was last read */
+    uint64_t stopped_below; /* the page was stopped before this position or seq; 0: it was not
+                               stopped */
     pal_status status;
     pal_error *err;
 } searching;
@@ -66,7 +67,8 @@ static bool is_asked_for(const pal_search *search, const pal_row *row)
     return search->to == 0 || row->created_at < search->to;
 }
 
-/* Whether it matches, and its snippet. A damaged row matches nothing: fsck tells about it. */
+/* Returns whether the row matches, and its snippet. A damaged row never matches; fsck reports
+ * it. */
 static bool row_matches(searching *state, const pal_row *row, pal_str *out_snippet)
 {
     pal_status status;
@@ -91,7 +93,7 @@ static bool row_matches(searching *state, const pal_row *row, pal_str *out_snipp
     return true;
 }
 
-/* False once there are enough. */
+/* Returns false when there are enough hits. */
 static bool look_at(
         searching *state, const pal_row *row, uint64_t handle, uint64_t pos, pal_id session)
 {
@@ -116,7 +118,7 @@ static bool take_row(const pal_row *row, void *user)
     return look_at(state, row, state->handle, 0, state->search->session);
 }
 
-/* Reads the clock now and then. */
+/* Reads the clock once per CLOCK_ROWS rows. */
 static bool is_late(searching *state)
 {
     if (state->until_us == 0 || ++state->looked_at < CLOCK_ROWS)
@@ -142,8 +144,8 @@ static bool take_found(const pal_found_row *found, void *user)
 
 /* ---- The index ---- */
 
-/* Adds up to `parts_max` parts that it lacks, until `until_us` (0: as long as it takes). *out_more:
- * there may be others. */
+/* Adds up to `parts_max` missing parts to the index, until `until_us` (0: without a time limit).
+ * Sets *out_more if more parts may be missing. */
 static pal_status complete_index(pal_store *store, uint32_t parts_max, int64_t until_us,
         bool *out_more, pal_error *err)
 {
@@ -192,8 +194,8 @@ pal_status pal_store_index(pal_store *store, uint32_t parts_max, bool *out_more,
     return status;
 }
 
-/* What can't be written, or is damaged, is walked through instead: a full disk does not keep anyone
- * from searching. */
+/* Rows without an index, because it is damaged or could not be written, are searched one by one. A
+ * full disk must not prevent searching. */
 static pal_status ready_index(pal_store *store, searching *state, pal_error *err)
 {
     int64_t wait_us = (int64_t)state->search->wait_ms * 1000;
@@ -282,7 +284,7 @@ static pal_status search_session(
 
 /* ---- A tenant ---- */
 
-/* Of the candidates from `kept` on, keeps those that some session shows. */
+/* Of the candidates from `kept` on, keeps those that are visible in some session. */
 static pal_status keep_shown(searching *state, pal_sight *sight, size_t kept, pal_error *err)
 {
     pal_status status = PAL_OK;
@@ -327,8 +329,8 @@ static pal_status search_tenant(
 
 /* ---- Pages ---- */
 
-/* A cursor is the seq, or of a tenant the place in the order of arrival, of the last hit, or of the
- * row after the one where the page was stopped. */
+/* A cursor is the seq of the last hit, or its position in a search of a tenant. If the page was
+ * stopped early, it is that of the row after the stop. */
 static pal_status read_cursor(const pal_search *search, uint64_t *out_below, pal_error *err)
 {
     char wanted = pal_id_is_none(search->session) ? 'p' : 's', kind = 0;
@@ -348,7 +350,8 @@ static pal_status read_cursor(const pal_search *search, uint64_t *out_below, pal
             return PAL_OK;
         }
     }
-    return pal_error_set(err, PAL_INVALID, "'cursor' is not one that this search returned");
+    return pal_error_set(err, PAL_INVALID,
+            "'cursor' is not valid; pass the cursor of the previous page");
 }
 
 static pal_str write_cursor(const searching *state, uint64_t below)
@@ -366,12 +369,12 @@ static pal_status check_search(pal_search *search, pal_error *err)
     if (search->limit == 0)
         search->limit = PAL_SEARCH_HITS_DEFAULT;
     if (search->limit > PAL_SEARCH_HITS_MAX)
-        return pal_error_set(err, PAL_LIMIT, "%u hits in one page are over the limit of %d",
+        return pal_error_set(err, PAL_LIMIT, "%u hits in one page exceed the limit of %d",
                 search->limit, PAL_SEARCH_HITS_MAX);
     if (search->role > PAL_ROLE_TOOL)
-        return pal_error_set(err, PAL_INVALID, "'role' is none that messages have");
+        return pal_error_set(err, PAL_INVALID, "'role' is not a role of messages");
     if (pal_id_is_none(search->session) && (search->after_seq != 0 || search->before_seq != 0))
-        return pal_error_set(err, PAL_INVALID, "a search by 'seq' needs a session");
+        return pal_error_set(err, PAL_INVALID, "a search by 'seq' requires a session");
     search->tenant = pal_tenant_or_default(search->tenant);
     return pal_tenant_check(search->tenant, err);
 }

@@ -8,14 +8,15 @@
 #include "base/clock.h"
 #include "store/store_chain.h"
 
-/* Forks that are asked about one message; beyond that it counts as out of sight. */
+/* The maximum number of forks that are checked for one message. Beyond that, the message counts as
+ * hidden. */
 enum { FORKS_MAX = 10000 };
 
 typedef struct seen_session {
     pal_id id;
-    uint64_t handle; /* 0: there is no such session */
+    uint64_t handle; /* 0: the session does not exist */
     pal_piece *pieces;
-    size_t pieces_len; /* 0 where it is not active */
+    size_t pieces_len; /* 0 if the session is not active */
 } seen_session;
 
 bool pal_pieces_have(const pal_piece *pieces, size_t len, uint64_t handle, uint64_t seq)
@@ -82,11 +83,11 @@ static pal_status look_up(pal_sight *sight, pal_id id, seen_session **out_seen, 
 }
 
 typedef struct pending {
-    uint64_t handle; /* whose forks are to be asked */
+    uint64_t handle; /* the session whose forks must be checked */
     struct pending *next;
 } pending;
 
-/* Asks the forks of one session; those that don't show the row are put on the list. */
+/* Checks the forks of one session. Forks that do not show the row are added to the list. */
 static pal_status ask_forks(pal_sight *sight, uint64_t of, uint64_t handle, uint64_t seq,
         pending **list, size_t *asked, pal_id *out_session, pal_error *err)
 {

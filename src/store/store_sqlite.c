@@ -28,8 +28,9 @@ void pal_store_claim_sqlite(void)
 
 /* ---- Connections ---- */
 
-/* No memory mapping: a mapped page is looked for in the WAL at every access, a cached one only when
- * it is read. That costs short look-ups a fifth of their time, the more the longer the WAL is. */
+/* Memory mapping is off: SQLite looks up a mapped page in the WAL at every access, but a cached
+ * page only when it is read. Mapping costs short lookups a fifth of their time, and more if the WAL
+ * is long. */
 static pal_status configure(pal_sql_conn *conn, bool read_only, pal_error *err)
 {
     char pragmas[256];
@@ -53,7 +54,8 @@ static pal_status configure_writer(pal_sql_conn *conn, pal_error *err)
     return pal_sql_exec(conn, pragmas, err);
 }
 
-/* Lets statements find columns that a file of before version 5 lacks, if it may not be changed. */
+/* Adds columns that a file before version 5 lacks as temporary views, if the file must not be
+ * changed. */
 static pal_status show_columns(pal_sql_conn *conn, pal_error *err)
 {
     return pal_sql_exec(conn,
@@ -80,7 +82,7 @@ pal_status pal_sqlite_connect(
         const char *why = system_errno ? strerror(system_errno) : sqlite3_errstr(code);
 
         return pal_error_set(err, code == SQLITE_NOMEM ? PAL_NO_MEMORY : PAL_IO,
-                "can't open '%.160s': %s", self->path, why);
+                "could not open '%.160s': %s", self->path, why);
     }
     pal_sql_set_busy_handler(out_conn, self->options.busy_timeout_ms);
     status = pal_sqlite_scan_prepare(out_conn, err);
@@ -104,7 +106,8 @@ static bool borrow_writer(pal_sqlite *self)
         return false;
     if (sqlite3_get_autocommit(self->writer.db))
         return true;
-    /* A rollback that failed for want of memory: inside, one would see what isn't committed. */
+    /* A rollback has failed for lack of memory. Inside that transaction a reader would see
+     * uncommitted data. */
     pthread_mutex_unlock(&self->writer_lock);
     return false;
 }
@@ -146,7 +149,7 @@ void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn)
         pthread_mutex_unlock(&self->writer_lock);
         return;
     }
-    /* A snapshot whose end failed for want of memory: it would show the same for ever. */
+    /* The end of a snapshot has failed for lack of memory. It would show the same state forever. */
     if (conn->db && !sqlite3_get_autocommit(conn->db))
         pal_sql_close(conn);
     pthread_mutex_lock(&self->readers_lock);
@@ -157,8 +160,8 @@ void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn)
 
 /* ---- Opening ---- */
 
-/* Switching to WAL needs the file alone for a moment, and SQLite does not call the busy handler
- * for that; a file that is in WAL mode already has nothing to switch. */
+/* Switching to WAL needs exclusive access for a moment, and SQLite does not call the busy handler
+ * then. A file that is already in WAL mode needs no switch. */
 static pal_status switch_to_wal(pal_sql_conn *conn, pal_error *err)
 {
     const char *text = "PRAGMA journal_mode = WAL";
@@ -171,8 +174,8 @@ static pal_status switch_to_wal(pal_sql_conn *conn, pal_error *err)
     return code == SQLITE_OK ? PAL_OK : pal_sql_failed(conn, code, err);
 }
 
-/* What the WAL showed may be a dead process's, and not on the disk yet. Processes that live show
- * only what they have synced. */
+/* The WAL may contain data of a dead process that is not on disk yet. Living processes show only
+ * synced data. */
 static pal_status sync_wal(pal_sql_conn *conn, pal_error *err)
 {
     sqlite3_file *file = NULL;
@@ -198,7 +201,7 @@ static pal_status watch_wal(pal_sqlite *self, pal_error *err)
     return PAL_OK;
 }
 
-/* The tables come first, under the rollback journal: see store_sqlite_schema.c. */
+/* The tables are created first, under the rollback journal: see store_sqlite_schema.c. */
 static pal_status open_writer(pal_sqlite *self, pal_error *err)
 {
     pal_sql_conn *conn = &self->writer;
@@ -219,7 +222,7 @@ static pal_status open_writer(pal_sqlite *self, pal_error *err)
         status = switch_to_wal(conn, err);
     if (status == PAL_OK && !self->options.read_only)
         status = watch_wal(self, err);
-    /* Ready beforehand: taking back a transaction must not need memory. */
+    /* Prepared in advance, because rolling back a transaction must not need memory. */
     if (status == PAL_OK)
         status = pal_sql_prepare(conn, PAL_SQL_ROLLBACK, err);
     return status;
@@ -232,7 +235,7 @@ static void sqlite_close(pal_engine *engine)
     pal_wal_keeper_done(self);
     for (uint32_t i = 0; self->readers && i < self->options.readers_max; i++)
         pal_sql_close(&self->readers[i]);
-    /* Last, so that it is the one that copies the WAL into the file and removes it. */
+    /* Closed last, so that this connection copies the WAL into the file and removes it. */
     pal_sql_close(&self->writer);
     pal_sqlite_heads_free(&self->writer);
     pal_wal_gather_done(self);
@@ -275,7 +278,7 @@ static pal_status sqlite_open(const char *location, const pal_store_options *opt
     pal_status status;
 
     if (!*location || strlen(location) > 4000)
-        return pal_error_set(err, PAL_INVALID, "sqlite: needs the path of a file");
+        return pal_error_set(err, PAL_INVALID, "the path of a file is missing; use sqlite:PATH");
     status = pal_sqlite_file_check(location, options, err);
     if (status != PAL_OK)
         return status;

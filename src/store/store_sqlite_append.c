@@ -18,7 +18,7 @@ static pal_status blob_find(pal_sql_conn *conn, int64_t tenant, const uint8_t ha
     return pal_sql_end(&sql, err);
 }
 
-/* An unused blob that is put again has its day anew. */
+/* An unused blob that is stored again is kept for another day. */
 static pal_status blob_touch(pal_sql_conn *conn, int64_t blob, int64_t now_ms, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_BLOB_TOUCH);
@@ -67,7 +67,7 @@ pal_status pal_sqlite_blob_put(pal_sql_conn *conn, pal_work *work)
     return status;
 }
 
-/* Before anything is written: those that don't come with the append must be there. */
+/* Checked before anything is written: blobs that are not part of the append must exist. */
 static pal_status check_blobs(pal_sql_conn *conn, const pal_work *work, int64_t tenant)
 {
     for (size_t i = 0; i < work->blobs_len; i++) {
@@ -126,7 +126,7 @@ void pal_sqlite_row_read(pal_sql *sql, pal_row *out_row)
     out_row->turn_id = pal_sql_uuid(sql, 8);
 }
 
-/* Whether the row's client id is known, and then what was stored under it. */
+/* Returns whether the row's client id is known, and the message that was stored under it. */
 static pal_status find_replay(pal_sql_conn *conn, const pal_work *work, int64_t handle,
         pal_row *row, bool *out_known, bool *out_equal)
 {
@@ -157,7 +157,7 @@ static pal_status replay_conflict(const pal_work *work, const pal_row *row, cons
             PAL_STR_ARG(row->client_id), why);
 }
 
-/* A batch is new as a whole or known as a whole. */
+/* Either all messages of a batch are new, or all of them are known. */
 static pal_status check_replays(
         pal_sql_conn *conn, pal_work *work, int64_t handle, bool *out_replayed)
 {
@@ -174,7 +174,7 @@ static pal_status check_replays(
         status = find_replay(conn, work, handle, &work->rows[i], &known, &equal);
         if (status != PAL_OK)
             return status;
-        work->op->u.append.replayed |= known; /* which a conflict tells, too */
+        work->op->u.append.replayed |= known; /* reported even if there is a conflict */
         if (known && !equal)
             return replay_conflict(work, &work->rows[i], "was used for another message");
         if (known)
@@ -182,15 +182,16 @@ static pal_status check_replays(
         known_len += known;
     }
     if (known_len > 0 && known_len < work->rows_len)
-        return replay_conflict(work, known_row, "is known, but others of its batch are not");
+        return replay_conflict(work, known_row,
+                "was appended before, but other messages of the same request were not");
     *out_replayed = known_len > 0;
     return PAL_OK;
 }
 
 /* ---- Appending ---- */
 
-/* The index of ids is not unique over all tenants, so the tenant's own are looked up. Ids that the
- * front has made need no look: they are random. */
+/* The index of ids is not unique across tenants, so the ids of this tenant are looked up. Ids that
+ * the front has created need no lookup, because they are random. */
 static pal_status check_id_free(
         pal_sql_conn *conn, const pal_work *work, int64_t tenant, const pal_row *row)
 {
@@ -204,8 +205,8 @@ static pal_status check_id_free(
     status = pal_sql_end(&sql, &work->op->error);
     if (status != PAL_OK || !is_taken)
         return status;
-    conn->failed = true; /* rows before it may be written */
-    return pal_error_set(&work->op->error, PAL_CONFLICT, "a message id exists already");
+    conn->failed = true; /* rows before this one may already be written */
+    return pal_error_set(&work->op->error, PAL_CONFLICT, "a message with this id already exists");
 }
 
 static pal_status insert_rows(
@@ -263,7 +264,8 @@ static pal_status update_head(pal_sql_conn *conn, const pal_work *work, pal_sqli
     return status;
 }
 
-/* What is written with the messages, or again with a replay of them: both are idempotent. */
+/* Writes the data that goes with the messages. It is written again for a replay; both are
+ * idempotent. */
 static pal_status write_companions(
         pal_sql_conn *conn, const pal_work *work, const pal_sqlite_head *head)
 {
@@ -372,7 +374,7 @@ pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan, 
     return PAL_OK;
 }
 
-/* The newest mark that counts and is no undo, or NULL. */
+/* Returns the newest active mark that is not an undo, or NULL. */
 static const pal_mark *newest_counting(const pal_mark *marks, size_t len)
 {
     for (size_t i = len; i-- > 0;)
@@ -396,7 +398,7 @@ static pal_status pick_undo_target(
                 err, PAL_NOT_FOUND, "the session has no mark %llu", (unsigned long long)wanted);
     if (target->undone)
         return pal_error_set(
-                err, PAL_CONFLICT, "mark %llu is undone already", (unsigned long long)wanted);
+                err, PAL_CONFLICT, "mark %llu is already undone", (unsigned long long)wanted);
     *out_target = target->number;
     return PAL_OK;
 }

@@ -12,8 +12,8 @@
 #define VACUUM_PAGES_MAX "2000"
 #define TIDY_WAIT_MS_MAX 50
 
-/* Appends say what they do to a head; what others do isn't followed. To give a session a name may
- * put one that has expired into the trash. */
+/* An append reports its changes of a head. Other operations do not, so the cached heads are
+ * dropped. Naming a session may also move an expired session to the trash. */
 static bool may_change_heads(const pal_op *op)
 {
     switch (op->kind) {
@@ -78,7 +78,7 @@ static pal_status run_by_kind(pal_sql_conn *conn, pal_work *work)
             return pal_sqlite_index_write(conn, work);
         break;
     }
-    return pal_error_set(&work->op->error, PAL_INVALID, "the operation is not known");
+    return pal_error_set(&work->op->error, PAL_INVALID, "the operation is unknown");
 }
 
 static pal_status run_op(pal_sql_conn *conn, pal_work *work)
@@ -100,17 +100,17 @@ static void roll_back(pal_sql_conn *conn)
         return;
     sql = pal_sql_start(conn, PAL_SQL_ROLLBACK);
     status = pal_sql_run(&sql, &ignored);
-    (void)status; /* whether it worked, the connection itself tells */
+    (void)status; /* the connection's state shows whether it worked */
 }
 
-/* What is known of the file may be what was written in this transaction, and is taken back. */
+/* Drops cached data of the file: it may come from this transaction, which is rolled back. */
 static void forget(pal_sql_conn *conn)
 {
     conn->tenant = 0;
     pal_sqlite_heads_forget(conn);
 }
 
-/* Those that had succeeded in a transaction that is void now. */
+/* Fails the operations that had succeeded in a transaction that was rolled back. */
 static void fail_all(pal_work *works, size_t works_len, const pal_error *why)
 {
     for (size_t i = 0; i < works_len; i++) {
@@ -121,8 +121,8 @@ static void fail_all(pal_work *works, size_t works_len, const pal_error *why)
     }
 }
 
-/* An operation that SQLite can't do is taken back alone, as long as there is a transaction. Then
- * conn->failed is unset again. */
+/* If SQLite cannot run an operation, only this operation is rolled back, as long as there is a
+ * transaction. Then conn->failed is reset. */
 static pal_status run_apart(pal_sql_conn *conn, pal_work *work)
 {
     pal_sqlite_counts before = conn->counts;
@@ -141,8 +141,8 @@ static pal_status run_apart(pal_sql_conn *conn, pal_work *work)
     return status;
 }
 
-/* Why those fail that had succeeded: what the commit said or, where it never came to that, the last
- * that ran. */
+/* Returns why the succeeded operations fail: the error of the commit, or of the last operation if
+ * there was no commit. */
 static const pal_error *failure_of(
         const pal_work *works, size_t works_len, const pal_error *of_commit)
 {
@@ -154,8 +154,8 @@ static const pal_error *failure_of(
     return why;
 }
 
-/* False when the batch was rolled back for the sake of some of its operations. That is never so of
- * a group, whose operations are taken back apart. */
+/* Returns false if the batch was rolled back because of some of its operations. This never happens
+ * to a group, because its operations are rolled back separately. */
 static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool is_group)
 {
     pal_sql_conn *conn = &self->writer;
@@ -163,7 +163,7 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
     pal_error err = {0};
     pal_sql sql;
 
-    roll_back(conn); /* in case that this failed the last time */
+    roll_back(conn); /* in case that the last rollback failed */
     if (pal_sqlite_file_check_moved(self, &err) != PAL_OK) {
         fail_all(works, works_len, &err);
         return true;
@@ -193,7 +193,7 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
     return is_group;
 }
 
-/* How many operations go with the first. */
+/* Returns how many operations belong to the group of the first one. */
 static size_t group_len(const pal_work *works, size_t works_len)
 {
     size_t len = 1;
@@ -216,8 +216,8 @@ static void run_groups(pal_sqlite *self, pal_work *works, size_t works_len)
     }
 }
 
-/* What was erased must not live on in the WAL or in free pages. Best effort: a reader that is in
- * the middle of something can hold it up until the next time, but never the writer for long. */
+/* Erased data must not stay in the WAL or in free pages. This is best effort: a reader can delay it
+ * until the next time, but it never blocks the writer for long. */
 static void tidy(pal_sql_conn *conn)
 {
     uint32_t busy_timeout_ms = conn->busy_timeout_ms;

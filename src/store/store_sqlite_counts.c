@@ -10,7 +10,8 @@
 
 bool pal_sqlite_tenant_counts(pal_str name)
 {
-    /* Names with a control character are the engine's own: keys lie under one. */
+    /* Names that begin with a control character are internal; API keys are stored under such a
+     * name. */
     return name.len > 0 && (unsigned char)name.data[0] >= ' ';
 }
 

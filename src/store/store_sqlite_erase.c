@@ -7,7 +7,7 @@
 
 #include "store/store_sqlite.h"
 
-/* Runs a statement on (handle, kept_seq) and adds the number of rows that it changed. */
+/* Runs a statement on (handle, kept_seq) and adds the number of changed rows. */
 static pal_status drop_after(pal_sql_conn *conn, pal_sql_id id, int64_t handle, uint64_t kept_seq,
         uint64_t *out_count, pal_error *err)
 {
@@ -32,7 +32,7 @@ static pal_status drop_all(
     return status;
 }
 
-/* The highest seq that a fork shares; 0 where nothing is shared. */
+/* Returns the highest seq that a fork shares; 0 if nothing is shared. */
 static pal_status shared_seq(pal_sql_conn *conn, int64_t handle, uint64_t *out_seq, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_SESSION_SHARED);
@@ -42,7 +42,7 @@ static pal_status shared_seq(pal_sql_conn *conn, int64_t handle, uint64_t *out_s
     return pal_sql_end(&sql, err);
 }
 
-/* Ends a statement that deletes blobs and tells their sizes. */
+/* Ends a statement that deletes blobs and returns their sizes. */
 static pal_status end_blobs(pal_sql_conn *conn, pal_sql *sql, uint64_t *out_count, pal_error *err)
 {
     uint64_t count = 0, bytes = 0;
@@ -81,7 +81,7 @@ static pal_status drop_blobs(
     return status;
 }
 
-/* All that belongs to the session alone. */
+/* Removes everything that belongs only to this session. */
 static pal_status drop_belongings(
         pal_sql_conn *conn, int64_t handle, pal_erasure *erasure, pal_error *err)
 {
@@ -99,7 +99,7 @@ static pal_status drop_belongings(
     return status;
 }
 
-/* What the head counts; 0 without one. */
+/* Returns the number of bytes that the head counts, or 0 if there is no head. */
 static pal_status bytes_of(pal_sql_conn *conn, int64_t handle, int64_t *out_bytes, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_CHECK_COUNTS);
@@ -161,7 +161,7 @@ static pal_status erase_one(
     return PAL_OK;
 }
 
-/* The session, and then each erased ancestor that it was the last to need. */
+/* Erases the session, then each erased ancestor that only this session still needed. */
 static pal_status erase_upwards(
         pal_sql_conn *conn, pal_sqlite_head head, pal_erasure *erasure, pal_error *err)
 {
@@ -198,7 +198,8 @@ pal_status pal_sqlite_erase(pal_sql_conn *conn, pal_work *work)
 
 /* ---- The sweep ---- */
 
-/* The first session that `id` finds older than `before_ms`; 0 where there is none. */
+/* Finds the first session that `id` selects and that is older than `before_ms`; 0 if there is
+ * none. */
 static pal_status find_due(
         pal_sql_conn *conn, pal_sql_id id, int64_t before_ms, int64_t *out_handle, pal_error *err)
 {

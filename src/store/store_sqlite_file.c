@@ -31,10 +31,10 @@ static pal_status sync_directory(const char *path, pal_error *err)
     if (slash)
         slash[slash == directory] = 0;
     fd = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* A directory that can be written but not read can't be synced either. */
+    /* A directory that can be written but not read cannot be synced either. */
     if (fd < 0)
         return errno == EACCES ? PAL_OK : pal_sqlite_open_error(path, err);
-    /* Some file systems don't sync directories and say so. */
+    /* Some file systems cannot sync directories and report that. */
     failed = fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP ? errno : 0;
     close(fd);
     errno = failed;
@@ -52,12 +52,12 @@ pal_status pal_sqlite_file_create(const char *path, pal_error *err)
     }
     if (errno != EEXIST)
         return pal_sqlite_open_error(path, err);
-    /* Another process was faster, or the name is a link to nothing: whoever placed such a link
-     * would decide where the store is created. */
+    /* Another process was faster, or the name is a link to a missing file. Following the link would
+     * let its creator decide where the store is created. */
     if (stat(path, &info) == 0)
         return PAL_OK;
     return pal_error_set(err, PAL_DENIED,
-            "can't create '%.120s': it is a symbolic link to a file that does not exist", path);
+            "cannot create '%.120s': it is a symbolic link to a file that does not exist", path);
 }
 
 /* ---- Watching ---- */
@@ -99,7 +99,7 @@ pal_status pal_sqlite_file_check_moved(const pal_sqlite *self, pal_error *err)
             continue;
         is_there = stat(file->path, &info) == 0;
         if (!is_there && errno != ENOENT && errno != ENOTDIR)
-            continue; /* unknown: the commit itself will tell */
+            continue; /* unknown; the commit reports the problem */
         if (!is_there || info.st_ino != file->inode || info.st_dev != file->device)
             return pal_error_set(err, PAL_IO,
                     "'%.120s' was %s while the store is open: nothing more is written; restart "

@@ -18,7 +18,8 @@
 #include "store/store_sqlite.h"
 
 #define FRAME_BYTES (24 + 4096)
-#define KEPT_BYTES_MAX (31 * FRAME_BYTES) /* SQLite's own files take less than 128 KiB at once */
+#define KEPT_BYTES_MAX (31 * FRAME_BYTES) /* less than the 128 KiB that SQLite's own files take at
+                                             once */
 
 static pal_wal_gather *gather_of(sqlite3_file *file)
 {
@@ -85,7 +86,7 @@ static int gather_size(sqlite3_file *file, sqlite3_int64 *out_size)
     return code == SQLITE_OK ? gather_of(file)->real->xFileSize(file, out_size) : code;
 }
 
-/* What is still kept then was never committed. */
+/* Bytes that are still kept here were never committed. */
 static int gather_close(sqlite3_file *file)
 {
     pal_wal_gather *self = gather_of(file);
@@ -109,14 +110,14 @@ void pal_wal_gather_watch(pal_sqlite *self)
     pal_wal_gather *gather = &self->gather;
     sqlite3_file *file = NULL;
 
-    /* There is none where the file system gave no WAL. */
+    /* There is no WAL if the file system does not support one. */
     if (sqlite3_file_control(self->writer.db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) !=
                     SQLITE_OK ||
             !file || !file->pMethods)
         return;
     gather->real = file->pMethods;
     gather->methods = *gather->real;
-    gather->methods.iVersion = 1; /* a WAL needs no shared memory of its own, nor a mapping */
+    gather->methods.iVersion = 1; /* a WAL needs neither shared memory nor a mapping */
     gather->methods.xClose = gather_close;
     gather->methods.xRead = gather_read;
     gather->methods.xWrite = gather_write;

@@ -56,7 +56,7 @@ void pal_sqlite_group_of_key(int64_t key, int *out_level, int64_t *out_number)
     *out_number = (-1 - key) % KEYS_OF_LEVEL;
 }
 
-/* The first number from `from` on that the level lacks. */
+/* Returns the first number from `from` on that is missing at this level. */
 static pal_status first_gap(
         pal_sql_conn *conn, int level, int64_t from, int64_t *out_number, pal_error *err)
 {
@@ -141,7 +141,7 @@ static pal_status add_child(pal_sql_conn *conn, grouping *state, int64_t key, pa
     return status;
 }
 
-/* Rows that are in no block's terms may have any. */
+/* Rows that are not indexed may contain any term. */
 static pal_status find_wide(
         pal_sql_conn *conn, int64_t first, bool out_wide[PAL_GROUP_CHILDREN], pal_error *err)
 {

@@ -15,18 +15,18 @@
 #define SLOTS 1024 /* a power of two */
 
 typedef struct slot {
-    uint64_t age; /* it counts while this is the table's own */
+    uint64_t age; /* the slot is valid if this equals the table's age */
     pal_id id;
     pal_sqlite_head head;
 } slot;
 
 struct pal_sqlite_heads {
     uint64_t age;
-    uint32_t version; /* of the file, after the last commit */
+    uint32_t version; /* version of the file after the last commit */
     slot slots[SLOTS];
 };
 
-/* An id ends with bits of chance. */
+/* The last bytes of an id are random. */
 static slot *slot_of(pal_sqlite_heads *heads, pal_id id)
 {
     size_t bits = (size_t)id.bytes[14] << 8 | id.bytes[15];
@@ -34,7 +34,7 @@ static slot *slot_of(pal_sqlite_heads *heads, pal_id id)
     return &heads->slots[bits % SLOTS];
 }
 
-/* 0 where it is not known: SQLite begins with 2. */
+/* Returns 0 if the version is not known: SQLite begins with 2. */
 static uint32_t file_version(const pal_sql_conn *conn)
 {
     unsigned version = 0;
@@ -85,7 +85,7 @@ void pal_sqlite_heads_keep(pal_sql_conn *conn, pal_id id, const pal_sqlite_head 
     if (!conn->heads) {
         conn->heads = pal_calloc(1, sizeof(*conn->heads));
         if (!conn->heads)
-            return; /* the next one is looked up, too */
+            return; /* the next head is looked up again */
         conn->heads->age = 1;
     }
     *slot_of(conn->heads, id) = (slot){.age = conn->heads->age, .id = id, .head = *head};

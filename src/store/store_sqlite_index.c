@@ -19,15 +19,15 @@
 #include "store/store_sqlite_group.h"
 #include "store/store_text.h"
 
-/* A longer text is not taken into the index: its row is looked at in every search. */
+/* A longer text is not indexed. Its row is examined in every search. */
 #define WIDE_TEXT_LEN ((size_t)256 << 10)
 
 struct pal_index_part {
-    int64_t block; /* or a group's key */
-    int level;     /* 0: a block; else of the group */
-    int64_t number; /* of the group */
+    int64_t block; /* number of a block, or key of a group */
+    int level;     /* 0: a block; otherwise the level of the group */
+    int64_t number; /* number of the group */
     int64_t erasures;
-    pal_str wide; /* a bitmap, or empty */
+    pal_str wide; /* bitmap of rows that are not indexed; may be empty */
     pal_chunk *chunks;
     size_t chunks_len;
 };
@@ -72,7 +72,7 @@ static void add_numbers(building *state, pal_role role, int64_t session, int64_t
     pal_block_add(state->builder, state->row, pal_sqlite_term(text, 't', tenant));
 }
 
-/* A damaged row has no words, so that the others of its block are found. */
+/* A damaged row has no words, so that the other rows of its block can be found. */
 static pal_status add_row(
         building *state, const pal_row *row, int64_t session, int64_t tenant, pal_error *err)
 {
@@ -118,7 +118,7 @@ static pal_status add_rows(pal_sql_conn *conn, building *state, int64_t block, p
     return status != PAL_OK ? status : ended;
 }
 
-/* The part for a block, in the arena. Inside a transaction of the connection. */
+/* Builds the part for a block in the arena. Must run inside a transaction of the connection. */
 static pal_status build_block(pal_sql_conn *conn, int64_t block, pal_arena *arena,
         pal_index_part **out_part, pal_error *err)
 {
@@ -156,8 +156,8 @@ static pal_status read_number(
     return pal_sql_end(&sql, err);
 }
 
-/* The oldest block that is whole and not indexed; -1 where there is none. Blocks are written in
- * their order, because that fills the pages of the table. */
+/* Returns the oldest complete block that is not indexed, or -1 if there is none. Blocks are written
+ * in order, because that fills the pages of the table. */
 static pal_status find_missing(
         pal_sql_conn *conn, const pal_index_reach *reach, int64_t *out_block, pal_error *err)
 {
@@ -194,7 +194,7 @@ static pal_status build_group(pal_sql_conn *conn, int level, int64_t number, pal
     return status;
 }
 
-/* Blocks first: a group is made of blocks that are all there. */
+/* Blocks are built first, because a group requires all of its blocks. */
 static pal_status build_missing(
         pal_sql_conn *conn, pal_arena *arena, pal_index_part **out_part, pal_error *err)
 {
@@ -259,7 +259,7 @@ static pal_status write_chunk(
     return pal_sql_run(&sql, err);
 }
 
-/* The block is in the list, and so may be those after it. */
+/* This block is in the list now, and the next ones may be too. */
 static pal_status reach_blocks(pal_sql_conn *conn, pal_error *err)
 {
     pal_index_reach reach;
@@ -301,7 +301,7 @@ static pal_status write_part(pal_sql_conn *conn, const pal_index_part *part, pal
     return status;
 }
 
-/* Whether the block has been indexed meanwhile, or rows of it may have been erased. */
+/* Returns whether the block was indexed meanwhile, or whether rows of it may have been erased. */
 static pal_status is_stale(
         pal_sql_conn *conn, const pal_index_part *part, bool *out_stale, pal_error *err)
 {
@@ -332,7 +332,7 @@ pal_status pal_sqlite_index_write(pal_sql_conn *conn, pal_work *work)
 
 /* ---- Erasing ---- */
 
-/* With the groups that it is in; or a group by its key. */
+/* Drops a block and its groups, or a group by its key. */
 static pal_status drop_block(pal_sql_conn *conn, int64_t block, pal_error *err)
 {
     pal_status status;
@@ -348,7 +348,7 @@ static pal_status drop_block(pal_sql_conn *conn, int64_t block, pal_error *err)
     return status;
 }
 
-/* The blocks of all rows behind `kept_seq`, one after the other. */
+/* Drops the blocks of all rows after `kept_seq`, one by one. */
 pal_status pal_sqlite_index_forget(
         pal_sql_conn *conn, int64_t handle, uint64_t kept_seq, pal_error *err)
 {
@@ -384,7 +384,7 @@ pal_status pal_sqlite_index_erased(pal_sql_conn *conn, pal_error *err)
 
 /* ---- Checking ---- */
 
-/* Whether the block holds exactly these chunks. */
+/* Returns whether the block contains exactly these chunks. */
 static pal_status compare_chunks(
         pal_sql_conn *conn, const pal_index_part *part, bool *out_same, pal_error *err)
 {
@@ -444,7 +444,7 @@ static pal_status find_wrong(pal_sql_conn *conn, int64_t *block, pal_error *err)
     return status != PAL_OK ? status : ended;
 }
 
-/* Whether the group says what its children do. One without all of them can't. */
+/* Returns whether the group matches its children. A group with missing children never does. */
 static pal_status check_group(pal_sql_conn *conn, int64_t key, bool *out_same, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);

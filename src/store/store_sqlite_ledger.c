@@ -11,7 +11,7 @@
 
 /* ---- Adding ---- */
 
-/* palaver_add(a, b) */
+/* The SQL function palaver_add(a, b). */
 static void add_two(sqlite3_context *context, int values_len, sqlite3_value **values)
 {
     int64_t sum = sqlite3_value_int64(values[0]);
@@ -21,7 +21,7 @@ static void add_two(sqlite3_context *context, int values_len, sqlite3_value **va
     sqlite3_result_int64(context, sum);
 }
 
-/* palaver_sum(a), an aggregate */
+/* The SQL aggregate palaver_sum(a). */
 static void sum_step(sqlite3_context *context, int values_len, sqlite3_value **values)
 {
     sqlite3_int64 *sum = sqlite3_aggregate_context(context, sizeof *sum);
@@ -154,7 +154,8 @@ pal_status pal_sqlite_ledger_add(pal_sql_conn *conn, pal_work *work)
 
 /* ---- Sums ---- */
 
-/* The number of a tenant's or an agent's name; -1 where there is none, which no row has. */
+/* Returns the number of a tenant's or agent's name. Returns -1, which no row has, if there is
+ * none. */
 static pal_status number_of(
         pal_sql_conn *conn, pal_sql_id id, pal_str name, int64_t *out_number, pal_error *err)
 {
@@ -165,7 +166,8 @@ static pal_status number_of(
     return pal_sql_end(&sql, err);
 }
 
-/* Which hours lie wholly in the time, and what is left of it before and after them. */
+/* Binds the hours that are completely inside the period, and the rest of the period before and
+ * after them. */
 static void bind_hours(pal_sql *sql, const pal_ledger_query *query)
 {
     int64_t first = query->from / PAL_LEDGER_HOUR_MS + (query->from % PAL_LEDGER_HOUR_MS != 0);

@@ -83,8 +83,8 @@ pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_find_
     return status;
 }
 
-/* One session by its number; *out_found is false where it is gone or damaged. A damaged record must
- * not hide the others of its page: fsck tells about it. */
+/* Reads one session by its number. *out_found is false if it no longer exists or is damaged. A
+ * damaged record must not hide the other sessions of its page; fsck reports it. */
 static pal_status session_by_handle(pal_sql_conn *conn, int64_t handle, pal_arena *arena,
         pal_session_row *out_row, bool *out_found, pal_error *err)
 {
@@ -123,8 +123,8 @@ static bool session_matches(const pal_session_query *query, const pal_session *s
             pal_clock_now_ms() <= session->expires_at;
 }
 
-/* Which index to walk, and the number of the name that it needs; 0 in *out_name where that name was
- * never used, and so nothing can match. */
+/* Chooses the index to walk and the number of the name that it needs. *out_name is 0 if the name
+ * was never used. Then nothing can match. */
 static pal_status list_statement(pal_sql_conn *conn, const pal_session_query *query,
         pal_sql_id *out_id, int64_t *out_name, pal_error *err)
 {
@@ -141,7 +141,8 @@ static pal_status list_statement(pal_sql_conn *conn, const pal_session_query *qu
     return PAL_OK;
 }
 
-/* A cursor is the place behind its session; without one, the first time that is too late. */
+/* With a cursor, the list begins after the cursor's session. Otherwise it begins with the
+ * newest. */
 static void bind_place(
         pal_sql *sql, const pal_session_query *query, int64_t after_ms, uint64_t after_handle)
 {
@@ -206,14 +207,14 @@ pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *
 
 /* ---- Messages ---- */
 
-/* Rows go to the sink from within SQLite's own loop, by a function in the statement's condition: to
- * come out with each row and ask for its columns one by one costs a third more. */
+/* Rows are passed to the sink from SQLite's loop, by a function in the statement's condition.
+ * Leaving the loop for each row and reading its columns one by one costs a third more. */
 typedef struct scanning {
     pal_row_sink sink;
     void *user;
     size_t rows_left;
-    uint64_t seq; /* of the last row */
-    bool wanted;  /* the sink has not had enough */
+    uint64_t seq; /* seq of the last row */
+    bool wanted;  /* the sink accepts more rows */
 } scanning;
 
 static pal_str value_text(sqlite3_value *value)
@@ -247,7 +248,7 @@ static void row_from_values(sqlite3_value **values, pal_row *out_row)
     out_row->turn_id = value_id(values[8]);
 }
 
-/* No result is NULL, which is no match: then the loop goes on. */
+/* Without a result the function returns NULL, which does not match, and the loop continues. */
 static void scan_row(sqlite3_context *context, int values_len, sqlite3_value **values)
 {
     const pal_sql_conn *conn = sqlite3_user_data(context);
@@ -271,7 +272,7 @@ pal_status pal_sqlite_scan_prepare(pal_sql_conn *conn, pal_error *err)
     return code == SQLITE_OK ? PAL_OK : pal_sql_failed(conn, code, err);
 }
 
-/* Scans up to `rows_max` rows; false in *out_wanted once the sink has had enough. */
+/* Scans up to `rows_max` rows. Sets *out_wanted to false when the sink has enough. */
 static pal_status scan_with(pal_sql_conn *conn, const pal_row_scan *scan, size_t rows_max,
         pal_row_sink sink, void *user, uint64_t *out_seq, bool *out_wanted, pal_error *err)
 {
@@ -288,7 +289,7 @@ static pal_status scan_with(pal_sql_conn *conn, const pal_row_scan *scan, size_t
     return pal_sql_end(&sql, err);
 }
 
-/* The part of the scan behind `seq`; false where that is nothing. */
+/* Limits the scan to the rows after `seq`. Returns false if there are none. */
 static bool scan_behind(pal_row_scan *scan, uint64_t seq)
 {
     if (scan->descending)
@@ -298,7 +299,8 @@ static bool scan_behind(pal_row_scan *scan, uint64_t seq)
     return scan->first_seq <= scan->last_seq;
 }
 
-/* Begins as a short read, and goes on as a long one: rows don't change, so the two fit together. */
+/* Begins as a short read and continues as a long one. Rows never change, so the two fit
+ * together. */
 pal_status pal_sqlite_row_scan(
         pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
 {
@@ -434,7 +436,7 @@ pal_status pal_sqlite_blob_size(pal_engine *engine, pal_str tenant, const uint8_
 
 /* ---- Inbox, lease ---- */
 
-/* Twice as many; most inboxes are empty, and every turn looks into one. */
+/* Doubles the array. Most inboxes are empty, and every turn reads one. */
 static pal_inbox_item *more_items(pal_inbox_item *items, size_t len, pal_arena *arena)
 {
     pal_inbox_item *more = pal_arena_array(arena, len ? 2 * len : 4, sizeof(*more));

@@ -1,9 +1,9 @@
 /* store_sqlite_record.c - records: small named things beside the conversations. */
 #include "store/store_sqlite.h"
 
-/* What there is under the name, as far as it counts: one that has expired does not. */
+/* The current record of a name. An expired record does not count. */
 typedef struct standing {
-    int64_t id; /* 0: nothing */
+    int64_t id; /* 0: there is no record */
     uint64_t version;
     int64_t created_at;
 } standing;
@@ -28,7 +28,7 @@ static pal_status find_standing(
     return pal_sql_end(&sql, &work->op->error);
 }
 
-/* The session that the operation names has nothing to do with the record but its fence. */
+/* Of the session that the operation names, only the fence matters for the record. */
 static pal_status check_fence(pal_sql_conn *conn, const pal_work *work)
 {
     pal_sqlite_head ignored;

@@ -23,7 +23,7 @@ static bool run(sqlite3 *db, const char *text)
     return sqlite3_exec(db, text, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-/* Those with a text of their own; the ones behind UNIQUE and PRIMARY KEY have none. */
+/* Lists the indexes with an SQL text. Those that UNIQUE and PRIMARY KEY create have none. */
 static size_t list_indexes(sqlite3 *db, index_text *out_indexes)
 {
     sqlite3_stmt *stmt = NULL;
@@ -52,7 +52,7 @@ static bool reindex_one(sqlite3 *db, const char *name)
     return done;
 }
 
-/* In one transaction, so that no crash leaves the schema without the index. */
+/* Runs in one transaction, so that no crash leaves the schema without the index. */
 static bool replace_one(sqlite3 *db, const index_text *index)
 {
     char *removal = sqlite3_mprintf("DELETE FROM sqlite_schema WHERE name = %Q", index->name);
@@ -107,7 +107,7 @@ bool pal_sqlite_search_replace(pal_sql_conn *conn)
         done = table.text && replace_one(conn->db, &table);
         sqlite3_free(table.text);
     }
-    /* Nothing is there now. */
+    /* The index is empty now. */
     done = done && run(conn->db, "UPDATE search_state SET blocks = 0, groups_1 = 0, groups_2 = 0");
     return done && run(conn->db, "VACUUM");
 }

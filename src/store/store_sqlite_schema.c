@@ -18,7 +18,7 @@
 
 #include "store/store_sqlite.h"
 
-/* The step at [n] leads from version n to n + 1. Appended, never edited. */
+/* The step at [n] leads from version n to n + 1. Steps are appended and never edited. */
 static const char *const steps[] = {
         "CREATE TABLE tenant(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
         "CREATE TABLE name(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);"
@@ -96,7 +96,7 @@ static const char *const steps[] = {
         "CREATE INDEX ledger_session ON ledger(session) WHERE session IS NOT NULL;"
         "CREATE INDEX ledger_time ON ledger(tenant, created_at);",
 
-        /* What a view needs of the marks, without their bodies; and the search. */
+        /* The marks that a view needs, without their bodies, and the search index. */
         "CREATE INDEX mark_kind ON"
         " mark(session, kind, number, seq, through_seq, target, created_at);"
         "CREATE TABLE search("
@@ -106,7 +106,7 @@ static const char *const steps[] = {
         "CREATE TABLE search_state(id INTEGER PRIMARY KEY, erasures INTEGER NOT NULL);"
         "INSERT INTO search_state(id, erasures) VALUES (1, 0);",
 
-        /* Records; and sums of the ledger that don't need all its rows. */
+        /* Records, and sums of the ledger that do not need all its rows. */
         "CREATE TABLE record("
         " id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, session INTEGER,"
         " version INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,"
@@ -125,7 +125,8 @@ static const char *const steps[] = {
         " sum(cache_read), sum(cache_write), sum(output), sum(reasoning), sum(cost_micros)"
         " FROM ledger GROUP BY tenant, created_at / 3600000;",
 
-        /* Every turn that is all or nothing has an item in the inbox: one page, not three. */
+        /* Every all-or-nothing turn has an item in the inbox. This takes one page instead of
+         * three. */
         "DROP INDEX inbox_session;"
         "DROP INDEX inbox_client;"
         "ALTER TABLE inbox RENAME TO inbox_before;"
@@ -139,7 +140,7 @@ static const char *const steps[] = {
         " SELECT session, id, uuid, created_at, client_id, delivery, body FROM inbox_before;"
         "DROP TABLE inbox_before;",
 
-        /* A message names its turn, and a lease says how long it was taken for. */
+        /* A message names its turn, and a lease stores its duration. */
         "ALTER TABLE message ADD COLUMN turn BLOB;"
         "ALTER TABLE lease ADD COLUMN ttl_ms INTEGER;",
 
@@ -164,7 +165,7 @@ static const char *const steps[] = {
         "DROP INDEX message_id;"
         "CREATE INDEX message_id ON message(id);",
 
-        /* How much there is; how far the search index reaches; and its summaries. */
+        /* The totals of the store, the extent of the search index, and its summaries. */
         "CREATE TABLE counter("
         " id INTEGER PRIMARY KEY, active INTEGER NOT NULL, trash INTEGER NOT NULL,"
         " quarantined INTEGER NOT NULL, messages INTEGER NOT NULL, bytes INTEGER NOT NULL,"
@@ -183,7 +184,7 @@ static const char *const steps[] = {
 
 enum { SCHEMA_VERSION = sizeof(steps) / sizeof(steps[0]) };
 
-/* ---- The file, before SQLite sees it ---- */
+/* ---- The file before SQLite opens it ---- */
 
 enum { HEADER_SIZE = 100 };
 
@@ -210,25 +211,27 @@ static pal_status check_header(
 
     if (memcmp(header, "SQLite format 3", 16) != 0)
         return pal_error_set(err, PAL_INVALID, "'%.160s' is not a palaver store", path);
-    /* A schema cookie of 0: no table was ever made, as after a creation that was cut off. */
+    /* A schema cookie of 0 means that no table was ever created, as after an interrupted
+     * creation. */
     if (big_endian(header + 68) != PAL_SQLITE_APPLICATION_ID && big_endian(header + 40) != 0)
         return pal_error_set(err, PAL_INVALID,
                 "'%.120s' is an SQLite database of another program, not a palaver store", path);
     if (version > SCHEMA_VERSION)
         return pal_error_set(err, PAL_INVALID,
-                "'%.120s' has schema version %u and this palaver knows %d: use a newer palaver",
+                "'%.120s' has schema version %u, but this palaver supports version %d; use a newer "
+                "palaver",
                 path, version, SCHEMA_VERSION);
     if (page_size == 1)
         page_size = 65536;
-    /* With frames in the WAL the file may lawfully be shorter than its header says. */
+    /* If the WAL contains frames, the file can validly be shorter than its header says. */
     if (pages * page_size > (uint64_t)size && size_of(path, "-wal") == 0)
         return pal_error_set(err, PAL_CORRUPT,
-                "'%.100s' is cut short: %lld bytes of %llu are left; restore it from a backup",
+                "'%.100s' is truncated to %lld of %llu bytes; restore it from a backup",
                 path, (long long)size, (unsigned long long)(pages * page_size));
     return PAL_OK;
 }
 
-/* WAL needs memory that all its processes share, which these file systems do not give. */
+/* WAL needs memory that all processes share, and these file systems do not provide it. */
 static pal_status check_file_system(const char *path, pal_error *err)
 {
     static const struct {
@@ -253,7 +256,7 @@ static pal_status check_file_system(const char *path, pal_error *err)
     if (slash)
         slash[slash == directory] = 0;
     if (statfs(slash ? directory : ".", &info) != 0)
-        return PAL_OK; /* opening will say what is wrong */
+        return PAL_OK; /* opening the file reports the problem */
     for (size_t i = 0; i < sizeof(unsafe) / sizeof(unsafe[0]); i++)
         if ((unsigned long)info.f_type == unsafe[i].magic)
             return pal_error_set(err, PAL_DENIED,
@@ -267,7 +270,7 @@ pal_status pal_sqlite_open_error(const char *path, pal_error *err)
     bool is_denied = errno == EACCES || errno == EPERM || errno == EROFS;
 
     return pal_error_set(err, is_denied ? PAL_DENIED : PAL_IO,
-            "can't open '%.160s': %s", path, strerror(errno));
+            "could not open '%.160s': %s", path, strerror(errno));
 }
 
 static pal_status check_existing(const char *path, int fd, pal_error *err)
@@ -311,7 +314,7 @@ pal_status pal_sqlite_file_check(const char *path, const pal_store_options *opti
     if (fd < 0 && errno == ENOENT && !options->read_only)
         return pal_sqlite_file_create(path, err);
     if (fd < 0 && errno == ENOENT)
-        return pal_error_set(err, PAL_NOT_FOUND, "there is no store '%.160s'", path);
+        return pal_error_set(err, PAL_NOT_FOUND, "store '%.160s' does not exist", path);
     if (fd < 0)
         return pal_sqlite_open_error(path, err);
     status = check_settled(path, fd, err);
@@ -351,7 +354,7 @@ static pal_status check_empty(pal_sql_conn *conn, pal_error *err)
     return status;
 }
 
-/* Inside a transaction, so that of two processes only one takes a step. */
+/* Runs inside a transaction, so that only one of two processes makes the step. */
 static pal_status take_steps(pal_sql_conn *conn, pal_error *err)
 {
     char pragma[96];
@@ -362,7 +365,8 @@ static pal_status take_steps(pal_sql_conn *conn, pal_error *err)
         status = check_empty(conn, err);
     if (status == PAL_OK && version > SCHEMA_VERSION)
         status = pal_error_set(err, PAL_INVALID,
-                "'%.120s' has schema version %d and this palaver knows %d: use a newer palaver",
+                "'%.120s' has schema version %d, but this palaver supports version %d; use a newer "
+                "palaver",
                 conn->path, version, SCHEMA_VERSION);
     for (int i = status == PAL_OK ? version : SCHEMA_VERSION; i < SCHEMA_VERSION; i++) {
         status = pal_sql_exec(conn, steps[i], err);
@@ -387,7 +391,7 @@ pal_status pal_sqlite_migrate(
         return status;
     if (read_only && version > 0 && version < SCHEMA_VERSION)
         return PAL_OK;
-    /* Only heeded while there is no table, and not inside a transaction. */
+    /* SQLite applies this only while there is no table, and not inside a transaction. */
     status = pal_sql_exec(conn, "PRAGMA auto_vacuum = INCREMENTAL; BEGIN IMMEDIATE", err);
     if (status != PAL_OK)
         return status;

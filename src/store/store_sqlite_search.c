@@ -9,7 +9,7 @@
 
 #include "store/store_sqlite_group.h"
 
-/* Ancestors beyond that are not told apart by the index. */
+/* The index does not distinguish more than HANDLES_MAX ancestors. */
 enum { HANDLES_MAX = 32, TERMS_MAX = 256 };
 
 typedef struct looking {
@@ -17,13 +17,13 @@ typedef struct looking {
     pal_sql_conn *conn;
     const pal_row_search *search;
     int64_t tenant;
-    pal_term terms[TERMS_MAX]; /* all of them are needed */
+    pal_term terms[TERMS_MAX]; /* a row must have all of these terms */
     size_t terms_len;
-    int64_t handles[HANDLES_MAX]; /* one of them; none: any */
+    int64_t handles[HANDLES_MAX]; /* a row must have one of these handles; none: any handle */
     size_t handles_len;
     pal_found_sink sink;
     void *user;
-    bool wanted; /* the sink wants more */
+    bool wanted; /* the sink accepts more rows */
 } looking;
 
 pal_status pal_sqlite_snapshot_begin(pal_sql_conn *conn, pal_error *err)
@@ -39,7 +39,7 @@ void pal_sqlite_snapshot_end(pal_sql_conn *conn)
 
 /* ---- Rows ---- */
 
-/* Tells the rows of a range of positions, the newest first. */
+/* Passes the rows of a range of positions to the sink, newest first. */
 static pal_status tell_rows(looking *state, int64_t first, int64_t last, pal_error *err)
 {
     pal_sql sql = pal_sql_start(state->conn, PAL_SQL_SEARCH_ROWS);
@@ -76,7 +76,7 @@ static pal_status tell_bitmap(
 
 /* ---- Blocks ---- */
 
-/* Adds the rows of a term; false in *out_sound where the index is damaged. */
+/* Adds the rows of a term. Sets *out_sound to false if the index is damaged. */
 static pal_status find_term(looking *state, int64_t block, pal_term term, pal_bitmap *rows,
         bool *out_sound, pal_error *err)
 {
@@ -93,7 +93,7 @@ static pal_status find_term(looking *state, int64_t block, pal_term term, pal_bi
     return pal_sql_end(&sql, err);
 }
 
-/* Of `rows`, those that have one of the handles. */
+/* Keeps those of `rows` that have one of the handles. */
 static pal_status keep_handles(
         looking *state, int64_t block, pal_bitmap *rows, bool *out_sound, pal_error *err)
 {
@@ -124,7 +124,8 @@ static pal_status keep_number(looking *state, int64_t block, char kind, int64_t 
     return status;
 }
 
-/* The rows of the block that have all that is asked for; `rows` comes with the wide ones. */
+/* Finds the rows of the block that match everything. On entry `rows` contains the rows that are not
+ * indexed. */
 static pal_status join_terms(
         looking *state, int64_t block, pal_bitmap *rows, bool *out_sound, pal_error *err)
 {
@@ -150,7 +151,7 @@ static pal_status join_terms(
     return status;
 }
 
-/* Whether the block is indexed, and its wide rows. */
+/* Returns whether the block is indexed, and its rows that are not indexed. */
 static pal_status find_block(
         looking *state, int64_t block, pal_bitmap *out_wide, bool *out_found, pal_error *err)
 {
@@ -213,7 +214,7 @@ static void add_handles(looking *state)
     }
 }
 
-/* The position of a row; `otherwise` where it is not there. */
+/* Returns the position of a row, or `otherwise` if the row does not exist. */
 static pal_status position_of(pal_sql_conn *conn, uint64_t handle, uint64_t seq, int64_t otherwise,
         int64_t *out_pos, pal_error *err)
 {
@@ -225,8 +226,8 @@ static pal_status position_of(pal_sql_conn *conn, uint64_t handle, uint64_t seq,
     return pal_sql_end(&sql, err);
 }
 
-/* Which positions to look at. A session's rows came in the order of their seqs, its parents' before
- * its own. */
+/* Finds the positions to examine. The rows of a session arrived in the order of their seqs, and
+ * those of its parents arrived before them. */
 static pal_status find_range(looking *state, int64_t *out_first, int64_t *out_last, pal_error *err)
 {
     const pal_row_search *search = state->search;
@@ -251,7 +252,8 @@ static pal_status find_range(looking *state, int64_t *out_first, int64_t *out_la
 
 /* ---- Groups ---- */
 
-/* Which children of the group have all terms and the tenant; all of them where it is damaged. */
+/* Finds the children of the group that have all terms and the tenant. If the group is damaged,
+ * returns all children. */
 static pal_status join_group(
         looking *state, int64_t key, pal_bitmap *out_children, pal_error *err)
 {
@@ -281,7 +283,7 @@ static pal_status join_group(
     return status;
 }
 
-/* Looks into a block, or into those of a group, as far as they are in first..last. */
+/* Examines a block, or the blocks of a group, as far as they are in first..last. */
 static pal_status look_into(looking *state, int level, int64_t number, int64_t first, int64_t last,
         pal_error *err)
 {
@@ -302,7 +304,7 @@ static pal_status look_into(looking *state, int level, int64_t number, int64_t f
     return status;
 }
 
-/* The level of the largest group that ends with the block. */
+/* Returns the level of the largest group that ends with the block. */
 static pal_status level_at(looking *state, int64_t block, int *out_level, pal_error *err)
 {
     bool is_there = false;

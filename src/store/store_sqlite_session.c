@@ -5,7 +5,7 @@
 
 /* ---- Tenants and other names ---- */
 
-/* Tenants are never renamed or removed, and most batches have one. */
+/* Tenants are never renamed or removed, and most batches have one tenant. */
 static bool tenant_is_known(const pal_sql_conn *conn, pal_str name)
 {
     return conn->tenant != 0 &&
@@ -74,7 +74,7 @@ pal_status pal_sqlite_name_number(
     return status;
 }
 
-/* ---- The session that an operation is about ---- */
+/* ---- The session of an operation ---- */
 
 static pal_status check_fence(pal_sql_conn *conn, const pal_work *work, int64_t handle)
 {
@@ -91,7 +91,8 @@ static pal_status check_fence(pal_sql_conn *conn, const pal_work *work, int64_t 
     status = pal_sql_end(&sql, &work->op->error);
     if (status == PAL_OK && fence != work->op->fence)
         status = pal_error_set(&work->op->error, PAL_DENIED,
-                "the lease has passed on: fence %llu is stale, %llu is current",
+                "the lease was taken over by another process: fence %llu is stale, the current "
+                "fence is %llu",
                 (unsigned long long)work->op->fence, (unsigned long long)fence);
     return status;
 }
@@ -105,13 +106,14 @@ static pal_status check_state(const pal_work *work, const pal_sqlite_head *head)
     if (head->state == PAL_SESSION_ACTIVE && !has_expired)
         return PAL_OK;
     if (work->op->fence != 0 && head->state != PAL_SESSION_QUARANTINED)
-        return PAL_OK; /* a turn that began before ends, wherever its session has gone since */
+        return PAL_OK; /* a running turn can end even if its session was deleted */
     pal_id_to_text(work->op->session, id);
     if (head->state == PAL_SESSION_TRASH)
         return pal_error_set(
                 err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", id);
     if (head->state == PAL_SESSION_QUARANTINED)
-        return pal_error_set(err, PAL_CORRUPT, "session '%s' is quarantined: see palaver fsck", id);
+        return pal_error_set(err, PAL_CORRUPT,
+                "session '%s' is quarantined; run 'palaver fsck'", id);
     return pal_error_set(err, PAL_CONFLICT, "session '%s' has expired", id);
 }
 
@@ -275,7 +277,8 @@ static pal_status check_id_free(pal_sql_conn *conn, const pal_work *work, int64_
     taken = pal_sql_row(&sql);
     status = pal_sql_end(&sql, &work->op->error);
     if (status == PAL_OK && taken)
-        status = pal_error_set(&work->op->error, PAL_CONFLICT, "that session id exists already");
+        status = pal_error_set(&work->op->error, PAL_CONFLICT,
+                "a session with this id already exists");
     return status;
 }
 
@@ -293,7 +296,7 @@ static pal_status count_active(pal_sql_conn *conn, pal_work *work, pal_sql_id st
     return pal_sql_end(&sql, &work->op->error);
 }
 
-/* Those that expired are told apart only where all of them are too many. */
+/* Expired sessions are counted separately only if all sessions together exceed the limit. */
 pal_status pal_sqlite_check_room(pal_sql_conn *conn, pal_work *work, int64_t tenant)
 {
     int64_t count = 0, max = (int64_t)work->sessions_max;
@@ -340,7 +343,7 @@ static pal_status add_session(
     return status;
 }
 
-/* The active session that has the key already, for or_find. */
+/* Finds the active session that already has the key, for or_find. */
 static pal_status find_existing(pal_sql_conn *conn, pal_work *work, bool *out_found)
 {
     pal_str key = work->op->u.create.session->key;
@@ -381,13 +384,15 @@ pal_status pal_sqlite_fork(pal_sql_conn *conn, pal_work *work)
         status = head_find(conn, work->fork_parent, work->tenant, &parent, &work->op->error);
     if (status != PAL_OK)
         return status;
-    /* An erased parent still serves the rows that its forks share. */
+    /* An erased parent still provides the rows that its forks share. */
     if (parent.last_seq < work->fork_seq)
-        return pal_error_set(&work->op->error, PAL_NOT_FOUND, "the session to fork is gone");
+        return pal_error_set(&work->op->error, PAL_NOT_FOUND,
+                "the session to fork no longer exists");
     return add_session(conn, work, work->op->u.fork.session, parent.handle);
 }
 
-/* A session becomes the child of another while it is still as empty as on its first day. */
+/* A session can become the child of another one only while it is empty and unchanged since its
+ * creation. */
 pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work)
 {
     pal_sqlite_head head = {0}, parent = {0};
@@ -399,7 +404,8 @@ pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work)
     if (status != PAL_OK)
         return status;
     if (parent.last_seq < work->fork_seq)
-        return pal_error_set(&work->op->error, PAL_NOT_FOUND, "the session to adopt is gone");
+        return pal_error_set(&work->op->error, PAL_NOT_FOUND,
+                "the session to adopt no longer exists");
     work->op->u.adopt.adopted =
             head.last_seq == 0 && head.mark_number == 0 && parent.handle != head.handle;
     if (!work->op->u.adopt.adopted)
@@ -534,7 +540,7 @@ pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work)
 
     if (status != PAL_OK)
         return status;
-    /* An expired session can be given more time, until the sweep has moved it. */
+    /* An expired session can be extended until the sweep has moved it. */
     if (renews)
         head.expires_at = 0;
     status = check_state(work, &head);

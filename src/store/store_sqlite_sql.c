@@ -45,7 +45,8 @@ static int on_busy(void *user, int tries)
         return 0;
     if (pause_us > BUSY_PAUSE_US_MAX)
         pause_us = BUSY_PAUSE_US_MAX;
-    /* Jitter over the whole range: processes that met once must not meet again in step. */
+    /* The delay is random over the complete range, so that processes that collided once do not
+     * collide again. */
     pal_random_bytes(&random, sizeof(random));
     pause.tv_nsec = (long)(1 + random % pause_us) * 1000;
     nanosleep(&pause, NULL);
@@ -86,8 +87,8 @@ static pal_status status_of_code(int code)
     }
 }
 
-/* SQLite calls a page that could not be read a damaged one, and a quota or a full shared memory an
- * error of the disk. errno is set to 0 when a statement starts, so that it tells the difference. */
+/* SQLite reports a page that could not be read as damaged, and an exceeded quota or full shared
+ * memory as a disk error. errno is set to 0 when a statement starts, so it shows the difference. */
 static int code_by_errno(int code)
 {
     if ((code & 0xff) == SQLITE_CORRUPT && (errno == EIO || errno == ENXIO))
@@ -107,15 +108,17 @@ pal_status pal_sql_failed(pal_sql_conn *conn, int sqlite_code, pal_error *err)
     case SQLITE_FULL:
         return pal_error_set(err, status, "'%.120s': the disk is full", conn->path);
     case SQLITE_BUSY:
-        return pal_error_set(err, status, "'%.120s': another process has kept it for %u ms",
+        return pal_error_set(err, status,
+                "'%.120s' is locked: another process has been writing for %u ms; retry later",
                 conn->path, conn->busy_timeout_ms);
     case SQLITE_READONLY:
         return pal_error_set(err, status,
-                "no permission to write '%.120s' or its directory, which SQLite needs to read too",
+                "no permission to write '%.120s' or its directory; SQLite needs write access even "
+                "for reading",
                 conn->path);
     case SQLITE_CORRUPT:
         return pal_error_set(
-                err, status, "'%.120s' is damaged; palaver fsck tells where", conn->path);
+                err, status, "'%.120s' is damaged; run 'palaver fsck'", conn->path);
     default:
         return pal_error_set(
                 err, status, "'%.120s': %s (SQLite %d)", conn->path, sqlite3_errstr(code), code);
@@ -263,7 +266,8 @@ pal_status pal_sql_end_copied(pal_sql *sql, pal_arena *arena, pal_error *err)
     pal_status status = pal_sql_end(sql, err);
 
     if (status == PAL_OK && pal_arena_failure(arena))
-        status = pal_error_set(err, pal_arena_failure(arena), "no room for what was read");
+        status = pal_error_set(err, pal_arena_failure(arena),
+                "the result is too large for the memory");
     return status;
 }
 

@@ -28,11 +28,11 @@ pal_status pal_sqlite_delete(pal_sql_conn *conn, pal_work *work)
     if (status != PAL_OK)
         return status;
     if (head.state == PAL_SESSION_TRASH)
-        return pal_error_set(&work->op->error, PAL_CONFLICT, "the session is in the trash already");
+        return pal_error_set(&work->op->error, PAL_CONFLICT, "the session is already in the trash");
     return pal_sqlite_trash(conn, head.handle, work->now_ms, &work->op->error);
 }
 
-/* ---- Back ---- */
+/* ---- Restoring ---- */
 
 static pal_status read_names(pal_sql_conn *conn, pal_work *work, int64_t handle, pal_arena *arena,
         pal_session *out_names)
@@ -53,7 +53,8 @@ static pal_status read_names(pal_sql_conn *conn, pal_work *work, int64_t handle,
     return status;
 }
 
-/* Drops from the list the aliases that lead to others by now; a routed list stays as it was. */
+/* Removes aliases from the list that belong to other sessions by now. A routed list stays
+ * unchanged. */
 static pal_status drop_taken(
         pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head, pal_session *names)
 {

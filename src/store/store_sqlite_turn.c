@@ -6,7 +6,8 @@
 
 /* ---- Inbox ---- */
 
-/* The item that has the client id already, if any: 0 unknown, 1 equal, -1 other content. */
+/* Looks for an item with the client id: 0 if there is none, 1 if it is equal, -1 if its content
+ * differs. */
 static pal_status find_same_item(
         pal_sql_conn *conn, const pal_work *work, int64_t handle, int *out_match)
 {
@@ -44,7 +45,7 @@ static pal_status check_room(pal_sql_conn *conn, const pal_work *work, int64_t h
     status = pal_sql_end(&sql, &work->op->error);
     if (status == PAL_OK && count >= PAL_INBOX_ITEMS_MAX)
         status = pal_error_set(&work->op->error, PAL_LIMIT,
-                "the inbox is full: %d items wait already", PAL_INBOX_ITEMS_MAX);
+                "the inbox is full: %d items are waiting", PAL_INBOX_ITEMS_MAX);
     return status;
 }
 
@@ -110,7 +111,8 @@ pal_status pal_sqlite_inbox_drop(pal_sql_conn *conn, pal_work *work)
         status = pal_sqlite_inbox_remove(
                 conn, head.handle, work->op->u.inbox_id, &found, &work->op->error);
     if (status == PAL_OK && !found)
-        status = pal_error_set(&work->op->error, PAL_NOT_FOUND, "no such item in the inbox");
+        status = pal_error_set(&work->op->error, PAL_NOT_FOUND,
+                "the item does not exist in the inbox");
     return status;
 }
 
@@ -120,7 +122,7 @@ typedef struct lease_state {
     bool same_owner;
     uint64_t fence;
     int64_t expires_at;
-    int64_t ttl_ms; /* 0: taken by an older version, which did not say */
+    int64_t ttl_ms; /* 0: the lease was taken by an older version, which did not store it */
     char owner[PAL_LABEL_LEN_MAX + 1];
 } lease_state;
 
@@ -144,7 +146,7 @@ static pal_status lease_get(
     return pal_sql_end(&sql, &work->op->error);
 }
 
-/* An owner of nobody and a ttl of 0 keep the number of a lease that was given back. */
+/* An empty owner and a ttl of 0 keep the fence of a released lease. */
 static pal_status lease_set(pal_sql_conn *conn, const pal_work *work, int64_t handle, pal_str owner,
         const lease_state *previous, int64_t ttl_ms)
 {
@@ -176,7 +178,7 @@ pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
         return pal_error_set(&op->error, PAL_BUSY, "'%s' holds the session for another %lld ms",
                 lease.owner, (long long)(lease.expires_at - work->now_ms));
     if (!held && op->fence == 0)
-        lease.fence++; /* whoever carries the number was the last to have it */
+        lease.fence++; /* a caller that presents the fence was the last owner */
     status = lease_set(conn, work, head.handle, op->u.lease.owner, &lease, op->u.lease.ttl_ms);
     if (status == PAL_OK)
         op->u.lease.fence = lease.fence;

@@ -11,8 +11,9 @@
 
 #include "store/store_sqlite.h"
 
-#define BULK_PASSES_MAX 4 /* each copies what was written during the one before */
-#define HELD_PAGES_MAX (PAL_WAL_PAGES_MAX / 32) /* that are worth holding the writer for */
+#define BULK_PASSES_MAX 4 /* each pass copies the pages that were written during the one before */
+#define HELD_PAGES_MAX (PAL_WAL_PAGES_MAX / 32) /* pages that are few enough to block the writer
+                                                   for */
 
 static bool copy(pal_sql_conn *conn, int *out_copied)
 {
@@ -20,8 +21,8 @@ static bool copy(pal_sql_conn *conn, int *out_copied)
             SQLITE_OK;
 }
 
-/* False where there is nothing to gain by going on: another process copies, say, or a reader needs
- * what would be overwritten. */
+/* Returns false if continuing gains nothing, for example because another process copies or a reader
+ * still needs the old pages. */
 static bool copy_bulk(pal_sqlite *self)
 {
     pal_wal_keeper *keeper = &self->keeper;
@@ -73,7 +74,7 @@ static void *keep(void *user)
     return NULL;
 }
 
-/* Without a thread the commit does it, as SQLite itself would. */
+/* Without a thread the commit copies the WAL, as SQLite does by default. */
 static int committed(void *user, sqlite3 *db, const char *name, int pages)
 {
     pal_sqlite *self = user;

@@ -21,11 +21,11 @@ typedef struct deciding {
     const pal_standing_level *levels;
     size_t levels_len;
     pal_spans now;
-    pal_spans then;    /* what the first `then_end` marks of `then_level` left out of sight */
-    size_t then_level; /* SIZE_MAX: none yet */
+    pal_spans then;    /* the messages that the first `then_end` marks of `then_level` hide */
+    size_t then_level; /* SIZE_MAX: not computed yet */
     size_t then_end;
     pal_mark *scratch; /* room for the marks of one level */
-    size_t *ends;      /* for each mark of the level, the end of those before it that bear on it */
+    size_t *ends;      /* for each mark of the level, the end of the earlier marks that affect it */
 } deciding;
 
 static pal_status no_memory(pal_error *err)
@@ -33,9 +33,9 @@ static pal_status no_memory(pal_error *err)
     return pal_error_set(err, PAL_NO_MEMORY, "no memory for the marks");
 }
 
-/* ---- What is hidden ---- */
+/* ---- Hidden messages ---- */
 
-/* Whether all that `inner` has up to `seq` is in `outer` too. */
+/* Returns whether `outer` contains everything that `inner` contains up to `seq`. */
 static bool spans_cover(const pal_spans *outer, const pal_spans *inner, uint64_t seq)
 {
     size_t at = 0;
@@ -51,7 +51,7 @@ static bool spans_cover(const pal_spans *outer, const pal_spans *inner, uint64_t
     return true;
 }
 
-/* What the first levels hide from the one behind them. */
+/* Collects what the first levels hide from the next level. */
 static size_t hidden_above(const deciding *state, size_t levels_len, pal_span *out_spans)
 {
     size_t len = 0;
@@ -64,7 +64,7 @@ static size_t hidden_above(const deciding *state, size_t levels_len, pal_span *o
     return len;
 }
 
-/* What was out of sight in the level before its mark at `index` was made. */
+/* Returns what was hidden in the level before its mark at `index` was made. */
 static const pal_spans *hidden_then(deciding *state, size_t level, size_t index)
 {
     const pal_standing_level *of = &state->levels[level];
@@ -109,7 +109,7 @@ static pal_standing_mark picked(const deciding *state, size_t level, size_t inde
     return pick;
 }
 
-/* False once a checkpoint was found: what is older has ended with it. */
+/* Returns false when a checkpoint was found, because it ends the effect of all older marks. */
 static bool walk_level(deciding *state, size_t level, pal_standing_marks *found)
 {
     const pal_standing_level *of = &state->levels[level];
@@ -193,7 +193,7 @@ static size_t collect_pins(const deciding *state, pin *out_pins)
     return len;
 }
 
-/* The newest word about each message decides. */
+/* For each message the newest pin or unpin decides. */
 static void decide_pins(const deciding *state, pin *pins, pal_standing_marks *found)
 {
     size_t len = collect_pins(state, pins);
@@ -207,7 +207,7 @@ static void decide_pins(const deciding *state, pin *pins, pal_standing_marks *fo
     }
 }
 
-/* ---- All of it ---- */
+/* ---- All marks ---- */
 
 pal_status pal_standing_decide(const pal_standing_level *levels, size_t levels_len,
         pal_arena *arena, pal_standing_marks *out_marks, pal_error *err)
@@ -241,7 +241,7 @@ pal_status pal_standing_decide(const pal_standing_level *levels, size_t levels_l
     return PAL_OK;
 }
 
-/* ---- From a store ---- */
+/* ---- Marks of a store ---- */
 
 static pal_status read_levels(pal_engine *engine, const pal_session_row *session, pal_arena *arena,
         pal_standing_level **out_levels, size_t *out_len, pal_error *err)
@@ -285,7 +285,7 @@ static pal_status read_body(pal_engine *engine, const pal_standing_mark *from, p
     status = engine->backend->mark_list(engine, &scan, arena, &marks, &len, err);
     if (status != PAL_OK)
         return status;
-    /* Only an erasure that came between takes a mark away. */
+    /* Only an erasure in between can remove a mark. */
     if (len != 1)
         return pal_error_set(err, PAL_NOT_FOUND, "the session was erased");
     out_mark->body = marks[0].body;

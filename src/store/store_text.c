@@ -15,7 +15,7 @@ static void put_line(pal_buf *out, pal_str text)
     pal_buf_append_char(out, '\n');
 }
 
-/* Nesting is bounded by the parser. */
+/* The parser limits the nesting. */
 static void put_json(pal_buf *out, pal_json value, pal_arena *arena)
 {
     pal_json_iter members = pal_json_each(value);

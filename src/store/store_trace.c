@@ -9,7 +9,7 @@ typedef struct tracer {
     pal_engine *inner;
     pal_store_trace trace;
     void *user;
-    pal_store_backend table; /* ours, with the inner one's scheme */
+    pal_store_backend table; /* our functions with the scheme of the inner backend */
 } tracer;
 
 static pal_engine *inner_of(pal_engine *engine)
@@ -26,7 +26,7 @@ static pal_status told(
     return status;
 }
 
-/* One call of the inner backend, told under the callback's own name. */
+/* Makes one call of the inner backend and reports it under the callback's name. */
 #define TRACED(call, ...)                                                                          \
     int64_t started_us = pal_clock_monotonic_us();                                                 \
     pal_engine *inner = inner_of(engine);                                                          \

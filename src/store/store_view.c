@@ -39,18 +39,18 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
 
 /* ---- Loading ---- */
 
-#define PAGE_ROWS 256 /* room for a page of up to so many messages is made at once */
+#define PAGE_ROWS 256 /* room for a page of up to this many messages is allocated at once */
 
 typedef struct loading {
     const pal_load *load;
-    const pal_spans *hidden; /* whose parts are left out of their messages */
+    const pal_spans *hidden; /* parts that must be removed from their messages */
     pal_arena *arena;
     pal_message *items;
     size_t len;
     size_t cap;
     uint64_t tokens;
     uint64_t bytes;
-    bool has_more;  /* a bound was reached, and a row stood behind it */
+    bool has_more;  /* a limit was reached, and there was another row */
     uint32_t spare; /* rows that may be taken beyond the limit */
     pal_status status;
     pal_error *err;
@@ -87,7 +87,7 @@ static bool grow(loading *state)
     return true;
 }
 
-/* A message of one text part. */
+/* Decodes a message that consists of one text part. */
 static pal_status decode_text(pal_str text, pal_arena *arena, pal_message *message, pal_error *err)
 {
     message->parts = pal_arena_alloc(arena, sizeof(*message->parts));
@@ -124,7 +124,7 @@ pal_status pal_view_decode(
         return PAL_OK;
     if (status == PAL_NO_MEMORY)
         return pal_error_set(err, status, "%s", inner.message);
-    return pal_error_set(err, PAL_CORRUPT, "message %llu is damaged: %s; run palaver fsck",
+    return pal_error_set(err, PAL_CORRUPT, "message %llu is damaged: %s; run 'palaver fsck'",
             (unsigned long long)row->seq, inner.message);
 }
 
@@ -136,7 +136,7 @@ static bool part_is_hidden(const pal_spans *hidden, uint64_t seq, size_t part)
     return false;
 }
 
-/* False where nothing is left of it. */
+/* Returns false if no part of the message is left. */
 static bool drop_hidden_parts(const pal_spans *hidden, pal_message *message)
 {
     size_t kept = 0;
@@ -199,9 +199,9 @@ static pal_status scan_rows(pal_engine *engine, uint64_t handle, uint64_t first,
     return status != PAL_OK ? status : state->status;
 }
 
-/* A page that is bound only by its length: as many of the newest rows as it has room for and one
- * more, read the way that they lie, which is quicker than against it. Rows may be missing, so that
- * the page may need more; from *out_last down nothing was read. */
+/* Reads a page that only its length limits: the newest rows that fit, and one more. Reading them in
+ * storage order is faster than in reverse. Rows may be missing, so the page may need more rows.
+ * Rows from *out_last down were not read. */
 static pal_status scan_page(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t *out_last,
         loading *state, pal_error *err)
 {
@@ -224,7 +224,7 @@ static pal_status scan_page(pal_engine *engine, uint64_t handle, uint64_t first,
     return PAL_OK;
 }
 
-/* The rows first..last, in the order of the load. */
+/* Reads the rows first..last in the order of the load. */
 static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
         loading *state, pal_error *err)
 {
@@ -239,7 +239,7 @@ static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first
     return status;
 }
 
-/* The visible rows of first..last, newest piece first. */
+/* Reads the visible rows of first..last, the newest piece first. */
 static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
         const pal_spans *hidden, loading *state, pal_error *err)
 {
@@ -265,7 +265,7 @@ static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first,
     return status;
 }
 
-/* The visible rows of first..last, oldest piece first. */
+/* Reads the visible rows of first..last, the oldest piece first. */
 static pal_status scan_up(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
         const pal_spans *hidden, loading *state, pal_error *err)
 {
@@ -303,7 +303,7 @@ static uint64_t own_last(const pal_chain_level *at, const pal_load *load)
     return at->last_seq;
 }
 
-/* From the newest row up the ancestry, only as far as the bounds let it. */
+/* Reads from the newest row up the ancestors, only as far as the limits require. */
 static pal_status load_from_end(pal_engine *engine, const pal_session_row *session, loading *state,
         pal_arena *scratch, pal_error *err)
 {
@@ -325,7 +325,7 @@ static pal_status load_from_end(pal_engine *engine, const pal_session_row *sessi
         if (status != PAL_OK)
             return status;
     }
-    return pal_error_set(err, PAL_CORRUPT, "the chain of forks has no end");
+    return pal_error_set(err, PAL_CORRUPT, "the chain of forks is a cycle");
 }
 
 static pal_status load_from_start(pal_engine *engine, const pal_session_row *session,
@@ -372,7 +372,7 @@ pal_status pal_view_load(pal_engine *engine, const pal_session_row *session, con
 
 /* ---- Marks ---- */
 
-/* Whether a mark of an ancestor bears on what the level below shares with it. */
+/* Returns whether a mark of an ancestor affects the rows that the level below shares. */
 static bool mark_is_seen(const pal_mark *mark, const pal_chain_level *at)
 {
     if (at->below_seq == UINT64_MAX)
@@ -435,7 +435,7 @@ pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session, pa
 
 /* ---- Forking ---- */
 
-/* The newest message in sight; 0 where there is none. */
+/* Returns the seq of the newest visible message; 0 if there is none. */
 static pal_status newest_seq(pal_engine *engine, const pal_session_row *session, pal_arena *arena,
         uint64_t *out_seq, pal_error *err)
 {
@@ -458,7 +458,7 @@ static pal_status check_forkable(const pal_session *parent, pal_error *err)
                 err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", text);
     if (parent->state == PAL_SESSION_QUARANTINED)
         return pal_error_set(
-                err, PAL_CORRUPT, "session '%s' is quarantined: see palaver fsck", text);
+                err, PAL_CORRUPT, "session '%s' is quarantined; run 'palaver fsck'", text);
     return PAL_OK;
 }
 
@@ -477,7 +477,7 @@ pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent, uint
         return status;
     if (at_seq > row.session.last_seq)
         return pal_error_set(err, PAL_INVALID,
-                "the session has %llu message%s; it can't fork at %llu",
+                "the session has %llu message%s; it cannot be forked at %llu",
                 (unsigned long long)row.session.last_seq, row.session.last_seq == 1 ? "" : "s",
                 (unsigned long long)at_seq);
     if (at_seq == 0)

@@ -7,17 +7,17 @@
 
 /* ---- The normal form ---- */
 
-/* What one character can become: a space, and all that folding makes of it. */
+/* The maximum output of one character: a space and everything that folding makes of it. */
 enum { STEP_LEN_MAX = 1 + 4 * PAL_UNICODE_FOLD_MAX, WINDOW_LEN = 8192 };
 
 typedef struct walk {
     pal_str text;
-    size_t at;             /* in the text */
-    size_t len;            /* of the normal form so far */
-    pal_unicode_kind kind; /* of the character before; GAP at the beginning */
+    size_t at;             /* offset in the text */
+    size_t len;            /* length of the normal form so far */
+    pal_unicode_kind kind; /* kind of the previous character; GAP at the beginning */
 } walk;
 
-/* Most of most texts: no table is asked. */
+/* Most characters are ASCII, and they need no table. */
 static inline size_t ascii_step(walk *state, unsigned char c, char *out)
 {
     unsigned char lower = c | 0x20;
@@ -37,7 +37,7 @@ static inline size_t ascii_step(walk *state, unsigned char c, char *out)
     return len;
 }
 
-/* Writes what the next character adds; returns how many bytes. */
+/* Writes what the next character adds. Returns the number of bytes. */
 static inline size_t walk_step(walk *state, char out[STEP_LEN_MAX])
 {
     const char *from = state->text.data + state->at;
@@ -92,7 +92,7 @@ size_t pal_words_origin(pal_str text, size_t at)
 
 /* ---- Terms ---- */
 
-/* The run at the beginning of a normal form. */
+/* Returns the run at the beginning of a normal form. */
 static pal_str next_run(pal_str normal)
 {
     const char *space = normal.len > 0 ? memchr(normal.data, ' ', normal.len) : NULL;
@@ -124,7 +124,7 @@ static size_t character_len(pal_str run, size_t at)
     return at < run.len ? pal_utf8_decode(pal_str_make(run.data + at, run.len - at), &ignored) : 0;
 }
 
-/* Each two neighbours and, `with_last`, the last one alone. */
+/* Yields each pair of neighbors and, if `with_last` is set, the last character alone. */
 static bool unspaced_terms(pal_str run, bool with_last, pal_term_sink sink, void *user)
 {
     size_t at = 0, len = character_len(run, 0);
@@ -200,7 +200,7 @@ static bool is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Takes one word or quoted phrase off the text. */
+/* Removes one word or quoted phrase from the front of the text. */
 static pal_str take_part(pal_str *text, bool *out_prefix)
 {
     bool quoted = text->data[0] == '"';
@@ -235,7 +235,7 @@ static pal_status add_phrase(
         status = pal_error_set(err, normal.failure, "no memory for the words of a search");
     else if (normal.len > 0 && query->len == PAL_SEARCH_WORDS_MAX)
         status = pal_error_set(
-                err, PAL_LIMIT, "a search has at most %d words", PAL_SEARCH_WORDS_MAX);
+                err, PAL_LIMIT, "a search can have at most %d words", PAL_SEARCH_WORDS_MAX);
     else if (normal.len > 0)
         query->phrases[query->len++] =
                 (pal_phrase){pal_arena_copy(arena, pal_buf_str(&normal)), is_prefix};
@@ -249,7 +249,7 @@ pal_status pal_query_read(pal_str text, pal_arena *arena, pal_query *out_query, 
     pal_status status = PAL_OK;
 
     if (text.len > PAL_SEARCH_TEXT_LEN_MAX)
-        return pal_error_set(err, PAL_LIMIT, "a search of %zu bytes is over the limit of %d",
+        return pal_error_set(err, PAL_LIMIT, "a search of %zu bytes exceeds the limit of %d",
                 text.len, PAL_SEARCH_TEXT_LEN_MAX);
     query.phrases = pal_arena_array(arena, PAL_SEARCH_WORDS_MAX, sizeof(*query.phrases));
     if (!query.phrases)
@@ -267,7 +267,7 @@ pal_status pal_query_read(pal_str text, pal_arena *arena, pal_query *out_query, 
     if (status == PAL_OK && pal_arena_failure(arena))
         status = pal_error_set(err, PAL_NO_MEMORY, "no memory for the words of a search");
     if (status == PAL_OK && query.len == 0)
-        status = pal_error_set(err, PAL_INVALID, "there is no word to search for");
+        status = pal_error_set(err, PAL_INVALID, "the search contains no words");
     if (status == PAL_OK)
         *out_query = query;
     return status;
@@ -328,7 +328,7 @@ bool pal_query_matches(const pal_query *query, pal_str normal, size_t *out_first
 
 enum { SNIPPET_CHARACTERS = 120, SNIPPET_LEAD = 40 };
 
-/* Up to `count` characters back from `at`, which begins one. */
+/* Goes back up to `count` characters from `at`, which must be the start of a character. */
 static size_t step_back(pal_str text, size_t at, size_t count)
 {
     for (; at > 0 && count > 0; count--)
@@ -338,7 +338,7 @@ static size_t step_back(pal_str text, size_t at, size_t count)
     return at;
 }
 
-/* Adds a character; a space only where something stands before it and no other space. */
+/* Appends a character. A space is appended only after another character that is not a space. */
 static size_t put_character(char *out, size_t len, uint32_t character)
 {
     bool blank = character <= ' ' || character == 0x7f;

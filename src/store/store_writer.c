@@ -24,10 +24,10 @@
 #include "base/memory.h"
 #include "base/queue.h"
 
-/* A task that a caller waits for, on whose stack it lives; it has no `done`. */
+/* A task with a waiting caller. It lives on the caller's stack and has no `done`. */
 typedef struct request {
     pal_writer_task task;
-    struct request *wake_next; /* valid once `done` is posted */
+    struct request *wake_next; /* valid after `done` was posted */
     sem_t done;
 } request;
 
@@ -36,18 +36,20 @@ struct pal_writer {
     pal_queue *queue;
     pthread_t thread;
     pthread_mutex_t lock;         /* held while apply() runs */
-    atomic_uint_fast32_t callers; /* in pal_writer_run() now, and tasks that are not applied yet */
+    atomic_uint_fast32_t callers; /* callers inside pal_writer_run(), plus tasks that are not
+                                     applied yet */
     bool threaded;
     atomic_uint_fast64_t commits;
     atomic_uint_fast64_t ops;
     pthread_mutex_t failure_lock;
     pal_error failure;     /* why the disk refused the last commit */
     atomic_bool is_failed; /* `failure` is set */
-    pal_work works[PAL_COMMIT_WORKS_MAX]; /* the batch being gathered; only the thread's */
+    pal_work works[PAL_COMMIT_WORKS_MAX]; /* the batch that is being collected; used only by the
+                                             writer thread */
     pal_writer_task *batch[PAL_COMMIT_WORKS_MAX];
 };
 
-/* Operations that are refused for what they are say nothing about the disk. */
+/* Operations that are refused because of their content say nothing about the disk. */
 static void note_failure(pal_writer *writer, const pal_work *works, size_t works_len)
 {
     const pal_error *failure = NULL;
@@ -83,8 +85,8 @@ static void apply(pal_writer *writer, pal_work *works, size_t works_len)
     atomic_fetch_add_explicit(&writer->ops, works_len, memory_order_relaxed);
 }
 
-/* Wakes those who wait, and tells the others. A request may be gone once the first is woken, so all
- * are looked at before that. */
+/* Wakes waiting callers and calls the callbacks of the other tasks. A request may be freed when its
+ * caller wakes, so all of them are examined before. */
 static void end_tasks(pal_writer *writer, pal_writer_task **tasks, size_t len)
 {
     request *first = NULL, **link = &first;
@@ -112,8 +114,8 @@ static void end_tasks(pal_writer *writer, pal_writer_task **tasks, size_t len)
     }
 }
 
-/* Applies the tasks in as few commits as fit into writer->works. Results travel through the
- * pointers inside a work, so the copies need not be copied back. */
+/* Applies the tasks in as few commits as writer->works allows. A work returns its results through
+ * pointers, so the copies need not be copied back. */
 static void apply_tasks(pal_writer *writer, pal_writer_task **tasks, size_t len)
 {
     size_t works_len = 0, first = 0;
@@ -173,7 +175,8 @@ pal_status pal_writer_open(pal_engine **engine, pal_writer **out_writer, pal_err
         writer->threaded = false;
         pal_writer_close(writer);
         return pal_error_set(
-                err, PAL_NO_MEMORY, "the store's writer did not start: %s", strerror(error));
+                err, PAL_NO_MEMORY,
+                "could not start the store's writer thread: %s", strerror(error));
     }
     *out_writer = writer;
     return PAL_OK;
@@ -211,7 +214,7 @@ static void run_queued(pal_writer *writer, pal_work *works, size_t works_len)
     sem_destroy(&own.done);
 }
 
-/* Everyone who waits in the queue is counted, so a caller that finds nobody overtakes nobody. */
+/* Every waiting caller is counted, so a caller that finds the count at zero overtakes no other. */
 void pal_writer_run(pal_writer *writer, pal_work *works, size_t works_len)
 {
     bool alone;
@@ -236,14 +239,14 @@ pal_status pal_writer_hand(pal_writer *writer, pal_writer_task *task, pal_error 
         task->done(task);
         return PAL_OK;
     }
-    /* Counted before it can be applied, so that nobody who comes later overtakes it. */
+    /* Counted before it can be applied, so that no later caller overtakes it. */
     atomic_fetch_add(&writer->callers, 1);
     status = pal_queue_try_push(writer->queue, task);
     if (status == PAL_OK)
         return PAL_OK;
     atomic_fetch_sub(&writer->callers, 1);
     if (status == PAL_LIMIT)
-        return pal_error_set(err, status, "%d calls wait for the store already; try again later",
+        return pal_error_set(err, status, "%d calls are already waiting for the store; retry later",
                 PAL_COMMIT_QUEUE_MAX);
     return pal_error_set(err, status, "the store is being closed");
 }

@@ -31,7 +31,7 @@ test('a directory in the place of the lines', (t) => {
     for (const command of [['session', 'show', 'x'], ['session', 'append', 'x', 'more'],
         ['session', 'delete', 'x'], ['session', 'fork', 'x'], ['session', 'export', 'x']])
         assertFails(w.run(...command, ...store), 1,
-            /'dir\/x\.jsonl': it is a directory where a file should be; move it away/);
+            /'dir\/x\.jsonl': it is a directory, but a file is expected; move it away/);
     assertOthersWork(w);
     const found = w.run('fsck', ...store);
     assert.equal(found.code, 1);
@@ -47,7 +47,7 @@ test('a directory in the place of a meta file', (t) => {
     fs.rmSync(w.file('dir/x.meta.json'));
     fs.mkdirSync(w.file('dir/x.meta.json'));
     assertFails(w.run('session', 'append', 'x', 'more', ...store), 1,
-        /'dir\/x\.meta\.json': it is a directory where a file should be; move it away/);
+        /'dir\/x\.meta\.json': it is a directory, but a file is expected; move it away/);
     assert.equal(w.json('session', 'show', 'x', ...store).messages.length, 1);
     assertOthersWork(w);
 });
@@ -58,11 +58,11 @@ test('a directory in the place of the log, a file in that of a directory', (t) =
     fs.mkdirSync(w.file('dir/.palaver/log'));
     for (const command of [['session', 'list'], ['session', 'append', 'x', 'more']])
         assertFails(w.run(...command, ...store), 1,
-            /'dir\/\.palaver\/log': it is a directory where a file should be; move it away/);
+            /'dir\/\.palaver\/log': it is a directory, but a file is expected; move it away/);
     w.write('file', 'x');
     for (const command of [['session', 'list'], ['session', 'new']])
         assertFails(w.run(...command, '--store', 'jsonl:file'), 1,
-            /'file': it is a file where a directory should be; move it away or give another path/);
+            /'file': it is a file, but a directory is expected; move it away or use another path/);
     assert.equal(fs.readFileSync(w.file('file'), 'utf8'), 'x');
 });
 
@@ -74,7 +74,7 @@ test('files that may not be read', (t) => {
         if (isRoot) fs.chownSync(w.file(name), nobody.uid, nobody.gid);
     fs.chmodSync(w.file('dir/x.jsonl'), 0);
     assertFails(w.run('session', 'show', 'x', ...store, nobody), 1,
-        /'dir\/x\.jsonl': permission denied; this user needs to be given access/);
+        /'dir\/x\.jsonl': permission denied; give this user access/);
     assertOthersWork(w, nobody);
     fs.chmodSync(w.file('dir/x.jsonl'), 0o644);
     fs.chmodSync(w.file('dir/.palaver/log'), 0);

@@ -74,7 +74,7 @@ test('a message that the store refuses costs only itself', (t) => {
     const report = w.json('session', 'import', 'chat.jsonl', '--key', 'k');
     assert.deepEqual([report.messages, report.messages_failed], [3, 1]);
     assert.equal(report.problems[0].line, 3);
-    assert.match(report.problems[0].text, /over the limit/);
+    assert.match(report.problems[0].text, /exceeds the limit/);
     assert.deepEqual(textsOf(w.json('session', 'show', 'k')), ['Be brief.', 'Weather in Lisbon?', 'Sunny.']);
     const again = w.json('session', 'import', 'chat.jsonl', '--key', 'k');
     assert.deepEqual([again.messages, again.messages_known, again.messages_failed], [0, 3, 1]);

@@ -128,9 +128,9 @@ static void a_fork_without_what_it_shares_is_found(void)
     put("p.new", line_1);
     rename_in("p.new", "p.jsonl");
     reopen();
-    CHECK(finds(false, "it shares 2 messages of session", "which has 1"));
+    CHECK(finds(false, "the session shares 2 messages of session", "which has 1"));
     unlink_in("p.jsonl");
-    CHECK(finds(false, "it shares 2 messages of session", "which has 0"));
+    CHECK(finds(false, "the session shares 2 messages of session", "which has 0"));
     CHECK(say(nested, "e"));
 }
 
@@ -202,7 +202,7 @@ static void zeros_take_nothing_with_them(void)
     id = by_key("z");
     CHECK(shows(id, "one|two|three|"));
     CHECK(finds(false, "'z.jsonl' has 740 zeros", "line 3 of 'z.jsonl' is not a message"));
-    CHECK(finds(true, "had 740 zeros in its lines (repaired)", "it is set aside (repaired)"));
+    CHECK(finds(true, "had 740 zeros in its lines (repaired)", "it was moved aside (repaired)"));
     CHECK(finds(false, NULL, NULL) && shows(id, "one|two|three|"));
     text = get("z.jsonl");
     CHECK(!memchr(text.data, '\0', text.len));

@@ -143,7 +143,7 @@ test('a key is never shown', async () => {
 test('nobody is there', async () => {
     const caller = new Caller('openai', 'http://127.0.0.1:1/v1', { key });
     assert.match(await caller.say('hi'), /^end\(io retryable: /);
-    assert.match(await caller.ask({ models: true }), /does not list its models/);
+    assert.match(await caller.ask({ models: true }), /did not list its models/);
     assert.equal(await caller.close(), 0);
 });
 

@@ -186,7 +186,7 @@ test('forks share the history and then diverge', async (t) => {
     assert.deepEqual(await textsOf(s, 'k'), ['one', 'two', 'three']);
     const whole = await ok(s.ask('POST', `${base}/k/fork`), 201);
     assert.equal(whole.fork_seq, 3);
-    assertError(await s.post(`${base}/k/fork`, { at_seq: 4 }), 400, 'invalid', /can't fork at 4/);
+    assertError(await s.post(`${base}/k/fork`, { at_seq: 4 }), 400, 'invalid', /cannot be forked at 4/);
     assertError(await s.post(`${base}/k/fork`, { at_seq: 'x' }), 400, 'invalid', /'at_seq'/);
     assertError(await s.post(`${base}/k/fork`, { key: 'f' }), 409, 'conflict');
 });
@@ -205,7 +205,7 @@ test('rewind, reset and undo hide and show messages, and remove none', async (t)
     assert.deepEqual([undone.kind, undone.target], ['undo', 1]);
     assert.deepEqual(await textsOf(s, 'k'), ['be kind', 'one', 'two']);
     assertError(await s.ask('POST', `${base}/k/undo`), 404, 'not_found', /nothing to undo/);
-    assertError(await s.post(`${base}/k/undo`, { number: 1 }), 409, 'conflict', /undone already/);
+    assertError(await s.post(`${base}/k/undo`, { number: 1 }), 409, 'conflict', /already undone/);
 
     assert.equal((await ok(s.ask('POST', `${base}/k/reset`))).kind, 'reset');
     assert.deepEqual(await textsOf(s, 'k'), ['be kind'], 'a system message is kept');
