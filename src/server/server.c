@@ -1,5 +1,5 @@
-/* server.c - the server as a whole: opens its parts in the order in which they need each other, and
- * closes them the other way round. From one thread. */
+/* server.c - opens the parts of the server in the order of their dependencies, and closes them in
+ * reverse. Call it from one thread. */
 #include "server/server.h"
 
 #include "base/clock.h"
@@ -16,7 +16,8 @@
 #include "server/server_settings.h"
 #include "server/server_trace.h"
 
-/* Whoever can connect could read everything: so nobody else can, until there is a key. */
+/* Without a key, everyone who can connect can read everything. So the server only opens on a local
+ * address until a key exists. */
 static pal_status check_open(pal_server *server, bool is_local, pal_error *err)
 {
     bool any;

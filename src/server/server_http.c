@@ -1,13 +1,15 @@
-/* server_http.c - one exchange as its handler sees it: the request's parts, and its one answer.
+/* server_http.c - one exchange for its handler: the parts of the request, and its one response.
  *
- * An answer given while the handler runs on the connection's own thread is queued when the handler
- * returns. Otherwise the connection was suspended, and who answers resumes it: its own thread then
- * queues the answer. libmicrohttpd would take one from other threads too, but then works on the
- * connection there while its own thread may still be leaving it.
+ * If the handler responds while it runs on the connection's thread, the response is queued when the
+ * handler returns. Otherwise the connection is suspended. The response resumes it, and the
+ * connection's thread then queues the response. libmicrohttpd would accept a response from other
+ * threads too. But then it works on the connection there while the connection's thread may still
+ * use it.
  *
- * A few refusals come when libmicrohttpd takes no answer: within a body, or when time ran out.
- * Those are written to the connection as they are (is_raw), and then it is closed. Over TLS the
- * latter is closed without an answer, since GnuTLS sends nothing once reading has failed. */
+ * A few refusals are made when libmicrohttpd accepts no response: within a body, or after a
+ * timeout. They are written to the socket directly (is_raw), and the connection is closed. Over
+ * TLS, the connection is closed without a response after a timeout, because GnuTLS sends nothing
+ * once reading has failed. */
 #include "server/server_http.h"
 
 #include <assert.h>
@@ -105,7 +107,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Of a form's value: '+' is a blank. What is no escape stays as it is. */
+/* Decodes a form value: '+' is a blank. An invalid escape stays unchanged. */
 static size_t decode(pal_str text, char *out)
 {
     size_t len = 0;
@@ -131,7 +133,7 @@ static pal_str decoded(pal_exchange *x, pal_str text)
     return pal_str_make(out, out ? decode(text, out) : 0);
 }
 
-/* One parameter as it was sent. */
+/* One query parameter. */
 typedef struct parameter {
     pal_str name; /* decoded */
     pal_str value;
@@ -149,7 +151,7 @@ static bool next_parameter(pal_exchange *x, size_t *at, parameter *out)
     size_t skip = name_len + (equal != NULL);
     out->name = pal_str_make(rest.data, name_len);
     out->value = pal_str_make(rest.data + skip, len - skip);
-    /* Names are rarely escaped: no memory is spent on those that are not. */
+    /* Names are rarely escaped, so memory is allocated only for those that are. */
     if (memchr(out->name.data, '%', name_len) || memchr(out->name.data, '+', name_len))
         out->name = decoded(x, out->name);
     *at += len + (end != NULL);
@@ -177,7 +179,7 @@ bool pal_exchange_query_next(pal_exchange *x, size_t *at, pal_str *out_name)
     return true;
 }
 
-/* ---- The answer ---- */
+/* ---- The response ---- */
 
 void pal_exchange_add_header(pal_exchange *x, const char *name, pal_str value)
 {
@@ -185,7 +187,7 @@ void pal_exchange_add_header(pal_exchange *x, const char *name, pal_str value)
     pal_str name_copy = pal_arena_copy(x->arena, pal_str_of(name));
     pal_str value_copy = pal_arena_copy(x->arena, value);
     if (!line || !name_copy.data || !value_copy.data)
-        return; /* the arena remembers: it will not be answered as if all were well */
+        return; /* the arena keeps the failure, so that no incomplete response is sent */
     *line = (pal_exchange_line){NULL, name_copy.data, value_copy.data};
     pal_exchange_line **last = &x->lines;
     while (*last)
@@ -211,7 +213,7 @@ void pal_exchange_hand_over(pal_exchange *x, struct MHD_Response *response, unsi
     struct MHD_Connection *mhd = x->connection->mhd;
     x->response = response;
     x->code = code;
-    /* From here on x is the connection's own thread's. */
+    /* From here on x belongs to the connection's thread. */
     int before = atomic_exchange(&x->state, PAL_EXCHANGE_ANSWERED);
     assert(before != PAL_EXCHANGE_ANSWERED);
     if (before == PAL_EXCHANGE_SUSPENDED)
@@ -226,7 +228,7 @@ static void put_line(pal_buf *out, const char *name, const char *value)
     pal_buf_append_text(out, "\r\n");
 }
 
-/* One try: the socket's own buffer has room for a refusal, as nothing else was sent on it. */
+/* Tries once. The socket's buffer has room for a refusal, because nothing else was sent before. */
 static void send_raw(const pal_connection *connection, pal_str bytes)
 {
     if (connection->listener->is_tls) {
@@ -260,7 +262,7 @@ static void answer_raw(pal_exchange *x, unsigned code, const char *content_type,
     pal_exchange_hand_over(x, NULL, code);
 }
 
-/* `response` is NULL where there was no memory for it. */
+/* `response` is NULL if memory is missing. */
 static void answer_response(pal_exchange *x, unsigned code, const char *content_type,
         struct MHD_Response *response, size_t body_len)
 {
@@ -325,13 +327,14 @@ enum MHD_Result pal_exchange_settle(pal_exchange *x)
     if (atomic_load(&x->state) == PAL_EXCHANGE_OPEN) {
         int open = PAL_EXCHANGE_OPEN;
         MHD_suspend_connection(mhd);
-        /* Answered just now: nobody else will resume it. */
+        /* The response was given just now, so that only this thread can resume the connection. */
         if (!atomic_compare_exchange_strong(&x->state, &open, PAL_EXCHANGE_SUSPENDED))
             MHD_resume_connection(mhd);
         return MHD_YES;
     }
     assert(atomic_load(&x->state) == PAL_EXCHANGE_ANSWERED);
-    enum MHD_Result queued = MHD_NO; /* closes it: there was no memory for an answer */
+    /* closes the connection if memory for a response was missing */
+    enum MHD_Result queued = MHD_NO;
     if (x->response) {
         queued = MHD_queue_response(mhd, x->code, x->response);
         MHD_destroy_response(x->response);

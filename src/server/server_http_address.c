@@ -1,13 +1,15 @@
-/* server_http_address.c - which connections have a place: connections_max do, and of each address
- * no more than its share, so that one client alone can't take all that there are. Streams are
- * counted the same way, by key. Addresses of IPv6 are counted by their first 64 bits, since one
- * client has all others of those. A trusted proxy stands for many clients and has no share.
+/* server_http_address.c - decides which connections get a place. There are connections_max places,
+ * and one address gets no more than its share, so that one client alone cannot take all places.
+ * Streams are counted the same way, by key. IPv6 addresses are counted by their first 64 bits,
+ * because one client has all addresses with these bits. A trusted proxy represents many clients and
+ * has no share.
  *
- * If no place is left, the connection that has been idle longest loses its place and is closed: of
- * the same address if its share is full, otherwise of all. Only if none is idle, the new one goes
- * without. It gets a 503, is closed soon, and counts in neither number.
+ * If no place is left, the connection that has been idle longest loses its place and is closed. If
+ * the share of the address is full, this is a connection of the same address; otherwise it can be
+ * any connection. If no connection is idle, the new connection gets no place. It gets a 503, is
+ * closed soon, and counts in neither number.
  *
- * Threads: any; under the listener's lock. */
+ * Threads: any; the functions take the listener's lock. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +19,9 @@
 #include "server/server_http_inside.h"
 
 struct pal_share {
-    uint64_t len;             /* places or streams that it has */
-    uint64_t len_without;     /* connections without a place that are still open */
-    char name[PAL_PEER_SIZE]; /* its key in the map */
+    uint64_t len;             /* places or streams in use */
+    uint64_t len_without;     /* open connections without a place */
+    char name[PAL_PEER_SIZE]; /* the key in the map */
 };
 
 _Static_assert(PAL_PEER_SIZE == INET6_ADDRSTRLEN, "an address fits");
@@ -37,7 +39,7 @@ void pal_peer_block(pal_str peer, char out[PAL_PEER_SIZE])
     inet_ntop(AF_INET6, &address, out, INET6_ADDRSTRLEN);
 }
 
-/* Under the lock. NULL without memory. */
+/* Call it under the lock. NULL: out of memory. */
 static struct pal_share *find(pal_map *shares, const char *name)
 {
     struct pal_share *share = pal_map_find(shares, pal_str_of(name));
@@ -53,7 +55,7 @@ static struct pal_share *find(pal_map *shares, const char *name)
     return NULL;
 }
 
-/* Under the lock. */
+/* Call it under the lock. */
 static void drop_unused(pal_map *shares, struct pal_share *share)
 {
     if (share->len || share->len_without)
@@ -103,7 +105,8 @@ static void leave_place(pal_connection *connection)
         connection->address->len--;
 }
 
-/* A client keeps its connection for the next request: for a while that is not idleness. */
+/* A client keeps its connection for the next request. For PAL_SERVER_KEPT_MS that does not count as
+ * idle. */
 static bool is_idle(pal_connection *connection, int64_t now_us)
 {
     int64_t deadline_us = atomic_load(&connection->deadline_us);
@@ -112,8 +115,8 @@ static bool is_idle(pal_connection *connection, int64_t now_us)
             (!atomic_load(&connection->was_used) || idle_us >= PAL_SERVER_KEPT_MS * 1000);
 }
 
-/* The longest idle one among the oldest. Those that were looked at become the newest, so that
- * connections that stay busy don't hide the idle ones from the next search. */
+/* Finds the connection that has been idle longest, among the oldest. The inspected connections
+ * become the newest ones, so that busy connections don't hide idle ones from the next search. */
 static pal_connection *find_idle(pal_listener *listener, const struct pal_share *share)
 {
     int64_t now_us = pal_clock_monotonic_us();
@@ -131,7 +134,7 @@ static pal_connection *find_idle(pal_listener *listener, const struct pal_share 
     return found;
 }
 
-/* Closes an idle connection. False: there is none, or its request has just come. */
+/* Closes an idle connection. False: none is idle, or its request has just arrived. */
 static bool make_place(pal_listener *listener, const struct pal_share *share)
 {
     pal_connection *c = find_idle(listener, share);
@@ -148,7 +151,7 @@ static bool make_place(pal_listener *listener, const struct pal_share *share)
     return true;
 }
 
-/* Gives it a place, or says why there is none. Under the lock. */
+/* Gives the connection a place, or sets the reason why there is none. Call it under the lock. */
 static void settle(pal_connection *connection)
 {
     pal_listener *listener = connection->listener;
@@ -211,7 +214,7 @@ bool pal_exchange_is_owner_full(const pal_exchange *x)
     return x->is_owner_full;
 }
 
-/* Takes one; returns how many there are now. */
+/* Counts one more stream; returns the new number. */
 static uint64_t enter(pal_listener *listener, const char *name, struct pal_share **out_share)
 {
     pthread_mutex_lock(&listener->lock);

@@ -1,13 +1,15 @@
-/* server_http_inside.h - what the server_http*.c files share: the listener, its connections, their
+/* server_http_inside.h - shared by the server_http*.c files: the listener, its connections, their
  * exchanges and streams.
  *
- * Who touches what. libmicrohttpd gives every connection to one of its threads, the connection's
- * own; all its callbacks come there. An exchange belongs to that thread until its handler is
- * called, then to whoever has to answer, and from the answer on to that thread again: `state` hands
- * it over. One more thread, the watch, accepts connections and looks at the clock for all of them.
+ * Threads: libmicrohttpd assigns every connection to one of its threads and makes all callbacks of
+ * the connection on that thread. An exchange belongs to the connection's thread until its handler
+ * is called. Then it belongs to the code that has to respond, and after the response to the
+ * connection's thread again. `state` hands the exchange over. One more thread, the watch, accepts
+ * connections and checks the deadlines of all connections.
  *
- * Locks: the listener's `lock` guards its lists. A stream's own lock comes after it; neither is
- * held while anything of the layer above is called. */
+ * Locks: the listener's `lock` guards its lists. The lock of a stream is taken after it, never
+ * before it. Callbacks of the layer above are called without a lock, with one exception: the `left`
+ * callback of pal_exchange_watch() is called under the listener's lock. */
 #ifndef PAL_SERVER_HTTP_INSIDE_H
 #define PAL_SERVER_HTTP_INSIDE_H
 
@@ -25,15 +27,16 @@
 
 typedef struct pal_proxy {
     struct in6_addr address; /* IPv4 as ::ffff:a.b.c.d */
-    unsigned bits;           /* that count, of 128 */
+    unsigned bits;           /* the number of bits to compare, of 128 */
 } pal_proxy;
 
-/* "10.0.0.1", "fd00::/8". */
+/* Parses an address or a prefix: "10.0.0.1", "fd00::/8". */
 PAL_CHECKED pal_status pal_proxy_parse(pal_str text, pal_proxy *out_proxy, pal_error *err);
 
-/* The client's address: the rightmost one of a chain of proxies that is not trusted.
- * `forwarded_for` is X-Forwarded-For, `forwarded` is Forwarded, either may be empty. Writes its
- * text to `out`, which holds `peer` already, the address that the connection comes from. */
+/* Finds the client's address: the rightmost address in the chain of proxies that is not trusted.
+ * `forwarded_for` is the value of X-Forwarded-For and `forwarded` that of Forwarded; either can be
+ * empty. At the call `out` holds the peer, the address that the connection comes from. On return it
+ * holds the client's address. */
 void pal_peer_resolve(const pal_proxy *proxies, size_t proxies_len, pal_str forwarded_for,
         pal_str forwarded, char out[INET6_ADDRSTRLEN]);
 
@@ -42,33 +45,35 @@ bool pal_peer_is_trusted(const pal_proxy *proxies, size_t proxies_len, pal_str p
 /* ---- Connections ---- */
 
 typedef struct pal_connection {
-    struct pal_connection *prev, *next; /* the listener's lock */
+    struct pal_connection *prev, *next; /* guarded by the listener's lock */
     pal_listener *listener;
     struct MHD_Connection *mhd;
     int fd;
-    struct pal_tls *tls;         /* credentials that it was given; NULL: the listener's first */
-    const char *crowd;           /* why its requests are refused; NULL: they are not */
-    struct pal_share *address;   /* whose share it takes; NULL: a trusted proxy's */
-    bool has_place;              /* the listener's lock: it counts in connections_max */
-    atomic_bool is_cut;          /* by its deadline */
-    atomic_bool was_used;        /* a request has come */
-    atomic_bool has_request;     /* its line is there, and it is not answered yet */
-    _Atomic int64_t deadline_us; /* by when a request must begin, or be whole; 0: nothing waits */
+    /* the credentials of this connection; NULL: those from the listener's start */
+    struct pal_tls *tls;
+    const char *crowd;           /* why its requests are refused; NULL: they are accepted */
+    struct pal_share *address;   /* the share that it counts in; NULL for a trusted proxy */
+    bool has_place;              /* it counts in connections_max; guarded by the listener's lock */
+    atomic_bool is_cut;          /* its deadline has passed, or it lost its place */
+    atomic_bool was_used;        /* at least one request line has arrived */
+    atomic_bool has_request;     /* a request line has arrived, and the exchange has not ended */
+    /* when the request must have begun or be complete; 0: no deadline */
+    _Atomic int64_t deadline_us;
     char peer[INET6_ADDRSTRLEN];
 } pal_connection;
 
 /* ---- Exchanges ---- */
 
-/* Only the connection's own thread looks at it. */
+/* Used on the connection's thread only. */
 typedef enum pal_phase {
-    PAL_PHASE_HEAD = 0, /* the request line is there */
+    PAL_PHASE_HEAD = 0, /* the request line has arrived */
     PAL_PHASE_BODY = 1,
     PAL_PHASE_HANDLED = 2, /* the handler was called, or the request was refused */
 } pal_phase;
 
 typedef enum pal_exchange_state {
     PAL_EXCHANGE_OPEN = 0,
-    PAL_EXCHANGE_SUSPENDED = 1, /* the connection is: who answers resumes it */
+    PAL_EXCHANGE_SUSPENDED = 1, /* the connection is suspended; the response resumes it */
     PAL_EXCHANGE_ANSWERED = 2,
 } pal_exchange_state;
 
@@ -78,58 +83,60 @@ typedef struct pal_exchange_line {
     const char *value;
 } pal_exchange_line;
 
-struct pal_exchange { /* in its own arena */
+struct pal_exchange { /* allocated in its own arena */
     pal_listener *listener;
     pal_connection *connection;
     pal_arena *arena;
     void *user;
-    pal_str target; /* as it was sent */
+    pal_str target; /* unchanged, with the query */
     pal_str path;
     pal_str query;
     pal_str method;
     pal_str peer;
     pal_str id;
     pal_buf body;
-    uint64_t body_max;  /* that may arrive */
-    uint64_t body_len;  /* that has arrived */
-    uint64_t body_held; /* of it, counted in bodies_len */
-    bool has_body;      /* the head announces one */
-    bool is_chunked;    /* likewise, and not how long it is */
+    uint64_t body_max;  /* the largest body that is accepted, in bytes */
+    uint64_t body_len;  /* bytes that have arrived */
+    uint64_t body_held; /* bytes of this body that are counted in bodies_len */
+    bool has_body;      /* the head announces a body */
+    bool is_chunked;    /* the body has chunks: the head does not announce its length */
     bool is_admitted;
-    pal_str owner; /* whose streams are counted; empty: nobody's */
+    pal_str owner; /* streams are counted by owner; empty: not counted */
     uint32_t owner_streams_max;
-    bool is_owner_full; /* no stream could be had because of that */
-    bool is_large; /* it waits for a worker for large bodies */
+    bool is_owner_full; /* a stream was refused because the owner has owner_streams_max */
+    bool is_large; /* uses the workers for large bodies */
     pal_phase phase;
-    bool is_counted; /* in handled_len */
-    bool is_watched; /* somebody wants to know when the client leaves */
-    bool is_raw;     /* it is answered past libmicrohttpd, which takes no answer at that point */
-    bool has_more;   /* the client may still be sending when the answer goes out */
-    struct pal_unfinished *unfinished; /* the list that it is in; NULL: in none */
-    pal_exchange *earlier, *later;     /* in it */
-    const char *target_at; /* where it lies with libmicrohttpd: for comparing only */
+    bool is_counted; /* counted in handled_len */
+    bool is_watched; /* pal_exchange_watch() has a callback for this exchange */
+    bool is_raw; /* the response is written past libmicrohttpd, which accepts none at this point */
+    bool has_more;   /* the client may still be sending when the response is sent */
+    struct pal_unfinished *unfinished; /* the list that contains it; NULL: not in a list */
+    pal_exchange *earlier, *later;     /* neighbors in that list */
+    /* the address of the target in libmicrohttpd's memory; only for comparing */
+    const char *target_at;
     atomic_int state;      /* pal_exchange_state */
     pal_exchange_work work;
-    pal_exchange_line *lines; /* of the answer */
+    pal_exchange_line *lines; /* header lines of the response */
     struct MHD_Response *response;
     pal_stream *stream;
     struct pal_pull *pull;
-    unsigned code; /* 0: not answered */
+    unsigned code; /* status code of the response; 0: no response yet */
     uint64_t bytes;
     int64_t started_us;
 };
 
 /* server_http.c */
 
-/* Sends the answer on its way, or suspends the connection until there is one. On its own thread. */
+/* Queues the response, or suspends the connection until there is a response. Runs on the
+ * connection's thread. */
 enum MHD_Result pal_exchange_settle(pal_exchange *x);
-/* It is handled no longer. On its own thread. */
+/* The exchange no longer counts in handled_len. Runs on the connection's thread. */
 void pal_exchange_uncount(pal_exchange *x);
-/* Refuses it by the layer above, on its own thread. */
+/* Counts a refusal and calls the layer above, which responds with this code. */
 void pal_exchange_refuse(pal_exchange *x, unsigned code, const char *why);
-/* Its body is not needed any more. */
+/* Frees the body and subtracts it from bodies_len. */
 void pal_exchange_free_body(pal_exchange *x);
-/* Gives it the response; then nobody but the connection's own thread may touch it. */
+/* Sets the response. Afterwards only the connection's thread may use the exchange. */
 void pal_exchange_hand_over(pal_exchange *x, struct MHD_Response *response, unsigned code);
 void pal_exchange_decorate(
         const pal_exchange *x, struct MHD_Response *response, const char *content_type);
@@ -137,31 +144,33 @@ void pal_exchange_decorate(
 /* ---- Streams (server_http_stream.c) ---- */
 
 struct pal_stream {
-    pal_stream *prev, *next; /* the listener's lock */
+    pal_stream *prev, *next; /* guarded by the listener's lock */
     pal_connection *connection;
     pthread_mutex_t lock;
     pal_buf pending;
-    size_t taken;       /* of pending, by libmicrohttpd */
-    uint64_t bytes_max; /* that may wait in it */
-    size_t touched;     /* the most bytes of its buffer that were written since pages were let go */
-    bool is_suspended;  /* nothing to send: who writes resumes it */
+    size_t taken;       /* bytes of `pending` that libmicrohttpd has taken */
+    uint64_t bytes_max; /* the most bytes that may wait in `pending` */
+    /* the most bytes written to libmicrohttpd's buffer since its pages were released */
+    size_t touched;
+    bool is_suspended;  /* there is nothing to send; the next write resumes the connection */
     bool is_ended;
     bool is_dropped;
     uint64_t bytes;
-    struct pal_share *owner; /* whose share it takes; may be NULL */
+    struct pal_share *owner; /* the share that it counts in; may be NULL */
     _Atomic int64_t written_us;
     void (*gone)(void *user);
     void *user;
 };
 
-/* The connection is done: tells `gone`, and frees it. Returns how many bytes were sent. */
+/* The connection is done with the stream: calls `gone`, then frees the stream. Returns the number
+ * of bytes that were sent. */
 uint64_t pal_stream_finish(pal_stream *stream);
-/* Sends a comment where nothing was written for heartbeat_ms. Under the listener's lock. */
+/* Sends a comment if nothing was written for heartbeat_ms. Call it under the listener's lock. */
 void pal_stream_beat(pal_stream *stream, int64_t now_us);
-/* The client is gone, or is let go. Under the listener's lock. */
+/* The client has left, or is disconnected now. Call it under the listener's lock. */
 void pal_stream_drop(pal_stream *stream);
 
-/* One of streams_max, and of its owner's; false: all are open. */
+/* Counts one stream of streams_max and one of the owner's. False: one of the limits is reached. */
 bool pal_streams_claim(pal_exchange *x, struct pal_share **out_owner);
 void pal_streams_release(pal_listener *listener, struct pal_share *owner);
 
@@ -169,12 +178,13 @@ void pal_streams_release(pal_listener *listener, struct pal_share *owner);
 
 typedef struct pal_pull pal_pull;
 
-/* The connection is done: tells `done`. Returns how many bytes were sent. */
+/* The connection is done with the response: calls `done`. Returns the number of bytes that were
+ * sent. */
 uint64_t pal_pull_finish(pal_pull *pull);
 
 /* ---- The listener ---- */
 
-/* Whose client may leave: one of the two. */
+/* The watch looks for the end of this connection. Either `stream` or `left` is set. */
 typedef struct pal_watched {
     pal_stream *stream;
     void (*left)(void *user);
@@ -186,7 +196,7 @@ typedef struct pal_linger {
     int64_t deadline_us;
 } pal_linger;
 
-/* What may change while it listens. */
+/* Limits that can change while the server listens. */
 typedef struct pal_listener_limits {
     atomic_uint_fast64_t body_bytes_max;
     atomic_uint_fast64_t bodies_bytes_max;
@@ -196,19 +206,20 @@ typedef struct pal_listener_limits {
     _Atomic int64_t heartbeat_ms;
 } pal_listener_limits;
 
-/* Threads for requests that would hold up a listener's: started when they are needed. */
+/* Threads for requests that would block a thread of the listener. They are started when they are
+ * needed. */
 typedef struct pal_worker_pool {
     pal_listener *listener;
     pal_queue *queue;
     pthread_t threads[PAL_SERVER_WORKERS_MAX];
-    uint32_t len; /* the listener's lock */
+    uint32_t len; /* guarded by the listener's lock */
     uint32_t len_max;
     atomic_uint idle;
 } pal_worker_pool;
 
 struct pal_listener {
     pal_listener_options options;
-    pal_config_server config; /* as it was opened; of `limits`, those count */
+    pal_config_server config; /* from the start; the values in `limits` replace those here */
     pal_listener_limits limits;
     pal_proxy *proxies;
     size_t proxies_len;
@@ -218,47 +229,50 @@ struct pal_listener {
     uint16_t port;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* while closing: fewer exchanges or streams */
-    struct pal_tls *tls;    /* `lock`; NULL: the files were not read anew */
-    pal_connection *connections, *oldest; /* both ends of the list */
-    uint64_t places_len;                  /* of them, that have a place */
+    pthread_cond_t changed; /* signaled while closing, when an exchange or a stream ends */
+    struct pal_tls *tls;    /* guarded by `lock`; NULL: the files were not reloaded */
+    pal_connection *connections, *oldest; /* the newest and the oldest connection */
+    uint64_t places_len;                  /* connections that have a place */
     pal_stream *streams;
-    pal_watched *watched; /* by the number of the connection's file */
+    pal_watched *watched; /* indexed by the connection's file descriptor */
     size_t watched_len;
     pal_linger lingers[PAL_SERVER_LINGERS_MAX];
     size_t lingers_len;
 
-    /* The watch. */
+    /* The watch thread. */
     pthread_t watch;
     bool has_watch;
     int epoll_fd;
     int wake_fd;
-    bool is_listening; /* the watch's own: listen_fd is in its epoll set */
-    int64_t refused_us; /* likewise: when it last said that nothing can be accepted; 0: never */
+    bool is_listening; /* listen_fd is in the epoll set; used by the watch only */
+    /* when it last logged that it cannot accept connections; 0: never; used by the watch only */
+    int64_t refused_us;
     atomic_bool is_quiet;
     atomic_bool is_closing;
     atomic_bool is_over;
 
-    pal_worker_pool workers;       /* for all requests but those with large bodies */
-    pal_worker_pool large_workers; /* so that large bodies hold up each other only */
-    struct pal_unfinished *unfinished; /* `lock`: one for each of its threads */
-    pal_map addresses;         /* `lock`: whose connections are counted, by their names */
-    pal_map owners;            /* likewise: whose streams */
-    uint32_t address_max;      /* connections of one of them */
+    pal_worker_pool workers;       /* for all requests except those with large bodies */
+    pal_worker_pool large_workers; /* for large bodies, which then delay only each other */
+    /* guarded by `lock`; one list for each thread of libmicrohttpd */
+    struct pal_unfinished *unfinished;
+    pal_map addresses;         /* guarded by `lock`: connections, counted by address */
+    pal_map owners;            /* guarded by `lock`: streams, counted by owner */
+    uint32_t address_max;      /* the most connections of one address */
 
     atomic_uint_fast64_t connections_len;
     atomic_uint_fast64_t streams_len;
-    atomic_uint_fast64_t bodies_len; /* bytes of all bodies that are held */
-    atomic_uint_fast64_t handled_len; /* exchanges whose answer is not there yet */
+    atomic_uint_fast64_t bodies_len; /* bytes of all bodies in memory */
+    atomic_uint_fast64_t handled_len; /* exchanges that have no response yet */
     atomic_uint_fast64_t requests;
     atomic_uint_fast64_t refused;
     atomic_uint_fast64_t dropped;
 };
 
-/* An exchange or a stream has ended: whoever closes the listener may be waiting for it. */
+/* Call this when an exchange or a stream has ended. Wakes pal_listener_close(), which may wait for
+ * it. */
 void pal_listener_tell(pal_listener *listener);
 
-/* server_http_request.c: libmicrohttpd's callbacks. `user` is the listener. */
+/* server_http_request.c: the callbacks of libmicrohttpd. `user` is the listener. */
 void pal_request_connection(void *user, struct MHD_Connection *mhd, void **context,
         enum MHD_ConnectionNotificationCode code);
 void *pal_request_line(void *user, const char *target, struct MHD_Connection *mhd);
@@ -268,50 +282,50 @@ enum MHD_Result pal_request_more(void *user, struct MHD_Connection *mhd, const c
 void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
         enum MHD_RequestTerminationCode code);
 
-/* Answers past libmicrohttpd; the connection is closed then. */
+/* Writes the response past libmicrohttpd. The connection is closed afterwards. */
 enum MHD_Result pal_request_refuse_raw(pal_exchange *x, unsigned code, const char *why);
 
-/* server_http_malformed.c: all on the connection's own thread. */
+/* server_http_malformed.c: everything runs on the connection's thread. */
 
-/* From its line on until it is whole, or refused. */
+/* An exchange is in the list from its request line until it is complete or refused. */
 void pal_unfinished_add(pal_exchange *x);
 void pal_unfinished_remove(pal_exchange *x);
-void pal_unfinished_free(pal_listener *listener); /* when its threads have ended */
-/* libmicrohttpd is about to refuse a request with that code and that page. */
+void pal_unfinished_free(pal_listener *listener); /* call it when the threads have ended */
+/* libmicrohttpd is about to refuse a request with this code and this page. */
 void pal_malformed_answer(unsigned code, const char *message);
 
-/* server_http_head.c: 0, or the code to refuse the request with, and why. *out_length is what the
- * head says of the body's; 0: nothing. */
+/* server_http_head.c: returns 0, or the code to refuse the request with and the reason. *out_length
+ * is the length of the body that the head announces, or 0. */
 unsigned pal_head_check(pal_exchange *x, const char *method, const char *version,
         uint64_t *out_length, const char **out_why);
 
 /* server_http_tls.c */
 typedef struct pal_tls pal_tls;
-/* The files' bytes, a NUL behind each. */
+/* Reads both files. Each buffer ends with a NUL. */
 PAL_CHECKED pal_status pal_tls_read(
         const pal_config_server *config, pal_buf *certificate, pal_buf *key, pal_error *err);
-/* What was read is no certificate and its key. */
+/* Returns the error for files that are not a certificate and its key. */
 pal_status pal_tls_refuse(const pal_config_server *config, pal_error *err);
-/* Connections that are opened from now on are shown what the files have. On failure nothing has
- * changed. */
+/* Reads the files again. Connections that are opened from now on use the new certificate. On
+ * failure nothing has changed. */
 PAL_CHECKED pal_status pal_tls_reload(
         pal_listener *listener, const pal_config_server *config, pal_error *err);
-/* Gives them to a connection that was just opened; NULL where there are none. Its own until
- * pal_tls_unref(). */
+/* Sets the reloaded credentials for a connection that was just opened, and returns them. The caller
+ * releases them with pal_tls_unref(). NULL: there are none. */
 pal_tls *pal_tls_use(pal_listener *listener, struct MHD_Connection *mhd);
 void pal_tls_unref(pal_tls *tls); /* accepts NULL */
 
 /* server_http_watch.c */
 PAL_CHECKED pal_status pal_watch_open(pal_listener *listener, pal_error *err);
-void pal_watch_stop(pal_listener *listener);  /* before the daemon is stopped */
-void pal_watch_close(pal_listener *listener); /* afterwards */
+void pal_watch_stop(pal_listener *listener);  /* call it before the daemon is stopped */
+void pal_watch_close(pal_listener *listener); /* call it after the daemon was stopped */
 void pal_watch_wake(pal_listener *listener);
-/* The stream's client is watched from now on; false without memory. */
+/* Watches the client of a stream from now on. False: out of memory, or the watch failed. */
 bool pal_watch_add_stream(pal_listener *listener, pal_stream *stream);
 void pal_watch_remove_stream(pal_listener *listener, pal_stream *stream);
-/* Nobody is told any more that the client has left. Before anything is answered. */
+/* Removes the `left` callback. Call it before the response. */
 void pal_exchange_unwatch(pal_exchange *x);
-/* What the client still sends is read and thrown away, so that it gets to see the answer. */
+/* Reads and discards what the client still sends, so that the client can read the response. */
 void pal_watch_linger(pal_listener *listener, int fd);
 
 /* server_http_worker.c */
@@ -320,8 +334,8 @@ void pal_worker_pools_end(pal_listener *listener);
 
 /* server_http_address.c */
 
-/* Puts a connection whose peer and deadline are set into the list. If it gets no place, sets
- * `crowd`. False: there is not even room for a refusal. */
+/* Adds a connection to the list; its peer and deadline must be set. Sets `crowd` if there is no
+ * place for the connection. False: the connection must be closed without a response. */
 bool pal_connection_enter(pal_connection *connection);
 void pal_connection_leave(pal_connection *connection);
 

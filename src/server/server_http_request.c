@@ -1,15 +1,15 @@
-/* server_http_request.c - a request as it arrives: libmicrohttpd's callbacks, all on the
- * connection's own thread.
+/* server_http_request.c - an arriving request: the callbacks of libmicrohttpd, all on the
+ * connection's thread.
  *
- *   connection opened      idle_ms run until the request line is there
- *   request line           an exchange is made; request_ms run until the request is whole
- *   head                   looked at (server_http_head.c), then by the layer above, which knows
- *                          routes and keys: refused, or its body is wanted. Strangers' bodies are
- *                          never kept
- *   body, piece by piece   gathered up to body_bytes_max, and bodies_bytes_max of all together
- *   whole                  the handler is called
- *   again                  a suspended connection was resumed: the answer is there
- *   done                   sent or failed; the exchange ends */
+ *   connection opened      the request line must arrive within idle_ms
+ *   request line           an exchange is created; the request must be complete within request_ms
+ *   head                   checked (server_http_head.c), then admitted or refused by the layer
+ *                          above, which knows routes and keys. Bodies of callers without access
+ *                          are never kept
+ *   body, in pieces        collected up to body_bytes_max, and bodies_bytes_max for all bodies
+ *   complete               the handler is called
+ *   again                  a suspended connection was resumed: there is a response
+ *   done                   the response was sent or failed; the exchange ends */
 #include <arpa/inet.h>
 #include <string.h>
 #include "base/clock.h"
@@ -35,7 +35,7 @@ static void name_peer(pal_connection *connection)
         inet_ntop(AF_INET, &v4->sin_addr, out, INET6_ADDRSTRLEN);
     } else if (address && address->sa_family == AF_INET6) {
         const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
-        /* A client of IPv4 on a socket of both is named as everywhere else. */
+        /* An IPv4 client on a socket for both versions is named like any IPv4 client. */
         if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
             inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], out, INET6_ADDRSTRLEN);
         else
@@ -43,7 +43,7 @@ static void name_peer(pal_connection *connection)
     }
 }
 
-/* How long one without a place may take to send the request that is refused. */
+/* How long a connection without a place can take to send the request, which is then refused. */
 static int64_t crowd_ms(const pal_listener *listener)
 {
     int64_t idle_ms = listener->config.idle_ms;
@@ -63,8 +63,8 @@ static pal_connection *open_connection(pal_listener *listener, struct MHD_Connec
     connection->tls = listener->is_tls ? pal_tls_use(listener, mhd) : NULL;
     name_peer(connection);
     uint64_t before = atomic_fetch_add(&listener->connections_len, 1);
-    /* The watch looks at it as soon as it is in the list: first the deadline. One that may not even
-     * be refused is over at once. */
+    /* The watch checks the connection as soon as it is in the list, so set the deadline first. A
+     * connection that cannot even be refused ends at once. */
     atomic_init(&connection->deadline_us, after_ms(listener->config.idle_ms));
     bool is_welcome = pal_connection_enter(connection) && !atomic_load(&listener->is_quiet);
     if (!is_welcome)
@@ -76,7 +76,7 @@ static pal_connection *open_connection(pal_listener *listener, struct MHD_Connec
     return connection;
 }
 
-/* libmicrohttpd closes the socket after this. */
+/* libmicrohttpd closes the socket afterwards. */
 static void close_connection(pal_connection *connection)
 {
     pal_listener *listener = connection->listener;
@@ -99,7 +99,7 @@ void pal_request_connection(void *user, struct MHD_Connection *mhd, void **conte
 
 /* ---- The request line ---- */
 
-/* "/a?b", or "http://host/a?b" as it is sent to proxies. */
+/* Splits "/a?b", or the form for proxies, "http://host/a?b". */
 static void split_target(pal_exchange *x)
 {
     pal_str rest = x->target;
@@ -122,7 +122,7 @@ static void name_exchange(pal_exchange *x)
     x->id = pal_arena_copy(x->arena, pal_str_make(id, PAL_ID_TEXT_LEN));
 }
 
-/* NULL closes the connection: pal_request_more() sees to it. */
+/* NULL: pal_request_more() closes the connection. */
 void *pal_request_line(void *user, const char *target, struct MHD_Connection *mhd)
 {
     pal_listener *listener = user;
@@ -155,13 +155,13 @@ void *pal_request_line(void *user, const char *target, struct MHD_Connection *mh
     return x;
 }
 
-/* ---- Head, body, whole ---- */
+/* ---- Head, body, complete request ---- */
 
-/* False, and nothing is begun, where the listener closes. */
+/* False: the listener is closing, and nothing was begun. */
 static bool begin_handling(pal_exchange *x)
 {
     pal_listener *listener = x->listener;
-    /* In this order: who closes sets its mark first, then counts. */
+    /* In this order: pal_listener_close() sets is_closing first, then reads the counter. */
     atomic_fetch_add(&listener->handled_len, 1);
     if (atomic_load(&listener->is_closing)) {
         atomic_fetch_sub(&listener->handled_len, 1);
@@ -183,7 +183,7 @@ static const char *too_long(const pal_exchange *x)
                                          : "the body is longer than server.body_bytes_max";
 }
 
-/* Bytes of bodies that may still be kept, of all requests together. */
+/* The bytes of bodies that can still be kept, for all requests together. */
 static uint64_t listener_room(pal_listener *listener)
 {
     uint64_t len = atomic_load(&listener->bodies_len);
@@ -200,7 +200,7 @@ static enum MHD_Result refuse_head(pal_exchange *x, unsigned code, const char *w
     return pal_exchange_settle(x);
 }
 
-/* False: it is answered. */
+/* False: the layer above has responded. */
 static bool admit(pal_exchange *x)
 {
     const pal_listener_options *options = &x->listener->options;
@@ -214,8 +214,8 @@ static bool admit(pal_exchange *x)
     return false;
 }
 
-/* A request without a body is admitted when it is whole, which is now: libmicrohttpd closes the
- * connection behind an answer that is given at the head. */
+/* A request without a body is admitted in take_whole(). libmicrohttpd closes the connection after a
+ * response that is given at the head. */
 static enum MHD_Result take_head(pal_exchange *x, const char *method, const char *version)
 {
     const char *why;
@@ -317,13 +317,13 @@ static void end_exchange(pal_exchange *x, bool was_sent)
     atomic_store(&x->connection->deadline_us, after_ms(idle_ms));
     if (x->response)
         MHD_destroy_response(x->response);
-    /* The client left before the answer: libmicrohttpd asks for none then. */
+    /* If the client left before the response, libmicrohttpd does not fetch a response. */
     pal_exchange_uncount(x);
     pal_exchange_free_body(x);
     pal_arena_free(x->arena);
 }
 
-/* libmicrohttpd could not read it, and answered by itself. */
+/* libmicrohttpd could not read the request and has responded by itself. */
 static void note_refused(pal_exchange *x)
 {
     x->has_more = true;

@@ -1,12 +1,13 @@
-/* server_http_stream.c - answers that come piece by piece.
+/* server_http_stream.c - responses in pieces.
  *
- * What is written waits in the stream; libmicrohttpd fetches it when the socket takes more, and the
- * connection is suspended while there is nothing. A quiet stream then costs little more than its
- * connection: its buffer is freed, and so are the pages of libmicrohttpd's own buffer, which it has
- * filled with zeros when it made room for the answer.
+ * Written bytes wait in the stream. libmicrohttpd fetches them when the socket accepts more. The
+ * connection is suspended while there is nothing to send. An idle stream then costs little more
+ * than its connection: its buffer is freed, and the pages of libmicrohttpd's buffer are released.
+ * libmicrohttpd has filled that buffer with zeros when it made room for the response.
  *
- * While suspended, a client that leaves is noticed by the watch. One that does not read is let go
- * once more than stream_bytes_max wait for it, and one frame longer than that if there was one. */
+ * While the connection is suspended, the watch notices that the client leaves. A client that does
+ * not read is disconnected when more than stream_bytes_max wait for it. The limit grows by the
+ * length of a single frame that is longer than the limit. */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -15,10 +16,10 @@
 #include "base/memory.h"
 #include "server/server_http_inside.h"
 
-#define BLOCK_BYTES 256 /* a reader of HTTP/1.0 gets this much at a time */
+#define BLOCK_BYTES 256 /* a client of HTTP/1.0 gets this many bytes at a time */
 
-/* Its pages are given back where that is worth a system call. The bytes are ours to write, so that
- * they may as well become zeros. */
+/* Releases the pages of the buffer if that is worth a system call. The next bytes overwrite the
+ * buffer anyway, so its content may become zeros. */
 static void release_pages(pal_stream *stream, char *buffer, size_t len)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -49,7 +50,7 @@ static size_t take(pal_stream *stream, char *buffer, size_t len_max)
     return len;
 }
 
-/* libmicrohttpd's: on the connection's own thread. */
+/* The callback of libmicrohttpd. Runs on the connection's thread. */
 static ssize_t fetch(void *user, uint64_t position, char *buffer, size_t len_max)
 {
     pal_stream *stream = user;
@@ -71,7 +72,7 @@ static ssize_t fetch(void *user, uint64_t position, char *buffer, size_t len_max
     return len;
 }
 
-/* Something has changed for fetch(). Under the stream's lock. */
+/* Call it when something has changed for fetch(), under the stream's lock. */
 static void wake(pal_stream *stream)
 {
     if (!stream->is_suspended)
@@ -80,19 +81,19 @@ static void wake(pal_stream *stream)
     MHD_resume_connection(stream->connection->mhd);
 }
 
-/* Under the stream's lock. */
+/* Call it under the stream's lock. */
 static void drop(pal_stream *stream)
 {
     stream->is_dropped = true;
     pal_buf_done(&stream->pending);
     stream->taken = 0;
-    /* Where the socket is full, fetch() would never be called again. */
+    /* If the socket is full, fetch() would never be called again. */
     if (!stream->is_suspended)
         shutdown(stream->connection->fd, SHUT_RDWR);
     wake(stream);
 }
 
-/* Under the stream's lock. */
+/* Call it under the stream's lock. */
 static bool append(pal_stream *stream, pal_str bytes)
 {
     pal_listener *listener = stream->connection->listener;
@@ -103,7 +104,7 @@ static bool append(pal_stream *stream, pal_str bytes)
         pal_buf_consume(&stream->pending, stream->taken);
         stream->taken = 0;
     }
-    /* One frame that is longer than all that may wait is no sign of a slow reader. */
+    /* One frame that is longer than the limit does not mean that the client is slow. */
     if (bytes.len > stream->bytes_max && bytes.len <= PAL_SERVER_FRAME_BYTES_MAX &&
             waits <= stream->bytes_max)
         stream->bytes_max += bytes.len;
@@ -152,7 +153,7 @@ void pal_stream_beat(pal_stream *stream, int64_t now_us)
     if (now_us - atomic_load(&stream->written_us) < beat_us)
         return;
     pthread_mutex_lock(&stream->lock);
-    /* What waits already will tell whether the client is there. */
+    /* Otherwise bytes are waiting, and sending them shows whether the client is there. */
     if (stream->is_suspended)
         (void)append(stream, pal_str_of(": \n\n"));
     pthread_mutex_unlock(&stream->lock);
@@ -165,7 +166,7 @@ void pal_stream_drop(pal_stream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* ---- Its life ---- */
+/* ---- Open and close ---- */
 
 static void link_stream(pal_listener *listener, pal_stream *stream)
 {
@@ -193,7 +194,7 @@ static pal_stream *new_stream(pal_exchange *x)
         return NULL;
     stream->connection = x->connection;
     pthread_mutex_init(&stream->lock, NULL);
-    pal_buf_init(&stream->pending, SIZE_MAX / 4); /* append() counts what waits */
+    pal_buf_init(&stream->pending, SIZE_MAX / 4); /* append() limits the bytes that wait */
     stream->touched = SIZE_MAX;
     stream->bytes_max = listener->limits.stream_bytes_max;
     atomic_init(&stream->written_us, pal_clock_monotonic_us());
@@ -224,13 +225,13 @@ static void free_stream(pal_stream *stream)
 
 uint64_t pal_stream_finish(pal_stream *stream)
 {
-    /* Writers that come now are told no: the connection must not be resumed any more. */
+    /* From now on writes fail, because the connection must not be resumed any more. */
     pthread_mutex_lock(&stream->lock);
     stream->is_dropped = true;
     stream->is_suspended = false;
     uint64_t bytes = stream->bytes;
     pthread_mutex_unlock(&stream->lock);
-    /* Whoever is told may open the next one. */
+    /* Release first: the `gone` callback may open the next stream. */
     pal_streams_release(stream->connection->listener, stream->owner);
     stream->gone(stream->user);
     free_stream(stream);
@@ -244,7 +245,7 @@ pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *cont
     struct pal_share *owner;
     if (x->is_raw || !pal_streams_claim(x, &owner))
         return NULL;
-    pal_exchange_unwatch(x); /* its stream tells that from here on */
+    pal_exchange_unwatch(x); /* from here on the stream reports that the client leaves */
     pal_stream *stream = new_stream(x);
     struct MHD_Response *response = stream
             ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, fetch, stream, NULL)

@@ -1,11 +1,11 @@
-/* server_http_watch.c - the one thread that looks after all connections: accepts them, ends those
- * whose time is up, sends heartbeats, notices that the reader of a quiet stream has left, or who
- * waits for an answer, and reads refused uploads to their end.
+/* server_http_watch.c - the one thread that looks after all connections. It accepts them, ends
+ * those whose deadline has passed, and sends heartbeats. It notices when a client leaves that reads
+ * an idle stream or waits for a response. It also reads refused uploads to their end.
  *
- * It accepts, and not libmicrohttpd, because then the listening socket can be closed while requests
- * are still being answered. Ending a connection means that nothing can be read from it any more:
- * its own thread sees that, and does what has to be done. Every `tick_ms` it goes through the
- * lists; while there are no connections it sleeps. */
+ * This thread accepts connections instead of libmicrohttpd, so that the listening socket can be
+ * closed while requests are still running. To end a connection, it shuts down reading: the
+ * connection's thread sees that and does the rest. The thread goes through the lists every
+ * `tick_ms`. It sleeps while there are no connections. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,12 +20,13 @@
 #include "server/server_http_inside.h"
 
 #define EVENTS_MAX 64
-#define ACCEPTS_MAX 64      /* before other events get their turn */
-#define LINGER_READS_MAX 16 /* likewise */
-#define REFUSAL_LOG_US ((int64_t)10 * 1000000) /* between two lines that say the same */
+/* connections to accept before other events are handled */
+#define ACCEPTS_MAX 64
+#define LINGER_READS_MAX 16 /* reads before other events are handled */
+#define REFUSAL_LOG_US ((int64_t)10 * 1000000) /* time between two equal log lines */
 #define TICK_MS_MIN 10
 #define TICK_MS_MAX 1000
-#define TICKS_IN_TIMEOUT 8 /* a timeout is at most an eighth late */
+#define TICKS_IN_TIMEOUT 8 /* a timeout is late by at most an eighth of it */
 
 typedef enum event_kind {
     EVENT_WAKE = 1,
@@ -53,9 +54,9 @@ void pal_watch_wake(pal_listener *listener)
     (void)!write(listener->wake_fd, &one, sizeof one);
 }
 
-/* ---- Clients that may leave ---- */
+/* ---- Clients that can leave ---- */
 
-/* Room for what is watched by the number of its file. */
+/* Grows the table, which is indexed by file descriptor. */
 static bool make_room(pal_listener *listener, size_t fd)
 {
     size_t len = listener->watched_len;
@@ -112,8 +113,9 @@ void pal_exchange_unwatch(pal_exchange *x)
     x->is_watched = false;
 }
 
-/* The event may be an old one of a connection that had the same number: ask the socket. What came
- * before the end, as the last words of TLS, may lie there unread. */
+/* The event can be an old one, of an earlier connection with the same descriptor, so look at the
+ * socket itself. Data that arrived before the end, such as TLS's close_notify, may still be
+ * unread. */
 static bool has_left(int fd)
 {
     struct pollfd asked = {.fd = fd, .events = POLLRDHUP};
@@ -159,7 +161,7 @@ void pal_watch_linger(pal_listener *listener, int fd)
     pthread_mutex_unlock(&listener->lock);
 }
 
-/* Under the lock. */
+/* Call it under the lock. */
 static void end_linger(pal_listener *listener, size_t index)
 {
     int fd = listener->lingers[index].fd;
@@ -168,7 +170,7 @@ static void end_linger(pal_listener *listener, size_t index)
     listener->lingers[index] = listener->lingers[--listener->lingers_len];
 }
 
-/* Only this thread ends lingers, so that the file is the one that the event was about. */
+/* Only this thread ends lingers, so `fd` is still the descriptor of the event. */
 static void on_linger(pal_listener *listener, int fd)
 {
     char sink[16384];
@@ -209,7 +211,8 @@ static void log_refusal(pal_listener *listener, int error)
     pal_log(PAL_LOG_WARN, "no connection can be accepted: %s; trying again", strerror(error));
 }
 
-/* -1 at the end; when there are no more files, it is tried again with the next tick. */
+/* -1 if there are no more connections. If the process is out of files or memory, the next tick
+ * tries again. */
 static int accept_one(pal_listener *listener, struct sockaddr_storage *address, socklen_t *len)
 {
     *len = sizeof *address;
@@ -236,21 +239,22 @@ static void on_listen(pal_listener *listener)
             close(fd);
             continue;
         }
-        /* Closes it when it fails. */
+        /* Closes the descriptor on failure. */
         (void)MHD_add_connection(listener->daemon, fd, (struct sockaddr *)&address, len);
     }
 }
 
 /* ---- The clock ---- */
 
-/* Nothing is read any more, so that the connection's own thread comes to its end and can still say
- * why. A client that goes on sending hides that from it now and then: next time it is final. */
+/* Shuts down reading, so that the connection's thread ends the connection and can still send the
+ * reason. A client that keeps sending can hide that from the thread; the next call then shuts down
+ * both directions. */
 static void cut(pal_connection *connection, int64_t now_us)
 {
     int64_t deadline_us = atomic_load(&connection->deadline_us);
     if (deadline_us == 0 || now_us < deadline_us)
         return;
-    /* Not where the connection's own thread has just set another one. */
+    /* Not if the connection's thread has just set another deadline. */
     if (!atomic_compare_exchange_strong(&connection->deadline_us, &deadline_us, now_us + 1))
         return;
     bool was_cut = atomic_exchange(&connection->is_cut, true);
@@ -340,7 +344,7 @@ static void *run_watch(void *user)
     return NULL;
 }
 
-/* ---- Its life ---- */
+/* ---- Open and close ---- */
 
 pal_status pal_watch_open(pal_listener *listener, pal_error *err)
 {

@@ -1,9 +1,9 @@
-/* server_http_worker.c - threads for what blocks or takes long. They are started when there is work
- * and none is idle, and stay: an idle server has none.
+/* server_http_worker.c - threads for work that blocks or takes long. A worker is started when there
+ * is work and no worker is idle. Workers then stay until the listener closes. A server that has had
+ * no such work has no workers.
  *
- * Requests with large bodies have workers of their own, few of them: however many such requests
- * come, and whatever is in them, the others find workers, and so many large bodies at most are
- * worked on at once. */
+ * Requests with large bodies have a few workers of their own. However many such requests arrive,
+ * other requests still find workers, and only a few large bodies are processed at the same time. */
 #include <string.h>
 #include "server/server_http_inside.h"
 
@@ -21,8 +21,8 @@ static void *run_worker(void *user)
     return NULL;
 }
 
-/* False where there is none at all. Signals are blocked: who starts it is one of the listener's own
- * threads. */
+/* False: there is no worker at all. The new thread has all signals blocked, because the listener's
+ * threads do. */
 static bool start_one(pal_worker_pool *workers)
 {
     pthread_attr_t attr;
@@ -38,7 +38,7 @@ static bool start_one(pal_worker_pool *workers)
     return has_any;
 }
 
-/* Takes one of the idle ones for a new work item; false where none is. */
+/* Reserves an idle worker for new work. False: none is idle. */
 static bool claim_idle(pal_worker_pool *workers)
 {
     unsigned idle = atomic_load(&workers->idle);
@@ -59,7 +59,7 @@ bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work)
     pal_listener *listener = x->listener;
     pal_worker_pool *workers = x->is_large ? &listener->large_workers : &listener->workers;
     x->work = work;
-    /* Started before the push: afterwards x may be answered, and the listener closed. */
+    /* Start the worker before the push: afterwards x may be answered and the listener closed. */
     bool has_any = claim_idle(workers) || start_one(workers);
     return has_any && pal_queue_try_push(workers->queue, x) == PAL_OK;
 }
