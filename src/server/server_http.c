@@ -333,7 +333,7 @@ enum MHD_Result pal_exchange_settle(pal_exchange *x)
         return MHD_YES;
     }
     assert(atomic_load(&x->state) == PAL_EXCHANGE_ANSWERED);
-    /* closes the connection if memory for a response was missing */
+    /* Closes the connection if memory for a response was missing. */
     enum MHD_Result queued = MHD_NO;
     if (x->response) {
         queued = MHD_queue_response(mhd, x->code, x->response);

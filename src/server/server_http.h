@@ -22,12 +22,12 @@ typedef struct pal_exchange pal_exchange; /* one request and its response */
 
 pal_str pal_exchange_method(const pal_exchange *x); /* "POST" */
 pal_str pal_exchange_path(const pal_exchange *x);   /* unchanged, without the query */
-/* empty: there is none, or it is no longer needed */
+/* Empty: there is none, or it is no longer needed. */
 pal_str pal_exchange_body(const pal_exchange *x);
 uint64_t pal_exchange_body_len(const pal_exchange *x); /* bytes of the body that have arrived */
-/* the client's address; behind trusted proxies, the address that they report */
+/* The client's address, or the one that a trusted proxy reports. */
 pal_str pal_exchange_peer(const pal_exchange *x);
-/* the request's id: the client's if it is valid, otherwise a new one */
+/* The request's id: the client's if it is valid, otherwise a new one. */
 pal_str pal_exchange_id(const pal_exchange *x);
 /* The part of an address that identifies one client: all of IPv4, the first 64 bits of IPv6. */
 #define PAL_PEER_SIZE 46
@@ -47,7 +47,7 @@ void pal_exchange_limit_body(pal_exchange *x, uint64_t bytes_max);
 /* Sets the owner of a stream that the exchange may become, and the most streams of that owner at
  * the same time (0: no limit). `owner` must live in the arena. */
 void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max);
-/* True if a stream was refused because its owner has the most streams that it can have. */
+/* True if a stream was refused because its owner has reached the limit. */
 bool pal_exchange_is_owner_full(const pal_exchange *x);
 /* A pointer for the layer above. */
 void pal_exchange_set_user(pal_exchange *x, void *user);
@@ -114,7 +114,7 @@ void pal_stream_end(pal_stream *stream);
 typedef enum pal_pulled {
     PAL_PULLED_MORE = 0,
     PAL_PULLED_END = 1,    /* everything has been written */
-    /* the connection is cut, so that the client sees that something is missing */
+    /* The connection is cut, so that the client sees that something is missing. */
     PAL_PULLED_FAILED = 2,
 } pal_pulled;
 

@@ -49,7 +49,7 @@ typedef struct pal_connection {
     pal_listener *listener;
     struct MHD_Connection *mhd;
     int fd;
-    /* the credentials of this connection; NULL: those from the listener's start */
+    /* The credentials of this connection; NULL: those from the listener's start. */
     struct pal_tls *tls;
     const char *crowd;           /* why its requests are refused; NULL: they are accepted */
     struct pal_share *address;   /* the share that it counts in; NULL for a trusted proxy */
@@ -57,7 +57,7 @@ typedef struct pal_connection {
     atomic_bool is_cut;          /* its deadline has passed, or it lost its place */
     atomic_bool was_used;        /* at least one request line has arrived */
     atomic_bool has_request;     /* a request line has arrived, and the exchange has not ended */
-    /* when the request must have begun or be complete; 0: no deadline */
+    /* When the request must have begun or be complete; 0: no deadline. */
     _Atomic int64_t deadline_us;
     char peer[INET6_ADDRSTRLEN];
 } pal_connection;
@@ -112,7 +112,7 @@ struct pal_exchange { /* allocated in its own arena */
     bool has_more;   /* the client may still be sending when the response is sent */
     struct pal_unfinished *unfinished; /* the list that contains it; NULL: not in a list */
     pal_exchange *earlier, *later;     /* neighbors in that list */
-    /* the address of the target in libmicrohttpd's memory; only for comparing */
+    /* The address of the target in libmicrohttpd's memory; only for comparing. */
     const char *target_at;
     atomic_int state;      /* pal_exchange_state */
     pal_exchange_work work;
@@ -150,7 +150,7 @@ struct pal_stream {
     pal_buf pending;
     size_t taken;       /* bytes of `pending` that libmicrohttpd has taken */
     uint64_t bytes_max; /* the most bytes that may wait in `pending` */
-    /* the most bytes written to libmicrohttpd's buffer since its pages were released */
+    /* The most bytes written to libmicrohttpd's buffer since its pages were released. */
     size_t touched;
     bool is_suspended;  /* there is nothing to send; the next write resumes the connection */
     bool is_ended;
@@ -174,7 +174,7 @@ void pal_stream_drop(pal_stream *stream);
 bool pal_streams_claim(pal_exchange *x, struct pal_share **out_owner);
 void pal_streams_release(pal_listener *listener, struct pal_share *owner);
 
-/* ---- Long answers (server_http_pull.c) ---- */
+/* ---- Long responses (server_http_pull.c) ---- */
 
 typedef struct pal_pull pal_pull;
 
@@ -245,7 +245,7 @@ struct pal_listener {
     int epoll_fd;
     int wake_fd;
     bool is_listening; /* listen_fd is in the epoll set; used by the watch only */
-    /* when it last logged that it cannot accept connections; 0: never; used by the watch only */
+    /* When it last logged that it cannot accept connections; 0: never; used by the watch only. */
     int64_t refused_us;
     atomic_bool is_quiet;
     atomic_bool is_closing;
@@ -253,7 +253,7 @@ struct pal_listener {
 
     pal_worker_pool workers;       /* for all requests except those with large bodies */
     pal_worker_pool large_workers; /* for large bodies, which then delay only each other */
-    /* guarded by `lock`; one list for each thread of libmicrohttpd */
+    /* Guarded by `lock`; one list for each thread of libmicrohttpd. */
     struct pal_unfinished *unfinished;
     pal_map addresses;         /* guarded by `lock`: connections, counted by address */
     pal_map owners;            /* guarded by `lock`: streams, counted by owner */

@@ -20,7 +20,7 @@
 #include "server/server_http_inside.h"
 
 #define EVENTS_MAX 64
-/* connections to accept before other events are handled */
+/* Connections to accept before other events are handled. */
 #define ACCEPTS_MAX 64
 #define LINGER_READS_MAX 16 /* reads before other events are handled */
 #define REFUSAL_LOG_US ((int64_t)10 * 1000000) /* time between two equal log lines */
