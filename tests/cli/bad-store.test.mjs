@@ -33,7 +33,7 @@ function assertRefused(w, file, commands, pattern) {
     }
 }
 
-test('a store that is not there', (t) => {
+test('commands fail if the store does not exist', (t) => {
     const w = workspace(t);
     for (const command of [...reading, ...writing.slice(1), ['session', 'restore', 'k'],
         ['session', 'erase', 'k', '--yes'], ['session', 'fork', 'k'], ['session', 'undo', 'k'],
@@ -46,7 +46,7 @@ test('a store that is not there', (t) => {
     assertFails(w.run('session', 'new', '--store', 'ftp:x'), 1, /ftp/);
 });
 
-test('a truncated database', (t) => {
+test('a truncated database is reported and not changed', (t) => {
     const w = workspace(t);
     const file = filled(w, 200);
     const size = fs.statSync(file).size;
@@ -56,7 +56,7 @@ test('a truncated database', (t) => {
     }
 });
 
-test('an empty file becomes a store only by a command that makes one', (t) => {
+test('only commands that create a store accept an empty file', (t) => {
     const w = workspace(t);
     w.write('a.db', '');
     for (const command of [...reading, ...writing.slice(1)])
@@ -66,7 +66,7 @@ test('an empty file becomes a store only by a command that makes one', (t) => {
     assert.equal(w.json('session', 'list', '--store', 'a.db').sessions.length, 1);
 });
 
-test('a file that is no database', (t) => {
+test('a file that is not a database is rejected', (t) => {
     const w = workspace(t);
     fs.mkdirSync(w.file('palaver-data'));
     const file = w.file('palaver-data/palaver.db');
@@ -77,7 +77,7 @@ test('a file that is no database', (t) => {
     }
 });
 
-test('a directory in its place', (t) => {
+test('a directory with the name of the store is rejected', (t) => {
     const w = workspace(t);
     fs.mkdirSync(w.file('dir'));
     for (const command of [...reading, ...writing])
@@ -94,7 +94,7 @@ function sqlite3(t, file, sql) {
     return true;
 }
 
-test("somebody else's database", (t) => {
+test("the database of another program is rejected", (t) => {
     const w = workspace(t);
     fs.mkdirSync(w.file('palaver-data'));
     const file = w.file('palaver-data/palaver.db');
@@ -102,14 +102,14 @@ test("somebody else's database", (t) => {
     assertRefused(w, file, [...reading, ...writing], /palaver\.db/);
 });
 
-test('a store of a newer version', (t) => {
+test('a store of a newer version is rejected', (t) => {
     const w = workspace(t);
     const file = filled(w);
     if (!sqlite3(t, file, 'PRAGMA user_version=999')) return;
     assertRefused(w, file, [...reading, ...writing], /999|newer/);
 });
 
-test('a damaged page: other sessions work, fsck tells and repairs', (t) => {
+test('with a damaged page other sessions work, and fsck reports and repairs it', (t) => {
     const w = workspace(t);
     const file = filled(w, 200);
     const clean = w.run('fsck');
@@ -137,7 +137,7 @@ test('a damaged page: other sessions work, fsck tells and repairs', (t) => {
     assert.equal(w.json('session', 'show', 'sample').messages.length, 1);
 });
 
-test('text that is not UTF-8', (t) => {
+test('text that is not UTF-8 is rejected', (t) => {
     const w = workspace(t);
     const file = filled(w);
     const before = w.json('session', 'show', 'k').session.last_seq;
@@ -150,7 +150,7 @@ test('text that is not UTF-8', (t) => {
     assert.ok(fs.existsSync(file));
 });
 
-test('a message of 17 MiB', (t) => {
+test('a message of 17 MiB is rejected', (t) => {
     const w = workspace(t);
     filled(w);
     const before = w.json('session', 'show', 'k').session.last_seq;
@@ -160,7 +160,7 @@ test('a message of 17 MiB', (t) => {
     w.ok('session', 'append', 'k', { input: Buffer.alloc(15 << 20, 'x') });
 });
 
-test('a file that may only be read', (t) => {
+test('a read-only file can be read but not written', (t) => {
     const w = workspace(t);
     const file = filled(w);
     fs.chmodSync(w.dir, 0o755);
@@ -180,7 +180,7 @@ test('a file that may only be read', (t) => {
     fs.chmodSync(w.file('palaver-data'), 0o755);
 });
 
-test('a directory that may only be read', (t) => {
+test('a store cannot be created in a read-only directory', (t) => {
     const w = workspace(t);
     fs.chmodSync(w.dir, 0o555);
     assertFails(w.run('session', 'new', nobody), 1, /could not create the directory 'palaver-data': Permission/);
@@ -189,7 +189,7 @@ test('a directory that may only be read', (t) => {
     assert.deepEqual(fs.readdirSync(w.dir), []);
 });
 
-test('a full disk', (t) => {
+test('a full disk is reported and loses nothing', (t) => {
     const w = workspace(t);
     const disk = w.file('disk');
     fs.mkdirSync(disk);
@@ -220,7 +220,7 @@ function fillDisk(w, disk) {
     w.ok('session', 'append', 'k', '--store', store, { input });
 }
 
-test('a limit of file sizes is a write that fails', (t) => {
+test('a write over the limit of file sizes fails like on a full disk', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', 'before', '--create');
     const input = JSON.stringify([message(crypto.randomBytes(400000).toString('hex'))]);

@@ -26,7 +26,7 @@ async function setup(t) {
 
 const shownTexts = (w) => textsOf(w.json('session', 'show', '@last'));
 
-test('a conversation, what it took, and leaving', async (t) => {
+test('a chat shows answers and token counts, and Ctrl-D quits', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     assert.match(terminal.greeting, /^Palaver {2}mock-model at openai\n/);
@@ -36,7 +36,7 @@ test('a conversation, what it took, and leaving', async (t) => {
     assert.deepEqual(shownTexts(w), ['hello', 'echo: hello']);
 });
 
-test('text is there while the rest is still to come', async (t) => {
+test('text is shown while the answer is still arriving', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('<<say one two three four>> <<chunk 4>> <<stall after=2>>\r');
@@ -48,7 +48,7 @@ test('text is there while the rest is still to come', async (t) => {
     assert.equal(await terminal.leave(), 0);
 });
 
-test('Ctrl-C stops the answer, and the chat goes on', async (t) => {
+test('Ctrl-C stops the answer, and the chat continues', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('<<say one two three four five>> <<chunk 4>> <<stall after=3>>\r');
@@ -64,7 +64,7 @@ test('Ctrl-C stops the answer, and the chat goes on', async (t) => {
     assert.deepEqual(next, ['and now?', 'echo: and now?']);
 });
 
-test('Ctrl-C gives up a line, and leaves only when pressed twice at an empty one', async (t) => {
+test('Ctrl-C discards a line, and quits only if it is pressed twice on an empty line', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('half a thou');
@@ -83,7 +83,7 @@ test('Ctrl-C gives up a line, and leaves only when pressed twice at an empty one
     assert.deepEqual(shownTexts(w), ['still here', 'echo: still here']);
 });
 
-test('the last conversation goes on after a restart', async (t) => {
+test('the last conversation continues after a restart', async (t) => {
     const w = await setup(t);
     const first = await w.open();
     assert.doesNotMatch(first.greeting, /Continuing/);
@@ -100,7 +100,7 @@ test('the last conversation goes on after a restart', async (t) => {
     assert.equal(w.json('session', 'list').sessions.length, 1, 'nothing said, nothing kept');
 });
 
-test('/new and /sessions and /open', async (t) => {
+test('/new, /sessions and /open switch between conversations', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     await terminal.say('first talk');
@@ -115,7 +115,7 @@ test('/new and /sessions and /open', async (t) => {
     assert.equal(await terminal.leave(), 0);
 });
 
-test('/fork leaves the old one as it is', async (t) => {
+test('/fork does not change the original conversation', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     await terminal.say('shared');
@@ -128,7 +128,7 @@ test('/fork leaves the old one as it is', async (t) => {
         ['shared', 'echo: shared']]);
 });
 
-test('/rewind takes back what was said, /undo brings it back', async (t) => {
+test('/rewind hides messages, and /undo makes them visible again', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     assert.match(await terminal.say('/rewind'), /! this conversation has no messages yet/);
@@ -144,7 +144,7 @@ test('/rewind takes back what was said, /undo brings it back', async (t) => {
     assert.equal(await terminal.leave(), 0);
 });
 
-test('/compact, /context, /tools, /model and /help', async (t) => {
+test('/compact, /context, /tools, /model and /help work', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     assert.match(await terminal.say('/context'), /! this conversation has no messages yet/);
@@ -165,14 +165,14 @@ test('/compact, /context, /tools, /model and /help', async (t) => {
     assert.equal(await terminal.exit, 0);
 });
 
-test('a line that begins with a space is said, slash or not', async (t) => {
+test('a line that begins with a space is a message, even with a slash', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     assert.match(await terminal.say(' /etc/hosts'), /echo: .*\/etc\/hosts/);
     assert.equal(await terminal.leave(), 0);
 });
 
-test('a failure is shown with what to do, and /retry asks again', async (t) => {
+test('a failure is shown with a remedy, and /retry requests a new answer', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     const shown = await terminal.say('<<fail status=400 times=1>> please');
@@ -181,7 +181,7 @@ test('a failure is shown with what to do, and /retry asks again', async (t) => {
     assert.equal(await terminal.leave(), 0);
 });
 
-test('a retry is shown while it is waited for', async (t) => {
+test('a pending retry is shown', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('<<fail status=503 times=1 retry_after=1>> please\r');
@@ -191,7 +191,7 @@ test('a retry is shown while it is waited for', async (t) => {
     assert.equal(await terminal.leave(), 0);
 });
 
-test('a tool is a line, and so is its result', async (t) => {
+test('a tool call is one line, and so is its result', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     const shown = await terminal.say('<<tool recall {"text":"fox"}>> <<next>> <<say found it>>');
@@ -199,7 +199,7 @@ test('a tool is a line, and so is its result', async (t) => {
     assert.equal(await terminal.leave(), 0);
 });
 
-test('equal calls in a row are asked about', async (t) => {
+test('the user must approve repeated identical calls', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     const call = '<<tool recall {"text":"fox"}>>';
@@ -211,7 +211,7 @@ test('equal calls in a row are asked about', async (t) => {
     assert.equal(await terminal.leave(), 0);
 });
 
-test('lines go on behind a backslash, and what is pasted is one message', async (t) => {
+test('a backslash continues a line, and pasted text is one message', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('one\\\r');
@@ -241,7 +241,7 @@ for (const [name, keys] of [['a carriage return', '\x1b\r'], ['a line feed', '\x
     });
 }
 
-test('/retry after a good answer takes it back and asks for another', async (t) => {
+test('/retry after a good answer hides it and requests a new one', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     await terminal.say('clear');
@@ -253,7 +253,7 @@ test('/retry after a good answer takes it back and asks for another', async (t) 
     assert.equal((await w.requests()).length, 2);
 });
 
-test('what was said comes back with the arrow key, also later, and only for its user', async (t) => {
+test('the arrow key shows earlier messages, even after a restart, and only to the same user', async (t) => {
     const w = await setup(t);
     const first = await w.open();
     await first.say('say this again');
@@ -297,7 +297,7 @@ for (const columns of [40, 80]) {
     });
 }
 
-test('Markdown is shown as what it means', async (t) => {
+test('Markdown is shown formatted', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     const from = terminal.shown.length;
@@ -307,7 +307,7 @@ test('Markdown is shown as what it means', async (t) => {
     assert.equal(await terminal.leave(), 0);
 });
 
-test('NO_COLOR is honoured', async (t) => {
+test('NO_COLOR disables styles', async (t) => {
     const w = await setup(t);
     const terminal = await w.open([], { env: { NO_COLOR: '1' } });
     const shown = await terminal.say('<<say **bold** text>>');
@@ -317,7 +317,7 @@ test('NO_COLOR is honoured', async (t) => {
     assert.equal(await terminal.leave(), 0);
 });
 
-test('a model can not command the terminal', async (t) => {
+test('a model cannot send control sequences to the terminal', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     const from = terminal.shown.length;
@@ -337,7 +337,7 @@ test('a model can not command the terminal', async (t) => {
     assert.equal(await scripted.leave(), 0);
 });
 
-test('without a model it says so, and how to get one', async (t) => {
+test('without a model the greeting explains how to configure one', async (t) => {
     const w = workspace(t);
     const terminal = new Terminal(t, ['chat'], { cwd: w.dir, env: { OLLAMA_HOST: '127.0.0.1:1' } });
     const greeting = await terminal.prompt();
@@ -348,7 +348,7 @@ test('without a model it says so, and how to get one', async (t) => {
     assert.equal(await terminal.leave(), 0);
 });
 
-test('a terminal that goes away ends it cleanly', async (t) => {
+test('the chat ends cleanly if the terminal is closed', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     await terminal.say('hello');

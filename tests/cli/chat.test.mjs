@@ -41,25 +41,25 @@ async function setup(t) {
     return { ...w, url, start, chat, bare, requests };
 }
 
-test('a pipe gets the answer and nothing else', async (t) => {
+test('a pipe receives only the answer', async (t) => {
     const w = await setup(t);
     const result = await w.chat({ input: 'hi\n' });
     assert.deepEqual(result, { code: 0, out: 'echo: hi\n', err: '' });
 });
 
-test('stdin as a whole is one message', async (t) => {
+test('all of stdin is one message', async (t) => {
     const w = await setup(t);
     const result = await w.chat({ input: 'one\n\ntwo\n' });
     assert.equal(result.out, 'echo: one\n\ntwo\n');
 });
 
-test('words of the command line are a question, and stdin stands behind them', async (t) => {
+test('the words of the command line are the question, and stdin follows them', async (t) => {
     const w = await setup(t);
     assert.equal((await w.chat('what', 'is', 'this')).out, 'echo: what is this\n');
     assert.equal((await w.chat('look:', { input: 'data\n' })).out, 'echo: look:\n\ndata\n');
 });
 
-test('the next question goes on in the same conversation, and --new does not', async (t) => {
+test('the next question continues the conversation, unless --new is set', async (t) => {
     const w = await setup(t);
     await w.chat('one');
     await w.chat('two');
@@ -73,7 +73,7 @@ test('the next question goes on in the same conversation, and --new does not', a
     assert.deepEqual(sent, [1, 2, 1, 2]);
 });
 
-test('--session names the conversation', async (t) => {
+test('--session selects the conversation', async (t) => {
     const w = await setup(t);
     w.ok('session', 'new', '--key', 'mine');
     await w.chat('--session', 'mine', 'hello');
@@ -82,13 +82,13 @@ test('--session names the conversation', async (t) => {
     assertFails(await w.chat('--session', 'mine', '--new', 'x'), 2, /--session and --new cannot be combined/);
 });
 
-test('Markdown is left alone, and control characters are made harmless', async (t) => {
+test('Markdown is not formatted in a pipe, and control characters are made visible', async (t) => {
     const w = await setup(t);
     const result = await w.chat({ input: '<<say # T **b** \x1b[31mred\x07>>' });
     assert.equal(result.out, '# T **b** \\x1b[31mred\\x07\n');
 });
 
-test('with --json there is more to know', async (t) => {
+test('--json prints the session, the turn and the token counts', async (t) => {
     const w = await setup(t);
     const answer = JSON.parse((await w.chat('--json', 'hi')).out);
     assert.equal(answer.text, 'echo: hi');
@@ -98,20 +98,20 @@ test('with --json there is more to know', async (t) => {
     assert.ok(answer.usage.input_tokens > 0 && answer.usage.output_tokens > 0);
 });
 
-test('a model that fails gives an exit code and one line that says why', async (t) => {
+test('a failing model leads to exit code 1 and one line with the reason', async (t) => {
     const w = await setup(t);
     const result = await w.chat('<<fail status=400>> x');
     assertFails(result, 1, /hint: your message is stored/);
     assert.match(w.ok('session', 'show', '@last'), /fail status=400/);
 });
 
-test('an empty question is no question', async (t) => {
+test('an empty question is rejected', async (t) => {
     const w = await setup(t);
     assertFails(await w.chat({ input: '\n' }), 2, /the question is missing/);
     assert.equal(w.json('session', 'list').sessions.length, 0);
 });
 
-test('Ctrl-C keeps what was said so far', async (t) => {
+test('Ctrl-C keeps the answer so far', async (t) => {
     const w = await setup(t);
     const child = w.start('<<say one two three four five six>> <<chunk 4>> <<stall after=3>>');
     const ended = once(child, 'exit');
@@ -128,7 +128,7 @@ test('Ctrl-C keeps what was said so far', async (t) => {
     assert.equal(answer, 'one two thre');
 });
 
-test('without any model echo answers, and says that it is none', (t) => {
+test('without a model, echo answers and stderr says so', (t) => {
     const w = workspace(t);
     const keys = Object.keys(process.env).filter((name) => name.endsWith('_API_KEY'));
     const env = { ...Object.fromEntries(keys.map((name) => [name, ''])), OLLAMA_HOST: '127.0.0.1:1' };
@@ -138,7 +138,7 @@ test('without any model echo answers, and says that it is none', (t) => {
     assert.equal(result.code, 0);
 });
 
-test('a key that is refused is named, and what to do about it', async (t) => {
+test('a rejected key is named, with a remedy', async (t) => {
     const w = await setup(t);
     const { code, err } = await w.chat({ input: '<<fail status=401>>' });
     assert.equal(code, 1);

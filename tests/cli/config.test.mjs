@@ -10,7 +10,7 @@ const shown = (w, key, ...args) => {
     return { file: all.file, ...rest };
 };
 
-test('without a file everything is at its default', (t) => {
+test('without a file all keys have their defaults', (t) => {
     const w = workspace(t);
     const { file, values } = w.json('config', 'show');
     assert.equal(file, null);
@@ -18,7 +18,7 @@ test('without a file everything is at its default', (t) => {
     assert.match(w.ok('config', 'show'), /^no configuration file was read\n\nKEY +VALUE +SOURCE\nstore +"sqlite:/);
 });
 
-test('the first file that is there counts, and only that one', (t) => {
+test('only the first existing file is read', (t) => {
     const w = workspace(t);
     const env = { XDG_CONFIG_HOME: w.file('xdg') };
     const strategy = (...args) => shown(w, 'context.token_strategy', ...args);
@@ -39,7 +39,7 @@ test('the first file that is there counts, and only that one', (t) => {
         { file: '/dev/null', value: 'compact', source: 'default' });
 });
 
-test('the user has a file without XDG_CONFIG_HOME too', (t) => {
+test('without XDG_CONFIG_HOME the file in ~/.config is read', (t) => {
     const w = workspace(t);
     w.write('.config/palaver/palaver.yaml', 'context: {max_tokens: 7}\n');
     for (const xdg of ['', 'relative']) {
@@ -48,7 +48,7 @@ test('the user has a file without XDG_CONFIG_HOME too', (t) => {
     }
 });
 
-test('a file that is named must be there', (t) => {
+test('a file that the user names must exist', (t) => {
     const w = workspace(t);
     const missing = /missing\.yaml: could not read the file: No such file/;
     assertFails(w.run('config', 'show', '--config', 'missing.yaml'), 1, missing);
@@ -58,7 +58,7 @@ test('a file that is named must be there', (t) => {
     assertFails(w.run('config', 'check', '.'), 1, /\.: could not read the file: Is a directory/);
 });
 
-test('environment over file, flag over environment', (t) => {
+test('the environment overrides the file, and options override the environment', (t) => {
     const w = workspace(t);
     w.write('palaver.yaml', 'store: sqlite:file.db\n');
     const env = { PALAVER_STORE: 'sqlite:env.db' };
@@ -74,7 +74,7 @@ test('environment over file, flag over environment', (t) => {
     assert.deepEqual(made, ['env.db', 'file.db', 'flag.db']);
 });
 
-test('any single key has a variable', (t) => {
+test('every single key has an environment variable', (t) => {
     const w = workspace(t);
     const env = { PALAVER_CONTEXT_COMPACTION_PRUNE_MINIMUM: '77', PALAVER_EXPIRY_CLEANUP_INTERVAL: '90s' };
     assert.equal(shown(w, 'context.compaction.prune_minimum', { env }).value, 77);
@@ -83,7 +83,7 @@ test('any single key has a variable', (t) => {
         /PALAVER_CONTEXT_MAX_TOKENS: must be a whole number/);
 });
 
-test('a wrong file stops every command that would use it, before it does anything', (t) => {
+test('with a wrong file, every command that uses it fails before it does anything', (t) => {
     const w = workspace(t);
     w.write('palaver.yaml', 'store: sqlite:a.db\n\ncontxt:\n  max_tokens: 5\n');
     const wrong = /^palaver: palaver\.yaml:3: unknown key 'contxt'; did you mean 'context'\?\n$/;
@@ -95,7 +95,7 @@ test('a wrong file stops every command that would use it, before it does anythin
         w.ok(...args);
 });
 
-test('check says what is right', (t) => {
+test('config check accepts a correct file', (t) => {
     const w = workspace(t);
     w.write('a.yaml', 'store: "memory:"\n');
     assert.equal(w.ok('config', 'check', 'a.yaml'), 'a.yaml: ok\n');
@@ -105,7 +105,7 @@ test('check says what is right', (t) => {
     assertFails(w.run('config', 'check'), 2, /'config check' requires more arguments/);
 });
 
-test("Loom's section is read where its keys are now, with a warning for each", (t) => {
+test("the keys of Loom's section are read as our keys, with a warning for each", (t) => {
     const w = workspace(t);
     w.write('palaver.yaml', `conversation:
   session_expiration: 12h
@@ -141,7 +141,7 @@ context: {threshold_percent: 70, max_tokens: 100000}
     w.ok('config', 'check', 'a.yaml');
 });
 
-test('parameters are keys with any values', (t) => {
+test('parameters can have any keys and values', (t) => {
     const w = workspace(t);
     w.write('palaver.yaml', `turn:
   parameters: {temperature: 0.7, stop: [a, "1"], seed: 5, deep: {x: true, y: null}, "n": "true"}
@@ -155,7 +155,7 @@ agents: [{id: a, parameters: {}}]
     assertFails(w.run('config', 'show'), 1, /'turn.parameters' must be a map/);
 });
 
-test('the example is a file with all defaults', (t) => {
+test('config example prints a file with all defaults', (t) => {
     const w = workspace(t);
     w.write('palaver.yaml', w.ok('config', 'example'));
     const read = w.json('config', 'show').values;
@@ -175,7 +175,7 @@ test('passwords are not shown', (t) => {
     }
 });
 
-test('secrets stand in the environment, and nowhere else', (t) => {
+test('secrets are allowed only in the environment', (t) => {
     const w = workspace(t);
     const env = { HOUSE_KEY: 's3cret', TEAM: 's3cret' };
     w.write('palaver.yaml', `
@@ -200,14 +200,14 @@ mcp_servers:
     assert.ok(!refused.err.includes('s3cret'));
 });
 
-test('what somebody else wrote cannot command the terminal', (t) => {
+test('text of others cannot send control sequences to the terminal', (t) => {
     const w = workspace(t);
     w.write('a\x1b[31m.yaml', 'context: {compaction: {model: "\\e[31mred"}}\n');
     const out = w.ok('config', 'show', '--config', 'a\x1b[31m.yaml');
     assert.ok(!out.includes('\x1b'));
 });
 
-test('route takes from the configuration what its input leaves out', (t) => {
+test('route takes missing settings from the configuration', (t) => {
     const w = workspace(t);
     const route = (input) => JSON.parse(w.ok('route', { input: JSON.stringify(input) }));
     const context = { channel: 'telegram', chat_id: '5', sender_id: '123' };
@@ -240,14 +240,14 @@ agents: [{id: other}]
         'v=1|agent=main|channel=telegram|account=default|sender=john');
 });
 
-test('the group explains itself', () => {
+test('palaver config prints the help of its commands', () => {
     assert.match(palaver(['config']).out, /^Usage: palaver config COMMAND/);
     assertFails(palaver(['config', 'shwo']), 2, /unknown command 'config shwo'\nhint: did you mean 'palaver config show'\?/);
     assertFails(palaver(['confg']), 2, /did you mean 'palaver config'\?/);
     assertFails(palaver(['config', 'append']), 2, /run 'palaver config --help'/);
 });
 
-test('a mistyped variable of the environment is refused with a suggestion', (t) => {
+test('a mistyped environment variable is rejected with a suggestion', (t) => {
     const w = workspace(t);
     assertFails(w.run('session', 'list', { env: { PALAVER_SERVER_LISTN: '127.0.0.1:1' } }), 1,
         /unknown environment variable 'PALAVER_SERVER_LISTN'; did you mean 'PALAVER_SERVER_LISTEN'\?/);

@@ -23,7 +23,7 @@ function demo(t, count = 12, ...options) {
 const sent = (plan) => plan.items.filter((item) => item.hash && item.seq).map((item) => item.seq);
 const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
-test('context: a bar, what is in it, and what is next', (t) => {
+test('context shows a bar, the items and the next step', (t) => {
     const w = demo(t);
     let text = w.ok('context', 'demo');
     text += '\n' + w.ok('context', 'demo', '--max-tokens', '4000');
@@ -38,7 +38,7 @@ test('context: a bar, what is in it, and what is next', (t) => {
             '<n> of 4,000 tokens, <n>').replace(/free [\d,]+/g, 'free <n>'));
 });
 
-test('context --json is the plan', (t) => {
+test('context --json prints the plan', (t) => {
     const w = demo(t);
     const plan = w.json('context', 'demo');
     assert.deepEqual([plan.action, plan.strategy, plan.tokens], ['send', 'compact', 4800]);
@@ -54,7 +54,7 @@ test('context --json is the plan', (t) => {
     assert.equal(w.json('context', 'demo', '--model', 'gpt-4o').usable, 128000 - 16384);
 });
 
-test('settings: options, then the session, then the configuration', (t) => {
+test("options override the session's settings, and those override the configuration", (t) => {
     const w = demo(t, 12, '--metadata',
         '{"context":{"token_strategy":"sliding_window","max_tokens":3000,"else":1}}');
     w.write('palaver.yaml', 'context: {token_strategy: reset, max_tokens: 2000}\n' +
@@ -70,7 +70,7 @@ test('settings: options, then the session, then the configuration', (t) => {
     assertFails(w.run('context', 'bad'), 1, /'max_tokens' in "context" must be a whole number/);
 });
 
-test('context: what is wrong', (t) => {
+test('context rejects wrong options', (t) => {
     const w = demo(t, 1);
     assertFails(w.run('context', 'nobody'), 1, /nobody/);
     assertFails(w.run('context', 'demo', '--strategy', 'compct'), 2, /did you mean 'compact'/);
@@ -78,7 +78,7 @@ test('context: what is wrong', (t) => {
     assertFails(w.run('context'), 2, /SESSION/);
 });
 
-test('reasons quote nothing that could command the terminal', (t) => {
+test('reasons contain no control characters', (t) => {
     const w = workspace(t);
     w.ok('session', 'new', '--key', 'demo');
     const lines = [{ role: 'user', content: 'hi' }, { role: 'tool',
@@ -89,7 +89,7 @@ test('reasons quote nothing that could command the terminal', (t) => {
     assert.match(shown, /dropped/);
 });
 
-test('compact: a summary by hand, taken back, made again, compared', (t) => {
+test('compact: a given summary can be undone, repeated and compared', (t) => {
     const w = demo(t);
     const before = w.ok('session', 'export', 'demo', '--format', 'openai');
     const dry = w.json('session', 'compact', 'demo', '--dry-run');
@@ -115,7 +115,7 @@ test('compact: a summary by hand, taken back, made again, compared', (t) => {
     assertFails(w.run('session', 'compact', 'demo', '--undo', '9'), 1, /no checkpoint 9/);
 });
 
-test('context: agents have settings of their own', (t) => {
+test('context uses the settings of the agent', (t) => {
     const w = workspace(t);
     w.write('palaver.yaml', `
 context: {token_strategy: reset, max_tokens: 2000}
@@ -141,7 +141,7 @@ agents:
         ['reset', 500, 'message', 'm-4, profile mistral']);
 });
 
-test('compact: the model that is configured writes the summary', (t) => {
+test('compact: the configured model writes the summary', (t) => {
     const w = demo(t);
     w.write('answers.jsonl', '{"text":"They asked, and we answered."}\n{"next":true}\n');
     w.write('palaver.yaml', 'providers: [{kind: script, path: answers.jsonl}]\n');
@@ -156,7 +156,7 @@ test('compact: the model that is configured writes the summary', (t) => {
     assert.equal(w.json('session', 'compact', 'demo', '--max-tokens', '2000').seq, cut);
 });
 
-test('compact: without a model turns are left out, and it is said so', (t) => {
+test('compact: without a model turns are left out, with a note', (t) => {
     const w = demo(t);
     const text = w.ok('session', 'compact', 'demo', '--max-tokens', '4000', '--provider', 'echo');
     assert.match(text, /^No summary was written: 'echo' is not a model and cannot write summaries; configure a provider\.\nCheckpoint 1: left out /);
@@ -169,7 +169,7 @@ test('compact: without a model turns are left out, and it is said so', (t) => {
         /^Nothing was changed: nothing to compact/);
 });
 
-test('compact: who is asked', (t) => {
+test('compact: the selected provider is called, or the error names the problem', (t) => {
     const w = demo(t);
     const env = { OPENAI_API_KEY: '' };
     const compact = (...args) => w.run('session', 'compact', 'demo', ...args);
@@ -186,7 +186,7 @@ test('compact: who is asked', (t) => {
         /^No summary was written: 'echo' is not a model/);
 });
 
-test('compact: options that exclude each other, and wrong numbers', (t) => {
+test('compact: contradicting options and wrong numbers are rejected', (t) => {
     const w = demo(t, 2);
     const compact = (...args) => w.run('session', 'compact', 'demo', ...args);
     assertFails(compact('--undo', '--diff', '1', '2'), 2, /cannot be combined/);
@@ -198,7 +198,7 @@ test('compact: options that exclude each other, and wrong numbers', (t) => {
     assertFails(compact('--redo', '7', '--summary', 'x'), 1, /checkpoint 7/);
 });
 
-test('pin and unpin', (t) => {
+test('a pinned message is kept until it is unpinned', (t) => {
     const w = demo(t);
     assert.equal(w.ok('session', 'pin', 'demo', '3'), 'Message 3 is pinned.\n');
     w.ok('session', 'compact', 'demo', '--summary', 'We asked.');
@@ -210,7 +210,7 @@ test('pin and unpin', (t) => {
     assertFails(w.run('session', 'pin', 'demo', '99'), 1, /99/);
 });
 
-test('bench cache: the default is cheap, and nothing moves between cuts', (t) => {
+test('bench cache: the default strategy is cheap, and nothing changes between cuts', (t) => {
     const w = workspace(t);
     const rows = w.json('bench', 'cache', '--turns', '300');
     assert.equal(rows.length, 14);
@@ -227,7 +227,7 @@ test('bench cache: the default is cheap, and nothing moves between cuts', (t) =>
     assertFails(w.run('bench', 'cache', '--turns', '0'), 2, /--turns/);
 });
 
-test('context: all numbers are the provider\'s, and add up', (t) => {
+test('context: all numbers are as the provider counts, and add up', (t) => {
     const w = demo(t);
     const number = (text) => Number(text.replaceAll(',', ''));
     const answer = { role: 'assistant', content: 'Yes.', model: 'script-1', tokens: 10,

@@ -52,7 +52,7 @@ test('every command explains itself with examples', () => {
     assertGolden('help-commands.txt', all);
 });
 
-test('the examples in the help are understood', (t) => {
+test('every example in the help is a valid command line', (t) => {
     for (const command of commands) {
         const help = palaver([...command.split(' '), '--help']).out;
         const examples = help.split('Examples:\n')[1].trimEnd().split('\n');
@@ -66,13 +66,13 @@ test('the examples in the help are understood', (t) => {
     }
 });
 
-test('the version', () => {
+test('version and --version print the version', () => {
     assert.match(palaver(['--version']).out, /^palaver \d+\.\d+\.\d+\n$/);
     assert.equal(palaver(['version']).out, palaver(['--version']).out);
     assert.match(JSON.parse(palaver(['version', '--json']).out).version, /^\d+\.\d+\.\d+$/);
 });
 
-test('wrong command lines exit with 2, say what is wrong and suggest', () => {
+test('a wrong command line exits with 2, an explanation and a suggestion', () => {
     const cases = [
         [['sesion'], /unknown command 'sesion'\nhint: did you mean 'palaver session'\?/],
         [['list'], /unknown command 'list'\nhint: did you mean 'palaver session list'\?/],
@@ -95,13 +95,13 @@ test('wrong command lines exit with 2, say what is wrong and suggest', () => {
     for (const [args, pattern] of cases) assertFails(palaver(args), 2, pattern);
 });
 
-test('a wrong command line makes no store', (t) => {
+test('a wrong command line does not create a store', (t) => {
     const w = workspace(t);
     assertFails(w.run('session', 'new', '--what'), 2, /unknown option/);
     assert.deepEqual(fs.readdirSync(w.dir), []);
 });
 
-test('options may stand anywhere, and end at --', (t) => {
+test('options can be anywhere before --', (t) => {
     const w = workspace(t);
     w.ok('--store=sqlite:a.db', 'session', 'new', '--key=k');
     w.ok('session', '--store', 'sqlite:a.db', 'append', 'k', '--', '--not-an-option');
@@ -109,7 +109,7 @@ test('options may stand anywhere, and end at --', (t) => {
     assert.equal(textOf(shown.messages[0]), '--not-an-option');
 });
 
-test('no suggestion names a command that takes something away', () => {
+test('a destructive command is never suggested', () => {
     const words = ['rename', 'erace', 'erase1', 'delet', 'remove', 'dele', 'revok', 'revoke1', 'rese',
         'truncat'];
     for (const word of words) {
@@ -121,7 +121,7 @@ test('no suggestion names a command that takes something away', () => {
     }
 });
 
-test('with --json a failure is one JSON object on stderr', (t) => {
+test('with --json an error is one JSON object on stderr', (t) => {
     const w = workspace(t);
     w.ok('session', 'new', '--key', 'a');
     const cases = [

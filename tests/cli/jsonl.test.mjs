@@ -24,7 +24,7 @@ function assertOthersWork(w, options = {}) {
     assert.equal(w.json('session', 'list', ...store, options).sessions.length, 2);
 }
 
-test('a directory in the place of the lines', (t) => {
+test("a directory with the name of a session's lines is reported", (t) => {
     const w = filled(t);
     fs.renameSync(w.file('dir/x.jsonl'), w.file('aside'));
     fs.mkdirSync(w.file('dir/x.jsonl'));
@@ -42,7 +42,7 @@ test('a directory in the place of the lines', (t) => {
     assert.equal(w.run('fsck', ...store).code, 0);
 });
 
-test('a directory in the place of a meta file', (t) => {
+test('a directory with the name of a meta file is reported', (t) => {
     const w = filled(t);
     fs.rmSync(w.file('dir/x.meta.json'));
     fs.mkdirSync(w.file('dir/x.meta.json'));
@@ -52,7 +52,7 @@ test('a directory in the place of a meta file', (t) => {
     assertOthersWork(w);
 });
 
-test('a directory in the place of the log, a file in that of a directory', (t) => {
+test('a directory with the name of the log, or a file with that of a directory, is reported', (t) => {
     const w = filled(t);
     fs.renameSync(w.file('dir/.palaver/log'), w.file('aside'));
     fs.mkdirSync(w.file('dir/.palaver/log'));
@@ -66,7 +66,7 @@ test('a directory in the place of the log, a file in that of a directory', (t) =
     assert.equal(fs.readFileSync(w.file('file'), 'utf8'), 'x');
 });
 
-test('files that may not be read', (t) => {
+test('unreadable files are reported', (t) => {
     const w = filled(t);
     fs.chmodSync(w.dir, 0o755);
     for (const name of ['dir', ...fs.readdirSync(w.file('dir'), { recursive: true })

@@ -31,7 +31,7 @@ function directory(w) {
     }));
 }
 
-test('a directory comes over whole, and can be repeated', (t) => {
+test('a directory is imported completely, and the import can be repeated', (t) => {
     const w = workspace(t);
     directory(w);
     const report = w.json('session', 'import', 'picoclaw:s');
@@ -66,7 +66,7 @@ test('a directory comes over whole, and can be repeated', (t) => {
     assert.equal(textOf(w.json('session', 'show', 'agent:main:x').messages.at(-1)), 'later');
 });
 
-test('damage costs what is damaged, and is told', (t) => {
+test('only damaged parts are skipped, and they are reported', (t) => {
     const w = workspace(t);
     w.write('s/torn.jsonl', `${lines(line('one'), 'garbage', '', line('two'))}{"role":"user","cont`);
     w.write('s/torn.meta.json', '{"key": "to');
@@ -84,7 +84,7 @@ test('damage costs what is damaged, and is told', (t) => {
     assert.deepEqual(texts(w, 'bare:session'), []);
 });
 
-test('a file that may not be read costs its session only', (t) => {
+test('an unreadable file skips only its session', (t) => {
     const w = workspace(t);
     for (const name of ['a', 'b', 'c']) {
         w.write(`s/${name}.jsonl`, lines(line(name)));
@@ -103,7 +103,7 @@ test('a file that may not be read costs its session only', (t) => {
     assert.equal(w.json('session', 'import', 'picoclaw:s', nobody).messages, 2);
 });
 
-test('older files come along unless they were migrated', (t) => {
+test('older files are imported unless they were migrated', (t) => {
     const w = workspace(t);
     const legacy = (key, text) => JSON.stringify({
         key, messages: [{ role: 'user', content: text }, { role: 'assistant', content: 'yes' }],
@@ -126,7 +126,7 @@ test('older files come along unless they were migrated', (t) => {
     assert.equal(w.json('session', 'import', 'picoclaw:s').messages, 0);
 });
 
-test('an alias that two sessions claim stays with the first', (t) => {
+test('if two sessions claim an alias, the first one keeps it', (t) => {
     const w = workspace(t);
     for (const name of ['a', 'b']) {
         w.write(`s/${name}.jsonl`, lines(line(name)));
@@ -143,7 +143,7 @@ test('an alias that two sessions claim stays with the first', (t) => {
     assert.deepEqual(texts(w, 'a'), ['a', 'more']);
 });
 
-test('a key that another conversation has stays with it', (t) => {
+test('a key that is in use stays with its session', (t) => {
     const w = workspace(t);
     w.write('s/k.jsonl', lines(line('as it was')));
     w.ok('session', 'import', 'picoclaw:s', '--store', 'a.db');
@@ -159,7 +159,7 @@ test('a key that another conversation has stays with it', (t) => {
     assert.equal(w.json('session', 'show', 'k', '--store', 'b.db').messages[0].content, 'forged');
 });
 
-test('an import that was killed goes on where it was', (t) => {
+test('a killed import continues when it is repeated', (t) => {
     const w = workspace(t);
     for (let i = 0; i < 400; i++) {
         w.write(`s/k${i}.jsonl`, lines(...Array.from({ length: 20 }, (_, n) => line(`${i} ${n} ${'x'.repeat(200)}`))));
@@ -181,7 +181,7 @@ test('an import that was killed goes on where it was', (t) => {
     }
 });
 
-test('wrong directories and options are refused', (t) => {
+test('wrong directories and options are rejected', (t) => {
     const w = workspace(t);
     assert.match(w.run('session', 'import', 'picoclaw:none').err, /could not read the directory 'none'/);
     fs.mkdirSync(w.file('empty'));
@@ -199,7 +199,7 @@ test('wrong directories and options are refused', (t) => {
         assertFails(w.run('session', ...args, '--store', 'jsonl:own'), 1, /is the directory of the open store/);
 });
 
-test('an export is what PicoClaw reads', (t) => {
+test('PicoClaw can read an export', (t) => {
     const w = workspace(t);
     directory(w);
     w.ok('session', 'import', 'picoclaw:s');
@@ -238,7 +238,7 @@ test('an export is what PicoClaw reads', (t) => {
         strip(w.json('session', 'show', 'agent:main:x')));
 });
 
-test('each result of a tool has a line of its own', (t) => {
+test('each tool result is a separate line', (t) => {
     const w = workspace(t);
     const message = { role: 'user', parts: [1, 2].map((n) => ({
         type: 'tool_result', call_id: `c${n}`, output: `out ${n}` })) };
@@ -251,7 +251,7 @@ test('each result of a tool has a line of its own', (t) => {
     assert.equal(out[0].palaver.message.id, undefined, 'two lines never share an id');
 });
 
-test('a line that PicoClaw could not read is not written', (t) => {
+test('a line that is too long for PicoClaw is not written', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', '--create', { input: 'x'.repeat(11 << 20) });
     assertFails(w.run('session', 'export', 'picoclaw:out', 'k'), 1, /PicoClaw cannot read lines over/);
@@ -270,7 +270,7 @@ const skillian = (id, ...contents) => ({
     ] },
 });
 
-test("Skillian's rows: one, several, or a line each", (t) => {
+test("rows of Skillian are read alone, as a list, or one per line", (t) => {
     const w = workspace(t);
     w.write('one.json', JSON.stringify(skillian('u1', 'hi', 'hi'), null, 2));
     w.write('many.json', JSON.stringify([skillian('u2', 'a'), skillian('u3', 'b')]));
@@ -299,7 +299,7 @@ const loom = (id, more) => ({
     metadata: { agent_name: 'ada' }, ...more,
 });
 
-test("Loom's rows as JSON", (t) => {
+test("rows of Loom are read as JSON", (t) => {
     const w = workspace(t);
     w.write('rows.jsonl', lines(JSON.stringify(loom('s1')), JSON.stringify(loom('s2', {
         messages: '[]', metadata: '{}', expires_at: '2026-11-15 19:00:00' })), JSON.stringify(loom('s3', {
@@ -329,7 +329,7 @@ for row in json.load(sys.stdin):
 db.commit()
 `;
 
-test("Loom's SQLite file", (t) => {
+test("Loom's SQLite file is imported", (t) => {
     const w = workspace(t);
     const row = (id, messages, metadata) => [id, 'bead', 'P', messages,
         '2026-11-15 18:45:57.123456789+00:00', '2026-11-15 18:46:00', '2999-01-01 00:00:00', 7, metadata];
@@ -348,7 +348,7 @@ test("Loom's SQLite file", (t) => {
     assert.equal(w.json('session', 'import', 'loom.db').messages_known, 2);
 });
 
-test('a database that is not Loom’s is an error, and stays as it is', (t) => {
+test('a database that is not Loom’s is rejected and not changed', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', 'x', '--create', '--store', 'other.db');
     assertFails(w.run('session', 'import', 'other.db'), 1, /'other\.db' is a database that has neither Loom's table/);

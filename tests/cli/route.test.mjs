@@ -24,7 +24,7 @@ const lines = (out) => out.trimEnd().split('\n').map((line) => JSON.parse(line))
 // PicoClaw does not escape, so where a value holds a '|' its signature and key are not ours.
 const isOurs = (row) => !Object.values(row.input.context).some((text) => /[|%]/.test(text));
 
-test('every vector, alone and all of them line by line', () => {
+test('every test vector gives its route, alone and line by line', () => {
     let compared = 0;
     for (const row of cases) {
         const { matched_by: matchedBy, ...answer } = routed(row.input);
@@ -48,7 +48,7 @@ test('every vector, alone and all of them line by line', () => {
         cases.map((row) => routed(row.input).signature));
 });
 
-test('whole rows, many lines, other line ends and a file will do', (t) => {
+test('input can be rows, many lines, other line ends and a file', (t) => {
     const row = cases[0];
     const wanted = routed(row.input);
     assert.deepEqual(routed(row), wanted);
@@ -61,7 +61,7 @@ test('whole rows, many lines, other line ends and a file will do', (t) => {
     assert.deepEqual(lines(palaver(['route', file]).out), [wanted]);
 });
 
-test('rules, agents and dm_scope as PicoClaw has them', () => {
+test('rules, agents and dm_scope work as in PicoClaw', () => {
     const { dispatch_rules: rules, dm_scope_to_dimensions: scopes } = vectors('picoclaw_misc.json');
     for (const row of rules) {
         const answer = routed({ context: row.inbound, rules: row.rules, agents: row.agents });
@@ -79,7 +79,7 @@ test('rules, agents and dm_scope as PicoClaw has them', () => {
     }
 });
 
-test('an explicit key is used as it came', () => {
+test('an explicit key is used unchanged', () => {
     for (const row of vectors('picoclaw_misc.json').resolve_scope_key) {
         const answer = routed({ session_key: row.msg });
         const isOwn = row.out === row.msg;
@@ -88,7 +88,7 @@ test('an explicit key is used as it came', () => {
     }
 });
 
-test('one person, one session on every channel', () => {
+test('a linked person has one session on all channels', () => {
     const at = (channel, sender, more) => routed({
         context: { channel, sender_id: sender, chat_id: `dm-${channel}`, chat_type: 'direct' },
         dimensions: ['sender'], identity_links: { John: ['telegram:123', 'U-SLACK'] }, ...more,
@@ -100,7 +100,7 @@ test('one person, one session on every channel', () => {
     assert.notEqual(at('telegram', '9', on), at('slack', '9', on));
 });
 
-test('rooms, work items and code', () => {
+test('rooms, work items and code have their own keys', () => {
     assert.equal(routed({ matrix_room: '!r:s' }).signature,
         'v=1|agent=main|channel=matrix|account=default|chat=group:!r:s');
     const typed = routed({ matrix_room: '!r:s', context: { chat_type: 'direct' } });
@@ -120,7 +120,7 @@ test('rooms, work items and code', () => {
         'v=1|kind=code|agent=main|project_path=/a|branch=x%7Cy');
 });
 
-test('what the input leaves out is as the server has it', (t) => {
+test('missing input has the same defaults as in the server', (t) => {
     const dir = fs.mkdtempSync('/tmp/palaver-route-');
     t.after(() => fs.rmSync(dir, { recursive: true }));
     const input = JSON.stringify({ context: { channel: 'telegram', chat_type: 'group', chat_id: '-1', sender_id: '7' } });
@@ -141,7 +141,7 @@ test('what the input leaves out is as the server has it', (t) => {
     assert.equal(signature('agents: [{id: sol}]\n'), head.replace('main', 'sol') + '|chat=group:-1');
 });
 
-test('wrong input is named, and nothing is printed', () => {
+test('an error names the wrong input, and nothing is printed', () => {
     const wrong = [
         ['', /the input is empty/],
         [' \n', /the input is empty/],
@@ -185,7 +185,7 @@ test('wrong input is named, and nothing is printed', () => {
     assertFails(palaver(['route', 'a', 'b']), 2, /unexpected argument 'b'/);
 });
 
-test('wrong text in any field is named, with the limit', () => {
+test('an error names the field with a wrong text, and the limit', () => {
     const inside = ['channel', 'account', 'space_id', 'space_type', 'chat_id', 'chat_type',
         'topic_id', 'sender_id'];
     const inputs = [
@@ -222,7 +222,7 @@ test('wrong text in any field is named, with the limit', () => {
     assert.ok(smile.session_aliases[1].endsWith(':\\ud800 \u{1f600}'));
 });
 
-test('a wrong line stops, unless told to keep going', () => {
+test('a wrong line stops the command, unless --keep-going is set', () => {
     const input = '{"agent_id":"a"}\n{"agent_id":2}\nnonsense\n{"agent_id":"b"}\n';
     assertFails(route(input), 1, /^palaver: line 2: 'agent_id' must be of type string/);
     const result = route(input, '--keep-going');
@@ -231,7 +231,7 @@ test('a wrong line stops, unless told to keep going', () => {
     assert.match(result.err, /^palaver: line 2: [^\n]+\npalaver: line 3: [^\n]+\npalaver: 2 lines are wrong\n$/);
 });
 
-test('no store is touched', (t) => {
+test('route does not open a store', (t) => {
     const dir = fs.mkdtempSync('/tmp/palaver-route-');
     t.after(() => fs.rmSync(dir, { recursive: true }));
     palaver(['route'], { cwd: dir, input: '{}' });

@@ -14,7 +14,7 @@ function filled(t) {
     return w;
 }
 
-test('search: one session and all of them', (t) => {
+test('search covers one session or all sessions', (t) => {
     const w = filled(t);
     const seqs = (...args) => w.json('session', 'search', ...args).hits.map((h) => h.seq);
     assert.deepEqual(seqs('CONNECTION'), [1, 1]);
@@ -29,7 +29,7 @@ test('search: one session and all of them', (t) => {
     assert.deepEqual(seqs('pool', '--tenant', 'other'), []);
 });
 
-test('search: what a hit says', (t) => {
+test('search: a hit has its session, seq, role, time and text', (t) => {
     const w = filled(t);
     const { hits, cursor } = w.json('session', 'search', 'a', 'pool', '--limit', '1');
     assert.equal(hits.length, 1);
@@ -51,7 +51,7 @@ test('search: what a hit says', (t) => {
     assert.match(none.err, /No messages found/);
 });
 
-test('search: what is wrong with it', (t) => {
+test('search rejects wrong options', (t) => {
     const w = filled(t);
     assertFails(w.run('session', 'search'), 2, /TEXT/);
     assertFails(w.run('session', 'search', '...'), 1, /the search contains no words/);
@@ -62,7 +62,7 @@ test('search: what is wrong with it', (t) => {
     assertFails(w.run('session', 'search', 'x', '--store', 'missing.db'), 1, /missing\.db/);
 });
 
-test('search: a store that may only be read', { skip: process.getuid() !== 0 && 'needs root' },
+test('search in a read-only store finds messages or reports the missing permission', { skip: process.getuid() !== 0 && 'needs root' },
     (t) => {
         const w = filled(t);
         fs.chmodSync(w.dir, 0o777);
@@ -74,7 +74,7 @@ test('search: a store that may only be read', { skip: process.getuid() !== 0 && 
         else assert.match(found.err, /no permission|could not open/);
     });
 
-test('words that the shell has split are one text', (t) => {
+test('words that the shell has split are joined', (t) => {
     const w = workspace(t);
     w.ok('session', 'new', '--key', 'a');
     w.ok('session', 'append', 'a', 'At the second chapter?');

@@ -19,7 +19,7 @@ test('the first minute: new, append, show, list', (t) => {
     assertGolden('list.txt', stable(w.ok('session', 'list')));
 });
 
-test('new: every field, as JSON', (t) => {
+test('new sets every field and prints JSON', (t) => {
     const w = workspace(t);
     const session = w.json('session', 'new', '--key', 'k', '--title', 'T', '--project', 'P',
         '--agent', 'A', '--alias', 'one', '--alias', 'two', '--metadata', '{"a":[1,2]}',
@@ -36,7 +36,7 @@ test('new: every field, as JSON', (t) => {
     assert.equal(Date.parse(dated.expires_at), Date.parse('2099-01-02T03:04:05Z'));
 });
 
-test('new: what is wrong with it', (t) => {
+test('new rejects wrong options', (t) => {
     const w = workspace(t);
     w.ok('session', 'new', '--key', 'k');
     assertFails(w.run('session', 'new', '--key', 'k'), 1, /k.*\nhint: run 'palaver session show k'/s);
@@ -46,7 +46,7 @@ test('new: what is wrong with it', (t) => {
     assert.equal(w.json('session', 'list').sessions.length, 1);
 });
 
-test('list: filters, pages, states', (t) => {
+test('list filters by state and project, and has pages', (t) => {
     const w = workspace(t);
     const notes = w.run('session', 'list', '--store', 'memory:');
     assert.equal(notes.out, '');
@@ -107,7 +107,7 @@ test('another tenant sees nothing', (t) => {
     assert.equal(w.json('session', 'list', '--tenant', 'a').sessions.length, 1);
 });
 
-test('append: arguments, stdin, roles, client ids, expectations', (t) => {
+test('append reads arguments and stdin, and checks roles, client ids and --expect-seq', (t) => {
     const w = workspace(t);
     w.ok('session', 'new', '--key', 'k');
     w.ok('session', 'append', 'k', 'one');
@@ -130,7 +130,7 @@ test('append: arguments, stdin, roles, client ids, expectations', (t) => {
     assert.equal(w.json('session', 'show', 'k').session.last_seq, 5);
 });
 
-test('append --create makes the store and the session, once', (t) => {
+test('append --create creates the store and the session once', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'fresh', 'one', '--create');
     w.ok('session', 'append', 'fresh', 'two', '--create');
@@ -141,7 +141,7 @@ test('append --create makes the store and the session, once', (t) => {
     assert.equal(w.json('session', 'list').sessions.length, 2);
 });
 
-test('append --json-input: an array, lines, one object', (t) => {
+test('append --json-input reads an array, lines or one object', (t) => {
     const w = workspace(t);
     const append = (input) => w.json('session', 'append', 'k', '--json-input', '--create', { input });
     assert.deepEqual(append(JSON.stringify([message('a'), message('b')])).messages.map((m) => m.seq),
@@ -160,7 +160,7 @@ test('append --json-input: an array, lines, one object', (t) => {
     assert.equal(w.json('session', 'show', 'k').session.last_seq, 5, 'all or nothing');
 });
 
-test('show: bounds', (t) => {
+test('show limits messages with --last, --tokens and --after', (t) => {
     const w = workspace(t);
     for (let i = 1; i <= 6; i++) w.ok('session', 'append', 'k', `message ${i}`, '--create');
     const seqs = (...args) => w.json('session', 'show', 'k', ...args);
@@ -184,7 +184,7 @@ test('show: long conversations are read page by page', (t) => {
     assert.deepEqual(shown.messages.map((m) => m.seq), Array.from({ length: 1234 }, (_, i) => i + 1));
 });
 
-test('show: what others wrote cannot command the terminal', (t) => {
+test('show: text of others cannot send control sequences to the terminal', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', '--create', { input: 'red \x1b[31m bell \x07 \u202e c1 \u009b ok' });
     w.ok('session', 'new', '--title', 'a\x1b]0;pwned\x07b');
@@ -196,7 +196,7 @@ test('show: what others wrote cannot command the terminal', (t) => {
     assertFails(w.run('session', 'show', 'a\x1b[2J'), 1, /session 'a.{1,4}\[2J' does not exist\n/);
 });
 
-test('show: wrapped text, wide characters, tools', (t) => {
+test('show wraps text and wide characters, and shows tools', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', `${'word '.repeat(30)}\n\n${'漢字'.repeat(50)}`, '--create');
     const call = [
@@ -216,7 +216,7 @@ test('show: wrapped text, wide characters, tools', (t) => {
     assert.match(w.ok('session', 'show', 'c', '--full'), /row 19/);
 });
 
-test('fork, rewind, undo, reset', (t) => {
+test('fork, rewind, undo and reset change what is visible', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', 'sys', '--role', 'system', '--create');
     for (const text of ['one', 'two', 'three']) w.ok('session', 'append', 'k', text);
@@ -250,7 +250,7 @@ test('fork, rewind, undo, reset', (t) => {
     assertFails(w.run('session', 'undo', 'k', '--mark', '77'), 1, /77/);
 });
 
-test('delete, restore, erase', (t) => {
+test('delete, restore and erase move a session to the trash, back, and away', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', 'one', '--create');
     const { id } = w.json('session', 'show', 'k').session;
@@ -277,7 +277,7 @@ test('delete, restore, erase', (t) => {
     assert.match(w.ok('session', 'erase', 'k', '--yes'), /^Erased [0-9a-f-]{36}\.\n +0 messages/);
 });
 
-test('PALAVER_STORE names the store, --store overrules it', (t) => {
+test('PALAVER_STORE selects the store, and --store overrides it', (t) => {
     const w = workspace(t);
     w.ok('session', 'new', { env: { PALAVER_STORE: 'sqlite:env.db' } });
     assert.ok(fs.existsSync(w.file('env.db')));
@@ -285,7 +285,7 @@ test('PALAVER_STORE names the store, --store overrules it', (t) => {
     assert.equal(w.json('session', 'list', '--store', 'flag.db').sessions.length, 1);
 });
 
-test('a reader that leaves ends the command quietly', (t) => {
+test('if the reader exits, the command ends quietly', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'k', '--create', { input: 'x'.repeat(3000000) });
     const piped = spawnSync('sh', ['-c', `"${binary}" session show k --json | head -c 10`],
@@ -294,7 +294,7 @@ test('a reader that leaves ends the command quietly', (t) => {
     assert.equal(piped.stdout.length, 10);
 });
 
-test('output that cannot be written is an error', (t) => {
+test('an error is reported if the output cannot be written', (t) => {
     if (!fs.existsSync('/dev/full')) return t.skip('no /dev/full here');
     const w = workspace(t);
     w.ok('session', 'new', '--key', 'k');
@@ -303,7 +303,7 @@ test('output that cannot be written is an error', (t) => {
     assert.match(full.stderr.toString(), /^palaver: could not write the output: /);
 });
 
-test('on a terminal: short ids, relative times, no progress in a pipe', (t) => {
+test('a terminal gets short ids and relative times, and a pipe gets no progress', (t) => {
     const w = workspace(t);
     const id = w.ok('session', 'new', '--key', 'k', '--title', '題'.repeat(60)).trim();
     const pty = spawnSync('script', ['-qec', `stty cols 60; "${binary}" session list`, '/dev/null'],
@@ -316,7 +316,7 @@ test('on a terminal: short ids, relative times, no progress in a pipe', (t) => {
     assert.equal(columns, 60);
 });
 
-test('edit renames a session and changes what else the options name', (t) => {
+test('edit changes the fields that the options name', (t) => {
     const w = workspace(t);
     const id = w.ok('session', 'new', '--key', 'a', '--title', 'First', '--alias', 'x').trim();
     const shown = () => w.json('session', 'show', id).session;
@@ -340,7 +340,7 @@ test('edit renames a session and changes what else the options name', (t) => {
     assert.equal(shown().key, 'b');
 });
 
-test('show says why an answer failed', (t) => {
+test('show prints why an answer failed', (t) => {
     const w = workspace(t);
     w.ok('session', 'new', '--key', 'a');
     w.ok('session', 'append', 'a', 'hello');
@@ -350,7 +350,7 @@ test('show says why an answer failed', (t) => {
     assert.match(w.ok('session', 'show', 'a'), /\n2 {2}assistant .*\[error\]\n {4}! failed: the service is away\n/);
 });
 
-test('a list in a terminal of 80 columns has no line that wraps', async (t) => {
+test('no line of a list wraps in a terminal of 80 columns', async (t) => {
     const w = workspace(t);
     for (let i = 0; i < 3; i++)
         w.ok('session', 'new', '--key', `claude-code:01a1e98f-5a69-7160-b43f-2f6e8b425c4${i}`,

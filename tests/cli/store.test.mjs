@@ -6,7 +6,7 @@ import path from 'node:path';
 import { spawn } from 'node:child_process';
 import { binary, workspace, assertFails } from './support.mjs';
 
-test('stats', (t) => {
+test('stats counts sessions, messages and bytes', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'a', 'one', '--create');
     w.ok('session', 'append', 'b', 'two', '--create', '--tenant', 'other');
@@ -26,7 +26,7 @@ test('stats', (t) => {
     assert.match(text, /^size on disk {10}[\d.]+ kB$/m);
 });
 
-test('fsck of a sound store', (t) => {
+test('fsck finds no problems in a sound store', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'a', 'one', '--create');
     assert.equal(w.ok('fsck'), 'No problems were found.\n');
@@ -34,7 +34,7 @@ test('fsck of a sound store', (t) => {
     assert.deepEqual(w.json('fsck', '--repair'), { findings: [], found: 0, repaired: 0 });
 });
 
-test('fsck tells of a store that others can read, and makes it private', (t) => {
+test('fsck reports a store that others can read, and makes it private', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'a', 'one', '--create');
     const file = path.join(w.dir, 'palaver-data', 'palaver.db');
@@ -49,7 +49,7 @@ test('fsck tells of a store that others can read, and makes it private', (t) => 
     assert.equal(w.run('fsck').err, '');
 });
 
-test('bench: a temporary store, which is removed', (t) => {
+test('bench removes its temporary store', (t) => {
     const w = workspace(t);
     const text = w.ok('bench', 'store', '--ms', '50');
     assert.match(text, /^WHAT +PER SECOND +RATIO +MEDIAN +99 %$/m);
@@ -60,7 +60,7 @@ test('bench: a temporary store, which is removed', (t) => {
     assert.deepEqual(fs.readdirSync(w.dir), []);
 });
 
-test('bench: an interrupt leaves nothing behind', async (t) => {
+test('bench removes its store after an interrupt', async (t) => {
     const w = workspace(t);
     const child = spawn(binary, ['bench', 'store', '--ms', '60000'], { cwd: w.dir });
     let err = '';
@@ -74,7 +74,7 @@ test('bench: an interrupt leaves nothing behind', async (t) => {
     assert.deepEqual(fs.readdirSync(w.dir), []);
 });
 
-test('bench: a store that is named keeps nothing of it', (t) => {
+test('bench erases its sessions from a store that --store names', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'a', 'one', '--create');
     const { results } = w.json('bench', 'store', '--ms', '20', '--store',

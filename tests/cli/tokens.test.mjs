@@ -21,7 +21,7 @@ function ok(result) {
     return result;
 }
 
-test('the estimate is a number on stdout and a remark on stderr', () => {
+test('an estimate prints the number on stdout and the reason on stderr', () => {
     const result = ok(tokens(['--encoding', 'estimate'], '12345'));
     assert.equal(result.out, '2\n');
     assert.equal(result.err, 'estimate: an estimate was requested\n');
@@ -41,7 +41,7 @@ test('JSON says whether the number is exact', () => {
     assert.deepEqual(empty, { tokens: 0, encoding: null, model: null, exact: false, bytes: 0 });
 });
 
-test('every sample, from files and from the input', { skip: noVocabulary }, () => {
+test('every sample has its count, from files and from stdin', { skip: noVocabulary }, () => {
     for (const [name, count] of Object.entries(counts)) {
         const file = path.join(samples, name);
         const result = ok(tokens([file]));
@@ -54,7 +54,7 @@ test('every sample, from files and from the input', { skip: noVocabulary }, () =
         encoding: 'o200k_base', model: null, exact: true, bytes: fs.statSync(file).size });
 });
 
-test('models name their encoding', { skip: noVocabulary }, () => {
+test('a model selects its encoding', { skip: noVocabulary }, () => {
     const of = (model) => JSON.parse(ok(tokens(['--model', model, '--json'], 'hello')).out);
     assert.deepEqual(of('azure/gpt-4o-2024-08-06'), { tokens: 1, encoding: 'o200k_base',
         model: 'azure/gpt-4o-2024-08-06', exact: true, bytes: 5 });
@@ -66,7 +66,7 @@ test('models name their encoding', { skip: noVocabulary }, () => {
     }
 });
 
-test('ids, one a line or as JSON', { skip: noVocabulary }, () => {
+test('--ids prints one id per line, or JSON', { skip: noVocabulary }, () => {
     const text = 'hello world \u65e5\u672c <|endoftext|>';
     const lines = ok(tokens(['--ids'], text)).out.trimEnd().split('\n').map(Number);
     const json = JSON.parse(ok(tokens(['--ids', '--json'], text)).out);
@@ -119,7 +119,7 @@ test('the list shows encodings and models', () => {
     assert.match(text, /^gpt-4o\* +o200k_base +yes +128000 +16384$/m);
 });
 
-test('a table of the user\u2019s own', (t) => {
+test('the user can compile a table', (t) => {
     const w = workspace(t);
     const token = (text, rank) => `${Buffer.from(text, 'latin1').toString('base64')} ${rank}\n`;
     let vocabulary = '';
@@ -138,7 +138,7 @@ test('a table of the user\u2019s own', (t) => {
     assert.deepEqual(fs.readdirSync(w.dir).sort(), ['mine.special', 'mine.table', 'mine.tiktoken']);
 });
 
-test('wrong vocabularies make no table', (t) => {
+test('a wrong vocabulary creates no table', (t) => {
     const w = workspace(t);
     w.write('wrong.tiktoken', 'IQ== 0\nwhat?\n');
     const compile = (...args) => w.run('tokens', 'compile', ...args);
@@ -149,7 +149,7 @@ test('wrong vocabularies make no table', (t) => {
     assert.deepEqual(fs.readdirSync(w.dir), ['wrong.tiktoken']);
 });
 
-test('files named like commands', (t) => {
+test('files with names of commands can be counted', (t) => {
     const w = workspace(t);
     w.write('list', '12345678');
     assert.equal(w.ok('tokens', '--encoding', 'estimate', './list'), '2\n');
@@ -157,7 +157,7 @@ test('files named like commands', (t) => {
     assert.equal(w.ok('tokens', '--encoding', 'estimate', '--', 'list'), '2\n');
 });
 
-test('wrong command lines', (t) => {
+test('wrong command lines are rejected', (t) => {
     const w = workspace(t);
     assertFails(w.run('tokens', '--encoding', 'o200k', '--model', 'gpt-4'), 2, /--encoding and --model cannot be combined/);
     assertFails(w.run('tokens', '--encoding', 'zzz'), 2, /unknown encoding 'zzz'\nhint: run 'palaver tokens list'/);

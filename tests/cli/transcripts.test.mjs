@@ -57,7 +57,7 @@ test('native: a round trip loses nothing, and can be repeated', (t) => {
     assert.deepEqual(contents(w, 'b.db', 'k'), contents(w, 'a.db', 'k'));
 });
 
-test('native: an undo undoes the same mark there', (t) => {
+test('native: an imported undo refers to the same mark', (t) => {
     const w = workspace(t);
     conversation({ ok: (...args) => w.ok(...args, '--store', 'a.db') });
     w.ok('session', 'rewind', 'k', '--to', '2', '--store', 'a.db');
@@ -67,7 +67,7 @@ test('native: an undo undoes the same mark there', (t) => {
     assert.deepEqual(contents(w, 'b.db', 'k'), contents(w, 'a.db', 'k'));
 });
 
-test('a message that the store refuses costs only itself', (t) => {
+test('a message that the store rejects is skipped alone', (t) => {
     const w = workspace(t);
     const big = { role: 'user', content: 'x'.repeat(17 << 20) };
     w.write('chat.jsonl', lines([chat[0], chat[1], big, chat[4]]));
@@ -101,7 +101,7 @@ test('native: --all keeps forks as forks', (t) => {
         w.json('stats', '--store', 'a.db').messages, 'shared rows stay shared');
 });
 
-test('native: a fork without its parent becomes a session of its own', (t) => {
+test('native: a fork without its parent becomes an independent session', (t) => {
     const w = workspace(t);
     conversation({ ok: (...args) => w.ok(...args, '--store', 'a.db') });
     for (const key of ['f', 'g']) {
@@ -118,7 +118,7 @@ test('native: a fork without its parent becomes a session of its own', (t) => {
     }
 });
 
-test('native: names that are taken are left out and told', (t) => {
+test('native: names that are in use are left out and reported', (t) => {
     const w = workspace(t);
     conversation({ ok: (...args) => w.ok(...args, '--store', 'a.db') });
     w.ok('session', 'export', 'k', '-o', 'k.jsonl', '--store', 'a.db');
@@ -131,7 +131,7 @@ test('native: names that are taken are left out and told', (t) => {
         [['', 5], ['k', 0]]);
 });
 
-test('native: --key makes a copy under another name', (t) => {
+test('native: --key creates a copy with another name', (t) => {
     const w = workspace(t);
     conversation(w);
     w.ok('session', 'export', 'k', '-o', 'k.jsonl');
@@ -141,7 +141,7 @@ test('native: --key makes a copy under another name', (t) => {
     assert.deepEqual(texts('copy'), texts('k'));
 });
 
-test('blobs travel with --with-blobs', (t) => {
+test('--with-blobs includes the blobs', (t) => {
     const w = workspace(t);
     const data = Buffer.from('not really a picture').toString('base64');
     w.write('image.json', JSON.stringify([{ role: 'user', content: [
@@ -175,7 +175,7 @@ const chat = [
     { role: 'assistant', content: 'Sunny.' },
 ];
 
-test('openai: lines, an array, an object, pretty or not', (t) => {
+test('openai: lines, an array and an object are read, with or without indentation', (t) => {
     const w = workspace(t);
     w.write('lines.jsonl', chat.map((m) => `${JSON.stringify(m)}\n`).join(''));
     w.write('array.json', JSON.stringify(chat));
@@ -196,7 +196,7 @@ test('openai: lines, an array, an object, pretty or not', (t) => {
     assert.equal(w.json('session', 'list').sessions.length, 6);
 });
 
-test('openai: export, import, export is the same', (t) => {
+test('openai: an export of an import is equal to the first export', (t) => {
     const w = workspace(t);
     w.write('chat.json', JSON.stringify({ messages: chat }));
     w.ok('session', 'import', 'chat.json', '--key', 'one');
@@ -229,7 +229,7 @@ const claude = (n, extra = []) => [
 ];
 const lines = (values) => values.map((v) => `${JSON.stringify(v)}\n`).join('');
 
-test('claude-code: a directory, again, and after it has grown', (t) => {
+test('claude-code: a directory can be imported again after it has grown', (t) => {
     const w = workspace(t);
     w.write('projects/-home-me-thing/s-1.jsonl', lines(claude(1)));
     w.write('projects/-home-me-thing/s-2.jsonl', lines(claude(2)));
@@ -273,7 +273,7 @@ test('claude-code: an answer that grew after it was imported loses nothing', (t)
     assert.equal(shown.messages[3].parts[0].call_id, 'call_1');
 });
 
-test('claude-code: a title that comes after the messages', (t) => {
+test('claude-code: a title after the messages is used', (t) => {
     const w = workspace(t);
     const title = (text) => lines([{ type: 'custom-title', customTitle: text, sessionId: 's-1' }]);
     w.write('s.jsonl', lines(claude(1).slice(1)));
@@ -287,7 +287,7 @@ test('claude-code: a title that comes after the messages', (t) => {
     assert.equal(w.json('session', 'show', 'claude-code:s-1').session.title, 'Mine', 'kept as it is');
 });
 
-test('bad lines are skipped and told, with their place', (t) => {
+test('bad lines are skipped and reported with their line number', (t) => {
     const w = workspace(t);
     const good = lines(claude(1)).split('\n');
     w.write('s.jsonl', [good[0], '{"type":"user","uuid":', good[1], '\x00\x01', good[2],
@@ -300,7 +300,7 @@ test('bad lines are skipped and told, with their place', (t) => {
     assert.match(w.ok('session', 'import', 's.jsonl'), /\d problems:\n {2}s\.jsonl:2: /);
 });
 
-test('codex', (t) => {
+test('transcripts of Codex are imported', (t) => {
     const w = workspace(t);
     w.write('rollout.jsonl', lines([
         { timestamp: '2026-01-02T03:04:05.000Z', type: 'session_meta', payload: { id: 'abc',
@@ -316,7 +316,7 @@ test('codex', (t) => {
     assert.deepEqual(textsOf(shown), ['Hello', 'Hi']);
 });
 
-test('what cannot be imported', (t) => {
+test('import rejects what is not a conversation', (t) => {
     const w = workspace(t);
     w.write('notes.txt', 'just some notes\n');
     w.write('empty.jsonl', '');
@@ -334,7 +334,7 @@ test('what cannot be imported', (t) => {
     assert.match(mixed.err, /^palaver: 1 of 2 files could not be imported\n$/);
 });
 
-test('export: what is wrong with it', (t) => {
+test('export rejects wrong options', (t) => {
     const w = workspace(t);
     conversation(w);
     assertFails(w.run('session', 'export'), 2, /either a session or --all/);

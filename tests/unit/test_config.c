@@ -97,7 +97,7 @@ static void check_defaults(const pal_config *config)
     CHECK(server->idempotency_ms == 24 * 3600 * 1000 && pal_str_is(server->log_level, "info"));
 }
 
-static void nothing_is_all_defaults(void)
+static void an_empty_file_has_all_defaults(void)
 {
     static const char *const texts[] = {"", "\n\n", "# only a comment\n", "---\n", "---\n...\n",
             "{}", "~", "null\n", "store:\nmodels:\nsession:\ncontext: ~\nexpiry: null\n",
@@ -151,7 +151,7 @@ static void every_kind_of_value_is_read(void)
     pal_config_free(config);
 }
 
-static void session_settings_are_routes(void)
+static void session_settings_work_in_routing(void)
 {
     pal_config *config = parse("session:\n"
                                "  dimensions: [chat, sender]\n"
@@ -188,7 +188,7 @@ static void session_settings_are_routes(void)
 
 /* ---- Mistakes ---- */
 
-static void unknown_keys_name_the_line(void)
+static void errors_name_the_line_of_an_unknown_key(void)
 {
     CHECK(is_wrong("# a\nsesion:\n  x: 1\n",
             "palaver.yaml:2: unknown key 'sesion'; did you mean 'session'?"));
@@ -205,7 +205,7 @@ static void unknown_keys_name_the_line(void)
             "palaver.yaml:4: duplicate key 'max_tokens', first on line 2"));
 }
 
-static void wrong_types_name_what_is_wanted(void)
+static void errors_name_the_required_type(void)
 {
     CHECK(is_wrong("context:\n  max_tokens: many\n",
             "palaver.yaml:2: 'context.max_tokens' must be a whole number from 0 to 1000000000, not "
@@ -250,7 +250,7 @@ static void wrong_types_name_what_is_wanted(void)
             "from 1s to 3650d, not '60'"));
 }
 
-static void numbers_have_bounds(void)
+static void numbers_have_limits(void)
 {
     CHECK(is_wrong("context: {threshold_percent: 0}\n",
             "palaver.yaml:1: 'context.threshold_percent' must be a whole number from 1 to 100, not "
@@ -295,7 +295,7 @@ static void numbers_have_bounds(void)
             "palaver.yaml: session: 'identity_links[0][0]' contains a control character"));
 }
 
-static void what_yaml_can_hide_is_refused(void)
+static void surprising_yaml_is_rejected(void)
 {
     CHECK(is_wrong("store: x\ncontext:\n\tmax_tokens: 5\n",
             "palaver.yaml:3: a tab at the beginning of the line is not allowed; indent with "
@@ -320,7 +320,7 @@ static void what_yaml_can_hide_is_refused(void)
 }
 
 /* "Billion laughs" and its relatives cost nothing. */
-static void size_and_depth_are_bounded(void)
+static void size_and_depth_are_limited(void)
 {
     static char text[PAL_CONFIG_BYTES_MAX + 2];
     memset(text, '\n', sizeof text);
@@ -343,7 +343,7 @@ static void size_and_depth_are_bounded(void)
 
 /* ---- Files ---- */
 
-static void files_that_cannot_be_read_say_why(void)
+static void errors_say_why_a_file_cannot_be_read(void)
 {
     pal_config *config = NULL;
     pal_error err;
@@ -360,7 +360,7 @@ static void files_that_cannot_be_read_say_why(void)
     pal_config_free(config);
 }
 
-static void long_paths_leave_room_for_the_mistake(void)
+static void long_paths_leave_room_for_the_error(void)
 {
     char name[300];
     pal_config *config = NULL;
@@ -373,7 +373,7 @@ static void long_paths_leave_room_for_the_mistake(void)
 
 /* ---- Overriding ---- */
 
-static void later_sources_win(void)
+static void later_sources_override_earlier_ones(void)
 {
     pal_config *config = parse("store: 'memory:'\ncontext:\n  max_tokens: 7\n");
     pal_error err;
@@ -488,7 +488,7 @@ static char *uncomment(pal_str text)
     return out;
 }
 
-static void the_example_is_the_defaults(void)
+static void the_example_has_all_defaults(void)
 {
     pal_config *config = NULL;
     pal_str text;
@@ -622,21 +622,21 @@ static void running_out_of_memory_is_reported(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(nothing_is_all_defaults);
+    RUN(an_empty_file_has_all_defaults);
     RUN(every_kind_of_value_is_read);
-    RUN(session_settings_are_routes);
-    RUN(unknown_keys_name_the_line);
-    RUN(wrong_types_name_what_is_wanted);
-    RUN(numbers_have_bounds);
-    RUN(what_yaml_can_hide_is_refused);
-    RUN(size_and_depth_are_bounded);
-    RUN(files_that_cannot_be_read_say_why);
-    RUN(long_paths_leave_room_for_the_mistake);
-    RUN(later_sources_win);
+    RUN(session_settings_work_in_routing);
+    RUN(errors_name_the_line_of_an_unknown_key);
+    RUN(errors_name_the_required_type);
+    RUN(numbers_have_limits);
+    RUN(surprising_yaml_is_rejected);
+    RUN(size_and_depth_are_limited);
+    RUN(errors_say_why_a_file_cannot_be_read);
+    RUN(long_paths_leave_room_for_the_error);
+    RUN(later_sources_override_earlier_ones);
     RUN(only_single_keys_can_be_set);
     RUN(entries_have_lines);
     RUN(passwords_are_not_shown);
-    RUN(the_example_is_the_defaults);
+    RUN(the_example_has_all_defaults);
     RUN(keys_are_in_order);
     RUN(the_documentation_has_the_same_keys);
     RUN(running_out_of_memory_is_reported);

@@ -87,7 +87,7 @@ static void providers_get_their_keys(void)
             "providers: [{kind: echo}, {kind: openai}]", NULL, "echo=echo@() openai=openai@(k1)"));
 }
 
-static void the_chosen_one_is_first(void)
+static void the_selected_provider_comes_first(void)
 {
     static const char both[] = "providers:\n"
                                "  - {name: a, kind: openai, model: m1, api_key_env: MY_KEY}\n"
@@ -116,7 +116,7 @@ static void the_chosen_one_is_first(void)
     CHECK(gives("provider: b\nmodel: m9\nproviders: [{kind: echo, name: b}]", NULL, "b=echo@()m9"));
 }
 
-static void a_kind_needs_no_file(void)
+static void a_kind_can_be_used_without_a_file(void)
 {
     clear_environment();
     CHECK(gives("", KEYS("provider", "openai"),
@@ -135,7 +135,7 @@ static void a_kind_needs_no_file(void)
             "mistral_conversations=mistral_conversations@(mk)"));
 }
 
-static void variables_that_are_not_set_are_named(void)
+static void errors_name_variables_that_are_not_set(void)
 {
     pal_runtime_options options;
     pal_error err;
@@ -208,7 +208,7 @@ static void headers_refer_to_variables(void)
     pal_config_free(config);
 }
 
-static void secrets_in_the_file_are_refused(void)
+static void secrets_in_the_file_are_rejected(void)
 {
     CHECK(is_wrong("providers:\n  - kind: openai\n    api_key: sk-123\n",
             "palaver.yaml:3: 'providers[0].api_key' must not contain a secret; put the "
@@ -249,7 +249,7 @@ static void secrets_in_urls_are_not_shown(void)
     pal_config_free(config);
 }
 
-static void what_belongs_together_is_checked(void)
+static void conditions_between_keys_are_checked(void)
 {
     CHECK(is_wrong("providers: [{name: a}]", "palaver.yaml:1: 'providers[0].kind' is missing"));
     CHECK(is_wrong("providers: [{kind: cohere}]",
@@ -332,7 +332,7 @@ static void prices_are_in_millionths(void)
     pal_config_free(config);
 }
 
-static void agents_differ_only_in_what_they_say(void)
+static void agents_override_only_the_given_settings(void)
 {
     pal_config *config = parse("context: {token_strategy: reset, max_tokens: 900}\n"
                                "turn: {system: Hello., timeout: 5m, builtin_tools: false}\n"
@@ -412,7 +412,7 @@ static bool opens(
     return false;
 }
 
-static void a_runtime_opens_with_it(void)
+static void a_runtime_opens_with_the_options(void)
 {
     static const char two[] = "providers:\n"
                               "  - {name: a, kind: openai, url: 'http://127.0.0.1:1', model: m-1}\n"
@@ -430,16 +430,16 @@ int main(void)
 {
     arena = pal_arena_new(0);
     RUN(providers_get_their_keys);
-    RUN(the_chosen_one_is_first);
-    RUN(a_kind_needs_no_file);
-    RUN(variables_that_are_not_set_are_named);
+    RUN(the_selected_provider_comes_first);
+    RUN(a_kind_can_be_used_without_a_file);
+    RUN(errors_name_variables_that_are_not_set);
     RUN(headers_refer_to_variables);
-    RUN(secrets_in_the_file_are_refused);
+    RUN(secrets_in_the_file_are_rejected);
     RUN(secrets_in_urls_are_not_shown);
-    RUN(what_belongs_together_is_checked);
+    RUN(conditions_between_keys_are_checked);
     RUN(prices_are_in_millionths);
-    RUN(agents_differ_only_in_what_they_say);
-    RUN(a_runtime_opens_with_it);
+    RUN(agents_override_only_the_given_settings);
+    RUN(a_runtime_opens_with_the_options);
     pal_arena_free(arena);
     return tap_done();
 }

@@ -17,7 +17,7 @@ static void begin(void)
 
 /* ---- Limits beside tokens ---- */
 
-static void the_oldest_images_over_the_number_go(void)
+static void the_oldest_images_over_the_limit_are_removed(void)
 {
     begin();
     for (size_t i = 0; i < 6; i++)
@@ -66,7 +66,7 @@ static void the_oldest_images_over_the_number_go(void)
     CHECK(nested[1].kind == PAL_PART_IMAGE);
 }
 
-static void providers_limits_fill_what_is_not_set(void)
+static void limits_that_are_not_set_are_the_providers(void)
 {
     pal_context_limits limits = {.context = 1000, .images = 3};
     pal_profile_limits(PAL_PROFILE_ANTHROPIC, &limits);
@@ -79,7 +79,7 @@ static void providers_limits_fill_what_is_not_set(void)
     CHECK(limits.images == 8 && limits.bytes == 0);
 }
 
-static void large_old_outputs_go_when_bytes_are_over(void)
+static void large_old_outputs_are_removed_over_the_byte_limit(void)
 {
     begin();
     history_call_turns(&h, 1, 3000);
@@ -106,7 +106,7 @@ static void large_old_outputs_go_when_bytes_are_over(void)
     CHECK(strstr(plan.refusal.message, "over the limit of 300"));
 }
 
-static void bytes_are_those_of_json(void)
+static void bytes_are_counted_as_json(void)
 {
     begin();
     history_say(&h, PAL_ROLE_USER, 100, 0);
@@ -121,7 +121,7 @@ static void bytes_are_those_of_json(void)
 }
 
 /* A blob's bytes are not here, and count as they will be sent. */
-static void blobs_count_the_bytes_that_they_have(void)
+static void blobs_count_with_their_bytes(void)
 {
     begin();
     for (size_t i = 0; i < 3; i++)
@@ -155,7 +155,7 @@ static void blobs_count_the_bytes_that_they_have(void)
     CHECK(history_plan(&h, &input).bytes == plain);
 }
 
-static void reports_of_the_provider_calibrate(void)
+static void usage_reports_of_the_provider_calibrate_counts(void)
 {
     begin();
     history_turns(&h, 10, 100);
@@ -169,7 +169,7 @@ static void reports_of_the_provider_calibrate(void)
     CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 1000 && plan.tokens > 700);
 }
 
-static void most_that_is_sent_can_be_set(void)
+static void the_maximum_of_a_request_can_be_set(void)
 {
     begin();
     history_turns(&h, 10, 100);
@@ -185,7 +185,7 @@ static void most_that_is_sent_can_be_set(void)
 
 /* ---- The prefix ---- */
 
-static void the_prefix_says_what_broke_it(void)
+static void the_plan_explains_what_changed_the_prefix(void)
 {
     begin();
     history_call_turns(&h, 2, 100);
@@ -233,7 +233,7 @@ static void the_prefix_says_what_broke_it(void)
     CHECK(plan.prefix_items == 6 && text_has(plan.prefix_break, "continued"));
 }
 
-static void a_hash_sees_every_part(void)
+static void a_hash_covers_every_part(void)
 {
     begin();
     history_call(&h, "a");
@@ -265,7 +265,7 @@ static bool is_invalid(const pal_context_input *input, const char *text)
     return false;
 }
 
-static void wrong_input_is_named(void)
+static void errors_name_wrong_input(void)
 {
     begin();
     history_turns(&h, 2, 10);
@@ -295,7 +295,7 @@ static void wrong_input_is_named(void)
     CHECK(is_invalid(&input, "'pruned' is not sorted"));
 }
 
-static void names_are_found_again(void)
+static void names_convert_both_ways(void)
 {
     pal_strategy strategy = PAL_STRATEGY_NONE;
     CHECK(strcmp(pal_strategy_name(PAL_STRATEGY_SLIDING_WINDOW), "sliding_window") == 0);
@@ -307,7 +307,7 @@ static void names_are_found_again(void)
     CHECK(strcmp(pal_action_name((pal_action)9), "unknown") == 0);
 }
 
-static void small_models_share_what_they_have(void)
+static void small_models_share_the_context_with_the_answer(void)
 {
     pal_context_limits limits = {.context = 8192};
     CHECK(pal_context_usable(&limits) == 4096);
@@ -411,18 +411,18 @@ static void running_out_of_memory_is_reported(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(the_oldest_images_over_the_number_go);
-    RUN(providers_limits_fill_what_is_not_set);
-    RUN(large_old_outputs_go_when_bytes_are_over);
-    RUN(bytes_are_those_of_json);
-    RUN(blobs_count_the_bytes_that_they_have);
-    RUN(reports_of_the_provider_calibrate);
-    RUN(most_that_is_sent_can_be_set);
-    RUN(the_prefix_says_what_broke_it);
-    RUN(a_hash_sees_every_part);
-    RUN(wrong_input_is_named);
-    RUN(names_are_found_again);
-    RUN(small_models_share_what_they_have);
+    RUN(the_oldest_images_over_the_limit_are_removed);
+    RUN(limits_that_are_not_set_are_the_providers);
+    RUN(large_old_outputs_are_removed_over_the_byte_limit);
+    RUN(bytes_are_counted_as_json);
+    RUN(blobs_count_with_their_bytes);
+    RUN(usage_reports_of_the_provider_calibrate_counts);
+    RUN(the_maximum_of_a_request_can_be_set);
+    RUN(the_plan_explains_what_changed_the_prefix);
+    RUN(a_hash_covers_every_part);
+    RUN(errors_name_wrong_input);
+    RUN(names_convert_both_ways);
+    RUN(small_models_share_the_context_with_the_answer);
     RUN(a_plan_is_readable_json);
     RUN(running_out_of_memory_is_reported);
     pal_arena_free(arena);

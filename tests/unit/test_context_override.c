@@ -11,7 +11,7 @@ static pal_status override(const char *metadata)
     return pal_context_override(pal_str_of(metadata), &settings, &err);
 }
 
-static void nothing_said_changes_nothing(void)
+static void empty_metadata_changes_nothing(void)
 {
     static const char *const texts[] = {"", "{}", "{\"context\":{}}", "{\"context\":null}",
             "{\"context\":5}", "{\"token_strategy\":\"reset\"}", "{\"context\":{\"other\":[1]}}"};
@@ -39,7 +39,7 @@ static void every_key_is_read(void)
     CHECK(!settings.auto_off && settings.keep_recent_messages == 3);
 }
 
-static void mistakes_are_named_and_change_nothing(void)
+static void mistakes_are_reported_and_change_nothing(void)
 {
     static const char *const texts[][2] = {
             {"{\"context\":{\"max_tokens\":1,\"token_strategy\":\"fold\"}}", "'fold'"},
@@ -56,7 +56,7 @@ static void mistakes_are_named_and_change_nothing(void)
     CHECK(override("{") == PAL_INVALID);
 }
 
-static void a_sessions_own_go_over_the_agents_over_the_configured(void)
+static void sessions_override_agents_and_agents_the_configuration(void)
 {
     pal_context_settings configured = {.max_tokens = 7, .keep_recent_messages = 3};
     pal_context_settings agent = {.strategy = PAL_STRATEGY_RESET, .max_tokens = 9};
@@ -80,9 +80,9 @@ static void a_sessions_own_go_over_the_agents_over_the_configured(void)
 
 int main(void)
 {
-    RUN(nothing_said_changes_nothing);
+    RUN(empty_metadata_changes_nothing);
     RUN(every_key_is_read);
-    RUN(mistakes_are_named_and_change_nothing);
-    RUN(a_sessions_own_go_over_the_agents_over_the_configured);
+    RUN(mistakes_are_reported_and_change_nothing);
+    RUN(sessions_override_agents_and_agents_the_configuration);
     return tap_done();
 }

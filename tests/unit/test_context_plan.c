@@ -81,7 +81,7 @@ static void a_head_within_the_messages_is_sent_once(void)
     CHECK(plan_sends(&plan, "sys 2 3"));
 }
 
-static void checkpoints_show_as_their_strategy_has_it(void)
+static void each_strategy_shows_its_checkpoint(void)
 {
     begin();
     history_turns(&h, 2, 10);
@@ -161,7 +161,7 @@ static pal_str name_nothing(const pal_pruned_info *info, pal_arena *into, void *
     return pal_str_make(NULL, 0);
 }
 
-static void a_program_can_name_what_was_pruned(void)
+static void a_program_can_pass_pruned_parts(void)
 {
     begin();
     history_call_turns(&h, 2, 4000);
@@ -183,7 +183,7 @@ static void a_program_can_name_what_was_pruned(void)
     CHECK(pal_str_is(text, "[Old tool result content cleared]"));
 }
 
-static void repairs_show_in_the_plan(void)
+static void the_plan_lists_repairs(void)
 {
     begin();
     history_say(&h, PAL_ROLE_USER, 8, 5);
@@ -202,7 +202,7 @@ static void repairs_show_in_the_plan(void)
     CHECK(plan_item(&plan, 5)->disposition == PAL_DROPPED);
 }
 
-static void what_is_merged_counts_once(void)
+static void merged_messages_count_once(void)
 {
     begin();
     history_say(&h, PAL_ROLE_USER, 8, 10);
@@ -221,7 +221,7 @@ static void what_is_merged_counts_once(void)
 
 /* ---- Compacting ---- */
 
-static void old_outputs_go_first(void)
+static void old_outputs_are_pruned_first(void)
 {
     begin();
     history_call_turns(&h, 12, 40000); /* 10,000 tokens each */
@@ -250,7 +250,7 @@ static void old_outputs_go_first(void)
     CHECK(plan.prune[7].seq == 31 && plan.prune[8].seq == 35);
 }
 
-static void a_prune_ends_where_the_last_one_was(void)
+static void a_prune_ends_at_the_last_one(void)
 {
     begin();
     history_call_turns(&h, 12, 40000);
@@ -285,7 +285,7 @@ static void a_prune_that_leaves_little_room_is_not_made(void)
     CHECK(plan.action == PAL_ACTION_PRUNE);
 }
 
-static void a_compaction_keeps_whole_newest_turns(void)
+static void a_compaction_keeps_the_newest_complete_turns(void)
 {
     begin();
     history_turns(&h, 50, 500); /* 1,000 tokens a turn */
@@ -347,7 +347,7 @@ static void pins_and_the_last_question_stay(void)
     CHECK(plan.keep_len == 2 && plan.keep_seqs[0] == 3 && plan.keep_seqs[1] == question);
 }
 
-static void what_a_summary_cannot_help_is_refused_at_once(void)
+static void a_request_that_no_summary_can_help_is_refused(void)
 {
     begin();
     history_turns(&h, 20, 100);
@@ -367,7 +367,7 @@ static void what_a_summary_cannot_help_is_refused_at_once(void)
     CHECK(plan.items_len == 42); /* as if nothing were done */
 }
 
-static void a_second_compaction_is_never_asked_for(void)
+static void a_second_compaction_is_never_requested(void)
 {
     begin();
     history_turns(&h, 50, 500);
@@ -406,7 +406,7 @@ static void results_that_alone_are_too_long_are_cleared(void)
     CHECK(plan_item(&plan, 9)->disposition == PAL_SENT_PRUNED);
 }
 
-static void a_question_is_asked_again_without_what_was_too_long(void)
+static void a_question_is_sent_without_results_that_are_too_long(void)
 {
     begin();
     history_turns(&h, 3, 100);
@@ -421,7 +421,7 @@ static void a_question_is_asked_again_without_what_was_too_long(void)
     CHECK(plan.first_seq == 0);
 }
 
-static void what_repairs_add_is_left_room_for(void)
+static void room_is_left_for_messages_that_repairs_add(void)
 {
     begin();
     char ids[40][8];
@@ -439,7 +439,7 @@ static void what_repairs_add_is_left_room_for(void)
     CHECK(plan.repairs > 5);
 }
 
-static void a_refusal_by_the_provider_is_taken_as_over(void)
+static void a_rejection_by_the_provider_counts_as_over_the_limit(void)
 {
     begin();
     history_turns(&h, 10, 100);
@@ -456,7 +456,7 @@ static void a_refusal_by_the_provider_is_taken_as_over(void)
     CHECK(strstr(plan.refusal.message, "the provider rejected"));
 }
 
-static void nothing_happens_by_itself_where_that_is_off(void)
+static void nothing_is_left_out_if_auto_is_off(void)
 {
     begin();
     history_turns(&h, 50, 500);
@@ -475,7 +475,7 @@ static void nothing_happens_by_itself_where_that_is_off(void)
     CHECK(plan.action == PAL_ACTION_SEND && plan.items_len == 100);
 }
 
-static void messages_that_were_not_loaded_are_one_line(void)
+static void messages_that_were_not_loaded_are_one_item(void)
 {
     begin();
     history_turns(&h, 4, 10);
@@ -498,7 +498,7 @@ static void messages_that_were_not_loaded_are_one_line(void)
 
 /* ---- The other strategies ---- */
 
-static void a_summary_leaves_the_newest_messages(void)
+static void a_summary_keeps_the_newest_messages(void)
 {
     begin();
     history_turns(&h, 50, 50);
@@ -516,7 +516,7 @@ static void a_summary_leaves_the_newest_messages(void)
     CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 96);
 }
 
-static void a_reset_begins_anew_with_the_open_turn(void)
+static void a_reset_keeps_only_the_open_turn(void)
 {
     begin();
     history_turns(&h, 59, 1000);
@@ -602,26 +602,26 @@ int main(void)
     RUN(the_order_is_always_the_same);
     RUN(every_profile_gets_the_system_text);
     RUN(a_head_within_the_messages_is_sent_once);
-    RUN(checkpoints_show_as_their_strategy_has_it);
+    RUN(each_strategy_shows_its_checkpoint);
     RUN(pruned_parts_are_placeholders);
-    RUN(a_program_can_name_what_was_pruned);
-    RUN(repairs_show_in_the_plan);
-    RUN(what_is_merged_counts_once);
-    RUN(old_outputs_go_first);
-    RUN(a_prune_ends_where_the_last_one_was);
+    RUN(a_program_can_pass_pruned_parts);
+    RUN(the_plan_lists_repairs);
+    RUN(merged_messages_count_once);
+    RUN(old_outputs_are_pruned_first);
+    RUN(a_prune_ends_at_the_last_one);
     RUN(a_prune_that_leaves_little_room_is_not_made);
-    RUN(a_compaction_keeps_whole_newest_turns);
+    RUN(a_compaction_keeps_the_newest_complete_turns);
     RUN(pins_and_the_last_question_stay);
-    RUN(what_a_summary_cannot_help_is_refused_at_once);
-    RUN(a_second_compaction_is_never_asked_for);
+    RUN(a_request_that_no_summary_can_help_is_refused);
+    RUN(a_second_compaction_is_never_requested);
     RUN(results_that_alone_are_too_long_are_cleared);
-    RUN(a_question_is_asked_again_without_what_was_too_long);
-    RUN(what_repairs_add_is_left_room_for);
-    RUN(a_refusal_by_the_provider_is_taken_as_over);
-    RUN(nothing_happens_by_itself_where_that_is_off);
-    RUN(messages_that_were_not_loaded_are_one_line);
-    RUN(a_summary_leaves_the_newest_messages);
-    RUN(a_reset_begins_anew_with_the_open_turn);
+    RUN(a_question_is_sent_without_results_that_are_too_long);
+    RUN(room_is_left_for_messages_that_repairs_add);
+    RUN(a_rejection_by_the_provider_counts_as_over_the_limit);
+    RUN(nothing_is_left_out_if_auto_is_off);
+    RUN(messages_that_were_not_loaded_are_one_item);
+    RUN(a_summary_keeps_the_newest_messages);
+    RUN(a_reset_keeps_only_the_open_turn);
     RUN(a_window_slides_to_low_water_and_stays);
     RUN(a_window_keeps_the_question_of_a_long_turn);
     pal_arena_free(arena);

@@ -187,7 +187,7 @@ static pal_str text_of(pal_json object, const char *name)
     return pal_arena_copy(arena, pal_json_string(pal_json_find(object, name), arena));
 }
 
-static void picoclaw_vectors(void)
+static void results_match_picoclaws_vectors(void)
 {
     pal_json rows = pal_json_find(
                      vectors_load(arena, "picoclaw_history.json"), "sanitize_for_provider"),
@@ -198,7 +198,7 @@ static void picoclaw_vectors(void)
     CHECK(count >= 13);
 }
 
-static void picoclaw_drops(void)
+static void invalid_messages_are_dropped_as_in_picoclaw(void)
 {
     CHECK(becomes(PAL_PROFILE_PICOCLAW, "s u s a", "u a"));
     CHECK(becomes(PAL_PROFILE_PICOCLAW, "u A:A t:A t:A a", "u A:A t:A a"));
@@ -225,7 +225,7 @@ static void picoclaw_drops(void)
     CHECK(repaired.repairs_len == 2 && repaired.repairs[0].dropped && repaired.repairs[0].seq == 2);
 }
 
-static void valid_lists_come_back(void)
+static void valid_lists_are_not_changed(void)
 {
     static const char *const valid[] = {"", "u", "s u", "u a u", "s s u A:c00000001 t:c00000001",
             "u A:c00000001,c00000002 t:c00000001 t:c00000002 a u",
@@ -242,7 +242,7 @@ static void valid_lists_come_back(void)
     }
 }
 
-static void results_find_their_calls(void)
+static void results_are_paired_with_their_calls(void)
 {
     const pal_profile chat = PAL_PROFILE_OPENAI_CHAT;
     CHECK(becomes(chat, "u A:c t:c a", "u A:c t:c a"));
@@ -281,7 +281,7 @@ static void parallel_calls_are_one_message(void)
     CHECK(says(&repaired, "together with the assistant message"));
 }
 
-static void repairs_say_why(void)
+static void repairs_have_a_reason(void)
 {
     history list = history_of(str("t:x u A:c,d t:c t:c u"));
     pal_repaired repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
@@ -294,7 +294,7 @@ static void repairs_say_why(void)
     CHECK(!repaired.repairs[2].dropped && repaired.repairs[2].seq == 0);
 }
 
-static void pending_calls_still_run(void)
+static void results_of_pending_calls_say_that_they_still_run(void)
 {
     const pal_str pending[] = {str("d"), str("e")};
     pal_context_input input = {.pending = pending, .pending_len = 2};
@@ -322,7 +322,7 @@ static void ids_in_one_message_are_unique(void)
     CHECK(pal_str_is(list.messages[1].parts[1].call_id, "c"));
 }
 
-static void empty_ids_are_given(void)
+static void empty_ids_are_replaced(void)
 {
     history list = history_of(str("u A:, t: t: t: u"));
     pal_repaired repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
@@ -344,7 +344,7 @@ static bool id_becomes(pal_profile profile, const char *id, size_t len, bool sam
             pal_str_equal(sent, part_at(&again, 1, 0)->call_id);
 }
 
-static void ids_have_the_providers_form(void)
+static void ids_have_the_form_that_the_provider_requires(void)
 {
     const char *forty = "call_0123456789012345678901234567890123x";
     const char *fortyone = "call_0123456789012345678901234567890123xy";
@@ -364,7 +364,7 @@ static void ids_have_the_providers_form(void)
             21, false));
 }
 
-static void ids_are_unique_where_they_must_be(void)
+static void ids_are_unique_if_the_profile_requires_it(void)
 {
     history list = history_of(str("u A:c t:c u A:c t:c u"));
     pal_repaired repaired = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
@@ -378,7 +378,7 @@ static void ids_are_unique_where_they_must_be(void)
     CHECK(pal_str_equal(part_at(&all, 7, 0)->call_id, part_at(&rest, 4, 0)->call_id));
 }
 
-static void names_and_arguments_are_set_right(void)
+static void names_and_arguments_are_corrected(void)
 {
     static const char *const rows[][3] = {{"{\"a\":1}", "{\"a\":1}", "{\"a\":1}"}, {"", "", "{}"},
             {" \n", " \n", "{}"}, {"[1]", "[1]", "{\"arguments\":[1]}"},
@@ -438,7 +438,7 @@ static void roles_follow_the_profile(void)
     CHECK(strcmp(show(&repaired), "+u") == 0 && says(&repaired, "without a role"));
 }
 
-static void texts_are_clean(void)
+static void invalid_texts_are_cleaned(void)
 {
     pal_part parts[] = {{.kind = PAL_PART_TEXT, .text = {"a\0b\xff", 4}},
             {.kind = PAL_PART_TEXT, .text = {"", 0}}, {.kind = PAL_PART_TEXT, .text = {" \n", 2}}};
@@ -464,7 +464,7 @@ static void texts_are_clean(void)
     CHECK(blank.len == 1);
 }
 
-static void reasoning_is_the_models_own(void)
+static void reasoning_of_other_models_is_left_out(void)
 {
     pal_part parts[] = {{.kind = PAL_PART_REASONING, .text = str("r"), .family = str("other")},
             {.kind = PAL_PART_REASONING, .text = str("r"), .family = str(FAMILY)},
@@ -504,7 +504,7 @@ static void reasoning_is_the_models_own(void)
     CHECK(claude.messages[1].parts_len == 1 && part_at(&claude, 1, 0)->kind == PAL_PART_TEXT);
 }
 
-static void images_are_ones_that_are_taken(void)
+static void unsupported_images_are_replaced(void)
 {
     pal_context_input input = {.limits.image_bytes = 4};
     pal_part parts[] = {
@@ -532,7 +532,7 @@ static void images_are_ones_that_are_taken(void)
     CHECK(says(&repaired, "only a user"));
 }
 
-static void an_image_over_the_limit_goes_wherever_its_bytes_are(void)
+static void an_image_over_the_limit_is_replaced_in_every_form(void)
 {
     static const char *const urls[][2] = {{"data:image/png;base64,MTIz", "123"},
             {"data:image/png;base64,MTIzNA==", "1234"}, {"data:image/png;base64,MTIzNA", "1234"},
@@ -558,7 +558,7 @@ static void an_image_over_the_limit_goes_wherever_its_bytes_are(void)
     }
 }
 
-static void media_of_results_go_to_the_user(void)
+static void media_of_results_are_moved_to_a_user_message(void)
 {
     pal_part inner[] = {{.kind = PAL_PART_TEXT, .text = str("see")},
             {.kind = PAL_PART_IMAGE, .media_type = str("image/png"), .data = str("1")},
@@ -585,7 +585,7 @@ static void media_of_results_go_to_the_user(void)
     CHECK(strcmp(show(&claude), "u A:c00000001,c00000002 t:c00000001 t:c00000002! +u u") == 0);
 }
 
-static void results_are_a_tools(void)
+static void results_are_sent_as_tool_messages(void)
 {
     history list = history_of(str("u A:c,d t:c t:d u"));
     pal_part mixed[] = {{.kind = PAL_PART_TEXT, .text = str("also")}, list.messages[2].parts[0]};
@@ -608,7 +608,7 @@ static void results_are_a_tools(void)
     CHECK(strcmp(show(&repaired), "u A:c t:c") == 0);
 }
 
-static void failures_have_a_text(void)
+static void failures_without_output_get_a_text(void)
 {
     history list = history_of(str("u A:c t:c"));
     list.messages[2].parts[0].is_error = true;
@@ -619,7 +619,7 @@ static void failures_have_a_text(void)
     CHECK(chat.repairs_len == 0);
 }
 
-static void old_forms_become_plain(void)
+static void old_forms_are_sent_as_plain_ones(void)
 {
     history list = history_of(str("u A:ls t:ls u"));
     list.messages[1].parts[0].extra = str("{\"openai\":{\"type\":\"function_call\"}}");
@@ -653,7 +653,7 @@ static void profiles_have_names(void)
     CHECK(strcmp(pal_profile_name((pal_profile)77), "none") == 0);
 }
 
-static void null_is_taken(void)
+static void null_arguments_are_handled(void)
 {
     pal_repaired repaired = {0};
     pal_message hollow = {.role = PAL_ROLE_USER, .parts = NULL, .parts_len = 3, .seq = 1};
@@ -705,29 +705,29 @@ static void a_small_arena_is_reported(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(picoclaw_vectors);
-    RUN(picoclaw_drops);
-    RUN(valid_lists_come_back);
-    RUN(results_find_their_calls);
+    RUN(results_match_picoclaws_vectors);
+    RUN(invalid_messages_are_dropped_as_in_picoclaw);
+    RUN(valid_lists_are_not_changed);
+    RUN(results_are_paired_with_their_calls);
     RUN(parallel_calls_are_one_message);
-    RUN(repairs_say_why);
-    RUN(pending_calls_still_run);
+    RUN(repairs_have_a_reason);
+    RUN(results_of_pending_calls_say_that_they_still_run);
     RUN(ids_in_one_message_are_unique);
-    RUN(empty_ids_are_given);
-    RUN(ids_have_the_providers_form);
-    RUN(ids_are_unique_where_they_must_be);
-    RUN(names_and_arguments_are_set_right);
+    RUN(empty_ids_are_replaced);
+    RUN(ids_have_the_form_that_the_provider_requires);
+    RUN(ids_are_unique_if_the_profile_requires_it);
+    RUN(names_and_arguments_are_corrected);
     RUN(roles_follow_the_profile);
-    RUN(texts_are_clean);
-    RUN(reasoning_is_the_models_own);
-    RUN(images_are_ones_that_are_taken);
-    RUN(an_image_over_the_limit_goes_wherever_its_bytes_are);
-    RUN(media_of_results_go_to_the_user);
-    RUN(results_are_a_tools);
-    RUN(failures_have_a_text);
-    RUN(old_forms_become_plain);
+    RUN(invalid_texts_are_cleaned);
+    RUN(reasoning_of_other_models_is_left_out);
+    RUN(unsupported_images_are_replaced);
+    RUN(an_image_over_the_limit_is_replaced_in_every_form);
+    RUN(media_of_results_are_moved_to_a_user_message);
+    RUN(results_are_sent_as_tool_messages);
+    RUN(failures_without_output_get_a_text);
+    RUN(old_forms_are_sent_as_plain_ones);
     RUN(profiles_have_names);
-    RUN(null_is_taken);
+    RUN(null_arguments_are_handled);
     RUN(no_memory_is_reported);
     RUN(a_small_arena_is_reported);
     pal_arena_free(arena);

@@ -72,7 +72,7 @@ static bool ends(pal_str text, size_t len)
     return memcmp(text.data, output + len - text.len, text.len) == 0;
 }
 
-static void up_to_the_limit_nothing_is_cut(void)
+static void outputs_up_to_the_limit_are_not_cut(void)
 {
     size_t len = fill_lines(PAL_SPILL_LINES_MAX, "x\n");
     CHECK(spill(PAL_PART_TOOL_RESULT, len) == 0);
@@ -84,7 +84,7 @@ static void up_to_the_limit_nothing_is_cut(void)
     CHECK(spill(PAL_PART_TEXT, OUTPUT_MAX) == 0); /* only outputs of tools */
 }
 
-static void one_line_more_is_cut(void)
+static void an_output_with_one_line_more_is_cut(void)
 {
     pal_str head, note, tail;
     size_t len = fill_lines(PAL_SPILL_LINES_MAX + 1, "x\n");
@@ -97,7 +97,7 @@ static void one_line_more_is_cut(void)
     CHECK(strstr(note.data, "The whole output has 2001 lines"));
 }
 
-static void one_byte_more_is_cut(void)
+static void an_output_with_one_byte_more_is_cut(void)
 {
     pal_str head, note, tail;
     size_t len = PAL_SPILL_BYTES_MAX + 1;
@@ -111,7 +111,7 @@ static void one_byte_more_is_cut(void)
     CHECK(strncmp(note.data, "[1 lines, 1 bytes are left out here.", 36) == 0);
 }
 
-static void lines_stay_whole(void)
+static void lines_are_kept_complete(void)
 {
     pal_str head, note, tail;
     size_t len = fill_lines(500,
@@ -126,7 +126,7 @@ static void lines_stay_whole(void)
     CHECK(part.text.len < PAL_SPILL_BYTES_MAX + 400);
 }
 
-static void characters_stay_whole(void)
+static void characters_are_kept_complete(void)
 {
     static const char *const lines[] = {"ä", "東", "𝄞", "a東", "ab東", "𝄞a", "ab𝄞c"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
@@ -141,7 +141,7 @@ static void characters_stay_whole(void)
 }
 
 /* Invalid bytes are an output too. */
-static void bytes_that_are_no_text_do_not_hang_it(void)
+static void bytes_that_are_not_text_do_not_block_it(void)
 {
     memset(output, 0x80, OUTPUT_MAX);
     CHECK(spill(PAL_PART_TOOL_RESULT, OUTPUT_MAX) == 1);
@@ -163,7 +163,7 @@ static void a_long_last_line_is_cut(void)
     CHECK(tail.len == PAL_SPILL_BYTES_MAX / 2 && ends(tail, len));
 }
 
-static void what_was_spilled_is_not_spilled_again(void)
+static void a_cut_output_is_not_cut_again(void)
 {
     uint32_t spilled = 99;
     spill(PAL_PART_TOOL_RESULT, fill_lines(9000, "x\n"));
@@ -237,7 +237,7 @@ static void images_keep_their_places_among_texts(void)
     CHECK(part.data.len == len && begins(part.data));
 }
 
-static void the_text_beside_the_parts_is_the_first(void)
+static void the_text_of_the_result_comes_before_its_parts(void)
 {
     size_t len = fill_lines(3000, "x\n");
     uint32_t spilled = 0;
@@ -255,7 +255,7 @@ static void the_text_beside_the_parts_is_the_first(void)
     CHECK(strstr(pal_arena_copy(arena, nested[0].text).data, "The whole output has 3001 lines"));
 }
 
-static void what_is_no_text_is_left_alone(void)
+static void parts_other_than_text_are_not_changed(void)
 {
     memset(output, 'x', OUTPUT_MAX);
     nested[0] = (pal_part){.kind = PAL_PART_FILE, .data = {output, OUTPUT_MAX}};
@@ -318,18 +318,18 @@ int main(void)
     arena = pal_arena_new(0);
     if (!arena)
         return 1;
-    RUN(up_to_the_limit_nothing_is_cut);
-    RUN(one_line_more_is_cut);
-    RUN(one_byte_more_is_cut);
-    RUN(lines_stay_whole);
-    RUN(characters_stay_whole);
-    RUN(bytes_that_are_no_text_do_not_hang_it);
+    RUN(outputs_up_to_the_limit_are_not_cut);
+    RUN(an_output_with_one_line_more_is_cut);
+    RUN(an_output_with_one_byte_more_is_cut);
+    RUN(lines_are_kept_complete);
+    RUN(characters_are_kept_complete);
+    RUN(bytes_that_are_not_text_do_not_block_it);
     RUN(a_long_last_line_is_cut);
-    RUN(what_was_spilled_is_not_spilled_again);
+    RUN(a_cut_output_is_not_cut_again);
     RUN(several_texts_count_as_one);
     RUN(images_keep_their_places_among_texts);
-    RUN(the_text_beside_the_parts_is_the_first);
-    RUN(what_is_no_text_is_left_alone);
+    RUN(the_text_of_the_result_comes_before_its_parts);
+    RUN(parts_other_than_text_are_not_changed);
     RUN(without_memory_nothing_changes);
     RUN(the_handle_is_the_blobs_name);
     pal_arena_free(arena);

@@ -45,7 +45,7 @@ static bool says(bool held, pal_json row, const char *member)
 
 /* ---- Overflow ---- */
 
-static void overflow_is_sols_with_cache_writes(void)
+static void overflow_matches_sol_plus_cache_writes(void)
 {
     pal_json_iter iter =
             pal_json_each(pal_json_find(vectors_load(arena, "overflow.json"), "cases"));
@@ -73,7 +73,7 @@ static void overflow_is_sols_with_cache_writes(void)
     CHECK(rows >= 11 && differing >= 1);
 }
 
-static void overflow_at_its_edges(void)
+static void overflow_is_exact_at_its_limits(void)
 {
     static const struct {
         pal_context_limits limits;
@@ -200,7 +200,7 @@ static void check_prune(pal_json row)
 }
 
 /* Rows as those of the file, of what it does not have. */
-static void prune_at_its_edges(void)
+static void prune_is_exact_at_its_limits(void)
 {
     static const char rows[] =
             "[{\"note\":\"off\",\"prune_enabled\":false,\"expect_returned\":0,\"messages\":"
@@ -237,7 +237,7 @@ static void prune_at_its_edges(void)
     CHECK(count == 6);
 }
 
-static void prune_is_sols(void)
+static void prune_matches_sol(void)
 {
     pal_json_iter iter = pal_json_each(pal_json_find(vectors_load(arena, "prune.json"), "cases"));
     pal_json row;
@@ -336,7 +336,7 @@ static bool loom_loses_last(pal_json row, size_t len)
             memcmp(last.data + last.len - strlen(end), end, strlen(end)) != 0;
 }
 
-static void sliding_window_is_looms(void)
+static void sliding_window_matches_loom(void)
 {
     pal_json_iter iter =
             pal_json_each(pal_json_find(vectors_load(arena, "loom.json"), "handleTokenLimits"));
@@ -375,7 +375,7 @@ static void sliding_window_is_looms(void)
 }
 
 /* The shares of the rows are the percent that the function takes; the plan's own is a half. */
-static void retry_is_looms(void)
+static void retry_matches_loom(void)
 {
     pal_json_iter iter = pal_json_each(
             pal_json_find(vectors_load(arena, "loom.json"), "truncateMessages_retry"));
@@ -491,7 +491,7 @@ static void check_filter(pal_json row, bool is_sol)
     says(at == plan.items_len && message == messages_len, row, "note");
 }
 
-static void checkpoints_stand_where_opencode_has_them(void)
+static void checkpoints_match_opencode(void)
 {
     pal_json file = vectors_load(arena, "compaction_filter.json"), row;
     pal_json_iter iter = pal_json_each(pal_json_find(file, "cases"));
@@ -534,7 +534,7 @@ static void add_tail_turn(pal_str turn)
 
 /* Without opencode's limit of turns: a row that needs one is left out, and counted. Where opencode
  * keeps no tail at all, we keep the last user's message. */
-static void tails_are_opencodes(void)
+static void tails_match_opencode(void)
 {
     pal_json file = vectors_load(arena, "compaction_filter.json"), row;
     pal_json_iter iter =
@@ -569,7 +569,7 @@ static void tails_are_opencodes(void)
 
 /* ---- PicoClaw's boundaries ---- */
 
-static void boundaries_are_picoclaws(void)
+static void boundaries_match_picoclaw(void)
 {
     pal_json_iter iter = pal_json_each(
             pal_json_find(vectors_load(arena, "picoclaw_history.json"), "find_safe_boundary"));
@@ -594,15 +594,15 @@ static void boundaries_are_picoclaws(void)
 int main(void)
 {
     arena = pal_arena_new(0);
-    RUN(overflow_is_sols_with_cache_writes);
-    RUN(overflow_at_its_edges);
-    RUN(prune_is_sols);
-    RUN(prune_at_its_edges);
-    RUN(sliding_window_is_looms);
-    RUN(retry_is_looms);
-    RUN(checkpoints_stand_where_opencode_has_them);
-    RUN(tails_are_opencodes);
-    RUN(boundaries_are_picoclaws);
+    RUN(overflow_matches_sol_plus_cache_writes);
+    RUN(overflow_is_exact_at_its_limits);
+    RUN(prune_matches_sol);
+    RUN(prune_is_exact_at_its_limits);
+    RUN(sliding_window_matches_loom);
+    RUN(retry_matches_loom);
+    RUN(checkpoints_match_opencode);
+    RUN(tails_match_opencode);
+    RUN(boundaries_match_picoclaw);
     pal_arena_free(arena);
     return tap_done();
 }

@@ -57,13 +57,13 @@ static void lines_break_between_words(void)
     CHECK(shows(plain, "", ""));
 }
 
-static void long_words_are_left_to_the_terminal(void)
+static void the_terminal_breaks_long_words(void)
 {
     CHECK(shows(plain, "see https://example.org/a/long/path now",
             "see\nhttps://example.org/a/long/path now\n"));
 }
 
-static void columns_count_and_not_bytes(void)
+static void width_is_measured_in_columns(void)
 {
     CHECK(shows(plain, "\u4f60\u597d\u4e16\u754c\u4f60\u597d\u4e16\u754c\u4f60\u597d\u4e16\u754c",
             "\u4f60\u597d\u4e16\u754c\u4f60\u597d\u4e16\u754c\u4f60\u597d\n\u4e16\u754c\n"));
@@ -76,7 +76,7 @@ static void columns_count_and_not_bytes(void)
             "ab\n\U0001f468\u200d\U0001f469\nc\n"));
 }
 
-static void a_wide_terminal_has_no_wider_lines(void)
+static void prose_is_at_most_100_columns_wide(void)
 {
     pal_buf out;
     pal_buf_init(&out, OUT_MAX);
@@ -102,7 +102,7 @@ static void emphasis_is_shown(void)
     CHECK(shows(wide, "``a`b``", "\033[36ma`b\033[0m\n"));
 }
 
-static void what_is_no_emphasis_stays(void)
+static void marks_that_are_not_emphasis_stay(void)
 {
     CHECK(shows(wide, "2 * 3 * 4", "2 * 3 * 4\n"));
     CHECK(shows(wide, "a**b", "a**b\n"));
@@ -122,7 +122,7 @@ static void styles_end_at_line_ends(void)
     CHECK(shows(styled, "**a\nb**", "**a\nb**\n"));
 }
 
-static void links_name_their_target(void)
+static void links_show_their_target(void)
 {
     CHECK(shows(wide, "[a *b*](http://x/y)!", "\033[4ma b\033[0m \033[2m(http://x/y)\033[0m!\n"));
     CHECK(shows(wide, "[http://x](http://x)", "\033[4mhttp://x\033[0m\n"));
@@ -145,7 +145,7 @@ static void headings_are_bold(void)
     CHECK(shows(wide, "#hash", "#hash\n"));
 }
 
-static void lists_hang(void)
+static void list_items_have_a_hanging_indent(void)
 {
     CHECK(shows(plain, "- one two three four five", "\u2022 one two three four\n  five\n"));
     CHECK(shows(plain, "10. one two three four", "10. one two three\n    four\n"));
@@ -161,7 +161,7 @@ static void quotes_have_a_bar(void)
     CHECK(shows(plain, ">> deep", "\u2502 \u2502 deep\n"));
 }
 
-static void code_is_left_alone(void)
+static void code_is_not_changed(void)
 {
     CHECK(shows(plain, "```c\nint  main(void) { return **p; }\n\n\n  x\n```\nafter",
             "\u256d\u2500 c\nint  main(void) { return **p; }\n\n\n  x\n\u2570\u2500\nafter\n"));
@@ -171,7 +171,7 @@ static void code_is_left_alone(void)
     CHECK(shows(plain, "```\nnot closed", "\u256d\u2500 \nnot closed\n"));
 }
 
-static void rules_are_drawn(void)
+static void horizontal_rules_are_drawn(void)
 {
     CHECK(shows((look){.width = 3}, "a\n---\nb", "a\n\u2500\u2500\u2500\nb\n"));
     CHECK(shows((look){.width = 3}, "* * *", "\u2500\u2500\u2500\n"));
@@ -202,7 +202,7 @@ static void narrow_tables_wrap_or_become_records(void)
 
 /* ---- What must never happen ---- */
 
-static void control_characters_command_nothing(void)
+static void control_characters_are_made_visible(void)
 {
     CHECK(shows(wide, "a\033[31mred\033]0;t\007\r\b", "a\\x1b[31mred\\x1b]0;t\\x07\\x08\n"));
     CHECK(shows(wide, "a\xc2\x9bm", "a\\x9bm\n"));
@@ -231,7 +231,7 @@ static void same_as_whole(look as, pal_str text, size_t first, size_t step, cons
     pal_buf_done(&out);
 }
 
-static void every_split_looks_the_same(void)
+static void every_split_gives_the_same_output(void)
 {
     static const look looks[] = {{.width = 30, .has_styles = true}, {.width = 80},
             {.width = 10, .has_styles = true}, {.is_raw = true}};
@@ -250,7 +250,7 @@ static void every_split_looks_the_same(void)
 }
 
 /* Texts of marks only: the worst that a model could write. */
-static void every_split_of_random_marks_looks_the_same(void)
+static void every_split_of_random_marks_gives_the_same_output(void)
 {
     static const char *const words[] = {"*", "**", "`", "```", "\n", "\n", " ", "a", "b c", "_",
             "|", "|-|", "- ", "1. ", "> ", "#", "[", "](", ")", "\\", "~~", "<http://", ">",
@@ -275,7 +275,7 @@ static void every_split_of_random_marks_looks_the_same(void)
 }
 
 /* Lines that never end must not wait for ever, nor look different for it. */
-static void endless_lines_look_the_same(void)
+static void endless_lines_give_the_same_output(void)
 {
     static const char *const units[] = {"*", "`", "- ", " ", "|", "~", "[a", "1", "**a ", "#", ">"};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
@@ -293,7 +293,7 @@ static void endless_lines_look_the_same(void)
     }
 }
 
-static void text_is_shown_as_it_comes(void)
+static void text_is_shown_as_it_arrives(void)
 {
     pal_buf out;
     pal_markdown md;
@@ -311,7 +311,7 @@ static void text_is_shown_as_it_comes(void)
     pal_buf_done(&out);
 }
 
-static void running_out_of_memory_shows(void)
+static void running_out_of_memory_is_reported(void)
 {
     for (uint64_t nth = 1; nth < 40; nth++) {
         pal_buf out;
@@ -328,26 +328,26 @@ static void running_out_of_memory_shows(void)
 int main(void)
 {
     RUN(lines_break_between_words);
-    RUN(long_words_are_left_to_the_terminal);
-    RUN(columns_count_and_not_bytes);
-    RUN(a_wide_terminal_has_no_wider_lines);
+    RUN(the_terminal_breaks_long_words);
+    RUN(width_is_measured_in_columns);
+    RUN(prose_is_at_most_100_columns_wide);
     RUN(emphasis_is_shown);
-    RUN(what_is_no_emphasis_stays);
+    RUN(marks_that_are_not_emphasis_stay);
     RUN(styles_end_at_line_ends);
-    RUN(links_name_their_target);
+    RUN(links_show_their_target);
     RUN(without_styles_the_marks_stay);
     RUN(headings_are_bold);
-    RUN(lists_hang);
+    RUN(list_items_have_a_hanging_indent);
     RUN(quotes_have_a_bar);
-    RUN(code_is_left_alone);
-    RUN(rules_are_drawn);
+    RUN(code_is_not_changed);
+    RUN(horizontal_rules_are_drawn);
     RUN(tables_are_aligned);
     RUN(narrow_tables_wrap_or_become_records);
-    RUN(control_characters_command_nothing);
-    RUN(every_split_looks_the_same);
-    RUN(every_split_of_random_marks_looks_the_same);
-    RUN(endless_lines_look_the_same);
-    RUN(text_is_shown_as_it_comes);
-    RUN(running_out_of_memory_shows);
+    RUN(control_characters_are_made_visible);
+    RUN(every_split_gives_the_same_output);
+    RUN(every_split_of_random_marks_gives_the_same_output);
+    RUN(endless_lines_give_the_same_output);
+    RUN(text_is_shown_as_it_arrives);
+    RUN(running_out_of_memory_is_reported);
     return tap_done();
 }

@@ -16,7 +16,7 @@ static void check_direct(pal_json row)
     CHECK(same_texts(route.aliases + 1, route.aliases_len - 1, pal_json_find(row, "aliases")));
 }
 
-static void direct_aliases_are_picoclaws(void)
+static void direct_aliases_match_picoclaw(void)
 {
     CHECK(each_row("picoclaw_keys.json", "direct_aliases", check_direct) > 0);
 }
@@ -37,12 +37,12 @@ static void check_peer(pal_json row)
         CHECK(route.aliases_len == 2 && is_text(route.aliases[1], text_of(row, "alias")));
 }
 
-static void peer_aliases_are_picoclaws(void)
+static void peer_aliases_match_picoclaw(void)
 {
     CHECK(each_row("picoclaw_keys.json", "peer_alias", check_peer) > 0);
 }
 
-static void an_own_key_joins_the_aliases(void)
+static void an_explicit_key_is_added_to_the_aliases(void)
 {
     pal_route_context context = {
             .chat_type = str("direct"), .chat_id = str("u"), .session_key = str(" Custom ")};
@@ -59,8 +59,8 @@ static void an_own_key_joins_the_aliases(void)
 int main(void)
 {
     route_begin();
-    RUN(direct_aliases_are_picoclaws);
-    RUN(peer_aliases_are_picoclaws);
-    RUN(an_own_key_joins_the_aliases);
+    RUN(direct_aliases_match_picoclaw);
+    RUN(peer_aliases_match_picoclaw);
+    RUN(an_explicit_key_is_added_to_the_aliases);
     return route_done();
 }

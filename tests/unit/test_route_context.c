@@ -39,7 +39,7 @@ static void refuses_in(pal_route_kind kind, const char *name, size_t offset)
 
 #define REFUSES_IN(kind, name) refuses_in(kind, #name, offsetof(pal_route_context, name))
 
-static void wrong_fields_are_named(void)
+static void errors_name_wrong_fields(void)
 {
     memset(long_id, 'x', sizeof long_id);
     for (int kind = PAL_ROUTE_CHAT; kind <= PAL_ROUTE_CODE; kind++) {
@@ -68,7 +68,7 @@ static void wrong_fields_are_named(void)
     fails(NULL, &key, PAL_LIMIT, "'session_key' of 1025 bytes exceeds the limit of 1024");
 }
 
-static void empty_ids_are_named_where_they_matter(void)
+static void errors_name_required_ids_that_are_empty(void)
 {
     const pal_str blanks[] = {str(""), str(" \t"), str("\xc2\xa0")};
     for (size_t i = 0; i < sizeof blanks / sizeof *blanks; i++) {
@@ -87,7 +87,7 @@ static void empty_ids_are_named_where_they_matter(void)
     }
 }
 
-static void wrong_kinds_are_named(void)
+static void errors_name_wrong_kinds(void)
 {
     pal_route_context room = {.kind = PAL_ROUTE_MATRIX_ROOM, .matrix_room = str("#alias:s")};
     fails(NULL, &room, PAL_INVALID, "'matrix_room' must be a room id, which begins with '!', not '#alias:s'");
@@ -102,8 +102,8 @@ static void wrong_kinds_are_named(void)
 int main(void)
 {
     route_begin();
-    RUN(wrong_fields_are_named);
-    RUN(empty_ids_are_named_where_they_matter);
-    RUN(wrong_kinds_are_named);
+    RUN(errors_name_wrong_fields);
+    RUN(errors_name_required_ids_that_are_empty);
+    RUN(errors_name_wrong_kinds);
     return route_done();
 }

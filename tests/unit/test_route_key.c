@@ -49,7 +49,7 @@ static void check_allocation(pal_json row)
     CHECK(!route.is_explicit);
 }
 
-static void allocations_are_picoclaws(void)
+static void routes_match_picoclaw(void)
 {
     differences = 0;
     CHECK(each_row("picoclaw_allocations.json", "cases", check_allocation) >= 14);
@@ -63,7 +63,7 @@ static void check_opaque(pal_json row)
     CHECK(is_text(key, text_of(row, "key")));
 }
 
-static void opaque_keys_are_picoclaws(void)
+static void opaque_keys_match_picoclaw(void)
 {
     CHECK(each_row("picoclaw_keys.json", "opaque", check_opaque) > 0);
 }
@@ -76,7 +76,7 @@ static void check_main(pal_json row)
     CHECK(is_text(route.main_key, text_of(row, "key")));
 }
 
-static void main_keys_are_picoclaws(void)
+static void main_keys_match_picoclaw(void)
 {
     CHECK(each_row("picoclaw_keys.json", "main", check_main) > 0);
 }
@@ -93,7 +93,7 @@ static void check_explicit(pal_json row)
     CHECK(!is_split || is_text(rest, text_of(parsed, "rest")));
 }
 
-static void explicit_keys_are_picoclaws(void)
+static void explicit_keys_match_picoclaw(void)
 {
     CHECK(each_row("picoclaw_keys.json", "explicit", check_explicit) > 0);
 }
@@ -108,14 +108,14 @@ static void check_own(pal_json row)
     CHECK(is_text(route.key, is_own ? wanted : route.scope_key));
 }
 
-static void own_keys_are_resolved_as_picoclaw_does(void)
+static void keys_of_messages_are_resolved_as_in_picoclaw(void)
 {
     CHECK(each_row("picoclaw_misc.json", "resolve_scope_key", check_own) > 0);
 }
 
 /* ---- Ours ---- */
 
-static void no_value_forges_a_field(void)
+static void no_value_can_forge_a_field(void)
 {
     pal_route_config both = {.dimensions = chat_and_sender, .dimensions_len = 2};
     pal_route_config chat = {.dimensions = chat_only, .dimensions_len = 1};
@@ -201,7 +201,7 @@ static void different_scopes_have_different_signatures(void)
     CHECK(equal > 100);
 }
 
-static void other_kinds_have_signatures_of_their_own(void)
+static void other_kinds_have_separate_signatures(void)
 {
     pal_route_context item = {.kind = PAL_ROUTE_WORK_ITEM,
             .agent_id = str("Coder"),
@@ -285,14 +285,14 @@ static void the_case_of_a_matrix_room_counts(void)
 int main(void)
 {
     route_begin();
-    RUN(allocations_are_picoclaws);
-    RUN(opaque_keys_are_picoclaws);
-    RUN(main_keys_are_picoclaws);
-    RUN(explicit_keys_are_picoclaws);
-    RUN(own_keys_are_resolved_as_picoclaw_does);
-    RUN(no_value_forges_a_field);
+    RUN(routes_match_picoclaw);
+    RUN(opaque_keys_match_picoclaw);
+    RUN(main_keys_match_picoclaw);
+    RUN(explicit_keys_match_picoclaw);
+    RUN(keys_of_messages_are_resolved_as_in_picoclaw);
+    RUN(no_value_can_forge_a_field);
     RUN(different_scopes_have_different_signatures);
-    RUN(other_kinds_have_signatures_of_their_own);
+    RUN(other_kinds_have_separate_signatures);
     RUN(a_matrix_room_is_a_chat);
     RUN(the_case_of_a_matrix_room_counts);
     return route_done();

@@ -2,7 +2,7 @@
  * and one session on all channels, which is ours. */
 #include "support/route_fixture.h"
 
-static void identity_links_are_picoclaws(void)
+static void identity_links_match_picoclaw(void)
 {
     pal_json all = pal_json_find(vectors_load(arena, "picoclaw_keys.json"), "identity_links");
     pal_route_link links[LIST_MAX];
@@ -59,7 +59,7 @@ static void a_linked_person_has_one_session_on_all_channels(void)
     CHECK(!pal_str_equal(routed(&config, &telegram).key, routed(&config, &slack).key));
 }
 
-static void places_stay_on_their_channel(void)
+static void chats_stay_on_their_channel(void)
 {
     pal_route_config config = {.dimensions = chat_and_sender,
             .dimensions_len = 2,
@@ -85,7 +85,7 @@ static void places_stay_on_their_channel(void)
     CHECK(pal_str_equal(with.key, routed(&config, &linked).key));
 }
 
-static void the_smaller_name_has_the_id(void)
+static void the_smaller_name_gets_the_id(void)
 {
     static const pal_str ids[] = {{"7", 1}};
     static const pal_str with_channel[] = {{"telegram:7", 10}};
@@ -108,9 +108,9 @@ static void the_smaller_name_has_the_id(void)
 int main(void)
 {
     route_begin();
-    RUN(identity_links_are_picoclaws);
+    RUN(identity_links_match_picoclaw);
     RUN(a_linked_person_has_one_session_on_all_channels);
-    RUN(places_stay_on_their_channel);
-    RUN(the_smaller_name_has_the_id);
+    RUN(chats_stay_on_their_channel);
+    RUN(the_smaller_name_gets_the_id);
     return route_done();
 }

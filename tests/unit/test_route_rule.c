@@ -57,13 +57,13 @@ static void check_dispatch(pal_json row)
     }
 }
 
-static void dispatch_is_picoclaws(void)
+static void dispatch_matches_picoclaw(void)
 {
     size_t rows = each_row("picoclaw_misc.json", "dispatch_rules", check_dispatch);
     CHECK(rows + each_row("picoclaw_misc.json", "default_agent", check_dispatch) >= 9);
 }
 
-static void rules_see_the_canonical_sender(void)
+static void rules_match_the_canonical_sender(void)
 {
     pal_route_rule rules[] = {
             {.name = str("No Mention"),
@@ -88,7 +88,7 @@ static void rules_see_the_canonical_sender(void)
 int main(void)
 {
     route_begin();
-    RUN(dispatch_is_picoclaws);
-    RUN(rules_see_the_canonical_sender);
+    RUN(dispatch_matches_picoclaw);
+    RUN(rules_match_the_canonical_sender);
     return route_done();
 }

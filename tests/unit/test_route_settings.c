@@ -25,7 +25,7 @@ static void check_dimensions(pal_json row)
     CHECK(same_dimensions(&dimensions, pal_json_find(row, "out")));
 }
 
-static void dimensions_are_picoclaws(void)
+static void dimensions_match_picoclaw(void)
 {
     unknown_rows = 0;
     CHECK(each_row("picoclaw_keys.json", "normalize_dimensions", check_dimensions) > 0);
@@ -44,14 +44,14 @@ static void check_dm_scope(pal_json row)
     pal_route_settings_free(settings);
 }
 
-static void dm_scopes_are_picoclaws(void)
+static void dm_scopes_match_picoclaw(void)
 {
     CHECK(each_row("picoclaw_misc.json", "dm_scope_to_dimensions", check_dm_scope) > 0);
 }
 
 /* ---- Wrong settings ---- */
 
-static void wrong_settings_are_named(void)
+static void errors_name_wrong_settings(void)
 {
     pal_route_context context = {0};
     pal_str names[] = {str("chat"), str("chanel")};
@@ -79,7 +79,7 @@ static void wrong_settings_are_named(void)
     fails(&many, &context, PAL_LIMIT, "10001 rules exceed the limit");
 }
 
-static void wrong_dimensions_are_named_by_place(void)
+static void errors_name_the_position_of_a_wrong_dimension(void)
 {
     static const char long_name[1 << 20];
     pal_route_context context = {0};
@@ -166,7 +166,7 @@ static void *work(void *user)
     return NULL;
 }
 
-static void threads_share_settings(void)
+static void threads_can_share_settings(void)
 {
     static worker workers[4];
     pal_route_config config = {.dimensions = chat_and_sender,
@@ -194,11 +194,11 @@ static void threads_share_settings(void)
 int main(void)
 {
     route_begin();
-    RUN(dimensions_are_picoclaws);
-    RUN(dm_scopes_are_picoclaws);
-    RUN(wrong_settings_are_named);
-    RUN(wrong_dimensions_are_named_by_place);
+    RUN(dimensions_match_picoclaw);
+    RUN(dm_scopes_match_picoclaw);
+    RUN(errors_name_wrong_settings);
+    RUN(errors_name_the_position_of_a_wrong_dimension);
     RUN(running_out_of_memory_is_reported);
-    RUN(threads_share_settings);
+    RUN(threads_can_share_settings);
     return route_done();
 }

@@ -12,12 +12,12 @@ static void check_id(pal_json row)
     CHECK(is_text(route.account, text_of(row, "account_id")));
 }
 
-static void ids_are_picoclaws(void)
+static void ids_match_picoclaw(void)
 {
     CHECK(each_row("picoclaw_keys.json", "normalize_ids", check_id) > 0);
 }
 
-static void letters_are_those_of_unicode(void)
+static void unicode_letters_are_lower_cased(void)
 {
     pal_route_config config = {.dimensions = chat_only, .dimensions_len = 1};
     pal_route_context context = {.channel = str("\xe3\x80\x80TELEGRAM\xc2\xa0"),
@@ -44,7 +44,7 @@ static void letters_are_those_of_unicode(void)
     CHECK(pal_route_key_is_explicit(str("S\xe2\x84\xaa_v1_x")));
 }
 
-static void white_space_is_that_of_unicode(void)
+static void unicode_white_space_is_trimmed(void)
 {
     static const char *const spaces[] = {"\t", "\n", "\v", "\f", "\r", " ", "\xc2\x85", "\xc2\xa0",
             "\xe1\x9a\x80", "\xe2\x80\x80", "\xe2\x80\x8a", "\xe2\x80\xa8", "\xe2\x80\xa9",
@@ -62,8 +62,8 @@ static void white_space_is_that_of_unicode(void)
 int main(void)
 {
     route_begin();
-    RUN(ids_are_picoclaws);
-    RUN(letters_are_those_of_unicode);
-    RUN(white_space_is_that_of_unicode);
+    RUN(ids_match_picoclaw);
+    RUN(unicode_letters_are_lower_cased);
+    RUN(unicode_white_space_is_trimmed);
     return route_done();
 }
