@@ -1,6 +1,12 @@
-/* turn_admit.c - how a turn begins: what a dead process left open is settled, and the user's
- * messages are committed, together with the lease, before anything else happens. A crash before
- * that commit leaves the session as it was; the caller was told nothing. On the loop. */
+/* turn_admit.c - begins a turn. It settles what a dead process left open. Then it commits the
+ * user's messages together with the lease, before anything else happens.
+ *
+ * On the loop; the store is read on a worker. Steps: acquire the lease if it is needed, inspect the
+ * session, commit, run. A turn can also wait for another process's lease, yield to an older
+ * request, join the first turn of a repeated request, or continue an unfinished turn.
+ *
+ * A crash before the commit leaves the session unchanged, and the caller has received no
+ * response. */
 #include "turn/turn_machine.h"
 
 #include "turn/turn_backlog.h"
@@ -19,7 +25,7 @@
 static void admit(pal_turn *turn);
 static void look_around(pal_turn *turn);
 
-/* Another process has the session, or had: its lease lasts for a while. */
+/* Another process has the lease, or a dead process left it: the lease lasts for a while. */
 static bool wait_for_lease(pal_turn *turn, pal_status status)
 {
     if (status != PAL_BUSY || !pal_lane_may_wait(turn) || turn->runtime->is_closing ||
@@ -31,7 +37,7 @@ static bool wait_for_lease(pal_turn *turn, pal_status status)
 
 static void refuse(pal_turn *turn, pal_error *err);
 
-/* It was looked up, and it is not that of the first time. */
+/* The lookup did not find a first turn of this request. */
 static void refuse_unknown(pal_turn *turn)
 {
     pal_error why = turn->write.failure;
@@ -47,7 +53,7 @@ static void refuse_settled(pal_write *write)
     refuse(turn, &turn->work_error);
 }
 
-/* The messages themselves were refused, and would be again. */
+/* Returns true if the messages themselves were refused, and would be refused again. */
 static bool is_for_good(const pal_turn *turn, pal_status status)
 {
     if (status == PAL_CONFLICT || status == PAL_INVALID)
@@ -58,8 +64,8 @@ static bool is_for_good(const pal_turn *turn, pal_status status)
     return false;
 }
 
-/* What can't ever be admitted leaves the inbox before that is told, and is not tried again. True:
- * that is under way. */
+/* Messages that can never be admitted are removed from the inbox before the error is reported, and
+ * are not tried again. Returns true if the removal is in progress. */
 static bool drop_waiting(pal_turn *turn, pal_status status)
 {
     if (turn->inbox_len == 0 || !is_for_good(turn, status) || !pal_turn_make_ops(turn))
@@ -68,7 +74,7 @@ static bool drop_waiting(pal_turn *turn, pal_status status)
     while (turn->inbox_len > 0 && turn->write.ops_len < PAL_TURN_OPS_MAX) {
         pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP,
                                       .u.inbox_id = turn->inbox_ids[--turn->inbox_len]});
-        turn->ops[turn->write.ops_len - 1].with_previous = false; /* one may be gone already */
+        turn->ops[turn->write.ops_len - 1].with_previous = false; /* an item may be gone already */
     }
     pal_turn_write(turn, refuse_settled);
     return true;
@@ -82,14 +88,15 @@ static void refuse(pal_turn *turn, pal_error *err)
         return;
     turn->work_error = why;
     if (pal_owed_settle(turn, refuse_settled))
-        return; /* its item goes first: whoever is told may come again at once */
+        return; /* the item is removed first: a client that gets the error may retry at once */
     if (err->status == PAL_DENIED && turn->lane->fence) {
-        pal_lease_lost(turn->lane); /* it begins again, behind who has the session now */
+        /* the turn begins again, and waits for the process that has the session now */
+        pal_lease_lost(turn->lane);
         pal_turn_begin(turn);
         return;
     }
-    /* What is busy may be the turn of the first time; what is known with another content may have
-     * been merged with others. */
+    /* PAL_BUSY: the running turn may be the first turn of this request. PAL_CONFLICT: the first
+     * request may have been merged with others. */
     turn->write.failure = why;
     if ((err->status == PAL_BUSY || err->status == PAL_CONFLICT) &&
             pal_join_look(turn, refuse_unknown))
@@ -122,8 +129,7 @@ static void look_again(pal_timer *timer)
     look_at_holder(turn);
 }
 
-/* The holder may have told of its question or calls just now, and is about to give the lease back.
- */
+/* A holder that has just published its question or its calls is about to release the lease. */
 static bool may_look_again(pal_turn *turn, pal_holder_view view)
 {
     if (pal_lane_may_wait(turn))
@@ -132,8 +138,8 @@ static bool may_look_again(pal_turn *turn, pal_holder_view view)
             (pal_visit_is(turn) && turn->visits++ < VISIT_LOOKS_MAX);
 }
 
-/* A turn that may not wait is refused while the holder lives. If that is not known it waits for it
- * to show, which takes a ttl at most. */
+/* A turn that may not wait is refused while the holder is alive. If that is not known yet, the turn
+ * waits until it is known, at most for the ttl of a lease. */
 static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
 {
     bool is_stopping = lane->runtime->is_closing || turn->is_cancelled;
@@ -154,9 +160,9 @@ static void look_at_holder(pal_turn *turn)
     pal_holder_look(turn->lane, turn, holder_seen);
 }
 
-/* ---- The same again ---- */
+/* ---- Repeated requests ---- */
 
-/* The turn of the first time failed: this one goes on with it, from where it stands. */
+/* The first turn of this request failed: this turn continues it from its last commit. */
 static void go_on_again(pal_turn *turn)
 {
     pal_id id = turn->outcome->turn;
@@ -190,7 +196,8 @@ static void replay_settled(pal_write *write)
         pal_join(turn);
 }
 
-/* On a worker. Its id was told already if it has waited: then it can't be another turn's. */
+/* Runs on a worker. If the turn has waited, its id was reported already. Then it cannot take the id
+ * of another turn. */
 static void look_for_first(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
@@ -226,13 +233,13 @@ static void work(pal_turn *turn, void (*run)(pal_work_item *), void (*done)(pal_
 
 static void replayed(pal_turn *turn)
 {
-    /* This try is over, and left something that says it isn't. */
+    /* This try is over, and its inbox item is obsolete. */
     turn->leftover = turn->owed_item.id;
     turn->leftover_seq = 0;
     turn->owed_item = (pal_inbox_item){0};
     turn->owes = false;
     turn->first_id = (pal_id){{0}};
-    turn->inbox_len = 0; /* it left the inbox all the same */
+    turn->inbox_len = 0; /* the commit removed the items from the inbox */
     work(turn, look_for_first, looked_for_first);
 }
 
@@ -252,7 +259,7 @@ static void run(pal_turn *turn)
     }
 }
 
-/* What was committed of it, whatever became of the rest. */
+/* Applies the effects of the committed operations, even if others failed. */
 static void take_over(pal_turn *turn)
 {
     for (size_t i = 0; i < turn->write.ops_len; i++) {
@@ -269,7 +276,8 @@ static void take_over(pal_turn *turn)
     }
 }
 
-/* Results of open calls are new where the rest was said before, and then the whole is neither. */
+/* Results of open calls are new even if the rest was recorded before. Together they are neither new
+ * nor a repeat, so the append conflicts. */
 static bool try_without_settled(pal_turn *turn, pal_status status)
 {
     if (status != PAL_CONFLICT || turn->settled_len == 0 || turn->request.messages_len == 0)
@@ -281,7 +289,7 @@ static bool try_without_settled(pal_turn *turn, pal_status status)
     return true;
 }
 
-/* The same request waits in the inbox, or is being answered: it came to another process. */
+/* The same request waits in the inbox or is being answered: another process received it. */
 static bool is_clash(const pal_turn *turn)
 {
     for (size_t i = 0; i < turn->write.ops_len; i++)
@@ -290,7 +298,7 @@ static bool is_clash(const pal_turn *turn)
     return false;
 }
 
-/* That one is gone meanwhile. */
+/* The first request is gone in the meantime. */
 static void look_around_again(pal_turn *turn)
 {
     if (turn->work_status == PAL_OK)
@@ -331,7 +339,7 @@ static void admitted(pal_write *write)
         return;
     }
     pal_entry_note_seq(turn);
-    turn->is_backlog = false; /* it is a turn like any from now on */
+    turn->is_backlog = false; /* from now on it is a turn like any other */
     run(turn);
 }
 
@@ -372,10 +380,10 @@ static void take_lease(pal_turn *turn)
     pal_turn_write(turn, leased);
 }
 
-/* What has waited for longer is run first. */
+/* Yields to an older request. */
 static void give_way(pal_turn *turn)
 {
-    /* What could not be run the first time is tried again, but not at once. */
+    /* The older request could not be run the first time. It is tried again after a delay. */
     if (turn->gave_way)
         (void)pal_lease_await(turn->lane);
     turn->gave_way = true;
@@ -386,7 +394,7 @@ static void give_way(pal_turn *turn)
         refuse(turn, &(pal_error){.status = PAL_BUSY});
 }
 
-/* What was found in the inbox has the id of the turn that it was sent as. */
+/* A turn that was found in the inbox takes the id under which it was sent. */
 static void take_name(pal_turn *turn)
 {
     pal_id id = turn->acting;
@@ -399,10 +407,11 @@ static void take_name(pal_turn *turn)
     if (!other || other->phase == PAL_PHASE_ENDED)
         pal_turn_rename(turn, id);
     else
-        turn->info.turn = id; /* whoever follows it here does so by that one */
+        turn->info.turn = id; /* readers in this process follow it by that id */
 }
 
-/* The turn in the way failed here, and was told so, where that could not be written. */
+/* Returns true if the unfinished turn that was found failed in this process, and the failure could
+ * not be stored. */
 static bool finds_failed(const pal_turn *turn)
 {
     const pal_turn *other = turn->resume && !turn->ends_found
@@ -462,7 +471,7 @@ static void look_around(pal_turn *turn)
         work(turn, pal_recover_work, looked_around);
 }
 
-/* The session is new: nothing can have happened in it. */
+/* The session is new, so there is nothing to inspect. */
 static void begin_at_once(pal_turn *turn)
 {
     pal_error err;
@@ -480,7 +489,7 @@ static void too_late(pal_timer *timer)
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, deadline));
 
     if (turn->is_sealed)
-        return; /* it has ended, but for the last commit */
+        return; /* only the last commit is missing */
     turn->info.status = PAL_TIMEOUT;
     pal_turn_stop(turn, "the turn took longer than it may");
 }
@@ -500,10 +509,11 @@ void pal_turn_begin(pal_turn *turn)
     turn->messages = turn->request.messages;
     turn->messages_len = turn->request.messages_len;
     if ((turn->is_backlog || turn->inbox_len > 0) && !turn->lane->fence) {
-        take_lease(turn); /* another process may be about to run what waits, or has done so */
+        /* another process may be about to run the waiting request, or has run it */
+        take_lease(turn);
     } else if (turn->request.opening_len > 0) {
         begin_at_once(turn);
     } else {
-        look_around(turn); /* what came to another process meanwhile is older */
+        look_around(turn); /* a request that another process received in the meantime is older */
     }
 }

@@ -1,6 +1,9 @@
-/* turn_answer.c - records what the model said, before anything else is done with it: the answer,
- * its row in the ledger and, where the service keeps the conversation itself, which one that is, in
- * one commit. What is said into a turn is taken up between two calls of the model. On the loop. */
+/* turn_answer.c - records the model's answer before the turn does anything else with it. One commit
+ * stores the answer, its ledger row and, if the service keeps the conversation, the id of that
+ * conversation. Messages steered into a turn are taken between two model calls. On the loop.
+ *
+ * A crash before the commit loses the answer; the turn then calls the model again (turn_resume.c).
+ * After the commit only the calls of the answer can be left open. */
 #include "turn/turn_machine.h"
 
 #include <stdio.h>
@@ -75,7 +78,7 @@ bool pal_turn_take_steer(pal_turn *turn)
     turn->phase = PAL_PHASE_STEER;
     turn->steer = steer;
     turn->write.ops_len = 0;
-    turn->rounds = 0; /* who speaks to it allows it more */
+    turn->rounds = 0; /* a new message from the user allows more rounds */
     turn->last_call = false;
     pal_turn_write_append(turn,
             &(pal_turn_append){.messages = steer->messages,
@@ -99,7 +102,7 @@ static void recorded(pal_write *write)
     }
     turn->owes = turn->owes && !turn->is_sealed;
     turn->told_seq = turn->info.seq = message->seq;
-    turn->output_seen = false; /* readers know it as it is recorded */
+    turn->output_seen = false; /* readers have the recorded message */
     turn->info.message = message->id;
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_MESSAGE,
@@ -131,7 +134,8 @@ static void after_answer(pal_turn *turn)
         pal_turn_finish(turn, PAL_TURN_DONE);
 }
 
-/* Whether nothing comes after it: no calls, or only such as the caller runs later. */
+/* Returns true if nothing follows the answer: it has no calls, or only calls that the caller runs
+ * after the turn. */
 static bool is_last(const pal_turn *turn, const pal_message *answer)
 {
     if (turn->is_cancelled || turn->lane->steers)
@@ -144,8 +148,8 @@ static bool is_last(const pal_turn *turn, const pal_message *answer)
     return true;
 }
 
-/* With the last commit goes the lease, where nobody waits for the session: one sync less for each
- * turn. */
+/* Releases the lease with the last commit if no request waits for the session. That saves one sync
+ * per turn. */
 static void give_lease(pal_turn *turn, pal_turn_append *append)
 {
     const pal_lane_state *lane = turn->lane;
@@ -155,7 +159,8 @@ static void give_lease(pal_turn *turn, pal_turn_append *append)
     append->gives_lease = true;
 }
 
-/* All its calls are for the caller: the turn pauses, and holds no lease meanwhile. */
+/* Returns true if all calls of the answer are for the caller: the turn pauses, and holds no lease
+ * while it waits. */
 static bool pauses(const pal_turn *turn, const pal_message *answer)
 {
     size_t calls = 0;
@@ -173,7 +178,7 @@ static bool pauses(const pal_turn *turn, const pal_message *answer)
     return calls > 0;
 }
 
-/* `request_id` has room for an id. */
+/* `request_id` must have room for an id. */
 static pal_ledger_row ledger_row(pal_turn *turn, const pal_usage *usage, char *request_id)
 {
     pal_id_to_text(pal_id_new(), request_id);
@@ -214,7 +219,7 @@ void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_m
     pal_runtime_add_usage(turn->runtime, usage, cost_micros);
 }
 
-/* A row by itself, beside whatever the turn does next. */
+/* A ledger row in a separate write, independent of what the turn does next. */
 typedef struct spent {
     pal_write write;
     pal_turn *turn;
@@ -253,8 +258,8 @@ void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row)
     pal_journal_write(&turn->runtime->journal, &s->write);
 }
 
-/* Of a call whose service reports no usage: our own count of what was sent, and an estimate of
- * what was said. Nothing learns from it. */
+/* For a call without reported usage: our count of what was sent, and an estimate of the output. The
+ * calibration does not learn from it. */
 static pal_usage guess_usage(const pal_turn *turn)
 {
     pal_usage usage = {.input = turn->sent.items > 0 ? turn->sent.tokens : 0};
@@ -271,7 +276,7 @@ static pal_usage guess_usage(const pal_turn *turn)
     return usage;
 }
 
-/* turn->ledger is the call's row, and counted. */
+/* Fills turn->ledger with the call's row, and adds its usage to the totals. */
 static void count(pal_turn *turn, const pal_model_end *end)
 {
     pal_usage usage = end->has_usage ? end->usage : guess_usage(turn);
@@ -282,7 +287,7 @@ static void count(pal_turn *turn, const pal_model_end *end)
 
 void pal_answer_spent(pal_turn *turn, const pal_model_end *end)
 {
-    /* A call that failed before it said anything is free. */
+    /* A call that failed before any output is free. */
     if (!end->has_usage && (turn->phase != PAL_PHASE_CALL || !turn->output_seen))
         return;
     count(turn, end);
@@ -303,7 +308,7 @@ void pal_answer_cut(pal_turn *turn)
     }
 }
 
-/* What the caller wants to be kept with the calls of its tools. */
+/* Stores the extra members that the caller has set for calls of its tools. */
 static void mark_calls(const pal_turn *turn, pal_message *message)
 {
     for (size_t i = 0; i < message->parts_len; i++)
@@ -313,7 +318,7 @@ static void mark_calls(const pal_turn *turn, pal_message *message)
                 message->parts[i].extra = turn->request.tools[k].call_extra;
 }
 
-/* NULL: the turn has failed. */
+/* Returns NULL if the turn has failed. */
 static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
 {
     pal_arena *arena = pal_turn_step_arena(turn);
@@ -334,7 +339,8 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
     }
     mark_calls(turn, message);
     message->id = turn->answer_id;
-    message->created_at = pal_clock_now_ms(); /* told before it is recorded, and after */
+    /* the events before and after the commit report the same time */
+    message->created_at = pal_clock_now_ms();
     message->model = pal_arena_copy(arena, end->model.len ? end->model : turn->settings.model);
     message->has_usage = end->has_usage;
     message->usage = end->usage;

@@ -1,11 +1,14 @@
-/* turn_away.c - turns that another process runs, or may run: they are followed in the store, so
- * that whoever waits for one here gets its answer, whichever process gave it.
+/* turn_away.c - follows turns in the store that another process runs or may run. So a client that
+ * waits here gets the answer, no matter which process made it.
  *
- * A turn goes away when its item has left the inbox without this process, when another process took
- * the session over, and when the same was said before in a turn that is not here. It ends here as
- * it does in the store. While it is owed there and nobody holds the session, its process is dead or
- * it waits for somebody outside: then this process goes on with it (turn_resume.c). A parked turn
- * is looked at in the same way. On the loop, but for what says otherwise. */
+ * A turn is followed (phase AWAY) in three cases: its item has left the inbox without this process,
+ * another process has taken the session, or an earlier turn recorded the same request and is not in
+ * this process. The followed turn ends here in the same way as in the store. If it is unfinished
+ * and no process holds the session, its process is dead, or it waits for a client. This process
+ * then continues it (turn_resume.c). A parked turn is checked in the same way.
+ *
+ * On the loop, except for look(). Nothing is written here, so a crash has no effect on the
+ * turns. */
 #include "turn/turn_park.h"
 
 #include <stdio.h>
@@ -21,7 +24,7 @@
 
 enum { LOOK_MS_MIN = 20, LOOK_MS_MAX = 500 };
 
-/* ---- Who is away ---- */
+/* ---- Following a turn ---- */
 
 void pal_away_leave(pal_turn *turn)
 {
@@ -83,7 +86,7 @@ bool pal_away_take(pal_lane_state *lane, pal_id id)
     return false;
 }
 
-/* ---- How it ended ---- */
+/* ---- The end of a followed turn ---- */
 
 static void keep_text(pal_turn *turn, const pal_message *answer)
 {
@@ -101,7 +104,7 @@ static void keep_text(pal_turn *turn, const pal_message *answer)
     pal_buf_done(&text);
 }
 
-/* The calls that wait for the caller, as turn_tools.c tells them. */
+/* Publishes the calls that wait for the caller, as turn_tools.c does. */
 static void tell_calls(pal_turn *turn, const pal_message *answer)
 {
     turn->info.has_calls = true;
@@ -138,7 +141,7 @@ void pal_away_end(pal_turn *turn, const pal_outcome *outcome)
     pal_turn_finish(turn, outcome->state);
 }
 
-/* ---- Looking ---- */
+/* ---- Looking at the store ---- */
 
 typedef struct looking {
     pal_work_item item;
@@ -150,7 +153,7 @@ typedef struct looking {
     pal_status *statuses;
 } looking;
 
-/* On a worker. */
+/* Runs on a worker. */
 static void look(pal_work_item *item)
 {
     looking *l = (looking *)((char *)item - offsetof(looking, item));
@@ -197,12 +200,12 @@ static void see_parked(pal_turn *turn, pal_status status, const pal_outcome *out
         pal_turn_set_reason(turn, "the session is gone");
         pal_turn_finish(turn, PAL_TURN_CANCELED);
     } else if (status != PAL_OK) {
-        return; /* for the moment */
+        return; /* the next look tries again */
     } else if (outcome->is_gone) {
         pal_turn_set_reason(turn, "the session was deleted");
         pal_turn_finish(turn, PAL_TURN_CANCELED);
     } else if (!pal_id_equal(outcome->item, turn->owed_item.id)) {
-        pal_away_begin(turn); /* somebody else went on with it */
+        pal_away_begin(turn); /* another process has continued it */
     } else if (outcome->is_hidden || !outcome->has_open_calls) {
         cancel(turn, "the conversation was rewound");
     } else if (turn->lane->first && newest &&
@@ -218,14 +221,14 @@ static void lose(pal_turn *turn)
     pal_turn_finish(turn, PAL_TURN_FAILED);
 }
 
-/* One that has recorded nothing and waits no more had been said before, as another process found:
- * then it is the turn of the first time. */
+/* If the turn has recorded nothing and does not wait any more, another process found that the
+ * request is a repeat. Then the earlier turn replaces this one. */
 static void see_away(pal_turn *turn, pal_status status, const pal_outcome *outcome)
 {
     pal_lane_state *lane = turn->lane;
 
     if (status == PAL_NOT_FOUND && turn->holds > 0) {
-        return; /* it is being looked for */
+        return; /* a lookup is running */
     } else if (status == PAL_NOT_FOUND) {
         turn->is_looked_up = false;
         if (!pal_join_look(turn, lose))
@@ -238,7 +241,7 @@ static void see_away(pal_turn *turn, pal_status status, const pal_outcome *outco
         pal_turn_set_state(turn, outcome->state);
     } else if (!lane->running && !outcome->is_gone && !lane->runtime->is_closing &&
             turn->holds == 0) {
-        lane->has_backlog = true; /* nobody else runs it */
+        lane->has_backlog = true; /* no other process runs it */
     }
 }
 
@@ -323,7 +326,8 @@ void pal_lane_look(pal_lane_state *lane)
         delay = LOOK_MS_MAX;
     if ((!lane->away && !pal_park_is(lane->running)) || lane->is_looking || lane->look.position > 0)
         return;
-    /* Without memory nobody looks, until something else happens in the session. */
+    /* If there is no memory for the timer, the store is not read until something else happens in
+     * the session. */
     if (pal_timer_start(lane->runtime->loop, &lane->look, delay, look_again))
         lane->look_ms = delay;
 }

@@ -1,13 +1,14 @@
-/* turn_entry.c - the first commit of a turn: the lease, what a dead turn left, what was said, and
- * that the turn is owed its end (turn_owed.c).
+/* turn_entry.c - makes the first commit of a turn. The commit contains the lease, the cleanup after
+ * a dead turn, the turn's messages, and the item that marks the turn as unfinished (turn_owed.c).
  *
- * To look around, to commit and to plan are three works, and the loop could see to each of them.
- * But a thread that has to be woken costs more than any of these, so a worker does all three in one
- * go where the session's own writes don't forbid it, and the loop is told once. What it finds in
- * its way it leaves to the loop, as well as the turns that come while ENTRIES_MAX others do the
- * same: their commits gather in the journal and cost one sync together.
+ * Inspecting the session, committing and planning are three pieces of work, and the loop can start
+ * each of them. But waking a thread costs more than any of them. So one worker does all three and
+ * notifies the loop once, unless other writes in the session forbid it. If the worker meets an
+ * obstacle, it leaves the rest to the loop. Turns that arrive while ENTRIES_MAX workers are busy
+ * this way also go through the loop: their commits gather in the journal and share one sync.
  *
- * The loop leaves the turn alone meanwhile, and its lane's fence belongs to the turn that runs. */
+ * Invariant: while the worker has the turn, the loop does not touch it. The lane's fence belongs to
+ * the running turn. */
 #include "turn/turn_entry.h"
 
 #include "turn/turn_owed.h"
@@ -17,7 +18,7 @@
 
 enum { ENTRIES_MAX = PAL_RUNTIME_WORKERS / 2 };
 
-/* ---- What is committed ---- */
+/* ---- The contents of the commit ---- */
 
 void pal_entry_add_lease(pal_turn *turn)
 {
@@ -58,7 +59,7 @@ void pal_entry_make(pal_turn *turn)
     pal_entry_add_lease(turn);
     pal_whole_settle(turn);
     if (owes_first)
-        pal_owed_add(turn); /* before the messages: turn_owed.c */
+        pal_owed_add(turn); /* before the messages; see turn_owed.c */
     if (turn->messages_len > 0)
         pal_turn_add_append(turn,
                 &(pal_turn_append){.messages = turn->messages,
@@ -84,13 +85,14 @@ bool pal_entry_is_replay(const pal_turn *turn)
 void pal_entry_note_seq(pal_turn *turn)
 {
     if (turn->messages_len > 0)
-        turn->first_seq = turn->messages[0].seq; /* what is settled goes with the rest */
+        turn->first_seq = turn->messages[0].seq; /* the first settled result if there is one: a
+                                                  * rollback hides it too */
     if (turn->messages_len > turn->settled_len)
         turn->first_id = turn->messages[turn->settled_len].id;
     turn->conversation.fresh_seq = turn->first_seq;
 }
 
-/* ---- In one go ---- */
+/* ---- All steps on one worker ---- */
 
 bool pal_entry_begin(pal_turn *turn)
 {
@@ -112,7 +114,8 @@ void pal_entry_end(pal_turn *turn)
     turn->runtime->entries_len--;
 }
 
-/* The lease, where it was taken just now, is known to the loop only later. */
+/* Returns the fence of the lease. If this commit has acquired the lease, the loop does not know the
+ * fence yet. */
 static uint64_t fence_of(const pal_turn *turn)
 {
     for (size_t i = 0; i < turn->write.ops_len; i++)
@@ -127,7 +130,7 @@ static void commit_and_plan(pal_turn *turn)
 
     pal_entry_make(turn);
     if (turn->write.ops_len == 0 || turn->is_write_starved)
-        return; /* the loop does it again, and tells */
+        return; /* the loop tries again, and reports the error */
     turn->write.failure = (pal_error){0};
     if (pal_store_apply(turn->runtime->store, turn->ops, turn->write.ops_len, &err) != PAL_OK)
         turn->write.failure = err;

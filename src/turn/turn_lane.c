@@ -1,10 +1,13 @@
-/* turn_lane.c - one turn at a time in each session: which one runs, and which one is next. How a
- * turn comes to wait is in turn_wait.c. On the loop.
+/* turn_lane.c - runs one turn at a time in each session, and decides which turn is next.
+ * turn_wait.c decides how a turn waits. On the loop.
  *
- * Order: what waits in the inbox and is no turn here (turn_backlog.c) has waited for longest, then
- * come the turns that wait, then what was said into a turn that ended before it could take it. A
- * turn that has begun may find that it can't go on, because another process has the session or
- * because something older waits: it steps back, and is the first of those that wait. */
+ * Order: first come requests in the inbox that are not turns here (turn_backlog.c), because they
+ * have waited longest. Then come the waiting turns. Last come messages steered into a turn that
+ * ended before it could take them. A turn that has begun may be unable to continue, because another
+ * process has the session or an older request waits. It then goes back to the head of the queue.
+ *
+ * A lane is freed when nothing runs, waits or refers to it. A crash loses the lane, but not the
+ * requests: they wait in the inbox. */
 #include "turn/turn_machine.h"
 
 #include "base/memory.h"
@@ -83,14 +86,14 @@ static void begin_from_backlog(pal_lane_state *lane);
 static void begin_from_steer(pal_lane_state *lane);
 static void begin_next(pal_lane_state *lane);
 
-/* Those that wait begin when nobody stops the runtime; in the inbox they wait for the next start.
- */
+/* Begins the next waiting request, unless the runtime is closing. Then requests stay in the inbox
+ * for the next start. */
 static void begin_waiting(pal_lane_state *lane)
 {
     if (lane->is_waiting || lane->runtime->is_closing)
         return;
     if (lane->has_backlog && lane->changes > 0)
-        return; /* what is about to wait in the inbox is none of it */
+        return; /* an item that is being added belongs to a turn here, and not to the backlog */
     if (!lane->running && lane->has_backlog)
         begin_from_backlog(lane);
     if (!lane->running && !lane->is_waiting)
@@ -200,7 +203,7 @@ bool pal_lane_is_free(const pal_lane_state *lane)
             lane->changes == 0;
 }
 
-/* Results of calls go on with a turn that was there before all that waits. */
+/* Results of calls can begin before waiting requests, because their turn began before those. */
 bool pal_lane_may_begin(const pal_lane_state *lane, const pal_turn_request *request)
 {
     if (request->messages_len == 0 || pal_recover_results(request) > 0)
@@ -267,7 +270,7 @@ void pal_steer_free(pal_steer *steer)
     pal_free(steer);
 }
 
-/* What was said into a turn that ended before it could take it is a turn of its own. */
+/* A message that was steered into a turn, but too late for it, becomes a separate turn. */
 static void begin_from_steer(pal_lane_state *lane)
 {
     pal_turn_request request = {.tenant = lane->tenant, .session = lane->session};
@@ -282,7 +285,7 @@ static void begin_from_steer(pal_lane_state *lane)
     request.tenant = pal_arena_copy(steer->arena, lane->tenant);
     turn = pal_turn_make(lane->runtime, steer->arena, &request, &err);
     if (!turn) {
-        pal_steer_free(steer); /* it waits in the inbox, durably */
+        pal_steer_free(steer); /* its message stays in the inbox */
         return;
     }
     turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
@@ -324,7 +327,7 @@ bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session)
     return true;
 }
 
-/* Of what is durable nobody says that it has ended: another process runs it, or will. */
+/* A durable turn is not reported as failed: another process runs it, or will run it. */
 static void end_here(pal_turn *turn)
 {
     bool is_durable = turn->phase == PAL_PHASE_AWAY || turn->inbox_len > 0;

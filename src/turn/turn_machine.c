@@ -1,10 +1,13 @@
-/* turn_machine.c - one exchange as a small state machine: admit, plan, call, record, tools, and
- * again, until the model has nothing more to do.
+/* turn_machine.c - runs one turn as a state machine: admit, plan, call, record, run tools, and
+ * again from plan, until the model calls no more tools.
  *
- * Durability: a user's message is committed before the model is called, an answer before its tools
- * are run, results before the next call. A crash between two of these leaves a log that ends after
- * the last commit; the next turn settles calls that have no result. Whoever writes carries the
- * lease's number, so that a process that was thought dead can't write late. */
+ * States: turn->phase says which step is in progress, and turn->state what clients see. On the
+ * loop; only the plan runs on a worker.
+ *
+ * Durability: the user's message is committed before the model is called, an answer before its
+ * tools run, and results before the next call. After a crash the log ends with the last commit, and
+ * the next turn adds results for calls that have none. Every write carries the fence of the lease.
+ * So a process that was considered dead cannot write late. */
 #include "turn/turn_machine.h"
 
 #include <stdio.h>
@@ -19,7 +22,8 @@
 #include "turn/turn_speech.h"
 #include "turn/turn_owed.h"
 
-/* The first wait for a service that was not there; each further one is twice as long. */
+/* Delay before the first retry if the service cannot be reached. Each further delay is twice as
+ * long. */
 #define UNREACHABLE_FIRST_MS ((int64_t)500)
 
 static void call_model(pal_turn *turn);
@@ -43,7 +47,7 @@ void pal_turn_set_state(pal_turn *turn, pal_turn_state state)
     if (is_waiting(state) != is_waiting(turn->state))
         count_waiting(turn->runtime, is_waiting(state) ? 1 : -1);
     turn->state = turn->info.state = state;
-    /* What its calls used is in the ledger by now. */
+    /* The usage of its calls is in the ledger by now. */
     if (state != PAL_TURN_RUNNING && state != PAL_TURN_RETRYING)
         pal_budget_release(atomic_exchange(&turn->held, NULL));
     if (turn->runtime->watch && !turn->compact)
@@ -67,7 +71,7 @@ bool pal_turn_make_ops(pal_turn *turn)
 void pal_turn_add_op(pal_turn *turn, pal_op op)
 {
     if (!pal_turn_make_ops(turn)) {
-        turn->is_write_starved = true; /* pal_turn_write() tells */
+        turn->is_write_starved = true; /* pal_turn_write() reports it */
         return;
     }
     op.tenant = turn->request.tenant;
@@ -138,7 +142,7 @@ void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
 static bool is_beside(const pal_turn *turn, const pal_op *op)
 {
     if (turn->phase == PAL_PHASE_ADMIT)
-        return false; /* a session is opened with all that belongs to it */
+        return false; /* the session is created together with everything that belongs to it */
     if (op->kind == PAL_OP_MARK && op->u.mark == &turn->epoch)
         return true;
     return (op->kind == PAL_OP_RECORD_PUT || op->kind == PAL_OP_RECORD_DROP) &&
@@ -170,7 +174,8 @@ pal_arena *pal_turn_step_arena(pal_turn *turn)
     return turn->step_arena;
 }
 
-/* The endpoint was given no model: its first one, which is asked for once. */
+/* No model is configured for the endpoint: uses the endpoint's first model, which is requested
+ * once. */
 static void find_model(pal_turn *turn)
 {
     turn->settings.model = turn->runtime->provider_models[turn->settings.endpoint];
@@ -182,7 +187,8 @@ static void find_model(pal_turn *turn)
 
 void pal_turn_planned(pal_turn *turn)
 {
-    if (turn->phase != PAL_PHASE_PLAN) { /* it has ended meanwhile, or another process has it */
+    /* it has ended in the meantime, or another process has it */
+    if (turn->phase != PAL_PHASE_PLAN) {
         pal_budget_release(atomic_exchange(&turn->held, NULL));
         return;
     }
@@ -215,7 +221,7 @@ void pal_turn_next_step(pal_turn *turn)
         return;
     }
     if (pal_turn_take_steer(turn))
-        return; /* it comes back here */
+        return; /* the turn returns to this function after the message is recorded */
     if (turn->step_arena)
         pal_arena_reset(turn->step_arena);
     if (!pal_turn_step_arena(turn)) {
@@ -325,8 +331,9 @@ static double jitter(void)
     return (double)random / UINT16_MAX;
 }
 
-/* How long to wait before the next try; -1: there is none. A service that was never reached is
- * probably misspelled or not started: its user hears of it soon. One that was is restarting. */
+/* Returns the delay before the next try, or -1 if there is none. A service that could never be
+ * reached is probably misspelled or not started, so its user gets the error soon. A service that
+ * responded before is probably restarting. */
 static int64_t retry_delay_ms(pal_turn *turn, const pal_model_end *end)
 {
     int64_t now = pal_loop_now_ms(turn->runtime->loop);
@@ -387,13 +394,13 @@ static void on_end(void *user, const pal_model_end *end)
     } else if (!pal_turn_retry(turn, end)) {
         turn->info.code = end->code;
         turn->info.retry_after_ms = end->retry_after_ms > 0 ? end->retry_after_ms : 0;
-        /* PAL_IO is the disk's, for whoever looks at a turn. */
+        /* Clients read PAL_IO as a disk failure. */
         pal_turn_fail(turn, end->status == PAL_IO ? PAL_PROVIDER : end->status, "%.*s",
                 PAL_STR_ARG(end->error));
     }
 }
 
-/* An epoch is kept with the answer that it led to: losing it costs one cache miss. */
+/* An epoch is stored with the answer that followed it. Losing an epoch costs one cache miss. */
 static void note_epoch(pal_turn *turn)
 {
     turn->epoch = (pal_mark){0};
@@ -403,8 +410,8 @@ static void note_epoch(pal_turn *turn)
     turn->epoch.body = pal_arena_copy(turn->arena, turn->mark.body);
 }
 
-/* What was planned has been sent. Thousands of turns listen at the same time, and their plans would
- * be a third of what they hold. */
+/* Frees the plan after it was sent. Thousands of turns can wait for answers at the same time, and
+ * the plans would be a third of their memory. */
 static void drop_plan(pal_turn *turn)
 {
     pal_arena_free(turn->step_arena);
@@ -418,7 +425,7 @@ static void drop_plan(pal_turn *turn)
     turn->write.ops_len = 0;
 }
 
-/* A turn that was told nothing is found by its first answer. */
+/* A turn without messages of its own is found by its first answer. */
 static pal_id next_id(pal_turn *turn)
 {
     if (turn->request.messages_len > 0 || !pal_id_is_none(turn->first_id) || turn->step > 1)

@@ -1,9 +1,12 @@
-/* turn_outcome.c - what the store says of a turn: whether it waits, is being answered, or how it
- * ended. Turns of one session never overlap, so the messages of one lie between its first message
- * and the first that another turn has recorded; what was appended by other means may be among them.
+/* turn_outcome.c - reads the state of a turn from the store: whether it waits or runs, or how it
+ * ended.
  *
- * The inbox is read before the messages: the commit that takes a turn out of it records the turn's
- * end. */
+ * Turns of one session never overlap. So the messages of a turn lie between its first message and
+ * the first message of another turn; messages that were appended by other means may lie between
+ * them.
+ *
+ * Invariant: the inbox is read before the messages, because the commit that removes a turn from the
+ * inbox also records the turn's end. Runs on any thread except the loop, and writes nothing. */
 #include "turn/turn_outcome.h"
 
 #include <stdio.h>
@@ -19,7 +22,7 @@ enum { PAGE = 256 };
 
 /* ---- The inbox ---- */
 
-/* `out_owed` is the item of a turn that was admitted. */
+/* Sets *out_owed to the item of an admitted turn. */
 static pal_status look_into_inbox(const pal_reading *reading, pal_arena *arena,
         pal_outcome *outcome, const pal_inbox_item **out_owed, pal_error *err)
 {
@@ -57,9 +60,9 @@ typedef struct gathering {
     pal_outcome *outcome;
     pal_arena *arena;
     size_t cap;
-    pal_message *last; /* of the turn; copied */
-    size_t calls;      /* of the newest answer */
-    bool is_over;      /* another turn's message was seen */
+    pal_message *last; /* last message of the turn; copied */
+    size_t calls;      /* calls of the newest answer */
+    bool is_over;      /* a message of another turn was seen */
 } gathering;
 
 static size_t count_calls(const pal_message *message)
@@ -103,14 +106,14 @@ static void gather(gathering *g, pal_message *message)
     }
     g->last = message;
     if (message->role == PAL_ROLE_ASSISTANT)
-        (void)add_said(g, message); /* without memory the arena has failed */
+        (void)add_said(g, message); /* if there is no memory, the arena has failed */
     for (size_t i = 0; message->role == PAL_ROLE_TOOL && i < message->parts_len; i++)
         if (message->parts[i].kind == PAL_PART_TOOL_RESULT && g->outcome->results &&
                 g->outcome->results_len < g->calls)
             g->outcome->results[g->outcome->results_len++] = message->parts[i].call_id;
 }
 
-/* An answer that tells why there is none says how the turn ended. */
+/* If the answer is an error message, it says how the turn ended. */
 static pal_turn_state read_end(const pal_message *answer, pal_arena *arena, pal_outcome *outcome)
 {
     pal_json extra, why;
@@ -136,8 +139,8 @@ static void decide(gathering *g)
 
     outcome->has_open_calls = answer && g->calls > outcome->results_len;
     if (outcome->state != PAL_TURN_NONE)
-        return; /* the inbox says more */
-    /* A turn of all or nothing that failed was rewound before it had its answer. */
+        return; /* the inbox is more recent */
+    /* An all-or-nothing turn that failed was rewound before it had its answer. */
     if (answer && !(outcome->is_hidden && count_calls(answer) > 0)) {
         outcome->state = read_end(answer, g->arena, outcome);
         return;
@@ -191,7 +194,7 @@ static pal_status look_at_messages(const pal_reading *reading, uint64_t first_se
     return status;
 }
 
-/* ---- Whom it waits for ---- */
+/* ---- What the turn waits for ---- */
 
 static bool has_result(const pal_outcome *outcome, pal_str call_id)
 {
@@ -201,7 +204,7 @@ static bool has_result(const pal_outcome *outcome, pal_str call_id)
     return false;
 }
 
-/* A process that holds the session may be at its own tools still. */
+/* Returns true if the process that holds the session may still be running its own tools. */
 static bool is_at_tools(const pal_outcome *outcome, const pal_turn_request *request)
 {
     const pal_message *answer = &outcome->said[outcome->said_len - 1];
@@ -214,7 +217,8 @@ static bool is_at_tools(const pal_outcome *outcome, const pal_turn_request *requ
     return false;
 }
 
-/* What is open tells it, unless a process is dealing with what came from outside. */
+/* The open calls show what the turn waits for, unless a process is already working on results or an
+ * approval. */
 static pal_status look_whom_it_waits_for(const pal_reading *reading, const pal_inbox_item *owed,
         uint64_t first_seq, pal_arena *arena, pal_outcome *outcome, pal_error *err)
 {
@@ -237,14 +241,14 @@ static pal_status look_whom_it_waits_for(const pal_reading *reading, const pal_i
     return PAL_OK;
 }
 
-/* ---- Both ---- */
+/* ---- Inbox and messages ---- */
 
 static pal_status no_turn(pal_error *err)
 {
     return pal_error_set(err, PAL_NOT_FOUND, "there is no such turn, or it was long ago");
 }
 
-/* The turn's first message. `out_seq` 0: it has recorded none. */
+/* Finds the turn's first message. Sets *out_seq to 0 if none is recorded. */
 static pal_status find_first(pal_store *store, pal_str tenant, pal_id first, pal_arena *arena,
         pal_outcome *outcome, uint64_t *out_seq, pal_error *err)
 {
@@ -285,8 +289,8 @@ pal_status pal_outcome_read_from(pal_store *store, pal_str tenant, pal_id sessio
         status = pal_reading_begin(store, tenant, session, arena, &reading, err);
     if (status == PAL_OK)
         status = look_into_inbox(&reading, arena, &outcome, &owed, err);
-    /* Once more, now that the inbox was seen: what it had then is recorded by now, or still there.
-     * A reading shows what was there when it began. */
+    /* Read the first message again after the inbox: an item that was in the inbox is recorded by
+     * now, or is still there. A reading shows the state at its beginning. */
     if (status == PAL_OK)
         status = find_first(store, tenant, first, arena, &outcome, &first_seq, err);
     if (status == PAL_OK && !pal_id_equal(outcome.turn, turn))
@@ -310,7 +314,7 @@ pal_status pal_outcome_read_from(pal_store *store, pal_str tenant, pal_id sessio
     return status;
 }
 
-/* One that has recorded nothing is known by its item in an inbox only. */
+/* A turn that has recorded nothing is known only by its item in an inbox. */
 static pal_status find_in_inboxes(
         pal_store *store, pal_str tenant, pal_id turn, pal_arena *arena, pal_id *out_session)
 {

@@ -1,22 +1,25 @@
-/* turn_owed.c - an admitted turn is answered or fails visibly, whatever dies.
+/* turn_owed.c - makes sure that every admitted turn is answered or fails visibly, even if its
+ * process dies.
  *
- * The invariant: from the commit that admits a turn to the commit that ends it, the session's inbox
- * has an item of the delivery "owed" with the turn's id, its settings and the number of tries. The
- * item is added in the first of these commits and dropped in the last, so a crash at any point
- * leaves either a turn that is over or an item that says it isn't. While a process answers, it
- * holds the session's lease. An owed item without a lease is therefore a turn whose process died,
- * or one that waits for somebody outside: its open calls tell which (turn_resume.c). A process that
- * goes on with such a turn replaces the item in the same commit; of two that try, one finds the old
- * item gone.
+ * Invariant: from the commit that admits a turn to the commit that ends it, the session's inbox has
+ * an item with the delivery "owed". The item has the turn's id, its settings and the number of
+ * tries. The first commit adds the item and the last one drops it. So a crash at any point leaves
+ * either a turn that has ended, or an item that marks it as unfinished.
  *
- * The item has the client id of what was said, as a waiting one has, and the inbox has each client
- * id once. So of two processes that get the same request at once, one adds its item, waiting or
- * owed, and the other one finds it and joins that turn. A turn that didn't wait adds its owed item
- * before its messages; the messages are recorded only if that succeeds. A turn that waited has the
- * client id already: its messages replace the waiting item, and the owed item comes after them.
+ * A process holds the session's lease while it answers. If there is an owed item without a lease,
+ * the turn's process died, or the turn waits for a client; the open calls show which
+ * (turn_resume.c). A process that continues such a turn replaces the item in the same commit. If
+ * two processes try, one of them finds the old item gone.
  *
- * The first message that a turn records has an id that is made of the turn's. So a turn is found by
- * its id for as long as its messages are there, without an index of its own. */
+ * The item has the client id of the request, as a waiting item does, and an inbox has each client
+ * id only once. If two processes receive the same request at the same time, one adds its item,
+ * waiting or owed. The other finds that item and joins the turn. A turn that did not wait adds its
+ * owed item before its messages, and the messages are recorded only if that succeeds. If a turn has
+ * waited, its waiting item has the client id already: the messages replace that item, and the owed
+ * item follows them.
+ *
+ * The id of a turn's first message is derived from the turn's id. So a turn can be found by its id
+ * without a separate index, for as long as its messages exist. */
 #include "turn/turn_owed.h"
 
 #include "turn/turn_inbox.h"
@@ -33,7 +36,7 @@ void pal_owed_name_first(pal_turn *turn)
         turn->request.messages[0].id = pal_owed_first(turn->id);
 }
 
-/* The settings alone: what was said is recorded. */
+/* The item holds only the settings, because the messages are recorded. */
 static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
 {
     pal_turn_request settings = turn->request;
@@ -90,7 +93,8 @@ bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write))
 {
     if (!turn->owes || !turn->lane->fence)
         return false;
-    turn->owes = false; /* once only: what fails now is found by the next who looks */
+    /* only one try: if this write fails, the next process that looks finds the item */
+    turn->owes = false;
     turn->write.ops_len = 0;
     pal_turn_add_op(
             turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed_item.id});
@@ -114,7 +118,7 @@ static void handed(pal_write *write)
 
     h->turn->holds--;
     if (h->turn->phase == PAL_PHASE_CLOSE)
-        h->then(h->turn); /* if it was not written, this was a death like any */
+        h->then(h->turn); /* if the write failed, this counts as a died process */
 }
 
 bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))

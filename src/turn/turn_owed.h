@@ -1,35 +1,36 @@
-/* turn_owed.h - an admitted turn is owed its end: the item in the inbox that says so. */
+/* turn_owed.h - the inbox item that marks an admitted turn as unfinished (the owed item). */
 #ifndef PAL_TURN_OWED_H
 #define PAL_TURN_OWED_H
 
 #include "turn/turn_machine.h"
 
-/* The id of the first message that a turn records, by which a turn is found in the store. */
+/* Returns the id of the first message that a turn records. The turn is found in the store by this
+ * id. */
 pal_id pal_owed_first(pal_id turn);
-/* Gives that id to the first message of the turn's request, unless it has one. */
+/* Gives that id to the first message of the turn's request, unless the message has an id. */
 void pal_owed_name_first(pal_turn *turn);
 
-/* Adds to turn->write what says that the turn is owed its end. Nothing for a compaction. On the
- * loop or on the worker that has the turn. */
+/* Adds the owed item to turn->write. Does nothing for a compaction. On the loop, or on the worker
+ * that has the turn. */
 void pal_owed_add(pal_turn *turn);
-/* Replaces the item `old` by the turn's own. The write fails with PAL_NOT_FOUND if it is gone:
- * another process has gone on with the turn. */
+/* Replaces the item `old` by the turn's own item. The write fails with PAL_NOT_FOUND if `old` is
+ * gone, because another process has continued the turn. */
 void pal_owed_replace(pal_turn *turn, pal_id old);
-/* The write that has it was committed. */
+/* Called when the write with the item was committed. */
 void pal_owed_added(pal_turn *turn);
 
-/* The item leaves the inbox with this append, which ends the turn. */
+/* Removes the item from the inbox with this append, which ends the turn. */
 void pal_owed_end(pal_turn *turn, pal_turn_append *append);
-/* True: the turn is about to end without a commit that says so, and comes back to `then` when that
- * is made. */
+/* Removes the item of a turn that is about to end without another commit. Returns true if the write
+ * has started; `then` is called when it is done. */
 bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write));
 
-/* The runtime is closed: writes down that the turn was left in good order, so that stopping is not
- * counted as a death, and calls `then`. The turn's own write may be under way. False: there is
- * nothing to write, or no memory. */
+/* The runtime is closing: notes in the item that the process shut down normally, so that this try
+ * is not counted. Then calls `then`. The turn's own write may still be in flight. Returns false if
+ * there is nothing to write, or no memory. */
 bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn));
 
-/* The item of the session's admitted turn; NULL: there is none. */
+/* Returns the item of the session's admitted turn, or NULL. */
 const pal_inbox_item *pal_owed_find(const pal_inbox_item *items, size_t len);
 
 #endif

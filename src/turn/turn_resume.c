@@ -1,13 +1,15 @@
-/* turn_resume.c - goes on with a turn that nobody runs: its process died, or it waits for somebody
- * outside and its process is gone, or was another.
+/* turn_resume.c - continues an unfinished turn that no process runs. Its process died, or the turn
+ * waits for a client and its process is gone or was another one.
  *
- * Under the session's lease, an owed item (turn_owed.c) is that of such a turn. What is open tells
- * how it stands: calls of the caller's tools wait for results; a call that is the third equal one
- * waits to be allowed; everything else died. A turn that waits is set up again as it was, and
- * writes nothing. A turn that died gets "interrupted" as the result of its open calls, in one
- * commit with an item that counts one try more, and calls the model again, under the same id. After
- * PAL_TURN_TRIES_MAX tries it fails, durably. A process that stops in good order says so in the
- * item, and is not counted. */
+ * The turn is recognized by its owed item (turn_owed.c), read with the session's lease. Its open
+ * calls determine its kind. Calls of the caller's tools wait for results. A third identical call
+ * waits for approval. In all other cases the process died.
+ *
+ * A waiting turn is restored to its state in memory, without a write. For a turn whose process
+ * died, one commit stores "interrupted" as the result of its open calls and replaces the item by
+ * one that counts another try. Then it calls the model again, under the same id. After
+ * PAL_TURN_TRIES_MAX tries it fails durably. A process that shuts down normally notes this in the
+ * item, and that try is not counted. */
 #include "turn/turn_resume.h"
 
 #include <stdio.h>
@@ -22,7 +24,7 @@
 #include "turn/turn_retell.h"
 #include "turn/turn_servers.h"
 
-/* ---- Looking: on a worker ---- */
+/* ---- Finding the turn: on a worker ---- */
 
 bool pal_resume_is_callers(const pal_turn_request *request, pal_str name)
 {
@@ -38,7 +40,7 @@ static bool is_open(const pal_resume *found, const pal_part *part)
             !pal_recover_has_result(found->results, found->results_len, part->call_id);
 }
 
-/* The calls of the turn in their order, as the turn itself has counted them. */
+/* Counts the calls of the turn in order, in the same way as the turn itself did. */
 static bool count_calls(pal_resume *found, const pal_message *message)
 {
     bool is_newest = found->answer && pal_id_equal(message->id, found->answer->id);
@@ -54,7 +56,8 @@ static bool count_calls(pal_resume *found, const pal_message *message)
             return true;
         }
         if (!pal_resume_is_callers(&found->request, part->name))
-            pal_tool_loop_reset(&found->doom); /* somebody was asked, and has answered */
+            pal_tool_loop_reset(&found->doom); /* this call needed approval, and a person has
+                                                * answered */
     }
     return false;
 }
@@ -118,7 +121,7 @@ pal_status pal_resume_judge(
     return status;
 }
 
-/* False: there is no such message. */
+/* Leaves found->first_seq at 0 if there is no such message. */
 static pal_status find_first(pal_turn *turn, pal_resume *found, pal_error *err)
 {
     pal_id id = pal_id_is_none(found->head.first) ? pal_owed_first(found->head.turn)
@@ -132,12 +135,12 @@ static pal_status find_first(pal_turn *turn, pal_resume *found, pal_error *err)
         found->first_id = id;
         found->first_seq = message.seq;
         if (found->client_id.len == 0)
-            found->client_id = message.client_id; /* an older version's item has none */
+            found->client_id = message.client_id; /* an item of an older version has no client id */
     }
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-/* For readers who come to it here. */
+/* Loads the messages that readers in this process have not seen. */
 static pal_status load_recorded(const pal_reading *reading, pal_arena *arena, pal_resume *found,
         pal_error *err)
 {
@@ -168,7 +171,7 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
         return PAL_OK;
     found = pal_arena_alloc(turn->arena, sizeof(*found));
     kept = *item;
-    kept.body = pal_arena_copy(turn->arena, item->body); /* the settings lie in it */
+    kept.body = pal_arena_copy(turn->arena, item->body); /* the settings point into the body */
     if (!found || !kept.body.data)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     *found = (pal_resume){.item = item->id,
@@ -183,7 +186,7 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
     }
     status = find_first(turn, found, err);
     if (status == PAL_OK && found->first_seq == 0 && !pal_id_is_none(found->head.first)) {
-        turn->leftover = item->id; /* it had been said before, and that turn died at once */
+        turn->leftover = item->id; /* the request was a repeat, and its turn died at once */
         return PAL_OK;
     }
     if (status == PAL_OK)
@@ -197,7 +200,7 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
     return PAL_OK;
 }
 
-/* ---- Going on: on the loop ---- */
+/* ---- Continuing the turn: on the loop ---- */
 
 bool pal_resume_is_wanted(const pal_turn *turn)
 {
@@ -222,19 +225,20 @@ void pal_turn_rename(pal_turn *turn, pal_id id)
         pal_map_remove(turns, key);
     turn->id = turn->info.turn = id;
     pal_id_to_text(id, turn->id_text);
-    pal_map_remove(turns, key); /* of one that has ended: the key is that one's own */
+    /* an ended turn with the same id: the map's key belongs to that turn */
+    pal_map_remove(turns, key);
     if (pal_map_set(turns, key, turn) != PAL_OK)
-        return; /* without memory it is found in the store alone */
+        return; /* if there is no memory, the turn can only be found in the store */
 }
 
-/* What was brought along for the turn that is gone on with. */
+/* Results or an approval that the request delivers to the unfinished turn. */
 typedef struct brought {
     const pal_message *results;
     size_t results_len;
     pal_allowing allowing;
 } brought;
 
-/* The turn's own id and settings, as it was admitted. */
+/* Takes the id and the settings of the turn that was found. */
 static void become(pal_turn *turn)
 {
     const pal_resume *found = turn->resume;
@@ -295,7 +299,8 @@ static void run_on(pal_write *write)
     if (status != PAL_OK) {
         if (status == PAL_DENIED)
             pal_lease_lost(turn->lane);
-        pal_away_begin(turn); /* whoever looks next finds the item as it was, or as it is now */
+        /* the item may be the old or the new one; the next look at the store finds it */
+        pal_away_begin(turn);
         return;
     }
     pal_owed_added(turn);
@@ -307,7 +312,7 @@ static void run_on(pal_write *write)
         pal_servers_offer(turn);
 }
 
-/* Results of open calls, before anything else is done. */
+/* Makes results for open calls, before anything else is done. */
 static size_t settle_open(pal_turn *turn, pal_message *messages)
 {
     const pal_resume *found = turn->resume;
@@ -362,12 +367,13 @@ static void wait_again(pal_turn *turn, const brought *with)
         return;
     }
     turn->resume = NULL;
-    /* Whoever brings something follows the turn already, and must not hear that it waits. It is
-     * taken with a new item, so that other processes see that theirs is out of date. */
+    /* The client that delivers results already follows the turn, so PAUSED or ASKING is not
+     * published again. The turn is taken with a new item, so that other processes see that their
+     * item is obsolete. */
     turn->is_parked = true;
     if (with->allowing)
         pal_tools_allow(turn, with->allowing == PAL_ALLOW_YES);
-    else if (with->results_len == 0 || /* those were looked at when the turn was found */
+    else if (with->results_len == 0 || /* the results were checked when the turn was found */
             pal_tools_results(turn, with->results, with->results_len, &err) != PAL_OK)
         pal_park_again(turn, found);
 }
@@ -384,7 +390,8 @@ void pal_resume_begin(pal_turn *turn)
     turn->allowing = PAL_ALLOW_NONE;
     lane->has_backlog |= turn->has_more;
     if (turn->is_backlog && pal_away_take(lane, turn->resume->head.turn)) {
-        pal_turn_finish(turn, PAL_TURN_DONE); /* whoever follows it here goes on with it */
+        /* a turn in this process already follows it, and continues it */
+        pal_turn_finish(turn, PAL_TURN_DONE);
         return;
     }
     become(turn);

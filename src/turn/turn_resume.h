@@ -1,4 +1,4 @@
-/* turn_resume.h - goes on with a turn that nobody runs. */
+/* turn_resume.h - continues an unfinished turn that no process runs. */
 #ifndef PAL_TURN_RESUME_H
 #define PAL_TURN_RESUME_H
 
@@ -7,49 +7,50 @@
 #include "turn/turn_machine.h"
 
 typedef enum pal_resume_kind {
-    PAL_RESUME_DEAD = 0, /* its process died while it answered */
+    PAL_RESUME_DEAD = 0, /* its process died while it ran */
     PAL_RESUME_PAUSED,   /* it waits for results of the caller's tools */
-    PAL_RESUME_ASKING,   /* it waits for somebody to allow a call */
+    PAL_RESUME_ASKING,   /* it waits for a call to be approved */
 } pal_resume_kind;
 
-/* A turn that is owed its end, as the inbox and the messages tell it; in the finder's arena. */
+/* An unfinished turn, as the inbox and the messages describe it; in the arena of the turn that
+ * found it. */
 typedef struct pal_resume {
     pal_id item;
     pal_inbox_head head;
-    pal_turn_request request; /* its settings */
+    pal_turn_request request; /* the settings of the turn */
     pal_resume_kind kind;
-    pal_id first_id;    /* of its first message; none: it has recorded nothing */
-    uint64_t first_seq; /* 0: likewise */
-    pal_str client_id;  /* that was sent first */
-    const pal_message *answer; /* with calls that are open; NULL: it has none */
+    pal_id first_id;    /* id of its first message; none: it has recorded nothing */
+    uint64_t first_seq; /* seq of its first message; 0: it has recorded nothing */
+    pal_str client_id;  /* client id of its first message as the client sent it */
+    const pal_message *answer; /* the answer with open calls; NULL: there is none */
     const pal_message *results;
     size_t results_len;
     const pal_message *recorded; /* answers and results of the turn, in order */
     size_t recorded_len;
-    size_t asked; /* ASKING: which of the answer's parts it asks about */
+    size_t asked; /* ASKING: index of the answer's part that needs approval */
     pal_tool_loop doom;
 } pal_resume;
 
-/* On a worker: looks for such a turn; turn->resume. An item that belongs to no turn becomes
- * turn->leftover. */
+/* On a worker: looks for an unfinished turn and sets turn->resume. An item that belongs to no turn
+ * becomes turn->leftover. */
 PAL_CHECKED pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading,
         const pal_inbox_item *items, size_t len, pal_error *err);
 
-/* The caller runs the tool of that name. */
+/* Returns true if the caller runs the tool with this name. */
 bool pal_resume_is_callers(const pal_turn_request *request, pal_str name);
 
-/* On a worker: says by its open calls how the turn of found->head stands; needs `request` and
- * `first_seq`, sets `kind` and what goes with it. */
+/* On a worker: determines the kind of the turn found->head from its open calls. Requires `request`
+ * and `first_seq`; sets `kind` and the members that belong to it. */
 PAL_CHECKED pal_status pal_resume_judge(
         const pal_reading *reading, pal_arena *arena, pal_resume *found, pal_error *err);
 
-/* True: the turn that has begun is there to go on with the one that was found, or is that turn. */
+/* Returns true if the beginning turn is the turn that was found, or was started to continue it. */
 bool pal_resume_is_wanted(const pal_turn *turn);
 
-/* On the loop, under the lease: becomes the turn that was found, and goes on with it. */
+/* On the loop, with the lease: becomes the turn that was found, and continues it. */
 void pal_resume_begin(pal_turn *turn);
 
-/* From now on the turn has another id; readers find it by that one. */
+/* Gives the turn another id. From now on readers find it by that id. */
 void pal_turn_rename(pal_turn *turn, pal_id id);
 
 #endif

@@ -1,4 +1,12 @@
-/* turn_runtime.c - opens and closes a runtime, and keeps its turns. */
+/* turn_runtime.c - opens and closes a runtime, and keeps its turns in memory.
+ *
+ * A runtime opens, runs, drains and closes. While it drains it refuses new turns, waits for running
+ * ones, and hands the others over to other processes through the store. The 1000 turns that ended
+ * last stay in memory for late readers.
+ *
+ * Threads: the public functions can be called from any thread. They run their work on the loop
+ * through pal_ask_loop() and wait for it. A crash loses only the objects in memory: waiting and
+ * unfinished turns are stored in inboxes. */
 #include "turn/turn_runtime.h"
 
 #include <stdio.h>
@@ -21,7 +29,7 @@
 
 enum { ENDED_MAX = 1000, HAND_OVER_MS = 1000 };
 
-/* ---- Turns that are remembered ---- */
+/* ---- Turns in memory ---- */
 
 static void free_turn(pal_turn *turn)
 {
@@ -49,7 +57,8 @@ static pal_str known_key(const pal_turn_request *request, pal_arena *arena)
         return (pal_str){0};
     memcpy(key, request->session.bytes, sizeof(pal_id));
     memcpy(key + sizeof(pal_id), client_id.data, client_id.len);
-    key[sizeof(pal_id) + client_id.len] = 0; /* which neither of the two has */
+    /* a byte that neither the client id nor the tenant contains */
+    key[sizeof(pal_id) + client_id.len] = 0;
     memcpy(key + len - tenant.len, tenant.data, tenant.len);
     return pal_str_make(key, len);
 }
@@ -70,7 +79,7 @@ void pal_runtime_know(pal_turn *turn)
             .messages_len = 1};
     pal_str key = known_key(&request, turn->arena);
 
-    /* Without memory the store still knows. */
+    /* If there is no memory for the key, the store still recognizes a repeated request. */
     if (key.len > 0 && pal_map_set(&turn->runtime->known, key, turn) == PAL_OK)
         turn->known_key = key;
 }
@@ -98,11 +107,11 @@ static void forget(pal_runtime *runtime, pal_turn *turn)
 
     pal_runtime_unknow(turn);
     if (pal_map_find(&runtime->turns, id) == turn)
-        pal_map_remove(&runtime->turns, id); /* else another one goes on under the same id */
+        pal_map_remove(&runtime->turns, id); /* otherwise another turn now has this id */
     free_turn(turn);
 }
 
-/* The oldest go first; one that still has something in flight waits for another time. */
+/* Frees the oldest ended turns first. A turn with work in flight is skipped until a later call. */
 static void forget_oldest(pal_runtime *runtime, size_t keep)
 {
     pal_turn **at = &runtime->ended_first;
@@ -122,7 +131,7 @@ static void forget_oldest(pal_runtime *runtime, size_t keep)
     }
 }
 
-/* What only a running turn needs goes at once. */
+/* Frees what only a running turn needs. */
 static void slim(pal_turn *turn)
 {
     if (turn->holds > 0)
@@ -156,10 +165,10 @@ void pal_runtime_ended(pal_turn *turn, bool has_run)
     forget_oldest(runtime, ENDED_MAX);
 }
 
-/* ---- Starting one ---- */
+/* ---- Starting a turn ---- */
 
-/* What else may name one is looked up when the turn runs; the caller's own word is refused at once.
- */
+/* Only an endpoint named by the request is checked here. One that comes from a session or an agent
+ * is looked up when the turn runs. */
 static pal_status check_endpoint(const pal_runtime *runtime, pal_str name, pal_error *err)
 {
     size_t unused;
@@ -216,7 +225,7 @@ pal_turn *pal_turn_make(
             status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     }
     if (status != PAL_OK) {
-        turn->arena = NULL; /* the caller's still */
+        turn->arena = NULL; /* the caller keeps it */
         free_turn(turn);
         return NULL;
     }
@@ -288,7 +297,7 @@ static void open_on_loop(pal_ask *ask)
         pal_backlog_start(o->runtime);
 }
 
-/* Those that wait still do so in the inbox, for the next start. */
+/* Waiting requests stay in the inbox for the next start. */
 static void free_waiting(pal_runtime *runtime)
 {
     size_t position = 0;
@@ -337,7 +346,7 @@ static void set_owner(pal_runtime *runtime)
     snprintf(runtime->owner, sizeof(runtime->owner), "%s:%s", process, id);
 }
 
-/* The loop, and what is found by it where nothing is configured. */
+/* Opens the loop, and discovers endpoints if none are configured. */
 static pal_status open_endpoints(
         pal_runtime *runtime, const pal_runtime_options *options, pal_error *err)
 {
@@ -427,8 +436,9 @@ static void refuse_new(pal_ask *ask)
         pal_lane_hand_over(value);
 }
 
-/* What is waited for: turns that run, those that wait for somebody outside too, or those that
- * another process may run. Nobody knows how long the others take. */
+/* Which turns wait_idle() waits for: running turns without paused ones, all running turns, or
+ * queued turns that another process may run. A paused turn can wait for its client without
+ * limit. */
 typedef enum idling { WITHOUT_WAITING, WITH_WAITING, WITH_QUEUED } idling;
 
 static bool is_idle(const pal_runtime *runtime, idling what)
@@ -471,7 +481,8 @@ void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms)
     pal_ask_loop(runtime->loop, &o.ask);
     wait_idle(runtime, WITH_WAITING, 10000);
     wait_idle(runtime, WITH_QUEUED, drain_ms < HAND_OVER_MS ? drain_ms : HAND_OVER_MS);
-    /* Whoever waits for them is told that they won't run here any more. */
+    /* Callers that wait for these turns are notified that this process does not run them any
+     * more. */
     o.ask = (pal_ask){.run = leave_waiting};
     pal_ask_loop(runtime->loop, &o.ask);
 }

@@ -1,7 +1,10 @@
-/* turn_seal.c - ends a turn in one commit with whatever must be there if and only if the turn is:
- * the caller's record, and that it is owed nothing any more. That commit has to be known as the
- * last one before it is made; from then on the turn is sealed: what is said into it becomes a turn
- * of its own, and a cancel comes too late. On the loop. */
+/* turn_seal.c - prepares the last commit of a turn. It stores what must exist if and only if the
+ * turn has ended: the caller's record, and the removal of the inbox item that marks the turn as
+ * unfinished.
+ *
+ * The commit must be known to be the last one before it is made. From then on is_sealed is set: a
+ * message sent to the turn starts a separate turn, and a cancel comes too late. A crash before the
+ * commit leaves an unfinished turn, which another process continues. On the loop. */
 #include "turn/turn_seal.h"
 
 #include "turn/turn_owed.h"
@@ -36,7 +39,7 @@ void pal_seal_note(pal_turn *turn, pal_message *messages, size_t len)
         if (pal_id_is_none(messages[i].id))
             messages[i].id = pal_id_new();
     if (!turn->request.finish || !make_room(turn, len))
-        return; /* without memory the arena has failed, which fails the seal */
+        return; /* if there was no memory, the arena has failed, and so pal_seal() fails */
     for (size_t i = 0; i < len; i++)
         turn->said[turn->said_len++] = messages[i].id;
 }

@@ -1,6 +1,12 @@
-/* turn_tools.c - runs the calls of an answer: built-ins on a worker, those of MCP servers on the
- * loop, in parallel; the caller's pause the turn. Results are recorded in the order of the calls,
- * as soon as all before them have ended. What goes wrong is a result, not a failure of the turn. */
+/* turn_tools.c - runs the calls of an answer, up to PARALLEL_MAX at the same time. Built-in tools
+ * run on a worker, and MCP calls on the loop. A call of the caller's tools pauses the turn.
+ *
+ * States: each call goes from WAITING to RUNNING, ENDED and RECORDED. Results are recorded in the
+ * order of the calls, as soon as all calls before them have ended. A failed tool is recorded as the
+ * call's result and does not fail the turn. On the loop, except for run_builtin().
+ *
+ * After a crash, calls without a recorded result are open. turn_resume.c adds a result for them, or
+ * waits for the caller again. */
 #include "turn/turn_machine.h"
 
 #include <stdio.h>
@@ -23,7 +29,7 @@ static void go_on(pal_turn *turn);
 
 /* ---- Results ---- */
 
-/* One text part is a plain output; anything else is kept as parts. */
+/* A single text part becomes a plain output; everything else is kept as parts. */
 static void set_result(pal_tool_run *run, const pal_part *parts, size_t len, bool is_error)
 {
     pal_part *part = pal_arena_alloc(run->arena, sizeof(*part));
@@ -87,7 +93,7 @@ static void end_with(pal_tool_run *run, const char *text, bool is_error)
     end_run(run);
 }
 
-/* ---- Running one ---- */
+/* ---- Running one call ---- */
 
 static void mcp_told(void *user, const pal_tool_outcome *outcome)
 {
@@ -101,7 +107,7 @@ static void mcp_told(void *user, const pal_tool_outcome *outcome)
     go_on(turn);
 }
 
-/* On a worker. */
+/* Runs on a worker. */
 static void run_builtin(pal_work_item *item)
 {
     pal_tool_run *run = (pal_tool_run *)((char *)item - offsetof(pal_tool_run, item));
@@ -145,7 +151,7 @@ static const pal_tool *tool_named(const pal_turn *turn, pal_str name)
     return NULL;
 }
 
-/* False: it has ended, with an error as its result. */
+/* Returns false if the call has ended with an error as its result. */
 static bool check(pal_tool_run *run, const pal_tool *tool)
 {
     char text[PAL_ERROR_MESSAGE_MAX + 80];
@@ -199,7 +205,7 @@ static void start_run(pal_tool_run *run)
         end_with(run, err.message, true);
 }
 
-/* ---- All of them ---- */
+/* ---- Running all calls ---- */
 
 bool pal_tools_is_callers(const pal_turn *turn, pal_str name)
 {
@@ -241,8 +247,8 @@ static bool is_open(const pal_tool_run *run)
     return run->is_callers && run->state == PAL_TOOL_WAITING;
 }
 
-/* Those that have ended, up to the first that hasn't. Results of the caller's tools may come to
- * another process, and hold up nobody. */
+/* Takes the ended calls up to the first that has not ended. Open calls of the caller's tools are
+ * skipped: their results may arrive at another process, and must not delay the others. */
 static size_t take_ended(pal_turn *turn, pal_message *out_messages)
 {
     size_t len = 0;
@@ -260,7 +266,7 @@ static size_t take_ended(pal_turn *turn, pal_message *out_messages)
     return len;
 }
 
-/* Whether these results are the last thing that happens in the turn. */
+/* Returns true if these results are the last commit of the turn. */
 static bool is_last(const pal_turn *turn)
 {
     size_t open = 0;
@@ -348,7 +354,7 @@ static void all_recorded(pal_turn *turn)
     bool was_last = turn->last_call && !turn->lane->steers;
 
     pal_tools_done(turn);
-    pal_speech_clear(&turn->answer); /* it is recorded */
+    pal_speech_clear(&turn->answer); /* the answer is recorded */
     turn->rounds++;
     turn->last_call = turn->rounds >= turn->settings.rounds_max;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
@@ -358,8 +364,8 @@ static void all_recorded(pal_turn *turn)
         pal_turn_next_step(turn);
 }
 
-/* True for the third equal call in a row. The caller's count too: what they are between is no row.
- */
+/* Returns true for the third identical call in a row. Calls of the caller's tools count too,
+ * because a different call in between breaks the run. */
 static bool is_third(pal_turn *turn, pal_tool_run *run)
 {
     if (run->is_counted)
@@ -385,14 +391,16 @@ void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name)
                     .text = pal_str_of(turn->info.reason)});
 }
 
-/* What other calls of the answer have brought is kept here: they go on together. */
+/* Results of other calls of this answer are kept in memory, so the turn parks only if there are
+ * none. */
 static void park_asking(pal_turn *turn)
 {
     if (count_state(turn, PAL_TOOL_RUNNING) == 0 && count_state(turn, PAL_TOOL_ENDED) == 0)
         pal_park(turn);
 }
 
-/* Somebody has to say whether that makes sense; whoever runs its own tools sees by itself. */
+/* A person must decide whether the repeated call makes sense. Calls of the caller's tools are not
+ * checked: the caller sees them itself. */
 static bool asks(pal_turn *turn, pal_tool_run *run)
 {
     if (run->is_allowed || !is_third(turn, run))
@@ -412,7 +420,7 @@ const pal_tool_run *pal_tools_asked(const pal_turn *turn)
     return NULL;
 }
 
-/* False: somebody is asked before anything else is done. */
+/* Returns false if a call needs approval before the turn can continue. */
 static bool start_waiting(pal_turn *turn)
 {
     bool is_skipped = turn->is_cancelled || turn->lane->steers;
@@ -423,7 +431,7 @@ static bool start_waiting(pal_turn *turn)
         if (run->state != PAL_TOOL_WAITING)
             continue;
         if (turn->last_call) {
-            end_with(run, exhausted_text, true); /* none was offered */
+            end_with(run, exhausted_text, true); /* no tool was offered in this call */
         } else if (run->is_callers && !(is_skipped && turn->request.calls_end_turn)) {
             is_third(turn, run);
         } else if (is_skipped) {
@@ -439,7 +447,7 @@ static bool start_waiting(pal_turn *turn)
     return true;
 }
 
-/* The rest is the caller's. */
+/* Ends the turn. Its open calls are left to the caller. */
 static void end_with_calls(pal_turn *turn)
 {
     if (has_open(turn)) {
@@ -463,7 +471,7 @@ static void go_on(pal_turn *turn)
         return;
     if (!turn->is_sealed && !start_waiting(turn))
         return;
-    if (turn->messages) /* a record is under way, and comes back here */
+    if (turn->messages) /* a write is in flight, and calls this function again */
         return;
     if (turn->is_sealed) {
         end_with_calls(turn);
@@ -481,7 +489,7 @@ static void go_on(pal_turn *turn)
         pause_turn(turn);
 }
 
-/* Where the calls are recorded as the turn's result, it has ended all the same. */
+/* If the commit with these calls was the last one, the turn has ended despite the failure. */
 static void begin_failed(pal_turn *turn)
 {
     turn->info.has_calls = turn->is_sealed;
@@ -568,7 +576,7 @@ pal_status pal_tools_results(
             pal_tool_run *run = waiting_run(turn, part->call_id);
 
             if (!run)
-                continue; /* twice in one list: the first counts */
+                continue; /* a call id that appears twice: the first result counts */
             if (part->parts_len > 0)
                 set_result(run, part->parts, part->parts_len, part->is_error);
             else

@@ -1,11 +1,11 @@
-/* turn_wait.c - a turn that can't begin now waits in the session's inbox, is said into the running
- * turn, or is refused. On the loop.
+/* turn_wait.c - decides what happens to a turn that cannot begin now: it waits in the session's
+ * inbox, is steered into the running turn, or is refused. On the loop.
  *
- * A request that waits may be one that was recorded before, by any process. One commit adds its
- * item and asks the store: an append that only succeeds if the messages are known takes the item
- * out again. So a new request keeps the place in which it came, and a repeat leaves nothing in the
- * inbox: it joins the turn of the first time (turn_join.c), whose id is the only one its caller is
- * told. A crash before the commit leaves nothing; the caller was told nothing. */
+ * Any process may have recorded the same request before. Therefore one commit adds the inbox item
+ * and checks the store: an append that succeeds only if the messages are known removes the item
+ * again. So a new request keeps its place, and a repeat leaves nothing in the inbox. The repeat
+ * joins the first turn (turn_join.c), and its caller gets only the id of that turn. A crash before
+ * the commit leaves nothing, and the caller has received no response. */
 #include "turn/turn_machine.h"
 
 #include "base/memory.h"
@@ -74,7 +74,7 @@ static void refuse_error(pal_turn *turn, const pal_error *err)
     pal_lane_refuse(turn, err->status, err->message);
 }
 
-/* What is in the way may be the same, sent before to another process. */
+/* The session may be busy with the same request, which another process received. */
 static void busy_for_good(pal_turn *turn)
 {
     if (turn->work_status == PAL_CONFLICT)
@@ -91,8 +91,8 @@ static void refuse_busy(pal_turn *turn)
 
 /* ---- Adding ---- */
 
-/* A turn that was stopped before it began takes its messages back, unless these are not its own to
- * take: it was found in the inbox, or the process stops and another one runs it. */
+/* A turn that is canceled before it began removes its messages from the inbox. It leaves them there
+ * in two cases: it found them in the inbox, or this process stops and another one runs the turn. */
 static void keep_what_is_durable(pal_turn *turn)
 {
     if (!turn->is_cancelled || turn->inbox_len == 0 || !(turn->is_backlog || turn->hands_over))
@@ -112,7 +112,7 @@ static void wait_in_queue(pal_turn *turn)
     pal_runtime_know(turn);
     lane->guards++;
     pal_turn_tell_started(turn, NULL);
-    if (turn->is_cancelled) /* while it was on its way into the inbox */
+    if (turn->is_cancelled) /* canceled while the item was being added */
         pal_lane_withdraw(turn);
     else if (turn->request.lane == PAL_LANE_INTERRUPT && running)
         pal_turn_stop(running, "interrupted by a new message");
@@ -120,7 +120,7 @@ static void wait_in_queue(pal_turn *turn)
     pal_lane_rest(lane);
 }
 
-/* It is no repeat, or one of a turn that failed: it is said again, by a turn of its own. */
+/* The request is not a repeat, or it repeats a failed turn: a separate turn records it again. */
 static void enter_again(pal_turn *turn)
 {
     if (turn->work_status != PAL_OK)
@@ -131,7 +131,7 @@ static void enter_again(pal_turn *turn)
         pal_lane_enter(turn);
 }
 
-/* The item or the messages of the first time are in the way. */
+/* The inbox item or the messages of the first request exist already. */
 static void look_for_first(pal_turn *turn)
 {
     turn->is_looked_up = false;
@@ -147,15 +147,15 @@ static void dropped(pal_write *write)
     look_for_first(turn);
 }
 
-/* The client id is known with another content: that of a message that was merged with others, or
- * one that makes this an error. */
+/* The client id is known with other content. Either the message was merged with others, or this
+ * request is an error. */
 static void drop_item(pal_turn *turn)
 {
     make_drop(turn, turn->ops[0].u.inbox_item->id);
     change_inbox(turn, 1, dropped);
 }
 
-/* False: the item is not in the inbox, and the turn is seen to. */
+/* Returns false if the item is not in the inbox. The turn has then been handled. */
 static bool was_added(pal_turn *turn)
 {
     const pal_op *add = &turn->ops[0], *repeat = &turn->ops[1];
@@ -179,7 +179,7 @@ static bool was_added(pal_turn *turn)
     return false;
 }
 
-/* The messages wait in the inbox, and the turn in the queue. */
+/* The messages are in the inbox, and the turn waits in the queue. */
 static void queued(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
@@ -202,7 +202,7 @@ static void joined(pal_write *write)
     if (!was_added(turn))
         return;
     if (!lane->running && !lane->runtime->is_closing) {
-        /* It ended meanwhile: this is a turn of its own. */
+        /* The running turn has ended in the meantime: this becomes a separate turn. */
         turn->inbox_len = 1;
         if (pal_lane_is_free(lane))
             pal_lane_begin(lane, turn);
@@ -224,7 +224,7 @@ static void joined(pal_write *write)
     steer->messages = turn->request.messages;
     steer->messages_len = turn->request.messages_len;
     steer->inbox_id = turn->inbox_ids[0];
-    turn->arena = NULL; /* the steer's now */
+    turn->arena = NULL; /* the steer owns it now */
     *lane->steers_last = steer;
     lane->steers_last = &steer->next;
     turn->info.turn = lane->running->id;
@@ -242,7 +242,8 @@ static pal_status write_item(
     pal_turn_request request = turn->request;
 
     if (turn->as_sent)
-        request.messages = turn->as_sent; /* it is made what is recorded when it begins again */
+        request.messages = turn->as_sent; /* the messages are changed for recording when the turn
+                                           * begins */
     turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
     if (!item || !turn->inbox_ids || !pal_turn_make_ops(turn))
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
@@ -278,7 +279,7 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
     change_inbox(turn, known ? 2 : 1, done);
 }
 
-/* ---- Who waits ---- */
+/* ---- Choosing how to wait ---- */
 
 void pal_lane_wait(pal_turn *turn)
 {
@@ -292,13 +293,14 @@ void pal_lane_wait(pal_turn *turn)
     case PAL_LANE_QUEUE:
     case PAL_LANE_INTERRUPT:
         if (turn->request.finish)
-            wait_in_queue(turn); /* nobody could be told after a restart */
+            wait_in_queue(turn); /* `finish` could not be called after a restart, so the inbox is
+                                  * not used */
         else
             wait_in_inbox(turn, "queue", queued);
         break;
     case PAL_LANE_STEER:
         if (lane->running && lane->running->compact)
-            wait_in_inbox(turn, "queue", queued); /* nobody is spoken to there */
+            wait_in_inbox(turn, "queue", queued); /* a compaction takes no messages */
         else
             wait_in_inbox(turn, "steer", joined);
         break;

@@ -1,9 +1,12 @@
-/* turn_whole.c - turns that are all or nothing: when one fails, a rewind takes out all that it
- * recorded, in the commit that ends it. One whose process died goes on like any other
- * (turn_resume.c). Version 0.1.0 rewound it, by an item of the delivery "whole" in the session's
- * inbox: {"first":"<the message's id>"}. Such an item is still heeded when a turn begins.
+/* turn_whole.c - turns that are all or nothing. If such a turn fails, the commit that ends it
+ * contains a rewind, which hides everything that the turn has recorded.
  *
- * A turn that failed is said once more when it is sent again (turn_join.c). */
+ * If the process dies, the turn is continued like any other (turn_resume.c). Version 0.1.0 rewound
+ * such a turn instead. It kept an item with the delivery "whole" in the session's inbox:
+ * {"first":"<the message's id>"}. A turn that begins still settles such an item.
+ *
+ * If the client sends the request of a failed turn again, a new turn records it again
+ * (turn_join.c). */
 #include "turn/turn_whole.h"
 
 #include "base/json.h"
@@ -11,17 +14,17 @@
 
 static const char delivery[] = "whole";
 
-/* ---- One's own ---- */
+/* ---- Rolling back this turn ---- */
 
-/* `last_seq` 0: all that is there. */
+/* Hides the messages from `first_seq` to `last_seq`; 0: to the end. */
 static void take_back(pal_turn *turn, uint64_t first_seq, uint64_t last_seq)
 {
     turn->mark = (pal_mark){.kind = PAL_MARK_REWIND, .seq = first_seq - 1, .target = last_seq};
     pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = &turn->mark});
 }
 
-/* Until the model has answered, the turn has recorded what was said, in one piece; what others have
- * appended since is theirs. */
+/* Before the first answer, the turn has recorded only the request's messages, without gaps. Later
+ * messages belong to other writers and stay visible. */
 void pal_whole_undo(pal_turn *turn)
 {
     bool is_said_only =
@@ -33,9 +36,10 @@ void pal_whole_undo(pal_turn *turn)
                 turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed_item.id});
 }
 
-/* ---- What another left ---- */
+/* ---- Rolling back a turn of an older version ---- */
 
-/* 0: there is no such message; the turn died before, or it was a repetition. */
+/* Sets *out_seq to 0 if there is no such message: the turn died before it recorded one, or it was a
+ * repeat. */
 static pal_status find_first(pal_turn *turn, pal_str body, uint64_t *out_seq, pal_error *err)
 {
     pal_id id, session;
@@ -76,7 +80,7 @@ void pal_whole_settle(pal_turn *turn)
     pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->leftover});
 }
 
-/* ---- The same again ---- */
+/* ---- Repeated requests ---- */
 
 pal_status pal_whole_is_hidden(pal_turn *turn, uint64_t seq, bool *out_hidden, pal_error *err)
 {
