@@ -42,7 +42,7 @@ pal_status pal_call_text(pal_call *call, pal_json object, const char *name, size
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     if (text.len > len_max) {
         call->fail_param = name;
-        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes is over the limit of %zu", name,
+        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes exceeds the limit of %zu", name,
                 text.len, len_max);
     }
     *out = text;

@@ -47,7 +47,7 @@ pal_status pal_key_tenant_check(pal_str tenant, pal_error *err)
         return pal_error_set(err, PAL_INVALID, "the tenant's name is empty");
     if (tenant.len > PAL_TENANT_LEN_MAX)
         return pal_error_set(err, PAL_LIMIT,
-                "the tenant's name of %zu bytes is over the limit of %d", tenant.len,
+                "the tenant's name of %zu bytes exceeds the limit of %d", tenant.len,
                 PAL_TENANT_LEN_MAX);
     if (!pal_utf8_is_valid(tenant))
         return pal_error_set(err, PAL_INVALID, "the tenant's name is not valid UTF-8");
@@ -181,7 +181,7 @@ static pal_status check_given(const pal_key *given, pal_error *err)
     if (given->role == PAL_KEY_NONE)
         return pal_error_set(err, PAL_INVALID, "the role must be admin, write or read");
     if (given->label.len > PAL_LABEL_LEN_MAX)
-        return pal_error_set(err, PAL_LIMIT, "the label of %zu bytes is over the limit of %d",
+        return pal_error_set(err, PAL_LIMIT, "the label of %zu bytes exceeds the limit of %d",
                 given->label.len, PAL_LABEL_LEN_MAX);
     if (!pal_utf8_is_valid(given->label))
         return pal_error_set(err, PAL_INVALID, "the label is not valid UTF-8");
