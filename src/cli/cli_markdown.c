@@ -94,7 +94,7 @@ static size_t blanks_of(pal_str text)
     return len;
 }
 
-static pal_str behind(pal_str text, size_t len)
+static pal_str text_after(pal_str text, size_t len)
 {
     return pal_str_make(text.data + len, text.len - len);
 }
@@ -103,7 +103,7 @@ static block is_heading(rest r)
 {
     size_t len = run_of(r.text, '#');
     /* All blanks after the marks are skipped, so their end must have arrived. */
-    if (len <= 6 && !r.is_whole && len + blanks_of(behind(r.text, len)) == r.text.len)
+    if (len <= 6 && !r.is_whole && len + blanks_of(text_after(r.text, len)) == r.text.len)
         return BLOCK_WAIT;
     return len <= 6 && (len == r.text.len || r.text.data[len] == ' ') ? BLOCK_HEADING : BLOCK_TEXT;
 }
@@ -194,7 +194,7 @@ static void begin_heading(pal_markdown *md, rest r, size_t indent)
     size_t level = run_of(r.text, '#');
     begin_text(md, indent, level == 1 ? PAL_FLOW_BOLD | PAL_FLOW_UNDERLINE : PAL_FLOW_BOLD);
     if (md->flow.has_styles)
-        md->at += level + blanks_of(behind(r.text, level));
+        md->at += level + blanks_of(text_after(r.text, level));
 }
 
 /* Recognizes "[ ] " and "[x] " of a task list. Returns false if not enough has arrived. */
@@ -220,7 +220,7 @@ static bool begin_item(pal_markdown *md, rest r, size_t indent)
     size_t mark = is_bullet
             ? 1
             : (size_t)((const char *)memchr(r.text.data, ' ', r.text.len) - r.text.data);
-    rest inside = {.text = behind(r.text, mark + 1), .is_whole = r.is_whole};
+    rest inside = {.text = text_after(r.text, mark + 1), .is_whole = r.is_whole};
     if (is_bullet && !task_of(inside, &box))
         return false;
     begin_text(md, indent, 0);
@@ -251,8 +251,8 @@ static void open_fence(pal_markdown *md, rest r)
 {
     md->fence = r.text.data[0];
     md->fence_len = run_of(r.text, md->fence);
-    pal_str info = behind(r.text, md->fence_len);
-    info = behind(info, blanks_of(info));
+    pal_str info = text_after(r.text, md->fence_len);
+    info = text_after(info, blanks_of(info));
     pal_flow_verbatim(&md->flow, pal_str_of("\xe2\x95\xad\xe2\x94\x80 "), PAL_FLOW_FAINT);
     pal_flow_verbatim(&md->flow, info, PAL_FLOW_FAINT);
     pal_flow_end(&md->flow);
@@ -285,7 +285,7 @@ static void end_table(pal_markdown *md)
             pal_inline_init(&md->line, &md->flow, 0);
             pal_inline_all(&md->line, pal_str_make(lines.data, len));
             pal_flow_end(&md->flow);
-            lines = behind(lines, len + 1);
+            lines = text_after(lines, len + 1);
         }
     }
     pal_buf_clear(&md->table);
@@ -335,7 +335,7 @@ static size_t skip_quotes(rest *r, size_t *out_quotes)
     *out_quotes = 0;
     while (*out_quotes < PAL_FLOW_QUOTES_MAX && block_of(*r) == BLOCK_QUOTE) {
         size_t len = 1 + (r->text.len > 1 && r->text.data[1] == ' ');
-        r->text = behind(r->text, len);
+        r->text = text_after(r->text, len);
         taken += len;
         ++*out_quotes;
     }
@@ -365,11 +365,11 @@ static bool start_line(pal_markdown *md)
     rest r = rest_of(md);
     size_t quotes, taken = indent_of(r.text);
     size_t indent = taken;
-    r.text = behind(r.text, taken);
+    r.text = text_after(r.text, taken);
     taken += skip_quotes(&r, &quotes);
     if (quotes) {
         indent = indent_of(r.text);
-        r.text = behind(r.text, indent);
+        r.text = text_after(r.text, indent);
         taken += indent;
     }
     block kind = decide(r);
@@ -409,9 +409,9 @@ static bool start_code(pal_markdown *md)
 {
     rest r = rest_of(md);
     size_t blanks = blanks_of(r.text);
-    pal_str text = behind(r.text, blanks);
+    pal_str text = text_after(r.text, blanks);
     size_t run = run_of(text, md->fence);
-    size_t after = run + blanks_of(behind(text, run));
+    size_t after = run + blanks_of(text_after(text, run));
     bool may_close = after == text.len;
     bool is_short = r.text.len <= PAL_MARKDOWN_HOLD_MAX;
     if (may_close && !r.is_whole && is_short)
@@ -501,12 +501,12 @@ static pal_str complete_tail(pal_markdown *md, pal_str piece)
         if (((unsigned char)piece.data[0] & 0xc0) != 0x80 ||
                 tail_of(pal_str_make(md->tail, md->tail_len)) == 0) {
             if (((unsigned char)piece.data[0] & 0xc0) == 0x80)
-                piece = behind(piece, 1);
+                piece = text_after(piece, 1);
             take_in(md, pal_str_make(md->tail, md->tail_len));
             md->tail_len = 0;
             break;
         }
-        piece = behind(piece, 1);
+        piece = text_after(piece, 1);
     }
     return piece;
 }

@@ -151,7 +151,7 @@ static unsigned char paste(EditLine *editor, int key)
             seen++;
             continue;
         }
-        /* What looked like the mark is text, except its escape character. */
+        /* The characters so far are text and not the mark; only the escape is dropped. */
         for (size_t i = 1; i < seen; i++)
             insert_char(terminal, mark[i]);
         seen = c == mark[0];

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 
 typedef struct unit {
-    const char *letter; /* as it is read */
-    const char *name;   /* as it is shown */
+    const char *letter; /* the unit in options: "m" */
+    const char *name;   /* the unit in output: "min" */
     int64_t ms;
 } unit;
 

@@ -32,10 +32,10 @@ typedef struct pal_chat_events pal_chat_events;
 pal_chat_events *pal_chat_events_open(pal_chat *chat, pal_id turn);
 void pal_chat_events_close(pal_chat_events *events); /* accepts NULL */
 
-/* Calls `tell` for each event that has arrived, in order; returns immediately if there are none.
- * Returns false if `tell` returned false, or if no more events will arrive. */
+/* Calls `on_event` for each event that has arrived, in order; returns immediately if there are
+ * none. Returns false if `on_event` returned false, or if no more events will arrive. */
 bool pal_chat_events_take(
-        pal_chat_events *events, bool (*tell)(const pal_event *event, void *user), void *user);
+        pal_chat_events *events, bool (*on_event)(const pal_event *event, void *user), void *user);
 
 /* ---- Turns (cmd_chat_turn.c) ---- */
 

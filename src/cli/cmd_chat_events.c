@@ -128,9 +128,9 @@ void pal_chat_events_close(pal_chat_events *events)
 }
 
 bool pal_chat_events_take(
-        pal_chat_events *events, bool (*tell)(const pal_event *event, void *user), void *user)
+        pal_chat_events *events, bool (*on_event)(const pal_event *event, void *user), void *user)
 {
-    bool goes_on = true;
+    bool continues = true;
     pthread_mutex_lock(&events->lock);
     entry *first = events->first;
     bool is_gone = events->is_gone, is_short = events->is_short;
@@ -138,10 +138,10 @@ bool pal_chat_events_take(
     events->last = &events->first;
     events->bytes = 0;
     pthread_mutex_unlock(&events->lock);
-    for (entry *at = first; at && goes_on; at = at->next)
-        goes_on = tell(&at->event, user);
+    for (entry *at = first; at && continues; at = at->next)
+        continues = on_event(&at->event, user);
     free_all(first);
-    if (goes_on && is_gone && is_short)
+    if (continues && is_gone && is_short)
         return watch(events) == PAL_OK;
-    return goes_on && !is_gone;
+    return continues && !is_gone;
 }

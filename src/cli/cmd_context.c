@@ -176,7 +176,7 @@ static bool is_same_line(const pal_plan_item *a, const pal_plan_item *b)
 
 static pal_str messages_text(pal_cli *cli, const pal_plan_item *first, const pal_plan_item *last)
 {
-    static const char *const names[] = {"", "system", "tools", "summary", "notice", "made here"};
+    static const char *const names[] = {"", "system", "tools", "summary", "notice", "created"};
     char text[64];
     if (first->seq == 0 && first->kind < PAL_ITEM_RANGE)
         return pal_str_of(names[first->kind]);

@@ -13,7 +13,7 @@ typedef struct fsck {
     pal_json_writer writer;
     uint64_t found;
     uint64_t repaired;
-    pal_buf advice; /* lines, or members of an array */
+    pal_buf advice; /* advice about permissions: lines, or the members of a JSON array */
 } fsck;
 
 static pal_cli_access access_for(const void *values)

@@ -72,15 +72,15 @@ static void on_problem(uint64_t line, const char *text, void *user)
     bool is_first = im->first_problem.text.len == 0;
     if (im->problems_len++ >= PROBLEMS_SHOWN && !is_first)
         return;
-    const problem told = {
+    const problem reported = {
             .file = im->file,
             .line = line,
             .text = pal_arena_copy(im->cli->arena, pal_str_of(text)),
     };
     if (is_first)
-        im->first_problem = told;
+        im->first_problem = reported;
     if (im->problems_len <= PROBLEMS_SHOWN)
-        im->problems[im->problems_len - 1] = told;
+        im->problems[im->problems_len - 1] = reported;
 }
 
 static void print_problems(importer *im)

@@ -151,13 +151,13 @@ static size_t password_of_user(pal_str url, size_t *out_end)
 /* Hides each secret of the query; the text between them does not change. */
 static void hide_parameters(pal_buf *buf, pal_str url)
 {
-    size_t told = 0, at = 0, end;
+    size_t written = 0, at = 0, end;
     while (secret_parameter(url, &at, &end)) {
-        pal_buf_append(buf, url.data + told, at - told);
+        pal_buf_append(buf, url.data + written, at - written);
         pal_buf_append_text(buf, HIDDEN);
-        told = at = end;
+        written = at = end;
     }
-    pal_buf_append(buf, url.data ? url.data + told : "", url.len - told);
+    pal_buf_append(buf, url.data ? url.data + written : "", url.len - written);
 }
 
 void pal_config_url_write(pal_json_writer *writer, pal_str url)

@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "context/context_draft.h"
 
-/* What happens to a part. */
+/* The action for a part. */
 typedef enum fate { STAYS, CHANGES, GOES } fate;
 
 /* ---- Texts ---- */

@@ -33,7 +33,7 @@ static pal_status too_many(const char *what, size_t len, size_t len_max, pal_err
 }
 
 /* Checks, trims and lower-cases the text. */
-static pal_status normalise(
+static pal_status normalize(
         pal_arena *arena, const char *name, pal_str text, pal_str *out_text, pal_error *err)
 {
     pal_str trimmed;
@@ -134,7 +134,7 @@ static pal_status set_agents(
         char name[NAME_SIZE];
         pal_str id = {0};
         snprintf(name, sizeof name, "agents[%zu]", i);
-        status = normalise(settings->arena, name, agent->id, &id, err);
+        status = normalize(settings->arena, name, agent->id, &id, err);
         if (status != PAL_OK)
             break;
         if (pal_unicode_trim(agent->id).len == 0)
@@ -179,11 +179,11 @@ static pal_status add_link(
     pal_str *name = pal_arena_alloc(settings->arena, sizeof *name);
     if (!name)
         return no_memory(err);
-    pal_status status = normalise(settings->arena, at, link->name, name, err);
+    pal_status status = normalize(settings->arena, at, link->name, name, err);
     for (size_t i = 0; i < link->ids_len && status == PAL_OK; i++) {
         pal_str id = {0};
         snprintf(at, sizeof at, "identity_links[%zu][%zu]", index, i);
-        status = normalise(settings->arena, at, link->ids[i], &id, err);
+        status = normalize(settings->arena, at, link->ids[i], &id, err);
         if (status == PAL_OK && pal_arena_failure(settings->arena))
             status = no_memory(err);
         if (status == PAL_OK && id.len && name->len)
@@ -226,7 +226,7 @@ static pal_status set_when(pal_arena *arena, const pal_route_when *from, size_t 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char at[NAME_SIZE];
         snprintf(at, sizeof at, "rules[%zu].when.%s", index, texts[i].name);
-        pal_status status = normalise(arena, at, texts[i].text, texts[i].out_text, err);
+        pal_status status = normalize(arena, at, texts[i].text, texts[i].out_text, err);
         if (status != PAL_OK)
             return status;
         *out_asks = *out_asks || texts[i].out_text->len;
@@ -267,7 +267,7 @@ static pal_status add_rule(
     pal_str name = {0};
     bool asks = false;
     snprintf(at, sizeof at, "rules[%zu].name", index);
-    pal_status status = normalise(settings->arena, at, rule->name, &name, err);
+    pal_status status = normalize(settings->arena, at, rule->name, &name, err);
     if (status == PAL_OK)
         status = set_when(settings->arena, &rule->when, index, &added->when, &asks, err);
     if (status == PAL_OK)

@@ -116,7 +116,7 @@ test('with a damaged page other sessions work, and fsck reports and repairs it',
     assert.equal(clean.out, 'No problems were found.\n');
     assert.equal(clean.code, 0);
     assert.deepEqual(w.json('fsck'), { findings: [], found: 0, repaired: 0 });
-    // A row's content is replaced by something that is no message.
+    // A row's content is replaced by something that is not a message.
     const bytes = fs.readFileSync(file);
     const at = bytes.indexOf('100 ');
     assert.ok(at > 0);
@@ -172,7 +172,7 @@ test('a read-only file can be read but not written', (t) => {
         assertFails(w.run(...command, nobody), 1, /palaver\.db|read-only|permission|denied/i);
         assert.equal(digest(file), before);
     }
-    // Where files may be made beside it, it can be read.
+    // If files can be created next to the store, it can be read.
     fs.chmodSync(w.file('palaver-data'), 0o777);
     for (const command of reading)
         assert.equal(w.run(...command, nobody).code, 0, command.join(' '));

@@ -1,4 +1,4 @@
-// `palaver chat` with somebody at a terminal.
+// `palaver chat` with a user at a terminal.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';

@@ -1,4 +1,4 @@
-// `palaver chat` where nobody sits at a terminal: one question, one answer.
+// `palaver chat` without a terminal: one question, one answer.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -6,8 +6,8 @@ import { once } from 'node:events';
 import { MockModel } from '../conformance/mock-model.mjs';
 import { assertFails, binary, textsOf, workspace } from './support.mjs';
 
-// A model, and the command in a directory of its own; the command runs beside the model, so never
-// synchronously.
+// Starts a model, and runs the command in a separate directory. The model runs in this process, so the
+// command must not run synchronously.
 async function setup(t) {
     const model = new MockModel();
     const url = `${await model.listen()}/v1`;

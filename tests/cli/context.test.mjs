@@ -1,4 +1,4 @@
-// What a model gets to see: plans for people and programs, compactions, pins, and their settings.
+// The context that a model receives: plans for people and programs, compactions, pins, and their settings.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { workspace, assertFails, assertGolden } from './support.mjs';

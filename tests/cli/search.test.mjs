@@ -69,7 +69,7 @@ test('search in a read-only store finds messages or reports the missing permissi
         const db = w.file('palaver-data/palaver.db');
         fs.chmodSync(db, 0o444);
         const found = w.run('session', 'search', 'pool', '--json', { uid: 65534, gid: 65534 });
-        // SQLite itself may need to write beside the file; if it can, the hits are there.
+        // SQLite may need to write next to the file; if it can, the search finds messages.
         if (found.code === 0) assert.equal(JSON.parse(found.out).hits.length, 2);
         else assert.match(found.err, /no permission|could not open/);
     });

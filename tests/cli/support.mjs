@@ -45,7 +45,7 @@ export function workspace(t) {
 }
 
 export function palaver(args, options = {}) {
-    // What the user has configured is nobody's business here.
+    // The tests ignore the configuration of the user who runs them.
     const ours = Object.entries(process.env).filter(([name]) => !name.startsWith('PALAVER_'));
     const env = { ...Object.fromEntries(ours), TZ: 'UTC', XDG_CONFIG_HOME: '/nonexistent',
         ...options.env };
@@ -98,7 +98,7 @@ export function digest(file) {
 
 export const idPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
-// What a message in the native form says.
+// Returns the text of a message in the native form.
 export function textOf(message) {
     if (typeof message.content === 'string') return message.content;
     return message.parts.map((part) => part.text ?? '').join('');

@@ -6,7 +6,7 @@ import { binary, here } from './support.mjs';
 
 const PATIENCE_MS = 20000;
 
-// What stands there when colours, cursor movements and the terminal's own modes are left away.
+// Returns the text without colors, cursor movements and terminal modes.
 export function plain(shown) {
     return shown
         .replace(/\x1b\[[0-9;?]*[A-Za-z~]/g, '')
@@ -77,7 +77,7 @@ export class Terminal {
         }
     }
 
-    // A prompt that waits for input; a signal may have had it drawn anew.
+    // A prompt that waits for input; a signal may have redrawn it.
     prompt() {
         return this.see(/\n(> )+$/);
     }

@@ -48,7 +48,7 @@ test('native: a round trip loses nothing, and can be repeated', (t) => {
     assert.equal(w.ok('session', 'import', 'k.jsonl', '--store', 'b.db'),
         'Imported 0 sessions, 0 messages.\nAlready here: 1 session, 5 messages.\n');
 
-    // What was added meanwhile is added, and nothing else.
+    // Only new messages are added.
     w.ok('session', 'append', 'k', 'later', '--store', 'a.db');
     w.ok('session', 'undo', 'k', '--store', 'a.db');
     w.ok('session', 'export', 'k', '-o', 'k.jsonl', '--store', 'a.db');
@@ -210,7 +210,7 @@ test('openai: an export of an import is equal to the first export', (t) => {
     assertFails(w.run('session', 'import', 'all.jsonl', '--key', 'x'), 2, /--key can name only one/);
     assert.equal(w.json('session', 'import', 'all.jsonl').sessions, 2);
     assert.equal(w.json('session', 'import', 'all.jsonl').sessions, 0);
-    // What has no name of its own is named by its file.
+    // A conversation without a name is named after its file.
     assert.deepEqual(w.json('session', 'list', '--limit', '2').sessions.map((s) => s.title),
         ['all.jsonl:2', 'all.jsonl']);
 });
