@@ -1,5 +1,5 @@
-/* turn_abandon.c - stops a turn for somebody who can't wait: a client has left, and the thread that
- * notices has others to serve. */
+/* turn_abandon.c - cancels a turn without waiting for it. A thread that serves many clients calls
+ * this when one of them has left. */
 #include "base/memory.h"
 #include "turn/turn_runtime.h"
 
@@ -17,7 +17,7 @@ static void abandon(pal_task *task)
     pal_status status =
             pal_turn_cancel(a->runtime, pal_str_make(a->tenant, a->tenant_len), a->turn, NULL);
 
-    (void)status; /* one that has ended meanwhile, or is forgotten, needs nothing */
+    (void)status; /* a turn that has ended or is no longer in memory needs nothing */
     pal_free(a);
 }
 
@@ -26,7 +26,7 @@ void pal_turn_abandon(pal_runtime *runtime, pal_str tenant, pal_id turn)
     abandoning *a = tenant.len <= PAL_TENANT_LEN_MAX ? pal_malloc(sizeof(*a)) : NULL;
 
     if (!a)
-        return; /* it goes on to its end */
+        return; /* the turn continues to its end */
     *a = (abandoning){.task.run = abandon, .runtime = runtime, .turn = turn};
     a->tenant_len = tenant.len;
     if (tenant.len)

@@ -1,4 +1,5 @@
-/* turn_ask.c - lets another thread have something done on the loop, and waits for it. */
+/* turn_ask.c - runs a function on the loop for another thread, which waits until it is done. The
+ * request is on the stack of the waiting thread. */
 #include "turn/turn_ask.h"
 
 #include <errno.h>

@@ -1,13 +1,15 @@
-/* turn_backlog.c - takes up what waits in inboxes and is no turn of this runtime's: whoever sent it
- * was told that it is durable, and the process that had it is gone.
+/* turn_backlog.c - runs requests that wait in inboxes and are not turns of this runtime. Their
+ * senders were told that they are durable, and the process that received them is gone.
  *
- * When a runtime opens, and then once in the time of a lease, all owners of inboxes are listed in
- * the background, page by page; each that no process holds gets a turn in its lane that goes on
- * with what is owed (turn_resume.c) or takes its messages from the inbox, one request at a time,
- * the oldest first. A turn that finds something older in its own session gives way to it likewise.
- * What waits in the lane as a turn is never taken. A session that is held is looked at again when
- * its lease is over: the process that has it may be dead. On the loop, but for what says otherwise.
- */
+ * When a runtime opens, and then once per lease_ms, all sessions with inbox items are listed in the
+ * background, page by page. If no process holds such a session, its lane gets a turn. The turn
+ * continues an unfinished turn (turn_resume.c), or takes messages from the inbox, one request at a
+ * time, the oldest first. A turn that finds an older request in its session yields to it in the
+ * same way. Requests that are waiting turns of this process are never taken. A session with a held
+ * lease is checked again after the lease ends, because its process may be dead.
+ *
+ * On the loop, except for list_owners() and the functions for one session. A crash loses nothing:
+ * the inbox is durable. */
 #include "turn/turn_backlog.h"
 
 #include "base/clock.h"
@@ -27,15 +29,15 @@ struct pal_backlog {
     pal_arena *arena;
     pal_inbox_owner *owners;
     size_t len;
-    pal_inbox_owner after; /* of the page before; its tenant is in `name` */
+    pal_inbox_owner after; /* last owner of the previous page; its tenant is stored in `name` */
     char name[PAL_TENANT_LEN_MAX];
-    bool is_full;    /* there may be more */
-    int64_t next_ms; /* until it is worth another look */
+    bool is_full;    /* there may be another page */
+    int64_t next_ms; /* delay before the next search */
     pal_status status;
 };
 
-/* A living process renews its lease before its end, and is seen again. If the lease is over by the
- * clock, a lane watches it (turn_holder.c). */
+/* A living process renews its lease before it ends, and is seen again. If the lease has expired by
+ * the clock, a lane watches it (turn_holder.c). */
 static void note_held(pal_backlog *backlog, const pal_holder *holder)
 {
     int64_t left = holder->expires_at - pal_clock_now_ms() + 1;
@@ -55,7 +57,7 @@ static void free_backlog(pal_backlog *backlog)
     pal_free(backlog);
 }
 
-/* On a worker. A session that a process holds is that one's, until its lease is over. */
+/* Runs on a worker. A session belongs to the process that holds it, until the lease ends. */
 static void list_owners(pal_work_item *item)
 {
     pal_backlog *backlog = (pal_backlog *)((char *)item - offsetof(pal_backlog, item));
@@ -84,7 +86,8 @@ static void list_owners(pal_work_item *item)
     }
 }
 
-/* False without memory. What a turn here waits for, or behind, is looked at by that one. */
+/* Returns false if there is no memory. If a turn runs or waits in the lane, that turn reads the
+ * inbox itself. */
 static bool take_up(pal_runtime *runtime, const pal_inbox_owner *owner)
 {
     const pal_lane_state *lane = pal_lane_find(runtime, owner->tenant, owner->session);
@@ -103,7 +106,7 @@ static void look_later(pal_runtime *runtime, int64_t delay)
     if (runtime->is_closing || runtime->backlog_timer.position > 0)
         return;
     if (!pal_timer_start(runtime->loop, &runtime->backlog_timer, delay, start_again))
-        return; /* as without memory below */
+        return; /* if there is no memory, the requests wait for the next start */
 }
 
 static void owners_listed(pal_work_item *item)
@@ -145,7 +148,7 @@ void pal_backlog_start(pal_runtime *runtime)
         return;
     backlog = pal_calloc(1, sizeof(*backlog));
     if (!backlog)
-        return; /* what waits is durable, and waits for the next start */
+        return; /* the requests are durable, and wait for the next start */
     backlog->runtime = runtime;
     backlog->next_ms = runtime->options.lease_ms;
     backlog->arena = pal_arena_new(0);
@@ -168,9 +171,9 @@ void pal_backlog_stop(pal_runtime *runtime)
     pal_timer_stop(runtime->loop, &runtime->backlog_timer);
 }
 
-/* ---- One session's ---- */
+/* ---- The requests of one session ---- */
 
-/* No turn here. */
+/* Returns true if the item does not belong to a waiting turn of this process. */
 static bool is_left(const pal_turn *turn, const pal_inbox_item *item)
 {
     for (size_t i = 0; i < turn->known_len; i++)
@@ -179,8 +182,8 @@ static bool is_left(const pal_turn *turn, const pal_inbox_item *item)
     return true;
 }
 
-/* The inbox has its items in the order in which they came: what is before the turn's own is older,
- * and so is everything where the turn has none in it. */
+/* The inbox keeps its items in the order of arrival. Items before the turn's own item are older. If
+ * the turn has no item, all items are older. */
 bool pal_backlog_is_there(
         const pal_turn *turn, const pal_inbox_item *items, size_t len, pal_arena *scratch)
 {
@@ -190,7 +193,7 @@ bool pal_backlog_is_there(
         if (!turn->is_backlog && turn->inbox_len > 0 &&
                 pal_id_equal(turn->inbox_ids[0], items[i].id))
             return false;
-        /* What can't be read at all is passed over, here as there. */
+        /* Unreadable items are skipped, as in pal_backlog_take(). */
         if (is_left(turn, &items[i]) &&
                 pal_inbox_read(&items[i], scratch, &request, NULL, NULL) == PAL_OK &&
                 request.messages_len > 0)
@@ -199,7 +202,7 @@ bool pal_backlog_is_there(
     return false;
 }
 
-/* Adds an item's request, if it is the first, or one with those before. */
+/* Adds the request of an item, if it is the first one or can be merged with those before it. */
 static bool take_item(pal_turn *turn, const pal_inbox_item *item)
 {
     pal_turn_request next = {.tenant = turn->request.tenant,
@@ -241,14 +244,15 @@ pal_status pal_backlog_take(pal_turn *turn, const pal_inbox_item *items, size_t 
     for (; at < len; at++) {
         if (!is_left(turn, &items[at])) {
             if (!pal_str_is(items[at].delivery, "steer"))
-                break; /* a turn that waits here is older than the rest, and runs first */
+                break; /* a waiting turn of this process is older than the rest, and runs first */
         } else if (take_item(turn, &items[at])) {
             turn->inbox_ids[turn->inbox_len++] = items[at].id;
         } else if (turn->inbox_len > 0) {
-            break; /* another turn's; what can't be read at all is passed over */
+            break; /* this item belongs to another turn; unreadable items are skipped */
         }
     }
-    /* Where nothing was taken, the turn that runs first looks for what is older than the next. */
+    /* If nothing was taken, the turn that runs first looks for requests that are older than the
+     * next one. */
     if (turn->inbox_len > 0)
         turn->has_more = pal_backlog_is_there(turn, &items[at], len - at, turn->arena);
     return pal_arena_failure(turn->arena) == PAL_OK

@@ -1,20 +1,24 @@
-/* turn_budget.c - compares the limits of a request with what the ledger has of a session and a
- * tenant, and with what calls hold that run at the moment. A call holds what it will use, as far as
- * that is known, until the ledger has what it used: calls that begin at once go over a limit by one
- * call at most, not by all of them. What is held is known to this process only; several processes
- * on one store go over by one call each.
+/* turn_budget.c - compares the limits of a request with the ledger of a session and a tenant, and
+ * with the reservations of running calls.
  *
- * A call is released behind the commit of its row, and reservations are summed before the ledger is
- * read. So a call that ends meanwhile is counted twice at worst, and never missed. Who would be
- * refused while a call that has ended waits for its commit looks again after that. Releasing only
- * sets a mark; the next one who holds sweeps. */
+ * A call reserves its expected usage until its actual usage is in the ledger. So calls that begin
+ * at the same time exceed a limit by one call at most, not by all of them. Reservations are known
+ * only to this process; several processes on one store exceed a limit by one call each. A crash
+ * loses the reservations, and nothing else.
+ *
+ * Invariant: a call is released after its row is committed, and reservations are summed before the
+ * ledger is read. So a call that ends in between is counted twice at worst, and never missed. If a
+ * request would be refused while an ended call waits for its commit, it checks again after that
+ * commit. Releasing only sets a flag; the next pal_budget_hold() removes the reservation.
+ *
+ * Threads: workers take the lock of a stripe. The loop uses only the atomic members. */
 #include "turn/turn_budget.h"
 
 #include <time.h>
 #include "base/memory.h"
 
-#define SETTLE_MS 20         /* between two looks */
-#define SETTLE_LOOKS_MAX 100 /* then it is refused all the same */
+#define SETTLE_MS 20         /* time between two checks */
+#define SETTLE_LOOKS_MAX 100 /* after so many checks the request is refused anyway */
 
 struct pal_reservation {
     pal_reservation *next;
@@ -22,7 +26,7 @@ struct pal_reservation {
     _Atomic int64_t cost_micros;
     atomic_bool is_settling; /* the call has ended */
     atomic_bool is_over;
-    pthread_cond_t *settled; /* its stripe's */
+    pthread_cond_t *settled; /* condition variable of its stripe */
     pal_id session;
     size_t tenant_len;
     char tenant[];
@@ -65,7 +69,7 @@ static size_t stripe_of(pal_str tenant)
     return hash % PAL_BUDGET_STRIPES;
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void sweep(pal_reservation **first)
 {
     while (*first) {
@@ -80,7 +84,7 @@ static void sweep(pal_reservation **first)
     }
 }
 
-/* Under the lock. `session`: none: of all. */
+/* The lock must be held. If `session` is none, sums all sessions of the tenant. */
 static held_sum sum_held(const pal_reservation *first, pal_str tenant, pal_id session)
 {
     held_sum sum = {0};
@@ -99,7 +103,7 @@ static held_sum sum_held(const pal_reservation *first, pal_str tenant, pal_id se
 
 /* ---- Limits ---- */
 
-/* Used up for good, or by calls that will give some of it back. */
+/* The budget is used up for good, or held by calls that may release some of it. */
 static const char *remedy(bool is_held)
 {
     return is_held ? "running calls hold the rest; try again when they have ended"
@@ -132,7 +136,7 @@ static pal_status check_sum(pal_store *store, const pal_ledger_query *query, hel
     return PAL_OK;
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static pal_status check(const pal_reservation *first, pal_store *store,
         const pal_budget_holder *holder, pal_error *err)
 {
@@ -143,7 +147,7 @@ static pal_status check(const pal_reservation *first, pal_store *store,
     held_sum held_of_tenant = sum_held(first, holder->tenant, (pal_id){{0}});
     pal_status status = PAL_OK;
 
-    /* A query without a session is one of the whole tenant. */
+    /* A query without a session sums the whole tenant. */
     if (!pal_id_is_none(holder->session))
         status = check_sum(store, &query, held, budget->session_tokens,
                 budget->session_cost_micros, "session", err);
@@ -154,7 +158,7 @@ static pal_status check(const pal_reservation *first, pal_store *store,
     return status;
 }
 
-/* ---- Holding ---- */
+/* ---- Reserving ---- */
 
 static pal_reservation *make(
         const pal_budget_holder *holder, uint64_t tokens, int64_t cost_micros)
@@ -172,7 +176,7 @@ static pal_reservation *make(
     return r;
 }
 
-/* Under the lock. Whether some of what is held will be in the ledger soon. */
+/* The lock must be held. Returns true if some of the reserved usage will be in the ledger soon. */
 static bool is_settling(const pal_reservation *first, pal_str tenant)
 {
     for (const pal_reservation *r = first; r; r = r->next) {
@@ -183,8 +187,8 @@ static bool is_settling(const pal_reservation *first, pal_str tenant)
     return false;
 }
 
-/* Under the lock, which is free meanwhile. The mark of a release is set without it, so that a
- * signal can be missed: the next look comes soon in any case. */
+/* The lock must be held; it is released during the wait. The flag of a release is set without the
+ * lock, so a signal can be missed. The next check comes soon in any case. */
 static void await_settled(pthread_cond_t *settled, pthread_mutex_t *lock)
 {
     struct timespec until;
@@ -215,7 +219,7 @@ pal_status pal_budget_hold(pal_budget_book *book, pal_store *store,
     r->settled = &book->stripes[stripe].settled;
     pthread_mutex_lock(&book->stripes[stripe].lock);
     for (int looks = 0;; looks++) {
-        /* Asked before: a call that is released meanwhile was counted twice. */
+        /* Read before the check: a call that is released during the check was counted twice. */
         bool may_change;
 
         sweep(first);
@@ -259,7 +263,7 @@ void pal_budget_release(pal_reservation *held)
 
     if (!held)
         return;
-    /* Afterwards it may be swept at any time. */
+    /* From now on another thread can free the reservation at any time. */
     atomic_store(&held->is_over, true);
     pthread_cond_broadcast(settled);
 }

@@ -1,5 +1,5 @@
-/* turn_budget.h - whether there is money left for a call of a model, and what running calls hold
- * of it. */
+/* turn_budget.h - checks whether a budget allows another model call, and keeps the reservations of
+ * running calls. */
 #ifndef PAL_TURN_BUDGET_H
 #define PAL_TURN_BUDGET_H
 
@@ -11,19 +11,19 @@ enum { PAL_BUDGET_STRIPES = 16 };
 
 typedef struct pal_reservation pal_reservation;
 
-/* What running calls of budgets hold, by tenant. */
+/* The reservations of running calls, by tenant. */
 typedef struct pal_budget_book {
     struct {
-        pthread_mutex_t lock; /* held while the ledger is read: taken by workers only */
-        pthread_cond_t settled; /* a call that had ended was released */
+        pthread_mutex_t lock; /* held while the ledger is read, so only workers take it */
+        pthread_cond_t settled; /* signaled when an ended call is released */
         pal_reservation *first;
     } stripes[PAL_BUDGET_STRIPES];
 } pal_budget_book;
 
 void pal_budget_book_init(pal_budget_book *book);
-void pal_budget_book_done(pal_budget_book *book); /* when no call runs any more */
+void pal_budget_book_done(pal_budget_book *book); /* no call may be running */
 
-/* Whether a call that belongs to no session has a limit at all. */
+/* Returns true if a call that belongs to no session has a limit. */
 static inline bool pal_budget_binds_tenant(const pal_budget *budget)
 {
     return budget->tenant_tokens > 0 || budget->tenant_cost_micros > 0;
@@ -35,25 +35,27 @@ static inline bool pal_budget_binds(const pal_budget *budget)
             budget->session_cost_micros > 0;
 }
 
-/* Who calls, within which limits. */
+/* The tenant and session of a call, and its limits. */
 typedef struct pal_budget_holder {
     const pal_budget *budget;
     pal_str tenant;
-    pal_id session; /* none: those of a session bind nobody */
+    pal_id session; /* none: the limits per session do not apply */
 } pal_budget_holder;
 
-/* PAL_BUDGET where what the ledger has, and what running calls hold, reach a limit, with whose and
- * how much. Otherwise holds `tokens` and `cost_micros` until pal_budget_release(); *out_held is
- * NULL where there is no limit. May block: not on the loop. */
+/* Returns PAL_BUDGET if the ledger and the reservations together reach a limit; the error says
+ * which limit and how much is used. Otherwise reserves `tokens` and `cost_micros` until
+ * pal_budget_release(). *out_held is NULL if there is no limit. Can block, so it must not be called
+ * on the loop. */
 PAL_CHECKED pal_status pal_budget_hold(pal_budget_book *book, pal_store *store,
         const pal_budget_holder *holder, uint64_t tokens, int64_t cost_micros,
         pal_reservation **out_held, pal_error *err);
-/* Holds so much more. Accepts NULL. */
+/* Adds to the reservation. Accepts NULL. */
 void pal_budget_hold_more(pal_reservation *held, uint64_t tokens, int64_t cost_micros);
-/* Holds no more than that: the call has ended, and the ledger will soon have it. Accepts NULL. */
-void pal_budget_hold_only(pal_reservation *held, uint64_t tokens, int64_t cost_micros);
-/* When the ledger has what the call used, or the call was not made. From any thread; never blocks.
+/* Sets the reservation to the actual usage: the call has ended, and the ledger will soon have it.
  * Accepts NULL. */
+void pal_budget_hold_only(pal_reservation *held, uint64_t tokens, int64_t cost_micros);
+/* Releases the reservation. Call it when the ledger has the call's usage, or if the call was not
+ * made. From any thread; never blocks. Accepts NULL. */
 void pal_budget_release(pal_reservation *held);
 
 #endif

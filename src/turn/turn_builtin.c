@@ -1,6 +1,6 @@
-/* turn_builtin.c - the tools that every session has: they read what was cut out of long outputs,
- * and find what a compaction moved out of sight. They only read, and what they answer is bounded,
- * so that looking something up never fills the window again. */
+/* turn_builtin.c - the tools that every session has. They read the parts that were cut out of long
+ * outputs, and find messages that a compaction has hidden. The tools only read, and their results
+ * are bounded. So looking something up never fills the window again. */
 #include <ctype.h>
 #include <stdio.h>
 
@@ -19,12 +19,12 @@ enum {
     CONTEXT_MAX = 10,
     LINE_LEN_MAX = 2000,
     LINE_NOTE_LEN = 128,
-    BEFORE_MATCH_LEN = 200, /* of a long line, so much is shown before what was found in it */
+    BEFORE_MATCH_LEN = 200, /* bytes shown before a match in a long line */
     RECALL_DEFAULT = 10,
     RECALL_MAX = 50,
 };
 
-#define ANSWER_BYTES_MAX (PAL_SPILL_BYTES_MAX - 1024u) /* so that it is never cut itself */
+#define ANSWER_BYTES_MAX (PAL_SPILL_BYTES_MAX - 1024u) /* so that a result is never cut itself */
 
 typedef struct run {
     pal_store *store;
@@ -90,7 +90,7 @@ bool pal_builtin_has(pal_str name)
     return false;
 }
 
-/* Kept within what the schema says, for models that don't. */
+/* Clamps to the limits of the schema, for models that ignore them. */
 static uint64_t argument(
         const run *r, const char *name, uint64_t fallback, uint64_t min, uint64_t max)
 {
@@ -121,7 +121,7 @@ static pal_status load_output(const run *r, pal_str *out_text, pal_error *err)
 
 /* ---- Lines ---- */
 
-/* The next line of *text, without its newline; false at the end. */
+/* Takes the next line of *text, without its newline. Returns false at the end. */
 static bool next_line(pal_str *text, pal_str *out_line)
 {
     const char *end;
@@ -137,8 +137,8 @@ static bool next_line(pal_str *text, pal_str *out_line)
     return true;
 }
 
-/* From the byte `from` on, as much as there is room for; it is said where a line goes on. False
- * where there is no room for a line of the usual length. */
+/* Writes the line from the byte `from` on, as far as there is room, and notes where the rest of a
+ * long line continues. Returns false if there is no room for a line of the usual length. */
 static bool put_line_from(run *r, uint64_t number, pal_str line, size_t from, size_t len_max)
 {
     size_t start = from < line.len ? pal_prompt_excerpt(line, from).len : line.len;
@@ -211,7 +211,7 @@ static bool find_text(pal_str line, pal_str wanted, size_t *out_at)
     return false;
 }
 
-/* Lines around a match are held back in a ring until one comes. */
+/* Lines before a match are kept in a ring until a match is found. */
 typedef struct ring {
     pal_str lines[CONTEXT_MAX];
     size_t len;
@@ -228,8 +228,8 @@ static void ring_add(ring *before, size_t cap, pal_str line)
     before->lines[before->len++] = line;
 }
 
-/* A match with the lines held back before it; false where it didn't fit. Of a long line the place
- * is shown where the text is. */
+/* Writes a match with the lines kept before it. Returns false if there was no room for the match.
+ * In a long line, the part around the match is shown. */
 static bool put_match(run *r, uint64_t number, pal_str line, size_t at, ring *before)
 {
     size_t from = at > LINE_LEN_MAX / 2 && line.len > LINE_LEN_MAX ? at - BEFORE_MATCH_LEN : 0;

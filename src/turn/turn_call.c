@@ -1,4 +1,6 @@
-/* turn_call.c - what other threads call: each call is carried out on the loop. */
+/* turn_call.c - the public functions for other threads. Each call is carried out on the loop; the
+ * calling thread waits for the result. If a turn is not in this process, the store is read on the
+ * calling thread. */
 #include "turn/turn_ask.h"
 #include "turn/turn_copy.h"
 #include "turn/turn_event.h"
@@ -32,7 +34,7 @@ const char *pal_event_kind_name(pal_event_kind kind)
 typedef struct start {
     pal_task task;
     pal_runtime *runtime;
-    pal_compact_wait *compact; /* NULL: it is a turn like any */
+    pal_compact_wait *compact; /* NULL: an ordinary turn */
     pal_allowing allowing;
     pal_arena *arena;
     pal_turn_request request;
@@ -40,7 +42,7 @@ typedef struct start {
     void *user;
 } start;
 
-/* Who acts for it: a turn that was merged into another is run by that. */
+/* Returns the turn that acts: a merged turn is run by its leader. */
 static pal_turn *acting(pal_turn *turn)
 {
     return turn && turn->leader ? turn->leader : turn;
@@ -54,13 +56,13 @@ void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info)
     out_info->events = turn->events.newest;
 }
 
-/* True: the request came before, and whoever asks is told what became of it. */
+/* Returns true if the same request came before. The caller is then given that turn. */
 static bool tell_known(start *s)
 {
     pal_turn *known = pal_runtime_known(s->runtime, &s->request, s->arena);
     pal_turn_info info;
 
-    /* One that failed is tried again, and of other messages the store says that they are. */
+    /* A failed turn is tried again. If the messages differ, the store reports that. */
     if (!known || (known->phase == PAL_PHASE_ENDED && known->state == PAL_TURN_FAILED) ||
             !pal_join_says(known, &s->request, s->arena))
         return false;
@@ -202,7 +204,7 @@ pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
     return start_and_wait(runtime, request, PAL_ALLOW_NONE, out_info, err);
 }
 
-/* ---- Looking and acting ---- */
+/* ---- Reading and controlling turns ---- */
 
 typedef struct question {
     pal_ask ask;
@@ -217,7 +219,7 @@ typedef struct question {
     void (*gone)(void *user);
     void *user;
     bool allow;
-    bool is_elsewhere; /* the store may know more of it than this process */
+    bool is_elsewhere; /* the store may have a newer state than this process */
     pal_arena *arena;
     pal_str *out_text;
     pal_turn_waits *out_waits;
@@ -318,7 +320,7 @@ static void find_on_loop(pal_ask *asked)
             turn->state == PAL_TURN_PAUSED || turn->state == PAL_TURN_ASKING;
 }
 
-/* What the store says of a turn that is not here. */
+/* Reads the state of a turn that is not in this process from the store. */
 static pal_status find_stored(
         const pal_runtime *runtime, const question *q, pal_id session, pal_turn_info *out_info)
 {
@@ -351,7 +353,8 @@ pal_status pal_turn_find(
         return status;
     if (status == PAL_NOT_FOUND)
         return find_stored(runtime, &q, (pal_id){{0}}, out_info);
-    /* Another process may have continued a turn that failed here, or waits here, or runs it. */
+    /* Another process may run this turn, or may have continued it after it failed or paused
+     * here. */
     q.err = NULL;
     if (status == PAL_OK && q.is_elsewhere &&
             find_stored(runtime, &q, (pal_id){{0}}, &info) == PAL_OK &&
@@ -425,7 +428,7 @@ static void results_on_loop(pal_ask *asked)
     pal_turn *turn = pal_id_is_none(q->turn) ? turn_of_lane(q) : find_turn(q);
 
     if (turn && turn->phase == PAL_PHASE_AWAY)
-        q->status = PAL_NOT_FOUND; /* whoever has it may have let it go */
+        q->status = PAL_NOT_FOUND; /* the process that runs it may have released it */
     if (!turn || q->status == PAL_NOT_FOUND)
         return;
     if (turn->phase != PAL_PHASE_PAUSED) {
@@ -437,7 +440,8 @@ static void results_on_loop(pal_ask *asked)
     pal_turn_fill_info(turn, q->out_info);
 }
 
-/* After a restart nobody waits: the results are messages like any, and a turn goes on with them. */
+/* After a restart no turn in memory waits for the results. They are sent as ordinary messages, and
+ * a turn continues with them. */
 static pal_status results_after_restart(pal_runtime *runtime, const question *q, pal_error *err)
 {
     pal_turn_request request = {
@@ -479,7 +483,7 @@ static void waiting_on_loop(pal_ask *asked)
     pal_buf buf;
 
     if (turn && turn->phase == PAL_PHASE_AWAY) {
-        q->status = PAL_NOT_FOUND; /* the store says what it waits for */
+        q->status = PAL_NOT_FOUND; /* the store knows what it waits for */
         return;
     }
     if (run)
@@ -494,7 +498,7 @@ static void waiting_on_loop(pal_ask *asked)
     pal_buf_done(&buf);
 }
 
-/* Of one that waits, and is not here. */
+/* Reads from the store what a turn waits for that is not in this process. */
 static pal_status waiting_stored(const pal_runtime *runtime, const question *q)
 {
     pal_outcome outcome;
@@ -557,7 +561,7 @@ pal_status pal_turn_allow(
 
     if (status != PAL_NOT_FOUND)
         return status;
-    /* Its process is gone, or is another: this one goes on with it. */
+    /* The turn's process is gone or is another one: this process continues it. */
     status = find_stored(runtime, &q, (pal_id){{0}}, &info);
     if (status != PAL_OK)
         return status;
@@ -575,10 +579,10 @@ static bool is_still(pal_turn_state state)
     return state == PAL_TURN_PAUSED || state == PAL_TURN_ASKING || state >= PAL_TURN_DONE;
 }
 
-/* A question that is answered when the turn stands still. */
+/* A question that is answered when the turn pauses, asks or ends. */
 typedef struct waiting {
-    question q;      /* first, as its ask is in it */
-    bool is_watched; /* it runs on: the answer comes again, from the loop, with `still` */
+    question q;      /* must be first, because it begins with the ask */
+    bool is_watched; /* the turn still runs: the loop reports its state later through `still` */
     pal_ask still;
 } waiting;
 
@@ -607,7 +611,7 @@ static void tell_still(pal_task *task)
     pal_ask_end(&w->still);
 }
 
-/* Told when the turn has left its lane, too: whoever waited may count on that. */
+/* Called after the turn has left its lane: the waiting caller can rely on that. */
 static void wait_gone(void *user)
 {
     waiting *w = user;
@@ -647,7 +651,7 @@ pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn, int6
     if (timeout_ms < 0) {
         pal_ask_wait(&w.still);
     } else if (!pal_ask_wait_for(&w.still, timeout_ms)) {
-        pal_turn_unwatch(runtime, turn, &w); /* which tells that it is gone */
+        pal_turn_unwatch(runtime, turn, &w); /* this calls wait_gone() */
         pal_ask_wait(&w.still);
     }
     if (w.q.status == PAL_OK && !is_still(out_info->state))

@@ -1,13 +1,13 @@
-/* turn_checkpoint.c - takes checkpoints back, and compares them. */
+/* turn_checkpoint.c - undoes checkpoints, and compares their summaries. */
 #include "turn/turn_record.h"
 
 #include "base/buf.h"
 #include "palaver/window.h"
 
-#define DIFF_LINES_MAX 2000 /* of each summary; what is behind them counts as one line */
+#define DIFF_LINES_MAX 2000 /* lines of each summary; the rest after them counts as one line */
 
-/* From the newest back: a fork's own marks come before those of its parents, whose numbers may be
- * the same. */
+/* Searches from the newest mark back: a fork's own marks come before those of its parents, whose
+ * numbers can be the same. */
 const pal_mark *pal_checkpoint_find(const pal_mark *marks, size_t len, uint64_t number)
 {
     for (size_t i = len; i-- > 0;)
@@ -90,7 +90,8 @@ static void put_line(pal_buf *buf, char sign, pal_str line)
     pal_buf_append_char(buf, '\n');
 }
 
-/* common[i * (new.len + 1) + j]: how many lines the rests from i and j have in common. */
+/* common[i * (new.len + 1) + j] is the number of lines that the rests from i and j have in
+ * common. */
 static uint16_t *common_lines(line_list old_list, line_list new_list, pal_arena *arena)
 {
     size_t width = new_list.len + 1;

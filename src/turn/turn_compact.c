@@ -1,11 +1,12 @@
-/* turn_compact.c - makes a checkpoint: what stands for the older part of a conversation.
+/* turn_compact.c - makes a checkpoint, which replaces the older part of a conversation.
  *
- * Nothing is deleted: a checkpoint is one more mark, written together with the ledger row of the
- * model call that made it. A crash before that commit leaves the conversation as it was, and the
- * next turn compacts again; a crash after it leaves the checkpoint.
+ * Nothing is deleted. A checkpoint is one more mark, and is committed together with the ledger row
+ * of the model call that made it. A crash before that commit leaves the conversation unchanged, and
+ * the next turn compacts again. After the commit the checkpoint is durable.
  *
- * Two halves, with the model's call between them: pal_compact_begin() chooses and asks,
- * pal_compact_end() takes the answer, or does without one. */
+ * There are two halves, with the model call between them. pal_compact_begin() chooses the cut and
+ * makes the request. pal_compact_end() takes the answer, or works without one. Both read the store
+ * and can block, so they run on workers or on the caller's thread. */
 #include "turn/turn_compact_inside.h"
 
 #include "base/buf.h"
@@ -24,7 +25,7 @@ static pal_str arena_text(pal_arena *arena, pal_buf *buf)
     return text;
 }
 
-/* ---- A fresh start ---- */
+/* ---- The reset strategy ---- */
 
 static void hint_line(pal_buf *buf, const pal_message *message)
 {
@@ -132,7 +133,7 @@ pal_status pal_compact_begin(pal_store *store, const pal_window *window,
 
 /* ---- The second half ---- */
 
-/* What the next request would be, with this record standing. */
+/* Plans the next request as if this checkpoint were in effect. */
 static pal_status plan_after(pal_store *store, const pal_compact_job *job, pal_arena *arena,
         pal_plan *out_plan, pal_error *err)
 {
@@ -143,7 +144,7 @@ static pal_status plan_after(pal_store *store, const pal_compact_job *job, pal_a
     pal_status status;
 
     input.checkpoint = job->record.checkpoint;
-    input.checkpoint.number = UINT64_MAX; /* it has none yet, and stands all the same */
+    input.checkpoint.number = UINT64_MAX; /* it has no number yet, but must count as a checkpoint */
     if (job->view.is_recounted)
         input.checkpoint.tokens = 0;
     input.messages += skip;
@@ -161,7 +162,8 @@ static pal_status plan_after(pal_store *store, const pal_compact_job *job, pal_a
     return pal_context_plan(&input, arena, out_plan, err);
 }
 
-/* As messages are counted when they are stored: a model with another vocabulary counts anew. */
+/* Counts with the store's encoding, as for stored messages. A model with another vocabulary counts
+ * again. */
 static pal_status count_summary(
         pal_store *store, pal_checkpoint *checkpoint, pal_arena *arena, pal_error *err)
 {
@@ -169,7 +171,7 @@ static pal_status count_summary(
             checkpoint, pal_store_encoding(store), arena, &checkpoint->tokens, err);
 }
 
-/* Of the messages before the cut those that are not sent all the same. */
+/* Counts the messages before the cut that are not sent any more: neither pinned nor kept. */
 static uint64_t count_dropped(const pal_compact_job *job)
 {
     const pal_context_input *input = &job->view.input;
@@ -209,14 +211,15 @@ static pal_str trimmed(pal_str text)
     return text;
 }
 
-/* Whether the cut is made however long the summary is: because the caller gave it, or because the
- * conversation that a service keeps is full of what is not counted here. */
+/* Returns true if the cut is made even if the summary is long. Reasons: the checkpoint is made
+ * again, the caller wrote the summary, or a service's conversation is full of tokens that are not
+ * counted here. */
 static bool must_cut(const pal_compact_job *job)
 {
     return job->is_again || job->is_given || job->window.full_tokens > 0;
 }
 
-/* Takes the summary if it is one; otherwise says why it isn't. */
+/* Takes the summary if it can be used; otherwise sets *out_failure to the reason. */
 static pal_status take_answer(pal_store *store, pal_compact_job *job,
         const pal_summary_answer *answer, pal_arena *arena, pal_str *out_failure, pal_error *err)
 {
@@ -264,8 +267,8 @@ static pal_ledger_row ledger_row(
             .created_at = pal_clock_now_ms()};
 }
 
-/* One commit: the mark, and what the model call cost, which is known also where no mark is made
- * of it. */
+/* Makes one commit with the mark and the cost of the model call. The cost is stored even if no mark
+ * is made. */
 static pal_status keep(pal_store *store, pal_compact_job *job, const pal_summary_answer *answer,
         bool with_mark, pal_arena *arena, uint64_t *out_number, pal_error *err)
 {
@@ -301,8 +304,8 @@ static pal_status keep(pal_store *store, pal_compact_job *job, const pal_summary
     return status;
 }
 
-/* Where the window would not get smaller with a summary, whole turns go; where not even that helps,
- * nothing is kept. */
+/* If the window would not get smaller with the summary, whole turns are left out instead. If that
+ * does not help either, no checkpoint is stored. */
 static pal_status settle(pal_store *store, pal_compact_job *job, pal_str failure, pal_arena *arena,
         bool *out_smaller, pal_error *err)
 {
@@ -364,7 +367,7 @@ pal_status pal_compact_end(pal_store *store, pal_compact_job *job, const pal_sum
     return PAL_OK;
 }
 
-/* ---- Both of them ---- */
+/* ---- Both halves ---- */
 
 pal_status pal_window_compact(pal_store *store, const pal_window *window,
         const pal_compaction *compaction, pal_arena *arena, pal_compacted *out_compacted,

@@ -1,10 +1,11 @@
-/* turn_compact_again.c - makes a checkpoint again, from the same messages: the window as it was
- * before, with the checkpoint that stood then. */
+/* turn_compact_again.c - makes a checkpoint again from the same messages: restores the window as it
+ * was before, with the checkpoint that was in effect then. */
 #include "turn/turn_compact_inside.h"
 
 #define AGAIN_BYTES_MAX ((uint64_t)256 << 20)
 
-/* What stood before `again` was made: the newest of that number that still counts, if any does. */
+/* Returns the checkpoint that was in effect before `again` was made: the newest with that number
+ * that is not undone, otherwise any with that number. */
 static const pal_mark *find_previous(
         const pal_mark *marks, size_t len, const pal_checkpoint_record *again)
 {
@@ -15,7 +16,8 @@ static const pal_mark *find_previous(
     return pal_checkpoint_find(marks, len, again->previous);
 }
 
-/* The checkpoint before it stands again; damaged or erased ones stand for nothing. */
+/* Puts the previous checkpoint into effect again. If it does not exist any more there is none; if
+ * it is damaged, returns PAL_CORRUPT. */
 static pal_status read_previous(pal_store *store, pal_compact_job *job,
         const pal_checkpoint_record *again, pal_arena *arena, pal_error *err)
 {
@@ -35,7 +37,7 @@ static pal_status read_previous(pal_store *store, pal_compact_job *job,
     return mark ? pal_checkpoint_read(mark, arena, &job->view.record, err) : PAL_OK;
 }
 
-/* The window as it was when the checkpoint was made, and what was said since. */
+/* Loads the window as it was when the checkpoint was made, and all messages since. */
 static pal_status load_again(
         pal_store *store, pal_compact_job *job, pal_arena *arena, pal_error *err)
 {
@@ -88,7 +90,7 @@ pal_status pal_compact_again(pal_store *store, const pal_compaction *compaction,
     if (status != PAL_OK)
         return status;
     job->is_again = true;
-    /* A parent's stays as it is: the new one stands before it. */
+    /* The parent's checkpoint stays unchanged: the new one takes precedence over it. */
     job->undo = job->view.standing.checkpoint.inherited ? 0 : again.checkpoint.number;
     pal_compact_force(&job->view.input);
     status = pal_context_plan(&job->view.input, arena, &job->plan, err);

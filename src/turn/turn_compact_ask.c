@@ -1,5 +1,5 @@
-/* turn_compact_ask.c - the question: what a model is asked for a summary. It begins with what was
- * sent last time, so that all but the question comes from the provider's cache. */
+/* turn_compact_ask.c - makes the request for a summary. It begins with the messages of the last
+ * request, so that the provider's cache has everything except the question. */
 #include "turn/turn_compact_inside.h"
 
 #include "dialect/dialect_member.h"
@@ -7,8 +7,8 @@
 
 enum { OUTPUT_SHARE = 4 };
 
-/* How many items stand before the cut: what is made between two messages belongs to the one
- * before it, and the kept messages, which are older, come before the tail. */
+/* Counts the plan's items before the cut. Items that were made between two messages belong to the
+ * message before them. Kept messages are older, and come before the tail. */
 static size_t items_before(const pal_plan *plan, uint64_t cut_seq)
 {
     size_t len = 0;
@@ -19,7 +19,8 @@ static size_t items_before(const pal_plan *plan, uint64_t cut_seq)
     return len;
 }
 
-/* Limits of the model that is asked, which may be another one than the window's. */
+/* Returns the limits of the model that writes the summary, which may differ from the window's
+ * model. */
 static pal_context_limits limits_of(const pal_compact_job *job, pal_str model)
 {
     pal_context_limits limits = job->view.input.limits;
@@ -33,8 +34,8 @@ static pal_context_limits limits_of(const pal_compact_job *job, pal_str model)
             .output = other.output};
 }
 
-/* The summary's length: as configured, but never more than the model can answer, nor than a quarter
- * of its context. */
+/* Returns the maximum length of the summary: the configured one, but never more than the model's
+ * output limit or a quarter of its context. */
 static uint64_t output_of(const pal_compact_job *job, const pal_context_limits *limits)
 {
     uint64_t tokens = job->view.input.settings.summary_tokens_max;
@@ -47,7 +48,7 @@ static uint64_t output_of(const pal_compact_job *job, const pal_context_limits *
     return tokens ? tokens : 1;
 }
 
-/* Tokens of messages that fit beside the question and its answer. */
+/* Computes how many tokens of messages fit next to the question and its answer. */
 static pal_status find_budget(const pal_compact_job *job, const pal_context_limits *limits,
         const pal_message *question, uint64_t *out_budget, pal_error *err)
 {
@@ -63,7 +64,7 @@ static pal_status find_budget(const pal_compact_job *job, const pal_context_limi
 typedef struct question_list {
     pal_message *messages;
     size_t len;
-    uint64_t asked; /* of the messages that are to be summarised: how many are in it */
+    uint64_t asked; /* how many of the messages to be summarized are in the list */
 } question_list;
 
 static void add_message(question_list *list, const pal_message *message)
@@ -71,8 +72,8 @@ static void add_message(question_list *list, const pal_message *message)
     list->messages[list->len++] = *message;
 }
 
-/* What was sent last time, up to the cut. Only where that is more than the model takes, the oldest
- * messages after the summary are left out of the question. */
+/* Adds the messages of the last request up to the cut. If they are more than the model accepts, the
+ * oldest messages after the summary are left out. */
 static void add_items(pal_compact_job *job, bool own_system, uint64_t budget, question_list *list)
 {
     const pal_plan *plan = &job->plan;
@@ -122,7 +123,7 @@ pal_status pal_compact_ask(
         add_message(&list, &system);
     add_items(job, compaction->system.len > 0, budget, &list);
     add_message(&list, &question);
-    job->needs_model = list.asked > 0; /* a summary of nothing is none */
+    job->needs_model = list.asked > 0; /* without messages there is nothing to summarize */
     status = pal_context_repair(list.messages, list.len, &job->view.input, arena, &repaired, err);
     if (status != PAL_OK)
         return status;

@@ -1,5 +1,5 @@
-/* turn_compact_cut.c - where a conversation is cut: up to which message a checkpoint stands for it,
- * and which of those are kept all the same. Pure: over what was loaded. */
+/* turn_compact_cut.c - decides where a conversation is cut: up to which message a checkpoint
+ * replaces it, and which of those messages are still kept. Pure functions of the loaded data. */
 #include "turn/turn_compact_inside.h"
 
 enum { LOW_WATER_PERCENT = 50 };

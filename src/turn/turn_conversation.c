@@ -1,21 +1,25 @@
-/* turn_conversation.c - sessions whose conversation is kept by the service too, as Mistral's
- * Conversations do: which one it is, how much is in it, and whether it can be gone on with.
+/* turn_conversation.c - sessions whose conversation is also kept by the model service, for example
+ * by Mistral's Conversations: which conversation it is, how many tokens it has, and whether it can
+ * be continued.
  *
- * Kept as a record of the session, of the kind "mistral_conversation", written in the same commit
- * as the answer: {"endpoint","model","conversation","message","tokens","prefix","checkpoint"},
- * where "message" is the id of that answer. The next request goes on with it only if it is known
- * what the service has seen: the answer is the last one in the plan, and whatever stands behind it
- * was recorded by this very turn, hence never sent before. A turn that failed, was interrupted or
- * died, an undone or new compaction, other instructions or tools, another model or endpoint: then a
- * new conversation is begun and given all that the plan has. A turn that ends without an answer
- * drops the record, too: what is rewound leaves no trace in the plan. So nothing has to be written
- * before a call, and a crash at any time costs one longer request.
+ * The state is a record of the session with the kind "mistral_conversation". It is written in the
+ * same commit as the answer:
+ * {"endpoint","model","conversation","message","tokens","prefix","checkpoint"}; "message" is the id
+ * of that answer.
+ *
+ * Invariant: the next request continues the conversation only if it is known what the service has
+ * seen. The answer must be the last one in the plan, and this turn must have recorded all messages
+ * after it, so that they were never sent before. In all other cases a new conversation begins and
+ * receives the complete plan: after a turn that failed, was interrupted or died, after an undone or
+ * new compaction, and with other instructions, tools, models or endpoints. A turn that ends without
+ * an answer also drops the record, because rewound messages leave no trace in the plan. So nothing
+ * has to be written before a call, and a crash at any time costs one longer request.
  *
  * A conversation is full at compaction_threshold tokens, as the service reports them. The plan then
- * makes room by the session's strategy, and a new conversation begins with what is left.
+ * makes room by the session's strategy, and a new conversation begins with the rest.
  *
- * An imported record, {"conversation","tokens","imported":true}, has no answer here. The session's
- * first turn that is answered goes on with it; until then no failure drops it. */
+ * An imported record, {"conversation","tokens","imported":true}, has no answer here. The first
+ * answered turn of the session continues it; until then no failure drops it. */
 #include "turn/turn_conversation.h"
 
 #include "base/json.h"
@@ -107,7 +111,7 @@ bool pal_conversation_drop(pal_turn *turn, pal_op *out_op)
     return true;
 }
 
-/* ---- Going on ---- */
+/* ---- Continuing ---- */
 
 static uint64_t prefix_of(const pal_plan *plan)
 {
@@ -119,8 +123,8 @@ static uint64_t prefix_of(const pal_plan *plan)
     return hash;
 }
 
-/* Tokens at which the service's conversation is full. What is merely assumed of a model does not
- * count against what its service reports. */
+/* Returns the number of tokens at which the service's conversation is full. A context size that is
+ * only assumed does not override what the service reports. */
 static uint64_t threshold_of(const pal_turn *turn, const pal_context_input *input)
 {
     uint64_t threshold = input->settings.compaction_threshold;
@@ -130,7 +134,7 @@ static uint64_t threshold_of(const pal_turn *turn, const pal_context_input *inpu
     return model.context && sendable < threshold ? sendable : threshold;
 }
 
-/* A record that can't be read says nothing. */
+/* An unreadable record is ignored. */
 static pal_status find_record(
         const pal_turn *turn, pal_json *out_body, bool *out_is_known, pal_error *err)
 {
@@ -146,7 +150,7 @@ static pal_status find_record(
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-/* Whether the record is of the newest answer that the plan can have. */
+/* Returns true if the record belongs to the newest answer that the plan can contain. */
 static bool is_newest(const pal_turn *turn, const pal_context_input *input, pal_json body)
 {
     pal_arena *arena = turn->step_arena;
@@ -178,7 +182,8 @@ pal_status pal_conversation_full(
     return status;
 }
 
-/* Whether the service has seen everything up to the answer `message`, and nothing behind it. */
+/* Returns true if the service has seen everything up to the answer `message`, and nothing after
+ * it. */
 static bool has_seen(const pal_turn *turn, pal_id message)
 {
     size_t at = turn->request_len;
@@ -194,8 +199,8 @@ static bool has_seen(const pal_turn *turn, pal_id message)
             pal_id_equal(turn->request_messages[at - 1].id, message);
 }
 
-/* An imported conversation holds what was said elsewhere, so everything here is new to it until the
- * first answer. A message of a turn that failed is sent again: twice is better than never. */
+/* An imported conversation contains messages from elsewhere. So all messages here are new to it
+ * until the first answer. A message of a failed turn is sent again: twice is better than never. */
 static bool is_unanswered(const pal_turn *turn)
 {
     for (size_t i = 0; i < turn->request_len; i++)
@@ -211,7 +216,8 @@ static bool is_imported(pal_json body)
     return pal_json_bool(pal_json_find(body, "imported"), &imported) && imported;
 }
 
-/* Whether endpoint, model and instructions are the same, and it ends with the same answer. */
+/* Returns true if endpoint, model and instructions are the same, and the record's answer is the
+ * last one. */
 static bool is_same(const pal_turn *turn, pal_json body)
 {
     pal_arena *arena = turn->step_arena;
@@ -253,7 +259,8 @@ static void rename_results(pal_turn *turn, size_t first, pal_str from, pal_str t
         }
 }
 
-/* A plan gives calls ids that any service takes; this one knows them by its own. */
+/* A plan changes call ids to a form that every service accepts. This service knows the calls by the
+ * original ids. */
 static void restore_ids(pal_turn *turn, const pal_context_input *input)
 {
     size_t at = turn->request_len, sent_at = 0, own_at = 0;
@@ -303,8 +310,9 @@ bool pal_conversation_failed(pal_turn *turn, const pal_model_end *end)
 {
     if (turn->conversation.id.len == 0)
         return false;
-    /* Who was told to come later was not heard; anyone else may have been. Nobody but the service
-     * has what was said in an imported one: it is lost only where the service says so. */
+    /* After 429 the service has not processed the request; after any other failure it may have. The
+     * contents of an imported conversation exist only at the service, so it is lost only if the
+     * service says so. */
     turn->conversation.is_lost = turn->conversation.is_imported
             ? end->is_stale || end->is_overflow
             : end->code != 429;

@@ -15,7 +15,7 @@ static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t len)
         copy[i] = parts[i];
         for (size_t j = 0; j < sizeof(texts) / sizeof(texts[0]); j++)
             *texts[j] = pal_arena_copy(arena, *texts[j]);
-        if (parts[i].parts_len > 0) /* one level, as checked */
+        if (parts[i].parts_len > 0) /* one level deep, as the checks guarantee */
             copy[i].parts = copy_parts(arena, parts[i].parts, parts[i].parts_len);
     }
     return copy;
@@ -89,7 +89,7 @@ static pal_header *copy_headers(pal_arena *arena, const pal_header *headers, siz
     return copy;
 }
 
-/* A kind without a network has one model, of its own name. */
+/* An endpoint without a network has one model, named like its kind. */
 static pal_str own_model(const pal_endpoint *endpoint)
 {
     bool is_alone = pal_str_is(endpoint->kind, "echo") || pal_str_is(endpoint->kind, "script");
@@ -119,7 +119,8 @@ static pal_endpoint *copy_endpoints(pal_arena *arena, const pal_endpoint *endpoi
     return copy;
 }
 
-/* "claude-opus-4" and "claude-sonnet-4-5": alike up to the first dash. */
+/* Returns true for "claude-opus-4" and "claude-sonnet-4-5": the names are equal up to the first
+ * dash. */
 static bool is_same_family(pal_str a, pal_str b)
 {
     const char *dash = a.len ? memchr(a.data, '-', a.len) : NULL;
@@ -128,8 +129,8 @@ static bool is_same_family(pal_str a, pal_str b)
     return len > 0 && b.len >= len && memcmp(a.data, b.data, len) == 0;
 }
 
-/* The endpoint goes first whose own model this is, or else one with a model of its family; or else
- * the first one gets it. */
+/* Moves one endpoint to the front and gives it the model: the endpoint whose default model this is,
+ * otherwise the first one with a model of the same family, otherwise the first one. */
 static void prefer_model(pal_endpoint *endpoints, size_t len, pal_str model)
 {
     size_t chosen = 0;

@@ -1,5 +1,6 @@
-/* turn_discover.c - endpoints for a runtime that was given none: those of keys in the usual
- * variables of the environment, or what answers on this machine, or echo. */
+/* turn_discover.c - finds endpoints for a runtime that was given none: those with keys in the usual
+ * environment variables, otherwise services on this machine, otherwise echo. The search runs on the
+ * loop; the opening thread waits for it. */
 #include "turn/turn_discover.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 typedef struct discovery {
     pal_task task;
-    pal_ask ask; /* ended when something was told, or nothing can be */
+    pal_ask ask; /* ended when endpoints were found, or the search could not start */
     pal_runtime *runtime;
     pal_discover_env env;
     pal_endpoint *endpoints;

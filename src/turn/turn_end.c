@@ -1,6 +1,11 @@
-/* turn_end.c - how a turn ends: what was said so far is recorded with the reason, or all of it is
- * taken out of the conversation, and only then is the end told. Whoever comes back to a turn that
- * has ended finds PAL_PHASE_ENDED and leaves it alone. On the loop. */
+/* turn_end.c - ends a turn. The part of the answer that has arrived is recorded with the reason, or
+ * everything the turn has recorded is hidden. Only after that commit is the end published.
+ *
+ * States: PAL_PHASE_CLOSE while the last write is in flight, then PAL_PHASE_ENDED. Invariant:
+ * callbacks that arrive at an ended turn find PAL_PHASE_ENDED and do nothing. On the loop.
+ *
+ * A crash before the last commit leaves an unfinished turn, which another process continues
+ * (turn_owed.c). */
 #include "turn/turn_machine.h"
 
 #include <stdarg.h>
@@ -18,7 +23,7 @@
 #include "turn/turn_speech.h"
 #include "turn/turn_whole.h"
 
-/* What was stopped for a reason of its own, as too much time, has failed. */
+/* A turn that was stopped with an error status, for example by the time limit, has failed. */
 static pal_turn_state end_state(const pal_turn *turn)
 {
     return turn->is_cancelled && turn->info.status == PAL_OK ? PAL_TURN_CANCELED : PAL_TURN_FAILED;
@@ -39,16 +44,16 @@ static void closed(pal_write *write)
         return;
     }
     if (owes && status != PAL_OK)
-        pal_backlog_again(turn->runtime); /* it is owed still */
+        pal_backlog_again(turn->runtime); /* the turn is still unfinished in the store */
     pal_turn_finish(turn, end_state(turn));
 }
 
-/* All or nothing: what the turn recorded is taken out of the conversation. */
+/* All or nothing: hides everything that the turn has recorded. */
 static void close_with_rewind(pal_turn *turn, const pal_op *also)
 {
     pal_whole_undo(turn);
     if (also && pal_turn_make_ops(turn))
-        turn->ops[turn->write.ops_len++] = *also; /* whatever becomes of the rest */
+        turn->ops[turn->write.ops_len++] = *also; /* applied even if the other operations fail */
     pal_turn_write(turn, closed);
 }
 
@@ -63,7 +68,8 @@ static void end_left(pal_turn *turn)
     pal_turn_finish(turn, state);
 }
 
-/* It ends here, and is owed its end still: the next process goes on with it. */
+/* The turn ends in this process and stays unfinished in the store: the next process continues
+ * it. */
 static void leave_it(pal_turn *turn)
 {
     pal_turn_stop_waiting(turn);
@@ -83,7 +89,8 @@ static void settled(pal_write *write)
     pal_turn_finish(turn, turn->end_state);
 }
 
-/* What was said so far, and why it ended. NULL without memory. */
+/* Makes a message with the part of the answer that has arrived, and the reason of the end. Returns
+ * NULL if there is no memory. */
 static pal_message *make_record(pal_turn *turn)
 {
     pal_arena *arena = pal_turn_step_arena(turn);
@@ -96,7 +103,7 @@ static pal_message *make_record(pal_turn *turn)
         return NULL;
     for (size_t i = 0; i < message->parts_len; i++)
         if (message->parts[i].kind == PAL_PART_TOOL_CALL)
-            message->parts_len = i; /* cut off in the middle: it was never run */
+            message->parts_len = i; /* a call that was cut off in the middle was never run */
     message->flags = PAL_FLAG_ERROR;
     message->model = turn->settings.model;
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
@@ -151,7 +158,7 @@ void pal_turn_stop_waiting(pal_turn *turn)
     pal_tools_cancel(turn);
 }
 
-/* It was a write that was refused, and not a model or a tool. */
+/* Returns true if the failure is a refused write, and not a failure of the model or a tool. */
 static bool is_writing(const pal_turn *turn)
 {
     return turn->phase == PAL_PHASE_RECORD || turn->phase == PAL_PHASE_TOOLS ||
@@ -168,7 +175,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
         return;
     if (status == PAL_DENIED && turn->owes && is_writing(turn)) {
         pal_lease_lost(turn->lane);
-        pal_away_begin(turn); /* another process took the session over, and goes on */
+        pal_away_begin(turn); /* another process took the session, and continues the turn */
         return;
     }
     va_start(list, format);
@@ -176,7 +183,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     va_end(list);
     turn->info.status = status;
     turn->is_sealed = false;
-    /* A model's service denies too, and that can be written down. */
+    /* A model service can also deny a request, and that can be recorded. */
     is_unwritable = turn->phase != PAL_PHASE_CALL &&
             (status == PAL_DENIED || status == PAL_IO || status == PAL_FULL ||
                     status == PAL_NO_MEMORY);
@@ -186,7 +193,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
         return;
     }
     if (turn->owes)
-        pal_backlog_again(turn->runtime); /* it is owed still */
+        pal_backlog_again(turn->runtime); /* the turn is still unfinished in the store */
     turn->owes = false;
     pal_turn_finish(turn, PAL_TURN_FAILED);
 }
@@ -236,7 +243,7 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
         pal_unpark(turn, stop_tools);
         break;
     default:
-        break; /* what is in flight sees the flag when it comes back */
+        break; /* the work in flight checks is_cancelled when it is done */
     }
 }
 
@@ -272,11 +279,11 @@ void pal_turn_hand_over(pal_turn *turn)
         leave_it(turn);
         break;
     default:
-        break; /* likewise */
+        break; /* the work in flight checks is_cancelled when it is done */
     }
 }
 
-/* Of all or nothing there is nothing: whoever says it again is not told of this. */
+/* A failed all-or-nothing turn leaves nothing behind: a repeated request does not find it. */
 static void forget_failed(pal_turn *turn)
 {
     if (!turn->request.whole || turn->state == PAL_TURN_DONE)

@@ -1,22 +1,22 @@
-/* turn_event.c - the numbered log of a turn's events: bounded, in memory, read by anyone at any
- * time.
+/* turn_event.c - the numbered log of a turn's events. It is bounded, kept in memory, and can be
+ * read at any time. On the loop.
  *
- * When it is full, events that only add to a text (TEXT, REASONING, ARGUMENTS) become one with
- * those before them that add to the same text, under the number of the last. So a reader that comes
- * late gets everything that was said, in fewer events, and one that comes back in the middle of
- * such an event gets the rest of it. Only where that makes no room is the oldest event dropped: a
- * reader that asks for it sees a gap in the numbers, never a wrong order. */
+ * When the log is full, consecutive events that add to the same text (TEXT, REASONING, ARGUMENTS)
+ * are merged, under the number of the last one. So a late reader gets the complete text in fewer
+ * events, and a reader that returns in the middle of a merged event gets the rest of it. If merging
+ * makes no room, the oldest event is dropped. A reader that requests it sees a gap in the numbers,
+ * never a wrong order. A crash loses the log; what was recorded is in the store. */
 #include "turn/turn_event.h"
 
 #include "base/memory.h"
 
-enum { MERGED_BYTES_MAX = 32 * 1024 }; /* of the text of one event that was several */
+enum { MERGED_BYTES_MAX = 32 * 1024 }; /* maximum text of a merged event */
 
 struct pal_event_entry {
-    pal_event event; /* its texts lie behind it, and `ends` */
+    pal_event event; /* its texts and `ends` follow in the same allocation */
     size_t bytes;
-    uint64_t first; /* the number of the first event that is in it */
-    uint32_t *ends; /* where the text of each but the last ends; NULL: it is one event */
+    uint64_t first; /* number of the first event in this entry */
+    uint32_t *ends; /* where the text of each event except the last ends; NULL: a single event */
 };
 
 struct pal_watcher {
@@ -24,7 +24,7 @@ struct pal_watcher {
     pal_watch watch;
     void (*gone)(void *user);
     void *user;
-    bool is_over; /* it wants no more; taken out when nobody walks the list */
+    bool is_over; /* it wants no more events; freed when the list is not being walked */
 };
 
 static pal_str copy_text(char **at, pal_str text)
@@ -110,7 +110,7 @@ static uint32_t end_of(const pal_event_entry *entry, size_t at)
     return at + 1 < count_of(entry) ? entry->ends[at] : (uint32_t)entry->event.text.len;
 }
 
-/* Entries from `at` on, `len` of them, as one. NULL without memory. */
+/* Merges `len` entries from `at` on. Returns NULL if there is no memory. */
 static pal_event_entry *merge(const pal_event_log *log, size_t at, size_t len)
 {
     const pal_event_entry *first = log->entries[(log->first + at) % log->cap];
@@ -148,7 +148,7 @@ static pal_event_entry *merge(const pal_event_log *log, size_t at, size_t len)
     return merged;
 }
 
-/* How many entries from `at` on are one text, and fit into one event. */
+/* Returns how many entries from `at` on belong to one text and fit into one event. */
 static size_t run_at(const pal_event_log *log, size_t at)
 {
     const pal_event_entry *before = log->entries[(log->first + at) % log->cap];
@@ -165,7 +165,7 @@ static size_t run_at(const pal_event_log *log, size_t at)
     return len;
 }
 
-/* Not for every event: where texts are short and of many, there is little to be won. */
+/* Not tried for every event: if many short texts alternate, merging gains little. */
 static void make_room(pal_event_log *log)
 {
     size_t kept = 0, len = log->len;
@@ -197,7 +197,7 @@ static void make_room(pal_event_log *log)
     log->len = kept;
 }
 
-/* What is after that number. */
+/* Returns the part of the event after the number `after`. */
 static pal_event rest_of(const pal_event_entry *entry, uint64_t after)
 {
     pal_event event = entry->event;
@@ -207,7 +207,7 @@ static pal_event rest_of(const pal_event_entry *entry, uint64_t after)
     return event;
 }
 
-/* Without memory the event is told, and not kept. */
+/* If there is no memory, the event is published but not kept. */
 static void keep(pal_turn *turn, const pal_event *event)
 {
     const pal_runtime_options *options = &turn->runtime->options;
@@ -264,7 +264,7 @@ static void sweep(pal_turn *turn)
 static void tell_one(pal_turn *turn, pal_event event)
 {
     if (turn->events.is_over)
-        return; /* something comes back to a turn that has ended */
+        return; /* a late callback of a turn that has ended */
     turn->events.is_over = event.kind == PAL_EVENT_ENDED;
     event.number = ++turn->events.newest;
     event.turn = turn->id;
@@ -289,7 +289,7 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_watch watch,
     pal_watcher *watcher = pal_calloc(1, sizeof(*watcher));
 
     if (after > log->newest)
-        after = 0; /* those were of another process, which had the turn before */
+        after = 0; /* those numbers came from another process, which ran the turn before */
 
     if (!watcher)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");

@@ -1,5 +1,6 @@
-/* turn_follow.c - turns that wait one behind the other and become one: the first of them leads,
- * says what all of them say, and the others are told what it is told. On the loop. */
+/* turn_follow.c - merges consecutive waiting turns into one. The first one leads and records the
+ * messages of all of them. The others, its followers, get the same events. On the loop; merging
+ * exists only in memory. */
 #include "turn/turn_follow.h"
 
 #include "turn/turn_machine.h"

@@ -1,16 +1,16 @@
-/* turn_follow.h - turns that become one. On the loop. */
+/* turn_follow.h - merges waiting turns. On the loop. */
 #ifndef PAL_TURN_FOLLOW_H
 #define PAL_TURN_FOLLOW_H
 
 #include "turn/turn_runtime.h"
 
-/* Takes the next one that waits into this one; false: they can't be one. Without the lease nobody
- * knows whether another process has run one of them. `next` must still be taken out of the queue.
- */
+/* Merges the next waiting turn into this one. Returns false if they cannot be merged, for example
+ * without the lease: another process may have run one of them. The caller must still remove `next`
+ * from the queue. */
 bool pal_follow_merge(pal_turn *turn, pal_turn *next);
-/* The turn has ended, and with it those that are one with it; before it is told. */
+/* Ends the followers of a turn that has ended, before the end is published. */
 void pal_follow_end(pal_turn *turn);
-/* They are only remembered from now on. */
+/* Moves the followers to the ended turns in memory. */
 void pal_follow_leave(pal_turn *turn);
 
 #endif

@@ -1,17 +1,19 @@
-/* turn_forward.c - passes a request on to an endpoint, and its answer back, both as they are: no
- * session, no context, no retry. What it cost is counted as a turn's is, by ourselves where the
- * service does not say; a tenant's budget stops it before it is made, and it holds its share of
- * that until the ledger has what it used.
+/* turn_forward.c - passes a request to an endpoint and its response back, both unchanged: without a
+ * session, a context or retries.
  *
- * A forwarding has up to three owners: the loop, until its end is told; the caller, until it lets
- * go; and a worker, while it looks the budget up or counts, which may be longer than both. All are
- * counted on the loop only, so that nothing needs a lock; letting go is a task that lies in the
- * forwarding itself and can't fail. The worker reads what is never changed, and writes only what it
- * found.
+ * The cost is counted as for a turn; if the service reports no usage, we count it ourselves. A
+ * tenant's budget can refuse the call before it is made. The call holds a reservation until the
+ * ledger has its usage.
  *
- * The ledger's row is written behind the end, and owns its memory: neither the forwarding nor the
- * provider need be there by then. What an error says is gathered first, so that no key of ours can
- * be in it. */
+ * A forwarding has up to three owners: the loop, until the end is reported; the caller, until it
+ * releases the forwarding; and a worker, while it checks the budget or counts, which can take
+ * longer than both. Ownership changes only on the loop, so no lock is needed. The caller's release
+ * is a task inside the forwarding, and cannot fail. The worker reads only members that never
+ * change, and writes only its results.
+ *
+ * The ledger row is written after the end and owns its memory, because the forwarding may be freed
+ * by then. The body of an error is gathered completely first, so that our API key can be removed
+ * from it. A crash loses the call and its row. */
 #include "turn/turn_forward.h"
 
 #include "base/memory.h"
@@ -23,10 +25,10 @@
 
 struct pal_forwarding {
     pal_runtime *runtime;
-    pal_forwarding *previous, *next; /* of those that run */
-    size_t endpoint;                 /* its place in the runtime's list */
-    pal_str tenant;                  /* these four in one piece of memory with it */
-    pal_str model;                   /* that was asked for; empty: the endpoint's own */
+    pal_forwarding *previous, *next; /* links of the list of running forwards */
+    size_t endpoint;                 /* its index in the runtime's list */
+    pal_str tenant;                  /* this and the next three texts are in the same allocation */
+    pal_str model;                   /* the requested model; empty: the endpoint's default model */
     pal_str path;
     pal_str body;
     pal_budget budget;
@@ -36,24 +38,24 @@ struct pal_forwarding {
     pal_meter *meter;
     pal_task begin;
     pal_task leave;
-    pal_work_item lookup; /* of the budget */
+    pal_work_item lookup; /* checks the budget */
     pal_status lookup_status;
     pal_error lookup_error;
-    pal_reservation *held; /* of the budget; NULL: nothing */
-    pal_work_item finish;  /* of the meter, if the answer is long */
-    pal_http_end ended;    /* for it: how the call ended */
-    bool was_stopped;      /* for it: by us */
-    const pal_model_end *measured; /* by the meter, and the meter's */
-    pal_work_item tally;   /* of what the service did not tell */
+    pal_reservation *held; /* reservation of the budget; NULL: none */
+    pal_work_item finish;  /* finishes the meter on a worker, if the response is long */
+    pal_http_end ended;    /* input of `finish`: how the call ended */
+    bool was_stopped;      /* input of `finish`: we have stopped the call */
+    const pal_model_end *measured; /* result of the meter, which owns it */
+    pal_work_item tally;   /* counts usage that the service did not report */
     uint64_t input;        /* tokens of the request by our count; 0: not counted */
     uint64_t output;
-    pal_str told_model;    /* by the answer; the meter's */
+    pal_str told_model;    /* the model that the response names; owned by the meter */
     pal_buf failure; /* the body of an error */
     bool is_error;
-    bool is_looking; /* the worker has it */
-    bool has_head;   /* an answer has begun */
-    bool is_over;    /* the end was told */
-    bool is_left;    /* the caller has let go */
+    bool is_looking; /* a worker is using the forwarding */
+    bool has_head;   /* a response has begun */
+    bool is_over;    /* the end was reported */
+    bool is_left;    /* the caller has released it */
 };
 
 static pal_provider *provider_of(const pal_forwarding *f)
@@ -61,7 +63,7 @@ static pal_provider *provider_of(const pal_forwarding *f)
     return f->runtime->providers[f->endpoint];
 }
 
-/* Behind whatever an owner has let go. */
+/* Called after an owner has released the forwarding. */
 static void free_unowned(pal_forwarding *f)
 {
     if (!f->is_over || !f->is_left || f->is_looking)
@@ -72,7 +74,7 @@ static void free_unowned(pal_forwarding *f)
     pal_free(f);
 }
 
-/* Copies a text to *at, which is moved behind it. */
+/* Copies a text to *at, and moves *at to its end. */
 static pal_str put_text(char **at, pal_str text)
 {
     pal_str copy = pal_str_make(*at, text.len);
@@ -83,7 +85,7 @@ static pal_str put_text(char **at, pal_str text)
     return copy;
 }
 
-/* Whoever closes the runtime waits for the last. */
+/* pal_runtime_drain() waits until this is 0. */
 static void count_forwards(pal_runtime *runtime, int change)
 {
     pthread_mutex_lock(&runtime->lock);
@@ -106,7 +108,7 @@ static void unlist(pal_forwarding *f)
     count_forwards(runtime, -1);
 }
 
-/* The sink may let go from here: that is a task for later. */
+/* The sink can release the forwarding from its callback: that only posts a task. */
 static void tell_end(pal_forwarding *f, pal_status status, const char *why)
 {
     pal_error err = {0};
@@ -135,8 +137,8 @@ typedef struct bill {
     pal_op op;
     pal_ledger_row row;
     char request_id[PAL_ID_TEXT_SIZE];
-    pal_reservation *held; /* what it stands for */
-} bill; /* its texts behind it */
+    pal_reservation *held; /* the reservation that this row replaces */
+} bill; /* its texts follow in the same allocation */
 
 static void bill_kept(pal_write *write)
 {
@@ -146,7 +148,7 @@ static void bill_kept(pal_write *write)
     pal_free(b);
 }
 
-/* Without memory there is no row, as for a turn. */
+/* If there is no memory there is no row, as for a turn. */
 static void keep_bill(
         pal_forwarding *f, pal_str model, const pal_usage *usage, int64_t cost_micros)
 {
@@ -183,9 +185,9 @@ static bool is_label(pal_str name)
     return name.len > 0 && pal_text_check(name, "model", PAL_LABEL_LEN_MAX, true, NULL) == PAL_OK;
 }
 
-/* Names come from outside: one that the ledger doesn't take must not make a call free. Prices are
- * known by the names that are asked for, which services make longer; who asks for "auto" learns
- * from the answer what it was. */
+/* Model names come from outside: a name that the ledger does not accept must not make a call free.
+ * Prices are listed by the requested names; services often answer with longer ones. If the request
+ * names "auto", only the response shows which model it was. */
 static void charge(pal_forwarding *f, pal_str told, const pal_usage *usage)
 {
     pal_runtime *runtime = f->runtime;
@@ -204,7 +206,7 @@ static pal_forwarding *of_tally(pal_work_item *item)
     return (pal_forwarding *)((char *)item - offsetof(pal_forwarding, tally));
 }
 
-/* On a worker: nobody feeds the meter any more. */
+/* Runs on a worker. The meter gets no more input. */
 static void tally(pal_work_item *item)
 {
     pal_forwarding *f = of_tally(item);
@@ -228,8 +230,8 @@ static void tallied(pal_work_item *item)
     free_unowned(f);
 }
 
-/* An answer that failed and said nothing is free, unless we ended it: a client that leaves early
- * does not make its request so. */
+/* A response that failed without output is free, unless we ended the call: a client that leaves
+ * early still pays for its request. */
 static void settle(pal_forwarding *f)
 {
     const pal_model_end *end = f->measured;
@@ -256,7 +258,7 @@ static pal_forwarding *of_finish(pal_work_item *item)
     return (pal_forwarding *)((char *)item - offsetof(pal_forwarding, finish));
 }
 
-/* On a worker: nobody feeds the meter any more. */
+/* Runs on a worker. The meter gets no more input. */
 static void measure(pal_work_item *item)
 {
     pal_forwarding *f = of_finish(item);
@@ -274,7 +276,7 @@ static void measured(pal_work_item *item)
     free_unowned(f);
 }
 
-/* `http` as of pal_meter_finish(). */
+/* `http` is the same as in pal_meter_finish(). */
 static void count(pal_forwarding *f, const pal_http_end *http)
 {
     f->was_stopped = !http;
@@ -290,7 +292,7 @@ static void count(pal_forwarding *f, const pal_http_end *http)
     pal_loop_work(f->runtime->loop, &f->finish);
 }
 
-/* ---- What comes ---- */
+/* ---- The response ---- */
 
 static void on_header(void *user, pal_str name, pal_str value)
 {
@@ -337,7 +339,7 @@ static void on_end(void *user, const pal_http_end *end)
     tell_end(f, end->status, end->error);
 }
 
-/* ---- Its life ---- */
+/* ---- Beginning and ending ---- */
 
 static void call(pal_forwarding *f)
 {
@@ -361,7 +363,7 @@ static pal_forwarding *of_lookup(pal_work_item *item)
     return (pal_forwarding *)((char *)item - offsetof(pal_forwarding, lookup));
 }
 
-/* On a worker. */
+/* Runs on a worker. */
 static void look_up(pal_work_item *item)
 {
     pal_forwarding *f = of_lookup(item);
@@ -436,7 +438,8 @@ void pal_forwards_stop(pal_runtime *runtime)
         stop(runtime->forwards, "the server stops");
 }
 
-/* The endpoint, and the model that it is asked for; an empty one is the endpoint's own. */
+/* Finds the endpoint and the model to request. An empty model means the endpoint's default
+ * model. */
 static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *request,
         size_t *out_endpoint, pal_str *out_model, pal_error *err)
 {
@@ -458,7 +461,7 @@ static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *r
     return PAL_OK;
 }
 
-/* NULL without memory. */
+/* Returns NULL if there is no memory. */
 static pal_forwarding *make(
         pal_runtime *runtime, const pal_forward *request, size_t endpoint, pal_str model)
 {
@@ -490,7 +493,7 @@ static pal_forwarding *make(
     return f;
 }
 
-/* NULL where it fails. */
+/* Returns NULL on failure. */
 static pal_forwarding *make_request(pal_runtime *runtime, const pal_forward *request,
         size_t endpoint, pal_str model, pal_error *err)
 {

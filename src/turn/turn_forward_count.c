@@ -1,5 +1,5 @@
-/* turn_forward_count.c - counts a request that is passed on, and its answer, where the service does
- * not tell: so that no call is free. Pure. */
+/* turn_forward_count.c - counts the tokens of a forwarded request and its response, if the service
+ * does not report them. So no call is free. Pure functions. */
 #include "turn/turn_forward_count.h"
 
 #include "base/buf.h"
@@ -7,7 +7,7 @@
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_openai_chat.h"
 
-#define BYTES_PER_TOKEN 4 /* of a text that can't be counted */
+#define BYTES_PER_TOKEN 4 /* for texts that cannot be counted */
 
 static uint64_t count_messages(const pal_encoding *encoding, pal_json list, pal_arena *arena)
 {

@@ -1,7 +1,9 @@
-/* turn_given.c - a summary that the caller gives, without a model and without a cut.
+/* turn_given.c - stores a summary that the caller has written, without a model and without a new
+ * cut.
  *
- * It is kept as a checkpoint: in the place of the one that stands, with the same cut, or else
- * before the first message, so that all messages stay in sight. One mark is one commit. */
+ * The summary is stored as a checkpoint. It replaces the current checkpoint and keeps its cut. If
+ * there is none, it is placed before the first message, so that all messages stay visible. One mark
+ * is one commit. */
 #include "context/context_checkpoint.h"
 #include "palaver/window.h"
 #include "turn/turn_record.h"
@@ -29,7 +31,7 @@ pal_status pal_window_summary(pal_store *store, pal_str tenant, pal_id session, 
     return status;
 }
 
-/* Without a cut there is nothing left of a checkpoint that has no summary. */
+/* A checkpoint without a cut and without a summary has no content, so it is undone. */
 static pal_status clear(pal_store *store, pal_str tenant, pal_id session,
         const pal_checkpoint_record *standing, pal_mark *out_mark, pal_error *err)
 {

@@ -1,11 +1,15 @@
-/* turn_holder.c - whether the process that holds a session's lease still lives.
+/* turn_holder.c - determines whether the process that holds a session's lease is still alive.
  *
- * Clocks of two machines differ, and any clock may be set. So no process compares its clock with
- * the end of another's lease to take that lease. A holder renews its lease three times in a ttl.
- * Every renewal changes the lease's end. A process that waits looks at number and end again and
- * again: if both stay the same for a whole ttl of its own monotonic clock, the holder is dead or
- * stands still, and the lease may be taken. The store checks number and end once more in the commit
- * that takes it. If the holder was a process of this machine that is gone, nobody has to wait. */
+ * Clocks of two machines differ, and any clock can be set. So no process compares its clock with
+ * the end of another process's lease in order to take that lease. A holder renews its lease three
+ * times per ttl, and every renewal changes the lease's end. A waiting process reads the lease's
+ * fence and end again and again. If both stay the same for a whole ttl of the waiting process's
+ * monotonic clock, the holder is dead or stopped, and the lease can be taken. The store checks
+ * fence and end once more in the commit that takes the lease. If the holder was a process of this
+ * machine and is gone, the lease can be taken at once.
+ *
+ * The observations are kept in the lane, on the loop; the store is read on a worker. A crash loses
+ * only the observations. */
 #include "turn/turn_holder.h"
 
 #include "base/clock.h"
@@ -40,7 +44,7 @@ pal_holder_view pal_holder_see(pal_lane_state *lane, const pal_holder *holder)
     int64_t ttl_ms = holder->ttl_ms > 0 ? holder->ttl_ms : lane->runtime->options.lease_ms;
 
     if (lane->fence)
-        return PAL_HOLDER_NONE; /* this process holds it */
+        return PAL_HOLDER_NONE; /* this process holds the lease */
     if (lane->seen_fence != holder->fence || lane->seen_expires_at != holder->expires_at) {
         lane->is_renewed = lane->seen_fence > 0;
         lane->seen_fence = holder->fence;
@@ -88,7 +92,7 @@ static void holder_read(pal_work_item *item)
 {
     looking *l = (looking *)((char *)item - offsetof(looking, item));
 
-    /* What can't be read is tried: that tells what is wrong. */
+    /* If the lease cannot be read, the turn tries to acquire it: that reports the error. */
     end_look(l, l->status == PAL_OK ? pal_holder_see(l->lane, &l->holder) : PAL_HOLDER_NONE);
 }
 

@@ -1,6 +1,6 @@
-/* turn_inbox.c - writes and reads a request that waits in the inbox: all of it but the lane, which
- * has done its part, and `finish`, which nobody could be told after a restart. An item is bounded
- * as a message is. Pure functions. */
+/* turn_inbox.c - writes and reads a request that waits in the inbox. The item has no lane and no
+ * expected_seq, and no `finish`, which could not be called after a restart. An item has the same
+ * size limit as a message. Pure functions. */
 #include "turn/turn_inbox.h"
 
 #include "base/buf.h"

@@ -1,7 +1,12 @@
-/* turn_lease.c - the lease says to other processes that a turn runs in a session. It is taken with
- * a turn's first write, renewed while turns run, and given back when nobody waits: with the last
- * write of a turn where that is known as such. A turn whose lease was lost can write nothing more,
- * and is stopped. On the loop. */
+/* turn_lease.c - acquires, renews and releases the lease, which tells other processes that a turn
+ * runs in a session.
+ *
+ * The lease is acquired with a turn's first write, and renewed three times per lease_ms while turns
+ * run. It is released when no request waits; if a turn's last write is known as such, with that
+ * write. A turn whose lease was lost cannot write any more. If it is unfinished in the store it is
+ * followed there; otherwise it is stopped. On the loop.
+ *
+ * A crash leaves the lease in the store. Other processes take it as turn_holder.c describes. */
 #include "turn/turn_machine.h"
 
 #include "palaver/limits.h"
@@ -12,9 +17,9 @@ enum { WAIT_MS_MIN = 20 };
 
 static void renew_later(pal_lane_state *lane);
 
-/* Whatever it writes from now on is refused. A turn that is being admitted begins again then, after
- * the turns of the process that has the session now; one that is about to end is told by its write.
- */
+/* The lease is lost, so every further write of the turn is denied. A turn that is being admitted
+ * then begins again, after the turns of the process that has the session now. A turn that is about
+ * to end gets the error from its write. */
 static void lose(pal_turn *turn)
 {
     if (turn->phase <= PAL_PHASE_ADMIT || turn->phase == PAL_PHASE_CLOSE || turn->is_sealed)
@@ -37,13 +42,13 @@ static void renewed(pal_write *write)
         pal_lane_rest(lane);
     } else if (is_lost && turn->owes) {
         pal_lease_lost(lane);
-        pal_away_begin(turn); /* who took the session over goes on with the turn */
+        pal_away_begin(turn); /* the process that took the session continues the turn */
     } else if (is_lost) {
         lose(turn);
     } else if (pal_park_is(turn) && lane->holds == 0) {
-        pal_lease_release(lane); /* it was parked meanwhile */
+        pal_lease_release(lane); /* the turn was parked in the meantime */
     } else {
-        renew_later(lane); /* where it failed for the moment, it is tried again in time */
+        renew_later(lane); /* after a temporary failure, the next renewal still comes in time */
     }
 }
 
@@ -60,7 +65,8 @@ static void renew(pal_timer *timer)
     lane->op = (pal_op){.kind = PAL_OP_LEASE_TAKE,
             .tenant = lane->tenant,
             .session = lane->session,
-            .fence = lane->fence, /* after a standstill it is ours still, if nobody had it since */
+            /* after a standstill the lease is still ours if no other process has acquired it */
+            .fence = lane->fence,
             .u.lease = {.owner = pal_str_of(lane->runtime->owner),
                     .ttl_ms = lane->runtime->options.lease_ms,
                     .is_watched = true}};
@@ -92,7 +98,7 @@ void pal_lease_taken(pal_lane_state *lane, uint64_t fence)
     renew_later(lane);
 }
 
-/* ---- Another process's ---- */
+/* ---- The lease of another process ---- */
 
 static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
 {
@@ -113,8 +119,8 @@ static void awaited(pal_timer *timer)
     pal_holder_look(lane, NULL, holder_seen);
 }
 
-/* A process that runs gives its lease back any time, a dead one's is seen to stay as it is
- * (turn_holder.c): it is looked at again and again, less and less often. */
+/* A running process can release its lease at any time, and the lease of a dead process stays
+ * unchanged (turn_holder.c). So the lease is read again and again, with growing delays. */
 bool pal_lease_await(pal_lane_state *lane)
 {
     int64_t delay = lane->wait_ms ? 2 * lane->wait_ms : WAIT_MS_MIN;
@@ -126,7 +132,7 @@ bool pal_lease_await(pal_lane_state *lane)
     return lane->is_waiting;
 }
 
-/* ---- Giving it back ---- */
+/* ---- Releasing the lease ---- */
 
 static void released(pal_write *write)
 {
@@ -150,11 +156,11 @@ void pal_lease_add_release(pal_turn *turn)
     turn->lane->fence = 0;
 }
 
-/* The commit queue keeps order: whoever takes it next, takes it after this. */
+/* The commit queue keeps the order, so the next acquisition is committed after this release. */
 void pal_lease_release(pal_lane_state *lane)
 {
     if (!lane->fence || lane->holds > 0)
-        return; /* whoever holds the lane is about to begin, or comes back here */
+        return; /* the write in flight begins a turn or calls this function again */
     pal_timer_stop(lane->runtime->loop, &lane->renew);
     lane->op = release_op(lane);
     lane->fence = 0;
