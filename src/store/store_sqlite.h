@@ -1,28 +1,28 @@
-/* store_sqlite.h - what the files of the SQLite backend share.
+/* store_sqlite.h - declarations that the files of the SQLite backend share.
  *
  * store_sqlite.c         opens and closes; the table of callbacks
- * store_sqlite_schema.c  the tables, and the steps from one version to the next
- * store_sqlite_file.c    the file: creates it private, notices when it is removed
+ * store_sqlite_schema.c  the tables, and the migrations between versions
+ * store_sqlite_file.c    creates the database file as private, notices when it is removed
  * store_sqlite_sql.c     connections and prepared statements
  * store_sqlite_wal.c     keeps the WAL short
- * store_sqlite_gather.c  lets a commit go to the WAL in one write
- * store_sqlite_apply.c   a batch: one transaction, whatever its operations are
+ * store_sqlite_gather.c  lets a commit reach the WAL in one write
+ * store_sqlite_apply.c   runs a batch as one transaction
  * store_sqlite_session.c operations on sessions
- * store_sqlite_heads.c   the heads of sessions that were appended to lately
+ * store_sqlite_heads.c   a cache of the heads of recently written sessions
  * store_sqlite_names.c   keys and aliases
  * store_sqlite_trash.c   delete and restore
  * store_sqlite_erase.c   erasure and the sweep
- * store_sqlite_append.c  operations on what a session holds: messages, marks, blobs
- * store_sqlite_counts.c  how much there is
+ * store_sqlite_append.c  operations on the contents of a session: messages, marks, blobs
+ * store_sqlite_counts.c  counts of sessions, messages and blobs
  * store_sqlite_turn.c    operations for turns: inbox, lease
- * store_sqlite_ledger.c  the ledger, and its sums
+ * store_sqlite_ledger.c  the ledger and its sums
  * store_sqlite_record.c  records
  * store_sqlite_read.c    reads
  * store_sqlite_search.c  finds rows by their words
- * store_sqlite_index.c   the index for that
- * store_sqlite_group.c   its summaries
+ * store_sqlite_index.c   the search index
+ * store_sqlite_group.c   the summaries of the search index
  * store_sqlite_check.c   fsck
- * store_sqlite_reindex.c what fsck does to damaged indexes */
+ * store_sqlite_reindex.c how fsck rebuilds damaged indexes */
 #ifndef PAL_STORE_SQLITE_H
 #define PAL_STORE_SQLITE_H
 
@@ -38,36 +38,40 @@
 #include "store/store_sqlite_sql.h"
 
 #define PAL_SQLITE_APPLICATION_ID 0x506c7672 /* "Plvr" */
-#define PAL_SQLITE_VERSION_SEARCH 2          /* of the schema, since there is a search index */
-#define PAL_SQLITE_VERSION_RECORDS 3 /* likewise records, and sums of the ledger by the hour */
-#define PAL_SQLITE_VERSION_COUNTS 7  /* likewise counts, and summaries of the search index */
-#define PAL_SQLITE_VERSION_TURNS 5   /* likewise turns of messages, and ttls of leases */
+#define PAL_SQLITE_VERSION_SEARCH 2          /* first schema version with a search index */
+#define PAL_SQLITE_VERSION_RECORDS 3 /* first schema version with records and hourly sums of the
+                                        ledger */
+#define PAL_SQLITE_VERSION_COUNTS 7  /* first schema version with counts and summaries of the search
+                                        index */
+#define PAL_SQLITE_VERSION_TURNS 5   /* first schema version with turns of messages and ttls of
+                                        leases */
 
-/* The thread that copies the WAL into the file. The flags are under the lock; `is_started` is set
- * by the writer alone. */
+/* The thread that copies the WAL into the file. `lock` protects the flags, except `is_started`,
+ * which only the writer sets. */
 typedef struct pal_wal_keeper {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_started, is_wanted, is_closing;
-    atomic_int pages;  /* of the WAL */
-    pal_sql_conn conn; /* the thread's */
+    atomic_int pages;  /* length of the WAL in pages */
+    pal_sql_conn conn; /* used by the thread only */
 } pal_wal_keeper;
 
-/* What was written to the WAL and is kept back until it must be there. */
+/* Data that SQLite has written to the WAL and that is held back until it must be in the file. */
 typedef struct pal_wal_gather {
-    sqlite3_io_methods methods; /* the first member: it is what the file knows of this */
+    sqlite3_io_methods methods; /* must be first: SQLite's file object points to it */
     const sqlite3_io_methods *real;
     char *kept; /* NULL until the first write */
     int len;
-    int failure;      /* of writing it; stands until the transaction is rolled back */
-    sqlite3_int64 at; /* where in the file `kept` belongs */
+    int failure;      /* the error of a failed write; kept until the transaction is rolled back */
+    sqlite3_int64 at; /* offset in the file where `kept` belongs */
 } pal_wal_gather;
 
 #define PAL_SQLITE_PATH_SIZE 4096
 #define PAL_SQLITE_WATCHED 3 /* the database, its WAL and its shared memory */
 
-/* A file that must stay where it is while the store is open; an empty path: not watched. */
+/* A file that must not be moved or removed while the store is open. With an empty path it is not
+ * watched. */
 typedef struct pal_watched_file {
     dev_t device;
     ino_t inode;
@@ -79,66 +83,67 @@ typedef struct pal_sqlite {
     char *path;
     pal_store_options options;
     pal_sql_conn writer;
-    pthread_mutex_t writer_lock; /* whoever uses `writer` */
-    atomic_bool writer_wanted;   /* a batch waits for it: reads stay away */
+    pthread_mutex_t writer_lock; /* held by the thread that uses `writer` */
+    atomic_bool writer_wanted;   /* a batch waits for the writer: reads must not take it */
     pthread_mutex_t readers_lock;
     pthread_cond_t reader_idle;
-    pal_sql_conn *readers; /* options.readers_max of them; opened when first needed */
+    pal_sql_conn *readers; /* options.readers_max connections, each opened when it is first needed
+                              */
     bool *reader_taken;
     pal_wal_keeper keeper;
-    pal_wal_gather gather; /* the writer's */
-    bool has_search;       /* not so in a file of version 1 that may not be changed */
-    bool has_records;      /* likewise of version 2 */
+    pal_wal_gather gather; /* for the writer's connection */
+    bool has_search;       /* false if the file has version 1 and is opened read-only */
+    bool has_records;      /* false if the file has version 2 or less and is opened read-only */
     pal_watched_file watched[PAL_SQLITE_WATCHED];
-    bool has_counts;       /* likewise of version 6 */
-    bool has_turns;        /* likewise of version 4 */
-    bool is_migrated;      /* these are known */
+    bool has_counts;       /* false if the file has version 6 or less and is opened read-only */
+    bool has_turns;        /* false if the file has version 4 or less and is opened read-only */
+    bool is_migrated;      /* the flags has_... are set */
 } pal_sqlite;
 
 /* ---- store_sqlite_file.c ---- */
 
-/* Creates the file, empty and readable by its owner only, and makes its name durable. PAL_OK also
- * if it exists by now; PAL_DENIED if the name is a link to nothing. */
+/* Creates an empty file that only its owner can read, and makes its name durable. Returns PAL_OK
+ * also if the file exists by now, and PAL_DENIED if the name is a dangling link. */
 PAL_CHECKED pal_status pal_sqlite_file_create(const char *path, pal_error *err);
-/* From now on, the open files must stay where they are. */
+/* Remembers the open files, so that pal_sqlite_file_check_moved() can notice a change. */
 void pal_sqlite_file_watch(pal_sqlite *self);
-/* PAL_IO if one of them was removed or replaced. */
+/* Returns PAL_IO if one of the watched files was removed or replaced. */
 PAL_CHECKED pal_status pal_sqlite_file_check_moved(const pal_sqlite *self, pal_error *err);
 pal_status pal_sqlite_ready(pal_engine *engine, pal_error *err);
 
 /* ---- store_sqlite_wal.c ---- */
 
-#define PAL_WAL_PAGES_MAX 8000 /* 32 MiB: beyond it the WAL is copied into the file */
+#define PAL_WAL_PAGES_MAX 8000 /* 32 MiB: if the WAL is longer, it is copied into the file */
 
 void pal_wal_keeper_init(pal_sqlite *self);
-/* Looks at every commit of the writer, which is open. */
+/* Installs a hook that sees every commit of the writer. The writer must be open. */
 void pal_wal_keeper_watch(pal_sqlite *self);
-/* Before the writer is closed. */
+/* Stops the thread. Call it before the writer is closed. */
 void pal_wal_keeper_done(pal_sqlite *self);
 
 /* ---- store_sqlite_gather.c ---- */
 
-/* From now on, for the writer's connection, whose WAL is open. */
+/* Starts to gather writes to the WAL of the writer's connection. The WAL must be open. */
 void pal_wal_gather_watch(pal_sqlite *self);
-/* After the writer is closed. */
+/* Frees the buffer. Call it after the writer is closed. */
 void pal_wal_gather_done(pal_sqlite *self);
 
 /* ---- store_sqlite_schema.c ---- */
 
-/* Whether the file may be opened; creates it if there is none yet. Looks at its first bytes only,
- * so a file that isn't ours stays as it is. */
+/* Checks whether the file can be opened, and creates it if it does not exist. Reads only its first
+ * bytes, so another program's file is not changed. */
 PAL_CHECKED pal_status pal_sqlite_file_check(
         const char *path, const pal_store_options *options, pal_error *err);
-/* Says by errno why the file can't be opened. */
+/* Sets an error from errno that says why the file could not be opened. */
 pal_status pal_sqlite_open_error(const char *path, pal_error *err);
-/* Creates the tables, or brings those of an older version up to date; with `read_only` they stay as
- * they are. Tells which version they have then. */
+/* Creates the tables or migrates those of an older version. With `read_only` nothing is changed.
+ * Returns the resulting version in *out_version. */
 PAL_CHECKED pal_status pal_sqlite_migrate(
         pal_sql_conn *conn, bool read_only, int *out_version, pal_error *err);
 
-/* ---- Operations: each checks first, then writes; status and error go into the op ---- */
+/* ---- Operations: each checks first, then writes, and sets op->status and op->error ---- */
 
-/* What most operations need of their session. */
+/* The values of a session that most operations need. */
 typedef struct pal_sqlite_head {
     int64_t handle;
     int64_t tenant;
@@ -151,67 +156,73 @@ typedef struct pal_sqlite_head {
 } pal_sqlite_head;
 
 typedef enum pal_head_need {
-    PAL_NEED_WRITABLE, /* active, not expired, and the op's fence is the lease's */
-    PAL_NEED_EXISTING, /* in any state but erased */
+    PAL_NEED_WRITABLE, /* active, not expired, and the op's fence matches the lease */
+    PAL_NEED_EXISTING, /* any state except erased */
 } pal_head_need;
 
-/* Finds the op's session, and answers as every operation must where it can't be used. */
+/* Finds the op's session. Fails with the same errors for every operation if the session cannot be
+ * used. */
 PAL_CHECKED pal_status pal_sqlite_head_get(
         pal_sql_conn *conn, const pal_work *work, pal_head_need need, pal_sqlite_head *out_head);
-/* Likewise another session of the op's tenant, in any state but erased, whatever the fence. */
+/* Finds another session of the op's tenant, in any state except erased. The fence is not
+ * checked. */
 PAL_CHECKED pal_status pal_sqlite_head_existing(
         pal_sql_conn *conn, const pal_work *work, pal_id id, pal_sqlite_head *out_head);
-/* Likewise by its number and without any check; handle 0 in *out_head where there is none. */
+/* Finds a session by its number, without any check. Sets handle 0 in *out_head if it does not
+ * exist. */
 PAL_CHECKED pal_status pal_sqlite_head_by_handle(
         pal_sql_conn *conn, int64_t handle, pal_sqlite_head *out_head, pal_error *err);
-/* The session has changed now. */
+/* Sets the session's time of update. */
 PAL_CHECKED pal_status pal_sqlite_touch(pal_sql_conn *conn, const pal_work *work, int64_t handle);
 
 /* ---- store_sqlite_counts.c ---- */
 
 bool pal_sqlite_tenant_counts(pal_str name);
-/* So many more sessions are in that state. */
+/* Adds `by` to the number of sessions in `state`. */
 void pal_sqlite_count_state(pal_sql_conn *conn, int64_t state, int64_t by);
 PAL_CHECKED pal_status pal_sqlite_state_set(
         pal_sql_conn *conn, int64_t handle, pal_session_state state, pal_error *err);
-/* Before the commit. */
+/* Writes the changed counts. Call it before the commit. */
 PAL_CHECKED pal_status pal_sqlite_counts_write(pal_sql_conn *conn, pal_error *err);
-/* By PAL_SQL_COUNTER_GET or PAL_SQL_STAT_ALL. */
+/* Reads the counts with the statement PAL_SQL_COUNTER_GET or PAL_SQL_STAT_ALL. */
 PAL_CHECKED pal_status pal_sqlite_counts_read(
         pal_sql_conn *conn, pal_sql_id id, pal_store_stats *out_stats, pal_error *err);
 
 /* ---- store_sqlite_heads.c ---- */
 
-/* In a transaction that has the lock for writing, before anything else. */
+/* Call it at the beginning of a transaction, when the write lock is held. */
 void pal_sqlite_heads_begin(pal_sql_conn *conn);
-/* It was committed. */
+/* Call it after the transaction is committed. */
 void pal_sqlite_heads_committed(pal_sql_conn *conn);
-/* Before a head is changed by other operations than appends; after a roll back. */
+/* Empties the cache. Call it before an operation other than append changes a head, and after a
+ * rollback. */
 void pal_sqlite_heads_forget(pal_sql_conn *conn);
-/* False where it has to be looked up. */
+/* Returns false if the head is not in the cache and must be read from the file. */
 bool pal_sqlite_heads_find(
         const pal_sql_conn *conn, pal_id id, int64_t tenant, pal_sqlite_head *out_head);
-/* As it is now in this transaction. */
+/* Stores the head, with its values in the present transaction. */
 void pal_sqlite_heads_keep(pal_sql_conn *conn, pal_id id, const pal_sqlite_head *head);
 void pal_sqlite_heads_free(pal_sql_conn *conn);
 
-/* Aliases are kept in one column, each with a NUL behind it: no alias contains one. */
+/* Aliases are kept in one column. Each is followed by a NUL, which no alias contains. */
 #define PAL_ALIASES_LEN_MAX (PAL_ALIASES_MAX * (PAL_KEY_LEN_MAX + 1))
 void pal_sqlite_aliases_join(pal_buf *buf, const pal_session *session);
-/* Sets the session's list from such a column, which is in the arena and ends with a NUL. */
+/* Sets the session's aliases from the column, which must be in the arena and end with a NUL. */
 void pal_sqlite_aliases_split(pal_str joined, pal_arena *arena, pal_session *session);
-/* PAL_CONFLICT when another session than `own_handle` has one of them, unless it is routed. */
+/* Returns PAL_CONFLICT if a session other than `own_handle` has one of the aliases, unless the
+ * session is routed. */
 PAL_CHECKED pal_status pal_sqlite_aliases_check(pal_sql_conn *conn, const pal_work *work,
         int64_t tenant, const pal_session *session, int64_t own_handle);
-/* Enters into the index what isn't there: checks have passed, so what is there may stay. */
+/* Adds missing aliases to the index. They must have passed pal_sqlite_aliases_check(), so existing
+ * entries are kept. */
 PAL_CHECKED pal_status pal_sqlite_aliases_add(pal_sql_conn *conn, int64_t tenant,
         const pal_session *session, int64_t handle, pal_error *err);
-/* The active session that has a key or an alias; 0 in *out_holder where it is free. One that has
- * expired is moved to the trash first, and has it no longer. */
+/* Finds the active session that has a key or an alias; *out_holder is 0 if the name is free. If
+ * that session has expired, it is moved to the trash first, and the name is free. */
 PAL_CHECKED pal_status pal_sqlite_holder(pal_sql_conn *conn, const pal_work *work,
         pal_sql_id statement, int64_t tenant, pal_str name, int64_t *out_holder, pal_id *out_id);
 pal_status pal_sqlite_key_conflict(const pal_work *work, pal_str key);
-/* PAL_BUDGET: the tenant has as many active sessions as it may have. */
+/* Returns PAL_BUDGET if the tenant has reached its limit of active sessions. */
 pal_status pal_sqlite_check_room(pal_sql_conn *conn, pal_work *work, int64_t tenant);
 
 pal_status pal_sqlite_create(pal_sql_conn *conn, pal_work *work);
@@ -240,22 +251,22 @@ pal_status pal_sqlite_ledger_add(pal_sql_conn *conn, pal_work *work);
 PAL_CHECKED pal_status pal_sqlite_ledger_insert(pal_sql_conn *conn, int64_t tenant, int64_t handle,
         const pal_ledger_row *row, int64_t now_ms, pal_error *err);
 
-/* The tenant's number; 0 in *out_tenant where it has none and `create` is false. */
+/* Returns the tenant's number, or 0 in *out_tenant if it has none and `create` is false. */
 PAL_CHECKED pal_status pal_sqlite_tenant(
         pal_sql_conn *conn, pal_str name, bool create, int64_t *out_tenant, pal_error *err);
 
-/* The number of a project's or agent's name, which is given one where it has none; 0 for the empty
- * one. */
+/* Returns the number of a project's or agent's name, and assigns one if it has none. The empty name
+ * has number 0. */
 PAL_CHECKED pal_status pal_sqlite_name_number(
         pal_sql_conn *conn, pal_str text, int64_t *out_number, pal_error *err);
 
 pal_status pal_sqlite_record_put(pal_sql_conn *conn, pal_work *work);
 pal_status pal_sqlite_record_drop(pal_sql_conn *conn, pal_work *work);
-/* The sweep's part: as many expired ones as its limit says. */
+/* Removes expired records, up to the limit of the sweep. */
 PAL_CHECKED pal_status pal_sqlite_records_sweep(pal_sql_conn *conn, pal_work *work);
 
-/* Stores a blob of the tenant unless it is there; its number either way, 0 where it is not there
- * and not new. */
+/* Stores a blob of the tenant if it is new and does not exist yet. Returns its number, or 0 if it
+ * does not exist and is not new. */
 PAL_CHECKED pal_status pal_sqlite_blob_keep(pal_sql_conn *conn, int64_t tenant,
         const pal_work_blob *blob, int64_t now_ms, int64_t *out_blob, pal_error *err);
 
@@ -263,32 +274,35 @@ PAL_CHECKED pal_status pal_sqlite_blob_keep(pal_sql_conn *conn, int64_t tenant,
 
 #define PAL_SQLITE_TERM_SIZE 24
 
-/* The block of the index that a message's position belongs to. */
+/* Returns the block of the index that covers a message's position. */
 int64_t pal_sqlite_block_of(int64_t pos);
-/* A term of the index that is no word: of a role 'r', a session 's', a tenant 't'. */
+/* Builds a term of the index that is not a word: kind 'r' for a role, 's' for a session, 't' for a
+ * tenant. */
 pal_str pal_sqlite_term(char out[PAL_SQLITE_TERM_SIZE], char kind, int64_t number);
 
-/* Keeps a part that pal_sqlite_index_build() made, unless that was overtaken by something. */
+/* Stores a part that pal_sqlite_index_build() made, unless a later change made it invalid. */
 pal_status pal_sqlite_index_write(pal_sql_conn *conn, pal_work *work);
-/* Throws away all blocks with messages of the session behind `kept_seq`: they will be erased. */
+/* Drops all blocks with messages of the session after `kept_seq`, which are about to be erased. */
 PAL_CHECKED pal_status pal_sqlite_index_forget(
         pal_sql_conn *conn, int64_t handle, uint64_t kept_seq, pal_error *err);
-/* To be called in every transaction that has erased messages. */
+/* Must be called in every transaction that has erased messages. */
 PAL_CHECKED pal_status pal_sqlite_index_erased(pal_sql_conn *conn, pal_error *err);
 
-/* Looks for a block from *block down that does not say what its messages do; -1 where there is
- * none. */
+/* Finds a block, from *block downward, whose terms do not match its messages. Sets *block to -1 if
+ * there is none. */
 PAL_CHECKED pal_status pal_sqlite_index_check(pal_sql_conn *conn, int64_t *block, pal_error *err);
-/* Likewise a group from below *key on, by its key; 0 where there is none. */
+/* Finds a wrong group among the keys below *key, and sets *key to its key, or to 0 if there is
+ * none. */
 PAL_CHECKED pal_status pal_sqlite_index_check_groups(
         pal_sql_conn *conn, int64_t *key, pal_error *err);
-/* Likewise for one that is not in the list of blocks. */
+/* Finds a block that has index entries but is missing from the list of blocks; -1 if there is
+ * none. */
 PAL_CHECKED pal_status pal_sqlite_index_stray(
         pal_sql_conn *conn, int64_t *out_block, pal_error *err);
-/* Throws the block away: it is built anew by the next search. */
+/* Drops the block. The next search builds it again. */
 PAL_CHECKED pal_status pal_sqlite_index_repair(pal_sql_conn *conn, int64_t block, pal_error *err);
 
-/* Several reads that see the same state. */
+/* Begins a transaction in which several reads see the same state. */
 PAL_CHECKED pal_status pal_sqlite_snapshot_begin(pal_sql_conn *conn, pal_error *err);
 void pal_sqlite_snapshot_end(pal_sql_conn *conn);
 
@@ -335,16 +349,17 @@ pal_status pal_sqlite_stat(pal_engine *engine, pal_store_stats *out_stats, pal_e
 pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,
         pal_finding_sink sink, pal_progress progress, void *user, pal_error *err);
 
-/* Opens a connection to the engine's file with all its settings. Close it also after a failure. */
+/* Opens a connection to the engine's file with all settings. Close it even if this fails. */
 PAL_CHECKED pal_status pal_sqlite_connect(
         pal_sqlite *self, bool read_only, pal_sql_conn *out_conn, pal_error *err);
-/* Likewise one whose writes are durable. */
+/* Opens a connection whose commits are durable. Close it even if this fails. */
 PAL_CHECKED pal_status pal_sqlite_connect_writer(
         pal_sqlite *self, pal_sql_conn *out_conn, pal_error *err);
 
-/* A connection for one read, and back. Waits while all are taken. A short read may get the writer's
- * while that is idle: its pages are in memory, where others must read them anew after every commit.
- * A long one must not, for it would hold up the next batch. */
+/* Takes a connection for one read; pal_sqlite_reader_give() returns it. Blocks while all
+ * connections are taken. A short read may get the writer's connection while that is idle: its pages
+ * are in memory, but other connections must read them again after every commit. A long read must
+ * not use it, because the next batch would have to wait. */
 typedef enum pal_read_kind {
     PAL_READ_SHORT,
     PAL_READ_LONG,
@@ -354,21 +369,21 @@ PAL_CHECKED pal_status pal_sqlite_reader_take(
         pal_sqlite *self, pal_read_kind kind, pal_sql_conn **out_conn, pal_error *err);
 void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn);
 
-/* Makes the function that PAL_SQL_SCAN_UP and PAL_SQL_SCAN_DOWN call. */
+/* Registers the function that PAL_SQL_SCAN_UP and PAL_SQL_SCAN_DOWN call. */
 PAL_CHECKED pal_status pal_sqlite_scan_prepare(pal_sql_conn *conn, pal_error *err);
-/* Gives the connection what sums of the ledger need. */
+/* Registers the functions that sums of the ledger call. */
 PAL_CHECKED pal_status pal_sqlite_sum_prepare(pal_sql_conn *conn, pal_error *err);
 
-/* Own marks of one session, in the arena. */
+/* Reads marks that one session owns into the arena. */
 PAL_CHECKED pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan,
         pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
 
-/* Builds all indexes anew from their tables, however damaged they are. */
+/* Rebuilds all indexes from their tables, however damaged the indexes are. */
 bool pal_sqlite_reindex(pal_sql_conn *conn);
-/* Makes the tables of the search index anew and empty, however damaged they are. */
+/* Replaces the tables of the search index by empty ones, however damaged they are. */
 bool pal_sqlite_search_replace(pal_sql_conn *conn);
 
-/* The row under a statement that selects PAL_SQL_ROW_COLUMNS; texts are borrowed. */
+/* Reads the current row of a statement that selects PAL_SQL_ROW_COLUMNS. The texts are borrowed. */
 void pal_sqlite_row_read(pal_sql *sql, pal_row *out_row);
 
 #endif
