@@ -1,4 +1,4 @@
-/* store_front.h - what is behind the public handle. */
+/* store_front.h - the structure of the public handle pal_store. */
 #ifndef PAL_STORE_FRONT_H
 #define PAL_STORE_FRONT_H
 
@@ -11,23 +11,24 @@
 struct pal_store {
     pal_engine *engine;
     pal_writer *writer;
-    pal_store_options options; /* defaults already filled in */
+    pal_store_options options; /* with defaults filled in */
     struct {
-        pal_change_sink sink; /* NULL: free */
+        pal_change_sink sink; /* NULL: this entry is free */
         void *user;
     } watchers[PAL_STORE_WATCHERS_MAX];
     atomic_size_t watchers_len;
-    pthread_rwlock_t watch_lock; /* of `watchers` */
-    _Atomic int64_t probed_us; /* when pal_store_ready() last tried a write */
+    pthread_rwlock_t watch_lock; /* protects `watchers` */
+    _Atomic int64_t probed_us; /* when pal_store_ready() last tried to write */
 };
 
-/* Tells the watchers what of these has changed. */
+/* Notifies the watchers of the operations that changed something. */
 void pal_store_changed(pal_store *store, const pal_op *ops, size_t ops_len);
 
-/* A batch of one operation, whose failure is the call's. */
+/* Applies a batch of one operation. If the operation fails, the call fails with its error. */
 PAL_CHECKED pal_status pal_store_apply_one(pal_store *store, pal_op *op, pal_error *err);
 
-/* The session of a tenant that is checked already, or of all where `id` is none: handle 0. */
+/* Returns the handle of a session, or 0 if `id` is empty, which means all sessions. The tenant must
+ * have been checked. */
 PAL_CHECKED pal_status pal_store_handle(
         pal_store *store, pal_str tenant, pal_id id, uint64_t *out_handle, pal_error *err);
 

@@ -1,5 +1,5 @@
-/* store_memory_words.h - the search index of "memory:"; for store_memory*.c only. The engine's lock
- * is held for writing by callers that change it, for reading by all others. */
+/* store_memory_words.h - the search index of "memory:", for store_memory*.c only. Callers that
+ * change it hold the engine's lock for writing; all others hold it for reading. */
 #ifndef PAL_STORE_MEMORY_WORDS_H
 #define PAL_STORE_MEMORY_WORDS_H
 
@@ -7,28 +7,30 @@
 
 struct mem_word {
     pal_str text;
-    uint64_t *positions; /* of its rows, ascending; the highest bit says that the row is gone */
+    uint64_t *positions; /* positions of its rows, ascending; the highest bit says that the row was
+                            removed */
     size_t len, cap;
     size_t dead;
-    mem_word *next[]; /* in each of its levels */
+    mem_word *next[]; /* the next word in each of its levels */
 };
 
-/* Adds the row's words; again where this failed before. False when there is no memory. */
+/* Adds the row's words. It can be called again after a failure. Returns false if memory runs
+ * out. */
 bool pal_mem_words_add(mem_engine *engine, mem_row *row);
-/* Takes them out again. */
+/* Removes the row's words. */
 void pal_mem_words_remove(mem_engine *engine, mem_row *row);
 void pal_mem_words_clear(mem_words *words);
 
-/* The word, or NULL. */
+/* Returns the word or NULL. */
 mem_word *pal_mem_word_find(const mem_words *words, pal_str text);
-/* The first word that is not less; NULL where there is none. */
+/* Returns the first word that is not less than `text`, or NULL if there is none. */
 mem_word *pal_mem_word_from(const mem_words *words, pal_str text);
-/* The rows that every search looks at; NULL where there are none. */
+/* Returns the rows that every search must look at, or NULL if there are none. */
 mem_word *pal_mem_word_wide(const mem_words *words);
 bool pal_mem_word_has(const mem_word *word, uint64_t pos);
-/* The number of positions below `pos`. */
+/* Returns the number of positions below `pos`. */
 size_t pal_mem_word_below(const mem_word *word, uint64_t pos);
-/* The row at a position in the index; NULL where it is gone. */
+/* Returns the row at a position of the index, or NULL if the row was removed. */
 mem_row *pal_mem_row_at(const mem_engine *engine, uint64_t pos);
 
 #endif

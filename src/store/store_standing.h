@@ -1,5 +1,5 @@
-/* store_standing.h - which checkpoints, prunes, epochs and pins count now. A pure decision over the
- * marks of a session and of those that it was forked from. */
+/* store_standing.h - which checkpoints, prunes, epochs and pins are in effect. The decision is a
+ * pure function of the marks of a session and of its ancestors. */
 #ifndef PAL_STORE_STANDING_H
 #define PAL_STORE_STANDING_H
 
@@ -11,12 +11,13 @@ typedef struct pal_standing_level {
     uint64_t handle;
     pal_mark *marks;
     size_t len;
-    uint64_t below_seq; /* the message at which the next one was forked; UINT64_MAX for the last */
+    uint64_t below_seq; /* the message at which the next level was forked; UINT64_MAX for the last
+                           level */
 } pal_standing_level;
 
-/* A mark that counts, and where its body is. */
+/* A mark that is in effect, and the handle of the session that has its body. */
 typedef struct pal_standing_mark {
-    pal_mark mark; /* number 0: none */
+    pal_mark mark; /* number 0: no such mark */
     uint64_t handle;
 } pal_standing_mark;
 
@@ -29,12 +30,12 @@ typedef struct pal_standing_marks {
     size_t pins_len;
 } pal_standing_marks;
 
-/* Decides; the levels begin with the oldest ancestor and end with the session itself. Sets `undone`
- * of their marks. What it returns lies in the arena. */
+/* Decides which marks are in effect. The levels begin with the oldest ancestor and end with the
+ * session itself. Sets `undone` of their marks. The result is in the arena. */
 PAL_CHECKED pal_status pal_standing_decide(const pal_standing_level *levels, size_t levels_len,
         pal_arena *arena, pal_standing_marks *out_marks, pal_error *err);
 
-/* Likewise of what is stored, with the bodies. */
+/* Reads the marks of a session and decides in the same way. The result includes the bodies. */
 PAL_CHECKED pal_status pal_standing_read(pal_engine *engine, const pal_session_row *session,
         pal_arena *arena, pal_standing *out_standing, pal_error *err);
 

@@ -1,12 +1,13 @@
-/* store_words.h - words: how texts and queries are compared by a search.
+/* store_words.h - words: how a search compares texts and queries.
  *
- * Both are brought to a normal form: characters folded (case and width don't count), runs of them
- * with one space between. A run is a word, or a stretch of a script that is written without spaces.
- * A phrase is found where its normal form stands in the text's, at the beginning and end of words;
- * within unspaced runs anywhere. An index only has to narrow down where to look: the terms of a
- * phrase are among those of every text that has it.
+ * Texts and queries are converted to a normal form: characters are folded (case and width are
+ * ignored) and grouped into runs with one space between them. A run is a word, or a stretch of a
+ * script that is written without spaces. A phrase matches a text if its normal form occurs in that
+ * of the text, at the beginning and end of words; in runs without spaces it can occur anywhere. An
+ * index only has to narrow the search: the terms of a phrase are among the terms of every text that
+ * contains the phrase.
  *
- * Pure functions over the caller's memory: any thread may call them. */
+ * These are pure functions over the caller's memory. Any thread can call them. */
 #ifndef PAL_STORE_WORDS_H
 #define PAL_STORE_WORDS_H
 
@@ -16,50 +17,53 @@
 #include "palaver/error.h"
 #include "palaver/str.h"
 
-/* Longer terms are cut: they only narrow down. */
+/* Longer terms are cut. This is safe, because terms only narrow the search. */
 #define PAL_TERM_LEN_MAX 32
 
-/* Appends the normal form of a text of any bytes. */
+/* Appends the normal form of a text, which can contain any bytes. */
 void pal_words_normal(pal_str text, pal_buf *out);
 
-/* Where in the text the byte `at` of its normal form comes from. */
+/* Returns the offset in the text that the byte `at` of its normal form comes from. */
 size_t pal_words_origin(pal_str text, size_t at);
 
 typedef struct pal_term {
     pal_str text;
-    bool is_prefix; /* of a query: terms that begin so will do */
+    bool is_prefix; /* in queries: all terms that begin with this one match */
 } pal_term;
 
-/* False stops. The term is borrowed for the call. */
+/* Returns false to stop. The term is borrowed for the call. */
 typedef bool (*pal_term_sink)(pal_term term, void *user);
 
-/* The terms by which an index keeps a text of that normal form, in their order, some repeatedly:
- * its words, and of unspaced runs each two neighbours and the last one alone. */
+/* Calls the sink with the terms under which an index keeps a text of this normal form, in order and
+ * possibly repeated. They are its words; for runs without spaces, each pair of neighboring
+ * characters and the last character alone. */
 void pal_words_terms(pal_str normal, pal_term_sink sink, void *user);
 
 typedef struct pal_phrase {
     pal_str normal;
-    bool is_prefix; /* the last word may go on */
+    bool is_prefix; /* the last word may continue */
 } pal_phrase;
 
 typedef struct pal_query {
-    pal_phrase *phrases; /* all of which must occur; at least one */
+    pal_phrase *phrases; /* all of them must occur; at least one */
     size_t len;
 } pal_query;
 
-/* Reads what someone looks for: words, "phrases" in quotes, and words* that may go on. Any text is
- * a query but one without a word (PAL_INVALID) or with too many (PAL_LIMIT). In the arena. */
+/* Parses a query: words, "phrases" in quotes, and prefixes such as word*. Every text is a query,
+ * except one without a word (PAL_INVALID) or with too many words (PAL_LIMIT). The result is in the
+ * arena. */
 PAL_CHECKED pal_status pal_query_read(
         pal_str text, pal_arena *arena, pal_query *out_query, pal_error *err);
 
-/* The terms that every text has in which all phrases occur. */
+/* Calls the sink with the terms that are in every text in which all phrases occur. */
 void pal_query_terms(const pal_query *query, pal_term_sink sink, void *user);
 
-/* Whether all phrases occur in a text of that normal form, and where the first of them begins. */
+/* Returns whether all phrases occur in a text of this normal form, and where the first of them
+ * begins. */
 bool pal_query_matches(const pal_query *query, pal_str normal, size_t *out_first);
 
-/* Some 120 characters of the text around the byte `at`, white space as single spaces, with an
- * ellipsis where something was left out; in the arena. */
+/* Returns about 120 characters of the text around the byte `at`, in the arena. White space becomes
+ * single spaces, and an ellipsis marks each cut. */
 pal_str pal_words_snippet(pal_str text, size_t at, pal_arena *arena);
 
 #endif

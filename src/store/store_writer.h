@@ -1,4 +1,4 @@
-/* store_writer.h - the one thread that commits, and the queue in front of it. */
+/* store_writer.h - the thread that commits, and its queue. */
 #ifndef PAL_STORE_WRITER_H
 #define PAL_STORE_WRITER_H
 
@@ -6,13 +6,15 @@
 
 typedef struct pal_writer pal_writer;
 
-/* Works that nobody waits for; their owner's struct begins with it. */
+/* Works that no caller waits for. This must be the first member of the owner's struct. */
 typedef struct pal_writer_task pal_writer_task;
 struct pal_writer_task {
     pal_work *works;
-    size_t works_len;                    /* may be 0: then it is told in its turn */
-    void (*done)(pal_writer_task *task); /* told once they are applied; the task may be freed */
-    pal_writer_task *next;               /* the writer's */
+    size_t works_len;                    /* can be 0: then only `done` is called, in the order of
+                                            the queue */
+    void (*done)(pal_writer_task *task); /* called once, after the works were applied; it may free
+                                            the task */
+    pal_writer_task *next;               /* used by the writer */
 };
 
 typedef struct pal_writer_counts {
@@ -20,23 +22,23 @@ typedef struct pal_writer_counts {
     uint64_t ops;
 } pal_writer_counts;
 
-/* `engine` is read before every commit, so that a test can put a wrapper in its place. */
+/* The writer reads *engine before every commit, so that a test can replace it by a wrapper. */
 PAL_CHECKED pal_status pal_writer_open(
         pal_engine **engine, pal_writer **out_writer, pal_error *err);
-/* Accepts NULL. Finishes what is queued. */
+/* Finishes the queue, then stops the writer. Accepts NULL. */
 void pal_writer_close(pal_writer *writer);
 
-/* Hands the works to the writer and waits until they are applied. From any thread. */
+/* Passes the works to the writer and blocks until they are applied. Any thread can call it. */
 void pal_writer_run(pal_writer *writer, pal_work *works, size_t works_len);
 
-/* Hands the task to the writer without waiting, not even for room: PAL_LIMIT, and the task stays
- * the caller's. `done` is told on the writer's thread, or here where the backend is direct. From
- * any thread. */
+/* Passes the task to the writer without blocking, even if the queue is full: then it returns
+ * PAL_LIMIT, and the caller keeps the task. `done` is called on the writer's thread or, if the
+ * backend is direct, during this call. Any thread can call it. */
 PAL_CHECKED pal_status pal_writer_hand(pal_writer *writer, pal_writer_task *task, pal_error *err);
 
 pal_writer_counts pal_writer_count(pal_writer *writer);
 
-/* PAL_OK unless the disk refused the last commit: then why. From any thread. */
+/* Returns PAL_OK, or the error if the disk rejected the last commit. Any thread can call it. */
 PAL_CHECKED pal_status pal_writer_failure(pal_writer *writer, pal_error *err);
 
 #endif
