@@ -1,7 +1,9 @@
-/* store.c - the front of every store: opens by URL, checks, fills in defaults, dispatches.
+/* store.c - the front of every store: opens by URL, checks arguments, fills in defaults,
+ * dispatches.
  *
- * Every writing call is a batch of one operation; batches of all threads meet in the writer. Reads
- * run on the caller's thread. Backends start from valid input, because everything passes here. */
+ * Every writing call is a batch of one operation. The writer combines the batches of all threads.
+ * Reads run on the caller's thread. All calls pass through the front, so backends can rely on valid
+ * input. */
 #include "palaver/store.h"
 
 #include "base/memory.h"

@@ -1,7 +1,7 @@
-/* store_apply.c - batches of operations on their way to the writer, waited for or not.
+/* store_apply.c - passes batches of operations to the writer, blocking or not.
  *
- * Checking and encoding happen on the caller's thread. An operation that fails its checks never
- * reaches the writer; it has its status when the batch is told. */
+ * Operations are checked and encoded on the caller's thread. An operation that fails its checks
+ * never reaches the writer; its status is set when the batch is reported. */
 #include "base/memory.h"
 #include "palaver/store.h"
 #include "store/store_front.h"

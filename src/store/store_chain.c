@@ -1,9 +1,10 @@
-/* store_chain.c - who owns the rows that a session shows.
+/* store_chain.c - which sessions own the rows that a session shows.
  *
- * A session's seqs run through all of its ancestry: rows 1..fork_seq are the parent's (or its
- * parent's), rows fork_seq+1.. its own. What a fork sees of its parent is frozen: rows never
- * change, and of the parent's marks only those count that it had when the fork was made (fork_mark)
- * and that are older than the row at which it was made. */
+ * The seqs of a session run through all of its ancestry. Rows 1..fork_seq belong to the parent or
+ * to the parent's ancestors; rows from fork_seq+1 on belong to the session. A fork's view of its
+ * parent never changes: rows are never modified, and a mark of the parent counts only under two
+ * conditions. The mark must have existed when the fork was made (fork_mark), and it must be older
+ * than the row at which the fork was made. */
 #include "store/store_chain.h"
 
 #include "palaver/limits.h"

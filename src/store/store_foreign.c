@@ -1,5 +1,5 @@
-/* store_foreign.c - reads other programs' SQLite files, read-only, with statements of its own: they
- * share nothing with our store. Any thread may call it. */
+/* store_foreign.c - reads SQLite files of other programs, read-only. Its statements and connections
+ * are separate from those of our store. Any thread can call it. */
 #include "base/buf.h"
 #include "base/json.h"
 #include "palaver/foreign.h"

@@ -1,8 +1,8 @@
-/* store_history.c - changes of all that a session shows: truncate it to its newest messages,
- * replace it by others. Nothing is removed: both are marks, which can be undone.
+/* store_history.c - changes of a session's whole view: truncate it to its newest messages, or
+ * replace it by other messages. Nothing is removed: both are marks, which can be undone.
  *
- * A replacement is one commit: the new messages first, then the mark that hides the old ones, which
- * counts only if they were appended. After a crash there are both or neither. */
+ * A replacement is one commit: first the new messages, then the mark that hides the old ones. The
+ * mark is written only if the messages were appended. After a crash both exist or neither. */
 #include "palaver/store.h"
 
 #define REPLACE_TRIES 8 /* number of attempts while other writers append to the session */

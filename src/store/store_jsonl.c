@@ -1,43 +1,46 @@
-/* store_jsonl.c - the backend "jsonl:DIR": PicoClaw's directory of sessions, which PicoClaw may go
- * on using.
+/* store_jsonl.c - the backend "jsonl:DIR". DIR is the session directory of PicoClaw (a personal
+ * assistant that keeps its sessions in JSONL files), and PicoClaw can continue to use it.
  *
- *   DIR/BASE.jsonl, DIR/BASE.meta.json   a session of the tenant "default", as PicoClaw has it
- *   DIR/.palaver/tenants/NAME/...        the same of another tenant
+ *   DIR/BASE.jsonl, DIR/BASE.meta.json   a session of the tenant "default", in PicoClaw's format
+ *   DIR/.palaver/tenants/NAME/...        the same for another tenant
  *   DIR/.palaver/rows/ID                 lines of sessions in the trash, or kept for their forks
  *   DIR/.palaver/blobs/TENANT/SHA256     images and files
- *   DIR/.palaver/log                     everything that the format can't say
- *   DIR/.palaver/lock                    held by whoever writes, or reads what others wrote
+ *   DIR/.palaver/log                     everything that PicoClaw's format cannot express
+ *   DIR/.palaver/lock                    locked while a process writes or reads others' changes
  *
- * The state is a "memory:" engine that is built from log and lines when the store is opened; all
- * reading is done there. A batch is done in memory first, under the lock that readers need too,
- * then written:
+ * The state is a "memory:" engine that is built from the log and the lines when the store is
+ * opened. All reads use it. A batch is first run in memory, under the lock that readers also need.
+ * Then it is written in these steps:
  *
- *   1. blobs, under the hash of their content, fsync
- *   2. the log: one append for the whole batch, its new lines included, fsync
- *   3. the lines, all of a file at its end, one fsync for each file
- *   4. files that move, meta files, files that go
- *   5. the record "done" to the log, without fsync; then it is acknowledged
+ *   1. blobs, under the hash of their content; fsync
+ *   2. the log: one append for the whole batch, including its new lines; fsync
+ *   3. the lines: appended to each session's file, with one fsync per file
+ *   4. moved files, meta files and removed files
+ *   5. the record "done" in the log, without fsync; then the batch is acknowledged
  *
- * Each step's new names are durable before the next: the directories are synced, too.
+ * Before the next step begins, the directories are synced too, so that new names are durable.
  *
- * The batch has happened when 2 is complete: its last frame ends it, and a last batch without its
- * end, or without some other frame, is passed over. Whoever reads the log next and finds no "done"
- * behind the last batch does 3 and 4 again where they are missing (store_jsonl_recover.c), so a
- * crash between leaves it there wholly; everything before it was finished before it began. A torn
- * line can thus only be PicoClaw's: it gets a line end before the next line and costs nothing but
- * itself. Where 2 or 3 fails, both are taken back; where 4 does, it is done again by the next
- * reading. Either way the operations are reported as failed, and the state is read anew.
+ * Crash argument: the batch has happened when step 2 is complete. Its last frame ends the batch. A
+ * last batch without this end, or with another frame missing, is ignored. If the next process that
+ * reads the log finds no "done" after the last batch, it repeats the missing parts of steps 3 and 4
+ * (store_jsonl_recover.c). So after a crash between the steps, the batch still takes effect
+ * completely. All earlier batches were finished before it began. A torn line can therefore only be
+ * PicoClaw's: a newline is added before the next line is appended, and only the torn line is lost.
  *
- * PicoClaw may have worked on the files between a crash and that: what it appended stays, behind
- * the lines; a file that it has written anew stays as it is. "done" makes that the rare case: what
- * was finished is never compared with what PicoClaw has made of it since.
+ * If step 2 or 3 fails, both are undone. If step 4 fails, the next process that reads the log
+ * repeats it. In both cases the operations are reported as failed, and the state is loaded again.
  *
- * A session whose files can't be used (a directory in their place, no permission) keeps its place
- * in the state with the reason, which whoever asks for it is told; others are not touched by it.
+ * PicoClaw may have changed the files between a crash and the recovery. Lines that it appended are
+ * kept, after those of the batch. A file that it rewrote is left unchanged. "done" makes this case
+ * rare: files of a finished batch are never compared with PicoClaw's later changes.
  *
- * Threads: apply() and catching up hold `lock` for writing, then the directory's lock; readers hold
- * `lock` for reading and look first whether the log or the directory has changed. There is one lock
- * for all sessions, so there is no order of locks to get wrong. */
+ * If a session's files cannot be used (a directory has their name, or permission is missing), the
+ * session stays in the state together with the reason, and calls that use it fail with this reason.
+ * Other sessions are not affected.
+ *
+ * Threads: apply() and catching up hold `lock` for writing, then the lock of the directory. Readers
+ * hold `lock` for reading and first check whether the log or the directory has changed. One lock
+ * covers all sessions, so a wrong lock order is impossible. */
 #include "store/store_jsonl.h"
 #include "store/store_private.h"
 

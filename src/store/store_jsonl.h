@@ -209,7 +209,8 @@ bool pal_jl_line_is_blank(pal_str line);
 
 /* Returns PAL_IO with the text of the system's error. */
 pal_status pal_jl_io(pal_error *err, const char *what, const char *path);
-/* Returns PAL_IO for a file of the wrong kind, with its path and a remedy. */
+/* Sets an error from errno for a path that cannot be used: PAL_DENIED, PAL_FULL or PAL_IO. The text
+ * has the path, the reason and, if known, a remedy. */
 pal_status pal_jl_refused(jl_engine *engine, pal_error *err, const char *path);
 /* Writes at the end of the file, which must be `at`. Returns PAL_BUSY if another program has
  * appended in between. */

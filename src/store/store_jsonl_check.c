@@ -1,11 +1,13 @@
-/* store_jsonl_check.c - what is wrong with "jsonl:DIR", told and mended.
+/* store_jsonl_check.c - fsck for "jsonl:DIR": reports damage and repairs it.
  *
- * Most of what a crash leaves is mended when the store is opened for writing, and does not show
- * before. What is left to tell is damage: records of the log that are gone, zeros in the lines,
- * lines that are not messages, a fork whose parent has lost what it shares, files that can't be
- * used. Lines that are not messages are set aside, in .palaver/aside under the session's id, until
- * the session is erased. Each file is replaced whole or not at all, after what it says about others
- * is durable, so that a crash while it is mended changes nothing. */
+ * Most effects of a crash are repaired when the store is opened for writing, before fsck can see
+ * them. The remaining findings are damage: lost records of the log, zeros in the lines, lines that
+ * are not messages, a fork whose parent has lost shared messages, and unusable files. Lines that
+ * are not messages are moved to .palaver/aside, under the session's id, until the session is
+ * erased.
+ *
+ * Crash argument: each file is replaced atomically, after everything that it says about other files
+ * is durable. So a crash during a repair loses nothing. */
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>

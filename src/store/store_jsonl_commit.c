@@ -1,5 +1,5 @@
-/* store_jsonl_commit.c - one batch, written: see store_jsonl.c for the order in which things reach
- * the disk, and store_jsonl_gather.c for where it comes from. */
+/* store_jsonl_commit.c - writes one batch. store_jsonl.c describes the order of the writes, and
+ * store_jsonl_gather.c collects the batch. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,9 @@
 /* store_jsonl_disk.c - files and directories of "jsonl:DIR". All paths are relative to DIR.
  *
- * What Palaver makes is for its user alone: files have the mode 0600, directories 0700. A file that
- * replaces one of PicoClaw's gets that one's mode. A new name is durable once its directory was
- * synced, and that directory's own name once its parent was: a failure of either is reported. */
+ * Palaver creates everything for its user only: files have mode 0600, directories 0700. A file that
+ * replaces one of PicoClaw's files gets the mode of the old file. A new name is durable after its
+ * directory was synced, and the name of that directory after its parent was synced. A failure of
+ * either sync is reported. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,10 @@
-/* store_jsonl_file.c - which file a session's lines are in, and its lines as rows.
+/* store_jsonl_file.c - the file of a session's lines, and the lines as rows.
  *
- * Lines of an active session are where PicoClaw looks for them; those of all others are in
- * .palaver/rows under the session's id, where it doesn't see them and where they stand in nobody's
- * way when the key is used again. Where the name that PicoClaw would take is another session's, a
- * hash of the key is put behind it; the meta file's key says whose file it is. */
+ * The lines of an active session are in the file that PicoClaw uses for it. The lines of all other
+ * sessions are in .palaver/rows, under the session's id. PicoClaw does not see them there, and they
+ * do not conflict with a new session that uses the same key. If the file name that PicoClaw would
+ * use belongs to another session, a hash of the key is appended to the name. The key in the meta
+ * file says to which session the file belongs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

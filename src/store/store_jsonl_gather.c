@@ -1,8 +1,8 @@
-/* store_jsonl_gather.c - one batch, done in memory: each operation is given to the state, and what
- * has to be written for it is gathered.
+/* store_jsonl_gather.c - runs one batch in memory: applies each operation to the state, and
+ * collects the data that must be written for it.
  *
- * The new path of a session is chosen and logged here, before its file is moved; see
- * store_jsonl_commit.c for the writing. */
+ * The new path of a session is chosen and logged here, before its file is moved.
+ * store_jsonl_commit.c writes the data. */
 #include <stdio.h>
 #include "base/memory.h"
 #include "store/store_jsonl.h"

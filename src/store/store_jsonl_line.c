@@ -1,8 +1,8 @@
-/* store_jsonl_line.c - a stored row as a line of PicoClaw's, and back.
+/* store_jsonl_line.c - converts a stored row to a line of PicoClaw's format and back.
  *
- * A line carries everything of its row but the seq, which is its position. Lines that PicoClaw
- * wrote have no id; theirs is made of the session's id, the position and the line itself, so that
- * every process that reads the file comes to the same one. */
+ * A line contains everything of its row except the seq, which is the line's position. Lines that
+ * PicoClaw wrote have no id. Their id is derived from the session's id, the position and the line
+ * itself, so that every process that reads the file derives the same id. */
 #include "base/digest.h"
 #include "dialect/dialect_native.h"
 #include "dialect/dialect_picoclaw.h"

@@ -1,8 +1,10 @@
-/* store_jsonl_load.c - the state from the disk: all of it, or what others have added since.
+/* store_jsonl_load.c - loads the state from the disk: all of it, or only the changes that others
+ * have made.
  *
- * The log says what there is, the files have the lines. Whoever wrote the last batch may have died
- * in the middle of it: store_jsonl_recover.c does what it lacks before anything is read. A log that
- * a power cut has left with holes is written anew, whole or not at all, when that is done. */
+ * The log says which sessions exist, and the files contain the lines. The process that wrote the
+ * last batch may have died before the batch was finished. store_jsonl_recover.c completes it before
+ * anything is read. If a power cut left holes in the log, the log is then replaced atomically by a
+ * new one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,19 +1,21 @@
-/* store_jsonl_log.c - the log's frames.
+/* store_jsonl_log.c - the frames of the log.
  *
  * A frame is a head of 32 bytes, a JSON object and a tail of raw bytes:
  *
  *   "PLVJ" | json_len | tail_len | frames | batch (8) | checksum (8)      little-endian, 4 each
  *
- * The checksum is FNV-1a, 64 bits, over the head before it, the JSON and the tail. The last frame
- * of a batch says how many frames the batch has, the others 0. What follows the last such frame
- * that is intact never happened: it is passed over, and cut off by the next batch. The same goes
- * for the last batch where frames of it are missing, as after a power cut that wrote its end
- * first. Damage before that costs the frames that it hit and no others: reading goes on with the
- * next intact one.
+ * The checksum is 64-bit FNV-1a over the preceding part of the head, the JSON and the tail. The
+ * last frame of a batch contains the number of frames of the batch; the others contain 0.
  *
- * The record "done" is not synced when it is written. The next batch writes it again, in front of
- * itself, so that one sync makes both durable, and a failed one is not leant on. A power cut before
- * that sync may leave a hole in the place of "done" and the batch behind it: nothing is missing. */
+ * Everything after the last such intact frame never happened. It is ignored, and the next batch
+ * cuts it off. The same applies to the last batch if frames of it are missing, for example after a
+ * power cut that wrote its end first. Damage before that destroys only the affected frames: reading
+ * continues with the next intact frame.
+ *
+ * The record "done" is not synced when it is written. The next batch writes it again, before its
+ * own frames. So one sync makes both durable, and a failed earlier write of "done" does not matter.
+ * A power cut before that sync can leave a hole in place of "done" and of the batch after it.
+ * Nothing acknowledged is lost then. */
 #include "base/memory.h"
 #include "store/store_jsonl.h"
 

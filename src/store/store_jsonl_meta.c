@@ -1,9 +1,10 @@
-/* store_jsonl_meta.c - the meta file: what PicoClaw knows of a session, written from the state and
- * read back for what PicoClaw has changed.
+/* store_jsonl_meta.c - the meta file: PicoClaw's data about a session. It is written from the
+ * state, and read to find PicoClaw's changes.
  *
- * A meta file that we wrote has a member "palaver"; PicoClaw drops it when it writes the file. So a
- * file with it is ours and the log is right where the two differ, and one without it is
- * PicoClaw's: lines that it skips become a reset of those, its summary a checkpoint. */
+ * A meta file that Palaver wrote has a member "palaver", which PicoClaw drops when it writes the
+ * file. If the member is there, the file is Palaver's, and the log wins if the two differ. If it is
+ * missing, PicoClaw wrote the file: skipped lines become a reset of these lines, and its summary
+ * becomes a checkpoint. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/memory.h"

@@ -1,6 +1,6 @@
-/* store_jsonl_record.c - what the log says: the state of one thing as it is now. A record is a JSON
- * object whose "is" names its kind; bodies of any size are its tail. A later record of the same
- * thing replaces an earlier one, so that the log can be written anew from the state alone. */
+/* store_jsonl_record.c - the records of the log: each is the present state of one object. A record
+ * is a JSON object whose member "is" names its kind; a body of any size is its tail. A later record
+ * of the same object replaces an earlier one, so the log can be rewritten from the state alone. */
 #include "base/digest.h"
 #include "dialect/dialect_native.h"
 #include "store/store_jsonl.h"

@@ -1,19 +1,20 @@
-/* store_jsonl_recover.c - the last batch, once more.
+/* store_jsonl_recover.c - completes the last batch after a crash.
  *
- * Whoever wrote it may have died in the middle, by a kill or with the machine. The log has all of
- * it: the lines, where each file was, where it belongs, and the length and checksum of what was in
- * it before. A file is known by that and not by its number, so that a copy of the directory is
- * mended as well as the directory itself. It lies at one of three places: where it was, where it
- * belongs, or between, under its session's id in .palaver/rows, where nothing else can be.
+ * The process that wrote the batch may have been killed, or the machine may have lost power. The
+ * log contains the whole batch: the lines, where each file was, where it belongs, and the length
+ * and checksum of its earlier contents. A file is identified by these and not by its inode number,
+ * so a copy of the directory is recovered as well as the original. The file is at one of three
+ * places: its old path, its new path, or in between, in .palaver/rows under its session's id, where
+ * no other file can be.
  *
- * Behind the bytes that were there before, a power cut may have left any sectors of the new lines,
- * with zeros between them: all of it is written over. What PicoClaw has appended since stays,
- * behind the lines; it never writes a zero. Where the bytes before are others now, PicoClaw has
- * written the file anew, and it stays as it is.
+ * After the earlier contents, a power cut can leave any sectors of the new lines, with zeros
+ * between them. All of these are overwritten. Lines that PicoClaw has appended since are kept,
+ * after the batch's lines; PicoClaw never writes a zero byte. If the earlier contents differ,
+ * PicoClaw has rewritten the file, and it is left unchanged.
  *
- * A crash during any of this is harmless: the log is synced first, nothing else is written before
- * the batch is finished, and everything can be done again. A process that only reads changes
- * nothing: it takes the lines from where they are. */
+ * Crash argument: a crash during the recovery is harmless. The log is synced first, nothing else is
+ * written before the batch is finished, and every step can be repeated. A read-only process changes
+ * nothing: it reads the lines from where they are. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

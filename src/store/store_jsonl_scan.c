@@ -1,8 +1,8 @@
-/* store_jsonl_scan.c - sessions that PicoClaw made: found, read, and kept as they are.
+/* store_jsonl_scan.c - finds and reads sessions that PicoClaw created, without changing them.
  *
- * Such a session has an id that is made of its tenant and path, and a handle that is made of the
- * id, so that every process knows it by the same ones before anybody has written them down. The
- * log gets its record with the first thing that we write to it. */
+ * Such a session has an id that is derived from its tenant and path, and a handle that is derived
+ * from the id. So every process uses the same values before they are recorded anywhere. The
+ * session's record is added to the log when Palaver first writes to the session. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,8 @@
-/* store_jsonl_state.c - the log's records put into the state, as store_jsonl_record.c writes them.
+/* store_jsonl_state.c - applies the records of the log to the state; store_jsonl_record.c writes
+ * them.
  *
- * Nothing is checked as if somebody asked for it: what the log says has happened. A record of
- * something that is not there any more, or whose kind is not known, is passed over. */
+ * Records are not checked like requests, because they describe what has already happened. A record
+ * of an object that no longer exists, or of an unknown kind, is skipped. */
 #include <stdio.h>
 #include "base/digest.h"
 #include "base/memory.h"

@@ -1,11 +1,12 @@
-/* store_memory.c - the backend "memory:": everything in plain structures, gone when it is closed.
+/* store_memory.c - the backend "memory:": plain structures in memory, lost when the store is
+ * closed.
  *
- * "memory:?cap=N" keeps only the last N messages of each session; seqs go on counting. The
- * structures are in store_memory.h, the operations in the other store_memory_*.c; here is the
- * table, the reading callbacks and what all of them use.
+ * "memory:?cap=N" keeps only the last N messages of each session; seqs continue to count. The
+ * structures are in store_memory.h and the operations in the other store_memory_*.c files. This
+ * file has the table of callbacks, the reading callbacks and shared functions.
  *
- * Threads: apply() holds the lock for writing, all others for reading, and row_scan() calls its
- * sink under it: a sink must not call the engine. */
+ * Threads: apply() holds the lock for writing, and all other callbacks hold it for reading.
+ * row_scan() calls its sink under the lock, so a sink must not call the engine. */
 #include "store/store_memory.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* store_memory_append.c - messages, blobs and ledger entries of "memory:".
  *
- * An operation is first laid out in a plan: its objects exist and are in the maps, so that every
- * conflict within the batch shows, but no list and no count knows of them yet. Then the plan is
- * committed, which can't fail, or aborted, which takes them out of the maps again. */
+ * An operation is first prepared as a plan. The objects of a plan exist and are in the maps, so
+ * that conflicts within the batch are found, but they are not yet in any list or count. Then the
+ * plan is committed, which cannot fail, or aborted, which removes the objects from the maps. */
 #include <assert.h>
 #include "base/digest.h"
 #include "base/memory.h"

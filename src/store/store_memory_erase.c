@@ -1,11 +1,11 @@
-/* store_memory_erase.c - how things leave "memory:": erasure, the sweep, the cap, the end.
+/* store_memory_erase.c - removes data from "memory:": erasure, the sweep, the cap, and closing.
  *
- * Nothing here needs memory, so nothing here fails half-way.
+ * Nothing here allocates memory, so nothing here can fail halfway.
  *
- * A session with children can't go: they show its rows. It stays as a shell in the state
- * PAL_SESSION_ERASED with the rows up to the largest fork_seq of its children, shells among them
- * included, for those have children of their own that look through both. When its last child goes,
- * the shell goes as well, and so on upwards. */
+ * A session with children cannot be removed, because they show its rows. It stays as a shell in the
+ * state PAL_SESSION_ERASED, with the rows up to the largest fork_seq of its children. Children that
+ * are shells count too, because their own children see through both. When the last child is
+ * removed, the shell is removed as well, and so on upward. */
 #include "base/memory.h"
 #include "palaver/limits.h"
 #include "store/store_memory_words.h"

@@ -1,8 +1,8 @@
 /* store_memory_ledger.c - the ledger of "memory:".
  *
- * An entry hangs on its session, on its turn, and in two books: that of the tenant and that of its
- * agent. A book has the entries by the hour, each hour with its sum, so that the sum of any time
- * costs the number of hours and the entries of at most two of them. */
+ * An entry is linked to its session, to its turn, and to two books: that of the tenant and that of
+ * its agent. A book groups the entries by hour and keeps the sum of each hour. So the sum of any
+ * period costs the number of hours and the entries of at most two hours. */
 #include "base/memory.h"
 #include "base/sum.h"
 #include "store/store_memory.h"

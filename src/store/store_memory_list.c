@@ -1,5 +1,5 @@
-/* store_memory_list.c - how sessions of "memory:" are read: by a name, page by page, and those that
- * somebody has to see to. */
+/* store_memory_list.c - reads sessions of "memory:": by name, page by page, and those with items in
+ * their inbox. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/memory.h"

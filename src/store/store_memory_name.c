@@ -1,6 +1,6 @@
-/* store_memory_name.c - keys and aliases of "memory:": who holds which name.
+/* store_memory_name.c - keys and aliases of "memory:": which session has which name.
  *
- * A name is an object of its own in the tenant's map, so that a session's record can be replaced
+ * A name is a separate object in the tenant's map, so that a session's record can be replaced
  * without touching the names that it keeps. */
 #include "base/memory.h"
 #include "store/store_memory.h"

@@ -1,5 +1,6 @@
-/* store_memory_record.c - records of "memory:". Each kind has an array of them, by name, so that a
- * page of a list is found by halving. Writing one replaces it as a whole. */
+/* store_memory_record.c - records of "memory:". The records of each kind are in an array that is
+ * sorted by name, so that binary search finds a page of a list. A write replaces the complete
+ * record. */
 #include "base/memory.h"
 #include "store/store_memory.h"
 

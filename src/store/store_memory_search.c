@@ -1,8 +1,8 @@
 /* store_memory_search.c - the search in "memory:", from the newest row to the oldest.
  *
- * Rows that are not in the index yet are offered one after the other. Of the others only those are
- * offered that have all words (store_memory_words.c): the positions of the rarest word are gone
- * through, and looked up in those of the others. */
+ * Rows that are not in the index yet are passed to the sink one by one. Indexed rows are passed
+ * only if they contain all words (store_memory_words.c): the search goes through the positions of
+ * the rarest word and looks them up in those of the others. */
 #include <string.h>
 
 #include "store/store_memory_words.h"

@@ -1,6 +1,6 @@
-/* store_memory_session.c - sessions of "memory:": how they are made, found, changed, put into the
- * trash and taken out of it. What can fail is done first and taken back where a later step fails,
- * so a refused operation leaves nothing behind. */
+/* store_memory_session.c - sessions of "memory:": creates, finds and changes them, moves them to
+ * the trash and restores them. Steps that can fail come first and are undone if a later step fails,
+ * so a rejected operation changes nothing. */
 #include "base/memory.h"
 #include "store/store_memory.h"
 

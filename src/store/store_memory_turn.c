@@ -1,4 +1,4 @@
-/* store_memory_turn.c - what surrounds a turn in "memory:": marks, the inbox, the lease. */
+/* store_memory_turn.c - data around a turn in "memory:": marks, the inbox, the lease. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "palaver/limits.h"

@@ -1,14 +1,14 @@
-/* store_memory_words.c - the search index of "memory:": which rows of a tenant have which word.
+/* store_memory_words.c - the search index of "memory:": which rows of a tenant contain which word.
  *
- * Each tenant has its words in a skip list, in the order of their bytes, so that words with a given
- * beginning are neighbors. A word has the positions of its rows in ascending order. Rows are added
- * behind the appends, in steps; until then they are walked through (store_memory_search.c). A long
- * text is not taken apart: its row is listed under a name that no word has, and looked at in every
- * search.
+ * The words of a tenant are in a skip list, sorted by their bytes, so that words with the same
+ * prefix are neighbors. A word has the positions of its rows in ascending order. Rows are added
+ * some time after their append, in steps; until then a search reads them one by one
+ * (store_memory_search.c). A long text is not split into words: its row is listed under a name that
+ * no word can have, and every search looks at it.
  *
- * A removed row leaves its positions marked as dead. They are cut out when they are half of a
- * word's positions, and a word without a living row goes at once. If there is no memory to take the
- * text of a removed row apart, its positions stay and lead to nothing. */
+ * When a row is removed, its positions are marked as dead. They are cut out when they are half of a
+ * word's positions, and a word without a living row is removed immediately. If there is no memory
+ * to split the text of a removed row, its positions stay and lead to no row. */
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,7 +1,8 @@
-/* store_prepare.c - operations made ready for a backend: checked, with defaults, encoded.
+/* store_prepare.c - prepares operations for a backend: checks them, fills in defaults and encodes
+ * messages.
  *
- * All of this happens on the caller's thread, before the writer sees the operation: the write lock
- * is held only for the rows themselves. */
+ * All of this happens on the caller's thread, before the writer sees the operation, so that the
+ * write lock is held only while rows are written. */
 #include "store/store_prepare.h"
 
 #include "base/clock.h"

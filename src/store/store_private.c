@@ -1,4 +1,4 @@
-/* store_private.c - whether others can get at the files of a store. */
+/* store_private.c - checks whether other users can access the files of a store. */
 #include "store/store_private.h"
 
 #include <stdio.h>

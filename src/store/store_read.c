@@ -1,4 +1,4 @@
-/* store_read.c - the reading half of the front. Runs on the caller's thread. */
+/* store_read.c - the reading functions of the front. They run on the caller's thread. */
 #include "palaver/store.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* store_reading.c - several looks at one session, which is found once. */
+/* store_reading.c - several reads of one session, which is looked up once. */
 #include "store/store_reading.h"
 
 #include "store/store_chain.h"

@@ -1,5 +1,6 @@
-/* store_ready.c - whether a store can be used now. After a commit that the disk refused, only a
- * write tells whether it takes writes again; the probe is a record that is dropped at once. */
+/* store_ready.c - whether a store can be used now. If the disk rejected the last commit, only
+ * another write shows whether it accepts writes again. The probe is a record that is dropped
+ * immediately. */
 #include <stdatomic.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* store_record.c - records in the front: their checks, and the calls that read and write them. */
+/* store_record.c - records in the front: their checks, and the functions that read and write
+ * them. */
 #include "base/clock.h"
 #include "message/message_check.h"
 #include "palaver/store.h"

@@ -1,9 +1,10 @@
-/* store_resolve.c - from what routing says to the session that a message belongs to.
+/* store_resolve.c - finds or creates the session that a message belongs to, from the result of
+ * routing.
  *
- * Nearly always the session exists and its record is as routing says: then it is one look-up by
- * key. Otherwise each step is an operation that may be repeated: two processes that resolve the
- * same message at once come to the same session, and a crash in between leaves a session that the
- * next call finishes. */
+ * Usually the session exists and its record matches the result of routing. Then one lookup by key
+ * is enough. Otherwise each step is an operation that can be repeated. If two processes resolve the
+ * same message at the same time, both find the same session. A crash between two steps leaves a
+ * session that the next call completes. */
 #include "palaver/store.h"
 
 #include <strings.h>

@@ -1,16 +1,19 @@
-/* store_search.c - the search: finds messages by their words, in what a session shows or in all of
- * a tenant's active sessions.
+/* store_search.c - the search: finds messages by their words, in the view of one session or in all
+ * active sessions of a tenant.
  *
- * A backend offers rows that may match, and everything is decided here, so that all backends find
- * the same: each row's text is brought to its normal form and the phrases are looked for in it
- * (store_words.h). What is in sight comes from the session's view; of a whole tenant the matches
- * are gathered first and then looked at in their sessions, because a sink must not call the engine.
+ * A backend returns rows that may match, and this file decides, so that all backends find the same
+ * messages. The text of each row is converted to its normal form, in which the phrases are looked
+ * up (store_words.h). For one session, its view says which rows are visible. For a tenant, the
+ * matches are collected first and then looked up in their sessions, because a sink must not call
+ * the engine.
  *
- * A short session is walked through; a long one, and a tenant, are searched by the backend's index
- * where it has one. What that lacks is added before, one part a commit, so that appends of others
- * get in between; a program that calls pal_store_index() now and then leaves little to add. A
- * caller that can't wait for all of it says how long it waits: the rows that are not in the index
- * are then walked through for as long again, and the page ends where that ended. Any thread. */
+ * A short session is scanned. A long session, or a tenant, is searched with the backend's index if
+ * it has one. Missing parts of the index are added before the search, one part per commit, so that
+ * appends of other callers can run in between. A program that sometimes calls pal_store_index()
+ * leaves little to add. A caller can limit the time for this: the rows that are still not in the
+ * index are then scanned for at most the same time again, and the page ends where the scan ended.
+ *
+ * Any thread can call it. */
 #include "palaver/store.h"
 
 #include <stdio.h>

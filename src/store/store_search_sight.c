@@ -1,8 +1,8 @@
 /* store_search_sight.c - which active session shows a message.
  *
- * Usually the one that it was appended to. But that may have been erased while forks share its
- * rows, or be in the trash, or have rewound past what a fork still shows: then the forks are asked,
- * and theirs. */
+ * Usually it is the session that the message was appended to. But that session may be erased while
+ * forks share its rows, or be in the trash, or be rewound past a message that a fork still shows.
+ * Then the search tries its forks, and their forks. */
 #include "store/store_search.h"
 
 #include "base/clock.h"

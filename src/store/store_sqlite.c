@@ -1,17 +1,19 @@
 /* store_sqlite.c - the SQLite backend: opening, closing, the pool of readers, the callbacks.
  *
- * Crash argument: the file is in WAL mode with synchronous=FULL. A transaction is frames appended
- * to the WAL, made durable by one fsync before COMMIT returns, and only then do we acknowledge. A
- * crash before that leaves frames without a valid commit record, which recovery ignores; a crash
- * while frames are copied into the file (checkpoint) leaves the WAL, which is copied again. A
- * failed fsync fails the COMMIT, and the next one writes its frames anew. A process that dies
- * between write and fsync may leave a commit that the next process finds, and that a power cut
- * would take back: so whoever opens the file for writing syncs the WAL before it acknowledges
- * anything, such as a message that is there already.
+ * Crash argument: the file is in WAL mode with synchronous=FULL. A transaction is a series of
+ * frames that are appended to the WAL. One fsync makes them durable before COMMIT returns, and only
+ * then does Palaver acknowledge.
+ * - A crash before the fsync leaves frames without a valid commit record, which recovery ignores.
+ * - A crash while frames are copied into the file (checkpoint) leaves the WAL, which is copied
+ *   again.
+ * - A failed fsync fails the COMMIT, and the next transaction writes its frames again.
+ * - A process that dies between write and fsync can leave a commit that the next process finds, but
+ *   that a power cut would take back. Therefore a process that opens the file for writing syncs the
+ *   WAL before it acknowledges anything, for example a message that already exists.
  *
- * Readers have connections of their own and never wait for the writer. Several processes may use
- * one file: the write lock is taken with BEGIN IMMEDIATE before anything is read that a write
- * depends on. */
+ * Readers have separate connections and never wait for the writer. Several processes can use one
+ * file: a writer takes the write lock with BEGIN IMMEDIATE before it reads anything that its writes
+ * depend on. */
 #include <string.h>
 #include <sys/stat.h>
 

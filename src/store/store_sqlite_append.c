@@ -1,4 +1,4 @@
-/* store_sqlite_append.c - operations on what a session holds: messages, marks, blobs. */
+/* store_sqlite_append.c - operations on the contents of a session: messages, marks, blobs. */
 #include <string.h>
 
 #include "base/digest.h"

@@ -1,10 +1,10 @@
-/* store_sqlite_apply.c - a batch: one transaction, whatever its operations are.
+/* store_sqlite_apply.c - runs a batch as one transaction.
  *
- * Every operation checks before it writes, so one that is refused leaves nothing behind and the
- * others go on in the same transaction. When SQLite itself fails in the middle of one (a full disk,
- * no memory, a constraint that no check foresaw), the whole batch is rolled back and its operations
- * are run again one by one, so that only those that really can't be done fail. Operations that go
- * with one another stay in one transaction then, too. */
+ * Every operation checks before it writes. So a rejected operation changes nothing, and the others
+ * continue in the same transaction. If SQLite itself fails during an operation (the disk is full,
+ * memory runs out, or a constraint fails that no check covers), the whole batch is rolled back.
+ * Then its operations are run again one by one, so that only those fail that cannot be done.
+ * Operations that are joined to each other stay in one transaction then, too. */
 #include <string.h>
 
 #include "store/store_sqlite.h"

@@ -1,12 +1,12 @@
 /* store_sqlite_check.c - fsck.
  *
- * First the file and its indexes, by SQLite's own check; an index can be built anew from its table.
- * Then every session by itself: its rows follow one another without a gap, each can be decoded, and
- * its counts agree. Counts are derived and are corrected, and so are the ledger's sums; a session
- * whose rows are damaged is quarantined, so that what is left of it can be read but nothing is
- * built on it. No message is ever removed; records are whose session is gone.
+ * First it checks the file and its indexes with SQLite's own check; an index can be rebuilt from
+ * its table. Then it checks every session: its rows have no gap, each row can be decoded, and its
+ * counts are right. Counts and the sums of the ledger are derived data and are corrected. A session
+ * with damaged rows is quarantined, so that the remaining rows can be read but nothing new is added
+ * to them. No message is ever removed. Records of sessions that no longer exist are removed.
  *
- * Works on a connection of its own, and takes the write lock only for single corrections. */
+ * It uses a separate connection and takes the write lock only for single corrections. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* store_sqlite_counts.c - how much there is in the file, so that telling it does not mean walking
- * over all of it.
+/* store_sqlite_counts.c - counts of the objects in the file, so that statistics do not have to read
+ * all of it.
  *
- * The operations of a transaction add up what they change, and the sum is written to the one row of
- * `counter` in the same transaction, before it is committed. So a crash leaves rows and counts that
- * agree. An operation that is taken back alone takes its part of the sum back as well. */
+ * The operations of a transaction add up their changes. The sum is written to the one row of
+ * `counter` in the same transaction, before the commit. So rows and counts agree after a crash. If
+ * a single operation is undone, its part of the sum is undone as well. */
 #include <string.h>
 
 #include "store/store_sqlite.h"

@@ -1,8 +1,8 @@
 /* store_sqlite_erase.c - erasure and the sweep.
  *
- * A session's rows may be shared with forks, which must not lose them. So erasing keeps the rows up
- * to the highest seq at which any fork begins, strips the session of everything that names or
- * describes it, and finishes the work when the last of its forks is erased. */
+ * Forks may share a session's rows and must not lose them. So an erasure keeps the rows up to the
+ * highest seq at which any fork begins, and removes everything that names or describes the session.
+ * The erasure is completed when the last of the forks is erased. */
 #include <string.h>
 
 #include "store/store_sqlite.h"

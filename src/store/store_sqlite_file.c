@@ -1,13 +1,14 @@
-/* store_sqlite_file.c - the database file as a file: created for its owner alone, and watched while
- * it is open.
+/* store_sqlite_file.c - the database file: it is created for its owner only, and watched while it
+ * is open.
  *
  * SQLite gives its WAL and its shared memory the mode of the database file, so it is enough to
- * create that one with the right mode before SQLite does. A crash after its creation leaves an
- * empty file, which is what a crash in SQLite's own creation leaves.
+ * create that file with the right mode before SQLite does. A crash after its creation leaves an
+ * empty file, as a crash during SQLite's own creation would.
  *
- * A file that was removed or replaced while it is open still takes writes, and they are gone with
- * the process. So every commit looks first whether the names still lead to the open files: three
- * calls of stat(), a few microseconds next to a commit's sync. */
+ * If a file is removed or replaced while it is open, writes to it still succeed, but they are lost
+ * when the process ends. So every commit first checks whether the names still lead to the open
+ * files. This takes three calls of stat(): a few microseconds, which is little compared with the
+ * sync of a commit. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,17 +1,18 @@
-/* store_sqlite_gather.c - lets a commit go to the WAL in one write.
+/* store_sqlite_gather.c - lets a commit reach the WAL in one write.
  *
- * SQLite writes every frame of a transaction by two calls, its head and its page, though all of
- * them follow one another in the file. For a batch of appends these calls cost as much as half of
- * SQLite's own work. So the writer's connection has methods of its own for this one file: what is
- * written where the last write ended is kept, and is written when it has to be.
+ * SQLite writes every frame of a transaction with two calls, one for its head and one for its page,
+ * although all frames are contiguous in the file. For a batch of appends these calls cost up to
+ * half of SQLite's own work. So the writer's connection has its own methods for this one file. They
+ * keep data that is written where the last write ended, and write it when it is needed.
  *
- * Crash argument: it is written before the file is synced, cut, measured or read at that place.
- * SQLite syncs the WAL before it tells other connections of a commit, so nobody looks for frames
- * that are still kept. What couldn't be written fails everything until the transaction is rolled
- * back, so that no commit can follow it. What is still kept then is forgotten, and reads elsewhere
- * don't write it: once the lock is gone, another process may have frames of its own at that place.
+ * Crash argument: kept data is written before the file is synced, truncated, measured, or read at
+ * that place. SQLite syncs the WAL before other connections can see a commit, so no connection
+ * looks for frames that are still kept. If a write fails, every later call fails until the
+ * transaction is rolled back, so that no commit can follow. Data that is still kept at the rollback
+ * is dropped, and reads at other places do not write it: after the lock is released, another
+ * process may have its own frames at that place.
  *
- * Whoever holds the writer's connection is the only one that calls these. */
+ * Only the thread that holds the writer's connection calls these functions. */
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,13 +1,13 @@
-/* store_sqlite_group.c - summaries of the search index: which blocks have a term at all, so that a
- * search for a word that is nowhere need not look into each of them.
+/* store_sqlite_group.c - summaries of the search index: which blocks contain a term at all. With
+ * them, a search for a word that occurs nowhere does not have to read every block.
  *
- * Sixteen blocks make a group, and sixteen groups one of the next level. A group is kept as a block
- * is (store_block.h), with its children in the place of rows: each term of a child, and which of
- * the sixteen have it. Terms of sessions and roles are left out. `search_group` lists the groups,
- * and `search_state` says up to where blocks and groups are there without a gap.
+ * Sixteen blocks form a group, and sixteen groups form a group of the next level. A group is stored
+ * like a block (store_block.h), with its children in place of rows: each term of a child, and which
+ * of the sixteen children contain it. Terms of sessions and roles are left out. `search_group`
+ * lists the groups, and `search_state` says how far blocks and groups exist without a gap.
  *
- * No word outlives its message here either: where a block is thrown away, so are the groups that it
- * is in, in the same transaction. All of it can be derived from the blocks. */
+ * No word remains here after its message is erased: when a block is dropped, the groups that
+ * contain it are dropped in the same transaction. All groups can be derived from the blocks. */
 #include <string.h>
 
 #include "store/store_sqlite_group.h"

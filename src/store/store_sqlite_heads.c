@@ -1,14 +1,14 @@
-/* store_sqlite_heads.c - the heads of sessions that were written to lately, so that the next
- * operation need not look its own up: that took a ninth of what an append costs the writer, and a
- * turn's commits have three operations and more on one session.
+/* store_sqlite_heads.c - a cache of the heads of recently written sessions, so that the next
+ * operation does not have to read its head from the file. That read took a ninth of the writer's
+ * work for an append, and a commit of a turn has three or more operations on one session.
  *
- * They say what the file says as long as nobody else has written to it. SQLite counts the states of
- * the file that a connection has seen, by which it keeps its own pages: when a transaction begins
- * with the number that the last commit ended with, nothing has come between. An append tells here
- * what it wrote; before any other operation that may change a head, and whenever something is
- * rolled back, all are forgotten, and during such an operation none is kept.
+ * The cache is valid as long as no other connection has written to the file. SQLite counts the
+ * states of the file that a connection has seen, to validate its own page cache. If a transaction
+ * begins with the number that the last commit ended with, nothing was written in between. An append
+ * updates the cache. The cache is emptied before any other operation that may change a head, and
+ * after every rollback; during such an operation nothing is cached.
  *
- * Whoever holds the writer's connection is the only one that calls these. */
+ * Only the thread that holds the writer's connection calls these functions. */
 #include "base/memory.h"
 #include "store/store_sqlite.h"
 

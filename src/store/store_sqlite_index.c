@@ -1,17 +1,18 @@
-/* store_sqlite_index.c - the search index: blocks of terms (store_block.h) beside the messages.
+/* store_sqlite_index.c - the search index: blocks of terms (store_block.h), stored next to the
+ * messages.
  *
- * Messages lie in the order of their arrival, each PAL_BLOCK_ROWS positions of them in a block. A
- * block is indexed once the next one has begun, for then nothing is added to it any more; until
- * then, and whenever it is not indexed for another reason, its rows are walked through. So appends
- * have no part in this, and whatever was acknowledged is found.
+ * Messages are stored in the order of their arrival, and each PAL_BLOCK_ROWS positions are one
+ * block. A block is indexed after the next block has begun, because nothing is added to it then.
+ * Until then, or if a block is not indexed for another reason, a search scans its rows. So appends
+ * do not touch the index, and every acknowledged message is found.
  *
- * Apart from the words, each block has terms for the roles, sessions and tenants of its rows. They
- * begin with a byte that no word has.
+ * In addition to words, each block has terms for the roles, sessions and tenants of its rows. They
+ * begin with a byte that no word contains.
  *
- * Erasing throws away the blocks of what is erased, in its own transaction. A block that was read
- * before an erasure and is written after it would bring the words back: `erasures` counts them, and
- * such a block is not written. Erasing the newest messages makes their positions free again, so the
- * block that the next message goes to is thrown away as well. */
+ * An erasure drops the blocks of the erased messages in the same transaction. A block that was read
+ * before an erasure and is written after it would bring the words back. Therefore `erasures` counts
+ * erasures, and such a block is not written. Erasing the newest messages frees their positions for
+ * new messages, so the block that the next message belongs to is dropped as well. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
-/* store_sqlite_ledger.c - model calls and what they cost.
+/* store_sqlite_ledger.c - model calls and their costs.
  *
- * Every row is counted a second time in the table ledger_hour, in the same transaction: once for
- * its tenant (agent 0) and once for its agent. The sum of any time is then that of whole hours, and
- * of the rows before and after them, which are less than two hours' worth.
+ * Every row is also counted in the table ledger_hour, in the same transaction: once for its tenant
+ * (agent 0) and once for its agent. The sum of a period then consists of full hours and of the rows
+ * before and after them, which cover less than two hours.
  *
- * Sums stay at the largest number that SQLite keeps. Its own sum() fails there, and its own "+"
- * goes over to floating point, so connections have functions that do neither. */
+ * Sums are limited to the largest number that SQLite can store. SQLite's sum() fails at that limit,
+ * and its "+" changes to floating point, so connections have functions that do neither. */
 #include "base/sum.h"
 #include "store/store_sqlite.h"
 

@@ -1,4 +1,5 @@
-/* store_sqlite_names.c - keys and aliases: who has which, and how a session's list is kept. */
+/* store_sqlite_names.c - keys and aliases: which session has which, and how a session's list is
+ * stored. */
 #include <string.h>
 
 #include "store/store_sqlite.h"

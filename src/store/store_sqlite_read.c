@@ -1,5 +1,5 @@
-/* store_sqlite_read.c - reads. Each takes a connection from the pool for as long as it runs, and
- * sees what was committed when it began. From any thread. */
+/* store_sqlite_read.c - reads. Each read takes a connection from the pool while it runs, and sees
+ * everything that was committed when it began. Any thread can call these functions. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* store_sqlite_record.c - records: small named things beside the conversations. */
+/* store_sqlite_record.c - records: small named objects that are stored next to the sessions. */
 #include "store/store_sqlite.h"
 
 /* The current record of a name. An expired record does not count. */

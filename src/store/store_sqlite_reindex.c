@@ -1,12 +1,12 @@
-/* store_sqlite_reindex.c - builds damaged indexes anew from their tables.
+/* store_sqlite_reindex.c - rebuilds damaged indexes from their tables.
  *
- * REINDEX first empties the old index, and fails when that is too damaged to be walked. Then the
- * index is taken out of the schema without being walked, made again from its own text, and VACUUM
- * gives back the pages that nobody owns any more. The tables of the search index are treated
- * likewise, and stay empty: what is missing there is built by the next search.
+ * REINDEX first empties the old index, and fails if the index is too damaged to be read. In that
+ * case the index is removed from the schema without being read and created again from its own text.
+ * VACUUM then frees the pages that no longer belong to anything. The tables of the search index are
+ * treated in the same way and stay empty: the next search builds the missing parts.
  *
- * Crash argument: an index is replaced in one transaction, and VACUUM is another; between them
- * there are at worst pages that nobody uses. */
+ * Crash argument: an index is replaced in one transaction, and VACUUM is another. A crash between
+ * them leaves, at worst, unused pages. */
 #include <string.h>
 
 #include "store/store_sqlite.h"

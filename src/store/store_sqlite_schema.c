@@ -1,13 +1,14 @@
-/* store_sqlite_schema.c - the tables, the steps from one version to the next, and the look at a
- * file before SQLite may touch it. docs/store-format.md describes the tables in prose.
+/* store_sqlite_schema.c - the tables, the migrations between versions, and the check of a file
+ * before SQLite touches it. docs/store-format.md describes the tables in prose.
  *
- * Messages are rows in the order of their arrival (`pos`), found through the index (session, seq):
- * see docs/decisions/002-sqlite-layout.md for what was measured. What changes with every append
- * stands in the narrow table `head`, so that long titles and metadata are not written again.
+ * Messages are rows in the order of their arrival (`pos`), found through the index (session, seq).
+ * docs/decisions/002-sqlite-layout.md has the measurements. Values that change with every append
+ * are in the narrow table `head`, so that long titles and metadata are not written again.
  *
- * Crash argument: the tables are made in one transaction under a rollback journal, before the file
- * is switched to WAL. A crash before that transaction's commit leaves an empty file, which is made
- * anew; a crash after it leaves a whole one. Every later step is one transaction as well. */
+ * Crash argument: the tables are created in one transaction under a rollback journal, before the
+ * file is switched to WAL. A crash before the commit of that transaction leaves an empty file, and
+ * the tables are created again. A crash after it leaves a complete file. Every migration is one
+ * transaction as well. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* store_sqlite_search.c - finds the rows that may match, from the newest to the oldest.
  *
- * Goes through the blocks of the index, the newest first. In each the rows of all terms are joined
- * as bitmaps, and only those that are left are read. A block that is not indexed, or whose index is
- * damaged, is walked through. Where sixteen of them, or as many sixteens, have a summary
- * (store_sqlite_group.c), only those are looked into that have all terms. All of it in one read
- * transaction. Any thread. */
+ * The search goes through the blocks of the index, the newest first. In each block it intersects
+ * the rows of all terms as bitmaps and reads only the remaining rows. If a block is not indexed, or
+ * its index is damaged, all of its rows are scanned. If sixteen blocks, or sixteen groups, have a
+ * summary (store_sqlite_group.c), only those that contain all terms are read. Everything happens in
+ * one read transaction. Any thread can call it. */
 #include <string.h>
 
 #include "store/store_sqlite_group.h"

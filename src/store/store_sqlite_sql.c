@@ -1,7 +1,7 @@
 /* store_sqlite_sql.c - connections and prepared statements.
  *
  * A connection belongs to one thread at a time. Statements are prepared once and reset after every
- * use, so that none keeps a read transaction open. */
+ * use, so that no statement keeps a read transaction open. */
 #include "store/store_sqlite_sql.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* store_sqlite_trash.c - into the trash, and back. A session in it keeps everything but its names:
- * those are free for others, and it gets back what is still free. */
+/* store_sqlite_trash.c - moves sessions to the trash and restores them. A session in the trash
+ * keeps everything except its names, which other sessions can use. A restored session gets those
+ * names back that are still free. */
 #include <string.h>
 
 #include "store/store_sqlite.h"

@@ -1,12 +1,14 @@
-/* store_sqlite_wal.c - keeps the WAL short, on a thread of its own.
+/* store_sqlite_wal.c - keeps the WAL short, on a separate thread.
  *
- * To copy the WAL into the file takes tens of milliseconds, and whoever's commit did it would wait
- * for that. So the bulk is copied beside the writer, which goes on, and only what it wrote
- * meanwhile is copied while it is held: the WAL can begin anew only when all of it is in the file.
+ * Copying the WAL into the file takes tens of milliseconds, and the commit that did it would be
+ * delayed. So most of the WAL is copied while the writer continues. Only the frames that it wrote
+ * in the meantime are copied while it is blocked: SQLite can start the WAL from its beginning only
+ * when all of it is in the file.
  *
- * A crash at any point is harmless: frames stay in the WAL until all of them are in the file and
- * synced, and are copied again. What fails is tried again with the next commit that finds the WAL
- * too long. The thread is started by the first such commit; most processes never have it. */
+ * Crash argument: a crash at any point is harmless. Frames stay in the WAL until all of them are in
+ * the file and synced, and they are copied again after a crash. If copying fails, the next commit
+ * that finds the WAL too long tries again. The first such commit starts the thread; most processes
+ * never need it. */
 #include <string.h>
 
 #include "store/store_sqlite.h"

@@ -1,16 +1,17 @@
-/* store_standing.c - which checkpoints, prunes, epochs and pins count now.
+/* store_standing.c - which checkpoints, prunes, epochs and pins are in effect.
  *
- * A mark with a seq is about the messages up to it that were in sight when it was made. It counts
- * for as long as they all are. So two sets of hidden seqs are compared, up to the mark's own: those
- * that the marks before it hid then, and those that all marks hide now. A rewind that came later
- * adds to the second, and undoing it takes that away again, however deep undos are nested.
+ * A mark with a seq refers to the messages up to this seq that were visible when the mark was made.
+ * It is in effect as long as all of them are visible. So two sets of hidden seqs, up to the mark's
+ * seq, are compared: the seqs that earlier marks hid when the mark was made, and the seqs that all
+ * marks hide now. A later rewind adds to the second set, and undoing the rewind removes that again,
+ * however deeply undos are nested.
  *
- * A checkpoint stands for everything up to its seq, so it must not hide what it does not know: it
- * counts only while nothing has come back into sight either (by undoing a rewind that is older than
- * it, or in a fork at a message that was out of sight).
+ * A checkpoint replaces everything up to its seq, so it must not hide messages that it does not
+ * cover. It is in effect only while no message has become visible again: by undoing a rewind that
+ * is older than the checkpoint, or in a fork at a message that was hidden.
  *
- * What was hidden then is worked out anew only where a mark that bears on the view lies between two
- * candidates, and the newest usually is the one. */
+ * The first set is computed again only if a mark that affects the view is between two candidates.
+ * Usually the newest candidate is in effect. */
 #include "store/store_standing.h"
 
 #include <stdlib.h>

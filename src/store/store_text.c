@@ -1,7 +1,8 @@
-/* store_text.c - the text of a stored message that a search looks into.
+/* store_text.c - the text of a stored message that a search looks at.
  *
- * Arguments of tool calls are JSON as the model wrote it. Its strings are read, so that what is
- * escaped there is found as it is meant; what is no JSON is taken as it is. */
+ * Arguments of tool calls are JSON as the model wrote it. The strings in it are decoded, so that
+ * escaped characters are found in their plain form. Arguments that are not JSON are used
+ * unchanged. */
 #include "store/store_text.h"
 
 #include "base/json.h"

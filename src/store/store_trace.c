@@ -1,5 +1,5 @@
-/* store_trace.c - a backend that wraps any other and tells what was called, how long it took and
- * how it ended. For operators who want to know where the time goes, and for tests. */
+/* store_trace.c - a backend that wraps any other and reports which callback was called, how long it
+ * took and how it ended. It shows operators where the time goes, and tests use it. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "store/store_backend.h"

@@ -1,12 +1,13 @@
 /* store_view.c - what a session shows.
  *
- * A rewind or reset hides the seqs from its own `seq` + 1 to the newest at that time, and may reach
- * down into shared rows; a hide takes one message away, or one part of it. So a view is: the chain
- * of owners (store_chain.h), each for a range of seqs, less the hidden spans gathered on the way
+ * A rewind or reset hides the seqs from its own `seq` + 1 to the newest at that time, which can
+ * include shared rows. A hide hides one message or one part of it. So a view is the chain of owners
+ * (store_chain.h), each for a range of seqs, without the hidden spans that are collected on the way
  * up.
  *
  * The pieces are read one after the other, not in one snapshot. That is safe because rows and marks
- * are only added: whatever comes after the session's own record was read has larger numbers. */
+ * are only added: everything that is added after the session's record was read has larger
+ * numbers. */
 #include "store/store_view.h"
 
 #include "base/clock.h"

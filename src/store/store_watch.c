@@ -1,8 +1,8 @@
-/* store_watch.c - tells what has changed, after it is durable.
+/* store_watch.c - notifies watchers of changes after these are durable.
  *
- * A change is told by the thread that made the commit, or that waited for it; watchers are called
- * under a lock that only beginning and ending a watch takes for itself, so that a watch has ended
- * when pal_store_unwatch() returns. Changes of other processes are not seen. */
+ * The thread that made the commit, or that waited for it, reports the change. Watchers are called
+ * under a lock for reading. Only starting and ending a watch take the lock for writing, so a watch
+ * has ended when pal_store_unwatch() returns. Changes of other processes are not reported. */
 #include "store/store_front.h"
 
 static bool describe(const pal_op *op, pal_change *out_change)

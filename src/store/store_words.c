@@ -1,4 +1,4 @@
-/* store_words.c - words: how texts and queries are compared by a search. See store_words.h. */
+/* store_words.c - words: how a search compares texts and queries. See store_words.h. */
 #include "store/store_words.h"
 
 #include "base/unicode.h"

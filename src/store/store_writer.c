@@ -1,18 +1,20 @@
-/* store_writer.c - the one thread that commits, and the queue in front of it.
+/* store_writer.c - the thread that commits, and its queue.
  *
- * Group commit needs no timer: while one batch is being made durable, the calls of other threads
- * gather in the queue, and the next batch takes them all. A single caller never waits for company.
+ * Group commit needs no timer: while one batch is being made durable, the requests of other threads
+ * collect in the queue, and the next batch takes them all. A single caller never waits for others.
  * Batches keep the order of the queue, and so of each caller.
  *
- * A caller that is alone commits by itself: handing one operation to another thread and back costs
- * as much as a sixth of the commit. `lock` makes sure that there is still one writer at a time.
+ * A caller that is alone commits on its own thread, because passing one operation to another thread
+ * and back costs up to a sixth of the commit. `lock` still ensures that there is only one writer at
+ * a time.
  *
- * A task is a request that nobody waits for, from an event loop, say. It never commits on the
- * thread that handed it over, alone or not; otherwise it is a request like any other.
+ * A task is a request that no caller waits for, for example from an event loop. It is never
+ * committed on the thread that passed it, even if that thread is alone; otherwise it is a request
+ * like any other.
  *
- * Waking a sleeping thread costs the writer a few microseconds, which at sixty callers a commit is
- * as much as the commit. So it wakes only the first; each woken caller wakes the next one, on the
- * other cores, while the writer is at the next batch. */
+ * Waking a sleeping thread costs the writer a few microseconds; with sixty callers per commit this
+ * is as much as the commit. So the writer wakes only the first caller. Each woken caller wakes the
+ * next one, on the other cores, while the writer works on the next batch. */
 #include "store/store_writer.h"
 
 #include <errno.h>
