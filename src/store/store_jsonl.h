@@ -207,7 +207,7 @@ bool pal_jl_line_is_blank(pal_str line);
 
 /* ---- store_jsonl_disk.c ---- */
 
-/* Returns PAL_IO with the text of the system's error. */
+/* Returns PAL_IO, or PAL_DENIED if permission is missing, with the text of the system's error. */
 pal_status pal_jl_io(pal_error *err, const char *what, const char *path);
 /* Sets an error from errno for a path that cannot be used: PAL_DENIED, PAL_FULL or PAL_IO. The text
  * has the path, the reason and, if known, a remedy. */

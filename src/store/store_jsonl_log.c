@@ -13,9 +13,9 @@
  * continues with the next intact frame.
  *
  * The record "done" is not synced when it is written. The next batch writes it again, before its
- * own frames. So one sync makes both durable, and a failed earlier write of "done" does not matter.
- * A power cut before that sync can leave a hole in place of "done" and of the batch after it.
- * Nothing acknowledged is lost then. */
+ * own frames. So one sync makes both durable, and neither depends on an earlier sync that failed. A
+ * power cut before that sync can leave a hole in place of "done", with the intact batch after it.
+ * Then nothing is missing. */
 #include "base/memory.h"
 #include "store/store_jsonl.h"
 
