@@ -1,8 +1,8 @@
-/* server_call.c - the frame around every handler: what it writes its answer with, how it fails, how
- * its writes reach the store.
+/* server_call.c - the frame around every handler: the writer of its response, its failures, and its
+ * writes to the store.
  *
- * A call is used by one thread at a time: the listener's, then perhaps a worker's, the store's
- * writer or the runtime's loop. Whoever sends or fails is the last to use it. */
+ * One thread at a time uses a call: a thread of the listener, then perhaps a worker, the store's
+ * writer or the runtime's loop. Sending the response or failing is the last use of a call. */
 #include "server/server_call.h"
 
 #include <stdarg.h>
@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "server/server_idempotency.h"
 
-#define RETRY_MS 1000 /* what a caller is told where the store's queue is full */
+#define RETRY_MS 1000 /* Retry-After if the store's queue is full or all streams are open */
 
-/* Answers need memory of their own: this one is for when there is none. */
+/* A response needs memory. This one is for the case that there is none. */
 static const char no_memory_answer[] = "{\"error\":\"out of memory\",\"detail\":\"out of memory\","
                                        "\"code\":\"no_memory\",\"param\":null}\n";
 
@@ -78,7 +78,7 @@ unsigned pal_status_http(pal_status status)
     return (size_t)status < sizeof codes / sizeof *codes ? codes[status] : 500;
 }
 
-/* The text is there twice: some clients look for "error", others for "detail". */
+/* The text appears twice: some clients look for "error", others for "detail". */
 void pal_put_native_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
 {
     pal_json_begin_object(writer);
@@ -126,12 +126,14 @@ pal_status pal_call_refuse_stream(pal_call *call, pal_error *err)
             "as many streams as server.streams_max allows are open; try again later");
 }
 
-/* Takes the answer out of the frame first, which lies in the arena that the answer may end. */
+/* Takes the body out of the frame first: the frame is in the arena, which can end with the
+ * response. */
 static void answer(pal_frame *frame, unsigned code)
 {
     pal_buf body = frame->buf;
     pal_buf_init(&frame->buf, PAL_SERVER_ANSWER_BYTES_MAX);
-    /* Before it is sent: whoever has the answer may ask again at once. */
+    /* Before the response is sent: a client that has the response can repeat the request at
+     * once. */
     pal_idempotency_end(&frame->call);
     if (body.failure)
         pal_exchange_answer(frame->call.exchange, 503, json_type, pal_str_of(no_memory_answer));
@@ -151,7 +153,7 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
 {
     pal_frame *frame = pal_frame_of(call);
     pal_error lost = {0};
-    /* What it names may be gone because it was done: deleted, erased, renamed. */
+    /* The object may be missing because the first attempt deleted, erased or renamed it. */
     if (frame->is_repeat && status == PAL_NOT_FOUND) {
         status = pal_idempotency_lost(call, &lost);
         err = &lost;
@@ -199,8 +201,8 @@ void pal_server_log_event(const pal_event *event, pal_id session)
 
 /* ---- Sending ---- */
 
-/* On a worker. The answer is remembered before it is sent: whoever has got it, gets the same one
- * for the same request from then on. */
+/* Runs on a worker. The response is stored before it is sent, so that a client that has it gets the
+ * same response to a repeat. */
 static void remember_and_answer(pal_exchange *x)
 {
     pal_frame *frame = pal_exchange_user(x);
@@ -221,7 +223,8 @@ void pal_call_send(pal_call *call, unsigned code)
         return;
     }
     frame->code = code;
-    /* Only what was done is remembered: a failure has changed nothing and may be tried again. */
+    /* Only successful responses are stored: a failure has changed nothing and can be tried
+     * again. */
     if (frame->idempotent && code < 300 && !frame->buf.failure)
         pal_exchange_to_worker(call->exchange, remember_and_answer);
     else
@@ -257,12 +260,14 @@ void pal_call_trace_turn(pal_call *call, const pal_turn_info *info, pal_str mode
 typedef struct applying {
     pal_call *call;
     pal_call_done done;
-    pal_op *ops; /* the handler's own */
+    pal_op *ops; /* the handler's operations */
     size_t ops_len;
-    pal_idempotent_batch batch; /* what is applied for them; none: they themselves */
+    /* Applied in place of `ops` if the request has an idempotency key. */
+    pal_idempotent_batch batch;
 } applying;
 
-/* What was made is what the answer tells of; what is erased has nothing to be erased with. */
+/* The owner is the created session, or else the first one that was written. An erased session
+ * cannot own the response. */
 static void note_owner(pal_call *call, const pal_op *ops, size_t ops_len)
 {
     pal_id owner = {{0}};

@@ -1,4 +1,4 @@
-/* server_call.h - what is behind a pal_call, for the server_*.c files only. */
+/* server_call.h - the private part of a pal_call, for the server_*.c files only. */
 #ifndef PAL_SERVER_CALL_H
 #define PAL_SERVER_CALL_H
 
@@ -6,23 +6,24 @@
 #include "server/server_limits.h"
 #include "server/server_trace.h"
 
-/* Lies in the exchange's arena and is its user. `call` comes first. */
+/* Lives in the exchange's arena and is the exchange's `user`. `call` must be first. */
 typedef struct pal_frame {
     pal_call call;
     pal_buf buf;
     pal_json_writer writer;
-    unsigned code;                     /* of the answer that waits to be remembered */
-    struct pal_idempotent *idempotent; /* NULL: no key, or it was let go */
-    pal_span_id span;                  /* of the request, where traces are made */
-    pal_id owner;                      /* see pal_call_belongs(); none: of no session */
+    unsigned code;                     /* status code of the response while it waits to be stored */
+    /* NULL: the request has no idempotency key, or it was released. */
+    struct pal_idempotent *idempotent;
+    pal_span_id span;                  /* the span of the request, if traces are made */
+    pal_id owner; /* see pal_call_belongs(); none: the response belongs to no session */
     bool is_mixed;                     /* see pal_call_is_mixed() */
-    bool is_forgotten;                 /* its answer is not to be sent again */
-    bool is_repeat;                    /* its work was done before, but the answer is not known */
-    bool is_on_worker;                 /* since before its body was read */
+    bool is_forgotten;                 /* the response must not be stored for a repeat */
+    bool is_repeat; /* the work was done before, but its response is not stored */
+    bool is_on_worker;                 /* runs on a worker since before its body was parsed */
     bool is_error;
-    pal_status status; /* is_error: of what */
-    char *reason;      /* is_error: what the client is told; in the arena */
-    pal_error failure; /* of a request whose subject is looked for before it is told */
+    pal_status status; /* if is_error: the status of the failure */
+    char *reason;      /* if is_error: the message for the client; in the arena */
+    pal_error failure; /* the failure, while find_subject runs before the response */
 } pal_frame;
 
 static inline pal_frame *pal_frame_of(pal_call *call)
@@ -30,26 +31,27 @@ static inline pal_frame *pal_frame_of(pal_call *call)
     return (pal_frame *)call;
 }
 
-/* NULL without memory: then it has been answered. */
+/* NULL: out of memory; a response was sent. */
 pal_frame *pal_frame_new(pal_server *server, pal_exchange *x);
-/* After the answer was sent. */
+/* Call it after the response was sent. */
 void pal_frame_done(pal_frame *frame);
 
-/* The code of HTTP for a status, as docs/errors.md has them. */
+/* The HTTP status code for a status, as docs/errors.md lists them. */
 unsigned pal_status_http(pal_status status);
 
-/* The native envelope. */
+/* Writes an error in the native envelope. */
 void pal_put_native_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer);
 
-/* Fails with a code and a word of its own. Returns `status`. */
+/* Fails with a specific HTTP code and error name. Returns `status`. */
 pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_status status,
         pal_error *err, const char *format, ...) PAL_PRINTF(6, 7);
 
-/* No stream could be had: 429 where its key has too many, else 503. Returns the status. */
+/* No stream could be opened: 429 if the key has too many streams, otherwise 503. Returns the
+ * status. */
 pal_status pal_call_refuse_stream(pal_call *call, pal_error *err);
 
-/* Logs that a turn failed, or that a call of its model is tried again; nothing else. Called by
- * whoever reads the events of a turn for its client. */
+/* Logs that a turn failed or that a model call is retried, and nothing else. The code that reads a
+ * turn's events for its client calls this. */
 void pal_server_log_event(const pal_event *event, pal_id session);
 
 #endif

@@ -1,14 +1,15 @@
-/* server_dispatch.c - a request's way to its handler, and what is noted when it ended.
+/* server_dispatch.c - leads a request to its handler, and records the request when it has ended.
  *
- * On a listener's thread; on a worker from the body on where that is long, and from the handler on
- * where the route says so. Everything that refuses does so before the handler has seen anything, in
- * this order: whether there is such a route, who may ask at all, whether the server still takes
- * requests, whose key it is, how often it asks; all this by the head, before a body is taken. Then
- * whether the body can be read, whether it was answered before.
+ * This runs on a thread of the listener. A long body is parsed on a worker, and a handler runs on a
+ * worker if its route requires one. All refusals happen before the handler runs. The order of the
+ * checks is: does the route exist, may the caller connect at all, does the server still accept
+ * requests, is the key valid, is the rate within its limit. All these checks use the head only,
+ * before a body is read. Then: can the body be parsed, are its members known, was the request
+ * answered before.
  *
- * A wrong request to something that is not there, or is another tenant's, is told that and not what
- * is wrong with it. The look is taken when a request has failed, so that those that work, appends
- * above all, read nothing for it. */
+ * An invalid request for something that does not exist, or that belongs to another tenant, gets 404
+ * rather than 400. Existence is checked only after the request has failed. So successful requests,
+ * above all appends, need no extra read. */
 #include "server/server_dispatch.h"
 
 #include <stdio.h>
@@ -32,7 +33,7 @@ const pal_api *const pal_apis[] = {
 
 /* ---- Finding the route ---- */
 
-/* The API whose prefix is the longest that the path begins with. */
+/* The API with the longest prefix that matches the path. */
 static const pal_api *api_of(pal_str path)
 {
     const pal_api *best = &pal_api_root;
@@ -55,7 +56,7 @@ static pal_status decode_params(pal_call *call, const pal_match *match, pal_erro
     return PAL_OK;
 }
 
-/* "/responses", by a client whose base URL lacks "/v1". */
+/* True for "/responses": the client's base URL lacks "/v1". */
 static bool is_openai_without_prefix(pal_str method, pal_str path)
 {
     char text[128] = "/v1";
@@ -93,7 +94,7 @@ static pal_status find_route(pal_call *call, pal_match *out_match, pal_error *er
     return call->route ? decode_params(call, out_match, err) : no_route(call, out_match, err);
 }
 
-/* ---- Pages of others: CORS ---- */
+/* ---- CORS ---- */
 
 static void add_cors(pal_call *call)
 {
@@ -107,7 +108,8 @@ static void add_cors(pal_call *call)
             pal_str_of("x-request-id, retry-after, idempotent-replayed"));
 }
 
-/* A browser asks first whether it may. no_route() has said already which methods there are. */
+/* A browser sends OPTIONS before the request itself. no_route() has already set the `allow`
+ * header. */
 static void answer_options(pal_call *call, const pal_match *match)
 {
     pal_exchange *x = call->exchange;
@@ -122,9 +124,9 @@ static void answer_options(pal_call *call, const pal_match *match)
     pal_exchange_answer(x, 204, NULL, (pal_str){0});
 }
 
-/* ---- Who asks, and how often ---- */
+/* ---- The caller and its limits ---- */
 
-/* So many turns and passed-on calls of one key may run at once. */
+/* Limits the turns and forwarded calls of one key that run or wait at the same time. */
 static pal_status admit_turn(pal_call *call, pal_error *err)
 {
     uint32_t max = call->server->settings->turns_per_key;
@@ -161,8 +163,8 @@ static pal_status admit(pal_call *call, pal_error *err)
 
 /* ---- The body ---- */
 
-/* Whatever a client calls it: curl says "application/x-www-form-urlencoded" by itself. Only what is
- * never JSON is refused by its name. */
+/* Clients send JSON with various types: curl's default is "application/x-www-form-urlencoded". So
+ * only a type that is never JSON is refused. */
 static bool is_other_type(pal_str type)
 {
     return type.len >= 10 && strncasecmp(type.data, "multipart/", 10) == 0;
@@ -194,9 +196,9 @@ static pal_status parse_body(pal_call *call, pal_error *err)
     return pal_error_set(err, PAL_INVALID, "the body is not valid JSON: %.180s", inner.message);
 }
 
-/* ---- What is wrong, and with what ---- */
+/* ---- Failures, and whether the object exists ---- */
 
-/* On a worker: a look at a turn waits for the runtime. */
+/* Runs on a worker, because a look at a turn waits for the runtime. */
 static void fail_if_there(pal_exchange *x)
 {
     pal_frame *frame = pal_exchange_user(x);
@@ -212,7 +214,7 @@ static void fail_if_there(pal_exchange *x)
     pal_call_fail(call, PAL_NOT_FOUND, &missing);
 }
 
-/* Of one whose caller is known. */
+/* Fails a request whose caller is known. */
 static void fail_admitted(pal_frame *frame, pal_status status, const pal_error *err)
 {
     pal_call *call = &frame->call;
@@ -224,14 +226,14 @@ static void fail_admitted(pal_frame *frame, pal_status status, const pal_error *
     pal_exchange_to_worker(call->exchange, fail_if_there);
 }
 
-/* ---- The way ---- */
+/* ---- From the head to the handler ---- */
 
 static void run_handler(pal_exchange *x)
 {
     pal_frame *frame = pal_exchange_user(x);
     pal_error err = {0};
     pal_status status = frame->call.route->handler(&frame->call, &err);
-    /* After PAL_OK the call may be gone already. */
+    /* After PAL_OK the call may no longer exist. */
     if (status != PAL_OK)
         fail_admitted(frame, status, &err);
 }
@@ -246,7 +248,7 @@ static pal_status refuse_draining(pal_call *call, pal_error *err)
             call, 503, "stopping", PAL_BUSY, err, "the server is stopping; try again soon");
 }
 
-/* *out_answered: nothing is left to do. */
+/* *out_answered: the response was sent, and nothing is left to do. */
 static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
 {
     pal_match match;
@@ -265,7 +267,7 @@ static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
     return status == PAL_OK ? admit(call, err) : status;
 }
 
-/* Where the body is long, on a worker already. */
+/* Runs on a worker if the body is long. */
 static void take(pal_exchange *x)
 {
     bool answered = false;
@@ -286,7 +288,7 @@ static void take(pal_exchange *x)
         run_handler(x);
 }
 
-/* A route without a body has no use for a long one. */
+/* A route without a body does not need a long one. */
 static bool takes_body(const pal_api_route *route)
 {
     return route->doc.request || route->flags & (PAL_ROUTE_JSON | PAL_ROUTE_ANY_JSON);
@@ -337,7 +339,7 @@ static pal_status status_of(unsigned code)
 void pal_server_refuse(pal_exchange *x, unsigned code, const char *why, void *user)
 {
     pal_error err;
-    /* One that was on its way to a worker has its frame already. */
+    /* A request that was to run on a worker already has its frame. */
     pal_frame *frame = pal_exchange_user(x);
     if (!frame)
         frame = pal_frame_new(user, x);
@@ -354,14 +356,14 @@ void pal_server_refuse(pal_exchange *x, unsigned code, const char *why, void *us
     pal_call_fail(&frame->call, status, &err);
 }
 
-/* ---- After it ---- */
+/* ---- After the response ---- */
 
 static void log_request(pal_frame *frame, unsigned code, uint64_t bytes_sent, int64_t duration_us)
 {
     const pal_call *call = &frame->call;
     const pal_exchange *x = call->exchange;
     const pal_api_route *route = call->route;
-    /* The path holds names that users gave: only a wrong request is logged with its own. */
+    /* Paths contain names that users chose. So only an invalid request is logged with its path. */
     bool is_wrong = code == 400 || code == 404;
     pal_str path = pal_exchange_path(x);
     path.len = path.len < PAL_SERVER_LOG_PATH_MAX ? path.len : PAL_SERVER_LOG_PATH_MAX;

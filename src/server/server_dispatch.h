@@ -1,4 +1,5 @@
-/* server_dispatch.h - what the listener tells: requests that arrived, that couldn't, that ended. */
+/* server_dispatch.h - the listener's callbacks: a request has arrived, could not be read, or has
+ * ended. */
 #ifndef PAL_SERVER_DISPATCH_H
 #define PAL_SERVER_DISPATCH_H
 

@@ -1,12 +1,13 @@
-/* server_http_head.c - looks at the head of a request before anything else does: its limits, and
- * whether two readers of it could disagree about where it ends.
+/* server_http_head.c - checks the head of a request before anything else does: its limits, and
+ * whether two programs could disagree about where the request ends.
  *
- * libmicrohttpd is lenient here: it takes the first of two lengths, lets a coding win over a
- * length, takes blanks before a colon, joins folded lines, and a NUL ends a value for it. Behind a
- * proxy that reads it the other way, each of these smuggles a second request; all are refused, and
- * so is a CR within a line.
- * Header lines lie where they were received, so a NUL or a folded line shows as a gap between two
- * of them. */
+ * libmicrohttpd is lenient. It uses the first of two lengths, prefers a transfer coding to a
+ * length, accepts blanks before a colon, joins folded lines, and ends a value at a NUL. If a proxy
+ * reads the same head differently, each of these lets a client smuggle a second request past the
+ * proxy. So all of them are refused, and so is a CR within a line.
+ *
+ * Header lines stay in the buffer that received them. So a NUL or a folded line shows as a gap
+ * between two header lines. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
@@ -24,10 +25,10 @@ typedef struct head_scan {
     bool is_value_bad;
     bool has_gap;
     uint64_t length;
-    const char *end;   /* of the last line */
-    const char *first; /* where the head lies; NULL: not known */
+    const char *end;   /* the end of the previous line */
+    const char *first; /* the beginning of the head in memory; NULL: not known */
     const char *last;
-    pal_buf forwarded_for; /* of all lines together */
+    pal_buf forwarded_for; /* the values of all lines, joined with commas */
     pal_buf forwarded;
 } head_scan;
 
@@ -69,7 +70,7 @@ static void join(pal_buf *list, const char *value, size_t len)
     pal_buf_append(list, value, len);
 }
 
-/* Lines end with CR LF, which became NULs, or one LF. */
+/* A line ends with CR LF, which libmicrohttpd has replaced by NULs, or with a single LF. */
 static void scan_gap(head_scan *scan, const char *key, const char *value, size_t value_len)
 {
     if (!scan->first || key < scan->first || key >= scan->last)
@@ -88,7 +89,7 @@ static enum MHD_Result scan_line(void *user, enum MHD_ValueKind kind, const char
     scan->is_name_bad |= !is_token(key, key_len);
     if (!value)
         return MHD_YES;
-    /* A reader that takes a CR for the end of a line would see another header there. */
+    /* A program that reads a CR as the end of a line would see another header there. */
     scan->is_value_bad |= memchr(value, '\r', value_len) != NULL;
     scan_gap(scan, key, value, value_len);
     if (is_name(key, key_len, "content-length")) {
@@ -106,7 +107,7 @@ static enum MHD_Result scan_line(void *user, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-/* The client's own id where it is 1 to PAL_SERVER_REQUEST_ID_LEN_MAX printable characters. */
+/* Uses the client's id if it has 1 to PAL_SERVER_REQUEST_ID_LEN_MAX printable characters. */
 static void choose_id(pal_exchange *x)
 {
     pal_str id = pal_exchange_header(x, "x-request-id");
@@ -196,7 +197,7 @@ unsigned pal_head_check(pal_exchange *x, const char *method, const char *version
     pal_buf_init(&scan.forwarded_for, x->listener->config.header_bytes_max);
     pal_buf_init(&scan.forwarded, x->listener->config.header_bytes_max);
     MHD_get_connection_values_n(x->connection->mhd, MHD_HEADER_KIND, scan_line, &scan);
-    /* The last line is followed by its own end and the empty line. */
+    /* The last line is followed by its line end and the empty line. */
     if (scan.end && scan.last > scan.end + 4)
         scan.has_gap = true;
     choose_id(x);

@@ -1,9 +1,8 @@
-/* server_http_listen.c - the listener: its address, its limits, its threads; and how all of
- * it ends.
+/* server_http_listen.c - the listener: its address, its limits, its threads, and how it closes.
  *
- * How it closes: no request is handled from then on; streams are ended, and have
- * PAL_SERVER_CLOSE_MS to be read; every handler answers. Only then is libmicrohttpd stopped, which
- * must not happen while connections are suspended. */
+ * When the listener closes, no more requests are handled. It first waits until every handler has
+ * responded. Then it ends the streams, which have PAL_SERVER_CLOSE_MS to be read. Only then is
+ * libmicrohttpd stopped, which must not happen while connections are suspended. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,14 +24,15 @@
 #define THREAD_STACK_BYTES ((size_t)1 << 20)
 #define BACKLOG 1024
 #define HOST_LEN_MAX 255
-/* What libmicrohttpd keeps of a header line beside its bytes, and the head of the answer. */
+/* The bytes that libmicrohttpd needs for a header line in addition to its text, and for the head of
+ * the response. */
 #define HEADER_RECORD_BYTES 56
 #define ANSWER_HEAD_BYTES 2048
 #define TLS_PRIORITIES "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"
 
 /* ---- The address ---- */
 
-/* "127.0.0.1:7077", "[::1]:7077", "localhost:0". */
+/* Splits "127.0.0.1:7077", "[::1]:7077" or "localhost:0". */
 static bool split_address(pal_str text, char host[HOST_LEN_MAX + 1], char port[6])
 {
     size_t at = text.len;
@@ -113,7 +113,7 @@ static void set_limits(pal_listener_limits *limits, const pal_config_server *con
     limits->heartbeat_ms = config->heartbeat_ms;
 }
 
-/* Where clients are on this machine, one address is all of them. */
+/* If all clients are on this machine, they share one address, so the default share is larger. */
 static void share_connections(pal_listener *listener)
 {
     const pal_config_server *config = &listener->config;
@@ -141,7 +141,7 @@ static pal_status read_proxies(pal_listener *listener, pal_error *err)
 
 /* ---- libmicrohttpd ---- */
 
-/* How libmicrohttpd says that it refuses a request: with a code, and the page that it will send. */
+/* libmicrohttpd logs that it refuses a request, with the code and the page that it will send. */
 static void see_refusal(const char *format, va_list arguments)
 {
     static const char begin[] = "Error processing request (HTTP response code is %u";
@@ -156,7 +156,7 @@ static void see_refusal(const char *format, va_list arguments)
         pal_malformed_answer(code, page);
 }
 
-/* Told of malformed requests and of clients that left: for whoever looks for a cause. */
+/* Called for malformed requests and for clients that left. The log lines help to find a cause. */
 static void log_line(void *user, const char *format, va_list arguments)
 {
     char line[512];
@@ -178,9 +178,9 @@ static unsigned thread_count(const pal_config_server *config)
                                              : (unsigned)cores;
 }
 
-/* One request's head, what is kept beside it, and the head of the answer. With the configuration's
- * defaults this is under 32 KiB, from where on libmicrohttpd maps pages for each connection, and a
- * quiet stream costs 13 KB instead of 10. */
+/* The bytes for the head of one request, its records, and the head of the response. With the
+ * default configuration this is less than 32 KiB. From 32 KiB on, libmicrohttpd maps pages for each
+ * connection, and an idle stream costs 13 KB instead of 10. */
 static size_t connection_bytes(const pal_config_server *config)
 {
     return (size_t)config->header_bytes_max + config->url_bytes_max +
@@ -209,7 +209,8 @@ static pal_status start_daemon(pal_listener *listener, pal_error *err)
             {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES},
             {MHD_OPTION_END, 0, NULL},
     };
-    /* Each thread's limit is this one divided by their number, and any of them may get them all. */
+    /* libmicrohttpd divides this limit by the number of threads, and one thread may get all
+     * connections. */
     uint64_t limit = open_max * 2 * threads;
     listener->daemon = MHD_start_daemon(flags | (listener->is_tls ? MHD_USE_TLS : 0), 0, NULL, NULL,
             pal_request_more, listener, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
@@ -231,7 +232,7 @@ out:
     return status;
 }
 
-/* ---- Its life ---- */
+/* ---- Open and close ---- */
 
 static pal_status start(pal_listener *listener, pal_error *err)
 {
@@ -272,7 +273,7 @@ pal_status pal_listener_open(
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&listener->changed, &attr);
     pthread_condattr_destroy(&attr);
-    /* Signals are for the program's own threads; those that are started here inherit the mask. */
+    /* Signals are for the program's own threads. Threads that are started here inherit the mask. */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     pal_status status = start(listener, err);
@@ -324,7 +325,8 @@ void pal_listener_quiesce(pal_listener *listener)
 {
     if (atomic_exchange(&listener->is_quiet, true))
         return;
-    /* Clients are refused from now on. The number stays taken until the watch has let go of it. */
+    /* From now on clients cannot connect. The descriptor stays open until the watch no longer uses
+     * it. */
     shutdown(listener->listen_fd, SHUT_RDWR);
     int64_t now_us = pal_clock_monotonic_us();
     pthread_mutex_lock(&listener->lock);
@@ -371,8 +373,8 @@ void pal_listener_close(pal_listener *listener)
         await_handlers(listener);
         end_streams(listener);
     }
-    /* In this order: the watch gives connections to the daemon, and the daemon's end takes streams
-     * out of the watch's lists. */
+    /* In this order: the watch adds connections to the daemon, and the end of the daemon removes
+     * streams from the watch's lists. */
     pal_watch_stop(listener);
     if (listener->daemon)
         MHD_stop_daemon(listener->daemon);

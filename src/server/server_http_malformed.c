@@ -1,12 +1,15 @@
-/* server_http_malformed.c - requests that libmicrohttpd refuses by itself get our answer instead.
+/* server_http_malformed.c - replaces the response of libmicrohttpd to requests that it refuses by
+ * itself.
  *
- * What it can't parse it answers with HTML, version 0.9.75 with two heads for a wrong length, and
- * with 500 for a long chunk extension. It offers no hook there, but it writes a line to its log
- * first, on the connection's own thread. The line does not name the connection. So every thread has
- * a list of requests whose end is not there yet, and the one that is meant is looked for: one with
- * a whole head that was not shown to us yet, or the only one that is in that phase. It is answered
- * past libmicrohttpd, and nothing more can be written to its connection afterwards. Where several
- * could be meant, and where the request line itself is malformed, libmicrohttpd's answer stays. */
+ * libmicrohttpd responds with HTML to a request that it cannot parse. Version 0.9.75 sends two
+ * heads for a wrong length, and 500 for a long chunk extension. It has no hook for this, but it
+ * first writes a log line, on the connection's thread. The line does not name the connection.
+ *
+ * So every thread has a list of its incomplete requests, and the refused request is searched in
+ * this list. It is the request whose complete head was not passed to us yet, or the only request in
+ * the matching phase. The response is written past libmicrohttpd, and then writing is shut down. If
+ * several requests match, or if the request line itself is malformed, the response of libmicrohttpd
+ * stays. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,7 +17,7 @@
 #include "server/server_http_inside.h"
 
 struct pal_unfinished {
-    struct pal_unfinished *next; /* of the listener's */
+    struct pal_unfinished *next; /* the next list of the listener */
     pal_exchange *first;
 };
 
@@ -71,9 +74,9 @@ void pal_unfinished_free(pal_listener *listener)
     }
 }
 
-/* ---- The one that is meant ---- */
+/* ---- Finding the refused request ---- */
 
-/* libmicrohttpd tells the size of a head from the moment on that it is whole. */
+/* libmicrohttpd reports the size of a head only when the head is complete. */
 static bool has_whole_head(const pal_exchange *x)
 {
     return x->phase == PAL_PHASE_HEAD &&

@@ -1,15 +1,18 @@
-/* server_http_peer.c - who the client is where proxies stand between.
+/* server_http_peer.c - finds the client's address if there are proxies between the client and the
+ * server.
  *
- * Each proxy appends the address that it got the request from. A client can send such a header too,
- * so only what a trusted proxy appended is believed: from the right, past all trusted addresses, up
- * to the first that is not. Pure: no connection is needed to test it. */
+ * Each proxy appends the address that it received the request from. A client can send such a header
+ * too, so only addresses that a trusted proxy appended are used. The search begins at the right,
+ * skips all trusted addresses, and stops at the first one that is not trusted. These functions are
+ * pure, so tests need no connection. */
 #include <arpa/inet.h>
 #include <string.h>
 #include "server/server_http_inside.h"
 
 #define ADDRESS_LEN_MAX (INET6_ADDRSTRLEN - 1)
 
-/* Only what inet_pton() takes; IPv4 is mapped, so that there is one form to compare. */
+/* Accepts only what inet_pton() accepts. IPv4 is mapped to IPv6, so that there is one form to
+ * compare. */
 static bool read_address(pal_str text, struct in6_addr *out, bool *out_is_v4)
 {
     char copy[ADDRESS_LEN_MAX + 1];
@@ -92,7 +95,7 @@ static pal_str trim(pal_str text)
     return text;
 }
 
-/* The part behind the last comma; cuts it off. */
+/* Removes and returns the part after the last comma. */
 static pal_str take_last(pal_str *list)
 {
     size_t at = list->len;
@@ -103,7 +106,7 @@ static pal_str take_last(pal_str *list)
     return trim(last);
 }
 
-/* The value of `for=` in one element of Forwarded; quotes are taken off. */
+/* The value of `for=` in one element of Forwarded, without quotes. */
 static pal_str for_value(pal_str element)
 {
     while (element.len) {
@@ -122,7 +125,7 @@ static pal_str for_value(pal_str element)
     return pal_str_make(NULL, 0);
 }
 
-/* "[2001:db8::1]:4711" and "192.0.2.1:80" without brackets and port. */
+/* Removes brackets and port: "[2001:db8::1]:4711", "192.0.2.1:80". */
 static pal_str without_port(pal_str text)
 {
     if (text.len && text.data[0] == '[') {
@@ -148,7 +151,7 @@ void pal_peer_resolve(const pal_proxy *proxies, size_t proxies_len, pal_str forw
             return;
         pal_str last = take_last(&list);
         pal_str text = without_port(is_plain ? last : for_value(last));
-        /* "unknown" and the like: the nearest address that is known is the answer. */
+        /* For "unknown" and similar values, the nearest known address is the result. */
         if (!read_address(text, &address, &is_v4))
             return;
         if (is_v4)

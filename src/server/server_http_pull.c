@@ -1,20 +1,20 @@
-/* server_http_pull.c - long answers that are made no faster than they are taken.
+/* server_http_pull.c - long responses that are produced no faster than the client reads them.
  *
- * Turn and turn about: libmicrohttpd takes the piece that is there; when it asks for more, the
- * connection is suspended and a worker makes the next piece, then resumes it. So the piece belongs
- * to one thread at a time, and a client that does not read costs one piece and no thread until the
- * idle time is over. Unlike a stream's, the connection never waits for an event: nobody has to
- * watch whether the client is still there, and there are no heartbeats. */
+ * libmicrohttpd and a worker take turns. libmicrohttpd takes the current piece. When it needs more,
+ * the connection is suspended and a worker makes the next piece, then resumes the connection. So
+ * the piece belongs to one thread at a time. A client that does not read costs one piece and no
+ * thread until the idle timeout. Unlike a stream, the connection never waits for an event. So the
+ * watch does not look for clients that leave, and there are no heartbeats. */
 #include <string.h>
 #include "base/memory.h"
 #include "server/server_http_inside.h"
 
-#define BLOCK_BYTES 16384 /* a reader of HTTP/1.0 gets this much at a time */
+#define BLOCK_BYTES 16384 /* a client of HTTP/1.0 gets this many bytes at a time */
 
-struct pal_pull { /* in the exchange's arena */
+struct pal_pull { /* allocated in the exchange's arena */
     pal_exchange *exchange;
     pal_buf piece;
-    size_t taken; /* of the piece */
+    size_t taken; /* bytes of the piece that libmicrohttpd has taken */
     pal_pulled state;
     uint64_t bytes;
     struct pal_share *owner;
@@ -23,14 +23,14 @@ struct pal_pull { /* in the exchange's arena */
     void *user;
 };
 
-/* Nothing is being made any more: whoever closes the listener may be waiting for it. */
+/* No piece is being made any more. pal_listener_close() may wait for this. */
 static void leave(pal_listener *listener)
 {
     atomic_fetch_sub(&listener->handled_len, 1);
     pal_listener_tell(listener);
 }
 
-/* On a worker, while the connection is suspended. */
+/* Runs on a worker, while the connection is suspended. */
 static void make_piece(pal_exchange *x)
 {
     pal_pull *pull = x->pull;
@@ -40,12 +40,13 @@ static void make_piece(pal_exchange *x)
     while (pull->state == PAL_PULLED_MORE && pull->piece.len == 0 && !pull->piece.failure);
     if (pull->piece.failure)
         pull->state = PAL_PULLED_FAILED;
-    /* From here on x is the connection's own thread's. */
+    /* From here on x belongs to the connection's thread. */
     MHD_resume_connection(x->connection->mhd);
     leave(listener);
 }
 
-/* Counted before it looks whether the listener closes: one of the two sees the other. */
+/* Counts first, then checks whether the listener is closing: one of the two threads sees the
+ * other. */
 static void ask_for_more(pal_pull *pull)
 {
     pal_exchange *x = pull->exchange;
@@ -76,7 +77,7 @@ static size_t take(pal_pull *pull, char *buffer, size_t len_max)
     return len;
 }
 
-/* libmicrohttpd's: on the connection's own thread. */
+/* The callback of libmicrohttpd. Runs on the connection's thread. */
 static ssize_t fetch(void *user, uint64_t position, char *buffer, size_t len_max)
 {
     pal_pull *pull = user;

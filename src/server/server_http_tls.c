@@ -1,11 +1,11 @@
-/* server_http_tls.c - the certificate that clients are shown, and how another takes its place.
+/* server_http_tls.c - the certificate of the server, and how it is replaced while the server runs.
  *
- * libmicrohttpd shows the one that it was started with. Once the files were read anew, connections
- * that are opened get those credentials instead, before their handshake. Each holds on to what it
- * got until it is closed, so that a renewal disturbs nobody.
+ * libmicrohttpd uses the certificate that it was started with. After the files were reloaded, a new
+ * connection gets the new credentials before its handshake. Each connection keeps its credentials
+ * until it is closed, so a renewal does not disturb open connections.
  *
- * Threads: any. The listener's `tls` is under its lock; credentials don't change once they are
- * there. */
+ * Threads: any. The listener's `tls` is guarded by the listener's lock. Credentials never change
+ * once they are created. */
 #include <errno.h>
 #include <fcntl.h>
 #include <gnutls/gnutls.h>
@@ -65,7 +65,7 @@ pal_status pal_tls_refuse(const pal_config_server *config, pal_error *err)
 
 static pal_tls *tls_new(pal_str certificate, pal_str key)
 {
-    /* Both end in a NUL, which is no part of them. */
+    /* Both end with a NUL, which is not part of the PEM text. */
     gnutls_datum_t certificate_datum = {
             (unsigned char *)(uintptr_t)certificate.data, (unsigned)certificate.len - 1};
     gnutls_datum_t key_datum = {(unsigned char *)(uintptr_t)key.data, (unsigned)key.len - 1};

@@ -1,9 +1,10 @@
-/* server_known.c - refuses what a route does not know: members of the body and parameters of the
- * query. A misspelt name would otherwise be ignored, and the request do something else than it
+/* server_known.c - refuses members of the body and query parameters that a route does not know.
+ * Otherwise a misspelled name would be ignored, and the request would do something else than it
  * says.
  *
- * The names are those of /openapi.json: the route's request schema and its list of parameters. A
- * schema with "additionalProperties":true keeps members that Palaver does not know. */
+ * The known names are those of /openapi.json: the route's request schema and its list of
+ * parameters. A schema with "additionalProperties":true accepts members that Palaver does not
+ * know. */
 #include "server/server_call.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #define SHOWN_MAX 64   /* bytes of an unknown name that an error shows */
 #define LISTED_MAX 160 /* bytes of known names that an error lists */
 
-/* Names that a route knows, and the best of them for a name that it doesn't. */
+/* The names that a route knows, and the best suggestion for an unknown name. */
 typedef struct known {
     pal_str unknown;
     pal_nearest nearest;
@@ -30,7 +31,7 @@ static known known_of(pal_str unknown)
     return (known){.unknown = unknown, .nearest = pal_nearest_make(unknown)};
 }
 
-/* "at" is the beginning of "at_seq". */
+/* True for "at" and "at_seq": `text` is the part of `word` before an underscore. */
 static bool is_beginning(pal_str text, pal_str word)
 {
     return text.len > 0 && word.len > text.len && word.data[text.len] == '_' &&
@@ -65,7 +66,7 @@ static pal_status refuse(pal_call *call, const known *k, const char *what, pal_e
 
 /* ---- Members of the body ---- */
 
-/* The schema of the route's request; PAL_JSON_NONE if it has none. */
+/* The schema of the route's request; PAL_JSON_NONE if the route has no schema. */
 static pal_json schema_of(pal_call *call)
 {
     pal_json schema = {0};
@@ -109,7 +110,7 @@ static pal_status check_object(pal_call *call, pal_json schema, pal_json object,
     return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
 }
 
-/* Objects whose schema stands in the route's own, and lists of such. */
+/* Checks objects whose schema is part of the route's schema, and lists of such objects. */
 static pal_status check_value(pal_call *call, pal_json schema, pal_json value, pal_error *err)
 {
     pal_json items = pal_json_find(schema, "items"), item;
@@ -126,7 +127,7 @@ static pal_status check_value(pal_call *call, pal_json schema, pal_json value, p
     return status;
 }
 
-/* A route that takes no body takes {} too: some clients send it always. */
+/* A route without a body accepts {} too, because some clients always send it. */
 static pal_status check_no_body(pal_call *call, pal_error *err)
 {
     pal_str text = pal_exchange_body(call->exchange);
@@ -145,7 +146,7 @@ static pal_status check_members(pal_call *call, pal_error *err)
                                       : PAL_OK;
 }
 
-/* ---- Parameters of the query ---- */
+/* ---- Query parameters ---- */
 
 static known look_up_parameter(const char *names, pal_str parameter)
 {
