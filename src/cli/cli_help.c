@@ -11,7 +11,7 @@ const pal_cli_group pal_cli_groups[] = {
                 "Manages conversations. SESSION is an id or its unique beginning, a key, an\n"
                 "alias, or @last for the session that was updated last.\n"},
         {"config", "show, check or create the configuration",
-                "Manages the configuration. It is read from the first of these that exists:\n"
+                "Manages the configuration. The first of these that is set or exists is read:\n"
                 "--config FILE, PALAVER_CONFIG, ./palaver.yaml, and palaver/palaver.yaml in\n"
                 "$XDG_CONFIG_HOME or ~/.config.\n"},
         {"key", "create, list or revoke API keys",
