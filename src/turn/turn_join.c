@@ -1,15 +1,18 @@
-/* turn_join.c - the same request again: whoever sends it gets the turn of the first time, its
- * answer or its failure, whichever process has it. Turns of this process that are remembered are
- * found before (turn_call.c); here it is the store that knows: a message names its turn, and so
- * does an item in the inbox. On the loop, but for what says otherwise.
+/* turn_join.c - handles repeated requests. The sender of a repeat gets the first turn, with its
+ * answer or its failure, no matter which process has it. Turns in this process's memory are found
+ * earlier (turn_call.c). Here the store is searched: a message names its turn, and so does an inbox
+ * item. On the loop, unless a comment says otherwise.
  *
- * A turn that failed is continued from where it stands, if it is the last thing that was said and
- * the repeat need not wait. Otherwise it would be answered at a place that the conversation has
- * left: the repeat is a turn of its own then, and says the same once more, at the end. The store
- * knows the client ids of the first time and would call them known, so the second try of the client
- * id "a" is recorded as "a#2": the same for all processes. A turn of all or nothing that failed was
- * taken back (turn_whole.c), and is always said once more. While such a try waits, its item says
- * which one it is, so that the commit that takes the item out of the inbox records the message. */
+ * A failed turn is continued from its last commit if its messages are the last ones in the session
+ * and the repeat does not have to wait. Otherwise the answer would come at a place that the
+ * conversation has left. Then the repeat becomes a separate turn, and records the same messages
+ * again at the end.
+ *
+ * The store would recognize the client ids of the first request. So the second try of the client id
+ * "a" is recorded as "a#2", in all processes alike. An all-or-nothing turn that failed was rewound
+ * (turn_whole.c), and its messages are always recorded again. While such a try waits, its inbox
+ * item has the number of the try. So the commit that removes the item also records the message
+ * under the right client id. */
 #include "turn/turn_join.h"
 
 #include <stdio.h>
@@ -25,7 +28,7 @@
 #include "turn/turn_sender.h"
 #include "turn/turn_whole.h"
 
-/* ---- Names ---- */
+/* ---- Client ids ---- */
 
 bool pal_join_may_look(const pal_turn *turn)
 {
@@ -39,7 +42,7 @@ static pal_str name_of_try(pal_str client_id, uint32_t number, pal_arena *arena)
     int len;
 
     if (!name)
-        return client_id; /* the arena has failed */
+        return client_id; /* the arena has failed, which is checked later */
     len = snprintf(name, client_id.len + 12, "%.*s#%u", PAL_STR_ARG(client_id), number);
     return pal_str_make(name, (size_t)len);
 }
@@ -63,7 +66,7 @@ pal_status pal_join_rename(pal_turn *turn, pal_error *err)
     if (status != PAL_OK)
         return status;
     for (size_t i = 0; i < len; i++) {
-        messages[i].id = (pal_id){{0}}; /* those of the first time were set */
+        messages[i].id = (pal_id){{0}}; /* the ids of the first request were set */
         messages[i].seq = 0;
     }
     messages[0].id = pal_owed_first(turn->id);
@@ -76,7 +79,7 @@ pal_status pal_join_rename(pal_turn *turn, pal_error *err)
             : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
 }
 
-/* ---- Looking: on a worker ---- */
+/* ---- Finding the first turn: on a worker ---- */
 
 static pal_status read_outcome(pal_turn *turn, pal_id id, pal_id first, pal_error *err)
 {
@@ -136,7 +139,7 @@ static pal_status probe(pal_turn *turn, pal_message *messages, bool *out_is_repe
     return status;
 }
 
-/* Messages that were merged with others are recorded with a mark. */
+/* Messages that were merged with others are recorded with a mark, so both forms are tried. */
 static pal_status look_for_repeat(pal_turn *turn, bool *out_is_repeat, pal_error *err)
 {
     pal_message *messages = NULL;
@@ -162,7 +165,7 @@ bool pal_join_is_repeat(pal_turn *turn)
             is_repeat;
 }
 
-/* The turn that was found is over, and was not answered. */
+/* Returns whether the turn that was found is over without an answer, and cannot be continued. */
 static pal_status look_whether_spent(
         pal_turn *turn, bool may_go_on, bool *out_spent, pal_error *err)
 {
@@ -222,8 +225,8 @@ bool pal_join_says(const pal_turn *turn, const pal_turn_request *request, pal_ar
     return true;
 }
 
-/* It may wait in the inbox, as a turn of another process. An admitted turn's item has no messages:
- * they are recorded. */
+/* The request may wait in the inbox as a turn of another process. The item of an admitted turn has
+ * no messages, because they are recorded. */
 static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
 {
     pal_str client_id = pal_turn_client_id(turn);
@@ -252,7 +255,7 @@ static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
     return status;
 }
 
-/* The inbox first: what has left it meanwhile is recorded. */
+/* Reads the inbox first: an item that has left it in the meantime is recorded. */
 static void look(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
@@ -305,8 +308,8 @@ static void tell(pal_turn *turn, pal_turn_info info)
         started(&info, NULL, turn->started_user);
 }
 
-/* The turn itself is here: it is the one that is followed, unless it has ended here otherwise than
- * in the store. Then another process has continued it since. */
+/* If the first turn is in this process, the caller follows that turn. The exception: it ended here
+ * in another state than in the store, because another process has continued it since. */
 static bool tell_other(pal_turn *turn, const pal_outcome *outcome)
 {
     pal_turn *other = pal_map_find(&turn->runtime->turns,
@@ -322,7 +325,7 @@ static bool tell_other(pal_turn *turn, const pal_outcome *outcome)
     return true;
 }
 
-/* It was said before, and by no turn, as far as is known; what came of it is in the session. */
+/* The request was recorded before, but its turn is not known. Any answer is in the session. */
 static void tell_lost(pal_turn *turn)
 {
     turn->info.replayed = true;

@@ -1,5 +1,10 @@
-/* turn_journal.c - commits what turns write. The loop never waits for the disk: while one commit
- * runs on a worker, the writes of all turns gather, and the next commit takes them all. */
+/* turn_journal.c - commits the writes of all turns. The loop never waits for the disk: while one
+ * commit runs on a worker, new writes gather, and the next commit takes them all. Writes are
+ * committed in the order in which they came.
+ *
+ * States: idle, or one commit in flight (`busy`). Only commit() runs on a worker, and only it uses
+ * `running` and `ops` meanwhile. A crash loses the waiting writes; their callers have not been
+ * notified. */
 #include "turn/turn_runtime.h"
 
 #include "base/memory.h"
@@ -19,7 +24,7 @@ void pal_journal_done(pal_journal *journal)
     pal_free(journal->ops);
 }
 
-/* On a worker. */
+/* Runs on a worker. */
 static void commit(pal_work_item *item)
 {
     pal_journal *journal = (pal_journal *)((char *)item - offsetof(pal_journal, item));
@@ -40,7 +45,7 @@ static void commit_done(pal_work_item *item)
     pal_write *write = journal->running;
     const pal_op *from = journal->ops;
 
-    /* The results first: what is told may write again, into the same room. */
+    /* Copy all results first: a callback may start a new write in the same memory. */
     for (pal_write *each = write; each; each = each->next) {
         memcpy(each->ops, from, each->ops_len * sizeof(*from));
         from += each->ops_len;
@@ -70,7 +75,7 @@ static bool make_room(pal_journal *journal, size_t len)
     return true;
 }
 
-/* As many waiting writes as go into one commit. */
+/* Takes as many waiting writes as fit into one commit. */
 static size_t take(pal_journal *journal)
 {
     pal_write **end = &journal->first;
@@ -102,7 +107,7 @@ static void start_commit(pal_journal *journal)
     if (!make_room(journal, len)) {
         for (pal_write *write = journal->running; write; write = write->next)
             pal_error_set(&write->failure, PAL_NO_MEMORY, "out of memory");
-        /* Nothing was copied, so nothing is copied back. */
+        /* Nothing was copied into the commit, so there are no results to copy back. */
         journal->busy = false;
         for (pal_write *write = journal->running, *next; write; write = next) {
             next = write->next;

@@ -1,7 +1,7 @@
-/* turn_models.c - which models the endpoints have: the whole list for whoever asks, and the first
- * one of an endpoint that was given none, asked for when a turn needs it and remembered from then
- * on. A question that nobody waits for any more goes on to its end, so what it writes to is the
- * runtime's. */
+/* turn_models.c - the models of the endpoints. It makes the complete list on request. If an
+ * endpoint has no configured model, it requests the endpoint's first model when a turn needs it,
+ * and remembers it. A request that no caller waits for any more continues to its end. So its memory
+ * belongs to the runtime. On the loop, except for pal_runtime_models(). */
 #include "turn/turn_models.h"
 
 #include "base/json.h"
@@ -9,23 +9,23 @@
 #include "turn/turn_ask.h"
 #include "turn/turn_machine.h"
 
-/* ---- All of them ---- */
+/* ---- The complete list ---- */
 
 typedef struct pal_models_list pal_models_list;
 
 typedef struct list_entry {
     pal_models_list *list;
-    pal_str names; /* a JSON array, in the list's arena; empty: it did not answer */
+    pal_str names; /* a JSON array in the list's arena; empty: no response */
 } list_entry;
 
 struct pal_models_list {
-    pal_ask ask; /* ended once, when all have answered, while somebody waits */
+    pal_ask ask; /* ended once, when all endpoints have responded, if a caller still waits */
     pal_models_list *next;
     pal_runtime *runtime;
     pal_arena *arena;
     list_entry *entries;
     size_t waiting;
-    bool is_left; /* nobody waits */
+    bool is_left; /* no caller waits */
 };
 
 static void free_list(pal_models_list *list)
@@ -88,7 +88,8 @@ static void begin_list(pal_ask *ask)
     answered(list);
 }
 
-/* What came so far, each endpoint's own model first. Copied on the loop, where the list changes. */
+/* Takes the names that have arrived, with each endpoint's default model first. They are copied on
+ * the loop, because the list changes there. */
 typedef struct taking {
     pal_ask ask;
     pal_models_list *list;
@@ -190,9 +191,9 @@ pal_status pal_runtime_models(pal_runtime *runtime, int64_t timeout_ms, pal_aren
     return PAL_OK;
 }
 
-/* ---- The first one ---- */
+/* ---- The first model ---- */
 
-/* Every turn that waits for this endpoint goes on. */
+/* Continues every turn that waits for this endpoint. */
 static void wake(pal_runtime *runtime, size_t endpoint, const char *failure)
 {
     pal_turn **at = &runtime->model_waiters;
@@ -210,7 +211,7 @@ static void wake(pal_runtime *runtime, size_t endpoint, const char *failure)
             pal_turn_fail(turn, PAL_PROVIDER, "%s", failure);
         else
             pal_turn_next_step(turn);
-        at = &runtime->model_waiters; /* what was told may have changed the list */
+        at = &runtime->model_waiters; /* the turn may have changed the list */
     }
 }
 
@@ -229,7 +230,7 @@ static pal_str first_name(pal_str json, pal_arena *arena)
     each = pal_json_each(names);
     if (!pal_json_next(&each, NULL, &name))
         return (pal_str){0};
-    return pal_arena_copy(arena, pal_json_string(name, arena)); /* the list is only lent */
+    return pal_arena_copy(arena, pal_json_string(name, arena)); /* the list is only borrowed */
 }
 
 static void first_told(void *user, pal_str json, const pal_error *err)

@@ -1,16 +1,16 @@
-/* turn_models.h - which models the endpoints have. On the loop. */
+/* turn_models.h - the models of the endpoints. On the loop. */
 #ifndef PAL_TURN_MODELS_H
 #define PAL_TURN_MODELS_H
 
 #include "turn/turn_runtime.h"
 
-/* Finds out the first model of the turn's endpoint, which has none of its own, and plans on; or
- * fails the turn. */
+/* Requests the first model of the turn's endpoint, which has no configured model. Then continues
+ * with the plan, or fails the turn. */
 void pal_models_ask(pal_turn *turn);
-/* The turn does not wait for it any more. */
+/* Called when the turn does not wait for the model any more. */
 void pal_models_leave(pal_turn *turn);
 
-/* Lets go of questions that nobody waits for any more; the providers are closed. */
+/* Frees requests that no caller waits for any more. The providers must be closed. */
 void pal_models_done(pal_runtime *runtime);
 
 #endif

@@ -1,6 +1,6 @@
-/* turn_offer.c - the tools that a model is offered: the caller's, built-in ones, those of servers.
- * What servers list may change with every turn of the loop, so all of it is copied. On the loop,
- * but for pal_runtime_tools(). */
+/* turn_offer.c - gathers the tools that a model is offered: the caller's, the built-in ones and
+ * those of tool servers. The lists of servers can change at any time on the loop, so they are
+ * copied. On the loop, except for pal_runtime_tools(). */
 #include "turn/turn_offer.h"
 
 #include "base/json.h"

@@ -1,5 +1,6 @@
-/* turn_owner.c - counts what each owner of a budget has running or waiting. Without memory an owner
- * is not counted. Under the runtime's lock, which is held for a look-up. */
+/* turn_owner.c - counts the running and waiting turns and forwards of each budget owner. If there
+ * is no memory, an owner is not counted. On any thread: the runtime's lock is held during the
+ * lookup. */
 #include "turn/turn_owner.h"
 
 #include "base/memory.h"
@@ -9,7 +10,7 @@ typedef struct owned {
     char name[PAL_OWNER_SIZE];
 } owned;
 
-/* Under the lock. */
+/* The lock must be held. */
 static owned *find(pal_runtime *runtime, const char *name, bool may_make)
 {
     owned *o = pal_map_find(&runtime->owners, pal_str_of(name));

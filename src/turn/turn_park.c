@@ -1,10 +1,14 @@
-/* turn_park.c - turns that wait for somebody outside.
+/* turn_park.c - turns that wait for a client.
  *
- * A turn that is PAUSED or ASKING holds no lease: its item in the inbox and its open calls say all
- * that another process needs to go on with it (turn_resume.c). So results and permissions may come
- * to any process, and a session can't be stuck at one that nobody speaks to. Whoever goes on takes
- * the lease and replaces the item in one commit; the copies that other processes have notice that
- * in the store (turn_away.c), and so they do when the session is rewound or deleted. */
+ * A turn that is PAUSED or ASKING holds no lease. Its inbox item and its open calls have everything
+ * that another process needs to continue it (turn_resume.c). So results and approvals can arrive at
+ * any process, and a session cannot get stuck at a process that gets no requests. A process that
+ * continues the turn acquires the lease and replaces the item in one commit. Other processes with a
+ * copy of the turn notice that in the store (turn_away.c). They also notice if the session is
+ * rewound or deleted.
+ *
+ * States: parked (PAUSED or ASKING), then UNPARK while the commit is made. On the loop. A crash has
+ * no effect on a parked turn, because everything about it is in the store. */
 #include "turn/turn_park.h"
 
 #include <stdio.h>
@@ -18,9 +22,9 @@
 
 enum { AGAIN_MS = 50 };
 
-/* ---- As it was ---- */
+/* ---- Restoring ---- */
 
-/* Part of a call that runs no more. */
+/* Ends a call that does not run any more, with "interrupted" as its result. */
 static bool interrupt(pal_tool_run *run)
 {
     pal_part *part = pal_arena_alloc(run->arena, sizeof(*part));
@@ -56,7 +60,7 @@ static bool restore_run(pal_turn *turn, const pal_resume *found, size_t at, pal_
         run->state = PAL_TOOL_RECORDED;
         return true;
     }
-    /* What had begun to run is not run twice. */
+    /* A call that had begun to run is not run a second time. */
     is_waiting = run->is_callers || (found->kind == PAL_RESUME_ASKING && at >= found->asked);
     run->is_counted = !(found->kind == PAL_RESUME_ASKING && at > found->asked);
     return is_waiting || interrupt(run);
@@ -99,7 +103,7 @@ void pal_park_again(pal_turn *turn, const pal_resume *found)
     pal_park(turn);
 }
 
-/* ---- Giving the lease back, and taking it again ---- */
+/* ---- Releasing the lease, and acquiring it again ---- */
 
 void pal_park(pal_turn *turn)
 {
@@ -121,7 +125,7 @@ static void try_unpark(pal_turn *turn);
 static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
 {
     (void)lane;
-    (void)view; /* who has the lease shows in the write */
+    (void)view; /* the write shows who has the lease */
     if (turn->phase == PAL_PHASE_UNPARK)
         try_unpark(turn);
 }
@@ -135,7 +139,7 @@ static void try_again(pal_timer *timer)
         pal_holder_look(turn->lane, turn, holder_seen);
 }
 
-/* Another process looks at it just now, or goes on with it: the next try tells. */
+/* Another process is looking at the turn, or continues it. The next try shows which. */
 static void unpark_later(pal_turn *turn)
 {
     turn->owed_item.id = turn->parked_item;
@@ -167,7 +171,7 @@ static void unparked(pal_write *write)
         unpark_later(turn);
     } else {
         turn->owed_item.id = turn->parked_item;
-        pal_away_begin(turn); /* the store tells what became of it */
+        pal_away_begin(turn); /* the store knows what happened to it */
     }
 }
 

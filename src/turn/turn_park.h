@@ -1,36 +1,36 @@
-/* turn_park.h - turns that wait for somebody outside, or are run by another process. On the loop.
- */
+/* turn_park.h - turns that wait for a client, and turns that another process runs. On the loop. */
 #ifndef PAL_TURN_PARK_H
 #define PAL_TURN_PARK_H
 
 #include "turn/turn_resume.h"
 
-/* Sets up the calls of a turn that was found PAUSED or ASKING. False without memory. */
+/* Restores the calls of a turn that was found PAUSED or ASKING. Returns false if there is no
+ * memory. */
 bool pal_park_restore(pal_turn *turn, const pal_resume *found);
-/* A turn that was set up so is PAUSED or ASKING again: reports that, and parks it. */
+/* Sets a restored turn to PAUSED or ASKING again, publishes that, and parks it. */
 void pal_park_again(pal_turn *turn, const pal_resume *found);
-/* The turn is PAUSED or ASKING: gives the session's lease back, and watches what becomes of it in
- * the store. */
+/* For a PAUSED or ASKING turn: releases the session's lease, and watches the turn in the store. */
 void pal_park(pal_turn *turn);
-/* The turn is PAUSED or ASKING, and needs no lease; false for NULL. */
+/* Returns true if the turn is PAUSED or ASKING and needs no lease; false for NULL. */
 bool pal_park_is(const pal_turn *turn);
-/* Takes the session again if it is parked, and calls `then`; at once if it isn't. If another
- * process has gone on with the turn, it is followed instead. */
+/* Acquires the session again if the turn is parked, and then calls `then`. If it is not parked,
+ * calls `then` at once. If another process has continued the turn, follows it instead. */
 void pal_unpark(pal_turn *turn, void (*then)(pal_turn *turn));
-/* Goes on with whatever the turn was unparked for. */
+/* Continues with the calls after the turn was unparked. */
 void pal_tools_go_on(pal_turn *turn);
 
-/* Another process runs the turn, or has run it: follows it in the store, and ends as it does. */
+/* Called if another process runs the turn, or has run it: follows it in the store, and ends in the
+ * same way. */
 void pal_away_begin(pal_turn *turn);
-/* The turn of that id, if it is followed here and nothing of it is in flight, begins again: nobody
- * else runs it. */
+/* If the turn with this id is followed here and has no work in flight, begins it again, because no
+ * other process runs it. Returns false otherwise. */
 bool pal_away_take(pal_lane_state *lane, pal_id turn);
-/* Takes it out of the lane's list. */
+/* Removes the turn from the lane's list of followed turns. */
 void pal_away_leave(pal_turn *turn);
-/* The store says how it ended: tells it. */
+/* Publishes the end of the turn, as the store has it. */
 void pal_away_end(pal_turn *turn, const struct pal_outcome *outcome);
 
-/* Looks at the store again, soon. */
+/* Starts the next look at the store after a short delay. */
 void pal_lane_look(pal_lane_state *lane);
 
 #endif

@@ -1,5 +1,8 @@
-/* turn_plan.c - what a turn does on a worker before it calls the model: loads, plans, prunes, and
- * reads the bytes of images. Touches of the turn only what the loop leaves alone meanwhile. */
+/* turn_plan.c - the work of a turn before it calls the model: loads, plans, prunes, and reads the
+ * bytes of images. On a worker. It uses only the members of the turn that the loop does not touch
+ * meanwhile.
+ *
+ * A prune is committed before the plan relies on it. A crash during the plan loses nothing else. */
 #include "turn/turn_budget.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_machine.h"
@@ -8,7 +11,8 @@
 
 enum { PLANS_MAX = 3 };
 
-/* Which model, which tools, what else: once, when the turn is the session's only one. */
+/* Chooses the model, the tools and all other settings: once, when the turn is the only one that
+ * runs in the session. */
 static pal_status settle(pal_turn *turn, const pal_session *session, pal_error *err)
 {
     pal_status status;
@@ -76,7 +80,7 @@ static pal_status make_request(pal_turn *turn, pal_error *err)
     return load_messages(turn, turn->request_messages, turn->request_len, err);
 }
 
-/* The plan is gone before the answer comes. */
+/* Copied because the plan is freed before the answer arrives. */
 static pal_status note_sent(pal_turn *turn, pal_error *err)
 {
     const pal_sent *sent = NULL;
@@ -111,7 +115,7 @@ static pal_compaction wanted_compaction(const pal_turn *turn)
     return compaction;
 }
 
-/* Summaries may come from another model, even another service, which takes what it takes. */
+/* Another model or even another service may write the summary, with its own message format. */
 static void choose_summary_provider(pal_turn *turn, pal_str model, pal_window *window)
 {
     const pal_runtime *runtime = turn->runtime;
@@ -125,7 +129,7 @@ static void choose_summary_provider(pal_turn *turn, pal_str model, pal_window *w
     window->family = pal_provider_family(turn->summary_provider, model);
 }
 
-/* Where nothing can be compacted, there is no job afterwards. */
+/* If there is nothing to compact, turn->job is NULL afterwards. */
 static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *err)
 {
     pal_compaction compaction = wanted_compaction(turn);
@@ -156,7 +160,8 @@ static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *er
     return status;
 }
 
-/* Loads and plans until nothing is left to prune; what is pruned is kept before it is relied on. */
+/* Loads and plans until there is nothing to prune. A prune is stored before the plan relies on
+ * it. */
 static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_reading *reading,
         pal_window_view *view, pal_error *err)
 {
@@ -171,7 +176,8 @@ static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_read
         if (status != PAL_OK)
             break;
         view->input.full_tokens = window->full_tokens;
-        /* A prune leaves nothing more to prune. If it did, too much must not be sent for it. */
+        /* A prune leaves nothing more to prune. If it still did, the last plan must not send too
+         * much for that reason. */
         view->input.settings.prune_off |= tries + 1 == PLANS_MAX;
         status = pal_context_plan(&view->input, turn->step_arena, &turn->plan, err);
         if (status != PAL_OK || turn->plan.action != PAL_ACTION_PRUNE)
@@ -195,7 +201,8 @@ static pal_status plan_or_compact(pal_turn *turn, pal_window *window, const pal_
     return plan_window(turn, window, NULL, view, err);
 }
 
-/* Room for the answer is held before anything is read, for what is sent when that is known. */
+/* Reserves the answer's tokens before anything is read. The tokens of the request are added when
+ * they are known. */
 static pal_status hold_budget(pal_turn *turn, pal_error *err)
 {
     pal_runtime *runtime = turn->runtime;
@@ -207,7 +214,7 @@ static pal_status hold_budget(pal_turn *turn, pal_error *err)
     pal_reservation *held;
     pal_status status;
 
-    /* The ledger has the call before. */
+    /* The ledger has the previous call. */
     pal_budget_release(atomic_exchange(&turn->held, NULL));
     status = pal_budget_hold(&runtime->budgets, runtime->store, &holder, usage.output,
             pal_price_of(runtime, turn->settings.model, &usage), &held, err);
@@ -257,7 +264,8 @@ void pal_plan_work(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
     pal_error *err = &turn->work_error;
-    pal_arena *arena = turn->is_settled ? turn->step_arena : turn->arena; /* settings stay */
+    /* settings outlive the step */
+    pal_arena *arena = turn->is_settled ? turn->step_arena : turn->arena;
     pal_reading reading;
 
     *err = (pal_error){0};

@@ -1,5 +1,5 @@
-/* turn_preview.c - what a turn would send, without running it. On the caller's thread, but for the
- * list of tools. */
+/* turn_preview.c - shows what a turn would send, without running it. On the caller's thread, except
+ * for the list of tools, which is copied on the loop. */
 #include "turn/turn_ask.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_offer.h"
@@ -25,7 +25,7 @@ static void look_on_loop(pal_ask *ask)
                 pal_arena_copy(p->arena, p->runtime->provider_models[p->settings.endpoint]);
 }
 
-/* As if they had been said: behind all that was. */
+/* Adds the request's messages after all recorded ones, as if they had been recorded. */
 static pal_status add_messages(const preview *p, pal_context_input *input, pal_error *err)
 {
     size_t len = p->request->messages_len;
@@ -69,8 +69,8 @@ static pal_status plan_window(const preview *p, const pal_window *window,
     return status;
 }
 
-/* Instructions and tools that the last request brought with it are taken to come again, if that is
- * what it began with. */
+/* If the last request brought its own instructions and tools, the preview assumes that the next one
+ * brings the same. */
 static pal_status plan_again(const preview *p, pal_window window, const pal_reading *reading,
         pal_plan *plan, pal_error *err)
 {

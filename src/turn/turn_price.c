@@ -1,4 +1,4 @@
-/* turn_price.c - what a model call costs. */
+/* turn_price.c - computes the cost of a model call. */
 #include "turn/turn_machine.h"
 
 static bool price_matches(pal_str pattern, pal_str model)
@@ -9,7 +9,7 @@ static bool price_matches(pal_str pattern, pal_str model)
     return pal_str_equal(pattern, model);
 }
 
-/* The longest pattern that fits; 0 where there is none. */
+/* Uses the longest pattern that matches; 0 if there is none. */
 int64_t pal_price_of(const pal_runtime *runtime, pal_str model, const pal_usage *usage)
 {
     const pal_price *best = NULL;
@@ -24,7 +24,7 @@ int64_t pal_price_of(const pal_runtime *runtime, pal_str model, const pal_usage 
     }
     if (!best)
         return 0;
-    /* Rounded once, so that many small calls don't come free. */
+    /* Round only the sum: otherwise the parts of many small calls would be free. */
     cost = (double)usage->input * (double)best->input +
             (double)usage->cache_read * (double)best->cache_read +
             (double)usage->cache_write * (double)best->cache_write +

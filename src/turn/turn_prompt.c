@@ -1,4 +1,4 @@
-/* turn_prompt.c - the texts that the engine itself says to a model. */
+/* turn_prompt.c - the texts that the engine itself sends to a model. */
 #include "turn/turn_prompt.h"
 
 #include "base/utf8.h"

@@ -1,7 +1,8 @@
-/* turn_recall.c - finds what a conversation said and the model does not see any more.
+/* turn_recall.c - finds messages that the model does not see any more.
  *
- * Hidden is what stands before the checkpoint or before the tail of the last request, and what a
- * prune took out since. Of a long text the place is shown where the words are closest together. */
+ * Hidden messages are those before the checkpoint or before the tail of the last request, and those
+ * that were pruned since. Of a long text, the part is shown in which the words are closest
+ * together. Reads only. */
 #include "turn/turn_recall.h"
 
 #include <stdlib.h>
@@ -12,12 +13,12 @@
 #include "turn/turn_record.h"
 
 enum {
-    EXCERPT_LEN_MAX = 1500, /* of a text that has the words */
-    OTHER_LEN_MAX = 300,    /* of a text beside it */
-    LEAD_LEN = 300,         /* so much is shown before the words */
-    PLACES_MAX = 4096,      /* of one word in one text that are looked at */
+    EXCERPT_LEN_MAX = 1500, /* of a text that contains the words */
+    OTHER_LEN_MAX = 300,    /* of a text without the words */
+    LEAD_LEN = 300,         /* bytes shown before the words */
+    PLACES_MAX = 4096,      /* occurrences of one word in one text that are considered */
     CALL_DISTANCE_MAX = 50, /* messages between a result and its call */
-    LAST_MESSAGES = 64,     /* the newest ones, among which the last answer is */
+    LAST_MESSAGES = 64,     /* newest messages that are searched for the last answer */
     PAGE = 50,
     PAGES_MAX = 20,
 };
@@ -30,13 +31,14 @@ typedef struct recalling {
     pal_standing standing;
     pal_pruned *pruned;
     size_t pruned_len;
-    uint64_t hidden_through; /* messages up to it are hidden, but for pins; 0: nobody knows */
-    pal_buf normal;          /* of the text that is looked at */
-    struct place *places;    /* room for PLACES_MAX of each phrase */
+    /* messages up to this seq are hidden, except pins; 0: none; UINT64_MAX: unknown */
+    uint64_t hidden_through;
+    pal_buf normal;          /* normal form of the text that is searched */
+    struct place *places;    /* room for PLACES_MAX places of each phrase */
     size_t *counts;          /* one for each phrase */
 } recalling;
 
-/* ---- What is hidden ---- */
+/* ---- Hidden messages ---- */
 
 static pal_status find_first_seq(const recalling *r, uint64_t *out_seq, pal_error *err)
 {
@@ -73,7 +75,7 @@ static pal_status find_hidden(recalling *r, pal_error *err)
     if (first_seq > 0 && first_seq - 1 > r->hidden_through)
         r->hidden_through = first_seq - 1;
     if (first_seq == 0 && r->standing.checkpoint.number == 0)
-        r->hidden_through = UINT64_MAX; /* nobody knows what the model sees */
+        r->hidden_through = UINT64_MAX; /* it is not known what the model sees */
     return PAL_OK;
 }
 
@@ -100,7 +102,7 @@ static bool is_hidden(const recalling *r, uint64_t seq)
     return seq <= r->hidden_through && !is_pinned(r, seq);
 }
 
-/* No hidden message is behind it; 0: nothing is hidden. */
+/* Returns the seq of the last hidden message; 0 if nothing is hidden. */
 static uint64_t last_hidden(const recalling *r)
 {
     uint64_t seq = r->hidden_through;
@@ -114,7 +116,7 @@ static uint64_t last_hidden(const recalling *r)
 /* ---- The place in a text ---- */
 
 typedef struct place {
-    size_t at; /* in the normal form */
+    size_t at; /* position in the normal form */
     size_t phrase;
 } place;
 
@@ -125,7 +127,7 @@ static int place_compare(const void *left, const void *right)
     return a->at < b->at ? -1 : a->at > b->at;
 }
 
-/* Where a phrase begins in the normal form, each time. */
+/* Finds all places in the normal form at which a phrase begins. */
 static size_t find_phrase(const recalling *r, size_t phrase, place *out_places)
 {
     pal_query single = {.phrases = &r->query.phrases[phrase], .len = 1};
@@ -146,7 +148,7 @@ static size_t find_phrase(const recalling *r, size_t phrase, place *out_places)
     return len;
 }
 
-/* The shortest stretch that has the most phrases. */
+/* Finds the shortest range with the most phrases. */
 static void find_closest(const place *places, size_t len, size_t *counts, const place **out_first,
         const place **out_last)
 {
@@ -165,7 +167,8 @@ static void find_closest(const place *places, size_t len, size_t *counts, const 
     }
 }
 
-/* Where the words are in the text; false: none of them is. */
+/* Finds the range of the text that contains the words. Returns false if it contains none of
+ * them. */
 static bool find_place(recalling *r, pal_str text, size_t *out_from, size_t *out_to)
 {
     const place *first = NULL, *last = NULL;
@@ -186,9 +189,9 @@ static bool find_place(recalling *r, pal_str text, size_t *out_from, size_t *out
     return true;
 }
 
-/* ---- What is shown ---- */
+/* ---- Output ---- */
 
-/* Bytes `from` to `to` of the text, from the beginning of a character to the end of one. */
+/* Writes the bytes `from` to `to` of the text, rounded to whole characters. */
 static void put_stretch(recalling *r, pal_str text, size_t from, size_t to)
 {
     pal_str rest;
@@ -215,7 +218,7 @@ static void put_text(recalling *r, pal_str text)
         return;
     }
     from = from > LEAD_LEN ? from - LEAD_LEN : 0;
-    if (to > from + EXCERPT_LEN_MAX) { /* the words are far apart: both ends */
+    if (to > from + EXCERPT_LEN_MAX) { /* the words are far apart: show both ends */
         put_stretch(r, text, from, from + EXCERPT_LEN_MAX / 2);
         from = to > LEAD_LEN ? to - LEAD_LEN : 0;
         put_stretch(r, text, from, from + EXCERPT_LEN_MAX / 2);
@@ -278,7 +281,7 @@ static pal_status load(
             out_found, err);
 }
 
-/* A result says little without its call: the call is shown before it. */
+/* A result is hard to understand without its call, so the call is shown first. */
 static pal_status put_call_of(recalling *r, const pal_message *result, pal_error *err)
 {
     pal_load wanted = {.before_seq = result->seq, .limit = CALL_DISTANCE_MAX, .from_end = true};

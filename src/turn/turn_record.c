@@ -183,7 +183,7 @@ pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *
 
 /* ---- Prunes ---- */
 
-#define PRUNED_TOKENS_MAX ((uint64_t)1 << 40) /* more is not a count */
+#define PRUNED_TOKENS_MAX ((uint64_t)1 << 40) /* a larger number is not a count */
 
 static int pruned_compare(const void *left, const void *right)
 {

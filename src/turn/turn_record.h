@@ -1,5 +1,5 @@
-/* turn_record.h - what marks hold for a context: the bodies of checkpoints, prunes and epochs, as
- * JSON. docs/context.md has their members. */
+/* turn_record.h - the bodies of checkpoints, prunes and epochs, as JSON. docs/context.md describes
+ * their members. */
 #ifndef PAL_TURN_RECORD_H
 #define PAL_TURN_RECORD_H
 
@@ -8,11 +8,11 @@
 #include "palaver/window.h"
 
 typedef struct pal_checkpoint_record {
-    pal_checkpoint checkpoint; /* number and seq are the mark's */
-    const uint64_t *keep_seqs; /* before the cut, and sent all the same */
+    pal_checkpoint checkpoint; /* `number` and `seq` are those of the mark */
+    const uint64_t *keep_seqs; /* messages before the cut that are still sent */
     size_t keep_len;
-    uint64_t previous; /* the number of the checkpoint before; 0: none */
-    uint64_t messages; /* how many it stands for, beside the previous one's */
+    uint64_t previous; /* number of the previous checkpoint; 0: none */
+    uint64_t messages; /* how many messages it replaces, in addition to those of the previous one */
     uint64_t tokens_before;
     uint64_t tokens_after;
     bool is_fallback;
@@ -24,25 +24,27 @@ typedef struct pal_checkpoint_record {
     pal_str note;
 } pal_checkpoint_record;
 
-/* A body that is damaged reads as far as it goes: PAL_CORRUPT names the mark. */
+/* Reads the body of a mark. Unknown or invalid members are ignored. If the body is not a JSON
+ * object, returns PAL_CORRUPT, and the error names the mark. */
 PAL_CHECKED pal_status pal_checkpoint_read(const pal_mark *mark, pal_arena *arena,
         pal_checkpoint_record *out_record, pal_error *err);
 PAL_CHECKED pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *arena,
         pal_str *out_body, pal_error *err);
 
-/* The checkpoint of that number; NULL when there is none. */
+/* Returns the checkpoint with this number, or NULL. */
 const pal_mark *pal_checkpoint_find(const pal_mark *marks, size_t len, uint64_t number);
 
-/* Sorted, each part once: the union of all the marks; and the tokens that all of them took out. */
+/* Returns the union of all marks, sorted, with each part once, and the sum of the tokens that they
+ * removed. */
 PAL_CHECKED pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *arena,
         pal_pruned **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err);
 PAL_CHECKED pal_status pal_prunes_write(const pal_pruned *pruned, size_t len, uint64_t tokens,
         pal_arena *arena, pal_str *out_body, pal_error *err);
 
-/* What every request of an epoch begins with. */
+/* The beginning of every request of an epoch. */
 typedef struct pal_epoch_record {
     pal_str system;
-    bool is_own; /* a request brought this text with it: it holds for that one only */
+    bool is_own; /* a request brought this text: it is valid only for that request */
     pal_tool *tools;
     size_t tools_len;
 } pal_epoch_record;

@@ -1,10 +1,12 @@
-/* turn_recover.c - what a turn finds when it begins: requests that have waited for longer, calls
- * without a result, and what a turn of all or nothing left in the middle. On a worker; touches of
- * the turn only what the loop leaves alone meanwhile.
+/* turn_recover.c - inspects the session when a turn begins: older waiting requests, calls without a
+ * result, and an unfinished all-or-nothing turn. On a worker; it uses only the members of the turn
+ * that the loop does not touch meanwhile.
  *
- * Calls of the newest answer may be open because a process died, or because they are for a caller
- * who brings the results now, as messages of role tool at the beginning. Those join them; all
- * others get "interrupted" as their result, before anything else is said. */
+ * Calls of the newest answer can be open for two reasons: a process died, or the caller delivers
+ * the results now, as messages of role tool at the beginning of the request. Delivered results are
+ * matched with their calls. All other open calls get "interrupted" as their result, before any new
+ * message is recorded. Nothing is written here: turn_entry.c commits the result, so a crash leaves
+ * the session unchanged. */
 #include "turn/turn_recover.h"
 
 #include "store/store_reading.h"
@@ -39,7 +41,7 @@ static pal_ending ending_of(const pal_messages *list)
     return (pal_ending){&list->items[at - 1], list->items + at, list->len - at};
 }
 
-/* The newest message will do, unless it is a result. */
+/* The newest message is enough, unless it is a result. */
 pal_status pal_recover_ending(const pal_reading *reading, uint64_t before_seq, pal_arena *arena,
         pal_ending *out_ending, pal_error *err)
 {
@@ -66,7 +68,7 @@ static const pal_part *find_call(const pal_ending *end, pal_str call_id)
     return NULL;
 }
 
-/* ---- Results that are brought ---- */
+/* ---- Results in the request ---- */
 
 size_t pal_recover_results(const pal_turn_request *request)
 {
@@ -99,7 +101,8 @@ static pal_status check_result(const pal_turn *turn, const pal_ending *end, size
     return PAL_OK;
 }
 
-/* Results that came before are not wanted any more: the request is a repeat, and found to be. */
+/* If the results do not match, the request may be a repeat whose results were recorded before. Such
+ * a request is accepted here and recognized later. */
 static pal_status check_results(pal_turn *turn, const pal_ending *end, pal_error *err)
 {
     size_t len = pal_recover_results(&turn->request);
@@ -127,7 +130,7 @@ pal_status pal_recover_recorded(const pal_turn *turn, pal_message **out_messages
     memcpy(messages, turn->request.messages, len * sizeof(*messages));
     *out_messages = messages;
     pal_join_name(turn, messages);
-    /* What is prepared already is recorded so, but for the names. */
+    /* Messages that were prepared before stay as they are, except for the client ids. */
     for (size_t i = 0; !turn->as_sent && status == PAL_OK && i < results; i++)
         status = pal_context_spill(&messages[i], turn->arena, &spilled, err);
     if (status == PAL_OK && !turn->as_sent && !turn->runtime->options.senders_off)
@@ -156,7 +159,7 @@ pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
     return PAL_OK;
 }
 
-/* ---- Calls that stay open ---- */
+/* ---- Open calls ---- */
 
 static bool is_open(const pal_turn *turn, const pal_ending *end, const pal_part *call)
 {
@@ -183,7 +186,7 @@ size_t pal_recover_settle(pal_turn *turn, const pal_part *call, pal_message *out
     return 1;
 }
 
-/* A turn that died and that this runtime does not go on with ends here, visibly. */
+/* Ends a dead turn visibly, if this runtime does not continue it. */
 static size_t end_dead(const pal_turn *turn, pal_message *out_message)
 {
     *out_message = (pal_message){.role = PAL_ROLE_ASSISTANT,
@@ -217,7 +220,7 @@ static pal_status settle(pal_turn *turn, const pal_ending *end, pal_error *err)
     return PAL_OK;
 }
 
-/* ---- Who else waits ---- */
+/* ---- Other requests and turns ---- */
 
 static bool is_there(pal_id id, const pal_inbox_item *items, size_t len)
 {
@@ -227,7 +230,8 @@ static bool is_there(pal_id id, const pal_inbox_item *items, size_t len)
     return false;
 }
 
-/* What another process has run, while this one waited for it, is out of the inbox. */
+/* Returns true if another process has run the request while this one waited: then its item is no
+ * longer in the inbox. */
 static bool is_taken(const pal_turn *turn, const pal_inbox_item *items, size_t len)
 {
     if (turn->is_again)
@@ -235,7 +239,7 @@ static bool is_taken(const pal_turn *turn, const pal_inbox_item *items, size_t l
     return !turn->is_backlog && turn->inbox_len > 0 && !is_there(turn->inbox_ids[0], items, len);
 }
 
-/* Once only: what could not be run does not stop what comes after it. */
+/* A turn yields only once: a request that could not be run must not block the later ones. */
 static bool gives_way(
         const pal_turn *turn, const pal_inbox_item *items, size_t len, pal_arena *scratch)
 {
@@ -245,8 +249,8 @@ static bool gives_way(
             pal_backlog_is_there(turn, items, len, scratch);
 }
 
-/* A program that ends soon goes on with nobody's turn: what died is over. So is one that was told
- * to have failed, where that could not be written. */
+/* A program that ends soon (`leave_inbox`) does not continue other turns: a dead turn is over. The
+ * same holds for a turn that was reported as failed if the failure could not be stored. */
 static bool ends_dead(pal_turn *turn)
 {
     const pal_resume *found = turn->resume;
@@ -261,7 +265,8 @@ static bool ends_dead(pal_turn *turn)
     return true;
 }
 
-/* A turn that nobody runs is there: this one goes on with it, or waits until it is over. */
+/* Handles an unfinished turn that no process runs: this turn continues it, or waits until it is
+ * over. */
 static pal_status meet_resume(pal_turn *turn, pal_error *err)
 {
     const pal_resume *found = turn->resume;
@@ -320,7 +325,7 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
         return PAL_OK;
     if (turn->is_backlog && turn->request.messages_len == 0) {
         turn->messages_len = 0;
-        return PAL_OK; /* nothing waits, but something may be left */
+        return PAL_OK; /* no request waits, but an obsolete item may be left */
     }
     status = pal_recover_ending(&reading, turn->leftover_seq, scratch, &end, err);
     if (status == PAL_OK)

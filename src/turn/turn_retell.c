@@ -1,9 +1,9 @@
-/* turn_retell.c - tells a turn's readers what another process has recorded.
+/* turn_retell.c - publishes messages that another process has recorded to the readers of a turn.
  *
- * Readers may have seen a part of an answer that this process could not record, because another one
- * had taken the session over. If the recorded answer begins with that part, they are told the rest.
- * If it doesn't, the step begins again, with the same number: what was told of it is void. On the
- * loop. */
+ * Readers may have seen a part of an answer that this process could not record, because another
+ * process had taken the session. If the recorded answer begins with that part, the rest is
+ * published. Otherwise the step begins again with the same number, and the earlier events of that
+ * step are void. On the loop. */
 #include "turn/turn_retell.h"
 
 #include "turn/turn_event.h"
@@ -14,7 +14,8 @@ static pal_str rest_of(pal_str text, size_t from)
     return pal_str_make(text.data + from, text.len - from);
 }
 
-/* From the byte `from` on, of a text; a call as a whole unless that is over 0. */
+/* Publishes a text from the byte `from` on. A call is published completely if `from` is 0,
+ * otherwise only the rest of its arguments. */
 static void tell_part(pal_turn *turn, const pal_part *part, size_t number, size_t from)
 {
     bool is_call = part->kind == PAL_PART_TOOL_CALL;
@@ -47,7 +48,8 @@ static bool begins_with(pal_str text, pal_str start)
             (start.len == 0 || memcmp(text.data, start.data, start.len) == 0);
 }
 
-/* The last part that readers know may be longer now. */
+/* Returns true if `part` equals or extends `known`. Only the last part that readers know may be
+ * longer now. */
 static bool continues(const pal_part *known, const pal_part *part, bool is_last)
 {
     bool is_call = part->kind == PAL_PART_TOOL_CALL;
@@ -61,7 +63,8 @@ static bool continues(const pal_part *known, const pal_part *part, bool is_last)
                             pal_str_equal(known->name, part->name)));
 }
 
-/* How many bytes of the last known part readers have; `out_parts` are known to them. */
+/* Returns true if readers know the beginning of the answer. Sets *out_parts to the number of known
+ * parts, and *out_bytes to the known bytes of the last one. */
 static bool find_known(pal_turn *turn, const pal_message *answer, size_t *out_parts,
         size_t *out_bytes)
 {

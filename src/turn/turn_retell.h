@@ -1,12 +1,13 @@
-/* turn_retell.h - tells a turn's readers what another process has recorded. On the loop. */
+/* turn_retell.h - publishes messages that another process has recorded. On the loop. */
 #ifndef PAL_TURN_RETELL_H
 #define PAL_TURN_RETELL_H
 
 #include "turn/turn_machine.h"
 
-/* Tells of a message of the turn that is in the store, unless readers know it; adds its usage. */
+/* Publishes a stored message of the turn, unless readers know it, and adds its usage. */
 void pal_retell(pal_turn *turn, const pal_message *message);
-/* The turn's step begins again here: it keeps its number if readers know a part of its answer. */
+/* Called before the turn's step begins again in this process. The step keeps its number if readers
+ * know a part of its answer. */
 void pal_retell_step(pal_turn *turn);
 
 #endif

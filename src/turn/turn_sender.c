@@ -1,12 +1,12 @@
-/* turn_sender.c - who says a message, where several people speak in one session. A message tells in
- * members of its own, which are kept as any unknown member is:
+/* turn_sender.c - the senders of messages, if several people write in one session. A message has
+ * these members, which are stored like any unknown member:
  *
- *   "sender": "@sienna:sunbeam.pt"   who says it; "": somebody in a group
- *   "direct": true                   in a chat of two: nobody needs to be told
- *   "merged": true                   set here: it goes on from the message before
+ *   "sender": "@sienna:sunbeam.pt"   the sender; "": an unnamed person in a group
+ *   "direct": true                   from a chat of two people: the name is not shown
+ *   "merged": true                   set here: continues the previous message
  *
- * Messages stay what they were, each with its own id and client id, so that one that is sent again
- * is known; only the model is shown one message. Pure functions. */
+ * Stored messages stay separate, each with its own id and client id, so that repeats are
+ * recognized. Only the model is shown one message. Pure functions. */
 #include "turn/turn_sender.h"
 
 #include "base/buf.h"
@@ -15,13 +15,13 @@
 #include "turn/turn_copy.h"
 #include "turn/turn_speaker.h"
 
-/* Indenting makes a text of line breaks four times as long. A text that is too long for the store
- * is refused there; it must not be shown without its speaker. */
+/* Indenting can make a text of line breaks three times as long, and a name is added. The store
+ * refuses a text that is too long. Such a text must not be shown without its speaker. */
 #define SHOWN_BYTES_MAX (5u * PAL_MESSAGE_BYTES_MAX)
 
 typedef struct origin {
     pal_str sender;
-    bool has_sender; /* the member is there, if only an empty one */
+    bool has_sender; /* the member exists, even if it is empty */
     bool is_direct;
     bool is_merged;
 } origin;
@@ -41,7 +41,7 @@ static origin origin_of(const pal_message *message, pal_arena *arena)
     return from;
 }
 
-/* ---- Showing ---- */
+/* ---- Showing the sender ---- */
 
 static pal_str joined(pal_arena *arena, const pal_str *pieces, size_t len)
 {
@@ -57,7 +57,8 @@ static pal_str joined(pal_arena *arena, const pal_str *pieces, size_t len)
     return text;
 }
 
-/* A text of the message as it is shown. The first one comes after the speaker's name, if any. */
+/* Returns a text of the message as it is shown. The first text comes after the speaker's name, if
+ * there is one. */
 static pal_str shown_text(pal_str name, pal_str text, bool comes_first, pal_arena *arena)
 {
     pal_buf buf;
@@ -97,7 +98,7 @@ static pal_status show(pal_message *message, pal_str sender, pal_arena *arena)
     }
     message->parts = parts;
     message->parts_len += added;
-    message->tokens = 0; /* it is longer now */
+    message->tokens = 0; /* the text is longer now, and must be counted again */
     return PAL_OK;
 }
 
@@ -116,7 +117,8 @@ pal_status pal_sender_show(pal_message *messages, size_t len, pal_arena *arena)
 
 /* ---- Merging ---- */
 
-/* Whether every message has a sender, and comes from a chat of two or from none. */
+/* Returns true if every message has a named sender, and all of them are direct or none is, as
+ * `is_direct` says. */
 static bool all_named(const pal_turn_request *request, bool is_direct, pal_arena *scratch)
 {
     for (size_t i = 0; i < request->messages_len; i++) {
@@ -128,7 +130,8 @@ static bool all_named(const pal_turn_request *request, bool is_direct, pal_arena
     return request->messages_len > 0;
 }
 
-/* A direct text has no speaker in front: between lines that have, it could be taken for one. */
+/* A direct text has no speaker in front. Between lines with speakers it could be taken for part of
+ * another person's message. */
 static bool same_chat(
         const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch)
 {
@@ -214,9 +217,9 @@ pal_message *pal_sender_merge(const pal_turn_request *first, const pal_turn_requ
     return pal_arena_failure(arena) == PAL_OK ? all : NULL;
 }
 
-/* ---- Joining ---- */
+/* ---- Joining messages for the model ---- */
 
-/* Two texts that meet are one, on lines of their own. */
+/* If a text meets a text, they become one part, on separate lines. */
 static bool join(pal_message *into, const pal_message *next, pal_arena *arena)
 {
     bool meets = into->parts_len > 0 && next->parts_len > 0 && next->parts[0].kind == PAL_PART_TEXT;

@@ -1,31 +1,32 @@
-/* turn_sender.h - who says a message, where several people speak in one session. */
+/* turn_sender.h - the senders of messages, if several people write in one session. */
 #ifndef PAL_TURN_SENDER_H
 #define PAL_TURN_SENDER_H
 
 #include "palaver/turn.h"
 
-/* Shows the model who speaks: the text of a user's message with a sender begins with "<sender> "
- * from now on, unless it is from a chat of two, and its other lines are indented so that none can
- * pose as a speaker. In place, with texts in the arena. Once for each message, before it is
- * recorded. PAL_NO_MEMORY leaves some messages without a speaker: they must not be sent. */
+/* Shows the model who speaks. The text of a user message with a sender begins with "<sender> ",
+ * unless it is from a chat of two people. Its other lines are indented, so that none of them can
+ * pose as a speaker. Changes the list in place, with texts in the arena. Call it once for each
+ * message, before it is recorded. After PAL_NO_MEMORY some messages have no speaker and must not be
+ * sent. */
 PAL_CHECKED pal_status pal_sender_show(pal_message *messages, size_t len, pal_arena *arena);
 
-/* Whether two requests that wait can be one: every message has a sender, all of them are direct or
- * none is, and all else is the same. */
+/* Returns true if two waiting requests can be merged: every message has a sender, all messages are
+ * direct or none is, and the settings are equal. The label and expected_seq are not compared. */
 bool pal_sender_can_merge(
         const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch);
 
-/* Marks messages as going on from the one before, as a merge does. False: they can't have been
- * merged. */
+/* Marks messages as continuing the previous one, as a merge does. Returns false if they cannot have
+ * been merged. */
 bool pal_sender_mark(pal_message *messages, size_t len, pal_arena *arena);
 
-/* One list of both requests' messages, the second's marked as going on from the one before; in the
- * arena. NULL without memory. */
+/* Returns one list of both requests' messages, in the arena. The messages of the second request are
+ * marked as continuing the previous one. NULL if there is no memory. */
 pal_message *pal_sender_merge(const pal_turn_request *first, const pal_turn_request *second,
         pal_arena *arena, size_t *out_len);
 
-/* What goes on from the one before becomes one message with it, their texts on lines of their own;
- * returns how many are left. The list is changed in place, what it points to is not. */
+/* Joins each marked message with the previous one, with their texts on separate lines. Returns how
+ * many messages are left. The list is changed in place; the data that it points to is not. */
 size_t pal_sender_join(pal_message *messages, size_t len, pal_arena *arena);
 
 #endif

@@ -1,9 +1,11 @@
-/* turn_servers.c - the tool servers of a runtime, and turns that wait until they have started.
+/* turn_servers.c - the tool servers of a runtime, and turns that wait until the servers have
+ * started.
  *
- * A server takes a moment to start and to list its tools, and a turn that begins meanwhile would be
- * without them. So turns wait, from the opening of the runtime on for `tools_wait_ms` at most, and
- * then go on with what is there: which server is missing is told. A server that dies later is not
- * waited for: its last list stands. On the loop. */
+ * A server takes a moment to start and to list its tools, and a turn that begins meanwhile would
+ * not have them. So turns wait for starting servers, but only during the first `tools_wait_ms`
+ * after the runtime opened. Then they continue with the available tools, and report which servers
+ * are missing. If a server dies later, turns do not wait for it and its last list stays in use. On
+ * the loop. */
 #include "turn/turn_servers.h"
 
 #include "turn/turn_event.h"
@@ -20,7 +22,8 @@ static bool is_starting(const pal_runtime *runtime)
     return false;
 }
 
-/* A model that should have tools and has none may say strange things: somebody must know why. */
+/* A model that was promised tools and has none may answer oddly, so report which servers are
+ * missing. */
 static void tell_missing(pal_turn *turn)
 {
     for (size_t i = 0; i < turn->runtime->servers_len; i++) {
@@ -75,7 +78,7 @@ static void changed(pal_mcp *mcp, void *user)
         wake_all(runtime);
 }
 
-/* The timer runs from the opening on: afterwards nobody waits any more. */
+/* The timer starts when the runtime opens. After it has fired, no turn waits any more. */
 bool pal_servers_are_awaited(const pal_turn *turn)
 {
     const pal_runtime *runtime = turn->runtime;

@@ -1,5 +1,5 @@
-/* turn_servers.h - the tool servers of a runtime, and turns that wait until they have started. On
- * the loop. */
+/* turn_servers.h - the tool servers of a runtime, and turns that wait until the servers have
+ * started. On the loop. */
 #ifndef PAL_TURN_SERVERS_H
 #define PAL_TURN_SERVERS_H
 
@@ -8,14 +8,14 @@
 PAL_CHECKED pal_status pal_servers_open(pal_runtime *runtime, pal_error *err);
 void pal_servers_close(pal_runtime *runtime);
 
-/* Sets turn->tools to all that the model is offered; false without memory. */
+/* Sets turn->tools to all tools that the model is offered. Returns false if there is no memory. */
 bool pal_servers_gather(pal_turn *turn);
-/* Some are being started, and the turn is to wait for them. */
+/* Returns true if servers are starting and the turn must wait for them. */
 bool pal_servers_are_awaited(const pal_turn *turn);
-/* Gathers, and goes on with the turn's next step; where servers are being started, not before they
- * are ready, or too slow. */
+/* Gathers the tools, and continues with the turn's next step. If servers are starting, waits until
+ * they are ready or the time is over. */
 void pal_servers_offer(pal_turn *turn);
-/* The turn waits no more. */
+/* Called when the turn does not wait any more. */
 void pal_servers_leave(pal_turn *turn);
 
 #endif

@@ -1,17 +1,18 @@
-/* turn_settings.c - what a turn is run with: the request's word over the session's, over its
- * agent's, over the runtime's. A session's own are in its metadata:
+/* turn_settings.c - determines the settings of a turn. The request overrides the session, the
+ * session its agent, and the agent the runtime. A session has its settings in its metadata:
  *
  *   {"turn": {"endpoint": "main", "model": "m-1", "system": "Be brief.", "max_tool_iterations": 3,
  *             "parameters": {"temperature": 0.2}},
  *    "context": {...}}
  *
- * The agent is the request's, else the session's. If the runtime has agents and the session's is
- * none of them, the default agent answers.
+ * The agent is the request's, otherwise the session's. If the runtime has agents and the session's
+ * agent is not one of them, the default agent answers.
  *
- * Parameters are merged member by member. A null takes out what a level below has.
+ * Parameters are merged member by member. A null removes a member of a lower level.
  *
- * A model belongs to its endpoint: where one level names an endpoint, models of the levels below it
- * don't count. Reads only what never changes in a runtime: from any thread. */
+ * A model belongs to its endpoint: if one level names an endpoint, models of lower levels are
+ * ignored. The functions read only data of the runtime that never changes, and can be called from
+ * any thread. */
 #include "turn/turn_settings.h"
 
 #include <strings.h>
@@ -19,7 +20,7 @@
 #include "base/json.h"
 #include "turn/turn_runtime.h"
 
-/* One level's word; what is empty is left to the one below. */
+/* The settings of one level; empty members are left to the level below. */
 typedef struct level {
     pal_str endpoint;
     pal_str model;
@@ -95,7 +96,7 @@ static level level_of_agent(const pal_agent_settings *agent)
             .parameters = agent->parameters};
 }
 
-/* Metadata is checked when it is stored; what is of another type says nothing. */
+/* Metadata is checked when it is stored. Members of another type are ignored. */
 static level level_of_session(const pal_session *session, pal_arena *arena)
 {
     level own = {0};
@@ -121,7 +122,7 @@ static level level_of_session(const pal_session *session, pal_arena *arena)
 
 /* ---- Agents ---- */
 
-/* Routing lower-cases the ids of agents, so that case can't tell two of them apart. */
+/* Routing changes agent ids to lower case, so two names must not differ only in case. */
 static const pal_agent_settings *find_agent(const pal_runtime_options *options, pal_str name)
 {
     for (size_t i = 0; name.len > 0 && i < options->agents_len; i++) {
@@ -161,7 +162,8 @@ static bool has_member(pal_json object, pal_str name, pal_arena *arena)
     return false;
 }
 
-/* The members of one level that no level above it has; a null only hides. */
+/* Writes the members of one level that no level above it has. A null only hides members of lower
+ * levels. */
 static void put_parameters(pal_json_writer *writer, const pal_json *objects, size_t at,
         pal_arena *arena)
 {
@@ -180,8 +182,8 @@ static void put_parameters(pal_json_writer *writer, const pal_json *objects, siz
     }
 }
 
-/* The levels' parameters as one object. The text of the only level that has some stays as it is:
- * what is wrong in it is the provider's to say. */
+/* Merges the parameters of all levels into one object. If only one level has parameters, its text
+ * stays unchanged, and the provider reports any error in it. */
 static pal_status merge_parameters(const pal_str *texts, size_t len, pal_arena *arena,
         pal_str *out_parameters, pal_error *err)
 {
@@ -223,9 +225,9 @@ static pal_status merge_parameters(const pal_str *texts, size_t len, pal_arena *
     return status;
 }
 
-/* ---- All of them ---- */
+/* ---- All settings ---- */
 
-/* Who names a model and no endpoint means the endpoint whose own it is. */
+/* If a level names a model but no endpoint, the endpoint whose default model it is is used. */
 static pal_status choose_endpoint(const pal_runtime_options *options, const level *levels,
         size_t len, pal_settings *settings, pal_error *err)
 {
@@ -295,7 +297,7 @@ pal_status pal_settings_find(const pal_runtime *runtime, const pal_turn_request 
     return status;
 }
 
-/* ---- What follows from them ---- */
+/* ---- Tools and window ---- */
 
 static bool is_offered(const pal_agent_settings *agent, pal_str tool)
 {
@@ -341,7 +343,7 @@ pal_window pal_settings_window(
             .pruned_user = runtime->options.pruned_user,
     };
 
-    /* A conversation that the service keeps has a threshold, as it has no other end. */
+    /* A conversation that the service keeps needs a threshold, because it has no other limit. */
     if (pal_provider_keeps(provider) && window.settings.compaction_threshold == 0)
         window.settings.compaction_threshold = PAL_COMPACTION_THRESHOLD;
     return window;

@@ -1,9 +1,9 @@
-/* turn_speaker.c - what is said in a group is sent as lines "<name> text", several people's one
- * after the other. So a line that begins with '<' must be a speaker, always, whatever a name or a
- * text contains. Pure functions.
+/* turn_speaker.c - writes messages of a group as lines "<name> text", with several people after
+ * each other. Invariant: a line that begins with '<' is always a speaker, whatever a name or a text
+ * contains. Pure functions.
  *
- * Lines end where any reader may see an end: Unicode's line breaks, and the separators that some
- * languages count among them. */
+ * Lines end at every character that any reader may see as a line end: Unicode's line breaks, and
+ * the separators that some programming languages treat as such. */
 #include "turn/turn_speaker.h"
 
 #include <string.h>
@@ -17,7 +17,8 @@ static bool ends_line(uint32_t c)
             c == 0x2029;
 }
 
-/* Nothing to see, or a mark that turns the direction of what follows. */
+/* Returns true for invisible characters, and for marks that change the direction of the following
+ * text. */
 static bool is_invisible(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c || c == 0x180e ||
@@ -44,7 +45,8 @@ void pal_speaker_put_name(pal_buf *buf, pal_str name)
     }
 }
 
-/* How long the line is, and with `*out_end` the break after it; "\r\n" is one. */
+/* Returns the length of the line. Sets *out_end to its end including the line break; "\r\n" is one
+ * break. */
 static size_t line_len(pal_str text, size_t *out_end)
 {
     size_t at = 0;

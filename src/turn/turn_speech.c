@@ -1,7 +1,6 @@
-/* turn_speech.c - gathers what a model says, delta by delta, into one message. What it says is a
- * row of pieces, texts, blocks of reasoning and calls, in the order in which they began; a block
- * that was signed is complete, and must go back to the model as it is, where it was. On the loop.
- */
+/* turn_speech.c - builds one message from the deltas of a model's answer. The answer is a list of
+ * pieces in the order in which they began: texts, blocks of reasoning, and calls. A signed block is
+ * complete. It must be sent back to the model unchanged and at the same place. On the loop. */
 #include "turn/turn_speech.h"
 
 #include "base/memory.h"
@@ -13,12 +12,12 @@ enum { PIECES_MAX = PAL_MESSAGE_PARTS_MAX };
 
 struct pal_speech_piece {
     pal_part_kind kind;
-    uint32_t index; /* of a call */
+    uint32_t index; /* index of a call */
     bool is_signed;
     bool is_refusal;
-    pal_buf text; /* or arguments */
-    pal_buf id;   /* of a call; the signature of reasoning */
-    pal_buf name; /* of a call; the family of reasoning */
+    pal_buf text; /* text, or the arguments of a call */
+    pal_buf id;   /* id of a call, or the signature of reasoning */
+    pal_buf name; /* name of a call, or the family of reasoning */
 };
 
 void pal_speech_init(pal_speech *answer)
@@ -72,7 +71,7 @@ static pal_speech_piece *add_piece(pal_speech *answer, pal_part_kind kind)
     return piece;
 }
 
-/* The last piece, if it is one of these that can grow. */
+/* Returns the last piece if it has this kind and can still grow. */
 static pal_speech_piece *open_piece(pal_speech *answer, pal_part_kind kind)
 {
     pal_speech_piece *last = answer->len ? &answer->pieces[answer->len - 1] : NULL;
@@ -147,7 +146,7 @@ static pal_speech_piece *call_at(pal_speech *answer, uint32_t index)
     return piece;
 }
 
-/* For a service that gives none. */
+/* For a service that sends no call ids. */
 static void make_id(pal_buf *out_id)
 {
     char text[5 + PAL_ID_TEXT_SIZE] = "call_";

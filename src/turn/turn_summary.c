@@ -1,5 +1,8 @@
-/* turn_summary.c - a turn's compaction: asks the session's own model for the summary, between the
- * two halves of turn_compact.c. */
+/* turn_summary.c - the compaction of a turn: requests the summary from a model, between the two
+ * halves of turn_compact.c. On the loop, except for keep_summary().
+ *
+ * A crash before the checkpoint is committed leaves the conversation unchanged; the next turn
+ * compacts again. */
 #include "turn/turn_machine.h"
 
 #include "turn/turn_event.h"
@@ -16,13 +19,13 @@ static void drop_job(pal_turn *turn)
 typedef struct pal_summary_end {
     pal_summary_answer answer;
     bool is_answered;
-    bool has_call;      /* the model called a tool instead */
-    bool forbids_calls; /* it is asked once more, in so many words */
+    bool has_call;      /* the model called a tool instead of writing a summary */
+    bool forbids_calls; /* the second request, which forbids tool calls explicitly */
     pal_str failure;
     pal_compacted compacted;
 } summary_end;
 
-/* On a worker. */
+/* Runs on a worker. */
 static void keep_summary(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
@@ -54,7 +57,7 @@ void pal_compact_tell(pal_turn *turn)
 
     if (!wait)
         return;
-    turn->compact = NULL; /* it is gone with the next line */
+    turn->compact = NULL; /* the waiting caller's memory is gone after the next call */
     memcpy(err.message, turn->info.reason, sizeof(err.message));
     if (turn->state != PAL_TURN_DONE)
         pal_compact_refuse(wait, &err);
@@ -96,7 +99,7 @@ static void summary_kept(pal_work_item *item)
         return;
     }
     drop_job(turn);
-    turn->attempt = turn->call_attempt; /* its own tries are none of the call */
+    turn->attempt = turn->call_attempt; /* tries of the summary do not count as tries of the call */
     turn->after_compaction = true;
     turn->after_overflow = false;
     pal_turn_next_step(turn);
@@ -136,7 +139,7 @@ static void ignore_arguments(void *user, uint32_t index, pal_str delta)
 {
 }
 
-/* Of a summary whose service reports no usage: estimates of what was sent, and of what was said. */
+/* For a summary without reported usage: estimates of the request and of the output. */
 static pal_usage guess_usage(const pal_turn *turn)
 {
     const pal_summary_request *asked = &turn->job->request;
@@ -174,7 +177,7 @@ void pal_summary_spent(pal_turn *turn, const pal_model_end *model_end)
     pal_answer_keep_row(turn, &row);
 }
 
-/* A call that failed before it said anything is free. */
+/* A call that failed before any output is free. */
 static bool is_free(const pal_turn *turn, const pal_model_end *model_end)
 {
     return model_end->status != PAL_OK && !model_end->has_usage && turn->summary.len == 0;
@@ -194,7 +197,7 @@ static void summary_ended(void *user, const pal_model_end *model_end)
     if (!is_kept_later && !is_free(turn, model_end))
         pal_summary_spent(turn, model_end);
     if (model_end->status != PAL_OK && pal_turn_retry(turn, model_end))
-        return; /* nobody has seen any of it, and a summary is worth the wait */
+        return; /* readers have seen nothing of it, so the summary can be retried */
     if (asks_again) {
         end->forbids_calls = true;
         pal_summary_ask(turn);
@@ -218,9 +221,8 @@ static void summary_ended(void *user, const pal_model_end *model_end)
     end_summary(turn);
 }
 
-/* Anthropic's cache of the messages is of no use to a request with another tool_choice: there the
- * question says that no tool is to be called, and only a model that does so all the same is told in
- * this way too. */
+/* Anthropic's message cache does not work if tool_choice changes. For Anthropic, the question
+ * itself says not to call tools. tool_choice is set only if the model called a tool anyway. */
 static pal_str tool_choice(const pal_turn *turn)
 {
     bool is_costly = pal_provider_profile(turn->summary_provider) == PAL_PROFILE_ANTHROPIC;
@@ -286,7 +288,7 @@ void pal_summary_ask(pal_turn *turn)
 bool pal_summary_stop(pal_turn *turn)
 {
     if (turn->work.done == summary_kept)
-        return false; /* it sees that the turn was stopped */
+        return false; /* summary_kept() sees that the turn was stopped */
     drop_job(turn);
     return true;
 }

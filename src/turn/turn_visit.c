@@ -1,6 +1,6 @@
-/* turn_visit.c - results and permissions for a turn that waits for them: they are a request like
- * any, and go to the turn that waits here, or become a turn that goes on with it (turn_resume.c).
- * On the loop. */
+/* turn_visit.c - delivers results and approvals to a waiting turn. They are ordinary requests: they
+ * go to the turn that waits in this process, or become a turn that continues it (turn_resume.c). On
+ * the loop. */
 #include "turn/turn_visit.h"
 
 #include "turn/turn_recover.h"
@@ -12,7 +12,8 @@ bool pal_visit_is(const pal_turn *turn)
     return turn->allowing || pal_recover_results(&turn->request) > 0;
 }
 
-/* The turn that waits is here: it gets what was brought, and whoever brought it is told of it. */
+/* The waiting turn is in this process: gives it the results or the approval, and reports its state
+ * to the caller. */
 static void deliver(pal_turn *turn, pal_turn *to)
 {
     pal_turn_started started = turn->started;
@@ -44,7 +45,8 @@ static void visit_again(pal_timer *timer)
     pal_visit(turn);
 }
 
-/* After a restart the turn that waits is looked for first, once a dead process's lease is over. */
+/* After a restart the waiting turn must be found first. That can take until the lease of a dead
+ * process is over. */
 void pal_visit(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
@@ -65,6 +67,6 @@ void pal_visit(pal_turn *turn)
     } else if (turn->allowing) {
         pal_lane_refuse(turn, PAL_BUSY, "session is busy");
     } else {
-        pal_lane_wait(turn); /* results of a turn that has ended are said like anything else */
+        pal_lane_wait(turn); /* results for a turn that has ended are treated like other messages */
     }
 }

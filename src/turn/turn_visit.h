@@ -1,12 +1,12 @@
-/* turn_visit.h - results and permissions for a turn that waits for them. On the loop. */
+/* turn_visit.h - delivers results and approvals to a waiting turn. On the loop. */
 #ifndef PAL_TURN_VISIT_H
 #define PAL_TURN_VISIT_H
 
 #include "turn/turn_machine.h"
 
-/* Whether the turn is there to bring something to another. */
+/* Returns true if the turn only delivers results or an approval to another turn. */
 bool pal_visit_is(const pal_turn *turn);
-/* Brings it, begins in the other's place, or is refused. */
+/* Delivers them, begins in place of the other turn, waits, or is refused. */
 void pal_visit(pal_turn *turn);
 
 #endif

@@ -1,8 +1,8 @@
-/* turn_window.c - loads what a plan needs: the tail, from the end backwards as far as the model's
- * limit reaches, and what stands before it. Reads only. */
+/* turn_window.c - loads what a plan needs: the tail, from the end backward up to the model's limit,
+ * and the kept messages before it. Reads only; can block. */
 #include "turn/turn_window_inside.h"
 
-/* A tail of twice what may be sent shows a compaction all that it has to summarise. */
+/* With a tail of twice the sendable size, a compaction sees everything that it has to summarize. */
 enum { TAIL_FACTOR = 2, ANSWER_SHARE = 4, LAST_MESSAGES = 8 };
 
 #define TAIL_BYTES_MAX ((uint64_t)256 << 20)
@@ -21,14 +21,15 @@ static void set_limits(const pal_window *window, const pal_model *model, pal_con
         limits->input = model->input;
     if (limits->output == 0)
         limits->output = model->output;
-    /* Of a small model, 32,000 for an answer of unknown length would leave nothing to ask with. */
+    /* For a small model, reserving 32,000 tokens for an answer of unknown length would leave no
+     * room for the request. */
     if (limits->output == 0)
         limits->output = limits->context / ANSWER_SHARE;
     pal_profile_limits(window->profile, limits);
 }
 
-/* Tokens to load, by the counts that are stored: what may be sent, and what prunes took out of it,
- * which is loaded but not sent. */
+/* Returns the number of tokens to load, by the stored counts: the sendable tokens, and the pruned
+ * ones, which are loaded but not sent. */
 static uint64_t tail_tokens(const pal_window_view *view)
 {
     uint64_t tokens = pal_context_sendable(&view->input) + 1;
@@ -36,8 +37,9 @@ static uint64_t tail_tokens(const pal_window_view *view)
     return tokens * TAIL_FACTOR + view->pruned_tokens;
 }
 
-/* What is between the checkpoint and the tail. The session knows the tokens of all its messages; if
- * not just these are in sight, the older ones are taken to be as long as the tail's. */
+/* Counts the messages between the checkpoint and the tail. The session knows the tokens of all its
+ * messages. If other messages are hidden, the older ones are assumed to be as long as those of the
+ * tail. */
 static pal_status count_older(
         const pal_reading *reading, pal_context_input *input, pal_error *err)
 {
@@ -71,7 +73,7 @@ static pal_status load_tail(
     pal_status status = pal_reading_load(reading, &load, arena, &tail, err);
 
     if (status == PAL_OK && tail.len == 0 && tail.has_more) {
-        /* The newest message alone is larger than that: the plan has to say so. */
+        /* The newest message alone exceeds the limit: the plan must report that. */
         load = (pal_load){.after_seq = input->checkpoint.seq, .limit = 1, .from_end = true};
         status = pal_reading_load(reading, &load, arena, &tail, err);
     }
@@ -85,7 +87,7 @@ static pal_status load_tail(
     return status;
 }
 
-/* The session's leading system message goes first, whatever is cut behind it. */
+/* The session's leading system message always comes first, whatever is cut after it. */
 static pal_status load_head(
         const pal_reading *reading, pal_arena *arena, pal_window_view *view, pal_error *err)
 {
@@ -138,7 +140,7 @@ static pal_status read_marks(const pal_reading *reading, const pal_window *windo
     if (window->assume_last || (!epoch.is_own && !window->system_exact))
         input->system = epoch.system;
     if (window->assume_last || pal_window_same_tools(&epoch, window, arena)) {
-        input->tools = epoch.tools; /* byte for byte what was sent before */
+        input->tools = epoch.tools; /* the same bytes as in earlier requests */
         input->tools_len = epoch.tools_len;
     }
     return PAL_OK;
@@ -152,8 +154,8 @@ static const pal_sent *newest_sent(const pal_message *messages, size_t len)
     return NULL;
 }
 
-/* The last request, by what the newest answer keeps of it. A compaction may have cut that answer
- * off: then it is among the last messages before the tail. */
+/* Finds the last request, by the data that the newest answer keeps of it. If a compaction has cut
+ * off that answer, it is among the last messages before the tail. */
 static pal_status find_last(const pal_reading *reading, const pal_window *window, pal_arena *arena,
         pal_window_view *view, pal_error *err)
 {

@@ -1,5 +1,5 @@
-/* turn_window_count.c - what was loaded, measured: tokens as the model counts them, bytes of blobs,
- * and how far counts are from what the provider reports. Reads only. */
+/* turn_window_count.c - measures the loaded messages: tokens by the model's count, sizes of blobs,
+ * and the difference between our counts and those that the provider reports. Reads only. */
 #include "turn/turn_window_inside.h"
 
 static void flag_pins(const pal_standing *standing, pal_message *messages, size_t len)
@@ -14,7 +14,8 @@ static void flag_pins(const pal_standing *standing, pal_message *messages, size_
     }
 }
 
-/* Stored counts are the store's; where the model has its own vocabulary, they are made anew. */
+/* The stored counts use the store's encoding. If the model has another vocabulary, the messages are
+ * counted again. */
 static pal_status recount(
         const pal_encoding *encoding, pal_message *messages, size_t len, pal_error *err)
 {
@@ -47,8 +48,8 @@ static pal_status recount_all(pal_store *store, pal_window_view *view, pal_error
     return status;
 }
 
-/* A blob that is gone is taken for one that never was: the repair puts a text in its place, and
- * says so. */
+/* A missing blob is treated as if it never existed: the repair replaces it by a text that says
+ * so. */
 static pal_status fill_bytes(
         pal_store *store, const pal_window *window, pal_part *parts, size_t len, pal_error *err)
 {
@@ -80,7 +81,7 @@ static pal_status fill_list(pal_store *store, const pal_window *window, const pa
     return status;
 }
 
-/* The lists were made for this call; nobody else sees what is changed in them. */
+/* The lists were made for this call, so they can be changed in place. */
 pal_status pal_window_finish(
         pal_store *store, const pal_window *window, pal_window_view *view, pal_error *err)
 {
@@ -112,7 +113,7 @@ static bool is_same_counting(
     return pal_models_find(window->models, message->model).encoding == model->encoding;
 }
 
-/* A report of more than the model can take is a mistake. */
+/* A report of more tokens than the model accepts is a mistake. */
 static bool is_plausible(const pal_context_input *input, const pal_message *message)
 {
     return !input->limits.context || reported_input(message) <= input->limits.context;

@@ -1,5 +1,5 @@
-/* turn_window_kept.c - the few things before the tail that are sent all the same: pins, what a
- * checkpoint keeps, and the question of a turn that is longer than the tail. Reads only. */
+/* turn_window_kept.c - loads the few messages before the tail that are still sent: pins, messages
+ * that a checkpoint keeps, and the question of a turn that is longer than the tail. Reads only. */
 #include "turn/turn_window_inside.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 enum {
     SEARCH_PAGE = 200,
     SEARCH_PAGES_MAX = 50,
-    PAIR_DISTANCE = 64, /* messages between a call and its results */
+    PAIR_DISTANCE = 64, /* maximum number of messages between a call and its results */
 };
 
 pal_status pal_window_message(pal_store *store, const pal_window *window, uint64_t seq,
@@ -35,7 +35,8 @@ static int seq_compare(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Of both lists, ascending and each once, those before the tail. */
+/* Merges both lists, in ascending order and without duplicates, and leaves out messages of the
+ * tail. */
 static uint64_t *kept_seqs(const pal_standing *standing, const uint64_t *keep_seqs, size_t keep_len,
         uint64_t tail_seq, pal_arena *arena, size_t *out_len)
 {
@@ -102,7 +103,8 @@ static bool has_tool_part(const pal_message *message)
     return false;
 }
 
-/* Adds the results of a kept call, and the call of a kept result: half a pair is none. */
+/* Adds the results of a kept call, and the call of a kept result: one without the other cannot be
+ * sent. */
 static pal_status add_halves(pal_store *store, const pal_window *window, const pal_message *message,
         pal_arena *arena, uint64_t *seqs, size_t *len, pal_error *err)
 {
@@ -163,7 +165,7 @@ static bool has_user(const pal_message *messages, size_t len)
     return false;
 }
 
-/* One turn can be longer than the tail: then its question is looked for before it. */
+/* A turn can be longer than the tail. Then its question is searched for before the tail. */
 static pal_status find_question(pal_store *store, const pal_window *window, pal_arena *arena,
         const pal_context_input *input, uint64_t *out_seq, pal_error *err)
 {

@@ -1,5 +1,5 @@
-/* turn_window_mark.c - what a plan decided, kept as marks: prunes and epochs. A crash before a mark
- * leaves the window as it was, and the next plan asks for the same mark again. */
+/* turn_window_mark.c - stores the decisions of a plan as marks: prunes and epochs. A crash before a
+ * mark is committed leaves the window unchanged, and the next plan requests the same mark again. */
 #include "turn/turn_window_inside.h"
 
 #include "base/json.h"
@@ -75,7 +75,7 @@ pal_status pal_window_epoch_mark(const pal_window *window, const pal_standing *s
     status = pal_epoch_read(&standing->epoch, arena, &standing_record, err);
     if (status != PAL_OK)
         return status;
-    /* New tools break the cache anyway; the instructions are taken anew with them. */
+    /* New tools break the cache anyway, so the current instructions are stored with them. */
     *out_needed = !pal_window_same_tools(&standing_record, window, arena);
     return *out_needed ? pal_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
 }
