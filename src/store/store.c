@@ -12,7 +12,7 @@
 #include "palaver/limits.h"
 #include "store/store_front.h"
 
-/* A new backend is one file and one line here. */
+/* A new backend needs one file and one line here. */
 static const pal_store_backend *const backends[] = {
         &pal_store_sqlite,
         &pal_store_memory,
@@ -34,7 +34,8 @@ static const pal_store_backend *backend_of_url(const char *url, const char **out
     return NULL;
 }
 
-/* "name:..." with a name of letters only; "C:\x" is not seen on the systems that we build for. */
+/* Returns whether the url begins with a scheme: lower-case letters and a colon. Paths such as
+ * "C:\x" do not occur on the supported systems. */
 static bool has_scheme(const char *url)
 {
     size_t len = strspn(url, "abcdefghijklmnopqrstuvwxyz");
@@ -192,7 +193,7 @@ pal_status pal_store_mark(
     return pal_store_apply_one(store, &op, err);
 }
 
-/* The seq of a leading system message in sight, or 0. */
+/* Returns the seq of a visible leading system message, or 0. */
 static pal_status leading_system_seq(
         pal_store *store, pal_str tenant, pal_id session, uint64_t *out_seq, pal_error *err)
 {
@@ -330,7 +331,7 @@ pal_status pal_store_blob_put(pal_store *store, pal_str tenant, pal_str media_ty
     return status;
 }
 
-/* ---- Looking after it ---- */
+/* ---- Maintenance ---- */
 
 pal_status pal_store_stat(
         pal_store *store, pal_arena *arena, pal_store_stats *out_stats, pal_error *err)
@@ -350,7 +351,7 @@ pal_status pal_store_stat(
     return PAL_OK;
 }
 
-/* Told every finding on its way to the caller. */
+/* Counts the findings that are passed to the caller. */
 typedef struct counting {
     pal_finding_sink sink;
     pal_progress progress;

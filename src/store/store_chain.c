@@ -143,7 +143,7 @@ typedef struct cutting {
     pal_piece *items; /* has room for all possible pieces */
     size_t len;
     const pal_spans *hidden;
-    size_t span; /* pieces from here on are newer than the rows that are being cut */
+    size_t span; /* spans from this index on are newer than the rows that are being cut */
 } cutting;
 
 /* Adds the visible parts of one session's rows, newest first. */

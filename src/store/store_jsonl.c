@@ -82,7 +82,8 @@ static void lock_give(jl_engine *engine)
         flock(engine->lock_fd, LOCK_UN);
 }
 
-/* Our own meta files have changed the directory: that is not to be looked at again. */
+/* Remembers the directory's time of modification after our own meta files changed it, so that the
+ * directory is not scanned again. */
 static void note_directory(jl_engine *engine)
 {
     struct stat facts;
@@ -141,7 +142,7 @@ static pal_status load_first(jl_engine *engine, pal_error *err)
     if (status != PAL_OK)
         return status;
     if (!engine->options.read_only)
-        unlinkat(engine->dir_fd, JL_SIDE "/new", 0); /* whose writer has died */
+        unlinkat(engine->dir_fd, JL_SIDE "/new", 0); /* left by a writer that died */
     status = pal_jl_load(engine, err);
     if (status == PAL_OK && !engine->options.read_only && engine->log_len > LOG_LARGE_BYTES)
         engine->is_stale = pal_jl_compact(engine, NULL) != PAL_OK;
@@ -190,7 +191,8 @@ static void fail_all(pal_work *works, size_t works_len, pal_status status, const
             works[i].op->status = pal_error_set(&works[i].op->error, status, "%s", err->message);
 }
 
-/* PicoClaw does not know our lock: it may have written to a file that is to be written now. */
+/* Returns whether PicoClaw has changed a file that is about to be written. PicoClaw does not use
+ * our lock. */
 static bool is_overtaken(jl_engine *engine, const pal_work *works, size_t works_len)
 {
     for (size_t i = 0; i < works_len; i++) {
@@ -259,7 +261,7 @@ static pal_status refresh(jl_engine *engine, bool all, pal_error *err)
     return status;
 }
 
-/* Holds the lock for reading, over a state that is as new as the disk. */
+/* Takes the lock for reading, with a state that is as new as the disk. */
 static pal_status read_begin(pal_engine *base, pal_error *err)
 {
     jl_engine *engine = (jl_engine *)base;
@@ -275,7 +277,7 @@ static pal_status read_begin(pal_engine *base, pal_error *err)
     return status;
 }
 
-/* Why the session's lines can't be read; NULL where they can. */
+/* Returns why the session's lines cannot be read, or NULL if they can. */
 static const pal_error *trouble_of(jl_engine *engine, uint64_t handle)
 {
     const mem_session *session = pal_mem_session_by_handle(engine->mem, handle);
@@ -313,8 +315,8 @@ static pal_status find_readable(pal_engine *base, pal_str tenant, pal_find_by by
     return PAL_OK;
 }
 
-/* A session whose lines can't be read is not to be taken for an empty one: whoever asks for it is
- * told. What is in their way may have gone since, and nothing but trying tells. */
+/* A session whose lines cannot be read must not look like an empty one, so the call fails with the
+ * reason. The obstacle may have been removed since, and only another attempt shows that. */
 static pal_status jsonl_session_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
         pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
@@ -512,7 +514,7 @@ static pal_status jsonl_blob_size(pal_engine *base, pal_str tenant, const uint8_
             base, pal_store_memory.blob_size(memory_of(base), tenant, hash, out_bytes, err));
 }
 
-/* ---- Looking after it ---- */
+/* ---- Maintenance ---- */
 
 static pal_status jsonl_stat(pal_engine *base, pal_store_stats *out_stats, pal_error *err)
 {
@@ -563,7 +565,7 @@ static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_c
     if (status != PAL_OK)
         return status;
     pal_jl_check(engine, sink, progress, user);
-    /* If others can't enter the directory, the modes of its files don't matter. */
+    /* If other users cannot enter the directory, the modes of its files do not matter. */
     (void)pal_private_check(engine->location, repair, sink, user);
     return read_end(base, PAL_OK);
 }

@@ -19,7 +19,7 @@
 #define JL_LOG JL_SIDE "/log"
 #define JL_PATH_MAX 1024
 
-/* What the last batch did to a file, as long as the batch may be unfinished. The batch's first
+/* The effect of the last batch on a file, as long as the batch may be unfinished. The batch's first
  * record for the file describes the file before the batch: `at` bytes with the checksum `sum`. */
 typedef struct jl_late {
     char *from;    /* path before the batch moved the file, allocated; NULL: the file was not moved

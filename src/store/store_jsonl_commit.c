@@ -62,7 +62,8 @@ static void disk_path(const jl_file *file, char out_path[JL_PATH_MAX])
     pal_jl_file_path(&at, ".jsonl", out_path);
 }
 
-/* The name of a new file may still belong to a file that is about to be moved away. */
+/* Another file, which is about to be moved away, may still have the name of a new file. So the new
+ * file is created in .palaver/rows and moved later. */
 static pal_status detour(jl_engine *engine, jl_file *file, pal_error *err)
 {
     char path[JL_PATH_MAX];
@@ -160,8 +161,8 @@ static void undo_lines(jl_batch *batch)
     }
 }
 
-/* Bytes of a failed batch must not stay before the next batch, nor between its parts if only some
- * of them reach the disk. */
+/* Remains of a batch that never happened must not come after the next batch. Nor may they come
+ * between its parts if only some of the next batch reaches the disk. */
 static pal_status cut_log(jl_engine *engine, pal_error *err)
 {
     struct stat facts;
@@ -281,7 +282,7 @@ pal_status pal_jl_make_moves(jl_engine *engine, jl_file *files, pal_error *err)
         has_moves = file->moved_from != NULL;
     if (!has_moves)
         return PAL_OK;
-    /* The process that created the directory may have died before it was durable. */
+    /* The process that created .palaver/rows may have died before the directory was durable. */
     status = pal_jl_make_dirs(engine, JL_SIDE "/rows/", err);
     if (status == PAL_OK)
         status = pal_jl_sync_dir(engine, JL_SIDE "/rows", err);
@@ -326,7 +327,8 @@ static bool blob_is_kept(jl_engine *engine, const char *tenant_dir, const char *
     return false;
 }
 
-/* A removed file may be removed only in the system's cache, so the directory is synced. */
+/* Files that are already gone may have been removed in the system's cache only. So the directory is
+ * synced even if nothing is removed here. */
 static pal_status drop_blobs_of(jl_engine *engine, const char *directory, pal_error *err)
 {
     int fd = openat(engine->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

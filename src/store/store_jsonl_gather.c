@@ -24,7 +24,8 @@ static void fail(jl_batch *batch, pal_status status)
 
 /* ---- Gathering ---- */
 
-/* Chooses the file's place. It is recorded in memory at once, and changed on disk by the commit. */
+/* Chooses the path that the file must have now. The path changes in memory immediately, and on disk
+ * with the commit. */
 static pal_status settle_path(jl_batch *batch, const mem_session *session, jl_file *file)
 {
     char path[JL_PATH_MAX];

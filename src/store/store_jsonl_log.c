@@ -200,7 +200,7 @@ static size_t complete_len(pal_str text, size_t *out_last)
     return is_torn ? last : start;
 }
 
-/* If frames are missing, notes whether one of them contained data. */
+/* Frames are missing: decides whether only a record "done" is lost, or records that matter. */
 static void note_gap(jl_engine *engine, size_t len, uint64_t batch)
 {
     size_t done_len = HEAD_LEN + sizeof JL_DONE - 1;

@@ -232,9 +232,9 @@ static bool is_anothers(jl_engine *engine, const jl_file *file, const char *path
     return false;
 }
 
-/* No other file can be at the place between the old and the new one. Of the old and the new place,
- * the file is where the content matches. If both or neither match, the inode decides. A file that
- * is at none of the places is created between them. */
+/* Finds the file. No other file can be at the place in between, in .palaver/rows. Of the old and
+ * the new path, the one with the expected contents is used; if both or neither have them, the inode
+ * number decides. A file that does not exist is created in .palaver/rows. */
 static pal_status locate(jl_engine *engine, const jl_file *file, place *out_place, pal_error *err)
 {
     const jl_late *late = file->late;
@@ -325,7 +325,7 @@ static pal_status settle_reading(jl_engine *engine, jl_file *file, const place *
     return text_copy(at->path, &file->late->found, err);
 }
 
-/* Takes the path without its extension, like moved_from. */
+/* Sets moved_from to the path without its suffix. */
 static pal_status note_move(jl_file *file, const char *path, pal_error *err)
 {
     char to[JL_PATH_MAX], via[JL_PATH_MAX];

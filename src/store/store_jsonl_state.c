@@ -86,7 +86,8 @@ static mem_session *session_new(
         pal_free(session);
         return NULL;
     }
-    /* Sessions of other programs have separate numbers, above all numbers that we assign. */
+    /* Sessions that PicoClaw created have handles with the highest bit, above all handles that we
+     * assign. */
     if (session->handle >> 63 == 0 && session->handle > mem->handle_last)
         mem->handle_last = session->handle;
     session->info = info;

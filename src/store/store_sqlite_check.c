@@ -23,7 +23,7 @@ typedef struct checking {
     pal_finding_sink sink;
     pal_progress progress;
     void *user;
-    uint64_t findings; /* told so far */
+    uint64_t findings; /* number of findings reported so far */
 } checking;
 
 static void tell(checking *check, pal_id session, bool repaired, const char *text)
@@ -37,7 +37,7 @@ static void tell(checking *check, pal_id session, bool repaired, const char *tex
 
 /* ---- The file ---- */
 
-/* SQLite reports a page that it had no memory for as if that were damage. */
+/* If SQLite has no memory for a page, its check reports the page as damaged. */
 static bool is_want_of_memory(const char *line)
 {
     const char *code = strstr(line, "error code=7");
@@ -101,10 +101,11 @@ typedef struct tally {
     uint64_t last_seq;
     uint64_t tokens;
     uint64_t bytes;
-    char damage[PAL_ERROR_MESSAGE_MAX]; /* empty: none */
+    char damage[PAL_ERROR_MESSAGE_MAX]; /* empty: no damage */
 } tally;
 
-/* PAL_OK also for damage, which the tally tells: anything else ends the check. */
+/* Returns PAL_OK even if the row is damaged; the tally describes the damage. Any other status ends
+ * the check. */
 static pal_status check_row(checking *check, const pal_row *row, tally *sum, pal_error *err)
 {
     pal_error why;
@@ -124,7 +125,8 @@ static pal_status check_row(checking *check, const pal_row *row, tally *sum, pal
     return PAL_OK;
 }
 
-/* Goes through all rows, remembering the first damage. PAL_CORRUPT is damage, not failure. */
+/* Reads the rows up to the first damage, which it records. PAL_CORRUPT counts as damage, not as a
+ * failure of the check. */
 static pal_status tally_rows(
         checking *check, const pal_sqlite_head *head, tally *out_sum, pal_error *err)
 {
@@ -213,7 +215,7 @@ static pal_status check_counts(
                 &check->conn, PAL_SQL_CHECK_MARKS, head->handle, &newest_mark, &marks, err);
     if (status != PAL_OK)
         return status;
-    /* Of an erased session only those marks are left that its forks need. */
+    /* An erased session keeps only the marks that its forks need. */
     if (newest_mark != marks && head->state != PAL_SESSION_ERASED)
         tell(check, id, quarantine(check, head->handle), "marks are missing");
     else if (tokens != sum->tokens || bytes != sum->bytes || head->last_seq != sum->last_seq ||
@@ -254,9 +256,9 @@ static pal_status check_session(checking *check, int64_t handle, pal_id id, pal_
     return PAL_OK;
 }
 
-/* ---- All of them ---- */
+/* ---- All sessions ---- */
 
-/* The next session's number after *handle; 0 at the end. */
+/* Finds the next session after *handle and returns its number; 0 at the end. */
 static pal_status next_session(checking *check, int64_t *handle, pal_id *out_id, pal_error *err)
 {
     pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_CHECK_SESSIONS);
@@ -370,7 +372,7 @@ static bool run_one(checking *check, pal_sql_id id)
     return pal_sql_run(&sql, &ignored) == PAL_OK;
 }
 
-/* Those of a session that is gone should have gone with it. */
+/* Records of a session that no longer exists should have been removed with it. */
 static pal_status check_records(checking *check, pal_error *err)
 {
     char text[96];
@@ -409,8 +411,8 @@ static pal_status check_ledger(checking *check, pal_error *err)
 
 /* ---- The totals ---- */
 
-/* Comes last: other damage, and its repair, change what there is without counting. Then they are
- * only set right again. */
+/* This check comes last: other damage and its repair change the contents without counting. If there
+ * were such findings, the totals are corrected without a finding. */
 static pal_status compare_totals(checking *check, pal_error *err)
 {
     pal_store_stats kept = {0}, counted = {0};
@@ -427,7 +429,7 @@ static pal_status compare_totals(checking *check, pal_error *err)
     return PAL_OK;
 }
 
-/* In one transaction: others may write meanwhile. */
+/* Both reads happen in one transaction, because other processes may write meanwhile. */
 static pal_status check_totals(checking *check, pal_error *err)
 {
     const char *begin = check->repair ? "BEGIN IMMEDIATE" : "BEGIN";
@@ -441,7 +443,7 @@ static pal_status check_totals(checking *check, pal_error *err)
 
 /* ---- The search index ---- */
 
-/* False where it could not be repaired. */
+/* Reports the block. Returns false if it could not be repaired. */
 static bool tell_block(checking *check, int64_t block)
 {
     pal_error ignored;
@@ -472,11 +474,12 @@ static pal_status check_index(checking *check, bool has_groups, pal_error *err)
         if (status == PAL_OK && has_groups)
             status = pal_sqlite_index_stray(&check->conn, &block, err);
     } while (status == PAL_OK && block != -1 && tell_block(check, block));
-    /* What can't be read was told with the file. */
+    /* Unreadable pages were already reported by the check of the file. */
     return status == PAL_CORRUPT ? PAL_OK : status;
 }
 
-/* The files next to it get its mode from SQLite: they are told only if it is private itself. */
+/* SQLite gives the WAL and the shared memory the mode of the database file. So they are reported
+ * only if the database file itself is private. */
 static void check_modes(const checking *check, const char *path)
 {
     static const char *const ends[] = {"", "-wal", "-shm"};

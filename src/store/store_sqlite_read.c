@@ -248,7 +248,8 @@ static void row_from_values(sqlite3_value **values, pal_row *out_row)
     out_row->turn_id = value_id(values[8]);
 }
 
-/* Without a result the function returns NULL, which does not match, and the loop continues. */
+/* If the function sets no result, SQLite takes NULL, the row does not match, and the loop
+ * continues. */
 static void scan_row(sqlite3_context *context, int values_len, sqlite3_value **values)
 {
     const pal_sql_conn *conn = sqlite3_user_data(context);

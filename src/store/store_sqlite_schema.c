@@ -145,8 +145,8 @@ static const char *const steps[] = {
         "ALTER TABLE message ADD COLUMN turn BLOB;"
         "ALTER TABLE lease ADD COLUMN ttl_ms INTEGER;",
 
-        /* Ids are a tenant's own: another tenant may have the same. A message's id is looked up
-         * before it is written; its tenant is the session's. */
+        /* Ids are unique only within a tenant: another tenant may use the same id. The id of a
+         * message is looked up before the message is written; its tenant is that of its session. */
         "CREATE TABLE session_next("
         " id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, tenant INTEGER NOT NULL,"
         " expires_at INTEGER, deleted_at INTEGER, parent INTEGER,"
@@ -290,9 +290,10 @@ static pal_status check_existing(const char *path, int fd, pal_error *err)
     return check_header(path, header, info.st_size, err);
 }
 
-/* A file that is being created, or whose creation was cut off, has a journal beside it and may look
- * like anything. SQLite brings it to a whole state; what it is then, pal_sqlite_migrate() sees. The
- * second look is for a creation that ended between the first and the look for its journal. */
+/* If a file is being created, or its creation was interrupted, it has a journal and can have any
+ * contents. SQLite restores a consistent state, and pal_sqlite_migrate() checks the result. The
+ * second check covers a creation that finished between the first check and the look for its
+ * journal. */
 static pal_status check_settled(const char *path, int fd, pal_error *err)
 {
     pal_status status = check_existing(path, fd, err);

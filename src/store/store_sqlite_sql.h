@@ -1,6 +1,6 @@
 /* store_sqlite_sql.h - connections and prepared statements.
  *
- * A statement is used like this; every step may fail, and only the end is checked:
+ * A statement is used as follows. Every step can fail; only the result of the end is checked:
  *
  *     pal_sql sql = pal_sql_start(conn, PAL_SQL_TENANT_FIND);
  *     pal_sql_bind_text(&sql, name);
@@ -46,7 +46,7 @@
     "palaver_sum(input), palaver_sum(cache_read), palaver_sum(cache_write), palaver_sum(output),"  \
     " palaver_sum(reasoning), palaver_sum(cost_micros)"
 
-/* The table ledger_hour as it should be. */
+/* The correct contents of the table ledger_hour. */
 #define PAL_SQL_LEDGER_HOURS                                                                       \
     "SELECT tenant, 0, created_at / 3600000 AS hour, count(*), " PAL_SQL_LEDGER_SUMS               \
     " FROM ledger GROUP BY tenant, hour"                                                           \
@@ -58,7 +58,8 @@
     "SELECT r.kind, r.name, s.uuid, r.body, r.version, r.created_at, r.updated_at, r.expires_at"   \
     " FROM record r LEFT JOIN session s ON s.id = r.session"
 
-/* Names are TEXT and every BLOB is larger: an empty one as the upper bound is none. */
+/* Names are TEXT, and SQLite sorts every BLOB after TEXT. So an empty BLOB as the upper bound means
+ * no bound. */
 #define PAL_SQL_RECORD_PAGE(order, owner, sign)                                                    \
     PAL_SQL_RECORD_SELECT                                                                          \
             " WHERE " owner " AND r.kind = ?2 AND r.name " sign " ?3"                              \
@@ -68,9 +69,9 @@
     "session IS NOT NULL AND NOT EXISTS"                                                           \
     " (SELECT 1 FROM head h WHERE h.session = record.session AND h.state != 4)"
 
-/* Hands each row to a function of store_sqlite_read.c, in the order of the index; a row of its own
- * says that this has had enough. The last column is asked for first, so that SQLite takes a
- * record's header apart in one go. */
+/* Passes each row to a function of store_sqlite_read.c, in the order of the index. The statement
+ * returns a row only if that function has enough rows. The body is the first argument: only the
+ * turn comes after it in a row, so SQLite parses nearly the whole header of the row at once. */
 #define PAL_SQL_SCAN_COLUMNS_LEN 9
 #define PAL_SQL_SCAN(order)                                                                        \
     "SELECT 1 FROM message m WHERE m.session = ?1 AND m.seq BETWEEN ?2 AND ?3"                     \
@@ -81,8 +82,8 @@
 #define PAL_SQL_COUNTER_COLUMNS                                                                    \
     "active, trash, quarantined, messages, bytes, blobs, blob_bytes, tenants"
 
-/* The row of the table counter as it should be. Names of tenants that begin with a control
- * character are the engine's own: keys lie under one. */
+/* The correct row of the table counter. Tenants whose name begins with a control character are
+ * internal; API keys are stored under one of them. */
 #define PAL_SQL_COUNTED(before)                                                                    \
     "SELECT " before                                                                               \
     "(SELECT count(*) FROM head WHERE state = 1), (SELECT count(*) FROM head WHERE state = 2),"    \
@@ -91,7 +92,7 @@
     " (SELECT ifnull(sum(size), 0) FROM blob),"                                                    \
     " (SELECT count(*) FROM tenant WHERE name >= ' ')"
 
-/* Every statement, by name. */
+/* Every statement, with its name. */
 #define PAL_SQL_STATEMENTS(X)                                                                      \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
     X(COMMIT, "COMMIT")                                                                            \
@@ -201,7 +202,7 @@
             " WHERE l.tenant = ?1 AND l.alias = ?2")                                               \
     X(ALIAS_ADD, "INSERT OR IGNORE INTO alias(tenant, alias, session) VALUES (?1, ?2, ?3)")        \
     X(ALIAS_CLEAR, "DELETE FROM alias WHERE session = ?1")                                         \
-    /* What a session holds. */                                                                    \
+    /* The contents of sessions. */                                                                \
     X(MESSAGE_ADD,                                                                                 \
             "INSERT INTO message(session, seq, id, role, flags, tokens, created_at, client_id,"    \
             " body, turn) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                       \
@@ -228,7 +229,7 @@
     X(MARK_LIST,                                                                                   \
             "SELECT " PAL_SQL_MARK_COLUMNS ", body FROM mark"                                      \
             " WHERE session = ?1 AND number BETWEEN ?2 AND ?3 ORDER BY number")                    \
-    /* The plus signs lead to the index mark_kind, which has no bodies between the rows. */        \
+    /* The plus signs make SQLite use the index mark_kind, which contains no bodies. */            \
     X(MARK_LIST_BRIEF,                                                                             \
             "SELECT " PAL_SQL_MARK_COLUMNS " FROM mark WHERE session = ?1"                         \
             " AND kind >= 0 AND +number BETWEEN ?2 AND ?3 ORDER BY +number")                       \
@@ -259,7 +260,7 @@
             "DELETE FROM blob WHERE created_at < ?1"                                               \
             " AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.blob = blob.id) RETURNING size")    \
     X(BLOB_DATA_DROP, "DELETE FROM blob_data WHERE blob NOT IN (SELECT id FROM blob)")             \
-    /* What turns need. */                                                                         \
+    /* Data of turns. */                                                                           \
     X(INBOX_BY_CLIENT,                                                                             \
             "SELECT uuid, delivery, body, created_at FROM inbox"                                   \
             " WHERE session = ?1 AND client_id = ?2")                                              \
@@ -296,7 +297,7 @@
             " output = palaver_add(output, excluded.output),"                                      \
             " reasoning = palaver_add(reasoning, excluded.reasoning),"                             \
             " cost_micros = palaver_add(cost_micros, excluded.cost_micros)")                       \
-    /* Whole hours, and rows on either side of them. */                                            \
+    /* Complete hours, and the rows before and after them. */                                      \
     X(LEDGER_SUM,                                                                                  \
             "SELECT sum(calls), " PAL_SQL_LEDGER_SUMS " FROM"                                      \
             " (SELECT calls, " PAL_SQL_LEDGER_NUMBERS " FROM ledger_hour"                          \
@@ -315,7 +316,7 @@
             "SELECT count(*), " PAL_SQL_LEDGER_SUMS " FROM ledger"                                 \
             " WHERE tenant = ?1 AND turn_id = ?5 AND (?2 = 0 OR agent = ?2)"                       \
             " AND +created_at >= ?3 AND +created_at < ?4 AND (?6 = 0 OR +session = ?6)")           \
-    /* In a file of before version 3 that may not be changed. */                                   \
+    /* For a file of version 1 or 2 that is opened read-only. */                                   \
     X(LEDGER_SUM_OLD,                                                                              \
             "SELECT count(*), " PAL_SQL_LEDGER_SUMS " FROM ledger"                                 \
             " WHERE tenant = ?1 AND ?2 = 0 AND created_at >= ?3 AND created_at < ?4"               \
@@ -364,7 +365,7 @@
             "SELECT " PAL_SQL_ROW_COLUMNS ", m.pos, m.session, s.uuid"                             \
             " FROM message m CROSS JOIN session s ON s.id = m.session"                             \
             " WHERE m.pos BETWEEN ?1 AND ?2 AND s.tenant = ?3 ORDER BY m.pos DESC")                \
-    /* From the chunk that a term would be in on. */                                               \
+    /* Begins with the chunk that would contain the term. */                                       \
     X(SEARCH_TERM,                                                                                 \
             "SELECT chunk FROM search WHERE block = ?1 AND term >= (SELECT term FROM search"       \
             " WHERE block = ?1 AND term <= ?2 ORDER BY term DESC LIMIT 1) ORDER BY term")          \
@@ -396,7 +397,7 @@
             " UNION ALL SELECT block FROM search_group) LIMIT 1")                                  \
     X(INDEX_ERASURES, "SELECT erasures FROM search_state WHERE id = 1")                            \
     X(INDEX_ERASED, "UPDATE search_state SET erasures = erasures + 1 WHERE id = 1")                \
-    /* Looking after it. */                                                                        \
+    /* Maintenance. */                                                                             \
     X(COUNTER_GET, "SELECT " PAL_SQL_COUNTER_COLUMNS " FROM counter WHERE id = 1")                 \
     X(COUNTER_ADD,                                                                                 \
             "UPDATE counter SET active = active + ?1, trash = trash + ?2,"                         \
@@ -406,7 +407,7 @@
     X(COUNTER_SET,                                                                                 \
             "INSERT OR REPLACE INTO counter(id, " PAL_SQL_COUNTER_COLUMNS                          \
             ") " PAL_SQL_COUNTED("1, "))                                                           \
-    /* By walking over all of it: for fsck, and where a file has no counter. */                    \
+    /* Counts all rows: for fsck, and for a file without the table counter. */                     \
     X(STAT_ALL, PAL_SQL_COUNTED(""))                                                               \
     X(CHECK_SESSIONS, "SELECT id, uuid FROM session WHERE id > ?1 ORDER BY id LIMIT 1")            \
     X(CHECK_TOTAL, "SELECT max(id) FROM session")                                                  \
@@ -444,9 +445,9 @@ typedef enum pal_sql_id {
 
 typedef struct pal_sqlite_heads pal_sqlite_heads;
 
-/* What a transaction has added so far. */
+/* The changes of the current transaction so far. */
 typedef struct pal_sqlite_counts {
-    int64_t active, trash, quarantined; /* sessions */
+    int64_t active, trash, quarantined; /* numbers of sessions */
     int64_t messages, bytes;
     int64_t blobs, blob_bytes;
     int64_t tenants;
@@ -455,30 +456,34 @@ typedef struct pal_sqlite_counts {
 typedef struct pal_sql_conn {
     sqlite3 *db;
     sqlite3_stmt *statements[PAL_SQL_COUNT]; /* prepared when first used */
-    const char *path;                        /* for messages; borrowed */
+    const char *path;                        /* used in messages; borrowed */
     uint32_t busy_timeout_ms;
     int64_t busy_since_us;
-    void *scan;     /* of store_sqlite_read.c: where its rows go while one runs */
-    bool failed;    /* SQLite itself failed since this was last cleared: what was written is void */
-    int64_t tenant; /* the number of the tenant looked up last; 0 after a rollback */
+    void *scan;     /* used by store_sqlite_read.c: the receiver of the rows of a running scan */
+    bool failed;    /* SQLite itself failed since this was last cleared: all writes of the
+                       transaction are void */
+    int64_t tenant; /* number of the tenant that was looked up last; 0 after a rollback */
     size_t tenant_len;
     char tenant_name[PAL_TENANT_LEN_MAX];
-    pal_sqlite_heads *heads; /* of store_sqlite_heads.c: the writer's; NULL until the first */
-    bool keeps_heads;        /* the operation that runs changes none but by appending */
-    pal_sqlite_counts counts; /* of store_sqlite_counts.c: since the transaction began */
+    pal_sqlite_heads *heads; /* used by store_sqlite_heads.c: the writer's cache; NULL until it is
+                                first used */
+    bool keeps_heads;        /* the running operation changes heads only by appending */
+    pal_sqlite_counts counts; /* used by store_sqlite_counts.c: changes in this transaction */
 } pal_sql_conn;
 
 typedef struct pal_sql {
     pal_sql_conn *conn;
     sqlite3_stmt *stmt;
     int next; /* number of the next parameter */
-    int code; /* of the last call that failed, else SQLITE_OK */
+    int code; /* code of the last failed call, or SQLITE_OK */
 } pal_sql;
 
-/* Finalises the statements and closes. Accepts one that never opened. */
+/* Finalizes the statements and closes the connection. Accepts a connection that was never
+ * opened. */
 void pal_sql_close(pal_sql_conn *conn);
 
-/* Waits for other processes with growing, random pauses, up to busy_timeout_ms. */
+/* Sets a handler that waits for other processes, with growing random delays, up to
+ * busy_timeout_ms. */
 void pal_sql_set_busy_handler(pal_sql_conn *conn, uint32_t busy_timeout_ms);
 
 /* Prepares a statement before it is needed. */
@@ -486,38 +491,41 @@ PAL_CHECKED pal_status pal_sql_prepare(pal_sql_conn *conn, pal_sql_id id, pal_er
 
 pal_sql pal_sql_start(pal_sql_conn *conn, pal_sql_id id);
 void pal_sql_bind_int(pal_sql *sql, int64_t number);
-void pal_sql_bind_int_or_null(pal_sql *sql, int64_t number); /* NULL for 0 */
-void pal_sql_bind_text(pal_sql *sql, pal_str text);          /* NULL for the empty one */
+void pal_sql_bind_int_or_null(pal_sql *sql, int64_t number); /* 0 becomes NULL */
+void pal_sql_bind_text(pal_sql *sql, pal_str text);          /* an empty text becomes NULL */
 void pal_sql_bind_blob(pal_sql *sql, pal_str data);
-/* A TEXT value, also when it is empty, or a BLOB: that tells a plain text from JSON. */
+/* Binds a TEXT value, even if it is empty, or a BLOB. The type distinguishes plain text
+ * from JSON. */
 void pal_sql_bind_body(pal_sql *sql, pal_str body, bool is_text);
-void pal_sql_bind_id(pal_sql *sql, const pal_id *id); /* NULL for none; not copied */
+void pal_sql_bind_id(pal_sql *sql, const pal_id *id); /* an empty id becomes NULL; not copied */
 
-/* True when there is a row to look at. */
+/* Returns true if there is a row. */
 bool pal_sql_row(pal_sql *sql);
 int64_t pal_sql_int(pal_sql *sql, int column);
-/* Text or blob, borrowed until the next row. No memory shows in sql->code at once. */
+/* Returns a text or blob, borrowed until the next row. If memory runs out, sql->code is set
+ * immediately. */
 pal_str pal_sql_text(pal_sql *sql, int column);
 bool pal_sql_is_text(pal_sql *sql, int column);
 pal_id pal_sql_uuid(pal_sql *sql, int column);
 
-/* Releases the statement; the failure of any step before, or PAL_OK. */
+/* Releases the statement. Returns the error of any earlier step, or PAL_OK. */
 PAL_CHECKED pal_status pal_sql_end(pal_sql *sql, pal_error *err);
-/* A copy of the text in the arena. */
+/* Copies the text into the arena. */
 pal_str pal_sql_copy(pal_sql *sql, int column, pal_arena *arena);
-/* Ends a statement whose results went into the arena. */
+/* Ends a statement whose results were copied into the arena. Fails if the arena ran out of
+ * memory. */
 PAL_CHECKED pal_status pal_sql_end_copied(pal_sql *sql, pal_arena *arena, pal_error *err);
-/* Runs a statement that returns nothing, and ends it. */
+/* Runs a statement without results, and ends it. */
 PAL_CHECKED pal_status pal_sql_run(pal_sql *sql, pal_error *err);
 
-/* A statement with one integer parameter that returns nothing. */
+/* Runs a statement that has one integer parameter and no results. */
 PAL_CHECKED pal_status pal_sql_run_int(
         pal_sql_conn *conn, pal_sql_id id, int64_t number, pal_error *err);
 
-/* Runs plain SQL text that is not worth preparing. */
+/* Runs plain SQL text that is used too rarely to be prepared. */
 PAL_CHECKED pal_status pal_sql_exec(pal_sql_conn *conn, const char *text, pal_error *err);
 
-/* Says what SQLite's code means to a caller. */
+/* Translates SQLite's code into a status and an error. */
 pal_status pal_sql_failed(pal_sql_conn *conn, int code, pal_error *err);
 
 #endif

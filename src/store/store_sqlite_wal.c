@@ -14,8 +14,8 @@
 #include "store/store_sqlite.h"
 
 #define BULK_PASSES_MAX 4 /* each pass copies the pages that were written during the one before */
-#define HELD_PAGES_MAX (PAL_WAL_PAGES_MAX / 32) /* pages that are few enough to block the writer
-                                                   for */
+#define HELD_PAGES_MAX (PAL_WAL_PAGES_MAX / 32) /* few enough pages to copy while the writer is
+                                                   blocked */
 
 static bool copy(pal_sql_conn *conn, int *out_copied)
 {
