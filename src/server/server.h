@@ -1,11 +1,11 @@
 /* server.h - used by every handler of the server: the server, a call, and the tables of routes.
  *
- * The listener (server_http.h) receives a request. pal_server_handle() and pal_server_admit() find
- * the API by the prefix of the path, and the route by method and pattern. Then they check the
- * caller (server_auth.h), the rate (server_rate.h), and whether the request was answered before
- * (server_idempotency.h). The handler sends one response, or fails with an error in the API's
- * envelope. A handler contains no rules about conversations: it reads a request, calls the public
- * interface, and writes a response. */
+ * The listener (server_http.h) receives a request. pal_server_admit() finds the API by the prefix
+ * of the path, and the route by method and pattern. It checks the caller (server_auth.h) and the
+ * rate (server_rate.h). When the body is complete, pal_server_handle() checks whether the request
+ * was answered before (server_idempotency.h), and calls the handler. The handler sends one
+ * response, or fails with an error in the API's envelope. A handler contains no rules about
+ * conversations: it reads a request, calls the public interface, and writes a response. */
 #ifndef PAL_SERVER_H
 #define PAL_SERVER_H
 
@@ -98,7 +98,7 @@ typedef struct pal_api {
 extern const pal_api pal_api_native;
 extern const pal_api pal_api_mistral;
 extern const pal_api pal_api_openai;
-extern const pal_api pal_api_mcp;  /* "/mcp" */
+extern const pal_api pal_api_mcp; /* "/mcp" */
 /* "/api/sessions", for the launcher of PicoClaw (a personal assistant). */
 extern const pal_api pal_api_picoclaw;
 extern const pal_api pal_api_root; /* "/": routes of no API, with the native envelope */

@@ -1,17 +1,18 @@
-/* server_auth.c - who asks.
+/* server_auth.c - identifies the caller.
  *
- * Keys are looked up by their SHA-256, so that no comparison tells how much of one is right, and
- * kept in memory for PAL_SERVER_KEYS_FRESH_US: within that time a key that another process revoked
- * opens nothing any more. Nothing is read at the start but whether there is any key. Without any,
- * the server is open to this machine: then a browser is the way in for strangers, by a name that
- * they let lead here (so the Host must be one of this machine's own) or by a request from their
- * page (so it must be the server's own page, or one that server.cors_origins names). A page of
- * another port of this machine is a stranger's too.
+ * Keys are looked up by their SHA-256, so that no comparison reveals how much of a guess is right.
+ * They are cached for PAL_SERVER_KEYS_FRESH_US; after that time, a key that another process revoked
+ * is refused. At the start, only the existence of a key is read.
  *
- * An address that has sent key_failures_per_minute wrong keys is told to wait. A key that counts
- * opens all the same: others may be at that address.
+ * Without any key, the server is open to this machine. Then other sites could use a browser to
+ * reach it. They could point a host name to this machine, so the Host must be local. Or their page
+ * could send a request, so the request must come from the server's own page or from an origin in
+ * server.cors_origins. A page from another port of this machine also counts as another site.
  *
- * Threads: any. One lock over the cache; a key's record is read outside of it. */
+ * If an address has sent key_failures_per_minute wrong keys, further wrong keys get 429. A valid
+ * key is still accepted, because other clients may use the same address.
+ *
+ * Threads: any. One lock guards the cache. A key's record is read outside of the lock. */
 #include "server/server_auth.h"
 
 #include <pthread.h>
@@ -35,16 +36,16 @@ typedef struct cached_key {
     pal_arena *arena;
     pal_key key;
     int64_t read_us;
-    bool is_used; /* today, and that is not written down yet */
+    bool is_used; /* it was used today, and the record does not say so yet */
 } cached_key;
 
 struct pal_keys {
     pal_store *store;
     bool is_local;
     pthread_mutex_t lock;
-    pal_map cache; /* by digest */
+    pal_map cache; /* indexed by digest */
     bool any;
-    int64_t any_us; /* when that was read; 0: never */
+    int64_t any_us; /* when `any` was read; 0: never */
 };
 
 pal_keys *pal_keys_new(pal_store *store, bool is_local)
@@ -64,7 +65,7 @@ static void free_cached(cached_key *entry)
     pal_free(entry);
 }
 
-/* Under the lock. */
+/* Call it under the lock. */
 static void empty_cache(pal_keys *keys)
 {
     size_t position = 0;
@@ -101,7 +102,7 @@ pal_status pal_keys_any(pal_keys *keys, bool *out_any, pal_error *err)
     int64_t now = pal_clock_monotonic_us();
     pthread_mutex_lock(&keys->lock);
     bool any = keys->any;
-    /* Records of keys are never dropped: a yes stays. */
+    /* Records of keys are never removed, so `any` stays true. */
     bool is_fresh = any || (keys->any_us && now - keys->any_us < PAL_SERVER_KEYS_FRESH_US);
     pthread_mutex_unlock(&keys->lock);
     if (is_fresh) {
@@ -149,7 +150,7 @@ static bool copy_key(pal_arena *arena, const pal_key *key, pal_key *out_key)
     return pal_arena_failure(arena) == PAL_OK;
 }
 
-/* Under the lock. False: it is not there, or too old. */
+/* Call it under the lock. False: the key is not in the cache, or was read too long ago. */
 static bool find_cached(pal_keys *keys, pal_str digest, pal_arena *arena, pal_key *out_key)
 {
     cached_key *entry = pal_map_find(&keys->cache, digest);
@@ -231,7 +232,7 @@ void pal_keys_note_used(pal_keys *keys)
 
 /* ---- The caller ---- */
 
-/* The start of the day or the month, by UTC. */
+/* The start of the day or of the month, in UTC. */
 static int64_t period_start(bool is_monthly)
 {
     int64_t ms = 0;
@@ -263,7 +264,7 @@ static pal_status refuse_unknown(pal_call *call, pal_error *err, const char *why
             "%s; send it as 'Authorization: Bearer KEY' ('palaver key create' makes one)", why);
 }
 
-/* Counted by address. */
+/* Counts wrong keys by address. */
 static pal_status refuse_wrong(pal_call *call, pal_error *err, const char *why)
 {
     char who[sizeof "failed " + PAL_PEER_SIZE] = "failed ";
@@ -279,7 +280,7 @@ static pal_status refuse_wrong(pal_call *call, pal_error *err, const char *why)
             (unsigned)per_minute, (long long)((retry_ms + 999) / 1000));
 }
 
-/* Only whoever looks after all of them may speak for another tenant. */
+/* Only the key of an admin can name another tenant. */
 static pal_status choose_tenant(pal_call *call, const pal_key *key, pal_error *err)
 {
     pal_str asked = pal_exchange_header(call->exchange, "x-palaver-tenant");
@@ -356,7 +357,7 @@ bool pal_auth_is_known(pal_call *call)
 
 /* ---- Names of this machine ---- */
 
-/* "[::1]:80" -> "[::1]", "localhost:80" -> "localhost". */
+/* Maps "[::1]:80" to "[::1]", and "localhost:80" to "localhost". */
 static pal_str without_port(pal_str host)
 {
     size_t len = host.len;
@@ -373,7 +374,7 @@ static bool is_text(pal_str a, const char *text)
     return a.len == strlen(text) && strncasecmp(a.data, text, a.len) == 0;
 }
 
-/* "127.0.0.1", but not "127.0.0.1.example.org". */
+/* True for "127.0.0.1", but not for "127.0.0.1.example.org". */
 static bool is_loopback_number(pal_str host)
 {
     if (host.len <= 4 || memcmp(host.data, "127.", 4) != 0)
@@ -408,8 +409,8 @@ bool pal_origin_is_own(const pal_call *call, pal_str origin, bool any_scheme)
     return false;
 }
 
-/* Browsers say where a request comes from, and pages can't change what they say. Programs say
- * nothing. */
+/* Browsers send the origin of a request, and pages cannot change it. Other programs send no
+ * origin. */
 static bool is_own_page(const pal_call *call, pal_str origin)
 {
     pal_str site = pal_exchange_header(call->exchange, "sec-fetch-site");
@@ -422,7 +423,7 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
 {
     bool any = false;
     pal_status status = PAL_OK;
-    /* Health is told without a look at the store, which may be slow. */
+    /* Health routes must not read the store, which may be slow. */
     if (call->route->role == PAL_KEY_NONE)
         any = pal_keys_were_any(call->server->keys);
     else

@@ -1,18 +1,19 @@
-/* server_bead.c - the session of a work item ("bead").
+/* server_bead.c - the session of a work item. Loom calls a work item a bead.
  *
  * A work item has one session, whichever agent answers in it: routing makes its key from the
- * project and the bead. Sessions that are older than this rule have a key with their agent in it;
- * they are found as well, and the one with the newest update is the work item's.
+ * project and the bead. Older sessions have a key that contains the agent. They are found too, and
+ * the session with the newest update is the one of the work item.
  *
- * Bead ids repeat in other projects. A record of the kind "bead", named BEAD|SESSION, leads from
- * the id alone to each of them. Older records are named BEAD and know one session only; where there
- * is such a record, or none at all, sessions are looked through.
+ * Bead ids can repeat in other projects. A record of the kind "bead", named BEAD|SESSION, leads
+ * from the id alone to each session. Older records are named BEAD and know only one session. If
+ * there is such a record, or no record at all, the sessions are searched.
  *
- * An imported row without times has that of its import, which says nothing: {"untimed":MS} in its
- * record tells so. As long as the session has that time, it is older than all others.
+ * An imported row without times gets the time of its import, which says nothing about its age.
+ * {"untimed":MS} in its record marks this. While the session still has that time, it counts as
+ * older than all others.
  *
  * A record is written after its session. A crash between the two leaves a session without a record,
- * which is found by looking through the sessions. */
+ * which the search of all sessions still finds. */
 #include "server/server_bead.h"
 
 #include <stdio.h>
@@ -32,11 +33,11 @@ pal_str pal_bead_value(pal_call *call, const pal_session *session, const char *n
     return text;
 }
 
-/* ---- The newest of those found ---- */
+/* ---- The newest matching session ---- */
 
 typedef struct bead_search {
     pal_call *call;
-    pal_str project; /* empty: any */
+    pal_str project; /* empty: any project */
     pal_str bead;
     pal_session *newest;
     int64_t newest_at;
@@ -54,7 +55,7 @@ static bool is_wanted(const bead_search *search, const pal_session *session)
     return pal_str_equal(project.len ? project : session->project, search->project);
 }
 
-/* `untimed_at`: a time that does not count. */
+/* `untimed_at`: if the session was last updated at this time, the time does not count. */
 static pal_status consider(bead_search *search, pal_find_by by, pal_str name, int64_t untimed_at,
         pal_error *err)
 {
@@ -88,7 +89,8 @@ static pal_status consider_record(bead_search *search, const pal_record *record,
     return consider(search, PAL_FIND_ID, pal_str_of(id), (int64_t)untimed_at, err);
 }
 
-/* "BEAD|": records of the bead begin with it. False: it is too long to have any. */
+/* Returns "BEAD|", the beginning of the names of the bead's records. False: the bead is too long to
+ * have records. */
 static bool begin_name(pal_str bead, char out_name[PAL_RECORD_NAME_LEN_MAX + 1])
 {
     if (bead.len + PAL_ID_TEXT_SIZE > PAL_RECORD_NAME_LEN_MAX)
@@ -167,7 +169,7 @@ void pal_bead_note(pal_call *call, pal_str bead, pal_id session)
 
 /* ---- By project and bead ---- */
 
-/* Keys of earlier versions: that of each agent that may have answered. */
+/* Tries the keys of earlier versions: one for each agent that may have answered. */
 static pal_status consider_agents(
         bead_search *search, const pal_route_context *context, pal_error *err)
 {
@@ -186,7 +188,7 @@ static pal_status consider_agents(
     return status;
 }
 
-/* The values are the project and the bead, without white space around them. */
+/* The values of the route are the project and the bead, without surrounding white space. */
 pal_status pal_bead_find(pal_call *call, const pal_route_context *context, const pal_route *route,
         pal_session *out_session, pal_error *err)
 {
@@ -216,7 +218,7 @@ pal_status pal_bead_find(pal_call *call, const pal_route_context *context, const
 
 /* ---- By the bead alone ---- */
 
-/* Lists have the newest update first. */
+/* Lists begin with the newest update, so the first match is the newest. */
 static pal_status look_through(bead_search *search, pal_error *err)
 {
     pal_call *call = search->call;
@@ -246,7 +248,7 @@ pal_status pal_bead_find_any(
     bead_search search = {.call = call, .bead = bead, .newest = out_session};
     pal_record old;
     pal_status status = find_old_record(&search, &old, err);
-    bool is_noted = status == PAL_NOT_FOUND; /* all that there are, by newer records */
+    bool is_noted = status == PAL_NOT_FOUND; /* newer records lead to all sessions */
     if (is_noted)
         status = consider_records(&search, err);
     if (status == PAL_OK && !search.is_found)

@@ -11,15 +11,15 @@ typedef struct pal_frame {
     pal_call call;
     pal_buf buf;
     pal_json_writer writer;
-    unsigned code;                     /* status code of the response while it waits to be stored */
+    unsigned code; /* status code of the response while it waits to be stored */
     /* NULL: the request has no idempotency key, or it was released. */
     struct pal_idempotent *idempotent;
-    pal_span_id span;                  /* the span of the request, if traces are made */
-    pal_id owner; /* see pal_call_belongs(); none: the response belongs to no session */
-    bool is_mixed;                     /* see pal_call_is_mixed() */
-    bool is_forgotten;                 /* the response must not be stored for a repeat */
-    bool is_repeat; /* the work was done before, but its response is not stored */
-    bool is_on_worker;                 /* runs on a worker since before its body was parsed */
+    pal_span_id span;  /* the span of the request, if traces are made */
+    pal_id owner;      /* see pal_call_belongs(); none: the response belongs to no session */
+    bool is_mixed;     /* see pal_call_is_mixed() */
+    bool is_forgotten; /* the response must not be stored for a repeat */
+    bool is_repeat;    /* the work was done before, but its response is not stored */
+    bool is_on_worker; /* runs on a worker since before its body was parsed */
     bool is_error;
     pal_status status; /* if is_error: the status of the failure */
     char *reason;      /* if is_error: the message for the client; in the arena */

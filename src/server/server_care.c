@@ -1,6 +1,6 @@
-/* server_care.c - one thread that sweeps expired sessions, writes down which keys were used, adds
- * to the search index what was appended, and tells systemd that the server lives. It wakes once a
- * second; every step is bounded, so that stopping never waits for long. */
+/* server_care.c - one thread for periodic maintenance. It sweeps expired sessions, records which
+ * keys were used, adds new messages to the search index, and sends systemd's watchdog message. It
+ * wakes once a second. Every step is bounded, so stopping never waits for long. */
 #include "server/server_care.h"
 
 #include <pthread.h>
@@ -15,7 +15,8 @@
 
 #define TICK_MS 1000
 #define KEYS_EVERY_MS 10000
-#define FIRST_SWEEP_MS 60000 /* a server that is started often sweeps all the same */
+/* The first sweep comes early, so that a server that is restarted often sweeps too. */
+#define FIRST_SWEEP_MS 60000
 
 struct pal_care {
     pal_server *server;
@@ -23,10 +24,10 @@ struct pal_care {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_stopping;
-    int64_t interval_ms; /* between sweeps, as it was when the next one was set */
-    int64_t sweep_at_ms; /* by the clock that only grows; -1: never */
+    int64_t interval_ms; /* time between sweeps, from when the next sweep was scheduled */
+    int64_t sweep_at_ms; /* on the monotonic clock; -1: never */
     int64_t keys_at_ms;
-    int64_t watchdog_ms; /* 0: nobody wants to hear */
+    int64_t watchdog_ms; /* time between watchdog messages; 0: not requested */
 };
 
 static int64_t now_ms(void)
@@ -42,7 +43,7 @@ static bool is_stopping(pal_care *care)
     return stop;
 }
 
-/* Waits for a tick; false: it is time to stop. */
+/* Waits for a tick. False: the thread must stop. */
 static bool wait_tick(pal_care *care)
 {
     struct timespec until;
@@ -66,7 +67,8 @@ static void sweep(pal_care *care)
     pal_sweep step = {.has_more = true}, all = {0};
     int64_t kept_ms = care->server->settings->trash_retention;
     while (step.has_more && !is_stopping(care)) {
-        /* However much there is to do: the steps are short, all of them together need not be. */
+        /* The steps are short, but all of them together may take longer than the watchdog
+         * allows. */
         if (care->watchdog_ms)
             pal_notify("WATCHDOG=1");
         pal_status status = pal_store_sweep(care->server->store, kept_ms > 0 ? kept_ms : -1,
@@ -86,7 +88,8 @@ static void sweep(pal_care *care)
     pal_log_event(all.trashed || all.erased ? PAL_LOG_INFO : PAL_LOG_DEBUG, "sweep", fields, 2);
 }
 
-/* A search then finds little to add. What fails is tried at the next tick. */
+/* Keeps the search index up to date, so that a search has little to add. Failures are retried at
+ * the next tick. */
 static void index_messages(pal_care *care)
 {
     bool more = true;
@@ -134,7 +137,7 @@ static void set_times(pal_care *care)
 {
     set_sweep(care);
     care->keys_at_ms = now_ms() + KEYS_EVERY_MS;
-    /* Twice as often as is asked for, as systemd advises. */
+    /* Twice as often as systemd requires, as systemd recommends. */
     care->watchdog_ms = pal_notify_watchdog_us() / 2000;
 }
 

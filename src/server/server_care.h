@@ -1,4 +1,4 @@
-/* server_care.h - what the server does by itself now and then, on a thread of its own. */
+/* server_care.h - periodic maintenance of the server, on a separate thread. */
 #ifndef PAL_SERVER_CARE_H
 #define PAL_SERVER_CARE_H
 
@@ -7,9 +7,9 @@
 
 typedef struct pal_care pal_care;
 
-/* NULL where no thread can be had. */
+/* NULL: out of memory, or the thread could not be started. */
 pal_care *pal_care_start(pal_server *server);
-/* Waits for the step that runs. Accepts NULL. */
+/* Waits for the running step. Accepts NULL. */
 void pal_care_stop(pal_care *care);
 
 #endif

@@ -1,5 +1,5 @@
-/* server_field.c - reads what was asked: members of the body, members of the query, the session
- * that a path names. Each reader says which field is wrong and what it wants. */
+/* server_field.c - reads the fields of a request: members of the body, query parameters, and the
+ * session that a path names. Each error names the invalid field and what it must be. */
 #include "server/server_call.h"
 
 #include <inttypes.h>
@@ -118,7 +118,7 @@ bool pal_call_number(pal_str text, uint64_t *out)
     return true;
 }
 
-/* What was sent, short enough for an error, in quotes. */
+/* Quotes the value, shortened for an error. */
 static void quote_value(pal_str text, char out_text[64])
 {
     snprintf(out_text, 64, "'%.*s'", (int)(text.len < 40 ? text.len : 40),
@@ -173,7 +173,8 @@ pal_status pal_call_query_time(pal_call *call, const char *name, int64_t *out_ms
 
 /* ---- Native forms ---- */
 
-/* They say "member 'role' is ...", behind the place where that is not the body itself. */
+/* Errors of native forms begin with "member 'role' is ..."; if the member is not in the body
+ * itself, with its place in quotes. */
 pal_status pal_call_blame(pal_call *call, pal_status status, const pal_error *err)
 {
     static const char opening[] = "member ";
@@ -196,7 +197,7 @@ pal_str pal_call_lower(pal_call *call, pal_str text)
     return lower ? pal_str_make(lower, pal_unicode_lower(text, lower)) : pal_str_of("");
 }
 
-/* By one of Loom's ids, of a session that has it as "loom:ID" only. */
+/* Finds a session by a Loom id, which it has as its alias "loom:ID". */
 static pal_status find_loom(
         pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
 {
@@ -216,7 +217,8 @@ static pal_status find_named(
     return status == PAL_NOT_FOUND ? find_loom(call, name, out_session, err) : status;
 }
 
-/* A UUID that another system gave is a name here. It matches in either case, as our own do. */
+/* A UUID from another system is a name here. It matches in upper and lower case, as Palaver's own
+ * ids do. */
 static pal_status find_uuid(
         pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
 {
@@ -239,7 +241,8 @@ pal_status pal_call_session(pal_call *call, pal_str name, pal_session *out_sessi
     if (status == PAL_NOT_FOUND)
         status = find_uuid(call, name, out_session, err);
     if (status == PAL_NOT_FOUND)
-        return pal_error_set(err, PAL_NOT_FOUND, "Session not found"); /* Skillian's words */
+        /* The text that Skillian sends. */
+        return pal_error_set(err, PAL_NOT_FOUND, "Session not found");
     if (status == PAL_OK)
         pal_call_belongs(call, out_session->id);
     return status;

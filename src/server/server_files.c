@@ -1,16 +1,17 @@
-/* server_files.c - shares out the files that may be open. From any thread. */
+/* server_files.c - divides the open files that the process can have. Can be called from any
+ * thread. */
 #include "server/server_files.h"
 
 #include <sys/resource.h>
 #include "server/server_limits.h"
 
-/* Beside calls that run, the client keeps a quarter as many connections for the next ones. */
+/* In addition to the running calls, the HTTP client keeps a quarter as many idle connections. */
 static uint64_t calls_of(uint64_t files)
 {
     return files / 5 * 4;
 }
 
-/* False: nobody counts. */
+/* False: the number of files is not limited, or not known. */
 static bool raise_limit(uint64_t *out_files)
 {
     struct rlimit limit;

@@ -1,8 +1,9 @@
-/* server_health.c - /healthz says that the process answers, /readyz that it can work: the store
- * can be read and written, and nobody has told it to stop. After a commit that the disk refused the
- * server is not ready until a write succeeds. /api/v1/health is Skillian's, member by member; what
- * Palaver has nothing of is 0. Without a key, where there are keys, it says nothing but its
- * status. */
+/* server_health.c - /healthz reports that the process responds. /readyz reports that it can work:
+ * the store can be read and written, and the server is not stopping. After the disk refused a
+ * commit, the server is not ready until a write succeeds.
+ *
+ * /api/v1/health has the members that Skillian (a chat assistant) sends. Members without a
+ * counterpart in Palaver are 0. If keys exist, a request without a key gets only the status. */
 #include "server/server_health.h"
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-/* server_health.h - whether the server lives, is ready, and what it consists of. */
+/* server_health.h - reports whether the server is alive and ready, and what it consists of. */
 #ifndef PAL_SERVER_HEALTH_H
 #define PAL_SERVER_HEALTH_H
 

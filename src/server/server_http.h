@@ -32,7 +32,7 @@ pal_str pal_exchange_id(const pal_exchange *x);
 /* The part of an address that identifies one client: all of IPv4, the first 64 bits of IPv6. */
 #define PAL_PEER_SIZE 46
 void pal_peer_block(pal_str peer, char out[PAL_PEER_SIZE]);
-pal_arena *pal_exchange_arena(pal_exchange *x);     /* lives until the response was sent */
+pal_arena *pal_exchange_arena(pal_exchange *x); /* lives until the response was sent */
 /* The value of a header; empty if the header is missing or empty. The case of the name does not
  * matter. */
 pal_str pal_exchange_header(const pal_exchange *x, const char *name);
@@ -113,7 +113,7 @@ void pal_stream_end(pal_stream *stream);
 
 typedef enum pal_pulled {
     PAL_PULLED_MORE = 0,
-    PAL_PULLED_END = 1,    /* everything has been written */
+    PAL_PULLED_END = 1, /* everything has been written */
     /* The connection is cut, so that the client sees that something is missing. */
     PAL_PULLED_FAILED = 2,
 } pal_pulled;

@@ -51,12 +51,12 @@ typedef struct pal_connection {
     int fd;
     /* The credentials of this connection; NULL: those from the listener's start. */
     struct pal_tls *tls;
-    const char *crowd;           /* why its requests are refused; NULL: they are accepted */
-    struct pal_share *address;   /* the share that it counts in; NULL for a trusted proxy */
-    bool has_place;              /* it counts in connections_max; guarded by the listener's lock */
-    atomic_bool is_cut;          /* its deadline has passed, or it lost its place */
-    atomic_bool was_used;        /* at least one request line has arrived */
-    atomic_bool has_request;     /* a request line has arrived, and the exchange has not ended */
+    const char *crowd;         /* why its requests are refused; NULL: they are accepted */
+    struct pal_share *address; /* the share that it counts in; NULL for a trusted proxy */
+    bool has_place;            /* it counts in connections_max; guarded by the listener's lock */
+    atomic_bool is_cut;        /* its deadline has passed, or it lost its place */
+    atomic_bool was_used;      /* at least one request line has arrived */
+    atomic_bool has_request;   /* a request line has arrived, and the exchange has not ended */
     /* When the request must have begun or be complete; 0: no deadline. */
     _Atomic int64_t deadline_us;
     char peer[INET6_ADDRSTRLEN];
@@ -104,7 +104,7 @@ struct pal_exchange { /* allocated in its own arena */
     pal_str owner; /* streams are counted by owner; empty: not counted */
     uint32_t owner_streams_max;
     bool is_owner_full; /* a stream was refused because the owner has owner_streams_max */
-    bool is_large; /* uses the workers for large bodies */
+    bool is_large;      /* uses the workers for large bodies */
     pal_phase phase;
     bool is_counted; /* counted in handled_len */
     bool is_watched; /* pal_exchange_watch() has a callback for this exchange */
@@ -114,7 +114,7 @@ struct pal_exchange { /* allocated in its own arena */
     pal_exchange *earlier, *later;     /* neighbors in that list */
     /* The address of the target in libmicrohttpd's memory; only for comparing. */
     const char *target_at;
-    atomic_int state;      /* pal_exchange_state */
+    atomic_int state; /* pal_exchange_state */
     pal_exchange_work work;
     pal_exchange_line *lines; /* header lines of the response */
     struct MHD_Response *response;
@@ -152,7 +152,7 @@ struct pal_stream {
     uint64_t bytes_max; /* the most bytes that may wait in `pending` */
     /* The most bytes written to libmicrohttpd's buffer since its pages were released. */
     size_t touched;
-    bool is_suspended;  /* there is nothing to send; the next write resumes the connection */
+    bool is_suspended; /* there is nothing to send; the next write resumes the connection */
     bool is_ended;
     bool is_dropped;
     uint64_t bytes;
@@ -255,13 +255,13 @@ struct pal_listener {
     pal_worker_pool large_workers; /* for large bodies, which then delay only each other */
     /* Guarded by `lock`; one list for each thread of libmicrohttpd. */
     struct pal_unfinished *unfinished;
-    pal_map addresses;         /* guarded by `lock`: connections, counted by address */
-    pal_map owners;            /* guarded by `lock`: streams, counted by owner */
-    uint32_t address_max;      /* the most connections of one address */
+    pal_map addresses;    /* guarded by `lock`: connections, counted by address */
+    pal_map owners;       /* guarded by `lock`: streams, counted by owner */
+    uint32_t address_max; /* the most connections of one address */
 
     atomic_uint_fast64_t connections_len;
     atomic_uint_fast64_t streams_len;
-    atomic_uint_fast64_t bodies_len; /* bytes of all bodies in memory */
+    atomic_uint_fast64_t bodies_len;  /* bytes of all bodies in memory */
     atomic_uint_fast64_t handled_len; /* exchanges that have no response yet */
     atomic_uint_fast64_t requests;
     atomic_uint_fast64_t refused;

@@ -22,7 +22,7 @@
 #define EVENTS_MAX 64
 /* Connections to accept before other events are handled. */
 #define ACCEPTS_MAX 64
-#define LINGER_READS_MAX 16 /* reads before other events are handled */
+#define LINGER_READS_MAX 16                    /* reads before other events are handled */
 #define REFUSAL_LOG_US ((int64_t)10 * 1000000) /* time between two equal log lines */
 #define TICK_MS_MIN 10
 #define TICK_MS_MAX 1000

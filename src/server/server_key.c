@@ -1,8 +1,8 @@
-/* server_key.c - keys of the API as records: how they are written, made, found, listed, revoked.
+/* server_key.c - API keys as records: writing, creating, finding, listing and revoking them.
  *
- * They lie under a tenant whose name has a control character: pal_key_tenant_check() refuses such
- * names, and every tenant of a request or of a key passes it. Records of keys are never dropped: a
- * server that has ever had a key never becomes an open one. */
+ * The records belong to a tenant whose name contains a control character. pal_key_tenant_check()
+ * refuses such names, and it checks every tenant of a request or of a key. Records of keys are
+ * never removed, so a server that ever had a key never becomes open again. */
 #include "server/server_key.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define ID_PREFIX "key_"
 #define ID_SIZE (sizeof ID_PREFIX + ID_DIGITS)
 #define BODY_MAX 8192
-#define TRIES 8 /* against others that write the same record */
+#define TRIES 8 /* attempts, if others write the same record at the same time */
 
 static const char *const role_names[] = {
         [PAL_KEY_NONE] = "none",
@@ -165,7 +165,7 @@ static pal_status write_key(pal_store *store, pal_str name, const pal_key *key,
     return status;
 }
 
-/* ---- Making one ---- */
+/* ---- Creating a key ---- */
 
 static pal_status digest_of(pal_str secret, char out_name[DIGEST_TEXT_SIZE], pal_error *err)
 {
@@ -219,7 +219,7 @@ pal_status pal_key_create(pal_store *store, const pal_key *given, pal_arena *are
     return PAL_OK;
 }
 
-/* ---- Finding them ---- */
+/* ---- Finding keys ---- */
 
 pal_status pal_key_find(
         pal_store *store, pal_str secret, pal_arena *arena, pal_key *out_key, pal_error *err)
@@ -233,7 +233,7 @@ pal_status pal_key_find(
     return status == PAL_OK ? read_key(record.body, arena, out_key, err) : status;
 }
 
-/* The digits of an id, by which its record's name begins. False: it is no id. */
+/* The digits of an id, which are the beginning of the record's name. False: not an id. */
 static bool digits_of(pal_str id, pal_str *out_digits)
 {
     size_t prefix = sizeof ID_PREFIX - 1;
@@ -258,7 +258,8 @@ pal_status pal_key_list(pal_store *store, pal_str after, uint32_t limit, pal_are
     pal_str digits = {0};
     if (after.len && !digits_of(after, &digits))
         return pal_error_set(err, PAL_INVALID, "the cursor is no key's id");
-    /* 'g' comes after every digit: no record that begins with these is met again. */
+    /* 'g' sorts after every hex digit, so the list continues after all records with these
+     * digits. */
     if (digits.len)
         snprintf(from, sizeof from, "%.*sg", PAL_STR_ARG(digits));
     pal_record_query query = {.tenant = pal_str_of(KEYS_TENANT),
@@ -300,11 +301,11 @@ static pal_status find_by_id(pal_store *store, pal_str id, pal_arena *arena, pal
     return read_key(out_record->body, arena, out_key, err);
 }
 
-/* ---- Changing them ---- */
+/* ---- Changing keys ---- */
 
 typedef void (*key_change)(pal_key *key, pal_str value);
 
-/* Again where somebody else wrote it between the reading and the writing. */
+/* Tries again if the record was changed between reading and writing. */
 static pal_status change(pal_store *store, pal_str id, key_change apply, pal_str value,
         pal_arena *arena, pal_key *out_key, pal_error *err)
 {

@@ -1,4 +1,4 @@
-/* server_match.c - which route a path means. Pure functions, any thread. */
+/* server_match.c - finds the route for a path. Pure functions, for any thread. */
 #include "server/server_match.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static pal_str take_segment(pal_str *rest)
     return segment;
 }
 
-/* How many characters of its own the pattern has, and 1; 0: it doesn't match. */
+/* Returns 1 plus the number of literal characters of the pattern; 0: no match. */
 static size_t match_path(const char *pattern, pal_str path, pal_str params[PAL_ROUTE_PARAMS_MAX])
 {
     size_t score = 1, params_len = 0;
@@ -36,8 +36,8 @@ static size_t match_path(const char *pattern, pal_str path, pal_str params[PAL_R
     }
 }
 
-/* Whether the route may be the one. Most patterns of a method begin alike and end otherwise than
- * the path, so that their ends tell sooner than match_path() does. */
+/* A quick check. Most patterns of a method begin the same way, but their last characters differ. So
+ * comparing the ends is faster than match_path(). */
 static bool may_match(const pal_api_route *route, pal_str method, pal_str path)
 {
     if (method.len == 0 || *route->method != *method.data || !pal_str_is(method, route->method))
@@ -57,7 +57,7 @@ static void add_method(char allowed[PAL_METHODS_SIZE], const char *method)
         snprintf(allowed + len, PAL_METHODS_SIZE - len, "%s%s%s", len ? ", " : "", method, head);
 }
 
-/* The one that has most characters of its own. */
+/* The match with the most literal characters. */
 static pal_match best_of(const pal_api *api, pal_str method, pal_str path)
 {
     size_t best = 0;

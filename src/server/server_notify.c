@@ -1,4 +1,4 @@
-/* server_notify.c - systemd's notifications, without its library: the protocol is a datagram. */
+/* server_notify.c - systemd's notifications without its library: the protocol is one datagram. */
 #include "server/server_notify.h"
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ void pal_notify(const char *state)
     if (len < 2 || len >= sizeof address.sun_path || (path[0] != '/' && path[0] != '@'))
         return;
     memcpy(address.sun_path, path, len);
-    if (path[0] == '@') /* of the abstract name space */
+    if (path[0] == '@') /* an abstract socket */
         address.sun_path[0] = 0;
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)

@@ -1,15 +1,16 @@
-/* server_notify.h - tells systemd how the service is, where it asked to be told. */
+/* server_notify.h - reports the state of the service to systemd, if systemd requests it. */
 #ifndef PAL_SERVER_NOTIFY_H
 #define PAL_SERVER_NOTIFY_H
 
 #include <stdint.h>
 
-/* "READY=1", "STOPPING=1", ...: one datagram to $NOTIFY_SOCKET; nothing where that isn't set. */
+/* Sends "READY=1", "STOPPING=1" and so on, as one datagram to $NOTIFY_SOCKET. Does nothing if that
+ * is not set. */
 void pal_notify(const char *state);
-/* "RELOADING=1" with its time, as Type=notify-reload wants it; "READY=1" ends it. */
+/* Sends "RELOADING=1" with the time, as Type=notify-reload requires. "READY=1" ends the reload. */
 void pal_notify_reloading(void);
 
-/* How often systemd wants to hear "WATCHDOG=1", in microseconds; 0: never. */
+/* How often systemd requires "WATCHDOG=1", in microseconds; 0: never. */
 int64_t pal_notify_watchdog_us(void);
 
 #endif

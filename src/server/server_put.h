@@ -1,4 +1,4 @@
-/* server_put.h - members of answers, a line each. */
+/* server_put.h - functions that write one member of a response. */
 #ifndef PAL_SERVER_PUT_H
 #define PAL_SERVER_PUT_H
 
@@ -33,7 +33,7 @@ static inline void pal_put_str(pal_json_writer *writer, const char *name, pal_st
     pal_json_put_str(writer, text);
 }
 
-/* null where it is empty. */
+/* Writes null if the text is empty. */
 static inline void pal_put_str_or_null(pal_json_writer *writer, const char *name, pal_str text)
 {
     pal_json_name(writer, name);
@@ -49,7 +49,7 @@ static inline void pal_put_text(pal_json_writer *writer, const char *name, const
     pal_json_put_text(writer, text);
 }
 
-/* Milliseconds since 1970, as RFC 3339. */
+/* Writes milliseconds since 1970 as RFC 3339. */
 static inline void pal_put_time(pal_json_writer *writer, const char *name, int64_t ms)
 {
     char text[PAL_TIME_TEXT_SIZE];

@@ -1,8 +1,9 @@
 /* server_rate.c - token buckets, one for each key or address.
  *
- * A bucket holds a minute's requests and fills evenly: one that has rested for a minute is full,
- * which is as good as none, so that those are thrown away when there are too many. Where that makes
- * no room, newcomers wait: memory stays bounded whoever asks. One lock, held for a look-up. */
+ * A bucket holds the requests of one minute and fills evenly. After a minute without requests a
+ * bucket is full, which is the same as no bucket. So such buckets are removed when there are too
+ * many. If that makes no room, new keys and addresses are refused, so memory stays bounded. One
+ * lock is held for each look-up. */
 #include "server/server_rate.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@
 
 typedef struct bucket {
     double left;
-    int64_t at_us; /* when `left` was true */
+    int64_t at_us; /* when `left` was computed */
     size_t who_len;
     char who[];
 } bucket;
@@ -52,15 +53,14 @@ void pal_rate_free(pal_rate *rate)
     pal_free(rate);
 }
 
-/* The map must not change while it is walked: those that have rested move to a new one's outside.
- */
+/* The map must not change during the iteration, so the buckets to keep move to a new map. */
 static void clean(pal_rate *rate, int64_t now_us)
 {
     pal_map kept;
     size_t position = 0;
     pal_str key;
     void *value;
-    /* A full walk at most once a second, however many newcomers there are. */
+    /* At most one full iteration per second, however many new keys and addresses there are. */
     if (now_us - rate->cleaned_us < 1000000)
         return;
     rate->cleaned_us = now_us;

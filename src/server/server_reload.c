@@ -1,12 +1,12 @@
-/* server_reload.c - the configuration was read anew: what can change does, and what can't is said.
- * From the thread that waits for signals. */
+/* server_reload.c - applies a configuration that was read again, and logs which changes need a
+ * restart. Call it from the thread that waits for signals. */
 #include "base/log.h"
 #include "base/map.h"
 #include "server/server.h"
 #include "server/server_auth.h"
 #include "server/server_settings.h"
 
-/* ---- What is different ---- */
+/* ---- Differences ---- */
 
 typedef struct entries {
     pal_config_entry *items;
@@ -23,7 +23,7 @@ static pal_status read_entries(
     return status;
 }
 
-/* What the command line says stays so. */
+/* A value from the command line stays. */
 static bool is_changed(const pal_config_entry *entry, const entries *others)
 {
     const pal_config_entry *other = pal_map_find(&others->by_key, entry->key);
@@ -48,7 +48,7 @@ static void log_change(const pal_config_entry *entry, change_kind kind, bool is_
                 PAL_STR_ARG(entry->key));
 }
 
-/* Keys of lists may be in one of the two only. */
+/* A key of a list can be in only one of the two configurations. */
 static pal_status log_changes(const pal_config *before, const pal_config *after, change_kind kind,
         bool is_tls, pal_error *err)
 {
@@ -73,7 +73,7 @@ static pal_status log_changes(const pal_config *before, const pal_config *after,
     return status;
 }
 
-/* ---- Taking it ---- */
+/* ---- Applying ---- */
 
 void pal_server_reload(pal_server *server, const pal_config *started, const pal_config *before,
         const pal_config *after)
@@ -88,7 +88,7 @@ void pal_server_reload(pal_server *server, const pal_config *started, const pal_
     else if (is_tls)
         pal_log(PAL_LOG_INFO, "reloaded: new connections get the certificate '%.*s'",
                 PAL_STR_ARG(values->server.tls_certificate));
-    /* Compared with what was taken last, and with what the server was started with. */
+    /* Compare with the configuration that was applied last, and with the one from the start. */
     if (log_changes(before, after, CHANGE_NOW, is_tls, &err) != PAL_OK ||
             log_changes(started, after, CHANGE_AFTER_RESTART, is_tls, &err) != PAL_OK)
         pal_log(PAL_LOG_WARN, "what has changed can't be said: %s", err.message);

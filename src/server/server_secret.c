@@ -1,15 +1,15 @@
 /* server_secret.c - see server_secret.h.
  *
- * The record is written under the condition that there is none: of several processes that make it
- * at once, one succeeds, and the others read what that one wrote. It is durable before it is used,
- * and never changed, so a crash at any point leaves no secret or the whole one. */
+ * The record is written on the condition that it does not exist. If several processes create it at
+ * the same time, one succeeds, and the others read its record. The record is durable before it is
+ * used and never changes, so a crash leaves either no secret or a complete one. */
 #include "server/server_secret.h"
 
 #include <string.h>
 #include "base/digest.h"
 #include "base/random.h"
 
-/* The tenant of keys: no tenant of a request has a control character in its name. */
+/* The tenant of API keys: the name of a request's tenant contains no control character. */
 #define SECRET_TENANT "\001palaver"
 #define KIND "secret"
 #define NAME "ids"
@@ -23,7 +23,7 @@ static pal_status read_secret(
             pal_str_of(NAME), arena, &record, err);
     if (status != PAL_OK)
         return status;
-    /* A JSON string of hex digits. */
+    /* The body is a JSON string of hex digits. */
     pal_str text = record.body.len == TEXT_LEN + 2 ? pal_str_make(record.body.data + 1, TEXT_LEN)
                                                    : (pal_str){0};
     if (!pal_unhex(text, out_secret, PAL_SECRET_SIZE))

@@ -1,4 +1,4 @@
-/* server_secret.h - random bytes that the store keeps for itself. */
+/* server_secret.h - random bytes that are stored in the store. */
 #ifndef PAL_SERVER_SECRET_H
 #define PAL_SERVER_SECRET_H
 
@@ -7,8 +7,9 @@
 
 #define PAL_SECRET_SIZE 32
 
-/* The store's secret, which is made when it is first asked for. Every process on the store gets the
- * same one. It is a record of no tenant's, so that no route reads it and no export has it. */
+/* Returns the secret of the store, and creates it at the first call. Every process on the store
+ * gets the same secret. It is a record of a tenant that no request can name, so no route reads it
+ * and no export contains it. */
 PAL_CHECKED pal_status pal_secret_get(
         pal_store *store, uint8_t out_secret[PAL_SECRET_SIZE], pal_error *err);
 

@@ -1,8 +1,8 @@
-/* server_settings.c - what of the configuration may change while the server runs.
+/* server_settings.c - the part of the configuration that can change while the server runs.
  *
- * Threads: any may read, one at a time sets. Numbers are read alone, so each is atomic by itself;
- * the list of origins is copied, and looked at under a lock, which only requests from pages take.
- */
+ * Threads: any thread can read; one thread at a time can set. Each number is atomic, because
+ * numbers are read one by one. The list of origins is copied, and read under a lock that only
+ * requests from pages take. */
 #include "server/server_settings.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@
 struct pal_origins {
     pthread_mutex_t lock;
     pal_arena *arena;
-    pal_str *items; /* in it */
+    pal_str *items; /* allocated in `arena` */
     size_t len;
 };
 
@@ -51,7 +51,7 @@ bool pal_origin_is_allowed(pal_settings *settings, pal_str origin)
     return is_allowed;
 }
 
-/* ---- All of them ---- */
+/* ---- All settings ---- */
 
 pal_status pal_settings_set(pal_settings *settings, const pal_config_values *config, pal_error *err)
 {
@@ -101,7 +101,8 @@ void pal_settings_free(pal_settings *settings)
 
 bool pal_settings_has(pal_str key, bool is_tls)
 {
-    /* The listener takes its own: pal_listener_reload(). The command drains. */
+    /* Some of these keys are applied by the listener (pal_listener_reload()), and server.drain by
+     * the command. */
     static const char *const keys[] = {"server.requests_per_minute", "server.cors_origins",
             "server.body_bytes_max", "server.bodies_bytes_max", "server.key_failures_per_minute",
             "server.turns_per_key", "server.streams_per_key", "server.streams_max",
@@ -112,7 +113,7 @@ bool pal_settings_has(pal_str key, bool is_tls)
         if (pal_str_is(key, keys[i]))
             return true;
     }
-    /* A listener that began with TLS keeps it, and one without does. */
+    /* TLS cannot be turned on or off while the listener runs. */
     return is_tls &&
             (pal_str_is(key, "server.tls_certificate") || pal_str_is(key, "server.tls_key"));
 }

@@ -1,5 +1,5 @@
-/* server_settings.h - what of the configuration may change while the server runs. Everything else
- * of it is read where it is needed, from what the server was started with. */
+/* server_settings.h - the part of the configuration that can change while the server runs.
+ * Everything else is read from the configuration that the server was started with. */
 #ifndef PAL_SERVER_SETTINGS_H
 #define PAL_SERVER_SETTINGS_H
 
@@ -15,24 +15,26 @@ typedef struct pal_settings {
     atomic_bool log_text;
     atomic_uint_fast64_t stream_bytes_max;
     _Atomic int64_t idempotency_ms;
-    _Atomic int64_t session_expiration; /* as in pal_config_expiry */
+    _Atomic int64_t session_expiration; /* see pal_config_expiry */
     _Atomic int64_t cleanup_interval;
     _Atomic int64_t trash_retention;
-    struct pal_origins *origins; /* whose pages may call */
+    struct pal_origins *origins; /* origins whose pages can call the server */
 } pal_settings;
 
-/* NULL without memory. */
+/* NULL: out of memory. */
 pal_settings *pal_settings_new(const pal_config_values *config);
 void pal_settings_free(pal_settings *settings); /* accepts NULL */
 
-/* They count from now on, for every thread. On failure nothing has changed. */
+/* Applies the settings for all threads from now on. On failure nothing has changed. */
 PAL_CHECKED pal_status pal_settings_set(
         pal_settings *settings, const pal_config_values *config, pal_error *err);
 
-/* Whether the configuration lets pages of that origin read answers. From any thread. */
+/* True if the configuration lets pages of that origin read responses. Can be called from any
+ * thread. */
 bool pal_origin_is_allowed(pal_settings *settings, pal_str origin);
 
-/* Whether a key of the configuration, "server.cors_origins", is among what can change. */
+/* True if a configuration key, such as "server.cors_origins", can change while the server runs.
+ * `is_tls`: the listener uses TLS. */
 bool pal_settings_has(pal_str key, bool is_tls);
 
 #endif
