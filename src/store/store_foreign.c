@@ -43,7 +43,7 @@ static pal_status tell_row(
         put_column(&writer, statement, i);
     pal_json_end_object(&writer);
     if (buf->failure)
-        return pal_error_set(err, buf->failure, "a row is too large for the memory");
+        return pal_error_set(err, buf->failure, "a row is too large, or there is no memory");
     return row(pal_buf_str(buf), user);
 }
 

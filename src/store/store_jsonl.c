@@ -116,9 +116,9 @@ static pal_status open_directory(jl_engine *engine, const char *location, pal_er
 
     snprintf(engine->location, sizeof engine->location, "%s", location);
     if (*location == '\0')
-        return pal_error_set(err, PAL_INVALID, "'jsonl:' needs a directory: jsonl:DIR");
+        return pal_error_set(err, PAL_INVALID, "the directory is missing; use jsonl:DIR");
     if (may_write && mkdir(location, 0700) != 0 && errno != EEXIST)
-        return pal_jl_io(err, "could not make", location);
+        return pal_jl_io(err, "could not create", location);
     engine->dir_fd = open(location, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (engine->dir_fd < 0)
         return pal_jl_refused(engine, err, "");

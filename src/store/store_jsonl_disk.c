@@ -99,7 +99,8 @@ static pal_status read_all(int fd, const char *path, pal_buf *text, pal_error *e
         ssize_t len;
 
         if (!room)
-            return pal_error_set(err, text->failure, "'%.120s' is too large for the memory", path);
+            return pal_error_set(
+                    err, text->failure, "'%.120s' is too large, or there is no memory", path);
         len = pread(fd, room, 65536, (off_t)text->len);
         if (len < 0 && errno == EINTR)
             continue;
@@ -227,7 +228,7 @@ pal_status pal_jl_make_dirs(jl_engine *engine, const char *path, pal_error *err)
         if (mkdirat(engine->dir_fd, part, 0700) == 0)
             status = pal_jl_sync_dir(engine, part, err);
         else if (errno != EEXIST)
-            status = pal_jl_io(err, "could not make", part);
+            status = pal_jl_io(err, "could not create", part);
     }
     return status;
 }

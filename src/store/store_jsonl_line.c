@@ -22,7 +22,8 @@ pal_status pal_jl_line_write(pal_buf *buf, const pal_row *row, pal_arena *arena,
     pal_picoclaw_line_write(buf, &message);
     pal_buf_append_char(buf, '\n');
     if (buf->failure)
-        return pal_error_set(err, buf->failure, "the messages are too large for the memory");
+        return pal_error_set(
+                err, buf->failure, "the messages are too large, or there is no memory");
     if (buf->len - before <= PAL_PICOCLAW_LINE_MAX)
         return PAL_OK;
     status = pal_error_set(err, PAL_LIMIT,

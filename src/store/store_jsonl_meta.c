@@ -194,7 +194,8 @@ pal_status pal_jl_meta_save(jl_engine *engine, mem_session *session, jl_file *fi
     if (status == PAL_OK)
         pal_picoclaw_meta_write(&text, &meta);
     if (status == PAL_OK && text.failure)
-        status = pal_error_set(err, text.failure, "a meta file is too large for the memory");
+        status = pal_error_set(
+                err, text.failure, "a meta file is too large, or there is no memory");
     pal_jl_file_path(file, ".meta.json", path);
     if (status == PAL_OK)
         status = pal_jl_make_dirs(engine, path, err);
@@ -229,7 +230,7 @@ static pal_status add_summary(mem_session *session, const jl_file *file,
     pal_jl_summary_write(&body, meta->summary);
     mark.body = pal_buf_str(&body);
     status = body.failure ? pal_error_set(err, body.failure,
-            "a summary is too large for the memory")
+            "a summary is too large, or there is no memory")
                           : pal_jl_state_mark(session, &mark, err);
     pal_buf_done(&body);
     return status;

@@ -292,7 +292,7 @@ static pal_status import(jl_engine *engine, pal_str tenant, const pal_picoclaw_l
         works[i].now_ms = now_ms;
     }
     if (status == PAL_OK && body.failure)
-        status = pal_error_set(err, body.failure, "a summary is too large for the memory");
+        status = pal_error_set(err, body.failure, "a summary is too large, or there is no memory");
     if (status == PAL_OK)
         status = legacy_apply(engine, works, works_len, err);
     pal_buf_done(&body);

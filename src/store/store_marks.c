@@ -1,8 +1,8 @@
-/* store_marks.c - which marks count, and what they hide.
+/* store_marks.c - decides which marks are active and what they hide.
  *
- * Marks are only ever added. Whether one counts follows from those after it, so the walk goes from
- * the newest to the oldest: an undo that counts itself takes its target out, and a target is always
- * older than its undo. */
+ * Marks are only added, never removed. Later marks decide whether a mark is active, so the walk
+ * goes from the newest mark to the oldest. An active undo deactivates its target, and a target is
+ * always older than its undo. */
 #include "store/store_marks.h"
 
 #include <stdlib.h>

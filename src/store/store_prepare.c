@@ -156,7 +156,7 @@ static pal_status encode_row(const pal_store_options *options, pal_prepared *pre
     row->body.len = prepared->bodies.len - before;
     if (prepared->bodies.failure)
         return pal_error_set(err, prepared->bodies.failure,
-                "the messages are too large for the memory");
+                "the messages are too large, or there is no memory");
     if (row->body.len <= options->message_bytes_max)
         return PAL_OK;
     prepared->bodies.len = before;
@@ -431,7 +431,7 @@ pal_status pal_prepare(const pal_store_options *options, pal_op *ops, size_t ops
             ops[i].status = prepare_op(options, prepared, &ops[i], work, &ops[i].error);
         if (prepared->bodies.failure)
             return pal_error_set(err, prepared->bodies.failure,
-                    "the batch is too large for the memory");
+                    "the batch is too large, or there is no memory");
         if (ops[i].status == PAL_OK)
             prepared->works_len++;
     }

@@ -1,4 +1,4 @@
-/* store_search_sight.c - which active session shows a message.
+/* store_search_sight.c - finds an active session that shows a message.
  *
  * Usually it is the session that the message was appended to. But that session may be erased while
  * forks share its rows, or be in the trash, or be rewound past a message that a fork still shows.

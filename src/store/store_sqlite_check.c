@@ -148,7 +148,8 @@ static pal_status tally_rows(
     ended = pal_sql_end(&sql, status == PAL_OK ? err : NULL);
     if (status != PAL_OK || ended != PAL_CORRUPT)
         return status != PAL_OK ? status : ended;
-    snprintf(out_sum->damage, sizeof(out_sum->damage), "what follows message %llu can't be read",
+    snprintf(out_sum->damage, sizeof(out_sum->damage),
+            "the messages after message %llu cannot be read",
             (unsigned long long)out_sum->last_seq);
     return PAL_OK;
 }
@@ -380,7 +381,7 @@ static pal_status check_records(checking *check, pal_error *err)
     pal_status status = read_one(check, PAL_SQL_CHECK_RECORDS, &count, err);
 
     if (status == PAL_OK && count > 0) {
-        snprintf(text, sizeof(text), "%lld records belong to a session that is gone",
+        snprintf(text, sizeof(text), "%lld records belong to a session that no longer exists",
                 (long long)count);
         tell(check, (pal_id){{0}}, check->repair && run_one(check, PAL_SQL_CHECK_DROP_RECORDS),
                 text);

@@ -267,7 +267,7 @@ pal_status pal_sql_end_copied(pal_sql *sql, pal_arena *arena, pal_error *err)
 
     if (status == PAL_OK && pal_arena_failure(arena))
         status = pal_error_set(err, pal_arena_failure(arena),
-                "the result is too large for the memory");
+                "the result is too large, or there is no memory");
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* store_view.c - what a session shows.
+/* store_view.c - the messages that a session shows.
  *
  * A rewind or reset hides the seqs from its own `seq` + 1 to the newest at that time, which can
  * include shared rows. A hide hides one message or one part of it. So a view is the chain of owners

@@ -176,8 +176,7 @@ pal_status pal_writer_open(pal_engine **engine, pal_writer **out_writer, pal_err
     if (error) {
         writer->threaded = false;
         pal_writer_close(writer);
-        return pal_error_set(
-                err, PAL_NO_MEMORY,
+        return pal_error_set(err, PAL_NO_MEMORY,
                 "could not start the store's writer thread: %s", strerror(error));
     }
     *out_writer = writer;
