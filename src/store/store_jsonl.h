@@ -22,8 +22,7 @@
 /* The effect of the last batch on a file, as long as the batch may be unfinished. The batch's first
  * record for the file describes the file before the batch: `at` bytes with the checksum `sum`. */
 typedef struct jl_late {
-    char *from;    /* path before the batch moved the file, allocated; NULL: the file was not moved
-                      */
+    char *from;    /* path before the batch moved the file, allocated; NULL: it was not moved */
     pal_buf lines; /* the lines that the batch appended */
     uint64_t at, sum;
     bool has_sum;   /* false: the log has an older version without checksums, and `inode` is
@@ -40,7 +39,7 @@ typedef struct jl_file {
     pal_id id;
     pal_str tenant; /* stored after the struct, like `key` */
     pal_str key;    /* the key in jl_engine.files */
-    char *path;     /* path without suffix, relative to the directory; allocated */
+    char *path;     /* path without extension, relative to the directory; allocated */
     uint64_t size;  /* number of bytes of the file that have been read or written */
     uint64_t sum;   /* checksum of these bytes */
     uint64_t lines; /* number of lines that are not empty, readable or not */
@@ -54,14 +53,12 @@ typedef struct jl_file {
     char *moved_from;     /* path of the file until the batch is written; allocated */
     ino_t inode;          /* 0: the file does not exist yet */
     ino_t named_inode;    /* inode of the file whose name is known to be durable */
-    jl_late *late;        /* allocated; NULL: the last batch is finished or did not change this file
-                             */
+    jl_late *late;        /* allocated; NULL: the last batch is finished or did not change the file */
     bool is_unmarked;     /* the session's marks are invalid, but the log does not say so yet */
     bool is_followed;     /* another process wrote to the file */
     bool is_unreadable;   /* the file has lines, but they cannot be read; `trouble` says why */
     pal_error *trouble;   /* the reason why the file cannot be written, allocated; or NULL */
-    size_t append_last;   /* number of the file's last entry in the batch's appends, from 1; 0: no
-                             entry */
+    size_t append_last;   /* number of the file's last append in the batch, from 1; 0: none */
     ino_t meta_inode;     /* 0: the meta file does not exist yet */
     struct timespec meta_time;
     char *meta; /* text of the meta file when it was last read or written; allocated */
@@ -109,17 +106,15 @@ typedef struct jl_engine {
     uint64_t log_holes;      /* number of places where a record "done" never reached the disk */
     uint64_t log_lost;       /* number of damaged places that the log had when it was rewritten */
     bool is_late;            /* the last batch of the log may be unfinished */
-    bool is_settled;         /* while the log is read: "done" follows the last batch */
+    bool is_settled;         /* while the log is read: the last batch is recorded as finished */
     bool is_late_erasing;    /* the last batch erases something */
-    bool is_log_new;         /* while the log is read: it was rewritten, and nothing was appended
-                                since */
+    bool is_log_new;         /* while the log is read: nothing was appended since it was rewritten */
     bool is_doubtful;        /* a write or sync failed: data that was undone may still be on disk */
     size_t orphans;          /* number of forks whose parent did not exist when they were read */
     pal_error passed_over;   /* the last error of a file or directory that was skipped */
     uint64_t batch;          /* number of the last batch */
     struct timespec scanned; /* modification time of the directory when it was last scanned */
-    jl_file *followed;       /* files linked by next_touched, while batches of other processes are
-                                read */
+    jl_file *followed;       /* linked by next_touched, while batches of other processes are read */
     pal_map files;           /* jl_file by id and tenant */
     pal_map paths;           /* jl_file by path */
 } jl_engine;
@@ -139,7 +134,7 @@ typedef struct jl_batch {
     bool has_moves;
 } jl_batch;
 
-#define JL_SUM_START 0xcbf29ce484222325u /* checksum of zero bytes */
+#define JL_SUM_START 0xcbf29ce484222325u /* checksum of an empty text */
 #define JL_DONE "{\"is\":\"done\"}"
 
 /* ---- store_jsonl_line.c ---- */

@@ -325,7 +325,7 @@ static pal_status settle_reading(jl_engine *engine, jl_file *file, const place *
     return text_copy(at->path, &file->late->found, err);
 }
 
-/* Sets moved_from to the path without its suffix. */
+/* Sets moved_from to the path without its extension. */
 static pal_status note_move(jl_file *file, const char *path, pal_error *err)
 {
     char to[JL_PATH_MAX], via[JL_PATH_MAX];

@@ -46,8 +46,8 @@
 #define PAL_SQLITE_VERSION_TURNS 5   /* first schema version with turns of messages and ttls of
                                         leases */
 
-/* The thread that copies the WAL into the file. `lock` protects the flags, except `is_started`,
- * which only the writer sets. */
+/* The thread that copies the WAL into the file. `lock` protects the flags. Only the writer
+ * sets `is_started`, so the writer can read it without the lock. */
 typedef struct pal_wal_keeper {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -87,8 +87,7 @@ typedef struct pal_sqlite {
     atomic_bool writer_wanted;   /* a batch waits for the writer: reads must not take it */
     pthread_mutex_t readers_lock;
     pthread_cond_t reader_idle;
-    pal_sql_conn *readers; /* options.readers_max connections, each opened when it is first needed
-                              */
+    pal_sql_conn *readers; /* options.readers_max connections, opened when they are needed */
     bool *reader_taken;
     pal_wal_keeper keeper;
     pal_wal_gather gather; /* for the writer's connection */

@@ -163,7 +163,7 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
     pal_error err = {0};
     pal_sql sql;
 
-    roll_back(conn); /* in case that the last rollback failed */
+    roll_back(conn); /* in case the last rollback failed */
     if (pal_sqlite_file_check_moved(self, &err) != PAL_OK) {
         fail_all(works, works_len, &err);
         return true;

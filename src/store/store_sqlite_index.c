@@ -260,7 +260,7 @@ static pal_status write_chunk(
     return pal_sql_run(&sql, err);
 }
 
-/* This block is in the list now, and the next ones may be too. */
+/* Extends the reach: the new block is in the list now, and the blocks after it may be too. */
 static pal_status reach_blocks(pal_sql_conn *conn, pal_error *err)
 {
     pal_index_reach reach;

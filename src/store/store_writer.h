@@ -31,9 +31,10 @@ void pal_writer_close(pal_writer *writer);
 /* Passes the works to the writer and blocks until they are applied. Any thread can call it. */
 void pal_writer_run(pal_writer *writer, pal_work *works, size_t works_len);
 
-/* Passes the task to the writer without blocking, even if the queue is full: then it returns
- * PAL_LIMIT, and the caller keeps the task. `done` is called on the writer's thread or, if the
- * backend is direct, during this call. Any thread can call it. */
+/* Passes the task to the writer without blocking. If the queue is full, it returns PAL_LIMIT; it
+ * also fails while the store is being closed. In both cases the caller keeps the task. `done` is
+ * called on the writer's thread or, if the backend is direct, during this call. Any thread can call
+ * it. */
 PAL_CHECKED pal_status pal_writer_hand(pal_writer *writer, pal_writer_task *task, pal_error *err);
 
 pal_writer_counts pal_writer_count(pal_writer *writer);
