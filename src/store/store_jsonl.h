@@ -53,7 +53,7 @@ typedef struct jl_file {
     char *moved_from;     /* path of the file until the batch is written; allocated */
     ino_t inode;          /* 0: the file does not exist yet */
     ino_t named_inode;    /* inode of the file whose name is known to be durable */
-    jl_late *late;        /* allocated; NULL: the last batch is finished or did not change the file */
+    jl_late *late;        /* allocated; NULL: the last batch is finished or did not change it */
     bool is_unmarked;     /* the session's marks are invalid, but the log does not say so yet */
     bool is_followed;     /* another process wrote to the file */
     bool is_unreadable;   /* the file has lines, but they cannot be read; `trouble` says why */
@@ -108,7 +108,7 @@ typedef struct jl_engine {
     bool is_late;            /* the last batch of the log may be unfinished */
     bool is_settled;         /* while the log is read: the last batch is recorded as finished */
     bool is_late_erasing;    /* the last batch erases something */
-    bool is_log_new;         /* while the log is read: nothing was appended since it was rewritten */
+    bool is_log_new;         /* while the log is read: it was rewritten and then not extended */
     bool is_doubtful;        /* a write or sync failed: data that was undone may still be on disk */
     size_t orphans;          /* number of forks whose parent did not exist when they were read */
     pal_error passed_over;   /* the last error of a file or directory that was skipped */

@@ -89,7 +89,7 @@ static pal_status lines_of(jl_batch *batch, pal_work *work, jl_append *append)
     return status;
 }
 
-/* If another program left a line without its end, the end is written first. */
+/* If another program left the last line without a newline, adds the newline first. */
 static void open_end(jl_batch *batch, jl_append *append)
 {
     if (!append->file->is_open_ended)
@@ -204,8 +204,9 @@ static void gather_holders(jl_batch *batch, const holders *before)
                     batch, before->items[i]->tenant->name, before->items[i]->id, true);
 }
 
-/* A record of a session that is not in the log would be lost with the next reading, so the session
- * is added. A known session needs nothing, because records are not part of its files. */
+/* If the record's session is not in the log, the record would be lost when the log is read again,
+ * so the session is added. A session that is in the log needs nothing, because records are not part
+ * of its files. */
 static void gather_record(jl_batch *batch, const pal_work *work)
 {
     const pal_record *record = work->op->u.record.record;

@@ -36,7 +36,7 @@ static uint64_t rows_until(const jl_file *file, uint64_t line)
     return rows;
 }
 
-/* Returns how many of the session's rows are hidden from the start on. */
+/* Returns how many of the session's own rows are hidden without a gap from the first row on. */
 static pal_status hidden_rows(
         mem_session *session, pal_arena *arena, uint64_t *out_rows, pal_error *err)
 {
@@ -93,7 +93,7 @@ static pal_str summary_of(mem_session *session, pal_arena *arena)
 
 /* ---- Writing ---- */
 
-/* Returns the unknown members, with our member replaced by the current one. */
+/* Returns the unknown members, with the member "palaver" set to true. */
 static pal_str with_ours(pal_str extra, pal_arena *arena)
 {
     pal_json object, name, value;
@@ -314,7 +314,8 @@ static pal_status compare(jl_engine *engine, mem_session *session, jl_file *file
         status = take_over(session, file, &meta, arena, err);
     else if (!is_stale && meta.count != file->lines)
         is_stale = true;
-    /* An unreadable meta file only loses its own content, because it is created again. */
+    /* A meta file of ours that is unreadable or has a wrong count of lines is written again.
+     * Nothing else is affected. */
     if (status == PAL_OK && is_stale && !engine->options.read_only)
         (void)!pal_jl_meta_save(engine, session, file, NULL);
     return status;

@@ -109,8 +109,8 @@ static pal_status adopt(jl_engine *engine, pal_str tenant, const char *path, pal
     return status;
 }
 
-/* Returns whether a meta file of ours has no lines and the log has no session there. A session that
- * was moved or erased has left it, because its writer died before removing it. */
+/* Returns whether this is a meta file of ours without lines, at a path for which the log has no
+ * session. Its session was moved or erased, and the writer died before it removed the file. */
 static bool is_left_over(jl_engine *engine, const char *path, const char *meta_path)
 {
     char lines_path[JL_PATH_MAX];

@@ -278,8 +278,8 @@ static pal_status resolve_main(pal_store *store, const pal_resolve *resolve, pal
     return status;
 }
 
-/* Makes the checks of the operations below first, so that errors use the names of the request's
- * fields. */
+/* Checks the names before the operations below do, so that errors use the field names of the
+ * request. */
 static pal_status check_names(const pal_resolve *resolve, pal_error *err)
 {
     pal_status status;

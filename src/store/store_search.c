@@ -332,8 +332,9 @@ static pal_status search_tenant(
 
 /* ---- Pages ---- */
 
-/* A cursor is the seq of the last hit, or its position in a search of a tenant. If the page was
- * stopped early, it is that of the row after the stop. */
+/* The next page begins below the cursor. The cursor is the seq of the last hit or, in a search of a
+ * tenant, its position. If the page was stopped early, the cursor is one more than the row at which
+ * it stopped, so that the next page begins with that row. */
 static pal_status read_cursor(const pal_search *search, uint64_t *out_below, pal_error *err)
 {
     char wanted = pal_id_is_none(search->session) ? 'p' : 's', kind = 0;
