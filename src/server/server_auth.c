@@ -423,7 +423,7 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
 {
     bool any = false;
     pal_status status = PAL_OK;
-    /* Health routes must not read the store, which may be slow. */
+    /* Routes that need no key, such as /healthz, must not wait for the store, which may be slow. */
     if (call->route->role == PAL_KEY_NONE)
         any = pal_keys_were_any(call->server->keys);
     else

@@ -173,8 +173,8 @@ pal_status pal_call_query_time(pal_call *call, const char *name, int64_t *out_ms
 
 /* ---- Native forms ---- */
 
-/* Errors of native forms begin with "member 'role' is ..."; if the member is not in the body
- * itself, with its place in quotes. */
+/* Errors of native forms begin with "member 'role' is ..." or with the quoted name. Errors about a
+ * part of a list begin with its place, as in "parts[0]: member ..."; they do not set `param`. */
 pal_status pal_call_blame(pal_call *call, pal_status status, const pal_error *err)
 {
     static const char opening[] = "member ";

@@ -327,13 +327,13 @@ enum MHD_Result pal_exchange_settle(pal_exchange *x)
     if (atomic_load(&x->state) == PAL_EXCHANGE_OPEN) {
         int open = PAL_EXCHANGE_OPEN;
         MHD_suspend_connection(mhd);
-        /* The response was given just now, so that only this thread can resume the connection. */
+        /* The response was given just now, so only this thread will resume the connection. */
         if (!atomic_compare_exchange_strong(&x->state, &open, PAL_EXCHANGE_SUSPENDED))
             MHD_resume_connection(mhd);
         return MHD_YES;
     }
     assert(atomic_load(&x->state) == PAL_EXCHANGE_ANSWERED);
-    /* Closes the connection if memory for a response was missing. */
+    /* MHD_NO closes the connection: there was no memory for a response. */
     enum MHD_Result queued = MHD_NO;
     if (x->response) {
         queued = MHD_queue_response(mhd, x->code, x->response);

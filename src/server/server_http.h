@@ -66,8 +66,8 @@ void pal_exchange_answer_with(
         pal_exchange *x, unsigned code, const char *content_type, pal_buf *body);
 
 /* Runs `work` on a worker. `work` responds, or passes the exchange on. The caller must not use the
- * exchange afterwards. If PAL_SERVER_WORK_QUEUE_MAX requests are waiting, the request is
- * refused. */
+ * exchange afterwards. The request is refused with 503 if PAL_SERVER_WORK_QUEUE_MAX requests are
+ * waiting or no worker can be started. */
 typedef void (*pal_exchange_work)(pal_exchange *x);
 void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work);
 /* The same, but returns false instead of refusing. The exchange then still belongs to the

@@ -5,11 +5,11 @@
  * heads for a wrong length, and 500 for a long chunk extension. It has no hook for this, but it
  * first writes a log line, on the connection's thread. The line does not name the connection.
  *
- * So every thread has a list of its incomplete requests, and the refused request is searched in
- * this list. It is the request whose complete head was not passed to us yet, or the only request in
- * the matching phase. The response is written past libmicrohttpd, and then writing is shut down. If
- * several requests match, or if the request line itself is malformed, the response of libmicrohttpd
- * stays. */
+ * So every thread keeps a list of its incomplete requests and looks for the refused request there.
+ * It is the only request whose complete head was not passed to us yet, or the only request in the
+ * matching phase. The response is written past libmicrohttpd, and nothing more can be written to
+ * the connection afterwards. If several requests match, or if the request line itself is malformed,
+ * the client gets the response of libmicrohttpd. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

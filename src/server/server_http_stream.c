@@ -3,11 +3,11 @@
  * Written bytes wait in the stream. libmicrohttpd fetches them when the socket accepts more. The
  * connection is suspended while there is nothing to send. An idle stream then costs little more
  * than its connection: its buffer is freed, and the pages of libmicrohttpd's buffer are released.
- * libmicrohttpd has filled that buffer with zeros when it made room for the response.
+ * libmicrohttpd filled that buffer with zeros when it made room for the response.
  *
  * While the connection is suspended, the watch notices that the client leaves. A client that does
- * not read is disconnected when more than stream_bytes_max wait for it. The limit grows by the
- * length of a single frame that is longer than the limit. */
+ * not read is disconnected when more than stream_bytes_max bytes wait for it. The limit grows by
+ * the length of a single frame that is longer than the limit, up to PAL_SERVER_FRAME_BYTES_MAX. */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

@@ -21,8 +21,9 @@ static void *run_worker(void *user)
     return NULL;
 }
 
-/* False: there is no worker at all. The new thread has all signals blocked, because the listener's
- * threads do. */
+/* False: there is no worker at all. A new worker inherits the signal mask of its creator. Threads
+ * of the listener and of the runtime block signals; the store's writer has the mask of the
+ * thread that opened the store. */
 static bool start_one(pal_worker_pool *workers)
 {
     pthread_attr_t attr;

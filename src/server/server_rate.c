@@ -3,7 +3,7 @@
  * A bucket holds the requests of one minute and fills evenly. After a minute without requests a
  * bucket is full, which is the same as no bucket. So such buckets are removed when there are too
  * many. If that makes no room, new keys and addresses are refused, so memory stays bounded. One
- * lock is held for each look-up. */
+ * lock guards the buckets; it is held only for a look-up. */
 #include "server/server_rate.h"
 
 #include <pthread.h>
