@@ -1,12 +1,12 @@
-/* turn_backlog.c - runs requests that wait in inboxes and are not turns of this runtime. Their
- * senders were told that they are durable, and the process that received them is gone.
+/* turn_backlog.c - runs requests that wait in inboxes and are not turns of this runtime. They were
+ * acknowledged as durable, and the process that received them is gone.
  *
- * When a runtime opens, and then once per lease_ms, all sessions with inbox items are listed in the
- * background, page by page. If no process holds such a session, its lane gets a turn. The turn
- * continues an unfinished turn (turn_resume.c), or takes messages from the inbox, one request at a
- * time, the oldest first. A turn that finds an older request in its session yields to it in the
- * same way. Requests that are waiting turns of this process are never taken. A session with a held
- * lease is checked again after the lease ends, because its process may be dead.
+ * When a runtime opens, and then at least once per lease_ms, all sessions with inbox items are
+ * listed in the background, page by page. If no process holds such a session, its lane gets a turn.
+ * The turn continues an unfinished turn (turn_resume.c), or takes messages from the inbox, one
+ * request at a time, the oldest first. A turn that finds an older request in its session yields to
+ * it in the same way. Requests that are waiting turns of this process are never taken. A session
+ * with a held lease is checked again after the lease ends, because its process may be dead.
  *
  * On the loop, except for list_owners() and the functions for one session. A crash loses nothing:
  * the inbox is durable. */

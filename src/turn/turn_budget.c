@@ -84,7 +84,7 @@ static void sweep(pal_reservation **first)
     }
 }
 
-/* The lock must be held. If `session` is none, sums all sessions of the tenant. */
+/* The lock must be held. Without a session, sums all sessions of the tenant. */
 static held_sum sum_held(const pal_reservation *first, pal_str tenant, pal_id session)
 {
     held_sum sum = {0};

@@ -1,6 +1,6 @@
-/* turn_call.c - the public functions for other threads. Each call is carried out on the loop; the
- * calling thread waits for the result. If a turn is not in this process, the store is read on the
- * calling thread. */
+/* turn_call.c - the public functions for other threads. Each call is carried out on the loop. The
+ * calling thread waits for the result, except in pal_turn_start_async(). If a turn is not in this
+ * process, the store is read on the calling thread. */
 #include "turn/turn_ask.h"
 #include "turn/turn_copy.h"
 #include "turn/turn_event.h"

@@ -5,7 +5,7 @@
  * the next turn compacts again. After the commit the checkpoint is durable.
  *
  * There are two halves, with the model call between them. pal_compact_begin() chooses the cut and
- * makes the request. pal_compact_end() takes the answer, or works without one. Both read the store
+ * makes the request. pal_compact_end() takes the answer, or works without one. Both use the store
  * and can block, so they run on workers or on the caller's thread. */
 #include "turn/turn_compact_inside.h"
 

@@ -6,7 +6,7 @@
 #include "turn/turn_window.h"
 
 typedef struct pal_compact_job {
-    pal_window window; /* as the compaction sees it */
+    pal_window window; /* the window to be compacted */
     pal_window_view view;
     pal_plan plan;
     pal_checkpoint_record record; /* the checkpoint that will be stored */

@@ -283,7 +283,7 @@ void pal_turn_hand_over(pal_turn *turn)
     }
 }
 
-/* A failed all-or-nothing turn leaves nothing behind: a repeated request does not find it. */
+/* A failed all-or-nothing turn is forgotten: a repeated request does not find it. */
 static void forget_failed(pal_turn *turn)
 {
     if (!turn->request.whole || turn->state == PAL_TURN_DONE)

@@ -85,8 +85,7 @@ bool pal_entry_is_replay(const pal_turn *turn)
 void pal_entry_note_seq(pal_turn *turn)
 {
     if (turn->messages_len > 0)
-        turn->first_seq = turn->messages[0].seq; /* the first settled result if there is one: a
-                                                  * rollback hides it too */
+        turn->first_seq = turn->messages[0].seq; /* a rollback also hides the settled results */
     if (turn->messages_len > turn->settled_len)
         turn->first_id = turn->messages[turn->settled_len].id;
     turn->conversation.fresh_seq = turn->first_seq;

@@ -11,7 +11,7 @@ typedef struct pal_inbox_head {
     uint32_t tries; /* owed: how many processes have begun to answer, including this one */
     bool is_final;  /* owed: no other process can continue the turn */
     uint64_t on_seq; /* owed: seq of the answer whose calls a client has answered; 0: none */
-    /* owed: its last process shut down normally, which does not count as a died process */
+    /* owed: its last process shut down normally, so that try is not counted */
     bool is_handed;
     uint32_t spent; /* failed turns with the same request; see turn_join.c */
 } pal_inbox_head;

@@ -1,4 +1,4 @@
-/* turn_lease.c - acquires, renews and releases the lease, which tells other processes that a turn
+/* turn_lease.c - acquires, renews and releases the lease, which shows other processes that a turn
  * runs in a session.
  *
  * The lease is acquired with a turn's first write, and renewed three times per lease_ms while turns

@@ -118,7 +118,7 @@ static void handed(pal_write *write)
 
     h->turn->holds--;
     if (h->turn->phase == PAL_PHASE_CLOSE)
-        h->then(h->turn); /* if the write failed, this counts as a died process */
+        h->then(h->turn); /* if the write failed, the next process counts this try */
 }
 
 bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))

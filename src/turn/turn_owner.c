@@ -1,5 +1,5 @@
-/* turn_owner.c - counts the running and waiting turns and forwards of each budget owner. If there
- * is no memory, an owner is not counted. On any thread: the runtime's lock is held during the
+/* turn_owner.c - counts the running and waiting turns and forwards of each budget owner. An owner
+ * is not counted if memory runs out. On any thread: the runtime's lock is held during the
  * lookup. */
 #include "turn/turn_owner.h"
 

@@ -2,7 +2,7 @@
  * bytes of images. On a worker. It uses only the members of the turn that the loop does not touch
  * meanwhile.
  *
- * A prune is committed before the plan relies on it. A crash during the plan loses nothing else. */
+ * A prune is committed before the plan relies on it. A crash leaves at most such a prune. */
 #include "turn/turn_budget.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_machine.h"

@@ -13,8 +13,8 @@
 #include "turn/turn_record.h"
 
 enum {
-    EXCERPT_LEN_MAX = 1500, /* of a text that contains the words */
-    OTHER_LEN_MAX = 300,    /* of a text without the words */
+    EXCERPT_LEN_MAX = 1500, /* shown bytes of a text that contains the words */
+    OTHER_LEN_MAX = 300,    /* shown bytes of a text without the words */
     LEAD_LEN = 300,         /* bytes shown before the words */
     PLACES_MAX = 4096,      /* occurrences of one word in one text that are considered */
     CALL_DISTANCE_MAX = 50, /* messages between a result and its call */

@@ -56,8 +56,7 @@ static bool count_calls(pal_resume *found, const pal_message *message)
             return true;
         }
         if (!pal_resume_is_callers(&found->request, part->name))
-            pal_tool_loop_reset(&found->doom); /* this call needed approval, and a person has
-                                                * answered */
+            pal_tool_loop_reset(&found->doom); /* this call was approved or denied */
     }
     return false;
 }

@@ -1,8 +1,9 @@
 /* turn_runtime.c - opens and closes a runtime, and keeps its turns in memory.
  *
- * A runtime opens, runs, drains and closes. While it drains it refuses new turns, waits for running
- * ones, and hands the others over to other processes through the store. The 1000 turns that ended
- * last stay in memory for late readers.
+ * A runtime opens, runs, drains and closes. While it drains, it refuses new turns and hands waiting
+ * turns over to other processes through the store. It waits for running turns up to the time limit.
+ * Then it also hands these over, or stops those that no other process can continue. The 1000 turns
+ * that ended last stay in memory for late readers.
  *
  * Threads: the public functions can be called from any thread. They run their work on the loop
  * through pal_ask_loop() and wait for it. A crash loses only the objects in memory: waiting and

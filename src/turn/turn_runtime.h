@@ -2,8 +2,9 @@
  * itself.
  *
  * Threads: everything here belongs to the loop and is used only there, unless a comment says
- * otherwise. A worker may use a turn while turn->work runs. Several threads may use the fields
- * after `lock` in pal_runtime, with the lock held.
+ * otherwise. A worker may use a turn while turn->work runs. Workers also read `options`, `store`
+ * and `providers`, which never change after the runtime has opened. `lock` protects the members
+ * after it, which any thread may use.
  *
  * Nothing here survives a crash. Messages, waiting requests and unfinished turns are stored in the
  * session and its inbox. */
@@ -172,7 +173,7 @@ struct pal_turn {
     pal_id *inbox_ids; /* inbox items with its messages, if they wait in the inbox */
     size_t inbox_len;
     bool is_backlog;   /* takes its messages from the inbox when it begins */
-    bool has_more;     /* the inbox has more requests that are as old */
+    bool has_more;     /* the inbox has more requests that are not turns in this process */
     pal_id *known_ids; /* inbox items that belong to turns waiting in this process */
     size_t known_len;
     bool is_taken;       /* another process runs the waiting request, or has run it */
@@ -389,7 +390,8 @@ struct pal_runtime {
     pal_backlog *backlog; /* the running search for waiting requests, or NULL */
     pal_timer backlog_timer;
 
-    /* protects the fields below; `changed` is signaled when turns or forwards end */
+    /* protects the members below; `changed` is signaled when turns or forwards end, pause or
+     * resume */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pal_runtime_stats stats;

@@ -227,7 +227,8 @@ static pal_status merge_parameters(const pal_str *texts, size_t len, pal_arena *
 
 /* ---- All settings ---- */
 
-/* If a level names a model but no endpoint, the endpoint whose default model it is is used. */
+/* If a level names a model but no endpoint, uses the endpoint whose default model it is, if there
+ * is one. */
 static pal_status choose_endpoint(const pal_runtime_options *options, const level *levels,
         size_t len, pal_settings *settings, pal_error *err)
 {

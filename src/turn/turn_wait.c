@@ -242,8 +242,7 @@ static pal_status write_item(
     pal_turn_request request = turn->request;
 
     if (turn->as_sent)
-        request.messages = turn->as_sent; /* the messages are changed for recording when the turn
-                                           * begins */
+        request.messages = turn->as_sent; /* prepared for recording again when the turn begins */
     turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
     if (!item || !turn->inbox_ids || !pal_turn_make_ops(turn))
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
@@ -293,8 +292,7 @@ void pal_lane_wait(pal_turn *turn)
     case PAL_LANE_QUEUE:
     case PAL_LANE_INTERRUPT:
         if (turn->request.finish)
-            wait_in_queue(turn); /* `finish` could not be called after a restart, so the inbox is
-                                  * not used */
+            wait_in_queue(turn); /* `finish` could not be called after a restart */
         else
             wait_in_inbox(turn, "queue", queued);
         break;
