@@ -1,11 +1,12 @@
 /* turn_away.c - follows turns in the store that another process runs or may run. So a client that
  * waits here gets the answer, no matter which process made it.
  *
- * A turn is followed (phase AWAY) in three cases: its item has left the inbox without this process,
- * another process has taken the session, or an earlier turn recorded the same request and is not in
- * this process. The followed turn ends here in the same way as in the store. If it is unfinished
- * and no process holds the session, its process is dead, or it waits for a client. This process
- * then continues it (turn_resume.c). A parked turn is checked in the same way.
+ * A turn is followed (phase AWAY) if its item has left the inbox without this process, or if
+ * another process has taken the session. It is also followed if an earlier turn, which is not in
+ * this process, has recorded the same request. The followed turn ends here in the same way as in
+ * the store. If it is unfinished and no process holds the session, its process is dead, or it waits
+ * for a client. This process then continues it (turn_resume.c). A parked turn is checked in the
+ * same way.
  *
  * On the loop, except for look(). Nothing is written here, so a crash has no effect on the
  * turns. */

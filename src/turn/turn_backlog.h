@@ -9,6 +9,7 @@
 void pal_backlog_start(pal_runtime *runtime);
 /* Searches again after a delay, for example because another process still has a session. */
 void pal_backlog_again(pal_runtime *runtime);
+/* Stops the timer of the next search. A running search ends by itself. */
 void pal_backlog_stop(pal_runtime *runtime);
 
 /* On a worker: takes the oldest waiting request of the turn's session into the turn, with all

@@ -29,6 +29,7 @@ static inline bool pal_budget_binds_tenant(const pal_budget *budget)
     return budget->tenant_tokens > 0 || budget->tenant_cost_micros > 0;
 }
 
+/* Returns true if the budget has any limit. */
 static inline bool pal_budget_binds(const pal_budget *budget)
 {
     return pal_budget_binds_tenant(budget) || budget->session_tokens > 0 ||

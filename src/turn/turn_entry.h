@@ -16,6 +16,7 @@ bool pal_entry_needs_lease(const pal_turn *turn);
 void pal_entry_make(pal_turn *turn);
 /* For a successful commit: returns true if its messages had been recorded before. */
 bool pal_entry_is_replay(const pal_turn *turn);
+/* For a successful commit: notes the turn's first message and its seq. */
 void pal_entry_note_seq(pal_turn *turn);
 
 /* ---- All steps on one worker ---- */

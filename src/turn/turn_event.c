@@ -3,7 +3,7 @@
  *
  * When the log is full, consecutive events that add to the same text (TEXT, REASONING, ARGUMENTS)
  * are merged, under the number of the last one. So a late reader gets the complete text in fewer
- * events, and a reader that returns in the middle of a merged event gets the rest of it. If merging
+ * events. A reader that returns in the middle of a merged event gets the rest of it. If merging
  * makes no room, the oldest event is dropped. A reader that requests it sees a gap in the numbers,
  * never a wrong order. A crash loses the log; what was recorded is in the store. */
 #include "turn/turn_event.h"

@@ -5,7 +5,10 @@
 
 #include "turn/turn_runtime.h"
 
+/* Sets the state, and notifies the runtime's watch unless the turn is a compaction. In every state
+ * except RUNNING and RETRYING, also releases the budget reservation. */
 void pal_turn_set_state(pal_turn *turn, pal_turn_state state);
+/* Copies the reason, cut to PAL_ERROR_MESSAGE_MAX. */
 void pal_turn_set_reason(pal_turn *turn, const char *reason);
 
 /* Takes messages that were steered into the turn, plans, and calls the model. */
@@ -21,6 +24,7 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end);
 
 /* ---- turn_answer.c ---- */
 
+/* Records the model's answer, and continues with its calls or ends the turn. */
 void pal_answer_record(pal_turn *turn, const pal_model_end *end);
 /* Stores the cost of a call that brought no answer. */
 void pal_answer_spent(pal_turn *turn, const pal_model_end *end);
@@ -30,6 +34,7 @@ void pal_answer_cut(pal_turn *turn);
 /* Writes one row of the ledger in a separate write, independent of the turn's other writes. Copies
  * the id and the model; the other texts must live as long as the turn. */
 void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row);
+/* Adds usage and cost to the totals of the turn and of the runtime. */
 void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros);
 /* Adds the usage of a call that belongs to no turn. */
 void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros);
@@ -42,7 +47,12 @@ bool pal_turn_take_steer(pal_turn *turn);
 
 /* Ends the turn. The part of the answer that has arrived is recorded first. */
 void pal_turn_close(pal_turn *turn);
+/* Ends the turn as FAILED. If the status means that the failure cannot be recorded, no message is
+ * written. If a write was denied because another process took the session, follows the turn in the
+ * store instead. Does nothing if the turn is ending or already followed. */
 void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...) PAL_PRINTF(3, 4);
+/* Cancels the turn, or its leader if it was merged. Does nothing if its last commit is being
+ * made. */
 void pal_turn_stop(pal_turn *turn, const char *reason);
 /* The runtime is closing: leaves the turn unfinished in the store, so that another process can
  * continue it. */
@@ -89,6 +99,7 @@ typedef struct pal_turn_append {
 } pal_turn_append;
 /* without starting the write */
 void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append);
+/* The same, and starts the write. */
 void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append);
 /* Allocates turn->ops if needed. Returns false if there is no memory. */
 bool pal_turn_make_ops(pal_turn *turn);
@@ -115,6 +126,7 @@ bool pal_summary_stop(pal_turn *turn);
 void pal_summary_spent(pal_turn *turn, const pal_model_end *model_end);
 /* Reports the end of the compaction to its waiting caller, if there is one. */
 void pal_compact_tell(pal_turn *turn);
+/* Reports an error to a caller that waits for a compaction. `wait` must not be used afterwards. */
 void pal_compact_refuse(pal_compact_wait *wait, const pal_error *why);
 
 /* ---- turn_tools.c ---- */
@@ -127,6 +139,7 @@ void pal_tools_stop(pal_turn *turn, const char *text);
 /* Takes the results of the caller's tools. */
 PAL_CHECKED pal_status pal_tools_results(
         pal_turn *turn, const pal_message *messages, size_t len, pal_error *err);
+/* Answers the approval question of the turn, which must be ASKING, and continues. */
 void pal_tools_allow(pal_turn *turn, bool allow);
 /* Publishes the calls that wait for the caller, and the call that waits for approval. */
 void pal_tools_tell_paused(pal_turn *turn);
@@ -207,6 +220,7 @@ void pal_lease_taken(pal_lane_state *lane, uint64_t fence);
 /* Called when another process has the lease: no turn begins here for a while. Returns false if
  * there is no memory. */
 bool pal_lease_await(pal_lane_state *lane);
+/* Releases the lease, if it is held and no write of the lane is in flight. */
 void pal_lease_release(pal_lane_state *lane);
 /* Called when another process has taken the lease: writes with the old fence are denied. */
 void pal_lease_lost(pal_lane_state *lane);
@@ -247,6 +261,7 @@ void pal_plan_work(pal_work_item *item);
 
 /* ---- turn_price.c ---- */
 
+/* Returns the cost of a call in millionths; 0 if the model has no price. On any thread. */
 int64_t pal_price_of(const pal_runtime *runtime, pal_str model, const pal_usage *usage);
 
 #endif

@@ -28,6 +28,7 @@ typedef struct pal_checkpoint_record {
  * object, returns PAL_CORRUPT, and the error names the mark. */
 PAL_CHECKED pal_status pal_checkpoint_read(const pal_mark *mark, pal_arena *arena,
         pal_checkpoint_record *out_record, pal_error *err);
+/* Writes the body of a mark, in the arena. PAL_LIMIT if it exceeds PAL_MARK_BODY_LEN_MAX. */
 PAL_CHECKED pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *arena,
         pal_str *out_body, pal_error *err);
 

@@ -130,7 +130,7 @@ pal_status pal_recover_recorded(const pal_turn *turn, pal_message **out_messages
     memcpy(messages, turn->request.messages, len * sizeof(*messages));
     *out_messages = messages;
     pal_join_name(turn, messages);
-    /* Messages that were prepared before stay as they are, except for the client ids. */
+    /* Messages that were prepared before are not prepared again, except for the client ids. */
     for (size_t i = 0; !turn->as_sent && status == PAL_OK && i < results; i++)
         status = pal_context_spill(&messages[i], turn->arena, &spilled, err);
     if (status == PAL_OK && !turn->as_sent && !turn->runtime->options.senders_off)

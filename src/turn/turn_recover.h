@@ -22,6 +22,7 @@ typedef struct pal_ending {
 /* On a worker; in the arena. `before_seq` 0: the complete log. */
 PAL_CHECKED pal_status pal_recover_ending(const struct pal_reading *reading, uint64_t before_seq,
         pal_arena *arena, pal_ending *out_ending, pal_error *err);
+/* Returns true if one of the messages has a result of this call. */
 bool pal_recover_has_result(const pal_message *messages, size_t len, pal_str call_id);
 /* Makes "interrupted" the result of a call. Returns 0 if there is no memory, otherwise 1. */
 size_t pal_recover_settle(pal_turn *turn, const pal_part *call, pal_message *out_message);

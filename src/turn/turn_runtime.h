@@ -66,6 +66,8 @@ typedef struct pal_journal {
 
 void pal_journal_init(pal_journal *journal, pal_runtime *runtime);
 void pal_journal_done(pal_journal *journal);
+/* Queues the write, and starts a commit if none runs. `write` must stay valid until `done` is
+ * called. If there is no memory, `done` is called before this function returns. */
 void pal_journal_write(pal_journal *journal, pal_write *write);
 
 /* ---- Events (turn_event.c) ---- */

@@ -5,6 +5,8 @@
 
 #include "turn/turn_runtime.h"
 
+/* Starts the configured servers, and the time that turns wait for them. Does not wait for the
+ * servers. */
 PAL_CHECKED pal_status pal_servers_open(pal_runtime *runtime, pal_error *err);
 void pal_servers_close(pal_runtime *runtime);
 

@@ -4,6 +4,8 @@
 
 #include "turn/turn_runtime.h"
 
+/* pal_speech_init() frees nothing. pal_speech_done() and pal_speech_clear() free all pieces; the
+ * answer can be used again. */
 void pal_speech_init(pal_speech *answer);
 void pal_speech_done(pal_speech *answer);
 void pal_speech_clear(pal_speech *answer);
@@ -17,6 +19,7 @@ void pal_speech_reasoning(pal_speech *answer, pal_str delta);
 /* Signs the reasoning since the last signature. If there was none, adds a block that consists only
  * of the signature. */
 void pal_speech_signature(pal_speech *answer, pal_str signature, pal_str family);
+/* Begins the call `index`, or adds to its id and name. A call without an id gets one. */
 void pal_speech_call_begin(pal_speech *answer, uint32_t index, pal_str id, pal_str name);
 void pal_speech_arguments(pal_speech *answer, uint32_t index, pal_str delta);
 
