@@ -122,7 +122,8 @@ void pal_turn_begin(pal_turn *turn);
 void pal_summary_ask(pal_turn *turn);
 /* Returns false if the summary is being stored; the turn then continues when that is done. */
 bool pal_summary_stop(pal_turn *turn);
-/* Counts a call for a summary, and stores its ledger row unless a checkpoint stores it. */
+/* Counts a call for a summary, and stores its ledger row. Called only if no checkpoint stores the
+ * row. */
 void pal_summary_spent(pal_turn *turn, const pal_model_end *model_end);
 /* Reports the end of the compaction to its waiting caller, if there is one. */
 void pal_compact_tell(pal_turn *turn);
@@ -141,7 +142,8 @@ PAL_CHECKED pal_status pal_tools_results(
         pal_turn *turn, const pal_message *messages, size_t len, pal_error *err);
 /* Answers the approval question of the turn, which must be ASKING, and continues. */
 void pal_tools_allow(pal_turn *turn, bool allow);
-/* Publishes the calls that wait for the caller, and the call that waits for approval. */
+/* pal_tools_tell_paused() publishes the calls that wait for the caller, and pal_tools_tell_asking()
+ * the call that waits for approval. pal_tools_say_why() writes the reason for the question. */
 void pal_tools_tell_paused(pal_turn *turn);
 void pal_tools_say_why(pal_str name, char out_reason[static PAL_ERROR_MESSAGE_MAX]);
 void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name);
