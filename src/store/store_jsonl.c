@@ -18,6 +18,8 @@
  *   4. moved files, meta files and removed files
  *   5. the record "done" in the log, without fsync; then the batch is acknowledged
  *
+ * After an erasure, or when the log has grown long, step 5 replaces the log by a new one instead.
+ *
  * Before the next step begins, the directories are synced too, so that new names are durable.
  *
  * Crash argument: the batch has happened when step 2 is complete. Its last frame ends the batch. A
@@ -29,6 +31,7 @@
  *
  * If step 2 or 3 fails, both are undone. If step 4 fails, the next process that reads the log
  * repeats it. In both cases the operations are reported as failed, and the state is loaded again.
+ * A failure to write a meta file is ignored, because the log has its data.
  *
  * PicoClaw may have changed the files between a crash and the recovery. Lines that it appended are
  * kept, after those of the batch. A file that it rewrote is left unchanged. "done" makes this case

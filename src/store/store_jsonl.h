@@ -99,7 +99,7 @@ typedef struct jl_engine {
     dev_t log_dev;
     ino_t log_inode;
     uint64_t log_len;
-    uint64_t log_kept;       /* length of the log when it was last rewritten */
+    uint64_t log_kept;       /* length of the log when it was last loaded or rewritten */
     char log_tail[64];       /* the frame "done" at the end of the log, which may not be synced */
     size_t log_tail_len;     /* 0: the whole log is synced */
     uint64_t log_gaps;       /* number of damaged places in the log that destroyed records */

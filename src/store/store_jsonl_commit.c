@@ -9,8 +9,8 @@
 #include "base/memory.h"
 #include "store/store_jsonl.h"
 
-#define LOG_COMPACT_BYTES (4u << 20) /* the log is compacted when it exceeds twice its size after
-                                        the last compaction by this much */
+#define LOG_COMPACT_BYTES (4u << 20) /* the log is rewritten when it is longer than twice its length
+                                        at the last load or rewrite, plus this */
 
 /* ---- Blobs and other data that the log refers to ---- */
 

@@ -288,8 +288,7 @@ pal_status pal_mem_fork(mem_engine *engine, pal_work *work)
     return session_create(engine, work, &record, parent);
 }
 
-/* A session can become the child of another one only while it is empty and unchanged since its
- * creation. */
+/* A session can become the child of another one only while it has no messages and no marks. */
 pal_status pal_mem_adopt(mem_engine *engine, pal_work *work)
 {
     mem_session *session = NULL, *parent;

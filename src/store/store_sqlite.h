@@ -155,12 +155,13 @@ typedef struct pal_sqlite_head {
 } pal_sqlite_head;
 
 typedef enum pal_head_need {
-    PAL_NEED_WRITABLE, /* active, not expired, and the op's fence matches the lease */
+    PAL_NEED_WRITABLE, /* active and not expired; if the op has a fence, only not quarantined or
+                          erased */
     PAL_NEED_EXISTING, /* any state except erased */
 } pal_head_need;
 
-/* Finds the op's session. Fails with the same errors for every operation if the session cannot be
- * used. */
+/* Finds the op's session and checks its state and the op's fence. Fails with the same errors for
+ * every operation if the session cannot be used. */
 PAL_CHECKED pal_status pal_sqlite_head_get(
         pal_sql_conn *conn, const pal_work *work, pal_head_need need, pal_sqlite_head *out_head);
 /* Finds another session of the op's tenant, in any state except erased. The fence is not

@@ -264,8 +264,8 @@ static pal_status update_head(pal_sql_conn *conn, const pal_work *work, pal_sqli
     return status;
 }
 
-/* Writes the data that goes with the messages. It is written again for a replay; both are
- * idempotent. */
+/* Removes the inbox items and adds the ledger rows that come with the messages. A replay does both
+ * again, which changes nothing. */
 static pal_status write_companions(
         pal_sql_conn *conn, const pal_work *work, const pal_sqlite_head *head)
 {

@@ -2,9 +2,11 @@
  *
  * Every operation checks before it writes. So a rejected operation changes nothing, and the others
  * continue in the same transaction. If SQLite itself fails during an operation (the disk is full,
- * memory runs out, or a constraint fails that no check covers), the whole batch is rolled back.
- * Then its operations are run again one by one, so that only those fail that cannot be done.
- * Operations that are joined to each other stay in one transaction then, too. */
+ * memory runs out, or a constraint fails that no check covers), the whole batch is rolled back. The
+ * same happens if an append finds that a message id from its caller already exists, because earlier
+ * rows of the append may be written then. After the rollback the operations are run again one by
+ * one, so that only those fail that cannot be done. Operations that are joined to each other stay
+ * in one transaction then, too. */
 #include <string.h>
 
 #include "store/store_sqlite.h"

@@ -161,7 +161,8 @@ static pal_status erase_one(
     return PAL_OK;
 }
 
-/* Erases the session, then each erased ancestor that only this session still needed. */
+/* Erases the session, then trims or removes its erased ancestors, up to the first ancestor that is
+ * not erased. */
 static pal_status erase_upwards(
         pal_sql_conn *conn, pal_sqlite_head head, pal_erasure *erasure, pal_error *err)
 {

@@ -7,10 +7,10 @@
  *
  * Crash argument: kept data is written before the file is synced, truncated, measured, or read at
  * that place. SQLite syncs the WAL before other connections can see a commit, so no connection
- * looks for frames that are still kept. If a write fails, every later call fails until the
- * transaction is rolled back, so that no commit can follow. Data that is still kept at the rollback
- * is dropped, and reads at other places do not write it: after the lock is released, another
- * process may have its own frames at that place.
+ * looks for frames that are still kept. If a write fails, every later write, sync, truncation and
+ * size query fails until the transaction is rolled back, so that no commit can follow. Data that is
+ * still kept at the rollback is dropped, and reads at other places do not write it: after the lock
+ * is released, another process may have its own frames at that place.
  *
  * Only the thread that holds the writer's connection calls these functions. */
 #include <string.h>

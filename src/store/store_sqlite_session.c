@@ -391,8 +391,7 @@ pal_status pal_sqlite_fork(pal_sql_conn *conn, pal_work *work)
     return add_session(conn, work, work->op->u.fork.session, parent.handle);
 }
 
-/* A session can become the child of another one only while it is empty and unchanged since its
- * creation. */
+/* A session can become the child of another one only while it has no messages and no marks. */
 pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work)
 {
     pal_sqlite_head head = {0}, parent = {0};
