@@ -128,7 +128,8 @@ struct mem_session {
     pal_id id;
     uint64_t handle;
     mem_tenant *tenant;
-    mem_session *prev, *next; /* neighbors in the tenant's list, which is sorted by handle */
+    mem_session *prev, *next; /* neighbors in the tenant's list, in the order in which sessions were
+                                 added */
     mem_info *info;
     uint64_t mark_number;
     uint64_t fork_mark;

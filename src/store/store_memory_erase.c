@@ -279,8 +279,9 @@ static void sweep_session(
     }
 }
 
-/* Sessions are listed by handle, and a parent is older than its children. So erasing one session
- * never removes the next one. */
+/* Sessions are listed in the order in which they were added. A fork comes after its parent, so
+ * erasing the fork does not remove the next session in the list. An adopted parent can come after
+ * its child. */
 static void sweep_tenant(
         mem_engine *engine, mem_tenant *tenant, const pal_work *work, pal_sweep *result)
 {
