@@ -122,14 +122,9 @@ static void tell_end(pal_forwarding *f, pal_status status, const char *why)
 
 /* ---- What it cost ---- */
 
-static pal_str model_of(const pal_forwarding *f)
-{
-    return f->model.len ? f->model : f->runtime->provider_models[f->endpoint];
-}
-
 static const pal_encoding *encoding_of(const pal_forwarding *f)
 {
-    return pal_models_find(f->runtime->options.models, model_of(f)).encoding;
+    return pal_models_find(f->runtime->options.models, f->model).encoding;
 }
 
 typedef struct bill {
@@ -191,7 +186,7 @@ static bool is_label(pal_str name)
 static void charge(pal_forwarding *f, pal_str told, const pal_usage *usage)
 {
     pal_runtime *runtime = f->runtime;
-    pal_str asked = model_of(f);
+    pal_str asked = f->model;
     pal_str model = is_label(told) ? told : is_label(asked) ? asked : (pal_str){0};
     int64_t cost_micros = pal_price_of(runtime, asked, usage);
 
@@ -245,7 +240,7 @@ static void settle(pal_forwarding *f)
         pal_usage about = {.input = f->input, .output = pal_meter_said(f->meter, &text) / 3};
 
         pal_budget_hold_only(f->held, about.input + about.output,
-                pal_price_of(f->runtime, model_of(f), &about));
+                pal_price_of(f->runtime, f->model, &about));
         f->told_model = end->model;
         f->is_looking = true;
         count_forwards(f->runtime, 1);
@@ -375,7 +370,7 @@ static void look_up(pal_work_item *item)
 
     f->input = usage.input;
     f->lookup_status = pal_budget_hold(&runtime->budgets, runtime->store, &holder,
-            usage.input + usage.output, pal_price_of(runtime, model_of(f), &usage), &f->held,
+            usage.input + usage.output, pal_price_of(runtime, f->model, &usage), &f->held,
             &f->lookup_error);
 }
 
@@ -401,6 +396,8 @@ static void begin(pal_task *task)
     if (f->next)
         f->next->previous = f;
     runtime->forwards = f;
+    if (f->model.len == 0) /* only the loop may read the default models; workers read this copy */
+        f->model = runtime->provider_models[f->endpoint];
     if (runtime->is_closing) {
         tell_end(f, PAL_CANCELED, "the server stops");
     } else if (pal_budget_binds_tenant(&f->budget)) {

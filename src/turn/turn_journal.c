@@ -107,13 +107,15 @@ static void start_commit(pal_journal *journal)
     if (!make_room(journal, len)) {
         for (pal_write *write = journal->running; write; write = write->next)
             pal_error_set(&write->failure, PAL_NO_MEMORY, "out of memory");
-        /* Nothing was copied into the commit, so there are no results to copy back. */
-        journal->busy = false;
-        for (pal_write *write = journal->running, *next; write; write = next) {
-            next = write->next;
-            write->done(write);
-        }
+        /* Nothing was copied into the commit, so there are no results to copy back. A callback may
+         * write again, and that write may start the next commit. */
+        pal_write *failed = journal->running;
         journal->running = NULL;
+        journal->busy = false;
+        for (pal_write *next; failed; failed = next) {
+            next = failed->next;
+            failed->done(failed);
+        }
         return;
     }
     to = journal->ops;

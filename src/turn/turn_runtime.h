@@ -270,7 +270,6 @@ struct pal_turn {
     bool after_overflow, after_compaction;
     bool last_call; /* the model must not call tools: there were too many rounds */
     bool is_cancelled;
-    bool is_interrupted; /* another turn interrupted it */
     uint64_t first_seq;  /* seq of its first message */
     pal_tool_loop doom;
     pal_usage usage;
