@@ -279,9 +279,17 @@ static void sweep_session(
     }
 }
 
-/* Sessions are listed in the order in which they were added. A fork comes after its parent, so
- * erasing the fork does not remove the next session in the list. An adopted parent can come after
- * its child. */
+/* Erasing a session also removes erased ancestors that have no other child. An adopted parent can
+ * come after its child in the list, so the next session is never an erased one. */
+static mem_session *next_to_sweep(const mem_session *session)
+{
+    mem_session *next = session->next;
+
+    while (next && next->info->record.state == PAL_SESSION_ERASED)
+        next = next->next;
+    return next;
+}
+
 static void sweep_tenant(
         mem_engine *engine, mem_tenant *tenant, const pal_work *work, pal_sweep *result)
 {
@@ -290,7 +298,7 @@ static void sweep_tenant(
     mem_blob *blob, *next_blob;
 
     for (session = tenant->sessions; session && !result->has_more; session = next) {
-        next = session->next;
+        next = next_to_sweep(session);
         sweep_session(engine, session, work, result);
         result->has_more = result->trashed + result->erased >= limit;
     }

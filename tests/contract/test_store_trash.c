@@ -258,6 +258,23 @@ static void the_sweep_has_a_limit(void)
     CHECK(trashed == 10 && rounds >= 2);
 }
 
+/* The parent that an adoption gives to a session may be the younger one. */
+static void the_sweep_erases_an_adopted_parent(void)
+{
+    pal_id child = new_session_with_key("child"), parent = new_session_with_key("parent");
+    pal_op op = {.kind = PAL_OP_ADOPT, .session = child, .u.adopt = {.from = parent}};
+    pal_id last = new_session_with_key("last");
+
+    say_words(parent, "a b");
+    OK(pal_store_apply(store, &op, 1, &err));
+    CHECK(op.status == PAL_OK && op.u.adopt.adopted && shows(child, "a b"));
+    OK(pal_store_erase(store, no_tenant(), parent, NULL, &err));
+    OK(pal_store_delete(store, no_tenant(), child, &err));
+    pal_clock_set_ms(NOW + 20);
+    CHECK(sweep(0, 10).erased == 1);
+    CHECK(get_session(last).state == PAL_SESSION_ACTIVE);
+}
+
 static void the_sweep_goes_over_all_tenants(void)
 {
     pal_session session = {.tenant = S("other"), .expires_at = NOW + 10};
@@ -285,5 +302,6 @@ void contract_trash(void)
     RUN(an_expired_session_can_be_deleted);
     RUN(the_sweep_trashes_then_erases);
     RUN(the_sweep_has_a_limit);
+    RUN(the_sweep_erases_an_adopted_parent);
     RUN(the_sweep_goes_over_all_tenants);
 }
