@@ -26,7 +26,7 @@ static pal_status check_open(pal_server *server, bool is_local, pal_error *err)
     if (status != PAL_OK || any || is_local)
         return status;
     return pal_error_set(err, PAL_DENIED,
-            "'%.*s' can be reached from other machines, and there is no key yet",
+            "address '%.*s' is open to other machines, but no API key exists",
             (int)(listen.len < 100 ? listen.len : 100), listen.data);
 }
 
@@ -89,7 +89,7 @@ pal_status pal_server_open(
     if (status == PAL_OK) {
         server->care = pal_care_start(server);
         if (!server->care)
-            status = pal_error_set(err, PAL_NO_MEMORY, "no thread can be started");
+            status = pal_error_set(err, PAL_NO_MEMORY, "could not start a thread");
     }
     if (status == PAL_OK)
         status = open_listener(server, err);

@@ -224,8 +224,8 @@ void pal_keys_note_used(pal_keys *keys)
         pthread_mutex_unlock(&keys->lock);
         found = id.len > 0;
         if (found && pal_key_set_used(keys->store, id, pal_str_of(day), arena, &err) != PAL_OK)
-            pal_log(PAL_LOG_WARN, "the use of key %.*s is not written down: %s", PAL_STR_ARG(id),
-                    err.message);
+            pal_log(PAL_LOG_WARN, "could not record the last use of key %.*s: %s",
+                    PAL_STR_ARG(id), err.message);
     }
     pal_arena_free(arena);
 }
@@ -261,7 +261,9 @@ static pal_status refuse_unknown(pal_call *call, pal_error *err, const char *why
 {
     pal_exchange_add_header(call->exchange, "www-authenticate", pal_str_of("Bearer"));
     return pal_call_refuse(call, 401, "unauthorized", PAL_DENIED, err,
-            "%s; send it as 'Authorization: Bearer KEY' ('palaver key create' makes one)", why);
+            "%s; send a key in the header 'Authorization: Bearer KEY', or create one with 'palaver "
+            "key create'",
+            why);
 }
 
 /* Counts wrong keys by address. */
@@ -276,7 +278,7 @@ static pal_status refuse_wrong(pal_call *call, pal_error *err, const char *why)
         return refuse_unknown(call, err, why);
     call->fail_retry_ms = retry_ms;
     return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
-            "more than %u wrong keys a minute from this address; try again in %lld s",
+            "limit of %u invalid keys per minute from this address exceeded; retry in %lld s",
             (unsigned)per_minute, (long long)((retry_ms + 999) / 1000));
 }
 
@@ -290,7 +292,8 @@ static pal_status choose_tenant(pal_call *call, const pal_key *key, pal_error *e
     call->fail_param = "x-palaver-tenant";
     if (!key || key->role != PAL_KEY_ADMIN)
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
-                "only an admin's key may name another tenant");
+                "header x-palaver-tenant must not name another tenant; use a key with role "
+                "'admin'");
     pal_status status = pal_key_tenant_check(asked, err);
     if (status == PAL_OK) {
         call->caller.tenant = asked;
@@ -311,7 +314,7 @@ static pal_status accept_key(pal_call *call, const pal_key *key, pal_error *err)
         caller->budget.since = period_start(key->is_monthly);
     if (key->role < call->route->role)
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
-                "this needs a key of the role '%s'; this one's is '%s'",
+                "role '%s' is required; the key has role '%s'",
                 pal_key_role_name(call->route->role), pal_key_role_name(key->role));
     return choose_tenant(call, key, err);
 }
@@ -331,14 +334,14 @@ pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_error *err)
     }
     pal_str secret = secret_of(call->exchange);
     if (secret.len == 0)
-        return refuse_unknown(call, err, "a key is needed");
+        return refuse_unknown(call, err, "this server requires an API key");
     status = find_key(keys, secret, call->arena, &key, err);
     if (status == PAL_NOT_FOUND)
-        return refuse_wrong(call, err, "this key is unknown");
+        return refuse_wrong(call, err, "the API key is not known");
     if (status != PAL_OK)
         return status;
     if (key.revoked_at)
-        return refuse_wrong(call, err, "this key was revoked");
+        return refuse_wrong(call, err, "the API key was revoked");
     if (key.requests_per_minute)
         *out_rate = key.requests_per_minute;
     return accept_key(call, &key, err);
@@ -434,14 +437,17 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
     pal_str origin = pal_exchange_header(call->exchange, "origin");
     if (!pal_address_is_local(host))
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
-                "without keys only requests to localhost are answered, not to '%.*s'; make a key "
-                "with 'palaver key create'",
+                "host '%.*s' is not allowed while the server has no keys; use localhost, or create "
+                "a key with 'palaver key create'",
                 (int)(host.len < 80 ? host.len : 80), host.data);
     if (is_own_page(call, origin) ||
             (origin.len && pal_origin_is_allowed(call->server->settings, origin)))
         return PAL_OK;
+    if (!origin.len)
+        return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+                "requests from pages of another origin are not allowed; add the origin to "
+                "server.cors_origins");
     return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
-            "pages of %s%.*s%s may not ask here; server.cors_origins lets them",
-            origin.len ? "'" : "another origin", (int)(origin.len < 80 ? origin.len : 80),
-            origin.data, origin.len ? "'" : "");
+            "origin '%.*s' is not allowed; add it to server.cors_origins",
+            (int)(origin.len < 80 ? origin.len : 80), origin.data);
 }

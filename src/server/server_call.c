@@ -120,10 +120,9 @@ pal_status pal_call_refuse_stream(pal_call *call, pal_error *err)
     call->fail_retry_ms = RETRY_MS;
     if (pal_exchange_is_owner_full(call->exchange))
         return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
-                "as many streams of this key as server.streams_per_key allows are open; try again "
-                "later");
+                "too many open streams of this key; retry later, or raise server.streams_per_key");
     return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,
-            "as many streams as server.streams_max allows are open; try again later");
+            "too many open streams; retry later, or raise server.streams_max");
 }
 
 /* Takes the body out of the frame first: the frame is in the arena, which can end with the
@@ -195,8 +194,8 @@ void pal_server_log_event(const pal_event *event, pal_id session)
         pal_log(PAL_LOG_WARN, "turn %s of session %s failed: %.*s", turn_id, session_id,
                 PAL_STR_ARG(event->text));
     else
-        pal_log(PAL_LOG_WARN, "turn %s of session %s tries its model again (%llu): %.*s", turn_id,
-                session_id, (unsigned long long)event->count, PAL_STR_ARG(event->text));
+        pal_log(PAL_LOG_WARN, "turn %s of session %s retries its model call (attempt %llu): %.*s",
+                turn_id, session_id, (unsigned long long)event->count, PAL_STR_ARG(event->text));
 }
 
 /* ---- Sending ---- */
@@ -217,7 +216,7 @@ void pal_call_send(pal_call *call, unsigned code)
         pal_buf_append_char(&frame->buf, '\n');
     if (frame->buf.failure == PAL_LIMIT) {
         pal_error err;
-        pal_error_set(&err, PAL_LIMIT, "the answer is too large; ask for less at once");
+        pal_error_set(&err, PAL_LIMIT, "the response is too large; request fewer items");
         call->fail_code = 500;
         pal_call_fail(call, PAL_LIMIT, &err);
         return;
@@ -326,7 +325,7 @@ pal_status pal_call_apply(
     if (status == PAL_LIMIT && !call->fail_code) {
         call->fail_retry_ms = RETRY_MS;
         return pal_call_refuse(
-                call, 503, "busy", PAL_BUSY, err, "too many writes wait; try again in a second");
+                call, 503, "busy", PAL_BUSY, err, "too many waiting writes; retry in a second");
     }
     return status;
 }

@@ -74,7 +74,7 @@ static void sweep(pal_care *care)
         pal_status status = pal_store_sweep(care->server->store, kept_ms > 0 ? kept_ms : -1,
                 PAL_SERVER_SWEEP_STEP, &step, &err);
         if (status != PAL_OK) {
-            pal_log(PAL_LOG_WARN, "the sweep stopped: %s", err.message);
+            pal_log(PAL_LOG_WARN, "cleanup of expired sessions failed: %s", err.message);
             return;
         }
         all.trashed += step.trashed;
@@ -99,7 +99,7 @@ static void index_messages(pal_care *care)
             pal_notify("WATCHDOG=1");
         pal_status status = pal_store_index(care->server->store, 1, &more, &err);
         if (status != PAL_OK)
-            pal_log(PAL_LOG_DEBUG, "the search index is not complete: %s", err.message);
+            pal_log(PAL_LOG_DEBUG, "could not update the search index: %s", err.message);
     }
 }
 

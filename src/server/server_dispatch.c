@@ -51,7 +51,7 @@ static pal_status decode_params(pal_call *call, const pal_match *match, pal_erro
     for (size_t i = 0; i < PAL_ROUTE_PARAMS_MAX && match->params[i].len; i++) {
         if (!pal_path_decode(call->arena, match->params[i], &call->params[i]))
             return pal_error_set(err, PAL_INVALID,
-                    "the path has a '%%' without two hex digits, a NUL, or no valid UTF-8");
+                    "the path contains a NUL, invalid UTF-8, or a '%%' without two hex digits");
     }
     return PAL_OK;
 }
@@ -77,12 +77,12 @@ static pal_status no_route(pal_call *call, const pal_match *match, pal_error *er
         return pal_call_refuse(
                 call, 405, "method_not_allowed", PAL_INVALID, err, "Method not allowed");
     }
-    return pal_error_set(err, PAL_NOT_FOUND, "there is no '%.*s %.*s' here; %s",
+    return pal_error_set(err, PAL_NOT_FOUND, "no route for %.*s %.*s; %s",
             (int)(method.len < 16 ? method.len : 16), method.data,
             (int)(path.len < 120 ? path.len : 120), path.data,
             is_openai_without_prefix(method, path)
-                    ? "the base URL of OpenAI's API ends with /v1"
-                    : "/openapi.json lists what there is");
+                    ? "use a base URL that ends with /v1"
+                    : "GET /openapi.json lists all routes");
 }
 
 static pal_status find_route(pal_call *call, pal_match *out_match, pal_error *err)
@@ -136,7 +136,7 @@ static pal_status admit_turn(pal_call *call, pal_error *err)
         return PAL_OK;
     call->fail_retry_ms = TURNS_RETRY_MS;
     return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
-            "%u turns of this key run or wait already; try again when some have ended",
+            "this key already has %u running or waiting turns; retry when some have ended",
             (unsigned)max);
 }
 
@@ -157,7 +157,7 @@ static pal_status admit(pal_call *call, pal_error *err)
         return admit_turn(call, err);
     call->fail_retry_ms = retry_ms;
     return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
-            "more than %u requests a minute; try again in %lld s", (unsigned)rate,
+            "rate limit of %u requests per minute exceeded; retry in %lld s", (unsigned)rate,
             (long long)((retry_ms + 999) / 1000));
 }
 
@@ -179,7 +179,7 @@ static pal_status parse_body(pal_call *call, pal_error *err)
         return PAL_OK;
     if (!is_any && is_other_type(pal_exchange_header(call->exchange, "content-type")))
         return pal_call_refuse(call, 415, "unsupported_media_type", PAL_INVALID, err,
-                "the body must be JSON: send content-type application/json");
+                "the body must be JSON; send content-type application/json");
     if (body.len == 0)
         body = pal_str_of("{}");
     pal_status status = pal_json_parse(call->arena, body, NULL, &call->body, &inner);
@@ -245,7 +245,7 @@ static pal_status refuse_draining(pal_call *call, pal_error *err)
     call->fail_retry_ms = DRAIN_RETRY_MS;
     pal_exchange_add_header(call->exchange, "connection", pal_str_of("close"));
     return pal_call_refuse(
-            call, 503, "stopping", PAL_BUSY, err, "the server is stopping; try again soon");
+            call, 503, "stopping", PAL_BUSY, err, "the server is stopping; retry later");
 }
 
 /* *out_answered: the response was sent, and nothing is left to do. */
@@ -386,7 +386,7 @@ static void log_request(pal_frame *frame, unsigned code, uint64_t bytes_sent, in
     pal_log_event(PAL_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
     pal_str body = pal_exchange_body(x);
     if (body.len && call->server->settings->log_text)
-        pal_log(PAL_LOG_INFO, "request %.*s said: %.*s", PAL_STR_ARG(pal_exchange_id(x)),
+        pal_log(PAL_LOG_INFO, "body of request %.*s: %.*s", PAL_STR_ARG(pal_exchange_id(x)),
                 (int)(body.len < PAL_SERVER_LOG_BODY_MAX ? body.len : PAL_SERVER_LOG_BODY_MAX),
                 body.data);
 }

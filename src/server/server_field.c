@@ -84,7 +84,7 @@ pal_status pal_call_count(pal_call *call, pal_json object, const char *name, uin
         snprintf(is, sizeof is, "%.*s", (int)(raw.len < 40 ? raw.len : 40), raw.data);
         bool is_number = pal_json_type_of(value) == PAL_JSON_NUMBER;
         return wrong(
-                call, name, err, "a whole number from 0 on", is_number ? is : type_text(value));
+                call, name, err, "a non-negative whole number", is_number ? is : type_text(value));
     }
     return check_range(call, name, min, max, number, out, err);
 }

@@ -157,10 +157,10 @@ static void settle(pal_connection *connection)
     pal_listener *listener = connection->listener;
     struct pal_share *share = connection->address;
     if (share && share->len >= listener->address_max && !make_place(listener, share))
-        connection->crowd = "too many connections from this address; try again";
+        connection->crowd = "too many connections from this address; retry later";
     else if (listener->places_len >= listener->config.connections_max &&
             !make_place(listener, NULL))
-        connection->crowd = "too many connections; try again";
+        connection->crowd = "too many connections; retry later";
     else
         take_place(connection);
 }

@@ -169,14 +169,14 @@ static unsigned judge(
     if (scan->is_name_bad || scan->is_value_bad || scan->has_gap)
         return because(out_why, 400, "a header line is malformed");
     if (scan->hosts > 1 || (is_1_1 && scan->hosts == 0))
-        return because(out_why, 400, "the request wants exactly one Host header");
+        return because(out_why, 400, "the request must have exactly one Host header");
     if (scan->lengths > 1 || scan->is_length_bad || scan->codings > 1 ||
             (scan->codings && (scan->lengths || !is_1_1)))
         return because(out_why, 400,
-                "the body's length is not clear: send one Content-Length, or one "
+                "the length of the body is ambiguous; send exactly one Content-Length or one "
                 "'Transfer-Encoding: chunked'");
     if (scan->codings && !scan->is_chunked)
-        return because(out_why, 501, "the only transfer coding that is understood is 'chunked'");
+        return because(out_why, 501, "the transfer coding is not supported; use 'chunked'");
     if (scan->length > x->listener->limits.body_bytes_max)
         return because(out_why, 413, "the body is longer than server.body_bytes_max");
     return 0;

@@ -80,12 +80,12 @@ static pal_status bind_address(pal_listener *listener, pal_error *err)
     socklen_t len = sizeof address;
     if (!split_address(text, host, port))
         return pal_error_set(err, PAL_INVALID,
-                "server.listen is '%.*s'; write an address and a port: '127.0.0.1:7077', "
-                "'[::1]:7077'",
+                "server.listen must be an address and a port such as '127.0.0.1:7077' or "
+                "'[::1]:7077', not '%.*s'",
                 PAL_STR_ARG(text));
     int rc = getaddrinfo(host, port, &hints, &infos);
     if (rc)
-        return pal_error_set(err, PAL_INVALID, "server.listen: '%.*s' is no address: %s",
+        return pal_error_set(err, PAL_INVALID, "server.listen: '%.*s' is not an address: %s",
                 PAL_STR_ARG(text), gai_strerror(rc));
     for (struct addrinfo *info = infos; info && listener->listen_fd < 0; info = info->ai_next)
         listener->listen_fd = bind_one(info);
@@ -243,8 +243,8 @@ static pal_status start(pal_listener *listener, pal_error *err)
     pal_files_claim(&listener->config, &files);
     if (files.connections < listener->config.connections_max)
         pal_log(PAL_LOG_WARN,
-                "too few files may be open for server.connections_max: %u connections are taken; "
-                "raise the limit (ulimit -n, LimitNOFILE)",
+                "the limit of open files is too low for server.connections_max: at most %u "
+                "connections are accepted; raise the limit with 'ulimit -n' or LimitNOFILE",
                 (unsigned)files.connections);
     listener->config.connections_max = files.connections;
     share_connections(listener);

@@ -100,8 +100,8 @@ static pal_exchange *find(bool is_body, bool is_head_whole)
 
 void pal_malformed_answer(unsigned code, const char *message)
 {
-    static const char length[] = "the body's length is not clear: send one Content-Length, or one "
-                                 "'Transfer-Encoding: chunked'";
+    static const char length[] = "the length of the body is ambiguous; send exactly one "
+                                 "Content-Length or one 'Transfer-Encoding: chunked'";
     pal_exchange *x = NULL;
     const char *why = NULL;
     if (strstr(message, "Content-Length")) {
@@ -110,7 +110,7 @@ void pal_malformed_answer(unsigned code, const char *message)
     } else if (strstr(message, "chunk") || code == 500) {
         x = find(true, false);
         why = code == 413 ? "the body is longer than server.body_bytes_max"
-                          : "the body's chunks are malformed";
+                          : "the chunks of the body are malformed";
         code = code == 500 ? 400 : code;
     } else if (code == 431) {
         x = find(false, false);

@@ -38,7 +38,8 @@ pal_status pal_proxy_parse(pal_str text, pal_proxy *out_proxy, pal_error *err)
     bool is_v4;
     if (!read_address(address, &proxy.address, &is_v4))
         return pal_error_set(err, PAL_INVALID,
-                "trusted proxy '%.*s' is no address; write '10.0.0.1' or '10.0.0.0/8'",
+                "trusted proxy '%.*s' is not an address; use a form such as '10.0.0.1' or "
+                "'10.0.0.0/8'",
                 PAL_STR_ARG(text));
     unsigned bits_max = is_v4 ? 32 : 128, bits = bits_max;
     if (slash) {
@@ -51,7 +52,7 @@ pal_status pal_proxy_parse(pal_str text, pal_proxy *out_proxy, pal_error *err)
         }
         if (!is_number || bits > bits_max)
             return pal_error_set(err, PAL_INVALID,
-                    "trusted proxy '%.*s' wants a number from 0 to %u behind its '/'",
+                    "trusted proxy '%.*s' must have a number from 0 to %u after the '/'",
                     PAL_STR_ARG(text), bits_max);
     }
     proxy.bits = bits + (128 - bits_max);

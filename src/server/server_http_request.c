@@ -175,11 +175,11 @@ static bool begin_handling(pal_exchange *x)
     return true;
 }
 
-static const char bodies_full[] = "too many large requests at once; try again";
+static const char bodies_full[] = "too many large requests at the same time; retry later";
 
 static const char *too_long(const pal_exchange *x)
 {
-    return x->body_max < x->body.len_max ? "the body is too long: this route takes none"
+    return x->body_max < x->body.len_max ? "the body is too long: this route uses no body"
                                          : "the body is longer than server.body_bytes_max";
 }
 

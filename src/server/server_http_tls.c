@@ -48,7 +48,7 @@ pal_status pal_tls_read(
 {
     if (config->tls_certificate.len == 0 || config->tls_key.len == 0)
         return pal_error_set(err, PAL_INVALID,
-                "server.tls_certificate and server.tls_key want each other: set both, or none");
+                "server.tls_certificate and server.tls_key must be set together");
     pal_status status =
             read_file("server.tls_certificate", config->tls_certificate, certificate, err);
     return status ? status : read_file("server.tls_key", config->tls_key, key, err);
@@ -57,7 +57,7 @@ pal_status pal_tls_read(
 pal_status pal_tls_refuse(const pal_config_server *config, pal_error *err)
 {
     return pal_error_set(err, PAL_INVALID,
-            "could not start TLS: '%.*s' and '%.*s' must be a certificate and its key, as PEM",
+            "could not start TLS: '%.*s' and '%.*s' must be a PEM certificate and its key",
             PAL_STR_ARG(config->tls_certificate), PAL_STR_ARG(config->tls_key));
 }
 

@@ -208,7 +208,7 @@ static void log_refusal(pal_listener *listener, int error)
     if (listener->refused_us && now_us - listener->refused_us < REFUSAL_LOG_US)
         return;
     listener->refused_us = now_us;
-    pal_log(PAL_LOG_WARN, "no connection can be accepted: %s; trying again", strerror(error));
+    pal_log(PAL_LOG_WARN, "could not accept a connection, retrying: %s", strerror(error));
 }
 
 /* -1 if there are no more connections. If the process is out of files or memory, the next tick

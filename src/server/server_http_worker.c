@@ -68,7 +68,7 @@ bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work)
 void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work)
 {
     if (!pal_exchange_try_worker(x, work))
-        pal_exchange_refuse(x, 503, "too many requests wait; try again");
+        pal_exchange_refuse(x, 503, "too many waiting requests; retry later");
 }
 
 static bool open_workers(pal_worker_pool *workers, pal_listener *listener, uint32_t len_max)

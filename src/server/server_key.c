@@ -159,7 +159,7 @@ static pal_status write_key(pal_store *store, pal_str name, const pal_key *key,
     pal_key_put(key, NULL, &writer);
     pal_record record = {.kind = pal_str_of(KIND), .name = name, .body = pal_buf_str(&buf)};
     pal_status status = buf.failure
-            ? pal_error_set(err, buf.failure, "the key's record doesn't fit")
+            ? pal_error_set(err, buf.failure, "the record of the key is too large")
             : pal_store_record_put(store, pal_str_of(KEYS_TENANT), &record, expected_version, err);
     pal_buf_done(&buf);
     return status;
@@ -245,7 +245,7 @@ static bool digits_of(pal_str id, pal_str *out_digits)
 
 static pal_status no_such_key(pal_str id, pal_error *err)
 {
-    return pal_error_set(err, PAL_NOT_FOUND, "there is no key '%.*s'",
+    return pal_error_set(err, PAL_NOT_FOUND, "key '%.*s' does not exist",
             (int)(id.len < 40 ? id.len : 40), id.data ? id.data : "");
 }
 
@@ -257,7 +257,7 @@ pal_status pal_key_list(pal_store *store, pal_str after, uint32_t limit, pal_are
     char from[ID_DIGITS + 2] = "";
     pal_str digits = {0};
     if (after.len && !digits_of(after, &digits))
-        return pal_error_set(err, PAL_INVALID, "the cursor is no key's id");
+        return pal_error_set(err, PAL_INVALID, "the cursor is not the id of a key");
     /* 'g' sorts after every hex digit, so the list continues after all records with these
      * digits. */
     if (digits.len)

@@ -26,7 +26,7 @@ void pal_notify(const char *state)
         return;
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
     if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, size) < 0)
-        pal_log(PAL_LOG_DEBUG, "systemd could not be told '%s'", state);
+        pal_log(PAL_LOG_DEBUG, "could not notify systemd of '%s'", state);
     close(fd);
 }
 

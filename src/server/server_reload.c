@@ -41,10 +41,10 @@ static void log_change(const pal_config_entry *entry, change_kind kind, bool is_
 {
     bool is_now = pal_settings_has(entry->key, is_tls);
     if (is_now && kind == CHANGE_NOW)
-        pal_log(PAL_LOG_INFO, "reloaded: '%.*s' is %.*s now", PAL_STR_ARG(entry->key),
+        pal_log(PAL_LOG_INFO, "reloaded '%.*s': the new value is %.*s", PAL_STR_ARG(entry->key),
                 PAL_STR_ARG(entry->value));
     else if (!is_now && kind == CHANGE_AFTER_RESTART)
-        pal_log(PAL_LOG_WARN, "'%.*s' has changed, which needs a restart to count",
+        pal_log(PAL_LOG_WARN, "'%.*s' has changed; restart the server to apply it",
                 PAL_STR_ARG(entry->key));
 }
 
@@ -82,14 +82,16 @@ void pal_server_reload(pal_server *server, const pal_config *started, const pal_
     const pal_config_values *values = pal_config_get(after);
     bool is_tls = pal_listener_is_tls(server->listener);
     if (pal_settings_set(server->settings, values, &err) != PAL_OK)
-        pal_log(PAL_LOG_ERROR, "the settings stay as they were: %s", err.message);
+        pal_log(PAL_LOG_ERROR, "could not reload the settings, the old ones stay in use: %s",
+                err.message);
     if (pal_listener_reload(server->listener, &values->server, &err) != PAL_OK)
-        pal_log(PAL_LOG_ERROR, "the certificate stays as it was: %s", err.message);
+        pal_log(PAL_LOG_ERROR, "could not reload the certificate, the old one stays in use: %s",
+                err.message);
     else if (is_tls)
-        pal_log(PAL_LOG_INFO, "reloaded: new connections get the certificate '%.*s'",
+        pal_log(PAL_LOG_INFO, "reloaded the certificate '%.*s' for new connections",
                 PAL_STR_ARG(values->server.tls_certificate));
     /* Compare with the configuration that was applied last, and with the one from the start. */
     if (log_changes(before, after, CHANGE_NOW, is_tls, &err) != PAL_OK ||
             log_changes(started, after, CHANGE_AFTER_RESTART, is_tls, &err) != PAL_OK)
-        pal_log(PAL_LOG_WARN, "what has changed can't be said: %s", err.message);
+        pal_log(PAL_LOG_WARN, "could not list the changed settings: %s", err.message);
 }

@@ -12,7 +12,7 @@ test('the first key closes the server to requests without a key', async (t) => {
     assert.match(made.json.key, /^pk_[0-9a-f]{64}$/);
     assert.match(made.json.id, /^key_[0-9a-f]{16}$/);
     const none = await s.get('/api/v1/keys');
-    assertError(none, 401, 'unauthorized', /a key is needed/);
+    assertError(none, 401, 'unauthorized', /this server requires an API key/);
     assert.equal(none.headers['www-authenticate'], 'Bearer');
     const list = await s.get('/api/v1/keys', { key: made.json.key });
     assert.equal(list.code, 200);
@@ -51,9 +51,9 @@ test('an invalid key is refused', async (t) => {
     assert.equal((await as({ 'x-api-key': key })).code, 200);
     for (const wrong of [`${key}0`, key.slice(0, -1), key.toUpperCase(), 'pk_', 'x', `${key} x`])
         assertError(await as({ authorization: `Bearer ${wrong}` }), 401, 'unauthorized',
-            /this key is unknown/);
-    assertError(await as({ authorization: `Basic ${key}` }), 401, 'unauthorized', /is needed/);
-    assertError(await as({ authorization: 'Bearer ' }), 401, 'unauthorized', /is needed/);
+            /the API key is not known/);
+    assertError(await as({ authorization: `Basic ${key}` }), 401, 'unauthorized', /requires/);
+    assertError(await as({ authorization: 'Bearer ' }), 401, 'unauthorized', /requires an API/);
 });
 
 test('each role allows its operations: read, write, admin', async (t) => {
@@ -63,7 +63,7 @@ test('each role allows its operations: read, write, admin', async (t) => {
     const s = await serve(t, { dir });
     for (const role of ['read', 'write']) {
         assertError(await s.get('/api/v1/keys', { key: keys[role] }), 403, 'forbidden',
-            new RegExp(`needs a key of the role 'admin'; this one's is '${role}'`));
+            new RegExp(`role 'admin' is required; the key has role '${role}'`));
         assert.equal((await s.get('/metrics', { key: keys[role] })).code, 403);
     }
     assert.equal((await s.get('/metrics', { key: keys.admin })).code, 200);
@@ -119,8 +119,8 @@ test('a revoked key is refused immediately and for good', async (t) => {
     const again = await s.ask('DELETE', `/api/v1/keys/${other.id}`, { key });
     assert.deepEqual([again.code, again.json.revoked_at], [200, revoked.json.revoked_at]);
     assertError(await s.ask('DELETE', '/api/v1/keys/key_0000000000000000', { key }), 404,
-        'not_found', /no key/);
-    assertError(await s.ask('DELETE', '/api/v1/keys/x', { key }), 404, 'not_found', /no key/);
+        'not_found', /does not exist/);
+    assertError(await s.ask('DELETE', '/api/v1/keys/x', { key }), 404, 'not_found', /does not exist/);
 });
 
 test('a key can have its own limit of requests per minute', async (t) => {
@@ -137,7 +137,7 @@ test('a key can have its own limit of requests per minute', async (t) => {
     }
     assert.deepEqual(codes.slice(0, 3), [200, 200, 200]);
     assert.ok(codes.slice(3).includes(429));
-    assertError(refused, 429, 'rate_limited', /more than 3 requests a minute/);
+    assertError(refused, 429, 'rate_limited', /rate limit of 3 requests per minute exceeded/);
     const wait = Number(refused.headers['retry-after']);
     assert.ok(wait >= 1 && wait <= 20, `retry-after ${wait}`);
     assert.equal((await s.get('/api/v1/keys', { key: fast })).code, 200);
