@@ -445,8 +445,8 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
         return PAL_OK;
     if (!origin.len)
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
-                "requests from pages of another origin are not allowed; add the origin to "
-                "server.cors_origins");
+                "a request from a page of another origin must have an Origin header that "
+                "server.cors_origins contains");
     return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
             "origin '%.*s' is not allowed; add it to server.cors_origins",
             (int)(origin.len < 80 ? origin.len : 80), origin.data);
