@@ -107,8 +107,8 @@ static void refuse(pal_turn *turn, pal_error *err)
         pal_backlog_again(turn->runtime);
     if (err->status == PAL_BUSY)
         pal_error_set(err, PAL_BUSY, "session is busy: %s",
-                turn->must_wait ? "older messages wait in it"
-                                : "another process runs a turn in it");
+                turn->must_wait ? "older messages are waiting in its inbox"
+                                : "another process is running a turn in it");
     turn->info.status = err->status;
     pal_turn_set_reason(turn, err->message);
     pal_turn_tell_started(turn, err);
@@ -491,7 +491,7 @@ static void too_late(pal_timer *timer)
     if (turn->is_sealed)
         return; /* only the last commit is missing */
     turn->info.status = PAL_TIMEOUT;
-    pal_turn_stop(turn, "the turn took longer than it may");
+    pal_turn_stop(turn, "the turn exceeded its time limit (turn.timeout)");
 }
 
 void pal_turn_begin(pal_turn *turn)

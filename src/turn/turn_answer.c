@@ -97,7 +97,7 @@ static void recorded(pal_write *write)
 
     turn->holds--;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
-        pal_turn_fail(turn, err.status, "the answer could not be recorded: %.180s", err.message);
+        pal_turn_fail(turn, err.status, "could not store the answer: %.180s", err.message);
         return;
     }
     turn->owes = turn->owes && !turn->is_sealed;
@@ -334,7 +334,7 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
     }
     if (message->parts_len == 0) {
         pal_answer_spent(turn, end);
-        pal_turn_fail(turn, PAL_PROVIDER, "the model answered nothing");
+        pal_turn_fail(turn, PAL_PROVIDER, "the model returned an empty answer");
         return NULL;
     }
     mark_calls(turn, message);
@@ -385,5 +385,5 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
     }
     if (append.ledger)
         pal_answer_keep_row(turn, append.ledger);
-    pal_turn_fail(turn, status, "the turn could not be finished: %.180s", err.message);
+    pal_turn_fail(turn, status, "could not finish the turn: %.180s", err.message);
 }

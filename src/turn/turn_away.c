@@ -198,7 +198,7 @@ static void see_parked(pal_turn *turn, pal_status status, const pal_outcome *out
             status == PAL_OK && outcome->said_len ? &outcome->said[outcome->said_len - 1] : NULL;
 
     if (status == PAL_NOT_FOUND) {
-        pal_turn_set_reason(turn, "the session is gone");
+        pal_turn_set_reason(turn, "the session no longer exists");
         pal_turn_finish(turn, PAL_TURN_CANCELED);
     } else if (status != PAL_OK) {
         return; /* the next look tries again */
@@ -218,7 +218,7 @@ static void see_parked(pal_turn *turn, pal_status status, const pal_outcome *out
 static void lose(pal_turn *turn)
 {
     turn->info.status = PAL_NOT_FOUND;
-    pal_turn_set_reason(turn, "the turn is no longer known");
+    pal_turn_set_reason(turn, PAL_TURN_UNKNOWN_TEXT);
     pal_turn_finish(turn, PAL_TURN_FAILED);
 }
 

@@ -106,8 +106,8 @@ static held_sum sum_held(const pal_reservation *first, pal_str tenant, pal_id se
 /* The budget is used up for good, or held by calls that may release some of it. */
 static const char *remedy(bool is_held)
 {
-    return is_held ? "running calls hold the rest; try again when they have ended"
-                   : "a larger one lets it go on";
+    return is_held ? "running calls have reserved the rest; retry when they have ended"
+                   : "raise the budget to continue";
 }
 
 static pal_status check_sum(pal_store *store, const pal_ledger_query *query, held_sum held,

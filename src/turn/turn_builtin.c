@@ -37,15 +37,15 @@ typedef struct run {
 
 static const char read_schema[] =
         "{\"type\":\"object\",\"properties\":{"
-        "\"handle\":{\"type\":\"string\",\"description\":\"as the shortened output names it\"},"
+        "\"handle\":{\"type\":\"string\",\"description\":\"handle in the shortened output\"},"
         "\"first_line\":{\"type\":\"integer\",\"minimum\":1},"
         "\"lines\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000},"
         "\"first_byte\":{\"type\":\"integer\",\"minimum\":1,\"description\":"
-        "\"of the first line: where to go on in a long one\"}},"
+        "\"where to continue in a long first line\"}},"
         "\"required\":[\"handle\"],\"additionalProperties\":false}";
 static const char search_schema[] =
         "{\"type\":\"object\",\"properties\":{"
-        "\"handle\":{\"type\":\"string\",\"description\":\"as the shortened output names it\"},"
+        "\"handle\":{\"type\":\"string\",\"description\":\"handle in the shortened output\"},"
         "\"text\":{\"type\":\"string\",\"minLength\":1},"
         "\"context\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":10},"
         "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100}},"
@@ -63,16 +63,16 @@ static const char recall_schema[] =
 
 static const pal_tool tools[] = {
         {.name = TEXT("read_output"),
-                .description = TEXT("Reads lines of a tool's output that was too long to be shown "
-                                    "whole."),
+                .description = TEXT("Reads lines of a tool output that was too long to show in "
+                                    "full."),
                 .schema = TEXT(read_schema)},
         {.name = TEXT("search_output"),
-                .description = TEXT("Finds lines with a text, upper or lower case, in a tool's "
-                                    "output that was too long to be shown whole."),
+                .description = TEXT("Finds lines that contain a text, ignoring case, in a tool "
+                                    "output that was too long to show in full."),
                 .schema = TEXT(search_schema)},
         {.name = TEXT("recall"),
-                .description = TEXT("Searches the earlier part of this conversation that is no "
-                                    "longer shown. All words of the text must occur in a message."),
+                .description = TEXT("Searches earlier messages of this conversation that are no "
+                                    "longer shown. A message must contain all words of the text."),
                 .schema = TEXT(recall_schema)},
 };
 
@@ -114,7 +114,7 @@ static pal_status load_output(const run *r, pal_str *out_text, pal_error *err)
             pal_store_blob_get(r->store, r->tenant, handle, r->arena, &media_type, out_text, err);
 
     if (status == PAL_NOT_FOUND || status == PAL_INVALID)
-        return pal_error_set(err, status, "there is no output with the handle '%.*s'",
+        return pal_error_set(err, status, "unknown output handle '%.*s'",
                 (int)(handle.len < 80 ? handle.len : 80), handle.data ? handle.data : "");
     return status;
 }
@@ -250,7 +250,7 @@ static pal_status run_search(run *r, pal_error *err)
     pal_status status;
 
     if (wanted.len == 0)
-        return pal_error_set(err, PAL_INVALID, "'text' says what to look for");
+        return pal_error_set(err, PAL_INVALID, "'text' is missing");
     status = load_output(r, &text, err);
     if (status != PAL_OK)
         return status;
@@ -270,7 +270,7 @@ static pal_status run_search(run *r, pal_error *err)
             ring_add(&before, context, line);
         }
     }
-    pal_buf_format(&r->out, "[%llu of %llu lines have the text", (unsigned long long)matches,
+    pal_buf_format(&r->out, "[%llu of %llu lines contain the text", (unsigned long long)matches,
             (unsigned long long)number);
     if (shown < matches)
         pal_buf_format(&r->out, "; the first %llu are shown", (unsigned long long)shown);
@@ -301,9 +301,9 @@ static pal_status parse_arguments(run *r, pal_str arguments, pal_error *err)
     if (arguments.len == 0)
         arguments = pal_str_of("{}");
     if (pal_json_parse(r->arena, arguments, NULL, &r->arguments, &inner) != PAL_OK)
-        return pal_error_set(err, PAL_INVALID, "the arguments are no JSON: %s", inner.message);
+        return pal_error_set(err, PAL_INVALID, "the arguments are not JSON: %s", inner.message);
     if (pal_json_type_of(r->arguments) != PAL_JSON_OBJECT)
-        return pal_error_set(err, PAL_INVALID, "the arguments are no JSON object");
+        return pal_error_set(err, PAL_INVALID, "the arguments are not a JSON object");
     return PAL_OK;
 }
 
@@ -323,7 +323,7 @@ pal_status pal_builtin_run(pal_store *store, pal_str tenant, pal_id session, pal
     else if (pal_str_is(name, "recall"))
         status = run_recall(&r, err);
     else
-        status = pal_error_set(err, PAL_NOT_FOUND, "there is no built-in tool '%.*s'",
+        status = pal_error_set(err, PAL_NOT_FOUND, "unknown built-in tool '%.*s'",
                 (int)(name.len < 80 ? name.len : 80), name.data ? name.data : "");
     if (status == PAL_OK)
         *out_text = pal_arena_copy(arena, pal_buf_str(&r.out));

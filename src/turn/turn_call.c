@@ -86,7 +86,7 @@ static void start_on_loop(pal_task *task)
     if (runtime->is_closing)
         pal_error_set(&err, PAL_CANCELED, "the runtime is being closed");
     else if (runtime->turns_len >= runtime->options.turns_max)
-        pal_error_set(&err, PAL_OVERLOADED, "%zu turns run or wait already; try again later",
+        pal_error_set(&err, PAL_OVERLOADED, "%zu turns run or wait already; retry later",
                 runtime->turns_len);
     else
         turn = pal_turn_make(runtime, s->arena, &s->request, &err);
@@ -234,7 +234,7 @@ static pal_turn *find_turn(question *q)
 
     if (turn && pal_str_equal(turn->request.tenant, pal_turn_tenant(q->tenant)))
         return turn;
-    q->status = pal_error_set(q->err, PAL_NOT_FOUND, "there is no such turn, or it was long ago");
+    q->status = pal_error_set(q->err, PAL_NOT_FOUND, PAL_TURN_UNKNOWN_TEXT);
     return NULL;
 }
 
@@ -371,7 +371,7 @@ static pal_turn *turn_of_lane(question *q)
         return lane->running;
     if (lane && lane->first && !lane->first->is_backlog && !lane->running)
         return lane->first;
-    q->status = pal_error_set(q->err, PAL_NOT_FOUND, "no turn runs in the session");
+    q->status = pal_error_set(q->err, PAL_NOT_FOUND, "no turn is running in the session");
     return NULL;
 }
 
@@ -432,7 +432,8 @@ static void results_on_loop(pal_ask *asked)
     if (!turn || q->status == PAL_NOT_FOUND)
         return;
     if (turn->phase != PAL_PHASE_PAUSED) {
-        q->status = pal_error_set(q->err, PAL_CONFLICT, "the turn waits for no results: it is %s",
+        q->status = pal_error_set(q->err, PAL_CONFLICT,
+                "the turn is not waiting for results: its state is '%s'",
                 pal_turn_state_name(turn->state));
         return;
     }
@@ -547,7 +548,8 @@ static void allow_on_loop(pal_ask *asked)
     if (turn->phase == PAL_PHASE_ASKING)
         pal_tools_allow(turn, q->allow);
     else
-        q->status = pal_error_set(q->err, PAL_CONFLICT, "the turn asks nothing: it is %s",
+        q->status = pal_error_set(q->err, PAL_CONFLICT,
+                "the turn is not waiting for approval: its state is '%s'",
                 pal_turn_state_name(turn->state));
 }
 
@@ -566,7 +568,8 @@ pal_status pal_turn_allow(
     if (status != PAL_OK)
         return status;
     if (info.state >= PAL_TURN_DONE)
-        return pal_error_set(err, PAL_CONFLICT, "the turn asks nothing: it is %s",
+        return pal_error_set(err, PAL_CONFLICT,
+                "the turn is not waiting for approval: its state is '%s'",
                 pal_turn_state_name(info.state));
     request.session = info.session;
     return start_and_wait(runtime, &request, allow ? PAL_ALLOW_YES : PAL_ALLOW_NO, &info, err);
@@ -655,6 +658,6 @@ pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn, int6
         pal_ask_wait(&w.still);
     }
     if (w.q.status == PAL_OK && !is_still(out_info->state))
-        return pal_error_set(err, PAL_TIMEOUT, "the turn runs on");
+        return pal_error_set(err, PAL_TIMEOUT, "the turn is still running");
     return w.q.status;
 }

@@ -19,7 +19,7 @@ const pal_mark *pal_checkpoint_find(const pal_mark *marks, size_t len, uint64_t 
 static pal_status not_found(uint64_t number, pal_error *err)
 {
     return pal_error_set(
-            err, PAL_NOT_FOUND, "there is no checkpoint %llu", (unsigned long long)number);
+            err, PAL_NOT_FOUND, "checkpoint %llu does not exist", (unsigned long long)number);
 }
 
 static pal_status find_target(pal_store *store, pal_str tenant, pal_id session, uint64_t number,
@@ -175,5 +175,7 @@ pal_status pal_window_diff(pal_store *store, pal_str tenant, pal_id session, uin
     pal_buf_done(&buf);
     if (status == PAL_OK)
         status = pal_arena_failure(arena);
-    return status == PAL_OK ? status : pal_error_set(err, status, "the difference is too large");
+    return status == PAL_OK
+            ? status
+            : pal_error_set(err, status, "the difference of the summaries is too large");
 }

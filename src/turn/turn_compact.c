@@ -70,7 +70,7 @@ static pal_status plan_cut(pal_compact_job *job, pal_arena *arena, pal_error *er
 
 static pal_str nothing_note(const pal_plan *plan)
 {
-    static const char nothing[] = "nothing to compact: everything is recent, or kept";
+    static const char nothing[] = "nothing to compact: every message is recent or must be kept";
 
     return plan->action == PAL_ACTION_REFUSE && plan->usable && plan->tokens > plan->usable
             ? plan->reason
@@ -235,9 +235,9 @@ static pal_status take_answer(pal_store *store, pal_compact_job *job,
     if (status != PAL_OK)
         return status;
     if (taken.summary.len == 0)
-        *out_failure = pal_str_of("the model answered nothing");
+        *out_failure = pal_str_of("the model returned an empty answer");
     else if (taken.tokens >= job->replaced_tokens && !must_cut(job))
-        *out_failure = pal_str_of("the summary is no shorter than what it stands for");
+        *out_failure = pal_str_of("the summary is not shorter than the messages that it replaces");
     else
         job->record.checkpoint = taken;
     return PAL_OK;
@@ -321,7 +321,7 @@ static pal_status settle(pal_store *store, pal_compact_job *job, pal_str failure
     if (status == PAL_OK && after.tokens >= record->tokens_before && !is_reset &&
             !record->is_fallback && !must_cut(job)) {
         status = fall_back(store, job,
-                pal_str_of("with the summary the window would not get smaller"), arena, err);
+                pal_str_of("the summary would not make the window smaller"), arena, err);
         if (status == PAL_OK)
             status = plan_after(store, job, arena, &after, err);
     }
@@ -336,7 +336,7 @@ pal_str pal_compact_no_model(const pal_compact_job *job)
 {
     if (job->needs_model || job->record.checkpoint.strategy == PAL_STRATEGY_RESET)
         return (pal_str){0};
-    return pal_str_of("none of the older messages fits into a question for a summary");
+    return pal_str_of("no older message fits into a request for a summary");
 }
 
 pal_status pal_compact_end(pal_store *store, pal_compact_job *job, const pal_summary_answer *answer,
@@ -363,7 +363,7 @@ pal_status pal_compact_end(pal_store *store, pal_compact_job *job, const pal_sum
             .tokens_after = record->tokens_after,
             .summary = record->checkpoint.summary,
             .note = is_smaller ? record->note
-                               : pal_str_of("nothing was kept: the window would not get smaller")};
+                               : pal_str_of("nothing was stored: the window would not shrink")};
     return PAL_OK;
 }
 
@@ -384,7 +384,7 @@ pal_status pal_window_compact(pal_store *store, const pal_window *window,
     if (status != PAL_OK || !ready)
         return status;
     why = compaction->summarise ? pal_compact_no_model(&job)
-                                : pal_str_of("there is no model to ask");
+                                : pal_str_of("no model is available for the summary");
     if (job.is_given) {
         answer.text = compaction->summary;
         answer.model = pal_str_of("user");

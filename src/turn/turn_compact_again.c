@@ -82,7 +82,7 @@ pal_status pal_compact_again(pal_store *store, const pal_compaction *compaction,
 
     if (job->view.standing.checkpoint.number != compaction->redo)
         return pal_error_set(err, PAL_CONFLICT,
-                "checkpoint %llu is not the one that stands: only that one can be made again",
+                "checkpoint %llu is not in effect; only the one in effect can be redone",
                 (unsigned long long)compaction->redo);
     status = read_previous(store, job, &again, arena, err);
     if (status == PAL_OK)

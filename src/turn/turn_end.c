@@ -64,7 +64,7 @@ static void end_left(pal_turn *turn)
             : PAL_TURN_QUEUED;
 
     turn->owes = false;
-    pal_turn_set_reason(turn, "the server stops; the turn is continued by the next one");
+    pal_turn_set_reason(turn, "the server is stopping; the next server continues the turn");
     pal_turn_finish(turn, state);
 }
 
@@ -250,7 +250,7 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
 void pal_turn_hand_over(pal_turn *turn)
 {
     if (turn->compact || turn->request.finish) {
-        pal_turn_stop(turn, "the server stops");
+        pal_turn_stop(turn, "the server is stopping");
         return;
     }
     if (turn->is_cancelled || turn->is_sealed)

@@ -399,7 +399,7 @@ static void begin(pal_task *task)
     if (f->model.len == 0) /* only the loop may read the default models; workers read this copy */
         f->model = runtime->provider_models[f->endpoint];
     if (runtime->is_closing) {
-        tell_end(f, PAL_CANCELED, "the server stops");
+        tell_end(f, PAL_CANCELED, "the server is stopping");
     } else if (pal_budget_binds_tenant(&f->budget)) {
         f->is_looking = true;
         pal_loop_work(runtime->loop, &f->lookup);
@@ -426,13 +426,13 @@ static void leave(pal_task *task)
     if (f->is_over)
         free_unowned(f);
     else
-        stop(f, "nobody waits for it");
+        stop(f, "the caller no longer waits for the response");
 }
 
 void pal_forwards_stop(pal_runtime *runtime)
 {
     while (runtime->forwards)
-        stop(runtime->forwards, "the server stops");
+        stop(runtime->forwards, "the server is stopping");
 }
 
 /* Finds the endpoint and the model to request. An empty model means the endpoint's default
@@ -446,12 +446,12 @@ static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *r
     size_t at = pal_settings_endpoint_of_model(options, model, 0);
 
     if (is_named && !pal_settings_endpoint(options, request->endpoint, &at))
-        return pal_error_set(err, PAL_NOT_FOUND, "there is no endpoint '%.*s'",
+        return pal_error_set(err, PAL_NOT_FOUND, "unknown endpoint '%.*s'",
                 (int)(request->endpoint.len < 80 ? request->endpoint.len : 80),
                 request->endpoint.data);
     if (!pal_provider_speaks_chat(runtime->providers[at]))
         return pal_error_set(err, PAL_CONFLICT,
-                "endpoint '%.*s' is of kind '%.*s', which takes no such requests",
+                "endpoint '%.*s' is of kind '%.*s', which does not support this request",
                 PAL_STR_ARG(options->endpoints[at].name), PAL_STR_ARG(options->endpoints[at].kind));
     *out_endpoint = at;
     *out_model = is_named ? request->model : model;

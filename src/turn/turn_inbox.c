@@ -151,7 +151,8 @@ pal_status pal_inbox_write(const pal_turn_request *request, const pal_inbox_head
     status = request->messages_len ? put_messages(&writer, request, arena, err) : PAL_OK;
     pal_json_end_object(&writer);
     if (status == PAL_OK && buf.failure != PAL_OK)
-        status = pal_error_set(err, buf.failure, "the messages and tools are too large to wait");
+        status = pal_error_set(
+                err, buf.failure, "the messages and tools are too large for the inbox");
     if (status == PAL_OK)
         *out_item = (pal_inbox_item){
                 .client_id = request->messages_len ? request->messages[0].client_id : (pal_str){0},

@@ -331,7 +331,9 @@ static void tell_lost(pal_turn *turn)
     turn->info.replayed = true;
     turn->info.turn = (pal_id){{0}};
     turn->info.status = PAL_CONFLICT;
-    pal_turn_set_reason(turn, "this was said before, and its answer is no longer at hand");
+    pal_turn_set_reason(turn,
+            "the message was sent before, and its turn is no longer in memory; read the session's "
+            "messages");
     pal_turn_tell_started(turn, NULL);
     pal_turn_finish(turn, PAL_TURN_FAILED);
 }

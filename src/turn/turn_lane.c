@@ -339,8 +339,8 @@ static void end_here(pal_turn *turn)
         turn->info.status = PAL_CANCELED;
     }
     pal_turn_set_reason(turn,
-            is_durable ? "the server stops; the turn is run by the next one"
-                       : "the server stops; send it again");
+            is_durable ? "the server is stopping; the next server runs the turn"
+                       : "the server is stopping; send the message again");
     pal_follow_end(turn);
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_ENDED,

@@ -25,7 +25,7 @@ static void lose(pal_turn *turn)
     if (turn->phase <= PAL_PHASE_ADMIT || turn->phase == PAL_PHASE_CLOSE || turn->is_sealed)
         return;
     turn->info.status = PAL_DENIED;
-    pal_turn_stop(turn, "another process took the session over");
+    pal_turn_stop(turn, "another process took over the session");
 }
 
 static void renewed(pal_write *write)

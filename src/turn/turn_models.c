@@ -248,9 +248,9 @@ static void first_told(void *user, pal_str json, const pal_error *err)
         wake(runtime, endpoint, NULL);
         return;
     }
-    pal_error_set(&failure, PAL_PROVIDER, "no model is named for endpoint '%.*s': %.180s",
+    pal_error_set(&failure, PAL_PROVIDER, "no model is configured for endpoint '%.*s': %.180s",
             PAL_STR_ARG(pal_provider_name(runtime->providers[endpoint])),
-            err ? err->message : "it lists none");
+            err ? err->message : "the endpoint lists no models");
     wake(runtime, endpoint, failure.message);
 }
 

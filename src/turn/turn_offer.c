@@ -54,7 +54,7 @@ pal_status pal_offer_check(const pal_turn_request *request, pal_arena *arena, pa
         if (tool->schema.len > 0 &&
                 pal_json_parse(arena, tool->schema, NULL, &schema, &inner) != PAL_OK)
             return pal_error_set(
-                    err, PAL_INVALID, "the schema of tool %zu is no JSON: %s", i, inner.message);
+                    err, PAL_INVALID, "the schema of tool %zu is not JSON: %s", i, inner.message);
     }
     return PAL_OK;
 }

@@ -147,7 +147,7 @@ static void decide(gathering *g)
     }
     outcome->state = PAL_TURN_FAILED;
     snprintf(outcome->reason, sizeof(outcome->reason), "%s",
-            outcome->is_hidden ? "the turn failed, and what it recorded was taken back"
+            outcome->is_hidden ? "the turn failed, and its messages were hidden"
                                : "the turn ended without an answer");
 }
 
@@ -245,7 +245,7 @@ static pal_status look_whom_it_waits_for(const pal_reading *reading, const pal_i
 
 static pal_status no_turn(pal_error *err)
 {
-    return pal_error_set(err, PAL_NOT_FOUND, "there is no such turn, or it was long ago");
+    return pal_error_set(err, PAL_NOT_FOUND, PAL_TURN_UNKNOWN_TEXT);
 }
 
 /* Finds the turn's first message. Sets *out_seq to 0 if none is recorded. */
@@ -381,7 +381,7 @@ pal_status pal_outcome_of_session(pal_store *store, pal_str tenant, pal_id sessi
     if (!item && len > 0)
         item = &items[0];
     if (!item || !pal_inbox_read_head(item, arena, &head) || pal_id_is_none(head.turn))
-        return pal_error_set(err, PAL_NOT_FOUND, "no turn runs in the session");
+        return pal_error_set(err, PAL_NOT_FOUND, "no turn is running in the session");
     return pal_outcome_read(store, tenant, session, head.turn, arena, out_outcome, err);
 }
 

@@ -5,6 +5,9 @@
 #include "turn/turn_holder.h"
 #include "turn/turn_runtime.h"
 
+#define PAL_TURN_UNKNOWN_TEXT                                                                      \
+    "the turn does not exist or is no longer in memory; read the session's messages"
+
 typedef struct pal_outcome {
     pal_turn_state state; /* QUEUED, RUNNING, DONE, FAILED or CANCELED */
     pal_id turn;          /* id of the acting turn: the first one of merged turns */

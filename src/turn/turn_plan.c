@@ -98,7 +98,7 @@ static pal_compaction wanted_compaction(const pal_turn *turn)
 {
     const pal_runtime_options *options = &turn->runtime->options;
     pal_compaction compaction = {.reason = turn->after_overflow
-                    ? pal_str_of("the model said that it was too long")
+                    ? pal_str_of("the model service rejected the request as too long")
                     : pal_str_of("over the limit")};
 
     if (turn->compact)

@@ -33,7 +33,7 @@ pal_str pal_prompt_summary(bool merge)
 pal_str pal_prompt_hint(void)
 {
     static const char hint[] =
-            "[This conversation began anew because it had grown too long. What was said last:]";
+            "[This conversation was restarted because it was too long. The last messages were:]";
 
     return pal_str_make(hint, sizeof(hint) - 1);
 }

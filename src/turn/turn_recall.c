@@ -369,7 +369,7 @@ pal_status pal_recall_run(
     if (status == PAL_OK && shown == 0)
         pal_buf_append_text(out, "[Nothing was found.]");
     else if (status == PAL_OK && has_more)
-        pal_buf_append_text(out, "[More was found: use other words to narrow it down.]");
+        pal_buf_append_text(out, "[There are more matches. Use more specific words.]");
     if (status == PAL_OK && r.normal.failure != PAL_OK)
         status = pal_error_set(err, r.normal.failure, "out of memory");
     pal_buf_done(&r.normal);

@@ -16,7 +16,7 @@ static pal_status body_done(pal_buf *buf, pal_arena *arena, pal_str *out_body, p
     }
     pal_buf_done(buf);
     if (status == PAL_LIMIT)
-        return pal_error_set(err, status, "the mark's body is over %u bytes",
+        return pal_error_set(err, status, "the body of the mark exceeds the limit of %u bytes",
                 PAL_MARK_BODY_LEN_MAX);
     return status == PAL_OK ? status : pal_error_set(err, status, "out of memory");
 }
@@ -30,7 +30,7 @@ static pal_status body_parse(const pal_mark *mark, const char *what, pal_arena *
     if (status == PAL_NO_MEMORY)
         return pal_error_set(err, status, "out of memory");
     if (status != PAL_OK || pal_json_type_of(*out_body) != PAL_JSON_OBJECT)
-        return pal_error_set(err, PAL_CORRUPT, "the body of %s %llu can't be read: %s", what,
+        return pal_error_set(err, PAL_CORRUPT, "the body of %s %llu cannot be read: %s", what,
                 (unsigned long long)mark->number,
                 status != PAL_OK ? inner.message : "not an object");
     return PAL_OK;

@@ -92,12 +92,12 @@ static pal_status check_result(const pal_turn *turn, const pal_ending *end, size
 
     if (part->kind != PAL_PART_TOOL_RESULT)
         return pal_error_set(
-                err, PAL_INVALID, "message %zu has the role tool, but is not only results", at);
+                err, PAL_INVALID, "message %zu has role tool, but not only results", at);
     if (!find_call(end, part->call_id))
-        return refuse(at, part->call_id, "is not one that waits for a result", err);
+        return refuse(at, part->call_id, "is not waiting for a result", err);
     if (pal_recover_has_result(end->results, end->results_len, part->call_id) ||
             pal_recover_has_result(messages, at, part->call_id))
-        return refuse(at, part->call_id, "has its result already", err);
+        return refuse(at, part->call_id, "already has a result", err);
     return PAL_OK;
 }
 
@@ -274,7 +274,7 @@ static pal_status meet_resume(pal_turn *turn, pal_error *err)
     pal_ending end;
 
     if (turn->allowing && !is_wanted)
-        return pal_error_set(err, PAL_CONFLICT, "the turn asks nothing");
+        return pal_error_set(err, PAL_CONFLICT, "the turn is not waiting for approval");
     if (!found || (!is_wanted && ends_dead(turn)))
         return PAL_OK;
     turn->must_wait = !is_wanted;

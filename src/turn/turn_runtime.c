@@ -176,18 +176,20 @@ static pal_status check_endpoint(const pal_runtime *runtime, pal_str name, pal_e
 
     if (name.len == 0 || pal_settings_endpoint(&runtime->options, name, &unused))
         return PAL_OK;
-    return pal_error_set(err, PAL_NOT_FOUND, "there is no endpoint '%.*s'",
+    return pal_error_set(err, PAL_NOT_FOUND, "unknown endpoint '%.*s'",
             (int)(name.len < 80 ? name.len : 80), name.data);
 }
 
 static pal_status check_opening(const pal_turn_request *request, pal_error *err)
 {
     if (request->opening_len > PAL_TURN_OPENING_MAX)
-        return pal_error_set(err, PAL_LIMIT, "a turn opens its session by %u operations at most",
+        return pal_error_set(err, PAL_LIMIT,
+                "the opening of a turn exceeds the limit of %u operations",
                 PAL_TURN_OPENING_MAX);
     if (request->opening_len > 0 &&
             (request->opening[0].kind != PAL_OP_CREATE || pal_id_is_none(request->session)))
-        return pal_error_set(err, PAL_INVALID, "a turn opens its session by a create with an id");
+        return pal_error_set(err, PAL_INVALID,
+                "the opening of a turn must begin with a create, and requires a session id");
     return PAL_OK;
 }
 

@@ -35,7 +35,7 @@ static void tell_missing(pal_turn *turn)
         pal_event_tell(turn,
                 (pal_event){.kind = PAL_EVENT_TOOLS_MISSING,
                         .name = pal_mcp_name(server),
-                        .text = why.len ? why : pal_str_of("it is being started still")});
+                        .text = why.len ? why : pal_str_of("the server is still starting")});
     }
 }
 

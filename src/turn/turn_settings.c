@@ -52,7 +52,7 @@ size_t pal_settings_endpoint_of_model(
 
 static pal_status no_endpoint(pal_str name, const char *whose, pal_str who, pal_error *err)
 {
-    return pal_error_set(err, PAL_NOT_FOUND, "there is no endpoint '%.*s'%s%.*s",
+    return pal_error_set(err, PAL_NOT_FOUND, "unknown endpoint '%.*s'%s%.*s",
             (int)(name.len < 80 ? name.len : 80), name.data ? name.data : "", whose,
             (int)(who.len < 80 ? who.len : 80), who.data ? who.data : "");
 }
@@ -67,7 +67,7 @@ pal_status pal_settings_check(const pal_runtime_options *options, pal_error *err
         if (agent->name.len == 0)
             return pal_error_set(err, PAL_INVALID, "agents[%zu] has no name", i);
         if (agent->endpoint.len > 0 && !pal_settings_endpoint(options, agent->endpoint, &unused))
-            return no_endpoint(agent->endpoint, ", which is named by agent ", agent->name, err);
+            return no_endpoint(agent->endpoint, " in agent ", agent->name, err);
     }
     return pal_settings_check_agent(options, options->default_agent, err);
 }

@@ -235,7 +235,8 @@ pal_status pal_speech_message(
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     if (failure != PAL_OK)
         return pal_error_set(err, PAL_LIMIT,
-                "the answer is over %u bytes (PAL_MESSAGE_BYTES_MAX), or in too many pieces",
+                "the answer exceeds the limit of %u bytes (PAL_MESSAGE_BYTES_MAX), or has too many "
+                "pieces",
                 PAL_MESSAGE_BYTES_MAX);
     message.parts = pal_arena_array(arena, answer->len + 1, sizeof(*message.parts));
     for (size_t i = 0; message.parts && i < answer->len; i++) {

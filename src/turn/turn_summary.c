@@ -88,7 +88,7 @@ static void summary_kept(pal_work_item *item)
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_COMPACTED,
                     .text = compacted->note.len ? compacted->note
-                                                : pal_str_of("older messages were summarised"),
+                                                : pal_str_of("older messages were summarized"),
                     .count = compacted->tokens_before > compacted->tokens_after
                             ? compacted->tokens_before - compacted->tokens_after
                             : 0});

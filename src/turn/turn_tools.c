@@ -158,14 +158,14 @@ static bool check(pal_tool_run *run, const pal_tool *tool)
     pal_error err = {0};
 
     if (!tool) {
-        snprintf(text, sizeof(text), "There is no tool '%.120s'.",
+        snprintf(text, sizeof(text), "The tool '%.120s' does not exist.",
                 pal_arena_copy(run->arena, run->name).data);
         end_with(run, text, true);
         return false;
     }
     if (pal_tool_check(tool->schema, run->arguments, run->arena, &err) == PAL_OK)
         return true;
-    snprintf(text, sizeof(text), "The arguments do not fit the tool's schema: %s", err.message);
+    snprintf(text, sizeof(text), "The arguments do not match the tool's schema: %s", err.message);
     end_with(run, text, true);
     return false;
 }
@@ -196,7 +196,7 @@ static void start_run(pal_tool_run *run)
     }
     server = server_of(turn->runtime, run->name);
     if (!server) {
-        end_with(run, "The tool's server is gone.", true);
+        end_with(run, "The server of the tool is not available.", true);
         return;
     }
     if (pal_mcp_start(server, run->name, run->arguments, mcp_told, run, &run->call, &err) == PAL_OK)
@@ -236,7 +236,7 @@ static void results_recorded(pal_write *write)
     turn->owes = turn->owes && !turn->is_sealed;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
         turn->owes = !pal_id_is_none(turn->owed_item.id);
-        pal_turn_fail(turn, err.status, "results could not be recorded: %.180s", err.message);
+        pal_turn_fail(turn, err.status, "could not store the results: %.180s", err.message);
         return;
     }
     go_on(turn);
@@ -307,7 +307,7 @@ static bool record_ended(pal_turn *turn)
     if (pal_seal_is_wanted(turn) && is_last(turn))
         status = pal_seal(turn, &append, has_open(turn), &err);
     if (status != PAL_OK) {
-        pal_turn_fail(turn, status, "the turn could not be finished: %.180s", err.message);
+        pal_turn_fail(turn, status, "could not finish the turn: %.180s", err.message);
         return true;
     }
     turn->messages = append.messages;
@@ -565,7 +565,7 @@ pal_status pal_tools_results(
             if (messages[i].parts[j].kind != PAL_PART_TOOL_RESULT ||
                     !waiting_run(turn, messages[i].parts[j].call_id))
                 return pal_error_set(err, PAL_INVALID,
-                        "message %zu: there is no call '%.*s' that waits for a result", i,
+                        "message %zu: the call '%.*s' is not waiting for a result", i,
                         (int)(messages[i].parts[j].call_id.len < 80
                                         ? messages[i].parts[j].call_id.len
                                         : 80),
@@ -608,7 +608,7 @@ void pal_tools_allow(pal_turn *turn, bool allow)
         if (allow)
             run->is_allowed = true;
         else
-            end_with(run, "The user did not allow this call: it was the same one again.", true);
+            end_with(run, "The user denied this call because it repeats the previous ones.", true);
         break;
     }
     pal_unpark(turn, pal_tools_go_on);

@@ -136,7 +136,7 @@ static void look_for_first(pal_turn *turn)
 {
     turn->is_looked_up = false;
     if (!pal_join_look(turn, enter_again))
-        pal_lane_refuse(turn, PAL_CONFLICT, "this was said before");
+        pal_lane_refuse(turn, PAL_CONFLICT, "the message was sent before");
 }
 
 static void dropped(pal_write *write)
@@ -212,7 +212,7 @@ static void joined(pal_write *write)
     }
     if (!lane->running) {
         pal_lane_refuse(turn, PAL_CANCELED,
-                "the runtime is being closed; the message waits in the inbox");
+                "the runtime is being closed; the message stays in the inbox");
         return;
     }
     steer = pal_calloc(1, sizeof(*steer));

@@ -22,8 +22,8 @@ pal_status pal_window_message(pal_store *store, const pal_window *window, uint64
     if (status != PAL_OK)
         return status;
     if (found.len == 0)
-        return pal_error_set(
-                err, PAL_NOT_FOUND, "there is no message %llu in sight", (unsigned long long)seq);
+        return pal_error_set(err, PAL_NOT_FOUND, "message %llu does not exist or is hidden",
+                (unsigned long long)seq);
     *out_message = found.items[0];
     return PAL_OK;
 }

@@ -112,7 +112,7 @@ test('compact: a given summary can be undone, repeated and compared', (t) => {
     assert.deepEqual(sent(plan), range(1, 24));
     assert.equal(w.ok('session', 'export', 'demo', '--format', 'openai'), before);
     assertFails(w.run('session', 'compact', 'demo', '--undo'), 1, /no checkpoint to undo/);
-    assertFails(w.run('session', 'compact', 'demo', '--undo', '9'), 1, /no checkpoint 9/);
+    assertFails(w.run('session', 'compact', 'demo', '--undo', '9'), 1, /checkpoint 9 does not exist/);
 });
 
 test('context uses the settings of the agent', (t) => {

@@ -360,7 +360,7 @@ static void a_model_that_fails_is_said_so(void)
 
 static void a_model_that_says_nothing_is_said_so(void)
 {
-    falls_back(" \n", "the model answered nothing");
+    falls_back(" \n", "the model returned an empty answer");
 }
 
 static void a_model_that_shortens_nothing_is_said_so(void)
@@ -370,7 +370,7 @@ static void a_model_that_shortens_nothing_is_said_so(void)
     memset(text, ' ', 200000);
     for (size_t i = 0; i < 200000; i += 3)
         text[i] = (char)('a' + i % 26);
-    falls_back(text, "the summary is no shorter");
+    falls_back(text, "the summary is not shorter");
 }
 
 static void without_a_model_turns_are_left_out(void)
@@ -384,7 +384,7 @@ static void without_a_model_turns_are_left_out(void)
     say_turns(session, 20, 300);
     OK(pal_window_compact(store, &window, &compaction, arena, &made, &err));
     CHECK(made.number > 0 && made.is_fallback && made.summary.len == 0);
-    CHECK(pal_str_is(made.note, "there is no model to ask"));
+    CHECK(pal_str_is(made.note, "no model is available for the summary"));
     plan = plan_of(&window);
     CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 4100 && plan.tokens > 3000);
     CHECK(plan.items[1].disposition == PAL_DROPPED);

@@ -69,11 +69,11 @@ static void long_outputs_are_searched(void)
     text = run_tool(
             session, "search_output", with_handle(handle, ",\"text\":\"LINE 17\",\"context\":0,\"limit\":2"));
     CHECK(strcmp(text, "17: line 17\n170: line 170\n"
-                       "[111 of 3000 lines have the text; the first 2 are shown.]") == 0);
+                       "[111 of 3000 lines contain the text; the first 2 are shown.]") == 0);
     text = run_tool(session, "search_output",
             with_handle(handle, ",\"text\":\"line 1500\",\"context\":1"));
     CHECK(strcmp(text, "1499: line 1499\n1500: line 1500\n1501: line 1501\n"
-                       "[1 of 3000 lines have the text.]") == 0);
+                       "[1 of 3000 lines contain the text.]") == 0);
     GIVES(PAL_INVALID, pal_builtin_run(store, no_tenant(), session, S("search_output"),
                                S(with_handle(handle, "")), arena, &out, &err));
     GIVES(PAL_NOT_FOUND,
@@ -130,7 +130,7 @@ static void what_a_tool_answers_is_bounded(void)
     CHECK(strlen(answer) <= PAL_SPILL_BYTES_MAX && strlen(answer) > 40000);
     answer = run_tool(session, "search_output", with_handle(name, ",\"text\":\"xx\",\"limit\":100"));
     CHECK(strlen(answer) <= PAL_SPILL_BYTES_MAX);
-    CHECK(strstr(answer, "[1500 of 1500 lines have the text; the first 2"));
+    CHECK(strstr(answer, "[1500 of 1500 lines contain the text; the first 2"));
     memset(text, 'y', size);
     OK(pal_store_blob_put(store, no_tenant(), S("text/plain"), pal_str_make(text, size), name, &err));
     answer = run_tool(session, "read_output", with_handle(name, ""));
@@ -169,7 +169,7 @@ static void a_long_line_is_read_to_its_end(void)
     CHECK(strcmp(answer, "1, from byte 9001: \n") == 0);
     answer = run_tool(session, "search_output", with_handle(name, ",\"text\":\"needle\""));
     CHECK(strncmp(answer, "1, from byte 5800: ", 19) == 0 && strstr(answer, "Needle"));
-    CHECK(strstr(answer, "first_byte 7800]") && strstr(answer, "[1 of 1 lines have the text.]"));
+    CHECK(strstr(answer, "first_byte 7800]") && strstr(answer, "[1 of 1 lines contain the text.]"));
 }
 
 static void recall_finds_what_was_pruned_since(void)

@@ -301,7 +301,7 @@ test('concurrent calls do not exceed a budget together', async (t) => {
     for (const way of ways) {
         const refused = await way();
         assert.equal(refused.code, 429, refused.text);
-        assert.match(refused.text, /running calls hold the rest/);
+        assert.match(refused.text, /running calls have reserved the rest/);
     }
     answer(waiting.pop());
     assert.equal((await running).code, 200);

@@ -157,7 +157,7 @@ for (const allow of [true, false]) {
         assert.equal((await untilTurn(later, asks.json.turn_id, 'done')).turn_id,
             asks.json.turn_id);
         const denied = (await messagesOf(later, id))
-            .filter((m) => JSON.stringify(m).includes('did not allow'));
+            .filter((m) => JSON.stringify(m).includes('denied this call'));
         assert.equal(denied.length, allow ? 0 : 1);
     });
 }
@@ -255,7 +255,7 @@ test('a paused turn ends when its session is rewound or deleted', async (t) => {
         if (end === 'rewind') await s.post(`/api/v1/sessions/${id}/rewind`, { to_seq: 0 });
         else await s.ask('DELETE', `/api/v1/sessions/${id}`);
         const { reason } = await untilTurn(s, paused.json.turn_id, 'canceled', 'failed');
-        assert.match(reason, /rewound|deleted|taken back/);
+        assert.match(reason, /rewound|deleted|hidden/);
         while (await gauge('running') || await gauge('waiting')) await pause();
         if (end === 'rewind') {
             const next = await s.turn(id, { message: 'and on' });

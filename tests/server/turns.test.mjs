@@ -303,7 +303,7 @@ test('a turn pauses for tools of the caller and continues with their results', a
     assert.deepEqual(calls.map((c) => [c.name, c.output]), [['f', undefined], ['g', undefined]]);
     const give = (results, more = {}) =>
         s.post(`/api/v1/turns/${turn}/results`, { results, ...more });
-    assertError(await give([{ call_id: 'other', output: '' }]), 400, 'invalid', /no call 'other'/);
+    assertError(await give([{ call_id: 'other', output: '' }]), 400, 'invalid', /call 'other' is not waiting for a result/);
     assertError(await give([]), 400, 'invalid', /'results'/);
     assertError(await give([{ output: 'x' }]), 400, 'invalid', /results\[0\].*'call_id'/);
     assertError(await give([{ call_id: 'c', is_error: 'no' }]), 400, 'invalid', /is_error/);
@@ -318,7 +318,7 @@ test('a turn pauses for tools of the caller and continues with their results', a
     assert.deepEqual(all.json.tool_calls.map((c) => [c.name, c.output, c.is_error]),
         [['f', 'no luck', true], ['g', '{"x":1}', false]]);
     assertError(await give([{ call_id: waiting[0].call_id, output: '' }]), 409, 'conflict',
-        /waits for no results/);
+        /not waiting for results: its state is '/);
 });
 
 test('a stream continues after results were sent to the session', async (t) => {
@@ -359,7 +359,7 @@ test('the third identical call in a row asks, and can be allowed or denied', asy
         assert.equal(textOf(events), 'enough');
         assert.equal(events.find(isA('tool_ended')).data.is_error, !allow);
         assertError(await s.post(`/api/v1/turns/${turn}/approve`, { allow }), 409, 'conflict',
-            /asks nothing/);
+            /not waiting for approval/);
     }
 });
 

@@ -240,7 +240,7 @@ const scenes = {
 
     async 'cut by an end'(scene) {
         const end = await scene.turn('<<cut after=2 mode=eof>><<size 100>>');
-        if (scene.path.isWhole) await scene.failed(end, /no JSON/);
+        if (scene.path.isWhole) await scene.failed(end, /not a JSON object/);
         else await scene.failed(end, /ended in the middle/, begun);
         assert.equal((await scene.requests()).length, 1);
     },
@@ -258,7 +258,7 @@ const scenes = {
     },
 
     async garbage(scene) {
-        await scene.failed(await scene.turn('<<garbage>>'), /no JSON object/);
+        await scene.failed(await scene.turn('<<garbage>>'), /not a JSON object/);
     },
 
     async 'all or nothing'(scene) {

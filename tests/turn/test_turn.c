@@ -133,7 +133,7 @@ static void a_wrong_call_is_a_result(void)
     list = all_of(request.session);
     if (CHECK(list.len == 6)) {
         CHECK(list.items[2].parts[0].is_error && list.items[3].parts[0].is_error);
-        CHECK(strstr(list.items[2].parts[0].text.data, "no tool 'nothing'") != NULL);
+        CHECK(strstr(list.items[2].parts[0].text.data, "tool 'nothing' does not exist") != NULL);
         CHECK(strstr(list.items[3].parts[0].text.data, "schema") != NULL);
         CHECK(!list.items[4].parts[0].is_error);
         /* It is in sight, and not repeated. */

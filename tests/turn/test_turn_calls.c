@@ -188,11 +188,11 @@ static void wrong_results_change_nothing(void)
     CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
     request = brought(session, results, 1);
     CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
-    CHECK(strstr(err.message, "'c9' is not one that waits") != NULL);
+    CHECK(strstr(err.message, "'c9' is not waiting for a result") != NULL);
     results[0] = result_of("c1", "x");
     request = brought(session, results, 2);
     CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
-    CHECK(strstr(err.message, "message 1: the call 'c1' has its result already") != NULL);
+    CHECK(strstr(err.message, "message 1: the call 'c1' already has a result") != NULL);
     CHECK(all_of(session).len == 2);
     request = brought(session, results, 1);
     CHECK(run(request, NULL, NULL) == PAL_TURN_DONE);

@@ -408,8 +408,8 @@ static void a_budget_refuses_before_the_service_is_asked(void)
     request.budget.tenant_tokens = 110;
     CHECK(pass(&p, request) == PAL_BUDGET && p.code == 0 && p.text[0] == '\0');
     CHECK(strcmp(p.why,
-                  "the budget of the tenant is used up: 110 of 110 tokens; a larger one lets it "
-                  "go on") == 0);
+                  "the budget of the tenant is used up: 110 of 110 tokens; raise the "
+                  "budget to continue") == 0);
     request.budget = (pal_budget){.tenant_cost_micros = 50};
     CHECK(pass(&p, request) == PAL_BUDGET && strstr(p.why, "0.0001 of 0.0001"));
     CHECK(close_runtime().model_calls == 0 && s->len == 0);
@@ -513,7 +513,7 @@ static void a_runtime_can_be_closed_meanwhile(void)
     p.leaves = true;
     pthread_create(&thread, NULL, close_it, NULL);
     CHECK(bell_wait(&p.over, 1) && p.status == PAL_CANCELED);
-    CHECK(strcmp(p.why, "the server stops") == 0);
+    CHECK(strcmp(p.why, "the server is stopping") == 0);
     bell_ring(&g.opened);
     pthread_join(thread, NULL);
     runtime = NULL;

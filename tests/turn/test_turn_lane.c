@@ -537,7 +537,7 @@ static void who_does_not_wait_is_told_of_what_is_older(void)
     leave(session, "old");
     request = said(session, "new");
     CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_BUSY);
-    CHECK(strstr(err.message, "older messages wait") != NULL);
+    CHECK(strstr(err.message, "older messages are waiting") != NULL);
     wait_for_messages(session, 2); /* it is run now */
     CHECK(all_of(session).len == 2);
     end();

@@ -87,7 +87,7 @@ static void a_turn_goes_on_without_tools_and_tells_it(void)
     CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
     CHECK(strstr(s->bodies[0], "fx__note") == NULL);
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, keep_missing, NULL, missing, &err)));
-    CHECK(strcmp(missing, "fx: it is being started still") == 0);
+    CHECK(strcmp(missing, "fx: the server is still starting") == 0);
     /* The next one does not wait again. */
     missing[0] = '\0';
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));

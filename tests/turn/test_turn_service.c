@@ -163,7 +163,7 @@ static void a_service_that_lists_no_models_fails_the_turn(void)
 
     begin_kind(s, "", (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
     CHECK(run(said(new_session(), "a"), &info, NULL) == PAL_TURN_FAILED);
-    CHECK(has(info.reason, "no model is named for endpoint 'openai'"));
+    CHECK(has(info.reason, "no model is configured for endpoint 'openai'"));
     end();
     service_close(s);
 }
@@ -791,7 +791,7 @@ static void a_turn_that_takes_too_long_has_failed(void)
 
     begin_kind(s, "openai", (pal_runtime_options){.turn_ms = 50});
     CHECK(run(said(new_session(), "a"), &info, NULL) == PAL_TURN_FAILED);
-    CHECK(info.status == PAL_TIMEOUT && has(info.reason, "longer than it may"));
+    CHECK(info.status == PAL_TIMEOUT && has(info.reason, "exceeded its time limit"));
     end();
     service_close(s);
 }
