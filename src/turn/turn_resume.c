@@ -323,24 +323,69 @@ static size_t settle_open(pal_turn *turn, pal_message *messages)
     return len;
 }
 
-static void go_on(pal_turn *turn)
+static pal_message *make_results(pal_turn *turn, size_t *out_len)
 {
     const pal_resume *found = turn->resume;
     size_t cap = found->answer ? found->answer->parts_len : 0;
     pal_message *messages = pal_arena_array(turn->arena, cap + 1, sizeof(*messages));
-    size_t len = messages ? settle_open(turn, messages) : 0;
 
-    if (!messages || pal_arena_failure(turn->arena) != PAL_OK) {
-        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+    *out_len = messages ? settle_open(turn, messages) : 0;
+    if (messages && pal_arena_failure(turn->arena) == PAL_OK)
+        return messages;
+    pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+    return NULL;
+}
+
+static void go_on(pal_turn *turn)
+{
+    size_t len;
+    pal_message *messages = make_results(turn, &len);
+
+    if (!messages)
+        return;
+    turn->tries += !turn->resume->head.is_handed;
+    turn->write.ops_len = 0;
+    pal_owed_replace(turn, turn->resume->item);
+    if (len > 0)
+        pal_turn_add_append(turn, &(pal_turn_append){.messages = messages, .messages_len = len});
+    pal_turn_write(turn, run_on);
+}
+
+static void close_settled(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
+
+    turn->holds--;
+    if (status == PAL_OK) {
+        turn->resume = NULL;
+        pal_turn_close(turn);
         return;
     }
-    turn->tries += !found->head.is_handed;
+    if (status == PAL_DENIED)
+        pal_lease_lost(turn->lane);
+    pal_away_begin(turn);
+}
+
+/* Ends the turn as failed. Its open calls get results first, as in every other end of a turn. If
+ * the process dies in between, the next one finds the item and ends the turn. */
+static void give_up(pal_turn *turn)
+{
+    size_t len;
+    pal_message *messages = make_results(turn, &len);
+
+    if (!messages)
+        return;
+    turn->info.status = PAL_PROVIDER;
+    if (len == 0 || turn->request.whole) { /* the messages of such a turn are hidden anyway */
+        turn->resume = NULL;
+        pal_turn_close(turn);
+        return;
+    }
     turn->write.ops_len = 0;
-    pal_owed_replace(turn, found->item);
-    if (len > 0)
-        pal_turn_add_append(
-                turn, &(pal_turn_append){.messages = messages, .messages_len = len});
-    pal_turn_write(turn, run_on);
+    pal_turn_add_append(turn, &(pal_turn_append){.messages = messages, .messages_len = len});
+    pal_turn_write(turn, close_settled);
 }
 
 static bool may_try(pal_turn *turn)
@@ -403,10 +448,8 @@ void pal_resume_begin(pal_turn *turn)
         tell_started(turn);
         go_on(turn);
     } else {
-        turn->info.status = PAL_PROVIDER;
         tell_started(turn);
-        turn->resume = NULL;
-        pal_turn_close(turn);
+        give_up(turn);
     }
     if (lane->running == turn && lane->first && lane->first->request.lane == PAL_LANE_INTERRUPT)
         pal_turn_stop(turn, interrupted);

@@ -70,6 +70,35 @@ test('a turn that is killed again and again fails with a reason', async (t) => {
     assert.equal((await later.asked()).length, 3);
 });
 
+// An MCP server whose one tool never answers.
+const stalling = `require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method, params } = JSON.parse(line);
+    const results = { 'initialize': { protocolVersion: params?.protocolVersion,
+        capabilities: { tools: {} }, serverInfo: { name: 'stalling', version: '1' } },
+        'tools/list': { tools: [{ name: 'stall', inputSchema: { type: 'object' } }] }, 'ping': {} };
+    if (results[method]) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: results[method] }));
+});`;
+
+test('a turn that fails after kills leaves no call without a result', async (t) => {
+    const servers = `mcp_servers:\n  - {name: fx, command: ${
+        JSON.stringify([process.execPath, '-e', stalling])}}\n`;
+    let s = await serveModel(t, { config: config + servers });
+    const id = await s.session();
+    const { json } = await s.turn(id,
+        { message: '<<hang times=2>><<tool fx__stall {}>>', background: true });
+    for (let tries = 1; tries <= 3; tries++) {
+        await s.untilAsked(tries);
+        // The third time, the model calls the tool.
+        while (tries === 3 && (await messagesOf(s, id)).length < 2) await pause();
+        await s.stop('SIGKILL');
+        s = await serveModel(t, { dir: s.dir, model: s.model, config: config + servers });
+    }
+    assert.match((await untilTurn(s, json.turn_id, 'failed')).reason, /died 3 times/);
+    const messages = await messagesOf(s, id);
+    assert.deepEqual(messages.map((m) => m.role), ['user', 'assistant', 'tool', 'assistant']);
+    assert.match(JSON.stringify(messages[2]), /interrupted/);
+});
+
 test('a turn that is stopped again and again is still answered', async (t) => {
     const stops = { config: `${config}server:\n  drain: 100ms\n` };
     let s = await serveModel(t, stops);
