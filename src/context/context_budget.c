@@ -110,7 +110,7 @@ static bool leaves_answer(const pal_context_input *input, uint64_t tokens)
 uint64_t pal_context_sendable(const pal_context_input *input)
 {
     const pal_context_limits *limits = &input->limits;
-    uint64_t threshold = input->settings.compaction_threshold;
+    uint64_t threshold = own_threshold(input);
     uint64_t sendable = pal_context_usable(limits);
     if (fills_by_percent(input) && !limits->output && !limits->input)
         sendable = limits->context;

@@ -127,15 +127,17 @@ test('input limits of models are obeyed, and can be configured', bounded, async 
 });
 
 for (const kind of ['mistral', 'mistral_conversations']) {
-    for (const strategy of ['compact', 'summarization', 'sliding_window', 'reset']) {
-        test(`${kind}, ${strategy}: the threshold takes effect at 118,000`, bounded, async (t) => {
+    const cases = ['compact', 'summarization', 'sliding_window', 'reset'].map((strategy) =>
+        [strategy, 'the threshold takes effect at 118,000', '  compaction_threshold: 118000\n']);
+    cases.push(['reset', 'the default threshold is 118,000', '']);
+    for (const [strategy, title, threshold] of cases) {
+        test(`${kind}, ${strategy}: ${title}`, bounded, async (t) => {
             const s = await serve(t, { env: { MISTRAL_API_KEY: 'k' }, args: ['--provider', kind],
                 config: `providers:
   - {kind: ${kind}, model: mistral-medium-latest}
 context:
   token_strategy: ${strategy}
-  compaction_threshold: 118000
-` });
+${threshold}` });
             const make = async (tokens) => {
                 const { json } = await s.post('/api/v1/sessions', {});
                 const messages = tokens.map((count, i) =>
