@@ -45,7 +45,8 @@ static bool is_message(pal_json message)
             pal_json_type_of(pal_json_find(message, "parentId")) == PAL_JSON_STRING)
         return true;
     for (pal_json_iter iter = pal_json_each(parts); pal_json_next(&iter, NULL, &part);)
-        if (has_object(part, "tool") || has_object(part, "image") || has_object(part, "file"))
+        if (has_object(part, "tool") || has_object(part, "image") || has_object(part, "file") ||
+                pal_json_type_of(pal_json_find(part, "id")) == PAL_JSON_STRING)
             return true;
     return false;
 }
@@ -137,7 +138,7 @@ static pal_str keep(reading *r, pal_json object, const char *const *read)
 /* Returns the unread members of the object inside a part and of the part itself. */
 static pal_str keep_inner(reading *r, pal_json part, const char *name, const char *const *read)
 {
-    const char *const around[] = {"id", "type", name, NULL};
+    const char *const around[] = {"type", name, NULL};
     pal_str more = unread(r, part, around, (pal_str){0});
     return wrap(r, unread(r, pal_json_find(part, name), read, more));
 }
@@ -264,6 +265,13 @@ static void read_unknown(reading *r, pal_json part)
     out->extra = pal_member_wrap(r->in->line_arena, FAMILY, raw);
 }
 
+/* Returns whether the content of a part is somewhere else than in its text. */
+static bool is_elsewhere(reading *r, pal_json part)
+{
+    static const char *const usual[] = {"id", "type", "text", "compacted", NULL};
+    return !text_of(r, part, "text").len && unread(r, part, usual, (pal_str){0}).len;
+}
+
 static void read_part(reading *r, pal_json part)
 {
     static const struct {
@@ -271,7 +279,7 @@ static void read_part(reading *r, pal_json part)
         pal_part_kind kind;
     } texts[] = {{"text", PAL_PART_TEXT}, {"reasoning", PAL_PART_REASONING},
             {"compaction", PAL_PART_COMPACTION}};
-    static const char *const read[] = {"id", "type", "text", NULL};
+    static const char *const read[] = {"type", "text", NULL};
     pal_json type = pal_json_find(part, "type");
     if (pal_json_string_is(type, "tool") && is_tool(r, part)) {
         read_tool(r, part);
@@ -288,6 +296,8 @@ static void read_part(reading *r, pal_json part)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (!pal_json_string_is(type, texts[i].type))
             continue;
+        if (texts[i].kind != PAL_PART_COMPACTION && is_elsewhere(r, part))
+            break;
         pal_part *out = add(r, texts[i].kind);
         out->text = text_of(r, part, "text");
         out->extra = keep(r, part, read);

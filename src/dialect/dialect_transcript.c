@@ -451,10 +451,23 @@ static pal_str clean(pal_str line, bool is_first)
     return line;
 }
 
+/* A short message of the Go package looks like one of OpenAI or of Palaver. A later one can show
+ * the format, which is then used from there on. */
+static void find_kind(pal_transcript *in, pal_json line)
+{
+    if (in->is_guess && pal_go_session_is(line)) {
+        in->kind = PAL_TRANSCRIPT_GO_SESSION;
+        in->is_guess = false;
+    }
+    if (in->kind != PAL_TRANSCRIPT_AUTO)
+        return;
+    in->kind = detect(line);
+    in->is_guess = in->kind != PAL_TRANSCRIPT_GO_SESSION && has(line, "role");
+}
+
 static void read_line(pal_transcript *in, pal_json line)
 {
-    if (in->kind == PAL_TRANSCRIPT_AUTO)
-        in->kind = detect(line);
+    find_kind(in, line);
     switch (in->kind) {
     case PAL_TRANSCRIPT_NATIVE:
         pal_native_line_read(in, line);

@@ -25,6 +25,7 @@ typedef struct pal_held {
  * requested. */
 struct pal_transcript {
     pal_transcript_kind kind;
+    bool is_guess; /* `kind` comes from a message that several formats can contain */
     pal_transcript_counts counts;
     uint64_t line;      /* the current line */
     pal_status failure; /* a failure outside the arenas; permanent */

@@ -42,8 +42,9 @@ static void put_session_id(pal_json_writer *writer, const pal_session *session)
 {
     pal_str id;
     bool is_found = take_loom_id(session->key, &id);
-    for (size_t i = 0; !is_found && i < session->aliases_len; i++)
-        is_found = take_loom_id(session->aliases[i], &id);
+    /* From the end, because the client's id comes first and may begin with "loom:" itself. */
+    for (size_t i = session->aliases_len; !is_found && i > 0; i--)
+        is_found = take_loom_id(session->aliases[i - 1], &id);
     if (is_found)
         pal_put_str(writer, "session_id", id);
     else

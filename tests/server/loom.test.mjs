@@ -234,6 +234,8 @@ test('an id that the client chose finds the session in every route', async (t) =
     assert.equal((await s.get('/api/v1/conversations/test-session-123')).code, 404);
     assert.equal((await s.post(`${at}/restore`)).code, 200);
     assert.equal((await s.get(`${at}/messages`)).json.messages.length, 6);
+    await make(s, 'b2', { session_id: 'loom:x' });
+    assert.equal((await s.get('/api/v1/conversations/loom:x')).json.session_id, 'loom:x');
 });
 
 test('an id that the client chose cannot belong to two sessions', async (t) => {

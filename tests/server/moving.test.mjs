@@ -309,6 +309,22 @@ test('messages of the Go package keep all their data', async (t) => {
     }
 });
 
+test('lines of the Go package are recognized, whatever the first one looks like', (t) => {
+    const plain = { id: 'msg_0', role: 'user', content: 'first' };
+    const answer = { id: 'msg_9', role: 'assistant', parts: [{ id: 'p1', type: 'compaction' }, { id: 'p2', type: 'text', text: 'so far' }] };
+    const texts = { id: 'msg_1', role: 'user', parts: [{ id: 'p0', type: 'text', text: 'second' }] };
+    for (const lines of [[plain, answer, ...goMessages.slice(1)], [texts, plain, answer], [answer, texts, plain]]) {
+        const dir = workspace(t);
+        write(dir, 'go.jsonl', ...lines);
+        assert.equal(importFile(dir, '--key', 'k', 'go.jsonl').problems_total, 0);
+        assert.equal(importFile(dir, '--key', 'k', 'go.jsonl').messages, 0);
+        const all = palaver(dir, 'session', 'export', '--format', 'openai', 'k');
+        assert.match(all, /first/);
+        assert.match(all, /so far/);
+        assert.match(all, lines.length > 3 ? /AAA.*boom/ : /second/);
+    }
+});
+
 test('members that the Go package does not know are kept', (t) => {
     const dir = workspace(t);
     const parts = [{ type: 'tool', tool: { callId: 'c2', name: 'run', input: '{}', status: 'error', error: 'KAPUT' } },
@@ -328,6 +344,16 @@ test('members that the Go package does not know are kept', (t) => {
         ['image', 'https://x/y.png'], ['image', 'https://x/z.png'], ['file', 'https://x/f.pdf'], ['text', undefined]]);
     assert.deepEqual(messages.slice(1).flatMap((m) => m.parts.map((p) => [p.call_id, p.output, p.error])),
         [['c2', 'KAPUT', true], ['c3', 'half', true], ['c4', '{"code":"BAD"}', true]]);
+    // Ids of parts are kept. A part whose content is not in its text is shown.
+    write(dir, 'ids.json', { id: 'm1', role: 'assistant', parts: [{ id: 'I1', type: 'text', text: 'x' },
+        { id: 'I2', type: 'tool', tool: { callId: 'c5', name: 'run', input: '{}' } }, { id: 'I3', type: 'reasoning', thought: 'deep' },
+        { id: 'I4', type: 'text', text: '', compacted: true }] });
+    assert.equal(importFile(dir, '--format', 'go-session', '--key', 'i', 'ids.json').problems_total, 1);
+    const ids = palaver(dir, 'session', 'export', 'i');
+    for (const n of [1, 2, 3, 4]) assert.ok(ids.includes(`"I${n}"`), ids);
+    const shown = JSON.parse(palaver(dir, 'session', 'show', '--json', 'i')).messages[0].parts;
+    assert.match(shown[2].text, /deep/);
+    assert.equal(shown[3].text, '');
     // One without anything to show is told.
     write(dir, 'empty.json', { id: 'm1', role: 'user', parts: [{ type: 'image', image: { asset: 'T10' } }] });
     const told = importFile(dir, '--format', 'go-session', '--key', 'e', 'empty.json');
