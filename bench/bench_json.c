@@ -9,7 +9,7 @@
 #include <json-c/json.h>
 #endif
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 #define ROUNDS 15
 #define ROUND_US 40000

@@ -1,4 +1,4 @@
-/* tokens_compile.c - makes the table of a vocabulary while the library is built.
+/* compile.c - makes the table of a vocabulary while the library is built.
  *
  *   tokens-compile NAME PATTERN TOKENS SPECIAL OUT
  *

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/palaver.h"
 
 #define PAL_CLI_OUT_MAX ((size_t)1 << 30) /* bytes of output that wait to be written */
@@ -273,7 +273,7 @@ bool pal_cli_duration_from_text(const char *text, int64_t *out_ms);
 PAL_CHECKED pal_status pal_cli_time_option(
         pal_cli *cli, const char *option, const char *text, int sign, int64_t *out_ms);
 
-/* ---- Tables for people (cli_table.c) ---- */
+/* ---- Tables for people (terminal_table.c) ---- */
 
 #define PAL_CLI_COLUMNS_MAX 8
 

@@ -4,8 +4,8 @@
 #define PAL_CLI_PICOCLAW_H
 
 #include "cli/cli.h"
-#include "dialect/dialect_picoclaw.h"
-#include "server/server_import.h"
+#include "dialect/picoclaw/picoclaw.h"
+#include "transfer/transfer_import.h"
 
 /* The state and the results of an import. */
 typedef struct pal_picoclaw_import {

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
-#include "dialect/dialect_native.h"
+#include "dialect/native/native.h"
 
 #define NAMELESS "picoclaw" /* key of a session whose key is empty */
 

@@ -1,7 +1,7 @@
 /* cli_signals.c - records signals for a thread that waits. A handler only sets a flag and writes
  * to an eventfd, which stays readable, so a signal between the check and the wait is not lost.
  * The state is global, because signals belong to the process. */
-#include "cli/cli_terminal.h"
+#include "cli/terminal/terminal.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
 #define PAL_CONFIG_ROW_H
 
 #include <stdint.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "config/config_node.h"
 #include "palaver/config.h"
 #include "palaver/turn.h"

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include "base/json.h"
+#include "base/json/json.h"
 
 static const struct {
     const char *name;

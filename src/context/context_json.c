@@ -15,7 +15,7 @@
  * is true, "hash" (16 hex digits) only if the item is sent, and "seq" only for a stored message. */
 #include <inttypes.h>
 #include <stdio.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/context.h"
 
 #define PLAN_BYTES_MAX ((size_t)256 << 20)

@@ -4,7 +4,7 @@
  *   {"context": {"token_strategy": "sliding_window", "compaction": {"prune": false}}} */
 #include <inttypes.h>
 #include <stddef.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/context.h"
 
 typedef enum field_kind {

@@ -2,11 +2,11 @@
 #include "palaver/dialect.h"
 
 #include "base/buf.h"
-#include "dialect/dialect_anthropic.h"
+#include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_mistral_chat.h"
-#include "dialect/dialect_native.h"
-#include "dialect/dialect_openai_chat.h"
+#include "dialect/mistral/mistral_chat.h"
+#include "dialect/native/native.h"
+#include "dialect/openai/openai_chat.h"
 #include "palaver/limits.h"
 
 static const char *const names[] = {

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/arena.h"
 #include "palaver/error.h"
 

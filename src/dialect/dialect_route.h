@@ -5,7 +5,7 @@
 #ifndef PAL_DIALECT_ROUTE_H
 #define PAL_DIALECT_ROUTE_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/route.h"
 
 typedef struct pal_route_input {

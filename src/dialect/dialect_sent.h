@@ -7,7 +7,7 @@
 #ifndef PAL_DIALECT_SENT_H
 #define PAL_DIALECT_SENT_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/message.h"
 
 #define PAL_SENT_MEMBER "palaver_sent"

@@ -1,9 +1,9 @@
 /* dialect_skillian.h - writes rows of the table of sessions of Skillian (a chat assistant).
- * dialect_row.c reads them. */
+ * transcript_row.c reads them. */
 #ifndef PAL_DIALECT_SKILLIAN_H
 #define PAL_DIALECT_SKILLIAN_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/message.h"
 #include "palaver/session.h"
 

@@ -8,7 +8,7 @@
 #define PAL_PROVIDER_ANSWER_H
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "provider/provider.h"
 
 #define PAL_ANSWER_NO_CALL UINT32_MAX

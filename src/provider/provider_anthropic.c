@@ -3,7 +3,7 @@
  * Up to four marks show the service which parts later requests will share: the end of the tools,
  * the end of the system field, the stable beginning of the conversation, and the whole conversation
  * if it is stable. Pure functions; provider_anthropic_read.c reads the answers. */
-#include "dialect/dialect_anthropic.h"
+#include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
 #include "provider/provider_kind.h"
 

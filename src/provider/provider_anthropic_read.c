@@ -4,7 +4,7 @@
  * message. Token counts are cumulative, so the last ones replace the others. The signature of a
  * block of thinking is reported when the block is complete. A block that is completely opaque is
  * reported in its place as JSON, and is sent back byte for byte. On the loop. */
-#include "dialect/dialect_anthropic.h"
+#include "dialect/anthropic/anthropic.h"
 #include "provider/provider_reader.h"
 
 static pal_str family(void)

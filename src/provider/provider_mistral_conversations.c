@@ -6,7 +6,7 @@
  * since the model's last answer. Instructions and tools belong to a conversation from its
  * beginning; an agent (a model named "ag_..." or "ag:...") has its own. On the loop. */
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_mistral_entries.h"
+#include "dialect/mistral/mistral_entries.h"
 #include "provider/provider_kind.h"
 
 /* Parameters that are members of the request instead of "completion_args". */

@@ -1,7 +1,7 @@
 /* provider_openai.c - writes requests for chat completions: for OpenAI, and for Mistral, which
  * rejects unknown members. Pure functions; provider_openai_read.c reads the answers. */
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_openai_chat.h"
+#include "dialect/openai/openai_chat.h"
 #include "provider/provider_kind.h"
 
 #define OPENAI_URL "https://api.openai.com/v1"

@@ -5,16 +5,16 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "server/api_mcp.h"
-#include "server/api_mistral_gate.h"
-#include "server/server_auth.h"
+#include "server/access/access_auth.h"
+#include "server/access/access_rate.h"
+#include "server/api/mcp/api_mcp.h"
+#include "server/api/mistral/api_mistral_gate.h"
+#include "server/api/native/api_feed.h"
+#include "server/observe/observe_trace.h"
 #include "server/server_care.h"
 #include "server/server_dispatch.h"
-#include "server/server_feed.h"
 #include "server/server_idempotency.h"
-#include "server/server_rate.h"
 #include "server/server_settings.h"
-#include "server/server_trace.h"
 
 /* Without a key, everyone who can connect can read everything. So the server only opens on a local
  * address until a key exists. */

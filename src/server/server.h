@@ -1,8 +1,8 @@
 /* server.h - used by every handler of the server: the server, a call, and the tables of routes.
  *
- * The listener (server_http.h) receives a request. pal_server_admit() finds the API by the prefix
- * of the path, and the route by method and pattern. It checks the caller (server_auth.h) and the
- * rate (server_rate.h). When the body is complete, pal_server_handle() checks whether the request
+ * The listener (http.h) receives a request. pal_server_admit() finds the API by the prefix
+ * of the path, and the route by method and pattern. It checks the caller (access_auth.h) and the
+ * rate (access_rate.h). When the body is complete, pal_server_handle() checks whether the request
  * was answered before (server_idempotency.h), and calls the handler. The handler sends one
  * response, or fails with an error in the API's envelope. A handler contains no rules about
  * conversations: it reads a request, calls the public interface, and writes a response. */
@@ -11,9 +11,9 @@
 
 #include <stdatomic.h>
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/palaver.h"
-#include "server/server_http.h"
+#include "server/http/http.h"
 
 typedef struct pal_server pal_server;
 typedef struct pal_call pal_call;
@@ -48,7 +48,7 @@ typedef enum pal_api_flag {
     PAL_ROUTE_TURN = 1 << 3,     /* can start a turn or forward a call */
 } pal_api_flag;
 
-/* The description of a route in /openapi.json. Schemas are names in server_schema.c. */
+/* The description of a route in /openapi.json. Schemas are names in api_schema.c. */
 typedef struct pal_api_doc {
     const char *id; /* "createSession" */
     const char *summary;
@@ -171,7 +171,7 @@ PAL_CHECKED pal_status pal_call_count(pal_call *call, pal_json object, const cha
 PAL_CHECKED pal_status pal_call_object(
         pal_call *call, pal_json object, const char *name, pal_str *out, pal_error *err);
 /* PAL_INVALID if the body has a member, or the query a parameter, that the route does not know
- * (server_known.c). */
+ * (api_known.c). */
 PAL_CHECKED pal_status pal_call_known(pal_call *call, pal_error *err);
 /* Accepts only decimal digits, as in a path. */
 bool pal_call_number(pal_str text, uint64_t *out);

@@ -2,9 +2,9 @@
 #ifndef PAL_SERVER_CALL_H
 #define PAL_SERVER_CALL_H
 
+#include "server/observe/observe_trace.h"
 #include "server/server.h"
 #include "server/server_limits.h"
-#include "server/server_trace.h"
 
 /* Lives in the exchange's arena and is the exchange's `user`. `call` must be first. */
 typedef struct pal_frame {

@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "server/server_auth.h"
-#include "server/server_metrics.h"
-#include "server/server_notify.h"
+#include "server/access/access_auth.h"
+#include "server/observe/observe_metrics.h"
+#include "server/observe/observe_notify.h"
 #include "server/server_settings.h"
 
 #define TICK_MS 1000

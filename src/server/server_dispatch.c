@@ -16,12 +16,12 @@
 #include <strings.h>
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/server_auth.h"
+#include "server/access/access_auth.h"
+#include "server/access/access_rate.h"
+#include "server/observe/observe_metrics.h"
 #include "server/server_call.h"
 #include "server/server_idempotency.h"
 #include "server/server_match.h"
-#include "server/server_metrics.h"
-#include "server/server_rate.h"
 #include "server/server_settings.h"
 
 #define DRAIN_RETRY_MS 5000

@@ -9,7 +9,7 @@
  * mistaken for a new one. Both records expire after server.idempotency_ms.
  *
  * Derived ids: a repeated request must use the same ids as the first attempt. They are an HMAC of
- * tenant, route, key and a number, with the store's secret (server_secret.h). So no other tenant
+ * tenant, route, key and a number, with the store's secret (access_secret.h). So no other tenant
  * and no other store can predict or choose them.
  *
  * The tables below show what a request finds, and what a crash leaves.
@@ -61,9 +61,9 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "server/access/access_secret.h"
+#include "server/observe/observe_metrics.h"
 #include "server/server_call.h"
-#include "server/server_metrics.h"
-#include "server/server_secret.h"
 #include "server/server_settings.h"
 
 #define KIND "idempotency"

@@ -3,7 +3,7 @@
 #define PAL_SERVER_PUT_H
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/id.h"
 #include "palaver/message.h"
 

@@ -2,8 +2,8 @@
  * restart. Call it from the thread that waits for signals. */
 #include "base/log.h"
 #include "base/map.h"
+#include "server/access/access_auth.h"
 #include "server/server.h"
-#include "server/server_auth.h"
 #include "server/server_settings.h"
 
 /* ---- Differences ---- */

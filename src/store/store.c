@@ -7,7 +7,7 @@
 #include "palaver/store.h"
 
 #include "base/memory.h"
-#include "dialect/dialect_native.h"
+#include "dialect/native/native.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
 #include "store/store_front.h"

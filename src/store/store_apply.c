@@ -6,7 +6,7 @@
 #include "palaver/store.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
-#include "store/store_view.h"
+#include "store/view/view.h"
 
 /* Forks are resolved here, against the current rows. Rows never change, so the result stays valid.
  * Returns false if nothing is left to do. */

@@ -10,7 +10,7 @@
 #define PAL_STORE_BACKEND_H
 
 #include "palaver/store.h"
-#include "store/store_words.h"
+#include "store/search/search_words.h"
 
 /* One stored message. */
 typedef struct pal_row {

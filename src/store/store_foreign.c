@@ -1,7 +1,7 @@
 /* store_foreign.c - reads SQLite files of other programs, read-only. Its statements and connections
  * are separate from those of our store. Any thread can call it. */
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/foreign.h"
 #include <sqlite3.h>
 

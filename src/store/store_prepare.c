@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/map.h"
-#include "dialect/dialect_native.h"
+#include "dialect/native/native.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
 

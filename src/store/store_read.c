@@ -7,12 +7,12 @@
 #include "base/digest.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
-#include "store/store_chain.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
 #include "store/store_reading.h"
-#include "store/store_standing.h"
-#include "store/store_view.h"
+#include "store/view/view.h"
+#include "store/view/view_chain.h"
+#include "store/view/view_standing.h"
 
 static pal_status checked_tenant(pal_str tenant, pal_str *out_tenant, pal_error *err)
 {

@@ -1,11 +1,11 @@
 /* store_reading.c - several reads of one session, which is looked up once. */
 #include "store/store_reading.h"
 
-#include "store/store_chain.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
-#include "store/store_standing.h"
-#include "store/store_view.h"
+#include "store/view/view.h"
+#include "store/view/view_chain.h"
+#include "store/view/view_standing.h"
 
 pal_status pal_reading_begin(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_reading *out_reading, pal_error *err)

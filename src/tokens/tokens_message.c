@@ -14,7 +14,7 @@
  * and 12 if it declares tools. Nothing is published about tool calls; they are counted as 3 plus
  * their name and arguments. */
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/limits.h"
 #include "palaver/tokens.h"
 

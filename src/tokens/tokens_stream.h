@@ -3,8 +3,8 @@
 #ifndef PAL_TOKENS_STREAM_H
 #define PAL_TOKENS_STREAM_H
 
+#include "tokens/split/split.h"
 #include "tokens/tokens_estimate.h"
-#include "tokens/tokens_split.h"
 #include "tokens/tokens_walk.h"
 
 /* A longer piece is handled in parts. */

@@ -19,7 +19,7 @@
 #include <string.h>
 #include "palaver/error.h"
 #include "palaver/tokens.h"
-#include "tokens/tokens_split.h"
+#include "tokens/split/split.h"
 
 #define PAL_TABLE_MAGIC "PALTOKEN"
 #define PAL_TABLE_VERSION 2u

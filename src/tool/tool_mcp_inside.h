@@ -12,7 +12,7 @@
 #ifndef PAL_TOOL_MCP_INSIDE_H
 #define PAL_TOOL_MCP_INSIDE_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/map.h"
 #include "tool/tool_mcp.h"
 

@@ -6,7 +6,7 @@
 #ifndef PAL_TOOL_SCHEMA_INSIDE_H
 #define PAL_TOOL_SCHEMA_INSIDE_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tool/tool_schema.h"
 
 typedef enum pal_schema_verdict {

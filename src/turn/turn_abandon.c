@@ -1,7 +1,7 @@
 /* turn_abandon.c - cancels a turn without waiting for it. A thread that serves many clients calls
  * this when one of them has left. */
 #include "base/memory.h"
-#include "turn/turn_runtime.h"
+#include "turn/runtime/runtime.h"
 
 typedef struct abandoning {
     pal_task task;

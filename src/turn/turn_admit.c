@@ -9,17 +9,17 @@
  * response. */
 #include "turn/turn_machine.h"
 
-#include "turn/turn_backlog.h"
+#include "turn/lane/lane_backlog.h"
+#include "turn/lane/lane_join.h"
+#include "turn/lane/lane_park.h"
+#include "turn/lane/lane_visit.h"
+#include "turn/recovery/recovery_holder.h"
+#include "turn/recovery/recovery_outcome.h"
+#include "turn/recovery/recovery_owed.h"
+#include "turn/recovery/recovery_inspect.h"
+#include "turn/runtime/runtime_servers.h"
 #include "turn/turn_entry.h"
 #include "turn/turn_event.h"
-#include "turn/turn_holder.h"
-#include "turn/turn_join.h"
-#include "turn/turn_outcome.h"
-#include "turn/turn_owed.h"
-#include "turn/turn_park.h"
-#include "turn/turn_recover.h"
-#include "turn/turn_servers.h"
-#include "turn/turn_visit.h"
 #include "turn/turn_whole.h"
 
 static void admit(pal_turn *turn);

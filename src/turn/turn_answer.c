@@ -2,14 +2,14 @@
  * stores the answer, its ledger row and, if the service keeps the conversation, the id of that
  * conversation. Messages steered into a turn are taken between two model calls. On the loop.
  *
- * A crash before the commit loses the answer; the turn then calls the model again (turn_resume.c).
- * After the commit only the calls of the answer can be left open. */
+ * A crash before the commit loses the answer; the turn then calls the model again
+ * (recovery_resume.c). After the commit only the calls of the answer can be left open. */
 #include "turn/turn_machine.h"
 
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "base/sum.h"
 #include "turn/turn_conversation.h"

@@ -22,7 +22,7 @@
  * answered turn of the session continues it; until then no failure drops it. */
 #include "turn/turn_conversation.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "turn/turn_machine.h"
 
 #define RECORD_KIND "mistral_conversation"

@@ -5,21 +5,21 @@
  * callbacks that arrive at an ended turn find PAL_PHASE_ENDED and do nothing. On the loop.
  *
  * A crash before the last commit leaves an unfinished turn, which another process continues
- * (turn_owed.c). */
+ * (recovery_owed.c). */
 #include "turn/turn_machine.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
-#include "turn/turn_follow.h"
-#include "turn/turn_backlog.h"
-#include "turn/turn_models.h"
-#include "turn/turn_owed.h"
-#include "turn/turn_park.h"
-#include "turn/turn_servers.h"
+#include "turn/lane/lane_follow.h"
+#include "turn/lane/lane_backlog.h"
+#include "turn/runtime/runtime_models.h"
+#include "turn/recovery/recovery_owed.h"
+#include "turn/lane/lane_park.h"
+#include "turn/runtime/runtime_servers.h"
 #include "turn/turn_speech.h"
 #include "turn/turn_whole.h"
 

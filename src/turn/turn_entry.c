@@ -1,5 +1,6 @@
 /* turn_entry.c - makes the first commit of a turn. The commit contains the lease, the cleanup after
- * a dead turn, the turn's messages, and the item that marks the turn as unfinished (turn_owed.c).
+ * a dead turn, the turn's messages, and the item that marks the turn as unfinished
+ * (recovery_owed.c).
  *
  * Inspecting the session, committing and planning are three pieces of work, and the loop can start
  * each of them. But waking a thread costs more than any of them. So one worker does all three and
@@ -11,9 +12,9 @@
  * the running turn. */
 #include "turn/turn_entry.h"
 
-#include "turn/turn_owed.h"
-#include "turn/turn_recover.h"
-#include "turn/turn_servers.h"
+#include "turn/recovery/recovery_owed.h"
+#include "turn/recovery/recovery_inspect.h"
+#include "turn/runtime/runtime_servers.h"
 #include "turn/turn_whole.h"
 
 enum { ENTRIES_MAX = PAL_RUNTIME_WORKERS / 2 };
@@ -59,7 +60,7 @@ void pal_entry_make(pal_turn *turn)
     pal_entry_add_lease(turn);
     pal_whole_settle(turn);
     if (owes_first)
-        pal_owed_add(turn); /* before the messages; see turn_owed.c */
+        pal_owed_add(turn); /* before the messages; see recovery_owed.c */
     if (turn->messages_len > 0)
         pal_turn_add_append(turn,
                 &(pal_turn_append){.messages = turn->messages,

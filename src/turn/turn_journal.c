@@ -5,7 +5,7 @@
  * States: idle, or one commit in flight (`busy`). Only commit() runs on a worker, and only it uses
  * `running` and `ops` meanwhile. A crash loses the waiting writes; their callers have not been
  * notified. */
-#include "turn/turn_runtime.h"
+#include "turn/runtime/runtime.h"
 
 #include "base/memory.h"
 

@@ -17,10 +17,10 @@
 #include "base/random.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
-#include "turn/turn_models.h"
+#include "turn/runtime/runtime_models.h"
 #include "turn/turn_seal.h"
 #include "turn/turn_speech.h"
-#include "turn/turn_owed.h"
+#include "turn/recovery/recovery_owed.h"
 
 /* Delay before the first retry if the service cannot be reached. Each further delay is twice as
  * long. */

@@ -3,7 +3,7 @@
 #ifndef PAL_TURN_MACHINE_H
 #define PAL_TURN_MACHINE_H
 
-#include "turn/turn_runtime.h"
+#include "turn/runtime/runtime.h"
 
 /* Sets the state, and notifies the runtime's watch unless the turn is a compaction. In every state
  * except RUNNING and RETRYING, also releases the budget reservation. */
@@ -156,7 +156,7 @@ bool pal_tools_is_callers(const pal_turn *turn, pal_str name);
 void pal_tools_cancel(pal_turn *turn); /* stops running calls; they do not call back */
 void pal_tools_done(pal_turn *turn);   /* frees the calls */
 
-/* ---- turn_lane.c ---- */
+/* ---- lane.c ---- */
 
 /* Calls the `started` callback of the turn, once: with the turn's state, or with the error if the
  * turn is not run. */
@@ -203,7 +203,7 @@ void pal_lane_count(pal_runtime *runtime, int running, int queued);
 pal_steer *pal_lane_steer(pal_lane_state *lane);
 void pal_steer_free(pal_steer *steer);
 
-/* ---- turn_wait.c ---- */
+/* ---- lane_wait.c ---- */
 
 /* Called for a new turn if another turn runs or waits: the new turn waits, joins or is refused,
  * depending on its lane mode. */
@@ -215,7 +215,7 @@ void pal_lane_step_back(pal_turn *turn);
 /* Removes a waiting turn from the queue, and its messages from the inbox. */
 void pal_lane_withdraw(pal_turn *turn);
 
-/* ---- turn_lease.c ---- */
+/* ---- lane_lease.c ---- */
 
 /* Called when a turn's first write has acquired the lease. */
 void pal_lease_taken(pal_lane_state *lane, uint64_t fence);
@@ -229,7 +229,7 @@ void pal_lease_lost(pal_lane_state *lane);
 /* Adds the release of the lease to turn->write. */
 void pal_lease_add_release(pal_turn *turn);
 
-/* ---- turn_runtime.c ---- */
+/* ---- runtime.c ---- */
 
 /* Creates a turn in its lane without beginning it. The turn takes the arena, which holds the
  * request. On failure returns NULL, and the caller keeps the arena. */
@@ -251,7 +251,7 @@ pal_turn *pal_runtime_known(
  * it. */
 void pal_runtime_ended(pal_turn *turn, bool has_run);
 
-/* ---- turn_call.c ---- */
+/* ---- runtime_call.c ---- */
 
 /* Fills in the public state of the turn. */
 void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info);
@@ -261,7 +261,7 @@ void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info);
 /* Runs on a worker: plans, prunes, and prepares everything that the model is sent. */
 void pal_plan_work(pal_work_item *item);
 
-/* ---- turn_price.c ---- */
+/* ---- runtime_price.c ---- */
 
 /* Returns the cost of a call in millionths; 0 if the model has no price. On any thread. */
 int64_t pal_price_of(const pal_runtime *runtime, pal_str model, const pal_usage *usage);

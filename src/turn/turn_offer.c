@@ -3,9 +3,9 @@
  * copied. On the loop, except for pal_runtime_tools(). */
 #include "turn/turn_offer.h"
 
-#include "base/json.h"
-#include "turn/turn_ask.h"
-#include "turn/turn_copy.h"
+#include "base/json/json.h"
+#include "turn/runtime/runtime_ask.h"
+#include "turn/runtime/runtime_copy.h"
 
 pal_tool *pal_offer_gather(const pal_runtime *runtime, const pal_turn_request *request,
         pal_arena *arena, size_t *out_len)

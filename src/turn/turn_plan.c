@@ -3,11 +3,11 @@
  * meanwhile.
  *
  * A prune is committed before the plan relies on it. A crash leaves at most such a prune. */
-#include "turn/turn_budget.h"
+#include "turn/runtime/runtime_budget.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_sender.h"
-#include "turn/turn_window.h"
+#include "window/window_load.h"
 
 enum { PLANS_MAX = 3 };
 

@@ -7,7 +7,7 @@
  * commit leaves an unfinished turn, which another process continues. On the loop. */
 #include "turn/turn_seal.h"
 
-#include "turn/turn_owed.h"
+#include "turn/recovery/recovery_owed.h"
 
 bool pal_seal_is_wanted(const pal_turn *turn)
 {

@@ -10,9 +10,9 @@
 #include "turn/turn_sender.h"
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/limits.h"
-#include "turn/turn_copy.h"
+#include "turn/runtime/runtime_copy.h"
 #include "turn/turn_speaker.h"
 
 /* Indenting can make a text of line breaks three times as long, and a name is added. The store

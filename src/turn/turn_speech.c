@@ -4,8 +4,8 @@
 #include "turn/turn_speech.h"
 
 #include "base/memory.h"
-#include "dialect/dialect_native.h"
-#include "dialect/dialect_openai_items.h"
+#include "dialect/native/native.h"
+#include "dialect/openai/openai_items.h"
 #include "palaver/limits.h"
 
 enum { PIECES_MAX = PAL_MESSAGE_PARTS_MAX };

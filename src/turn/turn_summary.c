@@ -1,5 +1,5 @@
 /* turn_summary.c - the compaction of a turn: requests the summary from a model, between the two
- * halves of turn_compact.c. On the loop, except for keep_summary().
+ * halves of window_compact.c. On the loop, except for keep_summary().
  *
  * A crash before the checkpoint is committed leaves the conversation unchanged; the next turn
  * compacts again. */

@@ -5,18 +5,18 @@
  * order of the calls, as soon as all calls before them have ended. A failed tool is recorded as the
  * call's result and does not fail the turn. On the loop, except for run_builtin().
  *
- * After a crash, calls without a recorded result are open. turn_resume.c adds a result for them, or
- * waits for the caller again. */
+ * After a crash, calls without a recorded result are open. recovery_resume.c adds a result for
+ * them, or waits for the caller again. */
 #include "turn/turn_machine.h"
 
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "tool/tool_schema.h"
+#include "turn/lane/lane_park.h"
 #include "turn/turn_event.h"
-#include "turn/turn_park.h"
 #include "turn/turn_seal.h"
 #include "turn/turn_speech.h"
 

@@ -1,16 +1,16 @@
 /* turn_whole.c - turns that are all or nothing. If such a turn fails, the commit that ends it
  * contains a rewind, which hides everything that the turn has recorded.
  *
- * If the process dies, the turn is continued like any other (turn_resume.c). Version 0.1.0 rewound
- * such a turn instead. It kept an item with the delivery "whole" in the session's inbox:
+ * If the process dies, the turn is continued like any other (recovery_resume.c). Version 0.1.0
+ * rewound such a turn instead. It kept an item with the delivery "whole" in the session's inbox:
  * {"first":"<the message's id>"}. A turn that begins still settles such an item.
  *
  * If the client sends the request of a failed turn again, a new turn records it again
- * (turn_join.c). */
+ * (lane_join.c). */
 #include "turn/turn_whole.h"
 
-#include "base/json.h"
-#include "turn/turn_owed.h"
+#include "base/json/json.h"
+#include "turn/recovery/recovery_owed.h"
 
 static const char delivery[] = "whole";
 

@@ -4,7 +4,7 @@
  *
  * repaired for the profile, or as they are where it is "raw". */
 #include <stdlib.h>
-#include "dialect/dialect_openai_chat.h"
+#include "dialect/openai/openai_chat.h"
 #include "palaver/context.h"
 #include "support/history_random.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/store_sqlite.h"
+#include "store/sqlite/sqlite.h"
 #include "support/sqlite_file.h"
 
 enum { ROWS = PAL_BLOCK_ROWS, BLOCKS = 36, BATCH = 1024, WIDE_LEN = 300 << 10 };

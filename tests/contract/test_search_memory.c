@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "palaver/limits.h"
+#include "store/memory/memory_store.h"
 #include "store/store_front.h"
-#include "store/store_memory.h"
 #include "support/scratch.h"
 #include "support/tap.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/store_sqlite.h"
+#include "store/sqlite/sqlite.h"
 #include "support/sqlite_file.h"
 
 #define HOUR INT64_C(3600000)

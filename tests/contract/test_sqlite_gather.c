@@ -1,6 +1,6 @@
 /* test_sqlite_gather.c - what a commit writes to the WAL goes there at once; and what was kept back
  * for that is never written after its transaction. */
-#include "store/store_sqlite.h"
+#include "store/sqlite/sqlite.h"
 #include "support/sqlite_file.h"
 
 #define MESSAGES 40

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/store_sqlite.h"
+#include "store/sqlite/sqlite.h"
 #include "support/fault_vfs.h"
 #include "support/sqlite_file.h"
 

@@ -1,6 +1,6 @@
 /* test_sqlite_heads.c - what the writer remembers of sessions is what the file says, whoever has
  * written to it, and whatever was taken back. */
-#include "store/store_sqlite.h"
+#include "store/sqlite/sqlite.h"
 #include "support/sqlite_file.h"
 
 static sqlite3_io_methods failing;

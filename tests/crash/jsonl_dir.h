@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/palaver.h"
 #include "support/scratch.h"
 #include "support/tap.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "dialect/dialect_member.h"
 
 enum { MOMENT_US = 4000 };

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/config.h"
 #include "palaver/turn.h"
 

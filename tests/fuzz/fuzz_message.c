@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/buf.h"
-#include "dialect/dialect_native.h"
-#include "dialect/dialect_openai_chat.h"
-#include "dialect/dialect_openai_items.h"
-#include "dialect/dialect_transcript.h"
+#include "dialect/native/native.h"
+#include "dialect/openai/openai_chat.h"
+#include "dialect/openai/openai_items.h"
+#include "dialect/transcript/transcript.h"
 #include "support/message_random.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/buf.h"
-#include "dialect/dialect_picoclaw.h"
+#include "dialect/picoclaw/picoclaw.h"
 #include "support/message_random.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

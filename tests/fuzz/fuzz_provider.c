@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include "base/utf8.h"
-#include "dialect/dialect_anthropic.h"
+#include "dialect/anthropic/anthropic.h"
 #include "support/answer_check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

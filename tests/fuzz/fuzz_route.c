@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "dialect/dialect_route.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

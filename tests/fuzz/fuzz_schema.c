@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/utf8.h"
 #include "tool/tool_schema.h"
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include "base/utf8.h"
 #include "palaver/limits.h"
-#include "store/store_block.h"
-#include "store/store_words.h"
+#include "store/search/search_block.h"
+#include "store/search/search_words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

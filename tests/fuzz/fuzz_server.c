@@ -30,8 +30,8 @@
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/log.h"
-#include "server/server_key.h"
-#include "server/server_metrics.h"
+#include "server/access/access_key.h"
+#include "server/observe/observe_metrics.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include "base/memory.h"
 #include "support/vocab_random.h"
-#include "tokens/tokens_split.h"
+#include "tokens/split/split.h"
 #include "tokens/tokens_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

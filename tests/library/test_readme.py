@@ -114,7 +114,7 @@ def all_limits_are_shown():
               **defined('src', 'server', 'server_limits.h')}
     for name, value in limits.items():
         tap.check(shown.pop(name, None) == value, "'%s' is not shown as '%s'" % (name, value))
-    for path in glob.glob(os.path.join(SOURCE, 'src', '*', '*.h')):
+    for path in glob.glob(os.path.join(SOURCE, 'src', '**', '*.h'), recursive=True):
         for name, value in defined(path).items():
             tap.check(shown.pop(name, value) == value, "'%s' is not shown as '%s'" % (name, value))
     tap.check(not shown, 'shown, but no limit: %s' % ', '.join(shown))

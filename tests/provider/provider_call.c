@@ -10,10 +10,10 @@
  * variables. What is told is printed, a line for each. */
 #include <stdlib.h>
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_openai_chat.h"
+#include "dialect/openai/openai_chat.h"
 #include "provider/provider.h"
 #include "provider/provider_discover.h"
 #include "support/answer_log.h"

@@ -21,7 +21,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "server/server_http.h"
+#include "server/http/http.h"
 
 /* Limits that suit tests: see http_toy.c. Port 0 on 127.0.0.1. */
 pal_config_server toy_config(void);

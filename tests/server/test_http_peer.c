@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "server/http/http_inside.h"
 #include "server/http_toy.h"
-#include "server/server_http_inside.h"
 #include "support/scratch.h"
 #include "support/tap.h"
 

@@ -3,9 +3,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include "base/memory.h"
-#include "server/api_mcp_session.h"
+#include "mcp/mcp.h"
+#include "server/api/mcp/api_mcp_session.h"
 #include "server/server_limits.h"
-#include "server/server_mcp.h"
 #include "support/tap.h"
 
 #define NTH_MAX 100000

@@ -1,5 +1,5 @@
 /* test_trace.c - a turn as a collector of traces sees it. The listener itself is the collector. */
-#include "server/server_trace.h"
+#include "server/observe/observe_trace.h"
 
 #include <pthread.h>
 #include <stdio.h>

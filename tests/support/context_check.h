@@ -4,7 +4,7 @@
 #define PAL_TESTS_CONTEXT_CHECK_H
 
 #include <stdio.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/context.h"
 
 typedef struct context_check {

@@ -3,7 +3,7 @@
 #define PAL_TESTS_JSON_CHECK_H
 
 #include <stdio.h>
-#include "base/json.h"
+#include "base/json/json.h"
 
 static inline bool json_same(pal_arena *arena, pal_str found, const char *expected)
 {

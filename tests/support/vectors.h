@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "support/tap.h"
 
 #define VECTORS_FILE_MAX (1 << 20)

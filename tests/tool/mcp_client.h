@@ -4,7 +4,7 @@
 #define PAL_TESTS_MCP_CLIENT_H
 
 #include <stdlib.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "support/on_loop.h"
 #include "tool/tool_mcp.h"
 

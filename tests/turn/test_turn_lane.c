@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "support/on_loop.h"
-#include "turn/turn_inbox.h"
+#include "turn/lane/lane_inbox.h"
 #include "turn/turn_sender.h"
 
 #define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"

@@ -22,7 +22,7 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "dialect/dialect_member.h"
 #include "palaver/palaver.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/turn.h"
 #include "support/tap.h"
 #ifdef TEST_DATA

@@ -1,6 +1,6 @@
 /* test_context_limits.c - what bounds a plan beside tokens, the prefix that it shares with the last
  * request, what is wrong with its input, and its output. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "context/context_draft.h"
 #include "support/context_history.h"

@@ -5,7 +5,7 @@
  * t:x,y tool with results. In answers '+' marks a message that was made, '!' a failed result. */
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "palaver/context.h"
 #include "support/tap.h"

@@ -1,6 +1,6 @@
 /* test_context_vectors.c - the context's rules against the answers of those systems that they come
  * from (tests/data/vectors), and the rows where ours differ, with the reason. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "context/context_draft.h"
 #include "context/context_text.h"
 #include "support/context_history.h"

@@ -1,7 +1,7 @@
 /* test_dialect_anthropic.c - Anthropic's Messages to our messages and back. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
-#include "dialect/dialect_anthropic.h"
+#include "dialect/anthropic/anthropic.h"
 #include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"

@@ -1,7 +1,7 @@
 /* test_dialect_native.c - the native form of messages, sessions and marks. */
 #include "base/buf.h"
 #include "base/memory.h"
-#include "dialect/dialect_native.h"
+#include "dialect/native/native.h"
 #include "palaver/message.h"
 #include "palaver/session.h"
 #include "support/message_random.h"

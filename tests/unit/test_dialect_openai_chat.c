@@ -1,8 +1,8 @@
 /* test_dialect_openai_chat.c - chat completions to our messages and back. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
-#include "dialect/dialect_native.h"
-#include "dialect/dialect_openai_chat.h"
+#include "dialect/native/native.h"
+#include "dialect/openai/openai_chat.h"
 #include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"

@@ -1,9 +1,9 @@
 /* test_dialect_picoclaw.c - PicoClaw's lines, meta files, older files and names. */
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
-#include "dialect/dialect_native.h"
-#include "dialect/dialect_picoclaw.h"
+#include "dialect/native/native.h"
+#include "dialect/picoclaw/picoclaw.h"
 #include "support/message_random.h"
 #include "support/tap.h"
 #include "support/vectors.h"

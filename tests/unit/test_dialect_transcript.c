@@ -1,8 +1,8 @@
 /* test_dialect_transcript.c - transcripts of others and of our own, line by line. */
 #include <stdlib.h>
 #include "base/memory.h"
-#include "dialect/dialect_native.h"
-#include "dialect/dialect_transcript.h"
+#include "dialect/native/native.h"
+#include "dialect/transcript/transcript.h"
 #include "support/message_random.h"
 #include "support/tap.h"
 

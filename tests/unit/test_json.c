@@ -1,8 +1,8 @@
 /* test_json.c - which texts are JSON, and what the reader says about those that are not. */
 #include <stdint.h>
 #include <stdlib.h>
-#include "base/json.h"
-#include "base/json_scan.h"
+#include "base/json/json.h"
+#include "base/json/json_scan.h"
 #include "base/memory.h"
 #include "support/tap.h"
 

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "support/tap.h"
 
 #define ROUNDS 20000

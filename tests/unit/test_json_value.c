@@ -2,7 +2,7 @@
 #include <float.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "support/tap.h"
 
 static pal_arena *arena;

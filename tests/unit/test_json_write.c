@@ -2,7 +2,7 @@
 #include <locale.h>
 #include <math.h>
 #include <stdint.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "support/tap.h"
 

@@ -1,5 +1,5 @@
 /* test_markdown.c - how a model's text looks on a terminal, however it is cut into pieces. */
-#include "cli/cli_markdown.h"
+#include "cli/terminal/terminal_markdown.h"
 #include "base/memory.h"
 #include "support/tap.h"
 

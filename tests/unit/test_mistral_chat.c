@@ -1,8 +1,8 @@
 /* test_mistral_chat.c - the messages of Mistral's chat completions, as ours. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
-#include "dialect/dialect_mistral_chat.h"
-#include "dialect/dialect_openai_chat.h"
+#include "dialect/mistral/mistral_chat.h"
+#include "dialect/openai/openai_chat.h"
 #include "support/tap.h"
 
 static pal_arena *arena;

@@ -1,7 +1,7 @@
 /* test_mistral_entries.c - Mistral's entries to our messages and back. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
-#include "dialect/dialect_mistral_entries.h"
+#include "dialect/mistral/mistral_entries.h"
 #include "support/tap.h"
 
 static pal_arena *arena;

@@ -1,8 +1,8 @@
 /* test_openai_items.c - OpenAI's items to our messages and back. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
-#include "dialect/dialect_openai_chat.h"
-#include "dialect/dialect_openai_items.h"
+#include "dialect/openai/openai_chat.h"
+#include "dialect/openai/openai_items.h"
 #include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"

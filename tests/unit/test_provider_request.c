@@ -1,5 +1,5 @@
 /* test_provider_request.c - what is sent to each kind of service. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "provider/provider_kind.h"
 #include "support/tap.h"
 

@@ -2,7 +2,7 @@
  * they disagree with each other or with us, the rows and the reasons stand here; a row that differs
  * without being listed fails. */
 #include <stdlib.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "provider/provider.h"
 #include "support/tap.h"
 #include "support/vectors.h"

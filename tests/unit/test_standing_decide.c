@@ -2,7 +2,7 @@
  * definition, message by message. */
 #include <stdlib.h>
 
-#include "store/store_standing.h"
+#include "store/view/view_standing.h"
 #include "support/tap.h"
 
 enum { SEQS = 24, MARKS = 14, ROUNDS = 20000 };

@@ -1,11 +1,11 @@
 /* test_store_words.c - words: normal forms, terms, queries, snippets, and blocks of the index. */
-#include "store/store_words.h"
+#include "store/search/search_words.h"
 
 #include <stdlib.h>
 
 #include "base/unicode.h"
 #include "palaver/limits.h"
-#include "store/store_block.h"
+#include "store/search/search_block.h"
 #include "support/tap.h"
 
 static pal_arena *arena;

@@ -2,7 +2,7 @@
  * same in pieces. */
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "palaver/tokens.h"
 #include "support/tap.h"
 #include "support/vectors.h"

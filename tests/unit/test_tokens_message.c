@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "palaver/limits.h"
 #include "palaver/tokens.h"

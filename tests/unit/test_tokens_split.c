@@ -1,7 +1,7 @@
 /* test_tokens_split.c - texts are split as the patterns say; the window agrees with the scanner,
  * and a scanner that has not seen the end never says what the end would change. */
 #include "support/tap.h"
-#include "tokens/tokens_split.h"
+#include "tokens/split/split.h"
 
 typedef struct expected {
     const char *pattern;

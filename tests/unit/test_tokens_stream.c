@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "support/tap.h"
 #include "support/vocab_random.h"
+#include "tokens/split/split.h"
 #include "tokens/tokens_merge.h"
-#include "tokens/tokens_split.h"
 
 typedef struct told {
     uint32_t *ids;

@@ -3,7 +3,7 @@
 #include "base/utf8.h"
 #include "support/tap.h"
 #include "support/vocab_random.h"
-#include "tokens/tokens_split.h"
+#include "tokens/split/split.h"
 
 static pal_arena *arena;
 static vocab *words;

@@ -1,7 +1,7 @@
 /* test_tool_loop.c - the third equal call in a row is seen: the cases of a program whose rule is
  * ours but for how it compares arguments, and what equal means here. */
 #include <stdlib.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "support/tap.h"
 #include "support/vectors.h"
 #include "palaver/loop.h"

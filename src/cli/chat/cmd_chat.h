@@ -1,0 +1,75 @@
+/* cmd_chat.h - shared by the parts of `palaver chat`: the open conversation, and how its turns
+ * are run and shown. The main thread does everything except gathering events. */
+#ifndef PAL_CMD_CHAT_H
+#define PAL_CMD_CHAT_H
+
+#include "cli/terminal/terminal.h"
+#include "cli/terminal/terminal_markdown.h"
+
+#define PAL_CHAT_AGENT "chat" /* the agent of the sessions, unless --agent names another */
+#define PAL_CHAT_LISTED_MAX 20
+
+typedef struct pal_chat {
+    pal_cli *cli;
+    pal_cli_runtime runtime;
+    pal_terminal *terminal; /* NULL: one message and one answer */
+    const char *agent;
+    bool has_styles;
+    pal_arena *arena; /* freed after each input */
+    pal_id session;   /* empty: the next message creates one */
+    pal_buf endpoint; /* selected with /model; empty: the default */
+    pal_buf model;
+    pal_id listed[PAL_CHAT_LISTED_MAX]; /* the sessions that the last /sessions showed */
+    size_t listed_len;
+    bool is_over; /* the user wants to quit */
+} pal_chat;
+
+/* ---- Events (cmd_chat_events.c): from the thread of the loop to the main thread ---- */
+
+typedef struct pal_chat_events pal_chat_events;
+
+/* Starts to watch the turn. Returns NULL on failure; cli->err has the reason. */
+pal_chat_events *pal_chat_events_open(pal_chat *chat, pal_id turn);
+void pal_chat_events_close(pal_chat_events *events); /* accepts NULL */
+
+/* Calls `on_event` for each event that has arrived, in order; returns immediately if there are
+ * none. Returns false if `on_event` returned false, or if no more events will arrive. */
+bool pal_chat_events_take(
+        pal_chat_events *events, bool (*on_event)(const pal_event *event, void *user), void *user);
+
+/* ---- Turns (cmd_chat_turn.c) ---- */
+
+/* The result of a turn, for the caller to print. */
+typedef struct pal_chat_answer {
+    pal_id turn;
+    pal_turn_state state;
+    pal_usage usage;
+    pal_str text; /* text of the last step, as the model wrote it; in chat->arena */
+} pal_chat_answer;
+
+/* Sends `text` (empty: no new message) to the session and shows the answer as it arrives.
+ * Creates the session if there is none. Ctrl-C stops the turn. Returns PAL_OK for a stopped
+ * turn. For a failed turn, cli->err has the reason and cli->hint the remedy. If `is_shown` is
+ * false, nothing is printed. */
+PAL_CHECKED pal_status pal_chat_say(
+        pal_chat *chat, pal_str text, bool is_shown, pal_chat_answer *out_answer);
+
+/* Returns a request with the session, endpoint and model of the chat. */
+pal_turn_request pal_chat_request(const pal_chat *chat);
+
+/* ---- Commands (cmd_chat_command.c) ---- */
+
+extern const char *const pal_chat_words[]; /* "/help" and so on, NULL at the end */
+
+/* Runs a line that begins with a slash. If the command fails, the caller shows the error and the
+ * chat continues. */
+PAL_CHECKED pal_status pal_chat_command(pal_chat *chat, pal_str line);
+
+/* Prints to cli->out which conversation this is. */
+void pal_chat_introduce(pal_chat *chat, const pal_session *session);
+
+/* Returns the first line of the text with control characters made visible, cut to `columns` (0:
+ * not cut); in chat->arena. */
+pal_str pal_chat_first_line(pal_chat *chat, pal_str text, size_t columns);
+
+#endif

@@ -1,0 +1,281 @@
+/* cmd_serve.c - `palaver serve`: runs the server from start to end.
+ *
+ * The main thread only waits for signals. All other threads have them blocked, because they are
+ * blocked before the first thread starts. SIGTERM and SIGINT drain: no new requests are
+ * accepted, turns end or are interrupted durably, then everything is closed. A second signal
+ * ends the process immediately; nothing that was acknowledged is lost. SIGHUP reloads the
+ * configuration. */
+#include "cli/cli.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <stddef.h>
+#include "base/log.h"
+#include "server/access/access_auth.h"
+#include "server/observe/observe_metrics.h"
+#include "server/observe/observe_notify.h"
+#include "server/server.h"
+#include "server/server_files.h"
+
+#define HEAP_SPARE_BYTES (4 << 20) /* memory that a thread keeps for its next request */
+
+typedef struct serve_values {
+    const char *listen;
+    pal_cli_runtime_values runtime;
+} serve_values;
+
+static const pal_cli_option options[] = {
+        {"listen", 0, PAL_CLI_TEXT, offsetof(serve_values, listen), "ADDRESS",
+                "address to listen on (127.0.0.1:7077); port 0: a free one"},
+        PAL_CLI_RUNTIME_OPTIONS(serve_values, runtime.),
+        {0},
+};
+
+typedef struct serving {
+    pal_cli_runtime runtime;
+    pal_route_settings *route_settings;
+    pal_metrics *metrics;
+    pal_server *server;
+    pal_config *reloaded; /* the configuration of the last SIGHUP; NULL: none yet */
+} serving;
+
+/* Returns the configuration that is in use now. */
+static const pal_config *latest(const pal_cli *cli, const serving *s)
+{
+    return s->reloaded ? s->reloaded : cli->config;
+}
+
+/* ---- Signals ---- */
+
+static sigset_t our_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    return set;
+}
+
+/* Reads the same files as at the start. If a file is wrong, nothing changes. */
+static pal_status read_again(const pal_cli *cli, pal_config **out_config, pal_error *err)
+{
+    pal_cli fresh = *cli;
+    fresh.config = NULL;
+    fresh.arena = pal_arena_new(0);
+    if (!fresh.arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_status status = pal_cli_config_load(&fresh);
+    pal_arena_free(fresh.arena);
+    if (status == PAL_OK) {
+        *out_config = fresh.config;
+        return PAL_OK;
+    }
+    *err = fresh.err;
+    pal_config_free(fresh.config);
+    return status;
+}
+
+static void reload(pal_cli *cli, serving *s)
+{
+    pal_config *fresh = NULL;
+    pal_error err;
+    pal_notify_reloading();
+    pal_server_forget_keys(s->server);
+    if (read_again(cli, &fresh, &err) == PAL_OK) {
+        pal_server_set_log(pal_config_get(fresh), cli->json);
+        pal_server_reload(s->server, cli->config, latest(cli, s), fresh);
+        pal_config_free(s->reloaded);
+        s->reloaded = fresh;
+        pal_log(PAL_LOG_INFO, "reloaded the API keys and the configuration");
+    } else {
+        pal_log(PAL_LOG_ERROR,
+                "could not reload the configuration, the old one stays in use: %s", err.message);
+    }
+    pal_notify("READY=1");
+}
+
+static void wait_for_end(pal_cli *cli, serving *s)
+{
+    sigset_t set = our_signals();
+    int number = 0;
+    while (sigwait(&set, &number) == 0 && number == SIGHUP)
+        reload(cli, s);
+    pal_log(PAL_LOG_INFO, "stopping; waiting up to %lld ms for running turns",
+            (long long)pal_config_get(latest(cli, s))->server.drain_ms);
+    pal_notify("STOPPING=1");
+    sigdelset(&set, SIGHUP); /* a reload now is too late, and must not end the process */
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* ---- Opening and closing ---- */
+
+static pal_status read_config(pal_cli *cli, const serve_values *given)
+{
+    if (!given->listen)
+        return PAL_OK;
+    pal_status status = pal_config_set(
+            cli->config, "server.listen", pal_str_of(given->listen), PAL_CONFIG_FLAG, &cli->err);
+    if (status == PAL_INVALID) {
+        pal_error cause = cli->err;
+        const char *problem = strstr(cause.message, "must be");
+        return pal_cli_usage(cli, NULL, "--listen %s", problem ? problem : cause.message);
+    }
+    return status;
+}
+
+static pal_status open_store(pal_cli *cli, serving *s)
+{
+    s->metrics = pal_metrics_new();
+    if (!s->metrics)
+        return pal_cli_no_memory(cli);
+    cli->store_trace = pal_metrics_store;
+    cli->store_trace_user = s->metrics;
+    return pal_cli_store_open(cli, PAL_CLI_CREATE);
+}
+
+static pal_status open_server(pal_cli *cli, serving *s)
+{
+    const pal_config_values *config = pal_config_get(cli->config);
+    pal_status status = pal_route_settings_new(&config->session, &s->route_settings, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    pal_server_options server_options = {
+            .store = cli->store,
+            .runtime = s->runtime.runtime,
+            .models = s->runtime.models,
+            .config = config,
+            .route_settings = s->route_settings,
+            .metrics = s->metrics,
+    };
+    status = pal_server_open(&server_options, &s->server, &cli->err);
+    if (status == PAL_DENIED)
+        snprintf(cli->hint, sizeof cli->hint,
+                "create a key with 'palaver key create', or listen on 127.0.0.1");
+    return status;
+}
+
+/* Returns the URL with the actual port: "http://[::1]:41234" for "[::1]:0". */
+static pal_str address_of(pal_cli *cli, const serving *s)
+{
+    const pal_config_server *config = &pal_config_get(cli->config)->server;
+    size_t host_len = config->listen.len;
+    pal_buf address;
+    while (host_len > 0 && config->listen.data[host_len - 1] != ':')
+        host_len--;
+    pal_buf_init(&address, 1024);
+    pal_buf_format(&address, "%s://%.*s:%u", config->tls_certificate.len ? "https" : "http",
+            (int)(host_len ? host_len - 1 : 0), config->listen.data,
+            (unsigned)pal_listener_port(s->server->listener));
+    pal_str text = pal_arena_copy(cli->arena, pal_buf_str(&address));
+    pal_buf_done(&address);
+    return text;
+}
+
+/* Prints the address in the first line. The other lines are for a person at a terminal. */
+static void print_welcome(pal_cli *cli, const serving *s)
+{
+    pal_str address = address_of(cli, s);
+    bool has_keys = true;
+    pal_buf_format(&cli->out, "palaver %s is listening on %.*s\n", PAL_VERSION,
+            PAL_STR_ARG(address));
+    if (!cli->is_terminal)
+        return;
+    if (pal_keys_any(s->server->keys, &has_keys, NULL) != PAL_OK)
+        has_keys = true; /* then no example is printed */
+    pal_buf_format(&cli->out, "Store: %s\nModel: %.*s at %.*s\n", cli->store_url,
+            PAL_STR_ARG(s->runtime.model), PAL_STR_ARG(s->runtime.endpoint));
+    if (has_keys)
+        pal_buf_append_text(&cli->out, "Requests require an API key.\n");
+    else
+        pal_buf_format(&cli->out,
+                "Try: curl %.*s/api/v1/chat -d '{\"message\": \"Hello, is anybody there?\"}'\n",
+                PAL_STR_ARG(address));
+}
+
+static void log_warnings(const pal_config *config)
+{
+    pal_str text;
+    uint32_t line;
+    for (size_t i = 0; pal_config_warning_at(config, i, &text, &line); i++)
+        pal_log(PAL_LOG_WARN, "%s:%u: %.*s", pal_config_path(config), (unsigned)line,
+                PAL_STR_ARG(text));
+}
+
+static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
+{
+    pal_files files;
+    pal_cli_runtime_values runtime = given->runtime;
+    pal_status status = read_config(cli, given);
+    if (status != PAL_OK)
+        return status;
+    runtime.runs_inbox = true;
+    pal_files_claim(&pal_config_get(cli->config)->server, &files);
+    runtime.calls_max = files.calls;
+    pal_server_set_log(pal_config_get(cli->config), cli->json);
+    log_warnings(cli->config);
+    status = open_store(cli, s);
+    if (status == PAL_OK)
+        status = pal_cli_runtime_open(cli, &runtime, &s->runtime);
+    if (status == PAL_OK)
+        status = open_server(cli, s);
+    return status;
+}
+
+static void close_all(pal_cli *cli, serving *s)
+{
+    if (s->server) {
+        pal_server_quiesce(s->server);
+        pal_runtime_drain(s->runtime.runtime, pal_config_get(latest(cli, s))->server.drain_ms);
+    }
+    pal_server_close(s->server);
+    pal_cli_runtime_close(&s->runtime, 0);
+    pal_route_settings_free(s->route_settings);
+    /* The server is notified of every call of the store, so the store is closed first. */
+    pal_store_close(cli->store);
+    cli->store = NULL;
+    pal_metrics_free(s->metrics);
+    pal_config_free(s->reloaded);
+}
+
+static pal_status serve(pal_cli *cli, void *values)
+{
+    serving s = {0};
+    sigset_t set = our_signals();
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    /* Without this, glibc returns the memory of each larger response and requests it again. */
+    mallopt(M_TRIM_THRESHOLD, HEAP_SPARE_BYTES);
+    pal_status status = open_all(cli, values, &s);
+    if (status == PAL_OK) {
+        print_welcome(cli, &s);
+        status = pal_cli_flush(cli);
+    }
+    if (status == PAL_OK) {
+        if (s.runtime.is_stopgap)
+            pal_log(PAL_LOG_WARN,
+                    "no model is configured and none was found; using 'echo', which repeats each "
+                    "message; set OPENAI_API_KEY or see 'palaver config example'");
+        pal_notify("READY=1");
+        wait_for_end(cli, &s);
+    }
+    close_all(cli, &s);
+    return status;
+}
+
+const pal_cli_command pal_cmd_serve = {
+        .name = "serve",
+        .summary = "serve the APIs over HTTP",
+        .usage = "",
+        .about = "Serves the APIs until SIGTERM or SIGINT stops it. The first line of output "
+                 "contains the address. The log goes to stderr, as JSON with --json. By default "
+                 "the server listens on this machine only; any other address requires a key "
+                 "('palaver key create').",
+        .examples = "palaver serve\n"
+                    "palaver serve --listen 127.0.0.1:8080 --provider echo",
+        .options = options,
+        .values_size = sizeof(serve_values),
+        .run = serve,
+};

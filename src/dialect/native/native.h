@@ -1,0 +1,63 @@
+/* native.h - the native JSON format of messages, sessions and marks: docs/messages.md and
+ * docs/sessions.md. It can express everything in the structs, and keeps unknown members.
+ *
+ * Pure functions that use only the caller's memory: any thread. */
+#ifndef PAL_NATIVE_H
+#define PAL_NATIVE_H
+
+#include "base/buf.h"
+#include "base/json/json.h"
+#include "palaver/arena.h"
+#include "palaver/error.h"
+#include "palaver/message.h"
+#include "palaver/session.h"
+#include "palaver/store.h"
+#include "palaver/str.h"
+
+#define PAL_MESSAGE_PARTS_MAX 4096 /* parts in one message, and in one tool result */
+
+/* Maximum nesting of a message. Much smaller than PAL_JSON_DEPTH_MAX, so that a text that was
+ * wrapped on its way in can always be read again. */
+#define PAL_MESSAGE_DEPTH_MAX 256
+
+/* Checks whether the native format can express the message: roles and kinds are known, `extra` is a
+ * JSON object without our members, there are not too many parts, and no tool_result is inside a
+ * tool_result. Call it for messages from a program before pal_native_body_write(): an `extra` that
+ * is not JSON would make the whole body invalid. Costs almost nothing if there is no extra. */
+PAL_CHECKED pal_status pal_native_message_check(const pal_message *message, pal_error *err);
+
+/* Returns true if the body of the message would contain only one part of plain text. Then the store
+ * keeps the text itself. */
+bool pal_native_is_plain(const pal_message *message);
+
+/* Writes the stored form: the JSON object without id, seq, role, flags, tokens, created_at,
+ * client_id, and without the content of images and files. */
+void pal_native_body_write(pal_buf *buf, const pal_message *message);
+
+/* Sets parts, parent_id, model, usage and extra, and leaves the other members of *message
+ * unchanged. The new values are in the arena and do not point into `body`. PAL_INVALID: the body is
+ * damaged. */
+PAL_CHECKED pal_status pal_native_body_read(
+        pal_str body, pal_arena *arena, pal_message *message, pal_error *err);
+
+/* Each writes one object as a value. A message includes the content of images and files, if the
+ * parts have it. */
+PAL_CHECKED pal_status pal_native_message_put(
+        pal_json_writer *writer, const pal_message *message, pal_error *err);
+PAL_CHECKED pal_status pal_native_session_put(
+        pal_json_writer *writer, const pal_session *session, pal_error *err);
+PAL_CHECKED pal_status pal_native_mark_put(
+        pal_json_writer *writer, const pal_mark *mark, pal_error *err);
+
+/* Each reads a parsed value. Texts point into the parsed text or the arena. */
+PAL_CHECKED pal_status pal_native_message_read(
+        pal_json value, pal_arena *arena, pal_message *out_message, pal_error *err);
+PAL_CHECKED pal_status pal_native_session_read(
+        pal_json value, pal_arena *arena, pal_session *out_session, pal_error *err);
+PAL_CHECKED pal_status pal_native_mark_read(
+        pal_json value, pal_arena *arena, pal_mark *out_mark, pal_error *err);
+
+const char *pal_mark_kind_name(pal_mark_kind kind); /* for example "rewind"; "none" if unknown */
+pal_mark_kind pal_mark_kind_from_name(pal_str name);
+
+#endif

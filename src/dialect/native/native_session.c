@@ -1,0 +1,245 @@
+/* native_session.c - sessions and marks in the native JSON format, docs/sessions.md. */
+#include "base/buf.h"
+#include "base/json/json.h"
+#include "dialect/dialect_member.h"
+#include "dialect/native/native.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define FULL 1u
+
+/* ---- Sessions ---- */
+
+#define STATES_EXPECTED "one of active, trash, quarantined, erased"
+
+static pal_status read_session_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err);
+static void write_session_other(
+        const pal_member *member, pal_json_writer *writer, const void *record);
+
+static const pal_member session_members[] = {
+        {"id", PAL_MEMBER_ID, FULL, offsetof(pal_session, id)},
+        {"state", PAL_MEMBER_OTHER, FULL, offsetof(pal_session, state)},
+        {"tenant", PAL_MEMBER_STRING, FULL, offsetof(pal_session, tenant)},
+        {"key", PAL_MEMBER_STRING, FULL, offsetof(pal_session, key)},
+        {"aliases", PAL_MEMBER_OTHER, FULL, offsetof(pal_session, aliases)},
+        {"routed", PAL_MEMBER_BOOL, FULL, offsetof(pal_session, is_routed)},
+        {"alias_apart", PAL_MEMBER_STRING, FULL, offsetof(pal_session, alias_apart)},
+        {"title", PAL_MEMBER_STRING, FULL, offsetof(pal_session, title)},
+        {"project", PAL_MEMBER_STRING, FULL, offsetof(pal_session, project)},
+        {"agent", PAL_MEMBER_STRING, FULL, offsetof(pal_session, agent)},
+        {"scope", PAL_MEMBER_OBJECT, FULL, offsetof(pal_session, scope)},
+        {"metadata", PAL_MEMBER_OBJECT, FULL, offsetof(pal_session, metadata)},
+        {"parent_id", PAL_MEMBER_ID, FULL, offsetof(pal_session, parent_id)},
+        {"fork_seq", PAL_MEMBER_U64, FULL, offsetof(pal_session, fork_seq)},
+        {"last_seq", PAL_MEMBER_U64, FULL, offsetof(pal_session, last_seq)},
+        {"tokens", PAL_MEMBER_U64, FULL, offsetof(pal_session, tokens)},
+        {"bytes", PAL_MEMBER_U64, FULL, offsetof(pal_session, bytes)},
+        {"created_at", PAL_MEMBER_TIME, FULL, offsetof(pal_session, created_at)},
+        {"updated_at", PAL_MEMBER_TIME, FULL, offsetof(pal_session, updated_at)},
+        {"expires_at", PAL_MEMBER_TIME, FULL, offsetof(pal_session, expires_at)},
+        {"deleted_at", PAL_MEMBER_TIME, FULL, offsetof(pal_session, deleted_at)},
+};
+
+static const pal_member_table session_table = {
+        session_members, COUNT_OF(session_members), read_session_other, write_session_other};
+
+static pal_status read_aliases(
+        pal_json value, pal_arena *arena, pal_session *session, pal_error *err)
+{
+    size_t len = pal_json_count(value);
+    if (pal_json_type_of(value) != PAL_JSON_ARRAY)
+        return pal_member_wrong(err, "aliases", value, "an array of strings");
+    pal_str *aliases = len ? pal_arena_array(arena, len, sizeof(*aliases)) : NULL;
+    if (len && !aliases)
+        return pal_arena_checked(arena, err);
+    pal_json_iter iter = pal_json_each(value);
+    pal_json item;
+    for (size_t i = 0; i < len && pal_json_next(&iter, NULL, &item); i++) {
+        if (pal_json_type_of(item) != PAL_JSON_STRING)
+            return pal_member_wrong(err, "aliases", item, "an array of strings");
+        aliases[i] = pal_json_string(item, arena);
+    }
+    session->aliases = aliases;
+    session->aliases_len = len;
+    return PAL_OK;
+}
+
+static pal_status read_session_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
+{
+    pal_session *session = record;
+    if (member->offset == offsetof(pal_session, aliases))
+        return read_aliases(value, arena, session, err);
+    session->state = pal_session_state_from_name(pal_json_string(value, arena));
+    if (session->state == PAL_SESSION_NONE)
+        return pal_member_wrong(err, "state", value, STATES_EXPECTED);
+    return PAL_OK;
+}
+
+static void write_session_other(
+        const pal_member *member, pal_json_writer *writer, const void *record)
+{
+    const pal_session *session = record;
+    if (member->offset == offsetof(pal_session, state)) {
+        if (session->state == PAL_SESSION_NONE)
+            return;
+        pal_json_name(writer, "state");
+        pal_json_put_text(writer, pal_session_state_name(session->state));
+    } else if (session->aliases_len) {
+        pal_json_name(writer, "aliases");
+        pal_json_begin_array(writer);
+        for (size_t i = 0; i < session->aliases_len; i++)
+            pal_json_put_str(writer, session->aliases[i]);
+        pal_json_end_array(writer);
+    }
+}
+
+static const pal_member_table any_object = {NULL, 0, NULL, NULL};
+
+static pal_status check_session(const pal_session *session, pal_error *err)
+{
+    pal_status status = pal_members_check(&any_object, 0, "scope", session->scope, err);
+    if (status == PAL_OK)
+        status = pal_members_check(&any_object, 0, "metadata", session->metadata, err);
+    if (status == PAL_OK)
+        status = pal_members_check(&session_table, FULL, "extra", session->extra, err);
+    return status;
+}
+
+pal_status pal_native_session_put(
+        pal_json_writer *writer, const pal_session *session, pal_error *err)
+{
+    pal_status status = check_session(session, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_begin_object(writer);
+    pal_members_write(&session_table, FULL, writer, session);
+    pal_json_put_members(writer, session->extra);
+    pal_json_end_object(writer);
+    return PAL_OK;
+}
+
+pal_status pal_native_session_read(
+        pal_json value, pal_arena *arena, pal_session *out_session, pal_error *err)
+{
+    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return pal_error_set(err, PAL_INVALID, "a session is of type %s; expected an object",
+                pal_json_type_name(pal_json_type_of(value)));
+    pal_session session = {0};
+    pal_status status =
+            pal_members_read(&session_table, FULL, value, arena, &session, &session.extra, err);
+    if (status == PAL_OK)
+        *out_session = session;
+    return status;
+}
+
+pal_status pal_session_to_json(
+        const pal_session *session, pal_arena *arena, pal_str *out_json, pal_error *err)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_status status = pal_native_session_put(&writer, session, err);
+    if (status == PAL_OK)
+        status = pal_member_keep(&buf, arena, out_json, err);
+    pal_buf_done(&buf);
+    return status;
+}
+
+pal_status pal_session_from_json(
+        pal_str json, pal_arena *arena, pal_session *out_session, pal_error *err)
+{
+    const pal_json_limits limits = {.depth_max = PAL_MESSAGE_DEPTH_MAX};
+    pal_json value;
+    pal_status status = pal_member_parse(json, &limits, arena, &value, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_native_session_read(value, arena, out_session, err);
+}
+
+/* ---- Marks ---- */
+
+static const char *const mark_names[] = {
+        "none", "rewind", "reset", "checkpoint", "prune", "pin", "unpin", "undo", "epoch", "hide"};
+
+#define MARKS_EXPECTED "one of rewind, reset, checkpoint, prune, pin, unpin, undo, epoch, hide"
+
+static pal_status read_mark_kind(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err);
+static void write_mark_kind(const pal_member *member, pal_json_writer *writer, const void *record);
+
+static const pal_member mark_members[] = {
+        {"number", PAL_MEMBER_U64, FULL, offsetof(pal_mark, number)},
+        {"kind", PAL_MEMBER_OTHER, FULL, offsetof(pal_mark, kind)},
+        {"seq", PAL_MEMBER_U64, FULL, offsetof(pal_mark, seq)},
+        {"through_seq", PAL_MEMBER_U64, FULL, offsetof(pal_mark, through_seq)},
+        {"target", PAL_MEMBER_U64, FULL, offsetof(pal_mark, target)},
+        {"undone", PAL_MEMBER_BOOL, FULL, offsetof(pal_mark, undone)},
+        {"inherited", PAL_MEMBER_BOOL, FULL, offsetof(pal_mark, inherited)},
+        {"body", PAL_MEMBER_JSON, FULL, offsetof(pal_mark, body)},
+        {"created_at", PAL_MEMBER_TIME, FULL, offsetof(pal_mark, created_at)},
+};
+
+static const pal_member_table mark_table = {
+        mark_members, COUNT_OF(mark_members), read_mark_kind, write_mark_kind};
+
+const char *pal_mark_kind_name(pal_mark_kind kind)
+{
+    return mark_names[(unsigned)kind < COUNT_OF(mark_names) ? kind : PAL_MARK_NONE];
+}
+
+pal_mark_kind pal_mark_kind_from_name(pal_str name)
+{
+    for (unsigned i = 1; i < COUNT_OF(mark_names); i++) {
+        if (pal_str_is(name, mark_names[i]))
+            return (pal_mark_kind)i;
+    }
+    return PAL_MARK_NONE;
+}
+
+static pal_status read_mark_kind(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
+{
+    pal_mark_kind kind = pal_mark_kind_from_name(pal_json_string(value, arena));
+    if (kind == PAL_MARK_NONE)
+        return pal_member_wrong(err, member->name, value, MARKS_EXPECTED);
+    ((pal_mark *)record)->kind = kind;
+    return PAL_OK;
+}
+
+static void write_mark_kind(const pal_member *member, pal_json_writer *writer, const void *record)
+{
+    pal_json_name(writer, member->name);
+    pal_json_put_text(writer, pal_mark_kind_name(((const pal_mark *)record)->kind));
+}
+
+pal_status pal_native_mark_put(pal_json_writer *writer, const pal_mark *mark, pal_error *err)
+{
+    if (mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_HIDE)
+        return pal_error_set(err, PAL_INVALID, "a mark has unknown kind %d", (int)mark->kind);
+    pal_status status = pal_members_check(NULL, 0, "body", mark->body, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_begin_object(writer);
+    pal_members_write(&mark_table, FULL, writer, mark);
+    pal_json_end_object(writer);
+    return PAL_OK;
+}
+
+/* Unknown members are ignored, because a mark cannot store them. */
+pal_status pal_native_mark_read(
+        pal_json value, pal_arena *arena, pal_mark *out_mark, pal_error *err)
+{
+    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return pal_error_set(err, PAL_INVALID, "a mark is of type %s; expected an object",
+                pal_json_type_name(pal_json_type_of(value)));
+    pal_mark mark = {0};
+    pal_str ignored;
+    pal_status status = pal_members_read(&mark_table, FULL, value, arena, &mark, &ignored, err);
+    if (status != PAL_OK)
+        return status;
+    if (mark.kind == PAL_MARK_NONE)
+        return pal_member_wrong(err, "kind", pal_json_find(value, "kind"), MARKS_EXPECTED);
+    *out_mark = mark;
+    return PAL_OK;
+}

@@ -1,0 +1,407 @@
+/* openai_items.c - reads items into messages.
+ *
+ * The items of one answer are joined again: reasoning is joined to what follows it; calls are
+ * joined to each other and to the assistant's text before them. The order of the items is kept.
+ * openai_items_write.c writes items. */
+#include "dialect/openai/openai_items.h"
+
+#include "dialect/native/native.h"
+#include "dialect/openai/openai_chat_part.h"
+#include "dialect/openai/openai_items_part.h"
+
+#define TYPES_EXPECTED                                                                             \
+    "one of message, function_call, function_call_output, custom_tool_call, "                      \
+    "custom_tool_call_output, reasoning, item_reference"
+#define FAMILY "openai"
+
+typedef struct items_reader {
+    pal_arena *arena;
+    pal_openai_item_find find;
+    void *user;
+    pal_message *messages;
+    size_t len;
+    size_t last_cap; /* number of parts that the last message has room for */
+    pal_error *err;
+} items_reader;
+
+/* ---- Building messages ---- */
+
+static bool has_kind(const pal_message *message, pal_part_kind kind)
+{
+    for (size_t i = 0; i < message->parts_len; i++) {
+        if (message->parts[i].kind == kind)
+            return true;
+    }
+    return false;
+}
+
+static bool has_content(const pal_message *message)
+{
+    for (size_t i = 0; i < message->parts_len; i++) {
+        if (pal_items_is_content(&message->parts[i]))
+            return true;
+    }
+    return message->parts_len == 0;
+}
+
+/* Returns whether `piece` continues the answer in the last message. */
+static bool joins(const items_reader *in, const pal_message *piece)
+{
+    const pal_message *last = in->len ? &in->messages[in->len - 1] : NULL;
+    if (!last || last->role != PAL_ROLE_ASSISTANT || piece->role != PAL_ROLE_ASSISTANT ||
+            last->parts_len + piece->parts_len > PAL_MESSAGE_PARTS_MAX)
+        return false;
+    if (has_content(piece))
+        return !has_content(last) && !has_kind(last, PAL_PART_TOOL_CALL);
+    if (has_kind(piece, PAL_PART_REASONING))
+        return !has_content(last) || has_kind(last, PAL_PART_TOOL_CALL);
+    return true;
+}
+
+static pal_status grow_last(items_reader *in, size_t more)
+{
+    pal_message *last = &in->messages[in->len - 1];
+    if (last->parts_len + more <= in->last_cap)
+        return PAL_OK;
+    size_t cap = 2 * (last->parts_len + more);
+    pal_part *parts = pal_arena_array(in->arena, cap, sizeof *parts);
+    if (!parts)
+        return pal_arena_checked(in->arena, in->err);
+    if (last->parts_len)
+        memcpy(parts, last->parts, last->parts_len * sizeof *parts);
+    last->parts = parts;
+    in->last_cap = cap;
+    return PAL_OK;
+}
+
+static pal_status add(items_reader *in, const pal_message *piece)
+{
+    if (!joins(in, piece)) {
+        in->messages[in->len++] = *piece;
+        in->last_cap = piece->parts_len;
+        return PAL_OK;
+    }
+    pal_status status = grow_last(in, piece->parts_len);
+    if (status != PAL_OK)
+        return status;
+    pal_message *last = &in->messages[in->len - 1];
+    memcpy(&last->parts[last->parts_len], piece->parts, piece->parts_len * sizeof *piece->parts);
+    last->parts_len += piece->parts_len;
+    if (piece->extra.len)
+        last->extra = piece->extra;
+    return PAL_OK;
+}
+
+static pal_status add_part(items_reader *in, pal_role role, const pal_part *part)
+{
+    pal_part *copy = pal_arena_alloc(in->arena, sizeof *copy);
+    if (!copy)
+        return pal_arena_checked(in->arena, in->err);
+    *copy = *part;
+    const pal_message piece = {.role = role, .parts = copy, .parts_len = 1};
+    return add(in, &piece);
+}
+
+/* ---- Messages ---- */
+
+static const struct {
+    const char *name;
+    pal_role role;
+    bool is_kept; /* the name is kept because PAL_ROLE_* cannot express it */
+} roles[] = {
+        {"user", PAL_ROLE_USER, false},
+        {"assistant", PAL_ROLE_ASSISTANT, false},
+        {"system", PAL_ROLE_SYSTEM, false},
+        {"developer", PAL_ROLE_SYSTEM, true},
+};
+
+static pal_status read_role(items_reader *in, pal_json item, size_t *out_role)
+{
+    pal_json role = pal_json_find(item, "role");
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        if (pal_json_string_is(role, roles[i].name)) {
+            *out_role = i;
+            return PAL_OK;
+        }
+    }
+    return pal_member_wrong(in->err, "role", role, "one of user, assistant, system, developer");
+}
+
+static pal_status read_text_or_parts(items_reader *in, const char *name, pal_json value,
+        pal_str *out_text, pal_part **out_parts, size_t *out_len)
+{
+    if (pal_json_type_of(value) == PAL_JSON_STRING) {
+        *out_text = pal_json_string(value, in->arena);
+        return pal_arena_checked(in->arena, in->err);
+    }
+    if (pal_json_type_of(value) == PAL_JSON_ARRAY)
+        return pal_items_read_content(value, in->arena, out_parts, out_len, in->err);
+    return pal_member_wrong(in->err, name, value, "a string or an array of parts");
+}
+
+static pal_status read_message(items_reader *in, pal_json item)
+{
+    static const char *const own[] = {"id", "type", "role", "content", "status", NULL};
+    pal_message message = {0};
+    pal_json content = pal_json_find(item, "content");
+    pal_str text = {0}, unknown;
+    size_t role = 0;
+    pal_status status = read_role(in, item, &role);
+    if (status == PAL_OK)
+        status = read_text_or_parts(
+                in, "content", content, &text, &message.parts, &message.parts_len);
+    if (status == PAL_OK)
+        status = pal_items_unknown(item, own, NULL, in->arena, &unknown, in->err);
+    if (status != PAL_OK)
+        return status;
+    if (pal_json_type_of(content) == PAL_JSON_STRING) {
+        message = pal_message_text(in->arena, roles[role].role, text);
+        if (message.role == PAL_ROLE_NONE)
+            return pal_arena_checked(in->arena, in->err);
+    }
+    message.role = roles[role].role;
+    const pal_chat_kept chat = {.role = roles[role].is_kept ? roles[role].name : NULL};
+    message.extra = pal_items_keep(in->arena, pal_chat_keep(in->arena, chat), unknown);
+    return add(in, &message);
+}
+
+/* ---- Calls and outputs ---- */
+
+static pal_status read_string(
+        items_reader *in, pal_json item, const char *name, bool may_be_empty, pal_str *out)
+{
+    pal_json value = pal_json_find(item, name);
+    if (pal_json_type_of(value) != PAL_JSON_STRING)
+        return pal_member_wrong(in->err, name, value, "a string");
+    *out = pal_json_string(value, in->arena);
+    if (out->len == 0 && !may_be_empty)
+        return pal_error_set(in->err, PAL_INVALID, "member '%s' is empty", name);
+    return pal_arena_checked(in->arena, in->err);
+}
+
+/* Wraps the text as {"input":TEXT}. */
+static pal_status wrap_input(items_reader *in, pal_str *arguments)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
+    pal_buf_append_text(&buf, "{\"input\":");
+    pal_json_quote(&buf, *arguments);
+    pal_buf_append_char(&buf, '}');
+    pal_status status = pal_member_keep(&buf, in->arena, arguments, in->err);
+    pal_buf_done(&buf);
+    return status;
+}
+
+static pal_status read_call(items_reader *in, pal_json item)
+{
+    static const char custom[] = "custom_tool_call";
+    bool is_custom = pal_json_string_is(pal_json_find(item, "type"), custom);
+    const char *arguments = is_custom ? "input" : "arguments";
+    const char *const own[] = {"id", "type", "call_id", "name", "status", arguments, NULL};
+    pal_part part = {.kind = PAL_PART_TOOL_CALL};
+    pal_str unknown = {0};
+    pal_status status = read_string(in, item, "call_id", false, &part.call_id);
+    if (status == PAL_OK)
+        status = read_string(in, item, "name", false, &part.name);
+    if (status == PAL_OK)
+        status = read_string(in, item, arguments, true, &part.arguments);
+    if (status == PAL_OK && is_custom)
+        status = wrap_input(in, &part.arguments);
+    if (status == PAL_OK)
+        status = pal_items_unknown(
+                item, own, is_custom ? custom : NULL, in->arena, &unknown, in->err);
+    if (status != PAL_OK)
+        return status;
+    part.extra = pal_items_keep(in->arena, (pal_str){0}, unknown);
+    return add_part(in, PAL_ROLE_ASSISTANT, &part);
+}
+
+static pal_status read_output(items_reader *in, pal_json item)
+{
+    static const char custom[] = "custom_tool_call_output";
+    static const char *const own[] = {"id", "type", "call_id", "output", "status", NULL};
+    bool is_custom = pal_json_string_is(pal_json_find(item, "type"), custom);
+    pal_part part = {.kind = PAL_PART_TOOL_RESULT};
+    pal_str unknown = {0};
+    pal_status status = read_string(in, item, "call_id", false, &part.call_id);
+    if (status == PAL_OK)
+        status = read_text_or_parts(in, "output", pal_json_find(item, "output"), &part.text,
+                &part.parts, &part.parts_len);
+    if (status == PAL_OK)
+        status = pal_items_unknown(
+                item, own, is_custom ? custom : NULL, in->arena, &unknown, in->err);
+    if (status != PAL_OK)
+        return status;
+    part.extra = pal_items_keep(in->arena, (pal_str){0}, unknown);
+    return add_part(in, PAL_ROLE_TOOL, &part);
+}
+
+/* ---- Reasoning ---- */
+
+/* Joins the texts of [{"text":...}, ...], one per line. */
+static pal_str join_texts(items_reader *in, pal_json array)
+{
+    size_t len = pal_json_count(array), used = 0;
+    pal_str *pieces = pal_arena_array(in->arena, 2 * len + 1, sizeof *pieces);
+    pal_json item;
+    for (pal_json_iter iter = pal_json_each(array); pieces && pal_json_next(&iter, NULL, &item);) {
+        pal_str text = pal_member_string(item, "text", in->arena);
+        if (text.len == 0)
+            continue;
+        if (used)
+            pieces[used++] = pal_str_of("\n");
+        pieces[used++] = text;
+    }
+    return pieces ? pal_chat_join(in->arena, pieces, used) : (pal_str){0};
+}
+
+static pal_status check_list(items_reader *in, pal_json item, const char *name)
+{
+    pal_json list = pal_json_find(item, name), element;
+    pal_json_type type = pal_json_type_of(list);
+    if (type == PAL_JSON_NONE || type == PAL_JSON_NULL)
+        return PAL_OK;
+    if (type != PAL_JSON_ARRAY)
+        return pal_member_wrong(in->err, name, list, "an array");
+    for (pal_json_iter iter = pal_json_each(list); pal_json_next(&iter, NULL, &element);) {
+        if (pal_json_type_of(pal_json_find(element, "text")) != PAL_JSON_STRING)
+            return pal_error_set(
+                    in->err, PAL_INVALID, "member '%s' has an element without a 'text'", name);
+    }
+    return PAL_OK;
+}
+
+/* Summary and content are kept unchanged. The text is for formats that have no place for both.
+ * Plain content alone is not kept, because a text is written in this form anyway. */
+static pal_status read_reasoning(items_reader *in, pal_json item)
+{
+    static const char *const own[] = {"id", "type", "status", "encrypted_content", NULL};
+    static const char *const own_plain[] = {
+            "id", "type", "status", "encrypted_content", "summary", "content", NULL};
+    pal_json summary = pal_json_find(item, "summary"), content = pal_json_find(item, "content");
+    bool is_plain = pal_json_count(summary) == 0 && pal_json_count(content) <= 1;
+    pal_part part = {.kind = PAL_PART_REASONING};
+    pal_str unknown = {0};
+    pal_status status = check_list(in, item, "summary");
+    if (status == PAL_OK)
+        status = check_list(in, item, "content");
+    if (status == PAL_OK)
+        status = pal_items_unknown(
+                item, is_plain ? own_plain : own, NULL, in->arena, &unknown, in->err);
+    if (status != PAL_OK)
+        return status;
+    part.text = join_texts(in, pal_json_count(content) ? content : summary);
+    part.signature = pal_member_string(item, "encrypted_content", in->arena);
+    part.family = pal_str_of(FAMILY);
+    part.extra = pal_items_keep(in->arena, (pal_str){0}, unknown);
+    status = pal_arena_checked(in->arena, in->err);
+    return status == PAL_OK ? add_part(in, PAL_ROLE_ASSISTANT, &part) : status;
+}
+
+/* ---- References ---- */
+
+/* A reference is replaced by the stored item that it names. */
+static pal_status read_reference(items_reader *in, pal_json item)
+{
+    pal_message message = {0};
+    pal_str id;
+    size_t index = 0, first, len;
+    pal_status status = read_string(in, item, "id", false, &id);
+    if (status != PAL_OK)
+        return status;
+    if (!in->find)
+        return pal_error_set(
+                in->err, PAL_INVALID,
+                        "an item_reference is not supported here; send the item itself");
+    status = in->find(id, in->arena, &message, &index, in->user, in->err);
+    if (status == PAL_NOT_FOUND)
+        return pal_error_set(in->err, PAL_INVALID, "unknown item '%.*s' in an item_reference",
+                (int)(id.len < 80 ? id.len : 80), id.data);
+    if (status != PAL_OK || message.role == PAL_ROLE_NONE)
+        return status;
+    pal_openai_item_parts(&message, index, &first, &len);
+    bool is_message = len == 0 || pal_items_is_content(&message.parts[first]);
+    const pal_message piece = {.role = message.role,
+            .parts = len ? &message.parts[first] : NULL,
+            .parts_len = len,
+            .extra = is_message ? message.extra : (pal_str){0}};
+    return add(in, &piece);
+}
+
+/* ---- The list of items ---- */
+
+static const struct {
+    const char *type;
+    pal_status (*read)(items_reader *in, pal_json item);
+} types[] = {
+        {"message", read_message},
+        {"function_call", read_call},
+        {"function_call_output", read_output},
+        {"custom_tool_call", read_call},
+        {"custom_tool_call_output", read_output},
+        {"reasoning", read_reasoning},
+        {"item_reference", read_reference},
+};
+
+static pal_status read_item(items_reader *in, pal_json item)
+{
+    pal_json type = pal_json_find(item, "type");
+    if (pal_json_type_of(item) != PAL_JSON_OBJECT)
+        return pal_error_set(in->err, PAL_INVALID, "is %s; expected an object",
+                pal_json_type_name(pal_json_type_of(item)));
+    pal_json_type found = pal_json_type_of(type);
+    if (found == PAL_JSON_NONE || found == PAL_JSON_NULL) {
+        /* The SDKs omit the type of messages, and of references too. */
+        if (pal_json_type_of(pal_json_find(item, "role")) != PAL_JSON_NONE)
+            return read_message(in, item);
+        if (pal_json_count(item) <= 2 &&
+                pal_json_type_of(pal_json_find(item, "id")) == PAL_JSON_STRING)
+            return read_reference(in, item);
+    }
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (pal_json_string_is(type, types[i].type))
+            return types[i].read(in, item);
+    }
+    return pal_member_wrong(in->err, "type", type, TYPES_EXPECTED);
+}
+
+static pal_status read_array(items_reader *in, pal_json array, const char *name)
+{
+    size_t count = pal_json_count(array), at = 0;
+    pal_json item;
+    if (count > PAL_OPENAI_ITEMS_MAX)
+        return pal_error_set(in->err, PAL_LIMIT, "'%s' has %zu items; at most %d are allowed", name,
+                count, PAL_OPENAI_ITEMS_MAX);
+    in->messages = pal_arena_array(in->arena, count + 1, sizeof *in->messages);
+    if (!in->messages)
+        return pal_arena_checked(in->arena, in->err);
+    for (pal_json_iter iter = pal_json_each(array); pal_json_next(&iter, NULL, &item); at++) {
+        pal_status status = read_item(in, item);
+        if (status != PAL_OK)
+            return pal_member_within(in->err, status, name, at);
+    }
+    return PAL_OK;
+}
+
+pal_status pal_openai_items_read(pal_json value, const char *name, pal_openai_item_find find,
+        void *user, pal_arena *arena, pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    items_reader in = {.arena = arena, .find = find, .user = user, .err = err};
+    pal_status status;
+    if (pal_json_type_of(value) == PAL_JSON_STRING) {
+        in.messages = pal_arena_alloc(arena, sizeof *in.messages);
+        if (in.messages)
+            *in.messages = pal_message_text(arena, PAL_ROLE_USER, pal_json_string(value, arena));
+        in.len = 1;
+        status = pal_arena_checked(arena, err);
+    } else if (pal_json_type_of(value) == PAL_JSON_ARRAY) {
+        status = read_array(&in, value, name);
+    } else {
+        return pal_member_wrong(err, name, value, "an array of items");
+    }
+    if (status != PAL_OK)
+        return status;
+    *out_messages = in.messages;
+    *out_len = in.len;
+    return PAL_OK;
+}

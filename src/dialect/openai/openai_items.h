@@ -1,0 +1,68 @@
+/* openai_items.h - the items of OpenAI's Responses and Conversations.
+ *
+ * A message becomes one or more items. Its content (text, images, files) is a message item, each
+ * block of reasoning a reasoning item, each tool call a function_call, and each result a
+ * function_call_output.
+ *
+ * The id of an item is made of its message's id and the number of its first part. So an item has
+ * the same id in every response, even if other parts of its message are hidden. Members of an item
+ * that have no counterpart are kept in `extra`: in the member "openai" if chat completions have
+ * them too, otherwise in "openai_items", which is never sent to a model. Pure functions that use
+ * only the caller's memory: any thread. */
+#ifndef PAL_OPENAI_ITEMS_H
+#define PAL_OPENAI_ITEMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include "base/json/json.h"
+#include "palaver/arena.h"
+#include "palaver/error.h"
+#include "palaver/message.h"
+
+#define PAL_OPENAI_ITEMS_MAX 10000 /* items in one text */
+#define PAL_OPENAI_ITEM_ID_SIZE 64
+
+/* Marks a call of a custom tool, which takes free text. Models and the store treat it as a call of
+ * a function with the arguments {"input":TEXT}, because services have no other kind of call. */
+#define PAL_OPENAI_CUSTOM_CALL_EXTRA "{\"openai_items\":{\"type\":\"custom_tool_call\"}}"
+/* Marks a refusal, as chat completions do. */
+#define PAL_OPENAI_REFUSAL_EXTRA "{\"openai\":{\"type\":\"refusal\"}}"
+
+/* Finds the item that an item_reference names: the message, and the index of the item. A message
+ * without a role means that the reference adds nothing, because the content is already known.
+ * PAL_NOT_FOUND: there is no such item. */
+typedef pal_status (*pal_openai_item_find)(pal_str id, pal_arena *arena, pal_message *out_message,
+        size_t *out_index, void *user, pal_error *err);
+
+/* Reads "input" or "items", a string (one user message) or an array, into the arena. Consecutive
+ * function calls, and the reasoning before them, become one assistant message; outputs are messages
+ * of role tool. Ids from the sender are not kept. Errors name the place: "input[2].content". `find`
+ * may be NULL: then references are rejected. */
+PAL_CHECKED pal_status pal_openai_items_read(pal_json value, const char *name,
+        pal_openai_item_find find, void *user, pal_arena *arena, pal_message **out_messages,
+        size_t *out_len, pal_error *err);
+
+/* Returns the number of items of the message. */
+size_t pal_openai_items_count(const pal_message *message);
+/* Writes an item as an object. `status` is "completed", "in_progress" or "incomplete". */
+PAL_CHECKED pal_status pal_openai_item_put(pal_json_writer *writer, const pal_message *message,
+        size_t index, const char *status, pal_error *err);
+/* Writes the id of an item: "msg_...", "fc_...", "fco_...", "rs_..." and so on. */
+void pal_openai_item_id(
+        const pal_message *message, size_t index, char out_id[PAL_OPENAI_ITEM_ID_SIZE]);
+/* Sets *out_message to the message that an item's id names. Returns false if it is not one of our
+ * ids. */
+bool pal_openai_item_parse(pal_str id, pal_id *out_message);
+/* Sets *out_index to the index of the item in its message. Returns false if the message has no such
+ * item. */
+bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_index);
+/* Returns true if the text is a refusal of the model. */
+bool pal_openai_part_is_refusal(const pal_part *part);
+/* Returns the text in the arguments of a custom tool's call. Arguments that are not {"input":TEXT}
+ * are returned unchanged. The result is in the arena or points into `arguments`. */
+pal_str pal_openai_custom_input(pal_str arguments, pal_arena *arena);
+/* Returns the range of the message's parts that belong to this item. */
+void pal_openai_item_parts(
+        const pal_message *message, size_t index, size_t *out_first, size_t *out_len);
+
+#endif

@@ -1,0 +1,315 @@
+/* mcp.c - the methods of MCP, for both eras of the protocol. Tools that use only the store
+ * run immediately. The tool that runs a turn starts a job (mcp_job.c). All functions can be
+ * called from any thread. */
+#include "mcp/mcp_inside.h"
+
+#include <stdio.h>
+#include "base/log.h"
+#include "server/server_put.h"
+
+#define NEW_VERSION "2026-07-28"
+#define META "io.modelcontextprotocol/"
+#define DISCOVER_MS 3600000 /* how long a client may cache the description of the server */
+#define TOOLS_MS 300000
+
+static const char instructions[] =
+        "Palaver stores conversations with language models. Use search_conversations or "
+        "list_conversations to find something, read_conversation to read it, and remember to store "
+        "notes. continue_conversation sends a message to the model that Palaver uses. The model "
+        "sees the conversation so far.";
+
+/* Revisions of the old era, newest first. */
+static const char *const old_versions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
+
+typedef struct taking {
+    pal_mcp_host *host;
+    const pal_mcp_peer *peer;
+    const pal_rpc_message *message;
+    const pal_mcp_outlet *outlet;
+    void *outlet_user;
+    pal_arena *arena;
+    pal_json_writer *writer;
+    int code;
+} taking;
+
+bool pal_mcp_knows_revision(pal_str version)
+{
+    for (size_t i = 0; i < sizeof old_versions / sizeof *old_versions; i++) {
+        if (pal_str_is(version, old_versions[i]))
+            return true;
+    }
+    return false;
+}
+
+static pal_mcp_taken refuse(taking *t, int code, const char *message)
+{
+    t->code = code;
+    pal_rpc_put_error(t->writer, t->message->id, code, message);
+    return PAL_MCP_ANSWERED;
+}
+
+/* ---- Initialization ---- */
+
+static void put_versions(pal_json_writer *writer, const char *name)
+{
+    pal_json_name(writer, name);
+    pal_json_begin_array(writer);
+    pal_json_put_text(writer, NEW_VERSION);
+    for (size_t i = 0; i < sizeof old_versions / sizeof *old_versions; i++)
+        pal_json_put_text(writer, old_versions[i]);
+    pal_json_end_array(writer);
+}
+
+static void put_capabilities(pal_json_writer *writer)
+{
+    pal_json_name(writer, "capabilities");
+    pal_json_put_raw(writer, pal_str_of("{\"tools\":{}}"));
+    pal_put_text(writer, "instructions", instructions);
+}
+
+/* Returns the client's revision if it is known, otherwise the newest one. The client then decides
+ * whether to continue. */
+static pal_mcp_taken initialize(taking *t)
+{
+    pal_json asked = pal_json_find(t->message->params, "protocolVersion");
+    pal_str version = pal_json_string(asked, t->arena);
+    if (pal_json_type_of(asked) != PAL_JSON_STRING)
+        return refuse(t, PAL_RPC_INVALID_PARAMS, "'protocolVersion' must be a string");
+    pal_mcp_begin_result(t->writer, t->message->id, false);
+    pal_put_str(t->writer, "protocolVersion",
+            pal_mcp_knows_revision(version) ? version : pal_str_of(old_versions[0]));
+    put_capabilities(t->writer);
+    pal_json_name(t->writer, "serverInfo");
+    pal_json_put_raw(t->writer, pal_str_of(PAL_MCP_SERVER_INFO));
+    pal_mcp_end_result(t->writer);
+    return PAL_MCP_ANSWERED;
+}
+
+static pal_mcp_taken ping(taking *t)
+{
+    pal_mcp_begin_result(t->writer, t->message->id, false);
+    pal_mcp_end_result(t->writer);
+    return PAL_MCP_ANSWERED;
+}
+
+static void put_freshness(pal_json_writer *writer, uint64_t ms, const char *scope)
+{
+    pal_put_count(writer, "ttlMs", ms);
+    pal_put_text(writer, "cacheScope", scope);
+}
+
+static pal_mcp_taken discover(taking *t)
+{
+    pal_mcp_begin_result(t->writer, t->message->id, true);
+    put_versions(t->writer, "supportedVersions");
+    put_capabilities(t->writer);
+    put_freshness(t->writer, DISCOVER_MS, "public");
+    pal_mcp_end_result(t->writer);
+    return PAL_MCP_ANSWERED;
+}
+
+static pal_mcp_taken wrong_version(taking *t)
+{
+    pal_json_writer *writer = t->writer;
+    t->code = PAL_RPC_WRONG_VERSION;
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "jsonrpc", "2.0");
+    pal_json_name(writer, "id");
+    pal_json_put_raw(writer, t->message->id);
+    pal_json_name(writer, "error");
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "code");
+    pal_json_put_i64(writer, t->code);
+    pal_put_text(writer, "message", "Unsupported protocol version");
+    pal_json_name(writer, "data");
+    pal_json_begin_object(writer);
+    put_versions(writer, "supported");
+    pal_put_str(writer, "requested", t->message->version);
+    pal_json_end_object(writer);
+    pal_json_end_object(writer);
+    pal_json_end_object(writer);
+    return PAL_MCP_ANSWERED;
+}
+
+/* ---- Tools ---- */
+
+static void put_offer(pal_json_writer *writer, const pal_mcp_offer *offer)
+{
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "name", offer->name);
+    pal_put_text(writer, "title", offer->title);
+    pal_put_text(writer, "description", offer->about);
+    pal_json_name(writer, "inputSchema");
+    pal_mcp_fields_put(offer->fields, writer);
+    pal_json_name(writer, "outputSchema");
+    pal_json_put_raw(writer, pal_str_of(offer->output));
+    pal_json_name(writer, "annotations");
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "title", offer->title);
+    pal_put_flag(writer, "readOnlyHint", offer->is_read_only);
+    pal_put_flag(writer, "destructiveHint", false);
+    pal_put_flag(writer, "idempotentHint", offer->is_read_only);
+    pal_put_flag(writer, "openWorldHint", offer->is_open_world);
+    pal_json_end_object(writer);
+    pal_json_end_object(writer);
+}
+
+/* Lists the tools that the peer may use. */
+static pal_mcp_taken list_tools(taking *t)
+{
+    pal_json_type type = pal_json_type_of(pal_json_find(t->message->params, "cursor"));
+    if (type != PAL_JSON_NONE && type != PAL_JSON_NULL)
+        return refuse(t, PAL_RPC_INVALID_PARAMS,
+                "'cursor' is not allowed: the list has only one page; leave it out");
+    pal_mcp_begin_result(t->writer, t->message->id, t->message->is_new);
+    pal_json_name(t->writer, "tools");
+    pal_json_begin_array(t->writer);
+    for (const pal_mcp_offer *offer = pal_mcp_offers; offer->name; offer++) {
+        if (t->peer->role >= offer->role)
+            put_offer(t->writer, offer);
+    }
+    pal_json_end_array(t->writer);
+    if (t->message->is_new)
+        put_freshness(t->writer, TOOLS_MS, "private");
+    pal_mcp_end_result(t->writer);
+    return PAL_MCP_ANSWERED;
+}
+
+static const pal_mcp_offer *find_offer(pal_json name)
+{
+    for (const pal_mcp_offer *offer = pal_mcp_offers; offer->name; offer++) {
+        if (pal_json_string_is(name, offer->name))
+            return offer;
+    }
+    return NULL;
+}
+
+static pal_mcp_taken fail(taking *t, const pal_error *err)
+{
+    bool is_ours = err->status == PAL_IO || err->status == PAL_FULL ||
+            err->status == PAL_CORRUPT || err->status == PAL_NO_MEMORY;
+    if (is_ours)
+        pal_log(PAL_LOG_ERROR, "mcp: %s", err->message);
+    pal_mcp_put_failure(t->writer, t->message->id, t->message->is_new, pal_str_of(err->message));
+    return PAL_MCP_ANSWERED;
+}
+
+static pal_mcp_taken run_offer(taking *t, pal_mcp_ask *ask)
+{
+    pal_error err = {0};
+    pal_buf object;
+    pal_buf_init(&object, PAL_SERVER_ANSWER_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&object);
+    ask->writer = &writer;
+    pal_status status = ask->offer->run(ask, &err);
+    if (status == PAL_OK && object.failure)
+        status = pal_error_set(&err, object.failure, "out of memory");
+    if (status == PAL_OK)
+        pal_mcp_put_success(
+                t->writer, t->message->id, t->message->is_new, pal_buf_str(&object), (pal_str){0});
+    else
+        fail(t, &err);
+    pal_buf_done(&object);
+    return PAL_MCP_ANSWERED;
+}
+
+static pal_status check_ask(const pal_mcp_ask *ask, pal_error *err)
+{
+    if (ask->peer->role < ask->offer->role)
+        return pal_error_set(err, PAL_DENIED,
+                "'%s' requires an API key that can write; this key can only read",
+                ask->offer->name);
+    return pal_mcp_fields_check(ask->offer->fields, ask->arguments, ask->arena, err);
+}
+
+static pal_mcp_taken call_tool(taking *t)
+{
+    char text[128];
+    pal_error err = {0};
+    pal_json name = pal_json_find(t->message->params, "name");
+    pal_mcp_ask ask = {
+            .host = t->host,
+            .peer = t->peer,
+            .message = t->message,
+            .offer = find_offer(name),
+            .arguments = pal_json_find(t->message->params, "arguments"),
+            .arena = t->arena,
+    };
+    pal_json_type type = pal_json_type_of(ask.arguments);
+    if (!ask.offer) {
+        pal_str is = pal_json_raw(name);
+        snprintf(text, sizeof text, "Unknown tool: %.*s", (int)(is.len < 80 ? is.len : 80),
+                is.data ? is.data : "");
+        return refuse(t, PAL_RPC_INVALID_PARAMS, text);
+    }
+    if (type != PAL_JSON_NONE && type != PAL_JSON_NULL && type != PAL_JSON_OBJECT)
+        return refuse(t, PAL_RPC_INVALID_PARAMS, "'arguments' must be an object");
+    if (check_ask(&ask, &err) != PAL_OK)
+        return fail(t, &err);
+    if (ask.offer->run)
+        return run_offer(t, &ask);
+    if (pal_mcp_job_start(&ask, t->outlet, t->outlet_user, &err) != PAL_OK)
+        return fail(t, &err);
+    return PAL_MCP_LATER;
+}
+
+/* ---- All methods ---- */
+
+static pal_mcp_taken take_notification(taking *t)
+{
+    const pal_rpc_message *message = t->message;
+    pal_json id = pal_json_find(message->params, "requestId");
+    if (pal_str_is(message->method, "notifications/cancelled") &&
+            pal_json_type_of(id) != PAL_JSON_NONE)
+        pal_mcp_jobs_cancel(t->host, t->peer->scope, pal_json_raw(id));
+    return PAL_MCP_NOTED;
+}
+
+static pal_mcp_taken take_request(taking *t)
+{
+    static const struct {
+        const char *method;
+        bool is_old, is_new;
+        pal_mcp_taken (*take)(taking *t);
+    } methods[] = {
+            {"initialize", true, false, initialize},
+            {"ping", true, false, ping},
+            {"server/discover", false, true, discover},
+            {"tools/list", true, true, list_tools},
+            {"tools/call", true, true, call_tool},
+    };
+    const pal_rpc_message *message = t->message;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        if (pal_str_is(message->method, methods[i].method) &&
+                (message->is_new ? methods[i].is_new : methods[i].is_old))
+            return methods[i].take(t);
+    }
+    return refuse(t, PAL_RPC_NO_METHOD, "Method not found");
+}
+
+static pal_mcp_taken take_new(taking *t)
+{
+    pal_json capabilities = pal_json_find(t->message->meta, META "clientCapabilities");
+    if (!pal_str_is(t->message->version, NEW_VERSION))
+        return wrong_version(t);
+    if (pal_json_type_of(capabilities) != PAL_JSON_OBJECT)
+        return refuse(t, PAL_RPC_INVALID_PARAMS,
+                "'_meta' must contain an object '" META "clientCapabilities'");
+    return take_request(t);
+}
+
+pal_mcp_taken pal_mcp_host_take(pal_mcp_host *host, const pal_mcp_peer *peer,
+        const pal_rpc_message *message, const pal_mcp_outlet *outlet, void *outlet_user,
+        pal_arena *arena, pal_json_writer *writer, int *out_code)
+{
+    pal_mcp_taken taken;
+    taking t = {host, peer, message, outlet, outlet_user, arena, writer, 0};
+    if (message->method.len == 0)
+        taken = PAL_MCP_NOTED; /* a response: ignored, because this server sends no requests */
+    else if (message->id.len == 0)
+        taken = take_notification(&t);
+    else
+        taken = message->is_new ? take_new(&t) : take_request(&t);
+    *out_code = t.code;
+    return taken;
+}

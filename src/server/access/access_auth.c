@@ -1,0 +1,453 @@
+/* access_auth.c - identifies the caller.
+ *
+ * Keys are looked up by their SHA-256, so that no comparison reveals how much of a guess is right.
+ * They are cached for PAL_SERVER_KEYS_FRESH_US; after that time, a key that another process revoked
+ * is refused. At the start, only the existence of a key is read.
+ *
+ * Without any key, the server is open to this machine. Then other sites could use a browser to
+ * reach it. They could point a host name to this machine, so the Host must be local. Or their page
+ * could send a request, so the request must come from the server's own page or from an origin in
+ * server.cors_origins. A page from another port of this machine also counts as another site.
+ *
+ * If an address has sent key_failures_per_minute wrong keys, further wrong keys get 429. A valid
+ * key is still accepted, because other clients may use the same address.
+ *
+ * Threads: any. One lock guards the cache. A key's record is read outside of the lock. */
+#include "server/access/access_auth.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <strings.h>
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "server/access/access_key.h"
+#include "server/access/access_rate.h"
+#include "server/server_call.h"
+#include "server/server_settings.h"
+
+#define DAY_TEXT_LEN 10 /* "2026-11-16" */
+#define KEY_ARENA_MAX 65536
+
+typedef struct cached_key {
+    uint8_t digest[PAL_SHA256_SIZE];
+    pal_arena *arena;
+    pal_key key;
+    int64_t read_us;
+    bool is_used; /* it was used today, and the record does not say so yet */
+} cached_key;
+
+struct pal_keys {
+    pal_store *store;
+    bool is_local;
+    pthread_mutex_t lock;
+    pal_map cache; /* indexed by digest */
+    bool any;
+    int64_t any_us; /* when `any` was read; 0: never */
+};
+
+pal_keys *pal_keys_new(pal_store *store, bool is_local)
+{
+    pal_keys *keys = pal_calloc(1, sizeof *keys);
+    if (!keys)
+        return NULL;
+    keys->store = store;
+    keys->is_local = is_local;
+    pthread_mutex_init(&keys->lock, NULL);
+    return keys;
+}
+
+static void free_cached(cached_key *entry)
+{
+    pal_arena_free(entry->arena);
+    pal_free(entry);
+}
+
+/* Call it under the lock. */
+static void empty_cache(pal_keys *keys)
+{
+    size_t position = 0;
+    pal_str name;
+    void *value;
+    while (pal_map_next(&keys->cache, &position, &name, &value))
+        free_cached(value);
+    pal_map_done(&keys->cache);
+    pal_map_init(&keys->cache);
+}
+
+void pal_keys_free(pal_keys *keys)
+{
+    if (!keys)
+        return;
+    empty_cache(keys);
+    pal_map_done(&keys->cache);
+    pthread_mutex_destroy(&keys->lock);
+    pal_free(keys);
+}
+
+void pal_keys_forget(pal_keys *keys)
+{
+    pthread_mutex_lock(&keys->lock);
+    empty_cache(keys);
+    if (!keys->any)
+        keys->any_us = 0;
+    pthread_mutex_unlock(&keys->lock);
+}
+
+pal_status pal_keys_any(pal_keys *keys, bool *out_any, pal_error *err)
+{
+    pal_key_page page;
+    int64_t now = pal_clock_monotonic_us();
+    pthread_mutex_lock(&keys->lock);
+    bool any = keys->any;
+    /* Records of keys are never removed, so `any` stays true. */
+    bool is_fresh = any || (keys->any_us && now - keys->any_us < PAL_SERVER_KEYS_FRESH_US);
+    pthread_mutex_unlock(&keys->lock);
+    if (is_fresh) {
+        *out_any = any;
+        return PAL_OK;
+    }
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_status status = pal_key_list(keys->store, (pal_str){0}, 1, arena, &page, err);
+    if (status == PAL_OK) {
+        *out_any = page.keys_len > 0;
+        pthread_mutex_lock(&keys->lock);
+        keys->any = keys->any || page.keys_len > 0;
+        keys->any_us = now;
+        pthread_mutex_unlock(&keys->lock);
+    }
+    pal_arena_free(arena);
+    return status;
+}
+
+bool pal_keys_were_any(pal_keys *keys)
+{
+    pthread_mutex_lock(&keys->lock);
+    bool any = keys->any;
+    pthread_mutex_unlock(&keys->lock);
+    return any;
+}
+
+/* ---- One key ---- */
+
+static void today(char out_day[PAL_TIME_TEXT_SIZE])
+{
+    pal_time_to_text(pal_clock_now_ms(), out_day);
+    out_day[DAY_TEXT_LEN] = 0;
+}
+
+static bool copy_key(pal_arena *arena, const pal_key *key, pal_key *out_key)
+{
+    *out_key = *key;
+    out_key->id = pal_arena_copy(arena, key->id);
+    out_key->tenant = pal_arena_copy(arena, key->tenant);
+    out_key->label = (pal_str){0};
+    out_key->used_on = (pal_str){0};
+    return pal_arena_failure(arena) == PAL_OK;
+}
+
+/* Call it under the lock. False: the key is not in the cache, or was read too long ago. */
+static bool find_cached(pal_keys *keys, pal_str digest, pal_arena *arena, pal_key *out_key)
+{
+    cached_key *entry = pal_map_find(&keys->cache, digest);
+    if (!entry || pal_clock_monotonic_us() - entry->read_us >= PAL_SERVER_KEYS_FRESH_US)
+        return false;
+    return copy_key(arena, &entry->key, out_key);
+}
+
+static void keep(pal_keys *keys, const uint8_t digest[PAL_SHA256_SIZE], const pal_key *key)
+{
+    char day[PAL_TIME_TEXT_SIZE];
+    cached_key *entry = pal_calloc(1, sizeof *entry);
+    if (!entry)
+        return;
+    today(day);
+    entry->arena = pal_arena_new(KEY_ARENA_MAX);
+    memcpy(entry->digest, digest, sizeof entry->digest);
+    entry->read_us = pal_clock_monotonic_us();
+    entry->is_used = !pal_str_is(key->used_on, day);
+    pal_str name = pal_str_make((const char *)entry->digest, sizeof entry->digest);
+    pthread_mutex_lock(&keys->lock);
+    if (keys->cache.len >= PAL_SERVER_KEYS_CACHED_MAX)
+        empty_cache(keys);
+    cached_key *old = pal_map_find(&keys->cache, name);
+    bool kept = entry->arena && copy_key(entry->arena, key, &entry->key) &&
+            pal_map_set(&keys->cache, name, entry) == PAL_OK;
+    if (kept && old)
+        free_cached(old);
+    if (!kept)
+        free_cached(entry);
+    pthread_mutex_unlock(&keys->lock);
+}
+
+static pal_status find_key(
+        pal_keys *keys, pal_str secret, pal_arena *arena, pal_key *out_key, pal_error *err)
+{
+    uint8_t digest[PAL_SHA256_SIZE];
+    if (pal_sha256(secret, digest) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pthread_mutex_lock(&keys->lock);
+    bool found =
+            find_cached(keys, pal_str_make((const char *)digest, sizeof digest), arena, out_key);
+    pthread_mutex_unlock(&keys->lock);
+    if (found)
+        return PAL_OK;
+    pal_status status = pal_key_find(keys->store, secret, arena, out_key, err);
+    if (status == PAL_OK)
+        keep(keys, digest, out_key);
+    return status;
+}
+
+void pal_keys_note_used(pal_keys *keys)
+{
+    char day[PAL_TIME_TEXT_SIZE];
+    pal_arena *arena = pal_arena_new(0);
+    bool found = arena != NULL;
+    today(day);
+    while (found) {
+        pal_error err;
+        size_t position = 0;
+        pal_str name, id = {0};
+        void *value;
+        pal_arena_reset(arena);
+        pthread_mutex_lock(&keys->lock);
+        while (id.len == 0 && pal_map_next(&keys->cache, &position, &name, &value)) {
+            cached_key *entry = value;
+            if (entry->is_used)
+                id = pal_arena_copy(arena, entry->key.id);
+            entry->is_used = false;
+        }
+        pthread_mutex_unlock(&keys->lock);
+        found = id.len > 0;
+        if (found && pal_key_set_used(keys->store, id, pal_str_of(day), arena, &err) != PAL_OK)
+            pal_log(PAL_LOG_WARN, "could not record the last use of key %.*s: %s",
+                    PAL_STR_ARG(id), err.message);
+    }
+    pal_arena_free(arena);
+}
+
+/* ---- The caller ---- */
+
+/* The start of the day or of the month, in UTC. */
+static int64_t period_start(bool is_monthly)
+{
+    int64_t ms = 0;
+    char text[PAL_TIME_TEXT_SIZE];
+    today(text);
+    if (is_monthly)
+        memcpy(text + 8, "01", 2);
+    memcpy(text + DAY_TEXT_LEN, "T00:00:00Z", 11);
+    (void)pal_time_from_text(pal_str_of(text), &ms);
+    return ms;
+}
+
+static pal_str secret_of(const pal_exchange *x)
+{
+    static const char scheme[] = "bearer ";
+    pal_str header = pal_exchange_header(x, "authorization");
+    size_t len = sizeof scheme - 1;
+    if (header.len <= len || strncasecmp(header.data, scheme, len) != 0)
+        return pal_exchange_header(x, "x-api-key");
+    while (len < header.len && header.data[len] == ' ')
+        len++;
+    return pal_str_make(header.data + len, header.len - len);
+}
+
+static pal_status refuse_unknown(pal_call *call, pal_error *err, const char *why)
+{
+    pal_exchange_add_header(call->exchange, "www-authenticate", pal_str_of("Bearer"));
+    return pal_call_refuse(call, 401, "unauthorized", PAL_DENIED, err,
+            "%s; send a key in the header 'Authorization: Bearer KEY', or create one with 'palaver "
+            "key create'",
+            why);
+}
+
+/* Counts wrong keys by address. */
+static pal_status refuse_wrong(pal_call *call, pal_error *err, const char *why)
+{
+    char who[sizeof "failed " + PAL_PEER_SIZE] = "failed ";
+    int64_t retry_ms = 0;
+    uint32_t per_minute = call->server->settings->key_failures_per_minute;
+    pal_peer_block(pal_exchange_peer(call->exchange), who + strlen(who));
+    if (pal_rate_take(call->server->rate, pal_str_of(who), per_minute, pal_clock_monotonic_us(),
+                &retry_ms))
+        return refuse_unknown(call, err, why);
+    call->fail_retry_ms = retry_ms;
+    return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
+            "limit of %u invalid keys per minute from this address exceeded; retry in %lld s",
+            (unsigned)per_minute, (long long)((retry_ms + 999) / 1000));
+}
+
+/* Only the key of an admin can name another tenant. */
+static pal_status choose_tenant(pal_call *call, const pal_key *key, pal_error *err)
+{
+    pal_str asked = pal_exchange_header(call->exchange, "x-palaver-tenant");
+    call->caller.tenant = key ? key->tenant : pal_str_of("default");
+    if (asked.len == 0 || pal_str_equal(asked, call->caller.tenant))
+        return PAL_OK;
+    call->fail_param = "x-palaver-tenant";
+    if (!key || key->role != PAL_KEY_ADMIN)
+        return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+                "header x-palaver-tenant must not name another tenant; use a key with role "
+                "'admin'");
+    pal_status status = pal_key_tenant_check(asked, err);
+    if (status == PAL_OK) {
+        call->caller.tenant = asked;
+        call->fail_param = NULL;
+    }
+    return status;
+}
+
+static pal_status accept_key(pal_call *call, const pal_key *key, pal_error *err)
+{
+    pal_caller *caller = &call->caller;
+    caller->role = key->role;
+    caller->key_id = key->id;
+    snprintf(caller->budget.owner, sizeof caller->budget.owner, "%.*s", PAL_STR_ARG(key->id));
+    caller->budget.tenant_tokens = key->budget_tokens;
+    caller->budget.tenant_cost_micros = key->budget_cost_micros;
+    if (key->budget_tokens || key->budget_cost_micros)
+        caller->budget.since = period_start(key->is_monthly);
+    if (key->role < call->route->role)
+        return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+                "role '%s' is required; the key has role '%s'",
+                pal_key_role_name(call->route->role), pal_key_role_name(key->role));
+    return choose_tenant(call, key, err);
+}
+
+pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_error *err)
+{
+    bool any;
+    pal_key key;
+    pal_keys *keys = call->server->keys;
+    *out_rate = call->server->settings->requests_per_minute;
+    pal_status status = pal_keys_any(keys, &any, err);
+    if (status != PAL_OK)
+        return status;
+    if (!any && keys->is_local) {
+        call->caller.role = PAL_KEY_ADMIN;
+        return choose_tenant(call, NULL, err);
+    }
+    pal_str secret = secret_of(call->exchange);
+    if (secret.len == 0)
+        return refuse_unknown(call, err, "this server requires an API key");
+    status = find_key(keys, secret, call->arena, &key, err);
+    if (status == PAL_NOT_FOUND)
+        return refuse_wrong(call, err, "the API key is not known");
+    if (status != PAL_OK)
+        return status;
+    if (key.revoked_at)
+        return refuse_wrong(call, err, "the API key was revoked");
+    if (key.requests_per_minute)
+        *out_rate = key.requests_per_minute;
+    return accept_key(call, &key, err);
+}
+
+bool pal_auth_is_known(pal_call *call)
+{
+    pal_key key;
+    pal_keys *keys = call->server->keys;
+    if (!pal_keys_were_any(keys) && keys->is_local)
+        return true;
+    pal_str secret = secret_of(call->exchange);
+    return secret.len && find_key(keys, secret, call->arena, &key, NULL) == PAL_OK &&
+            !key.revoked_at;
+}
+
+/* ---- Names of this machine ---- */
+
+/* Maps "[::1]:80" to "[::1]", and "localhost:80" to "localhost". */
+static pal_str without_port(pal_str host)
+{
+    size_t len = host.len;
+    while (len > 0 && host.data[len - 1] >= '0' && host.data[len - 1] <= '9')
+        len--;
+    if (len > 0 && len < host.len && host.data[len - 1] == ':' &&
+            (host.data[0] != '[' || (len > 1 && host.data[len - 2] == ']')))
+        return pal_str_make(host.data, len - 1);
+    return host;
+}
+
+static bool is_text(pal_str a, const char *text)
+{
+    return a.len == strlen(text) && strncasecmp(a.data, text, a.len) == 0;
+}
+
+/* True for "127.0.0.1", but not for "127.0.0.1.example.org". */
+static bool is_loopback_number(pal_str host)
+{
+    if (host.len <= 4 || memcmp(host.data, "127.", 4) != 0)
+        return false;
+    for (size_t i = 0; i < host.len; i++) {
+        if (!memchr("0123456789.", host.data[i], 11))
+            return false;
+    }
+    return true;
+}
+
+bool pal_address_is_local(pal_str listen)
+{
+    pal_str host = without_port(listen);
+    return is_text(host, "localhost") || is_text(host, "[::1]") || is_text(host, "::1") ||
+            is_loopback_number(host);
+}
+
+bool pal_origin_is_own(const pal_call *call, pal_str origin, bool any_scheme)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    const pal_config_server *config = &call->server->config->server;
+    bool is_tls = config->tls_certificate.len || config->tls_key.len;
+    pal_str host = pal_exchange_header(call->exchange, "host");
+    for (size_t i = 0; i < 2; i++) {
+        size_t len = strlen(schemes[i]);
+        if (origin.len != len + host.len || memcmp(origin.data, schemes[i], len) != 0)
+            continue;
+        return (any_scheme || is_tls == (i == 1)) &&
+                strncasecmp(origin.data + len, host.data, host.len) == 0;
+    }
+    return false;
+}
+
+/* Browsers send the origin of a request, and pages cannot change it. Other programs send no
+ * origin. */
+static bool is_own_page(const pal_call *call, pal_str origin)
+{
+    pal_str site = pal_exchange_header(call->exchange, "sec-fetch-site");
+    if (site.len)
+        return pal_str_is(site, "same-origin") || pal_str_is(site, "none");
+    return origin.len == 0 || pal_origin_is_own(call, origin, false);
+}
+
+pal_status pal_auth_local(pal_call *call, pal_error *err)
+{
+    bool any = false;
+    pal_status status = PAL_OK;
+    /* Routes that need no key, such as /healthz, must not wait for the store, which may be slow. */
+    if (call->route->role == PAL_KEY_NONE)
+        any = pal_keys_were_any(call->server->keys);
+    else
+        status = pal_keys_any(call->server->keys, &any, err);
+    if (status != PAL_OK || any)
+        return status;
+    pal_str host = pal_exchange_header(call->exchange, "host");
+    pal_str origin = pal_exchange_header(call->exchange, "origin");
+    if (!pal_address_is_local(host))
+        return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+                "host '%.*s' is not allowed while the server has no keys; use localhost, or create "
+                "a key with 'palaver key create'",
+                (int)(host.len < 80 ? host.len : 80), host.data);
+    if (is_own_page(call, origin) ||
+            (origin.len && pal_origin_is_allowed(call->server->settings, origin)))
+        return PAL_OK;
+    if (!origin.len)
+        return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+                "a request from a page of another origin must have an Origin header that "
+                "server.cors_origins contains");
+    return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+            "origin '%.*s' is not allowed; add it to server.cors_origins",
+            (int)(origin.len < 80 ? origin.len : 80), origin.data);
+}

@@ -1,0 +1,437 @@
+/* api_mcp.c - MCP over streamable HTTP, at /mcp. Every message is a POST request with a JSON
+ * response. A message that runs a turn gets an event stream, if the client accepts one.
+ *
+ * The protocol has two eras (mcp.h). In the old era a client gets a session from
+ * `initialize` and sends its id with every later request. In the new era each request is complete,
+ * and its headers repeat members of its body. The server never sends messages on its own, so it
+ * refuses GET, as the protocol allows.
+ *
+ * Threads: the messages of a turn arrive on the runtime's loop, the end of a stream on a listener
+ * thread. Both sides hold an mcp_answer until each of them has ended. Its lock guards all its
+ * members. */
+#include "server/api/mcp/api_mcp.h"
+
+#include <pthread.h>
+#include "base/memory.h"
+#include "dialect/dialect_base64.h"
+#include "dialect/dialect_member.h"
+#include "mcp/mcp.h"
+#include "server/access/access_auth.h"
+#include "server/api/mcp/api_mcp_session.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+#include "server/server_settings.h"
+
+#define NEW_VERSION "2026-07-28"
+#define SESSION_HEADER "mcp-session-id"
+
+struct pal_mcp_service {
+    pal_mcp_host *host;
+    pal_mcp_sessions *sessions;
+};
+
+/* ---- The service ---- */
+
+static pal_runtime *runtime_of(void *user, pal_error *err)
+{
+    const pal_server *server = user;
+    (void)err;
+    return server->runtime;
+}
+
+pal_mcp_service *pal_mcp_service_new(pal_server *server)
+{
+    pal_mcp_host_options options = {.store = server->store, .runtime = runtime_of, .user = server};
+    pal_mcp_service *service = pal_calloc(1, sizeof *service);
+    if (!service)
+        return NULL;
+    service->host = pal_mcp_host_new(&options);
+    service->sessions = pal_mcp_sessions_new();
+    if (service->host && service->sessions)
+        return service;
+    pal_mcp_service_free(service);
+    return NULL;
+}
+
+void pal_mcp_service_free(pal_mcp_service *service)
+{
+    if (!service)
+        return;
+    pal_mcp_host_free(service->host);
+    pal_mcp_sessions_free(service->sessions);
+    pal_free(service);
+}
+
+/* ---- The response of a turn ---- */
+
+typedef struct mcp_answer {
+    pthread_mutex_t lock;
+    unsigned holders;
+    pal_call *call;     /* set until the response is sent or a stream is open */
+    pal_stream *stream; /* NULL if there is no stream, or if it has ended */
+    pal_mcp_job *job;   /* set while the turn runs */
+    bool wants_stream;
+} mcp_answer;
+
+static void release(mcp_answer *answer)
+{
+    pthread_mutex_lock(&answer->lock);
+    bool is_last = --answer->holders == 0;
+    pthread_mutex_unlock(&answer->lock);
+    if (!is_last)
+        return;
+    pthread_mutex_destroy(&answer->lock);
+    pal_free(answer);
+}
+
+static mcp_answer *new_answer(pal_call *call)
+{
+    static const char type[] = "text/event-stream";
+    pal_str accept = pal_exchange_header(call->exchange, "accept");
+    mcp_answer *answer = pal_calloc(1, sizeof *answer);
+    if (!answer)
+        return NULL;
+    pthread_mutex_init(&answer->lock, NULL);
+    answer->holders = 1;
+    answer->call = call;
+    answer->wants_stream = accept.len && memmem(accept.data, accept.len, type, sizeof type - 1);
+    return answer;
+}
+
+/* Called on a listener thread. In the old era a disconnect does not cancel the turn: its answer is
+ * stored in the conversation. */
+static void stream_gone(void *user)
+{
+    mcp_answer *answer = user;
+    pthread_mutex_lock(&answer->lock);
+    answer->stream = NULL;
+    if (answer->job && pal_mcp_job_is_new(answer->job))
+        pal_mcp_job_cancel(answer->job);
+    pthread_mutex_unlock(&answer->lock);
+    release(answer);
+}
+
+/* The lock must be held. */
+static bool open_stream(mcp_answer *answer)
+{
+    pal_error err;
+    pal_call *call = answer->call;
+    pal_exchange *x = call->exchange;
+    answer->call = NULL;
+    pal_call_streaming(call);
+    pal_exchange_add_header(x, "cache-control", pal_str_of("no-store"));
+    /* Keeps nginx from buffering. */
+    pal_exchange_add_header(x, "x-accel-buffering", pal_str_of("no"));
+    answer->stream =
+            pal_exchange_stream(x, 200, "text/event-stream; charset=utf-8", stream_gone, answer);
+    if (answer->stream) {
+        answer->holders++;
+        return true;
+    }
+    pal_status status = pal_call_refuse_stream(call, &err);
+    pal_call_fail(call, status, &err);
+    return false;
+}
+
+static bool answer_begin(void *user, pal_mcp_job *job, const pal_turn_info *info)
+{
+    mcp_answer *answer = user;
+    bool is_heard = true;
+    pthread_mutex_lock(&answer->lock);
+    pal_call_trace_turn(answer->call, info, (pal_str){0});
+    answer->job = job;
+    if (answer->wants_stream)
+        is_heard = open_stream(answer);
+    pthread_mutex_unlock(&answer->lock);
+    return is_heard;
+}
+
+/* The lock must be held. If there is no memory, the stream ends, so the client notices the loss. */
+static void write_event(pal_stream *stream, pal_str message)
+{
+    pal_buf event;
+    pal_buf_init(&event, message.len + 64);
+    pal_buf_append_text(&event, "event: message\ndata: ");
+    pal_buf_append_str(&event, message);
+    pal_buf_append_text(&event, "\n\n");
+    if (!event.failure)
+        (void)pal_stream_write(stream, pal_buf_str(&event));
+    pal_buf_done(&event);
+}
+
+static void answer_say(void *user, pal_str message, bool is_last)
+{
+    mcp_answer *answer = user;
+    pal_call *call = NULL;
+    pthread_mutex_lock(&answer->lock);
+    if (answer->stream)
+        write_event(answer->stream, message);
+    if (is_last) {
+        call = answer->call;
+        answer->call = NULL;
+    }
+    pthread_mutex_unlock(&answer->lock);
+    if (!call)
+        return;
+    pal_json_put_raw(pal_call_writer(call), message);
+    pal_call_send(call, 200);
+}
+
+static void answer_end(void *user)
+{
+    mcp_answer *answer = user;
+    pal_error err;
+    pthread_mutex_lock(&answer->lock);
+    pal_call *call = answer->call;
+    answer->call = NULL;
+    answer->job = NULL;
+    if (answer->stream)
+        pal_stream_end(answer->stream);
+    pthread_mutex_unlock(&answer->lock);
+    if (call) {
+        call->fail_code = 503;
+        pal_error_set(&err, PAL_CANCELED, "the turn was canceled, or its answer was lost");
+        pal_call_fail(call, PAL_CANCELED, &err);
+    }
+    release(answer);
+}
+
+static const pal_mcp_outlet http_outlet = {
+        .begin = answer_begin, .say = answer_say, .end = answer_end};
+
+/* ---- Errors ---- */
+
+static unsigned http_code(int code, bool is_new)
+{
+    switch (code) {
+    case 0:
+        return 200;
+    case PAL_RPC_PARSE_ERROR:
+    case PAL_RPC_INVALID_REQUEST:
+        return 400;
+    case PAL_RPC_NO_METHOD:
+        return is_new ? 404 : 200;
+    default:
+        return is_new ? 400 : 200;
+    }
+}
+
+static pal_status send_error(pal_call *call, unsigned status, pal_str id, int code, const char *why)
+{
+    pal_rpc_put_error(pal_call_writer(call), id, code, why);
+    pal_call_send(call, status);
+    return PAL_OK;
+}
+
+/* Writes an error that occurred outside of the MCP methods. Its codes are those of HTTP, which are
+ * outside the range that the protocol reserves. */
+static void put_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
+{
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "jsonrpc", "2.0");
+    pal_json_name(writer, "error");
+    pal_json_begin_object(writer);
+    pal_put_count(writer, "code", failure->code);
+    pal_put_str(writer, "message", failure->message);
+    pal_json_name(writer, "data");
+    pal_json_begin_object(writer);
+    if (failure->name.len)
+        pal_put_str(writer, "code", failure->name);
+    else
+        pal_put_text(writer, "code", pal_status_name(failure->status));
+    pal_put_str(writer, "request_id", pal_exchange_id(call->exchange));
+    pal_json_end_object(writer);
+    pal_json_end_object(writer);
+    pal_json_end_object(writer);
+}
+
+/* ---- Origins and sessions ---- */
+
+/* Also applies if the server has keys: the protocol requires this check against DNS rebinding. */
+static pal_status check_origin(pal_call *call, pal_error *err)
+{
+    pal_str origin = pal_exchange_header(call->exchange, "origin");
+    if (origin.len == 0)
+        return PAL_OK;
+    if (pal_origin_is_allowed(call->server->settings, origin)) {
+        pal_exchange_add_header(
+                call->exchange, "access-control-expose-headers", pal_str_of(SESSION_HEADER));
+        return PAL_OK;
+    }
+    if (pal_origin_is_own(call, origin, true))
+        return PAL_OK;
+    return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+            "origin '%.*s' is not allowed; add it to server.cors_origins",
+            (int)(origin.len < 80 ? origin.len : 80), origin.data);
+}
+
+static pal_status check_session(pal_call *call, pal_str *out_id, pal_error *err)
+{
+    pal_str id = pal_exchange_header(call->exchange, SESSION_HEADER);
+    if (id.len == 0)
+        return pal_call_refuse(call, 400, "no_session", PAL_INVALID, err,
+                "header Mcp-Session-Id is missing; send 'initialize' first and use the id of its "
+                "response, or set the protocol version in '_meta' to " NEW_VERSION);
+    if (!pal_mcp_sessions_use(call->server->mcp->sessions, call->caller.tenant, id))
+        return pal_call_refuse(call, 404, "session_not_found", PAL_NOT_FOUND, err,
+                "the MCP session does not exist or has ended; send 'initialize' again");
+    *out_id = id;
+    return PAL_OK;
+}
+
+/* ---- Headers of the new era ---- */
+
+/* A value with characters that a header cannot contain is sent as base64. */
+static pal_str decode_header(pal_call *call, pal_str value)
+{
+    static const char start[] = "=?base64?", end[] = "?=";
+    size_t start_len = sizeof start - 1, end_len = sizeof end - 1;
+    pal_str decoded;
+    if (value.len < start_len + end_len || memcmp(value.data, start, start_len) != 0 ||
+            memcmp(value.data + value.len - end_len, end, end_len) != 0)
+        return value;
+    pal_str inner = pal_str_make(value.data + start_len, value.len - start_len - end_len);
+    return pal_base64_decode(inner, call->arena, &decoded) ? decoded : value;
+}
+
+/* Returns the error for the first header that differs from the body; NULL if all match. */
+static const char *find_mismatch(pal_call *call, const pal_rpc_message *message)
+{
+    pal_exchange *x = call->exchange;
+    if (!pal_str_equal(pal_exchange_header(x, "mcp-protocol-version"), message->version))
+        return "Header mismatch: MCP-Protocol-Version must be the revision in _meta";
+    if (message->id.len == 0)
+        return NULL;
+    if (!pal_str_equal(pal_exchange_header(x, "mcp-method"), message->method))
+        return "Header mismatch: Mcp-Method must be the request's method";
+    if (!pal_str_is(message->method, "tools/call"))
+        return NULL;
+    pal_str name = pal_json_string(pal_json_find(message->params, "name"), call->arena);
+    if (!pal_str_equal(decode_header(call, pal_exchange_header(x, "mcp-name")), name))
+        return "Header mismatch: Mcp-Name must be the name of the tool";
+    return NULL;
+}
+
+/* ---- Messages ---- */
+
+static pal_status begin_session(pal_call *call, pal_error *err)
+{
+    char id[PAL_MCP_SESSION_ID_SIZE];
+    if (!pal_mcp_sessions_add(call->server->mcp->sessions, call->caller.tenant, id))
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_exchange_add_header(call->exchange, SESSION_HEADER, pal_str_of(id));
+    return PAL_OK;
+}
+
+static pal_status send_taken(pal_call *call, const pal_rpc_message *message, pal_mcp_taken taken,
+        int code, pal_error *err)
+{
+    if (taken == PAL_MCP_NOTED) {
+        pal_exchange_answer(call->exchange, 202, NULL, (pal_str){0});
+        return PAL_OK;
+    }
+    bool is_hello = code == 0 && !message->is_new && pal_str_is(message->method, "initialize");
+    pal_status status = is_hello ? begin_session(call, err) : PAL_OK;
+    if (status == PAL_OK)
+        pal_call_send(call, http_code(code, message->is_new));
+    return status;
+}
+
+static pal_status take(
+        pal_call *call, const pal_rpc_message *message, pal_str session, pal_error *err)
+{
+    int code;
+    pal_mcp_peer peer = {
+            .tenant = call->caller.tenant,
+            .role = call->caller.role,
+            .budget = call->caller.budget,
+            .scope = session,
+    };
+    mcp_answer *answer = new_answer(call);
+    if (!answer)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_mcp_taken taken = pal_mcp_host_take(call->server->mcp->host, &peer, message, &http_outlet,
+            answer, call->arena, pal_call_writer(call), &code);
+    if (taken == PAL_MCP_LATER)
+        return PAL_OK; /* the call may already be freed */
+    release(answer);
+    return send_taken(call, message, taken, code, err);
+}
+
+static pal_status take_old(pal_call *call, const pal_rpc_message *message, pal_error *err)
+{
+    pal_str session = {0};
+    pal_str version = pal_exchange_header(call->exchange, "mcp-protocol-version");
+    if (pal_str_is(version, NEW_VERSION) && message->id.len)
+        return send_error(call, 400, message->id, PAL_RPC_INVALID_PARAMS,
+                "'_meta' must contain 'io.modelcontextprotocol/protocolVersion'");
+    if (pal_str_is(version, NEW_VERSION))
+        return send_taken(call, message, PAL_MCP_NOTED, 0, err);
+    if (version.len && !pal_mcp_knows_revision(version))
+        return send_error(call, 400, message->id, PAL_RPC_INVALID_REQUEST,
+                "MCP-Protocol-Version is not a supported revision");
+    if (!pal_str_is(message->method, "initialize")) {
+        pal_status status = check_session(call, &session, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    return take(call, message, session, err);
+}
+
+static pal_status post_message(pal_call *call, pal_error *err)
+{
+    pal_rpc_message message;
+    pal_error wrong = {0};
+    pal_status status = check_origin(call, err);
+    if (status != PAL_OK)
+        return status;
+    pal_call_is_mixed(call); /* the response can show any session */
+    int code = pal_rpc_read(call->arena, pal_exchange_body(call->exchange), &message, &wrong);
+    if (code)
+        return send_error(
+                call, code == PAL_RPC_INTERNAL_ERROR ? 503 : 400, message.id, code, wrong.message);
+    if (!message.is_new)
+        return take_old(call, &message, err);
+    const char *mismatch = find_mismatch(call, &message);
+    if (mismatch)
+        return send_error(call, 400, message.id, PAL_RPC_HEADER_MISMATCH, mismatch);
+    /* Over HTTP, the new era has no notifications: a client cancels by closing the connection. */
+    if (message.id.len == 0)
+        return send_taken(call, &message, PAL_MCP_NOTED, 0, err);
+    return take(call, &message, (pal_str){0}, err);
+}
+
+static pal_status end_session(pal_call *call, pal_error *err)
+{
+    pal_str id;
+    pal_mcp_service *service = call->server->mcp;
+    pal_status status = check_origin(call, err);
+    if (status == PAL_OK)
+        status = check_session(call, &id, err);
+    if (status != PAL_OK)
+        return status;
+    (void)pal_mcp_sessions_remove(service->sessions, call->caller.tenant, id);
+    pal_mcp_host_cancel(service->host, id);
+    pal_exchange_answer(call->exchange, 204, NULL, (pal_str){0});
+    return PAL_OK;
+}
+
+/* Tools that write require a role other than 'read'. */
+static const pal_api_route mcp_routes[] = {
+        {"POST", "/mcp", PAL_KEY_READ, PAL_ROUTE_WORKER, post_message,
+                {"mcp",
+                        "send a message of the Model Context Protocol",
+                        NULL, "Object", "Object", 200}},
+        {"DELETE", "/mcp", PAL_KEY_READ, 0, end_session,
+                {"endMcpSession", "end an MCP session", NULL, NULL, NULL, 204}},
+        {0},
+};
+
+static const pal_api_route *const routes[] = {mcp_routes, NULL};
+
+const pal_api pal_api_mcp = {
+        .name = "mcp",
+        .prefix = "/mcp",
+        .routes = routes,
+        .put_failure = put_failure,
+};

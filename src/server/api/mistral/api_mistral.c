@@ -1,0 +1,183 @@
+/* api_mistral.c - Mistral's API under /mistral/v1: the format of its errors, and functions that its
+ * routes share. */
+#include "server/api/mistral/api_mistral.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+/* ---- Errors ---- */
+
+pal_status pal_mistral_checked(pal_call *call, pal_status status)
+{
+    if ((status == PAL_INVALID || status == PAL_LIMIT) && !call->fail_code)
+        call->fail_code = 422;
+    return status;
+}
+
+pal_status pal_mistral_wrong(
+        pal_call *call, const char *param, pal_error *err, const char *format, ...)
+{
+    char message[PAL_ERROR_MESSAGE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    call->fail_param = param;
+    return pal_error_set(err, PAL_INVALID, "%s", message);
+}
+
+/* {"detail":[{"loc":["body","inputs"],"msg":...,"type":...}]} */
+static void put_detail(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
+{
+    bool has_body = call->route && (call->route->flags & (PAL_ROUTE_JSON | PAL_ROUTE_ANY_JSON));
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "detail");
+    pal_json_begin_array(writer);
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "loc");
+    pal_json_begin_array(writer);
+    pal_json_put_text(writer, has_body ? "body" : "query");
+    if (failure->param.len)
+        pal_json_put_str(writer, failure->param);
+    pal_json_end_array(writer);
+    pal_put_str(writer, "msg", failure->message);
+    pal_put_str(writer, "type", failure->name.len ? failure->name : pal_str_of("value_error"));
+    pal_json_end_object(writer);
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+}
+
+static const char *type_of(const pal_failure *failure)
+{
+    switch (failure->code) {
+    case 401:
+    case 403:
+        return "unauthorized";
+    case 404:
+        return "not_found";
+    case 429:
+        return "rate_limited";
+    default:
+        return failure->code < 500 ? "invalid_request_error" : "internal_server_error";
+    }
+}
+
+static void put_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
+{
+    if (failure->code == 422) {
+        put_detail(call, failure, writer);
+        return;
+    }
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "object", "error");
+    pal_put_str(writer, "message", failure->message);
+    pal_put_text(writer, "type", type_of(failure));
+    pal_put_str_or_null(writer, "param", failure->param);
+    pal_put_str_or_null(writer, "code", failure->name);
+    pal_json_end_object(writer);
+}
+
+/* ---- Members ---- */
+
+pal_status pal_mistral_page_read(pal_call *call, uint64_t size_default, uint64_t *out_skip,
+        uint64_t *out_size, pal_error *err)
+{
+    uint64_t page = 0, size = size_default;
+    pal_status status = pal_call_query_count(call, "page", 0, PAL_MISTRAL_PAGES_MAX, &page, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "page_size", 1, PAL_MISTRAL_PAGE_MAX, &size, err);
+    *out_skip = page * size;
+    *out_size = size;
+    return status;
+}
+
+pal_status pal_mistral_filter_read(pal_call *call, pal_json *out_filter, pal_error *err)
+{
+    pal_str text;
+    if (!pal_exchange_query(call->exchange, "metadata", &text) || text.len == 0)
+        return PAL_OK;
+    pal_status status = pal_json_parse(call->arena, text, NULL, out_filter, err);
+    if (status == PAL_NO_MEMORY)
+        return status;
+    if (status != PAL_OK || pal_json_type_of(*out_filter) != PAL_JSON_OBJECT)
+        return pal_mistral_wrong(call, "metadata", err, "'metadata' must be a JSON object");
+    return PAL_OK;
+}
+
+bool pal_mistral_filter_fits(pal_json filter, pal_json object, pal_arena *arena)
+{
+    pal_json name, value;
+    for (pal_json_iter iter = pal_json_each(filter); pal_json_next(&iter, &name, &value);) {
+        pal_str key = pal_arena_copy(arena, pal_json_string(name, arena));
+        if (!key.data || !pal_json_equal(pal_json_find(object, key.data), value))
+            return false;
+    }
+    return true;
+}
+
+void pal_mistral_put_raw(pal_json_writer *writer, pal_json object, const char *name)
+{
+    pal_json value = pal_json_find(object, name);
+    if (pal_mistral_is_absent(value))
+        return;
+    pal_json_name(writer, name);
+    pal_json_put_raw(writer, pal_json_raw(value));
+}
+
+void pal_mistral_put_raw_or_null(pal_json_writer *writer, pal_json object, const char *name)
+{
+    if (!pal_mistral_is_absent(pal_json_find(object, name))) {
+        pal_mistral_put_raw(writer, object, name);
+        return;
+    }
+    pal_json_name(writer, name);
+    pal_json_put_null(writer);
+}
+
+static bool has_calls(const pal_messages *messages)
+{
+    for (size_t i = 0; i < messages->len; i++) {
+        for (size_t k = 0; k < messages->items[i].parts_len; k++) {
+            if (messages->items[i].parts[k].kind == PAL_PART_TOOL_CALL)
+                return true;
+        }
+    }
+    return false;
+}
+
+pal_status pal_mistral_entries(pal_call *call, const pal_messages *messages, pal_str agent_id,
+        pal_mistral_entry **out_entries, size_t *out_len, pal_error *err)
+{
+    pal_tool *tools = NULL;
+    pal_mistral_view view = {.agent_id = agent_id};
+    pal_status status = PAL_OK;
+    if (has_calls(messages))
+        status =
+                pal_runtime_tools(call->server->runtime, call->arena, &tools, &view.tools_len, err);
+    view.tools = tools;
+    if (status == PAL_OK)
+        status = pal_mistral_entries_of(
+                messages->items, messages->len, &view, call->arena, out_entries, out_len, err);
+    return status;
+}
+
+static const pal_api_route *const routes[] = {
+        pal_mistral_start_routes,
+        pal_mistral_restart_routes,
+        pal_mistral_chat_routes,
+        pal_mistral_model_routes,
+        pal_mistral_conversation_routes,
+        pal_mistral_agent_routes,
+        pal_mistral_agent_list_routes,
+        pal_mistral_alias_routes,
+        NULL,
+};
+
+const pal_api pal_api_mistral = {
+        .name = "mistral",
+        .prefix = "/mistral/v1/",
+        .routes = routes,
+        .put_failure = put_failure,
+};

@@ -1,0 +1,264 @@
+/* api_mistral_end.c - ends a run. It cleans up after a failure, lets the next request into the
+ * conversation, and sends the response or the last frames of the stream. */
+#include "base/log.h"
+#include "dialect/dialect_member.h"
+#include "server/api/mistral/api_mistral_run_inside.h"
+#include "server/server_call.h"
+
+/* ---- Operations at the end ---- */
+
+static bool is_done(const pal_mistral_runner *run)
+{
+    return !run->is_refused && (run->state == PAL_TURN_DONE || run->asked.len);
+}
+
+static pal_op op_of(const pal_mistral_runner *run, pal_op_kind kind)
+{
+    return (pal_op){
+            .kind = kind, .tenant = pal_str_of(run->tenant), .session = run->options.session};
+}
+
+/* Hides the messages of the request's turns, up to `last_seq`. */
+static void plan_hiding(pal_mistral_runner *run, uint64_t last_seq)
+{
+    size_t len = (size_t)(last_seq - run->first_seq + 1);
+    run->ops = pal_arena_array(run->arena, len, sizeof *run->ops);
+    run->marks = pal_arena_array(run->arena, len, sizeof *run->marks);
+    for (size_t i = 0; run->ops && run->marks && i < len; i++) {
+        run->marks[i] = (pal_mark){.kind = PAL_MARK_HIDE, .seq = run->first_seq + i};
+        run->ops[i] = op_of(run, PAL_OP_MARK);
+        run->ops[i].u.mark = &run->marks[i];
+        run->ops_len++;
+    }
+}
+
+/* Stores the agent that now speaks for the conversation. */
+static void plan_speaker(pal_mistral_runner *run)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
+    pal_json_quote(&buf, pal_mistral_leg_of(run)->agent_id);
+    pal_id_to_text(run->options.session, run->speaker_name);
+    run->speaker = (pal_record){.kind = pal_str_of(PAL_MISTRAL_SPEAKER),
+            .name = pal_str_of(run->speaker_name),
+            .session = run->options.session};
+    run->ops = pal_arena_alloc(run->arena, sizeof *run->ops);
+    if (run->ops && pal_member_keep(&buf, run->arena, &run->speaker.body, NULL) == PAL_OK) {
+        run->ops[0] = op_of(run, PAL_OP_RECORD_PUT);
+        run->ops[0].u.record.record = &run->speaker;
+        run->ops[0].u.record.expected_version = PAL_VERSION_ANY;
+        run->ops_len = 1;
+    }
+    pal_buf_done(&buf);
+}
+
+static void plan_end(pal_mistral_runner *run)
+{
+    /* A failed turn has removed its own messages. A turn that succeeded has not, so if only its
+     * response fails, its messages must be hidden here. */
+    uint64_t left_seq = run->state == PAL_TURN_DONE ? run->last_seq : run->kept_seq;
+    run->ops_len = 0;
+    if (run->options.is_passing || (!is_done(run) && run->options.is_made)) {
+        run->ops = pal_arena_alloc(run->arena, sizeof *run->ops);
+        if (run->ops) {
+            run->ops[0] = op_of(run, PAL_OP_ERASE);
+            run->ops[0].u.erasure = &run->erasure;
+            run->ops_len = 1;
+        }
+    } else if (!is_done(run) && left_seq && !run->is_parted) {
+        plan_hiding(run, left_seq);
+    } else if (is_done(run) && run->leg) {
+        plan_speaker(run);
+    }
+}
+
+static void log_failures(const pal_mistral_runner *run, pal_status status)
+{
+    for (size_t i = 0; status == PAL_OK && i < run->ops_len; i++)
+        status = run->ops[i].status;
+    if (status != PAL_OK)
+        pal_log(PAL_LOG_WARN,
+                "could not clean up a conversation after a request: %s", pal_status_name(status));
+}
+
+static void leave(pal_mistral_runner *run)
+{
+    pal_mistral_pass *pass = run->options.pass;
+    run->options.pass = NULL;
+    pal_mistral_gate_leave(pass);
+}
+
+/* ---- Failing ---- */
+
+/* The model service's errors about the request are passed on. Its errors about its API key do not
+ * concern the caller and become 502. */
+static unsigned code_of(const pal_mistral_runner *run)
+{
+    pal_status status = run->error.status;
+    if (run->is_refused || status == PAL_CANCELED)
+        return 503;
+    if (run->code == 429 || run->code == 400 || run->code == 413)
+        return (unsigned)run->code;
+    if (run->code == 422 || run->code == 404)
+        return 400;
+    if (status == PAL_BUSY)
+        return 409;
+    bool is_foreign =
+            run->code || status == PAL_DENIED || status == PAL_NOT_FOUND;
+    return is_foreign ? 502 : pal_status_http(status);
+}
+
+static void send_failure(pal_mistral_runner *run)
+{
+    pal_call *call = run->call;
+    pal_error err = run->error;
+    call->fail_code = code_of(run);
+    if (err.status == PAL_BUDGET)
+        call->fail_name = pal_status_name(PAL_BUDGET); /* a retry does not help */
+    else if (call->fail_code == 429)
+        call->fail_retry_ms = run->retry_after_ms > 0 ? run->retry_after_ms : 1000;
+    if (run->is_refused && pal_exchange_is_owner_full(call->exchange))
+        (void)pal_call_refuse_stream(call, &err);
+    else if (run->is_refused)
+        pal_error_set(&err, PAL_BUSY,
+                run->options.is_stream
+                        ? "too many open streams; retry later, or raise server.streams_max"
+                        : "too many waiting requests; retry later");
+    pal_call_fail(call, err.status, &err);
+}
+
+/* ---- Sending the response ---- */
+
+static pal_mistral_outcome outcome_of(pal_mistral_runner *run)
+{
+    pal_mistral_outcome outcome = {.asked = run->asked, .usage = run->usage, .is_cut = run->is_cut};
+    if (run->calls.len &&
+            pal_json_parse(run->arena, run->calls, NULL, &outcome.calls, NULL) != PAL_OK)
+        outcome.calls = (pal_json){0};
+    return outcome;
+}
+
+static pal_status put_answer(pal_mistral_runner *run, pal_error *err)
+{
+    const pal_load load = {.after_seq = run->answer_seq - 1, .before_seq = run->last_seq + 1};
+    const pal_mistral_outcome outcome = outcome_of(run);
+    pal_messages messages = {0};
+    pal_status status = PAL_OK;
+    if (run->answer_seq)
+        status = pal_store_load(run->server->store, pal_str_of(run->tenant), run->options.session,
+                &load, run->call->arena, &messages, err);
+    run->frames.leg = pal_mistral_leg_of(run);
+    if (status == PAL_OK)
+        status = run->options.shape->answer(run->call, &run->frames, &messages, &outcome, err);
+    return status == PAL_OK ? pal_arena_checked(run->call->arena, err) : status;
+}
+
+/* Called on a worker. */
+static void answer(pal_exchange *x)
+{
+    pal_call *call = pal_exchange_user(x);
+    pal_mistral_runner *run = call->user;
+    pal_error err = {0};
+    pal_status status = PAL_OK;
+    if (is_done(run))
+        status = put_answer(run, &err);
+    if (run->asked.len && run->options.is_passing) /* the session is erased, so the confirmation can
+                                                      never arrive */
+        pal_turn_abandon(run->server->runtime, pal_str_of(run->tenant), run->turn);
+    if (run->ops_len)
+        log_failures(run, pal_store_apply(run->server->store, run->ops, run->ops_len, NULL));
+    leave(run);
+    bool is_own = run->options.is_stream; /* true for a refused stream; otherwise the run may be
+                                             freed with the call */
+    if (!is_done(run))
+        send_failure(run);
+    else if (status == PAL_OK)
+        pal_call_send(call, 200);
+    else
+        pal_call_fail(call, status, &err);
+    if (is_own)
+        pal_mistral_run_release(run);
+}
+
+/* The lock must be held. Writes the last frames. */
+static void put_last(pal_mistral_runner *run)
+{
+    const pal_mistral_shape *shape = run->options.shape;
+    const pal_mistral_outcome outcome = outcome_of(run);
+    if (is_done(run))
+        shape->done(&run->frames, &outcome);
+    else
+        shape->failed(&run->frames, code_of(run),
+                run->error.message[0] ? run->error.message : "the model returned no answer");
+}
+
+static void end_stream(pal_mistral_runner *run)
+{
+    pal_buf buf;
+    pthread_mutex_lock(&run->lock);
+    if (run->stream) {
+        pal_mistral_run_begin_frames(run, &buf);
+        put_last(run);
+        pal_mistral_run_write_frames(run, &buf);
+        pal_stream_end(run->stream);
+    }
+    pthread_mutex_unlock(&run->lock);
+    pal_mistral_run_release(run);
+}
+
+/* If no worker accepts the job, the client is asked to retry. */
+static void end(pal_mistral_runner *run)
+{
+    bool is_own = run->options.is_stream;
+    leave(run);
+    if (!run->call) {
+        end_stream(run);
+        return;
+    }
+    send_failure(run);
+    if (is_own)
+        pal_mistral_run_release(run);
+}
+
+static void tidied(pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
+{
+    (void)ops;
+    (void)ops_len;
+    (void)err;
+    log_failures(user, status);
+    end(user);
+}
+
+/* The lock must be held. Undoes the request, because its response cannot be sent. */
+static void take_back(pal_mistral_runner *run)
+{
+    run->is_refused = true;
+    if (run->asked.len)
+        pal_turn_abandon(run->server->runtime, pal_str_of(run->tenant), run->turn);
+    plan_end(run);
+}
+
+void pal_mistral_run_finish(pal_mistral_runner *run)
+{
+    pthread_mutex_lock(&run->lock);
+    if (run->state == PAL_TURN_RUNNING && run->asked.len == 0) {
+        run->state = PAL_TURN_CANCELED;
+        pal_error_set(&run->error, PAL_CANCELED, "the server is stopping");
+    }
+    if (run->options.is_stream && is_done(run))
+        pal_mistral_run_open(run);
+    plan_end(run);
+    pthread_mutex_unlock(&run->lock);
+    if (run->call) {
+        run->call->user = run;
+        if (pal_exchange_try_worker(run->call->exchange, answer))
+            return;
+        pthread_mutex_lock(&run->lock);
+        take_back(run);
+        pthread_mutex_unlock(&run->lock);
+    }
+    if (run->ops_len == 0 ||
+            pal_store_apply_async(run->server->store, run->ops, run->ops_len, tidied, run, NULL) !=
+                    PAL_OK)
+        end(run);
+}

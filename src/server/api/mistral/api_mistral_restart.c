@@ -1,0 +1,202 @@
+/* api_mistral_restart.c - starts another conversation from one entry of this one. The new session
+ * is a fork, so earlier messages are shared and not copied. If the entry is not the last one of its
+ * message, the later entries of that message are hidden in the fork. */
+#include "dialect/dialect_member.h"
+#include "server/api/mistral/api_mistral_start.h"
+#include "server/server_call.h"
+
+#define RESULTS_MESSAGES 64 /* messages after a call that can contain its results */
+
+typedef struct restart_point {
+    uint64_t seq;                    /* the last message that is kept */
+    const pal_mistral_entry *hidden; /* the parts of its message after this entry are hidden; NULL
+                                        hides nothing */
+} restart_point;
+
+static pal_status no_entry(pal_call *call, pal_str id, pal_error *err)
+{
+    call->fail_param = "from_entry_id";
+    return pal_error_set(err, PAL_NOT_FOUND,
+            "unknown entry '%.*s'; the conversation does not contain it",
+            (int)(id.len < 80 ? id.len : 80), id.data ? id.data : "");
+}
+
+/* Returns the seq of the last tool message that follows, so that a call is kept with its
+ * results. */
+static uint64_t end_of_results(const pal_messages *list)
+{
+    size_t i = 1;
+    while (i < list->len && list->items[i].role == PAL_ROLE_TOOL)
+        i++;
+    return list->items[i - 1].seq;
+}
+
+static pal_status find_point(
+        pal_call *call, pal_id session, pal_str id, restart_point *out_point, pal_error *err)
+{
+    pal_store *store = call->server->store;
+    pal_id message_id, owner;
+    pal_message message;
+    pal_messages list;
+    pal_mistral_entry *entries;
+    size_t len = 0, i = 0;
+    if (!pal_mistral_entry_parse(id, &message_id))
+        return no_entry(call, id, err);
+    pal_status status = pal_store_message(
+            store, call->caller.tenant, message_id, call->arena, &message, &owner, err);
+    if (status == PAL_NOT_FOUND)
+        return no_entry(call, id, err);
+    const pal_load load = {.after_seq = message.seq - 1, .limit = RESULTS_MESSAGES};
+    if (status == PAL_OK)
+        status =
+                pal_store_load(store, call->caller.tenant, session, &load, call->arena, &list, err);
+    if (status == PAL_OK && (list.len == 0 || !pal_id_equal(list.items[0].id, message_id)))
+        return no_entry(call, id, err);
+    if (status == PAL_OK)
+        status = pal_mistral_entries(call, &list, (pal_str){0}, &entries, &len, err);
+    for (; i < len; i++) {
+        char own[PAL_MISTRAL_ENTRY_ID_SIZE];
+        pal_mistral_entry_id(entries[i].kind, entries[i].message->id, entries[i].number, own);
+        if (pal_str_is(id, own))
+            break;
+    }
+    if (status == PAL_OK && i == len)
+        return no_entry(call, id, err);
+    if (status != PAL_OK)
+        return status;
+    bool is_execution = entries[i].kind == PAL_ENTRY_EXECUTION;
+    out_point->seq = is_execution ? end_of_results(&list) : list.items[0].seq;
+    out_point->hidden = is_execution ? NULL : &entries[i];
+    return PAL_OK;
+}
+
+/* Finds the agent that spoke at that point, if the conversation had been handed over. */
+static pal_status find_speaker(
+        pal_mistral_start *start, pal_id session, uint64_t seq, pal_error *err)
+{
+    pal_call *call = start->call;
+    pal_mistral_settings *settings = &start->settings;
+    pal_messages list = {0};
+    pal_mistral_entry *entries;
+    size_t len = 0;
+    const pal_load load = {.before_seq = seq + 1};
+    pal_status status = PAL_OK;
+    if (settings->speaker_id.len == 0)
+        return PAL_OK;
+    settings->speaker_id = (pal_str){0};
+    status = pal_store_load(
+            call->server->store, call->caller.tenant, session, &load, call->arena, &list, err);
+    if (status == PAL_OK)
+        status = pal_mistral_entries(call, &list, settings->agent_id, &entries, &len, err);
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        if (entries[i].kind == PAL_ENTRY_HANDOFF)
+            settings->speaker_id = pal_member_string(entries[i].kept, "next_agent_id", call->arena);
+    }
+    return status;
+}
+
+static pal_status add_speaker(pal_mistral_start *start, pal_error *err)
+{
+    pal_buf buf;
+    pal_str body = {0};
+    if (start->settings.speaker_id.len == 0)
+        return PAL_OK;
+    pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
+    pal_json_quote(&buf, start->settings.speaker_id);
+    pal_status status = pal_member_keep(&buf, start->call->arena, &body, err);
+    pal_buf_done(&buf);
+    if (status == PAL_OK)
+        pal_mistral_start_record(start, 1, PAL_MISTRAL_SPEAKER, body);
+    return status;
+}
+
+static pal_status add_hiding(pal_mistral_start *start, const restart_point *point, pal_error *err)
+{
+    const pal_mistral_entry *entry = point->hidden;
+    size_t first = entry ? entry->first + entry->len : 0;
+    for (size_t i = first; entry && i < entry->message->parts_len; i++) {
+        const pal_part *part = &entry->message->parts[i];
+        pal_mark *mark = pal_arena_alloc(start->call->arena, sizeof *mark);
+        if (!mark)
+            return pal_arena_checked(start->call->arena, err);
+        *mark = (pal_mark){.kind = PAL_MARK_HIDE,
+                .seq = point->seq,
+                .target = part->number ? part->number : i + 1};
+        pal_mistral_start_op(start, PAL_OP_MARK)->u.mark = mark;
+    }
+    return PAL_OK;
+}
+
+static pal_status fork_session(pal_mistral_start *start, const pal_session *parent,
+        const restart_point *point, pal_error *err)
+{
+    size_t parts = point->hidden ? point->hidden->message->parts_len : 0;
+    pal_status status = pal_mistral_start_session(start, parts, err);
+    if (status == PAL_OK)
+        status = pal_mistral_settings_keep(
+                start->call, &start->settings, &start->session.metadata, err);
+    if (status != PAL_OK)
+        return status;
+    start->session.title = parent->title;
+    start->run.conversation = start->session.id;
+    pal_op *op = pal_mistral_start_op(start, PAL_OP_FORK);
+    op->u.fork.session = &start->session;
+    op->u.fork.parent = parent->id;
+    op->u.fork.at_seq = point->seq;
+    status = add_hiding(start, point, err);
+    if (status == PAL_OK)
+        status = add_speaker(start, err);
+    return status == PAL_OK ? pal_mistral_start_make(start, err) : status;
+}
+
+static pal_status read_restart(pal_mistral_start *start, const pal_session *parent,
+        restart_point *out_point, pal_error *err)
+{
+    pal_call *call = start->call;
+    pal_str entry = {0};
+    pal_status status =
+            pal_call_text(call, call->body, "from_entry_id", PAL_NAME_LEN_MAX, &entry, err);
+    if (status == PAL_OK && entry.len == 0)
+        return pal_mistral_wrong(call, "from_entry_id", err, "'from_entry_id' is missing");
+    if (status == PAL_OK)
+        status = pal_mistral_start_read(start, false, err);
+    if (status == PAL_OK)
+        status = find_point(call, parent->id, entry, out_point, err);
+    if (status == PAL_OK)
+        status = pal_mistral_settings_of(call, parent, &start->settings, err);
+    if (status == PAL_OK)
+        status = pal_mistral_metadata_read(call, &start->settings.metadata, err);
+    if (status == PAL_OK)
+        status = pal_mistral_version_read(call, &start->settings.agent_version, err);
+    return status;
+}
+
+static pal_status restart(pal_call *call, pal_error *err)
+{
+    pal_session parent;
+    restart_point point = {0};
+    pal_mistral_start *start = pal_mistral_start_new(call, err);
+    if (!start)
+        return err->status;
+    pal_status status = pal_openai_conversation(call, call->params[0], NULL, &parent, err);
+    if (status == PAL_OK)
+        status = read_restart(start, &parent, &point, err);
+    if (status == PAL_OK)
+        status = pal_mistral_start_check(start, parent.id, point.seq + 1, err);
+    if (status == PAL_OK)
+        status = find_speaker(start, parent.id, point.seq, err);
+    if (status == PAL_OK)
+        status = pal_mistral_legs_make(call, &start->settings, start->args, &start->run.legs, err);
+    return status == PAL_OK ? fork_session(start, &parent, &point, err) : status;
+}
+
+PAL_MISTRAL_HANDLER(restart)
+
+const pal_api_route pal_mistral_restart_routes[] = {
+        {"POST", "/mistral/v1/conversations/{id}/restart", PAL_KEY_WRITE,
+                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER, handle_restart,
+                {"mistralRestartConversation",
+                        "start another conversation from one of the entries", NULL,
+                        "Object", "Object", 200}},
+        {0},
+};

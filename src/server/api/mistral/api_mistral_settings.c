@@ -1,0 +1,213 @@
+/* api_mistral_settings.c - the settings of a conversation: reads them from requests, and stores
+ * them in the session's metadata, next to the client's own members:
+ *
+ *   {"project":"x", "turn":{"model":"m","system":"Be brief."}, "mistral":{"tools":[...],...}}
+ *
+ * "turn" applies to every turn of the session, so the native API continues the conversation with
+ * the same model and instructions. */
+#include "dialect/dialect_member.h"
+#include "server/api/mistral/api_mistral.h"
+#include "server/api/native/api_turn.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+static const char *const own_members[] = {"turn", "context", "mistral", NULL};
+static const char *const turn_members[] = {"model", "system", NULL};
+
+/* ---- Requests ---- */
+
+pal_status pal_mistral_metadata_read(pal_call *call, pal_json *out_metadata, pal_error *err)
+{
+    pal_json metadata = pal_json_find(call->body, "metadata");
+    if (pal_mistral_is_absent(metadata))
+        return PAL_OK;
+    if (pal_json_type_of(metadata) != PAL_JSON_OBJECT)
+        return pal_mistral_wrong(call, "metadata", err, "'metadata' must be an object");
+    for (size_t i = 0; own_members[i]; i++) {
+        if (pal_json_type_of(pal_json_find(metadata, own_members[i])) != PAL_JSON_NONE)
+            return pal_mistral_wrong(call, "metadata", err,
+                    "'metadata' must not have a member '%s', which contains the session's settings",
+                    own_members[i]);
+    }
+    *out_metadata = metadata;
+    return PAL_OK;
+}
+
+pal_status pal_mistral_version_read(pal_call *call, pal_str *out_version, pal_error *err)
+{
+    uint64_t number;
+    pal_json value = pal_json_find(call->body, "agent_version");
+    if (pal_mistral_is_absent(value))
+        return PAL_OK;
+    if (pal_json_u64(value, &number))
+        *out_version = pal_json_raw(value);
+    else if (pal_json_type_of(value) == PAL_JSON_STRING)
+        *out_version = pal_json_string(value, call->arena);
+    else
+        return pal_mistral_wrong(
+                call, "agent_version", err, "'agent_version' must be a number or an alias");
+    return pal_arena_checked(call->arena, err);
+}
+
+static pal_status check_tools(pal_call *call, pal_error *err)
+{
+    pal_tool *tools;
+    size_t tools_len;
+    return pal_api_tools_read(call, pal_json_find(call->body, "tools"), &tools, &tools_len, err);
+}
+
+static pal_status read_texts(pal_call *call, pal_mistral_settings *settings, pal_error *err)
+{
+    const struct {
+        const char *name;
+        size_t len_max;
+        pal_str *text;
+    } texts[] = {
+            {"model", PAL_MODEL_LEN_MAX, &settings->model},
+            {"agent_id", PAL_MODEL_LEN_MAX, &settings->agent_id},
+            {"instructions", PAL_SYSTEM_LEN_MAX, &settings->instructions},
+            {"name", PAL_TITLE_LEN_MAX, &settings->name},
+            {"description", PAL_SYSTEM_LEN_MAX, &settings->description},
+    };
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < sizeof texts / sizeof *texts; i++)
+        status = pal_call_text(
+                call, call->body, texts[i].name, texts[i].len_max, texts[i].text, err);
+    return status;
+}
+
+pal_status pal_mistral_settings_read(
+        pal_call *call, pal_mistral_settings *out_settings, pal_error *err)
+{
+    pal_mistral_settings settings = {0};
+    pal_status status = read_texts(call, &settings, err);
+    if (status == PAL_OK && (settings.model.len == 0) == (settings.agent_id.len == 0))
+        return pal_mistral_wrong(call, settings.model.len ? "agent_id" : "model", err,
+                settings.model.len ? "send either 'model' or 'agent_id', not both"
+                                   : "'model' or 'agent_id' is missing");
+    if (status == PAL_OK)
+        status = pal_mistral_version_read(call, &settings.agent_version, err);
+    if (status == PAL_OK)
+        status = check_tools(call, err);
+    settings.tools = pal_json_find(call->body, "tools");
+    settings.completion_args = pal_json_find(call->body, "completion_args");
+    settings.guardrails = pal_json_find(call->body, "guardrails");
+    if (status == PAL_OK)
+        status = pal_mistral_args_check(call, settings.completion_args, "completion_args", err);
+    if (status == PAL_OK)
+        status = pal_mistral_metadata_read(call, &settings.metadata, err);
+    *out_settings = settings;
+    return status;
+}
+
+/* ---- Sessions ---- */
+
+static void keep_text(pal_json_writer *writer, const char *name, pal_str text)
+{
+    if (text.len)
+        pal_put_str(writer, name, text);
+}
+
+static void keep_value(pal_json_writer *writer, const char *name, pal_json value)
+{
+    if (pal_mistral_is_absent(value))
+        return;
+    pal_json_name(writer, name);
+    pal_json_put_raw(writer, pal_json_raw(value));
+}
+
+pal_status pal_mistral_settings_keep(
+        pal_call *call, const pal_mistral_settings *settings, pal_str *out_metadata, pal_error *err)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    if (!pal_mistral_is_absent(settings->metadata))
+        pal_json_put_members(&writer, pal_json_raw(settings->metadata));
+    pal_json_name(&writer, "turn");
+    pal_json_begin_object(&writer);
+    keep_text(&writer, "model", settings->model);
+    keep_text(&writer, "system", settings->instructions);
+    pal_member_put_others(
+            &writer, pal_json_find(settings->base, "turn"), turn_members, NULL, call->arena);
+    pal_json_end_object(&writer);
+    keep_value(&writer, "context", pal_json_find(settings->base, "context"));
+    pal_json_name(&writer, "mistral");
+    pal_json_begin_object(&writer);
+    keep_text(&writer, "agent_id", settings->agent_id);
+    keep_text(&writer, "agent_version", settings->agent_version);
+    keep_text(&writer, "description", settings->description);
+    keep_value(&writer, "tools", settings->tools);
+    keep_value(&writer, "completion_args", settings->completion_args);
+    keep_value(&writer, "guardrails", settings->guardrails);
+    pal_json_end_object(&writer);
+    pal_json_end_object(&writer);
+    pal_status status = pal_member_keep(&buf, call->arena, out_metadata, err);
+    pal_buf_done(&buf);
+    return status;
+}
+
+/* Returns the client's members; empty if there are none. */
+static pal_status users_of(pal_call *call, pal_json all, pal_json *out_metadata, pal_error *err)
+{
+    pal_buf buf;
+    pal_str json = {0};
+    pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_member_put_others(&writer, all, own_members, NULL, call->arena);
+    pal_json_end_object(&writer);
+    pal_status status = pal_member_keep(&buf, call->arena, &json, err);
+    pal_buf_done(&buf);
+    if (status == PAL_OK && json.len > 2)
+        status = pal_json_parse(call->arena, json, NULL, out_metadata, err);
+    return status;
+}
+
+/* Reads the agent that the conversation was handed to, if any. */
+static pal_status find_speaker(
+        pal_call *call, pal_id session, pal_str *out_speaker_id, pal_error *err)
+{
+    pal_record record;
+    pal_json value;
+    char name[PAL_ID_TEXT_SIZE];
+    pal_id_to_text(session, name);
+    pal_status status = pal_store_record_find(call->server->store, call->caller.tenant,
+            pal_str_of(PAL_MISTRAL_SPEAKER), pal_str_of(name), call->arena, &record, err);
+    if (status == PAL_NOT_FOUND)
+        return PAL_OK;
+    if (status == PAL_OK)
+        status = pal_json_parse(call->arena, record.body, NULL, &value, err);
+    if (status == PAL_OK)
+        *out_speaker_id = pal_json_string(value, call->arena);
+    return status;
+}
+
+pal_status pal_mistral_settings_of(pal_call *call, const pal_session *session,
+        pal_mistral_settings *out_settings, pal_error *err)
+{
+    pal_json all = {0}, turn, own;
+    pal_mistral_settings settings = {.name = session->title};
+    pal_arena *arena = call->arena;
+    pal_status status = PAL_OK;
+    if (session->metadata.len)
+        status = pal_json_parse(arena, session->metadata, NULL, &all, err);
+    if (status == PAL_OK)
+        status = users_of(call, all, &settings.metadata, err);
+    settings.base = all;
+    turn = pal_json_find(all, "turn");
+    own = pal_json_find(all, "mistral");
+    settings.model = pal_member_string(turn, "model", arena);
+    settings.instructions = pal_member_string(turn, "system", arena);
+    settings.agent_id = pal_member_string(own, "agent_id", arena);
+    settings.agent_version = pal_member_string(own, "agent_version", arena);
+    if (status == PAL_OK && settings.agent_id.len)
+        status = find_speaker(call, session->id, &settings.speaker_id, err);
+    settings.description = pal_member_string(own, "description", arena);
+    settings.tools = pal_json_find(own, "tools");
+    settings.completion_args = pal_json_find(own, "completion_args");
+    settings.guardrails = pal_json_find(own, "guardrails");
+    *out_settings = settings;
+    return status == PAL_OK ? pal_arena_checked(arena, err) : status;
+}

@@ -1,0 +1,16 @@
+/* api_feed.h - reports changes of a tenant's sessions as Server-Sent Events. */
+#ifndef PAL_API_FEED_H
+#define PAL_API_FEED_H
+
+#include "server/server.h"
+
+typedef struct pal_feed pal_feed;
+
+/* Starts to watch the server's store and runtime. Returns NULL without memory. */
+pal_feed *pal_feed_new(pal_server *server);
+/* Call it after the listener is closed, and before the runtime and the store are. Accepts NULL. */
+void pal_feed_free(pal_feed *feed);
+
+extern const pal_api_route pal_feed_routes[];
+
+#endif

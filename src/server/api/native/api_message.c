@@ -1,0 +1,525 @@
+/* api_message.c - the messages of a session: append, list, read one, replace all; and the bytes of
+ * images and files.
+ *
+ * An append never blocks the listener's thread. The store's writer commits it together with other
+ * appends and sends the response. A list is a short read and is answered immediately. */
+#include "server/api/native/api_message.h"
+
+#include <stdio.h>
+#include "dialect/dialect_member.h"
+#include "dialect/native/native.h"
+#include "dialect/openai/openai_chat.h"
+#include "server/api/native/api_native.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+#define MESSAGE_FRAME_BYTES 256 /* approximate size of a message in JSON without its text */
+
+/* ---- Reading messages from requests ---- */
+
+/* Whether the message is in the format of chat completions rather than in the native one. */
+static bool is_chat_form(pal_json value)
+{
+    static const char *const names[] = {"tool_calls", "tool_call_id", "function_call", "refusal"};
+    pal_json content = pal_json_find(value, "content");
+    if (pal_json_type_of(content) == PAL_JSON_ARRAY ||
+            pal_json_string_is(pal_json_find(value, "role"), "developer"))
+        return true;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (pal_json_type_of(pal_json_find(value, names[i])) != PAL_JSON_NONE)
+            return true;
+    return false;
+}
+
+/* A value in the native format is one message. In the format of chat completions it can be
+ * several. */
+static pal_status read_one(
+        pal_call *call, pal_json value, pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    if (pal_json_type_of(value) == PAL_JSON_OBJECT && is_chat_form(value))
+        return pal_openai_chat_read_value(value, call->arena, out_messages, out_len, err);
+    pal_message *message = pal_arena_array(call->arena, 1, sizeof *message);
+    if (!message)
+        return pal_arena_checked(call->arena, err);
+    *out_messages = message;
+    *out_len = 1;
+    if (pal_json_type_of(value) == PAL_JSON_STRING) {
+        *message =
+                pal_message_text(call->arena, PAL_ROLE_USER, pal_json_string(value, call->arena));
+        return pal_arena_checked(call->arena, err);
+    }
+    return pal_native_message_read(value, call->arena, message, err);
+}
+
+/* Checks that a new message has a role and content, and no members that only the store can set. */
+static pal_status check_one(const pal_message *message, pal_error *err)
+{
+    if (message->role == PAL_ROLE_NONE)
+        return pal_error_set(err, PAL_INVALID,
+                "member 'role' is missing; use system, user, assistant or tool");
+    if (message->seq)
+        return pal_error_set(err, PAL_INVALID, "member 'seq' is not allowed; the store assigns it");
+    if (message->parts_len == 0)
+        return pal_error_set(err, PAL_INVALID,
+                "member 'content' is missing; send a string, or use 'parts'");
+    return PAL_OK;
+}
+
+static void give_client_id(pal_call *call, pal_message *message, uint32_t n)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    if (message->client_id.len || !call->idempotency_key.len)
+        return;
+    pal_id_to_text(pal_call_derived_id(call, n), text);
+    message->client_id = pal_arena_copy(call->arena, pal_str_of(text));
+}
+
+static pal_status read_many(
+        pal_call *call, pal_json array, pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    size_t count = pal_json_count(array), len = 0;
+    pal_json_iter iter = pal_json_each(array);
+    pal_json value;
+    if (count > PAL_SERVER_MESSAGES_MAX)
+        return pal_error_set(err, PAL_LIMIT,
+                "'messages' has %zu messages; at most %d are allowed in one request",
+                count, PAL_SERVER_MESSAGES_MAX);
+    /* In the format of chat completions, one message can contain a user's text and several
+     * results. */
+    size_t cap = count;
+    pal_message *all = pal_arena_alloc(call->arena, (cap ? cap : 1) * sizeof *all);
+    for (size_t i = 0; all && pal_json_next(&iter, NULL, &value); i++) {
+        pal_message *some = NULL;
+        size_t some_len = 0;
+        pal_status status = read_one(call, value, &some, &some_len, err);
+        for (size_t k = 0; status == PAL_OK && k < some_len; k++)
+            status = check_one(&some[k], err);
+        if (status != PAL_OK)
+            return pal_member_within(err, status, "messages", i);
+        if (len + some_len > cap) {
+            pal_message *larger =
+                    pal_arena_alloc(call->arena, (2 * cap + some_len) * sizeof *larger);
+            if (!larger)
+                break;
+            memcpy(larger, all, len * sizeof *all);
+            all = larger;
+            cap = 2 * cap + some_len;
+        }
+        memcpy(&all[len], some, some_len * sizeof *some);
+        len += some_len;
+    }
+    *out_messages = all;
+    *out_len = len;
+    return pal_arena_checked(call->arena, err);
+}
+
+static pal_status read_messages(pal_call *call, pal_json object, bool or_itself,
+        pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    pal_json many = pal_json_find(object, "messages"), one = pal_json_find(object, "message");
+    pal_json_type many_type = pal_json_type_of(many), one_type = pal_json_type_of(one);
+    call->fail_param = "messages";
+    if (many_type == PAL_JSON_ARRAY)
+        return read_many(call, many, out_messages, out_len, err);
+    if (many_type != PAL_JSON_NONE && many_type != PAL_JSON_NULL)
+        return pal_error_set(err, PAL_INVALID, "'messages' must be an array of messages");
+    if (one_type == PAL_JSON_NONE || one_type == PAL_JSON_NULL) {
+        if (!or_itself)
+            return PAL_OK;
+        call->fail_param = NULL;
+        one = object;
+    } else {
+        call->fail_param = "message";
+        if (one_type != PAL_JSON_OBJECT && one_type != PAL_JSON_STRING)
+            return pal_error_set(err, PAL_INVALID,
+                    "'message' must be a string or a message object");
+    }
+    pal_status status = read_one(call, one, out_messages, out_len, err);
+    for (size_t i = 0; status == PAL_OK && i < *out_len; i++)
+        status = check_one(&(*out_messages)[i], err);
+    return pal_call_blame(call, status, err);
+}
+
+pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself,
+        pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    *out_messages = NULL;
+    *out_len = 0;
+    pal_status status = read_messages(call, object, or_itself, out_messages, out_len, err);
+    if (status != PAL_OK)
+        return status;
+    call->fail_param = NULL;
+    for (size_t i = 0; i < *out_len; i++) {
+        give_client_id(call, &(*out_messages)[i], (uint32_t)i);
+        (*out_messages)[i].turn_id = (pal_id){{0}}; /* only the runtime may set it */
+    }
+    return pal_arena_checked(call->arena, err);
+}
+
+/* ---- Appending ---- */
+
+/* Value of a call's `user`: the session in the path looks like an id, but was not looked up. */
+static char is_guess;
+
+static void put_appended(pal_json_writer *writer, const pal_message *message)
+{
+    pal_json_begin_object(writer);
+    pal_put_id(writer, "id", message->id);
+    pal_put_count(writer, "seq", message->seq);
+    pal_json_end_object(writer);
+}
+
+static void append_by_name(pal_exchange *x);
+
+static void appended(
+        pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
+{
+    (void)ops_len;
+    if (status == PAL_OK && ops[0].status != PAL_OK) {
+        status = ops[0].status;
+        err = &ops[0].error;
+    }
+    if (status == PAL_NOT_FOUND && call->user == &is_guess) {
+        pal_exchange_to_worker(call->exchange, append_by_name);
+        return;
+    }
+    if (status != PAL_OK) {
+        pal_call_fail(call, status, err);
+        return;
+    }
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "messages");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < ops[0].u.append.messages_len; i++)
+        put_appended(writer, &ops[0].u.append.messages[i]);
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+    pal_call_send(call, 201);
+}
+
+static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
+{
+    pal_message *messages;
+    size_t len;
+    uint64_t expected = PAL_SEQ_ANY;
+    pal_status status = pal_api_messages_read(call, call->body, true, &messages, &len, err);
+    if (status == PAL_OK)
+        status = pal_call_count(call, call->body, "expected_seq", 0, INT64_MAX, &expected, err);
+    if (status != PAL_OK)
+        return status;
+    if (len == 0) {
+        call->fail_param = "messages";
+        return pal_error_set(err, PAL_INVALID, "'messages' is empty; send at least one message");
+    }
+    pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
+    if (!op)
+        return pal_arena_checked(call->arena, err);
+    op->kind = PAL_OP_APPEND;
+    op->tenant = call->caller.tenant;
+    op->session = session;
+    op->u.append.messages = messages;
+    op->u.append.messages_len = len;
+    op->u.append.expected_seq = expected;
+    return pal_call_apply(call, op, 1, appended, err);
+}
+
+static pal_status append_found(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    return status == PAL_OK ? append_to(call, session.id, err) : status;
+}
+
+/* Called on a worker. There is no session with that id, so the text may be a session's key. */
+static void append_by_name(pal_exchange *x)
+{
+    pal_error err = {0};
+    pal_call *call = pal_exchange_user(x);
+    call->user = NULL;
+    pal_status status = append_found(call, &err);
+    if (status != PAL_OK)
+        pal_call_fail(call, status, &err);
+}
+
+/* Appends without reading the session first: the append fails if there is no session with that id.
+ * A request with an idempotency key is looked up first, because its operations can be applied only
+ * once. */
+static pal_status append_messages(pal_call *call, pal_error *err)
+{
+    pal_id id;
+    if (call->idempotency_key.len || !pal_id_from_text(call->params[0], &id))
+        return append_found(call, err);
+    call->user = &is_guess;
+    return append_to(call, id, err);
+}
+
+/* ---- Reading back ---- */
+
+static pal_status read_order(pal_call *call, bool *out_descending, pal_error *err)
+{
+    pal_str order = pal_str_of("asc");
+    (void)pal_exchange_query(call->exchange, "order", &order);
+    *out_descending = pal_str_is(order, "desc");
+    if (*out_descending || pal_str_is(order, "asc"))
+        return PAL_OK;
+    call->fail_param = "order";
+    return pal_error_set(err, PAL_INVALID, "'order' must be asc or desc");
+}
+
+static pal_status read_page(
+        pal_call *call, pal_load *out_load, bool *out_descending, pal_error *err)
+{
+    uint64_t limit = PAL_SERVER_MESSAGE_PAGE_DEFAULT;
+    pal_load load = {0};
+    pal_status status = read_order(call, out_descending, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "limit", 1, PAL_SERVER_MESSAGE_PAGE_MAX, &limit, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "after", 0, INT64_MAX, &load.after_seq, err);
+    if (status == PAL_OK)
+        status = pal_call_query_count(call, "before", 0, INT64_MAX, &load.before_seq, err);
+    if (status == PAL_OK)
+        status = pal_call_query_flag(call, "hidden", &load.hidden, err);
+    load.limit = (uint32_t)limit;
+    load.from_end = *out_descending;
+    *out_load = load;
+    return status;
+}
+
+/* If the path has an id, the load finds the session, so that it is read only once. */
+static pal_status load_page(
+        pal_call *call, const pal_load *load, pal_messages *out_page, pal_error *err)
+{
+    pal_session session = {0};
+    pal_store *store = call->server->store;
+    pal_status status = PAL_NOT_FOUND;
+    if (pal_id_from_text(call->params[0], &session.id))
+        status = pal_store_load(
+                store, call->caller.tenant, session.id, load, call->arena, out_page, err);
+    if (status != PAL_NOT_FOUND)
+        return status;
+    status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_store_load(
+                store, call->caller.tenant, session.id, load, call->arena, out_page, err);
+    return status;
+}
+
+/* Reserves approximately the space that the messages need. Without this, the buffer is copied about
+ * five times while it grows. A guess that is too small does no harm. */
+static void make_room(pal_json_writer *writer, const pal_messages *page)
+{
+    size_t wanted = 0;
+    for (size_t i = 0; i < page->len; i++) {
+        const pal_message *message = &page->items[i];
+        wanted += MESSAGE_FRAME_BYTES;
+        for (size_t k = 0; k < message->parts_len; k++)
+            wanted += message->parts[k].text.len;
+    }
+    if (wanted < writer->buf->len_max - writer->buf->len)
+        (void)pal_buf_reserve(writer->buf, wanted);
+}
+
+/* Marks a message as hidden if a rewind or a reset hides it. */
+static void flag_hidden(pal_call *call, pal_message *message)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_put_flag(&writer, "hidden", true);
+    pal_json_put_members(&writer, message->extra);
+    pal_json_end_object(&writer);
+    if (buf.failure == PAL_OK)
+        message->extra = pal_arena_copy(call->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+}
+
+static pal_status flag_all_hidden(pal_call *call, pal_messages *page, pal_error *err)
+{
+    pal_messages shown = {0};
+    size_t at = 0;
+    if (page->len == 0)
+        return PAL_OK;
+    pal_load load = {.after_seq = page->items[0].seq - 1,
+            .before_seq = page->items[page->len - 1].seq + 1};
+    pal_status status = load_page(call, &load, &shown, err);
+    for (size_t i = 0; status == PAL_OK && i < page->len; i++) {
+        while (at < shown.len && shown.items[at].seq < page->items[i].seq)
+            at++;
+        if (at == shown.len || shown.items[at].seq != page->items[i].seq)
+            flag_hidden(call, &page->items[i]);
+    }
+    return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
+}
+
+static pal_status list_messages(pal_call *call, pal_error *err)
+{
+    pal_load load;
+    pal_messages page;
+    bool descending;
+    pal_status status = read_page(call, &load, &descending, err);
+    if (status == PAL_OK)
+        status = load_page(call, &load, &page, err);
+    if (status == PAL_OK && load.hidden)
+        status = flag_all_hidden(call, &page, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    make_room(writer, &page);
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "messages");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; status == PAL_OK && i < page.len; i++)
+        status =
+                pal_native_message_put(writer, &page.items[descending ? page.len - 1 - i : i], err);
+    pal_json_end_array(writer);
+    pal_put_flag(writer, "has_more", page.has_more);
+    pal_json_end_object(writer);
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    return status;
+}
+
+static pal_status get_message(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_messages found = {0};
+    uint64_t seq = 0;
+    pal_id id;
+    pal_str name = call->params[1];
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    bool is_id = pal_id_from_text(name, &id);
+    if (is_id) {
+        pal_message message;
+        pal_id owner;
+        status = pal_store_message(
+                call->server->store, call->caller.tenant, id, call->arena, &message, &owner, err);
+        if (status != PAL_OK)
+            return status;
+        seq = message.seq;
+    } else if (!pal_call_number(name, &seq) || seq == 0) {
+        return pal_error_set(err, PAL_INVALID, "'%.*s' is not a message id or seq",
+                (int)(name.len < 64 ? name.len : 64), name.data);
+    }
+    pal_load load = {.after_seq = seq - 1, .before_seq = seq + 1, .hidden = true};
+    status = pal_store_load(
+            call->server->store, call->caller.tenant, session.id, &load, call->arena, &found, err);
+    /* The id may belong to a message of another session with the same seq. */
+    if (status == PAL_OK && (found.len == 0 || (is_id && !pal_id_equal(found.items[0].id, id))))
+        return pal_error_set(err, PAL_NOT_FOUND, "the session has no such message");
+    if (status == PAL_OK)
+        status = pal_native_message_put(pal_call_writer(call), &found.items[0], err);
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    return status;
+}
+
+pal_status pal_api_parts_fetch(pal_call *call, pal_part *parts, size_t len, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        pal_part *part = &parts[i];
+        pal_str type;
+        bool is_media = part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
+        if (is_media && part->blob.len && part->data.len == 0)
+            status = pal_store_blob_get(call->server->store, call->caller.tenant, part->blob,
+                    call->arena, &type, &part->data, err);
+        else
+            status = pal_api_parts_fetch(call, part->parts, part->parts_len, err);
+        if (status == PAL_NOT_FOUND)
+            status = PAL_OK;
+    }
+    return status;
+}
+
+/* Content that a browser could execute is always sent as a download. */
+static bool is_harmless(pal_str media_type)
+{
+    return (media_type.len > 6 && memcmp(media_type.data, "image/", 6) == 0 &&
+                   !pal_str_is(media_type, "image/svg+xml")) ||
+            pal_str_is(media_type, "text/plain") || pal_str_is(media_type, "application/json");
+}
+
+static pal_status get_blob(pal_call *call, pal_error *err)
+{
+    pal_str type, data;
+    pal_status status = pal_store_blob_get(call->server->store, call->caller.tenant,
+            call->params[0], call->arena, &type, &data, err);
+    if (status != PAL_OK)
+        return status;
+    const char *text = "application/octet-stream";
+    if (is_harmless(type))
+        text = pal_arena_copy(call->arena, type).data;
+    if (!text)
+        return pal_arena_checked(call->arena, err);
+    pal_exchange_add_header(call->exchange, "x-content-type-options", pal_str_of("nosniff"));
+    pal_exchange_add_header(
+            call->exchange, "cache-control", pal_str_of("private, max-age=31536000, immutable"));
+    pal_exchange_answer(call->exchange, 200, text, data);
+    return PAL_OK;
+}
+
+/* ---- Replacing all messages ---- */
+
+static pal_status replace_messages(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_message *messages;
+    pal_mark mark;
+    size_t len;
+    pal_status status = pal_call_known(call, err);
+    if (status == PAL_OK)
+        status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_api_messages_read(call, call->body, false, &messages, &len, err);
+    if (status == PAL_OK &&
+            pal_json_type_of(pal_json_find(call->body, "messages")) != PAL_JSON_ARRAY) {
+        call->fail_param = "messages";
+        status = pal_error_set(err, PAL_INVALID, "'messages' must be an array of messages");
+    }
+    if (status == PAL_OK)
+        status = pal_store_replace(call->server->store, call->caller.tenant, session.id, messages,
+                len, &mark, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "messages");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < len; i++)
+        put_appended(writer, &messages[i]);
+    pal_json_end_array(writer);
+    pal_json_name(writer, "mark");
+    if (mark.number)
+        status = pal_native_mark_put(writer, &mark, err);
+    else
+        pal_json_put_null(writer);
+    pal_json_end_object(writer);
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    return status;
+}
+
+const pal_api_route pal_message_routes[] = {
+        {"POST", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_ROUTE_JSON, append_messages,
+                {"appendMessages",
+                        "append one or more messages; the response is sent after they are durable",
+                        NULL, "AppendRequest", "Appended", 201}},
+        {"PUT", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+                replace_messages,
+                {"replaceMessages", "replace all visible messages", NULL,
+                        "ReplaceRequest", "Replaced", 200}},
+        {"GET", "/api/v1/sessions/{id}/messages", PAL_KEY_READ, PAL_ROUTE_WORKER, list_messages,
+                {"listMessages", "list messages in order of seq, ascending or descending",
+                        "after before limit order hidden", NULL, "MessagePage", 200}},
+        {"GET", "/api/v1/sessions/{id}/messages/{message}", PAL_KEY_READ, PAL_ROUTE_WORKER,
+                get_message,
+                {"getMessage", "read one message by id or seq", NULL, NULL, "Message", 200}},
+        {"GET", "/api/v1/blobs/{name}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_blob,
+                {"getBlob", "download the bytes of an image or a file", NULL, NULL, "Bytes", 200}},
+        {0},
+};

@@ -1,0 +1,57 @@
+/* api_native.c - the native API under /api/v1: collects the routes of the files that implement
+ * them. */
+#include "server/api/native/api_native.h"
+
+#include <string.h>
+#include "server/api/native/api_feed.h"
+#include "server/api/native/api_turn.h"
+#include "server/observe/observe_health.h"
+#include "server/server_call.h"
+
+static const pal_api_route health_routes[] = {
+        {"GET", "/api/v1/health", PAL_KEY_NONE, PAL_ROUTE_WORKER, pal_health_details,
+                {"health", "show the version and state of the server's parts", NULL, NULL,
+                        "ServerHealth", 200}},
+        {0},
+};
+
+static const pal_api_route *const routes[] = {
+        health_routes,
+        pal_key_routes,
+        pal_session_routes,
+        pal_message_routes,
+        pal_branch_routes,
+        pal_context_routes,
+        pal_transfer_routes,
+        pal_turn_routes,
+        pal_skillian_routes,
+        pal_loom_routes,
+        pal_inbound_routes,
+        pal_feed_routes,
+        NULL,
+};
+
+static bool is_below(const pal_api_route *route, const char *path)
+{
+    return strncmp(route->path, path, strlen(path)) == 0;
+}
+
+static pal_status find_subject(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_turn_info info;
+    if (is_below(call->route, "/api/v1/sessions/{id}"))
+        return pal_call_session(call, call->params[0], &session, err);
+    if (is_below(call->route, "/api/v1/turns/{turn}"))
+        return pal_api_turn_find(call, &info, err);
+    return PAL_OK;
+}
+
+const pal_api pal_api_native = {
+        .name = "native",
+        .prefix = "/api/v1/",
+        .routes = routes,
+        .put_failure = pal_put_native_failure,
+        .find_subject = find_subject,
+        .is_strict = true,
+};

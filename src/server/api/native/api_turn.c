@@ -1,0 +1,371 @@
+/* api_turn.c - turns: start a turn in a session, show its state, read its events, steer it, cancel
+ * it, and send it results and permission. */
+#include "server/api/native/api_turn.h"
+
+#include <stdio.h>
+#include "dialect/dialect_member.h"
+#include "server/api/native/api_message.h"
+#include "server/api/native/api_native.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+#include "server/server_sse.h"
+
+#define NO_TURN "the turn does not exist or is no longer in memory; read the session's messages"
+
+/* ---- Starting ---- */
+
+/* The first message gets the client id of the request. The ids of the others are derived from
+ * it. */
+static pal_status give_client_id(pal_call *call, pal_turn_request *request, pal_error *err)
+{
+    pal_str id = {0};
+    pal_status status =
+            pal_call_text(call, call->body, "client_id", PAL_CLIENT_ID_LEN_MAX - 8, &id, err);
+    for (size_t i = 0; status == PAL_OK && id.len && i < request->messages_len; i++) {
+        char text[PAL_CLIENT_ID_LEN_MAX + 8];
+        if (i == 0)
+            snprintf(text, sizeof text, "%.*s", PAL_STR_ARG(id));
+        else
+            snprintf(text, sizeof text, "%.*s:%zu", PAL_STR_ARG(id), i);
+        request->messages[i].client_id = pal_arena_copy(call->arena, pal_str_of(text));
+    }
+    return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
+}
+
+static pal_status start_turn(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_status status = pal_api_active_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    pal_api_turn *turn = pal_api_turn_new(call, &session);
+    if (!turn)
+        return pal_arena_checked(call->arena, err);
+    status = pal_api_messages_read(
+            call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
+    if (status == PAL_OK)
+        status = give_client_id(call, &turn->request, err);
+    if (status == PAL_OK)
+        status = pal_api_agent_read(turn, err);
+    if (status == PAL_OK)
+        status = pal_api_turn_read(turn, &session, true, err);
+    return status == PAL_OK ? pal_api_turn_start(turn, err) : status;
+}
+
+/* ---- Showing turns ---- */
+
+pal_status pal_api_turn_find(pal_call *call, pal_turn_info *out_info, pal_error *err)
+{
+    pal_id id;
+    if (!pal_id_from_text(call->params[0], &id))
+        return pal_error_set(err, PAL_NOT_FOUND, NO_TURN);
+    return pal_turn_find(call->server->runtime, call->caller.tenant, id, out_info, err);
+}
+
+/* Shows what a paused turn is waiting for. */
+static void put_waits(
+        pal_json_writer *writer, const pal_turn_info *info, const pal_turn_waits *waits)
+{
+    if (info->state == PAL_TURN_PAUSED) {
+        pal_json_name(writer, "waiting");
+        pal_json_put_raw(writer, waits->calls.len ? waits->calls : pal_str_of("[]"));
+    }
+    if (info->state == PAL_TURN_ASKING) {
+        pal_json_name(writer, "asking");
+        pal_json_begin_object(writer);
+        pal_put_str(writer, "call_id", waits->asked_call_id);
+        pal_put_str(writer, "name", waits->asked_name);
+        pal_put_str(writer, "arguments", waits->asked_arguments);
+        pal_put_text(writer, "reason", info->reason);
+        pal_json_end_object(writer);
+    }
+}
+
+/* The text of the newest answer; empty if it no longer exists. */
+static pal_str text_of(pal_call *call, const pal_turn_info *info)
+{
+    pal_message message;
+    pal_id session;
+    if (!info->seq ||
+            pal_store_message(call->server->store, call->caller.tenant, info->message, call->arena,
+                    &message, &session, NULL) != PAL_OK)
+        return (pal_str){0};
+    return pal_api_message_text(&message, call->arena);
+}
+
+/* The state may have changed between two reads: the turn may have continued, or been set up again
+ * after a restart. */
+static pal_status look_at_waits(
+        pal_call *call, pal_turn_info *info, pal_turn_waits *out_waits, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    for (int looks = 0; status == PAL_OK && looks < 50; looks++) {
+        if (info->state != PAL_TURN_PAUSED && info->state != PAL_TURN_ASKING)
+            return PAL_OK;
+        status = pal_turn_waiting(call->server->runtime, call->caller.tenant, info->turn,
+                call->arena, out_waits, err);
+        if (status == PAL_OK && (out_waits->calls.len > 2 || out_waits->asked_call_id.len))
+            return PAL_OK;
+        if (status == PAL_OK)
+            status = pal_turn_find(
+                    call->server->runtime, call->caller.tenant, info->turn, info, err);
+    }
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+static pal_status send_info(pal_call *call, pal_turn_info *info, pal_error *err)
+{
+    pal_turn_waits waits = {.calls = {0}};
+    pal_status status = look_at_waits(call, info, &waits, err);
+    if (status != PAL_OK)
+        return status;
+    pal_str text = text_of(call, info);
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_api_turn_put_info(writer, info);
+    if (info->seq)
+        pal_put_str(writer, "text", text);
+    put_waits(writer, info, &waits);
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+static pal_status get_turn(pal_call *call, pal_error *err)
+{
+    pal_turn_info info;
+    pal_status status = pal_api_turn_find(call, &info, err);
+    return status == PAL_OK ? send_info(call, &info, err) : status;
+}
+
+static pal_status get_session_turn(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_turn_info info;
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    status =
+            pal_turn_of_session(call->server->runtime, call->caller.tenant, session.id, &info, err);
+    if (status == PAL_OK)
+        return send_info(call, &info, err);
+    if (status != PAL_NOT_FOUND)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_put_str_or_null(writer, "turn_id", (pal_str){0});
+    pal_put_id(writer, "session_id", session.id);
+    pal_put_text(writer, "state", "idle");
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+/* A browser that reconnects to the same URL sends this header. */
+static pal_status read_after(pal_call *call, uint64_t *out_after, pal_error *err)
+{
+    pal_str last = pal_exchange_header(call->exchange, "last-event-id");
+    if (last.len == 0)
+        return pal_call_query_count(call, "after", 0, INT64_MAX, out_after, err);
+    if (pal_call_number(last, out_after))
+        return PAL_OK;
+    call->fail_param = "Last-Event-ID";
+    return pal_error_set(
+            err, PAL_INVALID, "header Last-Event-ID must be the number of an event");
+}
+
+static pal_status get_events(pal_call *call, pal_error *err)
+{
+    pal_turn_info info;
+    uint64_t after = 0;
+    pal_status status = read_after(call, &after, err);
+    if (status == PAL_OK)
+        status = pal_api_turn_find(call, &info, err);
+    if (status != PAL_OK)
+        return status;
+    if (info.state >= PAL_TURN_DONE && after >= info.events) {
+        /* 204 tells a browser not to reconnect. */
+        pal_exchange_answer(call->exchange, 204, NULL, (pal_str){0});
+        return PAL_OK;
+    }
+    return pal_sse_turn(call, &info, after, err);
+}
+
+/* ---- Changing turns ---- */
+
+static pal_status cancel_turn(pal_call *call, pal_error *err)
+{
+    pal_turn_info info;
+    pal_status status = pal_api_turn_find(call, &info, err);
+    if (status == PAL_OK)
+        status = pal_turn_cancel(call->server->runtime, call->caller.tenant, info.turn, err);
+    if (status == PAL_OK)
+        status = pal_api_turn_find(call, &info, err);
+    return status == PAL_OK ? send_info(call, &info, err) : status;
+}
+
+static pal_status approve_turn(pal_call *call, pal_error *err)
+{
+    pal_turn_info info;
+    bool allow = false;
+    pal_json value = pal_json_find(call->body, "allow");
+    if (!pal_json_bool(value, &allow)) {
+        call->fail_param = "allow";
+        return pal_error_set(err, PAL_INVALID, "'allow' must be true or false");
+    }
+    pal_status status = pal_api_turn_find(call, &info, err);
+    if (status == PAL_OK)
+        status = pal_turn_allow(call->server->runtime, call->caller.tenant, info.turn, allow, err);
+    if (status == PAL_OK)
+        status = pal_api_turn_find(call, &info, err);
+    return status == PAL_OK ? send_info(call, &info, err) : status;
+}
+
+/* ---- Results ---- */
+
+/* Returns the output of a tool: a string, or any other JSON value as text. */
+static pal_str output_of(pal_json result, pal_arena *arena)
+{
+    pal_json value = pal_json_find(result, "output");
+    if (pal_json_type_of(value) == PAL_JSON_NONE)
+        value = pal_json_find(result, "content");
+    pal_json_type type = pal_json_type_of(value);
+    if (type == PAL_JSON_STRING)
+        return pal_json_string(value, arena);
+    return type == PAL_JSON_NONE || type == PAL_JSON_NULL ? (pal_str){0} : pal_json_raw(value);
+}
+
+static pal_status read_result(
+        pal_call *call, pal_json value, pal_message *out_message, pal_error *err)
+{
+    pal_part *part = pal_arena_alloc(call->arena, sizeof *part);
+    if (!part)
+        return pal_arena_checked(call->arena, err);
+    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return pal_error_set(err, PAL_INVALID, "a result must be an object");
+    part->kind = PAL_PART_TOOL_RESULT;
+    part->text = output_of(value, call->arena);
+    *out_message = (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
+    pal_status status =
+            pal_call_text(call, value, "call_id", PAL_NAME_LEN_MAX, &part->call_id, err);
+    if (status == PAL_OK)
+        status = pal_call_flag(call, value, "is_error", &part->is_error, err);
+    if (status == PAL_OK && part->call_id.len == 0)
+        status = pal_error_set(err, PAL_INVALID, "'call_id' is missing");
+    return status;
+}
+
+static pal_status read_results(pal_call *call, pal_turn_request *request, pal_error *err)
+{
+    pal_json value, array = pal_json_find(call->body, "results");
+    pal_json_iter iter = pal_json_each(array);
+    size_t count = pal_json_count(array);
+    call->fail_param = "results";
+    if (pal_json_type_of(array) != PAL_JSON_ARRAY || count == 0 || count > PAL_SERVER_MESSAGES_MAX)
+        return pal_error_set(err, PAL_INVALID,
+                "'results' must be an array of 1 to %d results: {\"call_id\", \"output\"}",
+                PAL_SERVER_MESSAGES_MAX);
+    pal_message *messages = pal_arena_array(call->arena, count, sizeof *messages);
+    for (size_t i = 0; messages && pal_json_next(&iter, NULL, &value); i++) {
+        pal_status status = read_result(call, value, &messages[i], err);
+        call->fail_param = "results";
+        if (status != PAL_OK)
+            return pal_member_within(err, status, "results", i);
+    }
+    call->fail_param = NULL;
+    request->messages = messages;
+    request->messages_len = count;
+    return pal_arena_checked(call->arena, err);
+}
+
+/* `now` is the turn that waits. If it is empty, no turn in memory waits, and a new turn continues
+ * in its place. */
+static pal_status give_results(
+        pal_call *call, const pal_session *session, const pal_turn_info *now, pal_error *err)
+{
+    pal_api_turn *turn = pal_api_turn_new(call, session);
+    if (!turn)
+        return pal_arena_checked(call->arena, err);
+    turn->stream_after = now->events;
+    pal_status status = read_results(call, &turn->request, err);
+    if (status == PAL_OK)
+        status = pal_call_flag(call, call->body, "stream", &turn->is_stream, err);
+    if (status == PAL_OK)
+        status = pal_call_flag(call, call->body, "background", &turn->is_background, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_turn_results(call->server->runtime, call->caller.tenant, session->id, now->turn,
+            turn->request.messages, turn->request.messages_len, &turn->info, err);
+    if (status == PAL_OK) {
+        pal_api_turn_follow(turn);
+    } else if (status == PAL_BUSY) {
+        turn->start_error = *err;
+        pal_api_turn_refuse(turn);
+        status = PAL_OK; /* the call has been answered */
+    }
+    return status;
+}
+
+static pal_status turn_results(pal_call *call, pal_error *err)
+{
+    pal_turn_info info;
+    pal_status status = pal_api_turn_find(call, &info, err);
+    if (status != PAL_OK)
+        return status;
+    pal_session session = {.id = info.session};
+    return give_results(call, &session, &info, err);
+}
+
+static pal_status session_results(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_turn_info info = {0};
+    pal_status status = pal_api_active_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    if (pal_turn_of_session(call->server->runtime, call->caller.tenant, session.id, &info, NULL) !=
+            PAL_OK)
+        info = (pal_turn_info){0};
+    return give_results(call, &session, &info, err);
+}
+
+const pal_api_route pal_turn_routes[] = {
+        {"POST", "/api/v1/sessions/{id}/turns", PAL_KEY_WRITE,
+                PAL_ROUTE_JSON | PAL_ROUTE_TURN, start_turn,
+                {"startTurn",
+                        "send messages and get the answer: complete, as events, or later", NULL,
+                        "TurnRequest", "TurnAnswer", 200}},
+        {"GET", "/api/v1/sessions/{id}/turn", PAL_KEY_READ, PAL_ROUTE_WORKER, get_session_turn,
+                {"getSessionTurn", "show what the session is doing", NULL, NULL, "TurnState", 200}},
+        {"POST", "/api/v1/sessions/{id}/results", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+                session_results,
+                {"giveSessionResults",
+                        "send the results of the calls that the session waits for", NULL,
+                        "ResultsRequest", "TurnAnswer", 200}},
+        {"GET", "/api/v1/turns/{turn}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_turn,
+                {"getTurn",
+                        "show the state of a turn, or how it ended", NULL, NULL, "TurnState", 200}},
+        {"GET", "/api/v1/turns/{turn}/events", PAL_KEY_READ, PAL_ROUTE_WORKER, get_events,
+                {"readEvents",
+                        "read the events of a turn, from any number on",
+                        "after", NULL, "text/event-stream",
+                        200}},
+        {"POST", "/api/v1/turns/{turn}/cancel", PAL_KEY_WRITE,
+                PAL_ROUTE_ANY_JSON | PAL_ROUTE_WORKER, cancel_turn,
+                {"cancelTurn",
+                        "cancel a turn and keep its messages so far", NULL, NULL, "TurnState",
+                        200}},
+        {"POST", "/api/v1/turns/{turn}/approve", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+                approve_turn,
+                {"approveTurn",
+                        "allow or deny the call that the turn wants to make",
+                        NULL, "ApproveRequest",
+                        "TurnState", 200}},
+        {"POST", "/api/v1/turns/{turn}/results", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+                turn_results,
+                {"giveResults",
+                        "send the results of the calls that the turn waits for",
+                        NULL, "ResultsRequest",
+                        "TurnAnswer", 200}},
+        {0},
+};

@@ -1,0 +1,430 @@
+/* api_openai.c - OpenAI's API under /v1: the format of its errors, the list of models, and
+ * functions that its routes share. */
+#include "server/api/openai/api_openai.h"
+
+#include <stdio.h>
+#include "base/digest.h"
+#include "base/utf8.h"
+#include "dialect/dialect_member.h"
+#include "server/api/native/api_message.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+#define HEX_LEN 32
+#define MODELS_WAIT_MS 3000 /* maximum wait for endpoints that don't answer */
+
+/* ---- Errors ---- */
+
+static const char *type_of(const pal_failure *failure)
+{
+    if (failure->status == PAL_BUDGET)
+        return "insufficient_quota";
+    return failure->code == 429    ? "rate_limit_error"
+            : failure->code >= 500 ? "server_error"
+                                   : "invalid_request_error";
+}
+
+/* Uses OpenAI's error code if OpenAI has one for this failure. */
+static pal_str code_of(const pal_failure *failure)
+{
+    if (failure->code == 401)
+        return pal_str_of("invalid_api_key");
+    if (failure->status == PAL_BUDGET)
+        return pal_str_of("insufficient_quota");
+    if (failure->code == 429 && pal_str_is(failure->name, "rate_limited"))
+        return pal_str_of("rate_limit_exceeded");
+    return failure->name;
+}
+
+static void put_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
+{
+    if (failure->status == PAL_BUDGET) /* OpenAI's clients retry 429, which does not help here */
+        pal_exchange_add_header(call->exchange, "x-should-retry", pal_str_of("false"));
+    pal_json_begin_object(writer);
+    pal_json_name(writer, "error");
+    pal_json_begin_object(writer);
+    pal_put_str(writer, "message", failure->message);
+    pal_put_text(writer, "type", type_of(failure));
+    pal_put_str_or_null(writer, "param", failure->param);
+    pal_put_str_or_null(writer, "code", code_of(failure));
+    pal_json_end_object(writer);
+    pal_json_end_object(writer);
+}
+
+/* ---- Ids ---- */
+
+void pal_openai_id_text(const char *prefix, pal_id id, char out_text[PAL_OPENAI_ID_SIZE])
+{
+    char hex[HEX_LEN + 1];
+    pal_hex(id.bytes, sizeof id.bytes, hex);
+    snprintf(out_text, PAL_OPENAI_ID_SIZE, "%.15s%.32s", prefix, hex);
+}
+
+bool pal_openai_id_read(pal_str text, const char *prefix, pal_id *out_id)
+{
+    pal_id id;
+    size_t len = strlen(prefix);
+    if (text.len != len + HEX_LEN || memcmp(text.data, prefix, len) != 0 ||
+            !pal_unhex(pal_str_make(text.data + len, HEX_LEN), id.bytes, sizeof id.bytes))
+        return false;
+    *out_id = id;
+    return true;
+}
+
+static bool is_shown(const pal_session *session)
+{
+    return session->state == PAL_SESSION_ACTIVE || session->state == PAL_SESSION_QUARANTINED;
+}
+
+static pal_status find_session(pal_call *call, pal_id id, pal_session *out_session, pal_error *err)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    pal_id_to_text(id, text);
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ID,
+            pal_str_of(text), call->arena, out_session, err);
+    if (status == PAL_OK && !is_shown(out_session))
+        return pal_error_set(err, PAL_NOT_FOUND, "the conversation is in the trash");
+    return status;
+}
+
+pal_status pal_openai_conversation(
+        pal_call *call, pal_str id, const char *param, pal_session *out_session, pal_error *err)
+{
+    pal_id session;
+    pal_status status = PAL_NOT_FOUND;
+    if (pal_openai_id_read(id, "conv_", &session))
+        status = find_session(call, session, out_session, err);
+    if (status != PAL_NOT_FOUND)
+        return status;
+    call->fail_param = param;
+    return pal_error_set(err, PAL_NOT_FOUND, "unknown conversation '%.*s'",
+            (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data ? id.data : "");
+}
+
+/* ---- Metadata ---- */
+
+static pal_status check_pair(pal_call *call, pal_json name, pal_json value, pal_error *err)
+{
+    pal_str key = pal_json_string(name, call->arena);
+    if (pal_utf8_count(key) > PAL_OPENAI_METADATA_KEY_MAX)
+        return pal_error_set(err, PAL_INVALID, "'metadata' has a key of more than %d characters",
+                PAL_OPENAI_METADATA_KEY_MAX);
+    if (pal_json_type_of(value) != PAL_JSON_STRING)
+        return pal_error_set(err, PAL_INVALID, "'metadata.%.*s' must be a string, not %s",
+                PAL_STR_ARG(key), pal_json_type_name(pal_json_type_of(value)));
+    if (pal_utf8_count(pal_json_string(value, call->arena)) > PAL_OPENAI_METADATA_VALUE_MAX)
+        return pal_error_set(err, PAL_INVALID, "'metadata.%.*s' has more than %d characters",
+                PAL_STR_ARG(key), PAL_OPENAI_METADATA_VALUE_MAX);
+    return pal_arena_checked(call->arena, err);
+}
+
+pal_status pal_openai_metadata_read(
+        pal_call *call, pal_json object, pal_str *out_json, pal_error *err)
+{
+    pal_json name, value, metadata = pal_json_find(object, "metadata");
+    pal_json_type type = pal_json_type_of(metadata);
+    if (type == PAL_JSON_NONE || type == PAL_JSON_NULL)
+        return PAL_OK;
+    call->fail_param = "metadata";
+    if (type != PAL_JSON_OBJECT)
+        return pal_error_set(err, PAL_INVALID,
+                "'metadata' must be an object with string values, not %s",
+                pal_json_type_name(type));
+    if (pal_json_count(metadata) > PAL_OPENAI_METADATA_PAIRS_MAX)
+        return pal_error_set(err, PAL_INVALID, "'metadata' has %zu pairs; at most %d are allowed",
+                pal_json_count(metadata), PAL_OPENAI_METADATA_PAIRS_MAX);
+    for (pal_json_iter iter = pal_json_each(metadata); pal_json_next(&iter, &name, &value);) {
+        pal_status status = check_pair(call, name, value, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    call->fail_param = NULL;
+    *out_json = pal_json_raw(metadata);
+    return PAL_OK;
+}
+
+void pal_openai_metadata_put(pal_call *call, pal_json_writer *writer, pal_str metadata)
+{
+    pal_json object = {0}, name, value;
+    pal_json_name(writer, "metadata");
+    pal_json_begin_object(writer);
+    if (metadata.len && pal_json_parse(call->arena, metadata, NULL, &object, NULL) != PAL_OK)
+        object = (pal_json){0};
+    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
+        if (pal_json_type_of(value) != PAL_JSON_STRING)
+            continue;
+        pal_json_name_str(writer, pal_json_string(name, call->arena));
+        pal_json_put_raw(writer, pal_json_raw(value));
+    }
+    pal_json_end_object(writer);
+}
+
+/* ---- Items ---- */
+
+pal_openai_item *pal_openai_items_of(
+        pal_call *call, pal_message *messages, size_t messages_len, size_t *out_len)
+{
+    size_t count = 0, len = 0;
+    for (size_t i = 0; i < messages_len; i++)
+        count += pal_openai_items_count(&messages[i]);
+    pal_openai_item *items = pal_arena_array(call->arena, count + 1, sizeof *items);
+    for (size_t i = 0; items && i < messages_len; i++) {
+        size_t own = pal_openai_items_count(&messages[i]);
+        for (size_t k = 0; k < own; k++)
+            items[len++] = (pal_openai_item){&messages[i], k};
+    }
+    *out_len = len;
+    return items;
+}
+
+pal_status pal_openai_page_read(pal_call *call, pal_openai_page *out_page, pal_error *err)
+{
+    pal_openai_page page = {.limit = PAL_OPENAI_PAGE_DEFAULT};
+    pal_str order = pal_str_of("desc");
+    (void)pal_exchange_query(call->exchange, "order", &order);
+    (void)pal_exchange_query(call->exchange, "after", &page.after);
+    page.is_ascending = pal_str_is(order, "asc");
+    if (!page.is_ascending && !pal_str_is(order, "desc")) {
+        call->fail_param = "order";
+        return pal_error_set(err, PAL_INVALID, "'order' must be asc or desc");
+    }
+    *out_page = page;
+    return pal_call_query_count(call, "limit", 1, PAL_OPENAI_PAGE_MAX, &out_page->limit, err);
+}
+
+pal_status pal_openai_item_show(
+        pal_call *call, const pal_openai_item *item, bool is_stored, pal_error *err)
+{
+    size_t first, len;
+    pal_status status = PAL_OK;
+    pal_openai_item_parts(item->message, item->index, &first, &len);
+    if (is_stored && len > 0)
+        status = pal_api_parts_fetch(call, item->message->parts + first, len, err);
+    if (status == PAL_OK)
+        status = pal_openai_item_put(
+                pal_call_writer(call), item->message, item->index, "completed", err);
+    return status;
+}
+
+static void put_item_id(pal_json_writer *writer, const char *name, const pal_openai_item *item)
+{
+    char id[PAL_OPENAI_ITEM_ID_SIZE] = "";
+    if (item)
+        pal_openai_item_id(item->message, item->index, id);
+    pal_put_str_or_null(writer, name, pal_str_of(id));
+}
+
+pal_status pal_openai_list_put(pal_call *call, const pal_openai_item *items, size_t len,
+        bool has_more, bool is_stored, pal_error *err)
+{
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_status status = PAL_OK;
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "object", "list");
+    pal_json_name(writer, "data");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; status == PAL_OK && i < len; i++)
+        status = pal_openai_item_show(call, &items[i], is_stored, err);
+    pal_json_end_array(writer);
+    put_item_id(writer, "first_id", len ? &items[0] : NULL);
+    put_item_id(writer, "last_id", len ? &items[len - 1] : NULL);
+    pal_put_flag(writer, "has_more", has_more);
+    pal_json_end_object(writer);
+    return status;
+}
+
+static pal_status no_item(pal_str id, pal_error *err)
+{
+    return pal_error_set(err, PAL_NOT_FOUND,
+            "unknown item '%.*s'; the conversation does not contain it",
+            (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data ? id.data : "");
+}
+
+/* Finds the item's message by its seq, as the session shows it. The message must have the item's
+ * id. */
+static pal_status load_message(pal_call *call, pal_id session, const pal_message *message,
+        bool hidden, pal_messages *out_found, pal_error *err)
+{
+    const pal_load load = {
+            .after_seq = message->seq - 1, .before_seq = message->seq + 1, .hidden = hidden};
+    pal_status status = pal_store_load(
+            call->server->store, call->caller.tenant, session, &load, call->arena, out_found, err);
+    if (status == PAL_OK && out_found->len && !pal_id_equal(out_found->items[0].id, message->id))
+        out_found->len = 0;
+    return status;
+}
+
+pal_status pal_openai_item_in(pal_call *call, pal_id session, pal_str id, bool hidden,
+        pal_openai_item *out_item, pal_error *err)
+{
+    pal_message message;
+    pal_messages found = {0};
+    pal_id message_id, owner;
+    size_t index;
+    if (!pal_openai_item_parse(id, &message_id))
+        return no_item(id, err);
+    pal_status status = pal_store_message(call->server->store, call->caller.tenant, message_id,
+            call->arena, &message, &owner, err);
+    if (status == PAL_OK)
+        status = load_message(call, session, &message, hidden, &found, err);
+    if (status == PAL_NOT_FOUND)
+        return no_item(id, err);
+    if (status != PAL_OK)
+        return status;
+    if (found.len == 0 || !pal_openai_item_index(&found.items[0], id, &index))
+        return no_item(id, err);
+    *out_item = (pal_openai_item){&found.items[0], index};
+    return PAL_OK;
+}
+
+pal_status pal_openai_item_lookup(pal_str id, pal_arena *arena, pal_message *out_message,
+        size_t *out_index, void *user, pal_error *err)
+{
+    pal_call *call = user;
+    pal_message message;
+    pal_session session;
+    pal_openai_item item;
+    pal_id message_id, owner;
+    if (!pal_openai_item_parse(id, &message_id))
+        return no_item(id, err);
+    pal_status status = pal_store_message(
+            call->server->store, call->caller.tenant, message_id, arena, &message, &owner, err);
+    if (status == PAL_OK)
+        status = find_session(call, owner, &session, err);
+    if (status == PAL_OK)
+        status = pal_openai_item_in(call, owner, id, false, &item, err);
+    if (status != PAL_OK)
+        return status;
+    *out_message = *item.message;
+    *out_index = item.index;
+    return PAL_OK;
+}
+
+/* ---- Models ---- */
+
+static void put_model(pal_call *call, const pal_served_model *model)
+{
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_put_str(writer, "id", model->model);
+    pal_put_text(writer, "object", "model");
+    pal_put_count(writer, "created", (uint64_t)(call->server->started_at / 1000));
+    pal_put_str(writer, "owned_by", model->endpoint);
+    pal_json_end_object(writer);
+}
+
+static bool is_known(const pal_served_model *models, size_t len, pal_str model)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (pal_str_equal(models[i].model, model))
+            return true;
+    }
+    return false;
+}
+
+static pal_status gather_models(
+        pal_call *call, pal_served_model **out_models, size_t *out_len, pal_error *err)
+{
+    pal_served_model *listed, own;
+    size_t listed_len, len = 0;
+    pal_status status = pal_runtime_models(
+            call->server->runtime, MODELS_WAIT_MS, call->arena, &listed, &listed_len, err);
+    if (status == PAL_OK)
+        status = pal_runtime_default(
+                call->server->runtime, call->arena, &own.endpoint, &own.model, NULL, err);
+    if (status != PAL_OK)
+        return status;
+    pal_served_model *models = pal_arena_array(call->arena, listed_len + 1, sizeof *models);
+    if (!models)
+        return pal_arena_checked(call->arena, err);
+    if (own.model.len)
+        models[len++] = own;
+    for (size_t i = 0; i < listed_len; i++) {
+        if (!is_known(models, len, listed[i].model))
+            models[len++] = listed[i];
+    }
+    *out_models = models;
+    *out_len = len;
+    return PAL_OK;
+}
+
+pal_status pal_openai_send_models(pal_call *call, pal_model_put put, pal_error *err)
+{
+    pal_served_model *models;
+    size_t len;
+    pal_status status = gather_models(call, &models, &len, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "object", "list");
+    pal_json_name(writer, "data");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < len; i++)
+        put(call, &models[i]);
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
+pal_status pal_openai_send_model(
+        pal_call *call, pal_model_put put, const char *list_path, pal_error *err)
+{
+    pal_str id = call->params[0];
+    pal_served_model *models;
+    size_t len;
+    pal_status status = gather_models(call, &models, &len, err);
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        if (!pal_str_equal(models[i].model, id))
+            continue;
+        put(call, &models[i]);
+        pal_call_send(call, 200);
+        return PAL_OK;
+    }
+    if (status != PAL_OK)
+        return status;
+    return pal_error_set(err, PAL_NOT_FOUND,
+            "unknown model '%.*s'; GET %s lists the models",
+            (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data, list_path);
+}
+
+static pal_status list_models(pal_call *call, pal_error *err)
+{
+    return pal_openai_send_models(call, put_model, err);
+}
+
+static pal_status get_model(pal_call *call, pal_error *err)
+{
+    pal_status status = pal_openai_send_model(call, put_model, "/v1/models", err);
+    if (status == PAL_NOT_FOUND) {
+        call->fail_code = 404;
+        call->fail_name = "model_not_found";
+        call->fail_param = "model";
+    }
+    return status;
+}
+
+static const pal_api_route model_routes[] = {
+        {"GET", "/v1/models", PAL_KEY_READ, PAL_ROUTE_WORKER, list_models,
+                {"openaiListModels", "list the available models", NULL, NULL, "Object",
+                        200}},
+        {"GET", "/v1/models/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_model,
+                {"openaiGetModel", "read one model", NULL, NULL, "Object", 200}},
+        {0},
+};
+
+static const pal_api_route *const routes[] = {
+        model_routes,
+        pal_openai_chat_routes,
+        pal_openai_conversation_routes,
+        pal_openai_response_routes,
+        NULL,
+};
+
+const pal_api pal_api_openai = {
+        .name = "openai",
+        .prefix = "/v1/",
+        .routes = routes,
+        .put_failure = put_failure,
+};

@@ -1,0 +1,86 @@
+/* api_openai.h - functions that the routes of OpenAI's API share: ids, metadata, lists of items. A
+ * conversation is a session, and an item is a part of a message (openai_items.h). */
+#ifndef PAL_API_OPENAI_H
+#define PAL_API_OPENAI_H
+
+#include "dialect/openai/openai_items.h"
+#include "server/server.h"
+
+#define PAL_OPENAI_ID_SIZE 48   /* prefix, 32 hex digits and NUL */
+#define PAL_OPENAI_PAGE_MAX 100 /* items in one page */
+#define PAL_OPENAI_PAGE_DEFAULT 20
+#define PAL_OPENAI_METADATA_PAIRS_MAX 16
+#define PAL_OPENAI_METADATA_KEY_MAX 64    /* maximum length in characters */
+#define PAL_OPENAI_METADATA_VALUE_MAX 512 /* maximum length in characters */
+
+extern const pal_api_route pal_openai_conversation_routes[]; /* api_openai_conversations.c */
+extern const pal_api_route pal_openai_response_routes[];     /* api_openai_responses.c */
+extern const pal_api_route pal_openai_chat_routes[];         /* api_openai_chat.c */
+
+/* ---- Ids ---- */
+
+/* Writes PREFIX and the id's 32 hex digits: "conv_...". */
+void pal_openai_id_text(const char *prefix, pal_id id, char out_text[PAL_OPENAI_ID_SIZE]);
+/* Returns false if the text is not such an id. */
+bool pal_openai_id_read(pal_str text, const char *prefix, pal_id *out_id);
+
+/* Finds the active session that "conv_..." names. 404 if there is none. `param` is the member that
+ * contains the id; NULL if the id is in the path. */
+PAL_CHECKED pal_status pal_openai_conversation(
+        pal_call *call, pal_str id, const char *param, pal_session *out_session, pal_error *err);
+
+/* Responds with the models of all endpoints, each name once, written by `put`. The default model is
+ * listed even if no endpoint answers. Blocks, so it must run on a worker. */
+typedef void (*pal_model_put)(pal_call *call, const pal_served_model *model);
+PAL_CHECKED pal_status pal_openai_send_models(pal_call *call, pal_model_put put, pal_error *err);
+/* Responds with the model that the path names. PAL_NOT_FOUND names the route that lists the models.
+ * Blocks, so it must run on a worker. */
+PAL_CHECKED pal_status pal_openai_send_model(
+        pal_call *call, pal_model_put put, const char *list_path, pal_error *err);
+
+/* ---- Members ---- */
+
+/* Reads "metadata" of `object`, up to 16 pairs of strings. *out_json becomes an object; it is
+ * unchanged if "metadata" is absent or null. */
+PAL_CHECKED pal_status pal_openai_metadata_read(
+        pal_call *call, pal_json object, pal_str *out_json, pal_error *err);
+/* Writes the value of "metadata": the members of the session's metadata that are strings. */
+void pal_openai_metadata_put(pal_call *call, pal_json_writer *writer, pal_str metadata);
+
+/* ---- Items ---- */
+
+typedef struct pal_openai_item {
+    pal_message *message;
+    size_t index;
+} pal_openai_item;
+
+/* Converts messages to items, in their order, in the call's arena. Returns NULL without memory. */
+pal_openai_item *pal_openai_items_of(
+        pal_call *call, pal_message *messages, size_t messages_len, size_t *out_len);
+
+typedef struct pal_openai_page {
+    uint64_t limit;
+    bool is_ascending;
+    pal_str after; /* an item's id; may be empty */
+} pal_openai_page;
+
+/* Reads "limit", "order" and "after" of the query. */
+PAL_CHECKED pal_status pal_openai_page_read(
+        pal_call *call, pal_openai_page *out_page, pal_error *err);
+
+/* Writes {"object":"list",...}. If `is_stored`, the bytes of images and files are loaded. */
+PAL_CHECKED pal_status pal_openai_list_put(pal_call *call, const pal_openai_item *items, size_t len,
+        bool has_more, bool is_stored, pal_error *err);
+/* Writes one item with the status "completed". */
+PAL_CHECKED pal_status pal_openai_item_show(
+        pal_call *call, const pal_openai_item *item, bool is_stored, pal_error *err);
+
+/* For pal_openai_items_read(), with the call as `user`: finds a visible item in any active session
+ * of the tenant. */
+pal_status pal_openai_item_lookup(pal_str id, pal_arena *arena, pal_message *out_message,
+        size_t *out_index, void *user, pal_error *err);
+/* Finds the item `id` of the session. With `hidden`, finds hidden items too. */
+PAL_CHECKED pal_status pal_openai_item_in(pal_call *call, pal_id session, pal_str id, bool hidden,
+        pal_openai_item *out_item, pal_error *err);
+
+#endif

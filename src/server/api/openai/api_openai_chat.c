@@ -1,0 +1,276 @@
+/* api_openai_chat.c - chat completions. By default, a request is forwarded to the model service
+ * unchanged. With the header x-palaver-session the server keeps the history: the request contains
+ * only the new messages, and a turn of that session answers. If the model service has another API,
+ * the request also becomes a turn, in a temporary session that is erased with it. */
+#include "server/api/openai/api_openai_chat.h"
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "dialect/dialect_member.h"
+#include "dialect/openai/openai_chat.h"
+#include "server/api/native/api_session.h"
+#include "server/api/native/api_turn.h"
+#include "server/api/openai/api_openai.h"
+#include "server/api/openai/api_openai_forward.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+#define PASSING_MS (60 * 60 * 1000) /* a temporary session that was not erased expires after this
+                                       time */
+
+/* ---- Forwarding ---- */
+
+/* Copies the body unchanged, with the default model if it names none. */
+static pal_status make_body(pal_call *call, pal_str *out_body, pal_error *err)
+{
+    pal_str endpoint, model = {0}, body = pal_exchange_body(call->exchange);
+    pal_buf buf;
+    *out_body = body;
+    if (pal_json_type_of(pal_json_find(call->body, "model")) != PAL_JSON_NONE)
+        return PAL_OK;
+    pal_status status =
+            pal_runtime_default(call->server->runtime, call->arena, &endpoint, &model, NULL, err);
+    if (status != PAL_OK || model.len == 0)
+        return status;
+    pal_buf_init(&buf, PAL_PROVIDER_REQUEST_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_put_str(&writer, "model", model);
+    pal_json_put_members(&writer, pal_json_raw(call->body));
+    pal_json_end_object(&writer);
+    status = pal_member_keep(&buf, call->arena, out_body, err);
+    pal_buf_done(&buf);
+    return status;
+}
+
+static pal_status pass_on(pal_call *call, pal_error *err)
+{
+    pal_forward request = {.model = pal_member_string(call->body, "model", call->arena),
+            .path = pal_str_of("/chat/completions"),
+            .tenant = call->caller.tenant,
+            .budget = call->caller.budget};
+    /* A budget needs the usage, so it is requested from the service. The client gets it only if it
+     * requested it. */
+    pal_json options = pal_json_find(call->body, "stream_options");
+    request.asks_usage = (request.budget.tenant_tokens || request.budget.tenant_cost_micros) &&
+            pal_json_type_of(pal_json_find(call->body, "stream")) == PAL_JSON_TRUE &&
+            pal_json_type_of(pal_json_find(options, "include_usage")) != PAL_JSON_TRUE;
+    pal_status status = make_body(call, &request.body, err);
+    return status == PAL_OK ? pal_openai_forward(call, &request, err) : status;
+}
+
+/* ---- Reading a turn ---- */
+
+/* System messages at the beginning apply to this turn only and are not stored, because clients send
+ * them with every request. */
+static pal_status take_system(pal_openai_chat *chat, pal_error *err)
+{
+    pal_turn_request *request = &chat->request;
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_SYSTEM_LEN_MAX);
+    while (request->messages_len && request->messages[0].role == PAL_ROLE_SYSTEM) {
+        pal_str text = pal_api_message_text(&request->messages[0], chat->call->arena);
+        if (request->has_system)
+            pal_buf_append_text(&buf, "\n\n");
+        pal_buf_append_str(&buf, text);
+        request->has_system = true;
+        request->messages++;
+        request->messages_len--;
+    }
+    pal_status status = pal_member_keep(&buf, chat->call->arena, &request->system, err);
+    pal_buf_done(&buf);
+    return status;
+}
+
+static pal_status read_messages(pal_openai_chat *chat, pal_error *err)
+{
+    pal_call *call = chat->call;
+    pal_turn_request *request = &chat->request;
+    pal_json messages = pal_json_find(call->body, "messages");
+    call->fail_param = "messages";
+    if (pal_json_type_of(messages) != PAL_JSON_ARRAY || pal_json_count(messages) == 0)
+        return pal_error_set(err, PAL_INVALID, "'messages' must be an array of messages");
+    pal_status status = pal_openai_chat_read_value(
+            messages, call->arena, &request->messages, &request->messages_len, err);
+    if (status == PAL_OK)
+        status = take_system(chat, err);
+    if (status != PAL_OK)
+        return status;
+    call->fail_param = NULL;
+    for (size_t i = 0; call->idempotency_key.len && i < request->messages_len; i++) {
+        char text[PAL_ID_TEXT_SIZE];
+        pal_id_to_text(pal_call_derived_id(call, (uint32_t)i + 1), text);
+        request->messages[i].client_id = pal_arena_copy(call->arena, pal_str_of(text));
+    }
+    return pal_arena_checked(call->arena, err);
+}
+
+/* Collects the members that Palaver does not interpret, for the model service. */
+static pal_status read_parameters(pal_openai_chat *chat, pal_error *err)
+{
+    static const char *const own[] = {"model", "messages", "stream", "stream_options", "tools",
+            "tool_choice", "max_tokens", "max_completion_tokens", "n", "store", "metadata", NULL};
+    pal_call *call = chat->call;
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_PROVIDER_REQUEST_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_member_put_others(&writer, call->body, own, NULL, call->arena);
+    pal_json_end_object(&writer);
+    pal_status status = pal_member_keep(&buf, call->arena, &chat->request.parameters, err);
+    pal_buf_done(&buf);
+    return status;
+}
+
+static pal_status read_tools(pal_openai_chat *chat, pal_error *err)
+{
+    pal_call *call = chat->call;
+    pal_tool *tools = NULL;
+    pal_json choice = pal_json_find(call->body, "tool_choice");
+    pal_json_type type = pal_json_type_of(choice);
+    pal_status status = pal_api_tools_read(
+            call, pal_json_find(call->body, "tools"), &tools, &chat->request.tools_len, err);
+    if (status != PAL_OK)
+        return status;
+    chat->request.tools = tools;
+    if (type == PAL_JSON_STRING || type == PAL_JSON_OBJECT)
+        chat->request.tool_choice = pal_json_raw(choice);
+    return PAL_OK;
+}
+
+static pal_status read_numbers(pal_openai_chat *chat, pal_error *err)
+{
+    pal_call *call = chat->call;
+    uint64_t n = 1, *output_max = &chat->request.output_max;
+    pal_status status = pal_call_count(call, call->body, "n", 1, 1, &n, err);
+    if (status == PAL_OK)
+        status = pal_call_count(call, call->body, "max_tokens", 1, INT32_MAX, output_max, err);
+    if (status == PAL_OK)
+        status = pal_call_count(
+                call, call->body, "max_completion_tokens", 1, INT32_MAX, output_max, err);
+    return status;
+}
+
+static pal_status read_chat(pal_openai_chat *chat, pal_error *err)
+{
+    pal_call *call = chat->call;
+    pal_json options = pal_json_find(call->body, "stream_options");
+    chat->request.tenant = call->caller.tenant;
+    chat->request.budget = call->caller.budget;
+    chat->request.lane = PAL_LANE_QUEUE;
+    chat->request.whole = true;
+    chat->request.no_retries = true;
+    chat->request.calls_end_turn = true;
+    chat->request.no_server_tools = chat->is_passing;
+    pal_status status =
+            pal_call_text(call, call->body, "model", PAL_MODEL_LEN_MAX, &chat->request.model, err);
+    if (status == PAL_OK)
+        status = pal_call_flag(call, call->body, "stream", &chat->is_stream, err);
+    if (status == PAL_OK)
+        status = pal_call_flag(call, options, "include_usage", &chat->has_usage_chunk, err);
+    if (status == PAL_OK)
+        status = read_messages(chat, err);
+    if (status == PAL_OK)
+        status = read_tools(chat, err);
+    if (status == PAL_OK)
+        status = read_numbers(chat, err);
+    if (status == PAL_OK)
+        status = read_parameters(chat, err);
+    return status;
+}
+
+/* ---- The session ---- */
+
+static void created(
+        pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
+{
+    pal_error failure = {0};
+    pal_openai_chat *chat = call->user;
+    status = pal_api_ops_failure(ops, ops_len, status, err, &err);
+    if (status == PAL_OK) {
+        chat->request.session = ops[0].session;
+        status = pal_openai_chat_run(chat, &failure);
+        err = &failure;
+    }
+    if (status != PAL_OK)
+        pal_call_fail(call, status, err);
+}
+
+static pal_status create_session(pal_openai_chat *chat, pal_str key, pal_error *err)
+{
+    pal_call *call = chat->call;
+    pal_session *session = pal_arena_alloc(call->arena, sizeof *session);
+    pal_op *op = pal_arena_alloc(call->arena, sizeof *op);
+    if (!session || !op)
+        return pal_arena_checked(call->arena, err);
+    session->tenant = call->caller.tenant;
+    session->key = key;
+    if (chat->is_passing)
+        session->expires_at = pal_clock_now_ms() + PASSING_MS;
+    *op = (pal_op){.kind = PAL_OP_CREATE,
+            .tenant = call->caller.tenant,
+            .session = pal_call_derived_id(call, 0),
+            .u.create = {.session = session, .or_find = key.len > 0}};
+    call->user = chat;
+    if (key.len)
+        /* Another request may create a session with this key meanwhile; then that one is used. */
+        return pal_call_apply(call, op, 1, created, err);
+    return pal_call_open(call, op, 1, &chat->request, created, err);
+}
+
+/* Finds the session by id (also in the form that the other APIs show), by key, or by alias. */
+static pal_status find_session(pal_openai_chat *chat, pal_str key, pal_error *err)
+{
+    pal_call *call = chat->call;
+    pal_session session;
+    pal_id id;
+    if (pal_openai_id_read(key, "conv_", &id)) {
+        pal_status status = pal_openai_conversation(call, key, "x-palaver-session", &session, err);
+        chat->request.session = id;
+        return status;
+    }
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY, key,
+            call->arena, &session, err);
+    if (status == PAL_OK && session.state != PAL_SESSION_ACTIVE)
+        status = pal_error_set(err, PAL_NOT_FOUND, "session '%.*s' is in the trash",
+                (int)pal_utf8_cut(key, key.len < 80 ? key.len : 80), key.data);
+    else if (status == PAL_NOT_FOUND)
+        return PAL_OK;
+    chat->request.session = session.id;
+    return status;
+}
+
+static pal_status run_turn(pal_call *call, pal_str key, pal_error *err)
+{
+    pal_openai_chat *chat = pal_arena_alloc(call->arena, sizeof *chat);
+    if (!chat)
+        return pal_arena_checked(call->arena, err);
+    chat->call = call;
+    chat->is_passing = key.len == 0;
+    pal_status status = read_chat(chat, err);
+    if (status == PAL_OK && key.len)
+        status = find_session(chat, key, err);
+    if (status != PAL_OK)
+        return status;
+    if (pal_id_is_none(chat->request.session))
+        return create_session(chat, key, err);
+    return pal_openai_chat_run(chat, err);
+}
+
+static pal_status complete(pal_call *call, pal_error *err)
+{
+    pal_str key = pal_exchange_header(call->exchange, "x-palaver-session");
+    if (key.len)
+        return run_turn(call, key, err);
+    pal_status status = pass_on(call, err);
+    return status == PAL_CONFLICT ? run_turn(call, key, err) : status;
+}
+
+const pal_api_route pal_openai_chat_routes[] = {
+        {"POST", "/v1/chat/completions", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN, complete,
+                {"openaiCreateChatCompletion",
+                        "get a chat completion; with x-palaver-session the server keeps the "
+                        "history", NULL,
+                        "Object", "Object", 200}},
+        {0},
+};

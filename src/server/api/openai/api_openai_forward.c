@@ -1,0 +1,379 @@
+/* api_openai_forward.c - forwards a request to the model service, and the response to the client.
+ * Code, body and the important headers are unchanged. Streams are forwarded as they arrive.
+ *
+ * Ownership: two sides hold a relay, and they end in any order. The forwarding ends on the
+ * runtime's loop, the stream on a listener thread. The last side frees the relay. Its lock guards
+ * all members except `forwarding`, which is set before any other thread sees the relay. While the
+ * forwarding runs, the loop alone owns the call, until the call is answered. Until then, the
+ * listener can report under its own lock that the client has left.
+ *
+ * Only complete frames of a stream are written, so that a keep-alive comment never splits a frame.
+ * Each byte is examined only once, however long a frame is. If the server requested the usage and
+ * the client did not, the frame that contains only the usage is left out. */
+#include "server/api/openai/api_openai_forward.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include "base/log.h"
+#include "base/memory.h"
+#include "server/server_call.h"
+
+#define CONTENT_TYPE_SIZE 128
+#define FRAME_BYTES_MAX PAL_SERVER_FRAME_BYTES_MAX
+#define USAGE_FRAME_BYTES_MAX 65536
+
+typedef struct relay {
+    pthread_mutex_t lock;
+    unsigned holders;
+    pal_forwarding *forwarding;
+    atomic_flag is_left; /* pal_forwarding_leave() was called */
+    pal_call *call;      /* NULL after the response was sent */
+    pal_stream *stream;  /* NULL if there is no stream, or if it has ended */
+    bool is_stream;
+    unsigned code;
+    char content_type[CONTENT_TYPE_SIZE];
+    pal_buf pending; /* the complete body, or the beginning of a frame */
+    size_t seen;     /* bytes of `pending` that were searched and contain no end of a frame */
+    bool hides_usage;
+    char request_id[PAL_SERVER_REQUEST_ID_LEN_MAX + 1]; /* for the log, after the call is freed */
+} relay;
+
+static void release(relay *r)
+{
+    pthread_mutex_lock(&r->lock);
+    bool is_last = --r->holders == 0;
+    pthread_mutex_unlock(&r->lock);
+    if (!is_last)
+        return;
+    pal_buf_done(&r->pending);
+    pthread_mutex_destroy(&r->lock);
+    pal_free(r);
+}
+
+/* Can be called by both sides, under any lock. */
+static void leave(relay *r)
+{
+    if (!atomic_flag_test_and_set(&r->is_left))
+        pal_forwarding_leave(r->forwarding);
+}
+
+/* The client left before the response. */
+static void client_left(void *user)
+{
+    leave(user);
+}
+
+/* ---- Frames ---- */
+
+/* Returns the length of all complete frames at the beginning of `bytes`, up to the last empty line.
+ * No frame ends before `from`. */
+static size_t frames_len(pal_str bytes, size_t from)
+{
+    for (size_t i = bytes.len; i > 1 && i > from; i--) {
+        if (bytes.data[i - 1] != '\n')
+            continue;
+        if (bytes.data[i - 2] == '\n' ||
+                (i > 2 && bytes.data[i - 2] == '\r' && bytes.data[i - 3] == '\n'))
+            return i;
+    }
+    return 0;
+}
+
+/* Returns the length of the first frame; all frames are complete. */
+static size_t first_frame_len(pal_str frames)
+{
+    const char *at = frames.data, *end = frames.data + frames.len;
+    while ((at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+        at++;
+        if (end - at >= 1 && at[0] == '\n')
+            return (size_t)(at + 1 - frames.data);
+        if (end - at >= 2 && at[0] == '\r' && at[1] == '\n')
+            return (size_t)(at + 2 - frames.data);
+    }
+    return frames.len;
+}
+
+/* Recognizes the frame that include_usage adds at the end: "data:
+ * {...,"choices":[],"usage":{...}}". */
+static bool is_usage_frame(pal_str frame)
+{
+    static const char prefix[] = "data:";
+    pal_json value;
+    if (frame.len > USAGE_FRAME_BYTES_MAX || frame.len < sizeof prefix ||
+            memcmp(frame.data, prefix, sizeof prefix - 1) != 0 ||
+            !memmem(frame.data, frame.len, "\"usage\"", 7))
+        return false;
+    pal_arena *arena = pal_arena_new(0);
+    pal_str data = pal_str_make(frame.data + sizeof prefix - 1, frame.len - sizeof prefix + 1);
+    bool is_usage = arena && pal_json_parse(arena, data, NULL, &value, NULL) == PAL_OK;
+    if (is_usage) {
+        pal_json choices = pal_json_find(value, "choices");
+        is_usage = pal_json_type_of(choices) == PAL_JSON_ARRAY && pal_json_count(choices) == 0 &&
+                pal_json_type_of(pal_json_find(value, "usage")) == PAL_JSON_OBJECT;
+    }
+    pal_arena_free(arena);
+    return is_usage;
+}
+
+static bool write_shown(const relay *r, pal_str frames)
+{
+    if (!r->hides_usage)
+        return pal_stream_write(r->stream, frames);
+    while (frames.len) {
+        size_t len = first_frame_len(frames);
+        pal_str frame = pal_str_make(frames.data, len);
+        if (!is_usage_frame(frame) && !pal_stream_write(r->stream, frame))
+            return false;
+        frames = pal_str_make(frames.data + len, frames.len - len);
+    }
+    return true;
+}
+
+/* The lock must be held. */
+static void write_frames(relay *r, pal_str bytes)
+{
+    if (!r->stream)
+        return;
+    pal_buf_append_str(&r->pending, bytes);
+    pal_str all = pal_buf_str(&r->pending);
+    size_t len = all.len >= FRAME_BYTES_MAX / 2 ? all.len : frames_len(all, r->seen);
+    /* If a frame cannot be kept, the stream ends, so that the client notices the gap. */
+    if (r->pending.failure || !write_shown(r, pal_str_make(all.data, len))) {
+        pal_stream_end(r->stream);
+        r->stream = NULL;
+        leave(r);
+        return;
+    }
+    pal_buf_consume(&r->pending, len);
+    r->seen = r->pending.len;
+}
+
+/* ---- The stream ---- */
+
+static void stream_gone(void *user)
+{
+    relay *r = user;
+    pthread_mutex_lock(&r->lock);
+    r->stream = NULL;
+    leave(r);
+    pthread_mutex_unlock(&r->lock);
+    release(r);
+}
+
+/* The lock must be held. */
+static void open_stream(relay *r)
+{
+    pal_call *call = r->call;
+    pal_error err;
+    pal_call_streaming(call);
+    pal_exchange_add_header(call->exchange, "cache-control", pal_str_of("no-store"));
+    pal_exchange_add_header(call->exchange, "x-accel-buffering", pal_str_of("no"));
+    r->holders++;
+    r->stream = pal_exchange_stream(call->exchange, r->code, r->content_type, stream_gone, r);
+    r->call = NULL;
+    if (r->stream)
+        return;
+    r->holders--;
+    pal_status status = pal_call_refuse_stream(call, &err);
+    pal_call_fail(call, status, &err);
+    leave(r);
+}
+
+/* Sends an error, so that a client that waits for the end of the stream does not take this end for
+ * a normal one. */
+static void end_stream(relay *r, pal_status status, const pal_error *err)
+{
+    if (!r->stream)
+        return;
+    if (status == PAL_OK) {
+        (void)write_shown(r, pal_buf_str(&r->pending));
+    } else {
+        pal_log(PAL_LOG_WARN, "request %s: could not forward the stream: %s", r->request_id,
+                err->message);
+        pal_buf_clear(&r->pending);
+        pal_buf_append_text(&r->pending, "data: {\"error\":{\"message\":");
+        pal_json_quote(&r->pending, pal_str_of(err->message));
+        pal_buf_append_text(&r->pending,
+                ",\"type\":\"server_error\",\"param\":null,\"code\":\"upstream_error\"}}\n\n");
+        (void)pal_stream_write(r->stream, pal_buf_str(&r->pending));
+    }
+    pal_stream_end(r->stream);
+    r->stream = NULL;
+}
+
+/* ---- Responses without a stream ---- */
+
+static void fail(pal_call *call, unsigned code, pal_status status, const char *why)
+{
+    pal_error err;
+    status = pal_call_refuse(call, code, NULL, status, &err, "%s", why);
+    pal_call_fail(call, status, &err);
+}
+
+/* Failures that the model service did not cause keep their own code. */
+static unsigned code_of_end(pal_status status)
+{
+    if (status == PAL_BUDGET || status == PAL_BUSY || status == PAL_CORRUPT)
+        return pal_status_http(status);
+    return status == PAL_TIMEOUT ? 504 : status == PAL_CANCELED ? 503 : 502;
+}
+
+/* Whether an OpenAI client can read the body: it must be JSON, and an error must have OpenAI's
+ * format. */
+static bool is_readable(const relay *r)
+{
+    pal_json value;
+    if (pal_json_parse(r->call->arena, pal_buf_str(&r->pending), NULL, &value, NULL) != PAL_OK ||
+            pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return false;
+    return r->code < 400 || pal_json_type_of(pal_json_find(value, "error")) == PAL_JSON_OBJECT;
+}
+
+static void answer_unreadable(relay *r)
+{
+    char why[160];
+    if (r->code < 400) {
+        fail(r->call, 502, PAL_PROVIDER, "the model service sent a response that is not JSON");
+        return;
+    }
+    snprintf(why, sizeof why,
+            "the model service responded with code %u and a body that is not an OpenAI error",
+            r->code);
+    fail(r->call, r->code, PAL_PROVIDER, why);
+}
+
+/* The forwarding has ended, so no other thread uses the call and the body. */
+static void answer_read(relay *r)
+{
+    pal_call *call = r->call;
+    if (!is_readable(r)) {
+        answer_unreadable(r);
+    } else if (call->idempotency_key.len && r->code < 300) {
+        /* The response is stored under the idempotency key, which pal_call_send() does. */
+        pal_json_put_raw(pal_call_writer(call), pal_buf_str(&r->pending));
+        pal_call_send(call, r->code);
+    } else {
+        pal_call_streaming(call);
+        pal_exchange_answer_with(call->exchange, r->code, "application/json", &r->pending);
+    }
+    r->call = NULL;
+}
+
+/* Called on a worker, because a large body would block the loop. Does not hold the lock, because
+ * the loop may wait for it. */
+static void answer_large(pal_exchange *x)
+{
+    pal_call *call = pal_exchange_user(x);
+    relay *r = call->user;
+    answer_read(r);
+    release(r);
+}
+
+/* The lock must be held. */
+static void answer_body(relay *r)
+{
+    pal_call *call = r->call;
+    if (r->pending.failure) {
+        fail(call, 502, r->pending.failure, "the response of the model service is too large");
+    } else if (r->pending.len <= PAL_SERVER_INLINE_BODY_BYTES_MAX) {
+        answer_read(r);
+        return;
+    } else {
+        call->user = r;
+        r->holders++;
+        pal_exchange_set_large(call->exchange, r->pending.len > PAL_SERVER_SMALL_BODY_BYTES_MAX);
+        if (pal_exchange_try_worker(call->exchange, answer_large))
+            return;
+        r->holders--;
+        fail(call, 503, PAL_BUSY, "too many waiting requests; retry later");
+    }
+    r->call = NULL;
+}
+
+/* ---- Callbacks of the forwarding, on the loop ---- */
+
+/* Passes on the headers that say when a client should retry. */
+static void on_header(pal_str name, pal_str value, void *user)
+{
+    static const char *const passed[] = {"retry-after", "retry-after-ms", "x-should-retry"};
+    static const char limits[] = "x-ratelimit-";
+    relay *r = user;
+    char text[64];
+    pthread_mutex_lock(&r->lock);
+    if (pal_str_is(name, "content-type"))
+        snprintf(r->content_type, sizeof r->content_type, "%.*s", PAL_STR_ARG(value));
+    bool is_passed = name.len > sizeof limits && name.len < sizeof text &&
+            memcmp(name.data, limits, sizeof limits - 1) == 0;
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+        is_passed = is_passed || pal_str_is(name, passed[i]);
+    if (is_passed) {
+        snprintf(text, sizeof text, "%.*s", PAL_STR_ARG(name));
+        pal_exchange_add_header(r->call->exchange, text, value);
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void on_head(unsigned code, void *user)
+{
+    static const char type[] = "text/event-stream";
+    relay *r = user;
+    pthread_mutex_lock(&r->lock);
+    r->code = code;
+    r->is_stream = code < 400 && strncmp(r->content_type, type, sizeof type - 1) == 0;
+    if (r->is_stream)
+        open_stream(r);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void on_bytes(pal_str bytes, void *user)
+{
+    relay *r = user;
+    pthread_mutex_lock(&r->lock);
+    if (r->is_stream)
+        write_frames(r, bytes);
+    else
+        pal_buf_append_str(&r->pending, bytes);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void on_end(pal_status status, const pal_error *err, void *user)
+{
+    relay *r = user;
+    pthread_mutex_lock(&r->lock);
+    if (r->is_stream)
+        end_stream(r, status, err);
+    else if (status == PAL_OK)
+        answer_body(r);
+    else
+        fail(r->call, code_of_end(status), status, err->message);
+    leave(r);
+    pthread_mutex_unlock(&r->lock);
+    release(r);
+}
+
+/* ---- Starting ---- */
+
+pal_status pal_openai_forward(pal_call *call, const pal_forward *request, pal_error *err)
+{
+    static const pal_forward_sink sink = {on_header, on_head, on_bytes, on_end};
+    relay *r = pal_calloc(1, sizeof *r);
+    if (!r)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pthread_mutex_init(&r->lock, NULL);
+    pal_buf_init(&r->pending, PAL_PROVIDER_BODY_BYTES_MAX);
+    r->holders = 2; /* one for the forwarding, one for this function */
+    r->call = call;
+    r->hides_usage = request->asks_usage;
+    snprintf(r->request_id, sizeof r->request_id, "%.*s",
+            PAL_STR_ARG(pal_exchange_id(call->exchange)));
+    pthread_mutex_lock(&r->lock);
+    pal_status status =
+            pal_runtime_forward(call->server->runtime, request, &sink, r, &r->forwarding, err);
+    if (status != PAL_OK)
+        r->holders--;
+    else
+        (void)pal_exchange_watch(call->exchange, client_left, r);
+    pthread_mutex_unlock(&r->lock);
+    release(r);
+    return status;
+}

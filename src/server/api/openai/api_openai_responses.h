@@ -1,0 +1,235 @@
+/* api_openai_responses.h - responses of OpenAI's API. Each response is one turn. It runs in the
+ * session of a conversation, or in a session that belongs to a chain of responses.
+ *
+ * A response is a record of that session (kind "response", named by the response's id). It refers
+ * to the messages of its input and output. It also contains the settings of the request, and the
+ * lengths of the deltas, so that a replay sends the same events with the same numbers. The record
+ * is written in the commit of the answer. A background response has a record from the start. */
+#ifndef PAL_API_OPENAI_RESPONSES_H
+#define PAL_API_OPENAI_RESPONSES_H
+
+#include "base/buf.h"
+#include "server/api/openai/api_openai.h"
+#include "server/server_limits.h"
+
+#define PAL_RESPONSE_KIND "response"
+
+typedef enum pal_response_status {
+    PAL_RESPONSE_QUEUED = 0,
+    PAL_RESPONSE_IN_PROGRESS = 1,
+    PAL_RESPONSE_COMPLETED = 2,
+    PAL_RESPONSE_INCOMPLETE = 3,
+    PAL_RESPONSE_FAILED = 4,
+    PAL_RESPONSE_CANCELLED = 5,
+} pal_response_status;
+
+/* Texts are in the arena of the function that created the response. */
+typedef struct pal_response {
+    pal_id id;
+    pal_id session;
+    pal_id turn; /* empty if the turn has not started */
+    pal_response_status status;
+    int64_t created_at;   /* seconds since 1970 */
+    int64_t completed_at; /* 0 if it is not completed */
+    bool is_background;
+    bool is_compaction;      /* shown as a compaction */
+    bool is_in_conversation; /* the request named the conversation, which outlives the response */
+    bool is_filtered;        /* INCOMPLETE because of a content filter; otherwise because of
+                                max_output_tokens */
+    pal_str error_code;      /* if FAILED */
+    pal_str error_message;
+    pal_str echo;       /* a JSON object with the settings of the request */
+    pal_id input;       /* the first message of the input; the others have the next seqs */
+    uint64_t input_len; /* number of messages of the input */
+    pal_id *output;     /* ids of the messages of the output */
+    size_t output_len;
+    pal_usage usage;
+    pal_str deltas;   /* a JSON array (api_openai_responses_event.c); empty if it was too large to
+                         store */
+    uint64_t version; /* version of the record; 0 if there is none */
+} pal_response;
+
+/* The form in which an item of the output is shown. */
+typedef enum pal_response_form {
+    PAL_RESPONSE_TEXT = 0,
+    PAL_RESPONSE_REFUSAL = 1,
+    PAL_RESPONSE_REASONING = 2,
+    PAL_RESPONSE_CALL = 3,
+    PAL_RESPONSE_CUSTOM_CALL = 4,
+} pal_response_form;
+
+static inline bool pal_response_is_over(const pal_response *response)
+{
+    return response->status >= PAL_RESPONSE_COMPLETED;
+}
+
+/* ---- The object (api_openai_responses_record.c) ---- */
+
+/* Writes the items of the output as elements of an array. */
+typedef pal_status (*pal_response_put_output)(
+        pal_json_writer *writer, const void *user, pal_error *err);
+
+/* Writes {"id":"resp_...",...}. If `put_output` is NULL, the output is empty. */
+PAL_CHECKED pal_status pal_response_put(pal_json_writer *writer, const pal_response *response,
+        pal_response_put_output put_output, const void *user, pal_error *err);
+
+/* Builds the record of the response in the arena. */
+PAL_CHECKED pal_status pal_response_record(
+        const pal_response *response, pal_arena *arena, pal_record *out_record, pal_error *err);
+
+/* Finds the response that "resp_..." names, in the call's arena. 404 if there is none. If the turn
+ * has ended, or no process runs it any more, the record is completed first. Calls the runtime, so
+ * it must not run on the runtime's loop. */
+PAL_CHECKED pal_status pal_response_find(
+        pal_call *call, pal_str id, pal_response *out_response, pal_error *err);
+
+/* Reads the stored items of the output, in the call's arena. */
+PAL_CHECKED pal_status pal_response_output(pal_call *call, const pal_response *response,
+        pal_openai_item **out_items, size_t *out_len, pal_error *err);
+
+/* Responds with the object as it is stored. */
+PAL_CHECKED pal_status pal_response_send(
+        pal_call *call, const pal_response *response, pal_error *err);
+
+/* ---- Failures (api_openai_responses_failure.c) ---- */
+
+/* Returns OpenAI's error code: "server_error", "rate_limit_exceeded" and so on. */
+pal_str pal_response_error_code(pal_status status, long code);
+/* `event` is the last event of the turn. */
+void pal_response_set_failure(pal_response *response, const pal_event *event, pal_arena *arena);
+void pal_response_fail_call(pal_call *call, const pal_event *event);
+
+/* ---- The request (api_openai_responses_request.c) ---- */
+
+/* The history that a response continues: a session, and the last of its messages to include. All
+ * zero if there is none. */
+typedef struct pal_response_context {
+    pal_session session;
+    uint64_t seq;   /* seq of the last message to include; 0: all messages */
+    bool is_newest; /* there is no later message */
+    bool is_own;    /* the session belongs to responses, so the response may run in it */
+} pal_response_context;
+
+typedef struct pal_response_request {
+    pal_call *call;
+    pal_turn_request turn; /* everything except the session; in the call's arena */
+    pal_str echo;
+    pal_str previous;     /* "resp_..."; may be empty */
+    pal_str conversation; /* "conv_..."; may be empty */
+    bool is_stream;
+    bool is_background;
+    bool is_stored;
+    bool is_compaction; /* the answer is a summary that replaces the history */
+    /* The session to run in; set by api_openai_responses_create.c. */
+    pal_response_context context;
+    bool has_context; /* `context` has been filled */
+    pal_id response;
+    bool is_new;     /* the session was created for this response */
+    bool is_passing; /* the session is temporary and is erased at the end */
+    pal_id parent;   /* session to fork if another request was faster; empty if there is none */
+    uint64_t fork_seq;
+} pal_response_request;
+
+/* Reads and checks the body. */
+PAL_CHECKED pal_status pal_response_read(pal_response_request *request, pal_error *err);
+
+/* ---- Tools (api_openai_responses_tools.c) ---- */
+
+/* Fills request->turn with "tools" and "tool_choice" of the body. */
+PAL_CHECKED pal_status pal_response_read_tools(pal_response_request *request, pal_error *err);
+/* Finds the form in which calls of the tool are shown: as custom calls if it was offered as a
+ * custom tool. */
+PAL_CHECKED pal_status pal_response_tool_form(
+        const pal_response *response, pal_str name, pal_response_form *out_form);
+
+/* ---- The session (api_openai_responses_create.c) ---- */
+
+/* Fills request->context from `previous` or `conversation`. Does nothing if it is filled
+ * already. */
+PAL_CHECKED pal_status pal_response_context_find(pal_response_request *request, pal_error *err);
+
+/* ---- Input and history (api_openai_responses_calls.c) ---- */
+
+/* Checks that calls and outputs match. Removes outputs from the input that the history already
+ * contains. */
+PAL_CHECKED pal_status pal_response_check_calls(pal_response_request *request, pal_error *err);
+/* For pal_openai_items_read(), with the request as `user`: a reference to an item of the context
+ * adds nothing. */
+pal_status pal_response_reference(pal_str id, pal_arena *arena, pal_message *out_message,
+        size_t *out_index, void *user, pal_error *err);
+
+/* Chooses the session, runs the turn and answers. Called on a worker. */
+PAL_CHECKED pal_status pal_response_start(pal_response_request *request, pal_error *err);
+
+PAL_CHECKED pal_status pal_openai_create_response(pal_call *call, pal_error *err);
+
+/* ---- Events (api_openai_responses_event.c) ---- */
+
+typedef struct pal_response_piece pal_response_piece;
+
+/* Writes the events of a response while the model answers, and collects the output. Used by one
+ * thread at a time. */
+typedef struct pal_response_events {
+    const pal_response *response;
+    bool (*write)(pal_str frame, void *user); /* NULL: events are not written */
+    void *user;
+    uint64_t number;            /* number of the next event */
+    uint64_t told_from;         /* events with smaller numbers are not written */
+    bool is_cut;                /* `write` has failed, so no more events are written */
+    pal_response_piece *pieces; /* the items of the output */
+    size_t len, cap;
+    pal_id message; /* the message that the next parts belong to */
+    pal_buf deltas;
+    size_t run; /* the item that the next deltas belong to, from 1; 0: none yet */
+    pal_status failure;
+} pal_response_events;
+
+void pal_response_events_init(pal_response_events *events, const pal_response *response);
+void pal_response_events_done(pal_response_events *events);
+
+/* Writes response.created and response.in_progress. */
+void pal_response_events_begin(pal_response_events *events);
+/* A new message begins. */
+void pal_response_events_message(pal_response_events *events, pal_id message);
+/* Adds text in the form TEXT, REFUSAL or REASONING. `part` is its number in the message, from 1. */
+void pal_response_events_text(
+        pal_response_events *events, pal_response_form form, uint64_t part, pal_str delta);
+void pal_response_events_call(
+        pal_response_events *events, uint64_t part, pal_str call_id, pal_str name);
+void pal_response_events_arguments(pal_response_events *events, pal_str call_id, pal_str delta);
+/* Completes the open items and writes the last event, which depends on response->status. */
+void pal_response_events_end(pal_response_events *events);
+
+/* For pal_response_put(): writes the collected output. */
+pal_status pal_response_events_output(pal_json_writer *writer, const void *user, pal_error *err);
+/* Returns the ids of the messages in the output, in the arena. NULL without memory. */
+pal_id *pal_response_events_messages(
+        const pal_response_events *events, pal_arena *arena, size_t *out_len);
+/* Returns the lengths of the deltas as a JSON array. Empty if they are too large to store. */
+pal_str pal_response_events_deltas(pal_response_events *events);
+
+/* Whether a stored item is shown. Empty blocks of reasoning are not. */
+bool pal_response_item_is_shown(const pal_openai_item *item);
+
+/* ---- Running (api_openai_responses_run.c) ---- */
+
+/* Runs the turn in request->turn.session and answers. If the session has changed since, calls
+ * `again` instead of answering. Can be called from any thread. */
+PAL_CHECKED pal_status pal_response_run(pal_response_request *request,
+        void (*again)(pal_response_request *request), pal_error *err);
+
+/* Streams the events of a running response after number `after` (-1: all). Called on a worker. */
+PAL_CHECKED pal_status pal_response_look_on(
+        pal_call *call, const pal_response *response, int64_t after, pal_error *err);
+
+/* Streams the events of an ended response after number `after` (-1: all). In
+ * api_openai_responses_replay.c. */
+PAL_CHECKED pal_status pal_response_replay(
+        pal_call *call, const pal_response *response, int64_t after, pal_error *err);
+
+/* ---- Token counts and summaries (api_openai_responses_tokens.c) ---- */
+
+PAL_CHECKED pal_status pal_openai_count_input(pal_call *call, pal_error *err);
+PAL_CHECKED pal_status pal_openai_compact_input(pal_call *call, pal_error *err);
+
+#endif

@@ -1,0 +1,184 @@
+/* api_openai_responses_create.c - chooses the session of a new response: the conversation that the
+ * request names, the session of the previous response, a fork of that session, or a new session.
+ *
+ * A response continues in the session of the previous response only if that one is the newest in
+ * its session. If another request was faster, the turn is rejected (expected_seq) and then runs in
+ * a fork. So a chain of responses is one session, each branch of it is another session, and nothing
+ * is copied. */
+#include "server/api/openai/api_openai_responses.h"
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "dialect/dialect_member.h"
+#include "server/api/native/api_session.h"
+#include "server/server_call.h"
+
+/* ---- The previous response ---- */
+
+static pal_status no_previous(pal_call *call, pal_str id, pal_error *err)
+{
+    call->fail_param = "previous_response_id";
+    return pal_call_refuse(call, 400, "previous_response_not_found", PAL_INVALID, err,
+            "Previous response with id '%.*s' not found.",
+            (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data);
+}
+
+static pal_status find_newest(
+        pal_call *call, const pal_response *previous, pal_response_context *out, pal_error *err)
+{
+    char id[PAL_OPENAI_ID_SIZE];
+    pal_message message;
+    pal_id owner;
+    uint64_t after = 0;
+    pal_openai_id_text("conv_", previous->session, id);
+    pal_status status = pal_openai_conversation(call, pal_str_of(id), NULL, &out->session, err);
+    if (status == PAL_OK)
+        status = pal_store_message(call->server->store, call->caller.tenant,
+                previous->output[previous->output_len - 1], call->arena, &message, &owner, err);
+    if (status == PAL_OK)
+        status = pal_store_count(call->server->store, call->caller.tenant, out->session.id,
+                message.seq, 0, &after, err);
+    if (status != PAL_OK)
+        return status;
+    out->seq = message.seq;
+    out->is_newest = after == 0;
+    out->is_own = !previous->is_in_conversation;
+    return PAL_OK;
+}
+
+static pal_status find_previous(
+        pal_response_request *request, pal_response_context *out, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_response previous;
+    pal_status status = pal_response_find(call, request->previous, &previous, err);
+    if (status == PAL_OK && previous.output_len == 0) {
+        call->fail_param = "previous_response_id";
+        return pal_error_set(err, PAL_INVALID,
+                "response '%.*s' has no output to continue from: it is still in progress, or it "
+                "failed",
+                PAL_STR_ARG(request->previous));
+    }
+    if (status == PAL_OK)
+        status = find_newest(call, &previous, out, err);
+    return status == PAL_NOT_FOUND ? no_previous(call, request->previous, err) : status;
+}
+
+pal_status pal_response_context_find(pal_response_request *request, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    if (request->has_context)
+        return PAL_OK;
+    if (request->previous.len)
+        status = find_previous(request, &request->context, err);
+    else if (request->conversation.len)
+        status = pal_openai_conversation(request->call, request->conversation, "conversation",
+                &request->context.session, err);
+    request->has_context = status == PAL_OK;
+    return status;
+}
+
+/* ---- Choosing the session ---- */
+
+static void run_in_fork(pal_response_request *request);
+
+static pal_status run(pal_response_request *request, pal_error *err)
+{
+    return pal_response_run(request, run_in_fork, err);
+}
+
+/* Called on the store's writer, or immediately. */
+static void made(
+        pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err)
+{
+    pal_response_request *request = call->user;
+    pal_error failure;
+    status = pal_api_ops_failure(ops, ops_len, status, err, &err);
+    if (status == PAL_OK) {
+        request->turn.session = ops[0].session;
+        status = run(request, &failure);
+        err = &failure;
+    }
+    if (status != PAL_OK)
+        pal_call_fail(call, status, err);
+}
+
+/* Creates a session for this response: empty, or a fork with the history up to the previous
+ * response. */
+static pal_status make_session(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_session *session = pal_arena_alloc(call->arena, sizeof *session);
+    pal_op *op = pal_arena_alloc(call->arena, sizeof *op);
+    if (!session || !op)
+        return pal_arena_checked(call->arena, err);
+    request->is_new = true;
+    request->is_passing = !request->is_stored;
+    session->tenant = call->caller.tenant;
+    if (request->is_passing)
+        session->expires_at = pal_clock_now_ms() + PAL_RESPONSE_PASSING_MS;
+    *op = (pal_op){.kind = PAL_OP_CREATE,
+            .tenant = call->caller.tenant,
+            .session = pal_call_derived_id(call, 1),
+            .u.create.session = session};
+    if (!pal_id_is_none(request->parent)) {
+        op->kind = PAL_OP_FORK;
+        op->u.fork.session = session;
+        op->u.fork.parent = request->parent;
+        op->u.fork.at_seq = request->fork_seq;
+    }
+    call->user = request;
+    if (op->kind == PAL_OP_FORK)
+        return pal_call_apply(call, op, 1, made, err);
+    return pal_call_open(call, op, 1, &request->turn, made, err);
+}
+
+/* Another request was faster in the session, or is running there now. */
+static void run_in_fork(pal_response_request *request)
+{
+    pal_error err = {0};
+    request->turn.lane = PAL_LANE_QUEUE;
+    request->turn.expected_seq = 0;
+    pal_status status = make_session(request, &err);
+    if (status != PAL_OK)
+        pal_call_fail(request->call, status, &err);
+}
+
+static pal_status go(pal_response_request *request, pal_error *err)
+{
+    const pal_response_context *context = &request->context;
+    if (request->conversation.len) {
+        request->turn.session = context->session.id;
+        return run(request, err);
+    }
+    if (request->previous.len) {
+        request->parent = context->session.id;
+        request->fork_seq = context->seq;
+    }
+    bool goes_on = request->previous.len && context->is_newest && context->is_own;
+    if (!goes_on || !request->is_stored)
+        return make_session(request, err);
+    request->turn.session = context->session.id;
+    request->turn.lane = PAL_LANE_REJECT;
+    request->turn.expected_seq = context->session.last_seq;
+    return run(request, err);
+}
+
+pal_status pal_response_start(pal_response_request *request, pal_error *err)
+{
+    pal_status status = pal_response_context_find(request, err);
+    if (status == PAL_OK)
+        status = pal_response_check_calls(request, err);
+    return status == PAL_OK ? go(request, err) : status;
+}
+
+pal_status pal_openai_create_response(pal_call *call, pal_error *err)
+{
+    pal_response_request *request = pal_arena_alloc(call->arena, sizeof *request);
+    if (!request)
+        return pal_arena_checked(call->arena, err);
+    request->call = call;
+    request->response = pal_call_derived_id(call, 0);
+    pal_status status = pal_response_read(request, err);
+    return status == PAL_OK ? pal_response_start(request, err) : status;
+}

@@ -1,0 +1,471 @@
+/* api_openai_responses_event.c - creates the events of a response from the pieces that the model
+ * sends, with the order and the numbers that the API promises.
+ *
+ * Every piece is one item of the output: a text, a block of reasoning, or a call. A text or a block
+ * ends when another item begins. A call ends then too, if its arguments are complete. If a service
+ * sends several calls at the same time, they end with the answer.
+ *
+ * The lengths of the deltas are stored as runs, [[ITEM, LEN, LEN, ...], ...]: an item's number in
+ * the output, and the lengths of its deltas in bytes. Output and runs are enough to create the same
+ * events again. */
+#include "server/api/openai/api_openai_responses.h"
+
+#include "base/memory.h"
+#include "dialect/dialect_member.h"
+#include "server/server_put.h"
+
+/* The names of the events and members of each form. */
+static const struct {
+    pal_part_kind kind;
+    const char *delta, *done; /* types of events */
+    const char *member;       /* the member that contains the complete text */
+    const char *part;         /* type of the content part; NULL if it has none */
+} forms[] = {
+        [PAL_RESPONSE_TEXT] = {PAL_PART_TEXT, "response.output_text.delta",
+                "response.output_text.done", "text", "output_text"},
+        [PAL_RESPONSE_REFUSAL] = {PAL_PART_TEXT, "response.refusal.delta", "response.refusal.done",
+                "refusal", "refusal"},
+        [PAL_RESPONSE_REASONING] = {PAL_PART_REASONING, "response.reasoning_text.delta",
+                "response.reasoning_text.done", "text", "reasoning_text"},
+        [PAL_RESPONSE_CALL] = {PAL_PART_TOOL_CALL, "response.function_call_arguments.delta",
+                "response.function_call_arguments.done", "arguments", NULL},
+        [PAL_RESPONSE_CUSTOM_CALL] = {PAL_PART_TOOL_CALL, "response.custom_tool_call_input.delta",
+                "response.custom_tool_call_input.done", "input", NULL},
+};
+
+struct pal_response_piece {
+    pal_response_form form;
+    pal_id message;
+    uint32_t part; /* number of the part in its message, from 1 */
+    bool is_open;
+    pal_buf text; /* the text or the arguments so far */
+    pal_buf call_id;
+    pal_buf name;
+};
+
+void pal_response_events_init(pal_response_events *events, const pal_response *response)
+{
+    *events = (pal_response_events){.response = response};
+    pal_buf_init(&events->deltas, PAL_RESPONSE_DELTAS_BYTES_MAX);
+}
+
+void pal_response_events_done(pal_response_events *events)
+{
+    for (size_t i = 0; i < events->len; i++) {
+        pal_buf_done(&events->pieces[i].text);
+        pal_buf_done(&events->pieces[i].call_id);
+        pal_buf_done(&events->pieces[i].name);
+    }
+    pal_free(events->pieces);
+    pal_buf_done(&events->deltas);
+}
+
+/* ---- Frames ---- */
+
+static bool is_told(const pal_response_events *events)
+{
+    return events->write && !events->is_cut && events->number >= events->told_from;
+}
+
+/* Begins {"type":TYPE,"sequence_number":N of a frame. */
+static pal_json_writer begin_frame(
+        const pal_response_events *events, const char *type, pal_buf *buf)
+{
+    pal_buf_init(buf, PAL_RESPONSE_EVENT_BYTES_MAX);
+    pal_buf_append_text(buf, "event: ");
+    pal_buf_append_text(buf, type);
+    pal_buf_append_text(buf, "\ndata: ");
+    pal_json_writer writer = pal_json_writer_make(buf);
+    pal_json_begin_object(&writer);
+    pal_put_text(&writer, "type", type);
+    pal_put_count(&writer, "sequence_number", events->number);
+    return writer;
+}
+
+/* If there is no memory, no more events are written, so that the reader notices the gap. */
+static void end_frame(pal_response_events *events, pal_json_writer *writer)
+{
+    pal_json_end_object(writer);
+    pal_buf_append_text(writer->buf, "\n\n");
+    if (writer->buf->failure || !events->write(pal_buf_str(writer->buf), events->user))
+        events->is_cut = true;
+    pal_buf_done(writer->buf);
+}
+
+static void tell_response(pal_response_events *events, const char *type, bool has_output)
+{
+    if (is_told(events)) {
+        pal_buf buf;
+        pal_json_writer writer = begin_frame(events, type, &buf);
+        pal_json_name(&writer, "response");
+        if (pal_response_put(&writer, events->response,
+                    has_output ? pal_response_events_output : NULL, events, NULL) != PAL_OK)
+            buf.failure = PAL_NO_MEMORY;
+        end_frame(events, &writer);
+    }
+    events->number++;
+}
+
+void pal_response_events_begin(pal_response_events *events)
+{
+    tell_response(events, "response.created", false);
+    tell_response(events, "response.in_progress", false);
+}
+
+/* ---- Items ---- */
+
+static bool is_call_piece(const pal_response_piece *piece)
+{
+    return forms[piece->form].kind == PAL_PART_TOOL_CALL;
+}
+
+/* Builds a message that contains only this piece. */
+static pal_message message_of(const pal_response_piece *piece, pal_part *part)
+{
+    bool is_call = is_call_piece(piece);
+    *part = (pal_part){.kind = forms[piece->form].kind, .number = piece->part};
+    if (piece->form == PAL_RESPONSE_CUSTOM_CALL)
+        part->extra = pal_str_of(PAL_OPENAI_CUSTOM_CALL_EXTRA);
+    else if (piece->form == PAL_RESPONSE_REFUSAL)
+        part->extra = pal_str_of(PAL_OPENAI_REFUSAL_EXTRA);
+    *(is_call ? &part->arguments : &part->text) = pal_buf_str(&piece->text);
+    part->call_id = pal_buf_str(&piece->call_id);
+    part->name = pal_buf_str(&piece->name);
+    return (pal_message){
+            .id = piece->message, .role = PAL_ROLE_ASSISTANT, .parts = part, .parts_len = 1};
+}
+
+static void item_id(const pal_response_piece *piece, char out_id[PAL_OPENAI_ITEM_ID_SIZE])
+{
+    pal_part part;
+    const pal_message message = message_of(piece, &part);
+    pal_openai_item_id(&message, 0, out_id);
+}
+
+static pal_status put_item(pal_json_writer *writer, const pal_response_piece *piece,
+        const char *status, pal_error *err)
+{
+    pal_part part;
+    const pal_message message = message_of(piece, &part);
+    return pal_openai_item_put(writer, &message, 0, status, err);
+}
+
+/* Writes the item without content, as it is before its first delta. */
+static void put_new_item(pal_json_writer *writer, const pal_response_piece *piece)
+{
+    static const pal_str no_list = {"[]", 2};
+    char id[PAL_OPENAI_ITEM_ID_SIZE];
+    item_id(piece, id);
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "id", id);
+    if (is_call_piece(piece)) {
+        bool is_custom = piece->form == PAL_RESPONSE_CUSTOM_CALL;
+        pal_put_text(writer, "type", is_custom ? "custom_tool_call" : "function_call");
+        pal_put_str(writer, "call_id", pal_buf_str(&piece->call_id));
+        pal_put_str(writer, "name", pal_buf_str(&piece->name));
+        pal_put_text(writer, forms[piece->form].member, "");
+        pal_put_text(writer, "status", "in_progress");
+    } else if (piece->form == PAL_RESPONSE_REASONING) {
+        pal_put_text(writer, "type", "reasoning");
+        pal_json_name(writer, "summary");
+        pal_json_put_raw(writer, no_list);
+        pal_json_name(writer, "content");
+        pal_json_put_raw(writer, no_list);
+    } else {
+        pal_put_text(writer, "type", "message");
+        pal_put_text(writer, "role", "assistant");
+        pal_json_name(writer, "content");
+        pal_json_put_raw(writer, no_list);
+        pal_put_text(writer, "status", "in_progress");
+    }
+    pal_json_end_object(writer);
+}
+
+static void put_list(pal_json_writer *writer, const char *name)
+{
+    pal_json_name(writer, name);
+    pal_json_begin_array(writer);
+    pal_json_end_array(writer);
+}
+
+static void put_part(pal_json_writer *writer, const pal_response_piece *piece, pal_str text)
+{
+    pal_json_name(writer, "part");
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "type", forms[piece->form].part);
+    pal_put_str(writer, forms[piece->form].member, text);
+    if (piece->form == PAL_RESPONSE_TEXT) {
+        put_list(writer, "annotations");
+        put_list(writer, "logprobs");
+    }
+    pal_json_end_object(writer);
+}
+
+static size_t index_of(const pal_response_events *events, const pal_response_piece *piece)
+{
+    return (size_t)(piece - events->pieces);
+}
+
+/* ---- Events of an item ---- */
+
+static void tell_item(
+        pal_response_events *events, const pal_response_piece *piece, const char *status)
+{
+    if (is_told(events)) {
+        pal_buf buf;
+        pal_json_writer writer = begin_frame(
+                events, status ? "response.output_item.done" : "response.output_item.added", &buf);
+        pal_put_count(&writer, "output_index", index_of(events, piece));
+        pal_json_name(&writer, "item");
+        if (!status)
+            put_new_item(&writer, piece);
+        else if (put_item(&writer, piece, status, NULL) != PAL_OK)
+            buf.failure = PAL_NO_MEMORY;
+        end_frame(events, &writer);
+    }
+    events->number++;
+}
+
+/* Writes the members that all events of an item begin with. */
+static pal_json_writer begin_within(const pal_response_events *events,
+        const pal_response_piece *piece, const char *type, pal_buf *buf)
+{
+    char id[PAL_OPENAI_ITEM_ID_SIZE];
+    item_id(piece, id);
+    pal_json_writer writer = begin_frame(events, type, buf);
+    pal_put_text(&writer, "item_id", id);
+    pal_put_count(&writer, "output_index", index_of(events, piece));
+    if (!is_call_piece(piece))
+        pal_put_count(&writer, "content_index", 0);
+    return writer;
+}
+
+static void tell_part(pal_response_events *events, const pal_response_piece *piece, bool is_done)
+{
+    if (is_told(events)) {
+        pal_buf buf;
+        pal_json_writer writer = begin_within(events, piece,
+                is_done ? "response.content_part.done" : "response.content_part.added", &buf);
+        put_part(&writer, piece, is_done ? pal_buf_str(&piece->text) : (pal_str){0});
+        end_frame(events, &writer);
+    }
+    events->number++;
+}
+
+/* Writes a delta, or the complete text at the end. */
+static void tell_text(
+        pal_response_events *events, const pal_response_piece *piece, pal_str delta, bool is_done)
+{
+    if (is_told(events)) {
+        pal_buf buf;
+        const char *type = is_done ? forms[piece->form].done : forms[piece->form].delta;
+        pal_json_writer writer = begin_within(events, piece, type, &buf);
+        pal_put_str(&writer, is_done ? forms[piece->form].member : "delta", delta);
+        if (piece->form == PAL_RESPONSE_CALL && is_done)
+            pal_put_str(&writer, "name", pal_buf_str(&piece->name));
+        if (piece->form == PAL_RESPONSE_TEXT)
+            put_list(&writer, "logprobs");
+        end_frame(events, &writer);
+    }
+    events->number++;
+}
+
+/* ---- Pieces ---- */
+
+static void note_run(pal_response_events *events, size_t item)
+{
+    if (events->run == item + 1)
+        return;
+    pal_buf_append_text(&events->deltas, events->run ? "],[" : "[[");
+    pal_buf_append_u64(&events->deltas, item);
+    events->run = item + 1;
+}
+
+static void grow(pal_response_events *events, pal_response_piece *piece, pal_str delta)
+{
+    note_run(events, index_of(events, piece));
+    pal_buf_append_char(&events->deltas, ',');
+    pal_buf_append_u64(&events->deltas, delta.len);
+    pal_buf_append_str(&piece->text, delta);
+    if (piece->text.failure)
+        events->failure = piece->text.failure;
+    if (piece->form != PAL_RESPONSE_CUSTOM_CALL)
+        tell_text(events, piece, delta, false);
+}
+
+/* The text of a custom call is known only when its JSON is complete, so it is sent as one delta. */
+static void tell_input(pal_response_events *events, const pal_response_piece *piece)
+{
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena) {
+        events->failure = PAL_NO_MEMORY;
+        return;
+    }
+    pal_str input = pal_openai_custom_input(pal_buf_str(&piece->text), arena);
+    if (pal_arena_failure(arena) != PAL_OK)
+        events->failure = PAL_NO_MEMORY;
+    if (input.len)
+        tell_text(events, piece, input, false);
+    tell_text(events, piece, input, true);
+    pal_arena_free(arena);
+}
+
+static void end_piece(pal_response_events *events, pal_response_piece *piece, const char *status)
+{
+    bool is_call = is_call_piece(piece);
+    if (!piece->is_open)
+        return;
+    /* If a model sends no arguments, an empty object is recorded. */
+    if (is_call && piece->text.len == 0)
+        grow(events, piece, pal_str_of("{}"));
+    piece->is_open = false;
+    if (piece->form == PAL_RESPONSE_CUSTOM_CALL)
+        tell_input(events, piece);
+    else
+        tell_text(events, piece, pal_buf_str(&piece->text), true);
+    if (!is_call)
+        tell_part(events, piece, true);
+    tell_item(events, piece, status);
+}
+
+static bool is_whole(const pal_response_piece *piece)
+{
+    pal_json value;
+    if (!is_call_piece(piece))
+        return true;
+    pal_arena *arena = piece->text.len ? pal_arena_new(0) : NULL;
+    bool is_json =
+            arena && pal_json_parse(arena, pal_buf_str(&piece->text), NULL, &value, NULL) == PAL_OK;
+    pal_arena_free(arena);
+    return is_json;
+}
+
+static pal_response_piece *add_piece(
+        pal_response_events *events, pal_response_form form, uint64_t part)
+{
+    for (size_t i = 0; i < events->len; i++) {
+        if (events->pieces[i].is_open && is_whole(&events->pieces[i]))
+            end_piece(events, &events->pieces[i], "completed");
+    }
+    if (events->len == events->cap) {
+        size_t cap = events->cap ? 2 * events->cap : 4;
+        pal_response_piece *pieces = pal_realloc(events->pieces, cap * sizeof *pieces);
+        if (!pieces) {
+            events->failure = PAL_NO_MEMORY;
+            return NULL;
+        }
+        events->pieces = pieces;
+        events->cap = cap;
+    }
+    pal_response_piece *piece = &events->pieces[events->len++];
+    *piece = (pal_response_piece){
+            .form = form, .message = events->message, .part = (uint32_t)part, .is_open = true};
+    pal_buf_init(&piece->text, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_init(&piece->call_id, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_init(&piece->name, PAL_MESSAGE_BYTES_MAX);
+    note_run(events, events->len - 1);
+    return piece;
+}
+
+/* ---- Input from the model ---- */
+
+void pal_response_events_message(pal_response_events *events, pal_id message)
+{
+    events->message = message;
+}
+
+void pal_response_events_text(
+        pal_response_events *events, pal_response_form form, uint64_t part, pal_str delta)
+{
+    pal_response_piece *last = events->len ? &events->pieces[events->len - 1] : NULL;
+    if (delta.len == 0 || events->failure)
+        return;
+    if (!last || last->form != form || last->part != part ||
+            !pal_id_equal(last->message, events->message)) {
+        last = add_piece(events, form, part);
+        if (!last)
+            return;
+        tell_item(events, last, NULL);
+        tell_part(events, last, false);
+    }
+    grow(events, last, delta);
+}
+
+void pal_response_events_call(
+        pal_response_events *events, uint64_t part, pal_str call_id, pal_str name)
+{
+    if (name.len == 0 || events->failure)
+        return; /* empty text is not recorded either */
+    pal_response_form form;
+    events->failure = pal_response_tool_form(events->response, name, &form);
+    pal_response_piece *piece = events->failure ? NULL : add_piece(events, form, part);
+    if (!piece)
+        return;
+    pal_buf_append_str(&piece->call_id, call_id);
+    pal_buf_append_str(&piece->name, name);
+    if (piece->call_id.failure || piece->name.failure)
+        events->failure = PAL_NO_MEMORY;
+    tell_item(events, piece, NULL);
+}
+
+void pal_response_events_arguments(pal_response_events *events, pal_str call_id, pal_str delta)
+{
+    for (size_t i = events->len; delta.len && !events->failure && i > 0; i--) {
+        pal_response_piece *piece = &events->pieces[i - 1];
+        if (!piece->is_open || !is_call_piece(piece) ||
+                !pal_str_equal(pal_buf_str(&piece->call_id), call_id))
+            continue;
+        grow(events, piece, delta);
+        return;
+    }
+}
+
+static const char *item_status(const pal_response_events *events, size_t index)
+{
+    bool is_cut = events->response->status == PAL_RESPONSE_INCOMPLETE && index == events->len - 1;
+    return is_cut ? "incomplete" : "completed";
+}
+
+void pal_response_events_end(pal_response_events *events)
+{
+    pal_response_status status = events->response->status;
+    bool is_answered = status == PAL_RESPONSE_COMPLETED || status == PAL_RESPONSE_INCOMPLETE;
+    for (size_t i = 0; is_answered && i < events->len; i++)
+        end_piece(events, &events->pieces[i], item_status(events, i));
+    tell_response(events,
+            status == PAL_RESPONSE_COMPLETED            ? "response.completed"
+                    : status == PAL_RESPONSE_INCOMPLETE ? "response.incomplete"
+                                                        : "response.failed",
+            is_answered);
+}
+
+/* ---- The collected output ---- */
+
+pal_status pal_response_events_output(pal_json_writer *writer, const void *user, pal_error *err)
+{
+    const pal_response_events *events = user;
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < events->len; i++)
+        status = put_item(writer, &events->pieces[i], item_status(events, i), err);
+    return status;
+}
+
+pal_id *pal_response_events_messages(
+        const pal_response_events *events, pal_arena *arena, size_t *out_len)
+{
+    size_t len = 0;
+    pal_id *ids = pal_arena_array(arena, events->len + 1, sizeof *ids);
+    for (size_t i = 0; ids && i < events->len; i++) {
+        if (len == 0 || !pal_id_equal(ids[len - 1], events->pieces[i].message))
+            ids[len++] = events->pieces[i].message;
+    }
+    *out_len = len;
+    return ids;
+}
+
+pal_str pal_response_events_deltas(pal_response_events *events)
+{
+    if (events->run)
+        pal_buf_append_text(&events->deltas, "]]");
+    return events->deltas.failure ? (pal_str){0} : pal_buf_str(&events->deltas);
+}

@@ -1,0 +1,415 @@
+/* api_openai_responses_record.c - a response as a JSON object and as a record.
+ *
+ *   {"created_at":1700000000,"completed_at":1700000001,"status":"completed","turn":"UUID",
+ *    "input":{"message":"UUID","count":1},"output":["UUID"],"usage":[7,0,0,3,0],
+ *    "deltas":[[0,5,6]],"echo":{...}}
+ *
+ * Members that are false, 0 or empty are left out. */
+#include "server/api/openai/api_openai_responses.h"
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "dialect/dialect_member.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+#define OUTPUT_MAX 1000 /* maximum number of messages of the output */
+
+static const char *const status_names[] = {
+        "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"};
+
+/* ---- The object ---- */
+
+static void put_error(pal_json_writer *writer, const pal_response *response)
+{
+    pal_json_name(writer, "error");
+    if (response->status != PAL_RESPONSE_FAILED) {
+        pal_json_put_null(writer);
+        return;
+    }
+    pal_json_begin_object(writer);
+    pal_put_str(writer, "code", response->error_code);
+    pal_put_str(writer, "message", response->error_message);
+    pal_json_end_object(writer);
+}
+
+static void put_incomplete(pal_json_writer *writer, const pal_response *response)
+{
+    pal_json_name(writer, "incomplete_details");
+    if (response->status != PAL_RESPONSE_INCOMPLETE) {
+        pal_json_put_null(writer);
+        return;
+    }
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "reason", response->is_filtered ? "content_filter" : "max_output_tokens");
+    pal_json_end_object(writer);
+}
+
+static void put_usage(pal_json_writer *writer, const pal_response *response)
+{
+    const pal_usage *usage = &response->usage;
+    uint64_t input = usage->input + usage->cache_read + usage->cache_write;
+    pal_json_name(writer, "usage");
+    if (response->status != PAL_RESPONSE_COMPLETED && response->status != PAL_RESPONSE_INCOMPLETE) {
+        pal_json_put_null(writer);
+        return;
+    }
+    pal_json_begin_object(writer);
+    pal_put_count(writer, "input_tokens", input);
+    pal_json_name(writer, "input_tokens_details");
+    pal_json_begin_object(writer);
+    pal_put_count(writer, "cached_tokens", usage->cache_read);
+    pal_put_count(writer, "cache_write_tokens", usage->cache_write);
+    pal_json_end_object(writer);
+    pal_put_count(writer, "output_tokens", usage->output);
+    pal_json_name(writer, "output_tokens_details");
+    pal_json_begin_object(writer);
+    pal_put_count(writer, "reasoning_tokens", usage->reasoning);
+    pal_json_end_object(writer);
+    pal_put_count(writer, "total_tokens", input + usage->output);
+    pal_json_end_object(writer);
+}
+
+static void put_state(pal_json_writer *writer, const pal_response *response)
+{
+    pal_put_text(writer, "status", status_names[response->status]);
+    pal_put_flag(writer, "background", response->is_background);
+    pal_json_name(writer, "completed_at");
+    if (response->completed_at)
+        pal_json_put_i64(writer, response->completed_at);
+    else
+        pal_json_put_null(writer);
+    put_error(writer, response);
+    put_incomplete(writer, response);
+}
+
+pal_status pal_response_put(pal_json_writer *writer, const pal_response *response,
+        pal_response_put_output put_output, const void *user, pal_error *err)
+{
+    char id[PAL_OPENAI_ID_SIZE];
+    bool is_compaction = response->is_compaction;
+    pal_status status = PAL_OK;
+    pal_openai_id_text("resp_", response->id, id);
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "id", id);
+    pal_put_text(writer, "object", is_compaction ? "response.compaction" : "response");
+    pal_put_count(writer, "created_at", (uint64_t)response->created_at);
+    if (!is_compaction)
+        put_state(writer, response);
+    pal_json_name(writer, "output");
+    pal_json_begin_array(writer);
+    if (put_output)
+        status = put_output(writer, user, err);
+    pal_json_end_array(writer);
+    put_usage(writer, response);
+    if (!is_compaction)
+        pal_json_put_members(writer, response->echo);
+    pal_json_end_object(writer);
+    return status;
+}
+
+/* ---- The record ---- */
+
+static void put_ids(pal_json_writer *writer, const pal_response *response)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    pal_json_name(writer, "input");
+    pal_json_begin_object(writer);
+    pal_put_id(writer, "message", response->input);
+    pal_put_count(writer, "count", response->input_len);
+    pal_json_end_object(writer);
+    pal_json_name(writer, "output");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < response->output_len; i++) {
+        pal_id_to_text(response->output[i], text);
+        pal_json_put_text(writer, text);
+    }
+    pal_json_end_array(writer);
+}
+
+static void put_numbers(pal_json_writer *writer, const pal_usage *usage)
+{
+    const uint64_t numbers[] = {
+            usage->input, usage->cache_read, usage->cache_write, usage->output, usage->reasoning};
+    pal_json_name(writer, "usage");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        pal_json_put_u64(writer, numbers[i]);
+    pal_json_end_array(writer);
+}
+
+static void put_body(pal_json_writer *writer, const pal_response *response)
+{
+    pal_json_begin_object(writer);
+    pal_put_count(writer, "created_at", (uint64_t)response->created_at);
+    if (response->completed_at)
+        pal_put_count(writer, "completed_at", (uint64_t)response->completed_at);
+    pal_put_text(writer, "status", status_names[response->status]);
+    if (!pal_id_is_none(response->turn))
+        pal_put_id(writer, "turn", response->turn);
+    if (response->is_background)
+        pal_put_flag(writer, "background", true);
+    if (response->is_in_conversation)
+        pal_put_flag(writer, "conversation", true);
+    if (response->is_filtered)
+        pal_put_flag(writer, "filtered", true);
+    if (response->error_code.len) {
+        pal_put_str(writer, "error_code", response->error_code);
+        pal_put_str(writer, "error_message", response->error_message);
+    }
+    put_ids(writer, response);
+    put_numbers(writer, &response->usage);
+    if (response->deltas.len) {
+        pal_json_name(writer, "deltas");
+        pal_json_put_raw(writer, response->deltas);
+    }
+    pal_json_name(writer, "echo");
+    pal_json_put_raw(writer, response->echo);
+    pal_json_end_object(writer);
+}
+
+pal_status pal_response_record(
+        const pal_response *response, pal_arena *arena, pal_record *out_record, pal_error *err)
+{
+    char name[PAL_ID_TEXT_SIZE];
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    put_body(&writer, response);
+    pal_id_to_text(response->id, name);
+    *out_record = (pal_record){.kind = pal_str_of(PAL_RESPONSE_KIND),
+            .name = pal_arena_copy(arena, pal_str_of(name)),
+            .session = response->session};
+    pal_status status = pal_member_keep(&buf, arena, &out_record->body, err);
+    pal_buf_done(&buf);
+    return status == PAL_OK ? pal_arena_checked(arena, err) : status;
+}
+
+static void read_numbers(pal_json value, pal_usage *out)
+{
+    uint64_t *const numbers[] = {
+            &out->input, &out->cache_read, &out->cache_write, &out->output, &out->reasoning};
+    pal_json number;
+    size_t at = 0;
+    for (pal_json_iter iter = pal_json_each(value);
+            at < sizeof numbers / sizeof *numbers && pal_json_next(&iter, NULL, &number); at++)
+        (void)pal_json_u64(number, numbers[at]);
+}
+
+static bool read_id(pal_json value, pal_arena *arena, pal_id *out)
+{
+    return pal_id_from_text(pal_json_string(value, arena), out);
+}
+
+static bool read_flag(pal_json body, const char *name)
+{
+    bool flag = false;
+    return pal_json_bool(pal_json_find(body, name), &flag) && flag;
+}
+
+static pal_response_status read_status(pal_json value)
+{
+    size_t i = 0;
+    while (i < PAL_RESPONSE_FAILED && !pal_json_string_is(value, status_names[i]))
+        i++;
+    return pal_json_string_is(value, status_names[PAL_RESPONSE_CANCELLED]) ? PAL_RESPONSE_CANCELLED
+                                                                           : (pal_response_status)i;
+}
+
+static void read_messages(pal_json body, pal_arena *arena, pal_response *out)
+{
+    pal_json value, input = pal_json_find(body, "input"), output = pal_json_find(body, "output");
+    size_t count = pal_json_count(output);
+    (void)read_id(pal_json_find(input, "message"), arena, &out->input);
+    (void)pal_json_u64(pal_json_find(input, "count"), &out->input_len);
+    out->output = pal_arena_array(arena, count + 1, sizeof *out->output);
+    for (pal_json_iter iter = pal_json_each(output);
+            out->output && out->output_len < OUTPUT_MAX && pal_json_next(&iter, NULL, &value);)
+        out->output_len += read_id(value, arena, &out->output[out->output_len]);
+}
+
+static pal_status read_record(
+        const pal_record *record, pal_arena *arena, pal_response *out, pal_error *err)
+{
+    pal_json body;
+    pal_status status = pal_json_parse(arena, record->body, NULL, &body, err);
+    if (status != PAL_OK)
+        return status;
+    *out = (pal_response){.session = record->session, .version = record->version};
+    if (!pal_id_from_text(record->name, &out->id))
+        return pal_error_set(err, PAL_CORRUPT,
+                "the record of a response is damaged: its name is not an id");
+    (void)pal_json_i64(pal_json_find(body, "created_at"), &out->created_at);
+    (void)pal_json_i64(pal_json_find(body, "completed_at"), &out->completed_at);
+    (void)read_id(pal_json_find(body, "turn"), arena, &out->turn);
+    out->status = read_status(pal_json_find(body, "status"));
+    out->is_background = read_flag(body, "background");
+    out->is_in_conversation = read_flag(body, "conversation");
+    out->is_filtered = read_flag(body, "filtered");
+    out->error_code = pal_member_string(body, "error_code", arena);
+    out->error_message = pal_member_string(body, "error_message", arena);
+    out->echo = pal_json_raw(pal_json_find(body, "echo"));
+    out->deltas = pal_json_raw(pal_json_find(body, "deltas"));
+    read_messages(body, arena, out);
+    read_numbers(pal_json_find(body, "usage"), &out->usage);
+    return pal_arena_checked(arena, err);
+}
+
+/* ---- Finding ---- */
+
+static pal_status load(pal_call *call, pal_id id, pal_response *out, pal_error *err)
+{
+    char name[PAL_ID_TEXT_SIZE];
+    pal_record record;
+    pal_id_to_text(id, name);
+    pal_status status = pal_store_record_find(call->server->store, call->caller.tenant,
+            pal_str_of(PAL_RESPONSE_KIND), pal_str_of(name), call->arena, &record, err);
+    return status == PAL_OK ? read_record(&record, call->arena, out, err) : status;
+}
+
+static void fail(pal_response *response, const char *code, const char *message, pal_arena *arena)
+{
+    response->status = PAL_RESPONSE_FAILED;
+    response->error_code = pal_str_of(code);
+    response->error_message = pal_arena_copy(arena, pal_str_of(message));
+}
+
+/* This process does not know the turn; another process may be running it. */
+static void settle_lost(pal_call *call, pal_response *response)
+{
+    pal_lease lease;
+    if (pal_store_lease_find(call->server->store, call->caller.tenant, response->session,
+                call->arena, &lease, NULL) == PAL_OK &&
+            lease.expires_at > pal_clock_now_ms())
+        return;
+    fail(response, "server_error", "the server was stopped while the response was in progress",
+            call->arena);
+}
+
+/* Determines how the response ended, if the record does not contain it yet. */
+static void settle(pal_call *call, pal_response *response)
+{
+    pal_turn_info info;
+    if (pal_turn_find(call->server->runtime, call->caller.tenant, response->turn, &info, NULL) !=
+            PAL_OK) {
+        settle_lost(call, response);
+        return;
+    }
+    if (info.state == PAL_TURN_FAILED) {
+        fail(response, pal_response_error_code(info.status, info.code).data, info.reason,
+                call->arena);
+    } else if (info.state == PAL_TURN_CANCELED) {
+        response->status = PAL_RESPONSE_CANCELLED;
+    } else if (info.state < PAL_TURN_DONE) {
+        response->status =
+                info.state == PAL_TURN_QUEUED ? PAL_RESPONSE_QUEUED : PAL_RESPONSE_IN_PROGRESS;
+    }
+}
+
+/* Another thread has written the end first, and its record is used. */
+static pal_status keep_settled(pal_call *call, pal_response *response, pal_error *err)
+{
+    pal_record record;
+    pal_status status = pal_response_record(response, call->arena, &record, err);
+    if (status == PAL_OK)
+        status = pal_store_record_put(
+                call->server->store, call->caller.tenant, &record, response->version, err);
+    return status == PAL_CONFLICT ? load(call, response->id, response, err) : status;
+}
+
+static pal_status settle_now(pal_call *call, pal_response *response, pal_error *err)
+{
+    pal_response newer;
+    settle(call, response);
+    if (pal_response_is_over(response))
+        return keep_settled(call, response, err);
+    /* The turn may have recorded its answer since the record was read. */
+    pal_status status = load(call, response->id, &newer, err);
+    if (status == PAL_OK && pal_response_is_over(&newer))
+        *response = newer;
+    return status;
+}
+
+pal_status pal_response_find(pal_call *call, pal_str id, pal_response *out_response, pal_error *err)
+{
+    pal_id name;
+    pal_response response;
+    pal_status status = PAL_NOT_FOUND;
+    if (pal_openai_id_read(id, "resp_", &name))
+        status = load(call, name, &response, err);
+    if (status == PAL_NOT_FOUND)
+        return pal_error_set(err, PAL_NOT_FOUND, "unknown response '%.*s'",
+                (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data ? id.data : "");
+    if (status == PAL_OK && !pal_response_is_over(&response))
+        status = settle_now(call, &response, err);
+    if (status == PAL_OK)
+        *out_response = response;
+    return status;
+}
+
+/* ---- Showing ---- */
+
+bool pal_response_item_is_shown(const pal_openai_item *item)
+{
+    size_t first, len;
+    pal_openai_item_parts(item->message, item->index, &first, &len);
+    const pal_part *part = len ? &item->message->parts[first] : NULL;
+    return !part || part->kind != PAL_PART_REASONING || part->text.len;
+}
+
+pal_status pal_response_output(pal_call *call, const pal_response *response,
+        pal_openai_item **out_items, size_t *out_len, pal_error *err)
+{
+    pal_id owner;
+    size_t len, shown = 0;
+    pal_status status = PAL_OK;
+    pal_message *messages =
+            pal_arena_array(call->arena, response->output_len + 1, sizeof *messages);
+    for (size_t i = 0; messages && status == PAL_OK && i < response->output_len; i++)
+        status = pal_store_message(call->server->store, call->caller.tenant, response->output[i],
+                call->arena, &messages[i], &owner, err);
+    if (status != PAL_OK)
+        return status;
+    pal_openai_item *items =
+            messages ? pal_openai_items_of(call, messages, response->output_len, &len) : NULL;
+    if (!items)
+        return pal_arena_checked(call->arena, err);
+    for (size_t i = 0; i < len; i++) {
+        if (pal_response_item_is_shown(&items[i]))
+            items[shown++] = items[i];
+    }
+    *out_items = items;
+    *out_len = shown;
+    return PAL_OK;
+}
+
+typedef struct stored_output {
+    const pal_response *response;
+    const pal_openai_item *items;
+    size_t len;
+} stored_output;
+
+static pal_status put_stored(pal_json_writer *writer, const void *user, pal_error *err)
+{
+    const stored_output *output = user;
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < output->len; i++) {
+        bool is_cut = output->response->status == PAL_RESPONSE_INCOMPLETE && i == output->len - 1;
+        status = pal_openai_item_put(writer, output->items[i].message, output->items[i].index,
+                is_cut ? "incomplete" : "completed", err);
+    }
+    return status;
+}
+
+pal_status pal_response_send(pal_call *call, const pal_response *response, pal_error *err)
+{
+    stored_output output = {.response = response};
+    pal_openai_item *items = NULL;
+    pal_status status = pal_response_output(call, response, &items, &output.len, err);
+    output.items = items;
+    if (status == PAL_OK)
+        status = pal_response_put(pal_call_writer(call), response, put_stored, &output, err);
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    return status;
+}

@@ -1,0 +1,400 @@
+/* api_openai_responses_request.c - reads a request: the turn to run, and the settings that the
+ * response repeats. Only reads and checks. */
+#include "server/api/openai/api_openai_responses.h"
+
+#include "dialect/dialect_member.h"
+#include "server/server_call.h"
+#include "server/server_put.h"
+
+#define PARAMETERS_BYTES_MAX ((size_t)8 << 20)
+
+static bool is_absent(pal_json value)
+{
+    pal_json_type type = pal_json_type_of(value);
+    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
+}
+
+static pal_status wrong(
+        pal_call *call, const char *name, pal_json value, const char *expected, pal_error *err)
+{
+    call->fail_param = name;
+    return pal_member_wrong(err, name, value, expected);
+}
+
+/* ---- Members that are sent to the model unchanged ---- */
+
+typedef struct plain_member {
+    const char *name;
+    pal_json_type type; /* TRUE means both booleans */
+    const char *expected;
+    double min, max;      /* range of a number */
+    const char *upstream; /* name at the model service; NULL: it is not sent */
+} plain_member;
+
+static const plain_member plain_members[] = {
+        {"temperature", PAL_JSON_NUMBER, "a number from 0 to 2", 0, 2, "temperature"},
+        {"top_p", PAL_JSON_NUMBER, "a number from 0 to 1", 0, 1, "top_p"},
+        {"top_logprobs", PAL_JSON_NUMBER, "a number from 0 to 20", 0, 20, "top_logprobs"},
+        {"parallel_tool_calls", PAL_JSON_TRUE, "true or false", 0, 0, "parallel_tool_calls"},
+        {"service_tier", PAL_JSON_STRING, "a string", 0, 0, "service_tier"},
+        {"user", PAL_JSON_STRING, "a string", 0, 0, "user"},
+        {"safety_identifier", PAL_JSON_STRING, "a string", 0, 0, NULL},
+        {"prompt_cache_key", PAL_JSON_STRING, "a string", 0, 0, NULL},
+        {"max_tool_calls", PAL_JSON_NUMBER, "a number of at least 1", 1, 1e9, NULL},
+};
+
+static bool is_fit(const plain_member *member, pal_json value)
+{
+    double number = 0;
+    pal_json_type type = pal_json_type_of(value);
+    if (member->type == PAL_JSON_TRUE)
+        return type == PAL_JSON_TRUE || type == PAL_JSON_FALSE;
+    if (type != PAL_JSON_NUMBER || member->type != PAL_JSON_NUMBER)
+        return type == member->type;
+    return pal_json_f64(value, &number) && number >= member->min && number <= member->max;
+}
+
+static bool is_named(const plain_member *member, const char *name)
+{
+    return pal_str_is(pal_str_of(member->name), name);
+}
+
+static pal_status read_plain(
+        const pal_response_request *request, pal_json_writer *parameters, pal_error *err)
+{
+    pal_call *call = request->call;
+    for (size_t i = 0; i < sizeof plain_members / sizeof *plain_members; i++) {
+        const plain_member *member = &plain_members[i];
+        pal_json value = pal_json_find(call->body, member->name);
+        if (is_absent(value))
+            continue;
+        if (!is_fit(member, value))
+            return wrong(call, member->name, value, member->expected, err);
+        /* Model services reject this setting if there are no tools, but clients always send it. */
+        if (!member->upstream ||
+                (is_named(member, "parallel_tool_calls") && !request->turn.tools_len))
+            continue;
+        pal_json_name(parameters, member->upstream);
+        pal_json_put_raw(parameters, pal_json_raw(value));
+        if (is_named(member, "top_logprobs"))
+            pal_put_flag(parameters, "logprobs", true);
+    }
+    return PAL_OK;
+}
+
+/* ---- The format of the answer ---- */
+
+static void put_member(
+        pal_json_writer *writer, pal_json object, const char *name, const char *upstream)
+{
+    pal_json value = pal_json_find(object, name);
+    if (is_absent(value))
+        return;
+    pal_json_name(writer, upstream);
+    pal_json_put_raw(writer, pal_json_raw(value));
+}
+
+static pal_status read_schema(
+        pal_call *call, pal_json format, pal_json_writer *parameters, pal_error *err)
+{
+    pal_json name = pal_json_find(format, "name"), schema = pal_json_find(format, "schema");
+    if (pal_json_type_of(name) != PAL_JSON_STRING)
+        return wrong(call, "text.format.name", name, "a string", err);
+    if (pal_json_type_of(schema) != PAL_JSON_OBJECT)
+        return wrong(call, "text.format.schema", schema, "a JSON Schema object", err);
+    pal_json_name(parameters, "response_format");
+    pal_json_begin_object(parameters);
+    pal_put_text(parameters, "type", "json_schema");
+    pal_json_name(parameters, "json_schema");
+    pal_json_begin_object(parameters);
+    put_member(parameters, format, "name", "name");
+    put_member(parameters, format, "description", "description");
+    put_member(parameters, format, "schema", "schema");
+    put_member(parameters, format, "strict", "strict");
+    pal_json_end_object(parameters);
+    pal_json_end_object(parameters);
+    return PAL_OK;
+}
+
+static pal_status read_text(pal_call *call, pal_json_writer *parameters, pal_error *err)
+{
+    pal_json text = pal_json_find(call->body, "text"), format = pal_json_find(text, "format");
+    pal_json type = pal_json_find(format, "type");
+    if (!is_absent(text) && pal_json_type_of(text) != PAL_JSON_OBJECT)
+        return wrong(call, "text", text, "an object", err);
+    put_member(parameters, text, "verbosity", "verbosity");
+    if (is_absent(format) || pal_json_string_is(type, "text"))
+        return PAL_OK;
+    if (pal_json_string_is(type, "json_schema"))
+        return read_schema(call, format, parameters, err);
+    if (!pal_json_string_is(type, "json_object"))
+        return wrong(call, "text.format.type", type, "one of text, json_schema, json_object", err);
+    pal_json_name(parameters, "response_format");
+    pal_json_put_raw(parameters, pal_str_of("{\"type\":\"json_object\"}"));
+    return PAL_OK;
+}
+
+static pal_status read_reasoning(pal_call *call, pal_json_writer *parameters, pal_error *err)
+{
+    pal_json reasoning = pal_json_find(call->body, "reasoning");
+    pal_json effort = pal_json_find(reasoning, "effort");
+    if (!is_absent(reasoning) && pal_json_type_of(reasoning) != PAL_JSON_OBJECT)
+        return wrong(call, "reasoning", reasoning, "an object", err);
+    if (!is_absent(effort) && pal_json_type_of(effort) != PAL_JSON_STRING)
+        return wrong(call, "reasoning.effort", effort, "a string", err);
+    put_member(parameters, reasoning, "effort", "reasoning_effort");
+    return PAL_OK;
+}
+
+static pal_status read_parameters(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_buf buf;
+    pal_buf_init(&buf, PARAMETERS_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_status status = read_plain(request, &writer, err);
+    if (status == PAL_OK)
+        status = read_text(call, &writer, err);
+    if (status == PAL_OK)
+        status = read_reasoning(call, &writer, err);
+    pal_json_end_object(&writer);
+    if (status == PAL_OK)
+        status = pal_member_keep(&buf, call->arena, &request->turn.parameters, err);
+    pal_buf_done(&buf);
+    return status;
+}
+
+/* ---- The history to continue ---- */
+
+static pal_status read_state(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_json conversation = pal_json_find(call->body, "conversation");
+    pal_json id = pal_json_type_of(conversation) == PAL_JSON_OBJECT
+            ? pal_json_find(conversation, "id")
+            : conversation;
+    pal_status status = pal_call_text(
+            call, call->body, "previous_response_id", PAL_NAME_LEN_MAX, &request->previous, err);
+    if (status != PAL_OK || is_absent(conversation))
+        return status;
+    if (pal_json_type_of(id) != PAL_JSON_STRING)
+        return wrong(
+                call, "conversation", conversation, "a conversation id, or {\"id\":...}", err);
+    request->conversation = pal_json_string(id, call->arena);
+    if (request->previous.len == 0)
+        return pal_arena_checked(call->arena, err);
+    call->fail_param = "previous_response_id";
+    return pal_call_refuse(call, 400, "mutually_exclusive_parameters", PAL_INVALID, err,
+            "send either 'previous_response_id' or 'conversation', not both");
+}
+
+/* A repeated request with the same idempotency key gets the same ids. */
+static void give_ids(pal_call *call, pal_message *messages, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        char text[PAL_ID_TEXT_SIZE];
+        messages[i].id = pal_id_new();
+        if (!call->idempotency_key.len)
+            continue;
+        pal_id_to_text(pal_call_derived_id(call, (uint32_t)i + 2), text);
+        messages[i].client_id = pal_arena_copy(call->arena, pal_str_of(text));
+    }
+}
+
+static pal_status read_input(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_json input = pal_json_find(call->body, "input");
+    bool has_context = request->previous.len || request->conversation.len;
+    if (is_absent(input) && has_context)
+        return PAL_OK;
+    call->fail_param = "input";
+    if (is_absent(input))
+        return pal_call_refuse(call, 400, "missing_required_parameter", PAL_INVALID, err,
+                "'input' is missing; send a string or an array of items");
+    pal_status status = pal_openai_items_read(input, "input", pal_response_reference, request,
+            call->arena, &request->turn.messages, &request->turn.messages_len, err);
+    if (status != PAL_OK)
+        return status;
+    if (request->turn.messages_len == 0 && !has_context)
+        return pal_error_set(err, PAL_INVALID, "'input' is empty; send at least one item");
+    call->fail_param = NULL;
+    give_ids(call, request->turn.messages, request->turn.messages_len);
+    return pal_arena_checked(call->arena, err);
+}
+
+/* ---- How the turn runs ---- */
+
+static pal_status read_flags(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    request->is_stored = true;
+    pal_status status = pal_call_flag(call, call->body, "stream", &request->is_stream, err);
+    if (status == PAL_OK)
+        status = pal_call_flag(call, call->body, "background", &request->is_background, err);
+    if (status == PAL_OK)
+        status = pal_call_flag(call, call->body, "store", &request->is_stored, err);
+    if (status != PAL_OK || !request->is_background || request->is_stored)
+        return status;
+    call->fail_param = "store";
+    return pal_error_set(err, PAL_INVALID,
+            "'background' requires 'store': the response is fetched later");
+}
+
+/* Settings that the request does not contain are those of the session. */
+static pal_status read_truncation(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_json value = pal_json_find(call->body, "truncation");
+    if (is_absent(value) || pal_json_string_is(value, "auto"))
+        return PAL_OK;
+    if (!pal_json_string_is(value, "disabled"))
+        return wrong(call, "truncation", value, "auto or disabled", err);
+    request->turn.has_context = true;
+    request->turn.context = *call->server->config->context;
+    request->turn.context.strategy = PAL_STRATEGY_NONE;
+    return PAL_OK;
+}
+
+static pal_status read_texts(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_turn_request *turn = &request->turn;
+    pal_json body = call->body;
+    turn->has_system = !is_absent(pal_json_find(body, "instructions"));
+    pal_status status = pal_call_text(call, body, "model", PAL_MODEL_LEN_MAX, &turn->model, err);
+    if (status == PAL_OK)
+        status = pal_call_text(call, body, "instructions", PAL_SYSTEM_LEN_MAX, &turn->system, err);
+    if (status == PAL_OK)
+        status = pal_call_count(
+                call, body, "max_output_tokens", 1, UINT32_MAX, &turn->output_max, err);
+    if (status != PAL_OK || is_absent(pal_json_find(body, "prompt")))
+        return status;
+    call->fail_param = "prompt";
+    return pal_error_set(err, PAL_INVALID,
+            "'prompt' is not supported; send 'instructions' and 'input'");
+}
+
+/* ---- The settings that the response repeats ---- */
+
+/* Copies the value as compact JSON, because a frame of a stream must be one line and clients may
+ * send JSON on many lines. */
+static void echo(pal_json_writer *writer, pal_json body, const char *name, const char *otherwise)
+{
+    pal_json value = pal_json_find(body, name);
+    pal_json_name(writer, name);
+    pal_json_put_compact(writer, is_absent(value) ? pal_str_of(otherwise) : pal_json_raw(value));
+}
+
+static void echo_text(pal_json_writer *writer, pal_json body)
+{
+    pal_json text = pal_json_find(body, "text"), verbosity = pal_json_find(text, "verbosity");
+    pal_json_name(writer, "text");
+    pal_json_begin_object(writer);
+    echo(writer, text, "format", "{\"type\":\"text\"}");
+    if (!is_absent(verbosity))
+        echo(writer, text, "verbosity", "null");
+    pal_json_end_object(writer);
+}
+
+static void echo_all(const pal_response_request *request, pal_str model, pal_json_writer *writer)
+{
+    pal_json body = request->call->body;
+    pal_json_begin_object(writer);
+    pal_put_str(writer, "model", model);
+    pal_json_name(writer, "access_programs");
+    pal_json_put_null(writer);
+    pal_json_name(writer, "conversation");
+    if (request->conversation.len) {
+        pal_json_begin_object(writer);
+        pal_put_str(writer, "id", request->conversation);
+        pal_json_end_object(writer);
+    } else {
+        pal_json_put_null(writer);
+    }
+    pal_put_str_or_null(writer, "previous_response_id", request->previous);
+    pal_put_flag(writer, "store", request->is_stored);
+    echo(writer, body, "instructions", "null");
+    echo(writer, body, "max_output_tokens", "null");
+    echo(writer, body, "max_tool_calls", "null");
+    echo(writer, body, "metadata", "{}");
+    echo(writer, body, "parallel_tool_calls", "true");
+    echo(writer, body, "prompt_cache_key", "null");
+    echo(writer, body, "reasoning", "{\"effort\":null,\"summary\":null}");
+    echo(writer, body, "safety_identifier", "null");
+    echo(writer, body, "service_tier", "null");
+    echo(writer, body, "temperature", "null");
+    echo_text(writer, body);
+    echo(writer, body, "tool_choice", "\"auto\"");
+    echo(writer, body, "tools", "[]");
+    echo(writer, body, "top_logprobs", "null");
+    echo(writer, body, "top_p", "null");
+    echo(writer, body, "truncation", "\"auto\"");
+    echo(writer, body, "user", "null");
+    pal_json_end_object(writer);
+}
+
+static pal_status make_echo(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_str endpoint, model = request->turn.model;
+    pal_buf buf;
+    pal_status status = PAL_OK;
+    if (model.len == 0)
+        status = pal_runtime_default(
+                call->server->runtime, call->arena, &endpoint, &model, NULL, err);
+    if (status != PAL_OK)
+        return status;
+    pal_buf_init(&buf, PAL_RESPONSE_ECHO_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    echo_all(request, model, &writer);
+    if (buf.failure == PAL_LIMIT)
+        status = pal_call_refuse(call, 413, NULL, PAL_LIMIT, err,
+                "instructions, tools and other settings exceed %zu bytes together",
+                PAL_RESPONSE_ECHO_BYTES_MAX);
+    else
+        status = pal_member_keep(&buf, call->arena, &request->echo, err);
+    pal_buf_done(&buf);
+    return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
+}
+
+/* ---- The request ---- */
+
+/* The client retries failed model calls, so the turn does not. The client also runs its tools
+ * itself. Server tools are not offered, because their calls would not be visible to the client. */
+static void set_up(pal_response_request *request)
+{
+    pal_turn_request *turn = &request->turn;
+    turn->tenant = request->call->caller.tenant;
+    turn->budget = request->call->caller.budget;
+    turn->lane = PAL_LANE_QUEUE;
+    turn->whole = true;
+    turn->no_retries = true;
+    turn->no_server_tools = true;
+    turn->calls_end_turn = true;
+}
+
+pal_status pal_response_read(pal_response_request *request, pal_error *err)
+{
+    pal_str metadata;
+    set_up(request);
+    pal_status status = read_flags(request, err);
+    if (status == PAL_OK)
+        status = read_texts(request, err);
+    if (status == PAL_OK)
+        status = pal_openai_metadata_read(request->call, request->call->body, &metadata, err);
+    if (status == PAL_OK)
+        status = pal_response_read_tools(request, err);
+    if (status == PAL_OK)
+        status = read_parameters(request, err);
+    if (status == PAL_OK)
+        status = read_truncation(request, err);
+    if (status == PAL_OK)
+        status = read_state(request, err);
+    if (status == PAL_OK)
+        status = read_input(request, err);
+    if (status == PAL_OK)
+        status = make_echo(request, err);
+    return status;
+}

@@ -1,0 +1,177 @@
+/* http.h - HTTP for the handlers: a complete request and one response. The response is given
+ * at once, later from any thread, or in pieces. Only http*.c use libmicrohttpd.
+ *
+ * Threads: a handler runs on one of the listener's threads, or on a worker if its route requires
+ * one. Only one thread at a time uses an exchange. Any thread can write to a stream. */
+#ifndef PAL_HTTP_H
+#define PAL_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/buf.h"
+#include "palaver/arena.h"
+#include "palaver/config.h"
+#include "palaver/error.h"
+#include "palaver/str.h"
+
+typedef struct pal_listener pal_listener;
+typedef struct pal_exchange pal_exchange; /* one request and its response */
+
+/* ---- The request ---- */
+
+pal_str pal_exchange_method(const pal_exchange *x); /* "POST" */
+pal_str pal_exchange_path(const pal_exchange *x);   /* unchanged, without the query */
+/* Empty: there is none, or it is no longer needed. */
+pal_str pal_exchange_body(const pal_exchange *x);
+uint64_t pal_exchange_body_len(const pal_exchange *x); /* bytes of the body that have arrived */
+/* The client's address, or the one that a trusted proxy reports. */
+pal_str pal_exchange_peer(const pal_exchange *x);
+/* The request's id: the client's if it is valid, otherwise a new one. */
+pal_str pal_exchange_id(const pal_exchange *x);
+/* The part of an address that identifies one client: all of IPv4, the first 64 bits of IPv6. */
+#define PAL_PEER_SIZE 46
+void pal_peer_block(pal_str peer, char out[PAL_PEER_SIZE]);
+pal_arena *pal_exchange_arena(pal_exchange *x); /* lives until the response was sent */
+/* The value of a header; empty if the header is missing or empty. The case of the name does not
+ * matter. */
+pal_str pal_exchange_header(const pal_exchange *x, const char *name);
+pal_str pal_exchange_query_text(const pal_exchange *x); /* the query, not decoded */
+/* The value of a query parameter, decoded. False: there is no such parameter. */
+bool pal_exchange_query(pal_exchange *x, const char *name, pal_str *out_value);
+/* The name of the next query parameter, decoded. `*at` is 0 at first. False: there are no more. */
+bool pal_exchange_query_next(pal_exchange *x, size_t *at, pal_str *out_name);
+/* Refuses a longer body with 413. A body over body_bytes_max is always refused. Call it from the
+ * listener's `admit`. */
+void pal_exchange_limit_body(pal_exchange *x, uint64_t bytes_max);
+/* Sets the owner of a stream that the exchange may become, and the most streams of that owner at
+ * the same time (0: no limit). `owner` must live in the arena. */
+void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max);
+/* True if a stream was refused because its owner has reached the limit. */
+bool pal_exchange_is_owner_full(const pal_exchange *x);
+/* A pointer for the layer above. */
+void pal_exchange_set_user(pal_exchange *x, void *user);
+void *pal_exchange_user(const pal_exchange *x);
+
+/* ---- The response: exactly one response or stream; a handler may return before it ---- */
+
+/* Adds a header to the response. Copies both texts. Call it before the response. */
+void pal_exchange_add_header(pal_exchange *x, const char *name, pal_str value);
+
+/* Sends the response. Can be called from any thread, while the handler runs or later. Copies the
+ * body. The exchange must not be used afterwards. */
+void pal_exchange_answer(pal_exchange *x, unsigned code, const char *content_type, pal_str body);
+/* The same, but takes the body's memory instead of copying it. `body` is empty afterwards. */
+void pal_exchange_answer_with(
+        pal_exchange *x, unsigned code, const char *content_type, pal_buf *body);
+
+/* Runs `work` on a worker. `work` responds, or passes the exchange on. The caller must not use the
+ * exchange afterwards. The request is refused with 503 if PAL_SERVER_WORK_QUEUE_MAX requests are
+ * waiting or no worker can be started. */
+typedef void (*pal_exchange_work)(pal_exchange *x);
+void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work);
+/* The same, but returns false instead of refusing. The exchange then still belongs to the
+ * caller. */
+bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work);
+/* Selects the workers for large bodies, so that other requests don't have to wait for this one. */
+void pal_exchange_set_large(pal_exchange *x, bool is_large);
+
+/* Calls `left` if the client leaves before the response. `left` is called at most once, on a
+ * listener's thread and under a lock that the response takes: it must not block and must not use
+ * the exchange. A stream reports this by itself. Can be called from any thread, once, before the
+ * response. False: the client cannot be watched. */
+bool pal_exchange_watch(pal_exchange *x, void (*left)(void *user), void *user);
+
+/* ---- Streams ---- */
+
+typedef struct pal_stream pal_stream;
+
+/* Sends the body in pieces. `gone` is called once, on a listener's thread, when no more can be
+ * sent: the client left, was too slow (stream_bytes_max), or the end was sent. The stream must not
+ * be used after `gone` has returned. The exchange must not be used after this call.
+ *
+ * If this is not called from a handler on the connection's thread, `gone` can be called before this
+ * function returns. Then hold the lock that `gone` takes around this call and around every use of
+ * the stream; nothing here waits for that lock. Returns NULL, and never calls `gone`, if
+ * streams_max or the owner's streams are open or memory is missing. Then send a response
+ * instead. */
+pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *content_type,
+        void (*gone)(void *user), void *user);
+
+/* Copies the bytes. False: the stream accepts no more, and `gone` is or was called. Can be called
+ * from any thread, until `gone`. */
+bool pal_stream_write(pal_stream *stream, pal_str bytes);
+/* Lets this many bytes wait for a slow client, if that is more than stream_bytes_max. For callers
+ * that know how much they will write. */
+void pal_stream_allow(pal_stream *stream, uint64_t bytes_max);
+/* Ends the stream: sends what was written, then ends the response. Call it once. */
+void pal_stream_end(pal_stream *stream);
+
+/* If nothing was written for heartbeat_ms, the listener sends a comment by itself: ": \n\n". */
+
+/* ---- Long responses ---- */
+
+typedef enum pal_pulled {
+    PAL_PULLED_MORE = 0,
+    PAL_PULLED_END = 1, /* everything has been written */
+    /* The connection is cut, so that the client sees that something is missing. */
+    PAL_PULLED_FAILED = 2,
+} pal_pulled;
+
+/* Produces the body in pieces, not faster than the client reads it. `more` runs on a worker when
+ * the client has taken the previous piece; it appends the next piece to `out`, about 100 KB. `done`
+ * is called once, on a listener's thread, after the last piece. If the client leaves, `more` is not
+ * called again.
+ *
+ * Both callbacks may use the exchange's arena. The exchange itself must not be used after this
+ * call. The response counts as a stream. Returns false, and calls nothing, if streams_max or the
+ * owner's streams are open or memory is missing. Then send a response instead. */
+bool pal_exchange_pull(pal_exchange *x, unsigned code, const char *content_type,
+        pal_pulled (*more)(pal_buf *out, void *user), void (*done)(void *user), void *user);
+
+/* ---- The listener ---- */
+
+typedef struct pal_listener_counts {
+    uint64_t connections; /* connections that are open now */
+    uint64_t streams;     /* streams that are open now */
+    uint64_t requests;    /* all requests with a response */
+    uint64_t refused;     /* requests and connections that were refused before a handler ran */
+    uint64_t dropped;     /* streams whose reader was too slow */
+} pal_listener_counts;
+
+typedef struct pal_listener_options {
+    const pal_config_server *config;
+    bool is_local; /* only clients on this machine can connect */
+    /* Called once when the head has arrived, before the body is read. May be NULL. False: it has
+     * responded, and nothing else but `ended` is called. Runs on the connection's thread. */
+    bool (*admit)(pal_exchange *x, void *user);
+    /* Called once for every request that is complete and within its limits. */
+    void (*handle)(pal_exchange *x, void *user);
+    /* Called for other requests: `code` is 400, 408, 413, 414, 431, 501 or 503. It responds in the
+     * API's error envelope before it returns, and not with a stream. Only the path, the method and
+     * the headers can be present. */
+    void (*refuse)(pal_exchange *x, unsigned code, const char *why, void *user);
+    /* Called after every response was sent or could not be sent, for logs and metrics. This is the
+     * last use of the exchange. */
+    void (*ended)(
+            pal_exchange *x, unsigned code, uint64_t bytes_sent, int64_t duration_us, void *user);
+    void *user;
+} pal_listener_options;
+
+PAL_CHECKED pal_status pal_listener_open(
+        const pal_listener_options *options, pal_listener **out_listener, pal_error *err);
+/* Applies the limits and the certificate of `config`: body_bytes_max, bodies_bytes_max,
+ * streams_max, stream_bytes_max, request_ms, heartbeat_ms, tls_certificate, tls_key. On failure the
+ * old certificate stays in use; the new limits are applied. */
+PAL_CHECKED pal_status pal_listener_reload(
+        pal_listener *listener, const pal_config_server *config, pal_error *err);
+bool pal_listener_is_tls(const pal_listener *listener);
+/* The port that the system chose, if the configured port is 0. */
+uint16_t pal_listener_port(const pal_listener *listener);
+/* Accepts no new connections, and closes the connections that have no request. */
+void pal_listener_quiesce(pal_listener *listener);
+/* Waits for the handlers, ends the streams, and closes the listener. Accepts NULL. */
+void pal_listener_close(pal_listener *listener);
+void pal_listener_count(pal_listener *listener, pal_listener_counts *out_counts);
+
+#endif

@@ -1,0 +1,399 @@
+/* memory_append.c - messages, blobs and ledger entries of "memory:".
+ *
+ * An operation is first prepared as a plan. The objects of a plan exist and are in the maps, so
+ * that conflicts within the batch are found, but they are not yet in any list or count. Then the
+ * plan is committed, which cannot fail, or aborted, which removes the objects from the maps. */
+#include <assert.h>
+#include "base/digest.h"
+#include "base/memory.h"
+#include "store/memory/memory_store.h"
+
+typedef struct mem_plan {
+    mem_engine *engine;
+    pal_work *work;
+    mem_tenant *tenant;
+    mem_session *session; /* NULL: the operation concerns only the tenant */
+    size_t rows_len;      /* new rows after those of the session, in its array */
+    size_t refs_len;      /* new references after those of the session, in its array */
+    mem_blob *blobs;      /* new blobs, linked by next */
+    mem_entry *entries;   /* new entries, linked by next */
+} mem_plan;
+
+static pal_status no_memory(mem_plan *plan, const char *what)
+{
+    return pal_error_set(&plan->work->op->error, PAL_NO_MEMORY, "no memory for the %s", what);
+}
+
+static pal_str hash_key(const uint8_t hash[32])
+{
+    return pal_str_make((const char *)hash, 32);
+}
+
+/* ---- Blobs ---- */
+
+static pal_status plan_new_blob(mem_plan *plan, const pal_work_blob *given, mem_blob **out_blob)
+{
+    char *cursor;
+    mem_blob *blob = pal_mem_alloc(sizeof *blob, given->media_type.len + given->data.len, &cursor);
+
+    if (!blob)
+        return no_memory(plan, "blob");
+    memcpy(blob->hash, given->hash, sizeof blob->hash);
+    blob->media_type = pal_mem_put(&cursor, given->media_type);
+    blob->data = pal_mem_put(&cursor, given->data);
+    if (pal_map_set(&plan->tenant->blobs, hash_key(blob->hash), blob) != PAL_OK) {
+        pal_free(blob);
+        return no_memory(plan, "blob");
+    }
+    blob->put_at = plan->work->now_ms;
+    blob->next = plan->blobs;
+    plan->blobs = blob;
+    *out_blob = blob;
+    return PAL_OK;
+}
+
+static pal_status plan_blob(mem_plan *plan, const pal_work_blob *given, mem_blob **out_blob)
+{
+    mem_blob *blob = pal_map_find(&plan->tenant->blobs, hash_key(given->hash));
+    char hex[65];
+
+    if (!blob && given->is_new)
+        return plan_new_blob(plan, given, out_blob);
+    if (!blob) {
+        pal_hex(given->hash, sizeof given->hash, hex);
+        return pal_error_set(&plan->work->op->error, PAL_NOT_FOUND, "no blob 'sha256:%s'", hex);
+    }
+    *out_blob = blob;
+    return PAL_OK;
+}
+
+static pal_status plan_refs(mem_plan *plan)
+{
+    mem_session *session = plan->session;
+    const pal_work *work = plan->work;
+    uint64_t last_seq = session->info->record.last_seq;
+
+    if (!pal_mem_reserve((void **)&session->refs, &session->refs_cap, session->refs_len,
+                work->blobs_len, sizeof *session->refs))
+        return no_memory(plan, "message");
+    for (size_t i = 0; i < work->blobs_len; i++) {
+        mem_ref *ref = &session->refs[session->refs_len + i];
+        pal_status status = plan_blob(plan, &work->blobs[i], &ref->blob);
+
+        if (status != PAL_OK)
+            return status;
+        ref->first_seq = last_seq + 1;
+        ref->last_seq = last_seq + work->rows_len;
+        plan->refs_len++;
+    }
+    return PAL_OK;
+}
+
+/* ---- Ledger ---- */
+
+/* A call that is already recorded is not added again. */
+static pal_status plan_entry(mem_plan *plan, const pal_ledger_row *given)
+{
+    bool has_id = given->request_id.len > 0;
+    mem_entry *entry;
+
+    if (has_id && pal_map_find(&plan->tenant->requests, given->request_id))
+        return PAL_OK;
+    entry = pal_mem_entry_new(plan->tenant, given, plan->work->now_ms);
+    if (!entry)
+        return no_memory(plan, "ledger");
+    if (has_id && pal_map_set(&plan->tenant->requests, entry->row.request_id, entry) != PAL_OK) {
+        pal_mem_entry_free(plan->tenant, entry);
+        return no_memory(plan, "ledger");
+    }
+    entry->session = plan->session;
+    entry->next = plan->entries;
+    plan->entries = entry;
+    return PAL_OK;
+}
+
+static pal_status plan_entries(mem_plan *plan)
+{
+    const pal_op *op = plan->work->op;
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < op->u.append.ledger_len; i++)
+        status = plan_entry(plan, &op->u.append.ledger[i]);
+    return status;
+}
+
+/* ---- Rows ---- */
+
+static mem_row *row_new(const pal_row *given, mem_session *session)
+{
+    char *cursor;
+    mem_row *row = pal_mem_alloc(sizeof *row, given->client_id.len + given->body.len, &cursor);
+
+    if (!row)
+        return NULL;
+    row->session = session;
+    row->row = *given;
+    row->row.client_id = pal_mem_put(&cursor, given->client_id);
+    row->row.body = pal_mem_put(&cursor, given->body);
+    return row;
+}
+
+/* Adds the row to the maps of ids and of client ids, or to neither. */
+static bool row_index(mem_row *row)
+{
+    if (pal_map_set(&row->session->tenant->rows, mem_id_key(&row->row.id), row) != PAL_OK)
+        return false;
+    if (row->row.client_id.len == 0 ||
+            pal_map_set(&row->session->client_ids, row->row.client_id, row) == PAL_OK)
+        return true;
+    pal_map_remove(&row->session->tenant->rows, mem_id_key(&row->row.id));
+    return false;
+}
+
+static pal_status plan_row(mem_plan *plan, const pal_row *given)
+{
+    mem_session *session = plan->session;
+    char text[PAL_ID_TEXT_SIZE];
+    mem_row *row;
+
+    if (pal_map_find(&plan->tenant->rows, mem_id_key(&given->id))) {
+        pal_id_to_text(given->id, text);
+        return pal_error_set(&plan->work->op->error, PAL_CONFLICT, "message '%s' exists", text);
+    }
+    row = row_new(given, session);
+    if (!row || !row_index(row)) {
+        pal_free(row);
+        return no_memory(plan, "message");
+    }
+    row->row.seq = session->info->record.last_seq + plan->rows_len + 1;
+    session->rows[session->rows_skip + session->rows_len + plan->rows_len++] = row;
+    return PAL_OK;
+}
+
+static pal_status plan_rows(mem_plan *plan)
+{
+    mem_session *session = plan->session;
+    pal_status status = PAL_OK;
+
+    if (!pal_mem_reserve((void **)&session->rows, &session->rows_cap,
+                session->rows_skip + session->rows_len, plan->work->rows_len, sizeof(mem_row *)))
+        return no_memory(plan, "message");
+    for (size_t i = 0; status == PAL_OK && i < plan->work->rows_len; i++)
+        status = plan_row(plan, &plan->work->rows[i]);
+    return status;
+}
+
+/* ---- The end of a plan ---- */
+
+static void plan_abort(mem_plan *plan)
+{
+    mem_session *session = plan->session;
+
+    while (plan->rows_len > 0) {
+        mem_row *row = session->rows[session->rows_skip + session->rows_len + --plan->rows_len];
+
+        pal_map_remove(&plan->tenant->rows, mem_id_key(&row->row.id));
+        if (row->row.client_id.len > 0)
+            pal_map_remove(&session->client_ids, row->row.client_id);
+        pal_free(row);
+    }
+    while (plan->blobs) {
+        mem_blob *blob = plan->blobs;
+
+        plan->blobs = blob->next;
+        pal_map_remove(&plan->tenant->blobs, hash_key(blob->hash));
+        pal_free(blob);
+    }
+    while (plan->entries) {
+        mem_entry *entry = plan->entries;
+
+        plan->entries = entry->next;
+        if (entry->row.request_id.len > 0)
+            pal_map_remove(&plan->tenant->requests, entry->row.request_id);
+        pal_mem_entry_free(plan->tenant, entry);
+    }
+}
+
+static void commit_blobs(mem_plan *plan)
+{
+    while (plan->blobs) {
+        mem_blob *blob = plan->blobs;
+
+        plan->blobs = blob->next;
+        blob->prev = NULL;
+        blob->next = plan->tenant->blob_list;
+        if (blob->next)
+            blob->next->prev = blob;
+        plan->tenant->blob_list = blob;
+        plan->tenant->counts.blobs++;
+        plan->tenant->counts.blob_bytes += blob->data.len;
+    }
+}
+
+static void commit_entries(mem_plan *plan)
+{
+    while (plan->entries) {
+        mem_entry *entry = plan->entries;
+
+        plan->entries = entry->next;
+        pal_mem_entry_link(plan->tenant, entry);
+    }
+}
+
+static void commit_rows(mem_plan *plan)
+{
+    mem_session *session = plan->session;
+    pal_session *record = &session->info->record;
+
+    for (size_t i = 0; i < plan->rows_len; i++) {
+        mem_row *row = session->rows[session->rows_skip + session->rows_len + i];
+
+        pal_mem_arrival_link(plan->engine, row);
+        plan->work->rows[i].seq = row->row.seq;
+        record->tokens += row->row.tokens;
+        record->bytes += row->row.body.len;
+    }
+    session->rows_len += plan->rows_len;
+    record->last_seq += plan->rows_len;
+    record->updated_at = plan->work->now_ms;
+    for (size_t i = 0; i < plan->refs_len; i++)
+        session->refs[session->refs_len + i].blob->refs++;
+    session->refs_len += plan->refs_len;
+    if (plan->engine->cap && session->rows_len > plan->engine->cap)
+        pal_mem_rows_cut(plan->engine, session, plan->engine->cap);
+}
+
+static void plan_commit(mem_plan *plan)
+{
+    commit_blobs(plan);
+    commit_entries(plan);
+    if (plan->rows_len > 0)
+        commit_rows(plan);
+}
+
+/* ---- Operations ---- */
+
+static mem_row *known_row(const mem_session *session, const pal_row *given)
+{
+    return given->client_id.len ? pal_map_find(&session->client_ids, given->client_id) : NULL;
+}
+
+static bool is_replay(const mem_session *session, const pal_work *work)
+{
+    for (size_t i = 0; i < work->rows_len; i++)
+        if (known_row(session, &work->rows[i]))
+            return true;
+    return false;
+}
+
+/* Every message must have the same content as the first time. */
+static pal_status check_replay(const mem_session *session, pal_work *work)
+{
+    for (size_t i = 0; i < work->rows_len; i++) {
+        const pal_row *given = &work->rows[i];
+        const mem_row *known = known_row(session, given);
+
+        if (!known)
+            return pal_error_set(&work->op->error, PAL_CONFLICT,
+                    "only some of these messages are known already");
+        if (known->row.role != given->role || known->row.is_text != given->is_text ||
+                !pal_str_equal(known->row.body, given->body))
+            return pal_error_set(&work->op->error, PAL_CONFLICT,
+                    "client id '%.*s' is known with another content",
+                    PAL_STR_ARG(given->client_id));
+    }
+    return PAL_OK;
+}
+
+static void fill_replayed(const mem_session *session, pal_work *work)
+{
+    for (size_t i = 0; i < work->rows_len; i++) {
+        const mem_row *known = known_row(session, &work->rows[i]);
+
+        work->rows[i].seq = known->row.seq;
+        work->rows[i].id = known->row.id;
+        work->rows[i].created_at = known->row.created_at;
+        work->rows[i].tokens = known->row.tokens;
+    }
+}
+
+static pal_status plan_append(mem_plan *plan)
+{
+    pal_work *work = plan->work;
+    uint64_t expected_seq = work->op->u.append.expected_seq;
+    uint64_t last_seq = plan->session->info->record.last_seq;
+    pal_status status;
+
+    if (work->op->u.append.replayed)
+        return check_replay(plan->session, work);
+    if (expected_seq != PAL_SEQ_ANY && expected_seq != last_seq)
+        return pal_error_set(&work->op->error, PAL_CONFLICT, "the last seq is %llu, not %llu",
+                (unsigned long long)last_seq, (unsigned long long)expected_seq);
+    status = plan_refs(plan);
+    return status == PAL_OK ? plan_rows(plan) : status;
+}
+
+pal_status pal_mem_append(mem_engine *engine, pal_work *work)
+{
+    pal_op *op = work->op;
+    mem_plan plan = {.engine = engine, .work = work};
+    pal_status status = pal_mem_session_for(engine, work, 0, &plan.session);
+
+    if (status != PAL_OK)
+        return status;
+    plan.tenant = plan.session->tenant;
+    op->u.append.replayed = is_replay(plan.session, work);
+    status = plan_append(&plan);
+    if (status == PAL_OK)
+        status = plan_entries(&plan);
+    if (status != PAL_OK) {
+        plan_abort(&plan);
+        return status;
+    }
+    if (op->u.append.replayed)
+        fill_replayed(plan.session, work);
+    for (size_t i = 0; i < op->u.append.inbox_ids_len; i++)
+        pal_mem_inbox_remove(plan.session, op->u.append.inbox_ids[i]);
+    plan_commit(&plan);
+    return PAL_OK;
+}
+
+pal_status pal_mem_ledger_add(mem_engine *engine, pal_work *work)
+{
+    mem_plan plan = {.engine = engine, .work = work};
+    pal_status status = PAL_OK;
+
+    /* A call that was made is recorded even if its session was deleted meanwhile. */
+    if (!pal_id_is_none(work->op->session))
+        status = pal_mem_session_for(
+                engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &plan.session);
+    if (status != PAL_OK)
+        return status;
+    plan.tenant = pal_mem_tenant_get(engine, work->tenant);
+    if (!plan.tenant)
+        return no_memory(&plan, "ledger");
+    status = plan_entry(&plan, work->op->u.ledger_row);
+    if (status == PAL_OK)
+        plan_commit(&plan);
+    return status;
+}
+
+pal_status pal_mem_blob_put(mem_engine *engine, pal_work *work)
+{
+    mem_plan plan = {.engine = engine, .work = work};
+    mem_blob *blob = NULL;
+    pal_status status;
+
+    assert(work->blobs_len == 1);
+    plan.tenant = pal_mem_tenant_get(engine, work->tenant);
+    if (!plan.tenant)
+        return no_memory(&plan, "blob");
+    status = plan_blob(&plan, &work->blobs[0], &blob);
+    if (status != PAL_OK)
+        return status;
+    /* A blob that is stored again is kept for another day, because its sender is about to refer to
+     * it. */
+    blob->put_at = work->now_ms;
+    plan_commit(&plan);
+    return PAL_OK;
+}

@@ -1,0 +1,340 @@
+/* memory_ledger.c - the ledger of "memory:".
+ *
+ * An entry is linked to its session, to its turn, and to two books: that of the tenant and that of
+ * its agent. A book groups the entries by hour and keeps the sum of each hour. So the sum of any
+ * period costs the number of hours and the entries of at most two hours. */
+#include "base/memory.h"
+#include "base/sum.h"
+#include "store/memory/memory_store.h"
+
+/* ---- Books ---- */
+
+static mem_book *book_get(mem_tenant *tenant, pal_str agent)
+{
+    mem_book *book = pal_map_find(&tenant->agents, agent);
+    char *cursor;
+
+    if (book)
+        return book;
+    book = pal_mem_alloc(sizeof *book, agent.len, &cursor);
+    if (!book)
+        return NULL;
+    book->agent = pal_mem_put(&cursor, agent);
+    if (pal_map_set(&tenant->agents, book->agent, book) == PAL_OK)
+        return book;
+    pal_free(book);
+    return NULL;
+}
+
+static pal_str hour_key(const int64_t *hour)
+{
+    return pal_str_make((const char *)hour, sizeof *hour);
+}
+
+static mem_hour *hour_get(mem_book *book, int64_t created_at)
+{
+    int64_t number = created_at / PAL_LEDGER_HOUR_MS;
+    mem_hour *hour = pal_map_find(&book->hours, hour_key(&number));
+
+    if (hour)
+        return hour;
+    hour = pal_calloc(1, sizeof *hour);
+    if (!hour)
+        return NULL;
+    hour->hour = number;
+    if (pal_map_set(&book->hours, hour_key(&hour->hour), hour) == PAL_OK)
+        return hour;
+    pal_free(hour);
+    return NULL;
+}
+
+static void book_clear(mem_book *book)
+{
+    size_t position = 0;
+    pal_str key;
+    void *hour;
+
+    while (pal_map_next(&book->hours, &position, &key, &hour))
+        pal_free(hour);
+    pal_map_done(&book->hours);
+}
+
+/* ---- Turns ---- */
+
+static mem_turn *turn_get(mem_tenant *tenant, pal_str id)
+{
+    mem_turn *turn = pal_map_find(&tenant->turns, id);
+    char *cursor;
+
+    if (turn)
+        return turn;
+    turn = pal_mem_alloc(sizeof *turn, id.len, &cursor);
+    if (!turn)
+        return NULL;
+    turn->id = pal_mem_put(&cursor, id);
+    if (pal_map_set(&tenant->turns, turn->id, turn) == PAL_OK)
+        return turn;
+    pal_free(turn);
+    return NULL;
+}
+
+static void turn_free_if_empty(mem_tenant *tenant, mem_turn *turn)
+{
+    if (!turn || turn->entries)
+        return;
+    pal_map_remove(&tenant->turns, turn->id);
+    pal_free(turn);
+}
+
+/* ---- Entries ---- */
+
+static mem_entry *entry_copy(const pal_ledger_row *given, int64_t now_ms)
+{
+    size_t text_len = given->request_id.len + given->turn_id.len + given->agent.len +
+            given->purpose.len + given->provider.len + given->model.len + given->price_version.len;
+    char *cursor;
+    mem_entry *entry = pal_mem_alloc(sizeof *entry, text_len, &cursor);
+
+    if (!entry)
+        return NULL;
+    entry->row = *given;
+    entry->row.request_id = pal_mem_put(&cursor, given->request_id);
+    entry->row.turn_id = pal_mem_put(&cursor, given->turn_id);
+    entry->row.agent = pal_mem_put(&cursor, given->agent);
+    entry->row.purpose = pal_mem_put(&cursor, given->purpose);
+    entry->row.provider = pal_mem_put(&cursor, given->provider);
+    entry->row.model = pal_mem_put(&cursor, given->model);
+    entry->row.price_version = pal_mem_put(&cursor, given->price_version);
+    if (entry->row.created_at == 0)
+        entry->row.created_at = now_ms;
+    return entry;
+}
+
+/* If a later step fails, empty hours and agents may stay, but the turn's id must not. */
+static bool entry_place(mem_tenant *tenant, mem_entry *entry)
+{
+    mem_book *book = NULL;
+
+    entry->hours[MEM_BOOK_ALL] = hour_get(&tenant->book, entry->row.created_at);
+    if (!entry->hours[MEM_BOOK_ALL])
+        return false;
+    if (entry->row.agent.len > 0) {
+        book = book_get(tenant, entry->row.agent);
+        entry->hours[MEM_BOOK_AGENT] = book ? hour_get(book, entry->row.created_at) : NULL;
+        if (!entry->hours[MEM_BOOK_AGENT])
+            return false;
+    }
+    if (entry->row.turn_id.len == 0)
+        return true;
+    entry->turn = turn_get(tenant, entry->row.turn_id);
+    return entry->turn != NULL;
+}
+
+mem_entry *pal_mem_entry_new(mem_tenant *tenant, const pal_ledger_row *row, int64_t now_ms)
+{
+    mem_entry *entry = entry_copy(row, now_ms);
+
+    if (entry && !entry_place(tenant, entry)) {
+        pal_free(entry);
+        return NULL;
+    }
+    return entry;
+}
+
+void pal_mem_entry_free(mem_tenant *tenant, mem_entry *entry)
+{
+    turn_free_if_empty(tenant, entry->turn);
+    pal_free(entry);
+}
+
+/* The sum is limited to the largest number that sqlite: can store. */
+static void count_add(uint64_t *sum, uint64_t more)
+{
+    *sum = pal_sum_cap(*sum + pal_sum_cap(more));
+}
+
+static void sum_add(pal_ledger_sum *sum, const pal_ledger_sum *more)
+{
+    count_add(&sum->calls, more->calls);
+    count_add(&sum->usage.input, more->usage.input);
+    count_add(&sum->usage.cache_read, more->usage.cache_read);
+    count_add(&sum->usage.cache_write, more->usage.cache_write);
+    count_add(&sum->usage.output, more->usage.output);
+    count_add(&sum->usage.reasoning, more->usage.reasoning);
+    pal_sum_i64(&sum->cost_micros, more->cost_micros);
+}
+
+static void sum_add_row(pal_ledger_sum *sum, const pal_ledger_row *row)
+{
+    pal_ledger_sum one = {.calls = 1, .usage = row->usage, .cost_micros = row->cost_micros};
+
+    sum_add(sum, &one);
+}
+
+void pal_mem_entry_link(mem_tenant *tenant, mem_entry *entry)
+{
+    entry->next = tenant->ledger;
+    tenant->ledger = entry;
+    if (entry->session) {
+        entry->next_session = entry->session->ledger;
+        entry->session->ledger = entry;
+    }
+    if (entry->turn) {
+        entry->next_turn = entry->turn->entries;
+        entry->turn->entries = entry;
+    }
+    for (int i = 0; i < MEM_BOOKS; i++) {
+        mem_hour *hour = entry->hours[i];
+
+        if (!hour)
+            continue;
+        entry->next_hour[i] = hour->entries;
+        hour->entries = entry;
+        sum_add_row(&hour->sum, &entry->row);
+    }
+}
+
+static void leave_turn(mem_tenant *tenant, mem_entry *entry)
+{
+    mem_entry **link;
+
+    if (!entry->turn)
+        return;
+    for (link = &entry->turn->entries; *link != entry; link = &(*link)->next_turn)
+        ;
+    *link = entry->next_turn;
+    turn_free_if_empty(tenant, entry->turn);
+    entry->turn = NULL;
+}
+
+void pal_mem_entry_forget(mem_tenant *tenant, mem_entry *entry)
+{
+    pal_ledger_row *row = &entry->row;
+
+    leave_turn(tenant, entry);
+    if (row->request_id.len > 0) {
+        pal_map_remove(&tenant->requests, row->request_id);
+        memset((char *)row->request_id.data, 0, row->request_id.len);
+    }
+    if (row->turn_id.len > 0)
+        memset((char *)row->turn_id.data, 0, row->turn_id.len);
+    row->request_id.len = 0;
+    row->turn_id.len = 0;
+    entry->next_session = NULL;
+    entry->session = NULL;
+}
+
+static void values_free(pal_map *map)
+{
+    size_t position = 0;
+    pal_str key;
+    void *value;
+
+    while (pal_map_next(map, &position, &key, &value))
+        pal_free(value);
+    pal_map_done(map);
+}
+
+void pal_mem_ledger_clear(mem_tenant *tenant)
+{
+    size_t position = 0;
+    pal_str key;
+    void *book;
+
+    while (tenant->ledger) {
+        mem_entry *entry = tenant->ledger;
+
+        tenant->ledger = entry->next;
+        pal_free(entry);
+    }
+    while (pal_map_next(&tenant->agents, &position, &key, &book))
+        book_clear(book);
+    values_free(&tenant->agents);
+    values_free(&tenant->turns);
+    book_clear(&tenant->book);
+    pal_map_done(&tenant->requests);
+}
+
+/* ---- Sums ---- */
+
+static bool is_wanted(const mem_entry *entry, const pal_ledger_query *query, uint64_t handle)
+{
+    const pal_ledger_row *row = &entry->row;
+
+    if (handle != 0 && (!entry->session || entry->session->handle != handle))
+        return false;
+    if (query->turn_id.len > 0 && !pal_str_equal(row->turn_id, query->turn_id))
+        return false;
+    if (query->agent.len > 0 && !pal_str_equal(row->agent, query->agent))
+        return false;
+    return row->created_at >= query->from && row->created_at < query->to;
+}
+
+static void sum_session(
+        const mem_session *session, const pal_ledger_query *query, pal_ledger_sum *sum)
+{
+    const mem_entry *entry = session ? session->ledger : NULL;
+
+    for (; entry; entry = entry->next_session)
+        if (is_wanted(entry, query, session->handle))
+            sum_add_row(sum, &entry->row);
+}
+
+static void sum_turn(
+        const mem_turn *turn, const pal_ledger_query *query, uint64_t handle, pal_ledger_sum *sum)
+{
+    for (const mem_entry *entry = turn ? turn->entries : NULL; entry; entry = entry->next_turn)
+        if (is_wanted(entry, query, handle))
+            sum_add_row(sum, &entry->row);
+}
+
+/* If only a part of an hour is requested, its entries are summed one by one. */
+static void sum_hour(
+        const mem_hour *hour, int which, const pal_ledger_query *query, pal_ledger_sum *sum)
+{
+    int64_t first = hour->hour * PAL_LEDGER_HOUR_MS;
+
+    if (first >= query->from && first <= query->to - PAL_LEDGER_HOUR_MS) {
+        sum_add(sum, &hour->sum);
+        return;
+    }
+    if (first >= query->to || first <= query->from - PAL_LEDGER_HOUR_MS)
+        return;
+    for (const mem_entry *entry = hour->entries; entry; entry = entry->next_hour[which])
+        if (is_wanted(entry, query, 0))
+            sum_add_row(sum, &entry->row);
+}
+
+static void sum_book(
+        const mem_book *book, int which, const pal_ledger_query *query, pal_ledger_sum *sum)
+{
+    size_t position = 0;
+    pal_str key;
+    void *hour;
+
+    while (book && pal_map_next(&book->hours, &position, &key, &hour))
+        sum_hour(hour, which, query, sum);
+}
+
+pal_status pal_mem_ledger_sum(pal_engine *base, const pal_ledger_query *query, uint64_t handle,
+        pal_ledger_sum *out_sum, pal_error *err)
+{
+    mem_engine *engine = (mem_engine *)base;
+    const mem_tenant *tenant;
+    pal_ledger_sum sum = {0};
+
+    (void)err;
+    pthread_rwlock_rdlock(&engine->lock);
+    tenant = pal_mem_tenant_find(engine, query->tenant);
+    if (tenant && query->turn_id.len > 0)
+        sum_turn(pal_map_find(&tenant->turns, query->turn_id), query, handle, &sum);
+    else if (tenant && handle != 0)
+        sum_session(pal_mem_session_by_handle(engine, handle), query, &sum);
+    else if (tenant && query->agent.len > 0)
+        sum_book(pal_map_find(&tenant->agents, query->agent), MEM_BOOK_AGENT, query, &sum);
+    else if (tenant)
+        sum_book(&tenant->book, MEM_BOOK_ALL, query, &sum);
+    pthread_rwlock_unlock(&engine->lock);
+    *out_sum = sum;
+    return PAL_OK;
+}

@@ -1,0 +1,343 @@
+/* memory_record.c - records of "memory:". The records of each kind are in an array that is
+ * sorted by name, so that binary search finds a page of a list. A write replaces the complete
+ * record. */
+#include "base/memory.h"
+#include "store/memory/memory_store.h"
+
+static pal_status no_memory(pal_work *work)
+{
+    return pal_error_set(&work->op->error, PAL_NO_MEMORY, "no memory for the record");
+}
+
+/* ---- Kinds ---- */
+
+static mem_kind *kind_get(mem_tenant *tenant, pal_str name)
+{
+    mem_kind *kind = pal_map_find(&tenant->kinds, name);
+    char *cursor;
+
+    if (kind)
+        return kind;
+    kind = pal_mem_alloc(sizeof *kind, name.len, &cursor);
+    if (!kind)
+        return NULL;
+    kind->name = pal_mem_put(&cursor, name);
+    if (pal_map_set(&tenant->kinds, kind->name, kind) != PAL_OK) {
+        pal_free(kind);
+        return NULL;
+    }
+    kind->next = tenant->kind_list;
+    tenant->kind_list = kind;
+    return kind;
+}
+
+static int compare(pal_str a, pal_str b)
+{
+    int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
+
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+/* Returns the index of the name, or where it would be inserted. */
+static size_t place_of(const mem_kind *kind, pal_str name)
+{
+    size_t first = 0, last = kind->len;
+
+    while (first < last) {
+        size_t middle = first + (last - first) / 2;
+
+        if (compare(kind->items[middle]->record.name, name) < 0)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    return first;
+}
+
+static bool is_at(const mem_kind *kind, size_t place, pal_str name)
+{
+    return place < kind->len && pal_str_equal(kind->items[place]->record.name, name);
+}
+
+mem_record *pal_mem_record_get(const mem_tenant *tenant, pal_str kind_name, pal_str name)
+{
+    const mem_kind *kind = pal_map_find(&tenant->kinds, kind_name);
+    size_t place = kind ? place_of(kind, name) : 0;
+
+    return kind && is_at(kind, place, name) ? kind->items[place] : NULL;
+}
+
+/* ---- Adding and removing ---- */
+
+static mem_record *record_new(mem_kind *kind, const pal_record *given)
+{
+    char *cursor;
+    mem_record *record = pal_mem_alloc(sizeof *record, given->name.len + given->body.len, &cursor);
+
+    if (!record)
+        return NULL;
+    record->kind = kind;
+    record->record = *given;
+    record->record.kind = kind->name;
+    record->record.name = pal_mem_put(&cursor, given->name);
+    record->record.body = pal_mem_put(&cursor, given->body);
+    return record;
+}
+
+static void own(mem_session *owner, mem_record *record)
+{
+    record->owner = owner;
+    if (!owner)
+        return;
+    record->next = owner->records;
+    if (record->next)
+        record->next->prev = record;
+    owner->records = record;
+}
+
+static void record_free(mem_record *record)
+{
+    if (record->next)
+        record->next->prev = record->prev;
+    if (record->prev)
+        record->prev->next = record->next;
+    else if (record->owner)
+        record->owner->records = record->next;
+    pal_free(record);
+}
+
+pal_status pal_mem_record_keep(mem_tenant *tenant, mem_session *owner, const pal_record *given)
+{
+    mem_kind *kind = kind_get(tenant, given->kind);
+    mem_record *record;
+    size_t place;
+
+    if (!kind ||
+            !pal_mem_reserve((void **)&kind->items, &kind->cap, kind->len, 1, sizeof(mem_record *)))
+        return PAL_NO_MEMORY;
+    record = record_new(kind, given);
+    if (!record)
+        return PAL_NO_MEMORY;
+    place = place_of(kind, given->name);
+    if (is_at(kind, place, given->name)) {
+        record_free(kind->items[place]);
+    } else {
+        memmove(kind->items + place + 1, kind->items + place,
+                (kind->len - place) * sizeof(mem_record *));
+        kind->len++;
+    }
+    kind->items[place] = record;
+    own(owner, record);
+    return PAL_OK;
+}
+
+void pal_mem_record_remove(mem_record *record)
+{
+    mem_kind *kind = record->kind;
+    size_t place = place_of(kind, record->record.name);
+
+    kind->len--;
+    memmove(kind->items + place, kind->items + place + 1,
+            (kind->len - place) * sizeof(mem_record *));
+    record_free(record);
+}
+
+uint64_t pal_mem_records_erase(mem_session *session)
+{
+    uint64_t gone = 0;
+
+    for (; session->records; gone++)
+        pal_mem_record_remove(session->records);
+    return gone;
+}
+
+/* Makes one pass, however many records are removed. */
+static bool sweep_kind(mem_kind *kind, int64_t now_ms, uint32_t *left)
+{
+    bool has_more = false;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < kind->len; i++) {
+        bool is_due = pal_record_expired(&kind->items[i]->record, now_ms);
+
+        if (is_due && *left > 0) {
+            record_free(kind->items[i]);
+            (*left)--;
+        } else {
+            kind->items[kept++] = kind->items[i];
+            has_more = has_more || is_due;
+        }
+    }
+    kind->len = kept;
+    return has_more;
+}
+
+bool pal_mem_records_sweep(mem_tenant *tenant, int64_t now_ms, uint32_t *left)
+{
+    bool has_more = false;
+
+    for (mem_kind *kind = tenant->kind_list; kind; kind = kind->next)
+        has_more = sweep_kind(kind, now_ms, left) || has_more;
+    return has_more;
+}
+
+void pal_mem_records_clear(mem_tenant *tenant)
+{
+    while (tenant->kind_list) {
+        mem_kind *kind = tenant->kind_list;
+
+        tenant->kind_list = kind->next;
+        for (size_t i = 0; i < kind->len; i++)
+            record_free(kind->items[i]);
+        pal_free(kind->items);
+        pal_free(kind);
+    }
+    pal_map_done(&tenant->kinds);
+}
+
+/* ---- Operations ---- */
+
+/* Of the session that the operation names, only the fence matters for the record. */
+static pal_status check_fence(mem_engine *engine, pal_work *work)
+{
+    mem_session *ignored;
+
+    if (pal_id_is_none(work->op->session))
+        return PAL_OK;
+    return pal_mem_session_for(engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &ignored);
+}
+
+static pal_status find_owner(mem_engine *engine, pal_work *work, mem_session **out_owner)
+{
+    pal_id id = work->op->u.record.record->session;
+
+    *out_owner = NULL;
+    if (pal_id_is_none(id))
+        return PAL_OK;
+    return pal_mem_session_check(engine, work, id, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, out_owner);
+}
+
+/* Returns the record, or NULL if it does not exist or has expired. */
+static mem_record *find_live(mem_engine *engine, const pal_work *work)
+{
+    const pal_record *wanted = work->op->u.record.record;
+    const mem_tenant *tenant = pal_mem_tenant_find(engine, work->tenant);
+    mem_record *record = tenant ? pal_mem_record_get(tenant, wanted->kind, wanted->name) : NULL;
+
+    return record && !pal_record_expired(&record->record, work->now_ms) ? record : NULL;
+}
+
+pal_status pal_mem_record_put(mem_engine *engine, pal_work *work)
+{
+    pal_record record = *work->op->u.record.record;
+    const mem_record *before = find_live(engine, work);
+    mem_session *owner = NULL;
+    mem_tenant *tenant;
+    pal_status status = check_fence(engine, work);
+
+    if (status == PAL_OK)
+        status = find_owner(engine, work, &owner);
+    if (status == PAL_OK)
+        status = pal_record_check_version(work, before ? before->record.version : 0);
+    if (status != PAL_OK)
+        return status;
+    record.version = before ? before->record.version + 1 : 1;
+    record.created_at = before ? before->record.created_at : work->now_ms;
+    record.updated_at = work->now_ms;
+    tenant = pal_mem_tenant_get(engine, work->tenant);
+    if (!tenant || pal_mem_record_keep(tenant, owner, &record) != PAL_OK)
+        return no_memory(work);
+    *work->op->u.record.record = record;
+    return PAL_OK;
+}
+
+pal_status pal_mem_record_drop(mem_engine *engine, pal_work *work)
+{
+    mem_record *record = find_live(engine, work);
+    pal_status status = check_fence(engine, work);
+
+    if (status == PAL_OK && !record)
+        status = pal_record_missing(work);
+    if (status == PAL_OK)
+        pal_mem_record_remove(record);
+    return status;
+}
+
+/* ---- Reading ---- */
+
+static void record_copy(const mem_record *record, pal_arena *arena, pal_record *out_record)
+{
+    *out_record = record->record;
+    out_record->kind = pal_arena_copy(arena, record->record.kind);
+    out_record->name = pal_arena_copy(arena, record->record.name);
+    out_record->body = pal_arena_copy(arena, record->record.body);
+}
+
+pal_status pal_mem_record_find(pal_engine *base, pal_str tenant_name, pal_str kind, pal_str name,
+        pal_arena *arena, pal_record *out_record, pal_error *err)
+{
+    mem_engine *engine = (mem_engine *)base;
+    pal_status status = PAL_NOT_FOUND;
+    const mem_tenant *tenant;
+    const mem_record *found;
+    pal_record record;
+
+    pthread_rwlock_rdlock(&engine->lock);
+    tenant = pal_mem_tenant_find(engine, tenant_name);
+    found = tenant ? pal_mem_record_get(tenant, kind, name) : NULL;
+    if (found) {
+        record_copy(found, arena, &record);
+        status = pal_mem_arena_status(arena, err);
+    }
+    pthread_rwlock_unlock(&engine->lock);
+    if (status == PAL_OK)
+        *out_record = record;
+    return status;
+}
+
+/* Lists from the record after `after` on, in the requested order. */
+static size_t list_kind(const mem_kind *kind, const pal_record_query *query, uint64_t handle,
+        int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max)
+{
+    size_t place = 0, left = kind->len, len = 0;
+
+    if (query->after.len > 0) {
+        place = place_of(kind, query->after);
+        if (query->descending)
+            left = place;
+        else
+            left = kind->len - (place += is_at(kind, place, query->after));
+    }
+    for (size_t i = 0; i < left && len < records_max; i++) {
+        const mem_record *record = kind->items[query->descending ? left - 1 - i : place + i];
+
+        if (handle != 0 && (!record->owner || record->owner->handle != handle))
+            continue;
+        if (!pal_record_expired(&record->record, now_ms))
+            record_copy(record, arena, &out_records[len++]);
+    }
+    return len;
+}
+
+pal_status pal_mem_record_list(pal_engine *base, const pal_record_query *query, uint64_t handle,
+        int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max,
+        size_t *out_len, pal_error *err)
+{
+    mem_engine *engine = (mem_engine *)base;
+    const mem_tenant *tenant;
+    const mem_kind *kind = NULL;
+    size_t len = 0;
+    pal_status status;
+
+    pthread_rwlock_rdlock(&engine->lock);
+    tenant = pal_mem_tenant_find(engine, query->tenant);
+    if (tenant)
+        kind = pal_map_find(&tenant->kinds, query->kind);
+    if (kind)
+        len = list_kind(kind, query, handle, now_ms, arena, out_records, records_max);
+    pthread_rwlock_unlock(&engine->lock);
+    status = pal_mem_arena_status(arena, err);
+    if (status == PAL_OK)
+        *out_len = len;
+    return status;
+}

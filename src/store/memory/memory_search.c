@@ -1,0 +1,271 @@
+/* memory_search.c - the search in "memory:", from the newest row to the oldest.
+ *
+ * Rows that are not in the index yet are passed to the sink one by one. Indexed rows are passed
+ * only if they contain all words (memory_words.c): the search goes through the positions of
+ * the rarest word and looks them up in those of the others. */
+#include <string.h>
+
+#include "store/memory/memory_words.h"
+
+enum {
+    INDEX_STEP = 256, /* rows that are indexed under one lock */
+    TERMS_MAX = 64,   /* further terms are checked by the front */
+    SOURCES_MAX = 64, /* words with one prefix; if there are more, all rows are returned */
+};
+
+/* ---- The order of arrival ---- */
+
+void pal_mem_arrival_link(mem_engine *engine, mem_row *row)
+{
+    row->pos = ++engine->pos_last;
+    row->older = engine->newest;
+    if (row->older)
+        row->older->newer = row;
+    engine->newest = row;
+    if (!engine->unindexed)
+        engine->unindexed = row;
+    row->session->tenant->counts.messages++;
+    row->session->tenant->counts.content_bytes += row->row.body.len;
+}
+
+void pal_mem_arrival_unlink(mem_engine *engine, mem_row *row)
+{
+    pal_mem_words_remove(engine, row);
+    if (row == engine->unindexed)
+        engine->unindexed = row->newer;
+    if (row->older)
+        row->older->newer = row->newer;
+    if (row->newer)
+        row->newer->older = row->older;
+    else
+        engine->newest = row->older;
+    row->session->tenant->counts.messages--;
+    row->session->tenant->counts.content_bytes -= row->row.body.len;
+}
+
+pal_status pal_mem_index_build(pal_engine *base, pal_arena *arena, const pal_index_part **out_part,
+        bool *out_more, pal_error *err)
+{
+    mem_engine *engine = (mem_engine *)base;
+    pal_status status = PAL_OK;
+
+    (void)arena;
+    *out_part = NULL;
+    pthread_rwlock_wrlock(&engine->lock);
+    for (int i = 0; status == PAL_OK && i < INDEX_STEP && engine->unindexed; i++) {
+        if (pal_mem_words_add(engine, engine->unindexed))
+            engine->unindexed = engine->unindexed->newer;
+        else
+            status = pal_error_set(err, PAL_NO_MEMORY, "no memory for the search index");
+    }
+    *out_more = engine->unindexed != NULL;
+    pthread_rwlock_unlock(&engine->lock);
+    return status;
+}
+
+/* ---- Searching ---- */
+
+/* The first `left` positions of a word, which were not examined yet. */
+typedef struct source {
+    const mem_word *word;
+    size_t left;
+} source;
+
+typedef struct looking {
+    mem_engine *engine;
+    const mem_tenant *tenant;
+    const pal_row_search *search;
+    pal_found_sink sink;
+    void *user;
+    bool wanted;
+    bool has_prefix;                  /* some term is a prefix */
+    pal_term prefix;                  /* one of the prefix terms */
+    const mem_word *words[TERMS_MAX]; /* a row must have all of these words */
+    size_t words_len;
+    bool is_missing; /* one of the words does not occur */
+    source sources[SOURCES_MAX];
+    size_t sources_len;
+} looking;
+
+static void offer(looking *state, const mem_row *row)
+{
+    const pal_row_search *search = state->search;
+    pal_found_row found = {.row = &row->row,
+            .pos = row->pos,
+            .handle = row->session->handle,
+            .session = row->session->id};
+
+    if (search->below_pos != 0 && row->pos >= search->below_pos)
+        return;
+    if (search->role != PAL_ROLE_NONE && row->row.role != search->role)
+        return;
+    if (row->session->tenant == state->tenant)
+        state->wanted = state->sink(&found, state->user);
+}
+
+/* Offers rows down to `end`, which is excluded; NULL means all rows. */
+static void walk(looking *state, const mem_row *end)
+{
+    for (const mem_row *row = state->engine->newest; state->wanted && row != end; row = row->older)
+        offer(state, row);
+}
+
+static bool take_term(pal_term term, void *user)
+{
+    looking *state = user;
+    const mem_word *word;
+
+    if (term.is_prefix) {
+        state->has_prefix = true;
+        state->prefix = term;
+        return true;
+    }
+    word = pal_mem_word_find(&state->tenant->words, term.text);
+    state->is_missing = state->is_missing || !word;
+    if (word)
+        state->words[state->words_len++] = word;
+    return word && state->words_len < TERMS_MAX;
+}
+
+static bool add_source(looking *state, const mem_word *word)
+{
+    uint64_t below = state->search->below_pos ? state->search->below_pos : UINT64_MAX >> 1;
+
+    if (!word)
+        return true;
+    if (state->sources_len == SOURCES_MAX)
+        return false;
+    state->sources[state->sources_len++] =
+            (source){.word = word, .left = pal_mem_word_below(word, below)};
+    return true;
+}
+
+static bool add_prefixed(looking *state)
+{
+    pal_str text = state->prefix.text;
+    const mem_word *word = pal_mem_word_from(&state->tenant->words, text);
+
+    for (; word && word->text.len >= text.len && memcmp(word->text.data, text.data, text.len) == 0;
+            word = word->next[0])
+        if (!add_source(state, word))
+            return false;
+    return true;
+}
+
+/* Finds where all possible matches are. Returns false if walking all rows is better. */
+static bool find_sources(looking *state)
+{
+    const mem_word *rarest = state->words_len > 0 ? state->words[0] : NULL;
+
+    if (!add_source(state, pal_mem_word_wide(&state->tenant->words)))
+        return false;
+    for (size_t i = 1; i < state->words_len; i++)
+        if (state->words[i]->len < rarest->len)
+            rarest = state->words[i];
+    if (state->is_missing)
+        return true;
+    if (rarest)
+        return add_source(state, rarest);
+    return state->has_prefix && add_prefixed(state);
+}
+
+/* Returns the newest remaining position, or 0 if there is none. Removed rows appear newer than all
+ * others. */
+static uint64_t take_newest(looking *state, bool *out_wide)
+{
+    uint64_t newest = 0;
+
+    *out_wide = false;
+    for (size_t i = 0; i < state->sources_len; i++) {
+        source *from = &state->sources[i];
+
+        while (from->left > 0 && from->word->positions[from->left - 1] >> 63)
+            from->left--;
+        if (from->left > 0 && from->word->positions[from->left - 1] > newest)
+            newest = from->word->positions[from->left - 1];
+    }
+    for (size_t i = 0; newest > 0 && i < state->sources_len; i++) {
+        source *from = &state->sources[i];
+
+        if (from->left == 0 || from->word->positions[from->left - 1] != newest)
+            continue;
+        from->left--;
+        *out_wide = *out_wide || from->word == pal_mem_word_wide(&state->tenant->words);
+    }
+    return newest;
+}
+
+static bool has_all(const looking *state, uint64_t pos)
+{
+    for (size_t i = 0; i < state->words_len; i++)
+        if (!pal_mem_word_has(state->words[i], pos))
+            return false;
+    return true;
+}
+
+static void look(looking *state)
+{
+    const mem_row *unindexed = state->engine->unindexed;
+    uint64_t pos;
+    bool is_wide;
+
+    pal_query_terms(state->search->query, take_term, state);
+    if (!find_sources(state)) {
+        walk(state, NULL);
+        return;
+    }
+    if (unindexed)
+        walk(state, unindexed->older);
+    while (state->wanted && (pos = take_newest(state, &is_wide)) > 0) {
+        const mem_row *row = pal_mem_row_at(state->engine, pos);
+
+        /* A row whose words were added only in part was already examined by the walk. */
+        if (!row || (unindexed && pos >= unindexed->pos))
+            continue;
+        if (is_wide || has_all(state, pos))
+            offer(state, row);
+    }
+}
+
+pal_status pal_mem_row_search(pal_engine *base, const pal_row_search *search, pal_found_sink sink,
+        void *user, pal_error *err)
+{
+    mem_engine *engine = (mem_engine *)base;
+    looking state = {
+            .engine = engine, .search = search, .sink = sink, .user = user, .wanted = true};
+
+    (void)err;
+    pthread_rwlock_rdlock(&engine->lock);
+    state.tenant = pal_mem_tenant_find(engine, search->tenant);
+    if (state.tenant)
+        look(&state);
+    pthread_rwlock_unlock(&engine->lock);
+    return PAL_OK;
+}
+
+pal_status pal_mem_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq, pal_arena *arena,
+        pal_id **out_ids, size_t *out_len, pal_error *err)
+{
+    mem_engine *engine = (mem_engine *)base;
+    const mem_session *session, *child;
+    pal_id *ids = NULL;
+    size_t len = 0, at = 0;
+    pal_status status;
+
+    pthread_rwlock_rdlock(&engine->lock);
+    session = pal_mem_session_by_handle(engine, handle);
+    for (child = session ? session->children : NULL; child; child = child->next_child)
+        len += child->info->record.fork_seq >= min_seq;
+    if (len > 0)
+        ids = pal_arena_array(arena, len, sizeof *ids);
+    for (child = ids ? session->children : NULL; child; child = child->next_child)
+        if (child->info->record.fork_seq >= min_seq)
+            ids[at++] = child->id;
+    pthread_rwlock_unlock(&engine->lock);
+    status = pal_mem_arena_status(arena, err);
+    if (status == PAL_OK) {
+        *out_ids = ids;
+        *out_len = len;
+    }
+    return status;
+}

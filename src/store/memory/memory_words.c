@@ -1,0 +1,263 @@
+/* memory_words.c - the search index of "memory:": which rows of a tenant contain which word.
+ *
+ * The words of a tenant are in a skip list, sorted by their bytes, so that words with the same
+ * prefix are neighbors. A word has the positions of its rows in ascending order. Rows are added
+ * some time after their append, in steps; until then a search reads them one by one
+ * (memory_search.c). A long text is not split into words: its row is listed under a name that
+ * no word can have, and every search looks at it.
+ *
+ * When a row is removed, its positions are marked as dead. They are cut out when they are half of a
+ * word's positions, and a word without a living row is removed immediately. If there is no memory
+ * to split the text of a removed row, its positions stay and lead to no row. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/memory/memory_words.h"
+#include "store/search/search_text.h"
+
+/* The words of a longer text are not indexed. */
+#define WIDE_TEXT_LEN ((size_t)256 << 10)
+#define DEAD (UINT64_C(1) << 63)
+
+enum { POSITIONS_MIN = 4 };
+
+static const pal_str wide_name = {"\1w", 2};
+
+/* ---- Words ---- */
+
+static int compare(pal_str a, pal_str b)
+{
+    size_t len = a.len < b.len ? a.len : b.len;
+    int order = len > 0 ? memcmp(a.data, b.data, len) : 0;
+
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+/* Finds, on each level, the link before the first word that is not less than `text`. */
+static mem_word *find_links(mem_words *words, pal_str text, mem_word **links[MEM_WORD_LEVELS])
+{
+    mem_word **next = words->first;
+
+    for (int level = MEM_WORD_LEVELS; level-- > 0;) {
+        while (next[level] && compare(next[level]->text, text) < 0)
+            next = next[level]->next;
+        links[level] = &next[level];
+    }
+    return *links[0];
+}
+
+mem_word *pal_mem_word_from(const mem_words *words, pal_str text)
+{
+    mem_word *const *next = words->first;
+
+    for (int level = MEM_WORD_LEVELS; level-- > 0;)
+        while (next[level] && compare(next[level]->text, text) < 0)
+            next = next[level]->next;
+    return next[0];
+}
+
+mem_word *pal_mem_word_find(const mem_words *words, pal_str text)
+{
+    mem_word *word = pal_mem_word_from(words, text);
+
+    return word && pal_str_equal(word->text, text) ? word : NULL;
+}
+
+mem_word *pal_mem_word_wide(const mem_words *words)
+{
+    return pal_mem_word_find(words, wide_name);
+}
+
+/* One word in four is also on the next level. */
+static int draw_levels(mem_words *words)
+{
+    uint64_t random = words->random = words->random * UINT64_C(6364136223846793005) + 1;
+    int levels = 1;
+
+    for (; levels < MEM_WORD_LEVELS && random >> 62 == 0; random <<= 2)
+        levels++;
+    return levels;
+}
+
+static mem_word *word_new(mem_words *words, pal_str text)
+{
+    mem_word **links[MEM_WORD_LEVELS];
+    mem_word *word = find_links(words, text, links);
+    char *cursor;
+    int levels;
+
+    if (word && pal_str_equal(word->text, text))
+        return word;
+    levels = draw_levels(words);
+    word = pal_mem_alloc(sizeof *word + (size_t)levels * sizeof(mem_word *), text.len, &cursor);
+    if (!word)
+        return NULL;
+    word->text = pal_mem_put(&cursor, text);
+    for (int level = 0; level < levels; level++) {
+        word->next[level] = *links[level];
+        *links[level] = word;
+    }
+    return word;
+}
+
+static void word_free(mem_words *words, mem_word *word)
+{
+    mem_word **links[MEM_WORD_LEVELS];
+
+    find_links(words, word->text, links);
+    for (int level = 0; level < MEM_WORD_LEVELS && *links[level] == word; level++)
+        *links[level] = word->next[level];
+    memset((char *)word->text.data, 0, word->text.len);
+    pal_free(word->positions);
+    pal_free(word);
+}
+
+void pal_mem_words_clear(mem_words *words)
+{
+    for (mem_word *word = words->first[0], *next; word; word = next) {
+        next = word->next[0];
+        pal_free(word->positions);
+        pal_free(word);
+    }
+    memset(words, 0, sizeof *words);
+}
+
+/* ---- Positions ---- */
+
+/* Returns the number of positions below `pos`. */
+size_t pal_mem_word_below(const mem_word *word, uint64_t pos)
+{
+    size_t low = 0, high = word->len;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if ((word->positions[middle] & ~DEAD) < pos)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool pal_mem_word_has(const mem_word *word, uint64_t pos)
+{
+    size_t at = pal_mem_word_below(word, pos);
+
+    return at < word->len && word->positions[at] == pos;
+}
+
+/* Rows arrive in ascending order. A row that failed before for lack of memory is added again. */
+static bool add_position(mem_words *words, pal_str text, uint64_t pos)
+{
+    mem_word *word = word_new(words, text);
+
+    if (!word)
+        return false;
+    if (word->len > 0 && word->positions[word->len - 1] == pos)
+        return true;
+    if (!pal_mem_reserve((void **)&word->positions, &word->cap, word->len,
+                word->len < POSITIONS_MIN ? POSITIONS_MIN - word->len : 1,
+                sizeof *word->positions)) {
+        if (word->len == 0)
+            word_free(words, word);
+        return false;
+    }
+    word->positions[word->len++] = pos;
+    return true;
+}
+
+static void drop_position(mem_words *words, pal_str text, uint64_t pos)
+{
+    mem_word *word = pal_mem_word_find(words, text);
+    size_t at = word ? pal_mem_word_below(word, pos) : 0, kept = 0;
+
+    if (!word || at == word->len || word->positions[at] != pos)
+        return;
+    word->positions[at] |= DEAD;
+    word->dead++;
+    if (word->dead == word->len) {
+        word_free(words, word);
+        return;
+    }
+    if (word->dead <= word->len / 2)
+        return;
+    for (size_t i = 0; i < word->len; i++)
+        if (!(word->positions[i] & DEAD))
+            word->positions[kept++] = word->positions[i];
+    word->len = kept;
+    word->dead = 0;
+}
+
+/* ---- Rows ---- */
+
+typedef struct row_words {
+    mem_words *words;
+    uint64_t pos;
+    bool is_removal;
+    bool failed;
+} row_words;
+
+static bool take_term(pal_term term, void *user)
+{
+    row_words *state = user;
+
+    if (state->is_removal)
+        drop_position(state->words, term.text, state->pos);
+    else
+        state->failed = !add_position(state->words, term.text, state->pos);
+    return !state->failed;
+}
+
+/* A damaged row has no words. */
+static bool each_word(const mem_row *row, row_words *state)
+{
+    pal_arena *scratch = pal_arena_new(0);
+    pal_buf text, normal;
+    pal_status status;
+
+    if (row->row.body.len > WIDE_TEXT_LEN) {
+        pal_arena_free(scratch);
+        take_term((pal_term){.text = wide_name}, state);
+        return !state->failed;
+    }
+    pal_buf_init(&text, SIZE_MAX / 4);
+    pal_buf_init(&normal, SIZE_MAX / 4);
+    status = scratch ? pal_row_text(&row->row, scratch, &text, NULL) : PAL_NO_MEMORY;
+    if (status == PAL_OK) {
+        pal_words_normal(pal_buf_str(&text), &normal);
+        status = normal.failure;
+    }
+    if (status == PAL_OK)
+        pal_words_terms(pal_buf_str(&normal), take_term, state);
+    pal_buf_done(&text);
+    pal_buf_done(&normal);
+    pal_arena_free(scratch);
+    return (status == PAL_OK || status == PAL_CORRUPT) && !state->failed;
+}
+
+static pal_str pos_key(const mem_row *row)
+{
+    return pal_str_make((const char *)&row->pos, sizeof row->pos);
+}
+
+bool pal_mem_words_add(mem_engine *engine, mem_row *row)
+{
+    row_words state = {.words = &row->session->tenant->words, .pos = row->pos};
+
+    return pal_map_set(&engine->places, pos_key(row), row) == PAL_OK && each_word(row, &state);
+}
+
+void pal_mem_words_remove(mem_engine *engine, mem_row *row)
+{
+    row_words state = {
+            .words = &row->session->tenant->words, .pos = row->pos, .is_removal = true};
+
+    if (pal_map_remove(&engine->places, pos_key(row)))
+        (void)each_word(row, &state);
+}
+
+mem_row *pal_mem_row_at(const mem_engine *engine, uint64_t pos)
+{
+    return pal_map_find(&engine->places, pal_str_make((const char *)&pos, sizeof pos));
+}

@@ -1,0 +1,213 @@
+/* sqlite_record.c - records: small named objects that are stored next to the sessions. */
+#include "store/sqlite/sqlite.h"
+
+/* The current record of a name. An expired record does not count. */
+typedef struct standing {
+    int64_t id; /* 0: there is no record */
+    uint64_t version;
+    int64_t created_at;
+} standing;
+
+static pal_status find_standing(
+        pal_sql_conn *conn, const pal_work *work, int64_t tenant, standing *out_standing)
+{
+    const pal_record *record = work->op->u.record.record;
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_RECORD_GET);
+
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_text(&sql, record->kind);
+    pal_sql_bind_text(&sql, record->name);
+    if (pal_sql_row(&sql)) {
+        pal_record found = {.expires_at = pal_sql_int(&sql, 3)};
+
+        if (!pal_record_expired(&found, work->now_ms))
+            *out_standing = (standing){.id = pal_sql_int(&sql, 0),
+                    .version = (uint64_t)pal_sql_int(&sql, 1),
+                    .created_at = pal_sql_int(&sql, 2)};
+    }
+    return pal_sql_end(&sql, &work->op->error);
+}
+
+/* Of the session that the operation names, only the fence matters for the record. */
+static pal_status check_fence(pal_sql_conn *conn, const pal_work *work)
+{
+    pal_sqlite_head ignored;
+
+    if (pal_id_is_none(work->op->session))
+        return PAL_OK;
+    return pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &ignored);
+}
+
+static pal_status look(
+        pal_sql_conn *conn, const pal_work *work, int64_t *out_tenant, standing *out_standing)
+{
+    pal_status status = check_fence(conn, work);
+
+    if (status == PAL_OK)
+        status = pal_sqlite_tenant(conn, work->tenant, false, out_tenant, &work->op->error);
+    if (status == PAL_OK && *out_tenant != 0)
+        status = find_standing(conn, work, *out_tenant, out_standing);
+    return status;
+}
+
+static pal_status write_record(pal_sql_conn *conn, const pal_work *work, int64_t tenant,
+        int64_t owner, const pal_record *record)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_RECORD_SET);
+
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_text(&sql, record->kind);
+    pal_sql_bind_text(&sql, record->name);
+    pal_sql_bind_int_or_null(&sql, owner);
+    pal_sql_bind_int(&sql, (int64_t)record->version);
+    pal_sql_bind_int(&sql, record->created_at);
+    pal_sql_bind_int(&sql, record->updated_at);
+    pal_sql_bind_int_or_null(&sql, record->expires_at);
+    pal_sql_bind_text(&sql, record->body);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+pal_status pal_sqlite_record_put(pal_sql_conn *conn, pal_work *work)
+{
+    pal_record record = *work->op->u.record.record;
+    pal_sqlite_head owner = {0};
+    standing before = {0};
+    int64_t tenant = 0;
+    pal_status status = look(conn, work, &tenant, &before);
+
+    if (status == PAL_OK && !pal_id_is_none(record.session))
+        status = pal_sqlite_head_existing(conn, work, record.session, &owner);
+    if (status == PAL_OK)
+        status = pal_record_check_version(work, before.version);
+    if (status == PAL_OK && tenant == 0)
+        status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    record.version = before.version + 1;
+    record.created_at = before.id != 0 ? before.created_at : work->now_ms;
+    record.updated_at = work->now_ms;
+    status = write_record(conn, work, tenant, owner.handle, &record);
+    if (status == PAL_OK)
+        *work->op->u.record.record = record;
+    return status;
+}
+
+pal_status pal_sqlite_record_drop(pal_sql_conn *conn, pal_work *work)
+{
+    standing before = {0};
+    int64_t tenant = 0;
+    pal_status status = look(conn, work, &tenant, &before);
+
+    if (status == PAL_OK && before.id == 0)
+        status = pal_record_missing(work);
+    if (status == PAL_OK)
+        status = pal_sql_run_int(conn, PAL_SQL_RECORD_DROP, before.id, &work->op->error);
+    return status;
+}
+
+pal_status pal_sqlite_records_sweep(pal_sql_conn *conn, pal_work *work)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_RECORD_SWEEP);
+    pal_status status;
+
+    pal_sql_bind_int(&sql, work->now_ms);
+    pal_sql_bind_int(&sql, work->op->u.sweep.limit);
+    status = pal_sql_run(&sql, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_RECORD_DUE);
+    pal_sql_bind_int(&sql, work->now_ms);
+    if (pal_sql_row(&sql))
+        work->op->u.sweep.result.has_more = true;
+    return pal_sql_end(&sql, &work->op->error);
+}
+
+/* ---- Reading ---- */
+
+static void record_read(pal_sql *sql, pal_arena *arena, pal_record *out_record)
+{
+    out_record->kind = pal_sql_copy(sql, 0, arena);
+    out_record->name = pal_sql_copy(sql, 1, arena);
+    out_record->session = pal_sql_uuid(sql, 2);
+    out_record->body = pal_sql_copy(sql, 3, arena);
+    out_record->version = (uint64_t)pal_sql_int(sql, 4);
+    out_record->created_at = pal_sql_int(sql, 5);
+    out_record->updated_at = pal_sql_int(sql, 6);
+    out_record->expires_at = pal_sql_int(sql, 7);
+}
+
+pal_status pal_sqlite_record_find(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,
+        pal_arena *arena, pal_record *out_record, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_record record = {0};
+    pal_sql_conn *conn;
+    bool found;
+    pal_sql sql;
+    pal_status status;
+
+    if (!self->has_records)
+        return PAL_NOT_FOUND;
+    status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_RECORD_FIND);
+    pal_sql_bind_text(&sql, tenant);
+    pal_sql_bind_text(&sql, kind);
+    pal_sql_bind_text(&sql, name);
+    found = pal_sql_row(&sql);
+    if (found)
+        record_read(&sql, arena, &record);
+    status = pal_sql_end_copied(&sql, arena, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK && !found)
+        return PAL_NOT_FOUND;
+    if (status == PAL_OK)
+        *out_record = record;
+    return status;
+}
+
+static pal_sql start_list(pal_sql_conn *conn, const pal_record_query *query, uint64_t handle)
+{
+    pal_sql sql;
+
+    if (handle != 0) {
+        sql = pal_sql_start(
+                conn, query->descending ? PAL_SQL_RECORD_SESSION_DOWN : PAL_SQL_RECORD_SESSION_UP);
+        pal_sql_bind_int(&sql, (int64_t)handle);
+    } else {
+        sql = pal_sql_start(conn, query->descending ? PAL_SQL_RECORD_DOWN : PAL_SQL_RECORD_UP);
+        pal_sql_bind_text(&sql, query->tenant);
+    }
+    pal_sql_bind_text(&sql, query->kind);
+    pal_sql_bind_body(&sql, query->after, query->after.len > 0 || !query->descending);
+    return sql;
+}
+
+pal_status pal_sqlite_record_list(pal_engine *engine, const pal_record_query *query,
+        uint64_t handle, int64_t now_ms, pal_arena *arena, pal_record *out_records,
+        size_t records_max, size_t *out_len, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn;
+    size_t len = 0;
+    pal_sql sql;
+    pal_status status;
+
+    *out_len = 0;
+    if (!self->has_records)
+        return PAL_OK;
+    status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
+    if (status != PAL_OK)
+        return status;
+    sql = start_list(conn, query, handle);
+    pal_sql_bind_int(&sql, now_ms);
+    pal_sql_bind_int(&sql, (int64_t)records_max);
+    while (len < records_max && pal_sql_row(&sql))
+        record_read(&sql, arena, &out_records[len++]);
+    status = pal_sql_end_copied(&sql, arena, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK)
+        *out_len = len;
+    return status;
+}

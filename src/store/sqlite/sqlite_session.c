@@ -1,0 +1,551 @@
+/* sqlite_session.c - operations on sessions: create, fork, adopt, update. */
+#include <string.h>
+
+#include "store/sqlite/sqlite.h"
+
+/* ---- Tenants and other names ---- */
+
+/* Tenants are never renamed or removed, and most batches have one tenant. */
+static bool tenant_is_known(const pal_sql_conn *conn, pal_str name)
+{
+    return conn->tenant != 0 &&
+            pal_str_equal(name, pal_str_make(conn->tenant_name, conn->tenant_len));
+}
+
+static void tenant_remember(pal_sql_conn *conn, pal_str name, int64_t tenant)
+{
+    if (tenant == 0 || name.len > sizeof(conn->tenant_name))
+        return;
+    memcpy(conn->tenant_name, name.data, name.len);
+    conn->tenant_len = name.len;
+    conn->tenant = tenant;
+}
+
+pal_status pal_sqlite_tenant(
+        pal_sql_conn *conn, pal_str name, bool create, int64_t *out_tenant, pal_error *err)
+{
+    pal_sql sql;
+    int64_t tenant = 0;
+    pal_status status;
+
+    if (tenant_is_known(conn, name)) {
+        *out_tenant = conn->tenant;
+        return PAL_OK;
+    }
+    sql = pal_sql_start(conn, PAL_SQL_TENANT_FIND);
+    pal_sql_bind_text(&sql, name);
+    if (pal_sql_row(&sql))
+        tenant = pal_sql_int(&sql, 0);
+    status = pal_sql_end(&sql, err);
+    if (status == PAL_OK && tenant == 0 && create) {
+        sql = pal_sql_start(conn, PAL_SQL_TENANT_ADD);
+        pal_sql_bind_text(&sql, name);
+        status = pal_sql_run(&sql, err);
+        tenant = sqlite3_last_insert_rowid(conn->db);
+        conn->counts.tenants += pal_sqlite_tenant_counts(name);
+    }
+    if (status != PAL_OK)
+        return status;
+    tenant_remember(conn, name, tenant);
+    *out_tenant = tenant;
+    return PAL_OK;
+}
+
+pal_status pal_sqlite_name_number(
+        pal_sql_conn *conn, pal_str text, int64_t *out_number, pal_error *err)
+{
+    pal_sql sql;
+    pal_status status;
+
+    *out_number = 0;
+    if (text.len == 0)
+        return PAL_OK;
+    sql = pal_sql_start(conn, PAL_SQL_NAME_FIND);
+    pal_sql_bind_text(&sql, text);
+    if (pal_sql_row(&sql))
+        *out_number = pal_sql_int(&sql, 0);
+    status = pal_sql_end(&sql, err);
+    if (status != PAL_OK || *out_number != 0)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_NAME_ADD);
+    pal_sql_bind_text(&sql, text);
+    status = pal_sql_run(&sql, err);
+    *out_number = sqlite3_last_insert_rowid(conn->db);
+    return status;
+}
+
+/* ---- The session of an operation ---- */
+
+static pal_status check_fence(pal_sql_conn *conn, const pal_work *work, int64_t handle)
+{
+    uint64_t fence = 0;
+    pal_sql sql;
+    pal_status status;
+
+    if (work->op->fence == 0)
+        return PAL_OK;
+    sql = pal_sql_start(conn, PAL_SQL_LEASE_GET);
+    pal_sql_bind_int(&sql, handle);
+    if (pal_sql_row(&sql))
+        fence = (uint64_t)pal_sql_int(&sql, 1);
+    status = pal_sql_end(&sql, &work->op->error);
+    if (status == PAL_OK && fence != work->op->fence)
+        status = pal_error_set(&work->op->error, PAL_DENIED,
+                "the lease was taken over by another process: fence %llu is stale, the current "
+                "fence is %llu",
+                (unsigned long long)work->op->fence, (unsigned long long)fence);
+    return status;
+}
+
+static pal_status check_state(const pal_work *work, const pal_sqlite_head *head)
+{
+    bool has_expired = head->expires_at != 0 && work->now_ms > head->expires_at;
+    pal_error *err = &work->op->error;
+    char id[PAL_ID_TEXT_SIZE];
+
+    if (head->state == PAL_SESSION_ACTIVE && !has_expired)
+        return PAL_OK;
+    if (work->op->fence != 0 && head->state != PAL_SESSION_QUARANTINED)
+        return PAL_OK; /* a running turn can end even if its session was deleted */
+    pal_id_to_text(work->op->session, id);
+    if (head->state == PAL_SESSION_TRASH)
+        return pal_error_set(
+                err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", id);
+    if (head->state == PAL_SESSION_QUARANTINED)
+        return pal_error_set(err, PAL_CORRUPT,
+                "session '%s' is quarantined; run 'palaver fsck'", id);
+    return pal_error_set(err, PAL_CONFLICT, "session '%s' has expired", id);
+}
+
+static void head_read(pal_sql *sql, pal_sqlite_head *out_head)
+{
+    out_head->handle = pal_sql_int(sql, 0);
+    out_head->tenant = pal_sql_int(sql, 1);
+    out_head->state = (pal_session_state)pal_sql_int(sql, 2);
+    out_head->last_seq = (uint64_t)pal_sql_int(sql, 3);
+    out_head->mark_number = (uint64_t)pal_sql_int(sql, 4);
+    out_head->expires_at = pal_sql_int(sql, 5);
+    out_head->parent = pal_sql_int(sql, 6);
+    out_head->fork_seq = (uint64_t)pal_sql_int(sql, 7);
+}
+
+pal_status pal_sqlite_head_by_handle(
+        pal_sql_conn *conn, int64_t handle, pal_sqlite_head *out_head, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_GET_BY_HANDLE);
+    pal_sqlite_head head = {0};
+    pal_status status;
+
+    pal_sql_bind_int(&sql, handle);
+    if (pal_sql_row(&sql))
+        head_read(&sql, &head);
+    status = pal_sql_end(&sql, err);
+    if (status == PAL_OK)
+        *out_head = head;
+    return status;
+}
+
+static pal_status head_find(pal_sql_conn *conn, pal_id id, pal_str tenant_name,
+        pal_sqlite_head *out_head, pal_error *err)
+{
+    int64_t tenant;
+    pal_sql sql;
+    pal_status status = pal_sqlite_tenant(conn, tenant_name, false, &tenant, err);
+
+    memset(out_head, 0, sizeof(*out_head));
+    if (status != PAL_OK || tenant == 0 || pal_sqlite_heads_find(conn, id, tenant, out_head))
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_HEAD_GET);
+    pal_sql_bind_id(&sql, &id);
+    pal_sql_bind_int(&sql, tenant);
+    if (pal_sql_row(&sql))
+        head_read(&sql, out_head);
+    status = pal_sql_end(&sql, err);
+    if (status == PAL_OK && out_head->handle != 0)
+        pal_sqlite_heads_keep(conn, id, out_head);
+    return status;
+}
+
+pal_status pal_sqlite_head_existing(
+        pal_sql_conn *conn, const pal_work *work, pal_id id, pal_sqlite_head *out_head)
+{
+    pal_error *err = &work->op->error;
+    char text[PAL_ID_TEXT_SIZE];
+    pal_status status = head_find(conn, id, work->tenant, out_head, err);
+
+    if (status != PAL_OK)
+        return status;
+    if (out_head->handle != 0 && out_head->state != PAL_SESSION_ERASED)
+        return PAL_OK;
+    pal_id_to_text(id, text);
+    return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", text);
+}
+
+pal_status pal_sqlite_head_get(
+        pal_sql_conn *conn, const pal_work *work, pal_head_need need, pal_sqlite_head *out_head)
+{
+    pal_sqlite_head head = {0};
+    pal_status status = pal_sqlite_head_existing(conn, work, work->op->session, &head);
+
+    if (status == PAL_OK && need == PAL_NEED_WRITABLE)
+        status = check_state(work, &head);
+    if (status == PAL_OK)
+        status = check_fence(conn, work, head.handle);
+    if (status == PAL_OK)
+        *out_head = head;
+    return status;
+}
+
+pal_status pal_sqlite_touch(pal_sql_conn *conn, const pal_work *work, int64_t handle)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_TOUCH);
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, work->now_ms);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+/* ---- Creating and forking ---- */
+
+static pal_status insert_session(pal_sql_conn *conn, pal_work *work, const pal_session *session,
+        pal_id id, int64_t tenant, int64_t parent, int64_t *out_handle)
+{
+    pal_buf aliases;
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_SESSION_ADD);
+    pal_status status;
+
+    pal_buf_init(&aliases, PAL_ALIASES_LEN_MAX);
+    pal_sqlite_aliases_join(&aliases, session);
+    pal_sql_bind_id(&sql, &id);
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_int_or_null(&sql, session->expires_at);
+    pal_sql_bind_int_or_null(&sql, parent);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_mark);
+    pal_sql_bind_int(&sql, session->created_at ? session->created_at : work->now_ms);
+    pal_sql_bind_int(&sql, session->is_routed);
+    pal_sql_bind_id(&sql, &work->fork_parent);
+    pal_sql_bind_text(&sql, session->key);
+    pal_sql_bind_text(&sql, session->title);
+    pal_sql_bind_text(&sql, pal_buf_str(&aliases));
+    pal_sql_bind_text(&sql, session->alias_apart);
+    pal_sql_bind_text(&sql, session->scope);
+    pal_sql_bind_text(&sql, session->metadata);
+    pal_sql_bind_text(&sql, session->extra);
+    if (aliases.failure)
+        sql.code = SQLITE_NOMEM;
+    status = pal_sql_run(&sql, &work->op->error);
+    *out_handle = sqlite3_last_insert_rowid(conn->db);
+    pal_buf_done(&aliases);
+    return status;
+}
+
+static pal_status insert_head(pal_sql_conn *conn, pal_work *work, const pal_session *session,
+        int64_t tenant, int64_t handle)
+{
+    int64_t project, agent;
+    pal_status status = pal_sqlite_name_number(conn, session->project, &project, &work->op->error);
+    pal_sql sql;
+
+    if (status == PAL_OK)
+        status = pal_sqlite_name_number(conn, session->agent, &agent, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_HEAD_ADD);
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_int(&sql, PAL_SESSION_ACTIVE);
+    pal_sql_bind_int_or_null(&sql, project);
+    pal_sql_bind_int_or_null(&sql, agent);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
+    pal_sql_bind_int(&sql, work->now_ms);
+    conn->counts.active++;
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+static pal_status check_id_free(pal_sql_conn *conn, const pal_work *work, int64_t tenant)
+{
+    pal_sql sql;
+    bool taken;
+    pal_status status;
+
+    if (pal_id_is_none(work->op->session))
+        return PAL_OK;
+    sql = pal_sql_start(conn, PAL_SQL_SESSION_UUID_TAKEN);
+    pal_sql_bind_id(&sql, &work->op->session);
+    pal_sql_bind_int(&sql, tenant);
+    taken = pal_sql_row(&sql);
+    status = pal_sql_end(&sql, &work->op->error);
+    if (status == PAL_OK && taken)
+        status = pal_error_set(&work->op->error, PAL_CONFLICT,
+                "a session with this id already exists");
+    return status;
+}
+
+static pal_status count_active(pal_sql_conn *conn, pal_work *work, pal_sql_id statement,
+        int64_t tenant, int64_t *out_count)
+{
+    pal_sql sql = pal_sql_start(conn, statement);
+
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_int(&sql, (int64_t)work->sessions_max);
+    if (statement == PAL_SQL_SESSION_COUNT_LIVE)
+        pal_sql_bind_int(&sql, work->now_ms);
+    if (pal_sql_row(&sql))
+        *out_count = pal_sql_int(&sql, 0);
+    return pal_sql_end(&sql, &work->op->error);
+}
+
+/* Expired sessions are counted separately only if all sessions together exceed the limit. */
+pal_status pal_sqlite_check_room(pal_sql_conn *conn, pal_work *work, int64_t tenant)
+{
+    int64_t count = 0, max = (int64_t)work->sessions_max;
+    pal_status status = PAL_OK;
+
+    if (max == 0)
+        return PAL_OK;
+    status = count_active(conn, work, PAL_SQL_SESSION_COUNT, tenant, &count);
+    if (status == PAL_OK && count >= max)
+        status = count_active(conn, work, PAL_SQL_SESSION_COUNT_LIVE, tenant, &count);
+    return status == PAL_OK && count >= max ? pal_sessions_full(work) : status;
+}
+
+static pal_status add_session(
+        pal_sql_conn *conn, pal_work *work, const pal_session *session, int64_t parent)
+{
+    pal_id id = pal_id_is_none(work->op->session) ? work->new_id : work->op->session;
+    int64_t tenant, handle, holder;
+    pal_id holder_id;
+    pal_status status = pal_sqlite_tenant(conn, work->tenant, false, &tenant, &work->op->error);
+
+    if (status == PAL_OK && tenant != 0)
+        status = check_id_free(conn, work, tenant);
+    if (status == PAL_OK && tenant != 0 && session->key.len > 0) {
+        status = pal_sqlite_holder(
+                conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, session->key, &holder, &holder_id);
+        if (status == PAL_OK && holder != 0)
+            status = pal_sqlite_key_conflict(work, session->key);
+    }
+    if (status == PAL_OK && tenant != 0)
+        status = pal_sqlite_aliases_check(conn, work, tenant, session, 0);
+    if (status == PAL_OK && tenant != 0)
+        status = pal_sqlite_check_room(conn, work, tenant);
+    if (status == PAL_OK && tenant == 0)
+        status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
+    if (status == PAL_OK)
+        status = insert_session(conn, work, session, id, tenant, parent, &handle);
+    if (status == PAL_OK)
+        status = insert_head(conn, work, session, tenant, handle);
+    if (status == PAL_OK)
+        status = pal_sqlite_aliases_add(conn, tenant, session, handle, &work->op->error);
+    if (status == PAL_OK)
+        work->op->session = id;
+    return status;
+}
+
+/* Finds the active session that already has the key, for or_find. */
+static pal_status find_existing(pal_sql_conn *conn, pal_work *work, bool *out_found)
+{
+    pal_str key = work->op->u.create.session->key;
+    int64_t tenant, holder = 0;
+    pal_id id;
+    pal_status status = pal_sqlite_tenant(conn, work->tenant, false, &tenant, &work->op->error);
+
+    *out_found = false;
+    if (status != PAL_OK || tenant == 0 || key.len == 0)
+        return status;
+    status = pal_sqlite_holder(conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, key, &holder, &id);
+    if (status == PAL_OK && holder != 0) {
+        work->op->session = id;
+        *out_found = true;
+    }
+    return status;
+}
+
+pal_status pal_sqlite_create(pal_sql_conn *conn, pal_work *work)
+{
+    pal_op *op = work->op;
+    pal_status status = PAL_OK;
+
+    op->u.create.existing = false;
+    if (op->u.create.or_find)
+        status = find_existing(conn, work, &op->u.create.existing);
+    if (status == PAL_OK && !op->u.create.existing)
+        status = add_session(conn, work, op->u.create.session, 0);
+    return status;
+}
+
+pal_status pal_sqlite_fork(pal_sql_conn *conn, pal_work *work)
+{
+    pal_sqlite_head parent = {0};
+    pal_status status = PAL_OK;
+
+    if (!pal_id_is_none(work->fork_parent))
+        status = head_find(conn, work->fork_parent, work->tenant, &parent, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    /* An erased parent still provides the rows that its forks share. */
+    if (parent.last_seq < work->fork_seq)
+        return pal_error_set(&work->op->error, PAL_NOT_FOUND,
+                "the session to fork no longer exists");
+    return add_session(conn, work, work->op->u.fork.session, parent.handle);
+}
+
+/* A session can become the child of another one only while it has no messages and no marks. */
+pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work)
+{
+    pal_sqlite_head head = {0}, parent = {0};
+    pal_sql sql;
+    pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
+
+    if (status == PAL_OK)
+        status = head_find(conn, work->fork_parent, work->tenant, &parent, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    if (parent.last_seq < work->fork_seq)
+        return pal_error_set(&work->op->error, PAL_NOT_FOUND,
+                "the session to adopt no longer exists");
+    work->op->u.adopt.adopted =
+            head.last_seq == 0 && head.mark_number == 0 && parent.handle != head.handle;
+    if (!work->op->u.adopt.adopted)
+        return PAL_OK;
+    sql = pal_sql_start(conn, PAL_SQL_SESSION_ADOPT);
+    pal_sql_bind_int(&sql, head.handle);
+    pal_sql_bind_int(&sql, parent.handle);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_mark);
+    pal_sql_bind_id(&sql, &work->fork_parent);
+    status = pal_sql_run(&sql, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_HEAD_APPENDED);
+    pal_sql_bind_int(&sql, head.handle);
+    pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
+    pal_sql_bind_int(&sql, 0);
+    pal_sql_bind_int(&sql, 0);
+    pal_sql_bind_int(&sql, work->now_ms);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+/* ---- Updating ---- */
+
+static pal_status set_text(
+        pal_sql_conn *conn, pal_work *work, pal_sql_id id, int64_t handle, pal_str text)
+{
+    pal_sql sql = pal_sql_start(conn, id);
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_text(&sql, text);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+static pal_status set_number(
+        pal_sql_conn *conn, pal_work *work, pal_sql_id id, int64_t handle, int64_t number)
+{
+    pal_sql sql = pal_sql_start(conn, id);
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int_or_null(&sql, number);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
+static pal_status set_name(
+        pal_sql_conn *conn, pal_work *work, pal_sql_id id, int64_t handle, pal_str text)
+{
+    int64_t number;
+    pal_status status = pal_sqlite_name_number(conn, text, &number, &work->op->error);
+
+    return status == PAL_OK ? set_number(conn, work, id, handle, number) : status;
+}
+
+static pal_status set_aliases(
+        pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head, const pal_session *session)
+{
+    pal_buf aliases;
+    pal_sql sql;
+    pal_status status = pal_sql_run_int(conn, PAL_SQL_ALIAS_CLEAR, head->handle, &work->op->error);
+
+    if (status == PAL_OK)
+        status =
+                pal_sqlite_aliases_add(conn, head->tenant, session, head->handle, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    pal_buf_init(&aliases, PAL_ALIASES_LEN_MAX);
+    pal_sqlite_aliases_join(&aliases, session);
+    sql = pal_sql_start(conn, PAL_SQL_SESSION_SET_ALIASES);
+    pal_sql_bind_int(&sql, head->handle);
+    pal_sql_bind_text(&sql, pal_buf_str(&aliases));
+    pal_sql_bind_int(&sql, session->is_routed);
+    pal_sql_bind_text(&sql, session->alias_apart);
+    if (aliases.failure)
+        sql.code = SQLITE_NOMEM;
+    status = pal_sql_run(&sql, &work->op->error);
+    pal_buf_done(&aliases);
+    return status;
+}
+
+static pal_status check_update(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head)
+{
+    const pal_session *session = work->op->u.update.session;
+    uint32_t fields = work->op->u.update.fields;
+    pal_status status = PAL_OK;
+    int64_t holder;
+    pal_id id;
+
+    if ((fields & PAL_FIELD_KEY) && session->key.len > 0) {
+        status = pal_sqlite_holder(
+                conn, work, PAL_SQL_SESSION_KEY_HOLDER, head->tenant, session->key, &holder, &id);
+        if (status == PAL_OK && holder != 0 && holder != head->handle)
+            status = pal_sqlite_key_conflict(work, session->key);
+    }
+    if (status == PAL_OK && (fields & PAL_FIELD_ALIASES))
+        status = pal_sqlite_aliases_check(conn, work, head->tenant, session, head->handle);
+    return status;
+}
+
+static pal_status write_update(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head)
+{
+    const pal_session *session = work->op->u.update.session;
+    uint32_t fields = work->op->u.update.fields;
+    int64_t handle = head->handle;
+    pal_status status = PAL_OK;
+
+    if (fields & PAL_FIELD_TITLE)
+        status = set_text(conn, work, PAL_SQL_SESSION_SET_TITLE, handle, session->title);
+    if (status == PAL_OK && (fields & PAL_FIELD_METADATA))
+        status = set_text(conn, work, PAL_SQL_SESSION_SET_METADATA, handle, session->metadata);
+    if (status == PAL_OK && (fields & PAL_FIELD_SCOPE))
+        status = set_text(conn, work, PAL_SQL_SESSION_SET_SCOPE, handle, session->scope);
+    if (status == PAL_OK && (fields & PAL_FIELD_KEY))
+        status = set_text(conn, work, PAL_SQL_SESSION_SET_KEY, handle, session->key);
+    if (status == PAL_OK && (fields & PAL_FIELD_EXPIRES_AT))
+        status = set_number(conn, work, PAL_SQL_SESSION_SET_EXPIRY, handle, session->expires_at);
+    if (status == PAL_OK && (fields & PAL_FIELD_PROJECT))
+        status = set_name(conn, work, PAL_SQL_HEAD_PROJECT, handle, session->project);
+    if (status == PAL_OK && (fields & PAL_FIELD_AGENT))
+        status = set_name(conn, work, PAL_SQL_HEAD_AGENT, handle, session->agent);
+    if (status == PAL_OK && (fields & PAL_FIELD_ALIASES))
+        status = set_aliases(conn, work, head, session);
+    if (status == PAL_OK && (fields & PAL_FIELD_UPDATED_AT))
+        return set_number(conn, work, PAL_SQL_HEAD_TOUCH, handle, session->updated_at);
+    return status == PAL_OK ? pal_sqlite_touch(conn, work, handle) : status;
+}
+
+pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work)
+{
+    bool renews = (work->op->u.update.fields & PAL_FIELD_EXPIRES_AT) != 0;
+    pal_sqlite_head head = {0};
+    pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
+
+    if (status != PAL_OK)
+        return status;
+    /* An expired session can be extended until the sweep has moved it. */
+    if (renews)
+        head.expires_at = 0;
+    status = check_state(work, &head);
+    if (status == PAL_OK)
+        status = check_update(conn, work, &head);
+    if (status == PAL_OK)
+        status = write_update(conn, work, &head);
+    return status;
+}

@@ -1,0 +1,200 @@
+/* view_chain.c - which sessions own the rows that a session shows.
+ *
+ * The seqs of a session run through all of its ancestry. Rows 1..fork_seq belong to the parent or
+ * to the parent's ancestors; rows from fork_seq+1 on belong to the session. A fork's view of its
+ * parent never changes: rows are never modified, and a mark of the parent counts only under two
+ * conditions. The mark must have existed when the fork was made (fork_mark), and it must be older
+ * than the row at which the fork was made. */
+#include "store/view/view_chain.h"
+
+#include "palaver/limits.h"
+
+pal_chain_level pal_chain_start(const pal_session_row *session)
+{
+    pal_chain_level start = {.row = *session,
+            .last_seq = session->session.last_seq,
+            .below_seq = UINT64_MAX,
+            .number_max = UINT64_MAX};
+    return start;
+}
+
+bool pal_chain_is_root(const pal_chain_level *at)
+{
+    return pal_id_is_none(at->row.session.parent_id);
+}
+
+pal_status pal_chain_up(pal_engine *engine, pal_chain_level *at, pal_arena *arena, pal_error *err)
+{
+    pal_id parent = at->row.session.parent_id;
+    pal_chain_level up = {.last_seq = at->row.session.fork_seq,
+            .below_seq = at->row.session.fork_seq,
+            .number_max = at->row.fork_mark};
+    pal_str name = pal_str_make((const char *)parent.bytes, sizeof(parent.bytes));
+    pal_status status = engine->backend->session_find(
+            engine, at->row.session.tenant, PAL_FIND_ID, name, arena, &up.row, err);
+
+    if (status == PAL_NOT_FOUND) {
+        char text[PAL_ID_TEXT_SIZE];
+
+        pal_id_to_text(at->row.session.id, text);
+        return pal_error_set(err, PAL_CORRUPT, "the parent of session '%s' is missing", text);
+    }
+    if (status != PAL_OK)
+        return status;
+    if (at->last_seq < up.last_seq)
+        up.last_seq = at->last_seq;
+    *at = up;
+    return PAL_OK;
+}
+
+/* ---- Marks ---- */
+
+pal_status pal_chain_marks(pal_engine *engine, const pal_chain_level *at, pal_marks_wanted wanted,
+        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    pal_mark_scan scan = {.handle = at->row.handle, .last = at->number_max, .wanted = wanted};
+
+    *out_marks = NULL;
+    *out_len = 0;
+    if (at->row.mark_number == 0 || at->number_max == 0)
+        return PAL_OK;
+    return engine->backend->mark_list(engine, &scan, arena, out_marks, out_len, err);
+}
+
+static pal_status add_parts(const pal_mark *marks, size_t len, uint64_t below_seq, pal_arena *arena,
+        pal_spans *hidden, pal_error *err)
+{
+    pal_hidden_part *grown = pal_arena_array(arena, hidden->parts_len + len, sizeof(*grown));
+
+    if (!grown)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu marks", len);
+    if (hidden->parts_len > 0)
+        memcpy(grown, hidden->parts, hidden->parts_len * sizeof(*grown));
+    hidden->parts_len += pal_marks_hidden_parts(marks, len, below_seq, grown + hidden->parts_len);
+    hidden->parts = grown;
+    return PAL_OK;
+}
+
+pal_status pal_chain_hide(pal_engine *engine, const pal_chain_level *at, pal_arena *arena,
+        pal_spans *hidden, pal_error *err)
+{
+    pal_mark *marks;
+    pal_span *grown;
+    size_t len;
+    pal_status status = pal_chain_marks(engine, at, PAL_MARKS_HIDING, arena, &marks, &len, err);
+
+    if (status != PAL_OK || len == 0)
+        return status;
+    pal_marks_resolve(marks, len);
+    grown = pal_arena_array(arena, hidden->len + len, sizeof(*grown));
+    if (!grown)
+        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu marks", len);
+    if (hidden->len > 0)
+        memcpy(grown, hidden->items, hidden->len * sizeof(*grown));
+    hidden->len += pal_marks_hidden(marks, len, at->below_seq, hidden->partly, grown + hidden->len);
+    hidden->len = pal_spans_merge(grown, hidden->len);
+    hidden->items = grown;
+    return hidden->partly ? PAL_OK : add_parts(marks, len, at->below_seq, arena, hidden, err);
+}
+
+/* ---- The complete chain ---- */
+
+static pal_status chain_push(
+        pal_chain *owners, const pal_chain_level *at, pal_arena *arena, pal_error *err)
+{
+    if (owners->len == owners->cap) {
+        size_t cap = owners->cap ? owners->cap * 2 : 4;
+        pal_chain_level *levels = pal_arena_array(arena, cap, sizeof(*levels));
+
+        if (!levels)
+            return pal_error_set(err, PAL_NO_MEMORY, "no memory for a chain of forks");
+        if (owners->len > 0)
+            memcpy(levels, owners->levels, owners->len * sizeof(*levels));
+        owners->levels = levels;
+        owners->cap = cap;
+    }
+    owners->levels[owners->len++] = *at;
+    return PAL_OK;
+}
+
+pal_status pal_chain_collect(pal_engine *engine, const pal_session_row *session, uint64_t after_seq,
+        pal_arena *arena, pal_chain *owners, pal_spans *hidden, pal_error *err)
+{
+    pal_chain_level at = pal_chain_start(session);
+    pal_status status = PAL_OK;
+
+    while (owners->len < PAL_FORK_DEPTH_MAX) {
+        if (hidden)
+            status = pal_chain_hide(engine, &at, arena, hidden, err);
+        if (status == PAL_OK)
+            status = chain_push(owners, &at, arena, err);
+        if (status != PAL_OK || pal_chain_is_root(&at) || at.row.session.fork_seq <= after_seq)
+            return status;
+        status = pal_chain_up(engine, &at, arena, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    return pal_error_set(err, PAL_CORRUPT, "the chain of forks is a cycle");
+}
+
+/* ---- Pieces ---- */
+
+typedef struct cutting {
+    pal_piece *items; /* has room for all possible pieces */
+    size_t len;
+    const pal_spans *hidden;
+    size_t span; /* spans from this index on are newer than the rows that are being cut */
+} cutting;
+
+/* Adds the visible parts of one session's rows, newest first. */
+static void cut_level(cutting *state, uint64_t handle, uint64_t first, uint64_t last)
+{
+    const pal_span *spans = state->hidden->items;
+
+    while (first <= last) {
+        uint64_t from = first;
+
+        while (state->span > 0 && spans[state->span - 1].first > last)
+            state->span--;
+        if (state->span > 0 && spans[state->span - 1].last >= last) {
+            last = spans[state->span - 1].first - 1;
+            continue;
+        }
+        if (state->span > 0 && spans[state->span - 1].last >= first)
+            from = spans[state->span - 1].last + 1;
+        state->items[state->len++] = (pal_piece){handle, from, last};
+        last = from - 1;
+    }
+}
+
+pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session, uint64_t after_seq,
+        uint64_t before_seq, bool whole, pal_arena *arena, pal_piece **out_pieces, size_t *out_len,
+        pal_error *err)
+{
+    pal_chain owners = {0};
+    pal_spans hidden = {.partly = whole};
+    cutting state = {.hidden = &hidden};
+    pal_status status = pal_chain_collect(engine, session, after_seq, arena, &owners, &hidden, err);
+
+    if (status != PAL_OK)
+        return status;
+    state.span = hidden.len;
+    state.items = pal_arena_array(arena, owners.len + hidden.len + 1, sizeof(*state.items));
+    if (!state.items)
+        return pal_error_set(err, PAL_NO_MEMORY,
+                "out of memory for the visible messages of the session");
+    for (size_t i = 0; i < owners.len; i++) {
+        const pal_chain_level *at = &owners.levels[i];
+        uint64_t first = at->row.session.fork_seq, last = at->last_seq;
+
+        if (first < after_seq)
+            first = after_seq;
+        if (before_seq > 0 && last > before_seq - 1)
+            last = before_seq - 1;
+        if (first < last)
+            cut_level(&state, at->row.handle, first + 1, last);
+    }
+    *out_pieces = state.items;
+    *out_len = state.len;
+    return PAL_OK;
+}

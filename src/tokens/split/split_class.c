@@ -1,0 +1,158 @@
+/* split_class.c - looks up characters in the generated table. */
+#include "tokens/split/split_class.h"
+#include "base/utf8.h"
+
+#define O PAL_CLASS_OTHER
+#define S PAL_CLASS_SIGN
+#define U PAL_CLASS_UPPER
+#define L PAL_CLASS_LOWER
+#define D PAL_CLASS_NUMBER
+#define N PAL_CLASS_NEWLINE
+#define W PAL_CLASS_SPACE
+
+const uint8_t pal_class_ascii[128] = {
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        W,
+        N,
+        W,
+        W,
+        N,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        O,
+        W,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        D,
+        D,
+        D,
+        D,
+        D,
+        D,
+        D,
+        D,
+        D,
+        D,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        U,
+        S,
+        S,
+        S,
+        S,
+        S,
+        S,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        L,
+        S,
+        S,
+        S,
+        S,
+        O,
+};
+
+enum pal_class pal_class_wide(const unsigned char *p, const unsigned char *end, size_t *out_len)
+{
+    size_t len = pal_utf8_char_len(p, end);
+
+    if (len == 0) {
+        *out_len = 1;
+        return PAL_CLASS_OTHER;
+    }
+    *out_len = len;
+    if (len == 2)
+        return pal_class_of(0, p[0] & 0x1f, p[1]);
+    if (len == 3)
+        return pal_class_of(p[0] & 0x0f, p[1], p[2]);
+    return pal_class_of((unsigned)(p[0] & 0x07) << 6 | (p[1] & 0x3f), p[2], p[3]);
+}

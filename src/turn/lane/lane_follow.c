@@ -1,0 +1,66 @@
+/* lane_follow.c - merges consecutive waiting turns into one. The first one leads and records the
+ * messages of all of them. The others, its followers, get the same events. On the loop; merging
+ * exists only in memory. */
+#include "turn/lane/lane_follow.h"
+
+#include "turn/turn_machine.h"
+#include "turn/turn_sender.h"
+
+bool pal_follow_merge(pal_turn *turn, pal_turn *next)
+{
+    pal_id *inbox_ids;
+    pal_message *messages;
+    size_t len;
+
+    if (!turn->lane->fence || turn->as_sent || next->as_sent || turn->is_again ||
+            next->is_again || turn->spent_tries > 0 || next->spent_tries > 0 ||
+            !pal_sender_can_merge(&turn->request, &next->request, turn->arena))
+        return false;
+    inbox_ids =
+            pal_arena_array(turn->arena, turn->inbox_len + next->inbox_len + 1, sizeof(*inbox_ids));
+    messages = pal_sender_merge(&turn->request, &next->request, turn->arena, &len);
+    if (!inbox_ids || !messages)
+        return false;
+    for (size_t i = 0; i < turn->inbox_len; i++)
+        inbox_ids[i] = turn->inbox_ids[i];
+    for (size_t i = 0; i < next->inbox_len; i++)
+        inbox_ids[turn->inbox_len + i] = next->inbox_ids[i];
+    turn->inbox_ids = inbox_ids;
+    turn->inbox_len += next->inbox_len;
+    turn->request.messages = messages;
+    turn->request.messages_len = len;
+    next->leader = turn;
+    next->next_follower = turn->followers;
+    turn->followers = next;
+    return true;
+}
+
+void pal_follow_end(pal_turn *turn)
+{
+    for (pal_turn *each = turn->followers; each; each = each->next_follower) {
+        pal_id id = each->id;
+
+        each->info = turn->info;
+        each->info.turn = id;
+        each->state = turn->state;
+        each->usage = turn->usage;
+        each->text = pal_arena_copy(each->arena, turn->text);
+        each->phase = PAL_PHASE_ENDED;
+        each->leader = NULL;
+    }
+}
+
+void pal_follow_leave(pal_turn *turn)
+{
+    pal_turn *each = turn->followers;
+
+    turn->followers = NULL;
+    while (each) {
+        pal_turn *next = each->next_follower;
+
+        each->next_follower = NULL;
+        each->lane = NULL;
+        pal_runtime_ended(each, false);
+        each = next;
+    }
+}

@@ -1,0 +1,369 @@
+/* lane_join.c - handles repeated requests. The sender of a repeat gets the first turn, with its
+ * answer or its failure, no matter which process has it. Turns in this process's memory are found
+ * earlier (runtime_call.c). Here the store is searched: a message names its turn, and so does an
+ * inbox item. On the loop, unless a comment says otherwise.
+ *
+ * A failed turn is continued from its last commit if its messages are the last ones in the session
+ * and the repeat does not have to wait. Otherwise the answer would come at a place that the
+ * conversation has left. Then the repeat becomes a separate turn, and records the same messages
+ * again at the end.
+ *
+ * The store would recognize the client ids of the first request. So the second try of the client id
+ * "a" is recorded as "a#2", in all processes alike. An all-or-nothing turn that failed was rewound
+ * (turn_whole.c), and its messages are always recorded again. While such a try waits, its inbox
+ * item has the number of the try. So the commit that removes the item also records the message
+ * under the right client id. */
+#include "turn/lane/lane_join.h"
+
+#include <stdio.h>
+
+#include "store/store_reading.h"
+#include "turn/lane/lane_inbox.h"
+#include "turn/lane/lane_park.h"
+#include "turn/recovery/recovery_outcome.h"
+#include "turn/recovery/recovery_owed.h"
+#include "turn/recovery/recovery_inspect.h"
+#include "turn/recovery/recovery_resume.h"
+#include "turn/turn_event.h"
+#include "turn/turn_sender.h"
+#include "turn/turn_whole.h"
+
+/* ---- Client ids ---- */
+
+bool pal_join_may_look(const pal_turn *turn)
+{
+    return !turn->compact && !turn->is_backlog && turn->request.messages_len > 0 &&
+            turn->request.messages[0].client_id.len > 0;
+}
+
+static pal_str name_of_try(pal_str client_id, uint32_t number, pal_arena *arena)
+{
+    char *name = pal_arena_alloc(arena, client_id.len + 12);
+    int len;
+
+    if (!name)
+        return client_id; /* the arena has failed, which is checked later */
+    len = snprintf(name, client_id.len + 12, "%.*s#%u", PAL_STR_ARG(client_id), number);
+    return pal_str_make(name, (size_t)len);
+}
+
+void pal_join_name(const pal_turn *turn, pal_message *messages)
+{
+    const pal_message *sent = turn->as_sent ? turn->as_sent : turn->request.messages;
+
+    for (size_t i = 0; turn->spent_tries > 0 && i < turn->request.messages_len; i++)
+        if (sent[i].client_id.len > 0)
+            messages[i].client_id =
+                    name_of_try(sent[i].client_id, turn->spent_tries + 1, turn->arena);
+}
+
+pal_status pal_join_rename(pal_turn *turn, pal_error *err)
+{
+    size_t len = turn->request.messages_len;
+    pal_message *messages;
+    pal_status status = pal_recover_recorded(turn, &messages, err);
+
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = 0; i < len; i++) {
+        messages[i].id = (pal_id){{0}}; /* the ids of the first request were set */
+        messages[i].seq = 0;
+    }
+    messages[0].id = pal_owed_first(turn->id);
+    memcpy(turn->request.messages, messages, len * sizeof(*messages));
+    turn->messages = turn->request.messages;
+    turn->messages_len = len;
+    turn->settled_len = 0;
+    return pal_arena_failure(turn->arena) == PAL_OK
+            ? PAL_OK
+            : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+}
+
+/* ---- Finding the first turn: on a worker ---- */
+
+static pal_status read_outcome(pal_turn *turn, pal_id id, pal_id first, pal_error *err)
+{
+    pal_outcome *outcome = pal_arena_alloc(turn->arena, sizeof(*outcome));
+    pal_status status = PAL_NO_MEMORY;
+
+    if (outcome)
+        status = pal_outcome_read_from(turn->runtime->store, turn->request.tenant,
+                turn->request.session, id, first, turn->arena, outcome, err);
+    if (status == PAL_OK)
+        turn->outcome = outcome;
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+static pal_status read_turn_of(pal_turn *turn, pal_id id, pal_error *err)
+{
+    pal_message message;
+    pal_id session;
+    pal_status status = pal_store_message(turn->runtime->store, turn->request.tenant, id,
+            turn->arena, &message, &session, err);
+
+    if (status != PAL_OK || pal_id_is_none(message.turn_id))
+        return status;
+    return read_outcome(turn, message.turn_id, id, err);
+}
+
+static pal_status other_message(pal_str client_id, pal_error *err)
+{
+    return pal_error_set(err, PAL_CONFLICT, "client id '%.*s' was used for another message",
+            PAL_STR_ARG(client_id));
+}
+
+pal_op pal_join_probe(const pal_turn *turn, pal_message *messages)
+{
+    return (pal_op){.kind = PAL_OP_APPEND,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .u.append = {.messages = messages,
+                    .messages_len = turn->request.messages_len,
+                    .expected_seq = PAL_SEQ_ANY - 1}};
+}
+
+static pal_status probe(pal_turn *turn, pal_message *messages, bool *out_is_repeat,
+        bool *out_is_known, pal_error *err)
+{
+    pal_op op = pal_join_probe(turn, messages);
+    pal_status status = pal_store_apply(turn->runtime->store, &op, 1, err);
+
+    if (status == PAL_OK && op.status != PAL_OK && op.status != PAL_CONFLICT)
+        status = pal_error_set(err, op.status, "%s", op.error.message);
+    *out_is_repeat = status == PAL_OK && op.status == PAL_OK;
+    *out_is_known = status == PAL_OK && op.u.append.replayed;
+    if (*out_is_repeat) {
+        turn->found_id = messages[0].id;
+        turn->found_seq = messages[0].seq;
+    }
+    return status;
+}
+
+/* Messages that were merged with others are recorded with a mark, so both forms are tried. */
+static pal_status look_for_repeat(pal_turn *turn, bool *out_is_repeat, pal_error *err)
+{
+    pal_message *messages = NULL;
+    bool is_known = false;
+    pal_status status = pal_recover_recorded(turn, &messages, err);
+
+    *out_is_repeat = false;
+    if (status == PAL_OK)
+        status = probe(turn, messages, out_is_repeat, &is_known, err);
+    if (status == PAL_OK && is_known && !*out_is_repeat &&
+            pal_sender_mark(messages, turn->request.messages_len, turn->arena))
+        status = probe(turn, messages, out_is_repeat, &is_known, err);
+    if (status == PAL_OK && is_known && !*out_is_repeat)
+        status = other_message(pal_turn_client_id(turn), err);
+    return status;
+}
+
+bool pal_join_is_repeat(pal_turn *turn)
+{
+    bool is_repeat;
+
+    return pal_join_may_look(turn) && look_for_repeat(turn, &is_repeat, NULL) == PAL_OK &&
+            is_repeat;
+}
+
+/* Returns whether the turn that was found is over without an answer, and cannot be continued. */
+static pal_status look_whether_spent(
+        pal_turn *turn, bool may_go_on, bool *out_spent, pal_error *err)
+{
+    const pal_outcome *outcome = turn->outcome;
+
+    if (turn->request.whole)
+        return pal_whole_is_hidden(turn, turn->found_seq, out_spent, err);
+    *out_spent = outcome && outcome->state == PAL_TURN_FAILED &&
+            !(may_go_on && outcome->is_last && !outcome->is_hidden);
+    return PAL_OK;
+}
+
+pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err)
+{
+    bool is_repeat = false, is_spent = false;
+    pal_status status;
+
+    turn->was_said = false;
+    do {
+        turn->outcome = NULL;
+        turn->spent_tries += is_spent;
+        is_spent = false;
+        status = look_for_repeat(turn, &is_repeat, err);
+        if (status == PAL_OK && is_repeat)
+            status = read_turn_of(turn, turn->found_id, err);
+        if (status == PAL_OK && is_repeat)
+            status = look_whether_spent(turn, may_go_on, &is_spent, err);
+    } while (is_spent);
+    turn->was_said = status == PAL_OK && is_repeat;
+    return status;
+}
+
+static pal_str plain_json(const pal_message *message, pal_arena *arena)
+{
+    pal_message plain = *message;
+    pal_str json = {0};
+
+    plain.id = plain.turn_id = (pal_id){{0}};
+    plain.seq = 0;
+    plain.created_at = 0;
+    plain.tokens = 0;
+    if (pal_message_to_json(&plain, arena, &json, NULL) != PAL_OK)
+        return (pal_str){0};
+    return json;
+}
+
+bool pal_join_says(const pal_turn *turn, const pal_turn_request *request, pal_arena *scratch)
+{
+    const pal_message *own = turn->as_sent ? turn->as_sent : turn->request.messages;
+
+    if (request->messages_len > turn->request.messages_len)
+        return false;
+    for (size_t i = 0; i < request->messages_len; i++)
+        if (!pal_str_equal(plain_json(&own[i], scratch),
+                    plain_json(&request->messages[i], scratch)))
+            return false;
+    return true;
+}
+
+/* The request may wait in the inbox as a turn of another process. The item of an admitted turn has
+ * no messages, because they are recorded. */
+static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
+{
+    pal_str client_id = pal_turn_client_id(turn);
+    pal_inbox_item *items;
+    size_t len = 0;
+    pal_status status = pal_store_inbox_list(turn->runtime->store, turn->request.tenant,
+            turn->request.session, turn->arena, &items, &len, err);
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        pal_turn_request request = {.tenant = turn->request.tenant};
+        pal_inbox_head head;
+
+        if (!pal_str_equal(items[i].client_id, client_id) ||
+                pal_inbox_read(&items[i], turn->arena, &request, &head, NULL) != PAL_OK ||
+                pal_id_is_none(head.turn))
+            continue;
+        if (request.messages_len == 0)
+            return PAL_OK;
+        if (request.messages_len != turn->request.messages_len ||
+                !pal_join_says(turn, &request, turn->arena))
+            return other_message(client_id, err);
+        status = read_outcome(turn, head.turn, pal_owed_first(head.turn), err);
+        turn->was_said = status == PAL_OK && turn->outcome;
+        return status;
+    }
+    return status;
+}
+
+/* Reads the inbox first: an item that has left it in the meantime is recorded. */
+static void look(pal_work_item *item)
+{
+    pal_turn *turn = pal_turn_of_work(item);
+    pal_error *err = &turn->work_error;
+
+    turn->outcome = NULL;
+    turn->was_said = false;
+    turn->work_error = (pal_error){0};
+    turn->work_status = look_into_inbox(turn, err);
+    if (turn->work_status == PAL_OK && !turn->was_said)
+        turn->work_status = pal_join_find(turn, false, err);
+}
+
+static void looked(pal_work_item *item)
+{
+    pal_turn *turn = pal_turn_of_work(item);
+    pal_lane_state *lane = turn->lane;
+
+    turn->holds--;
+    lane->guards--;
+    if (turn->work_status == PAL_OK && turn->was_said)
+        pal_join(turn);
+    else
+        turn->then(turn);
+}
+
+bool pal_join_look(pal_turn *turn, void (*unknown)(pal_turn *turn))
+{
+    if (turn->is_looked_up || !pal_join_may_look(turn))
+        return false;
+    turn->is_looked_up = true;
+    turn->then = unknown;
+    turn->lane->guards++;
+    turn->holds++;
+    turn->work.work = look;
+    turn->work.done = looked;
+    pal_loop_work(turn->runtime->loop, &turn->work);
+    return true;
+}
+
+/* ---- Joining ---- */
+
+static void tell(pal_turn *turn, pal_turn_info info)
+{
+    pal_turn_started started = turn->started;
+
+    info.replayed = true;
+    turn->started = NULL;
+    if (started)
+        started(&info, NULL, turn->started_user);
+}
+
+/* If the first turn is in this process, the caller follows that turn. The exception: it ended here
+ * in another state than in the store, because another process has continued it since. */
+static bool tell_other(pal_turn *turn, const pal_outcome *outcome)
+{
+    pal_turn *other = pal_map_find(&turn->runtime->turns,
+            pal_str_make((const char *)outcome->turn.bytes, sizeof(outcome->turn.bytes)));
+    pal_turn_info info;
+
+    if (!other || other == turn || !turn->started ||
+            (other->phase == PAL_PHASE_ENDED && other->state != outcome->state))
+        return false;
+    pal_turn_fill_info(other, &info);
+    tell(turn, info);
+    pal_turn_finish(turn, PAL_TURN_DONE);
+    return true;
+}
+
+/* The request was recorded before, but its turn is not known. Any answer is in the session. */
+static void tell_lost(pal_turn *turn)
+{
+    turn->info.replayed = true;
+    turn->info.turn = (pal_id){{0}};
+    turn->info.status = PAL_CONFLICT;
+    pal_turn_set_reason(turn,
+            "the message was sent before, and its turn is no longer in memory; read the session's "
+            "messages");
+    pal_turn_tell_started(turn, NULL);
+    pal_turn_finish(turn, PAL_TURN_FAILED);
+}
+
+void pal_join(pal_turn *turn)
+{
+    pal_outcome *outcome = turn->outcome;
+    pal_lane_state *lane = turn->lane;
+    pal_turn_info info;
+
+    turn->outcome = NULL;
+    turn->owes = false;
+    if (!outcome) {
+        tell_lost(turn);
+        return;
+    }
+    if (tell_other(turn, outcome))
+        return;
+    if (turn->started)
+        pal_turn_rename(turn, outcome->turn);
+    turn->acting = outcome->turn;
+    turn->info.replayed = true;
+    lane->guards++;
+    pal_away_begin(turn);
+    info = turn->info;
+    if (outcome->state >= PAL_TURN_DONE)
+        pal_outcome_tell(outcome, turn->id, &info);
+    tell(turn, info);
+    if (outcome->state >= PAL_TURN_DONE)
+        pal_away_end(turn, outcome);
+    lane->guards--;
+    pal_lane_rest(lane);
+}

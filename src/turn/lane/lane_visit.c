@@ -1,0 +1,72 @@
+/* lane_visit.c - delivers results and approvals to a waiting turn. They are ordinary requests: they
+ * go to the turn that waits in this process, or become a turn that continues it
+ * (recovery_resume.c). On the loop. */
+#include "turn/lane/lane_visit.h"
+
+#include "turn/recovery/recovery_inspect.h"
+
+enum { VISIT_MS = 20, VISITS_MIN = 100 };
+
+bool pal_visit_is(const pal_turn *turn)
+{
+    return turn->allowing || pal_recover_results(&turn->request) > 0;
+}
+
+/* The waiting turn is in this process: gives it the results or the approval, and reports its state
+ * to the caller. */
+static void deliver(pal_turn *turn, pal_turn *to)
+{
+    pal_turn_started started = turn->started;
+    pal_turn_info info;
+    pal_error err = {0};
+
+    turn->started = NULL;
+    if (turn->allowing)
+        pal_tools_allow(to, turn->allowing == PAL_ALLOW_YES);
+    else if (pal_tools_results(to, turn->request.messages, turn->request.messages_len, &err) !=
+            PAL_OK) {
+        turn->started = started;
+        pal_lane_refuse(turn, err.status, err.message);
+        return;
+    }
+    pal_turn_fill_info(to, &info);
+    if (started)
+        started(&info, NULL, turn->started_user);
+    turn->phase = PAL_PHASE_ENDED;
+    pal_lane_leave(turn);
+}
+
+static void visit_again(pal_timer *timer)
+{
+    pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
+
+    turn->holds--;
+    turn->lane->guards--;
+    pal_visit(turn);
+}
+
+/* After a restart the waiting turn must be found first. That can take until the lease of a dead
+ * process is over. */
+void pal_visit(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    pal_turn *running = lane->running;
+    pal_phase wanted = turn->allowing ? PAL_PHASE_ASKING : PAL_PHASE_PAUSED;
+    bool is_settling =
+            running ? running->phase <= PAL_PHASE_ADMIT : lane->first || lane->is_waiting;
+
+    if (running && running->phase == wanted) {
+        deliver(turn, running);
+    } else if (pal_lane_may_begin(lane, &turn->request)) {
+        pal_lane_begin(lane, turn);
+    } else if (is_settling && !lane->runtime->is_closing &&
+            turn->visits++ <= lane->runtime->options.lease_ms / VISIT_MS + VISITS_MIN &&
+            pal_timer_start(lane->runtime->loop, &turn->timer, VISIT_MS, visit_again)) {
+        turn->holds++;
+        lane->guards++;
+    } else if (turn->allowing) {
+        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
+    } else {
+        pal_lane_wait(turn); /* results for a turn that has ended are treated like other messages */
+    }
+}

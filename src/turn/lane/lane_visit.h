@@ -1,0 +1,12 @@
+/* lane_visit.h - delivers results and approvals to a waiting turn. On the loop. */
+#ifndef PAL_LANE_VISIT_H
+#define PAL_LANE_VISIT_H
+
+#include "turn/turn_machine.h"
+
+/* Returns true if the turn only delivers results or an approval to another turn. */
+bool pal_visit_is(const pal_turn *turn);
+/* Delivers them, begins in place of the other turn, waits, or is refused. */
+void pal_visit(pal_turn *turn);
+
+#endif

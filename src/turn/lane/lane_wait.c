@@ -1,0 +1,335 @@
+/* lane_wait.c - decides what happens to a turn that cannot begin now: it waits in the session's
+ * inbox, is steered into the running turn, or is refused. On the loop.
+ *
+ * Any process may have recorded the same request before. Therefore one commit adds the inbox item
+ * and checks the store: an append that succeeds only if the messages are known removes the item
+ * again. So a new request keeps its place, and a repeat leaves nothing in the inbox. The repeat
+ * joins the first turn (lane_join.c), and its caller gets only the id of that turn. A crash before
+ * the commit leaves nothing, and the caller has received no response. */
+#include "turn/turn_machine.h"
+
+#include "base/memory.h"
+#include "turn/lane/lane_inbox.h"
+#include "turn/lane/lane_join.h"
+#include "turn/recovery/recovery_inspect.h"
+
+/* ---- The inbox ---- */
+
+static void change_inbox(pal_turn *turn, size_t ops_len, void (*done)(pal_write *write))
+{
+    turn->write = (pal_write){.ops = turn->ops, .ops_len = ops_len, .done = done};
+    turn->holds++;
+    turn->lane->holds++;
+    turn->lane->changes++;
+    pal_journal_write(&turn->runtime->journal, &turn->write);
+}
+
+static void inbox_changed(pal_turn *turn)
+{
+    turn->holds--;
+    turn->lane->holds--;
+    turn->lane->changes--;
+}
+
+static void make_drop(pal_turn *turn, pal_id item)
+{
+    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_DROP,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .u.inbox_id = item};
+}
+
+static void withdrawn(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+
+    inbox_changed(turn);
+    pal_runtime_unknow(turn);
+    pal_turn_finish(turn, PAL_TURN_CANCELED);
+}
+
+void pal_lane_withdraw(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    pal_turn **at = &lane->first;
+
+    while (*at && *at != turn)
+        at = &(*at)->next;
+    if (!*at)
+        return;
+    pal_lane_unqueue(lane, at);
+    if (turn->inbox_len == 0 || !pal_turn_make_ops(turn)) {
+        pal_runtime_unknow(turn);
+        pal_turn_finish(turn, PAL_TURN_CANCELED);
+        return;
+    }
+    make_drop(turn, turn->inbox_ids[0]);
+    change_inbox(turn, 1, withdrawn);
+}
+
+/* ---- Refusing ---- */
+
+static void refuse_error(pal_turn *turn, const pal_error *err)
+{
+    pal_lane_refuse(turn, err->status, err->message);
+}
+
+/* The session may be busy with the same request, which another process received. */
+static void busy_for_good(pal_turn *turn)
+{
+    if (turn->work_status == PAL_CONFLICT)
+        refuse_error(turn, &turn->work_error);
+    else
+        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
+}
+
+static void refuse_busy(pal_turn *turn)
+{
+    if (!pal_join_look(turn, busy_for_good))
+        pal_lane_refuse(turn, PAL_BUSY, "session is busy");
+}
+
+/* ---- Adding ---- */
+
+/* A turn that is canceled before it began removes its messages from the inbox. It leaves them there
+ * in two cases: it found them in the inbox, or this process stops and another one runs the turn. */
+static void keep_what_is_durable(pal_turn *turn)
+{
+    if (!turn->is_cancelled || turn->inbox_len == 0 || !(turn->is_backlog || turn->hands_over))
+        return;
+    turn->is_cancelled = turn->hands_over = false;
+    turn->info.status = PAL_OK;
+    turn->info.reason[0] = '\0';
+}
+
+static void wait_in_queue(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    pal_turn *running = lane->running;
+
+    keep_what_is_durable(turn);
+    pal_lane_enqueue(turn);
+    pal_runtime_know(turn);
+    lane->guards++;
+    pal_turn_tell_started(turn, NULL);
+    if (turn->is_cancelled) /* canceled while the item was being added */
+        pal_lane_withdraw(turn);
+    else if (turn->request.lane == PAL_LANE_INTERRUPT && running)
+        pal_turn_stop(running, "interrupted by a new message");
+    lane->guards--;
+    pal_lane_rest(lane);
+}
+
+/* The request is not a repeat, or it repeats a failed turn: a separate turn records it again. */
+static void enter_again(pal_turn *turn)
+{
+    if (turn->work_status != PAL_OK)
+        refuse_error(turn, &turn->work_error);
+    else if (turn->runtime->is_closing)
+        pal_lane_refuse(turn, PAL_CANCELED, "the runtime is being closed");
+    else
+        pal_lane_enter(turn);
+}
+
+/* The inbox item or the messages of the first request exist already. */
+static void look_for_first(pal_turn *turn)
+{
+    turn->is_looked_up = false;
+    if (!pal_join_look(turn, enter_again))
+        pal_lane_refuse(turn, PAL_CONFLICT, "the message was sent before");
+}
+
+static void dropped(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+
+    inbox_changed(turn);
+    look_for_first(turn);
+}
+
+/* The client id is known with other content. Either the message was merged with others, or this
+ * request is an error. */
+static void drop_item(pal_turn *turn)
+{
+    make_drop(turn, turn->ops[0].u.inbox_item->id);
+    change_inbox(turn, 1, dropped);
+}
+
+/* Returns false if the item is not in the inbox. The turn has then been handled. */
+static bool was_added(pal_turn *turn)
+{
+    const pal_op *add = &turn->ops[0], *repeat = &turn->ops[1];
+
+    inbox_changed(turn);
+    if (turn->write.failure.status != PAL_OK) {
+        refuse_error(turn, &turn->write.failure);
+    } else if (add->status == PAL_CONFLICT) {
+        look_for_first(turn);
+    } else if (add->status != PAL_OK) {
+        refuse_error(turn, &add->error);
+    } else if (turn->write.ops_len > 1 && repeat->u.append.replayed) {
+        if (repeat->status == PAL_OK)
+            look_for_first(turn);
+        else
+            drop_item(turn);
+    } else {
+        turn->inbox_ids[0] = add->u.inbox_item->id;
+        return true;
+    }
+    return false;
+}
+
+/* The messages are in the inbox, and the turn waits in the queue. */
+static void queued(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_lane_state *lane = turn->lane;
+
+    if (!was_added(turn))
+        return;
+    turn->inbox_len = 1;
+    wait_in_queue(turn);
+    if (lane->runtime->is_closing)
+        pal_lane_hand_over(lane);
+}
+
+static void joined(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_lane_state *lane = turn->lane;
+    pal_steer *steer;
+
+    if (!was_added(turn))
+        return;
+    if (!lane->running && !lane->runtime->is_closing) {
+        /* The running turn has ended in the meantime: this becomes a separate turn. */
+        turn->inbox_len = 1;
+        if (pal_lane_is_free(lane))
+            pal_lane_begin(lane, turn);
+        else
+            wait_in_queue(turn);
+        return;
+    }
+    if (!lane->running) {
+        pal_lane_refuse(turn, PAL_CANCELED,
+                "the runtime is being closed; the message stays in the inbox");
+        return;
+    }
+    steer = pal_calloc(1, sizeof(*steer));
+    if (!steer) {
+        pal_lane_refuse(turn, PAL_NO_MEMORY, "out of memory");
+        return;
+    }
+    steer->arena = turn->arena;
+    steer->messages = turn->request.messages;
+    steer->messages_len = turn->request.messages_len;
+    steer->inbox_id = turn->inbox_ids[0];
+    turn->arena = NULL; /* the steer owns it now */
+    *lane->steers_last = steer;
+    lane->steers_last = &steer->next;
+    turn->info.turn = lane->running->id;
+    turn->info.state = lane->running->state;
+    turn->info.steered = true;
+    pal_turn_tell_started(turn, NULL);
+    turn->phase = PAL_PHASE_ENDED;
+    pal_lane_leave(turn);
+}
+
+static pal_status write_item(
+        pal_turn *turn, const char *delivery, pal_inbox_item **out_item, pal_error *err)
+{
+    pal_inbox_item *item = pal_arena_alloc(turn->arena, sizeof(*item));
+    pal_turn_request request = turn->request;
+
+    if (turn->as_sent)
+        request.messages = turn->as_sent; /* prepared for recording again when the turn begins */
+    turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
+    if (!item || !turn->inbox_ids || !pal_turn_make_ops(turn))
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    *out_item = item;
+    return pal_inbox_write(&request,
+            &(pal_inbox_head){.turn = turn->acting, .spent = turn->spent_tries}, delivery,
+            turn->arena, item, err);
+}
+
+static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal_write *write))
+{
+    pal_error err = {0};
+    pal_inbox_item *item = NULL;
+    pal_message *known = NULL;
+    pal_status status = write_item(turn, delivery, &item, &err);
+
+    if (status == PAL_OK && pal_join_may_look(turn))
+        status = pal_recover_recorded(turn, &known, &err);
+    if (status != PAL_OK) {
+        refuse_error(turn, &err);
+        return;
+    }
+    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_ADD,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .u.inbox_item = item};
+    if (known) {
+        turn->ops[1] = pal_join_probe(turn, known);
+        turn->ops[1].with_previous = true;
+        turn->ops[1].u.append.inbox_ids = &item->id;
+        turn->ops[1].u.append.inbox_ids_len = 1;
+    }
+    change_inbox(turn, known ? 2 : 1, done);
+}
+
+/* ---- Choosing how to wait ---- */
+
+void pal_lane_wait(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+
+    if (turn->request.messages_len == 0 || turn->request.opening_len > 0) {
+        refuse_busy(turn);
+        return;
+    }
+    switch (turn->request.lane) {
+    case PAL_LANE_QUEUE:
+    case PAL_LANE_INTERRUPT:
+        if (turn->request.finish)
+            wait_in_queue(turn); /* `finish` could not be called after a restart */
+        else
+            wait_in_inbox(turn, "queue", queued);
+        break;
+    case PAL_LANE_STEER:
+        if (lane->running && lane->running->compact)
+            wait_in_inbox(turn, "queue", queued); /* a compaction takes no messages */
+        else
+            wait_in_inbox(turn, "steer", joined);
+        break;
+    default:
+        refuse_busy(turn);
+        break;
+    }
+}
+
+bool pal_lane_may_wait(const pal_turn *turn)
+{
+    if (turn->is_backlog || turn->inbox_len > 0)
+        return true;
+    return turn->request.messages_len > 0 && turn->request.lane != PAL_LANE_REJECT;
+}
+
+void pal_lane_step_back(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+
+    lane->running = NULL;
+    pal_lane_count(lane->runtime, -1, 0);
+    pal_timer_stop(lane->runtime->loop, &turn->deadline);
+    turn->phase = PAL_PHASE_NEW;
+    turn->goes_first = true;
+    if (turn->is_backlog || turn->inbox_len > 0 || turn->request.finish) {
+        wait_in_queue(turn);
+        return;
+    }
+    lane->guards++;
+    wait_in_inbox(turn, "queue", queued);
+    lane->guards--;
+    pal_lane_rest(lane);
+}

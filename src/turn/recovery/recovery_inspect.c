@@ -1,0 +1,350 @@
+/* recovery_inspect.c - inspects the session when a turn begins: older waiting requests, calls
+ * without a result, and an unfinished all-or-nothing turn. On a worker; it uses only the members of
+ * the turn that the loop does not touch meanwhile.
+ *
+ * Calls of the newest answer can be open for two reasons: a process died, or the caller delivers
+ * the results now, as messages of role tool at the beginning of the request. Delivered results are
+ * matched with their calls. All other open calls get "interrupted" as their result, before any new
+ * message is recorded. Nothing is written here: turn_entry.c commits the result, so a crash leaves
+ * the session unchanged. */
+#include "turn/recovery/recovery_inspect.h"
+
+#include "store/store_reading.h"
+#include "turn/lane/lane_backlog.h"
+#include "turn/lane/lane_join.h"
+#include "turn/recovery/recovery_resume.h"
+#include "turn/turn_sender.h"
+#include "turn/turn_whole.h"
+
+enum { MESSAGES_FIRST = 1, MESSAGES_MAX = 4 * PAL_ANSWER_CALLS_MAX };
+
+bool pal_recover_has_result(const pal_message *messages, size_t len, pal_str call_id)
+{
+    for (size_t i = 0; i < len; i++)
+        for (size_t j = 0; j < messages[i].parts_len; j++)
+            if (messages[i].parts[j].kind == PAL_PART_TOOL_RESULT &&
+                    pal_str_equal(messages[i].parts[j].call_id, call_id))
+                return true;
+    return false;
+}
+
+/* ---- The newest answer ---- */
+
+static pal_ending ending_of(const pal_messages *list)
+{
+    size_t at = list->len;
+
+    while (at > 0 && list->items[at - 1].role == PAL_ROLE_TOOL)
+        at--;
+    if (at == 0 || list->items[at - 1].role != PAL_ROLE_ASSISTANT)
+        return (pal_ending){0};
+    return (pal_ending){&list->items[at - 1], list->items + at, list->len - at};
+}
+
+/* The newest message is enough, unless it is a result. */
+pal_status pal_recover_ending(const pal_reading *reading, uint64_t before_seq, pal_arena *arena,
+        pal_ending *out_ending, pal_error *err)
+{
+    pal_load load = {.limit = MESSAGES_FIRST, .from_end = true, .before_seq = before_seq};
+    pal_messages list = {.has_more = true};
+    pal_status status = PAL_OK;
+
+    do {
+        status = pal_reading_load(reading, &load, arena, &list, err);
+        load.limit *= 8;
+    } while (status == PAL_OK && list.has_more && load.limit <= MESSAGES_MAX && list.len > 0 &&
+            list.items[0].role == PAL_ROLE_TOOL);
+    if (status == PAL_OK)
+        *out_ending = ending_of(&list);
+    return status;
+}
+
+static const pal_part *find_call(const pal_ending *end, pal_str call_id)
+{
+    for (size_t i = 0; end->answer && i < end->answer->parts_len; i++)
+        if (end->answer->parts[i].kind == PAL_PART_TOOL_CALL &&
+                pal_str_equal(end->answer->parts[i].call_id, call_id))
+            return &end->answer->parts[i];
+    return NULL;
+}
+
+/* ---- Results in the request ---- */
+
+size_t pal_recover_results(const pal_turn_request *request)
+{
+    size_t len = 0;
+
+    while (len < request->messages_len && request->messages[len].role == PAL_ROLE_TOOL)
+        len++;
+    return len;
+}
+
+static pal_status refuse(size_t message, pal_str call_id, const char *why, pal_error *err)
+{
+    return pal_error_set(err, PAL_INVALID, "message %zu: the call '%.*s' %s", message,
+            (int)(call_id.len < 80 ? call_id.len : 80), call_id.len ? call_id.data : "", why);
+}
+
+static pal_status check_result(const pal_turn *turn, const pal_ending *end, size_t at,
+        const pal_part *part, pal_error *err)
+{
+    const pal_message *messages = turn->request.messages;
+
+    if (part->kind != PAL_PART_TOOL_RESULT)
+        return pal_error_set(
+                err, PAL_INVALID, "message %zu has role tool, but not only results", at);
+    if (!find_call(end, part->call_id))
+        return refuse(at, part->call_id, "is not waiting for a result", err);
+    if (pal_recover_has_result(end->results, end->results_len, part->call_id) ||
+            pal_recover_has_result(messages, at, part->call_id))
+        return refuse(at, part->call_id, "already has a result", err);
+    return PAL_OK;
+}
+
+/* If the results do not match, the request may be a repeat whose results were recorded before. Such
+ * a request is accepted here and recognized later. */
+static pal_status check_results(pal_turn *turn, const pal_ending *end, pal_error *err)
+{
+    size_t len = pal_recover_results(&turn->request);
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        const pal_message *message = &turn->request.messages[i];
+
+        for (size_t j = 0; status == PAL_OK && j < message->parts_len; j++)
+            status = check_result(turn, end, i, &message->parts[j], err);
+    }
+    return status == PAL_INVALID && pal_join_is_repeat(turn) ? PAL_OK : status;
+}
+
+pal_status pal_recover_recorded(const pal_turn *turn, pal_message **out_messages, pal_error *err)
+{
+    size_t results = pal_recover_results(&turn->request);
+    size_t len = turn->request.messages_len;
+    pal_message *messages = pal_arena_array(turn->arena, len + 1, sizeof(*messages));
+    pal_status status = PAL_OK;
+    uint32_t spilled;
+
+    if (!messages)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    memcpy(messages, turn->request.messages, len * sizeof(*messages));
+    *out_messages = messages;
+    pal_join_name(turn, messages);
+    /* Messages that were prepared before are not prepared again, except for the client ids. */
+    for (size_t i = 0; !turn->as_sent && status == PAL_OK && i < results; i++)
+        status = pal_context_spill(&messages[i], turn->arena, &spilled, err);
+    if (status == PAL_OK && !turn->as_sent && !turn->runtime->options.senders_off)
+        status = pal_sender_show(messages, len, turn->arena);
+    if (status == PAL_OK)
+        status = pal_arena_failure(turn->arena);
+    return status == PAL_NO_MEMORY ? pal_error_set(err, PAL_NO_MEMORY, "out of memory") : status;
+}
+
+pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
+{
+    size_t size = turn->request.messages_len * sizeof(pal_message);
+    pal_message *recorded;
+    pal_status status;
+
+    if (turn->as_sent || turn->request.messages_len == 0)
+        return PAL_OK;
+    status = pal_recover_recorded(turn, &recorded, err);
+    if (status != PAL_OK)
+        return status;
+    turn->as_sent = pal_arena_alloc(turn->arena, size);
+    if (!turn->as_sent)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    memcpy(turn->as_sent, turn->request.messages, size);
+    memcpy(turn->request.messages, recorded, size);
+    return PAL_OK;
+}
+
+/* ---- Open calls ---- */
+
+static bool is_open(const pal_turn *turn, const pal_ending *end, const pal_part *call)
+{
+    const pal_turn_request *request = &turn->request;
+
+    return call->kind == PAL_PART_TOOL_CALL &&
+            !pal_recover_has_result(end->results, end->results_len, call->call_id) &&
+            !pal_recover_has_result(request->messages, request->messages_len, call->call_id);
+}
+
+size_t pal_recover_settle(pal_turn *turn, const pal_part *call, pal_message *out_message)
+{
+    pal_part *part = pal_arena_alloc(turn->arena, sizeof(*part));
+
+    if (!part)
+        return 0;
+    *part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
+            .call_id = pal_arena_copy(turn->arena, call->call_id),
+            .name = pal_arena_copy(turn->arena, call->name),
+            .text = pal_str_of(PAL_INTERRUPTED_TEXT),
+            .is_error = true};
+    *out_message = (pal_message){
+            .role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1, .flags = PAL_FLAG_SYNTHETIC};
+    return 1;
+}
+
+/* Ends a dead turn visibly, if this runtime does not continue it. */
+static size_t end_dead(const pal_turn *turn, pal_message *out_message)
+{
+    *out_message = (pal_message){.role = PAL_ROLE_ASSISTANT,
+            .flags = PAL_FLAG_ERROR,
+            .turn_id = turn->resume->head.turn,
+            .extra = pal_str_of("{\"error\":\"the process died while it answered\"}")};
+    return 1;
+}
+
+static pal_status settle(pal_turn *turn, const pal_ending *end, pal_error *err)
+{
+    size_t calls = end->answer && !turn->compact ? end->answer->parts_len : 0;
+    size_t len = 0;
+    pal_message *messages =
+            pal_arena_array(turn->arena, calls + turn->request.messages_len + 2, sizeof(*messages));
+
+    for (size_t i = 0; messages && i < calls; i++)
+        if (is_open(turn, end, &end->answer->parts[i]))
+            len += pal_recover_settle(turn, &end->answer->parts[i], &messages[len]);
+    if (messages && turn->resume) {
+        len += end_dead(turn, &messages[len]);
+        turn->resume = NULL;
+    }
+    if (pal_arena_failure(turn->arena) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    turn->settled_len = len;
+    for (size_t i = 0; i < turn->request.messages_len; i++)
+        messages[len++] = turn->request.messages[i];
+    turn->messages = messages;
+    turn->messages_len = len;
+    return PAL_OK;
+}
+
+/* ---- Other requests and turns ---- */
+
+static bool is_there(pal_id id, const pal_inbox_item *items, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (pal_id_equal(items[i].id, id))
+            return true;
+    return false;
+}
+
+/* Returns true if another process has run the request while this one waited: then its item is no
+ * longer in the inbox. */
+static bool is_taken(const pal_turn *turn, const pal_inbox_item *items, size_t len)
+{
+    if (turn->is_again)
+        return true; /* it was admitted before */
+    return !turn->is_backlog && turn->inbox_len > 0 && !is_there(turn->inbox_ids[0], items, len);
+}
+
+/* A turn yields only once: a request that could not be run must not block the later ones. */
+static bool gives_way(
+        const pal_turn *turn, const pal_inbox_item *items, size_t len, pal_arena *scratch)
+{
+    return !turn->gave_way && !turn->is_backlog && !turn->runtime->options.leave_inbox &&
+            turn->request.lane != PAL_LANE_INTERRUPT && turn->request.messages_len > 0 &&
+            pal_recover_results(&turn->request) == 0 &&
+            pal_backlog_is_there(turn, items, len, scratch);
+}
+
+/* A program that ends soon (`leave_inbox`) does not continue other turns: a dead turn is over. The
+ * same holds for a turn that was reported as failed if the failure could not be stored. */
+static bool ends_dead(pal_turn *turn)
+{
+    const pal_resume *found = turn->resume;
+
+    if ((!turn->runtime->options.leave_inbox && !turn->ends_found) ||
+            found->kind != PAL_RESUME_DEAD)
+        return false;
+    turn->leftover = found->item;
+    turn->leftover_seq = found->request.whole ? found->first_seq : 0;
+    if (found->request.whole)
+        turn->resume = NULL;
+    return true;
+}
+
+/* Handles an unfinished turn that no process runs: this turn continues it, or waits until it is
+ * over. */
+static pal_status meet_resume(pal_turn *turn, pal_error *err)
+{
+    const pal_resume *found = turn->resume;
+    bool is_wanted = found && pal_resume_is_wanted(turn);
+    pal_ending end;
+
+    if (turn->allowing && !is_wanted)
+        return pal_error_set(err, PAL_CONFLICT, "the turn is not waiting for approval");
+    if (!found || (!is_wanted && ends_dead(turn)))
+        return PAL_OK;
+    turn->must_wait = !is_wanted;
+    if (!is_wanted)
+        return PAL_OK;
+    turn->is_taken = false;
+    end = (pal_ending){found->answer, found->results, found->results_len};
+    return pal_recover_results(&turn->request) > 0 && !turn->is_backlog &&
+                    !pal_id_equal(found->head.turn, turn->acting)
+            ? check_results(turn, &end, err)
+            : PAL_OK;
+}
+
+static pal_status look_into_inbox(
+        pal_turn *turn, const pal_reading *reading, pal_arena *scratch, pal_error *err)
+{
+    bool takes = turn->is_backlog && !turn->inbox_ids;
+    pal_inbox_item *items;
+    size_t len;
+    pal_status status =
+            pal_reading_inbox_list(reading, takes ? turn->arena : scratch, &items, &len, err);
+
+    if (status == PAL_OK)
+        status = pal_whole_find(turn, items, len, err);
+    if (status == PAL_OK)
+        status = pal_resume_look(turn, reading, items, len, err);
+    if (status == PAL_OK && takes && !turn->resume)
+        status = pal_backlog_take(turn, items, len, err);
+    if (status != PAL_OK)
+        return status;
+    turn->is_taken = is_taken(turn, items, len);
+    turn->must_wait = gives_way(turn, items, len, scratch);
+    return meet_resume(turn, err);
+}
+
+static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
+{
+    pal_ending end = {0};
+    pal_reading reading;
+    pal_status status = pal_reading_begin(turn->runtime->store, turn->request.tenant,
+            turn->request.session, scratch, &reading, err);
+
+    if (status == PAL_OK)
+        status = look_into_inbox(turn, &reading, scratch, err);
+    if (status != PAL_OK || turn->is_taken || turn->must_wait)
+        return status;
+    if (turn->resume && pal_id_is_none(turn->leftover))
+        return PAL_OK;
+    if (turn->is_backlog && turn->request.messages_len == 0) {
+        turn->messages_len = 0;
+        return PAL_OK; /* no request waits, but an obsolete item may be left */
+    }
+    status = pal_recover_ending(&reading, turn->leftover_seq, scratch, &end, err);
+    if (status == PAL_OK)
+        status = pal_recover_prepare(turn, err);
+    if (status == PAL_OK)
+        status = check_results(turn, &end, err);
+    if (status == PAL_OK)
+        status = settle(turn, &end, err);
+    return status;
+}
+
+void pal_recover_work(pal_work_item *item)
+{
+    pal_turn *turn = pal_turn_of_work(item);
+
+    pal_arena *scratch = pal_arena_new(0);
+
+    turn->work_error = (pal_error){0};
+    turn->work_status = scratch ? recover(turn, scratch, &turn->work_error)
+                                : pal_error_set(&turn->work_error, PAL_NO_MEMORY, "out of memory");
+    pal_arena_free(scratch);
+}

@@ -1,0 +1,157 @@
+/* recovery_owed.c - makes sure that every admitted turn is answered or fails visibly, even if its
+ * process dies.
+ *
+ * Invariant: from the commit that admits a turn to the commit that ends it, the session's inbox has
+ * an item with the delivery "owed". The item has the turn's id, its settings and the number of
+ * tries. The first commit adds the item and the last one drops it. So a crash at any point leaves
+ * either a turn that has ended, or an item that marks it as unfinished.
+ *
+ * A process holds the session's lease while it answers. If there is an owed item without a lease,
+ * the turn's process died, or the turn waits for a client; the open calls show which
+ * (recovery_resume.c). A process that continues such a turn replaces the item in the same commit.
+ * If two processes try, one of them finds the old item gone.
+ *
+ * The item has the client id of the request, as a waiting item does, and an inbox has each client
+ * id only once. If two processes receive the same request at the same time, one adds its item,
+ * waiting or owed. The other finds that item and joins the turn. A turn that did not wait adds its
+ * owed item before its messages, and the messages are recorded only if that succeeds. If a turn has
+ * waited, its waiting item has the client id already: the messages replace that item, and the owed
+ * item follows them.
+ *
+ * The id of a turn's first message is derived from the turn's id. So a turn can be found by its id
+ * without a separate index, for as long as its messages exist. */
+#include "turn/recovery/recovery_owed.h"
+
+#include "turn/lane/lane_inbox.h"
+
+pal_id pal_owed_first(pal_id turn)
+{
+    turn.bytes[sizeof(turn.bytes) - 1] ^= 1;
+    return turn;
+}
+
+void pal_owed_name_first(pal_turn *turn)
+{
+    if (turn->request.messages_len > 0 && pal_id_is_none(turn->request.messages[0].id))
+        turn->request.messages[0].id = pal_owed_first(turn->id);
+}
+
+/* The item holds only the settings, because the messages are recorded. */
+static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
+{
+    pal_turn_request settings = turn->request;
+    pal_inbox_head head = {
+            .turn = turn->acting,
+            .first = turn->first_id,
+            .tries = turn->tries ? turn->tries : 1,
+            .is_final = turn->request.finish != NULL,
+            .on_seq = turn->on_seq,
+            .is_handed = is_handed,
+    };
+
+    if (turn->messages_len > turn->settled_len && pal_id_is_none(head.first))
+        head.first = turn->messages[turn->settled_len].id;
+    settings.messages_len = 0;
+    turn->tries = head.tries;
+    turn->first_id = head.first;
+    if (pal_inbox_write(&settings, &head, PAL_DELIVERY_OWED, turn->arena, out_item, NULL) != PAL_OK)
+        return false;
+    out_item->client_id = pal_turn_client_id(turn);
+    return true;
+}
+
+void pal_owed_add(pal_turn *turn)
+{
+    if (turn->compact)
+        return;
+    if (write_item(turn, false, &turn->owed_item))
+        pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &turn->owed_item});
+    else
+        turn->is_write_starved = true;
+}
+
+void pal_owed_replace(pal_turn *turn, pal_id old)
+{
+    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = old});
+    pal_owed_add(turn);
+}
+
+void pal_owed_added(pal_turn *turn)
+{
+    turn->owes = !pal_id_is_none(turn->owed_item.id);
+}
+
+void pal_owed_end(pal_turn *turn, pal_turn_append *append)
+{
+    if (!turn->owes)
+        return;
+    append->inbox_ids = &turn->owed_item.id;
+    append->inbox_len = 1;
+}
+
+bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write))
+{
+    if (!turn->owes || !turn->lane->fence)
+        return false;
+    /* only one try: if this write fails, the next process that looks finds the item */
+    turn->owes = false;
+    turn->write.ops_len = 0;
+    pal_turn_add_op(
+            turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed_item.id});
+    pal_turn_write(turn, then);
+    return true;
+}
+
+/* ---- Handing over ---- */
+
+typedef struct handing {
+    pal_write write;
+    pal_op ops[2];
+    pal_inbox_item item;
+    pal_turn *turn;
+    void (*then)(pal_turn *turn);
+} handing;
+
+static void handed(pal_write *write)
+{
+    handing *h = (handing *)((char *)write - offsetof(handing, write));
+
+    h->turn->holds--;
+    if (h->turn->phase == PAL_PHASE_CLOSE)
+        h->then(h->turn); /* if the write failed, the next process counts this try */
+}
+
+bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))
+{
+    handing *h = turn->owes && turn->lane->fence && !turn->is_parked
+            ? pal_arena_alloc(turn->arena, sizeof(*h))
+            : NULL;
+    pal_op op = {.tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .fence = turn->lane->fence};
+
+    if (!h)
+        return false;
+    *h = (handing){.turn = turn, .then = then};
+    if (!write_item(turn, true, &h->item))
+        return false;
+    op.kind = PAL_OP_INBOX_DROP;
+    op.u.inbox_id = turn->owed_item.id;
+    h->ops[0] = op;
+    op.kind = PAL_OP_INBOX_ADD;
+    op.u.inbox_item = &h->item;
+    op.with_previous = true;
+    h->ops[1] = op;
+    h->write = (pal_write){.ops = h->ops, .ops_len = 2, .done = handed};
+    turn->holds++;
+    pal_journal_write(&turn->runtime->journal, &h->write);
+    return true;
+}
+
+const pal_inbox_item *pal_owed_find(const pal_inbox_item *items, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (pal_str_is(items[i].delivery, PAL_DELIVERY_OWED))
+            return &items[i];
+    return NULL;
+}

@@ -1,0 +1,457 @@
+/* recovery_resume.c - continues an unfinished turn that no process runs. Its process died, or the
+ * turn waits for a client and its process is gone or was another one.
+ *
+ * The turn is recognized by its owed item (recovery_owed.c), read with the session's lease. Its
+ * open calls determine its kind. Calls of the caller's tools wait for results. A third identical
+ * call waits for approval. In all other cases the process died.
+ *
+ * A waiting turn is restored to its state in memory, without a write. For a turn whose process
+ * died, one commit stores "interrupted" as the result of its open calls and replaces the item by
+ * one that counts another try. Then it calls the model again, under the same id. After
+ * PAL_TURN_TRIES_MAX tries it fails durably. A process that shuts down normally notes this in the
+ * item, and that try is not counted. */
+#include "turn/recovery/recovery_resume.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "turn/lane/lane_backlog.h"
+#include "turn/lane/lane_park.h"
+#include "turn/recovery/recovery_owed.h"
+#include "turn/recovery/recovery_inspect.h"
+#include "turn/recovery/recovery_retell.h"
+#include "turn/runtime/runtime_owner.h"
+#include "turn/runtime/runtime_servers.h"
+#include "turn/turn_event.h"
+
+/* ---- Finding the turn: on a worker ---- */
+
+bool pal_resume_is_callers(const pal_turn_request *request, pal_str name)
+{
+    for (size_t i = 0; i < request->tools_len; i++)
+        if (pal_str_equal(request->tools[i].name, name))
+            return true;
+    return false;
+}
+
+static bool is_open(const pal_resume *found, const pal_part *part)
+{
+    return part->kind == PAL_PART_TOOL_CALL &&
+            !pal_recover_has_result(found->results, found->results_len, part->call_id);
+}
+
+/* Counts the calls of the turn in order, in the same way as the turn itself did. */
+static bool count_calls(pal_resume *found, const pal_message *message)
+{
+    bool is_newest = found->answer && pal_id_equal(message->id, found->answer->id);
+
+    for (size_t i = 0; i < message->parts_len; i++) {
+        const pal_part *part = &message->parts[i];
+
+        if (part->kind != PAL_PART_TOOL_CALL ||
+                !pal_tool_loop_add(&found->doom, part->name, part->arguments))
+            continue;
+        if (is_newest && is_open(found, part)) {
+            found->asked = i;
+            return true;
+        }
+        if (!pal_resume_is_callers(&found->request, part->name))
+            pal_tool_loop_reset(&found->doom); /* this call was approved or denied */
+    }
+    return false;
+}
+
+static pal_status look_for_question(const pal_reading *reading, pal_arena *arena,
+        pal_resume *found, bool *out_asks, pal_error *err)
+{
+    pal_load load = {.after_seq = found->first_seq - 1};
+    pal_messages list;
+    pal_status status = pal_reading_load(reading, &load, arena, &list, err);
+
+    *out_asks = false;
+    for (size_t i = 0; status == PAL_OK && i < list.len && !*out_asks; i++)
+        if (list.items[i].role == PAL_ROLE_ASSISTANT &&
+                pal_id_equal(list.items[i].turn_id, found->head.turn))
+            *out_asks = count_calls(found, &list.items[i]);
+    return status;
+}
+
+static bool waits_for_results(const pal_resume *found)
+{
+    if (found->request.calls_end_turn ||
+            pal_clock_now_ms() - found->answer->created_at > PAL_TURN_PAUSE_MS_MAX)
+        return false;
+    for (size_t i = 0; i < found->answer->parts_len; i++)
+        if (is_open(found, &found->answer->parts[i]) &&
+                pal_resume_is_callers(&found->request, found->answer->parts[i].name))
+            return true;
+    return false;
+}
+
+static bool has_open(const pal_resume *found)
+{
+    for (size_t i = 0; found->answer && i < found->answer->parts_len; i++)
+        if (is_open(found, &found->answer->parts[i]))
+            return true;
+    return false;
+}
+
+pal_status pal_resume_judge(
+        const pal_reading *reading, pal_arena *arena, pal_resume *found, pal_error *err)
+{
+    pal_ending end;
+    bool asks = false;
+    pal_status status = pal_recover_ending(reading, 0, arena, &end, err);
+
+    if (status != PAL_OK)
+        return status;
+    if (end.answer && pal_id_equal(end.answer->turn_id, found->head.turn)) {
+        found->answer = end.answer;
+        found->results = end.results;
+        found->results_len = end.results_len;
+    }
+    if (!has_open(found) || found->first_seq == 0)
+        return PAL_OK;
+    status = look_for_question(reading, arena, found, &asks, err);
+    if (status == PAL_OK)
+        found->kind = waits_for_results(found) ? PAL_RESUME_PAUSED
+                : asks                         ? PAL_RESUME_ASKING
+                                               : PAL_RESUME_DEAD;
+    return status;
+}
+
+/* Leaves found->first_seq at 0 if there is no such message. */
+static pal_status find_first(pal_turn *turn, pal_resume *found, pal_error *err)
+{
+    pal_id id = pal_id_is_none(found->head.first) ? pal_owed_first(found->head.turn)
+                                                  : found->head.first;
+    pal_message message;
+    pal_id session;
+    pal_status status = pal_store_message(turn->runtime->store, turn->request.tenant, id,
+            turn->arena, &message, &session, err);
+
+    if (status == PAL_OK && pal_id_equal(session, turn->request.session)) {
+        found->first_id = id;
+        found->first_seq = message.seq;
+        if (found->client_id.len == 0)
+            found->client_id = message.client_id; /* an item of an older version has no client id */
+    }
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+/* Loads the messages that readers in this process have not seen. */
+static pal_status load_recorded(const pal_reading *reading, pal_arena *arena, pal_resume *found,
+        pal_error *err)
+{
+    pal_load load = {.after_seq = found->first_seq - 1};
+    pal_messages list = {0};
+    size_t len = 0;
+    pal_status status = pal_reading_load(reading, &load, arena, &list, err);
+
+    for (size_t i = 0; status == PAL_OK && i < list.len; i++)
+        if (pal_id_equal(list.items[i].turn_id, found->head.turn) &&
+                list.items[i].role != PAL_ROLE_USER)
+            list.items[len++] = list.items[i];
+    found->recorded = list.items;
+    found->recorded_len = len;
+    return status;
+}
+
+pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal_inbox_item *items,
+        size_t len, pal_error *err)
+{
+    const pal_inbox_item *item = pal_owed_find(items, len);
+    pal_inbox_item kept;
+    pal_resume *found;
+    pal_status status;
+
+    turn->resume = NULL;
+    if (!item)
+        return PAL_OK;
+    found = pal_arena_alloc(turn->arena, sizeof(*found));
+    kept = *item;
+    kept.body = pal_arena_copy(turn->arena, item->body); /* the settings point into the body */
+    if (!found || !kept.body.data)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    *found = (pal_resume){.item = item->id,
+            .client_id = pal_arena_copy(turn->arena, item->client_id),
+            .request = {.tenant = turn->request.tenant, .session = turn->request.session}};
+    status = pal_inbox_read(&kept, turn->arena, &found->request, &found->head, err);
+    if (status == PAL_NO_MEMORY)
+        return status;
+    if (status != PAL_OK || pal_id_is_none(found->head.turn)) {
+        turn->leftover = item->id;
+        return PAL_OK;
+    }
+    status = find_first(turn, found, err);
+    if (status == PAL_OK && found->first_seq == 0 && !pal_id_is_none(found->head.first)) {
+        turn->leftover = item->id; /* the request was a repeat, and its turn died at once */
+        return PAL_OK;
+    }
+    if (status == PAL_OK)
+        status = pal_resume_judge(reading, turn->arena, found, err);
+    if (status == PAL_OK && found->first_seq > 0)
+        status = load_recorded(reading, turn->arena, found, err);
+    if (status != PAL_OK)
+        return status;
+    turn->resume = found;
+    turn->has_more = pal_backlog_is_there(turn, items, len, turn->arena);
+    return PAL_OK;
+}
+
+/* ---- Continuing the turn: on the loop ---- */
+
+bool pal_resume_is_wanted(const pal_turn *turn)
+{
+    const pal_resume *found = turn->resume;
+
+    if (turn->is_backlog || pal_id_equal(found->head.turn, turn->acting))
+        return true;
+    if (turn->allowing)
+        return found->kind == PAL_RESUME_ASKING;
+    return pal_recover_results(&turn->request) > 0 && found->kind == PAL_RESUME_PAUSED;
+}
+
+void pal_turn_rename(pal_turn *turn, pal_id id)
+{
+    pal_map *turns = &turn->runtime->turns;
+    pal_str key = pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes));
+
+    turn->acting = id;
+    if (pal_id_equal(turn->id, id))
+        return;
+    if (pal_map_find(turns, key) == turn)
+        pal_map_remove(turns, key);
+    turn->id = turn->info.turn = id;
+    pal_id_to_text(id, turn->id_text);
+    /* an ended turn with the same id: the map's key belongs to that turn */
+    pal_map_remove(turns, key);
+    if (pal_map_set(turns, key, turn) != PAL_OK)
+        return; /* if there is no memory, the turn can only be found in the store */
+}
+
+/* Results or an approval that the request delivers to the unfinished turn. */
+typedef struct brought {
+    const pal_message *results;
+    size_t results_len;
+    pal_allowing allowing;
+} brought;
+
+/* Takes the id and the settings of the turn that was found. */
+static void become(pal_turn *turn)
+{
+    const pal_resume *found = turn->resume;
+    pal_turn_finisher finish = turn->request.finish;
+    void *finish_user = turn->request.finish_user;
+
+    if (turn->started || turn->is_backlog)
+        pal_turn_rename(turn, found->head.turn);
+    else
+        turn->acting = found->head.turn;
+    pal_owner_leave(turn->runtime, &turn->request.budget);
+    pal_owner_enter(turn->runtime, &found->request.budget);
+    turn->request = found->request;
+    turn->request.finish = finish;
+    turn->request.finish_user = finish_user;
+    turn->request.lane = PAL_LANE_QUEUE;
+    turn->is_backlog = false;
+    turn->inbox_len = 0;
+    turn->messages = NULL;
+    turn->messages_len = turn->settled_len = 0;
+    turn->first_id = found->first_id;
+    turn->first_seq = found->first_seq;
+    turn->conversation.fresh_seq = 0;
+    turn->tries = found->head.tries;
+    turn->owed_item = (pal_inbox_item){.id = found->item};
+    turn->owes = true;
+    turn->doom = found->doom;
+    turn->said_again = found->client_id;
+    pal_runtime_know(turn);
+}
+
+static void tell_started(pal_turn *turn)
+{
+    pal_turn_started started = turn->started;
+
+    turn->started = NULL;
+    if (started)
+        started(&turn->info, NULL, turn->started_user);
+}
+
+static void tell_recorded(pal_turn *turn)
+{
+    const pal_resume *found = turn->resume;
+
+    if (turn->events.newest == 0)
+        pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
+    for (size_t i = 0; i < found->recorded_len; i++)
+        pal_retell(turn, &found->recorded[i]);
+}
+
+static void run_on(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
+
+    turn->holds--;
+    if (status != PAL_OK) {
+        if (status == PAL_DENIED)
+            pal_lease_lost(turn->lane);
+        /* the item may be the old or the new one; the next look at the store finds it */
+        pal_away_begin(turn);
+        return;
+    }
+    pal_owed_added(turn);
+    tell_recorded(turn);
+    turn->resume = NULL;
+    if (turn->is_cancelled)
+        pal_turn_close(turn);
+    else
+        pal_servers_offer(turn);
+}
+
+/* Makes results for open calls, before anything else is done. */
+static size_t settle_open(pal_turn *turn, pal_message *messages)
+{
+    const pal_resume *found = turn->resume;
+    size_t len = 0;
+
+    for (size_t i = 0; found->answer && i < found->answer->parts_len; i++)
+        if (is_open(found, &found->answer->parts[i]))
+            len += pal_recover_settle(turn, &found->answer->parts[i], &messages[len]);
+    return len;
+}
+
+static pal_message *make_results(pal_turn *turn, size_t *out_len)
+{
+    const pal_resume *found = turn->resume;
+    size_t cap = found->answer ? found->answer->parts_len : 0;
+    pal_message *messages = pal_arena_array(turn->arena, cap + 1, sizeof(*messages));
+
+    *out_len = messages ? settle_open(turn, messages) : 0;
+    if (messages && pal_arena_failure(turn->arena) == PAL_OK)
+        return messages;
+    pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+    return NULL;
+}
+
+static void go_on(pal_turn *turn)
+{
+    size_t len;
+    pal_message *messages = make_results(turn, &len);
+
+    if (!messages)
+        return;
+    turn->tries += !turn->resume->head.is_handed;
+    turn->write.ops_len = 0;
+    pal_owed_replace(turn, turn->resume->item);
+    if (len > 0)
+        pal_turn_add_append(turn, &(pal_turn_append){.messages = messages, .messages_len = len});
+    pal_turn_write(turn, run_on);
+}
+
+static void close_settled(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
+
+    turn->holds--;
+    if (status == PAL_OK) {
+        turn->resume = NULL;
+        pal_turn_close(turn);
+        return;
+    }
+    if (status == PAL_DENIED)
+        pal_lease_lost(turn->lane);
+    pal_away_begin(turn);
+}
+
+/* Ends the turn as failed. Its open calls get results first, as in every other end of a turn. If
+ * the process dies in between, the next one finds the item and ends the turn. */
+static void give_up(pal_turn *turn)
+{
+    size_t len;
+    pal_message *messages = make_results(turn, &len);
+
+    if (!messages)
+        return;
+    turn->info.status = PAL_PROVIDER;
+    if (len == 0 || turn->request.whole) { /* the messages of such a turn are hidden anyway */
+        turn->resume = NULL;
+        pal_turn_close(turn);
+        return;
+    }
+    turn->write.ops_len = 0;
+    pal_turn_add_append(turn, &(pal_turn_append){.messages = messages, .messages_len = len});
+    pal_turn_write(turn, close_settled);
+}
+
+static bool may_try(pal_turn *turn)
+{
+    if (turn->resume->head.is_final)
+        pal_turn_set_reason(turn, "the process died while it answered");
+    else if (turn->tries >= PAL_TURN_TRIES_MAX && !turn->resume->head.is_handed)
+        snprintf(turn->info.reason, sizeof(turn->info.reason),
+                "the process died %u times while answering", turn->tries);
+    else
+        return true;
+    return false;
+}
+
+static void wait_again(pal_turn *turn, const brought *with)
+{
+    const pal_resume *found = turn->resume;
+    pal_error err;
+
+    tell_recorded(turn);
+    if (!pal_park_restore(turn, found)) {
+        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+        return;
+    }
+    turn->resume = NULL;
+    /* The client that delivers results already follows the turn, so PAUSED or ASKING is not
+     * published again. The turn is taken with a new item, so that other processes see that their
+     * item is obsolete. */
+    turn->is_parked = true;
+    if (with->allowing)
+        pal_tools_allow(turn, with->allowing == PAL_ALLOW_YES);
+    else if (with->results_len == 0 || /* the results were checked when the turn was found */
+            pal_tools_results(turn, with->results, with->results_len, &err) != PAL_OK)
+        pal_park_again(turn, found);
+}
+
+static const char interrupted[] = "interrupted by a new message";
+
+void pal_resume_begin(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+    brought with = {.results = turn->request.messages,
+            .results_len = pal_recover_results(&turn->request),
+            .allowing = turn->allowing};
+
+    turn->allowing = PAL_ALLOW_NONE;
+    lane->has_backlog |= turn->has_more;
+    if (turn->is_backlog && pal_away_take(lane, turn->resume->head.turn)) {
+        /* a turn in this process already follows it, and continues it */
+        pal_turn_finish(turn, PAL_TURN_DONE);
+        return;
+    }
+    become(turn);
+    pal_turn_set_state(turn, PAL_TURN_RUNNING);
+    lane->guards++;
+    if (turn->resume->kind != PAL_RESUME_DEAD) {
+        tell_started(turn);
+        wait_again(turn, &with);
+    } else if (may_try(turn)) {
+        tell_started(turn);
+        go_on(turn);
+    } else {
+        tell_started(turn);
+        give_up(turn);
+    }
+    if (lane->running == turn && lane->first && lane->first->request.lane == PAL_LANE_INTERRUPT)
+        pal_turn_stop(turn, interrupted);
+    lane->guards--;
+}

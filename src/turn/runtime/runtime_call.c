@@ -1,0 +1,663 @@
+/* runtime_call.c - the public functions for other threads. Each call is carried out on the loop.
+ * The calling thread waits for the result, except in pal_turn_start_async(). If a turn is not in
+ * this process, the store is read on the calling thread. */
+#include "turn/lane/lane_join.h"
+#include "turn/recovery/recovery_outcome.h"
+#include "turn/runtime/runtime_ask.h"
+#include "turn/runtime/runtime_copy.h"
+#include "turn/turn_event.h"
+#include "turn/turn_machine.h"
+
+#include "base/memory.h"
+
+/* ---- Names ---- */
+
+const char *pal_turn_state_name(pal_turn_state state)
+{
+    static const char *const names[] = {"none", "queued", "running", "retrying", "paused", "asking",
+            "done", "failed", "canceled"};
+
+    return (size_t)state < sizeof(names) / sizeof(names[0]) ? names[state] : "none";
+}
+
+const char *pal_event_kind_name(pal_event_kind kind)
+{
+    static const char *const names[] = {"none", "started", "step", "text", "reasoning", "call",
+            "arguments", "message", "tool_started", "tool_ended", "retrying", "compacted",
+            "steered", "paused", "asking", "ended", "tools_missing"};
+
+    return (size_t)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "none";
+}
+
+/* ---- Starting ---- */
+
+typedef struct start {
+    pal_task task;
+    pal_runtime *runtime;
+    pal_compact_wait *compact; /* NULL: an ordinary turn */
+    pal_allowing allowing;
+    pal_arena *arena;
+    pal_turn_request request;
+    pal_turn_started started;
+    void *user;
+} start;
+
+/* Returns the turn that acts: a merged turn is run by its leader. */
+static pal_turn *acting(pal_turn *turn)
+{
+    return turn && turn->leader ? turn->leader : turn;
+}
+
+void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info)
+{
+    *out_info = acting(turn)->info;
+    if (turn->leader)
+        out_info->turn = turn->id;
+    out_info->events = turn->events.newest;
+}
+
+/* Returns true if the same request came before. The caller is then given that turn. */
+static bool tell_known(start *s)
+{
+    pal_turn *known = pal_runtime_known(s->runtime, &s->request, s->arena);
+    pal_turn_info info;
+
+    /* A failed turn is tried again. If the messages differ, the store reports that. */
+    if (!known || (known->phase == PAL_PHASE_ENDED && known->state == PAL_TURN_FAILED) ||
+            !pal_join_says(known, &s->request, s->arena))
+        return false;
+    pal_turn_fill_info(known, &info);
+    info.replayed = true;
+    s->started(&info, NULL, s->user);
+    pal_arena_free(s->arena);
+    pal_free(s);
+    return true;
+}
+
+static void start_on_loop(pal_task *task)
+{
+    start *s = (start *)((char *)task - offsetof(start, task));
+    pal_runtime *runtime = s->runtime;
+    pal_error err = {0};
+    pal_turn *turn = NULL;
+
+    if (tell_known(s))
+        return;
+    if (runtime->is_closing)
+        pal_error_set(&err, PAL_CANCELED, "the runtime is being closed");
+    else if (runtime->turns_len >= runtime->options.turns_max)
+        pal_error_set(&err, PAL_OVERLOADED, "%zu turns run or wait already; retry later",
+                runtime->turns_len);
+    else
+        turn = pal_turn_make(runtime, s->arena, &s->request, &err);
+    if (!turn) {
+        if (s->started)
+            s->started(NULL, &err, s->user);
+        if (s->compact)
+            pal_compact_refuse(s->compact, &err);
+        pal_arena_free(s->arena);
+        pal_free(s);
+        return;
+    }
+    turn->started = s->started;
+    turn->started_user = s->user;
+    turn->compact = s->compact;
+    turn->allowing = s->allowing;
+    pal_free(s);
+    pal_lane_enter(turn);
+}
+
+static pal_status post_start(pal_runtime *runtime, const pal_turn_request *request,
+        pal_turn_started started, void *user, pal_compact_wait *compact, pal_allowing allowing,
+        pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    start *s = pal_calloc(1, sizeof(*s));
+
+    if (s && arena) {
+        s->compact = compact;
+        s->allowing = allowing;
+        s->runtime = runtime;
+        s->arena = arena;
+        s->request = pal_copy_request(arena, request);
+        s->request.tenant = pal_turn_tenant(s->request.tenant);
+        s->started = started;
+        s->user = user;
+        s->task.run = start_on_loop;
+    }
+    if (!s || !arena || pal_arena_failure(arena) != PAL_OK) {
+        pal_arena_free(arena);
+        pal_free(s);
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    }
+    pal_loop_post(runtime->loop, &s->task);
+    return PAL_OK;
+}
+
+pal_status pal_turn_start_async(pal_runtime *runtime, const pal_turn_request *request,
+        pal_turn_started started, void *user, pal_error *err)
+{
+    return post_start(runtime, request, started, user, NULL, PAL_ALLOW_NONE, err);
+}
+
+pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant, pal_id session,
+        const pal_compaction *compaction, pal_arena *arena, pal_compacted *out_compacted,
+        pal_error *err)
+{
+    pal_turn_request request = {.tenant = tenant, .session = session};
+    pal_compacted compacted = {0};
+    pal_compact_wait wait = {
+            .compaction = compaction, .arena = arena, .out_compacted = &compacted, .err = err};
+    pal_status status;
+
+    if (compaction->budget && compaction->summary.len == 0)
+        request.budget = *compaction->budget;
+    pal_ask_begin(&wait.ask);
+    status = post_start(runtime, &request, NULL, NULL, &wait, PAL_ALLOW_NONE, err);
+    if (status != PAL_OK)
+        return status;
+    pal_ask_wait(&wait.ask);
+    if (wait.status == PAL_OK)
+        *out_compacted = compacted;
+    return wait.status;
+}
+
+typedef struct starting {
+    pal_ask ask;
+    pal_turn_info info;
+    pal_error err;
+    bool is_started;
+} starting;
+
+static void started_here(const pal_turn_info *info, const pal_error *err, void *user)
+{
+    starting *s = user;
+
+    s->is_started = info != NULL;
+    if (info)
+        s->info = *info;
+    else
+        s->err = *err;
+    pal_ask_end(&s->ask);
+}
+
+static pal_status start_and_wait(pal_runtime *runtime, const pal_turn_request *request,
+        pal_allowing allowing, pal_turn_info *out_info, pal_error *err)
+{
+    starting s = {.is_started = false};
+    pal_status status;
+
+    pal_ask_begin(&s.ask);
+    status = post_start(runtime, request, started_here, &s, NULL, allowing, err);
+    if (status != PAL_OK)
+        return status;
+    pal_ask_wait(&s.ask);
+    if (!s.is_started)
+        return pal_error_set(err, s.err.status, "%s", s.err.message);
+    *out_info = s.info;
+    return PAL_OK;
+}
+
+pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
+        pal_turn_info *out_info, pal_error *err)
+{
+    return start_and_wait(runtime, request, PAL_ALLOW_NONE, out_info, err);
+}
+
+/* ---- Reading and controlling turns ---- */
+
+typedef struct question {
+    pal_ask ask;
+    pal_runtime *runtime;
+    pal_str tenant;
+    pal_id turn, session;
+    pal_turn_info *out_info;
+    const pal_message *messages;
+    size_t messages_len;
+    uint64_t after;
+    pal_watch watch;
+    void (*gone)(void *user);
+    void *user;
+    bool allow;
+    bool is_elsewhere; /* the store may have a newer state than this process */
+    pal_arena *arena;
+    pal_str *out_text;
+    pal_turn_waits *out_waits;
+    pal_error *err;
+    pal_status status;
+} question;
+
+static pal_turn *find_turn(question *q)
+{
+    pal_turn *turn = pal_map_find(
+            &q->runtime->turns, pal_str_make((const char *)q->turn.bytes, sizeof(q->turn.bytes)));
+
+    if (turn && pal_str_equal(turn->request.tenant, pal_turn_tenant(q->tenant)))
+        return turn;
+    q->status = pal_error_set(q->err, PAL_NOT_FOUND, PAL_TURN_UNKNOWN_TEXT);
+    return NULL;
+}
+
+static pal_status ask(pal_runtime *runtime, question *q, void (*run)(pal_ask *ask))
+{
+    q->runtime = runtime;
+    q->ask.run = run;
+    pal_ask_loop(runtime->loop, &q->ask);
+    return q->status;
+}
+
+static void watch_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = find_turn(q);
+
+    if (turn)
+        q->status = pal_event_watch(turn, q->after, q->watch, q->gone, q->user, q->err);
+}
+
+pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn, uint64_t after,
+        pal_watch watch, void (*gone)(void *user), void *user, pal_error *err)
+{
+    question q = {.tenant = tenant,
+            .turn = turn,
+            .after = after,
+            .watch = watch,
+            .gone = gone,
+            .user = user,
+            .err = err};
+
+    return ask(runtime, &q, watch_on_loop);
+}
+
+static void unwatch_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = pal_map_find(
+            &q->runtime->turns, pal_str_make((const char *)q->turn.bytes, sizeof(q->turn.bytes)));
+
+    if (turn)
+        pal_event_unwatch(turn, q->user);
+}
+
+void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user)
+{
+    question q = {.turn = turn, .user = user};
+
+    ask(runtime, &q, unwatch_on_loop);
+}
+
+typedef struct watching {
+    pal_ask ask;
+    pal_runtime *runtime;
+    pal_turn_sink sink;
+    void *user;
+} watching;
+
+static void set_watch(pal_ask *asked)
+{
+    watching *w = (watching *)asked;
+
+    w->runtime->watch = w->sink;
+    w->runtime->watch_user = w->user;
+}
+
+void pal_runtime_watch(pal_runtime *runtime, pal_turn_sink sink, void *user)
+{
+    watching w = {.ask.run = set_watch, .runtime = runtime, .sink = sink, .user = user};
+
+    pal_ask_loop(runtime->loop, &w.ask);
+}
+
+static void find_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = find_turn(q);
+
+    if (!turn)
+        return;
+    pal_turn_fill_info(turn, q->out_info);
+    q->is_elsewhere = turn->phase == PAL_PHASE_AWAY || turn->state == PAL_TURN_FAILED ||
+            turn->state == PAL_TURN_PAUSED || turn->state == PAL_TURN_ASKING;
+}
+
+/* Reads the state of a turn that is not in this process from the store. */
+static pal_status find_stored(
+        const pal_runtime *runtime, const question *q, pal_id session, pal_turn_info *out_info)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_outcome outcome;
+    pal_status status;
+
+    if (!arena)
+        return pal_error_set(q->err, PAL_NO_MEMORY, "out of memory");
+    if (pal_id_is_none(session))
+        status = pal_outcome_find(runtime->store, q->tenant, q->turn, arena, &outcome, q->err);
+    else
+        status = pal_outcome_of_session(
+                runtime->store, q->tenant, session, arena, &outcome, q->err);
+    if (status == PAL_OK)
+        pal_outcome_tell(
+                &outcome, pal_id_is_none(session) ? q->turn : outcome.turn, out_info);
+    pal_arena_free(arena);
+    return status;
+}
+
+pal_status pal_turn_find(
+        pal_runtime *runtime, pal_str tenant, pal_id turn, pal_turn_info *out_info, pal_error *err)
+{
+    question q = {.tenant = tenant, .turn = turn, .out_info = out_info, .err = err};
+    pal_turn_info info = {.state = PAL_TURN_NONE};
+    pal_status status = ask(runtime, &q, find_on_loop);
+
+    if (pal_loop_is_on(runtime->loop))
+        return status;
+    if (status == PAL_NOT_FOUND)
+        return find_stored(runtime, &q, (pal_id){{0}}, out_info);
+    /* Another process may run this turn, or may have continued it after it failed or paused
+     * here. */
+    q.err = NULL;
+    if (status == PAL_OK && q.is_elsewhere &&
+            find_stored(runtime, &q, (pal_id){{0}}, &info) == PAL_OK &&
+            info.state != out_info->state)
+        *out_info = info;
+    return status;
+}
+
+static pal_turn *turn_of_lane(question *q)
+{
+    pal_lane_state *lane = pal_lane_find(q->runtime, pal_turn_tenant(q->tenant), q->session);
+
+    if (lane && lane->running && !lane->running->is_backlog)
+        return lane->running;
+    if (lane && lane->first && !lane->first->is_backlog && !lane->running)
+        return lane->first;
+    q->status = pal_error_set(q->err, PAL_NOT_FOUND, "no turn is running in the session");
+    return NULL;
+}
+
+static void session_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = turn_of_lane(q);
+
+    if (turn)
+        pal_turn_fill_info(turn, q->out_info);
+}
+
+pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant, pal_id session,
+        pal_turn_info *out_info, pal_error *err)
+{
+    question q = {.tenant = tenant, .session = session, .out_info = out_info, .err = err};
+    pal_status status = ask(runtime, &q, session_on_loop);
+
+    if (status == PAL_NOT_FOUND && !pal_loop_is_on(runtime->loop))
+        status = find_stored(runtime, &q, session, out_info);
+    return status;
+}
+
+static void cancel_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = find_turn(q);
+
+    if (turn)
+        pal_turn_stop(turn, "canceled");
+}
+
+pal_status pal_turn_cancel(pal_runtime *runtime, pal_str tenant, pal_id turn, pal_error *err)
+{
+    question q = {.tenant = tenant, .turn = turn, .err = err};
+    pal_turn_info info;
+    pal_status status = ask(runtime, &q, cancel_on_loop);
+    pal_arena *arena;
+    pal_str text;
+
+    if (status != PAL_OK || pal_loop_is_on(runtime->loop))
+        return status;
+    arena = pal_arena_new(0);
+    if (!arena)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    status = pal_turn_wait(runtime, tenant, turn, 10000, arena, &info, &text, err);
+    pal_arena_free(arena);
+    return status;
+}
+
+static void results_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = pal_id_is_none(q->turn) ? turn_of_lane(q) : find_turn(q);
+
+    if (turn && turn->phase == PAL_PHASE_AWAY)
+        q->status = PAL_NOT_FOUND; /* the process that runs it may have released it */
+    if (!turn || q->status == PAL_NOT_FOUND)
+        return;
+    if (turn->phase != PAL_PHASE_PAUSED) {
+        q->status = pal_error_set(q->err, PAL_CONFLICT,
+                "the turn is not waiting for results: its state is '%s'",
+                pal_turn_state_name(turn->state));
+        return;
+    }
+    q->status = pal_tools_results(turn, q->messages, q->messages_len, q->err);
+    pal_turn_fill_info(turn, q->out_info);
+}
+
+/* After a restart no turn in memory waits for the results. They are sent as ordinary messages, and
+ * a turn continues with them. */
+static pal_status results_after_restart(pal_runtime *runtime, const question *q, pal_error *err)
+{
+    pal_turn_request request = {
+            .tenant = q->tenant,
+            .session = q->session,
+            .messages = (pal_message *)q->messages,
+            .messages_len = q->messages_len,
+    };
+
+    return pal_turn_start(runtime, &request, q->out_info, err);
+}
+
+pal_status pal_turn_results(pal_runtime *runtime, pal_str tenant, pal_id session, pal_id turn,
+        pal_message *messages, size_t messages_len, pal_turn_info *out_info, pal_error *err)
+{
+    question q = {.tenant = tenant,
+            .session = session,
+            .turn = turn,
+            .messages = messages,
+            .messages_len = messages_len,
+            .out_info = out_info,
+            .err = err};
+    pal_turn_info info;
+    pal_status status = ask(runtime, &q, results_on_loop);
+
+    if (status == PAL_NOT_FOUND && pal_id_is_none(session) &&
+            find_stored(runtime, &q, (pal_id){{0}}, &info) == PAL_OK)
+        q.session = info.session;
+    if (status == PAL_NOT_FOUND && !pal_id_is_none(q.session))
+        status = results_after_restart(runtime, &q, err);
+    return status;
+}
+
+static void waiting_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = acting(find_turn(q));
+    const pal_tool_run *run = turn ? pal_tools_asked(turn) : NULL;
+    pal_buf buf;
+
+    if (turn && turn->phase == PAL_PHASE_AWAY) {
+        q->status = PAL_NOT_FOUND; /* the store knows what it waits for */
+        return;
+    }
+    if (run)
+        *q->out_waits = (pal_turn_waits){.asked_call_id = pal_arena_copy(q->arena, run->id),
+                .asked_name = pal_arena_copy(q->arena, run->name),
+                .asked_arguments = pal_arena_copy(q->arena, run->arguments)};
+    if (!turn || turn->state != PAL_TURN_PAUSED)
+        return;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_tools_put_waiting(turn, &buf);
+    q->out_waits->calls = pal_arena_copy(q->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+}
+
+/* Reads from the store what a turn waits for that is not in this process. */
+static pal_status waiting_stored(const pal_runtime *runtime, const question *q)
+{
+    pal_outcome outcome;
+    pal_buf buf;
+    pal_status status =
+            pal_outcome_find(runtime->store, q->tenant, q->turn, q->arena, &outcome, q->err);
+
+    if (status == PAL_OK && outcome.asking)
+        *q->out_waits = (pal_turn_waits){.asked_call_id = outcome.asking->call_id,
+                .asked_name = outcome.asking->name,
+                .asked_arguments = outcome.asking->arguments};
+    if (status != PAL_OK || !outcome.is_paused)
+        return status;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_outcome_put_open(&outcome, &buf);
+    q->out_waits->calls = pal_arena_copy(q->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return PAL_OK;
+}
+
+pal_status pal_turn_waiting(pal_runtime *runtime, pal_str tenant, pal_id turn, pal_arena *arena,
+        pal_turn_waits *out_waits, pal_error *err)
+{
+    question q = {
+            .tenant = tenant, .turn = turn, .arena = arena, .out_waits = out_waits, .err = err};
+    pal_status status;
+
+    *out_waits = (pal_turn_waits){.calls = {0}};
+    status = ask(runtime, &q, waiting_on_loop);
+    if (status == PAL_NOT_FOUND && !pal_loop_is_on(runtime->loop))
+        status = waiting_stored(runtime, &q);
+    if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
+        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    return status;
+}
+
+static void allow_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = acting(find_turn(q));
+
+    if (turn && turn->phase == PAL_PHASE_AWAY)
+        q->status = PAL_NOT_FOUND;
+    if (!turn || q->status == PAL_NOT_FOUND)
+        return;
+    if (turn->phase == PAL_PHASE_ASKING)
+        pal_tools_allow(turn, q->allow);
+    else
+        q->status = pal_error_set(q->err, PAL_CONFLICT,
+                "the turn is not waiting for approval: its state is '%s'",
+                pal_turn_state_name(turn->state));
+}
+
+pal_status pal_turn_allow(
+        pal_runtime *runtime, pal_str tenant, pal_id turn, bool allow, pal_error *err)
+{
+    question q = {.tenant = tenant, .turn = turn, .allow = allow, .err = err};
+    pal_status status = ask(runtime, &q, allow_on_loop);
+    pal_turn_info info;
+    pal_turn_request request = {.tenant = tenant};
+
+    if (status != PAL_NOT_FOUND)
+        return status;
+    /* The turn's process is gone or is another one: this process continues it. */
+    status = find_stored(runtime, &q, (pal_id){{0}}, &info);
+    if (status != PAL_OK)
+        return status;
+    if (info.state >= PAL_TURN_DONE)
+        return pal_error_set(err, PAL_CONFLICT,
+                "the turn is not waiting for approval: its state is '%s'",
+                pal_turn_state_name(info.state));
+    request.session = info.session;
+    return start_and_wait(runtime, &request, allow ? PAL_ALLOW_YES : PAL_ALLOW_NO, &info, err);
+}
+
+/* ---- Waiting ---- */
+
+static bool is_still(pal_turn_state state)
+{
+    return state == PAL_TURN_PAUSED || state == PAL_TURN_ASKING || state >= PAL_TURN_DONE;
+}
+
+/* A question that is answered when the turn pauses, asks or ends. */
+typedef struct waiting {
+    question q;      /* must be first, because it begins with the ask */
+    bool is_watched; /* the turn still runs: the loop reports its state later through `still` */
+    pal_ask still;
+} waiting;
+
+static void text_on_loop(pal_ask *asked)
+{
+    question *q = (question *)asked;
+    pal_turn *turn = find_turn(q);
+
+    if (!turn)
+        return;
+    pal_turn_fill_info(turn, q->out_info);
+    *q->out_text = pal_arena_copy(q->arena, acting(turn)->text);
+}
+
+static bool wait_event(const pal_event *event, void *user)
+{
+    return event->kind != PAL_EVENT_ENDED && event->kind != PAL_EVENT_PAUSED &&
+            event->kind != PAL_EVENT_ASKING;
+}
+
+static void tell_still(pal_task *task)
+{
+    waiting *w = (waiting *)((char *)task - offsetof(waiting, still.task));
+
+    text_on_loop(&w->q.ask);
+    pal_ask_end(&w->still);
+}
+
+/* Called after the turn has left its lane: the waiting caller can rely on that. */
+static void wait_gone(void *user)
+{
+    waiting *w = user;
+
+    w->still.task.run = tell_still;
+    pal_loop_post(w->q.runtime->loop, &w->still.task);
+}
+
+static void wait_on_loop(pal_ask *asked)
+{
+    waiting *w = (waiting *)asked;
+    pal_turn *turn = find_turn(&w->q);
+
+    text_on_loop(asked);
+    if (!turn || is_still(w->q.out_info->state))
+        return;
+    w->q.status = pal_event_watch(turn, w->q.out_info->events, wait_event, wait_gone, w, w->q.err);
+    w->is_watched = w->q.status == PAL_OK;
+}
+
+pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn, int64_t timeout_ms,
+        pal_arena *arena, pal_turn_info *out_info, pal_str *out_text, pal_error *err)
+{
+    waiting w = {.q = {.tenant = tenant,
+                         .turn = turn,
+                         .arena = arena,
+                         .out_info = out_info,
+                         .out_text = out_text,
+                         .err = err}};
+
+    pal_ask_begin(&w.still);
+    w.q.runtime = runtime;
+    w.q.ask.run = wait_on_loop;
+    pal_ask_loop(runtime->loop, &w.q.ask);
+    if (!w.is_watched)
+        return w.q.status;
+    if (timeout_ms < 0) {
+        pal_ask_wait(&w.still);
+    } else if (!pal_ask_wait_for(&w.still, timeout_ms)) {
+        pal_turn_unwatch(runtime, turn, &w); /* this calls wait_gone() */
+        pal_ask_wait(&w.still);
+    }
+    if (w.q.status == PAL_OK && !is_still(out_info->state))
+        return pal_error_set(err, PAL_TIMEOUT, "the turn is still running");
+    return w.q.status;
+}

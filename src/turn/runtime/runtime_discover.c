@@ -1,0 +1,92 @@
+/* runtime_discover.c - finds endpoints for a runtime that was given none: those with keys in the
+ * usual environment variables, otherwise services on this machine, otherwise echo. The search runs
+ * on the loop; the opening thread waits for it. */
+#include "turn/runtime/runtime_discover.h"
+
+#include <stdlib.h>
+
+#include "provider/provider_discover.h"
+#include "turn/runtime/runtime_ask.h"
+
+typedef struct discovery {
+    pal_task task;
+    pal_ask ask; /* ended when endpoints were found, or the search could not start */
+    pal_runtime *runtime;
+    pal_discover_env env;
+    pal_endpoint *endpoints;
+    size_t len;
+    pal_status status;
+    pal_error *err;
+} discovery;
+
+static pal_str variable(const char *name)
+{
+    const char *value = getenv(name);
+
+    return pal_str_of(value ? value : "");
+}
+
+static pal_endpoint copy_found(pal_arena *arena, const pal_discovered *found)
+{
+    return (pal_endpoint){
+            .name = pal_arena_copy(arena, found->config.name),
+            .kind = pal_arena_copy(arena, found->config.kind),
+            .url = pal_arena_copy(arena, found->config.url),
+            .api_key = pal_arena_copy(arena, found->config.api_key),
+            .model = pal_arena_copy(arena, found->model),
+            .api_key_env = pal_arena_copy(arena, found->key_variable),
+    };
+}
+
+static void found(void *user, const pal_discovered *list, size_t len)
+{
+    discovery *d = user;
+    pal_arena *arena = d->runtime->arena;
+
+    d->endpoints = pal_arena_array(arena, len, sizeof(*d->endpoints));
+    for (size_t i = 0; d->endpoints && i < len; i++)
+        d->endpoints[i] = copy_found(arena, &list[i]);
+    d->len = len;
+    d->runtime->is_stopgap = pal_str_is(list[0].config.kind, "echo");
+    pal_ask_end(&d->ask);
+}
+
+static void begin(pal_task *task)
+{
+    discovery *d = (discovery *)((char *)task - offsetof(discovery, task));
+    pal_discover *unused;
+
+    d->status = pal_discover_start(
+            d->runtime->http, d->runtime->loop, &d->env, found, d, &unused, d->err);
+    if (d->status != PAL_OK)
+        pal_ask_end(&d->ask);
+}
+
+pal_status pal_discover_endpoints(
+        pal_runtime *runtime, pal_runtime_options *options, pal_error *err)
+{
+    discovery d = {.task.run = begin,
+            .runtime = runtime,
+            .err = err,
+            .env = {
+                    .openai_api_key = variable("OPENAI_API_KEY"),
+                    .openai_base_url = variable("OPENAI_BASE_URL"),
+                    .anthropic_api_key = variable("ANTHROPIC_API_KEY"),
+                    .anthropic_base_url = variable("ANTHROPIC_BASE_URL"),
+                    .mistral_api_key = variable("MISTRAL_API_KEY"),
+                    .openrouter_api_key = variable("OPENROUTER_API_KEY"),
+                    .groq_api_key = variable("GROQ_API_KEY"),
+                    .ollama_host = variable("OLLAMA_HOST"),
+            }};
+
+    pal_ask_begin(&d.ask);
+    pal_loop_post(runtime->loop, &d.task);
+    pal_ask_wait(&d.ask);
+    if (d.status != PAL_OK)
+        return d.status;
+    if (!d.endpoints || pal_arena_failure(runtime->arena) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    options->endpoints = d.endpoints;
+    options->endpoints_len = d.len;
+    return PAL_OK;
+}

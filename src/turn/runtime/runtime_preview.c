@@ -1,0 +1,116 @@
+/* runtime_preview.c - shows what a turn would send, without running it. On the caller's thread,
+ * except for the list of tools, which is copied on the loop. */
+#include "turn/runtime/runtime_ask.h"
+#include "turn/turn_machine.h"
+#include "turn/turn_offer.h"
+#include "window/window_load.h"
+
+typedef struct preview {
+    pal_ask ask;
+    pal_runtime *runtime;
+    const pal_turn_request *request;
+    pal_arena *arena;
+    pal_settings settings;
+    pal_tool *tools;
+    size_t tools_len;
+} preview;
+
+static void look_on_loop(pal_ask *ask)
+{
+    preview *p = (preview *)ask;
+
+    p->tools = pal_offer_gather(p->runtime, p->request, p->arena, &p->tools_len);
+    if (p->settings.model.len == 0)
+        p->settings.model =
+                pal_arena_copy(p->arena, p->runtime->provider_models[p->settings.endpoint]);
+}
+
+/* Adds the request's messages after all recorded ones, as if they had been recorded. */
+static pal_status add_messages(const preview *p, pal_context_input *input, pal_error *err)
+{
+    size_t len = p->request->messages_len;
+    uint64_t seq = input->messages_len ? input->messages[input->messages_len - 1].seq : 0;
+    pal_message *all = pal_arena_array(p->arena, input->messages_len + len + 1, sizeof(*all));
+    pal_status status = PAL_OK;
+
+    if (!all)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    if (input->checkpoint.seq > seq)
+        seq = input->checkpoint.seq;
+    for (size_t i = 0; i < input->messages_len; i++)
+        all[i] = input->messages[i];
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        pal_message *message = &all[input->messages_len + i];
+        uint64_t tokens = 0;
+
+        *message = p->request->messages[i];
+        message->seq = ++seq;
+        status = pal_tokens_message(input->encoding, message, &tokens, err);
+        message->tokens = tokens < UINT32_MAX ? (uint32_t)tokens : UINT32_MAX;
+    }
+    input->messages = all;
+    input->messages_len += len;
+    return status;
+}
+
+static pal_status plan_window(const preview *p, const pal_window *window,
+        const pal_reading *reading, pal_plan *out_plan, pal_error *err)
+{
+    pal_window_view view;
+    pal_status status =
+            pal_window_load(p->runtime->store, window, reading, p->arena, &view, err);
+
+    if (status == PAL_OK && p->request->messages_len > 0)
+        status = add_messages(p, &view.input, err);
+    if (status == PAL_OK)
+        status = pal_context_plan(&view.input, p->arena, out_plan, err);
+    if (status == PAL_OK)
+        out_plan->is_estimate = !view.model.encoding || !view.model.is_exact;
+    return status;
+}
+
+/* If the last request brought its own instructions and tools, the preview assumes that the next one
+ * brings the same. */
+static pal_status plan_again(const preview *p, pal_window window, const pal_reading *reading,
+        pal_plan *plan, pal_error *err)
+{
+    pal_plan again;
+    pal_status status;
+
+    if (p->request->has_system || p->request->tools_len > 0 || plan->prefix_break.len == 0)
+        return PAL_OK;
+    window.assume_last = true;
+    status = plan_window(p, &window, reading, &again, err);
+    if (status == PAL_OK && again.prefix_items > plan->prefix_items)
+        *plan = again;
+    return status;
+}
+
+pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena,
+        pal_plan *out_plan, pal_error *err)
+{
+    pal_turn_request asked = *request;
+    preview p = {.ask.run = look_on_loop, .runtime = runtime, .request = &asked, .arena = arena};
+    pal_window window;
+    pal_reading reading;
+    pal_status status;
+
+    asked.tenant = pal_turn_tenant(asked.tenant);
+    status = pal_reading_begin(runtime->store, asked.tenant, asked.session, arena, &reading, err);
+    if (status == PAL_OK)
+        status = pal_settings_find(runtime, &asked, &reading.row.session, arena, &p.settings, err);
+    if (status == PAL_OK)
+        status = pal_offer_check(&asked, arena, err);
+    if (status != PAL_OK)
+        return status;
+    pal_ask_loop(runtime->loop, &p.ask);
+    if (!p.tools)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    window = pal_settings_window(runtime, &p.settings, &asked);
+    window.tools = p.tools;
+    window.tools_len = pal_settings_tools(&p.settings, p.tools, p.tools_len, asked.tools_len);
+    status = plan_window(&p, &window, &reading, out_plan, err);
+    if (status == PAL_OK)
+        status = plan_again(&p, window, &reading, out_plan, err);
+    return status;
+}

@@ -1,0 +1,159 @@
+/* runtime_servers.c - the tool servers of a runtime, and turns that wait until the servers have
+ * started.
+ *
+ * A server takes a moment to start and to list its tools, and a turn that begins meanwhile would
+ * not have them. So turns wait for starting servers, but only during the first `tools_wait_ms`
+ * after the runtime opened. Then they continue with the available tools, and report which servers
+ * are missing. If a server dies later, turns do not wait for it and its last list stays in use. On
+ * the loop. */
+#include "turn/runtime/runtime_servers.h"
+
+#include "turn/turn_event.h"
+#include "turn/turn_machine.h"
+#include "turn/turn_offer.h"
+
+/* ---- Waiting ---- */
+
+static bool is_starting(const pal_runtime *runtime)
+{
+    for (size_t i = 0; i < runtime->servers_len; i++)
+        if (pal_mcp_state_of(runtime->servers[i]) == PAL_MCP_STARTING)
+            return true;
+    return false;
+}
+
+/* A model that was promised tools and has none may answer oddly, so report which servers are
+ * missing. */
+static void tell_missing(pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->runtime->servers_len; i++) {
+        const pal_mcp *server = turn->runtime->servers[i];
+        pal_str why = pal_mcp_failure(server);
+
+        if (pal_mcp_state_of(server) == PAL_MCP_READY)
+            continue;
+        pal_event_tell(turn,
+                (pal_event){.kind = PAL_EVENT_TOOLS_MISSING,
+                        .name = pal_mcp_name(server),
+                        .text = why.len ? why : pal_str_of("the server is still starting")});
+    }
+}
+
+bool pal_servers_gather(pal_turn *turn)
+{
+    turn->tools = pal_offer_gather(turn->runtime, &turn->request, turn->arena, &turn->tools_len);
+    return turn->tools != NULL;
+}
+
+static void go_on(pal_turn *turn)
+{
+    if (pal_servers_gather(turn))
+        pal_turn_next_step(turn);
+    else
+        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+}
+
+static void wake_all(pal_runtime *runtime)
+{
+    while (runtime->server_waiters) {
+        pal_turn *turn = runtime->server_waiters;
+
+        pal_servers_leave(turn);
+        tell_missing(turn);
+        go_on(turn);
+    }
+}
+
+static void too_slow(pal_timer *timer)
+{
+    wake_all((pal_runtime *)((char *)timer - offsetof(pal_runtime, servers_timer)));
+}
+
+static void changed(pal_mcp *mcp, void *user)
+{
+    pal_runtime *runtime = user;
+
+    (void)mcp;
+    if (!is_starting(runtime))
+        wake_all(runtime);
+}
+
+/* The timer starts when the runtime opens. After it has fired, no turn waits any more. */
+bool pal_servers_are_awaited(const pal_turn *turn)
+{
+    const pal_runtime *runtime = turn->runtime;
+
+    return !turn->request.no_server_tools && !turn->compact &&
+            runtime->servers_timer.position != 0 && is_starting(runtime);
+}
+
+void pal_servers_offer(pal_turn *turn)
+{
+    pal_runtime *runtime = turn->runtime;
+
+    if (!pal_servers_are_awaited(turn)) {
+        go_on(turn);
+        return;
+    }
+    turn->phase = PAL_PHASE_SERVERS;
+    turn->next_waiter = runtime->server_waiters;
+    runtime->server_waiters = turn;
+}
+
+void pal_servers_leave(pal_turn *turn)
+{
+    pal_turn **at = &turn->runtime->server_waiters;
+
+    while (*at && *at != turn)
+        at = &(*at)->next_waiter;
+    if (*at)
+        *at = turn->next_waiter;
+    turn->next_waiter = NULL;
+}
+
+/* ---- Opening ---- */
+
+static pal_status open_server(
+        pal_runtime *runtime, const pal_tool_server *server, pal_mcp **out_mcp, pal_error *err)
+{
+    pal_mcp_config config = {
+            .name = server->name,
+            .command = server->command,
+            .command_len = server->command_len,
+            .environment = server->environment,
+            .environment_len = server->environment_len,
+            .url = server->url,
+            .headers = (const pal_http_header *)server->headers,
+            .headers_len = server->headers_len,
+            .call_ms = server->call_ms,
+    };
+
+    return pal_mcp_open(runtime->loop, runtime->http, &config, changed, runtime, out_mcp, err);
+}
+
+pal_status pal_servers_open(pal_runtime *runtime, pal_error *err)
+{
+    const pal_runtime_options *options = &runtime->options;
+    pal_status status = PAL_OK;
+
+    runtime->servers =
+            pal_arena_array(runtime->arena, options->tool_servers_len + 1, sizeof(pal_mcp *));
+    if (!runtime->servers)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    for (size_t i = 0; status == PAL_OK && i < options->tool_servers_len; i++) {
+        status = open_server(runtime, &options->tool_servers[i], &runtime->servers[i], err);
+        runtime->servers_len += status == PAL_OK;
+    }
+    if (status == PAL_OK && runtime->servers_len > 0 &&
+            !pal_timer_start(
+                    runtime->loop, &runtime->servers_timer, options->tools_wait_ms, too_slow))
+        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    return status;
+}
+
+void pal_servers_close(pal_runtime *runtime)
+{
+    pal_timer_stop(runtime->loop, &runtime->servers_timer);
+    for (size_t i = 0; i < runtime->servers_len; i++)
+        pal_mcp_close(runtime->servers[i]);
+}

@@ -1,0 +1,20 @@
+/* window_inside.h - functions that the window*.c files share. Only for them. */
+#ifndef PAL_WINDOW_INSIDE_H
+#define PAL_WINDOW_INSIDE_H
+
+#include "window/window_load.h"
+
+/* Loads the kept messages before the tail, which must be loaded: pins, the messages that the
+ * checkpoint keeps, and the question of a turn that is longer than the tail. */
+PAL_CHECKED pal_status pal_window_load_kept(pal_store *store, const pal_window *window,
+        pal_arena *arena, pal_window_view *view, pal_error *err);
+
+/* Learns how the provider counts. Every answer in the tail has the tokens of its request by our
+ * count, and the number that the provider reported. */
+void pal_window_calibrate(const pal_window *window, pal_window_view *view);
+
+/* Returns true if the window's tools are those that the epoch began with. */
+bool pal_window_same_tools(
+        const pal_epoch_record *epoch, const pal_window *window, pal_arena *arena);
+
+#endif

@@ -1,0 +1,250 @@
+/* window_load.c - loads what a plan needs: the tail, from the end backward up to the model's limit,
+ * and the kept messages before it. Reads only; can block. */
+#include "window/window_inside.h"
+
+/* With a tail of twice the sendable size, a compaction sees everything that it has to summarize. */
+enum { TAIL_FACTOR = 2, ANSWER_SHARE = 4, LAST_MESSAGES = 8 };
+
+#define TAIL_BYTES_MAX ((uint64_t)256 << 20)
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void set_limits(const pal_window *window, const pal_model *model, pal_context_limits *limits)
+{
+    *limits = window->limits;
+    if (limits->context == 0)
+        limits->context = model->context ? model->context : PAL_CONTEXT_TOKENS_DEFAULT;
+    if (limits->input == 0)
+        limits->input = model->input;
+    if (limits->output == 0)
+        limits->output = model->output;
+    /* For a small model, reserving 32,000 tokens for an answer of unknown length would leave no
+     * room for the request. */
+    if (limits->output == 0)
+        limits->output = limits->context / ANSWER_SHARE;
+    pal_profile_limits(window->profile, limits);
+}
+
+/* Returns the number of tokens to load, by the stored counts: the sendable tokens, and the pruned
+ * ones, which are loaded but not sent. */
+static uint64_t tail_tokens(const pal_window_view *view)
+{
+    uint64_t tokens = pal_context_sendable(&view->input) + 1;
+
+    return tokens * TAIL_FACTOR + view->pruned_tokens;
+}
+
+/* Counts the messages between the checkpoint and the tail. The session knows the tokens of all its
+ * messages. If other messages are hidden, the older ones are assumed to be as long as those of the
+ * tail. */
+static pal_status count_older(
+        const pal_reading *reading, pal_context_input *input, pal_error *err)
+{
+    const pal_session *session = &reading->row.session;
+    uint64_t tail = 0, in_sight = 0;
+    pal_status status = pal_reading_count(reading, input->checkpoint.seq, input->messages[0].seq,
+            &input->older_messages, err);
+
+    if (status == PAL_OK)
+        status = pal_reading_count(reading, 0, session->last_seq + 1, &in_sight, err);
+    for (size_t i = 0; i < input->messages_len; i++)
+        tail += input->messages[i].tokens;
+    input->older_tokens = tail / input->messages_len * input->older_messages;
+    if (pal_id_is_none(session->parent_id) && in_sight == session->last_seq &&
+            session->tokens >= tail + input->checkpoint.hidden_tokens)
+        input->older_tokens = session->tokens - tail - input->checkpoint.hidden_tokens;
+    return status;
+}
+
+static pal_status load_tail(
+        const pal_reading *reading, pal_arena *arena, pal_window_view *view, pal_error *err)
+{
+    pal_context_input *input = &view->input;
+    pal_load load = {
+            .after_seq = input->checkpoint.seq,
+            .tokens_max = tail_tokens(view),
+            .bytes_max = TAIL_BYTES_MAX,
+            .from_end = true,
+    };
+    pal_messages tail;
+    pal_status status = pal_reading_load(reading, &load, arena, &tail, err);
+
+    if (status == PAL_OK && tail.len == 0 && tail.has_more) {
+        /* The newest message alone exceeds the limit: the plan must report that. */
+        load = (pal_load){.after_seq = input->checkpoint.seq, .limit = 1, .from_end = true};
+        status = pal_reading_load(reading, &load, arena, &tail, err);
+    }
+    if (status != PAL_OK)
+        return status;
+    input->messages = tail.items;
+    input->messages_len = tail.len;
+    if (tail.has_more && tail.len > 0)
+        status = count_older(reading, input, err);
+    view->is_tail_all = !tail.has_more && input->checkpoint.seq == 0;
+    return status;
+}
+
+/* The session's leading system message always comes first, whatever is cut after it. */
+static pal_status load_head(
+        const pal_reading *reading, pal_arena *arena, pal_window_view *view, pal_error *err)
+{
+    pal_context_input *input = &view->input;
+    pal_load load = {.limit = 1};
+    pal_messages first = {.items = (pal_message *)input->messages, .len = input->messages_len};
+    pal_status status = PAL_OK;
+
+    if (!view->is_tail_all)
+        status = pal_reading_load(reading, &load, arena, &first, err);
+    if (status != PAL_OK || first.len == 0 || first.items[0].role != PAL_ROLE_SYSTEM)
+        return status;
+    input->head = &first.items[0];
+    if (input->messages_len > 0 && input->messages[0].seq == input->head->seq) {
+        input->messages++;
+        input->messages_len--;
+    } else if (input->older_messages > 0 && input->head->seq > input->checkpoint.seq) {
+        input->older_messages--;
+        input->older_tokens -= min_u64(input->older_tokens, input->head->tokens);
+    }
+    return PAL_OK;
+}
+
+static pal_status read_marks(const pal_reading *reading, const pal_window *window, pal_arena *arena,
+        pal_window_view *view, pal_error *err)
+{
+    const pal_standing *standing = &view->standing;
+    pal_context_input *input = &view->input;
+    pal_epoch_record epoch;
+    pal_pruned *pruned;
+    pal_status status = PAL_OK;
+
+    if (standing->checkpoint.number)
+        status = pal_checkpoint_read(&standing->checkpoint, arena, &view->record, err);
+    if (status == PAL_OK && standing->checkpoint.number)
+        status = pal_reading_count(reading, 0, view->record.checkpoint.seq + 1,
+                &view->record.checkpoint.messages, err);
+    if (status == PAL_OK)
+        status = pal_prunes_read(standing->prunes, standing->prunes_len, arena, &pruned,
+                &input->pruned_len, &view->pruned_tokens, err);
+    if (status != PAL_OK)
+        return status;
+    input->checkpoint = view->record.checkpoint;
+    input->pruned = pruned;
+    if (standing->epoch.number == 0)
+        return PAL_OK;
+    status = pal_epoch_read(&standing->epoch, arena, &epoch, err);
+    if (status != PAL_OK)
+        return status;
+    if (window->assume_last || (!epoch.is_own && !window->system_exact))
+        input->system = epoch.system;
+    if (window->assume_last || pal_window_same_tools(&epoch, window, arena)) {
+        input->tools = epoch.tools; /* the same bytes as in earlier requests */
+        input->tools_len = epoch.tools_len;
+    }
+    return PAL_OK;
+}
+
+static const pal_sent *newest_sent(const pal_message *messages, size_t len)
+{
+    for (size_t i = len; i-- > 0;)
+        if (messages[i].sent && messages[i].sent->items > 0)
+            return messages[i].sent;
+    return NULL;
+}
+
+/* Finds the last request, by the data that the newest answer keeps of it. If a compaction has cut
+ * off that answer, it is among the last messages before the tail. */
+static pal_status find_last(const pal_reading *reading, const pal_window *window, pal_arena *arena,
+        pal_window_view *view, pal_error *err)
+{
+    pal_context_input *input = &view->input;
+    const pal_sent *sent = newest_sent(input->messages, input->messages_len);
+    pal_context_last *last;
+    pal_status status = PAL_OK;
+
+    input->last = window->last;
+    if (window->last)
+        return PAL_OK;
+    if (!sent && input->checkpoint.number) {
+        pal_load load = {.before_seq = input->checkpoint.seq + 1,
+                .limit = LAST_MESSAGES,
+                .from_end = true};
+        pal_messages before;
+
+        status = pal_reading_load(reading, &load, arena, &before, err);
+        if (status == PAL_OK)
+            sent = newest_sent(before.items, before.len);
+    }
+    if (status != PAL_OK || !sent)
+        return status;
+    last = pal_arena_alloc(arena, sizeof(*last));
+    if (!last)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    last->sent = sent;
+    input->last = last;
+    return PAL_OK;
+}
+
+pal_status pal_window_load(pal_store *store, const pal_window *window, const pal_reading *reading,
+        pal_arena *arena, pal_window_view *out_view, pal_error *err)
+{
+    pal_window_view view = {.model = pal_models_find(window->models, window->model)};
+    pal_context_input *input = &view.input;
+    pal_reading own;
+    pal_status status = PAL_OK;
+
+    if (!reading) {
+        status = pal_reading_begin(store, window->tenant, window->session, arena, &own, err);
+        reading = &own;
+    }
+    if (status == PAL_OK)
+        status = pal_reading_standing(reading, arena, &view.standing, err);
+    if (status != PAL_OK)
+        return status;
+    input->system = window->system;
+    input->tools = window->tools;
+    input->tools_len = window->tools_len;
+    input->settings = window->settings;
+    input->profile = window->profile;
+    input->family = window->family;
+    input->encoding = view.model.encoding;
+    input->pending = window->pending;
+    input->pending_len = window->pending_len;
+    input->after_overflow = window->after_overflow;
+    input->after_compaction = window->after_compaction;
+    input->full_tokens = window->full_tokens;
+    input->pruned_text = window->pruned_text;
+    input->pruned_user = window->pruned_user;
+    set_limits(window, &view.model, &input->limits);
+    status = read_marks(reading, window, arena, &view, err);
+    if (status == PAL_OK)
+        status = load_tail(reading, arena, &view, err);
+    if (status == PAL_OK)
+        status = load_head(reading, arena, &view, err);
+    if (status == PAL_OK)
+        status = pal_window_load_kept(store, window, arena, &view, err);
+    if (status == PAL_OK)
+        status = pal_window_finish(store, window, &view, err);
+    if (status == PAL_OK)
+        status = find_last(reading, window, arena, &view, err);
+    if (status != PAL_OK)
+        return status;
+    pal_window_calibrate(window, &view);
+    *out_view = view;
+    return PAL_OK;
+}
+
+pal_status pal_window_plan(pal_store *store, const pal_window *window, pal_arena *arena,
+        pal_plan *out_plan, pal_error *err)
+{
+    pal_window_view view;
+    pal_status status = pal_window_load(store, window, NULL, arena, &view, err);
+
+    if (status == PAL_OK)
+        status = pal_context_plan(&view.input, arena, out_plan, err);
+    if (status == PAL_OK)
+        out_plan->is_estimate = !view.model.encoding || !view.model.is_exact;
+    return status;
+}

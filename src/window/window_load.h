@@ -1,0 +1,41 @@
+/* window_load.h - the data loaded for a plan, for files of turn/ that plan more than once. */
+#ifndef PAL_WINDOW_LOAD_H
+#define PAL_WINDOW_LOAD_H
+
+#include "store/store_reading.h"
+#include "window/window_record.h"
+
+typedef struct pal_window_view {
+    pal_context_input input; /* everything that it points to is in the arena */
+    pal_standing standing;
+    pal_checkpoint_record record; /* record of the current checkpoint; number 0: none */
+    pal_model model;
+    uint64_t pruned_tokens; /* tokens removed by the current prunes */
+    bool is_tail_all;  /* there are no messages before the tail */
+    bool is_recounted; /* the stored counts are not the model's, so they were counted again */
+} pal_window_view;
+
+/* Loads everything that a plan needs. `reading` belongs to the window's session, or is NULL. */
+PAL_CHECKED pal_status pal_window_load(pal_store *store, const pal_window *window,
+        const pal_reading *reading, pal_arena *arena, pal_window_view *out_view, pal_error *err);
+
+/* Completes the loaded lists: tokens by the model's count, the sizes of blobs, and the flags of
+ * pinned messages. */
+PAL_CHECKED pal_status pal_window_finish(
+        pal_store *store, const pal_window *window, pal_window_view *view, pal_error *err);
+
+/* Makes the mark that pal_window_epoch() would add, and sets *out_needed if it is needed. */
+PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window, const pal_standing *standing,
+        pal_arena *arena, pal_mark *out_mark, bool *out_needed, pal_error *err);
+
+/* Loads the visible message `seq`; PAL_NOT_FOUND if it is hidden. */
+PAL_CHECKED pal_status pal_window_message(pal_store *store, const pal_window *window, uint64_t seq,
+        pal_arena *arena, pal_message *out_message, pal_error *err);
+
+/* Loads the kept messages before `tail_seq`, in ascending order: pins and `keep_seqs`, with both
+ * halves of their tool calls. */
+PAL_CHECKED pal_status pal_window_kept(pal_store *store, const pal_window *window,
+        const pal_standing *standing, const uint64_t *keep_seqs, size_t keep_len, uint64_t tail_seq,
+        pal_arena *arena, pal_message **out_kept, size_t *out_len, pal_error *err);
+
+#endif

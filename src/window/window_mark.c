@@ -1,0 +1,97 @@
+/* window_mark.c - stores the decisions of a plan as marks: prunes and epochs. A crash before a
+ * mark is committed leaves the window unchanged, and the next plan requests the same mark again. */
+#include "window/window_inside.h"
+
+#include "base/json/json.h"
+
+static bool same_json(pal_str a, pal_str b, pal_arena *arena)
+{
+    pal_json left, right;
+
+    if (pal_str_equal(a, b))
+        return true;
+    return a.len > 0 && b.len > 0 && pal_json_parse(arena, a, NULL, &left, NULL) == PAL_OK &&
+            pal_json_parse(arena, b, NULL, &right, NULL) == PAL_OK && pal_json_equal(left, right);
+}
+
+bool pal_window_same_tools(
+        const pal_epoch_record *epoch, const pal_window *window, pal_arena *arena)
+{
+    if (epoch->tools_len != window->tools_len)
+        return false;
+    for (size_t i = 0; i < window->tools_len; i++)
+        if (!pal_str_equal(epoch->tools[i].name, window->tools[i].name) ||
+                !pal_str_equal(epoch->tools[i].description, window->tools[i].description) ||
+                !same_json(epoch->tools[i].schema, window->tools[i].schema, arena))
+            return false;
+    return true;
+}
+
+static pal_status add_mark(
+        pal_store *store, const pal_window *window, pal_mark *mark, pal_error *err)
+{
+    pal_op op = {.kind = PAL_OP_MARK,
+            .tenant = window->tenant,
+            .session = window->session,
+            .fence = window->fence,
+            .u.mark = mark};
+    pal_status status = pal_store_apply(store, &op, 1, err);
+
+    if (status == PAL_OK && op.status != PAL_OK)
+        status = pal_error_set(err, op.status, "%s", op.error.message);
+    return status;
+}
+
+pal_status pal_window_prune(pal_store *store, const pal_window *window, const pal_plan *plan,
+        pal_arena *arena, pal_error *err)
+{
+    pal_mark mark = {.kind = PAL_MARK_PRUNE};
+    pal_status status;
+
+    if (plan->prune_len == 0)
+        return PAL_OK;
+    mark.seq = plan->prune[plan->prune_len - 1].seq;
+    status = pal_prunes_write(
+            plan->prune, plan->prune_len, plan->prune_tokens, arena, &mark.body, err);
+    if (status == PAL_OK)
+        status = add_mark(store, window, &mark, err);
+    return status;
+}
+
+pal_status pal_window_epoch_mark(const pal_window *window, const pal_standing *standing,
+        pal_arena *arena, pal_mark *out_mark, bool *out_needed, pal_error *err)
+{
+    pal_epoch_record record = {.system = window->system,
+            .is_own = window->system_exact,
+            .tools = (pal_tool *)window->tools,
+            .tools_len = window->tools_len};
+    pal_epoch_record standing_record;
+    pal_status status;
+
+    *out_mark = (pal_mark){.kind = PAL_MARK_EPOCH};
+    *out_needed = window->system.len > 0 || window->tools_len > 0;
+    if (!standing->epoch.number || !*out_needed)
+        return *out_needed ? pal_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
+    status = pal_epoch_read(&standing->epoch, arena, &standing_record, err);
+    if (status != PAL_OK)
+        return status;
+    /* New tools break the cache anyway, so the current instructions are stored with them. */
+    *out_needed = !pal_window_same_tools(&standing_record, window, arena);
+    return *out_needed ? pal_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
+}
+
+pal_status pal_window_epoch(
+        pal_store *store, const pal_window *window, pal_arena *arena, pal_error *err)
+{
+    pal_mark mark;
+    pal_standing standing;
+    bool needed = false;
+    pal_status status =
+            pal_store_standing(store, window->tenant, window->session, arena, &standing, err);
+
+    if (status == PAL_OK)
+        status = pal_window_epoch_mark(window, &standing, arena, &mark, &needed, err);
+    if (status == PAL_OK && needed)
+        status = add_mark(store, window, &mark, err);
+    return status;
+}
