@@ -31,14 +31,21 @@ pal_status pal_window_summary(pal_store *store, pal_str tenant, pal_id session, 
     return status;
 }
 
-/* A checkpoint without a cut and without a summary has no content, so it is undone. */
+/* A checkpoint without a cut and without a summary has no content, so it is undone. If it replaced
+ * another one, that one would be in effect again; then the empty checkpoint is stored instead. */
+static bool is_undone(const pal_checkpoint_record *standing)
+{
+    return standing->checkpoint.seq == 0 &&
+            (standing->previous == 0 || standing->checkpoint.summary.len == 0);
+}
+
 static pal_status clear(pal_store *store, pal_str tenant, pal_id session,
         const pal_checkpoint_record *standing, pal_mark *out_mark, pal_error *err)
 {
     pal_mark undo = {.kind = PAL_MARK_UNDO, .target = standing->checkpoint.number};
     pal_status status = PAL_OK;
 
-    if (standing->checkpoint.number > 0)
+    if (standing->checkpoint.summary.len > 0)
         status = pal_store_mark(store, tenant, session, &undo, err);
     if (status == PAL_OK)
         *out_mark = undo;
@@ -52,7 +59,7 @@ static pal_status set(pal_store *store, pal_str tenant, pal_id session, pal_str 
     pal_mark mark = {.kind = PAL_MARK_CHECKPOINT};
     pal_status status = find_standing(store, tenant, session, arena, &record, err);
 
-    if (status == PAL_OK && summary.len == 0 && record.checkpoint.seq == 0)
+    if (status == PAL_OK && summary.len == 0 && is_undone(&record))
         return clear(store, tenant, session, &record, out_mark, err);
     record.previous = record.checkpoint.number;
     record.checkpoint.summary = summary;

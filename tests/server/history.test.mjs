@@ -81,6 +81,18 @@ test('a summary can be set and read without a cut, and the model gets it', async
     await s.post(`${base}/${id}/undo`, {});
     assert.equal((await s.get(at)).json.summary, 'We chose blue.');
     assert.equal((await set('')).json.summary, '');
+    assert.equal((await s.get(at)).json.summary, '');
+    for (const color of ['red', 'black']) await set(color);
+    for (let i = 0; i < 2; i++) {
+        await set('');
+        assert.equal((await s.get(at)).json.summary, '', 'an earlier summary does not come back');
+    }
+    await s.post(`${base}/${id}/undo`, {});
+    assert.equal((await s.get(at)).json.summary, 'black');
+    await set('');
+    await s.turn(id, { message: 'no colors' });
+    assert.doesNotMatch(JSON.stringify((await s.asked()).at(-1).messages), /blue|red|black/);
+    await s.post(`${base}/${id}/rewind`, { to_seq: 2 });
     assert.deepEqual(await shown(s, id), ['and now?', 'echo: and now?']);
     assertError(await s.ask('PUT', at, { body: {} }), 400, 'invalid', /'summary' must be a string/);
     assertError(await s.ask('PUT', at, { body: { summary: 'x', more: 1 } }), 400, 'invalid', /more/);
@@ -117,7 +129,9 @@ test('the command does the same', (t) => {
     assert.match(run('truncate', 'demo', '--keep', '1'), /^Nothing was changed/);
     assert.equal(run('summary', 'demo', '--set', 'letters'), 'letters\n');
     assert.equal(JSON.parse(run('summary', 'demo', '--json')).summary, 'letters');
+    run('summary', 'demo', '--set', 'more letters');
     assert.equal(run('summary', 'demo', '--clear'), '');
+    assert.equal(run('summary', 'demo'), '');
     run('append', 'demo', '--replace', 'only this');
     const { messages } = JSON.parse(run('show', 'demo', '--json'));
     assert.deepEqual(messages.map((m) => m.content), ['only this']);
