@@ -144,7 +144,8 @@ static bool same_budget(const pal_budget *a, const pal_budget *b)
     return a->session_tokens == b->session_tokens &&
             a->session_cost_micros == b->session_cost_micros &&
             a->tenant_tokens == b->tenant_tokens &&
-            a->tenant_cost_micros == b->tenant_cost_micros && a->since == b->since;
+            a->tenant_cost_micros == b->tenant_cost_micros && a->since == b->since &&
+            strcmp(a->owner, b->owner) == 0;
 }
 
 bool pal_sender_can_merge(
@@ -153,6 +154,7 @@ bool pal_sender_can_merge(
     return first->tools_len == 0 && second->tools_len == 0 && !first->has_context &&
             !second->has_context && !first->finish && !second->finish &&
             first->lane == second->lane && first->whole == second->whole &&
+            first->expected_seq == 0 && second->expected_seq == 0 &&
             first->no_retries == second->no_retries && first->has_system == second->has_system &&
             first->no_server_tools == second->no_server_tools &&
             first->output_max == second->output_max &&

@@ -12,7 +12,8 @@
 PAL_CHECKED pal_status pal_sender_show(pal_message *messages, size_t len, pal_arena *arena);
 
 /* Returns true if two waiting requests can be merged: every message has a sender, all messages are
- * direct or none is, and the settings are equal. The label and expected_seq are not compared. */
+ * direct or none is, the settings and the budget's owner are equal, and neither request expects a
+ * seq. The label is not compared. */
 bool pal_sender_can_merge(
         const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch);
 

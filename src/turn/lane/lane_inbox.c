@@ -1,6 +1,6 @@
-/* lane_inbox.c - writes and reads a request that waits in the inbox. The item has no lane and no
- * expected_seq, and no `finish`, which could not be called after a restart. An item has the same
- * size limit as a message. Pure functions. */
+/* lane_inbox.c - writes and reads a request that waits in the inbox. The item has no lane, and no
+ * `finish`, which could not be called after a restart. An item has the same size limit as a
+ * message. Pure functions. */
 #include "turn/lane/lane_inbox.h"
 
 #include "base/buf.h"
@@ -31,6 +31,7 @@ static void put_budget(pal_json_writer *writer, const pal_budget *budget)
     put_number(writer, "tenant_tokens", budget->tenant_tokens);
     put_number(writer, "tenant_cost_micros", (uint64_t)budget->tenant_cost_micros);
     put_number(writer, "since", (uint64_t)budget->since);
+    put_text(writer, "owner", pal_str_of(budget->owner));
     pal_json_end_object(writer);
 }
 
@@ -107,6 +108,7 @@ static void put_settings(pal_json_writer *writer, const pal_turn_request *reques
     put_number(writer, "no_server_tools", request->no_server_tools);
     put_number(writer, "no_retries", request->no_retries);
     put_number(writer, "calls_end_turn", request->calls_end_turn);
+    put_number(writer, "expected_seq", request->expected_seq);
     put_budget(writer, &request->budget);
     if (request->has_context)
         put_context(writer, &request->context);
@@ -191,15 +193,20 @@ static uint64_t number_of(pal_json object, const char *name)
     return number;
 }
 
-static pal_budget read_budget(pal_json budget)
+static pal_budget read_budget(pal_json json, pal_arena *arena)
 {
-    return (pal_budget){
-            .session_tokens = number_of(budget, "session_tokens"),
-            .session_cost_micros = (int64_t)number_of(budget, "session_cost_micros"),
-            .tenant_tokens = number_of(budget, "tenant_tokens"),
-            .tenant_cost_micros = (int64_t)number_of(budget, "tenant_cost_micros"),
-            .since = (int64_t)number_of(budget, "since"),
+    pal_str owner = pal_json_string(pal_json_find(json, "owner"), arena);
+    pal_budget budget = {
+            .session_tokens = number_of(json, "session_tokens"),
+            .session_cost_micros = (int64_t)number_of(json, "session_cost_micros"),
+            .tenant_tokens = number_of(json, "tenant_tokens"),
+            .tenant_cost_micros = (int64_t)number_of(json, "tenant_cost_micros"),
+            .since = (int64_t)number_of(json, "since"),
     };
+
+    if (owner.len > 0 && owner.len < sizeof(budget.owner))
+        memcpy(budget.owner, owner.data, owner.len);
+    return budget;
 }
 
 static uint32_t small_of(pal_json object, const char *name)
@@ -311,7 +318,8 @@ pal_status pal_inbox_read(const pal_inbox_item *item, pal_arena *arena, pal_turn
     request->no_server_tools = number_of(body, "no_server_tools") != 0;
     request->no_retries = number_of(body, "no_retries") != 0;
     request->calls_end_turn = number_of(body, "calls_end_turn") != 0;
-    request->budget = read_budget(pal_json_find(body, "budget"));
+    request->budget = read_budget(pal_json_find(body, "budget"), arena);
+    request->expected_seq = number_of(body, "expected_seq");
     context = pal_json_find(body, "context");
     request->has_context = pal_json_type_of(context) == PAL_JSON_OBJECT;
     if (request->has_context)

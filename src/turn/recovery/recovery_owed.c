@@ -52,6 +52,7 @@ static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
     if (turn->messages_len > turn->settled_len && pal_id_is_none(head.first))
         head.first = turn->messages[turn->settled_len].id;
     settings.messages_len = 0;
+    settings.expected_seq = 0; /* it was checked when the messages were recorded */
     turn->tries = head.tries;
     turn->first_id = head.first;
     if (pal_inbox_write(&settings, &head, PAL_DELIVERY_OWED, turn->arena, out_item, NULL) != PAL_OK)

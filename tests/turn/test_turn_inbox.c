@@ -1,0 +1,178 @@
+/* test_turn_inbox.c - a request that waits in the inbox keeps its conditions, also if another
+ * process runs it. */
+#include "turn_fixture.h"
+#include "turn_service.h"
+
+#define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"
+#define SIENNA "{\"sender\":\"@sienna:sunbeam.pt\"}"
+#define LONNI "{\"sender\":\"@lonni:sunbeam.pt\"}"
+
+/* The service holds the first answer, so that later requests of the session wait. */
+static const service_reply held[] = {{.body = ANSWER("first"), .is_held = true},
+        {.body = ANSWER("second")}, {.body = ANSWER("third")}};
+
+static pal_id begin_held(service *s)
+{
+    pal_endpoint endpoint = {.kind = S("openai"), .url = S(s->url), .model = S("m")};
+    pal_turn_request request;
+    pal_turn_info info;
+    pal_id session;
+
+    open_store();
+    open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
+    session = new_session();
+    request = said(session, "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    service_wait(s, 1);
+    return session;
+}
+
+static void restart(void)
+{
+    pal_runtime_close(runtime, 0);
+    open_runtime(NULL, (pal_runtime_options){0});
+}
+
+static pal_turn_request said_by(pal_id session, const char *extra, const char *text)
+{
+    pal_turn_request request = said(session, text);
+
+    request.messages[0].extra = S(extra);
+    request.lane = PAL_LANE_QUEUE;
+    return request;
+}
+
+static pal_id wait_with(const pal_turn_request *request)
+{
+    pal_turn_info info = {0};
+
+    CHECK(ok(pal_turn_start(runtime, request, &info, &err)) && info.state == PAL_TURN_QUEUED);
+    return info.turn;
+}
+
+static void wait_for_empty_inbox(pal_id session)
+{
+    pal_inbox_item *items;
+    size_t len = 1;
+
+    for (int i = 0; i < WAIT_MS / 10 && len > 0; i++) {
+        CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)));
+        if (len > 0)
+            usleep(10000);
+    }
+    CHECK(len == 0);
+}
+
+/* Both requests expect the session as it is after the first answer. The second one comes too
+ * late. */
+static void expect_twice(bool is_restarted)
+{
+    service *s = service_open(held, 3);
+    pal_id session = begin_held(s), first, second;
+    pal_turn_request request = said_by(session, SIENNA, "b");
+    pal_turn_info info;
+    pal_messages list;
+
+    request.expected_seq = 2;
+    first = wait_with(&request);
+    request = said_by(session, LONNI, "c");
+    request.expected_seq = 2;
+    second = wait_with(&request);
+    if (is_restarted)
+        restart();
+    else
+        service_release(s);
+    wait_for_empty_inbox(session);
+    CHECK(wait_for(first, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(wait_for(second, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_CONFLICT);
+    list = all_of(session);
+    if (CHECK(list.len == 4))
+        CHECK(pal_str_is(part_text(&list.items[2], 0), "<@sienna:sunbeam.pt> b"));
+    end();
+    service_close(s);
+}
+
+static void a_waiting_request_expects_its_seq(void)
+{
+    expect_twice(false);
+}
+
+static void a_waiting_request_expects_its_seq_after_a_restart(void)
+{
+    expect_twice(true);
+}
+
+static void own_twice(bool is_restarted)
+{
+    service *s = service_open(held, 3);
+    pal_id session = begin_held(s), first, second;
+    pal_turn_request request = said_by(session, SIENNA, "b");
+    pal_messages list;
+
+    snprintf(request.budget.owner, sizeof(request.budget.owner), "key-1");
+    first = wait_with(&request);
+    request = said_by(session, LONNI, "c");
+    snprintf(request.budget.owner, sizeof(request.budget.owner), "key-2");
+    second = wait_with(&request);
+    CHECK(pal_runtime_owned(runtime, S("key-2")) == 1);
+    if (is_restarted)
+        restart();
+    else
+        service_release(s);
+    wait_for_empty_inbox(session);
+    CHECK(wait_for(first, NULL, NULL) == PAL_TURN_DONE);
+    CHECK(wait_for(second, NULL, NULL) == PAL_TURN_DONE);
+    list = all_of(session);
+    if (CHECK(list.len == 6)) {
+        CHECK(list.items[3].role == PAL_ROLE_ASSISTANT);
+        CHECK(pal_str_is(part_text(&list.items[4], 0), "<@lonni:sunbeam.pt> c"));
+    }
+    end();
+    service_close(s);
+}
+
+static void requests_of_two_owners_are_not_merged(void)
+{
+    own_twice(false);
+}
+
+static void requests_of_two_owners_are_not_merged_after_a_restart(void)
+{
+    own_twice(true);
+}
+
+/* The process that continues a turn counts it for its owner. */
+static void an_unfinished_turn_keeps_its_owner(void)
+{
+    service *s = service_open(held, 3), *next = service_open(held, 3);
+    pal_endpoint endpoint = {.kind = S("openai"), .url = S(next->url), .model = S("m")};
+    pal_turn_request request;
+    pal_turn_info info;
+
+    begin_held(s);
+    request = said(new_session(), "b");
+    snprintf(request.budget.owner, sizeof(request.budget.owner), "key-1");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    pal_runtime_close(runtime, 0);
+    open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
+    service_wait(next, 1); /* the service takes one call at a time, so both turns are unfinished */
+    for (int i = 0; i < WAIT_MS / 10 && pal_runtime_owned(runtime, S("key-1")) == 0; i++)
+        usleep(10000);
+    CHECK(pal_runtime_owned(runtime, S("key-1")) == 1);
+    service_release(next);
+    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    end();
+    service_close(next);
+    service_close(s);
+}
+
+int main(void)
+{
+    RUN(a_waiting_request_expects_its_seq);
+    RUN(a_waiting_request_expects_its_seq_after_a_restart);
+    RUN(requests_of_two_owners_are_not_merged);
+    RUN(requests_of_two_owners_are_not_merged_after_a_restart);
+    RUN(an_unfinished_turn_keeps_its_owner);
+    pal_arena_free(arena);
+    return tap_done();
+}
