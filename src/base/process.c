@@ -78,7 +78,7 @@ void pal_process_name(char out_name[static PAL_PROCESS_NAME_SIZE])
         snprintf(out_name, PAL_PROCESS_NAME_SIZE, "%ld", pid);
 }
 
-bool pal_process_is_dead(pal_str name)
+static life look_at_named(pal_str name)
 {
     char text[PAL_PROCESS_NAME_SIZE], place[PLACE_SIZE];
     const char *colon = name.len > 0 ? memchr(name.data, ':', name.len) : NULL;
@@ -89,17 +89,27 @@ bool pal_process_is_dead(pal_str name)
     life is;
 
     if (len == 0 || len >= sizeof(text))
-        return false;
+        return UNKNOWN;
     memcpy(text, name.data, len);
     text[len] = '\0';
     pid = strtol(text, &at, 10);
     last = strrchr(text, '.');
     if (pid <= 0 || *at != '@' || !last)
-        return false;
+        return UNKNOWN;
     *last = '\0';
     tell_place(place);
     if (!place[0] || strcmp(at + 1, place) != 0)
-        return false;
+        return UNKNOWN;
     is = look_at(pid, &start);
-    return is == GONE || (is == ALIVE && start != strtoull(last + 1, NULL, 16));
+    return is == ALIVE && start != strtoull(last + 1, NULL, 16) ? GONE : is;
+}
+
+bool pal_process_is_dead(pal_str name)
+{
+    return look_at_named(name) == GONE;
+}
+
+bool pal_process_is_alive(pal_str name)
+{
+    return look_at_named(name) == ALIVE;
 }

@@ -14,5 +14,8 @@ void pal_process_name(char out_name[static PAL_PROCESS_NAME_SIZE]);
  * process ids, and is gone. False if it lives, or if that can't be known here. `name` may continue
  * after a colon. */
 bool pal_process_is_dead(pal_str name);
+/* True if the named process runs on this machine, in the same namespace of process ids. False if it
+ * is gone, or if that can't be known here. */
+bool pal_process_is_alive(pal_str name);
 
 #endif

@@ -99,6 +99,38 @@ test('a turn that is paused at one server takes its results at another', async (
     assert.equal((await untilTurn(b, json.turn_id, 'done')).text, 'tool said: ok');
 });
 
+// The response waits in the memory of its server. No turn runs and no server holds the session.
+test('a background response that waits at one server has not failed at another', async (t) => {
+    const [a, b] = await two(t);
+    const conversation = (await a.post('/v1/conversations', {})).json.id;
+    const respond = (s, input) => s.post('/v1/responses',
+        { model: 'mock-model', input, conversation, background: true });
+    const first = (await respond(a, '<<say one>><<hang times=1>>')).json.id;
+    await a.untilAsked(1);
+    const waits = (await respond(b, '<<say two>>')).json.id;
+    const ended = async (s, id) => {
+        for (;;) {
+            const { json } = await s.get(`/v1/responses/${id}`);
+            if (!['queued', 'in_progress'].includes(json.status)) return json.status;
+            await pause();
+        }
+    };
+    b.child.kill('SIGSTOP');
+    try {
+        await a.release();
+        assert.equal(await ended(a, first), 'completed');
+        assert.equal((await a.get(`/v1/responses/${waits}`)).json.status, 'in_progress');
+    } finally {
+        b.child.kill('SIGCONT');
+    }
+    assert.equal(await ended(a, waits), 'completed');
+    await respond(a, '<<say three>><<hang times=1>>');
+    await a.untilAsked(3);
+    const lost = (await respond(b, '<<say four>>')).json.id;
+    await b.stop('SIGKILL');
+    assert.equal(await ended(a, lost), 'failed');
+});
+
 test('a server that stops hands over its waiting turns', async (t) => {
     const [a, b] = await two(t);
     const id = await a.session();

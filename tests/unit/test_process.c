@@ -39,6 +39,7 @@ static void a_living_process_is_not_dead(void)
 
     pal_process_name(name);
     CHECK(!pal_process_is_dead(pal_str_of(name)));
+    CHECK(pal_process_is_alive(pal_str_of(name)) == (strchr(name, '@') != NULL));
     snprintf(longer, sizeof(longer), "%s:more", name);
     CHECK(!pal_process_is_dead(pal_str_of(longer)));
 }
@@ -54,6 +55,7 @@ static void a_process_that_ended_is_dead(void)
     CHECK(waitpid(child, NULL, 0) == child);
     /* Without a number of the place nobody knows. */
     CHECK(pal_process_is_dead(pal_str_of(name)) == (strchr(name, '@') != NULL));
+    CHECK(!pal_process_is_alive(pal_str_of(name)));
     snprintf(longer, sizeof(longer), "%s:more", name);
     CHECK(pal_process_is_dead(pal_str_of(longer)) == (strchr(name, '@') != NULL));
 }

@@ -47,6 +47,8 @@ typedef struct pal_response {
     pal_str deltas;   /* a JSON array (api_openai_responses_event.c); empty if it was too large to
                          store */
     uint64_t version; /* version of the record; 0 if there is none */
+    pal_str process;  /* name of the process that runs it in the background (base/process.h); may be
+                         empty */
 } pal_response;
 
 /* The form in which an item of the output is shown. */

@@ -1,13 +1,13 @@
 /* api_openai_responses_record.c - a response as a JSON object and as a record.
  *
  *   {"created_at":1700000000,"completed_at":1700000001,"status":"completed","turn":"UUID",
- *    "input":{"message":"UUID","count":1},"output":["UUID"],"usage":[7,0,0,3,0],
+ *    "process":"...","input":{"message":"UUID","count":1},"output":["UUID"],"usage":[7,0,0,3,0],
  *    "deltas":[[0,5,6]],"echo":{...}}
  *
  * Members that are false, 0 or empty are left out. */
 #include "server/api/openai/api_openai_responses.h"
 
-#include "base/clock.h"
+#include "base/process.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
@@ -147,6 +147,8 @@ static void put_body(pal_json_writer *writer, const pal_response *response)
     pal_put_text(writer, "status", status_names[response->status]);
     if (!pal_id_is_none(response->turn))
         pal_put_id(writer, "turn", response->turn);
+    if (response->process.len && !pal_response_is_over(response))
+        pal_put_str(writer, "process", response->process);
     if (response->is_background)
         pal_put_flag(writer, "background", true);
     if (response->is_in_conversation)
@@ -242,6 +244,7 @@ static pal_status read_record(
     (void)pal_json_i64(pal_json_find(body, "created_at"), &out->created_at);
     (void)pal_json_i64(pal_json_find(body, "completed_at"), &out->completed_at);
     (void)read_id(pal_json_find(body, "turn"), arena, &out->turn);
+    out->process = pal_member_string(body, "process", arena);
     out->status = read_status(pal_json_find(body, "status"));
     out->is_background = read_flag(body, "background");
     out->is_in_conversation = read_flag(body, "conversation");
@@ -274,16 +277,26 @@ static void fail(pal_response *response, const char *code, const char *message, 
     response->error_message = pal_arena_copy(arena, pal_str_of(message));
 }
 
-/* This process does not know the turn; another process may be running it. */
+/* Neither this process nor the store knows the turn. It may wait in the memory of another process,
+ * because a waiting response is not in the session's inbox. If it is not known whether that process
+ * lives, the response may run for as long as any process holds the session. */
+static bool may_run_elsewhere(pal_call *call, const pal_response *response)
+{
+    char name[PAL_PROCESS_NAME_SIZE];
+    pal_lease lease;
+    pal_process_name(name);
+    if (pal_str_is(response->process, name) || pal_process_is_dead(response->process))
+        return false;
+    return pal_process_is_alive(response->process) ||
+            pal_store_lease_find(call->server->store, call->caller.tenant, response->session,
+                    call->arena, &lease, NULL) == PAL_OK;
+}
+
 static void settle_lost(pal_call *call, pal_response *response)
 {
-    pal_lease lease;
-    if (pal_store_lease_find(call->server->store, call->caller.tenant, response->session,
-                call->arena, &lease, NULL) == PAL_OK &&
-            lease.expires_at > pal_clock_now_ms())
-        return;
-    fail(response, "server_error", "the server was stopped while the response was in progress",
-            call->arena);
+    if (!may_run_elsewhere(call, response))
+        fail(response, "server_error", "the server was stopped while the response was in progress",
+                call->arena);
 }
 
 /* Determines how the response ended, if the record does not contain it yet. */

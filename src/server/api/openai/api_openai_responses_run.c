@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
 #include "server/server_put.h"
@@ -435,6 +436,9 @@ static pal_status keep_background(response_run *run, pal_error *err)
     pal_op *op = pal_arena_alloc(run->arena, sizeof *op);
     if (!record || !op)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    char process[PAL_PROCESS_NAME_SIZE];
+    pal_process_name(process);
+    run->response.process = pal_arena_copy(run->arena, pal_str_of(process));
     pal_status status = pal_response_record(&run->response, run->arena, record, err);
     if (status != PAL_OK)
         return status;
