@@ -315,6 +315,8 @@ typedef struct pal_turn_info {
     bool has_calls; /* DONE: the caller's tools were called; the PAUSED event carried the calls */
     pal_id message; /* the newest answer; empty if there is none yet */
     uint64_t seq;   /* the seq of that answer; 0: none */
+    bool is_elsewhere; /* the turn is not in this process: another process runs it, will continue it
+                          or has ended it. It cannot be watched or canceled here */
 } pal_turn_info;
 
 /* Starts a turn and waits until its messages are durable. Does not wait for the model: use

@@ -351,8 +351,11 @@ pal_status pal_turn_find(
 
     if (pal_loop_is_on(runtime->loop))
         return status;
-    if (status == PAL_NOT_FOUND)
-        return find_stored(runtime, &q, (pal_id){{0}}, out_info);
+    if (status == PAL_NOT_FOUND) {
+        status = find_stored(runtime, &q, (pal_id){{0}}, out_info);
+        out_info->is_elsewhere = status == PAL_OK;
+        return status;
+    }
     /* Another process may run this turn, or may have continued it after it failed or paused
      * here. */
     q.err = NULL;
@@ -390,8 +393,10 @@ pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant, pal_id sess
     question q = {.tenant = tenant, .session = session, .out_info = out_info, .err = err};
     pal_status status = ask(runtime, &q, session_on_loop);
 
-    if (status == PAL_NOT_FOUND && !pal_loop_is_on(runtime->loop))
-        status = find_stored(runtime, &q, session, out_info);
+    if (status != PAL_NOT_FOUND || pal_loop_is_on(runtime->loop))
+        return status;
+    status = find_stored(runtime, &q, session, out_info);
+    out_info->is_elsewhere = status == PAL_OK;
     return status;
 }
 

@@ -10,6 +10,7 @@
 #include "server/server_put.h"
 #include "server/server_sse.h"
 
+#define ELSEWHERE_RETRY_MS 1000 /* Retry-After if another process runs the turn */
 #define NO_TURN "the turn does not exist or is no longer in memory; read the session's messages"
 
 /* ---- Starting ---- */
@@ -174,6 +175,14 @@ static pal_status read_after(pal_call *call, uint64_t *out_after, pal_error *err
             err, PAL_INVALID, "header Last-Event-ID must be the number of an event");
 }
 
+static pal_status refuse_elsewhere(pal_call *call, pal_error *err)
+{
+    call->fail_retry_ms = ELSEWHERE_RETRY_MS;
+    return pal_call_refuse(call, 409, "turn_elsewhere", PAL_BUSY, err,
+            "the turn does not run in this server: another one runs it or will continue it; read "
+            "its state with GET /api/v1/turns/{turn}, or retry later");
+}
+
 static pal_status get_events(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
@@ -188,6 +197,8 @@ static pal_status get_events(pal_call *call, pal_error *err)
         pal_exchange_answer(call->exchange, 204, NULL, (pal_str){0});
         return PAL_OK;
     }
+    if (info.is_elsewhere)
+        return refuse_elsewhere(call, err);
     return pal_sse_turn(call, &info, after, err);
 }
 
@@ -197,6 +208,9 @@ static pal_status cancel_turn(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
     pal_status status = pal_api_turn_find(call, &info, err);
+    if (status == PAL_OK && info.is_elsewhere)
+        return info.state >= PAL_TURN_DONE ? send_info(call, &info, err)
+                                           : refuse_elsewhere(call, err);
     if (status == PAL_OK)
         status = pal_turn_cancel(call->server->runtime, call->caller.tenant, info.turn, err);
     if (status == PAL_OK)
