@@ -41,6 +41,29 @@ test('the sessions of the page are listed, newest update first', async (t) => {
     assert.deepEqual(await ids('offset=-1&limit=none'), ['one', 'two']);
 });
 
+test('a chat and the legacy session that it continues are one session', async (t) => {
+    const s = await serveModel(t);
+    for (const id of ['Old-1', 'old-2', 'Other']) {
+        const key = `agent:main:pico:direct:pico:${id}`;
+        await s.post('/api/v1/sessions', { key });
+        await s.post(`/api/v1/sessions/${encodeURIComponent(key)}/messages`,
+            { role: 'user', content: `about ${id}` });
+    }
+    for (const id of ['Old-1', 'old-2']) {
+        const { json } = await inbound(s, id, 'And now?');
+        assert.equal(json.adopted, id === 'old-2', 'routing looks for legacy keys in lower case');
+    }
+    const ids = async () => (await s.get('/api/sessions')).json.map((i) => [i.id, i.message_count]);
+    assert.deepEqual(await ids(), [['old-2', 3], ['old-1', 2], ['Other', 1], ['Old-1', 1]]);
+    assert.equal((await s.get('/api/sessions/old-2')).json.messages.length, 3);
+    assert.equal((await s.ask('DELETE', '/api/sessions/old-2')).code, 204);
+    assert.deepEqual(await ids(), [['old-1', 2], ['Other', 1], ['Old-1', 1]]);
+    missing(await s.get('/api/sessions/old-2'));
+    missing(await s.ask('DELETE', '/api/sessions/old-2'));
+    assert.equal((await s.ask('DELETE', '/api/sessions/Old-1')).code, 204);
+    assert.deepEqual(await ids(), [['old-1', 2], ['Other', 1]]);
+});
+
 test('the detail of a session shows calls and reasoning, but no results', async (t) => {
     const s = await serveModel(t);
     await s.post('/api/v1/sessions', { key: 'agent:main:pico:direct:pico:abc' });

@@ -3,10 +3,12 @@
  * The launcher is its web page.
  *
  * Only sessions of the page's own channel, "pico", are shown. The id of such a session is the text
- * after "pico:" in the scope or in a legacy key. Deleting a session moves it to the trash. */
+ * after "pico:" in the scope or in a legacy key. A chat and the legacy session that it continues
+ * have the same id, and are one session here. Deleting a session moves it to the trash. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include "base/map.h"
 #include "dialect/dialect_member.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
@@ -288,33 +290,70 @@ static uint64_t query_number(pal_call *call, const char *name, uint64_t min, uin
     return is_given ? number : otherwise;
 }
 
+/* The newest session with an id, ignoring case. */
+typedef struct pico_newest {
+    pal_str id;
+    pal_id parent;
+} pico_newest;
+
+/* Sets *out_is_old if a newer session has the same id, or continues this session. `newest` has the
+ * sessions so far by their ids in lower case. */
+static pal_status compare_newest(pal_call *call, pal_map *newest, const pal_session *session,
+        pal_str id, bool *out_is_old, pal_error *err)
+{
+    pal_str lower = pal_call_lower(call, id);
+    pico_newest *first = pal_map_find(newest, lower);
+    *out_is_old = first &&
+            (pal_str_equal(first->id, id) || pal_id_equal(first->parent, session->id));
+    if (first)
+        return PAL_OK;
+    first = pal_arena_alloc(call->arena, sizeof *first);
+    if (!first || pal_map_set(newest, lower, first) != PAL_OK)
+        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    *first = (pico_newest){id, session->parent_id};
+    return PAL_OK;
+}
+
 /* Called for each session of the page, newest update first. Iteration ends if it sets *go_on to
  * false. */
 typedef pal_status (*pico_sink)(
         pal_call *call, const pal_session *session, pal_str id, bool *go_on, pal_error *err);
 
+static pal_status visit_session(pal_call *call, const pal_session *session, pal_map *newest,
+        pico_sink sink, bool *go_on, pal_error *err)
+{
+    pal_str id = pico_id(session, call->arena);
+    bool is_left_out = id.len == 0;
+    pal_status status = PAL_OK;
+    if (!is_left_out)
+        status = is_empty(call, session, &is_left_out, err);
+    if (status == PAL_OK && !is_left_out)
+        status = compare_newest(call, newest, session, id, &is_left_out, err);
+    if (status == PAL_OK && !is_left_out)
+        status = sink(call, session, id, go_on, err);
+    return status;
+}
+
 static pal_status each_session(pal_call *call, pico_sink sink, pal_error *err)
 {
     pal_session_query query = {.tenant = call->caller.tenant, .limit = PAL_SESSION_PAGE_MAX};
     pal_session_page page;
+    pal_map newest;
+    pal_status status;
     size_t seen = 0;
     bool go_on = true;
+    pal_map_init(&newest);
     do {
-        pal_status status = pal_store_list(call->server->store, &query, call->arena, &page, err);
-        for (size_t i = 0; status == PAL_OK && go_on && i < page.sessions_len; i++) {
-            pal_str id = pico_id(&page.sessions[i], call->arena);
-            bool is_gone = id.len == 0;
-            if (!is_gone)
-                status = is_empty(call, &page.sessions[i], &is_gone, err);
-            if (status == PAL_OK && !is_gone)
-                status = sink(call, &page.sessions[i], id, &go_on, err);
-        }
+        status = pal_store_list(call->server->store, &query, call->arena, &page, err);
+        for (size_t i = 0; status == PAL_OK && go_on && i < page.sessions_len; i++)
+            status = visit_session(call, &page.sessions[i], &newest, sink, &go_on, err);
         if (status != PAL_OK)
-            return status;
+            break;
         seen += page.sessions_len;
         query.cursor = page.cursor;
     } while (go_on && page.cursor.len && seen < PAL_SERVER_PICO_SESSIONS_MAX);
-    return PAL_OK;
+    pal_map_done(&newest);
+    return status;
 }
 
 typedef struct pico_list {
@@ -428,14 +467,41 @@ static pal_status get_session(pal_call *call, pal_error *err)
     return status;
 }
 
+/* Finds the legacy session that a chat continues. PAL_NOT_FOUND if there is none. */
+static pal_status find_continued(
+        pal_call *call, const pal_session *session, pal_session *out_session, pal_error *err)
+{
+    pal_arena *arena = call->arena;
+    char id[PAL_ID_TEXT_SIZE];
+    if (pal_id_is_none(session->parent_id))
+        return PAL_NOT_FOUND;
+    pal_id_to_text(session->parent_id, id);
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ID,
+            pal_str_of(id), arena, out_session, err);
+    if (status != PAL_OK)
+        return status;
+    pal_str one = pal_call_lower(call, pico_id(session, arena));
+    pal_str other = pal_call_lower(call, pico_id(out_session, arena));
+    return pal_str_equal(one, other) ? PAL_OK : PAL_NOT_FOUND;
+}
+
+/* The legacy session that a chat continues is deleted too. Otherwise it would be shown again. After
+ * a crash in between, it is found and deleted when the request is repeated. */
 static pal_status delete_session(pal_call *call, pal_error *err)
 {
-    pal_session session;
+    pal_session session, continued;
     pal_status status = find_session(call, &session, err);
     if (status == PAL_NOT_FOUND)
         return not_found(call);
-    if (status == PAL_OK)
+    while (status == PAL_OK) {
         status = pal_store_delete(call->server->store, call->caller.tenant, session.id, err);
+        if (status == PAL_OK)
+            status = find_continued(call, &session, &continued, err);
+        if (status == PAL_OK)
+            session = continued;
+    }
+    if (status == PAL_NOT_FOUND)
+        status = PAL_OK; /* everything is deleted */
     if (status == PAL_OK)
         pal_exchange_answer(call->exchange, 204, NULL, (pal_str){0});
     return status;
