@@ -18,4 +18,9 @@ pal_nearest pal_nearest_make(pal_str text);
 /* Returns true if the word is near enough and nearer than all previous words. */
 bool pal_nearest_try(pal_nearest *nearest, pal_str word);
 
+/* True if `text` is `word` with one typing error (a letter too many, missing, replaced or swapped
+ * with its neighbor), or in another style ("chatId" for "chat_id"). Short words have no typing
+ * errors: too many other words are near them. */
+bool pal_nearest_is_slip(pal_str text, pal_str word);
+
 #endif

@@ -3,11 +3,12 @@
  *
  * A member that is absent or null is empty. A member of a wrong type is an error. An unknown member
  * is an error too, because a mistyped setting would select the wrong session. Only within
- * `context`, which a program can pass on unchanged, unknown members are ignored. `inbound` is
- * another name for `context`, and `dispatch_rules` for `rules`. */
+ * `context`, which a program can pass on unchanged, unknown members are ignored, unless one is a
+ * misspelled name. `inbound` is another name for `context`, and `dispatch_rules` for `rules`. */
 #include "dialect/dialect_route.h"
 
 #include <stdio.h>
+#include "base/nearest.h"
 
 /* The state of a reader. After a failure all further reads do nothing, like those of a buf. */
 typedef struct reader {
@@ -110,6 +111,20 @@ static const pal_str *read_texts(reader *r, const char *name, pal_json value, si
         *out_len = i + 1;
     }
     return texts;
+}
+
+/* A misspelled "chat_id" would send the messages of all chats to one session. */
+static void check_slip(reader *r, pal_json context, const char *name)
+{
+    pal_json_iter iter = pal_json_each(context);
+    pal_json member, value;
+    while (r->status == PAL_OK && pal_json_next(&iter, &member, &value)) {
+        pal_str text = pal_json_string(member, r->arena);
+        if (!pal_str_is(text, name) && pal_nearest_is_slip(text, pal_str_of(name)))
+            r->status = pal_error_set(r->err, PAL_INVALID,
+                    "unknown member '%.*s' of context; did you mean '%s'?", PAL_STR_ARG(text),
+                    name);
+    }
 }
 
 static void check_names(reader *r, const char *of, pal_json object, const char *const *names)
@@ -296,7 +311,9 @@ static void read_context(reader *r, pal_json value, pal_route_context *c)
         if (!is_given(text))
             text = pal_json_find(context, texts[i].name);
         *texts[i].text = read_text(r, texts[i].name, text);
+        check_slip(r, context, texts[i].name);
     }
+    check_slip(r, context, "mentioned");
     c->mentioned = read_bool(r, "mentioned", pal_json_find(context, "mentioned"));
     set_kind(r, c);
 }

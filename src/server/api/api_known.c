@@ -4,7 +4,7 @@
  *
  * The known names are those of /openapi.json: the route's request schema and its list of
  * parameters. A schema with "additionalProperties":true accepts members that Palaver does not
- * know. */
+ * know; the handler checks those with pal_call_names(). */
 #include "server/server_call.h"
 
 #include <stdio.h>
@@ -21,6 +21,7 @@ typedef struct known {
     pal_str unknown;
     pal_nearest nearest;
     pal_str best;
+    bool has_part; /* `best` is a part of the unknown name, or contains it */
     char listed[LISTED_MAX];
     size_t listed_len;
     bool is_found;
@@ -31,18 +32,28 @@ static known known_of(pal_str unknown)
     return (known){.unknown = unknown, .nearest = pal_nearest_make(unknown)};
 }
 
-/* True for "at" and "at_seq": `text` is the part of `word` before an underscore. */
-static bool is_beginning(pal_str text, pal_str word)
+/* True for "at" and "at_seq", and for "seq" and "at_seq": `part` is the beginning or the end of
+ * `whole`, and an underscore is next to it. */
+static bool is_part(pal_str part, pal_str whole)
 {
-    return text.len > 0 && word.len > text.len && word.data[text.len] == '_' &&
-            memcmp(word.data, text.data, text.len) == 0;
+    if (part.len == 0 || whole.len < part.len + 2)
+        return false;
+    size_t rest = whole.len - part.len;
+    return (whole.data[part.len] == '_' && memcmp(whole.data, part.data, part.len) == 0) ||
+            (whole.data[rest - 1] == '_' && memcmp(whole.data + rest, part.data, part.len) == 0);
 }
 
+/* A part of a name is a better suggestion than a name with other letters. */
 static void try_name(known *k, pal_str name)
 {
     k->is_found |= pal_str_equal(k->unknown, name);
-    if (pal_nearest_try(&k->nearest, name) || (!k->best.len && is_beginning(k->unknown, name)))
+    bool is_nearer = pal_nearest_try(&k->nearest, name);
+    if (is_part(k->unknown, name) || is_part(name, k->unknown)) {
+        k->best = k->has_part ? k->best : name;
+        k->has_part = true;
+    } else if (is_nearer && !k->has_part) {
         k->best = name;
+    }
     if (k->listed_len + name.len + 3 > LISTED_MAX)
         return;
     int len = snprintf(k->listed + k->listed_len, LISTED_MAX - k->listed_len, "%s%.*s",
@@ -66,13 +77,12 @@ static pal_status refuse(pal_call *call, const known *k, const char *what, pal_e
 
 /* ---- Members of the body ---- */
 
-/* The schema of the route's request; PAL_JSON_NONE if the route has no schema. */
-static pal_json schema_of(pal_call *call)
+/* PAL_JSON_NONE if there is no such schema. */
+static pal_json schema_named(pal_call *call, pal_str name)
 {
     pal_json schema = {0};
-    const char *name = call->route->doc.request;
-    for (const pal_schema *each = pal_schemas; name && each->name; each++) {
-        if (strcmp(each->name, name) == 0)
+    for (const pal_schema *each = pal_schemas; each->name; each++) {
+        if (pal_str_is(name, each->name))
             (void)!pal_json_parse(call->arena, pal_str_of(each->json), NULL, &schema, NULL);
     }
     return schema;
@@ -88,6 +98,17 @@ static known look_up(pal_call *call, pal_json properties, pal_str member, pal_js
         *out_schema = value;
     }
     return k;
+}
+
+/* Follows {"$ref": "#/components/schemas/NAME"}. */
+static pal_json resolve(pal_call *call, pal_json schema)
+{
+    static const char path[] = "#/components/schemas/";
+    size_t len = sizeof path - 1;
+    pal_str name = pal_json_string(pal_json_find(schema, "$ref"), call->arena);
+    if (name.len <= len)
+        return schema;
+    return schema_named(call, pal_str_make(name.data + len, name.len - len));
 }
 
 static pal_status check_value(pal_call *call, pal_json schema, pal_json value, pal_error *err);
@@ -110,20 +131,25 @@ static pal_status check_object(pal_call *call, pal_json schema, pal_json object,
     return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
 }
 
-/* Checks objects whose schema is part of the route's schema, and lists of such objects. */
+static bool has_properties(pal_json schema)
+{
+    return pal_json_type_of(pal_json_find(schema, "properties")) != PAL_JSON_NONE;
+}
+
 static pal_status check_value(pal_call *call, pal_json schema, pal_json value, pal_error *err)
 {
-    pal_json items = pal_json_find(schema, "items"), item;
+    pal_json item;
     pal_json_iter each = pal_json_each(value);
+    pal_json_type type = pal_json_type_of(value);
     pal_status status = PAL_OK;
-    if (pal_json_type_of(pal_json_find(schema, "properties")) != PAL_JSON_NONE &&
-            pal_json_type_of(value) == PAL_JSON_OBJECT)
-        return check_object(call, schema, value, err);
-    if (pal_json_type_of(pal_json_find(items, "properties")) == PAL_JSON_NONE ||
-            pal_json_type_of(value) != PAL_JSON_ARRAY)
+    if (type != PAL_JSON_OBJECT && type != PAL_JSON_ARRAY)
         return PAL_OK;
-    while (status == PAL_OK && pal_json_next(&each, NULL, &item))
-        status = check_value(call, items, item, err);
+    schema = resolve(call, schema);
+    if (type == PAL_JSON_OBJECT)
+        return has_properties(schema) ? check_object(call, schema, value, err) : PAL_OK;
+    schema = resolve(call, pal_json_find(schema, "items"));
+    while (status == PAL_OK && has_properties(schema) && pal_json_next(&each, NULL, &item))
+        status = check_value(call, schema, item, err);
     return status;
 }
 
@@ -132,25 +158,36 @@ static pal_status check_no_body(pal_call *call, pal_error *err)
 {
     pal_str text = pal_exchange_body(call->exchange);
     pal_json body = {0};
-    if (call->route->doc.request || (call->route->flags & PAL_ROUTE_ANY_JSON) || !text.len ||
-            pal_json_parse(call->arena, text, NULL, &body, NULL) != PAL_OK)
+    if (call->route->doc.request || !text.len)
         return PAL_OK;
+    pal_status status = pal_json_parse(call->arena, text, NULL, &body, NULL);
+    if (status == PAL_NO_MEMORY)
+        return pal_arena_checked(call->arena, err);
+    if (status != PAL_OK || pal_json_type_of(body) != PAL_JSON_OBJECT)
+        return pal_error_set(err, PAL_INVALID,
+                "the body is not a JSON object; this route takes no body");
     return check_object(call, (pal_json){0}, body, err);
+}
+
+static pal_json request_schema(pal_call *call)
+{
+    const char *name = call->route->doc.request;
+    return schema_named(call, name ? pal_str_of(name) : (pal_str){0});
 }
 
 static pal_status check_members(pal_call *call, pal_error *err)
 {
-    if (!(call->route->flags & PAL_ROUTE_JSON))
+    if (!(call->route->flags & (PAL_ROUTE_JSON | PAL_ROUTE_ANY_JSON)))
         return check_no_body(call, err);
-    return pal_json_count(call->body) ? check_object(call, schema_of(call), call->body, err)
+    return pal_json_count(call->body) ? check_object(call, request_schema(call), call->body, err)
                                       : PAL_OK;
 }
 
-/* ---- Query parameters ---- */
+/* ---- Names in a list ---- */
 
-static known look_up_parameter(const char *names, pal_str parameter)
+static known look_up_name(const char *names, pal_str name)
 {
-    known k = known_of(parameter);
+    known k = known_of(name);
     const char *p = names ? names : "";
     while (*p && !k.is_found) {
         size_t len = strcspn(p, " ");
@@ -160,13 +197,43 @@ static known look_up_parameter(const char *names, pal_str parameter)
     return k;
 }
 
+/* The listed name that `name` probably was meant to be; empty if there is none. */
+static pal_str slip_of(const char *names, pal_str name)
+{
+    for (const char *p = names; *p;) {
+        size_t len = strcspn(p, " ");
+        pal_str word = pal_str_make(p, len);
+        if (pal_nearest_is_slip(name, word))
+            return word;
+        p += len + strspn(p + len, " ");
+    }
+    return (pal_str){0};
+}
+
+pal_status pal_call_names(
+        pal_call *call, pal_json object, const char *names, bool is_open, pal_error *err)
+{
+    pal_json_iter each = pal_json_each(object);
+    pal_json name, value;
+    pal_status status = PAL_OK;
+    while (status == PAL_OK && pal_json_next(&each, &name, &value)) {
+        pal_str text = pal_json_string(name, call->arena);
+        known k = look_up_name(names, text);
+        if (is_open)
+            k.best = slip_of(names, text);
+        if (!k.is_found && (!is_open || k.best.len))
+            status = refuse(call, &k, "member", err);
+    }
+    return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
+}
+
 static pal_status check_parameters(pal_call *call, pal_error *err)
 {
     pal_str name;
     for (size_t at = 0; pal_exchange_query_next(call->exchange, &at, &name);) {
         if (!name.len)
             continue;
-        known k = look_up_parameter(call->route->doc.query, name);
+        known k = look_up_name(call->route->doc.query, name);
         if (!k.is_found)
             return refuse(call, &k, "parameter", err);
     }

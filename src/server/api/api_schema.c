@@ -100,7 +100,8 @@ const pal_schema pal_schemas[] = {
                         "Key") "},\"has_more\":" FLAG ",\"cursor\":" TEXT_OR_NULL "}}"},
         {"Bytes", "{\"type\":\"string\",\"format\":\"binary\"}"},
         {"Message",
-                "{\"type\":\"object\",\"required\":[\"role\"],\"properties\":{\"id\":" TEXT
+                "{\"type\":\"object\",\"additionalProperties\":true,"
+                "\"required\":[\"role\"],\"properties\":{\"id\":" TEXT
                 ",\"seq\":" COUNT ",\"role\":{\"enum\":[\"system\",\"user\",\"assistant\","
                 "\"tool\"]},\"content\":{\"type\":[\"string\",\"array\"]},"
                 "\"parts\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},"
@@ -196,7 +197,8 @@ const pal_schema pal_schemas[] = {
                 ",\"partial\":" FLAG "}}"},
         {"TokenUsage", "{\"type\":\"object\",\"properties\":{" TOKEN_MEMBERS "}}"},
         {"Tool",
-                "{\"type\":\"object\",\"properties\":{\"type\":{\"const\":\"function\"},"
+                "{\"type\":\"object\",\"additionalProperties\":true,"
+                "\"properties\":{\"type\":{\"const\":\"function\"},"
                 "\"function\":{\"type\":\"object\",\"required\":[\"name\"],\"properties\":{"
                 "\"name\":" TEXT ",\"description\":" TEXT
                 ",\"parameters\":{\"type\":\"object\"}}}}}"},

@@ -151,9 +151,7 @@ static pal_status truncate_session(pal_call *call, pal_error *err)
     pal_session session;
     uint64_t keep = UINT64_MAX;
     pal_mark mark = {.kind = PAL_MARK_REWIND};
-    pal_status status = pal_call_known(call, err);
-    if (status == PAL_OK)
-        status = pal_call_count(call, call->body, "keep", 0, UINT32_MAX, &keep, err);
+    pal_status status = pal_call_count(call, call->body, "keep", 0, UINT32_MAX, &keep, err);
     if (status == PAL_OK && keep == UINT64_MAX) {
         call->fail_param = "keep";
         status = pal_error_set(err, PAL_INVALID,

@@ -177,8 +177,6 @@ static pal_status compact_session(pal_call *call, pal_error *err)
     pal_json body = call->body;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
     if (status == PAL_OK)
-        status = pal_call_known(call, err);
-    if (status == PAL_OK)
         status = pal_call_text(call, body, "prompt", PAL_SYSTEM_LEN_MAX, &compaction.prompt, err);
     if (status == PAL_OK)
         status = pal_call_text(call, body, "model", PAL_MODEL_LEN_MAX, &compaction.model, err);
@@ -327,9 +325,8 @@ static pal_status set_summary(pal_call *call, pal_error *err)
     pal_session session;
     pal_mark mark;
     pal_str summary = {0};
-    pal_status status = pal_call_known(call, err);
-    if (status == PAL_OK &&
-            pal_json_type_of(pal_json_find(call->body, "summary")) != PAL_JSON_STRING) {
+    pal_status status = PAL_OK;
+    if (pal_json_type_of(pal_json_find(call->body, "summary")) != PAL_JSON_STRING) {
         call->fail_param = "summary";
         status = pal_error_set(
                 err, PAL_INVALID,

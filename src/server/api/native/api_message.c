@@ -198,12 +198,25 @@ static void appended(
     pal_call_send(call, 201);
 }
 
+static const char append_names[] = "messages message expected_seq";
+
+static bool is_list(pal_json body)
+{
+    return pal_json_type_of(pal_json_find(body, "messages")) != PAL_JSON_NONE ||
+            pal_json_type_of(pal_json_find(body, "message")) != PAL_JSON_NONE;
+}
+
 static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
 {
     pal_message *messages;
     size_t len;
     uint64_t expected = PAL_SEQ_ANY;
-    pal_status status = pal_api_messages_read(call, call->body, true, &messages, &len, err);
+    pal_status status = pal_call_names(call, call->body, append_names, true, err);
+    if (status == PAL_OK)
+        status = pal_api_messages_read(call, call->body, true, &messages, &len, err);
+    /* Only a body that is itself a message can have further members, which are stored. */
+    if (status == PAL_OK && is_list(call->body))
+        status = pal_call_names(call, call->body, append_names, false, err);
     if (status == PAL_OK)
         status = pal_call_count(call, call->body, "expected_seq", 0, INT64_MAX, &expected, err);
     if (status != PAL_OK)
@@ -471,9 +484,7 @@ static pal_status replace_messages(pal_call *call, pal_error *err)
     pal_message *messages;
     pal_mark mark;
     size_t len;
-    pal_status status = pal_call_known(call, err);
-    if (status == PAL_OK)
-        status = pal_call_session(call, call->params[0], &session, err);
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
     if (status == PAL_OK)
         status = pal_api_messages_read(call, call->body, false, &messages, &len, err);
     if (status == PAL_OK &&

@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include "server/api/native/api_feed.h"
+#include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
 #include "server/observe/observe_health.h"
 #include "server/server_call.h"
@@ -40,6 +41,9 @@ static pal_status find_subject(pal_call *call, pal_error *err)
 {
     pal_session session;
     pal_turn_info info;
+    pal_id id;
+    if (is_below(call->route, "/api/v1/sessions/{id}/restore"))
+        return pal_api_session_or_trash(call, &id, err);
     if (is_below(call->route, "/api/v1/sessions/{id}"))
         return pal_call_session(call, call->params[0], &session, err);
     if (is_below(call->route, "/api/v1/turns/{turn}"))

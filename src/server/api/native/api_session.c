@@ -370,19 +370,23 @@ static pal_status find_in_trash(pal_call *call, pal_str name, pal_id *out_id, pa
     return found ? PAL_OK : pal_error_set(err, PAL_NOT_FOUND, "Session not found");
 }
 
-static pal_status restore_session(pal_call *call, pal_error *err)
+pal_status pal_api_session_or_trash(pal_call *call, pal_id *out_id, pal_error *err)
 {
     pal_session session;
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        *out_id = session.id;
+    return status == PAL_NOT_FOUND ? find_in_trash(call, call->params[0], out_id, err) : status;
+}
+
+static pal_status restore_session(pal_call *call, pal_error *err)
+{
     pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
     if (!op)
         return pal_arena_checked(call->arena, err);
-    pal_status status = pal_call_session(call, call->params[0], &session, err);
     op->kind = PAL_OP_RESTORE;
     op->tenant = call->caller.tenant;
-    if (status == PAL_OK)
-        op->session = session.id;
-    else if (status == PAL_NOT_FOUND)
-        status = find_in_trash(call, call->params[0], &op->session, err);
+    pal_status status = pal_api_session_or_trash(call, &op->session, err);
     if (status != PAL_OK)
         return status;
     return pal_call_apply(call, op, 1, pal_api_session_changed, err);

@@ -22,6 +22,9 @@ void pal_api_session_changed(
 PAL_CHECKED pal_status pal_api_session_read(
         pal_call *call, pal_json object, pal_session *out_session, pal_error *err);
 
+/* Finds the session that the path names, also in the trash. Blocks; call it on a worker. */
+PAL_CHECKED pal_status pal_api_session_or_trash(pal_call *call, pal_id *out_id, pal_error *err);
+
 /* Returns the first failure; PAL_OK if there is none. */
 pal_status pal_api_ops_failure(const pal_op *ops, size_t ops_len, pal_status status,
         const pal_error *err, const pal_error **out_error);

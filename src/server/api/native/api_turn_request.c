@@ -24,7 +24,11 @@ pal_status pal_api_tool_read(pal_call *call, pal_json value, pal_tool *out_tool,
     if (!is_absent(type) && !pal_json_string_is(type, "function"))
         return pal_error_set(err, PAL_INVALID,
                 "'type' must be function; built-in tools of model services are not supported");
-    pal_status status = pal_call_text(call, of, "name", PAL_LABEL_LEN_MAX, &tool.name, err);
+    pal_status status = PAL_OK;
+    if (call->api->is_strict)
+        status = pal_call_names(call, of, "name description parameters strict", true, err);
+    if (status == PAL_OK)
+        status = pal_call_text(call, of, "name", PAL_LABEL_LEN_MAX, &tool.name, err);
     if (status == PAL_OK)
         status = pal_call_text(call, of, "description", PAL_SYSTEM_LEN_MAX, &tool.description, err);
     if (status == PAL_OK)
