@@ -70,7 +70,7 @@ typedef struct pal_cli_command {
     pal_cli_access access;
     /* Optional: returns the access that these values require, if it depends on them. */
     pal_cli_access (*access_for)(const void *values);
-    bool is_destructive; /* removes data: never suggested for a mistyped name */
+    bool is_destructive; /* removes or hides data: never suggested for a mistyped name */
     bool no_config; /* runs without the configuration, even if that is wrong */
     pal_status (*run)(pal_cli *cli, void *values);
 } pal_cli_command;

@@ -182,6 +182,12 @@ static bool in_group(const char *command, const char *group)
     return strncmp(command, group, len) == 0 && command[len] == ' ';
 }
 
+/* Other programs have a command with this name. */
+static bool is_rename(const char *group, const char *word)
+{
+    return strcmp(word, "rename") == 0 && (!group || strcmp(group, "session") == 0);
+}
+
 static pal_status unknown_command(pal_cli *cli, const char *group, const char *word)
 {
     const char *words[WORDS_MAX + 1];
@@ -207,7 +213,9 @@ static pal_status unknown_command(pal_cli *cli, const char *group, const char *w
         if (words[i] == nearest)
             snprintf(hint, sizeof hint, "did you mean 'palaver %s'?", names[i]);
     }
-    if (!nearest)
+    if (is_rename(group, word))
+        snprintf(hint, sizeof hint, "use 'palaver session edit SESSION --title TITLE'");
+    else if (!nearest)
         snprintf(hint, sizeof hint, "run 'palaver %s%s--help' to see the commands",
                 group ? group : "", group ? " " : "");
     return pal_cli_usage(

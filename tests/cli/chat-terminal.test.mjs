@@ -160,6 +160,7 @@ test('/compact, /context, /tools, /model and /help work', async (t) => {
     const help = await terminal.say('/help');
     for (const name of ['new', 'fork', 'rewind', 'compact', 'context', 'tools', 'model', 'quit'])
         assert.match(help, new RegExp(`\\n {2}/${name} `));
+    assert.match(await terminal.say('/rewindd'), /! unknown command '\/rewindd'\n {2}type \/help/);
     assert.match(await terminal.say('/modle'), /! unknown command '\/modle'\n {2}did you mean \/model\?/);
     terminal.type('/quit\r');
     assert.equal(await terminal.exit, 0);

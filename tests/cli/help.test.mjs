@@ -75,6 +75,7 @@ test('version and --version print the version', () => {
 test('a wrong command line exits with 2, an explanation and a suggestion', () => {
     const cases = [
         [['sesion'], /unknown command 'sesion'\nhint: did you mean 'palaver session'\?/],
+        [['session', 'rename', 'x'], /unknown command 'session rename'\nhint: use 'palaver session edit SESSION --title TITLE'/],
         [['list'], /unknown command 'list'\nhint: did you mean 'palaver session list'\?/],
         [['frobnicate'], /unknown command 'frobnicate'\nhint: run 'palaver --help'/],
         [['session', 'shwo', 'x'], /unknown command 'session shwo'\nhint: did you mean 'palaver session show'\?/],
@@ -110,13 +111,13 @@ test('options can be anywhere before --', (t) => {
 });
 
 test('a destructive command is never suggested', () => {
-    const words = ['rename', 'erace', 'erase1', 'delet', 'remove', 'dele', 'revok', 'revoke1', 'rese',
+    const words = ['rename', 'rewnd', 'rewindd', 'erace', 'erase1', 'delet', 'remove', 'dele', 'revok', 'revoke1', 'rese',
         'truncat'];
     for (const word of words) {
         for (const group of [[], ['session'], ['key']]) {
             const result = palaver([...group, word]);
             assert.equal(result.code, 2, word);
-            assert.doesNotMatch(result.err, /did you mean '[^']*(erase|delete|revoke|reset|truncate)/, word);
+            assert.doesNotMatch(result.err, /did you mean '[^']*(erase|delete|revoke|reset|truncate|rewind)/, word);
         }
     }
 });

@@ -503,8 +503,12 @@ static pal_status unknown(pal_chat *chat, pal_str name)
     pal_cli *cli = chat->cli;
     const char *names[sizeof commands / sizeof *commands] = {0};
     pal_str text = pal_arena_copy(chat->arena, name);
-    for (size_t i = 0; commands[i].name; i++)
-        names[i] = commands[i].name;
+    size_t len = 0;
+    /* A command that hides messages is never suggested. */
+    for (const command *c = commands; c->name; c++) {
+        if (c->run != run_rewind && c->run != run_retry && c->run != run_compact)
+            names[len++] = c->name;
+    }
     const char *near = text.data ? pal_cli_nearest(text.data, names) : NULL;
     if (near)
         snprintf(cli->hint, sizeof cli->hint, "did you mean %s?", near);

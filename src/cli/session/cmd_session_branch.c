@@ -189,6 +189,7 @@ const pal_cli_command pal_cmd_session_rewind = {
         .args_min = 1,
         .args_max = 1,
         .access = PAL_CLI_WRITE,
+        .is_destructive = true,
         .run = session_rewind,
 };
 
